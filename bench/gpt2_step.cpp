@@ -59,9 +59,10 @@ class RandomBatches final : public strata::BatchSource {
  public:
   strata::Status fill(std::int64_t index, const strata::BatchView& batch) override {
     const strata::Rng rng(1, static_cast<std::uint64_t>(index));
-    for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
-      batch.tokens[i] = static_cast<std::int32_t>(rng.below(i, kVocab));
-      batch.targets[i] = static_cast<std::int32_t>(rng.below(i + batch.tokens.size(), kVocab));
+    const std::span<std::int32_t> tokens = batch["tokens"], targets = batch["targets"];
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<std::int32_t>(rng.below(i, kVocab));
+      targets[i] = static_cast<std::int32_t>(rng.below(i + tokens.size(), kVocab));
     }
     return {};
   }
@@ -70,11 +71,11 @@ class RandomBatches final : public strata::BatchSource {
 
 // No clipping and no weight decay, as in the peers.
 std::vector<double> time_steps(strata::DType compute, int steps, int threads) {
-  strata::EngineOptions options;
+  strata::SessionOptions options;
   options.clip = 0;
   options.optimizer.weight_decay = 0;
   strata::ProgramSet programs;
-  programs.train = strata::fuse_add_norm(
+  programs[strata::ProgramRole::train] = strata::fuse_add_norm(
       must(strata::derive_backward(record(strata::DecoderHead::loss, compute), "loss")));
   const auto plan = must(strata::Engine::plan(programs, options));
   strata::SteadyClock clock;

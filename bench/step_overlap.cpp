@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/engine/engine.h>
 #include <strata/engine/forecast.h>
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
@@ -54,23 +55,25 @@ Result<ProgramSet> record(const BenchOptions& c) {
   config.ffn = 4 * c.hidden;
   config.vocab = c.vocab;
   config.seq = c.seq;
-  ProgramSet set;
   STRATA_TRY_ASSIGN(const Program forward,
                     record_decoder(config, 1, DecoderHead::loss, DecoderRows::whole, DType::bf16));
-  STRATA_TRY_ASSIGN(set.train, derive_backward(forward, "loss"));
-  if (c.activations == "none") return set;
-  double work = 0;
-  for (const Instr& instr : set.train.code) work += flops(set.train, instr);
-  const OffloadOptions rates{.flops_per_s = work / std::max(c.compute_s, 1e-3),
-                             .memory_bytes_per_s = 1e18,
-                             .link_bytes_per_s = c.link_gb_per_s > 0 ? c.link_gb_per_s * 1e9 : 1e10};
-  set.train = offload_activations(std::move(set.train), rates);
-  if (c.activations == "nvme") set.train = store_activations(std::move(set.train), rates);
+  STRATA_TRY_ASSIGN(Program train, derive_backward(forward, "loss"));
+  if (c.activations != "none") {
+    double work = 0;
+    for (const Instr& instr : train.code) work += flops(train, instr);
+    const OffloadOptions rates{.flops_per_s = work / std::max(c.compute_s, 1e-3),
+                               .memory_bytes_per_s = 1e18,
+                               .link_bytes_per_s = c.link_gb_per_s > 0 ? c.link_gb_per_s * 1e9 : 1e10};
+    train = offload_activations(std::move(train), rates);
+    if (c.activations == "nvme") train = store_activations(std::move(train), rates);
+  }
+  ProgramSet set;
+  set.add({"train", ProgramRole::train, std::move(train)});
   return set;
 }
 
-EngineOptions options_of(const BenchOptions& c) {
-  EngineOptions options;
+SessionOptions options_of(const BenchOptions& c) {
+  SessionOptions options;
   options.step_mode = *step_mode_named(c.mode);
   if (c.undo_bytes >= 0) options.undo_bytes = static_cast<std::uint64_t>(c.undo_bytes);
   if (c.full_undo_log) options.undo_bytes = kUnlimited;
@@ -109,9 +112,9 @@ Result<std::string> forecast_json(const BenchOptions& c, const RunPlan& plan) {
 
 Status run(const BenchOptions& c) {
   STRATA_TRY_ASSIGN(const ProgramSet programs, record(c));
-  EngineOptions options = options_of(c);
+  SessionOptions options = options_of(c);
   STRATA_TRY_ASSIGN(std::unique_ptr<const RunPlan> plan, Engine::plan(programs, options));
-  const LoweredProgram::PassFlops flops = plan->train.pass_flops();
+  const UseTrace::PassFlops flops = plan->of(ProgramRole::train).uses.pass_flops();
   // Almost no time if compute_s is 0.
   options.paced_flops_per_s = flops.all() / (c.compute_s > 0 ? c.compute_s : 1e-3);
   STRATA_TRY_ASSIGN(plan, Engine::plan(programs, options));
@@ -185,8 +188,8 @@ Status run(const BenchOptions& c) {
       per_param(moved.d2h - moved_before.d2h), per_param(moved.nvme_read - moved_before.nvme_read),
       per_param(moved.nvme_write - moved_before.nvme_write),
       static_cast<double>(engine->peak_bytes()[1]) / static_cast<double>(params),
-      engine->peak_bytes() == plan->planned_peak, plan->train.arena_bytes, plan->train.offload.bytes,
-      forecast);
+      engine->peak_bytes() == plan->planned_peak, plan->of(ProgramRole::train).arena_bytes,
+      plan->of(ProgramRole::train).offload.bytes, forecast);
   return c.trace.empty() ? Status::ok() : trace.write(posix_io(), c.trace);
 }
 

@@ -28,7 +28,7 @@ check_fuzz() { build fuzz && step 'fuzz targets' --log "$logs/fuzz-ctest.log" ct
 check_coverage() {
   build coverage && step 'tests for coverage' --log "$logs/coverage-ctest.log" ctest --preset coverage -j "$jobs" -LE long &&
     step coverage gcovr --root . --object-directory build/coverage --exclude-unreachable-branches --exclude-throw-branches \
-      --filter runtime/ --filter chunk/ --filter offload/ --filter engine/ --sort-percentage \
+      --filter runtime/ --filter chunk/ --filter offload/ --filter session/ --filter engine/ --sort-percentage \
       --json-summary "$logs/coverage.json" --txt
 }
 

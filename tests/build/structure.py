@@ -54,11 +54,14 @@ def includes(root):
         names = re.findall(r'^\s*#\s*include\s*["<]([^">]+)[">]', path.read_text(), re.MULTILINE)
         found_by[path] = [find(name, path) for name in names]
 
+    def module(path):
+        return path.relative_to(root).parts[0]
+
     def unit(path):
         first = found_by[path][0] if found_by[path] else None
         if path.with_suffix(".h") in known:
             path = path.with_suffix(".h")
-        elif path.suffix != ".h" and first is not None and first.stem == path.stem:
+        elif path.suffix != ".h" and first is not None and first.stem == path.stem and module(first) == module(path):
             path = first
         return str(path.relative_to(root).with_suffix(""))
 

@@ -43,7 +43,7 @@ TEST(EngineTest, InferenceGivesTheLogitsOfOneRow) {
 }
 
 TEST(EngineTest, PlannedPeakIsTheMeasuredPeakInEveryTier) {
-  EngineOptions options;
+  SessionOptions options;
   options.budgets = {600 * kKiB, 400 * kKiB, 4 * kMiB};
   options.grad_accum = 2;
   const test::TempDir dir;
@@ -59,7 +59,7 @@ TEST(EngineTest, PlannedPeakIsTheMeasuredPeakInEveryTier) {
 // more.
 TEST(EngineTest, ARunAllocatesNoMoreThanItsPlannedPeak) {
   for (const std::uint64_t device : {600 * kKiB, 900 * kKiB, 2 * kMiB}) {
-    EngineOptions options;
+    SessionOptions options;
     options.budgets = {device, 2 * kMiB, 4 * kMiB};
     options.policy = PlacementPolicy::pinned;
     options.chunk_elems = 4096;

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <strata/engine/checkpoint.h>
+#include <strata/session/checkpoint.h>
 
 #include "engine/tiny_run.h"
 #include "support/fault_io.h"
@@ -21,7 +21,7 @@ using testing::HasSubstr;
 // Places everything that can live on nvme there, except `kept` payloads, which stay in RAM.
 std::unique_ptr<const RunPlan> swapped_plan(const std::string& dir, std::vector<Payload> kept,
                                             StepMode mode) {
-  EngineOptions options = test::swapping_options(dir, mode);
+  SessionOptions options = test::swapping_options(dir, mode);
   if (mode == StepMode::speculative) options.clip = 0;  // so that all guesses are right
   return must(Engine::plan_with(
       tiny_programs(Recompute::full), options, [&](const ChunkLayout&, Placement& placement) {

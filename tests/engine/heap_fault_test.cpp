@@ -14,7 +14,7 @@ using test::tiny_programs;
 // Does everything from planning to the third step, and returns the digest of the states.
 std::string whole_run(const std::string& dir, ThreadPool& pool) {
   SteadyClock clock;
-  EngineOptions options;
+  SessionOptions options;
   options.chunk_elems = 8192;
   options.policy = PlacementPolicy::nvme;
   options.nvme.dirs = {dir};

@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <strata/engine/checkpoint.h>
-#include <strata/engine/loss_scale.h>
+#include <strata/session/checkpoint.h>
+#include <strata/session/loss_scale.h>
 
 #include "engine/tiny_run.h"
 
@@ -72,7 +72,7 @@ TEST(LossScaleTest, TheLossAndItsGradientAreThoseOfF32WithinRounding) {
 
 TEST(LossScaleTest, ACheckpointStoresTheScale) {
   const test::TempDir dir;
-  const EngineOptions options{.loss_scale = LossScale::kMax};
+  const SessionOptions options{.loss_scale = LossScale::kMax};
   TinyRun run(must(Engine::plan(f16_programs(), options)));
   must(run.engine->initialize(3));
   (void)run.train(2);

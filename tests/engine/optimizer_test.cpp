@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <strata/engine/checkpoint.h>
+#include <strata/session/checkpoint.h>
 #include <strata/runtime/str.h>
 
 #include "engine/states.h"
@@ -27,8 +27,8 @@ std::vector<Case> cases() {
         if (momentum > 0 || optimizer == cpuopt::Optimizer::sgd) all.push_back({optimizer, momentum, states});
   return all;
 }
-EngineOptions options_of(const Case& c) {
-  EngineOptions options;
+SessionOptions options_of(const Case& c) {
+  SessionOptions options;
   options.grad_accum = 2;
   options.optimizer = {.optimizer = c.optimizer, .weight_decay = 0.1, .momentum = c.momentum};
   options.states = c.states;
@@ -42,7 +42,7 @@ class OptimizerTest : public ::testing::TestWithParam<Case> {};
 // format.
 TEST_P(OptimizerTest, ResumingFromACheckpointGivesTheBitsOfTheUninterruptedRun) {
   const test::TempDir dir;
-  EngineOptions spread = options_of(GetParam());
+  SessionOptions spread = options_of(GetParam());
   spread.chunk_elems = 8192;
   spread.nvme.dirs = {dir.path()};
   TinyRun straight(must(Engine::plan(tiny_programs(), options_of(GetParam()))));
@@ -67,7 +67,7 @@ TEST_P(OptimizerTest, ResumingFromACheckpointGivesTheBitsOfTheUninterruptedRun) 
 }
 
 TEST_P(OptimizerTest, HoldsOnlyTheMomentsThatTheOptimizerHas) {
-  const EngineOptions options = options_of(GetParam());
+  const SessionOptions options = options_of(GetParam());
   const auto plan = must(Engine::plan(tiny_programs(), options));
   const cpuopt::MomentSet kept = cpuopt::moments_of(options.optimizer);
   const std::size_t moment = GetParam().states == StateFormat::fp32   ? 4
@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(All, OptimizerTest, ::testing::ValuesIn(cases()), [](co
 // states.
 TEST(NonFiniteTest, ASkippedStepCountsAndChangesNoBit) {
   for (const StateFormat states : {StateFormat::fp32, StateFormat::int8}) {
-    EngineOptions options = options_of({cpuopt::Optimizer::adamw, 0, states});
+    SessionOptions options = options_of({cpuopt::Optimizer::adamw, 0, states});
     options.non_finite = NonFinite::skip;
     TinyRun run(must(Engine::plan(tiny_programs(), options)));
     must(run.engine->initialize(1));
@@ -128,7 +128,7 @@ TEST(NonFiniteTest, ASkippedStepCountsAndChangesNoBit) {
 }
 
 TEST(OptimizerOptionsTest, WhatIsOutOfRangeIsRefusedBeforeAnythingIsPlanned) {
-  EngineOptions options;
+  SessionOptions options;
   options.optimizer.beta2 = 1.5;
   const Status status = Engine::plan(tiny_programs(), options).status();
   EXPECT_EQ(status.code(), Code::invalid);

@@ -40,8 +40,8 @@ struct Case {
   std::vector<std::string> freeze = {};
 };
 
-EngineOptions options_of(const Case& which) {
-  EngineOptions options;
+SessionOptions options_of(const Case& which) {
+  SessionOptions options;
   options.grad_accum = which.grad_accum;
   options.optimizer.optimizer = must(cpuopt::optimizer_named(which.optimizer));
   options.optimizer.momentum = 0.9;  // used by sgd
@@ -56,7 +56,7 @@ ProgramSet programs_of(const Case& run, Recompute recompute) {
 }
 
 Outcome reference(const Case& which) {
-  const EngineOptions options = options_of(which);
+  const SessionOptions options = options_of(which);
   TinyRun run(must(Engine::plan(programs_of(which, Recompute::none), options)), 1);
   must(run.engine->initialize(5));
   Outcome out;
@@ -67,7 +67,7 @@ Outcome reference(const Case& which) {
 
 Outcome placed(const Case& which, std::uint64_t seed, const std::string& dir) {
   const Rng rng(seed, 2);
-  EngineOptions options = options_of(which);
+  SessionOptions options = options_of(which);
   options.chunk_elems = ChunkLayout::kSliceAlign * static_cast<std::int64_t>(1 + rng.below(0, 4));
   options.prefetch = static_cast<std::uint32_t>(rng.below(1, 5));
   options.nvme.dirs = {dir};

@@ -4,7 +4,7 @@
 
 #include <malloc.h>
 
-#include <strata/engine/checkpoint.h>
+#include <strata/session/checkpoint.h>
 
 #include "engine/tiny_run.h"
 #include "support/fault_backend.h"
@@ -24,7 +24,7 @@ using testing::HasSubstr;
 
 // Payloads alternate between nvme and RAM by chunk.
 std::unique_ptr<const RunPlan> three_tier_plan(const std::string& dir, StepMode mode) {
-  const EngineOptions options = test::swapping_options(dir, mode);
+  const SessionOptions options = test::swapping_options(dir, mode);
   return must(
       Engine::plan_with(tiny_programs(), options, [](const ChunkLayout& layout, Placement& placement) {
         for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)

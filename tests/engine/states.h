@@ -22,7 +22,7 @@ inline StateTensors states_of(Engine& engine, Payload payload) {
   return tensors;
 }
 
-inline Engine::Fill fill_from(const StateTensors& tensors) {
+inline FillState fill_from(const StateTensors& tensors) {
   return [&tensors](const StatePiece& piece, std::span<float> values) {
     const std::vector<float>& tensor = tensors.find(piece.name)->second;
     std::copy_n(tensor.begin() + piece.offset, values.size(), values.begin());

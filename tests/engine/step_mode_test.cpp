@@ -64,8 +64,8 @@ void assign_homes(Tiers tiers, const ChunkLayout& layout, Placement& placement) 
     }
 }
 
-EngineOptions options_of(const Model& model, const Scenario& scenario, StepMode mode) {
-  EngineOptions options;
+SessionOptions options_of(const Model& model, const Scenario& scenario, StepMode mode) {
+  SessionOptions options;
   options.step_mode = mode;
   options.undo_bytes = kUnlimited;
   options.grad_accum = model.grad_accum;
@@ -122,7 +122,7 @@ RunRecord record_run(const Model& model, const Scenario& scenario, TinyRun& run)
 
 RunRecord run_of(const Model& model, const Scenario& scenario, StepMode mode, Tiers tiers,
                  const std::string& dir, const HostBackendOptions& backend) {
-  EngineOptions options = options_of(model, scenario, mode);
+  SessionOptions options = options_of(model, scenario, mode);
   options.nvme.dirs = {dir};
   options.nvme.engine = IoEngine::threads;
   TinyRun run(
@@ -199,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(Models, StepModeTest,
 // every mode.
 TEST(StepTrafficTest, EachParameterGoesUpOnceAndEachGradientDownOnce) {
   for (const StepMode mode : kStepModes) {
-    EngineOptions options;
+    SessionOptions options;
     options.policy = PlacementPolicy::pinned;
     options.step_mode = mode;
     options.undo_bytes = kUnlimited;
@@ -212,7 +212,7 @@ TEST(StepTrafficTest, EachParameterGoesUpOnceAndEachGradientDownOnce) {
       up += run.plan->layout.payload_bytes(chunk, Payload::param);
       down += run.plan->layout.payload_bytes(chunk, Payload::grad);
     }
-    for (const LoweredProgram::Binding& end : run.plan->train.bindings)
+    for (const LoweredProgram::Binding& end : run.plan->of(ProgramRole::train).bindings)
       if (end.is_input)
         up += static_cast<std::uint64_t>(end.operand.shape.n_elems()) * size_of(end.operand.dtype);
     must(run.engine->initialize(1));
@@ -228,7 +228,7 @@ TEST(StepTrafficTest, EachParameterGoesUpOnceAndEachGradientDownOnce) {
 // that two_phase reads a parameter into RAM once for both its update and the next forward.
 TEST(StepTrafficTest, SpeculatingOverNvmeMovesWhatTheOtherModesMove) {
   const test::TempDir dir;
-  EngineOptions options;
+  SessionOptions options;
   options.policy = PlacementPolicy::nvme;
   options.clip = 0;
   options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
@@ -271,7 +271,7 @@ TEST(StepTrafficTest, SpeculatingOverNvmeMovesWhatTheOtherModesMove) {
 }
 
 TEST(StepTrafficTest, GradientsOnTheDeviceChangeNoBitAndSaveRam) {
-  EngineOptions options;
+  SessionOptions options;
   options.policy = PlacementPolicy::pinned;
   options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
   options.undo_bytes = kUnlimited;
@@ -300,12 +300,12 @@ TEST(StepTrafficTest, GradientsOnTheDeviceChangeNoBitAndSaveRam) {
 
 // --- the undo log ---
 
-std::unique_ptr<const RunPlan> plan_in_ram(const EngineOptions& options) {
+std::unique_ptr<const RunPlan> plan_in_ram(const SessionOptions& options) {
   return must(Engine::plan(tiny_programs(), options));
 }
 
 TEST(UndoLogTest, StaysWithinItsBudgetAndCoversChunksEvenlyOverTheModel) {
-  EngineOptions options;
+  SessionOptions options;
   options.policy = PlacementPolicy::pinned;
   options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
   options.step_mode = StepMode::speculative;
@@ -343,7 +343,7 @@ TEST(UndoLogTest, StaysWithinItsBudgetAndCoversChunksEvenlyOverTheModel) {
 }
 
 TEST(UndoLogTest, AutoStopsSpeculatingWhereStepsAreClipped) {
-  EngineOptions options;
+  SessionOptions options;
   options.policy = PlacementPolicy::pinned;
   options.undo_bytes = kUnlimited;
   options.clip = 1e-6;
@@ -371,7 +371,7 @@ TEST(UndoLogTest, AStepThatFailsDuringSpeculationIsRolledBack) {
     }
     std::int64_t n_counted(std::int64_t, std::int64_t) override { return test::CountingBatches::kTokens; }
   } failing;
-  EngineOptions options;
+  SessionOptions options;
   options.policy = PlacementPolicy::pinned;
   options.step_mode = StepMode::speculative;
   TinyRun run(plan_in_ram(options));

@@ -33,7 +33,7 @@ class LaterBatches final : public BatchSource {
 };
 
 // The gradient as the update receives it: with beta1 = 0 it is the first moment after one step.
-Tensors seen_gradient(EngineOptions options, std::int64_t first, StepReport& report) {
+Tensors seen_gradient(SessionOptions options, std::int64_t first, StepReport& report) {
   options.optimizer.beta1 = 0;
   TinyRun run(must(Engine::plan(tiny_programs(), options)));
   must(run.engine->initialize(11));
@@ -64,7 +64,7 @@ TEST(StepTest, AccumulationIsTheF32SumInMicroBatchOrderTimesOneFactor) {
 TEST(StepTest, AccumulationIsTheSameWhereverItLives) {
   StepReport report;
   const Tensors want = seen_gradient({.grad_accum = 3, .clip = 0}, 0, report);
-  EngineOptions off_device{.policy = PlacementPolicy::pinned, .grad_accum = 3, .clip = 0};
+  SessionOptions off_device{.policy = PlacementPolicy::pinned, .grad_accum = 3, .clip = 0};
   EXPECT_EQ(seen_gradient(off_device, 0, report), want);
 }
 
@@ -86,7 +86,7 @@ TEST(StepTest, ClippingScalesEveryElementByOneFactorFromTheGlobalNorm) {
 
 TEST(StepTest, ARunThatOnlyInfersHoldsOnlyParameters) {
   ProgramSet whole = tiny_programs(), only;
-  only.infer = whole.infer;
+  only[ProgramRole::infer] = whole[ProgramRole::infer];
   TinyRun trains(must(Engine::plan(whole, {}))), infers(must(Engine::plan(only, {})));
   must(trains.engine->initialize(3));
   must(infers.engine->initialize(3));
@@ -107,7 +107,7 @@ TEST(StepTest, ARunThatOnlyInfersHoldsOnlyParameters) {
 TEST(StepTest, AMicroBatchWeighsAsMuchAsItHasTargets) {
   const auto gradient = [](std::int32_t grad_accum, std::function<bool(std::int64_t, std::size_t)> counts,
                            float& loss) {
-    EngineOptions options;
+    SessionOptions options;
     options.grad_accum = grad_accum;
     options.clip = 0;
     options.optimizer.beta1 = 0;
@@ -149,7 +149,7 @@ TEST(StepTest, AGradientThatIsNotFiniteNamesItsTensorAndChangesNothing) {
     must(run.engine->initialize(1));
     run.train(2);
     Tensors good = test::states_of(*run.engine, Payload::param);
-    const Engine::Fill fill = test::fill_from(good);
+    const FillState fill = test::fill_from(good);
     const float kept =
         std::exchange(good.at("layers.1.mlp_in.weight")[7], std::numeric_limits<float>::infinity());
     must(run.engine->fill(Payload::param, fill));
@@ -167,8 +167,8 @@ TEST(StepTest, AGradientThatIsNotFiniteNamesItsTensorAndChangesNothing) {
   }
 }
 
-EngineOptions three_tiers(const std::string& dir) {
-  EngineOptions options;
+SessionOptions three_tiers(const std::string& dir) {
+  SessionOptions options;
   options.budgets = {600 * kKiB, 400 * kKiB, 4 * kMiB};
   options.grad_accum = 2;
   options.nvme.dirs = {dir};
@@ -182,7 +182,7 @@ TEST(StepTest, StepsThreeToTwelveAllocateAndCreateNothingOverThreeTiers) {
                                     {IoEngine::threads, DType::f32},
                                     {IoEngine::automatic, DType::bf16},
                                     {IoEngine::automatic, DType::f16}}) {
-    EngineOptions options = three_tiers(dir.path());
+    SessionOptions options = three_tiers(dir.path());
     options.nvme.engine = io;
     const ProgramSet programs = tiny_programs(Recompute::full, 3, test::tiny_config(), compute);
     TinyRun run(must(Engine::plan(programs, options)), 2, HostBackendOptions{});
@@ -205,19 +205,19 @@ TEST(StepTest, GemmWorkspacesAreInThePlanAndChangeNoBit) {
 
 TEST(StepTest, ProgramsThatAreMissingOrOfAnotherModelAreRefused) {
   ProgramSet set = tiny_programs();
-  set.eval = {};
+  set[ProgramRole::eval] = {};
   TinyRun run(must(Engine::plan(set, {})));
   must(run.engine->initialize(1));
   test::CountingBatches batches(test::tiny_config().vocab);
   EXPECT_EQ(run.engine->evaluate(batches, 1).status().code(), Code::unsupported);
   DecoderConfig wider = test::tiny_config();
   wider.ffn = 128;
-  set.eval = must(record_decoder(wider, 3, DecoderHead::loss));
-  EXPECT_THAT(
-      std::string(Engine::plan(set, {}).status().message()),
-      HasSubstr("layers.0.mlp_in.weight of 4096 elements, the layout has layers.0.mlp_in.weight of 2048"));
+  set[ProgramRole::eval] = must(record_decoder(wider, 3, DecoderHead::loss));
+  EXPECT_THAT(std::string(Engine::plan(set, {}).status().message()),
+              HasSubstr("parameter layers.0.mlp_in.weight is [128, 32] in program eval and [64, 32] in "
+                        "program train"));
   set = tiny_programs();
-  set.train = set.eval;
+  set[ProgramRole::train] = set[ProgramRole::eval];
   EXPECT_THAT(std::string(Engine::plan(set, {}).status().message()),
               HasSubstr("no gradient of parameter tokens.weight"));
 }

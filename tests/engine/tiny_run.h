@@ -42,10 +42,12 @@ inline DecoderConfig tiny_of_family(std::string_view family) {
 inline ProgramSet unfused_programs(Recompute recompute, std::int64_t batch, const DecoderConfig& config,
                                    DType compute, const std::vector<std::string>& freeze = {}) {
   ProgramSet set;
-  set.eval = must(record_decoder(config, batch, DecoderHead::loss, DecoderRows::whole, compute));
-  set.train = must(derive_backward(must(freeze_parameters(set.eval, freeze)), "loss"));
-  set.train = recompute_regions(std::move(set.train), recompute);
-  set.infer = must(record_decoder(config, 1, DecoderHead::logits, DecoderRows::whole, compute));
+  set[ProgramRole::eval] =
+      must(record_decoder(config, batch, DecoderHead::loss, DecoderRows::whole, compute));
+  set[ProgramRole::train] =
+      must(derive_backward(must(freeze_parameters(set[ProgramRole::eval], freeze)), "loss"));
+  set[ProgramRole::train] = recompute_regions(std::move(set[ProgramRole::train]), recompute);
+  set[ProgramRole::infer] = must(record_decoder(config, 1, DecoderHead::logits, DecoderRows::whole, compute));
   return set;
 }
 
@@ -53,20 +55,21 @@ inline ProgramSet tiny_programs(Recompute recompute = Recompute::none, std::int6
                                 const DecoderConfig& config = tiny_config(), DType compute = DType::f32,
                                 const std::vector<std::string>& freeze = {}) {
   ProgramSet set = unfused_programs(recompute, batch, config, compute, freeze);
-  for (Program* program : {&set.eval, &set.train, &set.infer}) *program = fuse_add_norm(std::move(*program));
+  for (Program* program : {&set[ProgramRole::eval], &set[ProgramRole::train], &set[ProgramRole::infer]})
+    *program = fuse_add_norm(std::move(*program));
   return set;
 }
 
 /// The programs as a GPU runs them.
 inline ProgramSet with_gemm_workspaces(ProgramSet set) {
-  for (Program* program : {&set.eval, &set.train, &set.infer})
+  for (Program* program : {&set[ProgramRole::eval], &set[ProgramRole::train], &set[ProgramRole::infer]})
     *program = assign_gemm_workspaces(std::move(*program));
   return set;
 }
 
 /// Two micro-batches per step, and a single I/O thread, so that I/O calls have a fixed order.
-inline EngineOptions swapping_options(const std::string& dir, StepMode mode) {
-  EngineOptions options;
+inline SessionOptions swapping_options(const std::string& dir, StepMode mode) {
+  SessionOptions options;
   options.step_mode = mode;
   options.grad_accum = 2;
   options.chunk_elems = 8192;
@@ -81,7 +84,8 @@ class CountingBatches final : public BatchSource {
  public:
   explicit CountingBatches(std::int64_t vocab) : vocab_(vocab) {}
   Status fill(std::int64_t index, const BatchView& batch) override {
-    const auto& [tokens, targets, doc_start] = batch;
+    const std::span<std::int32_t> tokens = batch["tokens"], targets = batch["targets"],
+                                  doc_start = batch["doc_start"];
     if (!doc_start.empty()) std::copy(starts.begin(), starts.end(), doc_start.begin());
     const Rng rng(7, static_cast<std::uint64_t>(index));
     for (std::size_t i = 0; i < tokens.size(); ++i) {

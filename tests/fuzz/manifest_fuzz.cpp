@@ -1,5 +1,5 @@
 // A checkpoint's manifest: one that parses must be the same after writing and parsing it again.
-#include <strata/engine/checkpoint.h>
+#include <strata/session/checkpoint.h>
 
 #include "fuzz.h"
 

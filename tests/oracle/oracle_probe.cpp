@@ -59,9 +59,7 @@ class FileBatches final : public BatchSource {
       const auto values = of(name, index);
       std::copy(values.begin(), values.end(), into.begin());
     };
-    put("tokens", batch.tokens);
-    put("targets", batch.targets);
-    put("doc_start", batch.doc_start);
+    for (const char* name : {"tokens", "targets", "doc_start"}) put(name, batch[name]);
     return {};
   }
   std::int64_t n_counted(std::int64_t index, std::int64_t n) override {
@@ -78,7 +76,7 @@ class FileBatches final : public BatchSource {
 
 /// An engine with everything it needs.
 struct Run {
-  Run(const ProgramSet& programs, const EngineOptions& options, const HfFolder& folder)
+  Run(const ProgramSet& programs, const SessionOptions& options, const HfFolder& folder)
       : plan(must(Engine::plan(programs, options))),
         pool(must(ThreadPool::create(2))),
         backend(must(create_host_backend({}, *pool, clock))),
@@ -121,7 +119,7 @@ HfExport options_of(const HfFolder& folder) {
 // With beta1 = 0 and neither clipping nor decay, the first moment after one step is the gradient.
 void write_gradients(const Options& o, const ProgramSet& programs, const HfFolder& folder,
                      FileBatches& batches) {
-  EngineOptions options;
+  SessionOptions options;
   options.clip = 0;
   options.optimizer.beta1 = 0;
   Run run(programs, options, folder);
@@ -135,7 +133,7 @@ void write_gradients(const Options& o, const ProgramSet& programs, const HfFolde
 
 std::vector<float> infer_all(const ProgramSet& programs, const HfFolder& folder, const FileBatches& batches) {
   ProgramSet only;
-  only.infer = programs.infer;
+  only[ProgramRole::infer] = programs[ProgramRole::infer];
   Run run(only, {}, folder);
   std::vector<float> logits;
   const auto tokens = batches.of("tokens", 0);
@@ -155,7 +153,7 @@ void write_logits(const Options& o, const ProgramSet& programs, const HfFolder& 
   const auto logits =
       batches.packed()
           ? forward_once(
-                programs.infer,
+                programs[ProgramRole::infer],
                 [&](std::string_view name, std::span<float> into) { return folder.read(name, into); },
                 [&](const std::string& name) { return batches.of(name.c_str(), 0); })
           : infer_all(programs, folder, batches);
@@ -168,7 +166,7 @@ void write_logits(const Options& o, const ProgramSet& programs, const HfFolder& 
 
 void write_training(const Options& o, const ProgramSet& programs, const HfFolder& folder,
                     FileBatches& batches) {
-  EngineOptions options;
+  SessionOptions options;
   options.clip = 1.0;
   options.optimizer.beta1 = 0.9;
   options.optimizer.beta2 = 0.95;
@@ -197,13 +195,13 @@ void probe(const Options& o) {
   const auto batch = static_cast<std::int64_t>(batches.shape[1]);
   const DecoderRows rows = batches.packed() ? DecoderRows::packed : DecoderRows::whole;
   ProgramSet programs;
-  programs.eval = must(record_decoder(config, batch, DecoderHead::loss, rows, o.compute));
-  programs.train = must(derive_backward(programs.eval, "loss"));
-  programs.infer =
+  programs[ProgramRole::eval] = must(record_decoder(config, batch, DecoderHead::loss, rows, o.compute));
+  programs[ProgramRole::train] = must(derive_backward(programs[ProgramRole::eval], "loss"));
+  programs[ProgramRole::infer] =
       must(record_decoder(config, batches.packed() ? batch : 1, DecoderHead::logits, rows, o.compute));
   must(posix_io().make_dirs(o.out));
   write_logits(o, programs, *folder, batches);
-  programs.infer = {};
+  programs[ProgramRole::infer] = {};
   write_gradients(o, programs, *folder, batches);
   if (o.steps > 0) write_training(o, programs, *folder, batches);
 }

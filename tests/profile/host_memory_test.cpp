@@ -58,7 +58,7 @@ TEST(HostMemoryTest, MemoryOfTheOldPlanIsAvailableToTheNewOne) {
 
 TEST(HostMemoryTest, TheProposedBudgetsFitTheRun) {
   const ProgramSet programs = test::tiny_programs();
-  EngineOptions options;
+  SessionOptions options;
   options.budgets = {2 * kMiB, 2 * kMiB, 8 * kMiB};
   const auto plan = must(Engine::plan(programs, options));
   const std::uint64_t ram = (plan->planned_peak[0] + plan->planned_peak[1]) / 4 * 3;

@@ -30,8 +30,10 @@ struct Model {
   }
   static ProgramSet programs(const DecoderConfig& config, std::int64_t sequences, std::int64_t prefill_rows) {
     ProgramSet set;
-    set.prefill = must(record_cached_decoder(config, {prefill_rows, sequences, kContext, sequences}));
-    set.decode = must(record_cached_decoder(config, {sequences, sequences, kContext, sequences}));
+    set[ProgramRole::prefill] =
+        must(record_cached_decoder(config, {prefill_rows, sequences, kContext, sequences}));
+    set[ProgramRole::decode] =
+        must(record_cached_decoder(config, {sequences, sequences, kContext, sequences}));
     return set;
   }
   Result<std::vector<Completion>> generate(
@@ -77,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Families, GeneratorFamilyTest,
 
 TEST(GeneratorTest, GreedyTokensAreTheMostLikelyOnesOfAFullForward) {
   ProgramSet set = Model::programs(test::tiny_of_family("llama"), 1, 4);
-  set.infer = must(record_decoder(test::tiny_of_family("llama"), 1, DecoderHead::logits));
+  set[ProgramRole::infer] = must(record_decoder(test::tiny_of_family("llama"), 1, DecoderHead::logits));
   TinyRun run(must(Engine::plan(set, {})));
   must(run.engine->initialize(5));
   Generator generator(*run.engine, must(Sampler::create({.temperature = 0})), Model::standard());

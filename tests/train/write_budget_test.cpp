@@ -51,8 +51,9 @@ TEST(WriteBudgetTest, DelayedWritesNeverExceedTheBudget) {
 
 TEST(WriteBudgetTest, ActivationsOnNvmeAreWrittenInEveryMicroBatch) {
   RunPlan plan;
-  plan.options.grad_accum = 3;
-  plan.train.offload.stored = {{0, 4096, "a"}, {1, 8192, "b"}};
+  plan.trace.micro_batches = 3;
+  plan.programs.push_back({"train", ProgramRole::train, {}});
+  plan.programs.back().program.offload.stored = {{0, 4096, "a"}, {1, 8192, "b"}};
   EXPECT_EQ(planned_writes(plan).step_bytes, 3u * 12288u);
   EXPECT_EQ(planned_writes(plan).home_bytes, 0u);
 }

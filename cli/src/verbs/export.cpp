@@ -1,4 +1,4 @@
-#include <strata/engine/checkpoint.h>
+#include <strata/session/checkpoint.h>
 #include <strata/model/hf/folder.h>
 #include <strata/model/tokenizer.h>
 #include <strata/model/tokenizer_config.h>

@@ -134,7 +134,7 @@ Status plan(const Args& args) {
   print(args.out, start_table(config, job, "opened when the run starts"));
   if (job.forecast) {
     print(args.out, forecast_text(*job.forecast, *basis.profile, tokens, job.clipped_step_s) +
-                        unmodeled_text(run.train, *basis.profile));
+                        unmodeled_text(run.of(ProgramRole::train), *basis.profile));
     STRATA_TRY_ASSIGN(
         const std::string change,
         suggest_budget_change(run.options.budgets, run.options.capacity, *job.forecast, forecast_for));

@@ -10,18 +10,19 @@
 // is fetched only after it was offloaded. The slow tier reads host memory once the copy into it is done, and
 // writes to it once no queued copy reads it.
 
-namespace strata {
+namespace strata::detail {
 
-ActivationMoves::ActivationMoves(ExecutionContext& context) : context_(context), store_(context) {
+ActivationMoves::ActivationMoves(StateContext& context, const ProgramMemory& memory, const RunPlan& plan)
+    : context_(context), memory_(memory), store_(context, memory, plan.of(ProgramRole::train)) {
   std::int32_t max_moves = 0;
-  for (const LoweredProgram* program : context.plan.programs())
-    max_moves = std::max(max_moves, program->offload.n);
+  for (const PlannedProgram& planned : plan.programs)
+    max_moves = std::max(max_moves, planned.program.offload.n);
   done_.resize(static_cast<std::size_t>(max_moves));
 }
 
 Status ActivationMoves::copy(BufferView to, ConstBufferView from, Stream& lane, Event& done) {
-  Backend& backend = context_.backend;
-  STRATA_TRY_ASSIGN(const Event here, backend.record(context_.compute));
+  Backend& backend = context_.backend();
+  STRATA_TRY_ASSIGN(const Event here, backend.record(context_.streams().compute));
   STRATA_TRY(backend.wait_on_async(here, lane));
   STRATA_TRY(backend.copy_async(to, from, lane));
   STRATA_TRY_ASSIGN(done, backend.record(lane));
@@ -31,30 +32,32 @@ Status ActivationMoves::copy(BufferView to, ConstBufferView from, Stream& lane, 
 Status ActivationMoves::run(const LoweredInstr& instr) {
   Event& done = done_[static_cast<std::size_t>(instr.attrs.as<MoveAttrs>().number)];
   const Operand& operand = instr.in[0];
-  const std::size_t bytes = static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
+  const std::size_t bytes = operand.bytes();
   switch (instr.op) {
     case Op::offload_begin:
-      return copy({context_.host(instr.out[0]), bytes}, {context_.arena(operand), bytes}, context_.d2h, done);
+      return copy({memory_.host(instr.out[0]), bytes}, {memory_.arena(operand), bytes},
+                  context_.streams().d2h, done);
     case Op::offload_end:
-      STRATA_TRY(context_.backend.wait_on_async(done, context_.compute));
-      return context_.backend.discard_async({context_.arena(operand), bytes}, context_.compute);
+      STRATA_TRY(context_.backend().wait_on_async(done, context_.streams().compute));
+      return context_.backend().discard_async({memory_.arena(operand), bytes}, context_.streams().compute);
     case Op::store_begin:
       return store_.begin(instr, done);
     case Op::load_begin: {
-      STRATA_TRY_ASSIGN(const Event copied, context_.backend.record(context_.h2d));
+      STRATA_TRY_ASSIGN(const Event copied, context_.backend().record(context_.streams().h2d));
       return store_.begin(instr, copied);
     }
     case Op::store_end:
     case Op::load_end:
       return store_.end(instr);
     case Op::fetch_begin:
-      return copy({context_.arena(instr.out[0]), bytes}, {context_.host(operand), bytes}, context_.h2d, done);
+      return copy({memory_.arena(instr.out[0]), bytes}, {memory_.host(operand), bytes},
+                  context_.streams().h2d, done);
     case Op::fetch_end:
-      return context_.backend.wait_on_async(done, context_.compute);
+      return context_.backend().wait_on_async(done, context_.streams().compute);
     default:
       STRATA_ASSERT(false, "not a move");
       return {};
   }
 }
 
-}  // namespace strata
+}  // namespace strata::detail

@@ -3,16 +3,16 @@
 #include <vector>
 
 #include "execute/activation_store.h"
-#include "execute/execution_context.h"
 
-namespace strata {
+namespace strata::detail {
 
 /// Moves activations from the device to pinned memory and back, on the streams that chunks use too. The host
 /// never waits for these copies; streams wait for each other. Moves to the slow tier are left to
 /// ActivationStore. Not thread-safe; allocates nothing after construction.
 class ActivationMoves {
  public:
-  explicit ActivationMoves(ExecutionContext& context);
+  /// All references outlive the object.
+  ActivationMoves(StateContext& context, const ProgramMemory& memory, const RunPlan& plan);
 
   /// Queues a move: a begin copies once the compute stream has reached it, and an end makes the compute
   /// stream wait for that copy.
@@ -25,9 +25,10 @@ class ActivationMoves {
  private:
   Status copy(BufferView to, ConstBufferView from, Stream& lane, Event& done);
 
-  ExecutionContext& context_;
+  StateContext& context_;
+  const ProgramMemory& memory_;
   std::vector<Event> done_;  // by move: after its last copy
   ActivationStore store_;
 };
 
-}  // namespace strata
+}  // namespace strata::detail

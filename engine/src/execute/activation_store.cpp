@@ -3,39 +3,16 @@
 #include <algorithm>
 
 #include <strata/runtime/str.h>
+#include <strata/runtime/trace/stall_meter.h>
 
-namespace strata {
-namespace {
+#include "execute/activation_slots.h"
 
-// Spares only replace slots that turn out to be bad; rewriting needs none, since an activation that was
-// loaded is discarded.
-constexpr std::uint32_t kSpares = 1;
-
-}  // namespace
-
-std::vector<SlotClass> activation_classes(const LoweredProgram& program) {
-  std::vector<SlotClass> classes;
-  for (const LoweredProgram::Offload::Stored& stored : program.offload.stored) {
-    const auto same = std::find_if(classes.begin(), classes.end(),
-                                   [&](const SlotClass& of) { return of.slot_bytes == stored.slot_bytes; });
-    if (same == classes.end())
-      classes.push_back({stored.slot_bytes, 1 + kSpares});
-    else
-      ++same->slots;
-  }
-  return classes;
-}
-
-std::size_t activation_store_bytes(const LoweredProgram& program) {
-  std::size_t bytes = 0;
-  for (const SlotClass& slots : activation_classes(program)) bytes += slots.slot_bytes * slots.slots;
-  return bytes;
-}
-
-ActivationStore::ActivationStore(ExecutionContext& context) : context_(context) {
-  const LoweredProgram& program = context.plan.train;
-  const std::vector<SlotClass> classes = activation_classes(program);
-  const std::size_t first = nvme_slot_classes(context.plan.layout, context.plan.placement).size();
+namespace strata::detail {
+ActivationStore::ActivationStore(StateContext& context, const ProgramMemory& memory,
+                                 const LoweredProgram& program)
+    : context_(context), memory_(memory), program_(program) {
+  const std::vector<SlotClass> classes = activation_slots(program);
+  const std::size_t first = nvme_slot_classes(context.plan().layout, context.plan().placement).size();
   stored_of_move_.assign(static_cast<std::size_t>(program.offload.n), -1);
   for (const LoweredProgram::Offload::Stored& stored : program.offload.stored) {
     const auto of = std::find_if(classes.begin(), classes.end(), [&](const SlotClass& slots) {
@@ -49,17 +26,17 @@ ActivationStore::ActivationStore(ExecutionContext& context) : context_(context) 
 }
 
 const LoweredProgram::Offload::Stored& ActivationStore::info(std::int32_t stored) const {
-  return context_.plan.train.offload.stored[static_cast<std::size_t>(stored)];
+  return program_.offload.stored[static_cast<std::size_t>(stored)];
 }
 // Follow the ids of the chunks' payloads.
 std::uint64_t ActivationStore::id_of(std::int32_t stored) const {
-  return std::uint64_t{context_.plan.layout.n_chunks()} * kPayloads + static_cast<std::uint64_t>(stored);
+  return std::uint64_t{context_.plan().layout.n_chunks()} * kPayloads + static_cast<std::uint64_t>(stored);
 }
 
 Status ActivationStore::begin(const LoweredInstr& instr, const Event& ready) {
   const std::int32_t stored = stored_of_move_[static_cast<std::size_t>(instr.attrs.as<MoveAttrs>().number)];
   const bool is_write = instr.op == Op::store_begin;
-  std::byte* const memory = context_.host(is_write ? instr.in[0] : instr.out[0]);
+  std::byte* const memory = memory_.host(is_write ? instr.in[0] : instr.out[0]);
   queue_.push_back({stored, is_write, ready, {memory, info(stored).slot_bytes}});
   return {};
 }
@@ -67,51 +44,51 @@ Status ActivationStore::begin(const LoweredInstr& instr, const Event& ready) {
 Status ActivationStore::submit_next() {
   const Request request = queue_.front();
   queue_.erase(queue_.begin());
-  STRATA_TRY(context_.backend.host_access({request.memory.data, request.memory.bytes, !request.is_write}));
-  if (context_.store == nullptr) return {};
-  const HostWaitScope waits(context_.backend.stall_meter(), StallCause::nvme);  // for a free request
+  STRATA_TRY(context_.backend().host_access({request.memory.data, request.memory.bytes, !request.is_write}));
+  if (context_.store() == nullptr) return {};
+  const HostWaitScope waits(context_.backend().stall_meter(), StallCause::nvme);  // for a free request
   const auto of = static_cast<std::size_t>(request.stored);
-  auto ticket = request.is_write ? context_.store->write_async(id_of(request.stored), class_of_[of],
-                                                               request.memory, WriteMode::replace)
-                                 : context_.store->read_async(id_of(request.stored), request.memory);
+  auto ticket = request.is_write ? context_.store()->write_async(id_of(request.stored), class_of_[of],
+                                                                 request.memory, WriteMode::replace)
+                                 : context_.store()->read_async(id_of(request.stored), request.memory);
   if (!ticket.has_value()) return ticket.status().annotate(str("activation ", info(request.stored).name));
   tickets_[of] = *ticket;
   return {};
 }
 
 Status ActivationStore::pump() {
-  while (!queue_.empty() && context_.backend.is_complete(queue_.front().ready)) STRATA_TRY(submit_next());
+  while (!queue_.empty() && context_.backend().is_complete(queue_.front().ready)) STRATA_TRY(submit_next());
   return {};
 }
 
 Status ActivationStore::wait(std::int32_t stored) {
-  if (context_.store == nullptr) return {};
-  const HostWaitScope waits(context_.backend.stall_meter(), StallCause::nvme);
-  return context_.store->wait(tickets_[static_cast<std::size_t>(stored)]);
+  if (context_.store() == nullptr) return {};
+  const HostWaitScope waits(context_.backend().stall_meter(), StallCause::nvme);
+  return context_.store()->wait(tickets_[static_cast<std::size_t>(stored)]);
 }
 
 Status ActivationStore::end(const LoweredInstr& instr) {
   const std::int32_t stored = stored_of_move_[static_cast<std::size_t>(instr.attrs.as<MoveAttrs>().number)];
   const auto waits_for_it = [&](const Request& request) { return request.stored == stored; };
   while (std::any_of(queue_.begin(), queue_.end(), waits_for_it)) {
-    STRATA_TRY(context_.backend.wait(queue_.front().ready));
+    STRATA_TRY(context_.backend().wait(queue_.front().ready));
     STRATA_TRY(submit_next());
   }
   const bool is_write = instr.op == Op::store_end;
   if (const Status status = wait(stored); !status.is_ok())
     return status.annotate(str(is_write ? "storing activation " : "loading activation ", info(stored).name));
-  if (!is_write && context_.store != nullptr) context_.store->discard(id_of(stored));
+  if (!is_write && context_.store() != nullptr) context_.store()->discard(id_of(stored));
   return {};
 }
 
 void ActivationStore::release() noexcept {
   queue_.clear();
-  for (std::size_t i = 0; i < tickets_.size() && context_.store != nullptr; ++i) {
+  for (std::size_t i = 0; i < tickets_.size() && context_.store() != nullptr; ++i) {
     // If the store has given up on a request, it may still be running.
     const auto stored = static_cast<std::int32_t>(i);
-    if (wait(stored).code() != Code::timeout) context_.store->discard(id_of(stored));
+    if (wait(stored).code() != Code::timeout) context_.store()->discard(id_of(stored));
     tickets_[i] = {};
   }
 }
 
-}  // namespace strata
+}  // namespace strata::detail

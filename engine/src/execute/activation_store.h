@@ -3,16 +3,12 @@
 #include <vector>
 
 #include <strata/offload/nvme_store.h>
+#include <strata/engine/run_plan.h>
+#include <strata/session/state_context.h>
 
-#include "execute/execution_context.h"
+#include "execute/program_memory.h"
 
-namespace strata {
-
-/// The slot classes for activations on the slow tier: one slot for each activation, and a spare for each
-/// size.
-std::vector<SlotClass> activation_classes(const LoweredProgram& program);
-/// Total bytes of these slots.
-std::size_t activation_store_bytes(const LoweredProgram& program);
+namespace strata::detail {
 
 /// Moves activations from pinned memory to the slow tier and back. A write is submitted by the first call
 /// after the copy to the host is done, a read by the first call after its memory is free. The host waits for
@@ -20,7 +16,8 @@ std::size_t activation_store_bytes(const LoweredProgram& program);
 /// long. Not thread-safe; allocates nothing after construction.
 class ActivationStore {
  public:
-  explicit ActivationStore(ExecutionContext& context);
+  /// All references outlive the object. `program` is the one that trains.
+  ActivationStore(StateContext& context, const ProgramMemory& memory, const LoweredProgram& program);
 
   /// begin() queues a store_begin or load_begin, to be submitted after `ready`; end() completes it. Errors:
   /// those of the store, naming the activation.
@@ -43,11 +40,13 @@ class ActivationStore {
   std::uint64_t id_of(std::int32_t stored) const;
   const LoweredProgram::Offload::Stored& info(std::int32_t stored) const;
 
-  ExecutionContext& context_;
+  StateContext& context_;
+  const ProgramMemory& memory_;
+  const LoweredProgram& program_;
   std::vector<std::int32_t> stored_of_move_;
   std::vector<std::uint32_t> class_of_;  // by stored activation: its class in the store
   std::vector<IoTicket> tickets_;        // by stored activation: its last request
   std::vector<Request> queue_;           // not submitted yet, oldest first
 };
 
-}  // namespace strata
+}  // namespace strata::detail

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <strata/engine/engine.h>
+#include <strata/engine/batch_source.h>
 
-namespace strata {
+namespace strata::detail {
 
 /// The batch source of dry runs and simulations, which compute nothing.
 class EmptyBatchSource final : public BatchSource {
@@ -11,4 +11,4 @@ class EmptyBatchSource final : public BatchSource {
   std::int64_t n_counted(std::int64_t, std::int64_t) override { return 0; }
 };
 
-}  // namespace strata
+}  // namespace strata::detail

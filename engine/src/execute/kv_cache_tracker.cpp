@@ -4,7 +4,7 @@
 
 #include <strata/runtime/str.h>
 
-namespace strata {
+namespace strata::detail {
 
 KvCacheTracker::Limits KvCacheTracker::limits_of(const LoweredProgram& program) {
   return {static_cast<std::size_t>(program.find("tokens").shape.n_elems()),
@@ -12,14 +12,15 @@ KvCacheTracker::Limits KvCacheTracker::limits_of(const LoweredProgram& program) 
 }
 
 KvCacheTracker::KvCacheTracker(const RunPlan& plan) {
-  if (plan.decode.code.empty()) return;
-  prefill_ = limits_of(plan.prefill);
-  decode_ = limits_of(plan.decode);
-  vocab_ = static_cast<std::int32_t>(plan.decode.find("logits").shape.dim(-1));
-  const auto attention =
-      std::find_if(plan.decode.code.begin(), plan.decode.code.end(),
-                   [](const LoweredInstr& instr) { return instr.op == Op::cached_attention; });
-  if (attention == plan.decode.code.end()) return;
+  const LoweredProgram& decode = plan.of(ProgramRole::decode);
+  if (decode.empty()) return;
+  prefill_ = limits_of(plan.of(ProgramRole::prefill));
+  decode_ = limits_of(decode);
+  vocab_ = static_cast<std::int32_t>(decode.find("logits").shape.dim(-1));
+  const auto attention = std::find_if(decode.code.begin(), decode.code.end(), [](const LoweredInstr& instr) {
+    return instr.op == Op::cached_attention;
+  });
+  if (attention == decode.code.end()) return;
   const Shape& keys = attention->in[3].shape;  // [sequences, kv_heads, capacity, d]
   capacity_ = static_cast<std::int32_t>(keys.dim(2));
   lengths_.resize(static_cast<std::size_t>(keys.dim(0)));
@@ -72,23 +73,20 @@ bool KvCacheTracker::fits_decode(std::span<const SequenceToken> tokens,
   return tokens.size() <= decode_.rows && wanted.size() <= decode_.logit_rows;
 }
 
-void KvCacheTracker::write(const LoweredProgram& program, std::span<const SequenceToken> tokens,
-                           std::span<const std::int32_t> wanted, std::int32_t* into) {
-  const auto [rows, logit_rows] = limits_of(program);
-  std::fill_n(into, 2 * rows, 0);
-  std::fill_n(into + 2 * rows, rows, -1);
-  std::fill_n(into + 3 * rows, logit_rows, 0);
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    into[i] = tokens[i].token;
-    into[rows + i] = tokens[i].position;
-    into[2 * rows + i] = tokens[i].slot;
+void KvCacheTracker::write(const BatchView& inputs, std::span<const SequenceToken> tokens,
+                           std::span<const std::int32_t> wanted) {
+  const std::span<std::int32_t> token = inputs["tokens"], position = inputs["positions"],
+                                slot = inputs["slots"], index = inputs["logit_indices"];
+  std::fill(token.begin(), token.end(), 0);
+  std::fill(position.begin(), position.end(), 0);
+  std::fill(slot.begin(), slot.end(), -1);
+  std::fill(index.begin(), index.end(), 0);
+  for (std::size_t i = 0; i < std::min(tokens.size(), token.size()); ++i) {
+    token[i] = tokens[i].token;
+    position[i] = tokens[i].position;
+    slot[i] = tokens[i].slot;
   }
-  std::copy(wanted.begin(), wanted.end(), into + 3 * rows);
-}
-
-std::size_t KvCacheTracker::input_bytes(const LoweredProgram& program) noexcept {
-  const auto [rows, logit_rows] = limits_of(program);
-  return (3 * rows + logit_rows) * sizeof(std::int32_t);
+  std::copy_n(wanted.begin(), std::min(wanted.size(), index.size()), index.begin());
 }
 
 std::vector<SequenceToken> KvCacheTracker::fill(const LoweredProgram& program) const {
@@ -99,4 +97,4 @@ std::vector<SequenceToken> KvCacheTracker::fill(const LoweredProgram& program) c
   return tokens;
 }
 
-}  // namespace strata
+}  // namespace strata::detail

@@ -4,9 +4,10 @@
 #include <span>
 #include <vector>
 
-#include <strata/engine/engine.h>
+#include <strata/engine/batch_source.h>
+#include <strata/engine/run_plan.h>
 
-namespace strata {
+namespace strata::detail {
 
 /// Tracks which tokens of each sequence are in the KV cache that prefill and decode share, and checks the
 /// tokens to be added, since the kernels cannot. Allocates nothing after construction.
@@ -19,10 +20,9 @@ class KvCacheTracker {
   Status check(std::span<const SequenceToken> tokens, std::span<const std::int32_t> wanted);
   bool fits_decode(std::span<const SequenceToken> tokens,
                    std::span<const std::int32_t> wanted) const noexcept;
-  /// Writes the inputs of `program` as upload() reads them; rows without a token are marked as unused.
-  static void write(const LoweredProgram& program, std::span<const SequenceToken> tokens,
-                    std::span<const std::int32_t> wanted, std::int32_t* into);
-  static std::size_t input_bytes(const LoweredProgram& program) noexcept;
+  /// Writes the inputs of a program; rows without a token are marked as unused.
+  static void write(const BatchView& inputs, std::span<const SequenceToken> tokens,
+                    std::span<const std::int32_t> wanted);
   /// Records that the tokens checked last are in the cache.
   void advance() noexcept { lengths_.swap(next_); }
 
@@ -42,4 +42,4 @@ class KvCacheTracker {
   std::vector<std::uint8_t> begun_;           // by slot: it has a token in this call
 };
 
-}  // namespace strata
+}  // namespace strata::detail

@@ -4,18 +4,12 @@
 #include <cmath>
 
 #include <strata/graph/ops.h>
+#include <strata/session/pinned_layout.h>
 
-#include "execute/execution_context.h"
-
-namespace strata {
+namespace strata::detail {
 namespace {
 
 std::int64_t as_ns(double seconds) { return std::max<std::int64_t>(1, std::llround(seconds * 1e9)); }
-
-std::size_t bytes_of(const Operand& operand) {
-  if (operand.location == Operand::Location::none) return 0;
-  return static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
-}
 
 // The smallest dimension of the instruction's matrices, which limits the reuse of what is read.
 double smallest_dim(const LoweredInstr& instr) {
@@ -46,19 +40,18 @@ double attention_rate(const LoweredInstr& instr, const MachineProfile& p) {
 
 }  // namespace
 
-std::int64_t CostModel::instruction_ns(const LoweredInstr& instr) const {
+std::int64_t CostModel::instruction_ns(const LoweredInstr& instr, double flops) const {
   std::size_t bytes = 0;
   for (const auto* operands : {&instr.in, &instr.out})
-    for (const Operand& operand : *operands) bytes += bytes_of(operand);
-  if (instr.attrs.has_gemm_workspace())
-    bytes -= bytes_of(instr.out.back());  // reserved memory, hardly traffic
+    for (const Operand& operand : *operands) bytes += operand.bytes();
+  if (instr.attrs.has_gemm_workspace()) bytes -= instr.out.back().bytes();  // reserved memory, hardly traffic
   double seconds = static_cast<double>(bytes) / profile_.device_bytes_per_s;
   const OpKind kind = op_def(instr.op).kind;
   if (kind == OpKind::gemm)
-    seconds = std::max(
-        seconds, instr.flops / profile_.gemm_flops_per_s(widest_operand_dtype(instr), smallest_dim(instr)));
+    seconds = std::max(seconds,
+                       flops / profile_.gemm_flops_per_s(widest_operand_dtype(instr), smallest_dim(instr)));
   else if (kind == OpKind::attention)
-    seconds = std::max(seconds, instr.flops / attention_rate(instr, profile_));
+    seconds = std::max(seconds, flops / attention_rate(instr, profile_));
   return as_ns(std::max(seconds, profile_.launch_s));
 }
 
@@ -88,4 +81,4 @@ std::int64_t CostModel::update_ns(ChunkId chunk, bool on_device, UndoAction undo
   return as_ns(std::max(by_bytes, by_format));
 }
 
-}  // namespace strata
+}  // namespace strata::detail

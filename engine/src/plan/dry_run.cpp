@@ -4,8 +4,8 @@
 #include <strata/runtime/assert.h>
 #include <strata/runtime/backend/null_backend.h>
 
-#include "step/engine_impl.h"
 #include "execute/empty_batch_source.h"
+#include "execute/kv_cache_tracker.h"
 #include "plan/planning.h"
 
 // A plan is proven by running its engine for a few steps over a backend that moves nothing.
@@ -16,8 +16,8 @@ namespace {
 // Extends sequences by a prompt, and then by single tokens.
 Status dry_run_sequences(Engine& engine, const RunPlan& plan) {
   const std::vector<std::int32_t> wanted = {0};
-  for (const LoweredProgram* program : {&plan.prefill, &plan.decode, &plan.decode}) {
-    const std::vector<SequenceToken> tokens = KvCacheTracker(plan).fill(*program);
+  for (const ProgramRole role : {ProgramRole::prefill, ProgramRole::decode, ProgramRole::decode}) {
+    const std::vector<SequenceToken> tokens = detail::KvCacheTracker(plan).fill(plan.of(role));
     STRATA_TRY(engine.extend(tokens, wanted).status());
   }
   return Status::ok();
@@ -25,23 +25,23 @@ Status dry_run_sequences(Engine& engine, const RunPlan& plan) {
 
 // Goes through every phase of a run.
 Status dry_run(Engine& engine, const RunPlan& plan) {
-  EmptyBatchSource batches;
+  detail::EmptyBatchSource batches;
   StepReport report;
   STRATA_TRY(engine.initialize(0));
-  const bool trains = !plan.train.code.empty();
   for (int step = 0; step < 4; ++step) {
-    if (trains) STRATA_TRY(engine.train_step(batches, 1e-3, report));
-    if (step == 1 && !plan.eval.code.empty()) STRATA_TRY(engine.evaluate(batches, 2).status());
-    if (step == 2 && !plan.infer.code.empty()) {
-      const std::vector<std::int32_t> tokens(
-          static_cast<std::size_t>(plan.infer.find("tokens").shape.n_elems()));
+    if (plan.trains()) STRATA_TRY(engine.train_step(batches, 1e-3, report));
+    for (const PlannedProgram& planned : plan.programs)
+      if (step == 1 && planned.role == ProgramRole::eval)
+        STRATA_TRY(engine.evaluate(batches, 2, planned.name).status());
+    if (const LoweredProgram& infer = plan.of(ProgramRole::infer); step == 2 && !infer.empty()) {
+      const std::vector<std::int32_t> tokens(static_cast<std::size_t>(infer.find("tokens").shape.n_elems()));
       STRATA_TRY(engine.infer(tokens, 0).status());
     }
-    if (step > 1 && !plan.decode.code.empty()) STRATA_TRY(dry_run_sequences(engine, plan));
+    if (step > 1 && !plan.of(ProgramRole::decode).empty()) STRATA_TRY(dry_run_sequences(engine, plan));
   }
   for (const Payload payload : plan.states())
     STRATA_TRY(engine.visit(payload, [](const StatePiece&, std::span<const float>) { return Status::ok(); }));
-  return trains ? engine.train_step(batches, 1e-3, report) : Status::ok();
+  return plan.trains() ? engine.train_step(batches, 1e-3, report) : Status::ok();
 }
 
 // Windows were sized to fill the budgets. Slots that were never used at once in the dry run are dropped;
@@ -66,13 +66,13 @@ Placement with_used_windows(const ChunkManager& dry_run_chunks, const RunPlan& p
 }  // namespace
 
 Result<std::unique_ptr<const RunPlan>> Engine::plan(const ProgramSet& programs,
-                                                    const EngineOptions& options) {
+                                                    const SessionOptions& options) {
   STRATA_TRY_ASSIGN(Choice choice, plan_first_fit(std::span(&programs, 1), options));
   return std::move(choice.plan);
 }
 
 Result<Engine::Choice> Engine::plan_first_fit(std::span<const ProgramSet> choices,
-                                              const EngineOptions& options, bool explains) {
+                                              const SessionOptions& options, bool explains) {
   STRATA_ASSERT(!choices.empty(), "there is no program to plan");
   for (std::size_t i = 0; i < choices.size(); ++i) {
     auto plan = plan_with(choices[i], options, nullptr);
@@ -80,22 +80,26 @@ Result<Engine::Choice> Engine::plan_first_fit(std::span<const ProgramSet> choice
     if (plan.status().code() != Code::does_not_fit) return plan.status();
   }
   if (!explains) return Status::error(Code::does_not_fit, "the run does not fit its budgets");
-  return explain_refusal(choices, options);
+  return detail::explain_refusal(choices, options);
 }
 
 Result<std::unique_ptr<const RunPlan>> Engine::plan_with(
-    const ProgramSet& programs, const EngineOptions& options,
+    const ProgramSet& programs, const SessionOptions& options,
     const std::function<void(const ChunkLayout&, Placement&)>& choose) {
-  STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, draft_plan(programs, options, choose));
+  STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, detail::draft_plan(programs, options, choose));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Backend> null, create_null_backend());
   STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
   SteadyClock clock;
-  STRATA_TRY_ASSIGN(std::unique_ptr<Engine> engine, create(*plan, {*null, *pool, clock, posix_io()}));
+  // It must hold for steps that clip and that do not, and for both choices of mode `auto`.
+  const Dataless nothing{.steps = {.clipped = 1.0 / 3, .alternates = true}};
+  const Environment environment{
+      .backend = *null, .pool = *pool, .clock = clock, .io = posix_io(), .dataless = &nothing};
+  STRATA_TRY_ASSIGN(std::unique_ptr<Engine> engine, create(*plan, environment));
   STRATA_TRY(dry_run(*engine, *plan).annotate("planning"));
-  Placement used = with_used_windows(*engine->impl_->context().chunks, *plan);
+  Placement used = with_used_windows(engine->context().chunks(), *plan);
   engine.reset();  // it refers to the placement
   plan->placement = std::move(used);
-  STRATA_TRY_ASSIGN(engine, create(*plan, {*null, *pool, clock, posix_io()}));
+  STRATA_TRY_ASSIGN(engine, create(*plan, environment));
   plan->planned_peak = engine->peak_bytes();
   return std::unique_ptr<const RunPlan>(std::move(plan));
 }

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include <strata/engine/engine.h>
+#include <strata/runtime/backend/simulation.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
-#include "step/speculation_policy.h"
+#include <strata/session/speculation_policy.h>
+
 #include "execute/empty_batch_source.h"
 
 namespace strata {
@@ -58,12 +61,16 @@ Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile,
   constexpr int kTraced = 2;
   const std::unique_ptr<Simulation> machine = Simulation::create(profile.simulation());
   STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
-  Engine::Environment environment{machine->backend(), *pool, machine->clock(), posix_io()};
-  const Engine::Environment::Simulated simulated{*machine, profile, clipped};
-  environment.simulated = &simulated;
+  const Engine::Dataless dataless{
+      .steps = {.clipped = clipped}, .simulation = machine.get(), .profile = &profile};
+  const Engine::Environment environment{.backend = machine->backend(),
+                                        .pool = *pool,
+                                        .clock = machine->clock(),
+                                        .io = posix_io(),
+                                        .dataless = &dataless};
   STRATA_TRY_ASSIGN(const std::unique_ptr<Engine> engine, Engine::create(plan, environment));
   STRATA_TRY(engine->initialize(0));
-  EmptyBatchSource batches;
+  detail::EmptyBatchSource batches;
   StepReport report;
   for (int step = 0; step < steps.warm; ++step) STRATA_TRY(engine->train_step(batches, 1e-3, report));
   Forecast out;

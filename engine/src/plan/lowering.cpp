@@ -16,35 +16,101 @@ Operand LoweredProgram::find(std::string_view name, std::int32_t micro_batch) co
   return {};
 }
 
-LoweredProgram::PassFlops LoweredProgram::pass_flops() const noexcept {
-  PassFlops flops;
-  bool in_backward = false;
-  for (const LoweredInstr& instr : code) {
-    in_backward = in_backward || !instr.grads.empty();
-    (in_backward ? flops.backward : flops.forward) += instr.flops;
-  }
-  return flops;
-}
+namespace {
 
-TensorTable tensors_in_use_order(const Program& program) {
-  TensorTable table;
-  table.tensor_of_param.assign(program.params.size(), -1);
+// The parameters of `program` in order of first use; unused ones come last.
+std::vector<std::int32_t> params_in_use_order(const Program& program) {
+  std::vector<std::int32_t> order;
+  std::vector<bool> listed(program.params.size());
   const auto add = [&](std::int32_t param) {
-    if (table.tensor_of_param[static_cast<std::size_t>(param)] >= 0) return;
-    const ParamInfo& info = program.params[static_cast<std::size_t>(param)];
-    table.tensor_of_param[static_cast<std::size_t>(param)] = static_cast<std::int32_t>(table.specs.size());
-    table.param_of_tensor.push_back(param);
-    const DType compute = program.value(info.value).dtype;
-    const DType grad = info.grad == kNoValue ? compute : program.value(info.grad).dtype;
-    table.specs.push_back({info.name,
-                           info.shape.n_elems(),
-                           {.compute = compute, .grad = grad, .accum = grad, .trainable = info.trainable}});
+    if (listed[static_cast<std::size_t>(param)]) return;
+    listed[static_cast<std::size_t>(param)] = true;
+    order.push_back(param);
   };
   for (const Instr& instr : program.code)
     for (const ValueId id : instr.in)
       if (id != kNoValue && program.value(id).kind == ValueKind::param) add(program.value(id).param);
   for (std::size_t p = 0; p < program.params.size(); ++p) add(static_cast<std::int32_t>(p));
-  return table;
+  return order;
+}
+
+LayoutTensor layout_tensor(const Program& program, const ParamInfo& info, bool trainable) {
+  const DType compute = program.value(info.value).dtype;
+  const DType grad = info.grad == kNoValue ? compute : program.value(info.grad).dtype;
+  return {info.name,
+          info.shape.n_elems(),
+          {.compute = compute, .grad = grad, .accum = grad, .trainable = trainable}};
+}
+
+// Collects parameters by name.
+class Union {
+ public:
+  Status add(const NamedProgram& named, bool trains) {
+    const Program& program = named.program;
+    std::vector<std::int32_t> tensor_of_param(program.params.size(), -1);
+    for (const std::int32_t param : params_in_use_order(program)) {
+      const auto p = static_cast<std::size_t>(param);
+      STRATA_TRY_ASSIGN(tensor_of_param[p], tensor_of(named, program.params[p], trains));
+    }
+    // New tensors are registered in the order in which the program declares them.
+    for (const std::int32_t tensor : tensor_of_param) {
+      auto& registered = result_.tensors.param_of_tensor[static_cast<std::size_t>(tensor)];
+      if (registered >= 0) continue;
+      registered = static_cast<std::int32_t>(result_.tensors.tensor_of_param.size());
+      result_.tensors.tensor_of_param.push_back(tensor);
+    }
+    return {};
+  }
+  ParameterUnion take() && { return std::move(result_); }
+
+ private:
+  Result<std::int32_t> tensor_of(const NamedProgram& named, const ParamInfo& info, bool trains) {
+    TensorTable& tensors = result_.tensors;
+    const auto next = static_cast<std::int32_t>(tensors.specs.size());
+    const auto [known, is_new] = known_.try_emplace(info.name, Known{next, named.name});
+    if (!is_new) {
+      STRATA_TRY(check_equal(named, info, known->second));
+      return known->second.tensor;
+    }
+    tensors.specs.push_back(layout_tensor(named.program, info, trains && info.trainable));
+    tensors.shapes.push_back(info.shape);
+    tensors.decays.push_back(info.decay);
+    tensors.param_of_tensor.push_back(-1);
+    result_.inits.push_back(info.init);
+    return next;
+  }
+
+  struct Known {
+    std::int32_t tensor = 0;
+    std::string program;  // the first that has it
+  };
+  Status check_equal(const NamedProgram& named, const ParamInfo& info, const Known& known) const {
+    const LayoutTensor& tensor = result_.tensors.specs[static_cast<std::size_t>(known.tensor)];
+    const Shape& shape = result_.tensors.shapes[static_cast<std::size_t>(known.tensor)];
+    if (info.shape != shape)
+      return Status::error(Code::invalid,
+                           str("parameter ", info.name, " is ", to_string(info.shape), " in program ",
+                               named.name, " and ", to_string(shape), " in program ", known.program));
+    const DType dtype = named.program.value(info.value).dtype;
+    if (dtype != tensor.group.compute)
+      return Status::error(Code::invalid,
+                           str("parameter ", info.name, " is ", to_string(dtype), " in program ", named.name,
+                               " and ", to_string(tensor.group.compute), " in program ", known.program));
+    return {};
+  }
+
+  ParameterUnion result_;
+  std::map<std::string, Known, std::less<>> known_;
+};
+
+}  // namespace
+
+Result<ParameterUnion> unite_parameters(std::span<const NamedProgram* const> programs) {
+  Union all;
+  const bool trains = !programs.empty() && programs.front()->role == ProgramRole::train;
+  for (const NamedProgram* program : programs)
+    STRATA_TRY(all.add(*program, !trains || program->role == ProgramRole::train));
+  return std::move(all).take();
 }
 
 namespace {
@@ -53,7 +119,7 @@ class Lowering {
  public:
   Lowering(const Program& program, const TensorTable& tensors, const ChunkLayout& layout,
            const MemoryPlan& memory)
-      : program_(program), tensors_(tensors), layout_(layout), plan_(memory) {}
+      : program_(program), layout_(layout), plan_(memory), tensor_of_param_(tensors_of(program, tensors)) {}
 
   LoweredProgram run() {
     LoweredProgram lowered;
@@ -63,22 +129,39 @@ class Lowering {
     lowered.offload.host_bytes = plan_.host_bytes;
     for (const Instr& instr : program_.code) {
       lowered.code.push_back(lower(instr));
+      lowered.uses.positions.push_back(uses(instr, lowered.code.back()));
       if (is_move(instr.op)) count_move(instr, lowered.offload);
     }
-    mark_grads(lowered);
-    list_bindings(program_.inputs, true, lowered.bindings);
-    list_bindings(program_.outputs, false, lowered.bindings);
+    lowered.uses.mark_first_and_last_writes();
+    list_bindings(program_.inputs, true, lowered);
+    list_bindings(program_.outputs, false, lowered);
     return lowered;
   }
 
  private:
+  static std::vector<std::int32_t> tensors_of(const Program& program, const TensorTable& tensors) {
+    std::map<std::string_view, std::int32_t> known;
+    for (std::size_t t = 0; t < tensors.specs.size(); ++t)
+      known.emplace(tensors.specs[t].name, static_cast<std::int32_t>(t));
+    std::vector<std::int32_t> tensor_of_param;
+    for (const ParamInfo& param : program.params) {
+      const auto found = known.find(param.name);
+      STRATA_ASSERT(found != known.end(), "parameter ", param.name, " is not in the table of tensors");
+      tensor_of_param.push_back(found->second);
+    }
+    return tensor_of_param;
+  }
+
   // Values are listed micro-batch by micro-batch; those of all micro-batches get the names of the first.
-  void list_bindings(const std::vector<ValueId>& values, bool are_inputs,
-                     std::vector<LoweredProgram::Binding>& bindings) const {
+  void list_bindings(const std::vector<ValueId>& values, bool are_inputs, LoweredProgram& lowered) const {
     const std::size_t n = values.size() / static_cast<std::size_t>(program_.micro_batches);
-    for (std::size_t i = 0; i < values.size(); ++i)
-      bindings.push_back({program_.value(values[i % n]).name, static_cast<std::int32_t>(i / n), are_inputs,
-                          operand(values[i])});
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      lowered.bindings.push_back({program_.value(values[i % n]).name, static_cast<std::int32_t>(i / n),
+                                  are_inputs, operand(values[i])});
+      if (!are_inputs) continue;
+      lowered.bindings.back().slot_offset = lowered.input_bytes;
+      lowered.input_bytes += lowered.bindings.back().operand.bytes();
+    }
   }
 
   void count_move(const Instr& instr, LoweredProgram::Offload& offload) {
@@ -109,7 +192,7 @@ class Lowering {
     if (info.kind == ValueKind::state)
       return {Operand::Location::state, state_offset_.at(id), 0, info.shape, info.dtype};
     if (info.kind == ValueKind::param || info.kind == ValueKind::grad) {
-      const Slice& slice = layout_.slice(tensors_.tensor_of_param[static_cast<std::size_t>(info.param)]);
+      const Slice& slice = layout_.slice(tensor_of_param_[static_cast<std::size_t>(info.param)]);
       const bool grad = info.kind == ValueKind::grad;
       return {grad ? Operand::Location::grad : Operand::Location::param,
               static_cast<std::size_t>(slice.offset) * size_of(info.dtype), slice.chunk, info.shape,
@@ -122,94 +205,49 @@ class Lowering {
   }
 
   LoweredInstr lower(const Instr& instr) const {
-    LoweredInstr out{instr.op, instr.attrs, instr.accumulate, {}, {}, {}, {}, 0};
-    for (const ValueId id : instr.in) {
-      out.in.push_back(operand(id));
-      // A derivative may have a parameter as operand only for its shape.
-      const bool reads_contents = op_def(instr.op).shape_only_in != static_cast<int>(out.in.size() - 1);
-      if (out.in.back().location == Operand::Location::param && reads_contents &&
-          std::find(out.params.begin(), out.params.end(), out.in.back().chunk) == out.params.end())
-        out.params.push_back(out.in.back().chunk);
-    }
-    for (const ValueId id : instr.out) {
-      out.out.push_back(operand(id));
-      if (out.out.back().location == Operand::Location::grad &&
-          std::none_of(out.grads.begin(), out.grads.end(),
-                       [&](const GradWrite& g) { return g.chunk == out.out.back().chunk; }))
-        out.grads.push_back({out.out.back().chunk, false, false});
-    }
-    out.flops = flops(program_, instr);
+    LoweredInstr out{instr.op, instr.attrs, instr.accumulate, {}, {}};
+    for (const ValueId id : instr.in) out.in.push_back(operand(id));
+    for (const ValueId id : instr.out) out.out.push_back(operand(id));
     return out;
   }
 
-  void mark_grads(LoweredProgram& lowered) const {
-    // The first and the last instruction that write the chunk's gradient.
-    std::map<ChunkId, std::pair<std::size_t, std::size_t>> span;
-    for (std::size_t i = 0; i < lowered.code.size(); ++i)
-      for (const GradWrite& touch : lowered.code[i].grads) {
-        const auto at = span.emplace(touch.chunk, std::pair{i, i}).first;
-        at->second.second = i;
-      }
-    for (std::size_t i = 0; i < lowered.code.size(); ++i)
-      for (GradWrite& touch : lowered.code[i].grads) {
-        touch.first = span[touch.chunk].first == i;
-        touch.last = span[touch.chunk].second == i;
-      }
+  UseTrace::Position uses(const Instr& instr, const LoweredInstr& lowered) const {
+    UseTrace::Position position;
+    for (std::size_t i = 0; i < lowered.in.size(); ++i) {
+      // A derivative may have a parameter as operand only for its shape.
+      const Operand& operand = lowered.in[i];
+      if (operand.location == Operand::Location::param &&
+          op_def(instr.op).shape_only_in != static_cast<int>(i) &&
+          std::find(position.params.begin(), position.params.end(), operand.chunk) == position.params.end())
+        position.params.push_back(operand.chunk);
+    }
+    for (const Operand& operand : lowered.out)
+      if (operand.location == Operand::Location::grad &&
+          std::none_of(position.grads.begin(), position.grads.end(),
+                       [&](const GradWrite& g) { return g.chunk == operand.chunk; }))
+        position.grads.push_back({operand.chunk, false, false});
+    position.flops = flops(program_, instr);
+    return position;
   }
 
   const Program& program_;
-  const TensorTable& tensors_;
   const ChunkLayout& layout_;
   const MemoryPlan& plan_;
+  const std::vector<std::int32_t> tensor_of_param_;
   std::map<ValueId, std::size_t> state_offset_;
   std::map<std::int32_t, ValueId> moved_;  // by move: the value that moves
 };
 
 }  // namespace
 
-Result<LoweredProgram> lower(const Program& program, const TensorTable& tensors, const ChunkLayout& layout,
-                             const MemoryPlan* memory) {
-  if (program.params.size() != tensors.tensor_of_param.size())
-    return Status::error(Code::invalid, str("the program has ", program.params.size(),
-                                            " parameters, the layout has ", tensors.tensor_of_param.size()));
-  for (std::size_t p = 0; p < program.params.size(); ++p) {
-    const ParamInfo& param = program.params[p];
-    const LayoutTensor& tensor = tensors.specs[static_cast<std::size_t>(tensors.tensor_of_param[p])];
-    if (param.name != tensor.name || param.shape.n_elems() != tensor.n_elems)
-      return Status::error(Code::invalid, str("parameter ", p, " of the program is ", param.name, " of ",
-                                              param.shape.n_elems(), " elements, the layout has ",
-                                              tensor.name, " of ", tensor.n_elems));
-    if (program.value(param.value).dtype != tensor.group.compute)
-      return Status::error(Code::invalid, str("parameter ", param.name, " of the program is ",
-                                              to_string(program.value(param.value).dtype),
-                                              ", the layout has ", to_string(tensor.group.compute)));
+LoweredProgram lower(const Program& program, const TensorTable& tensors, const ChunkLayout& layout,
+                     const MemoryPlan* memory) {
+  if (memory == nullptr) {
+    const MemoryPlan own = plan_memory(program);
+    return Lowering(program, tensors, layout, own).run();
   }
-  if (memory != nullptr) {
-    STRATA_ASSERT(memory->offset.size() == program.values.size(),
-                  "the memory plan belongs to another program");
-    return Lowering(program, tensors, layout, *memory).run();
-  }
-  const MemoryPlan own = plan_memory(program);
-  return Lowering(program, tensors, layout, own).run();
-}
-
-AccessTrace access_trace(const LoweredProgram& program, std::int32_t passes) {
-  AccessTrace trace;
-  trace.micro_batches = passes;
-  trace.device_fixed_bytes = program.arena_bytes;
-  std::vector<ChunkId> open;
-  for (const LoweredInstr& instr : program.code) {
-    AccessTrace::Access step;
-    step.flops = instr.flops;
-    for (const GradWrite& touch : instr.grads)
-      if (touch.first) open.push_back(touch.chunk);
-    for (const ChunkId chunk : instr.params) step.on_device.push_back({chunk, Payload::param});
-    for (const ChunkId chunk : open) step.on_device.push_back({chunk, Payload::grad});
-    for (const GradWrite& touch : instr.grads)
-      if (touch.last) open.erase(std::find(open.begin(), open.end(), touch.chunk));
-    trace.accesses.push_back(std::move(step));
-  }
-  return trace;
+  STRATA_ASSERT(memory->offset.size() == program.values.size(), "the memory plan belongs to another program");
+  return Lowering(program, tensors, layout, *memory).run();
 }
 
 }  // namespace strata

@@ -5,7 +5,7 @@
 
 #include <strata/runtime/units.h>
 
-namespace strata {
+namespace strata::detail {
 namespace {
 
 constexpr std::uint32_t kFarAhead = 6;  // chunks; the maximum that planning chooses by itself
@@ -25,26 +25,26 @@ std::int64_t fraction_of(std::int64_t elems, std::int64_t part) {
 }
 
 PlanChange chunk_of_tensor(std::int64_t part, bool with_programs) {
-  return {[part](EngineOptions& o, const RunPlan& best) {
+  return {[part](SessionOptions& o, const RunPlan& best) {
             o.chunk_elems = fraction_of(most_common_tensor_size(best), part);
           },
           with_programs};
 }
 PlanChange smaller_chunk(std::int64_t part) {
-  return {[part](EngineOptions& o, const RunPlan& best) {
+  return {[part](SessionOptions& o, const RunPlan& best) {
     o.chunk_elems = fraction_of(best.layout.chunk_elems(), part);
   }};
 }
 PlanChange gradients_in(GradientPolicy where) {
-  return {[where](EngineOptions& o, const RunPlan&) { o.gradients = where; },
+  return {[where](SessionOptions& o, const RunPlan&) { o.gradients = where; },
           where == GradientPolicy::device};
 }
 PlanChange ahead(std::uint32_t chunks) {
-  return {[chunks](EngineOptions& o, const RunPlan&) { o.prefetch = chunks; }};
+  return {[chunks](SessionOptions& o, const RunPlan&) { o.prefetch = chunks; }};
 }
 // How often a run will be clipped is not known in advance. With a log, auto speculates as long as that pays.
 PlanChange with_undo_log(bool far_ahead) {
-  return {[far_ahead](EngineOptions& o, const RunPlan&) {
+  return {[far_ahead](SessionOptions& o, const RunPlan&) {
     o.step_mode = StepMode::automatic;
     o.undo_bytes = kUnlimited;
     if (far_ahead) o.prefetch = kFarAhead;
@@ -63,8 +63,8 @@ std::vector<std::vector<PlanChange>> list_plan_changes(const SearchSpace& open) 
   if (open.prefetch) changes.push_back({ahead(kFarAhead), ahead(2)});
   if (open.step_mode) changes.push_back({with_undo_log(false), with_undo_log(open.prefetch)});
   if (open.device_first)
-    changes.push_back({{[](EngineOptions& o, const RunPlan&) { o.policy = PlacementPolicy::device; }}});
+    changes.push_back({{[](SessionOptions& o, const RunPlan&) { o.policy = PlacementPolicy::device; }}});
   return changes;
 }
 
-}  // namespace strata
+}  // namespace strata::detail

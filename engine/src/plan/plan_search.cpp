@@ -4,6 +4,8 @@
 #include <map>
 #include <tuple>
 
+#include <strata/engine/engine.h>
+
 #include "plan/plan_changes.h"
 #include "plan/planning.h"
 
@@ -14,8 +16,11 @@ constexpr double kMinImprovement = 0.99;  // of the time before; smaller gains a
 
 class PlanSearch {
  public:
-  PlanSearch(const PlanSearchRequest& choices, const EngineOptions& options, const MachineProfile& machine)
-      : choices_(choices), options_(options), machine_(machine), changes_(list_plan_changes(choices.open)) {}
+  PlanSearch(const PlanSearchRequest& choices, const SessionOptions& options, const MachineProfile& machine)
+      : choices_(choices),
+        options_(options),
+        machine_(machine),
+        changes_(detail::list_plan_changes(choices.open)) {}
 
   Result<FoundPlan> run() {
     for (std::size_t i = 0; i < choices_.programs.size(); ++i) {
@@ -23,7 +28,7 @@ class PlanSearch {
       STRATA_TRY(try_candidate(i, options_));
     }
     if (best_.plan == nullptr)
-      return choices_.explains ? explain_refusal(choices_.programs, options_)
+      return choices_.explains ? detail::explain_refusal(choices_.programs, options_)
                                : Status::error(Code::does_not_fit, "the run does not fit its budgets");
     STRATA_TRY(search());
     STRATA_TRY_ASSIGN(best_.plan,
@@ -49,7 +54,7 @@ class PlanSearch {
   /// A plan that fits.
   struct Start {
     std::size_t programs = 0;
-    EngineOptions options;
+    SessionOptions options;
     double step_s = 0;
   };
 
@@ -69,16 +74,16 @@ class PlanSearch {
     constexpr int kRounds = 3;
     for (int round = 0; round < kRounds; ++round) {
       const double before = best_.forecast.step_s;
-      for (const std::vector<PlanChange>& group : changes_) STRATA_TRY(improve(group));
+      for (const std::vector<detail::PlanChange>& group : changes_) STRATA_TRY(improve(group));
       if (best_.forecast.step_s >= kMinImprovement * before) break;
     }
     return {};
   }
 
-  Status improve(const std::vector<PlanChange>& group) {
-    const EngineOptions before = best_.options;
-    for (const PlanChange& change : group) {
-      EngineOptions changed = before;
+  Status improve(const std::vector<detail::PlanChange>& group) {
+    const SessionOptions before = best_.options;
+    for (const detail::PlanChange& change : group) {
+      SessionOptions changed = before;
       change.apply(changed, *best_.plan);
       STRATA_TRY(try_candidate(best_.programs, changed));
     }
@@ -86,13 +91,13 @@ class PlanSearch {
   }
 
   Status select_together() {
-    std::vector<const PlanChange*> tied;
-    for (const std::vector<PlanChange>& group : changes_)
-      for (const PlanChange& change : group)
+    std::vector<const detail::PlanChange*> tied;
+    for (const std::vector<detail::PlanChange>& group : changes_)
+      for (const detail::PlanChange& change : group)
         if (change.with_programs) tied.push_back(&change);
     for (std::size_t i = 0; i < std::min(choices_.compared, choices_.programs.size()); ++i)
       for (std::size_t selection = 1; selection < std::size_t{1} << tied.size(); ++selection) {
-        EngineOptions changed = options_;
+        SessionOptions changed = options_;
         for (std::size_t c = 0; c < tied.size(); ++c)
           if ((selection >> c & 1) != 0) tied[c]->apply(changed, *best_.plan);
         STRATA_TRY(try_candidate(i, changed));
@@ -101,12 +106,12 @@ class PlanSearch {
   }
 
   // Candidates are only laid out and simulated; the plan chosen in the end is proven by a dry run.
-  Status try_candidate(std::size_t programs, const EngineOptions& options) {
+  Status try_candidate(std::size_t programs, const SessionOptions& options) {
     const auto [known, is_new] =
         known_.try_emplace(PlanKey{programs, options.chunk_elems, options.gradients, options.prefetch,
                                    options.step_mode, options.undo_bytes, options.policy});
     if (!is_new && (!known->second || !is_better(*known->second))) return {};
-    auto plan = draft_plan(choices_.programs[programs], options, nullptr);
+    auto plan = detail::draft_plan(choices_.programs[programs], options, nullptr);
     if (!plan.has_value()) return ignore_does_not_fit(plan.status());
     const Result<Forecast> expected = forecast(**plan, machine_);
     if (!expected.has_value()) return ignore_does_not_fit(expected.status());
@@ -127,9 +132,9 @@ class PlanSearch {
   }
 
   const PlanSearchRequest& choices_;
-  const EngineOptions& options_;
+  const SessionOptions& options_;
   const MachineProfile& machine_;
-  const std::vector<std::vector<PlanChange>> changes_;
+  const std::vector<std::vector<detail::PlanChange>> changes_;
   FoundPlan best_;
   std::vector<Start> starts_;  // all that fit so far
   // Everything in which candidates may differ, with the forecast step time; not set if the candidate does not
@@ -141,7 +146,7 @@ class PlanSearch {
 
 }  // namespace
 
-Result<FoundPlan> search_plan(const PlanSearchRequest& choices, const EngineOptions& options,
+Result<FoundPlan> search_plan(const PlanSearchRequest& choices, const SessionOptions& options,
                               const MachineProfile& machine) {
   return PlanSearch(choices, options, machine).run();
 }

@@ -1,17 +1,21 @@
 #pragma once
 
-#include "execute/execution_context.h"
+#include <functional>
+#include <memory>
+#include <span>
 
-namespace strata {
+#include <strata/engine/run_plan.h>
+
+namespace strata::detail {
 
 /// Lays out, places and lowers, without the dry run. `choose` may override the homes. The error
 /// `does_not_fit` has no details here: explain_refusal adds them at the cost of many drafts.
 Result<std::unique_ptr<RunPlan>> draft_plan(
-    const ProgramSet& programs, const EngineOptions& options,
+    const ProgramSet& programs, const SessionOptions& options,
     const std::function<void(const ChunkLayout&, Placement&)>& choose);
 
 /// Returns the error with the table of budgets if none of `choices` fits, and the smallest budgets with which
 /// one does.
-Status explain_refusal(std::span<const ProgramSet> choices, const EngineOptions& options);
+Status explain_refusal(std::span<const ProgramSet> choices, const SessionOptions& options);
 
-}  // namespace strata
+}  // namespace strata::detail

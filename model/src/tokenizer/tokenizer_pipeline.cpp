@@ -113,7 +113,9 @@ Status read_template(const json& part, TokenizerSpec& spec) {
       continue;
     }
     const json& sequence = field(piece, "Sequence");
-    if (!sequence.is_object() || field(sequence, "id") != "A" || text_seen)
+    const bool is_text = sequence.is_object() && field(sequence, "id").is_string() &&
+                         field(sequence, "id").get_ref<const std::string&>() == "A";
+    if (!is_text || text_seen)
       return corrupt(
           str("post_processor.single has ", shown(piece), ", where the text A is expected exactly once"));
     text_seen = true;

@@ -23,9 +23,12 @@ int main() {
   // The plan is computed by the real engine, so this links all modules and their dependencies.
   const strata::DecoderConfig config{.layers = 1, .hidden = 16, .heads = 2, .ffn = 32, .vocab = 32, .seq = 8};
   strata::ProgramSet programs;
-  programs.eval = strata::must(strata::record_decoder(config, 1, strata::DecoderHead::loss));
-  programs.train = strata::must(strata::derive_backward(programs.eval, "loss"));
-  programs.infer = strata::must(strata::record_decoder(config, 1, strata::DecoderHead::logits));
+  programs[strata::ProgramRole::eval] =
+      strata::must(strata::record_decoder(config, 1, strata::DecoderHead::loss));
+  programs[strata::ProgramRole::train] =
+      strata::must(strata::derive_backward(programs[strata::ProgramRole::eval], "loss"));
+  programs[strata::ProgramRole::infer] =
+      strata::must(strata::record_decoder(config, 1, strata::DecoderHead::logits));
   const auto plan = strata::must(strata::Engine::plan(programs, {}));
   std::printf("a model of %lld parameters is planned\n",
               static_cast<long long>(strata::count_parameters(config)));

@@ -1,4 +1,4 @@
-#include <strata/engine/checkpoint.h>
+#include <strata/session/checkpoint.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,8 +20,8 @@ using test::TinyRun;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-EngineOptions three_tiers(const std::string& dir) {
-  EngineOptions options;
+SessionOptions three_tiers(const std::string& dir) {
+  SessionOptions options;
   options.budgets = {600 * kKiB, 400 * kKiB, 4 * kMiB};
   options.grad_accum = 2;
   options.nvme.dirs = {dir};

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <strata/engine/checkpoint.h>
+#include <strata/session/checkpoint.h>
 
 #include "engine/tiny_run.h"
 #include "support/sim_disk.h"

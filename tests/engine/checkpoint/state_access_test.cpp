@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <strata/engine/checkpoint.h>
+#include <strata/session/checkpoint.h>
 
 #include "engine/states.h"
 #include "engine/tiny_run.h"
@@ -31,8 +31,8 @@ struct Case {
 
 class StateAccessTest : public ::testing::TestWithParam<Case> {
  protected:
-  EngineOptions options() const {
-    EngineOptions options;
+  SessionOptions options() const {
+    SessionOptions options;
     options.policy = GetParam().policy;
     options.nvme.dirs = {dir.path()};
     return options;
@@ -101,7 +101,8 @@ TEST_P(StateAccessTest, ARunThatOnlyEvaluatesLoadsOnlyParametersButChecksAllFile
   const double want = must(trained.engine->evaluate(batches, 2));
   const std::string saved = must(save_checkpoint(*trained.engine, posix_io(), dir.file("saved"), {}, 0));
   ProgramSet set;
-  set.eval = test::tiny_programs(Recompute::none, 3, test::tiny_config(), GetParam().compute).eval;
+  set[ProgramRole::eval] =
+      test::tiny_programs(Recompute::none, 3, test::tiny_config(), GetParam().compute)[ProgramRole::eval];
   TinyRun other(must(Engine::plan(set, options())));
   must(load_checkpoint(*other.engine, posix_io(), saved));
   EXPECT_EQ(must(other.engine->evaluate(batches, 2)), want);
@@ -122,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, StateAccessTest,
 
 // For states on the device.
 TEST(StateStagingTest, TheNextRunIsCopiedWhileOneIsVisited) {
-  EngineOptions options;
+  SessionOptions options;
   options.state_run = 1024;
   const TinyRun run(
       must(Engine::plan(test::tiny_programs(Recompute::none, 3, with_a_large_tensor()), options)), 2,
@@ -148,7 +149,7 @@ TEST(StateStagingTest, RunsOfAnySizeGiveTheSameStatesInFewerCopies) {
       std::string digest;
       std::uint64_t copies = 0;
       for (const std::int64_t state_run : {0, 300, 1024, 1 << 20}) {
-        EngineOptions options;
+        SessionOptions options;
         options.states = states;
         options.state_run = state_run;
         TinyRun run(must(

@@ -36,13 +36,15 @@ ProgramSet programs_of(const Case& which, Recompute recompute, Offloading offloa
   ProgramSet set = test::tiny_programs(recompute, 3, deep(which.family), which.compute);
   const OffloadOptions options{
       .share = offloaded == Offloading::half ? 0.5 : 1, .link_bytes_per_s = 1, .store_bytes_per_s = 1};
-  if (offloaded != Offloading::none) set.train = offload_activations(std::move(set.train), options);
-  if (offloaded == Offloading::stored) set.train = store_activations(std::move(set.train), options);
+  if (offloaded != Offloading::none)
+    set[ProgramRole::train] = offload_activations(std::move(set[ProgramRole::train]), options);
+  if (offloaded == Offloading::stored)
+    set[ProgramRole::train] = store_activations(std::move(set[ProgramRole::train]), options);
   return set;
 }
 
-EngineOptions options_of(const Case& which, StepMode mode, const std::string& dir) {
-  EngineOptions options = test::swapping_options(dir, mode);
+SessionOptions options_of(const Case& which, StepMode mode, const std::string& dir) {
+  SessionOptions options = test::swapping_options(dir, mode);
   options.grad_accum = which.grad_accum;
   options.undo_bytes = kUnlimited;
   options.optimizer.weight_decay = 0.1;
@@ -101,7 +103,7 @@ TEST_P(ActivationOffloadTest, GivesTheSameBitsInEveryModeOfRecomputationAndOfThe
     for (const StepMode mode :
          {StepMode::serial, StepMode::two_phase, StepMode::speculative, StepMode::hybrid}) {
       TinyRun run(plan_of(GetParam(), recompute, Offloading::all, mode, dir.path()));
-      EXPECT_GT(run.plan->train.offload.n, 0);
+      EXPECT_GT(run.plan->of(ProgramRole::train).offload.n, 0);
       ASSERT_EQ(outcome_of(run, 3), want) << to_string(recompute) << ", " << to_string(mode);
     }
 }
@@ -126,7 +128,7 @@ TEST_P(ActivationOffloadTest, GivesTheSameBitsThroughTheStore) {
   for (const Recompute recompute : kRecomputeModes)
     for (const Tiers tiers : {Tiers::all_three, Tiers::device}) {
       TinyRun run(plan_of(GetParam(), recompute, Offloading::stored, StepMode::two_phase, dir.path(), tiers));
-      EXPECT_FALSE(run.plan->train.offload.stored.empty());
+      EXPECT_FALSE(run.plan->of(ProgramRole::train).offload.stored.empty());
       ASSERT_EQ(outcome_of(run, 3), want) << to_string(recompute);
       TinyRun threads(plan_of(GetParam(), recompute, Offloading::stored, StepMode::hybrid, dir.path(), tiers),
                       2, HostBackendOptions{});
@@ -159,7 +161,8 @@ constexpr Case kOne{"gpt2", DType::f32, 2};
 
 std::uint64_t stored_bytes(const RunPlan& plan) {
   std::uint64_t bytes = 0;
-  for (const LoweredProgram::Offload::Stored& stored : plan.train.offload.stored) bytes += stored.slot_bytes;
+  for (const LoweredProgram::Offload::Stored& stored : plan.of(ProgramRole::train).offload.stored)
+    bytes += stored.slot_bytes;
   return bytes;
 }
 
@@ -170,21 +173,23 @@ TEST(ActivationOffloadPlanTest, TheDeviceNeedsTheArenaOfTheMemoryPlanAndPinnedMe
       return plan_of(kOne, recompute, offloaded, StepMode::two_phase, dir.path());
     };
     const auto resident = plan(Offloading::none), offloaded = plan(Offloading::all);
-    const MemoryPlan predicted = plan_memory(programs_of(kOne, recompute, Offloading::all).train);
+    const MemoryPlan predicted =
+        plan_memory(programs_of(kOne, recompute, Offloading::all)[ProgramRole::train]);
     const auto stored = plan(Offloading::stored);
-    EXPECT_LT(stored->train.offload.host_bytes, predicted.host_bytes);
+    EXPECT_LT(stored->of(ProgramRole::train).offload.host_bytes, predicted.host_bytes);
     EXPECT_EQ(stored->planned_peak[0], offloaded->planned_peak[0]);
-    EXPECT_EQ(stored->planned_peak[1] - resident->planned_peak[1], stored->train.offload.host_bytes);
+    EXPECT_EQ(stored->planned_peak[1] - resident->planned_peak[1],
+              stored->of(ProgramRole::train).offload.host_bytes);
     EXPECT_EQ(stored->planned_peak[2] - resident->planned_peak[2], stored->trace.nvme_fixed_bytes);
     EXPECT_GT(stored->trace.nvme_fixed_bytes, stored_bytes(*stored));  // includes spare slots
-    EXPECT_LT(predicted.arena_bytes, resident->train.arena_bytes);
-    EXPECT_EQ(offloaded->train.arena_bytes, predicted.arena_bytes);
-    EXPECT_EQ(offloaded->train.offload.host_bytes, predicted.host_bytes);
+    EXPECT_LT(predicted.arena_bytes, resident->of(ProgramRole::train).arena_bytes);
+    EXPECT_EQ(offloaded->of(ProgramRole::train).arena_bytes, predicted.arena_bytes);
+    EXPECT_EQ(offloaded->of(ProgramRole::train).offload.host_bytes, predicted.host_bytes);
     EXPECT_EQ(offloaded->trace.pinned_fixed_bytes - resident->trace.pinned_fixed_bytes, predicted.host_bytes);
     EXPECT_EQ(resident->trace.device_fixed_bytes - offloaded->trace.device_fixed_bytes,
-              resident->train.arena_bytes - predicted.arena_bytes);
+              resident->of(ProgramRole::train).arena_bytes - predicted.arena_bytes);
     EXPECT_EQ(resident->planned_peak[0] - offloaded->planned_peak[0],
-              resident->train.arena_bytes - predicted.arena_bytes);
+              resident->of(ProgramRole::train).arena_bytes - predicted.arena_bytes);
     EXPECT_EQ(offloaded->planned_peak[1] - resident->planned_peak[1], predicted.host_bytes);
   }
 }
@@ -205,7 +210,7 @@ TEST(ActivationOffloadPlanTest, EveryMicroBatchMovesOffloadedActivationsOutAndBa
             after.h2d - before.h2d,
             after.nvme_write - before.nvme_write,
             after.nvme_read - before.nvme_read,
-            run.plan->train.offload.bytes,
+            run.plan->of(ProgramRole::train).offload.bytes,
             stored_bytes(*run.plan)};
   };
   const Moved resident = moved(Offloading::none);

@@ -17,9 +17,11 @@ constexpr std::int64_t kContext = 16, kSequences = 3;
 
 ProgramSet cached_programs(const DecoderConfig& config, std::int64_t prefill_rows = 5) {
   ProgramSet set;
-  set.infer = must(record_decoder(config, 1, DecoderHead::logits));
-  set.prefill = must(record_cached_decoder(config, {prefill_rows, kSequences, kContext, kSequences}));
-  set.decode = must(record_cached_decoder(config, {kSequences, kSequences, kContext, kSequences}));
+  set[ProgramRole::infer] = must(record_decoder(config, 1, DecoderHead::logits));
+  set[ProgramRole::prefill] =
+      must(record_cached_decoder(config, {prefill_rows, kSequences, kContext, kSequences}));
+  set[ProgramRole::decode] =
+      must(record_cached_decoder(config, {kSequences, kSequences, kContext, kSequences}));
   return set;
 }
 
@@ -111,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(Families, CachedFamilyTest, ::testing::ValuesIn(family_
 // --- placements ---
 
 /// The logits of a prompt and of four more tokens.
-std::vector<float> bits_of(const EngineOptions& options) {
+std::vector<float> bits_of(const SessionOptions& options) {
   const DecoderConfig config = test::tiny_of_family("qwen3");
   TinyRun run(must(Engine::plan(cached_programs(config), options)));
   must(run.engine->initialize(1));
@@ -125,16 +127,16 @@ std::vector<float> bits_of(const EngineOptions& options) {
 
 TEST(CachedPlacementTest, NoPlacementChangesABitAndPlannedPeakIsMeasuredPeak) {
   const test::TempDir dir;
-  EngineOptions options;
+  SessionOptions options;
   options.nvme.dirs = {dir.path()};
   const std::vector<float> all_on_device = bits_of(options);
   for (const PlacementPolicy policy : {PlacementPolicy::pinned, PlacementPolicy::nvme}) {
-    EngineOptions other = options;
+    SessionOptions other = options;
     other.policy = policy;
     other.chunk_elems = 4096;
     EXPECT_EQ(test::differing_bits(bits_of(other), all_on_device), 0u);
   }
-  EngineOptions tight = options;
+  SessionOptions tight = options;
   tight.budgets = {160 * kKiB, 60 * kKiB, kMiB};
   tight.chunk_elems = 4096;
   EXPECT_EQ(test::differing_bits(bits_of(tight), all_on_device), 0u);
@@ -144,8 +146,8 @@ TEST(CachedPlacementTest, TheCacheIsInThePlanToTheByte) {
   const DecoderConfig config = test::tiny_of_family("llama");
   const auto planned = [&](std::int64_t sequences) {
     ProgramSet set;
-    set.prefill = must(record_cached_decoder(config, {4, sequences, kContext, 1}));
-    set.decode = must(record_cached_decoder(config, {1, sequences, kContext, 1}));
+    set[ProgramRole::prefill] = must(record_cached_decoder(config, {4, sequences, kContext, 1}));
+    set[ProgramRole::decode] = must(record_cached_decoder(config, {1, sequences, kContext, 1}));
     return must(Engine::plan(set, {}))->planned_peak[0];
   };
   const CacheShape one{.rows = 1, .sequences = 1, .context = kContext};
@@ -157,9 +159,9 @@ TEST(CachedPlacementTest, TheCacheIsInThePlanToTheByte) {
 TEST(CachedPlacementTest, ACacheThatDoesNotFitIsRefusedWithWhatItNeeds) {
   const DecoderConfig config = test::tiny_of_family("llama");
   ProgramSet set;
-  set.prefill = must(record_cached_decoder(config, {4, 4096, kContext, 1}));
-  set.decode = must(record_cached_decoder(config, {1, 4096, kContext, 1}));
-  EngineOptions options;
+  set[ProgramRole::prefill] = must(record_cached_decoder(config, {4, 4096, kContext, 1}));
+  set[ProgramRole::decode] = must(record_cached_decoder(config, {1, 4096, kContext, 1}));
+  SessionOptions options;
   options.budgets = {kMiB, kMiB, 0};
   const Status refused = Engine::plan(set, options).status();
   EXPECT_EQ(refused.code(), Code::does_not_fit);
@@ -169,8 +171,8 @@ TEST(CachedPlacementTest, ACacheThatDoesNotFitIsRefusedWithWhatItNeeds) {
 TEST(CachedPlacementTest, ProgramsThatDoNotShareTheirStatesAreRefused) {
   const DecoderConfig config = test::tiny_of_family("llama");
   ProgramSet set;
-  set.prefill = must(record_cached_decoder(config, {4, 2, kContext, 1}));
-  set.decode = must(record_cached_decoder(config, {1, 3, kContext, 1}));
+  set[ProgramRole::prefill] = must(record_cached_decoder(config, {4, 2, kContext, 1}));
+  set[ProgramRole::decode] = must(record_cached_decoder(config, {1, 3, kContext, 1}));
   EXPECT_THAT(std::string(Engine::plan(set, {}).status().message()), HasSubstr("layers.0.keys[2, 2, 16, 8]"));
 }
 

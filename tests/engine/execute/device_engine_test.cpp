@@ -40,8 +40,8 @@ class DeviceEngineTest : public ::testing::TestWithParam<Case> {
     if (!cuda_available()) GTEST_SKIP() << cuda_status();
   }
 
-  EngineOptions options() const {
-    EngineOptions options;
+  SessionOptions options() const {
+    SessionOptions options;
     options.grad_accum = 2;
     options.optimizer.optimizer = must(cpuopt::optimizer_named(GetParam().optimizer));
     options.optimizer.momentum = 0.9;  // used by sgd
@@ -96,7 +96,7 @@ TEST_P(DeviceEngineTest, PlacementsGiveTheSameBits) {
 }
 
 TEST_P(DeviceEngineTest, StepModesGiveTheSameBits) {
-  EngineOptions swapping = options();
+  SessionOptions swapping = options();
   swapping.policy = PlacementPolicy::pinned;
   Outcome want;
   for (const StepMode mode : {StepMode::serial, StepMode::two_phase, StepMode::speculative, StepMode::hybrid,

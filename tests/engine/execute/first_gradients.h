@@ -22,8 +22,8 @@ struct FirstGradients {
 
 /// Returns the gradients of the first micro-batch, with parameters filled by `fill`. With beta1 = 0, no
 /// clipping and one micro-batch, the first moment after the first step is the gradient itself.
-inline FirstGradients first_gradients(const ProgramSet& programs, const Engine::Fill& fill) {
-  EngineOptions options;
+inline FirstGradients first_gradients(const ProgramSet& programs, const FillState& fill) {
+  SessionOptions options;
   options.clip = 0;
   options.optimizer.beta1 = 0;
   TinyRun run(must(Engine::plan(programs, options)));

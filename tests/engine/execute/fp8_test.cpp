@@ -20,11 +20,13 @@ ProgramSet fp8_programs(const Case& which, Recompute recompute, bool interleaved
                         bool offload = false) {
   const DecoderConfig config = test::tiny_of_family(which.family);
   ProgramSet set = test::unfused_programs(Recompute::none, 3, config, which.compute);
-  set.train = recompute_regions(use_fp8(std::move(set.train)), recompute);
-  if (interleaved) set.train = interleave_micro_batches(set.train, 2);
-  for (Program* program : {&set.eval, &set.train, &set.infer})
+  set[ProgramRole::train] = recompute_regions(use_fp8(std::move(set[ProgramRole::train])), recompute);
+  if (interleaved) set[ProgramRole::train] = interleave_micro_batches(set[ProgramRole::train], 2);
+  for (Program* program : {&set[ProgramRole::eval], &set[ProgramRole::train], &set[ProgramRole::infer]})
     *program = fuse_add_norm(use_fp8(std::move(*program)));
-  if (offload) set.train = offload_activations(std::move(set.train), {.link_bytes_per_s = 1});
+  if (offload)
+    set[ProgramRole::train] =
+        offload_activations(std::move(set[ProgramRole::train]), {.link_bytes_per_s = 1});
   return set;
 }
 
@@ -42,7 +44,7 @@ TEST_P(Fp8Test, LearnsAsSixteenBitsDo) {
   const std::vector<float> got = losses(fp8_programs(GetParam(), Recompute::none));
   const std::vector<float> want = losses(
       test::tiny_programs(Recompute::none, 3, test::tiny_of_family(GetParam().family), GetParam().compute));
-  ASSERT_TRUE(has_op(fp8_programs(GetParam(), Recompute::none).train, Op::fp8_gemm));
+  ASSERT_TRUE(has_op(fp8_programs(GetParam(), Recompute::none)[ProgramRole::train], Op::fp8_gemm));
   EXPECT_NE(got, want);
   EXPECT_LT(want.back(), 0.9f * want.front());
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 0.03f * want[i]) << "step " << i;
@@ -51,7 +53,7 @@ TEST_P(Fp8Test, LearnsAsSixteenBitsDo) {
 TEST_P(Fp8Test, NeitherPlacementNorModeNorRecomputationChangesABit) {
   const auto outcome = [&](Recompute recompute, StepMode mode, std::uint64_t placement,
                            bool interleaved = false, bool offload = false) {
-    EngineOptions options = test::swapping_options(dir_.path(), mode);
+    SessionOptions options = test::swapping_options(dir_.path(), mode);
     options.undo_bytes = kUnlimited;
     const auto homes = [&](const ChunkLayout& layout, Placement& chosen) {
       test::random_homes(placement, layout, chosen);

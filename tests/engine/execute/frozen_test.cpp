@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include <strata/engine/checkpoint.h>
+#include <strata/session/checkpoint.h>
 #include <strata/runtime/str.h>
 
 #include "engine/execute/first_gradients.h"
@@ -43,7 +43,7 @@ Patterns of_model(const Patterns& patterns, const Program& program) {
 ProgramSet programs_of(const char* family, DType compute, const Patterns& freeze,
                        Recompute recompute = Recompute::none) {
   const DecoderConfig config = test::tiny_of_family(family);
-  const Program forward = tiny_programs(recompute, 3, config, compute).eval;
+  const Program forward = tiny_programs(recompute, 3, config, compute)[ProgramRole::eval];
   return tiny_programs(recompute, 3, config, compute, of_model(freeze, forward));
 }
 
@@ -119,7 +119,7 @@ struct Model {
   DType compute;
 };
 
-RunRecord run_of(const Model& model, const Patterns& freeze, EngineOptions options, Tiers tiers) {
+RunRecord run_of(const Model& model, const Patterns& freeze, SessionOptions options, Tiers tiers) {
   const test::TempDir dir;
   options.nvme.dirs = {dir.path()};
   options.nvme.engine = IoEngine::threads;
@@ -136,7 +136,7 @@ class FrozenTest : public ::testing::TestWithParam<Model> {};
 TEST_P(FrozenTest, EveryModeAndPlacementGivesTheBitsOfTheSerialStepOnTheDevice) {
   for (std::size_t f = 0; f < freezings().size(); ++f)
     for (const double clip : {0.0, 1e-4}) {
-      EngineOptions options;
+      SessionOptions options;
       options.undo_bytes = kUnlimited;
       options.grad_accum = f % 2 == 0 ? 1 : 3;
       options.clip = clip;
@@ -167,7 +167,7 @@ TEST_P(FrozenGradientTest, TheTrainedTensorsHaveTheGradientsThatTheyHaveWhereAll
       const ProgramSet programs = programs_of(family, compute, freeze, recompute);
       const auto some = test::first_gradients(programs, test::random_values);
       EXPECT_EQ(some.params, all.params);  // the masters, including those of frozen tensors
-      for (const ParamInfo& param : programs.train.params) {
+      for (const ParamInfo& param : programs[ProgramRole::train].params) {
         ASSERT_EQ(some.gradients.count(param.name), param.trainable ? 1u : 0u) << param.name;
         if (!param.trainable) continue;
         EXPECT_EQ(some.gradients.at(param.name), all.gradients.at(param.name)) << param.name;
@@ -190,16 +190,14 @@ INSTANTIATE_TEST_SUITE_P(Models, FrozenGradientTest,
                          model_name);
 
 TEST(FrozenPlanTest, TheFreezePatternsOfTheseTestsMatchWhatTheyShould) {
-  for (const char* family : {"gpt2", "llama"})
-    for (const ParamInfo& param : programs_of(family, DType::f32, freezings()[2]).train.params)
+  for (const char* family : {"gpt2", "llama"}) {
+    const ProgramSet programs = programs_of(family, DType::f32, freezings()[2]);
+    for (const ParamInfo& param : programs[ProgramRole::train].params)
       EXPECT_EQ(param.trainable, param.name.find("norm") != std::string::npos) << param.name;
+  }
 }
 
-double flops_of(const RunPlan& plan) {
-  double flops = 0;
-  for (const LoweredInstr& instr : plan.train.code) flops += instr.flops;
-  return flops;
-}
+double flops_of(const RunPlan& plan) { return plan.of(ProgramRole::train).uses.pass_flops().all(); }
 
 TEST(FrozenPlanTest, FrozenTensorsHoldOnlyParametersAndCostNoBackward) {
   const auto all = must(Engine::plan(programs_of("llama", DType::bf16, {}), {}));
@@ -209,7 +207,8 @@ TEST(FrozenPlanTest, FrozenTensorsHoldOnlyParametersAndCostNoBackward) {
   EXPECT_GT(upper->n_params(false), 0);
   EXPECT_EQ(upper->n_params(true) + upper->n_params(false), all->n_params(true));
   EXPECT_LT(flops_of(*upper), 0.8 * flops_of(*all));
-  EXPECT_LT(upper->train.arena_bytes, all->train.arena_bytes);  // without the activations of the lower half
+  EXPECT_LT(upper->of(ProgramRole::train).arena_bytes,
+            all->of(ProgramRole::train).arena_bytes);  // without the activations of the lower half
   for (ChunkId chunk = 0; chunk < upper->layout.n_chunks(); ++chunk) {
     if (upper->layout.group_of(chunk).trainable) continue;
     const auto n = static_cast<std::size_t>(upper->layout.chunk(chunk).n_elems);
@@ -234,7 +233,7 @@ TEST(FrozenPlanTest, AFrozenHeadCostsBackwardOneGemmLess) {
 // The bits of a bf16 master beyond the parameter are 2 of 4 bytes, and no step reads them.
 TEST(FrozenPlanTest, FrozenMastersCanBeLeftOutAndNothingElseChanges) {
   const ProgramSet programs = programs_of("gpt2", DType::bf16, {"layers.0.*"});
-  EngineOptions options;
+  SessionOptions options;
   const auto held_in = [](const RunPlan& plan) {
     std::size_t bytes = 0;
     for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
@@ -257,7 +256,7 @@ TEST(FrozenPlanTest, FrozenMastersCanBeLeftOutAndNothingElseChanges) {
 }
 
 TEST(FrozenStepTest, TheNormIsThatOfTheTrainedTensorsAlone) {
-  EngineOptions options;
+  SessionOptions options;
   options.clip = 0;
   options.optimizer.beta1 = 0;
   TinyRun run(must(Engine::plan(programs_of("gpt2", DType::f32, {"tokens.weight"}), options)));
@@ -283,14 +282,14 @@ Traffic traffic_of(const RunPlan& plan) {
     (trained ? traffic.up : traffic.frozen) += plan.layout.payload_bytes(chunk, Payload::param);
     traffic.down += plan.layout.payload_bytes(chunk, Payload::grad);
   }
-  for (const LoweredProgram::Binding& end : plan.train.bindings)
+  for (const LoweredProgram::Binding& end : plan.of(ProgramRole::train).bindings)
     if (end.is_input)
       traffic.up += static_cast<std::uint64_t>(end.operand.shape.n_elems()) * size_of(end.operand.dtype);
   return traffic;
 }
 
-EngineOptions in_ram(StepMode mode) {
-  EngineOptions options;
+SessionOptions in_ram(StepMode mode) {
+  SessionOptions options;
   options.policy = PlacementPolicy::pinned;
   options.step_mode = mode;
   options.undo_bytes = kUnlimited;
@@ -331,7 +330,7 @@ TEST(FrozenStepTest, StreamedFrozenParametersGoUpInForwardAndBackwardAndNeverDow
 
 TEST(FrozenStepTest, FrozenParametersOnNvmeAreNeverWrittenAfterInitialization) {
   const test::TempDir dir;
-  EngineOptions options = test::swapping_options(dir.path(), StepMode::two_phase);
+  SessionOptions options = test::swapping_options(dir.path(), StepMode::two_phase);
   const auto choose = [](const ChunkLayout& layout, Placement& placement) {
     assign_homes(Tiers::ram, layout, placement);
     for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
@@ -356,7 +355,7 @@ TEST(FrozenStepTest, FrozenParametersOnNvmeAreNeverWrittenAfterInitialization) {
 TEST(FrozenCheckpointTest, AResumedRunEqualsTheUninterruptedOne) {
   const test::TempDir dir;
   const ProgramSet programs = programs_of("llama", DType::bf16, freezings()[1]);
-  EngineOptions options = test::swapping_options(dir.path(), StepMode::automatic);
+  SessionOptions options = test::swapping_options(dir.path(), StepMode::automatic);
   TinyRun first(must(Engine::plan(programs, options)));
   must(first.engine->initialize(2));
   first.train(2);

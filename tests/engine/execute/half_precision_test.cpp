@@ -27,7 +27,7 @@ std::vector<Case> all_cases() {
 // Values that bf16 and f16 represent exactly, so that all three dtypes start from the same parameters. A ReLU
 // whose input is near 0 may be on in one dtype and off in another due to rounding, so in models with ReLU
 // nearly all are made to be on.
-Engine::Fill random_values_in_16_bits(const DecoderConfig& config) {
+FillState random_values_in_16_bits(const DecoderConfig& config) {
   const bool relu = config.mlp == DecoderConfig::Mlp::relu;
   return [relu](const StatePiece& piece, std::span<float> values) {
     STRATA_TRY(test::random_values(piece, values));

@@ -23,14 +23,17 @@ constexpr std::int32_t kBatches = 3;
 ProgramSet programs_of(const Case& which, bool interleaved, Recompute recompute = Recompute::none,
                        bool offload = false) {
   ProgramSet set = test::unfused_programs(recompute, 3, test::tiny_of_family(which.family), which.compute);
-  if (interleaved) set.train = interleave_micro_batches(set.train, kBatches);
-  for (Program* program : {&set.eval, &set.train, &set.infer}) *program = fuse_add_norm(std::move(*program));
-  if (offload) set.train = offload_activations(std::move(set.train), {.link_bytes_per_s = 1});
+  if (interleaved) set[ProgramRole::train] = interleave_micro_batches(set[ProgramRole::train], kBatches);
+  for (Program* program : {&set[ProgramRole::eval], &set[ProgramRole::train], &set[ProgramRole::infer]})
+    *program = fuse_add_norm(std::move(*program));
+  if (offload)
+    set[ProgramRole::train] =
+        offload_activations(std::move(set[ProgramRole::train]), {.link_bytes_per_s = 1});
   return set;
 }
 
-EngineOptions options_of(const std::string& dir, StepMode mode = StepMode::two_phase) {
-  EngineOptions options = test::swapping_options(dir, mode);
+SessionOptions options_of(const std::string& dir, StepMode mode = StepMode::two_phase) {
+  SessionOptions options = test::swapping_options(dir, mode);
   options.grad_accum = kBatches;
   options.undo_bytes = kUnlimited;
   options.optimizer.weight_decay = 0.1;
@@ -64,7 +67,7 @@ Outcome outcome_of(TinyRun& run) {
 class InterleavedRunTest : public ::testing::TestWithParam<Case> {
  protected:
   // Placement 0 is the planner's choice.
-  static Outcome run(const ProgramSet& programs, const EngineOptions& options, std::uint64_t placement) {
+  static Outcome run(const ProgramSet& programs, const SessionOptions& options, std::uint64_t placement) {
     const auto homes = [&](const ChunkLayout& layout, Placement& chosen) {
       test::random_homes(placement, layout, chosen);
     };
@@ -96,7 +99,7 @@ TEST_P(InterleavedRunTest, FusedAddNormChangesNoBit) {
   for (const Recompute recompute : kRecomputeModes) {
     const ProgramSet apart = test::unfused_programs(recompute, 3, config, GetParam().compute);
     const ProgramSet joined = programs_of(GetParam(), false, recompute);
-    ASSERT_LT(joined.train.code.size(), apart.train.code.size());
+    ASSERT_LT(joined[ProgramRole::train].code.size(), apart[ProgramRole::train].code.size());
     ASSERT_EQ(run(joined, options_of(dir_.path()), 0), run(apart, options_of(dir_.path()), 0))
         << to_string(recompute);
   }
@@ -117,12 +120,14 @@ TEST(InterleavedTrafficTest, ParametersAreCopiedUpOncePerPassAndGradientsDownOnc
   config.layers = 12;
   const auto moved = [&](bool interleaved) {
     ProgramSet programs = test::tiny_programs(Recompute::full, 3, config, DType::bf16);
-    if (interleaved) programs.train = interleave_micro_batches(programs.train, kBatches);
-    EngineOptions options = options_of(dir.path());
+    if (interleaved)
+      programs[ProgramRole::train] = interleave_micro_batches(programs[ProgramRole::train], kBatches);
+    SessionOptions options = options_of(dir.path());
     options.gradients = GradientPolicy::pinned;
     options.policy = PlacementPolicy::pinned;
     const std::uint64_t chunk = static_cast<std::uint64_t>(options.chunk_elems) * 2;
-    options.budgets[0] = must(Engine::plan(programs, options))->train.arena_bytes + 16 * chunk;
+    options.budgets[0] =
+        must(Engine::plan(programs, options))->of(ProgramRole::train).arena_bytes + 16 * chunk;
     TinyRun run(must(Engine::plan(programs, options)));
     must(run.engine->initialize(1));
     run.train(2);
@@ -137,7 +142,7 @@ TEST(InterleavedTrafficTest, ParametersAreCopiedUpOncePerPassAndGradientsDownOnc
 }
 
 TEST(InterleavedPlanTest, AProgramOfAnotherNumberOfMicroBatchesIsRefused) {
-  EngineOptions options;
+  SessionOptions options;
   options.grad_accum = 4;
   const Status status = Engine::plan(programs_of({"gpt2", DType::f32}, true), options).status();
   EXPECT_EQ(status.code(), Code::invalid);

@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -20,10 +21,15 @@ Tensors in_double(const test::StateTensors& states) {
   return tensors;
 }
 
+void fill(test::CountingBatches& batches, test::reference::Ints& tokens, test::reference::Ints& targets) {
+  const std::array<BatchInput, 2> inputs = {{{"tokens", tokens}, {"targets", targets}}};
+  must(batches.fill(0, {inputs}));
+}
+
 test::ForwardReference oracle(const Program& program) {
   test::reference::Ints tokens(48), targets(48);
   test::CountingBatches batches(test::tiny_config().vocab);
-  must(batches.fill(0, {tokens, targets, {}}));
+  fill(batches, tokens, targets);
   return {program, tokens, targets};
 }
 
@@ -33,7 +39,7 @@ class ModelGradientTest : public ::testing::TestWithParam<std::string_view> {
 };
 
 TEST_P(ModelGradientTest, EveryParametersGradientIsTheCentralDifferenceOfTheLossInDouble) {
-  const Program program = tiny_programs(Recompute::none, 3, config).eval;
+  const Program program = tiny_programs(Recompute::none, 3, config)[ProgramRole::eval];
   const test::ForwardReference forward = oracle(program);
   const auto first = test::first_gradients(tiny_programs(Recompute::none, 3, config), random_values);
   ASSERT_EQ(first.gradients.size(), program.params.size());
@@ -65,7 +71,7 @@ TEST_P(ModelGradientTest, EveryParametersGradientIsTheCentralDifferenceOfTheLoss
 }
 
 TEST_P(ModelGradientTest, TheLossIsThatOfTheForwardInDouble) {
-  const Program program = tiny_programs(Recompute::none, 3, config).eval;
+  const Program program = tiny_programs(Recompute::none, 3, config)[ProgramRole::eval];
   TinyRun run(must(Engine::plan(tiny_programs(Recompute::full, 3, config), {})));
   must(run.engine->initialize(1));
   must(run.engine->fill(Payload::param, random_values));
@@ -76,21 +82,21 @@ TEST_P(ModelGradientTest, TheLossIsThatOfTheForwardInDouble) {
 // Rows of 16 tokens hold documents of 5, 9 and 2 tokens; the loss is that of the separate documents.
 TEST_P(ModelGradientTest, PackedDocumentsDoNotSeeEachOther) {
   ProgramSet set;
-  set.eval = must(record_decoder(config, 3, DecoderHead::loss, DecoderRows::packed));
-  set.train = must(derive_backward(set.eval, "loss"));
+  set[ProgramRole::eval] = must(record_decoder(config, 3, DecoderHead::loss, DecoderRows::packed));
+  set[ProgramRole::train] = must(derive_backward(set[ProgramRole::eval], "loss"));
   TinyRun run(must(Engine::plan(set, {})));
   must(run.engine->initialize(1));
   must(run.engine->fill(Payload::param, random_values));
   test::CountingBatches batches(config.vocab);
   for (std::int32_t t = 0; t < 48; ++t) batches.starts.push_back(t % 16 < 5 ? 0 : t % 16 < 14 ? 5 : 14);
   test::reference::Ints tokens(48), targets(48);
-  must(batches.fill(0, {tokens, targets, {}}));
-  const test::ForwardReference whole(set.eval, tokens, targets, batches.starts);
+  fill(batches, tokens, targets);
+  const test::ForwardReference whole(set[ProgramRole::eval], tokens, targets, batches.starts);
   const double want = whole.loss(in_double(test::states_of(*run.engine, Payload::param)));
   StepReport report;
   must(run.engine->train_step(batches, 1e-2, report));
   EXPECT_NEAR(report.loss, want, 1e-5 * want);
-  EXPECT_GT(std::abs(want - oracle(tiny_programs(Recompute::none, 3, config).eval)
+  EXPECT_GT(std::abs(want - oracle(tiny_programs(Recompute::none, 3, config)[ProgramRole::eval])
                                 .loss(in_double(test::states_of(*run.engine, Payload::param)))),
             1e-3);
 }

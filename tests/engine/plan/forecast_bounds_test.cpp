@@ -35,12 +35,14 @@ struct BoundsFixture {
     config.ffn = 512;
     config.heads = 2;
     config.vocab = 64;
-    programs.train = test::tiny_programs(Recompute::none, 1, config, DType::bf16).train;
-    for (const Instr& instr : programs.train.code) flops += strata::flops(programs.train, instr);
+    programs[ProgramRole::train] =
+        test::tiny_programs(Recompute::none, 1, config, DType::bf16)[ProgramRole::train];
+    for (const Instr& instr : programs[ProgramRole::train].code)
+      flops += strata::flops(programs[ProgramRole::train], instr);
   }
 
   std::unique_ptr<const RunPlan> plan(StepMode mode, const Point& at) const {
-    EngineOptions options;
+    SessionOptions options;
     options.step_mode = mode;
     options.chunk_elems = 16 * ChunkLayout::kSliceAlign;
     options.prefetch = 6;
@@ -96,7 +98,7 @@ MachineProfile machine_of(const RunPlan& plan, const Point& at) {
 double bound_of(StepMode mode, const Point& at, const RunPlan& plan, const MachineProfile& machine,
                 const Forecast& f) {
   const MinBytes minimum = min_bytes(plan);
-  const LoweredProgram::PassFlops flops = plan.train.pass_flops();
+  const UseTrace::PassFlops flops = plan.of(ProgramRole::train).uses.pass_flops();
   const double share = flops.forward / flops.all(), computing = f.lanes.compute;
   const double forward = share * computing, backward = computing - forward;
   const double accumulation = minimum.gradients / machine.host_bytes_per_s,

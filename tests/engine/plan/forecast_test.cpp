@@ -31,7 +31,7 @@ MachineProfile fast_machine() {
 
 std::unique_ptr<const RunPlan> plan_of(StepMode mode, PlacementPolicy policy, std::int32_t grad_accum = 1,
                                        DType dtype = DType::bf16) {
-  EngineOptions options;
+  SessionOptions options;
   options.step_mode = mode;
   options.policy = policy;
   options.grad_accum = grad_accum;
@@ -52,7 +52,7 @@ TEST(ForecastTest, AStepThatOnlyComputesTakesTheTimeOfItsInstructions) {
   MachineProfile machine = fast_machine();
   machine.launch_s = 1e-3;
   const Forecast f = must(forecast(*plan, machine));
-  const double lower_bound_s = 1e-3 * static_cast<double>(plan->train.code.size());
+  const double lower_bound_s = 1e-3 * static_cast<double>(plan->of(ProgramRole::train).code.size());
   EXPECT_GE(f.step_s, lower_bound_s);
   EXPECT_LE(f.step_s, 1.02 * lower_bound_s);
   EXPECT_GT(f.times.computing_ns, 0.98 * 1e9 * lower_bound_s);
@@ -63,8 +63,9 @@ std::unique_ptr<const RunPlan> plan_with(const std::function<Program(Program)>& 
   config.vocab = 64;
   config.hidden = 128;  // heads of 64 elements
   ProgramSet set = test::unfused_programs(Recompute::none, 2, config, DType::bf16);
-  for (Program* program : {&set.eval, &set.train, &set.infer}) *program = pass(std::move(*program));
-  EngineOptions options;
+  for (Program* program : {&set[ProgramRole::eval], &set[ProgramRole::train], &set[ProgramRole::infer]})
+    *program = pass(std::move(*program));
+  SessionOptions options;
   options.policy = PlacementPolicy::device;
   options.step_mode = StepMode::serial;
   options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
@@ -72,8 +73,9 @@ std::unique_ptr<const RunPlan> plan_with(const std::function<Program(Program)>& 
 }
 double flops_of(const RunPlan& plan, const std::function<bool(Op)>& is_one) {
   double flops = 0;
-  for (const LoweredInstr& instr : plan.train.code)
-    if (is_one(instr.op)) flops += instr.flops;
+  const LoweredProgram& train = plan.of(ProgramRole::train);
+  for (std::size_t i = 0; i < train.code.size(); ++i)
+    if (is_one(train.code[i].op)) flops += train.uses.positions[i].flops;
   return flops;
 }
 
@@ -226,7 +228,7 @@ TEST(ForecastTest, ThePeakIsThatOfThePlan) {
 
 TEST(ForecastTest, ARunThatDoesNotTrainHasNoForecast) {
   ProgramSet programs = tiny_programs();
-  programs.train = {};
+  programs[ProgramRole::train] = {};
   const auto plan = must(Engine::plan(programs, {}));
   EXPECT_EQ(forecast(*plan, fast_machine()).status().code(), Code::unsupported);
 }

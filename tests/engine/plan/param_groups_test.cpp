@@ -16,8 +16,8 @@ using test::tiny_programs;
 using test::TinyRun;
 using testing::HasSubstr;
 
-EngineOptions options_of(const char* optimizer, double weight_decay, std::vector<ParamGroup> groups) {
-  EngineOptions options;
+SessionOptions options_of(const char* optimizer, double weight_decay, std::vector<ParamGroup> groups) {
+  SessionOptions options;
   options.optimizer.optimizer = must(cpuopt::optimizer_named(optimizer));
   options.optimizer.momentum = 0.9;  // used by sgd
   options.optimizer.weight_decay = weight_decay;
@@ -26,7 +26,7 @@ EngineOptions options_of(const char* optimizer, double weight_decay, std::vector
 }
 
 // The parameters after one step, whose gradient does not depend on the settings.
-test::StateTensors after_a_step(const EngineOptions& options, double lr) {
+test::StateTensors after_a_step(const SessionOptions& options, double lr) {
   TinyRun run(must(Engine::plan(tiny_programs(), options)));
   must(run.engine->initialize(3));
   run.train(1, lr);
@@ -98,7 +98,7 @@ TEST(ParamGroupsTest, TooManyPairsOfSettingsAreRefusedWithBothNumbers) {
   config.layers = 3;
   const ProgramSet programs = tiny_programs(Recompute::none, 3, config);
   std::vector<ParamGroup> groups;
-  for (const ParamInfo& param : programs.train.params)
+  for (const ParamInfo& param : programs[ProgramRole::train].params)
     groups.push_back({param.name, 0.5 + static_cast<double>(groups.size()), {}});
   ASSERT_EQ(groups.size(), 40u);
   EXPECT_THAT(std::string(Engine::plan(programs, options_of("adamw", 0.1, groups)).status().message()),

@@ -24,7 +24,8 @@ std::vector<ProgramSet> programs() {
   config.seq = 64;
   std::vector<ProgramSet> all;
   for (const Recompute recompute : kRecomputeModes)
-    all.emplace_back().train = test::tiny_programs(recompute, 4, config, DType::bf16).train;
+    all.emplace_back()[ProgramRole::train] =
+        test::tiny_programs(recompute, 4, config, DType::bf16)[ProgramRole::train];
   return all;
 }
 
@@ -48,15 +49,15 @@ MachineProfile small_machine(double compute, double link, double disk) {
   return p;
 }
 
-EngineOptions options_of(const TierBytes& budgets) {
-  EngineOptions options;
+SessionOptions options_of(const TierBytes& budgets) {
+  SessionOptions options;
   options.budgets = budgets;
   options.step_mode = StepMode::two_phase;
   return options;
 }
 
 /// Returns the shortest step of every combination that fits.
-double best_of_all(std::span<const ProgramSet> all, const EngineOptions& options,
+double best_of_all(std::span<const ProgramSet> all, const SessionOptions& options,
                    const MachineProfile& machine, int& n, std::string& which) {
   double best = 1e30;
   for (const ProgramSet& set : all)
@@ -69,7 +70,7 @@ double best_of_all(std::span<const ProgramSet> all, const EngineOptions& options
             for (const std::optional<std::uint32_t> prefetch :
                  {std::optional<std::uint32_t>(), std::optional<std::uint32_t>(2),
                   std::optional<std::uint32_t>(6)}) {
-              EngineOptions o = options;
+              SessionOptions o = options;
               o.step_mode = mode;
               o.policy = policy;
               o.gradients = gradients;
@@ -153,7 +154,7 @@ TEST(PlanSearchTest, IsDeterministic) {
   PlanSearchRequest choices;
   choices.programs = all;
   choices.compared = all.size();
-  const EngineOptions options = options_of({6 << 20, 12 << 20, 64 << 20});
+  const SessionOptions options = options_of({6 << 20, 12 << 20, 64 << 20});
   const FoundPlan a = must(search_plan(choices, options, small_machine(1, 1, 1))),
                   b = must(search_plan(choices, options, small_machine(1, 1, 1)));
   EXPECT_EQ(a.forecast.step_s, b.forecast.step_s);

@@ -29,14 +29,6 @@ class DeviceAttentionTest : public test::DeviceFixture<std::tuple<DType, Attenti
   AttentionBackend attention_backend() const { return std::get<1>(GetParam()); }
 };
 
-TEST_P(DeviceOpsTest, ComputeCapability90HasWgmma) {
-  int device = 0, major = 0, minor = 0;
-  ASSERT_EQ(cudaGetDevice(&device), cudaSuccess);
-  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), cudaSuccess);
-  ASSERT_EQ(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), cudaSuccess);
-  EXPECT_EQ(cuda_has_wgmma(), major == 9 && minor == 0);
-}
-
 // The kernels use no atomics, so a difference between runs means that data was read before it had arrived.
 TEST_P(DeviceAttentionTest, IsDeterministic) {
   constexpr std::int64_t kSeq = 300, kHeads = 16, kRows = 4 * kSeq;

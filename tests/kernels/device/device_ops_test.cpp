@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <strata/kernels/attention.h>
 #include <strata/kernels/block_quant.h>
 #include <strata/kernels/cast_rows.h>
 #include <strata/kernels/cross_entropy.h>
@@ -28,6 +29,14 @@ class DeviceOpsTest : public test::DeviceFixture<DType> {
  protected:
   DType dtype() const override { return GetParam(); }
 };
+
+TEST_P(DeviceOpsTest, ComputeCapability90HasWgmma) {
+  int device = 0, major = 0, minor = 0;
+  ASSERT_EQ(cudaGetDevice(&device), cudaSuccess);
+  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), cudaSuccess);
+  ASSERT_EQ(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), cudaSuccess);
+  EXPECT_EQ(cuda_has_wgmma(), major == 9 && minor == 0);
+}
 
 TEST_P(DeviceOpsTest, Elementwise) {
   for (const std::int64_t n : {1, 255, 70001}) {

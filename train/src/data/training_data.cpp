@@ -281,27 +281,38 @@ Result<Program> record_evaluation(const TrainConfig& config) {
                         compute_dtype(config));
 }
 
+namespace {
+
+// The training program with everything that the configuration chooses for it.
+Result<Program> record_training(const TrainConfig& config, const ActivationChoice& activations,
+                                const Program& evaluation) {
+  STRATA_TRY_ASSIGN(Program forward, freeze_parameters(evaluation, config.train.freeze));
+  STRATA_TRY_ASSIGN(Program train, derive_backward(std::move(forward), "loss"));
+  if (config.train.fp8) {
+    train = use_fp8(std::move(train));
+    if (!has_op(train, Op::fp8_gemm)) return no_fp8_gemm(config);
+  }
+  train = recompute_regions(std::move(train), activations.recompute);
+  if (activations.breadth_first) train = interleave_micro_batches(train, config.train.grad_accum);
+  train = specialize_for_backend(std::move(train), config);
+  train =
+      offload_activations(std::move(train), activation_offload_options(config, activations.offload_share));
+  if (activations.to_nvme) train = store_activations(std::move(train), activation_offload_options(config, 1));
+  return train;
+}
+
+}  // namespace
+
 Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationChoice& activations) {
   STRATA_TRY(check_attention_backend(config));
-  ProgramSet set;
   STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(config));
-  STRATA_TRY_ASSIGN(Program forward, freeze_parameters(evaluation, config.train.freeze));
-  STRATA_TRY_ASSIGN(set.train, derive_backward(std::move(forward), "loss"));
-  if (config.train.fp8) {
-    set.train = use_fp8(std::move(set.train));
-    if (!has_op(set.train, Op::fp8_gemm)) return no_fp8_gemm(config);
-  }
-  set.train = recompute_regions(std::move(set.train), activations.recompute);
-  if (activations.breadth_first) set.train = interleave_micro_batches(set.train, config.train.grad_accum);
-  set.train = specialize_for_backend(std::move(set.train), config);
-  set.train = offload_activations(std::move(set.train),
-                                  activation_offload_options(config, activations.offload_share));
-  if (activations.to_nvme)
-    set.train = store_activations(std::move(set.train), activation_offload_options(config, 1));
+  STRATA_TRY_ASSIGN(Program train, record_training(config, activations, evaluation));
   STRATA_TRY_ASSIGN(Program inference, record_decoder(decoder_config(config), 1, DecoderHead::logits,
                                                       DecoderRows::whole, compute_dtype(config)));
-  set.eval = specialize_for_backend(std::move(evaluation), config);
-  set.infer = specialize_for_backend(std::move(inference), config);
+  ProgramSet set;
+  set.add({"train", ProgramRole::train, std::move(train)});
+  set.add({"eval", ProgramRole::eval, specialize_for_backend(std::move(evaluation), config)});
+  set.add({"infer", ProgramRole::infer, specialize_for_backend(std::move(inference), config)});
   return set;
 }
 

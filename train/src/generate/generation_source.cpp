@@ -87,8 +87,8 @@ Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& decode, s
   prefill.rows = prefill_rows;
   STRATA_TRY_ASSIGN(Program many, record_cached_decoder(decoder_, prefill));
   STRATA_TRY_ASSIGN(Program few, record_cached_decoder(decoder_, decode));
-  programs.prefill = specialize_for_backend(std::move(many), loaded_->config);
-  programs.decode = specialize_for_backend(std::move(few), loaded_->config);
+  programs[ProgramRole::prefill] = specialize_for_backend(std::move(many), loaded_->config);
+  programs[ProgramRole::decode] = specialize_for_backend(std::move(few), loaded_->config);
   auto plan = plan_programs(*loaded_, programs);
   if (!plan.has_value() && plan.status().code() == Code::does_not_fit)
     return plan.status().annotate(str("the keys and values of ", decode.sequences, " sequences of ",

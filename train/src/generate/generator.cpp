@@ -37,7 +37,8 @@ Generator::Generator(Engine& engine, Sampler sampler, const GenerateOptions& opt
     : engine_(engine),
       sampler_(std::move(sampler)),
       options_(options),
-      prefill_rows_(static_cast<std::size_t>(engine.plan().prefill.find("tokens").shape.n_elems())) {}
+      prefill_rows_(
+          static_cast<std::size_t>(engine.plan().of(ProgramRole::prefill).find("tokens").shape.n_elems())) {}
 
 Result<std::vector<Completion>> Generator::run(std::span<const GenerationRequest> requests,
                                                const OnToken& on_token) {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <strata/engine/checkpoint.h>
+#include <strata/session/checkpoint.h>
 #include <strata/runtime/str.h>
 #include <strata/train/budget_request.h>
 #include <strata/train/plan_text.h>

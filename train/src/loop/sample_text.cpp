@@ -11,7 +11,8 @@ namespace strata {
 
 Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std::string_view prompt,
                                 const TextSampleOptions& options, const Signals* signals) {
-  const auto seq = static_cast<std::size_t>(engine.plan().infer.find("tokens").shape.n_elems());
+  const auto seq =
+      static_cast<std::size_t>(engine.plan().of(ProgramRole::infer).find("tokens").shape.n_elems());
   std::vector<std::int32_t> text = tokenizer.encode(prompt);
   if (text.empty()) return Status::error(Code::invalid, "the prompt is empty");
   const std::size_t begin = text.size();

@@ -4,7 +4,7 @@
 #include <map>
 #include <memory>
 
-#include <strata/engine/checkpoint.h>
+#include <strata/session/checkpoint.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/log.h>
 #include <strata/runtime/str.h>
@@ -151,7 +151,7 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
   if (const std::string note = job.engine().nvme_note();
       note != "not used" && note != "io_uring, O_DIRECT, registered buffers")
     log->warn("the nvme tier does not use its fastest I/O path: ", note);
-  log->debug(active.planned.plan->train.code.size(), " instructions per micro-batch, ",
+  log->debug(active.planned.plan->of(ProgramRole::train).code.size(), " instructions per micro-batch, ",
              active.planned.plan->layout.n_chunks(), " chunks");
 
   if (!checkpoints.empty()) {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include <strata/cpuopt/schedule.h>
-#include <strata/engine/checkpoint.h>
+#include <strata/session/checkpoint.h>
 #include <strata/model/hf/config.h>
 #include <strata/profile/compute_device.h>
 #include <strata/runtime/io/digest.h>
@@ -340,6 +340,7 @@ Status Trainer::finish(TrainOutcome& outcome) {
 }
 
 Status Trainer::validate_final(TrainOutcome& outcome) {
+  if (trace_ != nullptr) trace_->set_enabled(false);  // its many passes would displace the steps
   if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_->steps()));
   if (const Dataset* val = training_data_.val(); val != nullptr && !signals_.stop_requested()) {
     if (const std::int64_t n = n_micro_batches(*val, config_.train.micro_batch); n > 0) {

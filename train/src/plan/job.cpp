@@ -34,8 +34,8 @@ namespace {
 
 constexpr std::size_t kQueueDepth = 256;  // entries per stream; 1024 would use megabytes without a benefit
 
-EngineOptions engine_options(const TrainConfig& c) {
-  EngineOptions o;
+SessionOptions engine_options(const TrainConfig& c) {
+  SessionOptions o;
   o.budgets = {*c.memory.device_bytes, *c.memory.pinned_bytes, c.memory.nvme_bytes};
   const std::string& policy = c.offload.policy;
   o.policy = policy == "device"   ? PlacementPolicy::device
@@ -212,7 +212,7 @@ std::string_view name_of(GradientPolicy where) {
 }
 
 // Writes the options that the search changed into the configuration, and returns a list of them.
-std::string resolve_changes(LoadedConfig& loaded, const EngineOptions& asked, const FoundPlan& found,
+std::string resolve_changes(LoadedConfig& loaded, const SessionOptions& asked, const FoundPlan& found,
                             const std::string& why) {
   TrainConfig& c = loaded.config;
   std::vector<std::string> kept;
@@ -220,7 +220,7 @@ std::string resolve_changes(LoadedConfig& loaded, const EngineOptions& asked, co
     loaded.tree.resolve(key, std::move(value), why);
     kept.push_back(str(key, "=", shown));
   };
-  const EngineOptions& now = found.options;
+  const SessionOptions& now = found.options;
   if (now.policy != asked.policy) {
     c.offload.policy = "device";
     keep("offload.policy", c.offload.policy, c.offload.policy);
@@ -261,7 +261,7 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
   PlannedJob job;
   if (basis.other_machine) job.other_machine = basis.profile->name;
   if (!basis.other_machine) job.bf16_gemm = bf16_gemm_text(loaded);
-  EngineOptions asked = engine_options(c);
+  SessionOptions asked = engine_options(c);
   asked.capacity = most;
   const bool by_time = basis.profile != nullptr && is_known(*basis.profile, c);
   CandidatePrograms candidates;
@@ -339,7 +339,7 @@ void resolve_backend(LoadedConfig& loaded, const MachineProfile* other_machine) 
 
 Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs) {
   STRATA_TRY_ASSIGN(const TierBytes most, decide_machine(loaded));
-  EngineOptions asked = engine_options(loaded.config);
+  SessionOptions asked = engine_options(loaded.config);
   asked.capacity = most;
   STRATA_TRY_ASSIGN(std::unique_ptr<const RunPlan> plan, Engine::plan(programs, asked));
   resolve_prefetch(loaded, *plan);
@@ -350,7 +350,7 @@ Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded) {
   STRATA_TRY(decide_machine(loaded).status());  // decides the dtype that the program is recorded in
   ProgramSet programs;
   STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(loaded.config));
-  programs.eval = specialize_for_backend(std::move(evaluation), loaded.config);
+  programs[ProgramRole::eval] = specialize_for_backend(std::move(evaluation), loaded.config);
   return plan_programs(loaded, programs);
 }
 

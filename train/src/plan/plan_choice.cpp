@@ -33,10 +33,11 @@ Status record(const TrainConfig& c, std::span<const ActivationChoice> choices,
   for (const ActivationChoice& choice : choices) {
     STRATA_TRY_ASSIGN(ProgramSet programs, record_programs(c, choice));
     if (choice.breadth_first && c.offload.micro_batch_order == "auto" &&
-        programs.train.code.size() > kMaxSearchedInstructions)
+        programs[ProgramRole::train].code.size() > kMaxSearchedInstructions)
       continue;
     const Op offload_op = choice.to_nvme ? Op::store_begin : Op::offload_begin;
-    if (choice.offload_share > 0 && c.offload.activations == "auto" && !has_op(programs.train, offload_op))
+    if (choice.offload_share > 0 && c.offload.activations == "auto" &&
+        !has_op(programs[ProgramRole::train], offload_op))
       continue;  // nothing can be offloaded there, so the program equals one that is already a candidate
     programs.plan_memory();
     candidates.activations.push_back(choice);
@@ -47,7 +48,7 @@ Status record(const TrainConfig& c, std::span<const ActivationChoice> choices,
 
 // Chooses by forecast if there is a profile; otherwise the first candidate that fits.
 Result<FoundPlan> choose(const LoadedConfig& loaded, const CandidatePrograms& candidates,
-                         const EngineOptions& asked, const MachineProfile* profile, bool explain_refusal) {
+                         const SessionOptions& asked, const MachineProfile* profile, bool explain_refusal) {
   if (profile == nullptr) {
     STRATA_TRY_ASSIGN(Engine::Choice first,
                       Engine::plan_first_fit(candidates.programs, asked, explain_refusal));
@@ -65,7 +66,7 @@ Result<FoundPlan> choose(const LoadedConfig& loaded, const CandidatePrograms& ca
 }  // namespace
 
 Result<FoundPlan> choose_plan(const LoadedConfig& loaded, CandidatePrograms& candidates,
-                              const EngineOptions& asked, const MachineProfile* profile,
+                              const SessionOptions& asked, const MachineProfile* profile,
                               bool explain_refusal) {
   const std::vector<ActivationChoice> all = activation_choices(loaded.config, profile != nullptr);
   const auto first_offloading =

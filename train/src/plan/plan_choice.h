@@ -18,7 +18,7 @@ struct CandidatePrograms {
 /// that offload activations take long to record, and are recorded only if no other fits. Errors:
 /// `does_not_fit`, with a table if `explain_refusal` is set.
 Result<FoundPlan> choose_plan(const LoadedConfig& loaded, CandidatePrograms& candidates,
-                              const EngineOptions& asked, const MachineProfile* profile,
+                              const SessionOptions& asked, const MachineProfile* profile,
                               bool explain_refusal);
 
 }  // namespace strata

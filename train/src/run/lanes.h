@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <strata/engine/lanes.h>
+#include <strata/session/lanes.h>
 
 namespace strata {
 

@@ -105,7 +105,7 @@ std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::
       fmt::format("step     {} tokens ({} micro-batches of {} sequences) in {}, {} in {}, recompute {}{}\n",
                   static_cast<std::int64_t>(tokens_per_step(c)), c.train.grad_accum, c.train.micro_batch,
                   c.train.fp8 ? c.train.dtype + " and FP8" : c.train.dtype, c.optim.name, c.offload.states,
-                  to_string(job.recompute), attention_text(plan.train));
+                  to_string(job.recompute), attention_text(plan.of(ProgramRole::train)));
   if (job.other_machine.empty()) {
     const auto device = compute_device(c.memory.backend);
     text +=
@@ -122,12 +122,13 @@ std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::
                 " does not fit; the order of sums changes, so results differ in bits\n");
   for (const std::string& note : plan.notes) text += "plan     " + note + "\n";
   if (!job.chosen_by.empty()) text += str("plan     ", job.chosen_by, "\n");
-  if ((c.offload.activations == "pinned" || c.offload.activations == "nvme") && plan.train.offload.n == 0)
+  if ((c.offload.activations == "pinned" || c.offload.activations == "nvme") &&
+      plan.of(ProgramRole::train).offload.n == 0)
     text += "plan     activations: none is unused for long enough to be offloaded\n";
   text += write_budget_text(c, plan);
   text +=
       fmt::format("\n  {:<7} {:>12} {:>12} {:>9}   {}\n", "tier", "budget", "planned peak", "homes", "what");
-  const std::size_t offloaded = plan.train.offload.host_bytes;
+  const std::size_t offloaded = plan.of(ProgramRole::train).offload.host_bytes;
   const std::array<std::string, kTiers> what = {
       fmt::format("activations {}", format_bytes(plan.trace.device_fixed_bytes)),
       fmt::format("inputs and norm partials {}", format_bytes(plan.trace.pinned_fixed_bytes - offloaded)) +
@@ -163,8 +164,9 @@ std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recom
       "\"pinned_bytes\": {}, \"nvme_bytes\": {}}},\n  \"instructions\": {},\n  \"tiers\": {{\n",
       c.train.dtype, count_parameters(d), plan.n_params(true), plan.n_params(false), plan.layout.n_chunks(),
       plan.layout.chunk_elems(), totals.elems, totals.bytes, to_string(recompute), *plan.options.prefetch,
-      plan.trace.device_fixed_bytes, plan.train.offload.n, plan.train.offload.bytes,
-      plan.train.offload.host_bytes, plan.trace.nvme_fixed_bytes, plan.train.code.size());
+      plan.trace.device_fixed_bytes, plan.of(ProgramRole::train).offload.n,
+      plan.of(ProgramRole::train).offload.bytes, plan.of(ProgramRole::train).offload.host_bytes,
+      plan.trace.nvme_fixed_bytes, plan.of(ProgramRole::train).code.size());
   for (std::size_t t = 0; t < kTiers; ++t) {
     const TierHomes homes = homes_in(plan, static_cast<Tier>(t));
     text += fmt::format(

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include <strata/engine/checkpoint.h>
+#include <strata/session/checkpoint.h>
 #include <strata/profile/stalls.h>
 #include <strata/runtime/str.h>
 

@@ -29,7 +29,7 @@ PlannedWrites planned_writes(const RunPlan& plan) {
       const std::uint64_t times = !is_state ? passes : plan.undo.covers(chunk) ? 2 : 1;
       writes.step_bytes += times * bytes;
     }
-  for (const LoweredProgram::Offload::Stored& stored : plan.train.offload.stored)
+  for (const LoweredProgram::Offload::Stored& stored : plan.of(ProgramRole::train).offload.stored)
     writes.step_bytes += passes * stored.slot_bytes;
   return writes;
 }

@@ -74,7 +74,8 @@ class ChunkManager {
                                                       Backend& backend, Mover& mover,
                                                       const std::array<Budget*, kTiers>& budgets);
 
-  /// Makes `key` resident in `tier` (device or pinned), ready for work queued on `stream` from now on, and
+  /// Makes `key` resident in `tier` (device or pinned), for which it may begin and await transfers, ready for
+  /// work queued on `stream` from now on, and
   /// marks its uses at the schedule's position as made. Errors: `does_not_fit` if every slot of its class is
   /// pinned; those of the transfers involved.
   Result<ChunkPin> pin(PayloadKey key, Tier tier, Intent intent, Stream& stream);

@@ -30,7 +30,8 @@ enum class Payload : std::uint8_t {
   m,       ///< first moment
   v,       ///< second moment
   accum,   ///< the step's gradient, accumulated over micro-batches
-  grad,    ///< one micro-batch's gradient, from the backward pass until it is accumulated
+  grad,    ///< what a backward pass writes, until it is accumulated: the gradient of one micro-batch or,
+           ///< if a pass covers all of them, their f32 sum
 };
 inline constexpr std::size_t kPayloads = 6;
 constexpr std::string_view to_string(Payload payload) noexcept {

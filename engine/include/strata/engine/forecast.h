@@ -1,7 +1,10 @@
 #pragma once
 
-#include <strata/engine/engine.h>
+#include <strata/engine/run_plan.h>
 #include <strata/offload/machine_profile.h>
+#include <strata/runtime/trace/stall_meter.h>
+#include <strata/runtime/trace/trace.h>
+#include <strata/session/lanes.h>
 
 namespace strata {
 

@@ -1,15 +1,16 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <strata/chunk/layout.h>
+#include <strata/engine/program_set.h>
 #include <strata/graph/passes.h>
 #include <strata/graph/program.h>
-#include <strata/offload/access_trace.h>
+#include <strata/session/state_plan.h>
+#include <strata/session/use_trace.h>
 
 namespace strata {
 
@@ -22,13 +23,10 @@ struct Operand {
   ChunkId chunk = 0;
   Shape shape;
   DType dtype = DType::f32;
-};
 
-/// A gradient chunk that an instruction writes.
-struct GradWrite {
-  ChunkId chunk = 0;
-  bool first = false;  ///< first write of the micro-batch: the chunk's gradient gets a slot
-  bool last = false;   ///< last write: the chunk's gradient is complete and is accumulated
+  std::size_t bytes() const noexcept {
+    return location == Location::none ? 0 : static_cast<std::size_t>(shape.n_elems()) * size_of(dtype);
+  }
 };
 
 struct LoweredInstr {
@@ -36,22 +34,22 @@ struct LoweredInstr {
   Attrs attrs;
   std::uint32_t accumulate = 0;
   std::vector<Operand> in, out;
-  std::vector<ChunkId> params;  ///< chunks of the parameters that it reads, each once
-  std::vector<GradWrite> grads;
-  double flops = 0;
 };
 
 /// A Program bound to a layout, as the executor replays it. All offsets are static.
 struct LoweredProgram {
   std::vector<LoweredInstr> code;
+  UseTrace uses;  ///< what each instruction of `code` does with chunks, at the same index
   struct Binding {
     std::string name;
     std::int32_t micro_batch = 0;
     bool is_input = false;
     Operand operand;
+    std::size_t slot_offset = 0;  ///< of an input: where its bytes are in the memory that is uploaded
   };
   std::vector<Binding> bindings;   ///< inputs and outputs
   std::int32_t micro_batches = 1;  ///< processed by one run
+  std::size_t input_bytes = 0;     ///< of all inputs, which are uploaded one after the other
   std::size_t arena_bytes = 0;
   std::size_t state_bytes = 0;  ///< of its states, in order; equal states have equal offsets
   /// Activations that are offloaded while nothing reads them (offload_activations).
@@ -68,32 +66,24 @@ struct LoweredProgram {
     std::vector<Stored> stored = {};
   } offload;
 
+  bool empty() const noexcept { return code.empty(); }
   /// Returns the input or output of that name and micro-batch; its `location` is none if there is none.
   Operand find(std::string_view name, std::int32_t micro_batch = 0) const;
-
-  /// Flops of forward and of backward, which begins with the first instruction that writes a gradient.
-  struct PassFlops {
-    double forward = 0, backward = 0;
-    double all() const noexcept { return forward + backward; }
-  };
-  PassFlops pass_flops() const noexcept;
 };
 
-/// The tensors of a program in order of first use, in which the layout packs them, and the mapping to
-/// parameters.
-struct TensorTable {
-  std::vector<LayoutTensor> specs;
-  std::vector<std::int32_t> tensor_of_param;  ///< index into specs, by index into Program::params
-  std::vector<std::int32_t> param_of_tensor;
+/// The parameters of all programs, one for each name, with their settings in the first program that has them.
+/// The programs are in order of importance: the first one determines the order of use and of registration,
+/// and if it is the one that trains, parameters that it lacks are frozen. Errors: `invalid`, naming a
+/// parameter whose sizes or dtypes differ.
+struct ParameterUnion {
+  TensorTable tensors;
+  std::vector<Init> inits;  ///< by index into the table's specs
 };
-TensorTable tensors_in_use_order(const Program& program);
+Result<ParameterUnion> unite_parameters(std::span<const NamedProgram* const> programs);
 
-/// Lowers a program. `memory` is plan_memory(program) if it is known, or null. Errors: `invalid` if the
-/// program's parameters are not those of the table.
-Result<LoweredProgram> lower(const Program& program, const TensorTable& tensors, const ChunkLayout& layout,
-                             const MemoryPlan* memory = nullptr);
-
-/// Returns the planner's view of a lowered program that runs `passes` times a step.
-AccessTrace access_trace(const LoweredProgram& program, std::int32_t passes);
+/// Lowers a program whose parameters are all in the table. `memory` is plan_memory(program) if it is known,
+/// or null.
+LoweredProgram lower(const Program& program, const TensorTable& tensors, const ChunkLayout& layout,
+                     const MemoryPlan* memory = nullptr);
 
 }  // namespace strata

@@ -3,16 +3,9 @@
 #include <span>
 
 #include <strata/engine/forecast.h>
+#include <strata/engine/search_space.h>
 
 namespace strata {
-
-/// Options that the search may change; they only affect how a step is executed.
-struct SearchSpace {
-  bool step_mode = true;  ///< auto, with an undo log
-  bool chunk = true, gradients = true, prefetch = true;
-  /// Fill the device with whole chunks, even if another placement moves fewer bytes.
-  bool device_first = true;
-};
 
 /// Alternative ways to run the same step: same results, different duration.
 struct PlanSearchRequest {
@@ -27,7 +20,7 @@ struct PlanSearchRequest {
 struct FoundPlan {
   std::size_t programs = 0;
   std::unique_ptr<const RunPlan> plan;
-  EngineOptions options;  ///< the requested ones, with the changes that the search made
+  SessionOptions options;  ///< the requested ones, with the changes that the search made
   Forecast forecast;
   std::size_t candidates = 0;  ///< number of plans that fit and were compared
 };
@@ -36,7 +29,7 @@ struct FoundPlan {
 /// combination of the changes whose benefit depends on the programs. Then it applies each open change to the
 /// best plan so far and keeps it if it gains one percent or more, and repeats this as long as it helps.
 /// Deterministic. Errors: `does_not_fit` as Engine::plan; `unsupported` as forecast().
-Result<FoundPlan> search_plan(const PlanSearchRequest& choices, const EngineOptions& options,
+Result<FoundPlan> search_plan(const PlanSearchRequest& choices, const SessionOptions& options,
                               const MachineProfile& machine);
 
 }  // namespace strata

@@ -8,7 +8,8 @@
 namespace strata {
 
 /// All that the planner knows of a training step: which payloads must be resident on the device together, in
-/// execution order. Lowering a Program creates it; it contains no Programs, tensors or dtypes.
+/// execution order. `access_trace()` in `session` makes it of a UseTrace; it contains no Programs, tensors or
+/// dtypes.
 struct AccessTrace {
   struct Access {
     std::vector<PayloadKey> on_device;  ///< resident together while this instruction runs

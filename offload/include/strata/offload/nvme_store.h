@@ -37,7 +37,7 @@ class NvmeStore : public ObjectStore {
   /// Registers memory that many requests will use with the ring; the memory outlives the store. If the kernel
   /// refuses to lock it, requests work with unregistered buffers and io_description() says so; this is not an
   /// error. Errors: `invalid` alignment.
-  virtual Status register_memory(BufferView slab) = 0;
+  Status register_memory(BufferView slab) override = 0;
 
   /// Blocks while all requests, or all slots of the class, are in use by requests in flight. The I/O threads
   /// compute the checksum as they submit the blocks, so `src` must not change until the ticket is complete.

@@ -71,6 +71,9 @@ class ObjectStore {
   /// store's threads may still use the store, so it must not be destroyed.
   virtual bool drain() noexcept = 0;
 
+  /// Announces memory that many requests will use; it outlives the store.
+  virtual Status register_memory(BufferView) { return {}; }
+
   virtual NvmeCounters counters() const = 0;
   virtual std::vector<NvmePath> paths() const = 0;
   /// How requests are carried out, as text for people: "io_uring, O_DIRECT, registered buffers", or which

@@ -6,7 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include <strata/engine/checkpoint.h>
+#include <strata/engine/engine.h>
+#include <strata/session/checkpoint.h>
 #include <strata/model/hf/folder.h>
 #include <strata/model/tokenizer.h>
 #include <strata/train/job.h>

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include <strata/engine/engine.h>
 #include <strata/engine/forecast.h>
 #include <strata/graph/passes.h>
 #include <strata/runtime/backend/backend.h>

@@ -7,7 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include <strata/engine/checkpoint.h>
+#include <strata/engine/engine.h>
+#include <strata/session/checkpoint.h>
 #include <strata/train/folder_lock.h>
 #include <strata/train/train_config.h>
 

@@ -21,7 +21,8 @@ class DatasetBatches final : public BatchSource {
  public:
   DatasetBatches(const Dataset& data, std::int64_t sequences) : data_(data), sequences_(sequences) {}
   Status fill(std::int64_t index, const BatchView& batch) override {
-    return data_.fill_batch(sample(index), sequences_, {batch.tokens, batch.targets, batch.doc_start});
+    return data_.fill_batch(sample(index), sequences_,
+                            {batch["tokens"], batch["targets"], batch["doc_start"]});
   }
   std::int64_t n_counted(std::int64_t index, std::int64_t n) override {
     return static_cast<std::int64_t>(data_.count_targets(sample(index), n * sequences_).tokens);

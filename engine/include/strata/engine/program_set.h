@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <strata/graph/passes.h>
+#include <strata/graph/program.h>
+
+namespace strata {
+
+/// What an engine does with a program.
+enum class ProgramRole : std::uint8_t {
+  train,  ///< forward, loss and backward; it may cover all micro-batches of a step, each with its own inputs
+          ///< and "loss" (interleave_micro_batches)
+  eval,   ///< forward and "loss"
+  infer,  ///< forward of one sequence; ends in "logits"
+  prefill,  ///< continues sequences by many tokens (Engine::extend)
+  decode,   ///< continues sequences by few tokens; it shares the states of `prefill`
+};
+std::string_view to_string(ProgramRole role) noexcept;
+
+/// A program of a run. Its inputs and outputs are known by name. Inputs are filled by the caller's
+/// BatchSource, except "divisor" [1] f32, by which the loss is divided and which the engine fills. A program
+/// with the role `infer` has the input "tokens" [T] i32; `prefill` and `decode` have "tokens", "positions",
+/// "slots" [R] and "logit_indices" [N], all i32, and the output "logits" [N, vocab].
+struct NamedProgram {
+  std::string name;
+  ProgramRole role = ProgramRole::train;
+  Program program;
+  /// Result of plan_memory() for callers that make many plans; if null, every plan computes it.
+  std::shared_ptr<const MemoryPlan> memory = nullptr;
+};
+
+/// The programs of a run. Parameters with one name are one parameter; a program need not have all of them. At
+/// most one program trains; a parameter that it lacks is frozen. A run without such a program is for
+/// inference only.
+class ProgramSet {
+ public:
+  /// The program of that role, whose name is then that of the role; added, empty, if there is none.
+  Program& operator[](ProgramRole role);
+  /// The program of that role; an empty one if there is none.
+  const Program& operator[](ProgramRole role) const noexcept;
+  /// The first program of that role; null if there is none, or an empty one.
+  const NamedProgram* find(ProgramRole role) const noexcept;
+  /// Adds a program. Its name is that of no other.
+  void add(NamedProgram program) { programs_.push_back(std::move(program)); }
+  const std::deque<NamedProgram>& list() const noexcept { return programs_; }
+  /// Sets NamedProgram::memory of every program, for the programs as they are now.
+  void plan_memory();
+
+ private:
+  std::deque<NamedProgram> programs_;  // references stay valid when one is added
+};
+
+}  // namespace strata

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <strata/engine/lowering.h>
+#include <strata/engine/program_set.h>
+#include <strata/session/state_plan.h>
+
+namespace strata {
+
+struct PlannedProgram {
+  std::string name;
+  ProgramRole role = ProgramRole::train;
+  LoweredProgram program;
+};
+
+/// Everything that a run will hold, proven by running the real scheduler over the null backend: the states,
+/// and the programs that compute with them.
+struct RunPlan : StatePlan {
+  std::vector<PlannedProgram> programs;
+  std::vector<Init> init_of_tensor;
+
+  /// The first program of that role, or of that name; an empty one if there is none.
+  const LoweredProgram& of(ProgramRole role) const noexcept;
+  const LoweredProgram& named(std::string_view name) const noexcept;
+};
+
+}  // namespace strata

@@ -1,0 +1,150 @@
+#include <strata/engine/engine.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <strata/offload/sim_store.h>
+#include <strata/runtime/rng.h>
+#include <strata/runtime/str.h>
+
+#include "execute/program_runner.h"
+#include "plan/cost_model.h"
+
+namespace strata {
+namespace {
+
+// The largest number of parameter chunks that an instruction reads.
+std::size_t max_params(const RunPlan& plan) {
+  std::size_t max = 0;
+  for (const PlannedProgram& planned : plan.programs)
+    for (const UseTrace::Position& position : planned.program.uses.positions)
+      max = std::max(max, position.params.size());
+  return max;
+}
+
+Result<StorePtr<ObjectStore>> open_nvme_store(Io& io, const NvmeOptions& options) {
+  if (options.classes.empty()) return StorePtr<ObjectStore>();
+  STRATA_TRY_ASSIGN(StorePtr<NvmeStore> store, NvmeStore::create(io, options));
+  return StorePtr<ObjectStore>(std::move(store));
+}
+
+SessionEnvironment session_environment(const Engine::Environment& of, const StateCosts* costs) {
+  SessionEnvironment session{of.backend, of.pool, of.clock};
+  session.trace = of.trace;
+  session.budgets = of.budgets;
+  session.costs = costs;
+  if (of.dataless == nullptr) {
+    session.open_store = [&io = of.io](const NvmeOptions& options) { return open_nvme_store(io, options); };
+    return session;
+  }
+  session.synthetic = of.dataless->steps;
+  if (Simulation* const simulation = of.dataless->simulation)
+    session.open_store = [simulation](const NvmeOptions&) {
+      return Result<StorePtr<ObjectStore>>(StorePtr<ObjectStore>(new SimStore(*simulation)));
+    };
+  return session;
+}
+
+}  // namespace
+
+Engine::Engine(const RunPlan& plan, std::unique_ptr<detail::CostModel> costs,
+               std::unique_ptr<StateContext> context)
+    : Session(std::move(context),
+              make_schedule(plan.of(ProgramRole::train).uses, plan, plan.passes(), commit_timing(plan)),
+              max_params(plan)),
+      plan_(plan),
+      costs_(std::move(costs)),
+      runner_(std::make_unique<detail::ProgramRunner>(this->context(), machine(), plan, training_schedule(),
+                                                      costs_.get())) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::create(const RunPlan& plan, const Environment& environment) {
+  std::unique_ptr<detail::CostModel> costs;
+  if (environment.dataless != nullptr && environment.dataless->profile != nullptr)
+    costs = std::make_unique<detail::CostModel>(plan, *environment.dataless->profile);
+  STRATA_TRY_ASSIGN(std::unique_ptr<StateContext> context,
+                    StateContext::create(plan, session_environment(environment, costs.get())));
+  return std::unique_ptr<Engine>(new Engine(plan, std::move(costs), std::move(context)));
+}
+
+// The random stream is the parameter's registration index, so the layout does not change the values.
+Status Engine::initialize(std::uint64_t seed) {
+  constexpr std::int64_t kDrawsAtOnce = 4096;  // elements per task
+  return reset([&](const StatePiece& piece, std::span<float> values) {
+    const auto tensor = static_cast<std::size_t>(piece.tensor);
+    const Init& init = plan_.init_of_tensor[tensor];
+    const Rng rng(seed, static_cast<std::uint64_t>(plan_.tensors.param_of_tensor[tensor]));
+    const auto n = std::ssize(values);
+    context().pool().parallel_for((n + kDrawsAtOnce - 1) / kDrawsAtOnce, [&](std::int64_t task) {
+      const std::int64_t end = std::min(n, (task + 1) * kDrawsAtOnce);
+      for (std::int64_t i = task * kDrawsAtOnce; i < end; ++i)
+        values[static_cast<std::size_t>(i)] =
+            init.std == 0 ? init.mean
+                          : init.mean + init.std * rng.normal(static_cast<std::uint64_t>(piece.offset + i));
+    });
+    return Status::ok();
+  });
+}
+
+// Computes the gradient, again at smaller loss scales after an overflow, and commits it.
+Status Engine::run_step(BatchSource& source, double lr, StepReport& report) {
+  LossScale& loss_scale = machine().loss_scale();
+  const LossScale scale_before = loss_scale;
+  STRATA_TRY(runner_->compute_gradient(source, lr, report));
+  for (; !std::isfinite(report.grad_norm) && loss_scale.back_off(); ++report.overflow_retries) {
+    STRATA_TRY(machine().undo(report));
+    STRATA_TRY(runner_->compute_gradient(source, lr, report));
+  }
+  const std::int64_t norm_known = context().clock().now_ns();
+  report.skipped = !std::isfinite(report.grad_norm);
+  if (!report.skipped) {
+    STRATA_TRY(machine().commit(lr, report));
+  } else {
+    Status why = machine().non_finite_error();
+    if (plan_.options.non_finite == NonFinite::stop) return why;
+    report.skip_reason = why.message();
+    loss_scale = scale_before;  // no scale would have helped
+    STRATA_TRY(machine().undo(report));
+    machine().skip();
+  }
+  report.loss_scale = loss_scale.value;
+  if (plan_.scales_loss() && !report.skipped) loss_scale.step_done();
+  context().end_phase("commit", steps(), norm_known);
+  return Status::ok();
+}
+
+Status Engine::train_step(BatchSource& source, double lr, StepReport& report) {
+  if (plan_.of(ProgramRole::train).empty())
+    return Status::error(Code::unsupported, "this run has no program for training");
+  STRATA_TRY(machine().broken());
+  StallMeter* const meter = context().backend().stall_meter();
+  const auto stall_times = [&] { return meter == nullptr ? StallTimes{} : meter->times(); };
+  const std::int64_t begin = context().clock().now_ns();
+  const StallTimes before = stall_times();
+  report.overflow_retries = report.speculated = report.rolled_back = 0;
+  report.skip_reason.clear();
+  report.clip_factor = 1;
+  if (const Status status = run_step(source, lr, report); !status.is_ok()) {
+    report.skipped = false;
+    Status outcome = machine().fail(status);
+    runner_->release();
+    return outcome;
+  }
+  report.seconds = static_cast<double>(context().clock().now_ns() - begin) * 1e-9;
+  report.times = stall_times() - before;
+  machine().record_step(report.seconds);
+  return Status::ok();
+}
+
+Result<double> Engine::evaluate(BatchSource& source, std::int64_t n, std::string_view program) {
+  return runner_->evaluate(program, source, n);
+}
+Result<std::span<const float>> Engine::infer(std::span<const std::int32_t> tokens, std::int64_t row) {
+  return runner_->infer(tokens, row);
+}
+Result<std::span<const float>> Engine::extend(std::span<const SequenceToken> tokens,
+                                              std::span<const std::int32_t> wanted) {
+  return runner_->extend(tokens, wanted);
+}
+
+}  // namespace strata

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include <strata/engine/batch_source.h>
+#include <strata/engine/run_plan.h>
+#include <strata/session/step_machine.h>
+
+#include "execute/kv_cache_tracker.h"
+#include "execute/program_executor.h"
+#include "execute/program_memory.h"
+
+namespace strata::detail {
+
+/// Runs the programs of a plan: uploads their inputs, replays them, and reads their results back. Between
+/// steps it is idle; within one it runs the passes over the micro-batches. Not thread-safe.
+class ProgramRunner {
+ public:
+  /// `training` is the schedule of the training program. All references outlive the runner; `costs` is null
+  /// unless the run is simulated.
+  ProgramRunner(StateContext& context, StepMachine& machine, const RunPlan& plan,
+                const PassSchedule& training, const InstructionCosts* costs);
+
+  /// Runs forward and backward of all micro-batches of a step, and computes their gradient norm and loss.
+  Status compute_gradient(BatchSource& source, double lr, StepReport& report);
+  Result<double> evaluate(std::string_view program, BatchSource& source, std::int64_t n);
+  Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
+  Result<std::span<const float>> extend(std::span<const SequenceToken> tokens,
+                                        std::span<const std::int32_t> wanted);
+  /// To be called after a failure, once the streams are idle.
+  void release() noexcept { executor_.release(); }
+
+ private:
+  /// A program with its schedule.
+  struct Replay {
+    const PlannedProgram& planned;
+    PassSchedule own;  // empty for the training program
+    const PassSchedule* schedule;
+    const LoweredProgram& program() const noexcept { return planned.program; }
+  };
+  const Replay* find(ProgramRole role) const noexcept;
+  const Replay* find(std::string_view name) const noexcept;
+  Status run(const Replay& replay);
+  Result<BatchView> open_inputs(const LoweredProgram& program, std::int32_t micro_batch);
+  Status upload(const LoweredProgram& program);
+  Status load_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index, float divisor);
+  Result<float> loss_divisor(BatchSource& source, std::int64_t index, std::int64_t n);
+  Status read_back_losses(const LoweredProgram& program, std::int32_t first);
+  Status read_back(std::byte* to, const std::byte* from, std::size_t bytes);
+  Result<std::span<const float>> read_logits(const Operand& logits, std::int64_t first_row, std::size_t rows);
+
+  StateContext& context_;
+  StepMachine& machine_;
+  const ProgramMemory memory_;
+  std::vector<Replay> replays_;
+  ProgramExecutor executor_;
+  KvCacheTracker kv_cache_;
+  std::vector<BatchInput> inputs_;   // of the micro-batch that is being filled
+  std::size_t slot_ = 0;             // index of the next input slot
+  std::array<Event, 2> uploaded_{};  // after which the slot may be written again
+  Event arena_free_;                 // after which inputs and results of the last pass are no longer needed
+};
+
+}  // namespace strata::detail

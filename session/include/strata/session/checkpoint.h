@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <strata/runtime/io/digest.h>
+#include <strata/runtime/io/io.h>
+#include <strata/runtime/io/safetensors.h>
+#include <strata/session/checkpoint_folders.h>
+#include <strata/session/manifest.h>
+#include <strata/session/session.h>
+
+namespace strata {
+
+/// Writes `<dir>/step-N` (param, m and v as safetensors in layout order, and the manifest) and returns its
+/// path. Everything is written into a hidden folder beside it (a draft); each file is synced, the folder is
+/// renamed, and the parent is synced. Drafts of interrupted saves are removed first, so that they cannot fill
+/// the disk. After the commit the oldest checkpoints beyond `keep` are removed (0: all are kept). Only one
+/// process at a time may save into `dir`: callers hold a lock. Errors: `no_space`, `io_error`; earlier
+/// checkpoints are then intact.
+Result<std::string> save_checkpoint(Session& session, Io& io, const std::string& dir,
+                                    std::map<std::string, std::string> run, int keep);
+
+/// Reads the tensors of one payload of a checkpoint. The bytes returned are the bytes digested, and no byte
+/// is read twice. Not thread-safe.
+class CheckpointTensors {
+ public:
+  /// Errors: `corrupt` if the manifest does not list the payload; those of SafetensorsFile::open.
+  static Result<std::unique_ptr<CheckpointTensors>> open(Io& io, const std::string& folder,
+                                                         const Manifest& manifest, Payload payload);
+  const SafetensorsFile& file() const noexcept { return *file_; }
+  const std::string& path() const noexcept { return path_; }
+  /// Reads the next elements of a tensor. A tensor is read from its first element to its last, and its digest
+  /// is checked with the last one. Errors: `corrupt` naming the tensor and both digests, `not_found`,
+  /// `invalid` if read out of order.
+  Status read(const StatePiece& piece, std::span<float> values);
+  /// Reads a whole tensor.
+  Status read(std::string_view name, std::span<float> values);
+
+ private:
+  CheckpointTensors() = default;
+  std::string path_;
+  std::unique_ptr<SafetensorsFile> file_;
+  std::map<std::string, std::string> digests_;
+  std::string current_;  // the tensor that is being read
+  std::int64_t next_ = 0;
+  Digester digester_;
+};
+
+/// Checks every name and shape and reports all problems at once. Then it fills the session, checking each
+/// tensor's digest while reading it, and sets the session's step. Placement, chunk size and budgets may
+/// differ from those of the run that saved it. Errors: `corrupt`, `invalid` (another model), `not_found`,
+/// `io_error`. After an error while tensors are filled, the session has no valid states until others are
+/// loaded.
+Result<Manifest> load_checkpoint(Session& session, Io& io, const std::string& folder);
+
+}  // namespace strata

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <strata/runtime/io/io.h>
+#include <strata/session/loss_scale.h>
+
+namespace strata {
+
+/// One file of a checkpoint, as described in its manifest. Digests are XXH3-128 in hex.
+struct CheckpointFile {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::string digest;                          ///< of the whole file
+  std::map<std::string, std::string> tensors;  ///< digest of each tensor's bytes, by name
+  friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
+};
+
+/// The contents of a checkpoint's manifest. `run` belongs to the caller: settings that must be equal, or
+/// known, when training is resumed.
+struct Manifest {
+  static constexpr int kVersion = 2;
+  std::int64_t step = 0;
+  LossScale loss_scale;  ///< of a run that computes in f16
+  std::vector<CheckpointFile> files;
+  std::map<std::string, std::string> run;
+};
+/// Includes a digest of everything else.
+std::string to_json(const Manifest& manifest);
+/// Parses strictly: checks the digest, the version, that counts and names are within limits, that file names
+/// are plain and listed once, and that no key is unknown. Errors: `corrupt`, `unsupported` (another version).
+Result<Manifest> manifest_from_json(const std::string& text);
+
+/// Reads the manifest of a checkpoint. Errors: those of manifest_from_json; `corrupt` if a folder named
+/// step-N holds another step.
+Result<Manifest> read_manifest(Io& io, const std::string& folder);
+
+}  // namespace strata

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <strata/chunk/chunk_manager.h>
+#include <strata/session/state_plan.h>
+#include <strata/session/use_trace.h>
+
+namespace strata {
+
+/// When the chunks of a step are committed.
+enum class CommitTiming : std::uint8_t {
+  never,       ///< no parameters are trained
+  at_end,      ///< after all passes, one position for each
+  before_use,  ///< in the next step, when prefetching reaches its first use
+};
+/// Returns the timing of a plan's training program.
+CommitTiming commit_timing(const StatePlan& plan) noexcept;
+
+/// The accesses of one pass, or of all passes of a step, which are known in advance.
+struct PassSchedule {
+  std::vector<Use> uses;               ///< ascending; used for eviction
+  std::vector<ChunkPosition> params;   ///< parameter accesses in order; used for prefetching
+  std::vector<ChunkPosition> commits;  ///< every trained chunk once, in the order of the next forward
+  /// Every trained chunk with the position of a pass after which its gradient is complete and nothing reads
+  /// its parameters; -1 if the pass never uses the chunk.
+  std::vector<ChunkPosition> ready;
+  std::int32_t cycle = 0;   ///< number of positions
+  std::int32_t length = 0;  ///< positions of one pass
+};
+PassSchedule make_schedule(const UseTrace& uses, const StatePlan& plan, std::int32_t passes,
+                           CommitTiming when);
+
+}  // namespace strata

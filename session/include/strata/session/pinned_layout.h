@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <strata/session/state_plan.h>
+
+namespace strata {
+
+/// What a session holds in pinned memory for itself, apart from payloads; it follows the driver's part. Sizes
+/// are in bytes, multiples of a page.
+struct PinnedLayout {
+  std::size_t norm_partials = 0;  ///< f64 partials of the gradient norm
+  std::size_t states = 0;         ///< staging memory for states on the device: slots of two parts each
+  std::size_t state_slots = 1;    ///< number of these slots
+  std::int64_t state_run = 0;     ///< elements that fit into one part of a slot
+  std::size_t norms = 0;          ///< norms of whole tensors, for an optimizer that needs them
+  std::size_t undo = 0;           ///< UndoLog; comes last
+  std::size_t total() const noexcept { return norm_partials + states + norms + undo; }
+};
+/// Maximum elements of a piece in which states are visited and filled.
+inline constexpr std::int64_t kMaxStatePieceElems = 65536;
+PinnedLayout plan_pinned_layout(const StatePlan& plan, std::int64_t n_partials);
+
+/// Bytes of the states of `chunk` that an update changes and that live in `tier`.
+std::size_t updated_state_bytes(const StatePlan& plan, ChunkId chunk, Tier tier);
+
+}  // namespace strata

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <strata/session/lanes.h>
+#include <strata/session/pass_schedule.h>
+#include <strata/session/state_context.h>
+#include <strata/session/state_piece.h>
+#include <strata/session/step_machine.h>
+
+namespace strata {
+
+namespace detail {
+class StateAccess;
+}
+
+/// The states of one run, spread over the tiers: parameters, optimizer states and the step's gradient. A
+/// driver that derives from it, such as Engine, computes gradients and has the StepMachine update the states.
+/// Used by one thread.
+class Session {
+ public:
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Steps done; the next one is steps() + 1. Set it when resuming, which also declares that all states are
+  /// those of that step.
+  std::int64_t steps() const noexcept { return machine_.steps(); }
+  void set_steps(std::int64_t steps) noexcept { machine_.set_steps(steps); }
+  /// Of a run that computes in f16; 1 otherwise. Set it when resuming.
+  const LossScale& loss_scale() const noexcept { return machine_.loss_scale(); }
+  void set_loss_scale(const LossScale& scale) noexcept { machine_.loss_scale() = scale; }
+
+  /// Sets parameters to the values of `params`, which may be called with pieces of 1 to 65,536 elements, and
+  /// moments to zero.
+  Status reset(const FillState& params);
+  /// Calls `visit` for every state of `payload` (frozen parameters have no moments) in bounded memory: tensor
+  /// by tensor in layout order, each in pieces from its first element to its last. `param` is the f32 master
+  /// whatever the compute dtype is (for a run that only infers, the parameter itself). Errors, here and in
+  /// fill(): `unsupported` for moments of a run that does not train.
+  Status visit(Payload payload, const VisitState& visit);
+  /// Fills every state of `payload`, in the same order.
+  Status fill(Payload payload, const FillState& fill);
+  /// Digest of parameters and, if the run trains, moments, in name order.
+  Result<std::string> state_digest();
+
+  const StatePlan& state_plan() const noexcept { return context_->plan(); }
+  MovedBytes moved() const;
+  LaneBusySeconds lane_busy_seconds() const;
+  /// Bytes used and reserved in the session's budgets, and their maximum so far; of all sessions that share
+  /// them.
+  TierBytes used_bytes() const { return context_->budgets().used(); }
+  TierBytes peak_bytes() const { return context_->budgets().peak(); }
+  std::string nvme_note() const;
+  std::vector<NvmePath> nvme_paths() const;  ///< empty if the tier is not used
+  /// Bytes sent to the NVMe tier since the session was created, repeated writes included.
+  std::uint64_t nvme_endurance_bytes() const;
+  /// Buffers, streams, events and files created so far; contract C6 is checked by comparing it.
+  std::uint64_t resources_created() const;
+
+ protected:
+  /// `training` is the schedule of a step's passes; no position of any pass reads more than `max_params`
+  /// parameter chunks.
+  Session(std::unique_ptr<StateContext> context, PassSchedule training, std::size_t max_params);
+  ~Session();
+  StateContext& context() noexcept { return *context_; }
+  StepMachine& machine() noexcept { return machine_; }
+  const PassSchedule& training_schedule() const noexcept { return training_; }
+
+ private:
+  std::unique_ptr<StateContext> context_;
+  const PassSchedule training_;
+  StepMachine machine_;
+  std::unique_ptr<detail::StateAccess> access_;
+};
+
+}  // namespace strata

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <strata/cpuopt/optimizer.h>
+#include <strata/offload/nvme_store.h>
+#include <strata/offload/placement_planner.h>
+#include <strata/session/step_mode.h>
+
+namespace strata {
+
+/// What happens to a step whose gradient is not finite (in f16: at every loss scale).
+enum class NonFinite : std::uint8_t {
+  stop,  ///< the step returns the error `diverged`
+  skip,  ///< it counts as a step, and no state changes
+};
+
+/// Parameters that are updated with settings of their own.
+struct ParamGroup {
+  std::string pattern;  ///< a shell pattern for names; the first group that matches a parameter applies
+  double lr_scale = 1;  ///< multiplies the step's learning rate
+  /// For all tensors of the group, even those that the model exempts from decay; if not set, decay is as
+  /// without the group.
+  std::optional<double> weight_decay{};
+};
+
+/// How the states of a run are laid out, placed and updated.
+struct SessionOptions {
+  TierBytes budgets{kUnlimited, kUnlimited, kUnlimited};
+  /// What the machine has; a refusal suggests no more than this.
+  TierBytes capacity{kUnlimited, kUnlimited, kUnlimited};
+  PlacementPolicy policy = PlacementPolicy::automatic;
+  GradientPolicy gradients = GradientPolicy::automatic;
+  std::int64_t chunk_elems = 0;  ///< 0: searched
+  /// Parameter chunks to prefetch, at most 64; 0: fetched on demand; if not set, chosen by the device's
+  /// budget. A plan holds the number chosen.
+  std::optional<std::uint32_t> prefetch{};
+  StepMode step_mode = StepMode::automatic;
+  /// Bytes of the undo log of speculative updates, as far as the pinned budget has room; kUnlimited: as many
+  /// as can be used. If not set, this is kUnlimited in the modes speculative and hybrid, and 0 in auto.
+  std::optional<std::uint64_t> undo_bytes{};
+  std::int32_t grad_accum = 1;
+  double clip = 1.0;                    ///< maximum global gradient norm; 0: no clipping
+  cpuopt::OptimizerParams optimizer{};  ///< lr, step and grad_factor are set at each step
+  std::vector<ParamGroup> groups{};
+  StateFormat states = StateFormat::fp32;
+  /// Whether frozen parameters keep their f32 masters (Payload::master), which no step reads. If so, they are
+  /// saved exactly as they were loaded; else they are rounded to the compute dtype when they are loaded.
+  bool frozen_masters = true;
+  std::uint64_t rounding_seed = 0;  ///< for state formats with stochastic rounding
+  NonFinite non_finite = NonFinite::stop;
+  double loss_scale = 65536;  ///< the initial one for runs that compute in f16; a power of two
+  NvmeOptions nvme{};         ///< its classes are set by the plan
+  /// Elements of states copied at once to or from the device when all states are visited or filled; 0: 1/4096
+  /// of the model's elements, from 2^16 to 2^20.
+  std::int64_t state_run = 0;
+  /// Above 0, an instruction takes its flops / this on a paced host backend and computes nothing, so that a
+  /// schedule can be timed by itself.
+  double paced_flops_per_s = 0;
+};
+
+}  // namespace strata

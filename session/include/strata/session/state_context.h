@@ -1,0 +1,116 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include <strata/chunk/chunk_manager.h>
+#include <strata/offload/tier_mover.h>
+#include <strata/runtime/backend/backend.h>
+#include <strata/runtime/clock.h>
+#include <strata/runtime/threads/thread_pool.h>
+#include <strata/runtime/trace/trace.h>
+#include <strata/session/pinned_layout.h>
+#include <strata/session/run_memory.h>
+#include <strata/session/state_costs.h>
+#include <strata/session/state_plan.h>
+
+namespace strata {
+
+namespace detail {
+struct ChunkTables;
+}
+
+/// What a session runs on. Everything outlives the session, except `costs`, which is used only while work is
+/// queued.
+struct SessionEnvironment {
+  Backend& backend;
+  ThreadPool& pool;
+  Clock& clock;
+  OpenStore open_store = {};       ///< may be missing if nothing lives on nvme, or without data
+  Trace* trace = nullptr;          ///< receives the tracks of the store and one of the phases of steps
+  TierBudgets* budgets = nullptr;  ///< shared with others; null: the session has its own, as planned
+  /// For a simulated run: what work on states costs. All work is then host calls of that duration.
+  const StateCosts* costs = nullptr;
+  std::optional<SyntheticSteps> synthetic = std::nullopt;  ///< set if the backend has no data
+};
+
+/// The streams that a session's work is queued on.
+struct SessionStreams {
+  Stream compute, h2d, d2h, cpu;
+  std::array<Stream*, 4> all() noexcept { return {&compute, &h2d, &d2h, &cpu}; }
+};
+
+/// The memory, streams and movers of one session, created together. As long as it exists, its memory has the
+/// planned size, its chunks are where the chunk manager says, and nothing that it queued outlives it: the
+/// destructor waits for the streams and for pending write-backs.
+class StateContext {
+ public:
+  static Result<std::unique_ptr<StateContext>> create(const StatePlan& plan,
+                                                      const SessionEnvironment& environment);
+  ~StateContext();
+
+  const StatePlan& plan() const noexcept { return plan_; }
+  Backend& backend() const noexcept { return environment_.backend; }
+  ThreadPool& pool() const noexcept { return environment_.pool; }
+  Clock& clock() const noexcept { return environment_.clock; }
+  SessionStreams& streams() noexcept { return streams_; }
+  ChunkManager& chunks() noexcept { return *chunks_; }
+  /// The accesses of the passes that run; the chunk manager asks it what is needed when.
+  UseSchedule& use_schedule() noexcept { return use_schedule_; }
+  const RunMemory& memory() const noexcept { return *memory_; }
+  const TierBudgets& budgets() const noexcept { return *budgets_; }
+  ObjectStore* store() const noexcept { return memory_->store(); }
+
+  /// Whether memory has contents. If not (a dry run, a simulation), decisions are made, but no data exist.
+  bool has_data() const noexcept { return environment_.backend.info().kind != DeviceKind::null; }
+  /// The values at `data`, or none of them without data.
+  template <class T>
+  std::span<T> host_values(T* data, std::size_t n) const noexcept {
+    return has_data() ? std::span<T>(data, n) : std::span<T>();
+  }
+  const StateCosts* costs() const noexcept { return environment_.costs; }
+  const std::optional<SyntheticSteps>& synthetic() const noexcept { return environment_.synthetic; }
+
+  const detail::ChunkTables& tables() const noexcept { return *tables_; }
+  const PinnedLayout& pinned_layout() const noexcept { return pinned_layout_; }
+  double* norm_partials() const noexcept { return reinterpret_cast<double*>(memory_->session_pinned().data); }
+  /// Address of a part of a slot of PinnedLayout::states.
+  std::byte* state_staging(std::size_t slot, std::size_t part) const noexcept {
+    return memory_->session_pinned().data + pinned_layout_.norm_partials +
+           (2 * slot + part) * (pinned_layout_.states / pinned_layout_.state_slots / 2);
+  }
+  /// PinnedLayout::norms; null if the optimizer needs none.
+  std::byte* tensor_norms() const noexcept {
+    return pinned_layout_.norms == 0
+               ? nullptr
+               : memory_->session_pinned().data + pinned_layout_.norm_partials + pinned_layout_.states;
+  }
+  /// The part of the undo log of a chunk that it covers.
+  BufferView undo(ChunkId chunk) const;
+  /// Adds a phase of the step that has just ended to the trace.
+  void end_phase(const char* label, std::int64_t arg, std::int64_t begin_ns) const noexcept {
+    if (phases_ != nullptr) phases_->span(label, arg, begin_ns, clock().now_ns());
+  }
+
+ private:
+  StateContext(const StatePlan& plan, const SessionEnvironment& environment);
+  Status allocate();
+
+  const StatePlan& plan_;
+  const SessionEnvironment environment_;
+  Trace::Track* const phases_;  // null if nothing is traced
+  const std::unique_ptr<const detail::ChunkTables> tables_;
+  const PinnedLayout pinned_layout_;
+  // Users of memory are declared after it, so that they are destroyed first.
+  std::optional<TierBudgets> own_budgets_;
+  TierBudgets* budgets_;
+  std::unique_ptr<RunMemory> memory_;
+  SessionStreams streams_;
+  std::unique_ptr<TierMover> mover_;
+  UseSchedule use_schedule_;
+  std::unique_ptr<ChunkManager> chunks_;
+};
+
+}  // namespace strata

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <strata/chunk/layout.h>
+#include <strata/chunk/placement.h>
+#include <strata/offload/access_trace.h>
+#include <strata/runtime/tensor_view.h>
+#include <strata/session/session_options.h>
+
+namespace strata {
+
+/// The tensors of a run in order of first use, in which the layout packs them. Their registration order is
+/// the order in which the model declares its parameters: norm partials and random numbers are numbered by it,
+/// so that layouts change no bit.
+struct TensorTable {
+  std::vector<LayoutTensor> specs;
+  std::vector<Shape> shapes;                  ///< by index into specs
+  std::vector<bool> decays;                   ///< by index into specs: whether weight decay applies
+  std::vector<std::int32_t> tensor_of_param;  ///< index into specs, by registration order
+  std::vector<std::int32_t> param_of_tensor;  ///< the inverse
+};
+
+/// The settings in which the updates of tensors differ.
+struct UpdateRule {
+  double lr_scale = 1, weight_decay = 0;
+  friend bool operator==(const UpdateRule&, const UpdateRule&) = default;
+};
+inline constexpr std::size_t kMaxUpdateRules = 32;
+
+/// The chunks whose update does not wait for the norm, and where their previous states are kept until the
+/// norm is known. States that live in RAM are copied to the log, one payload after the other; of states on
+/// nvme the previous generation is kept, in the extents counted by SizeClass::snapshots.
+struct UndoLog {
+  std::size_t bytes = 0;
+  std::vector<std::optional<std::size_t>> offset_of_chunk;  ///< in the log; not set: waits for the norm
+
+  bool covers_any() const {
+    return std::any_of(offset_of_chunk.begin(), offset_of_chunk.end(),
+                       [](const auto& at) { return at.has_value(); });
+  }
+  bool covers(ChunkId chunk) const { return chunk < offset_of_chunk.size() && offset_of_chunk[chunk]; }
+};
+
+/// Memory that the driver of a session needs beside the states: activations, inputs, losses and the like. It
+/// is part of the plan's slabs and of its budgets. Sizes are in bytes.
+struct DriverMemory {
+  std::size_t arena = 0;          ///< on the device, a multiple of a page
+  std::size_t device_states = 0;  ///< on the device, outlives passes: keys and values; a multiple of a page
+  std::size_t pinned = 0;         ///< a multiple of a page
+  std::vector<SlotClass> nvme_slots;  ///< slots of the store for objects that are not chunks
+  std::size_t nvme_bytes() const noexcept {
+    std::size_t bytes = 0;
+    for (const SlotClass& slots : nvme_slots) bytes += slots.slot_bytes * slots.slots;
+    return bytes;
+  }
+};
+
+/// Everything that the states of a run will hold, and where. It knows no Program.
+struct StatePlan {
+  TensorTable tensors;
+  std::vector<UpdateRule> rules;  ///< the distinct rules, at most kMaxUpdateRules
+  std::vector<std::int32_t> rule_of_tensor;
+  ChunkLayout layout;
+  AccessTrace trace;
+  Placement placement;
+  UndoLog undo;
+  SessionOptions options;
+  DriverMemory driver;
+  TierBytes planned_peak{};          ///< peak of used + reserved bytes, by tier
+  std::vector<std::string> notes;    ///< what was chosen and why, one sentence each
+  std::vector<Payload> held_states;  ///< those of kCheckpointPayloads that the optimizer has
+
+  bool trains() const noexcept { return trace.training; }
+  /// Number of passes per step: one per micro-batch, or a single one for all of them.
+  std::int32_t passes() const noexcept { return trace.micro_batches; }
+  /// Number of parameters that are trained, or that are frozen.
+  std::int64_t n_params(bool trainable) const noexcept {
+    std::int64_t n = 0;
+    for (const LayoutTensor& tensor : tensors.specs)
+      if (tensor.group.trainable == trainable) n += tensor.n_elems;
+    return n;
+  }
+  /// Whether gradients are stored in f16, so that small ones would underflow without a loss scale.
+  bool scales_loss() const noexcept {
+    return trains() && layout.groups().front().compute == DType::f16;  // one dtype for all parameters
+  }
+  /// The payloads held between steps; for a run that only infers, parameters alone.
+  std::span<const Payload> states() const noexcept {
+    return std::span(held_states).first(trains() ? held_states.size() : 1);
+  }
+  /// Whether tensor `index` of the layout has a state of `payload`; frozen ones have no moments.
+  bool holds(std::int32_t tensor, Payload payload) const {
+    return payload == Payload::param || tensors.specs[static_cast<std::size_t>(tensor)].group.trainable;
+  }
+};
+
+}  // namespace strata

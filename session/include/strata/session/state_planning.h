@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <strata/session/state_plan.h>
+#include <strata/session/use_trace.h>
+
+namespace strata {
+
+// The steps of planning a run's states, in their order. The caller describes the tensors and says whether the
+// run trains (StatePlan::trace.training), lays the states out, describes the accesses and its own memory,
+// places the states, and plans the undo log (undo_log_plan.h).
+
+/// Errors: `invalid`, naming the setting.
+Status check_options(const SessionOptions& options);
+
+/// Whether parameters and moments alone fit into all tiers together: a cheap test for callers that ask many
+/// times.
+bool states_may_fit(const TensorTable& tensors, bool trains, const SessionOptions& options);
+
+/// Upper bounds for the search for a chunk size, largest first; 0: no bound. The search ignores windows, so
+/// if its choice does not fit, smaller chunks may. `arena` is the size of the activations on the device, and
+/// only needed if searches_chunk_size().
+std::vector<std::int64_t> chunk_bounds(std::size_t arena, const SessionOptions& options);
+bool searches_chunk_size(const SessionOptions& options);
+
+/// Completes `plan.tensors` with the formats of states, and sets rules, layout, prefetch depth and the states
+/// that are held. The search for a chunk size considers sizes up to `max_chunk_elems`; 0: no limit. Errors:
+/// those of ParamGroup and of ChunkLayout.
+Status lay_out_states(StatePlan& plan, std::int64_t max_chunk_elems);
+
+/// Sets the prefetch depth by the device's budget. lay_out_states() does so unless the options give it.
+void choose_prefetch(StatePlan& plan);
+
+/// Sets the fixed bytes of the trace by the driver's memory and by what a session needs for itself.
+void add_fixed_bytes(StatePlan& plan);
+
+PlacementRequest placement_request(const SessionOptions& options);
+/// Places the states beside the undo log if there is room for both, else as if there were no log. Nothing if
+/// they do not fit. `uses` is the training pass.
+std::optional<Placement> place_states(const StatePlan& plan, const UseTrace& uses);
+
+}  // namespace strata

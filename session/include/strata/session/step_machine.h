@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <strata/cpuopt/optimizer.h>
+#include <strata/session/loss_scale.h>
+#include <strata/session/pass_schedule.h>
+#include <strata/session/state_context.h>
+#include <strata/session/step_report.h>
+
+namespace strata {
+
+/// The state half of training: makes parameters resident for each position of a pass, accumulates gradients,
+/// computes their norm, and updates the chunks, in the step mode of the plan. It knows no Program: a driver
+/// runs forward and backward between enter() and leave(). All modes give the same bits.
+///
+/// A step: activate() the schedule; begin(); for each pass and each of its positions enter(), the driver's
+/// work, leave(); finish_gradient(); then commit(), or undo() if the gradient is not to be used;
+/// record_step(). After an error in any of these comes fail(). Not thread-safe; allocates nothing after
+/// construction, apart from the first activate() of a longer schedule.
+class StepMachine {
+ public:
+  /// One pass over `schedule`. With `accumulates`, gradients are added to the step's gradient, of which this
+  /// is micro-batch `k`; the `last` one also computes norm partials and updates chunks speculatively.
+  struct Pass {
+    const UseTrace& uses;
+    const PassSchedule& schedule;
+    std::int32_t k = 0;
+    bool accumulates = false;
+    bool last = false;
+  };
+
+  /// `training` is the schedule of a step's passes. No position of any pass reads more than `max_params`
+  /// parameter chunks. Both references outlive the machine.
+  StepMachine(StateContext& context, const PassSchedule& training, std::size_t max_params);
+  ~StepMachine();
+
+  // Passes.
+  /// The passes over `schedule`, which outlives the machine, come next; prefetching begins at its first
+  /// access.
+  void activate(const PassSchedule& schedule);
+  /// Pins what position `i` uses: parameters once their pending update is queued, and the gradients that it
+  /// is the first to write.
+  Status enter(const Pass& pass, std::int32_t i);
+  /// Address of a chunk's parameters, or of its gradient, for the present position; null if it is not pinned.
+  std::byte* param(const UseTrace::Position& position, ChunkId chunk) const noexcept;
+  std::byte* gradient(ChunkId chunk) const noexcept;
+  /// Releases the pins, accumulates the gradients that are complete, updates and prefetches. What the driver
+  /// queued on the compute stream since enter() is ordered before all that.
+  Status leave(const Pass& pass, std::int32_t i);
+
+  // Steps.
+  /// Begins the gradient of the next step, possibly again after undo().
+  Status begin(double lr);
+  /// Waits for all gradients and sets the report's norm (of the mean gradient) and `speculated`.
+  Status finish_gradient(StepReport& report);
+  /// The error `diverged`, naming the first tensor whose gradient is not finite.
+  Status non_finite_error() const;
+  /// Commits the step: the update of all chunks with the clipped gradient is pending from here on, and the
+  /// step counts. In mode `serial` all updates run now; in the other modes enter() and leave() of the next
+  /// step queue each when its chunk is needed, or flush() does.
+  Status commit(double lr, StepReport& report);
+  /// Counts a step that changes nothing.
+  void skip() noexcept;
+  /// Discards the step's gradients and rolls back its speculative updates. Adds to `report.rolled_back`.
+  Status undo(StepReport& report);
+  /// After the error `why`: leaves the states before the failed step, or a pending update of the step before
+  /// it. Returns `why`, or why the states are lost.
+  Status fail(const Status& why);
+  /// The step took `seconds`, from which mode `auto` learns.
+  void record_step(double seconds) noexcept;
+
+  // Between steps.
+  /// Completes the last step's pending update, so that all states are of one step. After a failure it stays
+  /// pending.
+  Status flush();
+  /// Called before all states are set: discards an update that cannot be completed, and records that the
+  /// states belong to no step.
+  void flush_or_discard() noexcept;
+
+  std::int64_t steps() const noexcept { return steps_; }
+  /// Also declares that all states are those of that step.
+  void set_steps(std::int64_t steps) noexcept;
+  LossScale& loss_scale() noexcept { return loss_scale_; }
+  const LossScale& loss_scale() const noexcept { return loss_scale_; }
+  /// ok, or why the states are not those of any step.
+  const Status& broken() const noexcept { return broken_; }
+  void set_broken(Status why) noexcept { broken_ = std::move(why); }
+
+ private:
+  struct Parts;  // commit and speculation
+  cpuopt::OptimizerParams optimizer_params(double lr, double clip_factor) const;
+  Status make_current(const UseTrace::Position& position);
+  Status prefetch_params(const PassSchedule& schedule, std::int32_t position);
+  Status undo_step();
+  void release() noexcept;
+  void abandon() noexcept;
+  Status interrupted(const Status& why, const char* what) const;
+
+  StateContext& context_;
+  std::unique_ptr<Parts> parts_;
+  const PassSchedule* current_ = nullptr;
+  std::vector<ChunkPin> params_;      // of the present position
+  std::vector<ChunkPin> open_grads_;  // by chunk
+  std::size_t next_param_ = 0;        // index into PassSchedule::params: the next access
+  std::size_t next_ready_ = 0;        // index into PassSchedule::ready, in a last pass
+  std::int64_t steps_ = 0;
+  LossScale loss_scale_;
+  Status broken_;
+};
+
+}  // namespace strata

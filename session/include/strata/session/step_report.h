@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <strata/runtime/trace/stall_meter.h>
+
+namespace strata {
+
+struct StepReport {
+  float loss = 0;        ///< mean over the step's counted targets
+  double grad_norm = 0;  ///< norm of the mean gradient, before clipping
+  double clip_factor = 1;
+  double loss_scale = 1;              ///< with which the step was computed
+  std::int32_t overflow_retries = 0;  ///< how often f16 gradients overflowed before
+  bool skipped = false;     ///< the gradient was not finite, and nothing was updated, not even the loss scale
+  std::string skip_reason;  ///< names the tensor
+  std::int32_t speculated = 0;   ///< chunks updated before the norm was known
+  std::int32_t rolled_back = 0;  ///< of these, those undone: the norm was clipped or not finite
+  double seconds = 0;
+  /// How `seconds` was spent, as far as the backend reports it. Includes the update of the previous step if
+  /// it ran during this one.
+  StallTimes times{};
+};
+
+}  // namespace strata

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <strata/chunk/types.h>
+#include <strata/offload/access_trace.h>
+
+namespace strata {
+
+/// A position in the step and a chunk. Position p of pass k is k * (positions of a pass) + p.
+using ChunkPosition = std::pair<std::int32_t, ChunkId>;
+
+/// A gradient chunk that is written at a position.
+struct GradWrite {
+  ChunkId chunk = 0;
+  bool first = false;  ///< first write of the micro-batch: the chunk's gradient gets a slot
+  bool last = false;   ///< last write: the chunk's gradient is complete and is accumulated
+};
+
+/// What one pass of a step does with the chunks, position by position: all that a session knows of the
+/// computation. Lowering a Program creates one, with a position for each instruction.
+struct UseTrace {
+  struct Position {
+    std::vector<ChunkId> params;   ///< chunks whose parameters are read on the device, each once
+    std::vector<GradWrite> grads;  ///< chunks whose gradients are written on the device, each once
+    double flops = 0;
+  };
+  std::vector<Position> positions;
+
+  /// Flops of forward and of backward, which begins with the first position that writes a gradient.
+  struct PassFlops {
+    double forward = 0, backward = 0;
+    double all() const noexcept { return forward + backward; }
+  };
+  PassFlops pass_flops() const noexcept;
+  /// Sets GradWrite::first and GradWrite::last.
+  void mark_first_and_last_writes();
+};
+
+/// Returns the planner's view of a pass that runs `passes` times a step; `training`: parameters have moments
+/// and accumulated gradients. Its fixed bytes are not set.
+AccessTrace access_trace(const UseTrace& uses, std::int32_t passes, bool training);
+
+}  // namespace strata

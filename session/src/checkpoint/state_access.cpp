@@ -1,0 +1,257 @@
+#include "checkpoint/state_access.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <strata/cpuopt/master.h>
+#include <strata/cpuopt/moments.h>
+#include <strata/runtime/convert.h>
+#include <strata/runtime/str.h>
+
+namespace strata::detail {
+Stream& StateAccess::stream_of(const Opened& chunk, Intent intent) const noexcept {
+  if (chunk.tier == Tier::pinned) return context_.streams().cpu;
+  return intent == Intent::read ? context_.streams().d2h : context_.streams().h2d;
+}
+
+Result<StateAccess::Opened> StateAccess::open(ChunkId chunk, Payload payload, Intent intent) {
+  ChunkManager& chunks = context_.chunks();
+  Opened opened{chunk, payload, Tier::pinned, {}, {}};
+  if (context_.plan().placement.home({chunk, payload}) == Tier::device) opened.tier = Tier::device;
+  Stream& stream = stream_of(opened, intent);
+  STRATA_TRY_ASSIGN(opened.values, chunks.pin({chunk, payload}, opened.tier, intent, stream));
+  if (payload == Payload::param && context_.plan().trains() &&
+      context_.plan().layout.has(chunk, Payload::master)) {
+    STRATA_TRY_ASSIGN(opened.rest, chunks.pin({chunk, Payload::master}, opened.tier, intent, stream));
+  }
+  STRATA_TRY(context_.backend().synchronize(stream));
+  for (const ChunkPin* pin : {&opened.values, &opened.rest})
+    if (*pin && opened.tier == Tier::pinned)
+      STRATA_TRY(
+          context_.backend().host_access({pin->view().data, pin->view().bytes, intent != Intent::read}));
+  return opened;
+}
+
+std::vector<StateAccess::Piece> StateAccess::pieces_of(ChunkId chunk) const {
+  std::vector<Piece> pieces;
+  const std::int64_t max_elems = std::min(kMaxStatePieceElems, context_.pinned_layout().state_run);
+  for (const std::int32_t tensor : context_.plan().layout.chunk(chunk).tensors) {
+    const Slice& slice = context_.plan().layout.slice(tensor);
+    for (std::int64_t at = 0; at < slice.n_elems && context_.has_data(); at += max_elems)
+      pieces.push_back({tensor, at, slice.offset + at, std::min(max_elems, slice.n_elems - at)});
+  }
+  return pieces;
+}
+
+std::vector<StateAccess::Run> StateAccess::runs_of(const std::vector<Piece>& pieces) const {
+  std::vector<Run> runs;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const Piece& piece = pieces[i];
+    if (runs.empty() || runs.back().at + runs.back().n != piece.at ||
+        runs.back().n + piece.n > context_.pinned_layout().state_run)
+      runs.push_back({i, i, piece.at, 0});
+    runs.back().end = i + 1;
+    runs.back().n += piece.n;
+  }
+  return runs;
+}
+
+StatePiece StateAccess::piece_info(const Piece& piece) const {
+  return {context_.plan().tensors.specs[static_cast<std::size_t>(piece.tensor)].name, piece.offset,
+          context_.plan().layout.slice(piece.tensor).n_elems, piece.tensor};
+}
+
+StateAccess::Parts StateAccess::parts_of(const Opened& chunk, std::int64_t at, std::int64_t n) const {
+  const GroupKey& group = context_.plan().layout.group_of(chunk.chunk);
+  const auto part = [&](const ChunkPin& pin, std::size_t elem_bytes) {
+    return Part{pin ? &pin : nullptr, static_cast<std::size_t>(at) * elem_bytes,
+                static_cast<std::size_t>(n) * elem_bytes};
+  };
+  if (chunk.payload == Payload::param)
+    return {part(chunk.values, size_of(group.compute)),
+            part(chunk.rest, cpuopt::master_bytes(cpuopt::master_layout(group.compute)))};
+  Parts parts = {part(chunk.values, moment_value_bytes(group.format)), Part{}};
+  if (group.format == StateFormat::int8) {
+    const auto elems = static_cast<std::size_t>(context_.plan().layout.chunk(chunk.chunk).n_elems);
+    const std::int64_t first = at / kMomentBlock, end = (at + n + kMomentBlock - 1) / kMomentBlock;
+    parts[1] = {&chunk.values, elems + static_cast<std::size_t>(first) * sizeof(float),
+                static_cast<std::size_t>(end - first) * sizeof(float)};
+  }
+  return parts;
+}
+
+namespace {
+
+cpuopt::MomentKind kind_of(Payload payload) {
+  return payload == Payload::m ? cpuopt::MomentKind::first : cpuopt::MomentKind::second;
+}
+
+}  // namespace
+
+StateAccess::Addresses StateAccess::in_place(const Opened& chunk, const Piece& piece) const {
+  const Parts parts = parts_of(chunk, piece.at, piece.n);
+  Addresses addresses{};
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    if (parts[i].pin != nullptr) addresses[i] = parts[i].pin->view().data + parts[i].offset;
+  return addresses;
+}
+
+StateAccess::Addresses StateAccess::staged(const Opened& chunk, const Run& run, std::size_t slot,
+                                           const Piece& piece) const {
+  const Parts parts = parts_of(chunk, piece.at, piece.n), begin = parts_of(chunk, run.at, run.n);
+  Addresses addresses{};
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    addresses[i] = context_.state_staging(slot, i) + (parts[i].offset - begin[i].offset);
+  return addresses;
+}
+
+Status StateAccess::copy_run(const Opened& chunk, const Run& run, std::size_t slot, Intent intent) {
+  Stream& stream = stream_of(chunk, intent);
+  const Parts parts = parts_of(chunk, run.at, run.n);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].pin == nullptr || parts[i].bytes == 0) continue;
+    const BufferView there = {parts[i].pin->view().data + parts[i].offset, parts[i].bytes},
+                     here = {context_.state_staging(slot, i), parts[i].bytes};
+    STRATA_TRY(intent == Intent::read ? context_.backend().copy_async(here, there, stream)
+                                      : context_.backend().copy_async(there, here, stream));
+  }
+  STRATA_TRY_ASSIGN(copied_[slot], context_.backend().record(stream));
+  return {};
+}
+
+Status StateAccess::host_access(const Opened& chunk, const Run& run, std::size_t slot, bool writes) {
+  for (std::size_t i = 0; const Part& part : parts_of(chunk, run.at, run.n)) {
+    if (part.pin != nullptr && part.bytes > 0)
+      STRATA_TRY(context_.backend().host_access({context_.state_staging(slot, i), part.bytes, writes}));
+    ++i;
+  }
+  return {};
+}
+
+// Converts stored values to f32.
+Status StateAccess::decode(const Opened& chunk, const Addresses& from, std::span<float> values) const {
+  const GroupKey& group = context_.plan().layout.group_of(chunk.chunk);
+  if (chunk.payload != Payload::param)
+    cpuopt::decode_moment(group.format, kind_of(chunk.payload), {from[0], reinterpret_cast<float*>(from[1])},
+                          values);
+  else if (chunk.rest || group.compute == DType::f32)
+    cpuopt::join_masters(cpuopt::master_layout(group.compute), from[0], from[1], values);
+  else
+    return widen_to_f32(group.compute, {from[0], values.size() * size_of(group.compute)}, values);
+  return Status::ok();
+}
+
+void StateAccess::encode(const Opened& chunk, const Addresses& into, std::span<const float> values) const {
+  const GroupKey& group = context_.plan().layout.group_of(chunk.chunk);
+  if (chunk.payload == Payload::param)
+    cpuopt::split_masters(values, cpuopt::master_layout(group.compute), into[0], into[1]);
+  else
+    cpuopt::encode_moment(group.format, kind_of(chunk.payload), values,
+                          {into[0], reinterpret_cast<float*>(into[1])});
+}
+
+Status StateAccess::visit_in_ram(const Opened& chunk, const VisitState& visit) {
+  for (const Piece& piece : pieces_of(chunk.chunk)) {
+    STRATA_TRY(decode(chunk, in_place(chunk, piece), values_of(piece)));
+    STRATA_TRY(visit(piece_info(piece), values_of(piece)));
+  }
+  return {};
+}
+
+// The next run is copied while one is visited.
+Status StateAccess::visit_on_device(const Opened& chunk, const VisitState& visit) {
+  const std::vector<Piece> pieces = pieces_of(chunk.chunk);
+  const std::vector<Run> runs = runs_of(pieces);
+  const std::size_t slots = context_.pinned_layout().state_slots;
+  STRATA_TRY(context_.backend().synchronize(context_.streams().h2d));  // in case a fill ended in an error
+  for (std::size_t r = 0; r < std::min(slots, runs.size()); ++r)
+    STRATA_TRY(copy_run(chunk, runs[r], r, Intent::read));
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const std::size_t slot = r % slots;
+    STRATA_TRY(context_.backend().wait(copied_[slot]));
+    STRATA_TRY(host_access(chunk, runs[r], slot, false));
+    for (std::size_t i = runs[r].first; i < runs[r].end; ++i) {
+      STRATA_TRY(decode(chunk, staged(chunk, runs[r], slot, pieces[i]), values_of(pieces[i])));
+      STRATA_TRY(visit(piece_info(pieces[i]), values_of(pieces[i])));
+    }
+    if (r + slots < runs.size()) STRATA_TRY(copy_run(chunk, runs[r + slots], slot, Intent::read));
+  }
+  return {};
+}
+
+Status StateAccess::visit(Payload payload, const VisitState& visit) {
+  for (ChunkId chunk = 0; chunk < context_.plan().layout.n_chunks(); ++chunk) {
+    if (!context_.plan().layout.has(chunk, payload)) continue;  // frozen chunks have no moments
+    STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, Intent::read));
+    STRATA_TRY(opened.tier == Tier::device ? visit_on_device(opened, visit) : visit_in_ram(opened, visit));
+  }
+  return context_.chunks().status();
+}
+
+// States in RAM are written in place. The master part that this run does not hold goes to staging memory and
+// is ignored.
+template <class Fill>
+Status StateAccess::fill_in_ram(const Opened& chunk, const Fill& fill) {
+  for (const Piece& piece : pieces_of(chunk.chunk)) {
+    STRATA_TRY(fill(piece, values_of(piece)));
+    Addresses into = in_place(chunk, piece);
+    for (std::size_t i = 0; i < into.size(); ++i)
+      if (into[i] == nullptr) into[i] = context_.state_staging(0, i);
+    encode(chunk, into, values_of(piece));
+  }
+  return {};
+}
+
+// One run is copied while the next is filled.
+template <class Fill>
+Status StateAccess::fill_on_device(const Opened& chunk, const Fill& fill) {
+  const std::vector<Piece> pieces = pieces_of(chunk.chunk);
+  const std::vector<Run> runs = runs_of(pieces);
+  const std::size_t slots = context_.pinned_layout().state_slots;
+  STRATA_TRY(context_.backend().synchronize(context_.streams().d2h));  // in case a visit ended in an error
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const std::size_t slot = r % slots;
+    if (r >= slots) STRATA_TRY(context_.backend().wait(copied_[slot]));
+    STRATA_TRY(host_access(chunk, runs[r], slot, true));
+    for (std::size_t i = runs[r].first; i < runs[r].end; ++i) {
+      STRATA_TRY(fill(pieces[i], values_of(pieces[i])));
+      encode(chunk, staged(chunk, runs[r], slot, pieces[i]), values_of(pieces[i]));
+    }
+    STRATA_TRY(copy_run(chunk, runs[r], slot, Intent::overwrite));
+  }
+  return context_.backend().synchronize(context_.streams().h2d);  // the staging memory is reused
+}
+
+template <class Fill>
+Status StateAccess::fill_pieces(Payload payload, const Fill& fill) {
+  ChunkManager& chunks = context_.chunks();
+  for (ChunkId chunk = 0; chunk < context_.plan().layout.n_chunks(); ++chunk) {
+    if (!context_.plan().layout.has(chunk, payload)) continue;  // frozen chunks have no moments
+    bool has_rest = false;
+    {
+      STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, Intent::overwrite));
+      has_rest = static_cast<bool>(opened.rest);
+      STRATA_TRY(opened.tier == Tier::device ? fill_on_device(opened, fill) : fill_in_ram(opened, fill));
+    }
+    STRATA_TRY(chunks.write_back({chunk, payload}));
+    if (has_rest) STRATA_TRY(chunks.write_back({chunk, Payload::master}));
+  }
+  return chunks.status();
+}
+
+Status StateAccess::reset(const FillState& params) {
+  STRATA_TRY(fill(Payload::param, params));
+  for (const Payload payload : context_.plan().states().subspan(1))
+    STRATA_TRY(fill_pieces(payload, [](const Piece&, std::span<float> values) {
+      std::fill(values.begin(), values.end(), 0.0f);
+      return Status::ok();
+    }));
+  return Status::ok();
+}
+
+Status StateAccess::fill(Payload payload, const FillState& fill) {
+  return fill_pieces(
+      payload, [&](const Piece& piece, std::span<float> values) { return fill(piece_info(piece), values); });
+}
+
+}  // namespace strata::detail

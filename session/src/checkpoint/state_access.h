@@ -1,0 +1,80 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include <strata/session/state_context.h>
+#include <strata/session/state_piece.h>
+
+namespace strata::detail {
+
+/// Initializes, reads and writes all states in bounded memory. States on the device pass through staging
+/// memory of two slots, one of which is copied while the other is processed; states on the slow tier pass
+/// through window slots.
+class StateAccess {
+ public:
+  explicit StateAccess(StateContext& context) : context_(context) {}
+  /// Sets parameters to the values of `params`, and moments to zero.
+  Status reset(const FillState& params);
+  Status visit(Payload payload, const VisitState& visit);
+  Status fill(Payload payload, const FillState& fill);
+
+ private:
+  /// The payloads of a chunk that make up a state: the one requested and, for a parameter, Payload::master if
+  /// the run holds it.
+  struct Opened {
+    ChunkId chunk = 0;
+    Payload payload = Payload::param;
+    Tier tier = Tier::pinned;
+    ChunkPin values, rest;
+  };
+  /// Where the elements of a state are stored. A parameter has the payloads param and master; a moment has
+  /// its values and its scales.
+  struct Part {
+    const ChunkPin* pin = nullptr;  ///< null if this run does not hold it
+    std::size_t offset = 0, bytes = 0;
+  };
+  using Parts = std::array<Part, 2>;
+  using Addresses = std::array<std::byte*, 2>;
+  /// Elements of one tensor that are visited or filled in one call.
+  struct Piece {
+    std::int32_t tensor = 0;
+    std::int64_t offset = 0, at = 0, n = 0;  ///< first element in the tensor, in the chunk; count
+  };
+  /// Consecutive pieces that are copied at once.
+  struct Run {
+    std::size_t first = 0, end = 0;  ///< indices of the pieces
+    std::int64_t at = 0, n = 0;      ///< elements of the chunk
+  };
+
+  std::vector<Piece> pieces_of(ChunkId chunk) const;
+  std::vector<Run> runs_of(const std::vector<Piece>& pieces) const;
+  StatePiece piece_info(const Piece& piece) const;
+  Parts parts_of(const Opened& chunk, std::int64_t at, std::int64_t n) const;
+  Addresses in_place(const Opened& chunk, const Piece& piece) const;
+  Addresses staged(const Opened& chunk, const Run& run, std::size_t slot, const Piece& piece) const;
+  Result<Opened> open(ChunkId chunk, Payload payload, Intent intent);
+  Status visit_in_ram(const Opened& chunk, const VisitState& visit);
+  Status visit_on_device(const Opened& chunk, const VisitState& visit);
+  template <class Fill>
+  Status fill_pieces(Payload payload, const Fill& fill);
+  template <class Fill>
+  Status fill_in_ram(const Opened& chunk, const Fill& fill);
+  template <class Fill>
+  Status fill_on_device(const Opened& chunk, const Fill& fill);
+  Status copy_run(const Opened& chunk, const Run& run, std::size_t slot, Intent intent);
+  Status host_access(const Opened& chunk, const Run& run, std::size_t slot, bool writes);
+  Status decode(const Opened& chunk, const Addresses& from, std::span<float> values) const;
+  void encode(const Opened& chunk, const Addresses& into, std::span<const float> values) const;
+  Stream& stream_of(const Opened& chunk, Intent intent) const noexcept;
+  std::span<float> values_of(const Piece& piece) {
+    return std::span(values_).first(static_cast<std::size_t>(piece.n));
+  }
+
+  StateContext& context_;
+  std::vector<float> values_ =
+      std::vector<float>(static_cast<std::size_t>(kMaxStatePieceElems));  // of one piece
+  std::array<Event, 2> copied_;  // by slot of the staging memory: after its last copy
+};
+
+}  // namespace strata::detail

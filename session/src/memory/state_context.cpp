@@ -1,0 +1,59 @@
+#include <strata/session/state_context.h>
+
+#include "plan/chunk_tables.h"
+
+namespace strata {
+
+StateContext::StateContext(const StatePlan& plan, const SessionEnvironment& environment)
+    : plan_(plan),
+      environment_(environment),
+      phases_(environment.trace == nullptr ? nullptr : &environment.trace->add_track("engine")),
+      tables_(std::make_unique<detail::ChunkTables>(detail::chunk_tables(plan.tensors, plan.layout))),
+      pinned_layout_(plan_pinned_layout(plan, tables_->n_partials)),
+      budgets_(environment.budgets),
+      use_schedule_(plan.layout.n_chunks()) {
+  if (budgets_ == nullptr) budgets_ = &own_budgets_.emplace(plan.options.budgets);
+}
+
+StateContext::~StateContext() {
+  // Queued work may still use the memory freed below; its errors have nowhere to go.
+  for (Stream* stream : streams_.all())
+    if (stream->id() >= 0) (void)backend().synchronize(*stream);
+  if (chunks_) (void)chunks_->write_backs().wait_all();
+}
+
+Result<std::unique_ptr<StateContext>> StateContext::create(const StatePlan& plan,
+                                                           const SessionEnvironment& environment) {
+  std::unique_ptr<StateContext> context(new StateContext(plan, environment));
+  if (context->has_data() == environment.synthetic.has_value())
+    return Status::error(Code::invalid, context->has_data()
+                                            ? "a session over a backend with data computes its norms"
+                                            : "a session over a backend without data needs synthetic norms");
+  STRATA_TRY(context->allocate());
+  return context;
+}
+
+Status StateContext::allocate() {
+  STRATA_TRY_ASSIGN(streams_.compute, backend().create_stream(StreamRole::compute));
+  STRATA_TRY_ASSIGN(streams_.h2d, backend().create_stream(StreamRole::h2d));
+  STRATA_TRY_ASSIGN(streams_.d2h, backend().create_stream(StreamRole::d2h));
+  STRATA_TRY_ASSIGN(streams_.cpu, backend().create_stream(StreamRole::cpu));
+  STRATA_TRY_ASSIGN(memory_, RunMemory::create(plan_, pinned_layout_.total(), *budgets_, backend(),
+                                               environment_.open_store, environment_.trace));
+  mover_ = std::make_unique<TierMover>(backend(), streams_.h2d, streams_.d2h, plan_.layout, plan_.placement,
+                                       store());
+  STRATA_TRY_ASSIGN(
+      chunks_, ChunkManager::create(
+                   plan_.layout, plan_.placement, use_schedule_,
+                   {memory_->device_slots(), memory_->pinned_slots()}, backend(), *mover_,
+                   {&budgets_->of(Tier::device), &budgets_->of(Tier::pinned), &budgets_->of(Tier::nvme)}));
+  return Status::ok();
+}
+
+BufferView StateContext::undo(ChunkId chunk) const {
+  const std::size_t offset =
+      pinned_layout_.total() - pinned_layout_.undo + *plan_.undo.offset_of_chunk[chunk];
+  return memory_->session_pinned().part(offset, updated_state_bytes(plan_, chunk, Tier::pinned));
+}
+
+}  // namespace strata

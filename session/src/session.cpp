@@ -1,0 +1,98 @@
+#include <strata/session/session.h>
+
+#include <algorithm>
+
+#include <strata/runtime/str.h>
+
+#include "checkpoint/state_access.h"
+
+namespace strata {
+
+Session::Session(std::unique_ptr<StateContext> context, PassSchedule training, std::size_t max_params)
+    : context_(std::move(context)),
+      training_(std::move(training)),
+      machine_(*context_, training_, max_params),
+      access_(std::make_unique<detail::StateAccess>(*context_)) {}
+Session::~Session() = default;
+
+namespace {
+
+Status check_held(const StatePlan& plan, Payload payload) {
+  const auto states = plan.states();
+  if (std::find(states.begin(), states.end(), payload) != states.end()) return {};
+  return Status::error(Code::unsupported,
+                       str("this run holds no ", to_string(payload),
+                           states.size() == 1 ? ": it only does inference" : " between steps"));
+}
+
+}  // namespace
+
+Status Session::reset(const FillState& params) {
+  machine_.flush_or_discard();
+  machine_.set_broken(access_->reset(params).annotate("initializing parameters was interrupted"));
+  return machine_.broken();
+}
+
+Status Session::visit(Payload payload, const VisitState& visit) {
+  STRATA_TRY(check_held(state_plan(), payload));
+  STRATA_TRY(machine_.flush());
+  return access_->visit(payload, visit);
+}
+
+Status Session::fill(Payload payload, const FillState& fill) {
+  STRATA_TRY(check_held(state_plan(), payload));
+  machine_.flush_or_discard();
+  Status status = access_->fill(payload, fill);
+  if (!status.is_ok())
+    machine_.set_broken(status.annotate(
+        str("filling ", to_string(payload), " was interrupted, so the states do not belong to any step")));
+  return status;
+}
+
+MovedBytes Session::moved() const {
+  const BackendCounters counters = context_->backend().counters();
+  MovedBytes moved;
+  moved.h2d = counters.copied_bytes[static_cast<std::size_t>(StreamRole::h2d)];
+  moved.d2h = counters.copied_bytes[static_cast<std::size_t>(StreamRole::d2h)];
+  if (const ObjectStore* store = context_->store()) {
+    moved.nvme_read = store->counters().bytes_read;
+    moved.nvme_write = store->counters().bytes_written;
+  }
+  return moved;
+}
+
+LaneBusySeconds Session::lane_busy_seconds() const {
+  const BackendCounters counters = context_->backend().counters();
+  const auto lane = [&](StreamRole role) {
+    return static_cast<double>(counters.busy_ns[static_cast<std::size_t>(role)]) * 1e-9;
+  };
+  LaneBusySeconds seconds = {lane(StreamRole::compute), lane(StreamRole::h2d), lane(StreamRole::d2h),
+                             lane(StreamRole::cpu)};
+  if (const ObjectStore* store = context_->store()) {
+    const NvmeCounters io = store->counters();
+    seconds.nvme_read = static_cast<double>(io.read_busy_ns) * 1e-9;
+    seconds.nvme_write = static_cast<double>(io.write_busy_ns) * 1e-9;
+  }
+  return seconds;
+}
+
+std::string Session::nvme_note() const {
+  const ObjectStore* store = context_->store();
+  return store == nullptr ? "not used" : store->io_description();
+}
+std::vector<NvmePath> Session::nvme_paths() const {
+  const ObjectStore* store = context_->store();
+  return store == nullptr ? std::vector<NvmePath>{} : store->paths();
+}
+std::uint64_t Session::nvme_endurance_bytes() const {
+  const ObjectStore* store = context_->store();
+  return store == nullptr ? 0 : store->counters().endurance_bytes;
+}
+std::uint64_t Session::resources_created() const {
+  const BackendCounters counters = context_->backend().counters();
+  std::uint64_t made = counters.buffers_created + counters.streams_created + counters.events_created;
+  if (const ObjectStore* store = context_->store()) made += store->counters().files_opened;
+  return made;
+}
+
+}  // namespace strata

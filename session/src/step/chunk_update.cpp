@@ -1,0 +1,123 @@
+#include "step/chunk_update.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <strata/cpuopt/copy.h>
+#include <strata/cpuopt/norm.h>
+
+namespace strata::detail {
+// Random numbers depend on the parameter's place in the program, so layouts do not change them.
+BlockUpdate block_update(const ChunkUpdate& u, const TensorBlock& block) {
+  const auto tensor = static_cast<std::size_t>(block.tensor);
+  const auto rule = static_cast<std::size_t>(u.plan->rule_of_tensor[tensor]);
+  BlockUpdate part{u.step->by_rule[rule], u.chunk.at(block.offset), {}};
+  part.block.index = static_cast<std::uint32_t>(block.at);
+  if (u.chunk.states != StateFormat::fp32)
+    part.noise = cpuopt::rounding_noise(u.step->rounding_seed,
+                                        static_cast<std::uint64_t>(u.plan->tensors.param_of_tensor[tensor]),
+                                        u.step->step, block.at);
+  return part;
+}
+
+namespace {
+
+using Copy = void (*)(void* to, const void* from, std::size_t bytes);
+void copy_cached(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+
+void copy_moment(StateFormat format, const cpuopt::Moment& from, const cpuopt::Moment& into, std::int64_t n,
+                 Copy copy) {
+  if (from.values == nullptr || into.values == nullptr) return;
+  copy(into.values, from.values, static_cast<std::size_t>(n) * moment_value_bytes(format));
+  if (from.scales != nullptr)
+    std::memcpy(into.scales, from.scales,
+                static_cast<std::size_t>((n + kMomentBlock - 1) / kMomentBlock) * sizeof(float));
+}
+
+// Copies all that an update changes and that exists on both sides: the undo log does not contain states on
+// nvme.
+void copy_states(const cpuopt::UpdateBlock& from, const cpuopt::UpdateBlock& into, std::int64_t n,
+                 Copy copy) {
+  const auto elems = static_cast<std::size_t>(n);
+  if (from.param != nullptr && into.param != nullptr)
+    copy(into.param, from.param, elems * cpuopt::param_bytes(from.layout));
+  if (from.master != nullptr && into.master != nullptr)
+    copy(into.master, from.master, elems * cpuopt::master_bytes(from.layout));
+  copy_moment(from.states, from.m, into.m, n, copy);
+  copy_moment(from.states, from.v, into.v, n, copy);
+}
+
+// Runs right before the update of the same elements, so that they are read from memory only once.
+void apply_undo(const ChunkUpdate& u, const TensorBlock& block) {
+  if (u.undo == UndoAction::none) return;
+  const cpuopt::UpdateBlock here = u.chunk.at(block.offset), there = u.old.at(block.offset);
+  if (u.undo == UndoAction::save)
+    copy_states(here, there, block.n, &cpuopt::copy_streaming);
+  else
+    copy_states(there, here, block.n, &copy_cached);
+}
+
+}  // namespace
+
+// A chunk holds tensors whole, so a tensor's norms are complete once the chunk's blocks are done.
+void compute_trust_ratios(const ChunkUpdate& u) {
+  for (std::size_t first = 0; first < u.blocks.size();) {
+    std::int64_t n_partials = 0;
+    std::size_t next = first;
+    for (; next < u.blocks.size() && u.blocks[next].tensor == u.blocks[first].tensor; ++next)
+      n_partials += cpuopt::norm_partial_count(u.blocks[next].n);
+    const auto sum = [&](const double* norm_partials) {
+      return cpuopt::tree_sum(std::span<const double>(norm_partials + u.blocks[first].first_partial,
+                                                      static_cast<std::size_t>(n_partials)));
+    };
+    u.norms.trust[u.blocks[first].tensor] =
+        cpuopt::lamb_trust_ratio(sum(u.norms.master_partials), sum(u.norms.direction_partials));
+    first = next;
+  }
+}
+
+namespace {
+
+void run_lamb(const ChunkUpdate& u, ThreadPool& pool) {
+  const auto n = std::ssize(u.blocks);
+  pool.parallel_for(n, [&](std::int64_t i) {
+    const TensorBlock& b = u.blocks[static_cast<std::size_t>(i)];
+    apply_undo(u, b);
+    const BlockUpdate part = block_update(u, b);
+    cpuopt::lamb_moments_block(part.step, part.block, b.n, part.noise,
+                               u.norms.master_partials + b.first_partial,
+                               u.norms.direction_partials + b.first_partial);
+  });
+  compute_trust_ratios(u);
+  pool.parallel_for(n, [&](std::int64_t i) {
+    const TensorBlock& b = u.blocks[static_cast<std::size_t>(i)];
+    const BlockUpdate part = block_update(u, b);
+    cpuopt::lamb_apply_block(part.step, u.norms.trust[b.tensor], part.block, b.n);
+  });
+}
+
+}  // namespace
+
+void run_chunk_update(const ChunkUpdate& u, ThreadPool& pool) {
+  const bool updates = u.undo != UndoAction::rollback;
+  if (updates && u.step->by_rule[0].optimizer == cpuopt::Optimizer::lamb) return run_lamb(u, pool);
+  // With an undo log, pieces are small enough to stay in cache between copy and update; without one, blocks
+  // are whole.
+  const std::int64_t piece =
+      u.undo == UndoAction::none ? TensorBlock::kBlockElems : 4 * cpuopt::kNormPartialElems;
+  pool.parallel_for(std::ssize(u.blocks), [&](std::int64_t i) {
+    const TensorBlock& whole = u.blocks[static_cast<std::size_t>(i)];
+    for (std::int64_t done = 0; done < whole.n; done += piece) {
+      TensorBlock b = whole;
+      b.offset += done;
+      b.at += done;
+      b.n = std::min(piece, whole.n - done);
+      apply_undo(u, b);
+      if (!updates) continue;
+      const BlockUpdate part = block_update(u, b);
+      cpuopt::update_block(part.step, part.block, b.n, part.noise);
+    }
+  });
+}
+
+}  // namespace strata::detail

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include <strata/cpuopt/update.h>
+#include <strata/runtime/threads/thread_pool.h>
+
+#include <strata/session/state_costs.h>
+#include <strata/session/state_plan.h>
+
+#include "plan/chunk_tables.h"
+
+namespace strata::detail {
+
+/// Constants of one step, the same for all chunks.
+struct StepConstants {
+  std::array<cpuopt::UpdateStep, kMaxUpdateRules> by_rule{};  ///< by index into StatePlan::rules
+  std::uint64_t rounding_seed = 0;
+  std::int64_t step = 0;
+};
+
+/// Norms of tensors for an optimizer that needs them (LAMB). A chunk's update writes only the norms of its
+/// own tensors, and nothing else reads them, so they impose no order on queued work.
+struct TensorNorms {
+  double* master_partials = nullptr;  ///< numbered like the partials of the gradient norm
+  double* direction_partials = nullptr;
+  float* trust = nullptr;  ///< by tensor of the layout
+};
+
+/// A queued update of one chunk.
+struct ChunkUpdate {
+  cpuopt::UpdateBlock chunk;
+  cpuopt::UpdateBlock old;  ///< addresses of the same states in the undo log; null without one
+  std::span<const TensorBlock> blocks;
+  const StepConstants* step = nullptr;
+  const StatePlan* plan = nullptr;
+  TensorNorms norms;
+  UndoAction undo = UndoAction::none;
+};
+/// Does the whole update on the CPU.
+void run_chunk_update(const ChunkUpdate& update, ThreadPool& pool);
+
+/// One block of an update, on whichever device it runs.
+struct BlockUpdate {
+  const cpuopt::UpdateStep& step;
+  cpuopt::UpdateBlock block;
+  cpuopt::RoundingNoise noise;
+};
+BlockUpdate block_update(const ChunkUpdate& update, const TensorBlock& block);
+/// Computes the trust ratio of every tensor of the chunk from its norm partials.
+void compute_trust_ratios(const ChunkUpdate& update);
+
+}  // namespace strata::detail

@@ -1,0 +1,142 @@
+#include "step/commit.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <strata/cpuopt/norm.h>
+#include <strata/runtime/trace/profiler_range.h>
+#include <strata/runtime/str.h>
+
+#include "plan/chunk_tables.h"
+
+namespace strata::detail {
+namespace {
+
+constexpr std::array<Payload, 5> kUpdatePayloads = {Payload::accum, Payload::param, Payload::master,
+                                                    Payload::m, Payload::v};
+
+std::string first_non_finite_tensor(const StateContext& context) {
+  for (std::size_t t = 0; t < context.tables().first_partial_of_tensor.size(); ++t) {
+    if (!context.plan().tensors.specs[t].group.trainable) continue;
+    const std::int64_t n = cpuopt::norm_partial_count(context.plan().tensors.specs[t].n_elems);
+    for (std::int64_t i = 0; i < n; ++i)
+      if (!std::isfinite(context.norm_partials()[context.tables().first_partial_of_tensor[t] + i]))
+        return context.plan().tensors.specs[t].name;
+  }
+  return "all tensors together";
+}
+
+}  // namespace
+
+Commit::Commit(StateContext& context, Speculation& speculation, const PassSchedule& schedule)
+    : context_(context),
+      speculation_(speculation),
+      schedule_(schedule),
+      until_(context.plan().layout.n_chunks(), 0),
+      undo_(context.plan().layout.n_chunks(), UndoAction::none),
+      done_(context.plan().layout.n_chunks(), false),
+      next_(schedule.commits.size()) {
+  for (std::size_t i = 0; i < schedule.commits.size(); ++i) until_[schedule.commits[i].second] = i + 1;
+}
+
+Commit::~Commit() {
+  for (Stream* stream : {&context_.streams().compute, &context_.streams().cpu})
+    (void)context_.backend().synchronize(*stream);  // there is nobody to report errors to
+}
+
+Result<double> Commit::gradient_norm(std::int32_t micro_batches, double loss_scale) {
+  // So that the slow tier works while the host waits.
+  STRATA_TRY(context_.chunks().write_backs().submit_all());
+  STRATA_TRY(context_.backend().synchronize(context_.streams().compute));
+  STRATA_TRY(context_.backend().synchronize(context_.streams().cpu));
+  if (context_.synthetic()) return synthetic_norm(loss_scale, context_.synthetic()->clipped);
+  const auto n = static_cast<std::size_t>(context_.tables().n_partials);
+  STRATA_TRY(context_.backend().host_access(
+      {reinterpret_cast<const std::byte*>(context_.norm_partials()), n * sizeof(double), false}));
+  return std::sqrt(cpuopt::tree_sum(std::span<const double>(context_.norm_partials(), n))) / micro_batches;
+}
+
+// A norm that is clipped in the given share of the steps.
+double Commit::synthetic_norm(double loss_scale, double share) noexcept {
+  ++n_synthetic_norms_;
+  const auto clipped_by = [&](std::int64_t steps) {
+    return std::floor(share * static_cast<double>(steps) + 1e-9);
+  };
+  return clipped_by(n_synthetic_norms_) > clipped_by(n_synthetic_norms_ - 1)
+             ? loss_scale * (2 * context_.plan().options.clip + 1)
+             : 0.0;
+}
+
+Status Commit::non_finite_error() const {
+  return Status::error(Code::diverged, str("the gradient of ", first_non_finite_tensor(context_),
+                                           " is not finite; nothing was updated"));
+}
+
+Status Commit::begin(const cpuopt::OptimizerParams& params) {
+  STRATA_TRY_ASSIGN(step_, step_constants(context_, params));
+  const bool right = speculation_.guess_matches(params);
+  for (ChunkId chunk = 0; chunk < undo_.size(); ++chunk) {
+    done_[chunk] = speculation_.has_updated(chunk) && right;
+    undo_[chunk] =
+        speculation_.has_updated(chunk) && !right ? UndoAction::rollback_then_update : UndoAction::none;
+  }
+  speculation_.resolve(right);
+  changed_states_ = false;
+  next_ = fetched_ = fetched_early_ = 0;
+  return Status::ok();
+}
+
+Status Commit::finish() {
+  while (is_pending()) {
+    context_.use_schedule().set_position(schedule_.commits[next_].first);
+    STRATA_TRY(advance(next_ + 1));
+  }
+  return context_.chunks().status();
+}
+
+Status Commit::advance(std::size_t end) {
+  for (; next_ < end; ++next_) {
+    if (const Status status = commit_next(); !status.is_ok())
+      return status.annotate(str("updating chunk ", schedule_.commits[next_].second));
+    STRATA_TRY(fetch_ahead().annotate("prefetching states for pending updates"));
+    STRATA_TRY(context_.chunks().write_backs().pump());
+  }
+  return Status::ok();
+}
+
+Status Commit::commit_next() {
+  const ProfilerRange range("commit chunk");
+  const ChunkId chunk = schedule_.commits[next_].second;
+  if (!done_[chunk]) STRATA_TRY(queue_update(context_, chunk, step_, undo_[chunk]));
+  changed_states_ = done_[chunk] = true;  // never updated twice, even if what follows fails and is retried
+  STRATA_TRY(write_back_states(context_, chunk));
+  return context_.chunks().drop({chunk, Payload::accum});
+}
+
+Status Commit::fetch_ahead() {
+  fetched_ = std::max(fetched_, next_ + 1);
+  for (; fetched_ < schedule_.commits.size(); ++fetched_) {
+    const ChunkId chunk = schedule_.commits[fetched_].second;
+    if (done_[chunk]) continue;
+    STRATA_TRY_ASSIGN(const bool begun, prefetch_for_update(context_, chunk, kUpdatePayloads));
+    if (!begun) break;
+  }
+  return Status::ok();
+}
+
+// The gradient does not exist yet, so it is not prefetched.
+Status Commit::prefetch_states() {
+  if (context_.plan().options.step_mode == StepMode::serial) return Status::ok();
+  STRATA_TRY_ASSIGN(const bool updates_first, speculation_.prefetch_states());
+  for (; updates_first && fetched_early_ < schedule_.commits.size(); ++fetched_early_) {
+    const ChunkId chunk = schedule_.commits[fetched_early_].second;
+    if (speculation_.covers(chunk)) continue;
+    STRATA_TRY_ASSIGN(const bool begun,
+                      prefetch_for_update(context_, chunk, std::span(kUpdatePayloads).subspan(1)));
+    if (!begun) break;
+  }
+  return Status::ok();
+}
+
+}  // namespace strata::detail

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <strata/session/state_context.h>
+
+#include "step/chunk_update.h"
+
+namespace strata::detail {
+
+/// Work on chunks that live on the device, apart from the programs': ops on the compute stream, at least one
+/// per tensor, with the same bits as the CPU's work on chunks in RAM.
+Status queue_device_accumulate(StateContext& context, ChunkId chunk, BufferView sum, BufferView grad,
+                               bool first);
+Status queue_device_norm_partials(StateContext& context, ChunkId chunk, BufferView sum);
+/// Never uses an undo log: chunks on the device are not updated speculatively.
+Status queue_device_update(StateContext& context, const ChunkUpdate& update);
+
+}  // namespace strata::detail

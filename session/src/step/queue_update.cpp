@@ -1,0 +1,139 @@
+#include "step/queue_update.h"
+
+#include <array>
+
+#include "step/device_work.h"
+
+#include "plan/chunk_tables.h"
+
+namespace strata::detail {
+namespace {
+
+// The chunk's states at `data`, in the order of kPersistentPayloads; null where there is none.
+cpuopt::UpdateBlock block_of(const GroupKey& group, std::int64_t n,
+                             const std::array<std::byte*, kPersistentPayloads.size()>& data) {
+  return {.layout = cpuopt::master_layout(group.compute),
+          .states = group.format,
+          .grad = group.accum,
+          .param = data[0],
+          .master = data[1],
+          .m = cpuopt::moment_at(group.format, data[2], n),
+          .v = cpuopt::moment_at(group.format, data[3], n)};
+}
+
+bool is_logged(const StateContext& context, PayloadKey key) {
+  return context.plan().placement.home(key) == Tier::pinned;
+}
+
+// The undo log of a chunk holds its payloads that live in RAM, one after the other.
+cpuopt::UpdateBlock logged_block(const StateContext& context, ChunkId chunk) {
+  std::array<std::byte*, kPersistentPayloads.size()> data{};
+  std::byte* at = context.undo(chunk).data;
+  for (std::size_t i = 0; i < kPersistentPayloads.size(); ++i) {
+    if (!is_logged(context, {chunk, kPersistentPayloads[i]})) continue;
+    data[i] = at;
+    at += context.plan().layout.payload_bytes(chunk, kPersistentPayloads[i]);
+  }
+  return block_of(context.plan().layout.group_of(chunk), context.plan().layout.chunk(chunk).n_elems, data);
+}
+
+TensorNorms tensor_norms(const StateContext& context) {
+  std::byte* const memory = context.tensor_norms();
+  if (memory == nullptr) return {};
+  const std::int64_t n = context.tables().n_partials;
+  auto* const partials = reinterpret_cast<double*>(memory);
+  return {partials, partials + n, reinterpret_cast<float*>(partials + 2 * n)};
+}
+
+}  // namespace
+
+Result<StepConstants> step_constants(const StateContext& context, const cpuopt::OptimizerParams& params) {
+  STRATA_TRY(cpuopt::validate(params));
+  StepConstants constants;
+  for (std::size_t rule = 0; rule < context.plan().rules.size(); ++rule) {
+    cpuopt::OptimizerParams own = params;
+    own.lr *= context.plan().rules[rule].lr_scale;
+    own.weight_decay = context.plan().rules[rule].weight_decay;
+    constants.by_rule[rule] = cpuopt::make_update_step(own);
+  }
+  constants.rounding_seed = context.plan().options.rounding_seed;
+  constants.step = params.step;
+  return constants;
+}
+
+Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& step, UndoAction undo) {
+  ChunkManager& chunks = context.chunks();
+  const ChunkLayout& layout = context.plan().layout;
+  // The planner places a chunk's param, master and moments on the device together or not at all.
+  const bool on_device = context.plan().placement.home({chunk, Payload::param}) == Tier::device;
+  const Tier tier = on_device ? Tier::device : Tier::pinned;
+  Stream& stream = on_device ? context.streams().compute : context.streams().cpu;
+  // A pin moves its payload to `tier` if it is elsewhere.
+  ChunkPin gradient;
+  if (undo != UndoAction::rollback) {
+    STRATA_TRY_ASSIGN(gradient, chunks.pin({chunk, Payload::accum}, tier, Intent::read, stream));
+  }
+  std::array<ChunkPin, kPersistentPayloads.size()> states;
+  std::array<std::byte*, kPersistentPayloads.size()> data{};
+  for (std::size_t i = 0; i < kPersistentPayloads.size(); ++i) {
+    const PayloadKey key{chunk, kPersistentPayloads[i]};
+    if (!layout.has(chunk, key.payload) || (undo == UndoAction::rollback && !is_logged(context, key)))
+      continue;
+    STRATA_TRY_ASSIGN(states[i], chunks.pin(key, tier, Intent::update, stream));
+    data[i] = states[i].view().data;
+  }
+  ChunkUpdate update = {.chunk = block_of(layout.group_of(chunk), layout.chunk(chunk).n_elems, data),
+                        .old = {},
+                        .blocks = context.tables().blocks[chunk],
+                        .step = &step,
+                        .plan = &context.plan(),
+                        .norms = tensor_norms(context),
+                        .undo = undo};
+  if (gradient) update.chunk.g = gradient.view().data;
+  if (on_device && context.costs() == nullptr) return queue_device_update(context, update);
+  if (undo != UndoAction::none) update.old = logged_block(context, chunk);
+  HostCall call(cpuopt::to_string(step.by_rule[0].optimizer).data(), &run_chunk_update, update);
+  if (context.costs() != nullptr) call.paced(context.costs()->update_ns(chunk, on_device, undo));
+  for (const ChunkPin& state : states)
+    if (state) call.writes(state.view().data, state.view().bytes);
+  if (gradient) call.reads(gradient.view().data, gradient.view().bytes);
+  const BufferView log = undo == UndoAction::none ? BufferView{} : context.undo(chunk);
+  if (log.bytes > 0 && undo == UndoAction::save) call.writes(log.data, log.bytes);
+  if (log.bytes > 0 && undo != UndoAction::save) call.reads(log.data, log.bytes);
+  return context.backend().host_call_async(call, stream);
+}
+
+Status commit_stored_states(StateContext& context, ChunkId chunk) {
+  for (const Payload payload : kPersistentPayloads) STRATA_TRY(context.chunks().commit({chunk, payload}));
+  return Status::ok();
+}
+
+Status snapshot_stored_states(StateContext& context, ChunkId chunk) {
+  for (const Payload payload : kPersistentPayloads)
+    if (context.plan().placement.home({chunk, payload}) == Tier::nvme)
+      STRATA_TRY(context.chunks().snapshot({chunk, payload}));
+  return Status::ok();
+}
+
+void rollback_stored_states(StateContext& context, ChunkId chunk) noexcept {
+  for (const Payload payload : kPersistentPayloads) context.chunks().rollback({chunk, payload});
+}
+
+Status write_back_states(StateContext& context, ChunkId chunk) {
+  for (const Payload payload : kPersistentPayloads)
+    if (context.plan().layout.has(chunk, payload)) STRATA_TRY(context.chunks().write_back({chunk, payload}));
+  return Status::ok();
+}
+
+Result<bool> prefetch_for_update(StateContext& context, ChunkId chunk, std::span<const Payload> payloads) {
+  for (const Payload payload : payloads) {
+    const PayloadKey key{chunk, payload};
+    if (!context.plan().layout.has(chunk, payload)) continue;
+    if (context.plan().placement.home(key) != Tier::nvme) continue;
+    STRATA_TRY_ASSIGN(const bool begun, context.chunks().prefetch(key, Tier::pinned));
+    if (!begun) return false;
+  }
+  return true;
+}
+
+}  // namespace strata::detail

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <span>
+
+#include "step/chunk_update.h"
+#include <strata/session/state_context.h>
+
+namespace strata::detail {
+
+/// Queues one update of a whole chunk where its states live: on the CPU, or on the device's compute stream.
+/// `step` is read when the update runs. If this fails, nothing is queued.
+Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& step, UndoAction undo);
+/// Prefetches those of `payloads` that live on the slow tier. Returns false if there is no room for all of
+/// them.
+Result<bool> prefetch_for_update(StateContext& context, ChunkId chunk, std::span<const Payload> payloads);
+/// For the chunk's states on nvme: gives up their snapshots; keeps the present contents as snapshots beside
+/// what is written from here on; returns to the snapshots.
+Status commit_stored_states(StateContext& context, ChunkId chunk);
+Status snapshot_stored_states(StateContext& context, ChunkId chunk);
+void rollback_stored_states(StateContext& context, ChunkId chunk) noexcept;
+/// Queues the write-back of the states that an update changed.
+Status write_back_states(StateContext& context, ChunkId chunk);
+/// Returns the constants of one step with `params`, for every rule.
+Result<StepConstants> step_constants(const StateContext& context, const cpuopt::OptimizerParams& params);
+
+}  // namespace strata::detail

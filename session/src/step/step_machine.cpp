@@ -1,0 +1,242 @@
+#include <strata/session/step_machine.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <strata/runtime/str.h>
+
+#include "step/commit.h"
+#include "step/gradient_accumulation.h"
+#include "step/speculation.h"
+
+namespace strata {
+
+struct StepMachine::Parts {
+  Parts(StateContext& context, const PassSchedule& training)
+      : speculation(context, training), commit(context, speculation, training) {}
+  detail::Speculation speculation;
+  detail::Commit commit;
+};
+
+StepMachine::StepMachine(StateContext& context, const PassSchedule& training, std::size_t max_params)
+    : context_(context),
+      parts_(std::make_unique<Parts>(context, training)),
+      params_(max_params),
+      open_grads_(context.plan().layout.n_chunks()) {
+  if (context.plan().scales_loss()) loss_scale_.value = context.plan().options.loss_scale;
+}
+StepMachine::~StepMachine() = default;
+
+// --- passes ---
+
+void StepMachine::activate(const PassSchedule& schedule) {
+  next_param_ = 0;
+  if (current_ != &schedule) context_.use_schedule().set_uses(schedule.uses, schedule.cycle);
+  current_ = &schedule;
+}
+
+Status StepMachine::enter(const Pass& pass, std::int32_t i) {
+  ChunkManager& chunks = context_.chunks();
+  Stream& compute = context_.streams().compute;
+  const UseTrace::Position& position = pass.uses.positions[static_cast<std::size_t>(i)];
+  if (i == 0) next_ready_ = 0;
+  context_.use_schedule().set_position(pass.k * pass.schedule.length + i);
+  STRATA_TRY(make_current(position));
+  for (std::size_t p = 0; p < position.params.size(); ++p) {
+    STRATA_TRY_ASSIGN(params_[p],
+                      chunks.pin({position.params[p], Payload::param}, Tier::device, Intent::read, compute));
+  }
+  for (const GradWrite& write : position.grads)
+    if (write.first) {
+      STRATA_TRY_ASSIGN(open_grads_[write.chunk],
+                        chunks.pin({write.chunk, Payload::grad}, Tier::device, Intent::overwrite, compute));
+    }
+  return Status::ok();
+}
+
+std::byte* StepMachine::param(const UseTrace::Position& position, ChunkId chunk) const noexcept {
+  for (std::size_t p = 0; p < position.params.size(); ++p)
+    if (position.params[p] == chunk) return params_[p].view().data;
+  return nullptr;
+}
+
+std::byte* StepMachine::gradient(ChunkId chunk) const noexcept { return open_grads_[chunk].view().data; }
+
+Status StepMachine::leave(const Pass& pass, std::int32_t i) {
+  const UseTrace::Position& position = pass.uses.positions[static_cast<std::size_t>(i)];
+  for (std::size_t p = 0; p < position.params.size(); ++p) params_[p] = ChunkPin();
+  for (const GradWrite& write : position.grads)
+    if (write.last) {
+      open_grads_[write.chunk] = ChunkPin();
+      if (pass.accumulates)
+        STRATA_TRY(detail::accumulate_gradient(context_, write.chunk, pass.k == 0, pass.last));
+    }
+  if (pass.last) {
+    const std::vector<ChunkPosition>& ready = pass.schedule.ready;
+    for (; next_ready_ < ready.size() && ready[next_ready_].first <= i; ++next_ready_)
+      STRATA_TRY(parts_->speculation.update(ready[next_ready_].second));
+    if (!position.grads.empty()) STRATA_TRY(parts_->commit.prefetch_states());
+  }
+  STRATA_TRY(prefetch_params(pass.schedule, pass.k * pass.schedule.length + i));
+  STRATA_TRY(context_.chunks().write_backs().pump());
+  return context_.chunks().status();
+}
+
+// Updates the chunks that the position reads, if the previous step's update of them is pending; before the
+// first gradient is written, updates all that is pending.
+Status StepMachine::make_current(const UseTrace::Position& position) {
+  detail::Commit& commit = parts_->commit;
+  if (!commit.is_pending()) return Status::ok();
+  for (const ChunkId chunk : position.params) STRATA_TRY(commit.advance_to(chunk));
+  return position.grads.empty() ? Status::ok() : commit.advance_to_end();
+}
+
+// Keeps the next `prefetch` parameter chunks in flight to the device, and as many after them in flight to
+// RAM.
+Status StepMachine::prefetch_params(const PassSchedule& schedule, std::int32_t position) {
+  const std::size_t depth = *context_.plan().options.prefetch;
+  if (depth == 0) return Status::ok();
+  while (next_param_ < schedule.params.size() && schedule.params[next_param_].first <= position)
+    ++next_param_;
+  const std::size_t end = std::min(next_param_ + depth, schedule.params.size());
+  const std::size_t far_end = std::min(next_param_ + 2 * depth, schedule.params.size());
+  ChunkManager& chunks = context_.chunks();
+  // A parameter may come to RAM before its pending update, which then happens there.
+  for (std::size_t next = end; next < far_end; ++next) {
+    const PayloadKey key{schedule.params[next].second, Payload::param};
+    if (context_.plan().placement.home(key) != Tier::nvme ||
+        chunks.residency().state(key, Tier::device) != Residency::absent)
+      continue;
+    STRATA_TRY_ASSIGN(const bool begun, chunks.prefetch(key, Tier::pinned));
+    if (!begun) break;
+  }
+  for (std::size_t next = next_param_; next < end; ++next) {
+    STRATA_TRY(parts_->commit.advance_to(schedule.params[next].second));
+    STRATA_TRY_ASSIGN(const bool begun,
+                      chunks.prefetch({schedule.params[next].second, Payload::param}, Tier::device));
+    if (!begun) break;
+  }
+  return Status::ok();
+}
+
+// After a failure: releases the pins and drops the micro-batch's gradients.
+void StepMachine::release() noexcept {
+  for (ChunkPin& pin : params_) pin = ChunkPin();
+  for (ChunkPin& pin : open_grads_) pin = ChunkPin();
+  for (Stream* stream : context_.streams().all())
+    // An error is sticky, and is reported at the stream's next use.
+    (void)context_.backend().synchronize(*stream);
+  context_.chunks().abort_pending();  // so that drops need not wait and cannot fail
+  for (ChunkId chunk = 0; chunk < context_.plan().layout.n_chunks(); ++chunk)
+    (void)context_.chunks().drop({chunk, Payload::grad});
+}
+
+// Does the same and also drops the accumulated gradients of the abandoned step.
+void StepMachine::abandon() noexcept {
+  release();
+  for (ChunkId chunk = 0; chunk < context_.plan().layout.n_chunks(); ++chunk)
+    (void)context_.chunks().drop({chunk, Payload::accum});
+}
+
+// --- steps ---
+
+cpuopt::OptimizerParams StepMachine::optimizer_params(double lr, double clip_factor) const {
+  cpuopt::OptimizerParams params = context_.plan().options.optimizer;
+  params.lr = lr;
+  params.step = steps_ + 1;
+  params.grad_factor = clip_factor / context_.plan().options.grad_accum / loss_scale_.value;
+  return params;
+}
+
+Status StepMachine::begin(double lr) {
+  STRATA_TRY(parts_->speculation.begin(optimizer_params(lr, 1.0)));
+  parts_->commit.restart_prefetch();
+  return Status::ok();
+}
+
+Status StepMachine::finish_gradient(StepReport& report) {
+  STRATA_TRY_ASSIGN(const double scaled_norm,
+                    parts_->commit.gradient_norm(context_.plan().options.grad_accum, loss_scale_.value));
+  report.grad_norm = scaled_norm / loss_scale_.value;
+  report.speculated += parts_->speculation.n_updated();
+  return Status::ok();
+}
+
+Status StepMachine::non_finite_error() const { return parts_->commit.non_finite_error(); }
+
+Status StepMachine::interrupted(const Status& why, const char* what) const {
+  return why.annotate(str(what, " ", steps_ + 1,
+                          " was interrupted, so the states do not belong to any step; load a checkpoint"));
+}
+
+// In mode `serial` the next forward starts once every chunk is committed.
+Status StepMachine::commit(double lr, StepReport& report) {
+  const SessionOptions& options = context_.plan().options;
+  detail::Commit& commit = parts_->commit;
+  report.clip_factor = options.clip > 0 ? std::min(1.0, options.clip / (report.grad_norm + 1e-6)) : 1.0;
+  if (report.clip_factor != 1.0) report.rolled_back += parts_->speculation.n_updated();
+  STRATA_TRY(commit.begin(optimizer_params(lr, report.clip_factor)));
+  if (options.step_mode == StepMode::serial) {
+    Status status = commit.finish();
+    if (status.is_ok()) status = context_.backend().synchronize(context_.streams().cpu);
+    if (status.is_ok()) status = context_.backend().synchronize(context_.streams().compute);
+    commit.cancel();
+    if (!status.is_ok() && commit.changed_states()) broken_ = interrupted(status, "the update of step");
+    STRATA_TRY(status);
+  }
+  ++steps_;
+  return Status::ok();
+}
+
+void StepMachine::skip() noexcept { ++steps_; }
+
+Status StepMachine::undo(StepReport& report) {
+  report.rolled_back += parts_->speculation.n_updated();
+  return undo_step();
+}
+
+Status StepMachine::undo_step() {
+  const Status status = parts_->speculation.roll_back();
+  abandon();
+  if (!status.is_ok()) broken_ = interrupted(status, "rolling back step");
+  return broken_;
+}
+
+Status StepMachine::fail(const Status& why) {
+  if (parts_->commit.is_pending()) {
+    release();
+    return why;
+  }
+  (void)undo_step();
+  return broken_.is_ok() ? why : broken_;
+}
+
+void StepMachine::record_step(double seconds) noexcept { parts_->speculation.record_step(seconds); }
+
+// --- between steps ---
+
+Status StepMachine::flush() {
+  STRATA_TRY(broken_);
+  if (!parts_->commit.is_pending()) return Status::ok();
+  Status status = parts_->commit.finish();
+  if (status.is_ok()) return status;
+  release();  // errors of failed prefetches are not left for the next call
+  return std::move(status).annotate(str("the update of step ", steps_, " is still pending"));
+}
+
+void StepMachine::flush_or_discard() noexcept {
+  if (flush().is_ok()) return;
+  parts_->commit.cancel();
+  abandon();
+  if (broken_.is_ok())
+    broken_ =
+        Status::error(Code::internal, str("the update of step ", steps_,
+                                          " was discarded, and not all states ", "have been set anew since"));
+}
+
+void StepMachine::set_steps(std::int64_t steps) noexcept {
+  steps_ = steps;
+  broken_ = Status::ok();
+}
+
+}  // namespace strata

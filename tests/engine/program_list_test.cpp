@@ -1,0 +1,115 @@
+// A run's programs are a list: they are run by name, and parameters with one name are one parameter.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <strata/runtime/backend/null_backend.h>
+
+#include "engine/states.h"
+#include "engine/tiny_run.h"
+
+namespace strata {
+namespace {
+
+using test::tiny_programs;
+using test::TinyRun;
+using ::testing::HasSubstr;
+
+/// An evaluation program with one layer more than tiny_programs() has.
+NamedProgram deeper() {
+  DecoderConfig config = test::tiny_config();
+  ++config.layers;
+  return {"deeper", ProgramRole::eval, fuse_add_norm(must(record_decoder(config, 3, DecoderHead::loss)))};
+}
+ProgramSet with_deeper() {
+  ProgramSet set = tiny_programs();
+  set.add(deeper());
+  return set;
+}
+
+TEST(ProgramListTest, EvaluationProgramsAreRunByName) {
+  TinyRun both(must(Engine::plan(with_deeper(), {})));
+  must(both.engine->initialize(1));
+  test::CountingBatches batches(test::tiny_config().vocab);
+  ProgramSet only;
+  only.add(deeper());
+  TinyRun alone(must(Engine::plan(only, {})));
+  must(alone.engine->initialize(1));
+  must(alone.engine->fill(Payload::param, test::fill_from(test::states_of(*both.engine, Payload::param))));
+  const double want = must(alone.engine->evaluate(batches, 2));
+  EXPECT_EQ(must(both.engine->evaluate(batches, 2, "deeper")), want);
+  EXPECT_EQ(must(both.engine->evaluate(batches, 2, "eval")), must(both.engine->evaluate(batches, 2)));
+  EXPECT_NE(must(both.engine->evaluate(batches, 2)), want);
+  const Status unknown = both.engine->evaluate(batches, 2, "shallow").status();
+  EXPECT_EQ(unknown.code(), Code::unsupported);
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("shallow"));
+  EXPECT_EQ(both.engine->evaluate(batches, 2, "train").status().code(), Code::unsupported);
+}
+
+TEST(ProgramListTest, AParameterThatTheTrainingProgramLacksIsFrozen) {
+  TinyRun with(must(Engine::plan(with_deeper(), {}))), without(must(Engine::plan(tiny_programs(), {})));
+  EXPECT_EQ(with.plan->n_params(true), without.plan->n_params(true));
+  EXPECT_GT(with.plan->n_params(false), 0);
+  for (TinyRun* run : {&with, &without}) must(run->engine->initialize(1));
+  const test::StateTensors before = test::states_of(*with.engine, Payload::param);
+  EXPECT_EQ(with.train(3), without.train(3));
+  const test::StateTensors trained = test::states_of(*without.engine, Payload::param);
+  for (const auto& [name, values] : test::states_of(*with.engine, Payload::param)) {
+    const auto found = trained.find(name);
+    EXPECT_EQ(values, found != trained.end() ? found->second : before.find(name)->second) << name;
+  }
+}
+
+TEST(ProgramListTest, EqualNamesAndASecondTrainingProgramAreRefused) {
+  ProgramSet named = with_deeper();
+  named.add(deeper());
+  EXPECT_THAT(std::string(Engine::plan(named, {}).status().message()),
+              HasSubstr("two programs of the run are named deeper"));
+  ProgramSet set = tiny_programs();
+  set.add({"more", ProgramRole::train, tiny_programs()[ProgramRole::train]});
+  EXPECT_THAT(std::string(Engine::plan(set, {}).status().message()),
+              HasSubstr("the programs train and more both train; a run has at most one such program"));
+  EXPECT_EQ(Engine::plan(ProgramSet(), {}).status().code(), Code::invalid);
+}
+
+TEST(SharedBudgetsTest, TwoEnginesStayWithinOneSetOfBudgets) {
+  SessionOptions options;
+  options.policy = PlacementPolicy::pinned;
+  const auto plan = must(Engine::plan(tiny_programs(), options));
+  SteadyClock clock;
+  const auto pool = must(ThreadPool::create(1));
+  const auto backend = must(create_host_backend({}, *pool, clock));
+  TierBytes both{};
+  for (std::size_t t = 0; t < kTiers; ++t) both[t] = 2 * plan->planned_peak[t];
+  TierBudgets budgets(both);
+  const Engine::Environment environment{
+      .backend = *backend, .pool = *pool, .clock = clock, .io = posix_io(), .budgets = &budgets};
+  const auto first = must(Engine::create(*plan, environment)),
+             second = must(Engine::create(*plan, environment));
+  EXPECT_EQ(budgets.used(), both);
+  EXPECT_EQ(Engine::create(*plan, environment).status().code(), Code::does_not_fit);
+  test::CountingBatches batches(test::tiny_config().vocab);
+  for (Engine* engine : {first.get(), second.get()}) {
+    must(engine->initialize(1));
+    StepReport report;
+    must(engine->train_step(batches, 1e-2, report));
+  }
+  EXPECT_EQ(must(first->state_digest()), must(second->state_digest()));
+}
+
+TEST(DatalessTest, ABackendWithoutDataNeedsItAndOneWithDataRefusesIt) {
+  const auto plan = must(Engine::plan(tiny_programs(), {}));
+  SteadyClock clock;
+  const auto pool = must(ThreadPool::create(1));
+  const auto null = must(create_null_backend()), host = must(create_host_backend({}, *pool, clock));
+  const Engine::Dataless dataless{};
+  EXPECT_EQ(Engine::create(*plan, {*null, *pool, clock, posix_io()}).status().code(), Code::invalid);
+  EXPECT_EQ(
+      Engine::create(
+          *plan, {.backend = *host, .pool = *pool, .clock = clock, .io = posix_io(), .dataless = &dataless})
+          .status()
+          .code(),
+      Code::invalid);
+}
+
+}  // namespace
+}  // namespace strata
