@@ -24,7 +24,7 @@ constexpr KeySpec kKeys[] = {
      .type = KeyType::seconds,
      .default_text = "none",
      .doc = "d",
-     .word = "none"},
+     .unlimited_word = "none"},
     {.section = "t", .name = "trace", .type = KeyType::steps, .default_text = "false", .doc = "d"},
     {.section = "t", .name = "lr", .type = KeyType::number, .default_text = "0.001", .doc = "d", .min = 0},
     {.section = "t",
