@@ -64,68 +64,96 @@ double cost_of(const Packed& packed, std::int64_t used, double chunk_bytes, doub
   return waste + half_rate_bytes / (chunk_bytes + half_rate_bytes);
 }
 
-}  // namespace
-
-Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, const LayoutOptions& options) {
-  const std::int64_t unit = kSliceAlign * std::max(options.world, 1);
+Status check_options(const LayoutOptions& options, std::int64_t unit) {
   if (options.world < 1 || options.rank < 0 || options.rank >= options.world)
     return Status::error(Code::invalid,
                          str("rank ", options.rank, " is out of range for a world size of ", options.world));
   if (options.chunk_elems < 0 || options.chunk_elems % unit != 0)
     return Status::error(Code::invalid,
                          str("offload.chunk is ", options.chunk_elems, " elements; it must be a multiple of ",
-                             unit, " (", kSliceAlign, " x ", options.world, " ranks)"));
-  ChunkLayout layout;
-  layout.world_ = options.world;
-  layout.rank_ = options.rank;
-  std::vector<std::int32_t> group_of;
-  std::int64_t used = 0, largest = 0;
+                             unit, " (", ChunkLayout::kSliceAlign, " x ", options.world, " ranks)"));
+  return Status::ok();
+}
+
+/// The groups of the tensors, in order of first use, and what the tensors need.
+struct Grouped {
+  std::vector<GroupKey> groups;
+  std::vector<std::int32_t> group_of;  // by tensor
+  std::int64_t used_elems = 0;
+  std::int64_t largest_elems = 0;  // of one tensor, in whole units
+};
+
+Result<Grouped> group_tensors(std::span<const LayoutTensor> tensors, std::int64_t unit) {
+  Grouped grouped;
   for (const LayoutTensor& tensor : tensors) {
     if (tensor.n_elems <= 0)
       return Status::error(Code::invalid, str("tensor ", tensor.name, " has ", tensor.n_elems, " elements"));
-    auto found = std::find(layout.groups_.begin(), layout.groups_.end(), tensor.group);
-    if (found == layout.groups_.end()) found = layout.groups_.insert(found, tensor.group);
-    group_of.push_back(static_cast<std::int32_t>(found - layout.groups_.begin()));
-    used += tensor.n_elems;
-    largest = std::max(largest, round_up(tensor.n_elems, unit));
+    auto found = std::find(grouped.groups.begin(), grouped.groups.end(), tensor.group);
+    if (found == grouped.groups.end()) found = grouped.groups.insert(found, tensor.group);
+    grouped.group_of.push_back(static_cast<std::int32_t>(found - grouped.groups.begin()));
+    grouped.used_elems += tensor.n_elems;
+    grouped.largest_elems = std::max(grouped.largest_elems, round_up(tensor.n_elems, unit));
   }
   if (tensors.empty()) return Status::error(Code::invalid, "a layout needs at least one tensor");
+  return grouped;
+}
 
-  const std::size_t param_bytes = size_of(layout.groups_.front().compute);
-  std::int64_t best = options.chunk_elems;
-  std::string how = "as requested";
-  if (best == 0) {
-    // From a quarter of the largest tensor (which is then oversize) to four times it, in at most about 512
-    // steps.
-    const std::int64_t low = std::max(unit, round_up(largest / 4, unit));
-    std::int64_t high = std::min(round_up(used, unit) + unit, 4 * largest);
-    if (options.max_chunk_elems > 0)
-      high = std::min(high, std::max(options.max_chunk_elems / unit * unit, unit));
-    const std::int64_t step = std::max(unit, round_up((high - low) / 512, unit));
-    double best_cost = std::numeric_limits<double>::infinity();
-    for (std::int64_t n = std::min(low, high); n <= high; n += step) {
-      const double cost =
-          cost_of(pack(tensors, group_of, layout.groups_.size(), n, unit), used,
-                  static_cast<double>(n) * static_cast<double>(param_bytes), options.half_rate_bytes);
-      if (cost < best_cost) {
-        best_cost = cost;
-        best = n;
-      }
+struct ChunkSize {
+  std::int64_t elems = 0;
+  std::string how;  // how it was chosen
+};
+
+// Tries sizes from a quarter of the largest tensor (which is then oversize) to four times it, in at most
+// about 512 steps.
+ChunkSize search_chunk_size(std::span<const LayoutTensor> tensors, const Grouped& grouped,
+                            const LayoutOptions& options, std::int64_t unit) {
+  const std::size_t param_bytes = size_of(grouped.groups.front().compute);
+  const std::int64_t low = std::max(unit, round_up(grouped.largest_elems / 4, unit));
+  std::int64_t high = std::min(round_up(grouped.used_elems, unit) + unit, 4 * grouped.largest_elems);
+  if (options.max_chunk_elems > 0)
+    high = std::min(high, std::max(options.max_chunk_elems / unit * unit, unit));
+  const std::int64_t first = std::min(low, high);
+  const std::int64_t step = std::max(unit, round_up((high - low) / 512, unit));
+  std::int64_t best = 0;
+  double best_cost = std::numeric_limits<double>::infinity();
+  for (std::int64_t n = first; n <= high; n += step) {
+    const double cost =
+        cost_of(pack(tensors, grouped.group_of, grouped.groups.size(), n, unit), grouped.used_elems,
+                static_cast<double>(n) * static_cast<double>(param_bytes), options.half_rate_bytes);
+    if (cost < best_cost) {
+      best_cost = cost;
+      best = n;
     }
-    how = str("lowest waste and transfer overhead of ", (high - std::min(low, high)) / step + 1,
-              " sizes up to ", format_bytes(static_cast<std::uint64_t>(high) * param_bytes));
   }
-  Packed packed = pack(tensors, group_of, layout.groups_.size(), best, unit);
+  return {best, str("lowest waste and transfer overhead of ", (high - first) / step + 1, " sizes up to ",
+                    format_bytes(static_cast<std::uint64_t>(high) * param_bytes))};
+}
+
+}  // namespace
+
+Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, const LayoutOptions& options) {
+  const std::int64_t unit = kSliceAlign * std::max(options.world, 1);
+  STRATA_TRY(check_options(options, unit));
+  STRATA_TRY_ASSIGN(Grouped grouped, group_tensors(tensors, unit));
+  const auto [elems, how] = options.chunk_elems != 0 ? ChunkSize{options.chunk_elems, "as requested"}
+                                                     : search_chunk_size(tensors, grouped, options, unit);
+  Packed packed = pack(tensors, grouped.group_of, grouped.groups.size(), elems, unit);
+  ChunkLayout layout;
+  layout.world_ = options.world;
+  layout.rank_ = options.rank;
+  layout.groups_ = std::move(grouped.groups);
   layout.chunks_ = std::move(packed.chunks);
   layout.slices_ = std::move(packed.slices);
-  layout.chunk_elems_ = best;
+  layout.chunk_elems_ = elems;
   layout.size_payloads();
   const std::int64_t wasted = layout.wasted_elems();
-  layout.explanation_ =
-      str(layout.chunks_.size(), " chunks of ", best, " elements (",
-          format_bytes(static_cast<std::uint64_t>(best) * param_bytes), " of parameters), ", how, "; ",
-          fmt::format("{:.1f}", 100.0 * static_cast<double>(wasted) / static_cast<double>(used + wasted)),
-          " % unused");
+  const std::uint64_t param_bytes =
+      static_cast<std::uint64_t>(elems) * size_of(layout.groups_.front().compute);
+  layout.explanation_ = str(layout.chunks_.size(), " chunks of ", elems, " elements (",
+                            format_bytes(param_bytes), " of parameters), ", how, "; ",
+                            fmt::format("{:.1f}", 100.0 * static_cast<double>(wasted) /
+                                                      static_cast<double>(grouped.used_elems + wasted)),
+                            " % unused");
   return layout;
 }
 
