@@ -92,49 +92,40 @@ std::string budgets_text(const TierBytes& budgets) {
   return str("memory.device=", text(budgets[0]), " memory.pinned=", text(budgets[1]));
 }
 
-Status plan(const Args& args) {
-  STRATA_TRY_ASSIGN(std::optional<MachineProfile> other_machine, named_machine(args));
-  STRATA_TRY_ASSIGN(LoadedConfig loaded, load(args, args.params, other_machine));
-  STRATA_TRY_ASSIGN(const Basis basis, basis_of(args, std::move(other_machine), loaded));
-  const std::optional<MachineProfile> machine = basis.other_machine ? basis.profile : std::nullopt;
-  STRATA_TRY_ASSIGN(const PlannedJob job, plan_with_batch_split(args, loaded, basis.plan_basis(),
-                                                                [&](const ConfigRequest& request) {
-                                                                  return load(request, args.params, machine);
-                                                                }));
-  const TrainConfig& config = loaded.config;
+// --sweep and --optimize compare forecasts.
+Status require_forecast(const Args& args, const PlannedJob& job) {
+  if ((!args.sweep && !args.optimize) || job.forecast) return {};
+  return Status::error(Code::invalid,
+                       job.chosen_by.empty()
+                           ? std::string("--sweep and --optimize need a machine profile: strata bench "
+                                         "measures this machine; --machine selects another")
+                           : "--sweep and --optimize need a forecast; " + job.chosen_by);
+}
+
+Status print_sweep(const Args& args, const RunPlan& run, double tokens,
+                   const ForecastForBudgets& forecast_for) {
+  STRATA_TRY_ASSIGN(const BudgetSweep sweep,
+                    sweep_budgets(run.options.budgets, run.options.capacity, forecast_for));
+  print(args.out, args.json ? sweep_json(sweep, tokens) : sweep_text(sweep, tokens));
+  return {};
+}
+
+void print_json(const Args& args, const TrainConfig& config, const PlannedJob& job, const Basis& basis) {
+  std::string text;
+  if (job.forecast)
+    text = forecast_json(*job.forecast, *basis.profile, tokens_per_step(config), job.clipped_step_s);
+  print(args.out, plan_json(config, *job.plan, job.recompute, text));
+}
+
+Status print_text(const Args& args, const TrainConfig& config, const PlannedJob& job, const Basis& basis,
+                  const ForecastForBudgets& forecast_for) {
   const RunPlan& run = *job.plan;
-  STRATA_TRY(check_write_budget(config, run));
-  const double tokens = tokens_per_step(config);
-  if ((args.sweep || args.optimize) && !job.forecast)
-    return Status::error(Code::invalid,
-                         job.chosen_by.empty()
-                             ? std::string("--sweep and --optimize need a machine profile: strata bench "
-                                           "measures this machine; --machine selects another")
-                             : "--sweep and --optimize need a forecast; " + job.chosen_by);
-  // Forecasts use the micro-batches of the plan, which may have been split.
-  const Args as_planned = job.split.empty()
-                              ? args
-                              : with_overrides(args, {str("train.micro_batch=", config.train.micro_batch),
-                                                      str("train.grad_accum=", config.train.grad_accum)});
-  const ForecastForBudgets forecast_for = forecasts_of(as_planned, basis);
-  if (args.sweep) {
-    STRATA_TRY_ASSIGN(const BudgetSweep sweep,
-                      sweep_budgets(run.options.budgets, run.options.capacity, forecast_for));
-    print(args.out, args.json ? sweep_json(sweep, tokens) : sweep_text(sweep, tokens));
-    return {};
-  }
-  if (args.json) {
-    print(args.out,
-          plan_json(config, run, job.recompute,
-                    job.forecast ? forecast_json(*job.forecast, *basis.profile, tokens, job.clipped_step_s)
-                                 : std::string()));
-    return {};
-  }
   for (const std::string& note : start_notes(config)) print(args.out, note + "\n");
   print(args.out, start_table(config, job, "opened when the run starts"));
   if (job.forecast) {
-    print(args.out, forecast_text(*job.forecast, *basis.profile, tokens, job.clipped_step_s) +
-                        unmodeled_text(run.of(ProgramRole::train), *basis.profile));
+    print(args.out,
+          forecast_text(*job.forecast, *basis.profile, tokens_per_step(config), job.clipped_step_s) +
+              unmodeled_text(run.of(ProgramRole::train), *basis.profile));
     STRATA_TRY_ASSIGN(
         const std::string change,
         suggest_budget_change(run.options.budgets, run.options.capacity, *job.forecast, forecast_for));
@@ -146,6 +137,30 @@ Status plan(const Args& args) {
     print(args.out, str("at most 2 % slower with ", budgets_text(enough), "\n"));
   }
   if (!basis.note.empty()) print(args.out, basis.note + "\n");
+  return {};
+}
+
+Status plan(const Args& args) {
+  STRATA_TRY_ASSIGN(std::optional<MachineProfile> other_machine, named_machine(args));
+  STRATA_TRY_ASSIGN(LoadedConfig loaded, load(args, args.params, other_machine));
+  STRATA_TRY_ASSIGN(const Basis basis, basis_of(args, std::move(other_machine), loaded));
+  const std::optional<MachineProfile> machine = basis.other_machine ? basis.profile : std::nullopt;
+  STRATA_TRY_ASSIGN(const PlannedJob job, plan_with_batch_split(args, loaded, basis.plan_basis(),
+                                                                [&](const ConfigRequest& request) {
+                                                                  return load(request, args.params, machine);
+                                                                }));
+  const TrainConfig& config = loaded.config;
+  STRATA_TRY(check_write_budget(config, *job.plan));
+  STRATA_TRY(require_forecast(args, job));
+  // Forecasts use the micro-batches of the plan, which may have been split.
+  const Args as_planned = job.split.empty()
+                              ? args
+                              : with_overrides(args, {str("train.micro_batch=", config.train.micro_batch),
+                                                      str("train.grad_accum=", config.train.grad_accum)});
+  const ForecastForBudgets forecast_for = forecasts_of(as_planned, basis);
+  if (args.sweep) return print_sweep(args, *job.plan, tokens_per_step(config), forecast_for);
+  if (!args.json) return print_text(args, config, job, basis, forecast_for);
+  print_json(args, config, job, basis);
   return {};
 }
 
