@@ -43,9 +43,18 @@ void append_us(std::string& out, std::int64_t ns) {
   fmt::format_to(std::back_inserter(out), "{}.{:03}", ns / 1000, ns % 1000);
 }
 
-void append_name(std::string& out, std::string_view kind, int id, std::string_view name) {
-  out += str(",\n{\"ph\":\"M\",\"pid\":1,\"tid\":", id, ",\"name\":\"", kind,
-             "\",\"args\":{\"name\":", json_string(name), "}}");
+std::string prelude(std::string_view dropped) {
+  return str("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":{", dropped,
+             "}},\"traceEvents\":[\n",
+             "{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"strata\"}}");
+}
+
+// Names a track and gives it its place.
+void append_track(std::string& out, int id, std::string_view name) {
+  out += str(",\n{\"ph\":\"M\",\"pid\":1,\"tid\":", id,
+             ",\"name\":\"thread_name\",\"args\":{\"name\":", json_string(name), "}}");
+  out += str(",\n{\"ph\":\"M\",\"pid\":1,\"tid\":", id,
+             ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":", id, "}}");
 }
 
 }  // namespace
@@ -82,18 +91,13 @@ Status Trace::write(Io& io, const std::string& path) {
   const std::string part = path + ".part";
   STRATA_TRY_ASSIGN(const std::unique_ptr<File> file, io.open(part, OpenMode::truncate));
   BlockWriter out(*file);
-  out.text() = str(
-      "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":{", dropped, "}},\"traceEvents\":[\n",
-      "{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"strata\"}}");
-  for (std::size_t t = 0; t < tracks.size(); ++t) {
-    append_name(out.text(), "thread_name", tracks[t]->id_, tracks[t]->name_);
-    out.text() += str(",\n{\"ph\":\"M\",\"pid\":1,\"tid\":", tracks[t]->id_,
-                      ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":", tracks[t]->id_, "}}");
+  out.text() = prelude(dropped);
+  for (Track* track : tracks) {
+    append_track(out.text(), track->id_, track->name_);
     std::uint64_t lost = 0;
-    for (const Track::TraceEvent& event : tracks[t]->snapshot(lost)) {
+    for (const Track::TraceEvent& event : track->snapshot(lost)) {
       const bool span = event.kind == Track::Kind::span;
-      out.text() +=
-          str(",\n{\"ph\":\"", span ? "X" : "C", "\",\"pid\":1,\"tid\":", tracks[t]->id_, ",\"ts\":");
+      out.text() += str(",\n{\"ph\":\"", span ? "X" : "C", "\",\"pid\":1,\"tid\":", track->id_, ",\"ts\":");
       append_us(out.text(), std::max<std::int64_t>(0, event.begin_ns - first_ns));  // some may be new
       if (span) append_us(out.text() += ",\"dur\":", event.end_ns - event.begin_ns);
       out.text() += str(",\"name\":", json_string(event.label), ",\"args\":{\"", span ? "arg" : "value",
