@@ -45,6 +45,31 @@ bool is_candidate(const StatePlan& plan, const ChunkPosition& ready) {
   return ready.first >= 0 && is_off_device(plan, ready.second);
 }
 
+std::uint64_t unplaced_nvme(const StatePlan& plan) {
+  const auto nvme = static_cast<std::size_t>(Tier::nvme);
+  const std::uint64_t budget = plan.options.budgets[nvme];
+  if (budget == kUnlimited) return budget;
+  return budget - std::min(budget, placement_bytes(plan.layout, plan.trace, plan.placement)[nvme]);
+}
+
+// The share of the bytes of all candidates that backward has time to update and both budgets have room for.
+double coverable_share(const StatePlan& plan, const UseTrace& uses, const std::vector<ChunkPosition>& trained,
+                       std::uint64_t log_budget, std::uint64_t nvme_left) {
+  std::uint64_t logged_by_all = 0, stored_by_all = 0;
+  for (const ChunkPosition& ready : trained) {
+    if (!is_candidate(plan, ready)) continue;
+    logged_by_all += updated_state_bytes(plan, ready.second, Tier::pinned);
+    stored_by_all += updated_state_bytes(plan, ready.second, Tier::nvme);
+  }
+  double share = backward_flop_share(uses);
+  const auto limit = [&](std::uint64_t room, std::uint64_t all) {
+    if (all > room) share = std::min(share, static_cast<double>(room) / static_cast<double>(all));
+  };
+  limit(log_budget, logged_by_all);
+  limit(nvme_left, stored_by_all);
+  return share;
+}
+
 // Reserves nvme extents for a second generation of the chunk's states that live there.
 void reserve_second_generation(StatePlan& plan, ChunkId chunk) {
   for (const Payload payload : kPersistentPayloads)
@@ -76,23 +101,9 @@ std::uint64_t undo_reserve(const StatePlan& plan, const UseTrace& uses) {
 // need them first, and without a gap.
 void plan_undo_log(StatePlan& plan, const UseTrace& uses) {
   const std::uint64_t log_budget = undo_budget(plan);
-  const auto nvme = static_cast<std::size_t>(Tier::nvme);
-  std::uint64_t nvme_left = plan.options.budgets[nvme];
-  if (nvme_left != kUnlimited)
-    nvme_left -= std::min(nvme_left, placement_bytes(plan.layout, plan.trace, plan.placement)[nvme]);
+  std::uint64_t nvme_left = unplaced_nvme(plan);
   const std::vector<ChunkPosition> trained = detail::last_uses(uses, plan.layout);
-  std::uint64_t logged_by_all = 0, stored_by_all = 0;
-  for (const ChunkPosition& ready : trained) {
-    if (!is_candidate(plan, ready)) continue;
-    logged_by_all += updated_state_bytes(plan, ready.second, Tier::pinned);
-    stored_by_all += updated_state_bytes(plan, ready.second, Tier::nvme);
-  }
-  double share = log_budget > 0 ? backward_flop_share(uses) : 0;
-  const auto limit = [&](std::uint64_t room, std::uint64_t all) {
-    if (all > room) share = std::min(share, static_cast<double>(room) / static_cast<double>(all));
-  };
-  limit(log_budget, logged_by_all);
-  limit(nvme_left, stored_by_all);
+  const double share = log_budget > 0 ? coverable_share(plan, uses, trained, log_budget, nvme_left) : 0;
   plan.undo.offset_of_chunk.resize(plan.layout.n_chunks());
   std::size_t n = 0;
   double seen = 0, covered = 0;

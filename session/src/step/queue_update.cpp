@@ -1,6 +1,7 @@
 #include "step/queue_update.h"
 
 #include <array>
+#include <span>
 
 #include "step/device_work.h"
 
@@ -43,6 +44,17 @@ TensorNorms tensor_norms(const StateContext& context) {
   const std::int64_t n = context.tables().n_partials;
   auto* const partials = reinterpret_cast<double*>(memory);
   return {partials, partials + n, reinterpret_cast<float*>(partials + 2 * n)};
+}
+
+// Declares the memory that an update reads and writes. `log`: the chunk's part of the undo log, if it is
+// used.
+void declare_memory(HostCall& call, const ChunkPin& gradient, std::span<const ChunkPin> states,
+                    const BufferView& log, UndoAction undo) {
+  for (const ChunkPin& state : states)
+    if (state) call.writes(state.view().data, state.view().bytes);
+  if (gradient) call.reads(gradient.view().data, gradient.view().bytes);
+  if (log.bytes > 0 && undo == UndoAction::save) call.writes(log.data, log.bytes);
+  if (log.bytes > 0 && undo != UndoAction::save) call.reads(log.data, log.bytes);
 }
 
 }  // namespace
@@ -94,12 +106,7 @@ Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& s
   if (undo != UndoAction::none) update.old = logged_block(context, chunk);
   HostCall call(cpuopt::to_string(step.by_rule[0].optimizer).data(), &run_chunk_update, update);
   if (context.costs() != nullptr) call.paced(context.costs()->update_ns(chunk, on_device, undo));
-  for (const ChunkPin& state : states)
-    if (state) call.writes(state.view().data, state.view().bytes);
-  if (gradient) call.reads(gradient.view().data, gradient.view().bytes);
-  const BufferView log = undo == UndoAction::none ? BufferView{} : context.undo(chunk);
-  if (log.bytes > 0 && undo == UndoAction::save) call.writes(log.data, log.bytes);
-  if (log.bytes > 0 && undo != UndoAction::save) call.reads(log.data, log.bytes);
+  declare_memory(call, gradient, states, undo == UndoAction::none ? BufferView{} : context.undo(chunk), undo);
   return context.backend().host_call_async(call, stream);
 }
 
