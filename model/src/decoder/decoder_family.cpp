@@ -150,6 +150,60 @@ std::vector<bool> but_every(std::int64_t every, std::int64_t layers) {
   return of;
 }
 
+struct DecoderProblems {
+  std::string text{};
+
+  void need(bool ok, const std::string& what) {
+    if (!ok) text += (text.empty() ? "" : "\n") + what;
+  }
+  void need_range(const char* name, std::int64_t value, std::int64_t most) {
+    need(value >= 1 && value <= most, str("model.", name, " is ", value, "; it must be 1 to ", most));
+  }
+};
+
+bool divides(std::int64_t divisor, std::int64_t value) { return divisor >= 1 && value % divisor == 0; }
+
+// `own_head_dim`: the size of a head is set, and does not follow from the width.
+void check_decoder_sizes(const DecoderConfig& c, bool own_head_dim, DecoderProblems& problems) {
+  problems.need_range("layers", c.layers, kMaxLayers);
+  problems.need_range("hidden", c.hidden, kMaxWidth);
+  problems.need_range("heads", c.heads, kMaxWidth);
+  problems.need_range("ffn", c.ffn, 4 * kMaxWidth);
+  problems.need_range("vocab", c.vocab, kMaxVocab);
+  problems.need_range("seq", c.seq, kMaxPositions);
+  problems.need_range("kv_heads", c.kv_heads, kMaxWidth);
+  problems.need(c.heads < 1 || c.head_dim <= kMaxWidth / c.heads,
+                str("model.heads is ", c.heads, " and model.head_dim ", c.head_dim,
+                    "; their product must be at most ", kMaxWidth));
+  problems.need(c.positions <= kMaxPositions,
+                str("the model has ", c.positions, " positions; there may be at most ", kMaxPositions));
+  problems.need(own_head_dim || c.heads < 1 || divides(c.heads, c.hidden),
+                str("model.hidden is ", c.hidden, " and model.heads ", c.heads,
+                    "; the first must be a multiple of the second"));
+  problems.need(c.kv_heads < 1 || divides(c.kv_heads, c.heads),
+                str("model.heads is ", c.heads, " and model.kv_heads ", c.kv_heads,
+                    "; the first must be a multiple of the second"));
+  problems.need(c.head_dim >= 1 || c.heads < 1 || c.hidden < c.heads, str("model.head_dim is ", c.head_dim));
+  problems.need(c.positions >= c.seq,
+                str("model.seq is ", c.seq, "; the model has only ", c.positions, " positions"));
+}
+
+void check_decoder_attention(const DecoderConfig& c, DecoderProblems& problems) {
+  problems.need(c.position != Position::rope || (c.rotary_dim >= 2 && c.rotary_dim % 2 == 0 &&
+                                                 c.rotary_dim <= c.head_dim && c.rotary_dim <= 2048),
+                str("RoPE rotates ", c.rotary_dim, " elements of a head of ", c.head_dim,
+                    "; it must be an even number, at most the head size and at most 2048"));
+  for (const auto& [name, of] : {std::pair{"rope_layers", &c.rope_layers}, std::pair{"sliding", &c.sliding}})
+    problems.need(c.layers < 1 || c.layers > kMaxLayers || std::ssize(*of) == c.layers,
+                  str(name, " has ", of->size(), " layers, but the model has ", c.layers));
+  problems.need(c.window >= 0 && c.window <= kMaxPositions, str("the window has ", c.window, " keys"));
+  problems.need(c.window > 0 || std::count(c.sliding.begin(), c.sliding.end(), true) == 0,
+                "a layer has a sliding window, but the window has 0 keys");
+  problems.need(c.score_softcap >= 0 && c.logit_softcap >= 0 && c.query_scalar >= 0,
+                str("soft caps of ", c.score_softcap, " and ", c.logit_softcap, " and a query scalar of ",
+                    c.query_scalar, "; each must be 0 or more"));
+}
+
 }  // namespace
 
 DecoderConfig with_derived_sizes(DecoderConfig c) {
@@ -166,54 +220,16 @@ DecoderConfig with_derived_sizes(DecoderConfig c) {
 }
 
 Status validate(const DecoderConfig& config) {
-  std::string problems;
-  const auto need = [&](bool ok, const std::string& what) {
-    if (!ok) problems += (problems.empty() ? "" : "\n") + what;
-  };
+  DecoderProblems problems;
   if (!decoder_for_family(config.family)) {
     std::string known;
     for (const std::string_view name : decoder_families()) known += str(known.empty() ? "" : ", ", name);
-    need(false, str("model.family is ", config.family, "; the supported families are ", known));
+    problems.need(false, str("model.family is ", config.family, "; the supported families are ", known));
   }
   const DecoderConfig c = with_derived_sizes(config);
-  const auto whole = [](std::int64_t a, std::int64_t b) { return b >= 1 && a % b == 0; };
-  const auto within = [&](const char* name, std::int64_t value, std::int64_t most) {
-    need(value >= 1 && value <= most, str("model.", name, " is ", value, "; it must be 1 to ", most));
-  };
-  within("layers", c.layers, kMaxLayers);
-  within("hidden", c.hidden, kMaxWidth);
-  within("heads", c.heads, kMaxWidth);
-  within("ffn", c.ffn, 4 * kMaxWidth);
-  within("vocab", c.vocab, kMaxVocab);
-  within("seq", c.seq, kMaxPositions);
-  within("kv_heads", c.kv_heads, kMaxWidth);
-  need(c.heads < 1 || c.head_dim <= kMaxWidth / c.heads,
-       str("model.heads is ", c.heads, " and model.head_dim ", c.head_dim, "; their product must be at most ",
-           kMaxWidth));
-  need(c.positions <= kMaxPositions,
-       str("the model has ", c.positions, " positions; there may be at most ", kMaxPositions));
-  need(config.head_dim != 0 || c.heads < 1 || whole(c.hidden, c.heads),
-       str("model.hidden is ", c.hidden, " and model.heads ", c.heads,
-           "; the first must be a multiple of the second"));
-  need(c.kv_heads < 1 || whole(c.heads, c.kv_heads),
-       str("model.heads is ", c.heads, " and model.kv_heads ", c.kv_heads,
-           "; the first must be a multiple of the second"));
-  need(c.head_dim >= 1 || c.heads < 1 || c.hidden < c.heads, str("model.head_dim is ", c.head_dim));
-  need(c.positions >= c.seq, str("model.seq is ", c.seq, "; the model has only ", c.positions, " positions"));
-  need(c.position != Position::rope ||
-           (c.rotary_dim >= 2 && c.rotary_dim % 2 == 0 && c.rotary_dim <= c.head_dim && c.rotary_dim <= 2048),
-       str("RoPE rotates ", c.rotary_dim, " elements of a head of ", c.head_dim,
-           "; it must be an even number, at most the head size and at most 2048"));
-  for (const auto& [name, of] : {std::pair{"rope_layers", &c.rope_layers}, std::pair{"sliding", &c.sliding}})
-    need(c.layers < 1 || c.layers > kMaxLayers || std::ssize(*of) == c.layers,
-         str(name, " has ", of->size(), " layers, but the model has ", c.layers));
-  need(c.window >= 0 && c.window <= kMaxPositions, str("the window has ", c.window, " keys"));
-  need(c.window > 0 || std::count(c.sliding.begin(), c.sliding.end(), true) == 0,
-       "a layer has a sliding window, but the window has 0 keys");
-  need(c.score_softcap >= 0 && c.logit_softcap >= 0 && c.query_scalar >= 0,
-       str("soft caps of ", c.score_softcap, " and ", c.logit_softcap, " and a query scalar of ",
-           c.query_scalar, "; each must be 0 or more"));
-  return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);
+  check_decoder_sizes(c, config.head_dim != 0, problems);
+  check_decoder_attention(c, problems);
+  return problems.text.empty() ? Status::ok() : Status::error(Code::invalid, problems.text);
 }
 
 }  // namespace strata
