@@ -79,20 +79,8 @@ std::string attention_text(const LoweredProgram& train) {
              backward == forward ? "" : str(" and backward by ", to_string(backward)));
 }
 
-}  // namespace
-
-std::string paths_text(const std::vector<NvmePath>& paths) {
-  if (paths.size() < 2) return "";
-  std::uint64_t all = 0;
-  for (const NvmePath& path : paths) all += path.bytes;
-  std::string text;
-  for (const NvmePath& path : paths)
-    text += fmt::format(", {:.0f} % in {}", 100 * static_cast<double>(path.bytes) / static_cast<double>(all),
-                        path.dir);
-  return text;
-}
-
-std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::string& nvme_note) {
+// What is trained, and how a step computes.
+std::string model_lines(const TrainConfig& c, const PlannedJob& job) {
   const RunPlan& plan = *job.plan;
   const DecoderConfig d = decoder_config(c);
   std::string text = fmt::format(
@@ -101,22 +89,32 @@ std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::
   if (const std::int64_t frozen = plan.n_params(false); frozen > 0)
     text += fmt::format("frozen   {:.2f} M parameters; {:.2f} M are trained\n",
                         static_cast<double>(frozen) * 1e-6, static_cast<double>(plan.n_params(true)) * 1e-6);
-  text +=
-      fmt::format("step     {} tokens ({} micro-batches of {} sequences) in {}, {} in {}, recompute {}{}\n",
-                  static_cast<std::int64_t>(tokens_per_step(c)), c.train.grad_accum, c.train.micro_batch,
-                  c.train.fp8 ? c.train.dtype + " and FP8" : c.train.dtype, c.optim.name, c.offload.states,
-                  to_string(job.recompute), attention_text(plan.of(ProgramRole::train)));
+  return text + fmt::format(
+                    "step     {} tokens ({} micro-batches of {} sequences) in {}, {} in {}, recompute {}{}\n",
+                    static_cast<std::int64_t>(tokens_per_step(c)), c.train.grad_accum, c.train.micro_batch,
+                    c.train.fp8 ? c.train.dtype + " and FP8" : c.train.dtype, c.optim.name, c.offload.states,
+                    to_string(job.recompute), attention_text(plan.of(ProgramRole::train)));
+}
+
+std::string machine_lines(const TrainConfig& c, const PlannedJob& job, const std::string& nvme_note) {
+  std::string text;
   if (job.other_machine.empty()) {
     const auto device = compute_device(c.memory.backend);
-    text +=
-        fmt::format("machine  {}, {}; nvme: {}\n",
-                    device.has_value() && device->kind == DeviceKind::cuda ? device->name : "host backend",
-                    cpuopt::to_string(cpuopt::active_isa()), nvme_note);
+    text = fmt::format("machine  {}, {}; nvme: {}\n",
+                       device.has_value() && device->kind == DeviceKind::cuda ? device->name : "host backend",
+                       cpuopt::to_string(cpuopt::active_isa()), nvme_note);
     text += str("cores    ", c.cpu.share.why, "\n");
   } else {
-    text += str("machine  ", job.other_machine, " (profile)\n");
+    text = str("machine  ", job.other_machine, " (profile)\n");
   }
   if (!job.bf16_gemm.empty()) text += str("gemm     ", job.bf16_gemm, "\n");
+  return text;
+}
+
+// How the plan was chosen, and what in it may surprise.
+std::string plan_lines(const TrainConfig& c, const PlannedJob& job) {
+  const RunPlan& plan = *job.plan;
+  std::string text;
   if (!job.split.empty())
     text += str("plan     micro-batches were split (train.allow_micro_batch_split) because ", job.split,
                 " does not fit; the order of sums changes, so results differ in bits\n");
@@ -125,8 +123,11 @@ std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::
   if ((c.offload.activations == "pinned" || c.offload.activations == "nvme") &&
       plan.of(ProgramRole::train).offload.n == 0)
     text += "plan     activations: none is unused for long enough to be offloaded\n";
-  text += write_budget_text(c, plan);
-  text +=
+  return text;
+}
+
+std::string tier_table(const RunPlan& plan) {
+  std::string text =
       fmt::format("\n  {:<7} {:>12} {:>12} {:>9}   {}\n", "tier", "budget", "planned peak", "homes", "what");
   const std::size_t offloaded = plan.of(ProgramRole::train).offload.host_bytes;
   const std::array<std::string, kTiers> what = {
@@ -144,6 +145,24 @@ std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::
                     format_bytes(homes.bytes), homes.payloads, what[t]);
   }
   return text + "\n";
+}
+
+}  // namespace
+
+std::string paths_text(const std::vector<NvmePath>& paths) {
+  if (paths.size() < 2) return "";
+  std::uint64_t all = 0;
+  for (const NvmePath& path : paths) all += path.bytes;
+  std::string text;
+  for (const NvmePath& path : paths)
+    text += fmt::format(", {:.0f} % in {}", 100 * static_cast<double>(path.bytes) / static_cast<double>(all),
+                        path.dir);
+  return text;
+}
+
+std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::string& nvme_note) {
+  return model_lines(c, job) + machine_lines(c, job, nvme_note) + plan_lines(c, job) +
+         write_budget_text(c, *job.plan) + tier_table(*job.plan);
 }
 
 double tokens_per_step(const TrainConfig& c) noexcept {

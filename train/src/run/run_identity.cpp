@@ -12,58 +12,80 @@
 
 namespace strata {
 
-std::map<std::string, std::string> run_identity(const TrainConfig& c, const TrainingData& training_data) {
-  std::map<std::string, std::string> identity = {{"data", training_data.data_digest()}};
-  const auto add = [&](const char* key, const auto& value) {
-    identity.emplace(key, fmt::format("{}", value));
-  };
-  add("data.packing", training_data.packing());
-  identity.emplace("data.weights", fmt::format("{}", fmt::join(c.data.weights, ",")));
-  add("model.family", c.model.family);
+namespace {
+
+/// The values of an identity, by name.
+struct Identity {
+  std::map<std::string, std::string> values{};
+
+  void add(std::string_view key, const auto& value) { values.emplace(key, fmt::format("{}", value)); }
+  void add_list(std::string_view key, const auto& list) { add(key, fmt::format("{}", fmt::join(list, ","))); }
+};
+
+void add_model(Identity& identity, const TrainConfig& c) {
+  identity.add("model.family", c.model.family);
   const std::string decoder = hf_config_json(decoder_config(c), DType::f32);
-  add("model.decoder", to_hex(digest_of(std::as_bytes(std::span(decoder)))));
-  add("model.layers", c.model.layers);
-  add("model.hidden", c.model.hidden);
-  add("model.heads", c.model.heads);
-  add("model.ffn", c.model.ffn);
-  add("model.vocab", c.model.vocab);
-  add("model.seq", c.model.seq);
-  add("optim.name", c.optim.name);
-  add("optim.lr", c.optim.lr);
-  // Settings that the optimizer does not read do not affect the results.
+  identity.add("model.decoder", to_hex(digest_of(std::as_bytes(std::span(decoder)))));
+  identity.add("model.layers", c.model.layers);
+  identity.add("model.hidden", c.model.hidden);
+  identity.add("model.heads", c.model.heads);
+  identity.add("model.ffn", c.model.ffn);
+  identity.add("model.vocab", c.model.vocab);
+  identity.add("model.seq", c.model.seq);
+}
+
+// Settings that the optimizer does not read do not affect the results.
+void add_optimizer(Identity& identity, const TrainConfig& c) {
+  identity.add("optim.name", c.optim.name);
+  identity.add("optim.lr", c.optim.lr);
   if (c.optim.name != "sgd" && c.optim.name != "adagrad") {
-    add("optim.beta1", c.optim.beta1);
-    add("optim.beta2", c.optim.beta2);
+    identity.add("optim.beta1", c.optim.beta1);
+    identity.add("optim.beta2", c.optim.beta2);
   }
-  if (c.optim.name != "sgd" && c.optim.name != "lion") add("optim.eps", c.optim.eps);
-  add("optim.weight_decay", c.optim.weight_decay);
-  identity.emplace("optim.param_groups", fmt::format("{}", fmt::join(c.optim.param_groups, ",")));
-  add("optim.clip", c.optim.clip);
-  if (c.train.dtype == "f16") add("optim.loss_scale", c.optim.loss_scale);
-  add("optim.warmup", c.optim.warmup);
-  add("optim.schedule", c.optim.schedule);
-  if (c.optim.schedule == "wsd") add("optim.decay_ratio", c.optim.decay_ratio);
+  if (c.optim.name != "sgd" && c.optim.name != "lion") identity.add("optim.eps", c.optim.eps);
+  identity.add("optim.weight_decay", c.optim.weight_decay);
+  identity.add_list("optim.param_groups", c.optim.param_groups);
+  identity.add("optim.clip", c.optim.clip);
+  if (c.train.dtype == "f16") identity.add("optim.loss_scale", c.optim.loss_scale);
+  identity.add("optim.warmup", c.optim.warmup);
+  identity.add("optim.schedule", c.optim.schedule);
+  if (c.optim.schedule == "wsd") identity.add("optim.decay_ratio", c.optim.decay_ratio);
   if (c.optim.name == "sgd") {
-    add("optim.momentum", c.optim.momentum);
-    add("optim.nesterov", c.optim.nesterov);
+    identity.add("optim.momentum", c.optim.momentum);
+    identity.add("optim.nesterov", c.optim.nesterov);
   }
-  add("offload.states", c.offload.states);
-  add("optim.min_lr_ratio", c.optim.min_lr_ratio);
-  add("train.dtype", c.train.dtype);
-  add("train.attention_backend", c.train.attention_backend);
-  identity.emplace("train.fp8", c.train.fp8 ? "true" : "false");
-  if (std::string implementation =
+  identity.add("offload.states", c.offload.states);
+  identity.add("optim.min_lr_ratio", c.optim.min_lr_ratio);
+}
+
+void add_training(Identity& identity, const TrainConfig& c) {
+  identity.add("train.dtype", c.train.dtype);
+  identity.add("train.attention_backend", c.train.attention_backend);
+  identity.add("train.fp8", c.train.fp8);
+  if (const std::string implementation =
           gemm_implementation(c.memory.backend, c.train.dtype, c.train.attention_backend);
       !implementation.empty())
-    identity.emplace(kGemmImplementation, std::move(implementation));
-  add("train.grad_accum", c.train.grad_accum);
-  add("train.micro_batch", c.train.micro_batch);
-  add("train.seed", c.train.seed);
-  identity.emplace("train.freeze", fmt::format("{}", fmt::join(c.train.freeze, ",")));
+    identity.add(kGemmImplementation, implementation);
+  identity.add("train.grad_accum", c.train.grad_accum);
+  identity.add("train.micro_batch", c.train.micro_batch);
+  identity.add("train.seed", c.train.seed);
+  identity.add_list("train.freeze", c.train.freeze);
   if (!c.train.freeze.empty() && c.train.dtype != "f32")  // with f32 the masters are the parameters
-    identity.emplace("train.frozen_masters", c.train.frozen_masters.value_or(true) ? "true" : "false");
-  add("train.steps", c.train.steps);  // kScheduleSteps
-  return identity;
+    identity.add("train.frozen_masters", c.train.frozen_masters.value_or(true));
+  identity.add("train.steps", c.train.steps);  // kScheduleSteps
+}
+
+}  // namespace
+
+std::map<std::string, std::string> run_identity(const TrainConfig& c, const TrainingData& training_data) {
+  Identity identity;
+  identity.add("data", training_data.data_digest());
+  identity.add("data.packing", training_data.packing());
+  identity.add_list("data.weights", c.data.weights);
+  add_model(identity, c);
+  add_optimizer(identity, c);
+  add_training(identity, c);
+  return std::move(identity.values);
 }
 
 Status check_identity(const std::map<std::string, std::string>& saved,
