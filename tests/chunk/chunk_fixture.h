@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <vector>
@@ -41,11 +42,11 @@ inline Placement with_homes(Placement placement, Payload payload, Tier tier) {
 
 inline PayloadKey param(ChunkId chunk) { return {chunk, Payload::param}; }
 
-/// A chunk manager on the host backend under latest_legal with the happens-before check, and everything it
-/// needs.
-class ChunkFixture {
+/// What a chunk manager and its parts need: a host backend under latest_legal with the happens-before check,
+/// a mover, and memory and budgets of the placement's size.
+class ChunkEnvironment {
  public:
-  ChunkFixture(const ChunkLayout& layout_in, Placement placement_in)
+  ChunkEnvironment(const ChunkLayout& layout_in, Placement placement_in)
       : layout(layout_in),
         placement(std::move(placement_in)),
         pool(must(ThreadPool::create(1))),
@@ -56,24 +57,49 @@ class ChunkFixture {
         d2h(must(backend->create_stream(StreamRole::d2h))),
         cpu(must(backend->create_stream(StreamRole::cpu))),
         mover(*backend, h2d, d2h),
-        uses(layout.n_chunks()) {
-    for (std::size_t t = 0; t < kTiers; ++t)
-      budgets.push_back(std::make_unique<Budget>(std::string(to_string(static_cast<Tier>(t))),
-                                                 placement.bytes(layout, static_cast<Tier>(t))));
-    const auto memory = [&](MemoryKind kind, Tier tier) {
-      return must(backend->allocate(kind, std::max<std::size_t>(placement.bytes(layout, tier), 4096)));
-    };
-    device = memory(MemoryKind::device, Tier::device);
-    pinned = memory(MemoryKind::pinned, Tier::pinned);
-    manager =
-        must(ChunkManager::create(layout, placement, uses,
-                                  {device.view().part(0, placement.bytes(layout, Tier::device)),
-                                   pinned.view().part(0, placement.bytes(layout, Tier::pinned))},
-                                  *backend, mover, {budgets[0].get(), budgets[1].get(), budgets[2].get()}));
+        device(memory(MemoryKind::device, Tier::device)),
+        pinned(memory(MemoryKind::pinned, Tier::pinned)),
+        uses(layout.n_chunks()) {}
+
+  SlotPool::Slabs slabs() const {
+    return {device.view().part(0, placement.bytes(layout, Tier::device)),
+            pinned.view().part(0, placement.bytes(layout, Tier::pinned))};
   }
-  ~ChunkFixture() {
+  std::array<Budget*, kTiers> all_budgets() { return {&budgets[0], &budgets[1], &budgets[2]}; }
+  /// Runs all queued work. Fixtures call it before they destroy what that work uses.
+  void synchronize() {
     for (Stream* stream : {&compute, &h2d, &d2h, &cpu}) (void)backend->synchronize(*stream);
   }
+
+  const ChunkLayout layout;
+  const Placement placement;
+  SteadyClock clock;
+  std::unique_ptr<ThreadPool> pool;
+  std::unique_ptr<Backend> backend;
+  Stream compute, h2d, d2h, cpu;
+  FakeMover mover;
+  std::array<Budget, kTiers> budgets = {sized_budget(Tier::device), sized_budget(Tier::pinned),
+                                        sized_budget(Tier::nvme)};
+  Buffer device, pinned;
+  UseSchedule uses;
+
+ private:
+  Budget sized_budget(Tier tier) const {
+    return Budget(std::string(to_string(tier)), placement.bytes(layout, tier));
+  }
+  Buffer memory(MemoryKind kind, Tier tier) const {
+    return must(backend->allocate(kind, std::max<std::size_t>(placement.bytes(layout, tier), 4096)));
+  }
+};
+
+/// A chunk manager in its environment.
+class ChunkFixture : public ChunkEnvironment {
+ public:
+  ChunkFixture(const ChunkLayout& layout_in, Placement placement_in)
+      : ChunkEnvironment(layout_in, std::move(placement_in)),
+        manager(
+            must(ChunkManager::create(layout, placement, uses, slabs(), *backend, mover, all_budgets()))) {}
+  ~ChunkFixture() { synchronize(); }
 
   Stream& stream_of(Tier tier) { return tier == Tier::device ? compute : cpu; }
 
@@ -111,7 +137,7 @@ class ChunkFixture {
     return bytes;
   }
   std::size_t charged_bytes(Tier tier) const {
-    const Budget& budget = *budgets[static_cast<std::size_t>(tier)];
+    const Budget& budget = budgets[static_cast<std::size_t>(tier)];
     return budget.used_bytes() + budget.reserved_bytes();
   }
   Status audit() const {
@@ -123,16 +149,6 @@ class ChunkFixture {
     return strata::audit(manager->residency(), manager->slots());
   }
 
-  const ChunkLayout layout;
-  const Placement placement;
-  SteadyClock clock;
-  std::unique_ptr<ThreadPool> pool;
-  std::unique_ptr<Backend> backend;
-  Stream compute, h2d, d2h, cpu;
-  FakeMover mover;
-  UseSchedule uses;
-  std::vector<std::unique_ptr<Budget>> budgets;
-  Buffer device, pinned;
   std::unique_ptr<ChunkManager> manager;
   int differences = 0;
 

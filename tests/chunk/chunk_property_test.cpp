@@ -105,8 +105,7 @@ class Walk {
     const Status sound = fixture_.audit();
     ASSERT_TRUE(sound.is_ok()) << sound.to_string();
     for (const Tier tier : kMemory)
-      ASSERT_LE(fixture_.charged_bytes(tier),
-                fixture_.budgets[static_cast<std::size_t>(tier)]->limit_bytes());
+      ASSERT_LE(fixture_.charged_bytes(tier), fixture_.budgets[static_cast<std::size_t>(tier)].limit_bytes());
   }
 
   void finish() {

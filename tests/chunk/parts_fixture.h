@@ -1,40 +1,21 @@
 #pragma once
 
-#include <memory>
-
 #include <strata/chunk/pending_fetches.h>
-#include <strata/chunk/use_schedule.h>
 
 #include "chunk/chunk_fixture.h"
 
 namespace strata::test {
 
-/// The parts of a chunk manager without the manager, over a backend that runs queued work only when somebody
-/// waits for it.
-class PartsFixture {
+/// The parts of a chunk manager without the manager.
+class PartsFixture : public ChunkEnvironment {
  public:
   PartsFixture(const ChunkLayout& layout_in, Placement placement_in)
-      : layout(layout_in),
-        placement(std::move(placement_in)),
-        pool(must(ThreadPool::create(1))),
-        backend(must(
-            create_host_backend({.schedule = StreamSchedule::latest_legal, .check = true}, *pool, clock))),
-        compute(must(backend->create_stream(StreamRole::compute))),
-        h2d(must(backend->create_stream(StreamRole::h2d))),
-        d2h(must(backend->create_stream(StreamRole::d2h))),
-        cpu(must(backend->create_stream(StreamRole::cpu))),
-        mover(*backend, h2d, d2h),
-        device(must(backend->allocate(MemoryKind::device, placement.bytes(layout, Tier::device)))),
-        pinned(must(backend->allocate(MemoryKind::pinned, placement.bytes(layout, Tier::pinned)))),
-        uses(layout.n_chunks()),
+      : ChunkEnvironment(layout_in, std::move(placement_in)),
         residency(layout.n_chunks()),
-        slots(must(SlotPool::create(layout, placement, {device.view(), pinned.view()},
-                                    {&budgets[0], &budgets[1], &budgets[2]}))),
+        slots(must(SlotPool::create(layout, placement, slabs(), all_budgets()))),
         write_backs(placement, residency, slots, *backend, mover),
         fetches(residency, slots, write_backs, *backend, mover) {}
-  ~PartsFixture() {
-    for (Stream* stream : {&compute, &h2d, &d2h, &cpu}) (void)backend->synchronize(*stream);
-  }
+  ~PartsFixture() { synchronize(); }
 
   /// Makes `key` resident with a clean copy in `tier`.
   void place_clean(PayloadKey key, Tier tier) {
@@ -66,16 +47,6 @@ class PartsFixture {
     mover.writes = 0;
   }
 
-  const ChunkLayout layout;
-  const Placement placement;
-  SteadyClock clock;
-  std::unique_ptr<ThreadPool> pool;
-  std::unique_ptr<Backend> backend;
-  Stream compute, h2d, d2h, cpu;
-  FakeMover mover;
-  Buffer device, pinned;
-  std::array<Budget, kTiers> budgets = {Budget("device"), Budget("pinned"), Budget("nvme")};
-  UseSchedule uses;
   ResidencyTable residency;
   SlotPool slots;
   WriteBackQueue write_backs;
