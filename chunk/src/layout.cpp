@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
@@ -125,8 +126,8 @@ ChunkSize search_chunk_size(std::span<const LayoutTensor> tensors, const Grouped
       best = n;
     }
   }
-  return {best, str("lowest waste and transfer overhead of ", (high - first) / step + 1, " sizes up to ",
-                    format_bytes(static_cast<std::uint64_t>(high) * param_bytes))};
+  return {best, str("lowest waste and transfer overhead of ", plural((high - first) / step + 1, "size"),
+                    " up to ", format_bytes(static_cast<std::uint64_t>(high) * param_bytes))};
 }
 
 }  // namespace
@@ -149,7 +150,7 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
   const std::int64_t wasted = layout.wasted_elems();
   const std::uint64_t param_bytes =
       static_cast<std::uint64_t>(elems) * size_of(layout.groups_.front().compute);
-  layout.explanation_ = str(layout.chunks_.size(), " chunks of ", elems, " elements (",
+  layout.explanation_ = str(plural(layout.chunks_.size(), "chunk"), " of ", elems, " elements (",
                             format_bytes(param_bytes), " of parameters), ", how, "; ",
                             fmt::format("{:.1f}", 100.0 * static_cast<double>(wasted) /
                                                       static_cast<double>(grouped.used_elems + wasted)),

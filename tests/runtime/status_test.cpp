@@ -1,3 +1,4 @@
+#include <strata/runtime/error_list.h>
 #include <strata/runtime/status.h>
 
 #include <gtest/gtest.h>
@@ -30,6 +31,15 @@ TEST(StatusTest, AnnotateKeepsTheCodeAndNamesWhatWasBeingDone) {
 TEST(StatusTest, ControlBytesOfAMessageAreEscaped) {
   EXPECT_EQ(Status::error(Code::invalid, "key '\x1b[31m\x7f\r'\n\tnext").message(),
             "key '\\x1b[31m\\x7f\\x0d'\n\tnext");
+}
+
+TEST(StatusTest, AListOfErrorsHasTheCodeOfTheFirstAndALineForEach) {
+  ErrorList errors;
+  errors.add(Status::ok());
+  EXPECT_TRUE(errors.status().is_ok());
+  errors.add(Status::error(Code::not_found, "a"));
+  errors.add(Status::error(Code::invalid, "b"));
+  EXPECT_EQ(errors.status(), Status::error(Code::not_found, "a\nb"));
 }
 
 TEST(StatusTest, MustThrowsTheStatus) {

@@ -1,3 +1,4 @@
+#include <strata/runtime/plural.h>
 #include <strata/runtime/units.h>
 
 #include <gtest/gtest.h>
@@ -25,6 +26,12 @@ TEST(UnitsTest, BadBytesNameTheTextAndTheKnownUnits) {
 TEST(UnitsTest, FormattedBytesAreShort) {
   EXPECT_EQ(format_bytes(512), "512 B");
   EXPECT_EQ(format_bytes(32 * kMiB), "32.0 MiB");
+}
+
+TEST(UnitsTest, CountsHaveTheirNounsInTheRightNumber) {
+  EXPECT_EQ(plural(1, "micro-batch"), "1 micro-batch");
+  EXPECT_EQ(plural(2, "micro-batch"), "2 micro-batches");
+  EXPECT_EQ(plural(std::size_t{0}, "home payload"), "0 home payloads");
 }
 
 TEST(UnitsTest, SecondsAcceptUnits) {

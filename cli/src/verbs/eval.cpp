@@ -6,6 +6,7 @@
 #include <strata/model/hf/explain_folder.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/config/json.h>
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/train/evaluation.h>
 #include <strata/train/job.h>
@@ -144,9 +145,8 @@ Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, EvalTarget 
       annotated(create_dataset(*cache, config, m.packing, SampleOrder::sequential, 0), "--data"));
   const std::int64_t there = n_micro_batches(*rows.data, config.train.micro_batch);
   if (there == 0)
-    return Status::error(Code::invalid,
-                         str("--data has ", rows.data->n_samples(),
-                             " sequences, fewer than train.micro_batch = ", config.train.micro_batch));
+    return Status::error(Code::invalid, str("--data has ", plural(rows.data->n_samples(), "sequence"),
+                                            ", fewer than train.micro_batch = ", config.train.micro_batch));
   STRATA_TRY_ASSIGN(const std::unique_ptr<const RunPlan> plan, plan_evaluation(loaded));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(config, *plan, io));
   STRATA_TRY(load_parameters(job->engine(), target, io));

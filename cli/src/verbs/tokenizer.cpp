@@ -3,6 +3,7 @@
 #include <strata/model/text_check.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/io/io.h>
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/train/load_config.h>
 
@@ -27,8 +28,8 @@ Result<std::string> train(const Args& args, Io& io) {
     texts.push_back(std::move(text));
   }
   if (bytes == 0)
-    return Status::error(Code::invalid, str("the corpus is empty: ", args.items.size(),
-                                            " empty files; the first is ", args.items.front()));
+    return Status::error(Code::invalid, str("the corpus is empty: ", plural(args.items.size(), "empty file"),
+                                            "; the first is ", args.items.front()));
   const std::vector<std::string_view> views(texts.begin(), texts.end());
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer,
                     Tokenizer::train(views, static_cast<std::int32_t>(args.vocab)));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <strata/model/text_check.h>
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
@@ -62,8 +63,8 @@ Status TokenCacheWriter::write_all_sources(const std::vector<std::string>& sourc
 
 Status TokenCacheWriter::finish(const std::vector<std::string>& sources) {
   if (header_.source_bytes == 0)
-    return Status::error(Code::invalid, str("the corpus is empty: ", sources.size(),
-                                            " empty files; the first is ", sources.front()));
+    return Status::error(Code::invalid, str("the corpus is empty: ", plural(sources.size(), "empty file"),
+                                            "; the first is ", sources.front()));
   // An empty text has no tokens if the tokenizer has no end-of-text token; then it is no document.
   std::erase(documents_, header_.n_tokens);
   documents_.erase(std::unique(documents_.begin(), documents_.end()), documents_.end());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 
 #include "threads/affinity.h"
@@ -19,7 +20,6 @@ int count_cpus(Cores cores) {
   for (const UsableCore& core : cores) cpus += static_cast<int>(core.cpus.size());
   return cpus;
 }
-std::string plural(int n, std::string_view what) { return str(n, " ", what, n == 1 ? "" : "s"); }
 
 std::vector<Cores> by_node(Cores cores) {
   std::vector<Cores> nodes;

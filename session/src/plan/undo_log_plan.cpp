@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/session/pinned_layout.h>
@@ -127,8 +128,8 @@ void plan_undo_log(StatePlan& plan, const UseTrace& uses) {
   if (!plan.trains()) return;
   std::string note = str("step: ", to_string(plan.options.step_mode));
   if (log_budget > 0)
-    note += str("; ", n, " of ", trained.size(), " chunks may be updated before the norm is known, undo log ",
-                format_bytes(plan.undo.bytes));
+    note += str("; ", n, " of ", plural(trained.size(), "chunk"),
+                " may be updated before the norm is known, undo log ", format_bytes(plan.undo.bytes));
   plan.notes.push_back(std::move(note));
 }
 

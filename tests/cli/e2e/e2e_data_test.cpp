@@ -155,7 +155,7 @@ TEST_F(CliDataE2e, ValidationDataTooShortForAMicroBatchIsReported) {
   EXPECT_THAT(
       strata(tiny("train", {"--out", "run", "train.steps=1", "data.train=ask.jsonl", "data.val=one.jsonl"}))
           .out,
-      HasSubstr("data.val has 1 sequences, fewer than train.micro_batch = 2, so there is no validation\n"));
+      HasSubstr("data.val has 1 sequence, fewer than train.micro_batch = 2, so there is no validation\n"));
 }
 
 TEST_F(CliDataE2e, BadRecordsAreReportedWithLineNumbersAndExitCodeTwo) {
@@ -186,8 +186,7 @@ TEST_F(CliDataE2e, WeightsThatCannotBeSatisfiedAreRefused) {
     EXPECT_EQ(refused.exit_code, 2);
     return refused.err;
   };
-  EXPECT_THAT(refusal({"data.weights=1,2"}),
-              HasSubstr("data.weights: 2 weights, but data.train has 1 files"));
+  EXPECT_THAT(refusal({"data.weights=1,2"}), HasSubstr("data.weights: 2 weights, but data.train has 1 file"));
   EXPECT_THAT(refusal({"data.weights=0"}), HasSubstr("outside"));
   EXPECT_THAT(refusal({"data.packing=packed"}), HasSubstr("'packed' is not one of auto, stream, pack"));
   EXPECT_THAT(refusal({"data.train=train.txt,ask.jsonl", "data.weights=1,0.33333333"}),

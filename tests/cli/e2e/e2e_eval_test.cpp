@@ -141,7 +141,7 @@ TEST_F(CliEvalE2e, MistakesHaveTheirExitCodes) {
   expect_refused({"run", "--data", "gone.txt"}, 2, "gone.txt: No such file");
   expect_refused({"run", "--data", "bad.jsonl"}, 2, "bad.jsonl: line 1: 'text' must be a string");
   expect_refused({"run", "--data", "one.jsonl", "data.packing=pack"}, 2,
-                 "--data has 1 sequences, fewer than train.micro_batch = 2");
+                 "--data has 1 sequence, fewer than train.micro_batch = 2");
   expect_refused({"run", "--batches", "0"}, 2, "--batches");
   expect_refused({"run", "memory.devise=1"}, 2, "did you mean 'memory.device'?");
   expect_refused({"run", "memory.device=64KiB"}, 3, "does not fit");

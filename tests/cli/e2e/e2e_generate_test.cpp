@@ -125,7 +125,7 @@ TEST_F(CliGenerateE2e, ACacheThatDoesNotFitIsRefusedBeforeTheStartWithTheShortfa
   make_run({"model.seq=512", "memory.device=unlimited", "memory.pinned=unlimited"});
   const ProgramResult refused = generate({"--tokens", "500", "memory.device=300KiB"});
   EXPECT_EQ(refused.exit_code, 3);
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("the keys and values of 1 sequences of "), HasSubstr("shortfall"),
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("the keys and values of 1 sequence of "), HasSubstr("shortfall"),
                                  HasSubstr("it fits with: memory.device=")));
   EXPECT_EQ(refused.out, "");
 }

@@ -93,7 +93,7 @@ TEST_F(CliMessagesE2e, AFewInvalidBytesInDataAreAcceptedAndReported) {
 TEST_F(CliMessagesE2e, ATokenizerIsNotTrainedOnEmptyText) {
   write("empty.txt", "");
   expect_refused({"tokenizer", "train", "empty.txt", "-o", "t.json"}, 2,
-                 "the corpus is empty: 1 empty files; the first is empty.txt");
+                 "the corpus is empty: 1 empty file; the first is empty.txt");
   EXPECT_FALSE(exists("t.json"));
   write("short.txt", "aaaa");
   EXPECT_THAT(strata({"tokenizer", "train", "short.txt", "-o", "t.json", "--vocab", "300"}).out,

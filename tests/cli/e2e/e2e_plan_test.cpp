@@ -6,6 +6,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -107,6 +108,15 @@ TEST_F(CliPlanE2e, TheTablesNameTheDtype) {
     const auto json = nlohmann::json::parse(strata(tiny("plan", {"--json", "train.dtype=" + dtype})).out);
     EXPECT_EQ(json["dtype"], dtype);
   }
+}
+
+TEST_F(CliPlanE2e, OneOfAThingIsNotCalledSeveral) {
+  const ProgramResult planned =
+      strata(tiny("plan", {"model.layers=1", "train.grad_accum=1", "train.micro_batch=1"}));
+  EXPECT_THAT(planned.out,
+              AllOf(HasSubstr("gpt2: 1 layer, hidden"), HasSubstr("tokens (1 micro-batch of 1 sequence) in"),
+                    Not(ContainsRegex("[^0-9.]1 (micro-batches|sequences|layers|home payloads|"
+                                      "chunks)"))));
 }
 
 // The model has 33 heads of 128 values. wgmma and cuDNN support these, except in a cuDNN backward that would

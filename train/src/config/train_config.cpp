@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 
 #include "config/param_groups.h"
@@ -130,8 +131,8 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config) {
                            " does not divide model.hidden = ", config.model.hidden, " (",
                            tree.entry("model.hidden").origin, ")"));
   if (const auto& data = config.data; !data.weights.empty() && data.weights.size() != data.train.size())
-    problems.push_back(str(set_by(tree, "data.weights"), ": ", data.weights.size(),
-                           " weights, but data.train has ", data.train.size(), " files (",
+    problems.push_back(str(set_by(tree, "data.weights"), ": ", plural(data.weights.size(), "weight"),
+                           ", but data.train has ", plural(data.train.size(), "file"), " (",
                            tree.entry("data.train").origin, ")"));
   const auto& dirs = config.memory.nvme_dirs;
   if (config.memory.nvme_bytes > 0 && (dirs.empty() || std::count(dirs.begin(), dirs.end(), "") > 0))
@@ -139,8 +140,8 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config) {
                            " is empty, but memory.nvme enables an NVMe tier (",
                            tree.entry("memory.nvme").origin, ")"));
   if (const auto& rates = config.memory.nvme_rates; !rates.empty() && rates.size() != dirs.size())
-    problems.push_back(str(set_by(tree, "memory.nvme_rates"), ": ", rates.size(),
-                           " rates, but memory.nvme_dir has ", dirs.size(), " folders (",
+    problems.push_back(str(set_by(tree, "memory.nvme_rates"), ": ", plural(rates.size(), "rate"),
+                           ", but memory.nvme_dir has ", plural(dirs.size(), "folder"), " (",
                            tree.entry("memory.nvme_dir").origin, ")"));
   if (config.io.block_bytes % 4096 != 0)
     problems.push_back(

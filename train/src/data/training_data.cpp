@@ -9,6 +9,7 @@
 #include <strata/kernels/attention.h>
 #include <strata/kernels/fp8.h>
 #include <strata/runtime/io/digest.h>
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
@@ -93,9 +94,8 @@ class TrainingDataBuilder {
                       annotated(dataset_of(*into_.val_cache_, SampleOrder::sequential, 0), "data.val"));
     if (const auto rows = static_cast<std::uint64_t>(config_.train.micro_batch);
         into_.val_->n_samples() < rows)
-      into_.notes_.push_back(str("data.val has ", into_.val_->n_samples(),
-                                 " sequences, fewer than train.micro_batch = ", rows,
-                                 ", so there is no validation"));
+      into_.notes_.push_back(str("data.val has ", plural(into_.val_->n_samples(), "sequence"),
+                                 ", fewer than train.micro_batch = ", rows, ", so there is no validation"));
     return {};
   }
 

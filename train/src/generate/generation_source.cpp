@@ -4,6 +4,7 @@
 
 #include <strata/model/hf/explain_folder.h>
 #include <strata/model/tokenizer_config.h>
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/train/resume.h>
@@ -91,7 +92,7 @@ Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& decode, s
   programs[ProgramRole::decode] = specialize_for_backend(std::move(few), loaded_->config);
   auto plan = plan_programs(*loaded_, programs);
   if (!plan.has_value() && plan.status().code() == Code::does_not_fit)
-    return plan.status().annotate(str("the keys and values of ", decode.sequences, " sequences of ",
+    return plan.status().annotate(str("the keys and values of ", plural(decode.sequences, "sequence"), " of ",
                                       decode.context, " tokens need ",
                                       format_bytes(cache_bytes(decoder_, decode)), " of the device"));
   if (!plan.has_value()) return plan.status();

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/train/training_data.h>
 
@@ -36,7 +37,7 @@ class ObservedBatches final : public BatchSource {
   Status fill(std::int64_t index, const BatchView& batch) override {
     constexpr std::int64_t kBetweenNs = 5'000'000'000;
     if (observer_.signals != nullptr && observer_.signals->stop_requested())
-      return Status::error(Code::cancelled, str("stopped after ", index, " of ", n_, " micro-batches"));
+      return Status::error(Code::cancelled, str("stopped after ", index, " of ", plural(n_, "micro-batch")));
     if (observer_.on_progress && now_ns() - reported_ns_ > kBetweenNs) {
       observer_.on_progress(index, n_);
       reported_ns_ = now_ns();

@@ -12,6 +12,7 @@
 #include <strata/profile/compute_device.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/memory/alloc_counter.h>
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/train/evaluation.h>
 #include <strata/train/plan_text.h>
@@ -262,13 +263,13 @@ Status Trainer::validate(std::int64_t step) {
                                   evaluation_observer(str("step ", step, ": validating")));
   if (!loss.has_value()) return signals_.stop_requested() ? Status::ok() : loss.status();
   observer_.on_message(
-      fmt::format("step {}: validation loss {:.4f} over {} micro-batches", step, loss->nats, n));
+      fmt::format("step {}: validation loss {:.4f} over {}", step, loss->nats, plural(n, "micro-batch")));
   return folder_.add_validation({step, loss->nats}, n);
 }
 
 EvaluationObserver Trainer::evaluation_observer(std::string what) {
   return {&signals_, &clock_, [this, what = std::move(what)](std::int64_t done, std::int64_t n) {
-            observer_.on_message(str(what, ", ", done, " of ", n, " micro-batches"));
+            observer_.on_message(str(what, ", ", done, " of ", plural(n, "micro-batch")));
           }};
 }
 

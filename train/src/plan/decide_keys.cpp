@@ -16,6 +16,7 @@
 #include <strata/profile/host_memory.h>
 #include <strata/profile/machine_memory.h>
 #include <strata/runtime/backend/cuda_backend.h>
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/threads/topology.h>
 #include <strata/train/job.h>
@@ -110,7 +111,7 @@ void resolve_gradients(ConfigTree& tree, const RunPlan& plan) {
                std::string(on_device == all ? "device"
                            : on_device == 0 ? "pinned"
                                             : "auto"),
-               str("the gradients of ", on_device, " of ", all, " chunks are on the device"));
+               str("the gradients of ", on_device, " of ", plural(all, "chunk"), " are on the device"));
 }
 
 std::string_view name_of(GradientPolicy where) {

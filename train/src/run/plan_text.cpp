@@ -5,6 +5,7 @@
 #include <strata/cpuopt/isa.h>
 #include <strata/model/decoder.h>
 #include <strata/profile/compute_device.h>
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/train/training_data.h>
@@ -83,17 +84,19 @@ std::string attention_text(const LoweredProgram& train) {
 std::string model_lines(const TrainConfig& c, const PlannedJob& job) {
   const RunPlan& plan = *job.plan;
   const DecoderConfig d = decoder_config(c);
-  std::string text = fmt::format(
-      "model    {}: {} layers, hidden {}, heads {}, vocabulary {}, sequence {}: {:.2f} M parameters\n",
-      d.family, d.layers, d.hidden, d.heads, d.vocab, d.seq, static_cast<double>(count_parameters(d)) * 1e-6);
+  std::string text =
+      fmt::format("model    {}: {}, hidden {}, heads {}, vocabulary {}, sequence {}: {:.2f} M parameters\n",
+                  d.family, plural(d.layers, "layer"), d.hidden, d.heads, d.vocab, d.seq,
+                  static_cast<double>(count_parameters(d)) * 1e-6);
   if (const std::int64_t frozen = plan.n_params(false); frozen > 0)
     text += fmt::format("frozen   {:.2f} M parameters; {:.2f} M are trained\n",
                         static_cast<double>(frozen) * 1e-6, static_cast<double>(plan.n_params(true)) * 1e-6);
-  return text + fmt::format(
-                    "step     {} tokens ({} micro-batches of {} sequences) in {}, {} in {}, recompute {}{}\n",
-                    static_cast<std::int64_t>(tokens_per_step(c)), c.train.grad_accum, c.train.micro_batch,
-                    c.train.fp8 ? c.train.dtype + " and FP8" : c.train.dtype, c.optim.name, c.offload.states,
-                    to_string(job.recompute), attention_text(plan.of(ProgramRole::train)));
+  return text +
+         fmt::format("step     {} ({} of {}) in {}, {} in {}, recompute {}{}\n",
+                     plural(static_cast<std::int64_t>(tokens_per_step(c)), "token"),
+                     plural(c.train.grad_accum, "micro-batch"), plural(c.train.micro_batch, "sequence"),
+                     c.train.fp8 ? c.train.dtype + " and FP8" : c.train.dtype, c.optim.name, c.offload.states,
+                     to_string(job.recompute), attention_text(plan.of(ProgramRole::train)));
 }
 
 std::string machine_lines(const TrainConfig& c, const PlannedJob& job, const std::string& nvme_note) {
@@ -139,10 +142,9 @@ std::string tier_table(const RunPlan& plan) {
                                            : std::string())};
   for (std::size_t t = 0; t < kTiers; ++t) {
     const TierHomes homes = homes_in(plan, static_cast<Tier>(t));
-    text +=
-        fmt::format("  {:<7} {:>12} {:>12} {:>9}   {} home payloads; {}\n", to_string(static_cast<Tier>(t)),
-                    budget_text(plan.options.budgets[t]), format_bytes(plan.planned_peak[t]),
-                    format_bytes(homes.bytes), homes.payloads, what[t]);
+    text += fmt::format("  {:<7} {:>12} {:>12} {:>9}   {}; {}\n", to_string(static_cast<Tier>(t)),
+                        budget_text(plan.options.budgets[t]), format_bytes(plan.planned_peak[t]),
+                        format_bytes(homes.bytes), plural(homes.payloads, "home payload"), what[t]);
   }
   return text + "\n";
 }

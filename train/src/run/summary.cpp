@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <strata/profile/stalls.h>
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/train/evaluation.h>
@@ -107,8 +108,8 @@ std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder&
                         o.best_validation->loss, o.best_validation->step, o.last_validation->loss,
                         o.last_validation->step);
   if (o.skipped_steps > 0)
-    text += fmt::format("{} steps of this process were skipped because their gradients were not finite\n",
-                        o.skipped_steps);
+    text += str(plural(o.skipped_steps, "step"),
+                " of this process skipped because of a gradient that was not finite\n");
   text += tiers_text(engine);
   text += lanes_text(o.moved, o.lanes);
   text += forecast_comparison_text(expected, o);
