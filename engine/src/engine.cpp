@@ -100,8 +100,9 @@ Status Engine::run_step(BatchSource& source, double lr, StepReport& report) {
   if (!report.skipped) {
     STRATA_TRY(machine().commit(lr, report));
   } else {
-    Status why = machine().non_finite_error();
-    if (plan_.options.non_finite == NonFinite::stop) return why;
+    const Status why = machine().non_finite_error();
+    if (plan_.options.non_finite == NonFinite::stop)
+      return Status::error(why.code(), str(why.message(), "; optim.non_finite=skip skips such steps"));
     report.skip_reason = why.message();
     loss_scale = scale_before;  // no scale would have helped
     STRATA_TRY(machine().undo(report));

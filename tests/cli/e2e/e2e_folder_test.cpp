@@ -110,7 +110,8 @@ TEST_F(CliFolderE2e, ADivergedRunSavesTheStatesFromBeforeTheStep) {
   const ProgramResult ended =
       strata(run_of("run", 50, {"optim.lr=1000000", "optim.warmup=0", "optim.clip=0", "train.dtype=f32"}));
   EXPECT_EQ(ended.exit_code, 4) << ended.output();
-  EXPECT_THAT(ended.err, AllOf(HasSubstr("not finite"), HasSubstr(" is saved in run/checkpoints/step-")));
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("not finite"), HasSubstr("optim.non_finite=skip"),
+                               HasSubstr(" is saved in run/checkpoints/step-")));
   EXPECT_EQ(list("run/checkpoints").size(), 1u);
   EXPECT_EQ(strata({"export", "run", "--out", "hf", "--check"}).exit_code, 0) << "it is whole";
 }
