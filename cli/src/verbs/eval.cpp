@@ -64,9 +64,7 @@ Status choose_checkpoint(const Args& args, const TrainConfig& config, EvalTarget
                     list_checkpoints(config, target.path, io, [&](std::string_view text) {
                       print(args.err, str("strata eval: ", text, "\n"));
                     }));
-  if (checkpoints.empty())
-    return Status::error(Code::not_found,
-                         str(target.path, " has no checkpoint yet in ", checkpoint_dir(config, target.path)));
+  if (checkpoints.empty()) return no_checkpoint(config, target.path);
   target.checkpoint = checkpoints.front();
   if (args.checkpoint < 0) return {};
   auto found = find_checkpoint(checkpoints, args.checkpoint, io);

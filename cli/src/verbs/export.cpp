@@ -74,9 +74,7 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
                     list_checkpoints(loaded.config, run, io, [&](std::string_view text) {
                       print(args.err, str("strata export: ", text, "\n"));
                     }));
-  if (checkpoints.empty())
-    return Status::error(Code::not_found,
-                         str(run, " has no checkpoint yet in ", checkpoint_dir(loaded.config, run)));
+  if (checkpoints.empty()) return no_checkpoint(loaded.config, run);
   const std::string& from = checkpoints.front();
   STRATA_TRY_ASSIGN(const std::unique_ptr<CheckpointTensors> params, open_checkpoint_parameters(from, io));
   const ParamSource source = [&](std::string_view name, std::span<float> into) {

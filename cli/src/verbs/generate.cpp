@@ -66,7 +66,7 @@ Status encode_all(const GenerationSource& source, Work& work) {
     const auto n = static_cast<std::int64_t>(tokens->ids.size());
     if (source.max_positions() > 0 && n > source.max_positions())
       problems += str(problems.empty() ? "" : "\n", "prompt ", index + 1, " has ", n,
-                      " tokens, but the model supports ", source.max_positions(), " positions");
+                      " tokens, but the model supports ", source.max_positions(), " positions: shorten it");
     work.requests.push_back({index, std::move(tokens->ids), std::move(tokens->stop_ids)});
   }
   return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);

@@ -184,8 +184,8 @@ void check_decoder_sizes(const DecoderConfig& c, bool own_head_dim, DecoderProbl
                 str("model.heads is ", c.heads, " and model.kv_heads ", c.kv_heads,
                     "; the first must be a multiple of the second"));
   problems.need(c.head_dim >= 1 || c.heads < 1 || c.hidden < c.heads, str("model.head_dim is ", c.head_dim));
-  problems.need(c.positions >= c.seq,
-                str("model.seq is ", c.seq, "; the model has only ", c.positions, " positions"));
+  problems.need(c.positions >= c.seq, str("model.seq is ", c.seq, "; the model has only ", c.positions,
+                                          " positions: set model.seq=", c.positions, " or less"));
 }
 
 void check_decoder_attention(const DecoderConfig& c, DecoderProblems& problems) {

@@ -80,7 +80,8 @@ TEST_F(CliGenerateE2e, AFullContextEndsATextAndIsReported) {
   const std::string prompt = read_all(file("train.txt")).substr(0, 600);
   const ProgramResult refused = generate({"--prompt", prompt, "--tokens", "3"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("prompt 1 has "), HasSubstr("the model supports 32 positions")));
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("prompt 1 has "), HasSubstr("the model supports 32 positions: shorten it")));
 }
 
 TEST_F(CliGenerateE2e, OtherPromptsDoNotChangeAText) {
@@ -200,9 +201,13 @@ TEST_F(CliGenerateE2e, GenerateNeedsACheckpoint) {
   EXPECT_EQ(strata({"generate", "nowhere"}).exit_code, 2);
   make_run();
   must(posix_io().remove_all(file("run/checkpoints")));
-  const ProgramResult refused = strata({"generate", "run"});
-  EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("run has no checkpoint yet in run/checkpoints"));
+  for (const Words& words :
+       {Words{"generate", "run"}, Words{"eval", "run"}, Words{"export", "run", "--out", "hf"}}) {
+    const ProgramResult refused = strata(words);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("run has no checkpoint yet in run/checkpoints"),
+                                   HasSubstr("strata train --resume run")));
+  }
 }
 
 }  // namespace

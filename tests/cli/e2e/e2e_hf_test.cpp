@@ -40,7 +40,8 @@ TEST_F(CliHfE2e, SizesComeFromTheFolderAndDifferencesAreRefused) {
   EXPECT_THAT(refused.err, HasSubstr("model.layers = 3, but 2 according to hf/config.json"));
   const ProgramResult longer = strata(tiny("train", {"--out", "again", "--init", "hf", "model.seq=64"}));
   EXPECT_EQ(longer.exit_code, 2);
-  EXPECT_THAT(longer.err, HasSubstr("model.seq is 64; the model has only 32 positions"));
+  EXPECT_THAT(longer.err,
+              HasSubstr("model.seq is 64; the model has only 32 positions: set model.seq=32 or less"));
 }
 
 TEST_F(CliHfE2e, AnExportIsRefusedWhereThereIsNothingToWriteOrNoPlaceForIt) {

@@ -49,9 +49,7 @@ Status GenerationSource::open_run(const ConfigRequest& request, const Checkpoint
   STRATA_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(io_, path_ + "/tokenizer.json"));
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
   STRATA_TRY_ASSIGN(checkpoints_, list_checkpoints(loaded_->config, path_, io_, warn));
-  if (checkpoints_.empty())
-    return Status::error(Code::not_found,
-                         str(path_, " has no checkpoint yet in ", checkpoint_dir(loaded_->config, path_)));
+  if (checkpoints_.empty()) return no_checkpoint(loaded_->config, path_);
   decoder_ = with_derived_sizes(decoder_config(loaded_->config));
   add_stop_id(tokenizer_->end_of_text(), stop_ids_);
   return Status::ok();

@@ -20,6 +20,12 @@ Result<std::vector<std::string>> list_checkpoints(const TrainConfig& config, con
   return whole;
 }
 
+Status no_checkpoint(const TrainConfig& config, const std::string& path) {
+  return Status::error(Code::not_found,
+                       str(path, " has no checkpoint yet in ", checkpoint_dir(config, path),
+                           "; wait until the run saves one, or continue it: strata train --resume ", path));
+}
+
 Result<std::string> find_checkpoint(const std::vector<std::string>& checkpoints, std::int64_t step, Io& io) {
   std::string steps;
   for (const std::string& checkpoint : checkpoints) {

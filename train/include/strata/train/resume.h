@@ -23,6 +23,9 @@ std::string checkpoint_dir(const TrainConfig& config, const std::string& path);
 Result<std::vector<std::string>> list_checkpoints(const TrainConfig& config, const std::string& path, Io& io,
                                                   const CheckpointWarning& warn);
 
+/// The error `not_found` of a command that needs a checkpoint of a run without any, with what to do.
+Status no_checkpoint(const TrainConfig& config, const std::string& path);
+
 /// The checkpoint of `step`. Errors: `not_found`, with the steps that exist.
 Result<std::string> find_checkpoint(const std::vector<std::string>& checkpoints, std::int64_t step, Io& io);
 /// Opens the parameters of a checkpoint. Errors: those of CheckpointTensors::open() and read_manifest().
