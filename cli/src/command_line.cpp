@@ -334,6 +334,36 @@ std::string unknown_word(const std::vector<std::string>& arguments) {
              did_you_mean(arguments[1], actions));
 }
 
+/// The subcommands that the arguments name, outermost first, after the app itself.
+std::vector<const CLI::App*> named_subcommands(const CLI::App& app) {
+  std::vector<const CLI::App*> named = {&app};
+  while (!named.back()->get_subcommands().empty()) named.push_back(named.back()->get_subcommands().front());
+  return named;
+}
+
+void print_help(std::FILE* out, const CLI::App& app) {
+  const std::vector<const CLI::App*> named = named_subcommands(app);
+  std::string names;
+  for (std::size_t i = 1; i < named.size(); ++i) names += str(names.empty() ? "" : " ", named[i]->get_name());
+  print(out, named.back()->help(names));
+}
+
+/// The errors for unknown options, one per line; empty if there are none. CLI11 refuses them too, but without
+/// a suggestion, and it complains about a missing option before a misspelt one.
+std::string unknown_options(const CLI::App& app) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : named_subcommands(app).back()->get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  std::string text;
+  for (const std::string& given : app.remaining(true)) {
+    if (!given.starts_with("--") || given.size() == 2) continue;
+    const std::string name = given.substr(0, given.find('='));
+    text += str(text.empty() ? "" : "\n", "unknown option '", name, "'",
+                did_you_mean(name, std::vector<std::string_view>(known.begin(), known.end())));
+  }
+  return text;
+}
+
 int run(std::vector<std::string> arguments, Args args) {
   if (const std::string problem = unknown_word(arguments); !problem.empty())
     return usage_error(args.err, problem);
@@ -351,17 +381,14 @@ int run(std::vector<std::string> arguments, Args args) {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 expects them in reverse order
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
-    const CLI::App* shown = &app;  // the help of the innermost subcommand that was named
-    std::string names;
-    for (; !shown->get_subcommands().empty(); shown = shown->get_subcommands().front())
-      names += str(names.empty() ? "" : " ", shown->get_name());
-    print(args.out, shown->help(names));
+    print_help(args.out, app);
     return kExitOk;
   } catch (const CLI::CallForVersion& version) {
     print(args.out, str(version.what(), "\n"));
     return kExitOk;
   } catch (const CLI::ParseError& error) {
-    return usage_error(args.err, error.what());
+    const std::string unknown = unknown_options(app);
+    return usage_error(args.err, unknown.empty() ? error.what() : unknown);
   }
   return chosen(args);
 }

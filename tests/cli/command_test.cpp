@@ -142,6 +142,11 @@ TEST(CommandTest, UsageErrorsHaveSuggestionsAndReturnTwo) {
                                                        "data, config, doctor; did you mean 'config'?"));
   EXPECT_THAT(strata_command({"config", "shwo"}).err, HasSubstr("did you mean 'show'?"));
   EXPECT_THAT(strata_command({"config"}).err, HasSubstr("missing action; known: show, check"));
+  EXPECT_THAT(strata_command({"doctor", "--jsn"}).err,
+              HasSubstr("strata: unknown option '--jsn'; did you mean '--json'?\nRun 'strata --help'."));
+  EXPECT_THAT(strata_command({"export", "run", "--ouut=x"}).err, HasSubstr("did you mean '--out'?"));
+  EXPECT_THAT(strata_command({"tokenizer", "train", "a.txt", "--vcoab", "300"}).err,
+              HasSubstr("did you mean '--vocab'?"));
   const std::vector<std::vector<std::string>> wrong = {{},
                                                        {"train"},
                                                        {"config"},

@@ -250,6 +250,8 @@ TEST(ChatDetectionTest, AnUnknownTemplateIsRefusedWithTheKnownNames) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("plain, chatml, qwen3, llama3, llama3.1, glm4"));
   }
   EXPECT_THAT(std::string(chat_template_named("vicuna").status().message()), HasSubstr("called 'vicuna'"));
+  EXPECT_THAT(std::string(chat_template_named("chatlm").status().message()),
+              HasSubstr("did you mean 'chatml'?"));
 }
 
 TEST(ChatTest, TemplatesThatWriteOtherTextsHaveOtherDigests) {

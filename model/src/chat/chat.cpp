@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include <strata/runtime/config/suggest.h>
 #include <strata/runtime/str.h>
 
 #include "tokenizer/added_tokens.h"
@@ -309,8 +310,8 @@ constexpr std::array<Format, 10> kFormats = {{
     {"olmo2", ChatFormat::olmo2, write_olmo2},
 }};
 
-Status unknown(std::string_view what) {
-  return Status::error(Code::unsupported, str(what, "; choose one by name: ", chat_template_names()));
+Status unknown(std::string_view what, std::string_view meant = {}) {
+  return Status::error(Code::unsupported, str(what, "; choose one by name: ", chat_template_names(), meant));
 }
 
 /// The default system message of a ChatML template: the literal text in it between the system markers.
@@ -364,7 +365,9 @@ Result<ChatTemplate> chat_template_named(std::string_view name) {
       out.takes_system = format.format == ChatFormat::phi3;
       return out;
     }
-  return unknown(str("no chat template is called '", name.substr(0, 80), "'"));
+  std::vector<std::string_view> names;
+  for (const Format& format : kFormats) names.push_back(format.name);
+  return unknown(str("no chat template is called '", name.substr(0, 80), "'"), did_you_mean(name, names));
 }
 
 namespace {
