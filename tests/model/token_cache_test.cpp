@@ -353,6 +353,22 @@ TEST_F(TokenCacheTest, AMissingSourceIsNamedAndLeavesNothingBehind) {
   EXPECT_TRUE(must(io.list("d")).empty());
 }
 
+TEST_F(RecordCacheTest, FilesThatCannotBeReadAreReportedWithAllOtherBadOnes) {
+  io.put("b.jsonl", "{\"text\": 1}\n");
+  const std::vector<std::string> sources = {"gone.txt", "b.jsonl", "a.parquet", "a.txt", "lost.txt"};
+  const Status status = TokenCache::open_or_build(io, tokenizer, sources, "d/c").status();
+  EXPECT_EQ(status.code(), Code::not_found);  // of the first
+  EXPECT_THAT(status.message(),
+              testing::ContainsRegex("gone.txt.*\nb.jsonl: line 1.*\na.parquet: .*\n.*lost.txt"));
+  EXPECT_TRUE(must(io.list("d")).empty());
+}
+
+TEST_F(RecordCacheTest, SourcesThatAreGoneSinceTheLastTimeAreAllNamed) {
+  cached();
+  const Status status = TokenCache::open_or_build(io, tokenizer, {"gone.txt", "lost.txt"}, "c").status();
+  EXPECT_THAT(status.message(), testing::ContainsRegex("gone.txt.*\n.*lost.txt"));
+}
+
 TEST_F(TokenCacheTest, AFullDiskKeepsTheOldCache) {
   MemoryIo small({.capacity_bytes = 700});
   small.put("a.txt", kFirst);

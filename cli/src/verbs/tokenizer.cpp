@@ -2,6 +2,7 @@
 #include <strata/model/documents.h>
 #include <strata/model/text_check.h>
 #include <strata/model/tokenizer.h>
+#include <strata/runtime/error_list.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
@@ -16,17 +17,25 @@ namespace {
 
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 32;
 
+Result<std::string> read_corpus(Io& io, const std::string& file) {
+  STRATA_TRY_ASSIGN(std::string text, read_text(io, file, kMaxTextBytes));
+  STRATA_TRY(check_source_name(file));
+  STRATA_TRY(check_text(file, text));
+  return text;
+}
+
 Result<std::string> train(const Args& args, Io& io) {
   if (args.items.empty()) return Status::error(Code::invalid, "no input: name at least one text file");
   std::vector<std::string> texts;
   std::size_t bytes = 0;
+  ErrorList bad;
   for (const std::string& file : args.items) {
-    STRATA_TRY_ASSIGN(std::string text, read_text(io, file, kMaxTextBytes));
-    STRATA_TRY(check_source_name(file));
-    STRATA_TRY(check_text(file, text));
-    bytes += text.size();
-    texts.push_back(std::move(text));
+    Result<std::string> text = read_corpus(io, file);
+    bad.add(text.status());
+    texts.push_back(std::move(text).value_or(std::string()));
+    bytes += texts.back().size();
   }
+  STRATA_TRY(bad.status());
   if (bytes == 0)
     return Status::error(Code::invalid, str("the corpus is empty: ", plural(args.items.size(), "empty file"),
                                             "; the first is ", args.items.front()));

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include <strata/model/documents.h>
+#include <strata/runtime/error_list.h>
 #include <strata/runtime/str.h>
 
 #include "data/token_cache_format.h"
@@ -26,10 +27,13 @@ Status damaged(std::string message) { return Status::error(Code::corrupt, std::m
 
 Result<Digest> digest_sources(Io& io, const std::vector<std::string>& sources) {
   detail::SourceDigester digester;
+  ErrorList unreadable;
   for (const std::string& path : sources) {
-    STRATA_TRY_ASSIGN(const FileDigest file, digest_file(io, path));
-    digester.add(file, is_jsonl(path));
+    const Result<FileDigest> file = digest_file(io, path);
+    unreadable.add(file.status());
+    if (file.has_value()) digester.add(*file, is_jsonl(path));
   }
+  STRATA_TRY(unreadable.status());
   return digester.digest();
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <strata/model/text_check.h>
+#include <strata/runtime/error_list.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
@@ -27,6 +28,14 @@ std::string note_of(const std::string& path, const JsonlStats& stats, const Resu
   return ignored_keys.empty() ? text : str(text, "; ignored: ", ignored_keys);
 }
 
+// A missing folder of a file to write is not a missing input.
+Result<std::unique_ptr<File>> create_file(Io& io, const std::string& path) {
+  auto file = io.open(path, OpenMode::truncate);
+  if (!file.has_value() && file.status().code() == Code::not_found)
+    return Status::error(Code::io_error, std::string(file.status().message()));
+  return file;
+}
+
 }  // namespace
 
 TokenCacheWriter::TokenCacheWriter(Io& io, const Tokenizer& tokenizer, const Result<ChatTemplate>& chat,
@@ -41,22 +50,20 @@ Status TokenCacheWriter::write(const std::vector<std::string>& sources) {
 }
 
 Status TokenCacheWriter::write_all_sources(const std::vector<std::string>& sources) {
-  STRATA_TRY_ASSIGN(file_, io_.open(temporary_, OpenMode::truncate));
+  STRATA_TRY_ASSIGN(file_, create_file(io_, temporary_));
   header_.bytes_per_token = tokenizer_.vocab_size() <= kSmallVocab ? 2 : 4;
   SourceDigester digester;
-  std::string problems;  // of all files, so that all can be fixed at once
+  ErrorList bad;
   for (const std::string& source : sources) {
     const Result<FileDigest> digest = encode_source(source);
-    if (!digest.has_value() && digest.status().code() != Code::invalid) return digest.status();
-    if (!digest.has_value()) {
-      problems += str(problems.empty() ? "" : "\n", digest.status().message());
-      continue;
-    }
+    if (write_failed_ || digest.status().code() == Code::out_of_memory) return digest.status();
+    bad.add(digest.status());
+    if (!digest.has_value()) continue;
     digester.add(*digest, is_jsonl(source));
     header_.source_bytes += digest->bytes;
   }
-  bad_sources_ = !problems.empty();
-  if (bad_sources_) return Status::error(Code::invalid, std::move(problems));
+  bad_sources_ = !bad.empty();
+  STRATA_TRY(bad.status());
   header_.sources = digester.digest();
   return finish(sources);
 }
@@ -186,7 +193,9 @@ void TokenCacheWriter::mark(std::uint64_t n, bool loss_mask) {
 }
 
 Status TokenCacheWriter::write_next(std::span<const std::byte> bytes) {
-  STRATA_TRY(write_all(*file_, sizeof(CacheHeader) + written_, bytes));
+  Status status = write_all(*file_, sizeof(CacheHeader) + written_, bytes);
+  write_failed_ = !status.is_ok();
+  if (write_failed_) return status;
   payload_.update(bytes);
   written_ += bytes.size();
   return {};

@@ -53,6 +53,7 @@ class TokenCacheWriter {
   std::vector<std::uint64_t> loss_mask_;  // bits; empty until the first masked token
   std::vector<std::uint64_t> documents_;
   std::vector<std::string> notes_;
+  bool write_failed_ = false;
   bool bad_sources_ = false;  // the error is about the sources (one line each), not about the cache file
 };
 

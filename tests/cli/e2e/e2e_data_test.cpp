@@ -278,7 +278,7 @@ TEST_F(CliPackE2e, MistakesHaveTheirExitCodes) {
   expect({"data", "pack", "ask.jsonl"}, 2, "name the file to write: --out FILE");
   expect({"data", "pack", "gone.jsonl", "--out", "x"}, 2, "gone.jsonl: No such file");
   expect({"data", "pack", "ask.jsonl", "--out", "x", "--seq", "0"}, 2, "--seq");
-  expect({"data", "pack", "ask.jsonl", "--out", "gone/x"}, 2, "gone/x");
+  expect({"data", "pack", "ask.jsonl", "--out", "gone/x"}, 5, "gone/x");
   expect({"data", "inspect"}, 2, "expected one packed file, got 0");
   expect({"data", "inspect", "gone.tokens"}, 2, "gone.tokens: No such file");
   expect({"data", "inspect", "ask.jsonl"}, 2, "ask.jsonl is not a packed file");
@@ -291,6 +291,40 @@ TEST_F(CliPackE2e, MistakesHaveTheirExitCodes) {
   expect({"data", "inspect", "damaged.tokens"}, 5, "its tokens are damaged: the checksum differs");
   ASSERT_EQ(strata({"tokenizer", "train", "val.txt", "--vocab", "300", "-o", "other.json"}).exit_code, 0);
   expect({"data", "inspect", "p.tokens", "-t", "other.json"}, 2, "built with tokenizer ");
+}
+
+TEST_F(CliPackE2e, AFolderThatIsNotWritableIsAnIoError) {
+  must(posix_io().make_dirs(file("closed")));
+  ASSERT_EQ(::chmod(file("closed").c_str(), 0555), 0);
+  for (const char* name : {".", "ask.jsonl", "tokenizer.json"})
+    ASSERT_EQ(::chmod(file(name).c_str(), 0777), 0);
+  options_.before_exec = become_nobody;
+  const ProgramResult refused = strata({"data", "pack", "ask.jsonl", "--out", "closed/x"});
+  if (refused.exit_code == 127) GTEST_SKIP() << "another user may not run " << STRATA_PROGRAM;
+  EXPECT_EQ(refused.exit_code, 5) << refused.output();
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("closed/x"), HasSubstr("Permission denied")));
+}
+
+// Each command reports all bad files at once.
+TEST_F(CliPackE2e, EveryBadFileIsNamed) {
+  write("binary.txt", std::string("PNG\0\x1A\0", 6));
+  write("bad.jsonl", "{\"text\": 1}\n");
+  const auto expect = [&](const Words& words, const std::string& n) {
+    const ProgramResult refused = strata(words);
+    EXPECT_EQ(refused.exit_code, 2) << refused.output();
+    EXPECT_THAT(refused.err, AllOf(HasSubstr(n + " problems"), HasSubstr("gone.txt: No such file"),
+                                   HasSubstr("binary.txt: "), HasSubstr("lost.txt: No such file")));
+  };
+  expect({"data", "pack", "gone.txt", "binary.txt", "bad.jsonl", "ask.jsonl", "lost.txt", "--out", "x"}, "4");
+  expect({"tokenizer", "train", "gone.txt", "binary.txt", "train.txt", "lost.txt", "-o", "t.json"}, "3");
+  const std::string files = "data.train=gone.txt,binary.txt,bad.jsonl,lost.txt";
+  expect(tiny("train", {"--out", "run", files}), "4");
+  expect(tiny("train", {"--out", "run", files, "data.tokenizer=tokenizer.json"}), "4");
+  expect(tiny("train", {"--out", "run", files, "data.weights=1,1,1,1", "data.tokenizer=tokenizer.json"}),
+         "4");
+  expect(tiny("train", {"--out", "run", "data.train=gone.txt,binary.txt", "data.val=lost.txt",
+                        "data.tokenizer=tokenizer.json"}),
+         "3");
 }
 
 TEST_F(CliPackE2e, TheExampleQuestionsAreReproducibleAndValidRecords) {

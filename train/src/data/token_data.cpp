@@ -4,6 +4,7 @@
 
 #include <strata/model/documents.h>
 #include <strata/model/text_check.h>
+#include <strata/runtime/error_list.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/str.h>
 
@@ -36,7 +37,9 @@ Result<Tokenizer> make_tokenizer(const TrainConfig& config, const std::vector<st
   if (const std::string source = tokenizer_source(config); !source.empty())
     return annotated(Tokenizer::load(io, source), config.data.tokenizer ? "data.tokenizer" : "model.from");
   std::vector<std::string> texts;
-  for (const std::string& file : files) STRATA_TRY(add_texts(io, file, texts).annotate("data.train"));
+  ErrorList bad;
+  for (const std::string& file : files) bad.add(add_texts(io, file, texts).annotate("data.train"));
+  STRATA_TRY(bad.status());
   const std::vector<std::string_view> views(texts.begin(), texts.end());
   return annotated(Tokenizer::train(views, config.model.vocab), "model.vocab");
 }
@@ -68,10 +71,12 @@ Result<std::vector<std::string>> locate_data_files(const std::vector<std::string
   if (paths.empty()) return Status::error(Code::invalid, str(key, " is empty; name at least one file"));
   const std::vector<std::string> dirs = default_data_dirs();
   std::vector<std::string> found;
+  ErrorList bad;
   for (const std::string& path : paths) {
-    STRATA_TRY(check_source_name(path).annotate(key));
+    bad.add(check_source_name(path).annotate(key));
     found.push_back(locate_data_file(path, dirs));
   }
+  STRATA_TRY(bad.status());
   return found;
 }
 
@@ -79,8 +84,8 @@ Result<std::unique_ptr<TokenCache>> open_token_cache(const TrainConfig& config, 
                                                      const std::vector<std::string>& files, Io& io,
                                                      std::vector<std::string>& notes) {
   for (const std::string& file : files) {
-    STRATA_TRY_ASSIGN(const bool packed, TokenCache::is_cache(io, file));
-    if (!packed) continue;
+    // Files that cannot be read are reported below, with all other bad ones.
+    if (!TokenCache::is_cache(io, file).value_or(false)) continue;
     if (files.size() > 1)
       return Status::error(Code::invalid, str(file, " is a packed file among ", files.size(),
                                               " files; set data.weights, or pack all files together"));

@@ -8,6 +8,7 @@
 #include <strata/graph/passes.h>
 #include <strata/kernels/attention.h>
 #include <strata/kernels/fp8.h>
+#include <strata/runtime/error_list.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
@@ -42,11 +43,17 @@ class TrainingDataBuilder {
       groups.clear();
       for (const std::string& file : train) groups.push_back({file});
     }
+    ErrorList bad;
     for (const std::vector<std::string>& files : groups) {
-      STRATA_TRY_ASSIGN(auto cache, annotated(cache_of(files), "data.train"));
-      into_.train_caches_.push_back(std::move(cache));
+      auto cache = annotated(cache_of(files), "data.train");
+      bad.add(cache.status());
+      if (cache.has_value()) into_.train_caches_.push_back(*std::move(cache));
     }
-    if (config_.data.val.empty()) return {};
+    if (!config_.data.val.empty()) bad.add(open_val());
+    return bad.status();
+  }
+
+  Status open_val() {
     STRATA_TRY_ASSIGN(const std::vector<std::string> val, locate_data_files(config_.data.val, "data.val"));
     STRATA_TRY_ASSIGN(into_.val_cache_, annotated(cache_of(val), "data.val"));
     return {};
