@@ -27,11 +27,34 @@ ConfigRequest request_for_budgets(const ConfigRequest& request, const std::strin
   return given;
 }
 
+bool has_same_budgets(const TrainConfig::Memory& a, const TrainConfig::Memory& b) {
+  return a.device_bytes == b.device_bytes && a.pinned_bytes == b.pinned_bytes && a.nvme_bytes == b.nvme_bytes;
+}
+
 // Replaces the engine by one for `plan` with the states of the checkpoint `saved`.
 Status restart_from_checkpoint(ActiveRun& active, const TrainConfig& config, const RunPlan& plan,
                                const std::string& saved) {
   STRATA_TRY(active.job->restart(config, plan, active.io, active.trace));
   return load_checkpoint(active.job->engine(), active.io, saved).status();
+}
+
+// The new plan failed to start after all. Errors: if the old one cannot start again either.
+Status return_to_old_plan(ActiveRun& active, Trainer& trainer, const std::string& run, Observer& observer,
+                          const std::string& what, const std::string& saved, const Status& why) {
+  STRATA_TRY(restart_from_checkpoint(active, active.loaded.config, *active.planned.plan, saved)
+                 .annotate(str("continuing with ", what, " failed (", why.message(),
+                               "), and so did the old budgets; --resume ", run, " continues from ", saved)));
+  trainer.continue_in(*active.job);
+  observer.on_message(str("budget change failed (", what, "); training continues with the old budgets from ",
+                          saved, ": ", why.message()));
+  return {};
+}
+
+// Describes the plan that now runs in the folder of the run.
+Status write_plan(const ActiveRun& active, RunFolder& folder) {
+  STRATA_TRY(folder.write(kResolvedConfig, run_config_toml(active.io, active.loaded.tree, folder.path())));
+  return folder.write("plan.json",
+                      plan_json(active.loaded.config, *active.planned.plan, active.planned.recompute));
 }
 
 }  // namespace
@@ -73,11 +96,7 @@ Status change_budgets(ActiveRun& active, Trainer& trainer, const TrainingData& t
                                          run_identity(loaded->config, training_data));
       !same.is_ok())
     return refused(same);
-  const auto& now = active.loaded.config.memory;
-  const auto& then = loaded->config.memory;
-  if (then.device_bytes == now.device_bytes && then.pinned_bytes == now.pinned_bytes &&
-      then.nvme_bytes == now.nvme_bytes)
-    return {};
+  if (has_same_budgets(loaded->config.memory, active.loaded.config.memory)) return {};
   auto planned = plan_job(*loaded, active.basis());
   if (!planned.has_value()) return refused(planned.status());
   if (const Status room = active.job->check_room(loaded->config, *planned->plan, active.io); !room.is_ok())
@@ -86,23 +105,12 @@ Status change_budgets(ActiveRun& active, Trainer& trainer, const TrainingData& t
     return refused(writes);
   STRATA_TRY_ASSIGN(const std::string saved, trainer.save_for_restart());
   if (const Status started = restart_from_checkpoint(active, loaded->config, *planned->plan, saved);
-      !started.is_ok()) {
-    STRATA_TRY(restart_from_checkpoint(active, active.loaded.config, *active.planned.plan, saved)
-                   .annotate(str("continuing with ", what, " failed (", started.message(),
-                                 "), and so did the old budgets; --resume ", folder.path(),
-                                 " continues from ", saved)));
-    trainer.continue_in(*active.job);
-    observer.on_message(str("budget change failed (", what,
-                            "); training continues with the old budgets from ", saved, ": ",
-                            started.message()));
-    return {};
-  }
+      !started.is_ok())
+    return return_to_old_plan(active, trainer, folder.path(), observer, what, saved, started);
   active.planned = *std::move(planned);
   active.loaded = *std::move(loaded);
   resolve_data_autos(active.loaded, folder.path(), training_data);
-  STRATA_TRY(folder.write(kResolvedConfig, run_config_toml(active.io, active.loaded.tree, folder.path())));
-  STRATA_TRY(folder.write("plan.json",
-                          plan_json(active.loaded.config, *active.planned.plan, active.planned.recompute)));
+  STRATA_TRY(write_plan(active, folder));
   trainer.continue_in(*active.job);
   observer.on_message(
       str("continuing with ", what, "\n",

@@ -66,6 +66,13 @@ bool is_finished(const Manifest& manifest, const TrainConfig& config, const std:
   return summary.has_value() && summary->find("\"stop_reason\": \"finished\"") != std::string::npos;
 }
 
+SessionResult nothing_to_do(const Manifest& manifest, const TrainConfig& config, const std::string& path) {
+  return {StopReason::finished,
+          path,
+          str(path, " is finished: ", manifest.step, " of ", config.train.steps, " steps; nothing to do\n"),
+          {}};
+}
+
 // Reads parameters from the folder of model.from if there is one, otherwise initializes them randomly.
 Status initialize_parameters(Engine& engine, const TrainConfig& config, Io& io) {
   STRATA_TRY(engine.initialize(config.train.seed));
@@ -79,6 +86,116 @@ Status initialize_parameters(Engine& engine, const TrainConfig& config, Io& io) 
 Status check_not_cancelled(const Signals& signals) {
   if (!signals.stop_requested()) return {};
   return Status::error(Code::cancelled, "stopped by a signal before the first step");
+}
+
+std::string implementation_in(const std::map<std::string, std::string>& run) {
+  const auto found = run.find(std::string(kGemmImplementation));
+  return found == run.end() ? std::string("the CPU in f32") : found->second;
+}
+
+// Checks that the checkpoint is of the same run, and warns of what will differ in bits nevertheless. The run
+// then uses the GEMM implementation and algorithms of the checkpoint.
+Status match_checkpoint(const std::string& checkpoint, const Manifest& manifest,
+                        const TrainingData& training_data, const std::string& path, LoadedConfig& loaded,
+                        Io& io, Log& log) {
+  if (const auto implementation = manifest.run.find(std::string(kGemmImplementation));
+      implementation != manifest.run.end())
+    STRATA_TRY(resolve_bf16_gemm_as(implementation->second, loaded));
+  const TrainConfig& config = loaded.config;
+  const auto identity = run_identity(config, training_data);
+  STRATA_TRY(check_identity(manifest.run, identity).annotate(checkpoint));
+  if (const auto steps = manifest.run.find(std::string(kScheduleSteps));
+      steps != manifest.run.end() && steps->second != identity.at(std::string(kScheduleSteps)))
+    log.warn("train.steps was ", steps->second, " and is ", config.train.steps,
+             ": from here on the learning rate follows another schedule");
+  const std::string then = implementation_in(manifest.run), now = implementation_in(identity);
+  if (then != now)
+    log.warn("GEMM implementation: ", then, " in the run of the checkpoint, ", now, " in this run",
+             "; from here on results are not bit for bit those of an uninterrupted run");
+  if (config.memory.backend != "cuda") return {};
+  const std::string file = str(path, "/", kGemmAlgorithmsFile);
+  STRATA_TRY_ASSIGN(const bool same, load_gemm_algorithms(file, now, io));
+  if (!same)
+    log.warn(file, " was not written for ", now,
+             ": GEMM algorithms are selected again, and results may differ in bits");
+  return {};
+}
+
+Status plan_and_start(ActiveRun& active, const Signals& signals) {
+  STRATA_TRY_ASSIGN(active.planned,
+                    plan_with_batch_split(active.request, active.loaded, active.basis(),
+                                          [](const ConfigRequest& given) { return load_config(given); }));
+  STRATA_TRY(check_write_budget(active.loaded.config, *active.planned.plan));
+  STRATA_TRY(check_not_cancelled(signals));
+  STRATA_TRY_ASSIGN(active.job,
+                    Job::start(active.loaded.config, *active.planned.plan, active.io, active.trace));
+  return {};
+}
+
+void report_start(const ActiveRun& active, const TrainingData& training_data, Observer& observer, Log& log) {
+  const TrainConfig& config = active.loaded.config;
+  for (const std::string& note : start_notes(config)) observer.on_message(note);
+  for (const std::string& note : training_data.notes()) observer.on_message(str("data     ", note));
+  observer.on_message(start_table(config, active.planned, nvme_text(active.job->engine())));
+  if (const std::string note = active.job->engine().nvme_note();
+      note != "not used" && note != "io_uring, O_DIRECT, registered buffers")
+    log.warn("the nvme tier does not use its fastest I/O path: ", note);
+  log.debug(active.planned.plan->of(ProgramRole::train).code.size(), " instructions per micro-batch, ",
+            active.planned.plan->layout.n_chunks(), " chunks");
+}
+
+Status fill_states(ActiveRun& active, const std::vector<std::string>& checkpoints, const std::string& path,
+                   Observer& observer) {
+  Engine& engine = active.job->engine();
+  if (checkpoints.empty()) {
+    STRATA_TRY(initialize_parameters(engine, active.loaded.config, active.io));
+    if (!active.request.resume.empty())
+      observer.on_message(str(path, " has no checkpoint yet: starting from the beginning"));
+    return {};
+  }
+  const auto warn = [&](std::string_view text) { observer.on_warning(text); };
+  STRATA_TRY_ASSIGN(const std::string from, load_newest_checkpoint(engine, checkpoints, active.io, warn));
+  observer.on_message(str("resuming from ", from));
+  return {};
+}
+
+// Removes a budget request of the run that was overwritten, or one that this run has already applied, but not
+// one that was submitted since.
+Status drop_applied_request(const SessionRequest& request, const std::string& path,
+                            const std::vector<std::string>& asked, Io& io) {
+  const BudgetRequest pending(io, path);
+  if (pending.is_pending() &&
+      (request.resume.empty() || pending.read().value_or(std::vector<std::string>()) == asked))
+    STRATA_TRY(pending.consume().status());
+  return {};
+}
+
+Status begin_folder(const ActiveRun& active, const TrainingData& training_data, RunFolder& folder) {
+  const LoadedConfig& loaded = active.loaded;
+  STRATA_TRY_ASSIGN(const auto files,
+                    run_files(loaded.config, training_data, !active.request.resume.empty(), active.io));
+  STRATA_TRY(folder.begin(active.job->engine().steps(),
+                          run_config_toml(active.io, loaded.tree, folder.path()), files));
+  return folder.write("plan.json", plan_json(loaded.config, *active.planned.plan, active.planned.recompute));
+}
+
+Result<SessionResult> train_to_end(ActiveRun& active, const TrainingData& training_data, RunFolder& folder,
+                                   Observer& observer, Signals& signals) {
+  const TrainConfig& config = active.loaded.config;
+  Trainer trainer(config, *active.job, training_data, folder, observer, signals, active.io, active.trace);
+  STRATA_TRY_ASSIGN(TrainOutcome outcome, trainer.run());
+  while (outcome.stop_reason == StopReason::budget_change) {
+    STRATA_TRY(change_budgets(active, trainer, training_data, folder, observer));
+    STRATA_TRY_ASSIGN(outcome, trainer.run());
+  }
+  const ForecastComparison expected =
+      compare_forecast(*active.planned.plan, active.planned.forecast, active.machine, outcome);
+  if (active.trace != nullptr) STRATA_TRY(active.trace->write(active.io, folder.file("trace.json")));
+  Engine& engine = active.job->engine();
+  STRATA_TRY(folder.write(
+      "summary.json", summary_json(outcome, engine, training_data, config.io.write_budget_bytes, expected)));
+  return SessionResult{outcome.stop_reason, folder.path(), summary_text(outcome, engine, folder, expected),
+                       outcome.why_stopped};
 }
 
 // `asked`: the assignments of the budget request in the folder that are already part of `loaded`.
@@ -97,36 +214,8 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
   STRATA_TRY(check_not_cancelled(signals));
   if (!checkpoints.empty()) {
     STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoints.front()));
-    if (const auto implementation = manifest.run.find(std::string(kGemmImplementation));
-        implementation != manifest.run.end())
-      STRATA_TRY(resolve_bf16_gemm_as(implementation->second, loaded));
-    const auto identity = run_identity(config, *training_data);
-    STRATA_TRY(check_identity(manifest.run, identity).annotate(checkpoints.front()));
-    if (const auto steps = manifest.run.find(std::string(kScheduleSteps));
-        steps != manifest.run.end() && steps->second != identity.at(std::string(kScheduleSteps)))
-      log->warn("train.steps was ", steps->second, " and is ", config.train.steps,
-                ": from here on the learning rate follows another schedule");
-    const auto implementation_in = [](const std::map<std::string, std::string>& run) {
-      const auto implementation = run.find(std::string(kGemmImplementation));
-      return implementation == run.end() ? std::string("the CPU in f32") : implementation->second;
-    };
-    if (const std::string then = implementation_in(manifest.run), now = implementation_in(identity);
-        then != now)
-      log->warn("GEMM implementation: ", then, " in the run of the checkpoint, ", now, " in this run",
-                "; from here on results are not bit for bit those of an uninterrupted run");
-    if (config.memory.backend == "cuda") {
-      const std::string file = str(path, "/", kGemmAlgorithmsFile);
-      STRATA_TRY_ASSIGN(const bool same, load_gemm_algorithms(file, implementation_in(identity), io));
-      if (!same)
-        log->warn(file, " was not written for ", implementation_in(identity),
-                  ": GEMM algorithms are selected again, and results may differ in bits");
-    }
-    if (is_finished(manifest, config, path, io))
-      return SessionResult{
-          StopReason::finished,
-          path,
-          str(path, " is finished: ", manifest.step, " of ", config.train.steps, " steps; nothing to do\n"),
-          {}};
+    STRATA_TRY(match_checkpoint(checkpoints.front(), manifest, *training_data, path, loaded, io, *log));
+    if (is_finished(manifest, config, path, io)) return nothing_to_do(manifest, config, path);
   }
   loaded.config.data.packing =
       training_data->packing();  // the program depends on whether rows contain several documents
@@ -138,57 +227,15 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
   const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
   if (trace) trace->set_enabled(false);  // the trainer enables it for the steps of log.trace
   ActiveRun active{request, loaded, machine, io, trace.get(), {}, {}};
-  STRATA_TRY_ASSIGN(active.planned,
-                    plan_with_batch_split(request, loaded, active.basis(),
-                                          [](const ConfigRequest& given) { return load_config(given); }));
-  STRATA_TRY(check_write_budget(config, *active.planned.plan));
-  STRATA_TRY(check_not_cancelled(signals));
-  STRATA_TRY_ASSIGN(active.job, Job::start(config, *active.planned.plan, io, trace.get()));
-  Job& job = *active.job;
-  for (const std::string& note : start_notes(config)) observer.on_message(note);
-  for (const std::string& note : training_data->notes()) observer.on_message(str("data     ", note));
-  observer.on_message(start_table(config, active.planned, nvme_text(job.engine())));
-  if (const std::string note = job.engine().nvme_note();
-      note != "not used" && note != "io_uring, O_DIRECT, registered buffers")
-    log->warn("the nvme tier does not use its fastest I/O path: ", note);
-  log->debug(active.planned.plan->of(ProgramRole::train).code.size(), " instructions per micro-batch, ",
-             active.planned.plan->layout.n_chunks(), " chunks");
-
-  if (!checkpoints.empty()) {
-    const auto warn = [&](std::string_view text) { observer.on_warning(text); };
-    STRATA_TRY_ASSIGN(const std::string from, load_newest_checkpoint(job.engine(), checkpoints, io, warn));
-    observer.on_message(str("resuming from ", from));
-  } else {
-    STRATA_TRY(initialize_parameters(job.engine(), config, io));
-    if (!request.resume.empty())
-      observer.on_message(str(path, " has no checkpoint yet: starting from the beginning"));
-  }
+  STRATA_TRY(plan_and_start(active, signals));
+  report_start(active, *training_data, observer, *log);
+  STRATA_TRY(fill_states(active, checkpoints, path, observer));
   STRATA_TRY(check_not_cancelled(signals));
   resolve_data_autos(loaded, path, *training_data);
-  STRATA_TRY_ASSIGN(const auto files, run_files(config, *training_data, !request.resume.empty(), io));
-  STRATA_TRY(folder->begin(job.engine().steps(), run_config_toml(io, loaded.tree, path), files));
-  STRATA_TRY(folder->write("plan.json", plan_json(config, *active.planned.plan, active.planned.recompute)));
-
-  // Removes a budget request of the run that was overwritten, or one that this run has already applied, but
-  // not one that was submitted since.
-  if (const BudgetRequest pending(io, path);
-      pending.is_pending() &&
-      (request.resume.empty() || pending.read().value_or(std::vector<std::string>()) == asked))
-    STRATA_TRY(pending.consume().status());
+  STRATA_TRY(begin_folder(active, *training_data, *folder));
+  STRATA_TRY(drop_applied_request(request, path, asked, io));
   observer.on_start(config);
-  Trainer trainer(config, job, *training_data, *folder, observer, signals, io, trace.get());
-  STRATA_TRY_ASSIGN(TrainOutcome outcome, trainer.run());
-  while (outcome.stop_reason == StopReason::budget_change) {
-    STRATA_TRY(change_budgets(active, trainer, *training_data, *folder, observer));
-    STRATA_TRY_ASSIGN(outcome, trainer.run());
-  }
-  const ForecastComparison expected =
-      compare_forecast(*active.planned.plan, active.planned.forecast, machine, outcome);
-  if (trace) STRATA_TRY(trace->write(io, folder->file("trace.json")));
-  STRATA_TRY(folder->write("summary.json", summary_json(outcome, job.engine(), *training_data,
-                                                        config.io.write_budget_bytes, expected)));
-  return SessionResult{outcome.stop_reason, path, summary_text(outcome, job.engine(), *folder, expected),
-                       outcome.why_stopped};
+  return train_to_end(active, *training_data, *folder, observer, signals);
 }
 
 }  // namespace
