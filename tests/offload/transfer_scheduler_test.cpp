@@ -78,6 +78,18 @@ TEST(TransferSchedulerTest, FailureDropsTheUnissuedBlocks) {
   EXPECT_EQ(order_of(take_all(scheduler)), "1w");
 }
 
+TEST(TransferSchedulerTest, OnceAbandonedItIssuesAndReportsNothing) {
+  TransferScheduler scheduler(3, 1, kBlock, {1, 1000});
+  push(scheduler, 0, false, {1});
+  push(scheduler, 1, false, {2});
+  const BlockTask in_flight = scheduler.next_task();
+  scheduler.abandon();
+  push(scheduler, 2, true, {1});
+  scheduler.release(in_flight);
+  EXPECT_FALSE(scheduler.has_task());
+  EXPECT_FALSE(scheduler.complete(in_flight, Status::ok()).has_value());
+}
+
 // "1:2@3": file 1, block 2 of the file's extent, block 3 of the transfer.
 std::string places_of(const std::vector<BlockTask>& tasks, std::uint32_t index) {
   std::string places;

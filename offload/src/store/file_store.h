@@ -76,7 +76,8 @@ class FileStore final : public NvmeStore, private TransferSink {
   void on_freed(const Version& version) STRATA_REQUIRES(mutex_);
   std::string describe(const StoreRequest& request) const;
   // Waits until a request ends, a slot becomes free or the device makes any progress. Returns an error, now
-  // and at every later call, if none of these happens within the deadline.
+  // and at every later call, if none of these happens within the deadline. After that no request
+  // is continued and late completions are ignored, since the owners of the memory may have freed it.
   Status await_change() STRATA_REQUIRES(mutex_);
 
   const NvmeOptions options_;

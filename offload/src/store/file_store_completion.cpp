@@ -26,6 +26,7 @@ void FileStore::on_complete(std::uint32_t index, Status outcome) noexcept {
   Transfer transfer;
   {
     const MutexLock lock(mutex_);
+    if (!timeout_.is_ok()) return;  // too late: every caller has the error
     const bool again = requests_[index].write ? complete_write(index, std::move(outcome))
                                               : complete_read(index, std::move(outcome));
     if (!again) return;
@@ -162,6 +163,8 @@ Status FileStore::await_change() {
       Status::error(Code::timeout, str(describe(requests_.oldest()),
                                        ": no data was transferred, for this or any other request, within ",
                                        options_.deadline.count(), " ms"));
+  checksums_.abandon();
+  io_backend_->abandon();
   done_.notify_all();
   return timeout_;
 }
@@ -169,10 +172,7 @@ Status FileStore::await_change() {
 bool FileStore::drain() noexcept {
   const MutexLock lock(mutex_);
   while (!requests_.is_idle())
-    if (const Status status = await_change(); !status.is_ok()) {
-      checksums_.abandon();
-      return false;
-    }
+    if (!await_change().is_ok()) return false;
   return true;
 }
 

@@ -52,6 +52,9 @@ class IoBackend {
   virtual ~IoBackend() = default;
   /// `index` is below `table_size` and not in flight. Never blocks.
   virtual void start(std::uint32_t index, const Transfer& transfer) noexcept = 0;
+  /// Gives up on all transfers, whose memory may be freed: from now on no block is issued, and no outcome is
+  /// reported, except one whose report has begun. Blocks in flight stay so. Never blocks.
+  virtual void abandon() noexcept = 0;
   virtual void register_memory(BufferView slab) = 0;
   virtual std::string note() const = 0;         ///< "io_uring"
   virtual std::string memory_note() const = 0;  ///< "registered buffers"

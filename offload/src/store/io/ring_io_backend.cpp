@@ -70,6 +70,11 @@ class RingIoBackend final : public IoBackend {
     if (wake) ring_->wake();
   }
 
+  void abandon() noexcept override {
+    const MutexLock lock(mutex_);
+    scheduler_.abandon();
+  }
+
   void register_memory(BufferView slab) override;
   std::string note() const override { return "io_uring"; }
   std::string memory_note() const override {
@@ -102,9 +107,13 @@ class RingIoBackend final : public IoBackend {
 
   void run() noexcept;
   int enter(bool block);
-  void push_retries();
+  void push_retries() STRATA_EXCLUDES(mutex_);
   void push_new() STRATA_EXCLUDES(mutex_);
   bool may_sleep(bool& stop) STRATA_EXCLUDES(mutex_);
+  bool is_abandoned() STRATA_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return scheduler_.is_abandoned();
+  }
   void push(std::uint32_t index);
   void handle(const RingCompletion& completion);
   void progress(std::uint32_t index, std::size_t bytes);
@@ -167,10 +176,17 @@ int RingIoBackend::enter(bool block) {
 }
 
 // Pushes the rests of short transfers and the refused blocks. After a refusal the worker backs off first,
-// whether or not anything else is in flight: a refusal returns at once, so the loop would spin.
+// whether or not anything else is in flight: a refusal returns at once, so the loop would spin. Abandoned
+// blocks end here, since the kernel must not access their memory again.
 void RingIoBackend::push_retries() {
   if (backoff_tries_ > 0) std::this_thread::sleep_for(backoff(std::exchange(backoff_tries_, 0)));
-  for (const std::uint32_t index : retries_) push(index);
+  if (retries_.empty()) return;
+  const bool abandoned = is_abandoned();
+  for (const std::uint32_t index : retries_)
+    if (abandoned)
+      finish(index, Status::error(Code::cancelled, "the transfer was abandoned"));
+    else
+      push(index);
   retries_.clear();
 }
 

@@ -43,6 +43,11 @@ class ThreadIoBackend final : public IoBackend {
     work_.notify_all();  // one request may hold work for every worker
   }
 
+  void abandon() noexcept override {
+    const MutexLock lock(mutex_);
+    scheduler_.abandon();
+  }
+
   void register_memory(BufferView) override {}
   std::string note() const override {
     return str(workers_.size(), workers_.size() == 1 ? " thread" : " threads");

@@ -19,6 +19,7 @@ TransferScheduler::TransferScheduler(std::uint32_t table_size, std::uint32_t fil
 }
 
 void TransferScheduler::push(std::uint32_t index, const Transfer& transfer) {
+  if (is_abandoned_) return;
   Entry& entry = entries_[index];
   STRATA_ASSERT(entry.in_flight == 0 && entry.unissued == 0, "transfer ", index, " is still in flight");
   entry = {transfer.write, transfer.data, static_cast<std::uint32_t>(transfer.extents.size()), 0,
@@ -71,12 +72,18 @@ std::optional<Status> TransferScheduler::complete(const BlockTask& task, Status 
   Entry& entry = entries_[task.index];
   STRATA_ASSERT(entry.in_flight > 0, "transfer ", task.index, " has nothing in flight");
   --entry.in_flight;
+  if (is_abandoned_) return std::nullopt;
   if (!outcome.is_ok() && entry.failure.is_ok()) {
     entry.failure = std::move(outcome);
     drop_unissued(task.index);
   }
   if (entry.in_flight > 0 || entry.unissued > 0) return std::nullopt;
   return std::exchange(entry.failure, Status::ok());
+}
+
+void TransferScheduler::abandon() noexcept {
+  is_abandoned_ = true;
+  for (DirectionQueue& queue : queues_) queue.waiting = 0;
 }
 
 // The unissued extents wait in the queues of several files, at the head of some and behind other transfers in

@@ -47,6 +47,9 @@ class TransferScheduler {
   }  ///< frees the block's share of the limits
   /// Called after release(). Returns the outcome of the whole transfer if this was its last block.
   std::optional<Status> complete(const BlockTask& task, Status outcome);
+  /// From now on there is no task and no outcome; blocks that were issued may still be released and completed.
+  void abandon() noexcept;
+  bool is_abandoned() const noexcept { return is_abandoned_; }
 
  private:
   struct Entry {
@@ -84,6 +87,7 @@ class TransferScheduler {
   std::vector<ExtentProgress> progress_;  // one per file for each entry
   std::vector<DirectionQueue> queues_;    // by file, then direction
   std::size_t next_queue_ = 0;
+  bool is_abandoned_ = false;
 };
 
 }  // namespace strata::detail
