@@ -127,9 +127,7 @@ Status Engine::train_step(BatchSource& source, double lr, StepReport& report) {
   report.clip_factor = 1;
   if (const Status status = run_step(source, lr, report); !status.is_ok()) {
     report.skipped = false;
-    Status outcome = machine().fail(status);
-    runner_->release();
-    return outcome;
+    return runner_->fail(status);
   }
   report.seconds = static_cast<double>(context().clock().now_ns() - begin) * 1e-9;
   report.times = stall_times() - before;

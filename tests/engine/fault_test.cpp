@@ -1,3 +1,5 @@
+#include <functional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -152,6 +154,44 @@ TEST(SwapFaultTest, APendingUpdateThatFailsIsDiscardedByLoadingACheckpoint) {
   faulty.io.clear();
   EXPECT_EQ(must(faulty.run.engine->state_digest()), before);
   must(faulty.step());
+}
+
+// Runs `call` again and again while reads begin to fail at its first, second, ... read. After each failure
+// the next call, which reads or sets all states, works as if nothing had happened.
+void sweep_between_steps(const std::function<Result<double>(Engine&)>& call) {
+  const test::TempDir dir;
+  FaultyRun straight(dir.path()), faulty(dir.path());
+  Engine& engine = *faulty.run.engine;
+  const std::string saved = must(save_checkpoint(engine, posix_io(), dir.file("checkpoints"), {}, 0));
+  const double want = must(call(*straight.run.engine));
+  std::uint64_t failures = 0;
+  for (;; ++failures) {
+    faulty.io.add({IoCall::read, FaultKind::fail, faulty.io.calls(IoCall::read) + failures + 1, true});
+    const Result<double> got = call(engine);
+    faulty.io.clear();
+    if (got.has_value()) break;
+    ASSERT_EQ(got.status().code(), Code::io_error) << got.status().to_string();
+    if (failures % 2 == 0)
+      must(load_checkpoint(engine, posix_io(), saved));
+    else
+      ASSERT_EQ(must(call(engine)), want) << "read " << failures;
+  }
+  EXPECT_GT(failures, 3u);
+  for (FaultyRun* run : {&straight, &faulty}) must(run->step());
+  EXPECT_EQ(must(engine.state_digest()), must(straight.run.engine->state_digest()));
+}
+TEST(SwapFaultTest, AnEvaluationThatFailsAnywhereHoldsNothing) {
+  sweep_between_steps([](Engine& engine) {
+    test::CountingBatches batches(test::tiny_config().vocab);
+    return engine.evaluate(batches, 2);
+  });
+}
+TEST(SwapFaultTest, AnInferenceThatFailsAnywhereHoldsNothing) {
+  sweep_between_steps([](Engine& engine) -> Result<double> {
+    const std::vector<std::int32_t> tokens(static_cast<std::size_t>(test::tiny_config().seq), 7);
+    STRATA_TRY_ASSIGN(const std::span<const float> logits, engine.infer(tokens, 3));
+    return static_cast<double>(logits[1]);
+  });
 }
 
 // Wherever in a step the swap begins to fail, the error names a chunk, and the states are the old ones or

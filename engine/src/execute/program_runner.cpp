@@ -151,6 +151,12 @@ Status ProgramRunner::compute_gradient(BatchSource& source, double lr, StepRepor
   return Status::ok();
 }
 
+Status ProgramRunner::fail(const Status& why) {
+  Status outcome = machine_.fail(why);
+  executor_.release();  // the streams are idle now
+  return outcome;
+}
+
 Result<double> ProgramRunner::evaluate(std::string_view name, BatchSource& source, std::int64_t n) {
   const Replay* const eval = name.empty() ? find(ProgramRole::eval) : find(name);
   if (eval == nullptr || eval->planned.role != ProgramRole::eval)
@@ -159,13 +165,19 @@ Result<double> ProgramRunner::evaluate(std::string_view name, BatchSource& sourc
                                                 : str("this run has no program for evaluation named ", name));
   STRATA_TRY(machine_.flush());
   if (n < 1) return 0.0;
+  Result<double> mean = mean_loss(*eval, source, n);
+  if (!mean.has_value()) return fail(mean.status());
+  return mean;
+}
+
+Result<double> ProgramRunner::mean_loss(const Replay& eval, BatchSource& source, std::int64_t n) {
   STRATA_TRY_ASSIGN(const float divisor, loss_divisor(source, 0, n));
   double sum = 0;
   for (std::int64_t i = 0; i < n; ++i) {
-    machine_.activate(*eval->schedule);
-    STRATA_TRY(load_batch(eval->program(), source, i, divisor));
-    STRATA_TRY(run(*eval));
-    STRATA_TRY(read_back_losses(eval->program(), 0));
+    machine_.activate(*eval.schedule);
+    STRATA_TRY(load_batch(eval.program(), source, i, divisor));
+    STRATA_TRY(run(eval));
+    STRATA_TRY(read_back_losses(eval.program(), 0));
     STRATA_TRY(context_.backend().wait(arena_free_));
     STRATA_TRY(context_.backend().host_access(
         {reinterpret_cast<const std::byte*>(memory_.losses()), sizeof(float), false}));
@@ -191,20 +203,28 @@ Result<std::span<const float>> ProgramRunner::read_logits(const Operand& logits,
 Result<std::span<const float>> ProgramRunner::infer(std::span<const std::int32_t> tokens, std::int64_t row) {
   const Replay* const replay = find(ProgramRole::infer);
   if (replay == nullptr) return Status::error(Code::unsupported, "this run has no program for inference");
-  const LoweredProgram& program = replay->program();
-  const Operand input = program.find("tokens");
+  const Operand input = replay->program().find("tokens");
   STRATA_TRY(machine_.flush());
   if (static_cast<std::int64_t>(tokens.size()) != input.shape.n_elems() || row < 0 ||
       row >= input.shape.n_elems())
     return Status::error(Code::invalid,
                          str("inference needs ", input.shape.n_elems(),
                              " tokens and the row of one of them; given ", tokens.size(), " and row ", row));
-  machine_.activate(*replay->schedule);
+  Result<std::span<const float>> logits = infer_row(*replay, tokens, row);
+  if (!logits.has_value()) return fail(logits.status());
+  return logits;
+}
+
+Result<std::span<const float>> ProgramRunner::infer_row(const Replay& replay,
+                                                        std::span<const std::int32_t> tokens,
+                                                        std::int64_t row) {
+  const LoweredProgram& program = replay.program();
+  machine_.activate(*replay.schedule);
   STRATA_TRY_ASSIGN(const BatchView batch, open_inputs(program, 0));
   const std::span<std::int32_t> into = batch["tokens"];
   std::copy_n(tokens.begin(), into.size(), into.begin());
   STRATA_TRY(upload(program));
-  STRATA_TRY(run(*replay));
+  STRATA_TRY(run(replay));
   return read_logits(program.find("logits"), row, 1);
 }
 
@@ -216,6 +236,15 @@ Result<std::span<const float>> ProgramRunner::extend(std::span<const SequenceTok
   STRATA_TRY(kv_cache_.check(tokens, wanted));
   const Replay& replay =
       *find(kv_cache_.fits_decode(tokens, wanted) ? ProgramRole::decode : ProgramRole::prefill);
+  Result<std::span<const float>> logits = run_extension(replay, tokens, wanted);
+  if (!logits.has_value()) return fail(logits.status());
+  kv_cache_.advance();
+  return logits;
+}
+
+Result<std::span<const float>> ProgramRunner::run_extension(const Replay& replay,
+                                                            std::span<const SequenceToken> tokens,
+                                                            std::span<const std::int32_t> wanted) {
   const LoweredProgram& program = replay.program();
   machine_.activate(*replay.schedule);
   STRATA_TRY_ASSIGN(const BatchView batch, open_inputs(program, 0));
@@ -224,12 +253,9 @@ Result<std::span<const float>> ProgramRunner::extend(std::span<const SequenceTok
   STRATA_TRY(run(replay));
   if (wanted.empty()) {  // more tokens follow, so no logits are read and nothing is waited for
     STRATA_TRY_ASSIGN(arena_free_, context_.backend().record(context_.streams().compute));
-    kv_cache_.advance();
     return std::span<const float>();
   }
-  auto logits = read_logits(program.find("logits"), 0, wanted.size());
-  if (logits.has_value()) kv_cache_.advance();
-  return logits;
+  return read_logits(program.find("logits"), 0, wanted.size());
 }
 
 }  // namespace strata::detail

@@ -15,7 +15,8 @@
 namespace strata::detail {
 
 /// Runs the programs of a plan: uploads their inputs, replays them, and reads their results back. Between
-/// steps it is idle; within one it runs the passes over the micro-batches. Not thread-safe.
+/// steps it is idle; within one it runs the passes over the micro-batches. After a failed step the caller calls
+/// fail(); evaluate(), infer() and extend() do so themselves. Not thread-safe.
 class ProgramRunner {
  public:
   /// `training` is the schedule of the training program. All references outlive the runner; `costs` is null
@@ -29,8 +30,8 @@ class ProgramRunner {
   Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
   Result<std::span<const float>> extend(std::span<const SequenceToken> tokens,
                                         std::span<const std::int32_t> wanted);
-  /// To be called after a failure, once the streams are idle.
-  void release() noexcept { executor_.release(); }
+  /// After the error `why` of a step or a pass: ends it as StepMachine::fail() does, and forgets what it moved.
+  Status fail(const Status& why);
 
  private:
   /// A program with its schedule.
@@ -43,6 +44,11 @@ class ProgramRunner {
   const Replay* find(ProgramRole role) const noexcept;
   const Replay* find(std::string_view name) const noexcept;
   Status run(const Replay& replay);
+  Result<double> mean_loss(const Replay& eval, BatchSource& source, std::int64_t n);
+  Result<std::span<const float>> infer_row(const Replay& replay, std::span<const std::int32_t> tokens,
+                                           std::int64_t row);
+  Result<std::span<const float>> run_extension(const Replay& replay, std::span<const SequenceToken> tokens,
+                                               std::span<const std::int32_t> wanted);
   Result<BatchView> open_inputs(const LoweredProgram& program, std::int32_t micro_batch);
   Status upload(const LoweredProgram& program);
   Status load_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index, float divisor);

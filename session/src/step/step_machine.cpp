@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <strata/runtime/str.h>
 
@@ -149,6 +150,7 @@ cpuopt::OptimizerParams StepMachine::optimizer_params(double lr, double clip_fac
 }
 
 Status StepMachine::begin(double lr) {
+  in_step_ = true;
   STRATA_TRY(parts_->speculation.begin(optimizer_params(lr, 1.0)));
   parts_->commit.restart_prefetch();
   return Status::ok();
@@ -184,11 +186,16 @@ Status StepMachine::commit(double lr, StepReport& report) {
     if (!status.is_ok() && commit.changed_states()) broken_ = interrupted(status, "the update of step");
     STRATA_TRY(status);
   }
-  ++steps_;
+  count_step();
   return Status::ok();
 }
 
-void StepMachine::skip() noexcept { ++steps_; }
+void StepMachine::skip() noexcept { count_step(); }
+
+void StepMachine::count_step() noexcept {
+  ++steps_;
+  in_step_ = false;
+}
 
 Status StepMachine::undo(StepReport& report) {
   report.rolled_back += parts_->speculation.n_updated();
@@ -203,7 +210,8 @@ Status StepMachine::undo_step() {
 }
 
 Status StepMachine::fail(const Status& why) {
-  if (parts_->commit.is_pending()) {
+  const bool in_step = std::exchange(in_step_, false);
+  if (!in_step || parts_->commit.is_pending()) {
     release();
     return why;
   }

@@ -66,7 +66,8 @@ class StepMachine {
   /// Discards the step's gradients and rolls back its speculative updates. Adds to `report.rolled_back`.
   Status undo(StepReport& report);
   /// After the error `why`: leaves the states before the failed step, or a pending update of the step before
-  /// it. Returns `why`, or why the states are lost.
+  /// it. After an error of a pass between steps, it leaves the states as they are. Nothing stays pinned, and no
+  /// transfer pending whose error a later call would return. Returns `why`, or why the states are lost.
   Status fail(const Status& why);
   /// The step took `seconds`, from which mode `auto` learns.
   void record_step(double seconds) noexcept;
@@ -93,6 +94,7 @@ class StepMachine {
   cpuopt::OptimizerParams optimizer_params(double lr, double clip_factor) const;
   Status make_current(const UseTrace::Position& position);
   Status prefetch_params(const PassSchedule& schedule, std::int32_t position);
+  void count_step() noexcept;
   Status undo_step();
   void release() noexcept;
   void abandon() noexcept;
@@ -106,6 +108,7 @@ class StepMachine {
   std::size_t next_param_ = 0;        // index into PassSchedule::params: the next access
   std::size_t next_ready_ = 0;        // index into PassSchedule::ready, in a last pass
   std::int64_t steps_ = 0;
+  bool in_step_ = false;  // from begin() until the step counts or has failed
   LossScale loss_scale_;
   Status broken_;
 };
