@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <strata/runtime/backend/null_backend.h>
+#include <strata/runtime/str.h>
 
 #include "engine/states.h"
 #include "engine/tiny_run.h"
@@ -69,6 +70,45 @@ TEST(ProgramListTest, EqualNamesAndASecondTrainingProgramAreRefused) {
   EXPECT_THAT(std::string(Engine::plan(set, {}).status().message()),
               HasSubstr("the programs train and more both train; a run has at most one such program"));
   EXPECT_EQ(Engine::plan(ProgramSet(), {}).status().code(), Code::invalid);
+}
+
+// Everything that the engine fills or reads in a program of a role, one after the other under another name.
+TEST(ProgramListTest, AProgramWithoutAnInputOrOutputOfItsRoleIsRefusedByName) {
+  const DecoderConfig config = test::tiny_config();
+  ProgramSet all = test::unfused_programs(Recompute::none, 3, config, DType::f32);
+  all[ProgramRole::train] = interleave_micro_batches(all[ProgramRole::train], 2);
+  all[ProgramRole::prefill] = must(record_cached_decoder(config, {4, 1, config.seq, 1}));
+  all[ProgramRole::decode] = must(record_cached_decoder(config, {1, 1, config.seq, 1}));
+  const SessionOptions options{.grad_accum = 2};
+  must(Engine::plan(all, options));
+  struct Port {
+    ProgramRole role;
+    std::vector<std::string> names;
+  };
+  const std::vector<std::string> of_sequences = {"tokens", "positions", "slots", "logit_indices", "logits"};
+  for (const Port& port : std::vector<Port>{{ProgramRole::train, {"loss", "loss#1"}},
+                                            {ProgramRole::eval, {"loss"}},
+                                            {ProgramRole::infer, {"tokens", "logits"}},
+                                            {ProgramRole::prefill, of_sequences},
+                                            {ProgramRole::decode, of_sequences}})
+    for (const std::string& name : port.names) {
+      ProgramSet set = all;
+      Program& program = set[port.role];
+      program.values[static_cast<std::size_t>(program.find(name))].name = "other";
+      const Status refused = Engine::plan(set, options).status();
+      EXPECT_EQ(refused.code(), Code::invalid) << name;
+      EXPECT_THAT(std::string(refused.message()),
+                  ::testing::MatchesRegex(str("program ", to_string(port.role), " has no (in|out)put named ",
+                                              name, ", .* role ", to_string(port.role), " needs")));
+    }
+}
+
+TEST(ProgramListTest, ResultsThatAreNotF32AreRefused) {
+  ProgramSet set = tiny_programs();
+  Program& infer = set[ProgramRole::infer];
+  infer.values[static_cast<std::size_t>(infer.find("logits"))].dtype = DType::bf16;
+  EXPECT_THAT(std::string(Engine::plan(set, {}).status().message()),
+              HasSubstr("output logits of program infer with the role infer is bf16 [16, 50]"));
 }
 
 TEST(SharedBudgetsTest, TwoEnginesStayWithinOneSetOfBudgets) {

@@ -1,0 +1,157 @@
+#include "plan/check_programs.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+
+#include <strata/cpuopt/optimizer.h>
+#include <strata/runtime/str.h>
+#include <strata/session/loss_scale.h>
+
+namespace strata::detail {
+namespace {
+
+std::vector<const NamedProgram*> present(const ProgramSet& programs) {
+  constexpr std::array kOrder = {ProgramRole::train, ProgramRole::eval, ProgramRole::infer,
+                                 ProgramRole::prefill, ProgramRole::decode};
+  std::vector<const NamedProgram*> found;
+  for (const ProgramRole role : kOrder)
+    for (const NamedProgram& program : programs.list())
+      if (program.role == role && !program.program.code.empty()) found.push_back(&program);
+  return found;
+}
+
+Status check_names(std::span<const NamedProgram* const> programs) {
+  if (programs.empty()) return Status::error(Code::invalid, "the run has no program");
+  for (std::size_t i = 0; i < programs.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) {
+      if (programs[i]->name == programs[j]->name)
+        return Status::error(Code::invalid, str("two programs of the run are named ", programs[i]->name));
+      if (programs[i]->role == ProgramRole::train && programs[j]->role == ProgramRole::train)
+        return Status::error(Code::invalid,
+                             str("the programs ", programs[j]->name, " and ", programs[i]->name,
+                                 " both train; a run has at most one such program"));
+    }
+  return {};
+}
+
+Status check_inputs(std::span<const NamedProgram* const> programs) {
+  for (const NamedProgram* named : programs)
+    for (const ValueId id : named->program.inputs)
+      if (const ValueInfo& input = named->program.value(id); size_of(input.dtype) != 4)
+        return Status::error(Code::invalid, str("input ", input.name, " of program ", named->name, " is ",
+                                                to_string(input.dtype), "; inputs have 4 bytes per element"));
+  return {};
+}
+
+// What the engine itself fills and reads in programs of a role. Other inputs are up to the BatchSource.
+struct Ports {
+  std::span<const std::string_view> inputs;
+  std::string_view output;
+};
+constexpr std::array<std::string_view, 4> kSequencePorts = {"tokens", "positions", "slots", "logit_indices"};
+
+Ports ports_of(ProgramRole role) noexcept {
+  switch (role) {
+    case ProgramRole::train:
+    case ProgramRole::eval:
+      return {{}, "loss"};
+    case ProgramRole::infer:
+      return {std::span(kSequencePorts).first(1), "logits"};
+    case ProgramRole::prefill:
+    case ProgramRole::decode:
+      return {kSequencePorts, "logits"};
+  }
+  return {};
+}
+
+const ValueInfo* find_port(const Program& program, std::span<const ValueId> among, std::string_view name) {
+  const auto found = std::find_if(among.begin(), among.end(),
+                                  [&](const ValueId id) { return program.value(id).name == name; });
+  return found == among.end() ? nullptr : &program.value(*found);
+}
+
+Status missing_port(const NamedProgram& named, std::string_view kind, std::string_view name) {
+  return Status::error(Code::invalid, str("program ", named.name, " has no ", kind, " named ", name,
+                                          ", which a program with the role ", to_string(named.role), " needs"));
+}
+
+// The engine reads results of programs as f32.
+Status check_output(const NamedProgram& named, std::string_view name) {
+  const ValueInfo* const output = find_port(named.program, named.program.outputs, name);
+  if (output == nullptr) return missing_port(named, "output", name);
+  if (output->dtype == DType::f32 && output->shape.rank > 0) return {};
+  return Status::error(Code::invalid,
+                       str("output ", name, " of program ", named.name, " with the role ",
+                           to_string(named.role), " is ", to_string(output->dtype), " ",
+                           to_string(output->shape), "; it must be f32, of rank 1 at least"));
+}
+
+Status check_ports(const NamedProgram& named) {
+  const Ports ports = ports_of(named.role);
+  for (const std::string_view name : ports.inputs)
+    if (find_port(named.program, named.program.inputs, name) == nullptr)
+      return missing_port(named, "input", name);
+  for (std::int32_t k = 0; k < named.program.micro_batches; ++k)
+    STRATA_TRY(check_output(named, name_in_micro_batch(ports.output, k)));
+  return {};
+}
+
+Status check_train(const Program& train, const SessionOptions& options) {
+  if (train.micro_batches != 1 && train.micro_batches != options.grad_accum)
+    return Status::error(Code::invalid, str("the training program covers ", train.micro_batches,
+                                            " micro-batches, but a step has ", options.grad_accum,
+                                            "; it must cover one or all of them"));
+  for (const ParamInfo& param : train.params)
+    if (param.trainable && param.grad == kNoValue)
+      return Status::error(Code::invalid,
+                           str("the training program has no gradient of parameter ", param.name));
+  return cpuopt::validate(options.optimizer);
+}
+
+// In f16 the loss is scaled through its divisor, which the engine fills.
+Status check_loss_scale(const Program* train, const SessionOptions& options) {
+  if (!LossScale::is_valid(options.loss_scale))
+    return Status::error(Code::invalid, str("optim.loss_scale is ", options.loss_scale,
+                                            "; it must be a power of two from 1 to ", LossScale::kMax));
+  if (train == nullptr || train->value(train->params.front().value).dtype != DType::f16) return {};
+  if (train->find("divisor") != kNoValue) return {};
+  return Status::error(Code::unsupported,
+                       "the training program computes in f16 and has no input divisor to scale its loss by");
+}
+
+// Prefill and decode share the cache, so their states must be equal.
+Status check_states(const NamedProgram* prefill, const NamedProgram* decode) {
+  const auto list = [](const NamedProgram* named) {
+    std::string text;
+    if (named != nullptr)
+      for (const ValueId id : named->program.states)
+        text += str(" ", named->program.value(id).name, to_string(named->program.value(id).shape));
+    return text;
+  };
+  const std::string a = list(prefill), b = list(decode);
+  if ((prefill == nullptr) != (decode == nullptr))
+    return Status::error(Code::invalid, "the programs prefill and decode must be given together");
+  if (a != b)
+    return Status::error(Code::invalid,
+                         str("prefill and decode must have equal states: prefill has", a, ", decode has", b));
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<CheckedPrograms> check_programs(const ProgramSet& set, const SessionOptions& options) {
+  CheckedPrograms checked{present(set), {}};
+  STRATA_TRY(check_names(checked.programs));
+  STRATA_TRY(check_inputs(checked.programs));
+  const Program* const train = checked.train() ? &checked.programs.front()->program : nullptr;
+  if (train != nullptr) STRATA_TRY(check_train(*train, options));
+  STRATA_TRY(check_loss_scale(train, options));
+  STRATA_TRY(check_states(set.find(ProgramRole::prefill), set.find(ProgramRole::decode)));
+  for (const NamedProgram* named : checked.programs) STRATA_TRY(check_ports(*named));
+  STRATA_TRY_ASSIGN(checked.parameters, unite_parameters(checked.programs));
+  return checked;
+}
+
+}  // namespace strata::detail

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <vector>
+
+#include <strata/engine/lowering.h>
+#include <strata/engine/program_set.h>
+#include <strata/session/session_options.h>
+
+namespace strata::detail {
+
+/// The programs of a run that can be planned together, and their parameters. Refers to the set.
+struct CheckedPrograms {
+  /// Those that exist, in the order of their roles. The first one represents the model.
+  std::vector<const NamedProgram*> programs;
+  ParameterUnion parameters;
+
+  bool train() const noexcept { return programs.front()->role == ProgramRole::train; }
+};
+
+/// Errors: `invalid` or `unsupported`, naming the program, and the input, output or parameter that is wrong.
+Result<CheckedPrograms> check_programs(const ProgramSet& set, const SessionOptions& options);
+
+}  // namespace strata::detail
