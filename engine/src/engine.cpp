@@ -123,12 +123,10 @@ Status Engine::train_step(BatchSource& source, double lr, StepReport& report) {
   const std::int64_t begin = context().clock().now_ns();
   const StallTimes before = stall_times();
   report.overflow_retries = report.speculated = report.rolled_back = 0;
+  report.skipped = false;
   report.skip_reason.clear();
   report.clip_factor = 1;
-  if (const Status status = run_step(source, lr, report); !status.is_ok()) {
-    report.skipped = false;
-    return runner_->fail(status);
-  }
+  if (const Status status = run_step(source, lr, report); !status.is_ok()) return runner_->fail(status);
   report.seconds = static_cast<double>(context().clock().now_ns() - begin) * 1e-9;
   report.times = stall_times() - before;
   machine().record_step(report.seconds);

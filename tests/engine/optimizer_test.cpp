@@ -128,6 +128,27 @@ TEST(NonFiniteTest, ASkippedStepCountsAndChangesNoBit) {
   }
 }
 
+TEST(NonFiniteTest, AStepThatStopsTheRunIsReportedAsSkippedAndOtherFailuresAreNot) {
+  class Ends final : public BatchSource {
+   public:
+    Status fill(std::int64_t, const BatchView&) override { return Status::error(Code::io_error, "no data"); }
+    std::int64_t n_counted(std::int64_t, std::int64_t) override { return 1; }
+  };
+  TinyRun run(must(Engine::plan(tiny_programs(), {})));
+  must(run.engine->initialize(1));
+  test::StateTensors states = test::states_of(*run.engine, Payload::param);
+  states.begin()->second.front() = std::numeric_limits<float>::infinity();
+  must(run.engine->fill(Payload::param, test::fill_from(states)));
+  test::CountingBatches batches(test::tiny_config().vocab);
+  StepReport report;
+  EXPECT_EQ(run.engine->train_step(batches, 1e-2, report).code(), Code::diverged);
+  EXPECT_TRUE(report.skipped);
+  EXPECT_EQ(run.engine->steps(), 0);
+  Ends ends;
+  EXPECT_EQ(run.engine->train_step(ends, 1e-2, report).code(), Code::io_error);
+  EXPECT_FALSE(report.skipped);
+}
+
 TEST(OptimizerOptionsTest, WhatIsOutOfRangeIsRefusedBeforeAnythingIsPlanned) {
   SessionOptions options;
   options.optimizer.beta2 = 1.5;

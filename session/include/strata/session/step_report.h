@@ -13,7 +13,9 @@ struct StepReport {
   double clip_factor = 1;
   double loss_scale = 1;              ///< with which the step was computed
   std::int32_t overflow_retries = 0;  ///< how often f16 gradients overflowed before
-  bool skipped = false;     ///< the gradient was not finite, and nothing was updated, not even the loss scale
+  /// The gradient was not finite, and nothing was updated; if the step counts, not even the loss scale. Also
+  /// true beside the error `diverged`.
+  bool skipped = false;
   std::string skip_reason;  ///< names the tensor
   std::int32_t speculated = 0;   ///< chunks updated before the norm was known
   std::int32_t rolled_back = 0;  ///< of these, those undone: the norm was clipped or not finite
