@@ -1,6 +1,10 @@
 // A driver without any program trains two tensors through the step machine: wherever their states live and in
 // every step mode they get the bits that the optimizer gives them in plain arrays.
+#include <algorithm>
 #include <array>
+#include <map>
+#include <set>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -191,6 +195,67 @@ INSTANTIATE_TEST_SUITE_P(Placements, StepMachineTest,
                          ::testing::Combine(::testing::Values(PlacementPolicy::device,
                                                               PlacementPolicy::pinned, PlacementPolicy::nvme),
                                             ::testing::ValuesIn(kStepModes)));
+
+/// A store in memory whose requests end when they are waited for.
+class LazyStore final : public ObjectStore {
+ public:
+  struct Writes {
+    std::set<std::uint64_t> pending;  ///< not waited for, by sequence number
+    bool fail = false;
+    int failed = 0;
+  };
+  explicit LazyStore(Writes& writes) : writes_(writes) {}
+  Result<IoTicket> write_async(std::uint64_t id, std::uint32_t, ConstBufferView src, WriteMode) override {
+    objects_[id].assign(src.data, src.data + src.bytes);
+    writes_.pending.insert(++last_);
+    return IoTicket{0, last_};
+  }
+  Result<IoTicket> read_async(std::uint64_t id, BufferView dst) override {
+    std::copy(objects_[id].begin(), objects_[id].end(), dst.data);
+    return IoTicket{0, ++last_};
+  }
+  Status wait(IoTicket ticket) override {
+    if (writes_.pending.erase(ticket.sequence) == 0 || !writes_.fail) return {};
+    ++writes_.failed;
+    return Status::error(Code::io_error, "injected failure");
+  }
+  bool wait_for(IoTicket, std::int64_t) override { return true; }
+  void discard(std::uint64_t) override {}
+  void commit(std::uint64_t) override {}
+  void rollback(std::uint64_t) override {}
+  bool drain() noexcept override { return true; }
+  NvmeCounters counters() const override { return {}; }
+  std::vector<NvmePath> paths() const override { return {}; }
+  std::string io_description() const override { return "memory"; }
+
+ private:
+  Writes& writes_;
+  std::map<std::uint64_t, std::vector<std::byte>> objects_;
+  std::uint64_t last_ = 0;
+};
+
+TEST(StateContextTest, ItsEndWaitsForEveryWriteAlsoAfterOneHasFailed) {
+  SessionOptions options;
+  options.chunk_elems = 8192;
+  options.grad_accum = kMicroBatches;
+  options.policy = PlacementPolicy::nvme;
+  const Plan plan = make_plan(options);
+  SteadyClock clock;
+  const auto pool = must(ThreadPool::create(1));
+  const auto backend = must(create_host_backend({}, *pool, clock));
+  LazyStore::Writes writes;
+  SessionEnvironment environment{*backend, *pool, clock};
+  environment.open_store = [&](const NvmeOptions&) -> Result<StorePtr<ObjectStore>> {
+    return StorePtr<ObjectStore>(new LazyStore(writes));
+  };
+  {
+    Driver driver(plan, environment);
+    must(driver.reset([](const StatePiece&, std::span<float>) { return Status::ok(); }));
+    writes.fail = true;
+  }
+  EXPECT_TRUE(writes.pending.empty());
+  EXPECT_GT(writes.failed, 1);
+}
 
 // Two sessions that are given the same budgets stay within them together.
 TEST(SharedBudgetsTest, TheSecondSessionIsRefusedWhatTheFirstOneHolds) {

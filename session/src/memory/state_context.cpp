@@ -19,7 +19,7 @@ StateContext::~StateContext() {
   // Queued work may still use the memory freed below; its errors have nowhere to go.
   for (Stream* stream : streams_.all())
     if (stream->id() >= 0) (void)backend().synchronize(*stream);
-  if (chunks_) (void)chunks_->write_backs().wait_all();
+  if (chunks_) chunks_->write_backs().drain();
 }
 
 Result<std::unique_ptr<StateContext>> StateContext::create(const StatePlan& plan,
