@@ -58,18 +58,20 @@ Status PendingFetches::begin_read(PayloadKey key) {
 
 Status PendingFetches::complete(PayloadKey key, Tier tier) {
   if (residency_.state(key, tier) != Residency::filling) return Status::ok();
-  if (tier == Tier::pinned && reads_[index_of(key)].valid()) {
-    const Status status = write_backs_.wait_for_ticket(std::exchange(reads_[index_of(key)], IoTicket{}));
-    if (!status.is_ok()) {
+  if (tier == Tier::pinned && reads_[index_of(key)].valid())
+    if (const Status status = finish_read(key); !status.is_ok()) {
       residency_.set_state(key, tier, Residency::absent);
       slots_.release(key, tier);
       return status.annotate(str("fetching ", describe(key)));
     }
-    const BufferView view = slots_.slot(key, tier).view;
-    STRATA_TRY(backend_.host_access({view.data, view.bytes, true}));
-  }
   residency_.set_state(key, tier, Residency::clean);
   return Status::ok();
+}
+
+Status PendingFetches::finish_read(PayloadKey key) {
+  STRATA_TRY(write_backs_.wait_for_ticket(std::exchange(reads_[index_of(key)], IoTicket{})));
+  const BufferView view = slots_.slot(key, Tier::pinned).view;
+  return backend_.host_access({view.data, view.bytes, true});
 }
 
 }  // namespace strata

@@ -57,6 +57,23 @@ TEST(PendingFetchesTest, AFailedReadLeavesTheCopyAbsentAndItsSlotFree) {
   must(fixture->fetches.complete(param(0), Tier::pinned));  // nothing is pending
 }
 
+// Work that was queued on the slot while the read was pending makes its contents unusable.
+TEST(PendingFetchesTest, AReadIntoMemoryThatIsInUseLeavesTheCopyAbsentAndItsSlotFree) {
+  const auto fixture = stored_parameters(1);
+  EXPECT_TRUE(fixture->slots.acquire(param(0), Tier::pinned));
+  must(fixture->fetches.begin_read(param(0)));
+  HostCall stray("stray write", +[](const int&, ThreadPool&) {}, 0);
+  const BufferView view = fixture->slots.slot(param(0), Tier::pinned).view;
+  stray.writes(view.data, view.bytes);
+  must(fixture->backend->host_call_async(stray, fixture->cpu));
+  const Status status = fixture->fetches.complete(param(0), Tier::pinned);
+  EXPECT_EQ(status.code(), Code::internal);
+  EXPECT_NE(status.message().find("fetching chunk 0 param"), std::string_view::npos) << status.message();
+  EXPECT_FALSE(fixture->residency.has_copy(param(0), Tier::pinned));
+  EXPECT_FALSE(fixture->slots.holds_slot(param(0), Tier::pinned));
+  must(fixture->fetches.complete(param(0), Tier::pinned));  // nothing is pending
+}
+
 TEST(PendingFetchesTest, ACopyBecomesCleanWithoutWaitingForIt) {
   const auto fixture = stored_parameters(1);
   fixture->place_written(param(0), Tier::pinned, fixture->cpu);

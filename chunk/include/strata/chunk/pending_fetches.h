@@ -31,6 +31,8 @@ class PendingFetches {
   Status complete(PayloadKey key, Tier tier);
 
  private:
+  Status finish_read(PayloadKey key);
+
   ResidencyTable& residency_;
   SlotPool& slots_;
   WriteBackQueue& write_backs_;
