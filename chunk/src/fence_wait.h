@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include <strata/chunk/mover.h>
 #include <strata/runtime/backend/backend.h>
 
@@ -17,6 +19,12 @@ inline Status wait_on_host(const Fence& fence, Backend& backend) {
   for (const Event& event : fence.events)
     if (event.stream >= 0) STRATA_TRY(backend.wait(event));
   return Status::ok();
+}
+
+/// Whether the events of `fence` have completed. The caller does not wait.
+inline bool is_complete(const Fence& fence, Backend& backend) noexcept {
+  return std::all_of(fence.events.begin(), fence.events.end(),
+                     [&](const Event& event) { return event.stream < 0 || backend.is_complete(event); });
 }
 
 }  // namespace strata::detail

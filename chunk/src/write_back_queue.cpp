@@ -65,16 +65,11 @@ Status WriteBackQueue::submit_when_final(PendingWrite& write) {
   return submit(write);
 }
 
-bool WriteBackQueue::is_final(const PendingWrite& write) const noexcept {
-  const Fence& written = slots_.slot(write.key, Tier::pinned).written;
-  return std::all_of(written.events.begin(), written.events.end(),
-                     [&](const Event& event) { return event.stream < 0 || backend_.is_complete(event); });
-}
-
 Status WriteBackQueue::pump() {
   for (PendingWrite& write : writes_) {
     if (write.submitted) continue;
-    if (!is_final(write)) return Status::ok();  // in order, so that no write overtakes an older one
+    // In order, so that no write overtakes an older one.
+    if (!detail::is_complete(slots_.slot(write.key, Tier::pinned).written, backend_)) return Status::ok();
     if (const Status status = submit(write); !status.is_ok())
       return status.annotate(str("writing back ", describe(write.key)));
   }

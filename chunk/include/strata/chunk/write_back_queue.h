@@ -59,7 +59,6 @@ class WriteBackQueue {
 
   Status submit(PendingWrite& write);
   Status submit_when_final(PendingWrite& write);
-  bool is_final(const PendingWrite& write) const noexcept;
   Status wait_at(std::size_t i);
 
   ResidencyTable& residency_;
