@@ -23,7 +23,6 @@ class ProgramMemory {
   std::byte* host(const Operand& operand) const noexcept { return activations_ + operand.offset; }
   /// One of two slots, which hold a program's inputs one after the other.
   std::byte* input_slot(std::size_t slot) const noexcept { return inputs_ + slot * input_slot_bytes_; }
-  std::size_t input_slot_bytes() const noexcept { return input_slot_bytes_; }
   float* losses() const noexcept { return losses_; }  ///< one per micro-batch
   float* logits() const noexcept { return logits_; }
 

@@ -13,10 +13,4 @@ const LoweredProgram& RunPlan::of(ProgramRole role) const noexcept {
   return kNoProgram;
 }
 
-const LoweredProgram& RunPlan::named(std::string_view name) const noexcept {
-  for (const PlannedProgram& planned : programs)
-    if (planned.name == name) return planned.program;
-  return kNoProgram;
-}
-
 }  // namespace strata

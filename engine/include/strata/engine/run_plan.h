@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <strata/engine/lowering.h>
@@ -22,9 +21,8 @@ struct RunPlan : StatePlan {
   std::vector<PlannedProgram> programs;
   std::vector<Init> init_of_tensor;
 
-  /// The first program of that role, or of that name; an empty one if there is none.
+  /// The first program of that role; an empty one if there is none.
   const LoweredProgram& of(ProgramRole role) const noexcept;
-  const LoweredProgram& named(std::string_view name) const noexcept;
 };
 
 }  // namespace strata
