@@ -159,12 +159,11 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
 }
 
 void ChunkLayout::size_payloads() {
-  constexpr std::size_t kPage = 4096;
   for (const ChunkInfo& chunk : chunks_) {
     std::array<std::size_t, kPayloads>& bytes = payload_bytes_.emplace_back();
     const GroupKey& group = groups_[static_cast<std::size_t>(chunk.group)];
     for (std::size_t p = 0; p < kPayloads; ++p)
-      bytes[p] = round_up(bytes_of(group, static_cast<Payload>(p), chunk.n_elems), kPage);
+      bytes[p] = round_up(bytes_of(group, static_cast<Payload>(p), chunk.n_elems), kPageBytes);
   }
   std::vector<std::size_t>& sizes = payload_sizes_;
   for (const auto& of_chunk : payload_bytes_)

@@ -10,17 +10,16 @@
 namespace strata {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 constexpr double kNoGain = 1.02;  // smaller gains are within the error of a forecast
 
 std::uint64_t scaled(std::uint64_t bytes, double by) {
-  return std::max<std::uint64_t>(static_cast<std::uint64_t>(static_cast<double>(bytes) * by) / kPage * kPage,
-                                 kPage);
+  return std::max<std::uint64_t>(static_cast<std::uint64_t>(static_cast<double>(bytes) * by) / kPageBytes * kPageBytes,
+                                 kPageBytes);
 }
 bool is_limited(std::uint64_t bytes) { return bytes != kUnlimited && bytes > 0; }
 // `bytes` scaled by `by`, but at most `limits`, unless the user's budget already exceeds it.
 std::uint64_t scaled_within(std::uint64_t bytes, double by, std::uint64_t limits) {
-  return std::min(scaled(bytes, by), std::max(bytes, limits / kPage * kPage));
+  return std::min(scaled(bytes, by), std::max(bytes, limits / kPageBytes * kPageBytes));
 }
 
 }  // namespace

@@ -18,7 +18,6 @@ constexpr int kServiceThreads = 8;
 // Generated code, tables of libraries, the program's own heap. A small run was measured to map 0.3 GiB in
 // total.
 constexpr std::uint64_t kAddressSpaceOverhead = 256 * kMiB;
-constexpr std::uint64_t kPageBytes = 4096;
 
 std::uint64_t saturating_sub(std::uint64_t from, std::uint64_t bytes) { return from - std::min(from, bytes); }
 

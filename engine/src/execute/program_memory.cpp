@@ -9,8 +9,6 @@
 namespace strata::detail {
 namespace {
 
-constexpr std::size_t kPage = 4096;
-
 // Sizes in bytes of the parts of the driver's pinned memory, in this order.
 struct PinnedParts {
   std::size_t input_slot = 0;  // one of two
@@ -33,10 +31,10 @@ PinnedParts pinned_parts(const RunPlan& plan) {
     logit_values =
         std::max(logit_values, program.state_bytes > 0 ? logits.shape.n_elems() : logits.shape.dim(-1));
   }
-  parts.input_slot = round_up(inputs, kPage);
+  parts.input_slot = round_up(inputs, kPageBytes);
   parts.losses =
-      round_up(static_cast<std::size_t>(std::max(plan.options.grad_accum, 1)) * sizeof(float), kPage);
-  parts.logits = round_up(static_cast<std::size_t>(logit_values) * sizeof(float), kPage);
+      round_up(static_cast<std::size_t>(std::max(plan.options.grad_accum, 1)) * sizeof(float), kPageBytes);
+  parts.logits = round_up(static_cast<std::size_t>(logit_values) * sizeof(float), kPageBytes);
   return parts;
 }
 

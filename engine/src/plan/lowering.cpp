@@ -183,7 +183,7 @@ class Lowering {
       state_offset_[id] = end;
       end = round_up(end + program_.value(id).bytes(), MemoryPlan::kAlign);
     }
-    return round_up(end, std::size_t{4096});
+    return round_up(end, kPageBytes);
   }
 
   Operand operand(ValueId id) const {

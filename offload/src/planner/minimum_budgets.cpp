@@ -2,6 +2,7 @@
 #include <optional>
 
 #include <strata/offload/placement_planner.h>
+#include <strata/runtime/units.h>
 
 #include "planner/placement_windows.h"
 
@@ -20,14 +21,14 @@ using FitsPredicate = std::function<bool(const TierBytes&)>;
 // a smaller one does; the result is then one of the points where fitting changes.
 std::optional<TierBytes> raise_tier(TierBytes budgets, std::size_t tier, const FitsPredicate& fits,
                                     const TierBytes& capacity) {
-  constexpr std::uint64_t kPage = 4096, kAlmostUnlimited = std::uint64_t{1} << 40;
+  constexpr std::uint64_t kAlmostUnlimited = std::uint64_t{1} << 40;  // in pages
   constexpr std::uint64_t kFine = 4096;
-  const std::uint64_t capacity_pages = std::min(kAlmostUnlimited, capacity[tier] / kPage);
-  const std::uint64_t budgets_pages = budgets[tier] / kPage;
+  const std::uint64_t capacity_pages = std::min(kAlmostUnlimited, capacity[tier] / kPageBytes);
+  const std::uint64_t budgets_pages = budgets[tier] / kPageBytes;
   std::uint64_t low = budgets_pages;
   if (low >= capacity_pages) return std::nullopt;  // unlimited, or already at capacity
   const auto fits_with = [&](std::uint64_t pages) {
-    budgets[tier] = pages * kPage;
+    budgets[tier] = pages * kPageBytes;
     return fits(budgets);
   };
   if (!fits_with(capacity_pages)) return std::nullopt;
@@ -42,7 +43,7 @@ std::optional<TierBytes> raise_tier(TierBytes budgets, std::size_t tier, const F
     const std::uint64_t middle = low + (high - low) / 2;
     (fits_with(middle) ? high : low) = middle;
   }
-  budgets[tier] = high * kPage;
+  budgets[tier] = high * kPageBytes;
   return budgets;
 }
 

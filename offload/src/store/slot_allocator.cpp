@@ -10,11 +10,6 @@
 #include "store/stripe.h"
 
 namespace strata::detail {
-namespace {
-
-constexpr std::size_t kPage = 4096;
-
-}  // namespace
 
 SlotAllocator::SlotAllocator(std::span<const SlotClass> classes, std::span<const std::uint64_t> weights)
     : file_bytes_(weights.size()) {
@@ -44,7 +39,7 @@ void SlotAllocator::lay_out(std::size_t slot_bytes, std::span<const std::uint64_
   std::size_t begin = 0;
   for (std::size_t file = 0; file < file_bytes_.size(); ++file) {
     unit += units[file];
-    const std::size_t end = unit * (slot_bytes / kPage) / n_units * kPage;
+    const std::size_t end = unit * (slot_bytes / kPageBytes) / n_units * kPageBytes;
     slot_extents_.push_back({file_bytes_[file], end - begin});
     file_bytes_[file] += end - begin;
     begin = end;
@@ -58,7 +53,7 @@ void SlotAllocator::map_extents(SlotIndex slot, std::size_t bytes, std::vector<E
                                                  file_bytes_.size());
   const std::size_t whole = slot_bytes(slots_[slot].slot_class);
   const auto share = [&](const SlotExtent& extent) {
-    return bytes == whole ? extent.bytes : extent.bytes / kPage * (bytes / kPage) / (whole / kPage) * kPage;
+    return bytes == whole ? extent.bytes : extent.bytes / kPageBytes * (bytes / kPageBytes) / (whole / kPageBytes) * kPageBytes;
   };
   std::size_t left = bytes;
   for (const SlotExtent& extent : slot_extents) left -= share(extent);

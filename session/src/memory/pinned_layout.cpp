@@ -7,8 +7,6 @@
 namespace strata {
 namespace {
 
-constexpr std::size_t kPage = 4096;
-
 // Copies of a few MiB saturate the link if one is in flight while another is processed. A small model gets no
 // more staging memory than one piece needs.
 void lay_out_staging(const StatePlan& plan, PinnedLayout& pinned_layout) {
@@ -25,18 +23,18 @@ void lay_out_staging(const StatePlan& plan, PinnedLayout& pinned_layout) {
   pinned_layout.state_run =
       round_up(share > 0 ? std::min(share, kMaxElems) : std::min(longest, kMaxStatePieceElems), kMomentBlock);
   pinned_layout.states = pinned_layout.state_slots * 2 *
-                         round_up(static_cast<std::size_t>(pinned_layout.state_run) * sizeof(float), kPage);
+                         round_up(static_cast<std::size_t>(pinned_layout.state_run) * sizeof(float), kPageBytes);
 }
 
 }  // namespace
 
 PinnedLayout plan_pinned_layout(const StatePlan& plan, std::int64_t n_partials) {
   PinnedLayout pinned_layout;
-  pinned_layout.norm_partials = round_up(static_cast<std::size_t>(n_partials) * sizeof(double), kPage);
+  pinned_layout.norm_partials = round_up(static_cast<std::size_t>(n_partials) * sizeof(double), kPageBytes);
   if (plan.trains() && plan.options.optimizer.optimizer == cpuopt::Optimizer::lamb)
     pinned_layout.norms = round_up(
         static_cast<std::size_t>(n_partials) * 2 * sizeof(double) + plan.tensors.specs.size() * sizeof(float),
-        kPage);
+        kPageBytes);
   pinned_layout.undo = plan.undo.bytes;
   lay_out_staging(plan, pinned_layout);
   return pinned_layout;

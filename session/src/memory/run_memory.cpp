@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <strata/offload/tier_mover.h>
+#include <strata/runtime/units.h>
 
 namespace strata {
 
@@ -41,7 +42,6 @@ Result<std::unique_ptr<RunMemory>> RunMemory::create(const StatePlan& plan, std:
                                                      TierBudgets& budgets, Backend& backend,
                                                      const OpenStore& open_store, Trace* trace) {
   std::unique_ptr<RunMemory> memory(new RunMemory);
-  constexpr std::size_t kSmallestSlab = 4096;
   const DriverMemory& driver = plan.driver;
   const bool has_data = backend.info().kind != DeviceKind::null;
   const std::size_t fixed_pinned = driver.pinned + session_pinned_bytes;
@@ -57,8 +57,9 @@ Result<std::unique_ptr<RunMemory>> RunMemory::create(const StatePlan& plan, std:
   const std::size_t fixed_device = driver.arena + driver.device_states;
   const std::size_t device_slots = plan.placement.bytes(plan.layout, Tier::device);
   const std::size_t pinned_slots = plan.placement.bytes(plan.layout, Tier::pinned);
-  STRATA_TRY_ASSIGN(memory->device_, backend.allocate(MemoryKind::device,
-                                                      std::max(fixed_device + device_slots, kSmallestSlab)));
+  // At least a page, since no backend allocates 0 bytes.
+  STRATA_TRY_ASSIGN(memory->device_,
+                    backend.allocate(MemoryKind::device, std::max(fixed_device + device_slots, kPageBytes)));
   STRATA_TRY_ASSIGN(memory->pinned_, backend.allocate(MemoryKind::pinned, fixed_pinned + pinned_slots));
   const BufferView device = memory->device_.view(), pinned = memory->pinned_.view();
   memory->arena_ = device.part(0, driver.arena);

@@ -122,7 +122,6 @@ Status lay_out_states(StatePlan& plan, std::int64_t max_chunk_elems) {
 }
 
 void add_fixed_bytes(StatePlan& plan) {
-  constexpr std::size_t kPageBytes = 4096;
   STRATA_ASSERT(plan.driver.arena % kPageBytes == 0 && plan.driver.device_states % kPageBytes == 0 &&
                     plan.driver.pinned % kPageBytes == 0,
                 "the driver's memory is not in whole pages");

@@ -12,6 +12,9 @@ namespace strata {
 inline constexpr std::size_t kKiB = 1024;
 inline constexpr std::size_t kMiB = 1024 * kKiB;
 inline constexpr std::size_t kGiB = 1024 * kMiB;
+/// Memory and objects on disk are sized in whole pages: it is the granularity of the host's memory and the
+/// alignment that direct I/O needs on common disks.
+inline constexpr std::size_t kPageBytes = 4 * kKiB;
 
 constexpr std::size_t round_up(std::size_t value, std::size_t multiple) noexcept {
   return (value + multiple - 1) / multiple * multiple;

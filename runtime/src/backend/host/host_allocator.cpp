@@ -16,7 +16,6 @@
 namespace strata::detail {
 namespace {
 
-constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kHugePageBytes = 2 * kMiB;
 constexpr std::size_t kTouchBytes = 4 * kMiB;  // one item of the parallel first touch
 
