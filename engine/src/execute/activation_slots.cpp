@@ -11,17 +11,16 @@ constexpr std::uint32_t kSpares = 1;
 
 }  // namespace
 
-std::vector<SlotClass> activation_slots(const LoweredProgram& program) {
-  std::vector<SlotClass> classes;
+ActivationSlots activation_slots(const LoweredProgram& program) {
+  ActivationSlots slots;
   for (const LoweredProgram::Offload::Stored& stored : program.offload.stored) {
-    const auto same = std::find_if(classes.begin(), classes.end(),
-                                   [&](const SlotClass& of) { return of.slot_bytes == stored.slot_bytes; });
-    if (same == classes.end())
-      classes.push_back({stored.slot_bytes, 1 + kSpares});
-    else
-      ++same->slots;
+    auto same = std::find_if(slots.classes.begin(), slots.classes.end(),
+                             [&](const SlotClass& of) { return of.slot_bytes == stored.slot_bytes; });
+    if (same == slots.classes.end()) same = slots.classes.insert(same, SlotClass{stored.slot_bytes, kSpares});
+    ++same->slots;
+    slots.class_of.push_back(static_cast<std::uint32_t>(same - slots.classes.begin()));
   }
-  return classes;
+  return slots;
 }
 
 }  // namespace strata::detail

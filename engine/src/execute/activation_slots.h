@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include <strata/engine/lowering.h>
@@ -7,8 +8,11 @@
 
 namespace strata::detail {
 
-/// The slot classes for activations on the slow tier: one slot for each activation, and a spare for each
-/// size.
-std::vector<SlotClass> activation_slots(const LoweredProgram& program);
+/// The slots for activations on the slow tier: one for each activation, and a spare for each size.
+struct ActivationSlots {
+  std::vector<SlotClass> classes;
+  std::vector<std::uint32_t> class_of;  ///< by stored activation: index into classes
+};
+ActivationSlots activation_slots(const LoweredProgram& program);
 
 }  // namespace strata::detail

@@ -10,17 +10,12 @@
 namespace strata::detail {
 ActivationStore::ActivationStore(StateContext& context, const ProgramMemory& memory,
                                  const LoweredProgram& program)
-    : context_(context), memory_(memory), program_(program) {
-  const std::vector<SlotClass> classes = activation_slots(program);
-  const std::size_t first = nvme_slot_classes(context.plan().layout, context.plan().placement).size();
+    : context_(context), memory_(memory), program_(program), class_of_(activation_slots(program).class_of) {
+  const std::uint32_t first = first_driver_class(context.plan());
+  for (std::uint32_t& slot_class : class_of_) slot_class += first;
   stored_of_move_.assign(static_cast<std::size_t>(program.offload.n), -1);
-  for (const LoweredProgram::Offload::Stored& stored : program.offload.stored) {
-    const auto of = std::find_if(classes.begin(), classes.end(), [&](const SlotClass& slots) {
-      return slots.slot_bytes == stored.slot_bytes;
-    });
-    stored_of_move_[static_cast<std::size_t>(stored.move)] = static_cast<std::int32_t>(class_of_.size());
-    class_of_.push_back(static_cast<std::uint32_t>(first + static_cast<std::size_t>(of - classes.begin())));
-  }
+  for (std::size_t i = 0; i < class_of_.size(); ++i)
+    stored_of_move_[static_cast<std::size_t>(program.offload.stored[i].move)] = static_cast<std::int32_t>(i);
   tickets_.resize(class_of_.size());
   queue_.reserve(class_of_.size());
 }
@@ -28,9 +23,8 @@ ActivationStore::ActivationStore(StateContext& context, const ProgramMemory& mem
 const LoweredProgram::Offload::Stored& ActivationStore::info(std::int32_t stored) const {
   return program_.offload.stored[static_cast<std::size_t>(stored)];
 }
-// Follow the ids of the chunks' payloads.
 std::uint64_t ActivationStore::id_of(std::int32_t stored) const {
-  return std::uint64_t{context_.plan().layout.n_chunks()} * kPayloads + static_cast<std::uint64_t>(stored);
+  return first_driver_object(context_.plan()) + static_cast<std::uint64_t>(stored);
 }
 
 Status ActivationStore::begin(const LoweredInstr& instr, const Event& ready) {

@@ -47,7 +47,7 @@ DriverMemory plan_driver_memory(const RunPlan& plan) {
     driver.device_states = std::max(driver.device_states, planned.program.state_bytes);
   }
   driver.pinned = pinned_parts(plan).total();
-  driver.nvme_slots = activation_slots(plan.of(ProgramRole::train));
+  driver.nvme_slots = activation_slots(plan.of(ProgramRole::train)).classes;
   return driver;
 }
 

@@ -100,4 +100,10 @@ struct StatePlan {
   }
 };
 
+/// The store of a run has the slot classes of the chunks and then those of DriverMemory::nvme_slots, of which
+/// this is the first.
+std::uint32_t first_driver_class(const StatePlan& plan);
+/// The first id for the driver's own objects in the store: those before it belong to the chunks' payloads.
+std::uint64_t first_driver_object(const StatePlan& plan) noexcept;
+
 }  // namespace strata
