@@ -23,7 +23,9 @@ double smallest_dim(const LoweredInstr& instr) {
   return min_dim;
 }
 
-DType widest_operand_dtype(const LoweredInstr& instr) {
+// The dtype by whose rate a GEMM is priced: that of the first matrix it reads whose elements do not have 16 bits
+// (8 bits count as e4m3, others as f32), or bf16 if all have.
+DType gemm_dtype(const LoweredInstr& instr) {
   for (const Operand& operand : instr.in)
     if (operand.location != Operand::Location::none && operand.shape.rank >= 2 && size_of(operand.dtype) != 2)
       return size_of(operand.dtype) == 1 ? DType::e4m3 : DType::f32;
@@ -49,7 +51,7 @@ std::int64_t CostModel::instruction_ns(const LoweredInstr& instr, double flops) 
   const OpKind kind = op_def(instr.op).kind;
   if (kind == OpKind::gemm)
     seconds = std::max(seconds,
-                       flops / profile_.gemm_flops_per_s(widest_operand_dtype(instr), smallest_dim(instr)));
+                       flops / profile_.gemm_flops_per_s(gemm_dtype(instr), smallest_dim(instr)));
   else if (kind == OpKind::attention)
     seconds = std::max(seconds, flops / attention_rate(instr, profile_));
   return as_ns(std::max(seconds, profile_.launch_s));
