@@ -13,8 +13,8 @@ namespace {
 constexpr double kNoGain = 1.02;  // smaller gains are within the error of a forecast
 
 std::uint64_t scaled(std::uint64_t bytes, double by) {
-  return std::max<std::uint64_t>(static_cast<std::uint64_t>(static_cast<double>(bytes) * by) / kPageBytes * kPageBytes,
-                                 kPageBytes);
+  return std::max<std::uint64_t>(
+      static_cast<std::uint64_t>(static_cast<double>(bytes) * by) / kPageBytes * kPageBytes, kPageBytes);
 }
 bool is_limited(std::uint64_t bytes) { return bytes != kUnlimited && bytes > 0; }
 // `bytes` scaled by `by`, but at most `limits`, unless the user's budget already exceeds it.

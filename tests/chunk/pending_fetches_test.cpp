@@ -62,7 +62,8 @@ TEST(PendingFetchesTest, AReadIntoMemoryThatIsInUseLeavesTheCopyAbsentAndItsSlot
   const auto fixture = stored_parameters(1);
   EXPECT_TRUE(fixture->slots.acquire(param(0), Tier::pinned));
   must(fixture->fetches.begin_read(param(0)));
-  HostCall stray("stray write", +[](const int&, ThreadPool&) {}, 0);
+  HostCall stray(
+      "stray write", +[](const int&, ThreadPool&) {}, 0);
   const BufferView view = fixture->slots.slot(param(0), Tier::pinned).view;
   stray.writes(view.data, view.bytes);
   must(fixture->backend->host_call_async(stray, fixture->cpu));

@@ -133,7 +133,8 @@ TEST(LateCompletionTest, ALateReadIsNeitherContinuedNorBegunAgain) {
   const std::vector<std::function<std::string()>> bodies = {[] { return late_read(kBlockBytes); },
                                                             [] { return late_read(kSlotBytes); }};
   const std::vector<ChildResult> children = run_in_children(bodies);
-  EXPECT_EQ(children[0].output, "timeout, 4 blocks, 0 again");  // a direction has half of the ring's 8 entries
+  // A direction has half of the ring's 8 entries.
+  EXPECT_EQ(children[0].output, "timeout, 4 blocks, 0 again");
   EXPECT_EQ(children[1].output, "timeout, 1 blocks, 0 again");
 }
 

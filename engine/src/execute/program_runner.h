@@ -15,8 +15,8 @@
 namespace strata::detail {
 
 /// Runs the programs of a plan: uploads their inputs, replays them, and reads their results back. Between
-/// steps it is idle; within one it runs the passes over the micro-batches. After a failed step the caller calls
-/// fail(); evaluate(), infer() and extend() do so themselves. Not thread-safe.
+/// steps it is idle; within one it runs the passes over the micro-batches. After a failed step the caller
+/// calls fail(); evaluate(), infer() and extend() do so themselves. Not thread-safe.
 class ProgramRunner {
  public:
   /// `training` is the schedule of the training program. All references outlive the runner; `costs` is null
@@ -30,7 +30,8 @@ class ProgramRunner {
   Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
   Result<std::span<const float>> extend(std::span<const SequenceToken> tokens,
                                         std::span<const std::int32_t> wanted);
-  /// After the error `why` of a step or a pass: ends it as StepMachine::fail() does, and forgets what it moved.
+  /// After the error `why` of a step or a pass: ends it as StepMachine::fail() does, and forgets what it
+  /// moved.
   Status fail(const Status& why);
 
  private:

@@ -73,8 +73,9 @@ const ValueInfo* find_port(const Program& program, std::span<const ValueId> amon
 }
 
 Status missing_port(const NamedProgram& named, std::string_view kind, std::string_view name) {
-  return Status::error(Code::invalid, str("program ", named.name, " has no ", kind, " named ", name,
-                                          ", which a program with the role ", to_string(named.role), " needs"));
+  return Status::error(Code::invalid,
+                       str("program ", named.name, " has no ", kind, " named ", name,
+                           ", which a program with the role ", to_string(named.role), " needs"));
 }
 
 // The engine reads results of programs as f32.
@@ -82,10 +83,9 @@ Status check_output(const NamedProgram& named, std::string_view name) {
   const ValueInfo* const output = find_port(named.program, named.program.outputs, name);
   if (output == nullptr) return missing_port(named, "output", name);
   if (output->dtype == DType::f32 && output->shape.rank > 0) return {};
-  return Status::error(Code::invalid,
-                       str("output ", name, " of program ", named.name, " with the role ",
-                           to_string(named.role), " is ", to_string(output->dtype), " ",
-                           to_string(output->shape), "; it must be f32, of rank 1 at least"));
+  return Status::error(Code::invalid, str("output ", name, " of program ", named.name, " with the role ",
+                                          to_string(named.role), " is ", to_string(output->dtype), " ",
+                                          to_string(output->shape), "; it must be f32, of rank 1 at least"));
 }
 
 Status check_ports(const NamedProgram& named) {

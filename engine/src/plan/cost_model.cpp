@@ -23,8 +23,8 @@ double smallest_dim(const LoweredInstr& instr) {
   return min_dim;
 }
 
-// The dtype by whose rate a GEMM is priced: that of the first matrix it reads whose elements do not have 16 bits
-// (8 bits count as e4m3, others as f32), or bf16 if all have.
+// The dtype by whose rate a GEMM is priced: that of the first matrix it reads whose elements do not have 16
+// bits (8 bits count as e4m3, others as f32), or bf16 if all have.
 DType gemm_dtype(const LoweredInstr& instr) {
   for (const Operand& operand : instr.in)
     if (operand.location != Operand::Location::none && operand.shape.rank >= 2 && size_of(operand.dtype) != 2)
@@ -50,8 +50,7 @@ std::int64_t CostModel::instruction_ns(const LoweredInstr& instr, double flops) 
   double seconds = static_cast<double>(bytes) / profile_.device_bytes_per_s;
   const OpKind kind = op_def(instr.op).kind;
   if (kind == OpKind::gemm)
-    seconds = std::max(seconds,
-                       flops / profile_.gemm_flops_per_s(gemm_dtype(instr), smallest_dim(instr)));
+    seconds = std::max(seconds, flops / profile_.gemm_flops_per_s(gemm_dtype(instr), smallest_dim(instr)));
   else if (kind == OpKind::attention)
     seconds = std::max(seconds, flops / attention_rate(instr, profile_));
   return as_ns(std::max(seconds, profile_.launch_s));

@@ -53,7 +53,9 @@ void SlotAllocator::map_extents(SlotIndex slot, std::size_t bytes, std::vector<E
                                                  file_bytes_.size());
   const std::size_t whole = slot_bytes(slots_[slot].slot_class);
   const auto share = [&](const SlotExtent& extent) {
-    return bytes == whole ? extent.bytes : extent.bytes / kPageBytes * (bytes / kPageBytes) / (whole / kPageBytes) * kPageBytes;
+    return bytes == whole
+               ? extent.bytes
+               : extent.bytes / kPageBytes * (bytes / kPageBytes) / (whole / kPageBytes) * kPageBytes;
   };
   std::size_t left = bytes;
   for (const SlotExtent& extent : slot_extents) left -= share(extent);

@@ -22,8 +22,9 @@ void lay_out_staging(const StatePlan& plan, PinnedLayout& pinned_layout) {
   pinned_layout.state_slots = share > 0 ? 2 : 1;
   pinned_layout.state_run =
       round_up(share > 0 ? std::min(share, kMaxElems) : std::min(longest, kMaxStatePieceElems), kMomentBlock);
-  pinned_layout.states = pinned_layout.state_slots * 2 *
-                         round_up(static_cast<std::size_t>(pinned_layout.state_run) * sizeof(float), kPageBytes);
+  pinned_layout.states =
+      pinned_layout.state_slots * 2 *
+      round_up(static_cast<std::size_t>(pinned_layout.state_run) * sizeof(float), kPageBytes);
 }
 
 }  // namespace

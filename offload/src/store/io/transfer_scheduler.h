@@ -47,7 +47,8 @@ class TransferScheduler {
   }  ///< frees the block's share of the limits
   /// Called after release(). Returns the outcome of the whole transfer if this was its last block.
   std::optional<Status> complete(const BlockTask& task, Status outcome);
-  /// From now on there is no task and no outcome; blocks that were issued may still be released and completed.
+  /// From now on there is no task and no outcome; blocks that were issued may still be released and
+  /// completed.
   void abandon() noexcept;
   bool is_abandoned() const noexcept { return is_abandoned_; }
 

@@ -66,8 +66,8 @@ class StepMachine {
   /// Discards the step's gradients and rolls back its speculative updates. Adds to `report.rolled_back`.
   Status undo(StepReport& report);
   /// After the error `why`: leaves the states before the failed step, or a pending update of the step before
-  /// it. After an error of a pass between steps, it leaves the states as they are. Nothing stays pinned, and no
-  /// transfer pending whose error a later call would return. Returns `why`, or why the states are lost.
+  /// it. After an error of a pass between steps, it leaves the states as they are. Nothing stays pinned, and
+  /// no transfer pending whose error a later call would return. Returns `why`, or why the states are lost.
   Status fail(const Status& why);
   /// The step took `seconds`, from which mode `auto` learns.
   void record_step(double seconds) noexcept;

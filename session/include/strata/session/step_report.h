@@ -16,7 +16,7 @@ struct StepReport {
   /// The gradient was not finite, and nothing was updated; if the step counts, not even the loss scale. Also
   /// true beside the error `diverged`.
   bool skipped = false;
-  std::string skip_reason;  ///< names the tensor
+  std::string skip_reason;       ///< names the tensor
   std::int32_t speculated = 0;   ///< chunks updated before the norm was known
   std::int32_t rolled_back = 0;  ///< of these, those undone: the norm was clipped or not finite
   double seconds = 0;
