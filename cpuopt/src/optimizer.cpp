@@ -75,10 +75,11 @@ Status validate(const OptimizerParams& p) {
   return Status::ok();
 }
 
-MomentSet moments_of(const OptimizerParams& p) noexcept {
-  const Facts& f = facts(p.optimizer);
-  return {f.first || (p.optimizer == Optimizer::sgd && p.momentum > 0), f.second};
+MomentSet moments_of(Optimizer optimizer, bool momentum) noexcept {
+  const Facts& f = facts(optimizer);
+  return {f.first || (optimizer == Optimizer::sgd && momentum), f.second};
 }
+MomentSet moments_of(const OptimizerParams& p) noexcept { return moments_of(p.optimizer, p.momentum > 0); }
 
 UpdateScalars<float> update_scalars(const OptimizerParams& p) noexcept {
   const Facts& f = facts(p.optimizer);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include <strata/cpuopt/convert.h>
-#include <strata/ops/ranges.h>
+#include <strata/dispatch/ranges.h>
 
 #include "dtype_dispatch.h"
 #include "row_table.h"
@@ -42,7 +42,7 @@ std::int64_t sum_row_blocks(std::int64_t rows, std::int64_t columns, float* part
 inline void sum_partials(float* partials, std::int64_t count, std::int64_t stride, const TensorView& out,
                          bool accumulate, ThreadPool& pool) {
   const RowTable& table = row_table();
-  ops::parallel_for_ranges(pool, out.n_elems(), 1024, [&](std::int64_t first, std::int64_t n) {
+  dispatch::parallel_for_ranges(pool, out.n_elems(), 1024, [&](std::int64_t first, std::int64_t n) {
     if (count == 0) {  // zero has all bits zero in every dtype
       if (!accumulate)
         std::fill_n(out.data + static_cast<std::size_t>(first) * size_of(out.dtype),

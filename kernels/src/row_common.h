@@ -3,6 +3,8 @@
 // Used by both row_kernels.h and simd_kernels.h.
 #include <strata/cpuopt/simd.h>
 
+#include "lowest_score.h"
+
 namespace strata::kernels::STRATA_ISA {
 namespace {
 
@@ -14,8 +16,8 @@ using cpuopt::STRATA_ISA::reduce_add;
 using cpuopt::STRATA_ISA::reduce_max;
 using cpuopt::STRATA_ISA::store_lanes;
 
-// The lowest finite f32: lanes past a row's end are filled with it, so that they do not affect a maximum.
-constexpr float kLowest = -3.402823466e38f;
+// Lanes past the end of a row are filled with it, so that they do not affect a maximum.
+constexpr float kLowest = detail::kLowestScore;
 
 template <class T>
 float reduce_row_max(const T* x, std::int64_t n) {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <strata/ops/rows.h>
+#include <strata/dispatch/rows.h>
 
 /// How much work an item of a host op is, by shapes alone, so that results do not depend on threads.
 namespace strata::kernels::detail {
@@ -22,8 +22,8 @@ struct RowBlocks {
   std::int64_t rows, count;
 };
 constexpr RowBlocks row_blocks(std::int64_t total_rows) noexcept {
-  const std::int64_t rows = total_rows > 64 * 64 ? ops::ceil_div(total_rows, 64) : 64;
-  return {rows, ops::ceil_div(total_rows, rows)};
+  const std::int64_t rows = total_rows > 64 * 64 ? dispatch::ceil_div(total_rows, 64) : 64;
+  return {rows, dispatch::ceil_div(total_rows, rows)};
 }
 /// The workspace of such sums of `columns` values: one f32 sum per block and column.
 constexpr std::size_t row_sums_bytes(std::int64_t rows, std::int64_t columns) noexcept {

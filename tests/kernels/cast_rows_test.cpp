@@ -9,7 +9,7 @@
 
 #include <gmock/gmock.h>
 
-#include <strata/ops/rows.h>
+#include <strata/dispatch/rows.h>
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/str.h>
 
@@ -110,8 +110,8 @@ TEST_P(CastRowsTest, RoundsEachValueOnceAndLeavesGapsUnchanged) {
 TEST_P(CastRowsTest, DeviceThreadsCastLikeTheHost) {
   const auto run = [](auto wide) {
     return [wide](const CastRowsArgs& a) {
-      const std::int64_t columns = ops::row_length(a.x);
-      const std::int64_t runs = ops::row_count(a.x) * ops::ceil_div(columns, detail::kCastVector);
+      const std::int64_t columns = dispatch::row_length(a.x);
+      const std::int64_t runs = dispatch::row_count(a.x) * dispatch::ceil_div(columns, detail::kCastVector);
       with_type(a.x.dtype, [&]<class X>(std::type_identity<X>) {
         with_type(a.y.dtype, [&]<class Y>(std::type_identity<Y>) {
           for (std::int64_t i = runs - 1; i >= 0; --i)

@@ -63,6 +63,16 @@ TEST_F(StateQueueTest, LengthsAndPointersAreChecked) {
   expect_refused(
       update_async(backend, stream, {step, {.layout = MasterLayout::bf16_split, .param = x, .g = x}, 4}),
       "block.master is null");
+  expect_refused(update_async(backend, stream, {step, {.param = x, .g = x}, 4}), "block.m is null");
+  const cpuopt::UpdateBlock block{.param = x, .m = {x, nullptr}, .v = {x, nullptr}, .g = x};
+  cpuopt::UpdateBlock int8 = block;
+  int8.states = StateFormat::int8;
+  expect_refused(update_async(backend, stream, {step, int8, 4}), "block.m is null");
+  const cpuopt::UpdateStep lamb = cpuopt::make_update_step({.optimizer = cpuopt::Optimizer::lamb});
+  double sums[1] = {};
+  expect_refused(lamb_partials_async(backend, stream, {lamb, block, 4, sums, nullptr}),
+                 "direction_partials is null");
+  expect_refused(lamb_apply_async(backend, stream, {lamb, block, 4, nullptr}), "trust is null");
   expect_refused(accumulate_async(backend, stream, {a.view(), b.view()}), "g is f32 [5]");
   std::vector<double> partials(2);
   expect_refused(square_sum_partials_async(backend, stream, {a.view(), test::view(partials)}),

@@ -2,11 +2,12 @@
 #include <utility>
 
 #include <strata/cpuopt/convert.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/attention.h>
-#include <strata/ops/rows.h>
 #include <strata/runtime/threads/thread_pool.h>
 
 #include "attention/attention_workspace.h"
+#include "attention/head_dim.h"
 #include "dtype_dispatch.h"
 #include "gemm/gemm.h"
 #include "row_table.h"
@@ -43,16 +44,16 @@ struct AttentionGeometry {
 
 template <class Args>
 AttentionGeometry geometry(const Args& a) {
-  const std::int64_t width = ops::row_length(a.qkv);
-  const std::int64_t d = width / (a.shape.heads + 2 * a.shape.kv_heads);
+  const std::int64_t width = dispatch::row_length(a.qkv);
+  const std::int64_t d = detail::head_dim(a.qkv, a.shape);
   return {a.shape,
           d,
           width,
           a.shape.heads * d,
-          detail::attention_pairs(ops::row_count(a.qkv), a.shape),
+          detail::attention_pairs(dispatch::row_count(a.qkv), a.shape),
           a.shape.heads / a.shape.kv_heads,
           attention_scale(a.shape, d),
-          ops::is_present(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr};
+          dispatch::is_present(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr};
 }
 
 /// A block of query rows and the range of keys [low, high) that any of them sees.
@@ -65,7 +66,7 @@ class QueryBlocks {
  public:
   QueryBlocks(const AttentionGeometry& g, std::int64_t pair)
       : g_(g), starts_(g.doc_start == nullptr ? nullptr : g.doc_start + g.first_row(pair)) {}
-  std::int64_t count() const { return ops::ceil_div(g_.shape.seq, kQueryRows); }
+  std::int64_t count() const { return dispatch::ceil_div(g_.shape.seq, kQueryRows); }
   QueryBlock at(std::int64_t i) const {
     const std::int64_t first = i * kQueryRows;
     const std::int64_t rows = std::min(kQueryRows, g_.shape.seq - first);

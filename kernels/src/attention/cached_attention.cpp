@@ -2,13 +2,111 @@
 
 #include <algorithm>
 
-#include <strata/ops/op.h>
-#include <strata/ops/rows.h>
+#include <strata/dispatch/op.h>
+#include <strata/dispatch/ranges.h>
+#include <strata/dispatch/rows.h>
+#include <strata/kernels/attention_heads.h>
+#include <strata/runtime/assert.h>
 
+#include "attention/check_heads.h"
+#include "attention/head_dim.h"
 #include "cached_attention_table.h"
-#include "cuda/attention/launches.h"
+#include "row_table.h"
+#include "work_split.h"
 
 namespace strata::kernels {
+namespace {
+
+/// Sizes of the op, and offsets in its tensors.
+struct CacheGeometry {
+  explicit CacheGeometry(const CachedAttentionArgs& args)
+      : a(args),
+        heads(args.shape.heads),
+        kv_heads(args.shape.kv_heads),
+        sequences(args.keys.shape.dim(0)),
+        capacity(args.keys.shape.dim(2)),
+        d(args.keys.shape.dim(3)),
+        width((heads + 2 * kv_heads) * d) {}
+
+  const float* row(std::int64_t r) const { return a.qkv.as<float>() + r * width; }
+  std::int64_t position(std::int64_t r) const { return a.positions.as<std::int32_t>()[r]; }
+  std::int64_t slot(std::int64_t r) const { return a.slots.as<std::int32_t>()[r]; }
+  /// Offset in keys and in values of position 0 of a key head of a sequence.
+  std::int64_t cache_of(std::int64_t slot, std::int64_t kv_head) const {
+    return (slot * kv_heads + kv_head) * capacity * d;
+  }
+
+  const CachedAttentionArgs& a;
+  std::int64_t heads, kv_heads, sequences, capacity, d, width;
+};
+
+void store(const CacheGeometry& g, std::int64_t r) {
+  const std::int64_t slot = g.slot(r), position = g.position(r);
+  if (slot < 0) return;
+  STRATA_ASSERT(slot < g.sequences && position >= 0 && position < g.capacity, "row ", r, " is position ",
+                position, " of ", g.capacity, " of sequence ", slot, " of ", g.sequences);
+  for (std::int64_t head = 0; head < g.kv_heads; ++head) {
+    const float* key = g.row(r) + (g.heads + head) * g.d;
+    const std::int64_t at = g.cache_of(slot, head) + position * g.d;
+    std::copy_n(key, g.d, g.a.keys.as<float>() + at);
+    std::copy_n(key + g.kv_heads * g.d, g.d, g.a.values.as<float>() + at);
+  }
+}
+
+// Computes the query heads of one key head for one row. `scratch` has space for a row of scores and, for
+// ALiBi, a row of biases.
+void attend(const CacheGeometry& g, std::int64_t r, std::int64_t kv_head, float* scratch) {
+  const std::int64_t group = g.heads / g.kv_heads;
+  float* out = g.a.out.as<float>() + (r * g.heads + kv_head * group) * g.d;
+  if (g.slot(r) < 0) {
+    std::fill_n(out, group * g.d, 0.0f);
+    return;
+  }
+  const detail::CachedAttentionTable& cached = detail::cached_attention_table();
+  const detail::RowTable& table = detail::row_table();
+  const CachedAttentionShape& shape = g.a.shape;
+  const float scale = attention_scale({.scale = shape.scale}, g.d);
+  const std::int64_t all = g.position(r) + 1, n = shape.window == 0 ? all : std::min(all, shape.window);
+  const std::int64_t cache = g.cache_of(g.slot(r), kv_head) + (all - n) * g.d;
+  float* bias = scratch + g.capacity;
+  for (std::int64_t i = 0; i < group; ++i) {
+    const std::int64_t head = kv_head * group + i;
+    cached.scores(g.row(r) + head * g.d, g.a.keys.as<float>() + cache, scratch, g.d, n);
+    if (shape.alibi) {
+      const float slope = alibi_slope(head, g.heads);
+      for (std::int64_t j = 0; j < n; ++j) bias[j] = slope * static_cast<float>(j - (n - 1));
+      table.scale_add(scratch, scale, bias, n);
+    }
+    if (shape.softcap > 0) table.softcap(scratch, scale, shape.softcap, n);
+    table.attention_softmax(scratch, shape.alibi || shape.softcap > 0 ? 1.0f : scale, n);
+    cached.weighted_sum(scratch, g.a.values.as<float>() + cache, out + i * g.d, g.d, n);
+  }
+}
+
+}  // namespace
+
+STRATA_OP(cached_attention, CachedAttentionArgs);
+
+const detail::CachedAttentionTable& detail::cached_attention_table() noexcept {
+  return STRATA_ACTIVE_TABLE(cached_attention_kernels);
+}
+
+void cached_attention_host(const CachedAttentionArgs& a, ThreadPool& pool) {
+  const CacheGeometry g(a);
+  const std::int64_t rows = dispatch::row_count(a.qkv);
+  const std::int64_t pairs = rows * g.kv_heads;
+  const std::int64_t scratch_slots = detail::cached_attention_scratch_slots(rows, g.kv_heads);
+  dispatch::parallel_for_ranges(pool, rows, detail::rows_per_item(2 * g.kv_heads * g.d),
+                                [&](std::int64_t first, std::int64_t n) {
+                                  for (std::int64_t r = first; r < first + n; ++r) store(g, r);
+                                });
+  const std::int64_t floats = g.capacity * (a.shape.alibi ? 2 : 1);
+  pool.parallel_for(scratch_slots, [&](std::int64_t scratch_slot) {
+    float* scratch = reinterpret_cast<float*>(a.workspace.data) + scratch_slot * floats;
+    for (std::int64_t pair = scratch_slot; pair < pairs; pair += scratch_slots)
+      attend(g, pair / g.kv_heads, pair % g.kv_heads, scratch);
+  });
+}
 
 std::size_t cached_attention_workspace_bytes(std::int64_t rows, std::int64_t capacity,
                                              const CachedAttentionShape& shape) noexcept {
@@ -19,19 +117,14 @@ std::size_t cached_attention_workspace_bytes(std::int64_t rows, std::int64_t cap
 
 Status cached_attention_async(Backend& backend, Stream& stream, const CachedAttentionArgs& a) {
   const CachedAttentionShape& s = a.shape;
-  const std::int64_t rows = ops::row_count(a.qkv);
-  const std::int64_t width = ops::row_length(a.qkv);
-  const bool heads_fit = s.heads >= 1 && s.kv_heads >= 1 && s.heads % s.kv_heads == 0;
-  const std::int64_t parts = heads_fit ? s.heads + 2 * s.kv_heads : 1;
+  const std::int64_t rows = dispatch::row_count(a.qkv);
+  const std::int64_t width = dispatch::row_length(a.qkv);
+  const std::int64_t d = detail::head_dim(a.qkv, s);
   const std::int64_t sequences = a.keys.shape.rank == 4 ? a.keys.shape.dim(0) : 0;
   const std::int64_t capacity = a.keys.shape.rank == 4 ? a.keys.shape.dim(2) : 0;
-  const Shape cache = {sequences, s.kv_heads, capacity, width / parts};
-  STRATA_TRY(ops::Check("cached_attention")
-                 .rows("qkv", a.qkv, rows, width)
-                 .require(heads_fit, s.heads, " query heads must be a positive multiple of ", s.kv_heads,
-                          " key heads")
-                 .require(width % parts == 0, "rows of ", width, " are not a multiple of ", s.heads,
-                          " + 2 * ", s.kv_heads, " heads")
+  const Shape cache = {sequences, s.kv_heads, capacity, d};
+  dispatch::Check check("cached_attention");
+  STRATA_TRY(detail::check_heads(check.rows("qkv", a.qkv, rows, width), s, width)
                  .require(s.window >= 0 && s.scale >= 0 && s.softcap >= 0 && (s.softcap == 0 || !s.alibi),
                           "window is ", s.window, ", scale is ", s.scale, ", softcap is ", s.softcap,
                           "; each must be 0 or more, and softcap above 0 only without ALiBi")
@@ -39,13 +132,11 @@ Status cached_attention_async(Backend& backend, Stream& stream, const CachedAtte
                  .elements("slots", a.slots, DType::i32, rows)
                  .shape("keys", a.keys, DType::f32, cache)
                  .shape("values", a.values, DType::f32, cache)
-                 .rows("out", a.out, rows, width / parts * s.heads)
+                 .rows("out", a.out, rows, d * s.heads)
                  .workspace(a.workspace, cached_attention_workspace_bytes(rows, capacity, s))
                  .status());
-  constexpr ops::OpImpl<CachedAttentionArgs> op = {"cached_attention", &cached_attention_host,
-                                                   &cuda::cached_attention};
-  return ops::enqueue(backend, stream, op, a, {a.qkv, a.positions, a.slots}, {a.out, a.keys, a.values},
-                      a.workspace);
+  return dispatch::enqueue(backend, stream, cached_attention_op, a, {a.qkv, a.positions, a.slots},
+                           {a.out, a.keys, a.values}, a.workspace);
 }
 
 }  // namespace strata::kernels

@@ -4,10 +4,10 @@
 
 #include <strata/cpuopt/math/elementary.h>
 #include <strata/cpuopt/math/host_device.h>
-#include <strata/ops/cuda/lanes.h>
+#include <strata/dispatch/cuda/lanes.h>
 #include <strata/runtime/float16.h>
 
-#include "cuda/lowest_score.h"
+#include "lowest_score.h"
 
 /// The arithmetic of the device kernels on one row, one column of a block of rows, or one element. It has the
 /// operations of the host's SIMD kernels (simd_kernels.h) in the same order, hence their bits. `Lanes` is

@@ -1,12 +1,57 @@
 #include <strata/kernels/elementwise.h>
 
-#include <strata/ops/op.h>
-#include <strata/ops/rows.h>
+#include <algorithm>
 
-#include "cuda/elementwise/launches.h"
+#include <strata/dispatch/op.h>
+#include <strata/dispatch/ranges.h>
+#include <strata/dispatch/rows.h>
+
+#include "dtype_dispatch.h"
+#include "row_table.h"
+#include "simd_table.h"
+#include "work_split.h"
 
 namespace strata::kernels {
 namespace {
+
+/// Calls body(table, offset, n, type) for ranges of the `view.n_elems()` elements of a contiguous tensor,
+/// where `type` is the C++ type of view.dtype.
+template <class Body>
+void dispatch_ranges(const TensorView& view, ThreadPool& pool, const Body& body) {
+  detail::dispatch_dtype(view.dtype, [&]<class T>(std::type_identity<T> type) {
+    const detail::SimdTable<T>& table = detail::simd_table<T>();
+    dispatch::parallel_for_ranges(pool, view.n_elems(), detail::kElementsPerItem,
+                                  [&](std::int64_t i, std::int64_t n) { body(table, i, n, type); });
+  });
+}
+
+template <class T>
+void swiglu_forward(const SwigluForwardArgs& a, ThreadPool& pool) {
+  const std::int64_t f = dispatch::row_length(a.y);
+  dispatch::parallel_for_ranges(
+      pool, dispatch::row_count(a.y), detail::rows_per_item(f), [&](std::int64_t first, std::int64_t n) {
+        for (std::int64_t t = first; t < first + n; ++t) {
+          const T* gate = a.gate_up.as<T>() + t * 2 * f;
+          const detail::SimdTable<T>& table = detail::simd_table<T>();
+          (a.gelu ? table.geglu_forward : table.swiglu_forward)(gate, gate + f, a.y.as<T>() + t * f, f);
+        }
+      });
+}
+
+template <class T>
+void swiglu_backward(const SwigluBackwardArgs& a, ThreadPool& pool) {
+  const std::int64_t f = dispatch::row_length(a.dy);
+  dispatch::parallel_for_ranges(pool, dispatch::row_count(a.dy), detail::rows_per_item(f),
+                                [&](std::int64_t first, std::int64_t n) {
+                                  for (std::int64_t t = first; t < first + n; ++t) {
+                                    const T* gate = a.gate_up.as<T>() + t * 2 * f;
+                                    T* dgate = a.dgate_up.as<T>() + t * 2 * f;
+                                    const detail::SimdTable<T>& table = detail::simd_table<T>();
+                                    (a.gelu ? table.geglu_backward : table.swiglu_backward)(
+                                        gate, gate + f, a.dy.as<T>() + t * f, dgate, dgate + f, f);
+                                  }
+                                });
+}
 
 struct Operand {
   const char* name;
@@ -15,86 +60,151 @@ struct Operand {
 
 /// An op with one or two inputs whose operands all have the dtype and number of elements of the first.
 template <class Args>
-Status elementwise(Backend& backend, Stream& stream, const ops::OpImpl<Args>& op, const Args& args,
+Status elementwise(Backend& backend, Stream& stream, const dispatch::OpImpl<Args>& op, const Args& args,
                    std::initializer_list<Operand> reads, const Operand& write) {
   const TensorView& first = reads.begin()->view;
-  ops::Check check(op.name, reads.begin()->name, first);
+  dispatch::Check check(op.name, reads.begin()->name, first);
   for (const Operand& read : reads) check.elements(read.name, read.view, first.dtype, first.n_elems());
   STRATA_TRY(check.elements(write.name, write.view, first.dtype, first.n_elems()).status());
   const TensorView second = reads.size() > 1 ? reads.begin()[1].view : TensorView{};
-  return ops::enqueue(backend, stream, op, args, {first, second}, {write.view});
+  return dispatch::enqueue(backend, stream, op, args, {first, second}, {write.view});
 }
 
 }  // namespace
 
+STRATA_OP(gelu_forward, GeluForwardArgs);
+STRATA_OP(gelu_backward, GeluBackwardArgs);
+STRATA_OP(relu_forward, ReluForwardArgs);
+STRATA_OP(relu_backward, ReluBackwardArgs);
+STRATA_OP(swiglu_forward, SwigluForwardArgs);
+STRATA_OP(swiglu_backward, SwigluBackwardArgs);
+STRATA_OP(add, AddArgs);
+STRATA_OP(scale, ScaleArgs);
+STRATA_OP(softcap, SoftcapArgs);
+STRATA_OP(fill, FillArgs);
+
+void gelu_forward_host(const GeluForwardArgs& a, ThreadPool& pool) {
+  dispatch_ranges(a.x, pool,
+                  [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+                    table.gelu_forward(a.x.as<T>() + i, a.y.as<T>() + i, n);
+                  });
+}
+
+void gelu_backward_host(const GeluBackwardArgs& a, ThreadPool& pool) {
+  dispatch_ranges(a.x, pool,
+                  [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+                    table.gelu_backward(a.x.as<T>() + i, a.dy.as<T>() + i, a.dx.as<T>() + i, n);
+                  });
+}
+
+void relu_forward_host(const ReluForwardArgs& a, ThreadPool& pool) {
+  dispatch_ranges(a.x, pool,
+                  [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+                    table.relu_forward(a.x.as<T>() + i, a.y.as<T>() + i, n);
+                  });
+}
+
+void relu_backward_host(const ReluBackwardArgs& a, ThreadPool& pool) {
+  dispatch_ranges(a.x, pool,
+                  [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+                    table.relu_backward(a.x.as<T>() + i, a.dy.as<T>() + i, a.dx.as<T>() + i, n);
+                  });
+}
+
+void swiglu_forward_host(const SwigluForwardArgs& a, ThreadPool& pool) {
+  detail::dispatch_dtype(a.y.dtype, [&]<class T>(std::type_identity<T>) { swiglu_forward<T>(a, pool); });
+}
+
+void swiglu_backward_host(const SwigluBackwardArgs& a, ThreadPool& pool) {
+  detail::dispatch_dtype(a.dy.dtype, [&]<class T>(std::type_identity<T>) { swiglu_backward<T>(a, pool); });
+}
+
+void add_host(const AddArgs& args, ThreadPool& pool) {
+  dispatch_ranges(args.a, pool,
+                  [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+                    table.add(args.a.as<T>() + i, args.b.as<T>() + i, args.y.as<T>() + i, n);
+                  });
+}
+
+void scale_host(const ScaleArgs& a, ThreadPool& pool) {
+  dispatch_ranges(a.x, pool,
+                  [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+                    table.scale(a.x.as<T>() + i, a.y.as<T>() + i, a.factor, n);
+                  });
+}
+
+void softcap_host(const SoftcapArgs& a, ThreadPool& pool) {
+  dispatch::parallel_for_ranges(pool, a.x.n_elems(), detail::kElementsPerItem,
+                                [&](std::int64_t i, std::int64_t n) {
+                                  float* y = a.y.as<float>() + i;
+                                  if (a.x.data != a.y.data) std::copy_n(a.x.as<float>() + i, n, y);
+                                  detail::row_table().softcap(y, 1.0f, a.cap, n);
+                                });
+}
+
+void fill_host(const FillArgs& a, ThreadPool& pool) {
+  dispatch_ranges(a.x, pool,
+                  [&]<class T>(const auto&, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+                    std::fill_n(a.x.as<T>() + i, n, from_f32<T>(a.value));
+                  });
+}
+
 Status gelu_forward_async(Backend& backend, Stream& stream, const GeluForwardArgs& a) {
-  constexpr ops::OpImpl<GeluForwardArgs> op = {"gelu_forward", &gelu_forward_host, &cuda::gelu_forward};
-  return elementwise(backend, stream, op, a, {{"x", a.x}}, {"y", a.y});
+  return elementwise(backend, stream, gelu_forward_op, a, {{"x", a.x}}, {"y", a.y});
 }
 
 Status gelu_backward_async(Backend& backend, Stream& stream, const GeluBackwardArgs& a) {
-  constexpr ops::OpImpl<GeluBackwardArgs> op = {"gelu_backward", &gelu_backward_host, &cuda::gelu_backward};
-  return elementwise(backend, stream, op, a, {{"x", a.x}, {"dy", a.dy}}, {"dx", a.dx});
+  return elementwise(backend, stream, gelu_backward_op, a, {{"x", a.x}, {"dy", a.dy}}, {"dx", a.dx});
 }
 
 Status relu_forward_async(Backend& backend, Stream& stream, const ReluForwardArgs& a) {
-  constexpr ops::OpImpl<ReluForwardArgs> op = {"relu_forward", &relu_forward_host, &cuda::relu_forward};
-  return elementwise(backend, stream, op, a, {{"x", a.x}}, {"y", a.y});
+  return elementwise(backend, stream, relu_forward_op, a, {{"x", a.x}}, {"y", a.y});
 }
 
 Status relu_backward_async(Backend& backend, Stream& stream, const ReluBackwardArgs& a) {
-  constexpr ops::OpImpl<ReluBackwardArgs> op = {"relu_backward", &relu_backward_host, &cuda::relu_backward};
-  return elementwise(backend, stream, op, a, {{"x", a.x}, {"dy", a.dy}}, {"dx", a.dx});
+  return elementwise(backend, stream, relu_backward_op, a, {{"x", a.x}, {"dy", a.dy}}, {"dx", a.dx});
 }
 
 Status swiglu_forward_async(Backend& backend, Stream& stream, const SwigluForwardArgs& a) {
-  const std::int64_t rows = ops::row_count(a.y);
-  const std::int64_t f = ops::row_length(a.y);
-  STRATA_TRY(ops::Check("swiglu_forward", "gate_up", a.gate_up)
+  const std::int64_t rows = dispatch::row_count(a.y);
+  const std::int64_t f = dispatch::row_length(a.y);
+  STRATA_TRY(dispatch::Check("swiglu_forward", "gate_up", a.gate_up)
                  .rows("gate_up", a.gate_up, rows, 2 * f)
                  .rows("y", a.y, rows, f)
                  .status());
-  constexpr ops::OpImpl<SwigluForwardArgs> op = {"swiglu_forward", &swiglu_forward_host,
-                                                 &cuda::swiglu_forward};
-  return ops::enqueue(backend, stream, op, a, {a.gate_up}, {a.y});
+  return dispatch::enqueue(backend, stream, swiglu_forward_op, a, {a.gate_up}, {a.y});
 }
 
 Status swiglu_backward_async(Backend& backend, Stream& stream, const SwigluBackwardArgs& a) {
-  const std::int64_t rows = ops::row_count(a.dy);
-  const std::int64_t f = ops::row_length(a.dy);
-  STRATA_TRY(ops::Check("swiglu_backward", "gate_up", a.gate_up)
+  const std::int64_t rows = dispatch::row_count(a.dy);
+  const std::int64_t f = dispatch::row_length(a.dy);
+  STRATA_TRY(dispatch::Check("swiglu_backward", "gate_up", a.gate_up)
                  .rows("gate_up", a.gate_up, rows, 2 * f)
                  .rows("dy", a.dy, rows, f)
                  .rows("dgate_up", a.dgate_up, rows, 2 * f)
                  .status());
-  constexpr ops::OpImpl<SwigluBackwardArgs> op = {"swiglu_backward", &swiglu_backward_host,
-                                                  &cuda::swiglu_backward};
-  return ops::enqueue(backend, stream, op, a, {a.gate_up, a.dy}, {a.dgate_up});
+  return dispatch::enqueue(backend, stream, swiglu_backward_op, a, {a.gate_up, a.dy}, {a.dgate_up});
 }
 
 Status add_async(Backend& backend, Stream& stream, const AddArgs& args) {
-  constexpr ops::OpImpl<AddArgs> op = {"add", &add_host, &cuda::add};
-  return elementwise(backend, stream, op, args, {{"a", args.a}, {"b", args.b}}, {"y", args.y});
+  return elementwise(backend, stream, add_op, args, {{"a", args.a}, {"b", args.b}}, {"y", args.y});
 }
 
 Status scale_async(Backend& backend, Stream& stream, const ScaleArgs& a) {
-  constexpr ops::OpImpl<ScaleArgs> op = {"scale", &scale_host, &cuda::scale};
-  return elementwise(backend, stream, op, a, {{"x", a.x}}, {"y", a.y});
+  return elementwise(backend, stream, scale_op, a, {{"x", a.x}}, {"y", a.y});
 }
 
 Status softcap_async(Backend& backend, Stream& stream, const SoftcapArgs& a) {
-  STRATA_TRY(ops::Check("softcap")
+  STRATA_TRY(dispatch::Check("softcap")
                  .elements("x", a.x, DType::f32, a.x.n_elems())
                  .require(a.cap > 0, "cap is ", a.cap, "; it must be above 0")
                  .status());
-  constexpr ops::OpImpl<SoftcapArgs> op = {"softcap", &softcap_host, &cuda::softcap};
-  return elementwise(backend, stream, op, a, {{"x", a.x}}, {"y", a.y});
+  return elementwise(backend, stream, softcap_op, a, {{"x", a.x}}, {"y", a.y});
 }
 
 Status fill_async(Backend& backend, Stream& stream, const FillArgs& a) {
-  STRATA_TRY(ops::Check("fill", "x", a.x).elements("x", a.x, a.x.dtype, a.x.n_elems()).status());
-  constexpr ops::OpImpl<FillArgs> op = {"fill", &fill_host, &cuda::fill};
-  return ops::enqueue(backend, stream, op, a, {}, {a.x});
+  STRATA_TRY(dispatch::Check("fill", "x", a.x).elements("x", a.x, a.x.dtype, a.x.n_elems()).status());
+  return dispatch::enqueue(backend, stream, fill_op, a, {}, {a.x});
 }
 
 }  // namespace strata::kernels

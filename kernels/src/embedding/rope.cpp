@@ -1,29 +1,31 @@
 #include <strata/kernels/rope.h>
 
-#include <strata/ops/op.h>
-#include <strata/ops/rows.h>
-
-#include "cuda/embedding/launches.h"
+#include <strata/dispatch/op.h>
+#include <strata/dispatch/rows.h>
 
 namespace strata::kernels {
 
+STRATA_OP(positions, PositionsArgs);
+STRATA_OP(rope_table, RopeTableArgs);
+STRATA_OP(rope, RopeArgs);
+
 Status positions_async(Backend& backend, Stream& stream, const PositionsArgs& a) {
   const std::int64_t tokens = a.positions.n_elems();
-  ops::Check check("positions");
+  dispatch::Check check("positions");
   check.elements("positions", a.positions, DType::i32, tokens)
       .require(a.seq >= 1 && tokens % a.seq == 0, tokens, " tokens are not a multiple of seq ", a.seq);
-  if (ops::is_present(a.doc_start)) check.elements("doc_start", a.doc_start, DType::i32, tokens);
+  if (dispatch::is_present(a.doc_start)) check.elements("doc_start", a.doc_start, DType::i32, tokens);
   STRATA_TRY(check.status());
-  constexpr ops::OpImpl<PositionsArgs> op = {"positions", &positions_host, &cuda::positions};
-  return ops::enqueue(backend, stream, op, a, {a.doc_start}, {a.positions});
+  return dispatch::enqueue(backend, stream, positions_op, a, {a.doc_start}, {a.positions});
 }
 
 Status rope_table_async(Backend& backend, Stream& stream, const RopeTableArgs& a) {
   STRATA_TRY(
-      ops::Check("rope_table")
+      dispatch::Check("rope_table")
           .require(a.table.shape.rank == 2 && a.table.dtype == DType::f32, "table must be f32 [positions, n]")
-          .require(ops::row_length(a.table) % 2 == 0,
-                   "rows of table must have an even number of elements, but have ", ops::row_length(a.table))
+          .require(dispatch::row_length(a.table) % 2 == 0,
+                   "rows of table must have an even number of elements, but have ",
+                   dispatch::row_length(a.table))
           .require(a.frequencies.theta > 0 && a.frequencies.factor > 0, "theta is ", a.frequencies.theta,
                    " and factor is ", a.frequencies.factor, "; both must be above 0")
           .require(a.frequencies.scaling != RopeFrequencies::Scaling::yarn ||
@@ -33,15 +35,14 @@ Status rope_table_async(Backend& backend, Stream& stream, const RopeTableArgs& a
                    " original positions and betas ", a.frequencies.beta_fast, " and ",
                    a.frequencies.beta_slow, "; theta must be above 1, the others above 0")
           .status());
-  constexpr ops::OpImpl<RopeTableArgs> op = {"rope_table", &rope_table_host, &cuda::rope_table};
-  return ops::enqueue(backend, stream, op, a, {}, {a.table});
+  return dispatch::enqueue(backend, stream, rope_table_op, a, {}, {a.table});
 }
 
 Status rope_async(Backend& backend, Stream& stream, const RopeArgs& a) {
-  const std::int64_t rows = ops::row_count(a.x);
-  const std::int64_t width = ops::row_length(a.x);
-  const std::int64_t rotary_dim = ops::row_length(a.table);
-  STRATA_TRY(ops::Check("rope", "x", a.x)
+  const std::int64_t rows = dispatch::row_count(a.x);
+  const std::int64_t width = dispatch::row_length(a.x);
+  const std::int64_t rotary_dim = dispatch::row_length(a.table);
+  STRATA_TRY(dispatch::Check("rope", "x", a.x)
                  .rows("x", a.x, rows, width)
                  .rows("y", a.y, rows, width)
                  .elements("positions", a.positions, DType::i32, rows)
@@ -50,10 +51,9 @@ Status rope_async(Backend& backend, Stream& stream, const RopeArgs& a) {
                  .require(rotary_dim % 2 == 0 && rotary_dim <= a.head_dim, rotary_dim,
                           " elements of a head of ", a.head_dim,
                           " are rotated; the number must be even and at most the head's")
-                 .rows("table", a.table, DType::f32, ops::row_count(a.table), rotary_dim)
+                 .rows("table", a.table, DType::f32, dispatch::row_count(a.table), rotary_dim)
                  .status());
-  constexpr ops::OpImpl<RopeArgs> op = {"rope", &rope_host, &cuda::rope};
-  return ops::enqueue(backend, stream, op, a, {a.x, a.positions, a.table}, {a.y});
+  return dispatch::enqueue(backend, stream, rope_op, a, {a.x, a.positions, a.table}, {a.y});
 }
 
 }  // namespace strata::kernels

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include <strata/dispatch/ranges.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/rope.h>
-#include <strata/ops/ranges.h>
-#include <strata/ops/rows.h>
 #include <strata/runtime/assert.h>
 
 #include "dtype_dispatch.h"
@@ -42,47 +42,50 @@ void rotate_head(const RopeArgs& a, const T* x, const float* cosines, const floa
 
 void positions_host(const PositionsArgs& a, ThreadPool& pool) {
   auto* positions = a.positions.as<std::int32_t>();
-  const std::int32_t* starts = ops::is_present(a.doc_start) ? a.doc_start.as<std::int32_t>() : nullptr;
-  ops::parallel_for_ranges(pool, a.positions.n_elems(), detail::kElementsPerItem,
-                           [&](std::int64_t first, std::int64_t n) {
-                             for (std::int64_t t = first; t < first + n; ++t) {
-                               const auto place = static_cast<std::int32_t>(t % a.seq);
-                               STRATA_DCHECK(starts == nullptr || (starts[t] >= 0 && starts[t] <= place),
-                                             "token ", t, " of a document that starts at ", starts[t]);
-                               positions[t] = starts == nullptr ? place : place - starts[t];
-                             }
-                           });
+  const std::int32_t* starts = dispatch::is_present(a.doc_start) ? a.doc_start.as<std::int32_t>() : nullptr;
+  dispatch::parallel_for_ranges(pool, a.positions.n_elems(), detail::kElementsPerItem,
+                                [&](std::int64_t first, std::int64_t n) {
+                                  for (std::int64_t t = first; t < first + n; ++t) {
+                                    const auto place = static_cast<std::int32_t>(t % a.seq);
+                                    STRATA_DCHECK(starts == nullptr || (starts[t] >= 0 && starts[t] <= place),
+                                                  "token ", t, " of a document that starts at ", starts[t]);
+                                    positions[t] = starts == nullptr ? place : place - starts[t];
+                                  }
+                                });
 }
 
 void rope_table_host(const RopeTableArgs& a, ThreadPool& pool) {
-  const std::int64_t n = ops::row_length(a.table) / 2;
-  ops::parallel_for_ranges(pool, ops::row_count(a.table), 16, [&](std::int64_t first, std::int64_t rows) {
-    for (std::int64_t i = 0; i < n; ++i) {
-      const float inv_freq = frequency(a.frequencies, i, n);
-      for (std::int64_t p = first; p < first + rows; ++p) {
-        const float angle = static_cast<float>(p) * inv_freq;
-        float* row = a.table.as<float>() + p * 2 * n;
-        row[i] = static_cast<float>(std::cos(static_cast<double>(angle))) * a.frequencies.attention_factor;
-        row[n + i] =
-            static_cast<float>(std::sin(static_cast<double>(angle))) * a.frequencies.attention_factor;
-      }
-    }
-  });
+  const std::int64_t n = dispatch::row_length(a.table) / 2;
+  dispatch::parallel_for_ranges(
+      pool, dispatch::row_count(a.table), 16, [&](std::int64_t first, std::int64_t rows) {
+        for (std::int64_t i = 0; i < n; ++i) {
+          const float inv_freq = frequency(a.frequencies, i, n);
+          for (std::int64_t p = first; p < first + rows; ++p) {
+            const float angle = static_cast<float>(p) * inv_freq;
+            float* row = a.table.as<float>() + p * 2 * n;
+            row[i] =
+                static_cast<float>(std::cos(static_cast<double>(angle))) * a.frequencies.attention_factor;
+            row[n + i] =
+                static_cast<float>(std::sin(static_cast<double>(angle))) * a.frequencies.attention_factor;
+          }
+        }
+      });
 }
 
 template <class T>
 void rope(const RopeArgs& a, ThreadPool& pool) {
-  const std::int64_t width = ops::row_length(a.x);
-  const std::int64_t rotary_dim = ops::row_length(a.table);
+  const std::int64_t width = dispatch::row_length(a.x);
+  const std::int64_t rotary_dim = dispatch::row_length(a.table);
   const std::int64_t n = rotary_dim / 2;
-  ops::parallel_for_ranges(
-      pool, ops::row_count(a.x), detail::rows_per_item(width), [&](std::int64_t first, std::int64_t rows) {
+  dispatch::parallel_for_ranges(
+      pool, dispatch::row_count(a.x), detail::rows_per_item(width),
+      [&](std::int64_t first, std::int64_t rows) {
         float negated_sines[1024];  // the negated sines of a row, for the inverse rotation
         STRATA_ASSERT(n <= 1024, "a head with ", rotary_dim, " rotated elements");
         for (std::int64_t t = first; t < first + rows; ++t) {
           const std::int32_t position = a.positions.as<std::int32_t>()[t];
-          STRATA_DCHECK(position >= 0 && position < ops::row_count(a.table), "token ", t, " at position ",
-                        position, " of ", ops::row_count(a.table));
+          STRATA_DCHECK(position >= 0 && position < dispatch::row_count(a.table), "token ", t,
+                        " at position ", position, " of ", dispatch::row_count(a.table));
           const float* cosines = a.table.as<float>() + position * rotary_dim;
           const float* sines = cosines + n;
           if (a.inverse) {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include <strata/cpuopt/convert.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/bf16_gemm.h>
-#include <strata/ops/rows.h>
 
 #include "dtype_dispatch.h"
 #include "gemm/gemm_16bit.h"
@@ -92,8 +92,8 @@ Gemm tile_of(const Gemm& g, const TileGrid& grid, std::int64_t row, std::int64_t
 void gemm_tiled(const Gemm& g, const void* row_bias, ThreadPool& pool) {
   if (g.m == 0 || g.n == 0) return;
   const TileGrid grid = tile_grid(g.m, g.n);
-  const std::int64_t down = ops::ceil_div(g.m, grid.rows);
-  const std::int64_t across = ops::ceil_div(g.n, grid.columns);
+  const std::int64_t down = dispatch::ceil_div(g.m, grid.rows);
+  const std::int64_t across = dispatch::ceil_div(g.n, grid.columns);
   if (g.dtype != DType::f32) scratch().reserve(static_cast<std::size_t>(pool.threads()));
   dispatch_dtype(g.dtype, [&]<class T>(std::type_identity<T>) {
     pool.parallel_for(down * across, [&](std::int64_t i) {

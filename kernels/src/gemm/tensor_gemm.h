@@ -1,6 +1,6 @@
 #pragma once
 
-#include <strata/ops/rows.h>
+#include <strata/dispatch/rows.h>
 #include <strata/runtime/tensor_view.h>
 
 #include "gemm/gemm.h"
@@ -9,56 +9,40 @@
 /// but the last.
 namespace strata::kernels::detail {
 
-/// C = A B^T for A [M, K] and B [N, K].
-inline Gemm gemm_of_rows(const TensorView& a, const TensorView& b, const TensorView& c) {
-  const std::int64_t k = ops::row_length(a), n = ops::row_count(b);
-  return {.trans_b = true,
-          .m = ops::row_count(a),
+/// C (+)= op(A) op(B), where op transposes if its flag is set.
+inline Gemm tensor_gemm(bool trans_a, const TensorView& a, bool trans_b, const TensorView& b,
+                        const TensorView& c, bool accumulate) {
+  const std::int64_t a_rows = dispatch::row_count(a), a_columns = dispatch::row_length(a);
+  const std::int64_t b_rows = dispatch::row_count(b), b_columns = dispatch::row_length(b);
+  const std::int64_t n = trans_b ? b_rows : b_columns;
+  return {.trans_a = trans_a,
+          .trans_b = trans_b,
+          .m = trans_a ? a_columns : a_rows,
           .n = n,
-          .k = k,
+          .k = trans_a ? a_rows : a_columns,
           .a = a.data,
-          .lda = k,
+          .lda = a_columns,
           .b = b.data,
-          .ldb = k,
+          .ldb = b_columns,
           .c = c.data,
           .ldc = n,
+          .accumulate = accumulate,
           .dtype = a.dtype,
           .c_dtype = c.dtype};
+}
+/// C = A B^T for A [M, K] and B [N, K].
+inline Gemm gemm_of_rows(const TensorView& a, const TensorView& b, const TensorView& c) {
+  return tensor_gemm(false, a, true, b, c, false);
 }
 /// C (+)= A B for A [M, K] and B [K, N].
 inline Gemm gemm_of_matrices(const TensorView& a, const TensorView& b, const TensorView& c,
                              bool accumulate = false) {
-  const std::int64_t k = ops::row_length(a), n = ops::row_length(b);
-  return {.m = ops::row_count(a),
-          .n = n,
-          .k = k,
-          .a = a.data,
-          .lda = k,
-          .b = b.data,
-          .ldb = n,
-          .c = c.data,
-          .ldc = n,
-          .accumulate = accumulate,
-          .dtype = a.dtype,
-          .c_dtype = c.dtype};
+  return tensor_gemm(false, a, false, b, c, accumulate);
 }
 /// C (+)= A^T B for A [K, M] and B [K, N].
 inline Gemm gemm_of_columns(const TensorView& a, const TensorView& b, const TensorView& c,
                             bool accumulate = false) {
-  const std::int64_t m = ops::row_length(a), n = ops::row_length(b);
-  return {.trans_a = true,
-          .m = m,
-          .n = n,
-          .k = ops::row_count(a),
-          .a = a.data,
-          .lda = m,
-          .b = b.data,
-          .ldb = n,
-          .c = c.data,
-          .ldc = n,
-          .accumulate = accumulate,
-          .dtype = a.dtype,
-          .c_dtype = c.dtype};
+  return tensor_gemm(true, a, false, b, c, accumulate);
 }
 
 }  // namespace strata::kernels::detail

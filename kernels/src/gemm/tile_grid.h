@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/ops/rows.h>
+#include <strata/dispatch/rows.h>
 
 namespace strata::kernels::detail {
 
@@ -18,7 +18,7 @@ inline constexpr TileGrid kLargestTile = {256, 512};
 constexpr TileGrid tile_grid(std::int64_t m, std::int64_t n) noexcept {
   constexpr TileGrid kGrids[] = {kLargestTile, {256, 256}, {256, 128}, {128, 128}};
   for (const TileGrid grid : kGrids)
-    if (ops::ceil_div(m, grid.rows) * ops::ceil_div(n, grid.columns) >= 16) return grid;
+    if (dispatch::ceil_div(m, grid.rows) * dispatch::ceil_div(n, grid.columns) >= 16) return grid;
   return kGrids[3];
 }
 

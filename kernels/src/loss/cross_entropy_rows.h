@@ -6,7 +6,7 @@
 
 #include <strata/cpuopt/math/elementary.h>
 #include <strata/cpuopt/norm.h>
-#include <strata/ops/rows.h>
+#include <strata/dispatch/rows.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/tensor_view.h>
 
@@ -17,7 +17,7 @@ namespace strata::kernels::detail {
 
 /// The divisor of the sum of `rows` losses: `given`, or the number of targets that are not ignored.
 inline double loss_divisor(const TensorView& given, const std::int32_t* targets, std::int64_t rows) {
-  if (ops::is_present(given)) return static_cast<double>(*given.as<float>());
+  if (dispatch::is_present(given)) return static_cast<double>(*given.as<float>());
   return static_cast<double>(
       std::count_if(targets, targets + rows, [](std::int32_t target) { return target >= 0; }));
 }

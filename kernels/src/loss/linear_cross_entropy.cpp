@@ -2,21 +2,20 @@
 
 #include <algorithm>
 
+#include <strata/dispatch/op.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/linear.h>
-#include <strata/ops/op.h>
-#include <strata/ops/rows.h>
 
-#include "cuda/loss/launches.h"
 #include "loss/linear_cross_entropy_blocks.h"
 
 namespace strata::kernels {
 namespace {
 
-ops::Check check_forward(const char* op, const LinearCrossEntropyArgs& a) {
-  const std::int64_t rows = ops::row_count(a.x);
-  const std::int64_t k = ops::row_length(a.x);
+dispatch::Check check_forward(const char* op, const LinearCrossEntropyArgs& a) {
+  const std::int64_t rows = dispatch::row_count(a.x);
+  const std::int64_t k = dispatch::row_length(a.x);
   const std::int64_t vocab = a.w.shape.rank == 2 ? a.w.shape.dim(0) : 0;
-  ops::Check check(op, "x", a.x);
+  dispatch::Check check(op, "x", a.x);
   check.rows("x", a.x, rows, k)
       .shape("w", a.w, a.x.dtype, {vocab, k})
       .elements("targets", a.targets, DType::i32, rows)
@@ -24,13 +23,15 @@ ops::Check check_forward(const char* op, const LinearCrossEntropyArgs& a) {
       .elements("mean_loss", a.mean_loss, DType::f32, 1)
       .require(vocab >= 1, "logits have rows of 0 elements")
       .require(a.softcap >= 0, "softcap is ", a.softcap, "; it must be 0 or more")
-      .require(!ops::is_present(a.divisor) || (a.divisor.dtype == DType::f32 && a.divisor.n_elems() == 1),
-               "divisor must be one f32 value")
+      .optional_elements("divisor", a.divisor, DType::f32, 1)
       .workspace(a.workspace, linear_cross_entropy_workspace_bytes(rows, vocab, a.x.dtype));
   return check;
 }
 
 }  // namespace
+
+STRATA_OP(linear_cross_entropy, LinearCrossEntropyArgs);
+STRATA_OP(linear_cross_entropy_backward, LinearCrossEntropyBackwardArgs);
 
 std::int64_t linear_cross_entropy_block_rows(std::int64_t rows, std::int64_t vocab) noexcept {
   // About 32 MiB of logits, which stay close to the caches, but at least so many rows that the GEMMs are
@@ -56,26 +57,22 @@ std::size_t linear_cross_entropy_gemm_workspace_bytes(std::int64_t rows, std::in
 
 Status linear_cross_entropy_async(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& a) {
   STRATA_TRY(check_forward("linear_cross_entropy", a).status());
-  constexpr ops::OpImpl<LinearCrossEntropyArgs> op = {"linear_cross_entropy", &linear_cross_entropy_host,
-                                                      &cuda::linear_cross_entropy};
-  return ops::enqueue(backend, stream, op, a, {a.x, a.w, a.targets, a.divisor}, {a.losses, a.mean_loss},
-                      a.workspace);
+  return dispatch::enqueue(backend, stream, linear_cross_entropy_op, a, {a.x, a.w, a.targets, a.divisor},
+                           {a.losses, a.mean_loss}, a.workspace);
 }
 
 Status linear_cross_entropy_backward_async(Backend& backend, Stream& stream,
                                            const LinearCrossEntropyBackwardArgs& args) {
   const LinearCrossEntropyArgs& a = args.forward;
-  const std::int64_t rows = ops::row_count(a.x);
-  const std::int64_t k = ops::row_length(a.x);
-  ops::Check check = check_forward("linear_cross_entropy_backward", a);
-  if (ops::is_present(args.dx)) check.rows("dx", args.dx, rows, k);
-  if (ops::is_present(args.dw)) check.shape("dw", args.dw, DType::f32, a.w.shape);
+  const std::int64_t rows = dispatch::row_count(a.x);
+  const std::int64_t k = dispatch::row_length(a.x);
+  dispatch::Check check = check_forward("linear_cross_entropy_backward", a);
+  if (dispatch::is_present(args.dx)) check.rows("dx", args.dx, rows, k);
+  if (dispatch::is_present(args.dw)) check.shape("dw", args.dw, DType::f32, a.w.shape);
   STRATA_TRY(check.status());
-  constexpr ops::OpImpl<LinearCrossEntropyBackwardArgs> op = {"linear_cross_entropy_backward",
-                                                              &linear_cross_entropy_backward_host,
-                                                              &cuda::linear_cross_entropy_backward};
-  return ops::enqueue(backend, stream, op, args, {a.x, a.w, a.targets, a.divisor},
-                      {args.dx, args.dw, a.losses, a.mean_loss}, a.workspace);
+  return dispatch::enqueue(backend, stream, linear_cross_entropy_backward_op, args,
+                           {a.x, a.w, a.targets, a.divisor}, {args.dx, args.dw, a.losses, a.mean_loss},
+                           a.workspace);
 }
 
 }  // namespace strata::kernels

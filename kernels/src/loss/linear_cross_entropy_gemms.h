@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/linear_cross_entropy.h>
-#include <strata/ops/rows.h>
 
 #include "gemm/tensor_gemm.h"
 
@@ -12,7 +12,7 @@
 namespace strata::kernels::detail {
 
 inline TensorView block_of_rows(const TensorView& view, std::int64_t first, std::int64_t n) {
-  const std::int64_t length = ops::row_length(view);
+  const std::int64_t length = dispatch::row_length(view);
   return {
       view.data + static_cast<std::size_t>(first * length) * size_of(view.dtype), {n, length}, view.dtype};
 }

@@ -2,9 +2,9 @@
 #include <cstddef>
 
 #include <strata/cpuopt/convert.h>
+#include <strata/dispatch/ranges.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/linear_cross_entropy.h>
-#include <strata/ops/ranges.h>
-#include <strata/ops/rows.h>
 
 #include "dtype_dispatch.h"
 #include "gemm/gemm_tiled.h"
@@ -47,7 +47,7 @@ std::byte* logits_gradient(const LinearCrossEntropyBackwardArgs& a, const Logits
       a.forward.workspace.data + (dtype_of<T> == DType::f32 ? 0 : detail::logits_bytes(block.n, block.vocab));
   const auto* targets = a.forward.targets.as<std::int32_t>() + block.first;
   auto* losses = a.forward.losses.as<float>() + block.first;
-  ops::parallel_for_ranges(
+  dispatch::parallel_for_ranges(
       pool, block.n, detail::rows_per_item(block.vocab), [&](std::int64_t begin, std::int64_t n) {
         for (std::int64_t t = begin; t < begin + n; ++t) {
           float* row = block.logits + t * block.vocab;
@@ -66,16 +66,16 @@ std::byte* logits_gradient(const LinearCrossEntropyBackwardArgs& a, const Logits
 
 void gradient_gemms(const LinearCrossEntropyBackwardArgs& a, const LogitsBlock& block, std::byte* dlogits,
                     ThreadPool& pool) {
-  if (ops::is_present(a.dx))
+  if (dispatch::is_present(a.dx))
     detail::gemm_tiled(detail::head_input_gemm(a, block.first, block.n, dlogits), nullptr, pool);
-  if (ops::is_present(a.dw))
+  if (dispatch::is_present(a.dw))
     detail::gemm_tiled(detail::head_weight_gemm(a, block.first, block.n, dlogits), nullptr, pool);
 }
 
 /// Calls body(block) for every block of rows, in order.
 template <class Body>
 void for_blocks(const LinearCrossEntropyArgs& a, const Body& body) {
-  const std::int64_t rows = ops::row_count(a.x);
+  const std::int64_t rows = dispatch::row_count(a.x);
   const std::int64_t step = linear_cross_entropy_block_rows(rows, a.w.shape.dim(0));
   for (std::int64_t first = 0; first < rows; first += step)
     body(LogitsBlock(a, first, std::min(step, rows - first)));
@@ -85,12 +85,12 @@ void forward(const LinearCrossEntropyArgs& a, ThreadPool& pool) {
   for_blocks(a, [&](const LogitsBlock& block) {
     make_logits(a, block, pool);
     auto* losses = a.losses.as<float>() + block.first;
-    ops::parallel_for_ranges(pool, block.n, detail::rows_per_item(block.vocab),
-                             [&](std::int64_t begin, std::int64_t n) {
-                               float lse = 0;
-                               for (std::int64_t t = begin; t < begin + n; ++t)
-                                 losses[t] = loss_of(a, block, t, lse);
-                             });
+    dispatch::parallel_for_ranges(pool, block.n, detail::rows_per_item(block.vocab),
+                                  [&](std::int64_t begin, std::int64_t n) {
+                                    float lse = 0;
+                                    for (std::int64_t t = begin; t < begin + n; ++t)
+                                      losses[t] = loss_of(a, block, t, lse);
+                                  });
   });
 }
 
@@ -104,10 +104,10 @@ void backward(const LinearCrossEntropyBackwardArgs& a, double divisor, ThreadPoo
 }
 
 double divisor_of(const LinearCrossEntropyArgs& a) {
-  return detail::loss_divisor(a.divisor, a.targets.as<std::int32_t>(), ops::row_count(a.x));
+  return detail::loss_divisor(a.divisor, a.targets.as<std::int32_t>(), dispatch::row_count(a.x));
 }
 void store_mean_loss(const LinearCrossEntropyArgs& a, double divisor) {
-  *a.mean_loss.as<float>() = detail::mean_loss(a.losses.as<float>(), ops::row_count(a.x), divisor);
+  *a.mean_loss.as<float>() = detail::mean_loss(a.losses.as<float>(), dispatch::row_count(a.x), divisor);
 }
 
 }  // namespace

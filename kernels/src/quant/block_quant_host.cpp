@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <array>
 
+#include <strata/dispatch/cuda/emulation/half_warp.h>
+#include <strata/dispatch/ranges.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/block_quant.h>
-#include <strata/ops/cuda/emulation/half_warp.h>
-#include <strata/ops/ranges.h>
-#include <strata/ops/rows.h>
 
 #include "cuda/quant/block_math.h"
 #include "dtype_dispatch.h"
@@ -18,19 +18,19 @@ template <class Body>
 void for_blocks(const BlockQuantArgs& a, ThreadPool& pool, const Body& body) {
   const std::int64_t n = a.x.n_elems();
   const std::int64_t blocks_per_item = std::max<std::int64_t>(1, detail::kElementsPerItem / a.block);
-  ops::parallel_for_ranges(pool, ops::ceil_div(n, a.block), blocks_per_item,
-                           [&](std::int64_t block, std::int64_t count) {
-                             for (const std::int64_t end = block + count; block < end; ++block) {
-                               const std::int64_t first = block * a.block;
-                               body(first, std::min(a.block, n - first), a.scales.as<float>() + block);
-                             }
-                           });
+  dispatch::parallel_for_ranges(pool, dispatch::ceil_div(n, a.block), blocks_per_item,
+                                [&](std::int64_t block, std::int64_t count) {
+                                  for (const std::int64_t end = block + count; block < end; ++block) {
+                                    const std::int64_t first = block * a.block;
+                                    body(first, std::min(a.block, n - first), a.scales.as<float>() + block);
+                                  }
+                                });
 }
 
 template <class T>
 void quantize(const BlockQuantArgs& a, ThreadPool& pool) {
   for_blocks(a, pool, [&](std::int64_t first, std::int64_t n, float* scale) {
-    detail::quantize_block(ops::EmulatedHalfWarp(), a.format, a.x.as<T>() + first, n,
+    detail::quantize_block(dispatch::EmulatedHalfWarp(), a.format, a.x.as<T>() + first, n,
                            a.quantized.as<std::uint8_t>() + quantized_bytes(a.format, first), scale);
   });
 }

@@ -1,8 +1,6 @@
-#include "cuda/launches.h"
-
 #include <strata/cpuopt/norm.h>
-#include <strata/ops/cuda/lanes.h>
-#include <strata/ops/cuda/launch.h>
+#include <strata/dispatch/cuda/lanes.h>
+#include <strata/dispatch/cuda/launch.h>
 #include <strata/state_kernels/gradient.h>
 
 #include "cuda/square_sum.h"
@@ -10,13 +8,13 @@
 namespace strata::state_kernels::cuda {
 namespace {
 
-using ops::dispatch_launch;
-using ops::half_warp_index;
-using ops::HalfWarp;
-using ops::kRowsPerBlock;
-using ops::kThreads;
-using ops::num_blocks;
-using ops::thread_index;
+using dispatch::dispatch_launch;
+using dispatch::half_warp_index;
+using dispatch::HalfWarp;
+using dispatch::kRowsPerBlock;
+using dispatch::kThreads;
+using dispatch::num_blocks;
+using dispatch::thread_index;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)

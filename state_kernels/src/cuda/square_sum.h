@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/ops/cuda/lanes.h>
+#include <strata/dispatch/cuda/lanes.h>
 #include <strata/runtime/float16.h>
 
 namespace strata::state_kernels::detail {

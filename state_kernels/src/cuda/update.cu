@@ -2,14 +2,12 @@
 // whose bits the host's SIMD kernels match: one thread per element, one thread block per block of int8
 // moments. Compiled without contraction: a fused multiply-add would round once where the host rounds twice.
 
-#include "cuda/launches.h"
-
 #include <string>
 
 #include <strata/cpuopt/math/element.h>
 #include <strata/cpuopt/norm.h>
-#include <strata/ops/cuda/lanes.h>
-#include <strata/ops/cuda/launch.h>
+#include <strata/dispatch/cuda/lanes.h>
+#include <strata/dispatch/cuda/launch.h>
 #include <strata/state_kernels/update.h>
 
 namespace strata::state_kernels::cuda {
@@ -22,8 +20,8 @@ using cpuopt::Optimizer;
 using cpuopt::RoundingNoise;
 using cpuopt::UpdateBlock;
 using cpuopt::UpdateScalars;
-using ops::HalfWarp;
-using ops::num_blocks;
+using dispatch::HalfWarp;
+using dispatch::num_blocks;
 
 constexpr int kUpdateThreads = static_cast<int>(kMomentBlock);
 
@@ -105,7 +103,7 @@ template <MasterLayout kLayout>
 __global__ void __launch_bounds__(kUpdateThreads, 1)
     lamb_norm_partials(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, double* master_partials,
                        double* direction_partials) {
-  const std::int64_t partial = ops::half_warp_index(), first = partial * cpuopt::kNormPartialElems;
+  const std::int64_t partial = dispatch::half_warp_index(), first = partial * cpuopt::kNormPartialElems;
   if (first >= n) return;
   const std::int64_t len = n - first < cpuopt::kNormPartialElems ? n - first : cpuopt::kNormPartialElems;
   const HalfWarp lanes;
@@ -126,7 +124,7 @@ __global__ void __launch_bounds__(kUpdateThreads, 1)
 template <MasterLayout kLayout>
 __global__ void __launch_bounds__(kUpdateThreads)
     apply_lamb(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, const float* trust) {
-  const std::int64_t i = ops::thread_index();
+  const std::int64_t i = dispatch::thread_index();
   if (i >= n) return;
   const float p = cpuopt::load_master_at<kLayout>(b.param, b.master, i);
   const float along = cpuopt::lamb_direction(p, load_moment<MomentKind::first>(b.states, b.m, i),
@@ -197,7 +195,7 @@ Status lamb_partials(Backend&, Stream& stream, const LambPartialsArgs& a) {
   const std::int64_t count = cpuopt::norm_partial_count(a.n);
   return launch_layout(a.block.layout, [&]<MasterLayout kLayout>(LayoutConstant<kLayout>) {
     lamb_norm_partials<kLayout>
-        <<<num_blocks(count, kUpdateThreads / ops::kLanes), kUpdateThreads, 0, queue>>>(
+        <<<num_blocks(count, kUpdateThreads / dispatch::kLanes), kUpdateThreads, 0, queue>>>(
             a.step.scalars, a.block, a.n, a.master_partials, a.direction_partials);
   });
 }

@@ -2,9 +2,9 @@
 // op's bits.
 #include <vector>
 
+#include <strata/dispatch/cuda/emulation/half_warp.h>
 #include <strata/kernels/attention.h>
 #include <strata/kernels/cached_attention.h>
-#include <strata/ops/cuda/emulation/half_warp.h>
 #include <strata/runtime/str.h>
 
 #include "cuda/attention/cached_attention_math.h"
@@ -14,7 +14,7 @@ namespace strata::kernels {
 namespace {
 
 using detail::CachedView;
-using ops::EmulatedHalfWarp;
+using dispatch::EmulatedHalfWarp;
 using test::Tensor;
 using test::Values;
 

@@ -6,13 +6,13 @@
 #include <limits>
 
 #include <strata/cpuopt/norm.h>
+#include <strata/dispatch/cuda/emulation/half_warp.h>
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
-#include <strata/ops/cuda/emulation/half_warp.h>
 
 #include "loss/cross_entropy_rows.h"
 #include "cuda/row_math.h"
@@ -22,7 +22,7 @@
 namespace strata::kernels {
 namespace {
 
-using ops::EmulatedHalfWarp;
+using dispatch::EmulatedHalfWarp;
 using test::Tensor;
 using test::Values;
 

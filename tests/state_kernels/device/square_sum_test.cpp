@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <strata/cpuopt/norm.h>
-#include <strata/ops/cuda/emulation/half_warp.h>
+#include <strata/dispatch/cuda/emulation/half_warp.h>
 
 #include "support/numeric.h"
 
@@ -20,7 +20,7 @@ TEST(DeviceSquareSumTest, NormPartialsMatchTheHost) {
     std::vector<double> want(static_cast<std::size_t>(cpuopt::norm_partial_count(n)));
     must(cpuopt::square_sum_partials(x, want));
     for (std::int64_t partial = 0; partial < cpuopt::norm_partial_count(n); ++partial)
-      EXPECT_EQ(detail::square_sum(ops::EmulatedHalfWarp(), x.data() + partial * 4096,
+      EXPECT_EQ(detail::square_sum(dispatch::EmulatedHalfWarp(), x.data() + partial * 4096,
                                    std::min<std::int64_t>(4096, n - partial * 4096)),
                 want[static_cast<std::size_t>(partial)]);
   }

@@ -42,6 +42,8 @@ struct MomentSet {
   bool first = false, second = false;
   friend bool operator==(const MomentSet&, const MomentSet&) = default;
 };
+/// `momentum`: whether sgd has momentum.
+MomentSet moments_of(Optimizer optimizer, bool momentum) noexcept;
 MomentSet moments_of(const OptimizerParams& params) noexcept;
 
 /// The step's constants, computed in f64 and each rounded once to f32. Powers are squarings in a fixed order

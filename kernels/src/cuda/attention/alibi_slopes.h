@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include <strata/dispatch/cuda/launch.h>
 #include <strata/kernels/attention_heads.h>
-#include <strata/ops/cuda/launch.h>
 #include <strata/runtime/status.h>
 
 namespace strata::kernels::detail {

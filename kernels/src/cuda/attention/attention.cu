@@ -1,11 +1,10 @@
-#include "cuda/attention/launches.h"
-
 #include <algorithm>
 
+#include <strata/dispatch/cuda/launch.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/attention.h>
-#include <strata/ops/cuda/launch.h>
-#include <strata/ops/rows.h>
 
+#include "attention/head_dim.h"
 #include "cuda/attention/alibi_slopes.h"
 #include "cuda/attention/attention_launch.h"
 #include "cuda/attention/attention_mma.h"
@@ -72,7 +71,7 @@ struct Tiled {
   template <class T>
   static Status forward(const AttentionForwardArgs& a, const AlibiSlopes& slopes, cudaStream_t queue) {
     const AttentionView<T> v = detail::attention_view<T>(a);
-    const std::int64_t tiles = ops::ceil_div(v.seq, kTile), batches = ops::row_count(a.qkv) / v.seq;
+    const std::int64_t tiles = dispatch::ceil_div(v.seq, kTile), batches = dispatch::row_count(a.qkv) / v.seq;
     return detail::launch_attention(&attention_forward_kernel<Math, kTile, T>, batches * v.heads * tiles,
                                     kAttentionThreads,
                                     detail::ForwardSharedStorage<Math, kTile>(nullptr, v.d).arena.bytes(),
@@ -81,7 +80,7 @@ struct Tiled {
   template <class T>
   static Status backward(const AttentionBackwardArgs& a, const AlibiSlopes& slopes, cudaStream_t queue) {
     const AttentionView<T> v = detail::attention_view<T>(a);
-    const std::int64_t tiles = ops::ceil_div(v.seq, kTile), batches = ops::row_count(a.qkv) / v.seq;
+    const std::int64_t tiles = dispatch::ceil_div(v.seq, kTile), batches = dispatch::row_count(a.qkv) / v.seq;
     auto* delta = reinterpret_cast<float*>(a.workspace.data);
     const float* lse = a.lse.as<float>();
     const T* dout = a.dout.as<T>();
@@ -99,21 +98,20 @@ struct Tiled {
 // Whether the kernels of flash_attention.cu apply: 16-bit heads of 64, 96 or 128 values, no soft cap.
 bool is_flash(const TensorView& qkv, const AttentionHeads& heads) {
   return heads.softcap == 0 &&
-         detail::supports_flash_attention(
-             qkv.dtype, ops::row_length(qkv) / (heads.heads + 2 * heads.kv_heads), heads.backend);
+         detail::supports_flash_attention(qkv.dtype, detail::head_dim(qkv, heads), heads.backend);
 }
 
 // Whether cuDNN is requested and supports these arguments.
 template <class Args>
 bool is_cudnn(const Args& a, bool backward) {
-  const std::int64_t d = ops::row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
+  const std::int64_t d = detail::head_dim(a.qkv, a.shape);
   // The caller aligns the workspace and lse; those of a program always are.
   if (reinterpret_cast<std::uintptr_t>(a.workspace.data) % 256 != 0 ||
       reinterpret_cast<std::uintptr_t>(a.lse.data) % 16 != 0)
     return false;
-  return !ops::is_present(a.doc_start) &&
+  return !dispatch::is_present(a.doc_start) &&
          detail::cudnn_supports(
-             detail::cudnn_attention(backward, ops::row_count(a.qkv), a.shape, a.qkv.dtype, d), a.shape);
+             detail::cudnn_attention(backward, dispatch::row_count(a.qkv), a.shape, a.qkv.dtype, d), a.shape);
 }
 
 bool is_aligned(const TensorView& view) { return reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0; }
@@ -144,7 +142,7 @@ Status attention_forward(Backend&, Stream& stream, const AttentionForwardArgs& a
   const bool aligned = is_aligned(a.qkv) && is_aligned(a.out);
   if (aligned && is_cudnn(a, false)) return detail::cudnn_attention_forward(a, queue);
   if (aligned && is_flash(a.qkv, a.shape)) return detail::flash_attention_forward(a, slopes, queue);
-  return ops::dispatch_status(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
+  return dispatch::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
     return dispatch_tile_size<T>(detail::attention_view<T>(a).d, is_aligned(a.qkv),
                                  [&](auto tiled) { return tiled.template forward<T>(a, slopes, queue); });
   });
@@ -158,7 +156,7 @@ Status attention_backward(Backend&, Stream& stream, const AttentionBackwardArgs&
   const bool aligned = is_aligned(a.qkv) && is_aligned(a.dout) && is_aligned(a.dqkv);
   if (aligned && is_aligned(a.out) && is_cudnn(a, true)) return detail::cudnn_attention_backward(a, queue);
   if (aligned && is_flash(a.qkv, a.shape)) return detail::flash_attention_backward(a, slopes, queue);
-  return ops::dispatch_status(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
+  return dispatch::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
     return dispatch_tile_size<T>(detail::attention_view<T>(a).d, is_aligned(a.qkv) && is_aligned(a.dout),
                                  [&](auto tiled) { return tiled.template backward<T>(a, slopes, queue); });
   });

@@ -3,10 +3,11 @@
 #include <cmath>
 #include <string>
 
+#include <strata/dispatch/cuda/launch.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/attention.h>
-#include <strata/ops/cuda/launch.h>
-#include <strata/ops/rows.h>
 
+#include "attention/head_dim.h"
 #include "cuda/attention/attention_math.h"
 #include "cuda/shared_memory.h"
 
@@ -29,9 +30,9 @@ Status launch_attention(Kernel kernel, std::int64_t blocks, int threads, std::in
 
 template <class T, class Args>
 AttentionView<T> attention_view(const Args& a) {
-  const std::int64_t d = ops::row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
+  const std::int64_t d = head_dim(a.qkv, a.shape);
   return {a.qkv.template as<T>(),
-          ops::is_present(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr,
+          dispatch::is_present(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr,
           a.shape.heads,
           a.shape.kv_heads,
           d,

@@ -6,11 +6,11 @@
 
 #include <strata/cpuopt/math/elementary.h>
 #include <strata/cpuopt/math/host_device.h>
-#include <strata/ops/cuda/lanes.h>
+#include <strata/dispatch/cuda/lanes.h>
 #include <strata/runtime/float16.h>
 
 #include "cuda/attention/attention_tiles.h"
-#include "cuda/lowest_score.h"
+#include "lowest_score.h"
 
 /// Tiled attention. `Math` is the policy that multiplies tiles: F32Math for any head dimension and dtype, or
 /// MmaMath for tensor cores (attention_mma.h). Scores, softmax and accumulators are f32 with both.

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include <strata/cpuopt/math/host_device.h>
-#include <strata/ops/cuda/lanes.h>
+#include <strata/dispatch/cuda/lanes.h>
 #include <strata/runtime/float16.h>
 
 #include "cuda/thread_block.h"

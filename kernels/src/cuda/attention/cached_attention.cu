@@ -1,10 +1,8 @@
-#include "cuda/attention/launches.h"
-
+#include <strata/dispatch/cuda/lanes.h>
+#include <strata/dispatch/cuda/launch.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/attention_heads.h>
 #include <strata/kernels/cached_attention.h>
-#include <strata/ops/cuda/lanes.h>
-#include <strata/ops/cuda/launch.h>
-#include <strata/ops/rows.h>
 
 #include "cached_attention_table.h"
 #include "cuda/attention/alibi_slopes.h"
@@ -15,12 +13,12 @@ namespace {
 
 using detail::AlibiSlopes;
 using detail::CachedView;
-using ops::HalfWarp;
-using ops::kLanes;
-using ops::kThreads;
+using dispatch::HalfWarp;
+using dispatch::kLanes;
+using dispatch::kThreads;
 
 __global__ void __launch_bounds__(kThreads) store_rows(CachedView v) {
-  const std::int64_t i = ops::thread_index(), n = v.kv_heads * v.d;
+  const std::int64_t i = dispatch::thread_index(), n = v.kv_heads * v.d;
   if (i < v.rows * n) detail::cached_store(v, i / n, i % n);
 }
 
@@ -61,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 Status cached_attention(Backend&, Stream& stream, const CachedAttentionArgs& a) {
-  const std::int64_t rows = ops::row_count(a.qkv), capacity = a.keys.shape.dim(2);
+  const std::int64_t rows = dispatch::row_count(a.qkv), capacity = a.keys.shape.dim(2);
   if (rows == 0) return Status::ok();
   AlibiSlopes slopes{};
   STRATA_TRY(detail::compute_alibi_slopes("cached_attention", a.shape.heads, a.shape.alibi, slopes));
@@ -80,7 +78,7 @@ Status cached_attention(Backend&, Stream& stream, const CachedAttentionArgs& a) 
                      a.shape.alibi,
                      a.shape.window,
                      a.shape.softcap};
-  store_rows<<<ops::num_blocks(rows * v.kv_heads * v.d, kThreads), kThreads, 0, queue>>>(v);
+  store_rows<<<dispatch::num_blocks(rows * v.kv_heads * v.d, kThreads), kThreads, 0, queue>>>(v);
   STRATA_CUDA_TRY(cudaGetLastError());
   const float scale = attention_scale({.scale = a.shape.scale}, v.d);
   attend<<<static_cast<unsigned>(detail::cached_attention_scratch_slots(rows, v.kv_heads)), kThreads, 0,

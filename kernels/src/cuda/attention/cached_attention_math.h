@@ -4,7 +4,7 @@
 
 #include <strata/cpuopt/math/elementary.h>
 #include <strata/cpuopt/math/host_device.h>
-#include <strata/ops/cuda/lanes.h>
+#include <strata/dispatch/cuda/lanes.h>
 
 #include "cuda/row_math.h"
 

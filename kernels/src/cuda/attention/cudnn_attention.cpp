@@ -14,11 +14,12 @@
 #include <unordered_map>
 #include <utility>
 
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/cublaslt_algorithms.h>
-#include <strata/ops/rows.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/thread_annotations.h>
 
+#include "attention/head_dim.h"
 #include "cuda/attention/attention_plans.h"
 #include "backend/cuda/cuda_error.h"
 
@@ -239,8 +240,9 @@ class CudnnGraphCache {
 }  // namespace
 
 Status cudnn_attention_forward(const AttentionForwardArgs& args, cudaStream_t queue) {
-  const std::int64_t d = ops::row_length(args.qkv) / (args.shape.heads + 2 * args.shape.kv_heads);
-  const CudnnAttention a = cudnn_attention(false, ops::row_count(args.qkv), args.shape, args.qkv.dtype, d);
+  const std::int64_t d = head_dim(args.qkv, args.shape);
+  const CudnnAttention a =
+      cudnn_attention(false, dispatch::row_count(args.qkv), args.shape, args.qkv.dtype, d);
   const auto [q, k, v] = split_qkv(args.qkv, a);
   std::unordered_map<std::int64_t, void*> at = {
       {kQ, q}, {kK, k}, {kV, v}, {kOut, args.out.data}, {kLse, args.lse.data}};
@@ -248,8 +250,9 @@ Status cudnn_attention_forward(const AttentionForwardArgs& args, cudaStream_t qu
 }
 
 Status cudnn_attention_backward(const AttentionBackwardArgs& args, cudaStream_t queue) {
-  const std::int64_t d = ops::row_length(args.qkv) / (args.shape.heads + 2 * args.shape.kv_heads);
-  const CudnnAttention a = cudnn_attention(true, ops::row_count(args.qkv), args.shape, args.qkv.dtype, d);
+  const std::int64_t d = head_dim(args.qkv, args.shape);
+  const CudnnAttention a =
+      cudnn_attention(true, dispatch::row_count(args.qkv), args.shape, args.qkv.dtype, d);
   const auto [q, k, v] = split_qkv(args.qkv, a);
   const auto [dq, dk, dv] = split_qkv(args.dqkv, a);
   std::unordered_map<std::int64_t, void*> at = {

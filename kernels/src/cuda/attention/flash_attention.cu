@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <strata/ops/rows.h>
+#include <strata/dispatch/rows.h>
 
 #include "cuda/attention/attention_launch.h"
 #include "cuda/attention/flash.h"
@@ -115,7 +115,8 @@ struct Flash {
   }
   static Status forward(const AttentionForwardArgs& a, const AlibiSlopes& slopes, cudaStream_t queue) {
     const AttentionView<T> v = attention_view<T>(a);
-    const std::int64_t tiles = ops::ceil_div(v.seq, Forward::kRows), batches = ops::row_count(a.qkv) / v.seq;
+    const std::int64_t tiles = dispatch::ceil_div(v.seq, Forward::kRows),
+                       batches = dispatch::row_count(a.qkv) / v.seq;
     typename KernelTraits<Policy>::TmaMaps tma_maps;
     STRATA_TRY(KernelTraits<Policy>::make_tma_maps(make_tma_tensor(v.qkv, batches, v.seq, v.width()), nullptr,
                                                    a.qkv.dtype, tma_maps));
@@ -125,9 +126,9 @@ struct Flash {
   }
   static Status backward(const AttentionBackwardArgs& a, const AlibiSlopes& slopes, cudaStream_t queue) {
     const AttentionView<T> v = attention_view<T>(a);
-    const std::int64_t batches = ops::row_count(a.qkv) / v.seq,
-                       query_tiles = ops::ceil_div(v.seq, BackwardQ::kRows),
-                       key_tiles = ops::ceil_div(v.seq, BackwardKV::kRows);
+    const std::int64_t batches = dispatch::row_count(a.qkv) / v.seq,
+                       query_tiles = dispatch::ceil_div(v.seq, BackwardQ::kRows),
+                       key_tiles = dispatch::ceil_div(v.seq, BackwardKV::kRows);
     auto* const delta = reinterpret_cast<float*>(a.workspace.data);
     const float* const lse = a.lse.as<float>();
     const T* const dout = a.dout.as<T>();
@@ -175,13 +176,13 @@ bool supports_flash_attention(DType dtype, std::int64_t d, AttentionBackend by) 
       dtype, d, by, [] { return false; }, [](auto flash) { return flash.fits(); });
 }
 Status flash_attention_forward(const AttentionForwardArgs& a, const AlibiSlopes& slopes, cudaStream_t queue) {
-  const std::int64_t d = ops::row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
+  const std::int64_t d = head_dim(a.qkv, a.shape);
   return dispatch_head_dim(a.qkv.dtype, d, a.shape.backend, &unsupported_heads,
                            [&](auto flash) { return flash.forward(a, slopes, queue); });
 }
 Status flash_attention_backward(const AttentionBackwardArgs& a, const AlibiSlopes& slopes,
                                 cudaStream_t queue) {
-  const std::int64_t d = ops::row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
+  const std::int64_t d = head_dim(a.qkv, a.shape);
   return dispatch_head_dim(a.qkv.dtype, d, a.shape.backend, &unsupported_heads,
                            [&](auto flash) { return flash.backward(a, slopes, queue); });
 }

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include <strata/cpuopt/math/host_device.h>
-#include <strata/ops/cuda/lanes.h>
+#include <strata/dispatch/cuda/lanes.h>
 
 #include "cuda/attention/flash_tiles.h"
 

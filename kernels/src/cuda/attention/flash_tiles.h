@@ -3,12 +3,12 @@
 #include <cstdint>
 
 #include <strata/cpuopt/math/host_device.h>
-#include <strata/ops/cuda/lanes.h>
+#include <strata/dispatch/cuda/lanes.h>
 
 #include "cuda/attention/attention_math.h"
 #include "cuda/attention/tma.h"
 #include "cuda/attention/wgmma.h"
-#include "cuda/lowest_score.h"
+#include "lowest_score.h"
 
 /// FlashAttention-2 (Dao 2023, arXiv 2307.08691) for heads of kD 16-bit values. Scores, probabilities and
 /// accumulators stay in the registers of warps; shared memory holds only operands, which are loaded while

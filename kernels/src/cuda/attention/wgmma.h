@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/ops/cuda/lanes.h>
+#include <strata/dispatch/cuda/lanes.h>
 
 #include "cuda/attention/wgmma_instr.h"
 #ifndef __CUDACC__

@@ -1,8 +1,6 @@
-#include "cuda/elementwise/launches.h"
-
+#include <strata/dispatch/cuda/launch.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/elementwise.h>
-#include <strata/ops/cuda/launch.h>
-#include <strata/ops/rows.h>
 
 #include "cuda/row_math.h"
 
@@ -10,10 +8,10 @@
 namespace strata::kernels::cuda {
 namespace {
 
-using ops::dispatch_launch;
-using ops::kThreads;
-using ops::num_blocks;
-using ops::thread_index;
+using dispatch::dispatch_launch;
+using dispatch::kThreads;
+using dispatch::num_blocks;
+using dispatch::thread_index;
 
 template <class T, class F>
 __global__ void __launch_bounds__(kThreads) map_one(const T* x, T* y, std::int64_t n, F f) {
@@ -136,7 +134,7 @@ Status swiglu_forward(Backend&, Stream& stream, const SwigluForwardArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.y.dtype, [&]<class T>(std::type_identity<T>) {
     swiglu<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(a.gate_up.as<T>(), a.y.as<T>(), a.gelu, n,
-                                                            ops::row_length(a.y));
+                                                            dispatch::row_length(a.y));
   });
 }
 Status swiglu_backward(Backend&, Stream& stream, const SwigluBackwardArgs& a) {
@@ -145,7 +143,7 @@ Status swiglu_backward(Backend&, Stream& stream, const SwigluBackwardArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.dy.dtype, [&]<class T>(std::type_identity<T>) {
     swiglu_back<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(
-        a.gate_up.as<T>(), a.dy.as<T>(), a.dgate_up.as<T>(), a.gelu, n, ops::row_length(a.dy));
+        a.gate_up.as<T>(), a.dy.as<T>(), a.dgate_up.as<T>(), a.gelu, n, dispatch::row_length(a.dy));
   });
 }
 

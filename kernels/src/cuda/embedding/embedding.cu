@@ -1,8 +1,6 @@
-#include "cuda/embedding/launches.h"
-
+#include <strata/dispatch/cuda/launch.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/embedding.h>
-#include <strata/ops/cuda/launch.h>
-#include <strata/ops/rows.h>
 
 #include "cuda/embedding/row_sort.h"
 
@@ -11,10 +9,10 @@
 namespace strata::kernels::cuda {
 namespace {
 
-using ops::dispatch_launch;
-using ops::kThreads;
-using ops::num_blocks;
-using ops::thread_index;
+using dispatch::dispatch_launch;
+using dispatch::kThreads;
+using dispatch::num_blocks;
+using dispatch::thread_index;
 
 constexpr int kTile = 1024;  // tokens per iteration of the sort, and threads of its block
 
@@ -71,12 +69,13 @@ Status embedding_forward(Backend&, Stream& stream, const EmbeddingForwardArgs& a
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
     gather<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(
-        a.ids.as<std::int32_t>(), a.offset, a.table.as<T>(), a.x.as<T>(), n, ops::row_length(a.table));
+        a.ids.as<std::int32_t>(), a.offset, a.table.as<T>(), a.x.as<T>(), n, dispatch::row_length(a.table));
   });
 }
 
 Status embedding_backward(Backend&, Stream& stream, const EmbeddingBackwardArgs& a) {
-  const std::int64_t h = ops::row_length(a.dtable), vocab = a.dtable.shape.dim(0), tokens = a.ids.n_elems();
+  const std::int64_t h = dispatch::row_length(a.dtable), vocab = a.dtable.shape.dim(0),
+                     tokens = a.ids.n_elems();
   const auto* ids = a.ids.as<std::int32_t>();
   auto* begin = reinterpret_cast<std::int32_t*>(a.workspace.data);
   auto* order = begin + vocab + 1;

@@ -1,8 +1,6 @@
-#include "cuda/embedding/launches.h"
-
+#include <strata/dispatch/cuda/launch.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/rope.h>
-#include <strata/ops/cuda/launch.h>
-#include <strata/ops/rows.h>
 
 #include "cuda/row_math.h"
 #include "embedding/rope_scaling.h"
@@ -10,10 +8,10 @@
 namespace strata::kernels::cuda {
 namespace {
 
-using ops::dispatch_launch;
-using ops::kThreads;
-using ops::num_blocks;
-using ops::thread_index;
+using dispatch::dispatch_launch;
+using dispatch::kThreads;
+using dispatch::num_blocks;
+using dispatch::thread_index;
 
 __global__ void __launch_bounds__(kThreads)
     fill_positions(const std::int32_t* starts, std::int32_t* positions, std::int64_t seq, std::int64_t n) {
@@ -87,14 +85,14 @@ Status positions(Backend&, Stream& stream, const PositionsArgs& a) {
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   fill_positions<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(
-      ops::is_present(a.doc_start) ? a.doc_start.as<std::int32_t>() : nullptr, a.positions.as<std::int32_t>(),
-      a.seq, n);
+      dispatch::is_present(a.doc_start) ? a.doc_start.as<std::int32_t>() : nullptr,
+      a.positions.as<std::int32_t>(), a.seq, n);
   STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();
 }
 
 Status rope_table(Backend&, Stream& stream, const RopeTableArgs& a) {
-  const std::int64_t n = ops::row_length(a.table) / 2, all = ops::row_count(a.table) * n;
+  const std::int64_t n = dispatch::row_length(a.table) / 2, all = dispatch::row_count(a.table) * n;
   if (all == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   angles<<<num_blocks(all, kThreads), kThreads, 0, queue>>>(a.table.as<float>(), a.frequencies, n, all);
@@ -103,8 +101,8 @@ Status rope_table(Backend&, Stream& stream, const RopeTableArgs& a) {
 }
 
 Status rope(Backend&, Stream& stream, const RopeArgs& a) {
-  const std::int64_t rows = ops::row_count(a.x), width = ops::row_length(a.x);
-  const std::int64_t pairs = ops::row_length(a.table) / 2;
+  const std::int64_t rows = dispatch::row_count(a.x), width = dispatch::row_length(a.x);
+  const std::int64_t pairs = dispatch::row_length(a.table) / 2;
   const std::int64_t all = rows * (width - a.heads * pairs);
   if (all == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));

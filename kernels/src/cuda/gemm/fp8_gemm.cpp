@@ -1,7 +1,5 @@
-#include "cuda/quant/launches.h"
-
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/fp8.h>
-#include <strata/ops/rows.h>
 
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/cuda_stream.h"
@@ -16,7 +14,7 @@ Status fp8_gemm(Backend&, Stream& stream, const Fp8GemmArgs& a) {
   gemm.accumulate = a.accumulate;
   const detail::Fp8GemmScales scales{a.b.dtype, a.a_scale_inv.as<float>(), a.b_scale_inv.as<float>()};
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return detail::device_gemm(gemm, ops::is_present(a.bias) ? a.bias.data : nullptr, a.workspace, queue,
+  return detail::device_gemm(gemm, dispatch::is_present(a.bias) ? a.bias.data : nullptr, a.workspace, queue,
                              &scales);
 }
 

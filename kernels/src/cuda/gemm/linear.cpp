@@ -1,7 +1,5 @@
-#include "cuda/gemm/launches.h"
-
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/linear.h>
-#include <strata/ops/rows.h>
 
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/cuda_stream.h"
@@ -19,8 +17,8 @@ Status multiply(const detail::Gemm& gemm, const void* row_bias, BufferView works
 }  // namespace
 
 Status linear_forward(Backend&, Stream& stream, const LinearForwardArgs& a) {
-  return multiply(detail::gemm_of_rows(a.x, a.w, a.y), ops::is_present(a.b) ? a.b.data : nullptr, a.workspace,
-                  stream);
+  return multiply(detail::gemm_of_rows(a.x, a.w, a.y), dispatch::is_present(a.b) ? a.b.data : nullptr,
+                  a.workspace, stream);
 }
 Status linear_backward_input(Backend&, Stream& stream, const LinearBackwardInputArgs& a) {
   return multiply(detail::gemm_of_matrices(a.dy, a.w, a.dx, a.accumulate), nullptr, a.workspace, stream);

@@ -1,9 +1,7 @@
-#include "cuda/loss/launches.h"
-
+#include <strata/dispatch/cuda/lanes.h>
+#include <strata/dispatch/cuda/launch.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/cross_entropy.h>
-#include <strata/ops/cuda/lanes.h>
-#include <strata/ops/cuda/launch.h>
-#include <strata/ops/rows.h>
 
 #include "cuda/loss/loss.h"
 #include "cuda/row_math.h"
@@ -12,13 +10,13 @@ namespace strata::kernels::cuda {
 namespace {
 
 using detail::kLseRun;
-using ops::dispatch_launch;
-using ops::HalfWarp;
-using ops::kLanes;
-using ops::kRowsPerBlock;
-using ops::kThreads;
-using ops::num_blocks;
-using ops::thread_index;
+using dispatch::dispatch_launch;
+using dispatch::HalfWarp;
+using dispatch::kLanes;
+using dispatch::kRowsPerBlock;
+using dispatch::kThreads;
+using dispatch::num_blocks;
+using dispatch::thread_index;
 
 constexpr int kSumThreads = 1024;
 
@@ -153,22 +151,23 @@ namespace strata::kernels::detail {
 static Status apply_softcap(const LossRows& a, cudaStream_t queue) {
   const std::int64_t n = a.rows * a.vocab;
   if (a.softcap == 0 || n == 0) return Status::ok();
-  cuda::cap_logits<<<ops::num_blocks(n, ops::kThreads), ops::kThreads, 0, queue>>>(a.logits, a.softcap, n);
+  cuda::cap_logits<<<dispatch::num_blocks(n, dispatch::kThreads), dispatch::kThreads, 0, queue>>>(
+      a.logits, a.softcap, n);
   STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();
 }
 
 Status compute_row_losses(const LossRows& a, cudaStream_t queue) {
   STRATA_TRY(apply_softcap(a, queue));
-  cuda::row_losses<<<static_cast<unsigned>(a.rows), ops::kThreads, 0, queue>>>(
+  cuda::row_losses<<<static_cast<unsigned>(a.rows), dispatch::kThreads, 0, queue>>>(
       a.logits, a.targets, a.losses, static_cast<float*>(nullptr), a.vocab);
   STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();
 }
 Status compute_row_losses_and_gradients(const LossRows& a, cudaStream_t queue) {
   STRATA_TRY(apply_softcap(a, queue));
-  return ops::dispatch_launch(a.dlogits_dtype, [&]<class T>(std::type_identity<T>) {
-    cuda::losses_and_gradients<T><<<static_cast<unsigned>(a.rows), ops::kThreads, 0, queue>>>(a);
+  return dispatch::dispatch_launch(a.dlogits_dtype, [&]<class T>(std::type_identity<T>) {
+    cuda::losses_and_gradients<T><<<static_cast<unsigned>(a.rows), dispatch::kThreads, 0, queue>>>(a);
   });
 }
 Status compute_mean_loss(const float* losses, const std::int32_t* targets, const float* divisor, float* mean,
@@ -183,7 +182,7 @@ Status compute_mean_loss(const float* losses, const std::int32_t* targets, const
 namespace strata::kernels::cuda {
 
 Status cross_entropy_forward(Backend&, Stream& stream, const CrossEntropyForwardArgs& a) {
-  const std::int64_t vocab = ops::row_length(a.logits), rows = ops::row_count(a.logits);
+  const std::int64_t vocab = dispatch::row_length(a.logits), rows = dispatch::row_count(a.logits);
   const auto* targets = a.targets.as<std::int32_t>();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   if (rows > 0)
@@ -192,18 +191,18 @@ Status cross_entropy_forward(Backend&, Stream& stream, const CrossEntropyForward
           a.logits.as<T>(), targets, a.losses.as<float>(), a.lse.as<float>(), vocab);
     }));
   return detail::compute_mean_loss(a.losses.as<float>(), targets,
-                                   ops::is_present(a.divisor) ? a.divisor.as<float>() : nullptr,
+                                   dispatch::is_present(a.divisor) ? a.divisor.as<float>() : nullptr,
                                    a.mean_loss.as<float>(), rows, queue);
 }
 
 Status cross_entropy_backward(Backend&, Stream& stream, const CrossEntropyBackwardArgs& a) {
-  const std::int64_t vocab = ops::row_length(a.logits), rows = ops::row_count(a.logits);
+  const std::int64_t vocab = dispatch::row_length(a.logits), rows = dispatch::row_count(a.logits);
   if (rows == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.logits.dtype, [&]<class T>(std::type_identity<T>) {
     row_gradients<<<static_cast<unsigned>(rows), kThreads, 0, queue>>>(
         a.logits.as<T>(), a.targets.as<std::int32_t>(), a.lse.as<float>(),
-        ops::is_present(a.divisor) ? a.divisor.as<float>() : nullptr, a.dlogits.as<T>(), a.scale,
+        dispatch::is_present(a.divisor) ? a.divisor.as<float>() : nullptr, a.dlogits.as<T>(), a.scale,
         a.mean_reduction, rows, vocab);
   });
 }

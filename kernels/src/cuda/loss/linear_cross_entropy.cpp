@@ -1,9 +1,7 @@
-#include "cuda/loss/launches.h"
-
 #include <algorithm>
 
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/linear_cross_entropy.h>
-#include <strata/ops/rows.h>
 
 #include "backend/cuda/cuda_stream.h"
 #include "cuda/gemm/device_gemm.h"
@@ -18,9 +16,9 @@ namespace {
 
 template <class Body>
 Status for_blocks(const LinearCrossEntropyArgs& a, cudaStream_t queue, const Body& body) {
-  const std::int64_t rows = ops::row_count(a.x), vocab = a.w.shape.dim(0);
+  const std::int64_t rows = dispatch::row_count(a.x), vocab = a.w.shape.dim(0);
   const std::int64_t step = linear_cross_entropy_block_rows(rows, vocab);
-  const float* divisor = ops::is_present(a.divisor) ? a.divisor.as<float>() : nullptr;
+  const float* divisor = dispatch::is_present(a.divisor) ? a.divisor.as<float>() : nullptr;
   for (std::int64_t first = 0; first < rows; first += step) {
     const std::int64_t n = std::min(step, rows - first);
     auto* logits = reinterpret_cast<float*>(a.workspace.data);
@@ -51,10 +49,10 @@ Status linear_cross_entropy_backward(Backend&, Stream& stream, const LinearCross
   return for_blocks(f, queue, [&](std::int64_t first, detail::LossRows rows) -> Status {
     rows.factor = a.scale;
     STRATA_TRY(detail::compute_row_losses_and_gradients(rows, queue));
-    if (ops::is_present(a.dx))
+    if (dispatch::is_present(a.dx))
       STRATA_TRY(detail::device_gemm(detail::head_input_gemm(a, first, rows.rows, rows.dlogits), nullptr,
                                      f.gemm_workspace, queue));
-    if (ops::is_present(a.dw))
+    if (dispatch::is_present(a.dw))
       STRATA_TRY(detail::device_gemm(detail::head_weight_gemm(a, first, rows.rows, rows.dlogits), nullptr,
                                      f.gemm_workspace, queue));
     return Status::ok();

@@ -1,13 +1,10 @@
-#include "cuda/norm/launches.h"
-
+#include <strata/dispatch/cuda/lanes.h>
+#include <strata/dispatch/cuda/launch.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/rmsnorm.h>
-#include <strata/ops/cuda/lanes.h>
-#include <strata/ops/cuda/launch.h>
-#include <strata/ops/rows.h>
 
-#include "cuda/gemm/launches.h"
 #include "cuda/row_math.h"
 #include "work_split.h"
 
@@ -17,13 +14,13 @@ namespace strata::kernels::cuda {
 namespace {
 
 using detail::RowBlocks;
-using ops::dispatch_launch;
-using ops::half_warp_index;
-using ops::HalfWarp;
-using ops::kRowsPerBlock;
-using ops::kThreads;
-using ops::num_blocks;
-using ops::thread_index;
+using dispatch::dispatch_launch;
+using dispatch::half_warp_index;
+using dispatch::HalfWarp;
+using dispatch::kRowsPerBlock;
+using dispatch::kThreads;
+using dispatch::num_blocks;
+using dispatch::thread_index;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -126,7 +123,7 @@ struct QkvRowLayout {
 };
 template <class Args>
 QkvRowLayout qkv_row_layout(const Args& a) {
-  return {a.heads, a.kv_heads, ops::row_length(a.q_weight), ops::row_length(a.k_weight)};
+  return {a.heads, a.kv_heads, dispatch::row_length(a.q_weight), dispatch::row_length(a.k_weight)};
 }
 
 // The partial sums of consecutive blocks of rows are `stride` apart.
@@ -192,7 +189,7 @@ dim3 columns_by_blocks(std::int64_t columns, const RowBlocks& blocks) {
 }  // namespace
 
 Status layernorm_forward(Backend&, Stream& stream, const LayernormForwardArgs& a) {
-  const std::int64_t h = ops::row_length(a.x), rows = ops::row_count(a.x);
+  const std::int64_t h = dispatch::row_length(a.x), rows = dispatch::row_count(a.x);
   if (rows == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
@@ -204,7 +201,7 @@ Status layernorm_forward(Backend&, Stream& stream, const LayernormForwardArgs& a
 
 // dx may be dy, so the kernel that reads all of dy comes first.
 Status layernorm_backward(Backend&, Stream& stream, const LayernormBackwardArgs& a) {
-  const std::int64_t h = ops::row_length(a.x), rows = ops::row_count(a.x);
+  const std::int64_t h = dispatch::row_length(a.x), rows = dispatch::row_count(a.x);
   const RowBlocks blocks = detail::row_blocks(rows);
   auto* partials = reinterpret_cast<float*>(a.workspace.data);
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
@@ -221,7 +218,7 @@ Status layernorm_backward(Backend&, Stream& stream, const LayernormBackwardArgs&
 }
 
 Status rmsnorm_forward(Backend&, Stream& stream, const RmsnormForwardArgs& a) {
-  const std::int64_t h = ops::row_length(a.x), rows = ops::row_count(a.x);
+  const std::int64_t h = dispatch::row_length(a.x), rows = dispatch::row_count(a.x);
   if (rows == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
@@ -232,7 +229,7 @@ Status rmsnorm_forward(Backend&, Stream& stream, const RmsnormForwardArgs& a) {
 }
 
 Status rmsnorm_backward(Backend&, Stream& stream, const RmsnormBackwardArgs& a) {
-  const std::int64_t h = ops::row_length(a.x), rows = ops::row_count(a.x);
+  const std::int64_t h = dispatch::row_length(a.x), rows = dispatch::row_count(a.x);
   const RowBlocks blocks = detail::row_blocks(rows);
   auto* partials = reinterpret_cast<float*>(a.workspace.data);
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
@@ -249,7 +246,7 @@ Status rmsnorm_backward(Backend&, Stream& stream, const RmsnormBackwardArgs& a) 
 }
 
 Status qk_norm_forward(Backend&, Stream& stream, const QkNormForwardArgs& a) {
-  const std::int64_t rows = ops::row_count(a.qkv);
+  const std::int64_t rows = dispatch::row_count(a.qkv);
   const QkvRowLayout layout = qkv_row_layout(a);
   if (rows == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
@@ -261,7 +258,7 @@ Status qk_norm_forward(Backend&, Stream& stream, const QkNormForwardArgs& a) {
 }
 
 Status qk_norm_backward(Backend&, Stream& stream, const QkNormBackwardArgs& a) {
-  const std::int64_t rows = ops::row_count(a.qkv);
+  const std::int64_t rows = dispatch::row_count(a.qkv);
   const QkvRowLayout layout = qkv_row_layout(a);
   const std::int64_t width = layout.width(), normed = layout.normed_heads(), both = layout.n + layout.m;
   const RowBlocks blocks = detail::row_blocks(rows);
@@ -284,7 +281,7 @@ Status qk_norm_backward(Backend&, Stream& stream, const QkNormBackwardArgs& a) {
 }
 
 Status linear_backward_bias(Backend&, Stream& stream, const LinearBackwardBiasArgs& a) {
-  const std::int64_t rows = ops::row_count(a.dy), n = ops::row_length(a.dy);
+  const std::int64_t rows = dispatch::row_count(a.dy), n = dispatch::row_length(a.dy);
   const RowBlocks blocks = detail::row_blocks(rows);
   auto* partials = reinterpret_cast<float*>(a.workspace.data);
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include <strata/cpuopt/math/host_device.h>
+#include <strata/dispatch/cuda/lanes.h>
 #include <strata/kernels/block_quant.h>
-#include <strata/ops/cuda/lanes.h>
 #include <strata/runtime/float16.h>
 
 // Quantization of blocks of values to codes, and back. The host runs the same functions.

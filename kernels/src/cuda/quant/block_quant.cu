@@ -1,11 +1,9 @@
-#include "cuda/quant/launches.h"
-
 #include <utility>
 
+#include <strata/dispatch/cuda/lanes.h>
+#include <strata/dispatch/cuda/launch.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/block_quant.h>
-#include <strata/ops/cuda/lanes.h>
-#include <strata/ops/cuda/launch.h>
-#include <strata/ops/rows.h>
 
 #include "cuda/quant/block_math.h"
 
@@ -14,13 +12,13 @@ namespace strata::kernels::cuda {
 namespace {
 
 using detail::kDequantizedRun;
-using ops::dispatch_launch;
-using ops::half_warp_index;
-using ops::HalfWarp;
-using ops::kRowsPerBlock;
-using ops::kThreads;
-using ops::num_blocks;
-using ops::thread_index;
+using dispatch::dispatch_launch;
+using dispatch::half_warp_index;
+using dispatch::HalfWarp;
+using dispatch::kRowsPerBlock;
+using dispatch::kThreads;
+using dispatch::num_blocks;
+using dispatch::thread_index;
 
 template <BlockQuantFormat kFormat, class T>
 __global__ void __launch_bounds__(kThreads)
@@ -69,7 +67,7 @@ Status quantize_blocks(Backend&, Stream& stream, const BlockQuantArgs& a) {
   return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
     const auto kernel = a.format == BlockQuantFormat::nf4 ? quantize<BlockQuantFormat::nf4, T>
                                                           : quantize<BlockQuantFormat::int8, T>;
-    kernel<<<num_blocks(ops::ceil_div(n, a.block), kRowsPerBlock), kThreads, 0, queue>>>(
+    kernel<<<num_blocks(dispatch::ceil_div(n, a.block), kRowsPerBlock), kThreads, 0, queue>>>(
         a.x.as<T>(), n, a.block, a.quantized.as<std::uint8_t>(), a.scales.as<float>());
   });
 }

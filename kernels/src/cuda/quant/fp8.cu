@@ -1,8 +1,6 @@
-#include "cuda/quant/launches.h"
-
+#include <strata/dispatch/cuda/launch.h>
+#include <strata/dispatch/rows.h>
 #include <strata/kernels/fp8.h>
-#include <strata/ops/cuda/launch.h>
-#include <strata/ops/rows.h>
 
 #include "cuda/quant/fp8_math.h"
 
@@ -15,10 +13,10 @@ using detail::Fp8Tile;
 using detail::kFp8Threads;
 using detail::kFp8Tile;
 using detail::kFp8TileBytes;
-using ops::dispatch_launch;
-using ops::kThreads;
-using ops::num_blocks;
-using ops::thread_index;
+using dispatch::dispatch_launch;
+using dispatch::kThreads;
+using dispatch::num_blocks;
+using dispatch::thread_index;
 
 constexpr std::int64_t kElementsPerThread = 16;
 
@@ -51,8 +49,8 @@ __global__ void __launch_bounds__(kFp8Threads)
 }  // namespace
 
 Status fp8_cast(Backend&, Stream& stream, const Fp8CastArgs& a) {
-  const std::int64_t rows = ops::row_count(a.x), columns = ops::row_length(a.x), n = rows * columns;
-  const bool by_rows = ops::is_present(a.rowwise), by_columns = ops::is_present(a.columnwise);
+  const std::int64_t rows = dispatch::row_count(a.x), columns = dispatch::row_length(a.x), n = rows * columns;
+  const bool by_rows = dispatch::is_present(a.rowwise), by_columns = dispatch::is_present(a.columnwise);
   const Fp8Format format =
       (by_rows ? a.rowwise : a.columnwise).dtype == DType::e4m3 ? Fp8Format::e4m3 : Fp8Format::e5m2;
   auto* amax = reinterpret_cast<std::uint32_t*>(a.workspace.data);

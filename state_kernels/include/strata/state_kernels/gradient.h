@@ -3,8 +3,9 @@
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/tensor_view.h>
 
-/// Ops on gradients in device memory, with the bits of cpuopt. Errors of all ops: `invalid`, naming the
-/// argument.
+/// Ops on gradients in device memory. Each processes a range of one tensor with the bits of cpuopt, except
+/// that a NaN stored in f32 has the device's bits. Ranges begin at a multiple of kNormPartialElems in their
+/// tensor. Errors of all ops: `invalid`, naming the argument.
 namespace strata::state_kernels {
 
 /// acc += g, or acc = g if `first` is true.

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include <strata/ops/cuda/lanes.h>
+#include <strata/dispatch/cuda/lanes.h>
 
-namespace strata::ops {
+namespace strata::dispatch {
 
 /// The sixteen lanes of a HalfWarp in one thread of the host, one after the other: for tests, and for host
 /// ops that run the code of the device.
@@ -34,4 +34,4 @@ class EmulatedHalfWarp {
   }
 };
 
-}  // namespace strata::ops
+}  // namespace strata::dispatch

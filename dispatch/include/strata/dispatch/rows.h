@@ -4,7 +4,7 @@
 
 #include <strata/runtime/tensor_view.h>
 
-namespace strata::ops {
+namespace strata::dispatch {
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
 
@@ -18,4 +18,4 @@ inline std::int64_t row_count(const TensorView& view) noexcept {
 }
 inline bool is_present(const TensorView& view) noexcept { return view.shape.rank > 0; }
 
-}  // namespace strata::ops
+}  // namespace strata::dispatch

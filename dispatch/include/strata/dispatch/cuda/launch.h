@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <strata/ops/cuda/lanes.h>
-#include <strata/ops/rows.h>
+#include <strata/dispatch/cuda/lanes.h>
+#include <strata/dispatch/rows.h>
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/float16.h>
 #include <strata/runtime/status.h>
@@ -14,7 +14,7 @@
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/cuda_stream.h"
 
-namespace strata::ops {
+namespace strata::dispatch {
 
 inline constexpr int kThreads = 256;
 inline constexpr int kRowsPerBlock = kThreads / kLanes;
@@ -29,7 +29,7 @@ __device__ inline std::int64_t half_warp_index() { return thread_index() / kLane
 
 /// Returns `queue(std::type_identity<T>)`, where T is the C++ type of a validated storage dtype.
 template <class Queue>
-Status dispatch_status(DType dtype, const Queue& queue) {
+Status dispatch_dtype(DType dtype, const Queue& queue) {
   if (dtype == DType::bf16) return queue(std::type_identity<bf16>{});
   if (dtype == DType::f16) return queue(std::type_identity<f16>{});
   return queue(std::type_identity<float>{});
@@ -37,11 +37,11 @@ Status dispatch_status(DType dtype, const Queue& queue) {
 /// The same for a kernel launch; returns the launch's error, if any.
 template <class Launch>
 Status dispatch_launch(DType dtype, const Launch& launch) {
-  return dispatch_status(dtype, [&]<class T>(std::type_identity<T> type) -> Status {
+  return dispatch_dtype(dtype, [&]<class T>(std::type_identity<T> type) -> Status {
     launch(type);
     STRATA_CUDA_TRY(cudaGetLastError());
     return Status::ok();
   });
 }
 
-}  // namespace strata::ops
+}  // namespace strata::dispatch

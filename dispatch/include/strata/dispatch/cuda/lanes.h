@@ -15,7 +15,7 @@
 #define STRATA_DEVICE_INLINE inline
 #endif
 
-namespace strata::ops {
+namespace strata::dispatch {
 
 inline constexpr int kLanes = 16;
 
@@ -59,4 +59,4 @@ class HalfWarp {
 };
 #endif
 
-}  // namespace strata::ops
+}  // namespace strata::dispatch

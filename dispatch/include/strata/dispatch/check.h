@@ -4,14 +4,14 @@
 #include <cstdint>
 #include <string>
 
-#include <strata/ops/rows.h>
+#include <strata/dispatch/rows.h>
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/tensor_view.h>
 
-namespace strata::ops {
+namespace strata::dispatch {
 
 /// Checks an op's arguments and records the first error.
 class Check {
@@ -53,6 +53,10 @@ class Check {
     if (view.dtype == dtype && is_present(view) && view.n_elems() == n) return *this;
     return fail(name, " is ", describe(view), "; it must be ", to_string(dtype), " with ", n, " elements");
   }
+  /// The same, if the tensor is given.
+  Check& optional_elements(const char* name, const TensorView& view, DType dtype, std::int64_t n) {
+    return is_present(view) ? elements(name, view, dtype, n) : *this;
+  }
   Check& workspace(BufferView view, std::size_t bytes) {
     return require(view.bytes >= bytes, "workspace has ", view.bytes, " bytes; it needs ", bytes);
   }
@@ -76,4 +80,4 @@ class Check {
   Status status_;
 };
 
-}  // namespace strata::ops
+}  // namespace strata::dispatch

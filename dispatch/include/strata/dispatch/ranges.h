@@ -2,10 +2,10 @@
 
 #include <cstdint>
 
-#include <strata/ops/rows.h>
+#include <strata/dispatch/rows.h>
 #include <strata/runtime/threads/thread_pool.h>
 
-namespace strata::ops {
+namespace strata::dispatch {
 
 /// Calls body(first, count) in parallel for fixed ranges of `per_item` elements of [0, total).
 template <class Body>
@@ -16,4 +16,4 @@ void parallel_for_ranges(ThreadPool& pool, std::int64_t total, std::int64_t per_
   });
 }
 
-}  // namespace strata::ops
+}  // namespace strata::dispatch
