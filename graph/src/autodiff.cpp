@@ -68,38 +68,53 @@ void VjpContext::replace_forward(std::size_t by, std::size_t first, std::size_t 
   is_forward_replaced_ = true;
 }
 
-Result<Program> derive_backward(Program program, std::string_view loss) {
-  const ValueId seed = program.find(loss);
-  if (seed == kNoValue) return Status::error(Code::invalid, str("the program has no output named ", loss));
+namespace {
 
-  // A gradient is rounded once to its dtype (contract C2). One with several contributions is summed in f32,
-  // and so is one that the derivative of an op sums in f32.
-  const auto grad_dtype = [&](const ParamInfo& param) {
-    std::int64_t uses = 0;
-    for (const Instr& instr : program.code) uses += std::count(instr.in.begin(), instr.in.end(), param.value);
-    const bool is_sum = std::any_of(program.code.begin(), program.code.end(), [&](const Instr& instr) {
-      const int operand = op_def(instr.op).f32_grad_in;
-      return operand >= 0 && instr.in[static_cast<std::size_t>(operand)] == param.value;
-    });
-    return uses > 1 || is_sum ? DType::f32 : program.value(param.value).dtype;
-  };
-  // A value needs a gradient if it depends on a trainable parameter.
-  std::vector<bool> needs(program.values.size(), false);
+/// A gradient is rounded once to its dtype (contract C2). One with several contributions is summed in f32,
+/// and so is one that the derivative of an op sums in f32.
+DType grad_dtype(const Program& program, const ParamInfo& param) {
+  std::int64_t uses = 0;
+  for (const Instr& instr : program.code) uses += std::count(instr.in.begin(), instr.in.end(), param.value);
+  const bool is_sum = std::any_of(program.code.begin(), program.code.end(), [&](const Instr& instr) {
+    const int operand = op_def(instr.op).f32_grad_in;
+    return operand >= 0 && instr.in[static_cast<std::size_t>(operand)] == param.value;
+  });
+  return uses > 1 || is_sum ? DType::f32 : program.value(param.value).dtype;
+}
+
+/// Gives every trainable parameter a value for its gradient. Returns false if there is none.
+bool add_param_grads(Program& program) {
   bool any = false;
-  for (ParamInfo& param : program.params)
-    if (param.trainable) {
-      any = needs[static_cast<std::size_t>(param.value)] = true;
-      param.grad =
-          program.add_value({"d(" + param.name + ")", param.shape, grad_dtype(param), ValueKind::grad,
-                             static_cast<std::int32_t>(&param - program.params.data())});
-    }
-  if (!any) return Status::error(Code::invalid, "the program has no trainable parameter");
-  needs.resize(program.values.size(), false);
+  for (ParamInfo& param : program.params) {
+    if (!param.trainable) continue;
+    any = true;
+    param.grad =
+        program.add_value({"d(" + param.name + ")", param.shape, grad_dtype(program, param), ValueKind::grad,
+                           static_cast<std::int32_t>(&param - program.params.data())});
+  }
+  return any;
+}
+
+/// For every value, whether it needs a gradient: it depends on a trainable parameter.
+std::vector<bool> values_that_need_grads(const Program& program) {
+  std::vector<bool> needs(program.values.size(), false);
+  for (const ParamInfo& param : program.params)
+    if (param.trainable) needs[static_cast<std::size_t>(param.value)] = true;
   for (const Instr& instr : program.code)
     if (std::any_of(instr.in.begin(), instr.in.end(),
                     [&](ValueId id) { return id != kNoValue && needs[static_cast<std::size_t>(id)]; }))
       for (const ValueId id : instr.out) needs[static_cast<std::size_t>(id)] = true;
+  return needs;
+}
 
+}  // namespace
+
+Result<Program> derive_backward(Program program, std::string_view loss) {
+  const ValueId seed = program.find(loss);
+  if (seed == kNoValue) return Status::error(Code::invalid, str("the program has no output named ", loss));
+  if (!add_param_grads(program))
+    return Status::error(Code::invalid, "the program has no trainable parameter");
+  const std::vector<bool> needs = values_that_need_grads(program);
   std::vector<ValueId> grads(program.values.size(), kNoValue);
   const std::size_t forward_size = program.code.size();
   for (std::size_t i = forward_size; i-- > 0;) {

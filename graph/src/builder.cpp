@@ -57,6 +57,14 @@ void Builder::region(std::string name, bool recompute) {
   program_.regions.push_back({std::move(name), recompute});
 }
 
+/// `invalid` if an operand that the op requires is absent.
+static Status check_operands(const Instr& instr) {
+  for (std::size_t k = 0; k < instr.in.size(); ++k)
+    if (instr.in[k] == kNoValue && static_cast<int>(k) != op_def(instr.op).optional_in)
+      return Status::error(Code::invalid, str("operand ", k, " is absent"));
+  return Status::ok();
+}
+
 Value Builder::op(Op op, std::initializer_list<Value> in, Attrs attrs) {
   if (!error_.is_ok()) return {};
   Instr instr;
@@ -67,7 +75,8 @@ Value Builder::op(Op op, std::initializer_list<Value> in, Attrs attrs) {
   STRATA_ASSERT(instr.in.size() == static_cast<std::size_t>(op_def(op).n_in) && attrs.belong_to(op),
                 "operands or attributes that ", op_name(op), " does not have");
   const std::string& where = program_.regions.back().name;
-  const auto outputs = infer_outputs(program_, instr);
+  const Status operands = check_operands(instr);
+  const auto outputs = operands.is_ok() ? infer_outputs(program_, instr) : operands;
   if (!outputs.has_value()) {
     error_ = outputs.status().annotate(str(where, where.empty() ? "" : ".", op_name(op)));
     return {};

@@ -9,7 +9,7 @@ Program fuse_add_norm(Program program) {
   std::vector<Instr> code;
   code.reserve(program.code.size());
   for (Instr& instr : program.code) {
-    const std::optional<Op> fused = op_def(instr.op).with_addition;
+    const std::optional<Op> fused = op_def(instr.op).fused_with_add;
     const bool fits = fused && !code.empty() && code.back().op == Op::add &&
                       code.back().out[0] == instr.in[0] && code.back().region == instr.region;
     if (fits) {

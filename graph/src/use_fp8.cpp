@@ -69,16 +69,16 @@ class Fp8Rewriter {
       find_layout(instr.in[1], op_def(instr.op).fp8->b);
     }
   }
-  void find_layout(ValueId x, const Fp8Factor& factor) {
+  void find_layout(ValueId x, const Fp8Operand& factor) {
     if (!factor.weight) (factor.transposed ? read_[x].columnwise : read_[x].rowwise) = true;
   }
 
-  Matrix matrix(const Instr& reader, std::size_t operand, const Fp8Factor& factor) {
+  Matrix matrix(const Instr& reader, std::size_t operand, const Fp8Operand& factor) {
     const Quantized made = quantized(reader, reader.in[operand], factor);
     return {factor.transposed ? made.columnwise : made.rowwise, made.scale_inv};
   }
   // A parameter is cast at each reader, because it may have been evicted from the device in between.
-  Quantized quantized(const Instr& reader, ValueId x, const Fp8Factor& factor) {
+  Quantized quantized(const Instr& reader, ValueId x, const Fp8Operand& factor) {
     if (factor.weight) return emit_cast(reader, x, {!factor.transposed, factor.transposed}, factor.gradient);
     const auto known = casts_.find(x);
     if (known != casts_.end()) return known->second;

@@ -33,6 +33,13 @@ TEST(BuilderTest, TheFirstErrorIsKeptWithOpAndShapesAndLaterOnesAreNot) {
             "f32[5, 2], none");
 }
 
+TEST(BuilderTest, AnAbsentOperandIsRefused) {
+  Builder b;
+  const Value x = b.input("x", {4, 3}, DType::f32);
+  b.op(Op::gelu_backward, {Value{}, x}, {});
+  EXPECT_EQ(b.finish({}).status().message(), "gelu_backward: operand 0 is absent");
+}
+
 TEST(BuilderTest, EveryOpRefusesShapesAndDtypesThatDoNotMatch) {
   const auto refuses = [](auto&& record) {
     Builder b;

@@ -42,9 +42,9 @@ TEST_P(OpListTest, ADefinitionNamesOnlyOperandsThatTheOpHas) {
 }
 
 TEST_P(OpListTest, TheFormWithAnAdditionHasOneMoreOperandAndTheSameAttributes) {
-  if (!def().with_addition) return;
-  EXPECT_EQ(op_def(*def().with_addition).n_in, def().n_in + 1);
-  EXPECT_TRUE(default_attrs(op()).belong_to(*def().with_addition));
+  if (!def().fused_with_add) return;
+  EXPECT_EQ(op_def(*def().fused_with_add).n_in, def().n_in + 1);
+  EXPECT_TRUE(default_attrs(op()).belong_to(*def().fused_with_add));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, OpListTest, ::testing::Range(std::size_t{0}, kOps),

@@ -10,7 +10,7 @@ namespace {
 using namespace detail::op_rules;
 
 Specs infer_add(In in, const Attrs&) {
-  if (in[0] == nullptr || !is_compute_dtype(in[0]->dtype) || !has_type(in[1], in[0]->shape, in[0]->dtype))
+  if (in[0] == nullptr || !is_stored_dtype(in[0]->dtype) || !has_type(in[1], in[0]->shape, in[0]->dtype))
     return mismatch("two equal shapes of one dtype", in);
   return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}};
 }

@@ -5,10 +5,14 @@
 
 #include "ops/op_defs.h"
 
-// attention: (qkv [T, (heads + 2 kv_heads) d], doc_start [T] i32 or none) -> out [T, heads d], lse [T *
-// heads], workspace attention_backward: (qkv, out, lse, dout, doc_start or none) -> dqkv, workspace
+// attention: (qkv [T, (heads + 2 kv_heads) d], doc_start [T] i32 or none)
+//   -> out [T, heads d], lse [T * heads], workspace
+//
+// attention_backward: (qkv, out, lse, dout, doc_start or none) -> dqkv, workspace
+//
 // cached_attention: (qkv [R, (heads + 2 kv_heads) d], positions [R] i32, slots [R] i32, keys and values:
-// states [sequences, kv_heads, capacity, d], written in place) -> out [R, heads d], workspace
+// states
+//   [sequences, kv_heads, capacity, d], written in place) -> out [R, heads d], workspace
 
 namespace strata {
 namespace {

@@ -5,7 +5,8 @@
 #include "ops/op_defs.h"
 
 // use_fp8() emits these ops, after derivation.
-// fp8_cast: (x [T, K]) -> rows [T, K] and columns [K, T], each if requested, inverse [1], workspace
+// fp8_cast: (x [T, K]) -> rows [T, K] and columns [K, T], each if requested, the inverse scale [1],
+// workspace
 // fp8_gemm: (a [M, K], its scale_inv [1], b [N, K], its scale_inv [1], bias [N] or none) -> c [M, N], and its
 // workspace if it has one
 
@@ -18,7 +19,7 @@ using namespace detail::op_calls;
 Specs infer_fp8_cast(In in, const Attrs& attrs) {
   const auto& a = attrs.as<Fp8CastAttrs>();
   const auto fits = [](std::int64_t side) { return side > 0 && side % kernels::kFp8Multiple == 0; };
-  if (!is_matrix(in[0]) || !is_compute_dtype(in[0]->dtype) || !fits(in[0]->shape.dim(0)) ||
+  if (!is_matrix(in[0]) || !is_stored_dtype(in[0]->dtype) || !fits(in[0]->shape.dim(0)) ||
       !fits(in[0]->shape.dim(1)) || (!a.rowwise && !a.columnwise))
     return mismatch(str("x [T, K], both multiples of ", kernels::kFp8Multiple), in);
   const DType codes = a.e5m2 ? DType::e5m2 : DType::e4m3;
@@ -48,14 +49,11 @@ Specs infer_fp8_gemm(In in, const Attrs& attrs) {
   };
   if (!codes(in[0]) || !codes(in[2]) || in[2]->dtype != DType::e4m3 ||
       in[0]->shape.dim(1) != in[2]->shape.dim(1) || !has_type(in[1], {1}) || !has_type(in[3], {1}) ||
-      !is_compute_dtype(a.out_dtype) ||
+      !is_stored_dtype(a.out_dtype) ||
       (in[4] != nullptr &&
        (a.out_dtype == DType::f32 || !has_type(in[4], {in[2]->shape.dim(0)}, a.out_dtype))))
     return mismatch("a [M, K], b [N, K] in fp8, each with its scale_inv [1], bias [N] or none", in);
   return gemm_output("c", {in[0]->shape.dim(0), in[2]->shape.dim(0)}, a.out_dtype, a.gemm);
-}
-double flops_fp8_gemm(In in, In out, const Attrs&) {
-  return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[0]->shape.dim(1));
 }
 Status launch_fp8_gemm(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::fp8_gemm_async(backend, stream,
@@ -78,7 +76,7 @@ constinit const OpDef detail::op_defs::fp8_gemm = {
     .n_in = 5,
     .optional_in = 4,
     .infer_outputs = infer_fp8_gemm,
-    .flops = flops_fp8_gemm,
+    .flops = gemm_flops,
     .launch = launch_fp8_gemm,
 };
 

@@ -29,9 +29,6 @@ void vjp_linear(VjpContext& c) {
   if (c.needs_input_grad(1)) c.emit(Op::linear_backward_weight, {dy, c.in(0), c.in(1)}, {1}, LinearAttrs{});
   if (c.needs_input_grad(0)) c.emit(Op::linear_backward_input, {dy, c.in(1)}, {0}, LinearAttrs{});
 }
-double flops_linear(In in, In out, const Attrs&) {
-  return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[0]->shape.dim(1));
-}
 Status launch_linear(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::linear_forward_async(
       backend, stream, {c.in[0], c.in[1], or_none(c.in[2]), c.out[0], workspace_or_none(c, 1)});
@@ -88,7 +85,7 @@ constinit const OpDef detail::op_defs::linear = {
     .optional_in = 2,
     .infer_outputs = infer_linear,
     .vjp = vjp_linear,
-    .flops = flops_linear,
+    .flops = gemm_flops,
     .launch = launch_linear,
     .fp8 = &kFp8Linear,
 };

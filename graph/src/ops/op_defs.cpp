@@ -19,11 +19,8 @@ Status mismatch(std::string_view rule, In in) {
 bool has_type(const ValueInfo* info, const Shape& shape, DType dtype) {
   return info != nullptr && info->shape == shape && info->dtype == dtype;
 }
-bool is_compute_dtype(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
-}
 bool is_matrix(const ValueInfo* info) {
-  return info != nullptr && info->shape.rank == 2 && is_compute_dtype(info->dtype);
+  return info != nullptr && info->shape.rank == 2 && is_stored_dtype(info->dtype);
 }
 bool matches_residual(const ValueInfo* residual, const ValueInfo* x) {
   return residual == nullptr || has_type(residual, x->shape, x->dtype);
@@ -47,7 +44,7 @@ std::vector<OutputSpec> gemm_output(const char* name, const Shape& shape, DType 
 }
 
 Specs infer_elementwise(In in, const Attrs&) {
-  if (in[0] == nullptr || !is_compute_dtype(in[0]->dtype)) return mismatch("x f32, bf16 or f16", in);
+  if (in[0] == nullptr || !is_stored_dtype(in[0]->dtype)) return mismatch("x f32, bf16 or f16", in);
   return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}};
 }
 Specs infer_elementwise_backward(In in, const Attrs&) {
@@ -56,6 +53,9 @@ Specs infer_elementwise_backward(In in, const Attrs&) {
 
 double no_flops(In, In, const Attrs&) { return 0; }
 double per_element(In in, In, const Attrs&) { return 10.0 * static_cast<double>(in[0]->shape.n_elems()); }
+double gemm_flops(In in, In out, const Attrs&) {
+  return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[0]->shape.dim(1));
+}
 
 }  // namespace strata::detail::op_rules
 

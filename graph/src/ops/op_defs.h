@@ -9,8 +9,9 @@
 #include <strata/graph/launch.h>
 #include <strata/graph/ops.h>
 
-// What the files of this folder share. Each file defines one op and its derivative ops: the order of the
-// operands, the function of Builder that records it, the rules, and the call of its kernels.
+// What the files of this folder share. Each file defines an op with its derivative ops, or a few ops that
+// belong together: the order of the operands, the function of Builder that records it, the rules, and the
+// call of its kernels.
 
 /// The definitions of all ops. An op of the list without one does not link.
 namespace strata::detail::op_defs {
@@ -29,8 +30,6 @@ using Specs = Result<std::vector<OutputSpec>>;
 /// Returns an error with the violated rule and the operands given.
 Status mismatch(std::string_view rule, In in);
 bool has_type(const ValueInfo* info, const Shape& shape, DType dtype = DType::f32);
-/// Whether models may compute in `dtype`; sums and statistics are f32 in any case.
-bool is_compute_dtype(DType dtype);
 bool is_matrix(const ValueInfo* info);
 /// Whether a residual gradient, if there is one, can be added to the gradient of x.
 bool matches_residual(const ValueInfo* residual, const ValueInfo* x);
@@ -46,6 +45,8 @@ Specs infer_elementwise_backward(In in, const Attrs& attrs);
 
 double no_flops(In in, In out, const Attrs& attrs);
 double per_element(In in, In out, const Attrs& attrs);
+/// Of a GEMM whose inner extent is the row length of operand 0.
+double gemm_flops(In in, In out, const Attrs& attrs);
 
 }  // namespace strata::detail::op_rules
 

@@ -5,8 +5,8 @@
 #include "ops/op_defs.h"
 
 // rope_table: () -> table [positions, rotary_dim]
-// rope: (qkv [T, (heads + 2 kv_heads) d], positions [T] i32, table [seq, r <= d]) -> y; rotates q and k. Its
-// derivative rotates backward.
+// rope: (qkv [T, (heads + 2 kv_heads) d], positions [T] i32, table [positions, r <= d]) -> y; rotates q and
+// k. Its derivative rotates backward.
 
 namespace strata {
 namespace {

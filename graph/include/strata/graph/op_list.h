@@ -13,7 +13,7 @@
 
 namespace strata {
 
-/// The GPU implementation of attention that an instruction uses; kernels/attention.h describes them.
+/// The GPU implementation of attention that an instruction uses; kernels/attention_heads.h describes them.
 enum class AttentionBackend : std::uint8_t { mma, wgmma, cudnn };
 /// The name in train.attention_backend: mma, wgmma or cudnn.
 std::string_view to_string(AttentionBackend backend) noexcept;

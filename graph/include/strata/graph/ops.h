@@ -34,8 +34,8 @@ enum class OpKind : std::uint8_t {
   move,  ///< computes nothing and has no kernel: the executor copies the value to another kind of memory
 };
 
-/// A matrix that a GEMM reads in 8 bits.
-struct Fp8Factor {
+/// How use_fp8() reads an operand of a GEMM in 8 bits.
+struct Fp8Operand {
   bool transposed = false;  ///< read in its columnwise layout
   bool gradient = false;    ///< needs more exponent bits
   bool weight = false;      ///< a parameter
@@ -43,7 +43,7 @@ struct Fp8Factor {
 /// How use_fp8() runs a GEMM, with LinearAttrs, on quantized operands: as a b^T + bias, where a is operand 0
 /// and b is operand 1.
 struct Fp8Gemm {
-  Fp8Factor a = {}, b = {};
+  Fp8Operand a = {}, b = {};
   int bias = -1;  ///< operand; -1: none
 };
 
@@ -74,12 +74,13 @@ struct OpDef {
 
   // What passes do with the op.
 
-  /// The op that does the same to the sum of two operands, which take the place of operand 0, and has the sum
-  /// as one more output (fuse_add_norm).
-  std::optional<Op> with_addition = std::nullopt;
+  /// The op that fuses a preceding addition into this one (fuse_add_norm): its operands 0 and 1 are the
+  /// summands, and the sum is one more output.
+  std::optional<Op> fused_with_add = std::nullopt;
   /// How the op runs on 8-bit operands (use_fp8); null: it does not.
   const Fp8Gemm* fp8 = nullptr;
-  /// Bytes that are not stored for each byte of its results that is recomputed (recompute_regions).
+  /// The weight of an output byte when recompute_regions() compares memory with work. An fp8 value takes the
+  /// place of a 16-bit one, so it counts twice.
   int saved_bytes_per_byte = 1;
   /// Returns the backend that runs the op on a GPU if `requested` is asked for (select_attention_backend);
   /// null: there is only one. The workspace is the last output.
