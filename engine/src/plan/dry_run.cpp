@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include <strata/engine/engine.h>
+#include <strata/offload/placement_planner.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/backend/null_backend.h>
 
@@ -45,19 +46,24 @@ Status dry_run(Engine& engine, const RunPlan& plan) {
 }
 
 // Windows were sized to fill the budgets. Slots that were never used at once in the dry run are dropped;
-// without them every decision stays the same. As many as chunks are prefetched are kept beyond those in use,
-// because copies take no time in a dry run: in the real run a slot that is reused at once has to wait for the
-// copy out of it.
+// without them every decision stays the same. As many slots as chunks are prefetched are kept beyond those in
+// use, because copies take no time in a dry run: in the real run a slot that is reused at once has to wait
+// for the copy out of it. In pinned memory they are for payloads on their way to or from nvme; what else
+// passes there is a gradient that the CPU is about to read, and more slots would cost RAM without a faster
+// step.
 Placement with_used_windows(const ChunkManager& dry_run_chunks, const RunPlan& plan) {
   Placement used = plan.placement, minimal = plan.placement;
   set_minimum_windows(plan.layout, plan.trace, minimal);
+  const std::vector<std::uint32_t> stored = plan.placement.home_counts(plan.layout, Tier::nvme);
   for (const Tier tier : {Tier::device, Tier::pinned}) {
     const auto t = static_cast<std::size_t>(tier);
     const std::vector<std::uint32_t> homes = plan.placement.home_counts(plan.layout, tier);
     for (std::uint32_t c = 0; c < homes.size(); ++c) {
       const auto passing = static_cast<std::uint32_t>(dry_run_chunks.slots().peak_used(tier, c)) - homes[c];
       std::uint32_t& window = used.classes[c].window[t];
-      window = std::min(window, std::max(passing + *plan.options.prefetch, minimal.classes[c].window[t]));
+      const bool has_spare = tier == Tier::device || stored[c] > 0;
+      const std::uint32_t spare = has_spare ? *plan.options.prefetch : 0;
+      window = std::min(window, std::max(passing + spare, minimal.classes[c].window[t]));
     }
   }
   return used;
