@@ -127,7 +127,7 @@ TEST(TrainConfigTest, KeysThatContradictEachOtherNameBothOrigins) {
   EXPECT_THAT(problems({"offload.activation_share=0.5", "offload.activations=none"}),
               HasSubstr("offload.activation_share = 0.5, but offload.activations is none (argument"));
   EXPECT_THAT(problems({"memory.nvme_dir=a,b", "memory.nvme_rates=3"}),
-              HasSubstr("memory.nvme_rates: 1 rates, but memory.nvme_dir has 2 folders (argument"));
+              HasSubstr("memory.nvme_rates: 1 rate, but memory.nvme_dir has 2 folders (argument"));
 }
 
 TEST(TrainConfigTest, RenamedKeysAndValuesAreRefusedWithTheirPresentNames) {

@@ -173,6 +173,45 @@ TEST_F(CliBudgetE2e, ChangesToTheOriginalConfigFileDoNotAffectTheRun) {
   EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("lr = 0.001"));
 }
 
+// The undo log of these budgets is what the placement leaves. Reserved before the states are placed, it would
+// move nine payloads from the device to nvme.
+TEST_F(CliBudgetE2e, AResumedRunHasThePlanOfItsStart) {
+  std::string text;
+  for (int i = 0; i < 500; ++i) text += "However little known the feelings or views of such a man may be. ";
+  write("a.txt", text);
+  ASSERT_EQ(strata({"train",
+                    "--out",
+                    "run",
+                    "model.family=opt",
+                    "model.layers=6",
+                    "model.hidden=512",
+                    "model.heads=8",
+                    "model.ffn=1536",
+                    "model.vocab=512",
+                    "model.seq=64",
+                    "train.dtype=f16",
+                    "train.micro_batch=2",
+                    "train.grad_accum=4",
+                    "optim.name=sgd",
+                    "optim.clip=0.5",
+                    "offload.states=bf16",
+                    "offload.step_mode=speculative",
+                    "train.recompute=selective",
+                    "memory.device=202375168",
+                    "memory.pinned=34603008",
+                    "memory.nvme=1280MiB",
+                    "data.train=a.txt",
+                    "train.eval_every=0",
+                    "log.sample_every=0",
+                    "train.steps=1"})
+                .exit_code,
+            0);
+  const std::string plan = read_all(file("run/plan.json"));
+  ASSERT_THAT(plan, HasSubstr("\"home_payloads\": 82"));
+  ASSERT_EQ(strata({"train", "--resume", "run", "train.steps=2"}).exit_code, 0);
+  EXPECT_EQ(read_all(file("run/plan.json")), plan);
+}
+
 TEST_F(CliBudgetE2e, PlannedKeysAreDecidedAgainForOtherBudgets) {
   ASSERT_EQ(strata(run_of("run", 2, kRoomy)).exit_code, 0);
   EXPECT_THAT(read_all(file("run/config.resolved.toml")),

@@ -127,16 +127,18 @@ Status decide_chat(ConfigTree& tree, TrainConfig& config) {
   return {};
 }
 
-// Assignments KEY=auto for the keys that a run had decided itself for its previous budgets.
+// Assignments KEY=auto for the keys that a run had decided itself: for all of them if the budgets have
+// changed, else for the undo log. Its size is what the placement leaves; as a setting it would be reserved
+// before states are placed, and the resumed run would not have the plan of its start.
 std::vector<std::string> keys_to_replan(const ConfigTree& tree) {
   const auto is_of_file = [&](std::string_view key) { return tree.entry(key).origin.starts_with("file "); };
   std::vector<std::string> assignments;
-  if (tree.is_auto("offload.auto_keys") ||
-      (is_of_file("memory.device") && is_of_file("memory.pinned") && is_of_file("memory.nvme")))
-    return assignments;
+  if (tree.is_auto("offload.auto_keys")) return assignments;
+  const bool same_budgets =
+      is_of_file("memory.device") && is_of_file("memory.pinned") && is_of_file("memory.nvme");
   for (const std::string& key : tree.texts("offload.auto_keys"))
     if (std::find(std::begin(kPlannedKeys), std::end(kPlannedKeys), key) != std::end(kPlannedKeys) &&
-        is_of_file(key))
+        is_of_file(key) && (!same_budgets || key == "offload.undo_log"))
       assignments.push_back(key + "=auto");
   return assignments;
 }
