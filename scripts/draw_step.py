@@ -12,7 +12,7 @@ import json
 import pathlib
 import statistics
 
-WIDTH, LEFT, RIGHT, TOP, LANE, GAP = 960, 150, 20, 56, 26, 10
+WIDTH, LEFT, RIGHT, TOP, LANE, GAP = 960, 150, 56, 56, 26, 10
 # Lane: the tier it belongs to, and its name in the picture, by track of the trace.
 LANES = [("device", "compute", "compute"), ("link", "h2d", "to the device"), ("link", "d2h", "from the device"),
          ("pinned RAM", "cpu", "CPU optimizer"), ("NVMe", "nvme read", "read"), ("NVMe", "nvme write", "write")]  # fmt: skip
@@ -87,7 +87,7 @@ def draw(tracks, begin, end, title):
             used += [of] if of not in used else []
             out.append(f'<rect x="{LEFT + (b - begin) * scale:.1f}" y="{y}" width="{max((e - b) * scale, 0.4):.1f}" '
                        f'height="{LANE}" fill="{COLOURS[of]}"><title>{of}: {e - b:.2f} ms</title></rect>')
-        out.append(f'<text x="{WIDTH - RIGHT - 4}" y="{y + 17}" font-size="11" text-anchor="end" {text}>{busy:.0%}</text>')
+        out.append(f'<text x="{WIDTH - RIGHT + 8}" y="{y + 17}" font-size="11" {text}>{busy:.0%}</text>')
         last_tier, y = tier, y + LANE + GAP
     for tick in range(6):
         x = LEFT + tick * (WIDTH - LEFT - RIGHT) / 5

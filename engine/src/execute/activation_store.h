@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include <strata/offload/nvme_store.h>
 #include <strata/engine/run_plan.h>
+#include <strata/offload/nvme_store.h>
 #include <strata/session/state_context.h>
 
 #include "execute/program_memory.h"

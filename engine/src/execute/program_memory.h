@@ -8,8 +8,9 @@
 
 namespace strata::detail {
 
-/// The memory of a run's programs beside the states: the arena and the cache on the device, and in pinned
-/// memory two input slots, losses, logits and offloaded activations. It is the driver's memory of a session.
+/// The memory of a run's programs in addition to the states: the arena and the cache on the device, and in
+/// pinned memory two input slots, losses, logits and offloaded activations. It is the driver's memory of a
+/// session.
 DriverMemory plan_driver_memory(const RunPlan& plan);
 
 /// Addresses in the driver's memory of a run.

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <strata/cpuopt/optimizer.h>
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/session/loss_scale.h>
 
@@ -100,9 +101,9 @@ Status check_ports(const NamedProgram& named) {
 
 Status check_train(const Program& train, const SessionOptions& options) {
   if (train.micro_batches != 1 && train.micro_batches != options.grad_accum)
-    return Status::error(Code::invalid, str("the training program covers ", train.micro_batches,
-                                            " micro-batches, but a step has ", options.grad_accum,
-                                            "; it must cover one or all of them"));
+    return Status::error(Code::invalid,
+                         str("the training program covers ", plural(train.micro_batches, "micro-batch"),
+                             ", but a step has ", options.grad_accum, "; it must cover one or all of them"));
   for (const ParamInfo& param : train.params)
     if (param.trainable && param.grad == kNoValue)
       return Status::error(Code::invalid,

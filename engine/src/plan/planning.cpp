@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <strata/runtime/plural.h>
+#include <strata/offload/placement_planner.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/session/state_planning.h>

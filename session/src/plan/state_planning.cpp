@@ -4,6 +4,7 @@
 #include <bit>
 
 #include <strata/cpuopt/master.h>
+#include <strata/offload/placement_planner.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>

@@ -1,7 +1,8 @@
 #pragma once
 
-#include "step/queue_update.h"
 #include <strata/session/pass_schedule.h>
+
+#include "step/queue_update.h"
 #include "step/speculation.h"
 
 namespace strata::detail {

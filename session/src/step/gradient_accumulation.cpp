@@ -107,7 +107,7 @@ Status accumulate_on_device(StateContext& context, ChunkId chunk, bool first, bo
 }
 
 // The first micro-batch's gradient is copied straight to the sum's place if it has the sum's dtype. Others
-// are copied beside the sum, by the pin in RAM, and added by the CPU, in micro-batch order.
+// are copied to RAM by the pin and added to the sum by the CPU, in micro-batch order.
 Status accumulate_in_ram(StateContext& context, ChunkId chunk, bool first, bool last) {
   ChunkManager& chunks = context.chunks();
   Stream &cpu = context.streams().cpu, &d2h = context.streams().d2h;

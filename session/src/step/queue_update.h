@@ -2,8 +2,9 @@
 
 #include <span>
 
-#include "step/chunk_update.h"
 #include <strata/session/state_context.h>
+
+#include "step/chunk_update.h"
 
 namespace strata::detail {
 
@@ -13,8 +14,8 @@ Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& s
 /// Prefetches those of `payloads` that live on the slow tier. Returns false if there is no room for all of
 /// them.
 Result<bool> prefetch_for_update(StateContext& context, ChunkId chunk, std::span<const Payload> payloads);
-/// For the chunk's states on nvme: gives up their snapshots; keeps the present contents as snapshots beside
-/// what is written from here on; returns to the snapshots.
+/// For the chunk's states on nvme: gives up their snapshots; keeps the present contents as snapshots in
+/// addition to what is written from here on; returns to the snapshots.
 Status commit_stored_states(StateContext& context, ChunkId chunk);
 Status snapshot_stored_states(StateContext& context, ChunkId chunk);
 void rollback_stored_states(StateContext& context, ChunkId chunk) noexcept;

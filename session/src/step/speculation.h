@@ -2,9 +2,10 @@
 
 #include <vector>
 
-#include <strata/session/speculation_policy.h>
-#include "step/queue_update.h"
 #include <strata/session/pass_schedule.h>
+#include <strata/session/speculation_policy.h>
+
+#include "step/queue_update.h"
 
 namespace strata::detail {
 

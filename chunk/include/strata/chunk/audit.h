@@ -6,7 +6,7 @@
 
 namespace strata {
 
-/// Checks the invariants of both, and that every copy has its slot (README.md lists them); for tests.
+/// Checks that residency and slots agree: every copy has its slot, and at most one tier is dirty. For tests.
 Status audit(const ResidencyTable& residency, const SlotPool& slots);
 
 }  // namespace strata

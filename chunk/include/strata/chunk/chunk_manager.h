@@ -63,7 +63,8 @@ class ChunkPin {
 /// backend makes exactly the decisions of the real run. Synchronization is left to streams and fences; the
 /// caller itself waits only for the NVMe tier.
 ///
-/// Invariant: a copy is not absent if and only if it has a slot, apart from homes, which always have one.
+/// Invariant: a copy in device or pinned memory is not absent if and only if it has a slot, apart from homes,
+/// which always have one.
 class ChunkManager {
  public:
   /// Carves homes and windows out of `slabs` and charges them to `budgets` for the life of the manager. All
@@ -74,10 +75,9 @@ class ChunkManager {
                                                       Backend& backend, Mover& mover,
                                                       const std::array<Budget*, kTiers>& budgets);
 
-  /// Makes `key` resident in `tier` (device or pinned), for which it may begin and await transfers, ready for
-  /// work queued on `stream` from now on, and
-  /// marks its uses at the schedule's position as made. Errors: `does_not_fit` if every slot of its class is
-  /// pinned; those of the transfers involved.
+  /// Makes `key` resident in `tier` (device or pinned) for work queued on `stream` from now on. It may begin
+  /// transfers, and waits for those from nvme. Counts as the use at the schedule's position. Errors:
+  /// `does_not_fit` if every slot of its class is pinned; those of the transfers involved.
   Result<ChunkPin> pin(PayloadKey key, Tier tier, Intent intent, Stream& stream);
 
   /// The first failure that the end of a pin could not return. It means that the end of that pin's work is
@@ -95,9 +95,9 @@ class ChunkManager {
   /// write.
   Status write_back(PayloadKey key);
 
-  /// Takes a snapshot: the stored contents of `key`, whose home is nvme, are kept beside later write-backs
-  /// until commit(), rollback() or the next snapshot(). Writes the newest contents back first if needed.
-  /// Errors: those of pending transfers; then there is no snapshot.
+  /// Takes a snapshot: the stored contents of `key`, whose home is nvme, are kept in addition to later
+  /// write-backs until commit(), rollback() or the next snapshot(). Writes the newest contents back first if
+  /// needed. Errors: those of pending transfers; then there is no snapshot.
   Status snapshot(PayloadKey key);
   /// Waits for pending transfers of the key, then discards the snapshot. Does nothing without a snapshot.
   /// Errors: those of the transfers.

@@ -39,8 +39,8 @@ class Mover {
                             Event& done) = 0;
 
   /// Begins writing `src` as a new generation of `key`. The memory must not change until the ticket has been
-  /// waited for. Until then the old generation remains readable; with `snapshot` it is kept beside the new
-  /// one until commit() or rollback().
+  /// waited for. Until then the old generation remains readable; with `snapshot` it is kept in addition to
+  /// the new one until commit() or rollback().
   virtual Result<IoTicket> write_async(PayloadKey key, ConstBufferView src, bool snapshot) = 0;
   virtual Result<IoTicket> read_async(PayloadKey key, BufferView dst) = 0;
   virtual Status wait(IoTicket ticket) = 0;

@@ -16,7 +16,7 @@ struct SizeClass {
   /// Slots in addition to the homes. In device and pinned memory they are the window through which payloads
   /// pass; on nvme they are the spare extents into which new generations are written.
   std::array<std::uint32_t, kTiers> window{};
-  /// Further nvme extents for snapshots, that is, old generations kept beside newer ones.
+  /// Further nvme extents for snapshots, that is, old generations kept in addition to newer ones.
   std::uint32_t snapshots = 0;
 };
 

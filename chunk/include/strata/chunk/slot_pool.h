@@ -78,8 +78,8 @@ class SlotPool {
   bool acquire(PayloadKey key, Tier tier) noexcept;
   /// Frees the slot that `key` holds, unless that is a home or there is none.
   void release(PayloadKey key, Tier tier) noexcept;
-  /// Exchanges the slots of two keys of the same class, which both hold one. A key keeps its home, but
-  /// in the other memory.
+  /// Exchanges the slots of two keys of the same class, which both hold one. Whether its
+  /// slot is its home stays with the key; only the memory is exchanged.
   void exchange(PayloadKey a, PayloadKey b, Tier tier) noexcept;
 
  private:

@@ -54,7 +54,7 @@ class WriteBackQueue {
   };
   struct ClassLimits {
     std::size_t pending = 0;  ///< number of spare extents
-    std::size_t recent = 0;   ///< of which two thirds are recent: that, or the pinned window if it is smaller
+    std::size_t recent = 0;   ///< min(pending, slots of the pinned window); two thirds of it count as recent
   };
 
   Status submit(PendingWrite& write);

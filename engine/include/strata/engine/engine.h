@@ -43,8 +43,8 @@ class Engine final : public Session {
       const ProgramSet& programs, const SessionOptions& options,
       const std::function<void(const ChunkLayout&, Placement&)>& choose);
 
-  /// What takes the place of data and of the machine in a run that computes nothing, over a null backend or a
-  /// simulation.
+  /// For a run without data, over a null backend or a simulation (dry run, forecast): synthetic gradient
+  /// norms, a simulated store, and what work costs.
   struct Dataless {
     SyntheticSteps steps{};
     Simulation* simulation = nullptr;         ///< requests to the slow tier take its time; null: none

@@ -29,10 +29,11 @@ struct Operand {
   }
 };
 
+/// An instruction whose operands are offsets into memory instead of values.
 struct LoweredInstr {
   Op op = Op::add;
   Attrs attrs;
-  std::uint32_t accumulate = 0;
+  std::uint32_t accumulate = 0;  ///< bit k: output k is added to
   std::vector<Operand> in, out;
 };
 
@@ -74,7 +75,7 @@ struct LoweredProgram {
 /// The parameters of all programs, one for each name, with their settings in the first program that has them.
 /// The programs are in order of importance: the first one determines the order of use and of registration,
 /// and if it is the one that trains, parameters that it lacks are frozen. Errors: `invalid`, naming a
-/// parameter whose sizes or dtypes differ.
+/// parameter whose shapes or dtypes differ.
 struct ParameterUnion {
   TensorTable tensors;
   std::vector<Init> inits;  ///< by index into the table's specs

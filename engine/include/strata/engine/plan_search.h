@@ -17,8 +17,9 @@ struct PlanSearchRequest {
   bool explains = true;  ///< a refusal includes the table of budgets, which takes many plans to compute
 };
 
+/// The plan that the search found.
 struct FoundPlan {
-  std::size_t programs = 0;
+  std::size_t programs = 0;  ///< index of the plan's program set among those given
   std::unique_ptr<const RunPlan> plan;
   SessionOptions options;  ///< the requested ones, with the changes that the search made
   Forecast forecast;

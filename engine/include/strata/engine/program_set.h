@@ -40,9 +40,9 @@ struct NamedProgram {
 /// inference only.
 class ProgramSet {
  public:
-  /// The program of that role, whose name is then that of the role; added, empty, if there is none.
+  /// The first program of that role. If there is none, an empty one is added, whose name is the role's.
   Program& operator[](ProgramRole role);
-  /// The program of that role; an empty one if there is none.
+  /// The first program of that role that is not empty; an empty one if there is none.
   const Program& operator[](ProgramRole role) const noexcept;
   /// The first program of that role; null if there is none, or an empty one.
   const NamedProgram* find(ProgramRole role) const noexcept;

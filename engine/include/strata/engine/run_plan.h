@@ -9,6 +9,7 @@
 
 namespace strata {
 
+/// A program of the run, bound to the run's chunk layout.
 struct PlannedProgram {
   std::string name;
   ProgramRole role = ProgramRole::train;

@@ -15,8 +15,8 @@ struct AccessTrace {
     std::vector<PayloadKey> on_device;  ///< resident together while this instruction runs
     double flops = 0;
   };
-  std::vector<Access> accesses;        ///< of the largest program: one micro-batch, forward and backward
-  std::int32_t micro_batches = 1;      ///< per optimizer step
+  std::vector<Access> accesses;        ///< of one pass of every program, the training pass first
+  std::int32_t micro_batches = 1;      ///< passes of the training program per optimizer step
   bool training = true;                ///< whether parameters have moments and accumulated gradients
   std::size_t device_fixed_bytes = 0;  ///< activations and everything else that is always on the device
   std::size_t pinned_fixed_bytes = 0;  ///< inputs, losses, norm partials, activations offloaded to RAM

@@ -28,7 +28,8 @@ struct MachineProfile {
   std::vector<double> gemm_sizes, flops_16bit, flops_f32;
   std::vector<double> flops_8bit;  ///< may be empty: then 8-bit GEMMs run at the 16-bit rate
   double attention_flops_per_s = 0;
-  /// With the other attention backends (kernels/attention.h); 0: unknown, attention_flops_per_s applies.
+  /// With the other attention backends (kernels/attention_heads.h); 0: unknown, attention_flops_per_s
+  /// applies.
   double wgmma_attention_flops_per_s = 0, cudnn_attention_flops_per_s = 0;
   double device_bytes_per_s = 0;  ///< of ops that are not GEMMs, over all bytes they read and write
   double launch_s = 0;            ///< minimum time of any instruction

@@ -43,8 +43,8 @@ class NvmeStore : public ObjectStore {
   /// compute the checksum as they submit the blocks, so `src` must not change until the ticket is complete.
   /// Of two writes of one id in flight the later call wins, whichever completes first. Errors: `invalid`;
   /// `does_not_fit` if every slot of the class holds a published generation; `io_error` if bad slots are the
-  /// reason. With WriteMode::snapshot the previous generation stays in its slot, beside the ones that follow,
-  /// until commit() or rollback(); this needs one more slot in the class.
+  /// reason. With WriteMode::snapshot the previous generation stays in its slot, in addition to the ones that
+  /// follow, until commit() or rollback(); this needs one more slot in the class.
   Result<IoTicket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
                                WriteMode mode = WriteMode::replace) override = 0;
   /// Reads the currently published generation, even while a newer one is being written. `dst` has exactly the

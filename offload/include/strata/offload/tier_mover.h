@@ -15,7 +15,8 @@ struct SlotClass;
 /// Without a store (planning over the null backend) NVMe requests complete immediately. Called by one thread.
 class TierMover final : public Mover {
  public:
-  /// All references outlive the mover. `store` has the slot classes of nvme_slot_classes(), or is null.
+  /// All references outlive the mover. The first slot classes of `store` are those of
+  /// nvme_slot_classes(); it may be null.
   TierMover(Backend& backend, Stream& h2d, Stream& d2h, const ChunkLayout& layout, const Placement& placement,
             ObjectStore* store);
 

@@ -19,10 +19,10 @@ Status remove_checkpoints(Io& io, const std::string& dir);
 /// have the right sizes. Errors: `not_found` if there is no checkpoint at all, `corrupt` naming each folder
 /// that was examined and what is wrong with it.
 Result<std::string> newest_checkpoint(Io& io, const std::string& dir);
-/// Hears of a checkpoint that is passed over, and why.
+/// Is called for each damaged checkpoint that is skipped, with the reason.
 using CheckpointWarning = std::function<void(std::string_view text)>;
-/// Returns all such folders, newest first. `warn` hears of each damaged folder that is newer than the first
-/// of them. load_checkpoint checks more than this and may still refuse one.
+/// Returns all such folders, newest first. `warn` is called for each damaged folder that is newer than the
+/// first of them. load_checkpoint checks more than this and may still refuse one.
 Result<std::vector<std::string>> complete_checkpoints(Io& io, const std::string& dir,
                                                       const CheckpointWarning& warn = {});
 

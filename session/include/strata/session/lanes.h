@@ -15,6 +15,7 @@ struct LaneBusySeconds {
   double compute = 0, h2d = 0, d2h = 0, cpu = 0, nvme_read = 0, nvme_write = 0;
 };
 
+/// One lane: its name, and where its busy time and its bytes are.
 struct LaneFields {
   const char* name;
   double LaneBusySeconds::*seconds;

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include <strata/chunk/chunk_manager.h>
+#include <strata/chunk/use_schedule.h>
 #include <strata/session/state_plan.h>
 #include <strata/session/use_trace.h>
 
@@ -16,7 +16,7 @@ enum class CommitTiming : std::uint8_t {
   at_end,      ///< after all passes, one position for each
   before_use,  ///< in the next step, when prefetching reaches its first use
 };
-/// Returns the timing of a plan's training program.
+/// Returns the timing of a plan's training passes.
 CommitTiming commit_timing(const StatePlan& plan) noexcept;
 
 /// The accesses of one pass, or of all passes of a step, which are known in advance.

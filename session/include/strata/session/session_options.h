@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <strata/cpuopt/optimizer.h>
-#include <strata/offload/nvme_store.h>
-#include <strata/offload/placement_planner.h>
+#include <strata/offload/nvme_options.h>
+#include <strata/offload/placement_request.h>
 #include <strata/session/step_mode.h>
 
 namespace strata {
@@ -57,8 +57,8 @@ struct SessionOptions {
   /// Elements of states copied at once to or from the device when all states are visited or filled; 0: 1/4096
   /// of the model's elements, from 2^16 to 2^20.
   std::int64_t state_run = 0;
-  /// Above 0, an instruction takes its flops / this on a paced host backend and computes nothing, so that a
-  /// schedule can be timed by itself.
+  /// For Engine on a paced host backend: above 0, an instruction computes nothing and takes its flops divided
+  /// by this, so that a schedule can be timed by itself.
   double paced_flops_per_s = 0;
 };
 

@@ -47,8 +47,8 @@ struct UndoLog {
   bool covers(ChunkId chunk) const { return chunk < offset_of_chunk.size() && offset_of_chunk[chunk]; }
 };
 
-/// Memory that the driver of a session needs beside the states: activations, inputs, losses and the like. It
-/// is part of the plan's slabs and of its budgets. Sizes are in bytes.
+/// Memory that the driver of a session needs in addition to the states: activations, inputs, losses and the
+/// like. It is part of the plan's slabs and of its budgets. Sizes are in bytes.
 struct DriverMemory {
   std::size_t arena = 0;          ///< on the device, a multiple of a page
   std::size_t device_states = 0;  ///< on the device, outlives passes: keys and values; a multiple of a page

@@ -28,7 +28,7 @@ bool searches_chunk_size(const SessionOptions& options);
 
 /// Completes `plan.tensors` with the formats of states, and sets rules, layout, prefetch depth and the states
 /// that are held. The search for a chunk size considers sizes up to `max_chunk_elems`; 0: no limit. Errors:
-/// those of ParamGroup and of ChunkLayout.
+/// `invalid`, naming the parameter group; those of ChunkLayout::create().
 Status lay_out_states(StatePlan& plan, std::int64_t max_chunk_elems);
 
 /// Sets the prefetch depth by the device's budget. lay_out_states() does so unless the options give it.
@@ -38,7 +38,7 @@ void choose_prefetch(StatePlan& plan);
 void add_fixed_bytes(StatePlan& plan);
 
 PlacementRequest placement_request(const SessionOptions& options);
-/// Places the states beside the undo log if there is room for both, else as if there were no log. Nothing if
+/// Places the states and leaves room for the undo log if both fit, else as if there were no log. Nothing if
 /// they do not fit. `uses` is the training pass.
 std::optional<Placement> place_states(const StatePlan& plan, const UseTrace& uses);
 

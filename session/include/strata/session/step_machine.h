@@ -53,13 +53,14 @@ class StepMachine {
   // Steps.
   /// Begins the gradient of the next step, possibly again after undo().
   Status begin(double lr);
-  /// Waits for all gradients and sets the report's norm (of the mean gradient) and `speculated`.
+  /// Waits for all gradients, sets the report's norm (of the mean gradient) and adds to `speculated`.
   Status finish_gradient(StepReport& report);
   /// The error `diverged`, naming the first tensor whose gradient is not finite.
   Status non_finite_error() const;
   /// Commits the step: the update of all chunks with the clipped gradient is pending from here on, and the
   /// step counts. In mode `serial` all updates run now; in the other modes enter() and leave() of the next
-  /// step queue each when its chunk is needed, or flush() does.
+  /// step queue each when its chunk is needed, or flush() does. Sets `report.clip_factor` and adds to
+  /// `report.rolled_back`.
   Status commit(double lr, StepReport& report);
   /// Counts a step that changes nothing.
   void skip() noexcept;

@@ -7,6 +7,8 @@
 
 namespace strata {
 
+/// What one step did. After an error only `skipped` and `skip_reason` mean anything. `speculated` and
+/// `rolled_back` are added to.
 struct StepReport {
   float loss = 0;        ///< mean over the step's counted targets
   double grad_norm = 0;  ///< norm of the mean gradient, before clipping
@@ -14,7 +16,7 @@ struct StepReport {
   double loss_scale = 1;              ///< with which the step was computed
   std::int32_t overflow_retries = 0;  ///< how often f16 gradients overflowed before
   /// The gradient was not finite, and nothing was updated; if the step counts, not even the loss scale. Also
-  /// true beside the error `diverged`.
+  /// true together with the error `diverged`.
   bool skipped = false;
   std::string skip_reason;       ///< names the tensor
   std::int32_t speculated = 0;   ///< chunks updated before the norm was known

@@ -9,6 +9,7 @@
 
 namespace strata {
 
+/// How a training session ended.
 struct SessionResult {
   StopReason stop_reason = StopReason::finished;
   std::string run;          ///< the run folder
