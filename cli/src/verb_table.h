@@ -1,0 +1,25 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "args.h"
+
+namespace CLI {
+class App;
+}
+
+namespace strata::cli {
+
+/// A verb: its name and help text, its function, its options and its actions.
+struct Verb {
+  std::string_view name;
+  const char* doc;
+  int (*run)(const Args& args);
+  void (*add_options)(CLI::App& app, Args& args);
+  std::span<const std::string_view> actions = {};
+};
+
+std::span<const Verb> verbs() noexcept;
+
+}  // namespace strata::cli
