@@ -46,6 +46,42 @@ Status check_disk(const RunPlan& plan, const MachineProfile& profile) {
                            format_bytes(bytes), " on it"));
 }
 
+std::size_t count_trained_chunks(const ChunkLayout& layout) {
+  std::size_t trained = 0;
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+    trained += layout.group_of(chunk).trainable ? 1 : 0;
+  return trained;
+}
+
+/// Simulates steps until the steady state, and returns the means of those that count.
+Result<Forecast> simulate_steps(Engine& engine, Simulation& machine, const Steps& steps, Trace* trace) {
+  constexpr int kTraced = 2;
+  detail::EmptyBatchSource batches;
+  StepReport report;
+  for (int step = 0; step < steps.warm; ++step) STRATA_TRY(engine.train_step(batches, 1e-3, report));
+  Forecast out;
+  const MovedBytes moved = engine.moved();
+  const LaneBusySeconds lanes = engine.lane_busy_seconds();
+  std::int64_t speculated = 0;
+  for (int step = 0; step < steps.counted; ++step) {
+    if (step == steps.counted - kTraced && trace != nullptr) machine.set_trace(*trace);
+    STRATA_TRY(engine.train_step(batches, 1e-3, report));
+    out.step_s += report.seconds / steps.counted;
+    out.times += report.times;
+    speculated += report.speculated;
+  }
+  const MovedBytes all = engine.moved() - moved;
+  const auto n = static_cast<std::uint64_t>(steps.counted);
+  out.moved = {all.h2d / n, all.d2h / n, all.nvme_read / n, all.nvme_write / n};
+  out.lanes = (engine.lane_busy_seconds() - lanes) / steps.counted;
+  out.times.computing_ns /= steps.counted;
+  for (std::int64_t& ns : out.times.stalled_ns) ns /= steps.counted;
+  if (const std::size_t trained = count_trained_chunks(engine.plan().layout); trained > 0)
+    out.speculated_share = static_cast<double>(speculated) / (static_cast<double>(trained) * steps.counted);
+  out.peak = engine.peak_bytes();
+  return out;
+}
+
 }  // namespace
 
 Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile,
@@ -57,8 +93,6 @@ Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile,
         Code::invalid, str("the fraction of clipped steps is ", options.clipped, "; it must be from 0 to 1"));
   STRATA_TRY(check_disk(plan, profile));
   const double clipped = plan.options.clip > 0 ? options.clipped : 0;
-  const Steps steps = steps_of(plan, clipped);
-  constexpr int kTraced = 2;
   const std::unique_ptr<Simulation> machine = Simulation::create(profile.simulation());
   STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
   const Engine::Dataless dataless{
@@ -70,33 +104,7 @@ Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile,
                                         .dataless = &dataless};
   STRATA_TRY_ASSIGN(const std::unique_ptr<Engine> engine, Engine::create(plan, environment));
   STRATA_TRY(engine->initialize(0));
-  detail::EmptyBatchSource batches;
-  StepReport report;
-  for (int step = 0; step < steps.warm; ++step) STRATA_TRY(engine->train_step(batches, 1e-3, report));
-  Forecast out;
-  const MovedBytes moved = engine->moved();
-  const LaneBusySeconds lanes = engine->lane_busy_seconds();
-  std::int64_t speculated = 0;
-  for (int step = 0; step < steps.counted; ++step) {
-    if (step == steps.counted - kTraced && options.trace != nullptr) machine->set_trace(*options.trace);
-    STRATA_TRY(engine->train_step(batches, 1e-3, report));
-    out.step_s += report.seconds / steps.counted;
-    out.times += report.times;
-    speculated += report.speculated;
-  }
-  const MovedBytes all = engine->moved() - moved;
-  const auto n = static_cast<std::uint64_t>(steps.counted);
-  out.moved = {all.h2d / n, all.d2h / n, all.nvme_read / n, all.nvme_write / n};
-  out.lanes = (engine->lane_busy_seconds() - lanes) / steps.counted;
-  out.times.computing_ns /= steps.counted;
-  for (std::int64_t& ns : out.times.stalled_ns) ns /= steps.counted;
-  std::size_t trained = 0;
-  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
-    trained += plan.layout.group_of(chunk).trainable ? 1 : 0;
-  if (trained > 0)
-    out.speculated_share = static_cast<double>(speculated) / (static_cast<double>(trained) * steps.counted);
-  out.peak = engine->peak_bytes();
-  return out;
+  return simulate_steps(*engine, *machine, steps_of(plan, clipped), options.trace);
 }
 
 }  // namespace strata

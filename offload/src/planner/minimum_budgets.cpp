@@ -47,49 +47,75 @@ std::optional<TierBytes> raise_tier(TierBytes budgets, std::size_t tier, const F
   return budgets;
 }
 
+/// The budgets that were asked for, and how far each may be raised.
+struct BudgetGrowth {
+  const TierBytes& asked;
+  bool may_grow_nvme;
+  const FitsPredicate& fits;
+  const TierBytes& capacity;
+
+  bool may_grow(std::size_t tier) const { return tier != kNvme || may_grow_nvme; }
+  std::optional<TierBytes> raise(const TierBytes& budgets, std::size_t tier) const {
+    return raise_tier(budgets, tier, fits, capacity);
+  }
+};
+
+/// Raises the one tier that alone makes the run fit with the smallest increase; nothing if no tier does.
+std::optional<TierBytes> raise_one_tier(const BudgetGrowth& growth) {
+  std::optional<TierBytes> best;
+  std::uint64_t best_extra = 0;
+  for (const std::size_t tier : {kNvme, kPinned, kDevice}) {
+    if (!growth.may_grow(tier)) continue;
+    const std::optional<TierBytes> one = growth.raise(growth.asked, tier);
+    if (!one || (best && (*one)[tier] - growth.asked[tier] >= best_extra)) continue;
+    best = one;
+    best_extra = (*one)[tier] - growth.asked[tier];
+  }
+  return best;
+}
+
+/// Raises each tier to the minimum with which a run can work when the others are plentiful, and then further,
+/// the slowest tier first, until the run fits.
+TierBytes raise_all_tiers(const BudgetGrowth& growth) {
+  TierBytes budgets = growth.asked;
+  for (std::size_t t = 0; t < kTiers; ++t) {
+    TierBytes generous;
+    for (std::size_t other = 0; other < kTiers; ++other)
+      generous[other] = growth.may_grow(other)
+                            ? std::max(growth.asked[other], std::min(kUnlimited / 2, growth.capacity[other]))
+                            : 0;
+    generous[t] = budgets[t];
+    if (growth.fits(generous)) continue;
+    if (const std::optional<TierBytes> one = growth.raise(generous, t)) budgets[t] = (*one)[t];
+  }
+  for (const std::size_t tier : {kNvme, kPinned, kDevice})
+    if (growth.may_grow(tier) && !growth.fits(budgets))
+      if (const std::optional<TierBytes> one = growth.raise(budgets, tier)) budgets = *one;
+  return budgets;
+}
+
+/// Lowers again what the tier raised last has freed of one that was raised earlier.
+TierBytes lower_tiers(TierBytes budgets, const BudgetGrowth& growth) {
+  for (std::size_t t = 0; t < kTiers; ++t) {
+    TierBytes less = budgets;
+    less[t] = growth.asked[t];
+    if (budgets[t] == growth.asked[t]) continue;
+    if (growth.fits(less)) {
+      budgets = less;
+    } else if (const std::optional<TierBytes> one = growth.raise(less, t); one && (*one)[t] < budgets[t]) {
+      budgets = *one;
+    }
+  }
+  return budgets;
+}
+
 }  // namespace
 
 TierBytes minimum_budgets(const TierBytes& asked, bool may_grow_nvme, const FitsPredicate& fits,
                           const TierBytes& capacity) {
-  // If raising one tier alone is enough, raise the one that needs the smallest increase. Otherwise raise each
-  // tier to the minimum with which a run can work when the others are plentiful, and then further, the
-  // slowest tier first, until the run fits.
-  std::optional<TierBytes> best;
-  std::uint64_t best_extra = 0;
-  for (const std::size_t tier : {kNvme, kPinned, kDevice}) {
-    if (tier == kNvme && !may_grow_nvme) continue;
-    const std::optional<TierBytes> one = raise_tier(asked, tier, fits, capacity);
-    if (!one || (best && (*one)[tier] - asked[tier] >= best_extra)) continue;
-    best = one;
-    best_extra = (*one)[tier] - asked[tier];
-  }
-  if (best) return *best;
-  TierBytes budgets = asked;
-  for (std::size_t t = 0; t < kTiers; ++t) {
-    TierBytes generous;
-    for (std::size_t other = 0; other < kTiers; ++other)
-      generous[other] = other == kNvme && !may_grow_nvme
-                            ? 0
-                            : std::max(asked[other], std::min(kUnlimited / 2, capacity[other]));
-    generous[t] = budgets[t];
-    if (fits(generous)) continue;
-    if (const std::optional<TierBytes> one = raise_tier(generous, t, fits, capacity)) budgets[t] = (*one)[t];
-  }
-  for (const std::size_t tier : {kNvme, kPinned, kDevice})
-    if ((tier != kNvme || may_grow_nvme) && !fits(budgets))
-      if (const std::optional<TierBytes> one = raise_tier(budgets, tier, fits, capacity)) budgets = *one;
-  // The tier raised last may have freed bytes of one that was raised earlier.
-  for (std::size_t t = 0; t < kTiers; ++t) {
-    TierBytes less = budgets;
-    less[t] = asked[t];
-    if (budgets[t] == asked[t]) continue;
-    if (fits(less)) {
-      budgets = less;
-    } else if (const std::optional<TierBytes> one = raise_tier(less, t, fits, capacity);
-               one && (*one)[t] < budgets[t]) {
-      budgets = *one;
-    }
-  }
+  const BudgetGrowth growth{asked, may_grow_nvme, fits, capacity};
+  if (const std::optional<TierBytes> one = raise_one_tier(growth)) return *one;
+  const TierBytes budgets = lower_tiers(raise_all_tiers(growth), growth);
   return fits(budgets) ? budgets : asked;
 }
 
