@@ -5,6 +5,7 @@
 #include <strata/runtime/memory/alloc_counter.h>
 
 #include "engine/tiny_run.h"
+#include "support/fault_io.h"
 #include "support/numeric.h"
 
 namespace strata {
@@ -218,6 +219,43 @@ TEST_F(ExtendTest, ARunWithoutTheseProgramsIsRefused) {
   TinyRun other(must(Engine::plan(test::tiny_programs(), {})));
   EXPECT_EQ(other.engine->extend(std::vector<SequenceToken>{{1, 0, 0}}, {}).status().code(),
             Code::unsupported);
+}
+
+// Parameters are read from nvme. Wherever a read fails, the sequence stays as it was, and the same tokens can
+// be added again.
+TEST(ExtendFaultTest, AReadThatFailsAnywhereLeavesTheSequenceAsItWas) {
+  const test::TempDir dir;
+  const auto swapped = [&] {
+    return must(Engine::plan_with(cached_programs(test::tiny_config()),
+                                  test::swapping_options(dir.path(), StepMode::serial),
+                                  [](const ChunkLayout&, Placement& placement) {
+                                    for (auto& homes : placement.homes)
+                                      homes[static_cast<std::size_t>(Payload::param)] = Tier::nvme;
+                                  }));
+  };
+  test::FaultIo io(posix_io(), 5);
+  TinyRun straight(swapped(), 1),
+      faulty(swapped(), 1, {.schedule = StreamSchedule::latest_legal, .check = true}, io);
+  const std::array<std::int32_t, 1> last = {0};
+  std::uint64_t failures = 0;
+  for (TinyRun* run : {&straight, &faulty}) must(run->engine->initialize(1));
+  for (std::int32_t position = 0; position < 4; ++position) {
+    const std::array<SequenceToken, 1> token = {{{position + 3, position, 0}}};
+    const std::span<const float> logits = must(straight.engine->extend(token, last));
+    const std::vector<float> want(logits.begin(), logits.end());
+    for (std::uint64_t nth = 1;; ++nth, ++failures) {
+      io.add({test::IoCall::read, test::FaultKind::fail, io.calls(test::IoCall::read) + nth, true});
+      const auto got = faulty.engine->extend(token, last);
+      io.clear();
+      if (got.has_value()) {
+        EXPECT_THAT(*got, ::testing::ElementsAreArray(want)) << "position " << position;
+        break;
+      }
+      ASSERT_EQ(got.status().code(), Code::io_error) << got.status().to_string();
+      EXPECT_THAT(std::string(got.status().message()), HasSubstr("param: reading id"));
+    }
+  }
+  EXPECT_GT(failures, 10u);
 }
 
 TEST_F(ExtendTest, DecodingAllocatesAndCreatesNothing) {
