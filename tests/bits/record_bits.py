@@ -28,7 +28,7 @@ MODES = ["serial", "two_phase", "speculative", "hybrid", "auto"]
 SMALL = ["model.layers=2", "model.hidden=64", "model.heads=4", "model.ffn=128", "model.vocab=300", "model.seq=32",
          "train.steps=4", "train.micro_batch=2", "train.grad_accum=2", "optim.warmup=1", "optim.clip=0.9",
          "memory.device=2MiB", "memory.pinned=1MiB", "memory.nvme=8MiB", "offload.chunk=8192"]  # fmt: skip
-COMMON = ["memory.backend=host", "cpu.bf16_gemm=widened", "cpu.threads=1", "log.sample_every=0", "log.progress=none",
+COMMON = ["memory.backend=host", "cpu.bf16_matmul=widened", "cpu.threads=1", "log.sample_every=0", "log.progress=none",
           "train.eval_every=0", "checkpoint.interval=none"]  # fmt: skip
 
 

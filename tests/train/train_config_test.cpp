@@ -13,9 +13,12 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
+#include "config/schema/sections.h"
+
 namespace strata {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Result<ConfigTree> tree_of(const ConfigSources& sources) {
@@ -52,6 +55,24 @@ TEST(TrainSchemaTest, EveryExampleIsAccepted) {
     const ConfigSources sources{.arguments = {std::string(spec.example)}};
     EXPECT_TRUE(ConfigTree::build(train_schema(), sources).has_value()) << spec.example;
   }
+}
+
+// A value of another type than the field's would throw std::bad_variant_access.
+TEST(TrainConfigTest, EveryKeyReachesItsField) {
+  const ConfigTree tree = must(tree_of({}));
+  std::set<FillField> fields;
+  std::vector<std::string> without;
+  for (std::size_t i = 0; i < train_keys().size(); ++i) {
+    const auto& [spec, fill] = train_keys()[i];
+    TrainConfig config;
+    EXPECT_NO_THROW(fill(tree.entries()[i], config)) << spec.section << "." << spec.name;
+    if (fill == kNoField)
+      without.push_back(str(spec.section, ".", spec.name));
+    else
+      EXPECT_TRUE(fields.insert(fill).second)
+          << spec.section << "." << spec.name << ": the field of another key";
+  }
+  EXPECT_THAT(without, ElementsAre("offload.auto_keys", "cpu.threads", "cpu.service_cores"));
 }
 
 TEST(TrainConfigTest, DefaultsAndEveryPresetAreComplete) {

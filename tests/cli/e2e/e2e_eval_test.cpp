@@ -95,7 +95,7 @@ TEST_F(CliEvalE2e, AnExportHasTheLossOfItsRun) {
   train({"model.family=qwen3"});
   ASSERT_EQ(strata({"export", "run", "--out", "hf"}).exit_code, 0);
   const nlohmann::json measured = eval({"hf", "train.micro_batch=2", "--data", "val.txt", "model.seq=32",
-                                        "train.dtype=bf16", "cpu.bf16_gemm=widened"});  // as in the run
+                                        "train.dtype=bf16", "cpu.bf16_matmul=widened"});  // as in the run
   EXPECT_EQ(measured["loss_bits"], summary("run")["val_loss_bits"]);
   EXPECT_EQ(measured["model"], "hf");
   expect_refused({"hf", "--data", "val.txt", "--checkpoint", "6"}, 2, "hf is a Hugging Face folder");

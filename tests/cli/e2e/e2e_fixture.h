@@ -49,7 +49,7 @@ class CliE2e : public ::testing::Test {
     // Fixed here because `auto` depends on the CPU: the dtype determines the model's bytes, and two runs that
     // measure bf16 GEMMs separately could choose differently and then differ in bits.
     for (const std::string key :
-         {"data.train=train.txt", "data.val=val.txt", "train.dtype=bf16", "cpu.bf16_gemm=widened"})
+         {"data.train=train.txt", "data.val=val.txt", "train.dtype=bf16", "cpu.bf16_matmul=widened"})
       if (std::none_of(words.begin(), words.end(), [&](const std::string& word) {
             return word.starts_with(key.substr(0, key.find('=') + 1));
           }))

@@ -1,4 +1,4 @@
-// cpu.bf16_gemm=auto measures the bf16 GEMM implementations of the CPU, and the run keeps the choice.
+// cpu.bf16_matmul=auto measures the bf16 GEMM implementations of the CPU, and the run keeps the choice.
 #include <regex>
 
 #include <strata/kernels/bf16_gemm.h>
@@ -21,7 +21,7 @@ class CliGemmE2e : public CliE2e {
   ProgramResult train(const std::string& run, int steps, const Words& words = {}) const {
     Words all = {"--out", run, "train.steps=6", "checkpoint.every=3", "train.dtype=bf16"};
     if (steps < 6) all.emplace_back("train.max_time=0s");
-    if (words.empty()) all.emplace_back("cpu.bf16_gemm=auto");
+    if (words.empty()) all.emplace_back("cpu.bf16_matmul=auto");
     all.insert(all.end(), words.begin(), words.end());
     return strata(tiny("train", all));
   }
@@ -29,7 +29,7 @@ class CliGemmE2e : public CliE2e {
   std::string line_of(const std::string& run) const {
     std::smatch found;
     const std::string text = resolved(run);
-    return std::regex_search(text, found, std::regex("bf16_gemm = .*")) ? found.str() : std::string();
+    return std::regex_search(text, found, std::regex("bf16_matmul = .*")) ? found.str() : std::string();
   }
   Words without_time() const { return {"train", "--resume", "run", "train.max_time=none"}; }
   /// Hides the CPU's bf16 instructions from oneDNN.
@@ -58,11 +58,12 @@ TEST_F(CliGemmE2e, ResumeKeepsTheGemmChoiceEvenIfTheConfigurationLacksIt) {
     if (choice == "native" && !cpu_has_bf16()) continue;
     must(posix_io().remove_all(file("run")));
     must(posix_io().remove_all(file("whole")));
-    ASSERT_EQ(train("whole", 6, {"cpu.bf16_gemm=" + choice}).exit_code, 0);
+    ASSERT_EQ(train("whole", 6, {"cpu.bf16_matmul=" + choice}).exit_code, 0);
     digests.push_back(digest("whole"));
-    ASSERT_EQ(train("run", 1, {"cpu.bf16_gemm=" + choice}).exit_code, 0);
+    ASSERT_EQ(train("run", 1, {"cpu.bf16_matmul=" + choice}).exit_code, 0);
     // The configuration of a run that was made before the key existed.
-    write("run/config.resolved.toml", std::regex_replace(resolved("run"), std::regex("bf16_gemm = .*"), ""));
+    write("run/config.resolved.toml",
+          std::regex_replace(resolved("run"), std::regex("bf16_matmul = .*"), ""));
     const ProgramResult resumed = strata(without_time());
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
     EXPECT_THAT(resumed.err, Not(HasSubstr("GEMM implementation")));
@@ -76,10 +77,11 @@ TEST_F(CliGemmE2e, ResumeKeepsTheGemmChoiceEvenIfTheConfigurationLacksIt) {
 
 TEST_F(CliGemmE2e, NativeBf16OnACpuWithoutItIsRefusedIfRequestedAndWidenedIfARunHasIt) {
   if (!cpu_has_bf16()) GTEST_SKIP() << "this CPU has no bf16 instructions to take away";
-  const ProgramResult refused = strata(tiny("plan", {"cpu.bf16_gemm=native"}), lesser());
+  const ProgramResult refused = strata(tiny("plan", {"cpu.bf16_matmul=native"}), lesser());
   EXPECT_EQ(refused.exit_code, 2) << refused.output();
-  EXPECT_THAT(refused.err, HasSubstr("cpu.bf16_gemm = native, but this CPU has neither AVX512-BF16 nor AMX"));
-  ASSERT_EQ(train("run", 1, {"cpu.bf16_gemm=native"}).exit_code, 0);
+  EXPECT_THAT(refused.err,
+              HasSubstr("cpu.bf16_matmul = native, but this CPU has neither AVX512-BF16 nor AMX"));
+  ASSERT_EQ(train("run", 1, {"cpu.bf16_matmul=native"}).exit_code, 0);
   const ProgramResult resumed = strata(without_time(), lesser());
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_THAT(resumed.err, HasSubstr("widened to f32 in this run"));
@@ -87,7 +89,7 @@ TEST_F(CliGemmE2e, NativeBf16OnACpuWithoutItIsRefusedIfRequestedAndWidenedIfARun
 
 TEST_F(CliGemmE2e, AutoDtypeIsF32IfBf16WouldBeWidened) {
   const auto plan = [&](const std::string& choice, const ProgramOptions& options) {
-    return strata(tiny("plan", {"train.dtype=auto", "cpu.bf16_gemm=" + choice}), options).out;
+    return strata(tiny("plan", {"train.dtype=auto", "cpu.bf16_matmul=" + choice}), options).out;
   };
   EXPECT_THAT(plan("widened", options_), HasSubstr(" in f32, adamw"));
   if (cpu_has_bf16()) {

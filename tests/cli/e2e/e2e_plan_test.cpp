@@ -85,7 +85,7 @@ TEST_F(CliPlanE2e, AFolderIsPlannedByItsNameOrItsConfiguration) {
   ASSERT_EQ(strata({"export", "run", "--out", "hf"}).exit_code, 0);
   const auto plan = [&](const std::string& what) {
     // Fixed, because the reason for a measured choice contains the times.
-    const ProgramResult planned = strata({"plan", what, "model.seq=32", "cpu.bf16_gemm=widened"});
+    const ProgramResult planned = strata({"plan", what, "model.seq=32", "cpu.bf16_matmul=widened"});
     EXPECT_EQ(planned.exit_code, 0) << planned.err;
     return planned.out;
   };

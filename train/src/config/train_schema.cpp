@@ -73,22 +73,30 @@ constexpr RenamedKey kRenamed[] = {
     {"offload.micro_batch_order=micro_batch", "offload.micro_batch_order=depth_first"},
     {"offload.micro_batch_order=layer", "offload.micro_batch_order=breadth_first"},
     {"offload.reopens", "offload.auto_keys"},
+    {"cpu.bf16_gemm", "cpu.bf16_matmul"},
     {"offload.step_mode=twin", "offload.step_mode=hybrid"},
     {"offload.policy=least_moves", "offload.policy=min_traffic"},
 };
 
-std::vector<KeySpec> all_keys() {
-  std::vector<KeySpec> all;
-  for (const auto keys : {model_and_data_keys(), training_keys(), placement_keys(), outputs_keys()})
-    all.insert(all.end(), keys.begin(), keys.end());
-  return all;
-}
-
 }  // namespace
 
+std::span<const TrainKey> train_keys() {
+  static const std::vector<TrainKey> keys = [] {
+    std::vector<TrainKey> all;
+    for (const auto part : {model_and_data_keys(), training_keys(), placement_keys(), outputs_keys()})
+      all.insert(all.end(), part.begin(), part.end());
+    return all;
+  }();
+  return keys;
+}
+
 const ConfigSchema& train_schema() noexcept {
-  static const std::vector<KeySpec> keys = all_keys();
-  static const ConfigSchema schema = {keys, kPresets, "model.preset", kEnvNames, kRenamed};
+  static const std::vector<KeySpec> specs = [] {
+    std::vector<KeySpec> all;
+    for (const TrainKey& key : train_keys()) all.push_back(key.spec);
+    return all;
+  }();
+  static const ConfigSchema schema = {specs, kPresets, "model.preset", kEnvNames, kRenamed};
   return schema;
 }
 

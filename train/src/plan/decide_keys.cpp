@@ -76,7 +76,7 @@ std::pair<const char*, std::string> fastest_dtype(const LoadedConfig& loaded, co
   if (device.kind == DeviceKind::cuda) return {"bf16", "the fast GEMM dtype of GPUs"};
   if (kernels::bf16_gemm() != kernels::Bf16Gemm::widened)
     return {"bf16", str("this CPU has bf16 GEMMs: ", kernels::bf16_gemm_kind())};
-  const ConfigEntry& gemm = loaded.tree.entry("cpu.bf16_gemm");
+  const ConfigEntry& gemm = loaded.tree.entry("cpu.bf16_matmul");
   return {"f32", str("bf16 would be widened to f32: ", gemm.automatic ? gemm.why : gemm.origin)};
 }
 

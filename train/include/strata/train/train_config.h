@@ -86,9 +86,9 @@ struct TrainConfig {
     std::uint64_t write_budget_bytes = 0;  ///< kUnlimitedBytes: no limit
   } io;
   struct Cpu {
-    std::string isa;        ///< scalar, sse4, avx2, avx512, neon, auto
-    std::string bf16_gemm;  ///< native, widened, auto
-    CoreShare share;        ///< where the compute threads run; set by load_config()
+    std::string isa;          ///< scalar, sse4, avx2, avx512, neon, auto
+    std::string bf16_matmul;  ///< native, widened, auto
+    CoreShare share;          ///< where the compute threads run; set by load_config()
   } cpu;
   struct LogSection {
     std::int64_t every = 0, sample_every = 0;

@@ -2,9 +2,9 @@
 
 #include <span>
 
-#include <strata/runtime/config/config.h>
+#include "config/schema/train_key.h"
 
-// The parts of train_schema(). `config show` prints the keys in this order; the keys of a section are
+// The parts of train_keys(). `config show` prints the keys in this order; the keys of a section are
 // contiguous.
 namespace strata {
 
@@ -12,9 +12,12 @@ inline constexpr double kMaxDim = 1 << 20;  // one model dimension; the product 
 inline constexpr double kMaxCount = 1 << 30;
 inline constexpr double kMaxSteps = 1e15;
 
-std::span<const KeySpec> model_and_data_keys() noexcept;  ///< model, data
-std::span<const KeySpec> training_keys() noexcept;        ///< train, optim
-std::span<const KeySpec> placement_keys() noexcept;       ///< memory, offload, io, cpu
-std::span<const KeySpec> outputs_keys() noexcept;         ///< log, checkpoint
+std::span<const TrainKey> model_and_data_keys() noexcept;  ///< model, data
+std::span<const TrainKey> training_keys() noexcept;        ///< train, optim
+std::span<const TrainKey> placement_keys() noexcept;       ///< memory, offload, io, cpu
+std::span<const TrainKey> outputs_keys() noexcept;         ///< log, checkpoint
+
+/// All of them, in the order of the schema.
+std::span<const TrainKey> train_keys();
 
 }  // namespace strata

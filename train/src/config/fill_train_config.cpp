@@ -1,0 +1,94 @@
+#include <algorithm>
+
+#include <strata/runtime/plural.h>
+#include <strata/runtime/str.h>
+#include <strata/train/train_config.h>
+
+#include "config/param_groups.h"
+#include "config/schema/sections.h"
+
+namespace strata {
+namespace {
+
+std::string set_by(const ConfigTree& tree, std::string_view key) {
+  return str(tree.entry(key).origin, ": ", key);
+}
+
+void check_model_and_data(const ConfigTree& tree, const TrainConfig& config,
+                          std::vector<std::string>& problems) {
+  // In a model from a folder, the head dimension may differ from hidden / heads.
+  if (config.model.from.empty() && config.model.hidden % config.model.heads != 0)
+    problems.push_back(str(set_by(tree, "model.heads"), " = ", config.model.heads,
+                           " does not divide model.hidden = ", config.model.hidden, " (",
+                           tree.entry("model.hidden").origin, ")"));
+  if (const auto& data = config.data; !data.weights.empty() && data.weights.size() != data.train.size())
+    problems.push_back(str(set_by(tree, "data.weights"), ": ", plural(data.weights.size(), "weight"),
+                           ", but data.train has ", plural(data.train.size(), "file"), " (",
+                           tree.entry("data.train").origin, ")"));
+}
+
+void check_memory_and_io(const ConfigTree& tree, const TrainConfig& config,
+                         std::vector<std::string>& problems) {
+  const auto& dirs = config.memory.nvme_dirs;
+  if (config.memory.nvme_bytes > 0 && (dirs.empty() || std::count(dirs.begin(), dirs.end(), "") > 0))
+    problems.push_back(str(set_by(tree, "memory.nvme_dir"),
+                           " is empty, but memory.nvme enables an NVMe tier (",
+                           tree.entry("memory.nvme").origin, ")"));
+  if (const auto& rates = config.memory.nvme_rates; !rates.empty() && rates.size() != dirs.size())
+    problems.push_back(str(set_by(tree, "memory.nvme_rates"), ": ", plural(rates.size(), "rate"),
+                           ", but memory.nvme_dir has ", plural(dirs.size(), "folder"), " (",
+                           tree.entry("memory.nvme_dir").origin, ")"));
+  if (config.io.block_bytes % 4096 != 0)
+    problems.push_back(
+        str(set_by(tree, "io.block"), " = ", config.io.block_bytes, " is not a multiple of 4096"));
+}
+
+void check_offload(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  if (const auto share = config.offload.activation_share;
+      share &&
+      (*share > 0) != (config.offload.activations == "pinned" || config.offload.activations == "nvme"))
+    problems.push_back(str(set_by(tree, "offload.activation_share"), " = ", *share,
+                           ", but offload.activations is ", config.offload.activations, " (",
+                           tree.entry("offload.activations").origin, ")"));
+  if (config.offload.activations == "nvme" && config.memory.nvme_bytes == 0)
+    problems.push_back(str(set_by(tree, "offload.activations"), " = nvme, but memory.nvme is 0 (",
+                           tree.entry("memory.nvme").origin, ")"));
+  if (config.offload.policy == "nvme" && config.memory.nvme_bytes == 0)
+    problems.push_back(str(set_by(tree, "offload.policy"), " = nvme, but memory.nvme is 0 (",
+                           tree.entry("memory.nvme").origin, ")"));
+}
+
+void check_training(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  if (config.optim.name == "sgd" && config.optim.nesterov && config.optim.momentum == 0)
+    problems.push_back(str(set_by(tree, "optim.nesterov"), " = true, but optim.momentum is 0 (",
+                           tree.entry("optim.momentum").origin, ")"));
+  if (config.train.fp8 && config.train.dtype == "f32")
+    problems.push_back(str(set_by(tree, "train.fp8"), " = true, but train.dtype is f32 (",
+                           tree.entry("train.dtype").origin, "); it must be bf16 or f16"));
+  if (config.train.frozen_masters.value_or(false) && config.train.freeze.empty())
+    problems.push_back(str(set_by(tree, "train.frozen_masters"), " = true, but train.freeze is empty"));
+  for (const std::string& group : config.optim.param_groups)
+    if (const Status status = parse_param_group(group).status(); !status.is_ok())
+      problems.push_back(str(set_by(tree, "optim.param_groups"), ": ", status.message()));
+}
+
+Status check_together(const ConfigTree& tree, const TrainConfig& config) {
+  std::vector<std::string> problems;
+  check_model_and_data(tree, config, problems);
+  check_memory_and_io(tree, config, problems);
+  check_offload(tree, config, problems);
+  check_training(tree, config, problems);
+  return config_problems(problems);
+}
+
+}  // namespace
+
+Result<TrainConfig> fill_train_config(const ConfigTree& tree) {
+  TrainConfig config;
+  const std::span<const TrainKey> keys = train_keys();
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i].fill(tree.entries()[i], config);
+  STRATA_TRY(check_together(tree, config));
+  return config;
+}
+
+}  // namespace strata
