@@ -2,6 +2,7 @@
 #include <sys/mount.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "cli/e2e/e2e_fixture.h"
@@ -15,6 +16,8 @@ using ::testing::Not;
 
 class CliBudgetE2e : public CliE2e {
  protected:
+  /// A run that is asked for something while it trains takes about a second, so that it does not end before.
+  static constexpr int kLiveSteps = 240;
   static inline const Words kRoomy = {"memory.device=8MiB", "memory.pinned=8MiB", "memory.nvme=0"};
   static inline const Words kTight = {"memory.device=700KiB", "memory.pinned=1300KiB", "memory.nvme=8MiB"};
 
@@ -28,6 +31,13 @@ class CliBudgetE2e : public CliE2e {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
+  /// Asks the run for other budgets. It stands still meanwhile, so that it cannot end before it is asked.
+  ProgramResult change_budgets(const RunningProgram& program, const Words& more) {
+    program.send(SIGSTOP);
+    ProgramResult asked = strata(budget_of("run", more));
+    program.send(SIGCONT);
+    return asked;
+  }
   void expect_same_states(const std::string& a, const std::string& b) const {
     EXPECT_EQ(summary(a)["state_digest"], summary(b)["state_digest"]);
     EXPECT_EQ(summary(a)["val_loss_bits"], summary(b)["val_loss_bits"]);
@@ -35,14 +45,14 @@ class CliBudgetE2e : public CliE2e {
 };
 
 TEST_F(CliBudgetE2e, ARunContinuesWithOtherBudgetsAndTheSameBits) {
-  ASSERT_EQ(strata(run_of("whole", 60, kRoomy)).exit_code, 0);
-  RunningProgram program(STRATA_PROGRAM, run_of("run", 60, kRoomy), options_);
-  ASSERT_TRUE(program.wait_for("step 3/60"));
-  const ProgramResult cut = strata(budget_of("run", kTight));
+  ASSERT_EQ(strata(run_of("whole", kLiveSteps, kRoomy)).exit_code, 0);
+  RunningProgram program(STRATA_PROGRAM, run_of("run", kLiveSteps, kRoomy), options_);
+  ASSERT_TRUE(program.wait_for("step 3/"));
+  const ProgramResult cut = change_budgets(program, kTight);
   ASSERT_EQ(cut.exit_code, 0) << cut.output();
   EXPECT_THAT(cut.out, HasSubstr("before its next step"));
   ASSERT_TRUE(program.wait_for("continuing with memory.device=700KiB"));
-  ASSERT_EQ(strata(budget_of("run", {"memory.device=2MiB"})).exit_code, 0);
+  ASSERT_EQ(change_budgets(program, {"memory.device=2MiB"}).exit_code, 0);
   const ProgramResult ended = program.finish();
   ASSERT_EQ(ended.exit_code, 0) << ended.output();
   EXPECT_THAT(ended.out, HasSubstr("continuing with memory.device=2MiB"));
@@ -70,9 +80,9 @@ TEST_F(CliBudgetE2e, InvalidOrTooSmallBudgetsAreRefusedWithoutDisturbingTheRun) 
 }
 
 TEST_F(CliBudgetE2e, ARequestThatCannotBeSatisfiedLeavesTheRunUnchanged) {
-  ASSERT_EQ(strata(run_of("whole", 40, kRoomy)).exit_code, 0);
-  RunningProgram program(STRATA_PROGRAM, run_of("run", 40, kRoomy), options_);
-  ASSERT_TRUE(program.wait_for("step 2/40"));
+  ASSERT_EQ(strata(run_of("whole", kLiveSteps, kRoomy)).exit_code, 0);
+  RunningProgram program(STRATA_PROGRAM, run_of("run", kLiveSteps, kRoomy), options_);
+  ASSERT_TRUE(program.wait_for("step 2/"));
   write("run/budget.request", "memory.device=4KiB\n");
   ASSERT_TRUE(program.wait_for("budget change refused (memory.device=4KiB)"));
   write("run/budget.request", "nonsense\n");
@@ -96,7 +106,7 @@ class CliSmallDiskE2e : public CliBudgetE2e {
     is_mounted_ =
         ::mount("tmpfs", file("disk").c_str(), "tmpfs", 0, str("size=", needed / 4 * 3).c_str()) == 0;
     if (!is_mounted_) GTEST_SKIP() << "no tmpfs may be mounted here: " << std::strerror(errno);
-    ASSERT_EQ(strata(run_of("whole", 40, kRoomy)).exit_code, 0);
+    ASSERT_EQ(strata(run_of("whole", kLiveSteps, kRoomy)).exit_code, 0);
   }
   ~CliSmallDiskE2e() override {
     if (is_mounted_) ::umount2(file("disk").c_str(), MNT_DETACH);
@@ -106,16 +116,16 @@ class CliSmallDiskE2e : public CliBudgetE2e {
   void expect_goes_on(const Words& disk, const std::string& answer) {
     Words words = kRoomy;
     words.insert(words.end(), disk.begin(), disk.end());
-    RunningProgram program(STRATA_PROGRAM, run_of("run", 40, words), options_);
-    ASSERT_TRUE(program.wait_for("step 2/40"));
-    ASSERT_EQ(strata(budget_of("run", kTight)).exit_code, 0);
+    RunningProgram program(STRATA_PROGRAM, run_of("run", kLiveSteps, words), options_);
+    ASSERT_TRUE(program.wait_for("step 2/"));
+    ASSERT_EQ(change_budgets(program, kTight).exit_code, 0);
     EXPECT_TRUE(program.wait_for(answer));
     const ProgramResult ended = program.finish();
     EXPECT_EQ(ended.exit_code, 0) << ended.output();
     EXPECT_THAT(ended.out, Not(HasSubstr("continuing with ")));
     expect_same_states("run", "whole");
     EXPECT_EQ(summary("run")["budget_bytes"]["device"], 8 << 20);
-    EXPECT_EQ(strata({"train", "--resume", "run", "train.steps=41"}).exit_code, 0);
+    EXPECT_EQ(strata({"train", "--resume", "run", str("train.steps=", kLiveSteps + 1)}).exit_code, 0);
   }
 
  private:
@@ -151,24 +161,25 @@ TEST_F(CliBudgetE2e, AStoppedRunAppliesRequestedBudgetsWhenItIsResumed) {
 TEST_F(CliBudgetE2e, SplitMicroBatchesStaySplitWithOtherBudgets) {
   const Words split = {"train.micro_batch=8", "train.recompute=none", "offload.activations=none",
                        "memory.device=1MiB", "train.allow_micro_batch_split=true"};
-  RunningProgram program(STRATA_PROGRAM, run_of("run", 40, split), options_);
-  ASSERT_TRUE(program.wait_for("step 3/40"));
-  const ProgramResult asked = strata(budget_of("run", {"memory.device=8MiB"}));
+  RunningProgram program(STRATA_PROGRAM, run_of("run", kLiveSteps, split), options_);
+  ASSERT_TRUE(program.wait_for("step 3/"));
+  const ProgramResult asked = change_budgets(program, {"memory.device=8MiB"});
   ASSERT_EQ(asked.exit_code, 0) << asked.output();
   const ProgramResult ended = program.finish();
   ASSERT_EQ(ended.exit_code, 0) << ended.output();
   EXPECT_THAT(ended.out, HasSubstr("continuing with memory.device=8MiB"));
   EXPECT_THAT(ended.out, Not(HasSubstr("refused")));
-  EXPECT_EQ(strata({"train", "--resume", "run", "train.steps=41"}).exit_code, 0);
+  EXPECT_EQ(strata({"train", "--resume", "run", str("train.steps=", kLiveSteps + 1)}).exit_code, 0);
 }
 
 TEST_F(CliBudgetE2e, ChangesToTheOriginalConfigFileDoNotAffectTheRun) {
   write("run.toml", "[optim]\nlr = 1e-3\n");
   RunningProgram program(
-      STRATA_PROGRAM, tiny("train", {"run.toml", "--out", "run", "train.steps=40", "log.every=1"}), options_);
-  ASSERT_TRUE(program.wait_for("step 3/40"));
+      STRATA_PROGRAM,
+      tiny("train", {"run.toml", "--out", "run", str("train.steps=", kLiveSteps), "log.every=1"}), options_);
+  ASSERT_TRUE(program.wait_for("step 3/"));
   write("run.toml", "[optim]\nlr = 1e-1\n");
-  ASSERT_EQ(strata(budget_of("run", {"memory.device=8MiB"})).exit_code, 0);
+  ASSERT_EQ(change_budgets(program, {"memory.device=8MiB"}).exit_code, 0);
   ASSERT_EQ(program.finish().exit_code, 0);
   EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("lr = 0.001"));
 }
