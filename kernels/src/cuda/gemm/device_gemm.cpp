@@ -204,6 +204,26 @@ class GemmPlanCache {
   std::map<GemmKey, Algorithm> recorded_ STRATA_GUARDED_BY(mutex_);
 };
 
+/// What the plan of a GEMM depends on.
+GemmKey key_of(const Gemm& g, bool has_bias, const Fp8GemmScales* fp8, std::size_t workspace_bytes) {
+  return {.trans_a = g.trans_a,
+          .trans_b = g.trans_b,
+          .has_bias = has_bias,
+          .dtype = g.dtype,
+          .b_dtype = fp8 == nullptr ? g.dtype : fp8->b_dtype,
+          .c_dtype = g.c_dtype,
+          .m = g.m,
+          .n = g.n,
+          .k = g.k,
+          .lda = g.lda,
+          .ldb = g.ldb,
+          .ldc = g.ldc,
+          .a_align = alignment_of(g.a),
+          .b_align = alignment_of(g.b),
+          .c_align = alignment_of(g.c),
+          .workspace_bytes = workspace_bytes};
+}
+
 }  // namespace
 
 Status device_gemm(const Gemm& g, const void* row_bias, BufferView workspace, cudaStream_t queue,
@@ -212,22 +232,7 @@ Status device_gemm(const Gemm& g, const void* row_bias, BufferView workspace, cu
   STRATA_TRY_ASSIGN(const CublasLt* const lt, cublas_lt());
   int device = 0;
   STRATA_CUDA_TRY(cudaGetDevice(&device));
-  const GemmKey key{.trans_a = g.trans_a,
-                    .trans_b = g.trans_b,
-                    .has_bias = row_bias != nullptr,
-                    .dtype = g.dtype,
-                    .b_dtype = fp8 == nullptr ? g.dtype : fp8->b_dtype,
-                    .c_dtype = g.c_dtype,
-                    .m = g.m,
-                    .n = g.n,
-                    .k = g.k,
-                    .lda = g.lda,
-                    .ldb = g.ldb,
-                    .ldc = g.ldc,
-                    .a_align = alignment_of(g.a),
-                    .b_align = alignment_of(g.b),
-                    .c_align = alignment_of(g.c),
-                    .workspace_bytes = workspace.bytes};
+  const GemmKey key = key_of(g, row_bias != nullptr, fp8, workspace.bytes);
   cublasLtHandle_t handle = nullptr;
   STRATA_TRY_ASSIGN(const GemmPlan* const p, GemmPlanCache::instance().get(*lt, g, key, device, handle));
   cublasLtMatmulDesc_t desc = p->desc;
