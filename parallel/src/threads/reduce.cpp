@@ -1,0 +1,81 @@
+#include "threads/reduce.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <strata/runtime/float16.h>
+
+namespace strata::detail {
+namespace {
+
+constexpr std::int64_t kBlock = 16384;  // elements of a work item
+
+struct Sum {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    return a + b;
+  }
+};
+struct Max {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    return a != a ? a : (b > a || b != b) ? b : a;
+  }
+};
+
+double widen(double x) noexcept { return x; }
+float widen(float x) noexcept { return x; }
+std::int32_t widen(std::int32_t x) noexcept { return x; }
+float widen(bf16 x) noexcept { return to_f32(x); }
+float widen(f16 x) noexcept { return to_f32(x); }
+
+template <class T, class Wide>
+T narrow(Wide x) noexcept {
+  if constexpr (std::is_same_v<T, Wide>)
+    return x;
+  else
+    return from_f32<T>(x);
+}
+
+template <class T, class Op>
+void reduce_range(const ReduceArgs& a, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    auto value = widen(reinterpret_cast<const T*>(a.parts[0])[i]);
+    for (int part = 1; part < a.n_parts; ++part)
+      value = Op::apply(value, widen(reinterpret_cast<const T*>(a.parts[static_cast<std::size_t>(part)])[i]));
+    reinterpret_cast<T*>(a.into)[i] = narrow<T>(value);
+  }
+}
+
+template <class T>
+void reduce_as(const ReduceArgs& a, ThreadPool& pool) {
+  const auto n = static_cast<std::int64_t>(a.bytes / sizeof(T));
+  pool.parallel_for((n + kBlock - 1) / kBlock, [&](std::int64_t block) {
+    const std::int64_t begin = block * kBlock, end = std::min(n, begin + kBlock);
+    if (a.reduction == Reduction::sum)
+      reduce_range<T, Sum>(a, begin, end);
+    else
+      reduce_range<T, Max>(a, begin, end);
+  });
+}
+
+}  // namespace
+
+void reduce(const ReduceArgs& args, ThreadPool& pool) {
+  switch (args.dtype) {
+    case DType::f64:
+      return reduce_as<double>(args, pool);
+    case DType::f32:
+      return reduce_as<float>(args, pool);
+    case DType::bf16:
+      return reduce_as<bf16>(args, pool);
+    case DType::f16:
+      return reduce_as<f16>(args, pool);
+    case DType::i32:
+      return reduce_as<std::int32_t>(args, pool);
+    default:
+      return;  // refused by check()
+  }
+}
+
+}  // namespace strata::detail
