@@ -12,8 +12,8 @@
 
 namespace strata::detail {
 
-/// What a rank brings to a meeting: its call, the point in its stream up to which others wait, and whether it
-/// has failed.
+/// What a rank contributes to a meeting: its call, the point in its stream up to which others wait, and
+/// whether it has failed.
 struct Contribution {
   int rank = 0;  ///< in its group; a meeting of two ranks numbers them otherwise
   Collective call = {};
