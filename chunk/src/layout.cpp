@@ -66,13 +66,17 @@ double cost_of(const Packed& packed, std::int64_t used, double chunk_bytes, doub
 }
 
 Status check_options(const LayoutOptions& options, std::int64_t unit) {
-  if (options.world < 1 || options.rank < 0 || options.rank >= options.world)
-    return Status::error(Code::invalid,
-                         str("rank ", options.rank, " is out of range for a world size of ", options.world));
+  const Sharding& sharding = options.sharding;
+  if (sharding.ranks < 1 || sharding.part < 0 || sharding.part >= sharding.ranks)
+    return Status::error(
+        Code::invalid, str("part ", sharding.part, " is out of range for ", plural(sharding.ranks, "rank")));
+  if (sharding.shards < 1 || sharding.ranks % sharding.shards != 0)
+    return Status::error(Code::invalid, str(plural(sharding.shards, "shard"), " cannot be held by ",
+                                            plural(sharding.ranks, "rank"), "; the number must divide it"));
   if (options.chunk_elems < 0 || options.chunk_elems % unit != 0)
-    return Status::error(Code::invalid,
-                         str("offload.chunk is ", options.chunk_elems, " elements; it must be a multiple of ",
-                             unit, " (", ChunkLayout::kSliceAlign, " x ", options.world, " ranks)"));
+    return Status::error(
+        Code::invalid, str("offload.chunk is ", options.chunk_elems, " elements; it must be a multiple of ",
+                           unit, " (", ChunkLayout::kSliceAlign, " x ", plural(sharding.ranks, "rank"), ")"));
   return Status::ok();
 }
 
@@ -133,15 +137,14 @@ ChunkSize search_chunk_size(std::span<const LayoutTensor> tensors, const Grouped
 }  // namespace
 
 Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, const LayoutOptions& options) {
-  const std::int64_t unit = kSliceAlign * std::max(options.world, 1);
+  const std::int64_t unit = kSliceAlign * std::max(options.sharding.ranks, 1);
   STRATA_TRY(check_options(options, unit));
   STRATA_TRY_ASSIGN(Grouped grouped, group_tensors(tensors, unit));
   const auto [elems, how] = options.chunk_elems != 0 ? ChunkSize{options.chunk_elems, "as requested"}
                                                      : search_chunk_size(tensors, grouped, options, unit);
   Packed packed = pack(tensors, grouped.group_of, grouped.groups.size(), elems, unit);
   ChunkLayout layout;
-  layout.world_ = options.world;
-  layout.rank_ = options.rank;
+  layout.sharding_ = options.sharding;
   layout.groups_ = std::move(grouped.groups);
   layout.chunks_ = std::move(packed.chunks);
   layout.slices_ = std::move(packed.slices);
@@ -159,11 +162,12 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
 }
 
 void ChunkLayout::size_payloads() {
-  for (const ChunkInfo& chunk : chunks_) {
+  for (ChunkId id = 0; id < n_chunks(); ++id) {
     std::array<std::size_t, kPayloads>& bytes = payload_bytes_.emplace_back();
-    const GroupKey& group = groups_[static_cast<std::size_t>(chunk.group)];
-    for (std::size_t p = 0; p < kPayloads; ++p)
-      bytes[p] = round_up(bytes_of(group, static_cast<Payload>(p), chunk.n_elems), kPageBytes);
+    for (std::size_t p = 0; p < kPayloads; ++p) {
+      const auto payload = static_cast<Payload>(p);
+      bytes[p] = round_up(bytes_of(group_of(id), payload, range(id, payload).size()), kPageBytes);
+    }
   }
   std::vector<std::size_t>& sizes = payload_sizes_;
   for (const auto& of_chunk : payload_bytes_)
@@ -179,9 +183,26 @@ void ChunkLayout::size_payloads() {
   }
 }
 
-std::pair<std::int64_t, std::int64_t> ChunkLayout::shard(ChunkId id) const noexcept {
-  const std::int64_t part = chunks_[id].n_elems / world_;
-  return {part * rank_, part * (rank_ + 1)};
+namespace {
+
+ElemRange nth(std::int64_t n_elems, std::int32_t index, std::int32_t count) noexcept {
+  const std::int64_t each = n_elems / count;
+  return {each * index, each * (index + 1)};
+}
+
+}  // namespace
+
+ElemRange ChunkLayout::range(ChunkId id, Payload payload) const noexcept {
+  const std::int64_t n = chunks_[id].n_elems;
+  const bool sharded = sharding_.shards > 1 && (group_of(id).trainable || sharding_.shards_frozen);
+  const bool whole = payload == Payload::grad || (payload == Payload::accum && sharding_.sums_locally);
+  if (payload == Payload::received) return {0, sharding_.ranks > 1 && !sharding_.sums_locally ? n : 0};
+  if (payload == Payload::gathered) return {0, sharded ? n : 0};
+  return sharded && !whole ? nth(n, sharding_.shard(), sharding_.shards) : ElemRange{0, n};
+}
+
+ElemRange ChunkLayout::summed(ChunkId id) const noexcept {
+  return nth(chunks_[id].n_elems, sharding_.part, sharding_.ranks);
 }
 
 std::int64_t ChunkLayout::wasted_elems() const noexcept {

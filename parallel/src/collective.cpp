@@ -1,5 +1,7 @@
 #include <strata/parallel/collective.h>
 
+#include <algorithm>
+
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 
@@ -104,6 +106,20 @@ Status check(const Collective& c, int rank, int size) {
   if (c.receive.bytes % size_of(c.dtype) != 0)
     return Status::error(Code::invalid, str(to_string(c.kind), ": ", c.receive.bytes,
                                             " bytes are not a whole number of ", to_string(c.dtype)));
+  return {};
+}
+
+Status check_members(std::span<const int> members, int rank, int size) {
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (members[i] < 0 || members[i] >= size)
+      return Status::error(Code::invalid, str("there is no rank ", members[i], " in a group of ",
+                                              plural(size, "rank"), " to be divided"));
+    if (std::find(members.begin(), members.begin() + static_cast<std::ptrdiff_t>(i), members[i]) !=
+        members.begin() + static_cast<std::ptrdiff_t>(i))
+      return Status::error(Code::invalid, str("rank ", members[i], " is listed twice for a group"));
+  }
+  if (std::find(members.begin(), members.end(), rank) == members.end())
+    return Status::error(Code::invalid, str("rank ", rank, " is not listed for its own group"));
   return {};
 }
 

@@ -104,21 +104,21 @@ TEST(LayoutTest, ShardsOfAllRanksAreEqualAndCoverEveryChunk) {
     std::int64_t expected_begin = 0;
     for (std::int32_t rank = 0; rank < world; ++rank) {
       LayoutOptions options;
-      options.world = world;
-      options.rank = rank;
+      options.sharding = {.ranks = world, .part = rank, .shards = world};
       options.chunk_elems = 4096 * world;
       const ChunkLayout layout = must(ChunkLayout::create(tensors_of({50000}), options));
-      const auto [begin, end] = layout.shard(0);
+      const auto [begin, end] = layout.range(0, Payload::m);
+      EXPECT_EQ(layout.summed(0), layout.range(0, Payload::accum));
       EXPECT_EQ(begin, expected_begin);
       EXPECT_EQ(end - begin, layout.chunk(0).n_elems / world);
       EXPECT_EQ((end - begin) % ChunkLayout::kSliceAlign, 0);
       expected_begin = end;
       EXPECT_LE(end, layout.chunk(0).n_elems);
     }
-    EXPECT_EQ(expected_begin,
-              must(ChunkLayout::create(tensors_of({50000}), {.chunk_elems = 4096 * world, .world = world}))
-                  .chunk(0)
-                  .n_elems);
+    EXPECT_EQ(expected_begin, must(ChunkLayout::create(tensors_of({50000}), {.chunk_elems = 4096 * world,
+                                                                             .sharding = {.ranks = world}}))
+                                  .chunk(0)
+                                  .n_elems);
   }
 }
 
@@ -150,11 +150,11 @@ TEST(LayoutTest, WrongOptionsAreRefusedWithTheNumbers) {
   EXPECT_THAT(std::string(ChunkLayout::create(tensors_of({1}), options).status().message()),
               HasSubstr("5000"));
   options.chunk_elems = 4096;
-  options.world = 2;
+  options.sharding.ranks = 2;
   EXPECT_EQ(ChunkLayout::create(tensors_of({1}), options).status().code(), Code::invalid);
-  options.rank = 2;
+  options.sharding.part = 2;
   EXPECT_THAT(std::string(ChunkLayout::create(tensors_of({1}), options).status().message()),
-              HasSubstr("rank 2 is out of range for a world size of 2"));
+              HasSubstr("part 2 is out of range for 2 ranks"));
   EXPECT_THAT(std::string(ChunkLayout::create(tensors_of({1, 0}), {}).status().message()),
               HasSubstr("t1 has 0 elements"));
   EXPECT_EQ(ChunkLayout::create({}, {}).status().code(), Code::invalid);

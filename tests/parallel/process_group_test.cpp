@@ -223,10 +223,10 @@ TEST_P(ProcessGroupTest, SplitGroupsAreIndependent) {
   ranks_.must_run([&](Rank& rank) -> Status {
     const int me = rank.index(), color = me % 2;
     // Key: descending rank.
-    STRATA_TRY_ASSIGN(const std::unique_ptr<ProcessGroup> part, rank.group.split(color, -me));
     std::vector<int> members;
     for (int q = size() - 1; q >= 0; --q)
       if (q % 2 == color) members.push_back(q);
+    STRATA_TRY_ASSIGN(const std::unique_ptr<ProcessGroup> part, rank.group.split(members));
     EXPECT_EQ(part->size(), static_cast<int>(members.size()));
     EXPECT_EQ(members[static_cast<std::size_t>(part->rank())], me);
     Bytes want;

@@ -63,7 +63,7 @@ Plan make_plan(const SessionOptions& options) {
   must(check_options(options));
   must(lay_out_states(states, 0));
   plan.uses = palindrome(states.layout);
-  states.trace = access_trace(plan.uses, kMicroBatches, true);
+  states.trace = access_trace(plan.uses, states, kMicroBatches, true);
   add_fixed_bytes(states);
   states.placement = place_states(states, plan.uses).value();
   plan_undo_log(states, plan.uses);

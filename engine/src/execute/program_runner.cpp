@@ -84,7 +84,7 @@ Status ProgramRunner::load_batch(const LoweredProgram& program, BatchSource& sou
   for (std::int32_t k = 0; k < program.micro_batches; ++k) {
     STRATA_TRY_ASSIGN(const BatchView batch, open_inputs(program, k));
     const HostWaitScope waits(context_.backend().stall_meter(), StallCause::data);
-    STRATA_TRY(source.fill(index + k, batch));
+    STRATA_TRY(source.fill(index + std::int64_t{k} * n_ranks(), batch));
     if (const std::span<std::int32_t> into = batch["divisor"]; !into.empty())
       std::memcpy(into.data(), &divisor, sizeof divisor);
   }
@@ -113,7 +113,7 @@ Status ProgramRunner::read_back(std::byte* to, const std::byte* from, std::size_
 
 Status ProgramRunner::read_back_losses(const LoweredProgram& program, std::int32_t first) {
   for (std::int32_t k = 0; k < program.micro_batches; ++k)
-    STRATA_TRY(read_back(reinterpret_cast<std::byte*>(memory_.losses() + first + k),
+    STRATA_TRY(read_back(reinterpret_cast<std::byte*>(memory_.losses() + first + k * n_ranks()),
                          memory_.arena(program.find("loss", k)), sizeof(float)));
   return Status::ok();
 }
@@ -131,7 +131,8 @@ Status ProgramRunner::compute_gradient(BatchSource& source, double lr, StepRepor
   const LoweredProgram& program = train.program();
   for (std::int32_t pass = 0; pass < plan.passes(); ++pass) {
     const std::int64_t pass_begin = context_.clock().now_ns();
-    const std::int32_t k = pass * program.micro_batches;
+    // Rank r of n computes micro-batches r, r + n, r + 2 n, ...
+    const std::int32_t k = pass * program.micro_batches * n_ranks() + plan.options.ranks.rank;
     STRATA_TRY(load_batch(program, source, first + k, divisor));
     STRATA_TRY(
         executor_.run(program, {program.uses, *train.schedule, pass, true, pass + 1 == plan.passes()}));
@@ -139,14 +140,15 @@ Status ProgramRunner::compute_gradient(BatchSource& source, double lr, StepRepor
     context_.end_phase("queue micro-batch", k, pass_begin);
   }
   const std::int64_t passes_queued = context_.clock().now_ns();
-  STRATA_TRY(machine_.finish_gradient(report));
-  context_.end_phase("wait for gradients", machine_.steps() + 1, passes_queued);
   STRATA_TRY(context_.backend().wait(arena_free_));
   STRATA_TRY(context_.backend().host_access({reinterpret_cast<const std::byte*>(memory_.losses()),
                                              sizeof(float) * static_cast<std::size_t>(grad_accum), false}));
+  const std::span<float> losses =
+      context_.host_values(memory_.losses(), static_cast<std::size_t>(grad_accum));
+  STRATA_TRY(machine_.finish_gradient(report, losses));
+  context_.end_phase("wait for gradients", machine_.steps() + 1, passes_queued);
   float sum = 0;
-  for (const float loss : context_.host_values(memory_.losses(), static_cast<std::size_t>(grad_accum)))
-    sum += loss;
+  for (const float loss : losses) sum += loss;
   report.loss = sum / static_cast<float>(grad_accum) / static_cast<float>(loss_scale);
   return Status::ok();
 }
@@ -173,15 +175,20 @@ Result<double> ProgramRunner::evaluate(std::string_view name, BatchSource& sourc
 Result<double> ProgramRunner::mean_loss(const Replay& eval, BatchSource& source, std::int64_t n) {
   STRATA_TRY_ASSIGN(const float divisor, loss_divisor(source, 0, n));
   double sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
+  const std::int32_t rank = context_.plan().options.ranks.rank;
+  for (std::int64_t i = 0; i < n; i += n_ranks()) {
     machine_.activate(*eval.schedule);
-    STRATA_TRY(load_batch(eval.program(), source, i, divisor));
+    // A rank without a micro-batch of its own computes the last one too, since all ranks run the program.
+    STRATA_TRY(load_batch(eval.program(), source, std::min(i + rank, n - 1), divisor));
     STRATA_TRY(run(eval));
-    STRATA_TRY(read_back_losses(eval.program(), 0));
+    STRATA_TRY(read_back_losses(eval.program(), rank));
     STRATA_TRY(context_.backend().wait(arena_free_));
-    STRATA_TRY(context_.backend().host_access(
-        {reinterpret_cast<const std::byte*>(memory_.losses()), sizeof(float), false}));
-    for (const float loss : context_.host_values(memory_.losses(), 1)) sum += loss;
+    STRATA_TRY(context_.backend().host_access({reinterpret_cast<const std::byte*>(memory_.losses()),
+                                               sizeof(float) * static_cast<std::size_t>(n_ranks()), false}));
+    const std::span<float> losses =
+        context_.host_values(memory_.losses(), static_cast<std::size_t>(n_ranks()));
+    STRATA_TRY(machine_.share_losses(losses));
+    for (std::size_t k = 0; k < losses.size() && i + static_cast<std::int64_t>(k) < n; ++k) sum += losses[k];
   }
   return sum / static_cast<double>(n);
 }

@@ -42,6 +42,7 @@ class ProgramRunner {
     const PassSchedule* schedule;
     const LoweredProgram& program() const noexcept { return planned.program; }
   };
+  std::int32_t n_ranks() const noexcept { return context_.plan().options.ranks.ranks; }
   const Replay* find(ProgramRole role) const noexcept;
   const Replay* find(std::string_view name) const noexcept;
   Status run(const Replay& replay);

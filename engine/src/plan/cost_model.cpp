@@ -74,7 +74,7 @@ std::int64_t CostModel::update_ns(ChunkId chunk, bool on_device, UndoAction undo
   if (on_device && !profile_.device_is_host) return sweep_ns(update, true);
   // AdamW in f32 is memory-bound, and its measured time is scaled by bytes. With moments in fewer bits the
   // update may be compute-bound, and its measured time is scaled by elements.
-  const auto n = static_cast<double>(layout.chunk(chunk).n_elems);
+  const auto n = static_cast<double>(layout.range(chunk, Payload::param).size());
   const auto format = static_cast<std::size_t>(plan_.options.states);
   const double by_bytes = profile_.update_s_per_param[0] * static_cast<double>(update + log) /
                           MachineProfile::kAdamWBytesPerParam;

@@ -8,6 +8,7 @@
 #include <strata/offload/placement_planner.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
+#include <strata/session/pass_schedule.h>
 #include <strata/session/state_planning.h>
 #include <strata/session/undo_log_plan.h>
 
@@ -28,10 +29,11 @@ std::size_t arena_of(const CheckedPrograms& checked) {
 // The accesses of all programs, one after the other, as the planner sees them.
 void describe_accesses(RunPlan& plan) {
   const LoweredProgram& train = plan.of(ProgramRole::train);
-  plan.trace = access_trace(train.uses, plan.options.grad_accum / train.micro_batches, plan.trains());
+  const std::int32_t passes = plan.options.grad_accum / plan.options.ranks.ranks / train.micro_batches;
+  plan.trace = access_trace(train.uses, plan, passes, plan.trains());
   for (const PlannedProgram& other : plan.programs) {
     if (other.role == ProgramRole::train) continue;
-    const AccessTrace trace = access_trace(other.program.uses, 1, false);
+    const AccessTrace trace = access_trace(other.program.uses, plan, 1, false);
     plan.trace.accesses.insert(plan.trace.accesses.end(), trace.accesses.begin(), trace.accesses.end());
   }
 }

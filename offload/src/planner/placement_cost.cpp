@@ -18,11 +18,14 @@ double step_cost(const ChunkLayout& layout, const AccessTrace& trace, const Plac
     const auto disk = [&](Payload payload) {
       return p.home({chunk, payload}) == Tier::nvme ? bytes(payload) / kDisk : 0.0;
     };
-    std::uint32_t& left = cached[p.class_of(layout, {chunk, Payload::param})];
+    const Payload read = read_payload(layout, trace, chunk);
+    std::uint32_t& left = cached[p.class_of(layout, {chunk, read})];
     const double uploads = left > 0 ? 1 : kUsesInPass * passes;
     if (left > 0) --left;
     const bool updated = layout.group_of(chunk).trainable;
-    cost += disk(Payload::param) * (uploads + (updated ? 2 : 0)) + uploads * bytes(Payload::param) / kLink;
+    cost += disk(read) * (uploads + (updated ? 2 : 0)) + uploads * bytes(read) / kLink;
+    if (read != Payload::param)
+      cost += disk(Payload::param) * 3 + (bytes(Payload::param) + bytes(read)) / kLink;
     if (!updated) continue;
     cost += disk(Payload::accum) * 2 * passes;
     cost += (p.home({chunk, Payload::accum}) == Tier::device ? 1 : passes) * bytes(Payload::accum) / kLink;

@@ -22,7 +22,7 @@ Status placement_error(const ChunkLayout& layout, const AccessTrace& trace, cons
                        const TierBytes& suggestion) {
   Placement minimal = empty_placement(layout);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload : homed_payloads(trace))
+    for (const Payload payload : homed_payloads(trace).all)
       set_home(layout, minimal, {chunk, payload}, request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned);
   set_windows(layout, trace, WindowWidth{}, minimal);
   const TierBytes window = {trace.device_fixed_bytes + minimal.bytes(layout, Tier::device), 0, 0};

@@ -50,11 +50,12 @@ bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const
     if (p.home(key) != Tier::device && layout.has(key.chunk, key.payload)) order.push_back(key);
   };
   const std::vector<ChunkId> chunks = bit_reversed_order(layout.n_chunks());
-  for (const Payload payload : homed_payloads(trace).first(trace.training ? 2 : 1))
+  const HomedPayloads homed = homed_payloads(trace);
+  for (const Payload payload : homed.by_pass)
     for (const ChunkId chunk : chunks) add({chunk, payload});
   for (const ChunkId chunk : chunks)
     if (trace.training && layout.group_of(chunk).trainable)
-      for (const Payload payload : homed_payloads(trace).subspan(2)) add({chunk, payload});
+      for (const Payload payload : homed.by_update) add({chunk, payload});
   for (const ChunkId chunk : chunks)  // masters of frozen parameters: no step touches them
     if (trace.training && !layout.group_of(chunk).trainable) add({chunk, Payload::master});
   const bool has_nvme = request.budgets[kNvme] > 0;
@@ -104,7 +105,7 @@ void cache_params_on_device(const ChunkLayout& layout, const AccessTrace& trace,
                             const PlacementRequest& request, Placement& p) {
   const std::uint64_t used = placement_bytes(layout, trace, p)[kDevice];
   std::uint64_t left = request.budgets[kDevice] - std::min(used, request.budgets[kDevice]);
-  const Counts streamed = streamed_params(layout, p), cached = cached_params(layout, trace, p);
+  const Counts streamed = streamed_params(layout, trace, p), cached = cached_params(layout, trace, p);
   for (std::size_t c = 0; c < p.classes.size(); ++c) {
     const std::uint64_t more =
         std::min<std::uint64_t>(streamed[c] - cached[c], left / p.classes[c].slot_bytes);
@@ -119,7 +120,8 @@ std::optional<Placement> on_device(const ChunkLayout& layout, const AccessTrace&
                                    const PlacementRequest& request, ChunkId n, const WindowWidth& width) {
   Placement p = empty_placement(layout);
   for (ChunkId chunk = 0; chunk < n; ++chunk)
-    for (const Payload payload : homed_payloads(trace)) set_home(layout, p, {chunk, payload}, Tier::device);
+    for (const Payload payload : homed_payloads(trace).all)
+      set_home(layout, p, {chunk, payload}, Tier::device);
   set_windows(layout, trace, width, p);
   if (placement_bytes(layout, trace, p)[kDevice] > request.budgets[kDevice]) return std::nullopt;
   return p;

@@ -24,7 +24,7 @@ bool may_hold(const ChunkLayout& layout, const AccessTrace& trace, const TierByt
                           static_cast<double>(trace.nvme_fixed_bytes);
   for (const std::uint64_t bytes : budgets) room += static_cast<double>(bytes);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload : homed_payloads(trace))
+    for (const Payload payload : homed_payloads(trace).all)
       need += static_cast<double>(layout.payload_bytes(chunk, payload));
   constexpr double kRounding = 1 + 1e-12;
   return need <= room * kRounding;

@@ -9,39 +9,48 @@ void update_peak(Counts& peak, const Counts& counts) {
   for (std::size_t c = 0; c < peak.size(); ++c) peak[c] = std::max(peak[c], counts[c]);
 }
 
+// Whether a payload without a home in `tier` gets there. What ranks receive goes where it is accumulated.
+bool passes_through(const Placement& p, PayloadKey key, Tier tier) {
+  if (key.payload != Payload::received) return p.home(key) != tier;
+  return (p.home({key.chunk, Payload::accum}) == Tier::device) == (tier == Tier::device);
+}
+
 // The largest number of payloads that are on the device together and have no home there.
 Counts min_device_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
   Counts peak(p.classes.size(), 0), now(p.classes.size(), 0);
   for (const AccessTrace::Access& access : trace.accesses) {
     std::fill(now.begin(), now.end(), 0);
     for (const PayloadKey key : access.on_device)
-      if (p.home(key) != Tier::device) ++now[p.class_of(layout, key)];
+      if (passes_through(p, key, Tier::device)) ++now[p.class_of(layout, key)];
     update_peak(peak, now);
   }
   return peak;
 }
 
-// The number of chunks whose `payload` is streamed through the device.
+// The number of chunks whose `payload` passes through the device.
 Counts streamed(const ChunkLayout& layout, const Placement& p, Payload payload) {
   Counts n(p.classes.size(), 0);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    if (layout.has(chunk, payload) && p.home({chunk, payload}) != Tier::device)
+    if (layout.has(chunk, payload) && passes_through(p, {chunk, payload}, Tier::device))
       ++n[p.class_of(layout, {chunk, payload})];
   return n;
 }
 
 // Slots beyond the minimum, for parameters on their way to the device and for gradients on their way from it;
-// no more of either than are streamed.
+// no more of either than are streamed. Gathers that come before their use are part of the trace.
 Counts extra_device_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p,
                            std::uint32_t extra) {
   Counts sum(p.classes.size(), 0);
-  for (const Payload payload : {Payload::param, Payload::grad}) {
-    if (payload == Payload::grad && !trace.training) continue;
+  for (const Payload payload : {Payload::param, Payload::gathered, Payload::grad, Payload::received}) {
+    if ((payload == Payload::grad || payload == Payload::received) && !trace.training) continue;
+    if (payload == Payload::gathered && !trace.keeps_gathered) continue;
     const Counts n = streamed(layout, p, payload);
     for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += std::min(extra, n[c] - std::min(n[c], 1u));
   }
   return sum;
 }
+
+bool is_parameter(Payload payload) { return payload == Payload::param || payload == Payload::gathered; }
 
 struct PinnedWindow {
   Counts work;     // for committing a chunk or accumulating a gradient; more lets the next one begin
@@ -56,12 +65,12 @@ PinnedWindow min_pinned_window(const ChunkLayout& layout, const AccessTrace& tra
     for (Counts* counts : {&commit, &accumulation, &staging}) std::fill(counts->begin(), counts->end(), 0);
     const bool at_device = p.home({chunk, Payload::param}) == Tier::device;
     const bool trainable = layout.group_of(chunk).trainable;
-    for (const Payload payload : homed_payloads(trace)) {
+    for (const Payload payload : homed_payloads(trace).all) {
       const PayloadKey key{chunk, payload};
       if (p.home(key) == Tier::pinned || !layout.has(chunk, payload)) continue;
       // A parameter also passes through pinned memory when it is streamed to the device. A frozen one is not
       // updated, so its master is never moved.
-      if (!at_device && (trainable || payload == Payload::param)) ++commit[p.class_of(layout, key)];
+      if (!at_device && (trainable || is_parameter(payload))) ++commit[p.class_of(layout, key)];
       if (p.home(key) != Tier::nvme || payload == Payload::accum) continue;
       std::uint32_t& staged = staging[p.class_of(layout, key)];
       staged = payload == Payload::master ? staged + 1 : std::max(staged, 1u);
@@ -69,6 +78,8 @@ PinnedWindow min_pinned_window(const ChunkLayout& layout, const AccessTrace& tra
     const bool accumulates_in_ram = p.home({chunk, Payload::accum}) != Tier::device;
     if (trace.training && trainable && accumulates_in_ram && trace.micro_batches > 1)
       ++accumulation[p.class_of(layout, {chunk, Payload::grad})];
+    if (trace.training && accumulates_in_ram && layout.has(chunk, Payload::received))
+      ++accumulation[p.class_of(layout, {chunk, Payload::received})];
     if (p.home({chunk, Payload::accum}) == Tier::nvme)
       ++accumulation[p.class_of(layout, {chunk, Payload::accum})];
     update_peak(peak.work, commit);
@@ -94,12 +105,21 @@ void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const Wind
   }
 }
 
-Counts streamed_params(const ChunkLayout& layout, const Placement& p) {
-  return streamed(layout, p, Payload::param);
+Payload read_payload(const ChunkLayout& layout, const AccessTrace& trace, ChunkId chunk) {
+  return trace.keeps_gathered ? layout.read_payload(chunk) : Payload::param;
+}
+
+Counts streamed_params(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
+  Counts n(p.classes.size(), 0);
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
+    const PayloadKey key{chunk, read_payload(layout, trace, chunk)};
+    if (p.home(key) != Tier::device) ++n[p.class_of(layout, key)];
+  }
+  return n;
 }
 
 Counts cached_params(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
-  Counts cached = streamed_params(layout, p);
+  Counts cached = streamed_params(layout, trace, p);
   const Counts minimum = min_device_window(layout, trace, p);
   for (std::size_t c = 0; c < cached.size(); ++c) {
     const std::uint32_t window = p.classes[c].window[kDevice];
@@ -108,10 +128,13 @@ Counts cached_params(const ChunkLayout& layout, const AccessTrace& trace, const 
   return cached;
 }
 
-std::span<const Payload> homed_payloads(const AccessTrace& trace) {
-  static constexpr std::array<Payload, 5> kAll = {Payload::param, Payload::accum, Payload::master, Payload::m,
-                                                  Payload::v};
-  return std::span(kAll).first(trace.training ? kAll.size() : 1);
+HomedPayloads homed_payloads(const AccessTrace& trace) {
+  static constexpr std::array<Payload, 6> kAll = {Payload::gathered, Payload::param, Payload::accum,
+                                                  Payload::master,   Payload::m,     Payload::v};
+  const std::size_t first = trace.keeps_gathered ? 0 : 1;
+  return {std::span(kAll).subspan(first, (trace.training ? 3 : 2) - first),
+          std::span(kAll).subspan(3, trace.training ? 3 : 0),
+          std::span(kAll).subspan(first, (trace.training ? 6 : 2) - first)};
 }
 
 }  // namespace strata::detail

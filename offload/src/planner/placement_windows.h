@@ -27,11 +27,18 @@ struct WindowWidth {
 /// needs more memory for them.
 AccessTrace prune_dominated_accesses(const AccessTrace& trace);
 /// The payloads that need a home; for inference only the parameters. A chunk may lack some of them.
-std::span<const Payload> homed_payloads(const AccessTrace& trace);
+struct HomedPayloads {
+  std::span<const Payload> by_pass;    ///< every pass uses them, the most used first
+  std::span<const Payload> by_update;  ///< only the update uses them
+  std::span<const Payload> all;
+};
+HomedPayloads homed_payloads(const AccessTrace& trace);
+/// What the passes read parameters from, as far as it has a home.
+Payload read_payload(const ChunkLayout& layout, const AccessTrace& trace, ChunkId chunk);
 /// Sets the windows to what a run with these homes needs, plus what `width` adds.
 void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const WindowWidth& width, Placement& p);
 /// Number of parameters without a home on the device.
-Counts streamed_params(const ChunkLayout& layout, const Placement& p);
+Counts streamed_params(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p);
 /// Number of streamed parameters that the device window holds from their first use in a step to their last.
 Counts cached_params(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p);
 

@@ -19,7 +19,7 @@ struct Contribution {
   Collective call = {};
   Event event = {};
   Status status = {};
-  int color = 0, key = 0;             ///< of split()
+  std::span<const int> members = {};  ///< of split()
   std::shared_ptr<void> shared = {};  ///< of split(): what the first rank of a new group has created
 };
 

@@ -140,19 +140,17 @@ Status ThreadGroup::queue_reduction(const Collective& call, Contributions all, B
   return shared_->backend.host_call_async(work, stream);
 }
 
-Result<std::unique_ptr<ProcessGroup>> ThreadGroup::split(int color, int key) {
-  STRATA_TRY_ASSIGN(const Contributions all,
-                    shared_->all.meet(rank_, {.rank = rank_, .color = color, .key = key}));
-  std::vector<int> members;
-  for (int q = 0; q < size(); ++q)
-    if (all[static_cast<std::size_t>(q)].color == color) members.push_back(q);
-  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
-    return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
-  });
-  Contribution mine;
-  if (members.front() == rank_)
+Result<std::unique_ptr<ProcessGroup>> ThreadGroup::split(std::span<const int> members) {
+  STRATA_TRY_ASSIGN(const Contributions all, shared_->all.meet(rank_, {.rank = rank_, .members = members}));
+  Contribution mine{.rank = rank_, .status = check_members(members, rank_, size())};
+  for (std::size_t i = 0; mine.status.is_ok() && i < members.size(); ++i)
+    if (!std::ranges::equal(all[static_cast<std::size_t>(members[i])].members, members))
+      mine.status = Status::error(Code::invalid, str("ranks ", rank_, " and ", members[i],
+                                                     " do not list the same ranks for their group"));
+  if (mine.status.is_ok() && members.front() == rank_)
     mine.shared = std::make_shared<SharedGroup>(static_cast<int>(members.size()), shared_->backend);
   STRATA_TRY_ASSIGN(const Contributions made, shared_->all.meet(rank_, mine));
+  for (const Contribution& other : made) STRATA_TRY(other.status);
   auto group = std::static_pointer_cast<SharedGroup>(made[static_cast<std::size_t>(members.front())].shared);
   const auto position = std::find(members.begin(), members.end(), rank_) - members.begin();
   return std::make_unique<ThreadGroup>(std::move(group), static_cast<int>(position));

@@ -32,7 +32,7 @@ class ThreadGroup final : public ProcessGroup {
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return shared_->size; }
   Status queue(const Collective& collective, Stream& stream) override;
-  Result<std::unique_ptr<ProcessGroup>> split(int color, int key) override;
+  Result<std::unique_ptr<ProcessGroup>> split(std::span<const int> members) override;
   GroupCounters counters() const noexcept override { return counters_; }
 
  private:

@@ -35,10 +35,13 @@ Result<StateAccess::Opened> StateAccess::open(ChunkId chunk, Payload payload, In
 std::vector<StateAccess::Piece> StateAccess::pieces_of(ChunkId chunk) const {
   std::vector<Piece> pieces;
   const std::int64_t max_elems = std::min(kMaxStatePieceElems, context_.pinned_layout().state_run);
+  const ElemRange held = context_.plan().layout.range(chunk, Payload::param);
   for (const std::int32_t tensor : context_.plan().layout.chunk(chunk).tensors) {
     const Slice& slice = context_.plan().layout.slice(tensor);
-    for (std::int64_t at = 0; at < slice.n_elems && context_.has_data(); at += max_elems)
-      pieces.push_back({tensor, at, slice.offset + at, std::min(max_elems, slice.n_elems - at)});
+    const std::int64_t end = std::min(slice.n_elems, held.end - slice.offset);
+    for (std::int64_t at = std::max<std::int64_t>(0, held.begin - slice.offset);
+         at < end && context_.has_data(); at += max_elems)
+      pieces.push_back({tensor, at, slice.offset + at - held.begin, std::min(max_elems, end - at)});
   }
   return pieces;
 }
@@ -72,7 +75,8 @@ StateAccess::Parts StateAccess::parts_of(const Opened& chunk, std::int64_t at, s
             part(chunk.rest, cpuopt::master_bytes(cpuopt::master_layout(group.compute)))};
   Parts parts = {part(chunk.values, moment_value_bytes(group.format)), Part{}};
   if (group.format == StateFormat::int8) {
-    const auto elems = static_cast<std::size_t>(context_.plan().layout.chunk(chunk.chunk).n_elems);
+    const auto elems =
+        static_cast<std::size_t>(context_.plan().layout.range(chunk.chunk, chunk.payload).size());
     const std::int64_t first = at / kMomentBlock, end = (at + n + kMomentBlock - 1) / kMomentBlock;
     parts[1] = {&chunk.values, elems + static_cast<std::size_t>(first) * sizeof(float),
                 static_cast<std::size_t>(end - first) * sizeof(float)};

@@ -39,7 +39,7 @@ class StateAccess {
   /// Elements of one tensor that are visited or filled in one call.
   struct Piece {
     std::int32_t tensor = 0;
-    std::int64_t offset = 0, at = 0, n = 0;  ///< first element in the tensor, in the chunk; count
+    std::int64_t offset = 0, at = 0, n = 0;  ///< first element in the tensor, in what is held; count
   };
   /// Consecutive pieces that are copied at once.
   struct Run {

@@ -29,9 +29,15 @@ void lay_out_staging(const StatePlan& plan, PinnedLayout& pinned_layout) {
 
 }  // namespace
 
+std::size_t step_value_count(const StatePlan& plan) noexcept {
+  if (plan.options.ranks.ranks == 1 || !plan.trains()) return 0;
+  return static_cast<std::size_t>(plan.options.grad_accum) + kStepFlags;
+}
+
 PinnedLayout plan_pinned_layout(const StatePlan& plan, std::int64_t n_partials) {
   PinnedLayout pinned_layout;
-  pinned_layout.norm_partials = round_up(static_cast<std::size_t>(n_partials) * sizeof(double), kPageBytes);
+  pinned_layout.norm_partials =
+      round_up((static_cast<std::size_t>(n_partials) + step_value_count(plan)) * sizeof(double), kPageBytes);
   if (plan.trains() && plan.options.optimizer.optimizer == cpuopt::Optimizer::lamb)
     pinned_layout.norms = round_up(
         static_cast<std::size_t>(n_partials) * 2 * sizeof(double) + plan.tensors.specs.size() * sizeof(float),

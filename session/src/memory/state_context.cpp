@@ -29,6 +29,8 @@ Result<std::unique_ptr<StateContext>> StateContext::create(const StatePlan& plan
     return Status::error(Code::invalid, context->has_data()
                                             ? "a session over a backend with data computes its norms"
                                             : "a session over a backend without data needs synthetic norms");
+  if (plan.options.ranks.ranks > 1 && environment.world == nullptr)
+    return Status::error(Code::invalid, "the plan is for several ranks, but the session was given no group");
   STRATA_TRY(context->allocate());
   return context;
 }
@@ -38,6 +40,10 @@ Status StateContext::allocate() {
   STRATA_TRY_ASSIGN(streams_.h2d, backend().create_stream(StreamRole::h2d));
   STRATA_TRY_ASSIGN(streams_.d2h, backend().create_stream(StreamRole::d2h));
   STRATA_TRY_ASSIGN(streams_.cpu, backend().create_stream(StreamRole::cpu));
+  if (plan_.options.ranks.ranks > 1) {
+    STRATA_TRY_ASSIGN(streams_.collective, backend().create_stream(StreamRole::collective));
+    STRATA_TRY_ASSIGN(groups_, RankGroups::create(*environment_.world, plan_.options.ranks));
+  }
   STRATA_TRY_ASSIGN(memory_, RunMemory::create(plan_, pinned_layout_.total(), *budgets_, backend(),
                                                environment_.open_store, environment_.trace));
   mover_ = std::make_unique<TierMover>(backend(), streams_.h2d, streams_.d2h, plan_.layout, plan_.placement,
@@ -48,6 +54,10 @@ Status StateContext::allocate() {
                    {memory_->device_slots(), memory_->pinned_slots()}, backend(), *mover_,
                    {&budgets_->of(Tier::device), &budgets_->of(Tier::pinned), &budgets_->of(Tier::nvme)}));
   return Status::ok();
+}
+
+std::span<double> StateContext::step_values() const noexcept {
+  return {norm_partials() + tables_->n_partials, step_value_count(plan_)};
 }
 
 BufferView StateContext::undo(ChunkId chunk) const {

@@ -7,12 +7,12 @@
 
 namespace strata::detail {
 
-/// A piece of a tensor in a chunk: the work of one task in a pass over the chunk. It has at most kBlockElems
-/// elements and a whole number of norm partials, except for a tensor's last one, so that splitting never
-/// changes a sum.
+/// A piece of a tensor in a range of a chunk: the work of one task in a pass over the range. It has at most
+/// kBlockElems elements and a whole number of norm partials, except for a tensor's last one, so that
+/// splitting never changes a sum.
 struct TensorBlock {
   static constexpr std::int64_t kBlockElems = 65536;
-  std::int64_t offset = 0;  ///< in elements, from the start of the chunk
+  std::int64_t offset = 0;  ///< in elements, from the start of the range
   std::int64_t n = 0;
   std::int64_t first_partial = 0;  ///< index of its first norm partial
   std::int64_t at = 0;             ///< in elements, from the start of the tensor
@@ -21,11 +21,22 @@ struct TensorBlock {
 
 /// For each trained chunk the blocks of its tensors, and for each such tensor the place of its norm partials.
 /// Partials are numbered in the order in which the program declares its parameters, so the tree of the norm
-/// does not depend on chunks.
+/// does not depend on chunks. Ranges of different ranks meet between two partials.
 struct ChunkTables {
-  std::vector<std::vector<TensorBlock>> blocks;       ///< by chunk
+  using Blocks = std::vector<std::vector<TensorBlock>>;  ///< by chunk
+  Blocks blocks;                                         ///< of the states that this rank holds
+  Blocks whole;  ///< of the whole chunk; empty if that is the same, or if it is never worked on
+  Blocks part;   ///< of the part of the gradient that this rank sums; empty if that is all of its states
   std::vector<std::int64_t> first_partial_of_tensor;  ///< by tensor of the layout
   std::int64_t n_partials = 0;
+
+  /// The range that a rank's own micro-batches are summed over.
+  const std::vector<TensorBlock>& accumulated(ChunkId chunk) const {
+    return whole.empty() ? summed(chunk) : whole[chunk];
+  }
+  const std::vector<TensorBlock>& summed(ChunkId chunk) const {
+    return part.empty() ? blocks[chunk] : part[chunk];
+  }
 };
 ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout);
 /// Returns ChunkTables::n_partials, which is the same for every layout.

@@ -7,18 +7,26 @@
 namespace strata {
 namespace {
 
-void add_pass(const UseTrace& pass, const Placement& placement, std::int32_t first, bool adds_to_sum,
+void add_param(const Placement& placement, std::int32_t at, PayloadKey key, PassSchedule& out) {
+  out.uses.push_back({at, key, Tier::device});
+  if (placement.home(key) == Tier::nvme) out.uses.push_back({at, key, Tier::pinned});
+  const bool is_read = key.payload == Payload::param || placement.home(key).has_value();
+  if (is_read && (out.params.empty() || out.params.back().key != key)) out.params.push_back({at, key});
+}
+
+void add_pass(const UseTrace& pass, const StatePlan& plan, std::int32_t first, bool adds_to_sum,
               PassSchedule& out) {
+  auto gather = out.gathers.gathers.begin();
   for (std::size_t i = 0; i < pass.positions.size(); ++i) {
     const auto at = first + static_cast<std::int32_t>(i);
-    for (const ChunkId chunk : pass.positions[i].params) {
-      const PayloadKey key{chunk, Payload::param};
-      out.uses.push_back({at, key, Tier::device});
-      if (placement.home(key) == Tier::nvme) out.uses.push_back({at, key, Tier::pinned});
-      if (out.params.empty() || out.params.back().second != chunk) out.params.emplace_back(at, chunk);
-    }
+    for (; gather != out.gathers.gathers.end() && gather->begin == static_cast<std::int32_t>(i); ++gather)
+      add_param(plan.placement, at, {gather->chunk, Payload::param}, out);
+    for (const ChunkId chunk : pass.positions[i].params)
+      add_param(plan.placement, at, {chunk, plan.layout.read_payload(chunk)}, out);
     for (const GradWrite& write : pass.positions[i].grads) {
       out.uses.push_back({at, {write.chunk, Payload::grad}, Tier::device});
+      if (write.last && plan.layout.has(write.chunk, Payload::received))
+        for (const Tier tier : kMemoryTiers) out.uses.push_back({at, {write.chunk, Payload::received}, tier});
       if (write.last && adds_to_sum) out.uses.push_back({at, {write.chunk, Payload::accum}, Tier::pinned});
     }
   }
@@ -37,12 +45,48 @@ std::vector<ChunkPosition> commits_before_use(const PassSchedule& schedule, cons
     listed[chunk] = true;
   };
   for (std::size_t i = 0; i < schedule.params.size(); ++i)
-    list(i < depth ? 0 : schedule.params[i - depth].first, schedule.params[i].second);
+    list(i < depth ? 0 : schedule.params[i - depth].position, schedule.params[i].key.chunk);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) list(schedule.cycle, chunk);
   return commits;
 }
 
 }  // namespace
+
+AccessTrace access_trace(const UseTrace& uses, const StatePlan& plan, std::int32_t passes, bool training) {
+  const GatherSchedule schedule = gather_schedule(uses, plan.layout, plan.options.ranks);
+  AccessTrace trace;
+  trace.micro_batches = passes;
+  trace.training = training;
+  trace.keeps_gathered = plan.options.ranks.keeps_gathered();
+  std::vector<ChunkId> open;
+  for (std::size_t i = 0; i < uses.positions.size(); ++i) {
+    const UseTrace::Position& position = uses.positions[i];
+    const auto at = static_cast<std::int32_t>(i);
+    AccessTrace::Access access;
+    access.flops = position.flops;
+    for (const GradWrite& write : position.grads)
+      if (write.first) open.push_back(write.chunk);
+    for (const ChunkId chunk : position.params)
+      if (!plan.layout.has(chunk, Payload::gathered)) access.on_device.push_back({chunk, Payload::param});
+    for (const GatherSchedule::Gather& gather : schedule.gathers) {
+      const auto uses_it = [&](ChunkId chunk) { return chunk == gather.chunk; };
+      const bool kept_at_home = trace.keeps_gathered && gather.begin != at;
+      if (gather.begin == at) access.on_device.push_back({gather.chunk, Payload::param});
+      if (kept_at_home ? std::any_of(position.params.begin(), position.params.end(), uses_it)
+                       : gather.begin <= at && at <= gather.last)
+        access.on_device.push_back({gather.chunk, Payload::gathered});
+    }
+    for (const ChunkId chunk : open) access.on_device.push_back({chunk, Payload::grad});
+    for (const GradWrite& write : position.grads) {
+      if (!write.last) continue;
+      open.erase(std::find(open.begin(), open.end(), write.chunk));
+      if (plan.layout.has(write.chunk, Payload::received))
+        access.on_device.push_back({write.chunk, Payload::received});
+    }
+    trace.accesses.push_back(std::move(access));
+  }
+  return trace;
+}
 
 CommitTiming commit_timing(const StatePlan& plan) noexcept {
   if (!plan.trains()) return CommitTiming::never;
@@ -53,7 +97,8 @@ PassSchedule make_schedule(const UseTrace& uses, const StatePlan& plan, std::int
                            CommitTiming when) {
   PassSchedule out;
   out.length = static_cast<std::int32_t>(uses.positions.size());
-  for (std::int32_t k = 0; k < passes; ++k) add_pass(uses, plan.placement, k * out.length, k > 0, out);
+  out.gathers = gather_schedule(uses, plan.layout, plan.options.ranks);
+  for (std::int32_t k = 0; k < passes; ++k) add_pass(uses, plan, k * out.length, k > 0, out);
   out.cycle = passes * out.length;
   if (when == CommitTiming::never) return out;
   out.ready = detail::last_uses(uses, plan.layout);

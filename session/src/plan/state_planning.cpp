@@ -69,6 +69,11 @@ Status check_options(const SessionOptions& options) {
   if (options.grad_accum < 1)
     return Status::error(Code::invalid,
                          str("train.grad_accum is ", options.grad_accum, "; it must be at least 1"));
+  STRATA_TRY(check(options.ranks, options.grad_accum));
+  if (options.ranks.shards() > 1 && options.optimizer.optimizer == cpuopt::Optimizer::lamb)
+    return Status::error(Code::unsupported,
+                         str("optim.name=lamb needs the norms of whole tensors, which parallel.zero=",
+                             options.ranks.zero, " divides among ranks; use parallel.zero=0"));
   if (!(options.clip >= 0))
     return Status::error(Code::invalid,
                          str("optim.clip is ", options.clip, "; it must be at least 0 (0: no clipping)"));
@@ -113,6 +118,7 @@ Status lay_out_states(StatePlan& plan, std::int64_t max_chunk_elems) {
   LayoutOptions layout;
   layout.chunk_elems = plan.options.chunk_elems;
   layout.max_chunk_elems = max_chunk_elems;
+  layout.sharding = sharding_of(plan.options.ranks);
   STRATA_TRY_ASSIGN(plan.layout, ChunkLayout::create(plan.tensors.specs, layout));
   plan.notes.push_back("layout: " + plan.layout.explanation());
   if (!plan.options.prefetch) choose_prefetch(plan);

@@ -30,23 +30,4 @@ void UseTrace::mark_first_and_last_writes() {
     }
 }
 
-AccessTrace access_trace(const UseTrace& uses, std::int32_t passes, bool training) {
-  AccessTrace trace;
-  trace.micro_batches = passes;
-  trace.training = training;
-  std::vector<ChunkId> open;
-  for (const UseTrace::Position& position : uses.positions) {
-    AccessTrace::Access access;
-    access.flops = position.flops;
-    for (const GradWrite& write : position.grads)
-      if (write.first) open.push_back(write.chunk);
-    for (const ChunkId chunk : position.params) access.on_device.push_back({chunk, Payload::param});
-    for (const ChunkId chunk : open) access.on_device.push_back({chunk, Payload::grad});
-    for (const GradWrite& write : position.grads)
-      if (write.last) open.erase(std::find(open.begin(), open.end(), write.chunk));
-    trace.accesses.push_back(std::move(access));
-  }
-  return trace;
-}
-
 }  // namespace strata

@@ -45,11 +45,14 @@ Commit::~Commit() {
     (void)context_.backend().synchronize(*stream);  // there is nobody to report errors to
 }
 
-Result<double> Commit::gradient_norm(std::int32_t micro_batches, double loss_scale) {
+Status Commit::wait_for_gradients() {
   // So that the slow tier works while the host waits.
   STRATA_TRY(context_.chunks().write_backs().submit_all());
   STRATA_TRY(context_.backend().synchronize(context_.streams().compute));
-  STRATA_TRY(context_.backend().synchronize(context_.streams().cpu));
+  return context_.backend().synchronize(context_.streams().cpu);
+}
+
+Result<double> Commit::gradient_norm(std::int32_t micro_batches, double loss_scale) {
   if (context_.synthetic()) return synthetic_norm(loss_scale, context_.synthetic()->clipped);
   const auto n = static_cast<std::size_t>(context_.tables().n_partials);
   STRATA_TRY(context_.backend().host_access(

@@ -15,8 +15,10 @@ class Commit {
   Commit(StateContext& context, Speculation& speculation, const PassSchedule& schedule);
   ~Commit();  ///< waits for queued updates; pending ones are lost
 
-  /// Waits until all gradients are accumulated and their norm partials are computed. Returns the global norm
-  /// of the mean gradient over `micro_batches`, still multiplied by `loss_scale`; it may be not finite.
+  /// Waits until all gradients are accumulated and their norm partials are computed.
+  Status wait_for_gradients();
+  /// Returns the global norm of the mean gradient over `micro_batches`, still multiplied by `loss_scale`; it
+  /// may be not finite. All norm partials must be complete.
   Result<double> gradient_norm(std::int32_t micro_batches, double loss_scale);
   /// Returns `diverged`, naming the first tensor whose gradient is not finite.
   Status non_finite_error() const;

@@ -59,7 +59,7 @@ Status queue_lamb_update(StateContext& context, const ChunkUpdate& u) {
 Status queue_device_accumulate(StateContext& context, ChunkId chunk, BufferView sum, BufferView grad,
                                bool first) {
   const DType dtype = context.plan().layout.group_of(chunk).grad;
-  return each_run(context.tables().blocks[chunk], [&](const TensorBlock& run) {
+  return each_run(context.tables().accumulated(chunk), [&](const TensorBlock& run) {
     return state_kernels::accumulate_async(context.backend(), context.streams().compute,
                                            {values(sum, DType::f32, run), values(grad, dtype, run), first});
   });
@@ -67,7 +67,7 @@ Status queue_device_accumulate(StateContext& context, ChunkId chunk, BufferView 
 
 Status queue_device_norm_partials(StateContext& context, ChunkId chunk, BufferView sum) {
   const DType dtype = context.plan().layout.group_of(chunk).accum;
-  return each_run(context.tables().blocks[chunk], [&](const TensorBlock& run) {
+  return each_run(context.tables().summed(chunk), [&](const TensorBlock& run) {
     const TensorView norm_partials{reinterpret_cast<std::byte*>(context.norm_partials() + run.first_partial),
                                    Shape{cpuopt::norm_partial_count(run.n)}, DType::f64};
     return state_kernels::square_sum_partials_async(context.backend(), context.streams().compute,

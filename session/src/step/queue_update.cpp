@@ -35,7 +35,8 @@ cpuopt::UpdateBlock logged_block(const StateContext& context, ChunkId chunk) {
     data[i] = at;
     at += context.plan().layout.payload_bytes(chunk, kPersistentPayloads[i]);
   }
-  return block_of(context.plan().layout.group_of(chunk), context.plan().layout.chunk(chunk).n_elems, data);
+  return block_of(context.plan().layout.group_of(chunk),
+                  context.plan().layout.range(chunk, Payload::param).size(), data);
 }
 
 TensorNorms tensor_norms(const StateContext& context) {
@@ -94,14 +95,18 @@ Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& s
     STRATA_TRY_ASSIGN(states[i], chunks.pin(key, tier, Intent::update, stream));
     data[i] = states[i].view().data;
   }
-  ChunkUpdate update = {.chunk = block_of(layout.group_of(chunk), layout.chunk(chunk).n_elems, data),
+  const ElemRange held = layout.range(chunk, Payload::param);
+  ChunkUpdate update = {.chunk = block_of(layout.group_of(chunk), held.size(), data),
                         .old = {},
                         .blocks = context.tables().blocks[chunk],
                         .step = &step,
                         .plan = &context.plan(),
                         .norms = tensor_norms(context),
                         .undo = undo};
-  if (gradient) update.chunk.g = gradient.view().data;
+  if (gradient)
+    update.chunk.g = gradient.view().data +
+                     static_cast<std::size_t>(held.begin - layout.range(chunk, Payload::accum).begin) *
+                         size_of(layout.group_of(chunk).accum);
   if (on_device && context.costs() == nullptr) return queue_device_update(context, update);
   if (undo != UndoAction::none) update.old = logged_block(context, chunk);
   HostCall call(cpuopt::to_string(step.by_rule[0].optimizer).data(), &run_chunk_update, update);

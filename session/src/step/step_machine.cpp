@@ -6,6 +6,8 @@
 
 #include <strata/runtime/str.h>
 
+#include "ranks/parameter_gather.h"
+#include "ranks/step_reduction.h"
 #include "step/commit.h"
 #include "step/gradient_accumulation.h"
 #include "step/speculation.h"
@@ -14,9 +16,14 @@ namespace strata {
 
 struct StepMachine::Parts {
   Parts(StateContext& context, const PassSchedule& training)
-      : speculation(context, training), commit(context, speculation, training) {}
+      : speculation(context, training),
+        commit(context, speculation, training),
+        gather(context),
+        reduction(context) {}
   detail::Speculation speculation;
   detail::Commit commit;
+  detail::ParameterGather gather;
+  detail::StepReduction reduction;
 };
 
 StepMachine::StepMachine(StateContext& context, const PassSchedule& training, std::size_t max_params)
@@ -40,12 +47,17 @@ Status StepMachine::enter(const Pass& pass, std::int32_t i) {
   ChunkManager& chunks = context_.chunks();
   Stream& compute = context_.streams().compute;
   const UseTrace::Position& position = pass.uses.positions[static_cast<std::size_t>(i)];
-  if (i == 0) next_ready_ = 0;
+  if (i == 0) {
+    next_ready_ = 0;
+    parts_->gather.begin_pass();
+  }
   context_.use_schedule().set_position(pass.k * pass.schedule.length + i);
   STRATA_TRY(make_current(position));
+  STRATA_TRY(gather_due(pass, i));
   for (std::size_t p = 0; p < position.params.size(); ++p) {
-    STRATA_TRY_ASSIGN(params_[p],
-                      chunks.pin({position.params[p], Payload::param}, Tier::device, Intent::read, compute));
+    const ChunkId chunk = position.params[p];
+    STRATA_TRY_ASSIGN(params_[p], chunks.pin({chunk, context_.plan().layout.read_payload(chunk)},
+                                             Tier::device, Intent::read, compute));
   }
   for (const GradWrite& write : position.grads)
     if (write.first) {
@@ -72,6 +84,7 @@ Status StepMachine::leave(const Pass& pass, std::int32_t i) {
       if (pass.accumulates)
         STRATA_TRY(detail::accumulate_gradient(context_, write.chunk, pass.k == 0, pass.last));
     }
+  STRATA_TRY(parts_->gather.release(pass.schedule.gathers, i));
   if (pass.last) {
     const std::vector<ChunkPosition>& ready = pass.schedule.ready;
     for (; next_ready_ < ready.size() && ready[next_ready_].first <= i; ++next_ready_)
@@ -92,29 +105,45 @@ Status StepMachine::make_current(const UseTrace::Position& position) {
   return position.grads.empty() ? Status::ok() : commit.advance_to_end();
 }
 
+Status StepMachine::gather_due(const Pass& pass, std::int32_t i) {
+  for (std::int64_t due = 0; (due = parts_->gather.due(pass.schedule.gathers, i)) >= 0;) {
+    const auto chunk = static_cast<ChunkId>(due);
+    STRATA_TRY(parts_->commit.advance_to(chunk));
+    STRATA_TRY(parts_->gather.gather(chunk));
+  }
+  return {};
+}
+
+// A shard is not needed while there is a gathered copy, nor a copy before it is gathered.
+bool StepMachine::is_fetched_later(PayloadKey key) const noexcept {
+  return context_.plan().layout.has(key.chunk, Payload::gathered) &&
+         (key.payload == Payload::param) == parts_->gather.is_current(key.chunk);
+}
+
 // Keeps the next `prefetch` parameter chunks in flight to the device, and as many after them in flight to
 // RAM.
 Status StepMachine::prefetch_params(const PassSchedule& schedule, std::int32_t position) {
   const std::size_t depth = *context_.plan().options.prefetch;
   if (depth == 0) return Status::ok();
-  while (next_param_ < schedule.params.size() && schedule.params[next_param_].first <= position)
+  while (next_param_ < schedule.params.size() && schedule.params[next_param_].position <= position)
     ++next_param_;
   const std::size_t end = std::min(next_param_ + depth, schedule.params.size());
   const std::size_t far_end = std::min(next_param_ + 2 * depth, schedule.params.size());
   ChunkManager& chunks = context_.chunks();
   // A parameter may come to RAM before its pending update, which then happens there.
   for (std::size_t next = end; next < far_end; ++next) {
-    const PayloadKey key{schedule.params[next].second, Payload::param};
-    if (context_.plan().placement.home(key) != Tier::nvme ||
+    const PayloadKey key = schedule.params[next].key;
+    if (context_.plan().placement.home(key) != Tier::nvme || is_fetched_later(key) ||
         chunks.residency().state(key, Tier::device) != Residency::absent)
       continue;
     STRATA_TRY_ASSIGN(const bool begun, chunks.prefetch(key, Tier::pinned));
     if (!begun) break;
   }
   for (std::size_t next = next_param_; next < end; ++next) {
-    STRATA_TRY(parts_->commit.advance_to(schedule.params[next].second));
-    STRATA_TRY_ASSIGN(const bool begun,
-                      chunks.prefetch({schedule.params[next].second, Payload::param}, Tier::device));
+    const PayloadKey key = schedule.params[next].key;
+    STRATA_TRY(parts_->commit.advance_to(key.chunk));
+    if (is_fetched_later(key)) continue;
+    STRATA_TRY_ASSIGN(const bool begun, chunks.prefetch(key, Tier::device));
     if (!begun) break;
   }
   return Status::ok();
@@ -126,10 +155,12 @@ void StepMachine::release() noexcept {
   for (ChunkPin& pin : open_grads_) pin = ChunkPin();
   for (Stream* stream : context_.streams().all())
     // An error is sticky, and is reported at the stream's next use.
-    (void)context_.backend().synchronize(*stream);
+    if (stream->id() >= 0) (void)context_.backend().synchronize(*stream);
   context_.chunks().abort_pending();  // so that drops need not wait and cannot fail
   for (ChunkId chunk = 0; chunk < context_.plan().layout.n_chunks(); ++chunk)
-    (void)context_.chunks().drop({chunk, Payload::grad});
+    for (const Payload payload : {Payload::grad, Payload::received})
+      (void)context_.chunks().drop({chunk, payload});
+  parts_->gather.abandon();
 }
 
 // Does the same and also drops the accumulated gradients of the abandoned step.
@@ -156,13 +187,17 @@ Status StepMachine::begin(double lr) {
   return Status::ok();
 }
 
-Status StepMachine::finish_gradient(StepReport& report) {
+Status StepMachine::finish_gradient(StepReport& report, std::span<float> losses) {
+  STRATA_TRY(parts_->commit.wait_for_gradients());
+  STRATA_TRY(parts_->reduction.run(losses, report.flags));
   STRATA_TRY_ASSIGN(const double scaled_norm,
                     parts_->commit.gradient_norm(context_.plan().options.grad_accum, loss_scale_.value));
   report.grad_norm = scaled_norm / loss_scale_.value;
   report.speculated += parts_->speculation.n_updated();
   return Status::ok();
 }
+
+Status StepMachine::share_losses(std::span<float> losses) { return parts_->reduction.share(losses); }
 
 Status StepMachine::non_finite_error() const { return parts_->commit.non_finite_error(); }
 
@@ -178,6 +213,7 @@ Status StepMachine::commit(double lr, StepReport& report) {
   report.clip_factor = options.clip > 0 ? std::min(1.0, options.clip / (report.grad_norm + 1e-6)) : 1.0;
   if (report.clip_factor != 1.0) report.rolled_back += parts_->speculation.n_updated();
   STRATA_TRY(commit.begin(optimizer_params(lr, report.clip_factor)));
+  parts_->gather.invalidate();
   if (options.step_mode == StepMode::serial) {
     Status status = commit.finish();
     if (status.is_ok()) status = context_.backend().synchronize(context_.streams().cpu);
@@ -233,6 +269,7 @@ Status StepMachine::flush() {
 }
 
 void StepMachine::flush_or_discard() noexcept {
+  parts_->gather.invalidate();
   if (flush().is_ok()) return;
   parts_->commit.cancel();
   abandon();

@@ -27,13 +27,14 @@ struct GroupKey {
 };
 /// Bytes of `payload` for `n` elements, a multiple of kMomentBlock; 0 if the group lacks that payload. The
 /// master payload of bf16 parameters is the lower 16 bits of the master weights; that of f16 parameters is
-/// all 32. Frozen chunks have no gradients and no moments.
+/// all 32. Frozen chunks have no gradients and no moments. `n` is what ChunkLayout::range() says.
 constexpr std::size_t bytes_of(const GroupKey& group, Payload payload, std::int64_t n) noexcept {
   const auto elems = static_cast<std::size_t>(n);
-  if (!group.trainable && payload != Payload::param && (payload != Payload::master || !group.frozen_masters))
-    return 0;
+  const bool is_param = payload == Payload::param || payload == Payload::gathered;
+  if (!group.trainable && !is_param && (payload != Payload::master || !group.frozen_masters)) return 0;
   switch (payload) {
     case Payload::param:
+    case Payload::gathered:
       return elems * size_of(group.compute);
     case Payload::master:
       return elems * (group.compute == DType::f32 ? 0 : group.compute == DType::bf16 ? 2 : 4);
@@ -44,10 +45,31 @@ constexpr std::size_t bytes_of(const GroupKey& group, Payload payload, std::int6
     case Payload::accum:
       return elems * size_of(group.accum);
     case Payload::grad:
+    case Payload::received:
       return elems * size_of(group.grad);
   }
   return 0;
 }
+
+/// Elements [begin, end) of a chunk.
+struct ElemRange {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const noexcept { return end - begin; }
+  friend bool operator==(const ElemRange&, const ElemRange&) = default;
+};
+
+/// How the ranks of a run divide every chunk. The gradient of a chunk is summed in `ranks` equal parts, one
+/// by each rank. Its states are held in `shards` equal shards, which divide `ranks`: each rank holds the
+/// shard that contains its part, and `ranks` / `shards` ranks hold the same one.
+struct Sharding {
+  std::int32_t ranks = 1, part = 0;
+  std::int32_t shards = 1;
+  bool shards_frozen = false;  ///< of chunks that are not trained, too, a rank holds its shard only
+  /// Every rank sums the gradients of its own micro-batches over the whole chunk before the ranks' sums are
+  /// added, so the accumulated gradient spans the chunk.
+  bool sums_locally = false;
+  std::int32_t shard() const noexcept { return part / (ranks / shards); }
+};
 
 struct LayoutTensor {
   std::string name;
@@ -77,8 +99,7 @@ struct LayoutOptions {
   /// Copy size at which half the full transfer rate is reached; the search penalizes small chunks
   /// accordingly. Measured by the caller.
   double half_rate_bytes = 128.0 * 1024;
-  std::int32_t world = 1;
-  std::int32_t rank = 0;
+  Sharding sharding = {};
 };
 
 /// Maps every tensor to an element range of a chunk. Tensors are placed in the order given (that of first
@@ -88,8 +109,8 @@ class ChunkLayout {
   static constexpr std::int64_t kSliceAlign =
       4096;  ///< in elements; a multiple of the block of norm partials and of O_DIRECT's alignment
 
-  /// Errors: `invalid` for an empty tensor, a chunk size that is not a multiple of kSliceAlign * world, or a
-  /// bad rank.
+  /// Errors: `invalid` for an empty tensor, a chunk size that is not a multiple of kSliceAlign * ranks, or a
+  /// sharding that contradicts itself.
   static Result<ChunkLayout> create(std::span<const LayoutTensor> tensors, const LayoutOptions& options);
 
   std::span<const ChunkInfo> chunks() const noexcept { return chunks_; }
@@ -98,8 +119,7 @@ class ChunkLayout {
   std::size_t n_chunks() const noexcept { return chunks_.size(); }
   std::span<const GroupKey> groups() const noexcept { return groups_; }
   const GroupKey& group_of(ChunkId id) const { return groups_[static_cast<std::size_t>(chunks_[id].group)]; }
-  /// Bytes of one payload of a whole chunk (all ranks' shards), rounded up to whole pages as slots and disks
-  /// need.
+  /// Bytes of one payload as far as this rank holds it, rounded up to whole pages as slots and disks need.
   std::size_t payload_bytes(ChunkId id, Payload payload) const {
     return payload_bytes_[id][static_cast<std::size_t>(payload)];
   }
@@ -111,8 +131,15 @@ class ChunkLayout {
   }
   /// Whether the chunk has that payload.
   bool has(ChunkId id, Payload payload) const { return payload_bytes(id, payload) > 0; }
-  /// The elements [begin, end) of the chunk that belong to this rank.
-  std::pair<std::int64_t, std::int64_t> shard(ChunkId id) const noexcept;
+  /// The elements of the chunk of which this rank holds `payload`, if the chunk has it.
+  ElemRange range(ChunkId id, Payload payload) const noexcept;
+  /// The elements whose gradient this rank sums.
+  ElemRange summed(ChunkId id) const noexcept;
+  /// What a program reads the chunk's parameters from.
+  Payload read_payload(ChunkId id) const {
+    return has(id, Payload::gathered) ? Payload::gathered : Payload::param;
+  }
+  const Sharding& sharding() const noexcept { return sharding_; }
 
   std::int64_t chunk_elems() const noexcept { return chunk_elems_; }
   /// Elements that hold no data: alignment padding and the unfilled ends of chunks.
@@ -130,7 +157,7 @@ class ChunkLayout {
   std::vector<std::size_t> payload_sizes_;
   std::vector<Slice> slices_;
   std::int64_t chunk_elems_ = 0;
-  std::int32_t world_ = 1, rank_ = 0;
+  Sharding sharding_;
   std::string explanation_;
 };
 

@@ -32,10 +32,14 @@ enum class Payload : std::uint8_t {
   accum,   ///< the step's gradient, accumulated over micro-batches
   grad,    ///< what a backward pass writes, until it is accumulated: the gradient of one micro-batch or,
            ///< if a pass covers all of them, their f32 sum
+  // With several ranks; each exists only while it is used, except `gathered` where it has a home:
+  gathered,  ///< the parameters of the whole chunk, of which `param` is this rank's shard
+  received,  ///< what every rank's micro-batch adds to the part of the gradient that this rank sums
 };
-inline constexpr std::size_t kPayloads = 6;
+inline constexpr std::size_t kPayloads = 8;
 constexpr std::string_view to_string(Payload payload) noexcept {
-  constexpr std::array<std::string_view, kPayloads> names = {"param", "master", "m", "v", "accum", "grad"};
+  constexpr std::array<std::string_view, kPayloads> names = {"param", "master", "m",        "v",
+                                                             "accum", "grad",   "gathered", "received"};
   return names[static_cast<std::size_t>(payload)];
 }
 /// The payloads stored in a checkpoint, as f32 whatever their format in memory; `param` stands for the master

@@ -60,6 +60,9 @@ class Engine final : public Session {
     /// Budgets that this engine shares with others; null: it has its own, those of the plan.
     TierBudgets* budgets = nullptr;
     const Dataless* dataless = nullptr;  ///< null: a real run
+    /// The ranks of the run, which all call the engine in the same order; null if there is one, or without
+    /// data.
+    ProcessGroup* world = nullptr;
   };
   /// Allocates the memory of the run. `plan` and the environment outlive the engine. Parameters are undefined
   /// until initialize() or load_checkpoint(). Errors: `invalid`, `does_not_fit`, `out_of_memory`, `no_space`,
@@ -73,12 +76,12 @@ class Engine final : public Session {
   /// zero.
   Status initialize(std::uint64_t seed);
 
-  /// Does one optimizer step over grad_accum micro-batches. An error before the update leaves the states as
-  /// they were. An error that interrupts the update is returned by this and by visit() until all states are
-  /// set again. In all step modes except `serial` the update runs during the next step, or when a call needs
-  /// the states; an error in it is returned by that call, the update stays pending, and the next call tries
-  /// again. Errors: `diverged` naming the tensor if the gradient is not finite (in f16: at every loss scale);
-  /// `io_error`, `corrupt`.
+  /// Does one optimizer step over grad_accum micro-batches, of which this rank computes every ranks-th one.
+  /// An error before the update leaves the states as they were. An error that interrupts the update is
+  /// returned by this and by visit() until all states are set again. In all step modes except `serial` the
+  /// update runs during the next step, or when a call needs the states; an error in it is returned by that
+  /// call, the update stays pending, and the next call tries again. Errors: `diverged` naming the tensor if
+  /// the gradient is not finite (in f16: at every loss scale); `io_error`, `corrupt`.
   Status train_step(BatchSource& source, double lr, StepReport& report);
   /// Returns the mean loss over the counted targets of `n` micro-batches of `source` from index 0, by the
   /// evaluation program of that name, or the first one.
@@ -98,11 +101,12 @@ class Engine final : public Session {
 
  private:
   Engine(const RunPlan& plan, std::unique_ptr<detail::CostModel> costs,
-         std::unique_ptr<StateContext> context);
+         std::unique_ptr<ProcessGroup> simulated_world, std::unique_ptr<StateContext> context);
   Status run_step(BatchSource& source, double lr, StepReport& report);
 
   const RunPlan& plan_;
   std::unique_ptr<detail::CostModel> costs_;  // null unless the run is simulated
+  std::unique_ptr<ProcessGroup> simulated_world_;
   std::unique_ptr<detail::ProgramRunner> runner_;
 };
 

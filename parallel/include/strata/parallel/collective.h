@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -53,6 +54,9 @@ std::string to_string(const Collective& collective);
 
 /// Checks what one rank can know: sizes, dtype and peer. Errors: `invalid`, naming the numbers.
 Status check(const Collective& collective, int rank, int size);
+
+/// Checks a list of ranks that are to form a group of their own, with `rank` in it. Errors: `invalid`.
+Status check_members(std::span<const int> members, int rank, int size);
 
 /// Whether the calls of two ranks of a group belong together. Errors: `invalid`, naming both.
 Status check_match(const Collective& a, int rank_a, const Collective& b, int rank_b);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include <strata/parallel/collective.h>
 #include <strata/runtime/backend/backend.h>
@@ -32,9 +33,10 @@ class ProcessGroup {
   /// those of check(). A failure of queued work fails the streams of all ranks.
   virtual Status queue(const Collective& collective, Stream& stream) = 0;
 
-  /// Divides the group: ranks with the same `color` form one, ordered by `key`, then by rank. Every rank
-  /// calls it.
-  virtual Result<std::unique_ptr<ProcessGroup>> split(int color, int key) = 0;
+  /// Divides the group: `members` are the ranks of this rank's new group, in their new order. Every rank
+  /// calls it, with the same list as the other members of its new group. Errors: `invalid`, on every rank,
+  /// naming what is wrong with a list; `cancelled` if a rank has left.
+  virtual Result<std::unique_ptr<ProcessGroup>> split(std::span<const int> members) = 0;
 
   /// What this rank has queued so far.
   virtual GroupCounters counters() const noexcept = 0;

@@ -5,10 +5,15 @@
 #include <vector>
 
 #include <strata/chunk/use_schedule.h>
+#include <strata/session/gather_schedule.h>
 #include <strata/session/state_plan.h>
 #include <strata/session/use_trace.h>
 
 namespace strata {
+
+/// Returns the planner's view of a pass that runs `passes` times a step; `training`: parameters have moments
+/// and accumulated gradients. Its fixed bytes are not set.
+AccessTrace access_trace(const UseTrace& uses, const StatePlan& plan, std::int32_t passes, bool training);
 
 /// When the chunks of a step are committed.
 enum class CommitTiming : std::uint8_t {
@@ -21,12 +26,18 @@ CommitTiming commit_timing(const StatePlan& plan) noexcept;
 
 /// The accesses of one pass, or of all passes of a step, which are known in advance.
 struct PassSchedule {
+  /// A parameter that is needed on the device.
+  struct Fetch {
+    std::int32_t position = 0;
+    PayloadKey key;
+  };
   std::vector<Use> uses;               ///< ascending; used for eviction
-  std::vector<ChunkPosition> params;   ///< parameter accesses in order; used for prefetching
+  std::vector<Fetch> params;           ///< in order; used for prefetching
   std::vector<ChunkPosition> commits;  ///< every trained chunk once, in the order of the next forward
   /// Every trained chunk with the position of a pass after which its gradient is complete and nothing reads
   /// its parameters; -1 if the pass never uses the chunk.
   std::vector<ChunkPosition> ready;
+  GatherSchedule gathers;   ///< of one pass
   std::int32_t cycle = 0;   ///< number of positions
   std::int32_t length = 0;  ///< positions of one pass
 };

@@ -10,7 +10,7 @@ namespace strata {
 /// What a session holds in pinned memory for itself, apart from payloads; it follows the driver's part. Sizes
 /// are in bytes, multiples of a page.
 struct PinnedLayout {
-  std::size_t norm_partials = 0;  ///< f64 partials of the gradient norm
+  std::size_t norm_partials = 0;  ///< f64 partials of the gradient norm, and then step_value_count() values
   std::size_t states = 0;         ///< staging memory for states on the device: slots of two parts each
   std::size_t state_slots = 1;    ///< number of these slots
   std::int64_t state_run = 0;     ///< elements that fit into one part of a slot
@@ -18,6 +18,12 @@ struct PinnedLayout {
   std::size_t undo = 0;           ///< UndoLog; comes last
   std::size_t total() const noexcept { return norm_partials + states + norms + undo; }
 };
+/// Number of flags that a step's ranks tell each other, see StepMachine::finish_gradient().
+inline constexpr std::size_t kStepFlags = 16;
+/// Number of f64 values, besides norm partials, that the ranks exchange at the end of a step: the loss of
+/// each micro-batch, and the flags. 0 for one rank.
+std::size_t step_value_count(const StatePlan& plan) noexcept;
+
 /// Maximum elements of a piece in which states are visited and filled.
 inline constexpr std::int64_t kMaxStatePieceElems = 65536;
 PinnedLayout plan_pinned_layout(const StatePlan& plan, std::int64_t n_partials);

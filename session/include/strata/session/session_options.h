@@ -8,6 +8,7 @@
 #include <strata/cpuopt/optimizer.h>
 #include <strata/offload/nvme_options.h>
 #include <strata/offload/placement_request.h>
+#include <strata/session/data_parallel.h>
 #include <strata/session/step_mode.h>
 
 namespace strata {
@@ -42,7 +43,8 @@ struct SessionOptions {
   /// Bytes of the undo log of speculative updates, as far as the pinned budget has room; kUnlimited: as many
   /// as can be used. If not set, this is kUnlimited in the modes speculative and hybrid, and 0 in auto.
   std::optional<std::uint64_t> undo_bytes{};
-  std::int32_t grad_accum = 1;
+  std::int32_t grad_accum = 1;  ///< micro-batches of a step, of all ranks together
+  DataParallel ranks{};
   double clip = 1.0;                    ///< maximum global gradient norm; 0: no clipping
   cpuopt::OptimizerParams optimizer{};  ///< lr, step and grad_factor are set at each step
   std::vector<ParamGroup> groups{};

@@ -12,6 +12,7 @@
 #include <strata/runtime/threads/thread_pool.h>
 #include <strata/runtime/trace/trace.h>
 #include <strata/session/pinned_layout.h>
+#include <strata/session/rank_groups.h>
 #include <strata/session/run_memory.h>
 #include <strata/session/state_costs.h>
 #include <strata/session/state_plan.h>
@@ -31,15 +32,16 @@ struct SessionEnvironment {
   OpenStore open_store = {};       ///< may be missing if nothing lives on nvme, or without data
   Trace* trace = nullptr;          ///< receives the tracks of the store and one of the phases of steps
   TierBudgets* budgets = nullptr;  ///< shared with others; null: the session has its own, as planned
+  ProcessGroup* world = nullptr;   ///< the ranks of the run; null if there is one
   /// For a simulated run: what work on states costs. All work is then host calls of that duration.
   const StateCosts* costs = nullptr;
   std::optional<SyntheticSteps> synthetic = std::nullopt;  ///< set if the backend has no data
 };
 
-/// The streams that a session's work is queued on.
+/// The streams that a session's work is queued on; `collective` only exists if there are several ranks.
 struct SessionStreams {
-  Stream compute, h2d, d2h, cpu;
-  std::array<Stream*, 4> all() noexcept { return {&compute, &h2d, &d2h, &cpu}; }
+  Stream compute, h2d, d2h, cpu, collective;
+  std::array<Stream*, 5> all() noexcept { return {&compute, &h2d, &d2h, &cpu, &collective}; }
 };
 
 /// The memory, streams and movers of one session, created together. As long as it exists, its memory has the
@@ -60,6 +62,7 @@ class StateContext {
   /// The accesses of the passes that run; the chunk manager asks it what is needed when.
   UseSchedule& use_schedule() noexcept { return use_schedule_; }
   const RunMemory& memory() const noexcept { return *memory_; }
+  RankGroups* groups() noexcept { return groups_ ? &*groups_ : nullptr; }  ///< null if there is one rank
   const TierBudgets& budgets() const noexcept { return *budgets_; }
   ObjectStore* store() const noexcept { return memory_->store(); }
 
@@ -76,6 +79,8 @@ class StateContext {
   const detail::ChunkTables& tables() const noexcept { return *tables_; }
   const PinnedLayout& pinned_layout() const noexcept { return pinned_layout_; }
   double* norm_partials() const noexcept { return reinterpret_cast<double*>(memory_->session_pinned().data); }
+  /// The losses and flags of a step, which follow the norm partials; none if there is one rank.
+  std::span<double> step_values() const noexcept;
   /// Address of a part of a slot of PinnedLayout::states.
   std::byte* state_staging(std::size_t slot, std::size_t part) const noexcept {
     return memory_->session_pinned().data + pinned_layout_.norm_partials +
@@ -108,6 +113,7 @@ class StateContext {
   TierBudgets* budgets_;
   std::unique_ptr<RunMemory> memory_;
   SessionStreams streams_;
+  std::optional<RankGroups> groups_;
   std::unique_ptr<TierMover> mover_;
   UseSchedule use_schedule_;
   std::unique_ptr<ChunkManager> chunks_;

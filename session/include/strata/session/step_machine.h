@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include <strata/cpuopt/optimizer.h>
 #include <strata/session/loss_scale.h>
@@ -53,8 +54,12 @@ class StepMachine {
   // Steps.
   /// Begins the gradient of the next step, possibly again after undo().
   Status begin(double lr);
-  /// Waits for all gradients, sets the report's norm (of the mean gradient) and adds to `speculated`.
-  Status finish_gradient(StepReport& report);
+  /// Waits for all gradients of all ranks, sets the report's norm (of the mean gradient) and flags, and adds
+  /// to `speculated`. `losses`: one for each micro-batch of the step, of which this rank has set its own, or
+  /// none.
+  Status finish_gradient(StepReport& report, std::span<float> losses = {});
+  /// Sets the losses of other ranks' micro-batches, of which there are at most as many as in a step.
+  Status share_losses(std::span<float> losses);
   /// The error `diverged`, naming the first tensor whose gradient is not finite.
   Status non_finite_error() const;
   /// Commits the step: the update of all chunks with the clipped gradient is pending from here on, and the
@@ -91,9 +96,11 @@ class StepMachine {
   void set_broken(Status why) noexcept { broken_ = std::move(why); }
 
  private:
-  struct Parts;  // commit and speculation
+  struct Parts;  // commit, speculation, and what ranks exchange
   cpuopt::OptimizerParams optimizer_params(double lr, double clip_factor) const;
   Status make_current(const UseTrace::Position& position);
+  Status gather_due(const Pass& pass, std::int32_t i);
+  bool is_fetched_later(PayloadKey key) const noexcept;
   Status prefetch_params(const PassSchedule& schedule, std::int32_t position);
   void count_step() noexcept;
   Status undo_step();

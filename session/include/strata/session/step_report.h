@@ -18,7 +18,9 @@ struct StepReport {
   /// The gradient was not finite, and nothing was updated; if the step counts, not even the loss scale. Also
   /// true together with the error `diverged`.
   bool skipped = false;
-  std::string skip_reason;       ///< names the tensor
+  std::string skip_reason;  ///< names the tensor
+  /// Set by the caller before the step; after it, those that any rank has set. At most kStepFlags bits.
+  std::uint32_t flags = 0;
   std::int32_t speculated = 0;   ///< chunks updated before the norm was known
   std::int32_t rolled_back = 0;  ///< of these, those undone: the norm was clipped or not finite
   double seconds = 0;

@@ -39,8 +39,4 @@ struct UseTrace {
   void mark_first_and_last_writes();
 };
 
-/// Returns the planner's view of a pass that runs `passes` times a step; `training`: parameters have moments
-/// and accumulated gradients. Its fixed bytes are not set.
-AccessTrace access_trace(const UseTrace& uses, std::int32_t passes, bool training);
-
 }  // namespace strata

@@ -1,0 +1,28 @@
+#include <strata/session/rank_groups.h>
+
+#include <vector>
+
+#include <strata/runtime/str.h>
+
+namespace strata {
+
+Result<RankGroups> RankGroups::create(ProcessGroup& world, const DataParallel& ranks) {
+  if (world.size() != ranks.ranks || world.rank() != ranks.rank)
+    return Status::error(Code::invalid, str("the plan is for rank ", ranks.rank, " of ", ranks.ranks,
+                                            ", but this is rank ", world.rank(), " of ", world.size()));
+  RankGroups groups(world);
+  const std::int32_t shards = ranks.shards(), replicas = ranks.replicas();
+  if (shards == 1 || replicas == 1) return groups;
+  std::vector<int> all(static_cast<std::size_t>(ranks.ranks)), same_copy, same_shard;
+  for (std::int32_t rank = 0; rank < ranks.ranks; ++rank) {
+    all[static_cast<std::size_t>(ranks.part(rank))] = rank;
+    if (rank / shards == ranks.rank / shards) same_copy.push_back(rank);
+    if (rank % shards == ranks.rank % shards) same_shard.push_back(rank);
+  }
+  STRATA_TRY_ASSIGN(groups.sums_, world.split(all));
+  STRATA_TRY_ASSIGN(groups.shards_, world.split(same_copy));
+  STRATA_TRY_ASSIGN(groups.replicas_, world.split(same_shard));
+  return groups;
+}
+
+}  // namespace strata

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <strata/session/state_context.h>
+
+namespace strata::detail {
+
+/// The all-reduce that ends a step: norm partials, losses and flags of all ranks. Each value belongs to one
+/// rank, and the others add zero, so the sums are exact.
+class StepReduction {
+ public:
+  explicit StepReduction(StateContext& context);
+
+  /// Waits until all ranks have called it. `losses`, of the step's micro-batches, and the norm partials are
+  /// those of all ranks afterwards; `flags` are those that any rank has set. All queued norm partials must be
+  /// complete. Errors: those of the exchange.
+  Status run(std::span<float> losses, std::uint32_t& flags);
+  /// The same for losses alone, of at most as many micro-batches as a step has.
+  Status share(std::span<float> losses);
+
+ private:
+  void write(std::span<const float> losses, std::uint32_t flags);
+  void read(std::span<float> losses, std::uint32_t& flags) const;
+  Status all_reduce(double* begin);
+
+  StateContext& context_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> others_;  // ranges of norm partials of other ranks
+};
+
+}  // namespace strata::detail
