@@ -20,6 +20,8 @@ int exit_code(const Status& status) noexcept {
     case Code::corrupt:
     case Code::timeout:
       return kExitIo;
+    case Code::lost_peer:
+      return kExitLostPeer;
     case Code::cancelled:
       return kExitStopped;
     case Code::internal:

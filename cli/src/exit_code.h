@@ -14,6 +14,7 @@ enum ExitCode : int {
   kExitFit = 3,       ///< does not fit in the budgets or the memory
   kExitDiverged = 4,
   kExitIo = 5,
+  kExitLostPeer = 6,  ///< another rank failed
   kExitStopped = 75,  ///< stopped at a point that can be resumed (EX_TEMPFAIL)
 };
 
@@ -31,6 +32,7 @@ inline constexpr ExitMeaning kExitMeanings[] = {
     {kExitFit, "does not fit: the budgets, the memory, or the threads that this machine allows"},
     {kExitDiverged, "diverged: a gradient is not finite"},
     {kExitIo, "reading or writing failed, or what was read is damaged"},
+    {kExitLostPeer, "another rank of the run failed, ended or hangs; its own message says why"},
     {kExitStopped, "stopped by a signal or a budget, and can be resumed"},
 };
 

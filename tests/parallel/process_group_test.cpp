@@ -313,16 +313,16 @@ TEST_P(ProcessGroupTest, WhoeverWaitsForARankThatHasLeftIsCancelled) {
   const std::vector<Status> outcomes = ranks_.run([&](Rank& rank) -> Status {
     if (rank.index() == 1) {
       ranks_.destroy(1);
-      return Status::error(Code::cancelled, str("rank 1 of ", size(), " has left the group"));
+      return Status::error(Code::lost_peer, str("rank 1 of ", size(), " has left the group"));
     }
     const RankBuffer data(rank, Bytes(64));
     const Status alone = rank.group.all_reduce(data.view(), DType::f32, Reduction::sum, rank.stream);
     EXPECT_EQ(rank.group.all_reduce(data.view(), DType::f32, Reduction::sum, rank.stream), alone);
-    EXPECT_EQ(rank.group.receive(data.view(), 1, rank.stream).code(), Code::cancelled);
+    EXPECT_EQ(rank.group.receive(data.view(), 1, rank.stream).code(), Code::lost_peer);
     return alone;
   });
   for (const Status& status : outcomes)
-    EXPECT_EQ(status.to_string(), str("cancelled: rank 1 of ", size(), " has left the group"));
+    EXPECT_EQ(status.to_string(), str("lost_peer: rank 1 of ", size(), " has left the group"));
 }
 
 TEST_P(ProcessGroupTest, QueueingAllocatesNothing) {

@@ -21,7 +21,7 @@ Result<std::span<const Contribution>> Meeting::meet(int rank, const Contribution
   while (meeting_ == now && left_ < 0) changed_.wait(mutex_);
   if (meeting_ == now) {
     --arrived_;
-    return Status::error(Code::cancelled, str("rank ", left_, " of ", size_, " has left the group"));
+    return Status::error(Code::lost_peer, str("rank ", left_, " of ", size_, " has left the group"));
   }
   return std::span<const Contribution>(set);
 }

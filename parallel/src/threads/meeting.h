@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <strata/parallel/collective.h>
@@ -20,7 +21,8 @@ struct Contribution {
   Event event = {};
   Status status = {};
   std::span<const int> members = {};  ///< of split()
-  std::shared_ptr<void> shared = {};  ///< of split(): what the first rank of a new group has created
+  std::string_view text = {};         ///< of a world
+  std::shared_ptr<void> shared = {};  ///< what the first rank has created for all
 };
 
 /// A barrier of threads that exchanges a value of each (an all-gather). Thread-safe; each rank calls meet()
@@ -30,7 +32,7 @@ class Meeting {
   explicit Meeting(int size);
 
   /// Waits until every rank has come, and returns the contributions by rank. They stay valid until this rank
-  /// comes to the next but one meeting. Errors: `cancelled` if a rank has left that had not come.
+  /// comes to the next but one meeting. Errors: `lost_peer` if a rank has left that had not come.
   Result<std::span<const Contribution>> meet(int rank, const Contribution& mine);
   /// The rank will not come again.
   void leave(int rank);

@@ -52,6 +52,8 @@ std::string_view to_string(Code code) noexcept {
       return "timeout";
     case Code::diverged:
       return "diverged";
+    case Code::lost_peer:
+      return "lost_peer";
     case Code::internal:
       return "internal";
   }

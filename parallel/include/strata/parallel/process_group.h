@@ -29,13 +29,13 @@ class ProcessGroup {
   /// Queues a collective on `stream`, in stream order: it reads and writes its buffers after the work queued
   /// before it, and work queued after it sees the result and may overwrite `send`. The call may wait until
   /// the other ranks have queued theirs, never until the data has moved. Errors, the same on every rank:
-  /// `invalid` if the calls of the ranks do not match, naming both; `cancelled` if a rank has left the group;
+  /// `invalid` if the calls of the ranks do not match, naming both; `lost_peer` if a rank has left the group;
   /// those of check(). A failure of queued work fails the streams of all ranks.
   virtual Status queue(const Collective& collective, Stream& stream) = 0;
 
   /// Divides the group: `members` are the ranks of this rank's new group, in their new order. Every rank
   /// calls it, with the same list as the other members of its new group. Errors: `invalid`, on every rank,
-  /// naming what is wrong with a list; `cancelled` if a rank has left.
+  /// naming what is wrong with a list; `lost_peer` if a rank has left.
   virtual Result<std::unique_ptr<ProcessGroup>> split(std::span<const int> members) = 0;
 
   /// What this rank has queued so far.

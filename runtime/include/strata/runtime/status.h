@@ -24,8 +24,9 @@ enum class Code : std::uint8_t {
   unsupported,    ///< this build or this machine cannot do it
   cancelled,      ///< skipped because earlier work failed, or because a stop was requested
   timeout,
-  diverged,  ///< NaN or infinity where training needs a finite number
-  internal,  ///< an exception from a third-party library, or a bug
+  diverged,   ///< NaN or infinity where training needs a finite number
+  lost_peer,  ///< another rank of the run has failed, ended or hangs
+  internal,   ///< an exception from a third-party library, or a bug
 };
 std::string_view to_string(Code code) noexcept;
 

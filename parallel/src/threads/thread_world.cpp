@@ -1,0 +1,76 @@
+#include <strata/parallel/thread_groups.h>
+#include <strata/parallel/world.h>
+
+#include <strata/runtime/str.h>
+
+#include "threads/reduce.h"
+#include "threads/thread_group.h"
+
+namespace strata {
+namespace {
+
+class ThreadWorld final : public World {
+ public:
+  ThreadWorld(std::shared_ptr<detail::Meeting> meeting, int rank, int size)
+      : meeting_(std::move(meeting)), rank_(rank), size_(size) {}
+  ~ThreadWorld() override { meeting_->leave(rank_); }
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return size_; }
+  std::string description() const override { return str("rank ", rank_, " of ", size_, " (threads)"); }
+
+  Result<std::vector<std::string>> all_gather(std::string_view text) override {
+    STRATA_TRY_ASSIGN(const auto all, meeting_->meet(rank_, {.rank = rank_, .text = text}));
+    std::vector<std::string> texts;
+    for (const detail::Contribution& other : all) texts.emplace_back(other.text);
+    // Others may still be reading `text`.
+    STRATA_TRY(meeting_->meet(rank_, {.rank = rank_}).status());
+    return texts;
+  }
+
+  // The first rank creates the object.
+  Result<std::shared_ptr<void>> share(const Create& create) override {
+    detail::Contribution mine{.rank = rank_};
+    if (rank_ == 0) {
+      Result<std::shared_ptr<void>> made = create();
+      mine.status = made.status();
+      if (made.has_value()) mine.shared = *std::move(made);
+    }
+    STRATA_TRY_ASSIGN(const auto all, meeting_->meet(rank_, mine));
+    const Status status = all[0].status;
+    std::shared_ptr<void> shared = all[0].shared;
+    for (int i = 0; i < 2; ++i)  // so that the meeting, which remembers two, does not keep the object alive
+      STRATA_TRY(meeting_->meet(rank_, {.rank = rank_}).status());
+    if (!status.is_ok()) return status;
+    return shared;
+  }
+
+  Result<std::unique_ptr<ProcessGroup>> create_group(Backend& backend) override {
+    std::vector<std::unique_ptr<ProcessGroup>> groups;
+    STRATA_TRY_ASSIGN(const std::shared_ptr<void> shared, share([&]() -> Result<std::shared_ptr<void>> {
+                        STRATA_TRY_ASSIGN(auto made, create_thread_groups(size_, backend));
+                        return std::shared_ptr<void>(
+                            std::make_shared<std::vector<std::unique_ptr<ProcessGroup>>>(std::move(made)));
+                      }));
+    auto& made = *std::static_pointer_cast<std::vector<std::unique_ptr<ProcessGroup>>>(shared);
+    return std::move(made[static_cast<std::size_t>(rank_)]);
+  }
+
+ private:
+  const std::shared_ptr<detail::Meeting> meeting_;
+  const int rank_, size_;
+};
+
+}  // namespace
+
+Result<std::vector<std::unique_ptr<World>>> create_thread_worlds(int size) {
+  if (size < 1 || size > detail::kMaxThreadRanks)
+    return Status::error(Code::invalid,
+                         str("a world of threads has 1 to ", detail::kMaxThreadRanks, " ranks, not ", size));
+  const auto meeting = std::make_shared<detail::Meeting>(size);
+  std::vector<std::unique_ptr<World>> worlds;
+  for (int rank = 0; rank < size; ++rank)
+    worlds.push_back(std::make_unique<ThreadWorld>(meeting, rank, size));
+  return worlds;
+}
+
+}  // namespace strata
