@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include <strata/offload/sim_store.h>
-#include <strata/parallel/simulated_group.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
@@ -50,13 +49,12 @@ SessionEnvironment session_environment(const Engine::Environment& of, const Stat
 }  // namespace
 
 Engine::Engine(const RunPlan& plan, std::unique_ptr<detail::CostModel> costs,
-               std::unique_ptr<ProcessGroup> simulated_world, std::unique_ptr<StateContext> context)
+               std::unique_ptr<StateContext> context)
     : Session(std::move(context),
               make_schedule(plan.of(ProgramRole::train).uses, plan, plan.passes(), commit_timing(plan)),
               max_params(plan)),
       plan_(plan),
       costs_(std::move(costs)),
-      simulated_world_(std::move(simulated_world)),
       runner_(std::make_unique<detail::ProgramRunner>(this->context(), machine(), plan, training_schedule(),
                                                       costs_.get())) {}
 Engine::~Engine() = default;
@@ -65,15 +63,9 @@ Result<std::unique_ptr<Engine>> Engine::create(const RunPlan& plan, const Enviro
   std::unique_ptr<detail::CostModel> costs;
   if (environment.dataless != nullptr && environment.dataless->profile != nullptr)
     costs = std::make_unique<detail::CostModel>(plan, *environment.dataless->profile);
-  SessionEnvironment session = session_environment(environment, costs.get());
-  std::unique_ptr<ProcessGroup> simulated;
-  if (const DataParallel& ranks = plan.options.ranks; ranks.ranks > 1 && environment.dataless != nullptr) {
-    simulated = create_simulated_group(ranks.ranks, ranks.rank, environment.backend);
-    session.world = simulated.get();
-  }
-  STRATA_TRY_ASSIGN(std::unique_ptr<StateContext> context, StateContext::create(plan, session));
-  return std::unique_ptr<Engine>(
-      new Engine(plan, std::move(costs), std::move(simulated), std::move(context)));
+  STRATA_TRY_ASSIGN(std::unique_ptr<StateContext> context,
+                    StateContext::create(plan, session_environment(environment, costs.get())));
+  return std::unique_ptr<Engine>(new Engine(plan, std::move(costs), std::move(context)));
 }
 
 // The random stream is the parameter's registration index, so the layout does not change the values.

@@ -39,6 +39,16 @@ Status Session::visit(Payload payload, const VisitState& visit) {
   return access_->visit(payload, visit);
 }
 
+Status Session::visit_part(Payload payload, const VisitState& visit) {
+  STRATA_TRY(check_held(state_plan(), payload));
+  STRATA_TRY(machine_.flush());
+  return access_->visit_part(payload, visit);
+}
+
+GroupCounters Session::group_counters() const {
+  return context_->groups() == nullptr ? GroupCounters{} : context_->groups()->counters();
+}
+
 Status Session::fill(Payload payload, const FillState& fill) {
   STRATA_TRY(check_held(state_plan(), payload));
   machine_.flush_or_discard();

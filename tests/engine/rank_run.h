@@ -11,7 +11,8 @@
 #include <gtest/gtest.h>
 
 #include <strata/offload/placement_planner.h>
-#include <strata/parallel/thread_groups.h>
+#include <strata/parallel/agree.h>
+#include <strata/parallel/world.h>
 
 #include "engine/states.h"
 #include "engine/tiny_run.h"
@@ -31,6 +32,11 @@ struct RankOutcome {
 /// How one rank trains; called on its thread.
 using RankBody = std::function<Status(Engine&, RankOutcome&)>;
 
+// A small model whose chunks are many enough for eight ranks.
+inline DecoderConfig rank_model() {
+  return {.family = "gpt2", .layers = 3, .hidden = 64, .heads = 2, .ffn = 192, .vocab = 50, .seq = 16};
+}
+
 /// A run of `ranks` ranks as threads on one host backend.
 struct RankRun {
   std::function<Result<std::unique_ptr<const RunPlan>>(std::int32_t rank)> plan;
@@ -42,7 +48,7 @@ struct RankRun {
     SteadyClock clock;
     const auto pool = must(ThreadPool::create(threads));
     const auto device = must(create_host_backend(backend, *pool, clock));
-    auto groups = must(create_thread_groups(ranks, *device));
+    auto worlds = must(create_thread_worlds(ranks));
     std::vector<RankOutcome> outcomes(static_cast<std::size_t>(ranks));
     std::vector<std::thread> running;
     for (std::int32_t rank = 0; rank < ranks; ++rank)
@@ -55,11 +61,11 @@ struct RankRun {
                                                          .pool = *pool,
                                                          .clock = clock,
                                                          .io = posix_io(),
-                                                         .world = groups[r].get()});
+                                                         .world = ranks > 1 ? worlds[r].get() : nullptr});
           outcomes[r].status = engine.has_value() ? body(**engine, outcomes[r]) : engine.status();
-          outcomes[r].counters = groups[r]->counters();
+          if (engine.has_value()) outcomes[r].counters = (*engine)->group_counters();
         }
-        if (!outcomes[r].status.is_ok()) groups[r].reset();  // so that the others do not wait for this rank
+        if (!outcomes[r].status.is_ok()) worlds[r].reset();  // so that the others do not wait for this rank
       });
     for (std::thread& thread : running) thread.join();
     return put_together(std::move(outcomes));

@@ -28,10 +28,6 @@ int steps_compared() {
   return asked == nullptr ? 4 : std::atoi(asked);
 }
 
-DecoderConfig model() {
-  return {.family = "gpt2", .layers = 3, .hidden = 64, .heads = 2, .ffn = 192, .vocab = 50, .seq = 16};
-}
-
 /// How the states are divided. HSDP: in shards of half of the ranks.
 struct Technique {
   const char* name;
@@ -104,7 +100,7 @@ SessionOptions options_of(const Case& c, std::int32_t rank, const std::string& d
 
 Status train_rank(Engine& engine, RankOutcome& outcome, int steps) {
   STRATA_TRY(engine.initialize(3));
-  CountingBatches batches(model().vocab);
+  CountingBatches batches(test::rank_model().vocab);
   for (int step = 0; step < steps; ++step) {
     StepReport report;
     STRATA_TRY(engine.train_step(batches, 1e-2, report));
@@ -127,7 +123,7 @@ RankOutcome train(const Case& c, int steps = steps_compared()) {
   RankRun run;
   run.ranks = c.ranks;
   run.plan = [&](std::int32_t rank) {
-    const ProgramSet programs = test::tiny_programs(Recompute::none, 1, model(), c.compute);
+    const ProgramSet programs = test::tiny_programs(Recompute::none, 1, test::rank_model(), c.compute);
     return Engine::plan_with(
         programs, options_of(c, rank, dir.path()),
         [&](const ChunkLayout& layout, Placement& placement) { assign_homes(c, layout, placement); });

@@ -1,4 +1,5 @@
 #include <strata/runtime/io/safetensors.h>
+#include <strata/runtime/io/safetensors_parts.h>
 
 #include <cstring>
 #include <string>
@@ -322,6 +323,48 @@ TEST(DigestTest, PiecesGiveTheDigestOfTheWhole) {
   digester.update(std::span(bytes).first(1234));
   digester.update(std::span(bytes).subspan(1234));
   EXPECT_EQ(digester.digest(), digest_of(bytes));
+}
+
+TEST(DigestTest, BlocksMayBeDigestedByDifferentReaders) {
+  constexpr std::size_t kBlock = BlockDigester::kBlockBytes;
+  const auto bytes = random_bytes(3 * kBlock + 100, 4);
+  BlockDigester whole;
+  for (std::size_t at = 0; at < bytes.size(); at += 1000)
+    whole.update(std::span(bytes).subspan(at, std::min<std::size_t>(1000, bytes.size() - at)));
+  const Digest want = whole.digest();
+  BlockDigester first, second;
+  first.update(std::span(bytes).first(2 * kBlock));
+  second.update(std::span(bytes).subspan(2 * kBlock));
+  std::vector<Digest> blocks = first.take();
+  const std::vector<Digest> more = second.take();
+  blocks.insert(blocks.end(), more.begin(), more.end());
+  EXPECT_EQ(BlockDigester::digest_of_blocks(blocks), want);
+  EXPECT_EQ(blocks[3], digest_of(std::span(bytes).subspan(3 * kBlock)));
+  second.update(std::span(bytes).first(kBlock));
+  EXPECT_EQ(second.take(), std::vector<Digest>{blocks[0]}) << "take() begins anew";
+}
+
+TEST(SafetensorsPartsTest, SeveralWritersMakeTheFileOfOne) {
+  MemoryIo io;
+  const std::vector<TensorSpec> specs = {{"b", "F32", {6}}, {"a", "U8", {5}}};
+  const auto data = random_bytes(29, 7);
+  const auto one = must(SafetensorsWriter::create(io, "one", specs, {{"k", "v"}}));
+  must(one->append(data));
+  must(one->finish());
+  const auto first = must(SafetensorsPartsWriter::create(io, "many", specs, {{"k", "v"}}));
+  const auto second = must(SafetensorsPartsWriter::join(io, "many", specs, {{"k", "v"}}));
+  must(second->write(1, 2, std::span(data).subspan(26, 3)));
+  must(first->write(1, 0, std::span(data).subspan(24, 2)));
+  must(first->write(0, 8, std::span(data).subspan(8, 16)));
+  must(second->write(0, 0, std::span(data).first(8)));
+  must(second->sync());
+  EXPECT_FALSE(SafetensorsFile::open(io, "many").has_value()) << "not before it is finished";
+  EXPECT_EQ(first->write(0, 20, std::span(data).first(5)).code(), Code::invalid) << "past the tensor's end";
+  must(first->finish());
+  EXPECT_EQ(must(digest_file(io, "many")), must(digest_file(io, "one")));
+  EXPECT_EQ(must(must(SafetensorsFile::open(io, "many"))->header_digest()), first->header_digest());
+  EXPECT_EQ(SafetensorsPartsWriter::join(io, "many", {{"a", "U8", {5}}}, {}).status().code(), Code::invalid);
+  EXPECT_EQ(SafetensorsPartsWriter::join(io, "none", specs, {}).status().code(), Code::not_found);
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ class MemoryIo final : public Io {
     const auto it = files_.find(path);
     const bool found = it != files_.end();
     if (mode == OpenMode::scratch) return make_file(path, std::make_shared<Bytes>(), mode);
-    if ((mode == OpenMode::read || mode == OpenMode::read_no_follow) && !found)
+    if ((mode == OpenMode::read || mode == OpenMode::read_no_follow || mode == OpenMode::update) && !found)
       return Status::error(Code::not_found, str(path, ": no such file"));
     if (mode == OpenMode::create && found) return Status::error(Code::invalid, str(path, ": exists already"));
     if (mode == OpenMode::create || mode == OpenMode::truncate || !found)

@@ -42,7 +42,7 @@ class SimDisk final : public Io {
       if (node == nullptr || node->folder) return missing(path);
       return std::unique_ptr<File>(std::make_unique<SimFile>(*this, path, node));
     }
-    if (folder == nullptr) return missing(path);
+    if (folder == nullptr || (mode == OpenMode::update && node == nullptr)) return missing(path);
     if (mode == OpenMode::create && node != nullptr)
       return Status::error(Code::invalid, str(path, " exists already"));
     STRATA_TRY(change(path));

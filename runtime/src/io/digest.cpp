@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include <xxhash.h>
@@ -60,6 +61,30 @@ Digest Digester::digest() const noexcept { return canonical(XXH3_128bits_digest(
 
 Digest digest_of(std::span<const std::byte> bytes) noexcept {
   return canonical(XXH3_128bits(bytes.data(), bytes.size()));
+}
+
+void BlockDigester::update(std::span<const std::byte> bytes) {
+  if (!rest_.empty()) {
+    const std::size_t n = std::min(bytes.size(), kBlockBytes - rest_.size());
+    rest_.insert(rest_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n));
+    bytes = bytes.subspan(n);
+    if (rest_.size() < kBlockBytes) return;
+    blocks_.push_back(digest_of(rest_));
+    rest_.clear();
+  }
+  for (; bytes.size() >= kBlockBytes; bytes = bytes.subspan(kBlockBytes))
+    blocks_.push_back(digest_of(bytes.first(kBlockBytes)));
+  rest_.assign(bytes.begin(), bytes.end());
+}
+
+std::vector<Digest> BlockDigester::take() {
+  if (!rest_.empty()) blocks_.push_back(digest_of(rest_));
+  rest_.clear();
+  return std::exchange(blocks_, {});
+}
+
+Digest BlockDigester::digest_of_blocks(std::span<const Digest> blocks) noexcept {
+  return digest_of(std::as_bytes(blocks));
 }
 
 Result<FileDigest> digest_file(Io& io, const std::string& path) {

@@ -69,6 +69,8 @@ Opened open_mode(const std::string& path, OpenMode mode, int extra) {
       return open_retrying(path, O_RDONLY | O_NONBLOCK | extra);
     case OpenMode::read_no_follow:
       return open_retrying(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | extra);
+    case OpenMode::update:
+      return open_retrying(path, O_RDWR | O_NONBLOCK | O_NOFOLLOW | extra);
     case OpenMode::create:
       return open_retrying(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | extra);
     case OpenMode::truncate:

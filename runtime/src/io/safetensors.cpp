@@ -17,7 +17,7 @@ namespace strata {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors is little-endian and so is this code");
-constexpr std::uint64_t kLengthBytes = 8;
+using detail::kLengthBytes;
 
 Result<std::string> read_header(File& file, std::uint64_t file_bytes) {
   if (file_bytes < kLengthBytes)
@@ -61,60 +61,6 @@ Status check_tiling(std::vector<SafetensorsEntry>& entries, std::uint64_t data_b
   return {};
 }
 
-template <class Items>
-Result<std::vector<std::uint32_t>> sort_names(const Items& items) {
-  std::vector<std::uint32_t> order(items.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return items[a].name < items[b].name; });
-  const auto duplicate = std::adjacent_find(order.begin(), order.end(),
-                                            [&](auto a, auto b) { return items[a].name == items[b].name; });
-  if (duplicate != order.end())
-    return Status::error(Code::corrupt,
-                         str("tensor ", detail::quoted(items[*duplicate].name), " occurs twice"));
-  return order;
-}
-
-Status check_specs(const std::vector<TensorSpec>& specs) {
-  if (specs.size() > kSafetensorsMaxTensors)
-    return Status::error(Code::invalid, str(specs.size(), " tensors, at most ", kSafetensorsMaxTensors));
-  for (const TensorSpec& spec : specs) {
-    if (spec.name.size() > kSafetensorsMaxNameBytes)
-      return Status::error(Code::invalid, str(detail::quoted(spec.name), ": a name of ", spec.name.size(),
-                                              " bytes, at most ", kSafetensorsMaxNameBytes));
-    if (spec.name == "__metadata__")
-      return Status::error(Code::invalid, "a tensor may not be named __metadata__");
-  }
-  const auto sorted = sort_names(specs);
-  return sorted ? Status::ok() : Status::error(Code::invalid, std::string(sorted.error().message()));
-}
-
-Result<std::vector<std::uint64_t>> data_ends(const std::vector<TensorSpec>& specs) {
-  std::vector<std::uint64_t> ends;
-  std::uint64_t end = 0;
-  for (const TensorSpec& spec : specs) {
-    STRATA_TRY_ASSIGN(const std::uint64_t bytes,
-                      detail::safetensors_bytes(spec.name, spec.dtype, spec.shape));
-    if (__builtin_add_overflow(end, bytes, &end) || end > (std::uint64_t{1} << 62))
-      return Status::error(Code::invalid,
-                           str(detail::quoted(spec.name), ": the tensors up to here exceed 2^62 bytes"));
-    ends.push_back(end);
-  }
-  return ends;
-}
-
-Result<std::string> header_text(const std::vector<TensorSpec>& specs, const std::vector<std::uint64_t>& ends,
-                                const std::map<std::string, std::string>& metadata) {
-  try {
-    std::string text = detail::safetensors_header_text(specs, ends, metadata);
-    if (text.size() > kSafetensorsMaxHeaderBytes)
-      return Status::error(Code::invalid,
-                           str("a header of ", text.size(), " bytes, at most ", kSafetensorsMaxHeaderBytes));
-    return text;
-  } catch (const std::exception& e) {  // the JSON writer refuses names that are not UTF-8
-    return Status::error(Code::invalid, str("writing the header: ", e.what()));
-  }
-}
-
 }  // namespace
 
 Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(Io& io, const std::string& path,
@@ -129,11 +75,17 @@ Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(Io& io, const std
     self->entries_ = std::move(header.entries);
     self->metadata_ = std::move(header.metadata);
     STRATA_TRY(check_tiling(self->entries_, self->file_bytes_ - self->data_begin_));
-    STRATA_TRY_ASSIGN(self->by_name_, sort_names(self->entries_));
+    STRATA_TRY_ASSIGN(self->by_name_, detail::sort_names(self->entries_));
     return {};
   };
   STRATA_TRY(fill().annotate(path));
   return self;
+}
+
+Result<Digest> SafetensorsFile::header_digest() const {
+  std::vector<std::byte> header(static_cast<std::size_t>(data_begin_));
+  STRATA_TRY(read_exact(*file_, 0, header));
+  return digest_of(header);
 }
 
 const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const noexcept {
@@ -165,12 +117,13 @@ Status SafetensorsFile::read_range(const SafetensorsEntry& entry, std::uint64_t 
 Result<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::create(
     Io& io, const std::string& path, std::vector<TensorSpec> specs,
     const std::map<std::string, std::string>& metadata) {
-  STRATA_TRY(check_specs(specs).annotate(path));
+  Result<detail::SafetensorsLayout> layout = detail::lay_out_safetensors(specs, metadata);
+  if (!layout.has_value()) return layout.status().annotate(path);
+  const std::string& text = layout->header;
   auto self = std::unique_ptr<SafetensorsWriter>(new SafetensorsWriter);
-  STRATA_TRY_ASSIGN(self->ends_, data_ends(specs));
-  STRATA_TRY_ASSIGN(const std::string text, header_text(specs, self->ends_, metadata));
+  self->ends_ = std::move(layout->ends);
   self->specs_ = std::move(specs);
-  self->data_begin_ = kLengthBytes + text.size();
+  self->data_begin_ = layout->data_begin();
   self->data_bytes_ = self->ends_.empty() ? 0 : self->ends_.back();
   STRATA_TRY_ASSIGN(self->file_, io.open(path, OpenMode::create));
   STRATA_TRY(self->file_->allocate(self->file_bytes()).annotate(path));

@@ -1,50 +1,70 @@
 #include <strata/session/checkpoint.h>
 
+#include <strata/parallel/agree.h>
 #include <strata/runtime/io/digest.h>
+#include <strata/runtime/io/safetensors_parts.h>
 #include <strata/runtime/str.h>
 
 #include "checkpoint/checkpoint_files.h"
 #include "checkpoint/checkpoint_names.h"
+#include "checkpoint/part_digests.h"
 
 namespace strata {
 namespace {
 
 using detail::StepFolder;
 
-Result<CheckpointFile> write_payload(Session& session, Io& io, const std::string& folder, Payload payload) {
-  CheckpointFile file;
-  file.name = detail::file_of(payload);
-  STRATA_TRY_ASSIGN(const auto writer,
-                    SafetensorsWriter::create(io, folder + "/" + file.name,
-                                              detail::specs_in_layout_order(session.state_plan(), payload),
-                                              {{"payload", std::string(to_string(payload))}}));
-  Digester tensor;
-  STRATA_TRY(session.visit(payload, [&](const StatePiece& piece, std::span<const float> values) {
-    if (piece.offset == 0) tensor = Digester();
-    tensor.update(std::as_bytes(values));
-    if (piece.offset + std::ssize(values) == piece.n_elems)
-      file.tensors.emplace(piece.name, to_hex(tensor.digest()));
-    return writer->append(std::as_bytes(values));
-  }));
-  STRATA_TRY(writer->finish());
-  file.bytes = writer->file_bytes();
-  file.digest = writer->digest_hex();
-  return file;
+/// One file of a draft, of which this rank writes its part.
+struct DraftFile {
+  Payload payload = Payload::param;
+  detail::StoredTensors stored;
+  std::unique_ptr<SafetensorsPartsWriter> writer;
+};
+
+// The first rank creates the files, and then the others open them.
+Result<std::vector<DraftFile>> open_draft(const Session& session, Io& io, const std::string& folder,
+                                          bool creates) {
+  std::vector<DraftFile> files;
+  for (const Payload payload : session.state_plan().states()) {
+    DraftFile& file = files.emplace_back();
+    file.payload = payload;
+    file.stored = detail::stored_tensors(session.state_plan(), payload);
+    const std::string path = folder + "/" + detail::file_of(payload);
+    const std::map<std::string, std::string> metadata = {{"payload", std::string(to_string(payload))}};
+    STRATA_TRY_ASSIGN(file.writer, creates
+                                       ? SafetensorsPartsWriter::create(io, path, file.stored.specs, metadata)
+                                       : SafetensorsPartsWriter::join(io, path, file.stored.specs, metadata));
+  }
+  return files;
 }
 
-Status write_folder(Session& session, Io& io, const std::string& folder,
-                    std::map<std::string, std::string> run) {
-  STRATA_TRY(io.make_dirs(folder));
-  Manifest manifest;
-  manifest.step = session.steps();
-  manifest.loss_scale = session.loss_scale();
-  manifest.run = std::move(run);
-  for (const Payload payload : session.state_plan().states()) {
-    STRATA_TRY_ASSIGN(CheckpointFile file, write_payload(session, io, folder, payload));
-    manifest.files.push_back(std::move(file));
+// Writes this rank's part. A failed write is returned at the end: until then the rank takes part in what the
+// ranks do together.
+Result<CheckpointFile> write_payload(Session& session, DraftFile& file) {
+  const StatePlan& plan = session.state_plan();
+  detail::PartDigests digests(plan, session.world());
+  Status written;
+  const Status visited =
+      session.visit_part(file.payload, [&](const StatePiece& piece, std::span<const float> values) {
+        const auto index =
+            static_cast<std::size_t>(file.stored.index_of[static_cast<std::size_t>(piece.tensor)]);
+        if (written.is_ok())
+          written = file.writer->write(index, static_cast<std::uint64_t>(piece.offset) * sizeof(float),
+                                       std::as_bytes(values));
+        return digests.add(piece, values);
+      });
+  STRATA_TRY(visited);
+  STRATA_TRY(digests.finish());
+  if (written.is_ok()) written = file.writer->sync();
+  STRATA_TRY(agree(session.world(), written));
+  CheckpointFile entry{detail::file_of(file.payload), file.writer->file_bytes(), {}, {}};
+  std::vector<Digest> in_order;
+  for (const std::int32_t tensor : file.stored.tensors) {
+    in_order.push_back(digests.of(tensor));
+    entry.tensors.emplace(plan.tensors.specs[static_cast<std::size_t>(tensor)].name, to_hex(in_order.back()));
   }
-  return write_text_atomically(io, folder + "/" + std::string(detail::kManifestName),
-                               to_json(manifest));  // also syncs the folder
+  entry.digest = to_hex(detail::file_digest(file.writer->header_digest(), in_order));
+  return entry;
 }
 
 // Removes the oldest checkpoints beyond `keep`, but never the one just `saved`.
@@ -58,8 +78,8 @@ Status remove_oldest(Io& io, const std::string& dir, int keep, const std::string
 
 bool has_digests(Io& io, const std::string& folder, const Manifest& manifest) {
   for (const CheckpointFile& file : manifest.files) {
-    const auto found = digest_file(io, folder + "/" + file.name);
-    if (!found.has_value() || to_hex(found->digest) != file.digest) return false;
+    const auto found = detail::file_digest(io, folder + "/" + file.name);
+    if (!found.has_value() || to_hex(*found) != file.digest) return false;
   }
   return true;
 }
@@ -87,27 +107,88 @@ Status publish(Io& io, const std::string& draft, const std::string& target) {
   return Status::ok();
 }
 
+/// A checkpoint that is being saved, by all ranks together.
+class Saving {
+ public:
+  Saving(Session& session, Io& io, const std::string& dir)
+      : session_(session),
+        io_(io),
+        dir_(dir),
+        first_(session.world() == nullptr || session.world()->rank() == 0) {}
+
+  const std::string& target() const noexcept { return target_; }
+
+  Status run(std::map<std::string, std::string> run) {
+    const std::string name = detail::folder_name(session_.steps());
+    target_ = dir_ + "/" + name;
+    // The name of the draft contains the process id of the first rank.
+    STRATA_TRY_ASSIGN(draft_, from_first_rank(session_.world(), dir_ + "/" + detail::draft_name(name)));
+    Status status = write(std::move(run));
+    if (!status.is_ok() && first_) (void)io_.remove_all(draft_);
+    return status;
+  }
+
+ private:
+  Status write(std::map<std::string, std::string> run) {
+    std::vector<DraftFile> files;
+    STRATA_TRY(agree(session_.world(), first_ ? create(files) : Status::ok()));
+    STRATA_TRY(agree(session_.world(), first_ ? Status::ok() : join(files)));
+    Manifest manifest;
+    manifest.step = session_.steps();
+    manifest.loss_scale = session_.loss_scale();
+    manifest.run = std::move(run);
+    for (DraftFile& file : files) {
+      STRATA_TRY_ASSIGN(CheckpointFile entry, write_payload(session_, file));
+      manifest.files.push_back(std::move(entry));
+    }
+    return agree(session_.world(), first_ ? finish(files, manifest) : Status::ok());
+  }
+
+  Status create(std::vector<DraftFile>& files) {
+    STRATA_TRY(io_.make_dirs(dir_));
+    STRATA_TRY(clear_drafts(io_, dir_));
+    STRATA_TRY(io_.make_dirs(draft_));
+    STRATA_TRY_ASSIGN(files, open_draft(session_, io_, draft_, true));
+    return {};
+  }
+
+  Status join(std::vector<DraftFile>& files) {
+    auto joined = open_draft(session_, io_, draft_, false);
+    if (!joined.has_value() && joined.status().code() == Code::not_found)
+      return Status::error(Code::io_error,
+                           str(joined.status().message(), "; all ranks must see the folder of checkpoints"));
+    STRATA_TRY_ASSIGN(files, std::move(joined));
+    return {};
+  }
+
+  Status finish(std::vector<DraftFile>& files, const Manifest& manifest) {
+    for (DraftFile& file : files) {
+      STRATA_TRY(file.writer->finish());
+      file.writer.reset();
+    }
+    STRATA_TRY(write_text_atomically(io_, draft_ + "/" + std::string(detail::kManifestName),
+                                     to_json(manifest)));  // also syncs the folder
+    STRATA_TRY(publish(io_, draft_, target_));
+    return io_.sync_dir(dir_);
+  }
+
+  Session& session_;
+  Io& io_;
+  const std::string dir_;
+  const bool first_;
+  std::string draft_, target_;
+};
+
 }  // namespace
 
 Result<std::string> save_checkpoint(Session& session, Io& io, const std::string& dir,
                                     std::map<std::string, std::string> run, int keep) {
-  const std::string name = detail::folder_name(session.steps());
-  const std::string target = dir + "/" + name, draft = dir + "/" + detail::draft_name(name);
-  const auto attempt = [&]() -> Status {
-    STRATA_TRY(io.make_dirs(dir));
-    STRATA_TRY(clear_drafts(io, dir));
-    STRATA_TRY(write_folder(session, io, draft, std::move(run)));
-    STRATA_TRY(publish(io, draft, target));
-    return io.sync_dir(dir);
-  };
-  Status status = attempt();
-  if (!status.is_ok()) {
-    (void)io.remove_all(draft);
-    return std::move(status).annotate(str("saving checkpoint ", target));
-  }
-  STRATA_TRY(remove_oldest(io, dir, keep, target)
-                 .annotate(str("checkpoint ", target, " is saved; removing older ones")));
-  return target;
+  Saving saving(session, io, dir);
+  STRATA_TRY(saving.run(std::move(run)).annotate(str("saving checkpoint ", saving.target())));
+  if (session.world() == nullptr || session.world()->rank() == 0)
+    STRATA_TRY(remove_oldest(io, dir, keep, saving.target())
+                   .annotate(str("checkpoint ", saving.target(), " is saved; removing older ones")));
+  return saving.target();
 }
 
 }  // namespace strata

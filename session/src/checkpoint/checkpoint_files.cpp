@@ -28,17 +28,44 @@ Status check_files(Io& io, const std::string& folder, const Manifest& manifest) 
   return {};
 }
 
-std::vector<TensorSpec> specs_in_layout_order(const StatePlan& plan, Payload payload) {
-  std::vector<TensorSpec> specs;
-  for (const ChunkInfo& chunk : plan.layout.chunks())
-    for (const std::int32_t tensor : chunk.tensors) {
-      if (!plan.holds(tensor, payload)) continue;
-      TensorSpec spec{plan.tensors.specs[static_cast<std::size_t>(tensor)].name, "F32", {}};
-      const Shape& shape = plan.tensors.shapes[static_cast<std::size_t>(tensor)];
-      for (int i = 0; i < shape.rank; ++i) spec.shape.push_back(static_cast<std::uint64_t>(shape.dim(i)));
-      specs.push_back(std::move(spec));
+StoredTensors stored_tensors(const StatePlan& plan, Payload payload) {
+  StoredTensors stored;
+  stored.index_of.resize(plan.tensors.specs.size(), -1);
+  for (const std::int32_t tensor : plan.tensors.tensor_of_param) {
+    const auto t = static_cast<std::size_t>(tensor);
+    if (!plan.holds(tensor, payload)) continue;
+    TensorSpec spec{plan.tensors.specs[t].name, "F32", {}};
+    const Shape& shape = plan.tensors.shapes[t];
+    for (int i = 0; i < shape.rank; ++i) spec.shape.push_back(static_cast<std::uint64_t>(shape.dim(i)));
+    stored.index_of[t] = static_cast<std::int32_t>(stored.specs.size());
+    stored.specs.push_back(std::move(spec));
+    stored.tensors.push_back(tensor);
+  }
+  return stored;
+}
+
+Digest file_digest(const Digest& header, std::span<const Digest> tensors) {
+  Digester all;
+  all.update(header);
+  all.update(std::as_bytes(tensors));
+  return all.digest();
+}
+
+Result<Digest> file_digest(Io& io, const std::string& path) {
+  STRATA_TRY_ASSIGN(const auto file, SafetensorsFile::open(io, path));
+  STRATA_TRY_ASSIGN(const Digest header, file->header_digest());
+  std::vector<Digest> tensors;
+  std::vector<std::byte> piece(std::size_t{1} << 20);
+  for (const SafetensorsEntry& entry : file->entries()) {
+    BlockDigester digester;
+    for (std::uint64_t at = 0; at < entry.bytes; at += piece.size()) {
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), entry.bytes - at));
+      STRATA_TRY(file->read_range(entry, at, std::span(piece).first(n)));
+      digester.update(std::span(piece).first(n));
     }
-  return specs;
+    tensors.push_back(digester.digest());
+  }
+  return file_digest(header, tensors);
 }
 
 }  // namespace strata::detail

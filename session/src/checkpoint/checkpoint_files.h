@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,19 @@ Result<std::vector<StepFolder>> step_folders(Io& io, const std::string& dir);
 /// Checks that the files named in the manifest exist and have the right sizes.
 Status check_files(Io& io, const std::string& folder, const Manifest& manifest);
 
-/// Returns a payload's tensors as stored in a checkpoint of `plan`.
-std::vector<TensorSpec> specs_in_layout_order(const StatePlan& plan, Payload payload);
+/// The tensors of a payload as stored in a checkpoint of `plan`: in the order in which the model declares
+/// them, which no layout and no number of ranks changes.
+struct StoredTensors {
+  std::vector<TensorSpec> specs;
+  std::vector<std::int32_t> tensors;   ///< by index into specs: the tensor of the layout
+  std::vector<std::int32_t> index_of;  ///< by tensor of the layout: index into specs; -1: it is not stored
+};
+StoredTensors stored_tensors(const StatePlan& plan, Payload payload);
+
+/// The digest of a file of a checkpoint: of that of its header, and those of its tensors in the order of the
+/// file.
+Digest file_digest(const Digest& header, std::span<const Digest> tensors);
+/// The same, computed from the file. Errors: those of SafetensorsFile.
+Result<Digest> file_digest(Io& io, const std::string& path);
 
 }  // namespace strata::detail

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/parallel/agree.h>
 #include <strata/session/checkpoint.h>
 #include <strata/runtime/convert.h>
 #include <strata/runtime/io/digest.h>
@@ -10,6 +11,7 @@
 
 #include "checkpoint/checkpoint_files.h"
 #include "checkpoint/checkpoint_names.h"
+#include "checkpoint/part_digests.h"
 
 namespace strata {
 namespace {
@@ -17,7 +19,7 @@ namespace {
 Status check_tensors(const StatePlan& plan, const CheckpointTensors& tensors, Payload payload) {
   std::string problems;
   const SafetensorsFile& file = tensors.file();
-  const std::vector<TensorSpec> wanted = detail::specs_in_layout_order(plan, payload);
+  const std::vector<TensorSpec> wanted = detail::stored_tensors(plan, payload).specs;
   for (const TensorSpec& spec : wanted) {
     const SafetensorsEntry* entry = file.find(spec.name);
     if (entry == nullptr) {
@@ -41,21 +43,59 @@ Status check_tensors(const StatePlan& plan, const CheckpointTensors& tensors, Pa
 
 // Training on from a value that is not finite would fail a step later without naming the tensor. The error is
 // reported only once the digests have confirmed that the value was saved this way.
-Status fill_finite(Session& session, Payload payload, CheckpointTensors& tensors, const std::string& folder) {
-  std::string no_number;
-  Status filled = session.fill(payload, [&](const StatePiece& piece, std::span<float> values) {
+class FiniteCheck {
+ public:
+  FiniteCheck(const std::string& folder, Payload payload) : folder_(folder), payload_(payload) {}
+  void add(const StatePiece& piece, std::span<const float> values) {
+    const std::size_t bad = first_non_finite(values);
+    if (!found_.empty() || bad == values.size()) return;
+    found_ = str("element ", piece.offset + static_cast<std::int64_t>(bad), " of ", piece.name, " (",
+                 to_string(payload_), ") is ", values[bad]);
+  }
+  Status status() const {
+    if (found_.empty()) return {};
+    return Status::error(
+        Code::diverged,
+        str(folder_, ": ", found_,
+            ": the run had already diverged when this was saved; resume from an earlier checkpoint"));
+  }
+
+ private:
+  const std::string& folder_;
+  const Payload payload_;
+  std::string found_;
+};
+
+Status fill_alone(Session& session, Payload payload, CheckpointTensors& tensors, const std::string& folder) {
+  FiniteCheck finite(folder, payload);
+  STRATA_TRY(session.fill(payload, [&](const StatePiece& piece, std::span<float> values) {
     Status read = tensors.read(piece, values);
-    if (const std::size_t bad = first_non_finite(values);
-        read.is_ok() && no_number.empty() && bad != values.size())
-      no_number = str("element ", piece.offset + static_cast<std::int64_t>(bad), " of ", piece.name, " (",
-                      to_string(payload), ") is ", values[bad]);
+    if (read.is_ok()) finite.add(piece, values);
     return read;
-  });
-  if (!filled.is_ok() || no_number.empty()) return filled;
-  return Status::error(
-      Code::diverged,
-      str(folder, ": ", no_number,
-          ": the run had already diverged when this was saved; resume from an earlier checkpoint"));
+  }));
+  return finite.status();
+}
+
+// Each rank reads what it holds and digests its part of that. A failed read is returned at the end: until
+// then the rank takes part in what the ranks do together.
+Status fill_together(Session& session, Payload payload, const CheckpointTensors& tensors,
+                     const std::string& folder) {
+  detail::PartDigests digests(session.state_plan(), session.world());
+  FiniteCheck finite(folder, payload);
+  Status read;
+  STRATA_TRY(session.fill(payload, [&](const StatePiece& piece, std::span<float> values) {
+    if (read.is_ok()) read = tensors.read_part(piece, values);
+    if (!read.is_ok()) std::fill(values.begin(), values.end(), 0.0f);
+    finite.add(piece, values);
+    return digests.add(piece, values);
+  }));
+  STRATA_TRY(digests.finish());
+  STRATA_TRY(agree(session.world(), read));
+  for (std::int32_t tensor = 0; tensor < std::ssize(session.state_plan().tensors.specs); ++tensor)
+    if (session.state_plan().holds(tensor, payload))
+      STRATA_TRY(tensors.check(session.state_plan().tensors.specs[static_cast<std::size_t>(tensor)].name,
+                               digests.of(tensor)));
+  return agree(session.world(), finite.status());
 }
 
 }  // namespace
@@ -71,6 +111,7 @@ Result<std::unique_ptr<CheckpointTensors>> CheckpointTensors::open(Io& io, const
   if (file == manifest.files.end())
     return Status::error(Code::corrupt, str(self->path_, " is not in the manifest"));
   self->digests_ = file->tensors;
+  self->in_blocks_ = manifest.version >= Manifest::kBlockDigests;
   STRATA_TRY_ASSIGN(self->file_, SafetensorsFile::open(io, self->path_));
   if (self->file_->file_bytes() != file->bytes)
     return Status::error(Code::corrupt, str(self->path_, " has ", self->file_->file_bytes(),
@@ -78,31 +119,48 @@ Result<std::unique_ptr<CheckpointTensors>> CheckpointTensors::open(Io& io, const
   return self;
 }
 
+Result<const SafetensorsEntry*> CheckpointTensors::find(std::string_view name) const {
+  const SafetensorsEntry* entry = file_->find(name);
+  if (entry == nullptr) return Status::error(Code::not_found, str(path_, ": ", name, " is not in the file"));
+  if (!digests_.contains(std::string(name)))
+    return Status::error(Code::corrupt, str(path_, ": ", name, " has no digest in the manifest"));
+  return entry;
+}
+
+Status CheckpointTensors::read_part(const StatePiece& piece, std::span<float> values) const {
+  STRATA_TRY_ASSIGN(const SafetensorsEntry* const entry, find(piece.name));
+  return file_->read_range(*entry, static_cast<std::uint64_t>(piece.offset) * sizeof(float),
+                           std::as_writable_bytes(values));
+}
+
+Status CheckpointTensors::check(std::string_view name, const Digest& digest) const {
+  STRATA_TRY(find(name).status());
+  const std::string found = to_hex(digest), &want = digests_.find(std::string(name))->second;
+  if (found == want) return {};
+  return Status::error(Code::corrupt, str(path_, ": ", name, " is damaged: its digest is ", found,
+                                          ", the manifest says ", want));
+}
+
 Status CheckpointTensors::read(const StatePiece& piece, std::span<float> values) {
-  const SafetensorsEntry* entry = file_->find(piece.name);
-  const auto digest = digests_.find(std::string(piece.name));
-  if (entry == nullptr || digest == digests_.end())
-    return Status::error(entry == nullptr ? Code::not_found : Code::corrupt,
-                         str(path_, ": ", piece.name,
-                             entry == nullptr ? " is not in the file" : " has no digest in the manifest"));
+  STRATA_TRY_ASSIGN(const SafetensorsEntry* const entry, find(piece.name));
   if (piece.offset == 0) {
     current_ = piece.name;
     next_ = 0;
     digester_ = Digester();
+    (void)block_digester_.take();
   }
   if (current_ != piece.name || next_ != piece.offset)
     return Status::error(Code::invalid, str(path_, ": ", piece.name, " is read from element ", piece.offset,
                                             ", after element ", next_, " of ", current_));
-  const auto bytes = std::as_writable_bytes(values);
-  STRATA_TRY(file_->read_range(*entry, static_cast<std::uint64_t>(piece.offset) * sizeof(float), bytes));
-  digester_.update(bytes);
+  STRATA_TRY(read_part(piece, values));
+  if (in_blocks_)
+    block_digester_.update(std::as_bytes(values));
+  else
+    digester_.update(std::as_bytes(values));
   next_ += std::ssize(values);
   if (static_cast<std::uint64_t>(next_) * sizeof(float) < entry->bytes) return {};
-  const std::string found = to_hex(digester_.digest());
   current_.clear();
-  if (found == digest->second) return {};
-  return Status::error(Code::corrupt, str(path_, ": ", piece.name, " is damaged: its digest is ", found,
-                                          ", the manifest says ", digest->second));
+  return check(piece.name, in_blocks_ ? block_digester_.digest() : digester_.digest());
 }
 
 Status CheckpointTensors::read(std::string_view name, std::span<float> values) {
@@ -114,22 +172,44 @@ Status CheckpointTensors::read(std::string_view name, std::span<float> values) {
   return read({name, 0, n}, values);
 }
 
-Result<Manifest> load_checkpoint(Session& session, Io& io, const std::string& folder) {
-  STRATA_TRY_ASSIGN(Manifest manifest, read_manifest(io, folder));
+namespace {
+
+/// A checkpoint whose manifest and tensors fit a session.
+struct OpenCheckpoint {
+  Manifest manifest;
+  std::vector<std::unique_ptr<CheckpointTensors>> files;  // by state
+};
+
+Result<OpenCheckpoint> open_checkpoint(const Session& session, Io& io, const std::string& folder) {
+  OpenCheckpoint checkpoint;
+  STRATA_TRY_ASSIGN(checkpoint.manifest, read_manifest(io, folder));
   // Also checks files that are not read here.
-  STRATA_TRY(detail::check_files(io, folder, manifest).annotate(folder));
-  const std::span<const Payload> states = session.state_plan().states();
-  std::vector<std::unique_ptr<CheckpointTensors>> files;
-  for (const Payload payload : states) {
-    STRATA_TRY_ASSIGN(auto tensors, CheckpointTensors::open(io, folder, manifest, payload));
+  STRATA_TRY(detail::check_files(io, folder, checkpoint.manifest).annotate(folder));
+  if (session.world() != nullptr && checkpoint.manifest.version < Manifest::kBlockDigests)
+    return Status::error(Code::unsupported,
+                         str(folder, ": its version is ", checkpoint.manifest.version,
+                             ", whose digests several ranks cannot check; resume it with one rank and save"));
+  for (const Payload payload : session.state_plan().states()) {
+    STRATA_TRY_ASSIGN(auto tensors, CheckpointTensors::open(io, folder, checkpoint.manifest, payload));
     STRATA_TRY(check_tensors(session.state_plan(), *tensors, payload));
-    files.push_back(std::move(tensors));
+    checkpoint.files.push_back(std::move(tensors));
   }
-  for (std::size_t p = 0; p < states.size(); ++p)
-    STRATA_TRY(fill_finite(session, states[p], *files[p], folder));
-  session.set_steps(manifest.step);
-  if (session.state_plan().scales_loss()) session.set_loss_scale(manifest.loss_scale);
-  return manifest;
+  return checkpoint;
+}
+
+}  // namespace
+
+Result<Manifest> load_checkpoint(Session& session, Io& io, const std::string& folder) {
+  Result<OpenCheckpoint> checkpoint = open_checkpoint(session, io, folder);
+  STRATA_TRY(agree(session.world(), checkpoint.status()));
+  for (std::size_t p = 0; p < checkpoint->files.size(); ++p) {
+    const Payload payload = session.state_plan().states()[p];
+    STRATA_TRY(session.world() == nullptr ? fill_alone(session, payload, *checkpoint->files[p], folder)
+                                          : fill_together(session, payload, *checkpoint->files[p], folder));
+  }
+  session.set_steps(checkpoint->manifest.step);
+  if (session.state_plan().scales_loss()) session.set_loss_scale(checkpoint->manifest.loss_scale);
+  return std::move(checkpoint->manifest);
 }
 
 }  // namespace strata

@@ -44,13 +44,13 @@ Status check_keys(const Json& json, std::initializer_list<std::string_view> know
   return {};
 }
 
-Status check_version(const Json& json) {
+Result<int> read_version(const Json& json) {
   if (json.at("format").get<std::string>() != kFormat)
     return Status::error(Code::corrupt, "it is not a strata checkpoint");
   STRATA_TRY_ASSIGN(const std::int64_t version, natural(json, "version"));
-  if (version == Manifest::kVersion) return {};
-  return Status::error(Code::unsupported,
-                       str("its version is ", version, "; this program reads version ", Manifest::kVersion));
+  if (version >= Manifest::kOldest && version <= Manifest::kVersion) return static_cast<int>(version);
+  return Status::error(Code::unsupported, str("its version is ", version, "; this program reads versions ",
+                                              Manifest::kOldest, " to ", Manifest::kVersion));
 }
 
 std::string digest_of_json(const Json& json) {
@@ -108,10 +108,10 @@ Result<std::vector<CheckpointFile>> read_files(const Json& json) {
 }
 
 Result<Manifest> read(Json json) {
-  STRATA_TRY(check_version(json));
+  Manifest manifest;
+  STRATA_TRY_ASSIGN(manifest.version, read_version(json));
   STRATA_TRY(check_digest(json));
   STRATA_TRY(check_keys(json, {"format", "version", "step", "loss_scale", "files", "run"}, "the manifest"));
-  Manifest manifest;
   STRATA_TRY_ASSIGN(manifest.step, natural(json, "step"));
   if (json.contains("loss_scale")) {
     STRATA_TRY_ASSIGN(manifest.loss_scale, read_loss_scale(json.at("loss_scale")));
@@ -125,7 +125,7 @@ Result<Manifest> read(Json json) {
 
 std::string to_json(const Manifest& manifest) {
   Json json = {{"format", kFormat},
-               {"version", Manifest::kVersion},
+               {"version", manifest.version},
                {"step", manifest.step},
                {"files", Json::array()},
                {"run", Json::object()}};

@@ -32,14 +32,15 @@ Result<StateAccess::Opened> StateAccess::open(ChunkId chunk, Payload payload, In
   return opened;
 }
 
-std::vector<StateAccess::Piece> StateAccess::pieces_of(ChunkId chunk) const {
+std::vector<StateAccess::Piece> StateAccess::pieces_of(ChunkId chunk, bool only_part) const {
   std::vector<Piece> pieces;
   const std::int64_t max_elems = std::min(kMaxStatePieceElems, context_.pinned_layout().state_run);
   const ElemRange held = context_.plan().layout.range(chunk, Payload::param);
+  const ElemRange wanted = only_part ? context_.plan().layout.summed(chunk) : held;
   for (const std::int32_t tensor : context_.plan().layout.chunk(chunk).tensors) {
     const Slice& slice = context_.plan().layout.slice(tensor);
-    const std::int64_t end = std::min(slice.n_elems, held.end - slice.offset);
-    for (std::int64_t at = std::max<std::int64_t>(0, held.begin - slice.offset);
+    const std::int64_t end = std::min(slice.n_elems, wanted.end - slice.offset);
+    for (std::int64_t at = std::max<std::int64_t>(0, wanted.begin - slice.offset);
          at < end && context_.has_data(); at += max_elems)
       pieces.push_back({tensor, at, slice.offset + at - held.begin, std::min(max_elems, end - at)});
   }
@@ -154,8 +155,9 @@ void StateAccess::encode(const Opened& chunk, const Addresses& into, std::span<c
                           {into[0], reinterpret_cast<float*>(into[1])});
 }
 
-Status StateAccess::visit_in_ram(const Opened& chunk, const VisitState& visit) {
-  for (const Piece& piece : pieces_of(chunk.chunk)) {
+Status StateAccess::visit_in_ram(const Opened& chunk, const std::vector<Piece>& pieces,
+                                 const VisitState& visit) {
+  for (const Piece& piece : pieces) {
     STRATA_TRY(decode(chunk, in_place(chunk, piece), values_of(piece)));
     STRATA_TRY(visit(piece_info(piece), values_of(piece)));
   }
@@ -163,8 +165,8 @@ Status StateAccess::visit_in_ram(const Opened& chunk, const VisitState& visit) {
 }
 
 // The next run is copied while one is visited.
-Status StateAccess::visit_on_device(const Opened& chunk, const VisitState& visit) {
-  const std::vector<Piece> pieces = pieces_of(chunk.chunk);
+Status StateAccess::visit_on_device(const Opened& chunk, const std::vector<Piece>& pieces,
+                                    const VisitState& visit) {
   const std::vector<Run> runs = runs_of(pieces);
   const std::size_t slots = context_.pinned_layout().state_slots;
   STRATA_TRY(context_.backend().synchronize(context_.streams().h2d));  // in case a fill ended in an error
@@ -183,11 +185,13 @@ Status StateAccess::visit_on_device(const Opened& chunk, const VisitState& visit
   return {};
 }
 
-Status StateAccess::visit(Payload payload, const VisitState& visit) {
+Status StateAccess::visit_range(Payload payload, const VisitState& visit, bool only_part) {
   for (ChunkId chunk = 0; chunk < context_.plan().layout.n_chunks(); ++chunk) {
     if (!context_.plan().layout.has(chunk, payload)) continue;  // frozen chunks have no moments
     STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, Intent::read));
-    STRATA_TRY(opened.tier == Tier::device ? visit_on_device(opened, visit) : visit_in_ram(opened, visit));
+    const std::vector<Piece> pieces = pieces_of(chunk, only_part);
+    STRATA_TRY(opened.tier == Tier::device ? visit_on_device(opened, pieces, visit)
+                                           : visit_in_ram(opened, pieces, visit));
   }
   return context_.chunks().status();
 }

@@ -16,7 +16,9 @@ class StateAccess {
   explicit StateAccess(StateContext& context) : context_(context) {}
   /// Sets parameters to the values of `params`, and moments to zero.
   Status reset(const FillState& params);
-  Status visit(Payload payload, const VisitState& visit);
+  /// Visits what this rank holds, or of each chunk the part whose gradient it sums.
+  Status visit(Payload payload, const VisitState& visit) { return visit_range(payload, visit, false); }
+  Status visit_part(Payload payload, const VisitState& visit) { return visit_range(payload, visit, true); }
   Status fill(Payload payload, const FillState& fill);
 
  private:
@@ -47,15 +49,17 @@ class StateAccess {
     std::int64_t at = 0, n = 0;      ///< elements of the chunk
   };
 
-  std::vector<Piece> pieces_of(ChunkId chunk) const;
+  Status visit_range(Payload payload, const VisitState& visit, bool only_part);
+  /// Of the elements of the chunk that this rank holds, or of its part of them.
+  std::vector<Piece> pieces_of(ChunkId chunk, bool only_part = false) const;
   std::vector<Run> runs_of(const std::vector<Piece>& pieces) const;
   StatePiece piece_info(const Piece& piece) const;
   Parts parts_of(const Opened& chunk, std::int64_t at, std::int64_t n) const;
   Addresses in_place(const Opened& chunk, const Piece& piece) const;
   Addresses staged(const Opened& chunk, const Run& run, std::size_t slot, const Piece& piece) const;
   Result<Opened> open(ChunkId chunk, Payload payload, Intent intent);
-  Status visit_in_ram(const Opened& chunk, const VisitState& visit);
-  Status visit_on_device(const Opened& chunk, const VisitState& visit);
+  Status visit_in_ram(const Opened& chunk, const std::vector<Piece>& pieces, const VisitState& visit);
+  Status visit_on_device(const Opened& chunk, const std::vector<Piece>& pieces, const VisitState& visit);
   template <class Fill>
   Status fill_pieces(Payload payload, const Fill& fill);
   template <class Fill>

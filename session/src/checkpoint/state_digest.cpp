@@ -1,24 +1,27 @@
 #include <map>
 
-#include <strata/runtime/io/digest.h>
 #include <strata/session/session.h>
+
+#include "checkpoint/part_digests.h"
 
 namespace strata {
 
 Result<std::string> Session::state_digest() {
-  std::map<std::string, std::vector<Digest>, std::less<>> digests;
-  Digester tensor;
-  for (const Payload payload : state_plan().states())
-    STRATA_TRY(visit(payload, [&](const StatePiece& piece, std::span<const float> values) {
-      if (piece.offset == 0) tensor = Digester();
-      tensor.update(std::as_bytes(values));
-      if (piece.offset + std::ssize(values) == piece.n_elems)
-        digests[std::string(piece.name)].push_back(tensor.digest());
-      return Status::ok();
+  std::map<std::string_view, std::vector<Digest>> digests;
+  for (const Payload payload : state_plan().states()) {
+    detail::PartDigests of_tensors(state_plan(), world());
+    STRATA_TRY(visit_part(payload, [&](const StatePiece& piece, std::span<const float> values) {
+      return of_tensors.add(piece, values);
     }));
+    STRATA_TRY(of_tensors.finish());
+    for (std::int32_t tensor = 0; tensor < std::ssize(state_plan().tensors.specs); ++tensor)
+      if (state_plan().holds(tensor, payload))
+        digests[state_plan().tensors.specs[static_cast<std::size_t>(tensor)].name].push_back(
+            of_tensors.of(tensor));
+  }
   Digester all;
   for (const auto& [name, parts] : digests) {
-    all.update(std::as_bytes(std::span(name.data(), name.size())));
+    all.update(name);
     for (const Digest& part : parts) all.update(part);
   }
   return to_hex(all.digest());

@@ -1,5 +1,7 @@
 #include <strata/session/state_context.h>
 
+#include <strata/parallel/simulated_group.h>
+
 #include "plan/chunk_tables.h"
 
 namespace strata {
@@ -29,8 +31,8 @@ Result<std::unique_ptr<StateContext>> StateContext::create(const StatePlan& plan
     return Status::error(Code::invalid, context->has_data()
                                             ? "a session over a backend with data computes its norms"
                                             : "a session over a backend without data needs synthetic norms");
-  if (plan.options.ranks.ranks > 1 && environment.world == nullptr)
-    return Status::error(Code::invalid, "the plan is for several ranks, but the session was given no group");
+  if (plan.options.ranks.ranks > 1 && environment.world == nullptr && context->has_data())
+    return Status::error(Code::invalid, "the plan is for several ranks, but the session was given no world");
   STRATA_TRY(context->allocate());
   return context;
 }
@@ -40,9 +42,14 @@ Status StateContext::allocate() {
   STRATA_TRY_ASSIGN(streams_.h2d, backend().create_stream(StreamRole::h2d));
   STRATA_TRY_ASSIGN(streams_.d2h, backend().create_stream(StreamRole::d2h));
   STRATA_TRY_ASSIGN(streams_.cpu, backend().create_stream(StreamRole::cpu));
-  if (plan_.options.ranks.ranks > 1) {
+  if (const DataParallel& ranks = plan_.options.ranks; ranks.ranks > 1) {
     STRATA_TRY_ASSIGN(streams_.collective, backend().create_stream(StreamRole::collective));
-    STRATA_TRY_ASSIGN(groups_, RankGroups::create(*environment_.world, plan_.options.ranks));
+    if (has_data()) {
+      STRATA_TRY_ASSIGN(world_group_, environment_.world->create_group(backend()));
+    } else {
+      world_group_ = create_simulated_group(ranks.ranks, ranks.rank, backend());
+    }
+    STRATA_TRY_ASSIGN(groups_, RankGroups::create(*world_group_, ranks));
   }
   STRATA_TRY_ASSIGN(memory_, RunMemory::create(plan_, pinned_layout_.total(), *budgets_, backend(),
                                                environment_.open_store, environment_.trace));

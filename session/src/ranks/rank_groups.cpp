@@ -25,4 +25,16 @@ Result<RankGroups> RankGroups::create(ProcessGroup& world, const DataParallel& r
   return groups;
 }
 
+GroupCounters RankGroups::counters() const noexcept {
+  GroupCounters all = world_->counters();
+  for (const auto* group : {&sums_, &shards_, &replicas_}) {
+    if (*group == nullptr) continue;
+    const GroupCounters more = (*group)->counters();
+    all.calls += more.calls;
+    all.sent_bytes += more.sent_bytes;
+    all.received_bytes += more.received_bytes;
+  }
+  return all;
+}
+
 }  // namespace strata

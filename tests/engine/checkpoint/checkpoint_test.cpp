@@ -47,6 +47,34 @@ TEST(CheckpointTest, ResumingOnAnotherPlacementGivesTheBitsOfTheUninterruptedRun
   EXPECT_EQ(must(second.engine->state_digest()), must(straight.engine->state_digest()));
 }
 
+// Its manifest has digests of bytes in a row, and its files another order.
+TEST(CheckpointTest, ACheckpointOfAnEarlierVersionIsContinued) {
+  const TempDir dir;
+  TinyRun run(must(Engine::plan(tiny_programs(), {})));
+  must(run.engine->initialize(3));
+  run.train(2);
+  const std::string digest = must(run.engine->state_digest());
+  const std::string saved = must(save_checkpoint(*run.engine, posix_io(), dir.path(), {}, 0));
+  Manifest manifest = must(read_manifest(posix_io(), saved));
+  EXPECT_EQ(manifest.version, 3);
+  manifest.version = 2;
+  for (CheckpointFile& file : manifest.files) {
+    const auto tensors = must(SafetensorsFile::open(posix_io(), saved + "/" + file.name));
+    for (const SafetensorsEntry& entry : tensors->entries()) {
+      std::vector<std::byte> bytes(entry.bytes);
+      must(tensors->read(entry.name, bytes));
+      file.tensors[entry.name] = to_hex(digest_of(bytes));
+    }
+  }
+  must(write_text_atomically(posix_io(), saved + "/manifest.json", to_json(manifest)));
+  TinyRun resumed(must(Engine::plan(tiny_programs(), {})));
+  must(load_checkpoint(*resumed.engine, posix_io(), saved).status());
+  EXPECT_EQ(must(resumed.engine->state_digest()), digest);
+  manifest.files[0].tensors.begin()->second[0] ^= 1;
+  must(write_text_atomically(posix_io(), saved + "/manifest.json", to_json(manifest)));
+  EXPECT_EQ(load_checkpoint(*resumed.engine, posix_io(), saved).status().code(), Code::corrupt);
+}
+
 TEST(CheckpointTest, OnlyTheNewestAreKept) {
   const TempDir dir;
   TinyRun run(must(Engine::plan(tiny_programs(), {})));

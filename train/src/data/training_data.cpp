@@ -133,12 +133,12 @@ std::uint64_t TrainingData::data_bytes() const noexcept {
 namespace {
 
 /// Collects small values and digests them in blocks.
-class BlockDigester {
+class BufferedDigester {
  public:
-  explicit BlockDigester(Digester& digester) : digester_(digester) {}
-  ~BlockDigester() { flush(); }
-  BlockDigester(const BlockDigester&) = delete;
-  BlockDigester& operator=(const BlockDigester&) = delete;
+  explicit BufferedDigester(Digester& digester) : digester_(digester) {}
+  ~BufferedDigester() { flush(); }
+  BufferedDigester(const BufferedDigester&) = delete;
+  BufferedDigester& operator=(const BufferedDigester&) = delete;
   template <class T>
   void add(const T& value) {
     if (n_ + sizeof value > block_.size()) flush();
@@ -164,7 +164,7 @@ std::string TrainingData::digest_data() const {
   Digester digester;
   digester.update(tokenizer().digest());
   {
-    BlockDigester block(digester);
+    BufferedDigester block(digester);
     for (const auto& cache : train_caches_) {
       for (std::uint64_t i = 0; i < cache->n_tokens(); ++i) block.add(cache->token(i));
       for (std::uint64_t i = 0; i < cache->n_tokens() && is_masked(*cache); ++i)

@@ -62,7 +62,7 @@ class Engine final : public Session {
     const Dataless* dataless = nullptr;  ///< null: a real run
     /// The ranks of the run, which all call the engine in the same order; null if there is one, or without
     /// data.
-    ProcessGroup* world = nullptr;
+    World* world = nullptr;
   };
   /// Allocates the memory of the run. `plan` and the environment outlive the engine. Parameters are undefined
   /// until initialize() or load_checkpoint(). Errors: `invalid`, `does_not_fit`, `out_of_memory`, `no_space`,
@@ -101,12 +101,11 @@ class Engine final : public Session {
 
  private:
   Engine(const RunPlan& plan, std::unique_ptr<detail::CostModel> costs,
-         std::unique_ptr<ProcessGroup> simulated_world, std::unique_ptr<StateContext> context);
+         std::unique_ptr<StateContext> context);
   Status run_step(BatchSource& source, double lr, StepReport& report);
 
   const RunPlan& plan_;
   std::unique_ptr<detail::CostModel> costs_;  // null unless the run is simulated
-  std::unique_ptr<ProcessGroup> simulated_world_;
   std::unique_ptr<detail::ProgramRunner> runner_;
 };
 

@@ -15,12 +15,13 @@
 
 namespace strata {
 
-/// Writes `<dir>/step-N` (param, m and v as safetensors in layout order, and the manifest) and returns its
-/// path. Everything is written into a hidden folder beside it (a draft); each file is synced, the folder is
-/// renamed, and the parent is synced. Drafts of interrupted saves are removed first, so that they cannot fill
-/// the disk. After the commit the oldest checkpoints beyond `keep` are removed (0: all are kept). Only one
-/// process at a time may save into `dir`: callers hold a lock. Errors: `no_space`, `io_error`; earlier
-/// checkpoints are then intact.
+/// Writes `<dir>/step-N` (param, m and v as safetensors in the order in which the model declares them, and
+/// the manifest) and returns its path. With several ranks, all of them call it, each writes its part, and the
+/// bytes are those that one rank would write; errors are the same on all. Everything is written into a hidden
+/// folder beside it (a draft); each file is synced, the folder is renamed, and the parent is synced. Drafts
+/// of interrupted saves are removed first, so that they cannot fill the disk. After the commit the oldest
+/// checkpoints beyond `keep` are removed (0: all are kept). Only one process at a time may save into `dir`:
+/// callers hold a lock. Errors: `no_space`, `io_error`; earlier checkpoints are then intact.
 Result<std::string> save_checkpoint(Session& session, Io& io, const std::string& dir,
                                     std::map<std::string, std::string> run, int keep);
 
@@ -39,22 +40,29 @@ class CheckpointTensors {
   Status read(const StatePiece& piece, std::span<float> values);
   /// Reads a whole tensor.
   Status read(std::string_view name, std::span<float> values);
+  /// Reads any elements of a tensor; no digest is checked.
+  Status read_part(const StatePiece& piece, std::span<float> values) const;
+  /// Errors: `corrupt` if `digest` is not that of the tensor (BlockDigester).
+  Status check(std::string_view name, const Digest& digest) const;
 
  private:
   CheckpointTensors() = default;
+  Result<const SafetensorsEntry*> find(std::string_view name) const;
   std::string path_;
   std::unique_ptr<SafetensorsFile> file_;
   std::map<std::string, std::string> digests_;
   std::string current_;  // the tensor that is being read
   std::int64_t next_ = 0;
+  bool in_blocks_ = true;  // digests are those of BlockDigester, else of Digester
+  BlockDigester block_digester_;
   Digester digester_;
 };
 
-/// Checks every name and shape and reports all problems at once. Then it fills the session, checking each
-/// tensor's digest while reading it, and sets the session's step. Placement, chunk size and budgets may
-/// differ from those of the run that saved it. Errors: `corrupt`, `invalid` (another model), `not_found`,
-/// `io_error`. After an error while tensors are filled, the session has no valid states until others are
-/// loaded.
+/// With several ranks, all of them call it, and errors are the same on all. Checks every name and shape and
+/// reports all problems at once. Then it fills the session, checking each tensor's digest while reading it,
+/// and sets the session's step. Placement, chunk size and budgets may differ from those of the run that saved
+/// it. Errors: `corrupt`, `invalid` (another model), `not_found`, `io_error`. After an error while tensors
+/// are filled, the session has no valid states until others are loaded.
 Result<Manifest> load_checkpoint(Session& session, Io& io, const std::string& folder);
 
 }  // namespace strata

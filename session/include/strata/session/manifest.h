@@ -10,19 +10,23 @@
 
 namespace strata {
 
-/// One file of a checkpoint, as described in its manifest. Digests are XXH3-128 in hex.
+/// One file of a checkpoint, as described in its manifest. Digests are in hex.
 struct CheckpointFile {
   std::string name;
   std::uint64_t bytes = 0;
-  std::string digest;                          ///< of the whole file
-  std::map<std::string, std::string> tensors;  ///< digest of each tensor's bytes, by name
+  std::string digest;  ///< of the whole file: XXH3-128 of the digests of its header and of its tensors
+  std::map<std::string, std::string> tensors;  ///< digest of each tensor's bytes (BlockDigester), by name
   friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
 };
 
 /// The contents of a checkpoint's manifest. `run` belongs to the caller: settings that must be equal, or
 /// known, when training is resumed.
 struct Manifest {
-  static constexpr int kVersion = 2;
+  static constexpr int kVersion = 3;
+  static constexpr int kOldest = 2;  ///< still read: digests are the XXH3-128 of all bytes in a row
+  static constexpr int kBlockDigests =
+      3;  ///< from here on digests are of blocks, which ranks digest together
+  int version = kVersion;
   std::int64_t step = 0;
   LossScale loss_scale;  ///< of a run that computes in f16
   std::vector<CheckpointFile> files;

@@ -36,17 +36,24 @@ class Session {
   /// moments to zero.
   Status reset(const FillState& params);
   /// Calls `visit` for every state of `payload` (frozen parameters have no moments) in bounded memory: tensor
-  /// by tensor in layout order, each in pieces from its first element to its last. `param` is the f32 master
+  /// by tensor in layout order, each in pieces from its first element to its last; with several ranks, the
+  /// elements that this rank holds. `param` is the f32 master
   /// whatever the compute dtype is (for a run that only infers, the parameter itself). Errors, here and in
   /// fill(): `unsupported` for moments of a run that does not train.
   Status visit(Payload payload, const VisitState& visit);
+  /// The same for a part of each chunk that no other rank visits; with one rank, for all of it.
+  Status visit_part(Payload payload, const VisitState& visit);
   /// Fills every state of `payload`, in the same order.
   Status fill(Payload payload, const FillState& fill);
-  /// Digest of parameters and, if the run trains, moments, in name order.
+  /// Digest of parameters and, if the run trains, moments, in name order; of all ranks, all of which call it.
   Result<std::string> state_digest();
 
   const StatePlan& state_plan() const noexcept { return context_->plan(); }
   MovedBytes moved() const;
+  /// What this rank has sent to others and received from them on streams; nothing if there is one rank.
+  GroupCounters group_counters() const;
+  /// The ranks of the run; null if there is one.
+  World* world() const noexcept { return context_->world(); }
   LaneBusySeconds lane_busy_seconds() const;
   /// Bytes used and reserved in the session's budgets, and their maximum so far; of all sessions that share
   /// them.

@@ -7,6 +7,7 @@
 
 #include <strata/chunk/chunk_manager.h>
 #include <strata/offload/tier_mover.h>
+#include <strata/parallel/world.h>
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/threads/thread_pool.h>
@@ -32,7 +33,7 @@ struct SessionEnvironment {
   OpenStore open_store = {};       ///< may be missing if nothing lives on nvme, or without data
   Trace* trace = nullptr;          ///< receives the tracks of the store and one of the phases of steps
   TierBudgets* budgets = nullptr;  ///< shared with others; null: the session has its own, as planned
-  ProcessGroup* world = nullptr;   ///< the ranks of the run; null if there is one
+  World* world = nullptr;          ///< the ranks of the run; null if there is one, or without data
   /// For a simulated run: what work on states costs. All work is then host calls of that duration.
   const StateCosts* costs = nullptr;
   std::optional<SyntheticSteps> synthetic = std::nullopt;  ///< set if the backend has no data
@@ -62,6 +63,7 @@ class StateContext {
   /// The accesses of the passes that run; the chunk manager asks it what is needed when.
   UseSchedule& use_schedule() noexcept { return use_schedule_; }
   const RunMemory& memory() const noexcept { return *memory_; }
+  World* world() const noexcept { return environment_.world; }             ///< null if there is one rank
   RankGroups* groups() noexcept { return groups_ ? &*groups_ : nullptr; }  ///< null if there is one rank
   const TierBudgets& budgets() const noexcept { return *budgets_; }
   ObjectStore* store() const noexcept { return memory_->store(); }
@@ -113,6 +115,7 @@ class StateContext {
   TierBudgets* budgets_;
   std::unique_ptr<RunMemory> memory_;
   SessionStreams streams_;
+  std::unique_ptr<ProcessGroup> world_group_;
   std::optional<RankGroups> groups_;
   std::unique_ptr<TierMover> mover_;
   UseSchedule use_schedule_;

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/status.h>
@@ -38,6 +39,24 @@ class Digester {
 };
 
 Digest digest_of(std::span<const std::byte> bytes) noexcept;
+
+/// Digests bytes block by block, so that the blocks may be digested by several readers or writers: their
+/// digest is the XXH3-128 of the blocks' XXH3-128 digests. A block has kBlockBytes bytes, the last one may
+/// have fewer. Movable; one thread at a time.
+class BlockDigester {
+ public:
+  static constexpr std::size_t kBlockBytes = 16384;
+  void update(std::span<const std::byte> bytes);
+  /// The digests of the blocks given since construction or the last take(), of which the last one ends here.
+  std::vector<Digest> take();
+  /// The digest of everything given since construction or the last take(), which it ends.
+  Digest digest() { return digest_of_blocks(take()); }
+  static Digest digest_of_blocks(std::span<const Digest> blocks) noexcept;
+
+ private:
+  std::vector<Digest> blocks_;
+  std::vector<std::byte> rest_;  // of a block that is not complete
+};
 
 /// Digest and size of a whole file, read in blocks. Errors: those of Io::open and read_exact.
 struct FileDigest {

@@ -53,6 +53,7 @@ class File {
 enum class OpenMode : std::uint8_t {
   read,            ///< an existing regular file, possibly through a symlink; anything else is `invalid`
   read_no_follow,  ///< as `read`, but a symlink is `invalid`: for names that were read from a file
+  update,          ///< an existing regular file, for writing in it; a symlink is `invalid`
   create,          ///< a new file, with the umask's permissions; fails if it exists
   truncate,        ///< a new or truncated file, with the umask's permissions
   append,          ///< a new file, with the umask's permissions, or the end of an existing one; write_at

@@ -33,6 +33,8 @@ class SafetensorsFile {
   /// Null if there is no tensor of that name.
   const SafetensorsEntry* find(std::string_view name) const noexcept;
   std::uint64_t file_bytes() const noexcept { return file_bytes_; }
+  /// XXH3-128 of everything before the tensors' data. Errors: those of reading it again.
+  Result<Digest> header_digest() const;
 
   /// Reads a whole tensor. Errors: `not_found`; `invalid` if `into` is not exactly the tensor's size;
   /// `corrupt`, `io_error`.
