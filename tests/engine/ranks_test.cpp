@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <strata/runtime/str.h>
+#include <strata/session/rank_traffic.h>
 
 #include "engine/rank_run.h"
 #include "engine/tiny_run.h"
@@ -118,16 +119,16 @@ Status train_rank(Engine& engine, RankOutcome& outcome, int steps) {
   return test::collect_states(engine, outcome);
 }
 
+Result<std::unique_ptr<const RunPlan>> plan(const Case& c, std::int32_t rank, const std::string& dir) {
+  const ProgramSet programs = test::tiny_programs(Recompute::none, 1, test::rank_model(), c.compute);
+  return Engine::plan_with(
+      programs, options_of(c, rank, dir),
+      [&](const ChunkLayout& layout, Placement& placement) { assign_homes(c, layout, placement); });
+}
+
 RankOutcome train(const Case& c, int steps = steps_compared()) {
   const test::TempDir dir;
-  RankRun run;
-  run.ranks = c.ranks;
-  run.plan = [&](std::int32_t rank) {
-    const ProgramSet programs = test::tiny_programs(Recompute::none, 1, test::rank_model(), c.compute);
-    return Engine::plan_with(
-        programs, options_of(c, rank, dir.path()),
-        [&](const ChunkLayout& layout, Placement& placement) { assign_homes(c, layout, placement); });
-  };
+  const RankRun run{.plan = [&](std::int32_t rank) { return plan(c, rank, dir.path()); }, .ranks = c.ranks};
   return run.run([&](Engine& engine, RankOutcome& outcome) { return train_rank(engine, outcome, steps); });
 }
 
@@ -137,6 +138,24 @@ const RankOutcome& on_one_device(const Case& c) {
   const auto [at, is_new] = known.try_emplace({c.compute, c.clipping});
   if (is_new) at->second = train({.compute = c.compute, .clipping = c.clipping});
   return at->second;
+}
+
+// In whole elements: k (N-1)/N n e_g and so on, over the padded sizes of the chunks, in f32.
+void expect_formula(const RunPlan& plan, const RankTraffic& traffic) {
+  const DataParallel& ranks = plan.options.ranks;
+  std::int64_t n = 0;
+  for (const ChunkInfo& chunk : plan.layout.chunks()) n += chunk.n_elems;
+  const std::int64_t k = kGradAccum / ranks.ranks, others = ranks.ranks - 1, s = ranks.shards();
+  const std::int64_t rounds = ranks.reduce == GradientReduce::each ? k : 1;
+  EXPECT_EQ(static_cast<std::int64_t>(traffic.gradients),
+            4 * n / ranks.ranks * (rounds * others + ranks.ranks / s - 1));
+  const std::int64_t once = 4 * n / s * (s - 1);
+  if (ranks.zero < 3 || s == 1) {
+    EXPECT_EQ(static_cast<std::int64_t>(traffic.parameters), once);  // 0 for DDP
+  } else {  // for forward and for backward, except where they meet; a tied table is used at both ends of each
+    EXPECT_LT(static_cast<std::int64_t>(traffic.parameters), 3 * k * once);
+    EXPECT_GT(static_cast<std::int64_t>(traffic.parameters), k * once);
+  }
 }
 
 class RanksTest : public ::testing::TestWithParam<Case> {};
@@ -181,6 +200,35 @@ std::vector<Case> cases() {
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Pairwise, RanksTest, ::testing::ValuesIn(cases()));
+
+// What a rank sends in a step is the formula, which sums over chunks what the technique's mathematics says.
+TEST(RanksTest, BytesSentAreTheFormula) {
+  for (const std::int32_t ranks : {2, 3, 4, 6})
+    for (const Technique& technique : {kDdp, kZero1, kZero2, kZero3, kHsdp})
+      for (const GradientReduce reduce : {GradientReduce::each, GradientReduce::once}) {
+        if ((technique.hybrid && ranks % 2 != 0) || (technique.zero == 1 && reduce == GradientReduce::each))
+          continue;
+        const Case c{.ranks = ranks, .technique = technique, .clipping = Clipping::never, .reduce = reduce};
+        const test::TempDir dir;
+        const RankRun run{.plan = [&](std::int32_t rank) { return plan(c, rank, dir.path()); },
+                          .ranks = ranks};
+        const RankOutcome outcome = run.run([&](Engine& engine, RankOutcome&) -> Status {
+          STRATA_TRY(engine.initialize(3));
+          CountingBatches batches(test::rank_model().vocab);
+          const RankTraffic want = rank_traffic(engine.plan(), engine.plan().of(ProgramRole::train).uses);
+          for (int step = 0; step < 3; ++step) {
+            const GroupCounters before = engine.group_counters();
+            StepReport report;
+            STRATA_TRY(engine.train_step(batches, 1e-2, report));
+            EXPECT_EQ(engine.group_counters().sent_bytes - before.sent_bytes, want.all()) << describe(c);
+            EXPECT_EQ(engine.group_counters().received_bytes - before.received_bytes, want.all());
+          }
+          expect_formula(engine.plan(), want);
+          return {};
+        });
+        EXPECT_TRUE(outcome.status.is_ok()) << outcome.status.to_string();
+      }
+}
 
 // A local sum before a single reduction rounds otherwise, so it is close, not equal.
 TEST(RanksTest, OneReductionAStepIsCloseToOneDevice) {

@@ -23,7 +23,7 @@ constexpr std::int64_t kStepsPerRound = 3;
 class MeasuredRun {
  public:
   static Result<std::unique_ptr<MeasuredRun>> plan(const Args& args, const TrainingData& training_data) {
-    STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(args));
+    STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(with_overrides(args, {"parallel.ranks=1"})));
     loaded.config.data.packing = training_data.packing();
     STRATA_TRY_ASSIGN(PlannedJob planned, plan_job(loaded));
     return std::unique_ptr<MeasuredRun>(

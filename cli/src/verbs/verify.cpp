@@ -68,7 +68,9 @@ struct Bits {
 
 Result<Bits> run_variant(const Args& args, const Variant& variant, const TrainingData& training_data,
                          std::int64_t steps) {
-  STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(with_overrides(args, variant.overrides)));
+  std::vector<std::string> overrides = variant.overrides;
+  overrides.emplace_back("parallel.ranks=1");
+  STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(with_overrides(args, overrides)));
   loaded.config.data.packing = training_data.packing();
   STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(loaded.config, *planned.plan, posix_io()));

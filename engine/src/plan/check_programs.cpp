@@ -100,10 +100,16 @@ Status check_ports(const NamedProgram& named) {
 }
 
 Status check_train(const Program& train, const SessionOptions& options) {
-  if (train.micro_batches != 1 && train.micro_batches != options.grad_accum)
-    return Status::error(Code::invalid,
-                         str("the training program covers ", plural(train.micro_batches, "micro-batch"),
-                             ", but a step has ", options.grad_accum, "; it must cover one or all of them"));
+  const std::int32_t of_rank = options.grad_accum / options.ranks.ranks;
+  if (train.micro_batches != 1 && train.micro_batches != of_rank)
+    return Status::error(
+        Code::invalid, str("the training program covers ", plural(train.micro_batches, "micro-batch"),
+                           ", but a step has ", of_rank, " on each rank; it must cover one or all of them"));
+  if (train.micro_batches != 1 && options.ranks.ranks > 1 && !options.ranks.sums_locally())
+    return Status::error(
+        Code::invalid,
+        str("the training program sums the gradients of ", plural(train.micro_batches, "micro-batch"),
+            ", but parallel.reduce=each adds each of them; use parallel.reduce=once"));
   for (const ParamInfo& param : train.params)
     if (param.trainable && param.grad == kNoValue)
       return Status::error(Code::invalid,

@@ -1,6 +1,7 @@
 #include "data/token_cache_writer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -28,6 +29,12 @@ std::string note_of(const std::string& path, const JsonlStats& stats, const Resu
   return ignored_keys.empty() ? text : str(text, "; ignored: ", ignored_keys);
 }
 
+// Several processes may build a cache, and several threads of one.
+std::string temporary_beside(const std::string& path) {
+  static std::atomic<int> n_files{0};
+  return str(path, ".tmp-", ::getpid(), "-", n_files.fetch_add(1, std::memory_order_relaxed));
+}
+
 // A missing folder of a file to write is not a missing input.
 Result<std::unique_ptr<File>> create_file(Io& io, const std::string& path) {
   auto file = io.open(path, OpenMode::truncate);
@@ -40,7 +47,7 @@ Result<std::unique_ptr<File>> create_file(Io& io, const std::string& path) {
 
 TokenCacheWriter::TokenCacheWriter(Io& io, const Tokenizer& tokenizer, const Result<ChatTemplate>& chat,
                                    const std::string& path)
-    : io_(io), tokenizer_(tokenizer), chat_(chat), path_(path), temporary_(str(path, ".tmp-", ::getpid())) {}
+    : io_(io), tokenizer_(tokenizer), chat_(chat), path_(path), temporary_(temporary_beside(path)) {}
 
 Status TokenCacheWriter::write(const std::vector<std::string>& sources) {
   Status status = write_all_sources(sources);

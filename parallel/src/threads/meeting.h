@@ -21,6 +21,7 @@ struct Contribution {
   Event event = {};
   Status status = {};
   std::span<const int> members = {};  ///< of split()
+  std::string_view doing = {};        ///< of a world: the name of the call
   std::string_view text = {};         ///< of a world
   std::shared_ptr<void> shared = {};  ///< what the first rank has created for all
 };

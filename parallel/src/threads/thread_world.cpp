@@ -16,30 +16,31 @@ class ThreadWorld final : public World {
   ~ThreadWorld() override { meeting_->leave(rank_); }
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return size_; }
+  bool in_one_process() const noexcept override { return true; }
   std::string description() const override { return str("rank ", rank_, " of ", size_, " (threads)"); }
 
   Result<std::vector<std::string>> all_gather(std::string_view text) override {
-    STRATA_TRY_ASSIGN(const auto all, meeting_->meet(rank_, {.rank = rank_, .text = text}));
+    STRATA_TRY_ASSIGN(const auto all, meet({.rank = rank_, .doing = "all_gather", .text = text}));
     std::vector<std::string> texts;
     for (const detail::Contribution& other : all) texts.emplace_back(other.text);
     // Others may still be reading `text`.
-    STRATA_TRY(meeting_->meet(rank_, {.rank = rank_}).status());
+    STRATA_TRY(meet({.rank = rank_, .doing = "all_gather"}).status());
     return texts;
   }
 
   // The first rank creates the object.
   Result<std::shared_ptr<void>> share(const Create& create) override {
-    detail::Contribution mine{.rank = rank_};
+    detail::Contribution mine{.rank = rank_, .doing = "share"};
     if (rank_ == 0) {
       Result<std::shared_ptr<void>> made = create();
       mine.status = made.status();
       if (made.has_value()) mine.shared = *std::move(made);
     }
-    STRATA_TRY_ASSIGN(const auto all, meeting_->meet(rank_, mine));
+    STRATA_TRY_ASSIGN(const auto all, meet(mine));
     const Status status = all[0].status;
     std::shared_ptr<void> shared = all[0].shared;
     for (int i = 0; i < 2; ++i)  // so that the meeting, which remembers two, does not keep the object alive
-      STRATA_TRY(meeting_->meet(rank_, {.rank = rank_}).status());
+      STRATA_TRY(meet({.rank = rank_, .doing = "share"}).status());
     if (!status.is_ok()) return status;
     return shared;
   }
@@ -56,6 +57,18 @@ class ThreadWorld final : public World {
   }
 
  private:
+  // Ranks that have failed in different places make different calls.
+  Result<std::span<const detail::Contribution>> meet(const detail::Contribution& mine) {
+    STRATA_TRY_ASSIGN(const auto all, meeting_->meet(rank_, mine));
+    for (const detail::Contribution& other : all)
+      if (other.doing != mine.doing) {
+        meeting_->leave(rank_);
+        return Status::error(Code::lost_peer, str("rank ", other.rank, " is at ", other.doing, " and rank ",
+                                                  rank_, " at ", mine.doing, ", so one of them has failed"));
+      }
+    return all;
+  }
+
   const std::shared_ptr<detail::Meeting> meeting_;
   const int rank_, size_;
 };

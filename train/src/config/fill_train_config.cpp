@@ -72,12 +72,41 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, std::vect
       problems.push_back(str(set_by(tree, "optim.param_groups"), ": ", status.message()));
 }
 
+// The problems that a plan would find, with the keys that are to blame.
+void check_parallel(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  const int ranks = config.parallel.ranks.value_or(1);
+  if (config.parallel.zero == 1 && config.parallel.reduce == "each")
+    problems.push_back(
+        str(set_by(tree, "parallel.zero"),
+            " = 1 keeps whole gradients and adds them once a step, but parallel.reduce is each (",
+            tree.entry("parallel.reduce").origin, ")"));
+  if (ranks == 1) return;
+  if (config.train.grad_accum % ranks != 0)
+    problems.push_back(str(set_by(tree, "train.grad_accum"), " = ", config.train.grad_accum,
+                           " is not a multiple of parallel.ranks = ", ranks, " (",
+                           tree.entry("parallel.ranks").origin,
+                           "): every rank computes as many micro-batches"));
+  if (const int shard = config.parallel.shard_ranks; shard > 0 && ranks % shard != 0)
+    problems.push_back(str(set_by(tree, "parallel.shard_ranks"), " = ", shard,
+                           " does not divide parallel.ranks = ", ranks, " (",
+                           tree.entry("parallel.ranks").origin, ")"));
+  if (config.offload.micro_batch_order == "breadth_first" && config.parallel.reduce == "each")
+    problems.push_back(
+        str(set_by(tree, "offload.micro_batch_order"),
+            " = breadth_first sums a rank's gradients in one pass; it needs parallel.reduce=once"));
+  if (config.optim.name == "lamb" && config.parallel.zero.value_or(0) > 0)
+    problems.push_back(str(set_by(tree, "optim.name"), " = lamb needs the norms of whole tensors, which ",
+                           set_by(tree, "parallel.zero"), " = ", *config.parallel.zero,
+                           " divides among ranks"));
+}
+
 Status check_together(const ConfigTree& tree, const TrainConfig& config) {
   std::vector<std::string> problems;
   check_model_and_data(tree, config, problems);
   check_memory_and_io(tree, config, problems);
   check_offload(tree, config, problems);
   check_training(tree, config, problems);
+  check_parallel(tree, config, problems);
   return config_problems(problems);
 }
 

@@ -1,6 +1,7 @@
 #include <strata/train/load_config.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include <strata/model/hf/config.h>
@@ -33,6 +34,7 @@ std::string model_folder(std::string item) {
 Result<ConfigSources> config_sources(const ConfigRequest& request) {
   ConfigSources sources;
   sources.environment = request.environment;
+  sources.file_text = request.file_text;
   sources.preset = request.preset;
   for (const std::string& item : request.items) {
     if (is_assignment(item))
@@ -127,18 +129,19 @@ Status decide_chat(ConfigTree& tree, TrainConfig& config) {
   return {};
 }
 
-// Assignments KEY=auto for the keys that a run had decided itself: for all of them if the budgets have
-// changed, else for the undo log. Its size is what the placement leaves; as a setting it would be reserved
-// before states are placed, and the resumed run would not have the plan of its start.
-std::vector<std::string> keys_to_replan(const ConfigTree& tree) {
+// Assignments KEY=auto for the keys that a run had decided itself: for `all` of them, also if the budgets or
+// the ranks have changed, else for the undo log. Its size is what the placement leaves; as a setting it would
+// be reserved before states are placed, and the resumed run would not have the plan of its start.
+std::vector<std::string> keys_to_replan(const ConfigTree& tree, bool all) {
   const auto is_of_file = [&](std::string_view key) { return tree.entry(key).origin.starts_with("file "); };
   std::vector<std::string> assignments;
   if (tree.is_auto("offload.auto_keys")) return assignments;
-  const bool same_budgets =
-      is_of_file("memory.device") && is_of_file("memory.pinned") && is_of_file("memory.nvme");
+  constexpr std::array kInputs = {"memory.device",  "memory.pinned", "memory.nvme",
+                                  "parallel.ranks", "parallel.zero", "parallel.shard_ranks"};
+  const bool same_inputs = !all && std::all_of(kInputs.begin(), kInputs.end(), is_of_file);
   for (const std::string& key : tree.texts("offload.auto_keys"))
     if (std::find(std::begin(kPlannedKeys), std::end(kPlannedKeys), key) != std::end(kPlannedKeys) &&
-        is_of_file(key) && (!same_budgets || key == "offload.undo_log"))
+        is_of_file(key) && (!same_inputs || key == "offload.undo_log"))
       assignments.push_back(key + "=auto");
   return assignments;
 }
@@ -167,7 +170,7 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
   STRATA_TRY_ASSIGN(ConfigTree tree, ConfigTree::build(train_schema(), sources));
   std::erase_if(unless_set.values,
                 [&](const auto& value) { return tree.entry(value.first).origin != "default"; });
-  const std::vector<std::string> replanned = keys_to_replan(tree);
+  const std::vector<std::string> replanned = keys_to_replan(tree, request.replans);
   sources.arguments.insert(sources.arguments.end(), replanned.begin(), replanned.end());
   if (!unless_set.values.empty() || !replanned.empty()) {
     sources.discovered.push_back(std::move(unless_set));

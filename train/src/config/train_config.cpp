@@ -7,6 +7,15 @@
 
 namespace strata {
 
+DataParallel data_parallel(const TrainConfig& config) noexcept {
+  return {.ranks = config.parallel.ranks.value_or(1),
+          .rank = config.parallel.rank,
+          .zero = config.parallel.zero.value_or(0),
+          .shard_ranks = config.parallel.shard_ranks,
+          .reduce = config.parallel.reduce == "once" ? GradientReduce::once : GradientReduce::each,
+          .gather_ahead = config.parallel.gather_ahead};
+}
+
 void resolve_simple_autos(ConfigTree& tree, const CoreShare& share) {
   if (tree.is_auto("offload.step_mode") && tree.is_auto("offload.undo_log"))
     tree.resolve(

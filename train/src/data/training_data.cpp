@@ -300,7 +300,8 @@ Result<Program> record_training(const TrainConfig& config, const ActivationChoic
     if (!has_op(train, Op::fp8_gemm)) return no_fp8_gemm(config);
   }
   train = recompute_regions(std::move(train), activations.recompute);
-  if (activations.breadth_first) train = interleave_micro_batches(train, config.train.grad_accum);
+  if (activations.breadth_first)
+    train = interleave_micro_batches(train, config.train.grad_accum / data_parallel(config).ranks);
   train = specialize_for_backend(std::move(train), config);
   train =
       offload_activations(std::move(train), activation_offload_options(config, activations.offload_share));

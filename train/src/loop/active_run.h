@@ -21,6 +21,7 @@ struct ActiveRun {
   const CachedProfile& machine;
   Io& io;
   Trace* trace;
+  World* world;  ///< null if there is one rank
   PlannedJob planned;
   std::unique_ptr<Job> job;
 

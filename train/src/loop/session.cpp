@@ -4,9 +4,11 @@
 #include <map>
 #include <memory>
 
+#include <strata/parallel/agree.h>
 #include <strata/session/checkpoint.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/log.h>
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/train/budget_request.h>
 #include <strata/train/plan_text.h>
@@ -15,6 +17,7 @@
 #include <strata/train/write_budget.h>
 
 #include "loop/active_run.h"
+#include "loop/rank_start.h"
 #include "plan/gemm_choice.h"
 #include "run/run_files.h"
 #include "run/run_paths.h"
@@ -121,14 +124,22 @@ Status match_checkpoint(const std::string& checkpoint, const Manifest& manifest,
   return {};
 }
 
-Status plan_and_start(ActiveRun& active, const Signals& signals) {
+Status plan_run(ActiveRun& active, const Signals& signals) {
+  const TrainConfig::Parallel parallel = active.loaded.config.parallel;
+  const auto load = [&](const ConfigRequest& given) -> Result<LoadedConfig> {
+    STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
+    loaded.config.parallel = parallel;
+    return loaded;
+  };
   STRATA_TRY_ASSIGN(active.planned,
-                    plan_with_batch_split(active.request, active.loaded, active.basis(),
-                                          [](const ConfigRequest& given) { return load_config(given); }));
+                    plan_with_batch_split(active.request, active.loaded, active.basis(), load));
   STRATA_TRY(check_write_budget(active.loaded.config, *active.planned.plan));
-  STRATA_TRY(check_not_cancelled(signals));
-  STRATA_TRY_ASSIGN(active.job,
-                    Job::start(active.loaded.config, *active.planned.plan, active.io, active.trace));
+  return check_not_cancelled(signals);
+}
+
+Status start_job(ActiveRun& active) {
+  STRATA_TRY_ASSIGN(active.job, Job::start(active.loaded.config, *active.planned.plan, active.io,
+                                           active.trace, active.world));
   return {};
 }
 
@@ -182,7 +193,8 @@ Status begin_folder(const ActiveRun& active, const TrainingData& training_data, 
 Result<SessionResult> train_to_end(ActiveRun& active, const TrainingData& training_data, RunFolder& folder,
                                    Observer& observer, Signals& signals) {
   const TrainConfig& config = active.loaded.config;
-  Trainer trainer(config, *active.job, training_data, folder, observer, signals, active.io, active.trace);
+  Trainer trainer(config, *active.job, training_data, folder, observer, signals, active.io, active.trace,
+                  active.world);
   STRATA_TRY_ASSIGN(TrainOutcome outcome, trainer.run());
   while (outcome.stop_reason == StopReason::budget_change) {
     STRATA_TRY(change_budgets(active, trainer, training_data, folder, observer));
@@ -198,10 +210,53 @@ Result<SessionResult> train_to_end(ActiveRun& active, const TrainingData& traini
                        outcome.why_stopped};
 }
 
+/// The ranks of a run, as rank 0 sees them.
+struct Ranks {
+  World* world = nullptr;  ///< null if there is one
+  StartAnnouncement* announcement = nullptr;
+};
+
+// Which of how many ranks this is.
+void describe_ranks(const World& world, std::span<const std::string> environment, LoadedConfig& loaded) {
+  TrainConfig::Parallel& parallel = loaded.config.parallel;
+  parallel.rank = world.rank();
+  parallel.ranks = world.size();
+  parallel.transport = world.in_one_process() ? "threads" : "mpi";
+  parallel.local_ranks =
+      world.in_one_process() ? world.size() : local_rank(environment).value_or(LocalRank{}).size;
+}
+
+// The variables by which a launcher tells a process its place on the machine. Other settings are rank 0's.
+std::vector<std::string> launcher_variables(const std::vector<std::string>& environment) {
+  std::vector<std::string> kept;
+  for (const std::string& variable : environment)
+    if (!variable.starts_with("STRATA_")) kept.push_back(variable);
+  return kept;
+}
+
+// Tells the other ranks what to do, and waits until they have planned it too. They use the tokenizer that
+// rank 0 has trained.
+Status announce(const ActiveRun& active, const TrainingData& training_data, const std::string& path,
+                const std::vector<std::string>& checkpoints, Ranks& ranks) {
+  if (ranks.world == nullptr) return {};
+  ConfigTree tree = active.loaded.tree;
+  if (tree.is_auto("data.tokenizer")) {
+    const Tokenizer& tokenizer = training_data.tokenizer();
+    const std::string file =
+        str(active.loaded.config.data.cache_dir, "/", to_hex(tokenizer.digest()), ".tokenizer.json");
+    STRATA_TRY(write_text_atomically(active.io, file, tokenizer.to_json()));
+    tree.resolve("data.tokenizer", file, "trained by rank 0");
+  }
+  if (tree.is_auto("data.packing"))
+    tree.resolve("data.packing", training_data.packing(), "decided by rank 0");
+  STRATA_TRY(ranks.announcement->make({path, tree.to_toml(true), checkpoints}));
+  return agree(ranks.world, Status::ok());
+}
+
 // `asked`: the assignments of the budget request in the folder that are already part of `loaded`.
 Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
                             std::unique_ptr<RunFolder> folder, Observer& observer, Signals& signals,
-                            const std::vector<std::string>& asked) {
+                            const std::vector<std::string>& asked, Ranks& ranks) {
   Io& io = posix_io();
   const TrainConfig& config = loaded.config;
   const std::string& path = folder->path();
@@ -226,22 +281,86 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
   const SteadyClock clock;
   const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
   if (trace) trace->set_enabled(false);  // the trainer enables it for the steps of log.trace
-  ActiveRun active{request, loaded, machine, io, trace.get(), {}, {}};
-  STRATA_TRY(plan_and_start(active, signals));
+  ActiveRun active{request, loaded, machine, io, trace.get(), ranks.world, {}, {}};
+  STRATA_TRY(plan_run(active, signals));
+  STRATA_TRY(announce(active, *training_data, path, checkpoints, ranks));
+  STRATA_TRY(start_job(active));
   report_start(active, *training_data, observer, *log);
   STRATA_TRY(fill_states(active, checkpoints, path, observer));
-  STRATA_TRY(check_not_cancelled(signals));
-  resolve_data_autos(loaded, path, *training_data);
-  STRATA_TRY(begin_folder(active, *training_data, *folder));
-  STRATA_TRY(drop_applied_request(request, path, asked, io));
+  const auto begin = [&]() -> Status {
+    STRATA_TRY(check_not_cancelled(signals));
+    resolve_data_autos(loaded, path, *training_data);
+    STRATA_TRY(begin_folder(active, *training_data, *folder));
+    return drop_applied_request(request, path, asked, io);
+  };
+  STRATA_TRY(agree(ranks.world, begin()));
   observer.on_start(config);
   return train_to_end(active, *training_data, *folder, observer, signals);
 }
 
-}  // namespace
+// A rank other than 0: its configuration, data and checkpoints are those of rank 0.
+Result<SessionResult> follow(const SessionRequest& request, Signals& signals, World& world) {
+  STRATA_TRY_ASSIGN(const RankStart start, receive_start(world));
+  if (start.config.empty()) return SessionResult{};
+  Io& io = posix_io();
+  SessionRequest given{{.items = {str(start.path, "/", kResolvedConfig)},
+                        .file_text = start.config,
+                        .environment = launcher_variables(request.environment)},
+                       start.path,
+                       {},
+                       false};
+  Observer silent;
+  CachedProfile no_profile;
+  LoadedConfig loaded;
+  std::unique_ptr<TrainingData> training_data;
+  ActiveRun active{given, loaded, no_profile, io, nullptr, &world, {}, {}};
+  const auto prepare = [&]() -> Status {
+    STRATA_TRY_ASSIGN(loaded, load_config(given));
+    describe_ranks(world, request.environment, loaded);
+    STRATA_TRY_ASSIGN(training_data, TrainingData::open(loaded.config, io));
+    STRATA_TRY_ASSIGN(active.planned, plan_job(loaded));
+    return {};
+  };
+  STRATA_TRY(agree(&world, prepare()));
+  STRATA_TRY(start_job(active));
+  STRATA_TRY(fill_states(active, start.checkpoints, start.path, silent));
+  STRATA_TRY(agree(&world, Status::ok()));
+  const std::unique_ptr<RunFolder> folder = RunFolder::follow(io, start.path);
+  Trainer trainer(loaded.config, *active.job, *training_data, *folder, silent, signals, io, nullptr, &world);
+  STRATA_TRY_ASSIGN(const TrainOutcome outcome, trainer.run());
+  return SessionResult{outcome.stop_reason, start.path, {}, outcome.why_stopped};
+}
+
+// Starts threads as ranks if they are asked for. parallel.ranks and parallel.transport stay `auto` in the
+// tree, since the run may be resumed by another launcher.
+Status decide_ranks(const SessionRequest& request, const Signals& signals, LoadedConfig& loaded,
+                    std::unique_ptr<RankThreads>& threads, Ranks& ranks) {
+  TrainConfig::Parallel& parallel = loaded.config.parallel;
+  const bool launched = ranks.world != nullptr;
+  if (launched && parallel.transport == "threads")
+    return Status::error(Code::invalid, str("parallel.transport = threads, but a launcher started ",
+                                            plural(ranks.world->size(), "process"), "; start one"));
+  if (launched && parallel.ranks.value_or(ranks.world->size()) != ranks.world->size())
+    return Status::error(Code::invalid, str("parallel.ranks = ", *parallel.ranks,
+                                            ", but the launcher started ", ranks.world->size()));
+  if (!launched && parallel.transport == "mpi" && parallel.ranks.value_or(1) > 1)
+    return Status::error(Code::invalid, str("parallel.transport = mpi, but no launcher started ",
+                                            *parallel.ranks, " processes; use mpirun -np ", *parallel.ranks));
+  if (!launched && parallel.ranks.value_or(1) > 1) {
+    const auto run = [&request](World& world, Signals& shared) {
+      return follow(request, shared, world).status();
+    };
+    STRATA_TRY_ASSIGN(threads, RankThreads::start(*parallel.ranks, signals, run));
+    ranks.world = &threads->first();
+  }
+  if (ranks.world == nullptr) return {};
+  describe_ranks(*ranks.world, request.environment, loaded);
+  return check(data_parallel(loaded.config), loaded.config.train.grad_accum);
+}
 
 // Everything happens under the lock, so that a second command does not touch a run that is training.
-Result<SessionResult> run_session(const SessionRequest& request, Observer& observer, Signals& signals) {
+Result<SessionResult> lead(const SessionRequest& request, Observer& observer, Signals& signals,
+                           Ranks& ranks) {
   Io& io = posix_io();
   std::unique_ptr<RunFolder> folder;
   const auto lock = [&](const std::string& path) -> Status {
@@ -254,12 +373,31 @@ Result<SessionResult> run_session(const SessionRequest& request, Observer& obser
   if (const BudgetRequest pending(io, request.resume); !request.resume.empty() && pending.is_pending())
     asked = pending.read().value_or(asked);  // on an error change_budgets() consumes and refuses it
   SessionRequest given = with_defaults(request, asked);
+  given.replans = ranks.world != nullptr;
   if (!request.resume.empty())
     given.items.insert(given.items.begin(), str(request.resume, "/", kResolvedConfig));
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
+  std::unique_ptr<RankThreads> threads;
+  STRATA_TRY(decide_ranks(request, signals, loaded, threads, ranks));
   if (folder == nullptr)
     STRATA_TRY(lock(request.out_dir.empty() ? default_folder(loaded.config) : request.out_dir));
-  return train(given, loaded, std::move(folder), observer, signals, asked);
+  StartAnnouncement announcement(ranks.world);
+  ranks.announcement = &announcement;
+  Result<SessionResult> result = train(given, loaded, std::move(folder), observer, signals, asked, ranks);
+  announcement.finish(result.status());
+  if (threads == nullptr) return result;
+  // What another rank failed of says more than that it has gone.
+  const Status other = threads->join();
+  return !result.has_value() && result.status().code() == Code::lost_peer && !other.is_ok() ? other : result;
+}
+
+}  // namespace
+
+Result<SessionResult> run_session(const SessionRequest& request, Observer& observer, Signals& signals,
+                                  World* world) {
+  if (world != nullptr && world->rank() > 0) return follow(request, signals, *world);
+  Ranks ranks{world != nullptr && world->size() > 1 ? world : nullptr, nullptr};
+  return lead(request, observer, signals, ranks);
 }
 
 }  // namespace strata

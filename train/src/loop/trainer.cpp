@@ -43,7 +43,7 @@ cpuopt::LrSchedule lr_schedule(const TrainConfig& c) {
 }  // namespace
 
 Trainer::Trainer(const TrainConfig& config, Job& job, const TrainingData& training_data, RunFolder& folder,
-                 Observer& observer, Signals& signals, Io& io, Trace* trace)
+                 Observer& observer, Signals& signals, Io& io, Trace* trace, World* world)
     : config_(config),
       engine_(&job.engine()),
       training_data_(training_data),
@@ -52,6 +52,7 @@ Trainer::Trainer(const TrainConfig& config, Job& job, const TrainingData& traini
       signals_(signals),
       io_(io),
       trace_(trace),
+      world_(world),
       request_(io, folder.path()),
       batches_(training_data.train(), config.train.micro_batch),
       identity_(run_identity(config, training_data)),
@@ -98,19 +99,41 @@ Result<TrainOutcome> Trainer::run() {
   return outcome_;
 }
 
+bool Trainer::stop_requested() const {
+  return world_ == nullptr ? signals_.stop_requested() : decides(kStop);
+}
+bool Trainer::time_is_up() const {
+  if (world_ != nullptr) return decides(kTimeIsUp);
+  return static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9 >= config_.train.max_time_s;
+}
+
+// One clock decides what depends on time, and the step that comes takes about as long as the last one.
+std::uint32_t Trainer::decisions() const {
+  std::uint32_t flags = 0;
+  if (signals_.stop_requested()) flags |= kStop;
+  if (!write_budget_.allows_step()) flags |= kWritesAreUsedUp;
+  if (world_ == nullptr || world_->rank() != 0) return flags;
+  const auto seconds_since = [&](std::int64_t then) {
+    return static_cast<double>(clock_.now_ns() - then) * 1e-9 + last_step_s_;
+  };
+  if (seconds_since(begin_ns_) >= config_.train.max_time_s) flags |= kTimeIsUp;
+  if (seconds_since(saved_ns_) + last_step_s_ > config_.checkpoint.interval_s) flags |= kSaveIsDue;
+  return flags;
+}
+
 // Trains until a StopReason applies.
 Status Trainer::train(TrainOutcome& outcome) {
   while (engine_->steps() < config_.train.steps) {
-    if (signals_.stop_requested()) {
+    if (stop_requested()) {
       outcome.stop_reason = StopReason::signal;
       outcome.why_stopped = "by a signal";
       return {};
     }
-    if (polls_requests_ && request_.is_pending()) {
+    if (world_ == nullptr && polls_requests_ && request_.is_pending()) {
       outcome.stop_reason = StopReason::budget_change;
       return {};
     }
-    if (!write_budget_.allows_step()) {
+    if (world_ == nullptr ? !write_budget_.allows_step() : decides(kWritesAreUsedUp)) {
       outcome.stop_reason = StopReason::write_budget;
       outcome.why_stopped = str("before io.write_budget was exceeded: ", write_budget_.to_string());
       return {};
@@ -119,7 +142,7 @@ Status Trainer::train(TrainOutcome& outcome) {
     STRATA_TRY(step(next));
     STRATA_TRY(after_step(next));
     record_writes();
-    if (static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9 >= config_.train.max_time_s) {
+    if (time_is_up()) {
       outcome.stop_reason = next < config_.train.steps ? StopReason::time_limit : StopReason::finished;
       return {};
     }
@@ -131,6 +154,11 @@ Status Trainer::train(TrainOutcome& outcome) {
 // states are inconsistent, since the engine then refuses to read them.
 Status Trainer::save_after_error(const Status& why) {
   if (saved_step_ == engine_->steps()) return why;
+  if (world_ != nullptr)  // the others may be anywhere, and saving needs all ranks
+    return Status::error(why.code(),
+                         str(why.message(), "\n  step ", engine_->steps(), " is not saved: ",
+                             checkpoint_path_.empty() ? "there is no checkpoint of this start yet"
+                                                      : "the newest checkpoint is " + checkpoint_path_));
   const Result<std::string> place = folder_.check_not_moved().is_ok() ? folder_.path() : folder_.place();
   const std::string run = place.has_value() ? *place : folder_.path();
   const Status saved = place.has_value() ? save_in(run) : place.status();
@@ -174,7 +202,9 @@ Status Trainer::step(std::int64_t step) {
   line.step = step;
   line.lr = cpuopt::learning_rate(schedule, step);
   const LaneBusySeconds lanes_before = engine_->lane_busy_seconds();
+  line.report.flags = decisions();
   STRATA_TRY(engine_->train_step(batches_, line.lr, line.report));
+  agreed_ = line.report.flags;
   const double tokens = tokens_per_step(config_);
   line.tokens_per_s = tokens / line.report.seconds;
   line.used = engine_->used_bytes();
@@ -222,18 +252,19 @@ Status Trainer::after_step(std::int64_t step) {
     return every > 0 && step % every == 0 && step < config_.train.steps;
   };
   STRATA_TRY(folder_.check_not_moved());
-  if (due(config_.train.eval_every) && !signals_.stop_requested()) STRATA_TRY(validate(step));
-  if (due(config_.log.sample_every) && !signals_.stop_requested()) STRATA_TRY(sample(step));
-  return !signals_.stop_requested() && is_save_due(step) ? save_periodic_checkpoint() : Status::ok();
+  if (due(config_.train.eval_every) && !stop_requested()) STRATA_TRY(validate(step));
+  if (due(config_.log.sample_every) && !stop_requested()) STRATA_TRY(sample(step));
+  return !stop_requested() && is_save_due(step) ? save_periodic_checkpoint() : Status::ok();
 }
 
 // With checkpoint.interval, a save is due if the next step, which takes about as long as the last one, would
 // end after the interval.
 bool Trainer::is_save_due(std::int64_t step) const {
   if (step >= config_.train.steps) return false;
+  if (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0) return true;
+  if (world_ != nullptr) return decides(kSaveIsDue);
   const double since_s = static_cast<double>(clock_.now_ns() - saved_ns_) * 1e-9;
-  return (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0) ||
-         since_s + last_step_s_ > config_.checkpoint.interval_s;
+  return since_s + last_step_s_ > config_.checkpoint.interval_s;
 }
 
 // A full disk costs one save, not the run: the next save is tried when it is due.
@@ -261,14 +292,16 @@ Status Trainer::validate(std::int64_t step) {
   if (n == 0) return Status::ok();
   const auto loss = evaluate_loss(*engine_, *training_data_.val(), config_.train.micro_batch, n,
                                   evaluation_observer(str("step ", step, ": validating")));
-  if (!loss.has_value()) return signals_.stop_requested() ? Status::ok() : loss.status();
+  if (!loss.has_value()) return stop_requested() ? Status::ok() : loss.status();
   observer_.on_message(
       fmt::format("step {}: validation loss {:.4f} over {}", step, loss->nats, plural(n, "micro-batch")));
   return folder_.add_validation({step, loss->nats}, n);
 }
 
 EvaluationObserver Trainer::evaluation_observer(std::string what) {
-  return {&signals_, &clock_, [this, what = std::move(what)](std::int64_t done, std::int64_t n) {
+  // All ranks evaluate to the end, since each needs the others.
+  return {world_ == nullptr ? &signals_ : nullptr, &clock_,
+          [this, what = std::move(what)](std::int64_t done, std::int64_t n) {
             observer_.on_message(str(what, ", ", done, " of ", plural(n, "micro-batch")));
           }};
 }
@@ -276,9 +309,10 @@ EvaluationObserver Trainer::evaluation_observer(std::string what) {
 Status Trainer::sample(std::int64_t step) {
   const TextSampleOptions options{.tokens = config_.log.sample_tokens,
                                   .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
-  STRATA_TRY_ASSIGN(const std::string text, sample_text(*engine_, training_data_.tokenizer(),
-                                                        config_.log.sample_prompt, options, &signals_));
-  if (signals_.stop_requested()) return {};  // an incomplete text is not stored
+  STRATA_TRY_ASSIGN(const std::string text,
+                    sample_text(*engine_, training_data_.tokenizer(), config_.log.sample_prompt, options,
+                                world_ == nullptr ? &signals_ : nullptr));
+  if (stop_requested()) return {};  // an incomplete text is not stored
   STRATA_TRY(folder_.add_sample(step, config_.log.sample_prompt, text));
   observer_.on_message(str("sample at step ", step, ": ", config_.log.sample_prompt, text));
   return Status::ok();
@@ -294,7 +328,7 @@ Status Trainer::save() {
 Status Trainer::save_in(const std::string& run) {
   saved_ns_ = clock_.now_ns();
   // Written before the checkpoint, since a run resumed from it needs the file.
-  if (config_.memory.backend == "cuda")
+  if (config_.memory.backend == "cuda" && (world_ == nullptr || world_->rank() == 0))
     STRATA_TRY(write_text_atomically(io_, str(run, "/", kGemmAlgorithmsFile),
                                      gemm_algorithms_text(gemm_implementation(
                                          "cuda", config_.train.dtype, config_.train.attention_backend))));
@@ -343,16 +377,16 @@ Status Trainer::finish(TrainOutcome& outcome) {
 Status Trainer::validate_final(TrainOutcome& outcome) {
   if (trace_ != nullptr) trace_->set_enabled(false);  // its many passes would displace the steps
   if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_->steps()));
-  if (const Dataset* val = training_data_.val(); val != nullptr && !signals_.stop_requested()) {
+  if (const Dataset* val = training_data_.val(); val != nullptr && !stop_requested()) {
     if (const std::int64_t n = n_micro_batches(*val, config_.train.micro_batch); n > 0) {
       const auto loss = evaluate_loss(*engine_, *val, config_.train.micro_batch, n,
                                       evaluation_observer("validating the last step"));
-      if (!loss.has_value()) return signals_.stop_requested() ? Status::ok() : loss.status();
+      if (!loss.has_value()) return stop_requested() ? Status::ok() : loss.status();
       outcome.val_loss = loss->nats;
       outcome.bits_per_byte = loss->bits_per_byte();
     }
   }
-  if (signals_.stop_requested()) return {};
+  if (stop_requested()) return {};
   STRATA_TRY_ASSIGN(outcome.state_digest, engine_->state_digest());
   return Status::ok();
 }

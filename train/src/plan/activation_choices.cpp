@@ -31,9 +31,12 @@ std::vector<ActivationChoice> activation_choices(const TrainConfig& config, bool
   const std::string& where = config.offload.activations;
   const std::vector<Recompute> modes = modes_of(config);
   std::vector<ActivationChoice> choices;
-  const bool breadth_first =
-      config.offload.micro_batch_order == "breadth_first" && config.train.grad_accum > 1;
-  const bool either = config.offload.micro_batch_order == "auto" && config.train.grad_accum > 1 && by_time;
+  const DataParallel ranks = data_parallel(config);
+  const bool several = config.train.grad_accum > ranks.ranks;
+  const bool breadth_first = config.offload.micro_batch_order == "breadth_first" && several;
+  // One pass over all micro-batches of a rank sums their gradients, which `each` adds one by one.
+  const bool may_sum = ranks.ranks == 1 || ranks.sums_locally();
+  const bool either = config.offload.micro_batch_order == "auto" && several && by_time && may_sum;
   if (where == "none" || where == "auto")
     for (const bool layers : {false, true})
       for (const Recompute mode : modes)

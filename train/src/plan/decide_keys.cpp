@@ -18,6 +18,7 @@
 #include <strata/runtime/backend/cuda_backend.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
 #include <strata/runtime/threads/topology.h>
 #include <strata/train/job.h>
 #include <strata/train/training_data.h>
@@ -37,14 +38,18 @@ void decide_memory(LoadedConfig& loaded, const MachineProfile* machine, const Co
     loaded.tree.resolve(str("memory.", to_string(tier)), *bytes,
                         machine == nullptr ? why : str("the memory of ", machine->name));
   };
-  const std::uint64_t share = default_ram_budget(read_host_facts());
+  const auto ranks = static_cast<std::uint64_t>(c.parallel.local_ranks);
+  const std::uint64_t share = default_ram_budget(read_host_facts()) / ranks / kPageBytes * kPageBytes;
+  const std::string of_ranks =
+      ranks == 1 ? std::string() : str(", divided by ", plural(ranks, "rank"), " on this machine");
   if (device.kind == DeviceKind::cuda)
     decide(c.memory.device_bytes, Tier::device, default_gpu_budget(device.free_bytes),
            str("90 % of the free memory of ", device.name));
   else
-    decide(c.memory.device_bytes, Tier::device, share, "40 % of the free memory");
-  decide(c.memory.pinned_bytes, Tier::pinned, device.kind == DeviceKind::cuda ? 2 * share : share,
-         device.kind == DeviceKind::cuda ? "80 % of the free memory" : "40 % of the free memory");
+    decide(c.memory.device_bytes, Tier::device, share, "40 % of the free memory" + of_ranks);
+  decide(
+      c.memory.pinned_bytes, Tier::pinned, device.kind == DeviceKind::cuda ? 2 * share : share,
+      (device.kind == DeviceKind::cuda ? "80 % of the free memory" : "40 % of the free memory") + of_ranks);
 }
 
 // Refuses kernels that the user asked for and that the GPU or the build lacks.

@@ -7,6 +7,8 @@
 
 #include <strata/profile/compute_device.h>
 #include <strata/profile/host_memory.h>
+#include <strata/runtime/plural.h>
+#include <strata/parallel/agree.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/threads/topology.h>
 #include <strata/runtime/units.h>
@@ -23,10 +25,12 @@ std::uint64_t bytes_on_gpu(const RunPlan& plan) {
 
 Status check_ram(const TrainConfig& config, const RunPlan& plan, std::uint64_t reclaimable_bytes) {
   const HostFacts facts = read_host_facts();
-  Status room =
-      check_host_memory(bytes_in_ram(config, plan), config.cpu.share.threads(), facts, reclaimable_bytes);
-  const std::uint64_t ram = available_for_slabs(facts, reclaimable_bytes);
+  const auto ranks = static_cast<std::uint64_t>(config.parallel.local_ranks);
+  Status room = check_host_memory(ranks * bytes_in_ram(config, plan), config.cpu.share.threads(), facts,
+                                  ranks * reclaimable_bytes);
+  const std::uint64_t ram = available_for_slabs(facts, ranks * reclaimable_bytes) / ranks;
   if (room.is_ok() || bytes_in_ram(config, plan) <= ram) return room;
+  if (ranks > 1) room = room.annotate(str(plural(ranks, "rank"), " on this machine"));
   const auto budgets = fit_budgets(plan, ram, config.memory.backend != "cuda");
   return Status::error(
       room.code(),
@@ -39,7 +43,8 @@ Status check_ram(const TrainConfig& config, const RunPlan& plan, std::uint64_t r
 // sum.
 Status check_disks(const TrainConfig& config, const RunPlan& plan, Io& io,
                    const std::vector<NvmePath>& before) {
-  const std::uint64_t needed = plan.planned_peak[static_cast<std::size_t>(Tier::nvme)];
+  const std::uint64_t needed = plan.planned_peak[static_cast<std::size_t>(Tier::nvme)] *
+                               static_cast<std::uint64_t>(config.parallel.local_ranks);
   if (needed == 0) return {};
   const std::vector<std::string>& dirs = config.memory.nvme_dirs;
   std::vector<double> rates = config.memory.nvme_rates;
@@ -74,15 +79,26 @@ std::uint64_t bytes_in_ram(const TrainConfig& config, const RunPlan& plan) noexc
   return peak(Tier::pinned) + (config.memory.backend == "cuda" ? 0 : peak(Tier::device));
 }
 
-Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan& plan, Io& io,
-                                        Trace* trace) {
+Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace,
+                                        World* world) {
   auto job = std::make_unique<Job>();
-  STRATA_TRY_ASSIGN(job->pool_, ThreadPool::create(config.cpu.share));
-  STRATA_TRY_ASSIGN(const ComputeDevice device, compute_device(config.memory.backend));
-  STRATA_TRY_ASSIGN(job->backend_, create_backend(device.kind, {.queue_depth = kQueueDepth, .trace = trace},
-                                                  *job->pool_, job->clock_));
+  job->world_ = world;
+  // The tracks of a backend are those of one rank.
+  Trace* const of_backend = world != nullptr && config.parallel.transport == "threads" ? nullptr : trace;
+  const auto create = [&] { return create_device(config, of_backend); };
+  STRATA_TRY_ASSIGN(const std::shared_ptr<void> device, world == nullptr ? create() : world->share(create));
+  job->device_ = std::static_pointer_cast<Device>(device);
   STRATA_TRY(job->restart(config, plan, io, trace));
   return job;
+}
+
+Result<std::shared_ptr<void>> Job::create_device(const TrainConfig& config, Trace* trace) {
+  auto device = std::make_shared<Device>();
+  STRATA_TRY_ASSIGN(device->pool, ThreadPool::create(config.cpu.share));
+  STRATA_TRY_ASSIGN(const ComputeDevice gpu, compute_device(config.memory.backend));
+  STRATA_TRY_ASSIGN(device->backend, create_backend(gpu.kind, {.queue_depth = kQueueDepth, .trace = trace},
+                                                    *device->pool, device->clock));
+  return std::shared_ptr<void>(std::move(device));
 }
 
 Status Job::check_room(const TrainConfig& config, const RunPlan& plan, Io& io) const {
@@ -98,13 +114,24 @@ Status Job::check_room(const TrainConfig& config, const RunPlan& plan, Io& io) c
 Status Job::restart(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace) {
   engine_.reset();  // frees its host and GPU memory
   trim_heap();
-  STRATA_TRY(check_room(config, plan, io));
+  // All ranks look before any of them allocates.
+  STRATA_TRY(agree(world_, check_room(config, plan, io)));
+  STRATA_TRY(agree(world_, create_engine(config, plan, io, trace)));
+  return {};
+}
+
+Status Job::create_engine(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace) {
   const bool uses_nvme = plan.planned_peak[static_cast<std::size_t>(Tier::nvme)] > 0;
   if (uses_nvme)
     for (const std::string& dir : config.memory.nvme_dirs)
       if (const Status made = io.make_dirs(dir); !made.is_ok())
         return Status::error(Code::io_error, str("memory.nvme_dir = ", dir, ": ", made.message()));
-  auto engine = Engine::create(plan, {*backend_, *pool_, clock_, io, trace});
+  auto engine = Engine::create(plan, {.backend = *device_->backend,
+                                      .pool = *device_->pool,
+                                      .clock = device_->clock,
+                                      .io = io,
+                                      .trace = trace,
+                                      .world = world_});
   if (!engine.has_value() && uses_nvme)
     return engine.status().annotate(fmt::format("memory.nvme_dir = {}, io.engine = {}",
                                                 fmt::join(config.memory.nvme_dirs, ","), config.io.engine));

@@ -63,6 +63,7 @@ SessionOptions engine_options(const TrainConfig& c) {
   o.undo_bytes = c.offload.undo_bytes;
   if (c.offload.prefetch) o.prefetch = static_cast<std::uint32_t>(*c.offload.prefetch);
   o.grad_accum = c.train.grad_accum;
+  o.ranks = data_parallel(c);
   o.frozen_masters = c.train.frozen_masters.value_or(true);
   o.clip = c.optim.clip;
   o.loss_scale = c.optim.loss_scale;
@@ -97,6 +98,37 @@ std::string rank_text(const FoundPlan& found, const MachineProfile& profile) {
 
 }  // namespace
 
+namespace {
+
+// Decides parallel.zero if it is auto. Stage 2 gathers parameters once a step, stage 3 for each use, which
+// needs less memory.
+Result<FoundPlan> choose_stage(LoadedConfig& loaded, CandidatePrograms& candidates, SessionOptions& asked,
+                               const MachineProfile* profile, bool explain_refusal) {
+  TrainConfig::Parallel& parallel = loaded.config.parallel;
+  const auto decide = [&](int stage, std::string why) {
+    parallel.zero = stage;
+    loaded.tree.resolve("parallel.zero", std::int64_t{stage}, std::move(why));
+    asked.ranks = data_parallel(loaded.config);
+  };
+  if (!parallel.zero && asked.ranks.ranks == 1) decide(0, "there is one rank");
+  if (!parallel.zero && asked.optimizer.optimizer == cpuopt::Optimizer::lamb)
+    decide(0, "optim.name=lamb needs the norms of whole tensors");
+  if (parallel.zero) return choose_plan(loaded, candidates, asked, profile, explain_refusal);
+  asked.ranks.zero = 2;
+  CandidatePrograms fewer_gathers;
+  auto found = choose_plan(loaded, fewer_gathers, asked, profile, false);
+  if (found.has_value()) {
+    decide(2, "parameters are gathered once a step");
+    candidates = std::move(fewer_gathers);
+    return found;
+  }
+  if (found.status().code() != Code::does_not_fit) return found;
+  decide(3, "with gathered parameters kept for a whole step, the run does not fit");
+  return choose_plan(loaded, candidates, asked, profile, explain_refusal);
+}
+
+}  // namespace
+
 Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
   STRATA_TRY_ASSIGN(const TierBytes most,
                     decide_machine(loaded, basis.other_machine ? basis.profile : nullptr));
@@ -111,8 +143,8 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
   asked.capacity = most;
   const bool by_time = basis.profile != nullptr && has_rates(*basis.profile, c);
   CandidatePrograms candidates;
-  STRATA_TRY_ASSIGN(FoundPlan found, choose_plan(loaded, candidates, asked, by_time ? basis.profile : nullptr,
-                                                 basis.explain_refusal));
+  STRATA_TRY_ASSIGN(FoundPlan found, choose_stage(loaded, candidates, asked,
+                                                  by_time ? basis.profile : nullptr, basis.explain_refusal));
   std::string by_forecast;
   if (by_time) {
     by_forecast = rank_text(found, *basis.profile);
@@ -162,6 +194,7 @@ Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const
   STRATA_TRY_ASSIGN(const TierBytes most, decide_machine(loaded));
   SessionOptions asked = engine_options(loaded.config);
   asked.capacity = most;
+  asked.ranks = {};  // one rank evaluates and generates
   STRATA_TRY_ASSIGN(std::unique_ptr<const RunPlan> plan, Engine::plan(programs, asked));
   resolve_prefetch(loaded, *plan);
   return plan;

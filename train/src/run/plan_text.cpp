@@ -8,6 +8,7 @@
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
+#include <strata/session/rank_traffic.h>
 #include <strata/train/training_data.h>
 #include <strata/train/write_budget.h>
 
@@ -58,7 +59,9 @@ std::string homes_json(const RunPlan& plan) {
         bytes[p][static_cast<std::size_t>(*home)] +=
             plan.layout.payload_bytes(chunk, static_cast<Payload>(p));
   std::string text;
-  for (std::size_t p = 0; p < kPayloads; ++p) {
+  const std::size_t shown =
+      plan.options.ranks.ranks == 1 ? static_cast<std::size_t>(Payload::gathered) : kPayloads;
+  for (std::size_t p = 0; p < shown; ++p) {
     text += str(text.empty() ? "" : ", ", "\"", to_string(static_cast<Payload>(p)), "\": {");
     for (std::size_t t = 0; t < kTiers; ++t)
       text += str(t == 0 ? "" : ", ", "\"", to_string(static_cast<Tier>(t)), "\": ", bytes[p][t]);
@@ -114,6 +117,21 @@ std::string machine_lines(const TrainConfig& c, const PlannedJob& job, const std
   return text;
 }
 
+// How the ranks share the run, and what each of them sends.
+std::string rank_line(const TrainConfig& c, const RunPlan& plan) {
+  const DataParallel& ranks = plan.options.ranks;
+  if (ranks.ranks == 1) return {};
+  const RankTraffic traffic = rank_traffic(plan, plan.of(ProgramRole::train).uses);
+  const std::string by = ranks.zero == 0 ? std::string("DDP") : str("ZeRO-", ranks.zero);
+  const std::string copies =
+      ranks.zero > 0 && ranks.replicas() > 1 ? str(" in shards of ", plural(ranks.shards(), "rank")) : "";
+  return str("ranks    ", ranks.ranks,
+             c.parallel.transport == "auto" ? "" : " (" + c.parallel.transport + ")", ", ", by, copies,
+             "; each sends ", format_bytes(traffic.all()), " per step: gradients ",
+             format_bytes(traffic.gradients), ", parameters ", format_bytes(traffic.parameters), ", control ",
+             format_bytes(traffic.control), "\n");
+}
+
 // How the plan was chosen, and what in it may surprise.
 std::string plan_lines(const TrainConfig& c, const PlannedJob& job) {
   const RunPlan& plan = *job.plan;
@@ -163,8 +181,8 @@ std::string paths_text(const std::vector<NvmePath>& paths) {
 }
 
 std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::string& nvme_note) {
-  return model_lines(c, job) + machine_lines(c, job, nvme_note) + plan_lines(c, job) +
-         write_budget_text(c, *job.plan) + tier_table(*job.plan);
+  return model_lines(c, job) + machine_lines(c, job, nvme_note) + rank_line(c, *job.plan) +
+         plan_lines(c, job) + write_budget_text(c, *job.plan) + tier_table(*job.plan);
 }
 
 double tokens_per_step(const TrainConfig& c) noexcept {
@@ -198,6 +216,13 @@ std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recom
         plan.planned_peak[t], homes.bytes, homes.payloads, t + 1 < kTiers ? "," : "");
   }
   text += "  },\n  \"homes\": " + homes_json(plan);
+  if (const DataParallel& ranks = plan.options.ranks; ranks.ranks > 1) {
+    const RankTraffic traffic = rank_traffic(plan, plan.of(ProgramRole::train).uses);
+    text += fmt::format(
+        ",\n  \"ranks\": {{\"ranks\": {}, \"zero\": {}, \"shards\": {}, \"sent_bytes_per_step\": "
+        "{{\"gradients\": {}, \"parameters\": {}, \"control\": {}}}}}",
+        ranks.ranks, ranks.zero, ranks.shards(), traffic.gradients, traffic.parameters, traffic.control);
+  }
   return text + (forecast.empty() ? "" : ",\n  \"forecast\": " + forecast) + "\n}\n";
 }
 

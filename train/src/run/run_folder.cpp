@@ -84,6 +84,10 @@ Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& pa
   return folder;
 }
 
+std::unique_ptr<RunFolder> RunFolder::follow(Io& io, const std::string& path) {
+  return std::unique_ptr<RunFolder>(new RunFolder(io, path, Mode::resume));
+}
+
 RunFolder::~RunFolder() {
   if (!begun_ && lock_ != nullptr) lock_->undo_creation();
 }
@@ -128,6 +132,7 @@ Status RunFolder::remove_temp_files() {
 
 Status RunFolder::write(std::string_view name, std::string_view text) {
   STRATA_TRY(check_not_moved());
+  if (follows()) return {};
   return write_text_atomically(io_, file(name), text);
 }
 
@@ -185,6 +190,7 @@ struct JsonNumber {
 }  // namespace
 
 Status RunFolder::add_metrics(const MetricsLine& l) {
+  if (follows()) return {};
   std::array<char, 1536> buffer;
   std::array<char, 512> stalls;
   const std::size_t stalls_length = write_stalls_json(stalls.data(), stalls.size(), l.report.times);
@@ -205,6 +211,7 @@ Status RunFolder::add_metrics(const MetricsLine& l) {
 
 Status RunFolder::add_validation(const Validation& validation, std::int64_t micro_batches) {
   history_.add(validation);
+  if (follows()) return {};
   const std::string line =
       fmt::format("{{\"step\": {}, \"val_loss\": {}, {}{:016x}\", \"val_micro_batches\": {}}}\n",
                   validation.step, JsonNumber(validation.loss, 6, 'f').view(), kValidationBits,
@@ -213,6 +220,7 @@ Status RunFolder::add_validation(const Validation& validation, std::int64_t micr
 }
 
 Status RunFolder::add_sample(std::int64_t step, std::string_view prompt, std::string_view text) {
+  if (follows()) return {};
   const std::string block = str("--- step ", step, " ---\n", prompt, text, "\n\n");
   return write_all(*samples_, 0, std::as_bytes(std::span(block.data(), block.size())));
 }

@@ -20,6 +20,8 @@ class World {
   virtual ~World() = default;
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
+  /// Whether the ranks are threads of one process.
+  virtual bool in_one_process() const noexcept { return false; }
   /// Where the rank runs and by which transport, such as "rank 2 of 4 on host a (MPI)"; for messages.
   virtual std::string description() const = 0;
 

@@ -8,6 +8,7 @@
 #include <strata/engine/engine.h>
 #include <strata/engine/forecast.h>
 #include <strata/graph/passes.h>
+#include <strata/parallel/world.h>
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/clock.h>
 #include <strata/train/load_config.h>
@@ -60,9 +61,10 @@ std::uint64_t bytes_in_ram(const TrainConfig& config, const RunPlan& plan) noexc
 /// A planned job on its backend, ready for its first step or evaluation.
 class Job {
  public:
-  /// `trace` may be null; it must outlive the job.
+  /// `trace` may be null; it must outlive the job. With several ranks, all of them start their jobs in
+  /// `world`; errors are the same on all.
   static Result<std::unique_ptr<Job>> start(const TrainConfig& config, const RunPlan& plan, Io& io,
-                                            Trace* trace = nullptr);
+                                            Trace* trace = nullptr, World* world = nullptr);
   /// Checks that RAM, the GPU and, if there is an engine, the disks have room for `plan` once the present
   /// engine is destroyed. Errors: `does_not_fit` with both numbers and the nearest budgets that fit,
   /// `no_space`.
@@ -73,9 +75,17 @@ class Job {
   Status restart(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace);
 
  private:
-  SteadyClock clock_;
-  std::unique_ptr<ThreadPool> pool_;
-  std::unique_ptr<Backend> backend_;
+  Status create_engine(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace);
+  /// Ranks that are threads of one process share it.
+  struct Device {
+    SteadyClock clock;
+    std::unique_ptr<ThreadPool> pool;
+    std::unique_ptr<Backend> backend;
+  };
+  static Result<std::shared_ptr<void>> create_device(const TrainConfig& config, Trace* trace);
+
+  World* world_ = nullptr;
+  std::shared_ptr<Device> device_;
   std::unique_ptr<Engine> engine_;
 };
 

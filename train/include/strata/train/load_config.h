@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,8 +14,11 @@ namespace strata {
 /// assignments.
 struct ConfigRequest {
   std::vector<std::string> items;  ///< at most one file or Hugging Face folder, and assignments (key=value)
-  std::string preset;
-  std::string init;                      ///< sets model.from
+  std::optional<std::string> file_text = {};  ///< the contents of that file, which is then not read
+  bool replans =
+      false;  ///< keys that a run decided itself are decided again, since its ranks may have changed
+  std::string preset = {};
+  std::string init = {};                 ///< sets model.from
   std::vector<std::string> environment;  ///< "NAME=value"
 };
 
@@ -28,16 +32,16 @@ struct LoadedConfig {
 
 /// Keys that determine how a step runs but change no bit of its results. A plan decides those that are `auto`
 /// for its budgets.
-inline constexpr std::string_view kPlannedKeys[] = {"train.recompute",          "offload.chunk",
-                                                    "offload.prefetch",         "offload.step_mode",
-                                                    "offload.undo_log",         "offload.activations",
-                                                    "offload.activation_share", "offload.policy",
-                                                    "offload.gradients",        "offload.micro_batch_order"};
+inline constexpr std::string_view kPlannedKeys[] = {
+    "train.recompute",           "offload.chunk",    "offload.prefetch",
+    "offload.step_mode",         "offload.undo_log", "offload.activations",
+    "offload.activation_share",  "offload.policy",   "offload.gradients",
+    "offload.micro_batch_order", "parallel.zero"};
 
 /// Loads and checks the configuration of a request and resolves the `auto` keys that depend only on this
 /// machine. `unless_set`: values that replace defaults. If the file is a run's resolved configuration and the
-/// request changes budgets, the keys that the run had decided itself (offload.auto_keys) become `auto` again.
-/// Errors: `invalid` with one line per problem; those of reading the file.
+/// request changes budgets or ranks, the keys that the run had decided itself (offload.auto_keys) become
+/// `auto` again. Errors: `invalid` with one line per problem; those of reading the file.
 Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unless_set = {});
 
 /// Adds assignments (key=value) and removes others of the same keys: a key may occur only once in a request.

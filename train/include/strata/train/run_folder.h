@@ -54,6 +54,8 @@ class RunFolder {
   /// is written to it, and without begin() it is left as it was found. Only one process at a time can have a
   /// folder open. Errors: those of check(); `invalid` if another process has it open.
   static Result<std::unique_ptr<RunFolder>> open(Io& io, const std::string& path, Mode mode);
+  /// The folder of a run that another rank writes: everything that would be written is dropped.
+  static std::unique_ptr<RunFolder> follow(Io& io, const std::string& path);
   ~RunFolder();
 
   /// Writes `files` (contents by name relative to the folder) and then `config`, which makes the folder a
@@ -76,9 +78,9 @@ class RunFolder {
   /// Errors: also those of check_not_moved().
   Status write(std::string_view name, std::string_view text);
   /// Errors: `io_error` if the folder was removed or renamed since it was opened.
-  Status check_not_moved() const { return lock_->check_not_moved(); }
+  Status check_not_moved() const { return follows() ? Status::ok() : lock_->check_not_moved(); }
   /// The absolute path of the folder now. Errors: `io_error` if it was removed.
-  Result<std::string> place() const { return lock_->place(); }
+  Result<std::string> place() const { return follows() ? Result<std::string>(path_) : lock_->place(); }
 
  private:
   /// Results read from the metrics, including those before resuming.
@@ -87,6 +89,7 @@ class RunFolder {
     std::optional<Validation> last, best;
     void add(const Validation& validation);
   };
+  bool follows() const noexcept { return lock_ == nullptr; }
   RunFolder(Io& io, std::string path, Mode mode) : io_(io), path_(std::move(path)), mode_(mode) {}
   Status clear();
   Status remove_temp_files();

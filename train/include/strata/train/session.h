@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <strata/parallel/world.h>
 #include <strata/runtime/signals.h>
 #include <strata/train/observer.h>
 #include <strata/train/session_request.h>
@@ -17,11 +18,15 @@ struct SessionResult {
   std::string why_stopped;  ///< "by a signal"; empty if all steps are done
 };
 
-/// Runs a training session: locks the run folder, loads or trains the tokenizer, plans, resumes from the
-/// newest checkpoint, trains, changes budgets on request, validates, and writes the run folder. Blocks until
-/// it ends; `signals` may end it early. Errors: those of the configuration (`invalid`), of the plan
+/// Runs a training session, with several ranks that of one of them: locks the run folder, loads or trains the
+/// tokenizer, plans, resumes from the newest checkpoint, trains, changes budgets on request, validates, and
+/// writes the run folder. Blocks until it ends; `signals` may end it early. With several ranks, rank 0 does
+/// all that, its configuration is that of all, and the others follow it: they write only their parts of
+/// checkpoints, and report nothing. `world`: the ranks that a launcher started; null: there is one process,
+/// and parallel.ranks of them are its threads. Errors: those of the configuration (`invalid`), of the plan
 /// (`does_not_fit`), of files, and `diverged`. Training states that are consistent are saved before an error
 /// is returned.
-Result<SessionResult> run_session(const SessionRequest& request, Observer& observer, Signals& signals);
+Result<SessionResult> run_session(const SessionRequest& request, Observer& observer, Signals& signals,
+                                  World* world = nullptr);
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 #include <strata/model/decoder.h>
 #include <strata/runtime/config/config.h>
 #include <strata/runtime/threads/core_share.h>
+#include <strata/session/data_parallel.h>
 #include <strata/train/chat_choice.h>
 
 namespace strata {
@@ -90,6 +91,16 @@ struct TrainConfig {
     std::string bf16_matmul;  ///< native, widened, auto
     CoreShare share;          ///< where the compute threads run; set by load_config()
   } cpu;
+  struct Parallel {
+    std::optional<int> ranks;  ///< set by the session
+    std::string transport;     ///< threads, mpi, auto
+    std::optional<int> zero;
+    int shard_ranks = 0;
+    std::string reduce;  ///< each, once
+    int gather_ahead = 1;
+    int rank = 0;         ///< of this process or thread; set by the session
+    int local_ranks = 1;  ///< on this machine, which share its memory; set by the session
+  } parallel;
   struct LogSection {
     std::int64_t every = 0, sample_every = 0;
     std::string sample_prompt;
@@ -106,6 +117,9 @@ struct TrainConfig {
     std::string dir;
   } checkpoint;
 };
+
+/// How the ranks of the run divide it; parallel.ranks is 1 and parallel.zero is 0 where they are not decided.
+DataParallel data_parallel(const TrainConfig& config) noexcept;
 
 /// Resolves the `auto` keys that depend only on this machine: offload.step_mode, cpu.threads,
 /// cpu.service_cores.

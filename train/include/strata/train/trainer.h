@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include <strata/parallel/world.h>
 #include <strata/runtime/signals.h>
 #include <strata/train/budget_request.h>
 #include <strata/train/evaluation.h>
@@ -54,11 +55,13 @@ struct TrainOutcome {
 
 /// The training loop: steps, progress, metrics, validation, samples, checkpoints. A signal ends it after the
 /// current step and cuts validations and samples short. If an error ends it, training states that are
-/// consistent and not saved yet are saved first, and the error says where. Not thread-safe.
+/// consistent and not saved yet are saved first, and the error says where. With several ranks, every rank has
+/// a trainer, and all take the same decisions after the same step; budgets cannot be changed. Not
+/// thread-safe.
 class Trainer {
  public:
   Trainer(const TrainConfig& config, Job& job, const TrainingData& training_data, RunFolder& folder,
-          Observer& observer, Signals& signals, Io& io, Trace* trace);
+          Observer& observer, Signals& signals, Io& io, Trace* trace, World* world = nullptr);
   /// Trains until the end, or until there is a BudgetRequest in the run folder; call it again in that case.
   Result<TrainOutcome> run();
   /// Checks that training may continue with another plan. Errors: `does_not_fit` if io.write_budget does not
@@ -72,6 +75,12 @@ class Trainer {
   void ignore_requests() noexcept { polls_requests_ = false; }
 
  private:
+  /// What a rank would decide before a step; every rank acts on what any of them said with the last step.
+  enum Decision : std::uint32_t { kStop = 1, kTimeIsUp = 2, kSaveIsDue = 4, kWritesAreUsedUp = 8 };
+  std::uint32_t decisions() const;
+  bool decides(Decision decision) const { return (agreed_ & decision) != 0; }
+  bool stop_requested() const;
+  bool time_is_up() const;
   void record_warm_step(const StepReport& report, const LaneBusySeconds& before);
   Status record_skipped_step(std::int64_t step, const StepReport& report);
   Status train(TrainOutcome& outcome);
@@ -101,6 +110,8 @@ class Trainer {
   Signals& signals_;
   Io& io_;
   Trace* const trace_;
+  World* const world_;        // null if there is one rank
+  std::uint32_t agreed_ = 0;  // decisions of all ranks
   const BudgetRequest request_;
   bool polls_requests_ = true;
   DatasetBatches batches_;

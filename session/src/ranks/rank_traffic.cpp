@@ -1,0 +1,45 @@
+#include <strata/session/rank_traffic.h>
+
+#include <strata/parallel/collective.h>
+#include <strata/session/gather_schedule.h>
+#include <strata/session/pinned_layout.h>
+
+#include "plan/chunk_tables.h"
+
+namespace strata {
+namespace {
+
+std::uint64_t gradient_bytes(const StatePlan& plan, ChunkId chunk) {
+  const DataParallel& ranks = plan.options.ranks;
+  const GroupKey& group = plan.layout.group_of(chunk);
+  const auto part = static_cast<std::uint64_t>(plan.layout.summed(chunk).size());
+  const auto to_others = static_cast<std::uint64_t>(ranks.ranks - 1) * part;
+  const std::uint64_t added =
+      ranks.sums_locally() ? to_others * size_of(group.accum)
+                           : static_cast<std::uint64_t>(plan.passes()) * to_others * size_of(group.grad);
+  return added + static_cast<std::uint64_t>(ranks.replicas() - 1) * part * size_of(group.accum);
+}
+
+}  // namespace
+
+RankTraffic rank_traffic(const StatePlan& plan, const UseTrace& uses) {
+  const DataParallel& ranks = plan.options.ranks;
+  RankTraffic traffic;
+  if (ranks.ranks == 1 || !plan.trains()) return traffic;
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
+    if (plan.layout.group_of(chunk).trainable) traffic.gradients += gradient_bytes(plan, chunk);
+  for (const GatherSchedule::Gather& gather : gather_schedule(uses, plan.layout, ranks).gathers)
+    traffic.parameters += static_cast<std::uint64_t>(ranks.shards() - 1) *
+                          static_cast<std::uint64_t>(ranks.keeps_gathered() ? 1 : plan.passes()) *
+                          plan.layout.payload_bytes(gather.chunk, Payload::param);
+  const auto values =
+      static_cast<std::size_t>(detail::count_norm_partials(plan.tensors)) + step_value_count(plan);
+  traffic.control = wire_bytes({.kind = CollectiveKind::all_reduce,
+                                .receive = {nullptr, values * sizeof(double)},
+                                .dtype = DType::f64},
+                               ranks.rank, ranks.ranks)
+                        .sent;
+  return traffic;
+}
+
+}  // namespace strata

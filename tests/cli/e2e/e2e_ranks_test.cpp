@@ -1,0 +1,120 @@
+// Runs of several ranks: the bits of one rank, resumed by any number of ranks, and what is refused.
+#include <signal.h>
+
+#include "cli/e2e/e2e_fixture.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CliRanksE2e : public CliE2e {
+ protected:
+  Words run_of(const std::string& name, const Words& words = {}) const {
+    Words all = {"--out", name};
+    for (const std::string given :
+         {"train.grad_accum=12", "train.steps=8", "checkpoint.every=4", "log.every=1"})
+      if (std::none_of(words.begin(), words.end(), [&](const std::string& word) {
+            return word.starts_with(given.substr(0, given.find('=') + 1));
+          }))
+        all.push_back(given);
+    all.insert(all.end(), words.begin(), words.end());
+    return tiny("train", all);
+  }
+  void must_train(const Words& words) const {
+    const ProgramResult result = strata(words);
+    ASSERT_EQ(result.exit_code, 0) << result.output();
+  }
+  void expect_same(const std::string& name, const std::string& want) const {
+    EXPECT_EQ(loss_bits(name), loss_bits(want)) << name;
+    EXPECT_EQ(digest(name), digest(want)) << name;
+    for (const char* key : {"steps", "train_loss", "val_loss", "bits_per_byte"})
+      EXPECT_EQ(summary(name)[key], summary(want)[key]) << key;
+    for (const char* step : {"step-00000004", "step-00000008"})
+      for (const std::string& data : list(str(want, "/checkpoints/", step)))
+        EXPECT_EQ(read_all(file(str(name, "/checkpoints/", step, "/", data))),
+                  read_all(file(str(want, "/checkpoints/", step, "/", data))))
+            << data;
+    EXPECT_TRUE(list("runs/nvme").empty());
+  }
+};
+
+TEST_F(CliRanksE2e, EveryTechniqueHasTheBitsAndTheCheckpointsOfOneRank) {
+  must_train(run_of("one"));
+  must_train(run_of("auto", {"parallel.ranks=2"}));
+  must_train(run_of("ddp", {"parallel.ranks=3", "parallel.zero=0"}));
+  must_train(run_of("three", {"parallel.ranks=4", "parallel.zero=3"}));
+  must_train(run_of("hsdp", {"parallel.ranks=4", "parallel.zero=3", "parallel.shard_ranks=2"}));
+  for (const char* name : {"auto", "ddp", "three", "hsdp"}) expect_same(name, "one");
+}
+
+TEST_F(CliRanksE2e, AnyNumberOfRanksResumesARunToTheSameBits) {
+  for (const auto& [first, then] :
+       {std::pair(1, 1), std::pair(1, 4), std::pair(4, 1), std::pair(2, 3), std::pair(6, 2)}) {
+    const std::string name = str(first, "-", then);
+    must_train(run_of(name, {str("parallel.ranks=", first), "train.steps=4"}));
+    must_train({"train", "--resume", name, "train.steps=8", str("parallel.ranks=", then)});
+    EXPECT_EQ(digest(name), digest("1-1")) << name;
+  }
+}
+
+TEST_F(CliRanksE2e, ASignalStopsAllRanksAfterAStepAndTheResumedRunHasTheSameBits) {
+  must_train(run_of("whole", {"train.steps=30"}));
+  RunningProgram program(STRATA_PROGRAM, run_of("run", {"train.steps=30", "parallel.ranks=3"}), options_);
+  ASSERT_TRUE(program.wait_for("step 5/30"));
+  program.send(SIGTERM);
+  const ProgramResult stopped = program.finish();
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.output();
+  must_train({"train", "--resume", "run"});
+  EXPECT_EQ(digest("run"), digest("whole"));
+  EXPECT_EQ(loss_bits("run"), loss_bits("whole"));
+}
+
+// The states of the model fit in the budgets of four ranks together, but not in those of one.
+TEST_F(CliRanksE2e, AModelThatOneRankRefusesTrainsOnFourOverThreeTiers) {
+  const Words budgets = {"model.layers=8",     "model.hidden=128",  "memory.device=2MiB",
+                         "memory.pinned=2MiB", "memory.nvme=10MiB", "train.micro_batch=1"};
+  const ProgramResult refused = strata(run_of("one", budgets));
+  EXPECT_EQ(refused.exit_code, 3) << refused.output();
+  Words four = budgets;
+  four.insert(four.end(), {"parallel.ranks=4", "parallel.zero=3"});
+  must_train(run_of("four", four));
+  EXPECT_GT(summary("four")["peak_bytes"]["nvme"], 0);
+  for (const char* tier : {"device", "pinned", "nvme"})
+    EXPECT_EQ(summary("four")["peak_bytes"][tier], summary("four")["planned_bytes"][tier]) << tier;
+  Words whole = {"model.layers=8", "model.hidden=128", "memory.nvme=64MiB", "train.micro_batch=1"};
+  must_train(run_of("whole", whole));
+  EXPECT_EQ(digest("four"), digest("whole"));
+}
+
+TEST_F(CliRanksE2e, OtherCommandsWorkOnARunOfSeveralRanks) {
+  must_train(run_of("run", {"parallel.ranks=4"}));
+  for (const Words& words :
+       {Words{"eval", "run"}, Words{"generate", "run", "--prompt", "It is"},
+        Words{"export", "run", "--out", "exported"}, tiny("plan", {"train.grad_accum=4", "parallel.ranks=4"}),
+        tiny("verify", {"train.grad_accum=2", "parallel.ranks=2"})}) {
+    const ProgramResult result = strata(words);
+    EXPECT_EQ(result.exit_code, 0) << words.front() << ": " << result.output();
+  }
+}
+
+TEST_F(CliRanksE2e, AllProblemsAreReportedBeforeAnythingStarts) {
+  const ProgramResult result = strata(
+      run_of("run", {"parallel.ranks=5", "parallel.shard_ranks=2", "parallel.zero=1", "optim.name=lamb"}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("4 problems"), HasSubstr("train.grad_accum"),
+                                HasSubstr("is not a multiple of parallel.ranks = 5"),
+                                HasSubstr("does not divide parallel.ranks = 5"),
+                                HasSubstr("parallel.reduce is each"), HasSubstr("norms of whole tensors")));
+  EXPECT_FALSE(exists("run"));
+  const ProgramResult no_launcher = strata(run_of("run", {"parallel.ranks=4", "parallel.transport=mpi"}));
+  EXPECT_EQ(no_launcher.exit_code, 2);
+  EXPECT_THAT(no_launcher.err, HasSubstr("use mpirun -np 4"));
+  const ProgramResult too_small = strata(run_of("run", {"parallel.ranks=4", "memory.device=64KiB"}));
+  EXPECT_EQ(too_small.exit_code, 3);
+  EXPECT_FALSE(exists("run"));
+}
+
+}  // namespace
+}  // namespace strata::test

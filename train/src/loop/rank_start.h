@@ -1,0 +1,60 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <strata/parallel/world.h>
+#include <strata/runtime/signals.h>
+
+namespace strata {
+
+/// What rank 0 tells the other ranks before a run: its configuration with every `auto` resolved, and where
+/// the run is.
+struct RankStart {
+  std::string path;                      ///< the run folder
+  std::string config;                    ///< the configuration as TOML; empty: there is nothing to do
+  std::vector<std::string> checkpoints;  ///< to resume from, newest first
+};
+
+/// Tells it once. If rank 0 ends before, the others learn why.
+class StartAnnouncement {
+ public:
+  /// `world` may be null: then there is nobody to tell.
+  explicit StartAnnouncement(World* world) : world_(world) {}
+  Status make(const RankStart& start);
+  /// To be called at the end, with how rank 0 ended.
+  void finish(const Status& status);
+
+ private:
+  World* const world_;
+  bool made_ = false;
+};
+
+/// Waits for the announcement of rank 0. Errors: those with which rank 0 ended.
+Result<RankStart> receive_start(World& world);
+
+/// The ranks of a run from 1 on as threads of this process.
+class RankThreads {
+ public:
+  /// What such a rank does.
+  using Follow = std::function<Status(World& world, Signals& signals)>;
+  /// Starts the threads. `signals`, whose stop requests reach all ranks, outlives the object.
+  static Result<std::unique_ptr<RankThreads>> start(int ranks, const Signals& signals, Follow follow);
+  /// Rank 0 leaves, and the threads end.
+  ~RankThreads();
+  World& first() noexcept { return *worlds_.front(); }
+  /// Rank 0 leaves; returns how the first of the others that failed by itself ended.
+  Status join();
+
+ private:
+  explicit RankThreads(Follow follow) : follow_(std::move(follow)) {}
+  const Follow follow_;
+  std::vector<std::unique_ptr<World>> worlds_;
+  std::vector<Status> outcomes_;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace strata
