@@ -1,20 +1,27 @@
 #include "threads/thread_group.h"
 
 #include <algorithm>
+#include <array>
 
 #include <strata/parallel/thread_groups.h>
 #include <strata/runtime/str.h>
 
-#include "threads/reduce.h"
+#include "reduce.h"
 
 namespace strata {
 namespace detail {
 namespace {
 
-/// The first byte of the part of `rank` of data that is divided by whole elements.
-std::size_t part_begin(std::size_t bytes, DType dtype, int rank, int size) noexcept {
-  const std::size_t width = size_of(dtype);
-  return bytes / width * static_cast<std::size_t>(rank) / static_cast<std::size_t>(size) * width;
+/// A reduction as the state of a HostCall, which holds the list of parts, too.
+struct QueuedReduction {
+  std::array<const std::byte*, kMaxThreadRanks> parts;
+  std::size_t n_parts;
+  ReduceArgs args;
+};
+void run_reduction(const QueuedReduction& queued, ThreadPool& pool) {
+  ReduceArgs args = queued.args;
+  args.parts = {queued.parts.data(), queued.n_parts};
+  reduce(args, pool);
 }
 
 /// What others read of a rank's buffers.
@@ -126,17 +133,13 @@ Status ThreadGroup::queue_all_reduce(const Collective& call, Contributions all, 
 Status ThreadGroup::queue_reduction(const Collective& call, Contributions all, BufferView into,
                                     std::size_t offset, Stream& stream) {
   if (into.bytes == 0) return {};
-  ReduceArgs args{.parts = {},
-                  .n_parts = size(),
-                  .into = into.data,
-                  .bytes = into.bytes,
-                  .dtype = call.dtype,
-                  .reduction = call.reduction};
-  for (std::size_t q = 0; q < all.size(); ++q) args.parts[q] = source(all[q].call) + offset;
-  HostCall work("reduce", reduce, args);
+  QueuedReduction queued{
+      .parts = {}, .n_parts = all.size(), .args = {{}, into.data, into.bytes, call.dtype, call.reduction}};
+  for (std::size_t q = 0; q < all.size(); ++q) queued.parts[q] = source(all[q].call) + offset;
+  HostCall work("reduce", run_reduction, queued);
   work.writes(into.data, into.bytes);
   for (std::size_t q = 0; q < all.size(); ++q)
-    if (args.parts[q] != into.data) work.reads(args.parts[q], into.bytes);
+    if (queued.parts[q] != into.data) work.reads(queued.parts[q], into.bytes);
   return shared_->backend.host_call_async(work, stream);
 }
 

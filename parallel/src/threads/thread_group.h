@@ -10,6 +10,8 @@
 
 namespace strata::detail {
 
+inline constexpr int kMaxThreadRanks = 16;  // HostCall declares at most 20 memory accesses
+
 /// What the ranks of a group share.
 struct SharedGroup {
   SharedGroup(int n_ranks, Backend& on);

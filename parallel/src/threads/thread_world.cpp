@@ -3,7 +3,6 @@
 
 #include <strata/runtime/str.h>
 
-#include "threads/reduce.h"
 #include "threads/thread_group.h"
 
 namespace strata {

@@ -1,19 +1,16 @@
 #pragma once
 
-#include <array>
+#include <cstddef>
+#include <span>
 
 #include <strata/parallel/collective.h>
 #include <strata/runtime/threads/thread_pool.h>
 
 namespace strata::detail {
 
-inline constexpr int kMaxThreadRanks = 16;  // HostCall declares at most 20 memory accesses
-
-/// The operands of a reduction of n_parts parts, in the order in which they are added. `into` may be one of
-/// the parts.
+/// The operands of a reduction, in the order in which they are added. `into` may be one of the parts.
 struct ReduceArgs {
-  std::array<const std::byte*, kMaxThreadRanks> parts;
-  int n_parts;
+  std::span<const std::byte* const> parts;
   std::byte* into;
   std::size_t bytes;
   DType dtype;
@@ -22,5 +19,8 @@ struct ReduceArgs {
 
 /// 16-bit values are added in f32 and rounded once, to nearest even. `max` of a NaN and a number is NaN.
 void reduce(const ReduceArgs& args, ThreadPool& pool);
+
+/// The first byte of the part of `rank` of data that an all_reduce divides by whole elements.
+std::size_t part_begin(std::size_t bytes, DType dtype, int rank, int size) noexcept;
 
 }  // namespace strata::detail

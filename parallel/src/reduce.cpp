@@ -1,4 +1,4 @@
-#include "threads/reduce.h"
+#include "reduce.h"
 
 #include <algorithm>
 #include <cstring>
@@ -41,8 +41,8 @@ template <class T, class Op>
 void reduce_range(const ReduceArgs& a, std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin; i < end; ++i) {
     auto value = widen(reinterpret_cast<const T*>(a.parts[0])[i]);
-    for (int part = 1; part < a.n_parts; ++part)
-      value = Op::apply(value, widen(reinterpret_cast<const T*>(a.parts[static_cast<std::size_t>(part)])[i]));
+    for (std::size_t part = 1; part < a.parts.size(); ++part)
+      value = Op::apply(value, widen(reinterpret_cast<const T*>(a.parts[part])[i]));
     reinterpret_cast<T*>(a.into)[i] = narrow<T>(value);
   }
 }
@@ -76,6 +76,11 @@ void reduce(const ReduceArgs& args, ThreadPool& pool) {
     default:
       return;  // refused by check()
   }
+}
+
+std::size_t part_begin(std::size_t bytes, DType dtype, int rank, int size) noexcept {
+  const std::size_t width = size_of(dtype);
+  return bytes / width * static_cast<std::size_t>(rank) / static_cast<std::size_t>(size) * width;
 }
 
 }  // namespace strata::detail
