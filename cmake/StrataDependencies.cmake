@@ -68,6 +68,13 @@ if(STRATA_HAVE_CUDA)
 endif()
 strata_feature(CUDNN strata_cudnn_found "${STRATA_CUDNN_INCLUDE}, ${STRATA_CUDNN_FRONTEND_INCLUDE}")
 
+set(strata_mpi_found FALSE)
+if(NOT STRATA_WITH_MPI STREQUAL "OFF")
+  find_package(MPI 3.1 QUIET COMPONENTS C)
+  set(strata_mpi_found ${MPI_C_FOUND})
+endif()
+strata_feature(MPI strata_mpi_found "${MPI_C_LIBRARIES}, standard ${MPI_C_VERSION}")
+
 foreach(line IN LISTS STRATA_FEATURES)
   message(STATUS "strata ${line}")
 endforeach()

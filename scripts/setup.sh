@@ -8,6 +8,7 @@ packages=(
   git ca-certificates g++ cmake ninja-build ccache pkg-config
   libfmt-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libexpected-dev
   libtbb-dev libhwloc-dev libxsimd-dev libdnnl-dev liburing-dev libxxhash-dev libutf8proc-dev
+  libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev libbenchmark-dev
 )
 dev_packages=(clang clang-format clang-tidy libomp-dev gcovr python3 fio)

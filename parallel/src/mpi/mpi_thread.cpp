@@ -1,0 +1,265 @@
+#include "mpi/mpi_thread.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <exception>
+#include <numeric>
+
+#include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
+
+namespace strata::detail {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr int kSpins = 50;
+constexpr std::chrono::microseconds kNap{30};      // between tests of what is in flight
+constexpr std::chrono::milliseconds kIdleNap{5};   // with nothing in flight
+constexpr std::chrono::milliseconds kSettle{500};  // for messages of a failed exchange to end
+constexpr std::size_t kManyExchanges = 64;         // in flight at once without an allocation
+
+}  // namespace
+
+MpiThread::MpiThread(const MpiApi& api, const MpiOptions& options)
+    : api_(api), options_(options), mailbox_(api), thread_([this] { run(); }) {}
+
+Result<std::shared_ptr<MpiThread>> MpiThread::start(const MpiApi& api, const MpiOptions& options) {
+  std::shared_ptr<MpiThread> thread(new MpiThread(api, options));
+  const MutexLock lock(thread->mutex_);
+  while (!thread->started_) thread->changed_.wait(thread->mutex_);
+  if (!thread->start_status_.is_ok()) return thread->start_status_;
+  return thread;
+}
+
+MpiThread::~MpiThread() {
+  const MutexLock lock(mutex_);
+  stop_ = true;
+  given_.notify_one();
+}
+
+void MpiThread::begin(Exchange& exchange) {
+  if (exchange.empty()) return;
+  const MutexLock lock(mutex_);
+  exchange.finished = false;
+  begun_.push_back(&exchange);
+  given_.notify_one();
+}
+
+Status MpiThread::wait(Exchange& exchange) {
+  const MutexLock lock(mutex_);
+  while (!exchange.finished) changed_.wait(mutex_);
+  return exchange.status();
+}
+
+int MpiThread::next_group() {
+  const MutexLock lock(mutex_);
+  return static_cast<int>(groups_.size());
+}
+
+Peers& MpiThread::add_group(int id, int rank, std::vector<int> world_ranks) {
+  const MutexLock lock(mutex_);
+  STRATA_ASSERT(id >= std::ssize(groups_), "group ", id, " is created twice");
+  groups_.resize(static_cast<std::size_t>(id));
+  Peers& peers = groups_.emplace_back(std::make_unique<Group>(id, rank, std::move(world_ranks)))->peers;
+  for (const LeaveMailbox::Arrived& arrived : early_)
+    if (arrived.message.group == id) peers.note(arrived.message, arrived.from_world_rank);
+  std::erase_if(early_, [&](const LeaveMailbox::Arrived& arrived) { return arrived.message.group <= id; });
+  return peers;
+}
+
+void MpiThread::leave(const Peers& peers) {
+  const MutexLock lock(mutex_);
+  const LeaveCause cause{peers.rank(), {}};
+  leaving_.push_back({peers.id(), lost_peer(cause, peers.size()), cause});
+  given_.notify_one();
+}
+
+Status MpiThread::failure(const Peers& peers) {
+  const MutexLock lock(mutex_);
+  return group(peers.id()).failure;
+}
+
+void MpiThread::keep(std::shared_ptr<void> object) {
+  const MutexLock lock(mutex_);
+  kept_.push_back(std::move(object));
+}
+
+// --- the MPI thread ---
+
+void MpiThread::run() noexcept {
+  (void)::pthread_setname_np(::pthread_self(), "st-mpi");
+  const Status opened = open();
+  {
+    const MutexLock lock(mutex_);
+    start_status_ = opened;
+    started_ = true;
+    changed_.notify_all();
+  }
+  if (!opened.is_ok()) return;
+  try {
+    serve();
+    if (wait_for_others() && clean_ && broken_.is_ok()) {
+      mailbox_.close();
+      (void)api_.finalize();
+    }
+  } catch (const std::exception& e) {
+    give_up(Status::error(Code::internal, str("the MPI thread threw: ", e.what())));
+  }
+}
+
+Status MpiThread::open() {
+  if (const int error = api_.init(&info_); error != 0) {
+    char text[160] = {};
+    api_.describe(error, text, sizeof text);
+    return Status::error(Code::unsupported, str("MPI does not start: ", text));
+  }
+  if (info_.largest_tag < kLargestTag)
+    return Status::error(Code::unsupported, str("MPI does not start: its largest tag is ", info_.largest_tag,
+                                                ", but ", kLargestTag, " is needed"));
+  std::vector<int> ranks(static_cast<std::size_t>(info_.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  world_ = &add_group(0, info_.rank, std::move(ranks));
+  active_.reserve(kManyExchanges);
+  ending_.reserve(kManyExchanges);
+  const MutexLock lock(mutex_);
+  begun_.reserve(kManyExchanges);
+  return mailbox_.open();
+}
+
+void MpiThread::serve() {
+  while (take_commands()) {
+    bool progressed = false;
+    receive_leave_messages(progressed);
+    progress_exchanges(progressed);
+    pause(progressed);
+  }
+}
+
+bool MpiThread::take_commands() {
+  std::vector<Leaving> leaving;
+  {
+    const MutexLock lock(mutex_);
+    for (Exchange* const exchange : begun_) {
+      if (const Status& failure = group(exchange->peers().id()).failure; !failure.is_ok())
+        exchange->fail(failure, {});
+      active_.push_back(exchange);
+    }
+    begun_.clear();
+    leaving.swap(leaving_);
+    if (stop_ && leaving.empty() && active_.empty() && ending_.empty()) return false;
+  }
+  for (const Leaving& group : leaving) leave_group(group);
+  return true;
+}
+
+void MpiThread::receive_leave_messages(bool& progressed) {
+  if (!broken_.is_ok()) return;
+  Result<LeaveMailbox::Arrived> arrived = mailbox_.poll();
+  if (!arrived.has_value()) return give_up(arrived.status());
+  if (!arrived->any) return;
+  progressed = true;
+  const MutexLock lock(mutex_);
+  const int id = arrived->message.group;
+  if (id >= std::ssize(groups_))
+    early_.push_back(*arrived);
+  else if (groups_[static_cast<std::size_t>(id)] != nullptr)
+    group(id).peers.note(arrived->message, arrived->from_world_rank);
+}
+
+void MpiThread::progress_exchanges(bool& progressed) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < active_.size(); ++i) {
+    Exchange& exchange = *active_[i];
+    const bool over =
+        !exchange.status().is_ok() || exchange.advance(api_, options_.max_message_bytes, progressed);
+    if (!over) {
+      active_[kept++] = &exchange;
+    } else if (exchange.status().is_ok()) {
+      finish(exchange);
+    } else {
+      leave_group({exchange.peers().id(), exchange.status(), exchange.cause()});
+      exchange.cancel(api_);
+      ending_.push_back({&exchange, steady_clock::now() + kSettle});
+    }
+  }
+  active_.resize(kept);
+  std::erase_if(ending_, [&](const Ending& ending) {
+    if (!ending.exchange->settle(api_)) {
+      if (steady_clock::now() < ending.give_up_at) return false;
+      if (ending.exchange->abandon(api_)) clean_ = false;
+    }
+    finish(*ending.exchange);
+    return true;
+  });
+}
+
+void MpiThread::finish(Exchange& exchange) {
+  const MutexLock lock(mutex_);
+  exchange.finished = true;
+  changed_.notify_all();
+}
+
+void MpiThread::leave_group(const Leaving& leaving) {
+  const Peers* peers = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    Group& left = group(leaving.group);
+    if (left.left) return;
+    left.left = true;
+    left.failure = leaving.status;
+    peers = &left.peers;
+  }
+  for (int rank = 0; rank < peers->size() && broken_.is_ok(); ++rank)
+    if (rank != peers->rank())
+      if (Status sent = mailbox_.send(peers->leave_message(rank, leaving.cause), peers->world_rank(rank));
+          !sent.is_ok())
+        give_up(sent);
+  for (Exchange* const exchange : active_)
+    if (&exchange->peers() == peers && exchange->status().is_ok())
+      exchange->fail(leaving.status, leaving.cause);
+}
+
+void MpiThread::pause(bool progressed) {
+  if (progressed) idle_rounds_ = 0;
+  if (progressed || (!active_.empty() && ++idle_rounds_ < kSpins)) return std::this_thread::yield();
+  const MutexLock lock(mutex_);
+  if (!begun_.empty() || !leaving_.empty() || stop_) return;
+  if (active_.empty() && ending_.empty())
+    given_.wait_for(mutex_, kIdleNap);
+  else
+    given_.wait_for(mutex_, kNap);
+}
+
+// Nothing works any more: whoever waits is told, now and later.
+void MpiThread::give_up(const Status& status) noexcept {
+  broken_ = status;
+  const MutexLock lock(mutex_);
+  for (const auto& each : groups_)
+    if (each != nullptr && each->failure.is_ok()) each->failure = status;
+  for (Exchange* const exchange : active_)
+    if (exchange->status().is_ok()) exchange->fail(status, {});
+}
+
+bool MpiThread::others_have_left() {
+  for (int rank = 0; rank < info_.size; ++rank)
+    if (rank != info_.rank && !world_->has_left(rank)) return false;
+  return mailbox_.sent_all();
+}
+
+bool MpiThread::wait_for_others() {
+  leave_group({0, lost_peer({info_.rank, {}}, info_.size), {info_.rank, {}}});
+  steady_clock::time_point last_news = steady_clock::now();
+  while (!others_have_left()) {
+    bool news = false;
+    receive_leave_messages(news);
+    const steady_clock::time_point now = steady_clock::now();
+    if (news) last_news = now;
+    if (!broken_.is_ok() || now - last_news > options_.leave_wait) return false;
+    if (!news) std::this_thread::sleep_for(kNap);
+  }
+  return true;
+}
+
+}  // namespace strata::detail

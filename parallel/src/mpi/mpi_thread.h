@@ -1,0 +1,128 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <strata/runtime/status.h>
+#include <strata/runtime/thread_annotations.h>
+#include <strata/runtime/units.h>
+
+#include "mpi/exchange.h"
+#include "mpi/leave_mailbox.h"
+#include "mpi/mpi_api.h"
+#include "mpi/peers.h"
+
+namespace strata::detail {
+
+struct MpiOptions {
+  std::size_t max_message_bytes = kGiB;  ///< MPI counts in int
+  std::size_t max_piece_bytes = kMiB;    ///< of a reduction; the inbox holds two pieces of every other rank
+  std::chrono::milliseconds leave_wait{1000};
+};
+
+/// The one thread that calls MPI. Other threads give it exchanges and wait for them. Thread-safe; an exchange
+/// that has finished can be started again without an allocation.
+///
+/// The thread tests what is in flight: it spins briefly, then sleeps tens of microseconds between tests. With
+/// nothing in flight it waits for work and tests every few milliseconds, since MPI may deliver a message that
+/// it has accepted only during a later call.
+///
+/// The destructor waits until the other ranks have destroyed theirs, or until none has done so for
+/// `leave_wait`. MPI_Finalize, which waits for all ranks, is called only in the first case and if no message
+/// was given up; otherwise the process ends without it, and the launcher ends the job.
+class MpiThread {
+ public:
+  /// Starts MPI and creates group 0, of all ranks. `api` must outlive the thread.
+  static Result<std::shared_ptr<MpiThread>> start(const MpiApi& api, const MpiOptions& options = {});
+  ~MpiThread();
+  MpiThread(const MpiThread&) = delete;
+  MpiThread& operator=(const MpiThread&) = delete;
+
+  const MpiOptions& options() const noexcept { return options_; }
+  const MpiInfo& info() const noexcept { return info_; }
+  Peers& world() { return *world_; }
+
+  /// The exchange must live until wait() has returned.
+  void begin(Exchange& exchange);
+  /// Errors: `lost_peer`; `invalid` if a message has not the expected size. Then the group has failed.
+  Status wait(Exchange& exchange);
+
+  /// A number that no group of this rank has had.
+  int next_group();
+  /// The group must have the same number on all of its ranks. It is kept as long as the thread.
+  Peers& add_group(int id, int rank, std::vector<int> world_ranks);
+  /// This rank exchanges nothing more in the group: tells the other members, ends what is under way.
+  void leave(const Peers& peers);
+  /// The first failure of the group; a group that has failed stays so.
+  Status failure(const Peers& peers);
+
+  /// Keeps an object that queued work may still refer to as long as the thread.
+  void keep(std::shared_ptr<void> object);
+
+ private:
+  struct Group {
+    explicit Group(int id, int rank, std::vector<int> world_ranks)
+        : peers(id, rank, std::move(world_ranks)) {}
+    Peers peers;
+    Status failure;
+    bool left = false;  // the others have been told
+  };
+  struct Leaving {
+    int group;
+    Status status;
+    LeaveCause cause;
+  };
+  MpiThread(const MpiApi& api, const MpiOptions& options);
+
+  // All that follows: the MPI thread only.
+  void run() noexcept;
+  Status open();
+  void serve();
+  /// Takes what other threads have given. Returns false when the thread is to end.
+  bool take_commands();
+  void progress_exchanges(bool& progressed);
+  void receive_leave_messages(bool& progressed);
+  void leave_group(const Leaving& leaving);
+  void finish(Exchange& exchange);
+  void pause(bool progressed);
+  void give_up(const Status& status) noexcept;
+  /// Leaves the world. Returns whether all other ranks have left it, too.
+  bool wait_for_others();
+  bool others_have_left();
+  Group& group(int id) STRATA_REQUIRES(mutex_) { return *groups_[static_cast<std::size_t>(id)]; }
+
+  const MpiApi& api_;
+  const MpiOptions options_;
+  MpiInfo info_;            // constant once started
+  Peers* world_ = nullptr;  // constant once started
+
+  Mutex mutex_;
+  Condition given_, changed_;  // work for the MPI thread; its answers
+  bool started_ STRATA_GUARDED_BY(mutex_) = false;
+  bool stop_ STRATA_GUARDED_BY(mutex_) = false;
+  Status start_status_ STRATA_GUARDED_BY(mutex_);
+  std::vector<Exchange*> begun_ STRATA_GUARDED_BY(mutex_);
+  std::vector<Leaving> leaving_ STRATA_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Group>> groups_ STRATA_GUARDED_BY(mutex_);  // by number; null: of other ranks
+  std::vector<LeaveMailbox::Arrived> early_ STRATA_GUARDED_BY(mutex_);    // of groups not yet known here
+  std::vector<std::shared_ptr<void>> kept_ STRATA_GUARDED_BY(mutex_);
+
+  // Of the MPI thread.
+  LeaveMailbox mailbox_;
+  std::vector<Exchange*> active_;
+  struct Ending {
+    Exchange* exchange;
+    std::chrono::steady_clock::time_point give_up_at;
+  };
+  std::vector<Ending> ending_;  // failed; their messages are being cancelled
+  int idle_rounds_ = 0;
+  bool clean_ = true;  // no message was given up
+  Status broken_;      // MPI or this thread has failed
+
+  std::jthread thread_;  // last: ends before anything above is destroyed
+};
+
+}  // namespace strata::detail

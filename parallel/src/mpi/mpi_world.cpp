@@ -1,0 +1,56 @@
+#include "mpi/mpi_world.h"
+
+#include <cstdint>
+#include <numeric>
+
+#include <strata/runtime/str.h>
+
+#include "mpi/gather_texts.h"
+#include "mpi/mpi_group.h"
+
+namespace strata::detail {
+namespace {
+
+class MpiWorld final : public World {
+ public:
+  explicit MpiWorld(std::shared_ptr<MpiThread> thread) : thread_(std::move(thread)) {}
+  ~MpiWorld() override { thread_->leave(thread_->world()); }
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
+  int rank() const noexcept override { return thread_->info().rank; }
+  int size() const noexcept override { return thread_->info().size; }
+  std::string description() const override {
+    return str("rank ", rank(), " of ", size(), " on host ", thread_->info().host, " (MPI)");
+  }
+
+  Result<std::vector<std::string>> all_gather(std::string_view text) override {
+    return gather_texts(*thread_, thread_->world(), next_tag(), text);
+  }
+
+  // Each process has one rank.
+  Result<std::shared_ptr<void>> share(const Create& create) override { return create(); }
+
+  Result<std::unique_ptr<ProcessGroup>> create_group(Backend& backend) override {
+    if (backend.info().kind == DeviceKind::cuda)
+      return Status::error(Code::unsupported,
+                           "MPI moves host memory; groups for the memory of a GPU do not exist over MPI");
+    std::vector<int> all(static_cast<std::size_t>(size()));
+    std::iota(all.begin(), all.end(), 0);
+    STRATA_TRY_ASSIGN(Peers* const peers, create_peers(*thread_, thread_->world(), next_tag(), all));
+    return std::make_unique<MpiGroup>(thread_, *peers, backend);
+  }
+
+ private:
+  int next_tag() { return thread_->world().tag(sequence_++, false); }
+
+  const std::shared_ptr<MpiThread> thread_;
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<World> create_mpi_world(std::shared_ptr<MpiThread> thread) {
+  return std::make_unique<MpiWorld>(std::move(thread));
+}
+
+}  // namespace strata::detail

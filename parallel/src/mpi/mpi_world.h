@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include <strata/parallel/world.h>
+
+#include "mpi/mpi_thread.h"
+
+namespace strata::detail {
+
+/// A world over the ranks of a started MPI.
+std::unique_ptr<World> create_mpi_world(std::shared_ptr<MpiThread> thread);
+
+}  // namespace strata::detail

@@ -1,0 +1,13 @@
+// Defines the symbols of open_mpi_world.cpp in builds without MPI.
+#include <strata/parallel/mpi_world.h>
+
+namespace strata {
+
+bool built_with_mpi() noexcept { return false; }
+
+Result<std::unique_ptr<World>> open_mpi_world() {
+  return Status::error(Code::unsupported,
+                       "this build has no MPI: install libopenmpi-dev and openmpi-bin, and build again");
+}
+
+}  // namespace strata

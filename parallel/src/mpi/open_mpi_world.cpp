@@ -1,0 +1,36 @@
+#include <strata/parallel/mpi_world.h>
+
+#include <array>
+#include <filesystem>
+#include <string>
+
+#include <strata/runtime/str.h>
+
+#include "mpi/mpi_library.h"
+#include "mpi/mpi_thread.h"
+#include "mpi/mpi_world.h"
+
+namespace strata {
+namespace {
+
+constexpr const char* kFile = "libstrata_mpi.so";
+
+// An installed tree may have been moved as a whole, so the place relative to the program comes first.
+std::array<std::string, 3> module_paths() {
+  std::error_code ignored;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  return {(program.parent_path().parent_path() / STRATA_MPI_LIBDIR / "strata" / kFile).string(),
+          str(STRATA_MPI_INSTALL_DIR, "/strata/", kFile), STRATA_MPI_BUILD_FILE};
+}
+
+}  // namespace
+
+bool built_with_mpi() noexcept { return true; }
+
+Result<std::unique_ptr<World>> open_mpi_world() {
+  STRATA_TRY_ASSIGN(const detail::MpiApi* const api, detail::load_mpi(module_paths()));
+  STRATA_TRY_ASSIGN(std::shared_ptr<detail::MpiThread> thread, detail::MpiThread::start(*api));
+  return detail::create_mpi_world(std::move(thread));
+}
+
+}  // namespace strata
