@@ -1,6 +1,6 @@
 // What the ranks of a run tell each other outside of streams.
+#include <functional>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -11,17 +11,15 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/threads/thread_pool.h>
 
+#include "parallel/ranks.h"
+
 namespace strata {
 namespace {
 
 class WorldTest : public ::testing::TestWithParam<int> {
  protected:
-  void on_every_rank(const std::function<void(World&)>& body) {
-    std::vector<std::thread> threads;
-    for (auto& world : worlds_) threads.emplace_back([&] { body(*world); });
-    for (std::thread& thread : threads) thread.join();
-  }
-  std::vector<std::unique_ptr<World>> worlds_ = must(create_thread_worlds(GetParam()));
+  void on_every_rank(const std::function<void(World&)>& body) { ranks_->run_worlds(body); }
+  std::unique_ptr<test::Ranks> ranks_ = test::make_ranks(GetParam(), StreamSchedule::threads);
 };
 
 TEST_P(WorldTest, EveryRankLearnsTheTextsOfAll) {
@@ -33,19 +31,6 @@ TEST_P(WorldTest, EveryRankLearnsTheTextsOfAll) {
       EXPECT_EQ(must(world.all_gather("")), std::vector<std::string>(want.size()));
     }
   });
-}
-
-TEST_P(WorldTest, TheRanksOfAProcessShareOneObject) {
-  std::vector<std::shared_ptr<void>> shared(worlds_.size());
-  on_every_rank([&](World& world) {
-    shared[static_cast<std::size_t>(world.rank())] =
-        must(world.share([] { return Result<std::shared_ptr<void>>(std::make_shared<int>(7)); }));
-    const auto refused = world.share(
-        [] { return Result<std::shared_ptr<void>>(Status::error(Code::no_space, "there is no room")); });
-    EXPECT_EQ(refused.status().to_string(), "no_space: there is no room");
-  });
-  for (const auto& object : shared) EXPECT_EQ(object, shared.front());
-  EXPECT_EQ(shared.front().use_count(), std::ssize(shared)) << "the world does not keep it alive";
 }
 
 TEST_P(WorldTest, AGroupOfAllRanksExchangesDataOnTheirBackend) {
@@ -66,21 +51,7 @@ TEST_P(WorldTest, AGroupOfAllRanksExchangesDataOnTheirBackend) {
   });
 }
 
-TEST_P(WorldTest, ARankThatLeavesIsNamed) {
-  if (GetParam() == 1) return;
-  worlds_.pop_back();
-  on_every_rank([&](World& world) {
-    EXPECT_EQ(world.all_gather("anyone?").status().to_string(),
-              str("lost_peer: rank ", world.size() - 1, " of ", world.size(), " has left the group"));
-  });
-}
-
-INSTANTIATE_TEST_SUITE_P(Threads, WorldTest, ::testing::Values(1, 2, 3, 8));
-
-TEST(WorldTest, TooManyRanksAreRefused) {
-  EXPECT_EQ(create_thread_worlds(17).status().code(), Code::invalid);
-  EXPECT_EQ(create_thread_worlds(0).status().code(), Code::invalid);
-}
+INSTANTIATE_TEST_SUITE_P(Ranks, WorldTest, ::testing::ValuesIn(test::rank_counts()));
 
 }  // namespace
 }  // namespace strata
