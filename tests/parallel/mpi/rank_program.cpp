@@ -7,6 +7,7 @@
 #include <strata/parallel/mpi_world.h>
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/clock.h>
+#include <strata/runtime/str.h>
 #include <strata/runtime/threads/thread_pool.h>
 
 namespace strata {
@@ -36,8 +37,8 @@ int end_alone(std::unique_ptr<World> world) {
   return 0;
 }
 
-// A fixed program of collectives. Prints what this rank has sent by its counters, and how much it has sent
-// besides: texts, and messages of ranks that leave.
+// A fixed program of collectives. Prints what this rank has exchanged by its counters, and how much it has
+// besides, in each direction: texts, and messages of ranks that leave.
 int count_bytes(std::unique_ptr<World> world) {
   const auto n = static_cast<std::size_t>(world->size());
   SteadyClock clock;
@@ -62,9 +63,10 @@ int count_bytes(std::unique_ptr<World> world) {
   // create_group() exchanges a text of a number and the list of ranks. Then the group, and the world, are
   // left.
   const std::uint64_t control = (n - 1) * (length + 4 * (n + 1) + leave + leave);
-  std::printf("rank %d counted %llu control %llu\n", world->rank(),
-              static_cast<unsigned long long>(group->counters().sent_bytes),
-              static_cast<unsigned long long>(control));
+  const GroupCounters counters = group->counters();
+  std::printf("%s\n", str("rank ", world->rank(), " sent ", counters.sent_bytes, " received ",
+                          counters.received_bytes, " control ", control)
+                          .c_str());
   return 0;
 }
 
