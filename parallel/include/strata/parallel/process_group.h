@@ -20,6 +20,8 @@ struct GroupCounters {
 ///
 /// Reductions add in ascending rank, in f32 for 16-bit dtypes with one rounding at the end, so their bits
 /// depend on the size of the group and on nothing else.
+///
+/// A rank that destroys its object has left the group, and its work that is still queued may fail.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -28,14 +30,18 @@ class ProcessGroup {
 
   /// Queues a collective on `stream`, in stream order: it reads and writes its buffers after the work queued
   /// before it, and work queued after it sees the result and may overwrite `send`. The call may wait until
-  /// the other ranks have queued theirs, never until the data has moved. Errors, the same on every rank:
-  /// `invalid` if the calls of the ranks do not match, naming both; `lost_peer` if a rank has left the group;
-  /// those of check(). A failure of queued work fails the streams of all ranks.
+  /// the other ranks have queued theirs, never until the data has moved.
+  ///
+  /// Errors, of the call or, where a transport notices only when the work runs, of the stream: `invalid` if
+  /// the calls of the ranks do not match; `lost_peer` if a rank has left the group; those of check(), before
+  /// anything is queued. A failure of queued work of one rank fails the streams of all that wait for it. The
+  /// README says what each transport detects, and when.
   virtual Status queue(const Collective& collective, Stream& stream) = 0;
 
   /// Divides the group: `members` are the ranks of this rank's new group, in their new order. Every rank
-  /// calls it, with the same list as the other members of its new group. Errors: `invalid`, on every rank,
-  /// naming what is wrong with a list; `lost_peer` if a rank has left.
+  /// calls it, with the same list as the other members of its new group; one thread of a rank at a time, also
+  /// for different groups. Errors: `invalid`, on every rank, naming what is wrong with a list; `lost_peer` if
+  /// a rank has left.
   virtual Result<std::unique_ptr<ProcessGroup>> split(std::span<const int> members) = 0;
 
   /// What this rank has queued so far.

@@ -23,10 +23,12 @@ MPI_Comm communicator(MpiChannel channel) { return communicators[static_cast<int
 static_assert(sizeof(MPI_Request) <= sizeof(MpiRequest));
 MPI_Request get(const MpiRequest& request) {
   MPI_Request handle;
-  std::memcpy(&handle, &request.handle, sizeof handle);
+  std::memcpy(&handle, &request.handle, sizeof(MPI_Request));
   return handle;
 }
-void set(MpiRequest& request, MPI_Request handle) { std::memcpy(&request.handle, &handle, sizeof handle); }
+void set(MpiRequest& request, MPI_Request handle) {
+  std::memcpy(&request.handle, &handle, sizeof(MPI_Request));
+}
 
 int open_communicators(MpiInfo* info) {
   // Of the world, too: the default handler ends the process at the first error.
