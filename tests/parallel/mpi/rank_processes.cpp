@@ -24,7 +24,7 @@ class RankProcess final : public Ranks {
   std::vector<Status> run(const std::function<Status(Rank&)>& body) override {
     std::unique_ptr<ProcessGroup> group = must(world->create_group(*backend_));
     Rank rank{group, *group, *backend_, must(backend_->create_stream(StreamRole::collective))};
-    Status outcome = body(rank);
+    Status outcome = run_caught(body, rank);
     const Status drained = backend_->synchronize(rank.stream);
     if (outcome.is_ok()) outcome = drained;
     if (!outcome.is_ok()) rank.leave();
@@ -33,6 +33,16 @@ class RankProcess final : public Ranks {
   void run_worlds(const std::function<void(World&)>& body) override { body(*world); }
 
  private:
+  // An exception would end the test on this rank alone, and it would be in another test than the others from
+  // then on.
+  static Status run_caught(const std::function<Status(Rank&)>& body, Rank& rank) {
+    try {
+      return body(rank);
+    } catch (const Error& error) {
+      return error.status();
+    }
+  }
+
   std::unique_ptr<ThreadPool> pool_;
   SteadyClock clock_;
   std::unique_ptr<Backend> backend_;
