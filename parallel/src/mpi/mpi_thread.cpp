@@ -15,10 +15,12 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr int kSpins = 50;
-constexpr std::chrono::microseconds kNap{30};      // between tests of what is in flight
-constexpr std::chrono::milliseconds kIdleNap{5};   // with nothing in flight
-constexpr std::chrono::milliseconds kSettle{500};  // for messages of a failed exchange to end
-constexpr std::size_t kManyExchanges = 64;         // in flight at once without an allocation
+constexpr std::chrono::microseconds kNap{30};       // between tests of what is in flight
+constexpr int kLongWait = 1000;                     // tests without a change, after which
+constexpr std::chrono::microseconds kLongNap{300};  // a nap costs little beside what was waited for
+constexpr std::chrono::milliseconds kIdleNap{5};    // with nothing in flight
+constexpr std::chrono::milliseconds kSettle{500};   // for messages of a failed exchange to end
+constexpr std::size_t kManyExchanges = 64;          // in flight at once without an allocation
 
 }  // namespace
 
@@ -146,6 +148,7 @@ bool MpiThread::take_commands() {
         exchange->fail(failure, {});
       active_.push_back(exchange);
     }
+    if (!begun_.empty()) idle_rounds_ = 0;
     begun_.clear();
     leaving.swap(leaving_);
     if (stop_ && leaving.empty() && active_.empty() && ending_.empty()) return false;
@@ -222,14 +225,14 @@ void MpiThread::leave_group(const Leaving& leaving) {
 }
 
 void MpiThread::pause(bool progressed) {
-  if (progressed) idle_rounds_ = 0;
-  if (progressed || (!active_.empty() && ++idle_rounds_ < kSpins)) return std::this_thread::yield();
+  idle_rounds_ = progressed ? 0 : std::min(idle_rounds_ + 1, kLongWait);
+  if (idle_rounds_ < kSpins) return std::this_thread::yield();
   const MutexLock lock(mutex_);
   if (!begun_.empty() || !leaving_.empty() || stop_) return;
   if (active_.empty() && ending_.empty())
     given_.wait_for(mutex_, kIdleNap);
   else
-    given_.wait_for(mutex_, kNap);
+    given_.wait_for(mutex_, idle_rounds_ < kLongWait ? kNap : kLongNap);
 }
 
 // Nothing works any more: whoever waits is told, now and later.

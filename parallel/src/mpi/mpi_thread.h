@@ -26,9 +26,9 @@ struct MpiOptions {
 /// The one thread that calls MPI. Other threads give it exchanges and wait for them. Thread-safe; an exchange
 /// that has finished can be started again without an allocation.
 ///
-/// The thread tests what is in flight: it spins briefly, then sleeps tens of microseconds between tests. With
-/// nothing in flight it waits for work and tests every few milliseconds, since MPI may deliver a message that
-/// it has accepted only during a later call.
+/// The thread tests what is in flight: it spins briefly, then sleeps tens, later hundreds, of microseconds
+/// between tests. With nothing in flight it waits for work and tests every few milliseconds, since MPI may
+/// deliver a message that it has accepted only during a later call.
 ///
 /// The destructor waits until the other ranks have destroyed theirs, or until none has done so for
 /// `leave_wait`. MPI_Finalize, which waits for all ranks, is called only in the first case and if no message

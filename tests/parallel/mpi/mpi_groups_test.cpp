@@ -69,6 +69,21 @@ TEST_P(MpiGroupsTest, ACollectiveAllocatesNothingOnAnyThread) {
   });
 }
 
+// A collective declares what it reads and writes.
+TEST_P(MpiGroupsTest, WorkOfAnotherStreamThatDoesNotWaitForACollectiveIsFound) {
+  const auto checked = test::make_ranks(GetParam(), StreamSchedule::latest_legal);
+  checked->must_run([&](Rank& rank) -> Status {
+    const Buffer data = rank.allocate(64), copied = rank.allocate(64);
+    Stream second = must(rank.backend.create_stream(StreamRole::collective));
+    must(rank.backend.discard_async(data.view(), rank.stream));
+    STRATA_TRY(rank.group.broadcast(data.view().part(0, 64), 0, rank.stream));
+    STRATA_TRY(rank.backend.copy_async(copied.view().part(0, 64), data.view().part(0, 64), second));
+    EXPECT_THAT(std::string(rank.backend.synchronize(second).message()),
+                HasSubstr("broadcast on collective"));
+    return rank.backend.synchronize(rank.stream);
+  });
+}
+
 TEST_P(MpiGroupsTest, TheWorldSaysWhereItRuns) {
   ranks_->run_worlds([&](World& world) {
     EXPECT_THAT(
