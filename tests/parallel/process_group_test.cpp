@@ -348,7 +348,7 @@ TEST_P(ProcessGroupTest, FailedWorkOfOneRankFailsTheStreamsOfAll) {
       rank.leave();
       return Status::error(Code::io_error, "this rank ends");
     }
-    const Status status = rank.backend.synchronize(rank.stream);
+    Status status = rank.backend.synchronize(rank.stream);
     EXPECT_THAT(status.code(), AnyOf(Code::io_error, Code::lost_peer));
     return status;
   });
@@ -357,7 +357,7 @@ TEST_P(ProcessGroupTest, FailedWorkOfOneRankFailsTheStreamsOfAll) {
 TEST_P(ProcessGroupTest, WhoeverWaitsForARankThatHasLeftIsCancelled) {
   if (size() == 1) return;
   ranks_->run([&](Rank& rank) -> Status {
-    const Status gone = Status::error(Code::lost_peer, str("rank 1 of ", size(), " has left the group"));
+    Status gone = Status::error(Code::lost_peer, str("rank 1 of ", size(), " has left the group"));
     if (rank.index() == 1) {
       rank.leave();
       return gone;

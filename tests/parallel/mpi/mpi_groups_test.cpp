@@ -34,8 +34,7 @@ TEST_P(MpiGroupsTest, MessagesOfAnotherSizeFailTheGroupOnEveryRank) {
       const Buffer data = rank.allocate(bytes),
                    all = rank.allocate(bytes * static_cast<std::size_t>(GetParam()));
       const BufferView receive = all.view().part(0, bytes * static_cast<std::size_t>(GetParam()));
-      const Status status =
-          rank.finish(rank.group.all_gather(data.view().part(0, bytes), receive, rank.stream));
+      Status status = rank.finish(rank.group.all_gather(data.view().part(0, bytes), receive, rank.stream));
       // A rank that finds it says so; a rank that only hears of it passes on what it was told.
       EXPECT_THAT(status.code(), AnyOf(Code::invalid, Code::lost_peer));
       EXPECT_THAT(status.to_string(), AllOf(HasSubstr(" sent "), HasSubstr(" expected ")));
