@@ -3,6 +3,8 @@
 
 #include <memory>
 
+#include <strata/parallel/launch.h>
+#include <strata/parallel/mpi_world.h>
 #include <strata/runtime/signals.h>
 #include <strata/runtime/str.h>
 #include <strata/train/session.h>
@@ -48,16 +50,39 @@ class TerminalObserver final : public Observer {
   std::unique_ptr<Progress> progress_;  // created by on_start()
 };
 
+/// The ranks that a launcher started with this one; null if it is alone.
+Result<std::unique_ptr<World>> open_world(const Args& args) {
+  STRATA_TRY_ASSIGN(const Launch launch, read_launch(args.environment));
+  if (launch.processes == 1) return std::unique_ptr<World>();
+  if (launch.launcher == Launch::Launcher::torchrun)
+    return Status::error(
+        Code::unsupported,
+        str("torchrun started ", launch.processes, " processes (", launch.variable,
+            "), which needs NCCL, and strata does not use it yet; use mpirun -np ", launch.processes));
+  return open_mpi_world();
+}
+
+// Rank 0 prints; the others, whose errors it may not know, print those only.
+int end_of_other_rank(const Args& args, const World& world, const Result<SessionResult>& result) {
+  if (result.has_value()) return result->why_stopped.empty() ? kExitOk : kExitStopped;
+  return print_error(args, "train", result.status().annotate(world.description()));
+}
+
 }  // namespace
 
 int run_train(const Args& args) {
+  auto world = open_world(args);
+  if (!world.has_value()) return print_error(args, "train", world.status());
   const auto signals = install_signals();
   if (!signals.has_value()) return print_error(args, "train", signals.status());
   (*signals)->set_answer("\nstrata train: stopping before the first step; press again to stop immediately");
   TerminalObserver observer(args);
   SessionRequest request{args, args.out_dir, args.resume, args.overwrite};
-  const auto result = run_session(request, observer, **signals);
+  const auto result = run_session(request, observer, **signals, world->get());
+  // No rank ends before the last one has written; after an error the others learn that this one has gone.
+  if (result.has_value() && *world != nullptr) (void)(*world)->all_gather("");
   observer.finish();
+  if (*world != nullptr && (*world)->rank() > 0) return end_of_other_rank(args, **world, result);
   if (!result.has_value()) return print_error(args, "train", result.status());
   print(args.out, result->summary);
   if (result->why_stopped.empty()) return kExitOk;
