@@ -62,9 +62,10 @@ Result<std::unique_ptr<World>> open_world(const Args& args) {
   return open_mpi_world();
 }
 
-// Rank 0 prints; the others, whose errors it may not know, print those only.
+// Rank 0 prints. The others print errors that are not its own.
 int end_of_other_rank(const Args& args, const World& world, const Result<SessionResult>& result) {
   if (result.has_value()) return result->why_stopped.empty() ? kExitOk : kExitStopped;
+  if (result.status().message().starts_with("rank 0: ")) return exit_code(result.status());
   return print_error(args, "train", result.status().annotate(world.description()));
 }
 

@@ -116,5 +116,62 @@ TEST_F(CliRanksE2e, AllProblemsAreReportedBeforeAnythingStarts) {
   EXPECT_FALSE(exists("run"));
 }
 
+/// The same with processes that mpirun starts.
+class CliMpiE2e : public CliRanksE2e {
+ protected:
+  void SetUp() override {
+#ifndef STRATA_MPIRUN
+    GTEST_SKIP() << "built without MPI";
+#endif
+  }
+#ifdef STRATA_MPIRUN
+  ProgramResult mpirun(int ranks, const Words& words) const {
+    Words all = {"-np",       str(ranks),    "--oversubscribe", "--allow-run-as-root",
+                 "--bind-to", "none",        "--mca",           "mpi_yield_when_idle",
+                 "1",         STRATA_PROGRAM};
+    all.insert(all.end(), words.begin(), words.end());
+    return run_program(STRATA_MPIRUN, all, options_);
+  }
+#else
+  ProgramResult mpirun(int, const Words&) const { return {}; }
+#endif
+};
+
+TEST_F(CliMpiE2e, ProcessesHaveTheBitsAndTheCheckpointsOfOneRank) {
+  must_train(run_of("one"));
+  for (const auto& [ranks, zero] : {std::pair(2, "parallel.zero=3"), std::pair(4, "parallel.zero=2")}) {
+    const std::string name = str("mpi", ranks);
+    const ProgramResult result = mpirun(ranks, run_of(name, {zero}));
+    ASSERT_EQ(result.exit_code, 0) << result.output();
+    EXPECT_THAT(result.out, HasSubstr(str("ranks    ", ranks, " (mpi), ZeRO-")));
+    expect_same(name, "one");
+  }
+  const ProgramResult resumed = mpirun(3, {"train", "--resume", "mpi4", "train.steps=12"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output();
+  must_train({"train", "--resume", "one", "train.steps=12", "parallel.ranks=2"});
+  EXPECT_EQ(digest("mpi4"), digest("one"));
+}
+
+TEST_F(CliMpiE2e, AnErrorOfRankZeroEndsAllRanksBeforeTheFirstStep) {
+  const ProgramResult shares = mpirun(2, run_of("run", {"train.grad_accum=3"}));
+  EXPECT_EQ(shares.exit_code, 2) << shares.output();
+  EXPECT_THAT(shares.err, HasSubstr("train.grad_accum is 3, which 2 ranks cannot share equally"));
+  const ProgramResult differs = mpirun(2, run_of("run", {"parallel.ranks=4"}));
+  EXPECT_EQ(differs.exit_code, 2) << differs.output();
+  EXPECT_THAT(differs.err, HasSubstr("parallel.ranks = 4, but the launcher started 2"));
+  EXPECT_FALSE(exists("run"));
+}
+
+// An example in the documentation, at the number of ranks that it shows.
+TEST_F(CliMpiE2e, TheExampleTrains) {
+  const std::string toml = str(STRATA_SOURCE_DIR, "/examples/multi_rank/run.toml");
+  for (const int ranks : {2, 4}) {
+    const std::string name = str("example", ranks);
+    const ProgramResult result = mpirun(ranks, {"train", toml, "--out", name, "train.steps=3"});
+    EXPECT_EQ(result.exit_code, 0) << result.output();
+  }
+  EXPECT_EQ(digest("example2"), digest("example4"));
+}
+
 }  // namespace
 }  // namespace strata::test

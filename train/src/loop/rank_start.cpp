@@ -17,6 +17,7 @@ Status StartAnnouncement::make(const RankStart& start) {
 
 void StartAnnouncement::finish(const Status& status) {
   if (made_ || world_ == nullptr) return;
+  made_ = true;
   if (status.is_ok())
     (void)make({});
   else

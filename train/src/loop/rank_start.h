@@ -25,7 +25,7 @@ class StartAnnouncement {
   /// `world` may be null: then there is nobody to tell.
   explicit StartAnnouncement(World* world) : world_(world) {}
   Status make(const RankStart& start);
-  /// To be called at the end, with how rank 0 ended.
+  /// To be called at the end, with how rank 0 ended; does nothing the second time.
   void finish(const Status& status);
 
  private:

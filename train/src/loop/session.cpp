@@ -381,11 +381,11 @@ Result<SessionResult> lead(const SessionRequest& request, Observer& observer, Si
   STRATA_TRY(decide_ranks(request, signals, loaded, threads, ranks));
   if (folder == nullptr)
     STRATA_TRY(lock(request.out_dir.empty() ? default_folder(loaded.config) : request.out_dir));
-  StartAnnouncement announcement(ranks.world);
-  ranks.announcement = &announcement;
+  StartAnnouncement to_threads(threads == nullptr ? nullptr : ranks.world);
+  if (threads != nullptr) ranks.announcement = &to_threads;
   Result<SessionResult> result = train(given, loaded, std::move(folder), observer, signals, asked, ranks);
-  announcement.finish(result.status());
   if (threads == nullptr) return result;
+  to_threads.finish(result.status());
   // What another rank failed of says more than that it has gone.
   const Status other = threads->join();
   return !result.has_value() && result.status().code() == Code::lost_peer && !other.is_ok() ? other : result;
@@ -396,8 +396,12 @@ Result<SessionResult> lead(const SessionRequest& request, Observer& observer, Si
 Result<SessionResult> run_session(const SessionRequest& request, Observer& observer, Signals& signals,
                                   World* world) {
   if (world != nullptr && world->rank() > 0) return follow(request, signals, *world);
-  Ranks ranks{world != nullptr && world->size() > 1 ? world : nullptr, nullptr};
-  return lead(request, observer, signals, ranks);
+  World* const launched = world != nullptr && world->size() > 1 ? world : nullptr;
+  StartAnnouncement to_processes(launched);
+  Ranks ranks{launched, &to_processes};
+  Result<SessionResult> result = lead(request, observer, signals, ranks);
+  to_processes.finish(result.status());
+  return result;
 }
 
 }  // namespace strata
