@@ -46,7 +46,8 @@ Result<std::vector<std::uint32_t>> sort_names(const Items& items) {
   const auto duplicate = std::adjacent_find(order.begin(), order.end(),
                                             [&](auto a, auto b) { return items[a].name == items[b].name; });
   if (duplicate != order.end())
-    return Status::error(Code::corrupt, str("tensor ", quoted(items[*duplicate].name), " occurs twice"));
+    return Status::error(Code::corrupt,
+                         str("tensor ", detail::quoted(items[*duplicate].name), " occurs twice"));
   return order;
 }
 

@@ -12,7 +12,7 @@ Status check_specs(const std::vector<TensorSpec>& specs) {
     return Status::error(Code::invalid, str(specs.size(), " tensors, at most ", kSafetensorsMaxTensors));
   for (const TensorSpec& spec : specs) {
     if (spec.name.size() > kSafetensorsMaxNameBytes)
-      return Status::error(Code::invalid, str(quoted(spec.name), ": a name of ", spec.name.size(),
+      return Status::error(Code::invalid, str(detail::quoted(spec.name), ": a name of ", spec.name.size(),
                                               " bytes, at most ", kSafetensorsMaxNameBytes));
     if (spec.name == "__metadata__")
       return Status::error(Code::invalid, "a tensor may not be named __metadata__");
@@ -28,7 +28,7 @@ Result<std::vector<std::uint64_t>> data_ends(const std::vector<TensorSpec>& spec
     STRATA_TRY_ASSIGN(const std::uint64_t bytes, safetensors_bytes(spec.name, spec.dtype, spec.shape));
     if (__builtin_add_overflow(end, bytes, &end) || end > (std::uint64_t{1} << 62))
       return Status::error(Code::invalid,
-                           str(quoted(spec.name), ": the tensors up to here exceed 2^62 bytes"));
+                           str(detail::quoted(spec.name), ": the tensors up to here exceed 2^62 bytes"));
     ends.push_back(end);
   }
   return ends;
