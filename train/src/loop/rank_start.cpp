@@ -1,6 +1,7 @@
 #include "loop/rank_start.h"
 
 #include <strata/parallel/agree.h>
+#include <strata/runtime/threads/core_share.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
@@ -32,6 +33,22 @@ Result<RankStart> receive_start(World& world) {
   for (std::size_t at = 0, end = 0; (end = checkpoints.find('\0', at)) != std::string::npos; at = end + 1)
     start.checkpoints.push_back(checkpoints.substr(at, end - at));
   return start;
+}
+
+void describe_ranks(const World& world, std::span<const std::string> environment, LoadedConfig& loaded) {
+  TrainConfig::Parallel& parallel = loaded.config.parallel;
+  parallel.rank = world.rank();
+  parallel.ranks = world.size();
+  parallel.transport = world.in_one_process() ? "threads" : "mpi";
+  parallel.local_ranks =
+      world.in_one_process() ? world.size() : local_rank(environment).value_or(LocalRank{}).size;
+}
+
+std::vector<std::string> launcher_variables(const std::vector<std::string>& environment) {
+  std::vector<std::string> kept;
+  for (const std::string& variable : environment)
+    if (!variable.starts_with("STRATA_")) kept.push_back(variable);
+  return kept;
 }
 
 namespace {

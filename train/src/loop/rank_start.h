@@ -2,12 +2,14 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <strata/parallel/world.h>
 #include <strata/runtime/signals.h>
+#include <strata/train/load_config.h>
 
 namespace strata {
 
@@ -35,6 +37,11 @@ class StartAnnouncement {
 
 /// Waits for the announcement of rank 0. Errors: those with which rank 0 ended.
 Result<RankStart> receive_start(World& world);
+
+/// Writes which of how many ranks this is, and how many are on this machine, into the configuration.
+void describe_ranks(const World& world, std::span<const std::string> environment, LoadedConfig& loaded);
+/// The variables by which a launcher tells a process its place on the machine. Other settings are rank 0's.
+std::vector<std::string> launcher_variables(const std::vector<std::string>& environment);
 
 /// The ranks of a run from 1 on as threads of this process.
 class RankThreads {

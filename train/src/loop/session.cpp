@@ -216,24 +216,6 @@ struct Ranks {
   StartAnnouncement* announcement = nullptr;
 };
 
-// Which of how many ranks this is.
-void describe_ranks(const World& world, std::span<const std::string> environment, LoadedConfig& loaded) {
-  TrainConfig::Parallel& parallel = loaded.config.parallel;
-  parallel.rank = world.rank();
-  parallel.ranks = world.size();
-  parallel.transport = world.in_one_process() ? "threads" : "mpi";
-  parallel.local_ranks =
-      world.in_one_process() ? world.size() : local_rank(environment).value_or(LocalRank{}).size;
-}
-
-// The variables by which a launcher tells a process its place on the machine. Other settings are rank 0's.
-std::vector<std::string> launcher_variables(const std::vector<std::string>& environment) {
-  std::vector<std::string> kept;
-  for (const std::string& variable : environment)
-    if (!variable.starts_with("STRATA_")) kept.push_back(variable);
-  return kept;
-}
-
 // Tells the other ranks what to do, and waits until they have planned it too. They use the tokenizer that
 // rank 0 has trained.
 Status announce(const ActiveRun& active, const TrainingData& training_data, const std::string& path,
