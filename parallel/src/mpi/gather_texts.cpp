@@ -1,6 +1,7 @@
 #include "mpi/gather_texts.h"
 
 #include <cstdint>
+#include <numeric>
 #include <span>
 
 namespace strata::detail {
@@ -31,6 +32,10 @@ Result<std::vector<std::string>> gather_texts(MpiThread& thread, Peers& peers, i
   texts[me] = text;
   STRATA_TRY(run_round(reinterpret_cast<const std::byte*>(text.data()), text.size(),
                        [&](std::size_t q) { return std::as_writable_bytes(std::span(texts[q])); }));
+  thread.count_control_bytes((sizeof length + text.size()) * (n - 1),
+                             sizeof length * (n - 1) +
+                                 std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0}) -
+                                 text.size());
   return texts;
 }
 

@@ -9,10 +9,16 @@
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
 
+#include "mpi/watch/shared_segments.h"
+
 namespace strata::detail {
 namespace {
 
 using std::chrono::steady_clock;
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(steady_clock::now().time_since_epoch()).count();
+}
 
 constexpr int kSpins = 50;
 constexpr std::chrono::microseconds kNap{30};       // between tests of what is in flight
@@ -68,6 +74,7 @@ Peers& MpiThread::add_group(int id, int rank, std::vector<int> world_ranks) {
   for (const LeaveMailbox::Arrived& arrived : early_)
     if (arrived.message.group == id) peers.note(arrived.message, arrived.from_world_rank);
   std::erase_if(early_, [&](const LeaveMailbox::Arrived& arrived) { return arrived.message.group <= id; });
+  for (const MpiWatch::Loss& loss : lost_) peers.lose(loss.rank, loss.reason);
   return peers;
 }
 
@@ -78,9 +85,33 @@ void MpiThread::leave(const Peers& peers) {
   given_.notify_one();
 }
 
+void MpiThread::leave_all(const std::string& reason) {
+  const MutexLock lock(mutex_);
+  for (const auto& each : groups_) {
+    if (each == nullptr) continue;
+    const LeaveCause cause{each->peers.rank(), reason};
+    leaving_.push_back({each->peers.id(), lost_peer(cause, each->peers.size()), cause});
+  }
+  given_.notify_one();
+}
+
 Status MpiThread::failure(const Peers& peers) {
   const MutexLock lock(mutex_);
   return group(peers.id()).failure;
+}
+
+void MpiThread::start_watch(std::vector<ProcessIdentity> identities) {
+  const MutexLock lock(mutex_);
+  identities_ = std::move(identities);
+  watch_changed_ = true;
+  given_.notify_one();
+}
+
+void MpiThread::set_watch(const WatchOptions& options) {
+  const MutexLock lock(mutex_);
+  watch_options_ = options;
+  watch_changed_ = true;
+  given_.notify_one();
 }
 
 void MpiThread::keep(std::shared_ptr<void> object) {
@@ -104,6 +135,7 @@ void MpiThread::run() noexcept {
     serve();
     if (wait_for_others() && clean_ && broken_.is_ok()) {
       mailbox_.close();
+      if (watch_) watch_->close();
       (void)api_.finalize();
     }
   } catch (const std::exception& e) {
@@ -134,6 +166,7 @@ void MpiThread::serve() {
   while (take_commands()) {
     bool progressed = false;
     receive_leave_messages(progressed);
+    watch_peers();
     progress_exchanges(progressed);
     pause(progressed);
   }
@@ -163,8 +196,10 @@ void MpiThread::receive_leave_messages(bool& progressed) {
   if (!arrived.has_value()) return give_up(arrived.status());
   if (!arrived->any) return;
   progressed = true;
-  const MutexLock lock(mutex_);
   const int id = arrived->message.group;
+  if (id == 0 && !arrived->message.reason_text().empty()) clean_ = false;
+  if (id == kLostRank) return note_lost({arrived->message.cause, arrived->message.reason_text()});
+  const MutexLock lock(mutex_);
   if (id >= std::ssize(groups_))
     early_.push_back(*arrived);
   else if (groups_[static_cast<std::size_t>(id)] != nullptr)
@@ -198,6 +233,41 @@ void MpiThread::progress_exchanges(bool& progressed) {
   });
 }
 
+void MpiThread::watch_peers() {
+  {
+    const MutexLock lock(mutex_);
+    if (watch_changed_ && !identities_.empty()) {
+      if (!watch_) watch_.emplace(api_, identities_, info_.rank, progress_, now_ns());
+      watch_->set(watch_options_);
+      watch_changed_ = false;
+    }
+  }
+  if (!watch_ || !broken_.is_ok()) return;
+  const auto has_left = [&](int rank) { return world_->has_left(rank); };
+  const std::optional<MpiWatch::Loss> loss = watch_->poll(!active_.empty(), now_ns(), has_left);
+  const CollectiveBytes beats = watch_->take_bytes();
+  count_control_bytes(beats.sent, beats.received);
+  if (!loss) return;
+  LeaveMessage message{.group = kLostRank, .cause = loss->rank};
+  message.set_reason(loss->reason);
+  for (int rank = 0; rank < info_.size; ++rank)
+    if (rank != info_.rank && !world_->has_left(rank)) (void)mailbox_.send(message, rank);
+  note_lost(*loss);
+}
+
+// Whoever waits for the rank, or comes to wait for it, gets an error.
+void MpiThread::note_lost(const MpiWatch::Loss& loss) {
+  if (loss.rank == info_.rank)
+    return give_up(
+        Status::error(Code::lost_peer, str("the other ranks have given this one up: ", loss.reason)));
+  if (watch_) watch_->note_lost(loss.rank);
+  clean_ = false;
+  const MutexLock lock(mutex_);
+  lost_.push_back(loss);
+  for (const auto& each : groups_)
+    if (each != nullptr) each->peers.lose(loss.rank, loss.reason);
+}
+
 void MpiThread::finish(Exchange& exchange) {
   const MutexLock lock(mutex_);
   exchange.finished = true;
@@ -205,6 +275,7 @@ void MpiThread::finish(Exchange& exchange) {
 }
 
 void MpiThread::leave_group(const Leaving& leaving) {
+  if (leaving.group == 0 && !leaving.cause.reason.empty()) clean_ = false;
   const Peers* peers = nullptr;
   {
     const MutexLock lock(mutex_);
@@ -251,7 +322,23 @@ bool MpiThread::others_have_left() {
   return mailbox_.sent_all();
 }
 
+void MpiThread::remove_segments() {
+  const MutexLock lock(mutex_);
+  std::vector<int> local_ranks;
+  const auto add = [&](int rank) {
+    const ProcessIdentity& of = identities_[static_cast<std::size_t>(rank)];
+    if (of.local_rank >= 0 && of.place == identities_[static_cast<std::size_t>(info_.rank)].place)
+      local_ranks.push_back(of.local_rank);
+  };
+  if (identities_.empty()) return;
+  add(info_.rank);
+  for (const MpiWatch::Loss& loss : lost_) add(loss.rank);
+  remove_shared_segments(local_ranks);
+}
+
+// MPI_Finalize would wait for ranks that have failed, and they do not wait for this one.
 bool MpiThread::wait_for_others() {
+  if (!clean_ || !broken_.is_ok()) remove_segments();
   leave_group({0, lost_peer({info_.rank, {}}, info_.size), {info_.rank, {}}});
   steady_clock::time_point last_news = steady_clock::now();
   while (!others_have_left()) {

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include <strata/parallel/collective.h>
 #include <strata/runtime/status.h>
 #include <strata/runtime/thread_annotations.h>
 #include <strata/runtime/units.h>
@@ -13,6 +16,7 @@
 #include "mpi/exchange.h"
 #include "mpi/leave_mailbox.h"
 #include "mpi/mpi_api.h"
+#include "mpi/watch/mpi_watch.h"
 #include "mpi/peers.h"
 
 namespace strata::detail {
@@ -56,8 +60,24 @@ class MpiThread {
   Peers& add_group(int id, int rank, std::vector<int> world_ranks);
   /// This rank exchanges nothing more in the group: tells the other members, ends what is under way.
   void leave(const Peers& peers);
+  /// The same for all groups, with a reason.
+  void leave_all(const std::string& reason);
   /// The first failure of the group; a group that has failed stays so.
   Status failure(const Peers& peers);
+
+  RankProgress& progress() noexcept { return progress_; }
+  /// Starts watching the other ranks, once. `identities` of all ranks.
+  void start_watch(std::vector<ProcessIdentity> identities);
+  void set_watch(const WatchOptions& options);
+  const std::vector<ProcessIdentity>& identities() const noexcept { return identities_; }
+  /// Bytes of texts and heartbeats; see World::control_bytes().
+  CollectiveBytes control_bytes() const noexcept {
+    return {control_sent_.load(std::memory_order_relaxed), control_received_.load(std::memory_order_relaxed)};
+  }
+  void count_control_bytes(std::uint64_t sent, std::uint64_t received) noexcept {
+    control_sent_.fetch_add(sent, std::memory_order_relaxed);
+    control_received_.fetch_add(received, std::memory_order_relaxed);
+  }
 
   /// Keeps an object that queued work may still refer to as long as the thread.
   void keep(std::shared_ptr<void> object);
@@ -86,12 +106,15 @@ class MpiThread {
   void progress_exchanges(bool& progressed);
   void receive_leave_messages(bool& progressed);
   void leave_group(const Leaving& leaving);
+  void watch_peers();
+  void note_lost(const MpiWatch::Loss& loss);
   void finish(Exchange& exchange);
   void pause(bool progressed);
   void give_up(const Status& status) noexcept;
   /// Leaves the world. Returns whether all other ranks have left it, too.
   bool wait_for_others();
   bool others_have_left();
+  void remove_segments();
   Group& group(int id) STRATA_REQUIRES(mutex_) { return *groups_[static_cast<std::size_t>(id)]; }
 
   const MpiApi& api_;
@@ -109,9 +132,16 @@ class MpiThread {
   std::vector<std::unique_ptr<Group>> groups_ STRATA_GUARDED_BY(mutex_);  // by number; null: of other ranks
   std::vector<LeaveMailbox::Arrived> early_ STRATA_GUARDED_BY(mutex_);    // of groups not yet known here
   std::vector<std::shared_ptr<void>> kept_ STRATA_GUARDED_BY(mutex_);
+  std::vector<MpiWatch::Loss> lost_ STRATA_GUARDED_BY(mutex_);  // for groups that are created later
+  bool watch_changed_ STRATA_GUARDED_BY(mutex_) = false;
+  WatchOptions watch_options_ STRATA_GUARDED_BY(mutex_);
+  std::vector<ProcessIdentity> identities_;  // constant once watch_ may be created
+  RankProgress progress_;
+  std::atomic<std::uint64_t> control_sent_{0}, control_received_{0};
 
   // Of the MPI thread.
   LeaveMailbox mailbox_;
+  std::optional<MpiWatch> watch_;
   std::vector<Exchange*> active_;
   struct Ending {
     Exchange* exchange;
@@ -119,7 +149,7 @@ class MpiThread {
   };
   std::vector<Ending> ending_;  // failed; their messages are being cancelled
   int idle_rounds_ = 0;
-  bool clean_ = true;  // no message was given up
+  bool clean_ = true;  // no message was given up, and no rank has failed or is lost
   Status broken_;      // MPI or this thread has failed
 
   std::jthread thread_;  // last: ends before anything above is destroyed

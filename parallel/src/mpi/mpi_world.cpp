@@ -27,6 +27,23 @@ class MpiWorld final : public World {
     return gather_texts(*thread_, thread_->world(), next_tag(), text);
   }
 
+  RankProgress& progress() noexcept override { return thread_->progress(); }
+  void set_watch(const WatchOptions& options) override { thread_->set_watch(options); }
+  void give_up(const Status& why) override {
+    thread_->leave_all(str("on host ", thread_->info().host, ", ", why.to_string(), "; it was ",
+                           to_string(thread_->progress().position())));
+  }
+  CollectiveBytes control_bytes() const noexcept override { return thread_->control_bytes(); }
+
+  /// Tells the others which process this rank is.
+  Status introduce() {
+    STRATA_TRY_ASSIGN(const auto texts, all_gather(detail::to_text(this_process(thread_->info().host))));
+    std::vector<ProcessIdentity> identities;
+    for (const std::string& text : texts) identities.push_back(identity_from(text));
+    thread_->start_watch(std::move(identities));
+    return {};
+  }
+
   // Each process has one rank.
   Result<std::shared_ptr<void>> share(const Create& create) override { return create(); }
 
@@ -49,8 +66,10 @@ class MpiWorld final : public World {
 
 }  // namespace
 
-std::unique_ptr<World> create_mpi_world(std::shared_ptr<MpiThread> thread) {
-  return std::make_unique<MpiWorld>(std::move(thread));
+Result<std::unique_ptr<World>> create_mpi_world(std::shared_ptr<MpiThread> thread) {
+  auto world = std::make_unique<MpiWorld>(std::move(thread));
+  STRATA_TRY(world->introduce());
+  return std::unique_ptr<World>(std::move(world));
 }
 
 }  // namespace strata::detail

@@ -8,7 +8,7 @@
 
 namespace strata::detail {
 
-/// A world over the ranks of a started MPI.
-std::unique_ptr<World> create_mpi_world(std::shared_ptr<MpiThread> thread);
+/// A world over the ranks of a started MPI. Blocks until all ranks have called it. Errors: `lost_peer`.
+Result<std::unique_ptr<World>> create_mpi_world(std::shared_ptr<MpiThread> thread);
 
 }  // namespace strata::detail

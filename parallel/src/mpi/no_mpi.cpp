@@ -5,7 +5,7 @@ namespace strata {
 
 bool built_with_mpi() noexcept { return false; }
 
-Result<std::unique_ptr<World>> open_mpi_world() {
+Result<std::unique_ptr<World>> open_mpi_world(const WatchOptions&) {
   return Status::error(Code::unsupported,
                        "this build has no MPI: install libopenmpi-dev and openmpi-bin, and build again");
 }

@@ -27,9 +27,10 @@ std::array<std::string, 3> module_paths() {
 
 bool built_with_mpi() noexcept { return true; }
 
-Result<std::unique_ptr<World>> open_mpi_world() {
+Result<std::unique_ptr<World>> open_mpi_world(const WatchOptions& watch) {
   STRATA_TRY_ASSIGN(const detail::MpiApi* const api, detail::load_mpi(module_paths()));
   STRATA_TRY_ASSIGN(std::shared_ptr<detail::MpiThread> thread, detail::MpiThread::start(*api));
+  thread->set_watch(watch);
   return detail::create_mpi_world(std::move(thread));
 }
 

@@ -20,22 +20,44 @@ bool Peers::is_lost(int rank, bool sends) const {
   return p.left && (sends ? p.sent >= p.all_received : p.received >= p.all_sent);
 }
 
+void LeaveMessage::set_reason(std::string_view text) {
+  std::memcpy(reason, text.data(), std::min(text.size(), sizeof reason - 1));
+}
+
+std::string LeaveMessage::reason_text() const {
+  return std::string(reason, ::strnlen(reason, sizeof reason));
+}
+
 LeaveMessage Peers::leave_message(int to, const LeaveCause& cause) const {
   LeaveMessage message{
       .group = id_, .cause = cause.rank, .sent = peer(to).sent, .received = peer(to).received};
-  const std::size_t n = std::min(cause.reason.size(), sizeof message.reason - 1);
-  std::memcpy(message.reason, cause.reason.data(), n);
+  message.set_reason(cause.reason);
   return message;
 }
 
+int Peers::index_of(int world_rank) const {
+  const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
+  return found == world_ranks_.end() ? -1 : static_cast<int>(found - world_ranks_.begin());
+}
+
 void Peers::note(const LeaveMessage& message, int from_world_rank) {
-  const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), from_world_rank);
-  if (found == world_ranks_.end()) return;
-  Peer& from = peers_[static_cast<std::size_t>(found - world_ranks_.begin())];
+  const int rank = index_of(from_world_rank);
+  if (rank < 0) return;
+  Peer& from = peer(rank);
   from.left = true;
   from.all_sent = message.sent;
   from.all_received = message.received;
-  from.cause = {message.cause, std::string(message.reason, ::strnlen(message.reason, sizeof message.reason))};
+  from.cause = {message.cause, message.reason_text()};
+}
+
+void Peers::lose(int world_rank, const std::string& reason) {
+  const int rank = index_of(world_rank);
+  if (rank < 0 || has_left(rank)) return;
+  Peer& lost = peer(rank);
+  lost.left = true;
+  lost.all_sent = lost.received;
+  lost.all_received = lost.sent;
+  lost.cause = {rank, reason};
 }
 
 }  // namespace strata::detail

@@ -28,10 +28,14 @@ Status lost_peer(const LeaveCause& cause, int size);
 
 /// A message to a member of a group: the sender exchanges nothing more in it.
 struct LeaveMessage {
-  std::int32_t group = 0, cause = 0;
+  std::int32_t group = 0, cause = 0;     ///< kLostRank: of the world, `cause` is lost without having left
   std::uint64_t sent = 0, received = 0;  ///< messages to and from the reader until then
-  char reason[232] = {};
+  char reason[488] = {};
+
+  void set_reason(std::string_view text);
+  std::string reason_text() const;
 };
+inline constexpr std::int32_t kLostRank = -1;
 
 /// A group as the MPI thread sees it. The counts tell whether a message of a rank that has left is still on
 /// its way, since what it announces and what it has sent before may arrive in another order.
@@ -60,6 +64,8 @@ class Peers {
   LeaveMessage leave_message(int to, const LeaveCause& cause) const;
   /// Ignores a message from a rank that is not a member.
   void note(const LeaveMessage& message, int from_world_rank);
+  /// The rank will never be heard of again; ignored if it is not a member or has left.
+  void lose(int world_rank, const std::string& reason);
 
  private:
   struct Peer {
@@ -68,6 +74,7 @@ class Peers {
     std::uint64_t all_sent = 0, all_received = 0;  // by the rank that has left
     LeaveCause cause = {};
   };
+  int index_of(int world_rank) const;  ///< -1: not a member
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/status.h>
 #include <strata/runtime/thread_annotations.h>
+
+#include "threads/thread_watch.h"
 
 namespace strata::detail {
 
@@ -26,20 +29,33 @@ struct Contribution {
   std::shared_ptr<void> shared = {};  ///< what the first rank has created for all
 };
 
+/// The threads that meet, as ranks of the world that watches them.
+struct WatchedRanks {
+  std::shared_ptr<ThreadWatch> watch = {};  ///< null: nobody watches
+  std::vector<int> world_ranks = {};
+  /// Those of `members`.
+  WatchedRanks part(std::span<const int> members) const;
+};
+
 /// A barrier of threads that exchanges a value of each (an all-gather). Thread-safe; each rank calls meet()
 /// from one thread at a time. Nothing is allocated after construction.
 class Meeting {
  public:
-  explicit Meeting(int size);
+  explicit Meeting(int size, WatchedRanks ranks = {});
 
   /// Waits until every rank has come, and returns the contributions by rank. They stay valid until this rank
-  /// comes to the next but one meeting. Errors: `lost_peer` if a rank has left that had not come.
+  /// comes to the next but one meeting. Errors: `lost_peer` if a rank has left, or is lost, that had not
+  /// come.
   Result<std::span<const Contribution>> meet(int rank, const Contribution& mine);
   /// The rank will not come again.
   void leave(int rank);
 
  private:
+  void wait() STRATA_REQUIRES(mutex_);
+  void look_for_lost() STRATA_REQUIRES(mutex_);
+
   const int size_;
+  const WatchedRanks ranks_;
   Mutex mutex_;
   Condition changed_;
   // Two sets in turn: a rank may come to the next meeting while others still read the last one.
@@ -47,7 +63,10 @@ class Meeting {
       contributions_;  // each rank writes its own; others read after the meeting
   std::uint64_t meeting_ STRATA_GUARDED_BY(mutex_) = 0;
   int arrived_ STRATA_GUARDED_BY(mutex_) = 0;
-  int left_ STRATA_GUARDED_BY(mutex_) = -1;  // a rank that has left
+  std::vector<bool> came_ STRATA_GUARDED_BY(mutex_);  // by rank
+  int left_ STRATA_GUARDED_BY(mutex_) = -1;           // a rank that has left, or is lost
+  std::string why_ STRATA_GUARDED_BY(mutex_);
+  std::vector<int> missing_ STRATA_GUARDED_BY(mutex_);  // memory of look_for_lost()
 };
 
 }  // namespace strata::detail

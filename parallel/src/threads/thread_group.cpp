@@ -31,8 +31,11 @@ const std::byte* source(const Collective& call) noexcept {
 
 }  // namespace
 
-SharedGroup::SharedGroup(int n_ranks, Backend& on) : size(n_ranks), backend(on), all(n_ranks) {
-  for (int i = 0; i < n_ranks * n_ranks; ++i) pairs.push_back(std::make_unique<Meeting>(2));
+SharedGroup::SharedGroup(int n_ranks, Backend& on, WatchedRanks watched)
+    : size(n_ranks), backend(on), watched_ranks(std::move(watched)), all(n_ranks, watched_ranks) {
+  for (int from = 0; from < n_ranks; ++from)
+    for (int to = 0; to < n_ranks; ++to)
+      pairs.push_back(std::make_unique<Meeting>(2, watched_ranks.part(std::array{from, to})));
 }
 
 ThreadGroup::~ThreadGroup() { leave(); }
@@ -151,7 +154,8 @@ Result<std::unique_ptr<ProcessGroup>> ThreadGroup::split(std::span<const int> me
       mine.status = Status::error(Code::invalid, str("ranks ", rank_, " and ", members[i],
                                                      " do not list the same ranks for their group"));
   if (mine.status.is_ok() && members.front() == rank_)
-    mine.shared = std::make_shared<SharedGroup>(static_cast<int>(members.size()), shared_->backend);
+    mine.shared = std::make_shared<SharedGroup>(static_cast<int>(members.size()), shared_->backend,
+                                                shared_->watched_ranks.part(members));
   STRATA_TRY_ASSIGN(const Contributions made, shared_->all.meet(rank_, mine));
   for (const Contribution& other : made) STRATA_TRY(other.status);
   auto group = std::static_pointer_cast<SharedGroup>(made[static_cast<std::size_t>(members.front())].shared);
@@ -159,19 +163,23 @@ Result<std::unique_ptr<ProcessGroup>> ThreadGroup::split(std::span<const int> me
   return std::make_unique<ThreadGroup>(std::move(group), static_cast<int>(position));
 }
 
+Result<std::vector<std::unique_ptr<ProcessGroup>>> create_watched_groups(int size, Backend& backend,
+                                                                         WatchedRanks watched) {
+  if (size < 1 || size > kMaxThreadRanks)
+    return Status::error(Code::invalid,
+                         str("a group of threads has 1 to ", kMaxThreadRanks, " ranks, not ", size));
+  if (backend.info().kind == DeviceKind::cuda)
+    return Status::error(Code::unsupported, "threads as ranks work on the host backend only");
+  const auto shared = std::make_shared<SharedGroup>(size, backend, std::move(watched));
+  std::vector<std::unique_ptr<ProcessGroup>> groups;
+  for (int rank = 0; rank < size; ++rank) groups.push_back(std::make_unique<ThreadGroup>(shared, rank));
+  return groups;
+}
+
 }  // namespace detail
 
 Result<std::vector<std::unique_ptr<ProcessGroup>>> create_thread_groups(int size, Backend& backend) {
-  if (size < 1 || size > detail::kMaxThreadRanks)
-    return Status::error(Code::invalid,
-                         str("a group of threads has 1 to ", detail::kMaxThreadRanks, " ranks, not ", size));
-  if (backend.info().kind == DeviceKind::cuda)
-    return Status::error(Code::unsupported, "threads as ranks work on the host backend only");
-  const auto shared = std::make_shared<detail::SharedGroup>(size, backend);
-  std::vector<std::unique_ptr<ProcessGroup>> groups;
-  for (int rank = 0; rank < size; ++rank)
-    groups.push_back(std::make_unique<detail::ThreadGroup>(shared, rank));
-  return groups;
+  return detail::create_watched_groups(size, backend, {});
 }
 
 }  // namespace strata

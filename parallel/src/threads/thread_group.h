@@ -14,7 +14,7 @@ inline constexpr int kMaxThreadRanks = 16;  // HostCall declares at most 20 memo
 
 /// What the ranks of a group share.
 struct SharedGroup {
-  SharedGroup(int n_ranks, Backend& on);
+  SharedGroup(int n_ranks, Backend& on, WatchedRanks watched = {});
   /// The meeting of two ranks for data that goes from one to the other.
   Meeting& pair(int from, int to) {
     return *pairs[static_cast<std::size_t>(from) * static_cast<std::size_t>(size) +
@@ -23,6 +23,7 @@ struct SharedGroup {
 
   const int size;
   Backend& backend;
+  const WatchedRanks watched_ranks;
   Meeting all;
   std::vector<std::unique_ptr<Meeting>> pairs;
 };
@@ -56,5 +57,9 @@ class ThreadGroup final : public ProcessGroup {
   const int rank_;
   GroupCounters counters_;
 };
+
+/// As create_thread_groups(), of a world whose ranks are watched.
+Result<std::vector<std::unique_ptr<ProcessGroup>>> create_watched_groups(int size, Backend& backend,
+                                                                         WatchedRanks watched);
 
 }  // namespace strata::detail

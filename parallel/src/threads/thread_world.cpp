@@ -10,13 +10,23 @@ namespace {
 
 class ThreadWorld final : public World {
  public:
-  ThreadWorld(std::shared_ptr<detail::Meeting> meeting, int rank, int size)
-      : meeting_(std::move(meeting)), rank_(rank), size_(size) {}
+  ThreadWorld(std::shared_ptr<detail::Meeting> meeting, detail::WatchedRanks all, int rank)
+      : meeting_(std::move(meeting)),
+        all_(std::move(all)),
+        rank_(rank),
+        size_(static_cast<int>(all_.world_ranks.size())) {}
   ~ThreadWorld() override { meeting_->leave(rank_); }
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return size_; }
   bool in_one_process() const noexcept override { return true; }
   std::string description() const override { return str("rank ", rank_, " of ", size_, " (threads)"); }
+  void give_up(const Status& why) override {
+    all_.watch->note_failure(
+        rank_, str(why.to_string(), "; it was ", to_string(all_.watch->progress(rank_).position())));
+    meeting_->leave(rank_);
+  }
+  RankProgress& progress() noexcept override { return all_.watch->progress(rank_); }
+  void set_watch(const WatchOptions& options) override { all_.watch->set(options); }
 
   Result<std::vector<std::string>> all_gather(std::string_view text) override {
     STRATA_TRY_ASSIGN(const auto all, meet({.rank = rank_, .doing = "all_gather", .text = text}));
@@ -47,7 +57,7 @@ class ThreadWorld final : public World {
   Result<std::unique_ptr<ProcessGroup>> create_group(Backend& backend) override {
     std::vector<std::unique_ptr<ProcessGroup>> groups;
     STRATA_TRY_ASSIGN(const std::shared_ptr<void> shared, share([&]() -> Result<std::shared_ptr<void>> {
-                        STRATA_TRY_ASSIGN(auto made, create_thread_groups(size_, backend));
+                        STRATA_TRY_ASSIGN(auto made, detail::create_watched_groups(size_, backend, all_));
                         return std::shared_ptr<void>(
                             std::make_shared<std::vector<std::unique_ptr<ProcessGroup>>>(std::move(made)));
                       }));
@@ -69,6 +79,7 @@ class ThreadWorld final : public World {
   }
 
   const std::shared_ptr<detail::Meeting> meeting_;
+  const detail::WatchedRanks all_;
   const int rank_, size_;
 };
 
@@ -78,10 +89,11 @@ Result<std::vector<std::unique_ptr<World>>> create_thread_worlds(int size) {
   if (size < 1 || size > detail::kMaxThreadRanks)
     return Status::error(Code::invalid,
                          str("a world of threads has 1 to ", detail::kMaxThreadRanks, " ranks, not ", size));
-  const auto meeting = std::make_shared<detail::Meeting>(size);
+  detail::WatchedRanks all{std::make_shared<detail::ThreadWatch>(size), {}};
+  for (int rank = 0; rank < size; ++rank) all.world_ranks.push_back(rank);
+  const auto meeting = std::make_shared<detail::Meeting>(size, all);
   std::vector<std::unique_ptr<World>> worlds;
-  for (int rank = 0; rank < size; ++rank)
-    worlds.push_back(std::make_unique<ThreadWorld>(meeting, rank, size));
+  for (int rank = 0; rank < size; ++rank) worlds.push_back(std::make_unique<ThreadWorld>(meeting, all, rank));
   return worlds;
 }
 

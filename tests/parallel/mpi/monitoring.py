@@ -34,11 +34,11 @@ def main():
         print("skipped: this MPI has no monitoring component")
         return 0
     wrong = 0
-    lines = re.findall(r"rank (\d+) sent (\d+) received (\d+) control (\d+)", out)
-    for rank, sent, received, control in (map(int, line) for line in lines):
-        for what, counted, seen in (
-            ("sent", sent, sum(n for (source, _), n in moved.items() if source == rank)),
-            ("received", received, sum(n for (_, target), n in moved.items() if target == rank)),
+    lines = re.findall(r"rank (\d+) sent (\d+) received (\d+) control (\d+) (\d+)", out)
+    for rank, sent, received, *control_bytes in (map(int, line) for line in lines):
+        for what, counted, control, seen in (
+            ("sent", sent, control_bytes[0], sum(n for (source, _), n in moved.items() if source == rank)),
+            ("received", received, control_bytes[1], sum(n for (_, target), n in moved.items() if target == rank)),
         ):
             difference = seen - counted - control
             wrong += difference != 0

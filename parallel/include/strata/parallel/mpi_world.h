@@ -20,8 +20,10 @@ bool built_with_mpi() noexcept;
 /// done so for a second; if some have not, it does not end MPI, and the launcher ends the run when the
 /// process exits. So ranks that have nothing left to do call World::all_gather() before they end.
 ///
+/// `watch`: until World::set_watch() is called.
+///
 /// Errors: `unsupported`, naming what is missing: MPI when strata was built, libstrata_mpi.so, or libmpi;
 /// those of MPI when it starts.
-Result<std::unique_ptr<World>> open_mpi_world();
+Result<std::unique_ptr<World>> open_mpi_world(const WatchOptions& watch = {});
 
 }  // namespace strata

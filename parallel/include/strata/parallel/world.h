@@ -7,6 +7,8 @@
 #include <vector>
 
 #include <strata/parallel/process_group.h>
+#include <strata/parallel/rank_progress.h>
+#include <strata/parallel/watch_options.h>
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/status.h>
 
@@ -24,6 +26,18 @@ class World {
   virtual bool in_one_process() const noexcept { return false; }
   /// Where the rank runs and by which transport, such as "rank 2 of 4 on host a (MPI)"; for messages.
   virtual std::string description() const = 0;
+
+  /// To be kept up to date by what drives this rank, for the others to know.
+  virtual RankProgress& progress() noexcept = 0;
+  /// How the ranks watch each other from now on. A rank that is lost ends the waiting of the others with
+  /// `lost_peer`, which names it, its host, what it did last, and what has become of it.
+  virtual void set_watch(const WatchOptions& options) = 0;
+  /// This rank cannot go on, and exchanges nothing more: whoever waits for it, now or later, gets `lost_peer`
+  /// with the reason and where this rank was.
+  virtual void give_up(const Status& why) = 0;
+  /// Bytes that this rank has exchanged besides those of its groups so far, but for messages of ranks that
+  /// leave.
+  virtual CollectiveBytes control_bytes() const noexcept { return {}; }
 
   /// Every rank's `text`, by rank. Blocks until all have called it. Errors: `lost_peer` if a
   /// rank has ended.

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "watch/process_identity.h"
+
+namespace strata::detail {
+
+/// Notices at once when the process of another rank on this machine ends, however it ends. Of one thread.
+class ProcessWatch {
+ public:
+  /// `identities` of all ranks, of which `me` is this one. Ranks on other machines, or that the kernel does
+  /// not let us watch, are left out.
+  ProcessWatch(const std::vector<ProcessIdentity>& identities, int me);
+  ~ProcessWatch();
+  ProcessWatch(const ProcessWatch&) = delete;
+  ProcessWatch& operator=(const ProcessWatch&) = delete;
+
+  bool watches(int rank) const { return files_[static_cast<std::size_t>(rank)] >= 0; }
+  /// Whether its process has ended; a system call.
+  bool has_ended(int rank) const;
+  /// What is known of the end of the process with this number.
+  std::string how_ended(int rank) const;
+
+ private:
+  const std::vector<ProcessIdentity>& identities_;
+  std::vector<int> files_;  // by rank; -1: not watched
+  const long kills_before_;
+};
+
+}  // namespace strata::detail
