@@ -65,7 +65,9 @@ Result<std::unique_ptr<Engine>> Engine::create(const RunPlan& plan, const Enviro
     costs = std::make_unique<detail::CostModel>(plan, *environment.dataless->profile);
   STRATA_TRY_ASSIGN(std::unique_ptr<StateContext> context,
                     StateContext::create(plan, session_environment(environment, costs.get())));
-  return std::unique_ptr<Engine>(new Engine(plan, std::move(costs), std::move(context)));
+  std::unique_ptr<Engine> engine(new Engine(plan, std::move(costs), std::move(context)));
+  STRATA_TRY(engine->check_ranks_agree());
+  return engine;
 }
 
 // The random stream is the parameter's registration index, so the layout does not change the values.
@@ -101,7 +103,8 @@ Status Engine::run_step(BatchSource& source, double lr, StepReport& report) {
   if (!report.skipped) {
     STRATA_TRY(machine().commit(lr, report));
   } else {
-    const Status why = machine().non_finite_error();
+    const Status found = machine().non_finite_error();
+    const Status why = Status::error(found.code(), str(found.message(), runner_->bad_loss_text()));
     if (plan_.options.non_finite == NonFinite::stop)
       return Status::error(why.code(), str(why.message(), "; optim.non_finite=skip skips such steps"));
     report.skip_reason = why.message();
@@ -127,7 +130,17 @@ Status Engine::train_step(BatchSource& source, double lr, StepReport& report) {
   report.skipped = false;
   report.skip_reason.clear();
   report.clip_factor = 1;
-  if (const Status status = run_step(source, lr, report); !status.is_ok()) return runner_->fail(status);
+  RankProgress* const progress = context().progress();
+  if (progress != nullptr) progress->begin_step(steps() + 1);
+  if (const Status status = run_step(source, lr, report); !status.is_ok()) {
+    // All ranks find that a gradient is not finite or a rank is lost, but any other error is this rank's
+    // alone.
+    if (World* const ranks = world();
+        ranks != nullptr && status.code() != Code::diverged && status.code() != Code::lost_peer)
+      ranks->give_up(status);
+    return runner_->fail(status);
+  }
+  if (progress != nullptr) progress->outside("between steps");
   report.seconds = static_cast<double>(context().clock().now_ns() - begin) * 1e-9;
   report.times = stall_times() - before;
   machine().record_step(report.seconds);

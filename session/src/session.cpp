@@ -5,6 +5,7 @@
 #include <strata/runtime/str.h>
 
 #include "checkpoint/state_access.h"
+#include "ranks/rank_facets.h"
 
 namespace strata {
 
@@ -44,6 +45,8 @@ Status Session::visit_part(Payload payload, const VisitState& visit) {
   STRATA_TRY(machine_.flush());
   return access_->visit_part(payload, visit);
 }
+
+Status Session::check_ranks_agree() { return detail::check_ranks_agree(*context_, training_); }
 
 GroupCounters Session::group_counters() const {
   return context_->groups() == nullptr ? GroupCounters{} : context_->groups()->counters();

@@ -116,7 +116,9 @@ TEST(NonFiniteTest, ASkippedStepCountsAndChangesNoBit) {
     StepReport report;
     must(run.engine->train_step(batches, 1e-2, report));
     EXPECT_TRUE(report.skipped);
-    EXPECT_THAT(report.skip_reason, ::testing::EndsWith("is not finite; nothing was updated"));
+    EXPECT_THAT(
+        report.skip_reason,
+        ::testing::EndsWith("is not finite; nothing was updated; the loss of micro-batch 1 is not finite"));
     EXPECT_FALSE(std::isfinite(report.grad_norm));
     EXPECT_EQ(must(run.engine->state_digest()), before);
     EXPECT_EQ(run.engine->steps(), 3);

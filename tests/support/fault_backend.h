@@ -10,7 +10,7 @@ namespace strata::test {
 
 /// Wraps a Backend and refuses the n-th call that can fail, once or from then on. Used by one thread. Buffers
 /// and streams it creates belong to `base`, which must outlive it.
-class FaultBackend final : public Backend {
+class FaultBackend : public Backend {
  public:
   explicit FaultBackend(Backend& base) : base_(base) {}
 

@@ -72,12 +72,12 @@ int end_of_other_rank(const Args& args, const World& world, const Result<Session
 }  // namespace
 
 int run_train(const Args& args) {
+  TerminalObserver observer(args);  // outlives the world, which tells it of ranks that are late
   auto world = open_world(args);
   if (!world.has_value()) return print_error(args, "train", world.status());
   const auto signals = install_signals();
   if (!signals.has_value()) return print_error(args, "train", signals.status());
   (*signals)->set_answer("\nstrata train: stopping before the first step; press again to stop immediately");
-  TerminalObserver observer(args);
   SessionRequest request{args, args.out_dir, args.resume, args.overwrite};
   const auto result = run_session(request, observer, **signals, world->get());
   // No rank ends before the last one has written; after an error the others learn that this one has gone.

@@ -1,6 +1,7 @@
 #include "execute/program_runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include <strata/runtime/str.h>
@@ -84,6 +85,7 @@ Status ProgramRunner::load_batch(const LoweredProgram& program, BatchSource& sou
   for (std::int32_t k = 0; k < program.micro_batches; ++k) {
     STRATA_TRY_ASSIGN(const BatchView batch, open_inputs(program, k));
     const HostWaitScope waits(context_.backend().stall_meter(), StallCause::data);
+    const RankProgress::UserCode in_source(context_.progress(), "the batch source");
     STRATA_TRY(source.fill(index + std::int64_t{k} * n_ranks(), batch));
     if (const std::span<std::int32_t> into = batch["divisor"]; !into.empty())
       std::memcpy(into.data(), &divisor, sizeof divisor);
@@ -129,10 +131,13 @@ Status ProgramRunner::compute_gradient(BatchSource& source, double lr, StepRepor
   STRATA_TRY_ASSIGN(float divisor, loss_divisor(source, first, grad_accum));
   divisor /= static_cast<float>(loss_scale);  // scales the loss, and with it the gradient
   const LoweredProgram& program = train.program();
+  RankProgress* const progress = context_.progress();
   for (std::int32_t pass = 0; pass < plan.passes(); ++pass) {
     const std::int64_t pass_begin = context_.clock().now_ns();
     // Rank r of n computes micro-batches r, r + n, r + 2 n, ...
     const std::int32_t k = pass * program.micro_batches * n_ranks() + plan.options.ranks.rank;
+    if (progress != nullptr)
+      progress->begin_micro_batch(k + 1, static_cast<std::int32_t>(program.code.size()));
     STRATA_TRY(load_batch(program, source, first + k, divisor));
     STRATA_TRY(
         executor_.run(program, {program.uses, *train.schedule, pass, true, pass + 1 == plan.passes()}));
@@ -149,8 +154,18 @@ Status ProgramRunner::compute_gradient(BatchSource& source, double lr, StepRepor
   context_.end_phase("wait for gradients", machine_.steps() + 1, passes_queued);
   float sum = 0;
   for (const float loss : losses) sum += loss;
+  const auto bad =
+      std::find_if(losses.begin(), losses.end(), [](float loss) { return !std::isfinite(loss); });
+  bad_loss_ = bad == losses.end() ? -1 : static_cast<std::int32_t>(bad - losses.begin());
   report.loss = sum / static_cast<float>(grad_accum) / static_cast<float>(loss_scale);
   return Status::ok();
+}
+
+std::string ProgramRunner::bad_loss_text() const {
+  if (bad_loss_ < 0) return {};
+  std::string text = str("; the loss of micro-batch ", bad_loss_ + 1, " is not finite");
+  if (n_ranks() > 1) text += str(", which rank ", bad_loss_ % n_ranks(), " computes");
+  return text;
 }
 
 Status ProgramRunner::fail(const Status& why) {
@@ -166,6 +181,7 @@ Result<double> ProgramRunner::evaluate(std::string_view name, BatchSource& sourc
                                                 ? std::string("this run has no program for evaluation")
                                                 : str("this run has no program for evaluation named ", name));
   STRATA_TRY(machine_.flush());
+  if (RankProgress* const progress = context_.progress()) progress->outside("evaluating");
   if (n < 1) return 0.0;
   Result<double> mean = mean_loss(*eval, source, n);
   if (!mean.has_value()) return fail(mean.status());

@@ -30,6 +30,9 @@ class ProgramRunner {
   Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
   Result<std::span<const float>> extend(std::span<const SequenceToken> tokens,
                                         std::span<const std::int32_t> wanted);
+  /// "; the loss of micro-batch 6 is not finite, which rank 1 computes", of the last gradient; empty if all
+  /// are finite.
+  std::string bad_loss_text() const;
   /// After the error `why` of a step or a pass: ends it as StepMachine::fail() does, and forgets what it
   /// moved.
   Status fail(const Status& why);
@@ -66,6 +69,7 @@ class ProgramRunner {
   ProgramExecutor executor_;
   KvCacheTracker kv_cache_;
   std::vector<BatchInput> inputs_;   // of the micro-batch that is being filled
+  std::int32_t bad_loss_ = -1;       // the first micro-batch of the last gradient whose loss is not finite
   std::size_t slot_ = 0;             // index of the next input slot
   std::array<Event, 2> uploaded_{};  // after which the slot may be written again
   Event arena_free_;                 // after which inputs and results of the last pass are no longer needed

@@ -1,5 +1,6 @@
 #include <strata/session/state_context.h>
 
+#include <strata/parallel/agree.h>
 #include <strata/parallel/simulated_group.h>
 
 #include "plan/chunk_tables.h"
@@ -33,7 +34,9 @@ Result<std::unique_ptr<StateContext>> StateContext::create(const StatePlan& plan
                                             : "a session over a backend without data needs synthetic norms");
   if (plan.options.ranks.ranks > 1 && environment.world == nullptr && context->has_data())
     return Status::error(Code::invalid, "the plan is for several ranks, but the session was given no world");
-  STRATA_TRY(context->allocate());
+  // What one rank lacks, the others learn before they wait for it.
+  STRATA_TRY(agree(context->world(), context->allocate()));
+  STRATA_TRY(context->join_ranks());
   return context;
 }
 
@@ -42,15 +45,6 @@ Status StateContext::allocate() {
   STRATA_TRY_ASSIGN(streams_.h2d, backend().create_stream(StreamRole::h2d));
   STRATA_TRY_ASSIGN(streams_.d2h, backend().create_stream(StreamRole::d2h));
   STRATA_TRY_ASSIGN(streams_.cpu, backend().create_stream(StreamRole::cpu));
-  if (const DataParallel& ranks = plan_.options.ranks; ranks.ranks > 1) {
-    STRATA_TRY_ASSIGN(streams_.collective, backend().create_stream(StreamRole::collective));
-    if (has_data()) {
-      STRATA_TRY_ASSIGN(world_group_, environment_.world->create_group(backend()));
-    } else {
-      world_group_ = create_simulated_group(ranks.ranks, ranks.rank, backend());
-    }
-    STRATA_TRY_ASSIGN(groups_, RankGroups::create(*world_group_, ranks));
-  }
   STRATA_TRY_ASSIGN(memory_, RunMemory::create(plan_, pinned_layout_.total(), *budgets_, backend(),
                                                environment_.open_store, environment_.trace));
   mover_ = std::make_unique<TierMover>(backend(), streams_.h2d, streams_.d2h, plan_.layout, plan_.placement,
@@ -61,6 +55,19 @@ Status StateContext::allocate() {
                    {memory_->device_slots(), memory_->pinned_slots()}, backend(), *mover_,
                    {&budgets_->of(Tier::device), &budgets_->of(Tier::pinned), &budgets_->of(Tier::nvme)}));
   return Status::ok();
+}
+
+Status StateContext::join_ranks() {
+  const DataParallel& ranks = plan_.options.ranks;
+  if (ranks.ranks == 1) return {};
+  STRATA_TRY_ASSIGN(streams_.collective, backend().create_stream(StreamRole::collective));
+  if (has_data()) {
+    STRATA_TRY_ASSIGN(world_group_, environment_.world->create_group(backend()));
+  } else {
+    world_group_ = create_simulated_group(ranks.ranks, ranks.rank, backend());
+  }
+  STRATA_TRY_ASSIGN(groups_, RankGroups::create(*world_group_, ranks));
+  return {};
 }
 
 std::span<double> StateContext::step_values() const noexcept {

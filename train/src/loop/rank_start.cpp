@@ -1,5 +1,7 @@
 #include "loop/rank_start.h"
 
+#include <chrono>
+
 #include <strata/parallel/agree.h>
 #include <strata/runtime/threads/core_share.h>
 #include <strata/runtime/str.h>
@@ -44,6 +46,12 @@ void describe_ranks(const World& world, std::span<const std::string> environment
       world.in_one_process() ? world.size() : local_rank(environment).value_or(LocalRank{}).size;
 }
 
+void watch_ranks(World& world, double patience_s, Observer* observer) {
+  if (observer == nullptr) return;
+  world.set_watch(
+      {.patience_s = patience_s, .warn = [observer](std::string_view text) { observer->on_warning(text); }});
+}
+
 std::vector<std::string> launcher_variables(const std::vector<std::string>& environment) {
   std::vector<std::string> kept;
   for (const std::string& variable : environment)
@@ -52,6 +60,8 @@ std::vector<std::string> launcher_variables(const std::vector<std::string>& envi
 }
 
 namespace {
+
+constexpr std::chrono::seconds kEnding{2};  // for threads that have learned that a rank is lost
 
 /// The stop requests of another Signals, without its answers, which rank 0 sets.
 class SharedSignals final : public Signals {
@@ -66,30 +76,50 @@ class SharedSignals final : public Signals {
 }  // namespace
 
 Result<std::unique_ptr<RankThreads>> RankThreads::start(int ranks, const Signals& signals, Follow follow) {
-  std::unique_ptr<RankThreads> started(new RankThreads(std::move(follow)));
-  STRATA_TRY_ASSIGN(started->worlds_, create_thread_worlds(ranks));
-  started->outcomes_.resize(static_cast<std::size_t>(ranks));
-  for (std::size_t rank = 1; rank < started->worlds_.size(); ++rank)
-    started->threads_.emplace_back([&signals, all = started.get(), rank] {
-      SharedSignals shared(signals);
-      all->outcomes_[rank] = all->follow_(*all->worlds_[rank], shared);
-      all->worlds_[rank].reset();  // so that the others do not wait for this rank
-    });
+  auto started = std::make_unique<RankThreads>();
+  started->shared_ = std::make_shared<Shared>(std::move(follow));
+  Shared& shared = *started->shared_;
+  STRATA_TRY_ASSIGN(shared.worlds, create_thread_worlds(ranks));
+  {
+    const MutexLock lock(shared.mutex);
+    shared.outcomes.resize(shared.worlds.size());
+    shared.running = shared.worlds.size() - 1;
+  }
+  for (std::size_t rank = 1; rank < shared.worlds.size(); ++rank)
+    started->threads_.emplace_back(
+        [&signals, all = started->shared_, rank] { RankThreads::run(all, rank, signals); });
   return started;
 }
 
-Status RankThreads::join() {
-  worlds_.front().reset();
-  threads_.clear();
-  for (std::size_t rank = 1; rank < outcomes_.size(); ++rank)
-    if (const Status& status = outcomes_[rank]; !status.is_ok() && status.code() != Code::lost_peer)
+void RankThreads::run(const std::shared_ptr<Shared>& shared, std::size_t rank, const Signals& signals) {
+  SharedSignals stop_requests(signals);
+  Status outcome = shared->follow(*shared->worlds[rank], stop_requests);
+  shared->worlds[rank].reset();  // so that the others do not wait for this rank
+  const MutexLock lock(shared->mutex);
+  shared->outcomes[rank] = std::move(outcome);
+  --shared->running;
+  shared->changed.notify_all();
+}
+
+Status RankThreads::join(const Status& mine) {
+  shared_->worlds.front().reset();
+  const MutexLock lock(shared_->mutex);
+  const auto last = std::chrono::steady_clock::now() + kEnding;
+  while (shared_->running > 0 && (mine.code() != Code::lost_peer || std::chrono::steady_clock::now() < last))
+    (void)shared_->changed.wait_for(shared_->mutex, kEnding);
+  if (shared_->running > 0) {
+    for (std::thread& thread : threads_) thread.detach();
+    threads_.clear();
+  }
+  for (std::size_t rank = 1; rank < shared_->outcomes.size(); ++rank)
+    if (const Status& status = shared_->outcomes[rank]; !status.is_ok() && status.code() != Code::lost_peer)
       return Status::error(status.code(), str("rank ", rank, ": ", status.message()));
   return {};
 }
 
 RankThreads::~RankThreads() {
-  worlds_.front().reset();
-  threads_.clear();
+  shared_->worlds.front().reset();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 }  // namespace strata

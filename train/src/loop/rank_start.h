@@ -9,7 +9,9 @@
 
 #include <strata/parallel/world.h>
 #include <strata/runtime/signals.h>
+#include <strata/runtime/thread_annotations.h>
 #include <strata/train/load_config.h>
+#include <strata/train/observer.h>
 
 namespace strata {
 
@@ -40,6 +42,9 @@ Result<RankStart> receive_start(World& world);
 
 /// Writes which of how many ranks this is, and how many are on this machine, into the configuration.
 void describe_ranks(const World& world, std::span<const std::string> environment, LoadedConfig& loaded);
+/// `observer`, which outlives the world, is told of ranks that the others wait for; null: another rank tells
+/// it.
+void watch_ranks(World& world, double patience_s, Observer* observer);
 /// The variables by which a launcher tells a process its place on the machine. Other settings are rank 0's.
 std::vector<std::string> launcher_variables(const std::vector<std::string>& environment);
 
@@ -48,20 +53,29 @@ class RankThreads {
  public:
   /// What such a rank does.
   using Follow = std::function<Status(World& world, Signals& signals)>;
-  /// Starts the threads. `signals`, whose stop requests reach all ranks, outlives the object.
+  /// Starts the threads. `signals`, whose stop requests reach all ranks, outlives the process's last thread.
   static Result<std::unique_ptr<RankThreads>> start(int ranks, const Signals& signals, Follow follow);
   /// Rank 0 leaves, and the threads end.
   ~RankThreads();
-  World& first() noexcept { return *worlds_.front(); }
-  /// Rank 0 leaves; returns how the first of the others that failed by itself ended.
-  Status join();
+  World& first() noexcept { return *shared_->worlds.front(); }
+  /// Rank 0, which ended with `mine`, leaves; returns how the first of the others that failed by itself
+  /// ended. After `lost_peer`, threads that do not end, since they are hung, are left alone.
+  Status join(const Status& mine);
 
  private:
-  explicit RankThreads(Follow follow) : follow_(std::move(follow)) {}
-  const Follow follow_;
-  std::vector<std::unique_ptr<World>> worlds_;
-  std::vector<Status> outcomes_;
-  std::vector<std::jthread> threads_;
+  /// What the threads use: it lives as long as the last one.
+  struct Shared {
+    explicit Shared(Follow does) : follow(std::move(does)) {}
+    const Follow follow;
+    std::vector<std::unique_ptr<World>> worlds = {};
+    Mutex mutex = {};
+    Condition changed = {};
+    std::vector<Status> outcomes STRATA_GUARDED_BY(mutex) = {};
+    std::size_t running STRATA_GUARDED_BY(mutex) = 0;
+  };
+  static void run(const std::shared_ptr<Shared>& shared, std::size_t rank, const Signals& signals);
+  std::shared_ptr<Shared> shared_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace strata

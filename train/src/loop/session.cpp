@@ -281,7 +281,8 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
 }
 
 // A rank other than 0: its configuration, data and checkpoints are those of rank 0.
-Result<SessionResult> follow(const SessionRequest& request, Signals& signals, World& world) {
+Result<SessionResult> follow(const SessionRequest& request, Signals& signals, World& world,
+                             Observer* observer) {
   STRATA_TRY_ASSIGN(const RankStart start, receive_start(world));
   if (start.config.empty()) return SessionResult{};
   Io& io = posix_io();
@@ -299,6 +300,7 @@ Result<SessionResult> follow(const SessionRequest& request, Signals& signals, Wo
   const auto prepare = [&]() -> Status {
     STRATA_TRY_ASSIGN(loaded, load_config(given));
     describe_ranks(world, request.environment, loaded);
+    watch_ranks(world, loaded.config.parallel.patience_s, observer);
     STRATA_TRY_ASSIGN(training_data, TrainingData::open(loaded.config, io));
     STRATA_TRY_ASSIGN(active.planned, plan_job(loaded));
     return {};
@@ -329,8 +331,9 @@ Status decide_ranks(const SessionRequest& request, const Signals& signals, Loade
     return Status::error(Code::invalid, str("parallel.transport = mpi, but no launcher started ",
                                             *parallel.ranks, " processes; use mpirun -np ", *parallel.ranks));
   if (!launched && parallel.ranks.value_or(1) > 1) {
-    const auto run = [&request](World& world, Signals& shared) {
-      return follow(request, shared, world).status();
+    // By value: a thread that is hung may outlive the request.
+    const auto run = [request](World& world, Signals& shared) {
+      return follow(request, shared, world, nullptr).status();
     };
     STRATA_TRY_ASSIGN(threads, RankThreads::start(*parallel.ranks, signals, run));
     ranks.world = &threads->first();
@@ -361,6 +364,7 @@ Result<SessionResult> lead(const SessionRequest& request, Observer& observer, Si
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
   std::unique_ptr<RankThreads> threads;
   STRATA_TRY(decide_ranks(request, signals, loaded, threads, ranks));
+  if (ranks.world != nullptr) watch_ranks(*ranks.world, loaded.config.parallel.patience_s, &observer);
   if (folder == nullptr)
     STRATA_TRY(lock(request.out_dir.empty() ? default_folder(loaded.config) : request.out_dir));
   StartAnnouncement to_threads(threads == nullptr ? nullptr : ranks.world);
@@ -369,7 +373,7 @@ Result<SessionResult> lead(const SessionRequest& request, Observer& observer, Si
   if (threads == nullptr) return result;
   to_threads.finish(result.status());
   // What another rank failed of says more than that it has gone.
-  const Status other = threads->join();
+  const Status other = threads->join(result.status());
   return !result.has_value() && result.status().code() == Code::lost_peer && !other.is_ok() ? other : result;
 }
 
@@ -377,7 +381,8 @@ Result<SessionResult> lead(const SessionRequest& request, Observer& observer, Si
 
 Result<SessionResult> run_session(const SessionRequest& request, Observer& observer, Signals& signals,
                                   World* world) {
-  if (world != nullptr && world->rank() > 0) return follow(request, signals, *world);
+  if (world != nullptr) watch_ranks(*world, WatchOptions().patience_s, &observer);
+  if (world != nullptr && world->rank() > 0) return follow(request, signals, *world, &observer);
   World* const launched = world != nullptr && world->size() > 1 ? world : nullptr;
   StartAnnouncement to_processes(launched);
   Ranks ranks{launched, &to_processes};

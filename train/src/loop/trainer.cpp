@@ -153,6 +153,8 @@ Status Trainer::train(TrainOutcome& outcome) {
 // Returns the error that ended training, with what happened to the training states. Saving fails if the
 // states are inconsistent, since the engine then refuses to read them.
 Status Trainer::save_after_error(const Status& why) {
+  if (world_ != nullptr && why.code() != Code::lost_peer && why.code() != Code::diverged)
+    world_->give_up(why);
   if (saved_step_ == engine_->steps()) return why;
   if (world_ != nullptr)  // the others may be anywhere, and saving needs all ranks
     return Status::error(why.code(),
@@ -326,6 +328,7 @@ Status Trainer::save() {
 }
 
 Status Trainer::save_in(const std::string& run) {
+  if (world_ != nullptr) world_->progress().outside("saving a checkpoint");
   saved_ns_ = clock_.now_ns();
   // Written before the checkpoint, since a run resumed from it needs the file.
   if (config_.memory.backend == "cuda" && (world_ == nullptr || world_->rank() == 0))

@@ -71,6 +71,9 @@ class Session {
   /// parameter chunks.
   Session(std::unique_ptr<StateContext> context, PassSchedule training, std::size_t max_params);
   ~Session();
+  /// Compares what all ranks must have in common, to be called by all of them when the session is complete;
+  /// does nothing if there is one. Errors: `invalid` on all ranks, naming what differs first.
+  Status check_ranks_agree();
   StateContext& context() noexcept { return *context_; }
   StepMachine& machine() noexcept { return machine_; }
   const PassSchedule& training_schedule() const noexcept { return training_; }

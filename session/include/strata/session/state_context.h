@@ -63,7 +63,10 @@ class StateContext {
   /// The accesses of the passes that run; the chunk manager asks it what is needed when.
   UseSchedule& use_schedule() noexcept { return use_schedule_; }
   const RunMemory& memory() const noexcept { return *memory_; }
-  World* world() const noexcept { return environment_.world; }             ///< null if there is one rank
+  World* world() const noexcept { return environment_.world; }  ///< null if there is one rank
+  RankProgress* progress() const noexcept {                     ///< null if there is one rank
+    return environment_.world == nullptr ? nullptr : &environment_.world->progress();
+  }
   RankGroups* groups() noexcept { return groups_ ? &*groups_ : nullptr; }  ///< null if there is one rank
   const TierBudgets& budgets() const noexcept { return *budgets_; }
   ObjectStore* store() const noexcept { return memory_->store(); }
@@ -103,7 +106,8 @@ class StateContext {
 
  private:
   StateContext(const StatePlan& plan, const SessionEnvironment& environment);
-  Status allocate();
+  Status allocate();    ///< what this rank needs for itself
+  Status join_ranks();  ///< with all ranks
 
   const StatePlan& plan_;
   const SessionEnvironment environment_;

@@ -98,6 +98,7 @@ struct TrainConfig {
     int shard_ranks = 0;
     std::string reduce;  ///< each, once
     int gather_ahead = 1;
+    double patience_s = 0;
     int rank = 0;         ///< of this process or thread; set by the session
     int local_ranks = 1;  ///< on this machine, which share its memory; set by the session
   } parallel;

@@ -63,6 +63,16 @@ constexpr TrainKey kKeys[] = {
       .min = 0,
       .max = 16},
      field<&C::parallel, &C::Parallel::gather_ahead>},
+    {{.section = "parallel",
+      .name = "patience",
+      .type = KeyType::seconds,
+      .default_text = "30s",
+      .doc = "a rank of which nothing has been heard for so long, or that hangs, is given up: the others end "
+             "the run; they name it after 5 to 8 seconds, and one whose process has ended at once",
+      .example = "parallel.patience=5min",
+      .min = 1,
+      .max = 86400},
+     field<&C::parallel, &C::Parallel::patience_s>},
 };
 
 }  // namespace

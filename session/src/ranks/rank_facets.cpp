@@ -1,0 +1,68 @@
+#include "ranks/rank_facets.h"
+
+#include <strata/cpuopt/isa.h>
+#include <strata/parallel/compare_ranks.h>
+#include <strata/runtime/str.h>
+
+namespace strata::detail {
+namespace {
+
+RankFacet settings(const StatePlan& plan) {
+  const SessionOptions& o = plan.options;
+  const cpuopt::OptimizerParams& p = o.optimizer;
+  RankFacet facet{
+      "settings",
+      {str("micro-batches of a step = ", o.grad_accum), str("clip = ", o.clip),
+       str("optimizer = ", cpuopt::to_string(p.optimizer), ", betas ", p.beta1, " ", p.beta2, ", eps ", p.eps,
+           ", momentum ", p.momentum, p.nesterov ? ", nesterov" : ""),
+       str("rounding seed = ", o.rounding_seed), str("loss scale = ", o.loss_scale),
+       str("not finite = ", o.non_finite == NonFinite::stop ? "stop" : "skip"),
+       str("ranks = ", o.ranks.ranks, ", zero = ", o.ranks.zero, ", shard_ranks = ", o.ranks.shard_ranks,
+           ", reduce = ", o.ranks.reduce == GradientReduce::each ? "each" : "once")}};
+  for (std::size_t tensor = 0; tensor < plan.rule_of_tensor.size(); ++tensor) {
+    const UpdateRule& rule = plan.rules[static_cast<std::size_t>(plan.rule_of_tensor[tensor])];
+    facet.lines.push_back(str(plan.tensors.specs[tensor].name, ": lr times ", rule.lr_scale,
+                              ", weight decay ", rule.weight_decay));
+  }
+  return facet;
+}
+
+RankFacet layout(const StatePlan& plan) {
+  RankFacet facet{"layout of chunks", {}};
+  for (const LayoutTensor& tensor : plan.tensors.specs)
+    facet.lines.push_back(str(tensor.name, ": ", tensor.n_elems, " elements"));
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
+    const GroupKey& group = plan.layout.group_of(chunk);
+    facet.lines.push_back(str("chunk ", chunk, ": ", plan.layout.chunk(chunk).n_elems, " elements, ",
+                              to_string(group.compute), " parameters, ", to_string(group.grad),
+                              " gradients, ", to_string(group.accum), " sums, ",
+                              group.trainable ? to_string(group.format) : "frozen"));
+  }
+  return facet;
+}
+
+// In the order in which a pass queues them.
+RankFacet collectives(const PassSchedule& training) {
+  RankFacet facet{"collectives", {}};
+  for (const GatherSchedule::Gather& gather : training.gathers.gathers)
+    facet.lines.push_back(str("gather chunk ", gather.chunk, " before instruction ", gather.begin,
+                              ", used by ", gather.first, " to ", gather.last));
+  for (const auto& [position, chunk] : training.ready)
+    facet.lines.push_back(str("reduce chunk ", chunk, " after instruction ", position));
+  return facet;
+}
+
+}  // namespace
+
+Status check_ranks_agree(StateContext& context, const PassSchedule& training) {
+  if (context.world() == nullptr || context.groups() == nullptr) return {};
+  const StatePlan& plan = context.plan();
+  const RankFacet facets[] = {{"build of strata", {build_id()}},
+                              {"instruction set", {std::string(cpuopt::to_string(cpuopt::active_isa()))}},
+                              settings(plan),
+                              layout(plan),
+                              collectives(training)};
+  return compare_ranks(*context.world(), facets);
+}
+
+}  // namespace strata::detail
