@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Sets up the environment of adamw_peers.py and optimizer_ulps.py: DIR/venv with the newest torch, and with
-# DeepSpeed and its CPU Adam, compiled for this machine's CPU against that torch. pip uses the index it is
-# configured with. The torch of PyPI includes CUDA libraries, about 6 GB on disk, and needs no GPU.
+# Sets up the environment of adamw_peers.py, optimizer_ulps.py and torch_ranks.py: DIR/venv with the newest
+# torch and transformers, and with DeepSpeed and its CPU Adam, compiled for this machine's CPU against that
+# torch. pip uses the index it is configured with. The torch of PyPI includes CUDA libraries, about 6 GB on
+# disk, and needs no GPU.
 #   bench/peers/setup_peers.sh DIR             keeps what is already installed; logs are in DIR
 #   bench/peers/setup_peers.sh DIR --debian    also installs Debian's python3-torch for /usr/bin/python3
 # The venv uses $PYTHON, or python3 if it is not set.
@@ -25,6 +26,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/steps.sh"
 venv=$dir/venv python=$dir/venv/bin/python
 
 has_torch() { "$python" -c 'import torch' 2>/dev/null; }
+has_transformers() { "$python" -c 'import transformers' 2>/dev/null; }
 has_deepspeed() { DS_ACCELERATOR=cpu "$python" -c 'import torch, deepspeed.ops.adam.cpu_adam_op' >/dev/null 2>&1; }
 
 if [[ ! -x $python ]]; then
@@ -40,6 +42,11 @@ if ! has_torch; then
   # DeepSpeed's setup.py runs in the venv and needs the other packages.
   step torch --log "$dir/torch.log" "$python" -m pip install --upgrade torch numpy setuptools wheel packaging
   has_torch || fail "torch is installed in $venv but does not import: $("$python" -c 'import torch' 2>&1 | tail -n 1)"
+fi
+
+if ! has_transformers; then
+  step transformers --log "$dir/transformers.log" "$python" -m pip install transformers
+  has_transformers || fail "transformers is installed in $venv but does not import: $("$python" -c 'import transformers' 2>&1 | tail -n 1)"
 fi
 
 if ! has_deepspeed; then
@@ -65,5 +72,5 @@ fi
 
 says() { "$1" -c "import torch; print('torch', torch.__version__)" 2>/dev/null || echo "$2"; }
 printf '%s: %s, ' "$python" "$(says "$python" 'no torch')"
-"$python" -c 'from importlib.metadata import version; print("deepspeed", version("deepspeed"))'
+"$python" -c 'from importlib.metadata import version; print("transformers", version("transformers") + ", deepspeed", version("deepspeed"))'
 printf '/usr/bin/python3: %s\n' "$(says /usr/bin/python3 'no torch; apt-get install python3-torch, or --debian, installs it')"

@@ -14,6 +14,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "bench" / "claims"))
 import claim  # noqa: E402
 import interleaved  # noqa: E402
+import sample_order  # noqa: E402
 
 
 class ClaimsTest(unittest.TestCase):
@@ -138,6 +139,12 @@ class SharedTest(unittest.TestCase):
         self.addCleanup(server.log.close)
         self.assertEqual(server.round(), {"x": 1})
         self.assertEqual(server.close(), {"sum": 2})
+
+    def test_the_order_of_samples_is_a_permutation_by_philox(self):
+        words = sample_order.philox((0, 0, 0, 0), (0, 0))  # of Random123's known answers
+        self.assertEqual(words, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8])
+        for n in (1, 2, 5, 64, 65, 1000):
+            self.assertEqual(sorted(sample_order.permuted(i, n, 42, 3) for i in range(n)), list(range(n)))
 
 
 if __name__ == "__main__":
