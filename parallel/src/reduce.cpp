@@ -1,49 +1,21 @@
 #include "reduce.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include <strata/runtime/float16.h>
+#include "reduce_math.h"
 
 namespace strata::detail {
 namespace {
 
 constexpr std::int64_t kBlock = 16384;  // elements of a work item
 
-struct Sum {
-  template <class T>
-  static T apply(T a, T b) noexcept {
-    return a + b;
-  }
-};
-struct Max {
-  template <class T>
-  static T apply(T a, T b) noexcept {
-    return a != a ? a : (b > a || b != b) ? b : a;
-  }
-};
-
-double widen(double x) noexcept { return x; }
-float widen(float x) noexcept { return x; }
-std::int32_t widen(std::int32_t x) noexcept { return x; }
-float widen(bf16 x) noexcept { return to_f32(x); }
-float widen(f16 x) noexcept { return to_f32(x); }
-
-template <class T, class Wide>
-T narrow(Wide x) noexcept {
-  if constexpr (std::is_same_v<T, Wide>)
-    return x;
-  else
-    return from_f32<T>(x);
-}
-
 template <class T, class Op>
 void reduce_range(const ReduceArgs& a, std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin; i < end; ++i) {
-    auto value = widen(reinterpret_cast<const T*>(a.parts[0])[i]);
-    for (std::size_t part = 1; part < a.parts.size(); ++part)
-      value = Op::apply(value, widen(reinterpret_cast<const T*>(a.parts[part])[i]));
-    reinterpret_cast<T*>(a.into)[i] = narrow<T>(value);
+    const auto element = [&](int part) {
+      return reinterpret_cast<const T*>(a.parts[static_cast<std::size_t>(part)])[i];
+    };
+    reinterpret_cast<T*>(a.into)[i] = reduce_element<T, Op>(static_cast<int>(a.parts.size()), element);
   }
 }
 

@@ -1,9 +1,6 @@
 #include "mpi/mpi_calls.h"
 
-#include <algorithm>
 #include <cstring>
-
-#include "reduce.h"
 
 namespace strata::detail {
 namespace {
@@ -20,34 +17,12 @@ void for_each_other(const Peers& peers, const Visit& visit) {
 
 }  // namespace
 
-/// `source` is divided into a part for each rank; that of this rank, reduced over all ranks, goes to `into`.
-/// A part moves in pieces: while one is added, the next is on its way.
-struct MpiCalls::Reduction {
-  const Collective& call;
-  const std::byte* source;
-  BufferView into;
-  bool whole_elements;  // the parts may differ by an element
-  int size;
-  std::size_t piece_bytes;
-
-  std::size_t begin(int rank) const {
-    return whole_elements ? part_begin(call.receive.bytes, call.dtype, rank, size)
-                          : static_cast<std::size_t>(rank) * into.bytes;
-  }
-  /// The bytes of a piece of the part of `rank`; none if the part has ended before.
-  std::size_t bytes(int rank, std::size_t piece) const {
-    const std::size_t part = begin(rank + 1) - begin(rank), from = std::min(part, piece * piece_bytes);
-    return std::min(part - from, piece_bytes);
-  }
-  std::size_t n_pieces() const {
-    std::size_t longest = 0;
-    for (int rank = 0; rank < size; ++rank) longest = std::max(longest, begin(rank + 1) - begin(rank));
-    return (longest + piece_bytes - 1) / piece_bytes;
-  }
-};
-
 MpiCalls::MpiCalls(MpiThread& thread, Peers& peers) : thread_(thread), peers_(peers) {
   give_back(std::make_unique<Scratch>());
+}
+
+ReductionPieces MpiCalls::pieces_of(const Collective& call) const {
+  return reduction_pieces(call, peers_.rank(), peers_.size(), thread_.options().max_piece_bytes);
 }
 
 std::unique_ptr<MpiCalls::Scratch> MpiCalls::take_scratch() {
@@ -79,9 +54,7 @@ Status MpiCalls::run(const Collective& call, int tag, ThreadPool& pool, Scratch&
     case CollectiveKind::all_to_all:
       return all_to_all(call, exchange);
     case CollectiveKind::reduce_scatter:
-      return reduce(
-          {call, call.send.data, call.receive, false, peers_.size(), thread_.options().max_piece_bytes}, tag,
-          pool, scratch);
+      return reduce(pieces_of(call), tag, pool, scratch);
     case CollectiveKind::all_reduce:
       return all_reduce(call, tag, pool, scratch);
     case CollectiveKind::broadcast:
@@ -136,8 +109,7 @@ Status MpiCalls::all_reduce(const Collective& call, int tag, ThreadPool& pool, S
     return call.receive.part(begin, part_begin(call.receive.bytes, call.dtype, q + 1, peers_.size()) - begin);
   };
   const BufferView mine = part(peers_.rank());
-  STRATA_TRY(reduce({call, call.receive.data, mine, true, peers_.size(), thread_.options().max_piece_bytes},
-                    tag, pool, scratch));
+  STRATA_TRY(reduce(pieces_of(call), tag, pool, scratch));
   Exchange& exchange = scratch.exchanges[0];
   exchange.start_over(peers_, tag);
   for_each_other(peers_, [&](int q) {
@@ -147,9 +119,9 @@ Status MpiCalls::all_reduce(const Collective& call, int tag, ThreadPool& pool, S
   return finish(exchange);
 }
 
-Status MpiCalls::reduce(const Reduction& reduction, int tag, ThreadPool& pool, Scratch& scratch) {
+Status MpiCalls::reduce(const ReductionPieces& reduction, int tag, ThreadPool& pool, Scratch& scratch) {
   const std::size_t n = static_cast<std::size_t>(peers_.size()), pieces = reduction.n_pieces();
-  const std::size_t needed = 2 * (n - 1) * std::min(reduction.into.bytes, reduction.piece_bytes);
+  const std::size_t needed = 2 * (n - 1) * reduction.slot_bytes();
   if (scratch.inbox.size() < needed) scratch.inbox.resize(needed);
   scratch.parts.resize(n);
   Status status;
@@ -165,36 +137,34 @@ Status MpiCalls::reduce(const Reduction& reduction, int tag, ThreadPool& pool, S
   return status;
 }
 
-void MpiCalls::begin_piece(const Reduction& reduction, std::size_t piece, int tag, Scratch& scratch) {
+void MpiCalls::begin_piece(const ReductionPieces& reduction, std::size_t piece, int tag, Scratch& scratch) {
   Exchange& exchange = scratch.exchanges[piece % 2];
   exchange.start_over(peers_, tag);
   const std::size_t mine = reduction.bytes(peers_.rank(), piece);
-  const std::size_t slot = std::min(reduction.into.bytes, reduction.piece_bytes);
+  const std::size_t slot = reduction.slot_bytes();
   std::byte* inbox = scratch.inbox.data() + (piece % 2) * (scratch.parts.size() - 1) * slot;
   for (int q = 0; q < peers_.size(); ++q) {
     if (q == peers_.rank()) continue;
     exchange.receive(q, inbox, mine);
     inbox += slot;
   }
-  for_each_other(peers_, [&](int q) {
-    exchange.send(q, reduction.source + reduction.begin(q) + piece * reduction.piece_bytes,
-                  reduction.bytes(q, piece));
-  });
+  for_each_other(peers_,
+                 [&](int q) { exchange.send(q, reduction.piece(q, piece), reduction.bytes(q, piece)); });
   thread_.begin(exchange);
 }
 
-void MpiCalls::add_piece(const Reduction& reduction, std::size_t piece, ThreadPool& pool, Scratch& scratch) {
+void MpiCalls::add_piece(const ReductionPieces& reduction, std::size_t piece, ThreadPool& pool,
+                         Scratch& scratch) {
   const std::size_t mine = reduction.bytes(peers_.rank(), piece), at = piece * reduction.piece_bytes;
   if (mine == 0) return;
-  const std::size_t slot = std::min(reduction.into.bytes, reduction.piece_bytes);
+  const std::size_t slot = reduction.slot_bytes();
   const std::byte* inbox = scratch.inbox.data() + (piece % 2) * (scratch.parts.size() - 1) * slot;
   for (int q = 0; q < peers_.size(); ++q) {
     const bool own = q == peers_.rank();
-    scratch.parts[static_cast<std::size_t>(q)] = own ? reduction.source + reduction.begin(q) + at : inbox;
+    scratch.parts[static_cast<std::size_t>(q)] = own ? reduction.piece(q, piece) : inbox;
     if (!own) inbox += slot;
   }
-  detail::reduce(
-      {scratch.parts, reduction.into.data + at, mine, reduction.call.dtype, reduction.call.reduction}, pool);
+  detail::reduce({scratch.parts, reduction.into.data + at, mine, reduction.dtype, reduction.reduction}, pool);
 }
 
 }  // namespace strata::detail

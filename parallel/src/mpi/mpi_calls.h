@@ -10,6 +10,7 @@
 
 #include "mpi/exchange.h"
 #include "mpi/mpi_thread.h"
+#include "reduction_pieces.h"
 
 namespace strata::detail {
 
@@ -29,7 +30,7 @@ class MpiCalls {
     std::vector<std::byte> inbox;
     std::vector<const std::byte*> parts;
   };
-  struct Reduction;
+  ReductionPieces pieces_of(const Collective& call) const;
   std::unique_ptr<Scratch> take_scratch();
   void give_back(std::unique_ptr<Scratch> scratch);
 
@@ -37,9 +38,9 @@ class MpiCalls {
   Status all_gather(const Collective& call, Exchange& exchange);
   Status all_to_all(const Collective& call, Exchange& exchange);
   Status all_reduce(const Collective& call, int tag, ThreadPool& pool, Scratch& scratch);
-  Status reduce(const Reduction& reduction, int tag, ThreadPool& pool, Scratch& scratch);
-  void begin_piece(const Reduction& reduction, std::size_t piece, int tag, Scratch& scratch);
-  void add_piece(const Reduction& reduction, std::size_t piece, ThreadPool& pool, Scratch& scratch);
+  Status reduce(const ReductionPieces& reduction, int tag, ThreadPool& pool, Scratch& scratch);
+  void begin_piece(const ReductionPieces& reduction, std::size_t piece, int tag, Scratch& scratch);
+  void add_piece(const ReductionPieces& reduction, std::size_t piece, ThreadPool& pool, Scratch& scratch);
   Status finish(Exchange& exchange);
 
   MpiThread& thread_;

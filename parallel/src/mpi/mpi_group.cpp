@@ -6,6 +6,7 @@
 
 #include <strata/runtime/str.h>
 
+#include "members.h"
 #include "mpi/gather_texts.h"
 
 namespace strata::detail {
@@ -31,20 +32,6 @@ std::vector<int> from_text(const std::string& text) {
   std::vector<int> numbers(text.size() / sizeof(int));
   std::memcpy(numbers.data(), text.data(), numbers.size() * sizeof(int));
   return numbers;
-}
-
-// Every rank has the lists of all, so that all find the same error.
-Status check_lists(const std::vector<std::vector<int>>& lists) {
-  const int size = static_cast<int>(lists.size());
-  for (int rank = 0; rank < size; ++rank) {
-    const std::vector<int>& members = lists[static_cast<std::size_t>(rank)];
-    STRATA_TRY(check_members(members, rank, size));
-    for (const int member : members)
-      if (lists[static_cast<std::size_t>(member)] != members)
-        return Status::error(Code::invalid, str("ranks ", rank, " and ", member,
-                                                " do not list the same ranks for their group"));
-  }
-  return {};
 }
 
 }  // namespace
