@@ -68,6 +68,9 @@ if(STRATA_HAVE_CUDA)
 endif()
 strata_feature(CUDNN strata_cudnn_found "${STRATA_CUDNN_INCLUDE}, ${STRATA_CUDNN_FRONTEND_INCLUDE}")
 
+# Needs nothing here besides CUDA: NCCL is loaded when the program first uses it.
+strata_feature(NCCL STRATA_HAVE_CUDA "loaded when it is used")
+
 set(strata_mpi_found FALSE)
 if(NOT STRATA_WITH_MPI STREQUAL "OFF")
   find_package(MPI 3.1 QUIET COMPONENTS C)

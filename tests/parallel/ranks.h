@@ -42,6 +42,8 @@ class Ranks {
   void must_run(const std::function<Status(Rank&)>& body) {
     for (const Status& status : run(body)) EXPECT_TRUE(status.is_ok()) << status.to_string();
   }
+  /// Whether a rank that waits for one that has left is told which one it is.
+  virtual bool names_who_left() const { return true; }
   virtual void run_worlds(const std::function<void(World&)>& body) = 0;
 };
 

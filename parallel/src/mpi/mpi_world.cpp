@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include <strata/parallel/nccl_group.h>
 #include <strata/runtime/str.h>
 
 #include "mpi/gather_texts.h"
@@ -48,9 +49,7 @@ class MpiWorld final : public World {
   Result<std::shared_ptr<void>> share(const Create& create) override { return create(); }
 
   Result<std::unique_ptr<ProcessGroup>> create_group(Backend& backend) override {
-    if (backend.info().kind == DeviceKind::cuda)
-      return Status::error(Code::unsupported,
-                           "MPI moves host memory; groups for the memory of a GPU do not exist over MPI");
+    if (backend.info().kind == DeviceKind::cuda) return create_nccl_group(*this, backend);
     std::vector<int> all(static_cast<std::size_t>(size()));
     std::iota(all.begin(), all.end(), 0);
     STRATA_TRY_ASSIGN(Peers* const peers, create_peers(*thread_, thread_->world(), next_tag(), all));
