@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <fstream>
+#include <optional>
 
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
@@ -39,20 +40,36 @@ std::string machine_id() {
   return host.data();
 }
 
-/// All that can go wrong on one rank: the library, the GPU.
-Result<std::shared_ptr<const NcclApi>> prepare(const NcclSetup& setup, int rank, Stream& stream,
-                                               Hello& hello) {
-  STRATA_TRY_ASSIGN(std::shared_ptr<const NcclApi> api, load_nccl(setup.options.library));
-  STRATA_TRY_ASSIGN(stream, setup.backend.create_stream(StreamRole::collective));
-  STRATA_TRY_ASSIGN(const GpuIdentity gpu, setup.device.identity(stream));
+/// A rank's part of a group that does not exist yet.
+struct Part {
+  std::shared_ptr<const NcclApi> api;
+  Stream stream;  ///< selects the device, of which NCCL takes the current one
+  std::optional<NcclCalls> calls;
+  std::unique_ptr<NcclComm> comm;
+};
+
+/// All that can go wrong on one rank: the library, the GPU, its memory.
+Status prepare(const NcclSetup& setup, int rank, int size, Part& part, Hello& hello) {
+  STRATA_TRY_ASSIGN(part.api, load_nccl(setup.options.library));
+  STRATA_TRY_ASSIGN(part.stream, setup.backend.create_stream(StreamRole::collective));
+  STRATA_TRY_ASSIGN(const GpuIdentity gpu, setup.device.identity(part.stream));
   put(hello.machine, machine_id());
   put(hello.gpu, gpu.bus_id);
   hello.visible_gpus = gpu.visible_gpus;
-  if (rank > 0) return api;
-  if (const int result = api->get_unique_id(&hello.id); result != kNcclSuccess)
-    return Status::error(Code::unsupported,
-                         str("ncclGetUniqueId: ", api->error_string(result), ": ", api->last_error(nullptr)));
-  return api;
+  STRATA_TRY_ASSIGN(NcclCalls calls,
+                    NcclCalls::create(setup.device, setup.backend, size, setup.options.piece_bytes));
+  part.calls.emplace(std::move(calls));
+  if (rank > 0) return {};
+  const int result = part.api->get_unique_id(&hello.id);
+  if (result == kNcclSuccess) return {};
+  return Status::error(Code::unsupported, str("ncclGetUniqueId: ", part.api->error_string(result), ": ",
+                                              part.api->last_error(nullptr)));
+}
+
+Status start(const NcclSetup& setup, int rank, int size, const NcclUniqueId& id, Part& part) {
+  part.comm = std::make_unique<NcclComm>(part.api, rank, size, setup.options.timeout);
+  STRATA_TRY(setup.device.stream_handle(part.stream).status());
+  return part.comm->start(id);
 }
 
 Status check_gpus(const std::vector<Hello>& all) {
@@ -69,10 +86,13 @@ Status check_gpus(const std::vector<Hello>& all) {
   return {};
 }
 
-Result<std::vector<Hello>> exchange(const Hello& mine, int rank, int size, const GatherTexts& all_gather) {
+// The error of the first rank that has one, on all ranks.
+Result<std::vector<Hello>> exchange(Hello mine, const Status& status, int rank, const GatherTexts& gather) {
+  mine.code = status.code();
+  if (!status.is_ok()) put(mine.error, status.message());
   STRATA_TRY_ASSIGN(const std::vector<std::string> texts,
-                    all_gather({reinterpret_cast<const char*>(&mine), sizeof mine}));
-  std::vector<Hello> all(static_cast<std::size_t>(size));
+                    gather({reinterpret_cast<const char*>(&mine), sizeof mine}));
+  std::vector<Hello> all(texts.size());
   for (std::size_t q = 0; q < all.size(); ++q) {
     if (texts[q].size() != sizeof(Hello))
       return Status::error(Code::lost_peer, str("rank ", q, " does something else than create a group"));
@@ -81,26 +101,22 @@ Result<std::vector<Hello>> exchange(const Hello& mine, int rank, int size, const
     const std::string why = all[q].error.data();
     return Status::error(all[q].code, static_cast<int>(q) == rank ? why : str("rank ", q, ": ", why));
   }
-  STRATA_TRY(check_gpus(all));
   return all;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<ProcessGroup>> create_nccl_group(const NcclSetup& setup, int rank, int size,
-                                                        const GatherTexts& all_gather) {
+                                                        const GatherTexts& gather) {
+  Part part;
   Hello mine;
-  Stream stream;  // selects the device, of which NCCL takes the current one
-  const Result<std::shared_ptr<const NcclApi>> api = prepare(setup, rank, stream, mine);
-  mine.code = api.status().code();
-  if (!api.has_value()) put(mine.error, api.status().message());
-  STRATA_TRY_ASSIGN(const std::vector<Hello> all, exchange(mine, rank, size, all_gather));
-  auto comm = std::make_unique<NcclComm>(*api, rank, size, setup.options.timeout);
-  STRATA_TRY(setup.device.stream_handle(stream).status());
-  if (const Status joined = comm->join(all.front().id); !joined.is_ok())
-    return joined.annotate("creation of a group");
-  STRATA_TRY_ASSIGN(std::unique_ptr<NcclGroup> group, NcclGroup::create(setup, std::move(comm)));
-  return group;
+  const Status prepared = prepare(setup, rank, size, part, mine);
+  STRATA_TRY_ASSIGN(const std::vector<Hello> all, exchange(mine, prepared, rank, gather));
+  STRATA_TRY(check_gpus(all));
+  const Status started = start(setup, rank, size, all.front().id, part);
+  STRATA_TRY(exchange(mine, started, rank, gather).status());
+  STRATA_TRY(part.comm->wait_until_joined().annotate("creation of a group"));
+  return std::make_unique<NcclGroup>(setup, std::move(part.comm), *std::move(part.calls));
 }
 
 }  // namespace strata::detail

@@ -27,16 +27,15 @@ Status NcclComm::error(const NcclOutcome& outcome) {
                            api_->error_string(outcome.result), says_more ? ": " : "", says_more ? last : ""));
 }
 
-Status NcclComm::join(const NcclUniqueId& id) {
-  {
-    const MutexLock lock(calls_mutex_);
-    const ThirdPartyScope scope;
-    NcclConfig config;
-    const NcclOutcome outcome{"ncclCommInitRankConfig", api_->init_rank(&comm_, size_, id, rank_, &config)};
-    if (outcome.is_error()) return error(outcome);
-  }
-  return wait_until_ready("ncclCommInitRankConfig", timeout_);
+Status NcclComm::start(const NcclUniqueId& id) {
+  const MutexLock lock(calls_mutex_);
+  const ThirdPartyScope scope;
+  NcclConfig config;
+  const NcclOutcome outcome{"ncclCommInitRankConfig", api_->init_rank(&comm_, size_, id, rank_, &config)};
+  return outcome.is_error() ? error(outcome) : Status();
 }
+
+Status NcclComm::wait_until_joined() { return wait_until_ready("ncclCommInitRankConfig", timeout_); }
 
 Result<std::unique_ptr<NcclComm>> NcclComm::split(int color, int rank, int size) {
   {
@@ -117,6 +116,7 @@ void NcclComm::abort() {
   const ThirdPartyScope scope;
   (void)api_->abort(comm_);  // there is nobody to report an error to
   comm_ = nullptr;
+  if (child_ != nullptr) (void)api_->abort(std::exchange(child_, nullptr));  // made, but never taken
 }
 
 void NcclComm::close() {

@@ -31,8 +31,10 @@ class NcclComm {
   const std::shared_ptr<const NcclApi>& api() const noexcept { return api_; }
   Milliseconds timeout() const noexcept { return timeout_; }
 
-  /// Joins the communicator `id`. Waits for all of its ranks. Once, before all else.
-  Status join(const NcclUniqueId& id);
+  /// Begins to join the communicator `id`. Once, before all else.
+  Status start(const NcclUniqueId& id);
+  /// Waits until all of its ranks have joined it.
+  Status wait_until_joined();
   /// Every rank calls it, for a communicator of those with the same `color`; no work may be under way. Waits
   /// for all ranks.
   Result<std::unique_ptr<NcclComm>> split(int color, int rank, int size);

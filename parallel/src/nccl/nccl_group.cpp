@@ -8,12 +8,6 @@
 
 namespace strata::detail {
 
-Result<std::unique_ptr<NcclGroup>> NcclGroup::create(const NcclSetup& setup, std::unique_ptr<NcclComm> comm) {
-  STRATA_TRY_ASSIGN(NcclCalls calls,
-                    NcclCalls::create(setup.device, setup.backend, comm->size(), setup.options.piece_bytes));
-  return std::unique_ptr<NcclGroup>(new NcclGroup(setup, std::move(comm), std::move(calls)));
-}
-
 NcclGroup::NcclGroup(const NcclSetup& setup, std::unique_ptr<NcclComm> comm, NcclCalls calls)
     : setup_(setup),
       comm_(std::move(comm)),
@@ -76,15 +70,15 @@ Result<std::unique_ptr<NcclGroup>> NcclGroup::duplicate(const NcclSetup& setup) 
   return divide(setup, all);
 }
 
+// A rank that fails here ends the group, since the others would wait for it in the new one.
 Result<std::unique_ptr<NcclGroup>> NcclGroup::divide(const NcclSetup& setup, std::span<const int> members) {
   const auto position = std::find(members.begin(), members.end(), rank()) - members.begin();
-  Result<std::unique_ptr<NcclComm>> made =
-      comm_->split(members.front(), static_cast<int>(position), static_cast<int>(members.size()));
+  const int size = static_cast<int>(members.size());
+  Result<NcclCalls> calls = NcclCalls::create(setup.device, setup.backend, size, setup.options.piece_bytes);
+  if (!calls.has_value()) return comm_->fail(calls.status().annotate("split"));
+  Result<std::unique_ptr<NcclComm>> made = comm_->split(members.front(), static_cast<int>(position), size);
   if (!made.has_value()) return comm_->fail(made.status().annotate("split"));
-  Result<std::unique_ptr<NcclGroup>> group = create(setup, *std::move(made));
-  // The others would wait for this rank in the new group.
-  if (!group.has_value()) return comm_->fail(group.status().annotate("split"));
-  return group;
+  return std::make_unique<NcclGroup>(setup, *std::move(made), *std::move(calls));
 }
 
 }  // namespace strata::detail

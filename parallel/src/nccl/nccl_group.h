@@ -28,8 +28,8 @@ struct NcclSetup {
 
 class NcclGroup final : public ProcessGroup {
  public:
-  /// A group of the ranks of a communicator that has been joined. Allocates the inbox.
-  static Result<std::unique_ptr<NcclGroup>> create(const NcclSetup& setup, std::unique_ptr<NcclComm> comm);
+  /// A group of the ranks of a communicator that all of them have joined.
+  NcclGroup(const NcclSetup& setup, std::unique_ptr<NcclComm> comm, NcclCalls calls);
   /// Ends the queued work and waits for that.
   ~NcclGroup() override;
   NcclGroup(const NcclGroup&) = delete;
@@ -47,7 +47,6 @@ class NcclGroup final : public ProcessGroup {
   Result<std::unique_ptr<NcclGroup>> duplicate(const NcclSetup& setup);
 
  private:
-  NcclGroup(const NcclSetup& setup, std::unique_ptr<NcclComm> comm, NcclCalls calls);
   Status queue_all(const Collective& collective, Stream& stream);
   Result<std::unique_ptr<NcclGroup>> divide(const NcclSetup& setup, std::span<const int> members);
 

@@ -62,7 +62,9 @@ Result<std::shared_ptr<const NcclApi>> load_nccl(const std::string& name) {
   // The version first: an old library lacks functions, too.
   if (api->get_version != nullptr) {
     if (const int result = api->get_version(&api->version); result != kNcclSuccess)
-      return Status::error(Code::unsupported, str(name, ": ncclGetVersion returned error ", result));
+      return Status::error(Code::unsupported,
+                           str(name, ": ncclGetVersion: ",
+                               missing == nullptr ? api->error_string(result) : "failed", " (", result, ")"));
     if (api->version < kOldestNccl)
       return Status::error(Code::unsupported,
                            str(name, " is NCCL ", nccl_version_text(api->version), ", but strata needs ",

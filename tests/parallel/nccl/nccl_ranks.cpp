@@ -31,14 +31,17 @@ NcclOptions fake_nccl_options() {
 
 NcclRanks::NcclRanks(int size, StreamSchedule schedule, const NcclOptions& options)
     : size_(size), options_(options) {
-  for (int rank = 0; rank < size; ++rank) devices_.push_back(make_rank_device(rank, schedule));
+  for (int rank = 0; rank < size; ++rank) {
+    devices_.push_back(make_rank_device(rank, schedule));
+    faults_.push_back(std::make_unique<FaultBackend>(*devices_.back().backend));
+  }
 }
 
 Status NcclRanks::run_rank(World& world, const Body& body, std::unique_ptr<ProcessGroup>& group) {
   RankDevice& mine = devices_[static_cast<std::size_t>(world.rank())];
-  STRATA_TRY_ASSIGN(group,
-                    detail::create_nccl_group({*mine.device, *mine.backend, options_}, world.rank(), size_,
-                                              [&](std::string_view text) { return world.all_gather(text); }));
+  STRATA_TRY_ASSIGN(
+      group, detail::create_nccl_group({*mine.device, faults(world.rank()), options_}, world.rank(), size_,
+                                       [&](std::string_view text) { return world.all_gather(text); }));
   Rank rank{group, *group, *mine.backend, must(mine.backend->create_stream(StreamRole::collective))};
   Status outcome = body(rank);
   const Status drained = rank.backend.synchronize(rank.stream);

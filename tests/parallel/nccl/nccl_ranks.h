@@ -10,6 +10,7 @@
 
 #include "nccl/nccl_group.h"
 #include "parallel/ranks.h"
+#include "support/fault_backend.h"
 #include "support/nccl/fake_nccl.h"
 
 namespace strata::test {
@@ -43,7 +44,8 @@ class NcclRanks final : public Ranks {
   std::vector<Status> run(const Body& body, const std::function<void(int)>& before);
   void run_worlds(const std::function<void(World&)>& body) override;
   bool names_who_left() const override { return false; }
-  Backend& backend(int rank) { return *devices_[static_cast<std::size_t>(rank)].backend; }
+  /// What the group of a rank uses as its backend; the rank itself does not.
+  FaultBackend& faults(int rank) { return *faults_[static_cast<std::size_t>(rank)]; }
 
  private:
   Status run_rank(World& world, const Body& body, std::unique_ptr<ProcessGroup>& group);
@@ -51,6 +53,7 @@ class NcclRanks final : public Ranks {
   const int size_;
   const NcclOptions options_;
   std::vector<RankDevice> devices_;
+  std::vector<std::unique_ptr<FaultBackend>> faults_;
 };
 
 }  // namespace strata::test

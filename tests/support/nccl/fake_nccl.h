@@ -15,7 +15,9 @@ struct FakeNccl {
   /// Whether a rank that waits for one that has gone is told (ncclRemoteError), as over a network.
   void (*set_notices)(bool notices);
   /// The k-th call (from 1) that the calling thread makes from now on returns `result`; 0: none does.
+  /// ncclCommGetAsyncError, which is called as often as others make it wait, is counted apart.
   void (*fail_call)(int k, int result);
+  void (*fail_poll)(int k, int result);
   /// The calls of this thread since fail_call().
   int (*n_calls)();
   /// From now on, the live communicators in which the caller has this rank report the error.

@@ -21,18 +21,28 @@ Comm& make_comm(std::shared_ptr<Clique> clique, int rank) {
   return comm;
 }
 
-bool peer_is_gone(const Comm& comm) {
-  for (int q = 0; q < comm.clique->size; ++q) {
-    const Comm* const peer = comm.clique->members[q];
-    if (peer == nullptr || !peer->dead) continue;
-    if (comm.waits_for[q] || (peer->aborted && (is_incomplete(comm) || comm.color >= 0))) return true;
-  }
+bool waits_for(const Comm& comm, int peer) {
+  for (const Work& work : works)
+    for (int i = 0; i < work.n && work.runs && work.comm == &comm; ++i)
+      if (work.transfers[i].peer == peer && !work.transfers[i].done) return true;
   return false;
+}
+bool any_aborted(const Clique& clique) {
+  for (const Comm* const member : clique.members)
+    if (member != nullptr && member->aborted) return true;
+  return false;
+}
+bool peer_is_gone(const Comm& comm) {
+  const Clique& clique = *comm.clique;
+  for (int q = 0; q < clique.size; ++q)
+    if (clique.members[q] != nullptr && clique.members[q]->dead && waits_for(comm, q)) return true;
+  if (!is_incomplete(comm) && comm.color < 0) return false;
+  return any_aborted(clique) || (clique.parent != nullptr && any_aborted(*clique.parent));
 }
 
 // Each rank joins its part when all ranks of the parent have come.
 void try_split(Comm& comm) {
-  int size = 0, key = 0;
+  int size = 0;
   for (int q = 0; q < comm.clique->size; ++q) {
     const Comm* const other = comm.clique->members[q];
     const bool came = other != nullptr && (other->n_splits > comm.n_splits ||
@@ -49,9 +59,9 @@ void try_split(Comm& comm) {
   if (clique == nullptr) {
     clique = splits.emplace_back(name, std::make_shared<Clique>()).second;
     clique->size = size;
+    clique->parent = comm.clique.get();
   }
-  key = comm.key;
-  *comm.child = &make_comm(clique, key);
+  *comm.child = &make_comm(clique, comm.key);
   ++comm.n_splits;
   comm.color = -1;
 }
@@ -121,7 +131,7 @@ int ncclCommSplit(void* handle, int color, int key, void** child, void*) {
 }
 
 int ncclCommGetAsyncError(void* handle, int* state) {
-  FAKE_ENTER();
+  if (const int planted = enter(__func__, poll_plan); planted != 0) return planted;
   const std::lock_guard lock(mutex);
   Comm& comm = live(handle);
   *state = comm.async_error;
@@ -213,8 +223,15 @@ const strata::test::FakeNccl* fake_nccl() {
       .set_version = [](int to) { version = to; },
       .set_polls = [](int to) { polls = to; },
       .set_notices = [](bool to) { notices = to; },
-      .fail_call = [](int k, int result) { calls = 0, failing_call = k, failing_result = result; },
-      .n_calls = [] { return calls; },
+      .fail_call =
+          [](int k, int result) {
+            call_plan = {0, k, result};
+          },
+      .fail_poll =
+          [](int k, int result) {
+            poll_plan = {0, k, result};
+          },
+      .n_calls = [] { return call_plan.calls; },
       .set_async_error =
           [](int rank, int result) {
             const std::lock_guard lock(mutex);

@@ -24,6 +24,7 @@ constexpr int kInvalidArgument = 4, kInvalidUsage = 5, kRemoteError = 6, kInProg
 struct Comm;
 struct Clique {
   int size = 0, joined = 0;
+  const Clique* parent = nullptr;  // that was split
   Comm* members[kMaxRanks] = {};
 };
 struct Comm {
@@ -32,7 +33,6 @@ struct Comm {
   bool dead = false, aborted = false;
   int polls_left = 0, async_error = 0;
   long sends[kMaxRanks] = {}, receives[kMaxRanks] = {};
-  bool waits_for[kMaxRanks] = {};
   // A split that is in progress.
   int color = -1, key = 0, n_splits = 0;
   void** child = nullptr;
@@ -46,7 +46,7 @@ struct Transfer {
 };
 /// A group of operations on one stream, or one operation.
 struct Work {
-  bool used = false;
+  bool used = false, runs = false;
   Comm* comm = nullptr;
   void* stream = nullptr;
   int n = 0;
@@ -76,7 +76,12 @@ inline FakeNccl::Launch launch = nullptr;
 inline int version = 22809, polls = 0, n_ids = 0;
 inline bool notices = true;
 
-inline thread_local int depth = 0, calls = 0, failing_call = 0, failing_result = 0;
+/// Counts calls of a thread, of which one fails.
+struct Plan {
+  int calls = 0, failing = 0, result = 0;
+};
+inline thread_local Plan call_plan, poll_plan;
+inline thread_local int depth = 0;
 inline thread_local Work* group = nullptr;
 inline thread_local int group_error = 0;
 inline thread_local std::string last_error;
@@ -89,9 +94,9 @@ inline int error(int result, const char* text) {
   last_error = text;
   return result;
 }
-inline int enter(const char* function) {
-  if (++calls != failing_call) return 0;
-  return error(failing_result, (std::string("planted in ") + function).c_str());
+inline int enter(const char* function, Plan& plan = call_plan) {
+  if (++plan.calls != plan.failing) return 0;
+  return error(plan.result, (std::string("planted in ") + function).c_str());
 }
 inline Comm& live(void* comm) {
   auto* const found = static_cast<Comm*>(comm);

@@ -20,7 +20,6 @@ void remove(const Transfer* transfer) {
 bool advance(Work& work) {
   Comm& comm = *work.comm;
   bool done = true;
-  std::memset(comm.waits_for, 0, sizeof comm.waits_for);
   for (Transfer* t = work.transfers; t != work.transfers + work.n; ++t) {
     if (!t->sends && !t->done)
       if (Message* const message = find(comm.clique.get(), t->peer, comm.rank, t->number)) {
@@ -32,11 +31,7 @@ bool advance(Work& work) {
         changed.notify_all();
       }
   }
-  for (Transfer* t = work.transfers; t != work.transfers + work.n; ++t)
-    if (!t->done) {
-      done = false;
-      comm.waits_for[t->peer] = true;
-    }
+  for (int i = 0; i < work.n; ++i) done = done && work.transfers[i].done;
   return done;
 }
 
@@ -44,6 +39,7 @@ void run(void* argument) {
   Work& work = *static_cast<Work*>(argument);
   std::unique_lock lock(mutex);
   Comm& comm = *work.comm;
+  work.runs = true;
   for (int i = 0; i < work.n; ++i)
     if (work.transfers[i].sends)
       messages.push_back({comm.clique.get(), comm.rank, work.transfers[i].peer, work.transfers[i].number,
@@ -51,7 +47,7 @@ void run(void* argument) {
   changed.notify_all();
   changed.wait(lock, [&] { return comm.dead || advance(work); });
   for (int i = 0; i < work.n; ++i) remove(&work.transfers[i]);
-  work.used = false;
+  work.used = work.runs = false;
 }
 
 Work* claim(Comm& comm, void* stream) {
