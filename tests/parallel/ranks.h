@@ -44,6 +44,9 @@ class Ranks {
   }
   /// Whether a rank that waits for one that has left is told which one it is.
   virtual bool names_who_left() const { return true; }
+  /// Whether streams are those of a fake CUDA runtime: kernels run although earlier work of their stream has
+  /// failed, and whoever queues them allocates.
+  virtual bool on_fake_cuda() const { return false; }
   virtual void run_worlds(const std::function<void(World&)>& body) = 0;
 };
 

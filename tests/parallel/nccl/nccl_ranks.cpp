@@ -33,6 +33,7 @@ NcclRanks::NcclRanks(int size, StreamSchedule schedule, const NcclOptions& optio
     : size_(size), options_(options) {
   for (int rank = 0; rank < size; ++rank) {
     devices_.push_back(make_rank_device(rank, schedule));
+    on_fake_cuda_ = devices_.back().on_fake_cuda;
     faults_.push_back(std::make_unique<FaultBackend>(*devices_.back().backend));
   }
 }

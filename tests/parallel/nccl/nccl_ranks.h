@@ -28,6 +28,7 @@ struct RankDevice {
   std::unique_ptr<Clock> clock;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<detail::NcclDevice> device;
+  bool on_fake_cuda = false;
 };
 RankDevice make_rank_device(int rank, StreamSchedule schedule);
 
@@ -44,6 +45,7 @@ class NcclRanks final : public Ranks {
   std::vector<Status> run(const Body& body, const std::function<void(int)>& before);
   void run_worlds(const std::function<void(World&)>& body) override;
   bool names_who_left() const override { return false; }
+  bool on_fake_cuda() const override { return on_fake_cuda_; }
   /// What the group of a rank uses as its backend; the rank itself does not.
   FaultBackend& faults(int rank) { return *faults_[static_cast<std::size_t>(rank)]; }
 
@@ -51,6 +53,7 @@ class NcclRanks final : public Ranks {
   Status run_rank(World& world, const Body& body, std::unique_ptr<ProcessGroup>& group);
 
   const int size_;
+  bool on_fake_cuda_ = false;
   const NcclOptions options_;
   std::vector<RankDevice> devices_;
   std::vector<std::unique_ptr<FaultBackend>> faults_;
