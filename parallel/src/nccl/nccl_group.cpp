@@ -27,8 +27,12 @@ NcclGroup::~NcclGroup() {
 Status NcclGroup::queue(const Collective& call, Stream& stream) {
   STRATA_TRY(comm_->failure());
   STRATA_TRY(check(call, rank(), size()));
-  if (const Status queued = queue_all(call, stream); !queued.is_ok())
-    return comm_->fail(queued.annotate(to_string(call)));
+  if (const Status queued = queue_all(call, stream); !queued.is_ok()) {
+    Status failure = comm_->fail(queued.annotate(to_string(call)));
+    // The caller may free its buffers, and a part of the collective may be in the stream.
+    (void)setup_.backend.synchronize(stream);
+    return failure;
+  }
   const CollectiveBytes bytes = wire_bytes(call, rank(), size());
   ++counters_.calls;
   counters_.sent_bytes += bytes.sent;

@@ -72,6 +72,10 @@ int end(void* handle, bool aborted) {
   if (!aborted && is_busy(comm)) return error(kInvalidArgument, "the communicator is in progress");
   comm.dead = true;
   comm.aborted = aborted;
+  // Its memory may be gone before its stream gets to the end of its work.
+  std::erase_if(messages, [&](const Message& message) {
+    return message.clique == comm.clique.get() && message.from == comm.rank;
+  });
   changed.notify_all();
   return 0;
 }

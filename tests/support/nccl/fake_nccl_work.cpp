@@ -40,7 +40,7 @@ void run(void* argument) {
   std::unique_lock lock(mutex);
   Comm& comm = *work.comm;
   work.runs = true;
-  for (int i = 0; i < work.n; ++i)
+  for (int i = 0; i < work.n && !comm.dead; ++i)
     if (work.transfers[i].sends)
       messages.push_back({comm.clique.get(), comm.rank, work.transfers[i].peer, work.transfers[i].number,
                           &work.transfers[i]});

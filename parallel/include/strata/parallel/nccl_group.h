@@ -35,7 +35,8 @@ bool built_with_nccl() noexcept;
 /// for each group watches it.
 ///
 /// A rank that fails, or waits longer than the timeout, ends what the group has queued, and its group and
-/// streams return `lost_peer` from then on. Destroying a group ends its queued work, too, and waits for that.
+/// streams return `lost_peer` from then on; a call that fails has nothing left in its stream. Destroying a
+/// group ends its queued work, too, and waits for that.
 ///
 /// Errors, the same on all ranks: `unsupported`, naming what is missing: NCCL when strata was built or on
 /// this machine, its version, a GPU for each rank. `lost_peer` if a rank has failed meanwhile.
