@@ -28,27 +28,31 @@ void reduce(const detail::PieceArgs& args, ThreadPool&) {
 
 class HostNcclDevice final : public detail::NcclDevice {
  public:
+  explicit HostNcclDevice(int rank) : rank_(rank) {}
   Result<void*> stream_handle(Stream& stream) const override { return static_cast<void*>(&stream); }
   Status reduce_async(const detail::PieceArgs& args, Stream& stream) const override {
     HostCall call("reduce", reduce, args);
     call.reads(args.own, args.bytes).writes(args.into, args.bytes);
     return stream.backend()->host_call_async(call, stream);
   }
-  Result<detail::GpuIdentity> identity(Stream& stream) const override {
-    return detail::GpuIdentity{str(reinterpret_cast<std::uintptr_t>(stream.backend())), 1};
+  Result<detail::GpuIdentity> identity(Stream&) const override {
+    return detail::GpuIdentity{str("GPU of rank ", rank_), 1};
   }
+
+ private:
+  const int rank_;
 };
 
 }  // namespace
 
-RankDevice make_rank_device(int, StreamSchedule schedule) {
+RankDevice make_rank_device(int rank, StreamSchedule schedule) {
   fake_nccl().set_launch(launch);
   RankDevice made;
   made.pool = must(ThreadPool::create(1));
   made.clock = std::make_unique<SteadyClock>();
   made.backend = must(create_host_backend(
       {.schedule = schedule, .check = schedule == StreamSchedule::latest_legal}, *made.pool, *made.clock));
-  made.device = std::make_unique<HostNcclDevice>();
+  made.device = std::make_unique<HostNcclDevice>(rank);
   return made;
 }
 

@@ -1,5 +1,6 @@
 // The functions of NCCL that strata uses.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "support/nccl/fake_nccl_state.h"
@@ -102,7 +103,10 @@ int ncclGetUniqueId(ncclUniqueId* id) {
   FAKE_ENTER();
   const std::lock_guard lock(mutex);
   std::memset(id->internal, 0, sizeof id->internal);
-  std::snprintf(id->internal, sizeof id->internal, "id %d", ++n_ids);
+  if (const char* const given = std::getenv("NCCL_COMM_ID"); given != nullptr)
+    std::snprintf(id->internal, sizeof id->internal, "%s", given);
+  else
+    std::snprintf(id->internal, sizeof id->internal, "id %d", ++n_ids);
   return 0;
 }
 
