@@ -131,7 +131,7 @@ void NcclComm::close() {
   if (!closes) return abort();
   const MutexLock lock(calls_mutex_);
   const ThirdPartyScope scope;
-  (void)api_->destroy(comm_);
+  if (comm_ != nullptr) (void)api_->destroy(comm_);  // null if the watch has aborted it meanwhile
   comm_ = nullptr;
 }
 

@@ -50,6 +50,19 @@ TEST(NcclLibraryTest, WhatOneRankLacksIsReportedByAll) {
   EXPECT_THAT(std::string(outcomes[1].message()), HasSubstr("ncclGetVersion: fake error"));
 }
 
+// Before any rank waits in NCCL, where nobody would tell it.
+TEST(NcclLibraryTest, ARankThatCannotJoinIsKnownToAll) {
+  fake_nccl().set_notices(false);
+  test::NcclRanks ranks(3, StreamSchedule::threads);
+  const auto outcomes = ranks.run([](test::Rank&) { return Status(); },
+                                  [](int rank) {
+                                    if (rank == 2) fake_nccl().fail_call(2, 2);
+                                  });
+  EXPECT_EQ(outcomes[0].to_string(),
+            "lost_peer: rank 2: rank 2 of 3: ncclCommInitRankConfig: fake error: planted in "
+            "ncclCommInitRankConfig");
+}
+
 /// All ranks of a machine with one GPU.
 class OneGpu final : public detail::NcclDevice {
  public:

@@ -36,7 +36,7 @@ class Signal {
     changed_.wait(lock, [&] { return raised_; });
   }
   /// Returns after `time`, unless it is raised before.
-  void wait_for(std::chrono::milliseconds time) {
+  void wait_for(std::chrono::duration<double, std::milli> time) {
     std::unique_lock lock(mutex_);
     (void)changed_.wait_for(lock, time, [&] { return raised_; });
   }
@@ -59,6 +59,12 @@ class NcclWaitsTest : public ::testing::Test {
  private:
   int live_before_ = 0;
 };
+
+/// Work of 100 ms.
+Status be_busy(Stream& stream) {
+  const auto busy = [](const int&, ThreadPool&) { Signal().wait_for(std::chrono::milliseconds(100)); };
+  return stream.backend()->host_call_async(HostCall("busy", busy, 0), stream);
+}
 
 Status all_reduce(Rank& rank, const Buffer& data) {
   return rank.group.all_reduce(data.view().part(0, 64), DType::f32, Reduction::sum, rank.stream);
@@ -120,16 +126,15 @@ TEST_F(NcclWaitsTest, AnErrorThatNcclNoticesEndsWhatIsQueued) {
   EXPECT_EQ(outcomes[0].to_string(), "lost_peer: rank 0 of 2: ncclCommGetAsyncError: remote process exited");
 }
 
+// The time without work does not count for the next collective, which takes a while.
 TEST_F(NcclWaitsTest, AGroupWithoutWorkWaitsForNothing) {
   NcclRanks ranks(2, StreamSchedule::threads, impatient());
   Signal never;
   ranks.must_run([&](Rank& rank) -> Status {
     const Buffer data = rank.allocate(64);
-    for (int i = 0; i < 2; ++i) {
-      STRATA_TRY(rank.finish(all_reduce(rank, data)));
-      never.wait_for(3 * impatient().timeout);
-    }
-    return {};
+    STRATA_TRY(rank.finish(all_reduce(rank, data)));
+    never.wait_for((rank.index() == 0 ? 3 : 3.4) * impatient().timeout);
+    return rank.finish(all_reduce(rank, data));
   });
 }
 
@@ -144,12 +149,9 @@ TEST_F(NcclWaitsTest, SkippedWorkIsNotWaitedFor) {
     STRATA_TRY(rank.backend.host_call_async(HostCall("fail", fail, 0), failing));
     STRATA_TRY(rank.group.all_gather(data.view().part(0, 64), all.view().part(0, 64), failing));
     EXPECT_EQ(rank.backend.synchronize(failing).code(), Code::io_error);
-    for (int i = 0; i < 2; ++i) {
-      never.wait_for(3 * impatient().timeout);
-      STRATA_TRY(
-          rank.finish(rank.group.all_gather(data.view().part(0, 64), all.view().part(0, 64), rank.stream)));
-    }
-    return {};
+    never.wait_for(3 * impatient().timeout);
+    STRATA_TRY(be_busy(rank.stream));
+    return rank.finish(rank.group.all_gather(data.view().part(0, 64), all.view().part(0, 64), rank.stream));
   });
 }
 
@@ -168,6 +170,20 @@ TEST_F(NcclWaitsTest, AGroupThatIsDestroyedEndsItsWork) {
     return rank.backend.synchronize(rank.stream);
   });
   EXPECT_EQ(outcomes[0].to_string(), "lost_peer: this rank has left the group");
+}
+
+// The caller may free its buffers then.
+TEST_F(NcclWaitsTest, ACallThatFailsHasNothingLeftInItsStream) {
+  NcclRanks ranks(1, StreamSchedule::threads);
+  ranks.run([&](Rank& rank) -> Status {
+    const Buffer data = rank.allocate(64), all = rank.allocate(64);
+    STRATA_TRY(be_busy(rank.stream));
+    const Event before = must(rank.backend.record(rank.stream));
+    ranks.faults(0).fail(1, false);  // the end of the collective, when NCCL has it
+    EXPECT_FALSE(rank.group.all_gather(data.view().part(0, 64), all.view().part(0, 64), rank.stream).is_ok());
+    EXPECT_TRUE(rank.backend.is_complete(before));
+    return {};
+  });
 }
 
 // --- messages ---

@@ -39,7 +39,8 @@ template <class T, class Op, bool kAligned>
 std::vector<T> reduced_in_place(const std::vector<std::vector<T>>& parts, const Case& c) {
   constexpr std::size_t kSlot = 512;  // bytes, as many as the longest case
   alignas(16) std::byte inbox[8 * kSlot] = {};
-  alignas(16) std::byte own[2 * kSlot] = {};
+  alignas(16) std::byte own[2 * kSlot];
+  std::memset(own, 0xAB, sizeof own);
   std::byte* const mine = own + c.misaligned * sizeof(T);
   int slot = 0;
   for (int q = 0; q < c.size; ++q)
@@ -50,6 +51,8 @@ std::vector<T> reduced_in_place(const std::vector<std::vector<T>>& parts, const 
   const auto piece = detail::piece_of<T>(args);
   for (std::int64_t i = 0; i < detail::n_vectors(piece); ++i)
     detail::reduce_vector<kAligned, T, Op>(piece, i);
+  for (const std::byte* after = mine + c.n * sizeof(T); after != own + sizeof own; ++after)
+    EXPECT_EQ(*after, std::byte{0xAB}) << "past the end";
   std::vector<T> out(c.n);
   std::memcpy(out.data(), mine, c.n * sizeof(T));
   return out;

@@ -1,13 +1,15 @@
-#include <strata/dispatch/cuda/launch.h>
-
+#include "backend/cuda/cuda_error.h"
+#include "backend/cuda/cuda_stream.h"
 #include "nccl/cuda/cuda_nccl_device.h"
 
 namespace strata::detail {
 namespace {
 
+constexpr int kThreads = 256;
+
 template <bool kAligned, class T, class Op>
-__global__ void __launch_bounds__(dispatch::kThreads) reduce_vectors(Piece<T> piece, std::int64_t n_vectors) {
-  if (const std::int64_t i = dispatch::thread_index(); i < n_vectors)
+__global__ void __launch_bounds__(kThreads) reduce_vectors(Piece<T> piece, std::int64_t n_vectors) {
+  if (const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n_vectors)
     reduce_vector<kAligned, T, Op>(piece, i);
 }
 
@@ -19,7 +21,8 @@ Status reduce_on_gpu(const PieceArgs& args, Stream& stream) {
     const Piece<T> piece = piece_of<T>(args);
     const std::int64_t n = n_vectors(piece);
     const auto kernel = is_aligned(args) ? reduce_vectors<true, T, Op> : reduce_vectors<false, T, Op>;
-    kernel<<<dispatch::num_blocks(n, dispatch::kThreads), dispatch::kThreads, 0, queue>>>(piece, n);
+    const auto blocks = static_cast<unsigned>((n + kThreads - 1) / kThreads);
+    kernel<<<blocks, kThreads, 0, queue>>>(piece, n);
     STRATA_CUDA_TRY(cudaGetLastError());
     return Status::ok();
   });
