@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdio>
@@ -72,7 +73,7 @@ struct Pending {
 };
 inline std::vector<Pending> joining;
 inline std::vector<std::pair<std::string, std::shared_ptr<Clique>>> splits;  // by parent, split and color
-inline FakeNccl::Launch launch = nullptr;
+inline std::atomic<FakeNccl::Launch> launch{nullptr};
 inline int version = 22809, polls = 0, n_ids = 0;
 inline bool notices = true;
 

@@ -71,7 +71,7 @@ int end_group(std::unique_lock<std::mutex>& lock) {
   if (failed == 0) {
     const int state = started(*work->comm);
     lock.unlock();
-    if (launch(work->stream, run, work) == 0) return state;
+    if (launch.load()(work->stream, run, work) == 0) return state;
     lock.lock();
   }
   work->used = false;
