@@ -12,7 +12,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr int kYields = 200;  // then it sleeps between two polls
-constexpr std::chrono::microseconds kNap{50};
+constexpr std::chrono::microseconds kPollNap{50};
 constexpr std::chrono::milliseconds kCloseWait{5000};
 
 }  // namespace
@@ -83,7 +83,7 @@ Status NcclComm::wait_until_ready(const char* function, Milliseconds limit) {
       return Status::error(Code::lost_peer,
                            str("rank ", rank_, " of ", size_, ": ", function, ": not done after ",
                                limit.count(), " ms: another rank has ended, hangs, or makes other calls"));
-    std::this_thread::sleep_for(kNap);
+    std::this_thread::sleep_for(kPollNap);
   }
 }
 
