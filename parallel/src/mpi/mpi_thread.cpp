@@ -100,6 +100,14 @@ Status MpiThread::failure(const Peers& peers) {
   return group(peers.id()).failure;
 }
 
+Status MpiThread::peer_failure() {
+  const MutexLock lock(mutex_);
+  for (int rank = 0; rank < info_.size; ++rank)
+    if (world_->has_left(rank) && !world_->cause_of(rank).reason.empty())
+      return lost_peer(world_->cause_of(rank), info_.size);
+  return group(0).failure;
+}
+
 void MpiThread::start_watch(std::vector<ProcessIdentity> identities) {
   const MutexLock lock(mutex_);
   identities_ = std::move(identities);

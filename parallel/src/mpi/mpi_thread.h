@@ -79,6 +79,9 @@ class MpiThread {
     control_received_.fetch_add(received, std::memory_order_relaxed);
   }
 
+  /// How another rank has failed, been lost, or left with a reason; ok if none has.
+  Status peer_failure();
+
   /// Keeps an object that queued work may still refer to as long as the thread.
   void keep(std::shared_ptr<void> object);
 

@@ -49,7 +49,9 @@ class MpiWorld final : public World {
   Result<std::shared_ptr<void>> share(const Create& create) override { return create(); }
 
   Result<std::unique_ptr<ProcessGroup>> create_group(Backend& backend) override {
-    if (backend.info().kind == DeviceKind::cuda) return create_nccl_group(*this, backend);
+    if (backend.info().kind == DeviceKind::cuda)
+      return create_nccl_group(*this, backend,
+                               {.peer_failure = [thread = thread_] { return thread->peer_failure(); }});
     std::vector<int> all(static_cast<std::size_t>(size()));
     std::iota(all.begin(), all.end(), 0);
     STRATA_TRY_ASSIGN(Peers* const peers, create_peers(*thread_, thread_->world(), next_tag(), all));

@@ -14,7 +14,7 @@ NcclGroup::NcclGroup(const NcclSetup& setup, std::unique_ptr<NcclComm> comm, Ncc
       calls_(std::move(calls)),
       work_(setup.backend, *comm_),
       texts_(setup.backend, setup.device, *comm_, work_),
-      watch_(*comm_, work_) {}
+      watch_(*comm_, work_, setup_.options.peer_failure) {}
 
 NcclGroup::~NcclGroup() {
   if (work_.is_idle() || work_.look_whether_idle())

@@ -41,6 +41,8 @@ class NcclGroup final : public ProcessGroup {
   Result<std::unique_ptr<ProcessGroup>> split(std::span<const int> members) override;
   GroupCounters counters() const noexcept override { return counters_; }
 
+  /// This rank cannot go on: aborts the communicator.
+  void fail(const Status& why) { (void)comm_->fail(why); }
   /// Every rank's text, by rank, over NCCL. All ranks call it.
   Result<std::vector<std::string>> all_gather(std::string_view text);
   /// A group of the same ranks for the work of another backend on the same GPU. All ranks call it.

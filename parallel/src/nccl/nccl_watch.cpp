@@ -11,7 +11,8 @@ constexpr std::chrono::milliseconds kBetweenLooks{20};
 
 }  // namespace
 
-NcclWatch::NcclWatch(NcclComm& comm, NcclWork& work) : comm_(comm), work_(work), thread_([this] { run(); }) {}
+NcclWatch::NcclWatch(NcclComm& comm, NcclWork& work, std::function<Status()> peer_failure)
+    : comm_(comm), work_(work), peer_failure_(std::move(peer_failure)), thread_([this] { run(); }) {}
 
 NcclWatch::~NcclWatch() {
   const MutexLock lock(mutex_);
@@ -37,6 +38,7 @@ void NcclWatch::run() noexcept {
 
 Status NcclWatch::look() {
   STRATA_TRY(comm_.check());
+  if (peer_failure_) STRATA_TRY(peer_failure_());
   const Clock::time_point now = Clock::now();
   if (const std::uint64_t ended = work_.ended(); ended != ended_ || work_.is_idle()) {
     ended_ = ended;

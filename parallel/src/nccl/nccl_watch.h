@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include <strata/runtime/thread_annotations.h>
@@ -14,7 +15,8 @@ namespace strata::detail {
 /// ended for the timeout. So nobody waits for ever, whatever other threads do.
 class NcclWatch {
  public:
-  NcclWatch(NcclComm& comm, NcclWork& work);
+  /// `peer_failure` as in NcclOptions.
+  NcclWatch(NcclComm& comm, NcclWork& work, std::function<Status()> peer_failure);
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
   NcclWatch& operator=(const NcclWatch&) = delete;
@@ -26,6 +28,7 @@ class NcclWatch {
 
   NcclComm& comm_;
   NcclWork& work_;
+  const std::function<Status()> peer_failure_;
   std::uint64_t ended_ = 0;  // at the last look, which the thread alone touches; like its time
   Clock::time_point progressed_at_ = Clock::now();
 

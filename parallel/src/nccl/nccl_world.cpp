@@ -35,6 +35,12 @@ class NcclWorld final : public World {
   Result<std::vector<std::string>> all_gather(std::string_view text) override {
     return ranks_->all_gather(text);
   }
+  RankProgress& progress() noexcept override { return progress_; }
+  // Each group has a watch of its own, whose patience is NcclOptions::timeout.
+  void set_watch(const WatchOptions&) override {}
+  // Aborts the communicator, which NCCL reports to the ranks of other machines; on this one, they wait for
+  // their timeout.
+  void give_up(const Status& why) override { ranks_->fail(why); }
   // Each process has one rank.
   Result<std::shared_ptr<void>> share(const Create& create) override { return create(); }
 
@@ -57,6 +63,7 @@ class NcclWorld final : public World {
   const NcclDevice& device_;
   const NcclOptions options_;
   const std::string bus_id_;
+  RankProgress progress_;
   const std::unique_ptr<ThreadPool> pool_;
   const std::unique_ptr<Backend> backend_;
   std::unique_ptr<NcclGroup> ranks_;  // last: it uses what is above

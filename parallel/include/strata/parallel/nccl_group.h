@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,9 @@ struct NcclOptions {
   std::chrono::milliseconds timeout{std::chrono::minutes(10)};
   /// Of a reduction: the device memory of a group holds one piece of every other rank.
   std::size_t piece_bytes = 4 * kMiB;
+  /// Returns an error if it is known by other means than NCCL that a rank has failed, which NCCL may not
+  /// notice; asked every 20 ms by the thread that watches the group. May be empty.
+  std::function<Status()> peer_failure = {};
   std::string library = "libnccl.so.2";  ///< a path, or a name that the dynamic linker looks for
 };
 
