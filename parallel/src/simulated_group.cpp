@@ -22,12 +22,10 @@ class SimulatedGroup final : public ProcessGroup {
     ++counters_.calls;
     counters_.sent_bytes += bytes.sent;
     counters_.received_bytes += bytes.received;
-    if (rate_.bytes_per_s <= 0 || size_ == 1) return {};
-    const double seconds =
-        rate_.latency_s + static_cast<double>(std::max(bytes.sent, bytes.received)) / rate_.bytes_per_s;
+    const std::int64_t ns = duration_ns(rate_, bytes);
+    if (ns == 0) return {};
     HostCall call(to_string(collective.kind).data(), &move_nothing, 0);
-    call.paced(std::max<std::int64_t>(1, std::llround(seconds * 1e9)));
-    return backend_.host_call_async(call, stream);
+    return backend_.host_call_async(call.paced(ns), stream);
   }
 
   Result<std::unique_ptr<ProcessGroup>> split(std::span<const int> members) override {
@@ -45,6 +43,13 @@ class SimulatedGroup final : public ProcessGroup {
 };
 
 }  // namespace
+
+std::int64_t duration_ns(const NetworkRate& rate, const CollectiveBytes& bytes) noexcept {
+  const std::uint64_t moved = std::max(bytes.sent, bytes.received);
+  if (rate.bytes_per_s <= 0 || moved == 0) return 0;
+  const double seconds = rate.latency_s + static_cast<double>(moved) / rate.bytes_per_s;
+  return std::max<std::int64_t>(1, std::llround(seconds * 1e9));
+}
 
 std::unique_ptr<ProcessGroup> create_simulated_group(int size, int rank, Backend& backend,
                                                      const NetworkRate& rate) {

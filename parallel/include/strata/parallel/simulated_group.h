@@ -13,6 +13,9 @@ struct NetworkRate {
   double bytes_per_s = 0;  ///< 0: they take no time
   double latency_s = 0;
 };
+/// The time of a collective that sends and receives `bytes`, at least 1; 0 for a rate of 0, and if nothing is
+/// sent or received.
+std::int64_t duration_ns(const NetworkRate& rate, const CollectiveBytes& bytes) noexcept;
 
 /// A group whose other ranks do not exist, for dry runs and simulations: a collective moves nothing, is a
 /// host call of its duration on its stream, and is checked and counted like any other. `backend` must outlive
