@@ -62,11 +62,18 @@ Status Session::fill(Payload payload, const FillState& fill) {
   return status;
 }
 
+// Ranks that are threads of one process share a backend, whose counters are those of all of them.
+int Session::ranks_on_backend() const noexcept {
+  return world() != nullptr && world()->in_one_process() ? world()->size() : 1;
+}
+
 MovedBytes Session::moved() const {
   const BackendCounters counters = context_->backend().counters();
   MovedBytes moved;
   moved.h2d = counters.copied_bytes[static_cast<std::size_t>(StreamRole::h2d)];
   moved.d2h = counters.copied_bytes[static_cast<std::size_t>(StreamRole::d2h)];
+  moved = moved / static_cast<std::uint64_t>(ranks_on_backend());
+  moved.network = group_counters().sent_bytes;
   if (const ObjectStore* store = context_->store()) {
     moved.nvme_read = store->counters().bytes_read;
     moved.nvme_write = store->counters().bytes_written;
@@ -81,6 +88,8 @@ LaneBusySeconds Session::lane_busy_seconds() const {
   };
   LaneBusySeconds seconds = {lane(StreamRole::compute), lane(StreamRole::h2d), lane(StreamRole::d2h),
                              lane(StreamRole::cpu)};
+  seconds.collective = lane(StreamRole::collective);
+  seconds = seconds / ranks_on_backend();
   if (const ObjectStore* store = context_->store()) {
     const NvmeCounters io = store->counters();
     seconds.nvme_read = static_cast<double>(io.read_busy_ns) * 1e-9;

@@ -186,7 +186,7 @@ TEST_F(CliRunE2e, MetricsAndSummaryHaveTheDocumentedFields) {
       EXPECT_TRUE(line.contains(key)) << key;
     for (const char* tier : {"device", "pinned", "nvme"})
       EXPECT_TRUE(line["used_bytes"].contains(tier)) << tier;
-    for (const char* lane : {"h2d", "d2h", "nvme_read", "nvme_write"})
+    for (const char* lane : {"h2d", "d2h", "nvme_read", "nvme_write", "network"})
       EXPECT_TRUE(line["moved_bytes"].contains(lane)) << lane;
     EXPECT_EQ(line["loss_bits"].get<std::string>().size(), 8u);
     double waited = line["compute_s"].get<double>();

@@ -39,6 +39,7 @@ std::string lanes_text(const MovedBytes& moved, const LaneBusySeconds& busy) {
   std::string text = fmt::format("\n  {:<11} {:>12} {:>10} {:>10}\n", "lane", "bytes", "busy", "rate");
   for (const LaneFields& lane : kLaneFields) {
     const std::uint64_t bytes = lane.bytes != nullptr ? moved.*lane.bytes : 0;
+    if (lane.seconds == &LaneBusySeconds::collective && bytes == 0) continue;  // there is one rank
     text += fmt::format("  {:<11} {:>12}", lane.name, lane.bytes != nullptr ? format_bytes(bytes) : "");
     const bool timed = is_timed(lane, moved, busy);
     text += timed ? fmt::format(" {:>8.2f} s", busy.*lane.seconds) : fmt::format(" {:>10}", "not timed");

@@ -78,8 +78,9 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const TrainingDa
       "  \"peak_bytes\": {},\n  \"planned_bytes\": {},\n  \"budget_bytes\": {},\n"
       "  \"peak_rss_bytes\": {},\n  \"rss_limit_bytes\": {},\n"
       "  {},\n  \"bottleneck\": \"{}\",\n"
-      "  \"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}},\n  \"lanes\": "
-      "{},\n  \"forecast\": {},\n"
+      "  \"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}, \"network\": "
+      "{}}},\n  "
+      "\"lanes\": {},\n  \"forecast\": {},\n"
       "  \"steady_state\": {{\"heap_allocations\": {}, \"resources_created\": {}}},\n  "
       "\"nvme_bytes_written\": {},\n  \"write_budget_bytes\": {},\n  \"nvme\": "
       "\"{}\"\n}}\n",
@@ -90,8 +91,8 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const TrainingDa
       tiers_json(engine.plan().options.budgets), peak_resident_bytes(),
       o.planned_in_ram + kProcessSlack + training_data.data_bytes(), stalls_json(o.times),
       bottleneck_text(o.times), o.moved.h2d, o.moved.d2h, o.moved.nvme_read, o.moved.nvme_write,
-      lanes_json(o.moved, o.lanes), forecast_comparison_json(expected, o), o.heap_allocations,
-      o.resources_created, o.nvme_bytes_written,
+      o.moved.network, lanes_json(o.moved, o.lanes), forecast_comparison_json(expected, o),
+      o.heap_allocations, o.resources_created, o.nvme_bytes_written,
       write_budget_bytes == kUnlimitedBytes ? std::string("null") : str(write_budget_bytes),
       engine.nvme_note());
 }

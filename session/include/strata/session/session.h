@@ -49,6 +49,7 @@ class Session {
   Result<std::string> state_digest();
 
   const StatePlan& state_plan() const noexcept { return context_->plan(); }
+  /// Ranks that are threads share a backend; of what it counts, each reports the mean.
   MovedBytes moved() const;
   /// What this rank has sent to others and received from them on streams; nothing if there is one rank.
   GroupCounters group_counters() const;
@@ -79,6 +80,8 @@ class Session {
   const PassSchedule& training_schedule() const noexcept { return training_; }
 
  private:
+  int ranks_on_backend() const noexcept;
+
   std::unique_ptr<StateContext> context_;
   const PassSchedule training_;
   StepMachine machine_;
