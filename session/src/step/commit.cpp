@@ -48,8 +48,9 @@ Commit::~Commit() {
 Status Commit::wait_for_gradients() {
   // So that the slow tier works while the host waits.
   STRATA_TRY(context_.chunks().write_backs().submit_all());
-  STRATA_TRY(context_.backend().synchronize(context_.streams().compute));
-  return context_.backend().synchronize(context_.streams().cpu);
+  for (Stream* stream : context_.streams().of_gradients())
+    if (stream->id() >= 0) STRATA_TRY(context_.backend().synchronize(*stream));
+  return {};
 }
 
 Result<double> Commit::gradient_norm(std::int32_t micro_batches, double loss_scale) {

@@ -57,20 +57,20 @@ Status queue_lamb_update(StateContext& context, const ChunkUpdate& u) {
 }  // namespace
 
 Status queue_device_accumulate(StateContext& context, ChunkId chunk, BufferView sum, BufferView grad,
-                               bool first) {
+                               bool first, Stream& stream) {
   const DType dtype = context.plan().layout.group_of(chunk).grad;
   return each_run(context.tables().accumulated(chunk), [&](const TensorBlock& run) {
-    return state_kernels::accumulate_async(context.backend(), context.streams().compute,
+    return state_kernels::accumulate_async(context.backend(), stream,
                                            {values(sum, DType::f32, run), values(grad, dtype, run), first});
   });
 }
 
-Status queue_device_norm_partials(StateContext& context, ChunkId chunk, BufferView sum) {
+Status queue_device_norm_partials(StateContext& context, ChunkId chunk, BufferView sum, Stream& stream) {
   const DType dtype = context.plan().layout.group_of(chunk).accum;
   return each_run(context.tables().summed(chunk), [&](const TensorBlock& run) {
     const TensorView norm_partials{reinterpret_cast<std::byte*>(context.norm_partials() + run.first_partial),
                                    Shape{cpuopt::norm_partial_count(run.n)}, DType::f64};
-    return state_kernels::square_sum_partials_async(context.backend(), context.streams().compute,
+    return state_kernels::square_sum_partials_async(context.backend(), stream,
                                                     {values(sum, dtype, run), norm_partials});
   });
 }

@@ -6,13 +6,13 @@
 
 namespace strata::detail {
 
-/// Work on chunks that live on the device, apart from the programs': ops on the compute stream, at least one
-/// per tensor, with the same bits as the CPU's work on chunks in RAM. A view of a gradient begins with the
-/// first element that is worked on.
+/// Work on chunks that live on the device, apart from the programs': ops on a stream of the device, at least
+/// one per tensor, with the same bits as the CPU's work on chunks in RAM. A view of a gradient begins with
+/// the first element that is worked on.
 Status queue_device_accumulate(StateContext& context, ChunkId chunk, BufferView sum, BufferView grad,
-                               bool first);
-Status queue_device_norm_partials(StateContext& context, ChunkId chunk, BufferView sum);
-/// Never uses an undo log: chunks on the device are not updated speculatively.
+                               bool first, Stream& stream);
+Status queue_device_norm_partials(StateContext& context, ChunkId chunk, BufferView sum, Stream& stream);
+/// On the compute stream. Never uses an undo log: chunks on the device are not updated speculatively.
 Status queue_device_update(StateContext& context, const ChunkUpdate& update);
 
 }  // namespace strata::detail

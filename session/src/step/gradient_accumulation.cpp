@@ -56,7 +56,10 @@ Status accumulate_in_ram(StateContext& context, ChunkId chunk, bool first) {
 Status accumulate_gradient(StateContext& context, ChunkId chunk, bool first, bool last) {
   const bool on_device = context.plan().placement.home({chunk, Payload::accum}) == Tier::device;
   const Tier tier = on_device ? Tier::device : Tier::pinned;
-  Stream& stream = on_device ? context.streams().compute : context.streams().cpu;
+  // What waits for an exchange is not queued on the compute stream, where the next instruction would wait,
+  // too.
+  Stream& of_device = context.groups() != nullptr ? context.streams().collective : context.streams().compute;
+  Stream& stream = on_device ? of_device : context.streams().cpu;
   if (context.plan().layout.has(chunk, Payload::received))
     STRATA_TRY(accumulate_from_all_ranks(context, chunk, first, tier, stream));
   else

@@ -41,9 +41,11 @@ void run_norm_partials(const NormPartialsState& s, ThreadPool& pool) {
   });
 }
 
+bool is_of_device(const Stream& stream) noexcept { return stream.role() != StreamRole::cpu; }
+
 // In a simulation, work on the device is a host call with a cost, like that of the CPU.
 bool runs_on_device(const StateContext& context, const Stream& stream) {
-  return stream.role() == StreamRole::compute && context.costs() == nullptr;
+  return is_of_device(stream) && context.costs() == nullptr;
 }
 
 }  // namespace
@@ -52,7 +54,7 @@ Status queue_accumulate(StateContext& context, ChunkId chunk, BufferView into, c
                         bool first, Stream& stream) {
   if (runs_on_device(context, stream)) {
     for (std::int32_t n = 0; n < addends.ranks.ranks; ++n)
-      STRATA_TRY(queue_device_accumulate(context, chunk, into, addends.nth(n), first && n == 0));
+      STRATA_TRY(queue_device_accumulate(context, chunk, into, addends.nth(n), first && n == 0, stream));
     return {};
   }
   const std::vector<TensorBlock>& blocks = context.tables().accumulated(chunk);
@@ -61,8 +63,8 @@ Status queue_accumulate(StateContext& context, ChunkId chunk, BufferView into, c
                                 static_cast<std::int64_t>(blocks.size())});
   call.reads(addends.all.data, addends.all.bytes).writes(into.data, into.bytes);
   if (context.costs() != nullptr)
-    call.paced(context.costs()->sweep_ns(addends.all.bytes + (first ? 1 : 2) * into.bytes,
-                                         stream.role() == StreamRole::compute));
+    call.paced(
+        context.costs()->sweep_ns(addends.all.bytes + (first ? 1 : 2) * into.bytes, is_of_device(stream)));
   return context.backend().host_call_async(call, stream);
 }
 
@@ -76,15 +78,14 @@ BufferView summed_part(const StateContext& context, ChunkId chunk, BufferView su
 
 Status queue_norm_partials(StateContext& context, ChunkId chunk, BufferView sum, Stream& stream) {
   const BufferView part = summed_part(context, chunk, sum);
-  if (runs_on_device(context, stream)) return queue_device_norm_partials(context, chunk, part);
+  if (runs_on_device(context, stream)) return queue_device_norm_partials(context, chunk, part, stream);
   const std::vector<TensorBlock>& blocks = context.tables().summed(chunk);
   HostCall call(
       "norm partials", &run_norm_partials,
       NormPartialsState{part.data, context.plan().layout.group_of(chunk).accum, context.norm_partials(),
                         blocks.data(), static_cast<std::int64_t>(blocks.size())});
   call.reads(part.data, part.bytes);
-  if (context.costs() != nullptr)
-    call.paced(context.costs()->sweep_ns(part.bytes, stream.role() == StreamRole::compute));
+  if (context.costs() != nullptr) call.paced(context.costs()->sweep_ns(part.bytes, is_of_device(stream)));
   // These partials are interleaved with those of other chunks, and there may be too many ranges to declare.
   // What matters is that the host waits before it adds them up.
   for (const TensorBlock& block : blocks) {

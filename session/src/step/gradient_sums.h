@@ -18,8 +18,8 @@ struct Addends {
   }
 };
 
-/// Queues the sum of the addends, in micro-batch order, on the compute stream or the CPU's. `first`: they
-/// become the sum `into` instead of being added to it.
+/// Queues the sum of the addends, in micro-batch order, on the CPU's stream or one of the device's. `first`:
+/// they become the sum `into` instead of being added to it.
 Status queue_accumulate(StateContext& context, ChunkId chunk, BufferView into, const Addends& addends,
                         bool first, Stream& stream);
 /// Queues the norm partials of the elements that this rank sums; `sum` is the chunk's accumulated gradient as

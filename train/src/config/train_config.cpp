@@ -13,7 +13,8 @@ DataParallel data_parallel(const TrainConfig& config) noexcept {
           .zero = config.parallel.zero.value_or(0),
           .shard_ranks = config.parallel.shard_ranks,
           .reduce = config.parallel.reduce == "once" ? GradientReduce::once : GradientReduce::each,
-          .gather_ahead = config.parallel.gather_ahead};
+          .gather_ahead = config.parallel.gather_ahead,
+          .threads = config.parallel.transport == "threads"};
 }
 
 void resolve_simple_autos(ConfigTree& tree, const CoreShare& share) {

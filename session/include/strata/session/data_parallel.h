@@ -32,7 +32,8 @@ struct DataParallel {
   /// Ranks that hold one copy of the states together, with consecutive numbers; it divides `ranks`. 0: all.
   std::int32_t shard_ranks = 0;
   GradientReduce reduce = GradientReduce::each;
-  std::int32_t gather_ahead = 1;  ///< chunks whose gather begins before the chunk in use is done
+  std::int32_t gather_ahead = 2;  ///< chunks whose gather begins before the chunk in use is done
+  bool threads = false;           ///< the ranks are threads of one process; only forecasts ask
 
   std::int32_t shards() const noexcept { return zero == 0 ? 1 : shard_ranks == 0 ? ranks : shard_ranks; }
   std::int32_t replicas() const noexcept { return ranks / shards(); }

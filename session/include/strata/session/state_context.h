@@ -7,6 +7,7 @@
 
 #include <strata/chunk/chunk_manager.h>
 #include <strata/offload/tier_mover.h>
+#include <strata/parallel/simulated_group.h>
 #include <strata/parallel/world.h>
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/clock.h>
@@ -37,12 +38,17 @@ struct SessionEnvironment {
   /// For a simulated run: what work on states costs. All work is then host calls of that duration.
   const StateCosts* costs = nullptr;
   std::optional<SyntheticSteps> synthetic = std::nullopt;  ///< set if the backend has no data
+  /// How long collectives of several ranks take in a simulated run, or take at least on a backend that paces
+  /// compute.
+  NetworkRate network = {};
 };
 
 /// The streams that a session's work is queued on; `collective` only exists if there are several ranks.
 struct SessionStreams {
   Stream compute, h2d, d2h, cpu, collective;
   std::array<Stream*, 5> all() noexcept { return {&compute, &h2d, &d2h, &cpu, &collective}; }
+  /// Those that compute gradients, their sums and norm partials.
+  std::array<Stream*, 3> of_gradients() noexcept { return {&compute, &cpu, &collective}; }
 };
 
 /// The memory, streams and movers of one session, created together. As long as it exists, its memory has the

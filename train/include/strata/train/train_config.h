@@ -97,7 +97,7 @@ struct TrainConfig {
     std::optional<int> zero;
     int shard_ranks = 0;
     std::string reduce;  ///< each, once
-    int gather_ahead = 1;
+    int gather_ahead = 2;
     double patience_s = 0;
     int rank = 0;         ///< of this process or thread; set by the session
     int local_ranks = 1;  ///< on this machine, which share its memory; set by the session
