@@ -20,19 +20,21 @@ std::int64_t most_common_tensor_size(const RunPlan& plan) {
       ->first;
 }
 
-std::int64_t fraction_of(std::int64_t elems, std::int64_t part) {
-  return std::max(ChunkLayout::kSliceAlign, round_up(elems / part, ChunkLayout::kSliceAlign));
+// In whole parts of every rank.
+std::int64_t fraction_of(std::int64_t elems, std::int64_t part, const SessionOptions& options) {
+  const std::int64_t unit = ChunkLayout::kSliceAlign * options.ranks.ranks;
+  return std::max(unit, round_up(elems / part, unit));
 }
 
 PlanChange chunk_of_tensor(std::int64_t part, bool with_programs) {
   return {[part](SessionOptions& o, const RunPlan& best) {
-            o.chunk_elems = fraction_of(most_common_tensor_size(best), part);
+            o.chunk_elems = fraction_of(most_common_tensor_size(best), part, o);
           },
           with_programs};
 }
 PlanChange smaller_chunk(std::int64_t part) {
   return {[part](SessionOptions& o, const RunPlan& best) {
-    o.chunk_elems = fraction_of(best.layout.chunk_elems(), part);
+    o.chunk_elems = fraction_of(best.layout.chunk_elems(), part, o);
   }};
 }
 PlanChange gradients_in(GradientPolicy where) {

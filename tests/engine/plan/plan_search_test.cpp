@@ -149,6 +149,19 @@ TEST(PlanSearchTest, WhatDoesNotFitIsRefusedWithTheSmallestBudgets) {
             Code::does_not_fit);
 }
 
+TEST(PlanSearchTest, ChunksOfSeveralRanksAreDivisibleAmongThem) {
+  const std::vector<ProgramSet> all = programs();
+  PlanSearchRequest choices;
+  choices.programs = all;
+  SessionOptions options = options_of({6 << 20, 12 << 20, 64 << 20});
+  options.grad_accum = 3;
+  options.ranks = {.ranks = 3, .zero = 2};
+  options.chunk_elems = 0;
+  const FoundPlan found = must(search_plan(choices, options, small_machine(1, 1, 1)));
+  EXPECT_EQ(found.plan->layout.chunk_elems() % (3 * ChunkLayout::kSliceAlign), 0);
+  EXPECT_GT(found.candidates, 4u);
+}
+
 TEST(PlanSearchTest, IsDeterministic) {
   const std::vector<ProgramSet> all = programs();
   PlanSearchRequest choices;
