@@ -28,17 +28,22 @@ Result<StorePtr<ObjectStore>> open_nvme_store(Io& io, const NvmeOptions& options
   return StorePtr<ObjectStore>(std::move(store));
 }
 
-SessionEnvironment session_environment(const Engine::Environment& of, const StateCosts* costs) {
+SessionEnvironment session_environment(const RunPlan& plan, const Engine::Environment& of,
+                                       const StateCosts* costs) {
   SessionEnvironment session{of.backend, of.pool, of.clock};
   session.trace = of.trace;
   session.budgets = of.budgets;
   session.costs = costs;
   session.world = of.world;
+  session.network = of.network;
   if (of.dataless == nullptr) {
     session.open_store = [&io = of.io](const NvmeOptions& options) { return open_nvme_store(io, options); };
     return session;
   }
   session.synthetic = of.dataless->steps;
+  if (const MachineProfile* const profile = of.dataless->profile)
+    if (const auto [bytes_per_s, latency_s] = profile->network(plan.options.ranks.threads); bytes_per_s > 0)
+      session.network = {bytes_per_s, latency_s};
   if (Simulation* const simulation = of.dataless->simulation)
     session.open_store = [simulation](const NvmeOptions&) {
       return Result<StorePtr<ObjectStore>>(StorePtr<ObjectStore>(new SimStore(*simulation)));
@@ -64,7 +69,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const RunPlan& plan, const Enviro
   if (environment.dataless != nullptr && environment.dataless->profile != nullptr)
     costs = std::make_unique<detail::CostModel>(plan, *environment.dataless->profile);
   STRATA_TRY_ASSIGN(std::unique_ptr<StateContext> context,
-                    StateContext::create(plan, session_environment(environment, costs.get())));
+                    StateContext::create(plan, session_environment(plan, environment, costs.get())));
   std::unique_ptr<Engine> engine(new Engine(plan, std::move(costs), std::move(context)));
   STRATA_TRY(engine->check_ranks_agree());
   return engine;

@@ -129,6 +129,29 @@ TEST(MachineProfileTest, AMachineWithASlowTierHasItsRates) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("disk.read_gb_per_s"));
 }
 
+TEST(MachineProfileTest, TheNetworkRoundTripsAndAProfileWithoutOneHasNone) {
+  MachineProfile profile = must(load_machine_profile("h200"));
+  EXPECT_EQ(profile.network(false).bytes_per_s, 0);
+  profile.network_bytes_per_s = 3e9;
+  profile.network_latency_s = 25e-6;
+  profile.network_ranks = 4;
+  profile.thread_network_bytes_per_s = 5e9;
+  const MachineProfile again = must(parse_machine_profile(to_toml(profile), "again.toml"));
+  EXPECT_DOUBLE_EQ(again.network(false).bytes_per_s, 3e9);
+  EXPECT_DOUBLE_EQ(again.network(false).latency_s, 25e-6);
+  EXPECT_DOUBLE_EQ(again.network(true).bytes_per_s, 5e9);
+  EXPECT_EQ(again.network_ranks, 4);
+}
+
+TEST(MachineProfileTest, ARateOfTheNetworkThatIsNotKnownIsThatOfTheOtherKindOfRanks) {
+  MachineProfile p;
+  p.network_bytes_per_s = 3e9;
+  EXPECT_DOUBLE_EQ(p.network(true).bytes_per_s, 3e9);
+  p.thread_network_bytes_per_s = 5e9;
+  p.network_bytes_per_s = 0;
+  EXPECT_DOUBLE_EQ(p.network(false).bytes_per_s, 5e9);
+}
+
 TEST(MachineProfileTest, AnUnknownNameListsTheKnownOnes) {
   const Status status = load_machine_profile("h20").status();
   EXPECT_EQ(status.code(), Code::not_found);

@@ -70,9 +70,7 @@ Result<Forecast> simulate_steps(Engine& engine, Simulation& machine, const Steps
     out.times += report.times;
     speculated += report.speculated;
   }
-  const MovedBytes all = engine.moved() - moved;
-  const auto n = static_cast<std::uint64_t>(steps.counted);
-  out.moved = {all.h2d / n, all.d2h / n, all.nvme_read / n, all.nvme_write / n};
+  out.moved = (engine.moved() - moved) / static_cast<std::uint64_t>(steps.counted);
   out.lanes = (engine.lane_busy_seconds() - lanes) / steps.counted;
   out.times.computing_ns /= steps.counted;
   for (std::int64_t& ns : out.times.stalled_ns) ns /= steps.counted;
@@ -93,10 +91,12 @@ Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile,
         Code::invalid, str("the fraction of clipped steps is ", options.clipped, "; it must be from 0 to 1"));
   STRATA_TRY(check_disk(plan, profile));
   const double clipped = plan.options.clip > 0 ? options.clipped : 0;
-  const std::unique_ptr<Simulation> machine = Simulation::create(profile.simulation());
+  const DataParallel& ranks = plan.options.ranks;
+  const MachineProfile of_rank = profile.shared_by(ranks.threads ? ranks.ranks : 1);
+  const std::unique_ptr<Simulation> machine = Simulation::create(of_rank.simulation());
   STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
   const Engine::Dataless dataless{
-      .steps = {.clipped = clipped}, .simulation = machine.get(), .profile = &profile};
+      .steps = {.clipped = clipped}, .simulation = machine.get(), .profile = &of_rank};
   const Engine::Environment environment{.backend = machine->backend(),
                                         .pool = *pool,
                                         .clock = machine->clock(),

@@ -24,6 +24,29 @@ double MachineProfile::gemm_flops_per_s(DType dtype, double smallest_side) const
   return rates[i - 1] * std::pow(rates[i] / rates[i - 1], share);
 }
 
+MachineProfile MachineProfile::shared_by(int n) const {
+  MachineProfile p = *this;
+  p.cores = std::max(1, cores / n);
+  for (auto list : {&MachineProfile::flops_16bit, &MachineProfile::flops_f32, &MachineProfile::flops_8bit})
+    for (double& rate : p.*list) rate /= n;
+  for (auto rate :
+       {&MachineProfile::attention_flops_per_s, &MachineProfile::wgmma_attention_flops_per_s,
+        &MachineProfile::cudnn_attention_flops_per_s, &MachineProfile::device_bytes_per_s,
+        &MachineProfile::h2d_bytes_per_s, &MachineProfile::d2h_bytes_per_s, &MachineProfile::link_bytes_per_s,
+        &MachineProfile::host_bytes_per_s, &MachineProfile::read_bytes_per_s,
+        &MachineProfile::write_bytes_per_s, &MachineProfile::disk_bytes_per_s})
+    p.*rate /= n;
+  for (double& seconds : p.update_s_per_param) seconds *= n;
+  return p;
+}
+
+MachineProfile::Network MachineProfile::network(bool threads) const noexcept {
+  const Network of_processes{network_bytes_per_s, network_latency_s},
+      of_threads{thread_network_bytes_per_s, thread_network_latency_s};
+  const Network& wanted = threads ? of_threads : of_processes;
+  return wanted.bytes_per_s > 0 ? wanted : threads ? of_processes : of_threads;
+}
+
 SimOptions MachineProfile::simulation() const noexcept {
   SimOptions o;
   o.rate(SimLane::h2d) = {h2d_bytes_per_s, link_latency_s};
@@ -51,6 +74,7 @@ SimOptions MachineProfile::simulation() const noexcept {
   }
   if (device_is_host) {
     o.share(SimLane::compute, SimResource::cores) = 1;
+    o.share(SimLane::collective, SimResource::cores) = 1.0 / cores;
     // A copy occupies a core, and reads and writes each byte in the same memory.
     for (const SimLane lane : {SimLane::h2d, SimLane::d2h}) {
       o.share(lane, SimResource::cores) = 1.0 / cores;

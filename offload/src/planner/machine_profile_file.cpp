@@ -50,6 +50,14 @@ constexpr ScalarField kScalarFields[] = {
     {"disk", "latency_us", kMicro, &MachineProfile::disk_latency_s, true, "latency of a request"},
     {"disk", "cpu_s_per_gb", 1 / kGiga, &MachineProfile::disk_cpu_s_per_byte, true,
      "core seconds to transfer 1e9 bytes and compute their checksums"},
+    {"network", "gb_per_s", kGiga, &MachineProfile::network_bytes_per_s, true,
+     "what a rank sends to others, 1e9 bytes per second; 0: not known"},
+    {"network", "latency_us", kMicro, &MachineProfile::network_latency_s, true, "time of a small collective"},
+    {"network", "ranks", 1, &MachineProfile::network_ranks, true, "processes with which it was measured"},
+    {"network", "threads_gb_per_s", kGiga, &MachineProfile::thread_network_bytes_per_s, true,
+     "gb_per_s of ranks that are threads of one process; 0: not known"},
+    {"network", "threads_latency_us", kMicro, &MachineProfile::thread_network_latency_s, true,
+     "latency_us of ranks that are threads of one process"},
 };
 
 constexpr KeySpec number_key(const ScalarField& f) {
@@ -307,7 +315,7 @@ std::string to_toml(const MachineProfile& p) {
       "[machine]\nname = {}\nsource = {}\ncores = {}\ndevice_is_host = {}\n\n[memory]\ndevice = {}\n"
       "pinned = {}\nnvme = {}\n",
       quoted(p.name), quoted(p.source), p.cores, p.device_is_host, p.memory[0], p.memory[1], p.memory[2]);
-  for (const std::string_view section : {"device", "link", "host", "disk"}) {
+  for (const std::string_view section : {"device", "link", "host", "disk", "network"}) {
     text += fmt::format("\n[{}]\n", section);
     for (const ScalarField& scalar : kScalarFields)
       if (scalar.section == section)

@@ -1,7 +1,7 @@
 #include <strata/session/state_context.h>
 
 #include <strata/parallel/agree.h>
-#include <strata/parallel/simulated_group.h>
+#include <strata/parallel/paced_group.h>
 
 #include "plan/chunk_tables.h"
 
@@ -63,8 +63,10 @@ Status StateContext::join_ranks() {
   STRATA_TRY_ASSIGN(streams_.collective, backend().create_stream(StreamRole::collective));
   if (has_data()) {
     STRATA_TRY_ASSIGN(world_group_, environment_.world->create_group(backend()));
+    if (environment_.network.bytes_per_s > 0)
+      world_group_ = create_paced_group(std::move(world_group_), backend(), environment_.network);
   } else {
-    world_group_ = create_simulated_group(ranks.ranks, ranks.rank, backend());
+    world_group_ = create_simulated_group(ranks.ranks, ranks.rank, backend(), environment_.network);
   }
   STRATA_TRY_ASSIGN(groups_, RankGroups::create(*world_group_, ranks));
   return {};

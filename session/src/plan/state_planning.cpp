@@ -119,6 +119,9 @@ Status lay_out_states(StatePlan& plan, std::int64_t max_chunk_elems) {
   layout.chunk_elems = plan.options.chunk_elems;
   layout.max_chunk_elems = max_chunk_elems;
   layout.sharding = sharding_of(plan.options.ranks);
+  if (const double ranks = plan.options.ranks.ranks; ranks > 1)  // the own part of a chunk is not sent
+    layout.half_rate_bytes =
+        std::max(layout.half_rate_bytes, plan.options.network_half_rate_bytes * ranks / (ranks - 1));
   STRATA_TRY_ASSIGN(plan.layout, ChunkLayout::create(plan.tensors.specs, layout));
   plan.notes.push_back("layout: " + plan.layout.explanation());
   if (!plan.options.prefetch) choose_prefetch(plan);

@@ -1,5 +1,7 @@
 #include <strata/session/rank_traffic.h>
 
+#include <algorithm>
+
 #include <strata/parallel/collective.h>
 #include <strata/session/gather_schedule.h>
 #include <strata/session/pinned_layout.h>
@@ -20,6 +22,13 @@ std::uint64_t gradient_bytes(const StatePlan& plan, ChunkId chunk) {
   return added + static_cast<std::uint64_t>(ranks.replicas() - 1) * part * size_of(group.accum);
 }
 
+// The first position that writes a gradient.
+std::int32_t backward_begin(const UseTrace& uses) {
+  const auto writes = [](const UseTrace::Position& position) { return !position.grads.empty(); };
+  return static_cast<std::int32_t>(std::find_if(uses.positions.begin(), uses.positions.end(), writes) -
+                                   uses.positions.begin());
+}
+
 }  // namespace
 
 RankTraffic rank_traffic(const StatePlan& plan, const UseTrace& uses) {
@@ -28,10 +37,14 @@ RankTraffic rank_traffic(const StatePlan& plan, const UseTrace& uses) {
   if (ranks.ranks == 1 || !plan.trains()) return traffic;
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
     if (plan.layout.group_of(chunk).trainable) traffic.gradients += gradient_bytes(plan, chunk);
-  for (const GatherSchedule::Gather& gather : gather_schedule(uses, plan.layout, ranks).gathers)
-    traffic.parameters += static_cast<std::uint64_t>(ranks.shards() - 1) *
-                          static_cast<std::uint64_t>(ranks.keeps_gathered() ? 1 : plan.passes()) *
-                          plan.layout.payload_bytes(gather.chunk, Payload::param);
+  const std::int32_t backward = backward_begin(uses);
+  for (const GatherSchedule::Gather& gather : gather_schedule(uses, plan.layout, ranks).gathers) {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(ranks.shards() - 1) *
+                                static_cast<std::uint64_t>(ranks.keeps_gathered() ? 1 : plan.passes()) *
+                                plan.layout.payload_bytes(gather.chunk, Payload::param);
+    traffic.parameters += bytes;
+    if (gather.first < backward) traffic.in_forward += bytes;
+  }
   const auto values =
       static_cast<std::size_t>(detail::count_norm_partials(plan.tensors)) + step_value_count(plan);
   traffic.control = wire_bytes({.kind = CollectiveKind::all_reduce,

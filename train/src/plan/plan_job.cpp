@@ -141,6 +141,10 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
   if (!basis.other_machine) job.bf16_gemm = bf16_gemm_text(loaded);
   SessionOptions asked = engine_options(c);
   asked.capacity = most;
+  if (basis.profile != nullptr) {
+    const auto [bytes_per_s, latency_s] = basis.profile->network(asked.ranks.threads);
+    asked.network_half_rate_bytes = bytes_per_s * latency_s;
+  }
   const bool by_time = basis.profile != nullptr && has_rates(*basis.profile, c);
   CandidatePrograms candidates;
   STRATA_TRY_ASSIGN(FoundPlan found, choose_stage(loaded, candidates, asked,

@@ -63,6 +63,8 @@ class Engine final : public Session {
     /// The ranks of the run, which all call the engine in the same order; null if there is one, or without
     /// data.
     World* world = nullptr;
+    /// On a backend that paces compute: how long collectives take at least, for measurements of overlap.
+    NetworkRate network = {};
   };
   /// Allocates the memory of the run. `plan` and the environment outlive the engine. Parameters are undefined
   /// until initialize() or load_checkpoint(). Errors: `invalid`, `does_not_fit`, `out_of_memory`, `no_space`,

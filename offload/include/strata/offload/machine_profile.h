@@ -50,6 +50,18 @@ struct MachineProfile {
   double disk_latency_s = 0;
   double disk_cpu_s_per_byte = 0;  ///< core seconds to transfer a byte and compute its checksum
 
+  /// What a rank sends per second in large collectives, and the time of a small one; 0: not known. Of ranks
+  /// that a launcher started as processes, measured with `network_ranks` of them, and of ranks that are
+  /// threads of one process.
+  double network_bytes_per_s = 0, network_latency_s = 0, network_ranks = 0;
+  double thread_network_bytes_per_s = 0, thread_network_latency_s = 0;
+  struct Network {
+    double bytes_per_s = 0, latency_s = 0;
+  };
+  /// Of ranks that are threads or processes: if only the rate of the other kind is known, that one. With a
+  /// rate of 0 a forecast takes collectives as free.
+  Network network(bool threads) const noexcept;
+
   /// Series that help to set cpu.threads, offload.chunk, io.block or io.queue_depth by hand;
   /// forecasts use only the figures above. Each may be empty. A series named `x_by_y` has one value for each
   /// element of y, which ascends.
@@ -66,6 +78,9 @@ struct MachineProfile {
     return (path * disk_blocks.size() + block) * disk_depths.size() + depth;
   }
 
+  /// The profile of one of `n` equal users that keep the machine busy together: all rates of computing,
+  /// copying and storing are an n-th. The network's, which were measured with several, stay.
+  MachineProfile shared_by(int n) const;
   double gemm_flops_per_s(DType dtype, double smallest_side) const noexcept;
   /// Rates and resource shares of the transfer lanes of a simulated machine. Work on the other lanes carries
   /// its own time, computed by whoever queues it.

@@ -11,6 +11,7 @@ namespace strata {
 struct RankTraffic {
   std::uint64_t gradients = 0;   ///< micro-batches' gradients, or the ranks' sums of them
   std::uint64_t parameters = 0;  ///< gathers
+  std::uint64_t in_forward = 0;  ///< of these, those for a first use in forward
   std::uint64_t control = 0;     ///< norm partials, losses and flags
   std::uint64_t all() const noexcept { return gradients + parameters + control; }
 };

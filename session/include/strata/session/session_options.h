@@ -36,6 +36,9 @@ struct SessionOptions {
   PlacementPolicy policy = PlacementPolicy::automatic;
   GradientPolicy gradients = GradientPolicy::automatic;
   std::int64_t chunk_elems = 0;  ///< 0: searched
+  /// With several ranks: what a rank sends in a collective that reaches half the network's rate, which makes
+  /// the search prefer larger chunks; 0: not known.
+  double network_half_rate_bytes = 0;
   /// Parameter chunks to prefetch, at most 64; 0: fetched on demand; if not set, chosen by the device's
   /// budget. A plan holds the number chosen.
   std::optional<std::uint32_t> prefetch{};
