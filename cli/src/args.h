@@ -38,6 +38,7 @@ struct Args : ConfigRequest {
   bool optional_kernels = false;  ///< `bench`
   std::string backend = "host";   ///< `bench`
   std::string machine;            ///< `plan`: name or file of a profile
+  int ranks = 0;                  ///< `plan`: parallel.ranks; 0: as configured
   std::string params;             ///< `plan`: plan a model of this size ("7b"); empty: the configured model
   bool sweep = false, optimize = false;  ///< `plan`
   std::vector<std::string> data;         ///< `eval`

@@ -46,6 +46,23 @@ std::string unmodeled_text(const LoweredProgram& program, const MachineProfile& 
   return text;
 }
 
+std::string network_text(const DataParallel& ranks, const MachineProfile& machine) {
+  if (ranks.ranks == 1) return {};
+  const auto [bytes_per_s, latency_s] = machine.network(ranks.threads);
+  if (bytes_per_s <= 0)
+    return fmt::format(
+        "collectives are taken as free: the profile has no rate of the network (mpirun -np {} strata bench "
+        "measures it)\n",
+        ranks.ranks);
+  const bool of_threads = bytes_per_s == machine.thread_network_bytes_per_s;
+  return fmt::format(
+      "network     {:.3g} GB/s sent by each rank, {:.3g} us for a small collective; measured with {}\n",
+      bytes_per_s * 1e-9, latency_s * 1e6,
+      of_threads                   ? std::string("ranks as threads")
+      : machine.network_ranks >= 2 ? fmt::format("{:.0f} processes", machine.network_ranks)
+                                   : std::string("processes"));
+}
+
 std::string forecast_json(const Forecast& f, const MachineProfile& machine, double tokens,
                           std::optional<double> clipped_step_s) {
   std::string lanes;

@@ -35,6 +35,7 @@ Result<MachineProfile> measure_machine(const MeasureOptions& options) {
   STRATA_TRY(part("event latency", [&] { return measure_event_latency(*fixture, p); }));
   STRATA_TRY(part("RAM", [&] { return measure_ram(*fixture, options.quick, p); }));
   STRATA_TRY(part("the optimizer", [&] { return measure_optimizer(*fixture, options.quick, p); }));
+  STRATA_TRY(part("ranks as threads", [&] { return measure_thread_network(*fixture, options.quick, p); }));
   if (!options.nvme_dirs.empty()) {
     STRATA_TRY(part("the NVMe tier", [&] { return measure_disk(*fixture, options, p); }));
     STRATA_TRY_ASSIGN(const std::uint64_t free, posix_io().free_bytes(options.nvme_dirs.front()));

@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <strata/profile/measure.h>
+#include <strata/profile/measure_network.h>
 #include <strata/profile/profile_cache.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/train/load_config.h>
 
 #include "exit_code.h"
+#include "launched_world.h"
 #include "print.h"
 #include "verbs/verbs.h"
 
@@ -57,6 +59,18 @@ std::string disk_text(const MachineProfile& p) {
   return text;
 }
 
+std::string network_text(const MachineProfile& p) {
+  std::string text;
+  const auto lines = [&](const std::string& ranks, double bytes_per_s, double latency_s) {
+    if (bytes_per_s <= 0) return;
+    text += fmt::format("\n  {:<{}} {:>8.3g} GB/s", "sent by each of " + ranks, kLabel, bytes_per_s * 1e-9);
+    text += fmt::format("\n  {:<{}} {:>8.3g} us", "small collective of " + ranks, kLabel, latency_s * 1e6);
+  };
+  lines("2 threads", p.thread_network_bytes_per_s, p.thread_network_latency_s);
+  lines(fmt::format("{:.0f} processes", p.network_ranks), p.network_bytes_per_s, p.network_latency_s);
+  return text;
+}
+
 std::string rates_text(const MachineProfile& p) {
   std::string text = p.name + gemm_rates_text(p);
   const auto line = [&](const char* what, double value, const char* unit) {
@@ -86,10 +100,10 @@ std::string rates_text(const MachineProfile& p) {
   } else {
     text += "\n  the NVMe tier was not measured; name its directory with --nvme-dir";
   }
-  return text + "\n";
+  return text + network_text(p) + "\n";
 }
 
-Result<MachineProfile> measure(const Args& args) {
+MeasureOptions measure_options(const Args& args) {
   MeasureOptions options;
   options.environment = args.environment;
   options.nvme_dirs = args.nvme_dirs;
@@ -97,7 +111,52 @@ Result<MachineProfile> measure(const Args& args) {
   options.optional_kernels = args.optional_kernels;
   options.backend = args.backend;
   options.report = [&](std::string_view what) { print(args.err, str("strata bench: ", what, "\n")); };
-  return measure_machine(options);
+  return options;
+}
+
+void copy_network(const MachineProfile& from, MachineProfile& to) {
+  to.network_bytes_per_s = from.network_bytes_per_s;
+  to.network_latency_s = from.network_latency_s;
+  to.network_ranks = from.network_ranks;
+}
+
+// Measures everything that one process can. The rates of ranks that a launcher starts are those of the
+// profile that is replaced, if it is of this machine.
+Result<MachineProfile> measure_alone(const Args& args, const std::string& path) {
+  STRATA_TRY_ASSIGN(MachineProfile profile, measure_machine(measure_options(args)));
+  const auto before = load_cached_profile(posix_io(), path, profile.name);
+  if (before.has_value() && before->profile && before->warning.empty())
+    copy_network(*before->profile, profile);
+  return profile;
+}
+
+// Measures how the ranks exchange data, and the rest on rank 0 if there is no profile yet. Of the other
+// ranks, only the status matters.
+Result<MachineProfile> measure_ranks(const Args& args, const std::string& path, World& world) {
+  MachineProfile profile;
+  MeasureOptions options = measure_options(args);
+  if (world.rank() > 0) options.report = [](std::string_view) {};
+  if (world.rank() == 0 && posix_io().exists(path)) {
+    STRATA_TRY_ASSIGN(profile, read_machine_profile(path));
+  } else if (world.rank() == 0) {
+    STRATA_TRY_ASSIGN(profile, measure_machine(options));
+  }
+  options.report(str("the network of ", world.size(), " ranks"));
+  STRATA_TRY_ASSIGN(const NetworkRate rate, measure_network(options, world));
+  profile.network_bytes_per_s = rate.bytes_per_s;
+  profile.network_latency_s = rate.latency_s;
+  profile.network_ranks = world.size();
+  STRATA_TRY(world.all_gather("").status());  // no rank ends before all have measured
+  return profile;
+}
+
+Status store(const MachineProfile& profile, const std::string& path) {
+  Io& io = posix_io();
+  // A profile that cannot be parsed would make every plan fail.
+  STRATA_TRY(parse_machine_profile(to_toml(profile), path).status());
+  if (const std::string folder = std::filesystem::path(path).parent_path().string(); !folder.empty())
+    STRATA_TRY(io.make_dirs(folder));
+  return write_text_atomically(io, path, to_toml(profile));
 }
 
 }  // namespace
@@ -110,16 +169,13 @@ int run_bench(const Args& args) {
         args, "bench",
         Status::error(Code::invalid,
                       "neither HOME nor XDG_CACHE_HOME is set; name the file to write with --out"));
-  const auto profile = measure(args);
+  const auto world = open_launched_world(args);
+  if (!world.has_value()) return print_error(args, "bench", world.status());
+  const auto profile = *world == nullptr ? measure_alone(args, path) : measure_ranks(args, path, **world);
   if (!profile.has_value()) return print_error(args, "bench", profile.status());
-  Io& io = posix_io();
-  // A profile that cannot be parsed would make every plan fail.
-  Status written = parse_machine_profile(to_toml(*profile), path).status();
-  if (const std::string folder = std::filesystem::path(path).parent_path().string();
-      written.is_ok() && !folder.empty())
-    written = io.make_dirs(folder);
-  if (written.is_ok()) written = write_text_atomically(io, path, to_toml(*profile));
-  if (!written.is_ok()) return print_error(args, "bench", written.annotate(path));
+  if (*world != nullptr && (*world)->rank() > 0) return kExitOk;
+  if (const Status written = store(*profile, path); !written.is_ok())
+    return print_error(args, "bench", written.annotate(path));
   print(args.out, args.json ? to_json(*profile)
                             : rates_text(*profile) + str("written to ", path,
                                                          args.out_dir.empty()

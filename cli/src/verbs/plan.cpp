@@ -125,7 +125,8 @@ Status print_text(const Args& args, const TrainConfig& config, const PlannedJob&
   if (job.forecast) {
     print(args.out,
           forecast_text(*job.forecast, *basis.profile, tokens_per_step(config), job.clipped_step_s) +
-              unmodeled_text(run.of(ProgramRole::train), *basis.profile));
+              unmodeled_text(run.of(ProgramRole::train), *basis.profile) +
+              network_text(run.options.ranks, *basis.profile));
     STRATA_TRY_ASSIGN(
         const std::string change,
         suggest_budget_change(run.options.budgets, run.options.capacity, *job.forecast, forecast_for));
@@ -140,7 +141,8 @@ Status print_text(const Args& args, const TrainConfig& config, const PlannedJob&
   return {};
 }
 
-Status plan(const Args& args) {
+Status plan(const Args& given) {
+  const Args args = given.ranks == 0 ? given : with_overrides(given, {str("parallel.ranks=", given.ranks)});
   STRATA_TRY_ASSIGN(std::optional<MachineProfile> other_machine, named_machine(args));
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load(args, args.params, other_machine));
   STRATA_TRY_ASSIGN(const Basis basis, basis_of(args, std::move(other_machine), loaded));

@@ -3,13 +3,12 @@
 
 #include <memory>
 
-#include <strata/parallel/launch.h>
-#include <strata/parallel/mpi_world.h>
 #include <strata/runtime/signals.h>
 #include <strata/runtime/str.h>
 #include <strata/train/session.h>
 
 #include "exit_code.h"
+#include "launched_world.h"
 #include "print.h"
 #include "progress.h"
 #include "verbs/verbs.h"
@@ -50,18 +49,6 @@ class TerminalObserver final : public Observer {
   std::unique_ptr<Progress> progress_;  // created by on_start()
 };
 
-/// The ranks that a launcher started with this one; null if it is alone.
-Result<std::unique_ptr<World>> open_world(const Args& args) {
-  STRATA_TRY_ASSIGN(const Launch launch, read_launch(args.environment));
-  if (launch.processes == 1) return std::unique_ptr<World>();
-  if (launch.launcher == Launch::Launcher::torchrun)
-    return Status::error(
-        Code::unsupported,
-        str("torchrun started ", launch.processes, " processes (", launch.variable,
-            "), which needs NCCL, and strata does not use it yet; use mpirun -np ", launch.processes));
-  return open_mpi_world();
-}
-
 // Rank 0 prints. The others print errors that are not its own.
 int end_of_other_rank(const Args& args, const World& world, const Result<SessionResult>& result) {
   if (result.has_value()) return result->why_stopped.empty() ? kExitOk : kExitStopped;
@@ -73,7 +60,7 @@ int end_of_other_rank(const Args& args, const World& world, const Result<Session
 
 int run_train(const Args& args) {
   TerminalObserver observer(args);  // outlives the world, which tells it of ranks that are late
-  auto world = open_world(args);
+  auto world = open_launched_world(args);
   if (!world.has_value()) return print_error(args, "train", world.status());
   const auto signals = install_signals();
   if (!signals.has_value()) return print_error(args, "train", signals.status());

@@ -175,7 +175,8 @@ TEST_F(CliPlanE2e, AStoredProfileIsUsedByPlansAndRunsAndComparedWithTheRun) {
   ASSERT_EQ(bench.exit_code, 0) << bench.output();
   EXPECT_THAT(bench.out, AllOf(HasSubstr("AdamW, states in int8"), HasSubstr("NVMe tier, both at once"),
                                HasSubstr("pageable to device"), HasSubstr("threads (cpu.threads)"),
-                               HasSubstr("writes of nvme, GB/s"), HasSubstr("io.block=1.0 MiB")));
+                               HasSubstr("writes of nvme, GB/s"), HasSubstr("io.block=1.0 MiB"),
+                               HasSubstr("sent by each of 2 threads")));
   ASSERT_TRUE(exists("cache/strata/machine.toml"));
   const ProgramResult plan = strata(tiny("plan"));
   EXPECT_THAT(plan.out, AllOf(HasSubstr("measured by strata bench --quick"), HasSubstr("tokens/s")));
@@ -185,6 +186,29 @@ TEST_F(CliPlanE2e, AStoredProfileIsUsedByPlansAndRunsAndComparedWithTheRun) {
   const nlohmann::json forecast = summary("run")["forecast"];
   EXPECT_GT(forecast["step_s"].get<double>(), 0);
   EXPECT_GT(forecast["measured_step_s"].get<double>(), 0);
+}
+
+TEST_F(CliPlanE2e, ThePlanOfARankPricesWhatItExchangesByTheNetworkOfTheProfile) {
+  const std::string machine = read_all(str(STRATA_SOURCE_DIR, "/offload/machines/h200.toml"));
+  const auto plan_with = [&](double gb_per_s, bool json) {
+    write("machine.toml",
+          str(machine, "\n[network]\ngb_per_s = ", gb_per_s, "\nlatency_us = 10\nranks = 8\n"));
+    Words words = {"--machine", file("machine.toml"), "--ranks", "4", "train.grad_accum=4"};
+    if (json) words.push_back("--json");
+    return strata(tiny("plan", words));
+  };
+  const ProgramResult without = plan_with(0, false);
+  EXPECT_EQ(without.exit_code, 0) << without.output();
+  EXPECT_THAT(without.out, HasSubstr("collectives are taken as free: the profile has no rate of the network "
+                                     "(mpirun -np 4 strata bench measures it)"));
+  const ProgramResult with = plan_with(1, false);
+  EXPECT_THAT(with.out, HasSubstr("1 GB/s sent by each rank, 10 us for a small collective; measured with 8 "
+                                  "processes"));
+  EXPECT_THAT(with.out, ContainsRegex("\n  collective "));
+  const auto slow = nlohmann::json::parse(plan_with(0.001, true).out)["forecast"],
+             fast = nlohmann::json::parse(plan_with(1, true).out)["forecast"];
+  EXPECT_GT(slow["lanes"]["collective"]["bytes"], 0);
+  EXPECT_GT(slow["step_s"].get<double>(), 2 * fast["step_s"].get<double>());
 }
 
 TEST_F(CliPlanE2e, AnUnmeasuredNvmeTierHasNoForecastAndIsReported) {

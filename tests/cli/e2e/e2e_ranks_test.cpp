@@ -8,6 +8,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class CliRanksE2e : public CliE2e {
  protected:
@@ -160,6 +161,26 @@ TEST_F(CliMpiE2e, AnErrorOfRankZeroEndsAllRanksBeforeTheFirstStep) {
   EXPECT_EQ(differs.exit_code, 2) << differs.output();
   EXPECT_THAT(differs.err, HasSubstr("parallel.ranks = 4, but the launcher started 2"));
   EXPECT_FALSE(exists("run"));
+}
+
+TEST_F(CliMpiE2e, ProcessesMeasureTheirNetworkAndOneProcessKeepsTheRate) {
+  const Words bench = {"bench", "--quick"};
+  const ProgramResult measured = mpirun(2, bench);
+  ASSERT_EQ(measured.exit_code, 0) << measured.output();
+  EXPECT_THAT(measured.out, HasSubstr("sent by each of 2 processes"));
+  // The profile before and after its section of the network.
+  const auto profile = [&] {
+    const std::string text = read_all(file("cache/strata/machine.toml"));
+    return std::pair(text.substr(0, text.find("[network]")), text.substr(text.find("[network]")));
+  };
+  const auto [machine, network] = profile();
+  EXPECT_THAT(network, AllOf(HasSubstr("\nranks = 2\n"), Not(HasSubstr("\nthreads_gb_per_s = 0\n")),
+                             Not(HasSubstr("\ngb_per_s = 0\n"))));
+  ASSERT_EQ(mpirun(3, bench).exit_code, 0);
+  EXPECT_EQ(profile().first, machine);  // only the network was measured again
+  EXPECT_THAT(profile().second, HasSubstr("\nranks = 3\n"));
+  const ProgramResult plan = strata(tiny("plan", {"--ranks", "2", "train.grad_accum=2", "memory.nvme=0"}));
+  EXPECT_THAT(plan.out, HasSubstr("measured with 3 processes"));
 }
 
 // An example in the documentation, at the number of ranks that it shows.
