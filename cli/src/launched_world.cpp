@@ -2,6 +2,7 @@
 
 #include <strata/parallel/launch.h>
 #include <strata/parallel/mpi_world.h>
+#include <strata/parallel/nccl_world.h>
 #include <strata/runtime/str.h>
 
 namespace strata::cli {
@@ -9,12 +10,14 @@ namespace strata::cli {
 Result<std::unique_ptr<World>> open_launched_world(const Args& args) {
   STRATA_TRY_ASSIGN(const Launch launch, read_launch(args.environment));
   if (launch.processes == 1) return std::unique_ptr<World>();
-  if (launch.launcher == Launch::Launcher::torchrun)
-    return Status::error(
-        Code::unsupported,
-        str("torchrun started ", launch.processes, " processes (", launch.variable,
-            "), which needs NCCL, and strata does not use it yet; use mpirun -np ", launch.processes));
-  return open_mpi_world();
+  if (launch.launcher == Launch::Launcher::mpi) return open_mpi_world();
+  // Without MPI, ranks exchange everything through the memory of their GPUs.
+  Result<std::unique_ptr<World>> world = open_nccl_world(args.environment);
+  if (world.has_value()) return world;
+  return Status::error(world.status().code(),
+                       str("torchrun started ", launch.processes, " processes (", launch.variable,
+                           "), which needs NCCL and a GPU for each: ", world.status().message(),
+                           "; or use mpirun -np ", launch.processes));
 }
 
 }  // namespace strata::cli

@@ -14,9 +14,11 @@ constexpr int kMinComputeCapability =
 
 }  // namespace
 
-Result<ComputeDevice> compute_device(const std::string& backend) {
+int gpu_of_local_rank(int local_rank) { return cuda_device_count() == 1 ? 0 : local_rank; }
+
+Result<ComputeDevice> compute_device(const std::string& backend, int index) {
   if (backend != "cuda") return ComputeDevice{};
-  auto gpu = cuda_device();
+  auto gpu = cuda_device(index);
   if (!gpu.has_value()) return gpu.status().annotate("memory.backend = cuda");
   if (gpu->compute_capability < kMinComputeCapability)
     return Status::error(
@@ -30,7 +32,8 @@ Result<ComputeDevice> compute_device(const std::string& backend) {
 Result<std::unique_ptr<Backend>> create_backend(DeviceKind kind, const BackendOptions& options,
                                                 ThreadPool& pool, Clock& clock) {
   if (kind == DeviceKind::cuda)
-    return create_cuda_backend({.device_bytes = options.device_bytes, .trace = options.trace}, pool);
+    return create_cuda_backend(
+        {.device = options.gpu, .device_bytes = options.device_bytes, .trace = options.trace}, pool);
   HostBackendOptions host_options;
   host_options.queue_depth = options.queue_depth;
   host_options.trace = options.trace;

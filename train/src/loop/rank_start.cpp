@@ -41,9 +41,12 @@ void describe_ranks(const World& world, std::span<const std::string> environment
   TrainConfig::Parallel& parallel = loaded.config.parallel;
   parallel.rank = world.rank();
   parallel.ranks = world.size();
-  parallel.transport = world.in_one_process() ? "threads" : "mpi";
-  parallel.local_ranks =
-      world.in_one_process() ? world.size() : local_rank(environment).value_or(LocalRank{}).size;
+  const bool threads = world.in_one_process();
+  const LocalRank local =
+      threads ? LocalRank{0, world.size()} : local_rank(environment).value_or(LocalRank{});
+  parallel.local_rank = local.rank;
+  parallel.local_ranks = local.size;
+  parallel.transport = threads ? "threads" : "mpi";
 }
 
 void watch_ranks(World& world, double patience_s, Observer* observer) {

@@ -95,9 +95,11 @@ Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan
 Result<std::shared_ptr<void>> Job::create_device(const TrainConfig& config, Trace* trace) {
   auto device = std::make_shared<Device>();
   STRATA_TRY_ASSIGN(device->pool, ThreadPool::create(config.cpu.share));
-  STRATA_TRY_ASSIGN(const ComputeDevice gpu, compute_device(config.memory.backend));
-  STRATA_TRY_ASSIGN(device->backend, create_backend(gpu.kind, {.queue_depth = kQueueDepth, .trace = trace},
-                                                    *device->pool, device->clock));
+  const int index = gpu_of_local_rank(config.parallel.local_rank);
+  STRATA_TRY_ASSIGN(const ComputeDevice gpu, compute_device(config.memory.backend, index));
+  STRATA_TRY_ASSIGN(device->backend,
+                    create_backend(gpu.kind, {.gpu = index, .queue_depth = kQueueDepth, .trace = trace},
+                                   *device->pool, device->clock));
   return std::shared_ptr<void>(std::move(device));
 }
 
@@ -106,7 +108,8 @@ Status Job::check_room(const TrainConfig& config, const RunPlan& plan, Io& io) c
   STRATA_TRY(check_ram(config, plan, before == nullptr ? 0 : bytes_in_ram(config, *before)));
   if (before != nullptr) STRATA_TRY(check_disks(config, plan, io, engine_->nvme_paths()));
   if (config.memory.backend != "cuda") return {};
-  STRATA_TRY_ASSIGN(ComputeDevice gpu, compute_device(config.memory.backend));
+  STRATA_TRY_ASSIGN(ComputeDevice gpu,
+                    compute_device(config.memory.backend, gpu_of_local_rank(config.parallel.local_rank)));
   if (before != nullptr) gpu.free_bytes += bytes_on_gpu(*before);
   return check_gpu_memory(bytes_on_gpu(plan), gpu);
 }

@@ -12,7 +12,7 @@
 
 namespace strata {
 
-/// The device that computes: this machine's CPU cores, or its first GPU.
+/// The device that computes: this machine's CPU cores, or a GPU.
 struct ComputeDevice {
   DeviceKind kind = DeviceKind::host;
   // Set for a GPU only:
@@ -22,9 +22,13 @@ struct ComputeDevice {
 };
 /// `backend`: "host" or "cuda", the value of memory.backend. Errors: `unsupported` if there is no GPU, or if
 /// its compute capability is lower than the kernels need.
-Result<ComputeDevice> compute_device(const std::string& backend);
+Result<ComputeDevice> compute_device(const std::string& backend, int gpu = 0);
+/// The GPU of a rank, by its number among the ranks of its machine: that with the same number, or the only
+/// one that the launcher lets it see.
+int gpu_of_local_rank(int local_rank);
 
 struct BackendOptions {
+  int gpu = 0;
   std::uint64_t device_bytes = 0;  ///< cap on the GPU memory; 0: no cap
   std::size_t queue_depth = 1024;
   Trace* trace = nullptr;

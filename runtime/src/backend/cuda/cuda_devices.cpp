@@ -61,10 +61,12 @@ Result<CudaDevice> cuda_device(int device) {
   return found;
 }
 
-bool cuda_available() {
+int cuda_device_count() {
   int n = 0;
-  return detail::count_gpus(n).is_ok();
+  return detail::count_gpus(n).is_ok() ? n : 0;
 }
+
+bool cuda_available() { return cuda_device_count() > 0; }
 
 std::string cuda_status() {
   int n = 0, driver = 0, runtime = 0;

@@ -3,6 +3,7 @@
 
 namespace strata {
 
+int cuda_device_count() { return 0; }
 bool cuda_available() { return false; }
 std::string cuda_status() { return "no GPU: this build has no CUDA"; }
 

@@ -9,6 +9,8 @@ namespace strata {
 
 /// Whether this build has CUDA and this machine has a usable GPU.
 bool cuda_available();
+/// 0 if no GPU is usable.
+int cuda_device_count();
 /// One human-readable line: the GPUs and versions, or why no GPU is usable.
 std::string cuda_status();
 
