@@ -122,7 +122,10 @@ Status MpiCalls::all_reduce(const Collective& call, int tag, ThreadPool& pool, S
 Status MpiCalls::reduce(const ReductionPieces& reduction, int tag, ThreadPool& pool, Scratch& scratch) {
   const std::size_t n = static_cast<std::size_t>(peers_.size()), pieces = reduction.n_pieces();
   const std::size_t needed = 2 * (n - 1) * reduction.slot_bytes();
-  if (scratch.inbox.size() < needed) scratch.inbox.resize(needed);
+  if (scratch.inbox.size() < needed) {
+    thread_.count_memory(needed - scratch.inbox.size());
+    scratch.inbox.resize(needed);
+  }
   scratch.parts.resize(n);
   Status status;
   if (pieces > 0) begin_piece(reduction, 0, tag, scratch);

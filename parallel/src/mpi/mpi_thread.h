@@ -79,6 +79,10 @@ class MpiThread {
     control_received_.fetch_add(received, std::memory_order_relaxed);
   }
 
+  /// Memory that the transport has allocated for good.
+  void count_memory(std::uint64_t bytes) noexcept { memory_.fetch_add(bytes, std::memory_order_relaxed); }
+  std::uint64_t memory() const noexcept { return memory_.load(std::memory_order_relaxed); }
+
   /// How another rank has failed, been lost, or left with a reason; ok if none has.
   Status peer_failure();
 
@@ -140,7 +144,7 @@ class MpiThread {
   WatchOptions watch_options_ STRATA_GUARDED_BY(mutex_);
   std::vector<ProcessIdentity> identities_;  // constant once watch_ may be created
   RankProgress progress_;
-  std::atomic<std::uint64_t> control_sent_{0}, control_received_{0};
+  std::atomic<std::uint64_t> control_sent_{0}, control_received_{0}, memory_{0};
 
   // Of the MPI thread.
   LeaveMailbox mailbox_;

@@ -8,6 +8,7 @@
 
 #include "mpi/gather_texts.h"
 #include "mpi/mpi_group.h"
+#include "mpi/watch/resident_memory.h"
 
 namespace strata::detail {
 namespace {
@@ -34,6 +35,7 @@ class MpiWorld final : public World {
     thread_->leave_all(str("on host ", thread_->info().host, ", ", why.to_string(), "; it was ",
                            to_string(thread_->progress().position())));
   }
+  std::uint64_t transport_bytes() const override { return thread_->memory() + resident_bytes().shared; }
   CollectiveBytes control_bytes() const noexcept override { return thread_->control_bytes(); }
 
   /// Tells the others which process this rank is.

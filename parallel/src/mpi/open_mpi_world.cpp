@@ -1,5 +1,6 @@
 #include <strata/parallel/mpi_world.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <string>
@@ -9,6 +10,7 @@
 #include "mpi/mpi_library.h"
 #include "mpi/mpi_thread.h"
 #include "mpi/mpi_world.h"
+#include "mpi/watch/resident_memory.h"
 
 namespace strata {
 namespace {
@@ -28,9 +30,12 @@ std::array<std::string, 3> module_paths() {
 bool built_with_mpi() noexcept { return true; }
 
 Result<std::unique_ptr<World>> open_mpi_world(const WatchOptions& watch) {
+  const detail::ResidentBytes before = detail::resident_bytes();
   STRATA_TRY_ASSIGN(const detail::MpiApi* const api, detail::load_mpi(module_paths()));
   STRATA_TRY_ASSIGN(std::shared_ptr<detail::MpiThread> thread, detail::MpiThread::start(*api));
   thread->set_watch(watch);
+  const detail::ResidentBytes after = detail::resident_bytes();
+  thread->count_memory(after.own - std::min(before.own, after.own));
   return detail::create_mpi_world(std::move(thread));
 }
 

@@ -27,6 +27,19 @@ class CliRanksE2e : public CliE2e {
     const ProgramResult result = strata(words);
     ASSERT_EQ(result.exit_code, 0) << result.output();
   }
+  /// No process holds more than what is planned, 64 MiB, and what the transport measures of itself.
+  void expect_within_limits(const std::string& name, std::size_t processes) const {
+    const nlohmann::json all = summary(name);
+    EXPECT_EQ(all["processes"].size(), processes);
+    for (const nlohmann::json& process : all["processes"]) {
+      EXPECT_EQ(process["rss_limit_bytes"].get<std::uint64_t>(),
+                process["planned_bytes"].get<std::uint64_t>() + process["data_bytes"].get<std::uint64_t>() +
+                    process["transport_bytes"].get<std::uint64_t>() + (64 << 20));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+      EXPECT_LE(process["peak_rss_bytes"], process["rss_limit_bytes"]) << process;
+#endif
+    }
+  }
   void expect_same(const std::string& name, const std::string& want) const {
     EXPECT_EQ(loss_bits(name), loss_bits(want)) << name;
     EXPECT_EQ(digest(name), digest(want)) << name;
@@ -84,6 +97,7 @@ TEST_F(CliRanksE2e, AModelThatOneRankRefusesTrainsOnFourOverThreeTiers) {
   EXPECT_GT(summary("four")["peak_bytes"]["nvme"], 0);
   for (const char* tier : {"device", "pinned", "nvme"})
     EXPECT_EQ(summary("four")["peak_bytes"][tier], summary("four")["planned_bytes"][tier]) << tier;
+  expect_within_limits("four", 1);
   Words whole = {"model.layers=8", "model.hidden=128", "memory.nvme=64MiB", "train.micro_batch=1"};
   must_train(run_of("whole", whole));
   EXPECT_EQ(digest("four"), digest("whole"));
@@ -146,6 +160,9 @@ TEST_F(CliMpiE2e, ProcessesHaveTheBitsAndTheCheckpointsOfOneRank) {
     ASSERT_EQ(result.exit_code, 0) << result.output();
     EXPECT_THAT(result.out, HasSubstr(str("ranks    ", ranks, " (mpi), ZeRO-")));
     expect_same(name, "one");
+    expect_within_limits(name, static_cast<std::size_t>(ranks));
+    for (const nlohmann::json& process : summary(name)["processes"])
+      EXPECT_GT(process["transport_bytes"], 1 << 20);
   }
   const ProgramResult resumed = mpirun(3, {"train", "--resume", "mpi4", "train.steps=12"});
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output();

@@ -39,14 +39,20 @@ EXPECTED = {
 }
 
 
-def left_behind(program, folder):
+def segments():
+    """The files through which OpenMPI's ranks share memory."""
+    return set(glob.glob("/dev/shm/vader_segment.*"))
+
+
+def left_behind(session, folder):
+    """Files in the folder, and processes of the session that mpirun was the first of."""
     names = [str(path) for path in pathlib.Path(folder).rglob("*") if path.is_file()]
-    for status in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
-            words = status.read_bytes().split(b"\0")
+            fields = status.read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        if words[0] == program.encode():
+        if int(fields[3]) == session and fields[0] != "Z":
             names.append(f"process {status.parent.name}")
     return names
 
@@ -54,8 +60,8 @@ def left_behind(program, folder):
 class Outcome:
     """What one run has said, line by line, with the seconds since it began."""
 
-    def __init__(self, lines, code):
-        self.lines, self.code = lines, code
+    def __init__(self, lines, code, session):
+        self.lines, self.code, self.session = lines, code, session
 
     def first(self, pattern):
         """Seconds until the first line that the pattern is found in; None if there is none."""
@@ -74,12 +80,13 @@ def start(command, timeout):
     process.wait()
     hangs = not killer.is_alive()
     killer.cancel()
-    return Outcome(lines, None if hangs else process.returncode)
+    return Outcome(lines, None if hangs else process.returncode, process.pid)
 
 
-def run(program, mpirun, fault, rank=1, step=3, timeout=60):
-    """Returns (problems, seconds from the fault until all others have named the rank, output)."""
-    segments = set(glob.glob("/dev/shm/vader_segment.*"))
+def run(program, mpirun, fault, rank=1, step=3, timeout=60, alone=True):
+    """Returns (problems, seconds from the fault until all others have named the rank, output). `alone`: nothing else
+    uses MPI, so the files of its shared memory are looked for, too."""
+    before = segments()
     with tempfile.TemporaryDirectory(prefix="strata-ranks-") as folder:
         outcome = start([mpirun, "--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1",
                          "-np", str(RANKS), program, fault, str(rank), str(step), folder], timeout)  # fmt: skip
@@ -91,8 +98,8 @@ def run(program, mpirun, fault, rank=1, step=3, timeout=60):
             problems.append(f"nobody warns of rank {rank}")
         if (outcome.code == 0) != (fault == "none"):
             problems.append(f"mpirun ends with {outcome.code}")
-        problems += [f"left behind: {name}" for name in left_behind(program, folder)]
-        problems += [f"left behind: {name}" for name in set(glob.glob("/dev/shm/vader_segment.*")) - segments]
+        problems += [f"left behind: {name}" for name in left_behind(outcome.session, folder)]
+        problems += [f"left behind: {name}" for name in segments() - before if alone]
         named = [outcome.first(rf"rank {other} (warns|ends): .*rank {rank} of 3|rank {other} ends: ") or timeout for other in others]
         return problems, max(named) - (outcome.first("the fault is due") or 0), outcome.text()
 

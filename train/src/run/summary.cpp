@@ -1,8 +1,6 @@
 #include "run/summary.h"
 
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 
 #include <fmt/format.h>
 
@@ -14,12 +12,10 @@
 #include <strata/train/tiers.h>
 
 #include "run/lanes.h"
+#include "run/rank_memory.h"
 
 namespace strata {
 namespace {
-
-constexpr std::uint64_t kProcessSlack =
-    64 * kMiB;  // contract C3: memory that the process may use beyond the plan
 
 std::string_view to_string(StopReason stop_reason) {
   switch (stop_reason) {
@@ -53,22 +49,8 @@ std::string bits_json(std::optional<double> number) {
 
 }  // namespace
 
-std::uint64_t peak_resident_bytes() {
-  std::FILE* file = std::fopen("/proc/self/status", "re");
-  if (file == nullptr) return 0;
-  char line[256];
-  unsigned long long kib = 0;
-  while (std::fgets(line, sizeof line, file) != nullptr)
-    if (std::strncmp(line, "VmHWM:", 6) == 0) {
-      kib = std::strtoull(line + 6, nullptr, 10);
-      break;
-    }
-  std::fclose(file);
-  return kib * 1024;
-}
-
-std::string summary_json(const TrainOutcome& o, Engine& engine, const TrainingData& training_data,
-                         std::uint64_t write_budget_bytes, const ForecastComparison& expected) {
+std::string summary_json(const TrainOutcome& o, Engine& engine, std::uint64_t write_budget_bytes,
+                         const ForecastComparison& expected) {
   return fmt::format(
       "{{\n  \"stop_reason\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {},\n  \"val_loss\": {},\n  "
       "\"val_loss_bits\": {},\n  \"bits_per_byte\": {},\n"
@@ -76,7 +58,7 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const TrainingDa
       "  \"tokens_per_s\": {:.1f},\n  \"train_seconds\": {:.3f},\n  \"skipped_steps\": {},\n  "
       "\"state_digest\": \"{}\",\n"
       "  \"peak_bytes\": {},\n  \"planned_bytes\": {},\n  \"budget_bytes\": {},\n"
-      "  \"peak_rss_bytes\": {},\n  \"rss_limit_bytes\": {},\n"
+      "  \"peak_rss_bytes\": {},\n  \"rss_limit_bytes\": {},\n  \"processes\": {},\n"
       "  {},\n  \"bottleneck\": \"{}\",\n"
       "  \"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}, \"network\": "
       "{}}},\n  "
@@ -88,8 +70,8 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const TrainingDa
       bits_json(o.val_loss), or_null(o.bits_per_byte), validation_json(o.last_validation),
       validation_json(o.best_validation), o.tokens_per_s, o.train_seconds, o.skipped_steps, o.state_digest,
       tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
-      tiers_json(engine.plan().options.budgets), peak_resident_bytes(),
-      o.planned_in_ram + kProcessSlack + training_data.data_bytes(), stalls_json(o.times),
+      tiers_json(engine.plan().options.budgets), o.memory.front().peak_rss_bytes,
+      o.memory.front().limit_bytes(), rank_memory_json(o.memory), stalls_json(o.times),
       bottleneck_text(o.times), o.moved.h2d, o.moved.d2h, o.moved.nvme_read, o.moved.nvme_write,
       o.moved.network, lanes_json(o.moved, o.lanes), forecast_comparison_json(expected, o),
       o.heap_allocations, o.resources_created, o.nvme_bytes_written,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -38,6 +39,10 @@ class World {
   /// Bytes that this rank has exchanged besides those of its groups so far, but for messages of ranks that
   /// leave.
   virtual CollectiveBytes control_bytes() const noexcept { return {}; }
+
+  /// What the transport itself holds in this process's RAM, measured: its libraries, what they allocated when
+  /// it was opened, shared memory, and the inboxes of reductions.
+  virtual std::uint64_t transport_bytes() const { return 0; }
 
   /// Every rank's `text`, by rank. Blocks until all have called it. Errors: `lost_peer` if a
   /// rank has ended.

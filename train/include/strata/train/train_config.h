@@ -100,6 +100,7 @@ struct TrainConfig {
     int gather_ahead = 2;
     double patience_s = 0;
     int rank = 0;         ///< of this process or thread; set by the session
+    int local_rank = 0;   ///< its number among them; set by the session
     int local_ranks = 1;  ///< on this machine, which share its memory; set by the session
   } parallel;
   struct LogSection {

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <strata/parallel/world.h>
+#include <strata/runtime/status.h>
+#include <strata/train/trainer.h>
+
+namespace strata {
+
+/// What every process of the run holds in RAM, by its first rank; ranks that are threads are one process. A
+/// collective call; `world` may be null. `mine`: of this rank, with what it has planned.
+Result<std::vector<RankMemory>> gather_rank_memory(World* world, const RankMemory& mine);
+
+/// As JSON.
+std::string rank_memory_json(const std::vector<RankMemory>& ranks);
+
+/// Peak resident memory of this process as the kernel reports it (VmHWM). 0 if it cannot be read.
+std::uint64_t peak_resident_bytes();
+
+}  // namespace strata
