@@ -18,6 +18,20 @@ void add_blocks(const Slice& slice, const ElemRange& range, std::int64_t first_p
                       first_partial + at / cpuopt::kNormPartialElems, at, tensor});
 }
 
+void number_by_chunk(const TensorTable& tensors, const ChunkLayout& layout, ChunkTables& tables) {
+  tables.first_in_chunk.resize(tensors.specs.size());
+  tables.before_chunk.assign(layout.n_chunks() + 1, 0);
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
+    std::int64_t n = 0;
+    for (const std::int32_t tensor : layout.chunk(chunk).tensors) {
+      const LayoutTensor& spec = tensors.specs[static_cast<std::size_t>(tensor)];
+      tables.first_in_chunk[static_cast<std::size_t>(tensor)] = n;
+      if (spec.group.trainable) n += cpuopt::norm_partial_count(spec.n_elems);
+    }
+    tables.before_chunk[chunk + 1] = tables.before_chunk[chunk] + n;
+  }
+}
+
 }  // namespace
 
 ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout) {
@@ -40,6 +54,7 @@ ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout) 
     add(tables.part, layout.summed(slice.chunk));
     tables.n_partials += cpuopt::norm_partial_count(slice.n_elems);
   }
+  number_by_chunk(tensors, layout, tables);
   return tables;
 }
 

@@ -29,6 +29,9 @@ struct ChunkTables {
   Blocks part;   ///< of the part of the gradient that this rank sums; empty if that is all of its states
   std::vector<std::int64_t> first_partial_of_tensor;  ///< by tensor of the layout
   std::int64_t n_partials = 0;
+  /// The same partials numbered chunk by chunk, for sums that ranks exchange for one chunk: by tensor of the
+  /// layout, its first one among those of its chunk; by chunk, how many are before it, and at the end all.
+  std::vector<std::int64_t> first_in_chunk, before_chunk;
 
   /// The range that a rank's own micro-batches are summed over.
   const std::vector<TensorBlock>& accumulated(ChunkId chunk) const {

@@ -70,10 +70,12 @@ Status check_options(const SessionOptions& options) {
     return Status::error(Code::invalid,
                          str("train.grad_accum is ", options.grad_accum, "; it must be at least 1"));
   STRATA_TRY(check(options.ranks, options.grad_accum));
-  if (options.ranks.shards() > 1 && options.optimizer.optimizer == cpuopt::Optimizer::lamb)
+  if (exchanges_norms(options) &&
+      (options.step_mode == StepMode::speculative || options.step_mode == StepMode::hybrid))
     return Status::error(Code::unsupported,
-                         str("optim.name=lamb needs the norms of whole tensors, which parallel.zero=",
-                             options.ranks.zero, " divides among ranks; use parallel.zero=0"));
+                         str("optim.name=lamb with parallel.zero=", options.ranks.zero,
+                             " exchanges norms of tensors, so it cannot update speculatively; use "
+                             "offload.step_mode=two_phase"));
   if (!(options.clip >= 0))
     return Status::error(Code::invalid,
                          str("optim.clip is ", options.clip, "; it must be at least 0 (0: no clipping)"));

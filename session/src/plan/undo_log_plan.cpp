@@ -14,7 +14,8 @@ namespace {
 
 bool may_speculate(const StatePlan& plan) {
   const StepMode mode = plan.options.step_mode;
-  return plan.trains() && mode != StepMode::serial && mode != StepMode::two_phase;
+  return plan.trains() && mode != StepMode::serial && mode != StepMode::two_phase &&
+         !exchanges_norms(plan.options);
 }
 
 // The pinned memory that the mode may use of what the placement leaves.

@@ -19,6 +19,9 @@ RankFacet settings(const StatePlan& plan) {
        str("not finite = ", o.non_finite == NonFinite::stop ? "stop" : "skip"),
        str("ranks = ", o.ranks.ranks, ", zero = ", o.ranks.zero, ", shard_ranks = ", o.ranks.shard_ranks,
            ", reduce = ", o.ranks.reduce == GradientReduce::each ? "each" : "once")}};
+  if (exchanges_norms(o))  // in the order of the updates
+    facet.lines.push_back(
+        str("updates = ", o.step_mode == StepMode::serial ? "at the end of the step" : "before their use"));
   for (std::size_t tensor = 0; tensor < plan.rule_of_tensor.size(); ++tensor) {
     const UpdateRule& rule = plan.rules[static_cast<std::size_t>(plan.rule_of_tensor[tensor])];
     facet.lines.push_back(str(plan.tensors.specs[tensor].name, ": lr times ", rule.lr_scale,

@@ -22,6 +22,22 @@ std::uint64_t gradient_bytes(const StatePlan& plan, ChunkId chunk) {
   return added + static_cast<std::uint64_t>(ranks.replicas() - 1) * part * size_of(group.accum);
 }
 
+// Of the norms of tensors, which the ranks that hold a chunk's shards exchange chunk by chunk.
+std::uint64_t norm_bytes(const StatePlan& plan) {
+  const DataParallel& ranks = plan.options.ranks;
+  const detail::ChunkTables tables = detail::chunk_tables(plan.tensors, plan.layout);
+  std::uint64_t bytes = 0;
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
+    const std::int64_t n = tables.before_chunk[chunk + 1] - tables.before_chunk[chunk];
+    bytes += wire_bytes({.kind = CollectiveKind::all_reduce,
+                         .receive = {nullptr, 2 * static_cast<std::size_t>(n) * sizeof(double)},
+                         .dtype = DType::f64},
+                        ranks.rank % ranks.shards(), ranks.shards())
+                 .sent;
+  }
+  return bytes;
+}
+
 // The first position that writes a gradient.
 std::int32_t backward_begin(const UseTrace& uses) {
   const auto writes = [](const UseTrace::Position& position) { return !position.grads.empty(); };
@@ -52,6 +68,7 @@ RankTraffic rank_traffic(const StatePlan& plan, const UseTrace& uses) {
                                 .dtype = DType::f64},
                                ranks.rank, ranks.ranks)
                         .sent;
+  if (exchanges_norms(plan.options)) traffic.control += norm_bytes(plan);
   return traffic;
 }
 

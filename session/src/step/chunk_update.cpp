@@ -59,48 +59,55 @@ void apply_undo(const ChunkUpdate& u, const TensorBlock& block) {
 
 }  // namespace
 
-// A chunk holds tensors whole, so a tensor's norms are complete once the chunk's blocks are done.
+// A tensor is whole in its chunk, of which a rank may hold a part.
 void compute_trust_ratios(const ChunkUpdate& u) {
-  for (std::size_t first = 0; first < u.blocks.size();) {
-    std::int64_t n_partials = 0;
-    std::size_t next = first;
-    for (; next < u.blocks.size() && u.blocks[next].tensor == u.blocks[first].tensor; ++next)
-      n_partials += cpuopt::norm_partial_count(u.blocks[next].n);
-    const auto sum = [&](const double* norm_partials) {
-      return cpuopt::tree_sum(std::span<const double>(norm_partials + u.blocks[first].first_partial,
-                                                      static_cast<std::size_t>(n_partials)));
+  std::int32_t last = -1;
+  for (const TensorBlock& block : u.blocks) {
+    if (block.tensor == last) continue;
+    last = block.tensor;
+    const auto tensor = static_cast<std::size_t>(block.tensor);
+    const auto n =
+        static_cast<std::size_t>(cpuopt::norm_partial_count(u.plan->tensors.specs[tensor].n_elems));
+    const auto sum = [&](const double* partials) {
+      return cpuopt::tree_sum(std::span<const double>(partials + u.norms.first_in_chunk[tensor], n));
     };
-    u.norms.trust[u.blocks[first].tensor] =
+    u.norms.trust[tensor] =
         cpuopt::lamb_trust_ratio(sum(u.norms.master_partials), sum(u.norms.direction_partials));
-    first = next;
   }
 }
 
-namespace {
+void clear_norm_partials(const ChunkUpdate& u) {
+  std::fill_n(u.norms.master_partials, u.norms.n, 0.0);
+  std::fill_n(u.norms.direction_partials, u.norms.n, 0.0);
+}
 
-void run_lamb(const ChunkUpdate& u, ThreadPool& pool) {
-  const auto n = std::ssize(u.blocks);
-  pool.parallel_for(n, [&](std::int64_t i) {
+void run_lamb_moments(const ChunkUpdate& u, ThreadPool& pool) {
+  clear_norm_partials(u);
+  pool.parallel_for(std::ssize(u.blocks), [&](std::int64_t i) {
     const TensorBlock& b = u.blocks[static_cast<std::size_t>(i)];
     apply_undo(u, b);
     const BlockUpdate part = block_update(u, b);
     cpuopt::lamb_moments_block(part.step, part.block, b.n, part.noise,
-                               u.norms.master_partials + b.first_partial,
-                               u.norms.direction_partials + b.first_partial);
+                               u.norms.master_partials + u.norms.index(b),
+                               u.norms.direction_partials + u.norms.index(b));
   });
+}
+
+void run_lamb_apply(const ChunkUpdate& u, ThreadPool& pool) {
   compute_trust_ratios(u);
-  pool.parallel_for(n, [&](std::int64_t i) {
+  pool.parallel_for(std::ssize(u.blocks), [&](std::int64_t i) {
     const TensorBlock& b = u.blocks[static_cast<std::size_t>(i)];
     const BlockUpdate part = block_update(u, b);
     cpuopt::lamb_apply_block(part.step, u.norms.trust[b.tensor], part.block, b.n);
   });
 }
 
-}  // namespace
-
 void run_chunk_update(const ChunkUpdate& u, ThreadPool& pool) {
   const bool updates = u.undo != UndoAction::rollback;
-  if (updates && u.step->by_rule[0].optimizer == cpuopt::Optimizer::lamb) return run_lamb(u, pool);
+  if (updates && u.step->by_rule[0].optimizer == cpuopt::Optimizer::lamb) {
+    run_lamb_moments(u, pool);
+    return run_lamb_apply(u, pool);
+  }
   // With an undo log, pieces are small enough to stay in cache between copy and update; without one, blocks
   // are whole.
   const std::int64_t piece =

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include <strata/cpuopt/norm.h>
 #include <strata/cpuopt/update.h>
 #include <strata/runtime/threads/thread_pool.h>
 
@@ -21,12 +22,18 @@ struct StepConstants {
   std::int64_t step = 0;
 };
 
-/// Norms of tensors for an optimizer that needs them (LAMB). A chunk's update writes only the norms of its
-/// own tensors, and nothing else reads them, so they impose no order on queued work.
+/// Norms of the tensors of one chunk for an optimizer that needs them (LAMB). A chunk's update writes only
+/// the norms of its own tensors, and nothing else reads them, so they impose no order on queued work.
 struct TensorNorms {
-  double* master_partials = nullptr;  ///< numbered like the partials of the gradient norm
-  double* direction_partials = nullptr;
-  float* trust = nullptr;  ///< by tensor of the layout
+  double* master_partials = nullptr;     ///< `n`, numbered within the chunk
+  double* direction_partials = nullptr;  ///< `n`, right after those
+  std::int64_t n = 0;
+  const std::int64_t* first_in_chunk = nullptr;  ///< ChunkTables::first_in_chunk
+  float* trust = nullptr;                        ///< by tensor of the layout
+
+  std::int64_t index(const TensorBlock& block) const {
+    return first_in_chunk[block.tensor] + block.at / cpuopt::kNormPartialElems;
+  }
 };
 
 /// A queued update of one chunk.
@@ -49,7 +56,13 @@ struct BlockUpdate {
   cpuopt::RoundingNoise noise;
 };
 BlockUpdate block_update(const ChunkUpdate& update, const TensorBlock& block);
-/// Computes the trust ratio of every tensor of the chunk from its norm partials.
+/// Computes the trust ratio of every tensor of which the chunk has blocks from all of its norm partials.
 void compute_trust_ratios(const ChunkUpdate& update);
+
+/// LAMB on the CPU in two passes, between which ranks that share a tensor add up its norm partials. The first
+/// one writes partials of this rank's blocks and zero for all others.
+void run_lamb_moments(const ChunkUpdate& update, ThreadPool& pool);
+void run_lamb_apply(const ChunkUpdate& update, ThreadPool& pool);
+void clear_norm_partials(const ChunkUpdate& update);
 
 }  // namespace strata::detail

@@ -33,26 +33,7 @@ TensorView values(BufferView chunk, DType dtype, const TensorBlock& run) {
 }
 
 void run_trust_ratios(const ChunkUpdate& update, ThreadPool&) { compute_trust_ratios(update); }
-
-Status queue_lamb_update(StateContext& context, const ChunkUpdate& u) {
-  const Status moments = each_run(u.blocks, [&](const TensorBlock& run) {
-    const BlockUpdate part = block_update(u, run);
-    STRATA_TRY(state_kernels::update_async(context.backend(), context.streams().compute,
-                                           {part.step, part.block, run.n, part.noise}));
-    return state_kernels::lamb_partials_async(
-        context.backend(), context.streams().compute,
-        {part.step, part.block, run.n, u.norms.master_partials + run.first_partial,
-         u.norms.direction_partials + run.first_partial});
-  });
-  STRATA_TRY(moments);
-  STRATA_TRY(context.backend().host_call_async(HostCall("lamb trust ratios", &run_trust_ratios, u),
-                                               context.streams().compute));
-  return each_run(u.blocks, [&](const TensorBlock& run) {
-    const BlockUpdate part = block_update(u, run);
-    return state_kernels::lamb_apply_async(context.backend(), context.streams().compute,
-                                           {part.step, part.block, run.n, u.norms.trust + run.tensor});
-  });
-}
+void run_clear(const ChunkUpdate& update, ThreadPool&) { clear_norm_partials(update); }
 
 }  // namespace
 
@@ -75,9 +56,36 @@ Status queue_device_norm_partials(StateContext& context, ChunkId chunk, BufferVi
   });
 }
 
+Status queue_device_lamb_moments(StateContext& context, const ChunkUpdate& u) {
+  Backend& backend = context.backend();
+  Stream& compute = context.streams().compute;
+  STRATA_TRY(backend.host_call_async(HostCall("clear norm partials", &run_clear, u), compute));
+  return each_run(u.blocks, [&](const TensorBlock& run) {
+    const BlockUpdate part = block_update(u, run);
+    STRATA_TRY(state_kernels::update_async(backend, compute, {part.step, part.block, run.n, part.noise}));
+    return state_kernels::lamb_partials_async(
+        backend, compute,
+        {part.step, part.block, run.n, u.norms.master_partials + u.norms.index(run),
+         u.norms.direction_partials + u.norms.index(run)});
+  });
+}
+
+Status queue_device_lamb_apply(StateContext& context, const ChunkUpdate& u) {
+  STRATA_TRY(context.backend().host_call_async(HostCall("lamb trust ratios", &run_trust_ratios, u),
+                                               context.streams().compute));
+  return each_run(u.blocks, [&](const TensorBlock& run) {
+    const BlockUpdate part = block_update(u, run);
+    return state_kernels::lamb_apply_async(context.backend(), context.streams().compute,
+                                           {part.step, part.block, run.n, u.norms.trust + run.tensor});
+  });
+}
+
 Status queue_device_update(StateContext& context, const ChunkUpdate& u) {
   STRATA_ASSERT(u.undo == UndoAction::none, "a speculative update of a chunk on the device");
-  if (u.step->by_rule[0].optimizer == cpuopt::Optimizer::lamb) return queue_lamb_update(context, u);
+  if (u.step->by_rule[0].optimizer == cpuopt::Optimizer::lamb) {
+    STRATA_TRY(queue_device_lamb_moments(context, u));
+    return queue_device_lamb_apply(context, u);
+  }
   return each_run(u.blocks, [&](const TensorBlock& run) {
     const BlockUpdate part = block_update(u, run);
     return state_kernels::update_async(context.backend(), context.streams().compute,

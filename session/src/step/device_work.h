@@ -14,5 +14,8 @@ Status queue_device_accumulate(StateContext& context, ChunkId chunk, BufferView 
 Status queue_device_norm_partials(StateContext& context, ChunkId chunk, BufferView sum, Stream& stream);
 /// On the compute stream. Never uses an undo log: chunks on the device are not updated speculatively.
 Status queue_device_update(StateContext& context, const ChunkUpdate& update);
+/// The two passes of LAMB, between which ranks may add up norm partials.
+Status queue_device_lamb_moments(StateContext& context, const ChunkUpdate& update);
+Status queue_device_lamb_apply(StateContext& context, const ChunkUpdate& update);
 
 }  // namespace strata::detail

@@ -1,5 +1,6 @@
 #include "step/queue_update.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 
@@ -39,12 +40,28 @@ cpuopt::UpdateBlock logged_block(const StateContext& context, ChunkId chunk) {
                   context.plan().layout.range(chunk, Payload::param).size(), data);
 }
 
-TensorNorms tensor_norms(const StateContext& context) {
+// The partials of a chunk are contiguous, so that ranks exchange them at once.
+TensorNorms tensor_norms(const StateContext& context, ChunkId chunk) {
   std::byte* const memory = context.tensor_norms();
   if (memory == nullptr) return {};
-  const std::int64_t n = context.tables().n_partials;
-  auto* const partials = reinterpret_cast<double*>(memory);
-  return {partials, partials + n, reinterpret_cast<float*>(partials + 2 * n)};
+  const ChunkTables& tables = context.tables();
+  const std::int64_t before = tables.before_chunk[chunk], n = tables.before_chunk[chunk + 1] - before;
+  auto* const partials = reinterpret_cast<double*>(memory) + 2 * before;
+  auto* const trust = reinterpret_cast<float*>(reinterpret_cast<double*>(memory) + 2 * tables.n_partials);
+  return {partials, partials + n, n, tables.first_in_chunk.data(), trust};
+}
+
+// The ranks that hold the shards of a chunk add up the norm partials of its tensors.
+Status exchange_norm_partials(StateContext& context, const TensorNorms& norms, Stream& stream) {
+  Backend& backend = context.backend();
+  Stream& collective = context.streams().collective;
+  STRATA_TRY_ASSIGN(const Event written, backend.record(stream));
+  STRATA_TRY(backend.wait_on_async(written, collective));
+  const BufferView all{reinterpret_cast<std::byte*>(norms.master_partials),
+                       2 * static_cast<std::size_t>(norms.n) * sizeof(double)};
+  STRATA_TRY(context.groups()->shards().all_reduce(all, DType::f64, Reduction::sum, collective));
+  STRATA_TRY_ASSIGN(const Event added, backend.record(collective));
+  return backend.wait_on_async(added, stream);
 }
 
 // Declares the memory that an update reads and writes. `log`: the chunk's part of the undo log, if it is
@@ -101,18 +118,28 @@ Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& s
                         .blocks = context.tables().blocks[chunk],
                         .step = &step,
                         .plan = &context.plan(),
-                        .norms = tensor_norms(context),
+                        .norms = tensor_norms(context, chunk),
                         .undo = undo};
   if (gradient)
     update.chunk.g = gradient.view().data +
                      static_cast<std::size_t>(held.begin - layout.range(chunk, Payload::accum).begin) *
                          size_of(layout.group_of(chunk).accum);
-  if (on_device && context.costs() == nullptr) return queue_device_update(context, update);
+  const bool exchanges = exchanges_norms(context.plan().options);
+  const bool on_gpu = on_device && context.costs() == nullptr;
+  if (on_gpu && !exchanges) return queue_device_update(context, update);
   if (undo != UndoAction::none) update.old = logged_block(context, chunk);
-  HostCall call(cpuopt::to_string(step.by_rule[0].optimizer).data(), &run_chunk_update, update);
-  if (context.costs() != nullptr) call.paced(context.costs()->update_ns(chunk, on_device, undo));
-  declare_memory(call, gradient, states, undo == UndoAction::none ? BufferView{} : context.undo(chunk), undo);
-  return context.backend().host_call_async(call, stream);
+  const auto queue = [&](void (*work)(const ChunkUpdate&, ThreadPool&), std::int64_t ns) {
+    HostCall call(cpuopt::to_string(step.by_rule[0].optimizer).data(), work, update);
+    if (context.costs() != nullptr) call.paced(std::max<std::int64_t>(1, ns));
+    declare_memory(call, gradient, states, undo == UndoAction::none ? BufferView{} : context.undo(chunk),
+                   undo);
+    return context.backend().host_call_async(call, stream);
+  };
+  const std::int64_t ns = context.costs() == nullptr ? 0 : context.costs()->update_ns(chunk, on_device, undo);
+  if (!exchanges) return queue(&run_chunk_update, ns);
+  STRATA_TRY(on_gpu ? queue_device_lamb_moments(context, update) : queue(&run_lamb_moments, ns));
+  STRATA_TRY(exchange_norm_partials(context, update.norms, stream));
+  return on_gpu ? queue_device_lamb_apply(context, update) : queue(&run_lamb_apply, 0);
 }
 
 Status commit_stored_states(StateContext& context, ChunkId chunk) {

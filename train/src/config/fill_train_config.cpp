@@ -94,10 +94,12 @@ void check_parallel(const ConfigTree& tree, const TrainConfig& config, std::vect
     problems.push_back(
         str(set_by(tree, "offload.micro_batch_order"),
             " = breadth_first sums a rank's gradients in one pass; it needs parallel.reduce=once"));
-  if (config.optim.name == "lamb" && config.parallel.zero.value_or(0) > 0)
-    problems.push_back(str(set_by(tree, "optim.name"), " = lamb needs the norms of whole tensors, which ",
-                           set_by(tree, "parallel.zero"), " = ", *config.parallel.zero,
-                           " divides among ranks"));
+  const std::string& mode = config.offload.step_mode;
+  if (config.optim.name == "lamb" && ranks > 1 && config.parallel.zero.value_or(2) > 0 &&
+      (mode == "speculative" || mode == "hybrid"))
+    problems.push_back(str(set_by(tree, "offload.step_mode"), " = ", mode, " updates speculatively, which ",
+                           set_by(tree, "optim.name"),
+                           " = lamb cannot where ranks share tensors; use two_phase"));
 }
 
 Status check_together(const ConfigTree& tree, const TrainConfig& config) {

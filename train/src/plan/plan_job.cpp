@@ -111,8 +111,6 @@ Result<FoundPlan> choose_stage(LoadedConfig& loaded, CandidatePrograms& candidat
     asked.ranks = data_parallel(loaded.config);
   };
   if (!parallel.zero && asked.ranks.ranks == 1) decide(0, "there is one rank");
-  if (!parallel.zero && asked.optimizer.optimizer == cpuopt::Optimizer::lamb)
-    decide(0, "optim.name=lamb needs the norms of whole tensors");
   if (parallel.zero) return choose_plan(loaded, candidates, asked, profile, explain_refusal);
   asked.ranks.zero = 2;
   CandidatePrograms fewer_gathers;

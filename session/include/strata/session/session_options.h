@@ -67,4 +67,10 @@ struct SessionOptions {
   double paced_flops_per_s = 0;
 };
 
+/// Whether ranks exchange norms of tensors between the two passes of an update: LAMB, whose tensors they
+/// share. Then they all update in the same order, and none speculatively.
+inline bool exchanges_norms(const SessionOptions& options) noexcept {
+  return options.optimizer.optimizer == cpuopt::Optimizer::lamb && options.ranks.shards() > 1;
+}
+
 }  // namespace strata
