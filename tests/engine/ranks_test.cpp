@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <ostream>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -51,6 +52,8 @@ struct Case {
   DType compute = DType::f32;
   Clipping clipping = Clipping::sometimes;
   GradientReduce reduce = GradientReduce::each;
+  cpuopt::Optimizer optimizer = cpuopt::Optimizer::adamw;
+  StateFormat states = StateFormat::fp32;
 };
 
 std::string describe(const Case& c) {
@@ -88,6 +91,8 @@ SessionOptions options_of(const Case& c, std::int32_t rank, const std::string& d
   options.grad_accum = kGradAccum;
   options.clip = clip_of(c.clipping);
   options.loss_scale = 1 << 20;  // overflows in f16
+  options.optimizer.optimizer = c.optimizer;
+  options.states = c.states;
   options.chunk_elems = 4096 * c.ranks;
   options.prefetch = 2;
   options.undo_bytes = 3000000;
@@ -134,9 +139,11 @@ RankOutcome train(const Case& c, int steps = steps_compared()) {
 
 /// The same run on one device, which does not depend on the placement, the step mode or the technique.
 const RankOutcome& on_one_device(const Case& c) {
-  static std::map<std::pair<DType, Clipping>, RankOutcome> known;
-  const auto [at, is_new] = known.try_emplace({c.compute, c.clipping});
-  if (is_new) at->second = train({.compute = c.compute, .clipping = c.clipping});
+  static std::map<std::tuple<DType, Clipping, cpuopt::Optimizer, StateFormat>, RankOutcome> known;
+  const auto [at, is_new] = known.try_emplace({c.compute, c.clipping, c.optimizer, c.states});
+  if (is_new)
+    at->second =
+        train({.compute = c.compute, .clipping = c.clipping, .optimizer = c.optimizer, .states = c.states});
   return at->second;
 }
 
@@ -195,7 +202,8 @@ std::vector<Case> cases() {
   for (std::size_t a = 0; a < 90; ++a) {
     const Kind& kind = kinds[(a * 7 + a / 15) % kinds.size()];
     all.push_back({kind.ranks, kind.technique, kModes[a % 5], static_cast<Tiers>(a % 3), kDTypes[a / 15 % 3],
-                   static_cast<Clipping>((a / 15 + a / 5) % 3)});
+                   static_cast<Clipping>((a / 15 + a / 5) % 3), GradientReduce::each,
+                   cpuopt::Optimizer::adamw, StateFormat::fp32});
   }
   return all;
 }
@@ -228,6 +236,59 @@ TEST(RanksTest, BytesSentAreTheFormula) {
         });
         EXPECT_TRUE(outcome.status.is_ok()) << outcome.status.to_string();
       }
+}
+
+// Every optimizer and format of the moments. LAMB exchanges norms of tensors where ranks share them, in the
+// order of its updates.
+TEST(RanksTest, EveryOptimizerAndStateFormatHasTheBitsOfOneDevice) {
+  constexpr std::array kModes = {StepMode::two_phase, StepMode::serial, StepMode::automatic};
+  constexpr std::array kFormats = {StateFormat::fp32, StateFormat::bf16, StateFormat::int8};
+  std::size_t i = 0;
+  for (const cpuopt::Optimizer optimizer : cpuopt::all_optimizers())
+    for (const Technique& technique : {kDdp, kZero2, kZero3, kHsdp})
+      for (const std::int32_t ranks : {2, 4}) {
+        const Case c{.ranks = technique.hybrid ? 4 : ranks + static_cast<std::int32_t>(i % 2),
+                     .technique = technique,
+                     .mode = kModes[i % 3],
+                     .tiers = static_cast<Tiers>(i % 3),
+                     .compute = i % 2 == 0 ? DType::f32 : DType::bf16,
+                     .optimizer = optimizer,
+                     .states = kFormats[i / 3 % 3]};
+        ++i;
+        if (kGradAccum % c.ranks != 0) continue;
+        const RankOutcome &want = on_one_device(c), got = train(c, 4);
+        ASSERT_TRUE(want.status.is_ok()) << want.status.to_string();
+        ASSERT_TRUE(got.status.is_ok()) << describe(c) << ": " << got.status.to_string();
+        expect_same_bits(got, want,
+                         str(cpuopt::to_string(optimizer), ", ", to_string(c.states), ", ", describe(c)));
+      }
+}
+
+TEST(RanksTest, BytesOfLambAreTheFormula) {
+  const Case c{.ranks = 4, .technique = kHsdp, .optimizer = cpuopt::Optimizer::lamb};
+  const test::TempDir dir;
+  const RankRun run{.plan = [&](std::int32_t rank) { return plan(c, rank, dir.path()); }, .ranks = 4};
+  const RankOutcome outcome = run.run([&](Engine& engine, RankOutcome&) -> Status {
+    STRATA_TRY(engine.initialize(3));
+    CountingBatches batches(test::rank_model().vocab);
+    const std::uint64_t want = rank_traffic(engine.plan(), engine.plan().of(ProgramRole::train).uses).all();
+    StepReport report;
+    STRATA_TRY(engine.train_step(batches, 1e-2, report));
+    STRATA_TRY(
+        engine.visit(Payload::param, [](const StatePiece&, std::span<const float>) { return Status(); }));
+    EXPECT_EQ(engine.group_counters().sent_bytes, want);
+    return {};
+  });
+  EXPECT_TRUE(outcome.status.is_ok()) << outcome.status.to_string();
+}
+
+TEST(RanksTest, LambDoesNotSpeculateWhereRanksShareTensors) {
+  const Case c{
+      .ranks = 2, .technique = kZero3, .mode = StepMode::hybrid, .optimizer = cpuopt::Optimizer::lamb};
+  const test::TempDir dir;
+  const Status refused = plan(c, 0, dir.path()).status();
+  EXPECT_EQ(refused.code(), Code::unsupported);
+  EXPECT_NE(refused.message().find("use offload.step_mode=two_phase"), std::string_view::npos);
 }
 
 // A local sum before a single reduction rounds otherwise, so it is close, not equal.
