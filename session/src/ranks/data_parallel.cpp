@@ -5,6 +5,10 @@
 
 namespace strata {
 
+Result<DeviceMesh> mesh_of(const DataParallel& ranks) {
+  return DeviceMesh::create({1, ranks.replicas(), ranks.shards(), 1, 1}, ranks.ranks);
+}
+
 Sharding sharding_of(const DataParallel& ranks) noexcept {
   return {.ranks = ranks.ranks,
           .part = ranks.part(ranks.rank),

@@ -11,17 +11,14 @@ Result<RankGroups> RankGroups::create(ProcessGroup& world, const DataParallel& r
     return Status::error(Code::invalid, str("the plan is for rank ", ranks.rank, " of ", ranks.ranks,
                                             ", but this is rank ", world.rank(), " of ", world.size()));
   RankGroups groups(world);
-  const std::int32_t shards = ranks.shards(), replicas = ranks.replicas();
-  if (shards == 1 || replicas == 1) return groups;
-  std::vector<int> all(static_cast<std::size_t>(ranks.ranks)), same_copy, same_shard;
-  for (std::int32_t rank = 0; rank < ranks.ranks; ++rank) {
+  if (ranks.shards() == 1 || ranks.replicas() == 1) return groups;
+  STRATA_TRY_ASSIGN(const DeviceMesh mesh, mesh_of(ranks));
+  std::vector<int> all(static_cast<std::size_t>(ranks.ranks));
+  for (std::int32_t rank = 0; rank < ranks.ranks; ++rank)
     all[static_cast<std::size_t>(ranks.part(rank))] = rank;
-    if (rank / shards == ranks.rank / shards) same_copy.push_back(rank);
-    if (rank % shards == ranks.rank % shards) same_shard.push_back(rank);
-  }
   STRATA_TRY_ASSIGN(groups.sums_, world.split(all));
-  STRATA_TRY_ASSIGN(groups.shards_, world.split(same_copy));
-  STRATA_TRY_ASSIGN(groups.replicas_, world.split(same_shard));
+  STRATA_TRY_ASSIGN(groups.shards_, world.split(mesh.along(MeshAxis::fsdp, ranks.rank)));
+  STRATA_TRY_ASSIGN(groups.replicas_, world.split(mesh.along(MeshAxis::dp, ranks.rank)));
   return groups;
 }
 

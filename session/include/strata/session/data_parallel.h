@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <strata/chunk/layout.h>
+#include <strata/parallel/device_mesh.h>
 #include <strata/runtime/status.h>
 
 namespace strata {
@@ -42,6 +43,8 @@ struct DataParallel {
   bool sums_locally() const noexcept { return ranks > 1 && reduce == GradientReduce::once; }
   bool keeps_gathered() const noexcept { return shards() > 1 && zero < 3; }
 };
+/// Copies of the states along dp, the shards of a copy along fsdp.
+Result<DeviceMesh> mesh_of(const DataParallel& ranks);
 Sharding sharding_of(const DataParallel& ranks) noexcept;
 /// Errors: `invalid`, naming the numbers.
 Status check(const DataParallel& ranks, std::int32_t grad_accum);

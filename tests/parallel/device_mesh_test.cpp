@@ -1,0 +1,45 @@
+// Ranks as a grid of axes.
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <strata/parallel/device_mesh.h>
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(DeviceMeshTest, RanksAndCoordinatesAreInverse) {
+  const DeviceMesh mesh = must(DeviceMesh::create({1, 3, 4, 1, 1}, 12));
+  EXPECT_EQ(mesh.ranks(), 12);
+  std::set<DeviceMesh::Coordinates> seen;
+  for (int rank = 0; rank < 12; ++rank) {
+    EXPECT_EQ(mesh.rank(mesh.coordinates(rank)), rank);
+    seen.insert(mesh.coordinates(rank));
+  }
+  EXPECT_EQ(seen.size(), 12U);
+}
+
+TEST(DeviceMeshTest, ShardsOfACopyAreNeighboursAndCopiesAreFarApart) {
+  const DeviceMesh mesh = must(DeviceMesh::create({1, 2, 4, 1, 1}, 8));
+  EXPECT_THAT(mesh.along(MeshAxis::fsdp, 6), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(mesh.along(MeshAxis::dp, 6), ElementsAre(2, 6));
+  EXPECT_THAT(mesh.along(MeshAxis::tp, 6), ElementsAre(6));
+  EXPECT_EQ(mesh.description(), "dp 2 x fsdp 4");
+  EXPECT_EQ(DeviceMesh().description(), "1 rank");
+}
+
+TEST(DeviceMeshTest, WrongSizesAreRefusedWithTheNumbers) {
+  const auto refused = [](const DeviceMesh::Coordinates& sizes, int ranks) {
+    return DeviceMesh::create(sizes, ranks).status().to_string();
+  };
+  EXPECT_EQ(refused({1, 2, 3, 1, 1}, 8), "invalid: the mesh dp 2 x fsdp 3 has 6 ranks, but the run has 8");
+  EXPECT_EQ(refused({1, 0, 8, 1, 1}, 8), "invalid: the mesh has 0 ranks along dp");
+  EXPECT_THAT(refused({1, 1, 4, 1, 2}, 8), HasSubstr("2 ranks along tp, but only dp and fsdp are used yet"));
+}
+
+}  // namespace
+}  // namespace strata
