@@ -4,7 +4,8 @@
 
 namespace strata::detail {
 
-Status NcclWork::end(NcclWork* const& work, ThreadPool&) {
+Status NcclWork::end(const Ending& ending, ThreadPool&) {
+  NcclWork* const work = ending.work;
   // The failure first: once all has ended, the object may be destroyed.
   Status failure = work->comm_.failure();
   work->ended_.fetch_add(1);
@@ -12,7 +13,7 @@ Status NcclWork::end(NcclWork* const& work, ThreadPool&) {
 }
 
 Status NcclWork::queue_end(Stream& stream) {
-  STRATA_TRY(backend_.host_call_async(HostCall("nccl", end, this), stream));
+  STRATA_TRY(backend_.host_call_async(HostCall("nccl", end, Ending{this}), stream));
   STRATA_TRY_ASSIGN(const Event event, backend_.record(stream));
   const MutexLock lock(mutex_);
   const auto same = std::find_if(last_.begin(), last_.end(),

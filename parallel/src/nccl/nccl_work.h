@@ -29,7 +29,11 @@ class NcclWork {
   void wait();
 
  private:
-  static Status end(NcclWork* const& work, ThreadPool& pool);
+  /// The state of a HostCall.
+  struct Ending {
+    NcclWork* work;
+  };
+  static Status end(const Ending& ending, ThreadPool& pool);
   std::vector<Event> last_events();
 
   Backend& backend_;
