@@ -167,6 +167,7 @@ int run(const Fault& fault) {
   (void)std::signal(SIGTERM, SIG_IGN);  // mpirun sends it when a rank ends by a signal
   std::unique_ptr<World> world = must(open_mpi_world({.patience_s = 9}));
   const std::string me = str("rank ", world->rank());
+  if (const char* const job = std::getenv("OMPI_MCA_ess_base_jobid")) say(str("job ", job));
   world->set_watch(
       {.patience_s = 9, .warn = [&me](std::string_view text) { say(str(me, " warns: ", text)); }});
   const Status status = train(*world, fault);

@@ -39,9 +39,10 @@ EXPECTED = {
 }
 
 
-def segments():
-    """The files through which OpenMPI's ranks share memory."""
-    return set(glob.glob("/dev/shm/vader_segment.*"))
+def segments(text):
+    """The files through which the ranks of a run share memory, by what it has printed."""
+    job = re.search(r"^job (\d+)$", text, re.MULTILINE)
+    return glob.glob(f"/dev/shm/vader_segment.*.{int(job[1]):x}.*") if job else []
 
 
 def left_behind(session, folder):
@@ -83,10 +84,8 @@ def start(command, timeout):
     return Outcome(lines, None if hangs else process.returncode, process.pid)
 
 
-def run(program, mpirun, fault, rank=1, step=3, timeout=60, alone=True):
-    """Returns (problems, seconds from the fault until all others have named the rank, output). `alone`: nothing else
-    uses MPI, so the files of its shared memory are looked for, too."""
-    before = segments()
+def run(program, mpirun, fault, rank=1, step=3, timeout=60):
+    """Returns (problems, seconds from the fault until all others have named the rank, output)."""
     with tempfile.TemporaryDirectory(prefix="strata-ranks-") as folder:
         outcome = start([mpirun, "--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1",
                          "-np", str(RANKS), program, fault, str(rank), str(step), folder], timeout)  # fmt: skip
@@ -99,7 +98,7 @@ def run(program, mpirun, fault, rank=1, step=3, timeout=60, alone=True):
         if (outcome.code == 0) != (fault == "none"):
             problems.append(f"mpirun ends with {outcome.code}")
         problems += [f"left behind: {name}" for name in left_behind(outcome.session, folder)]
-        problems += [f"left behind: {name}" for name in segments() - before if alone]
+        problems += [f"left behind: {name}" for name in segments(outcome.text())]
         named = [outcome.first(rf"rank {other} (warns|ends): .*rank {rank} of 3|rank {other} ends: ") or timeout for other in others]
         return problems, max(named) - (outcome.first("the fault is due") or 0), outcome.text()
 
