@@ -204,8 +204,8 @@ Result<SessionResult> train_to_end(ActiveRun& active, const TrainingData& traini
       compare_forecast(*active.planned.plan, active.planned.forecast, active.machine, outcome);
   if (active.trace != nullptr) STRATA_TRY(active.trace->write(active.io, folder.file("trace.json")));
   Engine& engine = active.job->engine();
-  STRATA_TRY(folder.write(
-      "summary.json", summary_json(outcome, engine, config.io.write_budget_bytes, expected)));
+  STRATA_TRY(
+      folder.write("summary.json", summary_json(outcome, engine, config.io.write_budget_bytes, expected)));
   return SessionResult{outcome.stop_reason, folder.path(), summary_text(outcome, engine, folder, expected),
                        outcome.why_stopped};
 }
