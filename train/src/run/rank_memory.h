@@ -6,7 +6,7 @@
 
 #include <strata/parallel/world.h>
 #include <strata/runtime/status.h>
-#include <strata/train/trainer.h>
+#include <strata/train/job.h>
 
 namespace strata {
 

@@ -11,9 +11,25 @@
 #include <strata/parallel/world.h>
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/clock.h>
+#include <strata/runtime/units.h>
 #include <strata/train/load_config.h>
 
 namespace strata {
+
+/// Contract C3: memory that a process may use beyond what is planned and what others of it measure.
+inline constexpr std::uint64_t kProcessSlack = 64 * kMiB;
+
+/// Of the process of one rank, or of several that are its threads.
+struct RankMemory {
+  int rank = 0;                     ///< the first of the process
+  std::uint64_t planned_bytes = 0;  ///< in RAM, of all its ranks
+  std::uint64_t data_bytes = 0;     ///< of the dataset, which it maps
+  std::uint64_t transport_bytes = 0;
+  std::uint64_t peak_rss_bytes = 0;
+  std::uint64_t limit_bytes() const noexcept {
+    return planned_bytes + data_bytes + transport_bytes + kProcessSlack;
+  }
+};
 
 /// A plan for which every `auto` of the configuration was decided and written back with its reason.
 struct PlannedJob {

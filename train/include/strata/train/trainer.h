@@ -6,7 +6,6 @@
 
 #include <strata/parallel/world.h>
 #include <strata/runtime/signals.h>
-#include <strata/runtime/units.h>
 #include <strata/train/budget_request.h>
 #include <strata/train/evaluation.h>
 #include <strata/train/job.h>
@@ -26,21 +25,6 @@ enum class StopReason : std::uint8_t {
   write_budget,   ///< io.write_budget; saved, can be resumed
   signal,         ///< a signal; saved, can be resumed
   budget_change,  ///< not an end: other budgets were requested, see Trainer::continue_in()
-};
-
-/// Contract C3: memory that a process may use beyond what is planned and what others of it measure.
-inline constexpr std::uint64_t kProcessSlack = 64 * kMiB;
-
-/// Of the process of one rank, or of several that are its threads.
-struct RankMemory {
-  int rank = 0;                     ///< the first of the process
-  std::uint64_t planned_bytes = 0;  ///< in RAM, of all its ranks
-  std::uint64_t data_bytes = 0;     ///< of the dataset, which it maps
-  std::uint64_t transport_bytes = 0;
-  std::uint64_t peak_rss_bytes = 0;
-  std::uint64_t limit_bytes() const noexcept {
-    return planned_bytes + data_bytes + transport_bytes + kProcessSlack;
-  }
 };
 
 struct TrainOutcome {
