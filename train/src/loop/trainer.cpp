@@ -97,11 +97,8 @@ Result<TrainOutcome> Trainer::run() {
   if (!status.is_ok()) return save_after_error(status);
   if (outcome_.stop_reason == StopReason::budget_change) return outcome_;
   STRATA_TRY(finish(outcome_));
-  STRATA_TRY_ASSIGN(
-      outcome_.memory,
-      gather_rank_memory(world_, {world_ == nullptr ? 0 : world_->rank(), outcome_.planned_in_ram,
-                                  training_data_.data_bytes(),
-                                  world_ == nullptr ? 0 : world_->transport_bytes(), peak_resident_bytes()}));
+  STRATA_TRY_ASSIGN(outcome_.memory,
+                    gather_rank_memory(world_, outcome_.planned_in_ram, training_data_.data_bytes()));
   return outcome_;
 }
 

@@ -22,8 +22,15 @@ std::uint64_t peak_resident_bytes() {
   return kib * 1024;
 }
 
-Result<std::vector<RankMemory>> gather_rank_memory(World* world, const RankMemory& mine) {
+Result<std::vector<RankMemory>> gather_rank_memory(World* world, std::uint64_t planned_bytes,
+                                                   std::uint64_t data_bytes) {
+  RankMemory mine;
+  mine.planned_bytes = planned_bytes;
+  mine.data_bytes = data_bytes;
+  mine.peak_rss_bytes = peak_resident_bytes();
   if (world == nullptr) return std::vector<RankMemory>{mine};
+  mine.rank = world->rank();
+  mine.transport_bytes = world->transport_bytes();
   std::string text(sizeof mine, '\0');
   std::memcpy(text.data(), &mine, sizeof mine);
   STRATA_TRY_ASSIGN(const std::vector<std::string> texts, world->all_gather(text));

@@ -11,8 +11,9 @@
 namespace strata {
 
 /// What every process of the run holds in RAM, by its first rank; ranks that are threads are one process. A
-/// collective call; `world` may be null. `mine`: of this rank, with what it has planned.
-Result<std::vector<RankMemory>> gather_rank_memory(World* world, const RankMemory& mine);
+/// collective call; `world` may be null. `planned_bytes` and `data_bytes`: of this rank.
+Result<std::vector<RankMemory>> gather_rank_memory(World* world, std::uint64_t planned_bytes,
+                                                   std::uint64_t data_bytes);
 
 /// As JSON.
 std::string rank_memory_json(const std::vector<RankMemory>& ranks);
