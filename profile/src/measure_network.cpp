@@ -55,16 +55,17 @@ class GroupTimer {
 };
 
 Result<NetworkRate> measure_group(ProcessGroup& group, Backend& backend, bool quick) {
-  constexpr std::size_t kSmall = 4096, kMostMemory = 64 * kMiB;
+  constexpr std::size_t kFewBytes = 4096, kMostMemory = 64 * kMiB;
   const auto peers = static_cast<std::size_t>(group.size());
-  const std::size_t large = std::max(2 * kSmall, std::min(4 * kMiB, kMostMemory / peers / kSmall * kSmall));
+  const std::size_t large =
+      std::max(2 * kFewBytes, std::min(4 * kMiB, kMostMemory / peers / kFewBytes * kFewBytes));
   STRATA_TRY_ASSIGN(GroupTimer timer, GroupTimer::create(group, backend, large));
-  STRATA_TRY_ASSIGN(const double small_s, timer.seconds(kSmall, quick ? 20 : 100, quick ? 3 : 7));
+  STRATA_TRY_ASSIGN(const double small_s, timer.seconds(kFewBytes, quick ? 20 : 100, quick ? 3 : 7));
   STRATA_TRY_ASSIGN(const double large_s, timer.seconds(large, quick ? 2 : 6, quick ? 3 : 7));
   const auto sent = [&](std::size_t part) { return static_cast<double>((peers - 1) * part); };
   // The line through both; noise may not make the large ones faster than the small ones.
-  const double rate = (sent(large) - sent(kSmall)) / std::max(large_s - small_s, 0.1 * large_s);
-  return NetworkRate{rate, std::max(0.0, small_s - sent(kSmall) / rate)};
+  const double rate = (sent(large) - sent(kFewBytes)) / std::max(large_s - small_s, 0.1 * large_s);
+  return NetworkRate{rate, std::max(0.0, small_s - sent(kFewBytes) / rate)};
 }
 
 Status measure_as(World& rank, Backend& backend, bool quick, NetworkRate& rate) {
