@@ -18,6 +18,8 @@
 #include <strata/runtime/str.h>
 #include <strata/session/rank_traffic.h>
 
+#include "overlap_program.h"
+
 namespace strata::bench {
 namespace {
 
@@ -30,23 +32,8 @@ struct BenchOptions {
   std::string mode = "two_phase";
 };
 
-class NoTokens final : public BatchSource {
- public:
-  Status fill(std::int64_t, const BatchView&) override { return Status::ok(); }
-  std::int64_t n_counted(std::int64_t, std::int64_t n) override { return n; }
-};
-
 Result<ProgramSet> record(const BenchOptions& c) {
-  DecoderConfig config;
-  config.layers = c.layers;
-  config.hidden = c.hidden;
-  config.heads = c.hidden / 64;
-  config.ffn = 4 * c.hidden;
-  config.vocab = c.vocab;
-  config.seq = c.seq;
-  STRATA_TRY_ASSIGN(const Program forward,
-                    record_decoder(config, 1, DecoderHead::loss, DecoderRows::whole, DType::bf16));
-  STRATA_TRY_ASSIGN(Program train, derive_backward(forward, "loss"));
+  STRATA_TRY_ASSIGN(Program train, record_training(c));
   ProgramSet set;
   set.add({"train", ProgramRole::train, std::move(train)});
   return set;

@@ -19,6 +19,7 @@
 #include <strata/runtime/str.h>
 
 #include "paced_io.h"
+#include "overlap_program.h"
 
 namespace strata::bench {
 namespace {
@@ -41,23 +42,8 @@ struct BenchOptions {
   std::string profile;       // of this machine: also print the forecast of a step
 };
 
-class NoTokens final : public BatchSource {
- public:
-  Status fill(std::int64_t, const BatchView&) override { return Status::ok(); }
-  std::int64_t n_counted(std::int64_t, std::int64_t n) override { return n; }
-};
-
 Result<ProgramSet> record(const BenchOptions& c) {
-  DecoderConfig config;
-  config.layers = c.layers;
-  config.hidden = c.hidden;
-  config.heads = c.hidden / 64;
-  config.ffn = 4 * c.hidden;
-  config.vocab = c.vocab;
-  config.seq = c.seq;
-  STRATA_TRY_ASSIGN(const Program forward,
-                    record_decoder(config, 1, DecoderHead::loss, DecoderRows::whole, DType::bf16));
-  STRATA_TRY_ASSIGN(Program train, derive_backward(forward, "loss"));
+  STRATA_TRY_ASSIGN(Program train, record_training(c));
   if (c.activations != "none") {
     double work = 0;
     for (const Instr& instr : train.code) work += flops(train, instr);

@@ -50,7 +50,7 @@ struct Part {
 
 /// All that can go wrong on one rank: the library, the GPU, its memory.
 Status prepare(const NcclSetup& setup, int rank, int size, Part& part, Hello& hello) {
-  STRATA_TRY_ASSIGN(part.api, load_nccl(setup.options.library));
+  STRATA_TRY_ASSIGN(part.api, load_nccl(setup.options.file));
   STRATA_TRY_ASSIGN(part.stream, setup.backend.create_stream(StreamRole::collective));
   STRATA_TRY_ASSIGN(const GpuIdentity gpu, setup.device.identity(part.stream));
   put(hello.machine, machine_id());

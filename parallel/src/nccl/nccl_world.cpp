@@ -75,7 +75,7 @@ Result<std::unique_ptr<World>> create_nccl_world(const TorchrunRank& rank, const
                                                  std::unique_ptr<ThreadPool> pool,
                                                  std::unique_ptr<Backend> backend,
                                                  const NcclOptions& options) {
-  STRATA_TRY_ASSIGN(const std::shared_ptr<const NcclApi> api, load_nccl(options.library));
+  STRATA_TRY_ASSIGN(const std::shared_ptr<const NcclApi> api, load_nccl(options.file));
   NcclUniqueId id{};
   if (const int result = api->get_unique_id(&id); result != kNcclSuccess)
     return Status::error(Code::unsupported, str("ncclGetUniqueId for NCCL_COMM_ID=", rank.comm_id, ": ",

@@ -75,7 +75,7 @@ TEST_F(NcclGpuTest, TheKernelHasTheBitsOfTheHost) {
 }
 
 TEST_F(NcclGpuTest, AGroupOfOneRankCopies) {
-  if (const auto library = detail::load_nccl(NcclOptions().library); !library.has_value())
+  if (const auto library = detail::load_nccl(NcclOptions().file); !library.has_value())
     GTEST_SKIP() << library.status().message();
   const auto worlds = must(create_thread_worlds(1));
   const auto group = must(create_nccl_group(*worlds[0], *backend_));

@@ -100,7 +100,7 @@ TEST(NcclLibraryTest, ABackendWithoutAGpuIsRefused) {
 class RealNcclTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto loaded = load_nccl(NcclOptions().library);
+    const auto loaded = load_nccl(NcclOptions().file);
     if (!loaded.has_value()) GTEST_SKIP() << loaded.status().message();
     api_ = *loaded;
   }

@@ -25,7 +25,7 @@ NcclOptions fake_nccl_options() {
   NcclOptions options;
   options.timeout = std::chrono::seconds(30);
   options.piece_bytes = 1 << 16;
-  options.library = STRATA_FAKE_NCCL;
+  options.file = STRATA_FAKE_NCCL;
   return options;
 }
 

@@ -23,7 +23,7 @@ struct NcclOptions {
   /// Returns an error if it is known by other means than NCCL that a rank has failed, which NCCL may not
   /// notice; asked every 20 ms by the thread that watches the group. May be empty.
   std::function<Status()> peer_failure = {};
-  std::string library = "libnccl.so.2";  ///< a path, or a name that the dynamic linker looks for
+  std::string file = "libnccl.so.2";  ///< a path, or a name that the dynamic linker looks for
 };
 
 /// Whether this build can move the memory of GPUs between ranks, if the machine has NCCL.
