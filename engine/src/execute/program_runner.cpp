@@ -96,7 +96,11 @@ Status ProgramRunner::load_batch(const LoweredProgram& program, BatchSource& sou
 // Returns the value by which each of `n` micro-batches divides its sum of losses, so that the mean of the
 // results is the mean over all counted targets.
 Result<float> ProgramRunner::loss_divisor(BatchSource& source, std::int64_t index, std::int64_t n) {
-  const std::int64_t counted = source.n_counted(index, n);
+  std::int64_t counted = 0;
+  {
+    const RankProgress::UserCode in_source(context_.progress(), "the batch source");
+    counted = source.n_counted(index, n);
+  }
   if (counted < 0)
     return Status::error(Code::invalid, str("the batch source reports ", counted,
                                             " counted targets; there must be at least 0"));

@@ -26,6 +26,7 @@ class Commit {
   /// Makes a step of the optimizer with `params` (including grad_factor) pending for all chunks.
   Status begin(const cpuopt::OptimizerParams& params);
   bool is_pending() const noexcept { return next_ < schedule_.commits.size(); }
+  bool is_pending(ChunkId chunk) const noexcept { return next_ < until_[chunk]; }
   /// Queues the pending updates up to that of `chunk`, and prefetches the states of chunks after it. After a
   /// failure the update stays pending.
   Status advance_to(ChunkId chunk) { return is_pending() ? advance(until_[chunk]) : Status::ok(); }

@@ -141,6 +141,8 @@ Status StepMachine::prefetch_params(const PassSchedule& schedule, std::int32_t p
   }
   for (std::size_t next = next_param_; next < end; ++next) {
     const PayloadKey key = schedule.params[next].key;
+    // How far ahead a rank prefetches is its own affair, so what it exchanges must not depend on it.
+    if (exchanges_norms(context_.plan().options) && parts_->commit.is_pending(key.chunk)) break;
     STRATA_TRY(parts_->commit.advance_to(key.chunk));
     if (is_fetched_later(key)) continue;
     STRATA_TRY_ASSIGN(const bool begun, chunks.prefetch(key, Tier::device));
