@@ -44,6 +44,8 @@ class FaultyBatches final : public BatchSource {
 
   Status fill(std::int64_t index, const BatchView& batch) override {
     STRATA_TRY(batches_.fill(index, batch));
+    // Longer than a heartbeat, so that the others know what this rank does.
+    if (due_) std::this_thread::sleep_for(std::chrono::milliseconds(300));
     if (due_) say("the fault is due");
     if (due_ && fault_.what == "kill") (void)std::raise(SIGKILL);
     if (due_ && fault_.what == "stop") (void)std::raise(SIGSTOP);
@@ -165,11 +167,12 @@ int count_bytes(std::unique_ptr<World> world, const Fault& fault) {
 int run(const Fault& fault) {
   if (fault.what == "count_bytes") return count_bytes(must(open_mpi_world({.heartbeat_s = 0})), fault);
   (void)std::signal(SIGTERM, SIG_IGN);  // mpirun sends it when a rank ends by a signal
-  std::unique_ptr<World> world = must(open_mpi_world({.patience_s = 9}));
+  WatchOptions watch{.heartbeat_s = 0.1, .patience_s = 9};
+  std::unique_ptr<World> world = must(open_mpi_world(watch));
   const std::string me = str("rank ", world->rank());
   if (const char* const job = std::getenv("OMPI_MCA_ess_base_jobid")) say(str("job ", job));
-  world->set_watch(
-      {.patience_s = 9, .warn = [&me](std::string_view text) { say(str(me, " warns: ", text)); }});
+  watch.warn = [&me](std::string_view text) { say(str(me, " warns: ", text)); };
+  world->set_watch(watch);
   const Status status = train(*world, fault);
   say(str(me, " ends: ", status.to_string()));
   world.reset();

@@ -18,8 +18,8 @@ import time
 
 RANKS = 3
 HOST = r"on host [^,]*, "
-LAST = r"(in step \d+, micro-batch \d+|outside of a step)"
-# What the ranks that have not failed must say. %d is the number of the failed rank.
+LAST = r"in step %s, micro-batch \d+"
+# What the ranks that have not failed must say. %d is the number of the failed rank, %s the step.
 LOST = r"lost_peer: .*rank %d of 3 has left the group: " + HOST
 SAME = r"invalid: ranks do not have the same "
 EXPECTED = {
@@ -27,10 +27,10 @@ EXPECTED = {
     "kill": LOST + r"its process \d+ has ended without a word, .*it was last " + LAST,
     "exit": LOST + r"its process \d+ has ended without a word, .*it was last " + LAST,
     "stop": LOST + r"nothing has been heard of it for .*it was last " + LAST,
-    "hang": LOST + r"it has been in step \d+, micro-batch \d+, the batch source for [\d.]+ s without coming back",
-    "error": LOST + r"io_error: the batches are on a disk that is gone; it was in step \d+, micro-batch \d+",
-    "memory": LOST + r"out_of_memory: no memory for a batch; it was in step \d+, micro-batch \d+",
-    "disk": LOST + r"no_space: .*; it was in step \d+",
+    "hang": LOST + r"it has been in step %s, micro-batch \d+, the batch source for [\d.]+ s without coming back",
+    "error": LOST + r"io_error: the batches are on a disk that is gone; it was in step %s, micro-batch \d+",
+    "memory": LOST + r"out_of_memory: no memory for a batch; it was in step %s, micro-batch \d+",
+    "disk": LOST + r"no_space: .*; it was in step %s",
     "nan": r"diverged: .*the loss of micro-batch \d+ is not finite, which rank %d computes",
     "layout": SAME + r"layout of chunks: line \d+ is .* on rank 0 .* on rank %d of 3 on host",
     "settings": SAME + r"settings: line 2 is \"clip = 1\" on rank 0 .* and \"clip = 7\" on rank %d of 3 on host",
@@ -45,17 +45,26 @@ def segments(text):
     return glob.glob(f"/dev/shm/vader_segment.*.{int(job[1]):x}.*") if job else []
 
 
-def left_behind(session, folder):
-    """Files in the folder, and processes of the session that mpirun was the first of."""
-    names = [str(path) for path in pathlib.Path(folder).rglob("*") if path.is_file()]
+def processes_of(session):
+    """The processes of the session that mpirun was the first of; Open MPI gives each rank a process group of its own."""
+    found = []
     for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = status.read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        if int(fields[3]) == session and fields[0] != "Z":
-            names.append(f"process {status.parent.name}")
-    return names
+        if int(fields[3]) == session and fields[0] not in "ZX":
+            found.append(int(status.parent.name))
+    return found
+
+
+def left_behind(session, folder, text):
+    """Files in the folder, shared memory and processes. mpirun does not wait for a rank that it has killed, so
+    processes have a few seconds to be gone."""
+    last = time.monotonic() + 5
+    while (processes := processes_of(session)) and time.monotonic() < last:
+        time.sleep(0.05)
+    return [*(str(path) for path in pathlib.Path(folder).rglob("*") if path.is_file()), *segments(text), *(f"process {process}" for process in processes)]
 
 
 class Outcome:
@@ -72,10 +81,18 @@ class Outcome:
         return "".join(line for _, line in self.lines)
 
 
+def end_session(session):
+    for process in processes_of(session):
+        try:
+            os.kill(process, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 def start(command, timeout):
     begin = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
-    killer = threading.Timer(timeout, lambda: os.killpg(process.pid, signal.SIGKILL))
+    killer = threading.Timer(timeout, lambda: end_session(process.pid))
     killer.start()
     lines = [(time.monotonic() - begin, line) for line in process.stdout]
     process.wait()
@@ -86,19 +103,20 @@ def start(command, timeout):
 
 def run(program, mpirun, fault, rank=1, step=3, timeout=60):
     """Returns (problems, seconds from the fault until all others have named the rank, output)."""
-    with tempfile.TemporaryDirectory(prefix="strata-ranks-") as folder:
+    # A folder of its own for Open MPI's files: of two mpiruns that share one, either may remove what the other needs.
+    with tempfile.TemporaryDirectory(prefix="strata-ranks-") as folder, tempfile.TemporaryDirectory(prefix="ompi-") as of_mpi:
         outcome = start([mpirun, "--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1",
-                         "-np", str(RANKS), program, fault, str(rank), str(step), folder], timeout)  # fmt: skip
+                         "--mca", "orte_tmpdir_base", of_mpi, "-np", str(RANKS), program, fault, str(rank), str(step), folder], timeout)  # fmt: skip
         problems = [] if outcome.code is not None else [f"it hangs for {timeout} s"]
-        want = EXPECTED[fault].replace("%d", str(rank))
+        want = EXPECTED[fault].replace("%d", str(rank)).replace("%s", str(step))
         others = [other for other in range(RANKS) if other != rank or fault in ("none", "nan")]
         problems += [f"rank {other} does not say {want!r}" for other in others if outcome.first(rf"rank {other} ends: .*{want}|rank {other} {want}") is None]
         if fault in ("stop", "hang") and outcome.first(rf"rank \d warns: rank {rank} of 3 {HOST[:-2]}: ") is None:
             problems.append(f"nobody warns of rank {rank}")
         if (outcome.code == 0) != (fault == "none"):
             problems.append(f"mpirun ends with {outcome.code}")
-        problems += [f"left behind: {name}" for name in left_behind(outcome.session, folder)]
-        problems += [f"left behind: {name}" for name in segments(outcome.text())]
+        problems += [f"left behind: {name}" for name in left_behind(outcome.session, folder, outcome.text())]
+        end_session(outcome.session)
         named = [outcome.first(rf"rank {other} (warns|ends): .*rank {rank} of 3|rank {other} ends: ") or timeout for other in others]
         return problems, max(named) - (outcome.first("the fault is due") or 0), outcome.text()
 
