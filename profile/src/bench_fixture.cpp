@@ -21,9 +21,9 @@ Result<std::unique_ptr<BenchFixture>> BenchFixture::create(const MeasureOptions&
   fixture->environment_ = options.environment;
   STRATA_TRY_ASSIGN(fixture->share_, process_core_share(fixture->environment_));
   STRATA_TRY_ASSIGN(fixture->pool_, ThreadPool::create(fixture->share_));
-  STRATA_TRY_ASSIGN(fixture->device_, compute_device(options.backend));
-  STRATA_TRY_ASSIGN(fixture->backend_,
-                    create_backend(fixture->device_.kind, {}, *fixture->pool_, fixture->clock_));
+  STRATA_TRY_ASSIGN(fixture->device_, compute_device(options.backend, options.gpu));
+  STRATA_TRY_ASSIGN(fixture->backend_, create_backend(fixture->device_.kind, {.gpu = options.gpu},
+                                                      *fixture->pool_, fixture->clock_));
   STRATA_TRY_ASSIGN(fixture->compute_, fixture->backend_->create_stream(StreamRole::compute));
   return fixture;
 }

@@ -18,8 +18,8 @@ class GroupTimer {
   static Result<GroupTimer> create(ProcessGroup& group, Backend& backend, std::size_t largest_part) {
     GroupTimer timer(group, backend);
     const auto all = static_cast<std::size_t>(group.size()) * largest_part;
-    STRATA_TRY_ASSIGN(timer.send_, backend.allocate(MemoryKind::pinned, all));
-    STRATA_TRY_ASSIGN(timer.receive_, backend.allocate(MemoryKind::pinned, all));
+    STRATA_TRY_ASSIGN(timer.send_, backend.allocate(MemoryKind::device, all));
+    STRATA_TRY_ASSIGN(timer.receive_, backend.allocate(MemoryKind::device, all));
     STRATA_TRY_ASSIGN(timer.stream_, backend.create_stream(StreamRole::collective));
     return timer;
   }

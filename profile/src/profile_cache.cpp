@@ -32,9 +32,15 @@ Result<CachedProfile> load_cached_profile(Io& io, const std::string& path, const
 }
 
 Result<CachedProfile> load_local_profile(Io& io, const std::vector<std::string>& environment,
-                                         const std::string& backend, int threads) {
+                                         const std::string& backend, int threads, int local_ranks) {
   STRATA_TRY_ASSIGN(const ComputeDevice device, compute_device(backend));
-  return load_cached_profile(io, profile_path(environment, device.kind), machine_name(device, threads));
+  const std::string name = machine_name(device, threads);
+  STRATA_TRY_ASSIGN(CachedProfile found,
+                    load_cached_profile(io, profile_path(environment, device.kind), name));
+  const auto without_threads = [](const std::string& of) { return of.substr(0, of.rfind(", ")); };
+  if (local_ranks > 1 && found.profile && without_threads(found.profile->name) == without_threads(name))
+    found.warning.clear();
+  return found;
 }
 
 }  // namespace strata

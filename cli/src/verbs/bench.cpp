@@ -3,10 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <strata/parallel/agree.h>
+#include <strata/profile/compute_device.h>
 #include <strata/profile/measure.h>
 #include <strata/profile/measure_network.h>
 #include <strata/profile/profile_cache.h>
 #include <strata/runtime/str.h>
+#include <strata/runtime/threads/core_share.h>
 #include <strata/runtime/units.h>
 #include <strata/train/load_config.h>
 
@@ -130,17 +133,26 @@ Result<MachineProfile> measure_alone(const Args& args, const std::string& path) 
   return profile;
 }
 
-// Measures how the ranks exchange data, and the rest on rank 0 if there is no profile yet. Of the other
-// ranks, only the status matters.
+// Rank 0 has the profile of the whole machine, which a process of several cannot measure.
+Status read_profile(const std::string& path, World& world, MachineProfile& profile) {
+  if (world.rank() > 0) return {};
+  if (!posix_io().exists(path))
+    return Status::error(Code::invalid,
+                         str("there is no machine profile ", path, " to which ", world.size(),
+                             " ranks could add how fast they exchange data; first run strata bench "
+                             "without a launcher"));
+  STRATA_TRY_ASSIGN(profile, read_machine_profile(path));
+  return {};
+}
+
+// Measures how the ranks exchange data. Of ranks other than 0, only the status matters.
 Result<MachineProfile> measure_ranks(const Args& args, const std::string& path, World& world) {
   MachineProfile profile;
   MeasureOptions options = measure_options(args);
   if (world.rank() > 0) options.report = [](std::string_view) {};
-  if (world.rank() == 0 && posix_io().exists(path)) {
-    STRATA_TRY_ASSIGN(profile, read_machine_profile(path));
-  } else if (world.rank() == 0) {
-    STRATA_TRY_ASSIGN(profile, measure_machine(options));
-  }
+  STRATA_TRY(agree(&world, read_profile(path, world, profile)));
+  STRATA_TRY_ASSIGN(const LocalRank local, local_rank(args.environment));
+  options.gpu = gpu_of_local_rank(local.rank);
   options.report(str("the network of ", world.size(), " ranks"));
   STRATA_TRY_ASSIGN(const NetworkRate rate, measure_network(options, world));
   profile.network_bytes_per_s = rate.bytes_per_s;

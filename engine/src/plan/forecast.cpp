@@ -91,8 +91,7 @@ Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile,
         Code::invalid, str("the fraction of clipped steps is ", options.clipped, "; it must be from 0 to 1"));
   STRATA_TRY(check_disk(plan, profile));
   const double clipped = plan.options.clip > 0 ? options.clipped : 0;
-  const DataParallel& ranks = plan.options.ranks;
-  const MachineProfile of_rank = profile.shared_by(ranks.threads ? ranks.ranks : 1);
+  const MachineProfile of_rank = profile.shared_by(plan.options.ranks.on_machine);
   const std::unique_ptr<Simulation> machine = Simulation::create(of_rank.simulation());
   STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
   const Engine::Dataless dataless{

@@ -45,6 +45,9 @@ Status StateContext::allocate() {
   STRATA_TRY_ASSIGN(streams_.h2d, backend().create_stream(StreamRole::h2d));
   STRATA_TRY_ASSIGN(streams_.d2h, backend().create_stream(StreamRole::d2h));
   STRATA_TRY_ASSIGN(streams_.cpu, backend().create_stream(StreamRole::cpu));
+  if (plan_.options.ranks.ranks > 1) {
+    STRATA_TRY_ASSIGN(streams_.collective, backend().create_stream(StreamRole::collective));
+  }
   STRATA_TRY_ASSIGN(memory_, RunMemory::create(plan_, pinned_layout_.total(), *budgets_, backend(),
                                                environment_.open_store, environment_.trace));
   mover_ = std::make_unique<TierMover>(backend(), streams_.h2d, streams_.d2h, plan_.layout, plan_.placement,
@@ -60,7 +63,6 @@ Status StateContext::allocate() {
 Status StateContext::join_ranks() {
   const DataParallel& ranks = plan_.options.ranks;
   if (ranks.ranks == 1) return {};
-  STRATA_TRY_ASSIGN(streams_.collective, backend().create_stream(StreamRole::collective));
   if (has_data()) {
     STRATA_TRY_ASSIGN(world_group_, environment_.world->create_group(backend()));
     if (environment_.network.bytes_per_s > 0)

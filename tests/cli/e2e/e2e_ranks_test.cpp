@@ -184,6 +184,10 @@ TEST_F(CliMpiE2e, AnErrorOfRankZeroEndsAllRanksBeforeTheFirstStep) {
 
 TEST_F(CliMpiE2e, ProcessesMeasureTheirNetworkAndOneProcessKeepsTheRate) {
   const Words bench = {"bench", "--quick"};
+  const ProgramResult refused = mpirun(2, bench);
+  EXPECT_EQ(refused.exit_code, 2) << refused.output();
+  EXPECT_THAT(refused.err, HasSubstr("there is no machine profile"));
+  ASSERT_EQ(strata(bench).exit_code, 0);
   const ProgramResult measured = mpirun(2, bench);
   ASSERT_EQ(measured.exit_code, 0) << measured.output();
   EXPECT_THAT(measured.out, HasSubstr("sent by each of 2 processes"));
@@ -200,6 +204,13 @@ TEST_F(CliMpiE2e, ProcessesMeasureTheirNetworkAndOneProcessKeepsTheRate) {
   EXPECT_THAT(profile().second, HasSubstr("\nranks = 3\n"));
   const ProgramResult plan = strata(tiny("plan", {"--ranks", "2", "train.grad_accum=2", "memory.nvme=0"}));
   EXPECT_THAT(plan.out, HasSubstr("measured with 3 processes"));
+  const std::string of_three = profile().second;
+  ASSERT_EQ(strata(bench).exit_code, 0);
+  // The rates of threads, in the same section, were measured again.
+  const auto of_processes = [](const std::string& text) {
+    return std::pair(text.substr(text.find("\ngb_per_s"), 20), text.substr(text.find("\nranks"), 10));
+  };
+  EXPECT_EQ(of_processes(profile().second), of_processes(of_three));
 }
 
 // An example in the documentation, at the number of ranks that it shows.

@@ -113,6 +113,7 @@ TEST(RankBoundsTest, RanksThatAreThreadsShareTheMachine) {
   const auto compute_s = [&](bool threads) {
     SessionOptions options = options_of(at);
     options.ranks.threads = threads;
+    options.ranks.on_machine = threads ? options.ranks.ranks : 1;
     const auto plan = must(Engine::plan(programs, options));
     MachineProfile machine = machine_of(*plan, at);
     machine.flops_16bit = machine.flops_f32 = {1e9};

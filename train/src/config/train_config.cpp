@@ -7,14 +7,18 @@
 
 namespace strata {
 
+// Ranks of one machine share its cores; each has a GPU of its own.
 DataParallel data_parallel(const TrainConfig& config) noexcept {
+  const bool threads = config.parallel.transport == "threads";
+  const int local_ranks = threads ? config.parallel.ranks.value_or(1) : config.parallel.local_ranks;
   return {.ranks = config.parallel.ranks.value_or(1),
           .rank = config.parallel.rank,
           .zero = config.parallel.zero.value_or(0),
           .shard_ranks = config.parallel.shard_ranks,
           .reduce = config.parallel.reduce == "once" ? GradientReduce::once : GradientReduce::each,
           .gather_ahead = config.parallel.gather_ahead,
-          .threads = config.parallel.transport == "threads"};
+          .threads = threads,
+          .on_machine = config.memory.backend == "cuda" ? 1 : local_ranks};
 }
 
 void resolve_simple_autos(ConfigTree& tree, const CoreShare& share) {

@@ -64,7 +64,9 @@ std::vector<std::string> launcher_variables(const std::vector<std::string>& envi
 
 namespace {
 
-constexpr std::chrono::seconds kEnding{2};  // for threads that have learned that a rank is lost
+// How long threads may take to end: when they have been told that a rank is lost, and when rank 0 has failed,
+// which they learn when they next exchange data.
+constexpr std::chrono::seconds kEnding{2}, kLearning{30};
 
 /// The stop requests of another Signals, without its answers, which rank 0 sets.
 class SharedSignals final : public Signals {
@@ -107,8 +109,8 @@ void RankThreads::run(const std::shared_ptr<Shared>& shared, std::size_t rank, c
 Status RankThreads::join(const Status& mine) {
   shared_->worlds.front().reset();
   const MutexLock lock(shared_->mutex);
-  const auto last = std::chrono::steady_clock::now() + kEnding;
-  while (shared_->running > 0 && (mine.code() != Code::lost_peer || std::chrono::steady_clock::now() < last))
+  const auto last = std::chrono::steady_clock::now() + (mine.code() == Code::lost_peer ? kEnding : kLearning);
+  while (shared_->running > 0 && (mine.is_ok() || std::chrono::steady_clock::now() < last))
     (void)shared_->changed.wait_for(shared_->mutex, kEnding);
   if (shared_->running > 0) {
     for (std::thread& thread : threads_) thread.detach();

@@ -59,7 +59,7 @@ class RankThreads {
   ~RankThreads();
   World& first() noexcept { return *shared_->worlds.front(); }
   /// Rank 0, which ended with `mine`, leaves; returns how the first of the others that failed by itself
-  /// ended. After `lost_peer`, threads that do not end, since they are hung, are left alone.
+  /// ended. After an error, threads that do not end, since they are hung, are left alone.
   Status join(const Status& mine);
 
  private:

@@ -257,9 +257,9 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
   loaded.config.data.packing =
       training_data->packing();  // the program depends on whether rows contain several documents
   resolve_backend(loaded);
-  STRATA_TRY_ASSIGN(
-      const CachedProfile machine,
-      load_local_profile(io, request.environment, config.memory.backend, config.cpu.share.threads()));
+  STRATA_TRY_ASSIGN(const CachedProfile machine,
+                    load_local_profile(io, request.environment, config.memory.backend,
+                                       config.cpu.share.threads(), config.parallel.local_ranks));
   const SteadyClock clock;
   const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
   if (trace) trace->set_enabled(false);  // the trainer enables it for the steps of log.trace

@@ -38,10 +38,12 @@ Result<std::vector<RankMemory>> gather_rank_memory(World* world, std::uint64_t p
   for (const std::string& other : texts) {
     RankMemory memory;
     std::memcpy(&memory, other.data(), sizeof memory);
-    if (world->in_one_process() && !ranks.empty())
-      ranks.front().planned_bytes += memory.planned_bytes;
-    else
+    if (!world->in_one_process() || ranks.empty()) {
       ranks.push_back(memory);
+      continue;
+    }
+    ranks.front().planned_bytes += memory.planned_bytes;
+    ranks.front().data_bytes += memory.data_bytes;  // each of its ranks maps the dataset
   }
   return ranks;
 }

@@ -8,8 +8,8 @@
 namespace strata {
 
 /// Measures the collectives of the ranks of `world` that move most data in a step, all-gathers and
-/// all-to-alls, between buffers of the backend that runs use. Every rank calls it. Takes a few seconds.
-/// Errors: those of the transport, such as `unsupported` for memory that it cannot exchange.
+/// all-to-alls, between device buffers of the backend that runs use. Every rank calls it. Takes a few
+/// seconds. Errors: those of the transport, such as `unsupported` for memory that it cannot exchange.
 Result<NetworkRate> measure_network(const MeasureOptions& options, World& world);
 
 }  // namespace strata

@@ -14,6 +14,7 @@ struct MeasureOptions {
   bool quick = false;                    ///< a fifth of the time, less exact
   bool optional_kernels = false;         ///< also kernels that a run must enable: FP8 GEMM, wgmma, cuDNN
   std::string backend = "host";          ///< the compute device: "host" or "cuda"
+  int gpu = 0;                           ///< which GPU, if it is one
   std::function<void(std::string_view what)> report = [](std::string_view) {};
 };
 

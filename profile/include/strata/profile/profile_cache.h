@@ -26,8 +26,10 @@ Result<CachedProfile> load_cached_profile(Io& io, const std::string& path, const
 /// What a profile depends on: "AMD EPYC, 2 threads", "NVIDIA H200 with AMD EPYC, 16 threads".
 std::string machine_name(const ComputeDevice& device, int threads);
 /// The stored profile of this host for the device that a run computes on. Errors: those of
-/// load_cached_profile(), and `unsupported` if there is no such device.
+/// load_cached_profile(), and `unsupported` if there is no such device. `local_ranks`: processes that share
+/// this machine's threads; if there are several, the profile may be that of more threads than one of them
+/// has.
 Result<CachedProfile> load_local_profile(Io& io, const std::vector<std::string>& environment,
-                                         const std::string& backend, int threads);
+                                         const std::string& backend, int threads, int local_ranks = 1);
 
 }  // namespace strata

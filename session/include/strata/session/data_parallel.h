@@ -34,7 +34,9 @@ struct DataParallel {
   std::int32_t shard_ranks = 0;
   GradientReduce reduce = GradientReduce::each;
   std::int32_t gather_ahead = 2;  ///< chunks whose gather begins before the chunk in use is done
-  bool threads = false;           ///< the ranks are threads of one process; only forecasts ask
+  // For forecasts:
+  bool threads = false;         ///< the ranks are threads of one process
+  std::int32_t on_machine = 1;  ///< ranks that share the rates of one machine's profile
 
   std::int32_t shards() const noexcept { return zero == 0 ? 1 : shard_ranks == 0 ? ranks : shard_ranks; }
   std::int32_t replicas() const noexcept { return ranks / shards(); }

@@ -23,7 +23,7 @@ inline constexpr std::uint64_t kProcessSlack = 64 * kMiB;
 struct RankMemory {
   int rank = 0;                     ///< the first of the process
   std::uint64_t planned_bytes = 0;  ///< in RAM, of all its ranks
-  std::uint64_t data_bytes = 0;     ///< of the dataset, which it maps
+  std::uint64_t data_bytes = 0;     ///< of the dataset, which each of them maps
   std::uint64_t transport_bytes = 0;
   std::uint64_t peak_rss_bytes = 0;
   std::uint64_t limit_bytes() const noexcept {

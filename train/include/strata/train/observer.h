@@ -21,7 +21,8 @@ struct StepProgress {
 };
 
 /// Observes a training session, for example for a terminal, a log or a notebook. Nothing it does changes the
-/// run. All calls come from the thread that runs the session.
+/// run. All calls come from the thread that runs the session, except warnings that other ranks are late,
+/// which come from a thread of the transport as long as the world exists.
 class Observer {
  public:
   virtual ~Observer() = default;

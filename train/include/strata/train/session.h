@@ -23,7 +23,8 @@ struct SessionResult {
 /// writes the run folder. Blocks until it ends; `signals` may end it early. With several ranks, rank 0 does
 /// all that, its configuration is that of all, and the others follow it: they write only their parts of
 /// checkpoints, and report nothing. `world`: the ranks that a launcher started; null: there is one process,
-/// and parallel.ranks of them are its threads. Errors: those of the configuration (`invalid`), of the plan
+/// and parallel.ranks of them are its threads. `observer` outlives it, since it is told of ranks that are
+/// late. Errors: those of the configuration (`invalid`), of the plan
 /// (`does_not_fit`), of files, and `diverged`. Training states that are consistent are saved before an error
 /// is returned.
 Result<SessionResult> run_session(const SessionRequest& request, Observer& observer, Signals& signals,
