@@ -89,11 +89,45 @@ TEST_F(PeerWatchTest, UserCodeThatIsUsuallySlowMayTakeTenTimesAsLong) {
     pass(6, true);
   }
   pass(1, true);
+  // The last call was seen for 5.5 s, from the first to the last heartbeat.
   const RankProgress::UserCode in_source(&other_, "the batch source");
-  pass(55, true);
+  pass(27.5, true);
   EXPECT_EQ(judge().state, State::well);
-  pass(10, true);
+  pass(1, true);
+  EXPECT_EQ(judge().state, State::late);
+  pass(26.5, true);
+  EXPECT_EQ(judge().state, State::late);
+  pass(1, true);
   EXPECT_EQ(judge().state, State::lost);
+}
+
+// A rank that nobody waits for is not looked at: what it did meanwhile is no call.
+TEST_F(PeerWatchTest, ACallIsNotLongerThanItWasSeen) {
+  {
+    const RankProgress::UserCode in_source(&other_, "the batch source");
+    pass(0.5, true);
+  }
+  now_ += 600'000'000'000;
+  watch_.tick(now_, now_ - 250'000'000);
+  watch_.heard(kOther, other_.position(), now_);
+  const RankProgress::UserCode in_source(&other_, "the batch source");
+  pass(31, true);
+  EXPECT_EQ(judge().state, State::lost);
+}
+
+TEST_F(PeerWatchTest, ARankIsLateBeforeItIsLostHoweverShortThePatience) {
+  watch_.set({.patience_s = 2});
+  pass(1.5, false);
+  EXPECT_EQ(judge().state, State::late);
+  pass(1, false);
+  EXPECT_EQ(judge().state, State::lost);
+  const RankProgress::UserCode in_source(&other_, "the batch source");
+  pass(2, true);
+  EXPECT_EQ(judge().state, State::late);
+  pass(1, true);
+  EXPECT_EQ(judge().state, State::lost);
+  EXPECT_EQ(within_patience({.patience_s = 1}).heartbeat_s, 0.125);
+  EXPECT_EQ(within_patience({}).heartbeat_s, 0.5);
 }
 
 TEST_F(PeerWatchTest, ARankThatWasItselfStoppedBlamesNobody) {
@@ -103,6 +137,18 @@ TEST_F(PeerWatchTest, ARankThatWasItselfStoppedBlamesNobody) {
   EXPECT_EQ(judge().state, State::well);
   pass(6, false);
   EXPECT_EQ(judge().state, State::late);
+}
+
+TEST_F(PeerWatchTest, OnlyTimeInWhichThisProcessWouldHaveListenedIsAStop) {
+  const RankProgress::UserCode in_source(&other_, "the batch source");
+  pass(1, true);
+  now_ += 60'000'000'000;
+  watch_.tick(now_, now_ - 60'000'000'000);
+  EXPECT_EQ(judge().state, State::well);
+  now_ += 60'000'000'000;
+  watch_.tick(now_, now_ - 250'000'000);
+  watch_.heard(kOther, other_.position(), now_);
+  EXPECT_EQ(judge().state, State::lost);
 }
 
 TEST(RankProgressTest, APositionIsReadableText) {
@@ -120,6 +166,8 @@ TEST(RankProgressTest, APositionIsReadableText) {
             "in step 12, micro-batch 3, instruction 45 of 112 (a name that is longer than the room for)");
   progress.outside("evaluating");
   EXPECT_EQ(to_string(progress.position()), "outside of a step (evaluating)");
+  const RankProgress::UserCode in_source(&progress, "the batch source");
+  EXPECT_EQ(to_string(progress.position()), "outside of a step, the batch source");
 }
 
 TEST(RankProgressTest, EveryChangeIsCounted) {

@@ -9,17 +9,21 @@
 
 namespace strata::detail {
 
+/// The options, so that a rank is late before it is lost however short the patience is, and is heard of often
+/// enough meanwhile.
+WatchOptions within_patience(WatchOptions options);
+
 /// Judges other ranks by what is heard of them: which of them are silent, or do not come back from code of
 /// the caller. Times are nanoseconds of one clock and never go back. Not thread-safe.
 class PeerWatch {
  public:
   PeerWatch(int n_ranks, std::int64_t now_ns);
-  void set(const WatchOptions& options) { options_ = options; }
+  void set(const WatchOptions& options) { options_ = within_patience(options); }
 
   void heard(int rank, const RankPosition& position, std::int64_t now_ns);
-  /// To be called at least every second. If this process was stopped meanwhile, the others are given the
-  /// time that it has not listened.
-  void tick(std::int64_t now_ns);
+  /// To be called at least every second while this process listens, which it has done since `since_ns` if not
+  /// for longer. If it was stopped meanwhile, the others are given the time that it has not listened.
+  void tick(std::int64_t now_ns, std::int64_t since_ns = 0);
   const RankPosition& last(int rank) const { return of(rank).position; }
 
   enum class State : std::uint8_t { well, late, lost };
@@ -35,7 +39,7 @@ class PeerWatch {
   struct Peer {
     RankPosition position = {};
     std::int64_t heard_ns = 0, changed_ns = 0;
-    std::int64_t longest_ns = 0;  // that it has spent in one call of the caller's code
+    std::int64_t longest_ns = 0;  // that it was heard of in one call of the caller's code
   };
   Peer& of(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   const Peer& of(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }

@@ -10,6 +10,8 @@ namespace strata {
 std::string to_string(const RankPosition& position) {
   const std::string name(position.name, ::strnlen(position.name, sizeof position.name));
   if (position.activity == RankPosition::Activity::outside) return str("outside of a step (", name, ")");
+  if (position.activity == RankPosition::Activity::user_code && position.step == 0)
+    return str("outside of a step, ", name);
   std::string text = str("in step ", position.step);
   if (position.micro_batch > 0) text += str(", micro-batch ", position.micro_batch);
   if (position.activity == RankPosition::Activity::user_code) return text + str(", ", name);
@@ -23,7 +25,13 @@ void RankProgress::set(RankPosition::Activity activity, const char* name) noexce
   changes_.fetch_add(1, std::memory_order_release);
 }
 
-void RankProgress::outside(const char* what) noexcept { set(RankPosition::Activity::outside, what); }
+// Code of the caller that is called from here is in no step, either.
+void RankProgress::outside(const char* what) noexcept {
+  step_.store(0, std::memory_order_relaxed);
+  micro_batch_.store(0, std::memory_order_relaxed);
+  instruction_.store(0, std::memory_order_relaxed);
+  set(RankPosition::Activity::outside, what);
+}
 
 void RankProgress::begin_step(std::int64_t step) noexcept {
   step_.store(step, std::memory_order_relaxed);

@@ -11,10 +11,10 @@ struct RankPosition {
   enum class Activity : std::uint8_t {
     outside,   ///< of a training step
     step,      ///< in a training step
-    user_code  ///< in code of the caller that a training step has called, such as a batch source
+    user_code  ///< in code of the caller, such as a batch source that a training step has called
   };
   std::uint64_t changes = 0;  ///< grows whenever anything below changes
-  std::int64_t step = 0;
+  std::int64_t step = 0;      ///< counted from 1; 0: outside of a step
   std::int32_t micro_batch = 0, instruction = 0, n_instructions = 0;
   Activity activity = Activity::outside;
   char name[39] = {};  ///< of the instruction, or of what else the rank does

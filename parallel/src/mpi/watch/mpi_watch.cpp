@@ -27,7 +27,7 @@ MpiWatch::MpiWatch(const MpiApi& api, const std::vector<ProcessIdentity>& identi
 }
 
 void MpiWatch::set(const WatchOptions& options) {
-  options_ = options;
+  options_ = within_patience(options);
   next_beat_ns_ = 0;
   peers_.set(options);
 }

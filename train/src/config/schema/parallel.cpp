@@ -67,8 +67,10 @@ constexpr TrainKey kKeys[] = {
       .name = "patience",
       .type = KeyType::seconds,
       .default_text = "30s",
-      .doc = "a rank of which nothing has been heard for so long, or that hangs, is given up: the others end "
-             "the run; they name it after 5 to 8 seconds, and one whose process has ended at once",
+      .doc =
+          "a rank of which nothing has been heard for so long, or that hangs, is given up: the others end "
+          "the run; they name it after 5 to 8 seconds or half of that time, and one whose process has ended "
+          "at once; without effect under torchrun",
       .example = "parallel.patience=5min",
       .min = 1,
       .max = 86400},
