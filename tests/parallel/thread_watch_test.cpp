@@ -1,6 +1,8 @@
 // A thread that hangs in code of the caller while the others wait for it.
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,6 +15,8 @@
 #include <strata/runtime/clock.h>
 #include <strata/runtime/thread_annotations.h>
 #include <strata/runtime/threads/thread_pool.h>
+
+#include "threads/thread_watch.h"
 
 namespace strata {
 namespace {
@@ -107,6 +111,73 @@ TEST_F(ThreadWatchTest, ASlowRankIsNamedAndWaitedFor) {
       [](World& world) { return world.all_gather("").status(); });
   for (const Status& outcome : outcomes_) EXPECT_TRUE(outcome.is_ok()) << outcome.to_string();
   ASSERT_FALSE(warnings().empty());
+}
+
+// The rank keeps its group, as one does that still unwinds.
+TEST_F(ThreadWatchTest, AGroupLearnsThatARankHasGivenUp) {
+  SteadyClock clock;
+  const auto pool = must(ThreadPool::create(1));
+  const auto backend = must(create_host_backend({}, *pool, clock));
+  auto worlds = must(create_thread_worlds(2));
+  worlds[0]->set_watch({.heartbeat_s = 0});
+  std::unique_ptr<ProcessGroup> kept;
+  std::thread failing([&] {
+    kept = must(worlds[1]->create_group(*backend));
+    worlds[1]->give_up(Status::error(Code::io_error, "a disk is gone"));
+  });
+  const auto group = must(worlds[0]->create_group(*backend));
+  Stream stream = must(backend->create_stream(StreamRole::collective));
+  const Buffer data = must(backend->allocate(MemoryKind::pinned, 64));
+  const Status outcome = group->all_reduce(data.view().part(0, 64), DType::f32, Reduction::sum, stream);
+  failing.join();
+  EXPECT_EQ(outcome.code(), Code::lost_peer);
+  EXPECT_THAT(std::string(outcome.message()), HasSubstr("rank 1 of 2 has left the group: io_error: a disk"));
+}
+
+TEST_F(ThreadWatchTest, AWarningMayChangeTheWatchAndThrow) {
+  auto worlds = must(create_thread_worlds(2));
+  std::atomic<int> warnings{0};
+  const auto warn = [&](std::string_view) {
+    ++warnings;
+    worlds[0]->set_watch({.user_code_s = 0.1, .patience_s = 0.2});
+    throw std::runtime_error("a terminal that is gone");
+  };
+  worlds[0]->set_watch({.user_code_s = 0.1, .patience_s = 60, .warn = warn});
+  const RankProgress::UserCode in_source(&worlds[1]->progress(), "the batch source");
+  EXPECT_EQ(worlds[0]->all_gather("").status().code(), Code::lost_peer);
+  EXPECT_EQ(warnings, 1);
+}
+
+TEST_F(ThreadWatchTest, ARankThatWasLateIsSaidToGoOnThoughNobodyWaitsForIt) {
+  detail::ThreadWatch watch(3);
+  watch.set({.user_code_s = 0.1, .patience_s = 60});
+  const auto look = [&](int missing) {
+    return watch.find_lost(std::vector<int>{missing}, detail::ThreadWatch::now_ns()).warnings;
+  };
+  {
+    const RankProgress::UserCode in_source(&watch.progress(1), "the batch source");
+    EXPECT_TRUE(look(1).empty());
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    EXPECT_EQ(look(1).size(), 1U);
+    EXPECT_TRUE(look(1).empty());
+  }
+  EXPECT_EQ(look(2), std::vector<std::string>{"rank 1 of 3: it goes on"});
+  EXPECT_TRUE(look(2).empty());
+}
+
+TEST_F(ThreadWatchTest, TimeInWhichTheProcessWasStoppedDoesNotCount) {
+  detail::ThreadWatch watch(2);
+  watch.set({.user_code_s = 0.1, .patience_s = 0.5});
+  const RankProgress::UserCode in_source(&watch.progress(1), "the batch source");
+  const auto is_lost = [&](std::int64_t waited_ns) {
+    const std::int64_t since_ns = detail::ThreadWatch::now_ns() - waited_ns;
+    return watch.find_lost(std::vector<int>{1}, since_ns).loss.has_value();
+  };
+  EXPECT_FALSE(is_lost(0));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  EXPECT_FALSE(is_lost(1'100'000'000));
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  EXPECT_TRUE(is_lost(250'000'000));
 }
 
 TEST_F(ThreadWatchTest, WithoutHeartbeatsNobodyIsWatched) {

@@ -47,20 +47,26 @@ Result<std::span<const Contribution>> Meeting::meet(int rank, const Contribution
 
 void Meeting::wait() {
   if (ranks_.watch == nullptr) return changed_.wait(mutex_);
-  if (changed_.wait_for(mutex_, kLook) == std::cv_status::timeout) look_for_lost();
+  const std::int64_t since_ns = ThreadWatch::now_ns();
+  if (changed_.wait_for(mutex_, kLook) == std::cv_status::timeout) look_for_lost(since_ns);
 }
 
-void Meeting::look_for_lost() {
+void Meeting::look_for_lost(std::int64_t since_ns) {
   missing_.clear();
   for (int rank = 0; rank < size_; ++rank)
     if (!came_[static_cast<std::size_t>(rank)])
       missing_.push_back(ranks_.world_ranks[static_cast<std::size_t>(rank)]);
-  const std::optional<ThreadWatch::Loss> loss = ranks_.watch->find_lost(missing_);
-  if (!loss || left_ >= 0) return;
-  for (int rank = 0; rank < size_; ++rank)
-    if (ranks_.world_ranks[static_cast<std::size_t>(rank)] == loss->rank) left_ = rank;
-  why_ = loss->reason;
-  changed_.notify_all();
+  const ThreadWatch::Findings found = ranks_.watch->find_lost(missing_, since_ns);
+  if (found.loss && left_ < 0) {
+    for (int rank = 0; rank < size_; ++rank)
+      if (ranks_.world_ranks[static_cast<std::size_t>(rank)] == found.loss->rank) left_ = rank;
+    why_ = found.loss->reason;
+    changed_.notify_all();
+  }
+  if (found.warnings.empty()) return;
+  mutex_.unlock();
+  ranks_.watch->warn(found.warnings);
+  mutex_.lock();
 }
 
 void Meeting::leave(int rank) {

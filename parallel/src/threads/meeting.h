@@ -52,7 +52,8 @@ class Meeting {
 
  private:
   void wait() STRATA_REQUIRES(mutex_);
-  void look_for_lost() STRATA_REQUIRES(mutex_);
+  /// `since_ns`: when the caller began to wait. Releases the mutex while it warns.
+  void look_for_lost(std::int64_t since_ns) STRATA_REQUIRES(mutex_);
 
   const int size_;
   const WatchedRanks ranks_;

@@ -31,16 +31,28 @@ class ThreadWatch {
     int rank = 0;
     std::string reason = {};
   };
-  /// To be called several times a second by a rank that waits for the `missing` ones. Returns the first of
-  /// them that is lost, and warns of those that are late.
-  std::optional<Loss> find_lost(std::span<const int> missing);
+  struct Findings {
+    std::optional<Loss> loss = {};           ///< the first of the missing ranks that is lost or has failed
+    std::vector<std::string> warnings = {};  ///< of those that are late, and of any that goes on
+  };
+  /// To be called several times a second by a rank that waits for the `missing` ones, and has since
+  /// `since_ns` or longer.
+  Findings find_lost(std::span<const int> missing, std::int64_t since_ns);
+  /// Calls WatchOptions::warn, which may block, throw or call set(): so the caller holds no lock.
+  void warn(std::span<const std::string> warnings);
+  /// The clock of the times above.
+  static std::int64_t now_ns();
 
  private:
+  void note_progress(Findings& findings) STRATA_REQUIRES(mutex_);
+  void judge(int rank, std::int64_t now, Findings& findings) STRATA_REQUIRES(mutex_);
+
   std::deque<RankProgress> progress_;
   Mutex mutex_;
   PeerWatch peers_ STRATA_GUARDED_BY(mutex_);
   WatchOptions options_ STRATA_GUARDED_BY(mutex_);
-  std::vector<bool> late_ STRATA_GUARDED_BY(mutex_);
+  // By rank. RankPosition::changes when it was found late, 0 if it is not; and why it has failed.
+  std::vector<std::uint64_t> late_at_ STRATA_GUARDED_BY(mutex_);
   std::vector<std::string> failures_ STRATA_GUARDED_BY(mutex_);
 };
 
