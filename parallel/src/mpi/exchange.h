@@ -46,7 +46,7 @@ class Exchange {
   bool settle(const MpiApi& api);
   /// Gives up messages that neither end nor can be cancelled. Returns whether there were any.
   bool abandon(const MpiApi& api);
-  void fail(Status status, LeaveCause why);
+  void fail(Status status, LeaveCause why);  ///< also called where the MPI thread has ended
   const Status& status() const noexcept { return status_; }
   const LeaveCause& cause() const noexcept { return cause_; }
 

@@ -43,6 +43,9 @@ Result<Peers*> create_peers(MpiThread& thread, Peers& parent, int tag, std::span
   std::vector<std::vector<int>> lists;
   for (const std::string& text : texts) {
     std::vector<int>& list = lists.emplace_back(from_text(text));
+    if (list.empty())
+      return Status::error(Code::invalid,
+                           str("rank ", lists.size() - 1, " does something else than create a group"));
     id = std::max(id, list.front());
     list.erase(list.begin());
   }

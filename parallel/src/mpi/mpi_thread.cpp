@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <utility>
 
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
@@ -50,6 +51,7 @@ MpiThread::~MpiThread() {
 void MpiThread::begin(Exchange& exchange) {
   if (exchange.empty()) return;
   const MutexLock lock(mutex_);
+  if (!ended_.is_ok()) return exchange.fail(ended_, {});
   exchange.finished = false;
   begun_.push_back(&exchange);
   given_.notify_one();
@@ -105,7 +107,7 @@ Status MpiThread::peer_failure() {
   for (int rank = 0; rank < info_.size; ++rank)
     if (world_->has_left(rank) && !world_->cause_of(rank).reason.empty())
       return lost_peer(world_->cause_of(rank), info_.size);
-  return group(0).failure;
+  return group(0).closed ? Status() : group(0).failure;
 }
 
 void MpiThread::start_watch(std::vector<ProcessIdentity> identities) {
@@ -141,13 +143,12 @@ void MpiThread::run() noexcept {
   if (!opened.is_ok()) return;
   try {
     serve();
-    if (wait_for_others() && clean_ && broken_.is_ok()) {
-      mailbox_.close();
-      if (watch_) watch_->close();
-      (void)api_.finalize();
-    }
+    if (!wait_for_others() || !clean_ || !broken_.is_ok()) return remove_segments();
+    mailbox_.close();
+    if (watch_) watch_->close();
+    (void)api_.finalize();
   } catch (const std::exception& e) {
-    give_up(Status::error(Code::internal, str("the MPI thread threw: ", e.what())));
+    end_by_error(Status::error(Code::internal, str("the MPI thread threw: ", e.what())));
   }
 }
 
@@ -223,6 +224,7 @@ void MpiThread::progress_exchanges(bool& progressed) {
     if (!over) {
       active_[kept++] = &exchange;
     } else if (exchange.status().is_ok()) {
+      active_[i] = nullptr;  // it may be gone once it is finished
       finish(exchange);
     } else {
       leave_group({exchange.peers().id(), exchange.status(), exchange.cause()});
@@ -241,15 +243,21 @@ void MpiThread::progress_exchanges(bool& progressed) {
   });
 }
 
-void MpiThread::watch_peers() {
+// The watch makes system calls when it is created, so the mutex is not held.
+void MpiThread::take_watch_options() {
+  WatchOptions options;
   {
     const MutexLock lock(mutex_);
-    if (watch_changed_ && !identities_.empty()) {
-      if (!watch_) watch_.emplace(api_, identities_, info_.rank, progress_, now_ns());
-      watch_->set(watch_options_);
-      watch_changed_ = false;
-    }
+    if (!watch_changed_ || identities_.empty()) return;
+    watch_changed_ = false;
+    options = watch_options_;
   }
+  if (!watch_) watch_.emplace(api_, identities_, info_.rank, progress_, now_ns());
+  watch_->set(options);
+}
+
+void MpiThread::watch_peers() {
+  take_watch_options();
   if (!watch_ || !broken_.is_ok()) return;
   const auto has_left = [&](int rank) { return world_->has_left(rank); };
   const std::optional<MpiWatch::Loss> loss = watch_->poll(!active_.empty(), now_ns(), has_left);
@@ -290,6 +298,7 @@ void MpiThread::leave_group(const Leaving& leaving) {
     Group& left = group(leaving.group);
     if (left.left) return;
     left.left = true;
+    left.closed = leaving.cause.rank == left.peers.rank() && leaving.cause.reason.empty();
     left.failure = leaving.status;
     peers = &left.peers;
   }
@@ -299,7 +308,7 @@ void MpiThread::leave_group(const Leaving& leaving) {
           !sent.is_ok())
         give_up(sent);
   for (Exchange* const exchange : active_)
-    if (&exchange->peers() == peers && exchange->status().is_ok())
+    if (exchange != nullptr && &exchange->peers() == peers && exchange->status().is_ok())
       exchange->fail(leaving.status, leaving.cause);
 }
 
@@ -319,9 +328,28 @@ void MpiThread::give_up(const Status& status) noexcept {
   broken_ = status;
   const MutexLock lock(mutex_);
   for (const auto& each : groups_)
-    if (each != nullptr && each->failure.is_ok()) each->failure = status;
+    if (each != nullptr && (each->failure.is_ok() || std::exchange(each->closed, false)))
+      each->failure = status;
   for (Exchange* const exchange : active_)
-    if (exchange->status().is_ok()) exchange->fail(status, {});
+    if (exchange != nullptr && exchange->status().is_ok()) exchange->fail(status, {});
+}
+
+// Nobody is left who would finish what the thread was given.
+void MpiThread::end_by_error(const Status& status) noexcept {
+  give_up(status);
+  const MutexLock lock(mutex_);
+  ended_ = status;
+  for (Exchange* const exchange : begun_) {
+    exchange->fail(status, {});
+    exchange->finished = true;
+  }
+  for (Exchange* const exchange : active_) {
+    if (exchange == nullptr) continue;
+    exchange->cancel(api_);
+    exchange->finished = true;
+  }
+  for (const Ending& ending : ending_) ending.exchange->finished = true;
+  changed_.notify_all();
 }
 
 bool MpiThread::others_have_left() {
@@ -331,22 +359,24 @@ bool MpiThread::others_have_left() {
 }
 
 void MpiThread::remove_segments() {
-  const MutexLock lock(mutex_);
+  if (identities_.empty()) return;
   std::vector<int> local_ranks;
   const auto add = [&](int rank) {
     const ProcessIdentity& of = identities_[static_cast<std::size_t>(rank)];
     if (of.local_rank >= 0 && of.place == identities_[static_cast<std::size_t>(info_.rank)].place)
       local_ranks.push_back(of.local_rank);
   };
-  if (identities_.empty()) return;
   add(info_.rank);
-  for (const MpiWatch::Loss& loss : lost_) add(loss.rank);
+  {
+    const MutexLock lock(mutex_);
+    for (const MpiWatch::Loss& loss : lost_) add(loss.rank);
+  }
   remove_shared_segments(local_ranks);
 }
 
 // MPI_Finalize would wait for ranks that have failed, and they do not wait for this one.
 bool MpiThread::wait_for_others() {
-  if (!clean_ || !broken_.is_ok()) remove_segments();
+  if (!clean_ || !broken_.is_ok()) remove_segments();  // the launcher may end this process while it waits
   leave_group({0, lost_peer({info_.rank, {}}, info_.size), {info_.rank, {}}});
   steady_clock::time_point last_news = steady_clock::now();
   while (!others_have_left()) {

@@ -49,7 +49,7 @@ class MpiThread {
   const MpiInfo& info() const noexcept { return info_; }
   Peers& world() { return *world_; }
 
-  /// The exchange must live until wait() has returned.
+  /// The exchange must live until wait() has returned. It fails at once if the thread has ended by an error.
   void begin(Exchange& exchange);
   /// Errors: `lost_peer`; `invalid` if a message has not the expected size. Then the group has failed.
   Status wait(Exchange& exchange);
@@ -69,7 +69,6 @@ class MpiThread {
   /// Starts watching the other ranks, once. `identities` of all ranks.
   void start_watch(std::vector<ProcessIdentity> identities);
   void set_watch(const WatchOptions& options);
-  const std::vector<ProcessIdentity>& identities() const noexcept { return identities_; }
   /// Bytes of texts and heartbeats; see World::control_bytes().
   CollectiveBytes control_bytes() const noexcept {
     return {control_sent_.load(std::memory_order_relaxed), control_received_.load(std::memory_order_relaxed)};
@@ -95,7 +94,8 @@ class MpiThread {
         : peers(id, rank, std::move(world_ranks)) {}
     Peers peers;
     Status failure;
-    bool left = false;  // the others have been told
+    bool left = false;    // the others have been told
+    bool closed = false;  // this rank left it without a reason; then `failure` says only that
   };
   struct Leaving {
     int group;
@@ -113,11 +113,13 @@ class MpiThread {
   void progress_exchanges(bool& progressed);
   void receive_leave_messages(bool& progressed);
   void leave_group(const Leaving& leaving);
+  void take_watch_options();
   void watch_peers();
   void note_lost(const MpiWatch::Loss& loss);
   void finish(Exchange& exchange);
   void pause(bool progressed);
   void give_up(const Status& status) noexcept;
+  void end_by_error(const Status& status) noexcept;
   /// Leaves the world. Returns whether all other ranks have left it, too.
   bool wait_for_others();
   bool others_have_left();
@@ -134,6 +136,7 @@ class MpiThread {
   bool started_ STRATA_GUARDED_BY(mutex_) = false;
   bool stop_ STRATA_GUARDED_BY(mutex_) = false;
   Status start_status_ STRATA_GUARDED_BY(mutex_);
+  Status ended_ STRATA_GUARDED_BY(mutex_);  // the error by which the thread has ended; it takes nothing more
   std::vector<Exchange*> begun_ STRATA_GUARDED_BY(mutex_);
   std::vector<Leaving> leaving_ STRATA_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Group>> groups_ STRATA_GUARDED_BY(mutex_);  // by number; null: of other ranks
@@ -149,7 +152,7 @@ class MpiThread {
   // Of the MPI thread.
   LeaveMailbox mailbox_;
   std::optional<MpiWatch> watch_;
-  std::vector<Exchange*> active_;
+  std::vector<Exchange*> active_;  // null: finished in this round
   struct Ending {
     Exchange* exchange;
     std::chrono::steady_clock::time_point give_up_at;

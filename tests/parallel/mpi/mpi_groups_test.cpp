@@ -7,8 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <strata/parallel/mpi_world.h>
+#include <strata/runtime/backend/host_backend.h>
+#include <strata/runtime/clock.h>
 #include <strata/runtime/memory/alloc_counter.h>
 #include <strata/runtime/str.h>
+#include <strata/runtime/threads/thread_pool.h>
 
 #include "parallel/ranks.h"
 
@@ -91,6 +94,20 @@ TEST_P(MpiGroupsTest, TheWorldSaysWhereItRuns) {
     const auto refused = world.share(
         [] { return Result<std::shared_ptr<void>>(Status::error(Code::no_space, "there is no room")); });
     EXPECT_EQ(refused.status().to_string(), "no_space: there is no room");
+  });
+}
+
+TEST_P(MpiGroupsTest, ARankThatDoesSomethingElseThanCreateAGroupIsNamed) {
+  if (GetParam() == 1) return;
+  SteadyClock clock;
+  const auto pool = must(ThreadPool::create(1));
+  const auto backend = must(create_host_backend({}, *pool, clock));
+  ranks_->run_worlds([&](World& world) {
+    if (world.rank() == 1)
+      EXPECT_TRUE(world.all_gather("").status().is_ok());
+    else
+      EXPECT_EQ(world.create_group(*backend).status().to_string(),
+                "invalid: rank 1 does something else than create a group");
   });
 }
 

@@ -25,7 +25,7 @@ Heartbeats::Heartbeats(const MpiApi& api, int rank, int size) : api_(api) {
   for (const int other : watchers_of(rank, size)) outgoing_.push_back({.rank = other});
 }
 
-// An error ends a request as well: a rank that cannot be reached is noticed by its silence.
+// An error ends a request as well.
 bool Heartbeats::is_over(MpiRequest& request) const {
   int done = 0;
   MpiReceived ignored;
@@ -42,18 +42,22 @@ void Heartbeats::send(const RankPosition& position) {
   }
 }
 
+// A rank that cannot be reached is noticed by its silence, so an error is no heartbeat. The next call posts
+// another receive.
 bool Heartbeats::arrived(Incoming& from) {
-  bool any = false;
-  if (from.posted && is_over(from.request)) {
+  const bool was_posted = from.posted;
+  if (was_posted) {
+    int done = 0;
+    MpiReceived ignored;
+    const int error = api_.test(&from.request, &done, &ignored);
+    from.posted = error == 0 && done == 0;
+    if (from.posted || error != 0) return false;
     from.position = from.next;
-    from.posted = false;
     bytes_.received += sizeof from.position;
-    any = true;
   }
-  if (!from.posted)
-    from.posted = api_.irecv(MpiChannel::control, &from.next, sizeof from.next, from.rank, kHeartbeatTag,
-                             &from.request) == 0;
-  return any;
+  from.posted = api_.irecv(MpiChannel::control, &from.next, sizeof from.next, from.rank, kHeartbeatTag,
+                           &from.request) == 0;
+  return was_posted;
 }
 
 void Heartbeats::close() {

@@ -48,9 +48,12 @@ void MpiWatch::exchange(std::int64_t now_ns) {
 }
 
 void MpiWatch::warn(int rank, std::string_view text) const {
-  if (options_.warn)
+  if (!options_.warn) return;
+  try {
     options_.warn(str("rank ", rank, " of ", identities_.size(), " on host ",
                       identities_[static_cast<std::size_t>(rank)].host, ": ", text));
+  } catch (...) {  // code of the caller, which may not end the thread that all exchanges need
+  }
 }
 
 std::optional<MpiWatch::Loss> MpiWatch::judge_process(int rank, std::int64_t now_ns) {
