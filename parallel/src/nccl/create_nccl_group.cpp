@@ -115,7 +115,8 @@ Result<std::unique_ptr<ProcessGroup>> create_nccl_group(const NcclSetup& setup, 
   STRATA_TRY(check_gpus(all));
   const Status started = start(setup, rank, size, all.front().id, part);
   STRATA_TRY(exchange(mine, started, rank, gather).status());
-  STRATA_TRY(part.comm->wait_until_joined().annotate("creation of a group"));
+  // The group, whose watch asks for failures of other ranks, does not exist yet.
+  STRATA_TRY(part.comm->wait_until_joined(setup.options.peer_failure).annotate("creation of a group"));
   return std::make_unique<NcclGroup>(setup, std::move(part.comm), *std::move(part.calls));
 }
 

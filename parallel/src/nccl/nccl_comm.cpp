@@ -13,6 +13,7 @@ using std::chrono::steady_clock;
 
 constexpr int kYields = 200;  // then it sleeps between two polls
 constexpr std::chrono::microseconds kPollNap{50};
+constexpr int kPollsBetweenLooks = 400;  // for other ranks' failures, some 20 ms
 constexpr std::chrono::milliseconds kCloseWait{5000};
 
 }  // namespace
@@ -35,7 +36,9 @@ Status NcclComm::start(const NcclUniqueId& id) {
   return outcome.is_error() ? error(outcome) : Status();
 }
 
-Status NcclComm::wait_until_joined() { return wait_until_ready("ncclCommInitRankConfig", timeout_); }
+Status NcclComm::wait_until_joined(const PeerFailure& peer_failure) {
+  return wait_until_ready("ncclCommInitRankConfig", timeout_, peer_failure);
+}
 
 Result<std::unique_ptr<NcclComm>> NcclComm::split(int color, int rank, int size) {
   {
@@ -70,7 +73,7 @@ Result<bool> NcclComm::is_ready(const char* function) {
   return state == kNcclSuccess;
 }
 
-Status NcclComm::wait_until_ready(const char* function, Milliseconds limit) {
+Status NcclComm::wait_until_ready(const char* function, Milliseconds limit, const PeerFailure& peer_failure) {
   const steady_clock::time_point give_up_at = steady_clock::now() + limit;
   for (int polls = 0;; ++polls) {
     STRATA_TRY_ASSIGN(const bool ready, is_ready(function));
@@ -83,6 +86,7 @@ Status NcclComm::wait_until_ready(const char* function, Milliseconds limit) {
       return Status::error(Code::lost_peer,
                            str("rank ", rank_, " of ", size_, ": ", function, ": not done after ",
                                limit.count(), " ms: another rank has ended, hangs, or makes other calls"));
+    if (peer_failure && polls % kPollsBetweenLooks == 0) STRATA_TRY(peer_failure());
     std::this_thread::sleep_for(kPollNap);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 
 #include <strata/runtime/memory/alloc_counter.h>
@@ -18,6 +19,7 @@ namespace strata::detail {
 class NcclComm {
  public:
   using Milliseconds = std::chrono::milliseconds;
+  using PeerFailure = std::function<Status()>;
 
   NcclComm(std::shared_ptr<const NcclApi> api, int rank, int size, Milliseconds timeout)
       : api_(std::move(api)), rank_(rank), size_(size), timeout_(timeout) {}
@@ -33,8 +35,9 @@ class NcclComm {
 
   /// Begins to join the communicator `id`. Once, before all else.
   Status start(const NcclUniqueId& id);
-  /// Waits until all of its ranks have joined it.
-  Status wait_until_joined();
+  /// Waits until all of its ranks have joined it, or `peer_failure`, as in NcclOptions, says that one has
+  /// failed.
+  Status wait_until_joined(const PeerFailure& peer_failure);
   /// Every rank calls it, for a communicator of those with the same `color`; no work may be under way. Waits
   /// for all ranks.
   Result<std::unique_ptr<NcclComm>> split(int color, int rank, int size);
@@ -70,7 +73,7 @@ class NcclComm {
   void close();
 
  private:
-  Status wait_until_ready(const char* function, Milliseconds limit);
+  Status wait_until_ready(const char* function, Milliseconds limit, const PeerFailure& peer_failure = {});
   Result<bool> is_ready(const char* function);
   Status error(const NcclOutcome& outcome) STRATA_REQUIRES(calls_mutex_);
   Status has_ended();

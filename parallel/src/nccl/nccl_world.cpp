@@ -36,7 +36,9 @@ class NcclWorld final : public World {
     return ranks_->all_gather(text);
   }
   RankProgress& progress() noexcept override { return progress_; }
-  // Each group has a watch of its own, whose patience is NcclOptions::timeout.
+  // Ranks have only NCCL to tell each other where they are. Each group has a watch of its own, which waits
+  // for NcclOptions::timeout. That ends slow work, too, which a patience may not do, so it is not taken from
+  // one.
   void set_watch(const WatchOptions&) override {}
   // Aborts the communicator, which NCCL reports to the ranks of other machines; on this one, they wait for
   // their timeout.
@@ -86,7 +88,7 @@ Result<std::unique_ptr<World>> create_nccl_world(const TorchrunRank& rank, const
   auto world = std::make_unique<NcclWorld>(device, std::move(pool), std::move(backend), options, gpu.bus_id);
   auto comm = std::make_unique<NcclComm>(api, rank.rank, rank.size, options.timeout);
   STRATA_TRY(comm->start(id));
-  STRATA_TRY(comm->wait_until_joined());
+  STRATA_TRY(comm->wait_until_joined(options.peer_failure));
   // No inbox: this group reduces nothing.
   STRATA_TRY_ASSIGN(NcclCalls calls, NcclCalls::create(device, on, 1, options.piece_bytes));
   world->join(std::make_unique<NcclGroup>(NcclSetup{device, on, options}, std::move(comm), std::move(calls)));

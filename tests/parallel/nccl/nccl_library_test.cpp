@@ -127,7 +127,7 @@ TEST_F(RealNcclTest, RefusesACommunicatorWithoutAGpu) {
   ASSERT_EQ(api_->get_unique_id(&id), detail::kNcclSuccess);
   detail::NcclComm comm(api_, 0, 1, std::chrono::seconds(20));
   const Status started = comm.start(id);
-  const Status refused = started.is_ok() ? comm.wait_until_joined() : started;
+  const Status refused = started.is_ok() ? comm.wait_until_joined({}) : started;
   EXPECT_EQ(refused.code(), Code::lost_peer);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("rank 0 of 1: ncclCommInitRankConfig: "));
 }

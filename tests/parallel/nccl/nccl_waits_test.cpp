@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "nccl/nccl_library.h"
 #include "parallel/nccl/nccl_ranks.h"
 
 namespace strata {
@@ -106,6 +107,15 @@ TEST_F(NcclWaitsTest, ASplitThatOneRankDoesNotCallIsGivenUp) {
   });
   EXPECT_EQ(outcomes[0].code(), Code::lost_peer);
   EXPECT_THAT(outcomes[0].to_string(), HasSubstr("no collective has ended for 200 ms"));
+}
+
+TEST_F(NcclWaitsTest, ARankThatFailsBeforeItHasJoinedIsNotWaitedFor) {
+  detail::NcclComm comm(must(detail::load_nccl(STRATA_FAKE_NCCL)), 0, 2, std::chrono::minutes(10));
+  detail::NcclUniqueId id{};
+  ASSERT_EQ(comm.api()->get_unique_id(&id), detail::kNcclSuccess);
+  must(comm.start(id));
+  const Status failed = Status::error(Code::lost_peer, "rank 1 of 2 has left the group: it was killed");
+  EXPECT_EQ(comm.wait_until_joined([&] { return failed; }), failed);
 }
 
 TEST_F(NcclWaitsTest, AnErrorThatNcclNoticesEndsWhatIsQueued) {

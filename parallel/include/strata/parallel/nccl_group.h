@@ -21,7 +21,8 @@ struct NcclOptions {
   /// Of a reduction: the device memory of a group holds one piece of every other rank.
   std::size_t piece_bytes = 4 * kMiB;
   /// Returns an error if it is known by other means than NCCL that a rank has failed, which NCCL may not
-  /// notice; asked every 20 ms by the thread that watches the group. May be empty.
+  /// notice; asked every 20 ms while ranks join the group, and then by the thread that watches it. May be
+  /// empty.
   std::function<Status()> peer_failure = {};
   std::string file = "libnccl.so.2";  ///< a path, or a name that the dynamic linker looks for
 };
@@ -30,8 +31,9 @@ struct NcclOptions {
 bool built_with_nccl() noexcept;
 
 /// The group of all ranks of `world` for work on `backend`, which computes on a GPU that no other rank uses.
-/// `world` tells the ranks how to find each other and may end afterwards; `backend` must outlive the group.
-/// Every rank calls it, and waits until all have. Loads NCCL when it is first called.
+/// `world` tells the ranks how to find each other and may end afterwards, though ranks that have ended it are
+/// no longer watched by others; `backend` must outlive the group. Every rank calls it, and waits until all
+/// have. Loads NCCL when it is first called.
 ///
 /// A collective is kernels of NCCL on its stream, reductions are also kernels of ours, and the end of each is
 /// a host call, by which an error of the group becomes one of the stream. queue() waits until NCCL has

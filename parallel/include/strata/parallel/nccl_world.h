@@ -20,8 +20,9 @@ namespace strata {
 /// through GPU LOCAL_RANK, and create_group() is for backends on that GPU only.
 ///
 /// Whether a rank has ended is known only if NCCL notices it, which it does over a network; otherwise others
-/// wait for the timeout. Errors: `invalid`, naming the variable; those of create_nccl_group(), but each rank
-/// knows only its own, and the others `lost_peer` after the timeout.
+/// wait for the timeout, and do not learn which rank it was; World::set_watch() does nothing. Errors:
+/// `invalid`, naming the variable; those of create_nccl_group(), but each rank knows only its own, and the
+/// others `lost_peer` after the timeout.
 Result<std::unique_ptr<World>> open_nccl_world(std::span<const std::string> environment,
                                                const NcclOptions& options = {});
 
