@@ -9,7 +9,7 @@
 namespace strata::detail {
 
 /// ncclResult_t.
-inline constexpr int kNcclSuccess = 0, kNcclRemoteError = 6, kNcclInProgress = 7;
+inline constexpr int kNcclSuccess = 0, kNcclInProgress = 7;
 /// ncclDataType_t: the transport moves bytes, and NCCL adds nothing.
 inline constexpr int kNcclInt8 = 0;
 

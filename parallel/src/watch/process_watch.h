@@ -18,7 +18,6 @@ class ProcessWatch {
   ProcessWatch(const ProcessWatch&) = delete;
   ProcessWatch& operator=(const ProcessWatch&) = delete;
 
-  bool watches(int rank) const { return files_[static_cast<std::size_t>(rank)] >= 0; }
   /// Whether its process has ended; a system call.
   bool has_ended(int rank) const;
   /// What is known of the end of the process with this number.

@@ -73,7 +73,6 @@ TEST(NcclHeaderTest, FunctionsHaveTheTypesOfTheHeader) {
 
 TEST(NcclHeaderTest, NumbersAreThoseOfTheHeader) {
   EXPECT_EQ(detail::kNcclSuccess, ncclSuccess);
-  EXPECT_EQ(detail::kNcclRemoteError, ncclRemoteError);
   EXPECT_EQ(detail::kNcclInProgress, ncclInProgress);
   EXPECT_EQ(detail::kNcclInt8, ncclInt8);
   EXPECT_EQ(detail::kOldestNccl, NCCL_VERSION(2, 18, 0));

@@ -26,8 +26,8 @@ class DeviceMesh {
  public:
   using Coordinates = std::array<int, kMeshAxes>;  ///< by MeshAxis
   DeviceMesh() noexcept { sizes_.fill(1); }
-  /// Errors: `invalid`, naming the axis, for a size below 1, or if the product of all is not `ranks`; for a
-  /// size above 1 of an axis that nothing uses yet: pp, cp and tp.
+  /// Errors: `invalid`, naming the axis, for a size below 1, or if the product of all is not `ranks`;
+  /// `unsupported` for a size above 1 of an axis that nothing uses yet: pp, cp and tp.
   static Result<DeviceMesh> create(const Coordinates& sizes, int ranks);
 
   int size(MeshAxis axis) const noexcept { return sizes_[static_cast<std::size_t>(axis)]; }
