@@ -134,17 +134,18 @@ TEST_F(ThreadWatchTest, AGroupLearnsThatARankHasGivenUp) {
   EXPECT_THAT(std::string(outcome.message()), HasSubstr("rank 1 of 2 has left the group: io_error: a disk"));
 }
 
-TEST_F(ThreadWatchTest, AWarningMayChangeTheWatchAndThrow) {
+TEST_F(ThreadWatchTest, AWarningMayCallTheWorldAndThrow) {
   auto worlds = must(create_thread_worlds(2));
   std::atomic<int> warnings{0};
   const auto warn = [&](std::string_view) {
     ++warnings;
-    worlds[0]->set_watch({.user_code_s = 0.1, .patience_s = 0.2});
+    worlds[0]->set_watch({});
+    worlds[1]->give_up(Status::error(Code::io_error, "a disk is gone"));
     throw std::runtime_error("a terminal that is gone");
   };
   worlds[0]->set_watch({.user_code_s = 0.1, .patience_s = 60, .warn = warn});
   const RankProgress::UserCode in_source(&worlds[1]->progress(), "the batch source");
-  EXPECT_EQ(worlds[0]->all_gather("").status().code(), Code::lost_peer);
+  EXPECT_THAT(worlds[0]->all_gather("").status().to_string(), HasSubstr("a disk is gone"));
   EXPECT_EQ(warnings, 1);
 }
 
