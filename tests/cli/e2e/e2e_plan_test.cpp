@@ -200,7 +200,7 @@ TEST_F(CliPlanE2e, ThePlanOfARankPricesWhatItExchangesByTheNetworkOfTheProfile) 
   const ProgramResult without = plan_with(0, false);
   EXPECT_EQ(without.exit_code, 0) << without.output();
   EXPECT_THAT(without.out, HasSubstr("collectives are taken as free: the profile has no rate of the network "
-                                     "(mpirun -np 4 strata bench measures it)"));
+                                     "(mpirun -np 4 strata bench --backend cuda measures it)"));
   const ProgramResult with = plan_with(1, false);
   EXPECT_THAT(with.out, HasSubstr("1 GB/s sent by each rank, 10 us for a small collective; measured with 8 "
                                   "processes"));
