@@ -65,10 +65,7 @@ Status make_update_rules(StatePlan& plan) {
     if (at == plan.rules.end()) at = plan.rules.insert(at, rule);
     plan.rule_of_tensor.push_back(static_cast<std::int32_t>(at - plan.rules.begin()));
   }
-  if (plan.rules.size() <= kMaxUpdateRules) return Status::ok();
-  return Status::error(Code::invalid,
-                       str(kKey, ": ", groups.size(), " groups make ", plan.rules.size(),
-                           " pairs of learning rate and weight decay; the maximum is ", kMaxUpdateRules));
+  return {};
 }
 
 }  // namespace strata::detail

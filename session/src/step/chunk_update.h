@@ -1,8 +1,8 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include <strata/cpuopt/norm.h>
 #include <strata/cpuopt/update.h>
@@ -17,7 +17,8 @@ namespace strata::detail {
 
 /// Constants of one step, the same for all chunks.
 struct StepConstants {
-  std::array<cpuopt::UpdateStep, kMaxUpdateRules> by_rule{};  ///< by index into StatePlan::rules
+  explicit StepConstants(const StatePlan& plan) : by_rule(plan.rules.size()) {}
+  std::vector<cpuopt::UpdateStep> by_rule;  ///< by index into StatePlan::rules
   std::uint64_t rounding_seed = 0;
   std::int64_t step = 0;
 };

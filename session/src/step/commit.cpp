@@ -36,7 +36,8 @@ Commit::Commit(StateContext& context, Speculation& speculation, const PassSchedu
       until_(context.plan().layout.n_chunks(), 0),
       undo_(context.plan().layout.n_chunks(), UndoAction::none),
       done_(context.plan().layout.n_chunks(), false),
-      next_(schedule.commits.size()) {
+      next_(schedule.commits.size()),
+      step_(context.plan()) {
   for (std::size_t i = 0; i < schedule.commits.size(); ++i) until_[schedule.commits[i].second] = i + 1;
 }
 
@@ -78,7 +79,7 @@ Status Commit::non_finite_error() const {
 }
 
 Status Commit::begin(const cpuopt::OptimizerParams& params) {
-  STRATA_TRY_ASSIGN(step_, step_constants(context_, params));
+  STRATA_TRY(set_constants(context_, params, step_));
   const bool right = speculation_.guess_matches(params);
   for (ChunkId chunk = 0; chunk < undo_.size(); ++chunk) {
     done_[chunk] = speculation_.has_updated(chunk) && right;

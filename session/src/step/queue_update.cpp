@@ -77,9 +77,9 @@ void declare_memory(HostCall& call, const ChunkPin& gradient, std::span<const Ch
 
 }  // namespace
 
-Result<StepConstants> step_constants(const StateContext& context, const cpuopt::OptimizerParams& params) {
+Status set_constants(const StateContext& context, const cpuopt::OptimizerParams& params,
+                     StepConstants& constants) {
   STRATA_TRY(cpuopt::validate(params));
-  StepConstants constants;
   for (std::size_t rule = 0; rule < context.plan().rules.size(); ++rule) {
     cpuopt::OptimizerParams own = params;
     own.lr *= context.plan().rules[rule].lr_scale;
@@ -88,7 +88,7 @@ Result<StepConstants> step_constants(const StateContext& context, const cpuopt::
   }
   constants.rounding_seed = context.plan().options.rounding_seed;
   constants.step = params.step;
-  return constants;
+  return {};
 }
 
 Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& step, UndoAction undo) {

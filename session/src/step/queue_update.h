@@ -21,7 +21,8 @@ Status snapshot_stored_states(StateContext& context, ChunkId chunk);
 void rollback_stored_states(StateContext& context, ChunkId chunk) noexcept;
 /// Queues the write-back of the states that an update changed.
 Status write_back_states(StateContext& context, ChunkId chunk);
-/// Returns the constants of one step with `params`, for every rule.
-Result<StepConstants> step_constants(const StateContext& context, const cpuopt::OptimizerParams& params);
+/// Sets the constants of one step with `params`, for every rule.
+Status set_constants(const StateContext& context, const cpuopt::OptimizerParams& params,
+                     StepConstants& constants);
 
 }  // namespace strata::detail

@@ -6,6 +6,7 @@ namespace strata::detail {
 
 Speculation::Speculation(StateContext& context, const PassSchedule& schedule)
     : context_(context),
+      step_(context.plan()),
       snapshotted_(context.plan().layout.n_chunks(), false),
       updated_(context.plan().layout.n_chunks(), false) {
   for (const auto& [position, chunk] : schedule.ready)
@@ -25,10 +26,7 @@ Status Speculation::begin(const cpuopt::OptimizerParams& guess) {
   std::fill(snapshotted_.begin(), snapshotted_.end(), false);
   std::fill(updated_.begin(), updated_.end(), false);
   active_ = !order_.empty() && should_speculate();
-  if (active_) {
-    STRATA_TRY_ASSIGN(step_, step_constants(context_, guess));
-  }
-  return Status::ok();
+  return active_ ? set_constants(context_, guess, step_) : Status::ok();
 }
 
 Status Speculation::update(ChunkId chunk) {

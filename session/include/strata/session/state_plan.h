@@ -31,7 +31,6 @@ struct UpdateRule {
   double lr_scale = 1, weight_decay = 0;
   friend bool operator==(const UpdateRule&, const UpdateRule&) = default;
 };
-inline constexpr std::size_t kMaxUpdateRules = 32;
 
 /// The chunks whose update does not wait for the norm, and where their previous states are kept until the
 /// norm is known. States that live in RAM are copied to the log, one payload after the other; of states on
@@ -64,7 +63,7 @@ struct DriverMemory {
 /// Everything that the states of a run will hold, and where. It knows no Program.
 struct StatePlan {
   TensorTable tensors;
-  std::vector<UpdateRule> rules;  ///< the distinct rules, at most kMaxUpdateRules
+  std::vector<UpdateRule> rules;  ///< the distinct rules
   std::vector<std::int32_t> rule_of_tensor;
   ChunkLayout layout;
   AccessTrace trace;
