@@ -14,7 +14,6 @@
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/session/session.h>
 #include <strata/session/state_planning.h>
-#include <strata/session/undo_log_plan.h>
 
 #include "support/temp_dir.h"
 

@@ -10,7 +10,6 @@
 #include <strata/runtime/units.h>
 #include <strata/session/pass_schedule.h>
 #include <strata/session/state_planning.h>
-#include <strata/session/undo_log_plan.h>
 
 #include "execute/program_memory.h"
 #include "plan/check_programs.h"

@@ -9,7 +9,6 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/session/pinned_layout.h>
-#include <strata/session/undo_log_plan.h>
 
 #include "plan/chunk_tables.h"
 #include "plan/update_rules.h"

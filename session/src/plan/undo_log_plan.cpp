@@ -1,4 +1,4 @@
-#include <strata/session/undo_log_plan.h>
+#include <strata/session/state_planning.h>
 
 #include <algorithm>
 

@@ -17,6 +17,13 @@ BlockUpdate block_update(const ChunkUpdate& u, const TensorBlock& block) {
     part.noise = cpuopt::rounding_noise(u.step->rounding_seed,
                                         static_cast<std::uint64_t>(u.plan->tensors.param_of_tensor[tensor]),
                                         u.step->step, block.at);
+  if (u.of_trainer != nullptr) {
+    const TrainerTensor& there = u.of_trainer[tensor];
+    const auto at = static_cast<std::size_t>(block.at);
+    part.block.param = there.param + at * cpuopt::param_bytes(part.block.layout);
+    part.block.g = there.grad + at * size_of(there.grad_dtype);
+    part.block.grad = there.grad_dtype;
+  }
   return part;
 }
 
@@ -85,6 +92,7 @@ void run_lamb_moments(const ChunkUpdate& u, ThreadPool& pool) {
   clear_norm_partials(u);
   pool.parallel_for(std::ssize(u.blocks), [&](std::int64_t i) {
     const TensorBlock& b = u.blocks[static_cast<std::size_t>(i)];
+    if (!u.updates(b)) return;
     apply_undo(u, b);
     const BlockUpdate part = block_update(u, b);
     cpuopt::lamb_moments_block(part.step, part.block, b.n, part.noise,
@@ -97,6 +105,7 @@ void run_lamb_apply(const ChunkUpdate& u, ThreadPool& pool) {
   compute_trust_ratios(u);
   pool.parallel_for(std::ssize(u.blocks), [&](std::int64_t i) {
     const TensorBlock& b = u.blocks[static_cast<std::size_t>(i)];
+    if (!u.updates(b)) return;
     const BlockUpdate part = block_update(u, b);
     cpuopt::lamb_apply_block(part.step, u.norms.trust[b.tensor], part.block, b.n);
   });
@@ -114,6 +123,7 @@ void run_chunk_update(const ChunkUpdate& u, ThreadPool& pool) {
       u.undo == UndoAction::none ? TensorBlock::kBlockElems : 4 * cpuopt::kNormPartialElems;
   pool.parallel_for(std::ssize(u.blocks), [&](std::int64_t i) {
     const TensorBlock& whole = u.blocks[static_cast<std::size_t>(i)];
+    if (!u.updates(whole)) return;
     for (std::int64_t done = 0; done < whole.n; done += piece) {
       TensorBlock b = whole;
       b.offset += done;

@@ -37,6 +37,13 @@ struct TensorNorms {
   }
 };
 
+/// A tensor whose parameters and gradient are in memory of a trainer. Not updated if there is no gradient.
+struct TrainerTensor {
+  std::byte* param = nullptr;
+  const std::byte* grad = nullptr;
+  DType grad_dtype = DType::f32;
+};
+
 /// A queued update of one chunk.
 struct ChunkUpdate {
   cpuopt::UpdateBlock chunk;
@@ -46,6 +53,12 @@ struct ChunkUpdate {
   const StatePlan* plan = nullptr;
   TensorNorms norms;
   UndoAction undo = UndoAction::none;
+  /// By tensor of the layout; null: parameters and gradients are payloads of the chunk.
+  const TrainerTensor* of_trainer = nullptr;
+
+  bool updates(const TensorBlock& block) const noexcept {
+    return of_trainer == nullptr || of_trainer[block.tensor].grad != nullptr;
+  }
 };
 /// Does the whole update on the CPU.
 void run_chunk_update(const ChunkUpdate& update, ThreadPool& pool);

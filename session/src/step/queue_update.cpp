@@ -91,7 +91,8 @@ Status set_constants(const StateContext& context, const cpuopt::OptimizerParams&
   return {};
 }
 
-Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& step, UndoAction undo) {
+Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& step, UndoAction undo,
+                    const TrainerTensor* of_trainer) {
   ChunkManager& chunks = context.chunks();
   const ChunkLayout& layout = context.plan().layout;
   // The planner places a chunk's param, master and moments on the device together or not at all.
@@ -100,7 +101,7 @@ Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& s
   Stream& stream = on_device ? context.streams().compute : context.streams().cpu;
   // A pin moves its payload to `tier` if it is elsewhere.
   ChunkPin gradient;
-  if (undo != UndoAction::rollback) {
+  if (undo != UndoAction::rollback && of_trainer == nullptr) {
     STRATA_TRY_ASSIGN(gradient, chunks.pin({chunk, Payload::accum}, tier, Intent::read, stream));
   }
   std::array<ChunkPin, kPersistentPayloads.size()> states;
@@ -119,7 +120,8 @@ Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& s
                         .step = &step,
                         .plan = &context.plan(),
                         .norms = tensor_norms(context, chunk),
-                        .undo = undo};
+                        .undo = undo,
+                        .of_trainer = of_trainer};
   if (gradient)
     update.chunk.g = gradient.view().data +
                      static_cast<std::size_t>(held.begin - layout.range(chunk, Payload::accum).begin) *

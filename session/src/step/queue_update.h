@@ -9,8 +9,10 @@
 namespace strata::detail {
 
 /// Queues one update of a whole chunk where its states live: on the CPU, or on the device's compute stream.
-/// `step` is read when the update runs. If this fails, nothing is queued.
-Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& step, UndoAction undo);
+/// `step` is read when the update runs. If this fails, nothing is queued. `of_trainer`: by tensor of the
+/// layout, also read then, if parameters and gradients are a trainer's.
+Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& step, UndoAction undo,
+                    const TrainerTensor* of_trainer = nullptr);
 /// Prefetches those of `payloads` that live on the slow tier. Returns false if there is no room for all of
 /// them.
 Result<bool> prefetch_for_update(StateContext& context, ChunkId chunk, std::span<const Payload> payloads);

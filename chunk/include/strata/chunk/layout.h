@@ -22,6 +22,9 @@ struct GroupKey {
   bool first_moment = true, second_moment = true;  ///< which moments the optimizer has
   bool trainable = true;       ///< if false, the parameters never change and have no optimizer state
   bool frozen_masters = true;  ///< if not trainable: whether the master weights are stored too
+  /// The parameters and their gradients are in memory of a trainer that is linked with strata: of a chunk,
+  /// only the optimizer states are stored, including the bits of the master weights that the parameters lack.
+  bool of_trainer = false;
   std::int32_t shard_group = 0;
   friend bool operator==(const GroupKey&, const GroupKey&) = default;
 };
@@ -32,6 +35,8 @@ constexpr std::size_t bytes_of(const GroupKey& group, Payload payload, std::int6
   const auto elems = static_cast<std::size_t>(n);
   const bool is_param = payload == Payload::param || payload == Payload::gathered;
   if (!group.trainable && !is_param && (payload != Payload::master || !group.frozen_masters)) return 0;
+  if (group.of_trainer && payload != Payload::master && payload != Payload::m && payload != Payload::v)
+    return 0;
   switch (payload) {
     case Payload::param:
     case Payload::gathered:

@@ -11,7 +11,7 @@ namespace strata {
 
 // The steps of planning a run's states, in their order. The caller describes the tensors and says whether the
 // run trains (StatePlan::trace.training), lays the states out, describes the accesses and its own memory,
-// places the states, and plans the undo log (undo_log_plan.h).
+// places the states, and plans the undo log.
 
 /// Errors: `invalid`, naming the setting.
 Status check_options(const SessionOptions& options);
@@ -41,5 +41,13 @@ PlacementRequest placement_request(const SessionOptions& options);
 /// Places the states and leaves room for the undo log if both fit, else as if there were no log. Nothing if
 /// they do not fit. `uses` is the training pass.
 std::optional<Placement> place_states(const StatePlan& plan, const UseTrace& uses);
+
+/// Returns how much pinned memory the placement of `plan`, as far as it is laid out, shall leave to the undo
+/// log: the amount requested, or else room for the parameters that are updated speculatively, as nvme may
+/// keep the previous generation of their other states. `uses` is the training pass, here and below.
+std::uint64_t undo_reserve(const StatePlan& plan, const UseTrace& uses);
+/// Chooses the chunks that are updated before the norm is known, reserves memory for their previous states,
+/// and adds a note. Needs the placement.
+void plan_undo_log(StatePlan& plan, const UseTrace& uses);
 
 }  // namespace strata

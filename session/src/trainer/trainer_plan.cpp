@@ -1,0 +1,86 @@
+#include "trainer/trainer_plan.h"
+
+#include <set>
+#include <string_view>
+
+#include <strata/offload/placement_planner.h>
+#include <strata/runtime/str.h>
+#include <strata/session/state_planning.h>
+
+namespace strata::detail {
+
+bool is_trained_dtype(DType dtype) noexcept {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+}
+
+namespace {
+
+Status check_params(std::span<const TrainerParam> params) {
+  if (params.empty()) return Status::error(Code::invalid, "there are no parameters");
+  std::string problems;
+  std::set<std::string_view> names;
+  const auto problem = [&](const auto&... what) { problems += str(problems.empty() ? "" : "\n", what...); };
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const TrainerParam& param = params[i];
+    if (param.name.empty()) problem("parameter ", i, " has no name");
+    if (!names.insert(param.name).second) problem("two parameters have the name '", param.name, "'");
+    if (param.shape.n_elems() < 1) problem("parameter '", param.name, "' has no elements");
+    if (!is_trained_dtype(param.dtype))
+      problem("parameter '", param.name, "' is ", to_string(param.dtype), "; it must be f32, bf16 or f16");
+  }
+  return problems.empty() ? Status() : Status::error(Code::invalid, problems);
+}
+
+void add_tensors(std::span<const TrainerParam> params, StatePlan& plan) {
+  for (const TrainerParam& param : params) {
+    const auto index = static_cast<std::int32_t>(plan.tensors.specs.size());
+    GroupKey group;
+    group.compute = group.grad = group.accum = param.dtype;
+    group.of_trainer = true;
+    plan.tensors.specs.push_back({param.name, param.shape.n_elems(), group});
+    plan.tensors.shapes.push_back(param.shape);
+    plan.tensors.decays.push_back(true);
+    plan.tensors.tensor_of_param.push_back(index);
+    plan.tensors.param_of_tensor.push_back(index);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const StatePlan>> plan_of_trainer(std::span<const TrainerParam> params,
+                                                         SessionOptions options) {
+  STRATA_TRY(check_params(params));
+  auto plan = std::make_unique<StatePlan>();
+  options.budgets[index_of(Tier::device)] = 0;
+  options.grad_accum = 1;
+  options.ranks = {};
+  options.groups.clear();
+  options.step_mode = StepMode::serial;
+  options.prefetch = options.prefetch.value_or(2);
+  plan->options = std::move(options);
+  add_tensors(params, *plan);
+  plan->trace.training = true;
+  STRATA_TRY(check_options(plan->options));
+  STRATA_TRY(lay_out_states(*plan, 0));
+  // Every parameter has a step count of its own, and with it constants of its own.
+  plan->rules.assign(params.size(), {});
+  plan->rule_of_tensor = plan->tensors.tensor_of_param;
+  std::erase(plan->held_states, Payload::param);
+  add_fixed_bytes(*plan);
+  STRATA_TRY_ASSIGN(plan->placement,
+                    plan_placement(plan->layout, plan->trace, placement_request(plan->options)));
+  plan->planned_peak = placement_bytes(plan->layout, plan->trace, plan->placement);
+  return std::unique_ptr<const StatePlan>(std::move(plan));
+}
+
+PassSchedule schedule_of_trainer(const StatePlan& plan) {
+  PassSchedule schedule;
+  schedule.cycle = static_cast<std::int32_t>(plan.layout.n_chunks());
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
+    for (const Payload payload : kTrainerStates)
+      if (plan.layout.has(chunk, payload))
+        schedule.uses.push_back({static_cast<std::int32_t>(chunk), {chunk, payload}, Tier::pinned});
+  return schedule;
+}
+
+}  // namespace strata::detail

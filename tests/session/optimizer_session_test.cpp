@@ -1,0 +1,278 @@
+// A trainer that keeps its parameters and gradients gets the bits that the optimizer gives plain arrays,
+// wherever the optimizer states live.
+#include <strata/session/optimizer_session.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include <strata/cpuopt/norm.h>
+#include <strata/cpuopt/update.h>
+#include <strata/offload/nvme_store.h>
+#include <strata/runtime/backend/host_backend.h>
+#include <strata/runtime/convert.h>
+
+#include "support/fault_io.h"
+#include "support/temp_dir.h"
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+
+const std::vector<TrainerParam> kParams = {{"embedding", Shape{700, 16}, DType::f32},
+                                           {"half", Shape{129, 65}, DType::bf16},
+                                           {"scale", Shape{16}, DType::f32},
+                                           {"head", Shape{90000}, DType::f32},
+                                           {"small_half", Shape{3}, DType::f16}};
+
+float gradient_value(std::int64_t step, std::size_t param, std::int64_t i) {
+  return static_cast<float>((step * 7 + static_cast<std::int64_t>(param) * 5 + i * 3) % 23 - 11) / 64;
+}
+
+/// Memory of a trainer: parameters, gradients of one dtype, and settings by parameter.
+struct Trainer {
+  std::vector<std::vector<std::byte>> values, gradients;
+  std::vector<DType> gradient_dtypes;
+  std::vector<cpuopt::OptimizerParams> settings;
+
+  explicit Trainer(cpuopt::OptimizerParams common) {
+    for (std::size_t p = 0; p < kParams.size(); ++p) {
+      std::vector<float> initial(elems(p));
+      for (std::size_t i = 0; i < initial.size(); ++i)
+        initial[i] = static_cast<float>((p * 31 + i) % 17) / 16 - 0.4f;
+      values.push_back(narrowed(initial, kParams[p].dtype));
+      gradient_dtypes.push_back(p == 3 ? DType::bf16 : kParams[p].dtype);
+      common.lr = p % 2 == 0 ? 1e-2 : 3e-3;
+      common.weight_decay = p == 2 ? 0 : 0.1;
+      common.beta1 = p == 0 ? 0.8 : 0.9;
+      settings.push_back(common);
+    }
+    gradients.resize(kParams.size());
+  }
+  static std::size_t elems(std::size_t p) { return static_cast<std::size_t>(kParams[p].shape.n_elems()); }
+  static std::vector<std::byte> narrowed(const std::vector<float>& from, DType dtype) {
+    std::vector<std::byte> bytes(from.size() * size_of(dtype));
+    if (dtype == DType::f32)
+      std::memcpy(bytes.data(), from.data(), bytes.size());
+    else
+      must(narrow_from_f32(from, dtype, bytes));
+    return bytes;
+  }
+  // Step 2 has no gradient of two parameters.
+  static bool has_gradient(std::int64_t step, std::size_t p) { return step != 2 || (p != 0 && p != 4); }
+
+  std::vector<ParamUpdate> backward(std::int64_t step) {
+    std::vector<ParamUpdate> updates;
+    for (std::size_t p = kParams.size(); p-- > 0;) {
+      if (!has_gradient(step, p)) continue;
+      std::vector<float> gradient(elems(p));
+      for (std::size_t i = 0; i < gradient.size(); ++i)
+        gradient[i] = gradient_value(step, p, static_cast<std::int64_t>(i));
+      gradients[p] = narrowed(gradient, gradient_dtypes[p]);
+      settings[p].grad_factor = step == 3 ? 0.5 : 1;
+      updates.push_back({static_cast<std::int32_t>(p), values[p].data(), gradients[p].data(),
+                         gradient_dtypes[p], settings[p]});
+    }
+    return updates;
+  }
+  std::vector<const void*> addresses() const {
+    std::vector<const void*> all;
+    for (const auto& of : values) all.push_back(of.data());
+    return all;
+  }
+};
+
+/// The same with states in plain arrays.
+class Reference {
+ public:
+  Reference(Trainer& trainer, StateFormat format) : trainer_(trainer), format_(format) {
+    for (std::size_t p = 0; p < kParams.size(); ++p) {
+      const std::size_t padded = (Trainer::elems(p) + 4095) / 4096 * 4096;
+      m_.emplace_back(moment_bytes(format, static_cast<std::int64_t>(padded)));
+      v_.emplace_back(m_.back().size());
+      masters_.emplace_back(padded * sizeof(float));
+      if (kParams[p].dtype == DType::f16) {
+        std::vector<float> wide(Trainer::elems(p));
+        must(widen_to_f32(DType::f16, trainer.values[p], wide));
+        std::memcpy(masters_[p].data(), wide.data(), wide.size() * sizeof(float));
+      }
+    }
+  }
+  void step(std::int64_t step) {
+    for (const ParamUpdate& update : trainer_.backward(step)) {
+      const auto p = static_cast<std::size_t>(update.param);
+      cpuopt::OptimizerParams settings = update.settings;
+      settings.step = ++steps_[p];
+      const auto n = static_cast<std::int64_t>(Trainer::elems(p));
+      const std::int64_t padded = (n + 4095) / 4096 * 4096;
+      cpuopt::UpdateBlock block;
+      block.layout = cpuopt::master_layout(kParams[p].dtype);
+      block.states = format_;
+      block.grad = update.gradient_dtype;
+      block.param = update.values;
+      block.master = masters_[p].data();
+      block.m = cpuopt::moment_at(format_, m_[p].data(), padded);
+      block.v = cpuopt::moment_at(format_, v_[p].data(), padded);
+      block.g = update.gradient;
+      const cpuopt::UpdateStep constants = cpuopt::make_update_step(settings);
+      const auto noise = cpuopt::rounding_noise(5, p, step, 0);
+      if (settings.optimizer != cpuopt::Optimizer::lamb) {
+        cpuopt::update_block(constants, block, n, noise);
+        continue;
+      }
+      std::vector<double> masters(static_cast<std::size_t>(cpuopt::norm_partial_count(n))),
+          directions(masters);
+      cpuopt::lamb_moments_block(constants, block, n, noise, masters.data(), directions.data());
+      cpuopt::lamb_apply_block(
+          constants, cpuopt::lamb_trust_ratio(cpuopt::tree_sum(masters), cpuopt::tree_sum(directions)), block,
+          n);
+    }
+  }
+
+ private:
+  Trainer& trainer_;
+  const StateFormat format_;
+  std::vector<std::vector<std::byte>> m_, v_, masters_;
+  std::map<std::size_t, std::int64_t> steps_;
+};
+
+class OptimizerSessionTest : public ::testing::Test {
+ protected:
+  SessionOptions options(cpuopt::Optimizer optimizer = cpuopt::Optimizer::adamw) const {
+    SessionOptions options;
+    options.optimizer.optimizer = optimizer;
+    options.chunk_elems = 16384;
+    options.rounding_seed = 5;
+    options.nvme.dirs = {dir_.path()};
+    options.nvme.engine = IoEngine::threads;
+    return options;
+  }
+  SessionEnvironment environment() {
+    SessionEnvironment environment{*backend_, *pool_, clock_};
+    environment.open_store = [this](const NvmeOptions& nvme) -> Result<StorePtr<ObjectStore>> {
+      if (nvme.classes.empty()) return StorePtr<ObjectStore>();
+      return StorePtr<ObjectStore>(must(NvmeStore::create(io_, nvme)));
+    };
+    return environment;
+  }
+  static std::string refusal(const std::vector<TrainerParam>& params, const SessionOptions& options) {
+    const auto plan = OptimizerSession::plan(params, options);
+    return plan.has_value() ? "" : std::string(plan.status().message());
+  }
+
+  test::TempDir dir_;
+  SteadyClock clock_;
+  test::FaultIo io_{posix_io(), 1};
+  std::unique_ptr<ThreadPool> pool_ = must(ThreadPool::create(2));
+  std::unique_ptr<Backend> backend_ =
+      must(create_host_backend({.schedule = StreamSchedule::latest_legal, .check = true}, *pool_, clock_));
+};
+
+enum class Homes : std::uint8_t { ram, both, nvme };
+using Case = std::tuple<cpuopt::Optimizer, StateFormat, Homes>;
+class OptimizerBitsTest : public OptimizerSessionTest, public ::testing::WithParamInterface<Case> {};
+
+TEST_P(OptimizerBitsTest, AreThoseOfPlainArrays) {
+  const auto [optimizer, format, homes] = GetParam();
+  SessionOptions asked = options(optimizer);
+  asked.states = format;
+  asked.optimizer.momentum = optimizer == cpuopt::Optimizer::sgd ? 0.9 : 0;
+  if (homes == Homes::nvme) asked.policy = PlacementPolicy::nvme;
+  const auto all_in_ram = must(OptimizerSession::plan(kParams, asked));
+  if (homes == Homes::both) {
+    asked.budgets[index_of(Tier::pinned)] = all_in_ram->planned_peak[index_of(Tier::pinned)] * 3 / 4;
+    asked.prefetch = 1;
+  }
+  const auto plan = must(OptimizerSession::plan(kParams, asked));
+  EXPECT_EQ(plan->planned_peak[index_of(Tier::nvme)] > 0, homes != Homes::ram);
+  Trainer trainer(asked.optimizer), plain(asked.optimizer);
+  Reference reference(plain, format);
+  const auto session = must(OptimizerSession::create(*plan, environment(), trainer.addresses()));
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    must(session->step(trainer.backward(step)));
+    reference.step(step);
+    for (std::size_t p = 0; p < kParams.size(); ++p)
+      EXPECT_EQ(trainer.values[p], plain.values[p]) << kParams[p].name << " after step " << step;
+  }
+  EXPECT_EQ(session->steps(), 4);
+  EXPECT_THAT(session->param_steps(), testing::ElementsAre(3, 4, 4, 4, 3));
+  EXPECT_EQ(session->peak_bytes(), plan->planned_peak);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, OptimizerBitsTest,
+    ::testing::Combine(::testing::ValuesIn(cpuopt::all_optimizers().begin(), cpuopt::all_optimizers().end()),
+                       ::testing::Values(StateFormat::fp32, StateFormat::bf16, StateFormat::int8),
+                       ::testing::Values(Homes::ram, Homes::both, Homes::nvme)));
+
+TEST_F(OptimizerSessionTest, AllProblemsOfParametersAreNamedAtOnce) {
+  EXPECT_THAT(refusal({}, options()), HasSubstr("there are no parameters"));
+  EXPECT_THAT(
+      refusal({{"a", Shape{2}, DType::i32}, {"a", Shape{2}}, {"", Shape{2}}}, options()),
+      testing::AllOf(HasSubstr("parameter 'a' is i32; it must be f32, bf16 or f16"),
+                     HasSubstr("two parameters have the name 'a'"), HasSubstr("parameter 2 has no name")));
+}
+
+TEST_F(OptimizerSessionTest, WhatDoesNotFitIsRefusedWithBudgetsThatDo) {
+  SessionOptions small = options();
+  small.budgets = {0, 65536, 0};
+  const auto refused = OptimizerSession::plan(kParams, small);
+  EXPECT_EQ(refused.status().code(), Code::does_not_fit);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("pinned"));
+}
+
+TEST_F(OptimizerSessionTest, AnUpdateThatIsRefusedChangesNothing) {
+  const auto plan = must(OptimizerSession::plan(kParams, options()));
+  Trainer trainer(options().optimizer);
+  const auto session = must(OptimizerSession::create(*plan, environment(), trainer.addresses()));
+  const auto before = trainer.values;
+  const auto message = [&](auto&& spoil) {
+    std::vector<ParamUpdate> updates = trainer.backward(1);
+    spoil(updates);
+    const Status refused = session->step(updates);
+    EXPECT_EQ(refused.code(), Code::invalid);
+    return std::string(refused.message());
+  };
+  EXPECT_THAT(message([](auto& updates) { updates[1].param = 9; }),
+              HasSubstr("no parameter 9: 5 are registered"));
+  EXPECT_THAT(message([](auto& updates) { updates[1] = updates[0]; }),
+              HasSubstr("parameter 'small_half' is updated twice"));
+  EXPECT_THAT(message([](auto& updates) { updates[4].gradient = nullptr; }),
+              HasSubstr("parameter 'embedding' has no gradient"));
+  EXPECT_THAT(message([](auto& updates) { updates[0].gradient_dtype = DType::i32; }),
+              HasSubstr("has a gradient of i32"));
+  EXPECT_THAT(message([](auto& updates) { updates[2].settings.optimizer = cpuopt::Optimizer::lion; }),
+              HasSubstr("is updated by lion"));
+  EXPECT_THAT(
+      message([](auto& updates) { updates[2].settings.lr = std::numeric_limits<double>::quiet_NaN(); }),
+      HasSubstr("parameter 'scale' has settings that are not valid"));
+  EXPECT_EQ(trainer.values, before);
+  EXPECT_EQ(session->steps(), 0);
+  must(session->step(trainer.backward(1)));
+  EXPECT_NE(trainer.values, before);
+}
+
+TEST_F(OptimizerSessionTest, AfterAFailedReadTheStatesBelongToNoStep) {
+  SessionOptions on_nvme = options();
+  on_nvme.policy = PlacementPolicy::nvme;
+  const auto plan = must(OptimizerSession::plan(kParams, on_nvme));
+  Trainer trainer(on_nvme.optimizer);
+  const auto session = must(OptimizerSession::create(*plan, environment(), trainer.addresses()));
+  must(session->step(trainer.backward(1)));
+  io_.add({.call = test::IoCall::read,
+           .nth = io_.calls(test::IoCall::read) + 2,
+           .sticky = true,
+           .code = Code::io_error});
+  for (int again = 0; again < 2; ++again) {
+    const Status failed = session->step(trainer.backward(2));
+    EXPECT_EQ(failed.code(), Code::io_error);
+    EXPECT_THAT(std::string(failed.message()), HasSubstr("step 2 was interrupted"));
+  }
+}
+
+}  // namespace
+}  // namespace strata
