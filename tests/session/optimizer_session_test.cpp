@@ -12,8 +12,10 @@
 #include <strata/cpuopt/norm.h>
 #include <strata/cpuopt/update.h>
 #include <strata/offload/nvme_store.h>
+#include <strata/offload/placement_planner.h>
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/convert.h>
+#include <strata/session/state_planning.h>
 
 #include "support/fault_io.h"
 #include "support/temp_dir.h"
@@ -151,6 +153,11 @@ class OptimizerSessionTest : public ::testing::Test {
     options.nvme.engine = IoEngine::threads;
     return options;
   }
+  /// With which the working window has room, and no home.
+  static TierBytes least_budgets(const SessionOptions& options) {
+    const auto plan = must(plan_trainer_states(kParams, options));
+    return minimum_budgets(plan->layout, plan->trace, {.budgets = {0, 4096, kUnlimited}, .prefetch = 2});
+  }
   SessionEnvironment environment() {
     SessionEnvironment environment{*backend_, *pool_, clock_};
     environment.open_store = [this](const NvmeOptions& nvme) -> Result<StorePtr<ObjectStore>> {
@@ -160,7 +167,7 @@ class OptimizerSessionTest : public ::testing::Test {
     return environment;
   }
   static std::string refusal(const std::vector<TrainerParam>& params, const SessionOptions& options) {
-    const auto plan = OptimizerSession::plan(params, options);
+    const auto plan = plan_trainer_states(params, options);
     return plan.has_value() ? "" : std::string(plan.status().message());
   }
 
@@ -182,12 +189,11 @@ TEST_P(OptimizerBitsTest, AreThoseOfPlainArrays) {
   asked.states = format;
   asked.optimizer.momentum = optimizer == cpuopt::Optimizer::sgd ? 0.9 : 0;
   if (homes == Homes::nvme) asked.policy = PlacementPolicy::nvme;
-  const auto all_in_ram = must(OptimizerSession::plan(kParams, asked));
-  if (homes == Homes::both) {
-    asked.budgets[index_of(Tier::pinned)] = all_in_ram->planned_peak[index_of(Tier::pinned)] * 3 / 4;
-    asked.prefetch = 1;
+  if (homes == Homes::both) {  // room for the homes of few chunks beside the working window
+    asked.budgets = least_budgets(asked);
+    asked.budgets[index_of(Tier::pinned)] += 16384;
   }
-  const auto plan = must(OptimizerSession::plan(kParams, asked));
+  const auto plan = must(plan_trainer_states(kParams, asked));
   EXPECT_EQ(plan->planned_peak[index_of(Tier::nvme)] > 0, homes != Homes::ram);
   Trainer trainer(asked.optimizer), plain(asked.optimizer);
   Reference reference(plain, format);
@@ -220,13 +226,13 @@ TEST_F(OptimizerSessionTest, AllProblemsOfParametersAreNamedAtOnce) {
 TEST_F(OptimizerSessionTest, WhatDoesNotFitIsRefusedWithBudgetsThatDo) {
   SessionOptions small = options();
   small.budgets = {0, 65536, 0};
-  const auto refused = OptimizerSession::plan(kParams, small);
+  const auto refused = plan_trainer_states(kParams, small);
   EXPECT_EQ(refused.status().code(), Code::does_not_fit);
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("pinned"));
 }
 
 TEST_F(OptimizerSessionTest, AnUpdateThatIsRefusedChangesNothing) {
-  const auto plan = must(OptimizerSession::plan(kParams, options()));
+  const auto plan = must(plan_trainer_states(kParams, options()));
   Trainer trainer(options().optimizer);
   const auto session = must(OptimizerSession::create(*plan, environment(), trainer.addresses()));
   const auto before = trainer.values;
@@ -258,8 +264,8 @@ TEST_F(OptimizerSessionTest, AnUpdateThatIsRefusedChangesNothing) {
 
 TEST_F(OptimizerSessionTest, AfterAFailedReadTheStatesBelongToNoStep) {
   SessionOptions on_nvme = options();
-  on_nvme.policy = PlacementPolicy::nvme;
-  const auto plan = must(OptimizerSession::plan(kParams, on_nvme));
+  on_nvme.budgets = least_budgets(on_nvme);
+  const auto plan = must(plan_trainer_states(kParams, on_nvme));
   Trainer trainer(on_nvme.optimizer);
   const auto session = must(OptimizerSession::create(*plan, environment(), trainer.addresses()));
   must(session->step(trainer.backward(1)));

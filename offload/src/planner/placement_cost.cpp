@@ -19,9 +19,12 @@ double step_cost(const ChunkLayout& layout, const AccessTrace& trace, const Plac
       return p.home({chunk, payload}) == Tier::nvme ? bytes(payload) / kDisk : 0.0;
     };
     const Payload read = read_payload(layout, trace, chunk);
-    std::uint32_t& left = cached[p.class_of(layout, {chunk, read})];
-    const double uploads = left > 0 ? 1 : kUsesInPass * passes;
-    if (left > 0) --left;
+    double uploads = kUsesInPass * passes;
+    if (layout.has(chunk, read))
+      if (std::uint32_t& left = cached[p.class_of(layout, {chunk, read})]; left > 0) {
+        uploads = 1;
+        --left;
+      }
     const bool updated = layout.group_of(chunk).trainable;
     cost += disk(read) * (uploads + (updated ? 2 : 0)) + uploads * bytes(read) / kLink;
     if (read != Payload::param)

@@ -81,7 +81,7 @@ bool place_gradients_on_device(const ChunkLayout& layout, const AccessTrace& tra
                                Placement& p) {
   std::vector<ChunkId> trained;
   for (ChunkId chunk = first; chunk < layout.n_chunks(); ++chunk)
-    if (layout.group_of(chunk).trainable) trained.push_back(chunk);
+    if (layout.has(chunk, Payload::accum)) trained.push_back(chunk);
   const auto try_first = [&](std::size_t n) {
     for (std::size_t i = 0; i < trained.size(); ++i) {
       auto& home = p.homes[trained[i]][static_cast<std::size_t>(Payload::accum)];

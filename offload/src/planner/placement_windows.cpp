@@ -113,7 +113,7 @@ Counts streamed_params(const ChunkLayout& layout, const AccessTrace& trace, cons
   Counts n(p.classes.size(), 0);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
     const PayloadKey key{chunk, read_payload(layout, trace, chunk)};
-    if (p.home(key) != Tier::device) ++n[p.class_of(layout, key)];
+    if (layout.has(chunk, key.payload) && p.home(key) != Tier::device) ++n[p.class_of(layout, key)];
   }
   return n;
 }

@@ -3,21 +3,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
-#include <strata/runtime/tensor_view.h>
 #include <strata/session/session.h>
 
 namespace strata {
-
-/// A parameter of a trainer's model: `shape` elements of `dtype` (f32, bf16 or f16), contiguous in the
-/// trainer's memory.
-struct TrainerParam {
-  std::string name;
-  Shape shape;
-  DType dtype = DType::f32;
-};
 
 /// How a step updates one parameter.
 struct ParamUpdate {
@@ -35,13 +25,8 @@ struct ParamUpdate {
 /// trained by f32 masters whose other bits are among the states. Used by one thread.
 class OptimizerSession final : public Session {
  public:
-  /// What a session of `params` holds, and where. Of `options`, those of passes, gradients, clipping and
-  /// ranks are not used; the device budget is 0, since the trainer computes where it likes. Errors: `invalid`
-  /// with all problems of the parameters; `does_not_fit`.
-  static Result<std::unique_ptr<const StatePlan>> plan(std::span<const TrainerParam> params,
-                                                       SessionOptions options);
-  /// `plan` and what `environment` refers to outlive the session. `values`: the parameters, from which
-  /// masters are made; all moments are zero.
+  /// `plan`, which is that of plan_trainer_states(), and what `environment` refers to outlive the session.
+  /// `values`: the parameters, from which masters are made; all moments are zero.
   static Result<std::unique_ptr<OptimizerSession>> create(const StatePlan& plan,
                                                           const SessionEnvironment& environment,
                                                           std::span<const void* const> values);

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include <strata/session/state_plan.h>
@@ -49,5 +52,18 @@ std::uint64_t undo_reserve(const StatePlan& plan, const UseTrace& uses);
 /// Chooses the chunks that are updated before the norm is known, reserves memory for their previous states,
 /// and adds a note. Needs the placement.
 void plan_undo_log(StatePlan& plan, const UseTrace& uses);
+
+/// A parameter of a trainer's model: `shape` elements of `dtype` (f32, bf16 or f16), contiguous in the
+/// trainer's memory.
+struct TrainerParam {
+  std::string name;
+  Shape shape;
+  DType dtype = DType::f32;
+};
+/// Plans the states of a trainer's optimizer, whose parameters and gradients are not in strata's memory. Of
+/// `options`, those of passes, gradients, clipping and ranks are not used; the device budget is 0. Errors:
+/// `invalid` with all problems of the parameters; `does_not_fit`.
+Result<std::unique_ptr<const StatePlan>> plan_trainer_states(std::span<const TrainerParam> params,
+                                                             SessionOptions options);
 
 }  // namespace strata

@@ -1,6 +1,8 @@
 #include <strata/session/optimizer_session.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include <strata/cpuopt/master.h>
 #include <strata/runtime/convert.h>
@@ -8,11 +10,9 @@
 
 #include "plan/chunk_tables.h"
 #include "step/queue_update.h"
-#include "trainer/trainer_plan.h"
 
 namespace strata {
 
-using detail::kTrainerStates;
 using detail::TensorBlock;
 
 struct OptimizerSession::Step {
@@ -23,10 +23,23 @@ struct OptimizerSession::Step {
   std::vector<std::int64_t> steps;             // by parameter
 };
 
-Result<std::unique_ptr<const StatePlan>> OptimizerSession::plan(std::span<const TrainerParam> params,
-                                                                SessionOptions options) {
-  return detail::plan_of_trainer(params, std::move(options));
+namespace {
+
+// What a chunk holds, as far as the parameters' dtype and the optimizer need it.
+constexpr std::array<Payload, 3> kStates = {Payload::master, Payload::m, Payload::v};
+
+// A step uses the states of one chunk after the other.
+PassSchedule schedule_of(const StatePlan& plan) {
+  PassSchedule schedule;
+  schedule.cycle = static_cast<std::int32_t>(plan.layout.n_chunks());
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
+    for (const Payload payload : kStates)
+      if (plan.layout.has(chunk, payload))
+        schedule.uses.push_back({static_cast<std::int32_t>(chunk), {chunk, payload}, Tier::pinned});
+  return schedule;
 }
+
+}  // namespace
 
 OptimizerSession::OptimizerSession(std::unique_ptr<StateContext> context)
     : Session(std::move(context), {}, 0), step_(std::make_unique<Step>(state_plan())) {}
@@ -40,7 +53,7 @@ Result<std::unique_ptr<OptimizerSession>> OptimizerSession::create(const StatePl
                                             plan.tensors.specs.size(), " parameters"));
   STRATA_TRY_ASSIGN(auto context, StateContext::create(plan, environment));
   std::unique_ptr<OptimizerSession> session(new OptimizerSession(std::move(context)));
-  const PassSchedule schedule = detail::schedule_of_trainer(plan);
+  const PassSchedule schedule = schedule_of(plan);
   session->context().use_schedule().set_uses(schedule.uses, schedule.cycle);
   STRATA_TRY(session->clear(values));
   return session;
@@ -102,7 +115,7 @@ Status OptimizerSession::check(std::span<const ParamUpdate> updates) {
     if (tensor.grad != nullptr) return refuse("is updated twice in one step");
     if (update.values == nullptr || update.gradient == nullptr)
       return refuse("has no ", update.values == nullptr ? "values" : "gradient");
-    if (!detail::is_trained_dtype(update.gradient_dtype))
+    if (!is_stored_dtype(update.gradient_dtype))
       return refuse("has a gradient of ", to_string(update.gradient_dtype), "; it must be f32, bf16 or f16");
     cpuopt::OptimizerParams settings = update.settings;
     if (settings.optimizer != planned.optimizer ||
@@ -134,13 +147,14 @@ Status OptimizerSession::update_chunks() {
   for (ChunkId chunk = 0; chunk < n_chunks; ++chunk) {
     if (!is_used(chunk)) continue;
     context().use_schedule().set_position(static_cast<std::int32_t>(chunk));
-    STRATA_TRY(
-        detail::queue_update(context(), chunk, step_->constants, UndoAction::none, step_->tensors.data())
-            .annotate(str("updating chunk ", chunk)));
+    if (Status status =
+            detail::queue_update(context(), chunk, step_->constants, UndoAction::none, step_->tensors.data());
+        !status.is_ok())
+      return std::move(status).annotate(str("updating chunk ", chunk));
     STRATA_TRY(detail::write_back_states(context(), chunk));
     for (fetched = std::max(fetched, chunk + 1); fetched < n_chunks; ++fetched) {
       if (!is_used(fetched)) continue;
-      STRATA_TRY_ASSIGN(const bool begun, detail::prefetch_for_update(context(), fetched, kTrainerStates));
+      STRATA_TRY_ASSIGN(const bool begun, detail::prefetch_for_update(context(), fetched, kStates));
       if (!begun) break;
     }
     STRATA_TRY(chunks.write_backs().pump());

@@ -1,5 +1,3 @@
-#include "trainer/trainer_plan.h"
-
 #include <set>
 #include <string_view>
 
@@ -7,12 +5,7 @@
 #include <strata/runtime/str.h>
 #include <strata/session/state_planning.h>
 
-namespace strata::detail {
-
-bool is_trained_dtype(DType dtype) noexcept {
-  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
-}
-
+namespace strata {
 namespace {
 
 Status check_params(std::span<const TrainerParam> params) {
@@ -25,7 +18,7 @@ Status check_params(std::span<const TrainerParam> params) {
     if (param.name.empty()) problem("parameter ", i, " has no name");
     if (!names.insert(param.name).second) problem("two parameters have the name '", param.name, "'");
     if (param.shape.n_elems() < 1) problem("parameter '", param.name, "' has no elements");
-    if (!is_trained_dtype(param.dtype))
+    if (!is_stored_dtype(param.dtype))
       problem("parameter '", param.name, "' is ", to_string(param.dtype), "; it must be f32, bf16 or f16");
   }
   return problems.empty() ? Status() : Status::error(Code::invalid, problems);
@@ -47,8 +40,8 @@ void add_tensors(std::span<const TrainerParam> params, StatePlan& plan) {
 
 }  // namespace
 
-Result<std::unique_ptr<const StatePlan>> plan_of_trainer(std::span<const TrainerParam> params,
-                                                         SessionOptions options) {
+Result<std::unique_ptr<const StatePlan>> plan_trainer_states(std::span<const TrainerParam> params,
+                                                             SessionOptions options) {
   STRATA_TRY(check_params(params));
   auto plan = std::make_unique<StatePlan>();
   options.budgets[index_of(Tier::device)] = 0;
@@ -73,14 +66,4 @@ Result<std::unique_ptr<const StatePlan>> plan_of_trainer(std::span<const Trainer
   return std::unique_ptr<const StatePlan>(std::move(plan));
 }
 
-PassSchedule schedule_of_trainer(const StatePlan& plan) {
-  PassSchedule schedule;
-  schedule.cycle = static_cast<std::int32_t>(plan.layout.n_chunks());
-  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
-    for (const Payload payload : kTrainerStates)
-      if (plan.layout.has(chunk, payload))
-        schedule.uses.push_back({static_cast<std::int32_t>(chunk), {chunk, payload}, Tier::pinned});
-  return schedule;
-}
-
-}  // namespace strata::detail
+}  // namespace strata
