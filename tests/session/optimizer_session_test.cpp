@@ -15,6 +15,7 @@
 #include <strata/offload/placement_planner.h>
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/convert.h>
+#include <strata/session/checkpoint.h>
 #include <strata/session/state_planning.h>
 
 #include "support/fault_io.h"
@@ -278,6 +279,15 @@ TEST_F(OptimizerSessionTest, AfterAFailedReadTheStatesBelongToNoStep) {
     EXPECT_EQ(failed.code(), Code::io_error);
     EXPECT_THAT(std::string(failed.message()), HasSubstr("step 2 was interrupted"));
   }
+}
+
+TEST_F(OptimizerSessionTest, StatesWithoutTheirParametersAreNoCheckpoint) {
+  const auto plan = must(plan_trainer_states(kParams, options()));
+  Trainer trainer(options().optimizer);
+  const auto session = must(OptimizerSession::create(*plan, environment(), trainer.addresses()));
+  const auto saved = save_checkpoint(*session, posix_io(), dir_.path(), {}, 0);
+  EXPECT_EQ(saved.status().code(), Code::unsupported);
+  EXPECT_EQ(load_checkpoint(*session, posix_io(), dir_.path()).status().code(), Code::unsupported);
 }
 
 }  // namespace

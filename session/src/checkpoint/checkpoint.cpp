@@ -183,6 +183,7 @@ class Saving {
 
 Result<std::string> save_checkpoint(Session& session, Io& io, const std::string& dir,
                                     std::map<std::string, std::string> run, int keep) {
+  STRATA_TRY(session.state_plan().check_holds_params());
   Saving saving(session, io, dir);
   STRATA_TRY(saving.run(std::move(run)).annotate(str("saving checkpoint ", saving.target())));
   if (session.world() == nullptr || session.world()->rank() == 0)

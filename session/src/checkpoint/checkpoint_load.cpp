@@ -181,6 +181,7 @@ struct OpenCheckpoint {
 };
 
 Result<OpenCheckpoint> open_checkpoint(const Session& session, Io& io, const std::string& folder) {
+  STRATA_TRY(session.state_plan().check_holds_params());
   OpenCheckpoint checkpoint;
   STRATA_TRY_ASSIGN(checkpoint.manifest, read_manifest(io, folder));
   // Also checks files that are not read here.
