@@ -65,8 +65,8 @@ std::string describe(const Case& c) {
 }
 void PrintTo(const Case& c, std::ostream* out) { *out << describe(c); }
 
-// The gradient norms of this model and data are from 0.6 to 4; half of the steps exceed 1.2. After fifty steps
-// they are below 0.01.
+// The gradient norms of this model and data are from 0.6 to 4; half of the steps exceed 1.2. After fifty
+// steps they are below 0.01.
 double clip_of(Clipping clipping) {
   constexpr std::array kClip = {0.0, 1.2, 1e-4};
   return kClip[static_cast<std::size_t>(clipping)];
