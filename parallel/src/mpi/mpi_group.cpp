@@ -30,7 +30,7 @@ std::string to_text(int next_group, std::span<const int> members) {
 }
 std::vector<int> from_text(const std::string& text) {
   std::vector<int> numbers(text.size() / sizeof(int));
-  std::memcpy(numbers.data(), text.data(), numbers.size() * sizeof(int));
+  if (!numbers.empty()) std::memcpy(numbers.data(), text.data(), numbers.size() * sizeof(int));
   return numbers;
 }
 
