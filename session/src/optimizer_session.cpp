@@ -4,23 +4,17 @@
 #include <array>
 #include <utility>
 
-#include <strata/cpuopt/master.h>
 #include <strata/runtime/convert.h>
 #include <strata/runtime/str.h>
 
-#include "plan/chunk_tables.h"
 #include "step/queue_update.h"
 
 namespace strata {
 
-using detail::TensorBlock;
-
 struct OptimizerSession::Step {
-  explicit Step(const StatePlan& plan)
-      : constants(plan), tensors(plan.tensors.specs.size()), steps(plan.tensors.specs.size()) {}
+  explicit Step(const StatePlan& plan) : constants(plan), tensors(plan.tensors.specs.size()) {}
   detail::StepConstants constants;
   std::vector<detail::TrainerTensor> tensors;  // by parameter; without a gradient between steps
-  std::vector<std::int64_t> steps;             // by parameter
 };
 
 namespace {
@@ -42,61 +36,57 @@ PassSchedule schedule_of(const StatePlan& plan) {
 }  // namespace
 
 OptimizerSession::OptimizerSession(std::unique_ptr<StateContext> context)
-    : Session(std::move(context), {}, 0), step_(std::make_unique<Step>(state_plan())) {}
+    : Session(std::move(context), {}, 0), step_(std::make_unique<Step>(state_plan())) {
+  set_param_steps(std::vector<std::int64_t>(state_plan().tensors.specs.size()));
+}
 OptimizerSession::~OptimizerSession() = default;
 
 Result<std::unique_ptr<OptimizerSession>> OptimizerSession::create(const StatePlan& plan,
                                                                    const SessionEnvironment& environment,
-                                                                   std::span<const void* const> values) {
-  if (values.size() != plan.tensors.specs.size())
-    return Status::error(Code::invalid, str("there are ", values.size(), " values for ",
-                                            plan.tensors.specs.size(), " parameters"));
+                                                                   std::span<void* const> values) {
   STRATA_TRY_ASSIGN(auto context, StateContext::create(plan, environment));
   std::unique_ptr<OptimizerSession> session(new OptimizerSession(std::move(context)));
   const PassSchedule schedule = schedule_of(plan);
   session->context().use_schedule().set_uses(schedule.uses, schedule.cycle);
-  STRATA_TRY(session->clear(values));
+  STRATA_TRY(session->bind(values));
+  STRATA_TRY(session->clear());
   return session;
 }
 
-namespace {
-
-// What masters have beyond the parameters.
-Status fill_masters(StateContext& context, ChunkId chunk, std::span<const void* const> values) {
-  const PayloadKey key{chunk, Payload::master};
-  Stream& stream = context.streams().cpu;
-  STRATA_TRY_ASSIGN(const ChunkPin pin, context.chunks().pin(key, Tier::pinned, Intent::overwrite, stream));
-  STRATA_TRY(context.backend().synchronize(stream));
-  STRATA_TRY(context.backend().host_access({pin.view().data, pin.view().bytes, true}));
-  const DType dtype = context.plan().layout.group_of(chunk).compute;
-  const cpuopt::MasterLayout layout = cpuopt::master_layout(dtype);
-  std::vector<float> masters(TensorBlock::kBlockElems);
-  std::vector<std::byte> params(masters.size() * size_of(dtype));
-  for (const TensorBlock& block : context.tables().blocks[chunk]) {
-    const auto n = static_cast<std::size_t>(block.n);
-    const auto* const from = static_cast<const std::byte*>(values[static_cast<std::size_t>(block.tensor)]) +
-                             static_cast<std::size_t>(block.at) * size_of(dtype);
-    STRATA_TRY(widen_to_f32(dtype, {from, n * size_of(dtype)}, {masters.data(), n}));
-    cpuopt::split_masters(
-        {masters.data(), n}, layout, params.data(),
-        pin.view().data + static_cast<std::size_t>(block.offset) * cpuopt::master_bytes(layout));
+Status OptimizerSession::bind(std::span<void* const> values) {
+  const std::size_t n = state_plan().tensors.specs.size();
+  if (!values.empty() && values.size() != n)
+    return Status::error(Code::invalid,
+                         str("there are ", values.size(), " addresses for ", n, " parameters"));
+  std::vector<std::byte*> params;
+  for (void* const value : values) {
+    if (value == nullptr)
+      return Status::error(Code::invalid, str("the address of parameter '",
+                                              state_plan().tensors.specs[params.size()].name, "' is null"));
+    params.push_back(static_cast<std::byte*>(value));
   }
+  context().set_trainer_params(std::move(params));
   return {};
 }
 
-}  // namespace
-
-Status OptimizerSession::clear(std::span<const void* const> values) {
+Status OptimizerSession::clear() {
+  const ChunkLayout& layout = state_plan().layout;
+  bool has_masters = false;  // which parameters lack bits
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+    has_masters = has_masters || layout.has(chunk, Payload::master);
+  const FillState unchanged = [&](const StatePiece& piece, std::span<float> values) {
+    const DType dtype = state_plan().tensors.specs[static_cast<std::size_t>(piece.tensor)].group.compute;
+    const std::byte* const from = context().trainer_params()[static_cast<std::size_t>(piece.tensor)] +
+                                  static_cast<std::size_t>(piece.offset) * size_of(dtype);
+    return widen_to_f32(dtype, {from, values.size() * size_of(dtype)}, values);
+  };
+  const FillState zeros = [](const StatePiece&, std::span<float> values) {
+    std::fill(values.begin(), values.end(), 0.0f);
+    return Status::ok();
+  };
   for (const Payload payload : state_plan().states())
-    STRATA_TRY(fill(payload, [](const StatePiece&, std::span<float> zeros) {
-      std::fill(zeros.begin(), zeros.end(), 0.0f);
-      return Status::ok();
-    }));
-  for (ChunkId chunk = 0; chunk < state_plan().layout.n_chunks(); ++chunk) {
-    if (!state_plan().layout.has(chunk, Payload::master)) continue;
-    STRATA_TRY(fill_masters(context(), chunk, values));
-    STRATA_TRY(context().chunks().write_back({chunk, Payload::master}));
-  }
+    if (payload != Payload::param || has_masters)
+      STRATA_TRY(fill(payload, payload == Payload::param ? unchanged : zeros));
   return context().chunks().status();
 }
 
@@ -123,7 +113,7 @@ Status OptimizerSession::check(std::span<const ParamUpdate> updates) {
       return refuse("is updated by ", cpuopt::to_string(settings.optimizer), " with momentum ",
                     settings.momentum, ", but the session was planned for ",
                     cpuopt::to_string(planned.optimizer), " with momentum ", planned.momentum);
-    settings.step = step_->steps[i] + 1;
+    settings.step = param_steps()[i] + 1;
     if (Status valid = cpuopt::validate(settings); !valid.is_ok())
       return refuse("has settings that are not valid: ", valid.message());
     step_->constants.by_rule[i] = cpuopt::make_update_step(settings);
@@ -176,13 +166,11 @@ Status OptimizerSession::step(std::span<const ParamUpdate> updates) {
     machine().set_broken(status);
   }
   if (status.is_ok()) {
-    for (const ParamUpdate& update : updates) ++step_->steps[static_cast<std::size_t>(update.param)];
+    for (const ParamUpdate& update : updates) count_step(update.param);
     set_steps(steps() + 1);
   }
   std::fill(step_->tensors.begin(), step_->tensors.end(), detail::TrainerTensor{});
   return status;
 }
-
-std::span<const std::int64_t> OptimizerSession::param_steps() const noexcept { return step_->steps; }
 
 }  // namespace strata

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
 
 #include "checkpoint/state_access.h"
@@ -18,8 +19,12 @@ Session::~Session() = default;
 
 namespace {
 
-Status check_held(const StatePlan& plan, Payload payload) {
+Status check_held(const StateContext& context, Payload payload) {
+  const StatePlan& plan = context.plan();
   const auto states = plan.states();
+  if (payload == Payload::param && plan.of_trainer() && context.trainer_params().empty())
+    return Status::error(Code::invalid,
+                         "the parameters are in the trainer's memory, and their addresses are not known");
   if (std::find(states.begin(), states.end(), payload) != states.end()) return {};
   return Status::error(Code::unsupported,
                        str("this run holds no ", to_string(payload),
@@ -28,20 +33,26 @@ Status check_held(const StatePlan& plan, Payload payload) {
 
 }  // namespace
 
+void Session::set_param_steps(std::vector<std::int64_t> steps) {
+  STRATA_ASSERT(steps.empty() || steps.size() == state_plan().tensors.specs.size());
+  param_steps_ = std::move(steps);
+}
+
 Status Session::reset(const FillState& params) {
+  STRATA_TRY(check_held(*context_, Payload::param));
   machine_.flush_or_discard();
   machine_.set_broken(access_->reset(params).annotate("initializing parameters was interrupted"));
   return machine_.broken();
 }
 
 Status Session::visit(Payload payload, const VisitState& visit) {
-  STRATA_TRY(check_held(state_plan(), payload));
+  STRATA_TRY(check_held(*context_, payload));
   STRATA_TRY(machine_.flush());
   return access_->visit(payload, visit);
 }
 
 Status Session::visit_part(Payload payload, const VisitState& visit) {
-  STRATA_TRY(check_held(state_plan(), payload));
+  STRATA_TRY(check_held(*context_, payload));
   STRATA_TRY(machine_.flush());
   return access_->visit_part(payload, visit);
 }
@@ -53,7 +64,7 @@ GroupCounters Session::group_counters() const {
 }
 
 Status Session::fill(Payload payload, const FillState& fill) {
-  STRATA_TRY(check_held(state_plan(), payload));
+  STRATA_TRY(check_held(*context_, payload));
   machine_.flush_or_discard();
   Status status = access_->fill(payload, fill);
   if (!status.is_ok())

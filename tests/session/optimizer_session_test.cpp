@@ -82,9 +82,9 @@ struct Trainer {
     }
     return updates;
   }
-  std::vector<const void*> addresses() const {
-    std::vector<const void*> all;
-    for (const auto& of : values) all.push_back(of.data());
+  std::vector<void*> addresses() {
+    std::vector<void*> all;
+    for (auto& of : values) all.push_back(of.data());
     return all;
   }
 };
@@ -281,13 +281,51 @@ TEST_F(OptimizerSessionTest, AfterAFailedReadTheStatesBelongToNoStep) {
   }
 }
 
-TEST_F(OptimizerSessionTest, StatesWithoutTheirParametersAreNoCheckpoint) {
+// Saved in one placement and loaded in another, into a trainer with other values.
+TEST_F(OptimizerSessionTest, ACheckpointHasTheParametersAndAllCounts) {
+  for (const auto format : {StateFormat::fp32, StateFormat::int8}) {
+    SessionOptions in_ram = options();
+    in_ram.states = format;
+    SessionOptions on_nvme = in_ram;
+    on_nvme.policy = PlacementPolicy::nvme;
+    const auto plan = must(plan_trainer_states(kParams, in_ram)),
+               other = must(plan_trainer_states(kParams, on_nvme));
+    Trainer trainer(in_ram.optimizer), resumed(in_ram.optimizer);
+    const auto session = must(OptimizerSession::create(*plan, environment(), trainer.addresses()));
+    for (std::int64_t step = 1; step <= 2; ++step) must(session->step(trainer.backward(step)));
+    const std::string folder =
+        must(save_checkpoint(*session, posix_io(), dir_.path() + "/checkpoints", {}, 0));
+    const std::string digest = must(session->state_digest());
+    must(session->step(trainer.backward(3)));
+
+    const auto second = must(OptimizerSession::create(*other, environment(), resumed.addresses()));
+    must(load_checkpoint(*second, posix_io(), folder));
+    EXPECT_EQ(must(second->state_digest()), digest);
+    EXPECT_THAT(second->param_steps(), testing::ElementsAre(1, 2, 2, 2, 1));
+    must(second->step(resumed.backward(3)));
+    EXPECT_EQ(second->steps(), 3);
+    EXPECT_EQ(resumed.values, trainer.values);
+    EXPECT_EQ(must(second->state_digest()), must(session->state_digest()));
+    must(posix_io().remove_all(dir_.path() + "/checkpoints"));
+  }
+}
+
+TEST_F(OptimizerSessionTest, ParametersAreOnlyAccessedWhereTheyAreSaidToBe) {
   const auto plan = must(plan_trainer_states(kParams, options()));
   Trainer trainer(options().optimizer);
   const auto session = must(OptimizerSession::create(*plan, environment(), trainer.addresses()));
-  const auto saved = save_checkpoint(*session, posix_io(), dir_.path(), {}, 0);
-  EXPECT_EQ(saved.status().code(), Code::unsupported);
-  EXPECT_EQ(load_checkpoint(*session, posix_io(), dir_.path()).status().code(), Code::unsupported);
+  std::vector<void*> addresses = trainer.addresses();
+  addresses[2] = nullptr;
+  EXPECT_THAT(std::string(session->bind(addresses).message()),
+              HasSubstr("the address of parameter 'scale' is null"));
+  EXPECT_THAT(std::string(session->bind(std::span(addresses).first(2)).message()),
+              HasSubstr("2 addresses for 5 parameters"));
+  must(session->bind({}));
+  const Status saved = save_checkpoint(*session, posix_io(), dir_.path(), {}, 0).status();
+  EXPECT_EQ(saved.code(), Code::invalid);
+  EXPECT_THAT(std::string(saved.message()), HasSubstr("their addresses are not known"));
+  EXPECT_EQ(session->state_digest().status().code(), Code::invalid);
+  must(session->step(trainer.backward(1)));
 }
 
 }  // namespace

@@ -136,6 +136,10 @@ class Saving {
     Manifest manifest;
     manifest.step = session_.steps();
     manifest.loss_scale = session_.loss_scale();
+    for (std::size_t i = 0; const std::int64_t steps : session_.param_steps()) {
+      if (steps != manifest.step) manifest.param_steps[session_.state_plan().tensors.specs[i].name] = steps;
+      ++i;
+    }
     manifest.run = std::move(run);
     for (DraftFile& file : files) {
       STRATA_TRY_ASSIGN(CheckpointFile entry, write_payload(session_, file));
@@ -183,7 +187,6 @@ class Saving {
 
 Result<std::string> save_checkpoint(Session& session, Io& io, const std::string& dir,
                                     std::map<std::string, std::string> run, int keep) {
-  STRATA_TRY(session.state_plan().check_holds_params());
   Saving saving(session, io, dir);
   STRATA_TRY(saving.run(std::move(run)).annotate(str("saving checkpoint ", saving.target())));
   if (session.world() == nullptr || session.world()->rank() == 0)

@@ -174,6 +174,25 @@ Status CheckpointTensors::read(std::string_view name, std::span<float> values) {
 
 namespace {
 
+// A run with one step count for all parameters cannot go on from several, whose bias corrections differ.
+Status check_param_steps(const Session& session, const Manifest& manifest) {
+  if (manifest.param_steps.empty() || !session.param_steps().empty()) return {};
+  const auto& [name, steps] = *manifest.param_steps.begin();
+  return Status::error(Code::unsupported,
+                       str(name, " was updated in ", steps, " of ", manifest.step,
+                           " steps; only a trainer's session counts steps for each parameter"));
+}
+
+// By registration order, from the counts that differ from the checkpoint's step.
+std::vector<std::int64_t> param_steps(const StatePlan& plan, const Manifest& manifest) {
+  std::vector<std::int64_t> steps;
+  for (const LayoutTensor& tensor : plan.tensors.specs) {
+    const auto own = manifest.param_steps.find(tensor.name);
+    steps.push_back(own == manifest.param_steps.end() ? manifest.step : own->second);
+  }
+  return steps;
+}
+
 /// A checkpoint whose manifest and tensors fit a session.
 struct OpenCheckpoint {
   Manifest manifest;
@@ -181,7 +200,6 @@ struct OpenCheckpoint {
 };
 
 Result<OpenCheckpoint> open_checkpoint(const Session& session, Io& io, const std::string& folder) {
-  STRATA_TRY(session.state_plan().check_holds_params());
   OpenCheckpoint checkpoint;
   STRATA_TRY_ASSIGN(checkpoint.manifest, read_manifest(io, folder));
   // Also checks files that are not read here.
@@ -190,6 +208,7 @@ Result<OpenCheckpoint> open_checkpoint(const Session& session, Io& io, const std
     return Status::error(Code::unsupported,
                          str(folder, ": its version is ", checkpoint.manifest.version,
                              ", whose digests several ranks cannot check; resume it with one rank and save"));
+  STRATA_TRY(check_param_steps(session, checkpoint.manifest).annotate(folder));
   for (const Payload payload : session.state_plan().states()) {
     STRATA_TRY_ASSIGN(auto tensors, CheckpointTensors::open(io, folder, checkpoint.manifest, payload));
     STRATA_TRY(check_tensors(session.state_plan(), *tensors, payload));
@@ -209,6 +228,8 @@ Result<Manifest> load_checkpoint(Session& session, Io& io, const std::string& fo
                                           : fill_together(session, payload, *checkpoint->files[p], folder));
   }
   session.set_steps(checkpoint->manifest.step);
+  if (!session.param_steps().empty())
+    session.set_param_steps(param_steps(session.state_plan(), checkpoint->manifest));
   if (session.state_plan().scales_loss()) session.set_loss_scale(checkpoint->manifest.loss_scale);
   return std::move(checkpoint->manifest);
 }

@@ -111,11 +111,16 @@ Result<Manifest> read(Json json) {
   Manifest manifest;
   STRATA_TRY_ASSIGN(manifest.version, read_version(json));
   STRATA_TRY(check_digest(json));
-  STRATA_TRY(check_keys(json, {"format", "version", "step", "loss_scale", "files", "run"}, "the manifest"));
+  STRATA_TRY(check_keys(json, {"format", "version", "step", "loss_scale", "param_steps", "files", "run"},
+                        "the manifest"));
   STRATA_TRY_ASSIGN(manifest.step, natural(json, "step"));
   if (json.contains("loss_scale")) {
     STRATA_TRY_ASSIGN(manifest.loss_scale, read_loss_scale(json.at("loss_scale")));
   }
+  if (json.contains("param_steps"))
+    for (const auto& [name, steps] : json.at("param_steps").items()) {
+      STRATA_TRY_ASSIGN(manifest.param_steps[name], natural(json.at("param_steps"), name.c_str()));
+    }
   STRATA_TRY_ASSIGN(manifest.files, read_files(json.at("files")));
   for (const auto& [key, value] : json.at("run").items()) manifest.run[key] = value.get<std::string>();
   return manifest;
@@ -132,6 +137,7 @@ std::string to_json(const Manifest& manifest) {
   if (manifest.loss_scale != LossScale{})
     json["loss_scale"] = {{"value", static_cast<std::int64_t>(manifest.loss_scale.value)},
                           {"good_steps", manifest.loss_scale.good_steps}};
+  if (!manifest.param_steps.empty()) json["param_steps"] = manifest.param_steps;
   for (const CheckpointFile& file : manifest.files)
     json["files"].push_back(
         {{"name", file.name}, {"bytes", file.bytes}, {"digest", file.digest}, {"tensors", file.tensors}});

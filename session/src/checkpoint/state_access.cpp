@@ -17,9 +17,13 @@ Stream& StateAccess::stream_of(const Opened& chunk, Intent intent) const noexcep
 Result<StateAccess::Opened> StateAccess::open(ChunkId chunk, Payload payload, Intent intent) {
   ChunkManager& chunks = context_.chunks();
   Opened opened{chunk, payload, Tier::pinned, {}, {}};
-  if (context_.plan().placement.home({chunk, payload}) == Tier::device) opened.tier = Tier::device;
+  const bool of_trainer = payload == Payload::param && context_.plan().layout.group_of(chunk).of_trainer;
+  if (!of_trainer && context_.plan().placement.home({chunk, payload}) == Tier::device)
+    opened.tier = Tier::device;
   Stream& stream = stream_of(opened, intent);
-  STRATA_TRY_ASSIGN(opened.values, chunks.pin({chunk, payload}, opened.tier, intent, stream));
+  if (!of_trainer) {
+    STRATA_TRY_ASSIGN(opened.values, chunks.pin({chunk, payload}, opened.tier, intent, stream));
+  }
   if (payload == Payload::param && context_.plan().trains() &&
       context_.plan().layout.has(chunk, Payload::master)) {
     STRATA_TRY_ASSIGN(opened.rest, chunks.pin({chunk, Payload::master}, opened.tier, intent, stream));
@@ -98,6 +102,10 @@ StateAccess::Addresses StateAccess::in_place(const Opened& chunk, const Piece& p
   Addresses addresses{};
   for (std::size_t i = 0; i < parts.size(); ++i)
     if (parts[i].pin != nullptr) addresses[i] = parts[i].pin->view().data + parts[i].offset;
+  const GroupKey& group = context_.plan().layout.group_of(chunk.chunk);
+  if (chunk.payload == Payload::param && group.of_trainer)
+    addresses[0] = context_.trainer_params()[static_cast<std::size_t>(piece.tensor)] +
+                   static_cast<std::size_t>(piece.offset) * size_of(group.compute);
   return addresses;
 }
 
@@ -131,6 +139,12 @@ Status StateAccess::host_access(const Opened& chunk, const Run& run, std::size_t
     ++i;
   }
   return {};
+}
+
+// Frozen chunks have no moments.
+bool StateAccess::has(ChunkId chunk, Payload payload) const {
+  const ChunkLayout& layout = context_.plan().layout;
+  return layout.has(chunk, payload) || (payload == Payload::param && layout.group_of(chunk).of_trainer);
 }
 
 // Converts stored values to f32.
@@ -187,7 +201,7 @@ Status StateAccess::visit_on_device(const Opened& chunk, const std::vector<Piece
 
 Status StateAccess::visit_range(Payload payload, const VisitState& visit, bool only_part) {
   for (ChunkId chunk = 0; chunk < context_.plan().layout.n_chunks(); ++chunk) {
-    if (!context_.plan().layout.has(chunk, payload)) continue;  // frozen chunks have no moments
+    if (!has(chunk, payload)) continue;
     STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, Intent::read));
     const std::vector<Piece> pieces = pieces_of(chunk, only_part);
     STRATA_TRY(opened.tier == Tier::device ? visit_on_device(opened, pieces, visit)
@@ -234,14 +248,15 @@ template <class Fill>
 Status StateAccess::fill_pieces(Payload payload, const Fill& fill) {
   ChunkManager& chunks = context_.chunks();
   for (ChunkId chunk = 0; chunk < context_.plan().layout.n_chunks(); ++chunk) {
-    if (!context_.plan().layout.has(chunk, payload)) continue;  // frozen chunks have no moments
-    bool has_rest = false;
+    if (!has(chunk, payload)) continue;
+    bool has_values = false, has_rest = false;
     {
       STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, Intent::overwrite));
+      has_values = static_cast<bool>(opened.values);
       has_rest = static_cast<bool>(opened.rest);
       STRATA_TRY(opened.tier == Tier::device ? fill_on_device(opened, fill) : fill_in_ram(opened, fill));
     }
-    STRATA_TRY(chunks.write_back({chunk, payload}));
+    if (has_values) STRATA_TRY(chunks.write_back({chunk, payload}));
     if (has_rest) STRATA_TRY(chunks.write_back({chunk, Payload::master}));
   }
   return chunks.status();

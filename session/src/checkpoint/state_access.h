@@ -23,7 +23,7 @@ class StateAccess {
 
  private:
   /// The payloads of a chunk that make up a state: the one requested and, for a parameter, Payload::master if
-  /// the run holds it.
+  /// the run holds it. A trainer's parameter has no pin for its values.
   struct Opened {
     ChunkId chunk = 0;
     Payload payload = Payload::param;
@@ -54,6 +54,7 @@ class StateAccess {
   std::vector<Piece> pieces_of(ChunkId chunk, bool only_part = false) const;
   std::vector<Run> runs_of(const std::vector<Piece>& pieces) const;
   StatePiece piece_info(const Piece& piece) const;
+  bool has(ChunkId chunk, Payload payload) const;
   Parts parts_of(const Opened& chunk, std::int64_t at, std::int64_t n) const;
   Addresses in_place(const Opened& chunk, const Piece& piece) const;
   Addresses staged(const Opened& chunk, const Run& run, std::size_t slot, const Piece& piece) const;

@@ -13,10 +13,4 @@ std::uint64_t first_driver_object(const StatePlan& plan) noexcept {
   return std::uint64_t{plan.layout.n_chunks()} * kPayloads;
 }
 
-Status StatePlan::check_holds_params() const {
-  if (states().front() == Payload::param) return {};
-  return Status::error(Code::unsupported,
-                       "the parameters are in a trainer's memory, so the states alone are no checkpoint");
-}
-
 }  // namespace strata

@@ -58,7 +58,6 @@ Result<std::unique_ptr<const StatePlan>> plan_trainer_states(std::span<const Tra
   // Every parameter has a step count of its own, and with it constants of its own.
   plan->rules.assign(params.size(), {});
   plan->rule_of_tensor = plan->tensors.tensor_of_param;
-  std::erase(plan->held_states, Payload::param);
   add_fixed_bytes(*plan);
   STRATA_TRY_ASSIGN(plan->placement,
                     plan_placement(plan->layout, plan->trace, placement_request(plan->options)));

@@ -29,6 +29,8 @@ struct Manifest {
   int version = kVersion;
   std::int64_t step = 0;
   LossScale loss_scale;  ///< of a run that computes in f16
+  /// Of the parameters that were not updated in all steps: in how many.
+  std::map<std::string, std::int64_t> param_steps;
   std::vector<CheckpointFile> files;
   std::map<std::string, std::string> run;
 };

@@ -26,10 +26,10 @@ struct ParamUpdate {
 class OptimizerSession final : public Session {
  public:
   /// `plan`, which is that of plan_trainer_states(), and what `environment` refers to outlive the session.
-  /// `values`: the parameters, from which masters are made; all moments are zero.
+  /// `values`: the parameters, from which masters are made, as for bind(); all moments are zero.
   static Result<std::unique_ptr<OptimizerSession>> create(const StatePlan& plan,
                                                           const SessionEnvironment& environment,
-                                                          std::span<const void* const> values);
+                                                          std::span<void* const> values);
   ~OptimizerSession();
 
   /// Updates the parameters in `updates`, each at most once, in any order; the others do not change, nor do
@@ -37,13 +37,15 @@ class OptimizerSession final : public Session {
   /// before anything has changed; those of the store and of memory, after which the states belong to no step,
   /// and every later step returns the error.
   Status step(std::span<const ParamUpdate> updates);
-  /// Steps in which each parameter was updated.
-  std::span<const std::int64_t> param_steps() const noexcept;
+  /// Tells where the parameters are for visits, fills, digests and checkpoints, until the next call; nothing:
+  /// they are not accessible. A step uses the addresses that it is given. Errors: `invalid`, naming the
+  /// parameter.
+  Status bind(std::span<void* const> values);
 
  private:
   struct Step;
   explicit OptimizerSession(std::unique_ptr<StateContext> context);
-  Status clear(std::span<const void* const> values);
+  Status clear();
   Status check(std::span<const ParamUpdate> updates);
   Status update_chunks();
   const std::unique_ptr<Step> step_;

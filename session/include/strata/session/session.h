@@ -28,6 +28,10 @@ class Session {
   /// those of that step.
   std::int64_t steps() const noexcept { return machine_.steps(); }
   void set_steps(std::int64_t steps) noexcept { machine_.set_steps(steps); }
+  /// Steps in which each parameter was updated, by registration order; empty if that is steps() for all.
+  std::span<const std::int64_t> param_steps() const noexcept { return param_steps_; }
+  /// Set it when resuming. One count for each parameter, if there are counts.
+  void set_param_steps(std::vector<std::int64_t> steps);
   /// Of a run that computes in f16; 1 otherwise. Set it when resuming.
   const LossScale& loss_scale() const noexcept { return machine_.loss_scale(); }
   void set_loss_scale(const LossScale& scale) noexcept { machine_.loss_scale() = scale; }
@@ -39,7 +43,8 @@ class Session {
   /// by tensor in layout order, each in pieces from its first element to its last; with several ranks, the
   /// elements that this rank holds. `param` is the f32 master
   /// whatever the compute dtype is (for a run that only infers, the parameter itself). Errors, here and in
-  /// fill(): `unsupported` for moments of a run that does not train.
+  /// fill(): `unsupported` for moments of a run that does not train; `invalid` for parameters in a trainer's
+  /// memory while their addresses are not known.
   Status visit(Payload payload, const VisitState& visit);
   /// The same for a part of each chunk that no other rank visits; with one rank, for all of it.
   Status visit_part(Payload payload, const VisitState& visit);
@@ -75,6 +80,7 @@ class Session {
   /// Compares what all ranks must have in common, to be called by all of them when the session is complete;
   /// does nothing if there is one. Errors: `invalid` on all ranks, naming what differs first.
   Status check_ranks_agree();
+  void count_step(std::int32_t param) { ++param_steps_[static_cast<std::size_t>(param)]; }
   StateContext& context() noexcept { return *context_; }
   StepMachine& machine() noexcept { return machine_; }
   const PassSchedule& training_schedule() const noexcept { return training_; }
@@ -85,6 +91,7 @@ class Session {
   std::unique_ptr<StateContext> context_;
   const PassSchedule training_;
   StepMachine machine_;
+  std::vector<std::int64_t> param_steps_;
   std::unique_ptr<detail::StateAccess> access_;
 };
 

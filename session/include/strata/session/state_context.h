@@ -69,6 +69,9 @@ class StateContext {
   /// The accesses of the passes that run; the chunk manager asks it what is needed when.
   UseSchedule& use_schedule() noexcept { return use_schedule_; }
   const RunMemory& memory() const noexcept { return *memory_; }
+  /// Where a trainer keeps its parameters (GroupKey::of_trainer), by tensor; empty if that is not known.
+  std::span<std::byte* const> trainer_params() const noexcept { return trainer_params_; }
+  void set_trainer_params(std::vector<std::byte*> params) { trainer_params_ = std::move(params); }
   World* world() const noexcept { return environment_.world; }  ///< null if there is one rank
   RankProgress* progress() const noexcept {                     ///< null if there is one rank
     return environment_.world == nullptr ? nullptr : &environment_.world->progress();
@@ -130,6 +133,7 @@ class StateContext {
   std::unique_ptr<TierMover> mover_;
   UseSchedule use_schedule_;
   std::unique_ptr<ChunkManager> chunks_;
+  std::vector<std::byte*> trainer_params_;
 };
 
 }  // namespace strata

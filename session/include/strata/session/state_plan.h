@@ -93,8 +93,8 @@ struct StatePlan {
   std::span<const Payload> states() const noexcept {
     return std::span(held_states).first(trains() ? held_states.size() : 1);
   }
-  /// Errors: `unsupported` if a trainer has the parameters, so that the states alone are no checkpoint.
-  Status check_holds_params() const;
+  /// Whether the parameters are in the memory of a trainer.
+  bool of_trainer() const noexcept { return layout.groups().front().of_trainer; }
   /// Whether tensor `index` of the layout has a state of `payload`; frozen ones have no moments.
   bool holds(std::int32_t tensor, Payload payload) const {
     return payload == Payload::param || tensors.specs[static_cast<std::size_t>(tensor)].group.trainable;
