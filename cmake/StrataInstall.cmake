@@ -16,6 +16,12 @@ set(strata_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/strata")
 set_target_properties(strata_all PROPERTIES EXPORT_NAME strata)
 set_target_properties(strata_alloc_hook PROPERTIES EXPORT_NAME alloc_hook)
 install(TARGETS ${strata_modules} strata_all EXPORT strataTargets)
+# The C library is a package of its own: whoever links it needs nothing else.
+install(TARGETS strata_shared EXPORT strataCTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(EXPORT strataCTargets NAMESPACE strata:: DESTINATION "${strata_package_dir}")
+file(RELATIVE_PATH strata_prefix_of_pc "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" /)
+configure_file(cmake/strata.pc.in strata.pc @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/strata.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 # Objects instead of an archive: whether operator new is replaced must not depend on the linker's search of
 # archives.
 install(TARGETS strata_alloc_hook EXPORT strataTargets OBJECTS DESTINATION "${CMAKE_INSTALL_LIBDIR}/strata")

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include <strata/profile/host_memory.h>
+#include <strata/profile/memory_budgets.h>
+#include <strata/runtime/memory/host_memory.h>
 #include <strata/profile/machine_load.h>
 #include <strata/profile/profile_cache.h>
 #include <strata/runtime/io/io.h>

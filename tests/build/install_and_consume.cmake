@@ -35,3 +35,18 @@ foreach(says "100 of 4096 bytes reserved" "linear(x, weight, -) -> y:[8, 2]" "pa
   endif()
 endforeach()
 must("${WORK}/prefix/bin/strata" --version)
+
+# The C library by its CMake package and by pkg-config.
+set(program "${SOURCE}/tests/capi/consumer.c")
+must(${CMAKE_COMMAND} -S "${CONSUMER}/../c_consumer" -B "${WORK}/c_build" -G "${GENERATOR}" "-DCMAKE_PREFIX_PATH=${WORK}/prefix"
+  "-DPROGRAM=${program}")
+must(${CMAKE_COMMAND} --build "${WORK}/c_build")
+must("${WORK}/c_build/c_consumer")
+file(GLOB_RECURSE pc "${WORK}/prefix/strata.pc")
+cmake_path(GET pc PARENT_PATH pc_folder)
+must(${CMAKE_COMMAND} -E env "PKG_CONFIG_PATH=${pc_folder}" pkg-config --cflags --libs strata)
+string(STRIP "${output}" flags)
+separate_arguments(flags)
+cmake_path(GET pc_folder PARENT_PATH libraries)
+must(cc "${program}" ${flags} "-Wl,-rpath,${libraries}" -o "${WORK}/c_program")
+must("${WORK}/c_program")

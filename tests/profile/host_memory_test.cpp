@@ -1,4 +1,5 @@
-#include <strata/profile/host_memory.h>
+#include <strata/profile/memory_budgets.h>
+#include <strata/runtime/memory/host_memory.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <strata/profile/host_memory.h>
+#include <strata/runtime/memory/host_memory.h>
 #include <strata/runtime/str.h>
 #include <strata/train/budget_request.h>
 #include <strata/train/job.h>

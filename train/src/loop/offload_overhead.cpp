@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <strata/profile/host_memory.h>
+#include <strata/runtime/memory/host_memory.h>
 #include <strata/profile/stalls.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>

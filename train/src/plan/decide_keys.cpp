@@ -13,7 +13,8 @@
 #include <strata/kernels/fp8.h>
 #include <strata/model/hf/folder.h>
 #include <strata/profile/compute_device.h>
-#include <strata/profile/host_memory.h>
+#include <strata/profile/memory_budgets.h>
+#include <strata/runtime/memory/host_memory.h>
 #include <strata/profile/machine_memory.h>
 #include <strata/runtime/backend/cuda_backend.h>
 #include <strata/runtime/plural.h>

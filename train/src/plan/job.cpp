@@ -6,7 +6,8 @@
 #include <fmt/ranges.h>
 
 #include <strata/profile/compute_device.h>
-#include <strata/profile/host_memory.h>
+#include <strata/profile/memory_budgets.h>
+#include <strata/runtime/memory/host_memory.h>
 #include <strata/runtime/plural.h>
 #include <strata/parallel/agree.h>
 #include <strata/runtime/str.h>

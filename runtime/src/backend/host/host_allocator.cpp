@@ -69,6 +69,8 @@ Result<BufferView> map_memory(std::size_t bytes, const HostAllocatorOptions& opt
   auto* const data = static_cast<std::byte*>(p);
   if (reachable) {
     (void)::madvise(data, bytes, MADV_DONTDUMP);
+    // While a forked child lived, every write would copy a page.
+    (void)::madvise(data, bytes, MADV_DONTFORK);
     if (options.huge_pages) advise_huge_pages(data, bytes);
     bind_pages(data, bytes, options.numa_node, pool->nodes());
     first_touch(data, bytes, options.fill, *pool);

@@ -1,10 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
-#include <strata/engine/engine.h>
-#include <strata/profile/compute_device.h>
 #include <strata/runtime/status.h>
 #include <strata/runtime/threads/topology.h>
 #include <strata/runtime/units.h>
@@ -13,13 +10,6 @@ namespace strata {
 
 /// The default budget of a tier in RAM: 40 % of the free RAM, in whole pages.
 std::uint64_t default_ram_budget(const HostFacts& facts);
-/// The default budget of a GPU's memory: 90 % of the free bytes. Kernels are loaded into the rest.
-std::uint64_t default_gpu_budget(std::uint64_t free_bytes);
-
-/// Checks that `planned_bytes` and room for kernels are free on the GPU. Errors: `does_not_fit` with both
-/// numbers.
-Status check_gpu_memory(std::uint64_t planned_bytes, const ComputeDevice& gpu);
-
 /// Host memory that a run uses besides its slabs: generated code of libraries, GEMM workspace, queues, trace
 /// ring buffers, tables. Runs were measured to use less. Contract C3 allows 64 MiB; the difference is left
 /// for memory that the operating system kernel holds for the process.
@@ -40,10 +30,5 @@ Status check_host_memory(std::uint64_t planned_bytes, int threads, const HostFac
 /// Returns free heap memory to the operating system. Call it before slabs are allocated: reading a large
 /// tokenizer temporarily uses eight times the size of its file, which glibc would otherwise keep.
 void trim_heap() noexcept;
-
-/// Budgets for the same run with which its slabs use at most `ram_bytes` of RAM. The device's budget stays as
-/// planned if possible; otherwise it is the nearest that works. `device_is_ram`: the device's slabs count
-/// towards `ram_bytes`. Nothing if no such budgets exist.
-std::optional<TierBytes> fit_budgets(const RunPlan& plan, std::uint64_t ram_bytes, bool device_is_ram);
 
 }  // namespace strata

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <exception>
+#include <new>
+#include <utility>
+
+#include <strata.h>
+#include <strata/runtime/status.h>
+
+#include "c_session.h"
+#include "session_table.h"
+
+namespace strata::capi {
+
+/// Stores the message for strata_last_error() and returns the code.
+strata_status report(const Status& status) noexcept;
+const char* last_error() noexcept;
+
+/// Runs `body`, which returns a Status. No exception leaves it.
+template <class Body>
+strata_status call(const Body& body) noexcept {
+  try {
+    return report(body());
+  } catch (const std::bad_alloc&) {
+    return report(Status::error(Code::out_of_memory, "the heap is exhausted"));
+  } catch (const std::exception& e) {
+    return report(Status::error(Code::internal, e.what()));
+  }
+}
+
+/// Runs `body(lock)` with the session of a handle, alone among the calls to it.
+template <class Body>
+strata_status call_locked(strata_session handle, const Body& body) noexcept {
+  bool is_open = true;
+  const strata_status status = call([&]() -> Status {
+    STRATA_TRY_ASSIGN(SessionTable* const table, SessionTable::of_process());
+    if (const std::shared_ptr<SessionSlot> slot = table->find(handle)) {
+      STRATA_TRY_ASSIGN(const SessionSlot::Lock lock, slot->lock());
+      if (lock) return body(lock);
+    }
+    is_open = false;
+    return Status::error(Code::invalid, "the handle belongs to no session, or to one that was closed");
+  });
+  return is_open ? status : STRATA_CLOSED;
+}
+/// Runs `body(session)` in the same way.
+template <class Body>
+strata_status call(strata_session handle, const Body& body) noexcept {
+  return call_locked(handle, [&](const SessionSlot::Lock& lock) -> Status { return body(lock.session()); });
+}
+
+}  // namespace strata::capi

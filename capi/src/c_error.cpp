@@ -1,0 +1,42 @@
+#include <string>
+
+#include "c_call.h"
+#include "c_values.h"
+
+namespace strata::capi {
+namespace {
+
+std::string& message() noexcept {
+  thread_local std::string text;
+  return text;
+}
+
+}  // namespace
+
+strata_status report(const Status& status) noexcept {
+  try {
+    message() = status.is_ok() ? std::string_view() : status.message();
+  } catch (const std::bad_alloc&) {
+    message().clear();
+  }
+  return status_of(status.code());
+}
+
+const char* last_error() noexcept { return message().c_str(); }
+
+}  // namespace strata::capi
+
+using namespace strata;
+
+const char* strata_last_error(void) { return capi::last_error(); }
+
+const char* strata_version(void) { return STRATA_VERSION; }
+
+uint32_t strata_abi_version(void) { return STRATA_ABI_VERSION; }
+
+const char* strata_status_name(strata_status status) {
+  if (status == STRATA_CLOSED) return "closed";
+  for (int code = 0; code <= static_cast<int>(Code::internal); ++code)
+    if (capi::status_of(static_cast<Code>(code)) == status) return to_string(static_cast<Code>(code)).data();
+  return "unknown";
+}

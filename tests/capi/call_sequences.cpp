@@ -1,0 +1,305 @@
+// Random sequences of calls with arguments that are right, wrong, stale or absurd. Nothing must crash, and
+// what succeeds must have a reason: a session that was never sealed has no steps.
+//   call_sequences CALLS [SEED [THREADS]]
+#include <strata.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr std::int64_t kElems = 300;
+constexpr std::size_t kParams = 3;
+
+/// A handle and the trainer's memory that is used with it alone, as a session's calls wait for each other.
+struct Handle {
+  strata_session session = 0;
+  std::atomic<unsigned> added = 0;
+  std::vector<std::vector<float>> params =
+      std::vector<std::vector<float>>(kParams, std::vector<float>(kElems));
+};
+
+/// What all threads use.
+struct World {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Handle>> handles;
+  std::string dir;
+  World() {
+    for (const strata_session none : {strata_session{0}, strata_session{1}, ~strata_session{0}}) add(none);
+  }
+  void add(strata_session session) {
+    const std::scoped_lock lock(mutex);
+    handles.push_back(std::make_shared<Handle>());
+    handles.back()->session = session;
+  }
+};
+
+std::int32_t visit(void* context, const strata_piece* piece, const float* values) {
+  auto& sum = *static_cast<double*>(context);
+  for (std::int64_t i = 0; i < piece->n; ++i) sum += values[i];
+  return std::isnan(sum) ? 1 : 0;
+}
+std::int32_t fill(void* context, const strata_piece* piece, float* values) {
+  auto& calls = *static_cast<int*>(context);
+  for (std::int64_t i = 0; i < piece->n; ++i) values[i] = 0.5f;
+  return --calls == 0 ? 1 : 0;
+}
+
+class Caller {
+ public:
+  Caller(World& world, unsigned seed) : world_(world), random_(seed) {}
+
+  void call() {
+    using Call = void (Caller::*)();
+    static constexpr Call kCalls[] = {&Caller::create, &Caller::add,  &Caller::add,   &Caller::seal,
+                                      &Caller::step,   &Caller::step, &Caller::plan,  &Caller::stats,
+                                      &Caller::access, &Caller::bind, &Caller::steps, &Caller::notes,
+                                      &Caller::save,   &Caller::load, &Caller::close, &Caller::arrays};
+    (this->*kCalls[below(std::size(kCalls))])();
+  }
+  std::int64_t succeeded() const { return succeeded_; }
+  std::int64_t steps() const { return steps_; }
+
+ private:
+  std::size_t below(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
+  bool rarely() { return below(24) == 0; }
+  int odd_enum(int n) {
+    return rarely() ? static_cast<int>(below(1000)) - 500
+                    : static_cast<int>(below(static_cast<std::size_t>(n)));
+  }
+  double odd_number(double usual) {
+    static constexpr double kOdd[] = {0, -1, 1e300, std::numeric_limits<double>::quiet_NaN(),
+                                      std::numeric_limits<double>::infinity()};
+    return rarely() ? kOdd[below(std::size(kOdd))] : usual;
+  }
+  std::size_t odd_size(std::size_t usual) {
+    const std::size_t odd[] = {0, 3, usual - 8, usual + 8, SIZE_MAX, std::size_t{1} << 40};
+    return below(30) == 0 ? odd[below(std::size(odd))] : usual;
+  }
+  template <class T>
+  T* maybe_null(T* pointer) {
+    return below(40) == 0 ? nullptr : pointer;
+  }
+  /// A struct with room behind it, which a larger struct_size makes part of it.
+  template <class T>
+  struct Padded {
+    T value{};
+    unsigned char more[64] = {};
+  };
+  template <class T>
+  Padded<T> make() {
+    Padded<T> made;
+    made.value.struct_size = odd_size(sizeof(T));
+    if (rarely()) made.more[0] = 1;
+    return made;
+  }
+  /// Any of the last handles.
+  Handle& pick() {
+    const std::scoped_lock lock(world_.mutex);
+    const std::size_t n = world_.handles.size();
+    return *world_.handles[below(8) == 0 ? below(n) : n - 1 - below(std::min<std::size_t>(n, 6))];
+  }
+  strata_session handle() { return pick().session; }
+  bool count(strata_status status) {
+    if (status == STRATA_OK) ++succeeded_;
+    const auto code = static_cast<int>(status);
+    if (code < 0 || code > static_cast<int>(STRATA_CLOSED) ||
+        (status != STRATA_OK && *strata_last_error() == 0) || status == STRATA_INTERNAL) {
+      std::fprintf(stderr, "status %d: '%s'\n", static_cast<int>(status), strata_last_error());
+      std::abort();
+    }
+    return status == STRATA_OK;
+  }
+
+  void create() {
+    auto options = make<strata_session_options>();
+    options.value.optimizer = static_cast<strata_optimizer>(odd_enum(6));
+    options.value.states = static_cast<strata_state_format>(odd_enum(3));
+    options.value.placement = static_cast<strata_placement>(odd_enum(3));
+    options.value.has_momentum = static_cast<std::int32_t>(below(2));
+    options.value.pinned_bytes = below(4) == 0 ? 1 << 16 : 4 << 20;
+    const char* dirs[2] = {world_.dir.c_str(), nullptr};
+    options.value.nvme_dirs = below(2) == 0 ? dirs : nullptr;
+    options.value.n_nvme_dirs = odd_size(options.value.nvme_dirs == nullptr ? 0 : 1) % 3;
+    static constexpr std::int64_t kChunks[] = {-1, 1, 4096, std::numeric_limits<std::int64_t>::max()};
+    options.value.chunk_elems = rarely() ? kChunks[below(4)] : 0;
+    options.value.threads = 1;
+    strata_session session = 0;
+    const strata_status status = strata_session_create(maybe_null(&options.value), maybe_null(&session));
+    count(status);
+    if (status != STRATA_OK) return;
+    world_.add(session);
+  }
+  void add() {
+    static const char* const kNames[] = {"a", "b", "c", "", "a"};
+    Handle& of = pick();
+    if (of.added >= kParams && !rarely()) return;  // else hardly any session could be sealed
+    auto param = make<strata_param>();
+    std::int64_t dims[2] = {kElems, 1};
+    if (below(20) == 0) dims[0] = std::numeric_limits<std::int64_t>::max();
+    param.value.name =
+        maybe_null(rarely() ? kNames[below(std::size(kNames))] : kNames[of.added.fetch_add(1) % 3]);
+    param.value.dtype = static_cast<strata_dtype>(odd_enum(3));
+    param.value.n_dims = below(20) == 0 ? odd_enum(2) : 2;
+    param.value.dims = maybe_null(dims);
+    count(strata_session_add(of.session, maybe_null(&param.value)));
+  }
+  std::vector<void*> addresses(Handle& of) {
+    std::vector<void*> all;
+    for (auto& values : of.params) all.push_back(maybe_null(values.data()));
+    return all;
+  }
+  std::size_t some_count() { return odd_size(1 + below(kParams)); }
+  void seal() {
+    Handle& of = pick();
+    const std::vector<void*> all = addresses(of);
+    count(strata_session_seal(of.session, maybe_null(all.data()), some_count()));
+  }
+  void bind() {
+    Handle& of = pick();
+    const std::vector<void*> all = addresses(of);
+    count(strata_session_bind(of.session, all.data(), below(kParams + 1)));
+  }
+  void step() {
+    auto settings = make<strata_settings>();
+    settings.value = {settings.value.struct_size,
+                      odd_number(1e-3),
+                      odd_number(0.9),
+                      odd_number(0.99),
+                      odd_number(1e-8),
+                      odd_number(0.1),
+                      below(2) == 0 ? 0.0 : odd_number(0.9),
+                      0,
+                      0,
+                      odd_number(1)};
+    Handle& of = pick();
+    std::vector<strata_update> updates(kParams);
+    for (strata_update& update : updates) {
+      update.struct_size =
+          below(60) == 0 ? odd_size(sizeof update) % 4096 % (sizeof update + 1) : sizeof update;
+      update.param = below(30) == 0 ? static_cast<std::int64_t>(random_())
+                                    : static_cast<std::int64_t>(&update - updates.data());
+      const auto p = static_cast<std::size_t>(&update - updates.data());
+      update.values = maybe_null(static_cast<void*>(of.params[p].data()));
+      update.gradient = maybe_null(static_cast<const void*>(gradients_[p].data()));
+      update.gradient_dtype = static_cast<strata_dtype>(below(20) == 0 ? odd_enum(3) : 0);
+      update.settings = maybe_null(&settings.value);
+    }
+    if (count(strata_session_step(of.session, maybe_null(updates.data()), 1 + below(kParams)))) ++steps_;
+  }
+  void plan() {
+    auto plan = make<strata_plan>();
+    count(strata_session_plan(handle(), maybe_null(&plan.value)));
+  }
+  void stats() {
+    auto stats = make<strata_stats>();
+    count(strata_session_stats(handle(), maybe_null(&stats.value)));
+  }
+  void access() {
+    const auto state = static_cast<strata_state>(odd_enum(3));
+    double sum = 0;
+    int calls = static_cast<int>(below(6));
+    if (state != STRATA_PARAM && below(2) == 0)
+      count(strata_session_fill(handle(), state, maybe_null(&fill), &calls));
+    else
+      count(strata_session_visit(handle(), state, maybe_null(&visit), &sum));
+  }
+  void steps() {
+    std::int64_t done = 0, counts[kParams] = {1, 1, 1};
+    if (below(2) == 0)
+      count(strata_session_steps(handle(), maybe_null(&done), maybe_null(&counts[0]), below(kParams + 1)));
+    else
+      count(strata_session_set_steps(handle(), static_cast<std::int64_t>(below(3)) - 1,
+                                     maybe_null(&counts[0]), below(kParams + 1)));
+  }
+  void notes() {
+    char text[100];
+    std::size_t needed = 0;
+    count(strata_session_notes(handle(), maybe_null(&text[0]), below(sizeof text), maybe_null(&needed)));
+  }
+  void save() {
+    if (below(20) == 0) count(strata_session_save(handle(), maybe_null(world_.dir.c_str()), odd_enum(2)));
+  }
+  void load() {
+    if (below(4) == 0)
+      count(strata_session_load(handle(), maybe_null((world_.dir + "/step-00000001").c_str())));
+  }
+  void close() {
+    if (below(2) == 0) count(strata_session_close(handle()));
+  }
+  void arrays() {
+    auto arrays = make<strata_arrays>();
+    auto settings = make<strata_settings>();
+    settings.value = {settings.value.struct_size,
+                      odd_number(1e-3),
+                      odd_number(0.9),
+                      odd_number(0.99),
+                      odd_number(1e-8),
+                      odd_number(0.1),
+                      0,
+                      0,
+                      0,
+                      odd_number(1)};
+    arrays.value.n = rarely() ? -5 : kElems;
+    arrays.value.dtype = static_cast<strata_dtype>(odd_enum(3));
+    arrays.value.gradient_dtype = static_cast<strata_dtype>(odd_enum(3));
+    arrays.value.param = maybe_null(params_[0].data());
+    arrays.value.master = below(2) == 0 ? nullptr : params_[1].data();
+    arrays.value.m = maybe_null(params_[2].data());
+    arrays.value.v = maybe_null(moments_.data());
+    arrays.value.gradient = maybe_null(gradients_[0].data());
+    const auto optimizer = static_cast<strata_optimizer>(odd_enum(6));
+    count(below(2) == 0 ? strata_arrays_init(&arrays.value, optimizer)
+                        : strata_arrays_update(&arrays.value, optimizer, &settings.value, odd_enum(5)));
+  }
+
+  World& world_;
+  std::mt19937 random_;
+  std::int64_t succeeded_ = 0, steps_ = 0;
+  std::vector<std::vector<float>> params_ =
+      std::vector<std::vector<float>>(kParams, std::vector<float>(kElems));
+  std::vector<std::vector<float>> gradients_ = params_;
+  std::vector<float> moments_ = std::vector<float>(kElems);
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const long calls = argc > 1 ? std::atol(argv[1]) : 10000;
+  const unsigned seed = argc > 2 ? static_cast<unsigned>(std::atol(argv[2])) : 1;
+  const unsigned n_threads = argc > 3 ? static_cast<unsigned>(std::atol(argv[3])) : 1;
+  World world;
+  char name[] = "/tmp/strata-calls-XXXXXX";
+  if (::mkdtemp(name) == nullptr) return 2;
+  world.dir = name;
+  std::vector<std::thread> threads;
+  std::vector<Caller> callers;
+  callers.reserve(n_threads);
+  for (unsigned t = 0; t < n_threads; ++t) callers.emplace_back(world, seed + t);
+  for (Caller& caller : callers)
+    threads.emplace_back([&caller, n = calls / n_threads] {
+      for (long i = 0; i < n; ++i) caller.call();
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& handle : world.handles) (void)strata_session_close(handle->session);
+  std::int64_t succeeded = 0, steps = 0;
+  for (const Caller& caller : callers) {
+    succeeded += caller.succeeded();
+    steps += caller.steps();
+  }
+  std::printf("%ld calls from seed %u by %u threads: %ld succeeded, %ld of them steps\n", calls, seed,
+              n_threads, static_cast<long>(succeeded), static_cast<long>(steps));
+  (void)std::system(("rm -rf " + world.dir).c_str());
+  return steps > calls / 1000 ? 0 : 1;  // a run in which next to nothing succeeds would test little
+}
