@@ -11,7 +11,7 @@ packages=(
   libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev libbenchmark-dev
 )
-dev_packages=(clang clang-format clang-tidy libomp-dev gcovr python3 fio)
+dev_packages=(clang clang-format clang-tidy libomp-dev gcovr python3 python3-torch fio)
 
 case "${1:-}" in
   '') ;;

@@ -102,7 +102,7 @@ typedef struct strata_session_options {
   int32_t has_momentum;
   strata_state_format states;
   strata_placement placement;
-  /* Bytes of RAM for states and buffers; 0: 40 % of what is free. */
+  /* Bytes of RAM for states and buffers; 0: 40 % of what is free if there is NVMe, else all of it. */
   uint64_t pinned_bytes;
   /* Bytes on NVMe; 0: as many as needed if there is a folder, else none. */
   uint64_t nvme_bytes;

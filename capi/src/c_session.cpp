@@ -52,9 +52,10 @@ Result<std::unique_ptr<CSession>> CSession::create(const strata_session_options&
   to.chunk_elems = options.chunk_elems;
   to.rounding_seed = options.rounding_seed;
   for (std::size_t i = 0; i < options.n_nvme_dirs; ++i) to.nvme.dirs.emplace_back(options.nvme_dirs[i]);
-  const std::uint64_t pinned =
-      options.pinned_bytes != 0 ? options.pinned_bytes : default_ram_budget(read_host_facts());
   const bool has_nvme = !to.nvme.dirs.empty() && to.policy != PlacementPolicy::pinned;
+  const std::uint64_t pinned = options.pinned_bytes != 0 ? options.pinned_bytes
+                               : has_nvme                ? default_ram_budget(read_host_facts())
+                                                         : kUnlimited;  // sealing checks what is free
   const std::uint64_t nvme = !has_nvme ? 0 : options.nvme_bytes != 0 ? options.nvme_bytes : kUnlimited;
   to.budgets = {0, pinned, nvme};
   return session;

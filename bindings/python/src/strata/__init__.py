@@ -1,0 +1,23 @@
+"""strata: the states of large models in RAM and on NVMe.
+
+    strata.optim      optimizers for PyTorch, imported with it when first used
+    strata.Session    the same for any other trainer
+    strata.errors     exceptions
+"""
+
+import importlib
+
+from . import errors
+from ._session import Session
+
+__all__ = ["Session", "errors", "optim"]
+
+
+def __getattr__(name):
+    if name == "optim":
+        return importlib.import_module(".optim", __name__)
+    if name == "__version__":
+        from . import _abi
+
+        return _abi.library().strata_version().decode()
+    raise AttributeError(f"module 'strata' has no attribute {name!r}")

@@ -1,0 +1,152 @@
+"""A session of strata.h as an object; needs no tensor library."""
+
+import ctypes
+import os
+import weakref
+
+from . import _abi
+from ._sizes import to_bytes
+from .errors import InvalidError, error
+
+
+def check(status):
+    if status != 0:
+        lib = _abi.library()
+        text = lib.strata_last_error().decode(errors="replace")
+        raise error(lib.strata_status_name(status).decode(), text)
+
+
+def index_of(value, names, what):
+    if value not in names:
+        raise InvalidError(f"{what} is {value!r}; it must be one of {', '.join(names)}")
+    return names.index(value)
+
+
+def paths_of(nvme):
+    """Folders: none, one, or several."""
+    if nvme is None:
+        return []
+    return [os.fspath(path) for path in ([nvme] if isinstance(nvme, (str, os.PathLike)) else nvme)]
+
+
+class Session:
+    """The states of an optimizer in RAM and on NVMe. Parameters and gradients stay in the caller's memory.
+
+    optimizer: "adamw", "adam", "lion", "lamb", "adagrad" or "sgd".
+    momentum: whether SGD has momentum.
+    states: how moments are stored: "f32", "bf16" or "int8".
+    placement: "auto" (RAM as far as the budget has room, then NVMe), "pinned" (RAM) or "nvme".
+    pinned: budget of RAM, in bytes or as "8GiB". None: 40 % of what is free if there is NVMe, else all of it.
+    nvme: folder or folders on NVMe; nvme_bytes: its budget. None: as many bytes as needed.
+    chunk_elems: elements that are moved and updated as a whole. None: chosen.
+    threads: None: the cores of this process.
+
+    Any thread may use it. Errors are exceptions of strata.errors.
+    """
+
+    def __init__(self, optimizer="adamw", *, momentum=False, states="f32", placement="auto", pinned=None, nvme=None,
+                 nvme_bytes=None, chunk_elems=None, threads=None, rounding_seed=0):  # fmt: skip
+        lib = _abi.library()
+        dirs = [path.encode() for path in paths_of(nvme)]
+        options = _abi.SessionOptions()
+        options.optimizer = index_of(optimizer, _abi.OPTIMIZERS, "optimizer")
+        options.has_momentum = int(bool(momentum))
+        options.states = index_of(states, _abi.STATE_FORMATS, "states")
+        options.placement = index_of(placement, _abi.PLACEMENTS, "placement")
+        options.pinned_bytes = 0 if pinned is None else to_bytes(pinned, "pinned")
+        options.nvme_bytes = 0 if nvme_bytes is None else to_bytes(nvme_bytes, "nvme_bytes")
+        if dirs:
+            options.nvme_dirs = (ctypes.c_char_p * len(dirs))(*dirs)
+            options.n_nvme_dirs = len(dirs)
+        options.chunk_elems = chunk_elems or 0
+        options.threads = threads or 0
+        options.rounding_seed = rounding_seed
+        handle = ctypes.c_uint64()
+        check(lib.strata_session_create(ctypes.byref(options), ctypes.byref(handle)))
+        self._handle = handle.value
+        self.names = []
+        # Also when the interpreter ends. A forked child is refused, and its parent goes on.
+        self._close = weakref.finalize(self, lib.strata_session_close, self._handle)
+
+    def add(self, name, dtype, shape):
+        """Registers the next parameter, of dtype "f32", "bf16" or "f16"."""
+        param = _abi.Param(name=name.encode(), dtype=index_of(dtype, _abi.DTYPES, f"the dtype of parameter '{name}'"))
+        param.n_dims = len(shape)
+        param.dims = (ctypes.c_int64 * max(1, len(shape)))(*shape)
+        check(_abi.library().strata_session_add(self._handle, ctypes.byref(param)))
+        self.names.append(name)
+
+    def plan(self):
+        """{"pinned_bytes", "nvme_bytes", "n_params", "n_chunks", "chunk_elems"}: what sealing would need."""
+        plan = _abi.Plan()
+        check(_abi.library().strata_session_plan(self._handle, ctypes.byref(plan)))
+        return {name: getattr(plan, name) for name, _ in plan._fields_[1:]}
+
+    def seal(self, addresses):
+        """Allocates what is planned. `addresses` of the parameters, in the order in which they were added."""
+        check(_abi.library().strata_session_seal(self._handle, _pointers(addresses), len(addresses)))
+
+    def bind(self, addresses):
+        """Tells where the parameters are, for visit(), fill(), save() and load()."""
+        check(_abi.library().strata_session_bind(self._handle, _pointers(addresses), len(addresses)))
+
+    def step(self, updates, n):
+        """`updates`: an array of _abi.Update, of which the first `n` are used."""
+        check(_abi.library().strata_session_step(self._handle, updates, n))
+
+    def visit(self, state, function):
+        """Calls function(param, offset, n, address) with the f32 values of a state, piece by piece."""
+        self._pieces(_abi.library().strata_session_visit, state, function)
+
+    def fill(self, state, function):
+        """The same, for a function that writes the values."""
+        self._pieces(_abi.library().strata_session_fill, state, function)
+
+    def _pieces(self, call, state, function):
+        failures = []
+
+        def on_piece(_, piece, values):
+            try:
+                function(piece[0].param, piece[0].offset, piece[0].n, values)
+            except BaseException as failure:  # raised again below: no exception may pass through C
+                failures.append(failure)
+                return 1
+            return 0
+
+        status = call(self._handle, index_of(state, _abi.STATES, "state"), _abi.PieceFunction(on_piece), None)
+        if failures:
+            raise failures[0]
+        check(status)
+
+    def steps(self):
+        """(steps done, [steps in which each parameter was updated])"""
+        steps = ctypes.c_int64()
+        counts = (ctypes.c_int64 * max(1, len(self.names)))()
+        check(_abi.library().strata_session_steps(self._handle, ctypes.byref(steps), counts, len(self.names)))
+        return steps.value, list(counts)[: len(self.names)]
+
+    def set_steps(self, steps, counts):
+        array = (ctypes.c_int64 * max(1, len(counts)))(*counts)
+        check(_abi.library().strata_session_set_steps(self._handle, steps, array, len(counts)))
+
+    def save(self, folder, keep=0):
+        """Writes `folder`/step-NNNNNNNN, which the strata command can read, too."""
+        check(_abi.library().strata_session_save(self._handle, os.fsencode(folder), keep))
+
+    def load(self, folder):
+        """Reads such a folder: states, parameters and step counts."""
+        check(_abi.library().strata_session_load(self._handle, os.fsencode(folder)))
+
+    def stats(self):
+        """{"pinned_bytes", ...}: the fields of strata_stats."""
+        stats = _abi.Stats()
+        check(_abi.library().strata_session_stats(self._handle, ctypes.byref(stats)))
+        return {name: getattr(stats, name) for name, _ in stats._fields_[1:]}
+
+    def close(self):
+        """Gives back memory and files. Calling it again does nothing."""
+        self._close()
+
+
+def _pointers(addresses):
+    return (ctypes.c_void_p * max(1, len(addresses)))(*addresses)

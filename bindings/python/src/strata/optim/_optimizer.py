@@ -1,0 +1,337 @@
+"""torch.optim.Optimizer over sessions."""
+
+import torch
+
+from .. import _abi
+from .._session import Session, paths_of
+from ..errors import InvalidError, UnsupportedError
+from ._state_file import StateFile, copy_out
+from ._tensors import DTYPE_INDEX, DTYPES, check_param, dense_gradient, mark_written, memory_order
+
+
+class _Sealed:
+    """A session with the parameters of the groups that existed when it was made."""
+
+    def __init__(self, session, params, names):
+        self.session, self.params, self.names = session, params, names
+        self._kinds = [(param.dtype, param.numel(), memory_order(param)) for param in params]
+        self.updates = (_abi.Update * len(params))()
+        for update in self.updates:
+            update.struct_size = _abi.ctypes.sizeof(_abi.Update)
+
+    def check(self, index):
+        """Raises if the memory of a parameter is not what the session was planned for: it would be overwritten."""
+        param, name = self.params[index], self.names[index]
+        check_param(param, name)
+        kind = (param.dtype, param.numel(), memory_order(param))
+        if kind != self._kinds[index]:
+            raise InvalidError("parameter '{}' was {} with {} elements and strides {} when its states were made, and "
+                               "is {} with {} and {}: make a new optimizer after changing a model".format(
+                                   name, *self._kinds[index], *kind))  # fmt: skip
+
+    def bind(self):
+        for index in range(len(self.params)):
+            self.check(index)
+        self.session.bind([param.data_ptr() for param in self.params])
+
+
+class Optimizer(torch.optim.Optimizer):
+    """What all have in common; strata.optim says which keywords there are."""
+
+    _name = ""
+    _moments = {}  # keys of torch's state, by state
+    _refused = {}  # settings that must have the given value
+
+    def __init__(self, params, defaults, *, states="f32", placement="auto", pinned=None, nvme=None, nvme_bytes=None,
+                 threads=None, chunk_elems=None, rounding_seed=0):  # fmt: skip
+        self._options = dict(states=states, placement=placement, pinned=pinned, nvme=nvme, nvme_bytes=nvme_bytes,
+                             threads=threads, chunk_elems=chunk_elems, rounding_seed=rounding_seed)  # fmt: skip
+        self._folder = (paths_of(nvme) or [None])[0]
+        self._sealed = []
+        self._place_of = {}  # id of a parameter: (number of a sealed session, number in it)
+        self._settings = []  # by group
+        super().__init__(params, defaults)
+
+    def add_param_group(self, param_group):
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        try:
+            self._check_group(group)
+            names = group.get("param_names")
+            first = sum(len(other["params"]) for other in self.param_groups[:-1])
+            for i, param in enumerate(group["params"]):
+                check_param(param, names[i] if names else f"param.{first + i}")
+        except Exception:
+            self.param_groups.pop()
+            raise
+
+    def _check_group(self, group):
+        for key, value in self._refused.items():
+            if group.get(key, value) != value:
+                raise UnsupportedError(f"{type(self).__name__}: {key}={group[key]!r} is not supported; it must be {value!r}")
+        if not 0 <= float(group["lr"]) < float("inf"):
+            raise InvalidError(f"{type(self).__name__}: lr is {group['lr']}; it must be at least 0")
+
+    # ---- the settings of a group, as torch's namesake has them ----
+
+    def _read_settings(self, group, settings):
+        settings.lr = float(group["lr"])
+        settings.weight_decay = float(group.get("weight_decay", 0))
+        settings.eps = float(group.get("eps", 1e-8))
+        settings.beta1, settings.beta2 = (float(beta) for beta in group.get("betas", (0.9, 0.999)))
+        settings.momentum = float(group.get("momentum", 0))
+        settings.nesterov = int(bool(group.get("nesterov", False)))
+        settings.grad_factor = 1.0
+
+    def _settings_of(self, number, group):
+        if number == len(self._settings):
+            self._settings.append(_abi.Settings())
+        settings = self._settings[number]
+        self._check_group(group)
+        self._read_settings(group, settings)
+        return _abi.ctypes.pointer(settings)
+
+    # ---- sessions ----
+
+    def _has_momentum(self):
+        return False
+
+    def _seal(self):
+        """Makes a session of the trainable parameters that have none, if there are any."""
+        params, names = [], []
+        for group in self.param_groups:
+            of_group = group.get("param_names") or [None] * len(group["params"])
+            for param, name in zip(group["params"], of_group):
+                if param.requires_grad and id(param) not in self._place_of:
+                    params.append(param)
+                    names.append(name or f"param.{len(self._place_of) + len(params) - 1}")
+        if not params:
+            return
+        session = Session(self._name, momentum=self._has_momentum(), **self._options)
+        for param, name in zip(params, names):
+            session.add(name, DTYPES[param.dtype], list(param.shape))
+        session.seal([param.data_ptr() for param in params])
+        for i, param in enumerate(params):
+            self._place_of[id(param)] = (len(self._sealed), i)
+        self._sealed.append(_Sealed(session, params, names))
+
+    def _needs_session(self):
+        return any(p.grad is not None and id(p) not in self._place_of for g in self.param_groups for p in g["params"])
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        """One step of the parameters that have a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        if self._needs_session():
+            self._seal()
+        counts, kept, written = [0] * len(self._sealed), [], []
+        for g, group in enumerate(self.param_groups):
+            settings = self._settings_of(g, group)
+            for param in group["params"]:
+                if param.grad is None:
+                    continue
+                number, index = self._place_of[id(param)]
+                sealed = self._sealed[number]
+                sealed.check(index)
+                gradient = dense_gradient(param, sealed.names[index])
+                kept.append(gradient)  # a copy lives until it has been read
+                written.append(param)
+                update = sealed.updates[counts[number]]
+                counts[number] += 1
+                update.param = index
+                update.values = param.data_ptr()
+                update.gradient = gradient.data_ptr()
+                update.gradient_dtype = DTYPE_INDEX[gradient.dtype]
+                update.settings = settings
+        for sealed, n in zip(self._sealed, counts):
+            if n > 0:
+                sealed.session.step(sealed.updates, n)
+        mark_written(written)
+        return loss
+
+    def plan(self):
+        """Bytes by tier that the states will need, before they are allocated: see strata.Session.plan()."""
+        session = Session(self._name, momentum=self._has_momentum(), **self._options)
+        for number, param in enumerate(p for group in self.param_groups for p in group["params"]):
+            if param.requires_grad:
+                session.add(f"param.{number}", DTYPES[param.dtype], list(param.shape))
+        try:
+            return session.plan()
+        finally:
+            session.close()
+
+    def stats(self):
+        """What the states use: the sums of strata.Session.stats()."""
+        total = {}
+        for sealed in self._sealed:
+            for name, value in sealed.session.stats().items():
+                total[name] = total.get(name, 0) + value
+        return total
+
+    def close(self):
+        """Gives back memory and files of all states; the parameters stay."""
+        for sealed in self._sealed:
+            sealed.session.close()
+
+    # ---- state_dict ----
+
+    def state_dict(self):
+        """As that of torch's namesake, with f32 tensors over an unnamed file (in the folder of `nvme`, or the
+        system's for temporary files). 16-bit parameters also have their f32 "master"."""
+        for sealed in self._sealed:
+            self._read_states(sealed)
+        try:
+            return super().state_dict()
+        finally:
+            self.state.clear()
+
+    def _read_states(self, sealed):
+        sealed.bind()
+        sizes = [param.numel() for param in sealed.params]
+        keys = dict(self._moments)
+        if any(param.dtype != torch.float32 for param in sealed.params):
+            keys["param"] = "master"
+        files = {key: StateFile(sealed.session, state, sizes, self._folder) for state, key in keys.items()}
+        for i, (param, steps) in enumerate(zip(sealed.params, sealed.session.steps()[1])):
+            if steps == 0:
+                continue
+            self.state[param] = {"step": torch.tensor(float(steps), dtype=torch.float32)}
+            for key, file in files.items():
+                if key != "master" or param.dtype != torch.float32:
+                    self.state[param][key] = file.tensor(i, param)
+
+    def load_state_dict(self, state_dict):
+        """Reads the state_dict of this class, of torch's namesake, or of DeepSpeedCPUAdam. Moments that it lacks
+        are zero, and masters are the parameters."""
+        states = state_dict["state"]
+        super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
+        if not states and not self._sealed:
+            return
+        self._seal()
+        of_param = {}
+        ids = [i for group in state_dict["param_groups"] for i in group["params"]]
+        for i, param in zip(ids, (p for group in self.param_groups for p in group["params"])):
+            of_param[id(param)] = states.get(i, {})
+        for sealed in self._sealed:
+            self._write_states(sealed, [of_param[id(param)] for param in sealed.params])
+
+    def _write_states(self, sealed, states):
+        for name, param, state in zip(sealed.names, sealed.params, states):
+            for key in [*self._moments.values(), "master"]:
+                if key in state and state[key] is not None and tuple(state[key].shape) != tuple(param.shape):
+                    raise InvalidError(f"'{key}' of parameter '{name}' has the shape {tuple(state[key].shape)}, "
+                                       f"the parameter {tuple(param.shape)}")  # fmt: skip
+        sealed.bind()
+        keys = dict(self._moments)
+        if any(param.dtype != torch.float32 for param in sealed.params):
+            keys["param"] = "master"
+        for state, key in keys.items():
+            copies = {}
+
+            def fill(index, offset, n, address, key=key, copies=copies):
+                if offset == 0:
+                    copies.clear()  # of the parameter before
+                    value, param = states[index].get(key), sealed.params[index].detach()
+                    missing = param if key == "master" else torch.zeros((), dtype=torch.float32).expand(param.shape)
+                    copies[index] = copy_out(missing if value is None else value.detach(), param)
+                copies[index](offset, n, address)
+
+            sealed.session.fill(state, fill)
+        counts = [int(state.get("step", 0)) for state in states]
+        sealed.session.set_steps(max(counts, default=0), counts)
+
+
+def _adam_defaults(lr, betas, eps, weight_decay, amsgrad, maximize, foreach, capturable, differentiable, fused):
+    for i, beta in enumerate(betas):
+        if not 0 <= float(beta) < 1:
+            raise InvalidError(f"betas[{i}] is {beta}; it must be at least 0 and below 1")
+    if not float(eps) > 0:
+        raise InvalidError(f"eps is {eps}; it must be above 0")
+    if not float(weight_decay) >= 0:
+        raise InvalidError(f"weight_decay is {weight_decay}; it must be at least 0")
+    return dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, maximize=maximize,
+                foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused)  # fmt: skip
+
+
+class AdamW(Optimizer):
+    """torch.optim.AdamW (Loshchilov and Hutter 2019). `foreach` and `fused` have no meaning here."""
+
+    _name = "adamw"
+    _moments = {"m": "exp_avg", "v": "exp_avg_sq"}
+    _refused = {"amsgrad": False, "maximize": False, "capturable": False, "differentiable": False}
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *, maximize=False,
+                 foreach=None, capturable=False, differentiable=False, fused=None, **strata):  # fmt: skip
+        super().__init__(params, _adam_defaults(lr, betas, eps, weight_decay, amsgrad, maximize, foreach, capturable,
+                                                differentiable, fused), **strata)  # fmt: skip
+
+
+class Adam(AdamW):
+    """torch.optim.Adam (Kingma and Ba 2015), whose weight decay is added to the gradient."""
+
+    _name = "adam"
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *,
+                 decoupled_weight_decay=False, **others):  # fmt: skip
+        if decoupled_weight_decay:
+            raise UnsupportedError("Adam: decoupled_weight_decay=True is AdamW")
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **others)
+
+
+class LAMB(Optimizer):
+    """LAMB (You et al. 2020)."""
+
+    _name = "lamb"
+    _moments = {"m": "exp_avg", "v": "exp_avg_sq"}
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0, **strata):
+        defaults = _adam_defaults(lr, betas, eps, weight_decay, False, False, None, False, False, None)
+        super().__init__(params, {k: defaults[k] for k in ("lr", "betas", "eps", "weight_decay")}, **strata)
+
+
+class Lion(Optimizer):
+    """Lion (Chen et al. 2023)."""
+
+    _name = "lion"
+    _moments = {"m": "exp_avg"}
+
+    def __init__(self, params, lr=1e-4, betas=(0.9, 0.99), weight_decay=0, **strata):
+        defaults = _adam_defaults(lr, betas, 1e-8, weight_decay, False, False, None, False, False, None)
+        super().__init__(params, {k: defaults[k] for k in ("lr", "betas", "weight_decay")}, **strata)
+
+
+class Adagrad(Optimizer):
+    """torch.optim.Adagrad (Duchi et al. 2011)."""
+
+    _name = "adagrad"
+    _moments = {"v": "sum"}
+    _refused = {"lr_decay": 0, "initial_accumulator_value": 0, "maximize": False, "differentiable": False}
+
+    def __init__(self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, foreach=None, *,
+                 maximize=False, differentiable=False, fused=None, **strata):  # fmt: skip
+        super().__init__(params, dict(lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
+                                      initial_accumulator_value=initial_accumulator_value, foreach=foreach,
+                                      maximize=maximize, differentiable=differentiable, fused=fused), **strata)  # fmt: skip
+
+
+class SGD(Optimizer):
+    """torch.optim.SGD. All groups have momentum or none has."""
+
+    _name = "sgd"
+    _refused = {"dampening": 0, "maximize": False, "differentiable": False}
+
+    def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False,
+                 foreach=None, differentiable=False, fused=None, **strata):  # fmt: skip
+        super().__init__(params, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
+                                      nesterov=nesterov, maximize=maximize, foreach=foreach,
+                                      differentiable=differentiable, fused=fused), **strata)  # fmt: skip
+        self._moments = {"m": "momentum_buffer"} if self._has_momentum() else {}
+
+    def _has_momentum(self):
+        with_momentum = {float(group["momentum"]) > 0 for group in self.param_groups}
+        if len(with_momentum) > 1:
+            raise UnsupportedError("SGD: some groups have momentum and some have none")
+        return with_momentum == {True}
