@@ -68,6 +68,11 @@ enum {
   STRATA_SGD = 5
 };
 
+/* What a session holds. STATES: what the optimizer needs beside parameters and gradients, which stay the
+ * caller's. PARAMS: the parameters, too, of which the caller reads copies, and the gradients of a step. */
+typedef int32_t strata_holds;
+enum { STRATA_HOLDS_STATES = 0, STRATA_HOLDS_PARAMS = 1 };
+
 /* How moments are stored: f32; bf16 or int8 in blocks, with stochastic rounding. */
 typedef int32_t strata_state_format;
 enum { STRATA_STATES_F32 = 0, STRATA_STATES_BF16 = 1, STRATA_STATES_INT8 = 2 };
@@ -115,6 +120,7 @@ typedef struct strata_session_options {
   int32_t threads;
   /* Of several ranks that each have a session; 0 and 0, or 0 of 1. Others are refused so far. */
   int32_t rank, ranks;
+  strata_holds holds;
   /* For stochastic rounding. */
   uint64_t rounding_seed;
 } strata_session_options;
@@ -151,6 +157,28 @@ strata_status strata_session_plan(strata_session session, strata_plan* plan);
  * session is as before. */
 strata_status strata_session_seal(strata_session session, void* const* params, size_t n);
 
+/* ---- a session that holds the parameters ---- */
+
+/* Copies parameters as they are after the last step, in their own dtypes, to `into[i]` each. A chunk whose
+ * update is pending is updated first. Errors: INVALID; those of NVMe, after which the call may be repeated.
+ */
+strata_status strata_session_read(strata_session session, const int64_t* params, void* const* into, size_t n);
+
+/* Begins to fetch what reading the parameters will need, as far as there is room. */
+strata_status strata_session_prefetch(strata_session session, const int64_t* params, size_t n);
+
+/* Adds a gradient to the step's, in f32 and in the order of the calls. It may be freed when the call returns.
+ * `square_sum`, if not null, is set to the sum of the squares of the parameter's gradient so far. Errors:
+ * INVALID; those of NVMe, after which the step's gradients are discarded. */
+strata_status strata_session_accumulate(strata_session session, int64_t param, const void* gradient,
+                                        strata_dtype dtype, double* square_sum);
+
+/* The norm of the step's gradients so far, in f64. */
+strata_status strata_session_norm(strata_session session, double* norm);
+
+/* Forgets the step's gradients. */
+strata_status strata_session_discard(strata_session session);
+
 /* ---- steps ---- */
 
 /* The settings of a parameter group. Here zero is zero. */
@@ -164,18 +192,20 @@ typedef struct strata_settings {
 
 typedef struct strata_update {
   size_t struct_size;
-  int64_t param; /* its number */
-  void* values;  /* read and written */
-  const void* gradient;
+  int64_t param;        /* its number */
+  void* values;         /* read and written; null if the session holds the parameters */
+  const void* gradient; /* null: the one that was accumulated */
   strata_dtype gradient_dtype;
   int32_t reserved; /* 0 */
   const strata_settings* settings;
 } strata_update;
 
 /* Updates the parameters in `updates`, each at most once, in any order. The others do not change: each
- * parameter has a step count of its own. Returns when parameters are written. Errors: INVALID, naming the
- * parameter, before anything has changed; those of NVMe and memory, after which the states belong to no step,
- * and every later step returns the error until they are loaded again. */
+ * parameter has a step count of its own. Returns when parameters are written; those that the session holds
+ * are updated when a parameter of their chunk is read next. Accumulated gradients are used up, also those of
+ * the others. Errors: INVALID, naming the parameter, before anything has changed; those of NVMe and memory,
+ * after which the states belong to no step, and every later step returns the error until they are loaded
+ * again. */
 strata_status strata_session_step(strata_session session, const strata_update* updates, size_t n);
 
 /* ---- states ---- */

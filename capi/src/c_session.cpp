@@ -19,6 +19,7 @@ Status check(const strata_session_options& options) {
   if (!optimizer_of(options.optimizer)) problem("optimizer is ", options.optimizer, "; it must be 0 to 5");
   if (!states_of(options.states)) problem("states is ", options.states, "; it must be 0 to 2");
   if (!placement_of(options.placement)) problem("placement is ", options.placement, "; it must be 0 to 2");
+  if (!holds_of(options.holds)) problem("holds is ", options.holds, "; it must be 0 or 1");
   if (options.nvme_dirs == nullptr && options.n_nvme_dirs > 0)
     problem("nvme_dirs is null, and n_nvme_dirs is ", options.n_nvme_dirs);
   if (options.nvme_dirs == nullptr && options.nvme_bytes > 0 && options.nvme_bytes != STRATA_UNLIMITED)
@@ -43,6 +44,7 @@ Result<std::unique_ptr<CSession>> CSession::create(const strata_session_options&
   STRATA_TRY(check(options));
   std::unique_ptr<CSession> session(new CSession);
   session->threads_ = options.threads;
+  session->holds_ = *holds_of(options.holds);
   SessionOptions& to = session->options_;
   to.optimizer.optimizer = *optimizer_of(options.optimizer);
   to.optimizer.momentum =
@@ -97,7 +99,7 @@ Status CSession::add(const strata_param& param) {
 
 Result<const StatePlan*> CSession::plan() {
   if (plan_ == nullptr) {
-    STRATA_TRY_ASSIGN(plan_, plan_trainer_states(params_, options_));
+    STRATA_TRY_ASSIGN(plan_, plan_trainer_states(params_, options_, holds_));
   }
   return plan_.get();
 }
@@ -118,13 +120,13 @@ Status CSession::seal(std::span<void* const> params) {
     STRATA_TRY_ASSIGN(StorePtr<NvmeStore> store, NvmeStore::create(posix_io(), nvme));
     return StorePtr<ObjectStore>(std::move(store));
   };
-  STRATA_TRY_ASSIGN(session_, OptimizerSession::create(*plan_, environment, params));
+  STRATA_TRY_ASSIGN(session_, TrainerSession::create(*plan_, environment, params));
   backend_ = std::move(backend);
   pool_ = std::move(pool);
   return {};
 }
 
-Result<OptimizerSession*> CSession::sealed() const {
+Result<TrainerSession*> CSession::sealed() const {
   if (session_ != nullptr) return session_.get();
   return Status::error(Code::invalid, "the session is not sealed yet");
 }

@@ -8,7 +8,7 @@
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/threads/thread_pool.h>
-#include <strata/session/optimizer_session.h>
+#include <strata/session/trainer_session.h>
 #include <strata/session/state_planning.h>
 
 namespace strata::capi {
@@ -25,12 +25,13 @@ class CSession {
   Result<const StatePlan*> plan();
   Status seal(std::span<void* const> params);
   /// Errors: `invalid` before sealing.
-  Result<OptimizerSession*> sealed() const;
+  Result<TrainerSession*> sealed() const;
   cpuopt::Optimizer optimizer() const noexcept { return options_.optimizer.optimizer; }
 
  private:
   CSession() = default;
   SessionOptions options_;
+  TrainerHolds holds_ = TrainerHolds::states;
   int threads_ = 0;
   std::int64_t n_elems_ = 0;
   std::vector<TrainerParam> params_;
@@ -38,7 +39,7 @@ class CSession {
   SteadyClock clock_;
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<OptimizerSession> session_;
+  std::unique_ptr<TrainerSession> session_;
 };
 
 }  // namespace strata::capi

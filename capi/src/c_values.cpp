@@ -41,6 +41,10 @@ std::optional<Payload> payload_of(int value) noexcept {
   return value_at(std::array{Payload::param, Payload::m, Payload::v}, value);
 }
 
+std::optional<TrainerHolds> holds_of(int value) noexcept {
+  return value_at(std::array{TrainerHolds::states, TrainerHolds::params}, value);
+}
+
 strata_status status_of(Code code) noexcept {
   switch (code) {
     case Code::ok:

@@ -8,6 +8,7 @@
 #include <strata/offload/placement_request.h>
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/state_format.h>
+#include <strata/session/state_planning.h>
 
 namespace strata::capi {
 
@@ -17,6 +18,7 @@ std::optional<cpuopt::Optimizer> optimizer_of(int value) noexcept;
 std::optional<StateFormat> states_of(int value) noexcept;
 std::optional<PlacementPolicy> placement_of(int value) noexcept;
 std::optional<Payload> payload_of(int value) noexcept;
+std::optional<TrainerHolds> holds_of(int value) noexcept;
 strata_status status_of(Code code) noexcept;
 
 /// Errors: `invalid`, naming what is not finite or not zero.

@@ -77,6 +77,74 @@ strata_status strata_session_seal(strata_session session, void* const* params, s
 
 namespace {
 
+Result<std::int32_t> index_of_param(std::int64_t param) {
+  if (param >= 0 && param <= INT32_MAX) return static_cast<std::int32_t>(param);
+  return Status::error(Code::invalid, str("there is no parameter ", param));
+}
+
+}  // namespace
+
+strata_status strata_session_read(strata_session session, const int64_t* params, void* const* into,
+                                  size_t n) {
+  return call(session, [&](CSession& self) -> Status {
+    STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
+    STRATA_TRY_ASSIGN(const auto wanted, array_of(params, n, "params"));
+    STRATA_TRY(array_of(into, n, "into").status());
+    std::vector<ParamCopy> copies(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      STRATA_TRY_ASSIGN(copies[i].param, index_of_param(wanted[i]));
+      copies[i].into = into[i];
+    }
+    return sealed->read(copies);
+  });
+}
+
+strata_status strata_session_prefetch(strata_session session, const int64_t* params, size_t n) {
+  return call(session, [&](CSession& self) -> Status {
+    STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
+    STRATA_TRY_ASSIGN(const auto wanted, array_of(params, n, "params"));
+    for (const std::int64_t param : wanted) {
+      STRATA_TRY_ASSIGN(const std::int32_t index, index_of_param(param));
+      STRATA_TRY(sealed->prefetch(index));
+    }
+    return {};
+  });
+}
+
+strata_status strata_session_accumulate(strata_session session, int64_t param, const void* gradient,
+                                        strata_dtype dtype, double* square_sum) {
+  return call(session, [&](CSession& self) -> Status {
+    STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
+    STRATA_TRY_ASSIGN(const std::int32_t index, index_of_param(param));
+    const std::optional<DType> known = capi::dtype_of(dtype);
+    if (!known)
+      return Status::error(Code::invalid, str("the gradient of parameter ", param, " has the dtype ", dtype,
+                                              "; it must be 0 to 2"));
+    STRATA_TRY(sealed->accumulate(index, gradient, *known));
+    if (square_sum != nullptr) *square_sum = sealed->square_sum(index);
+    return {};
+  });
+}
+
+strata_status strata_session_norm(strata_session session, double* norm) {
+  return call(session, [&](CSession& self) -> Status {
+    STRATA_TRY_ASSIGN(const TrainerSession* const sealed, self.sealed());
+    if (norm == nullptr) return Status::error(Code::invalid, "norm is null");
+    *norm = sealed->norm();
+    return {};
+  });
+}
+
+strata_status strata_session_discard(strata_session session) {
+  return call(session, [&](CSession& self) -> Status {
+    STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
+    sealed->discard();
+    return {};
+  });
+}
+
+namespace {
+
 // Updates of one group share their settings.
 struct SettingsReader {
   const cpuopt::Optimizer optimizer;
@@ -94,11 +162,9 @@ struct SettingsReader {
 Result<ParamUpdate> update_of(const strata_update* given, SettingsReader& settings) {
   STRATA_TRY_ASSIGN(const strata_update update, read_struct(given, "strata_update"));
   ParamUpdate own;
-  if (update.param < 0 || update.param > INT32_MAX)
-    return Status::error(Code::invalid, str("there is no parameter ", update.param));
+  STRATA_TRY_ASSIGN(own.param, index_of_param(update.param));
   if (update.reserved != 0)
     return Status::error(Code::invalid, str("strata_update.reserved is ", update.reserved, "; it must be 0"));
-  own.param = static_cast<std::int32_t>(update.param);
   own.values = update.values;
   own.gradient = update.gradient;
   const std::optional<DType> dtype = capi::dtype_of(update.gradient_dtype);
@@ -116,7 +182,7 @@ Result<ParamUpdate> update_of(const strata_update* given, SettingsReader& settin
 
 strata_status strata_session_step(strata_session session, const strata_update* updates, size_t n) {
   return call(session, [&](CSession& self) -> Status {
-    STRATA_TRY_ASSIGN(OptimizerSession* const sealed, self.sealed());
+    STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
     STRATA_TRY(array_of(updates, n, "updates").status());
     std::vector<ParamUpdate> own;
     own.reserve(n);
@@ -136,7 +202,7 @@ strata_status strata_session_step(strata_session session, const strata_update* u
 
 strata_status strata_session_bind(strata_session session, void* const* params, size_t n) {
   return call(session, [&](CSession& self) -> Status {
-    STRATA_TRY_ASSIGN(OptimizerSession* const sealed, self.sealed());
+    STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
     STRATA_TRY_ASSIGN(const auto addresses, array_of(params, n, "params"));
     return sealed->bind(addresses);
   });
@@ -164,7 +230,7 @@ Status stopped(std::int32_t value) {
 strata_status strata_session_visit(strata_session session, strata_state state, strata_visit_fn visit,
                                    void* context) {
   return call(session, [&](CSession& self) -> Status {
-    STRATA_TRY_ASSIGN(OptimizerSession* const sealed, self.sealed());
+    STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
     STRATA_TRY_ASSIGN(const Payload payload, payload_of(state));
     if (visit == nullptr) return Status::error(Code::invalid, "visit is null");
     return sealed->visit(payload, [&](const StatePiece& piece, std::span<const float> values) {
@@ -177,7 +243,7 @@ strata_status strata_session_visit(strata_session session, strata_state state, s
 strata_status strata_session_fill(strata_session session, strata_state state, strata_fill_fn fill,
                                   void* context) {
   return call(session, [&](CSession& self) -> Status {
-    STRATA_TRY_ASSIGN(OptimizerSession* const sealed, self.sealed());
+    STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
     STRATA_TRY_ASSIGN(const Payload payload, payload_of(state));
     if (fill == nullptr) return Status::error(Code::invalid, "fill is null");
     return sealed->fill(payload, [&](const StatePiece& piece, std::span<float> values) {
@@ -189,7 +255,7 @@ strata_status strata_session_fill(strata_session session, strata_state state, st
 
 strata_status strata_session_steps(strata_session session, int64_t* steps, int64_t* param_steps, size_t n) {
   return call(session, [&](CSession& self) -> Status {
-    STRATA_TRY_ASSIGN(const OptimizerSession* const sealed, self.sealed());
+    STRATA_TRY_ASSIGN(const TrainerSession* const sealed, self.sealed());
     if (steps == nullptr) return Status::error(Code::invalid, "steps is null");
     const std::span<const std::int64_t> counts = sealed->param_steps();
     if (param_steps != nullptr && n != counts.size())
@@ -203,7 +269,7 @@ strata_status strata_session_steps(strata_session session, int64_t* steps, int64
 strata_status strata_session_set_steps(strata_session session, int64_t steps, const int64_t* param_steps,
                                        size_t n) {
   return call(session, [&](CSession& self) -> Status {
-    STRATA_TRY_ASSIGN(OptimizerSession* const sealed, self.sealed());
+    STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
     if (n != sealed->param_steps().size() || param_steps == nullptr)
       return Status::error(Code::invalid, str("there are ", param_steps == nullptr ? 0 : n, " counts for ",
                                               sealed->param_steps().size(), " parameters"));
@@ -221,7 +287,7 @@ strata_status strata_session_set_steps(strata_session session, int64_t steps, co
 
 strata_status strata_session_save(strata_session session, const char* dir, int32_t keep) {
   return call(session, [&](CSession& self) -> Status {
-    STRATA_TRY_ASSIGN(OptimizerSession* const sealed, self.sealed());
+    STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
     STRATA_TRY(check_text(dir, "dir"));
     if (keep < 0) return Status::error(Code::invalid, str("keep is ", keep, "; it must be at least 0"));
     return save_checkpoint(*sealed, posix_io(), dir, {}, keep).status();
@@ -230,7 +296,7 @@ strata_status strata_session_save(strata_session session, const char* dir, int32
 
 strata_status strata_session_load(strata_session session, const char* folder) {
   return call(session, [&](CSession& self) -> Status {
-    STRATA_TRY_ASSIGN(OptimizerSession* const sealed, self.sealed());
+    STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
     STRATA_TRY(check_text(folder, "folder"));
     return load_checkpoint(*sealed, posix_io(), folder).status();
   });
@@ -238,7 +304,7 @@ strata_status strata_session_load(strata_session session, const char* folder) {
 
 strata_status strata_session_stats(strata_session session, strata_stats* stats) {
   return call(session, [&](CSession& self) -> Status {
-    STRATA_TRY_ASSIGN(const OptimizerSession* const sealed, self.sealed());
+    STRATA_TRY_ASSIGN(const TrainerSession* const sealed, self.sealed());
     const TierBytes used = sealed->used_bytes(), peak = sealed->peak_bytes();
     const MovedBytes moved = sealed->moved();
     const LaneBusySeconds busy = sealed->lane_busy_seconds();

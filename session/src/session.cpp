@@ -40,20 +40,20 @@ void Session::set_param_steps(std::vector<std::int64_t> steps) {
 
 Status Session::reset(const FillState& params) {
   STRATA_TRY(check_held(*context_, Payload::param));
-  machine_.flush_or_discard();
+  flush_or_discard();
   machine_.set_broken(access_->reset(params).annotate("initializing parameters was interrupted"));
   return machine_.broken();
 }
 
 Status Session::visit(Payload payload, const VisitState& visit) {
   STRATA_TRY(check_held(*context_, payload));
-  STRATA_TRY(machine_.flush());
+  STRATA_TRY(flush());
   return access_->visit(payload, visit);
 }
 
 Status Session::visit_part(Payload payload, const VisitState& visit) {
   STRATA_TRY(check_held(*context_, payload));
-  STRATA_TRY(machine_.flush());
+  STRATA_TRY(flush());
   return access_->visit_part(payload, visit);
 }
 
@@ -65,7 +65,7 @@ GroupCounters Session::group_counters() const {
 
 Status Session::fill(Payload payload, const FillState& fill) {
   STRATA_TRY(check_held(*context_, payload));
-  machine_.flush_or_discard();
+  flush_or_discard();
   Status status = access_->fill(payload, fill);
   if (!status.is_ok())
     machine_.set_broken(status.annotate(

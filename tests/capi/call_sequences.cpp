@@ -25,6 +25,7 @@ constexpr std::size_t kParams = 3;
 /// A handle and the trainer's memory that is used with it alone, as a session's calls wait for each other.
 struct Handle {
   strata_session session = 0;
+  bool holds_params = false;
   std::atomic<unsigned> added = 0;
   std::vector<std::vector<float>> params =
       std::vector<std::vector<float>>(kParams, std::vector<float>(kElems));
@@ -38,10 +39,11 @@ struct World {
   World() {
     for (const strata_session none : {strata_session{0}, strata_session{1}, ~strata_session{0}}) add(none);
   }
-  void add(strata_session session) {
+  void add(strata_session session, bool holds_params = false) {
     const std::scoped_lock lock(mutex);
     handles.push_back(std::make_shared<Handle>());
     handles.back()->session = session;
+    handles.back()->holds_params = holds_params;
   }
 };
 
@@ -65,7 +67,8 @@ class Caller {
     static constexpr Call kCalls[] = {&Caller::create, &Caller::add,  &Caller::add,   &Caller::seal,
                                       &Caller::step,   &Caller::step, &Caller::plan,  &Caller::stats,
                                       &Caller::access, &Caller::bind, &Caller::steps, &Caller::notes,
-                                      &Caller::save,   &Caller::load, &Caller::close, &Caller::arrays};
+                                      &Caller::save,   &Caller::load, &Caller::close, &Caller::arrays,
+                                      &Caller::hold,   &Caller::hold, &Caller::hold};
     (this->*kCalls[below(std::size(kCalls))])();
   }
   std::int64_t succeeded() const { return succeeded_; }
@@ -135,11 +138,12 @@ class Caller {
     static constexpr std::int64_t kChunks[] = {-1, 1, 4096, std::numeric_limits<std::int64_t>::max()};
     options.value.chunk_elems = rarely() ? kChunks[below(4)] : 0;
     options.value.threads = 1;
+    options.value.holds = odd_enum(2);
     strata_session session = 0;
     const strata_status status = strata_session_create(maybe_null(&options.value), maybe_null(&session));
     count(status);
     if (status != STRATA_OK) return;
-    world_.add(session);
+    world_.add(session, options.value.holds == STRATA_HOLDS_PARAMS);
   }
   void add() {
     static const char* const kNames[] = {"a", "b", "c", "", "a"};
@@ -191,12 +195,39 @@ class Caller {
       update.param = below(30) == 0 ? static_cast<std::int64_t>(random_())
                                     : static_cast<std::int64_t>(&update - updates.data());
       const auto p = static_cast<std::size_t>(&update - updates.data());
-      update.values = maybe_null(static_cast<void*>(of.params[p].data()));
-      update.gradient = maybe_null(static_cast<const void*>(gradients_[p].data()));
+      const bool held = of.holds_params != rarely();
+      update.values = held ? nullptr : maybe_null(static_cast<void*>(of.params[p].data()));
+      update.gradient =
+          held && below(2) == 0 ? nullptr : maybe_null(static_cast<const void*>(gradients_[p].data()));
       update.gradient_dtype = static_cast<strata_dtype>(below(20) == 0 ? odd_enum(3) : 0);
       update.settings = maybe_null(&settings.value);
     }
     if (count(strata_session_step(of.session, maybe_null(updates.data()), 1 + below(kParams)))) ++steps_;
+  }
+  void hold() {
+    Handle& of = pick();
+    const auto p = below(kParams);
+    const std::int64_t params[1] = {rarely() ? static_cast<std::int64_t>(random_())
+                                             : static_cast<std::int64_t>(p)};
+    void* const into[1] = {maybe_null(of.params[p].data())};
+    double number = 0;
+    switch (below(6)) {
+      case 0:
+        count(strata_session_read(of.session, maybe_null(&params[0]), maybe_null(&into[0]), odd_size(1) % 2));
+        break;
+      case 1:
+        count(strata_session_prefetch(of.session, maybe_null(&params[0]), 1));
+        break;
+      case 2:
+        count(strata_session_norm(of.session, maybe_null(&number)));
+        break;
+      case 3:
+        count(strata_session_discard(of.session));
+        break;
+      default:
+        count(strata_session_accumulate(of.session, params[0], maybe_null(gradients_[p].data()), odd_enum(1),
+                                        maybe_null(&number)));
+    }
   }
   void plan() {
     auto plan = make<strata_plan>();

@@ -147,6 +147,46 @@ TEST(CapiSessionTest, ACheckpointResumesToTheSameBits) {
   EXPECT_EQ(resumed.values(), trainer.values());
 }
 
+// Parameters are read, and gradients handed over, one by one; both are overwritten at once.
+TEST(CapiSessionTest, ASessionThatHoldsTheParametersHasTheSameBits) {
+  CTrainer held, plain;
+  strata_session_options options = CTrainer::default_options();
+  options.holds = STRATA_HOLDS_PARAMS;
+  held.start(options);
+  plain.start();
+  double all = 0;
+  for (int step = 0; step < 3; ++step) {
+    ASSERT_EQ(plain.step(), STRATA_OK);
+    std::vector<strata_update> updates = held.updates();
+    for (strata_update& update : updates) {
+      double squares = 0;
+      ASSERT_EQ(strata_session_accumulate(held.session, update.param, update.gradient, update.gradient_dtype,
+                                          &squares),
+                STRATA_OK)
+          << strata_last_error();
+      EXPECT_GT(squares, 0);
+      if (step == 0) all += squares;
+      update.values = nullptr;
+      update.gradient = nullptr;
+    }
+    double norm = 0;
+    ASSERT_EQ(strata_session_norm(held.session, &norm), STRATA_OK);
+    EXPECT_NEAR(norm * norm, all, 1e-9 * all);
+    ASSERT_EQ(strata_session_step(held.session, updates.data(), updates.size()), STRATA_OK)
+        << strata_last_error();
+  }
+  for (std::size_t p = 0; p < held.params.size(); ++p) {
+    const auto number = static_cast<std::int64_t>(p);
+    std::vector<std::uint32_t> read(CTrainer::kElems);
+    void* const into[1] = {read.data()};
+    ASSERT_EQ(strata_session_prefetch(held.session, &number, 1), STRATA_OK);
+    ASSERT_EQ(strata_session_read(held.session, &number, into, 1), STRATA_OK) << strata_last_error();
+    const std::size_t bytes = CTrainer::kElems * (p == 0 ? 4 : 2);
+    EXPECT_EQ(std::memcmp(read.data(), plain.params[p].values.data(), bytes), 0) << p;
+  }
+  EXPECT_EQ(held.values(), CTrainer().values()) << "the trainer's own memory is not written";
+}
+
 TEST(CapiSessionTest, NoFileIsLeftAndAllMemoryIsGivenBack) {
   const test::TempDir dir;
   const char* const dirs[1] = {dir.path().c_str()};

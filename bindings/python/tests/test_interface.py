@@ -13,7 +13,8 @@ STRUCTS = {"strata_session_options": _abi.SessionOptions, "strata_param": _abi.P
            "strata_settings": _abi.Settings, "strata_update": _abi.Update, "strata_piece": _abi.Piece,
            "strata_stats": _abi.Stats, "strata_arrays": _abi.Arrays}  # fmt: skip
 ENUMS = {"strata_status": _abi.STATUSES, "strata_dtype": _abi.DTYPES, "strata_optimizer": _abi.OPTIMIZERS,
-         "strata_state_format": _abi.STATE_FORMATS, "strata_placement": _abi.PLACEMENTS, "strata_state": _abi.STATES}  # fmt: skip
+         "strata_state_format": _abi.STATE_FORMATS, "strata_placement": _abi.PLACEMENTS, "strata_state": _abi.STATES,
+         "strata_holds": _abi.HOLDS}  # fmt: skip
 TYPES = {"size_t": ctypes.c_size_t, "int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64,
          "double": ctypes.c_double, **dict.fromkeys(ENUMS, ctypes.c_int32)}  # fmt: skip
 

@@ -20,9 +20,11 @@ BlockUpdate block_update(const ChunkUpdate& u, const TensorBlock& block) {
   if (u.of_trainer != nullptr) {
     const TrainerTensor& there = u.of_trainer[tensor];
     const auto at = static_cast<std::size_t>(block.at);
-    part.block.param = there.param + at * cpuopt::param_bytes(part.block.layout);
-    part.block.g = there.grad + at * size_of(there.grad_dtype);
-    part.block.grad = there.grad_dtype;
+    if (there.param != nullptr) part.block.param = there.param + at * cpuopt::param_bytes(part.block.layout);
+    if (there.grad != nullptr) {
+      part.block.g = there.grad + at * size_of(there.grad_dtype);
+      part.block.grad = there.grad_dtype;
+    }
   }
   return part;
 }

@@ -37,11 +37,12 @@ struct TensorNorms {
   }
 };
 
-/// A tensor whose parameters and gradient are in memory of a trainer. Not updated if there is no gradient.
+/// What a trainer asks for a tensor. Null: the parameter, or the gradient, is a payload of the chunk.
 struct TrainerTensor {
   std::byte* param = nullptr;
   const std::byte* grad = nullptr;
   DType grad_dtype = DType::f32;
+  bool is_updated = false;
 };
 
 /// A queued update of one chunk.
@@ -53,11 +54,11 @@ struct ChunkUpdate {
   const StatePlan* plan = nullptr;
   TensorNorms norms;
   UndoAction undo = UndoAction::none;
-  /// By tensor of the layout; null: parameters and gradients are payloads of the chunk.
+  /// By tensor of the layout; null: all are updated, and parameters and gradients are payloads of the chunk.
   const TrainerTensor* of_trainer = nullptr;
 
   bool updates(const TensorBlock& block) const noexcept {
-    return of_trainer == nullptr || of_trainer[block.tensor].grad != nullptr;
+    return of_trainer == nullptr || of_trainer[block.tensor].is_updated;
   }
 };
 /// Does the whole update on the CPU.

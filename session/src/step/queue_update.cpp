@@ -75,6 +75,14 @@ void declare_memory(HostCall& call, const ChunkPin& gradient, std::span<const Ch
   if (log.bytes > 0 && undo != UndoAction::save) call.reads(log.data, log.bytes);
 }
 
+bool needs_accumulated(const ChunkLayout& layout, ChunkId chunk, const TrainerTensor* of_trainer) {
+  if (of_trainer == nullptr) return true;
+  const std::vector<std::int32_t>& tensors = layout.chunk(chunk).tensors;
+  return std::any_of(tensors.begin(), tensors.end(), [&](std::int32_t tensor) {
+    return of_trainer[tensor].is_updated && of_trainer[tensor].grad == nullptr;
+  });
+}
+
 }  // namespace
 
 Status set_constants(const StateContext& context, const cpuopt::OptimizerParams& params,
@@ -101,7 +109,7 @@ Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& s
   Stream& stream = on_device ? context.streams().compute : context.streams().cpu;
   // A pin moves its payload to `tier` if it is elsewhere.
   ChunkPin gradient;
-  if (undo != UndoAction::rollback && of_trainer == nullptr) {
+  if (undo != UndoAction::rollback && needs_accumulated(layout, chunk, of_trainer)) {
     STRATA_TRY_ASSIGN(gradient, chunks.pin({chunk, Payload::accum}, tier, Intent::read, stream));
   }
   std::array<ChunkPin, kPersistentPayloads.size()> states;

@@ -15,6 +15,7 @@ OPTIMIZERS = ("adamw", "adam", "lion", "lamb", "adagrad", "sgd")
 STATE_FORMATS = ("f32", "bf16", "int8")
 PLACEMENTS = ("auto", "pinned", "nvme")
 STATES = ("param", "m", "v")
+HOLDS = ("states", "params")
 
 
 class Struct(ctypes.Structure):
@@ -29,7 +30,8 @@ class SessionOptions(Struct):
     _fields_ = [("struct_size", c_size_t), ("optimizer", c_int32), ("has_momentum", c_int32), ("states", c_int32),
                 ("placement", c_int32), ("pinned_bytes", c_uint64), ("nvme_bytes", c_uint64),
                 ("nvme_dirs", POINTER(c_char_p)), ("n_nvme_dirs", c_size_t), ("chunk_elems", c_int64),
-                ("threads", c_int32), ("rank", c_int32), ("ranks", c_int32), ("rounding_seed", c_uint64)]  # fmt: skip
+                ("threads", c_int32), ("rank", c_int32), ("ranks", c_int32), ("holds", c_int32),
+                ("rounding_seed", c_uint64)]  # fmt: skip
 
 
 class Param(Struct):
@@ -80,6 +82,11 @@ FUNCTIONS = {
     "strata_session_plan": (c_uint64, POINTER(Plan)),
     "strata_session_seal": (c_uint64, POINTER(c_void_p), c_size_t),
     "strata_session_step": (c_uint64, POINTER(Update), c_size_t),
+    "strata_session_read": (c_uint64, POINTER(c_int64), POINTER(c_void_p), c_size_t),
+    "strata_session_prefetch": (c_uint64, POINTER(c_int64), c_size_t),
+    "strata_session_accumulate": (c_uint64, c_int64, c_void_p, c_int32, POINTER(c_double)),
+    "strata_session_norm": (c_uint64, POINTER(c_double)),
+    "strata_session_discard": (c_uint64,),
     "strata_session_bind": (c_uint64, POINTER(c_void_p), c_size_t),
     "strata_session_visit": (c_uint64, c_int32, PieceFunction, c_void_p),
     "strata_session_fill": (c_uint64, c_int32, PieceFunction, c_void_p),

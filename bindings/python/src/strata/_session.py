@@ -40,12 +40,14 @@ class Session:
     nvme: folder or folders on NVMe; nvme_bytes: its budget. None: as many bytes as needed.
     chunk_elems: elements that are moved and updated as a whole. None: chosen.
     threads: None: the cores of this process.
+    holds: "states", or "params": the parameters, too, which are then copied out by read(), and the gradients of a
+        step, which accumulate() takes over.
 
     Any thread may use it. Errors are exceptions of strata.errors.
     """
 
     def __init__(self, optimizer="adamw", *, momentum=False, states="f32", placement="auto", pinned=None, nvme=None,
-                 nvme_bytes=None, chunk_elems=None, threads=None, rounding_seed=0):  # fmt: skip
+                 nvme_bytes=None, chunk_elems=None, threads=None, rounding_seed=0, holds="states"):  # fmt: skip
         lib = _abi.library()
         dirs = [path.encode() for path in paths_of(nvme)]
         options = _abi.SessionOptions()
@@ -61,6 +63,7 @@ class Session:
         options.chunk_elems = chunk_elems or 0
         options.threads = threads or 0
         options.rounding_seed = rounding_seed
+        options.holds = index_of(holds, _abi.HOLDS, "holds")
         handle = ctypes.c_uint64()
         check(lib.strata_session_create(ctypes.byref(options), ctypes.byref(handle)))
         self._handle = handle.value
@@ -89,6 +92,24 @@ class Session:
     def bind(self, addresses):
         """Tells where the parameters are, for visit(), fill(), save() and load()."""
         check(_abi.library().strata_session_bind(self._handle, _pointers(addresses), len(addresses)))
+
+    def read(self, params, addresses):
+        """Copies parameters as they are after the last step to `addresses`."""
+        check(_abi.library().strata_session_read(self._handle, _numbers(params), _pointers(addresses), len(params)))
+
+    def prefetch(self, params):
+        """Begins to fetch what read() of these parameters will need, as far as there is room."""
+        check(_abi.library().strata_session_prefetch(self._handle, _numbers(params), len(params)))
+
+    def accumulate(self, param, address, dtype):
+        """Adds a gradient to the step's, and returns the sum of squares of the parameter's so far."""
+        squares = ctypes.c_double()
+        check(_abi.library().strata_session_accumulate(self._handle, param, address, dtype, ctypes.byref(squares)))
+        return squares.value
+
+    def discard(self):
+        """Forgets the gradients of the step."""
+        check(_abi.library().strata_session_discard(self._handle))
 
     def step(self, updates, n):
         """`updates`: an array of _abi.Update, of which the first `n` are used."""
@@ -146,6 +167,10 @@ class Session:
     def close(self):
         """Gives back memory and files. Calling it again does nothing."""
         self._close()
+
+
+def _numbers(params):
+    return (ctypes.c_int64 * max(1, len(params)))(*params)
 
 
 def _pointers(addresses):

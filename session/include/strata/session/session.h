@@ -80,6 +80,10 @@ class Session {
   /// Compares what all ranks must have in common, to be called by all of them when the session is complete;
   /// does nothing if there is one. Errors: `invalid` on all ranks, naming what differs first.
   Status check_ranks_agree();
+  /// Completes updates that are still pending, before states are read.
+  virtual Status flush() { return machine_.flush(); }
+  /// The same before states are set anew: updates that fail are given up.
+  virtual void flush_or_discard() noexcept { machine_.flush_or_discard(); }
   void count_step(std::int32_t param) { ++param_steps_[static_cast<std::size_t>(param)]; }
   StateContext& context() noexcept { return *context_; }
   StepMachine& machine() noexcept { return machine_; }

@@ -60,10 +60,15 @@ struct TrainerParam {
   Shape shape;
   DType dtype = DType::f32;
 };
-/// Plans the states of a trainer's optimizer, whose parameters and gradients are not in strata's memory. Of
-/// `options`, those of passes, gradients, clipping and ranks are not used; the device budget is 0. Errors:
-/// `invalid` with all problems of the parameters; `does_not_fit`.
+/// What a session holds for a trainer that computes in its own memory.
+enum class TrainerHolds : std::uint8_t {
+  states,  ///< what the optimizer needs beside parameters and gradients
+  params,  ///< the parameters, too, and the gradients of a step, accumulated in f32
+};
+/// Plans the states of a trainer. Of `options`, those of passes, gradients, clipping and ranks are not used;
+/// the device budget is 0. Errors: `invalid` with all problems of the parameters; `does_not_fit`.
 Result<std::unique_ptr<const StatePlan>> plan_trainer_states(std::span<const TrainerParam> params,
-                                                             SessionOptions options);
+                                                             SessionOptions options,
+                                                             TrainerHolds holds = TrainerHolds::states);
 
 }  // namespace strata

@@ -1,10 +1,12 @@
 // A trainer that keeps its parameters and gradients gets the bits that the optimizer gives plain arrays,
 // wherever the optimizer states live.
-#include <strata/session/optimizer_session.h>
+#include <strata/session/trainer_session.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -143,7 +145,7 @@ class Reference {
   std::map<std::size_t, std::int64_t> steps_;
 };
 
-class OptimizerSessionTest : public ::testing::Test {
+class TrainerSessionTest : public ::testing::Test {
  protected:
   SessionOptions options(cpuopt::Optimizer optimizer = cpuopt::Optimizer::adamw) const {
     SessionOptions options;
@@ -155,8 +157,8 @@ class OptimizerSessionTest : public ::testing::Test {
     return options;
   }
   /// With which the working window has room, and no home.
-  static TierBytes least_budgets(const SessionOptions& options) {
-    const auto plan = must(plan_trainer_states(kParams, options));
+  static TierBytes least_budgets(const SessionOptions& options, TrainerHolds holds = TrainerHolds::states) {
+    const auto plan = must(plan_trainer_states(kParams, options, holds));
     return minimum_budgets(plan->layout, plan->trace, {.budgets = {0, 4096, kUnlimited}, .prefetch = 2});
   }
   SessionEnvironment environment() {
@@ -182,7 +184,7 @@ class OptimizerSessionTest : public ::testing::Test {
 
 enum class Homes : std::uint8_t { ram, both, nvme };
 using Case = std::tuple<cpuopt::Optimizer, StateFormat, Homes>;
-class OptimizerBitsTest : public OptimizerSessionTest, public ::testing::WithParamInterface<Case> {};
+class OptimizerBitsTest : public TrainerSessionTest, public ::testing::WithParamInterface<Case> {};
 
 TEST_P(OptimizerBitsTest, AreThoseOfPlainArrays) {
   const auto [optimizer, format, homes] = GetParam();
@@ -198,7 +200,7 @@ TEST_P(OptimizerBitsTest, AreThoseOfPlainArrays) {
   EXPECT_EQ(plan->planned_peak[index_of(Tier::nvme)] > 0, homes != Homes::ram);
   Trainer trainer(asked.optimizer), plain(asked.optimizer);
   Reference reference(plain, format);
-  const auto session = must(OptimizerSession::create(*plan, environment(), trainer.addresses()));
+  const auto session = must(TrainerSession::create(*plan, environment(), trainer.addresses()));
   for (std::int64_t step = 1; step <= 4; ++step) {
     must(session->step(trainer.backward(step)));
     reference.step(step);
@@ -210,13 +212,54 @@ TEST_P(OptimizerBitsTest, AreThoseOfPlainArrays) {
   EXPECT_EQ(session->peak_bytes(), plan->planned_peak);
 }
 
+// The session holds the parameters, too: they are read before each micro-batch, in the order of a forward and
+// of a backward, and gradients are handed over one by one. Parameters and gradients are overwritten as soon
+// as they may be.
+TEST_P(OptimizerBitsTest, AreTheSameIfTheSessionHoldsTheParameters) {
+  const auto [optimizer, format, homes] = GetParam();
+  SessionOptions asked = options(optimizer);
+  asked.states = format;
+  asked.optimizer.momentum = optimizer == cpuopt::Optimizer::sgd ? 0.9 : 0;
+  if (homes == Homes::nvme) asked.policy = PlacementPolicy::nvme;
+  if (homes == Homes::both) {
+    asked.budgets = least_budgets(asked, TrainerHolds::params);
+    asked.budgets[index_of(Tier::pinned)] += 65536;
+  }
+  const auto plan = must(plan_trainer_states(kParams, asked, TrainerHolds::params));
+  Trainer trainer(asked.optimizer), plain(asked.optimizer);
+  Reference reference(plain, format);
+  const auto session = must(TrainerSession::create(*plan, environment(), trainer.addresses()));
+  const auto read = [&](std::size_t p) {
+    must(session->prefetch(static_cast<std::int32_t>((p + 1) % kParams.size())));
+    must(session->read(std::array{ParamCopy{static_cast<std::int32_t>(p), trainer.values[p].data()}}));
+    EXPECT_EQ(trainer.values[p], plain.values[p]) << kParams[p].name << " after step " << session->steps();
+    std::fill(trainer.values[p].begin(), trainer.values[p].end(), std::byte{0x7f});
+  };
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    for (std::size_t p = 0; p < kParams.size(); ++p) read(p);
+    std::vector<ParamUpdate> updates = trainer.backward(step);
+    for (ParamUpdate& update : updates) {
+      read(static_cast<std::size_t>(update.param));
+      must(session->accumulate(update.param, update.gradient, update.gradient_dtype));
+      auto& gradient = trainer.gradients[static_cast<std::size_t>(update.param)];
+      std::fill(gradient.begin(), gradient.end(), std::byte{0x7f});
+      update.gradient = update.values = nullptr;
+    }
+    must(session->step(updates));
+    reference.step(step);
+  }
+  for (std::size_t p = kParams.size(); p-- > 0;) read(p);
+  EXPECT_EQ(session->peak_bytes(), plan->planned_peak);
+  EXPECT_THAT(session->param_steps(), testing::ElementsAre(3, 4, 4, 4, 3));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, OptimizerBitsTest,
     ::testing::Combine(::testing::ValuesIn(cpuopt::all_optimizers().begin(), cpuopt::all_optimizers().end()),
                        ::testing::Values(StateFormat::fp32, StateFormat::bf16, StateFormat::int8),
                        ::testing::Values(Homes::ram, Homes::both, Homes::nvme)));
 
-TEST_F(OptimizerSessionTest, AllProblemsOfParametersAreNamedAtOnce) {
+TEST_F(TrainerSessionTest, AllProblemsOfParametersAreNamedAtOnce) {
   EXPECT_THAT(refusal({}, options()), HasSubstr("there are no parameters"));
   EXPECT_THAT(
       refusal({{"a", Shape{2}, DType::i32}, {"a", Shape{2}}, {"", Shape{2}}}, options()),
@@ -224,7 +267,7 @@ TEST_F(OptimizerSessionTest, AllProblemsOfParametersAreNamedAtOnce) {
                      HasSubstr("two parameters have the name 'a'"), HasSubstr("parameter 2 has no name")));
 }
 
-TEST_F(OptimizerSessionTest, WhatDoesNotFitIsRefusedWithBudgetsThatDo) {
+TEST_F(TrainerSessionTest, WhatDoesNotFitIsRefusedWithBudgetsThatDo) {
   SessionOptions small = options();
   small.budgets = {0, 65536, 0};
   const auto refused = plan_trainer_states(kParams, small);
@@ -232,10 +275,10 @@ TEST_F(OptimizerSessionTest, WhatDoesNotFitIsRefusedWithBudgetsThatDo) {
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("pinned"));
 }
 
-TEST_F(OptimizerSessionTest, AnUpdateThatIsRefusedChangesNothing) {
+TEST_F(TrainerSessionTest, AnUpdateThatIsRefusedChangesNothing) {
   const auto plan = must(plan_trainer_states(kParams, options()));
   Trainer trainer(options().optimizer);
-  const auto session = must(OptimizerSession::create(*plan, environment(), trainer.addresses()));
+  const auto session = must(TrainerSession::create(*plan, environment(), trainer.addresses()));
   const auto before = trainer.values;
   const auto message = [&](auto&& spoil) {
     std::vector<ParamUpdate> updates = trainer.backward(1);
@@ -263,12 +306,12 @@ TEST_F(OptimizerSessionTest, AnUpdateThatIsRefusedChangesNothing) {
   EXPECT_NE(trainer.values, before);
 }
 
-TEST_F(OptimizerSessionTest, AfterAFailedReadTheStatesBelongToNoStep) {
+TEST_F(TrainerSessionTest, AfterAFailedReadTheStatesBelongToNoStep) {
   SessionOptions on_nvme = options();
   on_nvme.budgets = least_budgets(on_nvme);
   const auto plan = must(plan_trainer_states(kParams, on_nvme));
   Trainer trainer(on_nvme.optimizer);
-  const auto session = must(OptimizerSession::create(*plan, environment(), trainer.addresses()));
+  const auto session = must(TrainerSession::create(*plan, environment(), trainer.addresses()));
   must(session->step(trainer.backward(1)));
   io_.add({.call = test::IoCall::read,
            .nth = io_.calls(test::IoCall::read) + 2,
@@ -282,7 +325,7 @@ TEST_F(OptimizerSessionTest, AfterAFailedReadTheStatesBelongToNoStep) {
 }
 
 // Saved in one placement and loaded in another, into a trainer with other values.
-TEST_F(OptimizerSessionTest, ACheckpointHasTheParametersAndAllCounts) {
+TEST_F(TrainerSessionTest, ACheckpointHasTheParametersAndAllCounts) {
   for (const auto format : {StateFormat::fp32, StateFormat::int8}) {
     SessionOptions in_ram = options();
     in_ram.states = format;
@@ -291,14 +334,14 @@ TEST_F(OptimizerSessionTest, ACheckpointHasTheParametersAndAllCounts) {
     const auto plan = must(plan_trainer_states(kParams, in_ram)),
                other = must(plan_trainer_states(kParams, on_nvme));
     Trainer trainer(in_ram.optimizer), resumed(in_ram.optimizer);
-    const auto session = must(OptimizerSession::create(*plan, environment(), trainer.addresses()));
+    const auto session = must(TrainerSession::create(*plan, environment(), trainer.addresses()));
     for (std::int64_t step = 1; step <= 2; ++step) must(session->step(trainer.backward(step)));
     const std::string folder =
         must(save_checkpoint(*session, posix_io(), dir_.path() + "/checkpoints", {}, 0));
     const std::string digest = must(session->state_digest());
     must(session->step(trainer.backward(3)));
 
-    const auto second = must(OptimizerSession::create(*other, environment(), resumed.addresses()));
+    const auto second = must(TrainerSession::create(*other, environment(), resumed.addresses()));
     must(load_checkpoint(*second, posix_io(), folder));
     EXPECT_EQ(must(second->state_digest()), digest);
     EXPECT_THAT(second->param_steps(), testing::ElementsAre(1, 2, 2, 2, 1));
@@ -310,10 +353,10 @@ TEST_F(OptimizerSessionTest, ACheckpointHasTheParametersAndAllCounts) {
   }
 }
 
-TEST_F(OptimizerSessionTest, ParametersAreOnlyAccessedWhereTheyAreSaidToBe) {
+TEST_F(TrainerSessionTest, ParametersAreOnlyAccessedWhereTheyAreSaidToBe) {
   const auto plan = must(plan_trainer_states(kParams, options()));
   Trainer trainer(options().optimizer);
-  const auto session = must(OptimizerSession::create(*plan, environment(), trainer.addresses()));
+  const auto session = must(TrainerSession::create(*plan, environment(), trainer.addresses()));
   std::vector<void*> addresses = trainer.addresses();
   addresses[2] = nullptr;
   EXPECT_THAT(std::string(session->bind(addresses).message()),
@@ -326,6 +369,130 @@ TEST_F(OptimizerSessionTest, ParametersAreOnlyAccessedWhereTheyAreSaidToBe) {
   EXPECT_THAT(std::string(saved.message()), HasSubstr("their addresses are not known"));
   EXPECT_EQ(session->state_digest().status().code(), Code::invalid);
   must(session->step(trainer.backward(1)));
+}
+
+/// A session that holds the parameters.
+class HeldParamsTest : public TrainerSessionTest {
+ protected:
+  void create(const SessionOptions& options) {
+    plan_ = must(plan_trainer_states(kParams, options, TrainerHolds::params));
+    session_ = must(TrainerSession::create(*plan_, environment(), trainer_.addresses()));
+  }
+  /// Hands over the gradients of a step; returns its updates.
+  std::vector<ParamUpdate> accumulate_all(std::int64_t step) {
+    std::vector<ParamUpdate> updates = trainer_.backward(step);
+    for (ParamUpdate& update : updates) {
+      must(session_->accumulate(update.param, update.gradient, update.gradient_dtype));
+      update.gradient = update.values = nullptr;
+    }
+    return updates;
+  }
+  Trainer trainer_{cpuopt::OptimizerParams{}};
+  std::unique_ptr<const StatePlan> plan_;
+  std::unique_ptr<TrainerSession> session_;
+};
+
+TEST_F(HeldParamsTest, GradientsAreAddedInOrderAndTheirNormIsThatOfPlainArrays) {
+  create(options());
+  std::vector<std::vector<float>> sums;
+  for (std::size_t p = 0; p < kParams.size(); ++p) sums.emplace_back(Trainer::elems(p), 0.0f);
+  for (std::int64_t micro_batch = 4; micro_batch < 7; ++micro_batch)
+    for (const ParamUpdate& update : trainer_.backward(micro_batch)) {
+      must(session_->accumulate(update.param, update.gradient, update.gradient_dtype));
+      const auto p = static_cast<std::size_t>(update.param);
+      for (std::size_t i = 0; i < sums[p].size(); ++i)
+        sums[p][i] += gradient_value(micro_batch, p, static_cast<std::int64_t>(i));
+    }
+  double all = 0;
+  for (std::size_t p = 0; p < sums.size(); ++p) {
+    double squares = 0;
+    for (const float g : sums[p]) squares += double{g} * double{g};
+    EXPECT_NEAR(session_->square_sum(static_cast<std::int32_t>(p)), squares, 1e-12 * squares)
+        << kParams[p].name;
+    all += squares;
+  }
+  EXPECT_NEAR(session_->norm(), std::sqrt(all), 1e-12 * all);
+  session_->discard();
+  EXPECT_EQ(session_->norm(), 0);
+  EXPECT_EQ(session_->square_sum(0), 0);
+}
+
+TEST_F(HeldParamsTest, StatesAreReadAfterPendingUpdates) {
+  Trainer other(cpuopt::OptimizerParams{});
+  const auto in_ram = must(plan_trainer_states(kParams, options()));
+  const auto immediate = must(TrainerSession::create(*in_ram, environment(), other.addresses()));
+  SessionOptions on_nvme = options();
+  on_nvme.policy = PlacementPolicy::nvme;
+  create(on_nvme);
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    must(session_->step(accumulate_all(step)));
+    must(immediate->step(other.backward(step)));
+  }
+  EXPECT_EQ(must(session_->state_digest()), must(immediate->state_digest()));
+  const std::string folder =
+      must(save_checkpoint(*session_, posix_io(), dir_.path() + "/checkpoints", {}, 0));
+  must(session_->step(accumulate_all(4)));
+  must(load_checkpoint(*session_, posix_io(), folder));
+  EXPECT_EQ(must(session_->state_digest()), must(immediate->state_digest()));
+  EXPECT_THAT(session_->param_steps(), testing::ElementsAre(2, 3, 3, 3, 2));
+}
+
+TEST_F(HeldParamsTest, WhatMakesNoSenseIsRefusedAndChangesNothing) {
+  create(options());
+  const std::string before = must(session_->state_digest());
+  const auto message = [](const Status& status) {
+    EXPECT_EQ(status.code(), Code::invalid);
+    return std::string(status.message());
+  };
+  std::vector<ParamUpdate> updates = trainer_.backward(1);
+  EXPECT_THAT(message(session_->step(updates)),
+              HasSubstr("'small_half' is held by the session, but has values"));
+  for (ParamUpdate& update : updates) update.values = nullptr;
+  const void* const gradient = updates[1].gradient;
+  must(session_->accumulate(updates[1].param, gradient, updates[1].gradient_dtype));
+  EXPECT_THAT(message(session_->step(updates)),
+              HasSubstr("'head' has a gradient beside the one that was accumulated"));
+  updates[1].gradient = updates[2].gradient = nullptr;
+  EXPECT_THAT(message(session_->step(updates)), HasSubstr("'scale' has no gradient"));
+  EXPECT_THAT(message(session_->bind(trainer_.addresses())), HasSubstr("the session holds the parameters"));
+  EXPECT_THAT(message(session_->accumulate(7, gradient, DType::f32)), HasSubstr("no parameter 7"));
+  EXPECT_THAT(message(session_->accumulate(0, nullptr, DType::f32)),
+              HasSubstr("'embedding' has no gradient"));
+  EXPECT_THAT(message(session_->accumulate(0, gradient, DType::i32)), HasSubstr("gradient of i32"));
+  EXPECT_THAT(message(session_->read(std::array{ParamCopy{1, nullptr}})), HasSubstr("to a null address"));
+  EXPECT_EQ(must(session_->state_digest()), before);
+
+  const auto plan = must(plan_trainer_states(kParams, options()));
+  const auto states = must(TrainerSession::create(*plan, environment(), trainer_.addresses()));
+  EXPECT_THAT(message(states->accumulate(0, gradient, DType::f32)),
+              HasSubstr("only by a session that holds"));
+  EXPECT_THAT(message(states->read(std::array{ParamCopy{0, trainer_.values[0].data()}})),
+              HasSubstr("the trainer holds the parameters"));
+}
+
+TEST_F(HeldParamsTest, AReadThatFailedMayBeRepeated) {
+  SessionOptions on_nvme = options();
+  on_nvme.budgets = least_budgets(on_nvme, TrainerHolds::params);
+  create(on_nvme);
+  Trainer plain(cpuopt::OptimizerParams{});
+  Reference reference(plain, StateFormat::fp32);
+  must(session_->step(accumulate_all(1)));
+  reference.step(1);
+  io_.add({.call = test::IoCall::read,
+           .nth = io_.calls(test::IoCall::read) + 2,
+           .sticky = true,
+           .code = Code::io_error});
+  Status failed;
+  for (int i = 0; i < 5 && failed.is_ok(); ++i)
+    for (std::int32_t p = 0; p < std::ssize(kParams) && failed.is_ok(); ++p)
+      failed = session_->read(std::array{ParamCopy{p, trainer_.values[static_cast<std::size_t>(p)].data()}});
+  EXPECT_EQ(failed.code(), Code::io_error);
+  io_.clear();
+  for (std::int32_t p = 0; p < std::ssize(kParams); ++p) {
+    auto& values = trainer_.values[static_cast<std::size_t>(p)];
+    must(session_->read(std::array{ParamCopy{p, values.data()}}));
+    EXPECT_EQ(values, plain.values[static_cast<std::size_t>(p)]) << p;
+  }
 }
 
 }  // namespace

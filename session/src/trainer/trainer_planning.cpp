@@ -24,12 +24,13 @@ Status check_params(std::span<const TrainerParam> params) {
   return problems.empty() ? Status() : Status::error(Code::invalid, problems);
 }
 
-void add_tensors(std::span<const TrainerParam> params, StatePlan& plan) {
+void add_tensors(std::span<const TrainerParam> params, TrainerHolds holds, StatePlan& plan) {
   for (const TrainerParam& param : params) {
     const auto index = static_cast<std::int32_t>(plan.tensors.specs.size());
     GroupKey group;
     group.compute = group.grad = group.accum = param.dtype;
-    group.of_trainer = true;
+    group.of_trainer = holds == TrainerHolds::states;
+    if (holds == TrainerHolds::params) group.accum = DType::f32;  // how many gradients come is not known
     plan.tensors.specs.push_back({param.name, param.shape.n_elems(), group});
     plan.tensors.shapes.push_back(param.shape);
     plan.tensors.decays.push_back(true);
@@ -41,7 +42,7 @@ void add_tensors(std::span<const TrainerParam> params, StatePlan& plan) {
 }  // namespace
 
 Result<std::unique_ptr<const StatePlan>> plan_trainer_states(std::span<const TrainerParam> params,
-                                                             SessionOptions options) {
+                                                             SessionOptions options, TrainerHolds holds) {
   STRATA_TRY(check_params(params));
   auto plan = std::make_unique<StatePlan>();
   options.budgets[index_of(Tier::device)] = 0;
@@ -49,9 +50,9 @@ Result<std::unique_ptr<const StatePlan>> plan_trainer_states(std::span<const Tra
   options.ranks = {};
   options.groups.clear();
   options.step_mode = StepMode::serial;
-  options.prefetch = options.prefetch.value_or(2);
+  options.prefetch = 0;  // what passes through the device is the trainer's
   plan->options = std::move(options);
-  add_tensors(params, *plan);
+  add_tensors(params, holds, *plan);
   plan->trace.training = true;
   STRATA_TRY(check_options(plan->options));
   STRATA_TRY(lay_out_states(*plan, 0));
