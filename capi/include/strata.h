@@ -131,6 +131,9 @@ typedef struct strata_param {
   strata_dtype dtype;
   int32_t n_dims; /* 0 to 8 */
   const int64_t* dims;
+  /* Nonzero: it is not trained. Only a session that holds the parameters has such. */
+  int32_t is_frozen;
+  int32_t reserved; /* 0 */
 } strata_param;
 
 /* Bytes by tier: what the plan needs, before anything is allocated. */
@@ -176,8 +179,8 @@ strata_status strata_session_accumulate(strata_session session, int64_t param, c
 /* The norm of the step's gradients so far, in f64. */
 strata_status strata_session_norm(strata_session session, double* norm);
 
-/* Forgets the step's gradients. */
-strata_status strata_session_discard(strata_session session);
+/* Forgets the gradients of `n` parameters, or, if `params` is null and `n` is 0, of all. */
+strata_status strata_session_discard(strata_session session, const int64_t* params, size_t n);
 
 /* ---- steps ---- */
 

@@ -73,6 +73,8 @@ Status CSession::add(const strata_param& param) {
   const auto refuse = [&](const auto&... why) {
     return Status::error(Code::invalid, str("parameter '", added.name, "' ", why...));
   };
+  if (param.reserved != 0) return refuse("has reserved = ", param.reserved, "; it must be 0");
+  added.trainable = param.is_frozen == 0;
   const std::optional<DType> dtype = dtype_of(param.dtype);
   if (!dtype) return refuse("has the dtype ", param.dtype, "; it must be 0 to 2");
   added.dtype = *dtype;

@@ -135,10 +135,15 @@ strata_status strata_session_norm(strata_session session, double* norm) {
   });
 }
 
-strata_status strata_session_discard(strata_session session) {
+strata_status strata_session_discard(strata_session session, const int64_t* params, size_t n) {
   return call(session, [&](CSession& self) -> Status {
     STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
-    sealed->discard();
+    STRATA_TRY_ASSIGN(const auto some, array_of(params, n, "params"));
+    if (params == nullptr) sealed->discard();
+    for (const std::int64_t param : some) {
+      STRATA_TRY_ASSIGN(const std::int32_t index, index_of_param(param));
+      STRATA_TRY(sealed->discard(index));
+    }
     return {};
   });
 }

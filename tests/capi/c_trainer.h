@@ -53,7 +53,7 @@ struct CTrainer {
   }
   strata_status add(const Param& param) const {
     const std::int64_t dims[2] = {kElems, 1};
-    const strata_param given{sizeof(strata_param), param.name.c_str(), param.dtype, 2, dims};
+    const strata_param given{sizeof(strata_param), param.name.c_str(), param.dtype, 2, dims, 0, 0};
     return strata_session_add(session, &given);
   }
   void create(const strata_session_options& options = default_options()) {

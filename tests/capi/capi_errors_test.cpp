@@ -70,7 +70,7 @@ TEST_F(CapiErrorsTest, ParametersAreCheckedWhenTheyAreAdded) {
   strata_session_options options = CTrainer::default_options();
   ASSERT_EQ(strata_session_create(&options, &trainer_.session), STRATA_OK);
   const std::int64_t dims[3] = {1 << 30, 1 << 30, 1 << 30}, none[1] = {0};
-  strata_param param{sizeof(strata_param), "w", STRATA_F32, 3, dims};
+  strata_param param{sizeof(strata_param), "w", STRATA_F32, 3, dims, 0, 0};
   const auto add = [&] { return strata_session_add(trainer_.session, &param); };
   EXPECT_THAT(refused(add()), HasSubstr("parameter 'w' is too large"));
   param.dims = none;

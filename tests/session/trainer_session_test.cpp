@@ -470,6 +470,37 @@ TEST_F(HeldParamsTest, WhatMakesNoSenseIsRefusedAndChangesNothing) {
               HasSubstr("the trainer holds the parameters"));
 }
 
+TEST_F(HeldParamsTest, FrozenParametersAreHeldAndTakeTheirOwnSizeAlone) {
+  std::vector<TrainerParam> params = kParams;
+  for (const std::size_t frozen : {0, 1}) params[frozen].trainable = false;
+  SessionOptions on_nvme = options();
+  on_nvme.policy = PlacementPolicy::nvme;
+  plan_ = must(plan_trainer_states(params, on_nvme, TrainerHolds::params));
+  session_ = must(TrainerSession::create(*plan_, environment(), trainer_.addresses()));
+  const auto before = trainer_.values;
+  const Status refused = session_->accumulate(0, before[0].data(), DType::f32);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("'embedding' is not trained, but has a gradient"));
+  std::vector<ParamUpdate> updates = trainer_.backward(1);
+  for (ParamUpdate& update : updates) update.values = nullptr;
+  EXPECT_THAT(std::string(session_->step(updates).message()),
+              HasSubstr("is not trained, so it cannot be updated"));
+  std::erase_if(updates, [](const ParamUpdate& update) { return update.param < 2; });
+  must(session_->step(updates));
+  for (std::int32_t p = 0; p < std::ssize(kParams); ++p) {
+    auto& values = trainer_.values[static_cast<std::size_t>(p)];
+    must(session_->read(std::array{ParamCopy{p, values.data()}}));
+    EXPECT_EQ(values == before[static_cast<std::size_t>(p)], p < 2) << p;
+  }
+  const auto frozen_bytes = plan_->layout.payload_bytes(plan_->layout.slice(1).chunk, Payload::param);
+  EXPECT_EQ(frozen_bytes,
+            static_cast<std::size_t>(plan_->layout.chunk(plan_->layout.slice(1).chunk).n_elems) * 2);
+  for (const Payload payload : {Payload::master, Payload::m, Payload::v, Payload::accum})
+    EXPECT_FALSE(plan_->layout.has(plan_->layout.slice(1).chunk, payload));
+  const auto alone = plan_trainer_states(params, on_nvme);
+  EXPECT_THAT(std::string(alone.status().message()),
+              HasSubstr("'half' is not trained, so that it has no states"));
+}
+
 TEST_F(HeldParamsTest, AReadThatFailedMayBeRepeated) {
   SessionOptions on_nvme = options();
   on_nvme.budgets = least_budgets(on_nvme, TrainerHolds::params);

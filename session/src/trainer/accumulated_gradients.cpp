@@ -61,13 +61,16 @@ double AccumulatedGradients::norm() const {
       context_.norm_partials(), static_cast<std::size_t>(context_.tables().n_partials))));
 }
 
+void AccumulatedGradients::forget(std::int32_t tensor) {
+  if (!has(tensor)) return;
+  present_[static_cast<std::size_t>(tensor)] = false;
+  const std::span<double> partials = partials_of(tensor);
+  std::fill(partials.begin(), partials.end(), 0.0);
+}
+
 Status AccumulatedGradients::drop(ChunkId chunk) {
   if (!is_written_[chunk]) return {};
-  for (const std::int32_t tensor : context_.plan().layout.chunk(chunk).tensors) {
-    present_[static_cast<std::size_t>(tensor)] = false;
-    const std::span<double> partials = partials_of(tensor);
-    std::fill(partials.begin(), partials.end(), 0.0);
-  }
+  for (const std::int32_t tensor : context_.plan().layout.chunk(chunk).tensors) forget(tensor);
   is_written_[chunk] = false;
   return context_.chunks().drop({chunk, Payload::accum});
 }

@@ -18,6 +18,7 @@ class AccumulatedGradients {
   double square_sum(std::int32_t tensor) const;
   /// The square root of the sum of all norm partials, by one tree over all tensors.
   double norm() const;
+  void forget(std::int32_t tensor);
   /// Forgets the gradients of one chunk, or of all.
   Status drop(ChunkId chunk);
   void clear() noexcept;

@@ -8,7 +8,7 @@
 namespace strata {
 namespace {
 
-Status check_params(std::span<const TrainerParam> params) {
+Status check_params(std::span<const TrainerParam> params, TrainerHolds holds) {
   if (params.empty()) return Status::error(Code::invalid, "there are no parameters");
   std::string problems;
   std::set<std::string_view> names;
@@ -18,6 +18,8 @@ Status check_params(std::span<const TrainerParam> params) {
     if (param.name.empty()) problem("parameter ", i, " has no name");
     if (!names.insert(param.name).second) problem("two parameters have the name '", param.name, "'");
     if (param.shape.n_elems() < 1) problem("parameter '", param.name, "' has no elements");
+    if (!param.trainable && holds == TrainerHolds::states)
+      problem("parameter '", param.name, "' is not trained, so that it has no states to hold");
     if (!is_stored_dtype(param.dtype))
       problem("parameter '", param.name, "' is ", to_string(param.dtype), "; it must be f32, bf16 or f16");
   }
@@ -29,6 +31,7 @@ void add_tensors(std::span<const TrainerParam> params, TrainerHolds holds, State
     const auto index = static_cast<std::int32_t>(plan.tensors.specs.size());
     GroupKey group;
     group.compute = group.grad = group.accum = param.dtype;
+    group.trainable = param.trainable;
     group.of_trainer = holds == TrainerHolds::states;
     if (holds == TrainerHolds::params) group.accum = DType::f32;  // how many gradients come is not known
     plan.tensors.specs.push_back({param.name, param.shape.n_elems(), group});
@@ -43,10 +46,11 @@ void add_tensors(std::span<const TrainerParam> params, TrainerHolds holds, State
 
 Result<std::unique_ptr<const StatePlan>> plan_trainer_states(std::span<const TrainerParam> params,
                                                              SessionOptions options, TrainerHolds holds) {
-  STRATA_TRY(check_params(params));
+  STRATA_TRY(check_params(params, holds));
   auto plan = std::make_unique<StatePlan>();
   options.budgets[index_of(Tier::device)] = 0;
   options.grad_accum = 1;
+  options.frozen_masters = false;
   options.ranks = {};
   options.groups.clear();
   options.step_mode = StepMode::serial;

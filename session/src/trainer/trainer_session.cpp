@@ -95,6 +95,10 @@ Status TrainerSession::check_param(std::int32_t param) const {
                        str("there is no parameter ", param, ": ", step_->tensors.size(), " are registered"));
 }
 
+bool TrainerSession::is_trained(std::int32_t param) const {
+  return state_plan().tensors.specs[static_cast<std::size_t>(param)].group.trainable;
+}
+
 Status TrainerSession::bind(std::span<void* const> values) {
   if (holds_params())
     return Status::error(Code::invalid, "the session holds the parameters, so they have no addresses");
@@ -176,6 +180,7 @@ Status TrainerSession::accumulate(std::int32_t param, const void* gradient, DTyp
     return Status::error(Code::invalid,
                          "gradients are accumulated only by a session that holds the parameters");
   if (gradient == nullptr) return refuse(state_plan(), param, "has no gradient");
+  if (!is_trained(param)) return refuse(state_plan(), param, "is not trained, but has a gradient");
   if (!is_stored_dtype(dtype))
     return refuse(state_plan(), param, "has a gradient of ", to_string(dtype),
                   "; it must be f32, bf16 or f16");
@@ -194,6 +199,12 @@ double TrainerSession::square_sum(std::int32_t param) const {
 }
 double TrainerSession::norm() const { return step_->gradients.norm(); }
 
+Status TrainerSession::discard(std::int32_t param) {
+  STRATA_TRY(check_param(param));
+  if (!step_->is_pending[state_plan().layout.slice(param).chunk]) step_->gradients.forget(param);
+  return {};
+}
+
 // Those of pending updates belong to the last step.
 void TrainerSession::discard() noexcept {
   for (ChunkId chunk = 0; chunk < step_->is_pending.size(); ++chunk)
@@ -207,6 +218,7 @@ Status TrainerSession::check(const ParamUpdate& update) const {
   const auto no = [&](const auto&... why) { return refuse(state_plan(), update.param, why...); };
   const auto i = static_cast<std::size_t>(update.param);
   if (step_->tensors[i].is_updated) return no("is updated twice in one step");
+  if (!is_trained(update.param)) return no("is not trained, so it cannot be updated");
   if (holds_params() && update.values != nullptr) return no("is held by the session, but has values");
   if (!holds_params() && update.values == nullptr) return no("has no values");
   if (update.gradient == nullptr && !step_->gradients.has(update.param)) return no("has no gradient");

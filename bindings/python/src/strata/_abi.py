@@ -36,7 +36,7 @@ class SessionOptions(Struct):
 
 class Param(Struct):
     _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("dtype", c_int32), ("n_dims", c_int32),
-                ("dims", POINTER(c_int64))]  # fmt: skip
+                ("dims", POINTER(c_int64)), ("is_frozen", c_int32), ("reserved", c_int32)]  # fmt: skip
 
 
 class Plan(Struct):
@@ -86,7 +86,7 @@ FUNCTIONS = {
     "strata_session_prefetch": (c_uint64, POINTER(c_int64), c_size_t),
     "strata_session_accumulate": (c_uint64, c_int64, c_void_p, c_int32, POINTER(c_double)),
     "strata_session_norm": (c_uint64, POINTER(c_double)),
-    "strata_session_discard": (c_uint64,),
+    "strata_session_discard": (c_uint64, POINTER(c_int64), c_size_t),
     "strata_session_bind": (c_uint64, POINTER(c_void_p), c_size_t),
     "strata_session_visit": (c_uint64, c_int32, PieceFunction, c_void_p),
     "strata_session_fill": (c_uint64, c_int32, PieceFunction, c_void_p),

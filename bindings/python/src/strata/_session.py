@@ -71,9 +71,10 @@ class Session:
         # Also when the interpreter ends. A forked child is refused, and its parent goes on.
         self._close = weakref.finalize(self, lib.strata_session_close, self._handle)
 
-    def add(self, name, dtype, shape):
-        """Registers the next parameter, of dtype "f32", "bf16" or "f16"."""
+    def add(self, name, dtype, shape, frozen=False):
+        """Registers the next parameter, of dtype "f32", "bf16" or "f16". `frozen`: it is held and not trained."""
         param = _abi.Param(name=name.encode(), dtype=index_of(dtype, _abi.DTYPES, f"the dtype of parameter '{name}'"))
+        param.is_frozen = int(frozen)
         param.n_dims = len(shape)
         param.dims = (ctypes.c_int64 * max(1, len(shape)))(*shape)
         check(_abi.library().strata_session_add(self._handle, ctypes.byref(param)))
@@ -107,9 +108,10 @@ class Session:
         check(_abi.library().strata_session_accumulate(self._handle, param, address, dtype, ctypes.byref(squares)))
         return squares.value
 
-    def discard(self):
-        """Forgets the gradients of the step."""
-        check(_abi.library().strata_session_discard(self._handle))
+    def discard(self, params=None):
+        """Forgets the step's gradients of some parameters, or of all."""
+        some = None if params is None else _numbers(params)
+        check(_abi.library().strata_session_discard(self._handle, some, 0 if params is None else len(params)))
 
     def step(self, updates, n):
         """`updates`: an array of _abi.Update, of which the first `n` are used."""

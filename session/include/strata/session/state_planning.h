@@ -59,6 +59,7 @@ struct TrainerParam {
   std::string name;
   Shape shape;
   DType dtype = DType::f32;
+  bool trainable = true;  ///< if false, it is held, without a master, and never updated
 };
 /// What a session holds for a trainer that computes in its own memory.
 enum class TrainerHolds : std::uint8_t {

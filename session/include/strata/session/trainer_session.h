@@ -57,7 +57,8 @@ class TrainerSession final : public Session {
   double square_sum(std::int32_t param) const;
   /// The norm of all accumulated gradients, added in an order that no placement changes.
   double norm() const;
-  /// Forgets the accumulated gradients.
+  /// Forgets the accumulated gradient of a parameter, or all of them.
+  Status discard(std::int32_t param);
   void discard() noexcept;
 
   /// Updates the parameters in `updates`, each at most once, in any order; the others do not change, nor do
@@ -75,6 +76,7 @@ class TrainerSession final : public Session {
   explicit TrainerSession(std::unique_ptr<StateContext> context);
   bool holds_params() const noexcept { return !state_plan().of_trainer(); }
   Status check_param(std::int32_t param) const;
+  bool is_trained(std::int32_t param) const;
   Status set_initial(std::span<void* const> values);
   Status check(const ParamUpdate& update) const;
   Status set_updates(std::span<const ParamUpdate> updates);
