@@ -1,6 +1,7 @@
 """strata: the states of large models in RAM and on NVMe.
 
     strata.optim      optimizers for PyTorch, imported with it when first used
+    strata.offload    a PyTorch model whose parameters and gradients are there, too
     strata.Session    the same for any other trainer
     strata.errors     exceptions
 """
@@ -10,12 +11,14 @@ import importlib
 from . import errors
 from ._session import Session
 
-__all__ = ["Session", "errors", "optim"]
+__all__ = ["Session", "errors", "offload", "optim"]
 
 
 def __getattr__(name):
     if name == "optim":
         return importlib.import_module(".optim", __name__)
+    if name == "offload":
+        return importlib.import_module("._offload", __name__).offload
     if name == "__version__":
         from . import _abi
 

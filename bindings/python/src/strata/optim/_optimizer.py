@@ -12,8 +12,9 @@ from ._tensors import DTYPE_INDEX, DTYPES, check_param, dense_gradient, mark_wri
 class _Sealed:
     """A session with the parameters of the groups that existed when it was made."""
 
-    def __init__(self, session, params, names):
-        self.session, self.params, self.names = session, params, names
+    def __init__(self, session, params, names, offload=None):
+        self.session, self.params, self.names, self.offload = session, params, names, offload
+        self.likes = params if offload is None else [parking.home for parking in offload.parking]
         self._kinds = [(param.dtype, param.numel(), memory_order(param)) for param in params]
         self.updates = (_abi.Update * len(params))()
         for update in self.updates:
@@ -21,6 +22,8 @@ class _Sealed:
 
     def check(self, index):
         """Raises if the memory of a parameter is not what the session was planned for: it would be overwritten."""
+        if self.offload is not None:
+            return  # the session holds it
         param, name = self.params[index], self.names[index]
         check_param(param, name)
         kind = (param.dtype, param.numel(), memory_order(param))
@@ -30,6 +33,8 @@ class _Sealed:
                                    name, *self._kinds[index], *kind))  # fmt: skip
 
     def bind(self):
+        if self.offload is not None:
+            return
         for index in range(len(self.params)):
             self.check(index)
         self.session.bind([param.data_ptr() for param in self.params])
@@ -51,6 +56,8 @@ class Optimizer(torch.optim.Optimizer):
         self._place_of = {}  # id of a parameter: (number of a sealed session, number in it)
         self._settings = []  # by group
         super().__init__(params, defaults)
+        for offload in self._offloads():
+            offload.join(self)
 
     def add_param_group(self, param_group):
         super().add_param_group(param_group)
@@ -91,13 +98,35 @@ class Optimizer(torch.optim.Optimizer):
         self._read_settings(group, settings)
         return _abi.ctypes.pointer(settings)
 
+    @staticmethod
+    def _scaled(settings, factor):
+        own = _abi.Settings.from_buffer_copy(settings[0])
+        own.grad_factor = factor
+        return _abi.ctypes.pointer(own)
+
     # ---- sessions ----
+
+    def _offloads(self):
+        """The models of strata.offload() to which the parameters belong."""
+        from .._offload._model import offload_of
+
+        found = {id(of): of for group in self.param_groups for of in map(offload_of, group["params"]) if of is not None}
+        return list(found.values())
+
+    def session_options(self):
+        """What the session of an offloaded model needs to know: optimizer, momentum, keywords."""
+        return self._name, self._has_momentum(), {k: v for k, v in self._options.items() if v is not None}
 
     def _has_momentum(self):
         return False
 
     def _seal(self):
         """Makes a session of the trainable parameters that have none, if there are any."""
+        for offload in self._offloads():
+            if offload not in [sealed.offload for sealed in self._sealed]:
+                for index, param in enumerate(offload.params):
+                    self._place_of[id(param)] = (len(self._sealed), index)
+                self._sealed.append(_Sealed(offload.session(), offload.params, offload.names, offload))
         params, names = [], []
         for group in self.param_groups:
             of_group = group.get("param_names") or [None] * len(group["params"])
@@ -127,7 +156,7 @@ class Optimizer(torch.optim.Optimizer):
                 loss = closure()
         if self._needs_session():
             self._seal()
-        counts, kept, written = [0] * len(self._sealed), [], []
+        counts, kept, written, scaled = [0] * len(self._sealed), [], [], {}
         for g, group in enumerate(self.param_groups):
             settings = self._settings_of(g, group)
             for param in group["params"]:
@@ -136,19 +165,26 @@ class Optimizer(torch.optim.Optimizer):
                 number, index = self._place_of[id(param)]
                 sealed = self._sealed[number]
                 sealed.check(index)
-                gradient = dense_gradient(param, sealed.names[index])
-                kept.append(gradient)  # a copy lives until it has been read
-                written.append(param)
                 update = sealed.updates[counts[number]]
                 counts[number] += 1
                 update.param = index
-                update.values = param.data_ptr()
-                update.gradient = gradient.data_ptr()
-                update.gradient_dtype = DTYPE_INDEX[gradient.dtype]
                 update.settings = settings
+                if sealed.offload is None:
+                    gradient = dense_gradient(param, sealed.names[index])
+                    written.append(param)
+                    update.values = param.data_ptr()
+                else:
+                    gradient, factor = sealed.offload.gradient_for_step(index)
+                    if factor != 1.0:
+                        update.settings = scaled.setdefault((g, factor), self._scaled(settings, factor))
+                update.gradient = None if gradient is None else gradient.data_ptr()
+                update.gradient_dtype = 0 if gradient is None else DTYPE_INDEX[gradient.dtype]
+                kept.append(gradient)  # a copy lives until it has been read
         for sealed, n in zip(self._sealed, counts):
             if n > 0:
                 sealed.session.step(sealed.updates, n)
+                if sealed.offload is not None:
+                    sealed.offload.after_step()
         mark_written(written)
         return loss
 
@@ -201,7 +237,7 @@ class Optimizer(torch.optim.Optimizer):
             self.state[param] = {"step": torch.tensor(float(steps), dtype=torch.float32)}
             for key, file in files.items():
                 if key != "master" or param.dtype != torch.float32:
-                    self.state[param][key] = file.tensor(i, param)
+                    self.state[param][key] = file.tensor(i, sealed.likes[i])
 
     def load_state_dict(self, state_dict):
         """Reads the state_dict of this class, of torch's namesake, or of DeepSpeedCPUAdam. Moments that it lacks
@@ -228,15 +264,17 @@ class Optimizer(torch.optim.Optimizer):
         keys = dict(self._moments)
         if any(param.dtype != torch.float32 for param in sealed.params):
             keys["param"] = "master"
+        if sealed.offload is not None and not all("master" in state for state in states if state):
+            keys.pop("param", None)  # the session has the masters
         for state, key in keys.items():
             copies = {}
 
             def fill(index, offset, n, address, key=key, copies=copies):
                 if offset == 0:
                     copies.clear()  # of the parameter before
-                    value, param = states[index].get(key), sealed.params[index].detach()
-                    missing = param if key == "master" else torch.zeros((), dtype=torch.float32).expand(param.shape)
-                    copies[index] = copy_out(missing if value is None else value.detach(), param)
+                    value, like = states[index].get(key), sealed.likes[index].detach()
+                    missing = like if key == "master" else torch.zeros((), dtype=torch.float32).expand(like.shape)
+                    copies[index] = copy_out(missing if value is None else value.detach(), like)
                 copies[index](offset, n, address)
 
             sealed.session.fill(state, fill)

@@ -51,3 +51,18 @@ def copy_out(tensor, like):
         values.copy_(flat[offset : offset + n])
 
     return copy
+
+
+def read_into_file(session, likes):
+    """Parameters as tensors over an unnamed file, in their own dtypes, by number: `likes` has shapes and strides."""
+    with tempfile.TemporaryFile() as file:
+        sizes = {param: like.numel() * like.element_size() for param, like in likes.items()}
+        os.ftruncate(file.fileno(), max(1, sum(-(-size // 64) * 64 for size in sizes.values())))
+        memory = mmap.mmap(file.fileno(), 0)
+    made, at = {}, 0
+    for param, like in likes.items():
+        flat = torch.frombuffer(memory, dtype=like.dtype, count=like.numel(), offset=at)
+        session.read([param], [flat.data_ptr()])
+        made[param] = flat.as_strided(like.shape, like.stride())
+        at += -(-sizes[param] // 64) * 64
+    return made

@@ -34,8 +34,9 @@ def check_param(param, name):
                                "its elements must fill their memory")  # fmt: skip
 
 
-def dense_gradient(param, name):
-    """The gradient in the memory order of the parameter, copied only if it is in another one."""
+def dense_gradient(param, name, like=None):
+    """The gradient in the memory order of the parameter, or of `like`, copied only if it is in another one."""
+    like = param if like is None else like
     gradient = param.grad
     if gradient.layout != torch.strided:
         raise UnsupportedError(f"the gradient of parameter '{name}' is {gradient.layout}; only dense ones are supported")
@@ -45,9 +46,9 @@ def dense_gradient(param, name):
     if gradient.shape != param.shape:
         raise InvalidError(f"the gradient of parameter '{name}' has the shape {tuple(gradient.shape)}, "
                            f"the parameter {tuple(param.shape)}")  # fmt: skip
-    if memory_order(gradient) == memory_order(param):
+    if memory_order(gradient) == memory_order(like):
         return gradient
-    return torch.empty_strided(param.shape, param.stride(), dtype=gradient.dtype).copy_(gradient)
+    return torch.empty_strided(like.shape, like.stride(), dtype=gradient.dtype).copy_(gradient)
 
 
 if hasattr(torch.autograd.graph, "increment_version"):

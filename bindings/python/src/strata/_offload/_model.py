@@ -1,0 +1,308 @@
+"""A model whose parameters come when their module computes, and whose gradients leave when they are complete."""
+
+import weakref
+
+import torch
+
+from .._session import Session
+from .._sizes import to_bytes
+from ..errors import DoesNotFitError, InvalidError, UnsupportedError
+from ..optim._state_file import read_into_file
+from ..optim._tensors import DTYPE_INDEX, DTYPES, check_param, dense_gradient, memory_order
+from ._gradient import LeftGradient
+from ._order import UseOrder
+from ._parking import Parking
+
+# Modules that read the parameters of their children without calling them.
+READ_THEIR_CHILDREN = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer)
+
+_offloads = weakref.WeakValueDictionary()  # by id of a parameter, as long as its model lives
+
+
+def offload_of(param):
+    """The Offload that has the parameter, or None."""
+    found = _offloads.get(id(param))
+    return found if found is not None and found.index_of(param) is not None else None
+
+
+class Offload:
+    """The parameters of a model in a session. strata.offload() makes it; model.strata_offload is it."""
+
+    def __init__(self, model, device, prefetch, options):
+        self.device_bytes = None if device is None else to_bytes(device, "device")
+        self.prefetch, self._options = prefetch, options
+        self.params, self.names, self._index = [], [], {}
+        self.parking = []
+        self._session = self._optimizer = None
+        self._here, self._in_use = {}, {}  # units whose parameters are here; how often each is in use
+        self._stale, self._has_left = set(), []
+        self._awaited = {}  # units in backward, and of which parameters the gradients are not complete
+        self._backward = None  # number of the backward pass that runs
+        self._order = UseOrder()
+        self._device_now = self.peak_device_bytes = 0
+        for name, param in model.named_parameters():
+            self._index[id(param)] = len(self.params)
+            self.params.append(param)
+            self.names.append(name)
+            _offloads[id(param)] = self
+        self._keys = {name: self._index[id(p)] for name, p in model.named_parameters(remove_duplicate=False)}
+        self._units = self._make_units(model)
+        self._units_of = [[u for u, unit in enumerate(self._units) if i in unit] for i in range(len(self.params))]
+        model._register_state_dict_hook(self._after_state_dict)
+        model.register_load_state_dict_pre_hook(self._before_load)
+
+    # ---- units: modules with the parameters that they read ----
+
+    def _make_units(self, model):
+        units, inside = [], set()
+        for module in model.modules():
+            if module in inside:
+                continue
+            whole = isinstance(module, READ_THEIR_CHILDREN)
+            if whole:
+                inside.update(module.modules())
+            params = {self._index[id(p)] for p in module.parameters(recurse=whole)}
+            if params:
+                self._hook(module, len(units))
+                units.append(sorted(params))
+        return units
+
+    def _hook(self, module, unit):
+        module.register_forward_pre_hook(lambda _, inputs, named: self._before_forward(unit, (inputs, named)),
+                                         with_kwargs=True)  # fmt: skip
+        module.register_forward_hook(lambda _, __, output: self._after_forward(unit, output), always_call=True)
+
+    def index_of(self, param):
+        index = self._index.get(id(param))
+        return index if index is not None and self.params[index] is param else None
+
+    # ---- the session ----
+
+    def join(self, optimizer):
+        """An optimizer of this model, whose states the session will hold."""
+        if self._session is not None:
+            raise InvalidError("make the optimizer before the first forward of a model that is offloaded")
+        if self._optimizer is not None and self._optimizer() not in (None, optimizer):
+            raise UnsupportedError("a model that is offloaded can have one optimizer")
+        self._optimizer = weakref.ref(optimizer)
+
+    def session(self):
+        """The session, made when it is first needed: then all parameters leave."""
+        if self._session is None:
+            self._seal()
+        return self._session
+
+    def _seal(self):
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        groups = [] if optimizer is None else optimizer.param_groups
+        trained = {id(p) for group in groups for p in group["params"] if p.requires_grad}
+        name, momentum, options = ("sgd", False, {}) if optimizer is None else optimizer.session_options()
+        given = {key: value for key, value in self._options.items() if value is not None}
+        storages = {}
+        for param, own in zip(self.params, self.names):
+            check_param(param, own)
+        parking = [Parking(param, own, storages) for param, own in zip(self.params, self.names)]
+        session = Session(name, momentum=momentum, holds="params", **{**options, **given})
+        for param, own in zip(self.params, self.names):
+            session.add(own, DTYPES[param.dtype], list(param.shape), frozen=id(param) not in trained)
+        self._check_device(parking)
+        session.seal([p.home.data_ptr() for p in parking])
+        self._session, self.parking, self._has_left = session, parking, [False] * len(parking)
+        self._trained = {index for index, param in enumerate(self.params) if id(param) in trained}
+        for index, param in enumerate(self.params):
+            parking[index].park()
+            if index in self._trained:
+                param.register_post_accumulate_grad_hook(lambda p, index=index: self._after_gradient(index, p))
+
+    def _check_device(self, parking):
+        sizes = [sum(parking[index].bytes for index in unit) for unit in self._units]
+        if self.device_bytes is not None and sizes and max(sizes) > self.device_bytes:
+            names = ", ".join(self.names[index] for index in self._units[sizes.index(max(sizes))])
+            raise DoesNotFitError(f"device is {self.device_bytes} bytes, but {names} are needed together and have {max(sizes)}")
+
+    # ---- parameters come and go ----
+
+    def _before_forward(self, unit, inputs):
+        if torch.compiler.is_compiling():
+            raise UnsupportedError("a model that is offloaded cannot be compiled by torch.compile")
+        self.session()
+        if self._backward is not None and torch._C._current_graph_task_id() == -1:
+            self._after_backward()  # the last one was interrupted
+        self._acquire(unit)
+        self._in_use[unit] = self._in_use.get(unit, 0) + 1
+        if torch.is_grad_enabled() and not self._trained.intersection(self._units[unit]):
+            # Nothing else tells when the backward of a frozen module ends.
+            for tensor in _tensors(inputs):
+                if tensor.grad_fn is not None:
+                    tensor.grad_fn.register_prehook(lambda _, unit=unit: self._end_backward(unit))
+
+    def _after_forward(self, unit, output):
+        if torch.is_grad_enabled():
+            for tensor in _tensors(output):
+                if tensor.grad_fn is not None:
+                    tensor.grad_fn.register_prehook(lambda _, unit=unit: self._before_backward(unit))
+        left = self._in_use.get(unit, 0) - 1
+        if left > 0:
+            self._in_use[unit] = left
+        else:
+            self._in_use.pop(unit, None)
+
+    def _before_backward(self, unit):
+        task = torch._C._current_graph_task_id()
+        if self._backward != task:
+            if self._backward is not None:
+                raise UnsupportedError("reentrant backward (torch.utils.checkpoint with use_reentrant=True) is not supported "
+                                       "for a model that is offloaded; use use_reentrant=False")  # fmt: skip
+            self._backward = task
+            torch.autograd.Variable._execution_engine.queue_callback(self._after_backward)
+        if unit not in self._awaited:
+            self._acquire(unit)
+            self._in_use[unit] = self._in_use.get(unit, 0) + 1
+            self._awaited[unit] = {i for i in self._units[unit] if i in self._trained and self.params[i].requires_grad}
+
+    def _end_backward(self, unit):
+        if self._awaited.pop(unit, None) is not None:
+            self._after_forward(unit, None)
+
+    def _after_backward(self):
+        self._backward = None
+        self._awaited.clear()
+        self._in_use.clear()
+
+    def _acquire(self, unit):
+        self._order.use(unit)
+        missing = [i for i in self._units[unit] if not self.parking[i].is_here or i in self._stale]
+        if missing:
+            self._make_room(unit, sum(self.parking[i].bytes for i in missing if not self.parking[i].is_here))
+            for index in missing:
+                if not self.parking[index].is_here:
+                    self.parking[index].allocate()
+                    self._device_now += self.parking[index].bytes
+            self._session.read(missing, [self.parking[i].home.data_ptr() for i in missing])
+            for index in missing:
+                self.parking[index].show()
+            self._stale.difference_update(missing)
+        self._here[unit] = True
+        self.peak_device_bytes = max(self.peak_device_bytes, self._device_now)
+        coming = {i for later in self._order.next_units(self.prefetch) for i in self._units[later]
+                  if not self.parking[i].is_here or i in self._stale}  # fmt: skip
+        if coming:
+            self._session.prefetch(sorted(coming))
+
+    def _make_room(self, unit, needed):
+        while self.device_bytes is not None and self._device_now + needed > self.device_bytes:
+            idle = [other for other in self._here if other not in self._in_use and other != unit]
+            if not idle:
+                raise DoesNotFitError(f"device is {self.device_bytes} bytes, of which {self._device_now} are in use; "
+                                      f"{self.names[self._units[unit][0]]} needs {needed} more")  # fmt: skip
+            self._park(self._order.furthest(idle), unit)
+
+    def _park(self, unit, wanted):
+        """Frees the parameters of a unit, except those that others which are in use, or wanted, share."""
+        self._here.pop(unit, None)
+        kept = {i for other in [*self._in_use, wanted] for i in self._units[other]}
+        for index in self._units[unit]:
+            if index not in kept and self.parking[index].is_here:
+                self.parking[index].park()
+                self._device_now -= self.parking[index].bytes
+
+    # ---- gradients leave ----
+
+    def accumulate(self, index, gradient):
+        """Adds a gradient to the session's; returns the sum of its squares."""
+        self._has_left[index] = True
+        like = self.parking[index].home
+        ordered = gradient if memory_order(gradient) == memory_order(like) else (
+            torch.empty_strided(like.shape, like.stride(), dtype=gradient.dtype).copy_(gradient))  # fmt: skip
+        return self._session.accumulate(index, ordered.data_ptr(), DTYPE_INDEX[gradient.dtype])
+
+    def forget(self, index):
+        """Forgets what the session has of a gradient."""
+        if self._has_left[index]:
+            self._session.discard([index])
+        self._has_left[index] = False
+
+    def _after_gradient(self, index, param):
+        if not isinstance(param.grad, LeftGradient):  # else it was added to the one before
+            self.forget(index)  # of a step that was not taken
+            gradient = dense_gradient(param, self.names[index], self.parking[index].home)
+            param.grad = LeftGradient(self, index, param, self.accumulate(index, gradient))
+        for unit in self._units_of[index]:
+            awaited = self._awaited.get(unit)
+            if awaited is not None:
+                awaited.discard(index)
+                if not awaited:
+                    self._end_backward(unit)
+
+    # ---- the step ----
+
+    def gradient_for_step(self, index):
+        """What a step reads: nothing, for a gradient that the session has, or a tensor; and its factor."""
+        gradient = self.params[index].grad
+        if not isinstance(gradient, LeftGradient):
+            self.forget(index)
+            return dense_gradient(self.params[index], self.names[index], self.parking[index].home), 1.0
+        if gradient.is_spent:
+            raise InvalidError(f"the gradient of '{self.names[index]}' was used by a step before; call zero_grad()")
+        if gradient.is_zero:
+            self.forget(index)
+            return torch.zeros_like(self.parking[index].home), 1.0
+        return None, gradient.factor
+
+    def after_step(self):
+        """What is here is of the step before."""
+        for param in self.params:
+            if isinstance(param.grad, LeftGradient):
+                param.grad.is_spent = True
+        self._stale = {index for index, parking in enumerate(self.parking) if parking.is_here}
+        self._has_left = [False] * len(self.params)
+        self._order.end_step()
+
+    def stats(self):
+        """Counters of the session, of what is here, and of uses that the step before did not predict."""
+        return {**self.session().stats(), "peak_device_bytes": self.peak_device_bytes, "misses": self._order.misses}
+
+    # ---- state_dict of the model ----
+
+    def _after_state_dict(self, _, state_dict, prefix, __):
+        if self._session is None:
+            return state_dict
+        names = [key for key in self._keys if prefix + key in state_dict]
+        copies = read_into_file(self._session, {self._keys[key]: self.parking[self._keys[key]].home for key in names})
+        for key in names:
+            state_dict[prefix + key] = copies[self._keys[key]]
+        return state_dict
+
+    def _before_load(self, *_):
+        if self._session is not None:
+            raise UnsupportedError("load the state_dict of a model before its first forward after strata.offload()")
+
+
+def _tensors(output):
+    if isinstance(output, torch.Tensor):
+        yield output
+    elif isinstance(output, dict):
+        for value in output.values():
+            yield from _tensors(value)
+    elif isinstance(output, (list, tuple)):
+        for value in output:
+            yield from _tensors(value)
+
+
+def offload(model, *, device=None, pinned=None, nvme=None, nvme_bytes=None, prefetch=2, **options):
+    """Moves the parameters and gradients of `model` to RAM and NVMe, and returns the model.
+
+    device: bytes of parameters that PyTorch may hold at a time, or a text such as "2GiB". None: all of them.
+    pinned, nvme, nvme_bytes and the rest: as for strata.Session; they hold the optimizer states, too.
+    prefetch: modules whose parameters are fetched from NVMe ahead of their use.
+
+    Parameters come when their module computes, and gradients leave when they are complete: until the step, `param.grad`
+    can be scaled, added to, and asked for its norm, which is what clipping, gradient scalers and accumulation do. Make
+    the optimizer, one of strata.optim, before the first forward. torch.compile and reentrant checkpointing are refused.
+    """
+    if getattr(model, "strata_offload", None) is not None:
+        raise InvalidError("the model is already offloaded")
+    if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
+        raise UnsupportedError(f"strata.offload needs torch 2.4 or later; this is {torch.__version__}")
+    model.strata_offload = Offload(model, device, prefetch, dict(pinned=pinned, nvme=nvme, nvme_bytes=nvme_bytes, **options))
+    return model
