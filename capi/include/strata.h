@@ -176,6 +176,10 @@ strata_status strata_session_prefetch(strata_session session, const int64_t* par
 strata_status strata_session_accumulate(strata_session session, int64_t param, const void* gradient,
                                         strata_dtype dtype, double* square_sum);
 
+/* Sets `*gradient` to the address of a parameter's gradient so far, which is valid until the next call with
+ * the session. Errors: INVALID if there is none. */
+strata_status strata_session_gradient(strata_session session, int64_t param, const float** gradient);
+
 /* The norm of the step's gradients so far, in f64. */
 strata_status strata_session_norm(strata_session session, double* norm);
 

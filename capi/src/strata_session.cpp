@@ -126,6 +126,17 @@ strata_status strata_session_accumulate(strata_session session, int64_t param, c
   });
 }
 
+strata_status strata_session_gradient(strata_session session, int64_t param, const float** gradient) {
+  return call(session, [&](CSession& self) -> Status {
+    STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
+    if (gradient == nullptr) return Status::error(Code::invalid, "gradient is null");
+    STRATA_TRY_ASSIGN(const std::int32_t index, index_of_param(param));
+    STRATA_TRY_ASSIGN(const std::span<const float> values, sealed->gradient(index));
+    *gradient = values.data();
+    return {};
+  });
+}
+
 strata_status strata_session_norm(strata_session session, double* norm) {
   return call(session, [&](CSession& self) -> Status {
     STRATA_TRY_ASSIGN(const TrainerSession* const sealed, self.sealed());

@@ -212,7 +212,13 @@ class Caller {
                                              : static_cast<std::int64_t>(p)};
     void* const into[1] = {maybe_null(of.params[p].data())};
     double number = 0;
-    switch (below(6)) {
+    const float* gradient = nullptr;
+    switch (below(7)) {
+      case 6:
+        if (count(strata_session_gradient(of.session, params[0], maybe_null(&gradient))) &&
+            std::isnan(gradient[0]))
+          std::printf("a gradient is NaN\n");
+        break;
       case 0:
         count(strata_session_read(of.session, maybe_null(&params[0]), maybe_null(&into[0]), odd_size(1) % 2));
         break;

@@ -412,9 +412,16 @@ TEST_F(HeldParamsTest, GradientsAreAddedInOrderAndTheirNormIsThatOfPlainArrays) 
     all += squares;
   }
   EXPECT_NEAR(session_->norm(), std::sqrt(all), 1e-12 * all);
+  for (std::size_t p = 0; p < sums.size(); ++p) {
+    const std::span<const float> gradient = must(session_->gradient(static_cast<std::int32_t>(p)));
+    EXPECT_TRUE(std::equal(gradient.begin(), gradient.end(), sums[p].begin(), sums[p].end()))
+        << kParams[p].name;
+  }
   session_->discard();
   EXPECT_EQ(session_->norm(), 0);
   EXPECT_EQ(session_->square_sum(0), 0);
+  EXPECT_THAT(std::string(session_->gradient(0).status().message()),
+              HasSubstr("has no accumulated gradient"));
 }
 
 TEST_F(HeldParamsTest, StatesAreReadAfterPendingUpdates) {

@@ -197,6 +197,19 @@ Status TrainerSession::accumulate(std::int32_t param, const void* gradient, DTyp
 double TrainerSession::square_sum(std::int32_t param) const {
   return check_param(param).is_ok() ? step_->gradients.square_sum(param) : 0;
 }
+Result<std::span<const float>> TrainerSession::gradient(std::int32_t param) {
+  STRATA_TRY(check_param(param));
+  const Slice& slice = state_plan().layout.slice(param);
+  if (!step_->gradients.has(param) || step_->is_pending[slice.chunk])
+    return refuse(state_plan(), param, "has no accumulated gradient");
+  Stream& stream = context().streams().cpu;
+  STRATA_TRY_ASSIGN(const ChunkPin pin, context().chunks().pin({slice.chunk, Payload::accum}, Tier::pinned,
+                                                               Intent::read, stream));
+  STRATA_TRY(context().backend().synchronize(stream));
+  STRATA_TRY(context().backend().host_access({pin.view().data, pin.view().bytes, false}));
+  return std::span(reinterpret_cast<const float*>(pin.view().data) + slice.offset,
+                   static_cast<std::size_t>(slice.n_elems));
+}
 double TrainerSession::norm() const { return step_->gradients.norm(); }
 
 Status TrainerSession::discard(std::int32_t param) {

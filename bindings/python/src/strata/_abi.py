@@ -85,6 +85,7 @@ FUNCTIONS = {
     "strata_session_read": (c_uint64, POINTER(c_int64), POINTER(c_void_p), c_size_t),
     "strata_session_prefetch": (c_uint64, POINTER(c_int64), c_size_t),
     "strata_session_accumulate": (c_uint64, c_int64, c_void_p, c_int32, POINTER(c_double)),
+    "strata_session_gradient": (c_uint64, c_int64, POINTER(c_void_p)),
     "strata_session_norm": (c_uint64, POINTER(c_double)),
     "strata_session_discard": (c_uint64, POINTER(c_int64), c_size_t),
     "strata_session_bind": (c_uint64, POINTER(c_void_p), c_size_t),

@@ -108,6 +108,12 @@ class Session:
         check(_abi.library().strata_session_accumulate(self._handle, param, address, dtype, ctypes.byref(squares)))
         return squares.value
 
+    def gradient(self, param):
+        """The address of a parameter's f32 gradient so far, valid until the next call."""
+        address = ctypes.c_void_p()
+        check(_abi.library().strata_session_gradient(self._handle, param, ctypes.byref(address)))
+        return address.value
+
     def discard(self, params=None):
         """Forgets the step's gradients of some parameters, or of all."""
         some = None if params is None else _numbers(params)

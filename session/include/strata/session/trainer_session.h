@@ -55,6 +55,9 @@ class TrainerSession final : public Session {
   Status accumulate(std::int32_t param, const void* gradient, DType dtype);
   /// The sum of the squares of a parameter's accumulated gradient; 0 if there is none.
   double square_sum(std::int32_t param) const;
+  /// A parameter's accumulated gradient, in pinned memory until the next call. Errors: `invalid` if there is
+  /// none; those of the store.
+  Result<std::span<const float>> gradient(std::int32_t param);
   /// The norm of all accumulated gradients, added in an order that no placement changes.
   double norm() const;
   /// Forgets the accumulated gradient of a parameter, or all of them.

@@ -13,7 +13,7 @@ aten = torch.ops.aten
 
 
 class LeftGradient(torch.Tensor):
-    """`owner` has accumulate(index, gradient) and forget(index); `factor` multiplies what the session has."""
+    """`owner` has accumulate(index, gradient), forget(index) and norm(index); `factor` multiplies what the session has."""
 
     @staticmethod
     def __new__(cls, owner, index, param, square_sum):
@@ -21,6 +21,7 @@ class LeftGradient(torch.Tensor):
                                                    device=param.device)  # fmt: skip
         made.owner, made.index, made.square_sum, made.factor = owner, index, square_sum, 1.0
         made.is_zero = made.is_spent = False
+        made.norm_before_factor = None
         return made
 
     def __repr__(self):
@@ -30,7 +31,11 @@ class LeftGradient(torch.Tensor):
         if order != 2:
             raise UnsupportedError(f"the gradient of '{self.owner.names[self.index]}' has left for the session, which knows "
                                    f"its 2-norm; {order} was asked for")  # fmt: skip
-        return torch.tensor(0.0 if self.is_zero else math.sqrt(self.square_sum) * abs(self.factor))
+        if self.is_zero:
+            return torch.tensor(0.0)
+        if self.norm_before_factor is None:
+            self.norm_before_factor = self.owner.norm(self.index)
+        return self.norm_before_factor * abs(self.factor)
 
     def scale(self, by):
         self.factor *= float(by)
@@ -47,7 +52,7 @@ class LeftGradient(torch.Tensor):
                                    "left for the session; another micro-batch cannot be added to it")  # fmt: skip
         if self.is_zero:
             self.owner.forget(self.index)
-        self.square_sum = self.owner.accumulate(self.index, other)
+        self.square_sum, self.norm_before_factor = self.owner.accumulate(self.index, other), None
         self.factor, self.is_zero = 1.0, False
         return self
 

@@ -1,5 +1,6 @@
 """A model whose parameters come when their module computes, and whose gradients leave when they are complete."""
 
+import ctypes
 import weakref
 
 import torch
@@ -130,11 +131,18 @@ class Offload:
             self._after_backward()  # the last one was interrupted
         self._acquire(unit)
         self._in_use[unit] = self._in_use.get(unit, 0) + 1
-        if torch.is_grad_enabled() and not self._trained.intersection(self._units[unit]):
-            # Nothing else tells when the backward of a frozen module ends.
-            for tensor in _tensors(inputs):
-                if tensor.grad_fn is not None:
-                    tensor.grad_fn.register_prehook(lambda _, unit=unit: self._end_backward(unit))
+        if torch.is_grad_enabled():
+            # The backward of a module has ended when that of all its inputs begins.
+            producers = [tensor.grad_fn for tensor in _tensors(inputs) if tensor.grad_fn is not None]
+            left = [len(producers)]
+
+            def on_input(_):
+                left[0] -= 1
+                if left[0] == 0:
+                    self._end_backward(unit)
+
+            for producer in producers:
+                producer.register_prehook(on_input)
 
     def _after_forward(self, unit, output):
         if torch.is_grad_enabled():
@@ -215,6 +223,12 @@ class Offload:
         ordered = gradient if memory_order(gradient) == memory_order(like) else (
             torch.empty_strided(like.shape, like.stride(), dtype=gradient.dtype).copy_(gradient))  # fmt: skip
         return self._session.accumulate(index, ordered.data_ptr(), DTYPE_INDEX[gradient.dtype])
+
+    def norm(self, index):
+        """The norm of a gradient, by PyTorch, whose bits clipping then has."""
+        n = self.params[index].numel()
+        values = (ctypes.c_float * n).from_address(self._session.gradient(index))
+        return torch.linalg.vector_norm(torch.frombuffer(values, dtype=torch.float32))
 
     def forget(self, index):
         """Forgets what the session has of a gradient."""
