@@ -110,10 +110,11 @@ class Offload:
         session.seal([p.home.data_ptr() for p in parking])
         self._session, self.parking, self._has_left = session, parking, [False] * len(parking)
         self._trained = {index for index, param in enumerate(self.params) if id(param) in trained}
+        after_gradient = weakref.WeakMethod(self._after_gradient)  # a tensor's hooks are not seen by the collector
         for index, param in enumerate(self.params):
             parking[index].park()
             if index in self._trained:
-                param.register_post_accumulate_grad_hook(lambda p, index=index: self._after_gradient(index, p))
+                param.register_post_accumulate_grad_hook(lambda p, index=index: after_gradient()(index, p))
 
     def _check_device(self, parking):
         sizes = [sum(parking[index].bytes for index in unit) for unit in self._units]
@@ -183,6 +184,7 @@ class Offload:
         if missing:
             self._make_room(unit, sum(self.parking[i].bytes for i in missing if not self.parking[i].is_here))
             for index in missing:
+                self.parking[index].check()
                 if not self.parking[index].is_here:
                     self.parking[index].allocate()
                     self._device_now += self.parking[index].bytes

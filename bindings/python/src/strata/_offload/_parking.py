@@ -27,11 +27,14 @@ class Parking:
         self.home.untyped_storage().resize_(0)
         self.is_here = False
 
-    def allocate(self):
-        """Memory for the values, which are still to be written to `home`."""
+    def check(self):
+        """Raises if the parameter was made another one since it was offloaded."""
         if self.param.dtype != self.home.dtype or self.param.shape != self.home.shape:
             raise InvalidError(f"parameter '{self.name}' was {self.home.dtype} {tuple(self.home.shape)} when it was offloaded "
                                f"and is {self.param.dtype} {tuple(self.param.shape)}; change a model before it is offloaded")  # fmt: skip
+
+    def allocate(self):
+        """Memory for the values, which are still to be written to `home`."""
         self.home.untyped_storage().resize_(self.bytes)
         self.is_here = True
 
