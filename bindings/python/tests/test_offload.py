@@ -43,7 +43,9 @@ class Checkpointed(torch.nn.Module):
         super().__init__()
         self.reentrant = reentrant
         torch.manual_seed(4)
-        self.blocks = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.GELU()) for _ in range(3))
+        self.blocks = torch.nn.ModuleList(
+            torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.GELU(), torch.nn.Linear(32, 32)) for _ in range(3)
+        )
         self.last = torch.nn.Linear(32, 10)
 
     def forward(self, x):
@@ -153,6 +155,38 @@ class OffloadTest(unittest.TestCase):
         again = strata.optim.AdamW(resumed.parameters(), lr=1e-2)
         again.load_state_dict(ours)
         self.assertTrue(torch.equal(train(resumed, again, 6, first=6), train(plain, reference, 6, first=6)))
+
+
+class PlanTest(unittest.TestCase):
+    def test_the_plan_is_what_steps_then_need(self):
+        for make, device in ((model, None), (model, LARGEST), (Checkpointed, 3 * (32 * 32 + 32) * 4), (Attending, 30000)):
+            net = strata.offload(make(), device=device, **SMALL)
+            optimizer = strata.optim.AdamW(net.parameters(), lr=1e-2)
+            x, y = next(batches(1))
+            before = values(net)
+            planned = strata.plan(net, x, lambda output: torch.nn.functional.cross_entropy(output, y.new_zeros(16)))
+            self.assertTrue(same(before, values(net)), "nothing is computed")
+            train(net, optimizer, 3)
+            stats = net.strata_offload.stats()
+            self.assertEqual(planned["device_bytes"], stats["peak_device_bytes"])
+            self.assertEqual(planned["pinned_bytes"], stats["peak_pinned_bytes"])
+            self.assertEqual(planned["nvme_bytes"], stats["peak_nvme_bytes"])
+            self.assertGreater(planned["saved_bytes"], 16 * 32 * 4)
+            again = strata.plan(net, (x,))  # also between steps
+            self.assertEqual(again["device_bytes"], planned["device_bytes"])
+            self.assertEqual(net.strata_offload.stats()["misses"], stats["misses"])
+
+    def test_what_does_not_fit_is_refused_before_the_first_step(self):
+        x, _ = next(batches(1))
+        net = strata.offload(model(), pinned="8KiB", threads=1)
+        with self.assertRaisesRegex(strata.errors.DoesNotFitError, "pinned"):
+            strata.plan(net, x)
+        net = strata.offload(Checkpointed(), device=(32 * 32 + 32) * 4, **SMALL)
+        with self.assertRaisesRegex(strata.errors.DoesNotFitError, "needs 4224 more"):
+            strata.plan(net, x)  # backward and recomputation need a module each
+        self.assertTrue(torch.isfinite(net.last.weight).all())
+        with self.assertRaisesRegex(ValueError, "strata.offload"):
+            strata.plan(model(), x)
 
 
 class LeftGradientTest(unittest.TestCase):

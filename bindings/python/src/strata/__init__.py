@@ -2,6 +2,7 @@
 
     strata.optim      optimizers for PyTorch, imported with it when first used
     strata.offload    a PyTorch model whose parameters and gradients are there, too
+    strata.plan       what a step of it needs, before the first one
     strata.Session    the same for any other trainer
     strata.errors     exceptions
 """
@@ -11,14 +12,14 @@ import importlib
 from . import errors
 from ._session import Session
 
-__all__ = ["Session", "errors", "offload", "optim"]
+__all__ = ["Session", "errors", "offload", "optim", "plan"]
 
 
 def __getattr__(name):
     if name == "optim":
         return importlib.import_module(".optim", __name__)
-    if name == "offload":
-        return importlib.import_module("._offload", __name__).offload
+    if name in ("offload", "plan"):
+        return getattr(importlib.import_module("._offload", __name__), name)
     if name == "__version__":
         from . import _abi
 

@@ -1,5 +1,6 @@
 """A model whose parameters come when their module computes, and whose gradients leave when they are complete."""
 
+import contextlib
 import ctypes
 import weakref
 
@@ -93,23 +94,32 @@ class Offload:
             self._seal()
         return self._session
 
-    def _seal(self):
+    def make_session(self):
+        """A session with the parameters of the model, not sealed."""
         optimizer = self._optimizer() if self._optimizer is not None else None
         groups = [] if optimizer is None else optimizer.param_groups
         trained = {id(p) for group in groups for p in group["params"] if p.requires_grad}
+        self._trained = {index for index, param in enumerate(self.params) if id(param) in trained}
         name, momentum, options = ("sgd", False, {}) if optimizer is None else optimizer.session_options()
         given = {key: value for key, value in self._options.items() if value is not None}
-        storages = {}
         for param, own in zip(self.params, self.names):
-            check_param(param, own)
-        parking = [Parking(param, own, storages) for param, own in zip(self.params, self.names)]
+            check_param(self.home_of(param), own)
         session = Session(name, momentum=momentum, holds="params", **{**options, **given})
-        for param, own in zip(self.params, self.names):
-            session.add(own, DTYPES[param.dtype], list(param.shape), frozen=id(param) not in trained)
+        for index, (param, own) in enumerate(zip(self.params, self.names)):
+            session.add(own, DTYPES[param.dtype], list(param.shape), frozen=index not in self._trained)
+        return session
+
+    def home_of(self, tensor):
+        """The parameter as it is when it is here, with its shape and strides; anything else unchanged."""
+        index = self.index_of(tensor)
+        return tensor if index is None or self._session is None else self.parking[index].home
+
+    def _seal(self):
+        session, storages = self.make_session(), {}
+        parking = [Parking(param, own, storages) for param, own in zip(self.params, self.names)]
         self._check_device(parking)
         session.seal([p.home.data_ptr() for p in parking])
         self._session, self.parking, self._has_left = session, parking, [False] * len(parking)
-        self._trained = {index for index, param in enumerate(self.params) if id(param) in trained}
         after_gradient = weakref.WeakMethod(self._after_gradient)  # a tensor's hooks are not seen by the collector
         for index, param in enumerate(self.params):
             parking[index].park()
@@ -188,7 +198,7 @@ class Offload:
                 if not self.parking[index].is_here:
                     self.parking[index].allocate()
                     self._device_now += self.parking[index].bytes
-            self._session.read(missing, [self.parking[i].home.data_ptr() for i in missing])
+            self._session.read(missing, [self.parking[i].address_of(self.parking[i].home) for i in missing])
             for index in missing:
                 self.parking[index].show()
             self._stale.difference_update(missing)
@@ -224,7 +234,7 @@ class Offload:
         like = self.parking[index].home
         ordered = gradient if memory_order(gradient) == memory_order(like) else (
             torch.empty_strided(like.shape, like.stride(), dtype=gradient.dtype).copy_(gradient))  # fmt: skip
-        return self._session.accumulate(index, ordered.data_ptr(), DTYPE_INDEX[gradient.dtype])
+        return self._session.accumulate(index, self.parking[index].address_of(ordered), DTYPE_INDEX[gradient.dtype])
 
     def norm(self, index):
         """The norm of a gradient, by PyTorch, whose bits clipping then has."""
@@ -277,6 +287,33 @@ class Offload:
     def stats(self):
         """Counters of the session, of what is here, and of uses that the step before did not predict."""
         return {**self.session().stats(), "peak_device_bytes": self.peak_device_bytes, "misses": self._order.misses}
+
+    # ---- without data ----
+
+    @contextlib.contextmanager
+    def dry(self, params, make_parking, session):
+        """Runs with other parameters, which have no memory, and a session that does nothing."""
+        kept = dict(self.__dict__)
+        try:
+            self.params, self._session = params, session
+            self.parking = [make_parking(param, param) for param in params]
+            self._has_left, self._order = [False] * len(params), UseOrder()
+            self._here, self._in_use, self._stale, self._awaited = {}, {}, set(), {}
+            self._device_now = self.peak_device_bytes = 0
+            self._check_device(self.parking)
+            for index in self._trained:
+                params[index].register_post_accumulate_grad_hook(lambda p, index=index: self._after_gradient(index, p))
+            yield
+        finally:
+            self.__dict__.update(kept)
+
+    def end_dry_step(self):
+        """Ends a step; returns how often modules were used."""
+        for param in self.params:
+            param.grad = None
+        uses = self._order.n_uses()
+        self.after_step()
+        return uses
 
     # ---- state_dict of the model ----
 

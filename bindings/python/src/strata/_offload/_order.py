@@ -21,6 +21,9 @@ class UseOrder:
         if after:
             self._at = after[0] + 1
 
+    def n_uses(self):
+        return len(self._current)
+
     def end_step(self):
         if self._current:
             self._recorded, self._current, self._at = self._current, [], 0
