@@ -42,7 +42,11 @@ class InterfaceTest(unittest.TestCase):
                     self.assertIs(kind, wanted, f"{name}.{field}")
 
     def test_functions_are_all_there(self):
-        found = dict(re.findall(r"^(?:strata_status|const char\*|uint32_t) (strata_\w+)\((.*?)\);", TEXT, re.MULTILINE | re.DOTALL))
+        found = dict(
+            re.findall(
+                r"^(?:strata_status|const char\*|uint32_t) (strata_\w+)\((.*?)\);", TEXT, re.MULTILINE | re.DOTALL
+            )
+        )
         ours = {**_abi.FUNCTIONS, **{name: arguments for name, (_, arguments) in _abi.TEXT_FUNCTIONS.items()}}
         self.assertEqual(set(found), set(ours))
         for name, arguments in found.items():
@@ -52,7 +56,9 @@ class InterfaceTest(unittest.TestCase):
         found = dict(re.findall(r"typedef int32_t (\w+);\s*enum \{(.*?)\};", TEXT, re.DOTALL))
         self.assertEqual(set(found), set(ENUMS))
         for name, body in found.items():
-            self.assertEqual([int(value) for value in re.findall(r"= (\d+)", body)], list(range(len(ENUMS[name]))), name)
+            self.assertEqual(
+                [int(value) for value in re.findall(r"= (\d+)", body)], list(range(len(ENUMS[name]))), name
+            )
 
     def test_the_library_has_the_version_of_this_package(self):
         self.assertEqual(_abi.library().strata_abi_version(), _abi.ABI_VERSION)

@@ -89,7 +89,9 @@ class OffloadTest(unittest.TestCase):
             for device, nvme in ((None, {}), (least, {}), (least, dict(nvme=folder, placement="nvme"))):
                 found, net, _ = run(make, device, **nvme, **options)
                 self.assertTrue(torch.equal(found, expected), (device, nvme))
-                self.assertTrue(same(list(net.state_dict().values()), [v.detach() for v in plain.state_dict().values()]))
+                self.assertTrue(
+                    same(list(net.state_dict().values()), [v.detach() for v in plain.state_dict().values()])
+                )
                 stats = net.strata_offload.stats()
                 if device is not None:
                     self.assertLessEqual(stats["peak_device_bytes"], device)
@@ -159,7 +161,12 @@ class OffloadTest(unittest.TestCase):
 
 class PlanTest(unittest.TestCase):
     def test_the_plan_is_what_steps_then_need(self):
-        for make, device in ((model, None), (model, LARGEST), (Checkpointed, 3 * (32 * 32 + 32) * 4), (Attending, 30000)):
+        for make, device in (
+            (model, None),
+            (model, LARGEST),
+            (Checkpointed, 3 * (32 * 32 + 32) * 4),
+            (Attending, 30000),
+        ):
             net = strata.offload(make(), device=device, **SMALL)
             optimizer = strata.optim.AdamW(net.parameters(), lr=1e-2)
             x, y = next(batches(1))

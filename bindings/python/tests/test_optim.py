@@ -4,7 +4,7 @@ import itertools
 import tempfile
 import unittest
 
-from torch_model import STEPS, batches, loss_of, model, same, torch, train, values
+from torch_model import batches, loss_of, model, same, torch, train, values
 
 import strata
 from strata import optim
@@ -44,7 +44,11 @@ class OptimTest(unittest.TestCase):
         for states, dtype in itertools.product(("f32", "bf16", "int8"), (torch.float32, torch.bfloat16)):
             found = []
             with tempfile.TemporaryDirectory() as folder:
-                for placement in (dict(), dict(placement="nvme", nvme=folder), dict(placement="nvme", nvme=[folder], chunk_elems=4096)):
+                for placement in (
+                    dict(),
+                    dict(placement="nvme", nvme=folder),
+                    dict(placement="nvme", nvme=[folder], chunk_elems=4096),
+                ):
                     net = model(dtype)
                     optimizer = optim.AdamW(net.parameters(), lr=1e-2, states=states, **SMALL, **placement)
                     train(net, optimizer, 6)
@@ -60,7 +64,10 @@ class OptimTest(unittest.TestCase):
             net = model()
             decayed = [p for p in net.parameters() if p.ndim > 1]
             others = [p for p in net.parameters() if p.ndim == 1]
-            groups = [dict(params=decayed, weight_decay=0.3, lr=5e-3), dict(params=others, weight_decay=0.0, betas=(0.8, 0.95))]
+            groups = [
+                dict(params=decayed, weight_decay=0.3, lr=5e-3),
+                dict(params=others, weight_decay=0.0, betas=(0.8, 0.95)),
+            ]
             optimizer = kind(groups, lr=1e-2, **options)
             schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.7)
             of_run = []

@@ -77,7 +77,9 @@ class StateDictTest(unittest.TestCase):
         before = optimizer.state_dict()
         wrong = copy.deepcopy(before)
         wrong["state"][2]["exp_avg"] = torch.zeros(3)
-        with self.assertRaisesRegex(strata.errors.InvalidError, r"'exp_avg' of parameter 'param.2' has the shape \(3,\)"):
+        with self.assertRaisesRegex(
+            strata.errors.InvalidError, r"'exp_avg' of parameter 'param.2' has the shape \(3,\)"
+        ):
             optimizer.load_state_dict(wrong)
         after = optimizer.state_dict()
         for i, state in before["state"].items():

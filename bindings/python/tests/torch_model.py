@@ -8,7 +8,6 @@ except ImportError:
     print("torch is not installed")
     sys.exit(77)
 
-import strata.optim
 
 STEPS = 20
 
@@ -16,7 +15,11 @@ STEPS = 20
 def model(dtype=torch.float32):
     torch.manual_seed(1)
     return torch.nn.Sequential(
-        torch.nn.Linear(32, 48), torch.nn.GELU(), torch.nn.Linear(48, 48), torch.nn.LayerNorm(48), torch.nn.Linear(48, 10)
+        torch.nn.Linear(32, 48),
+        torch.nn.GELU(),
+        torch.nn.Linear(48, 48),
+        torch.nn.LayerNorm(48),
+        torch.nn.Linear(48, 10),
     ).to(dtype)
 
 

@@ -1,10 +1,10 @@
 """strata: the states of large models in RAM and on NVMe.
 
-    strata.optim      optimizers for PyTorch, imported with it when first used
-    strata.offload    a PyTorch model whose parameters and gradients are there, too
-    strata.plan       what a step of it needs, before the first one
-    strata.Session    the same for any other trainer
-    strata.errors     exceptions
+strata.optim      optimizers for PyTorch, imported with it when first used
+strata.offload    a PyTorch model whose parameters and gradients are there, too
+strata.plan       what a step of it needs, before the first one
+strata.Session    the same for any other trainer
+strata.errors     exceptions
 """
 
 import importlib

@@ -130,7 +130,9 @@ class Offload:
         sizes = [sum(parking[index].bytes for index in unit) for unit in self._units]
         if self.device_bytes is not None and sizes and max(sizes) > self.device_bytes:
             names = ", ".join(self.names[index] for index in self._units[sizes.index(max(sizes))])
-            raise DoesNotFitError(f"device is {self.device_bytes} bytes, but {names} are needed together and have {max(sizes)}")
+            raise DoesNotFitError(
+                f"device is {self.device_bytes} bytes, but {names} are needed together and have {max(sizes)}"
+            )
 
     # ---- parameters come and go ----
 
@@ -357,5 +359,7 @@ def offload(model, *, device=None, pinned=None, nvme=None, nvme_bytes=None, pref
         raise InvalidError("the model is already offloaded")
     if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
         raise UnsupportedError(f"strata.offload needs torch 2.4 or later; this is {torch.__version__}")
-    model.strata_offload = Offload(model, device, prefetch, dict(pinned=pinned, nvme=nvme, nvme_bytes=nvme_bytes, **options))
+    model.strata_offload = Offload(
+        model, device, prefetch, dict(pinned=pinned, nvme=nvme, nvme_bytes=nvme_bytes, **options)
+    )
     return model

@@ -125,7 +125,11 @@ def plan(model, batch, loss=None):
         is_param = isinstance(tensor, torch.nn.Parameter)
         fakes[id(tensor)] = torch.nn.Parameter(fake, requires_grad=tensor.requires_grad) if is_param else fake
     saved = SavedBytes(fakes.values())
-    with mode, replaced(model, fakes), offload.dry([fakes[id(param)] for param in offload.params], DryParking, DrySession()):
+    with (
+        mode,
+        replaced(model, fakes),
+        offload.dry([fakes[id(param)] for param in offload.params], DryParking, DrySession()),
+    ):
         given = tree_map(lambda x: mode.from_tensor(x) if isinstance(x, torch.Tensor) else x, batch)
         for _ in range(2):
             with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(saved.pack, lambda tensor: tensor):
@@ -136,4 +140,3 @@ def plan(model, batch, loss=None):
         device = offload.peak_device_bytes
     return {"device_bytes": device, "saved_bytes": saved.peak, "pinned_bytes": planned["pinned_bytes"],
             "nvme_bytes": planned["nvme_bytes"], "modules": uses}  # fmt: skip
-

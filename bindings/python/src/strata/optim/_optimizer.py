@@ -75,7 +75,9 @@ class Optimizer(torch.optim.Optimizer):
     def _check_group(self, group):
         for key, value in self._refused.items():
             if group.get(key, value) != value:
-                raise UnsupportedError(f"{type(self).__name__}: {key}={group[key]!r} is not supported; it must be {value!r}")
+                raise UnsupportedError(
+                    f"{type(self).__name__}: {key}={group[key]!r} is not supported; it must be {value!r}"
+                )
         if not 0 <= float(group["lr"]) < float("inf"):
             raise InvalidError(f"{type(self).__name__}: lr is {group['lr']}; it must be at least 0")
 

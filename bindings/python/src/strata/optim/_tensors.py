@@ -26,7 +26,9 @@ def memory_order(tensor):
 def check_param(param, name):
     """Raises if an optimizer cannot update the parameter where it is."""
     if param.device.type != "cpu":
-        raise UnsupportedError(f"parameter '{name}' is on {param.device}; so far only parameters in CPU memory can be updated")
+        raise UnsupportedError(
+            f"parameter '{name}' is on {param.device}; so far only parameters in CPU memory can be updated"
+        )
     if param.dtype not in DTYPES:
         raise UnsupportedError(f"parameter '{name}' is {param.dtype}; it must be float32, bfloat16 or float16")
     if param.layout != torch.strided or not is_dense(param):
@@ -39,7 +41,9 @@ def dense_gradient(param, name, like=None):
     like = param if like is None else like
     gradient = param.grad
     if gradient.layout != torch.strided:
-        raise UnsupportedError(f"the gradient of parameter '{name}' is {gradient.layout}; only dense ones are supported")
+        raise UnsupportedError(
+            f"the gradient of parameter '{name}' is {gradient.layout}; only dense ones are supported"
+        )
     if gradient.device != param.device or gradient.dtype not in DTYPES:
         raise UnsupportedError(f"the gradient of parameter '{name}' is {gradient.dtype} on {gradient.device}; it must be "
                                f"float32, bfloat16 or float16 on {param.device}")  # fmt: skip
