@@ -12,8 +12,8 @@ namespace strata::cli {
 /// The parsed command line, the environment and the output streams. Only the parser and main() access argv,
 /// environ and stdout directly.
 struct Args : ConfigRequest {
-  std::string action;                  ///< `config`: show, check; `tokenizer`: train, encode, decode, info;
-                                       ///< `data`: pack, inspect
+  std::string action;  ///< `config`: show, check, convert; `tokenizer`: train, encode, decode, info;
+                       ///< `data`: pack, inspect
   std::vector<std::string> nvme_dirs;  ///< `bench` and `doctor`
   std::string out_dir, resume;         ///< `train`; out_dir: also of `data pack`, `export` and `bench`
   bool overwrite = false;
@@ -47,6 +47,7 @@ struct Args : ConfigRequest {
   std::int64_t seq = 1024;               ///< `data`
   std::string chat_template = "auto";    ///< `data pack`
   std::int64_t sample = 0;               ///< `data inspect`
+  bool rows = false;                     ///< `config convert`
   bool json = false;
   bool origin = false;
   std::FILE* out = stdout;

@@ -33,6 +33,7 @@ constexpr const char* kExamples =
     "  strata export runs/tuned --out models/tuned --dtype bf16 --check\n"
     "  strata config show --preset austen-5m --origin\n"
     "  strata config check run.toml memory.device=64MiB\n"
+    "  strata config convert ds_config.json > run.toml\n"
     "  strata doctor --nvme-dir /mnt/nvme\n"
     "Values come from: defaults < preset < file < STRATA_<SECTION>_<KEY> < section.key=value.\n"
     "Exit codes:\n";

@@ -40,6 +40,14 @@ void add_config_options(CLI::App& app, Args& args) {
       action->add_flag("--origin", args.origin, "Print the source of each value");
     action->callback([&args, name = std::string(name)] { args.action = name; });
   }
+  CLI::App* convert =
+      app.add_subcommand("convert", "Turn a ds_config.json of DeepSpeed into a configuration");
+  CLI::Option* file = convert->add_option("items", args.items, "Configuration of DeepSpeed, JSON")
+                          ->option_text("FILE")
+                          ->expected(0, 1);
+  convert->add_flag("--rows", args.rows, "Print what becomes of every key of DeepSpeed")->excludes(file);
+  convert->add_flag("--json", args.json, "Print JSON");
+  convert->callback([&args] { args.action = "convert"; });
 }
 
 void add_nvme_dirs(CLI::App& app, Args& args) {
@@ -219,7 +227,7 @@ void add_data_options(CLI::App& app, Args& args) {
 
 constexpr std::string_view kTokenizerActions[] = {"train", "encode", "decode", "info"};
 constexpr std::string_view kDataActions[] = {"pack", "inspect"};
-constexpr std::string_view kConfigActions[] = {"show", "check"};
+constexpr std::string_view kConfigActions[] = {"show", "check", "convert"};
 
 constexpr Verb kVerbs[] = {
     {"train", "Train a model, with its states distributed over GPU, RAM and NVMe", run_train,
@@ -237,7 +245,8 @@ constexpr Verb kVerbs[] = {
      add_tokenizer_options, kTokenizerActions},
     {"data", "Pack training data into one file, or inspect a packed file", run_data, add_data_options,
      kDataActions},
-    {"config", "Show or check a configuration", run_config, add_config_options, kConfigActions},
+    {"config", "Show or check a configuration, or convert one of DeepSpeed", run_config, add_config_options,
+     kConfigActions},
     {"doctor", "Check what works on this machine, and how to fix the rest", run_doctor, add_doctor_options},
 };
 

@@ -1,8 +1,3 @@
-#include "command_line.h"
-
-#include <unistd.h>
-
-#include <cstdio>
 #include <memory>
 
 #include <gmock/gmock.h>
@@ -11,58 +6,19 @@
 
 #include <strata/runtime/str.h>
 
+#include "cli/run_command.h"
 #include "exit_code.h"
 
 namespace strata::cli {
 namespace {
 
+using test::Outcome;
+using test::Stream;
+using test::strata_command;
+using test::TempFile;
+
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-struct Outcome {
-  int code;
-  std::string out, err;
-};
-
-class Stream {
- public:
-  Stream() : file_(std::tmpfile()) {}
-  ~Stream() { std::fclose(file_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  std::FILE* file() { return file_; }
-  std::string text() {
-    std::string all;
-    std::rewind(file_);
-    for (int c = std::fgetc(file_); c != EOF; c = std::fgetc(file_)) all += static_cast<char>(c);
-    return all;
-  }
-
- private:
-  std::FILE* file_;
-};
-
-Outcome strata_command(std::vector<std::string> arguments, std::vector<std::string> environment = {}) {
-  Stream out, err;
-  const int code = run_command_line(std::move(arguments), std::move(environment), out.file(), err.file());
-  return {code, out.text(), err.text()};
-}
-
-/// A file that is removed at the end of its scope.
-class TempFile {
- public:
-  TempFile(const std::string& suffix, const std::string& text)
-      : path_(str("/tmp/strata_cli_", ::getpid(), suffix)) {
-    std::FILE* file = std::fopen(path_.c_str(), "w");
-    std::fwrite(text.data(), 1, text.size(), file);
-    std::fclose(file);
-  }
-  ~TempFile() { std::remove(path_.c_str()); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 TEST(CommandTest, ShownConfigurationReadsBackToTheSame) {
   const Outcome first =

@@ -40,6 +40,7 @@ int check(const Args& args, const ConfigTree& tree) {
 }  // namespace
 
 int run_config(const Args& args) {
+  if (args.action == "convert") return run_config_convert(args);
   const auto loaded = load_config(args);
   if (!loaded.has_value()) {
     if (args.json && args.action == "check") print(args.out, problems_as_json(loaded.status()));

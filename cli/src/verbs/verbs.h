@@ -8,6 +8,7 @@ namespace strata::cli {
 int run_bench(const Args& args);
 int run_budget(const Args& args);
 int run_config(const Args& args);
+int run_config_convert(const Args& args);
 int run_data(const Args& args);
 int run_doctor(const Args& args);
 int run_eval(const Args& args);
