@@ -300,6 +300,39 @@ strata_status strata_arrays_init(const strata_arrays* arrays, strata_optimizer o
 strata_status strata_arrays_update(const strata_arrays* arrays, strata_optimizer optimizer,
                                    const strata_settings* settings, int64_t step);
 
+/* ---- configurations of DeepSpeed ---- */
+
+/* What becomes of a key: TAKEN sets a key of strata; AUTO is "auto", which another program fills in;
+ * MEANINGLESS changes no result here; REFUSED asks for something that strata does not do; UNKNOWN is no key
+ * of DeepSpeed. */
+typedef int32_t strata_ds_verdict;
+enum {
+  STRATA_DS_TAKEN = 0,
+  STRATA_DS_AUTO = 1,
+  STRATA_DS_MEANINGLESS = 2,
+  STRATA_DS_REFUSED = 3,
+  STRATA_DS_UNKNOWN = 4
+};
+
+typedef struct strata_ds_row {
+  size_t struct_size;
+  const char* key;   /* "zero_optimization.stage", as it was written */
+  const char* value; /* JSON */
+  strata_ds_verdict verdict;
+  int32_t is_default;       /* 1: the file lacks the key, and DeepSpeed's default is not strata's */
+  const char* strata_key;   /* "parallel.zero"; "" if there is none */
+  const char* strata_value; /* JSON, which is also TOML; "" if nothing is set */
+  const char* reason;
+} strata_ds_row;
+
+/* Returns 0 to go on; anything else ends the call with STRATA_CANCELLED. */
+typedef int32_t (*strata_ds_row_fn)(void* context, const strata_ds_row* row);
+
+/* Calls `row` for every key of a ds_config.json, whose text is `json`, in its order; texts are valid during
+ * the call. A key that sets two keys has two rows. Errors: INVALID if the text is no JSON object, before any
+ * row; UNSUPPORTED after all rows, naming every key that is refused or unknown. */
+strata_status strata_ds_config_convert(const char* json, strata_ds_row_fn row, void* context);
+
 #ifdef __cplusplus
 }
 #endif

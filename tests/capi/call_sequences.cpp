@@ -58,6 +58,14 @@ std::int32_t fill(void* context, const strata_piece* piece, float* values) {
   return --calls == 0 ? 1 : 0;
 }
 
+std::int32_t row(void* context, const strata_ds_row* found) {
+  auto& calls = *static_cast<int*>(context);
+  const std::size_t length = std::strlen(found->key) + std::strlen(found->value) +
+                             std::strlen(found->strata_key) + std::strlen(found->strata_value) +
+                             std::strlen(found->reason);
+  return length == 0 || --calls == 0 ? 1 : 0;
+}
+
 class Caller {
  public:
   Caller(World& world, unsigned seed) : world_(world), random_(seed) {}
@@ -68,7 +76,7 @@ class Caller {
                                       &Caller::step,   &Caller::step, &Caller::plan,  &Caller::stats,
                                       &Caller::access, &Caller::bind, &Caller::steps, &Caller::notes,
                                       &Caller::save,   &Caller::load, &Caller::close, &Caller::arrays,
-                                      &Caller::hold,   &Caller::hold, &Caller::hold};
+                                      &Caller::hold,   &Caller::hold, &Caller::hold,  &Caller::ds_config};
     (this->*kCalls[below(std::size(kCalls))])();
   }
   std::int64_t succeeded() const { return succeeded_; }
@@ -300,6 +308,20 @@ class Caller {
     const auto optimizer = static_cast<strata_optimizer>(odd_enum(6));
     count(below(2) == 0 ? strata_arrays_init(&arrays.value, optimizer)
                         : strata_arrays_update(&arrays.value, optimizer, &settings.value, odd_enum(5)));
+  }
+
+  /// A configuration of DeepSpeed of which some characters are wrong.
+  void ds_config() {
+    static constexpr const char* kTexts[] = {
+        R"({"optimizer": {"type": "Adam", "params": {"lr": 1e-3, "betas": [0.9, 0.99]}}, "fp16": {"enabled": true}})",
+        R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/a"}}})",
+        R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_type": "linear", "warmup_num_steps": 9}}})",
+        R"({"train_batch_size": "auto", "pipeline": {"stages": [1, {"x": null}]}, "amp": {"enabled": false}})"};
+    std::string text = kTexts[below(std::size(kTexts))];
+    for (std::size_t n = below(4); n > 0; --n)
+      text[below(text.size())] = below(3) == 0 ? static_cast<char>(below(256)) : "{}[],:\"01e-"[below(11)];
+    int calls = rarely() ? 1 : 1000;
+    count(strata_ds_config_convert(maybe_null(text.c_str()), rarely() ? nullptr : &row, &calls));
   }
 
   World& world_;
