@@ -11,10 +11,11 @@ HEADER = (pathlib.Path(__file__).parents[3] / "capi/include/strata.h").read_text
 TEXT = re.sub(r"/\*.*?\*/", "", HEADER, flags=re.DOTALL)
 STRUCTS = {"strata_session_options": _abi.SessionOptions, "strata_param": _abi.Param, "strata_plan": _abi.Plan,
            "strata_settings": _abi.Settings, "strata_update": _abi.Update, "strata_piece": _abi.Piece,
-           "strata_stats": _abi.Stats, "strata_arrays": _abi.Arrays}  # fmt: skip
+           "strata_stats": _abi.Stats, "strata_arrays": _abi.Arrays,
+           "strata_ds_row": _abi.DsRow}  # fmt: skip
 ENUMS = {"strata_status": _abi.STATUSES, "strata_dtype": _abi.DTYPES, "strata_optimizer": _abi.OPTIMIZERS,
          "strata_state_format": _abi.STATE_FORMATS, "strata_placement": _abi.PLACEMENTS, "strata_state": _abi.STATES,
-         "strata_holds": _abi.HOLDS}  # fmt: skip
+         "strata_holds": _abi.HOLDS, "strata_ds_verdict": _abi.DS_VERDICTS}  # fmt: skip
 TYPES = {"size_t": ctypes.c_size_t, "int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64,
          "double": ctypes.c_double, **dict.fromkeys(ENUMS, ctypes.c_int32)}  # fmt: skip
 

@@ -1,18 +1,20 @@
 """strata: the states of large models in RAM and on NVMe.
 
-strata.optim      optimizers for PyTorch, imported with it when first used
-strata.offload    a PyTorch model whose parameters and gradients are there, too
-strata.plan       what a step of it needs, before the first one
-strata.Session    the same for any other trainer
-strata.errors     exceptions
+strata.optim            optimizers for PyTorch, imported with it when first used
+strata.offload          a PyTorch model whose parameters and gradients are there, too
+strata.plan             what a step of it needs, before the first one
+strata.Session          the same for any other trainer
+strata.from_ds_config   settings and optimizer of a ds_config.json of DeepSpeed
+strata.errors           exceptions
 """
 
 import importlib
 
 from . import errors
+from ._ds_config import from_ds_config
 from ._session import Session
 
-__all__ = ["Session", "errors", "offload", "optim", "plan"]
+__all__ = ["Session", "errors", "from_ds_config", "offload", "optim", "plan"]
 
 
 def __getattr__(name):

@@ -16,6 +16,7 @@ STATE_FORMATS = ("f32", "bf16", "int8")
 PLACEMENTS = ("auto", "pinned", "nvme")
 STATES = ("param", "m", "v")
 HOLDS = ("states", "params")
+DS_VERDICTS = ("taken", "auto", "meaningless", "refused", "unknown")
 
 
 class Struct(ctypes.Structure):
@@ -73,7 +74,14 @@ class Arrays(Struct):
                 ("gradient", c_void_p)]  # fmt: skip
 
 
+class DsRow(Struct):
+    _fields_ = [("struct_size", c_size_t), ("key", c_char_p), ("value", c_char_p), ("verdict", c_int32),
+                ("is_default", c_int32), ("strata_key", c_char_p), ("strata_value", c_char_p),
+                ("reason", c_char_p)]  # fmt: skip
+
+
 PieceFunction = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(Piece), c_void_p)
+DsRowFunction = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(DsRow))
 
 # Functions that return a status: (arguments). The others: (result, arguments).
 FUNCTIONS = {
@@ -98,6 +106,7 @@ FUNCTIONS = {
     "strata_session_stats": (c_uint64, POINTER(Stats)),
     "strata_session_notes": (c_uint64, c_char_p, c_size_t, POINTER(c_size_t)),
     "strata_session_close": (c_uint64,),
+    "strata_ds_config_convert": (c_char_p, DsRowFunction, c_void_p),
     "strata_arrays_init": (POINTER(Arrays), c_int32),
     "strata_arrays_update": (POINTER(Arrays), c_int32, POINTER(Settings), c_int64),
 }
