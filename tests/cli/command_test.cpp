@@ -13,8 +13,8 @@ namespace strata::cli {
 namespace {
 
 using test::Outcome;
-using test::Stream;
 using test::strata_command;
+using test::Stream;
 using test::TempFile;
 
 using ::testing::HasSubstr;
