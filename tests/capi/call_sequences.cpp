@@ -72,11 +72,11 @@ class Caller {
 
   void call() {
     using Call = void (Caller::*)();
-    static constexpr Call kCalls[] = {&Caller::create, &Caller::add,  &Caller::add,   &Caller::seal,
-                                      &Caller::step,   &Caller::step, &Caller::plan,  &Caller::stats,
-                                      &Caller::access, &Caller::bind, &Caller::steps, &Caller::notes,
-                                      &Caller::save,   &Caller::load, &Caller::close, &Caller::arrays,
-                                      &Caller::hold,   &Caller::hold, &Caller::hold,  &Caller::ds_config};
+    static constexpr Call kCalls[] = {
+        &Caller::create, &Caller::add,  &Caller::add,      &Caller::seal,   &Caller::step,   &Caller::step,
+        &Caller::step,   &Caller::plan, &Caller::stats,    &Caller::access, &Caller::bind,   &Caller::steps,
+        &Caller::notes,  &Caller::save, &Caller::load,     &Caller::close,  &Caller::arrays, &Caller::hold,
+        &Caller::hold,   &Caller::hold, &Caller::ds_config};
     (this->*kCalls[below(std::size(kCalls))])();
   }
   std::int64_t succeeded() const { return succeeded_; }
@@ -177,7 +177,7 @@ class Caller {
   void seal() {
     Handle& of = pick();
     const std::vector<void*> all = addresses(of);
-    count(strata_session_seal(of.session, maybe_null(all.data()), some_count()));
+    count(strata_session_seal(of.session, maybe_null(all.data()), rarely() ? some_count() : of.added.load()));
   }
   void bind() {
     Handle& of = pick();

@@ -31,11 +31,17 @@ class DsConfigOptimTest(unittest.TestCase):
         group = config("AdamW").optimizer(model().parameters(), **SMALL).param_groups[0]
         self.assertEqual((group["lr"], group["betas"], group["weight_decay"]), (1e-3, (0.9, 0.999), 0.0))
         self.assertEqual(config("Lion").optimizer(model().parameters(), **SMALL).param_groups[0]["betas"], (0.9, 0.999))
-        group = config("SGD", {"momentum": 0.5, "nesterov": True}).optimizer(model().parameters(), **SMALL).param_groups[0]
+        group = (
+            config("SGD", {"momentum": 0.5, "nesterov": True}).optimizer(model().parameters(), **SMALL).param_groups[0]
+        )
         self.assertEqual((group["momentum"], group["nesterov"]), (0.5, True))
 
     def test_auto_leaves_the_default_of_the_class_and_keywords_come_first(self):
-        group = config("AdamW", {"lr": "auto", "weight_decay": "auto"}).optimizer(model().parameters(), lr=0.5, **SMALL).param_groups[0]
+        group = (
+            config("AdamW", {"lr": "auto", "weight_decay": "auto"})
+            .optimizer(model().parameters(), lr=0.5, **SMALL)
+            .param_groups[0]
+        )
         self.assertEqual((group["lr"], group["weight_decay"]), (0.5, 1e-2))
 
     def test_losses_are_those_of_torch(self):

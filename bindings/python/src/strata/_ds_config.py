@@ -46,7 +46,9 @@ class DsConfig:
         self.dtype = self.settings.get("train.dtype")
         self.micro_batch_size = self.settings.get("train.micro_batch")
         # train.grad_accum counts the micro-batches of all ranks.
-        self.gradient_accumulation_steps = self._given("gradient_accumulation_steps", self.settings.get("train.grad_accum"))
+        self.gradient_accumulation_steps = self._given(
+            "gradient_accumulation_steps", self.settings.get("train.grad_accum")
+        )
         self.gradient_clipping = self.settings.get("optim.clip")
         self.loss_scale = self.settings.get("optim.loss_scale") if self.dtype == "f16" else None
 

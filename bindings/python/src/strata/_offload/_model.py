@@ -6,6 +6,7 @@ import weakref
 
 import torch
 
+from .._registry import offloads
 from .._session import Session
 from .._sizes import to_bytes
 from ..errors import DoesNotFitError, InvalidError, UnsupportedError
@@ -17,14 +18,6 @@ from ._parking import Parking
 
 # Modules that read the parameters of their children without calling them.
 READ_THEIR_CHILDREN = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer)
-
-_offloads = weakref.WeakValueDictionary()  # by id of a parameter, as long as its model lives
-
-
-def offload_of(param):
-    """The Offload that has the parameter, or None."""
-    found = _offloads.get(id(param))
-    return found if found is not None and found.index_of(param) is not None else None
 
 
 class Offload:
@@ -46,7 +39,7 @@ class Offload:
             self._index[id(param)] = len(self.params)
             self.params.append(param)
             self.names.append(name)
-            _offloads[id(param)] = self
+            offloads[id(param)] = self
         self._keys = {name: self._index[id(p)] for name, p in model.named_parameters(remove_duplicate=False)}
         self._units = self._make_units(model)
         self._units_of = [[u for u, unit in enumerate(self._units) if i in unit] for i in range(len(self.params))]

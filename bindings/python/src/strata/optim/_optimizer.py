@@ -3,6 +3,7 @@
 import torch
 
 from .. import _abi
+from .._registry import offload_of
 from .._session import Session, paths_of
 from ..errors import InvalidError, UnsupportedError
 from ._state_file import StateFile, copy_out
@@ -110,8 +111,6 @@ class Optimizer(torch.optim.Optimizer):
 
     def _offloads(self):
         """The models of strata.offload() to which the parameters belong."""
-        from .._offload._model import offload_of
-
         found = {id(of): of for group in self.param_groups for of in map(offload_of, group["params"]) if of is not None}
         return list(found.values())
 

@@ -1,0 +1,11 @@
+"""Which parameters belong to a model of strata.offload(), whose own modules need a later torch than strata.optim."""
+
+import weakref
+
+offloads = weakref.WeakValueDictionary()  # by id of a parameter, as long as its model lives
+
+
+def offload_of(param):
+    """The Offload that has the parameter, or None."""
+    found = offloads.get(id(param))
+    return found if found is not None and found.index_of(param) is not None else None
