@@ -6,39 +6,9 @@ from .. import _abi
 from .._registry import offload_of
 from .._session import Session, paths_of
 from ..errors import InvalidError, UnsupportedError
+from ._sealed import Sealed, SealedOffload
 from ._state_file import StateFile, copy_out
-from ._tensors import DTYPE_INDEX, DTYPES, check_param, dense_gradient, mark_written, memory_order
-
-
-class _Sealed:
-    """A session with the parameters of the groups that existed when it was made."""
-
-    def __init__(self, session, params, names, offload=None):
-        self.session, self.params, self.names, self.offload = session, params, names, offload
-        self.likes = params if offload is None else [parking.home for parking in offload.parking]
-        self._kinds = [(param.dtype, param.numel(), memory_order(param)) for param in params]
-        self.updates = (_abi.Update * len(params))()
-        for update in self.updates:
-            update.struct_size = _abi.ctypes.sizeof(_abi.Update)
-
-    def check(self, index):
-        """Raises if the memory of a parameter is not what the session was planned for: it would be overwritten."""
-        if self.offload is not None:
-            return  # the session holds it
-        param, name = self.params[index], self.names[index]
-        check_param(param, name)
-        kind = (param.dtype, param.numel(), memory_order(param))
-        if kind != self._kinds[index]:
-            raise InvalidError("parameter '{}' was {} with {} elements and strides {} when its states were made, and "
-                               "is {} with {} and {}: make a new optimizer after changing a model".format(
-                                   name, *self._kinds[index], *kind))  # fmt: skip
-
-    def bind(self):
-        if self.offload is not None:
-            return
-        for index in range(len(self.params)):
-            self.check(index)
-        self.session.bind([param.data_ptr() for param in self.params])
+from ._tensors import DTYPES, check_param, mark_written
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -54,8 +24,8 @@ class Optimizer(torch.optim.Optimizer):
                              threads=threads, chunk_elems=chunk_elems, rounding_seed=rounding_seed)  # fmt: skip
         self._folder = (paths_of(nvme) or [None])[0]
         self._sealed = []
-        self._place_of = {}  # id of a parameter: (number of a sealed session, number in it)
-        self._settings = []  # by group
+        self._place_of = {}  # id of a parameter: (sealed session, number in it)
+        self._settings = []  # by group; pointers
         super().__init__(params, defaults)
         for offload in self._offloads():
             offload.join(self)
@@ -95,17 +65,11 @@ class Optimizer(torch.optim.Optimizer):
 
     def _settings_of(self, number, group):
         if number == len(self._settings):
-            self._settings.append(_abi.Settings())
-        settings = self._settings[number]
+            self._settings.append(_abi.ctypes.pointer(_abi.Settings()))
+        pointer = self._settings[number]
         self._check_group(group)
-        self._read_settings(group, settings)
-        return _abi.ctypes.pointer(settings)
-
-    @staticmethod
-    def _scaled(settings, factor):
-        own = _abi.Settings.from_buffer_copy(settings[0])
-        own.grad_factor = factor
-        return _abi.ctypes.pointer(own)
+        self._read_settings(group, pointer[0])
+        return pointer
 
     # ---- sessions ----
 
@@ -122,17 +86,19 @@ class Optimizer(torch.optim.Optimizer):
         return False
 
     def _seal(self):
-        """Makes a session of the trainable parameters that have none, if there are any."""
+        """Makes a session of the trainable parameters that have none, if there are any. A frozen parameter that still
+        has a gradient is updated, as torch does it."""
         for offload in self._offloads():
             if offload not in [sealed.offload for sealed in self._sealed]:
+                sealed = SealedOffload(offload)
+                self._sealed.append(sealed)
                 for index, param in enumerate(offload.params):
-                    self._place_of[id(param)] = (len(self._sealed), index)
-                self._sealed.append(_Sealed(offload.session(), offload.params, offload.names, offload))
+                    self._place_of[id(param)] = (sealed, index)
         params, names = [], []
         for group in self.param_groups:
             of_group = group.get("param_names") or [None] * len(group["params"])
             for param, name in zip(group["params"], of_group):
-                if param.requires_grad and id(param) not in self._place_of:
+                if (param.requires_grad or param.grad is not None) and id(param) not in self._place_of:
                     params.append(param)
                     names.append(name or f"param.{len(self._place_of) + len(params) - 1}")
         if not params:
@@ -141,12 +107,10 @@ class Optimizer(torch.optim.Optimizer):
         for param, name in zip(params, names):
             session.add(name, DTYPES[param.dtype], list(param.shape))
         session.seal([param.data_ptr() for param in params])
+        sealed = Sealed(session, params, names)
+        self._sealed.append(sealed)
         for i, param in enumerate(params):
-            self._place_of[id(param)] = (len(self._sealed), i)
-        self._sealed.append(_Sealed(session, params, names))
-
-    def _needs_session(self):
-        return any(p.grad is not None and id(p) not in self._place_of for g in self.param_groups for p in g["params"])
+            self._place_of[id(param)] = (sealed, i)
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -155,37 +119,22 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if self._needs_session():
-            self._seal()
-        counts, kept, written, scaled = [0] * len(self._sealed), [], [], {}
+        for sealed in self._sealed:
+            sealed.begin_step()
+        written = []
         for g, group in enumerate(self.param_groups):
             settings = self._settings_of(g, group)
             for param in group["params"]:
-                if param.grad is None:
+                gradient = param.grad
+                if gradient is None:
                     continue
-                number, index = self._place_of[id(param)]
-                sealed = self._sealed[number]
-                sealed.check(index)
-                update = sealed.updates[counts[number]]
-                counts[number] += 1
-                update.param = index
-                update.settings = settings
-                if sealed.offload is None:
-                    gradient = dense_gradient(param, sealed.names[index])
-                    written.append(param)
-                    update.values = param.data_ptr()
-                else:
-                    gradient, factor = sealed.offload.gradient_for_step(index)
-                    if factor != 1.0:
-                        update.settings = scaled.setdefault((g, factor), self._scaled(settings, factor))
-                update.gradient = None if gradient is None else gradient.data_ptr()
-                update.gradient_dtype = 0 if gradient is None else DTYPE_INDEX[gradient.dtype]
-                kept.append(gradient)  # a copy lives until it has been read
-        for sealed, n in zip(self._sealed, counts):
-            if n > 0:
-                sealed.session.step(sealed.updates, n)
-                if sealed.offload is not None:
-                    sealed.offload.after_step()
+                if id(param) not in self._place_of:
+                    self._seal()
+                sealed, index = self._place_of[id(param)]
+                sealed.add(index, param, gradient, settings)
+                written.append(param)
+        for sealed in self._sealed:
+            sealed.step()
         mark_written(written)
         return loss
 
