@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Sets up the environment of adamw_peers.py, optimizer_ulps.py and torch_ranks.py: DIR/venv with the newest
-# torch and transformers, and with DeepSpeed and its CPU Adam, compiled for this machine's CPU against that
-# torch. pip uses the index it is configured with. The torch of PyPI includes CUDA libraries, about 6 GB on
-# disk, and needs no GPU.
+# Sets up the environment of the peers' programs in this folder and of scripts/torch_check.sh: DIR/venv with the
+# newest torch, transformers and accelerate, with DeepSpeed and its CPU Adam, compiled for this machine's CPU
+# against that torch, and with torchao. pip uses the index it is configured with. The torch of PyPI includes
+# CUDA libraries, about 6 GB on disk, and needs no GPU.
 #   bench/peers/setup_peers.sh DIR             keeps what is already installed; logs are in DIR
 #   bench/peers/setup_peers.sh DIR --debian    also installs Debian's python3-torch for /usr/bin/python3
+# torch is required. The other packages are optional: what could not be installed is named at the end, the rest
+# is set up all the same, and the exit code is 3.
 # The venv uses $PYTHON, or python3 if it is not set.
 set -euo pipefail
 
@@ -25,9 +27,11 @@ dir=$(realpath "$dir")
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/steps.sh"
 venv=$dir/venv python=$dir/venv/bin/python
 
-has_torch() { "$python" -c 'import torch' 2>/dev/null; }
-has_transformers() { "$python" -c 'import transformers' 2>/dev/null; }
-has_deepspeed() { DS_ACCELERATOR=cpu "$python" -c 'import torch, deepspeed.ops.adam.cpu_adam_op' >/dev/null 2>&1; }
+imports() { DS_ACCELERATOR=cpu "$python" -c "import $1" >/dev/null 2>&1; }
+why_not() { DS_ACCELERATOR=cpu "$python" -c "import $1" 2>&1 | tail -n 1; }
+cpu_adam='torch, deepspeed.ops.adam.cpu_adam_op'
+missing=()
+absent() { missing+=("$*"); printf 'setup_peers: %s\n' "$*" >&2; }
 
 if [[ ! -x $python ]]; then
   base=${PYTHON:-python3}
@@ -36,31 +40,45 @@ if [[ ! -x $python ]]; then
   step venv "$base" -m venv "$venv"
 fi
 
-if ! has_torch; then
+if ! imports torch; then
   free_gib=$(($(df --output=avail -B1 "$dir" | tail -n 1) >> 30))
   (( free_gib >= 10 )) || fail "$dir has $free_gib GiB free; torch with CUDA's libraries needs about 10 while it is installed"
   # DeepSpeed's setup.py runs in the venv and needs the other packages.
   step torch --log "$dir/torch.log" "$python" -m pip install --upgrade torch numpy setuptools wheel packaging
-  has_torch || fail "torch is installed in $venv but does not import: $("$python" -c 'import torch' 2>&1 | tail -n 1)"
+  imports torch || fail "torch is installed in $venv but does not import: $(why_not torch)"
 fi
 
-if ! has_transformers; then
-  step transformers --log "$dir/transformers.log" "$python" -m pip install transformers
-  has_transformers || fail "transformers is installed in $venv but does not import: $("$python" -c 'import transformers' 2>&1 | tail -n 1)"
-fi
+# package NAME: installs it without replacing the torch that is there.
+package() {
+  imports "$1" && return
+  local pinned
+  pinned=$("$python" -c 'from importlib.metadata import version; print("torch==" + version("torch"))')
+  step "$1" --log "$dir/$1.log" "$python" -m pip install "$1" "$pinned" || { absent "$1 was not installed: see $dir/$1.log"; return; }
+  imports "$1" || absent "$1 is installed in $venv but does not import: $(why_not "$1")"
+}
 
-if ! has_deepspeed; then
-  command -v c++ >/dev/null || fail 'a C++ compiler is missing, which DeepSpeed needs: on Debian, apt-get install g++'
+deepspeed() {
+  imports "$cpu_adam" && return
+  command -v c++ >/dev/null || { absent 'deepspeed needs a C++ compiler: on Debian, apt-get install g++'; return; }
+  local headers
   headers=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-  [[ -f $headers/Python.h ]] || fail "$headers/Python.h is missing: on Debian, apt-get install python3-dev"
+  [[ -f $headers/Python.h ]] || { absent "deepspeed needs $headers/Python.h: on Debian, apt-get install python3-dev"; return; }
   # Without cache and build isolation, because a wheel built against another torch does not load. ninja is not
   # needed, since nothing is compiled at run time.
+  { imports setuptools && imports wheel && imports packaging; } ||
+    step 'deepspeed builds with' --log "$dir/deepspeed-tools.log" "$python" -m pip install setuptools wheel packaging ||
+    { absent "deepspeed was not built: see $dir/deepspeed-tools.log"; return; }
   step deepspeed --log "$dir/deepspeed.log" env DS_ACCELERATOR=cpu DS_BUILD_CPU_ADAM=1 \
-    "$python" -m pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps deepspeed
-  step 'deepspeed needs' --log "$dir/deepspeed-needs.log" "$python" -m pip install deepspeed
-  has_deepspeed || fail "DeepSpeed's CPU Adam does not load; the compiler's output is in $dir/deepspeed.log: $(
-    DS_ACCELERATOR=cpu "$python" -c 'import torch, deepspeed.ops.adam.cpu_adam_op' 2>&1 | tail -n 1)"
-fi
+    "$python" -m pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps deepspeed &&
+    step 'deepspeed needs' --log "$dir/deepspeed-needs.log" "$python" -m pip install deepspeed ||
+    { absent "deepspeed was not built: see $dir/deepspeed.log"; return; }
+  imports "$cpu_adam" || absent "DeepSpeed's CPU Adam does not load; the compiler's output is in $dir/deepspeed.log: $(why_not "$cpu_adam")"
+}
+
+package transformers
+package accelerate
+package torchao
+deepspeed
 
 if (( debian )) && ! /usr/bin/python3 -c 'import torch' 2>/dev/null; then
   command -v apt-get >/dev/null || fail '--debian: there is no apt-get here'
@@ -70,7 +88,16 @@ if (( debian )) && ! /usr/bin/python3 -c 'import torch' 2>/dev/null; then
     env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-torch
 fi
 
-says() { "$1" -c "import torch; print('torch', torch.__version__)" 2>/dev/null || echo "$2"; }
-printf '%s: %s, ' "$python" "$(says "$python" 'no torch')"
-"$python" -c 'from importlib.metadata import version; print("transformers", version("transformers") + ", deepspeed", version("deepspeed"))'
-printf '/usr/bin/python3: %s\n' "$(says /usr/bin/python3 'no torch; apt-get install python3-torch, or --debian, installs it')"
+# A copy of the versions for a reader of a log: this Python, its packages, and Debian's torch.
+versions='
+import importlib.metadata as metadata, sys
+def version(name):
+    try:
+        return f"{name} {metadata.version(name)}"
+    except metadata.PackageNotFoundError:
+        return f"no {name}"
+print(f"{sys.executable}: Python {sys.version.split()[0]}, " + ", ".join(map(version, sys.argv[1:])))'
+"$python" -c "$versions" torch transformers accelerate deepspeed torchao numpy
+/usr/bin/python3 -c "import torch; print('/usr/bin/python3: torch', torch.__version__)" 2>/dev/null ||
+  echo '/usr/bin/python3: no torch; apt-get install python3-torch, or --debian, installs it'
+(( ${#missing[@]} == 0 )) || { printf 'setup_peers: absent: %s\n' "${missing[@]}" >&2; exit 3; }
