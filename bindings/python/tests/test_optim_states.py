@@ -81,9 +81,47 @@ class StateDictTest(unittest.TestCase):
             strata.errors.InvalidError, r"'exp_avg' of parameter 'param.2' has the shape \(3,\)"
         ):
             optimizer.load_state_dict(wrong)
+        wrong = copy.deepcopy(before)
+        wrong["state"][2]["exp_avg"] = torch.zeros(3)
+        wrong["param_groups"][0]["lr"] = 7.0
+        self.assertRaises(strata.errors.InvalidError, optimizer.load_state_dict, wrong)
+        wrong = copy.deepcopy(before)
+        wrong["param_groups"][0].update(lr=7.0, bias_correction=False)
+        with self.assertRaisesRegex(strata.errors.UnsupportedError, "bias_correction=False"):
+            optimizer.load_state_dict(wrong)
         after = optimizer.state_dict()
         for i, state in before["state"].items():
             self.assertTrue(all(torch.equal(state[key], after["state"][i][key]) for key in state))
+        self.assertEqual(before["param_groups"], after["param_groups"])
+
+    def test_groups_get_the_defaults_of_settings_that_a_state_lacks(self):
+        net = model()
+        theirs = torch.optim.AdamW(net.parameters(), lr=1e-2)
+        train(net, theirs, 1)
+        ours = optim.DeepSpeedCPUAdam(net.parameters(), **SMALL)
+        self.assertIs(ours.param_groups[0]["bias_correction"], True)
+        ours.load_state_dict(theirs.state_dict())
+        self.assertIs(ours.state_dict()["param_groups"][0]["bias_correction"], True)
+        self.assertEqual(ours.param_groups[0]["lr"], 1e-2)
+
+    def test_the_state_of_a_frozen_parameter_is_kept(self):
+        found = []
+        for kind, options in ((optim.AdamW, SMALL), (torch.optim.AdamW, {})):
+            net = model()
+            optimizer = kind(net.parameters(), lr=1e-2, **options)
+            train(net, optimizer, 2)
+            resumed = kind(net.parameters(), lr=1e-2, **options)
+            net[0].weight.requires_grad_(False)
+            net[0].weight.grad = None  # older versions set gradients to zero
+            resumed.load_state_dict(optimizer.state_dict())
+            train(net, resumed, 2)
+            net[0].weight.requires_grad_(True)
+            train(net, resumed, 2)
+            state = resumed.state_dict()["state"]
+            self.assertEqual([int(state[i]["step"]) for i in (0, 1)], [4, 6])
+            found.append(values(net))
+        for ours, theirs in zip(*found):
+            self.assertLessEqual((ours - theirs).abs().max().item(), 1e-5)
 
     def test_saving_needs_no_memory_of_its_own(self):
         def anonymous():

@@ -7,11 +7,11 @@ from ._optimizer import SGD, Adagrad, Adam, AdamW
 def DeepSpeedCPUAdam(model_params, lr=1e-3, bias_correction=True, betas=(0.9, 0.999), eps=1e-8, weight_decay=0,
                      amsgrad=False, adamw_mode=True, fp32_optimizer_states=True, **strata):  # fmt: skip
     """deepspeed.ops.adam.DeepSpeedCPUAdam, with the keywords of strata.optim besides."""
-    if not bias_correction:
-        raise UnsupportedError("bias_correction=False is not supported")
     strata.setdefault("states", "f32" if fp32_optimizer_states else "bf16")
     kind = AdamW if adamw_mode else Adam
-    return kind(model_params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, **strata)
+    made = kind(model_params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, **strata)
+    made.set_default("bias_correction", bias_correction)  # DeepSpeed's groups have it, and its state_dict is read by it
+    return made
 
 
 def CPUOffloadOptimizer(params, optimizer_class=None, *, offload_gradients=False, minimal_size=4096, **kwargs):

@@ -43,6 +43,13 @@ class Optimizer(torch.optim.Optimizer):
             self.param_groups.pop()
             raise
 
+    def set_default(self, key, value):
+        """Sets a setting in all groups, now and later."""
+        self.defaults[key] = value
+        for group in self.param_groups:
+            group[key] = value
+            self._check_group(group)
+
     def _check_group(self, group):
         for key, value in self._refused.items():
             if group.get(key, value) != value:
@@ -85,9 +92,9 @@ class Optimizer(torch.optim.Optimizer):
     def _has_momentum(self):
         return False
 
-    def _seal(self):
-        """Makes a session of the trainable parameters that have none, if there are any. A frozen parameter that still
-        has a gradient is updated, as torch does it."""
+    def _seal(self, loaded=()):
+        """Makes a session of the parameters that have none, if there are any: those that are trainable, or still have
+        a gradient, with which torch updates them, too, or of which a state is loaded (their ids)."""
         for offload in self._offloads():
             if offload not in [sealed.offload for sealed in self._sealed]:
                 sealed = SealedOffload(offload)
@@ -98,7 +105,9 @@ class Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             of_group = group.get("param_names") or [None] * len(group["params"])
             for param, name in zip(group["params"], of_group):
-                if (param.requires_grad or param.grad is not None) and id(param) not in self._place_of:
+                if id(param) in self._place_of:
+                    continue
+                if param.requires_grad or param.grad is not None or id(param) in loaded:
                     params.append(param)
                     names.append(name or f"param.{len(self._place_of) + len(params) - 1}")
         if not params:
@@ -191,25 +200,31 @@ class Optimizer(torch.optim.Optimizer):
 
     def load_state_dict(self, state_dict):
         """Reads the state_dict of this class, of torch's namesake, or of DeepSpeedCPUAdam. Moments that it lacks
-        are zero, and masters are the parameters."""
-        states = state_dict["state"]
-        super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
-        if not states and not self._sealed:
-            return
-        self._seal()
-        of_param = {}
+        are zero, and masters are the parameters. Settings that it lacks are the defaults."""
+        params = [param for group in self.param_groups for param in group["params"]]
         ids = [i for group in state_dict["param_groups"] for i in group["params"]]
-        for i, param in zip(ids, (p for group in self.param_groups for p in group["params"])):
-            of_param[id(param)] = states.get(i, {})
+        states = {id(param): state_dict["state"].get(i, {}) for i, param in zip(ids, params)}
+        for group in state_dict["param_groups"]:
+            self._check_group({**self.defaults, **group})
+        for number, param in enumerate(params):
+            self._check_state(states.get(id(param), {}), param, number)
+        super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
+        for group in self.param_groups:
+            for key, value in self.defaults.items():
+                group.setdefault(key, value)
+        if not state_dict["state"] and not self._sealed:
+            return
+        self._seal({key for key, state in states.items() if state})
         for sealed in self._sealed:
-            self._write_states(sealed, [of_param[id(param)] for param in sealed.params])
+            self._write_states(sealed, [states[id(param)] for param in sealed.params])
+
+    def _check_state(self, state, param, number):
+        for key in [*self._moments.values(), "master"]:
+            if state.get(key) is not None and tuple(state[key].shape) != tuple(param.shape):
+                raise InvalidError(f"'{key}' of parameter 'param.{number}' has the shape {tuple(state[key].shape)}, "
+                                   f"the parameter {tuple(param.shape)}")  # fmt: skip
 
     def _write_states(self, sealed, states):
-        for name, param, state in zip(sealed.names, sealed.params, states):
-            for key in [*self._moments.values(), "master"]:
-                if key in state and state[key] is not None and tuple(state[key].shape) != tuple(param.shape):
-                    raise InvalidError(f"'{key}' of parameter '{name}' has the shape {tuple(state[key].shape)}, "
-                                       f"the parameter {tuple(param.shape)}")  # fmt: skip
         sealed.bind()
         keys = dict(self._moments)
         if any(param.dtype != torch.float32 for param in sealed.params):
@@ -249,7 +264,8 @@ class AdamW(Optimizer):
 
     _name = "adamw"
     _moments = {"m": "exp_avg", "v": "exp_avg_sq"}
-    _refused = {"amsgrad": False, "maximize": False, "capturable": False, "differentiable": False}
+    _refused = {"amsgrad": False, "maximize": False, "capturable": False, "differentiable": False,
+                "bias_correction": True}  # fmt: skip
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *, maximize=False,
                  foreach=None, capturable=False, differentiable=False, fused=None, **strata):  # fmt: skip
