@@ -29,6 +29,10 @@ def transposed(tensor):
     return tensor.t()
 
 
+def first_half_as_bf16(tensor):
+    return tensor.view(torch.bfloat16).flatten()[:256].view(16, 16)
+
+
 def free(tensor):
     storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
     storage.resize_(0)
@@ -49,7 +53,7 @@ class StepTest(unittest.TestCase):
         # All but the last keep the address.
         for text, change in (("and is torch.float32 with 256 and (1, 16)", transposed),
                              ("and is torch.bfloat16 with 512 and (32, 1)", lambda w: w.view(torch.bfloat16)),
-                             ("and is torch.bfloat16 with 256 and (16, 1)", lambda w: w.view(torch.bfloat16).flatten()[:256].view(16, 16)),
+                             ("and is torch.bfloat16 with 256 and (16, 1)", first_half_as_bf16),
                              ("and is torch.float32 with 48 and (16, 1)", lambda w: w[:3]),
                              ("and is torch.float32 with 256 and (32, 1)", lambda w: w.view(8, 32)),
                              ("with strides (0, 1)", lambda w: w[:1].expand(16, 16)),

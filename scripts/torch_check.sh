@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Checks the Python package with the newest torch, transformers, accelerate, DeepSpeed and torchao: runs all tests in
+# bindings/python/tests, and those in its folder newest, which need them.
+#   scripts/torch_check.sh [DIR]
+# DIR, or build/peers, keeps the environment that bench/peers/setup_peers.sh creates. STRATA_LIBRARY names a
+# libstrata.so; if it is not set, the preset release builds one. All tests run, even after a failure; a test whose
+# package could not be installed is skipped with the reason. Exit code: 0 if none failed.
+set -uo pipefail
+[[ $# -le 1 && ${1:-} != -* ]] || { echo 'usage: scripts/torch_check.sh [DIR]' >&2; exit 2; }
+dir=$(realpath -m "${1:-$(dirname "${BASH_SOURCE[0]}")/../build/peers}")
+library=${STRATA_LIBRARY:+$(realpath "$STRATA_LIBRARY")}
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh" || exit 1
+
+if [[ -z $library ]]; then
+  step configure --log build/release/configure.log cmake --preset release &&
+    step build --log build/release/build.log cmake --build --preset release -j "$jobs" --target strata_shared || exit 1
+  library=$PWD/build/release/capi/libstrata.so
+fi
+[[ -f $library ]] || { echo "torch_check: there is no $library" >&2; exit 1; }
+
+setup=0
+bench/peers/setup_peers.sh "$dir" || setup=$?
+(( setup == 0 || setup == 3 )) || exit 1  # 3: an optional package is absent, and setup_peers.sh said which
+export STRATA_LIBRARY=$library PYTHONPATH=$PWD/bindings/python/src PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore
+
+passed=() skipped=() failed=()
+for test in bindings/python/tests/test_*.py bindings/python/tests/newest/test_*.py; do
+  name=$(basename "$test" .py) log=$dir/$(basename "$test" .py).log status=0 start=$SECONDS
+  "$dir/venv/bin/python" "$test" >"$log" 2>&1 || status=$?
+  case $status in
+    0) passed+=("$name"); verdict=passed ;;
+    77) skipped+=("$name"); verdict="skipped: $(tail -n 1 "$log")" ;;
+    *) failed+=("$name"); verdict="FAILED with exit code $status; the end of $log:" ;;
+  esac
+  printf '== %s (%d s): %s\n' "$name" $((SECONDS - start)) "$verdict"
+  if (( status == 0 )); then grep -hE 'losses|MiB' "$log" | sed 's/^\.*/  /'; elif (( status != 77 )); then tail -n 40 "$log"; fi
+done
+printf 'torch_check: %d tests passed; skipped: %s; failed: %s\n' "${#passed[@]}" "${skipped[*]:-none}" "${failed[*]:-none}"
+(( ${#failed[@]} == 0 ))
