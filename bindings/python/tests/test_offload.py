@@ -122,6 +122,10 @@ class OffloadTest(unittest.TestCase):
                     param.requires_grad_(False)
 
         net = self.check(model, LARGEST, prepare=freeze)
+        _, _, optimizer = run(model, LARGEST, prepare=freeze)
+        state = optimizer.state_dict()
+        optimizer.load_state_dict(state)  # has no states of those that are frozen
+        self.assertEqual(len(optimizer.state_dict()["state"]), len(state["state"]))
         self.assertTrue(torch.equal(net.state_dict()["2.weight"], model()[2].weight))
 
     def test_another_order_in_every_pass_is_followed_and_counted(self):

@@ -216,7 +216,7 @@ class Optimizer(torch.optim.Optimizer):
             return
         self._seal({key for key, state in states.items() if state})
         for sealed in self._sealed:
-            self._write_states(sealed, [states[id(param)] for param in sealed.params])
+            self._write_states(sealed, [states.get(id(param), {}) for param in sealed.params])
 
     def _check_state(self, state, param, number):
         for key in [*self._moments.values(), "master"]:
