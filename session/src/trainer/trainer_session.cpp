@@ -280,7 +280,7 @@ Status TrainerSession::update(ChunkId chunk) {
           detail::queue_update(context(), chunk, step_->constants, UndoAction::none, step_->tensors.data());
       !status.is_ok())
     return std::move(status).annotate(str("updating chunk ", chunk));
-  const Status fetched = fetch_for_updates_after(chunk);
+  Status fetched = fetch_for_updates_after(chunk);
   // Tables and gradients are the next step's, too.
   STRATA_TRY(context().backend().synchronize(context().streams().cpu));
   step_->is_pending[chunk] = false;
