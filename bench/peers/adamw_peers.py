@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""Measures another implementation of AdamW on the CPU, for comparison with strata's.
+"""Measures AdamW of the Python packages on the CPU: that of torch, of DeepSpeed, of torchao, and strata's.
 
 Needs a Python that has the peer (setup_peers.sh in this folder creates one); exits with 77 if it does not.
 
-    adamw_peers.py --peer torch-fused|torch-foreach|torch-plain|deepspeed --flow kernel|cast|cast2 [--unscale]
-                   [--n N] [--threads N] [--rounds N] [--memory kept|huge|ordinary] [--json | --serve]
+    adamw_peers.py --peer torch-fused|torch-foreach|torch-plain|deepspeed|torchao|strata
+                   --flow kernel|cast|cast2|bf16 [--unscale] [--n N] [--tensors N] [--threads N] [--rounds N]
+                   [--memory kept|huge|ordinary] [--json | --serve]
 
-One flat tensor of N float32 parameters, float32 moments, decoupled weight decay. The flows, pass by pass:
+N float32 parameters in one flat tensor, or in as many tensors as --tensors says, of which the first is as large as the
+embedding of GPT-2 124M in proportion; float32 moments, decoupled weight decay. The flows, pass by pass:
   kernel  the optimizer's step with float32 gradients
   cast    kernel, then the parameters are copied to bfloat16: the host's part of DeepSpeed's ZeRO-2 with the optimizer
           offloaded (deepspeed/runtime/zero/stage_1_and_2.py, step()), where gradients arrive widened to float32
   cast2   cast, after the gradients were widened on the host from bfloat16
---unscale adds the work of unscale_and_clip_grads() there: one pass that multiplies the float32 gradients by 1
+  bf16    strata alone: the step with bfloat16 parameters and gradients, which keeps float32 masters itself
+--unscale adds the work of unscale_and_clip_grads() there: one pass that multiplies the gradients by 1
 / (loss scale * clip factor), which is 1 here so that rounds repeat. DeepSpeed computes norm and overflow on
 the device, at no cost to the host; so both are left out here.
 
@@ -35,10 +38,12 @@ import statistics
 import sys
 import time
 
-PEERS = ("torch-fused", "torch-foreach", "torch-plain", "deepspeed")
+PEERS = ("torch-fused", "torch-foreach", "torch-plain", "deepspeed", "torchao", "strata")
+MODULES = {"deepspeed": "deepspeed", "torchao": "torchao", "strata": "strata"}
 TORCH_KINDS = {"torch-fused": {"fused": True}, "torch-foreach": {"foreach": True}, "torch-plain": {"foreach": False}}
 SETTINGS = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 ROUND_S, WARM_STEPS, TINY_N, ABSENT = 0.2, 3, 16, 77
+EMBEDDING = 0.31  # of the parameters of GPT-2 124M
 MEMORY = {"ordinary": "", "huge": "glibc.malloc.hugetlb=1"}
 MEMORY["kept"] = MEMORY["huge"] + ":glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776"
 # Pins each OpenMP thread to a core, unless the caller has set these variables.
@@ -49,9 +54,10 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--peer", choices=PEERS, required=True)
-    parser.add_argument("--flow", choices=("kernel", "cast", "cast2"), default="kernel")
+    parser.add_argument("--flow", choices=("kernel", "cast", "cast2", "bf16"), default="kernel")
     parser.add_argument("--unscale", action="store_true", help="multiply the gradients by a factor first")
     parser.add_argument("--n", type=lambda text: int(float(text)), default=100_000_000, help="parameters")
+    parser.add_argument("--tensors", type=int, default=1, help="tensors that the parameters are in")
     parser.add_argument("--threads", type=int, default=cores)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--memory", choices=("kept", "huge", "ordinary"), default="kept")
@@ -60,9 +66,11 @@ def arguments():
     shown.add_argument("--serve", action="store_true", help="run one round for each line on stdin, print JSON")
     given = parser.parse_args()
     problems = [f"--{name} is {value}, at least 1 is needed" for name, value in
-                (("n", given.n), ("threads", given.threads), ("rounds", given.rounds)) if value < 1]  # fmt: skip
+                (("n", given.n), ("tensors", given.tensors), ("threads", given.threads), ("rounds", given.rounds)) if value < 1]  # fmt: skip
     if given.threads > cores:
         problems.append(f"--threads is {given.threads}, {cores} cores are there")
+    if given.flow == "bf16" and given.peer != "strata":
+        problems.append(f"--flow bf16 is for strata, not for {given.peer}")
     if problems:
         parser.error("; ".join(problems))
     return given
@@ -70,7 +78,8 @@ def arguments():
 
 def restart_settled(given):
     """Executes this program again with the environment, which malloc and OpenMP read only at start."""
-    wanted = {**ENVIRONMENT, **os.environ, "OMP_NUM_THREADS": str(given.threads), "GLIBC_TUNABLES": MEMORY[given.memory]}
+    pinned = {} if given.peer == "strata" else ENVIRONMENT  # its threads would inherit the core of the first one
+    wanted = {**pinned, **os.environ, "OMP_NUM_THREADS": str(given.threads), "GLIBC_TUNABLES": MEMORY[given.memory]}
     if wanted != dict(os.environ):
         os.execve(sys.executable, [sys.executable, *sys.argv], wanted)
 
@@ -80,17 +89,37 @@ def absent(why):
     sys.exit(ABSENT)
 
 
-def optimizer_of(peer, parameters):
+def optimizer_of(given, parameters):
     import torch
 
-    if peer == "deepspeed":
+    if given.peer == "strata":
+        from strata import optim
+
+        return optim.AdamW(parameters, threads=given.threads, **SETTINGS)
+    if given.peer == "deepspeed":
         from deepspeed.ops.adam import DeepSpeedCPUAdam
 
-        return DeepSpeedCPUAdam([parameters], adamw_mode=True, **SETTINGS)
+        return DeepSpeedCPUAdam(parameters, adamw_mode=True, **SETTINGS)
+    if given.peer == "torchao":
+        from torchao.optim import CPUOffloadOptimizer
+
+        try:
+            return CPUOffloadOptimizer(parameters, torch.optim.AdamW, fused=True, **SETTINGS)
+        except AssertionError as error:
+            absent(f"torchao's CPUOffloadOptimizer refuses CPUs: {error}")
     try:
-        return torch.optim.AdamW([parameters], **TORCH_KINDS[peer], **SETTINGS)
+        return torch.optim.AdamW(parameters, **TORCH_KINDS[given.peer], **SETTINGS)
     except (RuntimeError, TypeError) as error:  # fused: only CUDA before 2.4, absent before 2.0
-        absent(f"torch {torch.__version__} has no {peer} AdamW for the CPU: {error}")
+        absent(f"torch {torch.__version__} has no {given.peer} AdamW for the CPU: {error}")
+
+
+def sizes_of(n, tensors):
+    """Elements of each tensor."""
+    if tensors == 1 or n < 4 * tensors:
+        return [n]
+    first = int(n * EMBEDDING)
+    others, more = divmod(n - first, tensors - 1)
+    return [first, *(others + (i < more) for i in range(tensors - 1))]
 
 
 class Job:
@@ -100,27 +129,40 @@ class Job:
         import torch
 
         random = torch.Generator().manual_seed(1)
-        self.parameters = torch.empty(n).normal_(0, 0.02, generator=random).requires_grad_()
-        self.parameters.grad = torch.empty(n).normal_(0, 1e-3, generator=random)
-        self.narrow = torch.zeros(n, dtype=torch.bfloat16)
-        self.arrived = self.parameters.grad.to(torch.bfloat16) if given.flow == "cast2" else None
+        dtype = torch.bfloat16 if given.flow == "bf16" else torch.float32
+
+        def normal(size, deviation):
+            return torch.empty(size).normal_(0, deviation, generator=random).to(dtype)
+
+        sizes = sizes_of(n, given.tensors)
+        self.parameters = [torch.nn.Parameter(normal(size, 0.02)) for size in sizes]
+        for parameter, size in zip(self.parameters, sizes):
+            parameter.grad = normal(size, 1e-3)
+        self.gradients = [parameter.grad for parameter in self.parameters]
+        casts = given.flow in ("cast", "cast2")
+        self.narrow = [torch.zeros(size, dtype=torch.bfloat16) for size in sizes] if casts else []
+        self.arrived = [gradient.to(torch.bfloat16) for gradient in self.gradients] if given.flow == "cast2" else []
         self.factor = torch.tensor(1.0)  # a tensor in DeepSpeed too, since it is computed from the norm
-        self.optimizer = optimizer_of(given.peer, self.parameters)
+        self.optimizer = optimizer_of(given, self.parameters)
         self.passes = {"widen the bf16 gradients": self.widen} if given.flow == "cast2" else {}
         if given.unscale:
-            self.passes["multiply the f32 gradients"] = self.unscale
+            self.passes[f"multiply the {'bf16' if given.flow == 'bf16' else 'f32'} gradients"] = self.unscale
         self.passes["the optimizer's step"] = self.optimizer.step
-        if given.flow != "kernel":
+        if casts:
             self.passes["copy the f32 parameters to bf16"] = self.cast
 
     def widen(self):
-        self.parameters.grad.copy_(self.arrived)
+        for gradient, arrived in zip(self.gradients, self.arrived):
+            gradient.copy_(arrived)
 
     def unscale(self):
-        self.parameters.grad.mul_(1.0 / self.factor)
+        factor = 1.0 / self.factor
+        for gradient in self.gradients:
+            gradient.mul_(factor)
 
     def cast(self):
-        self.narrow.copy_(self.parameters.data)
+        for narrow, parameter in zip(self.narrow, self.parameters):
+            narrow.copy_(parameter.data)
 
     def run(self, steps=1):
         passes = list(self.passes.values())
@@ -145,14 +187,15 @@ class Rounds:
 
         self.given, self.job = given, Job(given, given.n)
         self.steps = steps_a_round(self.job)
-        self.copied = torch.zeros(given.n)
+        self.copied = [torch.zeros_like(parameter) for parameter in self.job.parameters]
         self.figures = []
 
     def one(self):
         """Returns ns per parameter of a step and of a plain copy of the parameters, and their ratio."""
         begin = time.perf_counter()
         for _ in range(self.steps):
-            self.copied.copy_(self.job.parameters.data)
+            for copied, parameter in zip(self.copied, self.job.parameters):
+                copied.copy_(parameter.data)
         copy = (time.perf_counter() - begin) / self.steps / self.given.n * 1e9
         step = self.job.run(self.steps) / self.steps / self.given.n * 1e9
         self.figures.append({"ns_per_param": round(step, 4), "copy_ns_per_param": round(copy, 4),
@@ -171,15 +214,15 @@ def report(given, rounds):
     tiny = Job(given, TINY_N)
     tiny_steps = steps_a_round(tiny)
     values = [figure["ns_per_param"] for figure in rounds.figures]
-    version = sys.modules["deepspeed"].__version__ if given.peer == "deepspeed" else torch.__version__
+    version = sys.modules[MODULES.get(given.peer, "torch")].__version__
     detail = {"unscale": given.unscale, "passes": list(rounds.job.passes), "rounds": rounds.figures,
               "steps_per_round": rounds.steps, "us_per_step_of_16": round(tiny.run(tiny_steps) / tiny_steps * 1e6, 2),
               "median_over_copy": statistics.median(figure["over_copy"] for figure in rounds.figures),
               "memory": given.memory, "huge_pages_mib": huge_pages_mib(),
               "torch": torch.__version__, "torch_threads": torch.get_num_threads(),
               "environment": {name: os.environ[name]
-                              for name in (*ENVIRONMENT, "OMP_NUM_THREADS", "GLIBC_TUNABLES")}}  # fmt: skip
-    return {"peer": given.peer, "version": version, "flow": given.flow, "n": given.n, "threads": given.threads,
+                              for name in (*ENVIRONMENT, "OMP_NUM_THREADS", "GLIBC_TUNABLES") if name in os.environ}}  # fmt: skip
+    return {"peer": given.peer, "version": version, "flow": given.flow, "n": given.n, "tensors": given.tensors, "threads": given.threads,
             "ns_per_param": statistics.median(values), "spread": [min(values), max(values)], "detail": detail}  # fmt: skip
 
 
@@ -188,7 +231,7 @@ def main():
     restart_settled(given)
     out = os.fdopen(os.dup(1), "w", buffering=1)  # only for the JSON; peers also print to stdout
     os.dup2(2, 1)
-    for module in ("torch", "deepspeed") if given.peer == "deepspeed" else ("torch",):
+    for module in {"torch", MODULES.get(given.peer, "torch")}:
         if importlib.util.find_spec(module) is None:
             absent(f"{sys.executable} has no {module}")
     import torch

@@ -1,42 +1,53 @@
 #!/usr/bin/env python3
-"""The step of gpt2_step in PyTorch: eager, in float32, with its own attention and, if available, its fused
-AdamW.
+"""The step of GPT-2 in PyTorch: eager, in float32, with its own attention, and with an optimizer of torch, of DeepSpeed
+or of strata. Exits with 77 if a package is missing.
 
-    torch_step.py STEPS THREADS
+    torch_step.py STEPS THREADS [--model gpt2|gpt2-medium] [--optimizer torch|deepspeed|strata] [--strata JSON]
+                  [--sequences N] [--seq N] [--serve]
 
-Prints the seconds of each step, after an untimed one, as JSON."""
+torch is its fused AdamW, if available. JSON has the keywords of strata.optim. Prints the seconds of each step, after
+an untimed one, those of the optimizer in it, and the bytes that strata moved to and from NVMe in a step, as JSON.
+--serve does so for each line on stdin, and prints a summary at the end."""
+import argparse
 import json
 import sys
 import time
 
-import torch
-from torch import nn
-from torch.nn import functional as F
+try:
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+except ImportError as why:
+    print(f"{sys.executable}: {why}", file=sys.stderr)
+    sys.exit(77)
 
-LAYERS, HIDDEN, HEADS, VOCAB, POSITIONS = 12, 768, 12, 50257, 1024
-SEQUENCES, SEQ = 4, 64
+MODELS = {"gpt2": (12, 768, 12), "gpt2-medium": (24, 1024, 16)}  # layers, hidden size, heads
+VOCAB, POSITIONS = 50257, 1024
+SETTINGS = {"lr": 1e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.0}
 
 
 class Block(nn.Module):
-    def __init__(self):
+    def __init__(self, hidden, heads):
         super().__init__()
-        self.norm_1, self.norm_2 = nn.LayerNorm(HIDDEN), nn.LayerNorm(HIDDEN)
-        self.qkv, self.mix = nn.Linear(HIDDEN, 3 * HIDDEN), nn.Linear(HIDDEN, HIDDEN)
-        self.widen, self.narrow = nn.Linear(HIDDEN, 4 * HIDDEN), nn.Linear(4 * HIDDEN, HIDDEN)
+        self.heads = heads
+        self.norm_1, self.norm_2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.qkv, self.mix = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+        self.widen, self.narrow = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
 
     def forward(self, x):
         batch, seq, _ = x.shape
-        q, k, v = (part.view(batch, seq, HEADS, -1).transpose(1, 2) for part in self.qkv(self.norm_1(x)).split(HIDDEN, 2))
+        parts = self.qkv(self.norm_1(x)).chunk(3, 2)
+        q, k, v = (part.view(batch, seq, self.heads, -1).transpose(1, 2) for part in parts)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.mix(mixed.transpose(1, 2).reshape(batch, seq, HIDDEN))
+        x = x + self.mix(mixed.transpose(1, 2).flatten(2))
         return x + self.narrow(F.gelu(self.widen(self.norm_2(x)), approximate="tanh"))
 
 
 class GPT2(nn.Module):
-    def __init__(self):
+    def __init__(self, layers, hidden, heads):
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(VOCAB, HIDDEN), nn.Embedding(POSITIONS, HIDDEN)
-        self.blocks, self.norm = nn.Sequential(*(Block() for _ in range(LAYERS))), nn.LayerNorm(HIDDEN)
+        self.tokens, self.positions = nn.Embedding(VOCAB, hidden), nn.Embedding(POSITIONS, hidden)
+        self.blocks, self.norm = nn.Sequential(*(Block(hidden, heads) for _ in range(layers))), nn.LayerNorm(hidden)
         for weight in self.parameters():
             if weight.dim() == 2:
                 nn.init.normal_(weight, std=0.02)
@@ -47,31 +58,83 @@ class GPT2(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def optimizer_of(model):
-    settings = {"lr": 1e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.0}
+def optimizer_of(given, model):
     try:
-        return torch.optim.AdamW(model.parameters(), fused=True, **settings)
+        if given.optimizer == "deepspeed":
+            from deepspeed.ops.adam import DeepSpeedCPUAdam
+
+            return DeepSpeedCPUAdam(model.parameters(), adamw_mode=True, **SETTINGS)
+        if given.optimizer == "strata":
+            from strata import optim
+
+            return optim.AdamW(model.parameters(), threads=given.threads, **SETTINGS, **json.loads(given.strata))
+    except ImportError as why:
+        print(f"{sys.executable}: {why}", file=sys.stderr)
+        sys.exit(77)
+    try:
+        return torch.optim.AdamW(model.parameters(), fused=True, **SETTINGS)
     except (RuntimeError, TypeError):  # fused: only CUDA before 2.4, absent before 2.0
-        return torch.optim.AdamW(model.parameters(), **settings)
+        return torch.optim.AdamW(model.parameters(), **SETTINGS)
+
+
+class Training:
+    def __init__(self, given):
+        torch.manual_seed(1)
+        self.given, self.model = given, GPT2(*MODELS[given.model])
+        self.optimizer = optimizer_of(given, self.model)
+
+    def moved(self):
+        """Bytes read from and written to NVMe so far."""
+        stats = self.optimizer.stats() if self.given.optimizer == "strata" else {}
+        return stats.get("nvme_read_bytes", 0) + stats.get("nvme_written_bytes", 0)
+
+    def step(self):
+        """Seconds of a step, and of the optimizer in it."""
+        tokens, targets = torch.randint(VOCAB, (2, self.given.sequences, self.given.seq))
+        begin = time.perf_counter()
+        loss = self.model(tokens, targets)
+        self.optimizer.zero_grad()
+        loss.backward()
+        computed = time.perf_counter()
+        self.optimizer.step()
+        end = time.perf_counter()
+        seconds, of_optimizer = round(end - begin, 6), round(end - computed, 6)
+        print(f"loss {loss.item():.4f}, {seconds} s, {of_optimizer} s of it for the optimizer", file=sys.stderr)
+        return seconds, of_optimizer
+
+    def steps(self):
+        before = self.moved()
+        seconds, of_optimizer = zip(*(self.step() for _ in range(self.given.steps)))
+        moved = (self.moved() - before) / self.given.steps
+        return {"seconds": seconds, "optimizer_seconds": of_optimizer, "nvme_bytes": moved}
+
+    def about(self):
+        known = {"torch": torch.__version__, "optimizer": type(self.optimizer).__name__}
+        known["fused"] = bool(self.optimizer.defaults.get("fused"))
+        known["parameters"] = sum(param.numel() for param in self.model.parameters())
+        return known | ({"plan": self.optimizer.plan()} if self.given.optimizer == "strata" else {})
 
 
 def main():
-    steps, threads = int(sys.argv[1]), int(sys.argv[2])
-    torch.set_num_threads(threads)
-    torch.manual_seed(1)
-    model = GPT2()
-    optimizer = optimizer_of(model)
-    seconds = []
-    for step in range(steps + 1):
-        tokens, targets = torch.randint(VOCAB, (2, SEQUENCES, SEQ))
-        begin = time.perf_counter()
-        loss = model(tokens, targets)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        seconds.append(round(time.perf_counter() - begin, 6))
-        print(f"step {step}: loss {loss.item():.4f}, {seconds[-1]:.3f} s", file=sys.stderr)
-    print(json.dumps({"seconds": seconds[1:], "torch": torch.__version__, "fused": bool(optimizer.defaults.get("fused"))}))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("steps", type=int)
+    parser.add_argument("threads", type=int)
+    parser.add_argument("--model", choices=MODELS, default="gpt2")
+    parser.add_argument("--optimizer", choices=("torch", "deepspeed", "strata"), default="torch")
+    parser.add_argument("--strata", default="{}", help="keywords of strata.optim, as JSON")
+    parser.add_argument("--sequences", type=int, default=4)
+    parser.add_argument("--seq", type=int, default=64)
+    parser.add_argument("--serve", action="store_true", help="measure STEPS steps for each line on stdin")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    training = Training(given)
+    training.step()
+    if given.serve:
+        for _ in sys.stdin:
+            print(json.dumps(training.steps()), flush=True)
+        print(json.dumps(training.about()))
+    else:
+        print(json.dumps(training.steps() | training.about()))
 
 
 main()
