@@ -68,9 +68,9 @@ def peer(python, name, n, threads, *options):
     return [python, PEERS / "adamw_peers.py", "--serve", "--peer", name, "--n", n, "--threads", threads, *options]
 
 
-def run_interleaved(commands, rounds):
-    """Runs the commands of {name: command} in interleaved rounds. Returns {name: [figures of each round]},
-    {name: summary} and {name: why it is absent}."""
+def run_interleaved(commands, rounds, before=lambda: None):
+    """Runs the commands of {name: command} in interleaved rounds, and before() at the beginning of each. Returns
+    {name: [figures of each round]}, {name: summary} and {name: why it is absent}."""
     servers, absent = {}, {}
     for name, command in commands.items():
         try:
@@ -79,6 +79,7 @@ def run_interleaved(commands, rounds):
             absent[name] = str(why)
     figures = {name: [] for name in servers}
     for _ in range(rounds):
+        before()
         for name, server in servers.items():
             figures[name].append(server.round())
     return figures, {name: server.close() for name, server in servers.items()}, absent

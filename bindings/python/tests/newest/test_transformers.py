@@ -84,9 +84,12 @@ class TransformersTest(unittest.TestCase):
             self.assertTrue(
                 torch.equal(losses, others) and same(params, other_params), f"{options}: bits differ in {name}"
             )
-        return {"to_fused": gap(losses, fused), "to_exact": gap(losses, exact),
-                "of_fused_to_foreach": gap(fused, foreach),
-                "of_torch_to_exact": max(gap(fused, exact), gap(foreach, exact))}  # fmt: skip
+        return {
+            "to_fused": gap(losses, fused),
+            "to_exact": gap(losses, exact),
+            "of_fused_to_foreach": gap(fused, foreach),
+            "of_torch_to_exact": max(gap(fused, exact), gap(foreach, exact)),
+        }
 
     def compare_all(self, name):
         rows = []
