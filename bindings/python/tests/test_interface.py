@@ -62,7 +62,7 @@ class InterfaceTest(unittest.TestCase):
             )
 
     def test_the_library_has_the_version_of_this_package(self):
-        self.assertEqual(_abi.library().strata_abi_version(), _abi.ABI_VERSION)
+        self.assertEqual(_abi.load().strata_abi_version(), _abi.ABI_VERSION)
         self.assertIn(f"#define STRATA_ABI_VERSION {_abi.ABI_VERSION}\n", HEADER)
 
 

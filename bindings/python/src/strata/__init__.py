@@ -25,5 +25,5 @@ def __getattr__(name):
     if name == "__version__":
         from . import _abi
 
-        return _abi.library().strata_version().decode()
+        return _abi.load().strata_version().decode()
     raise AttributeError(f"module 'strata' has no attribute {name!r}")

@@ -120,7 +120,7 @@ TEXT_FUNCTIONS = {
 _library = None
 
 
-def library():
+def load():
     """libstrata.so: the one in this package, or the one that STRATA_LIBRARY names."""
     global _library
     if _library is None:

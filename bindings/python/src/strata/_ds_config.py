@@ -119,7 +119,7 @@ def _rows_of(text):
         rows.append(Row(key, json.loads(value), verdict, bool(found.is_default), strata_key, set_to, reason))
         return 0
 
-    status = _abi.library().strata_ds_config_convert(text, _abi.DsRowFunction(collect), None)
+    status = _abi.load().strata_ds_config_convert(text, _abi.DsRowFunction(collect), None)
     if _abi.STATUSES[status] != "unsupported":  # which says no more than the rows
         check(status)
     return rows

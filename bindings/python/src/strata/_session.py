@@ -11,7 +11,7 @@ from .errors import InvalidError, error
 
 def check(status):
     if status != 0:
-        lib = _abi.library()
+        lib = _abi.load()
         text = lib.strata_last_error().decode(errors="replace")
         raise error(lib.strata_status_name(status).decode(), text)
 
@@ -48,7 +48,7 @@ class Session:
 
     def __init__(self, optimizer="adamw", *, momentum=False, states="f32", placement="auto", pinned=None, nvme=None,
                  nvme_bytes=None, chunk_elems=None, threads=None, rounding_seed=0, holds="states"):  # fmt: skip
-        lib = _abi.library()
+        lib = _abi.load()
         dirs = [path.encode() for path in paths_of(nvme)]
         options = _abi.SessionOptions()
         options.optimizer = index_of(optimizer, _abi.OPTIMIZERS, "optimizer")
@@ -77,59 +77,59 @@ class Session:
         param.is_frozen = int(frozen)
         param.n_dims = len(shape)
         param.dims = (ctypes.c_int64 * max(1, len(shape)))(*shape)
-        check(_abi.library().strata_session_add(self._handle, ctypes.byref(param)))
+        check(_abi.load().strata_session_add(self._handle, ctypes.byref(param)))
         self.names.append(name)
 
     def plan(self):
         """{"pinned_bytes", "nvme_bytes", "n_params", "n_chunks", "chunk_elems"}: what sealing would need."""
         plan = _abi.Plan()
-        check(_abi.library().strata_session_plan(self._handle, ctypes.byref(plan)))
+        check(_abi.load().strata_session_plan(self._handle, ctypes.byref(plan)))
         return {name: getattr(plan, name) for name, _ in plan._fields_[1:]}
 
     def seal(self, addresses):
         """Allocates what is planned. `addresses` of the parameters, in the order in which they were added."""
-        check(_abi.library().strata_session_seal(self._handle, _pointers(addresses), len(addresses)))
+        check(_abi.load().strata_session_seal(self._handle, _pointers(addresses), len(addresses)))
 
     def bind(self, addresses):
         """Tells where the parameters are, for visit(), fill(), save() and load()."""
-        check(_abi.library().strata_session_bind(self._handle, _pointers(addresses), len(addresses)))
+        check(_abi.load().strata_session_bind(self._handle, _pointers(addresses), len(addresses)))
 
     def read(self, params, addresses):
         """Copies parameters as they are after the last step to `addresses`."""
-        check(_abi.library().strata_session_read(self._handle, _numbers(params), _pointers(addresses), len(params)))
+        check(_abi.load().strata_session_read(self._handle, _numbers(params), _pointers(addresses), len(params)))
 
     def prefetch(self, params):
         """Begins to fetch what read() of these parameters will need, as far as there is room."""
-        check(_abi.library().strata_session_prefetch(self._handle, _numbers(params), len(params)))
+        check(_abi.load().strata_session_prefetch(self._handle, _numbers(params), len(params)))
 
     def accumulate(self, param, address, dtype):
         """Adds a gradient to the step's, and returns the sum of squares of the parameter's so far."""
         squares = ctypes.c_double()
-        check(_abi.library().strata_session_accumulate(self._handle, param, address, dtype, ctypes.byref(squares)))
+        check(_abi.load().strata_session_accumulate(self._handle, param, address, dtype, ctypes.byref(squares)))
         return squares.value
 
     def gradient(self, param):
         """The address of a parameter's f32 gradient so far, valid until the next call."""
         address = ctypes.c_void_p()
-        check(_abi.library().strata_session_gradient(self._handle, param, ctypes.byref(address)))
+        check(_abi.load().strata_session_gradient(self._handle, param, ctypes.byref(address)))
         return address.value
 
     def discard(self, params=None):
         """Forgets the step's gradients of some parameters, or of all."""
         some = None if params is None else _numbers(params)
-        check(_abi.library().strata_session_discard(self._handle, some, 0 if params is None else len(params)))
+        check(_abi.load().strata_session_discard(self._handle, some, 0 if params is None else len(params)))
 
     def step(self, updates, n):
         """`updates`: an array of _abi.Update, of which the first `n` are used."""
-        check(_abi.library().strata_session_step(self._handle, updates, n))
+        check(_abi.load().strata_session_step(self._handle, updates, n))
 
     def visit(self, state, function):
         """Calls function(param, offset, n, address) with the f32 values of a state, piece by piece."""
-        self._pieces(_abi.library().strata_session_visit, state, function)
+        self._pieces(_abi.load().strata_session_visit, state, function)
 
     def fill(self, state, function):
         """The same, for a function that writes the values."""
-        self._pieces(_abi.library().strata_session_fill, state, function)
+        self._pieces(_abi.load().strata_session_fill, state, function)
 
     def _pieces(self, call, state, function):
         failures = []
@@ -151,25 +151,25 @@ class Session:
         """(steps done, [steps in which each parameter was updated])"""
         steps = ctypes.c_int64()
         counts = (ctypes.c_int64 * max(1, len(self.names)))()
-        check(_abi.library().strata_session_steps(self._handle, ctypes.byref(steps), counts, len(self.names)))
+        check(_abi.load().strata_session_steps(self._handle, ctypes.byref(steps), counts, len(self.names)))
         return steps.value, list(counts)[: len(self.names)]
 
     def set_steps(self, steps, counts):
         array = (ctypes.c_int64 * max(1, len(counts)))(*counts)
-        check(_abi.library().strata_session_set_steps(self._handle, steps, array, len(counts)))
+        check(_abi.load().strata_session_set_steps(self._handle, steps, array, len(counts)))
 
     def save(self, folder, keep=0):
         """Writes `folder`/step-NNNNNNNN, which the strata command can read, too."""
-        check(_abi.library().strata_session_save(self._handle, os.fsencode(folder), keep))
+        check(_abi.load().strata_session_save(self._handle, os.fsencode(folder), keep))
 
     def load(self, folder):
         """Reads such a folder: states, parameters and step counts."""
-        check(_abi.library().strata_session_load(self._handle, os.fsencode(folder)))
+        check(_abi.load().strata_session_load(self._handle, os.fsencode(folder)))
 
     def stats(self):
         """{"pinned_bytes", ...}: the fields of strata_stats."""
         stats = _abi.Stats()
-        check(_abi.library().strata_session_stats(self._handle, ctypes.byref(stats)))
+        check(_abi.load().strata_session_stats(self._handle, ctypes.byref(stats)))
         return {name: getattr(stats, name) for name, _ in stats._fields_[1:]}
 
     def close(self):
