@@ -184,18 +184,19 @@ class Caller {
     const std::vector<void*> all = addresses(of);
     count(strata_session_bind(of.session, all.data(), below(kParams + 1)));
   }
-  void step() {
+  Padded<strata_settings> make_settings() {
     auto settings = make<strata_settings>();
-    settings.value = {settings.value.struct_size,
-                      odd_number(1e-3),
-                      odd_number(0.9),
-                      odd_number(0.99),
-                      odd_number(1e-8),
-                      odd_number(0.1),
-                      below(2) == 0 ? 0.0 : odd_number(0.9),
-                      0,
-                      0,
-                      odd_number(1)};
+    settings.value.lr = odd_number(1e-3);
+    settings.value.beta1 = odd_number(0.9);
+    settings.value.beta2 = odd_number(0.99);
+    settings.value.eps = odd_number(1e-8);
+    settings.value.weight_decay = odd_number(0.1);
+    settings.value.momentum = below(2) == 0 ? 0.0 : odd_number(0.9);
+    settings.value.grad_factor = odd_number(1);
+    return settings;
+  }
+  void step() {
+    auto settings = make_settings();
     Handle& of = pick();
     std::vector<strata_update> updates(kParams);
     for (strata_update& update : updates) {
@@ -286,17 +287,7 @@ class Caller {
   }
   void arrays() {
     auto arrays = make<strata_arrays>();
-    auto settings = make<strata_settings>();
-    settings.value = {settings.value.struct_size,
-                      odd_number(1e-3),
-                      odd_number(0.9),
-                      odd_number(0.99),
-                      odd_number(1e-8),
-                      odd_number(0.1),
-                      0,
-                      0,
-                      0,
-                      odd_number(1)};
+    auto settings = make_settings();
     arrays.value.n = rarely() ? -5 : kElems;
     arrays.value.dtype = static_cast<strata_dtype>(odd_enum(3));
     arrays.value.gradient_dtype = static_cast<strata_dtype>(odd_enum(3));
