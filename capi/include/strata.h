@@ -16,8 +16,8 @@
  * are read during the call only.
  *
  * Threads: any thread may use any session; calls to the same session wait for each other. Callbacks run on
- * the thread that makes the call and must not call the same session. After fork() a child cannot use sessions
- * of its parent (STRATA_UNSUPPORTED); their memory is not copied for it.
+ * the thread that makes the call and must neither throw nor call the same session. After fork() a child
+ * cannot use sessions of its parent (STRATA_UNSUPPORTED); their memory is not copied for it.
  *
  * Enumerations are int32_t with named values, so that every bit pattern is a value.
  *

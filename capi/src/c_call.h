@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include <strata.h>
@@ -14,6 +15,7 @@ namespace strata::capi {
 
 /// Stores the message for strata_last_error() and returns the code.
 strata_status report(const Status& status) noexcept;
+strata_status report(strata_status status, std::string_view text) noexcept;
 const char* last_error() noexcept;
 
 /// Runs `body`, which returns a Status. No exception leaves it.
@@ -22,9 +24,11 @@ strata_status call(const Body& body) noexcept {
   try {
     return report(body());
   } catch (const std::bad_alloc&) {
-    return report(Status::error(Code::out_of_memory, "the heap is exhausted"));
+    return report(STRATA_OUT_OF_MEMORY, "the heap is exhausted");
   } catch (const std::exception& e) {
-    return report(Status::error(Code::internal, e.what()));
+    return report(STRATA_INTERNAL, e.what());
+  } catch (...) {
+    return report(STRATA_INTERNAL, "an unknown exception");
   }
 }
 

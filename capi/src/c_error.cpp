@@ -13,13 +13,18 @@ std::string& message() noexcept {
 
 }  // namespace
 
-strata_status report(const Status& status) noexcept {
+// Allocates nothing but the message, which is lost if there is no memory for it.
+strata_status report(strata_status status, std::string_view text) noexcept {
   try {
-    message() = status.is_ok() ? std::string_view() : status.message();
+    message() = text;
   } catch (const std::bad_alloc&) {
     message().clear();
   }
-  return status_of(status.code());
+  return status;
+}
+
+strata_status report(const Status& status) noexcept {
+  return report(status_of(status.code()), status.is_ok() ? std::string_view() : status.message());
 }
 
 const char* last_error() noexcept { return message().c_str(); }

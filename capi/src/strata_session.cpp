@@ -61,7 +61,7 @@ strata_status strata_session_plan(strata_session session, strata_plan* plan) {
     strata_plan told{};
     told.pinned_bytes = made->planned_peak[index_of(Tier::pinned)];
     told.nvme_bytes = made->planned_peak[index_of(Tier::nvme)];
-    told.n_params = made->n_params(true);
+    told.n_params = made->n_params(true) + made->n_params(false);
     told.n_chunks = static_cast<std::int64_t>(made->layout.n_chunks());
     told.chunk_elems = made->layout.chunk_elems();
     return write_struct(told, plan, "strata_plan");
@@ -151,10 +151,11 @@ strata_status strata_session_discard(strata_session session, const int64_t* para
     STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
     STRATA_TRY_ASSIGN(const auto some, array_of(params, n, "params"));
     if (params == nullptr) sealed->discard();
-    for (const std::int64_t param : some) {
-      STRATA_TRY_ASSIGN(const std::int32_t index, index_of_param(param));
-      STRATA_TRY(sealed->discard(index));
-    }
+    for (const std::int64_t param : some)
+      if (param < 0 || param >= std::ssize(sealed->param_steps()))
+        return Status::error(Code::invalid, str("there is no parameter ", param, ": ",
+                                                sealed->param_steps().size(), " are registered"));
+    for (const std::int64_t param : some) STRATA_TRY(sealed->discard(static_cast<std::int32_t>(param)));
     return {};
   });
 }

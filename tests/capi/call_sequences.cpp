@@ -320,7 +320,8 @@ class Caller {
   std::int64_t succeeded_ = 0, steps_ = 0;
   std::vector<std::vector<float>> params_ =
       std::vector<std::vector<float>>(kParams, std::vector<float>(kElems));
-  std::vector<std::vector<float>> gradients_ = params_;
+  std::vector<std::vector<float>> gradients_ =
+      std::vector<std::vector<float>>(kParams, std::vector<float>(kElems, 0.01f));
   std::vector<float> moments_ = std::vector<float>(kElems);
 };
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <thread>
 
@@ -214,9 +215,41 @@ TEST_F(CapiErrorsTest, StateAccessIsChecked) {
   EXPECT_THAT(refused(strata_session_save(trainer_.session, "", 0)), HasSubstr("dir is empty"));
 }
 
+TEST_F(CapiErrorsTest, DiscardingIsCheckedBeforeAnythingIsForgotten) {
+  strata_session_options options = CTrainer::default_options();
+  options.holds = STRATA_HOLDS_PARAMS;
+  trainer_.start(options);
+  const strata_update update = trainer_.updates()[0];
+  ASSERT_EQ(strata_session_accumulate(trainer_.session, 0, update.gradient, STRATA_F32, nullptr), STRATA_OK);
+  const std::int64_t params[2] = {0, 99};
+  EXPECT_THAT(refused(strata_session_discard(trainer_.session, params, 2)),
+              HasSubstr("no parameter 99: 3 are registered"));
+  const float* gradient = nullptr;
+  EXPECT_EQ(strata_session_gradient(trainer_.session, 0, &gradient), STRATA_OK) << strata_last_error();
+  ASSERT_EQ(strata_session_discard(trainer_.session, params, 1), STRATA_OK);
+  EXPECT_THAT(refused(strata_session_gradient(trainer_.session, 0, &gradient)),
+              HasSubstr("no accumulated gradient"));
+}
+
+/// Bytes of mappings that fork() does not copy.
+std::uint64_t bytes_not_copied() {
+  std::ifstream smaps("/proc/self/smaps");
+  std::uint64_t kib = 0, sum = 0;
+  for (std::string line; std::getline(smaps, line);) {
+    if (line.starts_with("Size:")) kib = std::stoull(line.substr(5));
+    if (line.starts_with("VmFlags:") && (line + " ").find(" dc ") != std::string::npos) sum += kib << 10;
+  }
+  return sum;
+}
+
 // gtest's death tests would fork, too, but this is what a DataLoader does.
 TEST_F(CapiErrorsTest, AForkedChildIsRefusedAndTheParentGoesOn) {
+  const std::uint64_t before = bytes_not_copied();
   trainer_.start();
+  strata_plan plan{};
+  plan.struct_size = sizeof plan;
+  ASSERT_EQ(strata_session_plan(trainer_.session, &plan), STRATA_OK);
+  EXPECT_GE(bytes_not_copied(), before + plan.pinned_bytes);
   const pid_t child = ::fork();
   if (child == 0) {
     const bool refused = trainer_.step() == STRATA_UNSUPPORTED &&

@@ -69,6 +69,28 @@ TEST_F(HeldParamsTest, GradientsAreAddedInOrderAndTheirNormIsThatOfPlainArrays) 
               HasSubstr("has no accumulated gradient"));
 }
 
+TEST_F(HeldParamsTest, NormsAreOfThisStepAlone) {
+  create(options());
+  must(session_->step(accumulate_all(1)));  // no chunk is updated yet
+  EXPECT_EQ(session_->norm(), 0);
+  const ParamUpdate update = trainer_.backward(3).front();
+  must(session_->accumulate(update.param, update.gradient, update.gradient_dtype));
+  EXPECT_GT(session_->norm(), 0);
+  EXPECT_EQ(session_->norm(), std::sqrt(session_->square_sum(update.param)));
+  EXPECT_EQ(session_->square_sum(0), 0);
+}
+
+// What was accumulated before states are loaded is of another run.
+TEST_F(HeldParamsTest, LoadingForgetsGradients) {
+  create(options());
+  const std::string folder =
+      must(save_checkpoint(*session_, posix_io(), dir_.path() + "/checkpoints", {}, 0));
+  (void)accumulate_all(1);
+  must(load_checkpoint(*session_, posix_io(), folder));
+  EXPECT_EQ(session_->norm(), 0);
+  EXPECT_EQ(session_->gradient(0).status().code(), Code::invalid);
+}
+
 TEST_F(HeldParamsTest, StatesAreReadAfterPendingUpdates) {
   Trainer other(cpuopt::OptimizerParams{});
   const auto in_ram = must(plan_trainer_states(kParams, options()));
@@ -143,6 +165,10 @@ TEST_F(HeldParamsTest, FrozenParametersAreHeldAndTakeTheirOwnSizeAlone) {
     must(session_->read(std::array{ParamCopy{p, values.data()}}));
     EXPECT_EQ(values == before[static_cast<std::size_t>(p)], p < 2) << p;
   }
+  const std::string folder =
+      must(save_checkpoint(*session_, posix_io(), dir_.path() + "/checkpoints", {}, 0));
+  EXPECT_TRUE(must(read_manifest(posix_io(), folder)).param_steps.empty())
+      << "frozen ones have no steps to tell";
   const auto frozen_bytes = plan_->layout.payload_bytes(plan_->layout.slice(1).chunk, Payload::param);
   EXPECT_EQ(frozen_bytes,
             static_cast<std::size_t>(plan_->layout.chunk(plan_->layout.slice(1).chunk).n_elems) * 2);

@@ -206,5 +206,41 @@ TEST_F(TrainerSessionTest, ParametersAreOnlyAccessedWhereTheyAreSaidToBe) {
   must(session->step(trainer.backward(1)));
 }
 
+// The first step has no gradient of the first parameter.
+TEST_F(TrainerSessionTest, LambUpdatesWhateverTheFirstParameterDoes) {
+  const SessionOptions lamb = options(cpuopt::Optimizer::lamb);
+  const auto plan = must(plan_trainer_states(kParams, lamb));
+  Trainer trainer(lamb.optimizer), plain(lamb.optimizer);
+  Reference reference(plain, StateFormat::fp32);
+  const auto session = must(TrainerSession::create(*plan, environment(), trainer.addresses()));
+  const auto before = trainer.values;
+  must(session->step(trainer.backward(2)));
+  reference.step(2);
+  EXPECT_EQ(trainer.values, plain.values);
+  EXPECT_NE(trainer.values[3], before[3]);
+}
+
+// The states can be loaded again.
+TEST_F(TrainerSessionTest, AfterAnInterruptedStepACheckpointGoesOn) {
+  SessionOptions on_nvme = options();
+  on_nvme.budgets = least_budgets(on_nvme);
+  const auto plan = must(plan_trainer_states(kParams, on_nvme));
+  Trainer trainer(on_nvme.optimizer), plain(on_nvme.optimizer);
+  Reference reference(plain, StateFormat::fp32);
+  const auto session = must(TrainerSession::create(*plan, environment(), trainer.addresses()));
+  must(session->step(trainer.backward(1)));
+  const std::string folder = must(save_checkpoint(*session, posix_io(), dir_.path() + "/checkpoints", {}, 0));
+  io_.add({.call = IoCall::read, .nth = io_.calls(IoCall::read) + 2, .sticky = true, .code = Code::io_error});
+  EXPECT_EQ(session->step(trainer.backward(2)).code(), Code::io_error);
+  io_.clear();
+  must(load_checkpoint(*session, posix_io(), folder));
+  EXPECT_EQ(session->steps(), 1);
+  reference.step(1);
+  EXPECT_EQ(trainer.values, plain.values);
+  must(session->step(trainer.backward(2)));
+  reference.step(2);
+  EXPECT_EQ(trainer.values, plain.values);
+}
+
 }  // namespace
 }  // namespace strata

@@ -137,8 +137,8 @@ class Saving {
     manifest.step = session_.steps();
     manifest.loss_scale = session_.loss_scale();
     for (std::size_t i = 0; const std::int64_t steps : session_.param_steps()) {
-      if (steps != manifest.step) manifest.param_steps[session_.state_plan().tensors.specs[i].name] = steps;
-      ++i;
+      const LayoutTensor& tensor = session_.state_plan().tensors.specs[i++];
+      if (tensor.group.trainable && steps != manifest.step) manifest.param_steps[tensor.name] = steps;
     }
     manifest.run = std::move(run);
     for (DraftFile& file : files) {

@@ -115,7 +115,7 @@ void run_lamb_apply(const ChunkUpdate& u, ThreadPool& pool) {
 
 void run_chunk_update(const ChunkUpdate& u, ThreadPool& pool) {
   const bool updates = u.undo != UndoAction::rollback;
-  if (updates && u.step->by_rule[0].optimizer == cpuopt::Optimizer::lamb) {
+  if (updates && u.plan->options.optimizer.optimizer == cpuopt::Optimizer::lamb) {
     run_lamb_moments(u, pool);
     return run_lamb_apply(u, pool);
   }

@@ -82,7 +82,7 @@ Status queue_device_lamb_apply(StateContext& context, const ChunkUpdate& u) {
 
 Status queue_device_update(StateContext& context, const ChunkUpdate& u) {
   STRATA_ASSERT(u.undo == UndoAction::none, "a speculative update of a chunk on the device");
-  if (u.step->by_rule[0].optimizer == cpuopt::Optimizer::lamb) {
+  if (u.plan->options.optimizer.optimizer == cpuopt::Optimizer::lamb) {
     STRATA_TRY(queue_device_lamb_moments(context, u));
     return queue_device_lamb_apply(context, u);
   }

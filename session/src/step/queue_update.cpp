@@ -139,7 +139,7 @@ Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& s
   if (on_gpu && !exchanges) return queue_device_update(context, update);
   if (undo != UndoAction::none) update.old = logged_block(context, chunk);
   const auto queue = [&](void (*work)(const ChunkUpdate&, ThreadPool&), std::int64_t ns) {
-    HostCall call(cpuopt::to_string(step.by_rule[0].optimizer).data(), work, update);
+    HostCall call(cpuopt::to_string(context.plan().options.optimizer.optimizer).data(), work, update);
     if (context.costs() != nullptr) call.paced(std::max<std::int64_t>(1, ns));
     declare_memory(call, gradient, states, undo == UndoAction::none ? BufferView{} : context.undo(chunk),
                    undo);

@@ -61,11 +61,20 @@ double AccumulatedGradients::norm() const {
       context_.norm_partials(), static_cast<std::size_t>(context_.tables().n_partials))));
 }
 
+void AccumulatedGradients::clear_norm(std::int32_t tensor) {
+  const std::span<double> partials = partials_of(tensor);
+  std::fill(partials.begin(), partials.end(), 0.0);
+}
+
+void AccumulatedGradients::clear_norms(ChunkId chunk) {
+  for (const std::int32_t tensor : context_.plan().layout.chunk(chunk).tensors)
+    if (has(tensor)) clear_norm(tensor);
+}
+
 void AccumulatedGradients::forget(std::int32_t tensor) {
   if (!has(tensor)) return;
   present_[static_cast<std::size_t>(tensor)] = false;
-  const std::span<double> partials = partials_of(tensor);
-  std::fill(partials.begin(), partials.end(), 0.0);
+  clear_norm(tensor);
 }
 
 Status AccumulatedGradients::drop(ChunkId chunk) {

@@ -15,15 +15,19 @@ class AccumulatedGradients {
   /// Adds a gradient to that of the tensor, or sets it if there is none. Returns when it has been read.
   Status add(std::int32_t tensor, const std::byte* gradient, DType dtype);
   bool has(std::int32_t tensor) const { return present_[static_cast<std::size_t>(tensor)]; }
+  bool has_any(ChunkId chunk) const { return is_written_[chunk]; }
   double square_sum(std::int32_t tensor) const;
   /// The square root of the sum of all norm partials, by one tree over all tensors.
   double norm() const;
   void forget(std::int32_t tensor);
+  /// Leaves the gradients of a chunk for its update, and takes them out of all norms.
+  void clear_norms(ChunkId chunk);
   /// Forgets the gradients of one chunk, or of all.
   Status drop(ChunkId chunk);
   void clear() noexcept;
 
  private:
+  void clear_norm(std::int32_t tensor);
   std::span<double> partials_of(std::int32_t tensor) const;
 
   StateContext& context_;

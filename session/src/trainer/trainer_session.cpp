@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include <strata/runtime/convert.h>
@@ -35,6 +36,12 @@ namespace {
 
 // What a chunk holds, as far as the parameters' dtype and the optimizer need it.
 constexpr std::array<Payload, 4> kStates = {Payload::param, Payload::master, Payload::m, Payload::v};
+
+template <class Function>
+struct OnExit {
+  Function function;
+  ~OnExit() { function(); }
+};
 
 // A step uses the states of one chunk after the other.
 PassSchedule schedule_of(const StatePlan& plan) {
@@ -185,8 +192,8 @@ Status TrainerSession::accumulate(std::int32_t param, const void* gradient, DTyp
     return refuse(state_plan(), param, "has a gradient of ", to_string(dtype),
                   "; it must be f32, bf16 or f16");
   const ChunkId chunk = state_plan().layout.slice(param).chunk;
-  STRATA_TRY(update(chunk));  // which needs the gradient of the step before
-  Status added = step_->gradients.add(param, static_cast<const std::byte*>(gradient), dtype);
+  Status added = update(chunk);  // which needs the gradient of the step before
+  if (added.is_ok()) added = step_->gradients.add(param, static_cast<const std::byte*>(gradient), dtype);
   if (added.is_ok()) return {};
   discard();
   return std::move(added).annotate(str("accumulating the gradient of parameter '",
@@ -280,25 +287,44 @@ Status TrainerSession::update(ChunkId chunk) {
           detail::queue_update(context(), chunk, step_->constants, UndoAction::none, step_->tensors.data());
       !status.is_ok())
     return std::move(status).annotate(str("updating chunk ", chunk));
-  Status fetched = fetch_for_updates_after(chunk);
+  step_->is_pending[chunk] = false;  // whatever happens from here on, it must not be queued again
+  fetch_for_updates(chunk + 1);
   // Tables and gradients are the next step's, too.
-  STRATA_TRY(context().backend().synchronize(context().streams().cpu));
-  step_->is_pending[chunk] = false;
+  if (Status status = context().backend().synchronize(context().streams().cpu); !status.is_ok()) {
+    machine().set_broken(status);
+    return status;
+  }
   for (const std::int32_t tensor : state_plan().layout.chunk(chunk).tensors)
     step_->tensors[static_cast<std::size_t>(tensor)] = {};
   STRATA_TRY(step_->gradients.drop(chunk));
-  STRATA_TRY(detail::write_back_states(context(), chunk));
-  return fetched;
+  return detail::write_back_states(context(), chunk);
 }
 
-// While one chunk is updated, or computed with, the states of those after it are read.
-Status TrainerSession::fetch_for_updates_after(ChunkId chunk) {
-  for (ChunkId next = chunk + 1; next < step_->is_pending.size(); ++next) {
-    if (!step_->is_pending[next]) continue;
-    STRATA_TRY_ASSIGN(const bool begun, detail::prefetch_for_update(context(), next, kStates));
-    if (!begun) break;
+// While one chunk is updated, or computed with, the states of those from `first` on are read. An error comes
+// back when they are needed.
+void TrainerSession::fetch_for_updates(ChunkId first) noexcept {
+  if (context().store() == nullptr) return;
+  try {
+    for (ChunkId next = first; next < step_->is_pending.size(); ++next) {
+      if (!step_->is_pending[next]) continue;
+      Result<bool> begun = detail::prefetch_for_update(context(), next, kStates);
+      constexpr std::array<Payload, 1> kAccum = {Payload::accum};
+      if (begun.has_value() && *begun && step_->gradients.has_any(next))
+        begun = detail::prefetch_for_update(context(), next, kAccum);
+      if (!begun.has_value() || !*begun) break;
+    }
+    (void)context().chunks().write_backs().pump();
+  } catch (const std::bad_alloc&) {  // it is only ahead of time
   }
-  return context().chunks().write_backs().pump();
+}
+
+// After an error, or an exception, in the middle of a step.
+void TrainerSession::interrupt(const Status& why) noexcept {
+  (void)context().backend().synchronize(context().streams().cpu);  // it uses the trainer's memory
+  context().chunks().abort_pending();
+  machine().set_broken(why);
+  std::fill(step_->tensors.begin(), step_->tensors.end(), detail::TrainerTensor{});
+  std::fill(step_->is_pending.begin(), step_->is_pending.end(), false);
 }
 
 Status TrainerSession::update_chunks() {
@@ -311,29 +337,29 @@ Status TrainerSession::step(std::span<const ParamUpdate> updates) {
   STRATA_TRY(flush());
   step_->constants.rounding_seed = state_plan().options.rounding_seed;
   step_->constants.step = steps() + 1;
-  const auto forget = [&] {
-    std::fill(step_->tensors.begin(), step_->tensors.end(), detail::TrainerTensor{});
-  };
   if (Status refused = set_updates(updates); !refused.is_ok()) {
-    forget();
+    std::fill(step_->tensors.begin(), step_->tensors.end(), detail::TrainerTensor{});
     return refused;
   }
-  for (ChunkId chunk = 0; chunk < step_->is_pending.size(); ++chunk)
-    step_->is_pending[chunk] = step_->is_updated(chunk, state_plan().layout);
-  discard();  // the gradients of parameters that are not updated
-  if (Status status = update_chunks(); !status.is_ok()) {
-    (void)context().backend().synchronize(context().streams().cpu);  // it uses the trainer's memory
-    context().chunks().abort_pending();
-    status = std::move(status).annotate(
-        str("step ", steps() + 1, " was interrupted, so parameters and states do not belong to any step"));
-    machine().set_broken(status);
-    forget();
-    std::fill(step_->is_pending.begin(), step_->is_pending.end(), false);
-    return status;
+  const std::string interrupted =
+      str("step ", steps() + 1, " was interrupted, so parameters and states do not belong to any step");
+  Status status = Status::error(Code::internal, interrupted);  // unless it gets to its end
+  {
+    const OnExit guard{[&] {
+      if (!status.is_ok()) interrupt(status);
+    }};
+    for (ChunkId chunk = 0; chunk < step_->is_pending.size(); ++chunk)
+      step_->is_pending[chunk] = step_->is_updated(chunk, state_plan().layout);
+    discard();  // the gradients of parameters that are not updated
+    status = update_chunks().annotate(interrupted);
   }
+  if (!status.is_ok()) return status;
+  for (ChunkId chunk = 0; chunk < step_->is_pending.size(); ++chunk)
+    if (step_->is_pending[chunk]) step_->gradients.clear_norms(chunk);  // they are not the next step's
   for (const ParamUpdate& update : updates) count_step(update.param);
   set_steps(steps() + 1);
-  return fetch_for_updates_after(0);
+  fetch_for_updates(0);
+  return {};
 }
 
 Status TrainerSession::flush() {
@@ -343,7 +369,7 @@ Status TrainerSession::flush() {
 }
 
 void TrainerSession::flush_or_discard() noexcept {
-  if (flush().is_ok()) return;
+  if (flush().is_ok()) return discard();
   std::fill(step_->is_pending.begin(), step_->is_pending.end(), false);
   std::fill(step_->tensors.begin(), step_->tensors.end(), detail::TrainerTensor{});
   step_->gradients.clear();

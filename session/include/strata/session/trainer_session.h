@@ -85,7 +85,8 @@ class TrainerSession final : public Session {
   Status set_updates(std::span<const ParamUpdate> updates);
   Status update_chunks();
   Status update(ChunkId chunk);
-  Status fetch_for_updates_after(ChunkId chunk);
+  void fetch_for_updates(ChunkId first) noexcept;
+  void interrupt(const Status& why) noexcept;
   bool may_wait(ChunkId chunk) const;
   Status flush() override;
   void flush_or_discard() noexcept override;
