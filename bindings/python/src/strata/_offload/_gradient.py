@@ -82,7 +82,7 @@ def _norm(tensor, order=2, dim=None, keepdim=False, *, dtype=None):
 
 
 def _zero(tensor):
-    tensor.is_zero, tensor.factor = True, 1.0
+    tensor.is_zero, tensor.is_spent, tensor.factor = True, False, 1.0
     return tensor
 
 

@@ -148,18 +148,32 @@ class Offload:
                     self._end_backward(unit)
 
             for producer in producers:
-                producer.register_prehook(on_input)
+                self._before_node(producer).append(on_input)
 
     def _after_forward(self, unit, output):
         if torch.is_grad_enabled():
             for tensor in _tensors(output):
                 if tensor.grad_fn is not None:
+                    self._before_node(tensor.grad_fn)
                     tensor.grad_fn.register_prehook(lambda _, unit=unit: self._before_backward(unit))
         left = self._in_use.get(unit, 0) - 1
         if left > 0:
             self._in_use[unit] = left
         else:
             self._in_use.pop(unit, None)
+
+    @staticmethod
+    def _before_node(node):
+        """Functions to call before a node of the graph runs, and before any unit is acquired for it."""
+        if "strata" not in node.metadata:
+            node.metadata["strata"] = calls = []
+
+            def run(gradients):
+                for call in calls:
+                    call(gradients)
+
+            node.register_prehook(run)
+        return node.metadata["strata"]
 
     def _before_backward(self, unit):
         task = torch._C._current_graph_task_id()
@@ -274,7 +288,7 @@ class Offload:
         """What is here is of the step before."""
         for param in self.params:
             if isinstance(param.grad, LeftGradient):
-                param.grad.is_spent = True
+                param.grad.is_spent = not param.grad.is_zero  # zero is still zero
         self._stale = {index for index, parking in enumerate(self.parking) if parking.is_here}
         self._has_left = [False] * len(self.params)
         self._order.end_step()
@@ -309,6 +323,13 @@ class Offload:
         uses = self._order.n_uses()
         self.after_step()
         return uses
+
+    def __deepcopy__(self, _):
+        raise UnsupportedError(
+            "a model that is offloaded cannot be copied; build another one and load its state_dict()"
+        )
+
+    __reduce_ex__ = __deepcopy__
 
     # ---- state_dict of the model ----
 

@@ -171,6 +171,11 @@ class Optimizer(torch.optim.Optimizer):
         for sealed in self._sealed:
             sealed.session.close()
 
+    def __reduce_ex__(self, _):
+        raise UnsupportedError(
+            f"{type(self).__name__} cannot be copied or pickled; make another one and load its state_dict()"
+        )
+
     # ---- state_dict ----
 
     def state_dict(self):
