@@ -42,6 +42,8 @@ struct OnExit {
   Function function;
   ~OnExit() { function(); }
 };
+template <class Function>
+OnExit(Function) -> OnExit<Function>;
 
 // A step uses the states of one chunk after the other.
 PassSchedule schedule_of(const StatePlan& plan) {
