@@ -1,9 +1,11 @@
 // One AdamW step of the GPT-2 124M shape (Radford et al. 2019), four sequences of 64 random tokens, without
 // memory limits; or only the GEMMs of that step, a lower bound of any step's time.
-//   gpt2_step step|gemm f32|bf16|native|widened STEPS THREADS
-// With bf16, GEMMs use the fastest implementation on this CPU, which is measured first; native and widened
-// select one. Prints the seconds of each step, after an untimed one, as JSON. The claim `gpt2_step` compares
-// them.
+//   gpt2_step MODE f32|bf16|native|widened STEPS THREADS
+// MODE: step, the engine; pinned, the engine with all states in pinned memory; states and params, the same
+// step by a trainer that is linked with strata, whose session holds the optimizer states, or the parameters
+// and gradients, too; gemm. With bf16, GEMMs use the fastest implementation on this CPU, which is measured
+// first; native and widened select one. Prints the seconds of each step, after an untimed one, as JSON, and
+// the digest of the states. The claims `gpt2_step` and `trainer_step` compare them.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -11,6 +13,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +29,8 @@
 #include <strata/model/decoder.h>
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/rng.h>
+
+#include "support/program_trainer.h"
 
 namespace {
 
@@ -70,27 +75,98 @@ class RandomBatches final : public strata::BatchSource {
 };
 
 // No clipping and no weight decay, as in the peers.
-std::vector<double> time_steps(strata::DType compute, int steps, int threads) {
+strata::SessionOptions step_options() {
   strata::SessionOptions options;
   options.clip = 0;
   options.optimizer.weight_decay = 0;
+  return options;
+}
+
+struct Times {
+  std::vector<double> seconds;  // of each step
+  std::string digest;           // of all states after the last one
+};
+
+/// What a run needs, and the engine.
+struct Run {
+  Run(strata::DType compute, int threads, const strata::SessionOptions& options = step_options())
+      : pool(must(strata::ThreadPool::create(threads))) {
+    programs[strata::ProgramRole::train] = strata::fuse_add_norm(
+        must(strata::derive_backward(record(strata::DecoderHead::loss, compute), "loss")));
+    plan = must(strata::Engine::plan(programs, options));
+    engine = must(strata::Engine::create(*plan, {*backend, *pool, clock, strata::posix_io()}));
+    must(engine->initialize(1));
+  }
   strata::ProgramSet programs;
-  programs[strata::ProgramRole::train] = strata::fuse_add_norm(
-      must(strata::derive_backward(record(strata::DecoderHead::loss, compute), "loss")));
-  const auto plan = must(strata::Engine::plan(programs, options));
+  std::unique_ptr<const strata::RunPlan> plan;
   strata::SteadyClock clock;
-  const auto pool = must(strata::ThreadPool::create(threads));
-  const auto backend = must(strata::create_host_backend({.queue_depth = 256}, *pool, clock));
-  const auto engine = must(strata::Engine::create(*plan, {*backend, *pool, clock, strata::posix_io()}));
-  must(engine->initialize(1));
-  RandomBatches batches;
+  std::unique_ptr<strata::ThreadPool> pool;
+  std::unique_ptr<strata::Backend> backend =
+      must(strata::create_host_backend({.queue_depth = 256}, *pool, clock));
+  std::unique_ptr<strata::Engine> engine;
+};
+
+// Times steps that return their loss, after one that is not timed.
+std::vector<double> time_each(int steps, const auto& step) {
   std::vector<double> seconds;
-  for (int step = 0; step <= steps; ++step) {
-    strata::StepReport report;
-    seconds.push_back(seconds_of([&] { must(engine->train_step(batches, 1e-4, report)); }));
-    fmt::print(stderr, "step {}: loss {:.4f}, {:.3f} s\n", step, report.loss, seconds.back());
+  for (int i = 0; i <= steps; ++i) {
+    float loss = 0;
+    seconds.push_back(seconds_of([&] { loss = step(); }));
+    fmt::print(stderr, "step {}: loss {:.4f}, {:.3f} s\n", i, loss, seconds.back());
   }
   return seconds;
+}
+
+Times time_steps(strata::PlacementPolicy policy, strata::DType compute, int steps, int threads) {
+  strata::SessionOptions options = step_options();
+  options.policy = policy;
+  Run run(compute, threads, options);
+  RandomBatches batches;
+  Times times;
+  times.seconds = time_each(steps, [&] {
+    strata::StepReport report;
+    must(run.engine->train_step(batches, 1e-4, report));
+    return report.loss;
+  });
+  times.digest = must(run.engine->state_digest());
+  return times;
+}
+
+std::map<std::string, std::vector<float>, std::less<>> initial_params(strata::Engine& engine) {
+  std::map<std::string, std::vector<float>, std::less<>> params;
+  must(engine.visit(strata::Payload::param,
+                    [&](const strata::StatePiece& piece, std::span<const float> values) {
+                      std::vector<float>& param = params[std::string(piece.name)];
+                      param.insert(param.end(), values.begin(), values.end());
+                      return strata::Status::ok();
+                    }));
+  return params;
+}
+
+Times time_trainer(strata::TrainerHolds holds, strata::DType compute, int steps, int threads) {
+  Run run(compute, threads);
+  auto params = initial_params(*run.engine);
+  run.engine.reset();
+  const strata::SessionOptions options = step_options();
+  strata::test::ProgramTrainer trainer(run.programs[strata::ProgramRole::train], options, holds, *run.backend,
+                                       *run.pool);
+  const auto plan = must(strata::plan_trainer_states(trainer.params(), options, holds));
+  strata::SessionEnvironment environment{*run.backend, *run.pool, run.clock};
+  environment.open_store = [](const strata::NvmeOptions&) {
+    return strata::Result<strata::StorePtr<strata::ObjectStore>>(strata::StorePtr<strata::ObjectStore>());
+  };
+  const auto session = must(strata::TrainerSession::create(*plan, environment, trainer.addresses()));
+  must(session->fill(strata::Payload::param, [&](const strata::StatePiece& piece, std::span<float> values) {
+    std::copy_n(params.find(piece.name)->second.begin() + piece.offset, values.size(), values.begin());
+    return strata::Status::ok();
+  }));
+  params.clear();
+  RandomBatches batches;
+  Times times;
+  times.seconds = time_each(steps, [&] { return trainer.step(*session, batches, 1e-4).loss; });
+  if (holds == strata::TrainerHolds::states) must(session->bind(trainer.addresses()));
+  times.digest = must(session->state_digest());
+  return times;
 }
 
 /// The GEMMs of a step: y = x w^T, dx = dy w and dw = dy^T x of each linear layer. Weights and their
@@ -138,7 +214,7 @@ class StepGemms {
   std::vector<Layer> layers_;
 };
 
-std::vector<double> time_gemms(strata::DType compute, int steps, int threads) {
+Times time_gemms(strata::DType compute, int steps, int threads) {
   strata::SteadyClock clock;
   const auto pool = must(strata::ThreadPool::create(threads));
   const auto backend = must(strata::create_host_backend({}, *pool, clock));
@@ -148,7 +224,7 @@ std::vector<double> time_gemms(strata::DType compute, int steps, int threads) {
     seconds.push_back(seconds_of([&] { gemms.run(*pool); }));
     fmt::print(stderr, "{} GEMMs: {:.3f} s\n", gemms.size(), seconds.back());
   }
-  return seconds;
+  return {seconds, ""};
 }
 
 void choose_gemm(std::string_view dtype) {
@@ -163,20 +239,28 @@ void choose_gemm(std::string_view dtype) {
 
 int main(int argc, char** argv) {
   const std::string_view mode = argc == 5 ? argv[1] : "", dtype = argc == 5 ? argv[2] : "";
+  constexpr std::string_view kModes[] = {"step", "pinned", "states", "params", "gemm"};
   constexpr std::string_view kDtypes[] = {"f32", "bf16", "native", "widened"};
-  if ((mode != "step" && mode != "gemm") ||
+  if (std::find(std::begin(kModes), std::end(kModes), mode) == std::end(kModes) ||
       std::find(std::begin(kDtypes), std::end(kDtypes), dtype) == std::end(kDtypes)) {
-    fmt::print(stderr, "usage: gpt2_step step|gemm f32|bf16|native|widened STEPS THREADS\n");
+    fmt::print(stderr,
+               "usage: gpt2_step step|pinned|states|params|gemm f32|bf16|native|widened STEPS THREADS\n");
     return 2;
   }
   try {
     const int steps = std::atoi(argv[3]), threads = std::atoi(argv[4]);
     const strata::DType compute = dtype == "f32" ? strata::DType::f32 : strata::DType::bf16;
     if (compute == strata::DType::bf16) choose_gemm(dtype);
-    std::vector<double> seconds =
-        mode == "step" ? time_steps(compute, steps, threads) : time_gemms(compute, steps, threads);
-    seconds.erase(seconds.begin());
-    fmt::print("{{\"seconds\": [{:.6f}]}}\n", fmt::join(seconds, ", "));
+    using Holds = strata::TrainerHolds;
+    using Policy = strata::PlacementPolicy;
+    Times times = mode == "step"     ? time_steps(Policy::automatic, compute, steps, threads)
+                  : mode == "pinned" ? time_steps(Policy::pinned, compute, steps, threads)
+                  : mode == "states" ? time_trainer(Holds::states, compute, steps, threads)
+                  : mode == "params" ? time_trainer(Holds::params, compute, steps, threads)
+                                     : time_gemms(compute, steps, threads);
+    times.seconds.erase(times.seconds.begin());
+    fmt::print("{{\"seconds\": [{:.6f}], \"digest\": \"{}\"}}\n", fmt::join(times.seconds, ", "),
+               times.digest);
   } catch (const std::exception& error) {
     fmt::print(stderr, "gpt2_step: {}\n", error.what());
     return 1;
