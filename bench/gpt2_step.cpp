@@ -30,7 +30,7 @@
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/rng.h>
 
-#include "support/program_trainer.h"
+#include "engine/program_trainer.h"
 
 namespace {
 

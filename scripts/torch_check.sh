@@ -3,25 +3,25 @@
 # bindings/python/tests, and those in its folder newest, which need them.
 #   scripts/torch_check.sh [DIR]
 # DIR, or build/peers, keeps the environment that bench/peers/setup_peers.sh creates. STRATA_LIBRARY names a
-# libstrata.so; if it is not set, the preset release builds one. All tests run, even after a failure; a test whose
-# package could not be installed is skipped with the reason. Exit code: 0 if none failed.
+# libstrata.so, and STRATA_COMMAND the command; if they are not set, the preset release builds them. All tests run, even
+# after a failure; a test whose package could not be installed is skipped with the reason. Exit code: 0 if none failed.
 set -uo pipefail
 [[ $# -le 1 && ${1:-} != -* ]] || { echo 'usage: scripts/torch_check.sh [DIR]' >&2; exit 2; }
 dir=$(realpath -m "${1:-$(dirname "${BASH_SOURCE[0]}")/../build/peers}")
-library=${STRATA_LIBRARY:+$(realpath "$STRATA_LIBRARY")}
+library=${STRATA_LIBRARY:+$(realpath "$STRATA_LIBRARY")} command=${STRATA_COMMAND:+$(realpath "$STRATA_COMMAND")}
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh" || exit 1
 
-if [[ -z $library ]]; then
+if [[ -z $library || -z $command ]]; then
   step configure --log build/release/configure.log cmake --preset release &&
-    step build --log build/release/build.log cmake --build --preset release -j "$jobs" --target strata_shared || exit 1
-  library=$PWD/build/release/capi/libstrata.so
+    step build --log build/release/build.log cmake --build --preset release -j "$jobs" --target strata_shared strata_cli || exit 1
+  library=${library:-$PWD/build/release/capi/libstrata.so} command=${command:-$PWD/build/release/cli/strata}
 fi
 [[ -f $library ]] || { echo "torch_check: there is no $library" >&2; exit 1; }
 
 setup=0
 bench/peers/setup_peers.sh "$dir" || setup=$?
 (( setup == 0 || setup == 3 )) || exit 1  # 3: an optional package is absent, and setup_peers.sh said which
-export STRATA_LIBRARY=$library PYTHONPATH=$PWD/bindings/python/src PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore
+export STRATA_LIBRARY=$library STRATA_COMMAND=$command PYTHONPATH=$PWD/bindings/python/src PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore
 
 passed=() skipped=() failed=()
 for test in bindings/python/tests/test_*.py bindings/python/tests/newest/test_*.py; do

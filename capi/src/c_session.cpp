@@ -128,6 +128,23 @@ Status CSession::seal(std::span<void* const> params) {
   return {};
 }
 
+Status CSession::rename(std::span<const char* const> names) {
+  if (names.size() != params_.size())
+    return Status::error(Code::invalid,
+                         str("there are ", names.size(), " names for ", params_.size(), " parameters"));
+  std::vector<TrainerParam> renamed = params_;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == nullptr)
+      return Status::error(Code::invalid, str("the name of parameter ", i, " is null"));
+    renamed[i].name = names[i];
+  }
+  STRATA_TRY(check_trainer_params(renamed, holds_));
+  if (plan_ != nullptr)
+    for (std::size_t i = 0; i < names.size(); ++i) plan_->tensors.specs[i].name = renamed[i].name;
+  params_ = std::move(renamed);
+  return {};
+}
+
 Result<TrainerSession*> CSession::sealed() const {
   if (session_ != nullptr) return session_.get();
   return Status::error(Code::invalid, "the session is not sealed yet");

@@ -24,6 +24,8 @@ class CSession {
   /// The plan of the registered parameters, made when first needed.
   Result<const StatePlan*> plan();
   Status seal(std::span<void* const> params);
+  /// Errors: `invalid`; then no name has changed.
+  Status rename(std::span<const char* const> names);
   /// Errors: `invalid` before sealing.
   Result<TrainerSession*> sealed() const;
   cpuopt::Optimizer optimizer() const noexcept { return options_.optimizer.optimizer; }
@@ -35,7 +37,7 @@ class CSession {
   int threads_ = 0;
   std::int64_t n_elems_ = 0;
   std::vector<TrainerParam> params_;
-  std::unique_ptr<const StatePlan> plan_;
+  std::unique_ptr<StatePlan> plan_;  // only names change once it is used
   SteadyClock clock_;
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<Backend> backend_;

@@ -55,6 +55,13 @@ strata_status strata_session_add(strata_session session, const strata_param* par
   });
 }
 
+strata_status strata_session_rename(strata_session session, const char* const* names, size_t n) {
+  return call(session, [&](CSession& self) -> Status {
+    STRATA_TRY_ASSIGN(const auto given, array_of(names, n, "names"));
+    return self.rename(given);
+  });
+}
+
 strata_status strata_session_plan(strata_session session, strata_plan* plan) {
   return call(session, [&](CSession& self) -> Status {
     STRATA_TRY_ASSIGN(const StatePlan* const made, self.plan());

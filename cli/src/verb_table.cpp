@@ -182,6 +182,9 @@ void add_export_options(CLI::App& app, Args& args) {
   app.add_option("--dtype", args.dtype, "Dtype of the weights: f32, bf16 or f16");
   app.add_option("--max-shard-size", args.max_shard_size, "Maximum bytes of tensors per file");
   app.add_flag("--check", args.check, "Read the folder back and compare every tensor");
+  app.add_flag(
+      "--states", args.states,
+      "Also write step-N, the f32 masters and the optimizer's states, for strata.load_checkpoint in Python");
 }
 
 void add_tokenizer_options(CLI::App& app, Args& args) {

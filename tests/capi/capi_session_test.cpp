@@ -147,6 +147,32 @@ TEST(CapiSessionTest, ACheckpointResumesToTheSameBits) {
   EXPECT_EQ(resumed.values(), trainer.values());
 }
 
+TEST(CapiSessionTest, RenamedParametersAreSavedAndLoadedUnderTheirNewNames) {
+  const test::TempDir dir;
+  CTrainer trainer, other;
+  const char* names[] = {"model.embed", "model.head", "model.scale"};
+  trainer.start();
+  ASSERT_EQ(trainer.step(), STRATA_OK);
+  ASSERT_EQ(strata_session_rename(trainer.session, names, 3), STRATA_OK) << strata_last_error();
+  ASSERT_EQ(strata_session_save(trainer.session, dir.path().c_str(), 0), STRATA_OK) << strata_last_error();
+
+  other.start();
+  const std::string saved = dir.path() + "/step-00000001";
+  EXPECT_EQ(strata_session_load(other.session, saved.c_str()), STRATA_INVALID);
+  EXPECT_THAT(strata_last_error(), ::testing::HasSubstr("param.0 is missing"));
+  const char* twice[] = {"a", "b", "a"};
+  EXPECT_EQ(strata_session_rename(other.session, twice, 3), STRATA_INVALID);
+  EXPECT_THAT(strata_last_error(), ::testing::HasSubstr("two parameters have the name 'a'"));
+  const char* null[] = {"a", nullptr, "c"};
+  EXPECT_EQ(strata_session_rename(other.session, null, 3), STRATA_INVALID);
+  EXPECT_THAT(strata_last_error(), ::testing::HasSubstr("the name of parameter 1 is null"));
+  EXPECT_EQ(strata_session_rename(other.session, names, 2), STRATA_INVALID);
+  EXPECT_THAT(strata_last_error(), ::testing::HasSubstr("2 names for 3 parameters"));
+  ASSERT_EQ(strata_session_rename(other.session, names, 3), STRATA_OK) << strata_last_error();
+  ASSERT_EQ(strata_session_load(other.session, saved.c_str()), STRATA_OK) << strata_last_error();
+  EXPECT_EQ(other.values(), trainer.values());
+}
+
 // Parameters are read, and gradients handed over, one by one; both are overwritten at once.
 TEST(CapiSessionTest, ASessionThatHoldsTheParametersHasTheSameBits) {
   CTrainer held, plain;

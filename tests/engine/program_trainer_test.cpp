@@ -1,4 +1,4 @@
-#include "support/program_trainer.h"
+#include "engine/program_trainer.h"
 
 #include <gtest/gtest.h>
 

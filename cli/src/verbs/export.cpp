@@ -61,6 +61,25 @@ Result<std::string> base_config(const std::string& run, Io& io) {
   return read_text(io, path, kTextLimit);
 }
 
+/// Writes the checkpoint `from` into `out` under the names that tensors have in a Hugging Face folder, for
+/// trainers in Python.
+Result<std::string> export_states(Io& io, const std::string& from, const DecoderConfig& decoder,
+                                  const std::string& out) {
+  STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, from));
+  std::vector<Payload> payloads;
+  for (const Payload payload : {Payload::param, Payload::m, Payload::v})
+    if (io.exists(payload_file(from, payload))) payloads.push_back(payload);
+  return write_checkpoint(
+      io, out, manifest, payloads, [&](Payload payload, const std::string& path) -> Status {
+        STRATA_TRY_ASSIGN(const auto tensors, CheckpointTensors::open(io, from, manifest, payload));
+        const auto wanted = [&](std::string_view name) { return tensors->file().find(name) != nullptr; };
+        const ParamSource source = [&](std::string_view name, std::span<float> into) {
+          return tensors->read(name, into);
+        };
+        return export_hf_tensors(io, path, decoder, wanted, source);
+      });
+}
+
 Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, const std::string& run) {
   Io& io = posix_io();
   HfExport options;
@@ -84,6 +103,10 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
   STRATA_TRY(export_hf(io, args.out_dir, decoder, source, options));
   std::string text =
       str("wrote ", args.out_dir, " from ", from, ": ", decoder.family, ", ", to_string(options.dtype), "\n");
+  if (args.states) {
+    STRATA_TRY_ASSIGN(const std::string states, export_states(io, from, decoder, args.out_dir));
+    text += str("wrote ", states, ", the f32 masters and the states of the optimizer\n");
+  }
   if (!args.check) return text;
   STRATA_TRY(check_hf_export(io, args.out_dir, source, options.dtype));
   STRATA_TRY_ASSIGN(const Tokenizer written, Tokenizer::load(io, args.out_dir));

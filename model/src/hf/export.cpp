@@ -158,6 +158,15 @@ Status export_hf(Io& io, const std::string& folder, const DecoderConfig& config,
   return status;
 }
 
+Status export_hf_tensors(Io& io, const std::string& file, const DecoderConfig& config,
+                         const std::function<bool(std::string_view param)>& wanted,
+                         const ParamSource& source) {
+  std::vector<HfTensor> tensors = hf_tensors(config);
+  std::erase_if(tensors, [&](const HfTensor& tensor) { return !wanted(tensor.param); });
+  Params params(config, source);
+  return write_shard(io, file, tensors, config, params, DType::f32);
+}
+
 Status check_hf_export(Io& io, const std::string& path, const ParamSource& source, DType dtype) {
   STRATA_TRY_ASSIGN(const auto folder, HfFolder::open(io, path));
   Params params(folder->config(), source);

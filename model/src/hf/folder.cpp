@@ -84,8 +84,26 @@ Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path
   folder->config_text_ = text;
   folder->tensors_ = hf_tensors(folder->config_);
   STRATA_TRY(folder->open_files(io));
-  STRATA_TRY(folder->locate_tensors().annotate(path));
+  STRATA_TRY(folder->locate_tensors(true).annotate(path));
   return folder;
+}
+
+Result<std::unique_ptr<HfFolder>> HfFolder::open_tensors(Io& io, const std::string& file,
+                                                         const DecoderConfig& config) {
+  std::unique_ptr<HfFolder> folder(new HfFolder);
+  folder->path_ = file;
+  folder->config_ = config;
+  folder->tensors_ = hf_tensors(config);
+  STRATA_TRY_ASSIGN(std::unique_ptr<SafetensorsFile> opened, SafetensorsFile::open(io, file));
+  folder->files_.push_back(std::move(opened));
+  STRATA_TRY(folder->locate_tensors(false).annotate(file));
+  return folder;
+}
+
+bool HfFolder::has(std::string_view param) const noexcept {
+  return std::all_of(tensors_.begin(), tensors_.end(), [&](const HfTensor& tensor) {
+    return tensor.param != param || locations_.count(tensor.name) != 0;
+  });
 }
 
 Status HfFolder::open_files(Io& io) {
@@ -118,7 +136,7 @@ bool HfFolder::has_bare_names() const {
   return !there(first) && there(first.substr(first.find('.') + 1));
 }
 
-Status HfFolder::locate_tensors() {
+Status HfFolder::locate_tensors(bool must_be_complete) {
   Problems problems;
   for (const auto& file : files_)
     for (const SafetensorsEntry& entry : file->entries()) {
@@ -135,7 +153,7 @@ Status HfFolder::locate_tensors() {
     expected.insert(name);
     const auto at = locations_.find(name);
     if (at == locations_.end()) {
-      problems.add(str(name, " is missing"));
+      if (must_be_complete) problems.add(str(name, " is missing"));
     } else if (at->second.entry->shape != shape) {
       problems.add(str(name, " has the shape ", shape_text(at->second.entry->shape), ", but the model needs ",
                        shape_text(shape)));
@@ -180,7 +198,7 @@ Result<std::int64_t> HfFolder::elements_of(std::string_view param) const {
   std::int64_t n = 0;
   for (const HfTensor& tensor : tensors_)
     if (tensor.param == param) n += tensor.n_elems();
-  if (n == 0) return Status::error(Code::not_found, str(path_, " has no ", param));
+  if (n == 0 || !has(param)) return Status::error(Code::not_found, str(path_, " has no ", param));
   return n;
 }
 

@@ -76,14 +76,6 @@ Status remove_oldest(Io& io, const std::string& dir, int keep, const std::string
   return Status::ok();
 }
 
-bool has_digests(Io& io, const std::string& folder, const Manifest& manifest) {
-  for (const CheckpointFile& file : manifest.files) {
-    const auto found = detail::file_digest(io, folder + "/" + file.name);
-    if (!found.has_value() || to_hex(*found) != file.digest) return false;
-  }
-  return true;
-}
-
 // Moves the draft to the target's place. A complete checkpoint of the same step remains visible throughout,
 // unless its bits differ: then it is moved aside, and back if the draft cannot take its place.
 Status publish(Io& io, const std::string& draft, const std::string& target) {
@@ -91,7 +83,7 @@ Status publish(Io& io, const std::string& draft, const std::string& target) {
   STRATA_TRY_ASSIGN(const Manifest fresh, read_manifest(io, draft));
   const Result<Manifest> old = read_manifest(io, target);
   if (old.has_value() && old->step == fresh.step && old->files == fresh.files &&
-      has_digests(io, target, *old)) {
+      check_digests(io, target, *old).is_ok()) {
     STRATA_TRY(write_text_atomically(io, target + "/" + std::string(detail::kManifestName), to_json(fresh)));
     (void)io.remove_all(draft);  // if this fails, the next save removes it
     return Status::ok();

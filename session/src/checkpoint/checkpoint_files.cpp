@@ -51,9 +51,10 @@ Digest file_digest(const Digest& header, std::span<const Digest> tensors) {
   return all.digest();
 }
 
-Result<Digest> file_digest(Io& io, const std::string& path) {
-  STRATA_TRY_ASSIGN(const auto file, SafetensorsFile::open(io, path));
+Result<CheckpointFile> describe_file(Io& io, const std::string& folder, const std::string& name) {
+  STRATA_TRY_ASSIGN(const auto file, SafetensorsFile::open(io, folder + "/" + name));
   STRATA_TRY_ASSIGN(const Digest header, file->header_digest());
+  CheckpointFile described{name, file->file_bytes(), {}, {}};
   std::vector<Digest> tensors;
   std::vector<std::byte> piece(std::size_t{1} << 20);
   for (const SafetensorsEntry& entry : file->entries()) {
@@ -64,8 +65,10 @@ Result<Digest> file_digest(Io& io, const std::string& path) {
       digester.update(std::span(piece).first(n));
     }
     tensors.push_back(digester.digest());
+    described.tensors.emplace(entry.name, to_hex(tensors.back()));
   }
-  return file_digest(header, tensors);
+  described.digest = to_hex(file_digest(header, tensors));
+  return described;
 }
 
 }  // namespace strata::detail

@@ -34,7 +34,8 @@ StoredTensors stored_tensors(const StatePlan& plan, Payload payload);
 /// The digest of a file of a checkpoint: of that of its header, and those of its tensors in the order of the
 /// file.
 Digest file_digest(const Digest& header, std::span<const Digest> tensors);
-/// The same, computed from the file. Errors: those of SafetensorsFile.
-Result<Digest> file_digest(Io& io, const std::string& path);
+/// A file of a checkpoint in `folder`, as a manifest lists it; all of it is read. Errors: those of
+/// SafetensorsFile.
+Result<CheckpointFile> describe_file(Io& io, const std::string& folder, const std::string& name);
 
 }  // namespace strata::detail

@@ -8,24 +8,6 @@
 namespace strata {
 namespace {
 
-Status check_params(std::span<const TrainerParam> params, TrainerHolds holds) {
-  if (params.empty()) return Status::error(Code::invalid, "there are no parameters");
-  std::string problems;
-  std::set<std::string_view> names;
-  const auto problem = [&](const auto&... what) { problems += str(problems.empty() ? "" : "\n", what...); };
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    const TrainerParam& param = params[i];
-    if (param.name.empty()) problem("parameter ", i, " has no name");
-    if (!names.insert(param.name).second) problem("two parameters have the name '", param.name, "'");
-    if (param.shape.n_elems() < 1) problem("parameter '", param.name, "' has no elements");
-    if (!param.trainable && holds == TrainerHolds::states)
-      problem("parameter '", param.name, "' is not trained, so that it has no states to hold");
-    if (!is_stored_dtype(param.dtype))
-      problem("parameter '", param.name, "' is ", to_string(param.dtype), "; it must be f32, bf16 or f16");
-  }
-  return problems.empty() ? Status() : Status::error(Code::invalid, problems);
-}
-
 void add_tensors(std::span<const TrainerParam> params, TrainerHolds holds, StatePlan& plan) {
   for (const TrainerParam& param : params) {
     const auto index = static_cast<std::int32_t>(plan.tensors.specs.size());
@@ -44,9 +26,27 @@ void add_tensors(std::span<const TrainerParam> params, TrainerHolds holds, State
 
 }  // namespace
 
-Result<std::unique_ptr<const StatePlan>> plan_trainer_states(std::span<const TrainerParam> params,
-                                                             SessionOptions options, TrainerHolds holds) {
-  STRATA_TRY(check_params(params, holds));
+Status check_trainer_params(std::span<const TrainerParam> params, TrainerHolds holds) {
+  if (params.empty()) return Status::error(Code::invalid, "there are no parameters");
+  std::string problems;
+  std::set<std::string_view> names;
+  const auto problem = [&](const auto&... what) { problems += str(problems.empty() ? "" : "\n", what...); };
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const TrainerParam& param = params[i];
+    if (param.name.empty()) problem("parameter ", i, " has no name");
+    if (!names.insert(param.name).second) problem("two parameters have the name '", param.name, "'");
+    if (param.shape.n_elems() < 1) problem("parameter '", param.name, "' has no elements");
+    if (!param.trainable && holds == TrainerHolds::states)
+      problem("parameter '", param.name, "' is not trained, so that it has no states to hold");
+    if (!is_stored_dtype(param.dtype))
+      problem("parameter '", param.name, "' is ", to_string(param.dtype), "; it must be f32, bf16 or f16");
+  }
+  return problems.empty() ? Status() : Status::error(Code::invalid, problems);
+}
+
+Result<std::unique_ptr<StatePlan>> plan_trainer_states(std::span<const TrainerParam> params,
+                                                       SessionOptions options, TrainerHolds holds) {
+  STRATA_TRY(check_trainer_params(params, holds));
   auto plan = std::make_unique<StatePlan>();
   options.budgets[index_of(Tier::device)] = 0;
   options.grad_accum = 1;
@@ -67,7 +67,7 @@ Result<std::unique_ptr<const StatePlan>> plan_trainer_states(std::span<const Tra
   STRATA_TRY_ASSIGN(plan->placement,
                     plan_placement(plan->layout, plan->trace, placement_request(plan->options)));
   plan->planned_peak = placement_bytes(plan->layout, plan->trace, plan->placement);
-  return std::unique_ptr<const StatePlan>(std::move(plan));
+  return plan;
 }
 
 }  // namespace strata

@@ -33,6 +33,51 @@ TEST_F(CliHfE2e, ARunThatStartsFromAnExportHasTheFinalLossOfTheExportedRun) {
   EXPECT_EQ(strata({"train", "--resume", "again", "train.steps=2"}).exit_code, 0);
 }
 
+// Layouts of GPT-2 (transposed), BLOOM (by heads) and LLaMA (three matrices for one).
+TEST_F(CliHfE2e, ARunGoesOnFromAnExportWithStatesAsIfItHadNotBeenInterrupted) {
+  for (const std::string family : {"gpt2", "bloom", "llama"}) {
+    SCOPED_TRACE(family);
+    const Words common = {"--overwrite", "optim.schedule=constant", "optim.warmup=0", "train.eval_every=0"};
+    const auto train = [&](const std::string& out, Words words) {
+      words.insert(words.end(), common.begin(), common.end());
+      words.insert(words.end(), {"--out", out});
+      const ProgramResult trained = strata(tiny("train", words));
+      EXPECT_EQ(trained.exit_code, 0) << trained.err;
+    };
+    const std::string exported = "hf-" + family;
+    train("whole", {"train.steps=6", "model.family=" + family});
+    train("part", {"train.steps=3", "model.family=" + family});
+    const ProgramResult done = strata({"export", "part", "--out", exported, "--states"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    EXPECT_THAT(done.out, HasSubstr(exported + "/step-00000003"));
+    train("again", {"train.steps=6", "--init", exported, "model.states=" + exported});
+    EXPECT_EQ(metrics("again").front()["step"], 4);
+    EXPECT_EQ(digest("again"), digest("whole"));
+    EXPECT_NE(digest("again"), digest("part"));
+  }
+}
+
+TEST_F(CliHfE2e, StatesThatAreDamagedOrOfAnotherRunAreRefused) {
+  make_folder("gpt2");
+  ASSERT_EQ(strata({"export", "run", "--out", "states", "--states"}).exit_code, 0);
+  const auto refusal = [&](Words words, int exit_code) {
+    words.insert(words.end(), {"--out", "again", "--overwrite"});
+    const ProgramResult refused = strata(tiny("train", words));
+    EXPECT_EQ(refused.exit_code, exit_code) << refused.output();
+    return refused.err;
+  };
+  EXPECT_THAT(refusal({"model.states=states"}, 2), HasSubstr("model.from, whose tensors it names, is empty"));
+  EXPECT_THAT(refusal({"--init", "hf", "model.states=nowhere"}, 2), HasSubstr("nowhere"));
+  EXPECT_THAT(refusal({"--init", "hf", "model.states=run/checkpoints"}, 5),
+              HasSubstr("layers.0.qkv.weight is not a tensor of this model"));
+  EXPECT_THAT(refusal({"--init", "hf", "model.states=states", "optim.name=lion"}, 2),
+              HasSubstr("has v.safetensors, and lion has no such state"));
+  std::string bytes = read_all(file("states/step-00000004/v.safetensors"));
+  bytes[bytes.size() - 3] ^= 1;
+  write("states/step-00000004/v.safetensors", bytes);
+  EXPECT_THAT(refusal({"--init", "hf", "model.states=states"}, 5), HasSubstr("v.safetensors is damaged"));
+}
+
 TEST_F(CliHfE2e, SizesComeFromTheFolderAndDifferencesAreRefused) {
   make_folder("gpt2");
   const ProgramResult refused = strata(tiny("train", {"--out", "again", "--init", "hf", "model.layers=3"}));

@@ -21,6 +21,9 @@ void check_model_and_data(const ConfigTree& tree, const TrainConfig& config,
     problems.push_back(str(set_by(tree, "model.heads"), " = ", config.model.heads,
                            " does not divide model.hidden = ", config.model.hidden, " (",
                            tree.entry("model.hidden").origin, ")"));
+  if (!config.model.states.empty() && config.model.from.empty())
+    problems.push_back(str(set_by(tree, "model.states"), " = ", config.model.states,
+                           ", but model.from, whose tensors it names, is empty"));
   if (const auto& data = config.data; !data.weights.empty() && data.weights.size() != data.train.size())
     problems.push_back(str(set_by(tree, "data.weights"), ": ", plural(data.weights.size(), "weight"),
                            ", but data.train has ", plural(data.train.size(), "file"), " (",

@@ -6,7 +6,6 @@
 
 #include <strata/parallel/agree.h>
 #include <strata/session/checkpoint.h>
-#include <strata/model/hf/folder.h>
 #include <strata/runtime/log.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
@@ -17,6 +16,7 @@
 #include <strata/train/write_budget.h>
 
 #include "loop/active_run.h"
+#include "loop/initial_states.h"
 #include "loop/rank_start.h"
 #include "plan/gemm_choice.h"
 #include "run/run_files.h"
@@ -74,16 +74,6 @@ SessionResult nothing_to_do(const Manifest& manifest, const TrainConfig& config,
           path,
           str(path, " is finished: ", manifest.step, " of ", config.train.steps, " steps; nothing to do\n"),
           {}};
-}
-
-// Reads parameters from the folder of model.from if there is one, otherwise initializes them randomly.
-Status initialize_parameters(Engine& engine, const TrainConfig& config, Io& io) {
-  STRATA_TRY(engine.initialize(config.train.seed));
-  if (config.model.from.empty()) return {};
-  STRATA_TRY_ASSIGN(const std::unique_ptr<HfFolder> folder, HfFolder::open(io, config.model.from));
-  return engine.fill(Payload::param, [&](const StatePiece& piece, std::span<float> values) {
-    return folder->read_part(piece.name, piece.offset, values);
-  });
 }
 
 Status check_not_cancelled(const Signals& signals) {
@@ -159,7 +149,7 @@ Status fill_states(ActiveRun& active, const std::vector<std::string>& checkpoint
                    Observer& observer) {
   Engine& engine = active.job->engine();
   if (checkpoints.empty()) {
-    STRATA_TRY(initialize_parameters(engine, active.loaded.config, active.io));
+    STRATA_TRY(set_initial_states(engine, active.loaded.config, active.io));
     if (!active.request.resume.empty())
       observer.on_message(str(path, " has no checkpoint yet: starting from the beginning"));
     return {};

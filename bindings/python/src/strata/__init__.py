@@ -3,6 +3,7 @@
 strata.optim            optimizers for PyTorch, imported with it when first used
 strata.offload          a PyTorch model whose parameters and gradients are there, too
 strata.plan             what a step of it needs, before the first one
+strata.save_checkpoint  a checkpoint that the strata command reads; load_checkpoint reads one
 strata.Session          the same for any other trainer
 strata.from_ds_config   settings and optimizer of a ds_config.json of DeepSpeed
 strata.errors           exceptions
@@ -11,10 +12,11 @@ strata.errors           exceptions
 import importlib
 
 from . import errors
+from ._checkpoint import load_checkpoint, save_checkpoint
 from ._ds_config import from_ds_config
 from ._session import Session
 
-__all__ = ["Session", "errors", "from_ds_config", "offload", "optim", "plan"]
+__all__ = ["Session", "errors", "from_ds_config", "load_checkpoint", "offload", "optim", "plan", "save_checkpoint"]
 
 
 def __getattr__(name):

@@ -87,6 +87,7 @@ DsRowFunction = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(DsRow))
 FUNCTIONS = {
     "strata_session_create": (POINTER(SessionOptions), POINTER(c_uint64)),
     "strata_session_add": (c_uint64, POINTER(Param)),
+    "strata_session_rename": (c_uint64, POINTER(c_char_p), c_size_t),
     "strata_session_plan": (c_uint64, POINTER(Plan)),
     "strata_session_seal": (c_uint64, POINTER(c_void_p), c_size_t),
     "strata_session_step": (c_uint64, POINTER(Update), c_size_t),

@@ -80,6 +80,13 @@ class Session:
         check(_abi.load().strata_session_add(self._handle, ctypes.byref(param)))
         self.names.append(name)
 
+    def rename(self, names):
+        """Gives the parameters other names, in the order in which they were added."""
+        encoded = [name.encode() for name in names]
+        array = (ctypes.c_char_p * max(1, len(encoded)))(*encoded)
+        check(_abi.load().strata_session_rename(self._handle, array, len(encoded)))
+        self.names = list(names)
+
     def plan(self):
         """{"pinned_bytes", "nvme_bytes", "n_params", "n_chunks", "chunk_elems"}: what sealing would need."""
         plan = _abi.Plan()

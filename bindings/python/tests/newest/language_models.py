@@ -21,17 +21,17 @@ CHUNK = 4096  # elements: small, so that these models have many chunks
 LR = 3e-3
 
 
-def gpt2(tied=True):
+def gpt2(tied=True, vocab=VOCAB):
     config = transformers.GPT2Config(
-        vocab_size=VOCAB, n_positions=SEQUENCE, n_embd=32, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0,
+        vocab_size=vocab, n_positions=SEQUENCE, n_embd=32, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0,
         attn_pdrop=0, tie_word_embeddings=tied, use_cache=False, bos_token_id=0, eos_token_id=0)  # fmt: skip
     torch.manual_seed(1)
     return transformers.GPT2LMHeadModel(config)
 
 
-def llama(tied=True):
+def llama(tied=True, vocab=VOCAB):
     config = transformers.LlamaConfig(
-        vocab_size=VOCAB, max_position_embeddings=SEQUENCE, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        vocab_size=vocab, max_position_embeddings=SEQUENCE, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
         num_attention_heads=2, tie_word_embeddings=tied, use_cache=False)  # fmt: skip
     torch.manual_seed(1)
     return transformers.LlamaForCausalLM(config)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -57,6 +58,19 @@ class CheckpointTensors {
   BlockDigester block_digester_;
   Digester digester_;
 };
+
+/// Writes `<dir>/step-N`, a checkpoint of manifest.step, without a session, and returns its path: `write`
+/// writes the safetensors file of each of `payloads` to the path that it is given. The files that `manifest`
+/// lists are replaced by these. The folder must not exist; if it fails, it is incomplete. Errors: `invalid`,
+/// `corrupt`, `io_error`, `no_space`, those of `write`.
+using WritePayloadFile = std::function<Status(Payload payload, const std::string& path)>;
+Result<std::string> write_checkpoint(Io& io, const std::string& dir, Manifest manifest,
+                                     std::span<const Payload> payloads, const WritePayloadFile& write);
+/// Reads all tensors of all files. Errors: `corrupt`, naming the first file whose digest is not that of the
+/// manifest.
+Status check_digests(Io& io, const std::string& folder, const Manifest& manifest);
+/// The path of a payload's file in a checkpoint.
+std::string payload_file(const std::string& folder, Payload payload);
 
 /// With several ranks, all of them call it, and errors are the same on all. Checks every name and shape and
 /// reports all problems at once. Then it fills the session, checking each tensor's digest while reading it,

@@ -66,9 +66,11 @@ enum class TrainerHolds : std::uint8_t {
   states,  ///< what the optimizer needs beside parameters and gradients
   params,  ///< the parameters, too, and the gradients of a step, accumulated in f32
 };
+/// Errors: `invalid` with all problems of the parameters.
+Status check_trainer_params(std::span<const TrainerParam> params, TrainerHolds holds);
 /// Plans the states of a trainer. Of `options`, those of passes, gradients, clipping and ranks are not used;
 /// the device budget is 0. Errors: `invalid` with all problems of the parameters; `does_not_fit`.
-Result<std::unique_ptr<const StatePlan>> plan_trainer_states(std::span<const TrainerParam> params,
+Result<std::unique_ptr<StatePlan>> plan_trainer_states(std::span<const TrainerParam> params,
                                                              SessionOptions options,
                                                              TrainerHolds holds = TrainerHolds::states);
 

@@ -22,7 +22,7 @@ const ConfigSchema& train_schema() noexcept;
 /// may be "auto" if the schema allows that.
 struct TrainConfig {
   struct Model {
-    std::string preset, from, family;
+    std::string preset, from, states, family;
     int layers = 0, hidden = 0, heads = 0, ffn = 0, vocab = 0, seq = 0;
     std::optional<int> kv_heads;          ///< auto: equal to heads
     std::optional<DecoderConfig> loaded;  ///< from the folder `from`; the numbers above agree with it

@@ -121,6 +121,14 @@ class Optimizer(torch.optim.Optimizer):
         for i, param in enumerate(params):
             self._place_of[id(param)] = (sealed, i)
 
+    def sealed(self):
+        """The session of all parameters, with what belongs to it; made now if no step was done yet."""
+        self._seal()
+        if len(self._sealed) != 1:
+            raise UnsupportedError(f"{type(self).__name__} has {len(self._sealed)} sessions: parameters were added "
+                                   "after the first step")  # fmt: skip
+        return self._sealed[0]
+
     @torch.no_grad()
     def step(self, closure=None):
         """One step of the parameters that have a gradient."""

@@ -6,7 +6,7 @@ import torch
 
 from .. import _abi
 from ..errors import InvalidError
-from ._tensors import DTYPE_INDEX, check_param, dense_gradient, memory_order
+from ._tensors import DTYPE_INDEX, check_param, dense_gradient, mark_written, memory_order
 
 
 class Sealed:
@@ -38,6 +38,10 @@ class Sealed:
         for index in range(len(self.params)):
             self.check(index)
         self.session.bind([param.data_ptr() for param in self.params])
+
+    def after_load(self):
+        """The session has written the parameters."""
+        mark_written(self.params)
 
     def begin_step(self):
         self._added, self._copies = [], []
@@ -89,6 +93,9 @@ class SealedOffload(Sealed):
 
     def bind(self):
         pass
+
+    def after_load(self):
+        self.offload.after_step()
 
     def begin_step(self):
         super().begin_step()

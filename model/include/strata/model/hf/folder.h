@@ -25,12 +25,18 @@ class HfFolder {
   /// of the hub's cache, into its blobs. Errors: `not_found`, `corrupt`, `invalid` (a shard name that is no
   /// plain file name, a symlink to elsewhere), `unsupported`, those of explain_hf_folder().
   static Result<std::unique_ptr<HfFolder>> open(Io& io, const std::string& path);
+  /// One safetensors file with tensors of `config`'s model under their names there, such as its moments. It
+  /// may lack some: reading those is `not_found`.
+  static Result<std::unique_ptr<HfFolder>> open_tensors(Io& io, const std::string& file,
+                                                        const DecoderConfig& config);
   ~HfFolder();
 
   const std::string& path() const noexcept { return path_; }
   const DecoderConfig& config() const noexcept { return config_; }
   /// The text of config.json.
   const std::string& config_text() const noexcept { return config_text_; }
+  /// Whether there is every tensor of a parameter of record_decoder(config()).
+  bool has(std::string_view param) const noexcept;
   /// Whether every tensor is of `dtype`.
   bool is_all(DType dtype) const noexcept;
   /// Reads a parameter of record_decoder(config()) as f32, through a buffer of at most 1 MiB. If the file
@@ -49,7 +55,7 @@ class HfFolder {
   };
   HfFolder() = default;
   Status open_files(Io& io);
-  Status locate_tensors();
+  Status locate_tensors(bool must_be_complete);
   bool has_bare_names() const;
   Status read_block(const TensorLocation& location, std::int64_t begin, std::span<float> into) const;
   Status check_tied_head(std::int64_t offset, std::span<const float> tokens) const;
@@ -83,6 +89,11 @@ using ParamSource = std::function<Status(std::string_view param, std::span<float
 /// `invalid` for a value out of the range of `dtype`, with the tensor.
 Status export_hf(Io& io, const std::string& path, const DecoderConfig& config, const ParamSource& source,
                  const HfExport& options);
+/// Writes those parameters of the model for which `wanted` is true to one safetensors file, in f32, under the
+/// names that they have in a folder. Errors: those of export_hf().
+Status export_hf_tensors(Io& io, const std::string& file, const DecoderConfig& config,
+                         const std::function<bool(std::string_view param)>& wanted,
+                         const ParamSource& source);
 /// Reads the folder back and compares every element with `source`, rounded as in the export. Errors:
 /// `corrupt` with the tensor.
 Status check_hf_export(Io& io, const std::string& path, const ParamSource& source, DType dtype);

@@ -1,0 +1,41 @@
+#include <strata/session/checkpoint.h>
+
+#include <strata/runtime/str.h>
+
+#include "checkpoint/checkpoint_files.h"
+#include "checkpoint/checkpoint_names.h"
+
+namespace strata {
+
+Result<std::string> write_checkpoint(Io& io, const std::string& dir, Manifest manifest,
+                                     std::span<const Payload> payloads, const WritePayloadFile& write) {
+  const std::string folder = dir + "/" + detail::folder_name(manifest.step);
+  if (io.exists(folder)) return Status::error(Code::invalid, str(folder, " already exists"));
+  STRATA_TRY(io.make_dirs(folder));
+  manifest.version = Manifest::kVersion;
+  manifest.files.clear();
+  for (const Payload payload : payloads) {
+    STRATA_TRY(write(payload, payload_file(folder, payload)));
+    STRATA_TRY_ASSIGN(CheckpointFile file, detail::describe_file(io, folder, detail::file_of(payload)));
+    manifest.files.push_back(std::move(file));
+  }
+  STRATA_TRY(write_text_atomically(io, folder + "/" + std::string(detail::kManifestName), to_json(manifest)));
+  STRATA_TRY(io.sync_dir(dir));
+  return folder;
+}
+
+Status check_digests(Io& io, const std::string& folder, const Manifest& manifest) {
+  for (const CheckpointFile& file : manifest.files) {
+    STRATA_TRY_ASSIGN(const CheckpointFile found, detail::describe_file(io, folder, file.name));
+    if (found.digest != file.digest)
+      return Status::error(Code::corrupt, str(folder, "/", file.name, " is damaged: its digest is ",
+                                              found.digest, ", the manifest says ", file.digest));
+  }
+  return {};
+}
+
+std::string payload_file(const std::string& folder, Payload payload) {
+  return folder + "/" + detail::file_of(payload);
+}
+
+}  // namespace strata
