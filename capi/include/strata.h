@@ -150,8 +150,8 @@ strata_status strata_session_create(const strata_session_options* options, strat
 /* Registers the next parameter; parameters are numbered from 0. Errors: INVALID after sealing. */
 strata_status strata_session_add(strata_session session, const strata_param* param);
 
-/* Gives all `n` registered parameters other names, unique in the session, at any time: checkpoints and messages
- * use them from then on. Errors: INVALID, naming the parameter; then nothing was changed. */
+/* Gives all `n` registered parameters other names, unique in the session, at any time: checkpoints and
+ * messages use them from then on. Errors: INVALID, naming the parameter; then nothing was changed. */
 strata_status strata_session_rename(strata_session session, const char* const* names, size_t n);
 
 /* Plans the registered parameters; allocates nothing. Errors: INVALID with all problems of the parameters;

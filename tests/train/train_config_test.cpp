@@ -164,8 +164,8 @@ TEST(TrainConfigTest, RenamedKeysAndValuesAreRefusedWithTheirPresentNames) {
 }
 
 TEST(TrainConfigTest, SpecialVariablesReachTheirKeys) {
-  const TrainConfig config =
-      must(config_of({.environment = {"STRATA_PROGRESS=none", "STRATA_CPU_ISA=avx2", "STRATA_CONFIG=x", "STRATA_LIBRARY=y"}}));
+  const TrainConfig config = must(config_of({.environment = {"STRATA_PROGRESS=none", "STRATA_CPU_ISA=avx2",
+                                                             "STRATA_CONFIG=x", "STRATA_LIBRARY=y"}}));
   EXPECT_EQ(config.log.progress, "none");
   EXPECT_EQ(config.cpu.isa, "avx2");
 }

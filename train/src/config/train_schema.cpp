@@ -57,7 +57,7 @@ constexpr ConfigPreset kPresets[] = {
     {"austen-tiny", "two layers for tests", kAustenTiny},
 };
 constexpr EnvName kEnvNames[] = {
-    {"STRATA_CONFIG", ""},  // the file if the command names none; read by load_config()
+    {"STRATA_CONFIG", ""},   // the file if the command names none; read by load_config()
     {"STRATA_LIBRARY", ""},  // of the Python package
     {"STRATA_PROGRESS", "log.progress"},
 };

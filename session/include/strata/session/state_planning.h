@@ -71,7 +71,7 @@ Status check_trainer_params(std::span<const TrainerParam> params, TrainerHolds h
 /// Plans the states of a trainer. Of `options`, those of passes, gradients, clipping and ranks are not used;
 /// the device budget is 0. Errors: `invalid` with all problems of the parameters; `does_not_fit`.
 Result<std::unique_ptr<StatePlan>> plan_trainer_states(std::span<const TrainerParam> params,
-                                                             SessionOptions options,
-                                                             TrainerHolds holds = TrainerHolds::states);
+                                                       SessionOptions options,
+                                                       TrainerHolds holds = TrainerHolds::states);
 
 }  // namespace strata
