@@ -16,6 +16,7 @@ import strata
 from torch.utils.checkpoint import checkpoint
 
 SMALL = dict(pinned="64MiB", threads=1)
+ALL = 1 << 20  # bytes: parameters leave only to be updated
 LARGEST = (48 * 48 + 48) * 4  # the largest module of the model
 
 
@@ -86,7 +87,7 @@ class OffloadTest(unittest.TestCase):
         """All placements have the losses of states in RAM; returns the net with the smallest budget."""
         expected, plain, _ = run(make, offloads=False, **options)
         with tempfile.TemporaryDirectory() as folder:
-            for device, nvme in ((None, {}), (least, {}), (least, dict(nvme=folder, placement="nvme"))):
+            for device, nvme in ((None, {}), (ALL, {}), (least, {}), (least, dict(nvme=folder, placement="nvme"))):
                 found, net, _ = run(make, device, **nvme, **options)
                 self.assertTrue(torch.equal(found, expected), (device, nvme))
                 self.assertTrue(
@@ -95,6 +96,7 @@ class OffloadTest(unittest.TestCase):
                 stats = net.strata_offload.stats()
                 if device is not None:
                     self.assertLessEqual(stats["peak_device_bytes"], device)
+                self.assertEqual(net.strata_offload.leaves, device is not None)
                 self.assertEqual(stats["nvme_written_bytes"] > 0, bool(nvme))
             self.assertEqual(os.listdir(folder), [])
         return net
@@ -167,6 +169,7 @@ class PlanTest(unittest.TestCase):
     def test_the_plan_is_what_steps_then_need(self):
         for make, device in (
             (model, None),
+            (model, ALL),
             (model, LARGEST),
             (Checkpointed, 3 * (32 * 32 + 32) * 4),
             (Attending, 30000),
@@ -189,7 +192,7 @@ class PlanTest(unittest.TestCase):
 
     def test_what_does_not_fit_is_refused_before_the_first_step(self):
         x, _ = next(batches(1))
-        net = strata.offload(model(), pinned="8KiB", threads=1)
+        net = strata.offload(model(), device=ALL, pinned="8KiB", threads=1)
         with self.assertRaisesRegex(strata.errors.DoesNotFitError, "pinned"):
             strata.plan(net, x)
         net = strata.offload(Checkpointed(), device=(32 * 32 + 32) * 4, **SMALL)
@@ -202,7 +205,7 @@ class PlanTest(unittest.TestCase):
 
 class LeftGradientTest(unittest.TestCase):
     def setUp(self):
-        self.net = strata.offload(model(), **SMALL)
+        self.net = strata.offload(model(), device=ALL, **SMALL)
         self.optimizer = strata.optim.AdamW(self.net.parameters(), lr=1e-2)
         self.backward()
 
@@ -274,17 +277,17 @@ class RefusalsTest(unittest.TestCase):
     def test_budgets_that_are_too_small(self):
         net = strata.offload(model(), device=LARGEST - 1, **SMALL)
         self.refuses(MemoryError, "2.weight, 2.bias are needed together", self.start(net))
-        net = strata.offload(model(), pinned="8KiB", threads=1)
+        net = strata.offload(model(), device=ALL, pinned="8KiB", threads=1)
         self.refuses(strata.errors.DoesNotFitError, "pinned", self.start(net))
         self.assertTrue(torch.isfinite(net[0].weight).all())
 
     def test_what_comes_too_late_or_twice(self):
-        net = strata.offload(model(), **SMALL)
+        net = strata.offload(model(), device=ALL, **SMALL)
         self.refuses(ValueError, "already offloaded", lambda: strata.offload(net))
         self.start(net)()
         self.refuses(ValueError, "before the first forward", lambda: strata.optim.AdamW(net.parameters()))
         self.refuses(NotImplementedError, "load the state_dict", lambda: net.load_state_dict(model().state_dict()))
-        other = strata.offload(model(), **SMALL)
+        other = strata.offload(model(), device=ALL, **SMALL)
         kept = strata.optim.AdamW(other.parameters())
         self.refuses(NotImplementedError, "one optimizer", lambda: strata.optim.SGD(other.parameters()))
         del kept
@@ -293,10 +296,10 @@ class RefusalsTest(unittest.TestCase):
         net = model()
         flat = torch.zeros(48 * 48 + 48)
         net[2].weight.data, net[2].bias.data = flat[: 48 * 48].view(48, 48), flat[48 * 48 :]
-        self.refuses(NotImplementedError, "shares its storage", self.start(strata.offload(net, **SMALL)))
+        self.refuses(NotImplementedError, "shares its storage", self.start(strata.offload(net, device=ALL, **SMALL)))
 
     def test_reentrant_checkpointing_is_refused_or_right(self):
-        net = strata.offload(Checkpointed(reentrant=True), **SMALL)
+        net = strata.offload(Checkpointed(reentrant=True), device=ALL, **SMALL)
         optimizer = strata.optim.AdamW(net.parameters(), lr=1e-2)
         x = next(batches(1))[0].requires_grad_(True)
         with self.assertRaisesRegex(strata.errors.UnsupportedError, "use_reentrant=False"):

@@ -97,7 +97,7 @@ class UsesTest(unittest.TestCase):
         self.assertTrue(same(*found))
 
     def test_copies_are_refused(self):
-        net = strata.offload(model(), **SMALL)
+        net = strata.offload(model(), device=1 << 20, **SMALL)
         optimizer = strata.optim.AdamW(net.parameters(), lr=1e-2)
         for what in (net, optimizer, strata.optim.SGD(model().parameters())):
             for make in (copy.deepcopy, pickle.dumps):

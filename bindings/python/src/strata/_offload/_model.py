@@ -15,6 +15,7 @@ from ..optim._tensors import DTYPE_INDEX, DTYPES, check_param, dense_gradient, m
 from ._gradient import LeftGradient
 from ._order import UseOrder
 from ._parking import Parking
+from ._resident import Resident
 
 # Modules that read the parameters of their children without calling them.
 READ_THEIR_CHILDREN = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer)
@@ -22,6 +23,8 @@ READ_THEIR_CHILDREN = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderL
 
 class Offload:
     """The parameters of a model in a session. strata.offload() makes it; model.strata_offload is it."""
+
+    leaves = True
 
     def __init__(self, model, device, prefetch, options):
         self.device_bytes = None if device is None else to_bytes(device, "device")
@@ -361,7 +364,8 @@ def _tensors(output):
 def offload(model, *, device=None, pinned=None, nvme=None, nvme_bytes=None, prefetch=2, **options):
     """Moves the parameters and gradients of `model` to RAM and NVMe, and returns the model.
 
-    device: bytes of parameters that PyTorch may hold at a time, or a text such as "2GiB". None: all of them.
+    device: bytes of parameters that PyTorch may hold at a time, or a text such as "2GiB". None: no limit, so that
+        parameters stay, and f32 gradients, too; 16-bit ones leave, since the session accumulates and scales in f32.
     pinned, nvme, nvme_bytes and the rest: as for strata.Session; they hold the optimizer states, too.
     prefetch: modules whose parameters are fetched from NVMe ahead of their use.
 
@@ -373,7 +377,7 @@ def offload(model, *, device=None, pinned=None, nvme=None, nvme_bytes=None, pref
         raise InvalidError("the model is already offloaded")
     if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
         raise UnsupportedError(f"strata.offload needs torch 2.4 or later; this is {torch.__version__}")
-    model.strata_offload = Offload(
-        model, device, prefetch, dict(pinned=pinned, nvme=nvme, nvme_bytes=nvme_bytes, **options)
-    )
+    options |= dict(pinned=pinned, nvme=nvme, nvme_bytes=nvme_bytes)
+    stays = device is None and all(param.dtype == torch.float32 for param in model.parameters())
+    model.strata_offload = Resident(model, options) if stays else Offload(model, device, prefetch, options)
     return model

@@ -114,10 +114,12 @@ def plan(model, batch, loss=None):
     from torch.utils._pytree import tree_map
 
     session = offload.make_session()
-    try:
-        planned = session.plan()
-    finally:
-        session.close()
+    planned = {"pinned_bytes": 0, "nvme_bytes": 0}
+    if session is not None:
+        try:
+            planned = session.plan()
+        finally:
+            session.close()
     mode = FakeTensorMode(allow_non_fake_inputs=True)  # a loss may have some
     fakes = {}
     for tensor in [*model.parameters(), *model.buffers()]:

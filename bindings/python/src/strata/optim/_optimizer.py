@@ -81,9 +81,14 @@ class Optimizer(torch.optim.Optimizer):
     # ---- sessions ----
 
     def _offloads(self):
-        """The models of strata.offload() to which the parameters belong."""
+        """The models of strata.offload() to which the parameters belong, and whose parameters leave or stay."""
         found = {id(of): of for group in self.param_groups for of in map(offload_of, group["params"]) if of is not None}
         return list(found.values())
+
+    def use_options(self, options):
+        """Keywords of the model that is offloaded, which come before those of the optimizer."""
+        self._options |= options
+        self._folder = (paths_of(self._options["nvme"]) or [None])[0]
 
     def session_options(self):
         """What the session of an offloaded model needs to know: optimizer, momentum, keywords."""
@@ -96,7 +101,7 @@ class Optimizer(torch.optim.Optimizer):
         """Makes a session of the parameters that have none, if there are any: those that are trainable, or still have
         a gradient, with which torch updates them, too, or of which a state is loaded (their ids)."""
         for offload in self._offloads():
-            if offload not in [sealed.offload for sealed in self._sealed]:
+            if offload.leaves and offload not in [sealed.offload for sealed in self._sealed]:
                 sealed = SealedOffload(offload)
                 self._sealed.append(sealed)
                 for index, param in enumerate(offload.params):
