@@ -1,15 +1,18 @@
 """Losses of small models of transformers beside torch.optim.AdamW, by where states live, accumulation, activation
-checkpointing, tied embeddings and frozen parameters.
+checkpointing, tied embeddings and frozen parameters; and of models whose parameters and gradients leave, too, over three tiers.
 
 How far the f32 optimizers are from the same update in f64 says what a difference between them means: torch's fused and
 foreach AdamW round alike and are nearer to each other than to it."""
 
+import copy
 import itertools
 import json
+import tempfile
 import unittest
 import warnings
 
 from language_models import (
+    CHUNK,
     LR,
     MODELS,
     ExactAdamW,
@@ -24,6 +27,7 @@ from language_models import (
     values,
 )
 
+import strata
 from strata import optim
 
 LIMIT = 1e-6
@@ -61,6 +65,39 @@ def by_strata(make, options, where):
     return losses, values(net), written
 
 
+def offload(net, folder):
+    """Offloads the model over three tiers: PyTorch has two modules at a time, RAM about half of the rest."""
+
+    def pinned_bytes(**where):
+        other = copy.deepcopy(net)
+        strata.offload(other, device=device, chunk_elems=CHUNK, threads=1, **where)
+        kept = optim.AdamW([param for param in other.parameters() if param.requires_grad], **SETTINGS)  # noqa: F841
+        return strata.plan(other, {"input_ids": tokens, "labels": tokens})["pinned_bytes"]
+
+    tokens = batches(1)[0]
+    device = 2 * max(sum(4 * p.numel() for p in module.parameters(recurse=False)) for module in net.modules())
+    most = pinned_bytes(placement="pinned", pinned="256MiB")
+    least = pinned_bytes(placement="nvme", pinned="256MiB", nvme=folder)
+    strata.offload(net, device=device, pinned=(most + least) // 2, nvme=folder, chunk_elems=CHUNK, threads=1)
+    return device
+
+
+def by_offload(make, options):
+    """Losses, parameters, and bytes written to NVMe of a model that is offloaded."""
+    net = prepared(make, **options)
+    with tempfile.TemporaryDirectory() as folder:
+        device = offload(net, folder)
+        optimizer = optim.AdamW([param for param in net.parameters() if param.requires_grad], **SETTINGS)
+        losses = train(net, optimizer, accumulation=options["accumulation"])
+        stats = net.strata_offload.stats()
+        if stats["peak_device_bytes"] > device or stats["misses"]:
+            raise AssertionError(f"device is {device} bytes: {stats}")
+        found = net.state_dict()
+        params = [found[name].clone() for name, _ in net.named_parameters()]
+        optimizer.close()
+    return losses, params, stats["nvme_written_bytes"]
+
+
 def evaluated(net):
     """The loss over the first batches."""
     with torch.no_grad():
@@ -77,6 +114,7 @@ class TransformersTest(unittest.TestCase):
         self.assertLess(fused[-1].item(), fused[0].item() - 0.1)  # something was learnt
         with placements(prepared(make, **options).parameters()) as cases:
             runs = {name: by_strata(make, options, where) for name, where in cases.items()}
+        runs["offload over three tiers"] = by_offload(make, options)
         for name, (_, _, written) in runs.items():
             self.assertEqual(written > 0, name != "RAM")
         losses, params, _ = runs["RAM"]

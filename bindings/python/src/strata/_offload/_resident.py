@@ -71,6 +71,8 @@ class Resident:
         return 0
 
     def __deepcopy__(self, _):
-        raise UnsupportedError("a model that is offloaded cannot be copied; build another one and load its state_dict()")
+        raise UnsupportedError(
+            "a model that is offloaded cannot be copied; build another one and load its state_dict()"
+        )
 
     __reduce_ex__ = __deepcopy__
