@@ -31,6 +31,7 @@ foreach(module IN LISTS strata_modules)
   get_target_property(module_dir ${module} SOURCE_DIR)
   install(DIRECTORY "${module_dir}/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 endforeach()
+install(DIRECTORY bindings/libtorch/include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 
 configure_package_config_file(cmake/strataConfig.cmake.in "${PROJECT_BINARY_DIR}/strataConfig.cmake"
   INSTALL_DESTINATION "${strata_package_dir}" NO_SET_AND_CHECK_MACRO)

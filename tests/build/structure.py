@@ -10,7 +10,7 @@ import sys
 MAX_FILES = 25
 EXEMPT = {"bench/claims"}  # one command per claim, found by its name
 SKIPPED = {".git", "build", "runs", "__pycache__", ".cache"}
-SOURCES = {".h", ".cpp", ".cu", ".cuh"}
+SOURCES = {".h", ".hpp", ".cpp", ".cu", ".cuh"}
 TEXTS = SOURCES | {".md", ".py", ".sh", ".txt", ".cmake", ".toml", ".in", ""}
 
 
