@@ -193,6 +193,24 @@ TEST(LibTorchTest, LionAndLAMBLowerTheLoss) {
     EXPECT_LT(losses.back(), 0.5 * losses.front());
 }
 
+TEST(LibTorchTest, GroupsKeepOptionsOfClassesThatTorchDoesNotKnow) {
+  using strata::torch::LionOptions;
+  const Tensor a = param_of({1}), b = param_of({1}), c = param_of({1});
+  std::vector<OptimizerParamGroup> groups;
+  groups.emplace_back(std::vector<Tensor>{a}, std::make_unique<LionOptions>(0.5));
+  groups.emplace_back(std::vector<Tensor>{b});
+  strata::torch::Lion optimizer(groups, LionOptions(0.25), in_ram());
+  optimizer.add_param_group({std::vector<Tensor>{c}, std::make_unique<LionOptions>(0.125)});
+  for (const Tensor& param : {a, b, c}) set_gradient(param);
+  optimizer.step();  // of Lion: the sign of the gradient
+  EXPECT_EQ(a.item<float>(), 0.5F);
+  EXPECT_EQ(b.item<float>(), 0.75F);
+  EXPECT_EQ(c.item<float>(), 0.875F);
+  expect_error(STRATA_UNSUPPORTED, "is Double",
+               [&] { optimizer.add_param_group(std::vector<Tensor>{torch::ones({1}, torch::kDouble)}); });
+  EXPECT_EQ(optimizer.param_groups().size(), 3U);
+}
+
 TEST(LibTorchTest, ASchedulerSetsTheRateOfEveryGroup) {
   torch::nn::Sequential ours = make_model(), theirs = make_model();
   strata::torch::AdamW optimizer(two_groups(ours), AdamWOptions(1e-3), in_ram());
@@ -447,6 +465,10 @@ TEST(LibTorchTest, SettingsThatAreNotSupportedAreRefused) {
   std::vector<OptimizerParamGroup> groups;
   groups.emplace_back(std::vector<Tensor>{params[0]}, std::make_unique<torch::optim::SGDOptions>(1.0));
   expect_error(STRATA_INVALID, "those of another optimizer", [&] { strata::torch::AdamW optimizer(groups); });
+  expect_error(STRATA_INVALID, "those of another optimizer", [&] {
+    strata::torch::AdamW optimizer(params);
+    optimizer.add_param_group(groups[0]);
+  });
   groups.emplace_back(std::vector<Tensor>{params[1]},
                       std::make_unique<torch::optim::SGDOptions>(torch::optim::SGDOptions(1).momentum(0.9)));
   expect_error(STRATA_UNSUPPORTED, "some groups have momentum",

@@ -254,6 +254,7 @@ class Optimizer : public ::torch::optim::Optimizer {
  public:
   using Tensor = ::torch::Tensor;
   using Named = ::torch::OrderedDict<std::string, Tensor>;
+  using Group = ::torch::optim::OptimizerParamGroup;
 
   Optimizer(Optimizer&&) = default;
 
@@ -355,22 +356,24 @@ class Optimizer : public ::torch::optim::Optimizer {
   }
 
  protected:
-  Optimizer(std::vector<::torch::optim::OptimizerParamGroup> groups,
-            std::unique_ptr<::torch::optim::OptimizerOptions> defaults, strata_optimizer optimizer,
+  Optimizer(std::unique_ptr<::torch::optim::OptimizerOptions> defaults, strata_optimizer optimizer,
             StateOptions states)
-      : ::torch::optim::Optimizer(std::move(groups), std::move(defaults)),
+      : ::torch::optim::Optimizer(std::vector<Group>(), std::move(defaults)),
         optimizer_(optimizer),
         states_(std::move(states)) {}
 
   /// Throws what step() would: for constructors.
   void check() const {
-    check_overlap(trained(false));
+    detail::OverlapCheck overlap;
+    const std::vector<detail::Param> params = checked_params(/*only_new=*/false);
+    for (const detail::Param& param : params) overlap.add(param.tensor, param.name);
+    overlap.check();
     has_momentum();
   }
 
  private:
   /// Throws if the options of a group have the wrong type or ask for what strata does not do.
-  virtual strata_settings settings_of(const ::torch::optim::OptimizerParamGroup& group) const = 0;
+  virtual strata_settings settings_of(const Group& group) const = 0;
 
   void check_usable() const {
     if (!defaults_) detail::fail(STRATA_CLOSED, "the optimizer was moved to another one");
@@ -398,7 +401,7 @@ class Optimizer : public ::torch::optim::Optimizer {
 
   /// All parameters of the groups, checked, or those that need states and have none yet: they require a
   /// gradient, or still have one, with which torch would update them, too.
-  std::vector<detail::Param> trained(bool only_new) const {
+  std::vector<detail::Param> checked_params(bool only_new) const {
     std::vector<detail::Param> found;
     std::size_t number = 0;
     for (const auto& group : param_groups_)
@@ -447,7 +450,7 @@ class Optimizer : public ::torch::optim::Optimizer {
   /// A session that is not sealed, of what has states or will get them at the next step.
   detail::Session planned() const {
     check_usable();
-    std::vector<detail::Param> params = trained(true);
+    std::vector<detail::Param> params = checked_params(/*only_new=*/true);
     for (const detail::Sealed& sealed : sealed_)
       params.insert(params.end(), sealed.params.begin(), sealed.params.end());
     return session_of(params);
@@ -455,7 +458,7 @@ class Optimizer : public ::torch::optim::Optimizer {
 
   /// Makes states of the parameters that need them and have none.
   void seal() {
-    std::vector<detail::Param> params = trained(true);
+    std::vector<detail::Param> params = checked_params(/*only_new=*/true);
     if (params.empty()) return;
     check_overlap(params);
     detail::Session session = session_of(params);
@@ -562,6 +565,7 @@ struct AdamWKind {
   using Options = ::torch::optim::AdamWOptions;
   static constexpr strata_optimizer kOptimizer = STRATA_ADAMW;
   static constexpr const char* kName = "AdamW";
+  static constexpr bool kHasOwnOptions = false;
   static Options defaults() { return {}; }
   template <class AdamOptions>
   static void read(const AdamOptions& options, strata_settings& settings) {
@@ -575,6 +579,7 @@ struct AdamKind {
   using Options = ::torch::optim::AdamOptions;
   static constexpr strata_optimizer kOptimizer = STRATA_ADAM;
   static constexpr const char* kName = "Adam";
+  static constexpr bool kHasOwnOptions = false;
   static Options defaults() { return {}; }
   static void read(const Options& options, strata_settings& settings) { AdamWKind::read(options, settings); }
 };
@@ -583,6 +588,7 @@ struct LionKind {
   using Options = LionOptions;
   static constexpr strata_optimizer kOptimizer = STRATA_LION;
   static constexpr const char* kName = "Lion";
+  static constexpr bool kHasOwnOptions = true;
   static Options defaults() { return {}; }
   static void read(const Options& options, strata_settings& settings) {
     std::tie(settings.beta1, settings.beta2) = options.betas();
@@ -593,6 +599,7 @@ struct LAMBKind {
   using Options = LAMBOptions;
   static constexpr strata_optimizer kOptimizer = STRATA_LAMB;
   static constexpr const char* kName = "LAMB";
+  static constexpr bool kHasOwnOptions = true;
   static Options defaults() { return {}; }
   static void read(const Options& options, strata_settings& settings) {
     std::tie(settings.beta1, settings.beta2) = options.betas();
@@ -604,6 +611,7 @@ struct AdagradKind {
   using Options = ::torch::optim::AdagradOptions;
   static constexpr strata_optimizer kOptimizer = STRATA_ADAGRAD;
   static constexpr const char* kName = "Adagrad";
+  static constexpr bool kHasOwnOptions = false;
   static Options defaults() { return {}; }
   static void read(const Options& options, strata_settings& settings) {
     if (options.lr_decay() != 0 || options.initial_accumulator_value() != 0)
@@ -618,6 +626,7 @@ struct SGDKind {
   using Options = ::torch::optim::SGDOptions;
   static constexpr strata_optimizer kOptimizer = STRATA_SGD;
   static constexpr const char* kName = "SGD";
+  static constexpr bool kHasOwnOptions = false;
   static Options defaults() { return {1e-3}; }
   static void read(const Options& options, strata_settings& settings) {
     if (options.dampening() != 0)
@@ -634,26 +643,48 @@ class OptimizerOf final : public Optimizer {
   using Options = typename Kind::Options;
 
   /// Throws Error, naming the parameter, if one cannot be updated where it is, or if two share memory.
-  explicit OptimizerOf(std::vector<::torch::optim::OptimizerParamGroup> groups,
-                       Options defaults = Kind::defaults(), StateOptions states = {})
-      : Optimizer(std::move(groups), std::make_unique<Options>(defaults), Kind::kOptimizer,
-                  std::move(states)) {
+  explicit OptimizerOf(const std::vector<Group>& groups, const Options& defaults = Kind::defaults(),
+                       StateOptions states = {})
+      : Optimizer(std::make_unique<Options>(defaults), Kind::kOptimizer, std::move(states)) {
+    for (const Group& group : groups) add(group);
     check();
   }
-  explicit OptimizerOf(std::vector<Tensor> params, Options defaults = Kind::defaults(),
+  explicit OptimizerOf(std::vector<Tensor> params, const Options& defaults = Kind::defaults(),
                        StateOptions states = {})
-      : OptimizerOf(std::vector<::torch::optim::OptimizerParamGroup>{std::move(params)}, std::move(defaults),
-                    std::move(states)) {}
+      : OptimizerOf(std::vector<Group>{Group(std::move(params))}, defaults, std::move(states)) {}
   /// Of module->named_parameters(), whose names errors and checkpoints then have.
-  explicit OptimizerOf(const Named& params, Options defaults = Kind::defaults(), StateOptions states = {})
-      : Optimizer({::torch::optim::OptimizerParamGroup(params.values())}, std::make_unique<Options>(defaults),
-                  Kind::kOptimizer, std::move(states)) {
+  explicit OptimizerOf(const Named& params, const Options& defaults = Kind::defaults(),
+                       StateOptions states = {})
+      : Optimizer(std::make_unique<Options>(defaults), Kind::kOptimizer, std::move(states)) {
     name_parameters(params);
+    add(Group(params.values()));
     check();
   }
 
+  /// Throws as the constructors do; the group is then not added.
+  void add_param_group(const Group& group) {
+    add(group);
+    try {
+      check();
+    } catch (...) {
+      param_groups_.pop_back();
+      throw;
+    }
+  }
+
  private:
-  strata_settings settings_of(const ::torch::optim::OptimizerParamGroup& group) const override {
+  void add(const Group& group) {
+    if (group.has_options()) read(group);
+    ::torch::optim::Optimizer::add_param_group(group);
+    // LibTorch 2.15 keeps options of its own classes alone, and replaces others by the optimizer's defaults.
+    if (Kind::kHasOwnOptions && group.has_options())
+      param_groups_.back().set_options(
+          std::make_unique<Options>(static_cast<const Options&>(group.options())));
+  }
+
+  strata_settings settings_of(const Group& group) const override { return read(group); }
+
+  static strata_settings read(const Group& group) {
     const auto* const options = dynamic_cast<const Options*>(&group.options());
     if (options == nullptr)
       fail(STRATA_INVALID, Kind::kName, ": the options of a group are those of another optimizer");
