@@ -81,7 +81,7 @@ endif()
 strata_feature(MPI strata_mpi_found "${MPI_C_LIBRARIES}, standard ${MPI_C_VERSION}")
 
 # For the tests and the example of strata/torch.hpp alone; the header needs nothing here. A program that is not
-# instrumented cannot load a library that is. LibTorch's package talks, and Debian's asks for CMake 3.13 policies.
+# instrumented cannot load a library that is.
 set(strata_libtorch_found FALSE)
 if(NOT STRATA_WITH_LIBTORCH STREQUAL "OFF" AND (STRATA_BUILD_TESTS OR STRATA_BUILD_EXAMPLES) AND NOT STRATA_SANITIZE AND NOT STRATA_COVERAGE)
   find_package(Torch 1.13 QUIET GLOBAL)

@@ -50,3 +50,10 @@ separate_arguments(flags)
 cmake_path(GET pc_folder PARENT_PATH libraries)
 must(cc "${program}" ${flags} "-Wl,-rpath,${libraries}" -o "${WORK}/c_program")
 must("${WORK}/c_program")
+
+# Beside strata.h, so that strata::c suffices; it is compiled in the tree, since LibTorch takes long.
+foreach(header strata.h strata/torch.hpp)
+  if(NOT EXISTS "${WORK}/prefix/include/${header}")
+    message(FATAL_ERROR "${header} is not installed")
+  endif()
+endforeach()

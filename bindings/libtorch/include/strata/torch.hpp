@@ -649,6 +649,7 @@ class OptimizerOf final : public Optimizer {
     for (const Group& group : groups) add(group);
     check();
   }
+  /// The same, of one group.
   explicit OptimizerOf(std::vector<Tensor> params, const Options& defaults = Kind::defaults(),
                        StateOptions states = {})
       : OptimizerOf(std::vector<Group>{Group(std::move(params))}, defaults, std::move(states)) {}
