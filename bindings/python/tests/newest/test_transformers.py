@@ -1,5 +1,6 @@
 """Losses of small models of transformers beside torch.optim.AdamW, by where states live, accumulation, activation
-checkpointing, tied embeddings and frozen parameters; and of models whose parameters and gradients leave, too, over three tiers.
+checkpointing, tied embeddings and frozen parameters; and of models whose parameters and
+gradients leave, too, over three tiers.
 
 How far the f32 optimizers are from the same update in f64 says what a difference between them means: torch's fused and
 foreach AdamW round alike and are nearer to each other than to it."""
