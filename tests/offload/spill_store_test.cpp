@@ -1,0 +1,307 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <strata/offload/nvme_store.h>
+#include <strata/offload/placement_request.h>
+#include <strata/offload/spill_store.h>
+#include <strata/runtime/backend/host_backend.h>
+
+#include "support/fault_io.h"
+#include "support/memory_io.h"
+
+namespace strata {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+using Bytes = std::vector<std::byte>;
+
+Bytes bytes_of(std::size_t n, std::uint64_t seed) {
+  Bytes bytes(n);
+  std::mt19937_64 random(seed);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+/// A store of `frames` pages in RAM and `slots` on NVMe, in the memory of the test.
+class SpillStoreTest : public testing::Test {
+ protected:
+  void make(std::uint64_t frames, std::uint64_t slots) {
+    SpillOptions options;
+    options.pinned_bytes = frames * kPage;
+    options.nvme_bytes = slots == kUnlimited ? kUnlimited : slots * kPage;
+    options.page_bytes = kPage;
+    options.open_store = [this](const SlotClass& slot_class) -> Result<StorePtr<ObjectStore>> {
+      opened_.push_back(slot_class.slots);
+      NvmeOptions nvme;
+      nvme.dirs = {"/nvme"};
+      nvme.classes = {slot_class};
+      nvme.max_requests = SpillOptions::kMaxRequests;
+      STRATA_TRY_ASSIGN(StorePtr<NvmeStore> store, NvmeStore::create(faults_, nvme));
+      return StorePtr<ObjectStore>(std::move(store));
+    };
+    store_ = must(SpillStore::create(*backend_, options));
+  }
+  std::uint64_t put(const Bytes& bytes) { return must(store_->put({bytes.data(), bytes.size()})); }
+  Status try_put(const Bytes& bytes) { return store_->put({bytes.data(), bytes.size()}).status(); }
+  Status get(std::uint64_t id, Bytes& into) { return store_->get(id, {into.data(), into.size()}); }
+  Bytes get(std::uint64_t id, std::size_t n) {
+    Bytes bytes(n);
+    must(get(id, bytes));
+    return bytes;
+  }
+
+  MemoryIo memory_;
+  test::FaultIo faults_{memory_, 1};
+  SteadyClock clock_;
+  std::unique_ptr<ThreadPool> pool_ = must(ThreadPool::create(1));
+  std::unique_ptr<Backend> backend_ = must(create_host_backend({}, *pool_, clock_));
+  std::vector<std::uint32_t> opened_;
+  std::unique_ptr<SpillStore> store_;
+};
+
+TEST_F(SpillStoreTest, ObjectsOfARandomSequenceHaveTheirBytes) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const auto below = [&](std::uint64_t n) { return random() % n; };
+    make(2 + below(12), seed % 4 == 0 ? 0 : 24 + below(40));
+    std::map<std::uint64_t, Bytes> model;
+    std::uint64_t n_refused = 0, n_put = 0;
+    for (int i = 0; i < 1500; ++i) {
+      const auto any = [&] {
+        auto at = model.begin();
+        std::advance(at, below(3) == 0 ? below(model.size()) : model.size() - 1);  // mostly the newest
+        return at;
+      };
+      const std::uint64_t action = below(8);
+      if (action < 4) {
+        Bytes bytes = bytes_of(1 + below(below(10) == 0 ? 20 * kPage : 3 * kPage), random());
+        const auto id = store_->put({bytes.data(), bytes.size()});
+        if (id.has_value()) {
+          model.emplace(*id, std::move(bytes));
+          ++n_put;
+        } else {
+          ASSERT_EQ(id.status().code(), Code::does_not_fit) << id.status().message();
+          ++n_refused;
+        }
+      } else if (!model.empty() && action < 6) {
+        const auto at = any();
+        ASSERT_EQ(get(at->first, at->second.size()), at->second);
+      } else if (!model.empty() && action == 6) {
+        const auto at = any();
+        ASSERT_TRUE(store_->discard(at->first).is_ok());
+        model.erase(at);
+      } else if (!model.empty()) {
+        ASSERT_TRUE(store_->prefetch(any()->first).is_ok());
+      }
+      std::uint64_t held = 0;
+      for (const auto& [id, bytes] : model) held += bytes.size();
+      const SpillStats stats = store_->stats();
+      ASSERT_EQ(stats.n_objects, model.size());
+      ASSERT_EQ(stats.object_bytes, held);
+      ASSERT_LE(held, stats.pinned_bytes + stats.nvme_bytes);
+    }
+    for (const auto& [id, bytes] : model) ASSERT_EQ(get(id, bytes.size()), bytes);
+    for (const auto& [id, bytes] : model) ASSERT_TRUE(store_->discard(id).is_ok());
+    EXPECT_GT(n_put, 100u);
+    EXPECT_GT(n_refused, 0u);
+  }
+}
+
+TEST_F(SpillStoreTest, WhatRamHasRoomForIsNotWritten) {
+  make(32, 100);
+  for (int cycle = 0; cycle < 3; ++cycle) {
+    std::vector<std::uint64_t> ids;
+    for (std::uint64_t i = 0; i < 5; ++i) ids.push_back(put(bytes_of(4 * kPage, i)));
+    for (; !ids.empty(); ids.pop_back()) {
+      EXPECT_EQ(get(ids.back(), 4 * kPage), bytes_of(4 * kPage, ids.size() - 1));
+      must(store_->discard(ids.back()));
+    }
+  }
+  EXPECT_EQ(store_->stats().nvme_written_bytes, 0u);
+  EXPECT_EQ(store_->stats().peak_pinned_bytes, 20 * kPage);
+  EXPECT_EQ(store_->stats().pinned_bytes, 0u);
+}
+
+TEST_F(SpillStoreTest, TheOldestPagesAreWrittenAsSoonAsTheLastCycleSaysThatTheyWillNotFit) {
+  make(32, 100);  // of which 30 are for pages that are not on NVMe
+  const auto fill = [&](std::uint64_t n) {
+    std::vector<std::uint64_t> ids;
+    for (std::uint64_t i = 0; i < n; ++i) ids.push_back(put(bytes_of(kPage, i)));
+    return ids;
+  };
+  const auto drain = [&](std::vector<std::uint64_t> ids) {
+    for (; !ids.empty(); ids.pop_back()) {
+      EXPECT_EQ(get(ids.back(), kPage), bytes_of(kPage, ids.size() - 1));
+      must(store_->discard(ids.back()));
+    }
+  };
+  drain(fill(50));
+  const std::uint64_t before = store_->stats().nvme_written_bytes;
+  std::vector<std::uint64_t> ids = fill(20);  // RAM has room for these
+  EXPECT_EQ(store_->stats().nvme_bytes, 20 * kPage);
+  const std::vector<std::uint64_t> more = fill(30);
+  EXPECT_EQ(store_->stats().nvme_bytes, 20 * kPage);
+  drain(more);
+  drain(std::move(ids));
+  EXPECT_EQ(store_->stats().nvme_written_bytes - before, 20 * kPage);
+}
+
+TEST_F(SpillStoreTest, GettingReadsWhatIsOlderAhead) {
+  make(32, 100);
+  std::vector<std::uint64_t> ids;
+  for (std::uint64_t i = 0; i < 90; ++i) ids.push_back(put(bytes_of(kPage, i)));
+  for (int i = 0; i < 30; ++i, ids.pop_back()) {
+    (void)get(ids.back(), kPage);
+    must(store_->discard(ids.back()));
+  }
+  const std::uint64_t read = store_->stats().nvme_read_bytes;
+  EXPECT_GT(read + 16 * kPage, 30 * kPage);  // the last requests may be in flight
+  EXPECT_EQ(get(ids.back(), kPage), bytes_of(kPage, 59));
+}
+
+TEST_F(SpillStoreTest, AnObjectLargerThanRamGoesThroughIt) {
+  make(4, 100);
+  const Bytes bytes = bytes_of(40 * kPage + 7, 3);
+  const std::uint64_t id = put(bytes);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(get(id, bytes.size()), bytes);
+}
+
+TEST_F(SpillStoreTest, WhatDoesNotFitIsRefusedWithBothNumbers) {
+  make(4, 8);  // one page of RAM is for reading
+  const Bytes bytes = bytes_of(10 * kPage, 1);
+  const std::uint64_t id = put(bytes);
+  const Status refused = try_put(bytes_of(kPage + 1, 2));
+  EXPECT_EQ(refused.code(), Code::does_not_fit);
+  EXPECT_EQ(refused.message(),
+            "object 2 of 4097 bytes needs 8192 bytes, but 4096 of 45056 are free: 12288 in RAM and 32768 on "
+            "NVMe, of which 1 objects use 40960");
+  EXPECT_EQ(get(id, bytes.size()), bytes);
+  (void)put(bytes_of(kPage, 2));
+}
+
+TEST_F(SpillStoreTest, SpaceOnNvmeGrowsAsItIsNeeded) {
+  make(8, kUnlimited);
+  EXPECT_TRUE(opened_.empty());
+  std::vector<std::uint64_t> ids;
+  for (std::uint64_t i = 0; i < 50; ++i) ids.push_back(put(bytes_of(kPage, i)));
+  EXPECT_EQ(opened_, (std::vector<std::uint32_t>{8, 8, 16, 32}));
+  for (std::uint64_t i = 0; i < 50; ++i) EXPECT_EQ(get(ids[i], kPage), bytes_of(kPage, i));
+}
+
+TEST_F(SpillStoreTest, WrongArgumentsAreRefused) {
+  make(4, 8);
+  const std::uint64_t id = put(bytes_of(10, 1));
+  Bytes nine(9);
+  EXPECT_EQ(get(id, nine).message(), "object 1 has 10 bytes, but the memory to copy it to has 9");
+  EXPECT_EQ(try_put({}).code(), Code::invalid);
+  must(store_->discard(id));
+  EXPECT_EQ(store_->discard(id).code(), Code::not_found);
+  EXPECT_EQ(store_->prefetch(id).code(), Code::not_found);
+  EXPECT_EQ(get(id, nine).code(), Code::not_found);
+  for (const std::uint64_t pinned : {std::uint64_t{0}, std::uint64_t{kPage}})
+    EXPECT_EQ(SpillStore::create(*backend_, {.pinned_bytes = pinned, .page_bytes = kPage}).status().code(),
+              Code::invalid);
+  EXPECT_EQ(SpillStore::create(*backend_, {.pinned_bytes = 1 << 20, .page_bytes = 100}).status().code(),
+            Code::invalid);
+}
+
+TEST_F(SpillStoreTest, AFailedWriteKeepsTheBytesAndIsReportedWhenThereIsNoRoom) {
+  make(4, 100);
+  faults_.add({test::IoCall::write, test::FaultKind::fail, 1, true});
+  std::vector<std::uint64_t> ids;
+  for (std::uint64_t i = 0; i < 3; ++i) ids.push_back(put(bytes_of(kPage, i)));
+  const Status failed = try_put(bytes_of(kPage, 3));
+  EXPECT_EQ(failed.code(), Code::io_error);
+  EXPECT_NE(failed.message().find("making room for object 4: writing object "), std::string::npos)
+      << failed.message();
+  for (std::uint64_t i = 0; i < 3; ++i) EXPECT_EQ(get(ids[i], kPage), bytes_of(kPage, i));
+  EXPECT_EQ(store_->stats().n_objects, 3u);
+}
+
+TEST_F(SpillStoreTest, AFullFileSystemIsReportedAndTriedAgain) {
+  make(4, 100);
+  faults_.add({test::IoCall::allocate, test::FaultKind::fail, 1, true, Code::no_space});
+  for (std::uint64_t i = 0; i < 3; ++i) (void)put(bytes_of(kPage, i));
+  EXPECT_EQ(try_put(bytes_of(kPage, 3)).code(), Code::no_space);
+  faults_.clear();
+  const std::uint64_t id = put(bytes_of(2 * kPage, 4));
+  EXPECT_EQ(get(id, 2 * kPage), bytes_of(2 * kPage, 4));
+}
+
+TEST_F(SpillStoreTest, AFailedReadNamesTheObjectAndMayBeRepeated) {
+  make(4, 100);
+  std::vector<std::uint64_t> ids;
+  for (std::uint64_t i = 0; i < 20; ++i) ids.push_back(put(bytes_of(kPage, i)));
+  faults_.add({test::IoCall::read, test::FaultKind::fail, faults_.calls(test::IoCall::read) + 1, true});
+  Bytes into(kPage);
+  const Status failed = get(ids[0], into);
+  EXPECT_EQ(failed.code(), Code::io_error);
+  EXPECT_EQ(failed.message().rfind("reading object 1: ", 0), 0u) << failed.message();
+  faults_.clear();
+  for (std::uint64_t i = 0; i < 20; ++i) EXPECT_EQ(get(ids[i], kPage), bytes_of(kPage, i));
+}
+
+TEST_F(SpillStoreTest, ABitThatFlipsOnNvmeIsNoticed) {
+  make(4, 100);
+  std::vector<std::uint64_t> ids;
+  for (std::uint64_t i = 0; i < 20; ++i) ids.push_back(put(bytes_of(kPage, i)));
+  faults_.add({test::IoCall::read, test::FaultKind::flip, faults_.calls(test::IoCall::read) + 1, true});
+  Bytes into(kPage);
+  EXPECT_EQ(get(ids[0], into).code(), Code::corrupt);
+}
+
+TEST_F(SpillStoreTest, ThreadsUseItAtTheSameTime) {
+  make(16, 400);
+  std::atomic<int> n_wrong = 0;
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      std::mt19937_64 random(t);
+      std::vector<std::pair<std::uint64_t, Bytes>> own;
+      for (int i = 0; i < 600; ++i) {
+        if (own.size() < 20 && random() % 2 == 0) {
+          Bytes bytes = bytes_of(1 + random() % (4 * kPage), random());
+          const std::uint64_t id = put(bytes);
+          own.emplace_back(id, std::move(bytes));
+        } else if (!own.empty()) {
+          const auto& [id, bytes] = own.back();
+          if (get(id, bytes.size()) != bytes) ++n_wrong;
+          if (random() % 3 != 0) {
+            must(store_->discard(id));
+            own.pop_back();
+          }
+        }
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(n_wrong, 0);
+}
+
+TEST_F(SpillStoreTest, AnObjectMayBeDiscardedWhileItIsRead) {
+  make(8, 400);
+  for (std::uint64_t round = 0; round < 30; ++round) {
+    const Bytes bytes = bytes_of(30 * kPage, round);
+    const std::uint64_t id = put(bytes);
+    std::thread reader([&] {
+      Bytes into(bytes.size());
+      const Status status = get(id, into);
+      if (status.is_ok())
+        EXPECT_EQ(into, bytes);
+      else
+        EXPECT_EQ(status.code(), Code::not_found);
+    });
+    must(store_->discard(id));
+    reader.join();
+  }
+  EXPECT_EQ(store_->stats().n_objects, 0u);
+}
+
+}  // namespace
+}  // namespace strata
