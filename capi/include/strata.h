@@ -6,6 +6,8 @@
  *   strata_session_create -> strata_session_add, once per parameter -> strata_session_seal
  *     -> strata_session_step, once per step -> strata_session_close
  *
+ * Activations hold what backward needs of forward, and belong to no session.
+ *
  * Every function returns a status, except those that return text; strata_last_error() has the reason, which
  * names the object and the numbers. No function throws, exits, installs signal handlers or writes to the
  * terminal.
@@ -15,13 +17,15 @@
  * missing fields as zero. Zero is the default of every field, unless it says otherwise. Pointers in structs
  * are read during the call only.
  *
- * Threads: any thread may use any session; calls to the same session wait for each other. Callbacks run on
+ * Threads: any thread may use any session; calls to the same session wait for each other, and calls to the
+ * same activations run at the same time. Callbacks run on
  * the thread that makes the call and must neither throw nor call the same session. After fork() a child
- * cannot use sessions of its parent (STRATA_UNSUPPORTED); their memory is not copied for it.
+ * cannot use sessions and activations of its parent (STRATA_UNSUPPORTED); their memory is not copied for it.
  *
  * Enumerations are int32_t with named values, so that every bit pattern is a value.
  *
- * Memory and files are given back by strata_session_close(), or when the process ends, in whatever way. */
+ * Memory and files are given back by strata_session_close() and strata_activations_close(), or when the
+ * process ends, in whatever way. */
 #ifndef STRATA_H
 #define STRATA_H
 
@@ -52,7 +56,7 @@ enum {
   STRATA_DIVERGED = 11, /* NaN or infinity where training needs a finite number */
   STRATA_LOST_PEER = 12,
   STRATA_INTERNAL = 13,
-  STRATA_CLOSED = 14 /* the handle belongs to no session, or to one that was closed */
+  STRATA_CLOSED = 14 /* the handle was never given, or what it belongs to was closed */
 };
 
 typedef int32_t strata_dtype;
@@ -279,6 +283,59 @@ strata_status strata_session_notes(strata_session session, char* text, size_t si
 
 /* Gives back memory and files. The handle is then stale: every call with it returns STRATA_CLOSED. */
 strata_status strata_session_close(strata_session session);
+
+/* ---- activations ---- */
+
+/* Bytes that leave the caller's memory in forward and come back in backward: mostly last in, first out. They
+ * are in RAM as far as the budget goes, the oldest on NVMe. Writes begin before RAM is full, and what is
+ * needed next is read ahead. 0 is never a handle; copies refer to the same activations. */
+typedef uint64_t strata_activations;
+
+typedef struct strata_activation_options {
+  size_t struct_size;
+  uint64_t pinned_bytes; /* allocated at once; 0: 40 % of what is free */
+  uint64_t nvme_bytes;   /* at most; 0: as many as needed if there is a folder, else none */
+  /* Folders on NVMe, over which bytes are spread; created if absent. The files have no names. */
+  const char* const* nvme_dirs;
+  size_t n_nvme_dirs;
+  uint64_t page_bytes; /* of which budgets are multiples, and which are moved as a whole; 0: chosen */
+} strata_activation_options;
+
+/* Errors: INVALID, naming the option; DOES_NOT_FIT if the machine has not the memory; OUT_OF_MEMORY. */
+strata_status strata_activations_create(const strata_activation_options* options,
+                                        strata_activations* activations);
+
+/* Copies `n` bytes, and sets `*id`, which is never 0 and never used again. Waits for NVMe if there is no room
+ * in RAM. Errors, after which the bytes are not there and all others are: INVALID if `n` is 0; DOES_NOT_FIT
+ * with both numbers; those of NVMe if there is no room because writing fails. */
+strata_status strata_activations_put(strata_activations activations, const void* bytes, uint64_t n,
+                                     uint64_t* id);
+
+/* Copies all `n` bytes of an id, which stay there, and begins to read those that were put before. Errors:
+ * NOT_FOUND; INVALID if it has not `n` bytes; those of NVMe, naming the id, after which the call may be
+ * repeated. */
+strata_status strata_activations_get(strata_activations activations, uint64_t id, void* into, uint64_t n);
+
+/* Begins to read an id as far as there is room, where the order is not last in, first out. */
+strata_status strata_activations_prefetch(strata_activations activations, uint64_t id);
+
+/* Forgets an id. Errors: NOT_FOUND. */
+strata_status strata_activations_discard(strata_activations activations, uint64_t id);
+
+typedef struct strata_activation_stats {
+  size_t struct_size;
+  uint64_t n_activations, activation_bytes;     /* there now */
+  uint64_t pinned_bytes, nvme_bytes;            /* in whole pages; some are in both */
+  uint64_t peak_pinned_bytes, peak_nvme_bytes;  /* at most so far */
+  uint64_t n_gets, n_late_gets;                 /* calls, and how many waited for NVMe */
+  uint64_t nvme_read_bytes, nvme_written_bytes; /* since creation */
+  double nvme_read_seconds, nvme_write_seconds; /* during which the device was busy */
+} strata_activation_stats;
+
+strata_status strata_activations_stats(strata_activations activations, strata_activation_stats* stats);
+
+/* Gives back memory and files, at the end of calls that other threads are in. The handle is then stale. */
+strata_status strata_activations_close(strata_activations activations);
 
 /* ---- an optimizer without a session ---- */
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <new>
 #include <string_view>
@@ -9,7 +10,7 @@
 #include <strata/runtime/status.h>
 
 #include "c_session.h"
-#include "session_table.h"
+#include "session_slot.h"
 
 namespace strata::capi {
 
@@ -32,18 +33,32 @@ strata_status call(const Body& body) noexcept {
   }
 }
 
+/// Runs `body(object)` with the object of a handle. STRATA_CLOSED if there is none. `closed`: the message
+/// then.
+template <class Table, class Body>
+strata_status call_open(const Table& table_of, std::uint64_t handle, const char* closed,
+                        const Body& body) noexcept {
+  bool is_open = true;
+  const strata_status status = call([&]() -> Status {
+    STRATA_TRY_ASSIGN(auto* const table, table_of());
+    const auto object = table->find(handle);
+    is_open = object != nullptr;
+    if (is_open) return body(*object);
+    return Status::error(Code::invalid, closed);
+  });
+  return is_open ? status : STRATA_CLOSED;
+}
+
 /// Runs `body(lock)` with the session of a handle, alone among the calls to it.
 template <class Body>
 strata_status call_locked(strata_session handle, const Body& body) noexcept {
+  constexpr const char* kClosed = "the handle belongs to no session, or to one that was closed";
   bool is_open = true;
-  const strata_status status = call([&]() -> Status {
-    STRATA_TRY_ASSIGN(SessionTable* const table, SessionTable::of_process());
-    if (const std::shared_ptr<SessionSlot> slot = table->find(handle)) {
-      STRATA_TRY_ASSIGN(const SessionSlot::Lock lock, slot->lock());
-      if (lock) return body(lock);
-    }
-    is_open = false;
-    return Status::error(Code::invalid, "the handle belongs to no session, or to one that was closed");
+  const strata_status status = call_open(session_table, handle, kClosed, [&](SessionSlot& slot) -> Status {
+    STRATA_TRY_ASSIGN(const SessionSlot::Lock lock, slot.lock());
+    is_open = static_cast<bool>(lock);
+    if (is_open) return body(lock);
+    return Status::error(Code::invalid, kClosed);
   });
   return is_open ? status : STRATA_CLOSED;
 }

@@ -20,16 +20,11 @@ Status check(const strata_session_options& options) {
   if (!states_of(options.states)) problem("states is ", options.states, "; it must be 0 to 2");
   if (!placement_of(options.placement)) problem("placement is ", options.placement, "; it must be 0 to 2");
   if (!holds_of(options.holds)) problem("holds is ", options.holds, "; it must be 0 or 1");
-  if (options.nvme_dirs == nullptr && options.n_nvme_dirs > 0)
-    problem("nvme_dirs is null, and n_nvme_dirs is ", options.n_nvme_dirs);
-  if (options.nvme_dirs == nullptr && options.nvme_bytes > 0 && options.nvme_bytes != STRATA_UNLIMITED)
-    problem("nvme_bytes is ", options.nvme_bytes, ", but there is no folder in nvme_dirs");
+  if (const std::string dirs = problems_of_dirs(options.nvme_dirs, options.n_nvme_dirs, options.nvme_bytes);
+      !dirs.empty())
+    problem(dirs);
   if (options.nvme_dirs == nullptr && options.placement == STRATA_PLACE_NVME)
     problem("placement is STRATA_PLACE_NVME, but there is no folder in nvme_dirs");
-  if (options.n_nvme_dirs > 64) problem("n_nvme_dirs is ", options.n_nvme_dirs, "; it must be at most 64");
-  for (std::size_t i = 0; options.nvme_dirs != nullptr && i < std::min<std::size_t>(options.n_nvme_dirs, 64);
-       ++i)
-    if (options.nvme_dirs[i] == nullptr || *options.nvme_dirs[i] == 0) problem("nvme_dirs[", i, "] is empty");
   if (options.chunk_elems < 0) problem("chunk_elems is ", options.chunk_elems, "; it must be at least 0");
   if (options.threads < 0 || options.threads > 1024)
     problem("threads is ", options.threads, "; it must be 0 to 1024");

@@ -1,5 +1,6 @@
 #include "c_values.h"
 
+#include <algorithm>
 #include <array>
 
 #include <strata/runtime/str.h>
@@ -77,6 +78,19 @@ strata_status status_of(Code code) noexcept {
       return STRATA_INTERNAL;
   }
   return STRATA_INTERNAL;
+}
+
+std::string problems_of_dirs(const char* const* dirs, std::size_t n_dirs, std::uint64_t bytes) {
+  constexpr std::size_t kMax = 64;
+  std::string problems;
+  const auto problem = [&](const auto&... what) { problems += str(problems.empty() ? "" : "\n", what...); };
+  if (dirs == nullptr && n_dirs > 0) problem("nvme_dirs is null, and n_nvme_dirs is ", n_dirs);
+  if (dirs == nullptr && bytes > 0 && bytes != STRATA_UNLIMITED)
+    problem("nvme_bytes is ", bytes, ", but there is no folder in nvme_dirs");
+  if (n_dirs > kMax) problem("n_nvme_dirs is ", n_dirs, "; it must be at most ", kMax);
+  for (std::size_t i = 0; dirs != nullptr && i < std::min(n_dirs, kMax); ++i)
+    if (dirs[i] == nullptr || *dirs[i] == 0) problem("nvme_dirs[", i, "] is empty");
+  return problems;
 }
 
 Result<cpuopt::OptimizerParams> settings_of(const strata_settings* settings, cpuopt::Optimizer optimizer) {

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include <strata.h>
 #include <strata/chunk/layout.h>
@@ -20,6 +23,9 @@ std::optional<PlacementPolicy> placement_of(int value) noexcept;
 std::optional<Payload> payload_of(int value) noexcept;
 std::optional<TrainerHolds> holds_of(int value) noexcept;
 strata_status status_of(Code code) noexcept;
+
+/// What is wrong with folders on NVMe and their budget, a line each.
+std::string problems_of_dirs(const char* const* dirs, std::size_t n_dirs, std::uint64_t bytes);
 
 /// Errors: `invalid`, naming what is not finite or not zero.
 Result<cpuopt::OptimizerParams> settings_of(const strata_settings* settings, cpuopt::Optimizer optimizer);

@@ -41,7 +41,7 @@ strata_status strata_session_create(const strata_session_options* options, strat
     if (session == nullptr) return Status::error(Code::invalid, "session is null");
     *session = 0;
     STRATA_TRY_ASSIGN(const auto given, read_struct(options, "strata_session_options"));
-    STRATA_TRY_ASSIGN(capi::SessionTable* const table, capi::SessionTable::of_process());
+    STRATA_TRY_ASSIGN(auto* const table, capi::session_table());
     STRATA_TRY_ASSIGN(auto created, CSession::create(given));
     *session = table->add(std::make_shared<capi::SessionSlot>(std::move(created)));
     return {};
@@ -364,8 +364,8 @@ strata_status strata_session_notes(strata_session session, char* text, size_t si
 strata_status strata_session_close(strata_session session) {
   return capi::call_locked(session, [&](const capi::SessionSlot::Lock& lock) -> Status {
     lock.close();
-    STRATA_TRY_ASSIGN(capi::SessionTable* const table, capi::SessionTable::of_process());
-    table->remove(session);
+    STRATA_TRY_ASSIGN(auto* const table, capi::session_table());
+    (void)table->remove(session);
     return {};
   });
 }

@@ -35,6 +35,8 @@ struct Handle {
 struct World {
   std::mutex mutex;
   std::vector<std::shared_ptr<Handle>> handles;
+  std::vector<strata_activations> activations = {0, 1, ~strata_activations{0}};
+  std::atomic<std::uint64_t> last_activation = 0;
   std::string dir;
   World() {
     for (const strata_session none : {strata_session{0}, strata_session{1}, ~strata_session{0}}) add(none);
@@ -73,10 +75,11 @@ class Caller {
   void call() {
     using Call = void (Caller::*)();
     static constexpr Call kCalls[] = {
-        &Caller::create, &Caller::add,  &Caller::add,      &Caller::seal,   &Caller::step,   &Caller::step,
-        &Caller::step,   &Caller::plan, &Caller::stats,    &Caller::access, &Caller::bind,   &Caller::steps,
-        &Caller::notes,  &Caller::save, &Caller::load,     &Caller::close,  &Caller::arrays, &Caller::hold,
-        &Caller::hold,   &Caller::hold, &Caller::ds_config};
+        &Caller::create,    &Caller::add,         &Caller::add,         &Caller::seal,       &Caller::step,
+        &Caller::step,      &Caller::step,        &Caller::plan,        &Caller::stats,      &Caller::access,
+        &Caller::bind,      &Caller::steps,       &Caller::notes,       &Caller::save,       &Caller::load,
+        &Caller::close,     &Caller::arrays,      &Caller::hold,        &Caller::hold,       &Caller::hold,
+        &Caller::ds_config, &Caller::activations, &Caller::activations, &Caller::activations};
     (this->*kCalls[below(std::size(kCalls))])();
   }
   std::int64_t succeeded() const { return succeeded_; }
@@ -301,6 +304,65 @@ class Caller {
                         : strata_arrays_update(&arrays.value, optimizer, &settings.value, odd_enum(5)));
   }
 
+  void create_activations() {
+    auto options = make<strata_activation_options>();
+    options.value.pinned_bytes = rarely() ? below(9000) : 64 << 10;
+    options.value.page_bytes = rarely() ? 100 : 4096;
+    const char* dirs[2] = {world_.dir.c_str(), nullptr};
+    options.value.nvme_dirs = below(2) == 0 ? dirs : nullptr;
+    options.value.n_nvme_dirs = odd_size(options.value.nvme_dirs == nullptr ? 0 : 1) % 3;
+    options.value.nvme_bytes = rarely() ? below(1 << 20) : 0;
+    strata_activations made = 0;
+    if (!count(strata_activations_create(maybe_null(&options.value), maybe_null(&made)))) return;
+    const std::scoped_lock lock(world_.mutex);
+    world_.activations.push_back(made);
+  }
+  void activations() {
+    strata_activations of = 0;
+    {
+      const std::scoped_lock lock(world_.mutex);
+      const std::size_t n = world_.activations.size();
+      of = world_.activations[below(8) == 0 ? below(n) : n - 1 - below(std::min<std::size_t>(n, 3))];
+    }
+    // All bytes are the same, so that what comes back can be checked.
+    unsigned char bytes[20000];
+    const std::size_t n = 1 + below(sizeof bytes);
+    std::uint64_t id =
+        rarely() ? random_()
+                 : world_.last_activation - std::min<std::uint64_t>(world_.last_activation, below(4));
+    auto stats = make<strata_activation_stats>();
+    switch (below(12)) {
+      case 0:
+        create_activations();
+        break;
+      case 1:
+        count(strata_activations_stats(of, maybe_null(&stats.value)));
+        break;
+      case 2:
+        count(strata_activations_prefetch(of, id));
+        break;
+      case 3:
+        if (below(6) == 0) count(strata_activations_close(rarely() ? handle() : of));
+        break;
+      case 4:
+      case 5:
+        count(strata_activations_discard(of, id));
+        break;
+      case 6:
+      case 7:
+        std::memset(bytes, 0, sizeof bytes);
+        if (count(strata_activations_get(of, id, maybe_null(&bytes[0]), sizeof bytes)) &&
+            std::any_of(bytes, bytes + sizeof bytes, [&](unsigned char b) { return b != bytes[0]; }))
+          std::abort();
+        break;
+      default:
+        std::memset(bytes, static_cast<int>(1 + below(255)), sizeof bytes);
+        if (count(strata_activations_put(of, maybe_null(&bytes[0]), below(4) == 0 ? n : sizeof bytes,
+                                         maybe_null(&id))))
+          world_.last_activation = id;
+    }
+  }
+
   /// A configuration of DeepSpeed of which some characters are wrong.
   void ds_config() {
     static constexpr const char* kTexts[] = {
@@ -345,6 +407,7 @@ int main(int argc, char** argv) {
     });
   for (std::thread& thread : threads) thread.join();
   for (const auto& handle : world.handles) (void)strata_session_close(handle->session);
+  for (const strata_activations each : world.activations) (void)strata_activations_close(each);
   std::int64_t succeeded = 0, steps = 0;
   for (const Caller& caller : callers) {
     succeeded += caller.succeeded();

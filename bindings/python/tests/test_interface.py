@@ -12,6 +12,7 @@ TEXT = re.sub(r"/\*.*?\*/", "", HEADER, flags=re.DOTALL)
 STRUCTS = {"strata_session_options": _abi.SessionOptions, "strata_param": _abi.Param, "strata_plan": _abi.Plan,
            "strata_settings": _abi.Settings, "strata_update": _abi.Update, "strata_piece": _abi.Piece,
            "strata_stats": _abi.Stats, "strata_arrays": _abi.Arrays,
+           "strata_activation_options": _abi.ActivationOptions, "strata_activation_stats": _abi.ActivationStats,
            "strata_ds_row": _abi.DsRow}  # fmt: skip
 ENUMS = {"strata_status": _abi.STATUSES, "strata_dtype": _abi.DTYPES, "strata_optimizer": _abi.OPTIMIZERS,
          "strata_state_format": _abi.STATE_FORMATS, "strata_placement": _abi.PLACEMENTS, "strata_state": _abi.STATES,

@@ -33,7 +33,6 @@ class PagedSpillStore final : public SpillStore {
     std::uint64_t n_pages = 0;
     std::uint64_t bytes = 0;
   };
-  struct Copy;  // of a page, from or to the caller's memory
 
   Result<std::uint64_t> admit(Object& object) STRATA_REQUIRES(mutex_);
   Status copy_in(std::uint64_t id, const Object& object, const std::byte* from) STRATA_EXCLUDES(mutex_);

@@ -80,6 +80,19 @@ class DsRow(Struct):
                 ("reason", c_char_p)]  # fmt: skip
 
 
+class ActivationOptions(Struct):
+    _fields_ = [("struct_size", c_size_t), ("pinned_bytes", c_uint64), ("nvme_bytes", c_uint64),
+                ("nvme_dirs", POINTER(c_char_p)), ("n_nvme_dirs", c_size_t), ("page_bytes", c_uint64)]  # fmt: skip
+
+
+class ActivationStats(Struct):
+    _fields_ = [("struct_size", c_size_t), ("n_activations", c_uint64), ("activation_bytes", c_uint64),
+                ("pinned_bytes", c_uint64), ("nvme_bytes", c_uint64), ("peak_pinned_bytes", c_uint64),
+                ("peak_nvme_bytes", c_uint64), ("n_gets", c_uint64), ("n_late_gets", c_uint64),
+                ("nvme_read_bytes", c_uint64), ("nvme_written_bytes", c_uint64), ("nvme_read_seconds", c_double),
+                ("nvme_write_seconds", c_double)]  # fmt: skip
+
+
 PieceFunction = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(Piece), c_void_p)
 DsRowFunction = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(DsRow))
 
@@ -107,6 +120,13 @@ FUNCTIONS = {
     "strata_session_stats": (c_uint64, POINTER(Stats)),
     "strata_session_notes": (c_uint64, c_char_p, c_size_t, POINTER(c_size_t)),
     "strata_session_close": (c_uint64,),
+    "strata_activations_create": (POINTER(ActivationOptions), POINTER(c_uint64)),
+    "strata_activations_put": (c_uint64, c_void_p, c_uint64, POINTER(c_uint64)),
+    "strata_activations_get": (c_uint64, c_uint64, c_void_p, c_uint64),
+    "strata_activations_prefetch": (c_uint64, c_uint64),
+    "strata_activations_discard": (c_uint64, c_uint64),
+    "strata_activations_stats": (c_uint64, POINTER(ActivationStats)),
+    "strata_activations_close": (c_uint64,),
     "strata_ds_config_convert": (c_char_p, DsRowFunction, c_void_p),
     "strata_arrays_init": (POINTER(Arrays), c_int32),
     "strata_arrays_update": (POINTER(Arrays), c_int32, POINTER(Settings), c_int64),

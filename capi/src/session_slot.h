@@ -1,20 +1,15 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
-#include <vector>
 
-#include <sys/types.h>
-
-#include <strata.h>
 #include <strata/runtime/status.h>
-#include <strata/runtime/thread_annotations.h>
 
 #include "c_session.h"
+#include "handle_table.h"
 
 namespace strata::capi {
 
@@ -48,31 +43,7 @@ class SessionSlot {
   std::unique_ptr<CSession> session_;
 };
 
-/// The sessions of the process, by handle: the number of an entry and, in the upper half, how many sessions
-/// it has had, so that a handle of a closed session finds nothing. Thread-safe.
-class SessionTable {
- public:
-  /// Never destroyed: sessions may be closed by destructors of static objects. Errors: `unsupported` in a
-  /// process that was forked from one with a table: threads, locks and memory of sessions were not copied.
-  static Result<SessionTable*> of_process();
-
-  strata_session add(std::shared_ptr<SessionSlot> slot) STRATA_EXCLUDES(mutex_);
-  /// Null if the handle is stale or was never one.
-  std::shared_ptr<SessionSlot> find(strata_session handle) STRATA_EXCLUDES(mutex_);
-  void remove(strata_session handle) STRATA_EXCLUDES(mutex_);
-
- private:
-  SessionTable();
-  struct Entry {
-    std::uint32_t generation = 1;
-    std::shared_ptr<SessionSlot> slot;
-  };
-  Entry* entry_of(strata_session handle) STRATA_REQUIRES(mutex_);
-
-  const pid_t process_;
-  Mutex mutex_;
-  std::vector<Entry> entries_ STRATA_GUARDED_BY(mutex_);
-  std::vector<std::uint32_t> free_ STRATA_GUARDED_BY(mutex_);
-};
+/// The sessions of the process.
+inline Result<HandleTable<SessionSlot>*> session_table() { return table_of_process<SessionSlot, 0>(); }
 
 }  // namespace strata::capi
