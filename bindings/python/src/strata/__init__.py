@@ -2,6 +2,7 @@
 
 strata.optim            optimizers for PyTorch, imported with it when first used
 strata.offload          a PyTorch model whose parameters and gradients are there, too
+strata.offload_activations  what PyTorch saves for backward is there meanwhile
 strata.plan             what a step of it needs, before the first one
 strata.save_checkpoint  a checkpoint that the strata command reads; load_checkpoint reads one
 strata.Session          the same for any other trainer
@@ -16,7 +17,8 @@ from ._checkpoint import load_checkpoint, save_checkpoint
 from ._ds_config import from_ds_config
 from ._session import Session
 
-__all__ = ["Session", "errors", "from_ds_config", "load_checkpoint", "offload", "optim", "plan", "save_checkpoint"]
+__all__ = ["Session", "errors", "from_ds_config", "load_checkpoint", "offload", "offload_activations", "optim", "plan",
+           "save_checkpoint"]  # fmt: skip
 
 
 def __getattr__(name):
@@ -24,6 +26,8 @@ def __getattr__(name):
         return importlib.import_module(".optim", __name__)
     if name in ("offload", "plan"):
         return getattr(importlib.import_module("._offload", __name__), name)
+    if name == "offload_activations":
+        return importlib.import_module("._activations", __name__).offload_activations
     if name == "__version__":
         from . import _abi
 

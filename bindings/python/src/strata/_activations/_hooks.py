@@ -1,0 +1,163 @@
+"""The context in which tensors that autograd saves leave torch's memory."""
+
+import collections
+import threading
+import weakref
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from .._sizes import to_bytes
+from ..errors import UnsupportedError
+from ._saved import SavedStorage, SavedView, StayedTensor, address_of, describe, storage_of
+from ._store import ActivationStore
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class ActivationOffload:
+    """What strata.offload_activations() returns: a context for forward, which may be used any number of times."""
+
+    def __init__(self, store, device_bytes, min_bytes):
+        self._store, self.device_bytes, self.min_bytes = store, device_bytes, min_bytes
+        self._saved = {}  # by address of a storage: (weak reference to it, version, weak reference to a SavedStorage)
+        self._gone = collections.deque()  # keys of _saved whose SavedStorage has died, perhaps in the collector
+        self._kept = collections.deque()  # weak references to those that are in torch's memory, oldest first
+        self._kept_bytes = self._peak_kept_bytes = 0
+        self._of_modules = set()  # addresses of storages of parameters and buffers
+        self._lock = threading.Lock()
+        self._entered, self._n_entered, self._module_hook = threading.local(), 0, None
+
+    # ---- the context ----
+
+    def __enter__(self):
+        with self._lock:
+            self._n_entered += 1
+            if self._n_entered == 1:
+                self._of_modules.clear()
+                self._module_hook = register_module_forward_pre_hook(self._before_module)
+        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
+        hooks.__enter__()
+        self._entered.__dict__.setdefault("hooks", []).append(hooks)
+        return self
+
+    def __exit__(self, *failure):
+        self._entered.hooks.pop().__exit__(*failure)
+        with self._lock:
+            self._n_entered -= 1
+            if self._n_entered == 0:
+                self._module_hook.remove()
+
+    def _before_module(self, module, _):
+        """Notes what belongs to a module: buffers and frozen parameters do not look different from activations."""
+        for tensor in (*module._parameters.values(), *module._buffers.values()):
+            if type(tensor) in PLAIN and tensor.layout == torch.strided:
+                self._of_modules.add(address_of(storage_of(tensor)))
+
+    # ---- saving ----
+
+    def _pack(self, tensor):
+        if not self._leaves(tensor):
+            return StayedTensor(tensor)
+        return SavedView(self._save(tensor), tensor)
+
+    def _leaves(self, tensor):
+        if tensor.device.type != "cpu":
+            raise UnsupportedError(
+                f"{describe(tensor)} is on {tensor.device}; so far only activations in CPU memory can be offloaded"
+            )
+        if type(tensor) not in PLAIN or tensor.layout != torch.strided or tensor.is_quantized:
+            return False
+        if tensor.is_conj() or tensor.is_neg():  # a storage alone does not say so
+            return False
+        base = tensor if tensor._base is None else tensor._base
+        if isinstance(base, torch.nn.Parameter) or (base.requires_grad and base.is_leaf):
+            return False
+        storage = storage_of(tensor)
+        return storage.nbytes() >= max(1, self.min_bytes) and address_of(storage) not in self._of_modules
+
+    def _save(self, tensor):
+        """The SavedStorage of the tensor's storage as it is now."""
+        self._forget_gone()
+        key, version = address_of(storage_of(tensor)), tensor._version
+        # The weak reference keeps the address from being given to another storage.
+        known = self._saved.get(key)
+        saved = known[2]() if known is not None and known[1] == version else None
+        if saved is not None:
+            return saved
+        saved = SavedStorage(self._store, tensor)
+        if saved.bytes > self.device_bytes:
+            saved.leave()
+        else:
+            self._keep(saved)
+        gone = self._gone
+        self._saved[key] = (
+            StorageWeakRef(storage_of(tensor)),
+            version,
+            weakref.ref(saved, lambda dead: gone.append((key, dead))),
+        )
+        return saved
+
+    def _forget_gone(self):
+        while True:
+            try:
+                key, dead = self._gone.popleft()
+            except IndexError:  # perhaps because another thread was faster
+                return
+            known = self._saved.get(key)
+            if known is not None and known[2] is dead:
+                del self._saved[key]
+
+    def _keep(self, saved):
+        """Keeps a storage in torch's memory, from which the oldest leave for it."""
+        with self._lock:
+            alive = [kept for reference in self._kept if (kept := reference()) is not None and kept.is_kept]
+            self._kept = collections.deque(map(weakref.ref, alive))
+            self._kept_bytes = sum(kept.bytes for kept in alive)
+            for oldest in alive:
+                if self._kept_bytes + saved.bytes <= self.device_bytes:
+                    break
+                oldest.leave()
+                self._kept.popleft()
+                self._kept_bytes -= oldest.bytes
+            self._kept.append(weakref.ref(saved))
+            self._kept_bytes += saved.bytes
+            self._peak_kept_bytes = max(self._peak_kept_bytes, self._kept_bytes)
+
+    # ---- the rest ----
+
+    def stats(self):
+        """The fields of strata_activation_stats, and "peak_device_bytes": of saved storages that stayed by `device`."""
+        return {**self._store.stats(), "peak_device_bytes": self._peak_kept_bytes}
+
+    def close(self):
+        """Gives back memory and files. What was saved and is not in torch's memory cannot be used any more."""
+        self._store.close()
+
+
+def _unpack(saved):
+    return saved.tensor()
+
+
+def offload_activations(*, pinned=None, nvme=None, nvme_bytes=None, device=0, min_bytes="256KiB", page_bytes=None):
+    """A context: what autograd saves in it for backward leaves torch's memory and comes back in backward.
+
+    pinned: budget of RAM, in bytes or as "8GiB", allocated at once. None: 40 % of what is free.
+    nvme: folder or folders on NVMe, for what RAM has no room for; nvme_bytes: its budget. None: as many as needed.
+    device: bytes of saved tensors that may stay in torch's memory, newest first.
+    min_bytes: tensors whose storage is smaller stay.
+    page_bytes: what moves as a whole; the last page of a storage is not full. None: 4 to 512 KiB, by `pinned`.
+
+        activations = strata.offload_activations(pinned="8GiB", nvme="/mnt/nvme/strata")
+        with activations:
+            loss = model(batch)
+        loss.backward()
+
+    Parameters, buffers and their views stay, and so do other leaves that require gradients. Views of one storage are
+    saved once. A storage is copied when it is saved: writing to it afterwards is no error, and gradients are those of
+    what was saved; of one that stays, in torch's memory or by its size, it is the error that torch raises. Works with
+    checkpointing, retain_graph, double backward and strata.offload().
+    """
+    device_bytes, min_bytes = to_bytes(device, "device"), to_bytes(min_bytes, "min_bytes")
+    return ActivationOffload(ActivationStore(pinned, nvme, nvme_bytes, page_bytes), device_bytes, min_bytes)
