@@ -222,6 +222,9 @@ TEST_F(SpillStoreTest, AFailedWriteKeepsTheBytesAndIsReportedWhenThereIsNoRoom) 
       << failed.message();
   for (std::uint64_t i = 0; i < 3; ++i) EXPECT_EQ(get(ids[i], kPage), bytes_of(kPage, i));
   EXPECT_EQ(store_->stats().n_objects, 3u);
+  faults_.clear();
+  ids.push_back(put(bytes_of(kPage, 3)));  // to slots that have not failed
+  for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(get(ids[i], kPage), bytes_of(kPage, i));
 }
 
 TEST_F(SpillStoreTest, AFullFileSystemIsReportedAndTriedAgain) {

@@ -57,7 +57,6 @@ PagedSpillStore::PagedSpillStore(Buffer memory, const SpillOptions& options, std
     : memory_(std::move(memory)),
       page_bytes_(page_bytes),
       put_frames_(n_frames - frames_for_reading(n_frames, options.nvme_bytes >= page_bytes)),
-      max_pages_(put_frames_ + options.nvme_bytes / page_bytes),
       space_(options, page_bytes, n_frames, memory_.view()),
       pages_(n_frames) {}
 
@@ -81,11 +80,12 @@ void PagedSpillStore::note_peaks() {
 Result<std::uint64_t> PagedSpillStore::admit(Object& object) {
   STRATA_TRY(timeout_);
   const std::uint64_t id = ++last_id_;
-  if (object.n_pages > max_pages_ - n_live_)
+  const std::uint64_t n_free = max_pages() - std::min(max_pages(), n_live_);
+  if (object.n_pages > n_free)
     return Status::error(
         Code::does_not_fit,
         str("object ", id, " of ", object.bytes, " bytes needs ", object.n_pages * page_bytes_,
-            " bytes, but ", (max_pages_ - n_live_) * page_bytes_, " of ", max_pages_ * page_bytes_,
+            " bytes, but ", n_free * page_bytes_, " of ", max_pages() * page_bytes_,
             " are free: ", put_frames_ * page_bytes_, " in RAM and ", space_.max_slots() * page_bytes_,
             " on NVMe, of which ", objects_.size(), " objects use ", n_live_ * page_bytes_));
   object.first = next_page_;
@@ -158,7 +158,7 @@ Status PagedSpillStore::make_room(std::uint64_t id) {
     if (!writing.is_ok()) return writing.annotate(str("making room for object ", id));
     if (pages_.n(PageState::dirty) > 0 && !pages_.oldest_to_write().has_value()) {
       pages_.forget_failed_writes();  // the next put() tries again
-      return std::exchange(write_failure_, Status()).annotate(str("making room for object ", id));
+      return write_failure_.annotate(str("making room for object ", id));
     }
     changed_.wait(mutex_);  // other threads are copying
   }

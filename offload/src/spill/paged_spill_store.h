@@ -43,6 +43,7 @@ class PagedSpillStore final : public SpillStore {
 
   std::uint64_t n_owned() const STRATA_REQUIRES(mutex_);
   std::uint64_t n_on_nvme() const STRATA_REQUIRES(mutex_);
+  std::uint64_t max_pages() const STRATA_REQUIRES(mutex_) { return put_frames_ + space_.max_slots(); }
   bool is_in_flight() const STRATA_REQUIRES(mutex_);
   bool may_submit() const STRATA_REQUIRES(mutex_);
   std::uint64_t n_to_write() const STRATA_REQUIRES(mutex_);
@@ -65,7 +66,6 @@ class PagedSpillStore final : public SpillStore {
   const Buffer memory_;  // outlives the stores of space_, whose requests use it
   const std::size_t page_bytes_;
   const std::uint32_t put_frames_;  // frames for pages that are not on NVMe; the rest is for reading
-  const std::uint64_t max_pages_;
 
   mutable Mutex mutex_;
   Condition changed_;  // a frame may have become free, or a request was completed
@@ -83,7 +83,7 @@ class PagedSpillStore final : public SpillStore {
   bool is_reading_back_ STRATA_GUARDED_BY(mutex_) = false;  // the cycle had its first get()
   PageNumber last_read_ STRATA_GUARDED_BY(mutex_) = 0;      // the first page of the last object that was got
 
-  Status write_failure_ STRATA_GUARDED_BY(mutex_);  // of the pages whose write has failed
+  Status write_failure_ STRATA_GUARDED_BY(mutex_);  // the last one
   Status timeout_ STRATA_GUARDED_BY(mutex_);        // a request never ends; every call fails
   SpillStats stats_ STRATA_GUARDED_BY(mutex_);
 };

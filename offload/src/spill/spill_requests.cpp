@@ -59,7 +59,7 @@ Status PagedSpillStore::start_write(PageNumber number) {
     pages_.set(number, PageState::writing);
     note_peaks();
   } else {
-    space_.give_back(page.part);
+    space_.retire(page.part);
     page.write_failed = true;
     write_failure_ = ticket.status().annotate(str("writing object ", page.object));
   }
@@ -117,7 +117,7 @@ bool PagedSpillStore::complete_request(PageNumber number) {
     pages_.set(number, PageState::clean);
   } else {
     pages_.set(number, PageState::dirty);
-    space_.give_back(page.part);
+    space_.retire(page.part);
     page.write_failed = true;
     write_failure_ = outcome.annotate(str("writing object ", page.object));
   }

@@ -50,6 +50,13 @@ Status SpillSpace::open(std::uint64_t slots) {
   return {};
 }
 
+void SpillSpace::retire(std::uint32_t part) noexcept {
+  --parts_[part].used;
+  --parts_[part].slots;
+  --n_slots_;
+  --max_slots_;
+}
+
 std::uint64_t SpillSpace::n_used() const noexcept {
   std::uint64_t used = 0;
   for (const Part& part : parts_) used += part.used;

@@ -20,6 +20,8 @@ class SpillSpace {
   /// of opening.
   Result<std::uint32_t> reserve();
   void give_back(std::uint32_t part) noexcept { --parts_[part].used; }
+  /// Gives back a slot for good, after a failed write: the store does not use such slots again.
+  void retire(std::uint32_t part) noexcept;
   ObjectStore& store(std::uint32_t part) const noexcept { return *parts_[part].store; }
 
   std::uint64_t max_slots() const noexcept { return max_slots_; }
@@ -37,9 +39,9 @@ class SpillSpace {
   const std::function<Result<StorePtr<ObjectStore>>(const SlotClass&)> open_store_;
   const std::size_t page_bytes_;
   const std::uint32_t first_slots_;
-  const std::uint64_t max_slots_;
+  std::uint64_t max_slots_;  // without retired ones
   const BufferView memory_;
-  std::uint64_t n_slots_ = 0;
+  std::uint64_t n_slots_ = 0;  // of all parts, without retired ones
   std::vector<Part> parts_;
 };
 
