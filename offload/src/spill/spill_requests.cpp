@@ -1,5 +1,6 @@
 // When pages are written and read, and what becomes of requests.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <strata/runtime/str.h>
@@ -90,13 +91,15 @@ void PagedSpillStore::read_ahead(PageNumber below) {
 }
 
 void PagedSpillStore::complete_requests() {
-  const auto complete_while = [&](PageState state, auto&& next) {
-    while (pages_.n(state) > 0 && complete_request(next(pages_.numbers(state)))) {
-    }
-  };
-  complete_while(PageState::writing, [](const auto& numbers) { return *numbers.begin(); });
-  complete_while(PageState::reading, [](const auto& numbers) { return *numbers.rbegin(); });
-  complete_while(PageState::reading, [](const auto& numbers) { return *numbers.begin(); });
+  const std::set<PageNumber>& writing = pages_.numbers(PageState::writing);
+  const std::set<PageNumber>& reading = pages_.numbers(PageState::reading);
+  // Writes are submitted oldest first, reads newest first, or oldest first for an object that is got.
+  while (!writing.empty() && complete_request(*writing.begin())) {
+  }
+  while (!reading.empty() && complete_request(*reading.rbegin())) {
+  }
+  while (!reading.empty() && complete_request(*reading.begin())) {
+  }
 }
 
 // Whether the request of a page had ended.

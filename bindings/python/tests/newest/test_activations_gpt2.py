@@ -85,6 +85,20 @@ class Gpt2Test(unittest.TestCase):
                 found.append([param.grad for param in net.parameters()])
         self.assertTrue(same(*found))
 
+    def test_with_torch_compile(self):
+        found = []
+        with tempfile.TemporaryDirectory() as folder:
+            for context in (contextlib.nullcontext(), self.activations(folder)):
+                net = prepared(gpt2, False)
+                compiled = torch.compile(net, backend="aot_eager")
+                for tokens in batches(3):
+                    with context:
+                        loss = loss_of(compiled, tokens)
+                    loss.backward()
+                found.append([param.grad for param in net.parameters()])
+        self.assertTrue(same(*found))
+        self.assertGreater(context.stats()["n_gets"], 0)
+
     def test_checkpointing_leaves_only_the_inputs_of_blocks(self):
         stored = []
         for checkpointing in (False, True):

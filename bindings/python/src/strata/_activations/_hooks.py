@@ -1,6 +1,7 @@
 """The context in which tensors that autograd saves leave torch's memory."""
 
 import collections
+import sys
 import threading
 import weakref
 
@@ -14,6 +15,11 @@ from ._saved import SavedStorage, SavedView, StayedTensor, address_of, describe,
 from ._store import ActivationStore
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def untraced(function):
+    """The function as torch.compile, if it is in use, must call it: as it is."""
+    return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
 
 
 class ActivationOffload:
@@ -36,8 +42,8 @@ class ActivationOffload:
             self._n_entered += 1
             if self._n_entered == 1:
                 self._of_modules.clear()
-                self._module_hook = register_module_forward_pre_hook(self._before_module)
-        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
+                self._module_hook = register_module_forward_pre_hook(untraced(self._before_module))
+        hooks = torch.autograd.graph.saved_tensors_hooks(untraced(self._pack), untraced(_unpack))
         hooks.__enter__()
         self._entered.__dict__.setdefault("hooks", []).append(hooks)
         return self
