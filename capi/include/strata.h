@@ -325,7 +325,7 @@ strata_status strata_activations_discard(strata_activations activations, uint64_
 typedef struct strata_activation_stats {
   size_t struct_size;
   uint64_t n_activations, activation_bytes;     /* there now */
-  uint64_t pinned_bytes, nvme_bytes;            /* in whole pages; some are in both */
+  uint64_t pinned_bytes, nvme_bytes;            /* in whole pages, some in both; requests in flight count */
   uint64_t peak_pinned_bytes, peak_nvme_bytes;  /* at most so far */
   uint64_t n_gets, n_late_gets;                 /* calls, and how many waited for NVMe */
   uint64_t nvme_read_bytes, nvme_written_bytes; /* since creation */

@@ -131,9 +131,9 @@ TEST_F(SpillStoreTest, WhatRamHasRoomForIsNotWritten) {
 
 TEST_F(SpillStoreTest, TheOldestPagesAreWrittenAsSoonAsTheLastCycleSaysThatTheyWillNotFit) {
   make(32, 100);  // of which 30 are for pages that are not on NVMe
-  const auto fill = [&](std::uint64_t n) {
+  const auto fill = [&](std::uint64_t from, std::uint64_t to) {
     std::vector<std::uint64_t> ids;
-    for (std::uint64_t i = 0; i < n; ++i) ids.push_back(put(bytes_of(kPage, i)));
+    for (std::uint64_t i = from; i < to; ++i) ids.push_back(put(bytes_of(kPage, i)));
     return ids;
   };
   const auto drain = [&](std::vector<std::uint64_t> ids) {
@@ -141,14 +141,15 @@ TEST_F(SpillStoreTest, TheOldestPagesAreWrittenAsSoonAsTheLastCycleSaysThatTheyW
       EXPECT_EQ(get(ids.back(), kPage), bytes_of(kPage, ids.size() - 1));
       must(store_->discard(ids.back()));
     }
+    while (store_->stats().pinned_bytes > 0) std::this_thread::yield();  // until writes in flight have ended
   };
-  drain(fill(50));
+  drain(fill(0, 50));
   const std::uint64_t before = store_->stats().nvme_written_bytes;
-  std::vector<std::uint64_t> ids = fill(20);  // RAM has room for these
+  std::vector<std::uint64_t> ids = fill(0, 20);  // RAM has room for these
   EXPECT_EQ(store_->stats().nvme_bytes, 20 * kPage);
-  const std::vector<std::uint64_t> more = fill(30);
+  const std::vector<std::uint64_t> more = fill(20, 50);
   EXPECT_EQ(store_->stats().nvme_bytes, 20 * kPage);
-  drain(more);
+  ids.insert(ids.end(), more.begin(), more.end());
   drain(std::move(ids));
   EXPECT_EQ(store_->stats().nvme_written_bytes - before, 20 * kPage);
 }

@@ -34,6 +34,9 @@ Result<std::unique_ptr<SpillStore>> SpillStore::create(Backend& backend, SpillOp
     return Status::error(Code::invalid, str("pinned_bytes is ", options.pinned_bytes, ", which is ", n_frames,
                                             " pages of ", page_bytes, " bytes; it must be 2 to 2^32 - 2"));
   if (!options.open_store) options.nvme_bytes = 0;
+  if (options.nvme_bytes > 0 && options.nvme_bytes < page_bytes)
+    return Status::error(Code::invalid, str("nvme_bytes is ", options.nvme_bytes,
+                                            ", which is less than a page of ", page_bytes, " bytes"));
   STRATA_TRY_ASSIGN(Buffer memory,
                     backend.allocate(MemoryKind::pinned, static_cast<std::size_t>(n_frames) * page_bytes));
   return std::unique_ptr<SpillStore>(new detail::PagedSpillStore(std::move(memory), options, page_bytes,
@@ -283,8 +286,9 @@ void PagedSpillStore::release(const Object& object) {
   changed_.notify_all();
 }
 
-SpillStats PagedSpillStore::stats() const {
+SpillStats PagedSpillStore::stats() {
   const MutexLock lock(mutex_);
+  complete_requests();
   SpillStats stats = stats_;
   stats.n_objects = objects_.size();
   for (const auto& [id, object] : objects_) stats.object_bytes += object.bytes;

@@ -25,7 +25,7 @@ class PagedSpillStore final : public SpillStore {
   Status get(std::uint64_t id, BufferView into) override STRATA_EXCLUDES(mutex_);
   Status prefetch(std::uint64_t id) override STRATA_EXCLUDES(mutex_);
   Status discard(std::uint64_t id) override STRATA_EXCLUDES(mutex_);
-  SpillStats stats() const override STRATA_EXCLUDES(mutex_);
+  SpillStats stats() override STRATA_EXCLUDES(mutex_);
 
  private:
   struct Object {

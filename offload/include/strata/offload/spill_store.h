@@ -56,7 +56,8 @@ class SpillStore {
   virtual Status prefetch(std::uint64_t id) = 0;
   /// Errors: `not_found`.
   virtual Status discard(std::uint64_t id) = 0;
-  virtual SpillStats stats() const = 0;
+  /// Of objects that were discarded, pages with a request in flight still count.
+  virtual SpillStats stats() = 0;
 };
 
 }  // namespace strata

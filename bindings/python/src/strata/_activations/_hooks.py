@@ -30,6 +30,7 @@ class ActivationOffload:
         self._saved = {}  # by address of a storage: (weak reference to it, version, weak reference to a SavedStorage)
         self._gone = collections.deque()  # keys of _saved whose SavedStorage has died, perhaps in the collector
         self._kept = collections.deque()  # weak references to those that are in torch's memory, oldest first
+        self._freed_bytes = collections.deque()  # of those that died in torch's memory
         self._kept_bytes = self._peak_kept_bytes = 0
         self._of_modules = set()  # addresses of storages of parameters and buffers
         self._lock = threading.Lock()
@@ -118,18 +119,23 @@ class ActivationOffload:
     def _keep(self, saved):
         """Keeps a storage in torch's memory, from which the oldest leave for it."""
         with self._lock:
-            alive = [kept for reference in self._kept if (kept := reference()) is not None and kept.is_kept]
-            self._kept = collections.deque(map(weakref.ref, alive))
-            self._kept_bytes = sum(kept.bytes for kept in alive)
-            for oldest in alive:
-                if self._kept_bytes + saved.bytes <= self.device_bytes:
-                    break
-                oldest.leave()
+            while self._kept and self._kept[-1]() is None:  # backward frees the newest first
+                self._kept.pop()
+            while self._bytes_kept() + saved.bytes > self.device_bytes and self._kept:
+                oldest = self._kept[0]()
+                if oldest is not None:
+                    oldest.leave()
+                    self._kept_bytes -= oldest.bytes
                 self._kept.popleft()
-                self._kept_bytes -= oldest.bytes
+            saved.freed_bytes = self._freed_bytes
             self._kept.append(weakref.ref(saved))
             self._kept_bytes += saved.bytes
             self._peak_kept_bytes = max(self._peak_kept_bytes, self._kept_bytes)
+
+    def _bytes_kept(self):
+        while self._freed_bytes:
+            self._kept_bytes -= self._freed_bytes.popleft()
+        return self._kept_bytes
 
     # ---- the rest ----
 

@@ -56,30 +56,27 @@ class SavedStorage:
     """The bytes of a storage as they were when it was saved: in torch's memory, or in the store."""
 
     __slots__ = ("__weakref__", "_id", "_lost", "_restored", "_shared", "_store", "_tensor", "_version", "bytes",
-                 "n_unpacked", "n_views")  # fmt: skip
+                 "freed_bytes", "n_unpacked", "n_views")  # fmt: skip
 
     def __init__(self, store, tensor):
         storage = storage_of(tensor)
         self._store, self._tensor, self._version = store, tensor.detach(), tensor._version
         self.bytes = storage.nbytes()
         self._id = self._lost = self._restored = self._shared = None
+        self.freed_bytes = None  # a deque for the bytes, if this dies in torch's memory
         self.n_views = self.n_unpacked = 0
-
-    @property
-    def is_kept(self):
-        return self._tensor is not None
 
     def leave(self):
         """Copies the bytes to the store and lets torch's memory go."""
         tensor = self._tensor
         if tensor._version != self._version:  # the bytes are lost, which storage() says
-            self._lost, self._tensor = modified(tensor, self._version), None
+            self._lost, self._tensor, self.freed_bytes = modified(tensor, self._version), None, None
             return
         try:
             self._id = self._store.put(storage_of(tensor).data_ptr(), self.bytes)
         except RuntimeError as failure:
             raise error(getattr(failure, "status", "internal"), f"{describe(tensor)}: {failure}") from None
-        self._tensor = None
+        self._tensor = self.freed_bytes = None
 
     def storage(self):
         """The storage, read if nobody has it."""
@@ -105,6 +102,8 @@ class SavedStorage:
         which, self._id = getattr(self, "_id", None), None
         if which is not None:
             self._store.discard(which)
+        elif getattr(self, "freed_bytes", None) is not None:
+            self.freed_bytes.append(self.bytes)
 
 
 class SavedView:
