@@ -17,8 +17,17 @@ from ._checkpoint import load_checkpoint, save_checkpoint
 from ._ds_config import from_ds_config
 from ._session import Session
 
-__all__ = ["Session", "errors", "from_ds_config", "load_checkpoint", "offload", "offload_activations", "optim", "plan",
-           "save_checkpoint"]  # fmt: skip
+__all__ = [
+    "Session",
+    "errors",
+    "from_ds_config",
+    "load_checkpoint",
+    "offload",
+    "offload_activations",
+    "optim",
+    "plan",
+    "save_checkpoint",
+]
 
 
 def __getattr__(name):
