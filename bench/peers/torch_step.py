@@ -3,9 +3,10 @@
 or of strata. Exits with 77 if a package is missing.
 
     torch_step.py STEPS THREADS [--model gpt2|gpt2-medium] [--optimizer torch|deepspeed|strata] [--strata JSON]
-                  [--sequences N] [--seq N] [--serve]
+                  [--offload JSON] [--sequences N] [--seq N] [--serve]
 
-torch is its fused AdamW, if available. JSON has the keywords of strata.optim. Prints the seconds of each step, after
+torch is its fused AdamW, if available. JSON has the keywords of strata.optim, or those of strata.offload, to which the
+model is given. Prints the seconds of each step, after
 an untimed one, those of the optimizer in it, and the bytes that strata moved to and from NVMe in a step, as JSON.
 --serve does so for each line on stdin, and prints a summary at the end."""
 import argparse
@@ -81,6 +82,10 @@ class Training:
     def __init__(self, given):
         torch.manual_seed(1)
         self.given, self.model = given, GPT2(*MODELS[given.model])
+        if given.offload is not None:
+            import strata
+
+            strata.offload(self.model, **json.loads(given.offload))
         self.optimizer = optimizer_of(given, self.model)
 
     def moved(self):
@@ -122,6 +127,7 @@ def main():
     parser.add_argument("--model", choices=MODELS, default="gpt2")
     parser.add_argument("--optimizer", choices=("torch", "deepspeed", "strata"), default="torch")
     parser.add_argument("--strata", default="{}", help="keywords of strata.optim, as JSON")
+    parser.add_argument("--offload", help="keywords of strata.offload, as JSON")
     parser.add_argument("--sequences", type=int, default=4)
     parser.add_argument("--seq", type=int, default=64)
     parser.add_argument("--serve", action="store_true", help="measure STEPS steps for each line on stdin")
