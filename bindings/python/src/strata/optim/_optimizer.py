@@ -8,7 +8,7 @@ from .._session import Session, paths_of
 from ..errors import InvalidError, UnsupportedError
 from ._sealed import Sealed, SealedOffload
 from ._state_file import StateFile, copy_out
-from ._tensors import DTYPES, check_param, mark_written
+from ._tensors import DTYPES, check_param
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -120,8 +120,8 @@ class Optimizer(torch.optim.Optimizer):
         session = Session(self._name, momentum=self._has_momentum(), **self._options)
         for param, name in zip(params, names):
             session.add(name, DTYPES[param.dtype], list(param.shape))
-        session.seal([param.data_ptr() for param in params])
         sealed = Sealed(session, params, names)
+        sealed.seal()
         self._sealed.append(sealed)
         for i, param in enumerate(params):
             self._place_of[id(param)] = (sealed, i)
@@ -143,7 +143,6 @@ class Optimizer(torch.optim.Optimizer):
                 loss = closure()
         for sealed in self._sealed:
             sealed.begin_step()
-        written = []
         for g, group in enumerate(self.param_groups):
             settings = self._settings_of(g, group)
             for param in group["params"]:
@@ -154,10 +153,8 @@ class Optimizer(torch.optim.Optimizer):
                     self._seal()
                 sealed, index = self._place_of[id(param)]
                 sealed.add(index, param, gradient, settings)
-                written.append(param)
         for sealed in self._sealed:
             sealed.step()
-        mark_written(written)
         return loss
 
     def plan(self):
@@ -261,6 +258,8 @@ class Optimizer(torch.optim.Optimizer):
                 copies[index](offset, n, address)
 
             sealed.session.fill(state, fill)
+        if "param" in keys:
+            sealed.after_load()
         counts = [int(state.get("step", 0)) for state in states]
         sealed.session.set_steps(max(counts, default=0), counts)
 

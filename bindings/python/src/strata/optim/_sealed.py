@@ -4,18 +4,22 @@ import ctypes
 
 import torch
 
-from .. import _abi
+from .. import _abi, _device
 from ..errors import InvalidError
+from ._host_copy import HostCopy
 from ._tensors import DTYPE_INDEX, check_param, dense_gradient, mark_written, memory_order
 
 
 class Sealed:
-    """A session with the parameters of the groups that existed when it was made."""
+    """A session with the parameters of the groups that existed when it was made. Those on a GPU have a copy on the
+    host, which the session updates."""
 
     def __init__(self, session, params, names):
         self.session, self.params, self.names = session, params, names
         self.likes, self.offload = params, None  # tensors with the shapes and strides of the states
-        self._kinds = [(param.dtype, param.numel(), memory_order(param)) for param in params]
+        self._kinds = [(param.dtype, param.numel(), memory_order(param), param.device) for param in params]
+        self._host_copies = self._make_host_copies()
+        self._devices = {param.device for param, copy in zip(params, self._host_copies) if copy is not None}
         self._updates = (_abi.Update * len(params))()
         self._update_of = list(self._updates)  # by parameter; views of the array
         for index, update in enumerate(self._update_of):
@@ -24,24 +28,49 @@ class Sealed:
         self._checked = [None] * len(params)  # what was last found to be right: see add()
         self._added, self._copies = [], []
 
+    def _make_host_copies(self):
+        return [None if _device.is_host(param) else HostCopy(param) for param in self.params]
+
     def check(self, index):
         """Raises if the memory of a parameter is not what the session was planned for: it would be overwritten."""
         param, name = self.params[index], self.names[index]
         check_param(param, name)
-        kind = (param.dtype, param.numel(), memory_order(param))
+        kind = (param.dtype, param.numel(), memory_order(param), param.device)
         if kind != self._kinds[index]:
-            raise InvalidError("parameter '{}' was {} with {} elements and strides {} when its states were made, and "
-                               "is {} with {} and {}: make a new optimizer after changing a model".format(
+            raise InvalidError("parameter '{}' was {} with {} elements and strides {} on {} when its states were made, "
+                               "and is {} with {} and {} on {}: make a new optimizer after changing a model".format(
                                    name, *self._kinds[index], *kind))  # fmt: skip
 
-    def bind(self):
-        for index in range(len(self.params)):
+    def addresses(self):
+        """Where the session finds the parameters, as they are now."""
+        for index, (param, copy) in enumerate(zip(self.params, self._host_copies)):
             self.check(index)
-        self.session.bind([param.data_ptr() for param in self.params])
+            if copy is not None:
+                copy.take_values(param)
+        self._wait()
+        return [(param if copy is None else copy.values).data_ptr()
+                for param, copy in zip(self.params, self._host_copies)]  # fmt: skip
+
+    def seal(self):
+        self.session.seal(self.addresses())
+
+    def bind(self):
+        self.session.bind(self.addresses())
 
     def after_load(self):
         """The session has written the parameters."""
-        mark_written(self.params)
+        self._give_values(range(len(self.params)))
+
+    def _wait(self):
+        for device in self._devices:
+            _device.wait(device)
+
+    def _give_values(self, indices):
+        """What the session has written becomes the parameters'."""
+        mark_written([self.params[index] for index in indices if self._host_copies[index] is None])
+        for index in indices:
+            if self._host_copies[index] is not None:
+                self._host_copies[index].give_values(self.params[index])
 
     def begin_step(self):
         self._added, self._copies = [], []
@@ -61,6 +90,11 @@ class Sealed:
         self.check(index)
         dense = dense_gradient(param, self.names[index])
         update = self._update_of[index]
+        copy = self._host_copies[index]
+        if copy is not None:
+            copy.take_values(param)
+            copy.take_gradient(dense)
+            param, dense = copy.values, copy.gradient
         update.values = param.data_ptr()
         update.gradient = dense.data_ptr()
         update.gradient_dtype = DTYPE_INDEX[dense.dtype]
@@ -72,6 +106,11 @@ class Sealed:
 
     def step(self):
         """Updates the parameters that were added."""
+        self._wait()
+        self._update()
+        self._give_values(self._added)
+
+    def _update(self):
         n = len(self._added)
         if n == len(self.params):
             self.session.step(self._updates, n)
@@ -88,6 +127,9 @@ class SealedOffload(Sealed):
         self.offload, self.likes = offload, [parking.home for parking in offload.parking]
         self._scaled = {}
 
+    def _make_host_copies(self):
+        return [None] * len(self.params)  # the session has the parameters
+
     def check(self, index):
         pass
 
@@ -103,6 +145,7 @@ class SealedOffload(Sealed):
 
     def add(self, index, param, gradient, settings):
         dense, factor = self.offload.gradient_for_step(index)
+        dense = None if dense is None else _device.on_host(dense)
         self._added.append(index)
         self._copies.append(dense)
         update = self._update_of[index]
@@ -119,6 +162,7 @@ class SealedOffload(Sealed):
         return self._scaled[key]
 
     def step(self):
-        super().step()
+        self._update()
+        mark_written([self.params[index] for index in self._added])
         if self._added:
             self.offload.after_step()

@@ -41,7 +41,7 @@ class StateFile:
 
 def copy_out(tensor, like):
     """A function for Session.fill() that copies from a tensor, of any dtype, in the memory order of `like`."""
-    ordered = tensor.detach()
+    ordered = tensor.detach().cpu()
     if memory_order(ordered) != memory_order(like):
         ordered = torch.empty_strided(like.shape, like.stride(), dtype=tensor.dtype).copy_(ordered)
     flat = ordered.as_strided((like.numel(),), (1,))

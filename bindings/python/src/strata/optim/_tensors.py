@@ -2,6 +2,7 @@
 
 import torch
 
+from .. import _device
 from ..errors import InvalidError, UnsupportedError
 
 DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
@@ -24,11 +25,8 @@ def memory_order(tensor):
 
 
 def check_param(param, name):
-    """Raises if an optimizer cannot update the parameter where it is."""
-    if param.device.type != "cpu":
-        raise UnsupportedError(
-            f"parameter '{name}' is on {param.device}; so far only parameters in CPU memory can be updated"
-        )
+    """Raises if an optimizer cannot update the parameter."""
+    _device.check(param, f"parameter '{name}'")
     if param.dtype not in DTYPES:
         raise UnsupportedError(f"parameter '{name}' is {param.dtype}; it must be float32, bfloat16 or float16")
     if param.layout != torch.strided or not is_dense(param):
@@ -52,7 +50,7 @@ def dense_gradient(param, name, like=None):
                            f"the parameter {tuple(param.shape)}")  # fmt: skip
     if memory_order(gradient) == memory_order(like):
         return gradient
-    return torch.empty_strided(like.shape, like.stride(), dtype=gradient.dtype).copy_(gradient)
+    return torch.empty_strided(like.shape, like.stride(), dtype=gradient.dtype, device=gradient.device).copy_(gradient)
 
 
 if hasattr(torch.autograd.graph, "increment_version"):
