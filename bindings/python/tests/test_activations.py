@@ -452,7 +452,7 @@ class RefusalsTest(unittest.TestCase):
 
     def test_other_devices(self):
         activations = strata.offload_activations(**RAM)
-        with self.assertRaisesRegex(RuntimeError, "on meta; so far only activations in CPU memory"):
+        with self.assertRaisesRegex(RuntimeError, "is on meta; it must be in CPU memory or on a CUDA device"):
             with activations:
                 torch.zeros(4, device="meta", requires_grad=True).exp()
 

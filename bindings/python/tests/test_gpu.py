@@ -1,13 +1,14 @@
 """Parameters on a GPU, for which a part of CPU memory stands: what is copied, and what is waited for."""
 
+import contextlib
 import tempfile
 import unittest
 
-from torch_model import computes_in, model, same, torch, train, values
-
-from strata import errors, optim
-
 from fake_gpu import FakeGpu
+from torch_model import batches, computes_in, loss_of, model, same, torch, train, train_scaled, values
+
+import strata
+from strata import errors, optim
 
 DTYPES = [dtype for dtype in (torch.float32, torch.bfloat16) if computes_in(dtype)]
 
@@ -73,8 +74,82 @@ class OptimizerTest(unittest.TestCase):
 
     def test_other_devices_are_refused_by_name(self):
         param = torch.nn.Parameter(torch.empty(3, device="meta"))
-        with self.assertRaisesRegex(errors.UnsupportedError, "parameter 'param.0' is on meta; it must be in CPU memory"):
+        with self.assertRaisesRegex(
+            errors.UnsupportedError, "parameter 'param.0' is on meta; it must be in CPU memory"
+        ):
             optim.AdamW([param])
+
+
+@unittest.skipIf(not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"), "strata.offload needs torch 2.4")
+class OffloadTest(unittest.TestCase):
+    """Parameters that come from the session to the GPU, and gradients that leave it."""
+
+    LARGEST = (48 * 48 + 48) * 4
+
+    def run_offloaded(self, net, options, run=train, **arguments):
+        with FakeGpu() as gpu, tempfile.TemporaryDirectory() as folder:
+            if options.pop("nvme", False):
+                options |= dict(nvme=folder, placement="nvme")
+            strata.offload(net, pinned="64MiB", threads=1, **options)
+            optimizer = adamw(net)
+            found = run(net, optimizer, **arguments)
+            state = net.state_dict()
+            optimizer.close()
+        self.assertGreater(gpu.copied_bytes, 0)
+        return found, state
+
+    def check(self, make, options, run=train, **arguments):
+        plain = make()
+        expected = run(plain, adamw(plain), **arguments)
+        found, state = self.run_offloaded(make(), options, run, **arguments)
+        self.assertTrue(torch.equal(found, expected))
+        self.assertTrue(same(list(state.values()), [value.detach() for value in plain.state_dict().values()]))
+
+    def test_the_bits_are_those_of_a_model_in_cpu_memory(self):
+        for accumulation in (1, 2):
+            for options in (dict(device="1MiB"), dict(device=self.LARGEST), dict(device=self.LARGEST, nvme=True)):
+                self.check(model, options, steps=5, accumulation=accumulation)
+        self.check(model, dict(device=self.LARGEST), steps=5, clip=0)  # nothing asks for a norm before the step
+
+    def test_gradients_are_scaled_and_skipped(self):
+        self.check(model, dict(device=self.LARGEST), train_scaled)
+
+    def test_sixteen_bits(self):
+        runs = []
+        for options in (dict(device=self.LARGEST), dict(device="1MiB")):
+            runs.append(self.run_offloaded(model(torch.bfloat16), options, steps=5)[0])
+        plain = strata.offload(model(torch.bfloat16), device="1MiB", pinned="64MiB", threads=1)
+        self.assertTrue(torch.equal(runs[0], runs[1]))
+        self.assertTrue(torch.equal(runs[0], train(plain, adamw(plain), steps=5)))
+
+    def test_a_model_in_cpu_memory_comes_to_where_pytorch_computes(self):
+        self.check(model, dict(device=self.LARGEST, to="cpu"), steps=5)
+        with self.assertRaisesRegex(errors.UnsupportedError, "to is meta; it must be"):
+            strata.offload(model(), to="meta")
+
+
+class ActivationsTest(unittest.TestCase):
+    def test_what_autograd_saves_leaves_and_comes_back(self):
+        def run(context):
+            net = model()
+            optimizer = adamw(net)
+            losses = []
+            for x, y in batches(4):
+                with context:
+                    loss = loss_of(net, x, y)
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                losses.append(loss.item())
+            return losses
+
+        expected = run(contextlib.nullcontext())
+        with FakeGpu() as gpu:
+            activations = strata.offload_activations(pinned="1MiB", min_bytes=1)
+            self.assertEqual(run(activations), expected)
+            self.assertGreater(activations.stats()["peak_pinned_bytes"], 0)
+            activations.close()
+        self.assertGreater(gpu.copied_bytes, 0)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ def is_host(tensor):
     return tensor.device.type == "cpu"
 
 
-def check(tensor, what):
+def check(device, what):
     """Raises if tensors on such a device cannot be copied to the host in stream order."""
-    if tensor.device.type not in ("cpu", "cuda"):
-        raise UnsupportedError(f"{what} is on {tensor.device}; it must be in CPU memory or on a CUDA device")
+    if device.type not in ("cpu", "cuda"):
+        raise UnsupportedError(f"{what} {device}; it must be in CPU memory or on a CUDA device")
 
 
 def host_like(tensor, dtype=None):
@@ -39,6 +39,46 @@ def wait(device):
     """Returns when all work that is queued on the device, copies among it, is done."""
     if torch.device(device).type == "cuda":
         torch.cuda.current_stream(device).synchronize()
+
+
+class Event:
+    """The end of what is queued on a device when it is made."""
+
+    def __init__(self, device):
+        self._event = None
+        if torch.device(device).type == "cuda":
+            self._event = torch.cuda.Event()
+            self._event.record(torch.cuda.current_stream(device))
+
+    def wait(self):
+        if self._event is not None:
+            self._event.synchronize()
+
+
+class Staging:
+    """Two buffers on the host, in turns, for copies to or from a device."""
+
+    def __init__(self, device):
+        self._device, self._buffers, self._ends, self._turn = device, [None, None], [None, None], 0
+
+    def take(self, n):
+        """`n` bytes that no queued copy uses."""
+        if self._ends[self._turn] is not None:
+            self._ends[self._turn].wait()
+        if self._buffers[self._turn] is None or self._buffers[self._turn].numel() < n:
+            self._buffers[self._turn] = host_bytes(n, self._device)
+        return self._buffers[self._turn][:n]
+
+    def queued(self):
+        """Copies with the bytes that were taken last are queued; returns the event of their end."""
+        end = self._ends[self._turn] = Event(self._device)
+        self._turn ^= 1
+        return end
+
+
+def as_tensor(flat, like, dtype=None):
+    """Bytes as a tensor with the shape and the memory order of another one."""
+    return flat.view(dtype or like.dtype).as_strided(like.shape, like.stride())
 
 
 def on_host(tensor):

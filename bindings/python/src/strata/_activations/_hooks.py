@@ -9,8 +9,8 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from .. import _device
 from .._sizes import to_bytes
-from ..errors import UnsupportedError
 from ._saved import SavedStorage, SavedView, StayedTensor, address_of, describe, storage_of
 from ._store import ActivationStore
 
@@ -70,10 +70,7 @@ class ActivationOffload:
         return SavedView(self._save(tensor), tensor)
 
     def _leaves(self, tensor):
-        if tensor.device.type != "cpu":
-            raise UnsupportedError(
-                f"{describe(tensor)} is on {tensor.device}; so far only activations in CPU memory can be offloaded"
-            )
+        _device.check(tensor.device, f"{describe(tensor)} is on")
         if type(tensor) not in PLAIN or tensor.layout != torch.strided or tensor.is_quantized:
             return False
         if tensor.is_conj() or tensor.is_neg():  # a storage alone does not say so

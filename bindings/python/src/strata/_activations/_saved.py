@@ -8,6 +8,7 @@ unnoticed."""
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from .. import _device
 from ..errors import InvalidError, error
 
 if hasattr(torch.Tensor, "untyped_storage"):
@@ -21,6 +22,11 @@ else:
 def address_of(storage):
     """Of the storage itself: the same for all its Python objects, and of no other as long as a weak reference lives."""
     return storage._cdata
+
+
+def bytes_of(storage, device):
+    """A tensor over all bytes of a storage."""
+    return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
 
 
 def describe(tensor):
@@ -55,13 +61,13 @@ def modified(tensor, version):
 class SavedStorage:
     """The bytes of a storage as they were when it was saved: in torch's memory, or in the store."""
 
-    __slots__ = ("__weakref__", "_id", "_lost", "_restored", "_shared", "_store", "_tensor", "_version", "bytes",
-                 "freed_bytes", "n_unpacked", "n_views")  # fmt: skip
+    __slots__ = ("__weakref__", "_device", "_id", "_lost", "_restored", "_shared", "_store", "_tensor", "_version",
+                 "bytes", "freed_bytes", "n_unpacked", "n_views")  # fmt: skip
 
     def __init__(self, store, tensor):
         storage = storage_of(tensor)
         self._store, self._tensor, self._version = store, tensor.detach(), tensor._version
-        self.bytes = storage.nbytes()
+        self.bytes, self._device = storage.nbytes(), tensor.device
         self._id = self._lost = self._restored = self._shared = None
         self.freed_bytes = None  # a deque for the bytes, if this dies in torch's memory
         self.n_views = self.n_unpacked = 0
@@ -73,7 +79,8 @@ class SavedStorage:
             self._lost, self._tensor, self.freed_bytes = modified(tensor, self._version), None, None
             return
         try:
-            self._id = self._store.put(storage_of(tensor).data_ptr(), self.bytes)
+            host = _device.on_host(bytes_of(storage_of(tensor), tensor.device))
+            self._id = self._store.put(host.data_ptr(), self.bytes)
         except RuntimeError as failure:
             raise error(getattr(failure, "status", "internal"), f"{describe(tensor)}: {failure}") from None
         self._tensor = self.freed_bytes = None
@@ -91,12 +98,19 @@ class SavedStorage:
         if self._restored is not None:
             storage = torch.UntypedStorage._new_with_weak_ptr(self._restored.cdata)
         if storage is None:
-            storage = torch.UntypedStorage(self.bytes)
-            self._store.get(self._id, storage.data_ptr(), self.bytes)
+            storage = self._read()
             self._restored = StorageWeakRef(storage)
         # For the other views, which backward mostly needs soon after.
         self._shared = storage if self.n_unpacked < self.n_views else None
         return storage
+
+    def _read(self):
+        made = torch.empty(self.bytes, dtype=torch.uint8, device=self._device)
+        host = made if _device.is_host(made) else _device.host_bytes(self.bytes, self._device)
+        self._store.get(self._id, host.data_ptr(), self.bytes)
+        if host is not made:
+            _device.copy(made, host)  # torch frees pinned memory when the copies that use it have ended
+        return storage_of(made)
 
     def __del__(self):
         which, self._id = getattr(self, "_id", None), None
@@ -109,13 +123,13 @@ class SavedStorage:
 class SavedView:
     """A tensor over a storage that leaves."""
 
-    __slots__ = ("_dtype", "_offset", "_saved", "_shape", "_stride")
+    __slots__ = ("_device", "_dtype", "_offset", "_saved", "_shape", "_stride")
 
     def __init__(self, saved, tensor):
-        self._saved, self._dtype = saved, tensor.dtype
+        self._saved, self._dtype, self._device = saved, tensor.dtype, tensor.device
         self._offset, self._shape, self._stride = tensor.storage_offset(), tensor.shape, tensor.stride()
         saved.n_views += 1
 
     def tensor(self):
-        made = torch.empty(0, dtype=self._dtype, device="cpu")
+        made = torch.empty(0, dtype=self._dtype, device=self._device)
         return made.set_(self._saved.storage(), self._offset, self._shape, self._stride)

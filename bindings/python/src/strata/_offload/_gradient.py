@@ -3,8 +3,6 @@
 It answers what trainers do with gradients before a step: norms, scaling, adding the gradient of another micro-batch.
 Everything else raises."""
 
-import math
-
 import torch
 
 from ..errors import UnsupportedError
@@ -13,13 +11,14 @@ aten = torch.ops.aten
 
 
 class LeftGradient(torch.Tensor):
-    """`owner` has accumulate(index, gradient), forget(index) and norm(index); `factor` multiplies what the session has."""
+    """`owner` has accumulate(index, gradient), forget(index), norm(index) and is_finite(index); `factor` multiplies
+    what the session has."""
 
     @staticmethod
-    def __new__(cls, owner, index, param, square_sum):
+    def __new__(cls, owner, index, param):
         made = torch.Tensor._make_wrapper_subclass(cls, param.shape, strides=param.stride(), dtype=param.dtype,
                                                    device=param.device)  # fmt: skip
-        made.owner, made.index, made.square_sum, made.factor = owner, index, square_sum, 1.0
+        made.owner, made.index, made.factor = owner, index, 1.0
         made.is_zero = made.is_spent = False
         made.norm_before_factor = None
         return made
@@ -32,7 +31,7 @@ class LeftGradient(torch.Tensor):
             raise UnsupportedError(f"the gradient of '{self.owner.names[self.index]}' has left for the session, which knows "
                                    f"its 2-norm; {order} was asked for")  # fmt: skip
         if self.is_zero:
-            return torch.tensor(0.0)
+            return torch.tensor(0.0, device=self.device)
         if self.norm_before_factor is None:
             self.norm_before_factor = self.owner.norm(self.index)
         return self.norm_before_factor * abs(self.factor)
@@ -52,8 +51,8 @@ class LeftGradient(torch.Tensor):
                                    "left for the session; another micro-batch cannot be added to it")  # fmt: skip
         if self.is_zero:
             self.owner.forget(self.index)
-        self.square_sum, self.norm_before_factor = self.owner.accumulate(self.index, other), None
-        self.factor, self.is_zero = 1.0, False
+        self.owner.accumulate(self.index, other)
+        self.norm_before_factor, self.factor, self.is_zero = None, 1.0, False
         return self
 
     @classmethod
@@ -89,7 +88,7 @@ def _zero(tensor):
 def _unscale(tensors, found_inf, inverse_scale):
     for tensor in tensors:
         if isinstance(tensor, LeftGradient):
-            if not math.isfinite(tensor.square_sum):
+            if not tensor.is_zero and not tensor.owner.is_finite(tensor.index):
                 found_inf.fill_(1)
             tensor.scale(inverse_scale)
         else:

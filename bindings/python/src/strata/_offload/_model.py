@@ -2,17 +2,20 @@
 
 import contextlib
 import ctypes
+import math
 import weakref
 
 import torch
 
+from .. import _device
 from .._registry import offloads
 from .._session import Session
 from .._sizes import to_bytes
 from ..errors import DoesNotFitError, InvalidError, UnsupportedError
 from ..optim._state_file import read_into_file
-from ..optim._tensors import DTYPE_INDEX, DTYPES, check_param, dense_gradient, memory_order
+from ..optim._tensors import DTYPES, check_param, dense_gradient, memory_order
 from ._gradient import LeftGradient
+from ._leaving import LeavingGradients
 from ._order import UseOrder
 from ._parking import Parking
 from ._resident import Resident
@@ -26,7 +29,7 @@ class Offload:
 
     leaves = True
 
-    def __init__(self, model, device, prefetch, options):
+    def __init__(self, model, device, to, prefetch, options):
         self.device_bytes = None if device is None else to_bytes(device, "device")
         self.prefetch, self._options = prefetch, options
         self.params, self.names, self._index = [], [], {}
@@ -37,6 +40,11 @@ class Offload:
         self._awaited = {}  # units in backward, and of which parameters the gradients are not complete
         self._backward = None  # number of the backward pass that runs
         self._order = UseOrder()
+        self._leaving = LeavingGradients(self)
+        self._to = None if to is None else torch.empty(0, device=to).device  # with its index
+        if self._to is not None:
+            _device.check(self._to, "to is")
+        self._staging = {}  # by device: for parameters that come to a GPU
         self._device_now = self.peak_device_bytes = 0
         for name, param in model.named_parameters():
             self._index[id(param)] = len(self.params)
@@ -45,6 +53,7 @@ class Offload:
             offloads[id(param)] = self
         self._keys = {name: self._index[id(p)] for name, p in model.named_parameters(remove_duplicate=False)}
         self._units = self._make_units(model)
+        self._model = weakref.ref(model)
         self._units_of = [[u for u, unit in enumerate(self._units) if i in unit] for i in range(len(self.params))]
         model._register_state_dict_hook(self._after_state_dict)
         model.register_load_state_dict_pre_hook(self._before_load)
@@ -112,15 +121,22 @@ class Offload:
 
     def _seal(self):
         session, storages = self.make_session(), {}
-        parking = [Parking(param, own, storages) for param, own in zip(self.params, self.names)]
+        parking = [Parking(param, own, storages, self._to) for param, own in zip(self.params, self.names)]
         self._check_device(parking)
-        session.seal([p.home.data_ptr() for p in parking])
+        sources = [_device.on_host(p.source) for p in parking]
+        session.seal([source.data_ptr() for source in sources])
+        self._move_buffers()
         self._session, self.parking, self._has_left = session, parking, [False] * len(parking)
         after_gradient = weakref.WeakMethod(self._after_gradient)  # a tensor's hooks are not seen by the collector
         for index, param in enumerate(self.params):
             parking[index].park()
             if index in self._trained:
                 param.register_post_accumulate_grad_hook(lambda p, index=index: after_gradient()(index, p))
+
+    def _move_buffers(self):
+        for module in self._model().modules() if self._to is not None else ():
+            for name, buffer in module._buffers.items():
+                module._buffers[name] = None if buffer is None else buffer.to(self._to)
 
     def _check_device(self, parking):
         sizes = [sum(parking[index].bytes for index in unit) for unit in self._units]
@@ -210,7 +226,7 @@ class Offload:
                 if not self.parking[index].is_here:
                     self.parking[index].allocate()
                     self._device_now += self.parking[index].bytes
-            self._session.read(missing, [self.parking[i].address_of(self.parking[i].home) for i in missing])
+            self._read(missing)
             for index in missing:
                 self.parking[index].show()
             self._stale.difference_update(missing)
@@ -220,6 +236,20 @@ class Offload:
                   if not self.parking[i].is_here or i in self._stale}  # fmt: skip
         if coming:
             self._session.prefetch(sorted(coming))
+
+    def _read(self, missing):
+        """Copies parameters from the session to where they are here."""
+        homes = [self.parking[i].home for i in missing]
+        if _device.is_host(homes[0]):
+            self._session.read(missing, [self.parking[i].address_of(home) for i, home in zip(missing, homes)])
+            return
+        staging = self._staging.setdefault(homes[0].device, _device.Staging(homes[0].device))
+        sizes = [-(-self.parking[i].bytes // 64) * 64 for i in missing]  # each begins at an address for any dtype
+        parts = [part[: self.parking[i].bytes] for i, part in zip(missing, staging.take(sum(sizes)).split(sizes))]
+        self._session.read(missing, [part.data_ptr() for part in parts])
+        for part, home in zip(parts, homes):
+            _device.copy(home, _device.as_tensor(part, home))
+        staging.queued()
 
     def _make_room(self, unit, needed):
         while self.device_bytes is not None and self._device_now + needed > self.device_bytes:
@@ -241,21 +271,26 @@ class Offload:
     # ---- gradients leave ----
 
     def accumulate(self, index, gradient):
-        """Adds a gradient to the session's; returns the sum of its squares."""
+        """Adds a gradient to the session's."""
         self._has_left[index] = True
         like = self.parking[index].home
         ordered = gradient if memory_order(gradient) == memory_order(like) else (
-            torch.empty_strided(like.shape, like.stride(), dtype=gradient.dtype).copy_(gradient))  # fmt: skip
-        return self._session.accumulate(index, self.parking[index].address_of(ordered), DTYPE_INDEX[gradient.dtype])
+            torch.empty_strided(like.shape, like.stride(), dtype=gradient.dtype, device=gradient.device).copy_(gradient))  # fmt: skip
+        self._leaving.add(self._session, index, ordered)
+
+    def is_finite(self, index):
+        return math.isfinite(self._leaving.square_sum(index))
 
     def norm(self, index):
         """The norm of a gradient, by PyTorch, whose bits clipping then has."""
+        self._leaving.end()
         n = self.params[index].numel()
         values = (ctypes.c_float * n).from_address(self._session.gradient(index))
-        return torch.linalg.vector_norm(torch.frombuffer(values, dtype=torch.float32))
+        return torch.linalg.vector_norm(torch.frombuffer(values, dtype=torch.float32)).to(self.params[index].device)
 
     def forget(self, index):
         """Forgets what the session has of a gradient."""
+        self._leaving.end()
         if self._has_left[index]:
             self._session.discard([index])
         self._has_left[index] = False
@@ -263,8 +298,8 @@ class Offload:
     def _after_gradient(self, index, param):
         if not isinstance(param.grad, LeftGradient):  # else it was added to the one before
             self.forget(index)  # of a step that was not taken
-            gradient = dense_gradient(param, self.names[index], self.parking[index].home)
-            param.grad = LeftGradient(self, index, param, self.accumulate(index, gradient))
+            self.accumulate(index, dense_gradient(param, self.names[index], self.parking[index].home))
+            param.grad = LeftGradient(self, index, param)
         for unit in self._units_of[index]:
             awaited = self._awaited.get(unit)
             if awaited is not None:
@@ -276,6 +311,7 @@ class Offload:
 
     def gradient_for_step(self, index):
         """What a step reads: nothing, for a gradient that the session has, or a tensor; and its factor."""
+        self._leaving.end()
         gradient = self.params[index].grad
         if not isinstance(gradient, LeftGradient):
             self.forget(index)
@@ -309,7 +345,7 @@ class Offload:
         try:
             self.params, self._session = params, session
             self.parking = [make_parking(param, param) for param in params]
-            self._has_left, self._order = [False] * len(params), UseOrder()
+            self._has_left, self._order, self._leaving = [False] * len(params), UseOrder(), LeavingGradients(self)
             self._here, self._in_use, self._stale, self._awaited = {}, {}, set(), {}
             self._device_now = self.peak_device_bytes = 0
             self._check_device(self.parking)
@@ -361,11 +397,12 @@ def _tensors(output):
             yield from _tensors(value)
 
 
-def offload(model, *, device=None, pinned=None, nvme=None, nvme_bytes=None, prefetch=2, **options):
+def offload(model, *, device=None, to=None, pinned=None, nvme=None, nvme_bytes=None, prefetch=2, **options):
     """Moves the parameters and gradients of `model` to RAM and NVMe, and returns the model.
 
     device: bytes of parameters that PyTorch may hold at a time, or a text such as "2GiB". None: no limit, so that
         parameters stay, and f32 gradients, too; 16-bit ones leave, since the session accumulates and scales in f32.
+    to: where PyTorch computes, such as "cuda", to which parameters and buffers then come. None: where they are.
     pinned, nvme, nvme_bytes and the rest: as for strata.Session; they hold the optimizer states, too.
     prefetch: modules whose parameters are fetched from NVMe ahead of their use.
 
@@ -378,6 +415,6 @@ def offload(model, *, device=None, pinned=None, nvme=None, nvme_bytes=None, pref
     if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
         raise UnsupportedError(f"strata.offload needs torch 2.4 or later; this is {torch.__version__}")
     options |= dict(pinned=pinned, nvme=nvme, nvme_bytes=nvme_bytes)
-    stays = device is None and all(param.dtype == torch.float32 for param in model.parameters())
-    model.strata_offload = Resident(model, options) if stays else Offload(model, device, prefetch, options)
+    stays = device is None and to is None and all(param.dtype == torch.float32 for param in model.parameters())
+    model.strata_offload = Resident(model, options) if stays else Offload(model, device, to, prefetch, options)
     return model

@@ -9,10 +9,11 @@ from ..errors import InvalidError, UnsupportedError
 
 
 class Parking:
-    """The memory of one parameter."""
+    """The memory of one parameter, on `device`; where it was before is `source`, until it is parked."""
 
-    def __init__(self, param, name, name_of_storage):
+    def __init__(self, param, name, name_of_storage, device=None):
         self.param, self.name, self.home = param, name, param.data
+        self.source = self.home
         storage = self.home.untyped_storage()
         self.bytes, self.is_here = storage.nbytes(), True
         other = name_of_storage.setdefault(storage.data_ptr(), name)
@@ -20,10 +21,12 @@ class Parking:
             shared = "a tensor" if other == name else f"'{other}'"
             raise UnsupportedError(f"parameter '{name}' shares its storage with {shared}; each parameter needs a storage "
                                    "of its own, which can be freed")  # fmt: skip
-        self._nan = torch.full((), float("nan"), dtype=param.dtype).expand(param.shape)
+        if device is not None and device != self.home.device:
+            self.home = torch.empty_strided(param.shape, param.stride(), dtype=param.dtype, device=device)
+        self._nan = torch.full((), float("nan"), dtype=param.dtype, device=self.home.device).expand(param.shape)
 
     def park(self):
-        self.param.data = self._nan
+        self.source, self.param.data = None, self._nan
         self.home.untyped_storage().resize_(0)
         self.is_here = False
 

@@ -26,7 +26,7 @@ def memory_order(tensor):
 
 def check_param(param, name):
     """Raises if an optimizer cannot update the parameter."""
-    _device.check(param, f"parameter '{name}'")
+    _device.check(param.device, f"parameter '{name}' is on")
     if param.dtype not in DTYPES:
         raise UnsupportedError(f"parameter '{name}' is {param.dtype}; it must be float32, bfloat16 or float16")
     if param.layout != torch.strided or not is_dense(param):
