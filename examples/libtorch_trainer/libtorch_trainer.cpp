@@ -85,6 +85,7 @@ void train(const std::string& text_path, const std::string& checkpoints, std::in
   }
 
   double sum = 0;
+  int n = 0;
   for (std::int64_t step = optimizer.steps() + 1; step <= steps; ++step) {
     optimizer.zero_grad();
     const torch::Tensor loss = loss_of(model, text, step);
@@ -92,10 +93,11 @@ void train(const std::string& text_path, const std::string& checkpoints, std::in
     torch::nn::utils::clip_grad_norm_(model.parameters(), 1.0);
     optimizer.step();
     sum += loss.item<double>();
+    ++n;
     if (step % 50 == 0) {
       std::printf("step %4lld of %lld  loss %.4f\n", static_cast<long long>(step),
-                  static_cast<long long>(steps), sum / 50);
-      sum = 0;
+                  static_cast<long long>(steps), sum / n);
+      sum = n = 0;
     }
   }
   std::printf("saved %s\n", optimizer.save(checkpoints, /*keep=*/2).c_str());

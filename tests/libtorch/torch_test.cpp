@@ -447,8 +447,21 @@ TEST(LibTorchTest, ParametersThatShareMemoryAreRefused) {
   for (const Tensor& param : {a, c}) set_gradient(param);
   optimizer.step();
   c.set_data(a.detach());
+  const TempDir folder;
+  expect_error(STRATA_INVALID, "'param.0' and 'param.1' share memory",
+               [&] { optimizer.save(folder.path()); });
   for (int attempt = 0; attempt < 2; ++attempt)
     expect_error(STRATA_INVALID, "'param.0' and 'param.1' share memory", [&] { optimizer.step(); });
+}
+
+// Under its shape a file would have the elements in the wrong order.
+TEST(LibTorchTest, AParameterInAnotherMemoryOrderIsNotSaved) {
+  const Tensor last =
+      torch::ones({2, 3, 4, 5}).contiguous(torch::MemoryFormat::ChannelsLast).requires_grad_();
+  strata::torch::AdamW optimizer({last}, AdamWOptions(1e-3), in_ram());
+  const TempDir folder;
+  expect_error(STRATA_UNSUPPORTED, "a checkpoint needs contiguous parameters",
+               [&] { optimizer.save(folder.path()); });
 }
 
 TEST(LibTorchTest, GradientsThatCannotBeReadAreRefusedByName) {

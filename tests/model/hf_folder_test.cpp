@@ -49,6 +49,29 @@ class HfFilesTest : public ::testing::Test {
   const std::string path = dir.file("model");
 };
 
+// Moments of the trained parameters alone: a file may lack a parameter, but not a part of one.
+TEST_F(HfFilesTest, AFileOfTensorsHasWholeParameters) {
+  const std::string file = dir.file("m.safetensors");
+  const auto wanted = [](std::string_view param) { return !param.starts_with("layers.1."); };
+  must(export_hf_tensors(posix_io(), file, config, wanted, values_of));
+  const auto tensors = must(HfFolder::open_tensors(posix_io(), file, config));
+  EXPECT_TRUE(tensors->has("layers.0.qkv.weight"));
+  EXPECT_FALSE(tensors->has("layers.1.qkv.weight"));
+  std::vector<float> part(5), missing(5);
+  must(tensors->read_part("layers.0.qkv.weight", 7, part));
+  EXPECT_EQ(part[0], 7.0f / 128);
+  EXPECT_EQ(tensors->read_part("layers.1.qkv.weight", 0, missing).code(), Code::not_found);
+
+  std::string bytes = must(read_text(posix_io(), file, 1 << 20));
+  bytes.replace(bytes.find("layers.0.self_attn.k_proj"), 25, "layers.0.self_attn.x_proj");
+  must(write_text_atomically(posix_io(), file, bytes));
+  const Status status = HfFolder::open_tensors(posix_io(), file, config).status();
+  EXPECT_EQ(status.code(), Code::corrupt);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("model.layers.0.self_attn.k_proj.weight is missing, and other parts of "
+                        "layers.0.qkv.weight are there"));
+}
+
 // The layout of the hub's cache: every file of a snapshot is a symlink to a blob of its repository.
 class HfHubTest : public HfFilesTest {
  protected:

@@ -165,6 +165,14 @@ Status HfFolder::locate_tensors(bool must_be_complete) {
     if (bare && tensor.name != head) tensor.name.erase(0, tensor.name.find('.') + 1);
     expect(tensor.name, tensor.shape);
   }
+  for (const HfTensor& tensor : tensors_) {
+    const auto is_there = [&](const HfTensor& other) {
+      return other.param == tensor.param && locations_.count(other.name) != 0;
+    };
+    if (!must_be_complete && locations_.count(tensor.name) == 0 &&
+        std::any_of(tensors_.begin(), tensors_.end(), is_there))
+      problems.add(str(tensor.name, " is missing, and other parts of ", tensor.param, " are there"));
+  }
   if (config_.tied_head && locations_.count(head) != 0) expect(head, tensors_.front().shape);
   for (const auto& [name, location] : locations_)
     if (expected.count(name) == 0) problems.add(str(name, " is not a tensor of this model"));

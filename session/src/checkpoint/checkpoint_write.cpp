@@ -7,10 +7,10 @@
 
 namespace strata {
 
-Result<std::string> write_checkpoint(Io& io, const std::string& dir, Manifest manifest,
-                                     std::span<const Payload> payloads, const WritePayloadFile& write) {
-  const std::string folder = dir + "/" + detail::folder_name(manifest.step);
-  if (io.exists(folder)) return Status::error(Code::invalid, str(folder, " already exists"));
+namespace {
+
+Status write_files(Io& io, const std::string& folder, Manifest& manifest, std::span<const Payload> payloads,
+                   const WritePayloadFile& write) {
   STRATA_TRY(io.make_dirs(folder));
   manifest.version = Manifest::kVersion;
   manifest.files.clear();
@@ -19,9 +19,20 @@ Result<std::string> write_checkpoint(Io& io, const std::string& dir, Manifest ma
     STRATA_TRY_ASSIGN(CheckpointFile file, detail::describe_file(io, folder, detail::file_of(payload)));
     manifest.files.push_back(std::move(file));
   }
-  STRATA_TRY(write_text_atomically(io, folder + "/" + std::string(detail::kManifestName), to_json(manifest)));
-  STRATA_TRY(io.sync_dir(dir));
-  return folder;
+  return write_text_atomically(io, folder + "/" + std::string(detail::kManifestName), to_json(manifest));
+}
+
+}  // namespace
+
+Result<std::string> write_checkpoint(Io& io, const std::string& dir, Manifest manifest,
+                                     std::span<const Payload> payloads, const WritePayloadFile& write) {
+  const std::string folder = dir + "/" + detail::folder_name(manifest.step);
+  if (io.exists(folder)) return Status::error(Code::invalid, str(folder, " already exists"));
+  Status status = write_files(io, folder, manifest, payloads, write);
+  if (status.is_ok()) status = io.sync_dir(dir);
+  if (status.is_ok()) return folder;
+  (void)io.remove_all(folder);  // return the first error
+  return status;
 }
 
 Status check_digests(Io& io, const std::string& folder, const Manifest& manifest) {

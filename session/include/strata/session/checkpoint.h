@@ -61,7 +61,7 @@ class CheckpointTensors {
 
 /// Writes `<dir>/step-N`, a checkpoint of manifest.step, without a session, and returns its path: `write`
 /// writes the safetensors file of each of `payloads` to the path that it is given. The files that `manifest`
-/// lists are replaced by these. The folder must not exist; if it fails, it is incomplete. Errors: `invalid`,
+/// lists are replaced by these. The folder must not exist; if it fails, it is removed. Errors: `invalid`,
 /// `corrupt`, `io_error`, `no_space`, those of `write`.
 using WritePayloadFile = std::function<Status(Payload payload, const std::string& path)>;
 Result<std::string> write_checkpoint(Io& io, const std::string& dir, Manifest manifest,

@@ -256,9 +256,16 @@ class Optimizer : public ::torch::optim::Optimizer {
                                      "parameters of the optimizer from its first step on");
     detail::Sealed& sealed = sealed_.front();
     for (std::size_t i = 0; i < sealed.params.size(); ++i) {
-      sealed.params[i].check();
-      sealed.addresses[i] = sealed.params[i].tensor.data_ptr();
+      const detail::Param& param = sealed.params[i];
+      param.check();
+      if (!param.tensor.is_contiguous())
+        detail::fail(STRATA_UNSUPPORTED, "parameter '", param.name, "' has strides ", param.tensor.strides(),
+                     "; a checkpoint needs contiguous parameters");
+      sealed.addresses[i] = param.tensor.data_ptr();
     }
+    may_overlap_ = true;  // until it is known that they do not
+    check_overlap();
+    may_overlap_ = false;
     detail::must(strata_session_bind(sealed.session.get(), sealed.addresses.data(), sealed.addresses.size()));
     return sealed;
   }
