@@ -361,6 +361,25 @@ strata_status strata_arrays_init(const strata_arrays* arrays, strata_optimizer o
 strata_status strata_arrays_update(const strata_arrays* arrays, strata_optimizer optimizer,
                                    const strata_settings* settings, int64_t step);
 
+/* ---- tensors of other libraries ---- */
+
+typedef struct strata_tensor {
+  size_t struct_size;
+  void* data; /* its first element */
+  strata_dtype dtype;
+  int32_t n_dims;
+  const int64_t* dims; /* those of the DLPack tensor */
+  int64_t n_elems;
+  int32_t is_read_only;
+  int32_t reserved;
+} strata_tensor;
+
+/* Describes a tensor that another library hands over by DLPack: `managed` is its DLManagedTensor, or, if
+ * `is_versioned` is not 0, its DLManagedTensorVersioned. It stays the owner's, and nothing is deleted. Errors:
+ * UNSUPPORTED for memory that is not the host's, for dtypes other than f32, bf16 and f16, for elements that are
+ * not in row-major order without gaps, and for versions other than 1; INVALID. */
+strata_status strata_tensor_from_dlpack(const void* managed, int32_t is_versioned, strata_tensor* tensor);
+
 /* ---- configurations of DeepSpeed ---- */
 
 /* What becomes of a key: TAKEN sets a key of strata; AUTO is "auto", which another program fills in;

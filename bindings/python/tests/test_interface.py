@@ -9,7 +9,7 @@ from strata import _abi
 
 HEADER = (pathlib.Path(__file__).parents[3] / "capi/include/strata.h").read_text()
 TEXT = re.sub(r"/\*.*?\*/", "", HEADER, flags=re.DOTALL)
-STRUCTS = {"strata_session_options": _abi.SessionOptions, "strata_param": _abi.Param, "strata_plan": _abi.Plan,
+STRUCTS = {"strata_tensor": _abi.Tensor, "strata_session_options": _abi.SessionOptions, "strata_param": _abi.Param, "strata_plan": _abi.Plan,
            "strata_settings": _abi.Settings, "strata_update": _abi.Update, "strata_piece": _abi.Piece,
            "strata_stats": _abi.Stats, "strata_arrays": _abi.Arrays,
            "strata_activation_options": _abi.ActivationOptions, "strata_activation_stats": _abi.ActivationStats,

@@ -74,6 +74,12 @@ class Arrays(Struct):
                 ("gradient", c_void_p)]  # fmt: skip
 
 
+class Tensor(Struct):
+    _fields_ = [("struct_size", c_size_t), ("data", c_void_p), ("dtype", c_int32), ("n_dims", c_int32),
+                ("dims", POINTER(c_int64)), ("n_elems", c_int64), ("is_read_only", c_int32),
+                ("reserved", c_int32)]  # fmt: skip
+
+
 class DsRow(Struct):
     _fields_ = [("struct_size", c_size_t), ("key", c_char_p), ("value", c_char_p), ("verdict", c_int32),
                 ("is_default", c_int32), ("strata_key", c_char_p), ("strata_value", c_char_p),
@@ -127,6 +133,7 @@ FUNCTIONS = {
     "strata_activations_discard": (c_uint64, c_uint64),
     "strata_activations_stats": (c_uint64, POINTER(ActivationStats)),
     "strata_activations_close": (c_uint64,),
+    "strata_tensor_from_dlpack": (c_void_p, c_int32, POINTER(Tensor)),
     "strata_ds_config_convert": (c_char_p, DsRowFunction, c_void_p),
     "strata_arrays_init": (POINTER(Arrays), c_int32),
     "strata_arrays_update": (POINTER(Arrays), c_int32, POINTER(Settings), c_int64),

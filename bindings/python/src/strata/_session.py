@@ -5,6 +5,7 @@ import os
 import weakref
 
 from . import _abi
+from ._dlpack import HostTensor
 from ._sizes import to_bytes
 from .errors import InvalidError, error
 
@@ -67,9 +68,16 @@ class Session:
         handle = ctypes.c_uint64()
         check(lib.strata_session_create(ctypes.byref(options), ctypes.byref(handle)))
         self._handle = handle.value
-        self.names = []
+        self.names, self._kinds = [], []
         # Also when the interpreter ends. A forked child is refused, and its parent goes on.
         self._close = weakref.finalize(self, lib.strata_session_close, self._handle)
+
+    def add_tensor(self, name, tensor, frozen=False):
+        """Registers a DLPack tensor as the next parameter."""
+        found = HostTensor(tensor, f"parameter '{name}'")
+        if found.shape is None:
+            raise InvalidError(f"parameter '{name}' is an address; add() takes its dtype and shape")
+        self.add(name, _abi.DTYPES[found.dtype], found.shape, frozen)
 
     def add(self, name, dtype, shape, frozen=False):
         """Registers the next parameter, of dtype "f32", "bf16" or "f16". `frozen`: it is held and not trained."""
@@ -79,6 +87,7 @@ class Session:
         param.dims = (ctypes.c_int64 * max(1, len(shape)))(*shape)
         check(_abi.load().strata_session_add(self._handle, ctypes.byref(param)))
         self.names.append(name)
+        self._kinds.append((param.dtype, tuple(shape)))
 
     def rename(self, names):
         """Gives the parameters other names, in the order in which they were added."""
@@ -94,8 +103,11 @@ class Session:
         return {name: getattr(plan, name) for name, _ in plan._fields_[1:]}
 
     def seal(self, addresses):
-        """Allocates what is planned. `addresses` of the parameters, in the order in which they were added."""
-        check(_abi.load().strata_session_seal(self._handle, _pointers(addresses), len(addresses)))
+        """Allocates what is planned. `addresses` of the parameters, or DLPack tensors in memory of the host, in the
+        order in which they were added."""
+        tensors = [self._host_tensor(i, given, "", True) for i, given in enumerate(addresses)]
+        pointers = _pointers([tensor.address for tensor in tensors])
+        check(_abi.load().strata_session_seal(self._handle, pointers, len(tensors)))
 
     def bind(self, addresses):
         """Tells where the parameters are, for visit(), fill(), save() and load()."""
@@ -125,6 +137,40 @@ class Session:
         """Forgets the step's gradients of some parameters, or of all."""
         some = None if params is None else _numbers(params)
         check(_abi.load().strata_session_discard(self._handle, some, 0 if params is None else len(params)))
+
+    def update(self, values, gradients, *, lr, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, momentum=0.0,
+               nesterov=False, grad_factor=1.0):  # fmt: skip
+        """A step of all parameters with the same settings. `values` and `gradients`, in the order in which the
+        parameters were added: addresses, or DLPack tensors in memory of the host. A parameter whose gradient is None
+        does not change. Gradients that are addresses have the dtypes of their parameters."""
+        if len(values) != len(self.names) or len(gradients) != len(self.names):
+            raise InvalidError(f"there are {len(values)} values and {len(gradients)} gradients for {len(self.names)} "
+                               "parameters")  # fmt: skip
+        settings = ctypes.pointer(
+            _abi.Settings(lr=lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay, momentum=momentum,
+                          nesterov=int(bool(nesterov)), grad_factor=grad_factor))  # fmt: skip
+        updates, kept = [], []
+        for i, (value, gradient) in enumerate(zip(values, gradients)):
+            if gradient is None:
+                continue
+            written = self._host_tensor(i, value, "", True)
+            read = self._host_tensor(i, gradient, "the gradient of ", False)
+            kept += [written, read]
+            dtype = self._kinds[i][0] if read.dtype is None else read.dtype
+            updates.append(_abi.Update(param=i, values=written.address, gradient=read.address, gradient_dtype=dtype,
+                                       settings=settings))  # fmt: skip
+        self.step((_abi.Update * max(1, len(updates)))(*updates), len(updates))
+
+    def _host_tensor(self, index, given, of, writes):
+        name = self.names[index] if index < len(self.names) else index
+        tensor = HostTensor(given, f"{of}parameter '{name}'", writes)
+        if tensor.shape is None or index >= len(self.names):
+            return tensor
+        dtype, shape = self._kinds[index]
+        if tensor.shape != shape or (writes and tensor.dtype != dtype):
+            raise InvalidError(f"{of}parameter '{name}' is {_abi.DTYPES[tensor.dtype]} {tensor.shape}; it was added as "
+                               f"{_abi.DTYPES[dtype]} {shape}")  # fmt: skip
+        return tensor
 
     def step(self, updates, n):
         """`updates`: an array of _abi.Update, of which the first `n` are used."""
