@@ -72,6 +72,19 @@ class OptimizerTest(unittest.TestCase):
             for ours, theirs in zip(state["state"].values(), reference.state_dict()["state"].values()):
                 self.assertEqual(ours.keys(), theirs.keys())
 
+    def test_a_checkpoint_is_loaded_to_the_gpu(self):
+        plain, net, other = model(), model(), model()
+        reference = adamw(plain)
+        train(plain, reference, 3)
+        expected = train(plain, reference, 3, first=3)
+        with FakeGpu(), tempfile.TemporaryDirectory() as folder:
+            optimizer = adamw(net)
+            train(net, optimizer, 3)
+            saved = strata.save_checkpoint(net, optimizer, folder)
+            again = adamw(other)
+            strata.load_checkpoint(other, again, saved)
+            self.assertTrue(torch.equal(train(other, again, 3, first=3), expected))
+
     def test_other_devices_are_refused_by_name(self):
         param = torch.nn.Parameter(torch.empty(3, device="meta"))
         with self.assertRaisesRegex(
