@@ -68,6 +68,14 @@ Status Status::error(Code code, std::string message) {
   return status;
 }
 
+Status Status::heap_exhausted() noexcept {
+  // Short enough to be stored in the string, and shared by a pointer that owns nothing.
+  static const State state{Code::out_of_memory, "no heap memory"};
+  Status status;
+  status.state_ = std::shared_ptr<const State>(std::shared_ptr<const State>(), &state);
+  return status;
+}
+
 std::string Status::to_string() const {
   return std::string(strata::to_string(code())) + ": " + std::string(message());
 }

@@ -38,6 +38,8 @@ class [[nodiscard]] Status {
   static Status ok() noexcept { return {}; }
   /// Control characters in `message` other than newline and tab are replaced by `\xNN`.
   static Status error(Code code, std::string message);
+  /// That the heap is exhausted; needs no memory itself.
+  static Status heap_exhausted() noexcept;
 
   bool is_ok() const noexcept { return state_ == nullptr; }
   explicit operator bool() const noexcept { return is_ok(); }
@@ -66,6 +68,14 @@ class [[nodiscard]] Result : public tl::expected<T, Status> {
  public:
   using Base = tl::expected<T, Status>;
   using Base::Base;
+  // Not expected's own, which ends the program if copying the value throws.
+  Result(const Result& other) requires std::is_copy_constructible_v<T>
+      : Base(other.has_value() ? Base(tl::in_place, *other) : Base(tl::unexpect, other.error())) {}
+  Result& operator=(const Result& other) requires std::is_copy_constructible_v<T> {
+    return *this = Result(other);
+  }
+  Result(Result&&) = default;
+  Result& operator=(Result&&) = default;
   Result(Status error) : Base(tl::unexpect, std::move(error)) {}  // NOLINT(google-explicit-constructor)
   const Status& status() const& noexcept {
     static const Status ok;
