@@ -4,8 +4,10 @@
 #include <limits>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <strata/runtime/config/json_tree.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
@@ -278,12 +280,17 @@ std::string safetensors_header_text(const std::vector<TensorSpec>& specs,
                                     const std::vector<std::uint64_t>& ends,
                                     const std::map<std::string, std::string>& metadata) {
   std::string out = "{";
-  if (!metadata.empty()) out += str("\"__metadata__\":", nlohmann::json(metadata).dump());
+  if (!metadata.empty()) {
+    JsonTree<nlohmann::json> tree;
+    tree.root = metadata;
+    out += str("\"__metadata__\":", tree.root.dump());
+  }
   for (std::size_t i = 0; i < specs.size(); ++i) {
     if (out.size() > 1) out += ',';
     out += nlohmann::json(specs[i].name).dump();
-    out += str(":{\"dtype\":\"", specs[i].dtype, "\",\"shape\":", nlohmann::json(specs[i].shape).dump(),
-               ",\"data_offsets\":[", i == 0 ? 0 : ends[i - 1], ",", ends[i], "]}");
+    out += str(":{\"dtype\":\"", specs[i].dtype, "\",\"shape\":[",
+               fmt::format("{}", fmt::join(specs[i].shape, ",")), "],\"data_offsets\":[",
+               i == 0 ? 0 : ends[i - 1], ",", ends[i], "]}");
   }
   out += '}';
   out.append((8 - out.size() % 8) % 8, ' ');  // pads the header so that the data begins at a multiple of 8

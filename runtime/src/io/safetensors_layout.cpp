@@ -42,6 +42,8 @@ Result<std::string> header_text(const std::vector<TensorSpec>& specs, const std:
       return Status::error(Code::invalid,
                            str("a header of ", text.size(), " bytes, at most ", kSafetensorsMaxHeaderBytes));
     return text;
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& e) {  // the JSON writer refuses names that are not UTF-8
     return Status::error(Code::invalid, str("writing the header: ", e.what()));
   }

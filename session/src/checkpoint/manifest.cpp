@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <strata/runtime/config/json_tree.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/str.h>
 
@@ -107,7 +108,7 @@ Result<std::vector<CheckpointFile>> read_files(const Json& json) {
   return files;
 }
 
-Result<Manifest> read(Json json) {
+Result<Manifest> read(Json& json) {
   Manifest manifest;
   STRATA_TRY_ASSIGN(manifest.version, read_version(json));
   STRATA_TRY(check_digest(json));
@@ -128,27 +129,52 @@ Result<Manifest> read(Json json) {
 
 }  // namespace
 
+namespace {
+
+// An object of what a map has.
+template <class Map>
+void set(Json& json, const char* key, const Map& map) {
+  Json& object = json[key] = Json::object();
+  for (const auto& [name, value] : map) object[name] = value;
+}
+
+}  // namespace
+
+// Built in place: nlohmann's destructors need memory for what an initializer list holds. And of explicit
+// objects: a null that becomes one has no valid state if there is no memory for it.
 std::string to_json(const Manifest& manifest) {
-  Json json = {{"format", kFormat},
-               {"version", manifest.version},
-               {"step", manifest.step},
-               {"files", Json::array()},
-               {"run", Json::object()}};
-  if (manifest.loss_scale != LossScale{})
-    json["loss_scale"] = {{"value", static_cast<std::int64_t>(manifest.loss_scale.value)},
-                          {"good_steps", manifest.loss_scale.good_steps}};
-  if (!manifest.param_steps.empty()) json["param_steps"] = manifest.param_steps;
-  for (const CheckpointFile& file : manifest.files)
-    json["files"].push_back(
-        {{"name", file.name}, {"bytes", file.bytes}, {"digest", file.digest}, {"tensors", file.tensors}});
-  for (const auto& [key, value] : manifest.run) json["run"][key] = value;
+  JsonTree<Json> tree(Json::object());
+  Json& json = tree.root;
+  json["format"] = kFormat;
+  json["version"] = manifest.version;
+  json["step"] = manifest.step;
+  if (manifest.loss_scale != LossScale{}) {
+    Json& scale = json["loss_scale"] = Json::object();
+    scale["value"] = static_cast<std::int64_t>(manifest.loss_scale.value);
+    scale["good_steps"] = manifest.loss_scale.good_steps;
+  }
+  if (!manifest.param_steps.empty()) set(json, "param_steps", manifest.param_steps);
+  Json& files = json["files"] = Json::array();
+  for (const CheckpointFile& file : manifest.files) {
+    Json& entry = files.emplace_back(Json::object());
+    entry["name"] = file.name;
+    entry["bytes"] = file.bytes;
+    entry["digest"] = file.digest;
+    set(entry, "tensors", file.tensors);
+  }
+  set(json, "run", manifest.run);
   json["digest"] = digest_of_json(json);
   return json.dump(2) + "\n";
 }
 
 Result<Manifest> manifest_from_json(const std::string& text) {
   try {
-    return read(Json::parse(text));
+    JsonTree<Json> tree;
+    if (const std::string problem = tree.read(text); !problem.empty())
+      return Status::error(Code::corrupt, str("the manifest is damaged: ", problem));
+    return read(tree.root);
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& e) {
     return Status::error(Code::corrupt, str("the manifest is damaged: ", e.what()));
   }
