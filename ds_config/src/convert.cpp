@@ -139,7 +139,7 @@ class Converter {
     std::vector<detail::Default> left;
     for (detail::Default& one : defaults_)
       if (section.empty() || one.key.starts_with(section + "."))
-        add(std::string(one.key), std::string(one.key), one.value, *detail::find_row(one.key), true);
+        add(std::string(one.key), std::string(one.key), one.value.root, *detail::find_row(one.key), true);
       else
         left.push_back(std::move(one));
     defaults_ = std::move(left);

@@ -1,10 +1,7 @@
 #include "document.h"
 
 #include <algorithm>
-#include <functional>
-#include <set>
 #include <utility>
-#include <vector>
 
 #include <strata/runtime/str.h>
 
@@ -12,30 +9,6 @@
 
 namespace strata::detail {
 namespace {
-
-constexpr int kMaxDepth = 64;
-
-/// Finds what nlohmann's parser accepts and we do not: equal keys, and a depth that would exhaust the stack.
-class Checker {
- public:
-  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-    using Event = Json::parse_event_t;
-    if (depth > kMaxDepth) {
-      problem_ = str("it is nested more than ", kMaxDepth, " deep");
-      return false;
-    }
-    if (event == Event::object_start) keys_.emplace_back();
-    if (event == Event::object_end) keys_.pop_back();
-    if (event == Event::key && !keys_.back().insert(parsed.get<std::string>()).second)
-      problem_ = str("the key '", parsed.get<std::string>(), "' is there twice");
-    return true;
-  }
-  const std::string& problem() const noexcept { return problem_; }
-
- private:
-  std::vector<std::set<std::string>> keys_;
-  std::string problem_;
-};
 
 bool contains_auto(const Json& value) {
   if (is_auto_text(value)) return true;
@@ -60,30 +33,30 @@ const Json* at_path(const Json& root, std::string_view path) {
 
 }  // namespace
 
-Document::Document(Json root) : root_(std::move(root)), has_autos_(contains_auto(root_)) {}
+Document::Document(JsonTree<Json> tree) : tree_(std::move(tree)), has_autos_(contains_auto(root())) {}
 
 Result<Document> Document::parse(std::string_view text) {
-  Checker checker;
-  Json root;
-  try {
-    root = Json::parse(text, std::ref(checker), true, true);
-  } catch (const Json::exception& error) {
+  JsonTree<Json> tree;
+  const std::string problem = tree.read(text, true);
+  if (!problem.empty()) {
     // nlohmann: "[json.exception.parse_error.101] parse error at line 2, column 5: syntax error while ..."
-    std::string_view what = error.what();
-    if (const auto at = what.find("] "); at != what.npos) what.remove_prefix(at + 2);
-    return Status::error(Code::invalid, str("not JSON: ", what));
+    const auto at = problem.find("] ");
+    const bool is_no_json = problem.starts_with("[json.exception");
+    return Status::error(
+        Code::invalid,
+        is_no_json ? str("not JSON: ", std::string_view(problem).substr(at == problem.npos ? 0 : at + 2))
+                   : problem);
   }
-  if (!checker.problem().empty()) return Status::error(Code::invalid, checker.problem());
-  if (!root.is_object())
+  if (!tree.root.is_object())
     return Status::error(Code::invalid, "a configuration of DeepSpeed is one JSON object");
-  return Document(std::move(root));
+  return Document(std::move(tree));
 }
 
 const Json* Document::find(std::string_view key) const {
-  if (const Json* const found = at_path(root_, key)) return found;
+  if (const Json* const found = at_path(root(), key)) return found;
   for (const OtherName& other : other_names())
     if (key == other.key || is_below(key, other.key))
-      if (const Json* const found = at_path(root_, str(other.name, key.substr(other.key.size()))))
+      if (const Json* const found = at_path(root(), str(other.name, key.substr(other.key.size()))))
         return found;
   return nullptr;
 }

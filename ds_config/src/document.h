@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <strata/runtime/config/json_tree.h>
 #include <strata/runtime/status.h>
 
 namespace strata::detail {
@@ -17,7 +18,7 @@ class Document {
   /// Errors: `invalid`.
   static Result<Document> parse(std::string_view text);
 
-  const Json& root() const noexcept { return root_; }
+  const Json& root() const noexcept { return tree_.root; }
   /// The value of a key, also if it was written by another of its names; nullptr if it is absent or null.
   const Json* find(std::string_view key) const;
   /// The same, but nullptr also if it is "auto".
@@ -30,12 +31,16 @@ class Document {
   bool has_autos() const noexcept { return has_autos_; }
 
  private:
-  explicit Document(Json root);
+  explicit Document(JsonTree<Json> tree);
 
-  Json root_;
+  JsonTree<Json> tree_;
   bool has_autos_ = false;
 };
 
-inline bool is_auto_text(const Json& value) { return value.is_string() && value == "auto"; }
+/// nlohmann's == with a literal allocates, and ends the program if that fails.
+inline bool is_text(const Json& value, std::string_view text) {
+  return value.is_string() && value.get_ref<const std::string&>() == text;
+}
+inline bool is_auto_text(const Json& value) { return is_text(value, "auto"); }
 
 }  // namespace strata::detail

@@ -105,7 +105,7 @@ std::span<const std::string_view> known_keys() {
 std::vector<Default> defaults_for(const Document& document) {
   std::vector<Default> all;
   if (document.find("fp16") == nullptr && document.find("bf16") == nullptr)
-    all.push_back({"bf16.enabled", false});
+    all.push_back({"bf16.enabled", JsonTree<Json>(false)});
   add_optimizer_defaults(document, all);
   add_scheduler_defaults(document, all);
   return all;

@@ -63,7 +63,7 @@ std::span<const Switch> switches() noexcept;
 /// A key of which DeepSpeed's default is not strata's.
 struct Default {
   std::string_view key;
-  Json value;
+  JsonTree<Json> value;
 };
 /// Those that apply to this document.
 std::vector<Default> defaults_for(const Document& document);

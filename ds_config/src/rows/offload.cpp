@@ -15,15 +15,15 @@ constexpr std::string_view kOptimizer = "zero_optimization.offload_optimizer",
 
 bool is_on_nvme(const Document& document, std::string_view section) {
   const Json* const device = document.value(str(section, ".device"));
-  return device != nullptr && *device == "nvme";
+  return device != nullptr && is_text(*device, "nvme");
 }
 
 /// offload_optimizer.device and offload_param.device.
 Outcome device(const TableRow&, const Json& value, const Document&) {
-  if (value == "none") return meaningless("strata uses the device first, as far as its budget goes");
-  if (value == "cpu")
+  if (is_text(value, "none")) return meaningless("strata uses the device first, as far as its budget goes");
+  if (is_text(value, "cpu"))
     return taken("memory.pinned", "auto", "what the device has no room for is in pinned RAM");
-  if (value == "nvme")
+  if (is_text(value, "nvme"))
     return taken(
         "memory.nvme", "unlimited",
         "what neither the device nor pinned RAM has room for is on NVMe; set memory.pinned to spare RAM");
@@ -40,10 +40,11 @@ Outcome cpu_offload(const TableRow&, const Json& value, const Document&) {
 /// One folder for optimizer and parameters, or both, over which strata stripes.
 Outcome nvme_path(const TableRow& row, const Json& value, const Document& document) {
   const bool is_param = row.row.key.starts_with(kParam);
-  if (!value.is_string() || value == "") return refused("it must be the name of a folder");
+  if (!value.is_string() || is_text(value, "")) return refused("it must be the name of a folder");
   if (!is_on_nvme(document, is_param ? kParam : kOptimizer))
     return meaningless("the device is not nvme: nothing is written there");
-  Json dirs = Json::array();
+  JsonTree<Json> tree(Json::array());
+  Json& dirs = tree.root;
   for (const std::string_view section : {kOptimizer, kParam})
     if (const Json* const dir = document.value(str(section, ".nvme_path"));
         dir != nullptr && is_on_nvme(document, section) &&

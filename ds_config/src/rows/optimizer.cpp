@@ -158,7 +158,8 @@ void add_optimizer_defaults(const Document& document, std::vector<Default>& into
   const std::string_view name = strata_name(document);
   if (name.empty()) return;
   const auto add = [&](std::string_view key, Json value) {
-    if (document.find(key) == nullptr) into.push_back({key, std::move(value)});
+    JsonTree tree(std::move(value));
+    if (document.find(key) == nullptr) into.push_back({key, std::move(tree)});
   };
   const bool is_adam = name == "adamw" || name == "adam";
   const bool is_torch = document.is_true("optimizer.params.torch_adam");

@@ -9,9 +9,9 @@ namespace {
 
 Outcome log_level(const TableRow&, const Json& value, const Document&) {
   for (const std::string_view same : {"debug", "info", "error"})
-    if (value == same) return taken("log.level", same);
-  if (value == "warning" || value == "warn") return taken("log.level", "warn");
-  if (value == "critical") return taken("log.level", "error", "strata has no level above error");
+    if (is_text(value, same)) return taken("log.level", same);
+  if (is_text(value, "warning") || is_text(value, "warn")) return taken("log.level", "warn");
+  if (is_text(value, "critical")) return taken("log.level", "error", "strata has no level above error");
   return refused("it must be debug, info, warning, error or critical");
 }
 

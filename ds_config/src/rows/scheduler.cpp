@@ -110,7 +110,8 @@ std::span<const TableRow> scheduler_rows() noexcept { return kRows; }
 
 void add_scheduler_defaults(const Document& document, std::vector<Default>& into) {
   const auto add = [&](std::string_view key, Json value) {
-    if (document.find(key) == nullptr) into.push_back({key, std::move(value)});
+    JsonTree tree(std::move(value));
+    if (document.find(key) == nullptr) into.push_back({key, std::move(tree)});
   };
   const std::string type = type_of(document);
   if (document.find("scheduler") == nullptr) {
