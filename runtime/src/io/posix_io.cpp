@@ -8,8 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
+#include <memory>
 
 #include <strata/runtime/io/errno_status.h>
 
@@ -95,6 +94,29 @@ std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// Returns 0 or errno. std::filesystem::remove_all() ends the program if there is no memory.
+int remove_tree(int at, const char* name) noexcept {
+  if (::unlinkat(at, name, 0) == 0 || errno == ENOENT) return 0;
+  if (errno != EISDIR) return errno;
+  const int fd = ::openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  DIR* const dir = fd < 0 ? nullptr : ::fdopendir(fd);
+  int error = dir == nullptr ? errno : 0;
+  if (dir == nullptr && fd >= 0) ::close(fd);
+  while (error == 0) {
+    errno = 0;
+    const dirent* const entry = ::readdir(dir);
+    if (entry == nullptr) {
+      error = errno;
+      break;
+    }
+    const std::string_view inner = entry->d_name;
+    if (inner != "." && inner != "..") error = remove_tree(::dirfd(dir), entry->d_name);
+  }
+  if (dir != nullptr) ::closedir(dir);
+  if (error == 0 && ::unlinkat(at, name, AT_REMOVEDIR) != 0 && errno != ENOENT) error = errno;
+  return error;
+}
+
 class PosixIo final : public Io {
  public:
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode, bool direct) override {
@@ -109,7 +131,13 @@ class PosixIo final : public Io {
       return Status::error(Code::invalid,
                            str("opening ", path, ": it is a symlink, which is not followed here"));
     if (opened.fd < 0) return errno_status("opening", path, opened.error);
-    auto file = std::make_unique<detail::PosixFile>(opened.fd, path, direct);
+    std::unique_ptr<detail::PosixFile> file;
+    try {
+      file = std::make_unique<detail::PosixFile>(opened.fd, path, direct);
+    } catch (...) {  // nobody owns the descriptor yet
+      ::close(opened.fd);
+      throw;
+    }
     struct stat info {};
     if (::fstat(opened.fd, &info) != 0) return errno_status("reading the type of", path, errno);
     if (!S_ISREG(info.st_mode))
@@ -148,9 +176,8 @@ class PosixIo final : public Io {
   }
 
   Status remove_all(const std::string& path) override {
-    std::error_code error;
-    std::filesystem::remove_all(path, error);
-    return error ? errno_status("removing", path, error.value()) : Status::ok();
+    const int error = remove_tree(AT_FDCWD, path.c_str());
+    return error != 0 ? errno_status("removing", path, error) : Status::ok();
   }
 
   Status remove_empty_dir(const std::string& path) override {
@@ -158,18 +185,17 @@ class PosixIo final : public Io {
   }
 
   Result<std::vector<std::string>> list(const std::string& path) override {
-    DIR* dir = ::opendir(path.c_str());
+    const auto close_dir = [](DIR* opened) { ::closedir(opened); };
+    const std::unique_ptr<DIR, decltype(close_dir)> dir(::opendir(path.c_str()), close_dir);
     if (dir == nullptr) return errno_status("listing", path, errno);
     std::vector<std::string> names;
     errno = 0;
-    while (const dirent* entry = ::readdir(dir)) {
+    while (const dirent* entry = ::readdir(dir.get())) {
       const std::string_view name = entry->d_name;
       if (name != "." && name != "..") names.emplace_back(name);
       errno = 0;
     }
-    const int error = errno;
-    ::closedir(dir);
-    if (error != 0) return errno_status("listing", path, error);
+    if (errno != 0) return errno_status("listing", path, errno);
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -192,15 +218,24 @@ Io& posix_io() noexcept {
 
 Status write_text_atomically(Io& io, const std::string& path, std::string_view text) {
   const std::string beside = path + ".tmp-" + random_suffix();
+  const auto remove = [&] {
+    static_cast<void>(io.remove_all(beside));
+  };  // the first error is the one to report
   const auto write = [&]() -> Status {
     STRATA_TRY_ASSIGN(const std::unique_ptr<File> file, io.open(beside, OpenMode::create));
     STRATA_TRY(write_all(*file, 0, std::as_bytes(std::span(text))));
     return file->sync();
   };
-  Status status = write();
-  if (status.is_ok()) status = io.rename(beside, path);
+  Status status;
+  try {
+    status = write();
+    if (status.is_ok()) status = io.rename(beside, path);
+  } catch (...) {
+    remove();
+    throw;
+  }
   if (!status.is_ok()) {
-    static_cast<void>(io.remove_all(beside));  // the first error is the one to report
+    remove();
     return as_creation_error(status).annotate(str("writing ", path));
   }
   return io.sync_dir(parent_of(path)).annotate(str("writing ", path));

@@ -1,5 +1,7 @@
 #include <strata/session/checkpoint.h>
 
+#include <new>
+
 #include <strata/parallel/agree.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/io/safetensors_parts.h>
@@ -90,7 +92,11 @@ Status publish(Io& io, const std::string& draft, const std::string& target) {
   }
   const std::string aside = draft + ".replaced";
   STRATA_TRY(io.rename(target, aside));
-  Status status = io.rename(draft, target);
+  Status status = Status::heap_exhausted();
+  try {
+    status = io.rename(draft, target);
+  } catch (const std::bad_alloc&) {  // of the message of a failure
+  }
   if (!status.is_ok()) {
     (void)io.rename(aside, target);
     return status;
@@ -115,7 +121,13 @@ class Saving {
     target_ = dir_ + "/" + name;
     // The name of the draft contains the process id of the first rank.
     STRATA_TRY_ASSIGN(draft_, from_first_rank(session_.world(), dir_ + "/" + detail::draft_name(name)));
-    Status status = write(std::move(run));
+    Status status;
+    try {
+      status = write(std::move(run));
+    } catch (...) {  // the heap is exhausted
+      if (first_) (void)io_.remove_all(draft_);
+      throw;
+    }
     if (!status.is_ok() && first_) (void)io_.remove_all(draft_);
     return status;
   }

@@ -67,13 +67,17 @@ Result<BufferView> map_memory(std::size_t bytes, const HostAllocatorOptions& opt
   if (p == MAP_FAILED)
     return Status::error(Code::out_of_memory, str("mmap of ", bytes, " bytes: ", std::strerror(errno)));
   auto* const data = static_cast<std::byte*>(p);
-  if (reachable) {
-    (void)::madvise(data, bytes, MADV_DONTDUMP);
-    // While a forked child lived, every write would copy a page.
-    (void)::madvise(data, bytes, MADV_DONTFORK);
-    if (options.huge_pages) advise_huge_pages(data, bytes);
+  if (!reachable) return BufferView{data, bytes};
+  (void)::madvise(data, bytes, MADV_DONTDUMP);
+  // While a forked child lived, every write would copy a page.
+  (void)::madvise(data, bytes, MADV_DONTFORK);
+  if (options.huge_pages) advise_huge_pages(data, bytes);
+  try {  // the pool needs memory for its tasks
     bind_pages(data, bytes, options.numa_node, pool->nodes());
     first_touch(data, bytes, options.fill, *pool);
+  } catch (...) {
+    unmap_memory({data, bytes});
+    throw;
   }
   return BufferView{data, bytes};
 }
@@ -108,15 +112,25 @@ void HostAllocator::uncharge(MemoryKind kind, std::size_t bytes) {
 Result<BufferView> HostAllocator::allocate(MemoryKind kind, std::size_t bytes, ThreadPool* pool) {
   if (bytes == 0) return Status::error(Code::invalid, str("a ", to_string(kind), " buffer of 0 bytes"));
   STRATA_TRY(charge(kind, bytes));
-  Result<BufferView> view = allocate_raw(kind, bytes, pool);
-  if (!view.has_value()) {
+  Status status;
+  BufferView view;
+  try {
+    Result<BufferView> raw = allocate_raw(kind, bytes, pool);
+    if (raw.has_value()) {
+      view = *raw;
+      const MutexLock lock(mutex_);
+      allocations_[view.data] = Allocation{view.data, bytes, kind, created_++, false};
+      ++live_;
+      return view;
+    }
+    status = std::move(raw).error();
+  } catch (...) {  // the heap is exhausted, too
+    if (view.data != nullptr) free_raw(kind, view);
     uncharge(kind, bytes);
-    return view;
+    throw;
   }
-  const MutexLock lock(mutex_);
-  allocations_[view->data] = Allocation{view->data, bytes, kind, created_++, false};
-  ++live_;
-  return view;
+  uncharge(kind, bytes);
+  return status;
 }
 
 void HostAllocator::release(MemoryKind kind, BufferView view) noexcept {
