@@ -28,14 +28,15 @@ class ThreadIoBackend final : public IoBackend {
                    in_flight_limits(threads)) {
     const std::size_t workers = static_cast<std::size_t>(threads) * files_.size();
     workers_.reserve(workers);
-    for (std::size_t i = 0; i < workers; ++i) workers_.emplace_back([this] { run(); });
+    try {
+      for (std::size_t i = 0; i < workers; ++i) workers_.emplace_back([this] { run(); });
+    } catch (...) {  // those that were started are joined before the caller learns of it
+      stop();
+      throw;
+    }
   }
 
-  ~ThreadIoBackend() override {
-    const MutexLock lock(mutex_);
-    stopping_ = true;
-    work_.notify_all();
-  }
+  ~ThreadIoBackend() override { stop(); }
 
   void start(std::uint32_t index, const Transfer& transfer) noexcept override {
     const MutexLock lock(mutex_);
@@ -56,6 +57,11 @@ class ThreadIoBackend final : public IoBackend {
   IoBackendCounters counters() const override { return {}; }
 
  private:
+  void stop() noexcept {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+    work_.notify_all();
+  }
   void run() noexcept {
     pthread_setname_np(pthread_self(), "strata-io");
     BlockTask task;

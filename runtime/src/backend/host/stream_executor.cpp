@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 
 #include <strata/runtime/trace/profiler_range.h>
 #include <strata/runtime/str.h>
@@ -27,11 +28,18 @@ Status run_host_call(const HostCall& call, ThreadPool& pool) noexcept {
   const InsideHostCall inside;
   const ProfilerRange range(call.label());
   try {
-    return call(pool);
-  } catch (const std::exception& e) {
-    return Status::error(Code::internal, str(call.label(), " threw: ", e.what()));
-  } catch (...) {
-    return Status::error(Code::internal, str(call.label(), " threw something that is not a std::exception"));
+    try {
+      return call(pool);
+    } catch (const std::bad_alloc&) {
+      return Status::error(Code::out_of_memory, str(call.label(), ": the heap is exhausted"));
+    } catch (const std::exception& e) {
+      return Status::error(Code::internal, str(call.label(), " threw: ", e.what()));
+    } catch (...) {
+      return Status::error(Code::internal,
+                           str(call.label(), " threw something that is not a std::exception"));
+    }
+  } catch (const std::bad_alloc&) {  // there is no memory for the message either
+    return Status::heap_exhausted();
   }
 }
 

@@ -1,6 +1,8 @@
 #include "backend/host/stream_scheduler.h"
 
 #include <algorithm>
+#include <array>
+#include <new>
 
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
@@ -20,7 +22,11 @@ Result<int> StreamScheduler::open(StreamRole role) {
       slot.role = role;
       slot.error = Status();
     }
-    const Status started = start(slot);
+    Status started = Status::heap_exhausted();
+    try {
+      started = start(slot);
+    } catch (const std::bad_alloc&) {  // it has not started
+    }
     if (!started.is_ok()) {
       const MutexLock lock(slot.mutex);
       slot.open = false;
@@ -170,8 +176,9 @@ class ThreadedScheduler final : public StreamScheduler {
                            str("starting the thread of a ", to_string(slot.role), " stream: ", e.what(),
                                "; the limits are those of `ulimit -u` and of the cgroup's pids.max"));
     }
-    (void)::pthread_setname_np(slot.worker.native_handle(),
-                               str("st-", to_string(slot.role), "-", slot.id).substr(0, 15).c_str());
+    std::array<char, 16> name{};  // the thread runs: nothing may fail from here on
+    fmt::format_to_n(name.data(), name.size() - 1, "st-{}-{}", to_string(slot.role), slot.id);
+    (void)::pthread_setname_np(slot.worker.native_handle(), name.data());
     return {};
   }
   void stop(StreamSlot& slot) override {
