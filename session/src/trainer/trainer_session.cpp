@@ -339,13 +339,16 @@ Status TrainerSession::step(std::span<const ParamUpdate> updates) {
   STRATA_TRY(flush());
   step_->constants.rounding_seed = state_plan().options.rounding_seed;
   step_->constants.step = steps() + 1;
-  if (Status refused = set_updates(updates); !refused.is_ok()) {
-    std::fill(step_->tensors.begin(), step_->tensors.end(), detail::TrainerTensor{});
-    return refused;
-  }
+  bool has_begun = false;
+  const OnExit forget{[&] {
+    if (!has_begun) std::fill(step_->tensors.begin(), step_->tensors.end(), detail::TrainerTensor{});
+  }};
+  STRATA_TRY(set_updates(updates));
   const std::string interrupted =
       str("step ", steps() + 1, " was interrupted, so parameters and states do not belong to any step");
-  Status status = Status::error(Code::internal, interrupted);  // unless it gets to its end
+  // Unless it gets to its end; the library throws nothing else.
+  Status status = Status::error(Code::out_of_memory, str(interrupted, ": the heap is exhausted"));
+  has_begun = true;
   {
     const OnExit guard{[&] {
       if (!status.is_ok()) interrupt(status);
