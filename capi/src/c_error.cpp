@@ -6,19 +6,25 @@
 namespace strata::capi {
 namespace {
 
-std::string& message() noexcept {
-  thread_local std::string text;
-  return text;
+struct Message {
+  std::string text;
+  bool is_lost = false;  // there was no memory for it
+};
+Message& message() noexcept {
+  thread_local Message last;
+  return last;
 }
 
 }  // namespace
 
-// Allocates nothing but the message, which is lost if there is no memory for it.
+// Allocates nothing but the message.
 strata_status report(strata_status status, std::string_view text) noexcept {
+  Message& last = message();
   try {
-    message() = text;
+    last.text = text;
+    last.is_lost = false;
   } catch (const std::bad_alloc&) {
-    message().clear();
+    last.is_lost = true;
   }
   return status;
 }
@@ -27,7 +33,10 @@ strata_status report(const Status& status) noexcept {
   return report(status_of(status.code()), status.is_ok() ? std::string_view() : status.message());
 }
 
-const char* last_error() noexcept { return message().c_str(); }
+const char* last_error() noexcept {
+  const Message& last = message();
+  return last.is_lost ? "there was no memory for the reason" : last.text.c_str();
+}
 
 }  // namespace strata::capi
 
