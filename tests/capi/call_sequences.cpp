@@ -4,69 +4,31 @@
 #include <strata.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "call_world.h"
+
 namespace {
 
-constexpr std::int64_t kElems = 300;
-constexpr std::size_t kParams = 3;
-
-/// A handle and the trainer's memory that is used with it alone, as a session's calls wait for each other.
-struct Handle {
-  strata_session session = 0;
-  bool holds_params = false;
-  std::atomic<unsigned> added = 0;
-  std::vector<std::vector<float>> params =
-      std::vector<std::vector<float>>(kParams, std::vector<float>(kElems));
-};
-
-/// What all threads use.
-struct World {
-  std::mutex mutex;
-  std::vector<std::shared_ptr<Handle>> handles;
-  std::vector<strata_activations> activations = {0, 1, ~strata_activations{0}};
-  std::atomic<std::uint64_t> last_activation = 0;
-  std::string dir;
-  World() {
-    for (const strata_session none : {strata_session{0}, strata_session{1}, ~strata_session{0}}) add(none);
-  }
-  void add(strata_session session, bool holds_params = false) {
-    const std::scoped_lock lock(mutex);
-    handles.push_back(std::make_shared<Handle>());
-    handles.back()->session = session;
-    handles.back()->holds_params = holds_params;
-  }
-};
-
-std::int32_t visit(void* context, const strata_piece* piece, const float* values) {
-  auto& sum = *static_cast<double*>(context);
-  for (std::int64_t i = 0; i < piece->n; ++i) sum += values[i];
-  return std::isnan(sum) ? 1 : 0;
-}
-std::int32_t fill(void* context, const strata_piece* piece, float* values) {
-  auto& calls = *static_cast<int*>(context);
-  for (std::int64_t i = 0; i < piece->n; ++i) values[i] = 0.5f;
-  return --calls == 0 ? 1 : 0;
-}
-
-std::int32_t row(void* context, const strata_ds_row* found) {
-  auto& calls = *static_cast<int*>(context);
-  const std::size_t length = std::strlen(found->key) + std::strlen(found->value) +
-                             std::strlen(found->strata_key) + std::strlen(found->strata_value) +
-                             std::strlen(found->reason);
-  return length == 0 || --calls == 0 ? 1 : 0;
-}
+using strata::test::fill;
+using strata::test::Handle;
+using strata::test::kElems;
+using strata::test::kParams;
+using strata::test::row;
+using strata::test::visit;
+using strata::test::World;
 
 class Caller {
  public:
@@ -75,11 +37,12 @@ class Caller {
   void call() {
     using Call = void (Caller::*)();
     static constexpr Call kCalls[] = {
-        &Caller::create,    &Caller::add,         &Caller::add,         &Caller::seal,       &Caller::step,
-        &Caller::step,      &Caller::step,        &Caller::plan,        &Caller::stats,      &Caller::access,
-        &Caller::bind,      &Caller::steps,       &Caller::notes,       &Caller::save,       &Caller::load,
-        &Caller::close,     &Caller::arrays,      &Caller::hold,        &Caller::hold,       &Caller::hold,
-        &Caller::ds_config, &Caller::activations, &Caller::activations, &Caller::activations};
+        &Caller::create,    &Caller::add,         &Caller::add,         &Caller::seal,        &Caller::step,
+        &Caller::step,      &Caller::step,        &Caller::plan,        &Caller::stats,       &Caller::access,
+        &Caller::bind,      &Caller::steps,       &Caller::notes,       &Caller::save,        &Caller::load,
+        &Caller::close,     &Caller::arrays,      &Caller::hold,        &Caller::hold,        &Caller::hold,
+        &Caller::ds_config, &Caller::activations, &Caller::activations, &Caller::activations, &Caller::rename,
+        &Caller::texts,     &Caller::reenter,     &Caller::fork};
     (this->*kCalls[below(std::size(kCalls))])();
   }
   std::int64_t succeeded() const { return succeeded_; }
@@ -129,11 +92,14 @@ class Caller {
     if (status == STRATA_OK) ++succeeded_;
     const auto code = static_cast<int>(status);
     if (code < 0 || code > static_cast<int>(STRATA_CLOSED) ||
-        (status != STRATA_OK && *strata_last_error() == 0) || status == STRATA_INTERNAL) {
-      std::fprintf(stderr, "status %d: '%s'\n", static_cast<int>(status), strata_last_error());
-      std::abort();
-    }
+        (status != STRATA_OK && *strata_last_error() == 0) || status == STRATA_INTERNAL)
+      complain(("status " + std::to_string(code)).c_str());
     return status == STRATA_OK;
+  }
+
+  [[noreturn]] static void complain(const char* what) {
+    std::fprintf(stderr, "%s: '%s'\n", what, strata_last_error());
+    std::abort();
   }
 
   void create() {
@@ -177,6 +143,13 @@ class Caller {
     return all;
   }
   std::size_t some_count() { return odd_size(1 + below(kParams)); }
+  /// A number of elements of an array that has `n`: that, or more than any array has.
+  std::size_t odd_length(std::size_t n) { return below(30) == 0 ? SIZE_MAX >> below(20) : n; }
+  /// Gradients, in which a few elements may be no numbers.
+  float* gradients_of(std::size_t p) {
+    gradients_[p][below(kElems)] = static_cast<float>(odd_number(0.01));
+    return gradients_[p].data();
+  }
   void seal() {
     Handle& of = pick();
     const std::vector<void*> all = addresses(of);
@@ -185,7 +158,7 @@ class Caller {
   void bind() {
     Handle& of = pick();
     const std::vector<void*> all = addresses(of);
-    count(strata_session_bind(of.session, all.data(), below(kParams + 1)));
+    count(strata_session_bind(of.session, all.data(), odd_length(below(kParams + 1))));
   }
   Padded<strata_settings> make_settings() {
     auto settings = make<strata_settings>();
@@ -211,11 +184,12 @@ class Caller {
       const bool held = of.holds_params != rarely();
       update.values = held ? nullptr : maybe_null(static_cast<void*>(of.params[p].data()));
       update.gradient =
-          held && below(2) == 0 ? nullptr : maybe_null(static_cast<const void*>(gradients_[p].data()));
+          held && below(2) == 0 ? nullptr : maybe_null(static_cast<const void*>(gradients_of(p)));
       update.gradient_dtype = static_cast<strata_dtype>(below(20) == 0 ? odd_enum(3) : 0);
       update.settings = maybe_null(&settings.value);
     }
-    if (count(strata_session_step(of.session, maybe_null(updates.data()), 1 + below(kParams)))) ++steps_;
+    if (count(strata_session_step(of.session, maybe_null(updates.data()), odd_length(1 + below(kParams)))))
+      ++steps_;
   }
   void hold() {
     Handle& of = pick();
@@ -232,21 +206,27 @@ class Caller {
           std::printf("a gradient is NaN\n");
         break;
       case 0:
-        count(strata_session_read(of.session, maybe_null(&params[0]), maybe_null(&into[0]), odd_size(1) % 2));
+        count(strata_session_read(of.session, maybe_null(&params[0]), maybe_null(&into[0]),
+                                  odd_length(below(2))));
         break;
       case 1:
-        count(strata_session_prefetch(of.session, maybe_null(&params[0]), 1));
+        count(strata_session_prefetch(of.session, maybe_null(&params[0]), odd_length(1)));
         break;
       case 2:
         count(strata_session_norm(of.session, maybe_null(&number)));
         break;
       case 3:
-        count(strata_session_discard(of.session, below(2) == 0 ? nullptr : params, below(2)));
+        count(strata_session_discard(of.session, below(2) == 0 ? nullptr : params, odd_length(below(2))));
         break;
       default:
-        count(strata_session_accumulate(of.session, params[0], maybe_null(gradients_[p].data()), odd_enum(1),
+        count(strata_session_accumulate(of.session, params[0], maybe_null(gradients_of(p)), odd_enum(1),
                                         maybe_null(&number)));
     }
+  }
+  void rename() {
+    const std::string first = below(4) == 0 ? "" : std::to_string(below(3));
+    const char* names[] = {below(9) == 0 ? nullptr : first.c_str(), "b", "c"};
+    count(strata_session_rename(handle(), below(9) == 0 ? nullptr : names, below(4)));
   }
   void plan() {
     auto plan = make<strata_plan>();
@@ -264,6 +244,39 @@ class Caller {
       count(strata_session_fill(handle(), state, maybe_null(&fill), &calls));
     else
       count(strata_session_visit(handle(), state, maybe_null(&visit), &sum));
+  }
+  /// Calls the session from its own callback, which is refused.
+  void reenter() {
+    strata_session session = handle();
+    const auto call_back = [](void* context, const strata_piece*, const float*) -> std::int32_t {
+      if (strata_session_close(*static_cast<strata_session*>(context)) != STRATA_INVALID)
+        complain("a session was closed by its own callback");
+      return 0;
+    };
+    count(strata_session_visit(session, STRATA_FIRST_MOMENT, call_back, &session));
+  }
+  /// A child process is refused, whatever other threads are doing, and the parent goes on.
+  void fork() {
+    if (below(64) != 0) return;
+    const strata_session session = handle();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      strata_session made = 0;
+      strata_session_options options{};
+      options.struct_size = sizeof options;
+      const bool refused = strata_session_create(&options, &made) == STRATA_UNSUPPORTED &&
+                           strata_session_step(session, nullptr, 0) == STRATA_UNSUPPORTED &&
+                           strata_session_close(session) == STRATA_UNSUPPORTED && *strata_last_error() != 0;
+      ::_exit(refused ? 0 : 1);
+    }
+    int status = 0;
+    if (child < 0 || ::waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+      complain("a forked child was not refused");
+  }
+  void texts() {
+    if (*strata_version() == 0 || strata_abi_version() != STRATA_ABI_VERSION ||
+        *strata_status_name(static_cast<strata_status>(random_())) == 0)
+      complain("a text is empty");
   }
   void steps() {
     std::int64_t done = 0, counts[kParams] = {1, 1, 1};
