@@ -89,6 +89,17 @@ TEST(ManifestTest, AFileThatIsListedTwiceIsRefused) {
   EXPECT_EQ(status.message(), "it lists the file param.safetensors twice");
 }
 
+TEST(ManifestTest, EqualKeysAndDeepNestingAreRefused) {
+  const auto problem = [](const std::string& text) {
+    const auto read = manifest_from_json(text);
+    EXPECT_EQ(read.status().code(), Code::corrupt);
+    return std::string(read.status().message());
+  };
+  EXPECT_THAT(problem(R"({"step": 1, "step": 2})"), HasSubstr("the key 'step' is there twice"));
+  EXPECT_THAT(problem(std::string(1'000'000, '[')), HasSubstr("nested more than 64 deep"));
+  EXPECT_THAT(problem("{"), HasSubstr("parse error at line 1"));
+}
+
 TEST(ManifestTest, AValueThatIsNotACountIsRefusedByName) {
   EXPECT_EQ(read_with([](json& m) { m["files"][0]["bytes"] = 1e300; }).message(),
             "its bytes is 1e+300, which is not a count up to 9223372036854775807");
