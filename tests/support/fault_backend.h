@@ -60,6 +60,7 @@ class FaultBackend : public Backend {
 
  protected:
   void release(MemoryKind, BufferView) noexcept override { STRATA_ASSERT(false, "nothing is made here"); }
+  void abandon(BufferView) noexcept override { STRATA_ASSERT(false, "nothing is made here"); }
   void destroy_stream(int) noexcept override { STRATA_ASSERT(false, "nothing is made here"); }
 
  private:

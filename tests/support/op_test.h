@@ -88,6 +88,7 @@ class InlineBackend final : public Backend {
 
  protected:
   void release(MemoryKind, BufferView) noexcept override {}
+  void abandon(BufferView) noexcept override {}
   void destroy_stream(int) noexcept override {}
 
  private:

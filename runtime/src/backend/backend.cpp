@@ -1,5 +1,7 @@
 #include <strata/runtime/backend/backend.h>
 
+#include <utility>
+
 #include <strata/runtime/assert.h>
 
 namespace strata {
@@ -34,6 +36,10 @@ std::string_view to_string(StreamRole role) noexcept {
 
 Buffer::~Buffer() {
   if (backend_ != nullptr) backend_->release(kind_, view_);
+}
+
+void Buffer::abandon() noexcept {
+  if (backend_ != nullptr) std::exchange(backend_, nullptr)->abandon(view_);
 }
 
 Stream::~Stream() {

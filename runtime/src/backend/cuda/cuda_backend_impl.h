@@ -69,6 +69,7 @@ class CudaBackend final : public Backend {
 
  protected:
   void release(MemoryKind kind, BufferView view) noexcept override;
+  void abandon(BufferView view) noexcept override { memory_.abandon(view); }
   void destroy_stream(int id) noexcept override;
 
  private:

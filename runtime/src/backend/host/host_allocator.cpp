@@ -154,6 +154,14 @@ void HostAllocator::release(MemoryKind kind, BufferView view) noexcept {
   free_raw(kind, view);
 }
 
+void HostAllocator::abandon(BufferView view) noexcept {
+  const MutexLock lock(mutex_);
+  const auto it = allocations_.find(view.data);
+  STRATA_ASSERT(it != allocations_.end() && !it->second.freed, "not a live buffer");
+  allocations_.erase(it);
+  --live_;
+}
+
 Result<BufferView> HostAllocator::allocate_raw(MemoryKind kind, std::size_t bytes, ThreadPool* pool) {
   (void)kind;
   return map_memory(bytes, options_, pool);

@@ -49,6 +49,8 @@ class HostAllocator {
   Result<BufferView> allocate(MemoryKind kind, std::size_t bytes, ThreadPool* pool) STRATA_EXCLUDES(mutex_);
   /// Unmaps the buffer, or poisons it and puts it into quarantine.
   void release(MemoryKind kind, BufferView view) noexcept STRATA_EXCLUDES(mutex_);
+  /// Forgets the buffer, which stays mapped and charged.
+  void abandon(BufferView view) noexcept STRATA_EXCLUDES(mutex_);
   /// Whether the quarantine exceeds its limit. trim() then unmaps the oldest buffers in it, which queued work
   /// must no longer use.
   bool needs_trim() const noexcept STRATA_EXCLUDES(mutex_);

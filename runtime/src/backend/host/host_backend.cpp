@@ -106,6 +106,7 @@ class HostBackend final : public Backend {
 
  protected:
   void release(MemoryKind kind, BufferView view) noexcept override;
+  void abandon(BufferView view) noexcept override { memory_.abandon(view); }
   void destroy_stream(int id) noexcept override {
     assert_outside_host_call();
     const Event last = scheduler_->last_event(id);

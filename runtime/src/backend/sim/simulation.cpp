@@ -106,6 +106,7 @@ class SimBackend final : public Backend {
 
  protected:
   void release(MemoryKind kind, BufferView view) noexcept override { memory_.release(kind, view); }
+  void abandon(BufferView view) noexcept override { memory_.abandon(view); }
   void destroy_stream(int id) noexcept override { (void)id; }
 
  private:

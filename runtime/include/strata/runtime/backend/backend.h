@@ -58,6 +58,9 @@ class Buffer {
     return *this;
   }
   ~Buffer();
+  /// Gives up the memory without giving it back, for what cannot be stopped and may still use it: it stays
+  /// allocated until the process ends, and the backend may be destroyed.
+  void abandon() noexcept;
   BufferView view() const noexcept { return view_; }
   MemoryKind kind() const noexcept { return kind_; }
 
@@ -249,6 +252,7 @@ class Backend {
   friend class Buffer;
   friend class Stream;
   virtual void release(MemoryKind kind, BufferView view) noexcept = 0;
+  virtual void abandon(BufferView view) noexcept = 0;  ///< the buffer no longer counts as live
   virtual void destroy_stream(int id) noexcept = 0;
 };
 

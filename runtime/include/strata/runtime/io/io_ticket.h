@@ -10,6 +10,7 @@ struct IoTicket {
   std::uint32_t index = 0;
   std::uint64_t sequence = 0;  ///< 0: no request
   bool valid() const noexcept { return sequence != 0; }
+  friend bool operator==(const IoTicket&, const IoTicket&) = default;
 };
 
 }  // namespace strata
