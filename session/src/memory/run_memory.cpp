@@ -72,4 +72,8 @@ Result<std::unique_ptr<RunMemory>> RunMemory::create(const StatePlan& plan, std:
   return memory;
 }
 
+RunMemory::~RunMemory() {
+  if (store_ != nullptr && !store_->drain()) pinned_.abandon();
+}
+
 }  // namespace strata

@@ -40,6 +40,11 @@ class RunMemory {
                                                    TierBudgets& budgets, Backend& backend,
                                                    const OpenStore& open_store, Trace* trace);
 
+  RunMemory(const RunMemory&) = delete;
+  RunMemory& operator=(const RunMemory&) = delete;
+  /// Abandons the pinned slab, as the store, if a request of the store never ends.
+  ~RunMemory();
+
   BufferView arena() const noexcept { return arena_; }
   BufferView device_states() const noexcept { return device_states_; }
   BufferView driver_pinned() const noexcept { return driver_pinned_; }
