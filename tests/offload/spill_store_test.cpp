@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <map>
 #include <random>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -28,22 +31,89 @@ Bytes bytes_of(std::size_t n, std::uint64_t seed) {
   return bytes;
 }
 
+/// What a WatchedStore does, and what it saw. For one thread.
+struct Watch {
+  bool hangs = false;                     ///< writes never end
+  bool answers_late = false;              ///< that a read has ended is only known to who waits for it
+  std::set<std::uint64_t> failing_reads;  ///< ids whose next read fails
+  const std::byte* written_from = nullptr;
+  std::set<std::uint64_t> reading;             ///< ids whose read has not ended
+  std::vector<std::size_t> n_following_reads;  ///< by wait: reads in flight among the 7 ids after that one
+};
+
+/// Forwards to another store as a Watch says.
+class WatchedStore final : public ObjectStore {
+ public:
+  WatchedStore(StorePtr<ObjectStore> store, Watch& watch) : store_(std::move(store)), watch_(watch) {}
+
+  Result<IoTicket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
+                               WriteMode mode) override {
+    watch_.written_from = src.data;
+    if (watch_.hangs) return IoTicket{0, kHanging};
+    return store_->write_async(id, slot_class, src, mode);
+  }
+  Result<IoTicket> read_async(std::uint64_t id, BufferView dst) override {
+    const auto ticket = store_->read_async(id, dst);
+    if (ticket.has_value()) {
+      reads_[ticket->sequence] = {id, watch_.failing_reads.erase(id) > 0};
+      watch_.reading.insert(id);
+    }
+    return ticket;
+  }
+  Status wait(IoTicket ticket) override {
+    if (ticket.sequence == kHanging) return Status::error(Code::timeout, "a write never ends");
+    const auto read = reads_.find(ticket.sequence);
+    if (read == reads_.end()) return store_->wait(ticket);
+    const auto& [id, fails] = read->second;
+    if (watch_.reading.contains(id)) {
+      const auto& reading = watch_.reading;
+      watch_.n_following_reads.push_back(
+          static_cast<std::size_t>(std::distance(reading.upper_bound(id), reading.upper_bound(id + 7))));
+    }
+    watch_.reading.erase(id);
+    Status status = store_->wait(ticket);
+    return fails ? Status::error(Code::io_error, "a read fails") : status;
+  }
+  bool wait_for(IoTicket ticket, std::int64_t ns) override {
+    if (ticket.sequence == kHanging) return true;
+    const auto read = reads_.find(ticket.sequence);
+    if (watch_.answers_late && read != reads_.end()) return !watch_.reading.contains(read->second.first);
+    return store_->wait_for(ticket, ns);
+  }
+  void discard(std::uint64_t id) override { store_->discard(id); }
+  void commit(std::uint64_t id) override { store_->commit(id); }
+  void rollback(std::uint64_t id) override { store_->rollback(id); }
+  bool drain() noexcept override { return !watch_.hangs && store_->drain(); }
+  Status register_memory(BufferView memory) override { return store_->register_memory(memory); }
+  NvmeCounters counters() const override { return store_->counters(); }
+  std::vector<NvmePath> paths() const override { return store_->paths(); }
+  std::string io_description() const override { return store_->io_description(); }
+
+ private:
+  static constexpr std::uint64_t kHanging = ~std::uint64_t{0};
+  StorePtr<ObjectStore> store_;
+  Watch& watch_;
+  std::map<std::uint64_t, std::pair<std::uint64_t, bool>> reads_;  // by sequence: id, and whether it fails
+};
+
 /// A store of `frames` pages in RAM and `slots` on NVMe, in the memory of the test.
 class SpillStoreTest : public testing::Test {
  protected:
-  void make(std::uint64_t frames, std::uint64_t slots) {
+  void make(std::uint64_t frames, std::uint64_t slots, Watch* watch = nullptr) {
     SpillOptions options;
     options.pinned_bytes = frames * kPage;
     options.nvme_bytes = slots == kUnlimited ? kUnlimited : slots * kPage;
     options.page_bytes = kPage;
-    options.open_store = [this](const SlotClass& slot_class) -> Result<StorePtr<ObjectStore>> {
+    options.open_store = [this, watch](const SlotClass& slot_class) -> Result<StorePtr<ObjectStore>> {
       opened_.push_back(slot_class.slots);
       NvmeOptions nvme;
       nvme.dirs = {"/nvme"};
       nvme.classes = {slot_class};
       nvme.max_requests = SpillOptions::kMaxRequests;
       STRATA_TRY_ASSIGN(StorePtr<NvmeStore> store, NvmeStore::create(faults_, nvme));
-      return StorePtr<ObjectStore>(std::move(store));
+      if (watch == nullptr) return StorePtr<ObjectStore>(std::move(store));
+      watched_ = new WatchedStore(std::move(store), *watch);
+      return StorePtr<ObjectStore>(watched_);
     };
     store_ = must(SpillStore::create(*backend_, options));
   }
@@ -62,6 +132,7 @@ class SpillStoreTest : public testing::Test {
   std::unique_ptr<ThreadPool> pool_ = must(ThreadPool::create(1));
   std::unique_ptr<Backend> backend_ = must(create_host_backend({}, *pool_, clock_));
   std::vector<std::uint32_t> opened_;
+  WatchedStore* watched_ = nullptr;  // the last one, of store_
   std::unique_ptr<SpillStore> store_;
 };
 
@@ -201,6 +272,9 @@ TEST_F(SpillStoreTest, WrongArgumentsAreRefused) {
   Bytes nine(9);
   EXPECT_EQ(get(id, nine).message(), "object 1 has 10 bytes, but the memory to copy it to has 9");
   EXPECT_EQ(try_put({}).code(), Code::invalid);
+  const std::byte byte{};
+  for (const std::uint64_t left : {0u, 1u, 4095u, 4096u})
+    EXPECT_EQ(store_->put({&byte, ~std::uint64_t{0} - left}).status().code(), Code::does_not_fit);
   must(store_->discard(id));
   EXPECT_EQ(store_->discard(id).code(), Code::not_found);
   EXPECT_EQ(store_->prefetch(id).code(), Code::not_found);
@@ -228,6 +302,34 @@ TEST_F(SpillStoreTest, AFailedWriteKeepsTheBytesAndIsReportedWhenThereIsNoRoom) 
   for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(get(ids[i], kPage), bytes_of(kPage, i));
 }
 
+TEST_F(SpillStoreTest, APutEndsWhenItsOwnWritesFailUntilNoSlotIsLeft) {
+  make(4, 2);
+  faults_.add({test::IoCall::write, test::FaultKind::fail, 1, true});
+  const Status failed = try_put(bytes_of(5 * kPage, 1));
+  EXPECT_EQ(failed.code(), Code::io_error);
+  EXPECT_EQ(failed.message().rfind("making room for object 1: writing object 1: ", 0), 0u)
+      << failed.message();
+  EXPECT_NE(failed.message().find("injected failure"), std::string::npos) << failed.message();
+  EXPECT_EQ(store_->stats().n_objects, 0u);
+  const std::uint64_t id = put(bytes_of(3 * kPage, 2));  // RAM is as large as before
+  EXPECT_EQ(get(id, 3 * kPage), bytes_of(3 * kPage, 2));
+  EXPECT_EQ(try_put(bytes_of(kPage, 3)).code(), Code::io_error);  // it fitted before slots failed
+  EXPECT_EQ(try_put(bytes_of(9 * kPage, 3)).code(), Code::does_not_fit);
+}
+
+TEST_F(SpillStoreTest, MemoryThatAWriteMayStillReadIsNotGivenBack) {
+  Watch watch;
+  watch.hangs = true;
+  make(4, 100, &watch);
+  EXPECT_EQ(try_put(bytes_of(10 * kPage, 1)).code(), Code::timeout);
+  store_.reset();
+  backend_.reset();  // it does not count the memory any more
+  auto* const page = const_cast<std::byte*>(watch.written_from);
+  EXPECT_EQ(msync(page, kPage, MS_ASYNC), 0) << "the page is not mapped";
+  watch.hangs = false;
+  delete watched_;
+}
+
 TEST_F(SpillStoreTest, AFullFileSystemIsReportedAndTriedAgain) {
   make(4, 100);
   faults_.add({test::IoCall::allocate, test::FaultKind::fail, 1, true, Code::no_space});
@@ -249,6 +351,33 @@ TEST_F(SpillStoreTest, AFailedReadNamesTheObjectAndMayBeRepeated) {
   EXPECT_EQ(failed.message().rfind("reading object 1: ", 0), 0u) << failed.message();
   faults_.clear();
   for (std::uint64_t i = 0; i < 20; ++i) EXPECT_EQ(get(ids[i], kPage), bytes_of(kPage, i));
+}
+
+TEST_F(SpillStoreTest, AReadThatFailsAmongOthersInFlightIsRepeated) {
+  Watch watch;
+  make(64, 200, &watch);  // of which 4 are for reading
+  std::vector<std::uint64_t> ids;
+  for (std::uint64_t i = 0; i < 100; ++i) ids.push_back(put(bytes_of(kPage, i)));
+  for (std::uint64_t i = 0; i < 3; ++i, ids.pop_back()) must(store_->discard(ids.back()));  // frames
+  watch.answers_late = true;
+  watch.failing_reads = {1};
+  for (const std::size_t i : {0u, 1u, 2u}) must(store_->prefetch(ids[i]));
+  EXPECT_EQ(watch.reading, (std::set<std::uint64_t>{0, 1, 2}));
+  Bytes into(kPage);
+  EXPECT_EQ(get(ids[1], into).message(), "reading object 2: a read fails");
+  EXPECT_EQ(get(ids[1], kPage), bytes_of(kPage, 1));
+}
+
+TEST_F(SpillStoreTest, ThePagesOfAnObjectThatRamHasNoRoomForAreReadSeveralAtATime) {
+  Watch watch;
+  make(128, 500, &watch);  // of which 8 are for reading
+  const Bytes bytes = bytes_of(400 * kPage, 1);
+  const std::uint64_t id = put(bytes);
+  watch.answers_late = true;
+  EXPECT_EQ(get(id, bytes.size()), bytes);
+  const auto& following = watch.n_following_reads;
+  ASSERT_GT(following.size(), 200u);
+  EXPECT_GE(*std::min_element(following.begin(), following.begin() + 200), 6u);
 }
 
 TEST_F(SpillStoreTest, ABitThatFlipsOnNvmeIsNoticed) {

@@ -1,6 +1,7 @@
 #include "spill/page_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <strata/runtime/assert.h>
 
@@ -69,6 +70,15 @@ std::optional<PageNumber> PageTable::oldest_to_drop() const {
   return std::nullopt;
 }
 
+std::optional<PageNumber> PageTable::clean_outside(PageNumber from, PageNumber to) const {
+  const std::optional<PageNumber> oldest = oldest_to_drop();
+  if (!oldest.has_value() || *oldest < from) return oldest;
+  const std::set<PageNumber>& clean = numbers(PageState::clean);
+  for (auto at = clean.rbegin(); at != clean.rend() && *at >= to; ++at)
+    if (pages_.at(*at).readers == 0) return *at;
+  return std::nullopt;
+}
+
 std::optional<PageNumber> PageTable::newest_stored(PageNumber below) const {
   const std::set<PageNumber>& stored = numbers(PageState::stored);
   const auto after = stored.lower_bound(below);
@@ -76,8 +86,18 @@ std::optional<PageNumber> PageTable::newest_stored(PageNumber below) const {
   return *std::prev(after);
 }
 
-void PageTable::forget_failed_writes() {
-  for (const PageNumber number : numbers(PageState::dirty)) pages_.at(number).write_failed = false;
+std::optional<PageNumber> PageTable::oldest_stored(PageNumber from, PageNumber to) const {
+  const std::set<PageNumber>& stored = numbers(PageState::stored);
+  const auto found = stored.lower_bound(from);
+  if (found == stored.end() || *found >= to) return std::nullopt;
+  return *found;
+}
+
+bool PageTable::forget_failed_writes() {
+  bool any = false;
+  for (const PageNumber number : numbers(PageState::dirty))
+    any |= std::exchange(pages_.at(number).write_failed, false);
+  return any;
 }
 
 }  // namespace strata::detail

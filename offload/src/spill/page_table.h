@@ -82,8 +82,11 @@ class PageTable {
 
   std::optional<PageNumber> oldest_to_write() const;  ///< dirty, and its write has not failed
   std::optional<PageNumber> oldest_to_drop() const;   ///< clean, without readers
+  /// Clean, without readers, and not of [from, to): the oldest below `from`, or else the newest.
+  std::optional<PageNumber> clean_outside(PageNumber from, PageNumber to) const;
   std::optional<PageNumber> newest_stored(PageNumber below) const;
-  void forget_failed_writes();
+  std::optional<PageNumber> oldest_stored(PageNumber from, PageNumber to) const;  ///< of [from, to)
+  bool forget_failed_writes();                                                    ///< whether there were any
 
  private:
   std::set<PageNumber>& of(PageState state) noexcept { return by_state_[static_cast<std::size_t>(state)]; }

@@ -48,7 +48,6 @@ Result<std::unique_ptr<SpillStore>> SpillStore::create(Backend& backend, SpillOp
 namespace strata::detail {
 namespace {
 
-// So that reading is possible while all others are full.
 std::uint32_t frames_for_reading(std::uint32_t n_frames, bool has_nvme) {
   return has_nvme ? std::clamp(n_frames / 16, 1u, 8u) : 0;
 }
@@ -59,9 +58,16 @@ PagedSpillStore::PagedSpillStore(Buffer memory, const SpillOptions& options, std
                                  std::uint32_t n_frames)
     : memory_(std::move(memory)),
       page_bytes_(page_bytes),
-      put_frames_(n_frames - frames_for_reading(n_frames, options.nvme_bytes >= page_bytes)),
+      has_nvme_(options.nvme_bytes >= page_bytes),
+      read_frames_(frames_for_reading(n_frames, has_nvme_)),
+      put_frames_(n_frames - read_frames_),
       space_(options, page_bytes, n_frames, memory_.view()),
       pages_(n_frames) {}
+
+PagedSpillStore::~PagedSpillStore() {
+  const MutexLock lock(mutex_);
+  if (!space_.drain()) memory_.abandon();  // as the store is
+}
 
 BufferView PagedSpillStore::frame_of(const Page& page) const noexcept {
   return memory_.view().part(page.frame * page_bytes_, page_bytes_);
@@ -84,10 +90,14 @@ Result<std::uint64_t> PagedSpillStore::admit(Object& object) {
   STRATA_TRY(timeout_);
   const std::uint64_t id = ++last_id_;
   const std::uint64_t n_free = max_pages() - std::min(max_pages(), n_live_);
+  // With the slots that were retired it would fit.
+  if (object.n_pages > n_free && object.n_pages <= n_free + space_.n_retired())
+    return write_failure_.annotate(str("making room for object ", id));
   if (object.n_pages > n_free)
     return Status::error(
         Code::does_not_fit,
-        str("object ", id, " of ", object.bytes, " bytes needs ", object.n_pages * page_bytes_,
+        str("object ", id, " of ", object.bytes, " bytes needs ",
+            std::max(object.bytes, object.n_pages * page_bytes_),  // which may overflow
             " bytes, but ", n_free * page_bytes_, " of ", max_pages() * page_bytes_,
             " are free: ", put_frames_ * page_bytes_, " in RAM and ", space_.max_slots() * page_bytes_,
             " on NVMe, of which ", objects_.size(), " objects use ", n_live_ * page_bytes_));
@@ -103,7 +113,7 @@ Result<std::uint64_t> PagedSpillStore::put(ConstBufferView bytes) {
     return Status::error(Code::invalid, "an object must have at least a byte");
   Object object;
   object.bytes = bytes.bytes;
-  object.n_pages = (bytes.bytes + page_bytes_ - 1) / page_bytes_;
+  object.n_pages = bytes.bytes / page_bytes_ + (bytes.bytes % page_bytes_ != 0 ? 1 : 0);
   std::uint64_t id = 0;
   {
     const MutexLock lock(mutex_);
@@ -158,10 +168,11 @@ Status PagedSpillStore::make_room(std::uint64_t id) {
       await_request();
       continue;
     }
-    if (!writing.is_ok()) return writing.annotate(str("making room for object ", id));
-    if (pages_.n(PageState::dirty) > 0 && !pages_.oldest_to_write().has_value()) {
-      pages_.forget_failed_writes();  // the next put() tries again
-      return write_failure_.annotate(str("making room for object ", id));
+    const bool can_write = pages_.n(PageState::dirty) == 0 || pages_.oldest_to_write().has_value();
+    if (!writing.is_ok() || !can_write) {
+      // A failed write is why there is no room, also if no slot is left. The next put() tries again.
+      const bool has_failed = pages_.forget_failed_writes();
+      return (has_failed ? write_failure_ : writing).annotate(str("making room for object ", id));
     }
     changed_.wait(mutex_);  // other threads are copying
   }
@@ -178,11 +189,14 @@ Status PagedSpillStore::get(std::uint64_t id, BufferView into) {
     ++stats_.n_gets;
     is_reading_back_ = true;
     last_read_ = object.first;
-    read_ahead(object.first + object.n_pages);
+    complete_requests();
+    read_in_order(object.first, object.end());
+    read_ahead(object.first);
   }
   bool was_late = false;
   for (std::uint64_t i = 0; i < object.n_pages; ++i) {
-    STRATA_TRY_ASSIGN(const bool waited, copy_out(id, object.first + i, into.data + i * page_bytes_));
+    STRATA_TRY_ASSIGN(const bool waited,
+                      copy_out(id, object.first + i, object.end(), into.data + i * page_bytes_));
     was_late |= waited;
   }
   const MutexLock lock(mutex_);
@@ -192,11 +206,12 @@ Status PagedSpillStore::get(std::uint64_t id, BufferView into) {
 }
 
 // Whether it had to wait for NVMe.
-Result<bool> PagedSpillStore::copy_out(std::uint64_t id, PageNumber number, std::byte* into) {
+Result<bool> PagedSpillStore::copy_out(std::uint64_t id, PageNumber number, PageNumber end, std::byte* into) {
   ConstBufferView frame;
   bool waited = false;
   {
     const MutexLock lock(mutex_);
+    read_next(number, end);
     STRATA_TRY(await_page(id, number, waited));
     Page& page = pages_[number];
     ++page.readers;
@@ -227,7 +242,9 @@ Status PagedSpillStore::await_page(std::uint64_t id, PageNumber number, bool& wa
       mutex_.unlock();
       const Status outcome = store.wait(ticket);
       mutex_.lock();
-      complete_requests();
+      // complete_requests() may not see it yet. If the ticket is another one, someone else has completed it.
+      const Page* const waited_for = pages_.find(number);
+      if (waited_for != nullptr && waited_for->ticket == ticket) (void)complete_request(number);
       if (!outcome.is_ok()) return outcome.annotate(str("reading object ", id));
     } else if (page->state == PageState::stored) {
       // Someone else may take its frame between its arrival and now, but not for ever.
@@ -257,11 +274,7 @@ Status PagedSpillStore::prefetch(std::uint64_t id) {
   const MutexLock lock(mutex_);
   STRATA_TRY_ASSIGN(const Object object, find(id));
   complete_requests();
-  for (PageNumber number = object.first; number < object.first + object.n_pages; ++number) {
-    if (pages_.n_free_frames() == 0 || !may_submit()) break;
-    const Page* const page = pages_.find(number);
-    if (page != nullptr && page->state == PageState::stored && !start_read(number).is_ok()) break;
-  }
+  read_in_order(object.first, object.end());
   return {};
 }
 
@@ -276,7 +289,7 @@ Status PagedSpillStore::discard(std::uint64_t id) {
 
 void PagedSpillStore::release(const Object& object) {
   complete_requests();
-  for (PageNumber number = object.first; number < object.first + object.n_pages; ++number)
+  for (PageNumber number = object.first; number < object.end(); ++number)
     if (pages_.find(number) != nullptr) release_page(number);
   n_live_ -= object.n_pages;
   if (n_live_ == 0) {

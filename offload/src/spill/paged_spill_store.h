@@ -19,7 +19,7 @@ namespace strata::detail {
 class PagedSpillStore final : public SpillStore {
  public:
   PagedSpillStore(Buffer memory, const SpillOptions& options, std::size_t page_bytes, std::uint32_t n_frames);
-  ~PagedSpillStore() override = default;
+  ~PagedSpillStore() override;
 
   Result<std::uint64_t> put(ConstBufferView bytes) override STRATA_EXCLUDES(mutex_);
   Status get(std::uint64_t id, BufferView into) override STRATA_EXCLUDES(mutex_);
@@ -32,12 +32,14 @@ class PagedSpillStore final : public SpillStore {
     PageNumber first = 0;
     std::uint64_t n_pages = 0;
     std::uint64_t bytes = 0;
+    PageNumber end() const noexcept { return first + n_pages; }
   };
 
   Result<std::uint64_t> admit(Object& object) STRATA_REQUIRES(mutex_);
   Status copy_in(std::uint64_t id, const Object& object, const std::byte* from) STRATA_EXCLUDES(mutex_);
   Status make_room(std::uint64_t id) STRATA_REQUIRES(mutex_);
-  Result<bool> copy_out(std::uint64_t id, PageNumber number, std::byte* into) STRATA_EXCLUDES(mutex_);
+  Result<bool> copy_out(std::uint64_t id, PageNumber number, PageNumber end, std::byte* into)
+      STRATA_EXCLUDES(mutex_);
   Status await_page(std::uint64_t id, PageNumber number, bool& waited) STRATA_REQUIRES(mutex_);
   Status read_now(PageNumber number) STRATA_REQUIRES(mutex_);
 
@@ -52,6 +54,8 @@ class PagedSpillStore final : public SpillStore {
   Status start_write(PageNumber number) STRATA_REQUIRES(mutex_);
   Status start_read(PageNumber number) STRATA_REQUIRES(mutex_);
   void read_ahead(PageNumber below) STRATA_REQUIRES(mutex_);
+  void read_in_order(PageNumber from, PageNumber to) STRATA_REQUIRES(mutex_);
+  void read_next(PageNumber number, PageNumber end) STRATA_REQUIRES(mutex_);
   void complete_requests() STRATA_REQUIRES(mutex_);
   bool complete_request(PageNumber number) STRATA_REQUIRES(mutex_);
   void await_request() STRATA_REQUIRES(mutex_);
@@ -63,9 +67,11 @@ class PagedSpillStore final : public SpillStore {
   std::size_t stored_bytes(const Page& page) const noexcept;
   void note_peaks() STRATA_REQUIRES(mutex_);
 
-  const Buffer memory_;  // outlives the stores of space_, whose requests use it
+  Buffer memory_;  // outlives the stores of space_, whose requests use it
   const std::size_t page_bytes_;
-  const std::uint32_t put_frames_;  // frames for pages that are not on NVMe; the rest is for reading
+  const bool has_nvme_;
+  const std::uint32_t read_frames_;  // so that reading is possible while all others are full
+  const std::uint32_t put_frames_;   // frames for pages that are not on NVMe
 
   mutable Mutex mutex_;
   Condition changed_;  // a frame may have become free, or a request was completed

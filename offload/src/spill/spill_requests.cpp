@@ -29,7 +29,7 @@ bool PagedSpillStore::may_submit() const {
 // this cycle grows like the last one. In the first cycle, which nothing is known of, a quarter of RAM is kept
 // ready.
 std::uint64_t PagedSpillStore::n_to_write() const {
-  if (space_.max_slots() == 0) return 0;
+  if (!has_nvme_) return 0;  // not max_slots(): if all are retired, put() must hear of it
   std::uint64_t expected = n_live_;
   if (!is_reading_back_)
     expected = std::max(n_live_, expected_peak_ != 0 ? expected_peak_ : n_live_ + put_frames_ / 4);
@@ -62,7 +62,8 @@ Status PagedSpillStore::start_write(PageNumber number) {
   } else {
     space_.retire(page.part);
     page.write_failed = true;
-    write_failure_ = ticket.status().annotate(str("writing object ", page.object));
+    if (write_failure_.is_ok())  // else that is why the store has no slot
+      write_failure_ = ticket.status().annotate(str("writing object ", page.object));
   }
   return {};
 }
@@ -82,11 +83,37 @@ Status PagedSpillStore::start_read(PageNumber number) {
 
 // Newest first, which is the order in which backward needs them.
 void PagedSpillStore::read_ahead(PageNumber below) {
-  if (space_.max_slots() == 0) return;
+  if (!has_nvme_) return;
   complete_requests();
   while (pages_.n_free_frames() > 0 && may_submit()) {
     const auto newest = pages_.newest_stored(below);
     if (!newest.has_value() || !start_read(*newest).is_ok()) return;  // get() says what is wrong
+  }
+}
+
+// Pages of [from, to), in the order in which get() copies them, into free frames.
+void PagedSpillStore::read_in_order(PageNumber from, PageNumber to) {
+  while (pages_.n_free_frames() > 0 && may_submit()) {
+    const auto next = pages_.oldest_stored(from, to);
+    if (!next.has_value() || !start_read(*next).is_ok()) return;  // get() says what is wrong
+  }
+}
+
+// The page that get() copies next and some after it, for which the frames of others are taken: of those that
+// are needed last, or were copied.
+void PagedSpillStore::read_next(PageNumber number, PageNumber end) {
+  const PageNumber to = std::min(end, number + read_frames_);
+  for (PageNumber from = number; may_submit();) {
+    const auto next = pages_.oldest_stored(from, to);
+    if (!next.has_value()) return;
+    from = *next + 1;
+    if (pages_.n_free_frames() == 0) {
+      complete_requests();
+      const auto other = pages_.clean_outside(number, to);
+      if (!other.has_value()) return;
+      pages_.set(*other, PageState::stored);
+    }
+    if (!start_read(*next).is_ok()) return;  // await_page() says what is wrong
   }
 }
 

@@ -8,7 +8,8 @@ namespace strata::detail {
 namespace {
 
 constexpr std::uint64_t kMaxPartSlots = std::uint64_t{1} << 24;
-constexpr std::uint64_t kMinPartSlots = 16;  // less is not worth a part
+constexpr std::uint64_t kMinPartSlots = 16;                  // less is not worth a part
+constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 62;  // so that sums of bytes do not overflow
 
 }  // namespace
 
@@ -17,7 +18,7 @@ SpillSpace::SpillSpace(const SpillOptions& options, std::size_t page_bytes, std:
     : open_store_(options.open_store),
       page_bytes_(page_bytes),
       first_slots_(first_slots),
-      max_slots_(options.nvme_bytes / page_bytes),
+      max_slots_(std::min(options.nvme_bytes, kMaxBytes) / page_bytes),
       memory_(memory) {}
 
 Result<std::uint32_t> SpillSpace::reserve() {
@@ -55,6 +56,13 @@ void SpillSpace::retire(std::uint32_t part) noexcept {
   --parts_[part].slots;
   --n_slots_;
   --max_slots_;
+  ++n_retired_;
+}
+
+bool SpillSpace::drain() noexcept {
+  bool drained = true;
+  for (const Part& part : parts_) drained &= part.store->drain();
+  return drained;
 }
 
 std::uint64_t SpillSpace::n_used() const noexcept {

@@ -22,10 +22,13 @@ class SpillSpace {
   void give_back(std::uint32_t part) noexcept { --parts_[part].used; }
   /// Gives back a slot for good, after a failed write: the store does not use such slots again.
   void retire(std::uint32_t part) noexcept;
+  /// Waits for all requests in flight. Returns false if one never ends.
+  bool drain() noexcept;
   ObjectStore& store(std::uint32_t part) const noexcept { return *parts_[part].store; }
 
   std::uint64_t max_slots() const noexcept { return max_slots_; }
   std::uint64_t n_used() const noexcept;
+  std::uint64_t n_retired() const noexcept { return n_retired_; }
   NvmeCounters counters() const;
 
  private:
@@ -40,6 +43,7 @@ class SpillSpace {
   const std::size_t page_bytes_;
   const std::uint32_t first_slots_;
   std::uint64_t max_slots_;  // without retired ones
+  std::uint64_t n_retired_ = 0;
   const BufferView memory_;
   std::uint64_t n_slots_ = 0;  // of all parts, without retired ones
   std::vector<Part> parts_;

@@ -30,6 +30,7 @@ struct SpillStats {
   std::uint64_t n_gets = 0;
   std::uint64_t n_late_gets = 0;  ///< of which waited for NVMe
   std::uint64_t nvme_read_bytes = 0, nvme_written_bytes = 0;
+  /// Summed over the parts of the NVMe tier, which may be busy at the same time.
   std::int64_t nvme_read_busy_ns = 0, nvme_write_busy_ns = 0;
 };
 
