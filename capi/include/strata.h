@@ -329,7 +329,9 @@ typedef struct strata_activation_stats {
   uint64_t peak_pinned_bytes, peak_nvme_bytes;  /* at most so far */
   uint64_t n_gets, n_late_gets;                 /* calls, and how many waited for NVMe */
   uint64_t nvme_read_bytes, nvme_written_bytes; /* since creation */
-  double nvme_read_seconds, nvme_write_seconds; /* during which the device was busy */
+  /* With requests in flight, summed over parts of the files that are busy at the same time: may exceed the
+   * time that has passed. */
+  double nvme_read_seconds, nvme_write_seconds;
 } strata_activation_stats;
 
 strata_status strata_activations_stats(strata_activations activations, strata_activation_stats* stats);
