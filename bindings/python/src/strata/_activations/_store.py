@@ -1,5 +1,6 @@
 """Activations of strata.h as an object; needs no tensor library."""
 
+import collections
 import ctypes
 import weakref
 
@@ -24,6 +25,7 @@ class ActivationStore:
         handle = ctypes.c_uint64()
         check(lib.strata_activations_create(ctypes.byref(options), ctypes.byref(handle)))
         self._handle = handle.value
+        self._dropped = collections.deque()
         self._put, self._get, self._discard = (
             lib.strata_activations_put,
             lib.strata_activations_get,
@@ -34,20 +36,34 @@ class ActivationStore:
 
     def put(self, address, n):
         """Copies `n` bytes and returns their id."""
+        self._discard_dropped()
         made = ctypes.c_uint64()
         check(self._put(self._handle, address, n, ctypes.byref(made)))
         return made.value
 
     def get(self, which, address, n):
         """Copies the bytes of an id to `address`."""
+        self._discard_dropped()
         check(self._get(self._handle, which, address, n))
 
     def discard(self, which):
-        """Forgets an id. An id that is not there, or a store that was closed, is no error."""
-        self._discard(self._handle, which)
+        """Forgets an id, at the next call. An id that is not there, or a store that was closed, is no error.
+
+        For destructors, which the collector may run between a call that fails and the call for the text of its error:
+        any other call there would clear that text."""
+        self._dropped.append(which)
+
+    def _discard_dropped(self):
+        while True:
+            try:
+                which = self._dropped.popleft()
+            except IndexError:
+                return
+            self._discard(self._handle, which)
 
     def stats(self):
         """{"pinned_bytes", ...}: the fields of strata_activation_stats."""
+        self._discard_dropped()
         stats = _abi.ActivationStats()
         check(_abi.load().strata_activations_stats(self._handle, ctypes.byref(stats)))
         return {name: getattr(stats, name) for name, _ in stats._fields_[1:]}
