@@ -6,8 +6,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+import types
 import unittest
 import weakref
+from unittest import mock
 
 from torch_model import batches, loss_of, model, same, torch, values
 
@@ -16,9 +18,15 @@ if not hasattr(torch.autograd.graph, "saved_tensors_hooks"):
     raise SystemExit(77)
 
 import strata
+from strata._activations._hooks import untraced
 from strata._activations._saved import storage_of
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.checkpoint import checkpoint
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
 
 torch.set_num_threads(1)
 KIB = 1 << 10
@@ -390,6 +398,70 @@ class StorageTest(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
             (z.sum() + w.sum()).backward()
 
+    def test_a_part_of_the_callers_memory_stays(self):
+        dataset, w = torch.randn(256, 64), torch.randn(64, 64, requires_grad=True)
+        for part in (dataset[64:128], dataset[128:], dataset[7].expand(64, 64), dataset[9:12].t()[:, :1].t()):
+            with self.activations:
+                y = (part @ w).sum()
+            self.assertEqual(self.saved(), (0, 0), part.shape)
+            y.backward()
+        with self.activations:
+            y = (dataset[1:] @ w).sum()  # most of it leaves with the rest
+        self.assertEqual(self.saved(), (1, dataset.numel() * 4))
+        y.backward()
+
+    def test_a_part_of_the_callers_memory_is_checked_as_by_torch(self):
+        dataset, w = torch.randn(256, 64), torch.randn(64, 64, requires_grad=True)
+        with self.activations:
+            y = (dataset[:64] @ w).sum()
+        dataset[100] += 1
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            y.backward()
+
+    def test_a_part_of_an_activation_leaves_with_its_storage(self):
+        x = torch.randn(64, 64, requires_grad=True)
+        with self.activations:
+            y = x * 1
+            z = y[:1].square().sum() + y[1:2].square().sum()
+        self.assertEqual(self.saved(), (1, 64 * 64 * 4))
+        z.backward()
+
+    def test_memory_that_was_written_to_unnoticed_is_saved_again(self):
+        w = torch.randn(64, 64, requires_grad=True)
+        memory = torch.randn(64, 64)
+        ways = [lambda new: memory.data.copy_(new)]
+        inputs = [memory]
+        if numpy is not None:
+            array = numpy.zeros((64, 64), dtype=numpy.float32)
+            inputs.append(torch.from_numpy(array))
+            ways.append(lambda new: numpy.copyto(array, new.numpy()))
+        for device in (0, 1 << 20):
+            self.activations.device_bytes = device
+            for x, write in zip(inputs, ways):
+                expected, losses = [], []
+                for _ in range(2):
+                    new = torch.randn(64, 64)
+                    write(new)
+                    expected.append(new.t() @ torch.ones(64, 64))
+                    with self.activations:
+                        losses.append((x @ w).sum())  # the graph before lives
+                losses[1].backward()
+                self.assertTrue(torch.allclose(w.grad, expected[1], atol=1e-4))
+                w.grad = None
+                if device == 0:  # the bytes are in the store
+                    losses[0].backward()
+                    self.assertTrue(torch.allclose(w.grad, expected[0], atol=1e-4))
+                    w.grad = None
+
+    def test_what_several_operations_use_is_saved_once(self):
+        x, mask = torch.randn(64, 64, requires_grad=True), torch.rand(64, 64) > 0.5
+        with self.activations:
+            with self.activations:
+                y = torch.where(mask, x, x * 2).sum()
+            z = torch.where(mask, x, x * 3).sum()
+        self.assertEqual(self.saved(), (1, 64 * 64))
+        del y, z
+
     def test_a_storage_at_the_address_of_another_is_not_taken_for_it(self):
         x = torch.randn(64, 64, requires_grad=True)
         with self.activations:
@@ -469,6 +541,50 @@ class RefusalsTest(unittest.TestCase):
             kept = [x.exp() for _ in range(2)]
         sum(each.sum() for each in kept).backward()
         self.assertTrue(torch.allclose(x.grad, 2 * x.detach().exp()))
+
+    def test_the_text_of_an_error_survives_the_collector(self):
+        activations = strata.offload_activations(**{**RAM, "pinned": 32 * KIB})
+        x = torch.randn(64, 64, requires_grad=True)
+        with activations:
+            kept = [x.exp()]
+        put = activations._store._put
+
+        def put_and_collect(*arguments):
+            status = put(*arguments)
+            kept.clear()
+            return status
+
+        activations._store._put = put_and_collect
+        with self.assertRaisesRegex(RuntimeError, "of 65536 bytes needs 65536 bytes, but 16384 of 32768 are free"):
+            with activations:
+                torch.randn(128, 128, requires_grad=True).exp()
+        self.assertEqual(activations.stats()["n_activations"], 0)
+
+    def test_where_hooks_are_disabled(self):
+        if not hasattr(torch.autograd.graph, "disable_saved_tensors_hooks"):
+            self.skipTest("of a later torch")
+        from torch.nn.modules.module import _global_forward_pre_hooks
+
+        activations = strata.offload_activations(**RAM)
+        with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
+            with self.assertRaisesRegex(RuntimeError, "not here"):
+                activations.__enter__()
+        self.assertEqual(activations._n_entered, 0)
+        self.assertEqual(len(_global_forward_pre_hooks), 0)
+        with activations:
+            y = torch.randn(64, 64, requires_grad=True).exp()
+        self.assertEqual(activations.stats()["n_activations"], 1)
+        self.assertEqual(len(_global_forward_pre_hooks), 0)
+        del y
+
+    def test_compilation_in_old_and_new_versions(self):
+        dynamo = types.SimpleNamespace(disable=lambda function: ("_dynamo", function))
+        compiler = types.SimpleNamespace(disable=lambda function: ("compiler", function))
+        with mock.patch.dict(sys.modules, {"torch._dynamo": dynamo}):
+            with mock.patch.object(torch, "_dynamo", dynamo, create=True):
+                for found, name in ((compiler, "compiler"), (None, "_dynamo"), (types.SimpleNamespace(), "_dynamo")):
+                    with mock.patch.object(torch, "compiler", found, create=True):
+                        self.assertEqual(untraced(len), (name, len))
 
     def test_options(self):
         for options, text in (

@@ -11,7 +11,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from .. import _device
 from .._sizes import to_bytes
-from ._saved import SavedStorage, SavedView, StayedTensor, address_of, describe, storage_of
+from ._saved import SavedStorage, SavedView, StayedTensor, address_of, base_of, describe, span_of, storage_of
 from ._store import ActivationStore
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -19,7 +19,10 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 def untraced(function):
     """The function as torch.compile, if it is in use, must call it: as it is."""
-    return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
+    if "torch._dynamo" not in sys.modules:
+        return function
+    public = getattr(getattr(torch, "compiler", None), "disable", None)  # since 2.1
+    return (public or torch._dynamo.disable)(function)
 
 
 class ActivationOffload:
@@ -27,7 +30,7 @@ class ActivationOffload:
 
     def __init__(self, store, device_bytes, min_bytes):
         self._store, self.device_bytes, self.min_bytes = store, device_bytes, min_bytes
-        self._saved = {}  # by address of a storage: (weak reference to it, version, weak reference to a SavedStorage)
+        self._saved = {}  # by address of a storage: (weak reference to it, state, weak reference to a SavedStorage)
         self._gone = collections.deque()  # keys of _saved whose SavedStorage has died, perhaps in the collector
         self._kept = collections.deque()  # weak references to those that are in torch's memory, oldest first
         self._freed_bytes = collections.deque()  # of those that died in torch's memory
@@ -39,18 +42,24 @@ class ActivationOffload:
     # ---- the context ----
 
     def __enter__(self):
+        hooks = torch.autograd.graph.saved_tensors_hooks(untraced(self._pack), untraced(_unpack))
+        hooks.__enter__()  # first: it raises where hooks are disabled
+        entered = self._entered.__dict__
+        if not entered.setdefault("hooks", []):
+            entered["forward"] = object()
+        entered["hooks"].append(hooks)
         with self._lock:
             self._n_entered += 1
             if self._n_entered == 1:
                 self._of_modules.clear()
                 self._module_hook = register_module_forward_pre_hook(untraced(self._before_module))
-        hooks = torch.autograd.graph.saved_tensors_hooks(untraced(self._pack), untraced(_unpack))
-        hooks.__enter__()
-        self._entered.__dict__.setdefault("hooks", []).append(hooks)
         return self
 
     def __exit__(self, *failure):
-        self._entered.hooks.pop().__exit__(*failure)
+        entered = self._entered.__dict__
+        entered["hooks"].pop().__exit__(*failure)
+        if not entered["hooks"]:
+            del entered["forward"]
         with self._lock:
             self._n_entered -= 1
             if self._n_entered == 0:
@@ -75,19 +84,21 @@ class ActivationOffload:
             return False
         if tensor.is_conj() or tensor.is_neg():  # a storage alone does not say so
             return False
-        base = tensor if tensor._base is None else tensor._base
+        base, storage = base_of(tensor), storage_of(tensor)
         if isinstance(base, torch.nn.Parameter) or (base.requires_grad and base.is_leaf):
             return False
-        storage = storage_of(tensor)
+        # A part of the caller's memory, such as a batch of a dataset: to copy all of it would free nothing.
+        if base.grad_fn is None and 2 * span_of(tensor) <= storage.nbytes():
+            return False
         return storage.nbytes() >= max(1, self.min_bytes) and address_of(storage) not in self._of_modules
 
     def _save(self, tensor):
         """The SavedStorage of the tensor's storage as it is now."""
         self._forget_gone()
-        key, version = address_of(storage_of(tensor)), tensor._version
+        key, state = address_of(storage_of(tensor)), self._state_of(tensor)
         # The weak reference keeps the address from being given to another storage.
         known = self._saved.get(key)
-        saved = known[2]() if known is not None and known[1] == version else None
+        saved = known[2]() if known is not None and known[1] == state else None
         if saved is not None:
             return saved
         saved = SavedStorage(self._store, tensor)
@@ -98,10 +109,18 @@ class ActivationOffload:
         gone = self._gone
         self._saved[key] = (
             StorageWeakRef(storage_of(tensor)),
-            version,
+            state,
             weakref.ref(saved, lambda dead: gone.append((key, dead))),
         )
         return saved
+
+    def _state_of(self, tensor):
+        """Equal for tensors over one storage between whose saving it was not written to, as far as one can know."""
+        if base_of(tensor).grad_fn is not None:
+            return tensor._version
+        # What is not computed by autograd may be the caller's memory, to which a new batch is written, by numpy or
+        # `.data`, for the next forward: without a new version.
+        return tensor._version, self._entered.__dict__.get("forward") or object()
 
     def _forget_gone(self):
         while True:
@@ -163,10 +182,11 @@ def offload_activations(*, pinned=None, nvme=None, nvme_bytes=None, device=0, mi
             loss = model(batch)
         loss.backward()
 
-    Parameters, buffers and their views stay, and so do other leaves that require gradients. Views of one storage are
-    saved once. A storage is copied when it is saved: writing to it afterwards is no error, and gradients are those of
-    what was saved; of one that stays, in torch's memory or by its size, it is the error that torch raises. Works with
-    checkpointing, retain_graph, double backward and strata.offload().
+    Parameters, buffers and their views stay, and so do other leaves that require gradients, and views of less than half
+    of a storage that autograd did not compute. Views of one storage are saved once. A storage is copied when it is
+    saved: writing to it afterwards is no error, and gradients are those of what was saved; of one that stays, in
+    torch's memory or by its size, it is the error that torch raises. Works with checkpointing, retain_graph, double
+    backward and strata.offload().
     """
     device_bytes, min_bytes = to_bytes(device, "device"), to_bytes(min_bytes, "min_bytes")
     return ActivationOffload(ActivationStore(pinned, nvme, nvme_bytes, page_bytes), device_bytes, min_bytes)

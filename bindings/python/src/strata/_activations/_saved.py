@@ -2,8 +2,8 @@
 
 A tensor that stays is checked by its version when it comes back, as autograd does with what it saves itself: with
 hooks, it does not. A storage that leaves is copied when it is saved, so that what is written to it later does not
-matter; if it is saved again after that, it is another one. As everywhere in torch, writing by `.data` goes
-unnoticed."""
+matter; if it is saved again after that, it is another one. As everywhere in torch, writing by `.data` to what autograd
+computed goes unnoticed."""
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -27,6 +27,19 @@ def address_of(storage):
 def bytes_of(storage, device):
     """A tensor over all bytes of a storage."""
     return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
+
+
+def base_of(tensor):
+    """The tensor that a view is of, or else the tensor."""
+    return tensor if tensor._base is None else tensor._base
+
+
+def span_of(tensor):
+    """Bytes of the storage from the first element of the tensor to its last one."""
+    if tensor.numel() == 0:
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return (last + 1) * tensor.element_size()
 
 
 def describe(tensor):
