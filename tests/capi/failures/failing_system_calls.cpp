@@ -104,12 +104,21 @@ WRAPPED(int, munmap, void* at, size_t n) {
 
 #ifdef STRATA_HAVE_URING
 WRAPPED(int, io_uring_queue_init, unsigned entries, io_uring* ring, unsigned flags) {
-  return strata::test::is_uring_refused() ? -ENOSYS : __real_io_uring_queue_init(entries, ring, flags);
+  if (strata::test::is_uring_refused()) return -ENOSYS;
+  return fails(Failure::io) ? -ENOMEM : __real_io_uring_queue_init(entries, ring, flags);
+}
+// Without these the ring does the same more slowly.
+WRAPPED(int, io_uring_register_files, io_uring* ring, const int* files, unsigned n) {
+  return fails(Failure::io) ? -ENOMEM : __real_io_uring_register_files(ring, files, n);
+}
+WRAPPED(int, io_uring_register_buffers_sparse, io_uring* ring, unsigned n) {
+  return fails(Failure::io) ? -ENOMEM : __real_io_uring_register_buffers_sparse(ring, n);
 }
 
 // Results are changed in the completion queue, which the program maps. The oldest of a few that arrive
 // between two calls may be missed, which the next run's may not.
 WRAPPED(int, io_uring_submit_and_wait, io_uring* ring, unsigned wait_nr) {
+  if (fails(Failure::short_io)) return -EAGAIN;  // nothing was submitted yet
   const int n = __real_io_uring_submit_and_wait(ring, wait_nr);
   unsigned head = 0;
   io_uring_cqe* cqe = nullptr;

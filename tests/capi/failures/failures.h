@@ -13,7 +13,7 @@ enum class Failure : std::uint8_t {
   thread,      ///< pthread_create, by std::thread
   io,          ///< calls on files: EIO, or ENOSPC where space is allocated
   no_space,    ///< writes to files: ENOSPC
-  short_io,    ///< reads and writes move about half of what was asked
+  short_io,    ///< reads and writes move about half of what was asked, io_uring_enter moves nothing
 };
 
 /// The `nth` event of one kind fails, counted from 1 over all threads; with `goes_on` also all later ones
