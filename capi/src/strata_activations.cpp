@@ -11,7 +11,7 @@ namespace {
 
 /// Runs `body(store)` with the store of a handle. Calls to one store run at the same time.
 template <class Body>
-strata_status call(strata_activations handle, const Body& body) noexcept {
+strata_status call_store(strata_activations handle, const Body& body) noexcept {
   return capi::call_open(capi::activations_table, handle, "the activations were closed, or never created",
                          [&](CActivations& activations) -> Status { return body(activations.store()); });
 }
@@ -33,7 +33,7 @@ strata_status strata_activations_create(const strata_activation_options* options
 
 strata_status strata_activations_put(strata_activations activations, const void* bytes, uint64_t n,
                                      uint64_t* id) {
-  return call(activations, [&](SpillStore& store) -> Status {
+  return call_store(activations, [&](SpillStore& store) -> Status {
     if (id == nullptr) return Status::error(Code::invalid, "id is null");
     *id = 0;
     if (bytes == nullptr) return Status::error(Code::invalid, "bytes is null");
@@ -43,22 +43,22 @@ strata_status strata_activations_put(strata_activations activations, const void*
 }
 
 strata_status strata_activations_get(strata_activations activations, uint64_t id, void* into, uint64_t n) {
-  return call(activations, [&](SpillStore& store) -> Status {
+  return call_store(activations, [&](SpillStore& store) -> Status {
     if (into == nullptr) return Status::error(Code::invalid, "into is null");
     return store.get(id, {static_cast<std::byte*>(into), n});
   });
 }
 
 strata_status strata_activations_prefetch(strata_activations activations, uint64_t id) {
-  return call(activations, [&](SpillStore& store) { return store.prefetch(id); });
+  return call_store(activations, [&](SpillStore& store) { return store.prefetch(id); });
 }
 
 strata_status strata_activations_discard(strata_activations activations, uint64_t id) {
-  return call(activations, [&](SpillStore& store) { return store.discard(id); });
+  return call_store(activations, [&](SpillStore& store) { return store.discard(id); });
 }
 
 strata_status strata_activations_stats(strata_activations activations, strata_activation_stats* stats) {
-  return call(activations, [&](SpillStore& store) -> Status {
+  return call_store(activations, [&](SpillStore& store) -> Status {
     const SpillStats found = store.stats();
     strata_activation_stats told{};
     told.n_activations = found.n_objects;
@@ -78,7 +78,7 @@ strata_status strata_activations_stats(strata_activations activations, strata_ac
 }
 
 strata_status strata_activations_close(strata_activations activations) {
-  return call(activations, [&](SpillStore&) -> Status {
+  return call_store(activations, [&](SpillStore&) -> Status {
     STRATA_TRY_ASSIGN(auto* const table, capi::activations_table());
     (void)table->remove(activations);
     return {};
