@@ -377,9 +377,9 @@ typedef struct strata_tensor {
 } strata_tensor;
 
 /* Describes a tensor that another library hands over by DLPack: `managed` is its DLManagedTensor, or, if
- * `is_versioned` is not 0, its DLManagedTensorVersioned. It stays the owner's, and nothing is deleted. Errors:
- * UNSUPPORTED for memory that is not the host's, for dtypes other than f32, bf16 and f16, for elements that are
- * not in row-major order without gaps, and for versions other than 1; INVALID. */
+ * `is_versioned` is not 0, its DLManagedTensorVersioned. It stays the owner's, and nothing is deleted.
+ * Errors: UNSUPPORTED for memory that is not the host's, for dtypes other than f32, bf16 and f16, for
+ * elements that are not in row-major order without gaps, and for versions other than 1; INVALID. */
 strata_status strata_tensor_from_dlpack(const void* managed, int32_t is_versioned, strata_tensor* tensor);
 
 /* ---- configurations of DeepSpeed ---- */
