@@ -61,8 +61,9 @@ def build(header, compiler, folder):
     folder.mkdir(parents=True, exist_ok=True)
     source, library = folder / "abi.c", folder / "libabi.so"
     source.write_text(source_of(header))
-    if problem := run(compiler, "-std=gnu11", "-g", "-gdwarf-4", "-O0", "-fPIC", "-shared", "-nostdlib", f"-I{header.parent}",
-                      source, "-o", library):  # fmt: skip
+    # The reference must not depend on where this is.
+    if problem := run(compiler, "-std=gnu11", "-g", "-gdwarf-4", f"-fdebug-prefix-map={folder}/=", "-O0", "-fPIC", "-shared",
+                      "-nostdlib", f"-I{header.parent}", source, "-o", library):  # fmt: skip
         sys.exit(problem)
     return library
 
