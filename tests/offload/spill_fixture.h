@@ -127,6 +127,7 @@ class SpillStoreTest : public testing::Test {
     return bytes;
   }
 
+  Watch watch_;  // of the store, which it outlives
   MemoryIo memory_;
   test::FaultIo faults_{memory_, 1};
   SteadyClock clock_;

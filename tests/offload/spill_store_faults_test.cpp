@@ -38,15 +38,14 @@ TEST_F(SpillStoreTest, APutEndsWhenItsOwnWritesFailUntilNoSlotIsLeft) {
 }
 
 TEST_F(SpillStoreTest, MemoryThatAWriteMayStillReadIsNotGivenBack) {
-  Watch watch;
-  watch.hangs = true;
-  make(4, 100, &watch);
+  watch_.hangs = true;
+  make(4, 100, &watch_);
   EXPECT_EQ(try_put(bytes_of(10 * kPage, 1)).code(), Code::timeout);
   store_.reset();
   backend_.reset();  // it does not count the memory any more
-  auto* const page = const_cast<std::byte*>(watch.written_from);
+  auto* const page = const_cast<std::byte*>(watch_.written_from);
   EXPECT_EQ(msync(page, kPage, MS_ASYNC), 0) << "the page is not mapped";
-  watch.hangs = false;
+  watch_.hangs = false;
   delete watched_;
 }
 
@@ -74,15 +73,14 @@ TEST_F(SpillStoreTest, AFailedReadNamesTheObjectAndMayBeRepeated) {
 }
 
 TEST_F(SpillStoreTest, AReadThatFailsAmongOthersInFlightIsRepeated) {
-  Watch watch;
-  make(64, 200, &watch);  // of which 4 are for reading
+  make(64, 200, &watch_);  // of which 4 are for reading
   std::vector<std::uint64_t> ids;
   for (std::uint64_t i = 0; i < 100; ++i) ids.push_back(put(bytes_of(kPage, i)));
   for (std::uint64_t i = 0; i < 3; ++i, ids.pop_back()) must(store_->discard(ids.back()));  // frames
-  watch.answers_late = true;
-  watch.failing_reads = {1};
+  watch_.answers_late = true;
+  watch_.failing_reads = {1};
   for (const std::size_t i : {0u, 1u, 2u}) must(store_->prefetch(ids[i]));
-  EXPECT_EQ(watch.reading, (std::set<std::uint64_t>{0, 1, 2}));
+  EXPECT_EQ(watch_.reading, (std::set<std::uint64_t>{0, 1, 2}));
   Bytes into(kPage);
   EXPECT_EQ(get(ids[1], into).message(), "reading object 2: a read fails");
   EXPECT_EQ(get(ids[1], kPage), bytes_of(kPage, 1));

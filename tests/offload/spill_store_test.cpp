@@ -156,13 +156,12 @@ TEST_F(SpillStoreTest, WrongArgumentsAreRefused) {
 }
 
 TEST_F(SpillStoreTest, ThePagesOfAnObjectThatRamHasNoRoomForAreReadSeveralAtATime) {
-  Watch watch;
-  make(128, 500, &watch);  // of which 8 are for reading
+  make(128, 500, &watch_);  // of which 8 are for reading
   const Bytes bytes = bytes_of(400 * kPage, 1);
   const std::uint64_t id = put(bytes);
-  watch.answers_late = true;
+  watch_.answers_late = true;
   EXPECT_EQ(get(id, bytes.size()), bytes);
-  const auto& following = watch.n_following_reads;
+  const auto& following = watch_.n_following_reads;
   ASSERT_GT(following.size(), 200u);
   EXPECT_GE(*std::min_element(following.begin(), following.begin() + 200), 6u);
 }
