@@ -74,8 +74,8 @@ class [[nodiscard]] Result : public tl::expected<T, Status> {
   Result& operator=(const Result& other) requires std::is_copy_constructible_v<T> {
     return *this = Result(other);
   }
-  Result(Result&&) = default;
-  Result& operator=(Result&&) = default;
+  Result(Result&&) = default;             // NOLINT(performance-noexcept-move-constructor): as expected's
+  Result& operator=(Result&&) = default;  // NOLINT(performance-noexcept-move-constructor)
   Result(Status error) : Base(tl::unexpect, std::move(error)) {}  // NOLINT(google-explicit-constructor)
   const Status& status() const& noexcept {
     static const Status ok;
