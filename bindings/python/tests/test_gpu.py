@@ -124,6 +124,29 @@ class OffloadTest(unittest.TestCase):
                 self.check(model, options, steps=5, accumulation=accumulation)
         self.check(model, dict(device=self.LARGEST), steps=5, clip=0)  # nothing asks for a norm before the step
 
+    def test_gradients_leave_while_backward_goes_on(self):
+        net = model()
+        with FakeGpu():
+            strata.offload(net, device="1MiB", pinned="64MiB", threads=1)
+            optimizer = adamw(net)
+            leaving = net.strata_offload._leaving
+            under_way = []
+            leaving.add, add = lambda *given: (add(*given), under_way.append(len(leaving._queue))), leaving.add
+            train(net, optimizer, 1)
+            optimizer.close()
+        self.assertEqual(max(under_way), leaving.MOST)
+
+    def test_a_step_is_planned(self):
+        net = model()
+        with FakeGpu():
+            strata.offload(net, device=self.LARGEST, pinned="64MiB", threads=1)
+            optimizer = adamw(net)
+            x, y = next(batches(1))
+            planned = strata.plan(net, x, lambda output: torch.nn.functional.cross_entropy(output, y.new_zeros(16)))
+            train(net, optimizer, 2)
+            self.assertEqual(planned["device_bytes"], net.strata_offload.stats()["peak_device_bytes"])
+            optimizer.close()
+
     def test_gradients_are_scaled_and_skipped(self):
         self.check(model, dict(device=self.LARGEST), train_scaled)
 

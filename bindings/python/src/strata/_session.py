@@ -47,6 +47,8 @@ class Session:
     Any thread may use it. Errors are exceptions of strata.errors.
     """
 
+    is_dry = False
+
     def __init__(self, optimizer="adamw", *, momentum=False, states="f32", placement="auto", pinned=None, nvme=None,
                  nvme_bytes=None, chunk_elems=None, threads=None, rounding_seed=0, holds="states"):  # fmt: skip
         lib = _abi.load()

@@ -19,7 +19,7 @@ class LeavingGradients:
 
     def add(self, session, index, gradient):
         """Adds a gradient, which has the memory order of its parameter, to the session's."""
-        if _device.is_host(gradient):
+        if session.is_dry or _device.is_host(gradient):
             address = self._owner.parking[index].address_of(gradient)
             self._square_sums[index] = session.accumulate(index, address, DTYPE_INDEX[gradient.dtype])
             return

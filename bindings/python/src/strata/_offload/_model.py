@@ -240,7 +240,7 @@ class Offload:
     def _read(self, missing):
         """Copies parameters from the session to where they are here."""
         homes = [self.parking[i].home for i in missing]
-        if _device.is_host(homes[0]):
+        if self._session.is_dry or _device.is_host(homes[0]):
             self._session.read(missing, [self.parking[i].address_of(home) for i, home in zip(missing, homes)])
             return
         staging = self._staging.setdefault(homes[0].device, _device.Staging(homes[0].device))
@@ -290,8 +290,8 @@ class Offload:
 
     def forget(self, index):
         """Forgets what the session has of a gradient."""
-        self._leaving.end()
         if self._has_left[index]:
+            self._leaving.end()  # and not always: others leave while backward goes on
             self._session.discard([index])
         self._has_left[index] = False
 

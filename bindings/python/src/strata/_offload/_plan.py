@@ -33,6 +33,8 @@ class DryParking:
 class DrySession:
     """Reads and takes over nothing."""
 
+    is_dry = True
+
     def read(self, params, addresses):
         pass
 
