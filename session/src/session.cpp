@@ -41,6 +41,7 @@ void Session::set_param_steps(std::vector<std::int64_t> steps) {
 Status Session::reset(const FillState& params) {
   STRATA_TRY(check_held(*context_, Payload::param));
   flush_or_discard();
+  context_->chunks().abort_pending();  // as in fill()
   machine_.set_broken(access_->reset(params).annotate("initializing parameters was interrupted"));
   return machine_.broken();
 }
@@ -66,10 +67,11 @@ GroupCounters Session::group_counters() const {
 Status Session::fill(Payload payload, const FillState& fill) {
   STRATA_TRY(check_held(*context_, payload));
   flush_or_discard();
+  context_->chunks().abort_pending();  // a write that failed is no error of this fill: what it wrote is in RAM
   Status status = access_->fill(payload, fill);
-  if (!status.is_ok())
-    machine_.set_broken(status.annotate(
-        str("filling ", to_string(payload), " was interrupted, so the states do not belong to any step")));
+  if (status.is_ok()) return status;
+  machine_.set_broken(status.annotate(
+      str("filling ", to_string(payload), " was interrupted, so the states do not belong to any step")));
   return status;
 }
 

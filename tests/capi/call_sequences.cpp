@@ -30,9 +30,17 @@ using strata::test::row;
 using strata::test::visit;
 using strata::test::World;
 
+// The lock of a sanitizer's allocator may be held by another thread when a process forks: the child would
+// wait for it.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kThreadsMayFork = false;
+#else
+constexpr bool kThreadsMayFork = true;
+#endif
+
 class Caller {
  public:
-  Caller(World& world, unsigned seed) : world_(world), random_(seed) {}
+  Caller(World& world, unsigned seed, bool may_fork) : world_(world), random_(seed), may_fork_(may_fork) {}
 
   void call() {
     using Call = void (Caller::*)();
@@ -137,9 +145,11 @@ class Caller {
     param.value.is_frozen = rarely() ? 1 : 0;
     count(strata_session_add(of.session, maybe_null(&param.value)));
   }
-  std::vector<void*> addresses(Handle& of) {
+  /// Of `n` parameters at least; a session may have more than there are arrays.
+  std::vector<void*> addresses(Handle& of, std::size_t n = kParams) {
     std::vector<void*> all;
-    for (auto& values : of.params) all.push_back(maybe_null(values.data()));
+    for (std::size_t i = 0; i < std::max(n, kParams); ++i)
+      all.push_back(maybe_null(of.params[i % kParams].data()));
     return all;
   }
   std::size_t some_count() { return odd_size(1 + below(kParams)); }
@@ -152,8 +162,9 @@ class Caller {
   }
   void seal() {
     Handle& of = pick();
-    const std::vector<void*> all = addresses(of);
-    count(strata_session_seal(of.session, maybe_null(all.data()), rarely() ? some_count() : of.added.load()));
+    const std::size_t n = rarely() ? some_count() : of.added.load();
+    const std::vector<void*> all = addresses(of, std::min(n, std::size_t{64}));
+    count(strata_session_seal(of.session, maybe_null(all.data()), n));
   }
   void bind() {
     Handle& of = pick();
@@ -257,7 +268,7 @@ class Caller {
   }
   /// A child process is refused, whatever other threads are doing, and the parent goes on.
   void fork() {
-    if (below(64) != 0) return;
+    if (!may_fork_ || below(64) != 0) return;
     const strata_session session = handle();
     const pid_t child = ::fork();
     if (child == 0) {
@@ -392,6 +403,7 @@ class Caller {
 
   World& world_;
   std::mt19937 random_;
+  bool may_fork_;
   std::int64_t succeeded_ = 0, steps_ = 0;
   std::vector<std::vector<float>> params_ =
       std::vector<std::vector<float>>(kParams, std::vector<float>(kElems));
@@ -413,7 +425,8 @@ int main(int argc, char** argv) {
   std::vector<std::thread> threads;
   std::vector<Caller> callers;
   callers.reserve(n_threads);
-  for (unsigned t = 0; t < n_threads; ++t) callers.emplace_back(world, seed + t);
+  for (unsigned t = 0; t < n_threads; ++t)
+    callers.emplace_back(world, seed + t, n_threads == 1 || kThreadsMayFork);
   for (Caller& caller : callers)
     threads.emplace_back([&caller, n = calls / n_threads] {
       for (long i = 0; i < n; ++i) caller.call();

@@ -46,7 +46,7 @@ TEST(SlotAllocatorTest, RetiredSlotComesFreeWithItsLastReader) {
   EXPECT_EQ(allocator.allocate(0), slot);
 }
 
-TEST(SlotAllocatorTest, BadSlotNeverComesBack) {
+TEST(SlotAllocatorTest, ABadSlotComesBackOnlyWhenItIsAskedFor) {
   const SlotClass two{4096, 2};
   SlotAllocator allocator({&two, 1}, kOneFile);
   allocator.mark_bad(*allocator.allocate(0));
@@ -54,6 +54,12 @@ TEST(SlotAllocatorTest, BadSlotNeverComesBack) {
   EXPECT_TRUE(allocator.allocate(0).has_value());
   EXPECT_FALSE(allocator.allocate(0).has_value());
   EXPECT_EQ(allocator.bad(0), 1u);
+  const SlotIndex bad = *allocator.allocate_bad(0);
+  EXPECT_EQ(allocator.bad(0), 0u);
+  EXPECT_EQ(allocator.n_in_flight(0), 2u);
+  EXPECT_FALSE(allocator.allocate_bad(0).has_value());
+  allocator.release(bad);
+  EXPECT_EQ(allocator.allocate(0), bad);
 }
 
 }  // namespace

@@ -105,6 +105,21 @@ TEST_P(NvmeFaultTest, WriteThatAlwaysFailsKeepsThePublishedGeneration) {
   EXPECT_TRUE(read_ == first_);
 }
 
+// Each slot was set aside by then.
+TEST_P(NvmeFaultTest, AStoreWhoseWritesAllFailedGoesOnWhenTheDeviceIsBack) {
+  const auto store = make(3);
+  must(write_and_wait(*store, 7, first_));
+  fixture_.faults().add({IoCall::write, FaultKind::fail, 2});
+  fixture_.faults().add({IoCall::write, FaultKind::fail, 3});
+  EXPECT_EQ(write_and_wait(*store, 7, second_).code(), Code::io_error);
+  must(write_and_wait(*store, 7, second_));
+  must(read_and_wait(*store, 7, read_));
+  EXPECT_TRUE(read_ == second_);
+  must(write_and_wait(*store, 7, first_));
+  must(write_and_wait(*store, 7, second_));
+  EXPECT_EQ(store->counters().bad_slots, 2u);
+}
+
 TEST_P(NvmeFaultTest, FirstWriteThatFailsLeavesNoId) {
   fixture_.faults().add({IoCall::write, FaultKind::fail, 1, true});
   const auto store = make(2);

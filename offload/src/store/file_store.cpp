@@ -52,8 +52,11 @@ Result<SlotIndex> FileStore::wait_for_slot(std::uint64_t id, std::uint32_t slot_
   for (;;) {
     if (!requests_.is_full()) {
       if (const std::optional<SlotIndex> slot = slots_.allocate(slot_class)) return *slot;
-      if (slots_.n_in_flight(slot_class) == 0)
+      if (slots_.n_in_flight(slot_class) == 0) {
+        // Once for each new write, so that a device that stays broken ends it.
+        if (const std::optional<SlotIndex> slot = slots_.allocate_bad(slot_class)) return *slot;
         return slots_.no_free_slot(slot_class).annotate(str("writing id ", id));
+      }
     }
     STRATA_TRY(await_change());
   }

@@ -29,6 +29,7 @@ SlotAllocator::SlotAllocator(std::span<const SlotClass> classes, std::span<const
       slots_.push_back({c, 0, SlotState::free});
     }
     made.n_free = made.queue.size();
+    made.bad.reserve(made.queue.size());
   }
 }
 
@@ -85,9 +86,22 @@ std::optional<SlotIndex> SlotAllocator::allocate(std::uint32_t slot_class) {
   const SlotIndex slot = from.queue[from.head];
   from.head = (from.head + 1) % from.queue.size();
   --from.n_free;
-  ++from.n_in_flight;
+  return begin_write(slot);
+}
+
+std::optional<SlotIndex> SlotAllocator::allocate_bad(std::uint32_t slot_class) {
+  std::vector<SlotIndex>& bad = classes_[slot_class].bad;
+  if (bad.empty()) return std::nullopt;
+  const SlotIndex slot = bad.front();
+  bad.erase(bad.begin());
+  return begin_write(slot);
+}
+
+SlotIndex SlotAllocator::begin_write(SlotIndex slot) {
   set(slot, SlotState::writing);
-  used_bytes_ += from.slot_bytes;
+  Class& of = class_of(slot);
+  ++of.n_in_flight;
+  used_bytes_ += of.slot_bytes;
   return slot;
 }
 
@@ -118,7 +132,7 @@ void SlotAllocator::retire(SlotIndex slot) {
 void SlotAllocator::mark_bad(SlotIndex slot) {
   set(slot, SlotState::bad);
   Class& of = class_of(slot);
-  ++of.bad;
+  of.bad.push_back(slot);
   --of.n_in_flight;
   used_bytes_ -= of.slot_bytes;
 }

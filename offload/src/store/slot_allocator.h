@@ -31,7 +31,7 @@ constexpr bool is_valid_transition(SlotState from, SlotState to) noexcept {
     case retiring:
       return to == free;  // its last reader is done
     case bad:
-      return false;
+      return to == writing;  // tried once more, as there is no other
   }
   return false;
 }
@@ -55,6 +55,9 @@ class SlotAllocator {
 
   std::optional<SlotIndex> allocate(
       std::uint32_t slot_class);  ///< free -> writing; the one that has been free longest, to spread wear
+  /// bad -> writing: the one that has been bad longest. What failed once may work again: a controller that
+  /// was reset, a path that came back.
+  std::optional<SlotIndex> allocate_bad(std::uint32_t slot_class);
   void publish(SlotIndex slot);   ///< writing -> live
   void release(SlotIndex slot);   ///< writing -> free
   void retire(SlotIndex slot);    ///< live -> retiring, then free once it has no readers
@@ -71,7 +74,9 @@ class SlotAllocator {
   std::uint64_t file_bytes(std::uint32_t file) const noexcept { return file_bytes_[file]; }
   std::uint64_t used_bytes() const noexcept { return used_bytes_; }
   std::uint64_t capacity_bytes() const noexcept;
-  std::uint32_t bad(std::uint32_t slot_class) const noexcept { return classes_[slot_class].bad; }
+  std::uint32_t bad(std::uint32_t slot_class) const noexcept {
+    return static_cast<std::uint32_t>(classes_[slot_class].bad.size());
+  }
   /// Slots being written, plus readers: the requests whose end can free a slot of the class.
   std::uint32_t n_in_flight(std::uint32_t slot_class) const noexcept {
     return classes_[slot_class].n_in_flight;
@@ -86,7 +91,7 @@ class SlotAllocator {
  private:
   struct Class {
     std::size_t slot_bytes = 0;
-    std::uint32_t bad = 0;
+    std::vector<SlotIndex> bad;  // longest bad first
     std::uint32_t n_in_flight = 0;
     std::vector<SlotIndex> queue;  // ring buffer of the free slots, longest free first
     std::size_t head = 0;
@@ -100,6 +105,7 @@ class SlotAllocator {
   void lay_out(std::size_t slot_bytes, std::span<const std::uint64_t> units);
   void set(SlotIndex slot, SlotState to);
   void push_free(SlotIndex slot);
+  SlotIndex begin_write(SlotIndex slot);
   Class& class_of(SlotIndex slot) noexcept { return classes_[slots_[slot].slot_class]; }
   std::vector<StoreSlot> slots_;
   std::vector<SlotExtent> slot_extents_;  // one per file for each slot

@@ -103,7 +103,6 @@ class Child {
   // In a thread of its own, whose last error is given back with it.
   void run_once(const FailureAt& failure) {
     problems_of_run_ = 0;
-    is_lost_ = false;
     fs::remove_all(dir_ + "/checkpoints");
     std::thread([&] {
       mark_test_thread();
@@ -116,12 +115,10 @@ class Child {
         hash = one.run();
         problems_of_run_ += one.problems();
         was_refused_ = one.refused_with() != STRATA_OK;
-        is_lost_ = one.is_lost();
       }
       stop_failures();
       if (failure.kind == Failure::none) progress_.expected = hash;
-      if (hash != progress_.expected && !is_lost_)
-        complain("the result differs from that of a run without failures");
+      if (hash != progress_.expected) complain("the result differs from that of a run without failures");
     }).join();
     check_resources();
     check_files();
@@ -155,7 +152,7 @@ class Child {
     for (const std::string& name : files_below(dir_)) {
       const bool of_checkpoint = name.starts_with("checkpoints");
       // A draft that cannot be removed is removed by the next save.
-      const bool may_be_left = of_checkpoint && (is_lost_ || name.find(".unfinished-") != std::string::npos);
+      const bool may_be_left = of_checkpoint && name.find(".unfinished-") != std::string::npos;
       if (!std::binary_search(files_.begin(), files_.end(), name) &&
           !(may_be_left && (options_.kind == Failure::io || options_.kind == Failure::no_space)))
         complain(("a file was left: " + name).c_str());
@@ -171,7 +168,7 @@ class Child {
   const std::string& dir_;
   Progress& progress_;
   int problems_of_run_ = 0;
-  bool was_refused_ = false, is_lost_ = false;
+  bool was_refused_ = false;
   std::vector<std::string> files_;
   std::optional<Resources> before_;
 };

@@ -114,9 +114,7 @@ bool ScenarioRun::run_all(const std::vector<Call>& calls, const std::function<bo
         i = 0;
         break;
       default:
-        // A device of which every write fails has no slots left, and its session can only be closed.
-        is_lost_ = failure_.kind == Failure::io && failure_.goes_on && status == STRATA_IO_ERROR;
-        if (!is_lost_) problem((std::string(calls[i].name) + " fails after loading").c_str(), status);
+        problem((std::string(calls[i].name) + " fails after loading").c_str(), status);
         return false;
     }
   }
@@ -279,7 +277,7 @@ std::uint64_t ScenarioRun::run() {
     strata_stats stats{};
     stats.struct_size = sizeof stats;
     repeat_once("stats", [&] { return strata_session_stats(session_, &stats); });
-    if (!is_lost_) repeat_once("visit", [&] { return visit(STRATA_PARAM); });
+    repeat_once("visit", [&] { return visit(STRATA_PARAM); });
   }
   if (session_ != 0) {
     const strata_status closed = made("close", [&] { return strata_session_close(session_); });

@@ -38,7 +38,6 @@ class ScenarioRun {
   /// Returns a hash of all that the trainer sees at the end.
   std::uint64_t run();
   int problems() const { return problems_; }
-  bool is_lost() const { return is_lost_; }  ///< as failures went on, so that there is no result
   strata_status refused_with() const { return refused_with_; }  ///< by the call that failed first; OK: none
 
  private:
@@ -77,7 +76,6 @@ class ScenarioRun {
   std::uint64_t hash_ = 0, visited_ = 0;
   int problems_ = 0;
   strata_status refused_with_ = STRATA_OK;
-  bool is_lost_ = false;
 };
 
 /// Calls that need no session: strata_arrays_*, strata_ds_config_convert(), refused options and handles.

@@ -27,7 +27,7 @@ struct NvmeCounters {
   std::uint64_t endurance_bytes = 0;    ///< bytes sent to the devices, retried writes included
   std::uint64_t read_retries = 0;       ///< whole requests read again after EIO or a wrong checksum
   std::uint64_t write_retries = 0;      ///< whole requests moved to another slot after EIO
-  std::uint64_t bad_slots = 0;          ///< retired for good after a failed write
+  std::uint64_t bad_slots = 0;          ///< set aside after a failed write, until no other slot is free
   std::uint64_t resubmissions = 0;      ///< ring: after EAGAIN, EINTR and short transfers
   std::uint64_t stray_completions = 0;  ///< ring: completions that match no request in flight; dropped
   std::uint64_t files_opened = 0;
