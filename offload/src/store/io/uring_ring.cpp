@@ -7,6 +7,10 @@
 #include <string>
 #include <vector>
 
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
+
 #include <strata/runtime/assert.h>
 #include <strata/runtime/io/errno_status.h>
 
@@ -16,6 +20,17 @@ namespace strata::detail {
 namespace {
 
 constexpr std::uint64_t kWakeTag = ~std::uint64_t{0};
+
+// liburing maps and unmaps rings by system calls that TSan does not see: it would take a ring for an earlier
+// one that had the same addresses, and report the threads of both.
+#ifdef __SANITIZE_THREAD__
+int all_rings = 0;
+void note_mapped() { __tsan_acquire(&all_rings); }
+void note_unmapped() { __tsan_release(&all_rings); }
+#else
+void note_mapped() {}
+void note_unmapped() {}
+#endif
 
 class UringRing final : public RingOps {
  public:
@@ -27,6 +42,7 @@ class UringRing final : public RingOps {
   }
 
   ~UringRing() override {
+    note_unmapped();
     if (open_) io_uring_queue_exit(&ring_);
     if (event_ >= 0) ::close(event_);
   }
@@ -98,6 +114,7 @@ class UringRing final : public RingOps {
       return Status::error(Code::unsupported,
                            std::string(errno_status("setting up", "io_uring", -error).message()));
     open_ = true;
+    note_mapped();
     capacity_ = std::min(queue_depth, ring_.sq.ring_entries - 1);  // the completion queue is twice that
     event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (event_ < 0) return errno_status("creating the wake-up of", "io_uring", errno);
