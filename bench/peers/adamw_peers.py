@@ -14,9 +14,10 @@ embedding of GPT-2 124M in proportion; float32 moments, decoupled weight decay. 
           offloaded (deepspeed/runtime/zero/stage_1_and_2.py, step()), where gradients arrive widened to float32
   cast2   cast, after the gradients were widened on the host from bfloat16
   bf16    strata alone: the step with bfloat16 parameters and gradients, which keeps float32 masters itself
---unscale adds the work of unscale_and_clip_grads() there: one pass that multiplies the gradients by 1
-/ (loss scale * clip factor), which is 1 here so that rounds repeat. DeepSpeed computes norm and overflow on
-the device, at no cost to the host; so both are left out here.
+--unscale adds the work of unscale_and_clip_grads() there: the gradients are multiplied by 1 / (loss scale *
+clip factor), which is 1 here so that rounds repeat. strata and torch-fused have `grad_scale` for that, which their step
+divides by; the others need a pass before it. DeepSpeed computes norm and overflow on the device, at no cost to the
+host; so both are left out here.
 
 Prints the median over the rounds of ns per parameter and step; a round is as many steps as take 0.2 s. The
 first steps, which touch the moments, are not timed. detail has a plain copy of N floats in the same round,
@@ -145,9 +146,12 @@ class Job:
         self.factor = torch.tensor(1.0)  # a tensor in DeepSpeed too, since it is computed from the norm
         self.optimizer = optimizer_of(given, self.parameters)
         self.passes = {"widen the bf16 gradients": self.widen} if given.flow == "cast2" else {}
-        if given.unscale:
+        divides = given.peer in ("strata", "torch-fused")
+        if given.unscale and divides:
+            self.optimizer.grad_scale = self.factor
+        elif given.unscale:
             self.passes[f"multiply the {'bf16' if given.flow == 'bf16' else 'f32'} gradients"] = self.unscale
-        self.passes["the optimizer's step"] = self.optimizer.step
+        self.passes["the optimizer's step" + (", which divides by grad_scale" if given.unscale and divides else "")] = self.optimizer.step
         if casts:
             self.passes["copy the f32 parameters to bf16"] = self.cast
 

@@ -104,16 +104,51 @@ class OptimTest(unittest.TestCase):
             self.assertLessEqual((ours - theirs).abs().max().item(), 1e-5)
 
     def test_a_loss_scale_that_overflows_skips_the_step(self):
+        for clips in (True, False):
+            found = []
+            for kind, options in ((optim.AdamW, SMALL), (torch.optim.AdamW, {})):
+                net = model()
+                optimizer = kind(net.parameters(), lr=1e-2, **options)
+                losses = train_scaled(net, optimizer, clips=clips)
+                if losses is None:
+                    self.skipTest("this torch has no GradScaler for CPUs")
+                found.append(losses)
+                self.assertEqual({int(state["step"]) for state in optimizer.state_dict()["state"].values()}, {8})
+            self.assert_like_torch(*found)
+
+    def test_a_step_divides_by_grad_scale_and_leaves_the_gradients(self):
         found = []
-        for kind, options in ((optim.AdamW, SMALL), (torch.optim.AdamW, {})):
-            net = model()
-            optimizer = kind(net.parameters(), lr=1e-2, **options)
-            losses = train_scaled(net, optimizer)
-            if losses is None:
-                self.skipTest("this torch has no GradScaler for CPUs")
-            found.append(losses)
-            self.assertEqual({int(state["step"]) for state in optimizer.state_dict()["state"].values()}, {8})
-        self.assert_like_torch(*found)
+        for scale in (None, 1024.0, torch.tensor(1024.0)):
+            net = model(torch.bfloat16)
+            optimizer = optim.AdamW(net.parameters(), lr=1e-2, **SMALL)
+            for x, y in batches(4, torch.bfloat16):
+                (loss_of(net, x, y) * (1 if scale is None else 1024)).backward()
+                gradients = [param.grad.clone() for param in net.parameters()]
+                optimizer.grad_scale = scale
+                optimizer.step()
+                self.assertTrue(same(gradients, [param.grad for param in net.parameters()]))
+                optimizer.zero_grad()
+            found.append(values(net))
+        self.assertTrue(same(found[0], found[1]) and same(found[0], found[2]))
+
+    def test_found_inf_skips_a_step_and_a_bad_grad_scale_is_refused(self):
+        net = model()
+        optimizer = optim.AdamW(net.parameters(), lr=1e-2, **SMALL)
+        train(net, optimizer, 2)
+        before = values(net)
+        x, y = next(batches(1))
+        loss_of(net, x, y).backward()
+        optimizer.found_inf = torch.tensor([1.0])
+        optimizer.step()
+        del optimizer.found_inf
+        for scale in (0.0, -1.0, float("inf"), float("nan")):
+            optimizer.grad_scale = scale
+            with self.assertRaisesRegex(strata.errors.InvalidError, f"AdamW: grad_scale is {scale}; it must be above 0"):
+                optimizer.step()
+        self.assertTrue(same(before, values(net)))
+        optimizer.grad_scale = None
+        optimizer.step()
+        self.assertFalse(same(before, values(net)))
 
     def test_bf16_learns_like_f32_by_its_masters(self):
         last = []

@@ -61,8 +61,9 @@ def train(net, optimizer, steps=STEPS, accumulation=1, clip=0.5, seed=3, first=0
     return torch.tensor(losses)
 
 
-def train_scaled(net, optimizer, overflows=(2, 5)):
-    """Losses of ten steps with a gradient scaler, of which some overflow; None if this torch has none for CPUs."""
+def train_scaled(net, optimizer, overflows=(2, 5), clips=True):
+    """Losses of ten steps with a gradient scaler, of which some overflow; None if this torch has none for CPUs. Without
+    clipping the optimizer unscales the gradients."""
     if not hasattr(torch.amp, "GradScaler"):
         return None
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=3)
@@ -70,8 +71,9 @@ def train_scaled(net, optimizer, overflows=(2, 5)):
     for step, (x, y) in enumerate(batches(10)):
         loss = loss_of(net, x, y)
         scaler.scale(loss * (float("inf") if step in overflows else 1)).backward()
-        scaler.unscale_(optimizer)
-        torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        if clips:
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()

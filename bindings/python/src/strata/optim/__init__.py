@@ -11,6 +11,9 @@ has these keywords besides:
     threads     threads that update. None: the cores of this process
     chunk_elems, rounding_seed: as for strata.Session
 
+`optimizer.grad_scale = x`, a number or a tensor, divides the gradients of later steps by x while they update: a loss
+scale, or the clipping of a norm, without a pass of its own. torch.amp.GradScaler does so if unscale_() was not called.
+
 bf16 and f16 parameters are trained by f32 masters, of which the states hold the bits that the parameters lack.
 """
 

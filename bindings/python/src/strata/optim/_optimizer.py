@@ -17,6 +17,7 @@ class Optimizer(torch.optim.Optimizer):
     _name = ""
     _moments = {}  # keys of torch's state, by state
     _refused = {}  # settings that must have the given value
+    _step_supports_amp_scaling = True  # GradScaler sets grad_scale and found_inf, and leaves gradients as they are
 
     def __init__(self, params, defaults, *, states="f32", placement="auto", pinned=None, nvme=None, nvme_bytes=None,
                  threads=None, chunk_elems=None, rounding_seed=0):  # fmt: skip
@@ -68,14 +69,22 @@ class Optimizer(torch.optim.Optimizer):
         settings.beta1, settings.beta2 = (float(beta) for beta in group.get("betas", (0.9, 0.999)))
         settings.momentum = float(group.get("momentum", 0))
         settings.nesterov = int(bool(group.get("nesterov", False)))
-        settings.grad_factor = 1.0
 
-    def _settings_of(self, number, group):
+    def _grad_factor(self):
+        """What gradients are multiplied by: 1 / grad_scale."""
+        given = getattr(self, "grad_scale", None)
+        scale = 1.0 if given is None else float(given)
+        if not 0 < scale < float("inf"):
+            raise InvalidError(f"{type(self).__name__}: grad_scale is {scale}; it must be above 0 and finite")
+        return 1.0 / scale
+
+    def _settings_of(self, number, group, grad_factor):
         if number == len(self._settings):
             self._settings.append(_abi.ctypes.pointer(_abi.Settings()))
         pointer = self._settings[number]
         self._check_group(group)
         self._read_settings(group, pointer[0])
+        pointer[0].grad_factor = grad_factor
         return pointer
 
     # ---- sessions ----
@@ -136,15 +145,20 @@ class Optimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure=None):
-        """One step of the parameters that have a gradient."""
+        """One step of the parameters that have a gradient. Gradients are divided by the attribute `grad_scale`, a
+        number or a tensor, in the same pass. Nothing changes if the attribute `found_inf` is not 0. Both are as in
+        torch's fused optimizers, and may be absent or None."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if float(getattr(self, "found_inf", None) or 0) != 0:
+            return loss
+        grad_factor = self._grad_factor()
         for sealed in self._sealed:
             sealed.begin_step()
         for g, group in enumerate(self.param_groups):
-            settings = self._settings_of(g, group)
+            settings = self._settings_of(g, group, grad_factor)
             for param in group["params"]:
                 gradient = param.grad
                 if gradient is None:

@@ -157,7 +157,7 @@ class SealedOffload(Sealed):
         key = (ctypes.addressof(settings[0]), factor)
         if key not in self._scaled:
             own = _abi.Settings.from_buffer_copy(settings[0])
-            own.grad_factor = factor
+            own.grad_factor *= factor
             self._scaled[key] = ctypes.pointer(own)
         return self._scaled[key]
 
