@@ -1,12 +1,16 @@
 #include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include <tbb/blocked_range.h>
 #include <tbb/global_control.h>
+#include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
 #include <strata/runtime/memory/alloc_counter.h>
+#include <strata/runtime/status.h>
 
 #include "threads/thread_pools.h"
 
@@ -49,10 +53,28 @@ class TbbPool final : public ThreadPool {
   tbb::task_arena arena_;
 };
 
+// oneTBB reads the CPUs at its first use. If that throws, every later use waits forever for its end.
+Status start_tbb() {
+  static std::mutex mutex;
+  static enum class State : std::uint8_t { unused, broken, started } state;
+  const std::scoped_lock lock(mutex);
+  if (state == State::broken)
+    return Status::error(
+        Code::out_of_memory,
+        "oneTBB ran out of memory when this process first used it and cannot be used any more; "
+        "start the process again");
+  if (state == State::started) return Status::ok();
+  state = State::broken;
+  static_cast<void>(tbb::info::default_concurrency());
+  state = State::started;
+  return Status::ok();
+}
+
 }  // namespace
 
-std::unique_ptr<ThreadPool> create_stealing_pool(const CoreShare& share) {
-  return std::make_unique<TbbPool>(share);
+Result<std::unique_ptr<ThreadPool>> create_stealing_pool(const CoreShare& share) {
+  STRATA_TRY(start_tbb());
+  return std::unique_ptr<ThreadPool>(std::make_unique<TbbPool>(share));
 }
 
 }  // namespace strata::detail
