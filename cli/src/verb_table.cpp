@@ -177,8 +177,10 @@ void add_eval_options(CLI::App& app, Args& args) {
 void add_export_options(CLI::App& app, Args& args) {
   app.add_option("run", args.items, "Run folder")->required();
   app.add_option("--out", args.out_dir, "Folder to create; must not exist")->required();
-  app.add_option("--format", args.format, "Output format; hf = Hugging Face folder")
-      ->check(CLI::IsMember({"hf"}));
+  app.add_option("--format", args.format,
+                 "auto = peft if adapters were trained, else hf; hf, merged = Hugging Face folder; peft = "
+                 "folder of PEFT")
+      ->check(CLI::IsMember({"auto", "hf", "peft", "merged"}));
   app.add_option("--dtype", args.dtype, "Dtype of the weights: f32, bf16 or f16");
   app.add_option("--max-shard-size", args.max_shard_size, "Maximum bytes of tensors per file");
   app.add_flag("--check", args.check, "Read the folder back and compare every tensor");

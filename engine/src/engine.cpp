@@ -75,10 +75,24 @@ Result<std::unique_ptr<Engine>> Engine::create(const RunPlan& plan, const Enviro
   return engine;
 }
 
+namespace {
+
+float draw(const Init& init, const Rng& rng, std::uint64_t index) {
+  if (init.std == 0) return init.mean;
+  if (!init.is_uniform) return init.mean + init.std * rng.normal(index);
+  return init.mean + init.std * std::sqrt(3.0f) * (2 * rng.uniform(index) - 1);
+}
+
+}  // namespace
+
 // The random stream is the parameter's registration index, so the layout does not change the values.
-Status Engine::initialize(std::uint64_t seed) {
+Status Engine::initialize(std::uint64_t seed, const InitialValues& given) {
   constexpr std::int64_t kDrawsAtOnce = 4096;  // elements per task
-  return reset([&](const StatePiece& piece, std::span<float> values) {
+  return reset([&](const StatePiece& piece, std::span<float> values) -> Status {
+    if (given) {
+      STRATA_TRY_ASSIGN(const bool is_given, given(piece, values));
+      if (is_given) return Status::ok();
+    }
     const auto tensor = static_cast<std::size_t>(piece.tensor);
     const Init& init = plan_.init_of_tensor[tensor];
     const Rng rng(seed, static_cast<std::uint64_t>(plan_.tensors.param_of_tensor[tensor]));
@@ -86,9 +100,7 @@ Status Engine::initialize(std::uint64_t seed) {
     context().pool().parallel_for((n + kDrawsAtOnce - 1) / kDrawsAtOnce, [&](std::int64_t task) {
       const std::int64_t end = std::min(n, (task + 1) * kDrawsAtOnce);
       for (std::int64_t i = task * kDrawsAtOnce; i < end; ++i)
-        values[static_cast<std::size_t>(i)] =
-            init.std == 0 ? init.mean
-                          : init.mean + init.std * rng.normal(static_cast<std::uint64_t>(piece.offset + i));
+        values[static_cast<std::size_t>(i)] = draw(init, rng, static_cast<std::uint64_t>(piece.offset + i));
     });
     return Status::ok();
   });

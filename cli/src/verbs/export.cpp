@@ -1,4 +1,5 @@
 #include <strata/session/checkpoint.h>
+#include <strata/model/adapter/peft_folder.h>
 #include <strata/model/hf/folder.h>
 #include <strata/model/tokenizer.h>
 #include <strata/model/tokenizer_config.h>
@@ -80,7 +81,71 @@ Result<std::string> export_states(Io& io, const std::string& from, const Decoder
       });
 }
 
+/// What the run trained, in the format that was asked for. `auto`: an adapter as PEFT has it, else a whole
+/// model.
+Result<std::string> chosen_format(const Args& args, const TrainConfig& config) {
+  const bool adapted = has_adapters(config);
+  const std::string format = args.format == "auto" ? (adapted ? "peft" : "hf") : args.format;
+  if (adapted == (format != "hf")) return format;
+  return Status::error(
+      Code::invalid,
+      adapted ? str("--format ", format, ": the run trained an adapter; its formats are peft and merged")
+              : str("--format ", format, ": the run trained a whole model; its format is hf"));
+}
+
+/// The newest checkpoint, whose parameters are read one after the other.
+struct ExportedCheckpoint {
+  std::string path;
+  std::unique_ptr<CheckpointTensors> params;
+  ParamSource source() const {
+    return [this](std::string_view name, std::span<float> into) { return params->read(name, into); };
+  }
+};
+Result<ExportedCheckpoint> open_newest(const Args& args, const LoadedConfig& loaded, const std::string& run,
+                                       Io& io) {
+  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
+                    list_checkpoints(loaded.config, run, io, [&](std::string_view text) {
+                      print(args.err, str("strata export: ", text, "\n"));
+                    }));
+  if (checkpoints.empty()) return no_checkpoint(loaded.config, run);
+  ExportedCheckpoint newest{checkpoints.front(), nullptr};
+  STRATA_TRY_ASSIGN(newest.params, open_checkpoint_parameters(newest.path, io));
+  return newest;
+}
+
+Result<std::string> export_adapter(const Args& args, const LoadedConfig& loaded, const std::string& run) {
+  Io& io = posix_io();
+  STRATA_TRY_ASSIGN(const ExportedCheckpoint from, open_newest(args, loaded, run, io));
+  STRATA_TRY_ASSIGN(const LoraSettings settings, lora_settings(loaded.config));
+  const DecoderConfig decoder = decoder_config(loaded.config);
+  STRATA_TRY(export_peft(io, args.out_dir, decoder, settings, loaded.config.model.from, from.source()));
+  std::string text =
+      str("wrote ", args.out_dir, " from ", from.path, ": adapters of rank ", settings.rank, " for PEFT\n");
+  if (!args.check) return text;
+  STRATA_TRY(check_peft_export(io, args.out_dir, decoder, from.source()));
+  return text + "checked: all tensors read back as they were written\n";
+}
+
+/// Reads a parameter of the base and adds its adapters.
+ParamSource merged(const ParamSource& source, std::vector<LoraGroup> groups, const DecoderConfig& decoder) {
+  return [source, groups = std::move(groups), inner = inner_extents(decoder)](
+             std::string_view name, std::span<float> into) -> Status {
+    STRATA_TRY(source(name, into));
+    for (const LoraGroup& group : groups) {
+      if (group.weight != name) continue;
+      std::vector<float> a(static_cast<std::size_t>(group.ranks() * inner.at(group.weight))),
+          b(static_cast<std::size_t>(group.elems()));
+      STRATA_TRY(source(group.a, a));
+      STRATA_TRY(source(group.b, b));
+      merge_lora(group, inner.at(group.weight), a, b, into);
+    }
+    return {};
+  };
+}
+
 Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, const std::string& run) {
+  STRATA_TRY_ASSIGN(const std::string format, chosen_format(args, loaded.config));
+  if (format == "peft") return export_adapter(args, loaded, run);
   Io& io = posix_io();
   HfExport options;
   STRATA_TRY_ASSIGN(options.dtype, dtype_of(args.dtype));
@@ -89,17 +154,17 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
   STRATA_TRY_ASSIGN(options.files, files_beside(tokenizer, loaded.config.model.seq, run, io));
   STRATA_TRY_ASSIGN(options.source_config, base_config(run, io));
   if (!io.exists(run + "/base/tokenizer_config.json")) options.end_of_text = tokenizer.end_of_text();
-  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
-                    list_checkpoints(loaded.config, run, io, [&](std::string_view text) {
-                      print(args.err, str("strata export: ", text, "\n"));
-                    }));
-  if (checkpoints.empty()) return no_checkpoint(loaded.config, run);
-  const std::string& from = checkpoints.front();
-  STRATA_TRY_ASSIGN(const std::unique_ptr<CheckpointTensors> params, open_checkpoint_parameters(from, io));
-  const ParamSource source = [&](std::string_view name, std::span<float> into) {
-    return params->read(name, into);
-  };
+  STRATA_TRY_ASSIGN(const ExportedCheckpoint checkpoint, open_newest(args, loaded, run, io));
+  const std::string& from = checkpoint.path;
   const DecoderConfig decoder = decoder_config(loaded.config);
+  ParamSource source = checkpoint.source();
+  if (format == "merged") {
+    if (args.states)
+      return Status::error(Code::invalid, "--states: a merged model has no states of an optimizer");
+    STRATA_TRY_ASSIGN(const LoraSettings settings, lora_settings(loaded.config));
+    STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(decoder, settings));
+    source = merged(source, lora_groups(targets), decoder);
+  }
   STRATA_TRY(export_hf(io, args.out_dir, decoder, source, options));
   std::string text =
       str("wrote ", args.out_dir, " from ", from, ": ", decoder.family, ", ", to_string(options.dtype), "\n");

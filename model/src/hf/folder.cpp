@@ -106,6 +106,11 @@ bool HfFolder::has(std::string_view param) const noexcept {
   });
 }
 
+bool HfFolder::has_param(std::string_view param) const noexcept {
+  return std::any_of(tensors_.begin(), tensors_.end(),
+                     [&](const HfTensor& tensor) { return tensor.param == param; });
+}
+
 Status HfFolder::open_files(Io& io) {
   std::set<std::string> names = {kSingle};
   const bool has_single = io.exists(path_ + "/" + kSingle);

@@ -153,6 +153,23 @@ class ForwardReference {
         out(0) = reference::linear_forward(in(0), in(1), instr.in[2] == kNoValue ? Vec{} : in(2),
                                            dim(instr.in[0], 0), dim(instr.in[1], 0), dim(instr.in[1], 1));
         return;
+      case Op::lora_up: {
+        const std::size_t columns = dim(instr.in[0], 1), ranks = dim(instr.in[1], 1);
+        std::size_t first_column = 0, first_elem = 0;
+        out(0) = in(0);
+        for (const LoraPart& part : instr.attrs.as<LoraAttrs>().all()) {
+          const auto rows = static_cast<std::size_t>(part.rows), rank = static_cast<std::size_t>(part.rank),
+                     first_row = static_cast<std::size_t>(part.first_row);
+          for (std::size_t t = 0; t < dim(instr.in[0], 0); ++t)
+            for (std::size_t i = 0; i < rows; ++i)
+              for (std::size_t j = 0; j < rank; ++j)
+                out(0)[t * columns + first_row + i] +=
+                    in(1)[t * ranks + first_column + j] * in(2)[first_elem + i * rank + j];
+          first_column += rank;
+          first_elem += rows * rank;
+        }
+        return;
+      }
       case Op::gelu:
         out(0) = reference::gelu_forward(in(0));
         return;

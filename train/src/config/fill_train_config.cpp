@@ -68,8 +68,13 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, std::vect
   if (config.train.fp8 && config.train.dtype == "f32")
     problems.push_back(str(set_by(tree, "train.fp8"), " = true, but train.dtype is f32 (",
                            tree.entry("train.dtype").origin, "); it must be bf16 or f16"));
-  if (config.train.frozen_masters.value_or(false) && config.train.freeze.empty())
+  if (config.train.frozen_masters.value_or(false) && !freezes(config))
     problems.push_back(str(set_by(tree, "train.frozen_masters"), " = true, but train.freeze is empty"));
+  if (const Status status = lora_settings(config).status(); !status.is_ok())
+    problems.emplace_back(status.message());
+  if (!config.adapter.from.empty() && !has_adapters(config))
+    problems.push_back(str(set_by(tree, "adapter.from"), " = ", config.adapter.from,
+                           ", but adapter.method is none (", tree.entry("adapter.method").origin, ")"));
   for (const std::string& group : config.optim.param_groups)
     if (const Status status = parse_param_group(group).status(); !status.is_ok())
       problems.push_back(str(set_by(tree, "optim.param_groups"), ": ", status.message()));

@@ -284,8 +284,9 @@ Program specialize_for_backend(Program program, const TrainConfig& config) {
 
 Result<Program> record_evaluation(const TrainConfig& config) {
   const DecoderRows rows = config.data.packing == "pack" ? DecoderRows::packed : DecoderRows::whole;
-  return record_decoder(decoder_config(config), config.train.micro_batch, DecoderHead::loss, rows,
-                        compute_dtype(config));
+  STRATA_TRY_ASSIGN(Program program, record_decoder(decoder_config(config), config.train.micro_batch,
+                                                    DecoderHead::loss, rows, compute_dtype(config)));
+  return with_adapters(std::move(program), config, decoder_config(config));
 }
 
 namespace {
@@ -317,6 +318,7 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
   STRATA_TRY_ASSIGN(Program train, record_training(config, activations, evaluation));
   STRATA_TRY_ASSIGN(Program inference, record_decoder(decoder_config(config), 1, DecoderHead::logits,
                                                       DecoderRows::whole, compute_dtype(config)));
+  STRATA_TRY_ASSIGN(inference, with_adapters(std::move(inference), config, decoder_config(config)));
   ProgramSet set;
   set.add({"train", ProgramRole::train, std::move(train)});
   set.add({"eval", ProgramRole::eval, specialize_for_backend(std::move(evaluation), config)});

@@ -84,10 +84,12 @@ Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& decode, s
   ProgramSet programs;
   CacheShape prefill = decode;
   prefill.rows = prefill_rows;
-  STRATA_TRY_ASSIGN(Program many, record_cached_decoder(decoder_, prefill));
-  STRATA_TRY_ASSIGN(Program few, record_cached_decoder(decoder_, decode));
-  programs[ProgramRole::prefill] = specialize_for_backend(std::move(many), loaded_->config);
-  programs[ProgramRole::decode] = specialize_for_backend(std::move(few), loaded_->config);
+  for (const auto& [role, shape] :
+       {std::pair{ProgramRole::prefill, prefill}, {ProgramRole::decode, decode}}) {
+    STRATA_TRY_ASSIGN(Program program, record_cached_decoder(decoder_, shape));
+    STRATA_TRY_ASSIGN(program, with_adapters(std::move(program), loaded_->config, decoder_));
+    programs[role] = specialize_for_backend(std::move(program), loaded_->config);
+  }
   auto plan = plan_programs(*loaded_, programs);
   if (!plan.has_value() && plan.status().code() == Code::does_not_fit)
     return plan.status().annotate(str("the keys and values of ", plural(decode.sequences, "sequence"), " of ",

@@ -158,7 +158,7 @@ Result<TierBytes> decide_machine(LoadedConfig& loaded, const MachineProfile* oth
 Status decide_frozen_masters(LoadedConfig& loaded) {
   TrainConfig& c = loaded.config;
   if (c.train.frozen_masters) return {};
-  if (c.train.freeze.empty()) {
+  if (!freezes(c)) {
     loaded.tree.resolve("train.frozen_masters", false, "no parameter is frozen");
     return {};
   }

@@ -70,9 +70,17 @@ void add_training(Identity& identity, const TrainConfig& c) {
   identity.add("train.micro_batch", c.train.micro_batch);
   identity.add("train.seed", c.train.seed);
   identity.add_list("train.freeze", c.train.freeze);
-  if (!c.train.freeze.empty() && c.train.dtype != "f32")  // with f32 the masters are the parameters
+  if (freezes(c) && c.train.dtype != "f32")  // with f32 the masters are the parameters
     identity.add("train.frozen_masters", c.train.frozen_masters.value_or(true));
   identity.add("train.steps", c.train.steps);  // kScheduleSteps
+  identity.add("adapter.method", c.adapter.method);
+  if (!has_adapters(c)) return;
+  identity.add("adapter.rank", c.adapter.rank);
+  identity.add("adapter.alpha", c.adapter.alpha);
+  identity.add("adapter.rslora", c.adapter.rslora);
+  identity.add_list("adapter.targets", c.adapter.targets);
+  identity.add_list("adapter.rank_pattern", c.adapter.rank_pattern);
+  identity.add_list("adapter.alpha_pattern", c.adapter.alpha_pattern);
 }
 
 }  // namespace
@@ -107,6 +115,7 @@ Status check_identity(const std::map<std::string, std::string>& saved,
                             : key == "data.weights"            ? ""
                             : key == "train.fp8"               ? "false"
                             : key == "train.attention_backend" ? "mma"
+                            : key == "adapter.method"          ? "none"
                             : key == "train.freeze" || key == "optim.param_groups" ? ""
                             : key == "model.decoder" ? value  // older runs have only the size keys
                                                      : "nothing";

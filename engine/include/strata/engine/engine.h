@@ -74,9 +74,11 @@ class Engine final : public Session {
 
   const RunPlan& plan() const noexcept { return plan_; }
 
-  /// Sets parameters to their initial values, a function of (seed, program order, element), and moments to
-  /// zero.
-  Status initialize(std::uint64_t seed);
+  /// Writes the values of a piece and returns true, or returns false if it has none.
+  using InitialValues = std::function<Result<bool>(const StatePiece& piece, std::span<float> values)>;
+  /// Sets parameters to those of `given` or, where it has none, to their initial values, a function of (seed,
+  /// program order, element), and moments to zero.
+  Status initialize(std::uint64_t seed, const InitialValues& given = {});
 
   /// Does one optimizer step over grad_accum micro-batches, of which this rank computes every ranks-th one.
   /// An error before the update leaves the states as they were. An error that interrupts the update is

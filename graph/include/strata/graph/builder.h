@@ -68,6 +68,8 @@ class Builder {
   Value linear(Value x, Value weight, Value bias = {});  ///< [T, K] x [N, K] -> [T, N]
   /// Like linear(), with an f32 result whatever the dtype of x is; has no derivative unless x is f32.
   Value linear_f32(Value x, Value weight);
+  /// Adds u B^T of each part to its columns of base; see kernels/lora.h.
+  Value lora_up(Value base, Value u, Value b, const LoraAttrs& parts);
   Value gelu(Value x);  ///< tanh approximation
   Value relu(Value x);
   Value swiglu(Value gate_up);  ///< [T, 2f] -> [T, f]

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <typeinfo>
 #include <utility>
@@ -107,6 +109,20 @@ struct LinearAttrs {
   GemmAttrs gemm = {};
   friend bool operator==(const LinearAttrs&, const LinearAttrs&) = default;
 };
+/// Rows [first_row, first_row + rows) of a matrix, which a low-rank adapter changes.
+struct LoraPart {
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+  std::int64_t rank = 0;
+  friend bool operator==(const LoraPart&, const LoraPart&) = default;
+};
+/// Parts in the order of their rows, which do not overlap.
+struct LoraAttrs {
+  std::array<LoraPart, 3> part = {};
+  std::int64_t n = 0;
+  std::span<const LoraPart> all() const noexcept { return {part.data(), static_cast<std::size_t>(n)}; }
+  friend bool operator==(const LoraAttrs&, const LoraAttrs&) = default;
+};
 struct LinearCrossEntropyAttrs {
   float softcap = 0;
   bool no_dx = false, no_dw = false;  ///< of the backward: that gradient is not needed, and empty
@@ -140,6 +156,9 @@ struct MoveAttrs {
   X(linear_backward_input, LinearAttrs)                        \
   X(linear_backward_weight, LinearAttrs)                       \
   X(linear_backward_bias, NoAttrs)                             \
+  X(lora_up, LoraAttrs)                                        \
+  X(lora_up_backward_input, LoraAttrs)                         \
+  X(lora_up_backward_weight, LoraAttrs)                        \
   X(gelu, NoAttrs)                                             \
   X(gelu_backward, NoAttrs)                                    \
   X(relu, NoAttrs)                                             \
@@ -227,7 +246,7 @@ class Attrs {
   const std::type_info& type() const noexcept;
   std::variant<NoAttrs, EmbeddingAttrs, LayernormAttrs, RmsnormAttrs, QkNormAttrs, PositionsAttrs,
                RopeTableAttrs, RopeAttrs, AttentionAttrs, SwigluAttrs, ScaleAttrs, SoftcapAttrs, LinearAttrs,
-               LinearCrossEntropyAttrs, Fp8CastAttrs, Fp8GemmAttrs, MoveAttrs>
+               LoraAttrs, LinearCrossEntropyAttrs, Fp8CastAttrs, Fp8GemmAttrs, MoveAttrs>
       of_;
 };
 

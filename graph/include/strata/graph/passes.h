@@ -23,6 +23,33 @@ Result<std::vector<std::int32_t>> match_parameters(const Program& program,
 /// derive_backward(). Errors: `invalid` if a pattern matches no parameter, or if nothing is left to train.
 Result<Program> freeze_parameters(Program program, std::span<const std::string> patterns);
 
+/// An adapter of a model's module: s B A is added to `part` of a matrix (LoRA; Hu et al. 2021, arXiv
+/// 2106.09685).
+struct LoraModule {
+  std::string weight;  ///< the parameter
+  LoraPart part;
+  float scale = 1;  ///< s
+  friend bool operator==(const LoraModule&, const LoraModule&) = default;
+};
+/// The modules of one matrix with one scale. They share the GEMM with A, and have two parameters.
+struct LoraGroup {
+  std::string weight;
+  float scale = 1;
+  LoraAttrs parts;
+  std::string a;  ///< parameter [sum of ranks, inner extent]: the A of each part, below each other
+  std::string b;  ///< parameter [elements]: the B [rows, rank] of each part, one after the other
+  std::int64_t ranks() const noexcept;  ///< their sum
+  std::int64_t elems() const noexcept;  ///< of b
+};
+/// Groups modules, with parts in the order of their rows. The names are "<matrix>.lora_A" and
+/// "<matrix>.lora_B".
+std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules);
+/// Adds s B (A x) to the result of every linear layer with one of these matrices. The adapters' parameters
+/// come after all others, so that those keep their initial values; A starts as torch.nn.Linear does and B
+/// with zeros. What was trainable stays so. Run it before derive_backward(). Errors: `invalid`, all problems
+/// at once: a name that is not the matrix of a linear layer, a rank that is 0 or above the matrix.
+Result<Program> add_lora(Program program, std::span<const LoraGroup> groups);
+
 /// Appends the derivative of output `loss` with respect to every trainable parameter. Each parameter gets a
 /// value of kind grad, to which contributions (of tied uses) are added in program order. Errors: `invalid` if
 /// there is no such output, if there is no trainable parameter, or if an op on the way has no derivative.

@@ -42,7 +42,8 @@ struct ValueInfo {
 /// Initial value of a parameter: every element is a function of (seed, parameter, index).
 struct Init {
   float mean = 0;
-  float std = 0;  ///< 0: every element is `mean`
+  float std = 0;            ///< 0: every element is `mean`
+  bool is_uniform = false;  ///< uniform in mean +- sqrt(3) std, which has that deviation; else normal
 };
 
 struct ParamInfo {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <strata/model/adapter/lora.h>
 #include <strata/model/decoder.h>
 #include <strata/runtime/config/config.h>
 #include <strata/runtime/threads/core_share.h>
@@ -51,6 +52,14 @@ struct TrainConfig {
     std::int64_t eval_every = 0;    ///< steps; 0: never
     int eval_batches = 0;
   } train;
+  struct Adapter {
+    std::string method;  ///< none, lora
+    int rank = 0;
+    double alpha = 0;
+    bool rslora = false;
+    std::vector<std::string> targets, rank_pattern, alpha_pattern;  ///< as written; see lora_settings()
+    std::string from;
+  } adapter;
   struct Optim {
     std::string name, schedule;
     std::string non_finite;  ///< stop, skip
@@ -122,6 +131,15 @@ struct TrainConfig {
 
 /// How the ranks of the run divide it; parallel.ranks is 1 and parallel.zero is 0 where they are not decided.
 DataParallel data_parallel(const TrainConfig& config) noexcept;
+
+/// Whether the run trains adapters of a frozen model.
+inline bool has_adapters(const TrainConfig& config) { return config.adapter.method != "none"; }
+/// Whether some parameters are not trained.
+inline bool freezes(const TrainConfig& config) {
+  return has_adapters(config) || !config.train.freeze.empty();
+}
+/// The settings of section `adapter`. Errors: `invalid`, all patterns that are not NAME=NUMBER at once.
+Result<LoraSettings> lora_settings(const TrainConfig& config);
 
 /// Resolves the `auto` keys that depend only on this machine: offload.step_mode, cpu.threads,
 /// cpu.service_cores.

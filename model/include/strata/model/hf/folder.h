@@ -37,6 +37,8 @@ class HfFolder {
   const std::string& config_text() const noexcept { return config_text_; }
   /// Whether there is every tensor of a parameter of record_decoder(config()).
   bool has(std::string_view param) const noexcept;
+  /// Whether the model has a parameter of that name.
+  bool has_param(std::string_view param) const noexcept;
   /// Whether every tensor is of `dtype`.
   bool is_all(DType dtype) const noexcept;
   /// Reads a parameter of record_decoder(config()) as f32, through a buffer of at most 1 MiB. If the file

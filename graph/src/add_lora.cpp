@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <strata/graph/ops.h>
+#include <strata/graph/passes.h>
+#include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+namespace {
+
+/// What reads a matrix, while the program is copied.
+struct Adapted {
+  LoraGroup group;
+  ValueId a = kNoValue, b = kNoValue;  // the parameters
+};
+
+Status check(const Program& program, std::span<const LoraGroup> groups) {
+  std::string problems;
+  for (const LoraGroup& group : groups) {
+    const auto param = std::find_if(program.params.begin(), program.params.end(),
+                                    [&](const ParamInfo& info) { return info.name == group.weight; });
+    if (param == program.params.end()) {
+      problems += str("\n  ", group.weight, " is no parameter");
+      continue;
+    }
+    const bool is_read = std::any_of(program.code.begin(), program.code.end(), [&](const Instr& instr) {
+      return instr.op == Op::linear && instr.in[1] == param->value;
+    });
+    if (!is_read || param->shape.rank != 2) {
+      problems +=
+          str("\n  ", group.weight, " ", to_string(param->shape), " is not the matrix of a linear layer");
+      continue;
+    }
+    for (const LoraPart& part : group.parts.all()) {
+      const std::int64_t largest = std::min(part.rows, param->shape.dim(1));
+      if (part.rank < 1 || part.rank > largest)
+        problems += str("\n  ", group.weight, ", rows ", part.first_row, " to ", part.first_row + part.rows,
+                        ": the rank is ", part.rank, "; it must be from 1 to ", largest);
+    }
+  }
+  return problems.empty() ? Status::ok()
+                          : Status::error(Code::invalid, str("adapters cannot be added:", problems));
+}
+
+ValueId add_param(Program& program, const std::string& name, const Shape& shape, DType dtype,
+                  const Init& init) {
+  const ValueId value = program.add_value(
+      {name, shape, dtype, ValueKind::param, static_cast<std::int32_t>(program.params.size())});
+  program.params.push_back({.name = name, .shape = shape, .init = init, .value = value});
+  return value;
+}
+
+/// Appends an instruction of the region of `of`, and returns its first output.
+ValueId append(Program& program, const Instr& of, Op op, std::vector<ValueId> in, const Attrs& attrs) {
+  Instr instr{.op = op, .in = std::move(in), .out = {}, .attrs = attrs, .region = of.region};
+  const std::string prefix = str(program.value(of.out[0]).name, ".", op_name(op));
+  for (const OutputSpec& spec : must(infer_outputs(program, instr)))
+    instr.out.push_back(add_output(program, prefix, spec));
+  program.code.push_back(std::move(instr));
+  return program.code.back().out[0];
+}
+
+}  // namespace
+
+std::int64_t LoraGroup::ranks() const noexcept {
+  std::int64_t n = 0;
+  for (const LoraPart& part : parts.all()) n += part.rank;
+  return n;
+}
+
+std::int64_t LoraGroup::elems() const noexcept {
+  std::int64_t n = 0;
+  for (const LoraPart& part : parts.all()) n += part.rows * part.rank;
+  return n;
+}
+
+std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules) {
+  std::vector<LoraGroup> groups;
+  std::map<std::string, int> n_of_weight;
+  for (const LoraModule& module : modules) {
+    auto found = std::find_if(groups.begin(), groups.end(), [&](const LoraGroup& group) {
+      return group.weight == module.weight && group.scale == module.scale;
+    });
+    if (found == groups.end()) {
+      const int number = n_of_weight[module.weight]++;
+      const std::string base = module.weight.substr(0, module.weight.rfind(".weight"));
+      const std::string suffix = number == 0 ? "" : str(".", number);
+      groups.push_back(
+          {module.weight, module.scale, {}, str(base, ".lora_A", suffix), str(base, ".lora_B", suffix)});
+      found = groups.end() - 1;
+    }
+    LoraAttrs& parts = found->parts;
+    STRATA_ASSERT(parts.n < static_cast<std::int64_t>(parts.part.size()), module.weight, " has more than ",
+                  parts.part.size(), " adapters");
+    parts.part[static_cast<std::size_t>(parts.n++)] = module.part;
+  }
+  for (LoraGroup& group : groups)
+    std::sort(group.parts.part.begin(), group.parts.part.begin() + group.parts.n,
+              [](const LoraPart& a, const LoraPart& b) { return a.first_row < b.first_row; });
+  return groups;
+}
+
+Result<Program> add_lora(Program program, std::span<const LoraGroup> groups) {
+  STRATA_TRY(check(program, groups));
+  std::multimap<ValueId, Adapted> of_weight;
+  for (const LoraGroup& group : groups) {
+    const auto base = std::find_if(program.params.begin(), program.params.end(),
+                                   [&](const ParamInfo& info) { return info.name == group.weight; });
+    const ValueId weight = base->value;
+    const DType dtype = program.value(weight).dtype;
+    const std::int64_t inner = base->shape.dim(1);
+    // Kaiming-uniform with a = sqrt(5), as torch.nn.Linear starts: uniform in +- 1 / sqrt(inner).
+    const Init uniform = {.std = 1 / std::sqrt(3.0f * static_cast<float>(inner)), .is_uniform = true};
+    Adapted adapted{group, add_param(program, group.a, {group.ranks(), inner}, dtype, uniform),
+                    add_param(program, group.b, {group.elems()}, dtype, {})};
+    of_weight.emplace(weight, std::move(adapted));
+  }
+  std::vector<Instr> code;
+  code.swap(program.code);
+  std::map<ValueId, ValueId> now;  // what the readers of a linear layer's result read
+  const auto current = [&](ValueId id) {
+    const auto found = now.find(id);
+    return found == now.end() ? id : found->second;
+  };
+  for (Instr& instr : code) {
+    for (ValueId& id : instr.in) id = current(id);
+    program.code.push_back(std::move(instr));
+    const Instr done = program.code.back();
+    if (done.op != Op::linear) continue;
+    const auto [first, last] = of_weight.equal_range(done.in[1]);
+    for (auto it = first; it != last; ++it) {
+      const Adapted& adapted = it->second;
+      ValueId u = append(program, done, Op::linear, {done.in[0], adapted.a, kNoValue}, LinearAttrs{});
+      if (adapted.group.scale != 1)
+        u = append(program, done, Op::scale, {u}, ScaleAttrs{adapted.group.scale});
+      now[done.out[0]] =
+          append(program, done, Op::lora_up, {current(done.out[0]), u, adapted.b}, adapted.group.parts);
+    }
+  }
+  for (ValueId& id : program.outputs) id = current(id);
+  STRATA_TRY(verify(program));
+  return program;
+}
+
+}  // namespace strata

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <strata/graph/passes.h>
+#include <strata/model/hf/tensors.h>
+#include <strata/runtime/status.h>
+
+namespace strata {
+
+/// Low-rank adapters of a model (LoRA; Hu et al. 2021, arXiv 2106.09685) in the terms of PEFT's LoraConfig.
+/// Module names are those of the Hugging Face model.
+struct LoraSettings {
+  static constexpr const char* kAllLinear = "all-linear";
+
+  std::int64_t rank = 8;
+  double alpha = 8;     ///< B A is scaled by alpha / rank,
+  bool rslora = false;  ///< or by alpha / sqrt(rank) (Kalajdzievski 2023, arXiv 2312.03732)
+  /// Whole names ("model.layers.0.self_attn.q_proj") or their last parts ("q_proj"), or `all-linear`: every
+  /// matrix of the blocks. Empty: queries and values, or all three where the family stores them as one.
+  std::vector<std::string> targets = {};
+  std::map<std::string, std::int64_t> rank_pattern = {};  ///< ranks of modules, by the same kind of names
+  std::map<std::string, double> alpha_pattern = {};
+  friend bool operator==(const LoraSettings&, const LoraSettings&) = default;
+};
+
+/// A module with an adapter.
+struct LoraTarget {
+  std::string module;  ///< "model.layers.0.self_attn.q_proj"
+  LoraModule lora;
+  HfTensor::Layout rows = HfTensor::Layout::rows;  ///< how the file orders the rows of B; never `transposed`
+  friend bool operator==(const LoraTarget&, const LoraTarget&) = default;
+};
+
+/// The modules that the settings choose, in the order of the model. Errors: `invalid`, all problems at once:
+/// a target or pattern that names no module, or one that cannot have an adapter; a rank of 0 or above the
+/// matrix.
+Result<std::vector<LoraTarget>> lora_targets(const DecoderConfig& config, const LoraSettings& settings);
+/// The groups of the targets' modules, as add_lora() takes them.
+std::vector<LoraGroup> lora_groups(const std::vector<LoraTarget>& targets);
+/// The columns of each matrix, by parameter.
+std::map<std::string, std::int64_t> inner_extents(const DecoderConfig& config);
+/// Adds s B A of each part to `weight`, f32 [rows, inner]. Sums are f64 and rounded once.
+void merge_lora(const LoraGroup& group, std::int64_t inner, std::span<const float> a,
+                std::span<const float> b, std::span<float> weight);
+
+}  // namespace strata

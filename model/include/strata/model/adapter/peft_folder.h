@@ -1,0 +1,65 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <strata/model/adapter/lora.h>
+#include <strata/model/hf/folder.h>
+#include <strata/runtime/io/io.h>
+#include <strata/runtime/io/safetensors.h>
+#include <strata/runtime/status.h>
+
+namespace strata {
+
+/// A folder that PEFT wrote, or reads: adapter_config.json and adapter_model.safetensors. open() guarantees
+/// that the file has A and B of every module that the settings choose, with their shapes and a readable
+/// dtype, and no other tensor. Immutable; read_part() from one thread at a time.
+class PeftFolder {
+ public:
+  /// Opens the adapter of a model. Errors: `not_found`, `corrupt`; `unsupported` for what strata does not
+  /// implement, by the name of its key; `invalid` for an adapter of another model; all problems of tensors at
+  /// once.
+  static Result<std::unique_ptr<PeftFolder>> open(Io& io, const std::string& path,
+                                                  const DecoderConfig& config);
+
+  const LoraSettings& settings() const noexcept { return settings_; }
+  const std::vector<LoraTarget>& targets() const noexcept { return targets_; }
+  /// base_model_name_or_path; empty if there is none.
+  const std::string& base() const noexcept { return base_; }
+  /// Whether `param` is a parameter of the adapter.
+  bool has(std::string_view param) const noexcept;
+  /// Reads elements [offset, offset + into.size()) of a parameter of add_lora() as f32. Errors: `not_found`,
+  /// `io_error`, and `corrupt` for a NaN or an infinity, with its tensor.
+  Status read_part(std::string_view param, std::int64_t offset, std::span<float> into) const;
+
+ private:
+  PeftFolder() = default;
+  Status check_tensors() const;
+  Status load(std::string_view param) const;
+
+  std::string path_, base_;
+  DecoderConfig config_;
+  LoraSettings settings_;
+  std::vector<LoraTarget> targets_;
+  std::vector<LoraGroup> groups_;
+  std::unique_ptr<SafetensorsFile> file_;
+  mutable std::string loaded_name_;  // the parameter that read_part() holds
+  mutable std::vector<float> loaded_;
+};
+
+/// Writes a folder that PEFT can load, in f32. `base`: base_model_name_or_path. `path` must not exist.
+/// Errors: `invalid`, `no_space`, `io_error`, those of `source`; `diverged` for a NaN or an infinity, with
+/// its tensor.
+Status export_peft(Io& io, const std::string& path, const DecoderConfig& config, const LoraSettings& settings,
+                   const std::string& base, const ParamSource& source);
+
+/// Reads the folder back and compares every element with `source`. Errors: `corrupt` with the parameter.
+Status check_peft_export(Io& io, const std::string& path, const DecoderConfig& config,
+                         const ParamSource& source);
+
+}  // namespace strata

@@ -1,0 +1,106 @@
+#include <strata/model/adapter/peft_folder.h>
+
+#include <algorithm>
+
+#include <strata/runtime/convert.h>
+#include <strata/runtime/str.h>
+
+#include "adapter/peft_config.h"
+#include "adapter/peft_tensors.h"
+
+namespace strata {
+namespace {
+
+constexpr std::uint64_t kConfigLimit = 16 << 20;
+
+}  // namespace
+
+Result<std::unique_ptr<PeftFolder>> PeftFolder::open(Io& io, const std::string& path,
+                                                     const DecoderConfig& config) {
+  std::unique_ptr<PeftFolder> folder(new PeftFolder);
+  folder->path_ = path;
+  folder->config_ = with_derived_sizes(config);
+  const std::string config_path = path + "/adapter_config.json";
+  if (!io.exists(config_path))
+    return Status::error(Code::not_found,
+                         str(path, " has no adapter_config.json: it is no folder of an adapter"));
+  STRATA_TRY_ASSIGN(const std::string text, read_text(io, config_path, kConfigLimit));
+  auto parsed = detail::parse_peft_config(text);
+  if (!parsed.has_value()) return parsed.status().annotate(config_path);
+  folder->settings_ = std::move(parsed->settings);
+  folder->base_ = std::move(parsed->base);
+  auto targets = lora_targets(config, folder->settings_);
+  if (!targets.has_value()) return targets.status().annotate(path);
+  folder->targets_ = *std::move(targets);
+  folder->groups_ = lora_groups(folder->targets_);
+  STRATA_TRY_ASSIGN(folder->file_, SafetensorsFile::open(io, path + "/adapter_model.safetensors"));
+  STRATA_TRY(folder->check_tensors().annotate(path + "/adapter_model.safetensors"));
+  return folder;
+}
+
+Status PeftFolder::check_tensors() const {
+  std::string problems;
+  std::size_t n_found = 0;
+  const auto tensors = detail::peft_tensors(config_, targets_);
+  for (const detail::PeftTensor& tensor : tensors) {
+    const SafetensorsEntry* const entry = file_->find(tensor.name);
+    if (entry == nullptr) {
+      problems += str("\n  ", tensor.name, " is missing");
+      continue;
+    }
+    ++n_found;
+    const auto dtype = dtype_from_safetensors(entry->dtype);
+    if (!dtype || !is_stored_dtype(*dtype))
+      problems += str("\n  ", tensor.name, " is ", entry->dtype, "; F32, BF16 and F16 can be read");
+    if (entry->shape != tensor.shape())
+      problems += str("\n  ", tensor.name, " has the shape ", detail::shape_text(entry->shape),
+                      ", but the model needs ", detail::shape_text(tensor.shape()));
+  }
+  for (const SafetensorsEntry& entry : file_->entries())
+    if (n_found < file_->entries().size() &&
+        std::none_of(tensors.begin(), tensors.end(),
+                     [&](const detail::PeftTensor& tensor) { return tensor.name == entry.name; }))
+      problems += str("\n  ", entry.name, " is not a tensor of an adapter that strata has");
+  if (problems.empty()) return {};
+  return Status::error(Code::invalid, str("the adapter does not fit the model:", problems));
+}
+
+bool PeftFolder::has(std::string_view param) const noexcept {
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [&](const LoraGroup& group) { return group.a == param || group.b == param; });
+}
+
+Status PeftFolder::load(std::string_view param) const {
+  if (loaded_name_ == param) return {};
+  loaded_name_.clear();
+  loaded_.clear();
+  for (const detail::PeftTensor& tensor : detail::peft_tensors(config_, targets_)) {
+    if (tensor.param != param) continue;
+    const SafetensorsEntry& entry = *file_->find(tensor.name);
+    const DType dtype = *dtype_from_safetensors(entry.dtype);
+    std::vector<std::byte> raw(static_cast<std::size_t>(tensor.n_elems()) * size_of(dtype));
+    std::vector<float> values(static_cast<std::size_t>(tensor.n_elems()));
+    STRATA_TRY(file_->read_range(entry, 0, raw));
+    STRATA_TRY(widen_to_f32(dtype, raw, values));
+    if (const std::size_t bad = first_non_finite(values); bad < values.size())
+      return Status::error(Code::corrupt,
+                           str(path_, ": element ", bad, " of ", tensor.name, " is ", values[bad]));
+    const auto end = static_cast<std::size_t>(tensor.first + tensor.n_elems());
+    loaded_.resize(std::max(loaded_.size(), end));
+    detail::scatter_peft(tensor, config_, values, loaded_);
+  }
+  if (loaded_.empty()) return Status::error(Code::not_found, str(path_, " has no ", param));
+  loaded_name_ = param;
+  return {};
+}
+
+Status PeftFolder::read_part(std::string_view param, std::int64_t offset, std::span<float> into) const {
+  STRATA_TRY(load(param));
+  if (offset < 0 || offset + std::ssize(into) > std::ssize(loaded_))
+    return Status::error(Code::invalid, str(path_, ": ", param, " has ", loaded_.size(), " elements, ",
+                                            into.size(), " from ", offset, " were requested"));
+  std::copy_n(loaded_.begin() + offset, into.size(), into.begin());
+  return {};
+}
+
+}  // namespace strata

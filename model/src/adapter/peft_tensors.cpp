@@ -1,0 +1,59 @@
+#include "adapter/peft_tensors.h"
+
+#include <algorithm>
+
+#include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
+
+namespace strata::detail {
+namespace {
+
+/// The part of `param` as a tensor of a Hugging Face file, whose rows may be in another order.
+HfTensor as_hf(const PeftTensor& tensor) {
+  return {tensor.name, tensor.shape(), tensor.param, 0, tensor.layout};
+}
+
+}  // namespace
+
+std::vector<PeftTensor> peft_tensors(const DecoderConfig& config, const std::vector<LoraTarget>& targets) {
+  const std::map<std::string, std::int64_t> columns = inner_extents(config);
+  const std::vector<LoraGroup> groups = lora_groups(targets);
+  std::vector<PeftTensor> tensors;
+  for (const LoraTarget& target : targets) {
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const LoraGroup& g) {
+      return g.weight == target.lora.weight && g.scale == target.lora.scale;
+    });
+    STRATA_ASSERT(group != groups.end(), target.module, " is in no group");
+    std::int64_t rank = 0, elems = 0;  // before the module
+    for (const LoraPart& part : group->parts.all()) {
+      if (part == target.lora.part) break;
+      rank += part.rank;
+      elems += part.rows * part.rank;
+    }
+    const LoraPart& part = target.lora.part;
+    const std::int64_t inner = columns.at(target.lora.weight);
+    const std::string name = str("base_model.model.", target.module);
+    tensors.push_back(
+        {name + ".lora_A.weight", group->a, rank * inner, part.rank, inner, HfTensor::Layout::rows});
+    tensors.push_back({name + ".lora_B.weight", group->b, elems, part.rows, part.rank, target.rows});
+  }
+  return tensors;
+}
+
+void scatter_peft(const PeftTensor& tensor, const DecoderConfig& config, std::span<const float> from,
+                  std::span<float> param) {
+  scatter_hf(as_hf(tensor), config, 0, from, param.subspan(static_cast<std::size_t>(tensor.first)));
+}
+
+void gather_peft(const PeftTensor& tensor, const DecoderConfig& config, std::span<const float> param,
+                 std::span<float> into) {
+  gather_hf(as_hf(tensor), config, 0, param.subspan(static_cast<std::size_t>(tensor.first)), into);
+}
+
+std::string shape_text(const std::vector<std::uint64_t>& shape) {
+  std::string text = "[";
+  for (const std::uint64_t extent : shape) text += str(text.size() > 1 ? ", " : "", extent);
+  return text + "]";
+}
+
+}  // namespace strata::detail

@@ -1,0 +1,118 @@
+#include <array>
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/execute/adapters.h"
+#include "engine/execute/first_gradients.h"
+#include "engine/execute/forward_reference.h"
+
+namespace strata {
+namespace {
+
+using test::adapted_programs;
+using test::random_values;
+using test::TinyRun;
+using test::reference::Vec;
+using Tensors = std::map<std::string, Vec>;
+
+Tensors in_double(const test::StateTensors& states) {
+  Tensors tensors;
+  for (const auto& [name, values] : states) tensors[name] = Vec(values.begin(), values.end());
+  return tensors;
+}
+
+bool is_adapter(std::string_view name) { return name.find(".lora_") != std::string_view::npos; }
+
+class LoraGradientTest : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  const DecoderConfig config = test::tiny_of_family(GetParam());
+};
+
+TEST_P(LoraGradientTest, EveryAdaptersGradientIsTheCentralDifferenceOfTheLossInDouble) {
+  const ProgramSet programs = adapted_programs(config);
+  test::reference::Ints tokens(48), targets(48);
+  test::CountingBatches batches(test::tiny_config().vocab);
+  const std::array<BatchInput, 2> inputs = {{{"tokens", tokens}, {"targets", targets}}};
+  must(batches.fill(0, {inputs}));
+  const test::ForwardReference forward(programs[ProgramRole::eval], tokens, targets);
+  const auto first = test::first_gradients(programs, random_values);
+  for (const Recompute recompute : {Recompute::selective, Recompute::full})
+    ASSERT_EQ(first.gradients,
+              test::first_gradients(adapted_programs(config, recompute), random_values).gradients)
+        << to_string(recompute);
+  Tensors params = in_double(first.params);
+  std::size_t n_adapters = 0;
+  for (const ParamInfo& param : programs[ProgramRole::train].params)
+    n_adapters += is_adapter(param.name) ? 1 : 0;
+  EXPECT_EQ(n_adapters, 2u * 2u * 5u);  // A and B, layers, groups of a layer: two of qkv
+  ASSERT_EQ(first.gradients.size(), n_adapters) << "the base has no gradient";
+  constexpr double kStep = 1e-5;
+  for (const auto& [name, gradient] : in_double(first.gradients)) {
+    EXPECT_TRUE(is_adapter(name)) << name;
+    const Rng rng(std::hash<std::string>{}(name), 9);
+    double error = 0, norm = 0;
+    for (std::uint64_t draw = 0; draw < 12; ++draw) {
+      const std::size_t i = rng.below(draw, gradient.size());
+      const double at = params[name][i];
+      params[name][i] = at + kStep;
+      const double above = forward.loss(params);
+      params[name][i] = at - kStep;
+      const double below = forward.loss(params);
+      params[name][i] = at;
+      const double want = (above - below) / (2 * kStep);
+      error += (gradient[i] - want) * (gradient[i] - want);
+      norm += want * want;
+    }
+    EXPECT_GT(norm, 0) << name;
+    EXPECT_LE(std::sqrt(error / norm), 2e-5) << name;
+  }
+}
+
+// B starts with zeros, and a parameter behind the base's draws from a stream of its own.
+TEST_P(LoraGradientTest, ANewAdapterChangesNoBitOfTheLoss) {
+  for (const DType compute : {DType::f32, DType::bf16}) {
+    const auto loss = [&](const ProgramSet& programs) {
+      TinyRun run(must(Engine::plan(programs, {})));
+      must(run.engine->initialize(5));
+      return run.train(1)[0];
+    };
+    EXPECT_EQ(loss(adapted_programs(config, Recompute::none, compute)),
+              loss(test::tiny_programs(Recompute::none, 3, config, compute)));
+  }
+}
+
+TEST_P(LoraGradientTest, AStepChangesEveryAdapterAndLeavesTheBase) {
+  TinyRun run(must(Engine::plan(adapted_programs(config, Recompute::full), {})));
+  must(run.engine->initialize(5));
+  const test::StateTensors before = test::states_of(*run.engine, Payload::param);
+  run.train(2);  // A has no gradient before B has changed
+  for (const auto& [name, values] : test::states_of(*run.engine, Payload::param))
+    EXPECT_EQ(values == before.at(name), !is_adapter(name)) << name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, LoraGradientTest, ::testing::ValuesIn(decoder_families()),
+                         [](const auto& test_case) { return std::string(test_case.param); });
+
+TEST(AddLoraTest, AllProblemsAreReportedAtOnce) {
+  const Program program = must(record_decoder(test::tiny_config(), 1, DecoderHead::loss));
+  const auto groups = group_lora_modules(std::vector<LoraModule>{{"layers.0.qkv.weight", {0, 32, 33}, 1},
+                                                                 {"layers.9.qkv.weight", {0, 32, 2}, 1},
+                                                                 {"layers.0.attn_norm.weight", {0, 32, 2}, 1},
+                                                                 {"tokens.weight", {0, 50, 2}, 1},
+                                                                 {"layers.1.mlp_out.weight", {0, 32, 0}, 1}});
+  const Status status = add_lora(program, groups).status();
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_THAT(
+      std::string(status.message()),
+      ::testing::AllOf(
+          ::testing::HasSubstr("layers.0.qkv.weight, rows 0 to 32: the rank is 33; it must be from 1 to 32"),
+          ::testing::HasSubstr("layers.9.qkv.weight is no parameter"),
+          ::testing::HasSubstr("layers.0.attn_norm.weight [32] is not the matrix of a linear layer"),
+          ::testing::HasSubstr("tokens.weight [50, 32] is not the matrix of a linear layer"),
+          ::testing::HasSubstr("layers.1.mlp_out.weight, rows 0 to 32: the rank is 0")));
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,243 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <strata/graph/passes.h>
+#include <strata/model/adapter/peft_folder.h>
+#include <strata/runtime/rng.h>
+
+#include "support/temp_dir.h"
+
+namespace strata {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+DecoderConfig config_of(std::string_view family) {
+  DecoderConfig config = decoder_for_family(family).value();
+  config.layers = 2;
+  config.hidden = 16;
+  config.heads = 4;
+  config.kv_heads = config.norm == DecoderConfig::Norm::rms ? 2 : 4;
+  config.ffn = 24;
+  config.vocab = 30;
+  config.seq = 8;
+  return config;
+}
+
+std::vector<std::string> modules_of(const std::vector<LoraTarget>& targets) {
+  std::vector<std::string> names;
+  for (const LoraTarget& target : targets) names.push_back(target.module);
+  return names;
+}
+
+std::string message(const Status& status) { return std::string(status.message()); }
+
+/// A value of its own for each element of each parameter.
+Status numbered(std::string_view param, std::span<float> into) {
+  const Rng rng(std::hash<std::string_view>{}(param), 1);
+  for (std::size_t i = 0; i < into.size(); ++i) into[i] = rng.normal(i);
+  return {};
+}
+
+TEST(LoraTargetsTest, WithoutTargetsQueriesAndValuesHaveAdaptersOrWhatTheyAreStoredIn) {
+  EXPECT_THAT(modules_of(must(lora_targets(config_of("llama"), {}))),
+              ElementsAre("model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.v_proj",
+                          "model.layers.1.self_attn.q_proj", "model.layers.1.self_attn.v_proj"));
+  EXPECT_THAT(modules_of(must(lora_targets(config_of("gpt2"), {}))),
+              ElementsAre("transformer.h.0.attn.c_attn", "transformer.h.1.attn.c_attn"));
+  EXPECT_THAT(modules_of(must(lora_targets(config_of("bloom"), {}))),
+              ElementsAre("transformer.h.0.self_attention.query_key_value",
+                          "transformer.h.1.self_attention.query_key_value"));
+  EXPECT_THAT(modules_of(must(lora_targets(config_of("phi3"), {}))),
+              ElementsAre("model.layers.0.self_attn.qkv_proj", "model.layers.1.self_attn.qkv_proj"));
+}
+
+TEST(LoraTargetsTest, APartOfAFusedMatrixHasItsRowsAndItsScale) {
+  LoraSettings settings{.rank = 4, .alpha = 8, .targets = {"v_proj", "model.layers.1.mlp.up_proj"}};
+  settings.rank_pattern = {{"up_proj", 2}};
+  settings.alpha_pattern = {{"model.layers.1.mlp.up_proj", 6}};
+  const auto targets = must(lora_targets(config_of("llama"), settings));
+  ASSERT_EQ(targets.size(), 3u);
+  EXPECT_EQ(targets[0].lora.weight, "layers.0.qkv.weight");
+  EXPECT_EQ(targets[0].lora.part, (LoraPart{16 + 8, 8, 4}));  // behind queries and keys
+  EXPECT_EQ(targets[0].lora.scale, 2.0f);
+  EXPECT_EQ(targets[2].lora.weight, "layers.1.mlp_in.weight");
+  EXPECT_EQ(targets[2].lora.part, (LoraPart{24, 24, 2}));
+  EXPECT_EQ(targets[2].lora.scale, 3.0f);
+  settings.rslora = true;
+  EXPECT_EQ(must(lora_targets(config_of("llama"), settings))[0].lora.scale, 4.0f);
+}
+
+TEST(LoraTargetsTest, AllLinearIsEveryMatrixOfTheBlocks) {
+  for (const std::string_view family : decoder_families()) {
+    const DecoderConfig config = config_of(family);
+    const auto targets = must(lora_targets(config, {.rank = 2, .targets = {LoraSettings::kAllLinear}}));
+    const Program program = must(record_decoder(config, 1, DecoderHead::loss));
+    // Each element of each matrix that a linear layer reads has one adapter.
+    std::int64_t rows = 0, wanted = 0;
+    for (const LoraTarget& target : targets) rows += target.lora.part.rows;
+    for (const ParamInfo& param : program.params)
+      if (param.shape.rank == 2 && param.name.starts_with("layers.")) wanted += param.shape.dim(0);
+    EXPECT_EQ(rows, wanted) << family;
+    EXPECT_TRUE(add_lora(program, lora_groups(targets)).has_value()) << family;
+  }
+}
+
+TEST(LoraTargetsTest, AllProblemsAreReportedAtOnce) {
+  LoraSettings settings{.rank = 20, .targets = {"q_proj", "k_prj", "embed_tokens", "lm_head"}};
+  settings.rank_pattern = {{"layers.0.self_attn.q_proj", 3}, {"0.self_attn.q_proj", 4}, {"w", 3}};
+  const Status status = lora_targets(config_of("llama"), settings).status();
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_THAT(
+      message(status),
+      AllOf(HasSubstr("target 'k_prj' names no module of the model; the modules are down_proj, gate_proj, "
+                      "k_proj, o_proj, q_proj, up_proj, v_proj, or all of them: all-linear"),
+            HasSubstr("target 'embed_tokens' is no matrix of a block"),
+            HasSubstr("target 'lm_head' is no matrix of a block"),
+            HasSubstr("rank_pattern 'w' names no module"),
+            HasSubstr("'0.self_attn.q_proj' = 4 and 'layers.0.self_attn.q_proj' = 3 both name "
+                      "model.layers.0.self_attn.q_proj"),
+            HasSubstr(
+                "the rank of model.layers.1.self_attn.q_proj is 20; its matrix [16, 16] allows 1 to 16")));
+}
+
+class PeftFolderTest : public ::testing::Test {
+ protected:
+  void write(const DecoderConfig& config, const LoraSettings& settings) {
+    must(io.remove_all(adapter));
+    must(export_peft(io, adapter, config, settings, "base/model", numbered));
+  }
+  std::string get(const std::string& file) { return must(read_text(io, file, 1 << 20)); }
+  void put(const std::string& file, const std::string& text) { must(write_text_atomically(io, file, text)); }
+  void change(const std::function<void(nlohmann::json&)>& by) {
+    nlohmann::json root = nlohmann::json::parse(get(config_file));
+    by(root);
+    put(config_file, root.dump());
+  }
+  Status opened(const DecoderConfig& config) { return PeftFolder::open(io, adapter, config).status(); }
+
+  const test::TempDir dir;
+  const std::string adapter = dir.file("adapter"), config_file = adapter + "/adapter_config.json",
+                    tensors_file = adapter + "/adapter_model.safetensors";
+  Io& io = posix_io();
+};
+
+TEST_F(PeftFolderTest, WhatIsWrittenIsReadBackForEveryFamily) {
+  for (const std::string_view family : decoder_families()) {
+    const DecoderConfig config = config_of(family);
+    const LoraSettings settings{
+        .rank = 3, .alpha = 4.5, .rslora = true, .targets = {LoraSettings::kAllLinear}};
+    write(config, settings);
+    const auto folder = must(PeftFolder::open(io, adapter, config));
+    EXPECT_EQ(folder->base(), "base/model");
+    EXPECT_EQ(folder->targets(), must(lora_targets(config, settings))) << family;
+    EXPECT_TRUE(check_peft_export(io, adapter, config, numbered).is_ok()) << family;
+  }
+}
+
+TEST_F(PeftFolderTest, BloomsRowsAreInTheOrderOfItsHeads) {
+  const DecoderConfig config = config_of("bloom");
+  write(config, {.rank = 2});
+  const auto file = must(SafetensorsFile::open(io, tensors_file));
+  std::vector<float> b(48 * 2), ours(48 * 2);
+  must(file->read("base_model.model.transformer.h.0.self_attention.query_key_value.lora_B.weight",
+                  std::as_writable_bytes(std::span(b))));
+  must(numbered("layers.0.qkv.lora_B", ours));
+  // Row 4 of the file is the first key of head 0, which is row 16 of ours.
+  EXPECT_EQ(b[4 * 2], ours[16 * 2]);
+  EXPECT_EQ(b[5 * 2 + 1], ours[17 * 2 + 1]);
+}
+
+TEST_F(PeftFolderTest, ModulesAreListedByTheirLastPartsOrInFull) {
+  write(config_of("llama"), {.rank = 2, .targets = {"q_proj", "model.layers.0.self_attn.v_proj", "v_proj"}});
+  EXPECT_EQ(nlohmann::json::parse(get(config_file))["target_modules"],
+            (std::vector<std::string>{"q_proj", "v_proj"}));
+  write(config_of("llama"), {.rank = 2, .targets = {"model.layers.0.self_attn.v_proj"}});
+  EXPECT_EQ(nlohmann::json::parse(get(config_file))["target_modules"],
+            std::vector<std::string>{"model.layers.0.self_attn.v_proj"});
+}
+
+TEST_F(PeftFolderTest, WhatStrataDoesNotHaveIsRefusedByName) {
+  const DecoderConfig config = config_of("llama");
+  write(config, {});
+  const struct {
+    const char *key, *value, *message;
+  } kCases[] = {{"peft_type", R"("IA3")", "peft_type is \"IA3\"; strata reads LORA"},
+                {"lora_dropout", "0.05", "lora_dropout = 0.05"},
+                {"use_dora", "true", "use_dora = true"},
+                {"modules_to_save", R"(["lm_head"])", "modules_to_save = "},
+                {"a_new_key", "1", "a_new_key = 1"},
+                {"bias", R"("all")", "bias is \"all\""},
+                {"task_type", R"("SEQ_CLS")", "task_type is \"SEQ_CLS\""},
+                {"target_modules", R"(".*attn.*")", "is a regular expression"},
+                {"target_modules", R"([1])", "it must be a list of names"},
+                {"rank_pattern", R"({"^model.*": 3})", "is a regular expression"},
+                {"r", "2.5", "r is 2.5; it must be a whole number"},
+                {"r", "0", "the rank of model.layers.0.self_attn.q_proj is 0"}};
+  const std::string before = get(config_file);
+  for (const auto& each : kCases) {
+    put(config_file, before);
+    change([&](nlohmann::json& root) { root[each.key] = nlohmann::json::parse(each.value); });
+    EXPECT_THAT(message(opened(config)), HasSubstr(each.message)) << each.key;
+  }
+  put(config_file, before);
+  change([](nlohmann::json& root) { root["lora_dropout"] = root["use_dora"] = nullptr; });
+  EXPECT_TRUE(opened(config).is_ok());
+}
+
+TEST_F(PeftFolderTest, AnAdapterOfAnotherModelAndDamagedFilesAreRefused) {
+  DecoderConfig config = config_of("llama");
+  write(config, {.rank = 2});
+  DecoderConfig wider = config;
+  wider.hidden = 32;
+  wider.layers = 3;
+  EXPECT_THAT(
+      message(opened(wider)),
+      AllOf(HasSubstr("the adapter does not fit the model"),
+            HasSubstr(
+                "layers.0.self_attn.q_proj.lora_A.weight has the shape [2, 16], but the model needs [2, 32]"),
+            HasSubstr("base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight is missing")));
+  change([](nlohmann::json& root) { root["target_modules"] = {"q_proj"}; });
+  EXPECT_THAT(message(opened(config)), HasSubstr("v_proj.lora_A.weight is not a tensor of an adapter"));
+  const std::string tensors = get(tensors_file);
+  for (std::size_t n = 0; n < tensors.size(); n += tensors.size() / 40 + 1) {
+    put(tensors_file, tensors.substr(0, n));
+    EXPECT_FALSE(opened(config).is_ok()) << n;
+  }
+  const std::string text = get(config_file);
+  put(tensors_file, tensors);
+  for (std::size_t n = 0; n + 2 < text.size(); n += 7) {
+    put(config_file, text.substr(0, n));
+    EXPECT_FALSE(opened(config).is_ok()) << n;
+  }
+}
+
+TEST_F(PeftFolderTest, AnExportNeitherOverwritesNorLeavesAHalf) {
+  const DecoderConfig config = config_of("llama");
+  write(config, {});
+  EXPECT_THAT(message(export_peft(io, adapter, config, {}, "", numbered)), HasSubstr("already exists"));
+  const auto diverged = [](std::string_view param, std::span<float> into) {
+    must(numbered(param, into));
+    if (param == "layers.1.qkv.lora_B") into[3] = std::numeric_limits<float>::infinity();
+    return Status::ok();
+  };
+  const Status status = export_peft(io, dir.file("other"), config, {}, "", diverged);
+  EXPECT_EQ(status.code(), Code::diverged);
+  EXPECT_THAT(message(status),
+              HasSubstr("element 3 of base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight"));
+  EXPECT_FALSE(io.exists(dir.file("other")));
+}
+
+TEST(MergeLoraTest, AddsTheProductToTheRowsOfEachPart) {
+  const LoraGroup group{"w", 0.5f, {{{{0, 2, 1}, {3, 1, 2}}}, 2}, "a", "b"};
+  const std::vector<float> a = {1, 2, /**/ 3, 4, /**/ 5, 6}, b = {2, 4, /**/ 6, 8};
+  std::vector<float> w(8, 1.0f);
+  merge_lora(group, 2, a, b, w);
+  EXPECT_EQ(w, (std::vector<float>{2, 3, 3, 5, 1, 1, 1 + 9 + 20, 1 + 12 + 24}));
+}
+
+}  // namespace
+}  // namespace strata

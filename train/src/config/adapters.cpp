@@ -1,0 +1,47 @@
+#include <strata/train/training_data.h>
+
+#include <charconv>
+
+#include <strata/runtime/str.h>
+
+namespace strata {
+namespace {
+
+template <class T>
+void parse_patterns(const char* key, const std::vector<std::string>& texts, std::map<std::string, T>& into,
+                    std::string& problems) {
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.rfind('=');
+    const char* const end = text.data() + text.size();
+    T value{};
+    const bool has_name = equals != std::string::npos && equals > 0;
+    const auto parsed = std::from_chars(has_name ? text.data() + equals + 1 : end, end, value);
+    if (!has_name || parsed.ec != std::errc{} || parsed.ptr != end || !(value > 0))
+      problems += str("\n  ", key, ": '", text, "' does not have the form NAME=NUMBER, above 0");
+    else
+      into[text.substr(0, equals)] = value;
+  }
+}
+
+}  // namespace
+
+Result<LoraSettings> lora_settings(const TrainConfig& config) {
+  const TrainConfig::Adapter& given = config.adapter;
+  LoraSettings settings{
+      .rank = given.rank, .alpha = given.alpha, .rslora = given.rslora, .targets = given.targets};
+  std::string problems;
+  parse_patterns("adapter.rank_pattern", given.rank_pattern, settings.rank_pattern, problems);
+  parse_patterns("adapter.alpha_pattern", given.alpha_pattern, settings.alpha_pattern, problems);
+  if (problems.empty()) return settings;
+  return Status::error(Code::invalid, str("section adapter:", problems));
+}
+
+Result<Program> with_adapters(Program program, const TrainConfig& config, const DecoderConfig& decoder) {
+  if (!has_adapters(config)) return program;
+  STRATA_TRY_ASSIGN(const LoraSettings settings, lora_settings(config));
+  STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(decoder, settings));
+  for (ParamInfo& param : program.params) param.trainable = false;
+  return add_lora(std::move(program), lora_groups(targets));
+}
+
+}  // namespace strata
