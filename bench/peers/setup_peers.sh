@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up the environment of the peers' programs in this folder and of scripts/torch_check.sh: DIR/venv with the
-# newest torch, transformers and accelerate, with DeepSpeed and its CPU Adam, compiled for this machine's CPU
+# newest torch, transformers, accelerate and PEFT, with DeepSpeed and its CPU Adam, compiled for this machine's CPU
 # against that torch, and with torchao. pip uses the index it is configured with. The torch of PyPI includes
 # CUDA libraries, about 6 GB on disk, and needs no GPU.
 #   bench/peers/setup_peers.sh DIR             keeps what is already installed; logs are in DIR
@@ -77,6 +77,7 @@ deepspeed() {
 
 package transformers
 package accelerate
+package peft
 package torchao
 deepspeed
 

@@ -2,7 +2,10 @@
 // gradients, the losses of some training steps, and the trained model as a folder. Prints how bf16 GEMMs are
 // computed.
 //   oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X] [--dtype f32|bf16] [--widened]
+//     [--adapter PEFT_DIR]
 // --steps 0: no training; --widened: bf16 GEMMs are computed as on a CPU without bf16 instructions.
+// --adapter: only the adapters of a folder of PEFT are trained; gradients and the trained values are folders
+// of PEFT, as is `same`, what was read.
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -13,6 +16,7 @@
 #include <strata/engine/engine.h>
 #include <strata/graph/passes.h>
 #include <strata/kernels/bf16_gemm.h>
+#include <strata/model/adapter/peft_folder.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/str.h>
@@ -23,7 +27,7 @@ namespace strata {
 namespace {
 
 struct Options {
-  std::string folder, batches, out;
+  std::string folder, batches, out, adapter;
   int steps = 50;
   double lr = 1e-3;
   DType compute = DType::f32;
@@ -74,16 +78,40 @@ class FileBatches final : public BatchSource {
   std::map<std::string, std::vector<std::int32_t>> values_;
 };
 
+/// The model, and its adapter if there is one.
+struct Model {
+  std::unique_ptr<HfFolder> folder;
+  std::unique_ptr<PeftFolder> adapter;
+  const DecoderConfig& config() const { return folder->config(); }
+  Status read_part(std::string_view param, std::int64_t offset, std::span<float> into) const {
+    const bool is_adapter = adapter && adapter->has(param);
+    return is_adapter ? adapter->read_part(param, offset, into) : folder->read_part(param, offset, into);
+  }
+  ParamSource source() const {
+    return [this](std::string_view param, std::span<float> into) { return read_part(param, 0, into); };
+  }
+  Program with_adapter(Program program) const {
+    if (!adapter) return program;
+    for (ParamInfo& param : program.params) param.trainable = false;
+    return must(add_lora(std::move(program), lora_groups(adapter->targets())));
+  }
+  /// Writes values of what is trained to the folder `out`/`name`.
+  void write(const std::string& out, const char* name, const ParamSource& source) const {
+    must(
+        export_peft(posix_io(), str(out, "/", name), config(), adapter->settings(), adapter->base(), source));
+  }
+};
+
 /// An engine with everything it needs.
 struct Run {
-  Run(const ProgramSet& programs, const SessionOptions& options, const HfFolder& folder)
+  Run(const ProgramSet& programs, const SessionOptions& options, const Model& model)
       : plan(must(Engine::plan(programs, options))),
         pool(must(ThreadPool::create(2))),
         backend(must(create_host_backend({}, *pool, clock))),
         engine(must(Engine::create(*plan, {*backend, *pool, clock, posix_io()}))) {
-    must(engine->initialize(1));  // the moments
-    must(engine->fill(Payload::param, [&](const StatePiece& piece, std::span<float> values) {
-      return folder.read_part(piece.name, piece.offset, values);
+    must(engine->initialize(1, [&](const StatePiece& piece, std::span<float> values) -> Result<bool> {
+      STRATA_TRY(model.read_part(piece.name, piece.offset, values));
+      return true;
     }));
   }
   std::map<std::string, std::vector<float>> all(Payload payload) {
@@ -117,24 +145,24 @@ HfExport options_of(const HfFolder& folder) {
 }
 
 // With beta1 = 0 and neither clipping nor decay, the first moment after one step is the gradient.
-void write_gradients(const Options& o, const ProgramSet& programs, const HfFolder& folder,
-                     FileBatches& batches) {
+void write_gradients(const Options& o, const ProgramSet& programs, const Model& model, FileBatches& batches) {
   SessionOptions options;
   options.clip = 0;
   options.optimizer.beta1 = 0;
-  Run run(programs, options, folder);
+  Run run(programs, options, model);
   StepReport report;
   must(run.engine->train_step(batches, 0.0, report));
   const auto gradients = run.all(Payload::m);
-  must(export_hf(posix_io(), o.out + "/grads", folder.config(), source_of(gradients), {}));
+  if (model.adapter) return model.write(o.out, "grads", source_of(gradients));
+  must(export_hf(posix_io(), o.out + "/grads", model.config(), source_of(gradients), {}));
   must(posix_io().rename(o.out + "/grads/model.safetensors", o.out + "/grads.safetensors"));
   must(posix_io().remove_all(o.out + "/grads"));
 }
 
-std::vector<float> infer_all(const ProgramSet& programs, const HfFolder& folder, const FileBatches& batches) {
+std::vector<float> infer_all(const ProgramSet& programs, const Model& model, const FileBatches& batches) {
   ProgramSet only;
   only[ProgramRole::infer] = programs[ProgramRole::infer];
-  Run run(only, {}, folder);
+  Run run(only, {}, model);
   std::vector<float> logits;
   const auto tokens = batches.of("tokens", 0);
   for (std::uint64_t b = 0; b < batches.shape[1]; ++b)
@@ -147,16 +175,13 @@ std::vector<float> infer_all(const ProgramSet& programs, const HfFolder& folder,
 }
 
 // The engine only infers whole rows, so the program of packed rows is run by forward_once().
-void write_logits(const Options& o, const ProgramSet& programs, const HfFolder& folder,
+void write_logits(const Options& o, const ProgramSet& programs, const Model& model,
                   const FileBatches& batches) {
-  const auto vocab = static_cast<std::uint64_t>(folder.config().vocab);
-  const auto logits =
-      batches.packed()
-          ? forward_once(
-                programs[ProgramRole::infer],
-                [&](std::string_view name, std::span<float> into) { return folder.read(name, into); },
-                [&](const std::string& name) { return batches.of(name.c_str(), 0); })
-          : infer_all(programs, folder, batches);
+  const auto vocab = static_cast<std::uint64_t>(model.config().vocab);
+  const auto logits = batches.packed()
+                          ? forward_once(programs[ProgramRole::infer], model.source(),
+                                         [&](const std::string& name) { return batches.of(name.c_str(), 0); })
+                          : infer_all(programs, model, batches);
   const auto writer =
       must(SafetensorsWriter::create(posix_io(), o.out + "/logits.safetensors",
                                      {{"logits", "F32", {batches.shape[1], batches.shape[2], vocab}}}));
@@ -164,15 +189,14 @@ void write_logits(const Options& o, const ProgramSet& programs, const HfFolder& 
   must(writer->finish());
 }
 
-void write_training(const Options& o, const ProgramSet& programs, const HfFolder& folder,
-                    FileBatches& batches) {
+void write_training(const Options& o, const ProgramSet& programs, const Model& model, FileBatches& batches) {
   SessionOptions options;
   options.clip = 1.0;
   options.optimizer.beta1 = 0.9;
   options.optimizer.beta2 = 0.95;
   options.optimizer.eps = 1e-8;
   options.optimizer.weight_decay = 0.1;
-  Run run(programs, options, folder);
+  Run run(programs, options, model);
   std::string losses;
   for (int step = 0; step < o.steps; ++step) {
     StepReport report;
@@ -181,29 +205,33 @@ void write_training(const Options& o, const ProgramSet& programs, const HfFolder
   }
   must(write_text_atomically(posix_io(), o.out + "/losses.json", str("{\"losses\": [", losses, "]}\n")));
   const auto params = run.all(Payload::param);
-  must(export_hf(posix_io(), o.out + "/hf", folder.config(), source_of(params), options_of(folder)));
+  if (model.adapter) return model.write(o.out, "adapter", source_of(params));
+  must(export_hf(posix_io(), o.out + "/hf", model.config(), source_of(params), options_of(*model.folder)));
   must(check_hf_export(posix_io(), o.out + "/hf", source_of(params), DType::f32));
 }
 
 void probe(const Options& o) {
   kernels::force_widened_bf16_gemm(o.widened);
   std::printf("%s\n", kernels::bf16_gemm_kind());
-  const auto folder = must(HfFolder::open(posix_io(), o.folder));
+  Model model{must(HfFolder::open(posix_io(), o.folder)), nullptr};
+  if (!o.adapter.empty()) model.adapter = must(PeftFolder::open(posix_io(), o.adapter, model.config()));
   FileBatches batches(o.batches);
-  DecoderConfig config = folder->config();
+  DecoderConfig config = model.config();
   config.seq = static_cast<std::int64_t>(batches.shape[2]);
   const auto batch = static_cast<std::int64_t>(batches.shape[1]);
   const DecoderRows rows = batches.packed() ? DecoderRows::packed : DecoderRows::whole;
   ProgramSet programs;
-  programs[ProgramRole::eval] = must(record_decoder(config, batch, DecoderHead::loss, rows, o.compute));
+  programs[ProgramRole::eval] =
+      model.with_adapter(must(record_decoder(config, batch, DecoderHead::loss, rows, o.compute)));
   programs[ProgramRole::train] = must(derive_backward(programs[ProgramRole::eval], "loss"));
-  programs[ProgramRole::infer] =
-      must(record_decoder(config, batches.packed() ? batch : 1, DecoderHead::logits, rows, o.compute));
+  programs[ProgramRole::infer] = model.with_adapter(
+      must(record_decoder(config, batches.packed() ? batch : 1, DecoderHead::logits, rows, o.compute)));
   must(posix_io().make_dirs(o.out));
-  write_logits(o, programs, *folder, batches);
+  if (model.adapter) model.write(o.out, "same", model.source());
+  write_logits(o, programs, model, batches);
   programs[ProgramRole::infer] = {};
-  write_gradients(o, programs, *folder, batches);
-  if (o.steps > 0) write_training(o, programs, *folder, batches);
+  write_gradients(o, programs, model, batches);
+  if (o.steps > 0) write_training(o, programs, model, batches);
 }
 
 DType parse_dtype(const std::string& word) {
@@ -222,6 +250,8 @@ Options parse(int argc, char** argv) {
       o.steps = std::stoi(words[++i]);
     } else if (words[i] == "--lr" && has_value) {
       o.lr = std::stod(words[++i]);
+    } else if (words[i] == "--adapter" && has_value) {
+      o.adapter = words[++i];
     } else if (words[i] == "--dtype" && has_value) {
       o.compute = parse_dtype(words[++i]);
     } else if (words[i] == "--widened") {
@@ -233,7 +263,7 @@ Options parse(int argc, char** argv) {
   if (names.size() != 3)
     throw std::runtime_error(
         "usage: oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X] [--dtype f32|bf16] "
-        "[--widened]");
+        "[--widened] [--adapter PEFT_DIR]");
   o.folder = names[0];
   o.batches = names[1];
   o.out = names[2];

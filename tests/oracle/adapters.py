@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Runs strata's oracle_probe and PEFT with transformers on the same models, adapters and batches, and compares.
+
+    adapters.py --probe PATH [--family NAME ...] [--steps N] [--json]
+
+PEFT makes the adapter and writes its folder, with random values also in B, so that a transposed or permuted matrix
+shows. transformers and PEFT compute in float64, strata in float32. Each family has the adapters of CASES. Exit code:
+0 if all figures are within LIMITS, 1 if one is not, 77 without PyTorch, transformers and PEFT."""
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+
+try:
+    import peft
+    import torch
+    import transformers
+except ImportError as error:
+    print(f"adapters: skipped: {error}", file=sys.stderr)
+    sys.exit(77)
+
+import make_folders
+import tensors
+from compare import run_probe
+from layers import mean_loss
+from reference import BETAS, CLIP, DECAY, EPS, Batches
+
+# By the largest difference / the largest value; by the norm of the worst tensor; of the worst of all steps. `files`:
+# bits in which the exported folder differs from the one that was read, and missing or unexpected keys.
+LIMITS = {"logits": 1e-4, "gradients": 1e-4, "losses": 1e-3, "exported": 1e-3, "files": 0}
+CASES = {
+    "default": dict(r=4, lora_alpha=8),
+    "default rslora": dict(r=5, lora_alpha=8, use_rslora=True),
+    "all-linear": dict(r=4, lora_alpha=6, target_modules="all-linear"),
+    "all-linear rslora": dict(r=3, lora_alpha=6, target_modules="all-linear", use_rslora=True),
+    "patterns": dict(r=4, lora_alpha=8, target_modules="all-linear", patterns=True),  # see with_patterns()
+}
+# What strata adapts where PEFT has no default.
+DEFAULTS = {"phi3": ["qkv_proj"], "glm": ["q_proj", "v_proj"], "glm4": ["q_proj", "v_proj"], "olmo2": ["q_proj", "v_proj"],
+            "smollm3": ["q_proj", "v_proj"], "gemma3_text": ["q_proj", "v_proj"]}  # fmt: skip
+
+
+def base_of(folder):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
+    return model.eval()
+
+
+def with_patterns(base, settings):
+    """The settings with a rank for one kind of modules, and an alpha for another one and for one module."""
+    names = [name for name, module in base.named_modules() if module.__class__.__name__ in ("Linear", "Conv1D") and name != "lm_head"]
+    kinds = sorted({name.rsplit(".", 1)[1] for name in names})
+    other = next(name for name in names if not name.endswith("." + kinds[-1]))
+    return settings | {"rank_pattern": {kinds[0]: 3}, "alpha_pattern": {kinds[-1]: 24.0, other: 2.0}}
+
+
+def make_adapter(folder, family, settings, seed):
+    """A model of PEFT with a random adapter, whose values are float32 numbers."""
+    settings, base = dict(settings), base_of(folder)
+    if settings.pop("patterns", False):
+        settings = with_patterns(base, settings)
+    if "target_modules" not in settings and family in DEFAULTS:
+        settings["target_modules"] = DEFAULTS[family]
+    model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", **settings))
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_" in name:
+                deviation = 0.1 if "lora_B" in name else 0.2
+                parameter.copy_(torch.randn(parameter.shape, generator=random) * deviation)
+    return model.eval()
+
+
+def trained(model):
+    """{name in PEFT's file: parameter}."""
+    return {name.replace(".default.", "."): p for name, p in model.named_parameters() if p.requires_grad}
+
+
+def by_norm(got, want):
+    """The relative error of the worst tensor; a norm below 1e-3 of the total counts as that."""
+    total = torch.stack([tensor.norm() for tensor in want.values()]).norm()
+    errors = {name: ((got[name] - w).norm() / torch.maximum(w.norm(), 1e-3 * total)).item() for name, w in want.items()}
+    worst = max(errors, key=errors.get)
+    return errors[worst], worst
+
+
+def adapter_tensors(folder):
+    return {name: torch.from_numpy(array.copy()) for name, array in tensors.read(folder / "adapter_model.safetensors").items()}
+
+
+def train(model, batches, steps, lr):
+    optimizer = torch.optim.AdamW(list(trained(model).values()), lr=lr, betas=BETAS, eps=EPS, weight_decay=DECAY)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        tokens, targets, _ = batches[step]
+        loss = mean_loss(model(tokens).logits, targets)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(list(trained(model).values()), CLIP)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def count_files(written, read, base):
+    """Differing bits and keys of the folder that strata wrote, and how PEFT loads it."""
+    ours, theirs = adapter_tensors(written), adapter_tensors(read)
+    differing = len(set(ours) ^ set(theirs))
+    differing += sum(int((ours[n].view(torch.int32) != t.float().view(torch.int32)).sum()) for n, t in theirs.items() if n in ours)
+    loaded = peft.PeftModel.from_pretrained(base, written)
+    again = {name.replace(".default.", "."): p for name, p in loaded.named_parameters() if "lora_" in name}
+    return differing + len(set(again) ^ set(theirs)) + sum(not torch.equal(again[n].float(), ours[n]) for n in again if n in ours)
+
+
+def compare(case, name, scratch, args):
+    row = {"case": case.name, "adapter": name, "figures": {}, "problems": []}
+    folder = scratch / case.name
+    if not folder.exists():
+        make_folders.make_case(case, folder, args.seed, own=False)
+    model = make_adapter(folder / "hf", case.config["model_type"], CASES[name], args.seed)
+    adapter, out = scratch / f"{case.name} {name}", scratch / f"{case.name} {name} out"
+    model.save_pretrained(adapter)
+    file = adapter / "adapter_model.safetensors"
+    values = {name: array.astype("float32") for name, array in tensors.read(file).items()}
+    file.unlink()
+    tensors.write(file, values)
+    args.adapter = adapter
+    try:
+        run_probe(folder, "whole", out, args.steps, args)
+    except ValueError as error:
+        row["problems"].append(str(error))
+        return row
+    figures, batches = row["figures"], Batches(folder / "whole.safetensors")
+    tokens, targets, _ = batches[0]
+    want = model(tokens).logits
+    got = torch.from_numpy(tensors.read(out / "logits.safetensors")["logits"].copy())
+    figures["logits"] = ((got - want).abs().max() / want.abs().max()).item()
+    parameters = trained(model)
+    gradients = dict(zip(parameters, torch.autograd.grad(mean_loss(want, targets), list(parameters.values())), strict=True))
+    figures["gradients"], row["worst"] = by_norm(adapter_tensors(out / "grads"), gradients)
+    figures["files"] = count_files(out / "same", adapter, base_of(folder / "hf"))
+    losses = train(model, batches, args.steps, args.lr)
+    ours = json.loads((out / "losses.json").read_text())["losses"]
+    figures["losses"] = max(abs(a - b) / abs(b) for a, b in zip(ours, losses, strict=True))
+    exported = peft.PeftModel.from_pretrained(base_of(folder / "hf"), out / "adapter")
+    with torch.no_grad():
+        want, got = model(tokens).logits, exported(tokens).logits
+    figures["exported"] = ((got - want).norm() / want.norm()).item()
+    row["problems"] += [f"{n}: {figures[n]:.2g} is above {limit:g}" for n, limit in LIMITS.items() if not figures[n] <= limit]
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--probe", type=pathlib.Path, required=True, metavar="PATH", help="the program oracle_probe")
+    parser.add_argument("--family", nargs="+", metavar="NAME", help="families or cases to run (default: all)")
+    parser.add_argument("--adapter", nargs="+", metavar="NAME", choices=sorted(CASES), dest="adapters", help="adapters to try")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    args.probe, args.dtype, args.widened = args.probe.absolute(), "f32", False
+    torch.set_num_threads(1)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="strata-oracle-") as scratch:
+        for case in make_folders.choose(args.family):
+            for name in args.adapters or CASES:
+                rows.append(compare(case, name, pathlib.Path(scratch), args))
+                if not args.json:
+                    cells = "".join(f" {n} {v:.2g}" for n, v in rows[-1]["figures"].items())
+                    print(f"{case.name:<14} {name:<18}{cells}", *rows[-1]["problems"], sep="\n    " if rows[-1]["problems"] else "", flush=True)
+    result = {"rows": rows, "limits": LIMITS, "torch": torch.__version__, "transformers": transformers.__version__,
+              "peft": peft.__version__, "ok": not any(row["problems"] for row in rows)}  # fmt: skip
+    if args.json:
+        print(json.dumps(result))
+    else:
+        print(f"adapters: {len(rows)} rows, {sum(bool(row['problems']) for row in rows)} wrong")
+    return 0 if result["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
