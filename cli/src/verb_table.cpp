@@ -69,8 +69,14 @@ void add_run_options(CLI::App& app, Args& args) {
                  str("Named set of values; file, environment and key=value override it: ", preset_names()));
 }
 
+void add_adapter(CLI::App& app, Args& args) {
+  app.add_option("--adapter", args.adapter, "Folder of a PEFT adapter of the model; same as adapter.from=DIR")
+      ->option_text("DIR");
+}
+
 void add_train_options(CLI::App& app, Args& args) {
   add_run_options(app, args);
+  add_adapter(app, args);
   CLI::Option* out = app.add_option("--out", args.out_dir, "Run folder (default: runs/PRESET-TIME)");
   CLI::Option* overwrite = app.add_flag("--overwrite", args.overwrite, "Replace the run in --out");
   app.add_option("--init", args.init, "Hugging Face folder to start from; same as model.from=DIR")
@@ -137,6 +143,7 @@ void add_generate_options(CLI::App& app, Args& args) {
   app.add_option("run", args.items, "Run folder, or a Hugging Face folder, and section.key=value")
       ->option_text("RUN [key=value ...]")
       ->required();
+  add_adapter(app, args);
   CLI::Option* prompt = app.add_option("--prompt", args.prompts, "Text to continue; can be repeated")
                             ->allow_extra_args(false);  // key=value may follow
   app.add_option("--prompts", args.prompts_file,
@@ -163,6 +170,7 @@ void add_generate_options(CLI::App& app, Args& args) {
 void add_eval_options(CLI::App& app, Args& args) {
   app.add_option("items", args.items, "Run folder or Hugging Face folder, and section.key=value")
       ->option_text("RUN|FOLDER [key=value ...]");
+  add_adapter(app, args);
   app.add_option("--data", args.data, "Text, .jsonl or packed files (default: the run's validation data)")
       ->option_text("FILE ...");
   app.add_option("--batches", args.batches, "Evaluate only the first N micro-batches")

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <strata/model/hf/explain_folder.h>
-#include <strata/model/hf/folder.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/train/evaluation.h>
 #include <strata/train/job.h>
 #include <strata/train/load_config.h>
+#include <strata/train/pretrained/pretrained_values.h>
 #include <strata/train/resume.h>
 #include <strata/train/run_folder.h>
 #include <strata/train/tiers.h>
@@ -85,11 +85,11 @@ void resolve_target_config(LoadedConfig& loaded, const EvalTarget& target) {
   }
 }
 
-Status load_parameters(Engine& engine, const EvalTarget& target, Io& io) {
+Status load_parameters(Engine& engine, const TrainConfig& config, const EvalTarget& target, Io& io) {
   if (target.is_folder) {
-    STRATA_TRY_ASSIGN(const std::unique_ptr<HfFolder> folder, HfFolder::open(io, target.path));
-    return engine.fill(Payload::param, [&](const StatePiece& piece, std::span<float> values) {
-      return folder->read_part(piece.name, piece.offset, values);
+    STRATA_TRY_ASSIGN(const std::unique_ptr<PretrainedValues> given, PretrainedValues::open(io, config));
+    return engine.initialize(config.train.seed, [&](const StatePiece& piece, std::span<float> values) {
+      return given->read(piece, values);
     });
   }
   return load_checkpoint(engine, io, target.checkpoint).status();
@@ -147,7 +147,7 @@ Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, EvalTarget 
                                             ", fewer than train.micro_batch = ", config.train.micro_batch));
   STRATA_TRY_ASSIGN(const std::unique_ptr<const RunPlan> plan, plan_evaluation(loaded));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(config, *plan, io));
-  STRATA_TRY(load_parameters(job->engine(), target, io));
+  STRATA_TRY(load_parameters(job->engine(), config, target, io));
   const std::int64_t n = args.batches > 0 ? std::min(args.batches, there) : there;
   STRATA_TRY_ASSIGN(m.loss, evaluate_loss(job->engine(), *rows.data, config.train.micro_batch, n));
   if (!std::isfinite(m.loss.nats))

@@ -13,22 +13,32 @@ namespace {
 
 constexpr std::uint64_t kConfigLimit = 16 << 20;
 
+Result<detail::PeftConfig> read_config(Io& io, const std::string& path) {
+  const std::string file = path + "/adapter_config.json";
+  if (!io.exists(file))
+    return Status::error(Code::not_found,
+                         str(path, " has no adapter_config.json: it is no folder of an adapter"));
+  STRATA_TRY_ASSIGN(const std::string text, read_text(io, file, kConfigLimit));
+  auto parsed = detail::parse_peft_config(text);
+  if (!parsed.has_value()) return parsed.status().annotate(file);
+  return parsed;
+}
+
 }  // namespace
+
+Result<LoraSettings> read_peft_settings(Io& io, const std::string& path) {
+  STRATA_TRY_ASSIGN(detail::PeftConfig config, read_config(io, path));
+  return std::move(config.settings);
+}
 
 Result<std::unique_ptr<PeftFolder>> PeftFolder::open(Io& io, const std::string& path,
                                                      const DecoderConfig& config) {
   std::unique_ptr<PeftFolder> folder(new PeftFolder);
   folder->path_ = path;
   folder->config_ = with_derived_sizes(config);
-  const std::string config_path = path + "/adapter_config.json";
-  if (!io.exists(config_path))
-    return Status::error(Code::not_found,
-                         str(path, " has no adapter_config.json: it is no folder of an adapter"));
-  STRATA_TRY_ASSIGN(const std::string text, read_text(io, config_path, kConfigLimit));
-  auto parsed = detail::parse_peft_config(text);
-  if (!parsed.has_value()) return parsed.status().annotate(config_path);
-  folder->settings_ = std::move(parsed->settings);
-  folder->base_ = std::move(parsed->base);
+  STRATA_TRY_ASSIGN(detail::PeftConfig parsed, read_config(io, path));
+  folder->settings_ = std::move(parsed.settings);
+  folder->base_ = std::move(parsed.base);
   auto targets = lora_targets(config, folder->settings_);
   if (!targets.has_value()) return targets.status().annotate(path);
   folder->targets_ = *std::move(targets);

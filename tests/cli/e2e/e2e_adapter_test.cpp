@@ -54,19 +54,43 @@ TEST_F(CliAdapterE2e, AnAdapterIsExportedGoesOnAndIsMerged) {
   EXPECT_EQ(config["r"], 8);
   EXPECT_EQ(config["rank_pattern"]["c_attn"], 3);
   EXPECT_EQ(config["fan_in_fan_out"], true);
-  succeeds(run_of("more", {"--init", "base", "adapter.from=adapter", "train.max_time=0s"}));
+  // The folder says which adapter it is.
+  succeeds(tiny("train", {"--out", "more", "--init", "base", "--adapter", "adapter", "train.max_time=0s",
+                          "train.dtype=f32", "log.every=1"}));
   const auto first_loss = [&](const std::string& run) { return metrics(run).front()["loss"].get<double>(); };
   EXPECT_LT(first_loss("more"), first_loss("run") - 1e-3) << "it goes on from what was trained";
+  succeeds({"train", "--resume", "more", "train.max_time=none", "train.steps=3"});
   succeeds({"export", "run", "--out", "merged", "--format", "merged", "--check"});
-  const auto loss = [&](const Words& words) {
-    const ProgramResult done = strata(words);
+  const auto evaluated = [&](const Words& words) {
+    Words all = {"eval"};
+    all.insert(all.end(), words.begin(), words.end());
+    const ProgramResult done = strata(all);
     EXPECT_EQ(done.exit_code, 0) << done.err;
-    return nlohmann::json::parse(done.out)["loss"].get<double>();
+    return done.exit_code == 0 ? nlohmann::json::parse(done.out) : nlohmann::json{{"loss", 0}};
   };
-  const double trained = loss({"eval", "run", "--json", "--data", "val.txt"});
-  EXPECT_NEAR(loss({"eval", "merged", "--json", "--data", "val.txt", "train.dtype=f32"}), trained, 1e-5);
-  EXPECT_GT(std::abs(loss({"eval", "base", "--json", "--data", "val.txt", "train.dtype=f32"}) - trained),
-            1e-3);
+  const Words of_folder = {"--json", "train.dtype=f32", "--data", "val.txt"};
+  const auto with = [&](Words words) {
+    words.insert(words.end(), of_folder.begin(), of_folder.end());
+    return words;
+  };
+  const auto trained = evaluated({"run", "--json", "--data", "val.txt"});
+  for (const Words& model : {Words{"base", "--adapter", "adapter"}, Words{"merged"}})
+    EXPECT_NEAR(evaluated(with(model))["loss"].get<double>(), trained["loss"].get<double>(), 1e-5)
+        << model.front();
+  EXPECT_GT(std::abs(evaluated(with({"base"}))["loss"].get<double>() - trained["loss"].get<double>()), 1e-3);
+  succeeds({"generate", "base", "--adapter", "adapter", "--prompt", "She ", "--tokens", "4"});
+  const auto refused = [&](const Words& words) {
+    const ProgramResult done = strata(words);
+    EXPECT_EQ(done.exit_code, 2) << done.output();
+    return done.err;
+  };
+  EXPECT_THAT(
+      refused(tiny("train", {"--out", "other", "--init", "base", "--adapter", "adapter", "adapter.rank=4"})),
+      HasSubstr("adapter.rank = 4, but 8 according to adapter/adapter_config.json"));
+  EXPECT_THAT(refused({"generate", "run", "--adapter", "adapter", "--prompt", "She "}),
+              HasSubstr("run is a run, which has parameters of its own"));
+  EXPECT_THAT(refused({"eval", "run", "--adapter", "adapter", "--data", "val.txt"}),
+              HasSubstr("run is a run, which has parameters of its own"));
 }
 
 TEST_F(CliAdapterE2e, WhatDoesNotFitIsRefused) {
@@ -75,7 +99,6 @@ TEST_F(CliAdapterE2e, WhatDoesNotFitIsRefused) {
       HasSubstr("target 'q_proj' names no module of the model; the modules are c_attn, c_fc, c_proj"));
   EXPECT_THAT(strata(tiny("plan", {"adapter.method=lora", "adapter.rank_pattern=c_attn"})).err,
               HasSubstr("adapter.rank_pattern: 'c_attn' does not have the form NAME=NUMBER"));
-  EXPECT_THAT(strata(tiny("plan", {"adapter.from=nowhere"})).err, HasSubstr("but adapter.method is none"));
   EXPECT_THAT(strata(run_of("run", {"adapter.from=nowhere"})).err,
               HasSubstr("nowhere has no adapter_config.json"));
   succeeds(run_of("run", {"train.max_time=0s", "--overwrite"}));

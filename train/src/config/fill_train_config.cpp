@@ -72,9 +72,6 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, std::vect
     problems.push_back(str(set_by(tree, "train.frozen_masters"), " = true, but train.freeze is empty"));
   if (const Status status = lora_settings(config).status(); !status.is_ok())
     problems.emplace_back(status.message());
-  if (!config.adapter.from.empty() && !has_adapters(config))
-    problems.push_back(str(set_by(tree, "adapter.from"), " = ", config.adapter.from,
-                           ", but adapter.method is none (", tree.entry("adapter.method").origin, ")"));
   for (const std::string& group : config.optim.param_groups)
     if (const Status status = parse_param_group(group).status(); !status.is_ok())
       problems.push_back(str(set_by(tree, "optim.param_groups"), ": ", status.message()));

@@ -4,6 +4,10 @@
 #include <array>
 #include <filesystem>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <strata/model/adapter/peft_folder.h>
 #include <strata/model/hf/config.h>
 #include <strata/model/hf/explain_folder.h>
 #include <strata/model/hf/training_settings.h>
@@ -48,6 +52,7 @@ Result<ConfigSources> config_sources(const ConfigRequest& request) {
                                               "; overrides are section.key=value"));
   }
   if (!request.init.empty()) sources.arguments.push_back("model.from=" + request.init);
+  if (!request.adapter.empty()) sources.arguments.push_back("adapter.from=" + request.adapter);
   for (const std::string& variable : request.environment)
     if (sources.file.empty() && variable.starts_with("STRATA_CONFIG=")) sources.file = variable.substr(14);
   return sources;
@@ -84,14 +89,34 @@ std::vector<std::pair<std::string, std::string>> model_sizes(const DecoderConfig
           {"model.vocab", str(c.vocab)}};
 }
 
-/// Refuses configured sizes that differ from those of the folder: they would be another model.
-Status check_sizes(const ConfigTree& tree, const ConfigLayer& found) {
+std::string joined(const std::vector<std::string>& texts) { return fmt::format("{}", fmt::join(texts, ",")); }
+
+template <class T>
+std::string patterns_text(const std::map<std::string, T>& patterns) {
+  std::string text;
+  for (const auto& [name, value] : patterns) text += str(text.empty() ? "" : ",", name, "=", value);
+  return text;
+}
+
+std::vector<std::pair<std::string, std::string>> adapter_keys_of(const LoraSettings& settings) {
+  return {{"adapter.method", "lora"},
+          {"adapter.rank", str(settings.rank)},
+          {"adapter.alpha", str(settings.alpha)},
+          {"adapter.rslora", settings.rslora ? "true" : "false"},
+          {"adapter.targets", joined(settings.targets)},
+          {"adapter.rank_pattern", patterns_text(settings.rank_pattern)},
+          {"adapter.alpha_pattern", patterns_text(settings.alpha_pattern)}};
+}
+
+/// Refuses configured values that differ from those of the folder: they would be another model or adapter.
+Status check_found(const ConfigTree& tree, const ConfigLayer& found) {
   std::vector<std::string> problems;
   for (const auto& [key, want] : found.values) {
     const ConfigEntry& entry = tree.entry(key);
-    if (entry.raw != want)
-      problems.push_back(
-          str(entry.origin, ": ", key, " = ", entry.raw, ", but ", want, " according to ", found.origin));
+    const std::string is = entry.spec->type == KeyType::text_list ? joined(tree.texts(key)) : entry.raw;
+    if (is != want)
+      problems.push_back(str(entry.origin, ": ", key, " = ", is, ", but ", want.empty() ? "nothing" : want,
+                             " according to ", found.origin));
   }
   return config_problems(problems);
 }
@@ -186,7 +211,20 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
     STRATA_TRY_ASSIGN(model, read_folder_model(path, from));
     sources.discovered.push_back({path, model_sizes(model->decoder)});
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
-    STRATA_TRY(check_sizes(tree, sources.discovered.back()));
+    STRATA_TRY(check_found(tree, sources.discovered.back()));
+  }
+  // A run has taken what it needs from the folder into its own configuration.
+  const std::string adapter = tree.text("adapter.from"), given_by = tree.entry("adapter.from").origin;
+  if (!adapter.empty() && (run.empty() || !given_by.starts_with("file "))) {
+    if (!run.empty())
+      return Status::error(Code::invalid,
+                           str(given_by, ": adapter.from = ", adapter, ", but ", run,
+                               " is a run, which has parameters of its own; name a Hugging Face folder"));
+    auto found = read_peft_settings(posix_io(), adapter);
+    if (!found.has_value()) return found.status().annotate("adapter.from");
+    sources.discovered.push_back({adapter + "/adapter_config.json", adapter_keys_of(*found)});
+    STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
+    STRATA_TRY(check_found(tree, sources.discovered.back()));
   }
   if (!run.empty()) resolve_run_paths(posix_io(), tree, run);
   STRATA_TRY_ASSIGN(TrainConfig config, fill(tree, request.environment));

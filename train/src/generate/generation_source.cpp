@@ -62,12 +62,13 @@ Status GenerationSource::open_folder(const ConfigRequest& request) {
   loaded_ = std::make_unique<LoadedConfig>(std::move(loaded));
   STRATA_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(io_, path_));
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
-  STRATA_TRY_ASSIGN(folder_, HfFolder::open(io_, path_));
-  decoder_ = folder_->config();
+  STRATA_TRY_ASSIGN(values_, PretrainedValues::open(io_, loaded_->config));
+  decoder_ = values_->folder()->config();
   STRATA_TRY_ASSIGN(const TokenizerConfig words, load_tokenizer_config(io_, path_));
   STRATA_TRY_ASSIGN(GenerationConfig generation, load_generation_config(io_, path_));
   if (generation.eos.empty()) {
-    auto parsed = parse_generation_config(folder_->config_text());  // older folders have them in config.json
+    auto parsed =
+        parse_generation_config(values_->folder()->config_text());  // older folders have them in config.json
     if (!parsed.has_value()) return parsed.status().annotate(path_ + "/config.json");
     generation = *std::move(parsed);
   }
@@ -103,9 +104,9 @@ Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& decode, s
 }
 
 Status GenerationSource::load_parameters(Engine& engine, const std::function<void(std::string_view)>& warn) {
-  if (!folder_) return load_newest_checkpoint(engine, checkpoints_, io_, warn).status();
-  return engine.fill(Payload::param, [&](const StatePiece& piece, std::span<float> values) {
-    return folder_->read_part(piece.name, piece.offset, values);
+  if (!values_) return load_newest_checkpoint(engine, checkpoints_, io_, warn).status();
+  return engine.initialize(loaded_->config.train.seed, [&](const StatePiece& piece, std::span<float> values) {
+    return values_->read(piece, values);
   });
 }
 

@@ -21,6 +21,7 @@ ConfigRequest request_for_budgets(const ConfigRequest& request, const std::strin
   ConfigRequest given = request;
   given.preset.clear();
   given.init.clear();
+  given.adapter.clear();
   given.items = {str(run, "/", kResolvedConfig)};
   given.items.insert(given.items.end(), asked.begin(), asked.end());
   std::erase_if(given.environment, [](const std::string& v) { return v.starts_with("STRATA_MEMORY_"); });

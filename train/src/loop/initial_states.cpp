@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
-#include <strata/model/adapter/peft_folder.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/str.h>
 #include <strata/session/checkpoint.h>
 #include <strata/session/checkpoint_folders.h>
-#include <strata/train/training_data.h>
+#include <strata/train/pretrained/pretrained_values.h>
 
 namespace strata {
 namespace {
@@ -54,43 +53,16 @@ Status load_states(Engine& engine, const std::string& path, const HfFolder& fold
   return {};
 }
 
-// Its settings are those of the run, so that what is exported later says the same.
-Result<std::unique_ptr<PeftFolder>> open_adapter(const TrainConfig& config, Io& io) {
-  const std::string& path = config.adapter.from;
-  STRATA_TRY_ASSIGN(std::unique_ptr<PeftFolder> folder, PeftFolder::open(io, path, decoder_config(config)));
-  STRATA_TRY_ASSIGN(const LoraSettings settings, lora_settings(config));
-  STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(decoder_config(config), settings));
-  if (targets == folder->targets()) return folder;
-  return Status::error(Code::invalid, str("adapter.from = ", path,
-                                          ": its modules, ranks or scales are not those of section adapter"));
-}
-
 }  // namespace
 
 Status set_initial_states(Engine& engine, const TrainConfig& config, Io& io) {
-  std::unique_ptr<HfFolder> folder;
-  std::unique_ptr<PeftFolder> adapter;
-  if (!config.model.from.empty()) {
-    STRATA_TRY_ASSIGN(folder, HfFolder::open(io, config.model.from));
-  }
-  if (!config.adapter.from.empty()) {
-    STRATA_TRY_ASSIGN(adapter, open_adapter(config, io));
-  }
-  if (!config.model.states.empty()) {
-    STRATA_TRY(engine.initialize(config.train.seed));
-    return load_states(engine, config.model.states, *folder, io).annotate("model.states");
-  }
-  return engine.initialize(config.train.seed,
-                           [&](const StatePiece& piece, std::span<float> values) -> Result<bool> {
-                             if (adapter && adapter->has(piece.name)) {
-                               STRATA_TRY(adapter->read_part(piece.name, piece.offset, values));
-                             } else if (folder && folder->has_param(piece.name)) {
-                               STRATA_TRY(folder->read_part(piece.name, piece.offset, values));
-                             } else {
-                               return false;
-                             }
-                             return true;
-                           });
+  STRATA_TRY_ASSIGN(const std::unique_ptr<PretrainedValues> given, PretrainedValues::open(io, config));
+  if (config.model.states.empty())
+    return engine.initialize(config.train.seed, [&](const StatePiece& piece, std::span<float> values) {
+      return given->read(piece, values);
+    });
+  STRATA_TRY(engine.initialize(config.train.seed));
+  return load_states(engine, config.model.states, *given->folder(), io).annotate("model.states");
 }
 
 }  // namespace strata

@@ -8,10 +8,10 @@
 
 #include <strata/engine/engine.h>
 #include <strata/session/checkpoint.h>
-#include <strata/model/hf/folder.h>
 #include <strata/model/tokenizer.h>
 #include <strata/train/job.h>
 #include <strata/train/load_config.h>
+#include <strata/train/pretrained/pretrained_values.h>
 
 namespace strata {
 
@@ -35,7 +35,7 @@ class GenerationSource {
   /// Whether a text is enclosed in special tokens: a folder's tokenizer may add BOS; runs are trained
   /// without.
   AddSpecialTokens add_special() const noexcept {
-    return folder_ ? AddSpecialTokens::yes : AddSpecialTokens::no;
+    return values_ ? AddSpecialTokens::yes : AddSpecialTokens::no;
   }
 
   /// Creates an inference-only engine within the budgets of the configuration and loads the parameters.
@@ -52,7 +52,7 @@ class GenerationSource {
   Io& io_;
   std::string path_;
   std::unique_ptr<LoadedConfig> loaded_;
-  std::unique_ptr<HfFolder> folder_;  // null: the source is a run
+  std::unique_ptr<PretrainedValues> values_;  // null: the source is a run
   std::vector<std::string> checkpoints_;
   std::unique_ptr<Tokenizer> tokenizer_;
   DecoderConfig decoder_;

@@ -19,6 +19,7 @@ struct ConfigRequest {
       false;  ///< keys that a run decided itself are decided again, since its ranks may have changed
   std::string preset = {};
   std::string init = {};                 ///< sets model.from
+  std::string adapter = {};              ///< sets adapter.from
   std::vector<std::string> environment;  ///< "NAME=value"
 };
 

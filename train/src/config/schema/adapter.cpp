@@ -63,7 +63,7 @@ constexpr TrainKey kKeys[] = {
     {{.section = "adapter",
       .name = "from",
       .default_text = "",
-      .doc = "folder of a PEFT adapter to go on from; its settings must be those of this section",
+      .doc = "folder of a PEFT adapter to go on from; it sets the keys of this section",
       .example = "adapter.from=adapters/medical",
       .is_path = true},
      field<&C::adapter, &C::Adapter::from>},

@@ -52,6 +52,9 @@ class PeftFolder {
   mutable std::vector<float> loaded_;
 };
 
+/// The settings in the folder's adapter_config.json. Errors: `not_found`, `corrupt`, `unsupported`.
+Result<LoraSettings> read_peft_settings(Io& io, const std::string& path);
+
 /// Writes a folder that PEFT can load, in f32. `base`: base_model_name_or_path. `path` must not exist.
 /// Errors: `invalid`, `no_space`, `io_error`, those of `source`; `diverged` for a NaN or an infinity, with
 /// its tensor.

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include <strata/model/adapter/peft_folder.h>
+#include <strata/model/hf/folder.h>
+#include <strata/session/state_piece.h>
+#include <strata/train/train_config.h>
+
+namespace strata {
+
+/// The values that a model starts from: of the folder model.from, and of the adapter adapter.from.
+class PretrainedValues {
+ public:
+  /// Errors: those of HfFolder::open() and PeftFolder::open(); `invalid` if the adapter's modules, ranks or
+  /// scales are not those of section `adapter`.
+  static Result<std::unique_ptr<PretrainedValues>> open(Io& io, const TrainConfig& config);
+
+  /// Null if model.from is empty.
+  const HfFolder* folder() const noexcept { return folder_.get(); }
+  /// Reads the values of a piece and returns true, or returns false if neither has the parameter: one that
+  /// starts as Engine::initialize() draws it.
+  Result<bool> read(const StatePiece& piece, std::span<float> values) const;
+
+ private:
+  PretrainedValues() = default;
+  std::unique_ptr<HfFolder> folder_;
+  std::unique_ptr<PeftFolder> adapter_;
+};
+
+}  // namespace strata
