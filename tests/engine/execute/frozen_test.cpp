@@ -7,6 +7,7 @@
 #include <strata/session/checkpoint.h>
 #include <strata/runtime/str.h>
 
+#include "engine/execute/adapters.h"
 #include "engine/execute/first_gradients.h"
 #include "engine/states.h"
 #include "engine/tiny_run.h"
@@ -32,6 +33,9 @@ const std::vector<Patterns>& freezings() {
   return all;
 }
 
+// Not a pattern: all but adapters of every matrix is frozen.
+const Patterns kAdapters = {"+ adapters"};
+
 // Drops patterns that match nothing in this family.
 Patterns of_model(const Patterns& patterns, const Program& program) {
   Patterns known;
@@ -43,6 +47,7 @@ Patterns of_model(const Patterns& patterns, const Program& program) {
 ProgramSet programs_of(const char* family, DType compute, const Patterns& freeze,
                        Recompute recompute = Recompute::none) {
   const DecoderConfig config = test::tiny_of_family(family);
+  if (freeze == kAdapters) return test::adapted_programs(config, recompute, compute);
   const Program forward = tiny_programs(recompute, 3, config, compute)[ProgramRole::eval];
   return tiny_programs(recompute, 3, config, compute, of_model(freeze, forward));
 }
@@ -134,7 +139,9 @@ RunRecord run_of(const Model& model, const Patterns& freeze, SessionOptions opti
 class FrozenTest : public ::testing::TestWithParam<Model> {};
 
 TEST_P(FrozenTest, EveryModeAndPlacementGivesTheBitsOfTheSerialStepOnTheDevice) {
-  for (std::size_t f = 0; f < freezings().size(); ++f)
+  std::vector<Patterns> tried = freezings();
+  tried.insert(tried.end(), 2, kAdapters);
+  for (std::size_t f = 0; f < tried.size(); ++f)
     for (const double clip : {0.0, 1e-4}) {
       SessionOptions options;
       options.undo_bytes = kUnlimited;
@@ -144,12 +151,12 @@ TEST_P(FrozenTest, EveryModeAndPlacementGivesTheBitsOfTheSerialStepOnTheDevice) 
       options.optimizer.weight_decay = 0.1;
       options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
       options.step_mode = StepMode::serial;
-      const RunRecord want = run_of(GetParam(), freezings()[f], options, Tiers::device);
+      const RunRecord want = run_of(GetParam(), tried[f], options, Tiers::device);
       EXPECT_TRUE(want.still) << f;
       for (const StepMode mode : kStepModes)
         for (const Tiers tiers : kTiersTried) {
           options.step_mode = mode;
-          EXPECT_EQ(run_of(GetParam(), freezings()[f], options, tiers), want)
+          EXPECT_EQ(run_of(GetParam(), tried[f], options, tiers), want)
               << "freezing " << f << ", clip " << clip << ", " << to_string(mode) << ", tiers "
               << static_cast<int>(tiers);
         }
