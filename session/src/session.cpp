@@ -67,7 +67,8 @@ GroupCounters Session::group_counters() const {
 Status Session::fill(Payload payload, const FillState& fill) {
   STRATA_TRY(check_held(*context_, payload));
   flush_or_discard();
-  context_->chunks().abort_pending();  // a write that failed is no error of this fill: what it wrote is in RAM
+  context_->chunks()
+      .abort_pending();  // a write that failed is no error of this fill: what it wrote is in RAM
   Status status = access_->fill(payload, fill);
   if (status.is_ok()) return status;
   machine_.set_broken(status.annotate(

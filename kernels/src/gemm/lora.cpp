@@ -36,7 +36,7 @@ void check_parts(dispatch::Check& check, const LoraParts& parts, std::int64_t co
   check.require(parts.n > 0 && parts.n <= parts.part.size(), "there are ", parts.n,
                 " parts; there must be 1 to ", parts.part.size());
   std::int64_t end = 0;
-  for (const LoraPart& part : std::span(parts.part).first(std::min(parts.n, parts.part.size()))) {
+  for (const LoraPart& part : parts.all()) {
     check.require(
         part.rank > 0 && part.rows > 0 && part.first_row >= end && part.first_row + part.rows <= columns,
         "a part adapts rows ", part.first_row, " to ", part.first_row + part.rows, " of ", columns,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +19,7 @@ struct LoraPart {
 struct LoraParts {
   std::array<LoraPart, 3> part = {};
   std::size_t n = 0;
-  std::span<const LoraPart> all() const noexcept { return {part.data(), n}; }
+  std::span<const LoraPart> all() const noexcept { return {part.data(), std::min(n, part.size())}; }
 };
 
 }  // namespace strata::kernels
