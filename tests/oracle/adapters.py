@@ -26,9 +26,9 @@ from compare import run_probe
 from layers import mean_loss
 from reference import BETAS, CLIP, DECAY, EPS, Batches
 
-# By the largest difference / the largest value; by the norm of the worst tensor; of the worst of all steps. `files`:
+# By the largest difference / the largest value, also of the folder that strata merged; by the norm of the worst tensor; of the worst of all steps. `files`:
 # bits in which the exported folder differs from the one that was read, and missing or unexpected keys.
-LIMITS = {"logits": 1e-4, "gradients": 1e-4, "losses": 1e-3, "exported": 1e-3, "files": 0}
+LIMITS = {"logits": 1e-4, "merged": 1e-5, "gradients": 1e-4, "losses": 1e-3, "exported": 1e-3, "files": 0}
 CASES = {
     "default": dict(r=4, lora_alpha=8),
     "default rslora": dict(r=5, lora_alpha=8, use_rslora=True),
@@ -134,6 +134,9 @@ def compare(case, name, scratch, args):
     want = model(tokens).logits
     got = torch.from_numpy(tensors.read(out / "logits.safetensors")["logits"].copy())
     figures["logits"] = ((got - want).abs().max() / want.abs().max()).item()
+    with torch.no_grad():
+        got = base_of(out / "merged")(tokens).logits
+    figures["merged"] = ((got - want).abs().max() / want.abs().max()).item()
     parameters = trained(model)
     gradients = dict(zip(parameters, torch.autograd.grad(mean_loss(want, targets), list(parameters.values())), strict=True))
     figures["gradients"], row["worst"] = by_norm(adapter_tensors(out / "grads"), gradients)

@@ -4,8 +4,8 @@
 //   oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X] [--dtype f32|bf16] [--widened]
 //     [--adapter PEFT_DIR]
 // --steps 0: no training; --widened: bf16 GEMMs are computed as on a CPU without bf16 instructions.
-// --adapter: only the adapters of a folder of PEFT are trained; gradients and the trained values are folders
-// of PEFT, as is `same`, what was read.
+// --adapter: only the adapters of a folder of PEFT are trained; gradients and the trained values are such
+// folders, as is `same`, what was read; `merged` is the whole model with them.
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -227,7 +227,11 @@ void probe(const Options& o) {
   programs[ProgramRole::infer] = model.with_adapter(
       must(record_decoder(config, batches.packed() ? batch : 1, DecoderHead::logits, rows, o.compute)));
   must(posix_io().make_dirs(o.out));
-  if (model.adapter) model.write(o.out, "same", model.source());
+  if (model.adapter) {
+    model.write(o.out, "same", model.source());
+    const auto merged = merged_source(model.source(), lora_groups(model.adapter->targets()), model.config());
+    must(export_hf(posix_io(), o.out + "/merged", model.config(), merged, options_of(*model.folder)));
+  }
   write_logits(o, programs, model, batches);
   programs[ProgramRole::infer] = {};
   write_gradients(o, programs, model, batches);

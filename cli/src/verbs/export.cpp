@@ -126,23 +126,6 @@ Result<std::string> export_adapter(const Args& args, const LoadedConfig& loaded,
   return text + "checked: all tensors read back as they were written\n";
 }
 
-/// Reads a parameter of the base and adds its adapters.
-ParamSource merged(const ParamSource& source, std::vector<LoraGroup> groups, const DecoderConfig& decoder) {
-  return [source, groups = std::move(groups), inner = inner_extents(decoder)](
-             std::string_view name, std::span<float> into) -> Status {
-    STRATA_TRY(source(name, into));
-    for (const LoraGroup& group : groups) {
-      if (group.weight != name) continue;
-      std::vector<float> a(static_cast<std::size_t>(group.ranks() * inner.at(group.weight))),
-          b(static_cast<std::size_t>(group.elems()));
-      STRATA_TRY(source(group.a, a));
-      STRATA_TRY(source(group.b, b));
-      merge_lora(group, inner.at(group.weight), a, b, into);
-    }
-    return {};
-  };
-}
-
 Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, const std::string& run) {
   STRATA_TRY_ASSIGN(const std::string format, chosen_format(args, loaded.config));
   if (format == "peft") return export_adapter(args, loaded, run);
@@ -163,7 +146,7 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
       return Status::error(Code::invalid, "--states: a merged model has no states of an optimizer");
     STRATA_TRY_ASSIGN(const LoraSettings settings, lora_settings(loaded.config));
     STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(decoder, settings));
-    source = merged(source, lora_groups(targets), decoder);
+    source = merged_source(source, lora_groups(targets), decoder);
   }
   STRATA_TRY(export_hf(io, args.out_dir, decoder, source, options));
   std::string text =

@@ -76,6 +76,22 @@ Status export_peft(Io& io, const std::string& path, const DecoderConfig& config,
   return status;
 }
 
+ParamSource merged_source(ParamSource source, std::vector<LoraGroup> groups, const DecoderConfig& decoder) {
+  return [source = std::move(source), groups = std::move(groups), inner = inner_extents(decoder)](
+             std::string_view name, std::span<float> into) -> Status {
+    STRATA_TRY(source(name, into));
+    for (const LoraGroup& group : groups) {
+      if (group.weight != name) continue;
+      std::vector<float> a(static_cast<std::size_t>(group.ranks() * inner.at(group.weight))),
+          b(static_cast<std::size_t>(group.elems()));
+      STRATA_TRY(source(group.a, a));
+      STRATA_TRY(source(group.b, b));
+      merge_lora(group, inner.at(group.weight), a, b, into);
+    }
+    return {};
+  };
+}
+
 Status check_peft_export(Io& io, const std::string& path, const DecoderConfig& config,
                          const ParamSource& source) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<PeftFolder> folder, PeftFolder::open(io, path, config));

@@ -61,6 +61,8 @@ Result<LoraSettings> read_peft_settings(Io& io, const std::string& path);
 Status export_peft(Io& io, const std::string& path, const DecoderConfig& config, const LoraSettings& settings,
                    const std::string& base, const ParamSource& source);
 
+/// The parameters of a whole model from those of the base and of its adapters: see merge_lora().
+ParamSource merged_source(ParamSource source, std::vector<LoraGroup> groups, const DecoderConfig& decoder);
 /// Reads the folder back and compares every element with `source`. Errors: `corrupt` with the parameter.
 Status check_peft_export(Io& io, const std::string& path, const DecoderConfig& config,
                          const ParamSource& source);
