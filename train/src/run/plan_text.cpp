@@ -1,6 +1,9 @@
 #include <strata/train/plan_text.h>
 
+#include <set>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <strata/cpuopt/isa.h>
 #include <strata/model/decoder.h>
@@ -83,6 +86,20 @@ std::string attention_text(const LoweredProgram& train) {
              backward == forward ? "" : str(" and backward by ", to_string(backward)));
 }
 
+// Which modules have adapters, by the last parts of their names. The plan has already found them all.
+std::string adapter_text(const TrainConfig& c, const DecoderConfig& d) {
+  if (!has_adapters(c)) return "";
+  const std::vector<LoraTarget> targets = must(lora_targets(d, must(lora_settings(c))));
+  std::set<std::string> kinds;
+  std::set<std::int64_t> ranks;
+  for (const LoraTarget& target : targets) {
+    kinds.insert(target.module.substr(target.module.rfind('.') + 1));
+    ranks.insert(target.lora.part.rank);
+  }
+  return fmt::format("adapter  {}LoRA of rank {} on {}: {}\n", c.adapter.rslora ? "rs" : "",
+                     fmt::join(ranks, ", "), plural(targets.size(), "module"), fmt::join(kinds, ", "));
+}
+
 // What is trained, and how a step computes.
 std::string model_lines(const TrainConfig& c, const PlannedJob& job) {
   const RunPlan& plan = *job.plan;
@@ -94,6 +111,7 @@ std::string model_lines(const TrainConfig& c, const PlannedJob& job) {
   if (const std::int64_t frozen = plan.n_params(false); frozen > 0)
     text += fmt::format("frozen   {:.2f} M parameters; {:.2f} M are trained\n",
                         static_cast<double>(frozen) * 1e-6, static_cast<double>(plan.n_params(true)) * 1e-6);
+  text += adapter_text(c, d);
   return text +
          fmt::format("step     {} ({} of {}) in {}, {} in {}, recompute {}{}\n",
                      plural(static_cast<std::int64_t>(tokens_per_step(c)), "token"),
