@@ -176,6 +176,8 @@ TEST_F(PeftFolderTest, WhatStrataDoesNotHaveIsRefusedByName) {
                 {"target_modules", R"([1])", "it must be a list of names"},
                 {"rank_pattern", R"({"^model.*": 3})", "is a regular expression"},
                 {"r", "2.5", "r is 2.5; it must be a whole number"},
+                {"lora_alpha", "0", "the alpha of model.layers.0.self_attn.q_proj is 0; it must be above 0"},
+                {"lora_alpha", "1e300", "it must be above 0 and at most 1000000"},
                 {"r", "0", "the rank of model.layers.0.self_attn.q_proj is 0"}};
   const std::string before = get(config_file);
   for (const auto& each : kCases) {

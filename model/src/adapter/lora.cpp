@@ -10,6 +10,7 @@ namespace strata {
 namespace {
 
 constexpr std::string_view kWeight = ".weight";
+constexpr double kLargestAlpha = 1e6;  // as in section adapter
 
 /// A matrix of a block, by its module.
 struct Matrix {
@@ -107,12 +108,16 @@ class Chooser {
     if (rank < 1 || rank > largest)
       problems_ += str("\n  the rank of ", matrix.module, " is ", rank, "; its matrix [", matrix.rows, ", ",
                        matrix.columns, "] allows 1 to ", largest);
+    if (!(alpha > 0) || alpha > kLargestAlpha)
+      problems_ += str("\n  the alpha of ", matrix.module, " is ", alpha, "; it must be above 0 and at most ",
+                       kLargestAlpha);
     const double by = settings_.rslora ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank);
     const HfTensor::Layout layout = matrix.tensor->layout;
-    return {
-        matrix.module,
-        {matrix.tensor->param, {matrix.tensor->first_row, matrix.rows, rank}, static_cast<float>(alpha / by)},
-        layout == HfTensor::Layout::transposed ? HfTensor::Layout::rows : layout};
+    return {matrix.module,
+            {matrix.tensor->param,
+             {matrix.tensor->first_row, matrix.rows, rank},
+             static_cast<float>(problems_.empty() ? alpha / by : 1.0)},
+            layout == HfTensor::Layout::transposed ? HfTensor::Layout::rows : layout};
   }
 
   const LoraSettings& settings_;
