@@ -8,6 +8,7 @@
 
 #include "adapter/peft_config.h"
 #include "adapter/peft_tensors.h"
+#include "hf/folder_files.h"
 
 namespace strata {
 namespace {
@@ -66,14 +67,9 @@ Status write_folder(Io& io, const std::string& path, const DecoderConfig& config
 
 Status export_peft(Io& io, const std::string& path, const DecoderConfig& config, const LoraSettings& settings,
                    const std::string& base, const ParamSource& source) {
-  if (io.exists(path)) return Status::error(Code::invalid, str(path, " already exists; name a new folder"));
-  const std::string draft = path + ".unfinished";
-  if (io.exists(draft)) STRATA_TRY(io.remove_all(draft));  // left by a killed process
-  Status status = write_folder(io, draft, with_derived_sizes(config), settings, base, source);
-  if (status.is_ok()) status = io.rename(draft, path);
-  if (status.is_ok()) return status;
-  (void)io.remove_all(draft);  // return the first error
-  return status;
+  return detail::write_whole_folder(io, path, [&](const std::string& draft) {
+    return write_folder(io, draft, with_derived_sizes(config), settings, base, source);
+  });
 }
 
 ParamSource merged_source(ParamSource source, std::vector<LoraGroup> groups, const DecoderConfig& decoder) {

@@ -7,6 +7,7 @@
 
 #include "adapter/peft_config.h"
 #include "adapter/peft_tensors.h"
+#include "hf/folder_files.h"
 
 namespace strata {
 namespace {
@@ -31,6 +32,9 @@ Result<LoraSettings> read_peft_settings(Io& io, const std::string& path) {
   return std::move(config.settings);
 }
 
+PeftFolder::PeftFolder() = default;
+PeftFolder::~PeftFolder() = default;
+
 Result<std::unique_ptr<PeftFolder>> PeftFolder::open(Io& io, const std::string& path,
                                                      const DecoderConfig& config) {
   std::unique_ptr<PeftFolder> folder(new PeftFolder);
@@ -42,7 +46,7 @@ Result<std::unique_ptr<PeftFolder>> PeftFolder::open(Io& io, const std::string& 
   auto targets = lora_targets(config, folder->settings_);
   if (!targets.has_value()) return targets.status().annotate(path);
   folder->targets_ = *std::move(targets);
-  folder->groups_ = lora_groups(folder->targets_);
+  folder->tensors_ = detail::peft_tensors(folder->config_, folder->targets_);
   STRATA_TRY_ASSIGN(folder->file_, SafetensorsFile::open(io, path + "/adapter_model.safetensors"));
   STRATA_TRY(folder->check_tensors().annotate(path + "/adapter_model.safetensors"));
   return folder;
@@ -51,8 +55,7 @@ Result<std::unique_ptr<PeftFolder>> PeftFolder::open(Io& io, const std::string& 
 Status PeftFolder::check_tensors() const {
   std::string problems;
   std::size_t n_found = 0;
-  const auto tensors = detail::peft_tensors(config_, targets_);
-  for (const detail::PeftTensor& tensor : tensors) {
+  for (const detail::PeftTensor& tensor : tensors_) {
     const SafetensorsEntry* const entry = file_->find(tensor.name);
     if (entry == nullptr) {
       problems += str("\n  ", tensor.name, " is missing");
@@ -68,7 +71,7 @@ Status PeftFolder::check_tensors() const {
   }
   for (const SafetensorsEntry& entry : file_->entries())
     if (n_found < file_->entries().size() &&
-        std::none_of(tensors.begin(), tensors.end(),
+        std::none_of(tensors_.begin(), tensors_.end(),
                      [&](const detail::PeftTensor& tensor) { return tensor.name == entry.name; }))
       problems += str("\n  ", entry.name, " is not a tensor of an adapter that strata has");
   if (problems.empty()) return {};
@@ -76,15 +79,15 @@ Status PeftFolder::check_tensors() const {
 }
 
 bool PeftFolder::has(std::string_view param) const noexcept {
-  return std::any_of(groups_.begin(), groups_.end(),
-                     [&](const LoraGroup& group) { return group.a == param || group.b == param; });
+  return std::any_of(tensors_.begin(), tensors_.end(),
+                     [&](const detail::PeftTensor& tensor) { return tensor.param == param; });
 }
 
 Status PeftFolder::load(std::string_view param) const {
   if (loaded_name_ == param) return {};
   loaded_name_.clear();
   loaded_.clear();
-  for (const detail::PeftTensor& tensor : detail::peft_tensors(config_, targets_)) {
+  for (const detail::PeftTensor& tensor : tensors_) {
     if (tensor.param != param) continue;
     const SafetensorsEntry& entry = *file_->find(tensor.name);
     const DType dtype = *dtype_from_safetensors(entry.dtype);

@@ -50,10 +50,4 @@ void gather_peft(const PeftTensor& tensor, const DecoderConfig& config, std::spa
   gather_hf(as_hf(tensor), config, 0, param.subspan(static_cast<std::size_t>(tensor.first)), into);
 }
 
-std::string shape_text(const std::vector<std::uint64_t>& shape) {
-  std::string text = "[";
-  for (const std::uint64_t extent : shape) text += str(text.size() > 1 ? ", " : "", extent);
-  return text + "]";
-}
-
 }  // namespace strata::detail

@@ -30,6 +30,4 @@ void scatter_peft(const PeftTensor& tensor, const DecoderConfig& config, std::sp
 void gather_peft(const PeftTensor& tensor, const DecoderConfig& config, std::span<const float> param,
                  std::span<float> into);
 
-std::string shape_text(const std::vector<std::uint64_t>& shape);
-
 }  // namespace strata::detail

@@ -9,6 +9,8 @@
 #include <strata/runtime/convert.h>
 #include <strata/runtime/str.h>
 
+#include "hf/folder_files.h"
+
 namespace strata {
 namespace {
 
@@ -114,11 +116,6 @@ std::string config_text(const DecoderConfig& config, const HfExport& options) {
   return root.dump(2) + "\n";
 }
 
-std::string without_last_slashes(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return path;
-}
-
 Status write_folder(Io& io, const std::string& path, const DecoderConfig& config, const ParamSource& source,
                     const HfExport& options) {
   STRATA_TRY(io.make_dirs(path));
@@ -135,27 +132,15 @@ Status write_folder(Io& io, const std::string& path, const DecoderConfig& config
   return write_text_atomically(io, path + "/config.json", config_text(config, options));
 }
 
-std::string parent_of(const std::string& path) {
-  const std::size_t slash = path.find_last_of('/');
-  return slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
-}
-
 }  // namespace
 
 Status export_hf(Io& io, const std::string& folder, const DecoderConfig& config, const ParamSource& source,
                  const HfExport& options) {
-  const std::string path = without_last_slashes(folder);  // "out/.unfinished" would be inside "out/"
   if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16)
     return Status::error(Code::unsupported, str("an export as ", to_string(options.dtype),
                                                 "; the formats are f32, bf16 and f16"));
-  if (io.exists(path)) return Status::error(Code::invalid, str(path, " already exists; name a new folder"));
-  const std::string draft = path + ".unfinished";
-  if (io.exists(draft)) STRATA_TRY(io.remove_all(draft));  // left by a killed process
-  Status status = write_folder(io, draft, config, source, options);
-  if (status.is_ok()) status = io.rename(draft, path);
-  if (status.is_ok()) return io.sync_dir(parent_of(path));
-  (void)io.remove_all(draft);  // return the first error
-  return status;
+  return detail::write_whole_folder(
+      io, folder, [&](const std::string& draft) { return write_folder(io, draft, config, source, options); });
 }
 
 Status export_hf_tensors(Io& io, const std::string& file, const DecoderConfig& config,

@@ -62,12 +62,6 @@ class Problems {
   std::size_t n_ = 0;
 };
 
-std::string shape_text(const std::vector<std::uint64_t>& shape) {
-  std::string text = "[";
-  for (const std::uint64_t extent : shape) text += str(text.size() > 1 ? ", " : "", extent);
-  return text + "]";
-}
-
 }  // namespace
 
 HfFolder::~HfFolder() = default;
@@ -160,8 +154,8 @@ Status HfFolder::locate_tensors(bool must_be_complete) {
     if (at == locations_.end()) {
       if (must_be_complete) problems.add(str(name, " is missing"));
     } else if (at->second.entry->shape != shape) {
-      problems.add(str(name, " has the shape ", shape_text(at->second.entry->shape), ", but the model needs ",
-                       shape_text(shape)));
+      problems.add(str(name, " has the shape ", detail::shape_text(at->second.entry->shape),
+                       ", but the model needs ", detail::shape_text(shape)));
     }
   };
   const std::string head(hf_head_name());

@@ -39,4 +39,37 @@ Result<std::string> file_in_hf_folder(const std::string& folder, const std::stri
           "a hub cache that it is a snapshot of; copy the file here, or name the folder that it is in"));
 }
 
+namespace {
+
+std::string without_last_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+std::string parent_of(const std::string& path) {
+  const std::size_t slash = path.find_last_of('/');
+  return slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
+}
+
+}  // namespace
+
+Status write_whole_folder(Io& io, const std::string& folder,
+                          const std::function<Status(const std::string& draft)>& write) {
+  const std::string path = without_last_slashes(folder);  // "out/.unfinished" would be inside "out/"
+  if (io.exists(path)) return Status::error(Code::invalid, str(path, " already exists; name a new folder"));
+  const std::string draft = path + ".unfinished";
+  if (io.exists(draft)) STRATA_TRY(io.remove_all(draft));  // left by a killed process
+  Status status = write(draft);
+  if (status.is_ok()) status = io.rename(draft, path);
+  if (status.is_ok()) return io.sync_dir(parent_of(path));
+  (void)io.remove_all(draft);  // return the first error
+  return status;
+}
+
+std::string shape_text(const std::vector<std::uint64_t>& shape) {
+  std::string text = "[";
+  for (const std::uint64_t extent : shape) text += str(text.size() > 1 ? ", " : "", extent);
+  return text + "]";
+}
+
 }  // namespace strata::detail

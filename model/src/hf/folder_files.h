@@ -1,7 +1,11 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
+#include <strata/runtime/io/io.h>
 #include <strata/runtime/status.h>
 
 namespace strata::detail {
@@ -11,5 +15,13 @@ namespace strata::detail {
 /// symlink must not lead anywhere else. Errors: `invalid` for a symlink to another place, with the place;
 /// `not_found` for a dangling one.
 Result<std::string> file_in_hf_folder(const std::string& folder, const std::string& name);
+
+/// Writes a folder as a whole: `write` fills a draft next to it, which is then renamed and synced, or removed
+/// after an error. `folder` must not exist. Errors: `invalid`, those of `write`.
+Status write_whole_folder(Io& io, const std::string& folder,
+                          const std::function<Status(const std::string& draft)>& write);
+
+/// "[2, 16]", for messages.
+std::string shape_text(const std::vector<std::uint64_t>& shape);
 
 }  // namespace strata::detail

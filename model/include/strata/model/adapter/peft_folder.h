@@ -16,6 +16,10 @@
 
 namespace strata {
 
+namespace detail {
+struct PeftTensor;
+}  // namespace detail
+
 /// A folder that PEFT wrote, or reads: adapter_config.json and adapter_model.safetensors. open() guarantees
 /// that the file has A and B of every module that the settings choose, with their shapes and a readable
 /// dtype, and no other tensor. Immutable; read_part() from one thread at a time.
@@ -27,6 +31,7 @@ class PeftFolder {
   static Result<std::unique_ptr<PeftFolder>> open(Io& io, const std::string& path,
                                                   const DecoderConfig& config);
 
+  ~PeftFolder();
   const LoraSettings& settings() const noexcept { return settings_; }
   const std::vector<LoraTarget>& targets() const noexcept { return targets_; }
   /// base_model_name_or_path; empty if there is none.
@@ -38,7 +43,7 @@ class PeftFolder {
   Status read_part(std::string_view param, std::int64_t offset, std::span<float> into) const;
 
  private:
-  PeftFolder() = default;
+  PeftFolder();
   Status check_tensors() const;
   Status load(std::string_view param) const;
 
@@ -46,7 +51,7 @@ class PeftFolder {
   DecoderConfig config_;
   LoraSettings settings_;
   std::vector<LoraTarget> targets_;
-  std::vector<LoraGroup> groups_;
+  std::vector<detail::PeftTensor> tensors_;
   std::unique_ptr<SafetensorsFile> file_;
   mutable std::string loaded_name_;  // the parameter that read_part() holds
   mutable std::vector<float> loaded_;
