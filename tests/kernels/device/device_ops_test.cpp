@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <strata/kernels/attention.h>
-#include <strata/kernels/block_quant.h>
 #include <strata/kernels/cast_rows.h>
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
@@ -97,26 +96,6 @@ TEST_P(DeviceOpsTest, Norms) {
         "bias", {dy, in({h}, 8), false, workspace(linear_backward_bias_workspace_bytes(rows, h))},
         &linear_backward_bias_host, &linear_backward_bias_async, {&LinearBackwardBiasArgs::db});
   }
-}
-
-// Vector loads and stores if codes and values are aligned, value by value otherwise.
-TEST_P(DeviceOpsTest, BlockQuantization) {
-  for (const BlockQuantFormat format : {BlockQuantFormat::nf4, BlockQuantFormat::int8})
-    for (const auto& [n, block] :
-         {std::pair<std::int64_t, std::int64_t>{1, 16}, {20011, 64}, {40000, 1024}}) {
-      BlockQuantArgs args{in({n}, 1, 0.02), unwritten({quantized_bytes(format, n)}, DType::u8),
-                          unwritten({(n + block - 1) / block}, DType::f32), format, block};
-      expect_same_bits<BlockQuantArgs>("codes of blocks", args, &quantize_blocks_host, &quantize_blocks_async,
-                                       {&BlockQuantArgs::quantized, &BlockQuantArgs::scales});
-      const TensorView quantized = args.quantized;
-      for (const std::int64_t off : {0, 1}) {
-        args.x = unwritten({n}, GetParam());
-        args.quantized = {memory(quantized.bytes() + 1) + off, quantized.shape, DType::u8};
-        std::memcpy(args.quantized.data, quantized.data, quantized.bytes());
-        expect_same_bits<BlockQuantArgs>("values of codes", args, &dequantize_blocks_host,
-                                         &dequantize_blocks_async, {&BlockQuantArgs::x});
-      }
-    }
 }
 
 // Vector loads and stores if all rows are aligned, value by value if the first row or the stride is not.

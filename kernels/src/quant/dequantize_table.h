@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/cpuopt/isa_table.h>
+#include <strata/runtime/float16.h>
+
+namespace strata::kernels::detail {
+
+/// SIMD kernels over whole blocks of a quantized matrix (kWeightBlock values), each with its scale. Each
+/// instruction set has one table per T (float, bf16 or f16), and all give the same bits.
+template <class T>
+struct DequantizeTable {
+  void (*nf4)(const std::uint8_t* codes, const float* scales, T* x, std::int64_t blocks);
+  void (*int8)(const std::uint8_t* codes, const float* scales, T* x, std::int64_t blocks);
+};
+/// The same for the way back, from f32.
+struct QuantizeTable {
+  /// A value's code is that of the nearest level, the lower one of two that are equally near.
+  void (*nf4)(const float* x, std::uint8_t* codes, float* scales, std::int64_t blocks);
+};
+
+/// The tables of cpuopt::active_isa().
+template <class T>
+const DequantizeTable<T>& dequantize_table() noexcept;
+template <>
+const DequantizeTable<float>& dequantize_table<float>() noexcept;
+template <>
+const DequantizeTable<bf16>& dequantize_table<bf16>() noexcept;
+template <>
+const DequantizeTable<f16>& dequantize_table<f16>() noexcept;
+const QuantizeTable& quantize_table() noexcept;
+
+}  // namespace strata::kernels::detail
+
+namespace strata::kernels {
+STRATA_DECLARE_ISA_TABLE(detail::DequantizeTable<float>, dequantize_f32)
+STRATA_DECLARE_ISA_TABLE(detail::DequantizeTable<bf16>, dequantize_bf16)
+STRATA_DECLARE_ISA_TABLE(detail::DequantizeTable<f16>, dequantize_f16)
+STRATA_DECLARE_ISA_TABLE(detail::QuantizeTable, quantize_f32)
+}  // namespace strata::kernels
