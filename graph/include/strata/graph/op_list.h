@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include <strata/kernels/quantized_matrix.h>
 #include <strata/runtime/dtype.h>
 
 // The list of ops and the attributes that each of them has. What an op does is defined in src/ops.
@@ -109,6 +110,11 @@ struct LinearAttrs {
   GemmAttrs gemm = {};
   friend bool operator==(const LinearAttrs&, const LinearAttrs&) = default;
 };
+struct LinearQuantizedAttrs {
+  kernels::QuantizedMatrix matrix = {};
+  GemmAttrs gemm = {};
+  friend bool operator==(const LinearQuantizedAttrs&, const LinearQuantizedAttrs&) = default;
+};
 /// Rows [first_row, first_row + rows) of a matrix, which a low-rank adapter changes.
 struct LoraPart {
   std::int64_t first_row = 0;
@@ -156,6 +162,8 @@ struct MoveAttrs {
   X(linear_backward_input, LinearAttrs)                        \
   X(linear_backward_weight, LinearAttrs)                       \
   X(linear_backward_bias, NoAttrs)                             \
+  X(linear_quantized, LinearQuantizedAttrs)                    \
+  X(linear_quantized_backward_input, LinearQuantizedAttrs)     \
   X(lora_up, LoraAttrs)                                        \
   X(lora_up_backward_input, LoraAttrs)                         \
   X(lora_up_backward_weight, LoraAttrs)                        \
@@ -246,7 +254,8 @@ class Attrs {
   const std::type_info& type() const noexcept;
   std::variant<NoAttrs, EmbeddingAttrs, LayernormAttrs, RmsnormAttrs, QkNormAttrs, PositionsAttrs,
                RopeTableAttrs, RopeAttrs, AttentionAttrs, SwigluAttrs, ScaleAttrs, SoftcapAttrs, LinearAttrs,
-               LoraAttrs, LinearCrossEntropyAttrs, Fp8CastAttrs, Fp8GemmAttrs, MoveAttrs>
+               LinearQuantizedAttrs, LoraAttrs, LinearCrossEntropyAttrs, Fp8CastAttrs, Fp8GemmAttrs,
+               MoveAttrs>
       of_;
 };
 

@@ -50,6 +50,20 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules);
 /// at once: a name that is not the matrix of a linear layer, a rank that is 0 or above the matrix.
 Result<Program> add_lora(Program program, std::span<const LoraGroup> groups);
 
+/// A matrix that quantize_weights() quantizes.
+struct WeightParts {
+  std::string weight;  ///< the parameter [rows, columns]
+  /// Rows of the tensors that it consists of, as in kernels::QuantizedMatrix.
+  std::array<std::int64_t, kernels::QuantizedMatrix::kMaxParts> rows = {};
+};
+/// Stores these matrices of linear layers in `format`, and multiplies by them panel by panel
+/// (kernels/linear_quantized.h; QLoRA, Dettmers et al. 2023, arXiv 2305.14314). It changes results, so apply
+/// it to all programs of a run. Run it after add_lora() and before derive_backward(). Errors: `invalid`, all
+/// problems at once: a name that is not the matrix of linear layers alone, one that is trained, rows that are
+/// not those of its parts.
+Result<Program> quantize_weights(Program program, kernels::WeightFormat format,
+                                 std::span<const WeightParts> weights);
+
 /// Appends the derivative of output `loss` with respect to every trainable parameter. Each parameter gets a
 /// value of kind grad, to which contributions (of tied uses) are added in program order. Errors: `invalid` if
 /// there is no such output, if there is no trainable parameter, or if an op on the way has no derivative.

@@ -54,6 +54,8 @@ struct ParamInfo {
   Init init;
   ValueId value = kNoValue;
   ValueId grad = kNoValue;  ///< set by derive_backward for trainable parameters
+  /// If its format is not `full`, the shape is [quantized.bytes()] of u8, and `init` that of the matrix.
+  kernels::QuantizedMatrix quantized = {};
 };
 
 struct Instr {

@@ -1,0 +1,78 @@
+#include <algorithm>
+#include <map>
+
+#include <strata/graph/ops.h>
+#include <strata/graph/passes.h>
+#include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+namespace {
+
+bool is_plain_linear(const Instr& instr) {
+  return instr.op == Op::linear && !instr.attrs.as<LinearAttrs>().f32_out;
+}
+
+/// How many operands of instructions the parameter is, and of how many linear layers it is the matrix.
+struct Readers {
+  std::int64_t all = 0, linear = 0;
+};
+Readers readers_of(const Program& program, ValueId value) {
+  Readers readers;
+  for (const Instr& instr : program.code) {
+    readers.all += std::count(instr.in.begin(), instr.in.end(), value);
+    readers.linear += is_plain_linear(instr) && instr.in[1] == value ? 1 : 0;
+  }
+  return readers;
+}
+
+std::string problem_of(const Program& program, const ParamInfo* param, const WeightParts& parts,
+                       kernels::WeightFormat format) {
+  if (param == nullptr) return "is no parameter";
+  if (param->trainable) return str("is trained; in ", to_string(format), " it cannot be");
+  const Readers readers = readers_of(program, param->value);
+  if (param->shape.rank != 2 || readers.linear == 0 || readers.linear != readers.all)
+    return str(to_string(param->shape), " is not the matrix of linear layers alone");
+  const kernels::QuantizedMatrix matrix = {format, param->shape.dim(1), parts.rows};
+  if (matrix.rows() != param->shape.dim(0))
+    return str(to_string(param->shape), " has ", param->shape.dim(0), " rows, its parts ", matrix.rows());
+  return {};
+}
+
+}  // namespace
+
+Result<Program> quantize_weights(Program program, kernels::WeightFormat format,
+                                 std::span<const WeightParts> weights) {
+  STRATA_ASSERT(format != kernels::WeightFormat::full);
+  std::string problems;
+  std::map<ValueId, kernels::QuantizedMatrix> quantized;
+  for (const WeightParts& parts : weights) {
+    const auto found = std::find_if(program.params.begin(), program.params.end(),
+                                    [&](const ParamInfo& info) { return info.name == parts.weight; });
+    ParamInfo* const param = found == program.params.end() ? nullptr : &*found;
+    if (const std::string problem = problem_of(program, param, parts, format); !problem.empty()) {
+      problems += str("\n  ", parts.weight, " ", problem);
+      continue;
+    }
+    const kernels::QuantizedMatrix matrix = {format, param->shape.dim(1), parts.rows};
+    quantized.emplace(param->value, matrix);
+    param->quantized = matrix;
+    param->shape = {matrix.bytes()};
+    ValueInfo& value = program.values[static_cast<std::size_t>(param->value)];
+    value.shape = param->shape;
+    value.dtype = DType::u8;
+  }
+  if (!problems.empty()) return Status::error(Code::invalid, str("matrices cannot be quantized:", problems));
+  for (Instr& instr : program.code) {
+    const auto found = is_plain_linear(instr) ? quantized.find(instr.in[1]) : quantized.end();
+    if (found == quantized.end()) continue;
+    instr.op = Op::linear_quantized;
+    instr.attrs = LinearQuantizedAttrs{found->second};
+    instr.out.push_back(
+        add_output(program, program.value(instr.out[0]).name, must(infer_outputs(program, instr)).back()));
+  }
+  STRATA_TRY(verify(program));
+  return program;
+}
+
+}  // namespace strata

@@ -1,0 +1,87 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <strata/graph/passes.h>
+#include <strata/model/adapter/weight_parts.h>
+#include <strata/model/decoder.h>
+
+namespace strata {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+DecoderConfig config_of(std::string_view family) {
+  DecoderConfig config;
+  config.family = family;
+  config.layers = 2;
+  config.hidden = 32;
+  config.heads = 4;
+  config.ffn = 64;
+  config.vocab = 50;
+  config.seq = 8;
+  return config;
+}
+Program frozen(std::string_view family) {
+  Program program = must(record_decoder(config_of(family), 1, DecoderHead::loss));
+  for (ParamInfo& param : program.params) param.trainable = false;
+  return program;
+}
+
+TEST(QuantizeWeightsTest, EveryMatrixOfTheBlocksIsQuantizedAndNothingElse) {
+  for (const std::string_view family : decoder_families()) {
+    const Program before = frozen(family);
+    const Program after =
+        must(quantize_weights(before, kernels::WeightFormat::nf4, weight_parts(config_of(family))));
+    std::size_t n = 0;
+    for (std::size_t p = 0; p < after.params.size(); ++p) {
+      const ParamInfo &was = before.params[p], &now = after.params[p];
+      const bool is_matrix = was.name.starts_with("layers.") && was.shape.rank == 2;
+      EXPECT_EQ(now.quantized.format != kernels::WeightFormat::full, is_matrix) << family << " " << was.name;
+      if (!is_matrix) continue;
+      ++n;
+      EXPECT_EQ(now.quantized.n_elems(), was.shape.n_elems()) << was.name;
+      EXPECT_EQ(now.shape, Shape({now.quantized.bytes()})) << was.name;
+      EXPECT_EQ(after.value(now.value).dtype, DType::u8);
+    }
+    EXPECT_EQ(n, 2u * 4u) << family;
+    EXPECT_TRUE(has_op(after, Op::linear_quantized));
+  }
+}
+
+TEST(QuantizeWeightsTest, BackwardMultipliesByTheSameMatrices) {
+  Program program = frozen("llama");
+  program.params.front().trainable = true;  // the embedding
+  const Program train = must(derive_backward(
+      must(quantize_weights(program, kernels::WeightFormat::int8, weight_parts(config_of("llama")))),
+      "loss"));
+  std::size_t forward = 0, backward = 0;
+  for (const Instr& instr : train.code) {
+    forward += instr.op == Op::linear_quantized ? 1 : 0;
+    backward += instr.op == Op::linear_quantized_backward_input ? 1 : 0;
+    EXPECT_NE(instr.op, Op::linear_backward_input);
+  }
+  EXPECT_EQ(forward, 8u);
+  EXPECT_EQ(backward, 8u);
+}
+
+TEST(QuantizeWeightsTest, AllProblemsAreReportedAtOnce) {
+  Program program = frozen("gpt2");
+  for (ParamInfo& param : program.params) param.trainable = param.name == "layers.1.mlp_in.weight";
+  const WeightParts weights[] = {{"layers.0.qkv.weight", {90}},
+                                 {"layers.1.mlp_in.weight", {64}},
+                                 {"layers.7.qkv.weight", {96}},
+                                 {"tokens.weight", {50}},
+                                 {"layers.0.mlp_out.weight", {32}}};
+  const Status status = quantize_weights(program, kernels::WeightFormat::nf4_dq, weights).status();
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("layers.0.qkv.weight [96, 32] has 96 rows, its parts 90"),
+                    HasSubstr("layers.1.mlp_in.weight is trained; in nf4-dq it cannot be"),
+                    HasSubstr("layers.7.qkv.weight is no parameter"),
+                    HasSubstr("tokens.weight [50, 32] is not the matrix of linear layers alone"),
+                    testing::Not(HasSubstr("mlp_out"))));
+}
+
+}  // namespace
+}  // namespace strata
