@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include <strata/offload/sim_store.h>
-#include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
+#include "execute/initial_fill.h"
 #include "execute/program_runner.h"
 #include "plan/cost_model.h"
 
@@ -75,35 +75,14 @@ Result<std::unique_ptr<Engine>> Engine::create(const RunPlan& plan, const Enviro
   return engine;
 }
 
-namespace {
-
-float draw(const Init& init, const Rng& rng, std::uint64_t index) {
-  if (init.std == 0) return init.mean;
-  if (!init.is_uniform) return init.mean + init.std * rng.normal(index);
-  return init.mean + init.std * std::sqrt(3.0f) * (2 * rng.uniform(index) - 1);
+FillState Engine::initial_values(std::uint64_t seed, const InitialValues& given,
+                                 const QuantizedValues& quantized) {
+  return [fill = std::make_shared<detail::InitialFill>(plan_, context().pool(), seed, given, quantized)](
+             const StatePiece& piece, std::span<float> values) { return fill->fill(piece, values); };
 }
 
-}  // namespace
-
-// The random stream is the parameter's registration index, so the layout does not change the values.
-Status Engine::initialize(std::uint64_t seed, const InitialValues& given) {
-  constexpr std::int64_t kDrawsAtOnce = 4096;  // elements per task
-  return reset([&](const StatePiece& piece, std::span<float> values) -> Status {
-    if (given) {
-      STRATA_TRY_ASSIGN(const bool is_given, given(piece, values));
-      if (is_given) return Status::ok();
-    }
-    const auto tensor = static_cast<std::size_t>(piece.tensor);
-    const Init& init = plan_.init_of_tensor[tensor];
-    const Rng rng(seed, static_cast<std::uint64_t>(plan_.tensors.param_of_tensor[tensor]));
-    const auto n = std::ssize(values);
-    context().pool().parallel_for((n + kDrawsAtOnce - 1) / kDrawsAtOnce, [&](std::int64_t task) {
-      const std::int64_t end = std::min(n, (task + 1) * kDrawsAtOnce);
-      for (std::int64_t i = task * kDrawsAtOnce; i < end; ++i)
-        values[static_cast<std::size_t>(i)] = draw(init, rng, static_cast<std::uint64_t>(piece.offset + i));
-    });
-    return Status::ok();
-  });
+Status Engine::initialize(std::uint64_t seed, const InitialValues& given, const QuantizedValues& quantized) {
+  return reset(initial_values(seed, given, quantized));
 }
 
 // Computes the gradient, again at smaller loss scales after an overflow, and commits it.

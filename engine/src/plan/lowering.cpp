@@ -76,7 +76,10 @@ class Union {
     tensors.shapes.push_back(info.shape);
     tensors.decays.push_back(info.decay);
     tensors.param_of_tensor.push_back(-1);
+    const bool is_quantized = info.quantized.format != kernels::WeightFormat::full;
+    tensors.params.push_back(is_quantized ? info.quantized.n_elems() : info.shape.n_elems());
     result_.inits.push_back(info.init);
+    result_.quantized.push_back(info.quantized);
     return next;
   }
 

@@ -57,6 +57,7 @@ Result<std::unique_ptr<RunPlan>> lay_out(const CheckedPrograms& checked, const S
   plan->trace.training = checked.train();
   plan->tensors = checked.parameters.tensors;
   plan->init_of_tensor = checked.parameters.inits;
+  plan->quantized_of_tensor = checked.parameters.quantized;
   STRATA_TRY(lay_out_states(*plan, max_chunk_elems));
   for (const NamedProgram* named : checked.programs)
     plan->programs.push_back(

@@ -153,6 +153,9 @@ Status StateAccess::decode(const Opened& chunk, const Addresses& from, std::span
   if (chunk.payload != Payload::param)
     cpuopt::decode_moment(group.format, kind_of(chunk.payload), {from[0], reinterpret_cast<float*>(from[1])},
                           values);
+  else if (group.compute == DType::u8)
+    std::transform(from[0], from[0] + values.size(), values.begin(),
+                   [](std::byte byte) { return static_cast<float>(byte); });
   else if (chunk.rest || group.compute == DType::f32)
     cpuopt::join_masters(cpuopt::master_layout(group.compute), from[0], from[1], values);
   else
@@ -162,7 +165,10 @@ Status StateAccess::decode(const Opened& chunk, const Addresses& from, std::span
 
 void StateAccess::encode(const Opened& chunk, const Addresses& into, std::span<const float> values) const {
   const GroupKey& group = context_.plan().layout.group_of(chunk.chunk);
-  if (chunk.payload == Payload::param)
+  if (chunk.payload == Payload::param && group.compute == DType::u8)
+    std::transform(values.begin(), values.end(), into[0],
+                   [](float value) { return static_cast<std::byte>(value); });
+  else if (chunk.payload == Payload::param)
     cpuopt::split_masters(values, cpuopt::master_layout(group.compute), into[0], into[1]);
   else
     cpuopt::encode_moment(group.format, kind_of(chunk.payload), values,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <strata/model/adapter/weight_parts.h>
 #include <strata/runtime/str.h>
 
 #include "engine/tiny_run.h"
@@ -25,14 +26,18 @@ inline std::vector<LoraGroup> adapters_of(const DecoderConfig& config) {
   return group_lora_modules(modules);
 }
 
-/// tiny_programs() of which only adapters are trained.
+/// tiny_programs() of which only adapters are trained. The base's matrices are quantized to `base`, if that
+/// is not `full`.
 inline ProgramSet adapted_programs(const DecoderConfig& config, Recompute recompute = Recompute::none,
-                                   DType compute = DType::f32) {
+                                   DType compute = DType::f32,
+                                   kernels::WeightFormat base = kernels::WeightFormat::full) {
   const std::vector<LoraGroup> adapters = adapters_of(config);
   const auto record = [&](std::int64_t batch, DecoderHead head) {
     Program program = must(record_decoder(config, batch, head, DecoderRows::whole, compute));
     for (ParamInfo& param : program.params) param.trainable = false;
-    return must(add_lora(std::move(program), adapters));
+    program = must(add_lora(std::move(program), adapters));
+    if (base == kernels::WeightFormat::full) return program;
+    return must(quantize_weights(std::move(program), base, weight_parts(config)));
   };
   ProgramSet set;
   const Program forward = record(3, DecoderHead::loss);

@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 
 #include <strata/session/checkpoint.h>
@@ -9,6 +8,7 @@
 
 #include "engine/execute/adapters.h"
 #include "engine/execute/first_gradients.h"
+#include "engine/execute/frozen_runs.h"
 #include "engine/states.h"
 #include "engine/tiny_run.h"
 
@@ -19,7 +19,12 @@ namespace {
 
 using test::tiny_programs;
 using test::TinyRun;
+using test::frozen::assign_homes;
+using test::frozen::expect_same_bits;
+using test::frozen::frozen_of;
+using test::frozen::Tiers;
 using testing::HasSubstr;
+
 using Patterns = std::vector<std::string>;
 
 // Patterns for the names of gpt2 and llama: the embedding (in gpt2 also the head); the embedding and the
@@ -52,89 +57,10 @@ ProgramSet programs_of(const char* family, DType compute, const Patterns& freeze
   return tiny_programs(recompute, 3, config, compute, of_model(freeze, forward));
 }
 
-enum class Tiers : std::uint8_t { device, ram, nvme, all_three, hybrid };
-constexpr std::array kTiersTried = {Tiers::device, Tiers::ram, Tiers::nvme, Tiers::all_three, Tiers::hybrid};
-
-std::optional<Tier> home_of(Tiers tiers, ChunkId chunk, std::size_t n_chunks, Payload payload) {
-  switch (tiers) {
-    case Tiers::device:
-      return Tier::device;
-    case Tiers::ram:
-      return Tier::pinned;
-    case Tiers::nvme:
-      return Tier::nvme;
-    case Tiers::hybrid:
-      return chunk < n_chunks / 3 ? Tier::device : Tier::pinned;
-    case Tiers::all_three:
-      return chunk % 3 == 0                                                    ? Tier::device
-             : chunk % 3 == 1 || (chunk % 2 == 0 && payload != Payload::param) ? Tier::nvme
-                                                                               : Tier::pinned;
-  }
-  return {};
-}
-
-void assign_homes(Tiers tiers, const ChunkLayout& layout, Placement& placement) {
-  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum})
-      if (layout.has(chunk, payload))
-        placement.homes[chunk][static_cast<std::size_t>(payload)] =
-            home_of(tiers, chunk, layout.n_chunks(), payload);
-}
-
-struct RunRecord {
-  std::vector<std::uint64_t> bits;  ///< loss and norm of every step, an evaluation, and a logit
-  std::string digest;
-  bool still = true;  ///< frozen tensors have not changed
-  friend bool operator==(const RunRecord&, const RunRecord&) = default;
-};
-
-// Returns the present values of frozen tensors.
-test::StateTensors frozen_of(TinyRun& run) {
-  test::StateTensors frozen = test::states_of(*run.engine, Payload::param);
-  for (const LayoutTensor& tensor : run.plan->tensors.specs)
-    if (tensor.group.trainable) frozen.erase(tensor.name);
-  return frozen;
-}
-
-// In f16 the gradients of one step overflow at first.
-RunRecord record_run(TinyRun& run) {
-  must(run.engine->initialize(5));
-  const test::StateTensors frozen = frozen_of(run);
-  test::CountingBatches batches(test::tiny_config().vocab);
-  RunRecord record;
-  for (int step = 0; step < 4; ++step) {
-    if (run.plan->scales_loss() && step == 2) run.engine->set_loss_scale({.value = LossScale::kMax});
-    StepReport report;
-    must(run.engine->train_step(batches, 1e-2, report));
-    record.bits.push_back(std::bit_cast<std::uint32_t>(report.loss));
-    record.bits.push_back(std::bit_cast<std::uint64_t>(report.grad_norm));
-    if (step == 1)
-      record.bits.push_back(std::bit_cast<std::uint64_t>(must(run.engine->evaluate(batches, 1))));
-  }
-  const std::vector<std::int32_t> prompt(16, 3);
-  record.bits.push_back(std::bit_cast<std::uint32_t>(must(run.engine->infer(prompt, 15))[7]));
-  record.digest = must(run.engine->state_digest());
-  record.still = !frozen.empty() && frozen_of(run) == frozen;
-  EXPECT_EQ(run.engine->peak_bytes(), run.plan->planned_peak);
-  return record;
-}
-
 struct Model {
   const char* family;
   DType compute;
 };
-
-RunRecord run_of(const Model& model, const Patterns& freeze, SessionOptions options, Tiers tiers) {
-  const test::TempDir dir;
-  options.nvme.dirs = {dir.path()};
-  options.nvme.engine = IoEngine::threads;
-  const auto choose = [&](const ChunkLayout& layout, Placement& p) { assign_homes(tiers, layout, p); };
-  const bool checked = (static_cast<int>(options.step_mode) + static_cast<int>(tiers)) % 2 == 0;
-  TinyRun run(must(Engine::plan_with(programs_of(model.family, model.compute, freeze), options, choose)), 2,
-              checked ? HostBackendOptions{.schedule = StreamSchedule::latest_legal, .check = true}
-                      : HostBackendOptions{});
-  return record_run(run);
-}
 
 class FrozenTest : public ::testing::TestWithParam<Model> {};
 
@@ -143,23 +69,12 @@ TEST_P(FrozenTest, EveryModeAndPlacementGivesTheBitsOfTheSerialStepOnTheDevice) 
   tried.insert(tried.end(), 2, kAdapters);
   for (std::size_t f = 0; f < tried.size(); ++f)
     for (const double clip : {0.0, 1e-4}) {
+      SCOPED_TRACE(str("freezing ", f, ", clip ", clip));
       SessionOptions options;
-      options.undo_bytes = kUnlimited;
       options.grad_accum = f % 2 == 0 ? 1 : 3;
       options.clip = clip;
       if (f == 3) options.groups = {{"layers.0.*", 0.5, 0.2}, {"*norm*", 2, {}}};
-      options.optimizer.weight_decay = 0.1;
-      options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
-      options.step_mode = StepMode::serial;
-      const RunRecord want = run_of(GetParam(), tried[f], options, Tiers::device);
-      EXPECT_TRUE(want.still) << f;
-      for (const StepMode mode : kStepModes)
-        for (const Tiers tiers : kTiersTried) {
-          options.step_mode = mode;
-          EXPECT_EQ(run_of(GetParam(), tried[f], options, tiers), want)
-              << "freezing " << f << ", clip " << clip << ", " << to_string(mode) << ", tiers "
-              << static_cast<int>(tiers);
-        }
+      expect_same_bits(programs_of(GetParam().family, GetParam().compute, tried[f]), options);
     }
 }
 

@@ -15,9 +15,10 @@ namespace strata {
 
 /// Properties shared by all tensors of a chunk.
 struct GroupKey {
-  DType compute = DType::f32;  ///< dtype of the parameters: f32, bf16 or f16
-  DType grad = DType::f32;     ///< dtype of a micro-batch's gradient: that of the parameters, or f32
-  DType accum = DType::f32;    ///< dtype of the step's gradient: that of `grad`, or f32
+  /// dtype of the parameters: f32, bf16 or f16; of frozen ones also u8: bytes, which have no masters.
+  DType compute = DType::f32;
+  DType grad = DType::f32;   ///< dtype of a micro-batch's gradient: that of the parameters, or f32
+  DType accum = DType::f32;  ///< dtype of the step's gradient: that of `grad`, or f32
   StateFormat format = StateFormat::fp32;
   bool first_moment = true, second_moment = true;  ///< which moments the optimizer has
   bool trainable = true;       ///< if false, the parameters never change and have no optimizer state
@@ -42,7 +43,10 @@ constexpr std::size_t bytes_of(const GroupKey& group, Payload payload, std::int6
     case Payload::gathered:
       return elems * size_of(group.compute);
     case Payload::master:
-      return elems * (group.compute == DType::f32 ? 0 : group.compute == DType::bf16 ? 2 : 4);
+      return group.compute == DType::u8 ? 0
+                                        : elems * (group.compute == DType::f32    ? 0
+                                                   : group.compute == DType::bf16 ? 2
+                                                                                  : 4);
     case Payload::m:
       return group.first_moment ? moment_bytes(group.format, n) : 0;
     case Payload::v:

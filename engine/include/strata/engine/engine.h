@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <strata/engine/batch_source.h>
+#include <strata/engine/initial_values.h>
 #include <strata/engine/run_plan.h>
 #include <strata/runtime/io/io.h>
 #include <strata/session/session.h>
@@ -74,11 +75,13 @@ class Engine final : public Session {
 
   const RunPlan& plan() const noexcept { return plan_; }
 
-  /// Writes the values of a piece and returns true, or returns false if it has none.
-  using InitialValues = std::function<Result<bool>(const StatePiece& piece, std::span<float> values)>;
+  /// What initialize() fills parameters with, for Session::fill(); valid while the engine is.
+  FillState initial_values(std::uint64_t seed, const InitialValues& given = {},
+                           const QuantizedValues& quantized = {});
   /// Sets parameters to those of `given` or, where it has none, to their initial values, a function of (seed,
   /// program order, element), and moments to zero.
-  Status initialize(std::uint64_t seed, const InitialValues& given = {});
+  Status initialize(std::uint64_t seed, const InitialValues& given = {},
+                    const QuantizedValues& quantized = {});
 
   /// Does one optimizer step over grad_accum micro-batches, of which this rank computes every ranks-th one.
   /// An error before the update leaves the states as they were. An error that interrupts the update is

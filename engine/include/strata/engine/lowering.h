@@ -78,7 +78,8 @@ struct LoweredProgram {
 /// parameter whose shapes or dtypes differ.
 struct ParameterUnion {
   TensorTable tensors;
-  std::vector<Init> inits;  ///< by index into the table's specs
+  std::vector<Init> inits;                          ///< by index into the table's specs
+  std::vector<kernels::QuantizedMatrix> quantized;  ///< the same; of format `full` if it is not quantized
 };
 Result<ParameterUnion> unite_parameters(std::span<const NamedProgram* const> programs);
 

@@ -21,6 +21,7 @@ struct PlannedProgram {
 struct RunPlan : StatePlan {
   std::vector<PlannedProgram> programs;
   std::vector<Init> init_of_tensor;
+  std::vector<kernels::QuantizedMatrix> quantized_of_tensor;  ///< of format `full`: not quantized
 
   /// The first program of that role; an empty one if there is none.
   const LoweredProgram& of(ProgramRole role) const noexcept;

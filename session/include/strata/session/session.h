@@ -42,7 +42,8 @@ class Session {
   /// Calls `visit` for every state of `payload` (frozen parameters have no moments) in bounded memory: tensor
   /// by tensor in layout order, each in pieces from its first element to its last; with several ranks, the
   /// elements that this rank holds. `param` is the f32 master
-  /// whatever the compute dtype is (for a run that only infers, the parameter itself). Errors, here and in
+  /// whatever the compute dtype is (for a run that only infers, the parameter itself; for one of bytes, each
+  /// of them as a number). Errors, here and in
   /// fill(): `unsupported` for moments of a run that does not train; `invalid` for parameters in a trainer's
   /// memory while their addresses are not known.
   Status visit(Payload payload, const VisitState& visit);

@@ -20,8 +20,11 @@ namespace strata {
 /// so that layouts change no bit.
 struct TensorTable {
   std::vector<LayoutTensor> specs;
-  std::vector<Shape> shapes;                  ///< by index into specs
-  std::vector<bool> decays;                   ///< by index into specs: whether weight decay applies
+  std::vector<Shape> shapes;  ///< by index into specs
+  std::vector<bool> decays;   ///< by index into specs: whether weight decay applies
+  /// By index into specs: the parameters that it represents, which are more than its elements if it is
+  /// quantized. Empty: one an element.
+  std::vector<std::int64_t> params;
   std::vector<std::int32_t> tensor_of_param;  ///< index into specs, by registration order
   std::vector<std::int32_t> param_of_tensor;  ///< the inverse
 };
@@ -81,8 +84,9 @@ struct StatePlan {
   /// Number of parameters that are trained, or that are frozen.
   std::int64_t n_params(bool trainable) const noexcept {
     std::int64_t n = 0;
-    for (const LayoutTensor& tensor : tensors.specs)
-      if (tensor.group.trainable == trainable) n += tensor.n_elems;
+    for (std::size_t t = 0; t < tensors.specs.size(); ++t)
+      if (tensors.specs[t].group.trainable == trainable)
+        n += tensors.params.empty() ? tensors.specs[t].n_elems : tensors.params[t];
     return n;
   }
   /// Whether gradients are stored in f16, so that small ones would underflow without a loss scale.
