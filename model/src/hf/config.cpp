@@ -182,7 +182,35 @@ void read_llama(Keys& k, DecoderConfig& c) {
   if (c.norm_offset > 0) read_gemma(k, c);
 }
 
+// What is quantized, and how, is in the files.
+void read_quantization(Keys& keys) {
+  const json* const given = keys.find({"quantization_config"});
+  if (given == nullptr) return;
+  Keys quantization = keys.within(*given);
+  const std::string method = given->is_object() ? quantization.text({"quant_method"}, "") : "";
+  if (method != "bitsandbytes")
+    keys.unsupported(str("quantization_config.quant_method is '", method, "', not bitsandbytes"));
+  else if (quantization.flag("load_in_4bit", false) &&
+           quantization.text({"bnb_4bit_quant_type"}, "fp4") != "nf4")
+    keys.unsupported("quantization_config.bnb_4bit_quant_type is not nf4");
+  keys.take(quantization);
+}
+
 }  // namespace
+
+kernels::WeightFormat quantization_in_hf_config(const std::string& text) {
+  using enum kernels::WeightFormat;
+  const auto root = detail::parse_strict_json(text);
+  if (!root.has_value() || !root->is_object() || !root->contains("quantization_config")) return full;
+  const json& given = root->at("quantization_config");
+  if (!given.is_object()) return full;
+  Keys keys(given);
+  if (keys.flag("load_in_8bit", false)) return int8;
+  if (!keys.flag("load_in_4bit", false)) return full;
+  // BLOOM's rows are in another order here, which groups of scales would not survive; their values do.
+  const bool reorders = Keys(*root).text({"model_type"}, "") == "bloom";
+  return keys.flag("bnb_4bit_use_double_quant", false) && !reorders ? nf4_dq : nf4;
+}
 
 Result<DecoderConfig> decoder_from_hf_config(const std::string& text) {
   STRATA_TRY_ASSIGN(const json root, detail::parse_strict_json(text));
@@ -203,7 +231,7 @@ Result<DecoderConfig> decoder_from_hf_config(const std::string& text) {
   if (family == "bloom") read_bloom(keys, c);
   if (c.position == DecoderConfig::Position::rope) read_llama(keys, c);
   c.tied_head = keys.flag("tie_word_embeddings", c.tied_head);
-  if (keys.find({"quantization_config"}) != nullptr) keys.unsupported("quantization_config is given");
+  read_quantization(keys);
   STRATA_TRY(keys.status());
   DecoderConfig trial = c;  // the rest must be valid for any sequence length
   trial.seq = 1;

@@ -10,6 +10,7 @@
 #include <strata/runtime/str.h>
 
 #include "folder_files.h"
+#include "hf/bnb_matrix.h"
 #include "text/strict_json.h"
 
 namespace strata {
@@ -64,6 +65,7 @@ class Problems {
 
 }  // namespace
 
+HfFolder::HfFolder() = default;
 HfFolder::~HfFolder() = default;
 
 Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path) {
@@ -135,35 +137,78 @@ bool HfFolder::has_bare_names() const {
   return !there(first) && there(first.substr(first.find('.') + 1));
 }
 
+// Opens the matrices that are quantized, and returns the names of all tensors that belong to them.
+// bitsandbytes stores [out, in] where the family has the transposed matrix.
+std::set<std::string, std::less<>> HfFolder::open_quantized(const std::function<void(std::string)>& problem) {
+  const auto find = [&](const std::string& name) {
+    for (const auto& file : files_)
+      if (const SafetensorsEntry* const entry = file->find(name))
+        return detail::StoredTensor{file.get(), entry};
+    return detail::StoredTensor{};
+  };
+  std::set<std::string, std::less<>> names;
+  std::set<kernels::WeightFormat> formats;
+  bool by_head = false;
+  for (HfTensor& tensor : tensors_) {
+    const SafetensorsEntry* const entry = find(tensor.name).entry;
+    const bool is_matrix = tensor.shape.size() == 2 && tensor.param.starts_with("layers.");
+    if (!is_matrix) continue;
+    if (entry == nullptr || !detail::BnbMatrix::is_one(entry->dtype)) {
+      formats.insert(kernels::WeightFormat::full);
+      continue;
+    }
+    if (tensor.layout == HfTensor::Layout::transposed) {
+      std::swap(tensor.shape[0], tensor.shape[1]);
+      tensor.layout = HfTensor::Layout::rows;
+    }
+    std::vector<std::string> of_matrix;
+    auto opened = detail::BnbMatrix::open(tensor.name, static_cast<std::int64_t>(tensor.shape[0]),
+                                          static_cast<std::int64_t>(tensor.shape[1]), find, of_matrix);
+    names.insert(of_matrix.begin(), of_matrix.end());
+    if (!opened.has_value()) {
+      problem(std::string(opened.status().message()));
+      continue;
+    }
+    by_head = by_head || tensor.layout == HfTensor::Layout::by_head;
+    formats.insert(opened->format());
+    quantized_[tensor.name] = std::make_unique<detail::BnbMatrix>(*std::move(opened));
+  }
+  if (formats.size() == 1) quantized_to_ = *formats.begin();
+  // Groups of scales do not survive another order of rows.
+  if (by_head && quantized_to_ == kernels::WeightFormat::nf4_dq) quantized_to_ = kernels::WeightFormat::nf4;
+  return names;
+}
+
 Status HfFolder::locate_tensors(bool must_be_complete) {
   Problems problems;
+  const std::string head(hf_head_name());
+  const bool bare = has_bare_names();
+  for (HfTensor& tensor : tensors_)
+    if (bare && tensor.name != head) tensor.name.erase(0, tensor.name.find('.') + 1);
+  const auto of_quantized = open_quantized([&](const std::string& what) { problems.add(what); });
   for (const auto& file : files_)
     for (const SafetensorsEntry& entry : file->entries()) {
       const auto dtype = dtype_from_safetensors(entry.dtype);
-      const bool readable = dtype && is_stored_dtype(*dtype);
+      const bool readable = (dtype && is_stored_dtype(*dtype)) || of_quantized.count(entry.name) != 0;
       if (is_hf_buffer(entry.name)) continue;
       if (!readable) problems.add(str(entry.name, " is ", entry.dtype, "; F32, BF16 and F16 can be read"));
       if (!locations_.try_emplace(entry.name, TensorLocation{file.get(), &entry, dtype.value_or(DType::f32)})
                .second)
         problems.add(str(entry.name, " is in two files"));
     }
-  std::set<std::string, std::less<>> expected;
+  std::set<std::string, std::less<>> expected = of_quantized;
+  for (const auto& [name, matrix] : quantized_) locations_.at(name).quantized = matrix.get();
   const auto expect = [&](const std::string& name, const std::vector<std::uint64_t>& shape) {
     expected.insert(name);
     const auto at = locations_.find(name);
     if (at == locations_.end()) {
       if (must_be_complete) problems.add(str(name, " is missing"));
-    } else if (at->second.entry->shape != shape) {
+    } else if (at->second.entry->shape != shape && of_quantized.count(name) == 0) {
       problems.add(str(name, " has the shape ", detail::shape_text(at->second.entry->shape),
                        ", but the model needs ", detail::shape_text(shape)));
     }
   };
-  const std::string head(hf_head_name());
-  const bool bare = has_bare_names();
-  for (HfTensor& tensor : tensors_) {
-    if (bare && tensor.name != head) tensor.name.erase(0, tensor.name.find('.') + 1);
-    expect(tensor.name, tensor.shape);
-  }
+  for (const HfTensor& tensor : tensors_) expect(tensor.name, tensor.shape);
   for (const HfTensor& tensor : tensors_) {
     const auto is_there = [&](const HfTensor& other) {
       return other.param == tensor.param && locations_.count(other.name) != 0;
@@ -184,6 +229,10 @@ bool HfFolder::is_all(DType dtype) const noexcept {
 }
 
 Status HfFolder::read_block(const TensorLocation& location, std::int64_t begin, std::span<float> into) const {
+  if (location.quantized != nullptr) {
+    STRATA_TRY(location.quantized->read(begin, into));
+    return check_finite(*location.entry, begin, into);
+  }
   const std::size_t size = size_of(location.dtype);
   const std::uint64_t at = static_cast<std::uint64_t>(begin) * size;
   if (location.dtype == DType::f32) {
@@ -193,12 +242,17 @@ Status HfFolder::read_block(const TensorLocation& location, std::int64_t begin, 
     STRATA_TRY(location.file->read_range(*location.entry, at, raw));
     STRATA_TRY(widen_to_f32(location.dtype, raw, into));
   }
+  return check_finite(*location.entry, begin, into);
+}
+
+Status HfFolder::check_finite(const SafetensorsEntry& entry, std::int64_t begin,
+                              std::span<const float> into) const {
   const std::size_t bad = first_non_finite(into);
   if (bad == into.size()) return {};
   return Status::error(
       Code::corrupt,
-      str(path_, ": element ", begin + static_cast<std::int64_t>(bad), " of ", location.entry->name, " is ",
-          into[bad], "; weights must be finite: use an earlier checkpoint, or download the file again"));
+      str(path_, ": element ", begin + static_cast<std::int64_t>(bad), " of ", entry.name, " is ", into[bad],
+          "; weights must be finite: use an earlier checkpoint, or download the file again"));
 }
 
 Result<std::int64_t> HfFolder::elements_of(std::string_view param) const {
@@ -252,6 +306,34 @@ Status HfFolder::read_part(std::string_view param, std::int64_t offset, std::spa
     rearranged_ = {};
   }
   return {};
+}
+
+Result<bool> HfFolder::read_quantized(std::string_view param, const kernels::QuantizedMatrix& matrix,
+                                      std::int64_t offset, std::span<std::byte> into) const {
+  std::map<std::int64_t, const HfTensor*> parts;  // by first row
+  for (const HfTensor& tensor : tensors_)
+    if (tensor.param == param) parts[tensor.first_row] = &tensor;
+  if (parts.size() != matrix.n_parts()) return false;
+  std::size_t index = 0;
+  for (const auto& [row, tensor] : parts) {
+    const auto found = quantized_.find(tensor->name);
+    if (found == quantized_.end() || tensor->layout != HfTensor::Layout::rows ||
+        found->second->format() != matrix.format || !found->second->has_bytes() ||
+        static_cast<std::int64_t>(tensor->shape[0]) != matrix.rows_of[index++] ||
+        static_cast<std::int64_t>(tensor->shape[1]) != matrix.columns)
+      return false;
+  }
+  const std::int64_t end = offset + std::ssize(into);
+  index = 0;
+  for (const auto& [row, tensor] : parts) {
+    const kernels::QuantizedPart part = matrix.part(index++);
+    const std::int64_t from = std::max(offset, part.values), to = std::min(end, part.end);
+    if (from < to)
+      STRATA_TRY(quantized_.at(tensor->name)
+                     ->read_bytes(from - part.values, into.subspan(static_cast<std::size_t>(from - offset),
+                                                                   static_cast<std::size_t>(to - from))));
+  }
+  return true;
 }
 
 // Reads tensors with our layout directly into `into`, as far as they overlap the requested part.

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <strata/kernels/quantized_matrix.h>
 #include <strata/model/decoder.h>
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
@@ -13,6 +14,10 @@ namespace strata {
 /// a wrong type, `unsupported` for an architecture, or a setting that changes what the model computes, that
 /// is not implemented; each with its key, all at once.
 Result<DecoderConfig> decoder_from_hf_config(const std::string& json);
+
+/// How the blocks' matrices of a folder with this config.json are quantized; `full` if they are not, or if
+/// the text is not that of a model that can be read.
+kernels::WeightFormat quantization_in_hf_config(const std::string& json);
 
 /// Returns the config.json of `config` in the layout of its family, with `dtype` as the dtype of the weights.
 /// Other values of the model's own config.json are carried over from `source`, above all token ids, since a

@@ -3,10 +3,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <strata/kernels/quantized_matrix.h>
 #include <strata/model/decoder.h>
 #include <strata/model/hf/tensors.h>
 #include <strata/runtime/dtype.h>
@@ -16,9 +19,14 @@
 
 namespace strata {
 
+namespace detail {
+class BnbMatrix;
+}
+
 /// A Hugging Face folder: config.json, and model.safetensors or its shards with model.safetensors.index.json.
 /// open() guarantees that the files contain every tensor of the model exactly once, with its shape and a
-/// readable dtype, and no other tensor. Immutable; read() from one thread at a time.
+/// readable dtype, and no other tensor. Matrices of blocks may be quantized by bitsandbytes (NF4 and 8 bits);
+/// read as f32 they are dequantized. Immutable; read() from one thread at a time.
 class HfFolder {
  public:
   /// Reports all problems of tensors at once, by name. Follows symlinks within the folder and, in a snapshot
@@ -39,6 +47,13 @@ class HfFolder {
   bool has(std::string_view param) const noexcept;
   /// Whether the model has a parameter of that name.
   bool has_param(std::string_view param) const noexcept;
+  /// The format in which the blocks' matrices can be held as they are in the files; `full` if one of them is
+  /// not quantized, or if they differ.
+  kernels::WeightFormat quantized_to() const noexcept { return quantized_to_; }
+  /// Reads bytes [offset, offset + into.size()) of a quantized parameter as they are in the file and returns
+  /// true, or returns false if the file does not have it as `matrix` says. Errors: `io_error`.
+  Result<bool> read_quantized(std::string_view param, const kernels::QuantizedMatrix& matrix,
+                              std::int64_t offset, std::span<std::byte> into) const;
   /// Whether every tensor is of `dtype`.
   bool is_all(DType dtype) const noexcept;
   /// Reads a parameter of record_decoder(config()) as f32, through a buffer of at most 1 MiB. If the file
@@ -54,12 +69,15 @@ class HfFolder {
     const SafetensorsFile* file = nullptr;
     const SafetensorsEntry* entry = nullptr;
     DType dtype = DType::f32;
+    const detail::BnbMatrix* quantized = nullptr;  // then the entry is that of its values
   };
-  HfFolder() = default;
+  HfFolder();
   Status open_files(Io& io);
   Status locate_tensors(bool must_be_complete);
+  std::set<std::string, std::less<>> open_quantized(const std::function<void(std::string)>& problem);
   bool has_bare_names() const;
   Status read_block(const TensorLocation& location, std::int64_t begin, std::span<float> into) const;
+  Status check_finite(const SafetensorsEntry& entry, std::int64_t begin, std::span<const float> into) const;
   Status check_tied_head(std::int64_t offset, std::span<const float> tokens) const;
   Result<std::int64_t> elements_of(std::string_view param) const;
   Status read_rows(std::string_view param, std::int64_t offset, std::span<float> into) const;
@@ -70,7 +88,9 @@ class HfFolder {
   std::vector<HfTensor> tensors_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, TensorLocation, std::less<>> locations_;  // by tensor name in the file
-  mutable std::string rearranged_name_;                           // the parameter that read_part() holds
+  std::map<std::string, std::unique_ptr<detail::BnbMatrix>, std::less<>> quantized_;  // the same
+  kernels::WeightFormat quantized_to_ = kernels::WeightFormat::full;
+  mutable std::string rearranged_name_;  // the parameter that read_part() holds
   mutable std::vector<float> rearranged_;
 };
 
