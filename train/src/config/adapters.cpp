@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include <strata/model/adapter/weight_parts.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
@@ -25,6 +26,13 @@ void parse_patterns(const char* key, const std::vector<std::string>& texts, std:
 
 }  // namespace
 
+kernels::WeightFormat base_format(const TrainConfig& config) noexcept {
+  using enum kernels::WeightFormat;
+  for (const kernels::WeightFormat format : {int8, nf4, nf4_dq})
+    if (config.train.base == to_string(format)) return format;
+  return full;  // also if it is `auto` and nothing has decided it
+}
+
 Result<LoraSettings> lora_settings(const TrainConfig& config) {
   const TrainConfig::Adapter& given = config.adapter;
   LoraSettings settings{
@@ -41,7 +49,10 @@ Result<Program> with_adapters(Program program, const TrainConfig& config, const 
   STRATA_TRY_ASSIGN(const LoraSettings settings, lora_settings(config));
   STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(decoder, settings));
   for (ParamInfo& param : program.params) param.trainable = false;
-  return add_lora(std::move(program), lora_groups(targets));
+  STRATA_TRY_ASSIGN(program, add_lora(std::move(program), lora_groups(targets)));
+  const kernels::WeightFormat format = base_format(config);
+  if (format == kernels::WeightFormat::full) return program;
+  return quantize_weights(std::move(program), format, weight_parts(decoder));
 }
 
 }  // namespace strata

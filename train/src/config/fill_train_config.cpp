@@ -70,6 +70,13 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, std::vect
                            tree.entry("train.dtype").origin, "); it must be bf16 or f16"));
   if (config.train.frozen_masters.value_or(false) && !freezes(config))
     problems.push_back(str(set_by(tree, "train.frozen_masters"), " = true, but train.freeze is empty"));
+  if (base_format(config) != kernels::WeightFormat::full && !has_adapters(config))
+    problems.push_back(str(set_by(tree, "train.base"), " = ", config.train.base,
+                           ", but only a frozen base can be quantized, and adapter.method is none (",
+                           tree.entry("adapter.method").origin, ")"));
+  if (base_format(config) != kernels::WeightFormat::full && config.train.fp8)
+    problems.push_back(str(set_by(tree, "train.base"), " = ", config.train.base, ", but train.fp8 is true (",
+                           tree.entry("train.fp8").origin, "); GEMMs have one of the two"));
   if (const Status status = lora_settings(config).status(); !status.is_ok())
     problems.emplace_back(status.message());
   for (const std::string& group : config.optim.param_groups)

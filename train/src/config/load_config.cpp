@@ -62,6 +62,7 @@ Result<ConfigSources> config_sources(const ConfigRequest& request) {
 struct FolderModel {
   DecoderConfig decoder;
   std::string ignored_settings;  ///< training settings that strata does not implement
+  kernels::WeightFormat quantized = kernels::WeightFormat::full;
 };
 
 /// The config.json of the model that a run or a command starts from. A run has its own copy, because the
@@ -79,7 +80,7 @@ Result<FolderModel> read_folder_model(const std::string& path, const std::string
   auto config = decoder_from_hf_config(*text);
   if (!config.has_value()) return config.status().annotate(path);
   STRATA_TRY_ASSIGN(std::string ignored_settings, ignored_training_settings(*text));
-  return FolderModel{*std::move(config), std::move(ignored_settings)};
+  return FolderModel{*std::move(config), std::move(ignored_settings), quantization_in_hf_config(*text)};
 }
 
 std::vector<std::pair<std::string, std::string>> model_sizes(const DecoderConfig& config) {
@@ -143,6 +144,15 @@ Result<TrainConfig> fill(ConfigTree& tree, const std::vector<std::string>& envir
   STRATA_TRY(config_problems(problems));
   config->cpu.share = *std::move(share);
   return config;
+}
+
+// A quantized folder stays as it is under adapters; training all of it needs what its values stand for.
+void decide_base(ConfigTree& tree, const std::optional<FolderModel>& model) {
+  if (!tree.is_auto("train.base")) return;
+  const bool keeps =
+      model && model->quantized != kernels::WeightFormat::full && tree.text("adapter.method") != "none";
+  tree.resolve("train.base", keeps ? std::string(to_string(model->quantized)) : "full",
+               keeps ? "as the folder of model.from is quantized" : "the base is not quantized");
 }
 
 Status decide_chat(ConfigTree& tree, TrainConfig& config) {
@@ -227,6 +237,7 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
     STRATA_TRY(check_found(tree, sources.discovered.back()));
   }
   if (!run.empty()) resolve_run_paths(posix_io(), tree, run);
+  decide_base(tree, model);
   STRATA_TRY_ASSIGN(TrainConfig config, fill(tree, request.environment));
   if (model) {
     config.model.loaded = std::move(model->decoder);

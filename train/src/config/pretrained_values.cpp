@@ -32,4 +32,18 @@ Result<bool> PretrainedValues::read(const StatePiece& piece, std::span<float> va
   return true;
 }
 
+Result<bool> PretrainedValues::read_quantized(const StatePiece& piece, const kernels::QuantizedMatrix& matrix,
+                                              std::span<std::byte> bytes) const {
+  if (!folder_ || !folder_->has_param(piece.name)) return false;
+  return folder_->read_quantized(piece.name, matrix, piece.offset, bytes);
+}
+
+Status PretrainedValues::initialize(Engine& engine, std::uint64_t seed) const {
+  return engine.initialize(
+      seed, [&](const StatePiece& piece, std::span<float> values) { return read(piece, values); },
+      [&](const StatePiece& piece, const kernels::QuantizedMatrix& matrix, std::span<std::byte> bytes) {
+        return read_quantized(piece, matrix, bytes);
+      });
+}
+
 }  // namespace strata

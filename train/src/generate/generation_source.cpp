@@ -105,9 +105,7 @@ Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& decode, s
 
 Status GenerationSource::load_parameters(Engine& engine, const std::function<void(std::string_view)>& warn) {
   if (!values_) return load_newest_checkpoint(engine, checkpoints_, io_, warn).status();
-  return engine.initialize(loaded_->config.train.seed, [&](const StatePiece& piece, std::span<float> values) {
-    return values_->read(piece, values);
-  });
+  return values_->initialize(engine, loaded_->config.train.seed);
 }
 
 }  // namespace strata

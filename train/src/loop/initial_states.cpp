@@ -57,10 +57,7 @@ Status load_states(Engine& engine, const std::string& path, const HfFolder& fold
 
 Status set_initial_states(Engine& engine, const TrainConfig& config, Io& io) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<PretrainedValues> given, PretrainedValues::open(io, config));
-  if (config.model.states.empty())
-    return engine.initialize(config.train.seed, [&](const StatePiece& piece, std::span<float> values) {
-      return given->read(piece, values);
-    });
+  if (config.model.states.empty()) return given->initialize(engine, config.train.seed);
   STRATA_TRY(engine.initialize(config.train.seed));
   return load_states(engine, config.model.states, *given->folder(), io).annotate("model.states");
 }

@@ -100,6 +100,23 @@ std::string adapter_text(const TrainConfig& c, const DecoderConfig& d) {
                      fmt::join(ranks, ", "), plural(targets.size(), "module"), fmt::join(kinds, ", "));
 }
 
+// How many of the base's parameters are quantized, and to how many bytes.
+std::string base_text(const TrainConfig& c, const RunPlan& plan) {
+  std::int64_t params = 0, bytes = 0, matrices = 0;
+  for (const kernels::QuantizedMatrix& matrix : plan.quantized_of_tensor) {
+    if (matrix.format == kernels::WeightFormat::full) continue;
+    ++matrices;
+    params += matrix.n_elems();
+    bytes += matrix.bytes();
+  }
+  if (matrices == 0) return "";
+  return fmt::format(
+      "base     {} of {} matrices, {:.2f} M parameters in {} ({:.4f} bytes each); the rest in {}\n",
+      c.train.base, matrices, static_cast<double>(params) * 1e-6,
+      format_bytes(static_cast<std::uint64_t>(bytes)),
+      static_cast<double>(bytes) / static_cast<double>(params), c.train.dtype);
+}
+
 // What is trained, and how a step computes.
 std::string model_lines(const TrainConfig& c, const PlannedJob& job) {
   const RunPlan& plan = *job.plan;
@@ -111,7 +128,7 @@ std::string model_lines(const TrainConfig& c, const PlannedJob& job) {
   if (const std::int64_t frozen = plan.n_params(false); frozen > 0)
     text += fmt::format("frozen   {:.2f} M parameters; {:.2f} M are trained\n",
                         static_cast<double>(frozen) * 1e-6, static_cast<double>(plan.n_params(true)) * 1e-6);
-  text += adapter_text(c, d);
+  text += adapter_text(c, d) + base_text(c, plan);
   return text +
          fmt::format("step     {} ({} of {}) in {}, {} in {}, recompute {}{}\n",
                      plural(static_cast<std::int64_t>(tokens_per_step(c)), "token"),

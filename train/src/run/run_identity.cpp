@@ -74,6 +74,7 @@ void add_training(Identity& identity, const TrainConfig& c) {
     identity.add("train.frozen_masters", c.train.frozen_masters.value_or(true));
   identity.add("train.steps", c.train.steps);  // kScheduleSteps
   identity.add("adapter.method", c.adapter.method);
+  identity.add("train.base", c.train.base);
   if (!has_adapters(c)) return;
   identity.add("adapter.rank", c.adapter.rank);
   identity.add("adapter.alpha", c.adapter.alpha);
@@ -114,6 +115,7 @@ Status check_identity(const std::map<std::string, std::string>& saved,
                             : key == "offload.states"          ? "fp32"
                             : key == "data.weights"            ? ""
                             : key == "train.fp8"               ? "false"
+                            : key == "train.base"              ? "full"
                             : key == "train.attention_backend" ? "mma"
                             : key == "adapter.method"          ? "none"
                             : key == "train.freeze" || key == "optim.param_groups" ? ""

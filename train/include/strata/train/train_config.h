@@ -48,6 +48,7 @@ struct TrainConfig {
     std::optional<bool> frozen_masters;
     std::string dtype, recompute;  ///< dtype: bf16, f16, f32, auto; recompute: a Recompute mode, or auto
     bool fp8 = false;
+    std::string base;               ///< full, or the name of a kernels::WeightFormat
     std::string attention_backend;  ///< mma, wgmma, cudnn
     std::int64_t eval_every = 0;    ///< steps; 0: never
     int eval_batches = 0;
@@ -139,6 +140,8 @@ inline bool freezes(const TrainConfig& config) {
   return has_adapters(config) || !config.train.freeze.empty();
 }
 /// The settings of section `adapter`. Errors: `invalid`, all patterns that are not NAME=NUMBER at once.
+/// How train.base stores the matrices of a frozen base.
+kernels::WeightFormat base_format(const TrainConfig& config) noexcept;
 Result<LoraSettings> lora_settings(const TrainConfig& config);
 
 /// Resolves the `auto` keys that depend only on this machine: offload.step_mode, cpu.threads,

@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 
+#include <strata/engine/engine.h>
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/model/hf/folder.h>
 #include <strata/session/state_piece.h>
@@ -22,6 +23,11 @@ class PretrainedValues {
   /// Reads the values of a piece and returns true, or returns false if neither has the parameter: one that
   /// starts as Engine::initialize() draws it.
   Result<bool> read(const StatePiece& piece, std::span<float> values) const;
+  /// The same for a quantized matrix that the folder has in this format, as Engine::QuantizedValues.
+  Result<bool> read_quantized(const StatePiece& piece, const kernels::QuantizedMatrix& matrix,
+                              std::span<std::byte> bytes) const;
+  /// Initializes the engine with these values and draws.
+  Status initialize(Engine& engine, std::uint64_t seed) const;
 
  private:
   PretrainedValues() = default;
