@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up the environment of the peers' programs in this folder and of scripts/torch_check.sh: DIR/venv with the
-# newest torch, transformers, accelerate and PEFT, with DeepSpeed and its CPU Adam, compiled for this machine's CPU
-# against that torch, and with torchao. pip uses the index it is configured with. The torch of PyPI includes
+# newest torch, transformers, accelerate, PEFT and bitsandbytes, with DeepSpeed and its CPU Adam, compiled for this
+# machine's CPU against that torch, and with torchao. pip uses the index it is configured with. The torch of PyPI includes
 # CUDA libraries, about 6 GB on disk, and needs no GPU.
 #   bench/peers/setup_peers.sh DIR             keeps what is already installed; logs are in DIR
 #   bench/peers/setup_peers.sh DIR --debian    also installs Debian's python3-torch for /usr/bin/python3
@@ -78,6 +78,7 @@ deepspeed() {
 package transformers
 package accelerate
 package peft
+package bitsandbytes
 package torchao
 deepspeed
 

@@ -4,11 +4,13 @@
     adapters.py --probe PATH [--family NAME ...] [--steps N] [--json]
 
 PEFT makes the adapter and writes its folder, with random values also in B, so that a transposed or permuted matrix
-shows. transformers and PEFT compute in float64, strata in float32. Each family has the adapters of CASES. Exit code:
-0 if all figures are within LIMITS, 1 if one is not, 77 without PyTorch, transformers and PEFT."""
+shows. transformers and PEFT compute in float64, strata in float32. Each family has the adapters of CASES. With --base
+bitsandbytes quantizes the folder, which both read as it is; then both compute in float32. Exit code: 0 if all figures
+are within LIMITS, 1 if one is not, 77 without PyTorch, transformers, PEFT and, for --base, bitsandbytes."""
 import argparse
 import json
 import pathlib
+import shutil
 import sys
 import tempfile
 
@@ -19,6 +21,12 @@ try:
 except ImportError as error:
     print(f"adapters: skipped: {error}", file=sys.stderr)
     sys.exit(77)
+
+try:
+    import bitsandbytes
+    import bitsandbytes.functional as functional
+except ImportError:
+    bitsandbytes = None  # only --base needs it
 
 import make_folders
 import tensors
@@ -41,8 +49,42 @@ DEFAULTS = {"phi3": ["qkv_proj"], "glm": ["q_proj", "v_proj"], "glm4": ["q_proj"
             "smollm3": ["q_proj", "v_proj"], "gemma3_text": ["q_proj", "v_proj"]}  # fmt: skip
 
 
+BASES = {
+    "nf4": dict(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32),
+    "nf4-dq": dict(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32,
+                   bnb_4bit_use_double_quant=True),
+}  # fmt: skip
+
+
+def is_decoded(weight):
+    """Whether bitsandbytes dequantizes the matrix to what its codes and scales stand for. Version 0.50.2 takes the scale of
+    another block on a CPU where rows of some lengths end within a block."""
+    state, packed = weight.quant_state, weight.data.reshape(-1)
+    scales = functional.dequantize_blockwise(state.absmax, state.state2) + state.offset if state.nested else state.absmax
+    values = state.code[torch.stack([packed >> 4, packed & 15], dim=1).reshape(-1).long()]
+    want = values * scales.repeat_interleave(state.blocksize)[: values.numel()]
+    return torch.equal(functional.dequantize_4bit(weight.data, state).reshape(-1), want)
+
+
+def quantize(folder, base):
+    """Replaces the model in a folder by itself as bitsandbytes has quantized it, and returns whether that can be done."""
+    settings = transformers.BitsAndBytesConfig(**BASES[base])
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, quantization_config=settings, device_map="cpu")
+    if not all(is_decoded(module.weight) for module in model.modules() if isinstance(module, bitsandbytes.nn.Linear4bit)):
+        return False
+    shutil.rmtree(folder)
+    model.save_pretrained(folder)
+    return True
+
+
 def base_of(folder, dtype=torch.float64):
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+    if json.loads((folder / "config.json").read_text()).get("quantization_config"):
+        dtype = torch.float32
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False  # it would compute in bfloat16, whatever the compute dtype is
+    return model
 
 
 def with_patterns(base, settings):
@@ -116,6 +158,9 @@ def compare(case, name, scratch, args):
     folder = scratch / case.name
     if not folder.exists():
         make_folders.make_case(case, folder, args.seed, own=False)
+        if args.base and not quantize(folder / "hf", args.base):
+            shutil.rmtree(folder)
+            return row | {"limits": {}, "skipped": "bitsandbytes dequantizes its rows wrongly"}
     model = make_adapter(folder / "hf", case.config["model_type"], CASES[name], args.seed)
     adapter, out = scratch / f"{case.name} {name}", scratch / f"{case.name} {name} out"
     model.save_pretrained(adapter)
@@ -166,11 +211,15 @@ def main():
     parser.add_argument("--probe", type=pathlib.Path, required=True, metavar="PATH", help="the program oracle_probe")
     parser.add_argument("--family", nargs="+", metavar="NAME", help="families or cases to run (default: all)")
     parser.add_argument("--adapter", nargs="+", metavar="NAME", choices=sorted(CASES), dest="adapters", help="adapters to try")
+    parser.add_argument("--base", choices=sorted(BASES), help="how bitsandbytes quantizes the base (default: not)")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    if args.base and bitsandbytes is None:
+        print("adapters: skipped: there is no bitsandbytes", file=sys.stderr)
+        return 77
     args.probe, args.dtype, args.widened = args.probe.absolute(), "f32", False
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()

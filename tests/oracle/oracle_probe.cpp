@@ -5,7 +5,8 @@
 //     [--adapter PEFT_DIR]
 // --steps 0: no training; --widened: bf16 GEMMs are computed as on a CPU without bf16 instructions.
 // --adapter: only the adapters of a folder of PEFT are trained; gradients and the trained values are such
-// folders, as is `same`, what was read; `merged` is the whole model with them.
+// folders, as is `same`, what was read; `merged` is the whole model with them. A quantized HF_DIR stays
+// quantized.
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -17,6 +18,7 @@
 #include <strata/graph/passes.h>
 #include <strata/kernels/bf16_gemm.h>
 #include <strata/model/adapter/peft_folder.h>
+#include <strata/model/adapter/weight_parts.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/str.h>
@@ -93,7 +95,9 @@ struct Model {
   Program with_adapter(Program program) const {
     if (!adapter) return program;
     for (ParamInfo& param : program.params) param.trainable = false;
-    return must(add_lora(std::move(program), lora_groups(adapter->targets())));
+    program = must(add_lora(std::move(program), lora_groups(adapter->targets())));
+    if (folder->quantized_to() == kernels::WeightFormat::full) return program;
+    return must(quantize_weights(std::move(program), folder->quantized_to(), weight_parts(config())));
   }
   /// Writes values of what is trained to the folder `out`/`name`.
   void write(const std::string& out, const char* name, const ParamSource& source) const {
@@ -109,10 +113,15 @@ struct Run {
         pool(must(ThreadPool::create(2))),
         backend(must(create_host_backend({}, *pool, clock))),
         engine(must(Engine::create(*plan, {*backend, *pool, clock, posix_io()}))) {
-    must(engine->initialize(1, [&](const StatePiece& piece, std::span<float> values) -> Result<bool> {
+    const auto values_of = [&](const StatePiece& piece, std::span<float> values) -> Result<bool> {
       STRATA_TRY(model.read_part(piece.name, piece.offset, values));
       return true;
-    }));
+    };
+    must(engine->initialize(
+        1, values_of,
+        [&](const StatePiece& piece, const kernels::QuantizedMatrix& matrix, std::span<std::byte> bytes) {
+          return model.folder->read_quantized(piece.name, matrix, piece.offset, bytes);
+        }));
   }
   std::map<std::string, std::vector<float>> all(Payload payload) {
     std::map<std::string, std::vector<float>> tensors;
