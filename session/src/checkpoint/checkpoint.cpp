@@ -53,7 +53,8 @@ Result<CheckpointFile> write_payload(Session& session, DraftFile& file) {
         if (written.is_ok())
           written = file.writer->write(index, static_cast<std::uint64_t>(piece.offset) * sizeof(float),
                                        std::as_bytes(values));
-        return digests.add(piece, values);
+        digests.add(piece, values);
+        return Status::ok();
       });
   STRATA_TRY(visited);
   STRATA_TRY(digests.finish());

@@ -90,7 +90,8 @@ Status fill_together(Session& session, Payload payload, const CheckpointTensors&
     if (read.is_ok()) read = tensors.read_part(piece, values);
     if (!read.is_ok()) std::fill(values.begin(), values.end(), 0.0f);
     finite.add(piece, values);
-    return digests.add(piece, values);
+    digests.add(piece, values);
+    return Status::ok();
   }));
   STRATA_TRY(digests.finish());
   STRATA_TRY(agree(session.world(), read));

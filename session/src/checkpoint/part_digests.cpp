@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <tuple>
 
 namespace strata::detail {
 namespace {
@@ -12,28 +13,34 @@ static_assert(ChunkLayout::kSliceAlign % kBlockElems == 0, "the parts of ranks c
 
 }  // namespace
 
-Status PartDigests::add(const StatePiece& piece, std::span<const float> values) {
+void PartDigests::add(const StatePiece& piece, std::span<const float> values, std::size_t series) {
   const Slice& slice = plan_.layout.slice(piece.tensor);
-  while (chunk_ < slice.chunk) STRATA_TRY(complete_chunk());
+  if (!covers(slice.chunk)) return;
   const ElemRange part = plan_.layout.summed(slice.chunk);
   const std::int64_t begin = std::max(piece.offset, part.begin - slice.offset),
                      end = std::min(piece.offset + std::ssize(values), part.end - slice.offset);
-  if (begin >= end) return {};
-  if (now_.tensor != piece.tensor) {
-    end_blocks();
-    now_.tensor = piece.tensor;
-    now_.first = static_cast<std::int32_t>(begin / kBlockElems);
+  if (begin >= end) return;
+  Series& of = series_[series];
+  if (of.now.tensor != piece.tensor) {
+    end_blocks(series);
+    of.now = {
+        static_cast<std::int32_t>(series), piece.tensor, static_cast<std::int32_t>(begin / kBlockElems), {}};
   }
-  digester_.update(std::as_bytes(
+  of.digester.update(std::as_bytes(
       values.subspan(static_cast<std::size_t>(begin - piece.offset), static_cast<std::size_t>(end - begin))));
-  return {};
 }
 
-void PartDigests::end_blocks() {
-  if (now_.tensor < 0) return;
-  now_.digests = digester_.take();
-  blocks_.push_back(std::move(now_));
-  now_ = {};
+// A rank that is alone has all blocks of a tensor.
+void PartDigests::end_blocks(std::size_t series) {
+  Series& of = series_[series];
+  if (of.now.tensor < 0) return;
+  of.now.digests = of.digester.take();
+  std::vector<Blocks> run;
+  run.push_back(std::exchange(of.now, {}));
+  if (world_ == nullptr)
+    join(run);
+  else
+    blocks_.push_back(std::move(run.front()));
 }
 
 namespace {
@@ -50,43 +57,57 @@ void take(std::string_view& text, T* values, std::size_t n) {
 
 }  // namespace
 
-// Each rank sends its runs of blocks: tensor, first block, count, digests.
-Status PartDigests::complete_chunk() {
-  end_blocks();
-  std::vector<Blocks> all = std::exchange(blocks_, {});
-  ++chunk_;
-  if (world_ != nullptr) {
-    std::string mine;
-    for (const Blocks& run : all) {
-      const std::int32_t head[] = {run.tensor, run.first, static_cast<std::int32_t>(run.digests.size())};
-      append(mine, head, std::size(head));
-      append(mine, run.digests.data(), run.digests.size());
+// Each rank sends its runs of blocks: series, tensor, first block, count, digests.
+Status PartDigests::exchange(std::vector<Blocks>& runs) const {
+  std::string mine;
+  for (const Blocks& run : runs) {
+    const std::int32_t head[] = {run.series, run.tensor, run.first,
+                                 static_cast<std::int32_t>(run.digests.size())};
+    append(mine, head, std::size(head));
+    append(mine, run.digests.data(), run.digests.size());
+  }
+  STRATA_TRY_ASSIGN(const std::vector<std::string> texts, world_->all_gather(mine));
+  runs.clear();
+  for (std::string_view text : texts)
+    while (!text.empty()) {
+      std::int32_t head[4];
+      take(text, head, std::size(head));
+      runs.push_back({head[0], head[1], head[2], std::vector<Digest>(static_cast<std::size_t>(head[3]))});
+      take(text, runs.back().digests.data(), runs.back().digests.size());
     }
-    STRATA_TRY_ASSIGN(const std::vector<std::string> texts, world_->all_gather(mine));
-    all.clear();
-    for (std::string_view text : texts)
-      while (!text.empty()) {
-        std::int32_t head[3];
-        take(text, head, std::size(head));
-        all.push_back({head[0], head[1], std::vector<Digest>(static_cast<std::size_t>(head[2]))});
-        take(text, all.back().digests.data(), all.back().digests.size());
-      }
-    std::sort(all.begin(), all.end(), [](const Blocks& a, const Blocks& b) {
-      return std::pair(a.tensor, a.first) < std::pair(b.tensor, b.first);
-    });
-  }
-  for (std::size_t i = 0; i < all.size();) {
-    std::vector<Digest> whole = std::move(all[i].digests);
-    const std::int32_t tensor = all[i++].tensor;
-    for (; i < all.size() && all[i].tensor == tensor; ++i)
-      whole.insert(whole.end(), all[i].digests.begin(), all[i].digests.end());
-    digests_[static_cast<std::size_t>(tensor)] = BlockDigester::digest_of_blocks(whole);
-  }
   return {};
 }
 
+void PartDigests::join(std::vector<Blocks>& runs) {
+  std::sort(runs.begin(), runs.end(), [](const Blocks& a, const Blocks& b) {
+    return std::tuple(a.series, a.tensor, a.first) < std::tuple(b.series, b.tensor, b.first);
+  });
+  for (std::size_t i = 0; i < runs.size();) {
+    std::vector<Digest> whole = std::move(runs[i].digests);
+    const std::int32_t series = runs[i].series, tensor = runs[i].tensor;
+    for (++i; i < runs.size() && runs[i].series == series && runs[i].tensor == tensor; ++i)
+      whole.insert(whole.end(), runs[i].digests.begin(), runs[i].digests.end());
+    series_[static_cast<std::size_t>(series)].digests[static_cast<std::size_t>(tensor)] =
+        BlockDigester::digest_of_blocks(whole);
+  }
+}
+
+// Only here ranks exchange data, since digests of several passes over the states may be taken at once, and a
+// rank that has no part of a chunk does not know how far the others are.
 Status PartDigests::finish() {
-  while (chunk_ < plan_.layout.n_chunks()) STRATA_TRY(complete_chunk());
+  for (std::size_t series = 0; series < series_.size(); ++series) end_blocks(series);
+  if (world_ == nullptr) return {};
+  std::stable_sort(blocks_.begin(), blocks_.end(),
+                   [&](const Blocks& a, const Blocks& b) { return chunk_of(a) < chunk_of(b); });
+  auto next = blocks_.begin();
+  for (ChunkId chunk = 0; chunk < plan_.layout.n_chunks(); ++chunk) {
+    if (!covers(chunk)) continue;
+    std::vector<Blocks> runs;
+    for (; next != blocks_.end() && chunk_of(*next) == chunk; ++next) runs.push_back(std::move(*next));
+    STRATA_TRY(exchange(runs));
+    join(runs);
+  }
+  blocks_.clear();
   return {};
 }
 

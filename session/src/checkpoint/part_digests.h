@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -11,39 +12,52 @@
 namespace strata::detail {
 
 /// Digests (BlockDigester) of the tensors of one payload, of whose values every rank has a part: ranks digest
-/// the blocks of their parts, and tell each other the results chunk by chunk. The digests do not depend on
-/// the number of ranks, since parts consist of whole blocks.
+/// the blocks of their parts, and in finish() they tell each other the results chunk by chunk. The digests do
+/// not depend on the number of ranks, since parts consist of whole blocks.
 class PartDigests {
  public:
-  /// `world` may be null; `plan` outlives the object. With several ranks, all create one and finish it.
-  PartDigests(const StatePlan& plan, World* world)
-      : plan_(plan), world_(world), digests_(plan.tensors.specs.size()) {}
+  /// Tells which chunks have tensors to digest.
+  using Covers = std::function<bool(ChunkId chunk)>;
+  /// `world` may be null; `plan` outlives the object. With several ranks, all create one, for the same
+  /// chunks, and finish it. `series`: how many values are given for each element.
+  PartDigests(const StatePlan& plan, World* world, Covers covers = {}, std::size_t series = 1)
+      : plan_(plan), world_(world), covers_(std::move(covers)), series_(series) {
+    for (Series& of : series_) of.digests.resize(plan.tensors.specs.size());
+  }
 
-  /// The next values, in the order in which Session visits and fills; those outside of the part of each chunk
-  /// that this rank sums are ignored. Errors: those of World::all_gather().
-  Status add(const StatePiece& piece, std::span<const float> values);
-  /// After the last values.
+  /// The next values of a series, in the order in which Session visits and fills. Those of chunks that are
+  /// not covered and those outside the part of each chunk that this rank sums are ignored.
+  void add(const StatePiece& piece, std::span<const float> values, std::size_t series = 0);
+  /// After the last values. Errors: those of World::all_gather().
   Status finish();
   /// By tensor of the layout; complete after finish().
-  const Digest& of(std::int32_t tensor) const { return digests_[static_cast<std::size_t>(tensor)]; }
+  const Digest& of(std::int32_t tensor, std::size_t series = 0) const {
+    return series_[series].digests[static_cast<std::size_t>(tensor)];
+  }
 
  private:
   /// A run of blocks of one tensor.
   struct Blocks {
-    std::int32_t tensor = -1;
+    std::int32_t series = 0, tensor = -1;
     std::int32_t first = 0;  ///< index of the first block in the tensor
     std::vector<Digest> digests;
   };
-  Status complete_chunk();
-  void end_blocks();
+  struct Series {
+    std::vector<Digest> digests;
+    Blocks now;              ///< of the tensor whose values are given
+    BlockDigester digester;  ///< of the same
+  };
+  bool covers(ChunkId chunk) const { return !covers_ || covers_(chunk); }
+  ChunkId chunk_of(const Blocks& run) const { return plan_.layout.slice(run.tensor).chunk; }
+  void end_blocks(std::size_t series);
+  Status exchange(std::vector<Blocks>& runs) const;
+  void join(std::vector<Blocks>& runs);
 
   const StatePlan& plan_;
-  World* const world_;
-  std::vector<Digest> digests_;
-  ChunkId chunk_ = 0;           // the chunk whose values are given
-  Blocks now_;                  // of the tensor whose values are given
-  BlockDigester digester_;      // of the same
-  std::vector<Blocks> blocks_;  // of the chunk, by this rank
+  World* world_;
+  Covers covers_;
+  std::vector<Series> series_;
+  std::vector<Blocks> blocks_;  // of all chunks, by this rank
 };
 
 }  // namespace strata::detail

@@ -11,7 +11,8 @@ Result<std::string> Session::state_digest() {
   for (const Payload payload : state_plan().states()) {
     detail::PartDigests of_tensors(state_plan(), world());
     STRATA_TRY(visit_part(payload, [&](const StatePiece& piece, std::span<const float> values) {
-      return of_tensors.add(piece, values);
+      of_tensors.add(piece, values);
+      return Status::ok();
     }));
     STRATA_TRY(of_tensors.finish());
     for (std::int32_t tensor = 0; tensor < std::ssize(state_plan().tensors.specs); ++tensor)
