@@ -5,6 +5,7 @@
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
 
+#include "checkpoint/frozen_digests.h"
 #include "checkpoint/state_access.h"
 #include "ranks/rank_facets.h"
 
@@ -14,7 +15,11 @@ Session::Session(std::unique_ptr<StateContext> context, PassSchedule training, s
     : context_(std::move(context)),
       training_(std::move(training)),
       machine_(*context_, training_, max_params),
-      access_(std::make_unique<detail::StateAccess>(*context_)) {}
+      access_(std::make_unique<detail::StateAccess>(*context_)) {
+  const StatePlan& plan = context_->plan();
+  if (!plan.options.saves_frozen && plan.trains() && plan.n_params(false) > 0)
+    frozen_ = std::make_unique<detail::FrozenDigests>(*context_, *access_);
+}
 Session::~Session() = default;
 
 namespace {
@@ -38,11 +43,24 @@ void Session::set_param_steps(std::vector<std::int64_t> steps) {
   param_steps_ = std::move(steps);
 }
 
+Status Session::fill_params(const FillState& fill, FrozenFrom frozen) {
+  if (frozen_ != nullptr && frozen == FrozenFrom::elsewhere) return frozen_->fill(fill);
+  if (frozen_ != nullptr) frozen_->forget();
+  return access_->fill(Payload::param, fill);
+}
+
+std::map<std::string, std::string, std::less<>> Session::left_out() const {
+  if (frozen_ == nullptr || !frozen_->known()) return {};
+  return frozen_->given();
+}
+
 Status Session::reset(const FillState& params) {
   STRATA_TRY(check_held(*context_, Payload::param));
   flush_or_discard();
   context_->chunks().abort_pending();  // as in fill()
-  machine_.set_broken(access_->reset(params).annotate("initializing parameters was interrupted"));
+  Status status = fill_params(params, FrozenFrom::elsewhere);
+  if (status.is_ok()) status = access_->clear_moments();
+  machine_.set_broken(status.annotate("initializing parameters was interrupted"));
   return machine_.broken();
 }
 
@@ -52,10 +70,10 @@ Status Session::visit(Payload payload, const VisitState& visit) {
   return access_->visit(payload, visit);
 }
 
-Status Session::visit_part(Payload payload, const VisitState& visit) {
+Status Session::visit_part(Payload payload, const VisitState& visit, VisitScope scope) {
   STRATA_TRY(check_held(*context_, payload));
   STRATA_TRY(flush());
-  return access_->visit_part(payload, visit);
+  return access_->visit_part(payload, visit, scope);
 }
 
 Status Session::check_ranks_agree() { return detail::check_ranks_agree(*context_, training_); }
@@ -64,12 +82,12 @@ GroupCounters Session::group_counters() const {
   return context_->groups() == nullptr ? GroupCounters{} : context_->groups()->counters();
 }
 
-Status Session::fill(Payload payload, const FillState& fill) {
+Status Session::fill(Payload payload, const FillState& fill, FrozenFrom frozen) {
   STRATA_TRY(check_held(*context_, payload));
   flush_or_discard();
   context_->chunks()
       .abort_pending();  // a write that failed is no error of this fill: what it wrote is in RAM
-  Status status = access_->fill(payload, fill);
+  Status status = payload == Payload::param ? fill_params(fill, frozen) : access_->fill(payload, fill);
   if (status.is_ok()) return status;
   machine_.set_broken(status.annotate(
       str("filling ", to_string(payload), " was interrupted, so the states do not belong to any step")));

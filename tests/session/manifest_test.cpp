@@ -27,10 +27,18 @@ Manifest example() {
   return manifest;
 }
 
+/// A manifest that leaves out two frozen tensors.
+Manifest example_without_frozen() {
+  Manifest manifest = example();
+  manifest.frozen = {{"body", "dd"}, {"neck", "ee"}};
+  manifest.version = manifest.needed_version();
+  return manifest;
+}
+
 /// A manifest that `edit` has changed, with a matching digest.
 template <class Edit>
-std::string signed_text(const Edit& edit) {
-  json manifest = json::parse(to_json(example()));
+std::string signed_text(const Edit& edit, const Manifest& of = example()) {
+  json manifest = json::parse(to_json(of));
   manifest.erase("digest");
   edit(manifest);
   const std::string text = manifest.dump(2);
@@ -38,8 +46,8 @@ std::string signed_text(const Edit& edit) {
   return manifest.dump(2);
 }
 template <class Edit>
-Status read_with(const Edit& edit) {
-  return manifest_from_json(signed_text(edit)).status();
+Status read_with(const Edit& edit, const Manifest& of = example()) {
+  return manifest_from_json(signed_text(edit, of)).status();
 }
 
 TEST(ManifestTest, ReadsBackAsItWasWritten) {
@@ -49,8 +57,38 @@ TEST(ManifestTest, ReadsBackAsItWasWritten) {
   EXPECT_EQ(read.run, example().run);
 }
 
+TEST(ManifestTest, WhatItLeavesOutReadsBackAndNeedsAVersionThatOlderProgramsRefuse) {
+  const Manifest read = must(manifest_from_json(to_json(example_without_frozen())));
+  EXPECT_EQ(read.frozen, example_without_frozen().frozen);
+  EXPECT_EQ(read.files, example().files);
+  EXPECT_GT(read.version, Manifest::kVersion);
+  EXPECT_EQ(example().needed_version(), Manifest::kVersion);
+  EXPECT_THAT(to_json(example()), Not(HasSubstr("frozen")));
+}
+
+TEST(ManifestTest, AListOfLeftOutTensorsThatDoesNotFitIsRefused) {
+  const auto problem = [](const auto& edit, const Manifest& of) {
+    const Status status = read_with(edit, of);
+    EXPECT_EQ(status.code(), Code::corrupt);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(problem(
+                  [](json& m) {
+                    m["frozen"] = {{"body", "dd"}};
+                  },
+                  example()),
+              HasSubstr("unknown key 'frozen'"));
+  const Manifest left_out = example_without_frozen();
+  EXPECT_THAT(problem([](json& m) { m["frozen"]["head"] = "ff"; }, left_out),
+              HasSubstr("it lists head as left out and in param.safetensors"));
+  EXPECT_THAT(problem([](json& m) { m["frozen"] = json::object(); }, left_out),
+              HasSubstr("its version is 4, but it leaves out nothing"));
+  EXPECT_THAT(problem([](json& m) { m.erase("frozen"); }, left_out), HasSubstr("frozen"));
+  EXPECT_THAT(problem([](json& m) { m["frozen"]["body"] = 7; }, left_out), HasSubstr("type must be string"));
+}
+
 TEST(ManifestTest, EverySingleBitFlipIsRefusedOrReadsTheSame) {
-  const std::string text = to_json(example());
+  const std::string text = to_json(example_without_frozen());
   std::size_t refused = 0;
   for (std::size_t byte = 0; byte < text.size(); ++byte)
     for (int bit = 0; bit < 8; ++bit) {
@@ -64,7 +102,7 @@ TEST(ManifestTest, EverySingleBitFlipIsRefusedOrReadsTheSame) {
 }
 
 TEST(ManifestTest, AnotherVersionIsRefusedByItsNumber) {
-  for (const int version : {0, 1, Manifest::kVersion + 1}) {
+  for (const int version : {0, 1, Manifest::kNewest + 1}) {
     const Status status = read_with([&](json& m) { m["version"] = version; });
     EXPECT_EQ(status.code(), Code::unsupported);
     EXPECT_THAT(std::string(status.message()), HasSubstr(str("its version is ", version)));

@@ -220,6 +220,25 @@ TEST_F(TrainerSessionTest, LambUpdatesWhateverTheFirstParameterDoes) {
   EXPECT_NE(trainer.values[3], before[3]);
 }
 
+// A trainer has no folder of a base to read from.
+TEST_F(TrainerSessionTest, ACheckpointThatLeavesOutFrozenTensorsIsRefusedWithoutTouchingTheStates) {
+  const auto plan = must(plan_trainer_states(kParams, options()));
+  Trainer trainer(options().optimizer);
+  const auto session = must(TrainerSession::create(*plan, environment(), trainer.addresses()));
+  must(session->step(trainer.backward(1)));
+  const std::string folder = must(save_checkpoint(*session, posix_io(), dir_.path() + "/checkpoints", {}, 0));
+  Manifest manifest = must(read_manifest(posix_io(), folder));
+  manifest.frozen = {{"body", "aa"}};
+  manifest.version = manifest.needed_version();
+  must(write_text_atomically(posix_io(), folder + "/manifest.json", to_json(manifest)));
+  const std::string digest = must(session->state_digest());
+  const Status status = load_checkpoint(*session, posix_io(), folder).status();
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("of 1 frozen tensors, such as body, it has the digests"));
+  EXPECT_EQ(must(session->state_digest()), digest);
+}
+
 // The states can be loaded again.
 TEST_F(TrainerSessionTest, AfterAnInterruptedStepACheckpointGoesOn) {
   SessionOptions on_nvme = options();

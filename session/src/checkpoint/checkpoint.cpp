@@ -25,12 +25,12 @@ struct DraftFile {
 
 // The first rank creates the files, and then the others open them.
 Result<std::vector<DraftFile>> open_draft(const Session& session, Io& io, const std::string& folder,
-                                          bool creates) {
+                                          const Manifest& manifest, bool creates) {
   std::vector<DraftFile> files;
   for (const Payload payload : session.state_plan().states()) {
     DraftFile& file = files.emplace_back();
     file.payload = payload;
-    file.stored = detail::stored_tensors(session.state_plan(), payload);
+    file.stored = detail::stored_tensors(session.state_plan(), payload, manifest.frozen);
     const std::string path = folder + "/" + detail::file_of(payload);
     const std::map<std::string, std::string> metadata = {{"payload", std::string(to_string(payload))}};
     STRATA_TRY_ASSIGN(file.writer, creates
@@ -42,21 +42,21 @@ Result<std::vector<DraftFile>> open_draft(const Session& session, Io& io, const 
 
 // Writes this rank's part. A failed write is returned at the end: until then the rank takes part in what the
 // ranks do together.
-Result<CheckpointFile> write_payload(Session& session, DraftFile& file) {
+Result<CheckpointFile> write_payload(Session& session, DraftFile& file, VisitScope scope) {
   const StatePlan& plan = session.state_plan();
-  detail::PartDigests digests(plan, session.world());
+  detail::PartDigests digests(plan, session.world(), [&](ChunkId chunk) {
+    return covers(scope, plan.layout.group_of(chunk).trainable);
+  });
   Status written;
-  const Status visited =
-      session.visit_part(file.payload, [&](const StatePiece& piece, std::span<const float> values) {
-        const auto index =
-            static_cast<std::size_t>(file.stored.index_of[static_cast<std::size_t>(piece.tensor)]);
-        if (written.is_ok())
-          written = file.writer->write(index, static_cast<std::uint64_t>(piece.offset) * sizeof(float),
-                                       std::as_bytes(values));
-        digests.add(piece, values);
-        return Status::ok();
-      });
-  STRATA_TRY(visited);
+  const auto write = [&](const StatePiece& piece, std::span<const float> values) {
+    const auto index = static_cast<std::size_t>(file.stored.index_of[static_cast<std::size_t>(piece.tensor)]);
+    if (written.is_ok())
+      written = file.writer->write(index, static_cast<std::uint64_t>(piece.offset) * sizeof(float),
+                                   std::as_bytes(values));
+    digests.add(piece, values);
+    return Status::ok();
+  };
+  STRATA_TRY(session.visit_part(file.payload, write, scope));
   STRATA_TRY(digests.finish());
   if (written.is_ok()) written = file.writer->sync();
   STRATA_TRY(agree(session.world(), written));
@@ -135,10 +135,12 @@ class Saving {
 
  private:
   Status write(std::map<std::string, std::string> run) {
-    std::vector<DraftFile> files;
-    STRATA_TRY(agree(session_.world(), first_ ? create(files) : Status::ok()));
-    STRATA_TRY(agree(session_.world(), first_ ? Status::ok() : join(files)));
     Manifest manifest;
+    manifest.frozen = session_.left_out();
+    manifest.version = manifest.needed_version();
+    std::vector<DraftFile> files;
+    STRATA_TRY(agree(session_.world(), first_ ? create(files, manifest) : Status::ok()));
+    STRATA_TRY(agree(session_.world(), first_ ? Status::ok() : join(files, manifest)));
     manifest.step = session_.steps();
     manifest.loss_scale = session_.loss_scale();
     for (std::size_t i = 0; const std::int64_t steps : session_.param_steps()) {
@@ -146,23 +148,24 @@ class Saving {
       if (tensor.group.trainable && steps != manifest.step) manifest.param_steps[tensor.name] = steps;
     }
     manifest.run = std::move(run);
+    const VisitScope scope = manifest.frozen.empty() ? VisitScope::all : VisitScope::trained;
     for (DraftFile& file : files) {
-      STRATA_TRY_ASSIGN(CheckpointFile entry, write_payload(session_, file));
+      STRATA_TRY_ASSIGN(CheckpointFile entry, write_payload(session_, file, scope));
       manifest.files.push_back(std::move(entry));
     }
     return agree(session_.world(), first_ ? finish(files, manifest) : Status::ok());
   }
 
-  Status create(std::vector<DraftFile>& files) {
+  Status create(std::vector<DraftFile>& files, const Manifest& manifest) {
     STRATA_TRY(io_.make_dirs(dir_));
     STRATA_TRY(clear_drafts(io_, dir_));
     STRATA_TRY(io_.make_dirs(draft_));
-    STRATA_TRY_ASSIGN(files, open_draft(session_, io_, draft_, true));
+    STRATA_TRY_ASSIGN(files, open_draft(session_, io_, draft_, manifest, true));
     return {};
   }
 
-  Status join(std::vector<DraftFile>& files) {
-    auto joined = open_draft(session_, io_, draft_, false);
+  Status join(std::vector<DraftFile>& files, const Manifest& manifest) {
+    auto joined = open_draft(session_, io_, draft_, manifest, false);
     if (!joined.has_value() && joined.status().code() == Code::not_found)
       return Status::error(Code::io_error,
                            str(joined.status().message(), "; all ranks must see the folder of checkpoints"));

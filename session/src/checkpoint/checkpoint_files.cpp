@@ -28,12 +28,12 @@ Status check_files(Io& io, const std::string& folder, const Manifest& manifest) 
   return {};
 }
 
-StoredTensors stored_tensors(const StatePlan& plan, Payload payload) {
+StoredTensors stored_tensors(const StatePlan& plan, Payload payload, const LeftOut& left_out) {
   StoredTensors stored;
   stored.index_of.resize(plan.tensors.specs.size(), -1);
   for (const std::int32_t tensor : plan.tensors.tensor_of_param) {
     const auto t = static_cast<std::size_t>(tensor);
-    if (!plan.holds(tensor, payload)) continue;
+    if (!plan.holds(tensor, payload) || left_out.contains(plan.tensors.specs[t].name)) continue;
     TensorSpec spec{plan.tensors.specs[t].name, "F32", {}};
     const Shape& shape = plan.tensors.shapes[t];
     for (int i = 0; i < shape.rank; ++i) spec.shape.push_back(static_cast<std::uint64_t>(shape.dim(i)));

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,14 +24,15 @@ Result<std::vector<StepFolder>> step_folders(Io& io, const std::string& dir);
 /// Checks that the files named in the manifest exist and have the right sizes.
 Status check_files(Io& io, const std::string& folder, const Manifest& manifest);
 
-/// The tensors of a payload as stored in a checkpoint of `plan`: in the order in which the model declares
-/// them, which no layout and no number of ranks changes.
+/// The tensors of a payload as stored in a checkpoint of `plan`, without those of `left_out`: in the order in
+/// which the model declares them, which no layout and no number of ranks changes.
 struct StoredTensors {
   std::vector<TensorSpec> specs;
   std::vector<std::int32_t> tensors;   ///< by index into specs: the tensor of the layout
   std::vector<std::int32_t> index_of;  ///< by tensor of the layout: index into specs; -1: it is not stored
 };
-StoredTensors stored_tensors(const StatePlan& plan, Payload payload);
+using LeftOut = std::map<std::string, std::string, std::less<>>;  // Manifest::frozen
+StoredTensors stored_tensors(const StatePlan& plan, Payload payload, const LeftOut& left_out);
 
 /// The digest of a file of a checkpoint: of that of its header, and those of its tensors in the order of the
 /// file.

@@ -11,15 +11,29 @@
 
 #include "checkpoint/checkpoint_files.h"
 #include "checkpoint/checkpoint_names.h"
+#include "checkpoint/frozen_source.h"
 #include "checkpoint/part_digests.h"
 
 namespace strata {
 namespace {
 
-Status check_tensors(const StatePlan& plan, const CheckpointTensors& tensors, Payload payload) {
+// The tensors that `manifest` leaves out and the session may lack: a run that trains them cannot do without
+// their states.
+detail::LeftOut left_out(const StatePlan& plan, const Manifest& manifest) {
+  detail::LeftOut names;
+  for (const LayoutTensor& tensor : plan.tensors.specs)
+    if (const auto found = manifest.frozen.find(tensor.name);
+        found != manifest.frozen.end() && !(plan.trains() && tensor.group.trainable))
+      names.insert(*found);
+  return names;
+}
+
+Status check_tensors(const StatePlan& plan, const CheckpointTensors& tensors, Payload payload,
+                     const Manifest& manifest) {
   std::string problems;
   const SafetensorsFile& file = tensors.file();
-  const std::vector<TensorSpec> wanted = detail::stored_tensors(plan, payload).specs;
+  const detail::LeftOut without = left_out(plan, manifest);
+  const std::vector<TensorSpec> wanted = detail::stored_tensors(plan, payload, without).specs;
   for (const TensorSpec& spec : wanted) {
     const SafetensorsEntry* entry = file.find(spec.name);
     if (entry == nullptr) {
@@ -32,6 +46,9 @@ Status check_tensors(const StatePlan& plan, const CheckpointTensors& tensors, Pa
   }
   if (file.entries().size() > wanted.size())
     problems += str("\n  it has ", file.entries().size(), " tensors, the model has ", wanted.size());
+  if (payload == Payload::param && manifest.frozen.size() > without.size())
+    problems += str("\n  it leaves out ", manifest.frozen.size(), " frozen tensors, the model has ",
+                    without.size(), " of them");
   if (problems.empty()) return Status::ok();
   return Status::error(
       Code::invalid,
@@ -66,39 +83,57 @@ class FiniteCheck {
   std::string found_;
 };
 
-Status fill_alone(Session& session, Payload payload, CheckpointTensors& tensors, const std::string& folder) {
-  FiniteCheck finite(folder, payload);
-  STRATA_TRY(session.fill(payload, [&](const StatePiece& piece, std::span<float> values) {
-    Status read = tensors.read(piece, values);
-    if (!read.is_ok()) return read;
+// A checkpoint whose manifest and tensors fit a session.
+struct OpenCheckpoint {
+  std::string folder;
+  Manifest manifest;
+  std::vector<std::unique_ptr<CheckpointTensors>> files;  // by state
+  FrozenFrom frozen_from() const {
+    return manifest.frozen.empty() ? FrozenFrom::checkpoint : FrozenFrom::elsewhere;
+  }
+};
+
+Status fill_alone(Session& session, Payload payload, CheckpointTensors& tensors,
+                  const OpenCheckpoint& checkpoint, const FrozenSource& source) {
+  FiniteCheck finite(checkpoint.folder, payload);
+  detail::LeftOutTensors others(checkpoint.manifest, source);
+  const auto read = [&](const StatePiece& piece, std::span<float> values) -> Status {
+    if (others.has(payload, piece.name)) return others.read_in_order(piece, values);
+    STRATA_TRY(tensors.read(piece, values));
     finite.add(piece, values);
     // The digest of a tensor has been checked with its last piece. An error here leaves the session without
     // states.
     return piece.offset + std::ssize(values) == piece.n_elems ? finite.status() : Status::ok();
-  }));
-  return {};
+  };
+  return session.fill(payload, read, checkpoint.frozen_from());
 }
 
 // Each rank reads what it holds and digests its part of that. A failed read is returned at the end: until
 // then the rank takes part in what the ranks do together.
 Status fill_together(Session& session, Payload payload, const CheckpointTensors& tensors,
-                     const std::string& folder) {
-  detail::PartDigests digests(session.state_plan(), session.world());
-  FiniteCheck finite(folder, payload);
+                     const OpenCheckpoint& checkpoint, const FrozenSource& source) {
+  const StatePlan& plan = session.state_plan();
+  detail::PartDigests digests(plan, session.world());
+  FiniteCheck finite(checkpoint.folder, payload);
+  const detail::LeftOutTensors others(checkpoint.manifest, source);
   Status read;
-  STRATA_TRY(session.fill(payload, [&](const StatePiece& piece, std::span<float> values) {
-    if (read.is_ok()) read = tensors.read_part(piece, values);
+  const auto fill = [&](const StatePiece& piece, std::span<float> values) {
+    const bool is_other = others.has(payload, piece.name);
+    if (read.is_ok()) read = is_other ? others.read(piece, values) : tensors.read_part(piece, values);
     if (!read.is_ok()) std::fill(values.begin(), values.end(), 0.0f);
-    finite.add(piece, values);
+    if (!is_other) finite.add(piece, values);
     digests.add(piece, values);
     return Status::ok();
-  }));
+  };
+  STRATA_TRY(session.fill(payload, fill, checkpoint.frozen_from()));
   STRATA_TRY(digests.finish());
   STRATA_TRY(agree(session.world(), read));
-  for (std::int32_t tensor = 0; tensor < std::ssize(session.state_plan().tensors.specs); ++tensor)
-    if (session.state_plan().holds(tensor, payload))
-      STRATA_TRY(tensors.check(session.state_plan().tensors.specs[static_cast<std::size_t>(tensor)].name,
-                               digests.of(tensor)));
+  for (std::int32_t tensor = 0; const LayoutTensor& spec : plan.tensors.specs) {
+    const Digest& digest = digests.of(tensor);
+    if (plan.holds(tensor++, payload))
+      STRATA_TRY(others.has(payload, spec.name) ? others.check(spec.name, digest)
+                                                : tensors.check(spec.name, digest));
+  }
   return agree(session.world(), finite.status());
 }
 
@@ -197,15 +232,11 @@ std::vector<std::int64_t> param_steps(const StatePlan& plan, const Manifest& man
   return steps;
 }
 
-/// A checkpoint whose manifest and tensors fit a session.
-struct OpenCheckpoint {
-  Manifest manifest;
-  std::vector<std::unique_ptr<CheckpointTensors>> files;  // by state
-};
-
-Result<OpenCheckpoint> open_checkpoint(const Session& session, Io& io, const std::string& folder) {
-  OpenCheckpoint checkpoint;
+Result<OpenCheckpoint> open_checkpoint(const Session& session, Io& io, const std::string& folder,
+                                       const FrozenSource& frozen) {
+  OpenCheckpoint checkpoint{folder, {}, {}};
   STRATA_TRY_ASSIGN(checkpoint.manifest, read_manifest(io, folder));
+  STRATA_TRY(detail::LeftOutTensors(checkpoint.manifest, frozen).check_source(folder));
   // Also checks files that are not read here.
   STRATA_TRY(detail::check_files(io, folder, checkpoint.manifest).annotate(folder));
   if (session.world() != nullptr && checkpoint.manifest.version < Manifest::kBlockDigests)
@@ -215,7 +246,7 @@ Result<OpenCheckpoint> open_checkpoint(const Session& session, Io& io, const std
   STRATA_TRY(check_param_steps(session, checkpoint.manifest).annotate(folder));
   for (const Payload payload : session.state_plan().states()) {
     STRATA_TRY_ASSIGN(auto tensors, CheckpointTensors::open(io, folder, checkpoint.manifest, payload));
-    STRATA_TRY(check_tensors(session.state_plan(), *tensors, payload));
+    STRATA_TRY(check_tensors(session.state_plan(), *tensors, payload, checkpoint.manifest));
     checkpoint.files.push_back(std::move(tensors));
   }
   return checkpoint;
@@ -223,13 +254,15 @@ Result<OpenCheckpoint> open_checkpoint(const Session& session, Io& io, const std
 
 }  // namespace
 
-Result<Manifest> load_checkpoint(Session& session, Io& io, const std::string& folder) {
-  Result<OpenCheckpoint> checkpoint = open_checkpoint(session, io, folder);
+Result<Manifest> load_checkpoint(Session& session, Io& io, const std::string& folder,
+                                 const FrozenSource& frozen) {
+  Result<OpenCheckpoint> checkpoint = open_checkpoint(session, io, folder, frozen);
   STRATA_TRY(agree(session.world(), checkpoint.status()));
   for (std::size_t p = 0; p < checkpoint->files.size(); ++p) {
     const Payload payload = session.state_plan().states()[p];
-    STRATA_TRY(session.world() == nullptr ? fill_alone(session, payload, *checkpoint->files[p], folder)
-                                          : fill_together(session, payload, *checkpoint->files[p], folder));
+    CheckpointTensors& tensors = *checkpoint->files[p];
+    STRATA_TRY(session.world() == nullptr ? fill_alone(session, payload, tensors, *checkpoint, frozen)
+                                          : fill_together(session, payload, tensors, *checkpoint, frozen));
   }
   session.set_steps(checkpoint->manifest.step);
   if (!session.param_steps().empty())

@@ -12,7 +12,7 @@ namespace {
 Status write_files(Io& io, const std::string& folder, Manifest& manifest, std::span<const Payload> payloads,
                    const WritePayloadFile& write) {
   STRATA_TRY(io.make_dirs(folder));
-  manifest.version = Manifest::kVersion;
+  manifest.version = manifest.needed_version();
   manifest.files.clear();
   for (const Payload payload : payloads) {
     STRATA_TRY(write(payload, payload_file(folder, payload)));

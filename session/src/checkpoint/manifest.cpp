@@ -49,9 +49,9 @@ Result<int> read_version(const Json& json) {
   if (json.at("format").get<std::string>() != kFormat)
     return Status::error(Code::corrupt, "it is not a strata checkpoint");
   STRATA_TRY_ASSIGN(const std::int64_t version, natural(json, "version"));
-  if (version >= Manifest::kOldest && version <= Manifest::kVersion) return static_cast<int>(version);
+  if (version >= Manifest::kOldest && version <= Manifest::kNewest) return static_cast<int>(version);
   return Status::error(Code::unsupported, str("its version is ", version, "; this program reads versions ",
-                                              Manifest::kOldest, " to ", Manifest::kVersion));
+                                              Manifest::kOldest, " to ", Manifest::kNewest));
 }
 
 std::string digest_of_json(const Json& json) {
@@ -108,11 +108,27 @@ Result<std::vector<CheckpointFile>> read_files(const Json& json) {
   return files;
 }
 
+// Version 4 differs from 3 in this list alone.
+Status read_frozen(const Json& json, Manifest& manifest) {
+  for (const auto& [name, digest] : json.at("frozen").items()) {
+    for (const CheckpointFile& file : manifest.files)
+      if (file.tensors.contains(name))
+        return Status::error(Code::corrupt, str("it lists ", name, " as left out and in ", file.name));
+    manifest.frozen.emplace(name, digest.get<std::string>());
+  }
+  if (!manifest.frozen.empty()) return {};
+  return Status::error(Code::corrupt,
+                       str("its version is ", manifest.version, ", but it leaves out nothing"));
+}
+
 Result<Manifest> read(Json& json) {
   Manifest manifest;
   STRATA_TRY_ASSIGN(manifest.version, read_version(json));
   STRATA_TRY(check_digest(json));
-  STRATA_TRY(check_keys(json, {"format", "version", "step", "loss_scale", "param_steps", "files", "run"},
+  const bool leaves_out = manifest.version >= Manifest::kNewest;
+  STRATA_TRY(check_keys(json,
+                        {"format", "version", "step", "loss_scale", "param_steps", "files",
+                         leaves_out ? "frozen" : "files", "run"},
                         "the manifest"));
   STRATA_TRY_ASSIGN(manifest.step, natural(json, "step"));
   if (json.contains("loss_scale")) {
@@ -123,6 +139,7 @@ Result<Manifest> read(Json& json) {
       STRATA_TRY_ASSIGN(manifest.param_steps[name], natural(json.at("param_steps"), name.c_str()));
     }
   STRATA_TRY_ASSIGN(manifest.files, read_files(json.at("files")));
+  if (leaves_out) STRATA_TRY(read_frozen(json, manifest));
   for (const auto& [key, value] : json.at("run").items()) manifest.run[key] = value.get<std::string>();
   return manifest;
 }
@@ -162,6 +179,7 @@ std::string to_json(const Manifest& manifest) {
     entry["digest"] = file.digest;
     set(entry, "tensors", file.tensors);
   }
+  if (!manifest.frozen.empty()) set(json, "frozen", manifest.frozen);
   set(json, "run", manifest.run);
   json["digest"] = digest_of_json(json);
   return json.dump(2) + "\n";

@@ -24,8 +24,7 @@ Result<StateAccess::Opened> StateAccess::open(ChunkId chunk, Payload payload, In
   if (!of_trainer) {
     STRATA_TRY_ASSIGN(opened.values, chunks.pin({chunk, payload}, opened.tier, intent, stream));
   }
-  if (payload == Payload::param && context_.plan().trains() &&
-      context_.plan().layout.has(chunk, Payload::master)) {
+  if (payload == Payload::param && joins_masters(chunk)) {
     STRATA_TRY_ASSIGN(opened.rest, chunks.pin({chunk, Payload::master}, opened.tier, intent, stream));
   }
   STRATA_TRY(context_.backend().synchronize(stream));
@@ -147,6 +146,15 @@ bool StateAccess::has(ChunkId chunk, Payload payload) const {
   return layout.has(chunk, payload) || (payload == Payload::param && layout.group_of(chunk).of_trainer);
 }
 
+// Whether the run holds the bits of the masters that parameters in 16 bits lack.
+bool StateAccess::joins_masters(ChunkId chunk) const {
+  return context_.plan().trains() && context_.plan().layout.has(chunk, Payload::master);
+}
+
+bool StateAccess::rounds_params(ChunkId chunk) const {
+  return context_.plan().layout.group_of(chunk).compute != DType::f32 && !joins_masters(chunk);
+}
+
 // Converts stored values to f32.
 Status StateAccess::decode(const Opened& chunk, const Addresses& from, std::span<float> values) const {
   const GroupKey& group = context_.plan().layout.group_of(chunk.chunk);
@@ -205,9 +213,10 @@ Status StateAccess::visit_on_device(const Opened& chunk, const std::vector<Piece
   return {};
 }
 
-Status StateAccess::visit_range(Payload payload, const VisitState& visit, bool only_part) {
-  for (ChunkId chunk = 0; chunk < context_.plan().layout.n_chunks(); ++chunk) {
-    if (!has(chunk, payload)) continue;
+Status StateAccess::visit_range(Payload payload, const VisitState& visit, bool only_part, VisitScope scope) {
+  const ChunkLayout& layout = context_.plan().layout;
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
+    if (!has(chunk, payload) || !covers(scope, layout.group_of(chunk).trainable)) continue;
     STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, Intent::read));
     const std::vector<Piece> pieces = pieces_of(chunk, only_part);
     STRATA_TRY(opened.tier == Tier::device ? visit_on_device(opened, pieces, visit)
@@ -219,20 +228,28 @@ Status StateAccess::visit_range(Payload payload, const VisitState& visit, bool o
 // States in RAM are written in place. The master part that this run does not hold goes to staging memory and
 // is ignored.
 template <class Fill>
-Status StateAccess::fill_in_ram(const Opened& chunk, const Fill& fill) {
+Status StateAccess::fill_in_ram(const Opened& chunk, const Fill& fill, const VisitState& rounded) {
   for (const Piece& piece : pieces_of(chunk.chunk)) {
     STRATA_TRY(fill(piece, values_of(piece)));
     Addresses into = in_place(chunk, piece);
     for (std::size_t i = 0; i < into.size(); ++i)
       if (into[i] == nullptr) into[i] = context_.state_staging(0, i);
     encode(chunk, into, values_of(piece));
+    STRATA_TRY(tell_rounded(chunk, into, piece, rounded));
   }
   return {};
 }
 
+Status StateAccess::tell_rounded(const Opened& chunk, const Addresses& from, const Piece& piece,
+                                 const VisitState& rounded) {
+  if (!rounded || chunk.payload != Payload::param || !rounds_params(chunk.chunk)) return {};
+  STRATA_TRY(decode(chunk, from, values_of(piece)));
+  return rounded(piece_info(piece), values_of(piece));
+}
+
 // One run is copied while the next is filled.
 template <class Fill>
-Status StateAccess::fill_on_device(const Opened& chunk, const Fill& fill) {
+Status StateAccess::fill_on_device(const Opened& chunk, const Fill& fill, const VisitState& rounded) {
   const std::vector<Piece> pieces = pieces_of(chunk.chunk);
   const std::vector<Run> runs = runs_of(pieces);
   const std::size_t slots = context_.pinned_layout().state_slots;
@@ -244,6 +261,7 @@ Status StateAccess::fill_on_device(const Opened& chunk, const Fill& fill) {
     for (std::size_t i = runs[r].first; i < runs[r].end; ++i) {
       STRATA_TRY(fill(pieces[i], values_of(pieces[i])));
       encode(chunk, staged(chunk, runs[r], slot, pieces[i]), values_of(pieces[i]));
+      STRATA_TRY(tell_rounded(chunk, staged(chunk, runs[r], slot, pieces[i]), pieces[i], rounded));
     }
     STRATA_TRY(copy_run(chunk, runs[r], slot, Intent::overwrite));
   }
@@ -251,7 +269,7 @@ Status StateAccess::fill_on_device(const Opened& chunk, const Fill& fill) {
 }
 
 template <class Fill>
-Status StateAccess::fill_pieces(Payload payload, const Fill& fill) {
+Status StateAccess::fill_pieces(Payload payload, const Fill& fill, const VisitState& rounded) {
   ChunkManager& chunks = context_.chunks();
   for (ChunkId chunk = 0; chunk < context_.plan().layout.n_chunks(); ++chunk) {
     if (!has(chunk, payload)) continue;
@@ -260,7 +278,8 @@ Status StateAccess::fill_pieces(Payload payload, const Fill& fill) {
       STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, Intent::overwrite));
       has_values = static_cast<bool>(opened.values);
       has_rest = static_cast<bool>(opened.rest);
-      STRATA_TRY(opened.tier == Tier::device ? fill_on_device(opened, fill) : fill_in_ram(opened, fill));
+      STRATA_TRY(opened.tier == Tier::device ? fill_on_device(opened, fill, rounded)
+                                             : fill_in_ram(opened, fill, rounded));
     }
     if (has_values) STRATA_TRY(chunks.write_back({chunk, payload}));
     if (has_rest) STRATA_TRY(chunks.write_back({chunk, Payload::master}));
@@ -268,8 +287,7 @@ Status StateAccess::fill_pieces(Payload payload, const Fill& fill) {
   return chunks.status();
 }
 
-Status StateAccess::reset(const FillState& params) {
-  STRATA_TRY(fill(Payload::param, params));
+Status StateAccess::clear_moments() {
   for (const Payload payload : context_.plan().states().subspan(1))
     STRATA_TRY(fill_pieces(payload, [](const Piece&, std::span<float> values) {
       std::fill(values.begin(), values.end(), 0.0f);
@@ -278,9 +296,10 @@ Status StateAccess::reset(const FillState& params) {
   return Status::ok();
 }
 
-Status StateAccess::fill(Payload payload, const FillState& fill) {
+Status StateAccess::fill(Payload payload, const FillState& fill, const VisitState& rounded) {
   return fill_pieces(
-      payload, [&](const Piece& piece, std::span<float> values) { return fill(piece_info(piece), values); });
+      payload, [&](const Piece& piece, std::span<float> values) { return fill(piece_info(piece), values); },
+      rounded);
 }
 
 }  // namespace strata::detail

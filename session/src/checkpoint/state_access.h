@@ -14,12 +14,20 @@ namespace strata::detail {
 class StateAccess {
  public:
   explicit StateAccess(StateContext& context) : context_(context) {}
-  /// Sets parameters to the values of `params`, and moments to zero.
-  Status reset(const FillState& params);
+  /// Sets moments to zero.
+  Status clear_moments();
   /// Visits what this rank holds, or of each chunk the part whose gradient it sums.
-  Status visit(Payload payload, const VisitState& visit) { return visit_range(payload, visit, false); }
-  Status visit_part(Payload payload, const VisitState& visit) { return visit_range(payload, visit, true); }
-  Status fill(Payload payload, const FillState& fill);
+  Status visit(Payload payload, const VisitState& visit) {
+    return visit_range(payload, visit, false, VisitScope::all);
+  }
+  Status visit_part(Payload payload, const VisitState& visit, VisitScope scope) {
+    return visit_range(payload, visit, true, scope);
+  }
+  /// `rounded`, if set, is called with the values of a piece as they are stored, after `fill` has given it,
+  /// if that may have changed them: see rounds_params().
+  Status fill(Payload payload, const FillState& fill, const VisitState& rounded = {});
+  /// Whether parameters of the chunk are stored in fewer bits than they are filled with.
+  bool rounds_params(ChunkId chunk) const;
 
  private:
   /// The payloads of a chunk that make up a state: the one requested and, for a parameter, Payload::master if
@@ -49,12 +57,13 @@ class StateAccess {
     std::int64_t at = 0, n = 0;      ///< elements of the chunk
   };
 
-  Status visit_range(Payload payload, const VisitState& visit, bool only_part);
+  Status visit_range(Payload payload, const VisitState& visit, bool only_part, VisitScope scope);
   /// Of the elements of the chunk that this rank holds, or of its part of them.
   std::vector<Piece> pieces_of(ChunkId chunk, bool only_part = false) const;
   std::vector<Run> runs_of(const std::vector<Piece>& pieces) const;
   StatePiece piece_info(const Piece& piece) const;
   bool has(ChunkId chunk, Payload payload) const;
+  bool joins_masters(ChunkId chunk) const;
   Parts parts_of(const Opened& chunk, std::int64_t at, std::int64_t n) const;
   Addresses in_place(const Opened& chunk, const Piece& piece) const;
   Addresses staged(const Opened& chunk, const Run& run, std::size_t slot, const Piece& piece) const;
@@ -62,11 +71,13 @@ class StateAccess {
   Status visit_in_ram(const Opened& chunk, const std::vector<Piece>& pieces, const VisitState& visit);
   Status visit_on_device(const Opened& chunk, const std::vector<Piece>& pieces, const VisitState& visit);
   template <class Fill>
-  Status fill_pieces(Payload payload, const Fill& fill);
+  Status fill_pieces(Payload payload, const Fill& fill, const VisitState& rounded = {});
   template <class Fill>
-  Status fill_in_ram(const Opened& chunk, const Fill& fill);
+  Status fill_in_ram(const Opened& chunk, const Fill& fill, const VisitState& rounded);
   template <class Fill>
-  Status fill_on_device(const Opened& chunk, const Fill& fill);
+  Status fill_on_device(const Opened& chunk, const Fill& fill, const VisitState& rounded);
+  Status tell_rounded(const Opened& chunk, const Addresses& from, const Piece& piece,
+                      const VisitState& rounded);
   Status copy_run(const Opened& chunk, const Run& run, std::size_t slot, Intent intent);
   Status host_access(const Opened& chunk, const Run& run, std::size_t slot, bool writes);
   Status decode(const Opened& chunk, const Addresses& from, std::span<float> values) const;

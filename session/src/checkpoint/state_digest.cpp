@@ -2,23 +2,34 @@
 
 #include <strata/session/session.h>
 
+#include "checkpoint/frozen_digests.h"
 #include "checkpoint/part_digests.h"
 
 namespace strata {
 
+// Frozen values whose digests are known are not read again.
 Result<std::string> Session::state_digest() {
+  const StatePlan& plan = state_plan();
+  const bool knows_frozen = frozen_ != nullptr && frozen_->known();
+  const VisitScope scope = knows_frozen ? VisitScope::trained : VisitScope::all;
   std::map<std::string_view, std::vector<Digest>> digests;
-  for (const Payload payload : state_plan().states()) {
-    detail::PartDigests of_tensors(state_plan(), world());
-    STRATA_TRY(visit_part(payload, [&](const StatePiece& piece, std::span<const float> values) {
-      of_tensors.add(piece, values);
-      return Status::ok();
-    }));
+  for (const Payload payload : plan.states()) {
+    detail::PartDigests of_tensors(
+        plan, world(), [&](ChunkId chunk) { return covers(scope, plan.layout.group_of(chunk).trainable); });
+    STRATA_TRY(visit_part(
+        payload,
+        [&](const StatePiece& piece, std::span<const float> values) {
+          of_tensors.add(piece, values);
+          return Status::ok();
+        },
+        scope));
     STRATA_TRY(of_tensors.finish());
-    for (std::int32_t tensor = 0; tensor < std::ssize(state_plan().tensors.specs); ++tensor)
-      if (state_plan().holds(tensor, payload))
-        digests[state_plan().tensors.specs[static_cast<std::size_t>(tensor)].name].push_back(
-            of_tensors.of(tensor));
+    for (std::int32_t tensor = 0; const LayoutTensor& spec : plan.tensors.specs) {
+      if (plan.holds(tensor, payload))
+        digests[spec.name].push_back(knows_frozen && !spec.group.trainable ? frozen_->stored(tensor)
+                                                                           : of_tensors.of(tensor));
+      ++tensor;
+    }
   }
   Digester all;
   for (const auto& [name, parts] : digests) {

@@ -17,6 +17,7 @@ RankFacet settings(const StatePlan& plan) {
            ", momentum ", p.momentum, p.nesterov ? ", nesterov" : ""),
        str("rounding seed = ", o.rounding_seed), str("loss scale = ", o.loss_scale),
        str("not finite = ", o.non_finite == NonFinite::stop ? "stop" : "skip"),
+       str("frozen parameters are ", o.saves_frozen ? "saved" : "left out of checkpoints"),
        str("ranks = ", o.ranks.ranks, ", zero = ", o.ranks.zero, ", shard_ranks = ", o.ranks.shard_ranks,
            ", reduce = ", o.ranks.reduce == GradientReduce::each ? "each" : "once")}};
   if (exchanges_norms(o))  // in the order of the updates

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct CheckpointFile {
 /// known, when training is resumed.
 struct Manifest {
   static constexpr int kVersion = 3;
+  static constexpr int kNewest = 4;  ///< with `frozen`, which older programs refuse by the version
   static constexpr int kOldest = 2;  ///< still read: digests are the XXH3-128 of all bytes in a row
   static constexpr int kBlockDigests =
       3;  ///< from here on digests are of blocks, which ranks digest together
@@ -32,12 +34,18 @@ struct Manifest {
   /// Of the parameters that were not updated in all steps: in how many.
   std::map<std::string, std::int64_t> param_steps;
   std::vector<CheckpointFile> files;
+  /// Of the frozen tensors that the files leave out: the digest (BlockDigester) of their f32 values.
+  std::map<std::string, std::string, std::less<>> frozen;
   std::map<std::string, std::string> run;
+
+  /// The oldest version that can describe it.
+  int needed_version() const noexcept { return frozen.empty() ? kVersion : kNewest; }
 };
 /// Includes a digest of everything else.
 std::string to_json(const Manifest& manifest);
 /// Parses strictly: checks the digest, the version, that counts and names are within limits, that file names
-/// are plain and listed once, and that no key is unknown. Errors: `corrupt`, `unsupported` (another version).
+/// are plain and listed once, that no tensor is both in a file and frozen, and that no key is unknown.
+/// Errors: `corrupt`, `unsupported` (another version).
 Result<Manifest> manifest_from_json(const std::string& text);
 
 /// Reads the manifest of a checkpoint. Errors: those of manifest_from_json; `corrupt` if a folder named

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,8 +15,15 @@
 namespace strata {
 
 namespace detail {
+class FrozenDigests;
 class StateAccess;
-}
+}  // namespace detail
+
+/// Where the values of frozen parameters come from.
+enum class FrozenFrom : std::uint8_t {
+  checkpoint,  ///< the next one must hold them, too
+  elsewhere,   ///< from where they can be read again
+};
 
 /// The states of one run, spread over the tiers: parameters, optimizer states and the step's gradient. A
 /// driver that derives from it, such as Engine, computes gradients and has the StepMachine update the states.
@@ -37,7 +46,7 @@ class Session {
   void set_loss_scale(const LossScale& scale) noexcept { machine_.loss_scale() = scale; }
 
   /// Sets parameters to the values of `params`, which may be called with pieces of 1 to 65,536 elements, and
-  /// moments to zero.
+  /// moments to zero. With SessionOptions::saves_frozen off, all ranks call this and fill() together.
   Status reset(const FillState& params);
   /// Calls `visit` for every state of `payload` (frozen parameters have no moments) in bounded memory: tensor
   /// by tensor in layout order, each in pieces from its first element to its last; with several ranks, the
@@ -48,9 +57,12 @@ class Session {
   /// memory while their addresses are not known.
   Status visit(Payload payload, const VisitState& visit);
   /// The same for a part of each chunk that no other rank visits; with one rank, for all of it.
-  Status visit_part(Payload payload, const VisitState& visit);
+  Status visit_part(Payload payload, const VisitState& visit, VisitScope scope = VisitScope::all);
   /// Fills every state of `payload`, in the same order.
-  Status fill(Payload payload, const FillState& fill);
+  Status fill(Payload payload, const FillState& fill, FrozenFrom frozen = FrozenFrom::checkpoint);
+  /// Of the frozen tensors that a checkpoint of the session leaves out: the digests of the values that they
+  /// were filled with, by name; empty if it leaves out nothing.
+  std::map<std::string, std::string, std::less<>> left_out() const;
   /// Digest of parameters and, if the run trains, moments, in name order; of all ranks, all of which call it.
   Result<std::string> state_digest();
 
@@ -92,12 +104,14 @@ class Session {
 
  private:
   int ranks_on_backend() const noexcept;
+  Status fill_params(const FillState& fill, FrozenFrom frozen);
 
   std::unique_ptr<StateContext> context_;
   const PassSchedule training_;
   StepMachine machine_;
   std::vector<std::int64_t> param_steps_;
   std::unique_ptr<detail::StateAccess> access_;
+  std::unique_ptr<detail::FrozenDigests> frozen_;  // null if checkpoints hold all parameters
 };
 
 }  // namespace strata

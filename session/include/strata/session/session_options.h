@@ -55,6 +55,9 @@ struct SessionOptions {
   /// Whether frozen parameters keep their f32 masters (Payload::master), which no step reads. If so, they are
   /// saved exactly as they were loaded; else they are rounded to the compute dtype when they are loaded.
   bool frozen_masters = true;
+  /// Whether checkpoints hold frozen parameters. If not, they hold their digests, and load_checkpoint() asks
+  /// for their values.
+  bool saves_frozen = true;
   std::uint64_t rounding_seed = 0;  ///< for state formats with stochastic rounding
   NonFinite non_finite = NonFinite::stop;
   double loss_scale = 65536;  ///< the initial one for runs that compute in f16; a power of two

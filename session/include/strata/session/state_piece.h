@@ -16,6 +16,12 @@ struct StatePiece {
   std::int64_t n_elems = 0;  ///< of the whole tensor
   std::int32_t tensor = -1;  ///< index into StatePlan::tensors
 };
+/// Which states a pass over them covers.
+enum class VisitScope : std::uint8_t { all, trained };
+constexpr bool covers(VisitScope scope, bool trainable) noexcept {
+  return scope == VisitScope::all || trainable;
+}
+
 using VisitState = std::function<Status(const StatePiece& piece, std::span<const float> values)>;
 using FillState = std::function<Status(const StatePiece& piece, std::span<float> values)>;
 
