@@ -183,7 +183,9 @@ void add_eval_options(CLI::App& app, Args& args) {
 }
 
 void add_export_options(CLI::App& app, Args& args) {
-  app.add_option("run", args.items, "Run folder")->required();
+  app.add_option("run", args.items, "Run folder, and section.key=value")
+      ->option_text("RUN [key=value ...]")
+      ->required();
   app.add_option("--out", args.out_dir, "Folder to create; must not exist")->required();
   app.add_option("--format", args.format,
                  "auto = peft if adapters were trained, else hf; hf, merged = Hugging Face folder; peft = "

@@ -92,7 +92,7 @@ Status load_parameters(Engine& engine, const TrainConfig& config, const EvalTarg
       return given->read(piece, values);
     });
   }
-  return load_checkpoint(engine, io, target.checkpoint).status();
+  return load_run_checkpoint(engine, config, target.checkpoint, io).status();
 }
 
 std::string text_of(const EvalReport& m, const Engine& engine) {

@@ -8,6 +8,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/train/load_config.h>
+#include <strata/train/pretrained/checkpoint_params.h>
 #include <strata/train/resume.h>
 #include <strata/train/run_folder.h>
 #include <strata/train/training_data.h>
@@ -96,7 +97,7 @@ Result<std::string> chosen_format(const Args& args, const TrainConfig& config) {
 /// The newest checkpoint, whose parameters are read one after the other.
 struct ExportedCheckpoint {
   std::string path;
-  std::unique_ptr<CheckpointTensors> params;
+  std::unique_ptr<CheckpointParams> params;
   ParamSource source() const {
     return [this](std::string_view name, std::span<float> into) { return params->read(name, into); };
   }
@@ -109,7 +110,7 @@ Result<ExportedCheckpoint> open_newest(const Args& args, const LoadedConfig& loa
                     }));
   if (checkpoints.empty()) return no_checkpoint(loaded.config, run);
   ExportedCheckpoint newest{checkpoints.front(), nullptr};
-  STRATA_TRY_ASSIGN(newest.params, open_checkpoint_parameters(newest.path, io));
+  STRATA_TRY_ASSIGN(newest.params, CheckpointParams::open(loaded.config, newest.path, io));
   return newest;
 }
 
@@ -175,7 +176,7 @@ int run_export(const Args& args) {
   if (const Status there = RunFolder::check(posix_io(), run, RunFolder::Mode::resume); !there.is_ok())
     return refuse(there);
   Args given = args;
-  given.items = {str(run, "/", kResolvedConfig)};
+  given.items.front() = str(run, "/", kResolvedConfig);
   auto loaded = load_config(given);
   if (!loaded.has_value()) return refuse(loaded.status());
   const auto text = export_run(args, *loaded, run);

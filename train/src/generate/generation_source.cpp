@@ -104,7 +104,7 @@ Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& decode, s
 }
 
 Status GenerationSource::load_parameters(Engine& engine, const std::function<void(std::string_view)>& warn) {
-  if (!values_) return load_newest_checkpoint(engine, checkpoints_, io_, warn).status();
+  if (!values_) return load_newest_checkpoint(engine, loaded_->config, checkpoints_, io_, warn).status();
   return values_->initialize(engine, loaded_->config.train.seed);
 }
 

@@ -36,7 +36,7 @@ bool has_same_budgets(const TrainConfig::Memory& a, const TrainConfig::Memory& b
 Status restart_from_checkpoint(ActiveRun& active, const TrainConfig& config, const RunPlan& plan,
                                const std::string& saved) {
   STRATA_TRY(active.job->restart(config, plan, active.io, active.trace));
-  return load_checkpoint(active.job->engine(), active.io, saved).status();
+  return load_run_checkpoint(active.job->engine(), config, saved, active.io).status();
 }
 
 // The new plan failed to start after all. Errors: if the old one cannot start again either.

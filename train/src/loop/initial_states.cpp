@@ -21,6 +21,10 @@ Result<std::string> checkpoint_in(const std::string& path, Io& io) {
 Status load_states(Engine& engine, const std::string& path, const HfFolder& folder, Io& io) {
   STRATA_TRY_ASSIGN(const std::string checkpoint, checkpoint_in(path, io));
   STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint));
+  if (!manifest.frozen.empty())
+    return Status::error(Code::unsupported,
+                         str(checkpoint, " leaves out ", manifest.frozen.size(),
+                             " frozen tensors: it is of a run of adapters, which --resume continues"));
   if (!manifest.param_steps.empty()) {
     const auto& [name, steps] = *manifest.param_steps.begin();
     return Status::error(Code::unsupported,

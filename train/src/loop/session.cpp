@@ -155,7 +155,8 @@ Status fill_states(ActiveRun& active, const std::vector<std::string>& checkpoint
     return {};
   }
   const auto warn = [&](std::string_view text) { observer.on_warning(text); };
-  STRATA_TRY_ASSIGN(const std::string from, load_newest_checkpoint(engine, checkpoints, active.io, warn));
+  STRATA_TRY_ASSIGN(const std::string from,
+                    load_newest_checkpoint(engine, active.loaded.config, checkpoints, active.io, warn));
   observer.on_message(str("resuming from ", from));
   return {};
 }

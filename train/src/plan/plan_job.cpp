@@ -65,6 +65,7 @@ SessionOptions engine_options(const TrainConfig& c) {
   o.grad_accum = c.train.grad_accum;
   o.ranks = data_parallel(c);
   o.frozen_masters = c.train.frozen_masters.value_or(true);
+  o.saves_frozen = saves_frozen(c);
   o.clip = c.optim.clip;
   o.loss_scale = c.optim.loss_scale;
   o.optimizer = optimizer_params(c.optim);

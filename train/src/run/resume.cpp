@@ -2,7 +2,9 @@
 
 #include <filesystem>
 
+#include <strata/parallel/agree.h>
 #include <strata/runtime/str.h>
+#include <strata/train/pretrained/checkpoint_params.h>
 #include <strata/train/run_folder.h>
 
 namespace strata {
@@ -36,11 +38,6 @@ Result<std::string> find_checkpoint(const std::vector<std::string>& checkpoints,
   return Status::error(Code::not_found, str("no checkpoint of step ", step, "; available: ", steps));
 }
 
-Result<std::unique_ptr<CheckpointTensors>> open_checkpoint_parameters(const std::string& checkpoint, Io& io) {
-  STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint));
-  return CheckpointTensors::open(io, checkpoint, manifest, Payload::param);
-}
-
 Result<std::unique_ptr<FolderLock>> lock_checkpoint_dir(const TrainConfig& config, const std::string& path,
                                                         Io& io) {
   const std::string& dir = config.checkpoint.dir;
@@ -57,10 +54,24 @@ Result<std::unique_ptr<FolderLock>> lock_checkpoint_dir(const TrainConfig& confi
   return *std::move(lock);
 }
 
-Result<std::string> load_newest_checkpoint(Engine& engine, const std::vector<std::string>& checkpoints,
-                                           Io& io, const std::function<void(std::string_view)>& warn) {
+Result<Manifest> load_run_checkpoint(Engine& engine, const TrainConfig& config, const std::string& checkpoint,
+                                     Io& io) {
+  FrozenSource frozen;
+  const auto open = [&]() -> Status {
+    STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint));
+    if (manifest.frozen.empty()) return {};
+    STRATA_TRY_ASSIGN(frozen, open_frozen_source(config, io));
+    return {};
+  };
+  STRATA_TRY(agree(engine.world(), open()));
+  return load_checkpoint(engine, io, checkpoint, frozen);
+}
+
+Result<std::string> load_newest_checkpoint(Engine& engine, const TrainConfig& config,
+                                           const std::vector<std::string>& checkpoints, Io& io,
+                                           const std::function<void(std::string_view)>& warn) {
   for (const std::string& checkpoint : checkpoints) {
-    const Status status = load_checkpoint(engine, io, checkpoint).status();
+    const Status status = load_run_checkpoint(engine, config, checkpoint, io).status();
     if (status.is_ok()) return checkpoint;
     if (status.code() != Code::corrupt || checkpoint == checkpoints.back()) return status;
     warn(str(status.message(), "\n  using the previous checkpoint"));

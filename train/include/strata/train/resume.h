@@ -28,8 +28,6 @@ Status no_checkpoint(const TrainConfig& config, const std::string& path);
 
 /// The checkpoint of `step`. Errors: `not_found`, with the steps that exist.
 Result<std::string> find_checkpoint(const std::vector<std::string>& checkpoints, std::int64_t step, Io& io);
-/// Opens the parameters of a checkpoint. Errors: those of CheckpointTensors::open() and read_manifest().
-Result<std::unique_ptr<CheckpointTensors>> open_checkpoint_parameters(const std::string& checkpoint, Io& io);
 
 /// Locks the folder of checkpoint.dir; the caller holds the lock while the run uses the folder. Returns null
 /// if the run keeps its checkpoints in its own folder. Errors: `invalid` if another run uses that folder or
@@ -37,9 +35,14 @@ Result<std::unique_ptr<CheckpointTensors>> open_checkpoint_parameters(const std:
 Result<std::unique_ptr<FolderLock>> lock_checkpoint_dir(const TrainConfig& config, const std::string& path,
                                                         Io& io);
 
+/// Loads a checkpoint of a run. The parameters that it leaves out are read from the folder model.from. With
+/// several ranks, all of them call it. Errors: those of load_checkpoint() and open_frozen_source().
+Result<Manifest> load_run_checkpoint(Engine& engine, const TrainConfig& config, const std::string& checkpoint,
+                                     Io& io);
 /// Loads the newest of `checkpoints` that is intact and returns its path. `warn` is called for each damaged
-/// one. Errors: those of load_checkpoint(); `corrupt` if none is intact.
-Result<std::string> load_newest_checkpoint(Engine& engine, const std::vector<std::string>& checkpoints,
-                                           Io& io, const std::function<void(std::string_view)>& warn);
+/// one. Errors: those of load_run_checkpoint(); `corrupt` if none is intact.
+Result<std::string> load_newest_checkpoint(Engine& engine, const TrainConfig& config,
+                                           const std::vector<std::string>& checkpoints, Io& io,
+                                           const std::function<void(std::string_view)>& warn);
 
 }  // namespace strata

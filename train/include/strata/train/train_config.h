@@ -139,6 +139,12 @@ inline bool has_adapters(const TrainConfig& config) { return config.adapter.meth
 inline bool freezes(const TrainConfig& config) {
   return has_adapters(config) || !config.train.freeze.empty();
 }
+/// Whether checkpoints hold frozen parameters. Those of adapters leave them out if all of them are in the
+/// folder model.from, where they are read again.
+inline bool saves_frozen(const TrainConfig& config) {
+  return !has_adapters(config) || config.model.from.empty() || !config.model.states.empty() ||
+         !config.train.freeze.empty();
+}
 /// The settings of section `adapter`. Errors: `invalid`, all patterns that are not NAME=NUMBER at once.
 /// How train.base stores the matrices of a frozen base.
 kernels::WeightFormat base_format(const TrainConfig& config) noexcept;
