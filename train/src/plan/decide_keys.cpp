@@ -154,7 +154,8 @@ Result<TierBytes> decide_machine(LoadedConfig& loaded, const MachineProfile* oth
 }
 
 // f32 masters of frozen parameters are worth their memory only if they have bits that the compute dtype loses
-// and that come from a checkpoint of the user: extra bits of randomly initialized values do not matter.
+// and that come from a checkpoint of the user (extra bits of randomly initialized values do not matter), and
+// if checkpoints hold them.
 Status decide_frozen_masters(LoadedConfig& loaded) {
   TrainConfig& c = loaded.config;
   if (c.train.frozen_masters) return {};
@@ -165,7 +166,9 @@ Status decide_frozen_masters(LoadedConfig& loaded) {
   bool keeps = false;
   std::string why = c.train.dtype == "f32" ? "a parameter in f32 is its own master"
                                            : "initial values are random and stored in train.dtype";
-  if (c.train.dtype != "f32" && !c.model.from.empty()) {
+  if (c.train.dtype != "f32" && !saves_frozen(c)) {
+    why = str("they are in ", c.model.from, ", and checkpoints leave them out");
+  } else if (c.train.dtype != "f32" && !c.model.from.empty()) {
     STRATA_TRY_ASSIGN(const std::unique_ptr<HfFolder> folder, HfFolder::open(posix_io(), c.model.from));
     keeps = !folder->is_all(compute_dtype(c));
     why = str(c.model.from, keeps ? " has values that are not exact in " : " has only values of ",
