@@ -21,8 +21,9 @@ namespace strata {
 /// several ranks, all of them call it, each writes its part, and the bytes are those that one rank would
 /// write; errors are the same on all. Everything is written into a hidden folder beside it (a draft); each
 /// file is synced, the folder is renamed, and the parent is synced. Drafts of interrupted saves are removed
-/// first, so that they cannot fill the disk. After the commit the oldest checkpoints beyond `keep` are removed
-/// (0: all are kept). Only one process at a time may save into `dir`: callers hold a lock. Errors: `no_space`, `io_error`; earlier checkpoints are then intact.
+/// first, so that they cannot fill the disk. After the commit the oldest checkpoints beyond `keep` are
+/// removed (0: all are kept). Only one process at a time may save into `dir`: callers hold a lock. Errors:
+/// `no_space`, `io_error`; earlier checkpoints are then intact.
 Result<std::string> save_checkpoint(Session& session, Io& io, const std::string& dir,
                                     std::map<std::string, std::string> run, int keep);
 
