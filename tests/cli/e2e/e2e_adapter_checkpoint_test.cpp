@@ -1,84 +1,17 @@
 // Checkpoints of adapters over a Hugging Face folder: they hold what is trained, and the rest is read from
 // there.
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 
-#include "cli/e2e/e2e_fixture.h"
+#include "cli/e2e/adapter_runs.h"
 
 namespace strata::test {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
-class CliAdapterCheckpointE2e : public CliE2e {
- protected:
-  /// A run over the folder `base`; `words` override its keys.
-  static Words run_of(const std::string& name, const Words& words = {}) {
-    Words all = {"--out", name, "--init", "base", "adapter.method=lora", "adapter.targets=all-linear"};
-    for (const std::string key : {"train.steps=6", "train.grad_accum=2", "log.every=1", "optim.lr=1e-2"})
-      if (std::none_of(words.begin(), words.end(), [&](const std::string& word) {
-            return word.starts_with(key.substr(0, key.find('=') + 1));
-          }))
-        all.push_back(key);
-    all.insert(all.end(), words.begin(), words.end());
-    return tiny("train", all);
-  }
-  /// Writes a model into `folder`, which `seed` determines.
-  void make_base(const std::string& folder, int seed = 1) {
-    const std::string run = "run-of-" + folder;
-    succeeds(tiny("train", {"--out", run, "train.steps=1", "train.dtype=f32", str("train.seed=", seed)}));
-    succeeds({"export", run, "--out", folder});
-  }
-  void succeeds(const Words& words) {
-    const ProgramResult done = strata(words);
-    ASSERT_EQ(done.exit_code, 0) << done.output();
-  }
-  std::string refused(const Words& words) {
-    const ProgramResult done = strata(words);
-    EXPECT_EQ(done.exit_code, 2) << done.output();
-    return done.err;
-  }
-  void move(const std::string& from, const std::string& to) { std::filesystem::rename(file(from), file(to)); }
-  nlohmann::json manifest(const std::string& checkpoint) const {
-    return nlohmann::json::parse(read_all(file(checkpoint + "/manifest.json")));
-  }
-  /// The elements of all tensors of a safetensors file.
-  std::uint64_t elements(const std::string& name) const {
-    const std::string text = read_all(file(name));
-    std::uint64_t n = 0, header = 0;
-    std::memcpy(&header, text.data(), sizeof header);
-    const auto tensors = nlohmann::json::parse(text.substr(8, header));
-    for (const auto& [key, tensor] : tensors.items()) {
-      if (key == "__metadata__") continue;
-      std::uint64_t elems = 1;
-      for (const auto& dim : tensor["shape"]) elems *= dim.get<std::uint64_t>();
-      n += elems;
-    }
-    return n;
-  }
-  /// f32 masters and two moments, and a little that depends on the number of tensors alone.
-  void expect_small(const std::string& checkpoint) {
-    std::uint64_t bytes = 0;
-    for (const std::string& name : list(checkpoint))
-      bytes += std::filesystem::file_size(file(str(checkpoint, "/", name)));
-    const std::uint64_t trained = elements(checkpoint + "/param.safetensors");
-    constexpr double kNames = 16384;
-    EXPECT_LE(static_cast<double>(bytes), 12.1 * static_cast<double>(trained) + kNames);
-    EXPECT_GT(trained, 0u);
-    const auto params = manifest(checkpoint)["files"][0]["tensors"];
-    for (const auto& [tensor, digest] : params.items()) EXPECT_THAT(tensor, HasSubstr("lora_"));
-  }
-  nlohmann::json evaluated(const Words& words) {
-    Words all = {"eval", "--json", "--data", "val.txt"};
-    all.insert(all.begin() + 1, words.begin(), words.end());
-    const ProgramResult done = strata(all);
-    EXPECT_EQ(done.exit_code, 0) << done.err;
-    return done.exit_code == 0 ? nlohmann::json::parse(done.out) : nlohmann::json{{"loss", 0}};
-  }
-};
+class CliAdapterCheckpointE2e : public AdapterRunsE2e {};
 
 TEST_F(CliAdapterCheckpointE2e, AKilledRunResumesBitForBitFromTheAdapterAlone) {
   make_base("base");

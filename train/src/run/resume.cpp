@@ -60,7 +60,7 @@ Result<Manifest> load_run_checkpoint(Engine& engine, const TrainConfig& config, 
   const auto open = [&]() -> Status {
     STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint));
     if (manifest.frozen.empty()) return {};
-    STRATA_TRY_ASSIGN(frozen, open_frozen_source(config, io));
+    STRATA_TRY_ASSIGN(frozen, open_frozen_source(engine, config, io));
     return {};
   };
   STRATA_TRY(agree(engine.world(), open()));

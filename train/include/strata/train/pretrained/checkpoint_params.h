@@ -1,19 +1,25 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include <strata/engine/engine.h>
+#include <strata/kernels/quantized_matrix.h>
 #include <strata/runtime/io/io.h>
 #include <strata/session/checkpoint.h>
 #include <strata/train/train_config.h>
 
 namespace strata {
 
-/// The values that the checkpoints of a run leave out: those of the folder model.from, without its adapter;
-/// no source if the key is not set. Errors: those of HfFolder::open(), with the key.
-Result<FrozenSource> open_frozen_source(const TrainConfig& config, Io& io);
+class PretrainedValues;
+
+/// The values that the checkpoints of a run leave out: those of the folder model.from, without its adapter,
+/// as `engine` holds them; no source if the key is not set. Valid while `engine` and `config` are. Errors:
+/// those of HfFolder::open(), with the key.
+Result<FrozenSource> open_frozen_source(Engine& engine, const TrainConfig& config, Io& io);
 
 /// The parameters of one checkpoint of a run. Those that it leaves out are read from the folder model.from,
 /// which is opened when it is first needed. Not thread-safe.
@@ -22,19 +28,21 @@ class CheckpointParams {
   /// `config` and `io` outlive the object. Errors: those of read_manifest() and CheckpointTensors::open().
   static Result<std::unique_ptr<CheckpointParams>> open(const TrainConfig& config,
                                                         const std::string& checkpoint, Io& io);
-  /// Reads a whole parameter and checks its digest. Errors: those of CheckpointTensors::read(),
-  /// open_frozen_source() and check_frozen().
+  /// Reads a whole parameter and checks its digest. Of a quantized matrix, these are the values that it
+  /// stands for. Errors: those of CheckpointTensors::read(), open_frozen_source() and check_frozen().
   Status read(std::string_view name, std::span<float> values);
 
  private:
   CheckpointParams(const TrainConfig& config, Io& io) : config_(config), io_(io) {}
-  Status read_frozen(std::string_view name, std::span<float> values);
+  Status read_held(std::string_view name, std::span<float> values);
+  Status read_base(const StatePiece& piece, std::span<float> values);
 
   const TrainConfig& config_;
   Io& io_;
   Manifest manifest_;
   std::unique_ptr<CheckpointTensors> tensors_;
-  FrozenSource frozen_;
+  std::map<std::string, kernels::QuantizedMatrix, std::less<>> quantized_;  // by parameter
+  std::shared_ptr<PretrainedValues> base_;
 };
 
 }  // namespace strata

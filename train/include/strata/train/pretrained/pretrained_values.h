@@ -23,7 +23,7 @@ class PretrainedValues {
   /// Reads the values of a piece and returns true, or returns false if neither has the parameter: one that
   /// starts as Engine::initialize() draws it.
   Result<bool> read(const StatePiece& piece, std::span<float> values) const;
-  /// The same for a quantized matrix that the folder has in this format, as Engine::QuantizedValues.
+  /// The same for a quantized matrix that the folder has in this format, as QuantizedValues.
   Result<bool> read_quantized(const StatePiece& piece, const kernels::QuantizedMatrix& matrix,
                               std::span<std::byte> bytes) const;
   /// Initializes the engine with these values and draws.

@@ -1,0 +1,89 @@
+// Runs of adapters over a base that is quantized when it is loaded.
+#include <csignal>
+
+#include "cli/e2e/adapter_runs.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CliQuantizedBaseE2e : public AdapterRunsE2e {};
+
+TEST_F(CliQuantizedBaseE2e, AKilledRunResumesBitForBitFromTheAdapterAlone) {
+  make_base("base");
+  for (const std::string base : {"train.base=nf4-dq", "train.base=int8"}) {
+    succeeds(run_of("whole", {base, "--overwrite"}));
+    RunningProgram program(STRATA_PROGRAM, run_of("run", {base, "checkpoint.every=1", "--overwrite"}),
+                           options_);
+    ASSERT_TRUE(program.wait_for("saved run/checkpoints/step-00000003"));
+    program.send(SIGKILL);
+    EXPECT_EQ(program.finish().signal, SIGKILL);
+    expect_small("run/checkpoints/step-00000003");
+    succeeds({"train", "--resume", "run"});
+    EXPECT_EQ(loss_bits("run"), loss_bits("whole"));
+    EXPECT_EQ(digest("run"), digest("whole"));
+    EXPECT_THAT(refused({"train", "--resume", "run", "train.steps=9", "train.base=full"}),
+                HasSubstr("train.base: the checkpoint was made with " + base.substr(base.find('=') + 1)));
+  }
+}
+
+TEST_F(CliQuantizedBaseE2e, TiersAndRanksChangeNoBit) {
+  make_base("base");
+  const auto with = [](Words words) {
+    words.insert(words.end(), {"train.base=nf4-dq", "train.grad_accum=6"});
+    return words;
+  };
+  succeeds(run_of("whole", with({})));
+  succeeds(run_of("tiers", with({"memory.device=2MiB", "memory.pinned=3MiB", "memory.nvme=64MiB"})));
+  succeeds(run_of("ranks", with({"parallel.ranks=2", "parallel.zero=3"})));
+  for (const char* run : {"tiers", "ranks"}) {
+    EXPECT_EQ(loss_bits(run), loss_bits("whole")) << run;
+    EXPECT_EQ(digest(run), digest("whole")) << run;
+  }
+}
+
+// What is exported is merged into what the adapter was trained over.
+TEST_F(CliQuantizedBaseE2e, AMergedModelHasTheLossOfTheRun) {
+  make_base("base");
+  for (const std::string base : {"int8", "nf4", "nf4-dq"}) {
+    succeeds(run_of("run", {"train.base=" + base, "train.dtype=f32", "--overwrite"}));
+    const std::string merged = "merged-" + base;
+    succeeds({"export", "run", "--out", merged, "--format", "merged", "--check"});
+    const double loss = evaluated({"run"})["loss"];
+    EXPECT_NEAR(evaluated({merged, "train.dtype=f32"})["loss"].get<double>(), loss, 1e-5 * loss) << base;
+    succeeds({"generate", "run", "--prompt", "She ", "--tokens", "4"});
+  }
+}
+
+TEST_F(CliQuantizedBaseE2e, ARandomBaseIsInTheCheckpoint) {
+  Words random = run_of("random", {"train.base=nf4", "train.dtype=f32"});
+  random.erase(std::find(random.begin(), random.end(), "--init"));
+  random.erase(std::find(random.begin(), random.end(), "base"));
+  succeeds(random);
+  succeeds({"train", "--resume", "random", "train.steps=7"});
+  const double loss = evaluated({"random"})["loss"];
+  succeeds({"export", "random", "--out", "merged", "--format", "merged", "--check"});
+  EXPECT_NEAR(evaluated({"merged", "train.dtype=f32"})["loss"].get<double>(), loss, 1e-5 * loss);
+}
+
+TEST_F(CliQuantizedBaseE2e, APlanNamesTheFormatAndItsBytes) {
+  make_base("base");
+  const Words words = tiny(
+      "plan", {"model.from=base", "adapter.method=lora", "adapter.targets=all-linear", "train.base=nf4-dq"});
+  const ProgramResult planned = strata(words);
+  ASSERT_EQ(planned.exit_code, 0) << planned.output();
+  EXPECT_THAT(planned.out, HasSubstr("base     nf4-dq of "));
+}
+
+TEST_F(CliQuantizedBaseE2e, WhatIsTrainedCannotBeQuantized) {
+  EXPECT_THAT(
+      refused(tiny("train", {"--out", "run", "train.base=nf4", "train.fp8=true"})),
+      AllOf(
+          HasSubstr("train.base = nf4, but only a frozen base can be quantized, and adapter.method is none"),
+          HasSubstr("train.base = nf4, but train.fp8 is true")));
+}
+
+}  // namespace
+}  // namespace strata::test
