@@ -24,21 +24,49 @@ struct Packed {
 // in memory, and small tensors fill the gaps left by large ones.
 constexpr std::size_t kOpenChunks = 4;
 
-Packed pack(std::span<const LayoutTensor> tensors, std::span<const std::int32_t> group_of,
-            std::size_t n_groups, std::int64_t chunk_elems, std::int64_t unit) {
+/// The groups of the tensors, in order of first use, and what the tensors need.
+struct Grouped {
+  std::vector<GroupKey> groups;
+  std::vector<std::int32_t> group_of;  // by tensor
+  std::int64_t used_elems = 0;
+  std::int64_t largest_elems = 0;  // of one tensor, in whole units
+};
+
+// The size of each group's chunks. Where parts of a model are frozen, groups differ by orders of magnitude,
+// such as adapters and their base: there, a group that does not fill a chunk has one that is as large as it
+// needs.
+std::vector<std::int64_t> chunk_sizes(std::span<const LayoutTensor> tensors, const Grouped& grouped,
+                                      std::int64_t largest, std::int64_t unit) {
+  const auto n_trained = std::count_if(grouped.groups.begin(), grouped.groups.end(),
+                                       [](const GroupKey& group) { return group.trainable; });
+  if (n_trained == 0 || n_trained == std::ssize(grouped.groups))
+    return std::vector<std::int64_t>(grouped.groups.size(), largest);
+  std::vector<std::int64_t> sizes(grouped.groups.size());
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    if (const std::int64_t padded = round_up(tensors[t].n_elems, ChunkLayout::kSliceAlign); padded <= largest)
+      sizes[static_cast<std::size_t>(grouped.group_of[t])] += padded;
+  for (std::int64_t& size : sizes) size = std::min(largest, round_up(size, unit));
+  return sizes;
+}
+
+Packed pack(std::span<const LayoutTensor> tensors, const Grouped& grouped, std::int64_t largest_chunk,
+            std::int64_t unit) {
   struct Open {
     std::size_t chunk;
     std::int64_t fill;
   };
   Packed packed;
-  std::vector<std::vector<Open>> open_of(n_groups);  // oldest first
+  const std::vector<std::int64_t> sizes = chunk_sizes(tensors, grouped, largest_chunk, unit);
+  std::vector<std::vector<Open>> open_of(grouped.groups.size());  // oldest first
   for (std::size_t t = 0; t < tensors.size(); ++t) {
-    std::vector<Open>& open = open_of[static_cast<std::size_t>(group_of[t])];
+    const std::int32_t group = grouped.group_of[t];
+    const std::int64_t chunk_elems = sizes[static_cast<std::size_t>(group)];
+    std::vector<Open>& open = open_of[static_cast<std::size_t>(group)];
     const std::int64_t n = tensors[t].n_elems;
     const std::int64_t padded = round_up(n, ChunkLayout::kSliceAlign);
     if (padded > chunk_elems) {  // oversize: gets its own chunk
       packed.slices.push_back({static_cast<ChunkId>(packed.chunks.size()), 0, n});
-      packed.chunks.push_back({group_of[t], round_up(n, unit), n, {static_cast<std::int32_t>(t)}});
+      packed.chunks.push_back({group, round_up(n, unit), n, {static_cast<std::int32_t>(t)}});
       continue;
     }
     auto at =
@@ -46,7 +74,7 @@ Packed pack(std::span<const LayoutTensor> tensors, std::span<const std::int32_t>
     if (at == open.end()) {
       if (open.size() == kOpenChunks) open.erase(open.begin());
       open.push_back({packed.chunks.size(), 0});
-      packed.chunks.push_back({group_of[t], chunk_elems, 0, {}});
+      packed.chunks.push_back({group, chunk_elems, 0, {}});
       at = open.end() - 1;
     }
     ChunkInfo& chunk = packed.chunks[at->chunk];
@@ -79,14 +107,6 @@ Status check_options(const LayoutOptions& options, std::int64_t unit) {
                            unit, " (", ChunkLayout::kSliceAlign, " x ", plural(sharding.ranks, "rank"), ")"));
   return Status::ok();
 }
-
-/// The groups of the tensors, in order of first use, and what the tensors need.
-struct Grouped {
-  std::vector<GroupKey> groups;
-  std::vector<std::int32_t> group_of;  // by tensor
-  std::int64_t used_elems = 0;
-  std::int64_t largest_elems = 0;  // of one tensor, in whole units
-};
 
 Result<Grouped> group_tensors(std::span<const LayoutTensor> tensors, std::int64_t unit) {
   Grouped grouped;
@@ -123,7 +143,7 @@ ChunkSize search_chunk_size(std::span<const LayoutTensor> tensors, const Grouped
   double best_cost = std::numeric_limits<double>::infinity();
   for (std::int64_t n = first; n <= high; n += step) {
     const double cost =
-        cost_of(pack(tensors, grouped.group_of, grouped.groups.size(), n, unit), grouped.used_elems,
+        cost_of(pack(tensors, grouped, n, unit), grouped.used_elems,
                 static_cast<double>(n) * static_cast<double>(param_bytes), options.half_rate_bytes);
     if (cost < best_cost) {
       best_cost = cost;
@@ -142,7 +162,7 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
   STRATA_TRY_ASSIGN(Grouped grouped, group_tensors(tensors, unit));
   const auto [elems, how] = options.chunk_elems != 0 ? ChunkSize{options.chunk_elems, "as requested"}
                                                      : search_chunk_size(tensors, grouped, options, unit);
-  Packed packed = pack(tensors, grouped.group_of, grouped.groups.size(), elems, unit);
+  Packed packed = pack(tensors, grouped, elems, unit);
   ChunkLayout layout;
   layout.sharding_ = options.sharding;
   layout.groups_ = std::move(grouped.groups);

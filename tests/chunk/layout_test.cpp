@@ -44,6 +44,21 @@ TEST(LayoutTest, SizesNearTheChunkSizeFillAChunkOrGetTheirOwn) {
   EXPECT_EQ(layout_of({81920}, 8192).chunk(0).n_elems, 81920);
 }
 
+// The tensors of 4,096 elements are in chunks of 16,384, and those of the other group in one of 8,192.
+TEST(LayoutTest, BesideFrozenTensorsAGroupThatDoesNotFillAChunkGetsASmallerOne) {
+  std::vector<LayoutTensor> tensors = tensors_of({4096, 4096, 4096, 4096, 4096, 50000, 1, 4096});
+  for (std::size_t t : {5u, 6u, 7u}) tensors[t].group.trainable = false;
+  LayoutOptions options;
+  options.chunk_elems = 16384;
+  const ChunkLayout layout = must(ChunkLayout::create(tensors, options));
+  const auto elems_of = [&](std::int32_t tensor) { return layout.chunk(layout.slice(tensor).chunk).n_elems; };
+  EXPECT_EQ(elems_of(0), 16384);
+  EXPECT_EQ(elems_of(4), 16384);
+  EXPECT_EQ(elems_of(5), 53248);
+  EXPECT_EQ(elems_of(6), 8192);
+  EXPECT_EQ(layout.slice(6).chunk, layout.slice(7).chunk);
+}
+
 TEST(LayoutTest, AnOversizeTensorLeavesTheOpenChunkOpen) {
   const ChunkLayout layout = layout_of({4096, 20000, 4096}, 8192);
   EXPECT_EQ(layout.n_chunks(), 2u);
