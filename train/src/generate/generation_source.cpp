@@ -52,6 +52,7 @@ Status GenerationSource::open_run(const ConfigRequest& request, const Checkpoint
   if (checkpoints_.empty()) return no_checkpoint(loaded_->config, path_);
   decoder_ = with_derived_sizes(decoder_config(loaded_->config));
   add_stop_id(tokenizer_->end_of_text(), stop_ids_);
+  prefix_id_ = tokenizer_->end_of_text();
   return Status::ok();
 }
 
@@ -75,6 +76,10 @@ Status GenerationSource::open_folder(const ConfigRequest& request) {
   for (const std::int32_t id : generation.eos) add_stop_id(id, stop_ids_);
   add_stop_id(tokenizer_->added_id(words.eos_token), stop_ids_);
   if (stop_ids_.empty()) add_stop_id(tokenizer_->end_of_text(), stop_ids_);
+  // In the order of transformers and lm_eval: BOS of the tokenizer, or else its EOS.
+  for (const std::int32_t id : {tokenizer_->added_id(words.bos_token), tokenizer_->added_id(words.eos_token),
+                                generation.bos.value_or(-1), tokenizer_->end_of_text()})
+    if (prefix_id_ < 0) prefix_id_ = id;
   return Status::ok();
 }
 

@@ -15,7 +15,7 @@
 
 namespace strata {
 
-/// The model that generates text: a run with a checkpoint, or a Hugging Face folder.
+/// The model that generates or scores text: a run with a checkpoint, or a Hugging Face folder.
 class GenerationSource {
  public:
   /// The first of `request.items` is the path of the run or folder; the others are key=value. Errors:
@@ -29,6 +29,8 @@ class GenerationSource {
   std::int32_t vocab() const noexcept { return static_cast<std::int32_t>(decoder_.vocab); }
   /// Tokens that end a text.
   const std::vector<std::int32_t>& stop_ids() const noexcept { return stop_ids_; }
+  /// The token before a text without context: BOS, else the one that ends a text; -1 if there is none.
+  std::int32_t prefix_id() const noexcept { return prefix_id_; }
   /// The chat template. An error if it is unknown; it matters only if there is a conversation.
   const Result<ChatTemplate>& chat() const noexcept { return loaded_->config.data.chosen_chat.chat; }
   std::string chat_warning() const { return loaded_->config.data.chosen_chat.warning(); }
@@ -57,6 +59,7 @@ class GenerationSource {
   std::unique_ptr<Tokenizer> tokenizer_;
   DecoderConfig decoder_;
   std::vector<std::int32_t> stop_ids_;
+  std::int32_t prefix_id_ = -1;
   std::unique_ptr<const RunPlan> plan_;
 };
 
