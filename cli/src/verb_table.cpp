@@ -182,6 +182,27 @@ void add_eval_options(CLI::App& app, Args& args) {
   app.add_flag("--json", args.json, "Print JSON");
 }
 
+void add_score_options(CLI::App& app, Args& args) {
+  app.add_option("model", args.items, "Run folder or Hugging Face folder, and section.key=value")
+      ->option_text("RUN|FOLDER [key=value ...]")
+      ->required();
+  add_adapter(app, args);
+  app.add_option("--in", args.in_file,
+                 "Lines of JSON with \"context\" and \"continuation\", \"context_ids\" and "
+                 "\"continuation_ids\", or \"text\" (default: -, standard input)")
+      ->option_text("FILE|-");
+  app.add_option("--out", args.out_file, "File for one line of JSON per line (default: -, standard output)")
+      ->option_text("FILE|-");
+  app.add_option("--batch", args.batch, "Number of lines scored at the same time")
+      ->check(CLI::Range(1, 4096));
+  app.add_option(
+         "--context", args.context,
+         "Tokens that the model reads at once; a longer context is cut on the left (default: what the "
+         "model supports, at most 2048)")
+      ->option_text("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+}
+
 void add_export_options(CLI::App& app, Args& args) {
   app.add_option("run", args.items, "Run folder, and section.key=value")
       ->option_text("RUN [key=value ...]")
@@ -253,6 +274,8 @@ constexpr Verb kVerbs[] = {
     {"bench", "Measure this machine for forecasts", run_bench, add_bench_options},
     {"generate", "Continue prompts with a run or a Hugging Face folder", run_generate, add_generate_options},
     {"eval", "Measure the loss of a run or a Hugging Face folder on data", run_eval, add_eval_options},
+    {"score", "Compute log-probabilities of continuations, for lm_eval and other programs", run_score,
+     add_score_options},
     {"export", "Export a run's model as a Hugging Face folder", run_export, add_export_options},
     {"verify", "Train a few steps in many placements and compare the results bit by bit", run_verify,
      add_verify_options},

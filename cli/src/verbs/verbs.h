@@ -15,6 +15,7 @@ int run_eval(const Args& args);
 int run_export(const Args& args);
 int run_generate(const Args& args);
 int run_plan(const Args& args);
+int run_score(const Args& args);
 int run_tokenizer(const Args& args);
 int run_train(const Args& args);
 int run_verify(const Args& args);
