@@ -7,8 +7,8 @@
 #include <strata/model/utf8_stream.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
-#include <strata/train/generation_source.h>
-#include <strata/train/generator.h>
+#include <strata/train/generate/generation_source.h>
+#include <strata/train/generate/generator.h>
 #include <strata/train/load_config.h>
 
 #include "exit_code.h"

@@ -14,9 +14,9 @@
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
-#include <strata/train/generation_source.h>
+#include <strata/train/generate/generation_source.h>
 #include <strata/train/load_config.h>
-#include <strata/train/scorer.h>
+#include <strata/train/generate/scorer.h>
 
 #include "exit_code.h"
 #include "line_reader.h"

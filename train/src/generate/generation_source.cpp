@@ -1,4 +1,4 @@
-#include <strata/train/generation_source.h>
+#include <strata/train/generate/generation_source.h>
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include <strata/train/generator.h>
+#include <strata/train/generate/generator.h>
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include <strata/train/scorer.h>
+#include <strata/train/generate/scorer.h>
 
 #include <algorithm>
 #include <cmath>
