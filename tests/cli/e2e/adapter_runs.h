@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -68,6 +69,20 @@ class AdapterRunsE2e : public CliE2e {
     EXPECT_GT(trained, 0u);
     const auto params = manifest(checkpoint)["files"][0]["tensors"];
     for (const auto& [tensor, digest] : params.items()) EXPECT_THAT(tensor, ::testing::HasSubstr("lora_"));
+  }
+  /// A run over `base` with `key` that is killed goes on from its small checkpoint, with the bits of one that
+  /// was not.
+  void expect_killed_run_resumes(const std::string& key) {
+    succeeds(run_of("whole", {key, "--overwrite"}));
+    RunningProgram program(STRATA_PROGRAM, run_of("run", {key, "checkpoint.every=1", "--overwrite"}),
+                           options_);
+    ASSERT_TRUE(program.wait_for("saved run/checkpoints/step-00000003"));
+    program.send(SIGKILL);
+    EXPECT_EQ(program.finish().signal, SIGKILL);
+    expect_small("run/checkpoints/step-00000003");
+    succeeds({"train", "--resume", "run"});
+    EXPECT_EQ(loss_bits("run"), loss_bits("whole"));
+    EXPECT_EQ(digest("run"), digest("whole"));
   }
   nlohmann::json evaluated(const Words& words) {
     Words all = {"eval", "--json", "--data", "val.txt"};

@@ -16,16 +16,7 @@ class CliAdapterCheckpointE2e : public AdapterRunsE2e {};
 TEST_F(CliAdapterCheckpointE2e, AKilledRunResumesBitForBitFromTheAdapterAlone) {
   make_base("base");
   for (const std::string dtype : {"train.dtype=f32", "train.dtype=bf16"}) {
-    succeeds(run_of("whole", {dtype, "--overwrite"}));
-    RunningProgram program(STRATA_PROGRAM, run_of("run", {dtype, "checkpoint.every=1", "--overwrite"}),
-                           options_);
-    ASSERT_TRUE(program.wait_for("saved run/checkpoints/step-00000003"));
-    program.send(SIGKILL);
-    EXPECT_EQ(program.finish().signal, SIGKILL);
-    expect_small("run/checkpoints/step-00000003");
-    succeeds({"train", "--resume", "run"});
-    EXPECT_EQ(loss_bits("run"), loss_bits("whole"));
-    EXPECT_EQ(digest("run"), digest("whole"));
+    expect_killed_run_resumes(dtype);
     EXPECT_GT(manifest("run/checkpoints/step-00000006")["frozen"].size(), 10u);
   }
 }

@@ -1,6 +1,4 @@
 // Runs of adapters over a base that is quantized when it is loaded.
-#include <csignal>
-
 #include "cli/e2e/adapter_runs.h"
 
 namespace strata::test {
@@ -14,16 +12,7 @@ class CliQuantizedBaseE2e : public AdapterRunsE2e {};
 TEST_F(CliQuantizedBaseE2e, AKilledRunResumesBitForBitFromTheAdapterAlone) {
   make_base("base");
   for (const std::string base : {"train.base=nf4-dq", "train.base=int8"}) {
-    succeeds(run_of("whole", {base, "--overwrite"}));
-    RunningProgram program(STRATA_PROGRAM, run_of("run", {base, "checkpoint.every=1", "--overwrite"}),
-                           options_);
-    ASSERT_TRUE(program.wait_for("saved run/checkpoints/step-00000003"));
-    program.send(SIGKILL);
-    EXPECT_EQ(program.finish().signal, SIGKILL);
-    expect_small("run/checkpoints/step-00000003");
-    succeeds({"train", "--resume", "run"});
-    EXPECT_EQ(loss_bits("run"), loss_bits("whole"));
-    EXPECT_EQ(digest("run"), digest("whole"));
+    expect_killed_run_resumes(base);
     EXPECT_THAT(refused({"train", "--resume", "run", "train.steps=9", "train.base=full"}),
                 HasSubstr("train.base: the checkpoint was made with " + base.substr(base.find('=') + 1)));
   }
