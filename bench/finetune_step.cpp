@@ -5,7 +5,6 @@
 // the peak of the resident memory, as JSON. The claim `finetune_step` compares it with PEFT.
 #include <chrono>
 #include <cstdlib>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,18 +13,16 @@
 #include <sys/resource.h>
 
 #include <strata/engine/engine.h>
-#include <strata/graph/passes.h>
 #include <strata/kernels/bf16_gemm.h>
-#include <strata/model/adapter/lora.h>
-#include <strata/model/adapter/weight_parts.h>
 #include <strata/runtime/backend/host_backend.h>
-#include <strata/runtime/rng.h>
+
+#include "finetune_program.h"
 
 namespace {
 
 using strata::must;
 
-constexpr std::int64_t kSequences = 4, kRank = 16;
+constexpr std::int64_t kSequences = 4;
 
 strata::DecoderConfig qwen_half_billion() {
   strata::DecoderConfig config = strata::decoder_for_family("qwen2").value();
@@ -40,47 +37,6 @@ strata::DecoderConfig qwen_half_billion() {
   return config;
 }
 
-class RandomBatches final : public strata::BatchSource {
- public:
-  strata::Status fill(std::int64_t index, const strata::BatchView& batch) override {
-    const strata::Rng rng(1, static_cast<std::uint64_t>(index));
-    const std::span<std::int32_t> tokens = batch["tokens"], targets = batch["targets"];
-    const auto vocab = static_cast<std::uint32_t>(qwen_half_billion().vocab);
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = static_cast<std::int32_t>(rng.below(i, vocab));
-      targets[i] = static_cast<std::int32_t>(rng.below(i + tokens.size(), vocab));
-    }
-    return {};
-  }
-  std::int64_t n_counted(std::int64_t, std::int64_t n) override {
-    return n * kSequences * qwen_half_billion().seq;
-  }
-};
-
-strata::kernels::WeightFormat format_of(std::string_view name) {
-  using enum strata::kernels::WeightFormat;
-  for (const auto format : {int8, nf4, nf4_dq})
-    if (name == to_string(format)) return format;
-  if (name == "full") return full;
-  throw std::runtime_error(fmt::format("{} is no base: full, int8, nf4 or nf4-dq", name));
-}
-
-strata::ProgramSet programs_of(strata::kernels::WeightFormat base, strata::DType compute) {
-  const strata::DecoderConfig config = qwen_half_billion();
-  strata::Program program = must(strata::record_decoder(config, kSequences, strata::DecoderHead::loss,
-                                                        strata::DecoderRows::whole, compute));
-  for (strata::ParamInfo& param : program.params) param.trainable = false;
-  const strata::LoraSettings settings{
-      .rank = kRank, .alpha = 2 * kRank, .targets = {strata::LoraSettings::kAllLinear}};
-  program = must(add_lora(std::move(program), lora_groups(must(strata::lora_targets(config, settings)))));
-  if (base != strata::kernels::WeightFormat::full)
-    program = must(quantize_weights(std::move(program), base, strata::weight_parts(config)));
-  strata::ProgramSet programs;
-  programs[strata::ProgramRole::train] = strata::fuse_add_norm(strata::recompute_regions(
-      must(strata::derive_backward(std::move(program), "loss")), strata::Recompute::full));
-  return programs;
-}
-
 std::vector<double> time_steps(const strata::ProgramSet& programs, int steps, int threads) {
   strata::SessionOptions options;
   options.clip = 1;
@@ -91,7 +47,7 @@ std::vector<double> time_steps(const strata::ProgramSet& programs, int steps, in
   const auto backend = must(strata::create_host_backend({.queue_depth = 256}, *pool, clock));
   const auto engine = must(strata::Engine::create(*plan, {*backend, *pool, clock, strata::posix_io()}));
   must(engine->initialize(1));
-  RandomBatches batches;
+  strata::bench::RandomTokens batches(qwen_half_billion(), kSequences);
   std::vector<double> seconds;
   for (int step = 0; step <= steps; ++step) {
     const auto begin = std::chrono::steady_clock::now();
@@ -115,8 +71,9 @@ int main(int argc, char** argv) {
   try {
     if (dtype == "bf16")
       strata::kernels::force_widened_bf16_gemm(strata::kernels::measure_bf16_gemm().widened_is_faster());
-    const auto programs =
-        programs_of(format_of(argv[1]), dtype == "f32" ? strata::DType::f32 : strata::DType::bf16);
+    const auto programs = strata::bench::finetune_programs(
+        qwen_half_billion(), kSequences, strata::bench::weight_format_named(argv[1]),
+        dtype == "f32" ? strata::DType::f32 : strata::DType::bf16);
     const std::vector<double> seconds = time_steps(programs, std::atoi(argv[3]), std::atoi(argv[4]));
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
