@@ -10,6 +10,7 @@
 #include <strata/offload/machine_profile.h>
 #include <strata/runtime/str.h>
 #include <strata/train/load_config.h>
+#include <strata/train/task.h>
 
 #include "verbs/verbs.h"
 
@@ -21,6 +22,14 @@ std::string preset_names() {
   for (const ConfigPreset& preset : train_schema().presets)
     names += str(names.empty() ? "" : ", ", preset.name);
   return names;
+}
+
+void add_task(CLI::App& app, Args& args) {
+  std::string tasks;
+  for (const TrainTask& task : train_tasks())
+    tasks += str(tasks.empty() ? "" : "; ", task.name, ", ", task.doc);
+  app.add_option("--task", args.task, "Values for a kind of run, overridden like a preset's: " + tasks)
+      ->option_text("TASK");
 }
 
 void add_config_options(CLI::App& app, Args& args) {
@@ -35,6 +44,7 @@ void add_config_options(CLI::App& app, Args& args) {
     action->add_option(
         "--preset", args.preset,
         str("Named set of values; file, environment and key=value override it: ", preset_names()));
+    add_task(*action, args);
     action->add_flag("--json", args.json, "Print JSON");
     if (std::string_view(name) == "show")
       action->add_flag("--origin", args.origin, "Print the source of each value");
@@ -67,6 +77,7 @@ void add_run_options(CLI::App& app, Args& args) {
       ->option_text("[FILE] [key=value ...]");
   app.add_option("--preset", args.preset,
                  str("Named set of values; file, environment and key=value override it: ", preset_names()));
+  add_task(app, args);
 }
 
 void add_adapter(CLI::App& app, Args& args) {

@@ -147,6 +147,24 @@ TEST_F(CliPlanE2e, TheAttentionBackendIsShownAndRefusedIfUnsupported) {
        "in bf16, with ALiBi; it supports");
 }
 
+// 70e9 parameters in four bits and their adapters, on a card of 24 GB.
+TEST_F(CliPlanE2e, ATaskSetsWhatARunIsFor) {
+  const Words words = {"plan", "--machine", "rtx-4090", "--params", "70e9", "--task", "qlora", "--json"};
+  const ProgramResult planned = strata(words);
+  ASSERT_EQ(planned.exit_code, 0) << planned.output();
+  const auto plan = nlohmann::json::parse(planned.out);
+  EXPECT_NEAR(plan["parameters"].get<double>(), 70e9, 1e9);
+  EXPECT_LT(plan["tiers"]["device"]["planned_bytes"].get<double>() +
+                plan["tiers"]["pinned"]["planned_bytes"].get<double>(),
+            0.6 * 70e9 + 24e9);
+  const ProgramResult shown = strata({"config", "show", "--origin", "--task", "qlora", "adapter.rank=4"});
+  EXPECT_THAT(shown.out, AllOf(ContainsRegex("base += \"?nf4-dq\"? .*--task qlora"),
+                               ContainsRegex("method += \"?lora\"? .*--task qlora"),
+                               ContainsRegex("rank += 4 .*argument adapter.rank=4")));
+  EXPECT_THAT(strata({"plan", "--task", "lora", "--params", "1e9", "train.base=nf4"}).out,
+              HasSubstr("nf4 of 60 matrices"));
+}
+
 TEST_F(CliPlanE2e, MistakesAreNamed) {
   const auto refused = [&](const Words& words, int code, const std::string& says) {
     const ProgramResult result = strata(words);
@@ -161,6 +179,7 @@ TEST_F(CliPlanE2e, MistakesAreNamed) {
           "--params 0 is out of range; it must be from 1e+08");
   for (const char* none : {"7x", "seven"})
     refused({"plan", "--machine", "h200", "--params", none}, 2, str("--params ", none));
+  refused({"plan", "--task", "tune"}, 2, "--task tune is no task; the tasks are full, lora, qlora");
   refused(tiny("plan", {"--sweep"}), 2, "strata bench measures this machine");
   refused({"plan", "--machine", "h200", "--optimize", "--sweep"}, 2, "--sweep");
   refused({"plan", "--machine", "h200", "--optimize", "--json"}, 2, "--json");

@@ -15,6 +15,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/threads/core_share.h>
 #include <strata/train/chat_choice.h>
+#include <strata/train/task.h>
 
 #include "run/run_paths.h"
 
@@ -50,6 +51,10 @@ Result<ConfigSources> config_sources(const ConfigRequest& request) {
     else
       return Status::error(Code::invalid, str("argument ", item, ": a second file besides ", sources.file,
                                               "; overrides are section.key=value"));
+  }
+  if (!request.task.empty()) {
+    STRATA_TRY_ASSIGN(ConfigLayer task, task_layer(request.task));
+    sources.discovered.push_back(std::move(task));
   }
   if (!request.init.empty()) sources.arguments.push_back("model.from=" + request.init);
   if (!request.adapter.empty()) sources.arguments.push_back("adapter.from=" + request.adapter);

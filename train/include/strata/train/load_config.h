@@ -18,6 +18,7 @@ struct ConfigRequest {
   bool replans =
       false;  ///< keys that a run decided itself are decided again, since its ranks may have changed
   std::string preset = {};
+  std::string task = {};                 ///< one of train_tasks(); with the precedence of the preset
   std::string init = {};                 ///< sets model.from
   std::string adapter = {};              ///< sets adapter.from
   std::vector<std::string> environment;  ///< "NAME=value"

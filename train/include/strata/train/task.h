@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include <strata/runtime/config/config.h>
+#include <strata/runtime/status.h>
+
+namespace strata {
+
+/// What a run is for: a named set of values, like a preset, that says nothing about the model.
+struct TrainTask {
+  std::string_view name, doc;
+  std::span<const std::pair<std::string_view, std::string_view>> values;  ///< key, text
+};
+std::span<const TrainTask> train_tasks() noexcept;
+/// The values of a task; the origin is "--task NAME". Errors: `invalid`, with the names that there are.
+Result<ConfigLayer> task_layer(std::string_view name);
+
+}  // namespace strata
