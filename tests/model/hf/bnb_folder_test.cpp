@@ -1,4 +1,4 @@
-// Folders whose matrices bitsandbytes has quantized, written here from strata's own quantization.
+// Folders whose matrices bitsandbytes has quantized.
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -14,6 +14,7 @@
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
+#include "model/hf/bnb_folder.h"
 #include "support/temp_dir.h"
 
 namespace strata {
@@ -37,111 +38,21 @@ DecoderConfig config_of(std::string_view family) {
   return c;
 }
 
-struct Stored {
-  std::string dtype;
-  std::vector<std::uint64_t> shape;
-  std::string bytes;
-};
-
-template <class T>
-std::string bytes_of(std::span<const T> values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
-}
-
-/// A folder with random values.
-class BnbFolder {
+/// Opens what it writes.
+class BnbFolder : public test::BnbFolder {
  public:
-  BnbFolder(const DecoderConfig& config, WeightFormat format) : config_(config) {
-    for (const HfTensor& tensor : hf_tensors(config)) {
-      std::vector<float> values(static_cast<std::size_t>(tensor.n_elems()));
-      const Rng rng(tensors.size(), 1);
-      for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.1f * rng.normal(i);
-      if (tensor.shape.size() == 2 && tensor.param.starts_with("layers."))
-        quantize(tensor, values, format);
-      else
-        tensors[tensor.name] = {"F32", tensor.shape, bytes_of(std::span<const float>(values))};
-    }
-  }
-
-  std::unique_ptr<HfFolder> open() { return must(write()); }
-  Status error() { return write().status(); }
+  using test::BnbFolder::BnbFolder;
+  std::unique_ptr<HfFolder> open() { return must(written()); }
+  Status error() { return written().status(); }
   std::string error_text() { return std::string(error().message()); }
 
-  std::map<std::string, Stored> tensors;
-  std::string quantization =
-      R"({"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4"})";
-
  private:
-  void quantize(const HfTensor& tensor, const std::vector<float>& values, WeightFormat format) {
-    const bool turned = tensor.layout == HfTensor::Layout::transposed;  // stored as [out, in]
-    const auto rows = static_cast<std::int64_t>(tensor.shape[turned ? 1 : 0]),
-               columns = static_cast<std::int64_t>(tensor.shape[turned ? 0 : 1]);
-    const QuantizedMatrix matrix = {format, columns, {rows}};
-    const QuantizedPart part = matrix.part(0);
-    std::string bytes(static_cast<std::size_t>(matrix.bytes()), '\0');
-    kernels::quantize_matrix(matrix, values, std::as_writable_bytes(std::span(bytes)),
-                             *must(ThreadPool::create(1)));
-    const auto section = [&](std::int64_t at, std::int64_t n) {
-      return bytes.substr(static_cast<std::size_t>(at), static_cast<std::size_t>(n));
-    };
-    const std::string& name = tensor.name;
-    const auto u64 = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
-    if (format == int8) {  // a row's scale is 127 of its largest part, so that all its blocks have one
-      std::vector<float> scales(static_cast<std::size_t>(rows));
-      for (std::size_t r = 0; r < scales.size(); ++r) scales[r] = 0.3f + 0.01f * static_cast<float>(r);
-      tensors[name] = {"I8", {u64(rows), u64(columns)}, section(part.values, part.elems)};
-      const std::string base = name.substr(0, name.rfind(".weight"));
-      tensors[base + ".SCB"] = {"F32", {u64(rows)}, bytes_of(std::span<const float>(scales))};
-      tensors[base + ".weight_format"] = {"U8", {}, std::string(1, '\0')};
-      quantization = R"({"quant_method": "bitsandbytes", "load_in_8bit": true})";
-      return;
-    }
-    const bool nested = format == nf4_dq;
-    tensors[name] = {"U8", {u64(part.elems / 2), 1}, section(part.values, part.elems / 2)};
-    tensors[name + ".absmax"] = {
-        nested ? "U8" : "F32", {u64(part.blocks)}, section(part.scales, part.blocks * (nested ? 1 : 4))};
-    tensors[name + ".quant_map"] = {"F32", {16}, bytes_of(kernels::nf4_levels())};
-    float mean = 0;
-    if (nested) {
-      tensors[name + ".nested_absmax"] = {
-          "F32", {u64(part.groups)}, section(part.group_scales, part.groups * 4)};
-      tensors[name + ".nested_quant_map"] = {"F32", {256}, bytes_of(kernels::scale_map())};
-      std::string& map = tensors[name + ".nested_quant_map"].bytes;
-      map[4 * 200] = static_cast<char>(map[4 * 200] ^ 1);  // the last bit of what code 200 stands for
-      std::memcpy(&mean, bytes.data() + part.mean, 4);
-      quantization =
-          R"({"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": true})";
-    }
-    state(name, rows, columns,
-          nested ? str(R"(, "nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": )",
-                       fmt::format("{:.17g}", static_cast<double>(mean)))
-                 : "");
-  }
-
- public:
-  void state(const std::string& name, std::int64_t rows, std::int64_t columns, const std::string& more,
-             std::int64_t block = 64) {
-    const std::string text = str(R"({"quant_type": "nf4", "blocksize": )", block,
-                                 R"(, "dtype": "float32", "shape": [)", rows, ", ", columns, "]", more, "}");
-    tensors[name + ".quant_state.bitsandbytes__nf4"] = {"U8", {text.size()}, text};
-  }
-
- private:
-  Result<std::unique_ptr<HfFolder>> write() {
+  Result<std::unique_ptr<HfFolder>> written() {
     const std::string path = dir_.file(str("model", n_++));
-    must(posix_io().make_dirs(path));
-    std::string config = hf_config_json(config_, DType::f32);
-    config.insert(config.find('{') + 1, str("\"quantization_config\": ", quantization, ","));
-    must(write_text_atomically(posix_io(), path + "/config.json", config));
-    std::vector<TensorSpec> specs;
-    for (const auto& [name, stored] : tensors) specs.push_back({name, stored.dtype, stored.shape});
-    const auto writer = must(SafetensorsWriter::create(posix_io(), path + "/model.safetensors", specs));
-    for (const auto& [name, stored] : tensors) must(writer->append(std::as_bytes(std::span(stored.bytes))));
-    must(writer->finish());
+    write(path);
     return HfFolder::open(posix_io(), path);
   }
 
-  const DecoderConfig config_;
   const test::TempDir dir_;
   int n_ = 0;
 };

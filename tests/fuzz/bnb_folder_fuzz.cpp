@@ -1,0 +1,96 @@
+// A folder whose matrices bitsandbytes has quantized: in one of its formats, and with one of its tensors, or
+// its config.json, replaced by the input. The first byte selects the format, the second what is replaced. If
+// it opens, every parameter can be read, as values and as bytes.
+#include <array>
+#include <vector>
+
+#include <strata/model/adapter/weight_parts.h>
+#include <strata/model/hf/folder.h>
+
+#include "fuzz.h"
+#include "model/hf/bnb_folder.h"
+#include "support/memory_io.h"
+#include "support/temp_dir.h"
+
+namespace {
+
+using strata::must;
+using strata::kernels::WeightFormat;
+
+constexpr std::array kFormats = {WeightFormat::int8, WeightFormat::nf4, WeightFormat::nf4_dq};
+constexpr const char* kTensors = "m/model.safetensors";
+
+strata::DecoderConfig tiny() {
+  strata::DecoderConfig config = strata::decoder_for_family("llama").value();
+  config.layers = 1;
+  config.hidden = 64;
+  config.heads = 2;
+  config.kv_heads = 1;
+  config.ffn = 64;
+  config.vocab = 3;
+  config.seq = 1;
+  return config;
+}
+
+/// config.json and the tensors of a folder in the format, as text.
+struct Written {
+  std::string config, tensors;
+};
+Written written(const strata::test::BnbFolder& folder) {
+  const strata::test::TempDir dir;
+  folder.write(dir.file("m"));
+  const auto text = [&](const char* name) {
+    return must(strata::read_text(strata::posix_io(), dir.file("m") + "/" + name, 1 << 20));
+  };
+  return {text("config.json"), text("model.safetensors")};
+}
+
+void read_all(const strata::HfFolder& folder) {
+  const strata::DecoderConfig config = tiny();
+  const auto program = must(strata::record_decoder(config, 1, strata::DecoderHead::logits));
+  for (const strata::ParamInfo& param : program.params) {
+    std::vector<float> values(static_cast<std::size_t>(param.shape.n_elems()));
+    const strata::Status status = folder.read(param.name, values);
+    STRATA_ASSERT(status.is_ok() || !status.message().empty(), "refused without a reason");
+  }
+  for (const strata::WeightParts& parts : weight_parts(config)) {
+    const strata::kernels::QuantizedMatrix matrix = {folder.quantized_to(), config.hidden, parts.rows};
+    if (matrix.format == WeightFormat::full) return;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(matrix.bytes()));
+    must(folder.read_quantized(parts.weight, matrix, 0, bytes).status());
+  }
+}
+
+}  // namespace
+
+STRATA_FUZZ_TARGET(input) {
+  static const std::array folders = {strata::test::BnbFolder(tiny(), kFormats[0]),
+                                     strata::test::BnbFolder(tiny(), kFormats[1]),
+                                     strata::test::BnbFolder(tiny(), kFormats[2])};
+  static const std::array texts = {written(folders[0]), written(folders[1]), written(folders[2])};
+  if (input.size() < 2) return;
+  const std::size_t format = static_cast<std::uint8_t>(input[0]) % kFormats.size();
+  const std::string_view rest = input.substr(2);
+  Written now = texts[format];
+  const auto& tensors = folders[format].tensors;
+  // Config, then each tensor: a text that has another length replaces it and its shape.
+  if (const std::size_t which = static_cast<std::uint8_t>(input[1]) % (tensors.size() + 1); which == 0) {
+    now.config = rest;
+  } else {
+    auto changed = folders[format];
+    auto at = changed.tensors.begin();
+    std::advance(at, which - 1);
+    at->second = {at->second.dtype == "F32" ? "F32" : "U8",
+                  {at->second.dtype == "F32" ? rest.size() / 4 : rest.size()},
+                  std::string(rest.substr(0, at->second.dtype == "F32" ? rest.size() / 4 * 4 : rest.size()))};
+    now = written(changed);
+  }
+  strata::MemoryIo io;
+  io.put("m/config.json", now.config);
+  io.put(kTensors, now.tensors);
+  const auto folder = strata::HfFolder::open(io, "m");
+  if (folder.has_value())
+    read_all(**folder);
+  else
+    STRATA_ASSERT(!folder.status().message().empty(), "refused without a reason");
+}
