@@ -4,7 +4,7 @@
   python3 make_austen_qa.py --out train.jsonl --val val.jsonl
   python3 make_austen_qa.py --form completion --out train.jsonl
 
-There are three kinds of questions in equal parts: who says something, which novel a sentence is from, and
+There are three kinds of questions in equal parts, or one with --kind: who says something, which novel a sentence is from, and
 how a sentence continues. Equal arguments produce equal bytes with every version of Python. No question
 occurs twice, and no question of the validation file is in the training file.
 """
@@ -21,6 +21,7 @@ NOVELS = {
     "sense_and_sensibility.txt": "Sense and Sensibility",
     "persuasion.txt": "Persuasion",
 }
+KINDS = ("says", "novel", "continue")
 TITLE = r"(?:Mr\.|Mrs\.|Miss|Lady|Sir|Lord|Colonel|Captain|Admiral|Dr\.)"
 NAME = rf"(?:{TITLE} )?[A-Z][a-z]+(?: [A-Z][a-z]+)?"
 # Matches "...," said Elizabeth; not "said he" or "said the", where the text does not contain the name.
@@ -67,13 +68,13 @@ def place(seed, text):
     return hashlib.sha256(f"{seed}\n{text}".encode()).digest()
 
 
-def choose(folder, count, seed):
+def choose(folder, count, seed, kinds=KINDS):
     """Returns `count` pairs that alternate between the kinds."""
-    by_kind = {"says": {}, "novel": {}, "continue": {}}
+    by_kind = {kind: {} for kind in kinds}
     for file, title in NOVELS.items():
         for kind, question, answer in pairs_of(folder / file, title):
-            answers = by_kind[kind].setdefault(question, set())
-            answers.add(answer)
+            if kind in by_kind:
+                by_kind[kind].setdefault(question, set()).add(answer)
     queues = []
     for kind, found in by_kind.items():
         # A question with two answers is ambiguous and therefore dropped.
@@ -102,6 +103,7 @@ def main():
     parser.add_argument("--out", default="austen_qa.jsonl", help="file to write (default: %(default)s)")
     parser.add_argument("--val", help="file for validation pairs, in addition to those of --out")
     parser.add_argument("--form", choices=["messages", "completion"], default="messages")
+    parser.add_argument("--kind", choices=KINDS, help="only this kind of question")
     parser.add_argument("--count", type=int, default=600, help="pairs in --out (default: %(default)s)")
     parser.add_argument("--val-count", type=int, default=60, help="pairs in --val (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
@@ -111,7 +113,7 @@ def main():
     if args.count < 1 or args.val_count < 1:
         parser.error("counts must be at least 1")
     total = args.count + (args.val_count if args.val else 0)
-    pairs = choose(args.novels, total, args.seed)
+    pairs = choose(args.novels, total, args.seed, (args.kind,) if args.kind else KINDS)
     write(args.out, pairs[:args.count], args.form)
     if args.val:
         write(args.val, pairs[args.count:], args.form)
