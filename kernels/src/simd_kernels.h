@@ -2,6 +2,7 @@
 
 #include "row_common.h"
 #include "simd_table.h"
+#include "square_run.h"
 
 namespace strata::kernels::STRATA_ISA {
 namespace {
@@ -184,6 +185,41 @@ void layernorm_backward(const T* x, const T* weight, float mean, float rstd, con
   });
 }
 
+template <class T>
+double square_sum(const T* x, std::int64_t n) {
+  double total = 0.0;
+  for (std::int64_t at = 0; at < n; at += detail::kSquareRun) {
+    const std::int64_t length = n - at < detail::kSquareRun ? n - at : detail::kSquareRun;
+    f32x16 sum(0.0f);
+    for_each_16(length, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+      const f32x16 v = load_lanes(x + at + i, lanes);
+      sum = sum + v * v;
+    });
+    total = total + static_cast<double>(reduce_add(sum));
+  }
+  return total;
+}
+
+// A norm that is NaN stays NaN.
+template <class T>
+void scale_columns(const T* x, const float* m, const float* norm, const T* bias, T* y, std::int64_t n) {
+  const f32x16 zero(0.0f);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 by = load_lanes(norm + i, lanes);
+    const f32x16 factor = select_greater(by, zero, load_lanes(m + i, lanes) / by, by);
+    const f32x16 scaled = load_lanes(x + i, lanes) * factor;
+    store_lanes(y + i, bias != nullptr ? scaled + load_lanes(bias + i, lanes) : scaled, lanes);
+  });
+}
+
+template <class T>
+void accumulate_product(float* acc, const T* a, const T* b, std::int64_t n) {
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    store_lanes(acc + i, load_lanes(acc + i, lanes) + load_lanes(a + i, lanes) * load_lanes(b + i, lanes),
+                lanes);
+  });
+}
+
 // Every 4096 elements are summed in f32 lanes and these sums are added in f64, so that the result is accurate
 // for long rows (a vocabulary).
 template <class T>
@@ -232,6 +268,9 @@ constexpr detail::SimdTable<T> make_simd_table() {
           &rmsnorm_backward<T>,
           &layernorm_forward<T>,
           &layernorm_backward<T>,
+          &square_sum<T>,
+          &scale_columns<T>,
+          &accumulate_product<T>,
           &log_sum_exp<T>,
           &softmax_from_lse<T>};
 }

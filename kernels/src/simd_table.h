@@ -40,6 +40,12 @@ struct SimdTable {
   /// Adds to dweight and dbias, which are the row block's partial sums. `residual` is as above.
   void (*layernorm_backward)(const T* x, const T* weight, float mean, float rstd, const T* dy, T* dx,
                              const T* residual, float* dweight, float* dbias, std::int64_t n);
+  /// The sum of squares: in f32 over runs of detail::kSquareRun elements, which are added in f64.
+  double (*square_sum)(const T* x, std::int64_t n);
+  /// y = x * m / norm + bias; the quotient is zero where norm is. `bias` may be null; y may be x.
+  void (*scale_columns)(const T* x, const float* m, const float* norm, const T* bias, T* y, std::int64_t n);
+  /// acc += a * b.
+  void (*accumulate_product)(float* acc, const T* a, const T* b, std::int64_t n);
   float (*log_sum_exp)(const T* x, std::int64_t n);
   /// y = exp(x - lse) * scale.
   void (*softmax_from_lse)(const T* x, T* y, float lse, float scale, std::int64_t n);

@@ -1,5 +1,6 @@
 #include <strata/kernels/attention.h>
 #include <strata/kernels/cross_entropy.h>
+#include <strata/kernels/dora.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/embedding.h>
 #include <strata/kernels/layernorm.h>
@@ -140,6 +141,23 @@ std::vector<float> attention_case(ThreadPool& pool) {
   return joined({out.values(), lse.values(), dqkv.values()});
 }
 
+std::vector<float> dora_case(ThreadPool& pool) {
+  const LoraParts parts = {{{{5, 90, 3}, {99, 30, 5}}}, 2};
+  const std::int64_t rows = 131, columns = 1100, tokens = 600;
+  Tensor w({rows, columns}, Values(1).floats(rows * columns)), a({8, columns}, Values(2).floats(8 * columns)),
+      b({420}, Values(3).floats(420)), norm = Tensor::unwritten({120});
+  Workspace space(dora_norm_workspace_bytes(parts, columns, {}, DType::f32));
+  dora_norm_host({w.view(), a.view(), b.view(), norm.view(), space.view(), parts, 0.5f}, pool);
+  Tensor x({tokens, rows}, Values(4).floats(tokens * rows)), bias({rows}, Values(5).floats(rows)),
+      y = Tensor::unwritten({tokens, rows}), dm = Tensor::unwritten({120});
+  scale_columns_host({x.view(), norm.view(), norm.view(), bias.view(), y.view(), parts}, pool);
+  Workspace sums(scale_columns_backward_workspace_bytes(tokens, 120));
+  scale_columns_backward_weight_host({x.view(), y.view(), norm.view(), dm.view(), sums.view(), parts}, pool);
+  std::vector<float> norms(static_cast<std::size_t>(rows));
+  row_norms(w.values(), columns, DType::bf16, norms, pool);
+  return joined({norm.values(), y.values(), dm.values(), norms});
+}
+
 class DeterminismTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(DeterminismTest, ThreadsNeverChangeABit) {
@@ -169,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, DeterminismTest,
                                            Case{"heads", &heads_case}, Case{"linear", &linear_case},
                                            Case{"elementwise", &elementwise_case},
                                            Case{"cross_entropy", &cross_entropy_case},
-                                           Case{"attention", &attention_case}),
+                                           Case{"attention", &attention_case}, Case{"dora", &dora_case}),
                          [](const auto& test_case) { return std::string(test_case.param.name); });
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <strata/kernels/dora.h>
 #include <strata/kernels/lora.h>
+#include <strata/kernels/weight_quant.h>
 
 #include "support/device_fixture.h"
 
@@ -38,6 +40,39 @@ TEST_P(DeviceLoraTest, LoraIsCloseToTheHosts) {
                                              &lora_up_backward_weight_host, &lora_up_backward_weight_async,
                                              &LoraUpBackwardWeightArgs::db, tolerance);
   }
+}
+
+// Norms have the bits of the GEMMs' sums, which differ from the host's.
+TEST_P(DeviceLoraTest, NormsOfDoraAreCloseToTheHosts) {
+  constexpr std::int64_t columns = 1100;
+  const LoraParts parts = {{{{0, 64, 3}, {96, 39, 24}}}, 2};
+  const TensorView w = in({135, columns}, 1), a = in({27, columns}, 2), b = in({64 * 3 + 39 * 24}, 3);
+  const QuantizedMatrix matrix = {WeightFormat::nf4_dq, columns, {100, 35}};
+  const TensorView bytes = unwritten({matrix.bytes()}, DType::u8);
+  quantize_matrix(matrix, test::Values(7).floats(matrix.n_elems(), 0.02), {bytes.data, bytes.bytes()},
+                  *pool_);
+  const BufferView space = workspace(dora_norm_workspace_bytes(parts, columns, matrix, GetParam()));
+  for (const auto& [of, held] : {std::pair{QuantizedMatrix{}, w}, {matrix, bytes}})
+    expect_close<DoraNormArgs>("dora_norm",
+                               {held, a, b, unwritten({103}, DType::f32), space, parts, 0.5f, of},
+                               &dora_norm_host, &dora_norm_async, &DoraNormArgs::norm, 1e-5);
+}
+
+TEST_P(DeviceLoraTest, ScaledColumnsHaveTheBitsOfTheHost) {
+  constexpr std::int64_t n = 135, rows = 5000;  // several blocks of rows
+  const LoraParts parts = {{{{0, 64, 3}, {96, 39, 8}}}, 2};
+  const TensorView x = in({rows, n}, 1), dy = in({rows, n}, 2), bias = in({n}, 3),
+                   m = in({103}, 4, 1.0, DType::f32), norm = in({103}, 5, 1.0, DType::f32);
+  for (const TensorView& added : {bias, TensorView{}})
+    expect_same_bits<ScaleColumnsArgs>("scale_columns",
+                                       {x, m, norm, added, unwritten({rows, n}, GetParam()), parts},
+                                       &scale_columns_host, &scale_columns_async, {&ScaleColumnsArgs::y});
+  const BufferView space = workspace(scale_columns_backward_workspace_bytes(rows, 103));
+  for (const bool adds : {false, true})
+    expect_same_bits<ScaleColumnsBackwardWeightArgs>(
+        "scale_columns's dm", {dy, x, norm, in({103}, 6, 1.0, DType::f32), space, parts, adds},
+        &scale_columns_backward_weight_host, &scale_columns_backward_weight_async,
+        {&ScaleColumnsBackwardWeightArgs::dm});
 }
 
 INSTANTIATE_TEST_SUITE_P(Stored, DeviceLoraTest, ::testing::Values(DType::f32, DType::bf16, DType::f16),

@@ -5,6 +5,7 @@
 #include <strata/kernels/linear.h>
 #include <strata/kernels/rmsnorm.h>
 
+#include "cuda/partial_sums.cuh"
 #include "cuda/row_math.h"
 #include "work_split.h"
 
@@ -21,29 +22,6 @@ using dispatch::kRowsPerBlock;
 using dispatch::kThreads;
 using dispatch::num_blocks;
 using dispatch::thread_index;
-
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    add_partials(const float* partials, std::int64_t count, std::int64_t stride, T* out, std::int64_t n,
-                 bool accumulate) {
-  const std::int64_t i = thread_index();
-  if (i >= n) return;
-  float sum = count > 0 ? partials[i] : 0.0f;
-  for (std::int64_t block = 1; block < count; ++block) sum = sum + partials[block * stride + i];
-  out[i] = from_f32<T>(accumulate ? to_f32(out[i]) + sum : sum);
-}
-
-/// out (+)= partials[0] + partials[1] + ..., in that order, rounded once if `out` is stored in 16 bits.
-/// Partial i begins at partials + i * stride.
-Status sum_partials(const float* partials, std::int64_t count, std::int64_t stride, const TensorView& out,
-                    bool accumulate, cudaStream_t stream) {
-  const std::int64_t n = out.n_elems();
-  if (n == 0) return Status::ok();
-  return dispatch_launch(out.dtype, [&]<class T>(std::type_identity<T>) {
-    add_partials<<<num_blocks(n, kThreads), kThreads, 0, stream>>>(partials, count, stride, out.as<T>(), n,
-                                                                   accumulate);
-  });
-}
 
 __device__ std::int64_t min(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 

@@ -1,5 +1,7 @@
 #include "cuda/quant/dequantize_panel.h"
 
+#include <algorithm>
+
 #include <strata/dispatch/cuda/launch.h>
 
 // A thread dequantizes eight values of a row.
@@ -41,6 +43,22 @@ Status launch_dequantize(const PanelRows& panel, DType dtype, void* out, cudaStr
     kernel<<<num_blocks(panel.rows * runs, kThreads), kThreads, 0, queue>>>(panel, runs,
                                                                             static_cast<T*>(out));
   });
+}
+
+Status launch_dequantize_panel(const QuantizedMatrix& matrix, const std::byte* bytes, const Panel& panel,
+                               DType dtype, std::byte* out, cudaStream_t queue) {
+  for (std::size_t i = 0; i < matrix.n_parts(); ++i) {
+    const QuantizedPart part = matrix.part(i);
+    const std::int64_t begin = std::max(panel.row, part.first_row),
+                       end = std::min(panel.row + panel.rows, part.first_row + part.rows);
+    if (begin >= end) continue;
+    const std::int64_t at = (begin - panel.row) * panel.columns * static_cast<std::int64_t>(size_of(dtype));
+    STRATA_TRY(launch_dequantize(
+        {data_of(matrix, i, bytes), (begin - part.first_row) * matrix.columns + panel.column, matrix.columns,
+         end - begin, panel.columns},
+        dtype, out + at, queue));
+  }
+  return {};
 }
 
 }  // namespace strata::kernels::detail
