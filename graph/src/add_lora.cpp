@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
@@ -13,8 +15,10 @@ namespace {
 /// What reads a matrix, while the program is copied.
 struct Adapted {
   LoraGroup group;
-  ValueId a = kNoValue, b = kNoValue;  // the parameters
+  ValueId a = kNoValue, b = kNoValue, magnitude = kNoValue;  // the parameters
+  bool is_dora() const { return magnitude != kNoValue; }
 };
+using AdaptersOfWeights = std::multimap<ValueId, Adapted>;
 
 Status check(const Program& program, std::span<const LoraGroup> groups) {
   std::string problems;
@@ -62,11 +66,57 @@ ValueId append(Program& program, const Instr& of, Op op, std::vector<ValueId> in
   return program.code.back().out[0];
 }
 
+// The parameters of all groups. Magnitudes come last, so that DoRA draws the same A as LoRA, and are f32, as
+// their updates are small beside them.
+AdaptersOfWeights add_params(Program& program, std::span<const LoraGroup> groups) {
+  AdaptersOfWeights of_weight;
+  std::vector<Adapted*> all;
+  for (const LoraGroup& group : groups) {
+    const auto base = std::find_if(program.params.begin(), program.params.end(),
+                                   [&](const ParamInfo& info) { return info.name == group.weight; });
+    const ValueId weight = base->value;
+    const DType dtype = program.value(weight).dtype;
+    const std::int64_t inner = base->shape.dim(1);
+    // Kaiming-uniform with a = sqrt(5), as torch.nn.Linear starts: uniform in +- 1 / sqrt(inner).
+    const Init uniform = {.std = 1 / std::sqrt(3.0f * static_cast<float>(inner)), .is_uniform = true};
+    Adapted adapted{group, add_param(program, group.a, {group.ranks(), inner}, dtype, uniform),
+                    add_param(program, group.b, {group.elems()}, dtype, {})};
+    all.push_back(&of_weight.emplace(weight, std::move(adapted))->second);
+  }
+  for (Adapted* const adapted : all) {
+    const LoraGroup& group = adapted->group;
+    if (group.magnitude.empty()) continue;
+    const DType dtype = program.value(adapted->b).dtype;
+    adapted->magnitude = add_param(program, group.magnitude, {group.rows()}, DType::f32,
+                                   {.norms = {group.weight, group.parts, dtype}});
+  }
+  return of_weight;
+}
+
+/// Appends an adapter to the linear layer `done`, whose result is `y` so far, and returns the sum. With DoRA,
+/// `bias` is added behind it.
+ValueId append_adapter(Program& program, const Instr& done, const Adapted& adapted, ValueId y, ValueId bias) {
+  const LoraGroup& group = adapted.group;
+  ValueId u = append(program, done, Op::linear, {done.in[0], adapted.a, kNoValue}, LinearAttrs{});
+  if (group.scale != 1) u = append(program, done, Op::scale, {u}, ScaleAttrs{group.scale});
+  y = append(program, done, Op::lora_up, {y, u, adapted.b}, group.parts);
+  if (!adapted.is_dora()) return y;
+  const ValueId norm = append(program, done, Op::dora_norm, {done.in[1], adapted.a, adapted.b},
+                              DoraNormAttrs{.parts = group.parts, .scale = group.scale});
+  return append(program, done, Op::scale_columns, {y, adapted.magnitude, norm, bias}, group.parts);
+}
+
 }  // namespace
 
 std::int64_t LoraGroup::ranks() const noexcept {
   std::int64_t n = 0;
   for (const LoraPart& part : parts.all()) n += part.rank;
+  return n;
+}
+
+std::int64_t LoraGroup::rows() const noexcept {
+  std::int64_t n = 0;
+  for (const LoraPart& part : parts.all()) n += part.rows;
   return n;
 }
 
@@ -81,14 +131,19 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules) {
   std::map<std::string, int> n_of_weight;
   for (const LoraModule& module : modules) {
     auto found = std::find_if(groups.begin(), groups.end(), [&](const LoraGroup& group) {
-      return group.weight == module.weight && group.scale == module.scale;
+      return group.weight == module.weight && group.scale == module.scale &&
+             group.magnitude.empty() != module.dora;
     });
     if (found == groups.end()) {
       const int number = n_of_weight[module.weight]++;
       const std::string base = module.weight.substr(0, module.weight.rfind(".weight"));
       const std::string suffix = number == 0 ? "" : str(".", number);
-      groups.push_back(
-          {module.weight, module.scale, {}, str(base, ".lora_A", suffix), str(base, ".lora_B", suffix)});
+      groups.push_back({module.weight,
+                        module.scale,
+                        {},
+                        str(base, ".lora_A", suffix),
+                        str(base, ".lora_B", suffix),
+                        module.dora ? str(base, ".lora_magnitude", suffix) : std::string()});
       found = groups.end() - 1;
     }
     LoraAttrs& parts = found->parts;
@@ -104,19 +159,7 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules) {
 
 Result<Program> add_lora(Program program, std::span<const LoraGroup> groups) {
   STRATA_TRY(check(program, groups));
-  std::multimap<ValueId, Adapted> of_weight;
-  for (const LoraGroup& group : groups) {
-    const auto base = std::find_if(program.params.begin(), program.params.end(),
-                                   [&](const ParamInfo& info) { return info.name == group.weight; });
-    const ValueId weight = base->value;
-    const DType dtype = program.value(weight).dtype;
-    const std::int64_t inner = base->shape.dim(1);
-    // Kaiming-uniform with a = sqrt(5), as torch.nn.Linear starts: uniform in +- 1 / sqrt(inner).
-    const Init uniform = {.std = 1 / std::sqrt(3.0f * static_cast<float>(inner)), .is_uniform = true};
-    Adapted adapted{group, add_param(program, group.a, {group.ranks(), inner}, dtype, uniform),
-                    add_param(program, group.b, {group.elems()}, dtype, {})};
-    of_weight.emplace(weight, std::move(adapted));
-  }
+  const AdaptersOfWeights of_weight = add_params(program, groups);
   std::vector<Instr> code;
   code.swap(program.code);
   std::map<ValueId, ValueId> now;  // what the readers of a linear layer's result read
@@ -126,17 +169,16 @@ Result<Program> add_lora(Program program, std::span<const LoraGroup> groups) {
   };
   for (Instr& instr : code) {
     for (ValueId& id : instr.in) id = current(id);
+    const auto [first, last] = instr.op == Op::linear ? of_weight.equal_range(instr.in[1])
+                                                      : std::pair(of_weight.end(), of_weight.end());
+    std::int64_t n_dora = std::count_if(first, last, [](const auto& of) { return of.second.is_dora(); });
+    const ValueId bias = n_dora > 0 ? std::exchange(instr.in[2], kNoValue) : kNoValue;  // it is not scaled
     program.code.push_back(std::move(instr));
     const Instr done = program.code.back();
-    if (done.op != Op::linear) continue;
-    const auto [first, last] = of_weight.equal_range(done.in[1]);
     for (auto it = first; it != last; ++it) {
-      const Adapted& adapted = it->second;
-      ValueId u = append(program, done, Op::linear, {done.in[0], adapted.a, kNoValue}, LinearAttrs{});
-      if (adapted.group.scale != 1)
-        u = append(program, done, Op::scale, {u}, ScaleAttrs{adapted.group.scale});
-      now[done.out[0]] =
-          append(program, done, Op::lora_up, {current(done.out[0]), u, adapted.b}, adapted.group.parts);
+      const bool is_last = it->second.is_dora() && --n_dora == 0;
+      const ValueId y = current(done.out[0]);
+      now[done.out[0]] = append_adapter(program, done, it->second, y, is_last ? bias : kNoValue);
     }
   }
   for (ValueId& id : program.outputs) id = current(id);

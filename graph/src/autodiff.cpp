@@ -74,7 +74,9 @@ namespace {
 /// and so is one that the derivative of an op sums in f32.
 DType grad_dtype(const Program& program, const ParamInfo& param) {
   std::int64_t uses = 0;
-  for (const Instr& instr : program.code) uses += std::count(instr.in.begin(), instr.in.end(), param.value);
+  for (const Instr& instr : program.code)
+    if (op_def(instr.op).vjp != nullptr)  // what it makes is a constant in backward otherwise
+      uses += std::count(instr.in.begin(), instr.in.end(), param.value);
   const bool is_sum = std::any_of(program.code.begin(), program.code.end(), [&](const Instr& instr) {
     const int operand = op_def(instr.op).f32_grad_in;
     return operand >= 0 && instr.in[static_cast<std::size_t>(operand)] == param.value;

@@ -10,7 +10,7 @@
 
 namespace strata {
 
-Value Builder::param(std::string name, Shape shape, ParamOptions options) {
+Value Builder::param(std::string name, Shape shape, const ParamOptions& options) {
   if (!error_.is_ok()) return {};
   for (const ParamInfo& other : program_.params)
     if (other.name == name) {

@@ -13,15 +13,17 @@ bool is_plain_linear(const Instr& instr) {
   return instr.op == Op::linear && !instr.attrs.as<LinearAttrs>().f32_out;
 }
 
-/// How many operands of instructions the parameter is, and of how many linear layers it is the matrix.
+/// How many operands of instructions the parameter is, of how many linear layers it is the matrix, and of how
+/// many of their adapters' norms.
 struct Readers {
-  std::int64_t all = 0, linear = 0;
+  std::int64_t all = 0, linear = 0, norms = 0;
 };
 Readers readers_of(const Program& program, ValueId value) {
   Readers readers;
   for (const Instr& instr : program.code) {
     readers.all += std::count(instr.in.begin(), instr.in.end(), value);
     readers.linear += is_plain_linear(instr) && instr.in[1] == value ? 1 : 0;
+    readers.norms += instr.op == Op::dora_norm && instr.in[0] == value ? 1 : 0;
   }
   return readers;
 }
@@ -31,12 +33,25 @@ std::string problem_of(const Program& program, const ParamInfo* param, const Wei
   if (param == nullptr) return "is no parameter";
   if (param->trainable) return str("is trained; in ", to_string(format), " it cannot be");
   const Readers readers = readers_of(program, param->value);
-  if (param->shape.rank != 2 || readers.linear == 0 || readers.linear != readers.all)
+  if (param->shape.rank != 2 || readers.linear == 0 || readers.linear + readers.norms != readers.all)
     return str(to_string(param->shape), " is not the matrix of linear layers alone");
   const kernels::QuantizedMatrix matrix = {format, param->shape.dim(1), parts.rows};
   if (matrix.rows() != param->shape.dim(0))
     return str(to_string(param->shape), " has ", param->shape.dim(0), " rows, its parts ", matrix.rows());
   return {};
+}
+
+void quantize_linear(Program& program, Instr& instr, const kernels::QuantizedMatrix& matrix) {
+  instr.op = Op::linear_quantized;
+  instr.attrs = LinearQuantizedAttrs{matrix};
+  instr.out.push_back(
+      add_output(program, program.value(instr.out[0]).name, must(infer_outputs(program, instr)).back()));
+}
+// The workspace then has a panel of the matrix, too.
+void quantize_norm(Program& program, Instr& instr, const kernels::QuantizedMatrix& matrix) {
+  instr.attrs.as<DoraNormAttrs>().matrix = matrix;
+  program.values[static_cast<std::size_t>(instr.out[1])].shape =
+      must(infer_outputs(program, instr)).back().shape;
 }
 
 }  // namespace
@@ -64,12 +79,12 @@ Result<Program> quantize_weights(Program program, kernels::WeightFormat format,
   }
   if (!problems.empty()) return Status::error(Code::invalid, str("matrices cannot be quantized:", problems));
   for (Instr& instr : program.code) {
-    const auto found = is_plain_linear(instr) ? quantized.find(instr.in[1]) : quantized.end();
-    if (found == quantized.end()) continue;
-    instr.op = Op::linear_quantized;
-    instr.attrs = LinearQuantizedAttrs{found->second};
-    instr.out.push_back(
-        add_output(program, program.value(instr.out[0]).name, must(infer_outputs(program, instr)).back()));
+    if (const auto found = is_plain_linear(instr) ? quantized.find(instr.in[1]) : quantized.end();
+        found != quantized.end())
+      quantize_linear(program, instr, found->second);
+    if (const auto found = instr.op == Op::dora_norm ? quantized.find(instr.in[0]) : quantized.end();
+        found != quantized.end())
+      quantize_norm(program, instr, found->second);
   }
   STRATA_TRY(verify(program));
   return program;

@@ -2,6 +2,7 @@
 
 #include <strata/runtime/str.h>
 
+#include "ops/lora_parts.h"
 #include "ops/op_defs.h"
 
 // lora_up: (base [T, N], u [T, sum of ranks], b [elements of all parts]) -> y [T, N]
@@ -10,37 +11,45 @@
 // The gradient of base is dy.
 
 namespace strata {
+
+detail::PartSizes detail::sizes_of(const LoraAttrs& parts, std::int64_t rows) noexcept {
+  PartSizes sizes;
+  std::int64_t end = 0;
+  for (const LoraPart& part : parts.all()) {
+    sizes.ranks += part.rank;
+    sizes.rows += part.rows;
+    sizes.elems += part.rows * part.rank;
+    sizes.in_order = sizes.in_order && part.rank > 0 && part.rows > 0 && part.first_row >= end &&
+                     part.first_row + part.rows <= rows;
+    end = part.first_row + part.rows;
+  }
+  sizes.in_order = sizes.in_order && parts.n > 0;
+  return sizes;
+}
+kernels::LoraParts detail::kernel_parts(const LoraAttrs& parts) noexcept {
+  kernels::LoraParts kernel;
+  for (const LoraPart& part : parts.all()) kernel.part[kernel.n++] = {part.first_row, part.rows, part.rank};
+  return kernel;
+}
+
 namespace {
 
 using namespace detail::op_rules;
 using namespace detail::op_calls;
+using detail::kernel_parts;
+using detail::PartSizes;
+using detail::sizes_of;
 
-struct Sizes {
-  std::int64_t rank = 0, elems = 0;
-  bool in_order = true;
-};
-Sizes sizes_of(const LoraAttrs& attrs, std::int64_t columns) {
-  Sizes sizes;
-  std::int64_t end = 0;
-  for (const LoraPart& part : attrs.all()) {
-    sizes.rank += part.rank;
-    sizes.elems += part.rows * part.rank;
-    sizes.in_order = sizes.in_order && part.rank > 0 && part.rows > 0 && part.first_row >= end &&
-                     part.first_row + part.rows <= columns;
-    end = part.first_row + part.rows;
-  }
-  return sizes;
-}
-bool fits(const Sizes& sizes, const ValueInfo* y, const ValueInfo* b) {
-  return sizes.in_order && sizes.rank > 0 && has_type(b, {sizes.elems}, y->dtype);
+bool fits(const PartSizes& sizes, const ValueInfo* y, const ValueInfo* b) {
+  return sizes.in_order && has_type(b, {sizes.elems}, y->dtype);
 }
 
 Specs infer_lora_up(In in, const Attrs& attrs) {
   const auto& a = attrs.as<LoraAttrs>();
   if (!is_matrix(in[0]) || !is_matrix(in[1])) return mismatch("base [T, N] and u [T, ranks]", in);
-  const Sizes sizes = sizes_of(a, in[0]->shape.dim(1));
-  if (!fits(sizes, in[0], in[2]) || !has_type(in[1], {in[0]->shape.dim(0), sizes.rank}, in[0]->dtype))
-    return mismatch(str("base [T, N], u [T, ", sizes.rank, "], b [", sizes.elems, "], of one dtype, and ",
+  const PartSizes sizes = sizes_of(a, in[0]->shape.dim(1));
+  if (!fits(sizes, in[0], in[2]) || !has_type(in[1], {in[0]->shape.dim(0), sizes.ranks}, in[0]->dtype))
+    return mismatch(str("base [T, N], u [T, ", sizes.ranks, "], b [", sizes.elems, "], of one dtype, and ",
                         a.n, " parts in the order of their rows"),
                     in);
   return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}};
@@ -51,21 +60,16 @@ void vjp_lora_up(VjpContext& c) {
   if (c.needs_input_grad(1)) c.emit(Op::lora_up_backward_input, {dy, c.in(2)}, {1}, c.attrs());
   if (c.needs_input_grad(0)) c.propagate_grad(0, dy);
 }
-kernels::LoraParts parts_of(const OpCall& c) {
-  kernels::LoraParts parts;
-  for (const LoraPart& part : c.attrs.as<LoraAttrs>().all())
-    parts.part[parts.n++] = {part.first_row, part.rows, part.rank};
-  return parts;
-}
+kernels::LoraParts parts_of(const OpCall& c) { return kernel_parts(c.attrs.as<LoraAttrs>()); }
 Status launch_lora_up(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::lora_up_async(backend, stream, {c.in[0], c.in[1], c.in[2], c.out[0], parts_of(c)});
 }
 
 Specs infer_lora_up_backward_input(In in, const Attrs& attrs) {
   if (!is_matrix(in[0])) return mismatch("dy [T, N]", in);
-  const Sizes sizes = sizes_of(attrs.as<LoraAttrs>(), in[0]->shape.dim(1));
+  const PartSizes sizes = sizes_of(attrs.as<LoraAttrs>(), in[0]->shape.dim(1));
   if (!fits(sizes, in[0], in[1])) return mismatch(str("dy [T, N], b [", sizes.elems, "], of one dtype"), in);
-  return std::vector<OutputSpec>{{"du", {in[0]->shape.dim(0), sizes.rank}, in[0]->dtype}};
+  return std::vector<OutputSpec>{{"du", {in[0]->shape.dim(0), sizes.ranks}, in[0]->dtype}};
 }
 Status launch_lora_up_backward_input(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::lora_up_backward_input_async(backend, stream, {c.in[0], c.in[1], c.out[0], parts_of(c)});

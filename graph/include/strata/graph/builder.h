@@ -43,7 +43,7 @@ class Builder {
   /// always f32.
   explicit Builder(DType compute = DType::f32) : compute_(compute) {}
 
-  Value param(std::string name, Shape shape, ParamOptions options);
+  Value param(std::string name, Shape shape, const ParamOptions& options);
   Value input(std::string name, Shape shape, DType dtype);
   /// An f32 tensor that persists from one run of the program to the next.
   Value state(std::string name, Shape shape);
@@ -70,6 +70,10 @@ class Builder {
   Value linear_f32(Value x, Value weight);
   /// Adds u B^T of each part to its columns of base; see kernels/lora.h.
   Value lora_up(Value base, Value u, Value b, const LoraAttrs& parts);
+  /// Norms of the adapted rows of a matrix, [rows of all parts] f32, which have no derivative; and the
+  /// columns of the parts times magnitudes / norms, with a bias on all columns. See kernels/dora.h.
+  Value dora_norm(Value weight, Value a, Value b, const LoraAttrs& parts, float scale);
+  Value scale_columns(Value x, Value magnitudes, Value norms, Value bias, const LoraAttrs& parts);
   Value gelu(Value x);  ///< tanh approximation
   Value relu(Value x);
   Value swiglu(Value gate_up);  ///< [T, 2f] -> [T, f]

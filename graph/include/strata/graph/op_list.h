@@ -129,6 +129,13 @@ struct LoraAttrs {
   std::span<const LoraPart> all() const noexcept { return {part.data(), static_cast<std::size_t>(n)}; }
   friend bool operator==(const LoraAttrs&, const LoraAttrs&) = default;
 };
+/// Of dora_norm: the adapters s B A of a matrix. If its format is not `full`, the matrix is quantized.
+struct DoraNormAttrs {
+  LoraAttrs parts = {};
+  float scale = 1;
+  kernels::QuantizedMatrix matrix = {};
+  friend bool operator==(const DoraNormAttrs&, const DoraNormAttrs&) = default;
+};
 struct LinearCrossEntropyAttrs {
   float softcap = 0;
   bool no_dx = false, no_dw = false;  ///< of the backward: that gradient is not needed, and empty
@@ -167,6 +174,9 @@ struct MoveAttrs {
   X(lora_up, LoraAttrs)                                        \
   X(lora_up_backward_input, LoraAttrs)                         \
   X(lora_up_backward_weight, LoraAttrs)                        \
+  X(dora_norm, DoraNormAttrs)                                  \
+  X(scale_columns, LoraAttrs)                                  \
+  X(scale_columns_backward_weight, LoraAttrs)                  \
   X(gelu, NoAttrs)                                             \
   X(gelu_backward, NoAttrs)                                    \
   X(relu, NoAttrs)                                             \
@@ -254,8 +264,8 @@ class Attrs {
   const std::type_info& type() const noexcept;
   std::variant<NoAttrs, EmbeddingAttrs, LayernormAttrs, RmsnormAttrs, QkNormAttrs, PositionsAttrs,
                RopeTableAttrs, RopeAttrs, AttentionAttrs, SwigluAttrs, ScaleAttrs, SoftcapAttrs, LinearAttrs,
-               LinearQuantizedAttrs, LoraAttrs, LinearCrossEntropyAttrs, Fp8CastAttrs, Fp8GemmAttrs,
-               MoveAttrs>
+               LinearQuantizedAttrs, LoraAttrs, DoraNormAttrs, LinearCrossEntropyAttrs, Fp8CastAttrs,
+               Fp8GemmAttrs, MoveAttrs>
       of_;
 };
 

@@ -28,26 +28,34 @@ Result<Program> freeze_parameters(Program program, std::span<const std::string> 
 struct LoraModule {
   std::string weight;  ///< the parameter
   LoraPart part;
-  float scale = 1;  ///< s
+  float scale = 1;    ///< s
+  bool dora = false;  ///< whether the adapted rows are scaled to norms that are trained, too: see add_lora()
   friend bool operator==(const LoraModule&, const LoraModule&) = default;
 };
-/// The modules of one matrix with one scale. They share the GEMM with A, and have two parameters.
+/// The modules of one matrix with one scale. They share the GEMM with A, and have two parameters; with DoRA,
+/// three.
 struct LoraGroup {
   std::string weight;
   float scale = 1;
   LoraAttrs parts;
   std::string a;  ///< parameter [sum of ranks, inner extent]: the A of each part, below each other
   std::string b;  ///< parameter [elements]: the B [rows, rank] of each part, one after the other
+  /// Of DoRA, parameter [sum of rows], f32: the magnitudes of each part's rows; empty without DoRA.
+  std::string magnitude = {};
   std::int64_t ranks() const noexcept;  ///< their sum
+  std::int64_t rows() const noexcept;   ///< of the parts together
   std::int64_t elems() const noexcept;  ///< of b
 };
-/// Groups modules, with parts in the order of their rows. The names are "<matrix>.lora_A" and
-/// "<matrix>.lora_B".
+/// Groups modules, with parts in the order of their rows. The names are "<matrix>.lora_A", "<matrix>.lora_B"
+/// and "<matrix>.lora_magnitude".
 std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules);
-/// Adds s B (A x) to the result of every linear layer with one of these matrices. The adapters' parameters
-/// come after all others, so that those keep their initial values; A starts as torch.nn.Linear does and B
-/// with zeros. What was trainable stays so. Run it before derive_backward(). Errors: `invalid`, all problems
-/// at once: a name that is not the matrix of a linear layer, a rank that is 0 or above the matrix.
+/// Adds s B (A x) to the result of every linear layer with one of these matrices. With DoRA (Liu et al. 2024,
+/// arXiv 2402.09353), the sum, without the layer's bias, is then multiplied row by row by m / ||W + s B A||,
+/// where the norm is a constant in backward, as in section 4.3 there.
+/// The adapters' parameters come after all others, so that those keep their initial values; A starts as
+/// torch.nn.Linear does, B with zeros and m with the norms of the matrix's rows. What was trainable stays so.
+/// Run it before derive_backward(). Errors: `invalid`, all problems at once: a name that is not the matrix of
+/// a linear layer, a rank that is 0 or above the matrix.
 Result<Program> add_lora(Program program, std::span<const LoraGroup> groups);
 
 /// A matrix that quantize_weights() quantizes.

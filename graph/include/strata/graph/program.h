@@ -39,11 +39,20 @@ struct ValueInfo {
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(shape.n_elems()) * size_of(dtype); }
 };
 
-/// Initial value of a parameter: every element is a function of (seed, parameter, index).
+/// The norms of rows of a matrix, which is a parameter.
+struct RowNorms {
+  std::string of = {};       ///< the parameter; empty: none
+  LoraAttrs parts = {};      ///< which rows, one part after the other
+  DType dtype = DType::f32;  ///< to which its values are rounded first
+};
+
+/// Initial value of a parameter: every element is a function of (seed, parameter, index), or what `norms`
+/// says of the initial value of another one.
 struct Init {
   float mean = 0;
   float std = 0;            ///< 0: every element is `mean`
   bool is_uniform = false;  ///< uniform in mean +- sqrt(3) std, which has that deviation; else normal
+  RowNorms norms = {};
 };
 
 struct ParamInfo {

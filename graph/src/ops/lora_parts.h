@@ -1,0 +1,18 @@
+#pragma once
+
+#include <strata/graph/op_list.h>
+#include <strata/kernels/lora_parts.h>
+
+// What the ops of low-rank adapters need to know of a matrix's parts.
+namespace strata::detail {
+
+/// Sums over the parts.
+struct PartSizes {
+  std::int64_t ranks = 0, rows = 0, elems = 0;  ///< elems: of B
+  bool in_order = true;  ///< there are parts, which follow each other within the matrix
+};
+/// `rows`: of the matrix.
+PartSizes sizes_of(const LoraAttrs& parts, std::int64_t rows) noexcept;
+kernels::LoraParts kernel_parts(const LoraAttrs& parts) noexcept;
+
+}  // namespace strata::detail
