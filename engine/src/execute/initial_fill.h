@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include <strata/engine/initial_values.h>
 #include <strata/engine/run_plan.h>
@@ -13,7 +14,8 @@
 namespace strata::detail {
 
 /// The values that a run's parameters start from: given ones, or draws that are a function of (seed, program
-/// order, element), which the layout does not change; quantized where the run holds a matrix quantized.
+/// order, element), which the layout does not change, or norms of rows of what a matrix starts from;
+/// quantized where the run holds a matrix quantized.
 class InitialFill {
  public:
   /// `plan` and `pool` outlive it.
@@ -32,6 +34,8 @@ class InitialFill {
   Status fill_quantized(const StatePiece& piece, std::span<float> values);
   Status quantized_bytes(const StatePiece& piece);
   void draw(const StatePiece& piece, std::span<float> values);
+  Status compute_norms(const RowNorms& norms);
+  Status read_rows(std::int32_t tensor, std::int64_t first, std::int64_t columns, std::span<float> values);
 
   const RunPlan& plan_;
   ThreadPool& pool_;
@@ -40,7 +44,9 @@ class InitialFill {
   const QuantizedValues given_quantized_;
   std::int32_t tensor_ = -1;  // the one of quantizer_
   std::optional<MatrixQuantizer> quantizer_;
-  std::vector<std::byte> bytes_;  // of one piece
+  std::vector<std::byte> bytes_;    // of one piece
+  std::int32_t norms_tensor_ = -1;  // the one of norms_
+  std::vector<float> norms_;
 };
 
 }  // namespace strata::detail

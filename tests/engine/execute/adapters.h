@@ -9,7 +9,7 @@ namespace strata::test {
 
 /// A low-rank adapter of each module of a model: queries, keys and values have ranks of their own and two
 /// scales.
-inline std::vector<LoraGroup> adapters_of(const DecoderConfig& config) {
+inline std::vector<LoraGroup> adapters_of(const DecoderConfig& config, bool dora = false) {
   const DecoderConfig c = with_derived_sizes(config);
   const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
   std::vector<LoraModule> modules;
@@ -23,15 +23,17 @@ inline std::vector<LoraGroup> adapters_of(const DecoderConfig& config) {
     modules.push_back({name + "mlp_in.weight", {0, c.ffn, 2}, 1.5f});
     modules.push_back({name + "mlp_out.weight", {0, c.hidden, 2}, 1.5f});
   }
+  for (LoraModule& module : modules) module.dora = dora;
   return group_lora_modules(modules);
 }
 
-/// tiny_programs() of which only adapters are trained. The base's matrices are quantized to `base`, if that
-/// is not `full`.
+/// tiny_programs() of which only adapters are trained, with DoRA if `dora` is set. The base's matrices are
+/// quantized to `base`, if that is not `full`.
 inline ProgramSet adapted_programs(const DecoderConfig& config, Recompute recompute = Recompute::none,
                                    DType compute = DType::f32,
-                                   kernels::WeightFormat base = kernels::WeightFormat::full) {
-  const std::vector<LoraGroup> adapters = adapters_of(config);
+                                   kernels::WeightFormat base = kernels::WeightFormat::full,
+                                   bool dora = false) {
+  const std::vector<LoraGroup> adapters = adapters_of(config, dora);
   const auto record = [&](std::int64_t batch, DecoderHead head) {
     Program program = must(record_decoder(config, batch, head, DecoderRows::whole, compute));
     for (ParamInfo& param : program.params) param.trainable = false;

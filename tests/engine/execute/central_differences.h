@@ -34,6 +34,7 @@ inline ForwardReference forward_of_first_batch(const Program& program) {
 inline void expect_central_differences(const ForwardReference& forward, const FirstGradients& first) {
   constexpr double kStep = 1e-5;
   DoubleTensors params = in_double(first.params);
+  forward.loss(params);  // whose constants are those of the gradients
   for (const auto& [name, gradient] : in_double(first.gradients)) {
     const Rng rng(std::hash<std::string>{}(name), 9);
     double error = 0, norm = 0;

@@ -12,7 +12,7 @@
 namespace strata::test {
 
 /// Runs a program's forward in f64 with naive ops and returns its output "loss". Parameters are given by
-/// name.
+/// name. The norms of DoRA are those of the first run, as they are constants in backward.
 class ForwardReference {
  public:
   using Vec = reference::Vec;
@@ -104,6 +104,34 @@ class ForwardReference {
     return reference::rope_forward(qkv, positions(instr.in[1]), speeds(instr.in[2]), n_heads(attrs, 1),
                                    dim(instr.in[0], 1) / n_heads(attrs, 2), attrs.interleaved);
   }
+  /// Calls f(row of all parts, row of the matrix).
+  template <class F>
+  static void for_each_row(const LoraAttrs& parts, const F& f) {
+    std::size_t row = 0;
+    for (const LoraPart& part : parts.all())
+      for (std::int64_t i = 0; i < part.rows; ++i) f(row++, static_cast<std::size_t>(part.first_row + i));
+  }
+  Vec adapted_norms(const Instr& instr, const Vec& w, const Vec& a, const Vec& b) const {
+    const auto& attrs = instr.attrs.as<DoraNormAttrs>();
+    const std::size_t columns = dim(instr.in[1], 1);
+    std::size_t of_a = 0, of_b = 0;
+    Vec norms;
+    for (const LoraPart& part : attrs.parts.all()) {
+      const auto rank = static_cast<std::size_t>(part.rank);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(part.rows); ++i, of_b += rank) {
+        double squares = 0;
+        for (std::size_t k = 0; k < columns; ++k) {
+          double value = w[(static_cast<std::size_t>(part.first_row) + i) * columns + k];
+          for (std::size_t j = 0; j < rank; ++j)
+            value += static_cast<double>(attrs.scale) * b[of_b + j] * a[(of_a + j) * columns + k];
+          squares += value * value;
+        }
+        norms.push_back(std::sqrt(squares));
+      }
+      of_a += rank;
+    }
+    return norms;
+  }
   void run(const Instr& instr, std::vector<Vec>& values) const {
     const auto in = [&](std::size_t i) -> const Vec& {
       return values[static_cast<std::size_t>(instr.in[i])];
@@ -170,6 +198,20 @@ class ForwardReference {
         }
         return;
       }
+      case Op::dora_norm:
+        if (const auto held = norms_.find(instr.out[0]); held == norms_.end())
+          norms_[instr.out[0]] = adapted_norms(instr, in(0), in(1), in(2));
+        out(0) = norms_[instr.out[0]];
+        return;
+      case Op::scale_columns:
+        out(0) = in(0);
+        for_each_row(instr.attrs.as<LoraAttrs>(), [&](std::size_t row, std::size_t column) {
+          for (std::size_t t = 0; t < dim(instr.in[0], 0); ++t)
+            out(0)[t * dim(instr.in[0], 1) + column] *= in(1)[row] / in(2)[row];
+        });
+        for (std::size_t i = 0; instr.in[3] != kNoValue && i < out(0).size(); ++i)
+          out(0)[i] += in(3)[i % in(3).size()];
+        return;
       case Op::gelu:
         out(0) = reference::gelu_forward(in(0));
         return;
@@ -197,6 +239,7 @@ class ForwardReference {
 
   const Program& program_;
   const Ints tokens_, targets_, doc_start_;
+  mutable std::map<ValueId, Vec> norms_;
 };
 
 }  // namespace strata::test

@@ -1,0 +1,140 @@
+#include <gtest/gtest.h>
+
+#include <strata/kernels/dora.h>
+#include <strata/kernels/weight_quant.h>
+
+#include "engine/execute/adapters.h"
+#include "engine/execute/central_differences.h"
+#include "engine/execute/frozen_runs.h"
+
+namespace strata {
+namespace {
+
+using test::TinyRun;
+using enum kernels::WeightFormat;
+
+ProgramSet dora_programs(const DecoderConfig& config, Recompute recompute = Recompute::none,
+                         DType compute = DType::f32, kernels::WeightFormat base = full) {
+  return test::adapted_programs(config, recompute, compute, base, true);
+}
+
+/// The rows of the parts of `group`, as a run holds them.
+std::vector<float> rows_of(const RunPlan& plan, const test::StateTensors& states, const LoraGroup& group,
+                           std::int64_t columns) {
+  const auto tensor = static_cast<std::size_t>(
+      std::find_if(plan.tensors.specs.begin(), plan.tensors.specs.end(),
+                   [&](const LayoutTensor& spec) { return spec.name == group.weight; }) -
+      plan.tensors.specs.begin());
+  std::vector<float> values = states.at(group.weight);
+  if (const kernels::QuantizedMatrix& matrix = plan.quantized_of_tensor[tensor]; matrix.format != full) {
+    std::vector<std::byte> bytes(values.size());
+    std::transform(values.begin(), values.end(), bytes.begin(),
+                   [](float byte) { return static_cast<std::byte>(byte); });
+    values.resize(static_cast<std::size_t>(matrix.n_elems()));
+    kernels::dequantize_matrix(matrix, bytes, 0, values);
+  }
+  std::vector<float> rows;
+  for (const LoraPart& part : group.parts.all())
+    rows.insert(rows.end(), values.begin() + part.first_row * columns,
+                values.begin() + (part.first_row + part.rows) * columns);
+  return rows;
+}
+
+class DoraRunTest : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  const DecoderConfig config = test::tiny_of_family(GetParam());
+};
+
+// The norms are held, as they are constants in backward.
+TEST_P(DoraRunTest, EveryGradientIsTheCentralDifferenceOfTheLossInDouble) {
+  const ProgramSet programs = dora_programs(config);
+  const auto first = test::first_gradients(programs, test::random_values);
+  for (const Recompute recompute : {Recompute::selective, Recompute::full})
+    ASSERT_EQ(first.gradients,
+              test::first_gradients(dora_programs(config, recompute), test::random_values).gradients)
+        << to_string(recompute);
+  EXPECT_EQ(first.gradients.size(), 3u * 2u * 5u);  // A, B and magnitudes, layers, groups of a layer
+  test::expect_central_differences(test::forward_of_first_batch(programs[ProgramRole::eval]), first);
+}
+
+TEST_P(DoraRunTest, MagnitudesStartAsTheNormsOfTheBasesRows) {
+  const auto pool = must(ThreadPool::create(2));
+  for (const DType compute : {DType::f32, DType::bf16})
+    for (const kernels::WeightFormat base : {full, int8, nf4_dq}) {
+      TinyRun run(must(Engine::plan(dora_programs(config, Recompute::none, compute, base), {})));
+      must(run.engine->initialize(5));
+      const test::StateTensors states = test::states_of(*run.engine, Payload::param);
+      for (const LoraGroup& group : test::adapters_of(config, true)) {
+        const std::vector<float>& found = states.at(group.magnitude);
+        const auto columns = static_cast<std::int64_t>(states.at(group.a).size()) / group.ranks();
+        std::vector<float> want(found.size());
+        kernels::row_norms(rows_of(*run.plan, states, group, columns), columns, compute, want, *pool);
+        EXPECT_EQ(found, want) << group.magnitude << " " << to_string(compute) << " " << to_string(base);
+      }
+    }
+}
+
+// m / ||W|| is one then. The bias is added by another op, so sums of 16 bits are rounded once more.
+TEST_P(DoraRunTest, ANewAdapterChangesNoBitOfTheLoss) {
+  const auto loss = [&](const ProgramSet& programs) {
+    TinyRun run(must(Engine::plan(programs, {})));
+    must(run.engine->initialize(5));
+    return run.train(1)[0];
+  };
+  for (const kernels::WeightFormat base : {full, nf4})
+    EXPECT_EQ(loss(dora_programs(config, Recompute::none, DType::f32, base)),
+              loss(test::adapted_programs(config, Recompute::none, DType::f32, base)));
+}
+
+TEST_P(DoraRunTest, AStepChangesEveryAdapterAndLeavesTheBase) {
+  TinyRun run(must(Engine::plan(dora_programs(config, Recompute::full, DType::bf16), {})));
+  must(run.engine->initialize(5));
+  const test::StateTensors before = test::states_of(*run.engine, Payload::param);
+  run.train(2);  // A has no gradient before B has changed
+  for (const auto& [name, values] : test::states_of(*run.engine, Payload::param))
+    EXPECT_EQ(values == before.at(name), name.find(".lora_") == std::string::npos) << name;
+}
+
+// The losses of a quantized base are those of a base that has the dequantized values.
+TEST_P(DoraRunTest, TrainsOverAQuantizedBaseAsOverItsDequantizedValues) {
+  for (const kernels::WeightFormat format : {int8, nf4_dq}) {
+    TinyRun run(must(Engine::plan(dora_programs(config, Recompute::full, DType::bf16, format), {})));
+    must(run.engine->initialize(5));
+    const test::StateTensors states = test::states_of(*run.engine, Payload::param);
+    TinyRun plain(must(Engine::plan(dora_programs(config, Recompute::full, DType::bf16), {})));
+    must(plain.engine->initialize(5, [&](const StatePiece& piece, std::span<float> values) -> Result<bool> {
+      for (std::size_t t = 0; t < run.plan->tensors.specs.size(); ++t) {
+        const kernels::QuantizedMatrix& matrix = run.plan->quantized_of_tensor[t];
+        if (run.plan->tensors.specs[t].name != piece.name || matrix.format == full) continue;
+        const std::vector<float>& held = states.at(std::string(piece.name));
+        std::vector<std::byte> bytes(held.size());
+        std::transform(held.begin(), held.end(), bytes.begin(),
+                       [](float byte) { return static_cast<std::byte>(byte); });
+        kernels::dequantize_matrix(matrix, bytes, piece.offset, values);
+        return true;
+      }
+      return false;
+    }));
+    EXPECT_EQ(run.train(3), plain.train(3)) << to_string(format);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, DoraRunTest, ::testing::ValuesIn(decoder_families()),
+                         [](const auto& test_case) { return std::string(test_case.param); });
+
+// Step modes x placements x micro-batches, over a full and a quantized base.
+TEST(DoraStepTest, EveryModeAndPlacementGivesTheBitsOfTheSerialStepOnTheDevice) {
+  for (const auto& [base, grad_accum] : {std::pair{full, 3}, {nf4, 1}}) {
+    SCOPED_TRACE(to_string(base));
+    SessionOptions options;
+    options.grad_accum = grad_accum;
+    options.clip = 1e-4;
+    const auto [family, compute] =
+        grad_accum == 1 ? std::pair{"gpt2", DType::f32} : std::pair{"llama", DType::bf16};
+    test::frozen::expect_same_bits(
+        dora_programs(test::tiny_of_family(family), Recompute::none, compute, base), options);
+  }
+}
+
+}  // namespace
+}  // namespace strata
