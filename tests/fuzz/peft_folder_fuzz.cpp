@@ -32,9 +32,9 @@ strata::Status values_of(std::string_view param, std::span<float> into) {
   return {};
 }
 
-std::string exported_tensors() {
+std::string exported_tensors(bool dora) {
   const strata::test::TempDir dir;
-  const strata::LoraSettings settings{.rank = 1, .targets = {strata::LoraSettings::kAllLinear}};
+  const strata::LoraSettings settings{.rank = 1, .dora = dora, .targets = {strata::LoraSettings::kAllLinear}};
   must(strata::export_peft(strata::posix_io(), dir.file("a"), tiny(), settings, "", values_of));
   return must(strata::read_text(strata::posix_io(), dir.file("a/adapter_model.safetensors"), 1 << 20));
 }
@@ -42,11 +42,11 @@ std::string exported_tensors() {
 }  // namespace
 
 STRATA_FUZZ_TARGET(input) {
-  static const std::string tensors = exported_tensors();
+  static const std::string tensors = exported_tensors(false), of_dora = exported_tensors(true);
   strata::MemoryIo io;
-  io.put("a/adapter_model.safetensors", tensors);
   io.put("a/adapter_config.json", input);
   const auto settings = strata::read_peft_settings(io, "a");
+  io.put("a/adapter_model.safetensors", settings.has_value() && settings->dora ? of_dora : tensors);
   if (settings.has_value()) (void)strata::lora_targets(tiny(), *settings);
   const auto folder = strata::PeftFolder::open(io, "a", tiny());
   if (!folder) {

@@ -128,13 +128,15 @@ class PeftFolderTest : public ::testing::Test {
 TEST_F(PeftFolderTest, WhatIsWrittenIsReadBackForEveryFamily) {
   for (const std::string_view family : decoder_families()) {
     const DecoderConfig config = config_of(family);
-    const LoraSettings settings{
-        .rank = 3, .alpha = 4.5, .rslora = true, .targets = {LoraSettings::kAllLinear}};
-    write(config, settings);
-    const auto folder = must(PeftFolder::open(io, adapter, config));
-    EXPECT_EQ(folder->base(), "base/model");
-    EXPECT_EQ(folder->targets(), must(lora_targets(config, settings))) << family;
-    EXPECT_TRUE(check_peft_export(io, adapter, config, numbered).is_ok()) << family;
+    for (const bool dora : {false, true}) {
+      const LoraSettings settings{
+          .rank = 3, .alpha = 4.5, .rslora = true, .dora = dora, .targets = {LoraSettings::kAllLinear}};
+      write(config, settings);
+      const auto folder = must(PeftFolder::open(io, adapter, config));
+      EXPECT_EQ(folder->base(), "base/model");
+      EXPECT_EQ(folder->targets(), must(lora_targets(config, settings))) << family;
+      EXPECT_TRUE(check_peft_export(io, adapter, config, numbered).is_ok()) << family;
+    }
   }
 }
 
@@ -149,6 +151,39 @@ TEST_F(PeftFolderTest, BloomsRowsAreInTheOrderOfItsHeads) {
   // Row 4 of the file is the first key of head 0, which is row 16 of ours.
   EXPECT_EQ(b[4 * 2], ours[16 * 2]);
   EXPECT_EQ(b[5 * 2 + 1], ours[17 * 2 + 1]);
+}
+
+// PEFT writes them without ".weight".
+TEST_F(PeftFolderTest, MagnitudesAreVectorsInTheOrderOfTheFilesRows) {
+  write(config_of("llama"), {.rank = 2, .dora = true});
+  EXPECT_EQ(nlohmann::json::parse(get(config_file))["use_dora"], true);
+  const auto vectors_of = [&](const std::string& name, std::size_t n) {
+    const auto file = must(SafetensorsFile::open(io, tensors_file));
+    EXPECT_EQ(file->find(name)->shape, std::vector<std::uint64_t>{n});
+    std::vector<float> values(n);
+    must(file->read(name, std::as_writable_bytes(std::span(values))));
+    return values;
+  };
+  std::vector<float> ours(16 + 8);
+  must(numbered("layers.0.qkv.lora_magnitude", ours));
+  EXPECT_EQ(vectors_of("base_model.model.model.layers.0.self_attn.v_proj.lora_magnitude_vector", 8),
+            std::vector<float>(ours.begin() + 16, ours.end()));
+  write(config_of("bloom"), {.rank = 2, .dora = true});
+  const std::vector<float> bloom =
+      vectors_of("base_model.model.transformer.h.0.self_attention.query_key_value.lora_magnitude_vector", 48);
+  ours.resize(48);
+  must(numbered("layers.0.qkv.lora_magnitude", ours));
+  EXPECT_EQ(bloom[4], ours[16]);  // the first key of head 0
+}
+
+TEST_F(PeftFolderTest, MagnitudesThatAreMissingOrNotAskedForAreRefused) {
+  const DecoderConfig config = config_of("llama");
+  write(config, {.rank = 2});
+  change([](nlohmann::json& root) { root["use_dora"] = true; });
+  EXPECT_THAT(message(opened(config)), HasSubstr("q_proj.lora_magnitude_vector is missing"));
+  write(config, {.rank = 2, .dora = true});
+  change([](nlohmann::json& root) { root["use_dora"] = false; });
+  EXPECT_THAT(message(opened(config)), HasSubstr("q_proj.lora_magnitude_vector is not a tensor"));
 }
 
 TEST_F(PeftFolderTest, ModulesAreListedByTheirLastPartsOrInFull) {
@@ -167,7 +202,7 @@ TEST_F(PeftFolderTest, WhatStrataDoesNotHaveIsRefusedByName) {
     const char *key, *value, *message;
   } kCases[] = {{"peft_type", R"("IA3")", "peft_type is \"IA3\"; strata reads LORA"},
                 {"lora_dropout", "0.05", "lora_dropout = 0.05"},
-                {"use_dora", "true", "use_dora = true"},
+                {"use_dora", "2", "use_dora is 2"},
                 {"modules_to_save", R"(["lm_head"])", "modules_to_save = "},
                 {"a_new_key", "1", "a_new_key = 1"},
                 {"bias", R"("all")", "bias is \"all\""},
@@ -241,6 +276,15 @@ TEST(MergeLoraTest, AddsTheProductToTheRowsOfEachPart) {
   std::vector<float> w(8, 1.0f);
   merge_lora(group, 2, a, b, w);
   EXPECT_EQ(w, (std::vector<float>{2, 3, 3, 5, 1, 1, 1 + 9 + 20, 1 + 12 + 24}));
+}
+
+// [3, 4] has the norm 5; a row of zeros stays one.
+TEST(MergeLoraTest, WithDoraRowsGetTheNormsOfTheirMagnitudes) {
+  const LoraGroup group{"w", 1.0f, {{{{0, 1, 1}, {2, 1, 1}}}, 2}, "a", "b", "m"};
+  const std::vector<float> a = {1, 2, /**/ 1, 1}, b = {1, /**/ 0}, m = {10, 7};
+  std::vector<float> w = {2, 2, /**/ 5, 6, /**/ 0, 0};
+  merge_lora(group, 2, a, b, w, m);
+  EXPECT_EQ(w, (std::vector<float>{6, 8, 5, 6, 0, 0}));
 }
 
 }  // namespace

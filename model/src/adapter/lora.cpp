@@ -116,7 +116,8 @@ class Chooser {
     return {matrix.module,
             {matrix.tensor->param,
              {matrix.tensor->first_row, matrix.rows, rank},
-             static_cast<float>(problems_.empty() ? alpha / by : 1.0)},
+             static_cast<float>(problems_.empty() ? alpha / by : 1.0),
+             settings_.dora},
             layout == HfTensor::Layout::transposed ? HfTensor::Layout::rows : layout};
   }
 
@@ -141,10 +142,22 @@ std::map<std::string, std::int64_t> inner_extents(const DecoderConfig& config) {
   return inner;
 }
 
+namespace {
+
+/// The factor that gives the row this norm.
+double scale_to(float norm, std::span<const double> row) {
+  double squares = 0;
+  for (const double value : row) squares += value * value;
+  return squares > 0 ? static_cast<double>(norm) / std::sqrt(squares) : 1.0;
+}
+
+}  // namespace
+
 void merge_lora(const LoraGroup& group, std::int64_t inner, std::span<const float> a,
-                std::span<const float> b, std::span<float> weight) {
+                std::span<const float> b, std::span<float> weight, std::span<const float> magnitude) {
   std::vector<double> row(static_cast<std::size_t>(inner));
   const float *a_of_part = a.data(), *b_of_part = b.data();
+  std::size_t row_of_all = 0;
   for (const LoraPart& part : group.parts.all()) {
     for (std::int64_t i = 0; i < part.rows; ++i) {
       std::fill(row.begin(), row.end(), 0.0);
@@ -156,7 +169,10 @@ void merge_lora(const LoraGroup& group, std::int64_t inner, std::span<const floa
       }
       float* const into = weight.data() + (part.first_row + i) * inner;
       for (std::int64_t k = 0; k < inner; ++k)
-        into[k] = static_cast<float>(static_cast<double>(into[k]) + row[static_cast<std::size_t>(k)]);
+        row[static_cast<std::size_t>(k)] += static_cast<double>(into[k]);
+      const double factor = magnitude.empty() ? 1.0 : scale_to(magnitude[row_of_all++], row);
+      for (std::int64_t k = 0; k < inner; ++k)
+        into[k] = static_cast<float>(factor * row[static_cast<std::size_t>(k)]);
     }
     a_of_part += part.rank * inner;
     b_of_part += part.rows * part.rank;

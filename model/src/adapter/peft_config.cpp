@@ -17,9 +17,9 @@ using nlohmann::json;
 constexpr const char* kIgnored[] = {
     "auto_mapping",   "base_model_name_or_path", "fan_in_fan_out", "inference_mode",    "init_lora_weights",
     "layers_pattern", "megatron_core",           "peft_version",   "qalora_group_size", "revision"};
-constexpr const char* kRead[] = {"peft_type",     "task_type",      "r",
-                                 "lora_alpha",    "target_modules", "rank_pattern",
-                                 "alpha_pattern", "use_rslora",     "bias"};
+constexpr const char* kRead[] = {
+    "peft_type",    "task_type",     "r",          "lora_alpha", "target_modules",
+    "rank_pattern", "alpha_pattern", "use_rslora", "use_dora",   "bias"};
 
 Result<std::int64_t> whole(const json& root, const char* key, std::int64_t fallback) {
   const json& value = field(root, key);
@@ -116,6 +116,7 @@ Result<PeftConfig> parse_peft_config(const std::string& text) {
     STRATA_TRY_ASSIGN(settings.alpha, number(alpha, "lora_alpha"));
   }
   STRATA_TRY_ASSIGN(settings.rslora, flag(root, "", "use_rslora", false));
+  STRATA_TRY_ASSIGN(settings.dora, flag(root, "", "use_dora", false));
   STRATA_TRY(read_targets(field(root, "target_modules"), settings.targets));
   STRATA_TRY(read_patterns(root, settings));
   if (const json& base = field(root, "base_model_name_or_path"); base.is_string())
@@ -140,7 +141,7 @@ std::string peft_config_json(const LoraSettings& settings, const std::vector<std
   root["lora_dropout"] = 0.0;
   root["bias"] = "none";
   root["use_rslora"] = settings.rslora;
-  root["use_dora"] = false;
+  root["use_dora"] = settings.dora;
   root["fan_in_fan_out"] = fan_in_fan_out;
   root["init_lora_weights"] = true;
   root["target_modules"] = modules;

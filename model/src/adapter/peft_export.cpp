@@ -79,10 +79,14 @@ ParamSource merged_source(ParamSource source, std::vector<LoraGroup> groups, con
     for (const LoraGroup& group : groups) {
       if (group.weight != name) continue;
       std::vector<float> a(static_cast<std::size_t>(group.ranks() * inner.at(group.weight))),
-          b(static_cast<std::size_t>(group.elems()));
+          b(static_cast<std::size_t>(group.elems())), magnitude;
       STRATA_TRY(source(group.a, a));
       STRATA_TRY(source(group.b, b));
-      merge_lora(group, inner.at(group.weight), a, b, into);
+      if (!group.magnitude.empty()) {
+        magnitude.resize(static_cast<std::size_t>(group.rows()));
+        STRATA_TRY(source(group.magnitude, magnitude));
+      }
+      merge_lora(group, inner.at(group.weight), a, b, into, magnitude);
     }
     return {};
   };
@@ -93,8 +97,10 @@ Status check_peft_export(Io& io, const std::string& path, const DecoderConfig& c
   STRATA_TRY_ASSIGN(const std::unique_ptr<PeftFolder> folder, PeftFolder::open(io, path, config));
   const std::map<std::string, std::int64_t> inner = inner_extents(config);
   for (const LoraGroup& group : lora_groups(folder->targets()))
-    for (const auto& [name, n] :
-         {std::pair{group.a, group.ranks() * inner.at(group.weight)}, {group.b, group.elems()}}) {
+    for (const auto& [name, n] : {std::pair{group.a, group.ranks() * inner.at(group.weight)},
+                                  {group.b, group.elems()},
+                                  {group.magnitude, group.rows()}}) {
+      if (name.empty()) continue;  // not DoRA
       std::vector<float> want(static_cast<std::size_t>(n)), found(want.size());
       STRATA_TRY(source(name, want));
       STRATA_TRY(folder->read_part(name, 0, found));

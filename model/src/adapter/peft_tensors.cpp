@@ -21,13 +21,15 @@ std::vector<PeftTensor> peft_tensors(const DecoderConfig& config, const std::vec
   std::vector<PeftTensor> tensors;
   for (const LoraTarget& target : targets) {
     const auto group = std::find_if(groups.begin(), groups.end(), [&](const LoraGroup& g) {
-      return g.weight == target.lora.weight && g.scale == target.lora.scale;
+      return g.weight == target.lora.weight && g.scale == target.lora.scale &&
+             g.magnitude.empty() != target.lora.dora;
     });
     STRATA_ASSERT(group != groups.end(), target.module, " is in no group");
-    std::int64_t rank = 0, elems = 0;  // before the module
+    std::int64_t rank = 0, rows = 0, elems = 0;  // before the module
     for (const LoraPart& part : group->parts.all()) {
       if (part == target.lora.part) break;
       rank += part.rank;
+      rows += part.rows;
       elems += part.rows * part.rank;
     }
     const LoraPart& part = target.lora.part;
@@ -36,6 +38,8 @@ std::vector<PeftTensor> peft_tensors(const DecoderConfig& config, const std::vec
     tensors.push_back(
         {name + ".lora_A.weight", group->a, rank * inner, part.rank, inner, HfTensor::Layout::rows});
     tensors.push_back({name + ".lora_B.weight", group->b, elems, part.rows, part.rank, target.rows});
+    if (target.lora.dora)
+      tensors.push_back({name + ".lora_magnitude_vector", group->magnitude, rows, part.rows, 0, target.rows});
   }
   return tensors;
 }

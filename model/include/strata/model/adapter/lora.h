@@ -20,6 +20,7 @@ struct LoraSettings {
   std::int64_t rank = 8;
   double alpha = 8;     ///< B A is scaled by alpha / rank,
   bool rslora = false;  ///< or by alpha / sqrt(rank) (Kalajdzievski 2023, arXiv 2312.03732)
+  bool dora = false;    ///< norms of the adapted rows are trained, too (Liu et al. 2024, arXiv 2402.09353)
   /// Whole names ("model.layers.0.self_attn.q_proj") or their last parts ("q_proj"), or `all-linear`: every
   /// matrix of the blocks. Empty: queries and values, or all three where the family stores them as one.
   std::vector<std::string> targets = {};
@@ -44,8 +45,9 @@ Result<std::vector<LoraTarget>> lora_targets(const DecoderConfig& config, const 
 std::vector<LoraGroup> lora_groups(const std::vector<LoraTarget>& targets);
 /// The columns of each matrix, by parameter.
 std::map<std::string, std::int64_t> inner_extents(const DecoderConfig& config);
-/// Adds s B A of each part to `weight`, f32 [rows, inner]. Sums are f64 and rounded once.
+/// Adds s B A of each part to `weight`, f32 [rows, inner]; with DoRA, each of its rows then gets the norm
+/// that `magnitude` has for it, or stays zero. Sums are f64 and rounded once.
 void merge_lora(const LoraGroup& group, std::int64_t inner, std::span<const float> a,
-                std::span<const float> b, std::span<float> weight);
+                std::span<const float> b, std::span<float> weight, std::span<const float> magnitude = {});
 
 }  // namespace strata

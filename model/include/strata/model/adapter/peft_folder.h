@@ -21,8 +21,8 @@ struct PeftTensor;
 }  // namespace detail
 
 /// A folder that PEFT wrote, or reads: adapter_config.json and adapter_model.safetensors. open() guarantees
-/// that the file has A and B of every module that the settings choose, with their shapes and a readable
-/// dtype, and no other tensor. Immutable; read_part() from one thread at a time.
+/// that the file has A and B (and of DoRA the magnitudes) of every module that the settings choose, with
+/// their shapes and a readable dtype, and no other tensor. Immutable; read_part() from one thread at a time.
 class PeftFolder {
  public:
   /// Opens the adapter of a model. Errors: `not_found`, `corrupt`; `unsupported` for what strata does not
