@@ -35,8 +35,11 @@ kernels::WeightFormat base_format(const TrainConfig& config) noexcept {
 
 Result<LoraSettings> lora_settings(const TrainConfig& config) {
   const TrainConfig::Adapter& given = config.adapter;
-  LoraSettings settings{
-      .rank = given.rank, .alpha = given.alpha, .rslora = given.rslora, .targets = given.targets};
+  LoraSettings settings{.rank = given.rank,
+                        .alpha = given.alpha,
+                        .rslora = given.rslora,
+                        .dora = given.dora,
+                        .targets = given.targets};
   std::string problems;
   parse_patterns("adapter.rank_pattern", given.rank_pattern, settings.rank_pattern, problems);
   parse_patterns("adapter.alpha_pattern", given.alpha_pattern, settings.alpha_pattern, problems);

@@ -109,6 +109,7 @@ std::vector<std::pair<std::string, std::string>> adapter_keys_of(const LoraSetti
           {"adapter.rank", str(settings.rank)},
           {"adapter.alpha", str(settings.alpha)},
           {"adapter.rslora", settings.rslora ? "true" : "false"},
+          {"adapter.dora", settings.dora ? "true" : "false"},
           {"adapter.targets", joined(settings.targets)},
           {"adapter.rank_pattern", patterns_text(settings.rank_pattern)},
           {"adapter.alpha_pattern", patterns_text(settings.alpha_pattern)}};

@@ -96,8 +96,9 @@ std::string adapter_text(const TrainConfig& c, const DecoderConfig& d) {
     kinds.insert(target.module.substr(target.module.rfind('.') + 1));
     ranks.insert(target.lora.part.rank);
   }
-  return fmt::format("adapter  {}LoRA of rank {} on {}: {}\n", c.adapter.rslora ? "rs" : "",
-                     fmt::join(ranks, ", "), plural(targets.size(), "module"), fmt::join(kinds, ", "));
+  return fmt::format("adapter  {}{} of rank {} on {}: {}\n", c.adapter.rslora ? "rs" : "",
+                     c.adapter.dora ? "DoRA" : "LoRA", fmt::join(ranks, ", "),
+                     plural(targets.size(), "module"), fmt::join(kinds, ", "));
 }
 
 // How many of the base's parameters are quantized, and to how many bytes.

@@ -79,6 +79,7 @@ void add_training(Identity& identity, const TrainConfig& c) {
   identity.add("adapter.rank", c.adapter.rank);
   identity.add("adapter.alpha", c.adapter.alpha);
   identity.add("adapter.rslora", c.adapter.rslora);
+  identity.add("adapter.dora", c.adapter.dora);
   identity.add_list("adapter.targets", c.adapter.targets);
   identity.add_list("adapter.rank_pattern", c.adapter.rank_pattern);
   identity.add_list("adapter.alpha_pattern", c.adapter.alpha_pattern);
@@ -110,14 +111,14 @@ Status check_identity(const std::map<std::string, std::string>& saved,
     if (key == kScheduleSteps) continue;                   // a run may be extended; the caller warns
     if (key == "model.decoder" && sizes_differ) continue;  // follows from the sizes that are reported
     const auto found = saved.find(key);
-    const std::string was = found != saved.end()               ? found->second
-                            : key == "data.packing"            ? "stream"  // what runs without the key used
-                            : key == "offload.states"          ? "fp32"
-                            : key == "data.weights"            ? ""
-                            : key == "train.fp8"               ? "false"
-                            : key == "train.base"              ? "full"
-                            : key == "train.attention_backend" ? "mma"
-                            : key == "adapter.method"          ? "none"
+    const std::string was = found != saved.end()      ? found->second
+                            : key == "data.packing"   ? "stream"  // what runs without the key used
+                            : key == "offload.states" ? "fp32"
+                            : key == "data.weights"   ? ""
+                            : key == "train.fp8" || key == "adapter.dora"          ? "false"
+                            : key == "train.base"                                  ? "full"
+                            : key == "train.attention_backend"                     ? "mma"
+                            : key == "adapter.method"                              ? "none"
                             : key == "train.freeze" || key == "optim.param_groups" ? ""
                             : key == "model.decoder" ? value  // older runs have only the size keys
                                                      : "nothing";

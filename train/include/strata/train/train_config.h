@@ -57,7 +57,7 @@ struct TrainConfig {
     std::string method;  ///< none, lora
     int rank = 0;
     double alpha = 0;
-    bool rslora = false;
+    bool rslora = false, dora = false;
     std::vector<std::string> targets, rank_pattern, alpha_pattern;  ///< as written; see lora_settings()
     std::string from;
   } adapter;
