@@ -43,7 +43,11 @@ CASES = {
     "all-linear": dict(r=4, lora_alpha=6, target_modules="all-linear"),
     "all-linear rslora": dict(r=3, lora_alpha=6, target_modules="all-linear", use_rslora=True),
     "patterns": dict(r=4, lora_alpha=8, target_modules="all-linear", patterns=True),  # see with_patterns()
+    "default dora": dict(r=4, lora_alpha=8, use_dora=True),
+    "all-linear dora": dict(r=4, lora_alpha=6, target_modules="all-linear", use_dora=True),
+    "patterns dora": dict(r=4, lora_alpha=8, target_modules="all-linear", patterns=True, use_rslora=True, use_dora=True),
 }
+LINEAR = ("Linear", "Linear4bit", "Conv1D")  # classes of modules that can have an adapter
 # What strata adapts where PEFT has no default.
 DEFAULTS = {"phi3": ["qkv_proj"], "glm": ["q_proj", "v_proj"], "glm4": ["q_proj", "v_proj"], "olmo2": ["q_proj", "v_proj"],
             "smollm3": ["q_proj", "v_proj"], "gemma3_text": ["q_proj", "v_proj"]}  # fmt: skip
@@ -89,7 +93,7 @@ def base_of(folder, dtype=torch.float64):
 
 def with_patterns(base, settings):
     """The settings with a rank for one kind of modules, and an alpha for another one and for one module."""
-    names = [name for name, module in base.named_modules() if module.__class__.__name__ in ("Linear", "Conv1D") and name != "lm_head"]
+    names = [name for name, module in base.named_modules() if module.__class__.__name__ in LINEAR and name != "lm_head"]
     kinds = sorted({name.rsplit(".", 1)[1] for name in names})
     other = next(name for name in names if not name.endswith("." + kinds[-1]))
     return settings | {"rank_pattern": {kinds[0]: 3}, "alpha_pattern": {kinds[-1]: 24.0, other: 2.0}}
@@ -106,15 +110,31 @@ def make_adapter(folder, family, settings, seed, dtype=torch.float64):
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "lora_" in name:
+            if "lora_magnitude" in name:  # near the norms that they start as
+                parameter.copy_((parameter * (1 + 0.1 * torch.randn(parameter.shape, generator=random))).float())
+            elif "lora_" in name:
                 deviation = 0.1 if "lora_B" in name else 0.2
                 parameter.copy_(torch.randn(parameter.shape, generator=random) * deviation)
     return model.eval()
 
 
+def save_adapter(model, folder):
+    """Writes the adapter in float32."""
+    model.save_pretrained(folder)
+    file = folder / "adapter_model.safetensors"
+    values = {name: array.astype("float32") for name, array in tensors.read(file).items()}
+    file.unlink()
+    tensors.write(file, values)
+
+
+def file_name(parameter):
+    """The name in PEFT's file."""
+    return parameter.replace("lora_magnitude_vector.default.weight", "lora_magnitude_vector").replace(".default.", ".")
+
+
 def trained(model):
     """{name in PEFT's file: parameter}."""
-    return {name.replace(".default.", "."): p for name, p in model.named_parameters() if p.requires_grad}
+    return {file_name(name): p for name, p in model.named_parameters() if p.requires_grad}
 
 
 def by_norm(got, want):
@@ -149,7 +169,7 @@ def count_files(written, read, base):
     differing = len(set(ours) ^ set(theirs))
     differing += sum(int((ours[n].view(torch.int32) != t.float().view(torch.int32)).sum()) for n, t in theirs.items() if n in ours)
     loaded = peft.PeftModel.from_pretrained(base, written)
-    again = {name.replace(".default.", "."): p for name, p in loaded.named_parameters() if "lora_" in name}
+    again = {file_name(name): p for name, p in loaded.named_parameters() if "lora_" in name}
     return differing + len(set(again) ^ set(theirs)) + sum(not torch.equal(again[n].float(), ours[n]) for n in again if n in ours)
 
 
@@ -163,11 +183,7 @@ def compare(case, name, scratch, args):
             return row | {"limits": {}, "skipped": "bitsandbytes dequantizes its rows wrongly"}
     model = make_adapter(folder / "hf", case.config["model_type"], CASES[name], args.seed)
     adapter, out = scratch / f"{case.name} {name}", scratch / f"{case.name} {name} out"
-    model.save_pretrained(adapter)
-    file = adapter / "adapter_model.safetensors"
-    values = {name: array.astype("float32") for name, array in tensors.read(file).items()}
-    file.unlink()
-    tensors.write(file, values)
+    save_adapter(model, adapter)
     args.adapter = adapter
     try:
         run_probe(folder, "whole", out, args.steps, args)

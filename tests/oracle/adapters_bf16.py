@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Compares the bfloat16 errors of strata's adapters with those of PEFT, both measured against PEFT in float64.
+
+    adapters_bf16.py --probe PATH [--family NAME ...] [--adapter NAME ...] [--seeds N] [--peft-dtype f32|bf16] [--json]
+
+Of the logits by the maximum, and of the gradient of each kind of tensor (A, B, magnitudes) by its norm over the model.
+The weights and the adapter are bfloat16 numbers. An error is the root mean square over several seeds, as rounding errors
+of a tiny model are random. PEFT keeps the parameters of an adapter over a bfloat16 base in float32 unless it is told
+otherwise; strata computes with all of them in bfloat16, but for magnitudes. Exit code: as that of adapters.py."""
+import argparse
+import copy
+import json
+import math
+import pathlib
+import sys
+import tempfile
+
+import adapters  # ends the program where PEFT is missing
+import make_folders
+import peft
+import tensors
+import torch
+import transformers
+from compare import run_probe
+from layers import mean_loss
+from reference import Batches
+
+LIMIT = 1.5  # strata's error / PEFT's error
+KINDS = {"lora_A": "A", "lora_B": "B", "lora_magnitude_vector": "magnitude"}
+
+
+def results_of(model, tokens, targets):
+    """(logits, {kind: gradient}) in float64."""
+    logits = model(tokens).logits
+    parameters = adapters.trained(model)
+    gradients = torch.autograd.grad(mean_loss(logits.to(torch.promote_types(logits.dtype, torch.float32)), targets), list(parameters.values()))
+    return logits.detach().double(), by_kind(dict(zip(parameters, gradients, strict=True)))
+
+
+def by_kind(gradients):
+    kinds = {}
+    for name in sorted(gradients):
+        kind = next(KINDS[part] for part in name.split(".") if part in KINDS)
+        kinds.setdefault(kind, []).append(gradients[name].double().reshape(-1))
+    return {kind: torch.cat(parts) for kind, parts in kinds.items()}
+
+
+def errors_of(case, name, seed, scratch, args):
+    """{what: (strata's error, PEFT's error)}"""
+    folder = scratch / f"{case.name} {seed}"
+    if not folder.exists():
+        make_folders.make_case(case, folder, seed, own=False, of_bf16=True)
+    truth = adapters.make_adapter(folder / "hf", case.config["model_type"], adapters.CASES[name], seed)
+    with torch.no_grad():
+        for parameter in adapters.trained(truth).values():
+            parameter.copy_(parameter.bfloat16())
+    args.adapter, out = folder / name, folder / f"{name} out"
+    adapters.save_adapter(truth, args.adapter)
+    run_probe(folder, "whole", out, 0, args)
+    tokens, targets, _ = Batches(folder / "whole.safetensors")[0]
+    base = adapters.base_of(folder / "hf", torch.bfloat16)
+    peer = peft.PeftModel.from_pretrained(base, args.adapter, is_trainable=True, autocast_adapter_dtype=args.peft_dtype == "f32").eval()
+    if args.peft_dtype == "bf16":
+        peer = peer.bfloat16()
+    want, want_gradients = results_of(truth, tokens, targets)
+    theirs, their_gradients = results_of(peer, tokens, targets)
+    ours = torch.from_numpy(tensors.read(out / "logits.safetensors")["logits"].copy()).double()
+    our_gradients = by_kind(adapters.adapter_tensors(out / "grads"))
+    errors = {"logits": tuple(((got - want).abs().max() / want.abs().max()).item() for got in (ours, theirs))}
+    for kind, gradient in want_gradients.items():
+        errors[kind] = tuple(((got[kind] - gradient).norm() / gradient.norm()).item() for got in (our_gradients, their_gradients))
+    return errors
+
+
+def compare(case, name, scratch, args):
+    row = {"case": case.name, "adapter": name, "figures": {}, "errors": {}, "problems": []}
+    try:
+        by_seed = [errors_of(case, name, seed, scratch, args) for seed in range(args.seed, args.seed + args.seeds)]
+    except ValueError as error:
+        row["problems"].append(str(error))
+        return row
+    for what in by_seed[0]:
+        ours, theirs = (math.sqrt(sum(errors[what][side] ** 2 for errors in by_seed) / len(by_seed)) for side in (0, 1))
+        row["figures"][what], row["errors"][what] = ours / theirs, (ours, theirs)
+        if not ours <= LIMIT * theirs:
+            row["problems"].append(f"{what}: the error {ours:.2g} is {ours / theirs:.2g} of PEFT's {theirs:.2g}; the limit is {LIMIT}")
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--probe", type=pathlib.Path, required=True, metavar="PATH", help="the program oracle_probe")
+    parser.add_argument("--family", nargs="+", metavar="NAME", help="families or cases to run (default: all)")
+    parser.add_argument("--adapter", nargs="+", metavar="NAME", choices=sorted(adapters.CASES), dest="adapters",
+                        default=["all-linear", "all-linear dora"], help="adapters to try")  # fmt: skip
+    parser.add_argument("--peft-dtype", choices=["f32", "bf16"], default="f32", help="of PEFT's adapters (default: f32, as PEFT's)")
+    parser.add_argument("--widened", action="store_true", help="compute bf16 GEMMs as on a CPU without bf16 instructions")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=6, help="number of models per figure, from --seed on")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    args.probe, args.dtype, args.lr = args.probe.absolute(), "bf16", 0.0
+    torch.set_num_threads(1)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="strata-oracle-") as scratch:
+        for case in make_folders.choose(args.family):
+            for name in args.adapters:
+                rows.append(compare(case, name, pathlib.Path(scratch), copy.copy(args)))
+                if not args.json:
+                    cells = "".join(f" {what} {ratio:.2f}" for what, ratio in rows[-1]["figures"].items())
+                    print(f"{case.name:<14} {name:<18}{cells}", *rows[-1]["problems"], sep="\n    " if rows[-1]["problems"] else "", flush=True)
+    result = {"rows": rows, "limit": LIMIT, "torch": torch.__version__, "transformers": transformers.__version__,
+              "peft": peft.__version__, "ok": not any(row["problems"] for row in rows)}  # fmt: skip
+    if args.json:
+        print(json.dumps(result))
+    else:
+        worst = {what: max(row["figures"].get(what, 0) for row in rows) for what in ("logits", *KINDS.values())}
+        print(f"adapters_bf16: {len(rows)} rows, {sum(bool(row['problems']) for row in rows)} wrong; at worst {worst}")
+    return 0 if result["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
