@@ -43,15 +43,15 @@ void rotate_head(const RopeArgs& a, const T* x, const float* cosines, const floa
 void positions_host(const PositionsArgs& a, ThreadPool& pool) {
   auto* positions = a.positions.as<std::int32_t>();
   const std::int32_t* starts = dispatch::is_present(a.doc_start) ? a.doc_start.as<std::int32_t>() : nullptr;
-  dispatch::parallel_for_ranges(pool, a.positions.n_elems(), detail::kElementsPerItem,
-                                [&](std::int64_t first, std::int64_t n) {
-                                  for (std::int64_t t = first; t < first + n; ++t) {
-                                    const auto place = static_cast<std::int32_t>(t % a.seq);
-                                    STRATA_DCHECK(starts == nullptr || (starts[t] >= 0 && starts[t] <= place),
-                                                  "token ", t, " of a document that starts at ", starts[t]);
-                                    positions[t] = starts == nullptr ? place : place - starts[t];
-                                  }
-                                });
+  dispatch::parallel_for_ranges(
+      pool, a.positions.n_elems(), detail::kElementsPerItem, [&](std::int64_t first, std::int64_t n) {
+        for (std::int64_t t = first; t < first + n; ++t) {
+          const auto place = static_cast<std::int32_t>(t % a.seq);
+          STRATA_DCHECK(starts == nullptr || (starts[t] >= 0 && starts[t] <= place), "token ", t,
+                        " of a document that starts at ", starts[t]);
+          positions[t] = static_cast<std::int32_t>(a.first) + place - (starts == nullptr ? 0 : starts[t]);
+        }
+      });
 }
 
 void rope_table_host(const RopeTableArgs& a, ThreadPool& pool) {

@@ -7,12 +7,13 @@
 
 namespace strata::kernels {
 
-/// The position of every token in its document: t % seq, minus the position of the document's first token if
-/// documents are packed.
+/// The position of every token in its document: first + t % seq, minus the position of the document's first
+/// token if documents are packed.
 struct PositionsArgs {
   TensorView doc_start;  ///< i32, T values: t % seq of the first token of token t's document; rank 0 for none
   TensorView positions;  ///< i32, T values, written
   std::int64_t seq = 0;
+  std::int64_t first = 0;
 };
 Status positions_async(Backend& backend, Stream& stream, const PositionsArgs& args);
 void positions_host(const PositionsArgs& args, ThreadPool& pool);

@@ -14,10 +14,11 @@ using dispatch::num_blocks;
 using dispatch::thread_index;
 
 __global__ void __launch_bounds__(kThreads)
-    fill_positions(const std::int32_t* starts, std::int32_t* positions, std::int64_t seq, std::int64_t n) {
+    fill_positions(const std::int32_t* starts, std::int32_t* positions, std::int64_t first, std::int64_t seq,
+                   std::int64_t n) {
   const std::int64_t t = thread_index();
   if (t >= n) return;
-  const auto position = static_cast<std::int32_t>(t % seq);
+  const auto position = static_cast<std::int32_t>(first + t % seq);
   positions[t] = starts == nullptr ? position : position - starts[t];
 }
 
@@ -86,7 +87,7 @@ Status positions(Backend&, Stream& stream, const PositionsArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   fill_positions<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(
       dispatch::is_present(a.doc_start) ? a.doc_start.as<std::int32_t>() : nullptr,
-      a.positions.as<std::int32_t>(), a.seq, n);
+      a.positions.as<std::int32_t>(), a.first, a.seq, n);
   STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();
 }
