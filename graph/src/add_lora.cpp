@@ -1,16 +1,19 @@
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
 
-#include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
 
+#include "program_edits.h"
+
 namespace strata {
 namespace {
+
+using detail::add_param;
+using detail::append;
 
 /// What reads a matrix, while the program is copied.
 struct Adapted {
@@ -23,16 +26,12 @@ using AdaptersOfWeights = std::multimap<ValueId, Adapted>;
 Status check(const Program& program, std::span<const LoraGroup> groups) {
   std::string problems;
   for (const LoraGroup& group : groups) {
-    const auto param = std::find_if(program.params.begin(), program.params.end(),
-                                    [&](const ParamInfo& info) { return info.name == group.weight; });
-    if (param == program.params.end()) {
+    const ParamInfo* const param = detail::find_param(program, group.weight);
+    if (param == nullptr) {
       problems += str("\n  ", group.weight, " is no parameter");
       continue;
     }
-    const bool is_read = std::any_of(program.code.begin(), program.code.end(), [&](const Instr& instr) {
-      return instr.op == Op::linear && instr.in[1] == param->value;
-    });
-    if (!is_read || param->shape.rank != 2) {
+    if (!detail::is_linear_weight(program, *param)) {
       problems +=
           str("\n  ", group.weight, " ", to_string(param->shape), " is not the matrix of a linear layer");
       continue;
@@ -48,38 +47,18 @@ Status check(const Program& program, std::span<const LoraGroup> groups) {
                           : Status::error(Code::invalid, str("adapters cannot be added:", problems));
 }
 
-ValueId add_param(Program& program, const std::string& name, const Shape& shape, DType dtype,
-                  const Init& init) {
-  const ValueId value = program.add_value(
-      {name, shape, dtype, ValueKind::param, static_cast<std::int32_t>(program.params.size())});
-  program.params.push_back({.name = name, .shape = shape, .init = init, .value = value});
-  return value;
-}
-
-/// Appends an instruction of the region of `of`, and returns its first output.
-ValueId append(Program& program, const Instr& of, Op op, std::vector<ValueId> in, const Attrs& attrs) {
-  Instr instr{.op = op, .in = std::move(in), .out = {}, .attrs = attrs, .region = of.region};
-  const std::string prefix = str(program.value(of.out[0]).name, ".", op_name(op));
-  for (const OutputSpec& spec : must(infer_outputs(program, instr)))
-    instr.out.push_back(add_output(program, prefix, spec));
-  program.code.push_back(std::move(instr));
-  return program.code.back().out[0];
-}
-
 // The parameters of all groups. Magnitudes come last, so that DoRA draws the same A as LoRA, and are f32, as
 // their updates are small beside them.
 AdaptersOfWeights add_params(Program& program, std::span<const LoraGroup> groups) {
   AdaptersOfWeights of_weight;
   std::vector<Adapted*> all;
   for (const LoraGroup& group : groups) {
-    const auto base = std::find_if(program.params.begin(), program.params.end(),
-                                   [&](const ParamInfo& info) { return info.name == group.weight; });
-    const ValueId weight = base->value;
+    const ParamInfo& base = *detail::find_param(program, group.weight);
+    const ValueId weight = base.value;
     const DType dtype = program.value(weight).dtype;
-    const std::int64_t inner = base->shape.dim(1);
-    // Kaiming-uniform with a = sqrt(5), as torch.nn.Linear starts: uniform in +- 1 / sqrt(inner).
-    const Init uniform = {.std = 1 / std::sqrt(3.0f * static_cast<float>(inner)), .is_uniform = true};
-    Adapted adapted{group, add_param(program, group.a, {group.ranks(), inner}, dtype, uniform),
+    const std::int64_t inner = base.shape.dim(1);
+    Adapted adapted{group,
+                    add_param(program, group.a, {group.ranks(), inner}, dtype, detail::linear_init(inner)),
                     add_param(program, group.b, {group.elems()}, dtype, {})};
     all.push_back(&of_weight.emplace(weight, std::move(adapted))->second);
   }

@@ -1,0 +1,44 @@
+#include "program_edits.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <strata/runtime/str.h>
+
+namespace strata::detail {
+
+const ParamInfo* find_param(const Program& program, std::string_view name) noexcept {
+  const auto found = std::find_if(program.params.begin(), program.params.end(),
+                                  [&](const ParamInfo& info) { return info.name == name; });
+  return found == program.params.end() ? nullptr : &*found;
+}
+
+bool is_linear_weight(const Program& program, const ParamInfo& param) noexcept {
+  return param.shape.rank == 2 &&
+         std::any_of(program.code.begin(), program.code.end(), [&](const Instr& instr) {
+           return instr.op == Op::linear && instr.in[1] == param.value;
+         });
+}
+
+ValueId add_param(Program& program, const std::string& name, const Shape& shape, DType dtype,
+                  const Init& init, bool decay) {
+  const ValueId value = program.add_value(
+      {name, shape, dtype, ValueKind::param, static_cast<std::int32_t>(program.params.size())});
+  program.params.push_back({.name = name, .shape = shape, .decay = decay, .init = init, .value = value});
+  return value;
+}
+
+ValueId append(Program& program, const Instr& of, Op op, std::vector<ValueId> in, const Attrs& attrs) {
+  Instr instr{.op = op, .in = std::move(in), .out = {}, .attrs = attrs, .region = of.region};
+  const std::string prefix = str(program.value(of.out[0]).name, ".", op_name(op));
+  for (const OutputSpec& spec : must(infer_outputs(program, instr)))
+    instr.out.push_back(add_output(program, prefix, spec));
+  program.code.push_back(std::move(instr));
+  return program.code.back().out[0];
+}
+
+Init linear_init(std::int64_t columns) {
+  return {.std = 1 / std::sqrt(3.0f * static_cast<float>(columns)), .is_uniform = true};
+}
+
+}  // namespace strata::detail

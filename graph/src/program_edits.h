@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <strata/graph/ops.h>
+#include <strata/graph/program.h>
+
+// What passes that add to a program share.
+
+namespace strata::detail {
+
+/// The parameter of that name, or null.
+const ParamInfo* find_param(const Program& program, std::string_view name) noexcept;
+/// Whether a linear layer multiplies by the parameter, which is a matrix.
+bool is_linear_weight(const Program& program, const ParamInfo& param) noexcept;
+/// Adds a parameter behind all others.
+ValueId add_param(Program& program, const std::string& name, const Shape& shape, DType dtype,
+                  const Init& init, bool decay = true);
+/// Appends an instruction of the region of `of`, and returns its first output.
+ValueId append(Program& program, const Instr& of, Op op, std::vector<ValueId> in, const Attrs& attrs);
+/// As torch.nn.Linear starts: uniform in +- 1 / sqrt(columns), which is Kaiming-uniform with a = sqrt(5).
+Init linear_init(std::int64_t columns);
+
+}  // namespace strata::detail
