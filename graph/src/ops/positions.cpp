@@ -14,14 +14,14 @@ using namespace detail::op_calls;
 
 Specs infer_positions(In in, const Attrs& attrs) {
   const auto& a = attrs.as<PositionsAttrs>();
-  if (a.rows <= 0 || a.seq <= 0 || a.rows % a.seq != 0 ||
+  if (a.rows <= 0 || a.seq <= 0 || a.first < 0 || a.rows % a.seq != 0 ||
       (in[0] != nullptr && !has_type(in[0], {a.rows}, DType::i32)))
     return mismatch(str("doc_start [", a.rows, "] i32 or none, a multiple of ", a.seq), in);
   return std::vector<OutputSpec>{{"positions", {a.rows}, DType::i32}};
 }
 Status launch_positions(const OpCall& c, Backend& backend, Stream& stream) {
-  return kernels::positions_async(backend, stream,
-                                  {or_none(c.in[0]), c.out[0], c.attrs.as<PositionsAttrs>().seq});
+  const auto& a = c.attrs.as<PositionsAttrs>();
+  return kernels::positions_async(backend, stream, {or_none(c.in[0]), c.out[0], a.seq, a.first});
 }
 
 }  // namespace

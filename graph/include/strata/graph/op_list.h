@@ -62,6 +62,7 @@ struct QkNormAttrs {
 struct PositionsAttrs {
   std::int32_t rows = 0;  ///< number of tokens, which no operand determines
   std::int32_t seq = 0;
+  std::int32_t first = 0;  ///< position of the first token of a sequence
   friend bool operator==(const PositionsAttrs&, const PositionsAttrs&) = default;
 };
 struct RopeTableAttrs {
@@ -136,6 +137,12 @@ struct DoraNormAttrs {
   kernels::QuantizedMatrix matrix = {};
   friend bool operator==(const DoraNormAttrs&, const DoraNormAttrs&) = default;
 };
+/// Rows before each sequence that belong to no token of it.
+struct VirtualRowsAttrs {
+  std::int32_t n = 0;    ///< of each sequence
+  std::int32_t seq = 0;  ///< rows of a sequence without them
+  friend bool operator==(const VirtualRowsAttrs&, const VirtualRowsAttrs&) = default;
+};
 struct LinearCrossEntropyAttrs {
   float softcap = 0;
   bool no_dx = false, no_dw = false;  ///< of the backward: that gradient is not needed, and empty
@@ -177,6 +184,10 @@ struct MoveAttrs {
   X(dora_norm, DoraNormAttrs)                                  \
   X(scale_columns, LoraAttrs)                                  \
   X(scale_columns_backward_weight, LoraAttrs)                  \
+  X(splice_rows, VirtualRowsAttrs)                             \
+  X(splice_rows_backward, VirtualRowsAttrs)                    \
+  X(drop_rows, VirtualRowsAttrs)                               \
+  X(replace_rows, NoAttrs)                                     \
   X(gelu, NoAttrs)                                             \
   X(gelu_backward, NoAttrs)                                    \
   X(relu, NoAttrs)                                             \
@@ -264,8 +275,8 @@ class Attrs {
   const std::type_info& type() const noexcept;
   std::variant<NoAttrs, EmbeddingAttrs, LayernormAttrs, RmsnormAttrs, QkNormAttrs, PositionsAttrs,
                RopeTableAttrs, RopeAttrs, AttentionAttrs, SwigluAttrs, ScaleAttrs, SoftcapAttrs, LinearAttrs,
-               LinearQuantizedAttrs, LoraAttrs, DoraNormAttrs, LinearCrossEntropyAttrs, Fp8CastAttrs,
-               Fp8GemmAttrs, MoveAttrs>
+               LinearQuantizedAttrs, LoraAttrs, DoraNormAttrs, VirtualRowsAttrs, LinearCrossEntropyAttrs,
+               Fp8CastAttrs, Fp8GemmAttrs, MoveAttrs>
       of_;
 };
 

@@ -58,6 +58,46 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules);
 /// a linear layer, a rank that is 0 or above the matrix.
 Result<Program> add_lora(Program program, std::span<const LoraGroup> groups);
 
+/// A bottleneck adapter, s Up(act(Down x)) with biases, which is added to the result y of a linear layer: in
+/// series, x is y (Houlsby et al. 2019, arXiv 1902.00751); in parallel, x is the operand of a linear layer
+/// before it (He et al. 2021, arXiv 2110.04366).
+struct BottleneckModule {
+  std::string weight;      ///< matrix of the layer
+  std::string input = {};  ///< in parallel: matrix of the layer whose operand is x
+  std::string name;  ///< its parameters are "<name>.down.weight", ".down.bias", ".up.weight", ".up.bias"
+  std::int64_t width = 0;  ///< rows of Down
+  bool gelu = false;       ///< act is GELU (tanh approximation) instead of ReLU
+  float scale = 1;         ///< s
+};
+/// Adds these adapters. Their parameters come after all others; Down starts as torch.nn.Linear does, and Up
+/// and the biases with zeros, so that the model starts as it was. Run it before derive_backward(). Errors:
+/// `invalid`, all problems at once: a name that is not the matrix of a linear layer, an input behind the
+/// layer, a width below 1.
+Result<Program> add_bottlenecks(Program program, std::span<const BottleneckModule> modules);
+
+/// Virtual tokens before each sequence. In a program with a KV cache, they are the first n tokens of each
+/// sequence of the cache, so that the run passes n tokens of any id before it passes others.
+struct VirtualTokens {
+  std::int64_t n = 0;
+  /// The window (AttentionAttrs) of each attention, in program order, where a sequence is n tokens longer.
+  std::vector<std::int32_t> windows = {};
+  /// Values between the layers of a prompt's encoder; 0: there is none.
+  std::int64_t encoder_width = 0;
+};
+/// Prompt tuning (Lester et al. 2021, arXiv 2104.08691): the rows of parameter "prompt.weight" [n, h] are the
+/// embeddings of virtual tokens at positions 0 to n - 1; the head does not see them. With an encoder, which
+/// is P-tuning (Liu et al. 2021, arXiv 2103.10385), they are its results on these rows: three linear layers
+/// "prompt.encoder.0" to ".2" with biases and ReLU between them. `embedding` is the table of the tokens'
+/// embeddings, and `head` the region that follows the blocks. The parameters come after all others and start
+/// as torch's Embedding, N(0, 1), and Linear do. Run it before derive_backward(). Errors: `invalid` for a
+/// program of another form; `unsupported` for packed documents.
+Result<Program> add_prompt(Program program, const VirtualTokens& tokens, std::string_view embedding,
+                           std::string_view head);
+/// Prefix tuning (Li & Liang 2021, arXiv 2101.00190; in every layer, as P-tuning v2, Liu et al. 2021, arXiv
+/// 2110.07602): the rows of parameter "<region>.prefix" [n, 2 kv_heads d] are keys and values, not rotated,
+/// before those of each sequence, whose positions start at n. The rest is as in add_prompt().
+Result<Program> add_prefix(Program program, const VirtualTokens& tokens);
+
 /// A matrix that quantize_weights() quantizes.
 struct WeightParts {
   std::string weight;  ///< the parameter [rows, columns]
@@ -66,9 +106,9 @@ struct WeightParts {
 };
 /// Stores these matrices of linear layers in `format`, and multiplies by them panel by panel
 /// (kernels/linear_quantized.h; QLoRA, Dettmers et al. 2023, arXiv 2305.14314). It changes results, so apply
-/// it to all programs of a run. Run it after add_lora() and before derive_backward(). Errors: `invalid`, all
-/// problems at once: a name that is not the matrix of linear layers alone, one that is trained, rows that are
-/// not those of its parts.
+/// it to all programs of a run. Run it after adapters are added and before derive_backward(). Errors:
+/// `invalid`, all problems at once: a name that is not the matrix of linear layers alone, one that is
+/// trained, rows that are not those of its parts.
 Result<Program> quantize_weights(Program program, kernels::WeightFormat format,
                                  std::span<const WeightParts> weights);
 
