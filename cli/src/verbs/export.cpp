@@ -87,6 +87,13 @@ Result<std::string> export_states(Io& io, const std::string& from, const Decoder
 Result<std::string> chosen_format(const Args& args, const TrainConfig& config) {
   const bool adapted = has_adapters(config);
   const std::string format = args.format == "auto" ? (adapted ? "peft" : "hf") : args.format;
+  if (adapted && format == "merged") {
+    STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(config));
+    if (!can_merge(settings))
+      return Status::error(Code::unsupported,
+                           str("--format merged: the run trained ", describe(settings),
+                               ", which no matrix of the model can take up; its format is peft"));
+  }
   if (adapted == (format != "hf")) return format;
   return Status::error(
       Code::invalid,
@@ -117,13 +124,15 @@ Result<ExportedCheckpoint> open_newest(const Args& args, const LoadedConfig& loa
 Result<std::string> export_adapter(const Args& args, const LoadedConfig& loaded, const std::string& run) {
   Io& io = posix_io();
   STRATA_TRY_ASSIGN(const ExportedCheckpoint from, open_newest(args, loaded, run, io));
-  STRATA_TRY_ASSIGN(const LoraSettings settings, lora_settings(loaded.config));
-  const DecoderConfig decoder = decoder_config(loaded.config);
-  STRATA_TRY(export_peft(io, args.out_dir, decoder, settings, loaded.config.model.from, from.source()));
-  std::string text =
-      str("wrote ", args.out_dir, " from ", from.path, ": adapters of rank ", settings.rank, " for PEFT\n");
+  STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(loaded.config));
+  const DecoderConfig decoder = with_derived_sizes(decoder_config(loaded.config));
+  const ParamSource source = folder_values(from.source(), decoder, settings);
+  STRATA_TRY(export_peft(io, args.out_dir, decoder, settings, loaded.config.model.from, source));
+  const bool of_peft = !std::holds_alternative<BottleneckSettings>(settings);
+  std::string text = str("wrote ", args.out_dir, " from ", from.path, ": ", describe(settings),
+                         of_peft ? " for PEFT\n" : ", which PEFT does not have\n");
   if (!args.check) return text;
-  STRATA_TRY(check_peft_export(io, args.out_dir, decoder, from.source()));
+  STRATA_TRY(check_peft_export(io, args.out_dir, decoder, source));
   return text + "checked: all tensors read back as they were written\n";
 }
 
@@ -145,8 +154,9 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
   if (format == "merged") {
     if (args.states)
       return Status::error(Code::invalid, "--states: a merged model has no states of an optimizer");
-    STRATA_TRY_ASSIGN(const LoraSettings settings, lora_settings(loaded.config));
-    STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(decoder, settings));
+    STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(loaded.config));
+    STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets,
+                      lora_targets(decoder, std::get<LoraSettings>(settings)));
     source = merged_source(source, lora_groups(targets), decoder);
   }
   STRATA_TRY(export_hf(io, args.out_dir, decoder, source, options));

@@ -87,7 +87,7 @@ std::int64_t prefill_rows_of(const Work& work) {
   for (std::size_t at = 0; at < work.requests.size(); at += work.batch) {
     std::size_t tokens = 0;
     for (std::size_t i = at; i < std::min(at + work.batch, work.requests.size()); ++i)
-      tokens += work.requests[i].prompt.size();
+      tokens += work.requests[i].prompt.size() + static_cast<std::size_t>(work.options.virtual_tokens);
     most = std::max(most, std::min(tokens, kPrefillRows));
   }
   return static_cast<std::int64_t>(most);
@@ -195,6 +195,7 @@ Status generate(const Args& args) {
   work.batch = std::min(static_cast<std::size_t>(args.batch), work.prompts.size());
   work.options.max_tokens = args.tokens;
   work.options.seed = static_cast<std::uint64_t>(args.seed);
+  work.options.virtual_tokens = source->virtual_tokens();
   work.options.vocab = source->tokenizer().vocab_size();
   STRATA_TRY(encode_all(*source, work));
   const std::int64_t context = context_of(work, source->max_positions());

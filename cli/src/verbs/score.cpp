@@ -177,7 +177,7 @@ Result<ScoreTotals> score(const Args& args) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job,
                     source->start(Scorer::shape(args.batch, context), Scorer::kRows, warn));
   STRATA_TRY_ASSIGN(const OutFile file, open_output(args));
-  Scorer scorer(job->engine(), args.batch);
+  Scorer scorer(job->engine(), args.batch, source->virtual_tokens());
   const ScoreEncoding encoding{source->tokenizer(), source->add_special(), source->prefix_id(),
                                source->vocab(), static_cast<std::size_t>(context)};
   ScoreTotals totals;

@@ -1,5 +1,8 @@
 #include "adapter/peft_config.h"
 
+#include <algorithm>
+#include <span>
+
 #include <nlohmann/json.hpp>
 
 #include <strata/runtime/str.h>
@@ -17,21 +20,6 @@ using nlohmann::json;
 constexpr const char* kIgnored[] = {
     "auto_mapping",   "base_model_name_or_path", "fan_in_fan_out", "inference_mode",    "init_lora_weights",
     "layers_pattern", "megatron_core",           "peft_version",   "qalora_group_size", "revision"};
-constexpr const char* kRead[] = {
-    "peft_type",    "task_type",     "r",          "lora_alpha", "target_modules",
-    "rank_pattern", "alpha_pattern", "use_rslora", "use_dora",   "bias"};
-
-Result<std::int64_t> whole(const json& root, const char* key, std::int64_t fallback) {
-  const json& value = field(root, key);
-  if (value.is_null()) return fallback;
-  if (!value.is_number_integer())
-    return corrupt(str(key, " is ", shown(value), "; it must be a whole number"));
-  return value.get<std::int64_t>();
-}
-Result<double> number(const json& value, const std::string& key) {
-  if (!value.is_number()) return corrupt(str(key, " is ", shown(value), "; it must be a number"));
-  return value.get<double>();
-}
 
 // A pattern that is a regular expression, and no name, is refused.
 Status check_name(const std::string& key, const std::string& name) {
@@ -68,7 +56,7 @@ Status read_patterns(const json& root, LoraSettings& settings) {
       STRATA_TRY(check_name(key, name));
       const std::string where = str(key, ".", name);
       if (std::string_view(key) == "alpha_pattern") {
-        STRATA_TRY_ASSIGN(settings.alpha_pattern[name], number(value, where));
+        STRATA_TRY_ASSIGN(settings.alpha_pattern[name], real_number(value, where));
       } else if (value.is_number_integer()) {
         settings.rank_pattern[name] = value.get<std::int64_t>();
       } else {
@@ -79,17 +67,33 @@ Status read_patterns(const json& root, LoraSettings& settings) {
   return {};
 }
 
-bool is_among(const std::string& key, std::span<const char* const> keys) {
-  for (const char* known : keys)
-    if (key == known) return true;
-  return false;
+Result<LoraSettings> read_lora(const json& root) {
+  if (const json& bias = field(root, "bias"); !bias.is_null() && bias != "none")
+    return unsupported(str("bias is ", shown(bias), "; strata does not train biases with an adapter: none"));
+  STRATA_TRY(refuse_other_keys(root, {"peft_type", "task_type", "r", "lora_alpha", "target_modules",
+                                      "rank_pattern", "alpha_pattern", "use_rslora", "use_dora", "bias"}));
+  LoraSettings settings;
+  STRATA_TRY_ASSIGN(settings.rank, whole_number(root, "r", settings.rank));
+  if (const json& alpha = field(root, "lora_alpha"); !alpha.is_null()) {
+    STRATA_TRY_ASSIGN(settings.alpha, real_number(alpha, "lora_alpha"));
+  }
+  STRATA_TRY_ASSIGN(settings.rslora, flag(root, "", "use_rslora", false));
+  STRATA_TRY_ASSIGN(settings.dora, flag(root, "", "use_dora", false));
+  STRATA_TRY(read_targets(field(root, "target_modules"), settings.targets));
+  STRATA_TRY(read_patterns(root, settings));
+  return settings;
 }
 
+}  // namespace
+
 // Whatever is not read must say that it is not used: false, null, 0, "" or empty.
-Status refuse_others(const json& root) {
+Status refuse_other_keys(const json& root, std::initializer_list<const char*> read) {
+  const auto is_among = [](const std::string& key, std::span<const char* const> keys) {
+    return std::any_of(keys.begin(), keys.end(), [&](const char* known) { return key == known; });
+  };
   std::string problems;
   for (const auto& [key, value] : root.items()) {
-    if (is_among(key, kIgnored) || is_among(key, kRead) || !is_set(value)) continue;
+    if (is_among(key, kIgnored) || is_among(key, {read.begin(), read.size()}) || !is_set(value)) continue;
     if ((value.is_object() || value.is_array()) && value.empty()) continue;
     problems += str("\n  ", key, " = ", shown(value));
   }
@@ -97,28 +101,30 @@ Status refuse_others(const json& root) {
   return unsupported(str("strata does not implement what these settings ask for:", problems));
 }
 
-}  // namespace
+Result<std::int64_t> whole_number(const json& root, const char* key, std::int64_t fallback) {
+  const json& value = field(root, key);
+  if (value.is_null()) return fallback;
+  if (!value.is_number_integer())
+    return corrupt(str(key, " is ", shown(value), "; it must be a whole number"));
+  return value.get<std::int64_t>();
+}
+
+Result<double> real_number(const json& value, const std::string& key) {
+  if (!value.is_number()) return corrupt(str(key, " is ", shown(value), "; it must be a number"));
+  return value.get<double>();
+}
 
 Result<PeftConfig> parse_peft_config(const std::string& text) {
   STRATA_TRY_ASSIGN(const json root, parse_strict_json(text));
   if (!root.is_object()) return corrupt("it is not an object");
-  const json& type = field(root, "peft_type");
-  if (type != "LORA") return unsupported(str("peft_type is ", shown(type), "; strata reads LORA"));
   if (const json& task = field(root, "task_type"); !task.is_null() && task != "CAUSAL_LM")
     return unsupported(str("task_type is ", shown(task), "; strata trains language models: CAUSAL_LM"));
-  if (const json& bias = field(root, "bias"); !bias.is_null() && bias != "none")
-    return unsupported(str("bias is ", shown(bias), "; strata does not train biases with an adapter: none"));
-  STRATA_TRY(refuse_others(root));
   PeftConfig config;
-  LoraSettings& settings = config.settings;
-  STRATA_TRY_ASSIGN(settings.rank, whole(root, "r", settings.rank));
-  if (const json& alpha = field(root, "lora_alpha"); !alpha.is_null()) {
-    STRATA_TRY_ASSIGN(settings.alpha, number(alpha, "lora_alpha"));
+  if (field(root, "peft_type") == "LORA") {
+    STRATA_TRY_ASSIGN(config.settings, read_lora(root));
+  } else {
+    STRATA_TRY_ASSIGN(config.settings, read_other_method(root));
   }
-  STRATA_TRY_ASSIGN(settings.rslora, flag(root, "", "use_rslora", false));
-  STRATA_TRY_ASSIGN(settings.dora, flag(root, "", "use_dora", false));
-  STRATA_TRY(read_targets(field(root, "target_modules"), settings.targets));
-  STRATA_TRY(read_patterns(root, settings));
   if (const json& base = field(root, "base_model_name_or_path"); base.is_string())
     config.base = base.get<std::string>();
   return config;

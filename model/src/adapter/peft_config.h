@@ -1,21 +1,38 @@
 #pragma once
 
+#include <initializer_list>
 #include <string>
 
-#include <strata/model/adapter/lora.h>
+#include <nlohmann/json.hpp>
+
+#include <strata/model/adapter/adapter.h>
 #include <strata/runtime/status.h>
 
 namespace strata::detail {
 
 struct PeftConfig {
-  LoraSettings settings;
+  AdapterSettings settings;
   std::string base;
 };
 /// Reads adapter_config.json. Keys with which PEFT only says where a file comes from are ignored; every other
 /// one that strata does not implement must have its default. Errors: `corrupt`, `unsupported`, with the key.
 Result<PeftConfig> parse_peft_config(const std::string& text);
-/// The text of adapter_config.json. `modules`: what target_modules lists.
+/// The text of adapter_config.json of LoRA. `modules`: what target_modules lists.
 std::string peft_config_json(const LoraSettings& settings, const std::vector<std::string>& modules,
                              const std::string& base, bool fan_in_fan_out);
+/// The text of adapter_config.json of another method.
+std::string adapter_config_json(const DecoderConfig& config, const AdapterSettings& settings,
+                                const std::string& base);
+
+// What the methods share.
+
+/// The settings of a method whose peft_type is not LORA. Errors: `unsupported` if strata does not have it,
+/// and those of reading.
+Result<AdapterSettings> read_other_method(const nlohmann::json& root);
+/// Errors: `unsupported` with every key that is set, and neither among `read` nor one that changes nothing.
+Status refuse_other_keys(const nlohmann::json& root, std::initializer_list<const char*> read);
+/// Errors: `corrupt` if the value is no whole number.
+Result<std::int64_t> whole_number(const nlohmann::json& root, const char* key, std::int64_t fallback);
+Result<double> real_number(const nlohmann::json& value, const std::string& key);
 
 }  // namespace strata::detail

@@ -26,47 +26,86 @@ std::vector<std::string> target_modules(const DecoderConfig& config, const std::
   return {all.begin(), all.end()};
 }
 
-Status write_folder(Io& io, const std::string& path, const DecoderConfig& config,
-                    const LoraSettings& settings, const std::string& base, const ParamSource& source) {
-  STRATA_TRY(io.make_dirs(path));
-  STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(config, settings));
-  const std::vector<detail::PeftTensor> tensors = detail::peft_tensors(config, targets);
-  std::vector<TensorSpec> specs;
-  std::map<std::string, std::int64_t> elems;
-  for (const detail::PeftTensor& tensor : tensors) {
-    specs.push_back({tensor.name, std::string(safetensors_dtype(DType::f32)), tensor.shape()});
-    elems[tensor.param] = std::max(elems[tensor.param], tensor.first + tensor.n_elems());
+/// Writes the tensors one after the other; each parameter is read once.
+class TensorWriter {
+ public:
+  TensorWriter(const DecoderConfig& config, const std::vector<detail::PeftTensor>& tensors,
+               const ParamSource& source)
+      : config_(config), tensors_(tensors), source_(source) {
+    for (const detail::PeftTensor& part : tensors)
+      elems_[part.param] = std::max(elems_[part.param], part.first + part.n_elems());
   }
-  STRATA_TRY_ASSIGN(const auto writer, SafetensorsWriter::create(io, path + "/adapter_model.safetensors",
-                                                                 std::move(specs), {{"format", "pt"}}));
-  std::map<std::string, std::vector<float>> params;
-  for (const detail::PeftTensor& tensor : tensors) {
-    std::vector<float>& param = params[tensor.param];
-    if (param.empty()) {
-      param.resize(static_cast<std::size_t>(elems[tensor.param]));
-      STRATA_TRY(source(tensor.param, param));
+
+  Status write(Io& io, const std::string& path) {
+    std::vector<TensorSpec> specs;
+    for (std::size_t i = 0; i < tensors_.size(); i = end_of(i))
+      specs.push_back({tensors_[i].name, std::string(safetensors_dtype(DType::f32)), tensors_[i].shape()});
+    STRATA_TRY_ASSIGN(const auto writer,
+                      SafetensorsWriter::create(io, path, std::move(specs), {{"format", "pt"}}));
+    for (std::size_t i = 0; i < tensors_.size(); i = end_of(i)) {
+      STRATA_TRY_ASSIGN(const std::vector<float> values, gather(i, end_of(i)));
+      STRATA_TRY(writer->append(std::as_bytes(std::span<const float>(values))));
     }
-    std::vector<float> values(static_cast<std::size_t>(tensor.n_elems()));
-    detail::gather_peft(tensor, config, param, values);
-    if (const std::size_t bad = first_non_finite(values); bad < values.size())
-      return Status::error(Code::diverged, str("element ", bad, " of ", tensor.name, " is ", values[bad],
-                                               ": the run diverged; export an earlier checkpoint"));
-    STRATA_TRY(writer->append(std::as_bytes(std::span<const float>(values))));
-    if (tensor.first + tensor.n_elems() == elems[tensor.param]) params.erase(tensor.param);
+    return writer->finish();
   }
-  STRATA_TRY(writer->finish());
+
+ private:
+  // The parts of a tensor follow each other.
+  std::size_t end_of(std::size_t first) const {
+    std::size_t end = first;
+    while (end < tensors_.size() && tensors_[end].name == tensors_[first].name) ++end;
+    return end;
+  }
+  Result<std::vector<float>> gather(std::size_t first, std::size_t end) {
+    std::vector<float> values(static_cast<std::size_t>(tensors_[first].file_elems()));
+    for (std::size_t i = first; i < end; ++i) {
+      const detail::PeftTensor& part = tensors_[i];
+      std::vector<float>& param = params_[part.param];
+      if (param.empty()) {
+        param.resize(static_cast<std::size_t>(elems_[part.param]));
+        STRATA_TRY(source_(part.param, param));
+      }
+      detail::gather_peft(part, config_, param, values);
+      if (part.first + part.n_elems() == elems_[part.param]) params_.erase(part.param);
+    }
+    if (const std::size_t bad = first_non_finite(values); bad < values.size())
+      return Status::error(Code::diverged,
+                           str("element ", bad, " of ", tensors_[first].name, " is ", values[bad],
+                               ": the run diverged; export an earlier checkpoint"));
+    return values;
+  }
+
+  const DecoderConfig& config_;
+  const std::vector<detail::PeftTensor>& tensors_;
+  const ParamSource& source_;
+  std::map<std::string, std::int64_t> elems_;  // of each parameter
+  std::map<std::string, std::vector<float>> params_;
+};
+
+Result<std::string> adapter_config_text(const DecoderConfig& config, const AdapterSettings& settings,
+                                        const std::string& base) {
+  const auto* lora = std::get_if<LoraSettings>(&settings);
+  if (lora == nullptr) return detail::adapter_config_json(config, settings, base);
+  STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(config, *lora));
   const std::vector<HfTensor> all = hf_tensors(config);
   const bool turned = std::any_of(all.begin(), all.end(),
                                   [](const HfTensor& t) { return t.layout == HfTensor::Layout::transposed; });
-  return write_text_atomically(
-      io, path + "/adapter_config.json",
-      detail::peft_config_json(settings, target_modules(config, targets), base, turned));
+  return detail::peft_config_json(*lora, target_modules(config, targets), base, turned);
+}
+
+Status write_folder(Io& io, const std::string& path, const DecoderConfig& config,
+                    const AdapterSettings& settings, const std::string& base, const ParamSource& source) {
+  STRATA_TRY(io.make_dirs(path));
+  STRATA_TRY_ASSIGN(const std::vector<detail::PeftTensor> tensors, detail::adapter_tensors(config, settings));
+  STRATA_TRY_ASSIGN(const std::string text, adapter_config_text(config, settings, base));
+  STRATA_TRY(TensorWriter(config, tensors, source).write(io, path + "/adapter_model.safetensors"));
+  return write_text_atomically(io, path + "/adapter_config.json", text);
 }
 
 }  // namespace
 
-Status export_peft(Io& io, const std::string& path, const DecoderConfig& config, const LoraSettings& settings,
-                   const std::string& base, const ParamSource& source) {
+Status export_peft(Io& io, const std::string& path, const DecoderConfig& config,
+                   const AdapterSettings& settings, const std::string& base, const ParamSource& source) {
   return detail::write_whole_folder(io, path, [&](const std::string& draft) {
     return write_folder(io, draft, with_derived_sizes(config), settings, base, source);
   });
@@ -95,18 +134,13 @@ ParamSource merged_source(ParamSource source, std::vector<LoraGroup> groups, con
 Status check_peft_export(Io& io, const std::string& path, const DecoderConfig& config,
                          const ParamSource& source) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<PeftFolder> folder, PeftFolder::open(io, path, config));
-  const std::map<std::string, std::int64_t> inner = inner_extents(config);
-  for (const LoraGroup& group : lora_groups(folder->targets()))
-    for (const auto& [name, n] : {std::pair{group.a, group.ranks() * inner.at(group.weight)},
-                                  {group.b, group.elems()},
-                                  {group.magnitude, group.rows()}}) {
-      if (name.empty()) continue;  // not DoRA
-      std::vector<float> want(static_cast<std::size_t>(n)), found(want.size());
-      STRATA_TRY(source(name, want));
-      STRATA_TRY(folder->read_part(name, 0, found));
-      if (std::memcmp(want.data(), found.data(), want.size() * sizeof(float)) != 0)
-        return Status::error(Code::corrupt, str(path, ": ", name, " has other values when it is read back"));
-    }
+  for (const auto& [name, n] : folder->params()) {
+    std::vector<float> want(static_cast<std::size_t>(n)), found(want.size());
+    STRATA_TRY(source(name, want));
+    STRATA_TRY(folder->read_part(name, 0, found));
+    if (std::memcmp(want.data(), found.data(), want.size() * sizeof(float)) != 0)
+      return Status::error(Code::corrupt, str(path, ": ", name, " has other values when it is read back"));
+  }
   return {};
 }
 

@@ -27,7 +27,7 @@ Result<detail::PeftConfig> read_config(Io& io, const std::string& path) {
 
 }  // namespace
 
-Result<LoraSettings> read_peft_settings(Io& io, const std::string& path) {
+Result<AdapterSettings> read_peft_settings(Io& io, const std::string& path) {
   STRATA_TRY_ASSIGN(detail::PeftConfig config, read_config(io, path));
   return std::move(config.settings);
 }
@@ -43,10 +43,12 @@ Result<std::unique_ptr<PeftFolder>> PeftFolder::open(Io& io, const std::string& 
   STRATA_TRY_ASSIGN(detail::PeftConfig parsed, read_config(io, path));
   folder->settings_ = std::move(parsed.settings);
   folder->base_ = std::move(parsed.base);
-  auto targets = lora_targets(config, folder->settings_);
-  if (!targets.has_value()) return targets.status().annotate(path);
-  folder->targets_ = *std::move(targets);
-  folder->tensors_ = detail::peft_tensors(folder->config_, folder->targets_);
+  if (const auto* lora = std::get_if<LoraSettings>(&folder->settings_)) {
+    auto targets = lora_targets(config, *lora);
+    if (!targets.has_value()) return targets.status().annotate(path);
+    folder->targets_ = *std::move(targets);
+  }
+  STRATA_TRY_ASSIGN(folder->tensors_, detail::adapter_tensors(folder->config_, folder->settings_));
   STRATA_TRY_ASSIGN(folder->file_, SafetensorsFile::open(io, path + "/adapter_model.safetensors"));
   STRATA_TRY(folder->check_tensors().annotate(path + "/adapter_model.safetensors"));
   return folder;
@@ -54,14 +56,15 @@ Result<std::unique_ptr<PeftFolder>> PeftFolder::open(Io& io, const std::string& 
 
 Status PeftFolder::check_tensors() const {
   std::string problems;
-  std::size_t n_found = 0;
+  const std::string* last = nullptr;
   for (const detail::PeftTensor& tensor : tensors_) {
+    if (last != nullptr && *last == tensor.name) continue;
+    last = &tensor.name;
     const SafetensorsEntry* const entry = file_->find(tensor.name);
     if (entry == nullptr) {
       problems += str("\n  ", tensor.name, " is missing");
       continue;
     }
-    ++n_found;
     const auto dtype = dtype_from_safetensors(entry->dtype);
     if (!dtype || !is_stored_dtype(*dtype))
       problems += str("\n  ", tensor.name, " is ", entry->dtype, "; F32, BF16 and F16 can be read");
@@ -70,8 +73,7 @@ Status PeftFolder::check_tensors() const {
                       ", but the model needs ", detail::shape_text(tensor.shape()));
   }
   for (const SafetensorsEntry& entry : file_->entries())
-    if (n_found < file_->entries().size() &&
-        std::none_of(tensors_.begin(), tensors_.end(),
+    if (std::none_of(tensors_.begin(), tensors_.end(),
                      [&](const detail::PeftTensor& tensor) { return tensor.name == entry.name; }))
       problems += str("\n  ", entry.name, " is not a tensor of an adapter that strata has");
   if (problems.empty()) return {};
@@ -83,6 +85,13 @@ bool PeftFolder::has(std::string_view param) const noexcept {
                      [&](const detail::PeftTensor& tensor) { return tensor.param == param; });
 }
 
+std::map<std::string, std::int64_t> PeftFolder::params() const {
+  std::map<std::string, std::int64_t> elems;
+  for (const detail::PeftTensor& tensor : tensors_)
+    elems[tensor.param] = std::max(elems[tensor.param], tensor.first + tensor.n_elems());
+  return elems;
+}
+
 Status PeftFolder::load(std::string_view param) const {
   if (loaded_name_ == param) return {};
   loaded_name_.clear();
@@ -91,8 +100,8 @@ Status PeftFolder::load(std::string_view param) const {
     if (tensor.param != param) continue;
     const SafetensorsEntry& entry = *file_->find(tensor.name);
     const DType dtype = *dtype_from_safetensors(entry.dtype);
-    std::vector<std::byte> raw(static_cast<std::size_t>(tensor.n_elems()) * size_of(dtype));
-    std::vector<float> values(static_cast<std::size_t>(tensor.n_elems()));
+    std::vector<float> values(static_cast<std::size_t>(tensor.file_elems()));
+    std::vector<std::byte> raw(values.size() * size_of(dtype));
     STRATA_TRY(file_->read_range(entry, 0, raw));
     STRATA_TRY(widen_to_f32(dtype, raw, values));
     if (const std::size_t bad = first_non_finite(values); bad < values.size())

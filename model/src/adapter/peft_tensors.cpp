@@ -8,9 +8,52 @@
 namespace strata::detail {
 namespace {
 
+constexpr const char* kPromptEmbeddings = "prompt_embeddings";
+
 /// The part of `param` as a tensor of a Hugging Face file, whose rows may be in another order.
 HfTensor as_hf(const PeftTensor& tensor) {
   return {tensor.name, tensor.shape(), tensor.param, 0, tensor.layout};
+}
+
+/// Calls copy(first element of the tensor, first element of the parameter's part, elements) for each row.
+template <class Copy>
+void each_row(const PeftTensor& tensor, const Copy& copy) {
+  const auto n = static_cast<std::size_t>(tensor.columns);
+  for (std::int64_t row = 0; row < tensor.rows; ++row)
+    copy(static_cast<std::size_t>(row * tensor.file_columns + tensor.first_column),
+         static_cast<std::size_t>(row) * n, n);
+}
+
+std::vector<PeftTensor> prefix_tensors(const DecoderConfig& config, std::int64_t n) {
+  // Of each virtual token: of each layer, its keys and then its values.
+  const std::int64_t columns = 2 * config.kv_heads * config.head_dim;
+  std::vector<PeftTensor> tensors;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer)
+    tensors.push_back({.name = kPromptEmbeddings,
+                       .param = str("layers.", layer, ".prefix"),
+                       .rows = n,
+                       .columns = columns,
+                       .file_columns = config.layers * columns,
+                       .first_column = layer * columns});
+  return tensors;
+}
+
+/// The parameters by their own names.
+std::vector<PeftTensor> bottleneck_tensors(const DecoderConfig& config, const BottleneckSettings& settings) {
+  std::vector<PeftTensor> tensors;
+  const std::int64_t h = config.hidden, width = settings.width;
+  for (const BottleneckModule& module : bottleneck_modules(config, settings)) {
+    const auto add = [&](const char* what, std::int64_t rows, std::int64_t columns, bool is_vector) {
+      const std::string name = module.name + what;
+      tensors.push_back(
+          {.name = name, .param = name, .rows = rows, .columns = columns, .is_vector = is_vector});
+    };
+    add(".down.weight", width, h, false);
+    add(".down.bias", width, 1, true);
+    add(".up.weight", h, width, false);
+    add(".up.bias", h, 1, true);
+  }
+  return tensors;
 }
 
 }  // namespace
@@ -39,18 +82,48 @@ std::vector<PeftTensor> peft_tensors(const DecoderConfig& config, const std::vec
         {name + ".lora_A.weight", group->a, rank * inner, part.rank, inner, HfTensor::Layout::rows});
     tensors.push_back({name + ".lora_B.weight", group->b, elems, part.rows, part.rank, target.rows});
     if (target.lora.dora)
-      tensors.push_back({name + ".lora_magnitude_vector", group->magnitude, rows, part.rows, 0, target.rows});
+      tensors.push_back({.name = name + ".lora_magnitude_vector",
+                         .param = group->magnitude,
+                         .first = rows,
+                         .rows = part.rows,
+                         .columns = 1,
+                         .layout = target.rows,
+                         .is_vector = true});
   }
   return tensors;
 }
 
+Result<std::vector<PeftTensor>> adapter_tensors(const DecoderConfig& config,
+                                                const AdapterSettings& settings) {
+  if (const auto* lora = std::get_if<LoraSettings>(&settings)) {
+    STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(config, *lora));
+    return peft_tensors(config, targets);
+  }
+  if (const auto* bottleneck = std::get_if<BottleneckSettings>(&settings))
+    return bottleneck_tensors(config, *bottleneck);
+  const std::int64_t n = virtual_tokens(settings);
+  if (std::holds_alternative<PrefixSettings>(settings)) return prefix_tensors(config, n);
+  return std::vector<PeftTensor>{
+      {.name = kPromptEmbeddings, .param = "prompt.weight", .rows = n, .columns = config.hidden}};
+}
+
 void scatter_peft(const PeftTensor& tensor, const DecoderConfig& config, std::span<const float> from,
                   std::span<float> param) {
+  if (tensor.file_columns > 0)
+    return each_row(tensor, [&](std::size_t in_file, std::size_t at, std::size_t n) {
+      std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(in_file), n,
+                  param.begin() + static_cast<std::ptrdiff_t>(at));
+    });
   scatter_hf(as_hf(tensor), config, 0, from, param.subspan(static_cast<std::size_t>(tensor.first)));
 }
 
 void gather_peft(const PeftTensor& tensor, const DecoderConfig& config, std::span<const float> param,
                  std::span<float> into) {
+  if (tensor.file_columns > 0)
+    return each_row(tensor, [&](std::size_t in_file, std::size_t at, std::size_t n) {
+      std::copy_n(param.begin() + static_cast<std::ptrdiff_t>(at), n,
+                  into.begin() + static_cast<std::ptrdiff_t>(in_file));
+    });
   gather_hf(as_hf(tensor), config, 0, param.subspan(static_cast<std::size_t>(tensor.first)), into);
 }
 

@@ -5,27 +5,35 @@
 #include <string>
 #include <vector>
 
-#include <strata/model/adapter/lora.h>
+#include <strata/model/adapter/adapter.h>
 
 namespace strata::detail {
 
-/// A tensor of adapter_model.safetensors: elements [first, first + rows * columns) of a parameter of
-/// add_lora().
+/// What adapter_model.safetensors has of one parameter of an adapter: elements [first, first + rows *
+/// columns) of the parameter are a tensor, or columns of one. The parts of a tensor follow each other.
 struct PeftTensor {
   std::string name;
   std::string param;
-  std::int64_t first = 0, rows = 0, columns = 0;     ///< columns: 0 of a vector
+  std::int64_t first = 0, rows = 0, columns = 0;
   HfTensor::Layout layout = HfTensor::Layout::rows;  ///< of the rows
-  std::int64_t n_elems() const noexcept { return columns == 0 ? rows : rows * columns; }
+  std::int64_t file_columns = 0;  ///< columns of the tensor, if the parameter has not all of them; else 0
+  std::int64_t first_column = 0;  ///< of the tensor
+  bool is_vector = false;         ///< the tensor is [rows], and columns is 1
+  std::int64_t n_elems() const noexcept { return rows * columns; }
+  std::int64_t file_elems() const noexcept { return rows * (file_columns > 0 ? file_columns : columns); }
   std::vector<std::uint64_t> shape() const {
-    if (columns == 0) return {static_cast<std::uint64_t>(rows)};
-    return {static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns)};
+    const auto height = static_cast<std::uint64_t>(rows);
+    if (is_vector) return {height};
+    return {height, static_cast<std::uint64_t>(file_columns > 0 ? file_columns : columns)};
   }
 };
 /// A and B of each target, and the magnitudes of DoRA, in the order of the targets.
 std::vector<PeftTensor> peft_tensors(const DecoderConfig& config, const std::vector<LoraTarget>& targets);
 
-/// Copy a whole tensor to its place in the parameter, or back.
+/// The tensors of an adapter of any method. Errors: those of lora_targets().
+Result<std::vector<PeftTensor>> adapter_tensors(const DecoderConfig& config, const AdapterSettings& settings);
+
+/// Copy what a whole tensor has of the parameter to its place there, or back.
 void scatter_peft(const PeftTensor& tensor, const DecoderConfig& config, std::span<const float> from,
                   std::span<float> param);
 void gather_peft(const PeftTensor& tensor, const DecoderConfig& config, std::span<const float> param,

@@ -1,9 +1,13 @@
 #include <strata/train/training_data.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include <strata/model/adapter/weight_parts.h>
+#include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
+
+#include "config/adapter_methods.h"
 
 namespace strata {
 namespace {
@@ -33,6 +37,19 @@ kernels::WeightFormat base_format(const TrainConfig& config) noexcept {
   return full;  // also if it is `auto` and nothing has decided it
 }
 
+Result<AdapterSettings> adapter_settings(const TrainConfig& config) {
+  const detail::AdapterMethod* const method = detail::adapter_method(config.adapter.method);
+  STRATA_ASSERT(method != nullptr, "adapter.method = ", config.adapter.method, " has no settings");
+  return method->read(config);
+}
+
+std::int64_t virtual_tokens(const TrainConfig& config) noexcept {
+  const detail::AdapterMethod* const method = detail::adapter_method(config.adapter.method);
+  const bool has = method != nullptr && std::find(method->keys.begin(), method->keys.end(),
+                                                  "virtual_tokens") != method->keys.end();
+  return has ? config.adapter.virtual_tokens : 0;
+}
+
 Result<LoraSettings> lora_settings(const TrainConfig& config) {
   const TrainConfig::Adapter& given = config.adapter;
   LoraSettings settings{.rank = given.rank,
@@ -49,10 +66,9 @@ Result<LoraSettings> lora_settings(const TrainConfig& config) {
 
 Result<Program> with_adapters(Program program, const TrainConfig& config, const DecoderConfig& decoder) {
   if (!has_adapters(config)) return program;
-  STRATA_TRY_ASSIGN(const LoraSettings settings, lora_settings(config));
-  STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(decoder, settings));
+  STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(config));
   for (ParamInfo& param : program.params) param.trainable = false;
-  STRATA_TRY_ASSIGN(program, add_lora(std::move(program), lora_groups(targets)));
+  STRATA_TRY_ASSIGN(program, add_adapter(std::move(program), decoder, settings));
   const kernels::WeightFormat format = base_format(config);
   if (format == kernels::WeightFormat::full) return program;
   return quantize_weights(std::move(program), format, weight_parts(decoder));

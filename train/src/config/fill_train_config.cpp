@@ -4,6 +4,7 @@
 #include <strata/runtime/str.h>
 #include <strata/train/train_config.h>
 
+#include "config/adapter_methods.h"
 #include "config/param_groups.h"
 #include "config/schema/sections.h"
 
@@ -77,8 +78,7 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, std::vect
   if (base_format(config) != kernels::WeightFormat::full && config.train.fp8)
     problems.push_back(str(set_by(tree, "train.base"), " = ", config.train.base, ", but train.fp8 is true (",
                            tree.entry("train.fp8").origin, "); GEMMs have one of the two"));
-  if (const Status status = lora_settings(config).status(); !status.is_ok())
-    problems.emplace_back(status.message());
+  detail::check_adapter(tree, config, problems);
   for (const std::string& group : config.optim.param_groups)
     if (const Status status = parse_param_group(group).status(); !status.is_ok())
       problems.push_back(str(set_by(tree, "optim.param_groups"), ": ", status.message()));

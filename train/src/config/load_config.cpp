@@ -19,6 +19,8 @@
 
 #include "run/run_paths.h"
 
+#include "config/adapter_methods.h"
+
 namespace strata {
 namespace {
 
@@ -96,24 +98,6 @@ std::vector<std::pair<std::string, std::string>> model_sizes(const DecoderConfig
 }
 
 std::string joined(const std::vector<std::string>& texts) { return fmt::format("{}", fmt::join(texts, ",")); }
-
-template <class T>
-std::string patterns_text(const std::map<std::string, T>& patterns) {
-  std::string text;
-  for (const auto& [name, value] : patterns) text += str(text.empty() ? "" : ",", name, "=", value);
-  return text;
-}
-
-std::vector<std::pair<std::string, std::string>> adapter_keys_of(const LoraSettings& settings) {
-  return {{"adapter.method", "lora"},
-          {"adapter.rank", str(settings.rank)},
-          {"adapter.alpha", str(settings.alpha)},
-          {"adapter.rslora", settings.rslora ? "true" : "false"},
-          {"adapter.dora", settings.dora ? "true" : "false"},
-          {"adapter.targets", joined(settings.targets)},
-          {"adapter.rank_pattern", patterns_text(settings.rank_pattern)},
-          {"adapter.alpha_pattern", patterns_text(settings.alpha_pattern)}};
-}
 
 /// Refuses configured values that differ from those of the folder: they would be another model or adapter.
 Status check_found(const ConfigTree& tree, const ConfigLayer& found) {
@@ -238,7 +222,7 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
                                " is a run, which has parameters of its own; name a Hugging Face folder"));
     auto found = read_peft_settings(posix_io(), adapter);
     if (!found.has_value()) return found.status().annotate("adapter.from");
-    sources.discovered.push_back({adapter + "/adapter_config.json", adapter_keys_of(*found)});
+    sources.discovered.push_back({adapter + "/adapter_config.json", detail::adapter_keys_of(*found)});
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
     STRATA_TRY(check_found(tree, sources.discovered.back()));
   }

@@ -1,5 +1,9 @@
 #include <strata/train/pretrained/pretrained_values.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include <strata/model/tokenizer.h>
 #include <strata/runtime/str.h>
 #include <strata/train/training_data.h>
 
@@ -11,19 +15,55 @@ Result<std::unique_ptr<PretrainedValues>> PretrainedValues::open(Io& io, const T
     STRATA_TRY_ASSIGN(values->folder_, HfFolder::open(io, config.model.from));
   }
   const std::string& path = config.adapter.from;
-  if (path.empty()) return values;
+  if (path.empty()) {
+    STRATA_TRY(values->open_prompt(io, config).annotate("adapter.prompt_text"));
+    return values;
+  }
   const DecoderConfig decoder = decoder_config(config);
   STRATA_TRY_ASSIGN(values->adapter_, PeftFolder::open(io, path, decoder));
-  STRATA_TRY_ASSIGN(const LoraSettings settings, lora_settings(config));
-  STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(decoder, settings));
-  if (targets == values->adapter_->targets()) return values;
-  return Status::error(Code::invalid, str("adapter.from = ", path,
-                                          ": its modules, ranks or scales are not those of section adapter"));
+  STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(config));
+  STRATA_TRY_ASSIGN(const bool same, are_same_adapter(decoder, settings, values->adapter_->settings()));
+  if (same) return values;
+  return Status::error(Code::invalid, str("adapter.from = ", path, ": its modules, ranks, widths or scales ",
+                                          "are not those of section adapter"));
+}
+
+// The text's tokens, repeated or cut.
+Status PretrainedValues::open_prompt(Io& io, const TrainConfig& config) {
+  if (config.adapter.prompt_text.empty()) return {};
+  STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, tokenizer_source(config)));
+  const std::vector<std::int32_t> ids = tokenizer.encode(config.adapter.prompt_text);
+  const std::int64_t vocab = folder_->config().vocab;
+  for (const std::int32_t id : ids)
+    if (id >= vocab)
+      return Status::error(Code::invalid, str("token ", id, " of a model with a vocabulary of ", vocab));
+  if (ids.empty()) return Status::error(Code::invalid, "the text has no token");
+  for (std::int64_t i = 0; i < virtual_tokens(config); ++i)
+    prompt_.push_back(ids[static_cast<std::size_t>(i) % ids.size()]);
+  return {};
+}
+
+Status PretrainedValues::read_prompt(std::int64_t offset, std::span<float> values) const {
+  const DecoderConfig& config = folder_->config();
+  const std::int64_t h = config.hidden;
+  const float scale = config.scaled_embedding ? std::sqrt(static_cast<float>(h)) : 1.0f;
+  for (std::size_t done = 0; done < values.size();) {
+    const std::int64_t at = offset + static_cast<std::int64_t>(done), column = at % h;
+    const std::span<float> row =
+        values.subspan(done, std::min(values.size() - done, static_cast<std::size_t>(h - column)));
+    const std::int64_t id = prompt_[static_cast<std::size_t>(at / h)];
+    STRATA_TRY(folder_->read_part("tokens.weight", id * h + column, row));
+    for (float& value : row) value *= scale;
+    done += row.size();
+  }
+  return {};
 }
 
 Result<bool> PretrainedValues::read(const StatePiece& piece, std::span<float> values) const {
   if (adapter_ && adapter_->has(piece.name)) {
     STRATA_TRY(adapter_->read_part(piece.name, piece.offset, values));
+  } else if (!prompt_.empty() && piece.name == "prompt.weight") {
+    STRATA_TRY(read_prompt(piece.offset, values));
   } else if (folder_ && folder_->has_param(piece.name)) {
     STRATA_TRY(folder_->read_part(piece.name, piece.offset, values));
   } else {

@@ -100,7 +100,8 @@ Result<std::unique_ptr<TokenCache>> open_token_cache(const TrainConfig& config, 
 bool is_masked(const TokenCache& cache) { return cache.n_loss_tokens() < cache.n_tokens(); }
 
 std::string resolve_packing(const TrainConfig& config, bool masked) {
-  return config.data.packing != "auto" ? config.data.packing : masked ? "pack" : "stream";
+  if (config.data.packing != "auto") return config.data.packing;
+  return masked && virtual_tokens(config) == 0 ? "pack" : "stream";
 }
 
 Result<TokenDataset> create_dataset(const TokenCache& cache, const TrainConfig& config,

@@ -237,19 +237,20 @@ Status check_attention_backend(const TrainConfig& config) {
   if (config.train.attention_backend == "mma") return {};
   const DecoderConfig d = with_derived_sizes(decoder_config(config));
   const bool own_scale = d.query_scalar > 0 && d.query_scalar != static_cast<float>(d.head_dim);
+  const std::int64_t seq = d.seq + virtual_tokens(config);
   const kernels::AttentionHeads heads = {
       .heads = d.heads,
       .kv_heads = d.kv_heads,
-      .seq = d.seq,
+      .seq = seq,
       .alibi = d.position == DecoderConfig::Position::alibi,
       .backend = config.train.attention_backend == "cudnn" ? kernels::AttentionBackend::cudnn
                                                            : kernels::AttentionBackend::wgmma,
-      .window = std::count(d.sliding.begin(), d.sliding.end(), false) == 0 && d.window < d.seq ? d.window : 0,
+      .window = std::count(d.sliding.begin(), d.sliding.end(), false) == 0 && d.window < seq ? d.window : 0,
       .softcap = d.score_softcap,
       .scale = own_scale ? 1 / std::sqrt(d.query_scalar) : 0};
   const bool packed = config.data.packing == "pack",
              of_cudnn = heads.backend == kernels::AttentionBackend::cudnn;
-  const std::int64_t tokens = config.train.micro_batch * d.seq;
+  const std::int64_t tokens = config.train.micro_batch * seq;
   if (kernels::effective_attention_backend(heads, tokens, compute_dtype(config), d.head_dim, packed, false) ==
       heads.backend)
     return {};
@@ -263,7 +264,7 @@ Status check_attention_backend(const TrainConfig& config) {
   return Status::error(
       Code::invalid,
       str("train.attention_backend = cudnn, but it does not support the attention of this model: ",
-          config.train.micro_batch, " sequences of ", d.seq, " tokens with ", d.heads, " heads of ", with,
+          config.train.micro_batch, " sequences of ", seq, " tokens with ", d.heads, " heads of ", with,
           heads.alibi ? ", with ALiBi" : "", packed ? ", with packed documents" : "",
           heads.window > 0 ? ", with a window" : "", heads.softcap > 0 ? ", with a soft cap" : "",
           heads.scale > 0 ? ", with a custom scale" : "",

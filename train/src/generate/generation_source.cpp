@@ -83,16 +83,24 @@ Status GenerationSource::open_folder(const ConfigRequest& request) {
   return Status::ok();
 }
 
-std::int64_t GenerationSource::max_positions() const noexcept { return decoder_.positions; }
+std::int64_t GenerationSource::max_positions() const noexcept {
+  return decoder_.positions == 0 ? 0 : std::max<std::int64_t>(1, decoder_.positions - virtual_tokens());
+}
 
-Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& decode, std::int64_t prefill_rows,
+std::int32_t GenerationSource::virtual_tokens() const noexcept {
+  return static_cast<std::int32_t>(strata::virtual_tokens(loaded_->config));
+}
+
+Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& shape, std::int64_t prefill_rows,
                                                      const std::function<void(std::string_view)>& warn) {
   ProgramSet programs;
-  CacheShape prefill = decode;
+  CacheShape decode = shape, prefill;
+  decode.context += virtual_tokens();
+  prefill = decode;
   prefill.rows = prefill_rows;
-  for (const auto& [role, shape] :
+  for (const auto& [role, sizes] :
        {std::pair{ProgramRole::prefill, prefill}, {ProgramRole::decode, decode}}) {
-    STRATA_TRY_ASSIGN(Program program, record_cached_decoder(decoder_, shape));
+    STRATA_TRY_ASSIGN(Program program, record_cached_decoder(decoder_, sizes));
     STRATA_TRY_ASSIGN(program, with_adapters(std::move(program), loaded_->config, decoder_));
     programs[role] = specialize_for_backend(std::move(program), loaded_->config);
   }

@@ -81,14 +81,22 @@ Status Generator::prefill(std::span<const GenerationRequest> requests, std::vect
     ended.clear();
     return Status::ok();
   };
-  for (Sequence& sequence : sequences)
-    for (const std::int32_t id : requests[sequence.request].prompt) {
-      if (run.size() == prefill_rows_) STRATA_TRY(flush());
-      run.push_back({id, sequence.length, static_cast<std::int32_t>(sequence.request)});
-      if (static_cast<std::size_t>(++sequence.length) < requests[sequence.request].prompt.size()) continue;
+  const auto feed = [&](Sequence& sequence, std::int32_t id) -> Status {
+    if (run.size() == prefill_rows_) STRATA_TRY(flush());
+    run.push_back({id, sequence.length++, static_cast<std::int32_t>(sequence.request)});
+    return {};
+  };
+  for (Sequence& sequence : sequences) {
+    // The program puts virtual tokens in the place of these.
+    for (std::int32_t i = 0; i < options_.virtual_tokens; ++i) STRATA_TRY(feed(sequence, 0));
+    const std::vector<std::int32_t>& prompt = requests[sequence.request].prompt;
+    for (std::size_t i = 0; i < prompt.size(); ++i) {
+      STRATA_TRY(feed(sequence, prompt[i]));
+      if (i + 1 < prompt.size()) continue;
       logit_indices.push_back(static_cast<std::int32_t>(run.size()) - 1);
       ended.push_back(sequence.request);
     }
+  }
   return run.empty() ? Status::ok() : flush();
 }
 
@@ -129,7 +137,7 @@ Status Generator::sample_token(const GenerationRequest& request, Sequence& seque
   sequence.next = *drawn;
   if (static_cast<std::int64_t>(n) + 1 >= options_.max_tokens)
     sequence.out.finish_reason = FinishReason::max_tokens;
-  else if (sequence.length >= options_.context)
+  else if (sequence.length >= options_.context + options_.virtual_tokens)
     sequence.out.finish_reason = FinishReason::context_full;
   else
     sequence.active = true;

@@ -25,8 +25,11 @@ Result<std::vector<SequenceScore>> Scorer::run(std::span<const ScoreSequence> se
   for (std::size_t s = 0; s < sequences.size(); ++s) {
     const ScoreSequence& sequence = sequences[s];
     const std::size_t n = sequence.ids.size();
-    for (std::size_t i = 0; i + 1 < n; ++i) {
-      const bool scored = i + 1 + sequence.scored >= n;
+    // The program puts virtual tokens in the place of the first ones.
+    const auto n_virtual = static_cast<std::size_t>(virtual_tokens_);
+    for (std::size_t at = 0; at + 1 < n_virtual + n; ++at) {
+      const std::size_t i = at - std::min(at, n_virtual);
+      const bool is_virtual = at < n_virtual, scored = !is_virtual && i + 1 + sequence.scored >= n;
       if (tokens_.size() == kRows || (scored && wanted_.size() == kLogitRows) ||
           (!tokens_.empty() && s - first == static_cast<std::size_t>(slots_)))
         STRATA_TRY(flush(scores));
@@ -35,7 +38,7 @@ Result<std::vector<SequenceScore>> Scorer::run(std::span<const ScoreSequence> se
         wanted_.push_back(static_cast<std::int32_t>(tokens_.size()));
         targets_.push_back({s, sequence.ids[i + 1]});
       }
-      tokens_.push_back({sequence.ids[i], static_cast<std::int32_t>(i),
+      tokens_.push_back({is_virtual ? 0 : sequence.ids[i], static_cast<std::int32_t>(at),
                          static_cast<std::int32_t>(s % static_cast<std::size_t>(slots_))});
     }
   }

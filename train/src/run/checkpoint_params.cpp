@@ -20,6 +20,7 @@ Result<std::shared_ptr<PretrainedValues>> open_base(const TrainConfig& config, I
   if (from.empty()) return std::shared_ptr<PretrainedValues>();
   TrainConfig base = config;
   base.adapter.from.clear();
+  base.adapter.prompt_text.clear();
   auto opened = PretrainedValues::open(io, base);
   if (!opened.has_value())
     return opened.status().annotate(str(

@@ -89,7 +89,10 @@ std::string attention_text(const LoweredProgram& train) {
 // Which modules have adapters, by the last parts of their names. The plan has already found them all.
 std::string adapter_text(const TrainConfig& c, const DecoderConfig& d) {
   if (!has_adapters(c)) return "";
-  const std::vector<LoraTarget> targets = must(lora_targets(d, must(lora_settings(c))));
+  const AdapterSettings settings = must(adapter_settings(c));
+  const auto* const lora = std::get_if<LoraSettings>(&settings);
+  if (lora == nullptr) return str("adapter  ", describe(settings), "\n");
+  const std::vector<LoraTarget> targets = must(lora_targets(d, *lora));
   std::set<std::string> kinds;
   std::set<std::int64_t> ranks;
   for (const LoraTarget& target : targets) {

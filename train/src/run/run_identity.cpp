@@ -10,6 +10,8 @@
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/str.h>
 
+#include "config/adapter_methods.h"
+
 namespace strata {
 
 namespace {
@@ -76,6 +78,11 @@ void add_training(Identity& identity, const TrainConfig& c) {
   identity.add("adapter.method", c.adapter.method);
   identity.add("train.base", c.train.base);
   if (!has_adapters(c)) return;
+  if (c.adapter.method != "lora") {
+    for (const auto& [key, value] : detail::adapter_keys_of(must(adapter_settings(c))))
+      identity.add(key, value);
+    return;
+  }
   identity.add("adapter.rank", c.adapter.rank);
   identity.add("adapter.alpha", c.adapter.alpha);
   identity.add("adapter.rslora", c.adapter.rslora);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/model/adapter/lora.h>
+#include <strata/model/adapter/adapter.h>
 #include <strata/model/decoder.h>
 #include <strata/runtime/config/config.h>
 #include <strata/runtime/threads/core_share.h>
@@ -54,11 +54,17 @@ struct TrainConfig {
     int eval_batches = 0;
   } train;
   struct Adapter {
-    std::string method;  ///< none, lora
+    std::string method;  ///< none, lora, series, parallel, prompt, p-tuning, prefix
     int rank = 0;
     double alpha = 0;
     bool rslora = false, dora = false;
     std::vector<std::string> targets, rank_pattern, alpha_pattern;  ///< as written; see lora_settings()
+    int bottleneck = 0;
+    std::string placement;   ///< attention_mlp, mlp
+    std::string activation;  ///< relu, gelu
+    double scale = 0;
+    int virtual_tokens = 0, encoder_width = 0;
+    std::string prompt_text;
     std::string from;
   } adapter;
   struct Optim {
@@ -145,10 +151,15 @@ inline bool saves_frozen(const TrainConfig& config) {
   return !has_adapters(config) || config.model.from.empty() || !config.model.states.empty() ||
          !config.train.freeze.empty();
 }
-/// The settings of section `adapter`. Errors: `invalid`, all patterns that are not NAME=NUMBER at once.
 /// How train.base stores the matrices of a frozen base.
 kernels::WeightFormat base_format(const TrainConfig& config) noexcept;
+/// The settings of section `adapter` for its method, which is not `none`. Errors: `invalid`, all patterns
+/// that are not NAME=NUMBER at once.
+Result<AdapterSettings> adapter_settings(const TrainConfig& config);
+/// Those of method `lora`.
 Result<LoraSettings> lora_settings(const TrainConfig& config);
+/// The virtual tokens that the run's adapter puts before each sequence; 0 for methods without.
+std::int64_t virtual_tokens(const TrainConfig& config) noexcept;
 
 /// Resolves the `auto` keys that depend only on this machine: offload.step_mode, cpu.threads,
 /// cpu.service_cores.

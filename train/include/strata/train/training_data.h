@@ -77,7 +77,7 @@ DType compute_dtype(const TrainConfig& config);
 /// norms and, on a GPU, the attention backend of train.attention_backend and GEMM workspaces.
 Program specialize_for_backend(Program program, const TrainConfig& config);
 /// The program with the run's adapters, and all other parameters frozen; the program itself if it has none.
-/// Errors: those of lora_targets() and add_lora().
+/// Errors: those of add_adapter() and quantize_weights().
 Result<Program> with_adapters(Program program, const TrainConfig& config, const DecoderConfig& decoder);
 /// Records the model's loss of a micro-batch, without the passes of specialize_for_backend().
 Result<Program> record_evaluation(const TrainConfig& config);

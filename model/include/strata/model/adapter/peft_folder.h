@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <strata/model/adapter/lora.h>
+#include <strata/model/adapter/adapter.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/io/safetensors.h>
@@ -20,9 +20,10 @@ namespace detail {
 struct PeftTensor;
 }  // namespace detail
 
-/// A folder that PEFT wrote, or reads: adapter_config.json and adapter_model.safetensors. open() guarantees
-/// that the file has A and B (and of DoRA the magnitudes) of every module that the settings choose, with
-/// their shapes and a readable dtype, and no other tensor. Immutable; read_part() from one thread at a time.
+/// A folder that PEFT wrote, or reads: adapter_config.json and adapter_model.safetensors. Bottleneck
+/// adapters, which PEFT does not have, have the same files (model/README.md). open() guarantees that the file
+/// has every tensor of the adapter that the settings describe, with their shapes and a readable dtype, and no
+/// other tensor. Immutable; read_part() from one thread at a time.
 class PeftFolder {
  public:
   /// Opens the adapter of a model. Errors: `not_found`, `corrupt`; `unsupported` for what strata does not
@@ -32,14 +33,18 @@ class PeftFolder {
                                                   const DecoderConfig& config);
 
   ~PeftFolder();
-  const LoraSettings& settings() const noexcept { return settings_; }
+  /// The encoder of a prompt is no part of a folder, which has its results: they are a prompt without one.
+  const AdapterSettings& settings() const noexcept { return settings_; }
+  /// The modules of a LoRA adapter; empty for other methods.
   const std::vector<LoraTarget>& targets() const noexcept { return targets_; }
+  /// The parameters of the adapter, with their numbers of elements.
+  std::map<std::string, std::int64_t> params() const;
   /// base_model_name_or_path; empty if there is none.
   const std::string& base() const noexcept { return base_; }
   /// Whether `param` is a parameter of the adapter.
   bool has(std::string_view param) const noexcept;
-  /// Reads elements [offset, offset + into.size()) of a parameter of add_lora() as f32. Errors: `not_found`,
-  /// `io_error`, and `corrupt` for a NaN or an infinity, with its tensor.
+  /// Reads elements [offset, offset + into.size()) of a parameter of add_adapter() as f32. Errors:
+  /// `not_found`, `io_error`, and `corrupt` for a NaN or an infinity, with its tensor.
   Status read_part(std::string_view param, std::int64_t offset, std::span<float> into) const;
 
  private:
@@ -49,7 +54,7 @@ class PeftFolder {
 
   std::string path_, base_;
   DecoderConfig config_;
-  LoraSettings settings_;
+  AdapterSettings settings_;
   std::vector<LoraTarget> targets_;
   std::vector<detail::PeftTensor> tensors_;
   std::unique_ptr<SafetensorsFile> file_;
@@ -58,13 +63,14 @@ class PeftFolder {
 };
 
 /// The settings in the folder's adapter_config.json. Errors: `not_found`, `corrupt`, `unsupported`.
-Result<LoraSettings> read_peft_settings(Io& io, const std::string& path);
+Result<AdapterSettings> read_peft_settings(Io& io, const std::string& path);
 
-/// Writes a folder that PEFT can load, in f32. `base`: base_model_name_or_path. `path` must not exist.
+/// Writes a folder that PEFT can load, in f32. `base`: base_model_name_or_path. `source`: see
+/// folder_values(). `path` must not exist.
 /// Errors: `invalid`, `no_space`, `io_error`, those of `source`; `diverged` for a NaN or an infinity, with
 /// its tensor.
-Status export_peft(Io& io, const std::string& path, const DecoderConfig& config, const LoraSettings& settings,
-                   const std::string& base, const ParamSource& source);
+Status export_peft(Io& io, const std::string& path, const DecoderConfig& config,
+                   const AdapterSettings& settings, const std::string& base, const ParamSource& source);
 
 /// The parameters of a whole model from those of the base and of its adapters: see merge_lora().
 ParamSource merged_source(ParamSource source, std::vector<LoraGroup> groups, const DecoderConfig& decoder);

@@ -24,9 +24,11 @@ class GenerationSource {
                                                         const CheckpointWarning& warn);
 
   const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
-  /// Positions that the model supports; 0: no limit.
+  /// Positions that the model supports for the tokens of a sequence; 0: no limit.
   std::int64_t max_positions() const noexcept;
   std::int32_t vocab() const noexcept { return static_cast<std::int32_t>(decoder_.vocab); }
+  /// The virtual tokens of the run's adapter, which a sequence begins with in the KV cache.
+  std::int32_t virtual_tokens() const noexcept;
   /// Tokens that end a text.
   const std::vector<std::int32_t>& stop_ids() const noexcept { return stop_ids_; }
   /// The token before a text without context: BOS, else the one that ends a text; -1 if there is none.
@@ -40,7 +42,8 @@ class GenerationSource {
     return values_ ? AddSpecialTokens::yes : AddSpecialTokens::no;
   }
 
-  /// Creates an inference-only engine within the budgets of the configuration and loads the parameters.
+  /// Creates an inference-only engine within the budgets of the configuration and loads the parameters. The
+  /// cache has room for the virtual tokens besides decode.context.
   /// Errors: `does_not_fit`, with the bytes of the KV cache; those of reading.
   Result<std::unique_ptr<Job>> start(const CacheShape& decode, std::int64_t prefill_rows,
                                      const std::function<void(std::string_view)>& warn);

@@ -35,6 +35,7 @@ struct GenerateOptions {
   std::int32_t context = 0;       ///< maximum tokens of a sequence, prompt included: those of the KV cache
   std::int32_t vocab = 0;         ///< only ids below it are sampled: a model may have rows without a token
   std::uint64_t seed = 0;
+  std::int32_t virtual_tokens = 0;  ///< of an adapter, before those of a sequence; `context` is without them
 };
 
 /// Continues several prompts as one batch, each with its own keys and values in the KV cache. The prompts go

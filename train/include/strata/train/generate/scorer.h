@@ -35,12 +35,13 @@ class Scorer {
     return {kRows, sequences, context, kLogitRows};
   }
 
-  /// `slots`: sequences of the KV cache.
-  Scorer(Engine& engine, std::int32_t slots) : engine_(engine), slots_(slots) {}
+  /// `slots`: sequences of the KV cache. `virtual_tokens`: of an adapter, before those of each sequence.
+  Scorer(Engine& engine, std::int32_t slots, std::int32_t virtual_tokens = 0)
+      : engine_(engine), slots_(slots), virtual_tokens_(virtual_tokens) {}
 
   /// Each sequence has at least one token before its scored ones, and at most one more token than the cache
-  /// has positions. Errors: `diverged` with the index of the sequence, if logits are not finite; those of
-  /// Engine::extend().
+  /// has positions behind the virtual tokens. Errors: `diverged` with the index of the sequence, if logits
+  /// are not finite; those of Engine::extend().
   Result<std::vector<SequenceScore>> run(std::span<const ScoreSequence> sequences);
 
  private:
@@ -51,7 +52,7 @@ class Scorer {
   Status flush(std::vector<SequenceScore>& scores);
 
   Engine& engine_;
-  const std::int32_t slots_;
+  const std::int32_t slots_, virtual_tokens_;
   // The next pass: its tokens, the rows whose logits are wanted, and what they predict.
   std::vector<SequenceToken> tokens_;
   std::vector<std::int32_t> wanted_;

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include <strata/engine/engine.h>
 #include <strata/model/adapter/peft_folder.h>
@@ -11,11 +12,12 @@
 
 namespace strata {
 
-/// The values that a model starts from: of the folder model.from, and of the adapter adapter.from.
+/// The values that a model starts from: of the folder model.from, and of the adapter adapter.from or of the
+/// text adapter.prompt_text.
 class PretrainedValues {
  public:
-  /// Errors: those of HfFolder::open() and PeftFolder::open(); `invalid` if the adapter's modules, ranks or
-  /// scales are not those of section `adapter`.
+  /// Errors: those of HfFolder::open(), PeftFolder::open() and Tokenizer::load(); `invalid` if the adapter's
+  /// modules, ranks or scales are not those of section `adapter`.
   static Result<std::unique_ptr<PretrainedValues>> open(Io& io, const TrainConfig& config);
 
   /// Null if model.from is empty.
@@ -31,8 +33,11 @@ class PretrainedValues {
 
  private:
   PretrainedValues() = default;
+  Status open_prompt(Io& io, const TrainConfig& config);
+  Status read_prompt(std::int64_t offset, std::span<float> values) const;
   std::unique_ptr<HfFolder> folder_;
   std::unique_ptr<PeftFolder> adapter_;
+  std::vector<std::int32_t> prompt_;  // a token for each virtual one; empty if there is no text
 };
 
 }  // namespace strata

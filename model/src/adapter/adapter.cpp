@@ -1,0 +1,162 @@
+#include <strata/model/adapter/adapter.h>
+
+#include <type_traits>
+
+#include <strata/runtime/plural.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+namespace {
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+/// The virtual tokens of a model whose sequences have config.seq other tokens.
+VirtualTokens tokens_of(const DecoderConfig& config, std::int64_t n) {
+  VirtualTokens tokens{.n = n};
+  for (const bool slides : config.sliding)
+    tokens.windows.push_back(
+        slides && config.window < config.seq + n ? static_cast<std::int32_t>(config.window) : 0);
+  return tokens;
+}
+
+Status check_positions(const Program& program, const DecoderConfig& config, std::int64_t n) {
+  if (config.position != DecoderConfig::Position::learned || has_op(program, Op::cached_attention) ||
+      config.seq + n <= config.positions)
+    return {};
+  return Status::error(Code::invalid, str(plural(n, "virtual token"), " before sequences of ", config.seq,
+                                          " tokens: the model's table has ", config.positions, " positions"));
+}
+
+/// A linear layer in f64: rows of `x` times the matrix [out, in], and a bias.
+std::vector<double> linear_f64(const std::vector<double>& x, const std::vector<float>& weight,
+                               const std::vector<float>& bias) {
+  const std::size_t out = bias.size(), in = weight.size() / out, rows = x.size() / in;
+  std::vector<double> y(rows * out);
+  for (std::size_t t = 0; t < rows; ++t)
+    for (std::size_t j = 0; j < out; ++j) {
+      double sum = static_cast<double>(bias[j]);
+      for (std::size_t k = 0; k < in; ++k) sum += x[t * in + k] * static_cast<double>(weight[j * in + k]);
+      y[t * out + j] = sum;
+    }
+  return y;
+}
+
+Status encode_prompt(const ParamSource& source, std::int64_t h, std::int64_t width, std::span<float> into) {
+  STRATA_TRY(source("prompt.weight", into));
+  std::vector<double> x(into.begin(), into.end());
+  const std::int64_t widths[] = {h, width, width, h};
+  for (std::size_t i = 0; i < 3; ++i) {
+    std::vector<float> weight(static_cast<std::size_t>(widths[i] * widths[i + 1])),
+        bias(static_cast<std::size_t>(widths[i + 1]));
+    STRATA_TRY(source(str("prompt.encoder.", i, ".weight"), weight));
+    STRATA_TRY(source(str("prompt.encoder.", i, ".bias"), bias));
+    if (i > 0)
+      for (double& value : x) value = value > 0 ? value : 0;
+    x = linear_f64(x, weight, bias);
+  }
+  for (std::size_t i = 0; i < x.size(); ++i) into[i] = static_cast<float>(x[i]);
+  return {};
+}
+
+}  // namespace
+
+std::vector<BottleneckModule> bottleneck_modules(const DecoderConfig& config,
+                                                 const BottleneckSettings& settings) {
+  using Placement = BottleneckSettings::Placement;
+  std::vector<BottleneckModule> modules;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::string block = str("layers.", layer, ".");
+    const BottleneckModule same{.weight = {},
+                                .input = {},
+                                .name = {},
+                                .width = settings.width,
+                                .gelu = settings.gelu,
+                                .scale = static_cast<float>(settings.scale)};
+    if (settings.placement == Placement::attention_mlp) {
+      modules.push_back(same);
+      modules.back().weight = block + "attn_out.weight";
+      modules.back().name = block + "attn_adapter";
+    }
+    modules.push_back(same);
+    modules.back().weight = block + "mlp_out.weight";
+    modules.back().name = block + "mlp_adapter";
+    if (settings.placement == Placement::parallel) modules.back().input = block + "mlp_in.weight";
+  }
+  return modules;
+}
+
+std::int64_t virtual_tokens(const AdapterSettings& settings) noexcept {
+  if (const auto* prompt = std::get_if<PromptSettings>(&settings)) return prompt->tokens;
+  if (const auto* prompt = std::get_if<PTuningSettings>(&settings)) return prompt->tokens;
+  if (const auto* prefix = std::get_if<PrefixSettings>(&settings)) return prefix->tokens;
+  return 0;
+}
+
+bool can_merge(const AdapterSettings& settings) noexcept {
+  return std::holds_alternative<LoraSettings>(settings);
+}
+
+std::string describe(const AdapterSettings& settings) {
+  using Placement = BottleneckSettings::Placement;
+  return std::visit(
+      Overloaded{
+          [](const LoraSettings& s) { return str("adapters of rank ", s.rank); },
+          [](const BottleneckSettings& s) {
+            return str(s.placement == Placement::parallel ? "parallel" : "series", " adapters of width ",
+                       s.width,
+                       s.placement == Placement::parallel ? " beside the MLP"
+                       : s.placement == Placement::mlp    ? " after the MLP"
+                                                          : " after attention and MLP");
+          },
+          [](const PromptSettings& s) { return str("a prompt of ", plural(s.tokens, "virtual token")); },
+          [](const PTuningSettings& s) {
+            return str("a prompt of ", plural(s.tokens, "virtual token"), " with an encoder of width ",
+                       s.encoder_width);
+          },
+          [](const PrefixSettings& s) {
+            return str("a prefix of ", plural(s.tokens, "virtual token"), " in every layer");
+          }},
+      settings);
+}
+
+Result<bool> are_same_adapter(const DecoderConfig& config, const AdapterSettings& a,
+                              const AdapterSettings& b) {
+  const auto *lora_a = std::get_if<LoraSettings>(&a), *lora_b = std::get_if<LoraSettings>(&b);
+  if (lora_a == nullptr || lora_b == nullptr) return a == b;
+  STRATA_TRY_ASSIGN(const auto targets_a, lora_targets(config, *lora_a));
+  STRATA_TRY_ASSIGN(const auto targets_b, lora_targets(config, *lora_b));
+  return targets_a == targets_b;
+}
+
+Result<Program> add_adapter(Program program, const DecoderConfig& config, const AdapterSettings& settings) {
+  if (const auto* lora = std::get_if<LoraSettings>(&settings)) {
+    STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(config, *lora));
+    return add_lora(std::move(program), lora_groups(targets));
+  }
+  const DecoderConfig whole = with_derived_sizes(config);
+  if (const auto* bottleneck = std::get_if<BottleneckSettings>(&settings))
+    return add_bottlenecks(std::move(program), bottleneck_modules(whole, *bottleneck));
+  const std::int64_t n = virtual_tokens(settings);
+  STRATA_TRY(check_positions(program, whole, n));
+  VirtualTokens tokens = tokens_of(whole, n);
+  if (std::holds_alternative<PrefixSettings>(settings)) return add_prefix(std::move(program), tokens);
+  if (const auto* encoded = std::get_if<PTuningSettings>(&settings))
+    tokens.encoder_width = encoded->encoder_width;
+  return add_prompt(std::move(program), tokens, "tokens.weight", "head");
+}
+
+ParamSource folder_values(ParamSource source, const DecoderConfig& config, const AdapterSettings& settings) {
+  const auto* encoded = std::get_if<PTuningSettings>(&settings);
+  if (encoded == nullptr) return source;
+  return [source = std::move(source), h = config.hidden, width = encoded->encoder_width](
+             std::string_view name, std::span<float> into) -> Status {
+    return name == "prompt.weight" ? encode_prompt(source, h, width, into) : source(name, into);
+  };
+}
+
+}  // namespace strata

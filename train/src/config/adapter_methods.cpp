@@ -1,0 +1,157 @@
+#include "config/adapter_methods.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <strata/runtime/str.h>
+
+namespace strata::detail {
+namespace {
+
+using Placement = BottleneckSettings::Placement;
+using KeyValues = std::vector<std::pair<std::string, std::string>>;
+
+BottleneckSettings bottleneck(const TrainConfig& config, Placement placement) {
+  const TrainConfig::Adapter& given = config.adapter;
+  return {.placement = placement,
+          .width = given.bottleneck,
+          .gelu = given.activation == "gelu",
+          .scale = given.scale};
+}
+Result<AdapterSettings> read_lora(const TrainConfig& config) {
+  STRATA_TRY_ASSIGN(LoraSettings settings, lora_settings(config));
+  return AdapterSettings(std::move(settings));
+}
+Result<AdapterSettings> read_series(const TrainConfig& config) {
+  return AdapterSettings(
+      bottleneck(config, config.adapter.placement == "mlp" ? Placement::mlp : Placement::attention_mlp));
+}
+Result<AdapterSettings> read_parallel(const TrainConfig& config) {
+  return AdapterSettings(bottleneck(config, Placement::parallel));
+}
+Result<AdapterSettings> read_prompt(const TrainConfig& config) {
+  return AdapterSettings(PromptSettings{config.adapter.virtual_tokens});
+}
+Result<AdapterSettings> read_p_tuning(const TrainConfig& config) {
+  return AdapterSettings(PTuningSettings{config.adapter.virtual_tokens, config.adapter.encoder_width});
+}
+Result<AdapterSettings> read_prefix(const TrainConfig& config) {
+  return AdapterSettings(PrefixSettings{config.adapter.virtual_tokens});
+}
+
+constexpr std::array<std::string_view, 7> kLoraKeys = {"rank",    "alpha",        "rslora",       "dora",
+                                                       "targets", "rank_pattern", "alpha_pattern"};
+constexpr std::array<std::string_view, 4> kSeriesKeys = {"bottleneck", "placement", "activation", "scale"};
+constexpr std::array<std::string_view, 3> kParallelKeys = {"bottleneck", "activation", "scale"};
+constexpr std::array<std::string_view, 2> kPromptKeys = {"virtual_tokens", "prompt_text"};
+constexpr std::array<std::string_view, 1> kPrefixKeys = {"virtual_tokens"};
+constexpr std::array<std::string_view, 2> kEncoderKeys = {"virtual_tokens", "encoder_width"};
+
+// clang-format off
+constexpr AdapterMethod kMethods[] = {
+    {"lora", kLoraKeys, read_lora},
+    {"series", kSeriesKeys, read_series},
+    {"parallel", kParallelKeys, read_parallel},
+    {"prompt", kPromptKeys, read_prompt},
+    {"p-tuning", kEncoderKeys, read_p_tuning},
+    {"prefix", kPrefixKeys, read_prefix},
+};
+// clang-format on
+
+template <class T>
+std::string patterns_text(const std::map<std::string, T>& patterns) {
+  std::string text;
+  for (const auto& [name, value] : patterns) text += str(text.empty() ? "" : ",", name, "=", value);
+  return text;
+}
+
+struct KeysOf {
+  KeyValues operator()(const LoraSettings& s) const {
+    return {{"adapter.method", "lora"},
+            {"adapter.rank", str(s.rank)},
+            {"adapter.alpha", str(s.alpha)},
+            {"adapter.rslora", s.rslora ? "true" : "false"},
+            {"adapter.dora", s.dora ? "true" : "false"},
+            {"adapter.targets", fmt::format("{}", fmt::join(s.targets, ","))},
+            {"adapter.rank_pattern", patterns_text(s.rank_pattern)},
+            {"adapter.alpha_pattern", patterns_text(s.alpha_pattern)}};
+  }
+  KeyValues operator()(const BottleneckSettings& s) const {
+    const bool parallel = s.placement == Placement::parallel;
+    KeyValues keys = {{"adapter.method", parallel ? "parallel" : "series"},
+                      {"adapter.bottleneck", str(s.width)},
+                      {"adapter.activation", s.gelu ? "gelu" : "relu"},
+                      {"adapter.scale", str(s.scale)}};
+    if (!parallel)
+      keys.emplace_back("adapter.placement", s.placement == Placement::mlp ? "mlp" : "attention_mlp");
+    return keys;
+  }
+  KeyValues operator()(const PromptSettings& s) const {
+    return {{"adapter.method", "prompt"}, {"adapter.virtual_tokens", str(s.tokens)}};
+  }
+  KeyValues operator()(const PTuningSettings& s) const {
+    return {{"adapter.method", "p-tuning"},
+            {"adapter.virtual_tokens", str(s.tokens)},
+            {"adapter.encoder_width", str(s.encoder_width)}};
+  }
+  KeyValues operator()(const PrefixSettings& s) const {
+    return {{"adapter.method", "prefix"}, {"adapter.virtual_tokens", str(s.tokens)}};
+  }
+};
+
+bool is_among(std::string_view key, std::span<const std::string_view> keys) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+// The methods that read a key, by name.
+std::string readers_of(std::string_view key) {
+  std::string names;
+  for (const AdapterMethod& method : kMethods)
+    if (is_among(key, method.keys)) names += str(names.empty() ? "" : ", ", method.name);
+  return names;
+}
+
+// The configuration of a run lists all keys, so that a default in a file was not necessarily given.
+bool is_given(const ConfigTree& tree, const ConfigEntry& entry) {
+  if (entry.origin == "default" || entry.origin.starts_with("argument ")) return entry.origin != "default";
+  if (entry.spec->type != KeyType::text_list) return entry.raw != entry.spec->default_text;
+  return !tree.texts(str(entry.spec->section, ".", entry.spec->name)).empty();
+}
+
+}  // namespace
+
+const AdapterMethod* adapter_method(std::string_view name) noexcept {
+  const auto found = std::find_if(std::begin(kMethods), std::end(kMethods),
+                                  [&](const AdapterMethod& method) { return method.name == name; });
+  return found == std::end(kMethods) ? nullptr : found;
+}
+
+KeyValues adapter_keys_of(const AdapterSettings& settings) { return std::visit(KeysOf{}, settings); }
+
+void check_adapter(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  const AdapterMethod* const method = adapter_method(config.adapter.method);
+  for (const ConfigEntry& entry : tree.entries()) {
+    const std::string_view name = entry.spec->name;
+    if (std::string_view(entry.spec->section) != "adapter" || name == "method" || name == "from") continue;
+    if (!is_given(tree, entry) || (method != nullptr && is_among(name, method->keys))) continue;
+    problems.push_back(str(entry.origin, ": adapter.", name, " = ", entry.raw,
+                           " is of adapter.method = ", readers_of(name), ", but adapter.method is ",
+                           config.adapter.method, " (", tree.entry("adapter.method").origin, ")"));
+  }
+  if (method == nullptr) return;
+  if (const Status status = method->read(config).status(); !status.is_ok())
+    problems.emplace_back(status.message());
+  if (!config.adapter.prompt_text.empty() && config.model.from.empty())
+    problems.push_back(str(tree.entry("adapter.prompt_text").origin,
+                           ": adapter.prompt_text starts from embeddings of model.from, which is not set"));
+  if (virtual_tokens(config) > 0 && config.data.packing == "pack")
+    problems.push_back(
+        str(tree.entry("data.packing").origin,
+            ": data.packing = pack, but adapter.method = ", config.adapter.method,
+            " puts virtual tokens before a row, not before each of its documents; use stream"));
+}
+
+}  // namespace strata::detail
