@@ -49,10 +49,11 @@ class ForwardReference {
   }
   Ints ids(ValueId id) const { return program_.value(id).kind == ValueKind::input ? tokens_ : positions(id); }
   Ints positions(ValueId id) const {
-    Ints out(tokens_.size());
-    const auto seq = static_cast<std::size_t>(maker(id).attrs.as<PositionsAttrs>().seq);
+    const auto& attrs = maker(id).attrs.as<PositionsAttrs>();
+    Ints out(static_cast<std::size_t>(attrs.rows));
+    const auto seq = static_cast<std::size_t>(attrs.seq);
     for (std::size_t t = 0; t < out.size(); ++t)
-      out[t] = static_cast<std::int32_t>(t % seq) - (doc_start_.empty() ? 0 : doc_start_[t]);
+      out[t] = attrs.first + static_cast<std::int32_t>(t % seq) - (doc_start_.empty() ? 0 : doc_start_[t]);
     return out;
   }
   Vec speeds(ValueId id) const {
@@ -131,6 +132,33 @@ class ForwardReference {
       of_a += rank;
     }
     return norms;
+  }
+  /// Rows [first, first + n) of each sequence of x.
+  Vec rows_of(const Instr& instr, const Vec& x, std::size_t rows, std::size_t first, std::size_t n) const {
+    const std::size_t h = dim(instr.in[0], 1);
+    Vec out;
+    for (std::size_t t = 0; t < x.size() / h; ++t)
+      if (t % rows >= first && t % rows < first + n)
+        out.insert(out.end(), x.begin() + static_cast<std::ptrdiff_t>(t * h),
+                   x.begin() + static_cast<std::ptrdiff_t>((t + 1) * h));
+    return out;
+  }
+  /// The virtual rows, filled up with zeros at their left, before each sequence of x.
+  Vec splice_rows(const Instr& instr, const Vec& x, const Vec& added) const {
+    const auto& attrs = instr.attrs.as<VirtualRowsAttrs>();
+    const std::size_t h = dim(instr.in[0], 1), columns = dim(instr.in[1], 1),
+                      of_sequence = static_cast<std::size_t>(attrs.seq) * h;
+    Vec out;
+    for (std::size_t at = 0; at < x.size(); at += of_sequence) {
+      for (std::size_t row = 0; row < static_cast<std::size_t>(attrs.n); ++row) {
+        out.insert(out.end(), h - columns, 0.0);
+        out.insert(out.end(), added.begin() + static_cast<std::ptrdiff_t>(row * columns),
+                   added.begin() + static_cast<std::ptrdiff_t>((row + 1) * columns));
+      }
+      out.insert(out.end(), x.begin() + static_cast<std::ptrdiff_t>(at),
+                 x.begin() + static_cast<std::ptrdiff_t>(at + of_sequence));
+    }
+    return out;
   }
   void run(const Instr& instr, std::vector<Vec>& values) const {
     const auto in = [&](std::size_t i) -> const Vec& {
@@ -212,6 +240,15 @@ class ForwardReference {
         for (std::size_t i = 0; instr.in[3] != kNoValue && i < out(0).size(); ++i)
           out(0)[i] += in(3)[i % in(3).size()];
         return;
+      case Op::splice_rows:
+        out(0) = splice_rows(instr, in(0), in(1));
+        return;
+      case Op::drop_rows: {
+        const auto& attrs = instr.attrs.as<VirtualRowsAttrs>();
+        const auto n = static_cast<std::size_t>(attrs.n), seq = static_cast<std::size_t>(attrs.seq);
+        out(0) = rows_of(instr, in(0), n + seq, n, seq);
+        return;
+      }
       case Op::gelu:
         out(0) = reference::gelu_forward(in(0));
         return;
