@@ -84,6 +84,7 @@ class FileBatches final : public BatchSource {
 struct Model {
   std::unique_ptr<HfFolder> folder;
   std::unique_ptr<PeftFolder> adapter;
+  std::int64_t seq = 0;  // tokens of a row of the batches
   const DecoderConfig& config() const { return folder->config(); }
   Status read_part(std::string_view param, std::int64_t offset, std::span<float> into) const {
     const bool is_adapter = adapter && adapter->has(param);
@@ -95,7 +96,9 @@ struct Model {
   Program with_adapter(Program program) const {
     if (!adapter) return program;
     for (ParamInfo& param : program.params) param.trainable = false;
-    program = must(add_lora(std::move(program), lora_groups(adapter->targets())));
+    DecoderConfig decoder = config();
+    decoder.seq = seq;
+    program = must(add_adapter(std::move(program), decoder, adapter->settings()));
     if (folder->quantized_to() == kernels::WeightFormat::full) return program;
     return must(quantize_weights(std::move(program), folder->quantized_to(), weight_parts(config())));
   }
@@ -226,7 +229,7 @@ void probe(const Options& o) {
   if (!o.adapter.empty()) model.adapter = must(PeftFolder::open(posix_io(), o.adapter, model.config()));
   FileBatches batches(o.batches);
   DecoderConfig config = model.config();
-  config.seq = static_cast<std::int64_t>(batches.shape[2]);
+  config.seq = model.seq = static_cast<std::int64_t>(batches.shape[2]);
   const auto batch = static_cast<std::int64_t>(batches.shape[1]);
   const DecoderRows rows = batches.packed() ? DecoderRows::packed : DecoderRows::whole;
   ProgramSet programs;
@@ -236,8 +239,8 @@ void probe(const Options& o) {
   programs[ProgramRole::infer] = model.with_adapter(
       must(record_decoder(config, batches.packed() ? batch : 1, DecoderHead::logits, rows, o.compute)));
   must(posix_io().make_dirs(o.out));
-  if (model.adapter) {
-    model.write(o.out, "same", model.source());
+  if (model.adapter) model.write(o.out, "same", model.source());
+  if (model.adapter && can_merge(model.adapter->settings())) {
     const auto merged = merged_source(model.source(), lora_groups(model.adapter->targets()), model.config());
     must(export_hf(posix_io(), o.out + "/merged", model.config(), merged, options_of(*model.folder)));
   }
