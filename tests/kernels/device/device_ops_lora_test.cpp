@@ -5,6 +5,7 @@
 #include <strata/kernels/dora.h>
 #include <strata/kernels/lora.h>
 #include <strata/kernels/weight_quant.h>
+#include <strata/kernels/lora_rows.h>
 
 #include "support/device_fixture.h"
 
@@ -73,6 +74,32 @@ TEST_P(DeviceLoraTest, ScaledColumnsHaveTheBitsOfTheHost) {
         "scale_columns's dm", {dy, x, norm, in({103}, 6, 1.0, DType::f32), space, parts, adds},
         &scale_columns_backward_weight_host, &scale_columns_backward_weight_async,
         {&ScaleColumnsBackwardWeightArgs::dm});
+}
+
+// Rows of the adapter, of another one and of none; more sums than a work item of the host has.
+TEST_P(DeviceLoraTest, AdaptersOfRowsHaveTheHostsBits) {
+  const LoraParts kParts[] = {{{{{0, 64, 3}, {96, 32, 8}, {128, 7, 1}}}, 3}, {{{{0, 135, 16}}}, 1}};
+  for (const LoraParts& parts : kParts) {
+    std::int64_t ranks = 0, elems = 0;
+    for (const LoraPart& part : parts.all()) {
+      ranks += part.rank;
+      elems += part.rows * part.rank;
+    }
+    constexpr std::int64_t rows = 5, n = 135, inner = 1030;
+    LoraRowsArgs args = {in({rows, n}, 1),
+                         in({rows, inner}, 2),
+                         in({ranks, inner}, 3),
+                         in({elems}, 4),
+                         integers({1, 0, -1, 1, 2}),
+                         unwritten({rows, n}, GetParam()),
+                         parts,
+                         0.5f,
+                         1,
+                         workspace(lora_rows_workspace_bytes(rows, parts))};
+    expect_same_bits<LoraRowsArgs>("lora_rows", args, &lora_rows_host, &lora_rows_async, {&LoraRowsArgs::y});
+    expect_same_bits_in_place<LoraRowsArgs>("lora_rows", args, &lora_rows_host, &lora_rows_async,
+                                            &LoraRowsArgs::base, &LoraRowsArgs::y);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Stored, DeviceLoraTest, ::testing::Values(DType::f32, DType::bf16, DType::f16),

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/cpuopt/math/host_device.h>
+#include <strata/dispatch/cuda/lanes.h>
+#include <strata/kernels/lora_parts.h>
+#include <strata/runtime/float16.h>
+
+/// The arithmetic of adapters chosen by rows: the operations of lora_rows_kernels.h in the same order.
+/// `Lanes` is HalfWarp (lanes.h), or EmulatedHalfWarp in tests.
+namespace strata::kernels::detail {
+
+/// Pointers and sizes of a call, for one part of the matrix where it matters.
+template <class T>
+struct LoraRowsView {
+  const T* x;
+  const T* a;
+  const T* b;  ///< of the part
+  const std::int32_t* adapters;
+  T* y;
+  float* u;
+  std::int64_t rows, columns, inner, ranks;
+  std::int64_t first_row = 0, part_rows = 0, rank = 0, first_u = 0;  ///< of the part: in y, extents, in u
+  float scale = 1;
+  std::int32_t adapter = 0;
+};
+
+/// Element `item` of u, by row and then by rank.
+template <class T, class Lanes>
+STRATA_DEVICE_INLINE void lora_down(const Lanes& lanes, const LoraRowsView<T>& v, std::int64_t item) {
+  const std::int64_t t = item / v.ranks, j = item % v.ranks;
+  if (v.adapters[t] != v.adapter) return;
+  const T *const x = v.x + t * v.inner, *const row = v.a + j * v.inner;
+  const float sum =
+      lanes.template sum<float>(v.inner, [&](std::int64_t i) { return to_f32(x[i]) * to_f32(row[i]); });
+  if (lanes.is_leader()) v.u[item] = v.scale * sum;
+}
+
+/// Element `item` of the part's columns of y, by row and then by column.
+template <class T, class Lanes>
+STRATA_DEVICE_INLINE void lora_up_row(const Lanes& lanes, const LoraRowsView<T>& v, std::int64_t item) {
+  const std::int64_t t = item / v.part_rows, j = item % v.part_rows;
+  if (v.adapters[t] != v.adapter) return;
+  const float* const u = v.u + t * v.ranks + v.first_u;
+  const T* const row = v.b + j * v.rank;
+  const float sum = lanes.template sum<float>(v.rank, [&](std::int64_t i) { return u[i] * to_f32(row[i]); });
+  T& y = v.y[t * v.columns + v.first_row + j];
+  if (lanes.is_leader()) y = from_f32<T>(to_f32(y) + sum);
+}
+
+}  // namespace strata::kernels::detail
