@@ -48,7 +48,7 @@ Value Builder::state(std::string name, Shape shape) {
         Code::invalid, str("state ", name, " of shape ", to_string(shape), " is empty or declared twice"));
     return {};
   }
-  const ValueId id = program_.add_value({std::move(name), shape, DType::f32, ValueKind::state, -1});
+  const ValueId id = program_.add_value({std::move(name), shape, compute_, ValueKind::state, -1});
   program_.states.push_back(id);
   return {id};
 }

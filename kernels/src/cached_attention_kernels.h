@@ -11,33 +11,33 @@ using cpuopt::STRATA_ISA::load_lanes;
 using cpuopt::STRATA_ISA::reduce_add;
 using cpuopt::STRATA_ISA::store_lanes;
 
-// The only place that depends on the dtype of the cache.
-STRATA_HD f32x16 load_cached(const float* at, int lanes) { return load_lanes(at, lanes); }
-
-template <class Stored>
-void scores(const float* query, const Stored* keys, float* out, std::int64_t d, std::int64_t n) {
+template <class T>
+void scores(const T* query, const T* keys, float* out, std::int64_t d, std::int64_t n) {
   for (std::int64_t j = 0; j < n; ++j) {
-    const Stored* key = keys + j * d;
+    const T* key = keys + j * d;
     f32x16 sum(0.0f);
     for_each_16(d, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
-      sum = sum + load_lanes(query + i, lanes) * load_cached(key + i, lanes);
+      sum = sum + load_lanes(query + i, lanes) * load_lanes(key + i, lanes);
     });
     out[j] = reduce_add(sum);
   }
 }
 
-template <class Stored>
-void weighted_sum(const float* weights, const Stored* values, float* out, std::int64_t d, std::int64_t n) {
+template <class T>
+void weighted_sum(const float* weights, const T* values, T* out, std::int64_t d, std::int64_t n) {
   for_each_16(d, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     f32x16 sum(0.0f);
     for (std::int64_t j = 0; j < n; ++j)
-      sum = sum + f32x16(weights[j]) * load_cached(values + j * d + i, lanes);
+      sum = sum + f32x16(weights[j]) * load_lanes(values + j * d + i, lanes);
     store_lanes(out + i, sum, lanes);
   });
 }
 
 }  // namespace
 
-extern const detail::CachedAttentionTable cached_attention_kernels = {&scores<float>, &weighted_sum<float>};
+extern const detail::CachedAttentionTable<float> cached_attention_f32 = {&scores<float>,
+                                                                         &weighted_sum<float>};
+extern const detail::CachedAttentionTable<bf16> cached_attention_bf16 = {&scores<bf16>, &weighted_sum<bf16>};
+extern const detail::CachedAttentionTable<f16> cached_attention_f16 = {&scores<f16>, &weighted_sum<f16>};
 
 }  // namespace strata::kernels::STRATA_ISA

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <strata/cpuopt/isa_table.h>
+#include <strata/runtime/float16.h>
 
 namespace strata::kernels::detail {
 
@@ -12,21 +13,25 @@ constexpr std::int64_t cached_attention_scratch_slots(std::int64_t rows, std::in
   return std::min<std::int64_t>(rows * kv_heads, 32);
 }
 
-/// SIMD kernels over the cache of one (sequence, key head): n consecutive rows of d elements. Each
-/// instruction set has one table, and all give the same bits. Only one function of cached_attention_kernels.h
-/// reads the cache, so a narrower stored dtype needs only one more instantiation.
+/// SIMD kernels over the cache of one (sequence, key head): n consecutive rows of d elements of stored dtype
+/// T. They compute in f32 and round once, when they store. Each instruction set has one table per T, and all
+/// give the same bits.
+template <class T>
 struct CachedAttentionTable {
   /// scores[j] = query . keys[j].
-  void (*scores)(const float* query, const float* keys, float* scores, std::int64_t d, std::int64_t n);
+  void (*scores)(const T* query, const T* keys, float* scores, std::int64_t d, std::int64_t n);
   /// out = the sum of weights[j] * values[j], in order of j.
-  void (*weighted_sum)(const float* weights, const float* values, float* out, std::int64_t d, std::int64_t n);
+  void (*weighted_sum)(const float* weights, const T* values, T* out, std::int64_t d, std::int64_t n);
 };
 
 /// The table of cpuopt::active_isa().
-const CachedAttentionTable& cached_attention_table() noexcept;
+template <class T>
+const CachedAttentionTable<T>& cached_attention_table() noexcept;
 
 }  // namespace strata::kernels::detail
 
 namespace strata::kernels {
-STRATA_DECLARE_ISA_TABLE(detail::CachedAttentionTable, cached_attention_kernels)
+STRATA_DECLARE_ISA_TABLE(detail::CachedAttentionTable<float>, cached_attention_f32)
+STRATA_DECLARE_ISA_TABLE(detail::CachedAttentionTable<bf16>, cached_attention_bf16)
+STRATA_DECLARE_ISA_TABLE(detail::CachedAttentionTable<f16>, cached_attention_f16)
 }  // namespace strata::kernels

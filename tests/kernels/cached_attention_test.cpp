@@ -33,11 +33,23 @@ class CachedAttentionTest : public ::testing::TestWithParam<AttentionShape> {
                                    static_cast<float>(shape.softcap),
                                    static_cast<float>(shape.scale)};
   const Shape cache{3, heads.kv_heads, kCapacity, static_cast<std::int64_t>(shape.head_dim)};
+  DType dtype = DType::f32;
   Tensor keys = Tensor::unwritten(cache), values = Tensor::unwritten(cache);
 
+  void store_in(DType stored) {
+    dtype = stored;
+    clear_cache();
+  }
+  void clear_cache() {
+    keys = Tensor::unwritten(cache, dtype);
+    values = Tensor::unwritten(cache, dtype);
+  }
+  /// As it is stored, that is, rounded.
   std::vector<float> qkv_of(const Row& row) const {
-    return test::Values(100003 * (1 + row.sequence * 100 + row.position))
-        .floats(static_cast<std::int64_t>(shape.width()), 2.0);
+    const auto width = static_cast<std::int64_t>(shape.width());
+    return Tensor({width}, test::Values(100003 * (1 + row.sequence * 100 + row.position)).floats(width, 2.0),
+                  dtype)
+        .values();
   }
   std::vector<float> run(const std::vector<Row>& rows, int threads = 2) {
     std::vector<float> qkv;
@@ -53,8 +65,8 @@ class CachedAttentionTest : public ::testing::TestWithParam<AttentionShape> {
   std::vector<float> call(const std::vector<float>& qkv, std::vector<std::int32_t> positions,
                           std::vector<std::int32_t> slots, int threads = 2) {
     const auto n = static_cast<std::int64_t>(positions.size());
-    Tensor in({n, static_cast<std::int64_t>(shape.width())}, qkv),
-        out = Tensor::unwritten({n, static_cast<std::int64_t>(shape.h())});
+    Tensor in({n, static_cast<std::int64_t>(shape.width())}, qkv, dtype),
+        out = Tensor::unwritten({n, static_cast<std::int64_t>(shape.h())}, dtype);
     test::Workspace workspace(cached_attention_workspace_bytes(n, kCapacity, heads));
     cached_attention_host({in.view(), test::view(positions), test::view(slots), keys.view(), values.view(),
                            out.view(), heads, workspace.view()},
@@ -84,41 +96,51 @@ class CachedAttentionTest : public ::testing::TestWithParam<AttentionShape> {
 };
 
 TEST_P(CachedAttentionTest, TokenByTokenItEqualsPlainAttention) {
-  const std::vector<float> got = one_by_one();
-  std::size_t at = 0;
-  for (std::size_t s = 0; s < lengths.size(); ++s) {
-    const std::size_t n = lengths[s] * shape.h();
-    EXPECT_LE(test::relative_error(std::span(got).subspan(at, n), reference_of(s)), 2e-6) << "sequence " << s;
-    at += n;
+  for (const auto& [stored, tolerance] :
+       {std::pair{DType::f32, 2e-6}, {DType::f16, 5e-4}, {DType::bf16, 4e-3}}) {
+    store_in(stored);
+    const std::vector<float> got = one_by_one();
+    std::size_t at = 0;
+    for (std::size_t s = 0; s < lengths.size(); ++s) {
+      const std::size_t n = lengths[s] * shape.h();
+      EXPECT_LE(test::relative_error(std::span(got).subspan(at, n), reference_of(s)), tolerance)
+          << to_string(stored) << ", sequence " << s;
+      at += n;
+    }
   }
 }
 
 TEST_P(CachedAttentionTest, HowTokensAreGroupedChangesNoBit) {
-  const std::vector<float> alone = one_by_one();
-  keys = Tensor::unwritten(cache);
-  values = Tensor::unwritten(cache);
-  // One call has the tokens of all three sequences at positions p .. p + 8, the third sequence first.
-  std::vector<std::size_t> begins = {0, lengths[0] * shape.h(), (lengths[0] + lengths[1]) * shape.h()};
-  for (std::size_t position = 0; position < kCapacity; position += 9) {
-    std::vector<Row> rows;
-    std::vector<float> want;
-    for (const std::size_t s : {2, 0, 1})
-      for (std::size_t p = position; p < std::min(position + 9, lengths[s]); ++p) {
-        rows.push_back({s, p});
-        const auto from = alone.begin() + static_cast<std::ptrdiff_t>(begins[s] + p * shape.h());
-        want.insert(want.end(), from, from + static_cast<std::ptrdiff_t>(shape.h()));
-      }
-    EXPECT_EQ(test::differing_bits(run(rows, 1 + static_cast<int>(position % 3)), want), 0u) << position;
+  for (const DType stored : {DType::f32, DType::f16, DType::bf16}) {
+    store_in(stored);
+    const std::vector<float> alone = one_by_one();
+    clear_cache();
+    // One call has the tokens of all three sequences at positions p .. p + 8, the third sequence first.
+    std::vector<std::size_t> begins = {0, lengths[0] * shape.h(), (lengths[0] + lengths[1]) * shape.h()};
+    for (std::size_t position = 0; position < kCapacity; position += 9) {
+      std::vector<Row> rows;
+      std::vector<float> want;
+      for (const std::size_t s : {2, 0, 1})
+        for (std::size_t p = position; p < std::min(position + 9, lengths[s]); ++p) {
+          rows.push_back({s, p});
+          const auto from = alone.begin() + static_cast<std::ptrdiff_t>(begins[s] + p * shape.h());
+          want.insert(want.end(), from, from + static_cast<std::ptrdiff_t>(shape.h()));
+        }
+      EXPECT_EQ(test::differing_bits(run(rows, 1 + static_cast<int>(position % 3)), want), 0u) << position;
+    }
   }
 }
 
 TEST_P(CachedAttentionTest, EveryInstructionSetGivesTheSameBits) {
-  std::vector<float> first;
-  for (const cpuopt::CpuIsa isa : test::supported_isas()) {
-    const test::IsaScope scope(isa);
-    const std::vector<float> got = one_by_one();
-    if (first.empty()) first = got;
-    EXPECT_EQ(test::differing_bits(got, first), 0u);
+  for (const DType stored : {DType::f32, DType::f16, DType::bf16}) {
+    store_in(stored);
+    std::vector<float> first;
+    for (const cpuopt::CpuIsa isa : test::supported_isas()) {
+      const test::IsaScope scope(isa);
+      const std::vector<float> got = one_by_one();
+      if (first.empty()) first = got;
+      EXPECT_EQ(test::differing_bits(got, first), 0u);
+    }
   }
 }
 

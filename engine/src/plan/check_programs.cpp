@@ -133,8 +133,11 @@ Status check_states(const NamedProgram* prefill, const NamedProgram* decode) {
   const auto list = [](const NamedProgram* named) {
     std::string text;
     if (named != nullptr)
-      for (const ValueId id : named->program.states)
-        text += str(" ", named->program.value(id).name, to_string(named->program.value(id).shape));
+      for (const ValueId id : named->program.states) {
+        const ValueInfo& state = named->program.value(id);
+        text += str(" ", state.name, to_string(state.shape),
+                    state.dtype == DType::f32 ? "" : to_string(state.dtype));
+      }
     return text;
   };
   const std::string a = list(prefill), b = list(decode);

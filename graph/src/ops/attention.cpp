@@ -11,8 +11,8 @@
 // attention_backward: (qkv, out, lse, dout, doc_start or none) -> dqkv, workspace
 //
 // cached_attention: (qkv [R, (heads + 2 kv_heads) d], positions [R] i32, slots [R] i32, keys and values:
-// states
-//   [sequences, kv_heads, capacity, d], written in place) -> out [R, heads d], workspace
+//   states [sequences, kv_heads, capacity, d] of the dtype of qkv, written in place) -> out [R, heads d],
+//   workspace
 
 namespace strata {
 namespace {
@@ -131,23 +131,23 @@ Specs infer_cached_attention(In in, const Attrs& attrs) {
   const auto& a = attrs.as<AttentionAttrs>();
   const std::int64_t parts = a.heads + 2 * a.kv_heads;
   const auto holds = [&](const ValueInfo* cache) {
-    return cache != nullptr && cache->kind == ValueKind::state && cache->dtype == DType::f32 &&
+    return cache != nullptr && cache->kind == ValueKind::state && cache->dtype == in[0]->dtype &&
            cache->shape.rank == 4 && cache->shape.dim(1) == a.kv_heads &&
            cache->shape.dim(3) == in[0]->shape.dim(1) / parts;
   };
-  if (!is_matrix(in[0]) || in[0]->dtype != DType::f32 || a.heads <= 0 || a.kv_heads <= 0 ||
-      a.heads % a.kv_heads != 0 || in[0]->shape.dim(1) % parts != 0 || !scores_fit(a) ||
+  if (!is_matrix(in[0]) || a.heads <= 0 || a.kv_heads <= 0 || a.heads % a.kv_heads != 0 ||
+      in[0]->shape.dim(1) % parts != 0 || !scores_fit(a) ||
       !has_type(in[1], {in[0]->shape.dim(0)}, DType::i32) ||
       !has_type(in[2], {in[0]->shape.dim(0)}, DType::i32) || !holds(in[3]) ||
-      !has_type(in[4], in[3]->shape) || in[4]->kind != ValueKind::state)
+      !has_type(in[4], in[3]->shape, in[0]->dtype) || in[4]->kind != ValueKind::state)
     return mismatch(
         str("qkv [R, (", a.heads, " + 2 * ", a.kv_heads,
             ") d] with heads a multiple of kv_heads, positions and slots [R] i32, and the states keys "
             "and values [sequences, ",
-            a.kv_heads, ", capacity, d]"),
+            a.kv_heads, ", capacity, d] of the dtype of qkv"),
         in);
   const std::int64_t rows = in[0]->shape.dim(0);
-  return std::vector<OutputSpec>{{"out", {rows, head_dim(*in[0], a) * a.heads}},
+  return std::vector<OutputSpec>{{"out", {rows, head_dim(*in[0], a) * a.heads}, in[0]->dtype},
                                  workspace(kernels::cached_attention_workspace_bytes(
                                      rows, in[3]->shape.dim(2), cached_attention_shape(a)))};
 }

@@ -11,6 +11,7 @@
 #include "attention/check_heads.h"
 #include "attention/head_dim.h"
 #include "cached_attention_table.h"
+#include "dtype_dispatch.h"
 #include "row_table.h"
 #include "work_split.h"
 
@@ -18,6 +19,7 @@ namespace strata::kernels {
 namespace {
 
 /// Sizes of the op, and offsets in its tensors.
+template <class T>
 struct CacheGeometry {
   explicit CacheGeometry(const CachedAttentionArgs& args)
       : a(args),
@@ -28,7 +30,10 @@ struct CacheGeometry {
         d(args.keys.shape.dim(3)),
         width((heads + 2 * kv_heads) * d) {}
 
-  const float* row(std::int64_t r) const { return a.qkv.as<float>() + r * width; }
+  const T* row(std::int64_t r) const { return a.qkv.as<T>() + r * width; }
+  T* keys() const { return a.keys.as<T>(); }
+  T* values() const { return a.values.as<T>(); }
+  T* out() const { return a.out.as<T>(); }
   std::int64_t position(std::int64_t r) const { return a.positions.as<std::int32_t>()[r]; }
   std::int64_t slot(std::int64_t r) const { return a.slots.as<std::int32_t>()[r]; }
   /// Offset in keys and in values of position 0 of a key head of a sequence.
@@ -40,29 +45,31 @@ struct CacheGeometry {
   std::int64_t heads, kv_heads, sequences, capacity, d, width;
 };
 
-void store(const CacheGeometry& g, std::int64_t r) {
+template <class T>
+void store(const CacheGeometry<T>& g, std::int64_t r) {
   const std::int64_t slot = g.slot(r), position = g.position(r);
   if (slot < 0) return;
   STRATA_ASSERT(slot < g.sequences && position >= 0 && position < g.capacity, "row ", r, " is position ",
                 position, " of ", g.capacity, " of sequence ", slot, " of ", g.sequences);
   for (std::int64_t head = 0; head < g.kv_heads; ++head) {
-    const float* key = g.row(r) + (g.heads + head) * g.d;
+    const T* key = g.row(r) + (g.heads + head) * g.d;
     const std::int64_t at = g.cache_of(slot, head) + position * g.d;
-    std::copy_n(key, g.d, g.a.keys.as<float>() + at);
-    std::copy_n(key + g.kv_heads * g.d, g.d, g.a.values.as<float>() + at);
+    std::copy_n(key, g.d, g.keys() + at);
+    std::copy_n(key + g.kv_heads * g.d, g.d, g.values() + at);
   }
 }
 
 // Computes the query heads of one key head for one row. `scratch` has space for a row of scores and, for
 // ALiBi, a row of biases.
-void attend(const CacheGeometry& g, std::int64_t r, std::int64_t kv_head, float* scratch) {
+template <class T>
+void attend(const CacheGeometry<T>& g, std::int64_t r, std::int64_t kv_head, float* scratch) {
   const std::int64_t group = g.heads / g.kv_heads;
-  float* out = g.a.out.as<float>() + (r * g.heads + kv_head * group) * g.d;
+  T* out = g.out() + (r * g.heads + kv_head * group) * g.d;
   if (g.slot(r) < 0) {
-    std::fill_n(out, group * g.d, 0.0f);
+    std::fill_n(out, group * g.d, T{});
     return;
   }
-  const detail::CachedAttentionTable& cached = detail::cached_attention_table();
+  const detail::CachedAttentionTable<T>& cached = detail::cached_attention_table<T>();
   const detail::RowTable& table = detail::row_table();
   const CachedAttentionShape& shape = g.a.shape;
   const float scale = attention_scale({.scale = shape.scale}, g.d);
@@ -71,7 +78,7 @@ void attend(const CacheGeometry& g, std::int64_t r, std::int64_t kv_head, float*
   float* bias = scratch + g.capacity;
   for (std::int64_t i = 0; i < group; ++i) {
     const std::int64_t head = kv_head * group + i;
-    cached.scores(g.row(r) + head * g.d, g.a.keys.as<float>() + cache, scratch, g.d, n);
+    cached.scores(g.row(r) + head * g.d, g.keys() + cache, scratch, g.d, n);
     if (shape.alibi) {
       const float slope = alibi_slope(head, g.heads);
       for (std::int64_t j = 0; j < n; ++j) bias[j] = slope * static_cast<float>(j - (n - 1));
@@ -79,7 +86,7 @@ void attend(const CacheGeometry& g, std::int64_t r, std::int64_t kv_head, float*
     }
     if (shape.softcap > 0) table.softcap(scratch, scale, shape.softcap, n);
     table.attention_softmax(scratch, shape.alibi || shape.softcap > 0 ? 1.0f : scale, n);
-    cached.weighted_sum(scratch, g.a.values.as<float>() + cache, out + i * g.d, g.d, n);
+    cached.weighted_sum(scratch, g.values() + cache, out + i * g.d, g.d, n);
   }
 }
 
@@ -87,12 +94,24 @@ void attend(const CacheGeometry& g, std::int64_t r, std::int64_t kv_head, float*
 
 STRATA_OP(cached_attention, CachedAttentionArgs);
 
-const detail::CachedAttentionTable& detail::cached_attention_table() noexcept {
-  return STRATA_ACTIVE_TABLE(cached_attention_kernels);
+template <>
+const detail::CachedAttentionTable<float>& detail::cached_attention_table<float>() noexcept {
+  return STRATA_ACTIVE_TABLE(cached_attention_f32);
+}
+template <>
+const detail::CachedAttentionTable<bf16>& detail::cached_attention_table<bf16>() noexcept {
+  return STRATA_ACTIVE_TABLE(cached_attention_bf16);
+}
+template <>
+const detail::CachedAttentionTable<f16>& detail::cached_attention_table<f16>() noexcept {
+  return STRATA_ACTIVE_TABLE(cached_attention_f16);
 }
 
-void cached_attention_host(const CachedAttentionArgs& a, ThreadPool& pool) {
-  const CacheGeometry g(a);
+namespace {
+
+template <class T>
+void run_host(const CachedAttentionArgs& a, ThreadPool& pool) {
+  const CacheGeometry<T> g(a);
   const std::int64_t rows = dispatch::row_count(a.qkv);
   const std::int64_t pairs = rows * g.kv_heads;
   const std::int64_t scratch_slots = detail::cached_attention_scratch_slots(rows, g.kv_heads);
@@ -106,6 +125,12 @@ void cached_attention_host(const CachedAttentionArgs& a, ThreadPool& pool) {
     for (std::int64_t pair = scratch_slot; pair < pairs; pair += scratch_slots)
       attend(g, pair / g.kv_heads, pair % g.kv_heads, scratch);
   });
+}
+
+}  // namespace
+
+void cached_attention_host(const CachedAttentionArgs& a, ThreadPool& pool) {
+  detail::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) { run_host<T>(a, pool); });
 }
 
 std::size_t cached_attention_workspace_bytes(std::int64_t rows, std::int64_t capacity,
@@ -123,15 +148,15 @@ Status cached_attention_async(Backend& backend, Stream& stream, const CachedAtte
   const std::int64_t sequences = a.keys.shape.rank == 4 ? a.keys.shape.dim(0) : 0;
   const std::int64_t capacity = a.keys.shape.rank == 4 ? a.keys.shape.dim(2) : 0;
   const Shape cache = {sequences, s.kv_heads, capacity, d};
-  dispatch::Check check("cached_attention");
+  dispatch::Check check("cached_attention", "qkv", a.qkv);
   STRATA_TRY(detail::check_heads(check.rows("qkv", a.qkv, rows, width), s, width)
                  .require(s.window >= 0 && s.scale >= 0 && s.softcap >= 0 && (s.softcap == 0 || !s.alibi),
                           "window is ", s.window, ", scale is ", s.scale, ", softcap is ", s.softcap,
                           "; each must be 0 or more, and softcap above 0 only without ALiBi")
                  .elements("positions", a.positions, DType::i32, rows)
                  .elements("slots", a.slots, DType::i32, rows)
-                 .shape("keys", a.keys, DType::f32, cache)
-                 .shape("values", a.values, DType::f32, cache)
+                 .shape("keys", a.keys, a.qkv.dtype, cache)
+                 .shape("values", a.values, a.qkv.dtype, cache)
                  .rows("out", a.out, rows, d * s.heads)
                  .workspace(a.workspace, cached_attention_workspace_bytes(rows, capacity, s))
                  .status());

@@ -196,14 +196,14 @@ Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, 
   return Recorder(whole, batch * whole.seq, compute).run(head, rows);
 }
 
-std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape) {
+std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape, DType compute) {
   const DecoderConfig c = with_derived_sizes(config);
   return static_cast<std::uint64_t>(2 * c.layers * shape.sequences * c.kv_heads * shape.context *
                                     c.head_dim) *
-         sizeof(float);
+         size_of(compute);
 }
 
-Result<Program> record_cached_decoder(const DecoderConfig& config, const CacheShape& shape) {
+Result<Program> record_cached_decoder(const DecoderConfig& config, const CacheShape& shape, DType compute) {
   DecoderConfig c = with_derived_sizes(config);  // before setting seq, so that a learned table keeps its size
   c.seq = shape.context;
   c = with_derived_sizes(std::move(c));  // a model without a limit gets that of the context
@@ -212,7 +212,7 @@ Result<Program> record_cached_decoder(const DecoderConfig& config, const CacheSh
     return Status::error(
         Code::invalid, str("a cached program of ", shape.rows, " rows, ", shape.sequences, " sequences and ",
                            shape.logit_rows, " rows of logits; each must be at least 1"));
-  return Recorder(std::move(c), shape.rows, DType::f32).run_cached(shape);
+  return Recorder(std::move(c), shape.rows, compute).run_cached(shape);
 }
 
 }  // namespace strata

@@ -19,7 +19,8 @@ using test::Tensor;
 using test::Values;
 
 /// Does what the kernels of cached_attention.cu do, one block after the other.
-void run(const CachedView& v, float scale) {
+template <class T>
+void run(const CachedView<T>& v, float scale) {
   const EmulatedHalfWarp lanes;
   const std::int64_t group = v.heads / v.kv_heads;
   std::vector<float> x(static_cast<std::size_t>(v.capacity));
@@ -43,9 +44,14 @@ void run(const CachedView& v, float scale) {
     }
 }
 
-class DeviceCachedAttentionTest : public ::testing::TestWithParam<CachedAttentionShape> {};
+class DeviceCachedAttentionTest : public ::testing::TestWithParam<CachedAttentionShape> {
+ protected:
+  template <class T>
+  void expect_bits_of_the_host(DType dtype);
+};
 
-TEST_P(DeviceCachedAttentionTest, HasTheBitsOfTheHost) {
+template <class T>
+void DeviceCachedAttentionTest::expect_bits_of_the_host(DType dtype) {
   const CachedAttentionShape shape = GetParam();
   constexpr std::int64_t d = 19, capacity = 50;
   const std::int64_t width = (shape.heads + 2 * shape.kv_heads) * d;
@@ -53,34 +59,42 @@ TEST_P(DeviceCachedAttentionTest, HasTheBitsOfTheHost) {
   // without a slot.
   std::vector<std::int32_t> positions = {49, 0, 17, 18, 0}, slots = {0, 1, 2, 2, -1};
   const auto rows = std::ssize(slots);
-  Tensor qkv({rows, width}, Values(1).floats(rows * width, 2.0));
+  Tensor qkv({rows, width}, Values(1).floats(rows * width, 2.0), dtype);
   const Shape cache = {3, shape.kv_heads, capacity, d};
-  Tensor keys(cache, Values(2).floats(cache.n_elems())), values(cache, Values(3).floats(cache.n_elems()));
+  Tensor keys(cache, Values(2).floats(cache.n_elems()), dtype),
+      values(cache, Values(3).floats(cache.n_elems()), dtype);
   Tensor got_keys = keys, got_values = values;
-  Tensor want({rows, shape.heads * d}, std::vector<float>(static_cast<std::size_t>(rows * shape.heads * d)));
+  Tensor want({rows, shape.heads * d}, std::vector<float>(static_cast<std::size_t>(rows * shape.heads * d)),
+              dtype);
   Tensor got = want;
   test::Workspace workspace(cached_attention_workspace_bytes(rows, capacity, shape));
   cached_attention_host({qkv.view(), test::view(positions), test::view(slots), keys.view(), values.view(),
                          want.view(), shape, workspace.view()},
                         *test::pool());
-  const CachedView view = {qkv.view().as<float>(),
-                           positions.data(),
-                           slots.data(),
-                           got_keys.view().as<float>(),
-                           got_values.view().as<float>(),
-                           got.view().as<float>(),
-                           rows,
-                           shape.heads,
-                           shape.kv_heads,
-                           capacity,
-                           d,
-                           shape.alibi,
-                           shape.window,
-                           shape.softcap};
+  const CachedView<T> view = {qkv.view().as<T>(),
+                              positions.data(),
+                              slots.data(),
+                              got_keys.view().as<T>(),
+                              got_values.view().as<T>(),
+                              got.view().as<T>(),
+                              rows,
+                              shape.heads,
+                              shape.kv_heads,
+                              capacity,
+                              d,
+                              shape.alibi,
+                              shape.window,
+                              shape.softcap};
   run(view, attention_scale({.scale = shape.scale}, d));
   EXPECT_EQ(test::differing_bits(got.values(), want.values()), 0u);
   EXPECT_EQ(test::differing_bits(got_keys.values(), keys.values()), 0u);
   EXPECT_EQ(test::differing_bits(got_values.values(), values.values()), 0u);
+}
+
+TEST_P(DeviceCachedAttentionTest, HasTheBitsOfTheHost) { expect_bits_of_the_host<float>(DType::f32); }
+TEST_P(DeviceCachedAttentionTest, In16BitsItHasTheBitsOfTheHost) {
+  expect_bits_of_the_host<bf16>(DType::bf16);
+  expect_bits_of_the_host<f16>(DType::f16);
 }
 
 INSTANTIATE_TEST_SUITE_P(

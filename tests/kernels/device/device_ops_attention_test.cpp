@@ -138,14 +138,14 @@ TEST_P(DeviceCacheTest, AttentionOverACache) {
         "cached attention",
         {in({rows, (shape.heads + 2 * shape.kv_heads) * d}, 1, 2.0), integers(places), integers(slots),
          in({sequences, shape.kv_heads, capacity, d}, 2), in({sequences, shape.kv_heads, capacity, d}, 3),
-         unwritten({rows, shape.heads * d}, DType::f32), shape,
+         unwritten({rows, shape.heads * d}, dtype()), shape,
          workspace(cached_attention_workspace_bytes(rows, capacity, shape))},
         &cached_attention_host, &cached_attention_async,
         {&CachedAttentionArgs::out, &CachedAttentionArgs::keys, &CachedAttentionArgs::values});
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Stored, DeviceCacheTest, ::testing::Values(DType::f32),
+INSTANTIATE_TEST_SUITE_P(Stored, DeviceCacheTest, ::testing::Values(DType::f32, DType::bf16, DType::f16),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
 }  // namespace

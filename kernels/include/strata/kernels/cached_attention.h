@@ -21,15 +21,17 @@ struct CachedAttentionShape {
 /// Stores every row's keys and values in the cache at the row's position, then computes for every row
 /// out = softmax(q k^T / sqrt(d)) v over the positions of its sequence from 0 (or the start of its window) to
 /// its own (Vaswani et al. 2017). All rows are stored before attention is computed, so one call may contain
-/// several tokens of a sequence, in any order. The bits of a row depend only on its query, its position and
-/// its sequence's cache, and not on other rows, threads or the instruction set.
+/// several tokens of a sequence, in any order. Scores, weights and sums are f32. The bits of a row depend
+/// only on its query, its position and its sequence's cache, and not on other rows, threads or the
+/// instruction set.
 struct CachedAttentionArgs {
-  TensorView qkv;        ///< f32 [R, (heads + 2 kv_heads) d], rows q | k | v
+  TensorView qkv;        ///< stored dtype (embedding.h) [R, (heads + 2 kv_heads) d], rows q | k | v
   TensorView positions;  ///< i32, R values in [0, capacity): the position in the sequence
   TensorView slots;      ///< i32, R values in [0, sequences), or -1 for no token, whose row of out is 0
-  TensorView keys;       ///< f32 [sequences, kv_heads, capacity, d]: read, and written at the rows' positions
+  TensorView keys;       ///< as qkv, [sequences, kv_heads, capacity, d]: read, and written at the rows'
+                         ///< positions
   TensorView values;     ///< as keys
-  TensorView out;        ///< f32 [R, heads d], written
+  TensorView out;        ///< as qkv, [R, heads d], written
   CachedAttentionShape shape;
   BufferView workspace;  ///< cached_attention_workspace_bytes(R, capacity, shape), 4-aligned
 };

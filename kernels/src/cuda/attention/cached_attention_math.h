@@ -13,10 +13,9 @@
 namespace strata::kernels::detail {
 
 /// The dot product of query and key, in every lane.
-template <class Lanes>
-STRATA_DEVICE_INLINE float cached_score(const Lanes& lanes, const float* query, const float* key,
-                                        std::int64_t d) {
-  return lanes.template sum<float>(d, [&](std::int64_t i) { return query[i] * key[i]; });
+template <class Lanes, class T>
+STRATA_DEVICE_INLINE float cached_score(const Lanes& lanes, const T* query, const T* key, std::int64_t d) {
+  return lanes.template sum<float>(d, [&](std::int64_t i) { return to_f32(query[i]) * to_f32(key[i]); });
 }
 /// The score with ALiBi of key j for the query at position n - 1. It is already scaled, so the softmax must
 /// not scale it again.
@@ -39,21 +38,23 @@ STRATA_DEVICE_INLINE void cached_softmax(const Lanes& lanes, float* x, float sca
   lanes.for_each(n, [&](std::int64_t i) { x[i] = x[i] * inverse; });
 }
 /// One element of the output.
-STRATA_HD float cached_weighted_sum(const float* weights, const float* values, std::int64_t element,
-                                    std::int64_t d, std::int64_t n) {
+template <class T>
+STRATA_HD T cached_weighted_sum(const float* weights, const T* values, std::int64_t element, std::int64_t d,
+                                std::int64_t n) {
   float sum = 0.0f;
-  for (std::int64_t j = 0; j < n; ++j) sum = sum + weights[j] * values[j * d + element];
-  return sum;
+  for (std::int64_t j = 0; j < n; ++j) sum = sum + weights[j] * to_f32(values[j * d + element]);
+  return from_f32<T>(sum);
 }
 
-/// Pointers and sizes of a call.
+/// Pointers and sizes of a call with stored dtype T.
+template <class T>
 struct CachedView {
-  const float* qkv;
+  const T* qkv;
   const std::int32_t* positions;
   const std::int32_t* slots;
-  float* keys;
-  float* values;
-  float* out;
+  T* keys;
+  T* values;
+  T* out;
   std::int64_t rows, heads, kv_heads, capacity, d;
   bool alibi;
   std::int64_t window = 0;
@@ -78,11 +79,12 @@ struct CachedView {
 };
 
 /// Writes element `i` of row `r`'s keys, and of its values, to the cache.
-STRATA_HD void cached_store(const CachedView& v, std::int64_t r, std::int64_t i) {
+template <class T>
+STRATA_HD void cached_store(const CachedView<T>& v, std::int64_t r, std::int64_t i) {
   const std::int64_t slot = v.slots[r];
   if (slot < 0) return;
   const std::int64_t at = v.cache_of(slot, i / v.d) + v.positions[r] * v.d + i % v.d;
-  const float* row = v.qkv + r * v.width() + v.heads * v.d;
+  const T* row = v.qkv + r * v.width() + v.heads * v.d;
   v.keys[at] = row[i];
   v.values[at] = row[v.kv_heads * v.d + i];
 }

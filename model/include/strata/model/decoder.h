@@ -108,14 +108,16 @@ struct CacheShape {
   std::int64_t logit_rows = 1;  ///< rows of logits per run
 };
 /// Bytes of the states that record_cached_decoder() declares.
-std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape);
-/// Records the forward pass of a decoder with a KV cache: the keys and values of past tokens are states of
-/// the program, "layers.N.keys" and "layers.N.values" f32 [sequences, kv_heads, context, head_dim]. Inputs,
+std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape, DType compute = DType::f32);
+/// Records the forward pass of a decoder with a KV cache, computing in `compute`: f32, bf16 or f16. The keys
+/// and values of past tokens are states of the program in that dtype, "layers.N.keys" and "layers.N.values"
+/// [sequences, kv_heads, context, head_dim]. Inputs,
 /// all i32: "tokens", "positions" (absolute, below context) and "slots" (sequence slot of the cache, -1: no
-/// token) [rows], and "logit_indices" [logit_rows], indices of rows. Output: "logits" [logit_rows, vocab] of
-/// those rows. Parameters are those of record_decoder(), in f32. Programs that differ only in rows and
+/// token) [rows], and "logit_indices" [logit_rows], indices of rows. Output: "logits" f32 [logit_rows, vocab]
+/// of those rows. Parameters are those of record_decoder(). Programs that differ only in rows and
 /// logit_rows have equal states and can share them: one for prefill, one for decoding token by token. Errors:
 /// `invalid`, all problems at once.
-Result<Program> record_cached_decoder(const DecoderConfig& config, const CacheShape& shape);
+Result<Program> record_cached_decoder(const DecoderConfig& config, const CacheShape& shape,
+                                      DType compute = DType::f32);
 
 }  // namespace strata
