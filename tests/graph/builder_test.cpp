@@ -183,6 +183,45 @@ TEST(BuilderTest, CachedAttentionNeedsStatesThatMatchItsHeads) {
   EXPECT_EQ(b.state("k", {2}).id, kNoValue);
 }
 
+TEST(BuilderTest, CachedAttentionHasTheDtypeOfItsStates) {
+  Builder b(DType::bf16);
+  const Value x = b.input("x", {4, 24}, DType::bf16), i = b.input("i", {4}, DType::i32);
+  const Value k = b.state("k", {3, 1, 7, 4}), v = b.state("v", {3, 1, 7, 4});
+  const Program program = must(b.finish({{"y", b.cached_attention(x, i, i, k, v, {4, 1})}}));
+  EXPECT_EQ(program.value(program.outputs.front()).dtype, DType::bf16);
+  for (const ValueId state : program.states) EXPECT_EQ(program.value(state).dtype, DType::bf16);
+  Builder other(DType::bf16);
+  const Value wide = other.input("x", {4, 24}, DType::f32), j = other.input("i", {4}, DType::i32);
+  const Value k2 = other.state("k", {3, 1, 7, 4}), v2 = other.state("v", {3, 1, 7, 4});
+  EXPECT_THAT(
+      std::string(
+          other.finish({{"y", other.cached_attention(wide, j, j, k2, v2, {4, 1})}}).status().message()),
+      HasSubstr("of the dtype of qkv"));
+}
+
+TEST(BuilderTest, AdaptersOfRowsNeedMatricesThatFit) {
+  const LoraRowsAttrs attrs{{{{{0, 6, 2}, {8, 4, 1}}}, 2}, 0.5f, 1};
+  const auto verdict = [&](const LoraRowsAttrs& given, Shape a = {3, 5}, Shape b = {16}, Shape rows = {4},
+                           Shape x = {4, 5}) {
+    Builder builder;
+    const auto input = [&](const char* name, const Shape& shape) {
+      return builder.input(name, shape, DType::f32);
+    };
+    const Value y = builder.lora_rows(input("base", {4, 12}), input("x", x), input("a", a), input("b", b),
+                                      builder.input("adapters", rows, DType::i32), given);
+    const auto program = builder.finish({{"y", y}});
+    return std::string(program.has_value() ? "" : program.status().message());
+  };
+  EXPECT_EQ(verdict(attrs), "");
+  EXPECT_THAT(verdict(attrs, {2, 5}), HasSubstr("a [3, K], b [16], of one dtype, adapters [T] i32"));
+  EXPECT_THAT(verdict(attrs, {3, 6}), HasSubstr("given base f32[4, 12], x f32[4, 5], a f32[3, 6]"));
+  EXPECT_NE(verdict(attrs, {3, 5}, {15}), "");
+  EXPECT_NE(verdict(attrs, {3, 5}, {16}, {5}), "");
+  EXPECT_NE(verdict(attrs, {3, 5}, {16}, {4}, {5, 5}), "");
+  EXPECT_NE(verdict({{{{{0, 9, 2}, {8, 4, 1}}}, 2}, 0.5f, 1}), "") << "parts overlap";
+  EXPECT_NE(verdict({attrs.parts, 0.5f, -1}), "") << "-1 is no adapter";
+}
+
 TEST(OpTableTest, FlopsMatchTheArithmetic) {
   const auto flops_of = [](const Program& program, bool all) {
     double total = 0;

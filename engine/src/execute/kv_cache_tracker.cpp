@@ -17,6 +17,9 @@ KvCacheTracker::KvCacheTracker(const RunPlan& plan) {
   prefill_ = limits_of(plan.of(ProgramRole::prefill));
   decode_ = limits_of(decode);
   vocab_ = static_cast<std::int32_t>(decode.find("logits").shape.dim(-1));
+  for (const LoweredInstr& instr : decode.code)
+    if (instr.op == Op::lora_rows)
+      n_adapters_ = std::max(n_adapters_, instr.attrs.as<LoraRowsAttrs>().adapter + 1);
   const auto attention = std::find_if(decode.code.begin(), decode.code.end(), [](const LoweredInstr& instr) {
     return instr.op == Op::cached_attention;
   });
@@ -25,6 +28,8 @@ KvCacheTracker::KvCacheTracker(const RunPlan& plan) {
   capacity_ = static_cast<std::int32_t>(keys.dim(2));
   lengths_.resize(static_cast<std::size_t>(keys.dim(0)));
   next_ = lengths_;
+  adapters_.resize(lengths_.size(), -1);
+  next_adapters_ = adapters_;
   begun_.resize(lengths_.size());
 }
 
@@ -40,12 +45,20 @@ Status KvCacheTracker::check_token(const SequenceToken& t) {
     return Status::error(Code::invalid,
                          str("position ", t.position, " of sequence ", t.slot,
                              " is out of range; the cache has ", capacity_, " positions per sequence"));
+  if (t.adapter < -1 || t.adapter >= n_adapters_)
+    return Status::error(Code::invalid, str("adapter ", t.adapter, " of sequence ", t.slot,
+                                            " is out of range; adapters of the program: ", n_adapters_));
   const auto slot = static_cast<std::size_t>(t.slot);
   const std::int32_t end = next_[slot];
   if (begun_[slot] != 0 ? t.position != end : t.position > end)
     return Status::error(Code::invalid, str("position ", t.position, " of sequence ", t.slot,
                                             " does not continue its first ", end, " tokens"));
+  if (t.position > 0 && t.adapter != next_adapters_[slot])
+    return Status::error(Code::invalid,
+                         str("position ", t.position, " of sequence ", t.slot, " has adapter ", t.adapter,
+                             ", but the tokens before it have adapter ", next_adapters_[slot]));
   begun_[slot] = 1;
+  next_adapters_[slot] = t.adapter;
   next_[slot] = t.position + 1;
   return Status::ok();
 }
@@ -63,6 +76,7 @@ Status KvCacheTracker::check(std::span<const SequenceToken> tokens, std::span<co
     if (index < 0 || static_cast<std::size_t>(index) >= tokens.size())
       return Status::error(Code::invalid, str("no such row of logits: token ", index, " of ", tokens.size()));
   next_ = lengths_;
+  next_adapters_ = adapters_;
   std::fill(begun_.begin(), begun_.end(), std::uint8_t{0});
   for (const SequenceToken& token : tokens) STRATA_TRY(check_token(token));
   return Status::ok();
@@ -76,15 +90,18 @@ bool KvCacheTracker::fits_decode(std::span<const SequenceToken> tokens,
 void KvCacheTracker::write(const BatchView& inputs, std::span<const SequenceToken> tokens,
                            std::span<const std::int32_t> wanted) {
   const std::span<std::int32_t> token = inputs["tokens"], position = inputs["positions"],
-                                slot = inputs["slots"], index = inputs["logit_indices"];
+                                slot = inputs["slots"], index = inputs["logit_indices"],
+                                adapter = inputs["adapters"];  // none, if the program has no adapters
   std::fill(token.begin(), token.end(), 0);
   std::fill(position.begin(), position.end(), 0);
   std::fill(slot.begin(), slot.end(), -1);
   std::fill(index.begin(), index.end(), 0);
+  std::fill(adapter.begin(), adapter.end(), -1);
   for (std::size_t i = 0; i < std::min(tokens.size(), token.size()); ++i) {
     token[i] = tokens[i].token;
     position[i] = tokens[i].position;
     slot[i] = tokens[i].slot;
+    if (!adapter.empty()) adapter[i] = tokens[i].adapter;
   }
   std::copy_n(wanted.begin(), std::min(wanted.size(), index.size()), index.begin());
 }

@@ -24,7 +24,10 @@ class KvCacheTracker {
   static void write(const BatchView& inputs, std::span<const SequenceToken> tokens,
                     std::span<const std::int32_t> wanted);
   /// Records that the tokens checked last are in the cache.
-  void advance() noexcept { lengths_.swap(next_); }
+  void advance() noexcept {
+    lengths_.swap(next_);
+    adapters_.swap(next_adapters_);
+  }
 
   /// Returns as many tokens as a run of `program` accepts, one slot after the other.
   std::vector<SequenceToken> fill(const LoweredProgram& program) const;
@@ -37,9 +40,10 @@ class KvCacheTracker {
   Status check_token(const SequenceToken& token);
 
   Limits prefill_, decode_;
-  std::int32_t capacity_ = 0, vocab_ = 0;
-  std::vector<std::int32_t> lengths_, next_;  // by slot
-  std::vector<std::uint8_t> begun_;           // by slot: it has a token in this call
+  std::int32_t capacity_ = 0, vocab_ = 0, n_adapters_ = 0;
+  std::vector<std::int32_t> lengths_, next_;            // by slot
+  std::vector<std::int32_t> adapters_, next_adapters_;  // by slot
+  std::vector<std::uint8_t> begun_;                     // by slot: it has a token in this call
 };
 
 }  // namespace strata::detail

@@ -4,8 +4,8 @@
 
 #include <strata/kernels/dora.h>
 #include <strata/kernels/lora.h>
-#include <strata/kernels/weight_quant.h>
 #include <strata/kernels/lora_rows.h>
+#include <strata/kernels/weight_quant.h>
 
 #include "support/device_fixture.h"
 

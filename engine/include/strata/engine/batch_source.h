@@ -44,6 +44,7 @@ struct SequenceToken {
   std::int32_t token = 0;
   std::int32_t position = 0;  ///< absolute position in the sequence
   std::int32_t slot = 0;      ///< the sequence's slot in the cache
+  std::int32_t adapter = -1;  ///< number of the sequence's adapter (add_lora_rows); -1: none
 };
 
 }  // namespace strata

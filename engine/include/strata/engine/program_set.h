@@ -25,8 +25,8 @@ std::string_view to_string(ProgramRole role) noexcept;
 /// A program of a run. Its inputs and outputs are known by name. Inputs are filled by the caller's
 /// BatchSource, except "divisor" [1] f32, by which the loss is divided and which the engine fills. A program
 /// with the role `infer` has the input "tokens" [T] i32; `prefill` and `decode` have "tokens", "positions",
-/// "slots" [R] and "logit_indices" [N], all i32, and the output "logits" [N, vocab]. The
-/// outputs "loss" and "logits" are f32.
+/// "slots" [R] and "logit_indices" [N], all i32, and the output "logits" [N, vocab]; with adapters that rows
+/// choose (add_lora_rows) also "adapters" [R] i32. The outputs "loss" and "logits" are f32.
 struct NamedProgram {
   std::string name;
   ProgramRole role = ProgramRole::train;

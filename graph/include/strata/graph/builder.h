@@ -45,7 +45,7 @@ class Builder {
 
   Value param(std::string name, Shape shape, const ParamOptions& options);
   Value input(std::string name, Shape shape, DType dtype);
-  /// An f32 tensor that persists from one run of the program to the next.
+  /// A tensor in the dtype of the recording that persists from one run of the program to the next.
   Value state(std::string name, Shape shape);
   /// The instructions that follow belong to region `name`. `recompute` marks a block whose forward may run
   /// again in backward.
@@ -74,6 +74,9 @@ class Builder {
   /// columns of the parts times magnitudes / norms, with a bias on all columns. See kernels/dora.h.
   Value dora_norm(Value weight, Value a, Value b, const LoraAttrs& parts, float scale);
   Value scale_columns(Value x, Value magnitudes, Value norms, Value bias, const LoraAttrs& parts);
+  /// Adds s B A x to the rows of base whose value of `adapters` [T] i32 is the adapter's number; x is [T, K],
+  /// a [ranks, K], b as for lora_up(). See kernels/lora_rows.h.
+  Value lora_rows(Value base, Value x, Value a, Value b, Value adapters, const LoraRowsAttrs& attrs);
   Value gelu(Value x);  ///< tanh approximation
   Value relu(Value x);
   Value swiglu(Value gate_up);  ///< [T, 2f] -> [T, f]

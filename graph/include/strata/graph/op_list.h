@@ -143,6 +143,13 @@ struct VirtualRowsAttrs {
   std::int32_t seq = 0;  ///< rows of a sequence without them
   friend bool operator==(const VirtualRowsAttrs&, const VirtualRowsAttrs&) = default;
 };
+/// Of an adapter that rows of a batch choose: the number by which they name it, and the scale of its B A.
+struct LoraRowsAttrs {
+  LoraAttrs parts = {};
+  float scale = 1;
+  std::int32_t adapter = 0;
+  friend bool operator==(const LoraRowsAttrs&, const LoraRowsAttrs&) = default;
+};
 struct LinearCrossEntropyAttrs {
   float softcap = 0;
   bool no_dx = false, no_dw = false;  ///< of the backward: that gradient is not needed, and empty
@@ -188,6 +195,7 @@ struct MoveAttrs {
   X(splice_rows_backward, VirtualRowsAttrs)                    \
   X(drop_rows, VirtualRowsAttrs)                               \
   X(replace_rows, NoAttrs)                                     \
+  X(lora_rows, LoraRowsAttrs)                                  \
   X(gelu, NoAttrs)                                             \
   X(gelu_backward, NoAttrs)                                    \
   X(relu, NoAttrs)                                             \
@@ -275,8 +283,8 @@ class Attrs {
   const std::type_info& type() const noexcept;
   std::variant<NoAttrs, EmbeddingAttrs, LayernormAttrs, RmsnormAttrs, QkNormAttrs, PositionsAttrs,
                RopeTableAttrs, RopeAttrs, AttentionAttrs, SwigluAttrs, ScaleAttrs, SoftcapAttrs, LinearAttrs,
-               LinearQuantizedAttrs, LoraAttrs, DoraNormAttrs, VirtualRowsAttrs, LinearCrossEntropyAttrs,
-               Fp8CastAttrs, Fp8GemmAttrs, MoveAttrs>
+               LinearQuantizedAttrs, LoraAttrs, LoraRowsAttrs, DoraNormAttrs, VirtualRowsAttrs,
+               LinearCrossEntropyAttrs, Fp8CastAttrs, Fp8GemmAttrs, MoveAttrs>
       of_;
 };
 

@@ -58,6 +58,22 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules);
 /// a linear layer, a rank that is 0 or above the matrix.
 Result<Program> add_lora(Program program, std::span<const LoraGroup> groups);
 
+/// An adapter that rows of a batch choose by its number, its index in the list that add_lora_rows() takes.
+struct NamedLora {
+  std::string name;
+  std::vector<LoraGroup> groups;
+};
+/// Parameters of adapter NAME are those of its groups followed by this and NAME: "<matrix>.lora_A@NAME".
+inline constexpr char kAdapterMark = '@';
+/// Adds adapters to a program of rows (tokens) that each choose one of them or none, so that many share one
+/// base and one batch (Punica, arXiv 2310.18547; S-LoRA, arXiv 2311.03285). The program gets the input
+/// "adapters" [rows] i32, the number of each row's adapter or -1, after its others; `rows` is the number of
+/// its tokens. A row's bits depend on its own adapter alone. The adapters' parameters come after all others
+/// and are not trainable. For inference: there is no derivative. Run it before quantize_weights(). Errors:
+/// `invalid`, all problems at once: those of add_lora(), two adapters of one name, a matrix that is not
+/// multiplied with one row for each token.
+Result<Program> add_lora_rows(Program program, std::span<const NamedLora> adapters, std::int64_t rows);
+
 /// A bottleneck adapter, s Up(act(Down x)) with biases, which is added to the result y of a linear layer: in
 /// series, x is y (Houlsby et al. 2019, arXiv 1902.00751); in parallel, x is the operand of a linear layer
 /// before it (He et al. 2021, arXiv 2110.04366).
