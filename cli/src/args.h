@@ -24,6 +24,8 @@ struct Args : ConfigRequest {
   int top_k = 40;
   double top_p = 1.0;
   int batch = 8;
+  std::vector<std::string> adapters;       ///< `generate` and `score`: NAME=DIR, or one DIR
+  std::string default_adapter;             ///< `generate` and `score`: of prompts or lines that choose none
   bool stream = false, no_stream = false;  ///< neither: stream if there is one prompt and no --json
   std::int64_t seed = 1;
   std::string tokenizer = "tokenizer.json";  ///< `tokenizer` and `data`: the file, or a Hugging Face folder

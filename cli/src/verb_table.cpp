@@ -85,6 +85,18 @@ void add_adapter(CLI::App& app, Args& args) {
       ->option_text("DIR");
 }
 
+/// Adapters that prompts or lines choose by their names.
+void add_named_adapters(CLI::App& app, Args& args) {
+  app.add_option("--adapter", args.adapters,
+                 "PEFT adapter of the model; can be repeated with names, which prompts or lines in JSON "
+                 "choose by \"adapter\"")
+      ->option_text("[NAME=]DIR")
+      ->allow_extra_args(false);  // key=value may follow
+  app.add_option("--default-adapter", args.default_adapter,
+                 "Adapter of those that choose none (default: the only one, or of several none)")
+      ->option_text("NAME");
+}
+
 void add_train_options(CLI::App& app, Args& args) {
   add_run_options(app, args);
   add_adapter(app, args);
@@ -154,7 +166,7 @@ void add_generate_options(CLI::App& app, Args& args) {
   app.add_option("run", args.items, "Run folder, or a Hugging Face folder, and section.key=value")
       ->option_text("RUN [key=value ...]")
       ->required();
-  add_adapter(app, args);
+  add_named_adapters(app, args);
   CLI::Option* prompt = app.add_option("--prompt", args.prompts, "Text to continue; can be repeated")
                             ->allow_extra_args(false);  // key=value may follow
   app.add_option("--prompts", args.prompts_file,
@@ -197,7 +209,7 @@ void add_score_options(CLI::App& app, Args& args) {
   app.add_option("model", args.items, "Run folder or Hugging Face folder, and section.key=value")
       ->option_text("RUN|FOLDER [key=value ...]")
       ->required();
-  add_adapter(app, args);
+  add_named_adapters(app, args);
   app.add_option("--in", args.in_file,
                  "Lines of JSON with \"context\" and \"continuation\", \"context_ids\" and "
                  "\"continuation_ids\", or \"text\" (default: -, standard input)")

@@ -89,8 +89,16 @@ TEST(PromptsTest, FilesHaveOnePromptPerLineOrRecords) {
   EXPECT_EQ(records[0].text, "p");
   EXPECT_EQ(records[1].messages.at(0).content, "c");
   EXPECT_THAT(warned, HasSubstr("'id' of 1 lines is ignored"));
+  const auto chosen =
+      must(read("b.jsonl",
+                "{\"prompt\": \"p\", \"adapter\": \"law\"}\n{\"prompt\": \"p\"}\n"
+                "{\"messages\": [{\"role\": \"user\", \"content\": \"c\"}], \"adapter\": null}\n"));
+  EXPECT_EQ(chosen[0].adapter, "law");
+  EXPECT_EQ(chosen[1].adapter, std::nullopt);
+  EXPECT_EQ(chosen[2].adapter, "") << "the model itself";
   for (const char* bad :
-       {"{", "[1]", "{}", "{\"prompt\": \"a\", \"messages\": []}", "{\"prompt\": \"\"}", "{\"prompt\": 1}",
+       {"{", "[1]", "{\"prompt\": \"a\", \"adapter\": 1}", "{\"prompt\": \"a\", \"adapter\": \"\"}", "{}",
+        "{\"prompt\": \"a\", \"messages\": []}", "{\"prompt\": \"\"}", "{\"prompt\": 1}",
         "{\"messages\": []}", "{\"messages\": [1]}", "{\"messages\": [{\"role\": \"user\"}]}",
         "{\"messages\": [{\"role\": \"user\", \"content\": \"c\", \"tool_calls\": []}]}"})
     EXPECT_THAT(std::string(read("b.jsonl", std::string("{\"prompt\": \"a\"}\n") + bad).status().message()),

@@ -112,6 +112,18 @@ TEST(ScoreRequestTest, TheIdIsKeptAlsoOfALineWithAnError) {
   EXPECT_THAT(none.id, IsEmpty());
 }
 
+TEST(ScoreRequestTest, AnAdapterIsAName) {
+  ScoreRequest named, none, silent;
+  must(parse_score_request(R"({"text": "a", "id": 1, "adapter": "law"})", named));
+  must(parse_score_request(R"({"context": "a", "continuation": "b", "adapter": null})", none));
+  must(parse_score_request(R"({"context_ids": [1], "continuation_ids": [2]})", silent));
+  EXPECT_EQ(named.adapter, "law");
+  EXPECT_EQ(none.adapter, "");
+  EXPECT_EQ(silent.adapter, std::nullopt);
+  EXPECT_THAT(problem(R"({"text": "a", "adapter": 3})"), HasSubstr("'adapter' is neither a name nor null"));
+  EXPECT_THAT(problem(R"({"text": "a", "adapter": ""})"), HasSubstr("'adapter' is neither a name nor null"));
+}
+
 TEST(ScoreRequestTest, MistakesAreNamed) {
   EXPECT_THAT(problem("nonsense"), HasSubstr("not JSON"));
   EXPECT_THAT(problem("[1]"), HasSubstr("it is not a JSON object"));

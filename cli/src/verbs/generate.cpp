@@ -54,7 +54,7 @@ Result<bool> streams(const Args& args, std::size_t n_prompts) {
 
 Status encode_all(const GenerationSource& source, Work& work) {
   std::string problems;
-  for (const Prompt& prompt : work.prompts) {  // reports all prompts that are too long at once
+  for (const Prompt& prompt : work.prompts) {  // reports all prompts that do not fit at once
     const std::size_t index = work.requests.size();
     if (!prompt.messages.empty() && !source.chat().has_value())
       return source.chat().status().annotate(str("prompt ", index + 1));
@@ -62,12 +62,16 @@ Status encode_all(const GenerationSource& source, Work& work) {
         encode_prompt(source.tokenizer(), prompt, source.chat().has_value() ? *source.chat() : ChatTemplate{},
                       source.add_special());
     if (!tokens.has_value()) return tokens.status().annotate(str("prompt ", index + 1));
+    const auto adapter = source.choose_adapter(prompt.adapter);
+    if (!adapter.has_value())
+      problems += str(problems.empty() ? "" : "\n", "prompt ", index + 1, ": ", adapter.status().message());
     for (const std::int32_t id : source.stop_ids()) tokens->stop_ids.push_back(id);
     const auto n = static_cast<std::int64_t>(tokens->ids.size());
     if (source.max_positions() > 0 && n > source.max_positions())
       problems += str(problems.empty() ? "" : "\n", "prompt ", index + 1, " has ", n,
                       " tokens, but the model supports ", source.max_positions(), " positions: shorten it");
-    work.requests.push_back({index, std::move(tokens->ids), std::move(tokens->stop_ids)});
+    work.requests.push_back(
+        {index, std::move(tokens->ids), std::move(tokens->stop_ids), adapter.value_or(-1)});
   }
   return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);
 }
@@ -106,6 +110,13 @@ std::string prompt_json(const Prompt& prompt) {
   return str("\"messages\": [", turns, "]");
 }
 
+// Empty if prompts cannot choose.
+std::string adapter_json(const GenerationSource& source, std::int32_t adapter) {
+  if (source.adapters() == nullptr) return "";
+  if (adapter < 0) return ", \"adapter\": null";
+  return str(", \"adapter\": ", json_string(std::string(source.adapters()->name(adapter))));
+}
+
 Result<std::string> text_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
   STRATA_TRY_ASSIGN(const std::string bytes, tokenizer.decode(ids));
   Utf8Stream stream;
@@ -114,19 +125,19 @@ Result<std::string> text_of(const Tokenizer& tokenizer, const std::vector<std::i
 }
 
 Status report(const Args& args, const Work& work, const GenerationRequest& request, const Completion& done,
-              const Tokenizer& tokenizer) {
+              const GenerationSource& source) {
   const Prompt& prompt = work.prompts[static_cast<std::size_t>(request.index)];
   if (done.finish_reason == FinishReason::context_full)
     print(args.err, str("strata generate: prompt ", request.index + 1, ": stopped after ", done.ids.size(),
                         " tokens because its context of ", work.options.context, " is full\n"));
   if (work.streams) return Status::ok();
-  STRATA_TRY_ASSIGN(const std::string text, text_of(tokenizer, done.ids));
+  STRATA_TRY_ASSIGN(const std::string text, text_of(source.tokenizer(), done.ids));
   if (args.json)
-    print(args.out,
-          str("{\"index\": ", request.index, ", ", prompt_json(prompt), ", \"text\": ", json_string(text),
-              ", \"prompt_ids\": ", ids_json(request.prompt), ", \"ids\": ", ids_json(done.ids),
-              ", \"n_prompt_tokens\": ", request.prompt.size(), ", \"n_tokens\": ", done.ids.size(),
-              ", \"finish_reason\": \"", to_string(done.finish_reason), "\"}\n"));
+    print(args.out, str("{\"index\": ", request.index, ", ", prompt_json(prompt),
+                        adapter_json(source, request.adapter), ", \"text\": ", json_string(text),
+                        ", \"prompt_ids\": ", ids_json(request.prompt), ", \"ids\": ", ids_json(done.ids),
+                        ", \"n_prompt_tokens\": ", request.prompt.size(), ", \"n_tokens\": ", done.ids.size(),
+                        ", \"finish_reason\": \"", to_string(done.finish_reason), "\"}\n"));
   else
     print(args.out, prompt.text + text + "\n");
   return Status::ok();
@@ -166,20 +177,21 @@ Status generate_all(const Args& args, const GenerationSource& source, Job& job, 
     STRATA_TRY_ASSIGN(const std::vector<Completion> done, generator.run(requests, on_token));
     if (work.streams) STRATA_TRY(printer.finish());
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      STRATA_TRY(report(args, work, requests[i], done[i], source.tokenizer()));
+      STRATA_TRY(report(args, work, requests[i], done[i], source));
       work.prompt_tokens += requests[i].prompt.size();
       work.tokens += done[i].ids.size();
     }
   }
   // The first token of every prompt is produced by the prefill.
   const std::size_t one_by_one = work.tokens - std::min(work.tokens, work.requests.size());
-  print(args.err,
-        fmt::format("strata generate: {} prompt tokens in {:.2f} s, {} tokens generated in {:.2f} s: {:.1f} "
-                    "tokens/s, in f32\n",
-                    work.prompt_tokens, generator.prefill_seconds(), work.tokens, generator.decode_seconds(),
-                    generator.decode_seconds() > 0
-                        ? static_cast<double>(one_by_one) / generator.decode_seconds()
-                        : 0.0));
+  print(
+      args.err,
+      fmt::format(
+          "strata generate: {} prompt tokens in {:.2f} s, {} tokens generated in {:.2f} s: {:.1f} "
+          "tokens/s, in {}\n",
+          work.prompt_tokens, generator.prefill_seconds(), work.tokens, generator.decode_seconds(),
+          generator.decode_seconds() > 0 ? static_cast<double>(one_by_one) / generator.decode_seconds() : 0.0,
+          to_string(source.dtype())));
   return Status::ok();
 }
 
@@ -190,7 +202,8 @@ Status generate(const Args& args) {
   Work work;
   STRATA_TRY_ASSIGN(work.prompts, prompts_of(args, io, warn));
   STRATA_TRY_ASSIGN(work.streams, streams(args, work.prompts.size()));
-  STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source, GenerationSource::open(args, io, warn));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source,
+                    GenerationSource::open(args, {args.adapters, args.default_adapter}, io, warn));
   if (const std::string warning = source->chat_warning(); !warning.empty()) warn(warning);
   work.batch = std::min(static_cast<std::size_t>(args.batch), work.prompts.size());
   work.options.max_tokens = args.tokens;

@@ -15,8 +15,8 @@
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/train/generate/generation_source.h>
-#include <strata/train/load_config.h>
 #include <strata/train/generate/scorer.h>
+#include <strata/train/load_config.h>
 
 #include "exit_code.h"
 #include "line_reader.h"
@@ -60,8 +60,21 @@ std::int64_t context_of(const Args& args, std::int64_t max_positions) {
   return max_positions > 0 ? std::min(max_positions, kMaxDefaultContext) : kMaxDefaultContext;
 }
 
+/// What a line becomes sequences with.
+struct LineRules {
+  const ScoreEncoding& encoding;
+  const GenerationSource& source;
+};
+
+Result<ScoreTokens> tokens_of(const ScoreRequest& request, const LineRules& rules) {
+  STRATA_TRY_ASSIGN(const std::int32_t adapter, rules.source.choose_adapter(request.adapter));
+  STRATA_TRY_ASSIGN(ScoreTokens tokens, encode_score_request(request, rules.encoding));
+  for (ScoreSequence& sequence : tokens.sequences) sequence.adapter = adapter;
+  return tokens;
+}
+
 ScoreLine line_of(LineReader::Got got, std::uint64_t number, const std::string& text,
-                  const ScoreEncoding& encoding) {
+                  const LineRules& rules) {
   ScoreLine line{number, {}, {}, {}};
   if (got == LineReader::Got::too_long) {
     line.status = Status::error(Code::invalid, str("it is longer than ", kMaxRecordBytes, " bytes"));
@@ -71,7 +84,7 @@ ScoreLine line_of(LineReader::Got got, std::uint64_t number, const std::string& 
   line.status = parse_score_request(text, request);
   line.id = std::move(request.id);
   if (!line.status.is_ok()) return line;
-  auto tokens = encode_score_request(request, encoding);
+  auto tokens = tokens_of(request, rules);
   if (tokens.has_value())
     line.tokens = *std::move(tokens);
   else
@@ -80,14 +93,14 @@ ScoreLine line_of(LineReader::Got got, std::uint64_t number, const std::string& 
 }
 
 /// Waits for a line and takes those that follow without waiting, up to `n`. Empty at the end of the input.
-Result<std::vector<ScoreLine>> read_batch(LineReader& input, std::size_t n, const ScoreEncoding& encoding) {
+Result<std::vector<ScoreLine>> read_batch(LineReader& input, std::size_t n, const LineRules& rules) {
   std::vector<ScoreLine> lines;
   std::string text;
   while (lines.size() < n) {
     STRATA_TRY_ASSIGN(const LineReader::Got got, input.next(lines.empty(), text));
     if (got == LineReader::Got::end || got == LineReader::Got::nothing) break;
     if (got == LineReader::Got::line && text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    lines.push_back(line_of(got, input.line_number(), text, encoding));
+    lines.push_back(line_of(got, input.line_number(), text, rules));
   }
   return lines;
 }
@@ -127,12 +140,12 @@ Result<std::vector<SequenceScore>> score_lines(Scorer& scorer, const std::vector
   return scores;
 }
 
-Status score_all(const Args& args, Scorer& scorer, LineReader& input, const ScoreEncoding& encoding,
-                 std::FILE* out, ScoreTotals& totals) {
+Status score_all(const Args& args, Scorer& scorer, LineReader& input, const LineRules& rules, std::FILE* out,
+                 ScoreTotals& totals) {
   SteadyClock clock;
   while (true) {
     STRATA_TRY_ASSIGN(const std::vector<ScoreLine> lines,
-                      read_batch(input, static_cast<std::size_t>(args.batch), encoding));
+                      read_batch(input, static_cast<std::size_t>(args.batch), rules));
     if (lines.empty()) return Status::ok();
     const std::int64_t begin = clock.now_ns();
     STRATA_TRY_ASSIGN(const std::vector<SequenceScore> scores, score_lines(scorer, lines));
@@ -149,10 +162,10 @@ Status score_all(const Args& args, Scorer& scorer, LineReader& input, const Scor
   }
 }
 
-void report(const Args& args, const ScoreTotals& totals, std::size_t context) {
+void report(const Args& args, const ScoreTotals& totals, std::size_t context, DType dtype) {
   std::string text =
-      fmt::format("strata score: {} with {} scored in {:.2f} s, in f32", plural(totals.lines, "line"),
-                  plural(totals.tokens, "token"), totals.seconds);
+      fmt::format("strata score: {} with {} scored in {:.2f} s, in {}", plural(totals.lines, "line"),
+                  plural(totals.tokens, "token"), totals.seconds, to_string(dtype));
   if (totals.cut > 0)
     text += str("; ", plural(totals.cut, "context"), " cut on the left to the model's ", context, " tokens");
   if (totals.errors > 0) text += str("; ", plural(totals.errors, "line"), " with an error");
@@ -169,7 +182,8 @@ Result<ScoreTotals> score(const Args& args) {
     STRATA_TRY_ASSIGN(in, io.open(args.in_file, OpenMode::read));
   }
   LineReader input(in ? in->descriptor() : STDIN_FILENO, kMaxRecordBytes);
-  STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source, GenerationSource::open(args, io, warn));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source,
+                    GenerationSource::open(args, {args.adapters, args.default_adapter}, io, warn));
   const std::int64_t context = context_of(args, source->max_positions());
   if (source->max_positions() > 0 && context > source->max_positions())
     return Status::error(Code::invalid, str("--context ", context, ": the model supports ",
@@ -181,8 +195,8 @@ Result<ScoreTotals> score(const Args& args) {
   const ScoreEncoding encoding{source->tokenizer(), source->add_special(), source->prefix_id(),
                                source->vocab(), static_cast<std::size_t>(context)};
   ScoreTotals totals;
-  STRATA_TRY(score_all(args, scorer, input, encoding, file ? file.get() : args.out, totals));
-  report(args, totals, encoding.context);
+  STRATA_TRY(score_all(args, scorer, input, {encoding, *source}, file ? file.get() : args.out, totals));
+  report(args, totals, encoding.context, source->dtype());
   return totals;
 }
 

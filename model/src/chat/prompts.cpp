@@ -44,8 +44,9 @@ Result<Prompt> prompt_of(const std::string& line, std::map<std::string, int>& ig
   if (!record.is_object() || record.contains("prompt") == record.contains("messages"))
     return wrong("it is not an object with either 'prompt' or 'messages'");
   for (const auto& [key, value] : record.items())
-    if (key != "prompt" && key != "messages") ++ignored_keys[key];
+    if (key != "prompt" && key != "messages" && key != "adapter") ++ignored_keys[key];
   Prompt prompt;
+  STRATA_TRY_ASSIGN(prompt.adapter, detail::adapter_choice(record));
   if (record.contains("messages")) {
     STRATA_TRY_ASSIGN(prompt.messages, messages_of(record["messages"]));
   } else {

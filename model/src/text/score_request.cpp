@@ -49,9 +49,9 @@ Result<ScoreRequest::Kind> kind_of(const json& record) {
   const auto has = [&](const char* key) { return record.contains(key); };
   for (const auto& [key, value] : record.items())
     if (key != "context" && key != "continuation" && key != "context_ids" && key != "continuation_ids" &&
-        key != "text" && key != "id")
+        key != "text" && key != "id" && key != "adapter")
       return invalid_request(str("the key '", key, "' is unknown"));
-  const std::size_t keys = record.size() - (has("id") ? 1 : 0);
+  const std::size_t keys = record.size() - (has("id") ? 1 : 0) - (has("adapter") ? 1 : 0);
   if (keys == 1 && has("text")) return text;
   if (keys == 2 && has("context") && has("continuation")) return pair;
   if (keys == 2 && has("context_ids") && has("continuation_ids")) return ids;
@@ -159,6 +159,7 @@ Status parse_score_request(const std::string& line, ScoreRequest& request) {
   if (!record.is_object()) return invalid_request("it is not a JSON object");
   if (const auto id = record.find("id"); id != record.end()) request.id = id->dump();
   STRATA_TRY_ASSIGN(request.kind, kind_of(record));
+  STRATA_TRY_ASSIGN(request.adapter, detail::adapter_choice(record));
   switch (request.kind) {
     case ScoreRequest::Kind::pair:
       STRATA_TRY(read_string(record, "context", request.context));

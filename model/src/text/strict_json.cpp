@@ -45,4 +45,13 @@ Result<nlohmann::json> parse_strict_json(const std::string& text) {
   }
 }
 
+Result<std::optional<std::string>> adapter_choice(const nlohmann::json& record) {
+  const auto found = record.find("adapter");
+  if (found == record.end()) return std::optional<std::string>();
+  if (found->is_null()) return std::optional<std::string>(std::string());
+  if (!found->is_string() || found->get_ref<const std::string&>().empty())
+    return Status::error(Code::invalid, "'adapter' is neither a name nor null");
+  return std::optional<std::string>(found->get<std::string>());
+}
+
 }  // namespace strata::detail

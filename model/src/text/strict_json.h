@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -11,5 +12,9 @@ namespace strata::detail {
 /// Parses JSON of untrusted files: one value of valid UTF-8, without comments, NULs and duplicate keys of an
 /// object, nested at most 64 deep. Errors: `corrupt` with the position.
 Result<nlohmann::json> parse_strict_json(const std::string& text);
+
+/// The value of "adapter" of a record: a name; empty if it is null, for no adapter; nullopt if there is none.
+/// Errors: `invalid` for a value of another type and an empty name.
+Result<std::optional<std::string>> adapter_choice(const nlohmann::json& record);
 
 }  // namespace strata::detail

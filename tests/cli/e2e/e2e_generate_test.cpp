@@ -176,8 +176,8 @@ TEST_F(CliGenerateE2e, MistakesAreReportedWithAHint) {
   EXPECT_THAT(refusal({"--top-p", "0"}), HasSubstr("top-p is 0; it must be above 0 and at most 1"));
   EXPECT_THAT(refusal({"--prompt", "a", "--prompts", "b"}), HasSubstr("--prompts"));
   EXPECT_THAT(refusal({"--batch", "0"}), HasSubstr("--batch"));
-  EXPECT_THAT(refusal({"--prompt", "a", "train.dtype=bf16"}),  // not a second prompt
-              HasSubstr("argument train.dtype=bf16: text is generated in f32"));
+  EXPECT_THAT(refusal({"--prompt", "a", "train.dtype=bf17"}),  // not a second prompt
+              HasSubstr("argument train.dtype=bf17"));
   write("bad.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
   EXPECT_THAT(refusal({"--prompts", "bad.jsonl"}),
               HasSubstr("bad.jsonl: line 2: it is not an object with either 'prompt' or 'messages'"));
@@ -185,6 +185,34 @@ TEST_F(CliGenerateE2e, MistakesAreReportedWithAHint) {
   EXPECT_THAT(refusal({"--prompts", "none.txt"}), HasSubstr("none.txt has no prompts"));
   write("role.jsonl", R"({"messages": [{"role": "tool", "content": "x"}]})");
   EXPECT_THAT(refusal({"--prompts", "role.jsonl"}), HasSubstr("the role 'tool'"));
+}
+
+// A run that was trained in bf16, and its folder; the dtype in which the run was trained does not matter.
+TEST_F(CliGenerateE2e, A16BitDtypeIsChosenByAnArgumentAndTakesHalfTheMemory) {
+  make_run();
+  ASSERT_EQ(strata({"export", "run", "--out", "hf"}).exit_code, 0);
+  const Words words = {"--prompt", "Elizabeth", "--tokens", "9", "--temperature", "0", "--json"};
+  for (const std::string from : {"run", "hf"}) {
+    const ProgramResult f32 = generate(words, from);
+    EXPECT_THAT(f32.err, HasSubstr("tokens/s, in f32"));
+    for (const std::string dtype : {"bf16", "f16"}) {
+      Words in_dtype = words;
+      in_dtype.insert(in_dtype.end(), {"train.dtype=" + dtype, "cpu.bf16_matmul=widened"});
+      const ProgramResult result = generate(in_dtype, from);
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+      EXPECT_THAT(result.err, HasSubstr("tokens/s, in " + dtype));
+      in_dtype.insert(in_dtype.end(), {"offload.policy=pinned", "memory.device=1MiB"});
+      EXPECT_EQ(generate(in_dtype, from).out, result.out) << "placement";
+      // What f32 needs does not fit where 16 bits do.
+      for (const bool fits : {true, false}) {
+        Words small = words;
+        if (fits) small.push_back("train.dtype=" + dtype);
+        small.insert(small.end(),
+                     {"memory.device=256KiB", "memory.pinned=800KiB", "cpu.bf16_matmul=widened"});
+        EXPECT_EQ(generate(small, from).exit_code == 0, fits) << dtype;
+      }
+    }
+  }
 }
 
 TEST_F(CliGenerateE2e, AnOutputThatCannotBeWrittenIsAnError) {

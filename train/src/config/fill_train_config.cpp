@@ -62,7 +62,8 @@ void check_offload(const ConfigTree& tree, const TrainConfig& config, std::vecto
                            tree.entry("memory.nvme").origin, ")"));
 }
 
-void check_training(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+void check_training(const ConfigTree& tree, const TrainConfig& config, bool trains,
+                    std::vector<std::string>& problems) {
   if (config.optim.name == "sgd" && config.optim.nesterov && config.optim.momentum == 0)
     problems.push_back(str(set_by(tree, "optim.nesterov"), " = true, but optim.momentum is 0 (",
                            tree.entry("optim.momentum").origin, ")"));
@@ -71,7 +72,7 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, std::vect
                            tree.entry("train.dtype").origin, "); it must be bf16 or f16"));
   if (config.train.frozen_masters.value_or(false) && !freezes(config))
     problems.push_back(str(set_by(tree, "train.frozen_masters"), " = true, but train.freeze is empty"));
-  if (base_format(config) != kernels::WeightFormat::full && !has_adapters(config))
+  if (base_format(config) != kernels::WeightFormat::full && !has_adapters(config) && trains)
     problems.push_back(str(set_by(tree, "train.base"), " = ", config.train.base,
                            ", but only a frozen base can be quantized, and adapter.method is none (",
                            tree.entry("adapter.method").origin, ")"));
@@ -114,23 +115,23 @@ void check_parallel(const ConfigTree& tree, const TrainConfig& config, std::vect
                            " = lamb cannot where ranks share tensors; use two_phase"));
 }
 
-Status check_together(const ConfigTree& tree, const TrainConfig& config) {
+Status check_together(const ConfigTree& tree, const TrainConfig& config, bool trains) {
   std::vector<std::string> problems;
   check_model_and_data(tree, config, problems);
   check_memory_and_io(tree, config, problems);
   check_offload(tree, config, problems);
-  check_training(tree, config, problems);
+  check_training(tree, config, trains, problems);
   check_parallel(tree, config, problems);
   return config_problems(problems);
 }
 
 }  // namespace
 
-Result<TrainConfig> fill_train_config(const ConfigTree& tree) {
+Result<TrainConfig> fill_train_config(const ConfigTree& tree, bool trains) {
   TrainConfig config;
   const std::span<const TrainKey> keys = train_keys();
   for (std::size_t i = 0; i < keys.size(); ++i) keys[i].fill(tree.entries()[i], config);
-  STRATA_TRY(check_together(tree, config));
+  STRATA_TRY(check_together(tree, config, trains));
   return config;
 }
 

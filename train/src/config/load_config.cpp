@@ -124,10 +124,10 @@ Result<CoreShare> resolve_core_share(const ConfigTree& tree, const std::vector<s
 }
 
 /// Fills the struct, including the core share. Errors: the problems of both.
-Result<TrainConfig> fill(ConfigTree& tree, const std::vector<std::string>& environment) {
-  Result<CoreShare> share = resolve_core_share(tree, environment);
+Result<TrainConfig> fill(ConfigTree& tree, const ConfigRequest& request) {
+  Result<CoreShare> share = resolve_core_share(tree, request.environment);
   resolve_simple_autos(tree, share.value_or(CoreShare{}));
-  Result<TrainConfig> config = fill_train_config(tree);
+  Result<TrainConfig> config = fill_train_config(tree, request.use == ModelUse::training);
   std::vector<std::string> problems;
   if (!config.has_value()) problems.emplace_back(config.status().message());
   if (!share.has_value()) problems.emplace_back(share.status().message());
@@ -137,10 +137,10 @@ Result<TrainConfig> fill(ConfigTree& tree, const std::vector<std::string>& envir
 }
 
 // A quantized folder stays as it is under adapters; training all of it needs what its values stand for.
-void decide_base(ConfigTree& tree, const std::optional<FolderModel>& model) {
+void decide_base(ConfigTree& tree, const std::optional<FolderModel>& model, ModelUse use) {
   if (!tree.is_auto("train.base")) return;
-  const bool keeps =
-      model && model->quantized != kernels::WeightFormat::full && tree.text("adapter.method") != "none";
+  const bool adapted = use == ModelUse::base_of_adapters || tree.text("adapter.method") != "none";
+  const bool keeps = model && model->quantized != kernels::WeightFormat::full && adapted;
   tree.resolve("train.base", keeps ? std::string(to_string(model->quantized)) : "full",
                keeps ? "as the folder of model.from is quantized" : "the base is not quantized");
 }
@@ -227,8 +227,8 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
     STRATA_TRY(check_found(tree, sources.discovered.back()));
   }
   if (!run.empty()) resolve_run_paths(posix_io(), tree, run);
-  decide_base(tree, model);
-  STRATA_TRY_ASSIGN(TrainConfig config, fill(tree, request.environment));
+  decide_base(tree, model, request.use);
+  STRATA_TRY_ASSIGN(TrainConfig config, fill(tree, request));
   if (model) {
     config.model.loaded = std::move(model->decoder);
     config.model.ignored_settings = std::move(model->ignored_settings);

@@ -78,9 +78,14 @@ Result<bool> PretrainedValues::read_quantized(const StatePiece& piece, const ker
   return folder_->read_quantized(piece.name, matrix, piece.offset, bytes);
 }
 
-Status PretrainedValues::initialize(Engine& engine, std::uint64_t seed) const {
+Status PretrainedValues::initialize(Engine& engine, std::uint64_t seed, const InitialValues& first) const {
   return engine.initialize(
-      seed, [&](const StatePiece& piece, std::span<float> values) { return read(piece, values); },
+      seed,
+      [&](const StatePiece& piece, std::span<float> values) -> Result<bool> {
+        if (!first) return read(piece, values);
+        STRATA_TRY_ASSIGN(const bool is_given, first(piece, values));
+        return is_given ? Result<bool>(true) : read(piece, values);
+      },
       [&](const StatePiece& piece, const kernels::QuantizedMatrix& matrix, std::span<std::byte> bytes) {
         return read_quantized(piece, matrix, bytes);
       });

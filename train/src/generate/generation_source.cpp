@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include <strata/model/adapter/weight_parts.h>
 #include <strata/model/hf/explain_folder.h>
 #include <strata/model/tokenizer_config.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
+#include <strata/train/pretrained/checkpoint_params.h>
 #include <strata/train/resume.h>
 #include <strata/train/run_folder.h>
 #include <strata/train/training_data.h>
@@ -18,25 +20,61 @@ void add_stop_id(std::int32_t id, std::vector<std::int32_t>& stop_ids) {
   if (id >= 0 && std::find(stop_ids.begin(), stop_ids.end(), id) == stop_ids.end()) stop_ids.push_back(id);
 }
 
-// The dtype that a run was trained in is ignored; one that is requested now is refused, not ignored.
-Status check_dtype(const LoadedConfig& loaded) {
+// The dtype that a run was trained in does not matter; one that is requested now does.
+std::string requested_dtype(const LoadedConfig& loaded) {
   const std::string &origin = loaded.tree.entry("train.dtype").origin, &dtype = loaded.config.train.dtype;
-  if (dtype == "f32" || dtype == "auto" || !origin.starts_with("argument ")) return {};
-  return Status::error(Code::unsupported, str(origin, ": text is generated in f32 only"));
+  return origin.starts_with("argument ") && dtype != "auto" ? dtype : "f32";
+}
+
+// The model is as it is loaded: nothing is trained, so it needs no masters. Neither FP8 GEMMs nor the
+// backends of attention over whole sequences apply.
+void set_for_inference(TrainConfig& config) {
+  config.train.fp8 = false;
+  config.train.attention_backend = "mma";
+  config.train.frozen_masters = false;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const ConfigRequest& request, Io& io,
+Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const ConfigRequest& request,
+                                                                 const AdapterArguments& adapters, Io& io,
                                                                  const CheckpointWarning& warn) {
+  STRATA_TRY_ASSIGN(const AdapterFolders folders, adapter_folders(adapters.adapters, io));
+  if (!adapters.default_adapter.empty() && folders.named.empty())
+    return Status::error(Code::invalid,
+                         str("--default-adapter ", adapters.default_adapter,
+                             ": there are no named adapters; load them with --adapter NAME=DIR"));
+  ConfigRequest given = request;
+  given.adapter = folders.only;
+  given.use = folders.named.empty() ? ModelUse::inference : ModelUse::base_of_adapters;
   std::unique_ptr<GenerationSource> source(new GenerationSource(io, request.items.front()));
   const bool folder = io.exists(source->path_ + "/config.json");
-  STRATA_TRY(folder ? source->open_folder(request) : source->open_run(request, warn));
-  STRATA_TRY(check_dtype(*source->loaded_));
-  // Text is generated in f32, so neither FP8 GEMMs nor 16-bit attention backends apply.
-  source->loaded_->config.train.fp8 = false;
-  source->loaded_->config.train.attention_backend = "mma";
+  STRATA_TRY(folder ? source->open_folder(given) : source->open_run(given, warn));
+  TrainConfig& config = source->loaded_->config;
+  config.train.dtype = requested_dtype(*source->loaded_);
+  source->dtype_ = compute_dtype(config);
+  set_for_inference(config);
+  if (!folders.named.empty()) STRATA_TRY(source->open_adapters(folders.named, adapters.default_adapter));
   return source;
+}
+
+Status GenerationSource::open_adapters(const std::vector<NamedFolder>& folders,
+                                       const std::string& default_adapter) {
+  if (has_adapters(loaded_->config))
+    return Status::error(
+        Code::unsupported,
+        str(path_, values_ ? " is read with adapter.from" : " is a run of adapters",
+            "; named adapters need a model without any: name its base, and load all adapters with --adapter "
+            "NAME=DIR"));
+  STRATA_TRY_ASSIGN(adapters_, RowAdapters::open(io_, folders, default_adapter, decoder_));
+  return {};
+}
+
+Result<std::int32_t> GenerationSource::choose_adapter(const std::optional<std::string>& name) const {
+  if (adapters_) return adapters_->choose(name);
+  if (!name || name->empty()) return -1;
+  return Status::error(Code::invalid,
+                       str("no adapter is named '", *name, "'; load it with --adapter ", *name, "=DIR"));
 }
 
 Status GenerationSource::open_run(const ConfigRequest& request, const CheckpointWarning& warn) {
@@ -46,6 +84,12 @@ Status GenerationSource::open_run(const ConfigRequest& request, const Checkpoint
   given.items.front() = str(path_, "/", kResolvedConfig);
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
   loaded_ = std::make_unique<LoadedConfig>(std::move(loaded));
+  if (const TrainConfig& config = loaded_->config;
+      base_format(config) != kernels::WeightFormat::full && !has_adapters(config))
+    return Status::error(Code::unsupported, str(loaded_->tree.entry("train.base").origin,
+                                                ": train.base = ", config.train.base, ", but ", path_,
+                                                " is a run, whose checkpoints have whole values; export it, "
+                                                "and name the Hugging Face folder"));
   STRATA_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(io_, path_ + "/tokenizer.json"));
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
   STRATA_TRY_ASSIGN(checkpoints_, list_checkpoints(loaded_->config, path_, io_, warn));
@@ -91,6 +135,23 @@ std::int32_t GenerationSource::virtual_tokens() const noexcept {
   return static_cast<std::int32_t>(strata::virtual_tokens(loaded_->config));
 }
 
+Result<Program> GenerationSource::record(const CacheShape& shape) const {
+  const TrainConfig& config = loaded_->config;
+  STRATA_TRY_ASSIGN(Program program, record_cached_decoder(decoder_, shape, dtype_));
+  if (has_adapters(config)) {
+    STRATA_TRY_ASSIGN(program, with_adapters(std::move(program), config, decoder_));
+    return specialize_for_backend(std::move(program), config);
+  }
+  if (adapters_) {
+    STRATA_TRY_ASSIGN(program, add_lora_rows(std::move(program), adapters_->loras(), shape.rows));
+  }
+  if (const kernels::WeightFormat format = base_format(config); format != kernels::WeightFormat::full) {
+    for (ParamInfo& param : program.params) param.trainable = false;
+    STRATA_TRY_ASSIGN(program, quantize_weights(std::move(program), format, weight_parts(decoder_)));
+  }
+  return specialize_for_backend(std::move(program), config);
+}
+
 Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& shape, std::int64_t prefill_rows,
                                                      const std::function<void(std::string_view)>& warn) {
   ProgramSet programs;
@@ -98,17 +159,13 @@ Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& shape, st
   decode.context += virtual_tokens();
   prefill = decode;
   prefill.rows = prefill_rows;
-  for (const auto& [role, sizes] :
-       {std::pair{ProgramRole::prefill, prefill}, {ProgramRole::decode, decode}}) {
-    STRATA_TRY_ASSIGN(Program program, record_cached_decoder(decoder_, sizes));
-    STRATA_TRY_ASSIGN(program, with_adapters(std::move(program), loaded_->config, decoder_));
-    programs[role] = specialize_for_backend(std::move(program), loaded_->config);
-  }
+  STRATA_TRY_ASSIGN(programs[ProgramRole::prefill], record(prefill));
+  STRATA_TRY_ASSIGN(programs[ProgramRole::decode], record(decode));
   auto plan = plan_programs(*loaded_, programs);
   if (!plan.has_value() && plan.status().code() == Code::does_not_fit)
     return plan.status().annotate(str("the keys and values of ", plural(decode.sequences, "sequence"), " of ",
                                       decode.context, " tokens need ",
-                                      format_bytes(cache_bytes(decoder_, decode)), " of the device"));
+                                      format_bytes(cache_bytes(decoder_, decode, dtype_)), " of the device"));
   if (!plan.has_value()) return plan.status();
   plan_ = *std::move(plan);
   STRATA_TRY_ASSIGN(std::unique_ptr<Job> job, Job::start(loaded_->config, *plan_, io_));
@@ -117,8 +174,46 @@ Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& shape, st
 }
 
 Status GenerationSource::load_parameters(Engine& engine, const std::function<void(std::string_view)>& warn) {
-  if (!values_) return load_newest_checkpoint(engine, loaded_->config, checkpoints_, io_, warn).status();
-  return values_->initialize(engine, loaded_->config.train.seed);
+  const TrainConfig& config = loaded_->config;
+  if (!values_ && !adapters_) return load_newest_checkpoint(engine, config, checkpoints_, io_, warn).status();
+  if (!adapters_) return values_->initialize(engine, config.train.seed);
+  if (values_)
+    return values_->initialize(
+        engine, config.train.seed,
+        [&](const StatePiece& piece, std::span<float> values) { return adapters_->read(piece, values); });
+  return load_run_under_adapters(engine, warn);
+}
+
+// Checkpoints have no adapters that they were not trained with, so their parameters are read one by one.
+Status GenerationSource::load_run_under_adapters(Engine& engine,
+                                                 const std::function<void(std::string_view)>& warn) {
+  for (const std::string& checkpoint : checkpoints_) {
+    Status status = load_checkpoint_under_adapters(engine, checkpoint);
+    if (status.is_ok()) return {};
+    if (status.code() != Code::corrupt || checkpoint == checkpoints_.back()) return status;
+    warn(str(status.message(), "\n  using the previous checkpoint"));
+  }
+  return no_checkpoint(loaded_->config, path_);
+}
+
+Status GenerationSource::load_checkpoint_under_adapters(Engine& engine, const std::string& checkpoint) {
+  STRATA_TRY_ASSIGN(const std::unique_ptr<CheckpointParams> params,
+                    CheckpointParams::open(loaded_->config, checkpoint, io_));
+  std::string held_name;
+  std::vector<float> held;
+  return engine.initialize(loaded_->config.train.seed,
+                           [&](const StatePiece& piece, std::span<float> values) -> Result<bool> {
+                             STRATA_TRY_ASSIGN(const bool is_adapter, adapters_->read(piece, values));
+                             if (is_adapter) return true;
+                             if (held_name != piece.name) {
+                               held_name.clear();
+                               held.resize(static_cast<std::size_t>(piece.n_elems));
+                               STRATA_TRY(params->read(piece.name, held));
+                               held_name = piece.name;
+                             }
+                             std::copy_n(held.begin() + piece.offset, values.size(), values.begin());
+                             return true;
+                           });
 }
 
 }  // namespace strata

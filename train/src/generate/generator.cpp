@@ -83,7 +83,8 @@ Status Generator::prefill(std::span<const GenerationRequest> requests, std::vect
   };
   const auto feed = [&](Sequence& sequence, std::int32_t id) -> Status {
     if (run.size() == prefill_rows_) STRATA_TRY(flush());
-    run.push_back({id, sequence.length++, static_cast<std::int32_t>(sequence.request)});
+    run.push_back({id, sequence.length++, static_cast<std::int32_t>(sequence.request),
+                   requests[sequence.request].adapter});
     return {};
   };
   for (Sequence& sequence : sequences) {
@@ -108,7 +109,8 @@ Status Generator::decode(std::span<const GenerationRequest> requests, std::vecto
   for (Sequence& sequence : sequences)
     if (sequence.active) {
       logit_indices.push_back(static_cast<std::int32_t>(run.size()));
-      run.push_back({sequence.next, sequence.length++, static_cast<std::int32_t>(sequence.request)});
+      run.push_back({sequence.next, sequence.length++, static_cast<std::int32_t>(sequence.request),
+                     requests[sequence.request].adapter});
       rows.push_back(sequence.request);
     }
   STRATA_TRY_ASSIGN(const std::span<const float> logits, engine_.extend(run, logit_indices));

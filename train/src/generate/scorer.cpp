@@ -39,7 +39,7 @@ Result<std::vector<SequenceScore>> Scorer::run(std::span<const ScoreSequence> se
         targets_.push_back({s, sequence.ids[i + 1]});
       }
       tokens_.push_back({is_virtual ? 0 : sequence.ids[i], static_cast<std::int32_t>(at),
-                         static_cast<std::int32_t>(s % static_cast<std::size_t>(slots_))});
+                         static_cast<std::int32_t>(s % static_cast<std::size_t>(slots_)), sequence.adapter});
     }
   }
   if (!tokens_.empty()) STRATA_TRY(flush(scores));

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,8 @@ namespace strata {
 struct Prompt {
   std::string text;
   std::vector<ChatMessage> messages;  ///< empty: `text` is used
+  /// The adapter that the prompt chooses; empty: the model without one; nullopt: it does not choose.
+  std::optional<std::string> adapter = {};
 };
 
 /// A prompt as tokens, and the tokens that end its answer in addition to those that end any text.
@@ -26,9 +29,9 @@ struct PromptTokens {
 };
 
 /// Reads a file of prompts. A .jsonl or .ndjson file has one object per line, with "prompt", a string, or
-/// "messages", an array of objects with "role" and "content"; other keys are reported to `warn`. Any other
-/// file has one prompt per line. Blank lines are skipped. Errors: `invalid` with "PATH: line N: ..." and for
-/// a file without prompts; those of reading.
+/// "messages", an array of objects with "role" and "content", and with "adapter", the name of an adapter or
+/// null for none; other keys are reported to `warn`. Any other file has one prompt per line. Blank lines are
+/// skipped. Errors: `invalid` with "PATH: line N: ..." and for a file without prompts; those of reading.
 Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
                                          const std::function<void(std::string_view)>& warn);
 

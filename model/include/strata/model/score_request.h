@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,18 +20,20 @@ struct ScoreRequest {
   std::string context, continuation;
   std::vector<std::int32_t> context_ids, continuation_ids;
   std::string text;
+  std::optional<std::string> adapter;  ///< the adapter of the text; empty: none, nullopt: not chosen
 };
 
 /// Parses one line of JSON: {"context", "continuation"}, {"context_ids", "continuation_ids"} or {"text"},
-/// each also with "id", which may have any value. `request.id` is set after an error, too, if the line has
-/// one. Errors: `corrupt` for text that is not JSON, `invalid` for a missing, unknown or empty key and for a
-/// value of the wrong type.
+/// each also with "id", which may have any value, and "adapter", a name or null for none. `request.id` is set
+/// after an error, too, if the line has one. Errors: `corrupt` for text that is not JSON, `invalid` for a
+/// missing, unknown or empty key and for a value of the wrong type.
 Status parse_score_request(const std::string& line, ScoreRequest& request);
 
 /// Tokens that go through the model as one sequence, and how many of the last ones are scored.
 struct ScoreSequence {
   std::vector<std::int32_t> ids;
   std::size_t scored = 0;
+  std::int32_t adapter = -1;  ///< number of its adapter; -1: none
 };
 
 struct ScoreTokens {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,13 @@
 
 namespace strata {
 
+/// What a configuration is loaded for.
+enum class ModelUse : std::uint8_t {
+  training,
+  inference,         ///< nothing is trained, so the model may be quantized
+  base_of_adapters,  ///< the same; `auto` keeps the format of a folder that is quantized
+};
+
 /// The sources of a configuration. Later ones take precedence: the preset, one file, the environment,
 /// assignments.
 struct ConfigRequest {
@@ -18,9 +26,10 @@ struct ConfigRequest {
   bool replans =
       false;  ///< keys that a run decided itself are decided again, since its ranks may have changed
   std::string preset = {};
-  std::string task = {};                 ///< one of train_tasks(); with the precedence of the preset
-  std::string init = {};                 ///< sets model.from
-  std::string adapter = {};              ///< sets adapter.from
+  std::string task = {};     ///< one of train_tasks(); with the precedence of the preset
+  std::string init = {};     ///< sets model.from
+  std::string adapter = {};  ///< sets adapter.from
+  ModelUse use = ModelUse::training;
   std::vector<std::string> environment;  ///< "NAME=value"
 };
 

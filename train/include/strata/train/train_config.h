@@ -168,9 +168,9 @@ void resolve_simple_autos(ConfigTree& tree, const CoreShare& share);
 /// The tokenizer file or folder that a run reads; empty if the tokenizer is yet to be trained.
 std::string tokenizer_source(const TrainConfig& config);
 
-/// Fills the struct and makes the checks that involve several keys. Errors: `invalid`, with one line per
-/// problem.
-Result<TrainConfig> fill_train_config(const ConfigTree& tree);
+/// Fills the struct and makes the checks that involve several keys. `trains`: whether the model is trained,
+/// which a quantized one cannot be. Errors: `invalid`, with one line per problem.
+Result<TrainConfig> fill_train_config(const ConfigTree& tree, bool trains = true);
 
 /// The location of a data file: the path as written if it exists, else below the first of `data_dirs` that
 /// contains it, else as written, so that the error on opening it names what the user wrote.

@@ -9,6 +9,7 @@
 #include <strata/engine/engine.h>
 #include <strata/session/checkpoint.h>
 #include <strata/model/tokenizer.h>
+#include <strata/train/generate/row_adapters.h>
 #include <strata/train/job.h>
 #include <strata/train/load_config.h>
 #include <strata/train/pretrained/pretrained_values.h>
@@ -18,9 +19,12 @@ namespace strata {
 /// The model that generates or scores text: a run with a checkpoint, or a Hugging Face folder.
 class GenerationSource {
  public:
-  /// The first of `request.items` is the path of the run or folder; the others are key=value. Errors:
-  /// `not_found`, `invalid`, those of reading its files.
-  static Result<std::unique_ptr<GenerationSource>> open(const ConfigRequest& request, Io& io,
+  /// The first of `request.items` is the path of the run or folder; the others are key=value. The model
+  /// computes in f32, or in train.dtype if that is one of the key=value. Named adapters are over the model as
+  /// it is without them. Errors: `not_found`, `invalid`, those of reading its files and of
+  /// RowAdapters::open(); `unsupported` for named adapters over a run of adapters.
+  static Result<std::unique_ptr<GenerationSource>> open(const ConfigRequest& request,
+                                                        const AdapterArguments& adapters, Io& io,
                                                         const CheckpointWarning& warn);
 
   const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
@@ -36,6 +40,12 @@ class GenerationSource {
   /// The chat template. An error if it is unknown; it matters only if there is a conversation.
   const Result<ChatTemplate>& chat() const noexcept { return loaded_->config.data.chosen_chat.chat; }
   std::string chat_warning() const { return loaded_->config.data.chosen_chat.warning(); }
+  /// The adapter of a text, as RowAdapters::choose(); -1 if there are none. Errors: `invalid` for a name that
+  /// is not loaded.
+  Result<std::int32_t> choose_adapter(const std::optional<std::string>& name) const;
+  /// Null if texts cannot choose.
+  const RowAdapters* adapters() const noexcept { return adapters_.get(); }
+  DType dtype() const noexcept { return dtype_; }
   /// Whether a text is enclosed in special tokens: a folder's tokenizer may add BOS; runs are trained
   /// without.
   AddSpecialTokens add_special() const noexcept {
@@ -52,13 +62,19 @@ class GenerationSource {
   GenerationSource(Io& io, std::string path) : io_(io), path_(std::move(path)) {}
   Status open_run(const ConfigRequest& request, const CheckpointWarning& warn);
   Status open_folder(const ConfigRequest& request);
+  Status open_adapters(const std::vector<NamedFolder>& folders, const std::string& default_adapter);
+  Result<Program> record(const CacheShape& shape) const;
   Status load_parameters(Engine& engine, const std::function<void(std::string_view)>& warn);
+  Status load_run_under_adapters(Engine& engine, const std::function<void(std::string_view)>& warn);
+  Status load_checkpoint_under_adapters(Engine& engine, const std::string& checkpoint);
 
   Io& io_;
   std::string path_;
   std::unique_ptr<LoadedConfig> loaded_;
   std::unique_ptr<PretrainedValues> values_;  // null: the source is a run
   std::vector<std::string> checkpoints_;
+  std::unique_ptr<RowAdapters> adapters_;
+  DType dtype_ = DType::f32;
   std::unique_ptr<Tokenizer> tokenizer_;
   DecoderConfig decoder_;
   std::vector<std::int32_t> stop_ids_;

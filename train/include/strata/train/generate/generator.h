@@ -23,6 +23,7 @@ struct GenerationRequest {
   std::uint64_t index = 0;
   std::vector<std::int32_t> prompt;
   std::vector<std::int32_t> stop_ids;  ///< any of these ends the completion and is not part of it
+  std::int32_t adapter = -1;           ///< number of its adapter; -1: none
 };
 
 struct Completion {

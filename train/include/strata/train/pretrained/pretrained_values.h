@@ -28,8 +28,8 @@ class PretrainedValues {
   /// The same for a quantized matrix that the folder has in this format, as QuantizedValues.
   Result<bool> read_quantized(const StatePiece& piece, const kernels::QuantizedMatrix& matrix,
                               std::span<std::byte> bytes) const;
-  /// Initializes the engine with these values and draws.
-  Status initialize(Engine& engine, std::uint64_t seed) const;
+  /// Initializes the engine with the values of `first` if it has them, else with these or draws.
+  Status initialize(Engine& engine, std::uint64_t seed, const InitialValues& first = {}) const;
 
  private:
   PretrainedValues() = default;
