@@ -23,26 +23,9 @@ struct Adapted {
 };
 using AdaptersOfWeights = std::multimap<ValueId, Adapted>;
 
-Status check(const Program& program, std::span<const LoraGroup> groups) {
+Status check_groups(const Program& program, std::span<const LoraGroup> groups) {
   std::string problems;
-  for (const LoraGroup& group : groups) {
-    const ParamInfo* const param = detail::find_param(program, group.weight);
-    if (param == nullptr) {
-      problems += str("\n  ", group.weight, " is no parameter");
-      continue;
-    }
-    if (!detail::is_linear_weight(program, *param)) {
-      problems +=
-          str("\n  ", group.weight, " ", to_string(param->shape), " is not the matrix of a linear layer");
-      continue;
-    }
-    for (const LoraPart& part : group.parts.all()) {
-      const std::int64_t largest = std::min(part.rows, param->shape.dim(1));
-      if (part.rank < 1 || part.rank > largest)
-        problems += str("\n  ", group.weight, ", rows ", part.first_row, " to ", part.first_row + part.rows,
-                        ": the rank is ", part.rank, "; it must be from 1 to ", largest);
-    }
-  }
+  for (const LoraGroup& group : groups) problems += detail::problems_of_lora(program, group);
   return problems.empty() ? Status::ok()
                           : Status::error(Code::invalid, str("adapters cannot be added:", problems));
 }
@@ -137,7 +120,7 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules) {
 }
 
 Result<Program> add_lora(Program program, std::span<const LoraGroup> groups) {
-  STRATA_TRY(check(program, groups));
+  STRATA_TRY(check_groups(program, groups));
   const AdaptersOfWeights of_weight = add_params(program, groups);
   std::vector<Instr> code;
   code.swap(program.code);

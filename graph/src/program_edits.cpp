@@ -20,6 +20,21 @@ bool is_linear_weight(const Program& program, const ParamInfo& param) noexcept {
          });
 }
 
+std::string problems_of_lora(const Program& program, const LoraGroup& group) {
+  const ParamInfo* const param = find_param(program, group.weight);
+  if (param == nullptr) return str("\n  ", group.weight, " is no parameter");
+  if (!is_linear_weight(program, *param))
+    return str("\n  ", group.weight, " ", to_string(param->shape), " is not the matrix of a linear layer");
+  std::string problems;
+  for (const LoraPart& part : group.parts.all()) {
+    const std::int64_t largest = std::min(part.rows, param->shape.dim(1));
+    if (part.rank < 1 || part.rank > largest)
+      problems += str("\n  ", group.weight, ", rows ", part.first_row, " to ", part.first_row + part.rows,
+                      ": the rank is ", part.rank, "; it must be from 1 to ", largest);
+  }
+  return problems;
+}
+
 ValueId add_param(Program& program, const std::string& name, const Shape& shape, DType dtype,
                   const Init& init, bool decay) {
   const ValueId value = program.add_value(

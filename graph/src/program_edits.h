@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <strata/graph/ops.h>
-#include <strata/graph/program.h>
+#include <strata/graph/passes.h>
 
 // What passes that add to a program share.
 
@@ -14,6 +14,9 @@ namespace strata::detail {
 const ParamInfo* find_param(const Program& program, std::string_view name) noexcept;
 /// Whether a linear layer multiplies by the parameter, which is a matrix.
 bool is_linear_weight(const Program& program, const ParamInfo& param) noexcept;
+/// Why an adapter cannot be one of the program's, a line for each problem: a name that is not the matrix of a
+/// linear layer, a rank that is 0 or above the matrix.
+std::string problems_of_lora(const Program& program, const LoraGroup& group);
 /// Adds a parameter behind all others.
 ValueId add_param(Program& program, const std::string& name, const Shape& shape, DType dtype,
                   const Init& init, bool decay = true);

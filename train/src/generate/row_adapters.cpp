@@ -1,9 +1,9 @@
 #include <strata/train/generate/row_adapters.h>
 
 #include <algorithm>
+#include <variant>
 
 #include <strata/runtime/config/suggest.h>
-#include <strata/runtime/io/safetensors.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
@@ -21,22 +21,13 @@ bool has_name(const std::string& argument, Io& io) {
   return argument.find('=') < argument.find('/') && !io.exists(argument);
 }
 
-// A tensor of another method is refused by its name.
-Status check_is_lora(Io& io, const std::string& path) {
-  STRATA_TRY_ASSIGN(const std::unique_ptr<SafetensorsFile> file,
-                    SafetensorsFile::open(io, path + "/adapter_model.safetensors"));
-  for (const SafetensorsEntry& entry : file->entries())
-    if (!entry.name.ends_with(".lora_A.weight") && !entry.name.ends_with(".lora_B.weight"))
-      return Status::error(Code::unsupported, str(path, ": ", entry.name,
-                                                  " is no tensor of LoRA; texts of one batch can only "
-                                                  "choose among adapters of LoRA"));
-  return {};
-}
-
 Result<std::unique_ptr<PeftFolder>> open_lora(Io& io, const std::string& path, const DecoderConfig& config) {
   STRATA_TRY_ASSIGN(std::unique_ptr<PeftFolder> folder, PeftFolder::open(io, path, config));
-  STRATA_TRY(check_is_lora(io, path));
-  return folder;
+  const auto* const lora = std::get_if<LoraSettings>(&folder->settings());
+  if (lora != nullptr && !lora->dora) return folder;
+  return Status::error(Code::unsupported,
+                       str(path, " has ", lora == nullptr ? describe(folder->settings()) : "DoRA",
+                           "; texts of one batch can only choose among adapters of LoRA"));
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ Result<AdapterFolders> adapter_folders(std::span<const std::string> arguments, I
 class RowAdapters {
  public:
   /// Opens the folders. Errors: of all folders at once, those of PeftFolder::open(), and `unsupported` for
-  /// tensors that are not those of LoRA; `invalid` for a default that is not among them.
+  /// other methods than LoRA, and for DoRA; `invalid` for a default that is not among them.
   static Result<std::unique_ptr<RowAdapters>> open(Io& io, const std::vector<NamedFolder>& folders,
                                                    const std::string& default_adapter,
                                                    const DecoderConfig& config);

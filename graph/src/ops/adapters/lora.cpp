@@ -2,7 +2,7 @@
 
 #include <strata/runtime/str.h>
 
-#include "ops/lora_parts.h"
+#include "ops/adapters/lora_parts.h"
 #include "ops/op_defs.h"
 
 // lora_up: (base [T, N], u [T, sum of ranks], b [elements of all parts]) -> y [T, N]

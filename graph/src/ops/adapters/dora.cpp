@@ -2,7 +2,7 @@
 
 #include <strata/runtime/str.h>
 
-#include "ops/lora_parts.h"
+#include "ops/adapters/lora_parts.h"
 #include "ops/op_defs.h"
 
 // dora_norm: (w [N, K] or its quantized bytes, a [ranks, K], b [elements of all parts]) -> norm [rows of all
