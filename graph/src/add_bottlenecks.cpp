@@ -66,7 +66,7 @@ class BottleneckPass {
     std::vector<Instr> code;
     code.swap(program_.code);
     for (Instr& instr : code) {
-      for (ValueId& id : instr.in) id = current(id);
+      now_.apply(instr.in);
       program_.code.push_back(std::move(instr));
       const Instr done = program_.code.back();
       if (done.op != Op::linear) continue;
@@ -74,19 +74,15 @@ class BottleneckPass {
       const auto [first, last] = of_weight_.equal_range(done.in[1]);
       for (auto it = first; it != last; ++it) STRATA_TRY(adapt(it->second, done));
     }
-    for (ValueId& id : program_.outputs) id = current(id);
+    now_.apply(program_.outputs);
     return verify(program_);
   }
 
  private:
-  ValueId current(ValueId id) const {
-    const auto found = now_.find(id);
-    return found == now_.end() ? id : found->second;
-  }
   // Adds the adapter to the result of the layer.
   Status adapt(const Bottleneck& bottleneck, const Instr& layer) {
     const BottleneckModule& module = *bottleneck.module;
-    const ValueId result = current(layer.out[0]);
+    const ValueId result = now_.current(layer.out[0]);
     ValueId x = result;
     if (bottleneck.input != kNoValue) {
       const auto found = operand_of_.find(bottleneck.input);
@@ -103,14 +99,14 @@ class BottleneckPass {
     ValueId change = linear(active, bottleneck.up, bottleneck.up_bias);
     if (module.scale != 1)
       change = detail::append(program_, layer, Op::scale, {change}, ScaleAttrs{module.scale});
-    now_[layer.out[0]] = detail::append(program_, layer, Op::add, {result, change}, NoAttrs{});
+    now_.replace(layer.out[0], detail::append(program_, layer, Op::add, {result, change}, NoAttrs{}));
     return {};
   }
 
   Program& program_;
   std::multimap<ValueId, Bottleneck> of_weight_;
   std::map<ValueId, ValueId> operand_of_;  // of each layer so far, by its matrix
-  std::map<ValueId, ValueId> now_;         // what the readers of a layer's result read
+  detail::Replacements now_;
 };
 
 }  // namespace

@@ -124,13 +124,9 @@ Result<Program> add_lora(Program program, std::span<const LoraGroup> groups) {
   const AdaptersOfWeights of_weight = add_params(program, groups);
   std::vector<Instr> code;
   code.swap(program.code);
-  std::map<ValueId, ValueId> now;  // what the readers of a linear layer's result read
-  const auto current = [&](ValueId id) {
-    const auto found = now.find(id);
-    return found == now.end() ? id : found->second;
-  };
+  detail::Replacements now;
   for (Instr& instr : code) {
-    for (ValueId& id : instr.in) id = current(id);
+    now.apply(instr.in);
     const auto [first, last] = instr.op == Op::linear ? of_weight.equal_range(instr.in[1])
                                                       : std::pair(of_weight.end(), of_weight.end());
     std::int64_t n_dora = std::count_if(first, last, [](const auto& of) { return of.second.is_dora(); });
@@ -139,11 +135,11 @@ Result<Program> add_lora(Program program, std::span<const LoraGroup> groups) {
     const Instr done = program.code.back();
     for (auto it = first; it != last; ++it) {
       const bool is_last = it->second.is_dora() && --n_dora == 0;
-      const ValueId y = current(done.out[0]);
-      now[done.out[0]] = append_adapter(program, done, it->second, y, is_last ? bias : kNoValue);
+      const ValueId y = now.current(done.out[0]);
+      now.replace(done.out[0], append_adapter(program, done, it->second, y, is_last ? bias : kNoValue));
     }
   }
-  for (ValueId& id : program.outputs) id = current(id);
+  now.apply(program.outputs);
   STRATA_TRY(verify(program));
   return program;
 }

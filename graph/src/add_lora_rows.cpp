@@ -69,23 +69,20 @@ Result<Program> add_lora_rows(Program program, std::span<const NamedLora> adapte
   program.inputs.push_back(numbers);
   std::vector<Instr> code;
   code.swap(program.code);
-  std::map<ValueId, ValueId> now;  // what the readers of a linear layer's result read
-  const auto current = [&](ValueId id) {
-    const auto found = now.find(id);
-    return found == now.end() ? id : found->second;
-  };
+  detail::Replacements now;
   for (Instr& instr : code) {
-    for (ValueId& id : instr.in) id = current(id);
+    now.apply(instr.in);
     program.code.push_back(std::move(instr));
     const Instr done = program.code.back();
     if (done.op != Op::linear) continue;
     const auto [first, last] = of_weight.equal_range(done.in[1]);
     for (auto it = first; it != last; ++it)
-      now[done.out[0]] = detail::append(
-          program, done, Op::lora_rows,
-          {current(done.out[0]), done.in[0], it->second.a, it->second.b, numbers}, it->second.attrs);
+      now.replace(done.out[0],
+                  detail::append(program, done, Op::lora_rows,
+                                 {now.current(done.out[0]), done.in[0], it->second.a, it->second.b, numbers},
+                                 it->second.attrs));
   }
-  for (ValueId& id : program.outputs) id = current(id);
+  now.apply(program.outputs);
   STRATA_TRY(verify(program));
   return program;
 }

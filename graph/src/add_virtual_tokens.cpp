@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 
 #include <strata/graph/passes.h>
 #include <strata/runtime/str.h>
@@ -23,13 +22,13 @@ class VirtualTokensPass {
     std::vector<Instr> code;
     code.swap(program_.code);
     for (Instr& instr : code) {
-      for (ValueId& id : instr.in) id = current(id);
+      now_.apply(instr.in);
       if (instr.op == Op::rope_table && !is_cached_) instr.attrs.as<RopeTableAttrs>().positions += n_;
       before(instr);
       STRATA_TRY(put(std::move(instr)));
       after(Instr(program_.code.back()));
     }
-    for (ValueId& id : program_.outputs) id = current(id);
+    now_.apply(program_.outputs);
     return verify(program_);
   }
 
@@ -44,7 +43,7 @@ class VirtualTokensPass {
     attrs.window = tokens_.windows[n_attentions_++];
   }
   VirtualRowsAttrs rows() const { return {.n = n_, .seq = seq_}; }
-  void replace(ValueId old, ValueId by) { now_[old] = by; }
+  void replace(ValueId old, ValueId by) { now_.replace(old, by); }
 
   Program& program_;
   const VirtualTokens& tokens_;
@@ -54,10 +53,6 @@ class VirtualTokensPass {
   ValueId positions_ = kNoValue;  // the input of a program with a KV cache
 
  private:
-  ValueId current(ValueId id) const {
-    const auto found = now_.find(id);
-    return found == now_.end() ? id : found->second;
-  }
   Status find_form() {
     is_cached_ = has_op(program_, Op::cached_attention);
     std::size_t n_attentions = 0;
@@ -89,8 +84,8 @@ class VirtualTokensPass {
     return {};
   }
 
-  std::map<ValueId, ValueId> now_;  // what the readers of a value read
-  std::size_t n_attentions_ = 0;    // so far
+  detail::Replacements now_;
+  std::size_t n_attentions_ = 0;  // so far
 };
 
 class PromptPass final : public VirtualTokensPass {

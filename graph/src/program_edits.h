@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,22 @@
 // What passes that add to a program share.
 
 namespace strata::detail {
+
+/// What the readers of a value read instead, while a pass copies a program.
+class Replacements {
+ public:
+  void replace(ValueId old, ValueId by) { by_[old] = by; }
+  ValueId current(ValueId id) const {
+    const auto found = by_.find(id);
+    return found == by_.end() ? id : found->second;
+  }
+  void apply(std::vector<ValueId>& ids) const {
+    for (ValueId& id : ids) id = current(id);
+  }
+
+ private:
+  std::map<ValueId, ValueId> by_;
+};
 
 /// The parameter of that name, or null.
 const ParamInfo* find_param(const Program& program, std::string_view name) noexcept;

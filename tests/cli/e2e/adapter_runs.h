@@ -70,6 +70,21 @@ class AdapterRunsE2e : public CliE2e {
     const auto params = manifest(checkpoint)["files"][0]["tensors"];
     for (const auto& [tensor, digest] : params.items()) EXPECT_THAT(tensor, ::testing::HasSubstr("lora_"));
   }
+  /// A run over `base` with these keys has the same bits in RAM, in three tiers and by two ranks.
+  void expect_tiers_and_ranks_change_no_bit(const Words& keys) {
+    const auto with = [&](Words words) {
+      words.insert(words.end(), keys.begin(), keys.end());
+      words.emplace_back("train.grad_accum=6");
+      return words;
+    };
+    succeeds(run_of("whole", with({})));
+    succeeds(run_of("tiers", with({"memory.device=2MiB", "memory.pinned=3MiB", "memory.nvme=64MiB"})));
+    succeeds(run_of("ranks", with({"parallel.ranks=2", "parallel.zero=3"})));
+    for (const char* run : {"tiers", "ranks"}) {
+      EXPECT_EQ(loss_bits(run), loss_bits("whole")) << run;
+      EXPECT_EQ(digest(run), digest("whole")) << run;
+    }
+  }
   /// A run over `base` with `key` that is killed goes on from its small checkpoint, with the bits of one that
   /// was not.
   void expect_killed_run_resumes(const std::string& key) {

@@ -17,17 +17,7 @@ TEST_F(CliDoraE2e, AKilledRunResumesBitForBitFromTheAdapterAlone) {
 
 TEST_F(CliDoraE2e, TiersAndRanksChangeNoBit) {
   make_base("base");
-  const auto with = [](Words words) {
-    words.insert(words.end(), {"adapter.dora=true", "train.base=nf4-dq", "train.grad_accum=6"});
-    return words;
-  };
-  succeeds(run_of("whole", with({})));
-  succeeds(run_of("tiers", with({"memory.device=2MiB", "memory.pinned=3MiB", "memory.nvme=64MiB"})));
-  succeeds(run_of("ranks", with({"parallel.ranks=2", "parallel.zero=3"})));
-  for (const char* run : {"tiers", "ranks"}) {
-    EXPECT_EQ(loss_bits(run), loss_bits("whole")) << run;
-    EXPECT_EQ(digest(run), digest("whole")) << run;
-  }
+  expect_tiers_and_ranks_change_no_bit({"adapter.dora=true", "train.base=nf4-dq"});
 }
 
 // Over the base as it is and quantized: what is exported goes on with the loss of the run, and merged it has

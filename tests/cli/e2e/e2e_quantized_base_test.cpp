@@ -20,17 +20,7 @@ TEST_F(CliQuantizedBaseE2e, AKilledRunResumesBitForBitFromTheAdapterAlone) {
 
 TEST_F(CliQuantizedBaseE2e, TiersAndRanksChangeNoBit) {
   make_base("base");
-  const auto with = [](Words words) {
-    words.insert(words.end(), {"train.base=nf4-dq", "train.grad_accum=6"});
-    return words;
-  };
-  succeeds(run_of("whole", with({})));
-  succeeds(run_of("tiers", with({"memory.device=2MiB", "memory.pinned=3MiB", "memory.nvme=64MiB"})));
-  succeeds(run_of("ranks", with({"parallel.ranks=2", "parallel.zero=3"})));
-  for (const char* run : {"tiers", "ranks"}) {
-    EXPECT_EQ(loss_bits(run), loss_bits("whole")) << run;
-    EXPECT_EQ(digest(run), digest("whole")) << run;
-  }
+  expect_tiers_and_ranks_change_no_bit({"train.base=nf4-dq"});
 }
 
 // What is exported is merged into what the adapter was trained over.
