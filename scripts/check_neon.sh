@@ -11,6 +11,7 @@ missing=()
 command -v aarch64-linux-gnu-g++ >/dev/null || missing+=(g++-aarch64-linux-gnu)
 command -v qemu-aarch64-static >/dev/null || missing+=(qemu-user-static)
 [[ -e /usr/src/googletest/CMakeLists.txt ]] || missing+=(googletest)
+[[ -e /usr/include/eigen3/Eigen ]] || missing+=(libeigen3-dev)
 if (( ${#missing[@]} )); then
   echo "check_neon: skipped; it needs the packages ${missing[*]}"
   exit 77

@@ -7,6 +7,7 @@
 #include <strata/kernels/linear.h>
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
+#include <strata/kernels/subspace.h>
 
 #include "support/isas.h"
 #include "support/op_test.h"
@@ -158,6 +159,21 @@ std::vector<float> dora_case(ThreadPool& pool) {
   return joined({norm.values(), y.values(), dm.values(), norms});
 }
 
+std::vector<float> subspace_case(ThreadPool& pool) {
+  const LoraParts parts = {{{{5, 90, 9}, {99, 60, 5}}}, 2};
+  const std::int64_t rows = 160, columns = 300, elems = 90 * 9 + 60 * 5;
+  const auto left = SubspaceSide::left;
+  Tensor g({rows, columns}, Values(1).floats(rows * columns), DType::bf16),
+      previous({elems}, Values(2).floats(elems)),
+      basis = Tensor::unwritten({elems}), energy = Tensor::unwritten({2}),
+      r({14, columns}, Values(3).floats(14 * columns)), rho = Tensor::unwritten({1});
+  Workspace space(find_basis_workspace_bytes(parts, columns, left, DType::bf16)),
+      sums(gradient_outside_workspace_bytes(parts, columns, left));
+  find_basis_host({g.view(), previous.view(), basis.view(), energy.view(), space.view(), parts, left}, pool);
+  gradient_outside_host({g.view(), r.view(), rho.view(), sums.view(), parts, left}, pool);
+  return joined({basis.values(), energy.values(), rho.values()});
+}
+
 class DeterminismTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(DeterminismTest, ThreadsNeverChangeABit) {
@@ -187,7 +203,8 @@ INSTANTIATE_TEST_SUITE_P(Ops, DeterminismTest,
                                            Case{"heads", &heads_case}, Case{"linear", &linear_case},
                                            Case{"elementwise", &elementwise_case},
                                            Case{"cross_entropy", &cross_entropy_case},
-                                           Case{"attention", &attention_case}, Case{"dora", &dora_case}),
+                                           Case{"attention", &attention_case}, Case{"dora", &dora_case},
+                                           Case{"subspace", &subspace_case}),
                          [](const auto& test_case) { return std::string(test_case.param.name); });
 
 }  // namespace
