@@ -10,6 +10,7 @@
 #include <variant>
 
 #include <strata/kernels/quantized_matrix.h>
+#include <strata/kernels/subspace_method.h>
 #include <strata/runtime/dtype.h>
 
 // The list of ops and the attributes that each of them has. What an op does is defined in src/ops.
@@ -137,6 +138,14 @@ struct DoraNormAttrs {
   kernels::QuantizedMatrix matrix = {};
   friend bool operator==(const DoraNormAttrs&, const DoraNormAttrs&) = default;
 };
+/// Of find_basis and gradient_outside: the parts of a gradient, and of which side their bases are. All parts
+/// have the same side.
+struct BasisAttrs {
+  LoraAttrs parts = {};
+  kernels::SubspaceSide side = kernels::SubspaceSide::right;
+  kernels::SvdMethod method = kernels::SvdMethod::subspace;  ///< of find_basis
+  friend bool operator==(const BasisAttrs&, const BasisAttrs&) = default;
+};
 /// Rows before each sequence that belong to no token of it.
 struct VirtualRowsAttrs {
   std::int32_t n = 0;    ///< of each sequence
@@ -191,6 +200,8 @@ struct MoveAttrs {
   X(dora_norm, DoraNormAttrs)                                  \
   X(scale_columns, LoraAttrs)                                  \
   X(scale_columns_backward_weight, LoraAttrs)                  \
+  X(find_basis, BasisAttrs)                                    \
+  X(gradient_outside, BasisAttrs)                              \
   X(splice_rows, VirtualRowsAttrs)                             \
   X(splice_rows_backward, VirtualRowsAttrs)                    \
   X(drop_rows, VirtualRowsAttrs)                               \
@@ -283,7 +294,7 @@ class Attrs {
   const std::type_info& type() const noexcept;
   std::variant<NoAttrs, EmbeddingAttrs, LayernormAttrs, RmsnormAttrs, QkNormAttrs, PositionsAttrs,
                RopeTableAttrs, RopeAttrs, AttentionAttrs, SwigluAttrs, ScaleAttrs, SoftcapAttrs, LinearAttrs,
-               LinearQuantizedAttrs, LoraAttrs, LoraRowsAttrs, DoraNormAttrs, VirtualRowsAttrs,
+               LinearQuantizedAttrs, LoraAttrs, LoraRowsAttrs, DoraNormAttrs, BasisAttrs, VirtualRowsAttrs,
                LinearCrossEntropyAttrs, Fp8CastAttrs, Fp8GemmAttrs, MoveAttrs>
       of_;
 };
