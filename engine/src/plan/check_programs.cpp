@@ -63,6 +63,8 @@ Ports ports_of(ProgramRole role) noexcept {
     case ProgramRole::prefill:
     case ProgramRole::decode:
       return {kSequencePorts, "logits"};
+    case ProgramRole::refresh:
+      break;  // results, which check_refresh() looks at
   }
   return {};
 }

@@ -4,7 +4,9 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <strata/engine/batch_source.h>
 #include <strata/engine/initial_values.h>
@@ -93,6 +95,33 @@ class Engine final : public Session {
   /// Returns the mean loss over the counted targets of `n` micro-batches of `source` from index 0, by the
   /// evaluation program of that name, or the first one.
   Result<double> evaluate(BatchSource& source, std::int64_t n, std::string_view program = {});
+
+  /// Runs the program with the role `refresh` on the micro-batches of the next step, and calls `sink` with
+  /// each of its results, whole, in the program's order. No state changes; what is pending is completed
+  /// first. The sink must not call the engine; its error ends the call. Errors: `unsupported` without such a
+  /// program; `io_error`, `corrupt`.
+  Status refresh(BatchSource& source, const VisitState& sink);
+  /// Adds the product of the factors of each of these groups, which have a basis, to its matrix, and sets the
+  /// trained factor to zeros: W += scale B A, in f32 on the masters, each element's sum in the order of the
+  /// ranks, so that no bit depends on threads or placement. A group whose factor is zero is left alone. In
+  /// bounded memory: the factors of one chunk's matrices at a time. Moments stay. After an error in the midst
+  /// of it the states are those of no step: see edit_params(). Errors: `invalid` for a group without a basis
+  /// or of a parameter that the run lacks; those of edit_params().
+  Status merge_factors(std::span<const LoraGroup> groups);
+  /// A basis as renew_bases() found it.
+  struct RenewedBasis {
+    std::string name;
+    std::vector<float> energy;  ///< of each part: the share of its gradient's square that the basis captures
+    bool kept = false;          ///< it stays as it was, since the one that was found is not finite
+  };
+  /// What subspace training does before the steps in which bases change: merge_factors(), refresh(), and the
+  /// results, rounded to the compute dtype, become the bases. Afterwards the model computes what it did
+  /// before, to rounding. If refresh() fails, the call may be repeated, and gives the same bits. Holds all
+  /// bases in host memory while it runs. Returns the bases in the order of `groups`. Errors: those of the
+  /// parts; `invalid` for a basis that is no result; `diverged` naming a basis that is not finite, unless the
+  /// run skips such steps (NonFinite::skip), and then the basis is kept.
+  Result<std::vector<RenewedBasis>> renew_bases(BatchSource& source, std::span<const LoraGroup> groups);
+
   /// Returns the logits of row `row` for one sequence of infer's length. Valid until the next call.
   Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
 

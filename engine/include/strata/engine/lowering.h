@@ -48,9 +48,16 @@ struct LoweredProgram {
     Operand operand;
     std::size_t slot_offset = 0;  ///< of an input: where its bytes are in the memory that is uploaded
   };
-  std::vector<Binding> bindings;   ///< inputs and outputs
-  std::int32_t micro_batches = 1;  ///< processed by one run
-  std::size_t input_bytes = 0;     ///< of all inputs, which are uploaded one after the other
+  std::vector<Binding> bindings;  ///< inputs and outputs
+  /// A value that is read once its instruction has run (Program::results).
+  struct ResultValue {
+    std::string name;
+    std::size_t instr = 0;  ///< index into `code`
+    Operand operand;
+  };
+  std::vector<ResultValue> results;  ///< in the order of their instructions
+  std::int32_t micro_batches = 1;    ///< processed by one run
+  std::size_t input_bytes = 0;       ///< of all inputs, which are uploaded one after the other
   std::size_t arena_bytes = 0;
   std::size_t state_bytes = 0;  ///< of its states, in order; equal states have equal offsets
   /// Activations that are offloaded while nothing reads them (offload_activations).

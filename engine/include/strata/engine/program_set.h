@@ -19,6 +19,7 @@ enum class ProgramRole : std::uint8_t {
   infer,  ///< forward of one sequence; ends in "logits"
   prefill,  ///< continues sequences by many tokens (Engine::extend)
   decode,   ///< continues sequences by few tokens; it shares the states of `prefill`
+  refresh,  ///< computes values of parameters between steps, from all micro-batches of the next step
 };
 std::string_view to_string(ProgramRole role) noexcept;
 
@@ -26,7 +27,8 @@ std::string_view to_string(ProgramRole role) noexcept;
 /// BatchSource, except "divisor" [1] f32, by which the loss is divided and which the engine fills. A program
 /// with the role `infer` has the input "tokens" [T] i32; `prefill` and `decode` have "tokens", "positions",
 /// "slots" [R] and "logit_indices" [N], all i32, and the output "logits" [N, vocab]; with adapters that rows
-/// choose (add_lora_rows) also "adapters" [R] i32. The outputs "loss" and "logits" are f32.
+/// choose (add_lora_rows) also "adapters" [R] i32. The outputs "loss" and "logits" are f32. A program with
+/// the role `refresh` has results, in f32, and no gradients (find_bases).
 struct NamedProgram {
   std::string name;
   ProgramRole role = ProgramRole::train;
@@ -36,8 +38,8 @@ struct NamedProgram {
 };
 
 /// The programs of a run. Parameters with one name are one parameter; a program need not have all of them. At
-/// most one program trains; a parameter that it lacks is frozen. A run without such a program is for
-/// inference only.
+/// most one program trains, and at most one refreshes; a parameter that the former lacks is frozen. A run
+/// without such a program is for inference only.
 class ProgramSet {
  public:
   /// The first program of that role. If there is none, an empty one is added, whose name is the role's.

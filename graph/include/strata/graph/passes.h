@@ -23,6 +23,10 @@ Result<std::vector<std::int32_t>> match_parameters(const Program& program,
 /// derive_backward(). Errors: `invalid` if a pattern matches no parameter, or if nothing is left to train.
 Result<Program> freeze_parameters(Program program, std::span<const std::string> patterns);
 
+/// Which factors of an adapter B A are trained. Of a single one the gradient is that of the matrix, projected
+/// on the other one, which is called its basis: see subspace_passes.h.
+enum class LoraTrained : std::uint8_t { both, a, b };
+
 /// An adapter of a model's module: s B A is added to `part` of a matrix (LoRA; Hu et al. 2021, arXiv
 /// 2106.09685).
 struct LoraModule {
@@ -30,10 +34,11 @@ struct LoraModule {
   LoraPart part;
   float scale = 1;    ///< s
   bool dora = false;  ///< whether the adapted rows are scaled to norms that are trained, too: see add_lora()
+  LoraTrained trained = LoraTrained::both;  ///< without DoRA
   friend bool operator==(const LoraModule&, const LoraModule&) = default;
 };
-/// The modules of one matrix with one scale. They share the GEMM with A, and have two parameters; with DoRA,
-/// three.
+/// The modules of one matrix with one scale and the same trained factors. They share the GEMM with A, and
+/// have two parameters; with DoRA, three.
 struct LoraGroup {
   std::string weight;
   float scale = 1;
@@ -42,20 +47,28 @@ struct LoraGroup {
   std::string b;  ///< parameter [elements]: the B [rows, rank] of each part, one after the other
   /// Of DoRA, parameter [sum of rows], f32: the magnitudes of each part's rows; empty without DoRA.
   std::string magnitude = {};
+  LoraTrained trained = LoraTrained::both;
+  /// With a basis, the parameter [1] of add_gradient_outside(); else empty.
+  std::string outside = {};
+  bool has_basis() const noexcept { return trained != LoraTrained::both; }
+  /// With a basis: the names of the parameter that is frozen, and of the one that is trained.
+  const std::string& basis() const noexcept { return trained == LoraTrained::a ? b : a; }
+  const std::string& factor() const noexcept { return trained == LoraTrained::a ? a : b; }
   std::int64_t ranks() const noexcept;  ///< their sum
   std::int64_t rows() const noexcept;   ///< of the parts together
   std::int64_t elems() const noexcept;  ///< of b
 };
-/// Groups modules, with parts in the order of their rows. The names are "<matrix>.lora_A", "<matrix>.lora_B"
-/// and "<matrix>.lora_magnitude".
+/// Groups modules, with parts in the order of their rows. The names are "<matrix>.lora_A", "<matrix>.lora_B",
+/// "<matrix>.lora_magnitude" and "<matrix>.lora_outside"; those of a matrix's second group end in ".1".
 std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules);
 /// Adds s B (A x) to the result of every linear layer with one of these matrices. With DoRA (Liu et al. 2024,
 /// arXiv 2402.09353), the sum, without the layer's bias, is then multiplied row by row by m / ||W + s B A||,
 /// where the norm is a constant in backward, as in section 4.3 there.
 /// The adapters' parameters come after all others, so that those keep their initial values; A starts as
-/// torch.nn.Linear does, B with zeros and m with the norms of the matrix's rows. What was trainable stays so.
-/// Run it before derive_backward(). Errors: `invalid`, all problems at once: a name that is not the matrix of
-/// a linear layer, a rank that is 0 or above the matrix.
+/// torch.nn.Linear does, B with zeros and m with the norms of the matrix's rows. With a basis both factors
+/// start with zeros, have no weight decay, and the basis is not trainable. What was trainable stays so. Run
+/// it before derive_backward(). Errors: `invalid`, all problems at once: a name that is not the matrix of a
+/// linear layer, a rank that is 0 or above the matrix.
 Result<Program> add_lora(Program program, std::span<const LoraGroup> groups);
 
 /// An adapter that rows of a batch choose by its number, its index in the list that add_lora_rows() takes.

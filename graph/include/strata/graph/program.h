@@ -21,7 +21,8 @@ inline constexpr ValueId kNoValue = -1;
 enum class ValueKind : std::uint8_t {
   param,             ///< lives in a chunk; read by instructions
   grad,              ///< a parameter's gradient; lives in a chunk; written by backward
-  micro_batch_grad,  ///< the part of a gradient from one of a program's micro-batches, before it is added
+  micro_batch_grad,  ///< the part of a gradient from one of a program's micro-batches, before it is added;
+                     ///< or a gradient of what is no longer trained, which is added to as one
   input,             ///< filled before the program runs (tokens, targets)
   activation,        ///< produced and consumed by instructions
   workspace,         ///< scratch memory of one instruction
@@ -93,6 +94,9 @@ struct Program {
   std::vector<ValueId> inputs;
   std::vector<ValueId> states;  ///< undefined before the first run; programs with equal states can share them
   std::vector<ValueId> outputs;  ///< live at the end (the loss; the logits of an inference program)
+  /// Values that are read as soon as their instruction has run, and live no longer. They belong to all
+  /// micro-batches together, and have names of their own.
+  std::vector<ValueId> results;
   /// Number of micro-batches that one run of the program processes, see interleave_micro_batches(). Each has
   /// its own inputs and outputs, named by name_in_micro_batch().
   std::int32_t micro_batches = 1;
@@ -102,7 +106,7 @@ struct Program {
     return static_cast<ValueId>(values.size() - 1);
   }
   const ValueInfo& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
-  /// Returns the input, state or output of that name, or kNoValue.
+  /// Returns the input, state, output or result of that name, or kNoValue.
   ValueId find(std::string_view name) const noexcept;
 };
 

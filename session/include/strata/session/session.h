@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,16 @@ class Session {
   Status visit(Payload payload, const VisitState& visit);
   /// The same for a part of each chunk that no other rank visits; with one rank, for all of it.
   Status visit_part(Payload payload, const VisitState& visit, VisitScope scope = VisitScope::all);
+  /// The same for the tensors of these names alone, in layout order whatever the order of the names is.
+  /// Errors also: `invalid`, listing names that the run has no state of.
+  Status visit_tensors(Payload payload, std::span<const std::string> names, const VisitState& visit);
+  /// Changes single parameters in place, in bounded memory and on any tier: calls `edit` with pieces of the
+  /// tensors of these names as visit_tensors() does, and stores the values that it leaves. All bits that the
+  /// run has of a master are stored. An error before anything has changed leaves the states as they were;
+  /// after a later one every call returns it until all states are set again. Errors: those of
+  /// visit_tensors(); `unsupported` with several ranks, and for a frozen parameter that checkpoints leave
+  /// out.
+  Status edit_params(std::span<const std::string> names, const FillState& edit);
   /// Fills every state of `payload`, in the same order.
   Status fill(Payload payload, const FillState& fill, FrozenFrom frozen = FrozenFrom::checkpoint);
   /// Of the frozen tensors that a checkpoint of the session leaves out: the digests of the values that they
