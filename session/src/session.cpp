@@ -76,6 +76,53 @@ Status Session::visit_part(Payload payload, const VisitState& visit, VisitScope 
   return access_->visit_part(payload, visit, scope);
 }
 
+Result<std::vector<bool>> Session::find_tensors(std::span<const std::string> names, Payload payload) const {
+  const std::vector<LayoutTensor>& specs = state_plan().tensors.specs;
+  std::vector<bool> found(specs.size(), false);
+  std::string missing;
+  for (const std::string& name : names) {
+    const auto at =
+        std::find_if(specs.begin(), specs.end(), [&](const LayoutTensor& spec) { return spec.name == name; });
+    const auto tensor = static_cast<std::int32_t>(at - specs.begin());
+    if (at == specs.end() || !state_plan().holds(tensor, payload))
+      missing += str(missing.empty() ? "" : ", ", name);
+    else
+      found[static_cast<std::size_t>(tensor)] = true;
+  }
+  if (missing.empty()) return found;
+  return Status::error(Code::invalid, str("this run holds no ", to_string(payload), " of ", missing));
+}
+
+Status Session::visit_tensors(Payload payload, std::span<const std::string> names, const VisitState& visit) {
+  STRATA_TRY(check_held(*context_, payload));
+  STRATA_TRY_ASSIGN(const std::vector<bool> tensors, find_tensors(names, payload));
+  STRATA_TRY(flush());
+  return names.empty() ? Status::ok() : access_->visit_tensors(payload, visit, tensors);
+}
+
+Status Session::edit_params(std::span<const std::string> names, const FillState& edit) {
+  STRATA_TRY(check_held(*context_, Payload::param));
+  STRATA_TRY_ASSIGN(const std::vector<bool> tensors, find_tensors(names, Payload::param));
+  if (const std::int32_t ranks = state_plan().options.ranks.ranks; ranks > 1)
+    return Status::error(Code::unsupported,
+                         str("single parameters cannot be changed in a run with ", ranks, " ranks"));
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    if (frozen_ != nullptr && tensors[t] && !state_plan().tensors.specs[t].group.trainable)
+      return Status::error(Code::unsupported, str(state_plan().tensors.specs[t].name,
+                                                  " cannot be changed: it is frozen, and checkpoints leave "
+                                                  "out what is frozen"));
+  STRATA_TRY(flush());
+  if (names.empty()) return {};
+  bool changed = false;
+  Status status = access_->edit(tensors, edit, changed);
+  if (status.is_ok()) return status;
+  context_->chunks().abort_pending();
+  if (!changed) return status;
+  machine_.set_broken(status.annotate(
+      "changing parameters was interrupted, so the states do not belong to any step; load a checkpoint"));
+  return machine_.broken();
+}
+
 Status Session::check_ranks_agree() { return detail::check_ranks_agree(*context_, training_); }
 
 GroupCounters Session::group_counters() const {

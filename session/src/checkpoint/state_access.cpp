@@ -35,12 +35,13 @@ Result<StateAccess::Opened> StateAccess::open(ChunkId chunk, Payload payload, In
   return opened;
 }
 
-std::vector<StateAccess::Piece> StateAccess::pieces_of(ChunkId chunk, bool only_part) const {
+std::vector<StateAccess::Piece> StateAccess::pieces_of(ChunkId chunk, const StateSelection& of) const {
   std::vector<Piece> pieces;
   const std::int64_t max_elems = std::min(kMaxStatePieceElems, context_.pinned_layout().state_run);
   const ElemRange held = context_.plan().layout.range(chunk, Payload::param);
-  const ElemRange wanted = only_part ? context_.plan().layout.summed(chunk) : held;
+  const ElemRange wanted = of.only_part ? context_.plan().layout.summed(chunk) : held;
   for (const std::int32_t tensor : context_.plan().layout.chunk(chunk).tensors) {
+    if (!of.has(tensor)) continue;
     const Slice& slice = context_.plan().layout.slice(tensor);
     const std::int64_t end = std::min(slice.n_elems, wanted.end - slice.offset);
     for (std::int64_t at = std::max<std::int64_t>(0, wanted.begin - slice.offset);
@@ -213,12 +214,18 @@ Status StateAccess::visit_on_device(const Opened& chunk, const std::vector<Piece
   return {};
 }
 
-Status StateAccess::visit_range(Payload payload, const VisitState& visit, bool only_part, VisitScope scope) {
+bool StateAccess::has_any(ChunkId chunk, const StateSelection& of) const {
+  const std::vector<std::int32_t>& tensors = context_.plan().layout.chunk(chunk).tensors;
+  return std::any_of(tensors.begin(), tensors.end(), [&](std::int32_t tensor) { return of.has(tensor); });
+}
+
+Status StateAccess::visit_range(Payload payload, const VisitState& visit, const StateSelection& of) {
   const ChunkLayout& layout = context_.plan().layout;
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
-    if (!has(chunk, payload) || !covers(scope, layout.group_of(chunk).trainable)) continue;
+    if (!has(chunk, payload) || !covers(of.scope, layout.group_of(chunk).trainable) || !has_any(chunk, of))
+      continue;
     STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, Intent::read));
-    const std::vector<Piece> pieces = pieces_of(chunk, only_part);
+    const std::vector<Piece> pieces = pieces_of(chunk, of);
     STRATA_TRY(opened.tier == Tier::device ? visit_on_device(opened, pieces, visit)
                                            : visit_in_ram(opened, pieces, visit));
   }

@@ -8,6 +8,19 @@
 
 namespace strata::detail {
 
+/// Whether a tensor is among them, by index in StatePlan::tensors.
+using TensorSet = std::vector<bool>;
+
+/// What a pass over the states covers.
+struct StateSelection {
+  bool only_part = false;  ///< of what this rank holds
+  VisitScope scope = VisitScope::all;
+  const TensorSet* tensors = nullptr;  ///< null: all
+  bool has(std::int32_t tensor) const {
+    return tensors == nullptr || (*tensors)[static_cast<std::size_t>(tensor)];
+  }
+};
+
 /// Initializes, reads and writes all states in bounded memory. States on the device pass through staging
 /// memory of two slots, one of which is copied while the other is processed; states on the slow tier pass
 /// through window slots.
@@ -17,12 +30,15 @@ class StateAccess {
   /// Sets moments to zero.
   Status clear_moments();
   /// Visits what this rank holds, or of each chunk the part whose gradient it sums.
-  Status visit(Payload payload, const VisitState& visit) {
-    return visit_range(payload, visit, false, VisitScope::all);
-  }
+  Status visit(Payload payload, const VisitState& visit) { return visit_range(payload, visit, {}); }
   Status visit_part(Payload payload, const VisitState& visit, VisitScope scope) {
-    return visit_range(payload, visit, true, scope);
+    return visit_range(payload, visit, {.only_part = true, .scope = scope});
   }
+  Status visit_tensors(Payload payload, const VisitState& visit, const TensorSet& tensors) {
+    return visit_range(payload, visit, {.tensors = &tensors});
+  }
+  /// Changes parameters of `tensors` in place; sets `changed` before the first value is stored.
+  Status edit(const TensorSet& tensors, const FillState& edit, bool& changed);
   /// `rounded`, if set, is called with the values of a piece as they are stored, after `fill` has given it,
   /// if that may have changed them: see rounds_params().
   Status fill(Payload payload, const FillState& fill, const VisitState& rounded = {});
@@ -57,9 +73,10 @@ class StateAccess {
     std::int64_t at = 0, n = 0;      ///< elements of the chunk
   };
 
-  Status visit_range(Payload payload, const VisitState& visit, bool only_part, VisitScope scope);
+  Status visit_range(Payload payload, const VisitState& visit, const StateSelection& of);
+  bool has_any(ChunkId chunk, const StateSelection& of) const;
   /// Of the elements of the chunk that this rank holds, or of its part of them.
-  std::vector<Piece> pieces_of(ChunkId chunk, bool only_part = false) const;
+  std::vector<Piece> pieces_of(ChunkId chunk, const StateSelection& of = {}) const;
   std::vector<Run> runs_of(const std::vector<Piece>& pieces) const;
   StatePiece piece_info(const Piece& piece) const;
   bool has(ChunkId chunk, Payload payload) const;
@@ -76,6 +93,12 @@ class StateAccess {
   Status fill_in_ram(const Opened& chunk, const Fill& fill, const VisitState& rounded);
   template <class Fill>
   Status fill_on_device(const Opened& chunk, const Fill& fill, const VisitState& rounded);
+  Status edit_in_ram(const Opened& chunk, const std::vector<Piece>& pieces, const FillState& edit,
+                     bool& changed);
+  Status edit_on_device(const Opened& chunk, const std::vector<Piece>& pieces, const FillState& edit,
+                        bool& changed);
+  Status edit_run(const Opened& chunk, const std::vector<Piece>& pieces, const Run& run, std::size_t slot,
+                  const FillState& edit, bool& changed);
   Status tell_rounded(const Opened& chunk, const Addresses& from, const Piece& piece,
                       const VisitState& rounded);
   Status copy_run(const Opened& chunk, const Run& run, std::size_t slot, Intent intent);

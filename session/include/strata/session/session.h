@@ -116,6 +116,8 @@ class Session {
  private:
   int ranks_on_backend() const noexcept;
   Status fill_params(const FillState& fill, FrozenFrom frozen);
+  /// By index in StatePlan::tensors, whether a tensor is among `names`.
+  Result<std::vector<bool>> find_tensors(std::span<const std::string> names, Payload payload) const;
 
   std::unique_ptr<StateContext> context_;
   const PassSchedule training_;
