@@ -40,9 +40,13 @@ AdaptersOfWeights add_params(Program& program, std::span<const LoraGroup> groups
     const ValueId weight = base.value;
     const DType dtype = program.value(weight).dtype;
     const std::int64_t inner = base.shape.dim(1);
-    Adapted adapted{group,
-                    add_param(program, group.a, {group.ranks(), inner}, dtype, detail::linear_init(inner)),
-                    add_param(program, group.b, {group.elems()}, dtype, {})};
+    const bool decays = !group.has_basis();
+    const Init a = group.has_basis() ? Init{} : detail::linear_init(inner);
+    Adapted adapted{group, add_param(program, group.a, {group.ranks(), inner}, dtype, a, decays),
+                    add_param(program, group.b, {group.elems()}, dtype, {}, decays)};
+    const ValueId frozen = group.trained == LoraTrained::a ? adapted.b : adapted.a;
+    if (group.has_basis())
+      program.params[static_cast<std::size_t>(program.value(frozen).param)].trainable = false;
     all.push_back(&of_weight.emplace(weight, std::move(adapted))->second);
   }
   for (Adapted* const adapted : all) {
@@ -94,18 +98,21 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules) {
   for (const LoraModule& module : modules) {
     auto found = std::find_if(groups.begin(), groups.end(), [&](const LoraGroup& group) {
       return group.weight == module.weight && group.scale == module.scale &&
-             group.magnitude.empty() != module.dora;
+             group.magnitude.empty() != module.dora && group.trained == module.trained;
     });
     if (found == groups.end()) {
       const int number = n_of_weight[module.weight]++;
       const std::string base = module.weight.substr(0, module.weight.rfind(".weight"));
       const std::string suffix = number == 0 ? "" : str(".", number);
-      groups.push_back({module.weight,
-                        module.scale,
-                        {},
-                        str(base, ".lora_A", suffix),
-                        str(base, ".lora_B", suffix),
-                        module.dora ? str(base, ".lora_magnitude", suffix) : std::string()});
+      groups.push_back(
+          {module.weight,
+           module.scale,
+           {},
+           str(base, ".lora_A", suffix),
+           str(base, ".lora_B", suffix),
+           module.dora ? str(base, ".lora_magnitude", suffix) : std::string(),
+           module.trained,
+           module.trained != LoraTrained::both ? str(base, ".lora_outside", suffix) : std::string()});
       found = groups.end() - 1;
     }
     LoraAttrs& parts = found->parts;

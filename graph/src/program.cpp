@@ -7,7 +7,7 @@
 namespace strata {
 
 ValueId Program::find(std::string_view name) const noexcept {
-  for (const auto* list : {&inputs, &states, &outputs})
+  for (const auto* list : {&inputs, &states, &outputs, &results})
     for (const ValueId id : *list)
       if (value(id).name == name) return id;
   return kNoValue;

@@ -26,6 +26,8 @@ std::string problems_of_lora(const Program& program, const LoraGroup& group) {
   if (!is_linear_weight(program, *param))
     return str("\n  ", group.weight, " ", to_string(param->shape), " is not the matrix of a linear layer");
   std::string problems;
+  if (group.has_basis() && !group.magnitude.empty())
+    problems += str("\n  ", group.weight, ": DoRA trains both factors of an adapter");
   for (const LoraPart& part : group.parts.all()) {
     const std::int64_t largest = std::min(part.rows, param->shape.dim(1));
     if (part.rank < 1 || part.rank > largest)

@@ -52,14 +52,14 @@ Status verify_instr(const Program& program, const Instr& instr, std::vector<bool
 }  // namespace
 
 Status verify(const Program& program) {
-  for (const auto* list : {&program.inputs, &program.states, &program.outputs})
+  for (const auto* list : {&program.inputs, &program.states, &program.outputs, &program.results})
     for (const ValueId id : *list) {
       if (id < 0 || id >= static_cast<ValueId>(program.values.size()))
-        return Status::error(Code::internal,
-                             str("an input, state or output is value ", id, " of ", program.values.size()));
+        return Status::error(Code::internal, str("an input, state, output or result is value ", id, " of ",
+                                                 program.values.size()));
       if (program.find(program.value(id).name) != id)
-        return Status::error(Code::internal,
-                             str("two inputs, states or outputs are named ", program.value(id).name));
+        return Status::error(
+            Code::internal, str("two inputs, states, outputs or results are named ", program.value(id).name));
     }
   std::vector<bool> defined(program.values.size(), false);
   for (const ParamInfo& param : program.params) defined[static_cast<std::size_t>(param.value)] = true;
@@ -71,9 +71,11 @@ Status verify(const Program& program) {
       return Status::error(
           Code::internal, str("instruction ", i, " (", op_name(program.code[i].op), "): ", status.message()));
   }
-  for (const ValueId id : program.outputs)
-    if (!defined[static_cast<std::size_t>(id)])
-      return Status::error(Code::internal, str("output ", program.value(id).name, " is never written"));
+  for (const auto* list : {&program.outputs, &program.results})
+    for (const ValueId id : *list)
+      if (!defined[static_cast<std::size_t>(id)])
+        return Status::error(Code::internal, str(list == &program.outputs ? "output " : "result ",
+                                                 program.value(id).name, " is never written"));
   return detail::verify_moves(program);
 }
 

@@ -156,7 +156,7 @@ TEST(VerifyTest, FindsEveryKindOfBadProgram) {
               }),
               HasSubstr("adds to"));
   EXPECT_THAT(verdict([](Program& p) { p.outputs.push_back(p.params[0].grad + 1000); }),
-              HasSubstr("an input, state or output is value"));
+              HasSubstr("an input, state, output or result is value"));
   EXPECT_THAT(verdict([](Program& p) {
                 p.outputs.push_back(p.add_value({"never", {1}}));
               }),
