@@ -6,6 +6,8 @@
 #include <strata/offload/sim_store.h>
 #include <strata/runtime/str.h>
 
+#include "execute/factor_merge.h"
+#include "execute/found_bases.h"
 #include "execute/initial_fill.h"
 #include "execute/program_runner.h"
 #include "plan/cost_model.h"
@@ -146,6 +148,55 @@ Status Engine::train_step(BatchSource& source, double lr, StepReport& report) {
 Result<double> Engine::evaluate(BatchSource& source, std::int64_t n, std::string_view program) {
   return runner_->evaluate(program, source, n);
 }
+Status Engine::refresh(BatchSource& source, const VisitState& sink) {
+  STRATA_TRY(machine().broken());
+  return runner_->refresh(source, sink);
+}
+
+// Reads the factors of the groups whose matrices are in one chunk, and then changes these matrices.
+Status Engine::merge_chunk(detail::FactorMerge& merge) {
+  STRATA_TRY(visit_tensors(Payload::param, merge.factors(), merge.reader()));
+  merge.drop_zeros();
+  STRATA_TRY(edit_params(merge.matrices(), merge.editor(context().pool())));
+  return {};
+}
+
+Status Engine::merge_factors(std::span<const LoraGroup> groups) {
+  STRATA_TRY_ASSIGN(std::vector<detail::FactorMerge> merges, detail::merges_by_chunk(plan_, groups));
+  std::vector<std::string> merged;
+  Status status;
+  for (detail::FactorMerge& merge : merges) {
+    status = merge_chunk(merge);
+    if (!status.is_ok()) break;
+    for (std::string& factor : merge.trained()) merged.push_back(std::move(factor));
+    merge = {};  // its factors take memory
+  }
+  const FillState zeros = [](const StatePiece&, std::span<float> values) {
+    std::fill(values.begin(), values.end(), 0.0f);
+    return Status::ok();
+  };
+  if (status.is_ok()) status = edit_params(merged, zeros);
+  // Matrices that have their product beside factors that are not zero are those of no step.
+  if (!status.is_ok() && !merged.empty() && machine().broken().is_ok())
+    machine().set_broken(status.annotate(
+        "merging factors was interrupted, so the states do not belong to any step; load a checkpoint"));
+  return machine().broken().is_ok() ? status : machine().broken();
+}
+
+Result<std::vector<Engine::RenewedBasis>> Engine::renew_bases(BatchSource& source,
+                                                              std::span<const LoraGroup> groups) {
+  detail::FoundBases found(plan_, groups);
+  STRATA_TRY(found.check());
+  STRATA_TRY(merge_factors(groups));
+  STRATA_TRY(refresh(source, found.sink()));
+  STRATA_TRY(found.check_finite());
+  STRATA_TRY(edit_params(found.names(), found.editor()));
+  std::vector<RenewedBasis> renewed;
+  for (const LoraGroup& group : groups)
+    renewed.push_back({group.basis(), found.energy(group), found.is_kept(group)});
+  return renewed;
+}
+
 Result<std::span<const float>> Engine::infer(std::span<const std::int32_t> tokens, std::int64_t row) {
   return runner_->infer(tokens, row);
 }

@@ -19,12 +19,14 @@ ProgramExecutor::ProgramExecutor(StateContext& context, StepMachine& machine, co
                     "an instruction with ", instr.in.size(), " inputs");
 }
 
-Status ProgramExecutor::run(const LoweredProgram& program, const StepMachine::Pass& pass) {
+Status ProgramExecutor::run(const LoweredProgram& program, const StepMachine::Pass& pass,
+                            const AfterInstr& after) {
   RankProgress* const progress = pass.accumulates ? context_.progress() : nullptr;
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     if (progress != nullptr) progress->at(static_cast<std::int32_t>(i) + 1, op_name(program.code[i].op));
     STRATA_TRY(machine_.enter(pass, static_cast<std::int32_t>(i)));
     STRATA_TRY(launch(program, i));
+    if (after) STRATA_TRY(after(i));
     STRATA_TRY(machine_.leave(pass, static_cast<std::int32_t>(i)));
     STRATA_TRY(moves_.pump());
   }

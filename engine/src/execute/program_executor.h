@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include <strata/engine/run_plan.h>
 #include <strata/session/step_machine.h>
 
@@ -18,8 +20,10 @@ class ProgramExecutor {
   ProgramExecutor(StateContext& context, StepMachine& machine, const ProgramMemory& memory,
                   const RunPlan& plan, const InstructionCosts* costs);
 
+  /// Is called with the index of an instruction once it is queued.
+  using AfterInstr = std::function<Status(std::size_t)>;
   /// Runs `program` once.
-  Status run(const LoweredProgram& program, const StepMachine::Pass& pass);
+  Status run(const LoweredProgram& program, const StepMachine::Pass& pass, const AfterInstr& after = {});
   /// To be called after a failure, once the streams are idle.
   void release() noexcept { moves_.release(); }
 

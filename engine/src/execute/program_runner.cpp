@@ -178,6 +178,44 @@ Status ProgramRunner::fail(const Status& why) {
   return outcome;
 }
 
+Status ProgramRunner::refresh(BatchSource& source, const VisitState& sink) {
+  const Replay* const replay = find(ProgramRole::refresh);
+  if (replay == nullptr) return Status::error(Code::unsupported, "this run has no program for refreshing");
+  STRATA_TRY(machine_.flush());
+  const Status status = run_refresh(*replay, source, sink);
+  return status.is_ok() ? status : fail(status);
+}
+
+Status ProgramRunner::run_refresh(const Replay& replay, BatchSource& source, const VisitState& sink) {
+  const LoweredProgram& program = replay.program();
+  machine_.activate(*replay.schedule);
+  const std::int32_t grad_accum = context_.plan().options.grad_accum;
+  const std::int64_t first = machine_.steps() * grad_accum;
+  STRATA_TRY_ASSIGN(const float divisor, loss_divisor(source, first, grad_accum));
+  STRATA_TRY(load_batch(program, source, first, divisor));
+  auto next = program.results.begin();
+  const auto take_results = [&](std::size_t instr) -> Status {
+    for (; next != program.results.end() && next->instr == instr; ++next)
+      STRATA_TRY(give_result(*next, sink));
+    return Status::ok();
+  };
+  STRATA_TRY(executor_.run(program, {program.uses, *replay.schedule}, take_results));
+  STRATA_TRY_ASSIGN(arena_free_, context_.backend().record(context_.streams().compute));
+  return context_.chunks().status();
+}
+
+// Waits for a result, which the next instruction may overwrite.
+Status ProgramRunner::give_result(const LoweredProgram::ResultValue& result, const VisitState& sink) {
+  const std::size_t bytes = result.operand.bytes();
+  STRATA_TRY(read_back(memory_.result(), memory_.arena(result.operand), bytes));
+  STRATA_TRY(context_.backend().wait(arena_free_));
+  STRATA_TRY(context_.backend().host_access({memory_.result(), bytes, false}));
+  if (!context_.has_data()) return {};
+  const std::int64_t n = result.operand.shape.n_elems();
+  const auto* const values = reinterpret_cast<const float*>(memory_.result());
+  return sink(StatePiece{result.name, 0, n}, {values, static_cast<std::size_t>(n)});
+}
+
 Result<double> ProgramRunner::evaluate(std::string_view name, BatchSource& source, std::int64_t n) {
   const Replay* const eval = name.empty() ? find(ProgramRole::eval) : find(name);
   if (eval == nullptr || eval->planned.role != ProgramRole::eval)

@@ -6,6 +6,7 @@
 
 #include <strata/engine/batch_source.h>
 #include <strata/engine/run_plan.h>
+#include <strata/session/state_piece.h>
 #include <strata/session/step_machine.h>
 
 #include "execute/kv_cache_tracker.h"
@@ -16,7 +17,7 @@ namespace strata::detail {
 
 /// Runs the programs of a plan: uploads their inputs, replays them, and reads their results back. Between
 /// steps it is idle; within one it runs the passes over the micro-batches. After a failed step the caller
-/// calls fail(); evaluate(), infer() and extend() do so themselves. Not thread-safe.
+/// calls fail(); refresh(), evaluate(), infer() and extend() do so themselves. Not thread-safe.
 class ProgramRunner {
  public:
   /// `training` is the schedule of the training program. All references outlive the runner; `costs` is null
@@ -26,6 +27,8 @@ class ProgramRunner {
 
   /// Runs forward and backward of all micro-batches of a step, and computes their gradient norm and loss.
   Status compute_gradient(BatchSource& source, double lr, StepReport& report);
+  /// See Engine::refresh().
+  Status refresh(BatchSource& source, const VisitState& sink);
   Result<double> evaluate(std::string_view program, BatchSource& source, std::int64_t n);
   Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
   Result<std::span<const float>> extend(std::span<const SequenceToken> tokens,
@@ -49,6 +52,8 @@ class ProgramRunner {
   const Replay* find(ProgramRole role) const noexcept;
   const Replay* find(std::string_view name) const noexcept;
   Status run(const Replay& replay);
+  Status run_refresh(const Replay& replay, BatchSource& source, const VisitState& sink);
+  Status give_result(const LoweredProgram::ResultValue& result, const VisitState& sink);
   Result<double> mean_loss(const Replay& eval, BatchSource& source, std::int64_t n);
   Result<std::span<const float>> infer_row(const Replay& replay, std::span<const std::int32_t> tokens,
                                            std::int64_t row);

@@ -14,8 +14,8 @@ namespace strata::detail {
 namespace {
 
 std::vector<const NamedProgram*> present(const ProgramSet& programs) {
-  constexpr std::array kOrder = {ProgramRole::train, ProgramRole::eval, ProgramRole::infer,
-                                 ProgramRole::prefill, ProgramRole::decode};
+  constexpr std::array kOrder = {ProgramRole::train,   ProgramRole::eval,    ProgramRole::infer,
+                                 ProgramRole::refresh, ProgramRole::prefill, ProgramRole::decode};
   std::vector<const NamedProgram*> found;
   for (const ProgramRole role : kOrder)
     for (const NamedProgram& program : programs.list())
@@ -29,10 +29,11 @@ Status check_names(std::span<const NamedProgram* const> programs) {
     for (std::size_t j = 0; j < i; ++j) {
       if (programs[i]->name == programs[j]->name)
         return Status::error(Code::invalid, str("two programs of the run are named ", programs[i]->name));
-      if (programs[i]->role == ProgramRole::train && programs[j]->role == ProgramRole::train)
+      const ProgramRole role = programs[i]->role;
+      if (programs[j]->role == role && (role == ProgramRole::train || role == ProgramRole::refresh))
         return Status::error(Code::invalid,
-                             str("the programs ", programs[j]->name, " and ", programs[i]->name,
-                                 " both train; a run has at most one such program"));
+                             str("the programs ", programs[j]->name, " and ", programs[i]->name, " both ",
+                                 to_string(role), "; a run has at most one such program"));
     }
   return {};
 }
@@ -64,7 +65,7 @@ Ports ports_of(ProgramRole role) noexcept {
     case ProgramRole::decode:
       return {kSequencePorts, "logits"};
     case ProgramRole::refresh:
-      break;  // results, which check_refresh() looks at
+      break;
   }
   return {};
 }
@@ -92,12 +93,40 @@ Status check_output(const NamedProgram& named, std::string_view name) {
 }
 
 Status check_ports(const NamedProgram& named) {
+  if (named.role == ProgramRole::refresh) return {};  // it has results, see check_refresh()
   const Ports ports = ports_of(named.role);
   for (const std::string_view name : ports.inputs)
     if (find_port(named.program, named.program.inputs, name) == nullptr)
       return missing_port(named, "input", name);
   for (std::int32_t k = 0; k < named.program.micro_batches; ++k)
     STRATA_TRY(check_output(named, name_in_micro_batch(ports.output, k)));
+  return {};
+}
+
+// It runs between steps, on all micro-batches of one, and changes nothing by itself.
+Status check_refresh(const NamedProgram& named, bool trains, const SessionOptions& options) {
+  const Program& program = named.program;
+  const auto refuse = [&](const auto&... why) {
+    return Status::error(Code::invalid,
+                         str("program ", named.name, " with the role ", to_string(named.role), " ", why...));
+  };
+  if (!trains) return refuse("needs a program that trains");
+  if (options.ranks.ranks > 1)
+    return Status::error(
+        Code::unsupported,
+        str("program ", named.name, " with the role refresh needs a run with one rank; there are ",
+            options.ranks.ranks));
+  if (program.micro_batches != options.grad_accum)
+    return refuse("covers ", plural(program.micro_batches, "micro-batch"), ", but a step has ",
+                  options.grad_accum);
+  if (program.results.empty()) return refuse("has no results");
+  for (const ValueId id : program.results)
+    if (program.value(id).dtype != DType::f32)
+      return refuse("has the result ", program.value(id).name, " in ", to_string(program.value(id).dtype),
+                    "; it must be f32");
+  for (const ParamInfo& param : program.params)
+    if (param.grad != kNoValue) return refuse("computes a gradient of parameter ", param.name);
+  if (has_op(program, Op::store_begin)) return refuse("stores activations on the slow tier");
   return {};
 }
 
@@ -159,6 +188,8 @@ Result<CheckedPrograms> check_programs(const ProgramSet& set, const SessionOptio
   STRATA_TRY(check_inputs(checked.programs));
   const Program* const train = checked.train() ? &checked.programs.front()->program : nullptr;
   if (train != nullptr) STRATA_TRY(check_train(*train, options));
+  if (const NamedProgram* const refresh = set.find(ProgramRole::refresh))
+    STRATA_TRY(check_refresh(*refresh, train != nullptr, options));
   STRATA_TRY(check_loss_scale(train, options));
   STRATA_TRY(check_states(set.find(ProgramRole::prefill), set.find(ProgramRole::decode)));
   for (const NamedProgram* named : checked.programs) STRATA_TRY(check_ports(*named));

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include <strata/engine/engine.h>
 #include <strata/offload/placement_planner.h>
@@ -24,6 +26,15 @@ Status dry_run_sequences(Engine& engine, const RunPlan& plan) {
   return Status::ok();
 }
 
+// Computes new values of parameters, and changes any of them.
+Status dry_run_refresh(Engine& engine, const RunPlan& plan) {
+  detail::EmptyBatchSource batches;
+  STRATA_TRY(engine.refresh(batches, [](const StatePiece&, std::span<const float>) { return Status::ok(); }));
+  std::vector<std::string> names;
+  for (const LayoutTensor& tensor : plan.tensors.specs) names.push_back(tensor.name);
+  return engine.edit_params(names, [](const StatePiece&, std::span<float>) { return Status::ok(); });
+}
+
 // Goes through every phase of a run.
 Status dry_run(Engine& engine, const RunPlan& plan) {
   detail::EmptyBatchSource batches;
@@ -34,6 +45,7 @@ Status dry_run(Engine& engine, const RunPlan& plan) {
     for (const PlannedProgram& planned : plan.programs)
       if (step == 1 && planned.role == ProgramRole::eval)
         STRATA_TRY(engine.evaluate(batches, 2, planned.name).status());
+    if (step == 1 && !plan.of(ProgramRole::refresh).empty()) STRATA_TRY(dry_run_refresh(engine, plan));
     if (const LoweredProgram& infer = plan.of(ProgramRole::infer); step == 2 && !infer.empty()) {
       const std::vector<std::int32_t> tokens(static_cast<std::size_t>(infer.find("tokens").shape.n_elems()));
       STRATA_TRY(engine.infer(tokens, 0).status());

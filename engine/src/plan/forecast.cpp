@@ -76,6 +76,12 @@ Result<Forecast> simulate_steps(Engine& engine, Simulation& machine, const Steps
   for (std::int64_t& ns : out.times.stalled_ns) ns /= steps.counted;
   if (const std::size_t trained = count_trained_chunks(engine.plan().layout); trained > 0)
     out.speculated_share = static_cast<double>(speculated) / (static_cast<double>(trained) * steps.counted);
+  if (!engine.plan().of(ProgramRole::refresh).empty()) {
+    const std::int64_t begin = machine.clock().now_ns();
+    STRATA_TRY(
+        engine.refresh(batches, [](const StatePiece&, std::span<const float>) { return Status::ok(); }));
+    out.refresh_s = static_cast<double>(machine.clock().now_ns() - begin) * 1e-9;
+  }
   out.peak = engine.peak_bytes();
   return out;
 }

@@ -138,6 +138,7 @@ class Lowering {
     lowered.uses.mark_first_and_last_writes();
     list_bindings(program_.inputs, true, lowered);
     list_bindings(program_.outputs, false, lowered);
+    list_results(lowered);
     return lowered;
   }
 
@@ -165,6 +166,14 @@ class Lowering {
       lowered.bindings.back().slot_offset = lowered.input_bytes;
       lowered.input_bytes += lowered.bindings.back().operand.bytes();
     }
+  }
+
+  void list_results(LoweredProgram& lowered) const {
+    if (program_.results.empty()) return;
+    for (std::size_t i = 0; i < program_.code.size(); ++i)
+      for (const ValueId id : program_.code[i].out)
+        if (std::find(program_.results.begin(), program_.results.end(), id) != program_.results.end())
+          lowered.results.push_back({program_.value(id).name, i, operand(id)});
   }
 
   void count_move(const Instr& instr, LoweredProgram::Offload& offload) {
@@ -224,11 +233,13 @@ class Lowering {
           std::find(position.params.begin(), position.params.end(), operand.chunk) == position.params.end())
         position.params.push_back(operand.chunk);
     }
-    for (const Operand& operand : lowered.out)
-      if (operand.location == Operand::Location::grad &&
-          std::none_of(position.grads.begin(), position.grads.end(),
-                       [&](const GradWrite& g) { return g.chunk == operand.chunk; }))
-        position.grads.push_back({operand.chunk, false, false});
+    // A gradient that is read, once it is complete, is not handed over before.
+    for (const auto* operands : {&lowered.in, &lowered.out})
+      for (const Operand& operand : *operands)
+        if (operand.location == Operand::Location::grad &&
+            std::none_of(position.grads.begin(), position.grads.end(),
+                         [&](const GradWrite& g) { return g.chunk == operand.chunk; }))
+          position.grads.push_back({operand.chunk, false, false});
     position.flops = flops(program_, instr);
     return position;
   }

@@ -1,5 +1,6 @@
 #include "plan/planning.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -17,12 +18,18 @@
 namespace strata::detail {
 namespace {
 
+std::size_t arena_of(const NamedProgram& program) {
+  return program.memory != nullptr ? program.memory->arena_bytes : plan_memory(program.program).arena_bytes;
+}
+
 // The size of the model's activations on the device, by the program that represents it.
 std::size_t arena_of(const CheckedPrograms& checked) {
   // Of the programs that continue sequences, the one for few tokens.
   const bool continues = checked.programs.front()->role == ProgramRole::prefill;
-  const NamedProgram& model = continues ? *checked.programs.back() : *checked.programs.front();
-  return model.memory != nullptr ? model.memory->arena_bytes : plan_memory(model.program).arena_bytes;
+  std::size_t bytes = arena_of(continues ? *checked.programs.back() : *checked.programs.front());
+  for (const NamedProgram* named : checked.programs)
+    if (named->role == ProgramRole::refresh) bytes = std::max(bytes, arena_of(*named));
+  return bytes;
 }
 
 // The accesses of all programs, one after the other, as the planner sees them.

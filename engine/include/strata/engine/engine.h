@@ -21,6 +21,7 @@ struct MachineProfile;
 
 namespace detail {
 class CostModel;
+class FactorMerge;
 class ProgramRunner;
 }  // namespace detail
 
@@ -139,6 +140,7 @@ class Engine final : public Session {
   Engine(const RunPlan& plan, std::unique_ptr<detail::CostModel> costs,
          std::unique_ptr<StateContext> context);
   Status run_step(BatchSource& source, double lr, StepReport& report);
+  Status merge_chunk(detail::FactorMerge& merge);
 
   const RunPlan& plan_;
   std::unique_ptr<detail::CostModel> costs_;  // null unless the run is simulated

@@ -16,6 +16,7 @@ struct Forecast {
   MovedBytes moved{};
   double speculated_share = 0;  ///< fraction of the trained chunks that is updated before the norm is known
   TierBytes peak{};             ///< equals the plan's peak
+  double refresh_s = 0;         ///< duration of the program that refreshes between steps; 0: there is none
 };
 
 struct ForecastOptions {

@@ -12,11 +12,11 @@ namespace strata {
 /// A position in the step and a chunk. Position p of pass k is k * (positions of a pass) + p.
 using ChunkPosition = std::pair<std::int32_t, ChunkId>;
 
-/// A gradient chunk that is written at a position.
+/// A gradient chunk that is written, or read, at a position.
 struct GradWrite {
   ChunkId chunk = 0;
   bool first = false;  ///< first write of the micro-batch: the chunk's gradient gets a slot
-  bool last = false;   ///< last write: the chunk's gradient is complete and is accumulated
+  bool last = false;   ///< last use: the chunk's gradient is complete and is accumulated
 };
 
 /// What one pass of a step does with the chunks, position by position: all that a session knows of the
@@ -24,7 +24,7 @@ struct GradWrite {
 struct UseTrace {
   struct Position {
     std::vector<ChunkId> params;   ///< chunks whose parameters are read on the device, each once
-    std::vector<GradWrite> grads;  ///< chunks whose gradients are written on the device, each once
+    std::vector<GradWrite> grads;  ///< chunks whose gradients are written or read, each once
     double flops = 0;
   };
   std::vector<Position> positions;
