@@ -47,8 +47,11 @@ std::vector<std::string> default_targets(const std::vector<Matrix>& matrices) {
 
 class Chooser {
  public:
-  Chooser(const DecoderConfig& config, const LoraSettings& settings)
-      : settings_(settings), tensors_(hf_tensors(config)), matrices_(matrices_of(tensors_)) {}
+  Chooser(const DecoderConfig& config, const LoraSettings& settings, std::string_view section)
+      : settings_(settings),
+        section_(section),
+        tensors_(hf_tensors(config)),
+        matrices_(matrices_of(tensors_)) {}
 
   Result<std::vector<LoraTarget>> run() {
     const std::vector<std::string> targets =
@@ -63,7 +66,7 @@ class Chooser {
           }))
         chosen.push_back(target_of(matrix));
     if (problems_.empty()) return chosen;
-    return Status::error(Code::invalid, str("adapter:", problems_));
+    return Status::error(Code::invalid, str(section_, ":", problems_));
   }
 
  private:
@@ -122,6 +125,7 @@ class Chooser {
   }
 
   const LoraSettings& settings_;
+  const std::string_view section_;
   const std::vector<HfTensor> tensors_;
   const std::vector<Matrix> matrices_;
   std::string problems_;
@@ -129,8 +133,9 @@ class Chooser {
 
 }  // namespace
 
-Result<std::vector<LoraTarget>> lora_targets(const DecoderConfig& config, const LoraSettings& settings) {
-  return Chooser(config, settings).run();
+Result<std::vector<LoraTarget>> lora_targets(const DecoderConfig& config, const LoraSettings& settings,
+                                             std::string_view section) {
+  return Chooser(config, settings, section).run();
 }
 
 std::map<std::string, std::int64_t> inner_extents(const DecoderConfig& config) {

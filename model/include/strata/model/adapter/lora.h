@@ -4,6 +4,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <strata/graph/passes.h>
@@ -39,8 +40,9 @@ struct LoraTarget {
 
 /// The modules that the settings choose, in the order of the model. Errors: `invalid`, all problems at once:
 /// a target or pattern that names no module, or one that cannot have an adapter; a rank of 0 or above the
-/// matrix.
-Result<std::vector<LoraTarget>> lora_targets(const DecoderConfig& config, const LoraSettings& settings);
+/// matrix. `section`: of the configuration, with which the message begins.
+Result<std::vector<LoraTarget>> lora_targets(const DecoderConfig& config, const LoraSettings& settings,
+                                             std::string_view section = "adapter");
 /// The groups of the targets' modules, as add_lora() takes them.
 std::vector<LoraGroup> lora_groups(const std::vector<LoraTarget>& targets);
 /// The columns of each matrix, by parameter.
