@@ -8,6 +8,8 @@
 
 #include <strata/runtime/str.h>
 
+#include "config/given_keys.h"
+
 namespace strata::detail {
 namespace {
 
@@ -112,13 +114,6 @@ std::string readers_of(std::string_view key) {
   for (const AdapterMethod& method : kMethods)
     if (is_among(key, method.keys)) names += str(names.empty() ? "" : ", ", method.name);
   return names;
-}
-
-// The configuration of a run lists all keys, so that a default in a file was not necessarily given.
-bool is_given(const ConfigTree& tree, const ConfigEntry& entry) {
-  if (entry.origin == "default" || entry.origin.starts_with("argument ")) return entry.origin != "default";
-  if (entry.spec->type != KeyType::text_list) return entry.raw != entry.spec->default_text;
-  return !tree.texts(str(entry.spec->section, ".", entry.spec->name)).empty();
 }
 
 }  // namespace

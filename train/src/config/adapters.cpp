@@ -6,6 +6,7 @@
 #include <strata/model/adapter/weight_parts.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
+#include <strata/train/subspaces/groups.h>
 
 #include "config/adapter_methods.h"
 
@@ -65,7 +66,7 @@ Result<LoraSettings> lora_settings(const TrainConfig& config) {
 }
 
 Result<Program> with_adapters(Program program, const TrainConfig& config, const DecoderConfig& decoder) {
-  if (!has_adapters(config)) return program;
+  if (!has_adapters(config)) return with_subspaces(std::move(program), config, decoder);
   STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(config));
   for (ParamInfo& param : program.params) param.trainable = false;
   STRATA_TRY_ASSIGN(program, add_adapter(std::move(program), decoder, settings));

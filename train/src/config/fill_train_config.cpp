@@ -5,15 +5,15 @@
 #include <strata/train/train_config.h>
 
 #include "config/adapter_methods.h"
+#include "config/galore.h"
+#include "config/given_keys.h"
 #include "config/param_groups.h"
 #include "config/schema/sections.h"
 
 namespace strata {
 namespace {
 
-std::string set_by(const ConfigTree& tree, std::string_view key) {
-  return str(tree.entry(key).origin, ": ", key);
-}
+using detail::set_by;
 
 void check_model_and_data(const ConfigTree& tree, const TrainConfig& config,
                           std::vector<std::string>& problems) {
@@ -70,7 +70,7 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, bool trai
   if (config.train.fp8 && config.train.dtype == "f32")
     problems.push_back(str(set_by(tree, "train.fp8"), " = true, but train.dtype is f32 (",
                            tree.entry("train.dtype").origin, "); it must be bf16 or f16"));
-  if (config.train.frozen_masters.value_or(false) && !freezes(config))
+  if (config.train.frozen_masters.value_or(false) && !freezes(config) && !trains_in_subspaces(config))
     problems.push_back(str(set_by(tree, "train.frozen_masters"), " = true, but train.freeze is empty"));
   if (base_format(config) != kernels::WeightFormat::full && !has_adapters(config) && trains)
     problems.push_back(str(set_by(tree, "train.base"), " = ", config.train.base,
@@ -80,6 +80,7 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, bool trai
     problems.push_back(str(set_by(tree, "train.base"), " = ", config.train.base, ", but train.fp8 is true (",
                            tree.entry("train.fp8").origin, "); GEMMs have one of the two"));
   detail::check_adapter(tree, config, problems);
+  detail::check_galore(tree, config, trains, problems);
   for (const std::string& group : config.optim.param_groups)
     if (const Status status = parse_param_group(group).status(); !status.is_ok())
       problems.push_back(str(set_by(tree, "optim.param_groups"), ": ", status.message()));

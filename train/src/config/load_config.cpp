@@ -256,14 +256,9 @@ void apply_defaults(ConfigRequest& request, const std::vector<std::string>& assi
 }
 
 std::vector<std::string> device_only_overrides() {
-  return {"memory.device=unlimited",
-          "memory.pinned=unlimited",
-          "memory.nvme=0",
-          "offload.policy=device",
-          "offload.activations=none",
-          "offload.activation_share=auto",
-          "offload.gradients=auto",
-          "offload.micro_batch_order=depth_first"};
+  return {"memory.device=unlimited", "memory.pinned=unlimited",       "memory.nvme=0",
+          "offload.policy=device",   "offload.activations=none",      "offload.activation_share=auto",
+          "offload.gradients=auto",  "offload.micro_batch_order=auto"};
 }
 
 }  // namespace strata

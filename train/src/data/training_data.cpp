@@ -6,12 +6,14 @@
 #include <cstring>
 
 #include <strata/graph/passes.h>
+#include <strata/graph/subspace_passes.h>
 #include <strata/kernels/attention.h>
 #include <strata/kernels/fp8.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
+#include <strata/train/subspaces/groups.h>
 
 namespace strata {
 
@@ -292,23 +294,58 @@ Result<Program> record_evaluation(const TrainConfig& config) {
 
 namespace {
 
+// What the configuration chooses for a program with a backward pass and its arena.
+Program with_activation_choice(Program program, const TrainConfig& config,
+                               const ActivationChoice& activations) {
+  program = specialize_for_backend(std::move(program), config);
+  program =
+      offload_activations(std::move(program), activation_offload_options(config, activations.offload_share));
+  if (!activations.to_nvme) return program;
+  return store_activations(std::move(program), activation_offload_options(config, 1));
+}
+
+std::int32_t micro_batches_of_rank(const TrainConfig& config) {
+  return config.train.grad_accum / data_parallel(config).ranks;
+}
+
+// What is trained of a program with the run's adapters or subspaces.
+Result<Program> with_trainable(Program program, const TrainConfig& config,
+                               std::span<const LoraGroup> subspaces) {
+  if (subspaces.empty()) return freeze_parameters(std::move(program), config.train.freeze);
+  // with_subspaces() has frozen the others. To clip by it, a step computes the gradient of the matrices, too.
+  if (measures_whole_gradients(config)) return program;
+  return freeze_matrices(std::move(program), subspaces);
+}
+
 // The training program with everything that the configuration chooses for it.
 Result<Program> record_training(const TrainConfig& config, const ActivationChoice& activations,
-                                const Program& evaluation) {
-  STRATA_TRY_ASSIGN(Program forward, freeze_parameters(evaluation, config.train.freeze));
+                                const Program& evaluation, std::span<const LoraGroup> subspaces) {
+  STRATA_TRY_ASSIGN(Program forward, with_trainable(evaluation, config, subspaces));
   STRATA_TRY_ASSIGN(Program train, derive_backward(std::move(forward), "loss"));
   if (config.train.fp8) {
     train = use_fp8(std::move(train));
     if (!has_op(train, Op::fp8_gemm)) return no_fp8_gemm(config);
   }
   train = recompute_regions(std::move(train), activations.recompute);
-  if (activations.breadth_first)
-    train = interleave_micro_batches(train, config.train.grad_accum / data_parallel(config).ranks);
-  train = specialize_for_backend(std::move(train), config);
-  train =
-      offload_activations(std::move(train), activation_offload_options(config, activations.offload_share));
-  if (activations.to_nvme) train = store_activations(std::move(train), activation_offload_options(config, 1));
-  return train;
+  if (activations.breadth_first) train = interleave_micro_batches(train, micro_batches_of_rank(config));
+  if (measures_whole_gradients(config)) {
+    STRATA_TRY_ASSIGN(train, add_gradient_outside(std::move(train), subspaces));
+  }
+  return with_activation_choice(std::move(train), config, activations);
+}
+
+// The program that finds the bases of the run's subspaces from the gradients of a step.
+Result<Program> record_refresh(const TrainConfig& config, const ActivationChoice& activations,
+                               const Program& evaluation, std::span<const LoraGroup> subspaces) {
+  STRATA_TRY_ASSIGN(Program forward, train_only_matrices(evaluation, subspaces));
+  STRATA_TRY_ASSIGN(Program refresh, derive_backward(std::move(forward), "loss"));
+  refresh = recompute_regions(std::move(refresh), activations.recompute);
+  if (const std::int32_t n = micro_batches_of_rank(config); n > 1)
+    refresh = interleave_micro_batches(refresh, n);
+  const auto method =
+      config.optim.galore_svd == "exact" ? kernels::SvdMethod::exact : kernels::SvdMethod::subspace;
+  STRATA_TRY_ASSIGN(refresh, find_bases(std::move(refresh), subspaces, method));
+  return with_activation_choice(std::move(refresh), config, activations);
 }
 
 }  // namespace
@@ -316,12 +353,17 @@ Result<Program> record_training(const TrainConfig& config, const ActivationChoic
 Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationChoice& activations) {
   STRATA_TRY(check_attention_backend(config));
   STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(config));
-  STRATA_TRY_ASSIGN(Program train, record_training(config, activations, evaluation));
+  STRATA_TRY_ASSIGN(const std::vector<LoraGroup> subspaces, subspace_groups(config, decoder_config(config)));
+  STRATA_TRY_ASSIGN(Program train, record_training(config, activations, evaluation, subspaces));
   STRATA_TRY_ASSIGN(Program inference, record_decoder(decoder_config(config), 1, DecoderHead::logits,
                                                       DecoderRows::whole, compute_dtype(config)));
   STRATA_TRY_ASSIGN(inference, with_adapters(std::move(inference), config, decoder_config(config)));
   ProgramSet set;
   set.add({"train", ProgramRole::train, std::move(train)});
+  if (!subspaces.empty()) {
+    STRATA_TRY_ASSIGN(Program refresh, record_refresh(config, activations, evaluation, subspaces));
+    set.add({"refresh", ProgramRole::refresh, std::move(refresh)});
+  }
   set.add({"eval", ProgramRole::eval, specialize_for_backend(std::move(evaluation), config)});
   set.add({"infer", ProgramRole::infer, specialize_for_backend(std::move(inference), config)});
   return set;

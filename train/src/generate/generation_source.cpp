@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <strata/model/adapter/peft_folder.h>
 #include <strata/model/adapter/weight_parts.h>
 #include <strata/model/hf/explain_folder.h>
 #include <strata/model/tokenizer_config.h>
@@ -11,6 +12,7 @@
 #include <strata/train/pretrained/checkpoint_params.h>
 #include <strata/train/resume.h>
 #include <strata/train/run_folder.h>
+#include <strata/train/subspaces/groups.h>
 #include <strata/train/training_data.h>
 
 namespace strata {
@@ -138,8 +140,9 @@ std::int32_t GenerationSource::virtual_tokens() const noexcept {
 Result<Program> GenerationSource::record(const CacheShape& shape) const {
   const TrainConfig& config = loaded_->config;
   STRATA_TRY_ASSIGN(Program program, record_cached_decoder(decoder_, shape, dtype_));
-  if (has_adapters(config)) {
+  if (has_adapters(config) || (!adapters_ && trains_in_subspaces(config))) {
     STRATA_TRY_ASSIGN(program, with_adapters(std::move(program), config, decoder_));
+    STRATA_TRY_ASSIGN(program, with_unread_parameters(std::move(program), config, decoder_));
     return specialize_for_backend(std::move(program), config);
   }
   if (adapters_) {
@@ -199,6 +202,9 @@ Status GenerationSource::load_run_under_adapters(Engine& engine,
 Status GenerationSource::load_checkpoint_under_adapters(Engine& engine, const std::string& checkpoint) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<CheckpointParams> params,
                     CheckpointParams::open(loaded_->config, checkpoint, io_));
+  ParamSource source = [&](std::string_view name, std::span<float> into) { return params->read(name, into); };
+  STRATA_TRY_ASSIGN(std::vector<LoraGroup> subspaces, subspace_groups(loaded_->config, decoder_));
+  if (!subspaces.empty()) source = merged_source(std::move(source), std::move(subspaces), decoder_);
   std::string held_name;
   std::vector<float> held;
   return engine.initialize(loaded_->config.train.seed,
@@ -208,7 +214,7 @@ Status GenerationSource::load_checkpoint_under_adapters(Engine& engine, const st
                              if (held_name != piece.name) {
                                held_name.clear();
                                held.resize(static_cast<std::size_t>(piece.n_elems));
-                               STRATA_TRY(params->read(piece.name, held));
+                               STRATA_TRY(source(piece.name, held));
                                held_name = piece.name;
                              }
                              std::copy_n(held.begin() + piece.offset, values.size(), values.begin());

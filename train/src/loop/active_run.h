@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <strata/profile/profile_cache.h>
 #include <strata/runtime/io/io.h>
+#include <strata/session/manifest.h>
 #include <strata/train/job.h>
 #include <strata/train/observer.h>
 #include <strata/train/run_folder.h>
@@ -24,6 +26,7 @@ struct ActiveRun {
   World* world;  ///< null if there is one rank
   PlannedJob planned;
   std::unique_ptr<Job> job;
+  std::optional<Manifest> resumed{};  ///< of the checkpoint that the run was loaded from
 
   PlanBasis basis() const { return {machine.profile ? &*machine.profile : nullptr, false}; }
 };

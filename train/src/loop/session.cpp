@@ -157,6 +157,7 @@ Status fill_states(ActiveRun& active, const std::vector<std::string>& checkpoint
   const auto warn = [&](std::string_view text) { observer.on_warning(text); };
   STRATA_TRY_ASSIGN(const std::string from,
                     load_newest_checkpoint(engine, active.loaded.config, checkpoints, active.io, warn));
+  STRATA_TRY_ASSIGN(active.resumed, read_manifest(active.io, from));
   observer.on_message(str("resuming from ", from));
   return {};
 }
@@ -186,6 +187,7 @@ Result<SessionResult> train_to_end(ActiveRun& active, const TrainingData& traini
   const TrainConfig& config = active.loaded.config;
   Trainer trainer(config, *active.job, training_data, folder, observer, signals, active.io, active.trace,
                   active.world);
+  if (active.resumed) trainer.resume_from(*active.resumed);
   STRATA_TRY_ASSIGN(TrainOutcome outcome, trainer.run());
   while (outcome.stop_reason == StopReason::budget_change) {
     STRATA_TRY(change_budgets(active, trainer, training_data, folder, observer));
@@ -331,6 +333,9 @@ Status decide_ranks(const SessionRequest& request, const Signals& signals, Loade
   }
   if (ranks.world == nullptr) return {};
   describe_ranks(*ranks.world, request.environment, loaded);
+  if (trains_in_subspaces(loaded.config))
+    return Status::error(Code::unsupported, str("optim.name = galore, but there are ",
+                                                plural(ranks.world->size(), "rank"), "; start one"));
   return check(data_parallel(loaded.config), loaded.config.train.grad_accum);
 }
 

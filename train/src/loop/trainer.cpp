@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include <fmt/format.h>
 
-#include <strata/cpuopt/schedule.h>
 #include <strata/session/checkpoint.h>
 #include <strata/model/hf/config.h>
 #include <strata/profile/compute_device.h>
@@ -18,6 +16,7 @@
 #include <strata/train/plan_text.h>
 #include <strata/train/resume.h>
 
+#include "loop/lr_schedule.h"
 #include "loop/sample_text.h"
 #include "run/rank_memory.h"
 
@@ -27,19 +26,6 @@ namespace {
 // Contract C6 checks these steps, counted from the start of the plan. In earlier ones pools and caches still
 // fill.
 constexpr std::int64_t kFirstSteadyStep = 3, kLastSteadyStep = 12;
-
-cpuopt::LrSchedule lr_schedule(const TrainConfig& c) {
-  const auto kind = c.optim.schedule == "cosine"   ? cpuopt::ScheduleKind::cosine
-                    : c.optim.schedule == "linear" ? cpuopt::ScheduleKind::linear
-                    : c.optim.schedule == "wsd"    ? cpuopt::ScheduleKind::wsd
-                                                   : cpuopt::ScheduleKind::constant;
-  const std::int64_t total = std::max<std::int64_t>(c.train.steps, 1),
-                     warmup = std::min(c.optim.warmup, total);
-  const auto decay =
-      static_cast<std::int64_t>(std::llround(c.optim.decay_ratio * static_cast<double>(total)));
-  return {kind,   c.optim.lr, c.optim.lr * c.optim.min_lr_ratio,
-          warmup, total,      std::min(decay, total - warmup)};
-}
 
 }  // namespace
 
@@ -56,6 +42,7 @@ Trainer::Trainer(const TrainConfig& config, Job& job, const TrainingData& traini
       world_(world),
       request_(io, folder.path()),
       batches_(training_data.train(), config.train.micro_batch),
+      subspaces_(config),
       identity_(run_identity(config, training_data)),
       write_budget_(config.io.write_budget_bytes, planned_writes(engine_->plan())) {}
 
@@ -201,11 +188,11 @@ Status Trainer::step(std::int64_t step) {
   ++steps_taken_;
   update_signal_answer();
   if (trace_ != nullptr) trace_->set_enabled(config_.log.trace.contains(step));
-  count_resources(true);
-  const cpuopt::LrSchedule schedule = lr_schedule(config_);
   MetricsLine line;
   line.step = step;
-  line.lr = cpuopt::learning_rate(schedule, step);
+  STRATA_TRY(renew_subspaces(line));
+  count_resources(true);
+  line.lr = cpuopt::learning_rate(lr_schedule(config_), step);
   const LaneBusySeconds lanes_before = engine_->lane_busy_seconds();
   line.report.flags = decisions();
   STRATA_TRY(engine_->train_step(batches_, line.lr, line.report));
@@ -216,7 +203,7 @@ Status Trainer::step(std::int64_t step) {
   const MovedBytes moved = engine_->moved();
   line.moved = moved - moved_before_;
   moved_before_ = moved;
-  step_seconds_ += line.report.seconds;
+  step_seconds_ += line.report.seconds + line.renew_bases_s;
   if (steps_in_plan_ > kFirstSteadyStep) record_warm_step(line.report, lanes_before);
   outcome_.train_loss = line.report.loss;
   STRATA_TRY(record_skipped_step(step, line.report));
@@ -229,6 +216,17 @@ Status Trainer::step(std::int64_t step) {
                      config_.train.max_time_s, first_step_});
   count_resources(false);
   return Status::ok();
+}
+
+// Right before the step whose gradient they are of: only if it fails is anything saved between the two.
+Status Trainer::renew_subspaces(MetricsLine& line) {
+  if (!subspaces_.is_due(engine_->steps())) return {};
+  const std::int64_t begin = clock_.now_ns();
+  STRATA_TRY_ASSIGN(const auto renewal, subspaces_.before_step(*engine_, batches_));
+  line.renew_bases_s = static_cast<double>(clock_.now_ns() - begin) * 1e-9;
+  line.basis_energy = renewal.energy;
+  if (!renewal.note.empty()) observer_.on_message(str("step ", line.step, ": ", renewal.note));
+  return {};
 }
 
 void Trainer::record_warm_step(const StepReport& report, const LaneBusySeconds& before) {
@@ -338,8 +336,10 @@ Status Trainer::save_in(const std::string& run) {
     STRATA_TRY(write_text_atomically(io_, str(run, "/", kGemmAlgorithmsFile),
                                      gemm_algorithms_text(gemm_implementation(
                                          "cuda", config_.train.dtype, config_.train.attention_backend))));
-  STRATA_TRY_ASSIGN(checkpoint_path_, save_checkpoint(*engine_, io_, checkpoint_dir(config_, run), identity_,
-                                                      config_.checkpoint.keep));
+  std::map<std::string, std::string> state = subspaces_.state(engine_->steps());
+  state.insert(identity_.begin(), identity_.end());
+  STRATA_TRY_ASSIGN(checkpoint_path_, save_checkpoint(*engine_, io_, checkpoint_dir(config_, run),
+                                                      std::move(state), config_.checkpoint.keep));
   saved_step_ = engine_->steps();
   return Status::ok();
 }

@@ -1,6 +1,7 @@
 #include <strata/train/activation_choices.h>
 
 #include <strata/runtime/str.h>
+#include <strata/train/subspaces/groups.h>
 
 namespace strata {
 namespace {
@@ -33,10 +34,11 @@ std::vector<ActivationChoice> activation_choices(const TrainConfig& config, bool
   std::vector<ActivationChoice> choices;
   const DataParallel ranks = data_parallel(config);
   const bool several = config.train.grad_accum > ranks.ranks;
-  const bool breadth_first = config.offload.micro_batch_order == "breadth_first" && several;
+  const bool sums = measures_whole_gradients(config);
+  const bool breadth_first = (sums || config.offload.micro_batch_order == "breadth_first") && several;
   // One pass over all micro-batches of a rank sums their gradients, which `each` adds one by one.
   const bool may_sum = ranks.ranks == 1 || ranks.sums_locally();
-  const bool either = config.offload.micro_batch_order == "auto" && several && by_time && may_sum;
+  const bool either = config.offload.micro_batch_order == "auto" && several && by_time && may_sum && !sums;
   if (where == "none" || where == "auto")
     for (const bool layers : {false, true})
       for (const Recompute mode : modes)
@@ -70,11 +72,12 @@ void resolve_activations(ConfigTree& tree, const TrainConfig& config, const Acti
                  : offloaded    ? "activations do not fit on the device"
                                 : "activations fit on the device");
   if (config.offload.micro_batch_order == "auto")
-    tree.resolve("offload.micro_batch_order",
-                 std::string(chosen.breadth_first ? "breadth_first" : "depth_first"),
-                 config.train.grad_accum == 1 ? "a step has one micro-batch"
-                 : by_forecast.empty()        ? "no forecast shows that breadth_first is faster"
-                                              : by_forecast);
+    tree.resolve(
+        "offload.micro_batch_order", std::string(chosen.breadth_first ? "breadth_first" : "depth_first"),
+        config.train.grad_accum == 1       ? "a step has one micro-batch"
+        : measures_whole_gradients(config) ? "clipping in subspaces needs the gradient of all micro-batches"
+        : by_forecast.empty()              ? "no forecast shows that breadth_first is faster"
+                                           : by_forecast);
   if (!config.offload.activation_share)
     tree.resolve("offload.activation_share", chosen.offload_share,
                  config.offload.activations == "auto" ? "the smallest of 0.25, 0.5, 0.75 and 1 that fits"

@@ -53,7 +53,7 @@ void decide_memory(LoadedConfig& loaded, const MachineProfile* machine, const Co
       (device.kind == DeviceKind::cuda ? "80 % of the free memory" : "40 % of the free memory") + of_ranks);
 }
 
-// Refuses kernels that the user asked for and that the GPU or the build lacks.
+// Refuses what the user asked for and the GPU or the build lacks.
 Status check_gpu_kernels(const TrainConfig& c, const ComputeDevice& device) {
   if (device.kind != DeviceKind::cuda) return {};
   const auto capability = [&] {
@@ -62,6 +62,9 @@ Status check_gpu_kernels(const TrainConfig& c, const ComputeDevice& device) {
   if (c.train.fp8 && device.compute_capability < kernels::kMinFp8ComputeCapability)
     return Status::error(Code::unsupported, str("train.fp8 = true: ", device.name, " has compute capability ",
                                                 capability(), "; FP8 GEMMs need 8.9 or later"));
+  if (trains_in_subspaces(c) && c.optim.galore_svd == "exact")
+    return Status::error(Code::unsupported,
+                         "optim.galore_svd = exact is computed on the host backend; use subspace on a GPU");
   if (c.train.attention_backend == "wgmma" && !kernels::cuda_has_wgmma())
     return Status::error(
         Code::unsupported,
@@ -120,6 +123,23 @@ void resolve_gradients(ConfigTree& tree, const RunPlan& plan) {
                str("the gradients of ", on_device, " of ", plural(all, "chunk"), " are on the device"));
 }
 
+// Matrices that are trained in subspaces are frozen between two of them, and have masters.
+Status decide_matrix_masters(LoadedConfig& loaded) {
+  TrainConfig& c = loaded.config;
+  const bool needed = c.train.dtype != "f32";
+  if (needed && !c.train.frozen_masters.value_or(true))
+    return Status::error(Code::invalid,
+                         str(loaded.tree.entry("train.frozen_masters").origin,
+                             ": train.frozen_masters = false, but ", "optim.name = galore in ", c.train.dtype,
+                             " adds what it has trained to the f32 masters of its matrices"));
+  if (c.train.frozen_masters) return {};
+  c.train.frozen_masters = needed;
+  loaded.tree.resolve(
+      "train.frozen_masters", needed,
+      needed ? "of matrices that are trained in subspaces" : "a parameter in f32 is its own master");
+  return {};
+}
+
 std::string_view name_of(GradientPolicy where) {
   return where == GradientPolicy::device ? "device" : "pinned";
 }
@@ -158,6 +178,7 @@ Result<TierBytes> decide_machine(LoadedConfig& loaded, const MachineProfile* oth
 // if checkpoints hold them.
 Status decide_frozen_masters(LoadedConfig& loaded) {
   TrainConfig& c = loaded.config;
+  if (trains_in_subspaces(c)) return decide_matrix_masters(loaded);
   if (c.train.frozen_masters) return {};
   if (!freezes(c)) {
     loaded.tree.resolve("train.frozen_masters", false, "no parameter is frozen");

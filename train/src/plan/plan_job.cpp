@@ -5,9 +5,9 @@
 #include <strata/runtime/units.h>
 #include <strata/train/activation_choices.h>
 #include <strata/train/job.h>
+#include <strata/train/subspaces/groups.h>
 #include <strata/train/training_data.h>
 
-#include "config/param_groups.h"
 #include "plan/decide_keys.h"
 #include "plan/gemm_choice.h"
 #include "plan/plan_choice.h"
@@ -30,7 +30,8 @@ GradientPolicy gradient_policy(const std::string& name) {
 
 cpuopt::OptimizerParams optimizer_params(const TrainConfig::Optim& c) {
   cpuopt::OptimizerParams o;
-  o.optimizer = *cpuopt::optimizer_named(c.name);  // the schema knows no other names
+  // The schema knows no other names. GaLore is AdamW on other parameters.
+  o.optimizer = *cpuopt::optimizer_named(c.name == "galore" ? "adamw" : c.name);
   o.momentum = c.name == "sgd" ? c.momentum : 0;
   o.nesterov = c.name == "sgd" && c.nesterov;
   o.beta1 = c.beta1;
@@ -53,7 +54,7 @@ NvmeOptions nvme_options(const TrainConfig& c) {
   return o;
 }
 
-SessionOptions engine_options(const TrainConfig& c) {
+Result<SessionOptions> engine_options(const TrainConfig& c) {
   SessionOptions o;
   o.budgets = {*c.memory.device_bytes, *c.memory.pinned_bytes, c.memory.nvme_bytes};
   o.policy = placement_policy(c.offload.policy);
@@ -69,8 +70,7 @@ SessionOptions engine_options(const TrainConfig& c) {
   o.clip = c.optim.clip;
   o.loss_scale = c.optim.loss_scale;
   o.optimizer = optimizer_params(c.optim);
-  for (const std::string& group : c.optim.param_groups)
-    o.groups.push_back(must(parse_param_group(group)));  // checked by fill_train_config()
+  STRATA_TRY_ASSIGN(o.groups, param_groups(c, decoder_config(c)));
   o.states = c.offload.states == "int8"   ? StateFormat::int8
              : c.offload.states == "bf16" ? StateFormat::bf16
                                           : StateFormat::fp32;
@@ -138,7 +138,7 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
   PlannedJob job;
   if (basis.other_machine) job.other_machine = basis.profile->name;
   if (!basis.other_machine) job.bf16_gemm = bf16_gemm_text(loaded);
-  SessionOptions asked = engine_options(c);
+  STRATA_TRY_ASSIGN(SessionOptions asked, engine_options(c));
   asked.capacity = most;
   if (basis.profile != nullptr) {
     const auto [bytes_per_s, latency_s] = basis.profile->network(asked.ranks.threads);
@@ -195,7 +195,7 @@ Result<PlannedJob> plan_with_batch_split(
 
 Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs) {
   STRATA_TRY_ASSIGN(const TierBytes most, decide_machine(loaded));
-  SessionOptions asked = engine_options(loaded.config);
+  STRATA_TRY_ASSIGN(SessionOptions asked, engine_options(loaded.config));
   asked.capacity = most;
   asked.ranks = {};  // one rank evaluates and generates
   STRATA_TRY_ASSIGN(std::unique_ptr<const RunPlan> plan, Engine::plan(programs, asked));
@@ -207,6 +207,8 @@ Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded) {
   STRATA_TRY(decide_machine(loaded).status());  // decides the dtype that the program is recorded in
   ProgramSet programs;
   STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(loaded.config));
+  STRATA_TRY_ASSIGN(evaluation, with_unread_parameters(std::move(evaluation), loaded.config,
+                                                       decoder_config(loaded.config)));
   programs[ProgramRole::eval] = specialize_for_backend(std::move(evaluation), loaded.config);
   return plan_programs(loaded, programs);
 }

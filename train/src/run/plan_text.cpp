@@ -1,5 +1,6 @@
 #include <strata/train/plan_text.h>
 
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/session/rank_traffic.h>
+#include <strata/train/subspaces/groups.h>
 #include <strata/train/training_data.h>
 #include <strata/train/write_budget.h>
 
@@ -104,6 +106,44 @@ std::string adapter_text(const TrainConfig& c, const DecoderConfig& d) {
                      plural(targets.size(), "module"), fmt::join(kinds, ", "));
 }
 
+/// Elements of the matrices that are trained in subspaces, of their factors and of their bases.
+struct SubspaceSizes {
+  std::int64_t modules = 0, matrices = 0, factors = 0, bases = 0;
+};
+SubspaceSizes subspace_sizes(const TrainConfig& c, const DecoderConfig& d) {
+  SubspaceSizes sizes;
+  const std::map<std::string, std::int64_t> inner = inner_extents(d);
+  for (const LoraGroup& group : must(subspace_groups(c, d))) {
+    const std::int64_t of_a = group.ranks() * inner.at(group.weight), of_b = group.elems();
+    const bool trains_a = group.trained == LoraTrained::a;
+    sizes.modules += group.parts.n;
+    sizes.matrices += group.rows() * inner.at(group.weight);
+    sizes.factors += trains_a ? of_a : of_b;
+    sizes.bases += trains_a ? of_b : of_a;
+  }
+  return sizes;
+}
+
+// What is trained in subspaces, and the values that the optimizer has of it.
+std::string subspace_text(const TrainConfig& c, const DecoderConfig& d) {
+  if (!trains_in_subspaces(c)) return "";
+  const SubspaceSizes sizes = subspace_sizes(c, d);
+  const auto millions = [](std::int64_t n) { return static_cast<double>(n) * 1e-6; };
+  return fmt::format(
+      "galore   {} of rank {}: {:.2f} M parameters are trained as {:.2f} M in subspaces, whose bases have "
+      "{:.2f} M and change every {} ({})\n",
+      plural(sizes.modules, "module"), c.optim.galore_rank, millions(sizes.matrices), millions(sizes.factors),
+      millions(sizes.bases), plural(c.optim.galore_gap, "step"), c.optim.galore_svd);
+}
+
+std::string subspace_json(const TrainConfig& c, const DecoderConfig& d) {
+  if (!trains_in_subspaces(c)) return "";
+  const SubspaceSizes sizes = subspace_sizes(c, d);
+  return fmt::format(
+      ",\n  \"galore\": {{\"modules\": {}, \"matrix_elems\": {}, \"factor_elems\": {}, \"basis_elems\": {}}}",
+      sizes.modules, sizes.matrices, sizes.factors, sizes.bases);
+}
+
 // How many of the base's parameters are quantized, and to how many bytes.
 std::string base_text(const TrainConfig& c, const RunPlan& plan) {
   std::int64_t params = 0, bytes = 0, matrices = 0;
@@ -129,10 +169,10 @@ std::string model_lines(const TrainConfig& c, const PlannedJob& job) {
       fmt::format("model    {}: {}, hidden {}, heads {}, vocabulary {}, sequence {}: {:.2f} M parameters\n",
                   d.family, plural(d.layers, "layer"), d.hidden, d.heads, d.vocab, d.seq,
                   static_cast<double>(count_parameters(d)) * 1e-6);
-  if (const std::int64_t frozen = plan.n_params(false); frozen > 0)
+  if (const std::int64_t frozen = plan.n_params(false); frozen > 0 && !trains_in_subspaces(c))
     text += fmt::format("frozen   {:.2f} M parameters; {:.2f} M are trained\n",
                         static_cast<double>(frozen) * 1e-6, static_cast<double>(plan.n_params(true)) * 1e-6);
-  text += adapter_text(c, d) + base_text(c, plan);
+  text += adapter_text(c, d) + subspace_text(c, d) + base_text(c, plan);
   return text +
          fmt::format("step     {} ({} of {}) in {}, {} in {}, recompute {}{}\n",
                      plural(static_cast<std::int64_t>(tokens_per_step(c)), "token"),
@@ -254,7 +294,7 @@ std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recom
         plan.options.budgets[t] == kUnlimited ? std::string("null") : str(plan.options.budgets[t]),
         plan.planned_peak[t], homes.bytes, homes.payloads, t + 1 < kTiers ? "," : "");
   }
-  text += "  },\n  \"homes\": " + homes_json(plan);
+  text += "  },\n  \"homes\": " + homes_json(plan) + subspace_json(c, d);
   if (const DataParallel& ranks = plan.options.ranks; ranks.ranks > 1) {
     const RankTraffic traffic = rank_traffic(plan, plan.of(ProgramRole::train).uses);
     text += fmt::format(

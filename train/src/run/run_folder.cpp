@@ -187,6 +187,15 @@ struct JsonNumber {
   std::string_view view() const { return {text.data(), n}; }
 };
 
+// What precedes a step with new subspaces; nothing for other steps.
+std::size_t write_renewal_json(std::span<char> into, const MetricsLine& line) {
+  if (line.renew_bases_s <= 0) return 0;
+  return fmt::format_to_n(into.data(), into.size(), "\"renew_bases_s\": {:.6f}, \"basis_energy\": {}, ",
+                          line.renew_bases_s,
+                          JsonNumber(static_cast<float>(line.basis_energy), 6, 'f').view())
+      .size;
+}
+
 }  // namespace
 
 Status RunFolder::add_metrics(const MetricsLine& l) {
@@ -194,19 +203,22 @@ Status RunFolder::add_metrics(const MetricsLine& l) {
   std::array<char, 1536> buffer;
   std::array<char, 512> stalls;
   const std::size_t stalls_length = write_stalls_json(stalls.data(), stalls.size(), l.report.times);
+  std::array<char, 128> renewal;
+  const std::size_t renewal_length = write_renewal_json(renewal, l);
   const auto end = fmt::format_to_n(
       buffer.data(), buffer.size(),
       "{{\"step\": {}, \"loss\": {}, \"loss_bits\": \"{:08x}\", \"lr\": {:.6g}, \"grad_norm\": {}, "
       "\"clip_factor\": {:.6g}, \"loss_scale\": {:.0f}, \"overflow_retries\": {}, \"skipped\": {}, "
-      "\"tokens_per_s\": {:.1f}, \"step_s\": {:.6f}, {}, \"speculated\": {}, \"rolled_back\": {}, "
+      "\"tokens_per_s\": {:.1f}, \"step_s\": {:.6f}, {}{}, \"speculated\": {}, \"rolled_back\": {}, "
       "\"used_bytes\": {{\"device\": {}, \"pinned\": {}, \"nvme\": {}}}, "
       "\"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}, \"network\": "
       "{}}}}}\n",
       l.step, JsonNumber(l.report.loss, 6, 'f').view(), std::bit_cast<std::uint32_t>(l.report.loss), l.lr,
       JsonNumber(l.report.grad_norm, 6, 'g').view(), l.report.clip_factor, l.report.loss_scale,
       l.report.overflow_retries, l.report.skipped, l.tokens_per_s, l.report.seconds,
-      std::string_view(stalls.data(), stalls_length), l.report.speculated, l.report.rolled_back, l.used[0],
-      l.used[1], l.used[2], l.moved.h2d, l.moved.d2h, l.moved.nvme_read, l.moved.nvme_write, l.moved.network);
+      std::string_view(renewal.data(), renewal_length), std::string_view(stalls.data(), stalls_length),
+      l.report.speculated, l.report.rolled_back, l.used[0], l.used[1], l.used[2], l.moved.h2d, l.moved.d2h,
+      l.moved.nvme_read, l.moved.nvme_write, l.moved.network);
   return write_all(*metrics_, 0, std::as_bytes(std::span(buffer.data(), std::min(end.size, buffer.size()))));
 }
 

@@ -56,6 +56,13 @@ void add_optimizer(Identity& identity, const TrainConfig& c) {
     identity.add("optim.momentum", c.optim.momentum);
     identity.add("optim.nesterov", c.optim.nesterov);
   }
+  if (trains_in_subspaces(c)) {
+    identity.add("optim.galore_rank", c.optim.galore_rank);
+    identity.add("optim.galore_scale", c.optim.galore_scale);
+    identity.add("optim.galore_gap", c.optim.galore_gap);
+    identity.add("optim.galore_svd", c.optim.galore_svd);
+    identity.add_list("optim.galore_targets", c.optim.galore_targets);
+  }
   identity.add("offload.states", c.offload.states);
   identity.add("optim.min_lr_ratio", c.optim.min_lr_ratio);
 }
@@ -72,7 +79,8 @@ void add_training(Identity& identity, const TrainConfig& c) {
   identity.add("train.micro_batch", c.train.micro_batch);
   identity.add("train.seed", c.train.seed);
   identity.add_list("train.freeze", c.train.freeze);
-  if (freezes(c) && c.train.dtype != "f32")  // with f32 the masters are the parameters
+  if ((freezes(c) || trains_in_subspaces(c)) &&
+      c.train.dtype != "f32")  // with f32 the masters are the parameters
     identity.add("train.frozen_masters", c.train.frozen_masters.value_or(true));
   identity.add("train.steps", c.train.steps);  // kScheduleSteps
   identity.add("adapter.method", c.adapter.method);

@@ -33,7 +33,9 @@ struct MetricsLine {
   double lr = 0;
   double tokens_per_s = 0;
   TierBytes used{};
-  MovedBytes moved;  ///< in this step
+  MovedBytes moved;          ///< in this step
+  double renew_bases_s = 0;  ///< before this step, if its subspaces are new
+  double basis_energy = 0;   ///< the share of the gradients' squares that they capture
 };
 
 /// A validation between steps, on part of the validation data.

@@ -77,6 +77,11 @@ struct TrainConfig {
     double loss_scale = 1;
     std::int64_t warmup = 0;
     double min_lr_ratio = 0, decay_ratio = 0;
+    int galore_rank = 0;
+    double galore_scale = 0;
+    std::int64_t galore_gap = 0;              ///< steps
+    std::string galore_svd;                   ///< subspace, exact
+    std::vector<std::string> galore_targets;  ///< as written; see galore_settings()
   } optim;
   struct Memory {
     std::string backend;  ///< host, cuda, auto
@@ -141,6 +146,8 @@ DataParallel data_parallel(const TrainConfig& config) noexcept;
 
 /// Whether the run trains adapters of a frozen model.
 inline bool has_adapters(const TrainConfig& config) { return config.adapter.method != "none"; }
+/// Whether matrices are trained in subspaces of their gradients.
+inline bool trains_in_subspaces(const TrainConfig& config) { return config.optim.name == "galore"; }
 /// Whether some parameters are not trained.
 inline bool freezes(const TrainConfig& config) {
   return has_adapters(config) || !config.train.freeze.empty();

@@ -6,6 +6,7 @@
 
 #include <strata/parallel/world.h>
 #include <strata/runtime/signals.h>
+#include <strata/session/manifest.h>
 #include <strata/train/budget_request.h>
 #include <strata/train/evaluation.h>
 #include <strata/train/job.h>
@@ -13,6 +14,7 @@
 #include <strata/train/observer.h>
 #include <strata/train/run_folder.h>
 #include <strata/train/run_identity.h>
+#include <strata/train/subspaces/schedule.h>
 #include <strata/train/training_data.h>
 #include <strata/train/write_budget.h>
 
@@ -72,6 +74,8 @@ class Trainer {
   Result<std::string> save_for_restart();
   /// Call it after the job was restarted with another plan and loaded the saved states.
   void continue_in(Job& job);
+  /// What the checkpoint says that training continues from, besides its states. Call it before run().
+  void resume_from(const Manifest& manifest) { subspaces_.resume(manifest.step, manifest.run); }
   /// Stops looking for requests: one whose file cannot be removed would be found before every step.
   void ignore_requests() noexcept { polls_requests_ = false; }
 
@@ -86,6 +90,7 @@ class Trainer {
   Status record_skipped_step(std::int64_t step, const StepReport& report);
   Status train(TrainOutcome& outcome);
   Status step(std::int64_t step);
+  Status renew_subspaces(MetricsLine& line);
   Status after_step(std::int64_t step);
   bool is_save_due(std::int64_t step) const;
   Status save_periodic_checkpoint();
@@ -116,6 +121,7 @@ class Trainer {
   const BudgetRequest request_;
   bool polls_requests_ = true;
   DatasetBatches batches_;
+  SubspaceSchedule subspaces_;
   const std::map<std::string, std::string> identity_;  // computed once because it digests all data
   WriteBudget write_budget_;
   SteadyClock clock_;

@@ -76,8 +76,9 @@ DType compute_dtype(const TrainConfig& config);
 /// Applies the passes that depend on the configuration: FP8 GEMMs if train.fp8 is set, additions fused with
 /// norms and, on a GPU, the attention backend of train.attention_backend and GEMM workspaces.
 Program specialize_for_backend(Program program, const TrainConfig& config);
-/// The program with the run's adapters, and all other parameters frozen; the program itself if it has none.
-/// Errors: those of add_adapter() and quantize_weights().
+/// The program with the run's adapters, and all other parameters frozen, or with its subspaces (subspaces.h);
+/// the program itself if it has neither. Errors: those of add_adapter(), quantize_weights() and
+/// with_subspaces().
 Result<Program> with_adapters(Program program, const TrainConfig& config, const DecoderConfig& decoder);
 /// Records the model's loss of a micro-batch, without the passes of specialize_for_backend().
 Result<Program> record_evaluation(const TrainConfig& config);
