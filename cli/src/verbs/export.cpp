@@ -11,6 +11,7 @@
 #include <strata/train/pretrained/checkpoint_params.h>
 #include <strata/train/resume.h>
 #include <strata/train/run_folder.h>
+#include <strata/train/subspaces/groups.h>
 #include <strata/train/training_data.h>
 
 #include "exit_code.h"
@@ -158,6 +159,14 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
     STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets,
                       lora_targets(decoder, std::get<LoraSettings>(settings)));
     source = merged_source(source, lora_groups(targets), decoder);
+  }
+  STRATA_TRY_ASSIGN(std::vector<LoraGroup> subspaces, subspace_groups(loaded.config, decoder));
+  if (!subspaces.empty()) {
+    if (args.states)
+      return Status::error(Code::invalid,
+                           "--states: the run trained matrices in subspaces of their gradients "
+                           "(optim.name = galore), whose states are not those of whole matrices");
+    source = merged_source(source, std::move(subspaces), decoder);
   }
   STRATA_TRY(export_hf(io, args.out_dir, decoder, source, options));
   std::string text =

@@ -9,6 +9,7 @@
 #include <strata/runtime/threads/topology.h>
 #include <strata/train/job.h>
 #include <strata/train/load_config.h>
+#include <strata/train/subspaces/schedule.h>
 
 // Contract C7: the share of a step's time that offloading costs, measured on the user's own model. Both runs
 // exist at the same time and alternate every few steps, so that other load on the machine affects both. They
@@ -38,6 +39,7 @@ class MeasuredRun {
   Status run(std::int64_t steps, bool counts = true) {
     for (std::int64_t step = 0; step < steps; ++step) {
       StepReport report;
+      STRATA_TRY(subspaces_.before_step(job_->engine(), batches_).status());
       STRATA_TRY(job_->engine().train_step(batches_, loaded_.config.optim.lr, report));
       losses.push_back(std::bit_cast<std::uint32_t>(report.loss));
       if (!counts) continue;
@@ -58,13 +60,15 @@ class MeasuredRun {
   MeasuredRun(LoadedConfig loaded, PlannedJob planned, const TrainingData& training_data)
       : loaded_(std::move(loaded)),
         planned_(std::move(planned)),
-        batches_(training_data.train(), loaded_.config.train.micro_batch) {
+        batches_(training_data.train(), loaded_.config.train.micro_batch),
+        subspaces_(loaded_.config) {
     seconds.recompute = to_string(planned_.recompute);
   }
   LoadedConfig loaded_;
   PlannedJob planned_;
   std::unique_ptr<Job> job_;
   DatasetBatches batches_;
+  SubspaceSchedule subspaces_;
 };
 
 Status check_losses(const MeasuredRun& offloaded, const MeasuredRun& on_device) {

@@ -4,6 +4,7 @@
 #include <strata/runtime/units.h>
 #include <strata/train/job.h>
 #include <strata/train/load_config.h>
+#include <strata/train/subspaces/schedule.h>
 #include <strata/train/training_data.h>
 
 #include "exit_code.h"
@@ -77,8 +78,10 @@ Result<Bits> run_variant(const Args& args, const Variant& variant, const Trainin
   STRATA_TRY(job->engine().initialize(loaded.config.train.seed));
   DatasetBatches batches(training_data.train(), loaded.config.train.micro_batch);
   Bits bits;
+  SubspaceSchedule subspaces(loaded.config);
   for (std::int64_t step = 0; step < steps; ++step) {
     StepReport report;
+    STRATA_TRY(subspaces.before_step(job->engine(), batches).status());
     STRATA_TRY(job->engine().train_step(batches, loaded.config.optim.lr, report));
     bits.losses.push_back(std::bit_cast<std::uint32_t>(report.loss));
   }
