@@ -2,11 +2,13 @@
 // gradients, the losses of some training steps, and the trained model as a folder. Prints how bf16 GEMMs are
 // computed.
 //   oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X] [--dtype f32|bf16] [--widened]
-//     [--adapter PEFT_DIR]
+//     [--adapter PEFT_DIR | --galore KEY=VALUE ...]
 // --steps 0: no training; --widened: bf16 GEMMs are computed as on a CPU without bf16 instructions.
 // --adapter: only the adapters of a folder of PEFT are trained; gradients and the trained values are such
 // folders, as is `same`, what was read; `merged` is the whole model with them. A quantized HF_DIR stays
 // quantized.
+// --galore: the model is trained as `strata train` does it with optim.name=galore and these keys, and nothing
+// else is written than the losses and the trained model.
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -22,6 +24,10 @@
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/str.h>
+#include <strata/train/load_config.h>
+#include <strata/train/subspaces/groups.h>
+#include <strata/train/subspaces/schedule.h>
+#include <strata/train/training_data.h>
 
 #include "forward_once.h"
 
@@ -30,6 +36,7 @@ namespace {
 
 struct Options {
   std::string folder, batches, out, adapter;
+  std::vector<std::string> galore;  // assignments; empty: not by GaLore
   int steps = 50;
   double lr = 1e-3;
   DType compute = DType::f32;
@@ -86,6 +93,9 @@ struct Model {
   std::unique_ptr<PeftFolder> adapter;
   std::int64_t seq = 0;  // tokens of a row of the batches
   const DecoderConfig& config() const { return folder->config(); }
+  bool has(std::string_view param) const {
+    return folder->has_param(param) || (adapter && adapter->has(param));
+  }
   Status read_part(std::string_view param, std::int64_t offset, std::span<float> into) const {
     const bool is_adapter = adapter && adapter->has(param);
     return is_adapter ? adapter->read_part(param, offset, into) : folder->read_part(param, offset, into);
@@ -117,6 +127,7 @@ struct Run {
         backend(must(create_host_backend({}, *pool, clock))),
         engine(must(Engine::create(*plan, {*backend, *pool, clock, posix_io()}))) {
     const auto values_of = [&](const StatePiece& piece, std::span<float> values) -> Result<bool> {
+      if (!model.has(piece.name)) return false;
       STRATA_TRY(model.read_part(piece.name, piece.offset, values));
       return true;
     };
@@ -222,12 +233,57 @@ void write_training(const Options& o, const ProgramSet& programs, const Model& m
   must(check_hf_export(posix_io(), o.out + "/hf", source_of(params), DType::f32));
 }
 
+TrainConfig galore_config(const Options& o, const FileBatches& batches) {
+  ConfigRequest request;
+  request.items = {"model.from=" + o.folder,
+                   "optim.name=galore",
+                   "optim.weight_decay=0",
+                   "train.dtype=f32",
+                   "memory.backend=host",
+                   str("model.seq=", batches.shape[2]),
+                   str("train.micro_batch=", batches.shape[1])};
+  request.items.insert(request.items.end(), o.galore.begin(), o.galore.end());
+  return must(load_config(request)).config;
+}
+
+// The programs, parameter groups and subspaces of `strata train`, on the micro-batches of the file.
+void write_galore(const Options& o, const Model& model, FileBatches& batches) {
+  const TrainConfig config = galore_config(o, batches);
+  const DecoderConfig decoder = decoder_config(config);
+  ActivationChoice activations;
+  activations.breadth_first = config.train.grad_accum > 1;
+  const ProgramSet programs = must(record_programs(config, activations));
+  SessionOptions options;
+  options.clip = config.optim.clip;
+  options.grad_accum = config.train.grad_accum;
+  options.optimizer.beta1 = config.optim.beta1;
+  options.optimizer.beta2 = config.optim.beta2;
+  options.optimizer.eps = config.optim.eps;
+  options.optimizer.weight_decay = config.optim.weight_decay;
+  options.groups = must(param_groups(config, decoder));
+  Run run(programs, options, model);
+  SubspaceSchedule subspaces(config);
+  std::string losses;
+  for (int step = 0; step < o.steps; ++step) {
+    StepReport report;
+    must(subspaces.before_step(*run.engine, batches));
+    must(run.engine->train_step(batches, o.lr, report));
+    losses += fmt::format("{}{}", step > 0 ? ", " : "", report.loss);
+  }
+  must(write_text_atomically(posix_io(), o.out + "/losses.json", str("{\"losses\": [", losses, "]}\n")));
+  const auto params = run.all(Payload::param);
+  const auto merged = merged_source(source_of(params), must(subspace_groups(config, decoder)), decoder);
+  must(export_hf(posix_io(), o.out + "/hf", model.config(), merged, options_of(*model.folder)));
+}
+
 void probe(const Options& o) {
   kernels::force_widened_bf16_gemm(o.widened);
   std::printf("%s\n", kernels::bf16_gemm_kind());
   Model model{must(HfFolder::open(posix_io(), o.folder)), nullptr};
   if (!o.adapter.empty()) model.adapter = must(PeftFolder::open(posix_io(), o.adapter, model.config()));
   FileBatches batches(o.batches);
+  must(posix_io().make_dirs(o.out));
+  if (!o.galore.empty()) return write_galore(o, model, batches);
   DecoderConfig config = model.config();
   config.seq = model.seq = static_cast<std::int64_t>(batches.shape[2]);
   const auto batch = static_cast<std::int64_t>(batches.shape[1]);
@@ -238,7 +294,6 @@ void probe(const Options& o) {
   programs[ProgramRole::train] = must(derive_backward(programs[ProgramRole::eval], "loss"));
   programs[ProgramRole::infer] = model.with_adapter(
       must(record_decoder(config, batches.packed() ? batch : 1, DecoderHead::logits, rows, o.compute)));
-  must(posix_io().make_dirs(o.out));
   if (model.adapter) model.write(o.out, "same", model.source());
   if (model.adapter && can_merge(model.adapter->settings())) {
     const auto merged = merged_source(model.source(), lora_groups(model.adapter->targets()), model.config());
@@ -268,6 +323,8 @@ Options parse(int argc, char** argv) {
       o.lr = std::stod(words[++i]);
     } else if (words[i] == "--adapter" && has_value) {
       o.adapter = words[++i];
+    } else if (words[i] == "--galore" && has_value) {
+      o.galore.push_back(words[++i]);
     } else if (words[i] == "--dtype" && has_value) {
       o.compute = parse_dtype(words[++i]);
     } else if (words[i] == "--widened") {
@@ -279,7 +336,7 @@ Options parse(int argc, char** argv) {
   if (names.size() != 3)
     throw std::runtime_error(
         "usage: oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X] [--dtype f32|bf16] "
-        "[--widened] [--adapter PEFT_DIR]");
+        "[--widened] [--adapter PEFT_DIR | --galore KEY=VALUE ...]");
   o.folder = names[0];
   o.batches = names[1];
   o.out = names[2];
