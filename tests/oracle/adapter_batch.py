@@ -8,18 +8,16 @@ base itself; the other batches are the same lines with one adapter loaded, or no
 log-probability is, to the last digit of a double, and the text that follows its prompt. In float32 without --base, the
 log-probabilities are also compared with those of PEFT on transformers in float64. Exit code: 0 if every row is equal
 and every figure within LIMIT, 1 if one is not, 77 without PyTorch, transformers and PEFT."""
-import argparse
 import dataclasses
 import json
 import pathlib
 import subprocess
 import sys
-import tempfile
 
+import adapter_table  # ends the program where PEFT is missing
 import adapters as peft_adapters
 import make_folders
 import numpy as np
-import tensors
 import torch
 from compare import PROBE_TIMEOUT_S
 
@@ -44,15 +42,6 @@ def strata(args, words, cwd):
     if done.returncode != 0:
         raise ValueError(f"strata {' '.join(map(str, words))} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
     return done.stdout
-
-
-def save(model, folder):
-    """PEFT's folder, with the values in float32."""
-    model.save_pretrained(folder)
-    file = folder / "adapter_model.safetensors"
-    values = {name: array.astype("float32") for name, array in tensors.read(file).items()}
-    file.unlink()
-    tensors.write(file, values)
 
 
 def requests(n):
@@ -91,7 +80,7 @@ def by_peft(model, record):
     return sum(logits[len(context) + i - 1, token].item() for i, token in enumerate(continuation))
 
 
-def compare(case, scratch, args):
+def compare(case, _, scratch, args):
     row = {"case": case.name, "figures": {}, "problems": []}
     try:
         fill_row(row, case, scratch, args)
@@ -111,7 +100,7 @@ def fill_row(row, case, scratch, args):
     expected = []
     for k, name in enumerate(names):
         model = peft_adapters.make_adapter(work / "hf", case.config["model_type"], SETTINGS[k], args.seed + k)
-        save(model, work / name)
+        peft_adapters.save_adapter(model, work / name)
         expected.append(by_peft(model, records[0][k]))
     expected.append(by_peft(peft_adapters.base_of(work / "hf"), records[0][-1]))
     chosen = [*names, None]
@@ -135,33 +124,14 @@ def fill_row(row, case, scratch, args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = adapter_table.parser_of(__doc__)
+    parser.set_defaults(family=FAMILIES)
     parser.add_argument("--strata", type=pathlib.Path, required=True, metavar="PATH", help="the program")
-    parser.add_argument("--family", nargs="+", metavar="NAME", default=FAMILIES, help="families or cases to run (default: some of them)")
     parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"])
     parser.add_argument("--base", choices=["int8", "nf4", "nf4-dq"], help="how strata quantizes the base (default: not)")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     args.strata = args.strata.absolute()
-    torch.set_num_threads(1)
-    peft_adapters.transformers.utils.logging.set_verbosity_error()
-    peft_adapters.transformers.utils.logging.disable_progress_bar()
-    cases = make_folders.choose(args.family)
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="strata-oracle-") as scratch:
-        for case in cases:
-            rows.append(compare(case, pathlib.Path(scratch), args))
-            if not args.json:
-                cells = "".join(f" {n} {v:.2g}" for n, v in rows[-1]["figures"].items())
-                print(f"{case.name:<14}{cells}", *rows[-1]["problems"], sep="\n    " if rows[-1]["problems"] else "", flush=True)
-    result = {"rows": rows, "limit": LIMIT, "adapters": len(SETTINGS), "peft": peft_adapters.peft.__version__,
-              "transformers": peft_adapters.transformers.__version__, "ok": not any(row["problems"] for row in rows)}  # fmt: skip
-    if args.json:
-        print(json.dumps(result))
-    else:
-        print(f"adapter_batch: {len(rows)} cases, {sum(bool(row['problems']) for row in rows)} wrong")
-    return 0 if result["ok"] else 1
+    return adapter_table.run("adapter_batch", args, [None], compare, {"limit": LIMIT, "adapters": len(SETTINGS)})
 
 
 if __name__ == "__main__":

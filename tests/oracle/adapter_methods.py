@@ -6,27 +6,19 @@
 Prompts and prefixes are made, saved, loaded and computed by PEFT on transformers; bottlenecks, which PEFT does not have,
 are torch modules hooked into transformers. They compute in float64, strata in float32, and all values of an adapter are
 random. Exit code: 0 if all figures are within LIMITS, 1 if one is not, 77 without PyTorch, transformers and PEFT."""
-import argparse
 import json
-import pathlib
 import re
 import sys
-import tempfile
 
-try:
-    import peft
-    import torch
-    import transformers
-except ImportError as error:
-    print(f"adapter_methods: skipped: {error}", file=sys.stderr)
-    sys.exit(77)
-
+import adapter_table  # ends the program where PEFT is missing
 import make_folders
+import peft
 import tensors
-from adapters import adapter_tensors, base_of, by_norm
+import torch
+from adapters import adapter_tensors, base_of, by_norm, differing_bits, save_adapter, train
 from compare import run_probe
 from layers import mean_loss
-from reference import BETAS, CLIP, DECAY, EPS, Batches
+from reference import Batches
 
 LIMITS = {"logits": 1e-4, "gradients": 1e-4, "losses": 1e-3, "exported": 1e-3, "files": 0}  # as in adapters.py
 TOKENS = 6  # fewer than a window has keys, and a row with them fits into every table of positions
@@ -135,35 +127,7 @@ class Virtual:
         return {"prompt_embeddings": self.model.prompt_encoder["default"].embedding.weight}
 
     def save(self, folder):
-        self.model.save_pretrained(folder)
-        file = folder / "adapter_model.safetensors"
-        values = {name: array.astype("float32") for name, array in tensors.read(file).items()}
-        file.unlink()
-        tensors.write(file, values)
-
-
-def train(model, batches, steps, lr):
-    parameters = model.trained()
-    plain = [p for name, p in parameters.items() if name.endswith(".bias")]
-    decayed = [p for name, p in parameters.items() if not name.endswith(".bias")]
-    groups = [dict(params=decayed, weight_decay=DECAY), dict(params=plain, weight_decay=0.0)]
-    optimizer = torch.optim.AdamW(groups, lr=lr, betas=BETAS, eps=EPS)
-    losses = []
-    for step in range(steps):
-        optimizer.zero_grad()
-        tokens, targets, _ = batches[step]
-        loss = mean_loss(model.logits(tokens), targets)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(list(parameters.values()), CLIP)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
-def differing_bits(written, read):
-    ours, theirs = adapter_tensors(written), adapter_tensors(read)
-    differing = len(set(ours) ^ set(theirs))
-    return differing + sum(int((ours[n].view(torch.int32) != t.view(torch.int32)).sum()) for n, t in theirs.items() if n in ours)
+        save_adapter(self.model, folder)
 
 
 def make(folder, method, seed, load_from=None):
@@ -204,7 +168,7 @@ def compare(case, method, scratch, args):
     loss = mean_loss(model.logits(tokens), targets)
     gradients = dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
     figures["gradients"], row["worst"] = by_norm(adapter_tensors(out / "grads"), gradients)
-    losses = train(model, batches, args.steps, args.lr)
+    losses = train(model.logits, parameters, batches, args.steps, args.lr)
     ours = json.loads((out / "losses.json").read_text())["losses"]
     figures["losses"] = max(abs(a - b) / abs(b) for a, b in zip(ours, losses, strict=True))
     exported = make(folder / "hf", method, args.seed, out / "adapter")
@@ -212,39 +176,17 @@ def compare(case, method, scratch, args):
         want, got = model.logits(tokens), exported.logits(tokens)
     figures["exported"] = ((got - want).norm() / want.norm()).item()
     row["limits"] = LIMITS
-    row["problems"] += [f"{n}: {figures[n]:.2g} is above {limit:g}" for n, limit in LIMITS.items() if not figures[n] <= limit]
+    row["problems"] += adapter_table.above_limits(row)
     return row
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--probe", type=pathlib.Path, required=True, metavar="PATH", help="the program oracle_probe")
-    parser.add_argument("--family", nargs="+", metavar="NAME", help="families or cases to run (default: all)")
+    parser = adapter_table.parser_of(__doc__)
+    adapter_table.add_probe(parser, steps=50)
     parser.add_argument("--method", nargs="+", metavar="NAME", choices=sorted(METHODS), help="methods to try (default: all)")
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     args.probe, args.dtype, args.widened = args.probe.absolute(), "f32", False
-    torch.set_num_threads(1)
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="strata-oracle-") as scratch:
-        for case in make_folders.choose(args.family):
-            for method in args.method or METHODS:
-                rows.append(compare(case, method, pathlib.Path(scratch), args))
-                if not args.json:
-                    cells = "".join(f" {n} {v:.2g}" for n, v in rows[-1]["figures"].items())
-                    print(f"{case.name:<14} {method:<10}{cells}", *rows[-1]["problems"], sep="\n    " if rows[-1]["problems"] else "", flush=True)
-    result = {"rows": rows, "limits": LIMITS, "torch": torch.__version__, "transformers": transformers.__version__,
-              "peft": peft.__version__, "ok": not any(row["problems"] for row in rows)}  # fmt: skip
-    if args.json:
-        print(json.dumps(result))
-    else:
-        print(f"adapter_methods: {len(rows)} rows, {sum(bool(row['problems']) for row in rows)} wrong")
-    return 0 if result["ok"] else 1
+    return adapter_table.run("adapter_methods", args, args.method or METHODS, compare, {"limits": LIMITS})
 
 
 if __name__ == "__main__":

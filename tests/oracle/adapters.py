@@ -7,32 +7,25 @@ PEFT makes the adapter and writes its folder, with random values also in B, so t
 shows. transformers and PEFT compute in float64, strata in float32. Each family has the adapters of CASES. With --base
 bitsandbytes quantizes the folder, which both read as it is; then both compute in float32. Exit code: 0 if all figures
 are within LIMITS, 1 if one is not, 77 without PyTorch, transformers, PEFT and, for --base, bitsandbytes."""
-import argparse
 import json
-import pathlib
 import shutil
 import sys
-import tempfile
 
-try:
-    import peft
-    import torch
-    import transformers
-except ImportError as error:
-    print(f"adapters: skipped: {error}", file=sys.stderr)
-    sys.exit(77)
+import adapter_table  # ends the program where PEFT is missing
+import make_folders
+import peft
+import tensors
+import torch
+import transformers
+from compare import run_probe
+from layers import mean_loss
+from reference import BETAS, CLIP, DECAY, EPS, Batches
 
 try:
     import bitsandbytes
     import bitsandbytes.functional as functional
 except ImportError:
     bitsandbytes = None  # only --base needs it
-
-import make_folders
-import tensors
-from compare import run_probe
-from layers import mean_loss
-from reference import BETAS, CLIP, DECAY, EPS, Batches
 
 # By the largest difference / the largest value, also of the folder that strata merged; by the norm of the worst tensor; of the worst of all steps. `files`:
 # bits in which the exported folder differs from the one that was read, and missing or unexpected keys.
@@ -149,28 +142,42 @@ def adapter_tensors(folder):
     return {name: torch.from_numpy(array.copy()) for name, array in tensors.read(folder / "adapter_model.safetensors").items()}
 
 
-def train(model, batches, steps, lr):
-    optimizer = torch.optim.AdamW(list(trained(model).values()), lr=lr, betas=BETAS, eps=EPS, weight_decay=DECAY)
+def train(logits, parameters, batches, steps, lr):
+    """Trains {name: parameter} of what logits(tokens) computes, and returns the losses; biases do not decay."""
+    plain = [p for name, p in parameters.items() if name.endswith(".bias")]
+    decayed = [p for name, p in parameters.items() if not name.endswith(".bias")]
+    groups = [dict(params=decayed, weight_decay=DECAY), dict(params=plain, weight_decay=0.0)]
+    optimizer = torch.optim.AdamW(groups, lr=lr, betas=BETAS, eps=EPS)
     losses = []
     for step in range(steps):
         optimizer.zero_grad()
         tokens, targets, _ = batches[step]
-        loss = mean_loss(model(tokens).logits, targets)
+        loss = mean_loss(logits(tokens), targets)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(list(trained(model).values()), CLIP)
+        torch.nn.utils.clip_grad_norm_(list(parameters.values()), CLIP)
         optimizer.step()
         losses.append(loss.item())
     return losses
 
 
-def count_files(written, read, base):
-    """Differing bits and keys of the folder that strata wrote, and how PEFT loads it."""
+def train_peft(model, batches, steps, lr):
+    return train(lambda tokens: model(tokens).logits, trained(model), batches, steps, lr)
+
+
+def differing_bits(written, read):
+    """Differing bits of what both files have, and keys that one of them lacks."""
     ours, theirs = adapter_tensors(written), adapter_tensors(read)
     differing = len(set(ours) ^ set(theirs))
-    differing += sum(int((ours[n].view(torch.int32) != t.float().view(torch.int32)).sum()) for n, t in theirs.items() if n in ours)
+    return differing + sum(int((ours[n].view(torch.int32) != t.float().view(torch.int32)).sum()) for n, t in theirs.items() if n in ours)
+
+
+def count_files(written, read, base):
+    """Differing bits and keys of the folder that strata wrote, and how PEFT loads it."""
+    ours = adapter_tensors(written)
     loaded = peft.PeftModel.from_pretrained(base, written)
     again = {file_name(name): p for name, p in loaded.named_parameters() if "lora_" in name}
-    return differing + len(set(again) ^ set(theirs)) + sum(not torch.equal(again[n].float(), ours[n]) for n in again if n in ours)
+    lost = len(set(again) ^ set(ours)) + sum(not torch.equal(again[n].float(), ours[n]) for n in again if n in ours)
+    return differing_bits(written, read) + lost
 
 
 def compare(case, name, scratch, args):
@@ -202,7 +209,7 @@ def compare(case, name, scratch, args):
     gradients = dict(zip(parameters, torch.autograd.grad(mean_loss(want, targets), list(parameters.values())), strict=True))
     figures["gradients"], row["worst"] = by_norm(adapter_tensors(out / "grads"), gradients)
     figures["files"] = count_files(out / "same", adapter, base_of(folder / "hf"))
-    losses = train(model, batches, args.steps, args.lr)
+    losses = train_peft(model, batches, args.steps, args.lr)
     ours = json.loads((out / "losses.json").read_text())["losses"]
     figures["losses"] = max(abs(a - b) / abs(b) for a, b in zip(ours, losses, strict=True))
     exported = peft.PeftModel.from_pretrained(base_of(folder / "hf"), out / "adapter")
@@ -213,48 +220,26 @@ def compare(case, name, scratch, args):
     if figures["exported"] > limits["exported"]:
         # In some models rounding errors grow in 50 steps: then PEFT's own in float32 are the measure.
         own = make_adapter(folder / "hf", case.config["model_type"], CASES[name], args.seed, torch.float32)
-        train(own, batches, args.steps, args.lr)
+        train_peft(own, batches, args.steps, args.lr)
         with torch.no_grad():
             figures["torch_exported"] = ((own(tokens).logits - want).norm() / want.norm()).item()
         limits["exported"] = max(limits["exported"], 1.5 * figures["torch_exported"])
     row["limits"] = limits
-    row["problems"] += [f"{n}: {figures[n]:.2g} is above {limit:g}" for n, limit in limits.items() if not figures[n] <= limit]
+    row["problems"] += adapter_table.above_limits(row)
     return row
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--probe", type=pathlib.Path, required=True, metavar="PATH", help="the program oracle_probe")
-    parser.add_argument("--family", nargs="+", metavar="NAME", help="families or cases to run (default: all)")
+    parser = adapter_table.parser_of(__doc__)
+    adapter_table.add_probe(parser, steps=50)
     parser.add_argument("--adapter", nargs="+", metavar="NAME", choices=sorted(CASES), dest="adapters", help="adapters to try")
     parser.add_argument("--base", choices=sorted(BASES), help="how bitsandbytes quantizes the base (default: not)")
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if args.base and bitsandbytes is None:
         print("adapters: skipped: there is no bitsandbytes", file=sys.stderr)
         return 77
     args.probe, args.dtype, args.widened = args.probe.absolute(), "f32", False
-    torch.set_num_threads(1)
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="strata-oracle-") as scratch:
-        for case in make_folders.choose(args.family):
-            for name in args.adapters or CASES:
-                rows.append(compare(case, name, pathlib.Path(scratch), args))
-                if not args.json:
-                    cells = "".join(f" {n} {v:.2g}" for n, v in rows[-1]["figures"].items())
-                    print(f"{case.name:<14} {name:<18}{cells}", *rows[-1]["problems"], sep="\n    " if rows[-1]["problems"] else "", flush=True)
-    result = {"rows": rows, "limits": LIMITS, "torch": torch.__version__, "transformers": transformers.__version__,
-              "peft": peft.__version__, "ok": not any(row["problems"] for row in rows)}  # fmt: skip
-    if args.json:
-        print(json.dumps(result))
-    else:
-        print(f"adapters: {len(rows)} rows, {sum(bool(row['problems']) for row in rows)} wrong")
-    return 0 if result["ok"] else 1
+    return adapter_table.run("adapters", args, args.adapters or CASES, compare, {"limits": LIMITS})
 
 
 if __name__ == "__main__":

@@ -7,20 +7,16 @@ Of the logits by the maximum, and of the gradient of each kind of tensor (A, B, 
 The weights and the adapter are bfloat16 numbers. An error is the root mean square over several seeds, as rounding errors
 of a tiny model are random. PEFT keeps the parameters of an adapter over a bfloat16 base in float32 unless it is told
 otherwise; strata computes with all of them in bfloat16, but for magnitudes. Exit code: as that of adapters.py."""
-import argparse
 import copy
-import json
 import math
-import pathlib
 import sys
-import tempfile
 
-import adapters  # ends the program where PEFT is missing
+import adapter_table  # ends the program where PEFT is missing
+import adapters
 import make_folders
 import peft
 import tensors
 import torch
-import transformers
 from compare import run_probe
 from layers import mean_loss
 from reference import Batches
@@ -73,6 +69,7 @@ def errors_of(case, name, seed, scratch, args):
 
 
 def compare(case, name, scratch, args):
+    args = copy.copy(args)
     row = {"case": case.name, "adapter": name, "figures": {}, "errors": {}, "problems": []}
     try:
         by_seed = [errors_of(case, name, seed, scratch, args) for seed in range(args.seed, args.seed + args.seeds)]
@@ -88,37 +85,16 @@ def compare(case, name, scratch, args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--probe", type=pathlib.Path, required=True, metavar="PATH", help="the program oracle_probe")
-    parser.add_argument("--family", nargs="+", metavar="NAME", help="families or cases to run (default: all)")
+    parser = adapter_table.parser_of(__doc__)
+    adapter_table.add_probe(parser)
     parser.add_argument("--adapter", nargs="+", metavar="NAME", choices=sorted(adapters.CASES), dest="adapters",
                         default=["all-linear", "all-linear dora"], help="adapters to try")  # fmt: skip
     parser.add_argument("--peft-dtype", choices=["f32", "bf16"], default="f32", help="of PEFT's adapters (default: f32, as PEFT's)")
     parser.add_argument("--widened", action="store_true", help="compute bf16 GEMMs as on a CPU without bf16 instructions")
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=6, help="number of models per figure, from --seed on")
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     args.probe, args.dtype, args.lr = args.probe.absolute(), "bf16", 0.0
-    torch.set_num_threads(1)
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="strata-oracle-") as scratch:
-        for case in make_folders.choose(args.family):
-            for name in args.adapters:
-                rows.append(compare(case, name, pathlib.Path(scratch), copy.copy(args)))
-                if not args.json:
-                    cells = "".join(f" {what} {ratio:.2f}" for what, ratio in rows[-1]["figures"].items())
-                    print(f"{case.name:<14} {name:<18}{cells}", *rows[-1]["problems"], sep="\n    " if rows[-1]["problems"] else "", flush=True)
-    result = {"rows": rows, "limit": LIMIT, "torch": torch.__version__, "transformers": transformers.__version__,
-              "peft": peft.__version__, "ok": not any(row["problems"] for row in rows)}  # fmt: skip
-    if args.json:
-        print(json.dumps(result))
-    else:
-        worst = {what: max(row["figures"].get(what, 0) for row in rows) for what in ("logits", *KINDS.values())}
-        print(f"adapters_bf16: {len(rows)} rows, {sum(bool(row['problems']) for row in rows)} wrong; at worst {worst}")
-    return 0 if result["ok"] else 1
+    return adapter_table.run("adapters_bf16", args, args.adapters, compare, {"limit": LIMIT}, digits=".2f")
 
 
 if __name__ == "__main__":
