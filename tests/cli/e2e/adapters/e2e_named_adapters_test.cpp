@@ -1,7 +1,7 @@
 // Several adapters of one base in one batch: each line of the input chooses its own.
 #include <sstream>
 
-#include "cli/e2e/adapter_runs.h"
+#include "cli/e2e/adapters/adapter_runs.h"
 
 namespace strata::test {
 namespace {

@@ -1,5 +1,5 @@
 // Runs of adapters over a base that is quantized when it is loaded.
-#include "cli/e2e/adapter_runs.h"
+#include "cli/e2e/adapters/adapter_runs.h"
 
 namespace strata::test {
 namespace {

@@ -3,7 +3,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "cli/e2e/adapter_runs.h"
+#include "cli/e2e/adapters/adapter_runs.h"
 
 namespace strata::test {
 namespace {

@@ -1,7 +1,7 @@
 // Runs that train adapters other than LoRA.
 #include <filesystem>
 
-#include "cli/e2e/adapter_runs.h"
+#include "cli/e2e/adapters/adapter_runs.h"
 
 namespace strata::test {
 namespace {
