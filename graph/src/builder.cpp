@@ -24,8 +24,12 @@ Value Builder::param(std::string name, Shape shape, const ParamOptions& options)
   }
   const auto index = static_cast<std::int32_t>(program_.params.size());
   const ValueId id = program_.add_value({name, shape, compute_, ValueKind::param, index});
-  program_.params.push_back(
-      {std::move(name), shape, options.trainable, options.decay, options.init, id, kNoValue});
+  program_.params.push_back({.name = std::move(name),
+                             .shape = shape,
+                             .trainable = options.trainable,
+                             .decay = options.decay,
+                             .init = options.init,
+                             .value = id});
   return {id};
 }
 

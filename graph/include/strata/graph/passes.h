@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,11 +35,14 @@ struct LoraModule {
   LoraPart part;
   float scale = 1;    ///< s
   bool dora = false;  ///< whether the adapted rows are scaled to norms that are trained, too: see add_lora()
-  LoraTrained trained = LoraTrained::both;  ///< without DoRA
+  LoraTrained trained = LoraTrained::both;  ///< without DoRA and PiSSA
+  /// How the principal part of the adapted rows is found, as which B A starts: see add_lora(); if not set, it
+  /// starts as zero.
+  std::optional<kernels::SvdMethod> pissa = {};
   friend bool operator==(const LoraModule&, const LoraModule&) = default;
 };
-/// The modules of one matrix with one scale and the same trained factors. They share the GEMM with A, and
-/// have two parameters; with DoRA, three.
+/// The modules of one matrix with one scale, one start and the same trained factors. They share the GEMM with
+/// A, and have two parameters; with DoRA, three; with PiSSA, four.
 struct LoraGroup {
   std::string weight;
   float scale = 1;
@@ -50,6 +54,9 @@ struct LoraGroup {
   LoraTrained trained = LoraTrained::both;
   /// With a basis, the parameter [1] of add_gradient_outside(); else empty.
   std::string outside = {};
+  std::optional<kernels::SvdMethod> pissa = {};
+  std::string a0 = {};  ///< of PiSSA, parameters: what a and b start as; empty without it
+  std::string b0 = {};
   bool has_basis() const noexcept { return trained != LoraTrained::both; }
   /// With a basis: the names of the parameter that is frozen, and of the one that is trained.
   const std::string& basis() const noexcept { return trained == LoraTrained::a ? b : a; }
@@ -59,16 +66,21 @@ struct LoraGroup {
   std::int64_t elems() const noexcept;  ///< of b
 };
 /// Groups modules, with parts in the order of their rows. The names are "<matrix>.lora_A", "<matrix>.lora_B",
-/// "<matrix>.lora_magnitude" and "<matrix>.lora_outside"; those of a matrix's second group end in ".1".
+/// "<matrix>.lora_magnitude", "<matrix>.lora_outside", "<matrix>.lora_A0" and "<matrix>.lora_B0"; those of a
+/// matrix's second group end in ".1".
 std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules);
 /// Adds s B (A x) to the result of every linear layer with one of these matrices. With DoRA (Liu et al. 2024,
 /// arXiv 2402.09353), the sum, without the layer's bias, is then multiplied row by row by m / ||W + s B A||,
 /// where the norm is a constant in backward, as in section 4.3 there.
-/// The adapters' parameters come after all others, so that those keep their initial values; A starts as
-/// torch.nn.Linear does, B with zeros and m with the norms of the matrix's rows. With a basis both factors
-/// start with zeros, have no weight decay, and the basis is not trainable. What was trainable stays so. Run
-/// it before derive_backward(). Errors: `invalid`, all problems at once: a name that is not the matrix of a
-/// linear layer, a rank that is 0 or above the matrix.
+/// With PiSSA (Meng et al. 2024, arXiv 2404.02948), A and B start as the factors of the adapted rows' best
+/// approximation of that rank, rounded to the program's dtype, and W stays as it is: s (B A - B0 A0) is
+/// added, where A0 and B0 are what A and B started as, and are not trained. This is PiSSA's residual W - s B0
+/// A0 beside s B A, without writing it: the base stays what others share, read again from its folder or
+/// quantized. The adapters' parameters come after all others, so that those keep their initial values; A
+/// starts as torch.nn.Linear does, B with zeros and m with the norms of the matrix's rows. With a basis both
+/// factors start with zeros, have no weight decay, and the basis is not trainable. What was trainable stays
+/// so. Run it before derive_backward(). Errors: `invalid`, all problems at once: a name that is not the
+/// matrix of a linear layer, a rank that is 0 or above the matrix, DoRA and PiSSA of one module.
 Result<Program> add_lora(Program program, std::span<const LoraGroup> groups);
 
 /// An adapter that rows of a batch choose by its number, its index in the list that add_lora_rows() takes.

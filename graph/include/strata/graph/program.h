@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <strata/graph/op_list.h>
+#include <strata/kernels/subspace_method.h>
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
 #include <strata/runtime/tensor_view.h>
@@ -47,13 +48,27 @@ struct RowNorms {
   DType dtype = DType::f32;  ///< to which its values are rounded first
 };
 
-/// Initial value of a parameter: every element is a function of (seed, parameter, index), or what `norms`
-/// says of the initial value of another one.
+/// A factor of the best approximation of low rank to rows of a matrix, which is a parameter: with the largest
+/// singular values S of a part and its singular vectors U and V, s B A = U S V^T, where A = (S/s)^(1/2) V^T
+/// and B = U (S/s)^(1/2).
+struct PrincipalFactor {
+  enum class Side : std::uint8_t { a, b };
+  std::string of = {};       ///< the parameter; empty: none
+  LoraAttrs parts = {};      ///< which rows, and how many singular values of them
+  float scale = 1;           ///< s
+  Side side = Side::a;       ///< A of each part [rank, inner], below each other, or B [rows, rank]
+  DType dtype = DType::f32;  ///< to which the factor is rounded
+  kernels::SvdMethod method = kernels::SvdMethod::exact;
+};
+
+/// Initial value of a parameter: every element is a function of (seed, parameter, index), or what `norms` or
+/// `principal` says of the initial value of another one.
 struct Init {
   float mean = 0;
   float std = 0;            ///< 0: every element is `mean`
   bool is_uniform = false;  ///< uniform in mean +- sqrt(3) std, which has that deviation; else normal
   RowNorms norms = {};
+  PrincipalFactor principal = {};
 };
 
 struct ParamInfo {
@@ -61,6 +76,9 @@ struct ParamInfo {
   Shape shape;
   bool trainable = true;
   bool decay = true;  ///< whether weight decay applies (not on norms and biases)
+  /// If not trainable: whether the run has computed it, so that checkpoints that leave frozen parameters out
+  /// hold it.
+  bool derived = false;
   Init init;
   ValueId value = kNoValue;
   ValueId grad = kNoValue;  ///< set by derive_backward for trainable parameters
