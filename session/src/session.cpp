@@ -107,7 +107,7 @@ Status Session::edit_params(std::span<const std::string> names, const FillState&
     return Status::error(Code::unsupported,
                          str("single parameters cannot be changed in a run with ", ranks, " ranks"));
   for (std::size_t t = 0; t < tensors.size(); ++t)
-    if (frozen_ != nullptr && tensors[t] && !state_plan().tensors.specs[t].group.trainable)
+    if (frozen_ != nullptr && tensors[t] && !state_plan().tensors.specs[t].group.saved)
       return Status::error(Code::unsupported, str(state_plan().tensors.specs[t].name,
                                                   " cannot be changed: it is frozen, and checkpoints leave "
                                                   "out what is frozen"));

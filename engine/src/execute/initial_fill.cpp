@@ -4,9 +4,12 @@
 #include <cmath>
 
 #include <strata/kernels/dora.h>
+#include <strata/kernels/subspace.h>
 #include <strata/kernels/weight_quant.h>
 #include <strata/runtime/assert.h>
+#include <strata/runtime/convert.h>
 #include <strata/runtime/rng.h>
+#include <strata/runtime/str.h>
 
 namespace strata::detail {
 namespace {
@@ -15,6 +18,34 @@ float drawn(const Init& init, const Rng& rng, std::uint64_t index) {
   if (init.std == 0) return init.mean;
   if (!init.is_uniform) return init.mean + init.std * rng.normal(index);
   return init.mean + init.std * std::sqrt(3.0f) * (2 * rng.uniform(index) - 1);
+}
+
+bool are_of_one_product(const PrincipalFactor& x, const PrincipalFactor& y) {
+  return x.of == y.of && x.parts == y.parts && x.scale == y.scale && x.dtype == y.dtype &&
+         x.method == y.method;
+}
+
+Status round_to(DType dtype, std::span<float> values) {
+  std::vector<std::byte> rounded(values.size() * size_of(dtype));
+  STRATA_TRY(narrow_from_f32(values, dtype, rounded));
+  return widen_to_f32(dtype, rounded, values);
+}
+
+// A = (S/s)^(1/2) V^T and B = U (S/s)^(1/2) of one part.
+Status append_factors(const kernels::TruncatedSvd& svd, const PrincipalFactor& factor, std::vector<float>& a,
+                      std::vector<float>& b) {
+  const std::size_t rank = svd.s.size(), columns = svd.vt.size() / rank, a0 = a.size(), b0 = b.size();
+  const double scale = static_cast<double>(factor.scale);
+  std::vector<double> roots(rank);
+  std::transform(svd.s.begin(), svd.s.end(), roots.begin(),
+                 [&](float value) { return std::sqrt(static_cast<double>(value) / scale); });
+  const auto root_times = [&](std::size_t i, float value) {
+    return static_cast<float>(roots[i] * static_cast<double>(value));
+  };
+  for (std::size_t i = 0; i < svd.vt.size(); ++i) a.push_back(root_times(i / columns, svd.vt[i]));
+  for (std::size_t i = 0; i < svd.u.size(); ++i) b.push_back(root_times(i % rank, svd.u[i]));
+  STRATA_TRY(round_to(factor.dtype, std::span(a).subspan(a0)));
+  return round_to(factor.dtype, std::span(b).subspan(b0));
 }
 
 }  // namespace
@@ -30,11 +61,17 @@ Status InitialFill::fill_values(const StatePiece& piece, std::span<float> values
     STRATA_TRY_ASSIGN(const bool is_given, given_(piece, values));
     if (is_given) return Status::ok();
   }
-  if (const RowNorms& norms = plan_.init_of_tensor[static_cast<std::size_t>(piece.tensor)].norms;
-      !norms.of.empty()) {
-    if (norms_tensor_ != piece.tensor) STRATA_TRY(compute_norms(norms));
+  const Init& init = plan_.init_of_tensor[static_cast<std::size_t>(piece.tensor)];
+  if (!init.norms.of.empty()) {
+    if (norms_tensor_ != piece.tensor) STRATA_TRY(compute_norms(init.norms));
     norms_tensor_ = piece.tensor;
     std::copy_n(norms_.begin() + piece.offset, values.size(), values.begin());
+    return {};
+  }
+  if (!init.principal.of.empty()) {
+    if (!are_of_one_product(factor_, init.principal)) STRATA_TRY(compute_factors(init.principal));
+    const std::vector<float>& factor = factors_[static_cast<std::size_t>(init.principal.side)];
+    std::copy_n(factor.begin() + piece.offset, values.size(), values.begin());
     return {};
   }
   draw(piece, values);
@@ -64,46 +101,68 @@ Status InitialFill::quantized_bytes(const StatePiece& piece) {
   });
 }
 
+Result<InitialFill::Matrix> InitialFill::open_matrix(std::string_view name) {
+  const auto& specs = plan_.tensors.specs;
+  const auto found =
+      std::find_if(specs.begin(), specs.end(), [&](const auto& spec) { return spec.name == name; });
+  STRATA_ASSERT(found != specs.end(), name, " is no tensor of the run");
+  const auto tensor = static_cast<std::int32_t>(found - specs.begin());
+  const kernels::QuantizedMatrix& matrix = plan_.quantized_of_tensor[static_cast<std::size_t>(tensor)];
+  if (matrix.format == kernels::WeightFormat::full)
+    return Matrix{tensor, plan_.tensors.shapes[static_cast<std::size_t>(tensor)].dim(1)};
+  bytes_.resize(static_cast<std::size_t>(matrix.bytes()));
+  STRATA_TRY(quantized_bytes({found->name, 0, matrix.bytes(), tensor}));
+  return Matrix{tensor, matrix.columns};
+}
+
+Status InitialFill::read_rows(const Matrix& of, std::int64_t first, std::span<float> values) {
+  const auto& spec = plan_.tensors.specs[static_cast<std::size_t>(of.tensor)];
+  const kernels::QuantizedMatrix& matrix = plan_.quantized_of_tensor[static_cast<std::size_t>(of.tensor)];
+  if (matrix.format == kernels::WeightFormat::full)
+    return fill_values({spec.name, first * of.columns, spec.n_elems, of.tensor}, values);
+  kernels::dequantize_matrix(matrix, bytes_, first * of.columns, values);
+  return {};
+}
+
 // Reads the matrix once more, some rows at a time.
 Status InitialFill::compute_norms(const RowNorms& norms) {
   constexpr std::int64_t kElemsAtOnce = std::int64_t{1} << 20;
   norms_tensor_ = -1;
-  const auto& specs = plan_.tensors.specs;
-  const auto found =
-      std::find_if(specs.begin(), specs.end(), [&](const auto& spec) { return spec.name == norms.of; });
-  STRATA_ASSERT(found != specs.end(), norms.of, " is no tensor of the run");
-  const auto tensor = static_cast<std::int32_t>(found - specs.begin());
-  const kernels::QuantizedMatrix& matrix = plan_.quantized_of_tensor[static_cast<std::size_t>(tensor)];
-  const bool is_quantized = matrix.format != kernels::WeightFormat::full;
-  const std::int64_t columns =
-      is_quantized ? matrix.columns : plan_.tensors.shapes[static_cast<std::size_t>(tensor)].dim(1);
-  if (is_quantized) {
-    bytes_.resize(static_cast<std::size_t>(matrix.bytes()));
-    STRATA_TRY(quantized_bytes({found->name, 0, matrix.bytes(), tensor}));
-  }
+  STRATA_TRY_ASSIGN(const Matrix matrix, open_matrix(norms.of));
   norms_.clear();
   std::vector<float> values;
-  const std::int64_t rows_at_once = std::max<std::int64_t>(1, kElemsAtOnce / columns);
+  const std::int64_t rows_at_once = std::max<std::int64_t>(1, kElemsAtOnce / matrix.columns);
   for (const LoraPart& part : norms.parts.all())
     for (std::int64_t row = 0; row < part.rows; row += rows_at_once) {
       const std::int64_t rows = std::min(rows_at_once, part.rows - row);
-      values.resize(static_cast<std::size_t>(rows * columns));
-      STRATA_TRY(read_rows(tensor, part.first_row + row, columns, values));
+      values.resize(static_cast<std::size_t>(rows * matrix.columns));
+      STRATA_TRY(read_rows(matrix, part.first_row + row, values));
       norms_.resize(norms_.size() + static_cast<std::size_t>(rows));
-      kernels::row_norms(values, columns, norms.dtype, std::span(norms_).last(static_cast<std::size_t>(rows)),
-                         pool_);
+      kernels::row_norms(values, matrix.columns, norms.dtype,
+                         std::span(norms_).last(static_cast<std::size_t>(rows)), pool_);
     }
   return {};
 }
 
-// Of a quantized matrix, whose bytes are in bytes_, what it stands for.
-Status InitialFill::read_rows(std::int32_t tensor, std::int64_t first, std::int64_t columns,
-                              std::span<float> values) {
-  const auto& spec = plan_.tensors.specs[static_cast<std::size_t>(tensor)];
-  const kernels::QuantizedMatrix& matrix = plan_.quantized_of_tensor[static_cast<std::size_t>(tensor)];
-  if (matrix.format == kernels::WeightFormat::full)
-    return fill_values({spec.name, first * columns, spec.n_elems, tensor}, values);
-  kernels::dequantize_matrix(matrix, bytes_, first * columns, values);
+// Both factors at once; they are kept until those of another matrix are asked for.
+Status InitialFill::compute_factors(const PrincipalFactor& factor) {
+  factor_ = {};
+  std::vector<float>& a = factors_[static_cast<std::size_t>(PrincipalFactor::Side::a)];
+  std::vector<float>& b = factors_[static_cast<std::size_t>(PrincipalFactor::Side::b)];
+  a.clear();
+  b.clear();
+  STRATA_TRY_ASSIGN(const Matrix matrix, open_matrix(factor.of));
+  std::vector<float> rows;
+  for (const LoraPart& part : factor.parts.all()) {
+    rows.resize(static_cast<std::size_t>(part.rows * matrix.columns));
+    STRATA_TRY(read_rows(matrix, part.first_row, rows));
+    auto svd = kernels::truncated_svd(rows, part.rows, matrix.columns, part.rank, factor.method, pool_);
+    if (!svd.has_value())
+      return svd.status().annotate(str("the principal part of ", factor.of, ", rows ", part.first_row, " to ",
+                                       part.first_row + part.rows));
+    STRATA_TRY(append_factors(*svd, factor, a, b));
+  }
+  factor_ = factor;
   return {};
 }
 

@@ -14,8 +14,8 @@
 namespace strata::detail {
 
 /// The values that a run's parameters start from: given ones, or draws that are a function of (seed, program
-/// order, element), which the layout does not change, or norms of rows of what a matrix starts from;
-/// quantized where the run holds a matrix quantized.
+/// order, element), which the layout does not change, or norms of rows and principal factors of what a matrix
+/// starts from; quantized where the run holds a matrix quantized.
 class InitialFill {
  public:
   /// `plan` and `pool` outlive it.
@@ -34,8 +34,15 @@ class InitialFill {
   Status fill_quantized(const StatePiece& piece, std::span<float> values);
   Status quantized_bytes(const StatePiece& piece);
   void draw(const StatePiece& piece, std::span<float> values);
+  /// A matrix whose rows are read: of a quantized one, whose bytes are in bytes_, what it stands for.
+  struct Matrix {
+    std::int32_t tensor = -1;
+    std::int64_t columns = 0;
+  };
+  Result<Matrix> open_matrix(std::string_view name);
+  Status read_rows(const Matrix& matrix, std::int64_t first, std::span<float> values);
   Status compute_norms(const RowNorms& norms);
-  Status read_rows(std::int32_t tensor, std::int64_t first, std::int64_t columns, std::span<float> values);
+  Status compute_factors(const PrincipalFactor& factor);
 
   const RunPlan& plan_;
   ThreadPool& pool_;
@@ -47,6 +54,8 @@ class InitialFill {
   std::vector<std::byte> bytes_;    // of one piece
   std::int32_t norms_tensor_ = -1;  // the one of norms_
   std::vector<float> norms_;
+  PrincipalFactor factor_;         // the one of factors_, of either side
+  std::vector<float> factors_[2];  // by side
 };
 
 }  // namespace strata::detail

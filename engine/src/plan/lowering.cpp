@@ -39,7 +39,11 @@ LayoutTensor layout_tensor(const Program& program, const ParamInfo& info, bool t
   const DType grad = info.grad == kNoValue ? compute : program.value(info.grad).dtype;
   return {info.name,
           info.shape.n_elems(),
-          {.compute = compute, .grad = grad, .accum = grad, .trainable = trainable}};
+          {.compute = compute,
+           .grad = grad,
+           .accum = grad,
+           .trainable = trainable,
+           .saved = trainable || info.derived}};
 }
 
 // Collects parameters by name.

@@ -44,9 +44,8 @@ Result<std::vector<DraftFile>> open_draft(const Session& session, Io& io, const 
 // ranks do together.
 Result<CheckpointFile> write_payload(Session& session, DraftFile& file, VisitScope scope) {
   const StatePlan& plan = session.state_plan();
-  detail::PartDigests digests(plan, session.world(), [&](ChunkId chunk) {
-    return covers(scope, plan.layout.group_of(chunk).trainable);
-  });
+  detail::PartDigests digests(
+      plan, session.world(), [&](ChunkId chunk) { return covers(scope, plan.layout.group_of(chunk).saved); });
   Status written;
   const auto write = [&](const StatePiece& piece, std::span<const float> values) {
     const auto index = static_cast<std::size_t>(file.stored.index_of[static_cast<std::size_t>(piece.tensor)]);
@@ -148,7 +147,7 @@ class Saving {
       if (tensor.group.trainable && steps != manifest.step) manifest.param_steps[tensor.name] = steps;
     }
     manifest.run = std::move(run);
-    const VisitScope scope = manifest.frozen.empty() ? VisitScope::all : VisitScope::trained;
+    const VisitScope scope = manifest.frozen.empty() ? VisitScope::all : VisitScope::saved;
     for (DraftFile& file : files) {
       STRATA_TRY_ASSIGN(CheckpointFile entry, write_payload(session_, file, scope));
       manifest.files.push_back(std::move(entry));

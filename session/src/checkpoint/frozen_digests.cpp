@@ -8,8 +8,7 @@ Status FrozenDigests::fill(const FillState& params) {
   forget();
   const StatePlan& plan = context_.plan();
   PartDigests digests(
-      plan, context_.world(), [&plan](ChunkId chunk) { return !plan.layout.group_of(chunk).trainable; },
-      kAll);
+      plan, context_.world(), [&plan](ChunkId chunk) { return !plan.layout.group_of(chunk).saved; }, kAll);
   const auto fill = [&](const StatePiece& piece, std::span<float> values) -> Status {
     STRATA_TRY(params(piece, values));
     digests.add(piece, values, kGiven);
@@ -28,7 +27,7 @@ Status FrozenDigests::fill(const FillState& params) {
 std::map<std::string, std::string, std::less<>> FrozenDigests::given() const {
   std::map<std::string, std::string, std::less<>> digests;
   for (std::int32_t tensor = 0; const LayoutTensor& spec : context_.plan().tensors.specs) {
-    if (!spec.group.trainable) digests.emplace(spec.name, to_hex(digests_->of(tensor, kGiven)));
+    if (!spec.group.saved) digests.emplace(spec.name, to_hex(digests_->of(tensor, kGiven)));
     ++tensor;
   }
   return digests;

@@ -222,7 +222,7 @@ bool StateAccess::has_any(ChunkId chunk, const StateSelection& of) const {
 Status StateAccess::visit_range(Payload payload, const VisitState& visit, const StateSelection& of) {
   const ChunkLayout& layout = context_.plan().layout;
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
-    if (!has(chunk, payload) || !covers(of.scope, layout.group_of(chunk).trainable) || !has_any(chunk, of))
+    if (!has(chunk, payload) || !covers(of.scope, layout.group_of(chunk).saved) || !has_any(chunk, of))
       continue;
     STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, Intent::read));
     const std::vector<Piece> pieces = pieces_of(chunk, of);

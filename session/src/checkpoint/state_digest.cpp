@@ -11,11 +11,11 @@ namespace strata {
 Result<std::string> Session::state_digest() {
   const StatePlan& plan = state_plan();
   const bool knows_frozen = frozen_ != nullptr && frozen_->known();
-  const VisitScope scope = knows_frozen ? VisitScope::trained : VisitScope::all;
+  const VisitScope scope = knows_frozen ? VisitScope::saved : VisitScope::all;
   std::map<std::string_view, std::vector<Digest>> digests;
   for (const Payload payload : plan.states()) {
     detail::PartDigests of_tensors(
-        plan, world(), [&](ChunkId chunk) { return covers(scope, plan.layout.group_of(chunk).trainable); });
+        plan, world(), [&](ChunkId chunk) { return covers(scope, plan.layout.group_of(chunk).saved); });
     STRATA_TRY(visit_part(
         payload,
         [&](const StatePiece& piece, std::span<const float> values) {
@@ -26,8 +26,8 @@ Result<std::string> Session::state_digest() {
     STRATA_TRY(of_tensors.finish());
     for (std::int32_t tensor = 0; const LayoutTensor& spec : plan.tensors.specs) {
       if (plan.holds(tensor, payload))
-        digests[spec.name].push_back(knows_frozen && !spec.group.trainable ? frozen_->stored(tensor)
-                                                                           : of_tensors.of(tensor));
+        digests[spec.name].push_back(knows_frozen && !spec.group.saved ? frozen_->stored(tensor)
+                                                                       : of_tensors.of(tensor));
       ++tensor;
     }
   }

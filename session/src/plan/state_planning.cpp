@@ -56,6 +56,7 @@ void set_formats(StatePlan& plan) {
     tensor.group.first_moment = moments.first;
     tensor.group.second_moment = moments.second;
     tensor.group.frozen_masters = tensor.group.trainable || plan.options.frozen_masters;
+    tensor.group.saved = tensor.group.saved || plan.options.saves_frozen;
   }
   plan.held_states = {Payload::param};
   if (moments.first) plan.held_states.push_back(Payload::m);

@@ -53,6 +53,7 @@ struct Case {
   DType compute;
   bool masters;
   PlacementPolicy policy;
+  test::LowRank adapters = test::LowRank::lora;
 };
 
 class FrozenCheckpointTest : public ::testing::TestWithParam<Case> {
@@ -66,7 +67,10 @@ class FrozenCheckpointTest : public ::testing::TestWithParam<Case> {
     options.saves_frozen = saves_frozen;
     return options;
   }
-  ProgramSet programs() const { return test::adapted_programs(config, Recompute::none, GetParam().compute); }
+  ProgramSet programs() const {
+    return test::adapted_programs(config, Recompute::none, GetParam().compute, kernels::WeightFormat::full,
+                                  GetParam().adapters);
+  }
   TinyRun run_of(bool saves_frozen) const {
     return TinyRun(must(Engine::plan(programs(), options(saves_frozen))));
   }
@@ -106,15 +110,21 @@ TEST_P(FrozenCheckpointTest, HoldsTwelveBytesForEachTrainedParameter) {
   run.train(1);
   const std::string saved = save(run, "small");
   const Manifest manifest = must(read_manifest(posix_io(), saved));
-  std::uint64_t bytes = 0, headers = 0;
+  std::uint64_t bytes = 0, headers = 0, derived = 0;
   for (const CheckpointFile& file : manifest.files) {
     bytes += file.bytes;
     headers += 16 + 160 * file.tensors.size();
-    for (const LayoutTensor& tensor : run.plan->tensors.specs)
-      EXPECT_EQ(file.tensors.contains(tensor.name), tensor.group.trainable) << tensor.name;
+    for (const LayoutTensor& tensor : run.plan->tensors.specs) {
+      const bool is_derived = tensor.name.find("0", tensor.name.find(".lora_")) != std::string::npos;
+      EXPECT_EQ(file.tensors.contains(tensor.name),
+                tensor.group.trainable || (is_derived && file.name == "param.safetensors"))
+          << tensor.name;
+      if (is_derived && file.name == "param.safetensors")
+        derived += 4 * static_cast<std::uint64_t>(tensor.n_elems);
+    }
   }
   EXPECT_EQ(manifest.files.size(), 3u);
-  EXPECT_LE(bytes, 12 * static_cast<std::uint64_t>(run.plan->n_params(true)) + headers);
+  EXPECT_LE(bytes, 12 * static_cast<std::uint64_t>(run.plan->n_params(true)) + derived + headers);
   EXPECT_EQ(manifest.frozen.size(), base.size());
   must(check_digests(posix_io(), saved, manifest));
 }
@@ -157,14 +167,17 @@ TEST_P(FrozenCheckpointTest, AnotherBaseIsRefusedWithTheTensorAndBothDigests) {
 
 INSTANTIATE_TEST_SUITE_P(
     Placements, FrozenCheckpointTest,
-    ::testing::Values(Case{"f32", "gpt2", DType::f32, true, PlacementPolicy::automatic},
-                      Case{"f32_nvme", "qwen3", DType::f32, false, PlacementPolicy::nvme},
-                      Case{"bf16", "llama", DType::bf16, false, PlacementPolicy::automatic},
-                      Case{"bf16_device", "gpt2", DType::bf16, false, PlacementPolicy::device},
-                      Case{"bf16_masters", "qwen3", DType::bf16, true, PlacementPolicy::pinned},
-                      Case{"bf16_nvme", "gpt2", DType::bf16, false, PlacementPolicy::nvme},
-                      Case{"f16_masters_nvme", "gpt2", DType::f16, true, PlacementPolicy::nvme},
-                      Case{"f16_pinned", "llama", DType::f16, false, PlacementPolicy::pinned}),
+    ::testing::Values(
+        Case{"f32", "gpt2", DType::f32, true, PlacementPolicy::automatic},
+        Case{"f32_nvme", "qwen3", DType::f32, false, PlacementPolicy::nvme},
+        Case{"bf16", "llama", DType::bf16, false, PlacementPolicy::automatic},
+        Case{"bf16_device", "gpt2", DType::bf16, false, PlacementPolicy::device},
+        Case{"bf16_masters", "qwen3", DType::bf16, true, PlacementPolicy::pinned},
+        Case{"bf16_nvme", "gpt2", DType::bf16, false, PlacementPolicy::nvme},
+        Case{"f16_masters_nvme", "gpt2", DType::f16, true, PlacementPolicy::nvme},
+        Case{"f16_pinned", "llama", DType::f16, false, PlacementPolicy::pinned},
+        Case{"pissa", "gpt2", DType::f32, true, PlacementPolicy::automatic, test::LowRank::pissa},
+        Case{"pissa_bf16_nvme", "llama", DType::bf16, false, PlacementPolicy::nvme, test::LowRank::pissa}),
     [](const auto& test) { return std::string(test.param.name); });
 
 class LeftOutTest : public ::testing::Test {

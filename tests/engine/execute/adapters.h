@@ -1,15 +1,21 @@
 #pragma once
 
+#include <algorithm>
+
+#include <strata/kernels/weight_quant.h>
 #include <strata/model/adapter/weight_parts.h>
 #include <strata/runtime/str.h>
 
+#include "engine/states.h"
 #include "engine/tiny_run.h"
 
 namespace strata::test {
 
+enum class LowRank : std::uint8_t { lora, dora, pissa };
+
 /// A low-rank adapter of each module of a model: queries, keys and values have ranks of their own and two
 /// scales.
-inline std::vector<LoraGroup> adapters_of(const DecoderConfig& config, bool dora = false) {
+inline std::vector<LoraGroup> adapters_of(const DecoderConfig& config, LowRank kind = LowRank::lora) {
   const DecoderConfig c = with_derived_sizes(config);
   const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
   std::vector<LoraModule> modules;
@@ -23,17 +29,20 @@ inline std::vector<LoraGroup> adapters_of(const DecoderConfig& config, bool dora
     modules.push_back({name + "mlp_in.weight", {0, c.ffn, 2}, 1.5f});
     modules.push_back({name + "mlp_out.weight", {0, c.hidden, 2}, 1.5f});
   }
-  for (LoraModule& module : modules) module.dora = dora;
+  for (LoraModule& module : modules) {
+    module.dora = kind == LowRank::dora;
+    if (kind == LowRank::pissa) module.pissa = kernels::SvdMethod::exact;
+  }
   return group_lora_modules(modules);
 }
 
-/// tiny_programs() of which only adapters are trained, with DoRA if `dora` is set. The base's matrices are
-/// quantized to `base`, if that is not `full`.
+/// tiny_programs() of which only adapters are trained. The base's matrices are quantized to `base`, if that
+/// is not `full`.
 inline ProgramSet adapted_programs(const DecoderConfig& config, Recompute recompute = Recompute::none,
                                    DType compute = DType::f32,
                                    kernels::WeightFormat base = kernels::WeightFormat::full,
-                                   bool dora = false) {
-  const std::vector<LoraGroup> adapters = adapters_of(config, dora);
+                                   LowRank kind = LowRank::lora) {
+  const std::vector<LoraGroup> adapters = adapters_of(config, kind);
   const auto record = [&](std::int64_t batch, DecoderHead head) {
     Program program = must(record_decoder(config, batch, head, DecoderRows::whole, compute));
     for (ParamInfo& param : program.params) param.trainable = false;
@@ -48,6 +57,36 @@ inline ProgramSet adapted_programs(const DecoderConfig& config, Recompute recomp
       fuse_add_norm(recompute_regions(must(derive_backward(forward, "loss")), recompute));
   set[ProgramRole::infer] = fuse_add_norm(record(1, DecoderHead::logits));
   return set;
+}
+
+/// What a run computes with instead of the parameter `name`, whose values it holds as `held`: of a quantized
+/// matrix, what it stands for.
+inline std::vector<float> values_of(const RunPlan& plan, std::string_view name,
+                                    const std::vector<float>& held) {
+  const auto& specs = plan.tensors.specs;
+  const auto tensor =
+      std::find_if(specs.begin(), specs.end(), [&](const LayoutTensor& spec) { return spec.name == name; }) -
+      specs.begin();
+  const kernels::QuantizedMatrix& matrix = plan.quantized_of_tensor[static_cast<std::size_t>(tensor)];
+  if (matrix.format == kernels::WeightFormat::full) return held;
+  std::vector<std::byte> bytes(held.size());
+  std::transform(held.begin(), held.end(), bytes.begin(),
+                 [](float byte) { return static_cast<std::byte>(byte); });
+  std::vector<float> values(static_cast<std::size_t>(matrix.n_elems()));
+  kernels::dequantize_matrix(matrix, bytes, 0, values);
+  return values;
+}
+
+/// Initial values of a run without a quantized base: what the quantized matrices of `run` stand for.
+inline InitialValues dequantized_base_of(TinyRun& run) {
+  return [&run, states = states_of(*run.engine, Payload::param)](const StatePiece& piece,
+                                                                 std::span<float> into) -> Result<bool> {
+    const auto held = states.find(std::string(piece.name));
+    if (held == states.end() || std::ssize(held->second) == piece.n_elems) return false;
+    const std::vector<float> values = values_of(*run.plan, piece.name, held->second);
+    std::copy_n(values.begin() + piece.offset, into.size(), into.begin());
+    return true;
+  };
 }
 
 }  // namespace strata::test

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <strata/kernels/dora.h>
-#include <strata/kernels/weight_quant.h>
 
 #include "engine/execute/adapters.h"
 #include "engine/execute/central_differences.h"
@@ -15,24 +14,13 @@ using enum kernels::WeightFormat;
 
 ProgramSet dora_programs(const DecoderConfig& config, Recompute recompute = Recompute::none,
                          DType compute = DType::f32, kernels::WeightFormat base = full) {
-  return test::adapted_programs(config, recompute, compute, base, true);
+  return test::adapted_programs(config, recompute, compute, base, test::LowRank::dora);
 }
 
 /// The rows of the parts of `group`, as a run holds them.
 std::vector<float> rows_of(const RunPlan& plan, const test::StateTensors& states, const LoraGroup& group,
                            std::int64_t columns) {
-  const auto tensor = static_cast<std::size_t>(
-      std::find_if(plan.tensors.specs.begin(), plan.tensors.specs.end(),
-                   [&](const LayoutTensor& spec) { return spec.name == group.weight; }) -
-      plan.tensors.specs.begin());
-  std::vector<float> values = states.at(group.weight);
-  if (const kernels::QuantizedMatrix& matrix = plan.quantized_of_tensor[tensor]; matrix.format != full) {
-    std::vector<std::byte> bytes(values.size());
-    std::transform(values.begin(), values.end(), bytes.begin(),
-                   [](float byte) { return static_cast<std::byte>(byte); });
-    values.resize(static_cast<std::size_t>(matrix.n_elems()));
-    kernels::dequantize_matrix(matrix, bytes, 0, values);
-  }
+  const std::vector<float> values = test::values_of(plan, group.weight, states.at(group.weight));
   std::vector<float> rows;
   for (const LoraPart& part : group.parts.all())
     rows.insert(rows.end(), values.begin() + part.first_row * columns,
@@ -64,7 +52,7 @@ TEST_P(DoraRunTest, MagnitudesStartAsTheNormsOfTheBasesRows) {
       TinyRun run(must(Engine::plan(dora_programs(config, Recompute::none, compute, base), {})));
       must(run.engine->initialize(5));
       const test::StateTensors states = test::states_of(*run.engine, Payload::param);
-      for (const LoraGroup& group : test::adapters_of(config, true)) {
+      for (const LoraGroup& group : test::adapters_of(config, test::LowRank::dora)) {
         const std::vector<float>& found = states.at(group.magnitude);
         const auto columns = static_cast<std::int64_t>(states.at(group.a).size()) / group.ranks();
         std::vector<float> want(found.size());
@@ -100,21 +88,8 @@ TEST_P(DoraRunTest, TrainsOverAQuantizedBaseAsOverItsDequantizedValues) {
   for (const kernels::WeightFormat format : {int8, nf4_dq}) {
     TinyRun run(must(Engine::plan(dora_programs(config, Recompute::full, DType::bf16, format), {})));
     must(run.engine->initialize(5));
-    const test::StateTensors states = test::states_of(*run.engine, Payload::param);
     TinyRun plain(must(Engine::plan(dora_programs(config, Recompute::full, DType::bf16), {})));
-    must(plain.engine->initialize(5, [&](const StatePiece& piece, std::span<float> values) -> Result<bool> {
-      for (std::size_t t = 0; t < run.plan->tensors.specs.size(); ++t) {
-        const kernels::QuantizedMatrix& matrix = run.plan->quantized_of_tensor[t];
-        if (run.plan->tensors.specs[t].name != piece.name || matrix.format == full) continue;
-        const std::vector<float>& held = states.at(std::string(piece.name));
-        std::vector<std::byte> bytes(held.size());
-        std::transform(held.begin(), held.end(), bytes.begin(),
-                       [](float byte) { return static_cast<std::byte>(byte); });
-        kernels::dequantize_matrix(matrix, bytes, piece.offset, values);
-        return true;
-      }
-      return false;
-    }));
+    must(plain.engine->initialize(5, test::dequantized_base_of(run)));
     EXPECT_EQ(run.train(3), plain.train(3)) << to_string(format);
   }
 }

@@ -23,6 +23,7 @@ struct GroupKey {
   bool first_moment = true, second_moment = true;  ///< which moments the optimizer has
   bool trainable = true;       ///< if false, the parameters never change and have no optimizer state
   bool frozen_masters = true;  ///< if not trainable: whether the master weights are stored too
+  bool saved = true;           ///< whether checkpoints hold the parameters; those that are trained always
   /// The parameters and their gradients are in memory of a trainer that is linked with strata: of a chunk,
   /// only the optimizer states are stored, including the bits of the master weights that the parameters lack.
   bool of_trainer = false;

@@ -55,8 +55,8 @@ struct SessionOptions {
   /// Whether frozen parameters keep their f32 masters (Payload::master), which no step reads. If so, they are
   /// saved exactly as they were loaded; else they are rounded to the compute dtype when they are loaded.
   bool frozen_masters = true;
-  /// Whether checkpoints hold frozen parameters. If not, they hold their digests, and load_checkpoint() asks
-  /// for their values.
+  /// Whether checkpoints hold all frozen parameters. If not, they hold the digests of those that are not
+  /// GroupKey::saved, and load_checkpoint() asks for their values.
   bool saves_frozen = true;
   std::uint64_t rounding_seed = 0;  ///< for state formats with stochastic rounding
   NonFinite non_finite = NonFinite::stop;

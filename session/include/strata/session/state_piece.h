@@ -17,9 +17,12 @@ struct StatePiece {
   std::int32_t tensor = -1;  ///< index into StatePlan::tensors
 };
 /// Which states a pass over them covers.
-enum class VisitScope : std::uint8_t { all, trained };
-constexpr bool covers(VisitScope scope, bool trainable) noexcept {
-  return scope == VisitScope::all || trainable;
+enum class VisitScope : std::uint8_t {
+  all,
+  saved,  ///< of tensors that checkpoints hold (GroupKey::saved)
+};
+constexpr bool covers(VisitScope scope, bool is_saved) noexcept {
+  return scope == VisitScope::all || is_saved;
 }
 
 using VisitState = std::function<Status(const StatePiece& piece, std::span<const float> values)>;
