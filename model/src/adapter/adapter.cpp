@@ -5,6 +5,8 @@
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 
+#include "adapter/pissa.h"
+
 namespace strata {
 namespace {
 
@@ -150,7 +152,14 @@ Result<Program> add_adapter(Program program, const DecoderConfig& config, const 
   return add_prompt(std::move(program), tokens, "tokens.weight", "head");
 }
 
+AdapterSettings folder_settings(const AdapterSettings& settings) {
+  const auto* lora = std::get_if<LoraSettings>(&settings);
+  return lora == nullptr || !lora->pissa ? settings : detail::converted_pissa(*lora);
+}
+
 ParamSource folder_values(ParamSource source, const DecoderConfig& config, const AdapterSettings& settings) {
+  if (const auto* lora = std::get_if<LoraSettings>(&settings); lora != nullptr && lora->pissa)
+    return detail::converted_pissa_values(std::move(source), config, *lora);
   const auto* encoded = std::get_if<PTuningSettings>(&settings);
   if (encoded == nullptr) return source;
   return [source = std::move(source), h = config.hidden, width = encoded->encoder_width](

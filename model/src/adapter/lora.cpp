@@ -59,6 +59,7 @@ class Chooser {
     for (const std::string& target : targets) check_name("target", target);
     for (const auto& [name, rank] : settings_.rank_pattern) check_name("rank_pattern", name);
     for (const auto& [name, alpha] : settings_.alpha_pattern) check_name("alpha_pattern", name);
+    if (settings_.pissa) check_pissa();
     std::vector<LoraTarget> chosen;
     for (const Matrix& matrix : matrices_)
       if (std::any_of(targets.begin(), targets.end(), [&](const std::string& target) {
@@ -70,6 +71,12 @@ class Chooser {
   }
 
  private:
+  // What folder_settings() can state.
+  void check_pissa() {
+    if (settings_.dora) problems_ += "\n  PiSSA and DoRA cannot be combined";
+    if (settings_.rslora && !(settings_.rank_pattern.empty() && settings_.alpha_pattern.empty()))
+      problems_ += "\n  PiSSA and rsLoRA cannot be combined with rank_pattern or alpha_pattern";
+  }
   void check_name(std::string_view what, const std::string& name) {
     if (what == "target" && name == LoraSettings::kAllLinear) return;
     const auto is_named = [&](std::string_view module) { return names(name, module); };
@@ -107,20 +114,24 @@ class Chooser {
     const std::int64_t rank =
         of_pattern("rank_pattern", settings_.rank_pattern, matrix.module, settings_.rank);
     const double alpha = of_pattern("alpha_pattern", settings_.alpha_pattern, matrix.module, settings_.alpha);
-    const std::int64_t largest = std::min(matrix.rows, matrix.columns);
+    const int halves = settings_.pissa ? 2 : 1;
+    const std::int64_t largest = std::min(matrix.rows, matrix.columns) / halves;
     if (rank < 1 || rank > largest)
       problems_ += str("\n  the rank of ", matrix.module, " is ", rank, "; its matrix [", matrix.rows, ", ",
-                       matrix.columns, "] allows 1 to ", largest);
-    if (!(alpha > 0) || alpha > kLargestAlpha)
+                       matrix.columns, "] allows 1 to ", largest,
+                       settings_.pissa ? " with PiSSA, whose exported adapter has twice the rank" : "");
+    if (const double largest_alpha = kLargestAlpha / halves; !(alpha > 0) || alpha > largest_alpha)
       problems_ += str("\n  the alpha of ", matrix.module, " is ", alpha, "; it must be above 0 and at most ",
-                       kLargestAlpha);
+                       largest_alpha);
     const double by = settings_.rslora ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank);
     const HfTensor::Layout layout = matrix.tensor->layout;
     return {matrix.module,
             {matrix.tensor->param,
              {matrix.tensor->first_row, matrix.rows, rank},
              static_cast<float>(problems_.empty() ? alpha / by : 1.0),
-             settings_.dora},
+             settings_.dora,
+             LoraTrained::both,
+             settings_.pissa},
             layout == HfTensor::Layout::transposed ? HfTensor::Layout::rows : layout};
   }
 

@@ -17,9 +17,11 @@ using nlohmann::json;
 
 // What changes nothing here: where the adapter comes from, and how PEFT treats the object that it loads.
 // fan_in_fan_out says how the base stores its matrices, which its family says, too.
-constexpr const char* kIgnored[] = {
-    "auto_mapping",   "base_model_name_or_path", "fan_in_fan_out", "inference_mode",    "init_lora_weights",
-    "layers_pattern", "megatron_core",           "peft_version",   "qalora_group_size", "revision"};
+constexpr const char* kIgnored[] = {"auto_mapping",   "base_model_name_or_path", "fan_in_fan_out",
+                                    "inference_mode", "layers_pattern",          "megatron_core",
+                                    "peft_version",   "qalora_group_size",       "revision"};
+// Starts with which PEFT subtracts from the base what A and B start as.
+constexpr std::string_view kChangesBase[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
 
 // A pattern that is a regular expression, and no name, is refused.
 Status check_name(const std::string& key, const std::string& name) {
@@ -67,11 +69,26 @@ Status read_patterns(const json& root, LoraSettings& settings) {
   return {};
 }
 
+// How A and B started changes nothing, unless they belong to another base than the folder's.
+Status check_start(const json& start) {
+  if (!start.is_string()) return {};
+  const auto text = start.get<std::string>();
+  if (std::none_of(std::begin(kChangesBase), std::end(kChangesBase),
+                   [&](std::string_view name) { return text.starts_with(name); }))
+    return {};
+  return unsupported(
+      str("init_lora_weights is ", shown(start),
+          ": A and B belong to a base from which PEFT has subtracted what they started as; PEFT "
+          "converts them by save_pretrained(path_initial_model_for_weight_conversion=...)"));
+}
+
 Result<LoraSettings> read_lora(const json& root) {
   if (const json& bias = field(root, "bias"); !bias.is_null() && bias != "none")
     return unsupported(str("bias is ", shown(bias), "; strata does not train biases with an adapter: none"));
-  STRATA_TRY(refuse_other_keys(root, {"peft_type", "task_type", "r", "lora_alpha", "target_modules",
-                                      "rank_pattern", "alpha_pattern", "use_rslora", "use_dora", "bias"}));
+  STRATA_TRY(check_start(field(root, "init_lora_weights")));
+  STRATA_TRY(
+      refuse_other_keys(root, {"peft_type", "task_type", "r", "lora_alpha", "target_modules", "rank_pattern",
+                               "alpha_pattern", "use_rslora", "use_dora", "bias", "init_lora_weights"}));
   LoraSettings settings;
   STRATA_TRY_ASSIGN(settings.rank, whole_number(root, "r", settings.rank));
   if (const json& alpha = field(root, "lora_alpha"); !alpha.is_null()) {

@@ -64,8 +64,12 @@ Result<bool> are_same_adapter(const DecoderConfig& config, const AdapterSettings
 /// tokens.
 Result<Program> add_adapter(Program program, const DecoderConfig& config, const AdapterSettings& settings);
 
-/// The values that a folder of the adapter has: those of `source`, but the results of a prompt's encoder
-/// instead of the rows that it reads.
+/// The settings of the folder that the adapter is exported to: of PiSSA, LoRA of twice the ranks with the
+/// same scales, which is s (B A - B0 A0) = s [B, -B0] [A; A0], as PEFT converts it; else `settings`.
+AdapterSettings folder_settings(const AdapterSettings& settings);
+/// The values that a folder of the adapter has, by the parameters of folder_settings(): those of `source`,
+/// but the results of a prompt's encoder instead of the rows that it reads, and of PiSSA, A and A0 below each
+/// other and B and -B0 side by side.
 ParamSource folder_values(ParamSource source, const DecoderConfig& config, const AdapterSettings& settings);
 
 }  // namespace strata

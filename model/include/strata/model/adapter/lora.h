@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,9 @@ struct LoraSettings {
   double alpha = 8;     ///< B A is scaled by alpha / rank,
   bool rslora = false;  ///< or by alpha / sqrt(rank) (Kalajdzievski 2023, arXiv 2312.03732)
   bool dora = false;    ///< norms of the adapted rows are trained, too (Liu et al. 2024, arXiv 2402.09353)
+  /// A and B start as the principal part of the adapted rows, found in this way (PiSSA; Meng et al. 2024,
+  /// arXiv 2404.02948); if not set, B starts as zero. See add_lora() and folder_settings().
+  std::optional<kernels::SvdMethod> pissa = {};
   /// Whole names ("model.layers.0.self_attn.q_proj") or their last parts ("q_proj"), or `all-linear`: every
   /// matrix of the blocks. Empty: queries and values, or all three where the family stores them as one.
   std::vector<std::string> targets = {};
@@ -40,7 +44,9 @@ struct LoraTarget {
 
 /// The modules that the settings choose, in the order of the model. Errors: `invalid`, all problems at once:
 /// a target or pattern that names no module, or one that cannot have an adapter; a rank of 0 or above the
-/// matrix. `section`: of the configuration, with which the message begins.
+/// matrix, or with PiSSA above half of it, as the exported adapter has twice the rank; PiSSA with DoRA, or
+/// with rsLoRA and patterns, for which PEFT has no such form. `section`: of the configuration, with which the
+/// message begins.
 Result<std::vector<LoraTarget>> lora_targets(const DecoderConfig& config, const LoraSettings& settings,
                                              std::string_view section = "adapter");
 /// The groups of the targets' modules, as add_lora() takes them.
