@@ -182,5 +182,22 @@ TEST(LocateDataFileTest, TheCurrentFolderComesBeforeTheDataFolders) {
   std::filesystem::remove_all(dir);
 }
 
+TEST(AdapterConfigTest, TheStartOfAnAdapterIsReadAndWhatItCannotBeCombinedWithIsNamed) {
+  const auto pissa_of = [](const char* init) {
+    return must(lora_settings(must(config_of({.arguments = {"adapter.method=lora", init}})))).pissa;
+  };
+  EXPECT_EQ(pissa_of("adapter.init=default"), std::nullopt);
+  EXPECT_EQ(pissa_of("adapter.init=pissa"), kernels::SvdMethod::exact);
+  EXPECT_EQ(pissa_of("adapter.init=pissa-subspace"), kernels::SvdMethod::subspace);
+  const std::string found =
+      problems({"adapter.method=lora", "adapter.init=pissa", "adapter.dora=true", "adapter.rslora=true",
+                "adapter.alpha_pattern=c_fc=3", "model.states=nowhere"});
+  for (const char* problem :
+       {"adapter.init = pissa, but adapter.dora = true", "adapter.init = pissa, but adapter.alpha_pattern = ",
+        "adapter.init = pissa, but model.states = nowhere"})
+    EXPECT_THAT(found, HasSubstr(problem));
+  EXPECT_THAT(problems({"adapter.init=gaussian"}), HasSubstr("adapter.init"));
+}
+
 }  // namespace
 }  // namespace strata

@@ -125,9 +125,10 @@ Result<ExportedCheckpoint> open_newest(const Args& args, const LoadedConfig& loa
 Result<std::string> export_adapter(const Args& args, const LoadedConfig& loaded, const std::string& run) {
   Io& io = posix_io();
   STRATA_TRY_ASSIGN(const ExportedCheckpoint from, open_newest(args, loaded, run, io));
-  STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(loaded.config));
+  STRATA_TRY_ASSIGN(const AdapterSettings trained, adapter_settings(loaded.config));
   const DecoderConfig decoder = with_derived_sizes(decoder_config(loaded.config));
-  const ParamSource source = folder_values(from.source(), decoder, settings);
+  const ParamSource source = folder_values(from.source(), decoder, trained);
+  const AdapterSettings settings = folder_settings(trained);
   STRATA_TRY(export_peft(io, args.out_dir, decoder, settings, loaded.config.model.from, source));
   const bool of_peft = !std::holds_alternative<BottleneckSettings>(settings);
   std::string text = str("wrote ", args.out_dir, " from ", from.path, ": ", describe(settings),
@@ -157,8 +158,8 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
       return Status::error(Code::invalid, "--states: a merged model has no states of an optimizer");
     STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(loaded.config));
     STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets,
-                      lora_targets(decoder, std::get<LoraSettings>(settings)));
-    source = merged_source(source, lora_groups(targets), decoder);
+                      lora_targets(decoder, std::get<LoraSettings>(folder_settings(settings))));
+    source = merged_source(folder_values(source, decoder, settings), lora_groups(targets), decoder);
   }
   STRATA_TRY_ASSIGN(std::vector<LoraGroup> subspaces, subspace_groups(loaded.config, decoder));
   if (!subspaces.empty()) {

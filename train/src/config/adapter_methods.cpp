@@ -44,8 +44,8 @@ Result<AdapterSettings> read_prefix(const TrainConfig& config) {
   return AdapterSettings(PrefixSettings{config.adapter.virtual_tokens});
 }
 
-constexpr std::array<std::string_view, 7> kLoraKeys = {"rank",    "alpha",        "rslora",       "dora",
-                                                       "targets", "rank_pattern", "alpha_pattern"};
+constexpr std::array<std::string_view, 8> kLoraKeys = {"rank", "alpha",   "rslora",       "dora",
+                                                       "init", "targets", "rank_pattern", "alpha_pattern"};
 constexpr std::array<std::string_view, 4> kSeriesKeys = {"bottleneck", "placement", "activation", "scale"};
 constexpr std::array<std::string_view, 3> kParallelKeys = {"bottleneck", "activation", "scale"};
 constexpr std::array<std::string_view, 2> kPromptKeys = {"virtual_tokens", "prompt_text"};
@@ -77,6 +77,9 @@ struct KeysOf {
             {"adapter.alpha", str(s.alpha)},
             {"adapter.rslora", s.rslora ? "true" : "false"},
             {"adapter.dora", s.dora ? "true" : "false"},
+            {"adapter.init",
+             s.pissa ? std::string(s.pissa == kernels::SvdMethod::exact ? "pissa" : "pissa-subspace")
+                     : "default"},
             {"adapter.targets", fmt::format("{}", fmt::join(s.targets, ","))},
             {"adapter.rank_pattern", patterns_text(s.rank_pattern)},
             {"adapter.alpha_pattern", patterns_text(s.alpha_pattern)}};
@@ -116,6 +119,23 @@ std::string readers_of(std::string_view key) {
   return names;
 }
 
+// With what a converted adapter cannot be stated, and states of a trainer, which has no values of A0 and B0.
+void check_pissa(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  const TrainConfig::Adapter& given = config.adapter;
+  if (given.init == "default") return;
+  const std::string is_set =
+      str(tree.entry("adapter.init").origin, ": adapter.init = ", given.init, ", but ");
+  const auto refuse = [&](const char* key, const std::string& value, const char* why) {
+    problems.push_back(str(is_set, key, " = ", value, " (", tree.entry(key).origin, ")", why));
+  };
+  if (given.dora) refuse("adapter.dora", "true", "; PiSSA and DoRA cannot be combined");
+  for (const char* key : {"adapter.rank_pattern", "adapter.alpha_pattern"})
+    if (given.rslora && !tree.texts(key).empty())
+      refuse(key, tree.entry(key).raw, " with adapter.rslora = true, for which PEFT has no converted form");
+  if (!config.model.states.empty())
+    refuse("model.states", config.model.states, ", which has no values of what PiSSA starts from");
+}
+
 }  // namespace
 
 const AdapterMethod* adapter_method(std::string_view name) noexcept {
@@ -139,6 +159,7 @@ void check_adapter(const ConfigTree& tree, const TrainConfig& config, std::vecto
   if (method == nullptr) return;
   if (const Status status = method->read(config).status(); !status.is_ok())
     problems.emplace_back(status.message());
+  check_pissa(tree, config, problems);
   if (!config.adapter.prompt_text.empty() && config.model.from.empty())
     problems.push_back(str(tree.entry("adapter.prompt_text").origin,
                            ": adapter.prompt_text starts from embeddings of model.from, which is not set"));

@@ -58,6 +58,8 @@ Result<LoraSettings> lora_settings(const TrainConfig& config) {
                         .rslora = given.rslora,
                         .dora = given.dora,
                         .targets = given.targets};
+  if (given.init != "default")
+    settings.pissa = given.init == "pissa" ? kernels::SvdMethod::exact : kernels::SvdMethod::subspace;
   std::string problems;
   parse_patterns("adapter.rank_pattern", given.rank_pattern, settings.rank_pattern, problems);
   parse_patterns("adapter.alpha_pattern", given.alpha_pattern, settings.alpha_pattern, problems);

@@ -101,8 +101,8 @@ std::string adapter_text(const TrainConfig& c, const DecoderConfig& d) {
     kinds.insert(target.module.substr(target.module.rfind('.') + 1));
     ranks.insert(target.lora.part.rank);
   }
-  return fmt::format("adapter  {}{} of rank {} on {}: {}\n", c.adapter.rslora ? "rs" : "",
-                     c.adapter.dora ? "DoRA" : "LoRA", fmt::join(ranks, ", "),
+  return fmt::format("adapter  {}{}{} of rank {} on {}: {}\n", lora->rslora ? "rs" : "",
+                     lora->dora ? "DoRA" : "LoRA", lora->pissa ? " from PiSSA" : "", fmt::join(ranks, ", "),
                      plural(targets.size(), "module"), fmt::join(kinds, ", "));
 }
 

@@ -95,6 +95,7 @@ void add_training(Identity& identity, const TrainConfig& c) {
   identity.add("adapter.alpha", c.adapter.alpha);
   identity.add("adapter.rslora", c.adapter.rslora);
   identity.add("adapter.dora", c.adapter.dora);
+  identity.add("adapter.init", c.adapter.init);
   identity.add_list("adapter.targets", c.adapter.targets);
   identity.add_list("adapter.rank_pattern", c.adapter.rank_pattern);
   identity.add_list("adapter.alpha_pattern", c.adapter.alpha_pattern);
@@ -132,6 +133,7 @@ Status check_identity(const std::map<std::string, std::string>& saved,
                             : key == "data.weights"   ? ""
                             : key == "train.fp8" || key == "adapter.dora"          ? "false"
                             : key == "train.base"                                  ? "full"
+                            : key == "adapter.init"                                ? "default"
                             : key == "train.attention_backend"                     ? "mma"
                             : key == "adapter.method"                              ? "none"
                             : key == "train.freeze" || key == "optim.param_groups" ? ""

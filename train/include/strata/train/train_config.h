@@ -58,6 +58,7 @@ struct TrainConfig {
     int rank = 0;
     double alpha = 0;
     bool rslora = false, dora = false;
+    std::string init;                                               ///< default, pissa, pissa-subspace
     std::vector<std::string> targets, rank_pattern, alpha_pattern;  ///< as written; see lora_settings()
     int bottleneck = 0;
     std::string placement;   ///< attention_mlp, mlp

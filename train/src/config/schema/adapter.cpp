@@ -47,6 +47,15 @@ constexpr TrainKey kKeys[] = {
       .doc = "lora: train the norms of the adapted rows, too (DoRA)"},
      field<&C::adapter, &C::Adapter::dora>},
     {{.section = "adapter",
+      .name = "init",
+      .type = KeyType::choice,
+      .default_text = "default",
+      .doc =
+          "lora: B starts as zero (default), or B A as the principal part of the matrix (PiSSA), found by an "
+          "exact SVD (pissa) or by subspace iteration, which is faster for large matrices (pissa-subspace)",
+      .choices = "default|pissa|pissa-subspace"},
+     field<&C::adapter, &C::Adapter::init>},
+    {{.section = "adapter",
       .name = "targets",
       .type = KeyType::text_list,
       .default_text = "",
