@@ -43,6 +43,7 @@ def run_probe(case_folder, rows, out, steps, args):
     command = [str(args.probe), str(case_folder / "hf"), str(case_folder / f"{rows}.safetensors"), str(out)]
     command += ["--steps", str(steps), "--lr", str(args.lr), "--dtype", args.dtype] + ["--widened"] * args.widened
     command += ["--adapter", str(args.adapter)] if getattr(args, "adapter", None) else []
+    command += ["--pissa"] * getattr(args, "pissa", False)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:

@@ -2,11 +2,12 @@
 // gradients, the losses of some training steps, and the trained model as a folder. Prints how bf16 GEMMs are
 // computed.
 //   oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X] [--dtype f32|bf16] [--widened]
-//     [--adapter PEFT_DIR | --galore KEY=VALUE ...]
+//     [--adapter PEFT_DIR [--pissa] | --galore KEY=VALUE ...]
 // --steps 0: no training; --widened: bf16 GEMMs are computed as on a CPU without bf16 instructions.
 // --adapter: only the adapters of a folder of PEFT are trained; gradients and the trained values are such
 // folders, as is `same`, what was read; `merged` is the whole model with them. A quantized HF_DIR stays
-// quantized.
+// quantized. --pissa: of the folder, only the settings are taken; the adapter starts as PiSSA. Then `start`
+// is what A and B start as, and the trained values are those of the converted adapter.
 // --galore: the model is trained as `strata train` does it with optim.name=galore and these keys, and nothing
 // else is written than the losses and the trained model.
 #include <cstdio>
@@ -40,7 +41,7 @@ struct Options {
   int steps = 50;
   double lr = 1e-3;
   DType compute = DType::f32;
-  bool widened = false;
+  bool widened = false, pissa = false;
 };
 
 /// The micro-batches of a file, cyclically.
@@ -91,10 +92,15 @@ class FileBatches final : public BatchSource {
 struct Model {
   std::unique_ptr<HfFolder> folder;
   std::unique_ptr<PeftFolder> adapter;
-  std::int64_t seq = 0;  // tokens of a row of the batches
+  AdapterSettings trained;  // those of `adapter`, or PiSSA with them
+  std::int64_t seq = 0;     // tokens of a row of the batches
   const DecoderConfig& config() const { return folder->config(); }
+  bool starts_as_pissa() const {
+    const auto* const lora = std::get_if<LoraSettings>(&trained);
+    return adapter && lora != nullptr && lora->pissa;
+  }
   bool has(std::string_view param) const {
-    return folder->has_param(param) || (adapter && adapter->has(param));
+    return folder->has_param(param) || (adapter && !starts_as_pissa() && adapter->has(param));
   }
   Status read_part(std::string_view param, std::int64_t offset, std::span<float> into) const {
     const bool is_adapter = adapter && adapter->has(param);
@@ -108,7 +114,7 @@ struct Model {
     for (ParamInfo& param : program.params) param.trainable = false;
     DecoderConfig decoder = config();
     decoder.seq = seq;
-    program = must(add_adapter(std::move(program), decoder, adapter->settings()));
+    program = must(add_adapter(std::move(program), decoder, trained));
     if (folder->quantized_to() == kernels::WeightFormat::full) return program;
     return must(quantize_weights(std::move(program), folder->quantized_to(), weight_parts(config())));
   }
@@ -116,6 +122,11 @@ struct Model {
   void write(const std::string& out, const char* name, const ParamSource& source) const {
     must(
         export_peft(posix_io(), str(out, "/", name), config(), adapter->settings(), adapter->base(), source));
+  }
+  /// Writes an adapter that others can load.
+  void export_trained(const std::string& out, const ParamSource& source) const {
+    must(export_peft(posix_io(), str(out, "/adapter"), config(), folder_settings(trained), adapter->base(),
+                     folder_values(source, config(), trained)));
   }
 };
 
@@ -220,6 +231,10 @@ void write_training(const Options& o, const ProgramSet& programs, const Model& m
   options.optimizer.eps = 1e-8;
   options.optimizer.weight_decay = 0.1;
   Run run(programs, options, model);
+  if (model.starts_as_pissa()) {
+    const auto start = run.all(Payload::param);
+    model.write(o.out, "start", source_of(start));
+  }
   std::string losses;
   for (int step = 0; step < o.steps; ++step) {
     StepReport report;
@@ -228,7 +243,7 @@ void write_training(const Options& o, const ProgramSet& programs, const Model& m
   }
   must(write_text_atomically(posix_io(), o.out + "/losses.json", str("{\"losses\": [", losses, "]}\n")));
   const auto params = run.all(Payload::param);
-  if (model.adapter) return model.write(o.out, "adapter", source_of(params));
+  if (model.adapter) return model.export_trained(o.out, source_of(params));
   must(export_hf(posix_io(), o.out + "/hf", model.config(), source_of(params), options_of(*model.folder)));
   must(check_hf_export(posix_io(), o.out + "/hf", source_of(params), DType::f32));
 }
@@ -279,8 +294,12 @@ void write_galore(const Options& o, const Model& model, FileBatches& batches) {
 void probe(const Options& o) {
   kernels::force_widened_bf16_gemm(o.widened);
   std::printf("%s\n", kernels::bf16_gemm_kind());
-  Model model{must(HfFolder::open(posix_io(), o.folder)), nullptr};
-  if (!o.adapter.empty()) model.adapter = must(PeftFolder::open(posix_io(), o.adapter, model.config()));
+  Model model{must(HfFolder::open(posix_io(), o.folder)), nullptr, {}};
+  if (!o.adapter.empty()) {
+    model.adapter = must(PeftFolder::open(posix_io(), o.adapter, model.config()));
+    model.trained = model.adapter->settings();
+    if (o.pissa) std::get<LoraSettings>(model.trained).pissa = kernels::SvdMethod::exact;
+  }
   FileBatches batches(o.batches);
   must(posix_io().make_dirs(o.out));
   if (!o.galore.empty()) return write_galore(o, model, batches);
@@ -294,8 +313,8 @@ void probe(const Options& o) {
   programs[ProgramRole::train] = must(derive_backward(programs[ProgramRole::eval], "loss"));
   programs[ProgramRole::infer] = model.with_adapter(
       must(record_decoder(config, batches.packed() ? batch : 1, DecoderHead::logits, rows, o.compute)));
-  if (model.adapter) model.write(o.out, "same", model.source());
-  if (model.adapter && can_merge(model.adapter->settings())) {
+  if (model.adapter && !o.pissa) model.write(o.out, "same", model.source());
+  if (model.adapter && !o.pissa && can_merge(model.trained)) {
     const auto merged = merged_source(model.source(), lora_groups(model.adapter->targets()), model.config());
     must(export_hf(posix_io(), o.out + "/merged", model.config(), merged, options_of(*model.folder)));
   }
@@ -327,6 +346,8 @@ Options parse(int argc, char** argv) {
       o.galore.push_back(words[++i]);
     } else if (words[i] == "--dtype" && has_value) {
       o.compute = parse_dtype(words[++i]);
+    } else if (words[i] == "--pissa") {
+      o.pissa = true;
     } else if (words[i] == "--widened") {
       o.widened = true;
     } else {
@@ -336,7 +357,7 @@ Options parse(int argc, char** argv) {
   if (names.size() != 3)
     throw std::runtime_error(
         "usage: oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X] [--dtype f32|bf16] "
-        "[--widened] [--adapter PEFT_DIR | --galore KEY=VALUE ...]");
+        "[--widened] [--adapter PEFT_DIR [--pissa] | --galore KEY=VALUE ...]");
   o.folder = names[0];
   o.batches = names[1];
   o.out = names[2];
