@@ -100,10 +100,10 @@ class Bottlenecks(torch.nn.Module):
 
 class Virtual:
     """A model with virtual tokens of PEFT. What strata trains of P-tuning is the prompt that its encoder gives, since that is
-    what PEFT saves."""
+    what PEFT saves. `prompt_dtype`: of the prompt or prefix, which PEFT keeps in float32 if it is not told otherwise."""
 
-    def __init__(self, folder, kind, seed, load_from=None, dtype=torch.float64):
-        base = base_of(folder, dtype)
+    def __init__(self, folder, kind, seed, load_from=None, dtype=torch.float64, prompt_dtype=None):
+        base, prompt_dtype = base_of(folder, dtype), prompt_dtype or dtype
         if load_from is None:
             config = dict(task_type="CAUSAL_LM", num_virtual_tokens=TOKENS)
             if kind is peft.PrefixTuningConfig:  # PEFT takes hidden / heads for the width of a head
@@ -114,11 +114,11 @@ class Virtual:
             elif kind is peft.PromptEncoderConfig:
                 config |= dict(encoder_hidden_size=11)
             self.model = peft.get_peft_model(base, kind(**config)).eval()
-            self.model.prompt_encoder.to(dtype)
+            self.model.prompt_encoder.to(prompt_dtype)
             randomize(self.model.prompt_encoder.parameters(), seed)
         else:
             self.model = peft.PeftModel.from_pretrained(base, load_from).eval()  # PEFT does not load it to train it
-            self.model.prompt_encoder.to(dtype).requires_grad_()
+            self.model.prompt_encoder.to(prompt_dtype).requires_grad_()
 
     def logits(self, tokens):
         return self.model(tokens).logits[:, -tokens.shape[1] :]
@@ -130,15 +130,16 @@ class Virtual:
         save_adapter(self.model, folder)
 
 
-def make(folder, method, seed, load_from=None):
+def make(folder, method, seed, load_from=None, dtype=torch.float64, prompt_dtype=None):
+    """The model of `folder` with an adapter, of random values or of the folder `load_from`."""
     kind = METHODS[method]
     if isinstance(kind, dict):
-        model = Bottlenecks(folder, kind)
+        model = Bottlenecks(folder, kind, dtype)
         if load_from is not None:
             return model.load(load_from)
         randomize(model.parts.values(), seed)
         return model
-    return Virtual(folder, kind, seed, load_from)
+    return Virtual(folder, kind, seed, load_from, dtype, prompt_dtype)
 
 
 def compare(case, method, scratch, args):
