@@ -1,11 +1,13 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include <strata/kernels/weight_quant.h>
 #include <strata/model/adapter/weight_parts.h>
 #include <strata/runtime/str.h>
 
+#include "engine/execute/frozen_runs.h"
 #include "engine/states.h"
 #include "engine/tiny_run.h"
 
@@ -87,6 +89,33 @@ inline InitialValues dequantized_base_of(TinyRun& run) {
     std::copy_n(values.begin() + piece.offset, into.size(), into.begin());
     return true;
   };
+}
+
+/// The losses of a quantized base are those of a base that has the dequantized values.
+inline void expect_losses_of_the_dequantized_base(const DecoderConfig& config, LowRank kind) {
+  for (const kernels::WeightFormat format : {kernels::WeightFormat::int8, kernels::WeightFormat::nf4_dq}) {
+    TinyRun run(must(Engine::plan(adapted_programs(config, Recompute::full, DType::bf16, format, kind), {})));
+    must(run.engine->initialize(5));
+    const auto full = kernels::WeightFormat::full;
+    TinyRun plain(must(Engine::plan(adapted_programs(config, Recompute::full, DType::bf16, full, kind), {})));
+    must(plain.engine->initialize(5, dequantized_base_of(run)));
+    EXPECT_EQ(run.train(3), plain.train(3)) << to_string(format);
+  }
+}
+
+/// Step modes x placements x micro-batches, over a full and a quantized base.
+inline void expect_bits_of_the_serial_step(LowRank kind) {
+  for (const auto& [base, grad_accum] :
+       {std::pair{kernels::WeightFormat::full, 3}, {kernels::WeightFormat::nf4, 1}}) {
+    SCOPED_TRACE(to_string(base));
+    SessionOptions options;
+    options.grad_accum = grad_accum;
+    options.clip = 1e-4;
+    const auto [family, compute] =
+        grad_accum == 1 ? std::pair{"gpt2", DType::f32} : std::pair{"llama", DType::bf16};
+    frozen::expect_same_bits(adapted_programs(tiny_of_family(family), Recompute::none, compute, base, kind),
+                             options);
+  }
 }
 
 }  // namespace strata::test

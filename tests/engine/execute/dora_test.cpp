@@ -4,7 +4,6 @@
 
 #include "engine/execute/adapters.h"
 #include "engine/execute/central_differences.h"
-#include "engine/execute/frozen_runs.h"
 
 namespace strata {
 namespace {
@@ -83,32 +82,15 @@ TEST_P(DoraRunTest, AStepChangesEveryAdapterAndLeavesTheBase) {
     EXPECT_EQ(values == before.at(name), name.find(".lora_") == std::string::npos) << name;
 }
 
-// The losses of a quantized base are those of a base that has the dequantized values.
 TEST_P(DoraRunTest, TrainsOverAQuantizedBaseAsOverItsDequantizedValues) {
-  for (const kernels::WeightFormat format : {int8, nf4_dq}) {
-    TinyRun run(must(Engine::plan(dora_programs(config, Recompute::full, DType::bf16, format), {})));
-    must(run.engine->initialize(5));
-    TinyRun plain(must(Engine::plan(dora_programs(config, Recompute::full, DType::bf16), {})));
-    must(plain.engine->initialize(5, test::dequantized_base_of(run)));
-    EXPECT_EQ(run.train(3), plain.train(3)) << to_string(format);
-  }
+  test::expect_losses_of_the_dequantized_base(config, test::LowRank::dora);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, DoraRunTest, ::testing::ValuesIn(decoder_families()),
                          [](const auto& test_case) { return std::string(test_case.param); });
 
-// Step modes x placements x micro-batches, over a full and a quantized base.
 TEST(DoraStepTest, EveryModeAndPlacementGivesTheBitsOfTheSerialStepOnTheDevice) {
-  for (const auto& [base, grad_accum] : {std::pair{full, 3}, {nf4, 1}}) {
-    SCOPED_TRACE(to_string(base));
-    SessionOptions options;
-    options.grad_accum = grad_accum;
-    options.clip = 1e-4;
-    const auto [family, compute] =
-        grad_accum == 1 ? std::pair{"gpt2", DType::f32} : std::pair{"llama", DType::bf16};
-    test::frozen::expect_same_bits(
-        dora_programs(test::tiny_of_family(family), Recompute::none, compute, base), options);
-  }
+  test::expect_bits_of_the_serial_step(test::LowRank::dora);
 }
 
 }  // namespace

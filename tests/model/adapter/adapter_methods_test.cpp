@@ -7,6 +7,7 @@
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
+#include "model/adapter/small_decoder.h"
 #include "support/temp_dir.h"
 
 namespace strata {
@@ -17,14 +18,7 @@ using testing::HasSubstr;
 using Placement = BottleneckSettings::Placement;
 
 DecoderConfig small_decoder(std::string_view family) {
-  DecoderConfig config = decoder_for_family(family).value();
-  config.layers = 2;
-  config.hidden = 16;
-  config.heads = 4;
-  config.kv_heads = config.norm == DecoderConfig::Norm::rms ? 2 : 4;
-  config.ffn = 24;
-  config.vocab = 30;
-  config.seq = 8;
+  DecoderConfig config = test::small_decoder(family);
   config.positions = 12;
   return config;
 }

@@ -6,6 +6,7 @@
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/runtime/rng.h>
 
+#include "model/adapter/small_decoder.h"
 #include "support/temp_dir.h"
 
 namespace strata {
@@ -16,15 +17,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 DecoderConfig pissa_decoder(std::string_view family) {
-  DecoderConfig config = decoder_for_family(family).value();
-  config.layers = 2;
-  config.hidden = 16;
-  config.heads = 4;
-  config.kv_heads = config.norm == DecoderConfig::Norm::rms ? 2 : 4;
-  config.ffn = 24;
-  config.vocab = 30;
-  config.seq = 8;
-  return with_derived_sizes(config);
+  return with_derived_sizes(test::small_decoder(family));
 }
 
 Status random_of_name(std::string_view param, std::span<float> into) {

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string_view>
+
+#include <strata/model/decoder.h>
+
+namespace strata::test {
+
+/// A decoder of `family` of two layers, whose tensors are small.
+inline DecoderConfig small_decoder(std::string_view family) {
+  DecoderConfig config = decoder_for_family(family).value();
+  config.layers = 2;
+  config.hidden = 16;
+  config.heads = 4;
+  config.kv_heads = config.norm == DecoderConfig::Norm::rms ? 2 : 4;
+  config.ffn = 24;
+  config.vocab = 30;
+  config.seq = 8;
+  return config;
+}
+
+}  // namespace strata::test
