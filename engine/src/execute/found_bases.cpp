@@ -45,18 +45,19 @@ VisitState FoundBases::sink() {
     bases_[group.basis()].dtype = find_parameter(plan_, group.basis())->group.compute;
     energies_[energy_name(group)] = {};
   }
-  return [this](const StatePiece& result, std::span<const float> values) { return take(result, values); };
+  return [this](const StatePiece& result, std::span<const float> values) {
+    take(result, values);
+    return Status::ok();
+  };
 }
 
-Status FoundBases::take(const StatePiece& result, std::span<const float> values) {
+void FoundBases::take(const StatePiece& result, std::span<const float> values) {
   if (const auto energy = energies_.find(result.name); energy != energies_.end())
     energy->second.assign(values.begin(), values.end());
   const auto found = bases_.find(result.name);
-  if (found == bases_.end()) return {};
-  Basis& basis = found->second;
-  basis.is_finite = first_non_finite(values) == values.size();
-  basis.values.resize(values.size() * size_of(basis.dtype));
-  return narrow_from_f32(values, basis.dtype, basis.values);
+  if (found == bases_.end()) return;
+  found->second.is_finite = first_non_finite(values) == values.size();
+  found->second.values = values;
 }
 
 Status FoundBases::check_finite() const {
@@ -78,13 +79,13 @@ std::vector<std::string> FoundBases::names() const {
 }
 
 FillState FoundBases::editor() const {
-  return [this](const StatePiece& piece, std::span<float> values) {
+  return [this, rounded = std::vector<std::byte>()](const StatePiece& piece,
+                                                    std::span<float> values) mutable -> Status {
     const Basis& basis = bases_.find(piece.name)->second;
-    const std::size_t width = size_of(basis.dtype);
-    return widen_to_f32(basis.dtype,
-                        std::span(basis.values)
-                            .subspan(static_cast<std::size_t>(piece.offset) * width, values.size() * width),
-                        values);
+    rounded.resize(values.size() * size_of(basis.dtype));
+    STRATA_TRY(narrow_from_f32(basis.values.subspan(static_cast<std::size_t>(piece.offset), values.size()),
+                               basis.dtype, rounded));
+    return widen_to_f32(basis.dtype, rounded, values);
   };
 }
 

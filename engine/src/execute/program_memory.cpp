@@ -15,8 +15,8 @@ struct PinnedParts {
   std::size_t losses = 0;
   std::size_t logits = 0;       // one row, or the maximum that a program with a KV cache computes
   std::size_t activations = 0;  // offloaded from the device
-  std::size_t result = 0;       // the largest one of a program
-  std::size_t total() const noexcept { return 2 * input_slot + losses + logits + activations + result; }
+  std::size_t results = 0;      // all of a program
+  std::size_t total() const noexcept { return 2 * input_slot + losses + logits + activations + results; }
 };
 
 PinnedParts pinned_parts(const RunPlan& plan) {
@@ -27,8 +27,7 @@ PinnedParts pinned_parts(const RunPlan& plan) {
     const LoweredProgram& program = planned.program;
     inputs = std::max(inputs, program.input_bytes);
     parts.activations = std::max(parts.activations, program.offload.host_bytes);
-    for (const LoweredProgram::ResultValue& result : program.results)
-      parts.result = std::max(parts.result, round_up(result.operand.bytes(), kPageBytes));
+    parts.results = std::max(parts.results, program.result_bytes);
     const Operand logits = program.find("logits");
     if (logits.location == Operand::Location::none) continue;
     logit_values =
@@ -64,7 +63,7 @@ ProgramMemory::ProgramMemory(const RunPlan& plan, const RunMemory& memory) {
   losses_ = reinterpret_cast<float*>(losses);
   logits_ = reinterpret_cast<float*>(losses + parts.losses);
   activations_ = losses + parts.losses + parts.logits;
-  result_ = activations_ + parts.activations;
+  results_ = activations_ + parts.activations;
 }
 
 }  // namespace strata::detail

@@ -9,7 +9,7 @@
 namespace strata::detail {
 
 /// The memory of a run's programs in addition to the states: the arena and the cache on the device, and in
-/// pinned memory two input slots, losses, logits, offloaded activations and a result. It is the driver's
+/// pinned memory two input slots, losses, logits, offloaded activations and the results of a program. It is the driver's
 /// memory of a session.
 DriverMemory plan_driver_memory(const RunPlan& plan);
 
@@ -26,11 +26,13 @@ class ProgramMemory {
   std::byte* input_slot(std::size_t slot) const noexcept { return inputs_ + slot * input_slot_bytes_; }
   float* losses() const noexcept { return losses_; }  ///< one per micro-batch
   float* logits() const noexcept { return logits_; }
-  std::byte* result() const noexcept { return result_; }  ///< holds any one result of a program
+  std::byte* result(const LoweredProgram::ResultValue& result) const noexcept {
+    return results_ + result.host_offset;
+  }
 
  private:
   std::size_t input_slot_bytes_;
-  std::byte *arena_, *states_, *inputs_, *activations_, *result_;
+  std::byte *arena_, *states_, *inputs_, *activations_, *results_;
   float *losses_, *logits_;
 };
 

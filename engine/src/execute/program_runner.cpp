@@ -204,15 +204,16 @@ Status ProgramRunner::run_refresh(const Replay& replay, BatchSource& source, con
   return context_.chunks().status();
 }
 
-// Waits for a result, which the next instruction may overwrite.
+// Waits for a result, whose memory on the device the next instruction may overwrite.
 Status ProgramRunner::give_result(const LoweredProgram::ResultValue& result, const VisitState& sink) {
   const std::size_t bytes = result.operand.bytes();
-  STRATA_TRY(read_back(memory_.result(), memory_.arena(result.operand), bytes));
+  std::byte* const kept = memory_.result(result);
+  STRATA_TRY(read_back(kept, memory_.arena(result.operand), bytes));
   STRATA_TRY(context_.backend().wait(arena_free_));
-  STRATA_TRY(context_.backend().host_access({memory_.result(), bytes, false}));
+  STRATA_TRY(context_.backend().host_access({kept, bytes, false}));
   if (!context_.has_data()) return {};
   const std::int64_t n = result.operand.shape.n_elems();
-  const auto* const values = reinterpret_cast<const float*>(memory_.result());
+  const auto* const values = reinterpret_cast<const float*>(kept);
   return sink(StatePiece{result.name, 0, n}, {values, static_cast<std::size_t>(n)});
 }
 

@@ -177,7 +177,13 @@ class Lowering {
     for (std::size_t i = 0; i < program_.code.size(); ++i)
       for (const ValueId id : program_.code[i].out)
         if (std::find(program_.results.begin(), program_.results.end(), id) != program_.results.end())
-          lowered.results.push_back({program_.value(id).name, i, operand(id)});
+          list_result({program_.value(id).name, i, operand(id)}, lowered);
+  }
+
+  static void list_result(LoweredProgram::ResultValue result, LoweredProgram& lowered) {
+    result.host_offset = lowered.result_bytes;
+    lowered.result_bytes += round_up(result.operand.bytes(), kPageBytes);
+    lowered.results.push_back(std::move(result));
   }
 
   void count_move(const Instr& instr, LoweredProgram::Offload& offload) {

@@ -98,7 +98,8 @@ class Engine final : public Session {
   Result<double> evaluate(BatchSource& source, std::int64_t n, std::string_view program = {});
 
   /// Runs the program with the role `refresh` on the micro-batches of the next step, and calls `sink` with
-  /// each of its results, whole, in the program's order. No state changes; what is pending is completed
+  /// each of its results, whole, in the program's order; its values stay in the plan's pinned memory until the
+  /// next call. No state changes; what is pending is completed
   /// first. The sink must not call the engine; its error ends the call. Errors: `unsupported` without such a
   /// program; `io_error`, `corrupt`.
   Status refresh(BatchSource& source, const VisitState& sink);
@@ -117,8 +118,7 @@ class Engine final : public Session {
   };
   /// What subspace training does before the steps in which bases change: merge_factors(), refresh(), and the
   /// results, rounded to the compute dtype, become the bases. Afterwards the model computes what it did
-  /// before, to rounding. If refresh() fails, the call may be repeated, and gives the same bits. Holds all
-  /// bases in host memory while it runs. Returns the bases in the order of `groups`. Errors: those of the
+  /// before, to rounding. If refresh() fails, the call may be repeated, and gives the same bits. Returns the bases in the order of `groups`. Errors: those of the
   /// parts; `invalid` for a basis that is no result; `diverged` naming a basis that is not finite, unless the
   /// run skips such steps (NonFinite::skip), and then the basis is kept.
   Result<std::vector<RenewedBasis>> renew_bases(BatchSource& source, std::span<const LoraGroup> groups);

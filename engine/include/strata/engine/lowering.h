@@ -54,8 +54,10 @@ struct LoweredProgram {
     std::string name;
     std::size_t instr = 0;  ///< index into `code`
     Operand operand;
+    std::size_t host_offset = 0;  ///< where it is kept on the host, in bytes
   };
   std::vector<ResultValue> results;  ///< in the order of their instructions
+  std::size_t result_bytes = 0;      ///< on the host, of all of them
   std::int32_t micro_batches = 1;    ///< processed by one run
   std::size_t input_bytes = 0;       ///< of all inputs, which are uploaded one after the other
   std::size_t arena_bytes = 0;
