@@ -89,9 +89,10 @@ bool Exchange::test(Transfer& transfer, const MpiApi& api, bool& progressed) {
 }
 
 void Exchange::cancel(const MpiApi& api) {
-  // Only of receives: a send that has begun cannot be cancelled in current implementations.
+  // A send to another process that has begun cannot be cancelled in current implementations.
   for (Transfer& transfer : transfers_)
-    if (transfer.in_flight && !transfer.sends) (void)api.cancel(&transfer.request);
+    if (transfer.in_flight && (!transfer.sends || transfer.request.is_local))
+      (void)api.cancel(&transfer.request);
 }
 
 bool Exchange::settle(const MpiApi& api) {

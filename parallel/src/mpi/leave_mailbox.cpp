@@ -17,14 +17,14 @@ Status LeaveMailbox::open() { return post(); }
 
 Status LeaveMailbox::post() {
   const int failed =
-      api_.irecv(MpiChannel::control, &incoming_, sizeof incoming_, kAnyRank, kLeaveTag, &receive_);
+      api_.irecv(MpiChannel::any, &incoming_, sizeof incoming_, kAnyRank, kLeaveTag, &receive_);
   open_ = failed == 0;
   return failed == 0 ? Status() : error(failed);
 }
 
 Status LeaveMailbox::send(const LeaveMessage& message, int to_world_rank) {
   auto send = std::make_unique<Send>(Send{message, {}});
-  const int failed = api_.isend(MpiChannel::control, &send->message, sizeof send->message, to_world_rank,
+  const int failed = api_.isend(MpiChannel::any, &send->message, sizeof send->message, to_world_rank,
                                 kLeaveTag, &send->request);
   if (failed != 0) return error(failed);
   sends_.push_back(std::move(send));

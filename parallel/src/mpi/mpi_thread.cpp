@@ -153,6 +153,8 @@ void MpiThread::run() noexcept {
 }
 
 Status MpiThread::open() {
+  info_.ranks_here = options_.ranks_here;
+  info_.here = options_.here;
   if (const int error = api_.init(&info_); error != 0) {
     char text[160] = {};
     api_.describe(error, text, sizeof text);

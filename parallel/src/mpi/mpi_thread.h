@@ -25,6 +25,7 @@ struct MpiOptions {
   std::size_t max_message_bytes = kGiB;  ///< MPI counts in int
   std::size_t max_piece_bytes = kMiB;    ///< of a reduction; the inbox holds two pieces of every other rank
   std::chrono::milliseconds leave_wait{1000};
+  int ranks_here = 1, here = 0;  ///< ranks of this process, and the index of this one
 };
 
 /// The one thread that calls MPI. Other threads give it exchanges and wait for them. Thread-safe; an exchange

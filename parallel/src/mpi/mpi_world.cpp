@@ -15,12 +15,14 @@ namespace {
 
 class MpiWorld final : public World {
  public:
-  explicit MpiWorld(std::shared_ptr<MpiThread> thread) : thread_(std::move(thread)) {}
+  MpiWorld(std::shared_ptr<MpiThread> thread, std::unique_ptr<World> local)
+      : thread_(std::move(thread)), local_(std::move(local)) {}
   ~MpiWorld() override { thread_->leave(thread_->world()); }
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;
   int rank() const noexcept override { return thread_->info().rank; }
   int size() const noexcept override { return thread_->info().size; }
+  int ranks_here() const noexcept override { return thread_->info().ranks_here; }
   std::string description() const override {
     return str("rank ", rank(), " of ", size(), " on host ", thread_->info().host, " (MPI)");
   }
@@ -35,7 +37,10 @@ class MpiWorld final : public World {
     thread_->leave_all(str("on host ", thread_->info().host, ", ", why.to_string(), "; it was ",
                            to_string(thread_->progress().position())));
   }
-  std::uint64_t transport_bytes() const override { return thread_->memory() + resident_bytes().shared; }
+  // Of what a process has once, its first rank tells.
+  std::uint64_t transport_bytes() const override {
+    return thread_->memory() + (thread_->info().here == 0 ? resident_bytes().shared : 0);
+  }
   CollectiveBytes control_bytes() const noexcept override { return thread_->control_bytes(); }
 
   /// Tells the others which process this rank is.
@@ -47,8 +52,9 @@ class MpiWorld final : public World {
     return {};
   }
 
-  // Each process has one rank.
-  Result<std::shared_ptr<void>> share(const Create& create) override { return create(); }
+  Result<std::shared_ptr<void>> share(const Create& create) override {
+    return local_ == nullptr ? create() : local_->share(create);
+  }
 
   Result<std::unique_ptr<ProcessGroup>> create_group(Backend& backend) override {
     if (backend.info().kind == DeviceKind::cuda)
@@ -64,13 +70,15 @@ class MpiWorld final : public World {
   int next_tag() { return thread_->world().tag(sequence_++, false); }
 
   const std::shared_ptr<MpiThread> thread_;
+  const std::unique_ptr<World> local_;  // null if the process has one rank
   std::uint64_t sequence_ = 0;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<World>> create_mpi_world(std::shared_ptr<MpiThread> thread) {
-  auto world = std::make_unique<MpiWorld>(std::move(thread));
+Result<std::unique_ptr<World>> create_mpi_world(std::shared_ptr<MpiThread> thread,
+                                                std::unique_ptr<World> local) {
+  auto world = std::make_unique<MpiWorld>(std::move(thread), std::move(local));
   STRATA_TRY(world->introduce());
   return std::unique_ptr<World>(std::move(world));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include <strata/parallel/world.h>
 #include <strata/runtime/status.h>
@@ -25,5 +26,11 @@ bool built_with_mpi() noexcept;
 /// Errors: `unsupported`, naming what is missing: MPI when strata was built, libstrata_mpi.so, or libmpi;
 /// those of MPI when it starts.
 Result<std::unique_ptr<World>> open_mpi_world(const WatchOptions& watch = {});
+
+/// The same with several ranks in each process, which are its threads: element i belongs to the thread of the
+/// i-th of them, and process p has the ranks from p * ranks_here on (endpoints: Dinan et al. 2013). Ranks of
+/// one process exchange data by MPI, too. Errors: `invalid` unless 1 <= ranks_here <= 8; those of
+/// open_mpi_world(), and those of MPI if processes differ in `ranks_here`.
+Result<std::vector<std::unique_ptr<World>>> open_mpi_worlds(int ranks_here, const WatchOptions& watch = {});
 
 }  // namespace strata

@@ -25,6 +25,8 @@ class World {
   virtual int size() const noexcept = 0;
   /// Whether the ranks are threads of one process.
   virtual bool in_one_process() const noexcept { return false; }
+  /// Ranks that are threads of this process, with this one.
+  virtual int ranks_here() const noexcept { return in_one_process() ? size() : 1; }
   /// Where the rank runs and by which transport, such as "rank 2 of 4 on host a (MPI)"; for messages.
   virtual std::string description() const = 0;
 
