@@ -35,6 +35,8 @@ Parts parts_of(CollectiveKind kind, int size) noexcept {
       return {0, 1};
     case CollectiveKind::all_to_all:
       return {size, size};
+    case CollectiveKind::shift:
+      return {1, 1};
     case CollectiveKind::send:
       return {1, 0};
   }
@@ -69,6 +71,8 @@ std::string_view to_string(CollectiveKind kind) noexcept {
       return "broadcast";
     case CollectiveKind::all_to_all:
       return "all_to_all";
+    case CollectiveKind::shift:
+      return "shift";
     case CollectiveKind::send:
       return "send";
     case CollectiveKind::receive:
@@ -87,6 +91,7 @@ std::string to_string(const Collective& c) {
   std::string text(to_string(c.kind));
   if (reduces(c.kind)) text += str(" (", to_string(c.reduction), ")");
   if (has_peer(c.kind)) text += str(c.kind == CollectiveKind::send ? " to rank " : " from rank ", c.peer);
+  if (c.kind == CollectiveKind::shift) text += str(" by ", plural(c.peer, "rank"));
   text += str(" of ", plural(bytes, "byte"));
   if (reduces(c.kind)) text += str(" of ", to_string(c.dtype));
   return text;
@@ -99,6 +104,9 @@ Status check(const Collective& c, int rank, int size) {
                                             " in a group of ", plural(size, "rank")));
   if ((c.kind == CollectiveKind::send || c.kind == CollectiveKind::receive) && c.peer == rank)
     return Status::error(Code::invalid, str(to_string(c.kind), ": rank ", rank, " is the caller itself"));
+  if (c.kind == CollectiveKind::shift && (c.peer < 0 || c.peer >= size))
+    return Status::error(Code::invalid, str("shift by ", plural(c.peer, "rank"), " in a group of ",
+                                            plural(size, "rank"), "; it is 0 to ", size - 1));
   if (!reduces(c.kind)) return {};
   if (!can_reduce(c.dtype))
     return Status::error(Code::invalid, str(to_string(c.kind), " of ", to_string(c.dtype),
@@ -125,9 +133,10 @@ Status check_members(std::span<const int> members, int rank, int size) {
 
 Status check_match(const Collective& a, int rank_a, const Collective& b, int rank_b) {
   const bool pair = a.kind == CollectiveKind::send && b.kind == CollectiveKind::receive;
-  const bool same = a.kind == b.kind && a.send.bytes == b.send.bytes && a.receive.bytes == b.receive.bytes &&
-                    (!reduces(a.kind) || (a.dtype == b.dtype && a.reduction == b.reduction)) &&
-                    (a.kind != CollectiveKind::broadcast || a.peer == b.peer);
+  const bool same =
+      a.kind == b.kind && a.send.bytes == b.send.bytes && a.receive.bytes == b.receive.bytes &&
+      (!reduces(a.kind) || (a.dtype == b.dtype && a.reduction == b.reduction)) &&
+      ((a.kind != CollectiveKind::broadcast && a.kind != CollectiveKind::shift) || a.peer == b.peer);
   if (pair ? a.send.bytes == b.receive.bytes : same) return {};
   return Status::error(
       Code::invalid,
@@ -156,6 +165,8 @@ CollectiveBytes wire_bytes(const Collective& c, int rank, int size) noexcept {
                             : CollectiveBytes{0, c.receive.bytes};
     case CollectiveKind::all_to_all:
       return {c.send.bytes / n * others, c.send.bytes / n * others};
+    case CollectiveKind::shift:
+      return c.peer == 0 ? CollectiveBytes{} : CollectiveBytes{c.send.bytes, c.receive.bytes};
     case CollectiveKind::send:
       return {c.send.bytes, 0};
     case CollectiveKind::receive:

@@ -50,6 +50,13 @@ TEST(CollectiveTest, APeerThatDoesNotExistIsRefused) {
   EXPECT_FALSE(check(broadcast, 0, 2).is_ok());
   const Collective send{.kind = CollectiveKind::send, .send = BufferView{kSomewhere, 8}, .peer = 1};
   EXPECT_EQ(check(send, 1, 2).message(), "send: rank 1 is the caller itself");
+  Collective shift{.kind = CollectiveKind::shift,
+                   .send = BufferView{kSomewhere, 8},
+                   .receive = {kSomewhere + 8, 8},
+                   .peer = 1};
+  EXPECT_TRUE(check(shift, 1, 2).is_ok());
+  shift.peer = 2;
+  EXPECT_EQ(check(shift, 1, 2).message(), "shift by 2 ranks in a group of 2 ranks; it is 0 to 1");
 }
 
 TEST(CollectiveTest, CallsThatDoNotMatchAreNamedWithTheirRanks) {
@@ -63,6 +70,10 @@ TEST(CollectiveTest, CallsThatDoNotMatchAreNamedWithTheirRanks) {
   EXPECT_TRUE(check_match(a, 0, b, 1).is_ok());
   b.peer = 1;
   EXPECT_FALSE(check_match(a, 0, b, 1).is_ok());
+  const Collective shift{.kind = CollectiveKind::shift, .peer = 1},
+      further{.kind = CollectiveKind::shift, .peer = 2};
+  EXPECT_THAT(std::string(check_match(shift, 0, further, 1).message()),
+              HasSubstr("rank 0 queued shift by 1 rank of 0 bytes, but rank 1 queued shift by 2 ranks"));
   const Collective send{.kind = CollectiveKind::send, .send = BufferView{kSomewhere, 8}, .peer = 1};
   Collective receive{.kind = CollectiveKind::receive, .receive = {kSomewhere, 8}, .peer = 0};
   EXPECT_TRUE(check_match(send, 0, receive, 1).is_ok());

@@ -141,6 +141,11 @@ TEST_P(ProcessGroupTest, DataArrivesInRankOrder) {
         STRATA_TRY(rank.group.broadcast(data.view(), root, rank.stream));
         EXPECT_EQ(data.contents(), shards[static_cast<std::size_t>(root)]);
       }
+      for (int step = 0; step < rank.group.size(); ++step) {
+        const RankBuffer next(rank, Bytes(bytes));
+        STRATA_TRY(rank.group.shift(shard.view(), next.view(), step, rank.stream));
+        EXPECT_EQ(next.contents(), shards[(me + static_cast<std::size_t>(step)) % n()]) << step;
+      }
       return {};
     });
   }

@@ -63,6 +63,8 @@ Status MpiCalls::run(const Collective& call, int tag, ThreadPool& pool, Scratch&
       else
         for_each_other(peers_, [&](int q) { exchange.send(q, call.receive.data, call.receive.bytes); });
       return finish(exchange);
+    case CollectiveKind::shift:
+      return shift(call, exchange);
     case CollectiveKind::send:
       exchange.send(call.peer, call.send.data, call.send.bytes);
       return finish(exchange);
@@ -100,6 +102,17 @@ Status MpiCalls::all_to_all(const Collective& call, Exchange& exchange) {
   thread_.begin(exchange);
   copy_own(call.receive.data + offset(peers_.rank()), call.send.data + offset(peers_.rank()), bytes);
   return thread_.wait(exchange);
+}
+
+Status MpiCalls::shift(const Collective& call, Exchange& exchange) {
+  const int n = peers_.size(), me = peers_.rank();
+  if (call.peer == 0)
+    copy_own(call.receive.data, call.send.data, call.send.bytes);
+  else {
+    exchange.send((me - call.peer + n) % n, call.send.data, call.send.bytes);
+    exchange.receive((me + call.peer) % n, call.receive.data, call.receive.bytes);
+  }
+  return finish(exchange);
 }
 
 // Each rank reduces one part in place, which nobody else reads, and then sends it to all others.

@@ -37,6 +37,7 @@ class MpiCalls {
   Status run(const Collective& call, int tag, ThreadPool& pool, Scratch& scratch);
   Status all_gather(const Collective& call, Exchange& exchange);
   Status all_to_all(const Collective& call, Exchange& exchange);
+  Status shift(const Collective& call, Exchange& exchange);
   Status all_reduce(const Collective& call, int tag, ThreadPool& pool, Scratch& scratch);
   Status reduce(const ReductionPieces& reduction, int tag, ThreadPool& pool, Scratch& scratch);
   void begin_piece(const ReductionPieces& reduction, std::size_t piece, int tag, Scratch& scratch);

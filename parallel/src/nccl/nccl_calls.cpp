@@ -76,6 +76,11 @@ Status NcclCalls::queue(NcclComm& comm, const Collective& call, Stream& stream) 
       return queue_broadcast(comm, call, handle);
     case CollectiveKind::all_to_all:
       return all_to_all(comm, call, stream);
+    case CollectiveKind::shift:
+      return queue_messages(comm, handle, [&](Messages& messages) {
+        messages.send((comm.rank() - call.peer + comm.size()) % comm.size(), call.send.data, call.send.bytes);
+        messages.receive((comm.rank() + call.peer) % comm.size(), call.receive.data, call.receive.bytes);
+      });
     default:
       return queue_messages(comm, handle, [&](Messages& messages) {
         messages.send(call.peer, call.send.data, call.send.bytes);

@@ -111,6 +111,8 @@ Status ThreadGroup::queue_work(const Collective& call, Contributions all, Stream
       return queue_all_reduce(call, all, stream);
     case CollectiveKind::broadcast:
       return copy(call.receive, all[static_cast<std::size_t>(call.peer)].call.receive.data, stream);
+    case CollectiveKind::shift:
+      return copy(call.receive, all[(me + static_cast<std::size_t>(call.peer)) % n].call.send.data, stream);
     case CollectiveKind::receive:
       return copy(call.receive, all[0].call.send.data, stream);
     case CollectiveKind::send:

@@ -82,6 +82,7 @@ int count_bytes(std::unique_ptr<World> world) {
     must(group->reduce_scatter(all, one, DType::f32, Reduction::sum, stream));
     must(group->all_to_all(b.view().part(0, 4096 * n), a.view().part(0, 4096 * n), stream));
     must(group->broadcast(one, 1, stream));
+    must(group->shift(one, all.part(0, one.bytes), 1, stream));
     if (group->rank() == 0) must(group->send(one.part(0, 777), 1, stream));
     if (group->rank() == 1) must(group->receive(one.part(0, 777), 0, stream));
     must(backend->synchronize(stream));

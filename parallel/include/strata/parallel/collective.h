@@ -18,6 +18,7 @@ enum class CollectiveKind : std::uint8_t {
   all_reduce,
   broadcast,
   all_to_all,
+  shift,
   send,
   receive
 };
@@ -35,6 +36,7 @@ std::string_view to_string(Reduction reduction) noexcept;
 /// | `all_reduce`     | empty          | b bytes        | the reduction of every `receive`, in place       |
 /// | `broadcast`      | empty          | b bytes        | the `receive` of rank `peer`                     |
 /// | `all_to_all`     | n * b bytes    | n * b bytes    | part q of `receive` is part `rank` of q's `send` |
+/// | `shift`          | b bytes        | b bytes        | the `send` of rank (`rank` + `peer`) mod n       |
 /// | `send`           | b bytes        | empty          | goes to rank `peer`                              |
 /// | `receive`        | empty          | b bytes        | the `send` of rank `peer`                        |
 ///
@@ -46,7 +48,8 @@ struct Collective {
   BufferView receive = {};
   DType dtype = DType::u8;               ///< of reductions: f64, f32, bf16, f16 or i32
   Reduction reduction = Reduction::sum;  ///< of reductions
-  int peer = 0;                          ///< the root of a broadcast; the other rank of a send or receive
+  /// The root of a broadcast; the other rank of a send or receive; how many ranks further a shift reads.
+  int peer = 0;
 };
 
 /// "all_reduce (sum) of 4096 bytes of f32", for messages.

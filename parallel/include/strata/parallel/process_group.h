@@ -63,6 +63,10 @@ class ProcessGroup {
   Status all_to_all(ConstBufferView send, BufferView receive, Stream& stream) {
     return queue({.kind = CollectiveKind::all_to_all, .send = send, .receive = receive}, stream);
   }
+  /// `receive` gets what rank (rank + step) mod size sends, for a step of 0 to size - 1.
+  Status shift(ConstBufferView send, BufferView receive, int step, Stream& stream) {
+    return queue({.kind = CollectiveKind::shift, .send = send, .receive = receive, .peer = step}, stream);
+  }
   /// Waits for the receiver's call: two ranks that both send first wait for each other for ever.
   Status send(ConstBufferView data, int to, Stream& stream) {
     return queue({.kind = CollectiveKind::send, .send = data, .peer = to}, stream);
