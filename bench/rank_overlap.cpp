@@ -16,7 +16,7 @@
 #include <strata/model/decoder.h>
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/str.h>
-#include <strata/session/rank_traffic.h>
+#include <strata/session/ranks/rank_traffic.h>
 
 #include "overlap_program.h"
 

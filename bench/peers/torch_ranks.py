@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Trains a GPT-2 folder with PyTorch on one or several ranks over gloo, in float32, for comparison with strata's
+"""Trains a GPT-2 or LLaMA folder with PyTorch on one or several ranks over gloo, in float32, for comparison with strata's
 ranks. Needs torch and transformers (setup_peers.sh in this folder installs them); exits with 77 without them.
 
-    torch_ranks.py --model DIR --batches FILE --mode plain|ddp|fsdp --world N --local K [--steps N] [--serve] ...
+    torch_ranks.py --model DIR --batches FILE --mode plain|ddp|fsdp|tp --world N --local K [--steps N] [--serve] ...
 
 --batches is a file of int32 rows of seq + 1 tokens; micro-batch k is rows k * --micro-batch and following. A
 step takes N x K micro-batches in a row, of which rank r computes r, r + N, ...; at its end the file begins
@@ -11,6 +11,8 @@ and FSDP2 without requires_gradient_sync.
   plain  no process group; with --world 2, two programs that only run side by side
   ddp    DistributedDataParallel with its default buckets
   fsdp   FSDP2: fully_shard() of each block and of the model, resharded after forward (ZeRO-3)
+  tp     parallelize_module(): DTensor's tensor parallelism of each block of a LLaMA; all ranks compute the same
+         micro-batches, of which a step takes K
 The optimizer is AdamW with a warm-up and a cosine schedule, clipping by the global norm, and weight decay for
 matrices only.
 
@@ -45,7 +47,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", help="Hugging Face folder")
     parser.add_argument("--batches", help="file of tokens")
-    parser.add_argument("--mode", choices=("plain", "ddp", "fsdp"), default="plain")
+    parser.add_argument("--mode", choices=("plain", "ddp", "fsdp", "tp"), default="plain")
     for name, default, what in (("world", 1, "ranks"), ("local", 1, "micro-batches of a rank in a step"), ("micro-batch", 1, "sequences"),
                                 ("seq", 128, "tokens of a sequence"), ("steps", 1, "steps, or those of a round"),
                                 ("warmup", 0, "steps of warm-up"), ("total-steps", 1000, "steps of the schedule")):  # fmt: skip
@@ -78,19 +80,24 @@ class Rank:
 
     def __init__(self, given):
         import torch
-        from transformers import GPT2LMHeadModel
+        from transformers import AutoModelForCausalLM
 
         torch.set_num_threads(1)
         self.given, self.step = given, 0
         if given.mode != "plain":
             torch.distributed.init_process_group("gloo", init_method=f"file://{given.meet}", rank=given.rank, world_size=given.world)
         self.rows = torch.from_file(given.batches, size=os.path.getsize(given.batches) // 4, dtype=torch.int32).view(-1, given.seq + 1)
-        model = GPT2LMHeadModel.from_pretrained(given.model, dtype=torch.float32, attn_implementation="sdpa",
-                                                attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)  # fmt: skip
+        model = AutoModelForCausalLM.from_pretrained(given.model, dtype=torch.float32, attn_implementation="sdpa")
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
         self.model = self.distribute(model.train())
         self.parameters = list(self.model.parameters())
-        groups = [{"params": [p for p in self.parameters if p.dim() >= 2], "weight_decay": given.weight_decay},
-                  {"params": [p for p in self.parameters if p.dim() < 2], "weight_decay": 0.0}]  # fmt: skip
+        # The kernels of several tensors take no DTensors beside others.
+        groups = [{"params": [p for p in self.parameters if (p.dim() >= 2) == decays and is_shared(p) == shared],
+                   "weight_decay": given.weight_decay if decays else 0.0}
+                  for decays in (True, False) for shared in (True, False)]  # fmt: skip
+        groups = [group for group in groups if group["params"]]
         self.optimizer = torch.optim.AdamW(groups, lr=given.lr, betas=(given.beta1, given.beta2), eps=given.eps, fused=True)
 
     def distribute(self, model):
@@ -107,7 +114,20 @@ class Rank:
             for block in model.transformer.h:
                 fully_shard(block, mesh=mesh)
             fully_shard(model, mesh=mesh)
+        if self.given.mode == "tp":
+            from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+            mesh = torch.distributed.init_device_mesh("cpu", (self.given.world,))
+            columns = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
+            rows = ("self_attn.o_proj", "mlp.down_proj")
+            for block in model.model.layers:
+                parallelize_module(block, mesh, {name: ColwiseParallel() for name in columns} | {name: RowwiseParallel() for name in rows})
         return model
+
+    @property
+    def data_ranks(self):
+        """Ranks that compute different micro-batches."""
+        return 1 if self.given.mode == "tp" else self.given.world
 
     @contextlib.contextmanager
     def exchange(self, last):
@@ -119,7 +139,8 @@ class Rank:
 
     def micro_batch(self, local):
         given = self.given
-        index = (self.step - 1) * given.world * given.local + local * given.world + given.rank
+        ranks = self.data_ranks
+        index = (self.step - 1) * ranks * given.local + local * ranks + given.rank % ranks
         at = index % (len(self.rows) // given.micro_batch) * given.micro_batch
         rows = self.rows[at : at + given.micro_batch].long()
         return rows[:, :-1], rows[:, 1:]
@@ -130,6 +151,19 @@ class Rank:
         tokens, targets = self.micro_batch(local)
         logits = self.model(input_ids=tokens, use_cache=False).logits
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    def clip(self):
+        """Clips by the global norm and returns it."""
+        import torch
+
+        whole = torch.zeros(())
+        kinds = [[p for p in self.parameters if is_shared(p) == shared and p.grad is not None] for shared in (True, False)]
+        for parameters in filter(None, kinds):
+            norm = torch.nn.utils.get_total_norm([p.grad for p in parameters])
+            whole = torch.hypot(whole, norm.full_tensor() if is_shared(norm) else norm)
+        for parameters in filter(None, kinds):
+            torch.nn.utils.clip_grads_with_norm_(parameters, self.given.clip, whole)
+        return whole
 
     def train_step(self):
         """Returns the mean loss of this rank, a tensor, with learning rate, gradient norm and seconds."""
@@ -143,14 +177,13 @@ class Rank:
                 loss = self.loss(local)
                 (loss / given.local).backward()
             losses.append(loss.detach())
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, given.clip)
+        norm = self.clip()
         lr = learning_rate(given, self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
         self.optimizer.zero_grad()
         seconds = time.perf_counter() - begin
-        norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
         return torch.stack(losses).mean(), {"lr": lr, "grad_norm": norm.item(), "seconds": round(seconds, 6)}
 
     def round(self):
@@ -162,6 +195,10 @@ class Rank:
             torch.distributed.all_reduce(losses)
             losses /= self.given.world
         return {name: [step[name] for step in steps] for name in ("lr", "grad_norm", "seconds")} | {"loss": losses.tolist()}
+
+
+def is_shared(tensor):
+    return hasattr(tensor, "full_tensor")  # a DTensor
 
 
 class OtherRanks:

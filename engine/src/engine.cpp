@@ -3,17 +3,30 @@
 #include <algorithm>
 #include <cmath>
 
+#include <strata/graph/ops.h>
 #include <strata/offload/sim_store.h>
 #include <strata/runtime/str.h>
 
-#include "execute/factor_merge.h"
-#include "execute/found_bases.h"
+#include "execute/subspaces/factor_merge.h"
+#include "execute/subspaces/found_bases.h"
 #include "execute/initial_fill.h"
+#include "execute/program_collectives.h"
 #include "execute/program_runner.h"
 #include "plan/cost_model.h"
 
 namespace strata {
 namespace {
+
+// The groups of the programs' collectives.
+Status prepare_collectives(const RunPlan& plan, StateContext& context) {
+  if (context.model_groups() == nullptr) return {};
+  for (const PlannedProgram& planned : plan.programs)
+    for (const LoweredInstr& instr : planned.program.code)
+      if (is_collective(instr.op))
+        STRATA_TRY(
+            detail::prepare_collective(*context.model_groups(), instr.op, instr.attrs.as<CollectiveAttrs>()));
+  return {};
+}
 
 // The largest number of parameter chunks that an instruction reads.
 std::size_t max_params(const RunPlan& plan) {
@@ -72,6 +85,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const RunPlan& plan, const Enviro
     costs = std::make_unique<detail::CostModel>(plan, *environment.dataless->profile);
   STRATA_TRY_ASSIGN(std::unique_ptr<StateContext> context,
                     StateContext::create(plan, session_environment(plan, environment, costs.get())));
+  STRATA_TRY(prepare_collectives(plan, *context));
   std::unique_ptr<Engine> engine(new Engine(plan, std::move(costs), std::move(context)));
   STRATA_TRY(engine->check_ranks_agree());
   return engine;

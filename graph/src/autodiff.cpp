@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include <strata/graph/ops.h>
@@ -30,7 +31,7 @@ void VjpContext::propagate_grad(int i, ValueId grad) {
 }
 
 ValueId VjpContext::consume_input_grad(int i) {
-  if (!needs_input_grad(i) || program_.value(in(i)).param >= 0) return kNoValue;
+  if (!needs_input_grad(i) || sum_of(in(i)) != kNoValue) return kNoValue;
   return std::exchange(grads_[static_cast<std::size_t>(in(i))], kNoValue);
 }
 
@@ -40,15 +41,20 @@ std::size_t VjpContext::emit(Op op, std::vector<ValueId> in, std::vector<int> gr
   STRATA_ASSERT(specs.has_value() && specs->size() == grad_for.size(), "derivative of ",
                 op_name(forward_.op));
   std::vector<std::pair<ValueId, ValueId>> activations;  // (forward value, its gradient)
+  std::vector<std::pair<ValueId, ValueId>> addends;      // (what is added, to which sum)
   for (std::size_t k = 0; k < specs->size(); ++k) {
     const OutputSpec& spec = (*specs)[k];
     const ValueId target = grad_for[k] < 0 ? kNoValue : this->in(grad_for[k]);
-    const std::int32_t param = target == kNoValue ? -1 : program_.value(target).param;
-    if (param >= 0 && program_.params[static_cast<std::size_t>(param)].grad != kNoValue) {
-      const ValueId grad = program_.params[static_cast<std::size_t>(param)].grad;
-      if (grads_[static_cast<std::size_t>(target)] != kNoValue) instr.accumulate |= 1u << k;
-      grads_[static_cast<std::size_t>(target)] = grad;
-      instr.out.push_back(grad);
+    if (const ValueId sum = target == kNoValue ? kNoValue : sum_of(target); sum != kNoValue) {
+      const bool adds = std::exchange(grads_[static_cast<std::size_t>(target)], sum) != kNoValue;
+      if (adds && !op_def(op).adds_to_gradients) {
+        instr.out.push_back(add_output(program_, op_name(op), spec));
+        program_.values.back().kind = ValueKind::micro_batch_grad;
+        addends.emplace_back(instr.out.back(), sum);
+        continue;
+      }
+      if (adds) instr.accumulate |= 1u << k;
+      instr.out.push_back(sum);
       continue;
     }
     const ValueId out = add_output(program_, op_name(op), spec);
@@ -58,43 +64,88 @@ std::size_t VjpContext::emit(Op op, std::vector<ValueId> in, std::vector<int> gr
   grads_.resize(program_.values.size(), kNoValue);
   const std::size_t index = program_.code.size();
   program_.code.push_back(std::move(instr));
+  for (const auto& [addend, sum] : addends)
+    program_.code.push_back({Op::accumulate, {addend}, {sum}, {}, 1, forward_.region, true});
   for (const auto& [value, grad] : activations) accumulate_grad(value, grad);
   return index;
+}
+
+ValueId VjpContext::made_from(ValueId value) const {
+  const auto found = std::find_if(program_.code.rbegin(), program_.code.rend(), [value](const Instr& instr) {
+    return std::find(instr.out.begin(), instr.out.end(), value) != instr.out.end();
+  });
+  STRATA_ASSERT(found != program_.code.rend(), "no instruction writes ", program_.value(value).name);
+  return found->in.front();
+}
+
+// What ranks make of a loss comes after the instruction that now writes it, which is the last one.
+void VjpContext::move_readers_behind(std::size_t by, std::vector<ValueId> written) {
+  std::vector<Instr> moved;
+  for (std::size_t i = 0; i < by;) {
+    Instr& instr = program_.code[i];
+    const bool reads = std::any_of(instr.in.begin(), instr.in.end(), [&](ValueId id) {
+      return std::find(written.begin(), written.end(), id) != written.end();
+    });
+    if (!reads) {
+      ++i;
+      continue;
+    }
+    written.insert(written.end(), instr.out.begin(), instr.out.end());
+    moved.push_back(std::move(instr));
+    program_.code.erase(program_.code.begin() + static_cast<std::ptrdiff_t>(i));
+    --by;
+  }
+  std::move(moved.begin(), moved.end(), std::back_inserter(program_.code));
 }
 
 void VjpContext::replace_forward(std::size_t by, std::size_t first, std::size_t n) {
   std::vector<ValueId>& out = program_.code[by].out;
   for (std::size_t k = 0; k < n; ++k) out[first + k] = forward_.out[k];
+  move_readers_behind(by, {forward_.out.begin(), forward_.out.begin() + static_cast<std::ptrdiff_t>(n)});
   is_forward_replaced_ = true;
 }
 
 namespace {
 
-/// A gradient is rounded once to its dtype (contract C2). One with several contributions is summed in f32,
-/// and so is one that the derivative of an op sums in f32.
+/// The values that are a parameter: itself, and what ops make of it that change nothing.
+std::vector<ValueId> same_values(const Program& program, ValueId param) {
+  std::vector<ValueId> same{param};
+  for (const Instr& instr : program.code)
+    if (op_def(instr.op).is_identity && std::find(same.begin(), same.end(), instr.in[0]) != same.end())
+      same.push_back(instr.out[0]);
+  return same;
+}
+
+/// A gradient is rounded once to its dtype (contract C2). One with several contributions, of instructions or
+/// of ranks, is summed in f32, and so is one that the derivative of an op sums in f32.
 DType grad_dtype(const Program& program, const ParamInfo& param) {
   std::int64_t uses = 0;
   for (const Instr& instr : program.code)
     if (op_def(instr.op).vjp != nullptr)  // what it makes is a constant in backward otherwise
       uses += std::count(instr.in.begin(), instr.in.end(), param.value);
   const bool is_sum = std::any_of(program.code.begin(), program.code.end(), [&](const Instr& instr) {
-    const int operand = op_def(instr.op).f32_grad_in;
+    const int operand = op_def(instr.op).is_identity ? 0 : op_def(instr.op).f32_grad_in;
     return operand >= 0 && instr.in[static_cast<std::size_t>(operand)] == param.value;
   });
   return uses > 1 || is_sum ? DType::f32 : program.value(param.value).dtype;
 }
 
-/// Gives every trainable parameter a value for its gradient. Returns false if there is none.
-bool add_param_grads(Program& program) {
-  bool any = false;
+/// Gives every trainable parameter a value for its gradient, and returns for every value the one in which its
+/// gradient is summed: that of the parameter, or for what is the same as the parameter one of its own.
+std::vector<ValueId> add_param_grads(Program& program) {
+  std::vector<ValueId> sums(program.values.size(), kNoValue);
   for (ParamInfo& param : program.params) {
     if (!param.trainable) continue;
-    any = true;
     param.grad =
         program.add_value({"d(" + param.name + ")", param.shape, grad_dtype(program, param), ValueKind::grad,
                            static_cast<std::int32_t>(&param - program.params.data())});
+    for (const ValueId same : same_values(program, param.value))
+      sums[static_cast<std::size_t>(same)] =
+          same == param.value ? param.grad
+                              : program.add_value({"d(" + param.name + ")", param.shape, DType::f32,
+                                                   ValueKind::micro_batch_grad});
   }
-  return any;
+  return sums;
 }
 
 /// For every value, whether it needs a gradient: it depends on a trainable parameter.
@@ -109,12 +160,21 @@ std::vector<bool> values_that_need_grads(const Program& program) {
   return needs;
 }
 
+/// The value of which `loss` is the sum over ranks: its gradient is 1, too.
+ValueId summand_of(const Program& program, ValueId loss) {
+  for (std::size_t i = program.code.size(); i-- > 0;)
+    if (program.code[i].op == Op::all_reduce && program.code[i].out[0] == loss) loss = program.code[i].in[0];
+  return loss;
+}
+
 }  // namespace
 
 Result<Program> derive_backward(Program program, std::string_view loss) {
-  const ValueId seed = program.find(loss);
+  const ValueId seed = summand_of(program, program.find(loss));
   if (seed == kNoValue) return Status::error(Code::invalid, str("the program has no output named ", loss));
-  if (!add_param_grads(program))
+  const std::vector<ValueId> sums = add_param_grads(program);
+  if (std::none_of(program.params.begin(), program.params.end(),
+                   [](const ParamInfo& param) { return param.trainable; }))
     return Status::error(Code::invalid, "the program has no trainable parameter");
   const std::vector<bool> needs = values_that_need_grads(program);
   std::vector<ValueId> grads(program.values.size(), kNoValue);
@@ -131,7 +191,7 @@ Result<Program> derive_backward(Program program, std::string_view loss) {
     if (!reached || !wanted) continue;
     if (op_def(forward.op).vjp == nullptr)
       return Status::error(Code::invalid, str("op ", op_name(forward.op), " has no derivative"));
-    VjpContext context(program, forward, grads, needs);
+    VjpContext context(program, forward, grads, sums, needs);
     op_def(forward.op).vjp(context);
     if (context.is_forward_replaced())
       program.code.erase(program.code.begin() + static_cast<std::ptrdiff_t>(i));

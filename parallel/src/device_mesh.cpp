@@ -4,7 +4,7 @@
 
 namespace strata {
 namespace {
-constexpr std::array<std::string_view, kMeshAxes> kNames = {"pp", "dp", "fsdp", "cp", "tp"};
+constexpr std::array<std::string_view, kMeshAxes> kNames = {"pp", "dp", "fsdp", "cp", "tp3", "tp2", "tp"};
 }
 
 std::string_view to_string(MeshAxis axis) noexcept { return kNames[static_cast<std::size_t>(axis)]; }
@@ -17,9 +17,9 @@ Result<DeviceMesh> DeviceMesh::create(const Coordinates& sizes, int ranks) {
     if (sizes[i] < 1)
       return Status::error(Code::invalid, str("the mesh has ", sizes[i], " ranks along ", kNames[i]));
     const auto axis = static_cast<MeshAxis>(i);
-    if (sizes[i] > 1 && axis != MeshAxis::dp && axis != MeshAxis::fsdp)
+    if (sizes[i] > 1 && axis == MeshAxis::pp)
       return Status::error(Code::unsupported, str("the mesh has ", sizes[i], " ranks along ", kNames[i],
-                                                  ", but only dp and fsdp are used yet"));
+                                                  ", which is not used yet"));
     product *= sizes[i];
   }
   if (product != ranks)

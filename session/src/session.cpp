@@ -103,7 +103,8 @@ Status Session::visit_tensors(Payload payload, std::span<const std::string> name
 Status Session::edit_params(std::span<const std::string> names, const FillState& edit) {
   STRATA_TRY(check_held(*context_, Payload::param));
   STRATA_TRY_ASSIGN(const std::vector<bool> tensors, find_tensors(names, Payload::param));
-  if (const std::int32_t ranks = state_plan().options.ranks.ranks; ranks > 1)
+  const SessionOptions& options = state_plan().options;
+  if (const std::int32_t ranks = options.ranks.ranks * options.model.ranks(); ranks > 1)
     return Status::error(Code::unsupported,
                          str("single parameters cannot be changed in a run with ", ranks, " ranks"));
   for (std::size_t t = 0; t < tensors.size(); ++t)
@@ -126,7 +127,14 @@ Status Session::edit_params(std::span<const std::string> names, const FillState&
 Status Session::check_ranks_agree() { return detail::check_ranks_agree(*context_, training_); }
 
 GroupCounters Session::group_counters() const {
-  return context_->groups() == nullptr ? GroupCounters{} : context_->groups()->counters();
+  GroupCounters all = context_->groups() == nullptr ? GroupCounters{} : context_->groups()->counters();
+  if (context_->model_groups() != nullptr) {
+    const GroupCounters of_model = context_->model_groups()->counters();
+    all.calls += of_model.calls;
+    all.sent_bytes += of_model.sent_bytes;
+    all.received_bytes += of_model.received_bytes;
+  }
+  return all;
 }
 
 Status Session::fill(Payload payload, const FillState& fill, FrozenFrom frozen) {
@@ -142,9 +150,7 @@ Status Session::fill(Payload payload, const FillState& fill, FrozenFrom frozen) 
 }
 
 // Ranks that are threads of one process share a backend, whose counters are those of all of them.
-int Session::ranks_on_backend() const noexcept {
-  return world() != nullptr && world()->in_one_process() ? world()->size() : 1;
-}
+int Session::ranks_on_backend() const noexcept { return world() != nullptr ? world()->ranks_here() : 1; }
 
 MovedBytes Session::moved() const {
   const BackendCounters counters = context_->backend().counters();

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <strata/runtime/str.h>
-#include <strata/session/rank_traffic.h>
+#include <strata/session/ranks/rank_traffic.h>
 
 #include "engine/rank_run.h"
 #include "engine/tiny_run.h"

@@ -48,8 +48,8 @@ inline std::map<Op, int> count(const Program& program) {
 }
 
 /// A random model over 8 rows: it reads values of earlier instructions, ties and freezes weights and marks
-/// regions, all at random.
-inline Program random_program(std::uint64_t seed) {
+/// regions, all at random. `divisor`: the loss is divided by an input of that name.
+inline Program random_program(std::uint64_t seed, bool divisor = false) {
   const Rng rng(seed, 13);
   std::uint64_t at = 0;
   const auto below = [&](std::uint64_t n) { return rng.below(at++, n); };
@@ -98,7 +98,8 @@ inline Program random_program(std::uint64_t seed) {
   for (const std::size_t row : unread) sum = b.add(sum, rows[row]);
   for (const Value& weight : square)
     sum = b.add(sum, b.linear(rows.back(), weight));  // so that the loss depends on every weight
-  return must(b.finish({{"loss", b.cross_entropy(b.linear(sum, wte), targets)}}));
+  const Value by = divisor ? b.input("divisor", {1}, DType::f32) : Value{};
+  return must(b.finish({{"loss", b.cross_entropy(b.linear(sum, wte), targets, by)}}));
 }
 
 }  // namespace strata::test

@@ -65,7 +65,7 @@ TEST(UseFp8Test, ALinearLayerBecomesCastsAndGemmsInForwardAndBackward) {
       "w.columns, "
       "w.inverse, -) -> linear_backward_input.dx:[16, 32]\n"
       "11 embedding_backward(ids, linear_backward_input.dx, table) -> d(table):[7, 32] "
-      "embedding_backward.workspace:[96]\n");
+      "embedding_backward.workspace:[100]\n");
   EXPECT_EQ(program.value(program.code[1].out[0]).dtype, DType::e4m3);
   EXPECT_EQ(program.value(program.code[7].out[0]).dtype, DType::e5m2);
   EXPECT_EQ(program.value(program.code[3].out[0]).dtype, DType::bf16);

@@ -60,6 +60,77 @@ TEST_P(AttentionTest, BackwardFollowsTheF64Reference) {
   EXPECT_LE(test::relative_error(dqkv.values(), want), 5e-6);
 }
 
+/// Columns [first, first + n) of those rows of a matrix that are tokens `runs` of each sequence.
+std::vector<float> part_of(const std::vector<float>& rows, std::int64_t width, std::int64_t first,
+                           std::int64_t n, std::int64_t batch, std::int64_t seq, const TokenRuns& runs) {
+  std::vector<float> part;
+  for (std::int64_t b = 0; b < batch; ++b)
+    for (std::int64_t i = 0; i < runs.tokens(seq); ++i) {
+      const auto at = rows.begin() + (b * seq + runs.at(i)) * width + first;
+      part.insert(part.end(), at, at + n);
+    }
+  return part;
+}
+
+// Queries of two runs of tokens, and the keys and values of all or of two other runs. The gradients of keys
+// that all queries see in turn add up to those of the whole.
+TEST_P(AttentionTest, QueriesOfSomeTokensGetTheirRowsOfTheWhole) {
+  if (!heads.causal || heads.seq < 60) return;
+  const auto batch = static_cast<std::int64_t>(shape.batch), seq = heads.seq, d = h / heads.heads;
+  const auto want = test::reference::attention_forward(test::widen(qkv), shape);
+  const auto want_grad = test::reference::attention_backward(test::widen(qkv), test::widen(dout), shape);
+  const std::vector<float> out_all(want.out.begin(), want.out.end()),
+      grad_all(want_grad.begin(), want_grad.end());
+  const std::int64_t kv_width = 2 * heads.kv_heads * d, a = seq / 5, b = seq / 2;
+  std::vector<double> dkv_sum(static_cast<std::size_t>(tokens * kv_width));
+  const TokenRuns parts[] = {{2, {a, b}, {b - a, seq - 7 - b}}, {2, {0, seq - 7}, {a, 7}}};
+  for (const TokenRuns& queries : parts) {
+    AttentionHeads part = heads;
+    part.queries = queries;
+    const std::int64_t n = batch * queries.tokens(seq);
+    Tensor q({n, h}, part_of(qkv, width, 0, h, batch, seq, queries)),
+        kv({tokens, kv_width}, part_of(qkv, width, h, kv_width, batch, seq, {})),
+        d_out({n, h}, part_of(dout, h, 0, h, batch, seq, queries));
+    Tensor out = Tensor::unwritten({n, h}), lse = Tensor::unwritten({n * heads.heads}),
+           dq = Tensor::unwritten({n, h}), dkv = Tensor::unwritten({tokens, kv_width});
+    test::reference::Ints starts;
+    for (std::int64_t s = 0; s < batch && !shape.doc_start.empty(); ++s)
+      for (std::int64_t i = 0; i < queries.tokens(seq); ++i)
+        starts.push_back(shape.doc_start[static_cast<std::size_t>(s * seq + queries.at(i))]);
+    const TensorView doc_start = starts.empty() ? TensorView{} : test::view(starts);
+    test::Workspace workspace(attention_backward_workspace_bytes(tokens, heads));
+    attention_forward_host({.qkv = q.view(),
+                            .out = out.view(),
+                            .lse = lse.view(),
+                            .doc_start = doc_start,
+                            .shape = part,
+                            .workspace = workspace.view(),
+                            .kv = kv.view()},
+                           *test::pool());
+    EXPECT_LE(test::relative_error(out.values(), test::widen(part_of(out_all, h, 0, h, batch, seq, queries))),
+              2e-6);
+    attention_backward_host({.qkv = q.view(),
+                             .out = out.view(),
+                             .lse = lse.view(),
+                             .dout = d_out.view(),
+                             .doc_start = doc_start,
+                             .dqkv = dq.view(),
+                             .shape = part,
+                             .workspace = workspace.view(),
+                             .kv = kv.view(),
+                             .dkv = dkv.view()},
+                            *test::pool());
+    EXPECT_LE(
+        test::relative_error(dq.values(), test::widen(part_of(grad_all, width, 0, h, batch, seq, queries))),
+        5e-6);
+    const std::vector<float> own = dkv.values();
+    for (std::size_t i = 0; i < own.size(); ++i) dkv_sum[i] += own[i];
+  }
+  const std::vector<float> sum(dkv_sum.begin(), dkv_sum.end());
+  EXPECT_LE(test::relative_error(sum, test::widen(part_of(grad_all, width, h, kv_width, batch, seq, {}))),
+            5e-6);
+}
+
 // Document starts for random lengths, some of which end at a block's border.
 test::reference::Ints documents(std::size_t batch, std::size_t seq) {
   test::reference::Ints starts;

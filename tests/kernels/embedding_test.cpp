@@ -47,6 +47,30 @@ INSTANTIATE_TEST_SUITE_P(Sizes, EmbeddingTest,
                          ::testing::Values(Size{0, 3, 5}, Size{1, 1, 1}, Size{12, 7, 17},
                                            Size{96, 40, 600, 2}, Size{300, 11, 33, 3}));
 
+// Of the rows of a table that two ranks have, each id has one; what the ranks find adds up.
+TEST(EmbeddingTest, PartsOfATableGiveZerosForTheRowsOfOthers) {
+  std::vector<std::int32_t> ids = {3, 0, 1, 3};
+  const std::vector<float> table = {1, 2, 3, 4};
+  Tensor dx({4, 1}, {1.0f, 2.0f, 4.0f, 8.0f});
+  const std::vector<std::vector<float>> rows = {{0, 1, 2, 0}, {4, 0, 0, 4}}, sums = {{2, 4}, {0, 9}};
+  for (std::int64_t part = 0; part < 2; ++part) {
+    const auto p = static_cast<std::size_t>(part);
+    Tensor own({2, 1}, {table[2 * p], table[2 * p + 1]}), x = Tensor::unwritten({4, 1}),
+                                                          dtable = Tensor::unwritten({2, 1});
+    embedding_forward_host({test::view(ids), own.view(), x.view(), -2 * part, true}, *test::pool());
+    EXPECT_EQ(x.values(), rows[p]);
+    test::Workspace workspace(embedding_backward_workspace_bytes(4, 2));
+    embedding_backward_host({.ids = test::view(ids),
+                             .dx = dx.view(),
+                             .dtable = dtable.view(),
+                             .offset = -2 * part,
+                             .workspace = workspace.view(),
+                             .is_part = true},
+                            *test::pool());
+    EXPECT_EQ(dtable.values(), sums[p]);
+  }
+}
+
 TEST(EmbeddingTest, AccumulationAddsTheSumToThePreviousGradient) {
   std::vector<std::int32_t> ids = {1, 1};
   Tensor dx({2, 1}, {1e-8f, 1e-8f}), dtable({3, 1}, {5.0f, 1.0f, 7.0f});

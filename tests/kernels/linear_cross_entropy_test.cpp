@@ -121,6 +121,53 @@ TEST_P(LinearCrossEntropyTest, AddsToTheWeightsGradientAndScalesBoth) {
   EXPECT_LE(test::relative_error(sum.values(), test::widen(want)), 1e-4);
 }
 
+// Two parts of the vocabulary of which neither has all targets.
+TEST_P(LinearCrossEntropyTest, PartsOfTheVocabularyGiveTheLossesAndGradientsOfAllOfIt) {
+  Problem p(GetParam());
+  if (p.vocab < 2) return;
+  const std::int64_t half = p.vocab / 2, sizes[] = {half, p.vocab - half};
+  Tensor stats = Tensor::unwritten({4, p.rows}), lse = Tensor::unwritten({p.rows}), losses = lse,
+         mean = Tensor::unwritten({1});
+  test::Workspace workspace(p.workspace_bytes());
+  const auto part_of = [&](std::int64_t part) {
+    const TensorView w = p.w.view();
+    const std::int64_t first = part * half;
+    LinearCrossEntropyArgs a = p.args(losses, mean, workspace);
+    a.w = {w.data + static_cast<std::size_t>(first * p.k) * size_of(p.dtype), Shape{sizes[part], p.k},
+           p.dtype};
+    a.first_row = first;
+    return a;
+  };
+  const auto row = [&](std::int64_t i) {
+    return TensorView{stats.view().data + static_cast<std::size_t>(i * p.rows) * sizeof(float), Shape{p.rows},
+                      DType::f32};
+  };
+  for (std::int64_t part = 0; part < 2; ++part) {
+    LinearCrossEntropyArgs a = part_of(part);
+    a.lse = row(2 * part);
+    a.losses = row(2 * part + 1);
+    linear_log_sum_exp_host(a, *test::pool());
+  }
+  merge_losses_host({stats.view(), test::view(p.targets), lse.view(), losses.view(), mean.view(), {}},
+                    *test::pool());
+  EXPECT_LE(test::relative_error(losses.values(), p.losses), 2e-6);
+  std::vector<double> dx(static_cast<std::size_t>(p.rows * p.k));
+  std::vector<float> dw;
+  for (std::int64_t part = 0; part < 2; ++part) {
+    LinearCrossEntropyArgs a = part_of(part);
+    a.lse = lse.view();
+    Tensor own_dx = Tensor::unwritten({p.rows, p.k}, p.dtype), own_dw = Tensor::unwritten({sizes[part], p.k});
+    linear_cross_entropy_backward_host({.forward = a, .dx = own_dx.view(), .dw = own_dw.view()},
+                                       *test::pool());
+    const std::vector<float> x = own_dx.values(), w = own_dw.values();
+    for (std::size_t i = 0; i < x.size(); ++i) dx[i] += x[i];
+    dw.insert(dw.end(), w.begin(), w.end());
+  }
+  const double bound = p.dtype == DType::f32 ? 5e-6 : 1e-2;
+  EXPECT_LE(test::relative_error(std::vector<float>(dx.begin(), dx.end()), p.dx), bound);
+  EXPECT_LE(test::relative_error(dw, p.dw), bound);
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, LinearCrossEntropyTest,
                          ::testing::Values(Case{1, 1, 1, DType::f32}, Case{5, 17, 3, DType::f32},
                                            Case{70, 256, 40, DType::f32}, Case{70, 256, 40, DType::bf16},

@@ -56,7 +56,22 @@ Status InitialFill::fill(const StatePiece& piece, std::span<float> values) {
   return is_quantized ? fill_quantized(piece, values) : fill_values(piece, values);
 }
 
+// Where ranks share the tensors of the model, `piece` is one of this rank's part of a tensor.
 Status InitialFill::fill_values(const StatePiece& piece, std::span<float> values) {
+  if (plan_.tensors.parts.empty()) return fill_whole(piece, values);
+  const TensorPart& part = plan_.tensors.parts[static_cast<std::size_t>(piece.tensor)];
+  Status filled;
+  part.for_each_run(
+      piece.offset, std::ssize(values), [&](std::int64_t whole, std::int64_t own, std::int64_t n) {
+        if (filled.is_ok())
+          filled = fill_whole(
+              {piece.name, whole, part.whole.n_elems(), piece.tensor},
+              values.subspan(static_cast<std::size_t>(own - piece.offset), static_cast<std::size_t>(n)));
+      });
+  return filled;
+}
+
+Status InitialFill::fill_whole(const StatePiece& piece, std::span<float> values) {
   if (given_) {
     STRATA_TRY_ASSIGN(const bool is_given, given_(piece, values));
     if (is_given) return Status::ok();

@@ -14,8 +14,8 @@
 namespace strata::detail {
 
 /// The values that a run's parameters start from: given ones, or draws that are a function of (seed, program
-/// order, element), which the layout does not change, or norms of rows and principal factors of what a matrix
-/// starts from; quantized where the run holds a matrix quantized.
+/// order, element), which neither the layout nor the ranks change, or norms of rows and principal factors of
+/// what a matrix starts from; quantized where the run holds a matrix quantized.
 class InitialFill {
  public:
   /// `plan` and `pool` outlive it.
@@ -31,6 +31,7 @@ class InitialFill {
 
  private:
   Status fill_values(const StatePiece& piece, std::span<float> values);
+  Status fill_whole(const StatePiece& piece, std::span<float> values);
   Status fill_quantized(const StatePiece& piece, std::span<float> values);
   Status quantized_bytes(const StatePiece& piece);
   void draw(const StatePiece& piece, std::span<float> values);

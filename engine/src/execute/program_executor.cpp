@@ -12,7 +12,12 @@ namespace strata::detail {
 
 ProgramExecutor::ProgramExecutor(StateContext& context, StepMachine& machine, const ProgramMemory& memory,
                                  const RunPlan& plan, const InstructionCosts* costs)
-    : context_(context), machine_(machine), memory_(memory), costs_(costs), moves_(context, memory, plan) {
+    : context_(context),
+      machine_(machine),
+      memory_(memory),
+      costs_(costs),
+      moves_(context, memory, plan),
+      collectives_(context, plan) {
   for (const PlannedProgram& planned : plan.programs)
     for (const LoweredInstr& instr : planned.program.code)
       STRATA_ASSERT(instr.in.size() <= kMaxOperands && instr.out.size() <= kMaxOperands,
@@ -71,6 +76,9 @@ Status ProgramExecutor::launch(const LoweredProgram& program, std::size_t index)
   const LoweredInstr& instr = program.code[index];
   const UseTrace::Position& uses = program.uses.positions[index];
   if (is_move(instr.op)) return moves_.run(instr);
+  if (is_collective(instr.op))
+    return collectives_.queue(instr.op, instr.attrs.as<CollectiveAttrs>(), bind(uses, instr.in[0]),
+                              bind(uses, instr.out[0]));
   if (const double rate = context_.plan().options.paced_flops_per_s; rate > 0)
     return launch_paced(instr, static_cast<std::int64_t>(uses.flops / rate * 1e9));
   if (costs_ != nullptr) return launch_paced(instr, costs_->instruction_ns(instr, uses.flops));

@@ -7,6 +7,7 @@
 
 #include "execute/activation_moves.h"
 #include "execute/instruction_costs.h"
+#include "execute/program_collectives.h"
 #include "execute/program_memory.h"
 
 namespace strata::detail {
@@ -37,6 +38,7 @@ class ProgramExecutor {
   const ProgramMemory& memory_;
   const InstructionCosts* const costs_;
   ActivationMoves moves_;
+  ProgramCollectives collectives_;
 };
 
 }  // namespace strata::detail

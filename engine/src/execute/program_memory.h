@@ -9,8 +9,8 @@
 namespace strata::detail {
 
 /// The memory of a run's programs in addition to the states: the arena and the cache on the device, and in
-/// pinned memory two input slots, losses, logits, offloaded activations and the results of a program. It is the driver's
-/// memory of a session.
+/// pinned memory two input slots, losses, logits, offloaded activations and the results of a program. It is
+/// the driver's memory of a session.
 DriverMemory plan_driver_memory(const RunPlan& plan);
 
 /// Addresses in the driver's memory of a run.

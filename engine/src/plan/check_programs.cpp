@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <strata/cpuopt/optimizer.h>
+#include <strata/graph/ops.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/session/loss_scale.h>
@@ -103,6 +104,25 @@ Status check_ports(const NamedProgram& named) {
   return {};
 }
 
+// Collectives are exchanged among the ranks of the run.
+Status check_collectives(const NamedProgram& named, const ModelParallel& model) {
+  for (const Instr& instr : named.program.code) {
+    if (!is_collective(instr.op)) continue;
+    const auto& attrs = instr.attrs.as<CollectiveAttrs>();
+    const auto axis = static_cast<MeshAxis>(attrs.axis);
+    const std::int32_t ranks = model.size(axis), rank = model.place(axis);
+    if (attrs.ranks != ranks || attrs.rank != rank)
+      return Status::error(Code::invalid,
+                           str("program ", named.name, " is that of rank ", attrs.rank, " of ", attrs.ranks,
+                               " along ", to_string(axis), ", but this is rank ", rank, " of ", ranks));
+    if (instr.accumulate != 0)
+      return Status::error(Code::unsupported,
+                           str("program ", named.name, " adds the results of several collectives (",
+                               op_name(instr.op), "); micro-batches must run depth first"));
+  }
+  return {};
+}
+
 // It runs between steps, on all micro-batches of one, and changes nothing by itself.
 Status check_refresh(const NamedProgram& named, bool trains, const SessionOptions& options) {
   const Program& program = named.program;
@@ -111,11 +131,10 @@ Status check_refresh(const NamedProgram& named, bool trains, const SessionOption
                          str("program ", named.name, " with the role ", to_string(named.role), " ", why...));
   };
   if (!trains) return refuse("needs a program that trains");
-  if (options.ranks.ranks > 1)
+  if (const std::int32_t ranks = options.ranks.ranks * options.model.ranks(); ranks > 1)
     return Status::error(
         Code::unsupported,
-        str("program ", named.name, " with the role refresh needs a run with one rank; there are ",
-            options.ranks.ranks));
+        str("program ", named.name, " with the role refresh needs a run with one rank; there are ", ranks));
   if (program.micro_batches != options.grad_accum)
     return refuse("covers ", plural(program.micro_batches, "micro-batch"), ", but a step has ",
                   options.grad_accum);
@@ -192,7 +211,10 @@ Result<CheckedPrograms> check_programs(const ProgramSet& set, const SessionOptio
     STRATA_TRY(check_refresh(*refresh, train != nullptr, options));
   STRATA_TRY(check_loss_scale(train, options));
   STRATA_TRY(check_states(set.find(ProgramRole::prefill), set.find(ProgramRole::decode)));
-  for (const NamedProgram* named : checked.programs) STRATA_TRY(check_ports(*named));
+  for (const NamedProgram* named : checked.programs) {
+    STRATA_TRY(check_ports(*named));
+    STRATA_TRY(check_collectives(*named, options.model));
+  }
   STRATA_TRY_ASSIGN(checked.parameters, unite_parameters(checked.programs));
   return checked;
 }

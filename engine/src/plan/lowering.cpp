@@ -8,6 +8,8 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
+#include "plan/collective_of.h"
+
 namespace strata {
 
 Operand LoweredProgram::find(std::string_view name, std::int32_t micro_batch) const {
@@ -65,7 +67,12 @@ class Union {
     }
     return {};
   }
-  ParameterUnion take() && { return std::move(result_); }
+  ParameterUnion take() && {
+    std::vector<TensorPart>& parts = result_.tensors.parts;
+    if (std::none_of(parts.begin(), parts.end(), [](const TensorPart& part) { return part.is_shared(); }))
+      parts.clear();
+    return std::move(result_);
+  }
 
  private:
   Result<std::int32_t> tensor_of(const NamedProgram& named, const ParamInfo& info, bool trains) {
@@ -79,6 +86,7 @@ class Union {
     tensors.specs.push_back(layout_tensor(named.program, info, trains && info.trainable));
     tensors.shapes.push_back(info.shape);
     tensors.decays.push_back(info.decay);
+    tensors.parts.push_back(info.part);
     tensors.param_of_tensor.push_back(-1);
     const bool is_quantized = info.quantized.format != kernels::WeightFormat::full;
     tensors.params.push_back(is_quantized ? info.quantized.n_elems() : info.shape.n_elems());
@@ -98,6 +106,10 @@ class Union {
       return Status::error(Code::invalid,
                            str("parameter ", info.name, " is ", to_string(info.shape), " in program ",
                                named.name, " and ", to_string(shape), " in program ", known.program));
+    if (info.part != result_.tensors.parts[static_cast<std::size_t>(known.tensor)])
+      return Status::error(Code::invalid, str("parameter ", info.name,
+                                              " has other elements of the model's parameter in program ",
+                                              named.name, " than in program ", known.program));
     const DType dtype = named.program.value(info.value).dtype;
     if (dtype != tensor.group.compute)
       return Status::error(Code::invalid,
@@ -251,6 +263,13 @@ class Lowering {
                          [&](const GradWrite& g) { return g.chunk == operand.chunk; }))
           position.grads.push_back({operand.chunk, false, false});
     position.flops = flops(program_, instr);
+    if (is_collective(instr.op)) {
+      const auto view = [](const Operand& operand) {
+        return TensorView{nullptr, operand.shape, operand.dtype};
+      };
+      position.sent_bytes = detail::sent_bytes(instr.op, instr.attrs.as<CollectiveAttrs>(),
+                                               view(lowered.in[0]), view(lowered.out[0]));
+    }
     return position;
   }
 

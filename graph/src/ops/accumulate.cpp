@@ -2,8 +2,8 @@
 
 #include "ops/op_defs.h"
 
-// accumulate, which interleave_micro_batches() emits:
-//   (gradient of one micro-batch, of any shape) -> the parameter's gradient, an f32 sum, written or added to
+// accumulate, which interleave_micro_batches() and derivatives emit:
+//   (a part of a gradient, of any shape) -> the parameter's gradient, an f32 sum, written or added to
 
 namespace strata {
 namespace {

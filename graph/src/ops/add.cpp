@@ -33,6 +33,8 @@ constinit const OpDef detail::op_defs::add = {
     .in_place = {.out = 0, .in = 0},
     .flops = no_flops,
     .launch = launch_add,
+    .shard = shard_linear_elementwise,
+    .operand_columns = same_columns,
 };
 
 }  // namespace strata

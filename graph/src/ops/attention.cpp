@@ -3,7 +3,9 @@
 
 #include <strata/runtime/str.h>
 
+#include "ops/attention_heads.h"
 #include "ops/op_defs.h"
+#include "ops/sharded/part_attention.h"
 
 // attention: (qkv [T, (heads + 2 kv_heads) d], doc_start [T] i32 or none)
 //   -> out [T, heads d], lse [T * heads], workspace
@@ -31,7 +33,11 @@ kernels::AttentionBackend kernel_backend(AttentionBackend backend) {
   }
   return kernels::AttentionBackend::mma;
 }
-kernels::AttentionHeads attention_heads(const AttentionAttrs& a) {
+using detail::attention_heads;
+
+}  // namespace
+
+kernels::AttentionHeads detail::attention_heads(const AttentionAttrs& a) {
   return {.heads = a.heads,
           .kv_heads = a.kv_heads,
           .seq = a.seq,
@@ -40,8 +46,15 @@ kernels::AttentionHeads attention_heads(const AttentionAttrs& a) {
           .backend = kernel_backend(a.backend),
           .window = a.window,
           .softcap = a.softcap,
-          .scale = a.scale};
+          .scale = a.scale,
+          .alibi_heads = a.alibi_heads,
+          .alibi_first = a.alibi_first,
+          .queries = a.queries,
+          .keys = a.keys};
 }
+
+namespace {
+
 std::int64_t head_dim(const ValueInfo& qkv, const AttentionAttrs& a) {
   return qkv.shape.dim(1) / (a.heads + 2 * a.kv_heads);
 }
@@ -99,6 +112,39 @@ AttentionBackend effective_backend_forward(In in, const Attrs& attrs, AttentionB
   return effective_backend(in, attrs, requested, false);
 }
 
+Cut attention_columns(const ValueInfo& qkv, const Attrs& attrs, const Cut&) {
+  const auto& a = attrs.as<AttentionAttrs>();
+  return cut_by_heads(qkv, a.heads, a.kv_heads);
+}
+// By tokens, of which every rank has its own queries and gets all keys and values; and by heads, of which
+// every rank has its own, where keys and values that are fewer than ranks are computed by several.
+/// Whether each rank has whole sequences.
+bool are_sequences(const Cut& rows, std::int64_t seq, const ShardAxis& axis) {
+  if (!rows.divides(axis.ranks) || rows.repeats(axis.ranks)) return false;
+  const std::vector<CutRun> runs = runs_of(rows, axis.ranks, axis.rank);
+  return std::all_of(runs.begin(), runs.end(),
+                     [&](const CutRun& run) { return run.whole % seq == 0 && run.n % seq == 0; });
+}
+
+std::vector<ShardStrategy> shard_attention(const ShardQuery& q) {
+  const auto& a = q.attrs.as<AttentionAttrs>();
+  std::vector<ShardStrategy> ways;
+  const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0));
+  if (are_sequences(rows.cut, a.seq, q.axis)) ways.push_back({{rows, rows}, rows});
+  if (auto by_tokens = detail::shard_part_attention(q)) ways.push_back(*std::move(by_tokens));
+  if (a.heads % q.axis.ranks != 0) return ways;
+  const Cut heads = attention_columns(*q.in[0], q.attrs, {});
+  AttentionAttrs own = with_own_heads(a, q.axis.ranks);
+  if (a.alibi) {
+    own.alibi_heads = a.alibi_heads > 0 ? a.alibi_heads : a.heads;
+    own.alibi_first = a.alibi_first + own.heads * q.axis.rank;
+  }
+  ways.push_back({{ShardPlacement::split(1, heads), ShardPlacement::copied()},
+                  ShardPlacement::split(1, {{heads.segment[0]}, 1}),
+                  own});
+  return ways;
+}
+
 Specs infer_attention_backward(In in, const Attrs& attrs) {
   const auto& a = attrs.as<AttentionAttrs>();
   return std::vector<OutputSpec>{
@@ -125,7 +171,9 @@ kernels::CachedAttentionShape cached_attention_shape(const AttentionAttrs& a) {
           .alibi = a.alibi,
           .window = a.window,
           .softcap = a.softcap,
-          .scale = a.scale};
+          .scale = a.scale,
+          .alibi_heads = a.alibi_heads,
+          .alibi_first = a.alibi_first};
 }
 Specs infer_cached_attention(In in, const Attrs& attrs) {
   const auto& a = attrs.as<AttentionAttrs>();
@@ -191,6 +239,8 @@ constinit const OpDef detail::op_defs::attention = {
     .vjp = vjp_attention,
     .flops = flops_attention,
     .launch = launch_attention,
+    .shard = shard_attention,
+    .operand_columns = attention_columns,
     .effective_backend = effective_backend_forward,
 };
 constinit const OpDef detail::op_defs::attention_backward = {

@@ -14,9 +14,9 @@ using namespace detail::op_rules;
 using namespace detail::op_calls;
 
 Specs infer_embedding(In in, const Attrs& attrs) {
-  const std::int32_t offset = attrs.as<EmbeddingAttrs>().offset;
+  const auto& [offset, is_part] = attrs.as<EmbeddingAttrs>();
   if (in[0] == nullptr || in[0]->dtype != DType::i32 || in[0]->shape.rank != 1 || !is_matrix(in[1]) ||
-      offset < 0 || in[1]->shape.dim(0) <= offset)
+      (!is_part && (offset < 0 || in[1]->shape.dim(0) <= offset)))
     return mismatch(str("ids [T] i32, table [> ", offset, ", h]"), in);
   return std::vector<OutputSpec>{{"x", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[1]->dtype}};
 }
@@ -25,7 +25,23 @@ void vjp_embedding(VjpContext& c) {
 }
 Status launch_embedding(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::embedding_forward_async(backend, stream,
-                                          {c.in[0], c.in[1], c.out[0], c.attrs.as<EmbeddingAttrs>().offset});
+                                          {c.in[0], c.in[1], c.out[0], c.attrs.as<EmbeddingAttrs>().offset,
+                                           c.attrs.as<EmbeddingAttrs>().is_part});
+}
+
+// By tokens; by columns of the table; and by its rows, with sums of what the ranks find, which are one row
+// and zeros.
+std::vector<ShardStrategy> shard_embedding(const ShardQuery& q) {
+  const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0)), whole = ShardPlacement::copied();
+  const ShardPlacement columns = ShardPlacement::split(1, q.cut_of(1, 1));
+  std::vector<ShardStrategy> ways = {{{rows, whole}, rows}, {{whole, columns}, columns}};
+  const std::int64_t vocab = q.in[1]->shape.dim(0);
+  if (vocab % q.axis.ranks != 0) return ways;
+  EmbeddingAttrs part = q.attrs.as<EmbeddingAttrs>();
+  part.is_part = true;
+  part.offset -= static_cast<std::int32_t>(vocab / q.axis.ranks * q.axis.rank);
+  ways.push_back({{whole, ShardPlacement::split(0, Cut::even(vocab))}, ShardPlacement::partial(), part});
+  return ways;
 }
 
 Specs infer_embedding_backward(In in, const Attrs&) {
@@ -34,9 +50,10 @@ Specs infer_embedding_backward(In in, const Attrs&) {
       workspace(kernels::embedding_backward_workspace_bytes(in[0]->shape.dim(0), in[2]->shape.dim(0)))};
 }
 Status launch_embedding_backward(const OpCall& c, Backend& backend, Stream& stream) {
-  return kernels::embedding_backward_async(backend, stream,
-                                           {c.in[0], c.in[1], c.out[0], c.attrs.as<EmbeddingAttrs>().offset,
-                                            accumulates(c, 0), as_workspace(c.out[1])});
+  return kernels::embedding_backward_async(
+      backend, stream,
+      {c.in[0], c.in[1], c.out[0], c.attrs.as<EmbeddingAttrs>().offset, accumulates(c, 0),
+       as_workspace(c.out[1]), c.attrs.as<EmbeddingAttrs>().is_part});
 }
 
 }  // namespace
@@ -53,6 +70,7 @@ constinit const OpDef detail::op_defs::embedding = {
     .vjp = vjp_embedding,
     .flops = no_flops,
     .launch = launch_embedding,
+    .shard = shard_embedding,
 };
 constinit const OpDef detail::op_defs::embedding_backward = {
     .n_in = 3,

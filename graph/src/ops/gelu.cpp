@@ -28,6 +28,8 @@ constinit const OpDef detail::op_defs::gelu = {
     .vjp = vjp_gelu,
     .flops = per_element,
     .launch = launch_gelu,
+    .shard = shard_elementwise,
+    .operand_columns = same_columns,
 };
 constinit const OpDef detail::op_defs::gelu_backward = {
     .n_in = 2,

@@ -75,6 +75,7 @@ constinit const OpDef detail::op_defs::layernorm = {
     .vjp = vjp_layernorm,
     .flops = per_element,
     .launch = launch_layernorm,
+    .shard = shard_rows,
     .fused_with_add = Op::add_layernorm,
 };
 constinit const OpDef detail::op_defs::layernorm_backward = {

@@ -34,6 +34,46 @@ Status launch_linear(const OpCall& c, Backend& backend, Stream& stream) {
       backend, stream, {c.in[0], c.in[1], or_none(c.in[2]), c.out[0], workspace_or_none(c, 1)});
 }
 
+// y of all rows, where each rank has some: while a rank multiplies the rows of one, they travel on to its
+// neighbour, so that the gather takes no time of its own if a hop takes no longer than the GEMM of a slice
+// (Cheng et al. 2024, FastSeq of Colossal-AI).
+std::vector<ValueId> lower_sliced_linear(const Instr& on_shards, const ShardAxis& axis, ShardedCode& code) {
+  ValueId rows = on_shards.in[0], whole = kNoValue;
+  for (int hop = 0; hop < axis.ranks; ++hop) {
+    const bool is_last = hop + 1 == axis.ranks;
+    const CollectiveAttrs shift = {.axis = axis.number,
+                                   .ranks = axis.ranks,
+                                   .rank = axis.rank,
+                                   .step = 1,
+                                   .number = is_last ? 0 : code.new_number()};
+    const ValueId next = is_last ? kNoValue : code.add(Op::shift_begin, {rows}, shift).front();
+    const ValueId y = code.add(Op::linear, {rows, on_shards.in[1], on_shards.in[2]}, on_shards.attrs).front();
+    const BlockAttrs block = {.block = (axis.rank + hop) % axis.ranks, .blocks = axis.ranks};
+    whole = code.add(Op::put_rows, {whole, y}, block).front();
+    if (!is_last) rows = code.add(Op::shift_end, {next, rows}, shift).front();
+  }
+  return {whole};
+}
+
+// By rows of x; by rows of w, which are columns of y; and by columns of x and w, with sums of the ranks'
+// products, to which rank 0 adds the bias.
+std::vector<ShardStrategy> shard_linear(const ShardQuery& q) {
+  const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0)), whole = ShardPlacement::copied();
+  const Cut out = q.columns.n > 0 && !q.is_split(1, 0) ? q.columns : q.cut_of(1, 0);
+  const ShardPlacement inner = ShardPlacement::split(1, q.is_split(0, 1) ? q.cut_of(0, 1) : q.cut_of(1, 1));
+  const ShardPlacement rows_of_w = ShardPlacement::split(0, out), columns = ShardPlacement::split(1, out);
+  std::vector<ShardStrategy> ways = {{{rows, whole, whole}, rows},
+                                     {{whole, rows_of_w, rows_of_w}, columns},
+                                     {{inner, inner, ShardPlacement::partial()}, ShardPlacement::partial()}};
+  const bool follow = q.is_split(0, 0) && rows.cut == Cut::even(q.in[0]->shape.dim(0));
+  if (!q.axis.slices_gathers || !follow) return ways;
+  const double gathered = static_cast<double>(q.in[0]->bytes()) * (q.axis.ranks - 1) / q.axis.ranks;
+  ways.insert(
+      ways.begin(),
+      ShardStrategy{{rows, rows_of_w, rows_of_w}, columns, std::nullopt, lower_sliced_linear, 2 * gathered});
+  return ways;
+}
+
 Specs infer_linear_backward_input(In in, const Attrs& attrs) {
   return gemm_output("dx", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype,
                      attrs.as<LinearAttrs>().gemm);
@@ -87,6 +127,7 @@ constinit const OpDef detail::op_defs::linear = {
     .vjp = vjp_linear,
     .flops = gemm_flops,
     .launch = launch_linear,
+    .shard = shard_linear,
     .fp8 = &kFp8Linear,
 };
 constinit const OpDef detail::op_defs::linear_backward_input = {

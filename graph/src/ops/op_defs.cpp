@@ -57,6 +57,34 @@ double gemm_flops(In in, In out, const Attrs&) {
   return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[0]->shape.dim(1));
 }
 
+namespace {
+
+std::vector<ShardStrategy> shard_alike(const ShardQuery& q, bool partial) {
+  std::vector<ShardStrategy> found;
+  const auto all = [&](const ShardPlacement& at) {
+    found.push_back({std::vector<ShardPlacement>(q.in.size(), at), at});
+  };
+  for (int dim = 0; dim < q.in[0]->shape.rank; ++dim) all(ShardPlacement::split(dim, q.common_cut(dim)));
+  if (partial) all(ShardPlacement::partial());
+  return found;
+}
+
+}  // namespace
+
+std::vector<ShardStrategy> shard_elementwise(const ShardQuery& q) { return shard_alike(q, false); }
+std::vector<ShardStrategy> shard_linear_elementwise(const ShardQuery& q) { return shard_alike(q, true); }
+std::vector<ShardStrategy> shard_rows(const ShardQuery& q) {
+  const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0));
+  std::vector<ShardPlacement> in(q.in.size(), ShardPlacement::copied());
+  in[0] = rows;
+  return {{std::move(in), rows}};
+}
+Cut same_columns(const ValueInfo&, const Attrs&, const Cut& out) { return out; }
+Cut cut_by_heads(const ValueInfo& qkv, std::int32_t heads, std::int32_t kv_heads) {
+  const std::int64_t d = qkv.shape.dim(1) / (heads + 2 * kv_heads);
+  return {{CutSegment{heads, d}, CutSegment{kv_heads, d}, CutSegment{kv_heads, d}}, 3};
+}
+
 }  // namespace strata::detail::op_rules
 
 namespace strata::detail::op_calls {

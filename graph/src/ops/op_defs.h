@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -47,6 +48,23 @@ double no_flops(In in, In out, const Attrs& attrs);
 double per_element(In in, In out, const Attrs& attrs);
 /// Of a GEMM whose inner extent is the row length of operand 0.
 double gemm_flops(In in, In out, const Attrs& attrs);
+
+/// The operands and the result are split in the same dimension, in any.
+std::vector<ShardStrategy> shard_elementwise(const ShardQuery& query);
+/// The same, and also for a sum of the ranks' values, which the op commutes with.
+std::vector<ShardStrategy> shard_linear_elementwise(const ShardQuery& query);
+/// The rows of operand 0 and of the result are split; all other operands are whole.
+std::vector<ShardStrategy> shard_rows(const ShardQuery& query);
+Cut same_columns(const ValueInfo& operand, const Attrs& attrs, const Cut& out);
+/// The columns q|k|v of [T, (heads + 2 kv_heads) d], by heads.
+Cut cut_by_heads(const ValueInfo& qkv, std::int32_t heads, std::int32_t kv_heads);
+/// The attributes on a rank's heads. `A` has the fields heads and kv_heads.
+template <class A>
+A with_own_heads(A attrs, int ranks) {
+  attrs.heads = std::max(1, attrs.heads / ranks);
+  attrs.kv_heads = std::max(1, attrs.kv_heads / ranks);
+  return attrs;
+}
 
 }  // namespace strata::detail::op_rules
 

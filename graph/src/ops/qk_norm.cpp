@@ -52,6 +52,21 @@ Status launch_qk_norm(const OpCall& c, Backend& backend, Stream& stream) {
       {c.in[0], c.in[1], c.in[2], c.out[0], c.out[1], runs.query, runs.key, a.eps, a.weight_offset});
 }
 
+Cut qk_norm_columns(const ValueInfo& qkv, const Attrs& attrs, const Cut&) {
+  const auto& a = attrs.as<QkNormAttrs>();
+  return cut_by_heads(qkv, a.heads, a.kv_heads);
+}
+// Heads that are normalized together stay on one rank.
+std::vector<ShardStrategy> shard_qk_norm(const ShardQuery& q) {
+  std::vector<ShardStrategy> found = shard_rows(q);
+  const auto& a = q.attrs.as<QkNormAttrs>();
+  const ShardPlacement heads = ShardPlacement::split(1, qk_norm_columns(*q.in[0], q.attrs, {})),
+                       whole = ShardPlacement::copied();
+  if (q.in[1]->shape.dim(0) * (a.heads + 2 * a.kv_heads) == q.in[0]->shape.dim(1))
+    found.push_back({{heads, whole, whole}, heads, with_own_heads(a, q.axis.ranks)});
+  return found;
+}
+
 Specs infer_qk_norm_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{{"dx", in[0]->shape, in[0]->dtype},
                                  {"dq_weight", in[1]->shape, in[1]->dtype},
@@ -82,6 +97,8 @@ constinit const OpDef detail::op_defs::qk_norm = {
     .in_place = {.out = 0, .in = 0},
     .flops = per_element,
     .launch = launch_qk_norm,
+    .shard = shard_qk_norm,
+    .operand_columns = qk_norm_columns,
 };
 constinit const OpDef detail::op_defs::qk_norm_backward = {
     .n_in = 5,

@@ -28,6 +28,8 @@ constinit const OpDef detail::op_defs::relu = {
     .vjp = vjp_relu,
     .flops = no_flops,
     .launch = launch_relu,
+    .shard = shard_elementwise,
+    .operand_columns = same_columns,
 };
 constinit const OpDef detail::op_defs::relu_backward = {
     .n_in = 2,

@@ -72,6 +72,7 @@ constinit const OpDef detail::op_defs::rmsnorm = {
     .vjp = vjp_rmsnorm,
     .flops = per_element,
     .launch = launch_rmsnorm,
+    .shard = shard_rows,
     .fused_with_add = Op::add_rmsnorm,
 };
 constinit const OpDef detail::op_defs::rmsnorm_backward = {

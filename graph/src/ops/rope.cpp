@@ -68,6 +68,16 @@ void vjp_rope(VjpContext& c) {
   attrs.inverse = !attrs.inverse;
   c.emit(Op::rope, {c.grad_output(0), c.in(1), c.in(2)}, {0}, attrs);
 }
+Cut rope_columns(const ValueInfo& qkv, const Attrs& attrs, const Cut&) {
+  const auto& a = attrs.as<RopeAttrs>();
+  return cut_by_heads(qkv, a.heads, a.kv_heads);
+}
+std::vector<ShardStrategy> shard_rope(const ShardQuery& q) {
+  const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0)), whole = ShardPlacement::copied();
+  const ShardPlacement heads = ShardPlacement::split(1, rope_columns(*q.in[0], q.attrs, {}));
+  return {{{rows, rows, whole}, rows},
+          {{heads, whole, whole}, heads, with_own_heads(q.attrs.as<RopeAttrs>(), q.axis.ranks)}};
+}
 Status launch_rope(const OpCall& c, Backend& backend, Stream& stream) {
   const auto& a = c.attrs.as<RopeAttrs>();
   return kernels::rope_async(backend, stream,
@@ -99,6 +109,8 @@ constinit const OpDef detail::op_defs::rope = {
     .in_place = {.out = 0, .in = 0},
     .flops = per_element,
     .launch = launch_rope,
+    .shard = shard_rope,
+    .operand_columns = rope_columns,
 };
 
 }  // namespace strata

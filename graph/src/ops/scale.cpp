@@ -25,6 +25,8 @@ constinit const OpDef detail::op_defs::scale = {
     .in_place = {.out = 0, .in = 0},
     .flops = no_flops,
     .launch = launch_scale,
+    .shard = shard_linear_elementwise,
+    .operand_columns = same_columns,
 };
 
 }  // namespace strata

@@ -19,6 +19,18 @@ Status launch_swiglu(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::swiglu_forward_async(backend, stream, {c.in[0], c.out[0], c.attrs.as<SwigluAttrs>().gelu});
 }
 
+/// Gate and up, each cut like the result.
+Cut gate_and_up(const ValueInfo& gate_up, const Attrs&, const Cut& out) {
+  const CutSegment half = out.n == 1 ? out.segment[0] : CutSegment{gate_up.shape.dim(1) / 2, 1};
+  return {{half, half}, 2};
+}
+std::vector<ShardStrategy> shard_swiglu(const ShardQuery& q) {
+  std::vector<ShardStrategy> found = shard_rows(q);
+  const Cut in = gate_and_up(*q.in[0], q.attrs, q.columns);
+  found.push_back({{ShardPlacement::split(1, in)}, ShardPlacement::split(1, {{in.segment[0]}, 1})});
+  return found;
+}
+
 Specs infer_swiglu_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{{"dgate_up", in[0]->shape, in[0]->dtype}};
 }
@@ -38,6 +50,8 @@ constinit const OpDef detail::op_defs::swiglu = {
     .vjp = vjp_swiglu,
     .flops = per_element,
     .launch = launch_swiglu,
+    .shard = shard_swiglu,
+    .operand_columns = gate_and_up,
 };
 constinit const OpDef detail::op_defs::swiglu_backward = {
     .n_in = 2,

@@ -24,14 +24,50 @@ std::size_t cudnn_workspace_bytes(const detail::CudnnAttention& a, const Attenti
   return detail::cudnn_supports(a, shape) ? static_cast<std::size_t>(detail::cudnn_workspace_bytes(a)) : 0;
 }
 
+bool fit(const TokenRuns& runs, std::int64_t seq) {
+  if (runs.n < 0 || runs.n > 2) return false;
+  std::int64_t end = 0;
+  for (std::int64_t i = 0; i < runs.n; ++i) {
+    if (runs.position[i] < end || runs.length[i] < 1) return false;
+    end = runs.position[i] + runs.length[i];
+  }
+  return end <= seq && (runs.n == 2 || runs.length[1] == 0);
+}
+
+// Where keys and values have a tensor of their own.
+template <class Args>
+void check_parts(dispatch::Check& check, const Args& a, std::int64_t rows) {
+  const AttentionHeads& s = a.shape;
+  const bool has_kv = dispatch::is_present(a.kv);
+  check.require(has_kv || (s.queries.all() && s.keys.all()),
+                "queries or keys of some tokens need keys and values in a tensor of their own");
+  if (!has_kv) return;
+  const std::int64_t width = dispatch::row_length(a.kv), key_rows = dispatch::row_count(a.kv);
+  const std::int64_t queries = s.queries.tokens(s.seq), keys = s.keys.tokens(s.seq);
+  check
+      .require(fit(s.queries, s.seq) && fit(s.keys, s.seq), "the runs of tokens are not ascending in ", s.seq)
+      .rows("kv", a.kv, key_rows, width)
+      .require(s.kv_heads >= 1 && width % (2 * s.kv_heads) == 0, "rows of ", width,
+               " are not a multiple of 2 * ", s.kv_heads, " heads")
+      .rows("qkv", a.qkv, rows, s.heads * detail::head_dim_of(a))
+      .require(queries > 0 && keys > 0 && rows % queries == 0 && key_rows % keys == 0 &&
+                   rows / queries == key_rows / keys,
+               rows, " queries and ", key_rows, " keys are not those of as many sequences, each with ",
+               queries, " and ", keys);
+}
+
 template <class Args>
 dispatch::Check check(const char* op, const Args& a) {
   const AttentionHeads& s = a.shape;
   const std::int64_t rows = dispatch::row_count(a.qkv);
   const std::int64_t width = dispatch::row_length(a.qkv);
   dispatch::Check check(op, "qkv", a.qkv);
-  detail::check_heads(check.rows("qkv", a.qkv, rows, width), s, width)
-      .require(s.seq >= 1 && rows % s.seq == 0, rows, " tokens are not a multiple of seq ", s.seq)
+  check.rows("qkv", a.qkv, rows, width);
+  if (!dispatch::is_present(a.kv)) detail::check_heads(check, s, width);
+  check_parts(check, a, rows);
+  check
+      .require(s.seq >= 1 && (dispatch::is_present(a.kv) || rows % s.seq == 0), rows,
+               " tokens are not a multiple of seq ", s.seq)
       .require(s.causal || (!s.alibi && !dispatch::is_present(a.doc_start)),
                "ALiBi and packed documents require causal attention")
       .require(s.window >= 0 && (s.window == 0 || s.causal), "window is ", s.window,
@@ -39,7 +75,8 @@ dispatch::Check check(const char* op, const Args& a) {
       .require(s.softcap >= 0 && (s.softcap == 0 || !s.alibi), "softcap is ", s.softcap,
                "; it must be 0 or more, and above 0 only without ALiBi")
       .require(s.scale >= 0, "scale is ", s.scale, "; it must be 0 or more")
-      .rows("out", a.out, rows, detail::head_dim(a.qkv, s) * s.heads)
+      .rows("out", a.out, dispatch::is_present(a.kv) && a.out.dtype == DType::f32 ? DType::f32 : a.qkv.dtype,
+            rows, detail::head_dim_of(a) * s.heads)
       .elements("lse", a.lse, DType::f32, rows * s.heads);
   if (dispatch::is_present(a.doc_start)) check.elements("doc_start", a.doc_start, DType::i32, rows);
   return check;
@@ -84,23 +121,28 @@ std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const Attent
 Status attention_forward_async(Backend& backend, Stream& stream, const AttentionForwardArgs& a) {
   STRATA_TRY(check("attention_forward", a)
                  .workspace(a.workspace,
-                            attention_forward_workspace_bytes(dispatch::row_count(a.qkv), a.shape,
-                                                              a.qkv.dtype, detail::head_dim(a.qkv, a.shape)))
+                            attention_forward_workspace_bytes(detail::sequences_of(a) * a.shape.seq, a.shape,
+                                                              a.qkv.dtype, detail::head_dim_of(a)))
                  .status());
-  return dispatch::enqueue(backend, stream, attention_forward_op, a, {a.qkv, a.doc_start}, {a.out, a.lse},
-                           a.workspace);
+  return dispatch::enqueue(backend, stream, attention_forward_op, a, {a.qkv, a.kv, a.doc_start},
+                           {a.out, a.lse}, a.workspace);
 }
 
 Status attention_backward_async(Backend& backend, Stream& stream, const AttentionBackwardArgs& a) {
   const std::int64_t rows = dispatch::row_count(a.qkv);
-  STRATA_TRY(check("attention_backward", a)
-                 .rows("dout", a.dout, rows, dispatch::row_length(a.out))
-                 .rows("dqkv", a.dqkv, rows, dispatch::row_length(a.qkv))
-                 .workspace(a.workspace, attention_backward_workspace_bytes(rows, a.shape, a.qkv.dtype,
-                                                                            detail::head_dim(a.qkv, a.shape)))
-                 .status());
+  dispatch::Check all = check("attention_backward", a);
+  all.rows("dout", a.dout, rows, dispatch::row_length(a.out))
+      .optional_elements("delta", a.delta, DType::f32, rows * a.shape.heads)
+      .rows("dqkv", a.dqkv, rows, dispatch::row_length(a.qkv))
+      .workspace(a.workspace,
+                 attention_backward_workspace_bytes(detail::sequences_of(a) * a.shape.seq, a.shape,
+                                                    a.qkv.dtype, detail::head_dim_of(a)));
+  if (dispatch::is_present(a.kv))
+    all.rows("dkv", a.dkv, dispatch::row_count(a.kv), dispatch::row_length(a.kv));
+  STRATA_TRY(all.status());
   return dispatch::enqueue(backend, stream, attention_backward_op, a,
-                           {a.qkv, a.out, a.lse, a.dout, a.doc_start}, {a.dqkv}, a.workspace);
+                           {a.qkv, a.kv, a.out, a.lse, a.dout, a.doc_start, a.delta}, {a.dqkv, a.dkv},
+                           a.workspace);
 }
 
 }  // namespace strata::kernels

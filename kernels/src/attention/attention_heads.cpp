@@ -28,4 +28,8 @@ float alibi_slope(std::int64_t head, std::int64_t heads) noexcept {
   return static_cast<float>(std::exp2(base * static_cast<double>(exponent)));
 }
 
+float alibi_slope(const AttentionHeads& shape, std::int64_t head) noexcept {
+  return alibi_slope(shape.alibi_first + head, shape.alibi_heads > 0 ? shape.alibi_heads : shape.heads);
+}
+
 }  // namespace strata::kernels

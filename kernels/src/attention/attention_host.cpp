@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <strata/cpuopt/convert.h>
@@ -21,42 +22,52 @@ using detail::kQueryRows;
 /// Sizes of the op, and the offsets of the tensors of a (batch, key head) pair.
 struct AttentionGeometry {
   AttentionHeads shape;
-  std::int64_t d, width, out_width, pairs, group;
+  std::int64_t d;
+  std::int64_t queries, keys;    ///< of a sequence
+  std::int64_t width, kv_width;  ///< of a row of the tensor with queries, and of that with keys and values
+  std::int64_t keys_before;      ///< heads before the first key head in such a row
+  std::int64_t out_width, pairs, group;
   float scale;
   const std::int32_t* doc_start;
 
-  std::int64_t first_row(std::int64_t pair) const { return pair / shape.kv_heads * shape.seq; }
+  std::int64_t first_query(std::int64_t pair) const { return pair / shape.kv_heads * queries; }
   std::int64_t head(std::int64_t pair, std::int64_t i) const { return pair % shape.kv_heads * group + i; }
   std::int64_t q(std::int64_t pair, std::int64_t i) const {
-    return first_row(pair) * width + head(pair, i) * d;
+    return first_query(pair) * width + head(pair, i) * d;
   }
   std::int64_t k(std::int64_t pair) const {
-    return first_row(pair) * width + (shape.heads + pair % shape.kv_heads) * d;
+    return pair / shape.kv_heads * keys * kv_width + (keys_before + pair % shape.kv_heads) * d;
   }
   std::int64_t v(std::int64_t pair) const { return k(pair) + shape.kv_heads * d; }
   std::int64_t out(std::int64_t pair, std::int64_t i) const {
-    return first_row(pair) * out_width + head(pair, i) * d;
+    return first_query(pair) * out_width + head(pair, i) * d;
   }
   std::int64_t lse(std::int64_t pair, std::int64_t i) const {
-    return first_row(pair) * shape.heads + head(pair, i) * shape.seq;
+    return first_query(pair) * shape.heads + head(pair, i) * queries;
   }
 };
 
 template <class Args>
 AttentionGeometry geometry(const Args& a) {
+  const bool has_kv = dispatch::is_present(a.kv);
   const std::int64_t width = dispatch::row_length(a.qkv);
-  const std::int64_t d = detail::head_dim(a.qkv, a.shape);
+  const std::int64_t d = detail::head_dim_of(a);
   return {a.shape,
           d,
+          a.shape.queries.tokens(a.shape.seq),
+          a.shape.keys.tokens(a.shape.seq),
           width,
+          has_kv ? dispatch::row_length(a.kv) : width,
+          has_kv ? 0 : a.shape.heads,
           a.shape.heads * d,
-          detail::attention_pairs(dispatch::row_count(a.qkv), a.shape),
+          detail::sequences_of(a) * a.shape.kv_heads,
           a.shape.heads / a.shape.kv_heads,
           attention_scale(a.shape, d),
           dispatch::is_present(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr};
 }
 
-/// A block of query rows and the range of keys [low, high) that any of them sees.
+/// A block of query rows and the range of keys [low, high) that any of them sees. Both are numbers among the
+/// tokens of a sequence that are here.
 struct QueryBlock {
   std::int64_t first, rows, low, high;
   std::int64_t keys() const { return high - low; }
@@ -65,45 +76,70 @@ struct QueryBlock {
 class QueryBlocks {
  public:
   QueryBlocks(const AttentionGeometry& g, std::int64_t pair)
-      : g_(g), starts_(g.doc_start == nullptr ? nullptr : g.doc_start + g.first_row(pair)) {}
-  std::int64_t count() const { return dispatch::ceil_div(g_.shape.seq, kQueryRows); }
+      : g_(g), starts_(g.doc_start == nullptr ? nullptr : g.doc_start + g.first_query(pair)) {}
+  std::int64_t count() const { return dispatch::ceil_div(g_.queries, kQueryRows); }
   QueryBlock at(std::int64_t i) const {
     const std::int64_t first = i * kQueryRows;
-    const std::int64_t rows = std::min(kQueryRows, g_.shape.seq - first);
+    const std::int64_t rows = std::min(kQueryRows, g_.queries - first);
     // Documents are consecutive, so the block's first row sees the earliest key.
-    return {first, rows, first_key(first), g_.shape.causal ? first + rows : g_.shape.seq};
+    const std::int64_t low = first_key(first);
+    return {first, rows, low, std::max(low, end_of_keys(first + rows - 1))};
   }
   /// The range [begin, end) of the keys of `block` that a row sees, relative to block.low.
   std::int64_t begin(const QueryBlock& block, std::int64_t row) const {
     return first_key(block.first + row) - block.low;
   }
   std::int64_t end(const QueryBlock& block, std::int64_t row) const {
-    return g_.shape.causal ? block.first + row + 1 - block.low : block.keys();
+    return std::max(begin(block, row), end_of_keys(block.first + row) - block.low);
+  }
+  std::int64_t position(const QueryBlock& block, std::int64_t row) const {
+    return g_.shape.queries.at(block.first + row);
   }
 
  private:
   std::int64_t first_key(std::int64_t query) const {
     const std::int64_t start = starts_ == nullptr ? 0 : starts_[query];
-    return g_.shape.window == 0 ? start : std::max(start, query - g_.shape.window + 1);
+    const std::int64_t window = g_.shape.window;
+    return g_.shape.keys.before(window == 0 ? start
+                                            : std::max(start, g_.shape.queries.at(query) - window + 1));
+  }
+  std::int64_t end_of_keys(std::int64_t query) const {
+    return g_.shape.causal ? g_.shape.keys.before(g_.shape.queries.at(query) + 1) : g_.keys;
   }
   const AttentionGeometry& g_;
   const std::int32_t* starts_;
 };
 
-/// slope * (key - query) for one head: row(n)[j] is the bias of key j of n keys, the last of which is at the
-/// query's own position.
+/// slope * (key - query) for one head, by the distance of their positions.
 class AlibiBias {
  public:
-  AlibiBias(float* values, const AttentionHeads& shape, std::int64_t head) : seq_(shape.seq) {
+  AlibiBias(float* values, const AttentionHeads& shape, std::int64_t head) : shape_(shape) {
     if (!shape.alibi) return;
-    const float slope = alibi_slope(head, shape.heads);
-    for (std::int64_t j = 0; j < seq_; ++j) values[j] = slope * static_cast<float>(j - (seq_ - 1));
+    const float slope = alibi_slope(shape, head);
+    for (std::int64_t j = 0; j < shape.seq; ++j) values[j] = slope * static_cast<float>(j - (shape.seq - 1));
     values_ = values;
   }
-  const float* row(std::int64_t n) const { return values_ == nullptr ? nullptr : values_ + (seq_ - n); }
+  bool is_given() const { return values_ != nullptr; }
+  /// scores = scale * scores + bias, of keys [begin, begin + n) of a query at `position`.
+  void scale_add(float* scores, float scale, std::int64_t begin, std::int64_t n,
+                 std::int64_t position) const {
+    while (n > 0) {
+      const std::int64_t run = std::min(n, following(begin));
+      detail::row_table().scale_add(scores, scale,
+                                    values_ + shape_.keys.at(begin) - position + shape_.seq - 1, run);
+      scores += run;
+      begin += run;
+      n -= run;
+    }
+  }
 
  private:
-  std::int64_t seq_;
+  /// How many keys from `key` on have positions that follow each other.
+  std::int64_t following(std::int64_t key) const {
+    const TokenRuns& keys = shape_.keys;
+    return keys.all() ? shape_.seq - key : key < keys.length[0] ? keys.length[0] - key : keys.tokens(0) - key;
+  }
+  const AttentionHeads& shape_;
   const float* values_ = nullptr;
 };
 
@@ -122,34 +158,39 @@ struct HeadRows {
 /// A workspace slot's memory for the rows of heads, allocated from front to back.
 class HeadScratch {
  public:
-  HeadScratch(float* at, const AttentionGeometry& g) : at_(at), seq_(g.shape.seq), d_(g.d) {}
-  /// Returns the head at `from` itself if it is stored in f32, otherwise scratch memory for its rows.
+  HeadScratch(float* at, const AttentionGeometry& g) : at_(at), d_(g.d) {}
+  /// Returns the head of `n` rows at `from` itself if it is stored in f32, otherwise scratch memory for them.
   template <class T>
-  HeadRows allocate(T* from, std::int64_t ld) {
+  HeadRows allocate(T* from, std::int64_t ld, std::int64_t n) {
     if constexpr (dtype_of<T> == DType::f32)
       return {from, ld};
     else
-      return {std::exchange(at_, at_ + seq_ * d_), d_};
+      return {std::exchange(at_, at_ + n * d_), d_};
   }
   /// The same, with the head's values converted to f32.
   template <class T>
-  HeadRows load(T* from, std::int64_t ld) {
-    const HeadRows rows = allocate(from, ld);
-    for (std::int64_t i = 0; i < seq_ && dtype_of<T> != DType::f32; ++i)
+  HeadRows load(T* from, std::int64_t ld, std::int64_t n) {
+    const HeadRows rows = allocate(from, ld, n);
+    for (std::int64_t i = 0; i < n && dtype_of<T> != DType::f32; ++i)
       cpuopt::widen(from + i * ld, rows.row(i), d_);
     return rows;
   }
-  /// Rounds rows from allocate(into, ld) to `into`; does nothing if `into` is f32.
+  /// Rounds rows from allocate(into, ld, n) to `into`; does nothing if `into` is f32.
   template <class T>
-  void store(const HeadRows& rows, T* into, std::int64_t ld) const {
-    for (std::int64_t i = 0; i < seq_ && dtype_of<T> != DType::f32; ++i)
+  void store(const HeadRows& rows, T* into, std::int64_t ld, std::int64_t n) const {
+    for (std::int64_t i = 0; i < n && dtype_of<T> != DType::f32; ++i)
       cpuopt::narrow(rows.row(i), into + i * ld, d_);
   }
 
  private:
   float* at_;
-  std::int64_t seq_, d_;
+  std::int64_t d_;
 };
+
+/// What no query sees.
+void clear_rows(const HeadRows& rows, std::int64_t begin, std::int64_t end, std::int64_t d) {
+  for (std::int64_t row = begin; row < end; ++row) std::fill_n(rows.row(row), d, 0.0f);
+}
 
 /// scores[rows, keys] = x[rows of the block, d] y[keys, d]^T.
 Gemm scores_gemm(const QueryBlock& block, std::int64_t d, const HeadRows& x, const HeadRows& y,
@@ -206,13 +247,23 @@ void forward_head(const AttentionGeometry& g, const QueryBlocks& blocks, const F
   const detail::RowTable& table = detail::row_table();
   for (std::int64_t b = 0; b < blocks.count(); ++b) {
     const QueryBlock block = blocks.at(b);
+    if (block.keys() == 0) {
+      clear_rows(head.out, block.first, block.first + block.rows, g.d);
+      std::fill_n(head.lse + block.first, block.rows, -std::numeric_limits<float>::infinity());
+      continue;
+    }
     detail::gemm_one_thread(scores_gemm(block, g.d, head.q, head.k, scores));
     for (std::int64_t r = 0; r < block.rows; ++r) {
       float* row = scores + r * block.keys();
       const std::int64_t begin = blocks.begin(block, r), end = blocks.end(block, r), n = end - begin;
+      if (n == 0) {
+        std::fill_n(row, block.keys(), 0.0f);
+        head.lse[block.first + r] = -std::numeric_limits<float>::infinity();
+        continue;
+      }
       float scale = g.scale;
-      if (const float* add = bias.row(n); add != nullptr) {
-        table.scale_add(row + begin, g.scale, add, n);
+      if (bias.is_given()) {
+        bias.scale_add(row + begin, g.scale, block.low + begin, n, blocks.position(block, r));
         scale = 1.0f;
       } else if (g.shape.softcap > 0) {
         table.softcap(row + begin, g.scale, g.shape.softcap, n);
@@ -228,6 +279,7 @@ void forward_head(const AttentionGeometry& g, const QueryBlocks& blocks, const F
 struct BackwardHead {
   HeadRows q, k, v, dout, dq, dk, dv;
   const float* lse;
+  const float* delta;  // null: not given
 };
 
 /// Computes the probabilities of a block in p and the gradient of its scores in dp.
@@ -240,31 +292,44 @@ void backward_scores(const AttentionGeometry& g, const QueryBlocks& blocks, cons
     const std::int64_t begin = blocks.begin(block, r), end = blocks.end(block, r), n = end - begin;
     float* p_row = p + r * block.keys();
     float* dp_row = dp + r * block.keys();
+    if (n == 0) {
+      std::fill_n(p_row, block.keys(), 0.0f);
+      std::fill_n(dp_row, block.keys(), 0.0f);
+      continue;
+    }
     float scale = g.scale;
-    if (const float* add = bias.row(n); add != nullptr) {
-      table.scale_add(p_row + begin, g.scale, add, n);
+    if (bias.is_given()) {
+      bias.scale_add(p_row + begin, g.scale, block.low + begin, n, blocks.position(block, r));
       scale = 1.0f;
     }
     const float lse = head.lse[block.first + r];
+    const float* const center = head.delta == nullptr ? nullptr : head.delta + block.first + r;
     if (g.shape.softcap > 0)
-      table.softcap_softmax_backward(p_row + begin, dp_row + begin, lse, g.scale, g.shape.softcap, n);
+      table.softcap_softmax_backward(p_row + begin, dp_row + begin, lse, g.scale, g.shape.softcap, center, n);
     else
-      table.attention_softmax_backward(p_row + begin, dp_row + begin, lse, scale, g.scale, n);
+      table.attention_softmax_backward(p_row + begin, dp_row + begin, lse, scale, g.scale, center, n);
     zero_outside(p_row, begin, end, block.keys());
     zero_outside(dp_row, begin, end, block.keys());
   }
 }
 
 // Blocks are processed from last to first. The first query head's last block sees the last keys, so it writes
-// dk and dv there, and all other blocks add to them. With packed documents or a window that block may not see
-// the earlier keys, whose gradients are set to zero first.
+// dk and dv there, and all other blocks add to them. The gradients of keys that it does not see are set to
+// zero first: earlier ones, with packed documents or a window, and later ones than all queries that are here.
 void backward_head(const AttentionGeometry& g, const QueryBlocks& blocks, const BackwardHead& head,
                    bool first_head, const AlibiBias& bias, float* p, float* dp) {
   for (std::int64_t b = blocks.count() - 1; b >= 0; --b) {
     const QueryBlock block = blocks.at(b);
     const bool first = first_head && b == blocks.count() - 1;
-    for (std::int64_t row = 0; first && row < block.low; ++row)
-      for (const HeadRows& grad : {head.dk, head.dv}) std::fill_n(grad.row(row), g.d, 0.0f);
+    for (const HeadRows& grad : {head.dk, head.dv}) {
+      if (!first) break;
+      clear_rows(grad, 0, block.low, g.d);
+      clear_rows(grad, block.high, g.keys, g.d);
+    }
+    if (block.keys() == 0) {
+      clear_rows(head.dq, block.first, block.first + block.rows, g.d);
+      continue;
+    }
     backward_scores(g, blocks, block, head, bias, p, dp);
     detail::gemm_one_thread(query_rows_gemm(block, g.d, dp, head.k, head.dq));
     detail::gemm_one_thread(kv_gradient_gemm(block, g.d, dp, head.q, head.dk, !first));
@@ -283,22 +348,30 @@ void for_pairs(const AttentionGeometry& g, BufferView workspace, std::int64_t sl
   });
 }
 
-template <class T>
+/// The tensor with the keys and values of `a`.
+template <class Args>
+const TensorView& kv_of(const Args& a) {
+  return dispatch::is_present(a.kv) ? a.kv : a.qkv;
+}
+
+template <class T, class Out>
 void forward(const AttentionForwardArgs& a, ThreadPool& pool) {
   const AttentionGeometry g = geometry(a);
   const detail::AttentionSlot slot = detail::attention_forward_slot(g.shape, a.qkv.dtype, g.d);
-  T* qkv = a.qkv.as<T>();
+  T *const q = a.qkv.as<T>(), *const kv = kv_of(a).as<T>();
   for_pairs(g, a.workspace, slot.floats, pool, [&](std::int64_t pair, float* scratch) {
     const QueryBlocks blocks(g, pair);
     HeadScratch keys(scratch + slot.heads, g);
-    const HeadRows k = keys.load(qkv + g.k(pair), g.width), v = keys.load(qkv + g.v(pair), g.width);
+    const HeadRows k = keys.load(kv + g.k(pair), g.kv_width, g.keys),
+                   v = keys.load(kv + g.v(pair), g.kv_width, g.keys);
     for (std::int64_t i = 0; i < g.group; ++i) {
       HeadScratch queries = keys;  // all query heads use the same memory
-      T* out = a.out.as<T>() + g.out(pair, i);
-      const ForwardHead head = {queries.load(qkv + g.q(pair, i), g.width), k, v,
-                                queries.allocate(out, g.out_width), a.lse.as<float>() + g.lse(pair, i)};
+      Out* out = a.out.as<Out>() + g.out(pair, i);
+      const ForwardHead head = {queries.load(q + g.q(pair, i), g.width, g.queries), k, v,
+                                queries.allocate(out, g.out_width, g.queries),
+                                a.lse.as<float>() + g.lse(pair, i)};
       forward_head(g, blocks, head, AlibiBias(scratch + slot.bias, g.shape, g.head(pair, i)), scratch);
-      queries.store(head.out, out, g.out_width);
+      queries.store(head.out, out, g.out_width, g.queries);
     }
   });
 }
@@ -308,33 +381,48 @@ void backward(const AttentionBackwardArgs& a, ThreadPool& pool) {
   const AttentionGeometry g = geometry(a);
   const detail::AttentionSlot slot = detail::attention_backward_slot(g.shape, a.qkv.dtype, g.d);
   const std::int64_t scores = slot.heads / 2;
-  T* qkv = a.qkv.as<T>();
-  T* dqkv = a.dqkv.as<T>();
+  const bool has_kv = dispatch::is_present(a.kv);
+  T *const q = a.qkv.as<T>(), *const kv = kv_of(a).as<T>();
+  T *const dq = a.dqkv.as<T>(), *const dkv = (has_kv ? a.dkv : a.dqkv).as<T>();
   for_pairs(g, a.workspace, slot.floats, pool, [&](std::int64_t pair, float* scratch) {
     const QueryBlocks blocks(g, pair);
     HeadScratch keys(scratch + slot.heads, g);
-    const HeadRows k = keys.load(qkv + g.k(pair), g.width), v = keys.load(qkv + g.v(pair), g.width);
-    const HeadRows dk = keys.allocate(dqkv + g.k(pair), g.width),
-                   dv = keys.allocate(dqkv + g.v(pair), g.width);
+    const HeadRows k = keys.load(kv + g.k(pair), g.kv_width, g.keys),
+                   v = keys.load(kv + g.v(pair), g.kv_width, g.keys);
+    const HeadRows dk = keys.allocate(dkv + g.k(pair), g.kv_width, g.keys),
+                   dv = keys.allocate(dkv + g.v(pair), g.kv_width, g.keys);
     for (std::int64_t i = 0; i < g.group; ++i) {
       HeadScratch queries = keys;
-      const std::int64_t q = g.q(pair, i), out = g.out(pair, i);
+      const std::int64_t at = g.q(pair, i), out = g.out(pair, i);
       const BackwardHead head = {
-          queries.load(qkv + q, g.width),      k,  v,  queries.load(a.dout.as<T>() + out, g.out_width),
-          queries.allocate(dqkv + q, g.width), dk, dv, a.lse.as<float>() + g.lse(pair, i)};
+          queries.load(q + at, g.width, g.queries),
+          k,
+          v,
+          queries.load(a.dout.as<T>() + out, g.out_width, g.queries),
+          queries.allocate(dq + at, g.width, g.queries),
+          dk,
+          dv,
+          a.lse.as<float>() + g.lse(pair, i),
+          dispatch::is_present(a.delta) ? a.delta.as<float>() + g.lse(pair, i) : nullptr};
       backward_head(g, blocks, head, i == 0, AlibiBias(scratch + slot.bias, g.shape, g.head(pair, i)),
                     scratch, scratch + scores);
-      queries.store(head.dq, dqkv + q, g.width);
+      queries.store(head.dq, dq + at, g.width, g.queries);
     }
-    keys.store(dk, dqkv + g.k(pair), g.width);  // the sum over the group's query heads, rounded once
-    keys.store(dv, dqkv + g.v(pair), g.width);
+    // The sum over the group's query heads, rounded once.
+    keys.store(dk, dkv + g.k(pair), g.kv_width, g.keys);
+    keys.store(dv, dkv + g.v(pair), g.kv_width, g.keys);
   });
 }
 
 }  // namespace
 
 void attention_forward_host(const AttentionForwardArgs& a, ThreadPool& pool) {
-  detail::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) { forward<T>(a, pool); });
+  detail::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) {
+    if (a.out.dtype == DType::f32)
+      forward<T, float>(a, pool);
+    else
+      forward<T, T>(a, pool);
+  });
 }
 
 void attention_backward_host(const AttentionBackwardArgs& a, ThreadPool& pool) {

@@ -80,7 +80,8 @@ void attend(const CacheGeometry<T>& g, std::int64_t r, std::int64_t kv_head, flo
     const std::int64_t head = kv_head * group + i;
     cached.scores(g.row(r) + head * g.d, g.keys() + cache, scratch, g.d, n);
     if (shape.alibi) {
-      const float slope = alibi_slope(head, g.heads);
+      const float slope = alibi_slope(
+          {.heads = g.heads, .alibi_heads = shape.alibi_heads, .alibi_first = shape.alibi_first}, head);
       for (std::int64_t j = 0; j < n; ++j) bias[j] = slope * static_cast<float>(j - (n - 1));
       table.scale_add(scratch, scale, bias, n);
     }

@@ -34,15 +34,18 @@ template <class T>
 void forward(const EmbeddingForwardArgs& a, ThreadPool& pool) {
   const std::int64_t h = dispatch::row_length(a.table);
   const auto* ids = a.ids.as<std::int32_t>();
-  dispatch::parallel_for_ranges(pool, a.ids.n_elems(), detail::rows_per_item(h),
-                                [&](std::int64_t first, std::int64_t n) {
-                                  for (std::int64_t t = first; t < first + n; ++t) {
-                                    const std::int64_t row = ids[t] + a.offset;
-                                    STRATA_DCHECK(row >= 0 && row < a.table.shape.dim(0), "token ", t,
-                                                  " is row ", row, " of ", a.table.shape.dim(0));
-                                    std::copy_n(a.table.as<T>() + row * h, h, a.x.as<T>() + t * h);
-                                  }
-                                });
+  dispatch::parallel_for_ranges(
+      pool, a.ids.n_elems(), detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
+        for (std::int64_t t = first; t < first + n; ++t) {
+          const std::int64_t row = ids[t] + a.offset;
+          const bool has = row >= 0 && row < a.table.shape.dim(0);
+          STRATA_DCHECK(has || a.is_part, "token ", t, " is row ", row, " of ", a.table.shape.dim(0));
+          if (!has)
+            std::fill_n(a.x.as<T>() + t * h, h, from_f32<T>(0.0f));
+          else
+            std::copy_n(a.table.as<T>() + row * h, h, a.x.as<T>() + t * h);
+        }
+      });
 }
 
 template <class T>
@@ -52,26 +55,29 @@ void backward(const EmbeddingBackwardArgs& a, ThreadPool& pool) {
   const std::int64_t t_count = a.ids.n_elems();
   const auto* ids = a.ids.as<std::int32_t>();
   const auto* dx = a.dx.as<T>();
-  // Counting sort: `order` has the token indices grouped by table row, ascending within a row.
+  // Counting sort: `order` has the token indices grouped by table row, ascending within a row. Tokens whose
+  // row another part of the table has come last, as those of a row `vocab`.
   auto* begin = reinterpret_cast<std::int32_t*>(a.workspace.data);
-  auto* order = begin + vocab + 1;
-  std::fill_n(begin, vocab + 1, 0);
-  for (std::int64_t t = 0; t < t_count; ++t) {
+  auto* order = begin + vocab + 2;
+  std::fill_n(begin, vocab + 2, 0);
+  const auto row_of = [&](std::int64_t t) {
     const std::int64_t row = ids[t] + a.offset;
-    STRATA_DCHECK(row >= 0 && row < vocab, "token ", t, " is row ", row, " of ", vocab);
-    ++begin[row + 1];
-  }
-  for (std::int64_t v = 0; v < vocab; ++v) begin[v + 1] += begin[v];
+    const bool has = row >= 0 && row < vocab;
+    STRATA_DCHECK(has || a.is_part, "token ", t, " is row ", row, " of ", vocab);
+    return has ? row : vocab;
+  };
+  for (std::int64_t t = 0; t < t_count; ++t) ++begin[row_of(t) + 1];
+  for (std::int64_t v = 0; v <= vocab; ++v) begin[v + 1] += begin[v];
   // Filling from the back leaves begin[v + 1] at the start of row v, so row v is read from begin[v + 1] to
-  // begin[v + 2], or to the end of `order` for the last row.
+  // the start of the next one.
   for (std::int64_t t = t_count - 1; t >= 0; --t)
-    order[--begin[ids[t] + a.offset + 1]] = static_cast<std::int32_t>(t);
+    order[--begin[row_of(t) + 1]] = static_cast<std::int32_t>(t);
 
   dispatch::parallel_for_ranges(pool, vocab, detail::rows_per_item(h),
                                 [&](std::int64_t first, std::int64_t n) {
                                   for (std::int64_t v = first; v < first + n; ++v) {
                                     const std::int64_t from = begin[v + 1];
-                                    const std::int64_t to = v + 1 < vocab ? begin[v + 2] : t_count;
+                                    const std::int64_t to = begin[v + 2];
                                     if (from == to && a.accumulate) continue;
                                     sum_rows<T>(a.dtable, v, to - from, a.accumulate,
                                                 [&](std::int64_t i) { return dx + order[from + i] * h; });
@@ -108,7 +114,7 @@ Status embedding_forward_async(Backend& backend, Stream& stream, const Embedding
 }
 
 std::size_t embedding_backward_workspace_bytes(std::int64_t tokens, std::int64_t vocab) noexcept {
-  return static_cast<std::size_t>(vocab + 1 + tokens) * sizeof(std::int32_t);
+  return static_cast<std::size_t>(vocab + 2 + tokens) * sizeof(std::int32_t);
 }
 
 Status embedding_backward_async(Backend& backend, Stream& stream, const EmbeddingBackwardArgs& a) {

@@ -19,8 +19,7 @@ dispatch::Check check_forward(const char* op, const LinearCrossEntropyArgs& a) {
   check.rows("x", a.x, rows, k)
       .shape("w", a.w, a.x.dtype, {vocab, k})
       .elements("targets", a.targets, DType::i32, rows)
-      .elements("losses", a.losses, DType::f32, rows)
-      .elements("mean_loss", a.mean_loss, DType::f32, 1)
+      .optional_elements("lse", a.lse, DType::f32, rows)
       .require(vocab >= 1, "logits have rows of 0 elements")
       .require(a.softcap >= 0, "softcap is ", a.softcap, "; it must be 0 or more")
       .optional_elements("divisor", a.divisor, DType::f32, 1)
@@ -28,10 +27,18 @@ dispatch::Check check_forward(const char* op, const LinearCrossEntropyArgs& a) {
   return check;
 }
 
+dispatch::Check check_losses(dispatch::Check check, const LinearCrossEntropyArgs& a) {
+  check.elements("losses", a.losses, DType::f32, dispatch::row_count(a.x))
+      .elements("mean_loss", a.mean_loss, DType::f32, 1);
+  return check;
+}
+
 }  // namespace
 
 STRATA_OP(linear_cross_entropy, LinearCrossEntropyArgs);
 STRATA_OP(linear_cross_entropy_backward, LinearCrossEntropyBackwardArgs);
+STRATA_OP(linear_log_sum_exp, LinearCrossEntropyArgs);
+STRATA_OP(merge_losses, MergeLossesArgs);
 
 std::int64_t linear_cross_entropy_block_rows(std::int64_t rows, std::int64_t vocab) noexcept {
   // About 32 MiB of logits, which stay close to the caches, but at least so many rows that the GEMMs are
@@ -56,7 +63,7 @@ std::size_t linear_cross_entropy_gemm_workspace_bytes(std::int64_t rows, std::in
 }
 
 Status linear_cross_entropy_async(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& a) {
-  STRATA_TRY(check_forward("linear_cross_entropy", a).status());
+  STRATA_TRY(check_losses(check_forward("linear_cross_entropy", a), a).status());
   return dispatch::enqueue(backend, stream, linear_cross_entropy_op, a, {a.x, a.w, a.targets, a.divisor},
                            {a.losses, a.mean_loss}, a.workspace);
 }
@@ -66,13 +73,39 @@ Status linear_cross_entropy_backward_async(Backend& backend, Stream& stream,
   const LinearCrossEntropyArgs& a = args.forward;
   const std::int64_t rows = dispatch::row_count(a.x);
   const std::int64_t k = dispatch::row_length(a.x);
+  const bool is_part = dispatch::is_present(a.lse);
   dispatch::Check check = check_forward("linear_cross_entropy_backward", a);
+  if (!is_part) check = check_losses(std::move(check), a);
   if (dispatch::is_present(args.dx)) check.rows("dx", args.dx, rows, k);
   if (dispatch::is_present(args.dw)) check.shape("dw", args.dw, DType::f32, a.w.shape);
   STRATA_TRY(check.status());
-  return dispatch::enqueue(backend, stream, linear_cross_entropy_backward_op, args,
-                           {a.x, a.w, a.targets, a.divisor}, {args.dx, args.dw, a.losses, a.mean_loss},
-                           a.workspace);
+  return dispatch::enqueue(
+      backend, stream, linear_cross_entropy_backward_op, args, {a.x, a.w, a.targets, a.divisor, a.lse},
+      {args.dx, args.dw, is_part ? TensorView{} : a.losses, is_part ? TensorView{} : a.mean_loss},
+      a.workspace);
+}
+
+Status linear_log_sum_exp_async(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& a) {
+  const std::int64_t rows = dispatch::row_count(a.x);
+  dispatch::Check check = check_forward("linear_log_sum_exp", a);
+  check.elements("lse", a.lse, DType::f32, rows).elements("losses", a.losses, DType::f32, rows);
+  STRATA_TRY(check.status());
+  return dispatch::enqueue(backend, stream, linear_log_sum_exp_op, a, {a.x, a.w, a.targets},
+                           {a.lse, a.losses}, a.workspace);
+}
+
+Status merge_losses_async(Backend& backend, Stream& stream, const MergeLossesArgs& a) {
+  const std::int64_t rows = a.targets.n_elems(), parts = a.stats.shape.rank == 2 ? a.stats.shape.dim(0) : 0;
+  dispatch::Check check("merge_losses", "stats", a.stats);
+  check.require(parts >= 2 && parts % 2 == 0, "stats have ", parts, " rows; each part has two")
+      .shape("stats", a.stats, DType::f32, {parts, rows})
+      .elements("lse", a.lse, DType::f32, rows)
+      .elements("losses", a.losses, DType::f32, rows)
+      .elements("mean_loss", a.mean_loss, DType::f32, 1)
+      .optional_elements("divisor", a.divisor, DType::f32, 1);
+  STRATA_TRY(check.status());
+  return dispatch::enqueue(backend, stream, merge_losses_op, a, {a.stats, a.targets, a.divisor},
+                           {a.lse, a.losses, a.mean_loss});
 }
 
 }  // namespace strata::kernels

@@ -47,19 +47,33 @@ Result<CheckpointFile> write_payload(Session& session, DraftFile& file, VisitSco
   detail::PartDigests digests(
       plan, session.world(), [&](ChunkId chunk) { return covers(scope, plan.layout.group_of(chunk).saved); });
   Status written;
-  const auto write = [&](const StatePiece& piece, std::span<const float> values) {
-    const auto index = static_cast<std::size_t>(file.stored.index_of[static_cast<std::size_t>(piece.tensor)]);
+  const auto write_run = [&](std::size_t tensor, std::int64_t at, std::span<const float> values) {
     if (written.is_ok())
-      written = file.writer->write(index, static_cast<std::uint64_t>(piece.offset) * sizeof(float),
-                                   std::as_bytes(values));
+      written = file.writer->write(static_cast<std::size_t>(file.stored.index_of[tensor]),
+                                   static_cast<std::uint64_t>(at) * sizeof(float), std::as_bytes(values));
+  };
+  const bool is_shared = !plan.tensors.parts.empty();
+  const auto write = [&](const StatePiece& piece, std::span<const float> values) {
+    const auto tensor = static_cast<std::size_t>(piece.tensor);
+    if (is_shared) {
+      plan.tensors.parts[tensor].for_each_counted_run(
+          piece.offset, std::ssize(values), [&](std::int64_t whole, std::int64_t own, std::int64_t n) {
+            write_run(
+                tensor, whole,
+                values.subspan(static_cast<std::size_t>(own - piece.offset), static_cast<std::size_t>(n)));
+          });
+      return Status::ok();
+    }
+    write_run(tensor, piece.offset, values);
     digests.add(piece, values);
     return Status::ok();
   };
   STRATA_TRY(session.visit_part(file.payload, write, scope));
-  STRATA_TRY(digests.finish());
+  if (!is_shared) STRATA_TRY(digests.finish());
   if (written.is_ok()) written = file.writer->sync();
   STRATA_TRY(agree(session.world(), written));
   CheckpointFile entry{detail::file_of(file.payload), file.writer->file_bytes(), {}, {}};
+  if (is_shared) return entry;  // the file is digested once it is complete
   std::vector<Digest> in_order;
   for (const std::int32_t tensor : file.stored.tensors) {
     in_order.push_back(digests.of(tensor));
@@ -172,11 +186,16 @@ class Saving {
     return {};
   }
 
-  Status finish(std::vector<DraftFile>& files, const Manifest& manifest) {
+  Status finish(std::vector<DraftFile>& files, Manifest& manifest) {
     for (DraftFile& file : files) {
       STRATA_TRY(file.writer->finish());
       file.writer.reset();
     }
+    // No rank has seen whole tensors.
+    if (!session_.state_plan().tensors.parts.empty())
+      for (CheckpointFile& file : manifest.files) {
+        STRATA_TRY_ASSIGN(file, detail::describe_file(io_, draft_, file.name));
+      }
     STRATA_TRY(write_text_atomically(io_, draft_ + "/" + std::string(detail::kManifestName),
                                      to_json(manifest)));  // also syncs the folder
     STRATA_TRY(publish(io_, draft_, target_));

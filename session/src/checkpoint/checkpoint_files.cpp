@@ -35,7 +35,7 @@ StoredTensors stored_tensors(const StatePlan& plan, Payload payload, const LeftO
     const auto t = static_cast<std::size_t>(tensor);
     if (!plan.holds(tensor, payload) || left_out.contains(plan.tensors.specs[t].name)) continue;
     TensorSpec spec{plan.tensors.specs[t].name, "F32", {}};
-    const Shape& shape = plan.tensors.shapes[t];
+    const Shape& shape = plan.tensors.whole_shape(t);
     for (int i = 0; i < shape.rank; ++i) spec.shape.push_back(static_cast<std::uint64_t>(shape.dim(i)));
     stored.index_of[t] = static_cast<std::int32_t>(stored.specs.size());
     stored.specs.push_back(std::move(spec));

@@ -83,6 +83,36 @@ class FiniteCheck {
   std::string found_;
 };
 
+// Reads whole tensors of a file to check their digests: this rank every n-th one.
+Status check_whole_tensors(CheckpointTensors& tensors, const StatePlan& plan, Payload payload, World& world) {
+  std::vector<float> values(static_cast<std::size_t>(kMaxStatePieceElems));
+  for (std::size_t t = static_cast<std::size_t>(world.rank()); t < plan.tensors.specs.size();
+       t += static_cast<std::size_t>(world.size())) {
+    if (!plan.holds(static_cast<std::int32_t>(t), payload)) continue;
+    const std::int64_t n_elems = plan.tensors.whole_shape(t).n_elems();
+    for (std::int64_t at = 0; at < n_elems; at += kMaxStatePieceElems) {
+      const StatePiece piece{plan.tensors.specs[t].name, at, n_elems, static_cast<std::int32_t>(t)};
+      STRATA_TRY(tensors.read(piece, std::span(values).first(static_cast<std::size_t>(
+                                         std::min(kMaxStatePieceElems, n_elems - at)))));
+    }
+  }
+  return {};
+}
+
+// Reads a piece of this rank's part of a tensor.
+Status read_shared(const CheckpointTensors& tensors, const TensorPart& part, const StatePiece& piece,
+                   std::span<float> values) {
+  Status read;
+  part.for_each_run(
+      piece.offset, std::ssize(values), [&](std::int64_t whole, std::int64_t own, std::int64_t n) {
+        if (read.is_ok())
+          read = tensors.read_part(
+              {piece.name, whole, part.whole.n_elems(), piece.tensor},
+              values.subspan(static_cast<std::size_t>(own - piece.offset), static_cast<std::size_t>(n)));
+      });
+  return read;
+}
+
 // A checkpoint whose manifest and tensors fit a session.
 struct OpenCheckpoint {
   std::string folder;
@@ -106,6 +136,25 @@ Status fill_alone(Session& session, Payload payload, CheckpointTensors& tensors,
     return piece.offset + std::ssize(values) == piece.n_elems ? finite.status() : Status::ok();
   };
   return session.fill(payload, read, checkpoint.frozen_from());
+}
+
+// Ranks that share the tensors of the model: each reads its parts.
+Status fill_shared(Session& session, Payload payload, CheckpointTensors& tensors,
+                   const OpenCheckpoint& checkpoint) {
+  const StatePlan& plan = session.state_plan();
+  STRATA_TRY(agree(session.world(), check_whole_tensors(tensors, plan, payload, *session.world())));
+  FiniteCheck finite(checkpoint.folder, payload);
+  Status read;
+  const auto fill = [&](const StatePiece& piece, std::span<float> values) {
+    if (read.is_ok())
+      read = read_shared(tensors, plan.tensors.parts[static_cast<std::size_t>(piece.tensor)], piece, values);
+    if (!read.is_ok()) std::fill(values.begin(), values.end(), 0.0f);
+    finite.add(piece, values);
+    return Status::ok();
+  };
+  STRATA_TRY(session.fill(payload, fill, checkpoint.frozen_from()));
+  STRATA_TRY(agree(session.world(), read));
+  return agree(session.world(), finite.status());
 }
 
 // Each rank reads what it holds and digests its part of that. A failed read is returned at the end: until
@@ -261,8 +310,11 @@ Result<Manifest> load_checkpoint(Session& session, Io& io, const std::string& fo
   for (std::size_t p = 0; p < checkpoint->files.size(); ++p) {
     const Payload payload = session.state_plan().states()[p];
     CheckpointTensors& tensors = *checkpoint->files[p];
-    STRATA_TRY(session.world() == nullptr ? fill_alone(session, payload, tensors, *checkpoint, frozen)
-                                          : fill_together(session, payload, tensors, *checkpoint, frozen));
+    if (!session.state_plan().tensors.parts.empty())
+      STRATA_TRY(fill_shared(session, payload, tensors, *checkpoint));
+    else
+      STRATA_TRY(session.world() == nullptr ? fill_alone(session, payload, tensors, *checkpoint, frozen)
+                                            : fill_together(session, payload, tensors, *checkpoint, frozen));
   }
   session.set_steps(checkpoint->manifest.step);
   if (!session.param_steps().empty())

@@ -68,8 +68,11 @@ Status PartDigests::exchange(std::vector<Blocks>& runs) const {
   }
   STRATA_TRY_ASSIGN(const std::vector<std::string> texts, world_->all_gather(mine));
   runs.clear();
-  for (std::string_view text : texts)
-    while (!text.empty()) {
+  const std::int32_t sharing = plan_.options.model.ranks(), own = plan_.options.model.rank;
+  for (std::size_t rank = 0; rank < texts.size(); ++rank)
+    for (std::string_view text = static_cast<std::int32_t>(rank) % sharing == own ? texts[rank]
+                                                                                  : std::string_view();
+         !text.empty();) {
       std::int32_t head[4];
       take(text, head, std::size(head));
       runs.push_back({head[0], head[1], head[2], std::vector<Digest>(static_cast<std::size_t>(head[3]))});

@@ -13,7 +13,8 @@ namespace strata::detail {
 
 /// Digests (BlockDigester) of the tensors of one payload, of whose values every rank has a part: ranks digest
 /// the blocks of their parts, and in finish() they tell each other the results chunk by chunk. The digests do
-/// not depend on the number of ranks, since parts consist of whole blocks.
+/// not depend on the number of ranks, since parts consist of whole blocks. Of ranks that share tensors of the
+/// model, each gets those of its own parts of them.
 class PartDigests {
  public:
   /// Tells which chunks have tensors to digest.

@@ -7,6 +7,18 @@
 
 namespace strata {
 
+namespace {
+
+// Of the parts of all ranks that share a copy of the model, which the first ranks of the run do.
+Result<std::string> digest_of_model(World& world, std::int32_t sharing, const std::string& own) {
+  STRATA_TRY_ASSIGN(const std::vector<std::string> parts, world.all_gather(own));
+  Digester all;
+  for (std::int32_t rank = 0; rank < sharing; ++rank) all.update(parts[static_cast<std::size_t>(rank)]);
+  return to_hex(all.digest());
+}
+
+}  // namespace
+
 // Frozen values whose digests are known are not read again.
 Result<std::string> Session::state_digest() {
   const StatePlan& plan = state_plan();
@@ -36,7 +48,8 @@ Result<std::string> Session::state_digest() {
     all.update(name);
     for (const Digest& part : parts) all.update(part);
   }
-  return to_hex(all.digest());
+  if (plan.options.model.ranks() == 1) return to_hex(all.digest());
+  return digest_of_model(*world(), plan.options.model.ranks(), to_hex(all.digest()));
 }
 
 }  // namespace strata

@@ -34,10 +34,16 @@ std::size_t step_value_count(const StatePlan& plan) noexcept {
   return static_cast<std::size_t>(plan.options.grad_accum) + kStepFlags;
 }
 
+std::size_t model_value_count(const StatePlan& plan) noexcept {
+  return plan.options.model.ranks() == 1 || !plan.trains() ? 0 : 1 + kStepFlags;
+}
+
 PinnedLayout plan_pinned_layout(const StatePlan& plan, std::int64_t n_partials) {
   PinnedLayout pinned_layout;
   pinned_layout.norm_partials =
-      round_up((static_cast<std::size_t>(n_partials) + step_value_count(plan)) * sizeof(double), kPageBytes);
+      round_up((static_cast<std::size_t>(n_partials) + step_value_count(plan) + model_value_count(plan)) *
+                   sizeof(double),
+               kPageBytes);
   if (plan.trains() && plan.options.optimizer.optimizer == cpuopt::Optimizer::lamb)
     pinned_layout.norms = round_up(
         static_cast<std::size_t>(n_partials) * 2 * sizeof(double) + plan.tensors.specs.size() * sizeof(float),

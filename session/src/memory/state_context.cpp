@@ -7,6 +7,12 @@
 
 namespace strata {
 
+namespace {
+std::int32_t all_ranks(const StatePlan& plan) {
+  return plan.options.ranks.ranks * plan.options.model.ranks();
+}
+}  // namespace
+
 StateContext::StateContext(const StatePlan& plan, const SessionEnvironment& environment)
     : plan_(plan),
       environment_(environment),
@@ -32,7 +38,7 @@ Result<std::unique_ptr<StateContext>> StateContext::create(const StatePlan& plan
     return Status::error(Code::invalid, context->has_data()
                                             ? "a session over a backend with data computes its norms"
                                             : "a session over a backend without data needs synthetic norms");
-  if (plan.options.ranks.ranks > 1 && environment.world == nullptr && context->has_data())
+  if (all_ranks(plan) > 1 && environment.world == nullptr && context->has_data())
     return Status::error(Code::invalid, "the plan is for several ranks, but the session was given no world");
   // What one rank lacks, the others learn before they wait for it.
   STRATA_TRY(agree(context->world(), context->allocate()));
@@ -45,7 +51,7 @@ Status StateContext::allocate() {
   STRATA_TRY_ASSIGN(streams_.h2d, backend().create_stream(StreamRole::h2d));
   STRATA_TRY_ASSIGN(streams_.d2h, backend().create_stream(StreamRole::d2h));
   STRATA_TRY_ASSIGN(streams_.cpu, backend().create_stream(StreamRole::cpu));
-  if (plan_.options.ranks.ranks > 1) {
+  if (all_ranks(plan_) > 1) {
     STRATA_TRY_ASSIGN(streams_.collective, backend().create_stream(StreamRole::collective));
   }
   STRATA_TRY_ASSIGN(memory_, RunMemory::create(plan_, pinned_layout_.total(), *budgets_, backend(),
@@ -62,20 +68,32 @@ Status StateContext::allocate() {
 
 Status StateContext::join_ranks() {
   const DataParallel& ranks = plan_.options.ranks;
-  if (ranks.ranks == 1) return {};
+  const ModelParallel& model = plan_.options.model;
+  if (all_ranks(plan_) == 1) return {};
   if (has_data()) {
     STRATA_TRY_ASSIGN(world_group_, environment_.world->create_group(backend()));
     if (environment_.network.bytes_per_s > 0)
       world_group_ = create_paced_group(std::move(world_group_), backend(), environment_.network);
   } else {
-    world_group_ = create_simulated_group(ranks.ranks, ranks.rank, backend(), environment_.network);
+    world_group_ =
+        create_simulated_group(all_ranks(plan_), rank_in_mesh(ranks, model), backend(), environment_.network);
   }
-  STRATA_TRY_ASSIGN(groups_, RankGroups::create(*world_group_, ranks));
+  if (model.ranks() > 1) {
+    STRATA_TRY_ASSIGN(model_groups_, ModelGroups::create(*world_group_, ranks, model));
+  }
+  if (ranks.ranks == 1) return {};
+  ProcessGroup& data = model_groups_ ? model_groups_->data() : *world_group_;
+  STRATA_TRY_ASSIGN(groups_, RankGroups::create(data, ranks));
   return {};
 }
 
 std::span<double> StateContext::step_values() const noexcept {
   return {norm_partials() + tables_->n_partials, step_value_count(plan_)};
+}
+
+std::span<double> StateContext::model_values() const noexcept {
+  const std::span<double> before = step_values();
+  return {before.data() + before.size(), model_value_count(plan_)};
 }
 
 BufferView StateContext::undo(ChunkId chunk) const {

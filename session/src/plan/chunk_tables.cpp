@@ -1,12 +1,49 @@
 #include "plan/chunk_tables.h"
 
 #include <algorithm>
+#include <span>
 
 #include <strata/cpuopt/norm.h>
 
 namespace strata::detail {
 
 namespace {
+
+// How the norm partials of a tensor are numbered: they begin at multiples of their size, and where elements
+// that the rank counts meet others.
+class PartialNumbers {
+ public:
+  PartialNumbers(const TensorTable& tensors, std::size_t tensor) : n_elems_(tensors.specs[tensor].n_elems) {
+    if (tensors.parts.empty()) return;
+    uncounted_ = tensors.parts[tensor].uncounted();
+    for (const TensorPart::Range& range : uncounted_)
+      for (const std::int64_t at : {range.begin, range.end})
+        if (at % cpuopt::kNormPartialElems != 0 && at < n_elems_) breaks_.push_back(at);
+  }
+  /// Of the partial that contains element `at`, or begins there.
+  std::int64_t index(std::int64_t at) const {
+    return at / cpuopt::kNormPartialElems +
+           (std::upper_bound(breaks_.begin(), breaks_.end(), at) - breaks_.begin());
+  }
+  std::int64_t count() const {
+    return cpuopt::norm_partial_count(n_elems_) + static_cast<std::int64_t>(breaks_.size());
+  }
+  /// The end of a block that begins at `at`.
+  std::int64_t block_end(std::int64_t at, std::int64_t end) const {
+    const auto next = std::upper_bound(breaks_.begin(), breaks_.end(), at);
+    if (next != breaks_.end()) end = std::min(end, *next);
+    const std::int64_t into_partial = at % cpuopt::kNormPartialElems;
+    return std::min(
+        end, at + (into_partial == 0 ? TensorBlock::kBlockElems : cpuopt::kNormPartialElems - into_partial));
+  }
+  std::span<const TensorPart::Range> uncounted() const noexcept { return uncounted_; }
+  std::int64_t end_index(std::int64_t end) const { return end == n_elems_ ? count() : index(end); }
+
+ private:
+  std::int64_t n_elems_;
+  std::vector<TensorPart::Range> uncounted_;
+  std::vector<std::int64_t> breaks_;  // that are no multiples
+};
 
 // Adds the blocks of the elements of `slice` that are in `range`.
 void add_blocks(const Slice& slice, const ElemRange& range, std::int64_t first_partial, std::int32_t tensor,
@@ -18,6 +55,18 @@ void add_blocks(const Slice& slice, const ElemRange& range, std::int64_t first_p
                       first_partial + at / cpuopt::kNormPartialElems, at, tensor});
 }
 
+// The same, where no block covers more than one partial begins apart from multiples of their size.
+void add_split_blocks(const Slice& slice, const ElemRange& range, std::int64_t first_partial,
+                      const PartialNumbers& numbers, std::int32_t tensor, std::vector<TensorBlock>& blocks) {
+  const std::int64_t end = std::min(slice.n_elems, range.end - slice.offset);
+  for (std::int64_t at = std::max<std::int64_t>(0, range.begin - slice.offset); at < end;) {
+    const std::int64_t next = numbers.block_end(at, end);
+    blocks.push_back(
+        {slice.offset + at - range.begin, next - at, first_partial + numbers.index(at), at, tensor});
+    at = next;
+  }
+}
+
 void number_by_chunk(const TensorTable& tensors, const ChunkLayout& layout, ChunkTables& tables) {
   tables.first_in_chunk.resize(tensors.specs.size());
   tables.before_chunk.assign(layout.n_chunks() + 1, 0);
@@ -26,7 +75,7 @@ void number_by_chunk(const TensorTable& tensors, const ChunkLayout& layout, Chun
     for (const std::int32_t tensor : layout.chunk(chunk).tensors) {
       const LayoutTensor& spec = tensors.specs[static_cast<std::size_t>(tensor)];
       tables.first_in_chunk[static_cast<std::size_t>(tensor)] = n;
-      if (spec.group.trainable) n += cpuopt::norm_partial_count(spec.n_elems);
+      if (spec.group.trainable) n += count_norm_partials(tensors, static_cast<std::size_t>(tensor));
     }
     tables.before_chunk[chunk + 1] = tables.before_chunk[chunk] + n;
   }
@@ -39,7 +88,7 @@ ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout) 
   ChunkTables tables;
   tables.blocks.resize(layout.n_chunks());
   if (sharding.ranks > 1 && sharding.sums_locally) tables.whole.resize(layout.n_chunks());
-  if (sharding.ranks > sharding.shards) tables.part.resize(layout.n_chunks());
+  if (sharding.ranks > sharding.shards || !tensors.parts.empty()) tables.part.resize(layout.n_chunks());
   tables.first_partial_of_tensor.resize(tensors.specs.size());
   for (std::size_t param = 0; param < tensors.tensor_of_param.size(); ++param) {
     const auto tensor = tensors.tensor_of_param[param];
@@ -51,17 +100,27 @@ ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout) 
     };
     add(tables.blocks, layout.range(slice.chunk, Payload::param));
     add(tables.whole, {0, layout.chunk(slice.chunk).n_elems});
-    add(tables.part, layout.summed(slice.chunk));
-    tables.n_partials += cpuopt::norm_partial_count(slice.n_elems);
+    const PartialNumbers numbers(tensors, static_cast<std::size_t>(tensor));
+    if (!tables.part.empty())
+      add_split_blocks(slice, layout.summed(slice.chunk), tables.n_partials, numbers, tensor,
+                       tables.part[slice.chunk]);
+    for (const TensorPart::Range& range : numbers.uncounted())
+      tables.uncounted.emplace_back(tables.n_partials + numbers.index(range.begin),
+                                    tables.n_partials + numbers.end_index(range.end));
+    tables.n_partials += numbers.count();
   }
   number_by_chunk(tensors, layout, tables);
   return tables;
 }
 
+std::int64_t count_norm_partials(const TensorTable& tensors, std::size_t tensor) {
+  return PartialNumbers(tensors, tensor).count();
+}
+
 std::int64_t count_norm_partials(const TensorTable& tensors) {
   std::int64_t n = 0;
-  for (const LayoutTensor& tensor : tensors.specs)
-    if (tensor.group.trainable) n += cpuopt::norm_partial_count(tensor.n_elems);
+  for (std::size_t t = 0; t < tensors.specs.size(); ++t)
+    if (tensors.specs[t].group.trainable) n += count_norm_partials(tensors, t);
   return n;
 }
 

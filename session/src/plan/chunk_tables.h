@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <strata/session/state_plan.h>
@@ -22,16 +23,22 @@ struct TensorBlock {
 /// For each trained chunk the blocks of its tensors, and for each such tensor the place of its norm partials.
 /// Partials are numbered in the order in which the program declares its parameters, so the tree of the norm
 /// does not depend on chunks. Ranges of different ranks meet between two partials.
+///
+/// Where ranks share tensors of the model, a partial covers either elements that this rank counts or others
+/// (TensorPart::uncounted), which partials of another rank cover.
 struct ChunkTables {
   using Blocks = std::vector<std::vector<TensorBlock>>;  ///< by chunk
   Blocks blocks;                                         ///< of the states that this rank holds
   Blocks whole;  ///< of the whole chunk; empty if that is the same, or if it is never worked on
-  Blocks part;   ///< of the part of the gradient that this rank sums; empty if that is all of its states
+  Blocks part;   ///< of the part of the gradient that this rank sums; empty if that is all of its states, and
+                 ///< partials are not split
   std::vector<std::int64_t> first_partial_of_tensor;  ///< by tensor of the layout
   std::int64_t n_partials = 0;
   /// The same partials numbered chunk by chunk, for sums that ranks exchange for one chunk: by tensor of the
   /// layout, its first one among those of its chunk; by chunk, how many are before it, and at the end all.
   std::vector<std::int64_t> first_in_chunk, before_chunk;
+  /// Ranges [first, second) of partials of elements that other ranks count, in ascending order.
+  std::vector<std::pair<std::int64_t, std::int64_t>> uncounted;
 
   /// The range that a rank's own micro-batches are summed over.
   const std::vector<TensorBlock>& accumulated(ChunkId chunk) const {
@@ -42,6 +49,8 @@ struct ChunkTables {
   }
 };
 ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout);
+/// Number of norm partials of a tensor.
+std::int64_t count_norm_partials(const TensorTable& tensors, std::size_t tensor);
 /// Returns ChunkTables::n_partials, which is the same for every layout.
 std::int64_t count_norm_partials(const TensorTable& tensors);
 

@@ -70,6 +70,11 @@ Status check_options(const SessionOptions& options) {
     return Status::error(Code::invalid,
                          str("train.grad_accum is ", options.grad_accum, "; it must be at least 1"));
   STRATA_TRY(check(options.ranks, options.grad_accum));
+  STRATA_TRY(check(options.model));
+  if (options.model.ranks() > 1 && options.optimizer.optimizer == cpuopt::Optimizer::lamb)
+    return Status::error(Code::unsupported,
+                         str("optim.name=lamb needs norms of whole tensors, but parallel.cp * parallel.tp = ",
+                             options.model.ranks(), " ranks share them; use adamw"));
   if (exchanges_norms(options) &&
       (options.step_mode == StepMode::speculative || options.step_mode == StepMode::hybrid))
     return Status::error(Code::unsupported,

@@ -1,4 +1,4 @@
-#include <strata/session/gather_schedule.h>
+#include <strata/session/ranks/gather_schedule.h>
 
 #include <algorithm>
 #include <set>

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include <strata/session/gather_schedule.h>
+#include <strata/session/ranks/gather_schedule.h>
 #include <strata/session/state_context.h>
 
 namespace strata::detail {

@@ -19,7 +19,8 @@ RankFacet settings(const StatePlan& plan) {
        str("not finite = ", o.non_finite == NonFinite::stop ? "stop" : "skip"),
        str("frozen parameters are ", o.saves_frozen ? "saved" : "left out of checkpoints"),
        str("ranks = ", o.ranks.ranks, ", zero = ", o.ranks.zero, ", shard_ranks = ", o.ranks.shard_ranks,
-           ", reduce = ", o.ranks.reduce == GradientReduce::each ? "each" : "once")}};
+           ", reduce = ", o.ranks.reduce == GradientReduce::each ? "each" : "once"),
+       str("the model is shared by ", to_string(o.model))}};
   if (exchanges_norms(o))  // in the order of the updates
     facet.lines.push_back(
         str("updates = ", o.step_mode == StepMode::serial ? "at the end of the step" : "before their use"));
@@ -59,7 +60,7 @@ RankFacet collectives(const PassSchedule& training) {
 }  // namespace
 
 Status check_ranks_agree(StateContext& context, const PassSchedule& training) {
-  if (context.world() == nullptr || context.groups() == nullptr) return {};
+  if (context.world() == nullptr) return {};
   const StatePlan& plan = context.plan();
   const RankFacet facets[] = {{"build of strata", {build_id()}},
                               {"instruction set", {std::string(cpuopt::to_string(cpuopt::active_isa()))}},

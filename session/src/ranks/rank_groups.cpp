@@ -1,4 +1,4 @@
-#include <strata/session/rank_groups.h>
+#include <strata/session/ranks/rank_groups.h>
 
 #include <vector>
 

@@ -1,9 +1,9 @@
-#include <strata/session/rank_traffic.h>
+#include <strata/session/ranks/rank_traffic.h>
 
 #include <algorithm>
 
 #include <strata/parallel/collective.h>
-#include <strata/session/gather_schedule.h>
+#include <strata/session/ranks/gather_schedule.h>
 #include <strata/session/pinned_layout.h>
 
 #include "plan/chunk_tables.h"
@@ -47,10 +47,18 @@ std::int32_t backward_begin(const UseTrace& uses) {
 
 }  // namespace
 
-RankTraffic rank_traffic(const StatePlan& plan, const UseTrace& uses) {
+namespace {
+
+std::uint64_t all_reduce_bytes(std::size_t values, std::int32_t rank, std::int32_t ranks) {
+  return wire_bytes({.kind = CollectiveKind::all_reduce,
+                     .receive = {nullptr, values * sizeof(double)},
+                     .dtype = DType::f64},
+                    rank, ranks)
+      .sent;
+}
+
+void add_data_parallel(const StatePlan& plan, const UseTrace& uses, RankTraffic& traffic) {
   const DataParallel& ranks = plan.options.ranks;
-  RankTraffic traffic;
-  if (ranks.ranks == 1 || !plan.trains()) return traffic;
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
     if (plan.layout.group_of(chunk).trainable) traffic.gradients += gradient_bytes(plan, chunk);
   const std::int32_t backward = backward_begin(uses);
@@ -63,12 +71,24 @@ RankTraffic rank_traffic(const StatePlan& plan, const UseTrace& uses) {
   }
   const auto values =
       static_cast<std::size_t>(detail::count_norm_partials(plan.tensors)) + step_value_count(plan);
-  traffic.control = wire_bytes({.kind = CollectiveKind::all_reduce,
-                                .receive = {nullptr, values * sizeof(double)},
-                                .dtype = DType::f64},
-                               ranks.rank, ranks.ranks)
-                        .sent;
+  traffic.control += all_reduce_bytes(values, ranks.rank, ranks.ranks);
   if (exchanges_norms(plan.options)) traffic.control += norm_bytes(plan);
+}
+
+void add_model_parallel(const StatePlan& plan, const UseTrace& uses, RankTraffic& traffic) {
+  const ModelParallel& model = plan.options.model;
+  for (const UseTrace::Position& position : uses.positions)
+    traffic.shared += position.sent_bytes * static_cast<std::uint64_t>(plan.passes());
+  traffic.control += all_reduce_bytes(model_value_count(plan), model.rank, model.ranks());
+}
+
+}  // namespace
+
+RankTraffic rank_traffic(const StatePlan& plan, const UseTrace& uses) {
+  RankTraffic traffic;
+  if (!plan.trains()) return traffic;
+  if (plan.options.ranks.ranks > 1) add_data_parallel(plan, uses, traffic);
+  if (plan.options.model.ranks() > 1) add_model_parallel(plan, uses, traffic);
   return traffic;
 }
 

@@ -16,15 +16,15 @@ namespace {
 constexpr std::array<Payload, 5> kUpdatePayloads = {Payload::accum, Payload::param, Payload::master,
                                                     Payload::m, Payload::v};
 
-std::string first_non_finite_tensor(const StateContext& context) {
+// Of the tensors of this rank's part of the model; their number if there is none.
+std::size_t first_non_finite_tensor(const StateContext& context) {
   for (std::size_t t = 0; t < context.tables().first_partial_of_tensor.size(); ++t) {
     if (!context.plan().tensors.specs[t].group.trainable) continue;
-    const std::int64_t n = cpuopt::norm_partial_count(context.plan().tensors.specs[t].n_elems);
+    const std::int64_t n = count_norm_partials(context.plan().tensors, t);
     for (std::int64_t i = 0; i < n; ++i)
-      if (!std::isfinite(context.norm_partials()[context.tables().first_partial_of_tensor[t] + i]))
-        return context.plan().tensors.specs[t].name;
+      if (!std::isfinite(context.norm_partials()[context.tables().first_partial_of_tensor[t] + i])) return t;
   }
-  return "all tensors together";
+  return context.plan().tensors.specs.size();
 }
 
 }  // namespace
@@ -37,7 +37,8 @@ Commit::Commit(StateContext& context, Speculation& speculation, const PassSchedu
       undo_(context.plan().layout.n_chunks(), UndoAction::none),
       done_(context.plan().layout.n_chunks(), false),
       next_(schedule.commits.size()),
-      step_(context.plan()) {
+      step_(context.plan()),
+      model_(context) {
   for (std::size_t i = 0; i < schedule.commits.size(); ++i) until_[schedule.commits[i].second] = i + 1;
 }
 
@@ -54,12 +55,17 @@ Status Commit::wait_for_gradients() {
   return {};
 }
 
-Result<double> Commit::gradient_norm(std::int32_t micro_batches, double loss_scale) {
+Result<double> Commit::gradient_norm(std::int32_t micro_batches, double loss_scale, std::uint32_t& flags) {
   if (context_.synthetic()) return synthetic_norm(loss_scale, context_.synthetic()->clipped);
   const auto n = static_cast<std::size_t>(context_.tables().n_partials);
-  STRATA_TRY(context_.backend().host_access(
-      {reinterpret_cast<const std::byte*>(context_.norm_partials()), n * sizeof(double), false}));
-  return std::sqrt(cpuopt::tree_sum(std::span<const double>(context_.norm_partials(), n))) / micro_batches;
+  const auto& uncounted = context_.tables().uncounted;
+  STRATA_TRY(context_.backend().host_access({reinterpret_cast<const std::byte*>(context_.norm_partials()),
+                                             n * sizeof(double), !uncounted.empty()}));
+  for (const auto& [begin, end] : uncounted)
+    std::fill(context_.norm_partials() + begin, context_.norm_partials() + end, 0.0);
+  double square_sum = cpuopt::tree_sum(std::span<const double>(context_.norm_partials(), n));
+  STRATA_TRY(model_.run(square_sum, flags));
+  return std::sqrt(square_sum) / micro_batches;
 }
 
 // A norm that is clipped in the given share of the steps.
@@ -73,9 +79,15 @@ double Commit::synthetic_norm(double loss_scale, double share) noexcept {
              : 0.0;
 }
 
-Status Commit::non_finite_error() const {
-  return Status::error(Code::diverged, str("the gradient of ", first_non_finite_tensor(context_),
-                                           " is not finite; nothing was updated"));
+Status Commit::non_finite_error() {
+  auto first = static_cast<double>(first_non_finite_tensor(context_));
+  STRATA_TRY(model_.least(first));
+  const auto tensor = static_cast<std::size_t>(first);
+  const std::vector<LayoutTensor>& specs = context_.plan().tensors.specs;
+  return Status::error(Code::diverged,
+                       str("the gradient of ",
+                           tensor < specs.size() ? specs[tensor].name : std::string("all tensors together"),
+                           " is not finite; nothing was updated"));
 }
 
 Status Commit::begin(const cpuopt::OptimizerParams& params) {

@@ -2,6 +2,7 @@
 
 #include <strata/session/pass_schedule.h>
 
+#include "ranks/model_reduction.h"
 #include "step/queue_update.h"
 #include "step/speculation.h"
 
@@ -19,9 +20,10 @@ class Commit {
   Status wait_for_gradients();
   /// Returns the global norm of the mean gradient over `micro_batches`, still multiplied by `loss_scale`; it
   /// may be not finite. All norm partials must be complete.
-  Result<double> gradient_norm(std::int32_t micro_batches, double loss_scale);
+  /// With ranks that share a copy of the model, of all of them, as `flags` are afterwards.
+  Result<double> gradient_norm(std::int32_t micro_batches, double loss_scale, std::uint32_t& flags);
   /// Returns `diverged`, naming the first tensor whose gradient is not finite.
-  Status non_finite_error() const;
+  Status non_finite_error();
 
   /// Makes a step of the optimizer with `params` (including grad_factor) pending for all chunks.
   Status begin(const cpuopt::OptimizerParams& params);
@@ -61,6 +63,7 @@ class Commit {
   std::size_t fetched_early_ = 0;       // the same, for prefetch_states()
   std::int64_t n_synthetic_norms_ = 0;  // number of norms made up for dry runs and forecasts
   StepConstants step_;                  // read by queued updates, which complete before the next begin()
+  ModelReduction model_;
   bool changed_states_ = false;
 };
 

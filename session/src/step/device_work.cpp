@@ -14,13 +14,14 @@ namespace {
 constexpr std::int64_t kIndexed = std::int64_t{1} << 32;
 
 // Calls queue(run) for runs of consecutive `blocks` of one tensor, split where an element's index would
-// exceed what one RoundingNoise can index.
+// exceed what one RoundingNoise can index, and after a partial that is not whole.
 template <class Queue>
 Status each_run(std::span<const TensorBlock> blocks, const Queue& queue) {
   for (std::size_t i = 0; i < blocks.size();) {
     TensorBlock run = blocks[i++];
-    for (;
-         i < blocks.size() && blocks[i].tensor == run.tensor && blocks[i].at / kIndexed == run.at / kIndexed;
+    for (; i < blocks.size() && blocks[i].tensor == run.tensor &&
+           blocks[i].at / kIndexed == run.at / kIndexed &&
+           blocks[i].first_partial == run.first_partial + run.n / cpuopt::kNormPartialElems;
          ++i)
       run.n += blocks[i].n;
     STRATA_TRY(queue(run));

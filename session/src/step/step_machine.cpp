@@ -192,8 +192,8 @@ Status StepMachine::begin(double lr) {
 Status StepMachine::finish_gradient(StepReport& report, std::span<float> losses) {
   STRATA_TRY(parts_->commit.wait_for_gradients());
   STRATA_TRY(parts_->reduction.run(losses, report.flags));
-  STRATA_TRY_ASSIGN(const double scaled_norm,
-                    parts_->commit.gradient_norm(context_.plan().options.grad_accum, loss_scale_.value));
+  STRATA_TRY_ASSIGN(const double scaled_norm, parts_->commit.gradient_norm(context_.plan().options.grad_accum,
+                                                                           loss_scale_.value, report.flags));
   report.grad_norm = scaled_norm / loss_scale_.value;
   report.speculated += parts_->speculation.n_updated();
   return Status::ok();
@@ -201,7 +201,7 @@ Status StepMachine::finish_gradient(StepReport& report, std::span<float> losses)
 
 Status StepMachine::share_losses(std::span<float> losses) { return parts_->reduction.share(losses); }
 
-Status StepMachine::non_finite_error() const { return parts_->commit.non_finite_error(); }
+Status StepMachine::non_finite_error() { return parts_->commit.non_finite_error(); }
 
 Status StepMachine::interrupted(const Status& why, const char* what) const {
   return why.annotate(str(what, " ", steps_ + 1,

@@ -13,7 +13,7 @@
 #include <strata/cpuopt/isa.h>
 #include <strata/parallel/mpi_world.h>
 #include <strata/runtime/str.h>
-#include <strata/session/rank_traffic.h>
+#include <strata/session/ranks/rank_traffic.h>
 
 #include "engine/tiny_run.h"
 #include "support/fault_backend.h"

@@ -6,7 +6,7 @@
 
 #include <strata/engine/forecast.h>
 #include <strata/runtime/str.h>
-#include <strata/session/rank_traffic.h>
+#include <strata/session/ranks/rank_traffic.h>
 
 #include "engine/tiny_run.h"
 

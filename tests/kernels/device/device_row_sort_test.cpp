@@ -68,7 +68,8 @@ TEST_P(DeviceRowSortTest, SortIsStable) {
     scan_row_begins<kTile>(block, begin_memory, begin.data(), c.vocab);
     std::vector<std::int32_t> order(ids.size(), -1);
     SortSharedStorage<kTile> memory;
-    sort_tokens<kTile>(block, memory, ids.data(), c.offset, begin.data(), order.data(), c.tokens);
+    sort_tokens<kTile>(block, memory, ids.data(), TableRows{c.offset, c.vocab}, begin.data(), order.data(),
+                       c.tokens);
     EXPECT_EQ(order, expected);
     std::int32_t at = 0;
     for (std::int64_t v = 0; v < c.vocab; ++v) {

@@ -2,7 +2,9 @@
 
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
+#include <strata/train/split/split_annotations.h>
 #include <strata/train/train_config.h>
+#include <strata/train/training_data.h>
 
 #include "config/adapter_methods.h"
 #include "config/galore.h"
@@ -86,9 +88,34 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, bool trai
       problems.push_back(str(set_by(tree, "optim.param_groups"), ": ", status.message()));
 }
 
+// What ranks that share the model do not support.
+void check_split(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  const auto refuse = [&](const char* key, const auto& value, const char* why) {
+    problems.push_back(str(set_by(tree, key), " = ", value, " ", why, ", but ranks share the model (",
+                           to_string(model_parallel(config)), ")"));
+  };
+  if (const Status status = split_annotations(config, decoder_config(config).tied_head).status();
+      !status.is_ok())
+    problems.emplace_back(status.message());
+  if (has_adapters(config)) refuse("adapter.method", config.adapter.method, "trains on one rank's model");
+  if (config.train.base != "full") refuse("train.base", config.train.base, "is not split among ranks");
+  if (trains_in_subspaces(config)) refuse("optim.name", config.optim.name, "trains on one rank's model");
+  if (config.optim.name == "lamb") refuse("optim.name", "lamb", "needs norms of whole tensors");
+  if (config.offload.micro_batch_order == "breadth_first")
+    refuse("offload.micro_batch_order", "breadth_first", "needs whole gradients of each micro-batch");
+}
+
 // The problems that a plan would find, with the keys that are to blame.
 void check_parallel(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
-  const int ranks = config.parallel.ranks.value_or(1);
+  const int sharing = model_parallel(config).ranks();
+  if (all_ranks(config) % sharing != 0) {
+    problems.push_back(str(set_by(tree, "parallel.ranks"), " = ", all_ranks(config),
+                           " is not a multiple of the ", sharing, " ranks that share the model (",
+                           to_string(model_parallel(config)), ")"));
+    return;
+  }
+  if (sharing > 1) check_split(tree, config, problems);
+  const int ranks = all_ranks(config) / sharing;
   if (config.parallel.zero == 1 && config.parallel.reduce == "each")
     problems.push_back(
         str(set_by(tree, "parallel.zero"),
@@ -97,8 +124,8 @@ void check_parallel(const ConfigTree& tree, const TrainConfig& config, std::vect
   if (ranks == 1) return;
   if (config.train.grad_accum % ranks != 0)
     problems.push_back(str(set_by(tree, "train.grad_accum"), " = ", config.train.grad_accum,
-                           " is not a multiple of parallel.ranks = ", ranks, " (",
-                           tree.entry("parallel.ranks").origin,
+                           " is not a multiple of ", sharing == 1 ? "" : "the data-parallel part of ",
+                           "parallel.ranks = ", ranks, " (", tree.entry("parallel.ranks").origin,
                            "): every rank computes as many micro-batches"));
   if (const int shard = config.parallel.shard_ranks; shard > 0 && ranks % shard != 0)
     problems.push_back(str(set_by(tree, "parallel.shard_ranks"), " = ", shard,

@@ -7,12 +7,24 @@
 
 namespace strata {
 
+int all_ranks(const TrainConfig& config) noexcept {
+  return config.parallel.ranks.value_or(model_parallel(config).ranks());
+}
+
+ModelParallel model_parallel(const TrainConfig& config) noexcept {
+  const TrainConfig::Parallel& parallel = config.parallel;
+  ModelParallel model{.cp = parallel.cp, .tp3 = parallel.tp3, .tp2 = parallel.tp2, .tp = parallel.tp};
+  model.rank = config.parallel.rank % model.ranks();
+  return model;
+}
+
 // Ranks of one machine share its cores; each has a GPU of its own.
 DataParallel data_parallel(const TrainConfig& config) noexcept {
   const bool threads = config.parallel.transport == "threads";
-  const int local_ranks = threads ? config.parallel.ranks.value_or(1) : config.parallel.local_ranks;
-  return {.ranks = config.parallel.ranks.value_or(1),
-          .rank = config.parallel.rank,
+  const int local_ranks = threads ? all_ranks(config) : config.parallel.local_ranks;
+  const int sharing = model_parallel(config).ranks();
+  return {.ranks = all_ranks(config) / sharing,
+          .rank = config.parallel.rank / sharing,
           .zero = config.parallel.zero.value_or(0),
           .shard_ranks = config.parallel.shard_ranks,
           .reduce = config.parallel.reduce == "once" ? GradientReduce::once : GradientReduce::each,

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include <strata/graph/partition.h>
 #include <strata/graph/passes.h>
 #include <strata/graph/subspace_passes.h>
 #include <strata/kernels/attention.h>
@@ -13,6 +14,7 @@
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
+#include <strata/train/split/split_model.h>
 #include <strata/train/subspaces/groups.h>
 
 namespace strata {
@@ -278,6 +280,7 @@ Status check_attention_backend(const TrainConfig& config) {
 }  // namespace
 
 Program specialize_for_backend(Program program, const TrainConfig& config) {
+  program = simplify_collectives(std::move(program));
   if (config.train.fp8) program = use_fp8(std::move(program));
   program = fuse_add_norm(std::move(program));
   if (config.memory.backend != "cuda") return program;
@@ -322,6 +325,7 @@ Result<Program> record_training(const TrainConfig& config, const ActivationChoic
                                 const Program& evaluation, std::span<const LoraGroup> subspaces) {
   STRATA_TRY_ASSIGN(Program forward, with_trainable(evaluation, config, subspaces));
   STRATA_TRY_ASSIGN(Program train, derive_backward(std::move(forward), "loss"));
+  train = simplify_collectives(std::move(train));
   if (config.train.fp8) {
     train = use_fp8(std::move(train));
     if (!has_op(train, Op::fp8_gemm)) return no_fp8_gemm(config);
@@ -352,12 +356,15 @@ Result<Program> record_refresh(const TrainConfig& config, const ActivationChoice
 
 Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationChoice& activations) {
   STRATA_TRY(check_attention_backend(config));
-  STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(config));
+  std::array<Program, 2> forward;
+  auto& [evaluation, inference] = forward;
+  STRATA_TRY_ASSIGN(evaluation, record_evaluation(config));
+  STRATA_TRY_ASSIGN(inference, record_decoder(decoder_config(config), 1, DecoderHead::logits,
+                                              DecoderRows::whole, compute_dtype(config)));
+  STRATA_TRY_ASSIGN(inference, with_adapters(std::move(inference), config, decoder_config(config)));
+  STRATA_TRY(split_among_ranks(forward, config, decoder_config(config).tied_head));
   STRATA_TRY_ASSIGN(const std::vector<LoraGroup> subspaces, subspace_groups(config, decoder_config(config)));
   STRATA_TRY_ASSIGN(Program train, record_training(config, activations, evaluation, subspaces));
-  STRATA_TRY_ASSIGN(Program inference, record_decoder(decoder_config(config), 1, DecoderHead::logits,
-                                                      DecoderRows::whole, compute_dtype(config)));
-  STRATA_TRY_ASSIGN(inference, with_adapters(std::move(inference), config, decoder_config(config)));
   ProgramSet set;
   set.add({"train", ProgramRole::train, std::move(train)});
   if (!subspaces.empty()) {

@@ -42,10 +42,9 @@ void describe_ranks(const World& world, std::span<const std::string> environment
   parallel.rank = world.rank();
   parallel.ranks = world.size();
   const bool threads = world.in_one_process();
-  const LocalRank local =
-      threads ? LocalRank{0, world.size()} : local_rank(environment).value_or(LocalRank{});
-  parallel.local_rank = local.rank;
-  parallel.local_ranks = local.size;
+  const LocalRank process = threads ? LocalRank{} : local_rank(environment).value_or(LocalRank{});
+  parallel.local_rank = process.rank * world.ranks_here() + (threads ? 0 : world.rank() % world.ranks_here());
+  parallel.local_ranks = process.size * world.ranks_here();
   parallel.transport = threads ? "threads" : "mpi";
 }
 
@@ -80,28 +79,30 @@ class SharedSignals final : public Signals {
 
 }  // namespace
 
-Result<std::unique_ptr<RankThreads>> RankThreads::start(int ranks, const Signals& signals, Follow follow) {
+std::unique_ptr<RankThreads> RankThreads::start(std::vector<std::unique_ptr<World>> worlds,
+                                                const Signals& signals, Follow follow) {
   auto started = std::make_unique<RankThreads>();
   started->shared_ = std::make_shared<Shared>(std::move(follow));
   Shared& shared = *started->shared_;
-  STRATA_TRY_ASSIGN(shared.worlds, create_thread_worlds(ranks));
+  shared.worlds = std::move(worlds);
+  shared.first_rank = shared.worlds.front()->rank();
   {
     const MutexLock lock(shared.mutex);
     shared.outcomes.resize(shared.worlds.size());
     shared.running = shared.worlds.size() - 1;
   }
-  for (std::size_t rank = 1; rank < shared.worlds.size(); ++rank)
+  for (std::size_t i = 1; i < shared.worlds.size(); ++i)
     started->threads_.emplace_back(
-        [&signals, all = started->shared_, rank] { RankThreads::run(all, rank, signals); });
+        [&signals, all = started->shared_, i] { RankThreads::run(all, i, signals); });
   return started;
 }
 
-void RankThreads::run(const std::shared_ptr<Shared>& shared, std::size_t rank, const Signals& signals) {
+void RankThreads::run(const std::shared_ptr<Shared>& shared, std::size_t i, const Signals& signals) {
   SharedSignals stop_requests(signals);
-  Status outcome = shared->follow(*shared->worlds[rank], stop_requests);
-  shared->worlds[rank].reset();  // so that the others do not wait for this rank
+  Status outcome = shared->follow(*shared->worlds[i], stop_requests);
+  shared->worlds[i].reset();  // so that the others do not wait for this rank
   const MutexLock lock(shared->mutex);
-  shared->outcomes[rank] = std::move(outcome);
+  shared->outcomes[i] = std::move(outcome);
   --shared->running;
   shared->changed.notify_all();
 }
@@ -116,9 +117,10 @@ Status RankThreads::join(const Status& mine) {
     for (std::thread& thread : threads_) thread.detach();
     threads_.clear();
   }
-  for (std::size_t rank = 1; rank < shared_->outcomes.size(); ++rank)
-    if (const Status& status = shared_->outcomes[rank]; !status.is_ok() && status.code() != Code::lost_peer)
-      return Status::error(status.code(), str("rank ", rank, ": ", status.message()));
+  for (std::size_t i = 1; i < shared_->outcomes.size(); ++i)
+    if (const Status& status = shared_->outcomes[i]; !status.is_ok() && status.code() != Code::lost_peer)
+      return Status::error(status.code(),
+                           str("rank ", shared_->first_rank + static_cast<int>(i), ": ", status.message()));
   return {};
 }
 

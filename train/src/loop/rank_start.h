@@ -48,18 +48,19 @@ void watch_ranks(World& world, double patience_s, Observer* observer);
 /// The variables by which a launcher tells a process its place on the machine. Other settings are rank 0's.
 std::vector<std::string> launcher_variables(const std::vector<std::string>& environment);
 
-/// The ranks of a run from 1 on as threads of this process.
+/// All ranks of this process but the first, as its threads.
 class RankThreads {
  public:
   /// What such a rank does.
   using Follow = std::function<Status(World& world, Signals& signals)>;
   /// Starts the threads. `signals`, whose stop requests reach all ranks, outlives the process's last thread.
-  static Result<std::unique_ptr<RankThreads>> start(int ranks, const Signals& signals, Follow follow);
-  /// Rank 0 leaves, and the threads end.
+  static std::unique_ptr<RankThreads> start(std::vector<std::unique_ptr<World>> worlds,
+                                            const Signals& signals, Follow follow);
+  /// The first rank leaves, and the threads end.
   ~RankThreads();
   World& first() noexcept { return *shared_->worlds.front(); }
-  /// Rank 0, which ended with `mine`, leaves; returns how the first of the others that failed by itself
-  /// ended. After an error, threads that do not end, since they are hung, are left alone.
+  /// The first rank, which ended with `mine`, leaves; returns how the first of the others that failed by
+  /// itself ended. After an error, threads that do not end, since they are hung, are left alone.
   Status join(const Status& mine);
 
  private:
@@ -68,12 +69,13 @@ class RankThreads {
     explicit Shared(Follow does) : follow(std::move(does)) {}
     const Follow follow;
     std::vector<std::unique_ptr<World>> worlds = {};
+    int first_rank = 0;
     Mutex mutex = {};
     Condition changed = {};
     std::vector<Status> outcomes STRATA_GUARDED_BY(mutex) = {};
     std::size_t running STRATA_GUARDED_BY(mutex) = 0;
   };
-  static void run(const std::shared_ptr<Shared>& shared, std::size_t rank, const Signals& signals);
+  static void run(const std::shared_ptr<Shared>& shared, std::size_t i, const Signals& signals);
   std::shared_ptr<Shared> shared_;
   std::vector<std::thread> threads_;
 };

@@ -318,17 +318,20 @@ Status decide_ranks(const SessionRequest& request, const Signals& signals, Loade
     return Status::error(Code::invalid, str("parallel.transport = threads, but a launcher started ",
                                             plural(ranks.world->size(), "process"), "; start one"));
   if (launched && parallel.ranks.value_or(ranks.world->size()) != ranks.world->size())
-    return Status::error(Code::invalid, str("parallel.ranks = ", *parallel.ranks,
-                                            ", but the launcher started ", ranks.world->size()));
-  if (!launched && parallel.transport == "mpi" && parallel.ranks.value_or(1) > 1)
-    return Status::error(Code::invalid, str("parallel.transport = mpi, but no launcher started ",
-                                            *parallel.ranks, " processes; use mpirun -np ", *parallel.ranks));
-  if (!launched && parallel.ranks.value_or(1) > 1) {
+    return Status::error(Code::invalid,
+                         str("parallel.ranks = ", *parallel.ranks, ", but the launcher started ",
+                             ranks.world->size(), ranks.world->ranks_here() > 1 ? " in its processes" : ""));
+  const int asked = all_ranks(loaded.config);
+  if (!launched && parallel.transport == "mpi" && asked > 1)
+    return Status::error(Code::invalid, str("parallel.transport = mpi, but no launcher started ", asked,
+                                            " processes; use mpirun -np ", asked));
+  if (!launched && asked > 1) {
     // By value: a thread that is hung may outlive the request.
     const auto run = [request](World& world, Signals& shared) {
       return follow(request, shared, world, nullptr).status();
     };
-    STRATA_TRY_ASSIGN(threads, RankThreads::start(*parallel.ranks, signals, run));
+    STRATA_TRY_ASSIGN(auto worlds, create_thread_worlds(asked));
+    threads = RankThreads::start(std::move(worlds), signals, run);
     ranks.world = &threads->first();
   }
   if (ranks.world == nullptr) return {};
@@ -336,6 +339,11 @@ Status decide_ranks(const SessionRequest& request, const Signals& signals, Loade
   if (trains_in_subspaces(loaded.config))
     return Status::error(Code::unsupported, str("optim.name = galore, but there are ",
                                                 plural(ranks.world->size(), "rank"), "; start one"));
+  if (const int sharing = model_parallel(loaded.config).ranks(); ranks.world->size() % sharing != 0)
+    return Status::error(
+        Code::invalid,
+        str("there are ", plural(ranks.world->size(), "rank"), ", which is not a multiple of the ", sharing,
+            " that share the model (", to_string(model_parallel(loaded.config)), ")"));
   return check(data_parallel(loaded.config), loaded.config.train.grad_accum);
 }
 
@@ -385,6 +393,21 @@ Result<SessionResult> run_session(const SessionRequest& request, Observer& obser
   Result<SessionResult> result = lead(request, observer, signals, ranks);
   to_processes.finish(result.status());
   return result;
+}
+
+Result<SessionResult> run_session_of_ranks(const SessionRequest& request, Observer& observer,
+                                           Signals& signals, std::vector<std::unique_ptr<World>> worlds) {
+  // No rank ends before the last one has written; after an error the others learn that this one has gone.
+  const auto run = [request](World& world, Signals& shared) {
+    Status status = follow(request, shared, world, nullptr).status();
+    if (status.is_ok()) (void)world.all_gather("");
+    return status;
+  };
+  const auto threads = RankThreads::start(std::move(worlds), signals, run);
+  Result<SessionResult> result = run_session(request, observer, signals, &threads->first());
+  if (result.has_value()) (void)threads->first().all_gather("");
+  const Status other = threads->join(result.status());
+  return !other.is_ok() && (result.has_value() || result.status().code() == Code::lost_peer) ? other : result;
 }
 
 }  // namespace strata

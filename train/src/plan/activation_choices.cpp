@@ -37,7 +37,7 @@ std::vector<ActivationChoice> activation_choices(const TrainConfig& config, bool
   const bool sums = measures_whole_gradients(config);
   const bool breadth_first = (sums || config.offload.micro_batch_order == "breadth_first") && several;
   // One pass over all micro-batches of a rank sums their gradients, which `each` adds one by one.
-  const bool may_sum = ranks.ranks == 1 || ranks.sums_locally();
+  const bool may_sum = (ranks.ranks == 1 || ranks.sums_locally()) && model_parallel(config).ranks() == 1;
   const bool either = config.offload.micro_batch_order == "auto" && several && by_time && may_sum && !sums;
   if (where == "none" || where == "auto")
     for (const bool layers : {false, true})

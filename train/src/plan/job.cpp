@@ -85,7 +85,7 @@ Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan
   auto job = std::make_unique<Job>();
   job->world_ = world;
   // The tracks of a backend are those of one rank.
-  Trace* const of_backend = world != nullptr && config.parallel.transport == "threads" ? nullptr : trace;
+  Trace* const of_backend = world != nullptr && world->ranks_here() > 1 ? nullptr : trace;
   const auto create = [&] { return create_device(config, of_backend); };
   STRATA_TRY_ASSIGN(const std::shared_ptr<void> device, world == nullptr ? create() : world->share(create));
   job->device_ = std::static_pointer_cast<Device>(device);

@@ -65,6 +65,7 @@ Result<SessionOptions> engine_options(const TrainConfig& c) {
   if (c.offload.prefetch) o.prefetch = static_cast<std::uint32_t>(*c.offload.prefetch);
   o.grad_accum = c.train.grad_accum;
   o.ranks = data_parallel(c);
+  o.model = model_parallel(c);
   o.frozen_masters = c.train.frozen_masters.value_or(true);
   o.saves_frozen = saves_frozen(c);
   o.clip = c.optim.clip;
@@ -111,7 +112,7 @@ Result<FoundPlan> choose_stage(LoadedConfig& loaded, CandidatePrograms& candidat
     loaded.tree.resolve("parallel.zero", std::int64_t{stage}, std::move(why));
     asked.ranks = data_parallel(loaded.config);
   };
-  if (!parallel.zero && asked.ranks.ranks == 1) decide(0, "there is one rank");
+  if (!parallel.zero && asked.ranks.ranks == 1) decide(0, "there is one copy of the model");
   if (parallel.zero) return choose_plan(loaded, candidates, asked, profile, explain_refusal);
   asked.ranks.zero = 2;
   CandidatePrograms fewer_gathers;
@@ -198,6 +199,7 @@ Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const
   STRATA_TRY_ASSIGN(SessionOptions asked, engine_options(loaded.config));
   asked.capacity = most;
   asked.ranks = {};  // one rank evaluates and generates
+  asked.model = {};
   STRATA_TRY_ASSIGN(std::unique_ptr<const RunPlan> plan, Engine::plan(programs, asked));
   resolve_prefetch(loaded, *plan);
   return plan;

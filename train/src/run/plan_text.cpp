@@ -12,7 +12,7 @@
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
-#include <strata/session/rank_traffic.h>
+#include <strata/session/ranks/rank_traffic.h>
 #include <strata/train/subspaces/groups.h>
 #include <strata/train/training_data.h>
 #include <strata/train/write_budget.h>
@@ -199,16 +199,20 @@ std::string machine_lines(const TrainConfig& c, const PlannedJob& job, const std
 // How the ranks share the run, and what each of them sends.
 std::string rank_line(const TrainConfig& c, const RunPlan& plan) {
   const DataParallel& ranks = plan.options.ranks;
-  if (ranks.ranks == 1) return {};
+  const ModelParallel& model = plan.options.model;
+  if (ranks.ranks * model.ranks() == 1) return {};
   const RankTraffic traffic = rank_traffic(plan, plan.of(ProgramRole::train).uses);
-  const std::string by = ranks.zero == 0 ? std::string("DDP") : str("ZeRO-", ranks.zero);
+  const std::string by =
+      (ranks.zero == 0 ? std::string("DDP") : str("ZeRO-", ranks.zero)) +
+      (model.ranks() > 1 ? str(" over ", ranks.ranks, " x (", to_string(model), ")") : std::string());
   const std::string copies =
       ranks.zero > 0 && ranks.replicas() > 1 ? str(" in shards of ", plural(ranks.shards(), "rank")) : "";
-  return str("ranks    ", ranks.ranks,
+  return str("ranks    ", ranks.ranks * model.ranks(),
              c.parallel.transport == "auto" ? "" : " (" + c.parallel.transport + ")", ", ", by, copies,
              "; each sends ", format_bytes(traffic.all()), " per step: gradients ",
              format_bytes(traffic.gradients), ", parameters ", format_bytes(traffic.parameters), ", control ",
-             format_bytes(traffic.control), "\n");
+             format_bytes(traffic.control),
+             model.ranks() > 1 ? ", within the model " + format_bytes(traffic.shared) : "", "\n");
 }
 
 // How the plan was chosen, and what in it may surprise.
@@ -295,12 +299,15 @@ std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recom
         plan.planned_peak[t], homes.bytes, homes.payloads, t + 1 < kTiers ? "," : "");
   }
   text += "  },\n  \"homes\": " + homes_json(plan) + subspace_json(c, d);
-  if (const DataParallel& ranks = plan.options.ranks; ranks.ranks > 1) {
+  const ModelParallel& model = plan.options.model;
+  if (const DataParallel& ranks = plan.options.ranks; ranks.ranks * model.ranks() > 1) {
     const RankTraffic traffic = rank_traffic(plan, plan.of(ProgramRole::train).uses);
     text += fmt::format(
-        ",\n  \"ranks\": {{\"ranks\": {}, \"zero\": {}, \"shards\": {}, \"sent_bytes_per_step\": "
-        "{{\"gradients\": {}, \"parameters\": {}, \"control\": {}}}}}",
-        ranks.ranks, ranks.zero, ranks.shards(), traffic.gradients, traffic.parameters, traffic.control);
+        ",\n  \"ranks\": {{\"ranks\": {}, \"zero\": {}, \"shards\": {}, \"model\": \"{}\", "
+        "\"sent_bytes_per_step\": {{\"gradients\": {}, \"parameters\": {}, \"control\": {}, \"shared\": "
+        "{}}}}}",
+        ranks.ranks * model.ranks(), ranks.zero, ranks.shards(), to_string(model), traffic.gradients,
+        traffic.parameters, traffic.control, traffic.shared);
   }
   return text + (forecast.empty() ? "" : ",\n  \"forecast\": " + forecast) + "\n}\n";
 }

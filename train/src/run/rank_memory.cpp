@@ -38,12 +38,13 @@ Result<std::vector<RankMemory>> gather_rank_memory(World* world, std::uint64_t p
   for (const std::string& other : texts) {
     RankMemory memory;
     std::memcpy(&memory, other.data(), sizeof memory);
-    if (!world->in_one_process() || ranks.empty()) {
+    if (memory.rank % world->ranks_here() == 0) {
       ranks.push_back(memory);
       continue;
     }
-    ranks.front().planned_bytes += memory.planned_bytes;
-    ranks.front().data_bytes += memory.data_bytes;  // each of its ranks maps the dataset
+    ranks.back().planned_bytes += memory.planned_bytes;
+    ranks.back().data_bytes += memory.data_bytes;  // each of its ranks maps the dataset
+    ranks.back().transport_bytes += memory.transport_bytes;
   }
   return ranks;
 }

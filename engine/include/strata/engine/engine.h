@@ -98,10 +98,9 @@ class Engine final : public Session {
   Result<double> evaluate(BatchSource& source, std::int64_t n, std::string_view program = {});
 
   /// Runs the program with the role `refresh` on the micro-batches of the next step, and calls `sink` with
-  /// each of its results, whole, in the program's order; its values stay in the plan's pinned memory until the
-  /// next call. No state changes; what is pending is completed
-  /// first. The sink must not call the engine; its error ends the call. Errors: `unsupported` without such a
-  /// program; `io_error`, `corrupt`.
+  /// each of its results, whole, in the program's order; its values stay in the plan's pinned memory until
+  /// the next call. No state changes; what is pending is completed first. The sink must not call the engine;
+  /// its error ends the call. Errors: `unsupported` without such a program; `io_error`, `corrupt`.
   Status refresh(BatchSource& source, const VisitState& sink);
   /// Adds the product of the factors of each of these groups, which have a basis, to its matrix, and sets the
   /// trained factor to zeros: W += scale B A, in f32 on the masters, each element's sum in the order of the
@@ -118,9 +117,10 @@ class Engine final : public Session {
   };
   /// What subspace training does before the steps in which bases change: merge_factors(), refresh(), and the
   /// results, rounded to the compute dtype, become the bases. Afterwards the model computes what it did
-  /// before, to rounding. If refresh() fails, the call may be repeated, and gives the same bits. Returns the bases in the order of `groups`. Errors: those of the
-  /// parts; `invalid` for a basis that is no result; `diverged` naming a basis that is not finite, unless the
-  /// run skips such steps (NonFinite::skip), and then the basis is kept.
+  /// before, to rounding. If refresh() fails, the call may be repeated, and gives the same bits. Returns the
+  /// bases in the order of `groups`. Errors: those of the parts; `invalid` for a basis that is no result;
+  /// `diverged` naming a basis that is not finite, unless the run skips such steps (NonFinite::skip), and
+  /// then the basis is kept.
   Result<std::vector<RenewedBasis>> renew_bases(BatchSource& source, std::span<const LoraGroup> groups);
 
   /// Returns the logits of row `row` for one sequence of infer's length. Valid until the next call.

@@ -9,6 +9,8 @@
 #include <utility>
 #include <variant>
 
+#include <strata/runtime/cut.h>
+#include <strata/kernels/attention_heads.h>
 #include <strata/kernels/quantized_matrix.h>
 #include <strata/kernels/subspace_method.h>
 #include <strata/runtime/dtype.h>
@@ -42,6 +44,7 @@ struct NoAttrs {
 };
 struct EmbeddingAttrs {
   std::int32_t offset = 0;  ///< added to every id
+  bool is_part = false;     ///< the table has some of the rows; those of others are 0
   friend bool operator==(const EmbeddingAttrs&, const EmbeddingAttrs&) = default;
 };
 struct LayernormAttrs {
@@ -88,6 +91,12 @@ struct AttentionAttrs {
   float softcap = 0;
   float scale = 0;  ///< factor of q k^T; 0: 1 / sqrt(d)
   AttentionBackend backend = AttentionBackend::mma;
+  /// With ALiBi, on a rank's heads: how many the layer has, and which the rank's first one is; 0: all are
+  /// here.
+  std::int32_t alibi_heads = 0, alibi_first = 0;
+  /// Of part_attention: which of a sequence's tokens have queries, and keys, here.
+  kernels::TokenRuns queries = {}, keys = {};
+  DType out = DType::f32;  ///< of ring_attention_end
   friend bool operator==(const AttentionAttrs&, const AttentionAttrs&) = default;
 };
 struct SwigluAttrs {
@@ -162,8 +171,15 @@ struct LoraRowsAttrs {
 struct LinearCrossEntropyAttrs {
   float softcap = 0;
   bool no_dx = false, no_dw = false;  ///< of the backward: that gradient is not needed, and empty
+  std::int64_t first_row = 0;         ///< of the vocabulary, where the weight is a part of it
   GemmAttrs gemm = {};
   friend bool operator==(const LinearCrossEntropyAttrs&, const LinearCrossEntropyAttrs&) = default;
+};
+/// Of merge_losses: what the derivative needs of linear_cross_entropy on a part of the vocabulary.
+struct MergeLossesAttrs {
+  float softcap = 0;
+  std::int64_t first_row = 0;
+  friend bool operator==(const MergeLossesAttrs&, const MergeLossesAttrs&) = default;
 };
 struct Fp8CastAttrs {
   bool e5m2 = false;  ///< quantize to e5m2, for gradients, which need more exponent bits
@@ -174,6 +190,31 @@ struct Fp8GemmAttrs {
   DType out_dtype = DType::f32;
   GemmAttrs gemm = {};
   friend bool operator==(const Fp8GemmAttrs&, const Fp8GemmAttrs&) = default;
+};
+/// Of a collective among the ranks along an axis of the mesh.
+struct CollectiveAttrs {
+  std::int32_t axis = 0;
+  std::int32_t ranks = 1;
+  std::int32_t rank = 0;
+  /// Of all_gather: every rank computes a part of the result's gradient, not the whole.
+  bool copied = false;
+  /// Of share_rows and all_reduce_rows: so many neighbours among the ranks share these rows.
+  std::int32_t group = 0;
+  std::int64_t first_row = 0, rows = 0;
+  /// Of shifts: by how many places along the axis; and which of the program, since an end follows its begin.
+  std::int32_t step = 0, number = 0;
+  friend bool operator==(const CollectiveAttrs&, const CollectiveAttrs&) = default;
+};
+/// Of what joins or splits rows or columns: how those of the whole are cut.
+struct CutAttrs {
+  Cut cut = {};
+  std::int32_t ranks = 1;
+  friend bool operator==(const CutAttrs&, const CutAttrs&) = default;
+};
+/// Of put_rows and get_rows: rows [block * R, (block + 1) * R) of blocks * R.
+struct BlockAttrs {
+  std::int32_t block = 0, blocks = 1;
+  friend bool operator==(const BlockAttrs&, const BlockAttrs&) = default;
 };
 struct MoveAttrs {
   std::int32_t number = 0;  ///< of the offload that a move belongs to; all moves of one value share it
@@ -225,15 +266,44 @@ struct MoveAttrs {
   X(rope, RopeAttrs)                                           \
   X(attention, AttentionAttrs)                                 \
   X(attention_backward, AttentionAttrs)                        \
+  X(unpack_qkv, AttentionAttrs)                                \
+  X(pack_qkv, AttentionAttrs)                                  \
+  X(part_attention, AttentionAttrs)                            \
+  X(part_attention_backward, AttentionAttrs)                   \
+  X(ring_attention_begin, AttentionAttrs)                      \
+  X(ring_attention_step, AttentionAttrs)                       \
+  X(ring_attention_end, AttentionAttrs)                        \
+  X(attention_delta, AttentionAttrs)                           \
+  X(ring_attention_backward, AttentionAttrs)                   \
   X(add, NoAttrs)                                              \
   X(cross_entropy, NoAttrs)                                    \
   X(cross_entropy_backward, NoAttrs)                           \
   X(linear_cross_entropy, LinearCrossEntropyAttrs)             \
   X(linear_cross_entropy_backward, LinearCrossEntropyAttrs)    \
+  X(linear_log_sum_exp, LinearCrossEntropyAttrs)               \
+  X(merge_losses, MergeLossesAttrs)                            \
+  X(linear_cross_entropy_part_backward, LinearCrossEntropyAttrs)\
   X(fp8_cast, Fp8CastAttrs)                                    \
   X(fp8_gemm, Fp8GemmAttrs)                                    \
   X(accumulate, NoAttrs)                                       \
   X(cached_attention, AttentionAttrs)                          \
+  X(copy_to_ranks, CollectiveAttrs)                            \
+  X(keep_on_first_rank, CollectiveAttrs)                       \
+  X(take_rows, CollectiveAttrs)                                \
+  X(share_rows, CollectiveAttrs)                               \
+  X(all_reduce, CollectiveAttrs)                               \
+  X(all_reduce_rows, CollectiveAttrs)                          \
+  X(all_gather, CollectiveAttrs)                               \
+  X(reduce_scatter, CollectiveAttrs)                           \
+  X(all_to_all, CollectiveAttrs)                               \
+  X(shift_begin, CollectiveAttrs)                              \
+  X(shift_end, CollectiveAttrs)                                \
+  X(put_rows, BlockAttrs)                                      \
+  X(get_rows, BlockAttrs)                                      \
+  X(join_rows, CutAttrs)                                       \
+  X(split_rows, CutAttrs)                                      \
+  X(join_columns, CutAttrs)                                    \
+  X(split_columns, CutAttrs)                                   \
   X(offload_begin, MoveAttrs)                                  \
   X(offload_end, MoveAttrs)                                    \
   X(store_begin, MoveAttrs)                                    \
@@ -295,7 +365,8 @@ class Attrs {
   std::variant<NoAttrs, EmbeddingAttrs, LayernormAttrs, RmsnormAttrs, QkNormAttrs, PositionsAttrs,
                RopeTableAttrs, RopeAttrs, AttentionAttrs, SwigluAttrs, ScaleAttrs, SoftcapAttrs, LinearAttrs,
                LinearQuantizedAttrs, LoraAttrs, LoraRowsAttrs, DoraNormAttrs, BasisAttrs, VirtualRowsAttrs,
-               LinearCrossEntropyAttrs, Fp8CastAttrs, Fp8GemmAttrs, MoveAttrs>
+               LinearCrossEntropyAttrs, MergeLossesAttrs, Fp8CastAttrs, Fp8GemmAttrs, CollectiveAttrs,
+               CutAttrs, BlockAttrs, MoveAttrs>
       of_;
 };
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include <strata/graph/shard_placement.h>
 #include <strata/graph/program.h>
 
 namespace strata {
@@ -32,6 +33,7 @@ enum class OpKind : std::uint8_t {
   gemm,  ///< its attributes contain GemmAttrs
   attention,
   move,  ///< computes nothing and has no kernel: the executor copies the value to another kind of memory
+  collective,  ///< exchanged among ranks by the executor; its attributes are CollectiveAttrs
 };
 
 /// How use_fp8() reads an operand of a GEMM in 8 bits.
@@ -72,6 +74,18 @@ struct OpDef {
   /// Queues the kernel: see launch() in launch.h.
   Status (&launch)(const OpCall& call, Backend& backend, Stream& stream);
 
+  /// Whether its kernel can add to a gradient (Instr::accumulate). What others make is added by an
+  /// instruction of its own.
+  bool adds_to_gradients = true;
+  /// Whether its result is its operand, and only its derivative computes something.
+  bool is_identity = false;
+  /// The ways in which the op runs on shards (partition), cheapest in memory last; null: on whole values
+  /// only.
+  std::vector<ShardStrategy> (*shard)(const ShardQuery& query) = nullptr;
+  /// How the columns of operand 0 have to be cut, where those of the result are to be cut like `out`; null:
+  /// in any way.
+  Cut (*operand_columns)(const ValueInfo& operand, const Attrs& attrs, const Cut& out) = nullptr;
+
   // What passes do with the op.
 
   /// The op that fuses a preceding addition into this one (fuse_add_norm): its operands 0 and 1 are the
@@ -89,6 +103,7 @@ struct OpDef {
 };
 const OpDef& op_def(Op op) noexcept;
 inline bool is_move(Op op) noexcept { return op_def(op).kind == OpKind::move; }
+inline bool is_collective(Op op) noexcept { return op_def(op).kind == OpKind::collective; }
 
 /// The infos of `ids`, null where an id is kNoValue. They are valid until a value is added to the program.
 std::vector<const ValueInfo*> value_infos(const Program& program, std::span<const ValueId> ids);
@@ -103,9 +118,11 @@ double flops(const Program& program, const Instr& instr);
 /// outputs, and hands back the gradients of the inputs.
 class VjpContext {
  public:
+  /// By value: `grads`, the gradient that it has so far; `sums`, the value that its gradient is summed in, or
+  /// kNoValue.
   VjpContext(Program& program, const Instr& forward, std::vector<ValueId>& grads,
-             const std::vector<bool>& needs_grad)
-      : program_(program), forward_(forward), grads_(grads), needs_grad_(needs_grad) {}
+             const std::vector<ValueId>& sums, const std::vector<bool>& needs_grad)
+      : program_(program), forward_(forward), grads_(grads), sums_(sums), needs_grad_(needs_grad) {}
 
   ValueId in(int i) const { return forward_.in[static_cast<std::size_t>(i)]; }
   ValueId out(int i) const { return forward_.out[static_cast<std::size_t>(i)]; }
@@ -119,6 +136,8 @@ class VjpContext {
   /// written to the parameter's gradient (accumulated from the second contribution on); for an activation it
   /// is summed with the gradient that the activation already has. Returns the index of the instruction.
   std::size_t emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for, Attrs attrs = {});
+  /// The first operand of the last instruction that has written `value`.
+  ValueId made_from(ValueId value) const;
   /// Makes `grad` itself the gradient of input `i` (as for both inputs of an addition).
   void propagate_grad(int i, ValueId grad);
   /// Removes and returns the gradient that activation `i` has so far, or kNoValue. It is for an op that
@@ -131,9 +150,15 @@ class VjpContext {
 
  private:
   void accumulate_grad(ValueId value, ValueId grad);
+  void move_readers_behind(std::size_t by, std::vector<ValueId> written);
   Program& program_;
   const Instr forward_;
+  /// The value that the gradient of a parameter, or of what stands for one, is summed in.
+  ValueId sum_of(ValueId value) const {
+    return static_cast<std::size_t>(value) < sums_.size() ? sums_[static_cast<std::size_t>(value)] : kNoValue;
+  }
   std::vector<ValueId>& grads_;
+  const std::vector<ValueId>& sums_;
   const std::vector<bool>& needs_grad_;
   bool is_forward_replaced_ = false;
 };

@@ -10,6 +10,7 @@
 #include <strata/kernels/subspace_method.h>
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
+#include <strata/runtime/tensor_part.h>
 #include <strata/runtime/tensor_view.h>
 
 namespace strata {
@@ -23,7 +24,8 @@ enum class ValueKind : std::uint8_t {
   param,             ///< lives in a chunk; read by instructions
   grad,              ///< a parameter's gradient; lives in a chunk; written by backward
   micro_batch_grad,  ///< the part of a gradient from one of a program's micro-batches, before it is added;
-                     ///< or a gradient of what is no longer trained, which is added to as one
+                     ///< or a gradient of what is no longer trained, or a rank's part of one, which are added
+                     ///< to as one
   input,             ///< filled before the program runs (tokens, targets)
   activation,        ///< produced and consumed by instructions
   workspace,         ///< scratch memory of one instruction
@@ -84,6 +86,8 @@ struct ParamInfo {
   ValueId grad = kNoValue;  ///< set by derive_backward for trainable parameters
   /// If its format is not `full`, the shape is [quantized.bytes()] of u8, and `init` that of the matrix.
   kernels::QuantizedMatrix quantized = {};
+  /// Which elements of the model's parameter it consists of, if ranks share the model (partition).
+  TensorPart part = {};
 };
 
 struct Instr {

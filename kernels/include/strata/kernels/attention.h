@@ -22,11 +22,16 @@ bool cuda_has_wgmma();
 /// and out or dqkv is rounded once.
 struct AttentionForwardArgs {
   TensorView qkv;        ///< f32, bf16 or f16 [..., (heads + 2 kv_heads) d], T rows; T is a multiple of seq
-  TensorView out;        ///< as qkv, [..., heads d], T rows, written
+  TensorView out;        ///< as qkv, or f32 if kv is given, [..., heads d], T rows, written
   TensorView lse;        ///< f32, T * heads values as [batch, heads, seq], written
   TensorView doc_start;  ///< i32, T values: first position in its sequence that a token sees; rank 0: all
   AttentionHeads shape;
   BufferView workspace;  ///< attention_forward_workspace_bytes(T, shape, dtype, d), 4-aligned (cudnn: 256)
+  /// If given, keys and values are here and qkv has queries alone: as qkv, rows k | v of the tokens
+  /// shape.keys, while qkv has those of shape.queries; T in the sizes of workspaces is that of whole
+  /// sequences, in all others that of the queries. A query that sees no key has an output of 0 and an lse of
+  /// -infinity.
+  TensorView kv = {};
 };
 /// The first overload is for f32 qkv, the second for any dtype with heads of `head_dim` elements.
 std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept;
@@ -44,11 +49,40 @@ struct AttentionBackwardArgs {
   TensorView dqkv;       ///< as qkv, written
   AttentionHeads shape;
   BufferView workspace;  ///< attention_backward_workspace_bytes(T, shape, dtype, d), 4-aligned (cudnn: 256)
+  TensorView kv = {};    ///< as in the forward
+  TensorView dkv = {};   ///< as kv, written, if kv is given
+  /// f32, as lse: the dot products of the rows of dout with the whole output, where lse and dout are those of
+  /// more keys than are here (attention_delta); rank 0: computed from the keys that are here.
+  TensorView delta = {};
 };
 std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept;
 std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape, DType dtype,
                                                std::int64_t head_dim) noexcept;
 Status attention_backward_async(Backend& backend, Stream& stream, const AttentionBackwardArgs& args);
 void attention_backward_host(const AttentionBackwardArgs& args, ThreadPool& pool);
+
+// Attention on keys that come part by part (Liu et al. 2023, arXiv 2310.01889): the outputs of parts are f32.
+
+/// Adds a part: out and lse of two disjoint sets of keys become those of their union. A part with an lse of
+/// -infinity has no keys.
+struct MergeAttentionArgs {
+  TensorView out_a, lse_a;  ///< f32 [..., heads d], T rows; f32 [sequences, heads, queries]
+  TensorView out_b, lse_b;  ///< the same
+  TensorView out, lse;      ///< the same, written; may be out_a and lse_a
+  std::int64_t heads = 1, queries = 1;
+};
+Status merge_attention_async(Backend& backend, Stream& stream, const MergeAttentionArgs& args);
+void merge_attention_host(const MergeAttentionArgs& args, ThreadPool& pool);
+
+/// The dot products of the rows of the output and of its gradient, head by head: what the softmax's
+/// derivative subtracts.
+struct AttentionDeltaArgs {
+  TensorView out;    ///< f32 [..., heads d], T rows
+  TensorView dout;   ///< stored dtype, the same rows
+  TensorView delta;  ///< f32 [sequences, heads, queries], written
+  std::int64_t heads = 1, queries = 1;
+};
+Status attention_delta_async(Backend& backend, Stream& stream, const AttentionDeltaArgs& args);
+void attention_delta_host(const AttentionDeltaArgs& args, ThreadPool& pool);
 
 }  // namespace strata::kernels

@@ -16,6 +16,7 @@ struct CachedAttentionShape {
   std::int64_t window = 0;    ///< window, softcap and scale are as in AttentionHeads
   float softcap = 0;
   float scale = 0;
+  std::int64_t alibi_heads = 0, alibi_first = 0;  ///< as in AttentionHeads
 };
 
 /// Stores every row's keys and values in the cache at the row's position, then computes for every row

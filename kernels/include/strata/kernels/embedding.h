@@ -27,6 +27,9 @@ struct EmbeddingForwardArgs {
   TensorView table;  ///< stored dtype [V, h]
   TensorView x;      ///< stored dtype [..., h], T rows, written
   std::int64_t offset = 0;
+  /// Whether the table is a part of one: ids whose row it does not have give rows of zeros. (Then the caller
+  /// has checked ids against the whole table.)
+  bool is_part = false;
 };
 Status embedding_forward_async(Backend& backend, Stream& stream, const EmbeddingForwardArgs& args);
 void embedding_forward_host(const EmbeddingForwardArgs& args, ThreadPool& pool);
@@ -39,6 +42,7 @@ struct EmbeddingBackwardArgs {
   std::int64_t offset = 0;
   bool accumulate = false;
   BufferView workspace;  ///< embedding_backward_workspace_bytes(T, V), 4-aligned
+  bool is_part = false;  ///< as in the forward
 };
 std::size_t embedding_backward_workspace_bytes(std::int64_t tokens, std::int64_t vocab) noexcept;
 Status embedding_backward_async(Backend& backend, Stream& stream, const EmbeddingBackwardArgs& args);

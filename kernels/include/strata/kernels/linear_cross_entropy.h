@@ -19,6 +19,11 @@ struct LinearCrossEntropyArgs {
   BufferView gemm_workspace =
       {};                ///< linear_cross_entropy_gemm_workspace_bytes(T, V, K), 256-aligned, or none
   float softcap = 0.0f;  ///< logits l become softcap tanh(l / softcap); 0: no cap
+  /// Targets are numbers of rows of a larger matrix, of which w has rows [first_row, first_row + V).
+  std::int64_t first_row = 0;
+  /// f32, T values: the log-sum-exp of all logits of each row, written by linear_log_sum_exp; rank 0: that of
+  /// the logits of w.
+  TensorView lse = {};
 };
 std::int64_t linear_cross_entropy_block_rows(std::int64_t rows, std::int64_t vocab) noexcept;
 std::size_t linear_cross_entropy_workspace_bytes(std::int64_t rows, std::int64_t vocab, DType dtype) noexcept;
@@ -28,9 +33,28 @@ std::size_t linear_cross_entropy_gemm_workspace_bytes(std::int64_t rows, std::in
 Status linear_cross_entropy_async(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& args);
 void linear_cross_entropy_host(const LinearCrossEntropyArgs& args, ThreadPool& pool);
 
+/// Of a part of the vocabulary (Shoeybi et al. 2019, arXiv 1909.08053, section 3): a.lse, the log-sum-exp of
+/// its logits, and in a.losses the logit of the target, 0 where that is ignored or in another part.
+/// a.mean_loss is not used.
+Status linear_log_sum_exp_async(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& args);
+void linear_log_sum_exp_host(const LinearCrossEntropyArgs& args, ThreadPool& pool);
+
+/// The losses from what linear_log_sum_exp wrote for every part of the vocabulary, added in their order.
+struct MergeLossesArgs {
+  TensorView stats;         ///< f32 [2 n, T]: of each of n parts, the log-sum-exps and the targets' logits
+  TensorView targets;       ///< i32, T values
+  TensorView lse;           ///< f32, T values, written: of the whole vocabulary
+  TensorView losses;        ///< f32, T values, written
+  TensorView mean_loss;     ///< f32, 1 value, written
+  TensorView divisor = {};  ///< as in LinearCrossEntropyArgs
+};
+Status merge_losses_async(Backend& backend, Stream& stream, const MergeLossesArgs& args);
+void merge_losses_host(const MergeLossesArgs& args, ThreadPool& pool);
+
 /// The same loss together with its gradients, for a gradient of 1 of the mean loss: while the logits of a
 /// block exist, they are replaced by their gradient, rounded once to the dtype of x for the GEMMs (Hsu et al.
-/// 2024, arXiv 2410.10989, section 3.2, which also processes rows in blocks).
+/// 2024, arXiv 2410.10989, section 3.2, which also processes rows in blocks). With forward.lse, which is
+/// read, w is a part of the vocabulary, and neither losses nor their mean are computed.
 struct LinearCrossEntropyBackwardArgs {
   LinearCrossEntropyArgs forward;
   TensorView dx = {};  ///< as x, written; rank 0: not computed

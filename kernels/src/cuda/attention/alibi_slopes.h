@@ -16,13 +16,13 @@ struct AlibiSlopes {
 };
 
 /// Fills `slopes`, with zeros if there is no ALiBi. Errors: `unsupported` for more than kMaxHeads heads.
-inline Status compute_alibi_slopes(const char* op, std::int64_t heads, bool alibi, AlibiSlopes& slopes) {
-  if (heads > AlibiSlopes::kMaxHeads)
-    return Status::error(Code::unsupported, std::string(op) + ": " + std::to_string(heads) +
+inline Status compute_alibi_slopes(const char* op, const AttentionHeads& shape, AlibiSlopes& slopes) {
+  if (shape.heads > AlibiSlopes::kMaxHeads)
+    return Status::error(Code::unsupported, std::string(op) + ": " + std::to_string(shape.heads) +
                                                 " heads, but the CUDA kernels support at most " +
                                                 std::to_string(AlibiSlopes::kMaxHeads));
-  for (std::int64_t head = 0; head < heads; ++head)
-    slopes.values[head] = alibi ? alibi_slope(head, heads) : 0.0f;
+  for (std::int64_t head = 0; head < shape.heads; ++head)
+    slopes.values[head] = shape.alibi ? alibi_slope(shape, head) : 0.0f;
   return Status::ok();
 }
 

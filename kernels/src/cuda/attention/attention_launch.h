@@ -30,7 +30,7 @@ Status launch_attention(Kernel kernel, std::int64_t blocks, int threads, std::in
 
 template <class T, class Args>
 AttentionView<T> attention_view(const Args& a) {
-  const std::int64_t d = head_dim(a.qkv, a.shape);
+  const std::int64_t d = head_dim_of(a);
   return {a.qkv.template as<T>(),
           dispatch::is_present(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr,
           a.shape.heads,
@@ -40,7 +40,10 @@ AttentionView<T> attention_view(const Args& a) {
           attention_scale(a.shape, d),
           a.shape.causal,
           a.shape.window,
-          a.shape.softcap};
+          a.shape.softcap,
+          dispatch::is_present(a.kv) ? a.kv.template as<T>() : nullptr,
+          a.shape.queries,
+          a.shape.keys};
 }
 
 /// The maximum opt-in shared memory of a block, queried once from the current device.

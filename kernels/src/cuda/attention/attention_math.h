@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -7,6 +8,7 @@
 #include <strata/cpuopt/math/elementary.h>
 #include <strata/cpuopt/math/host_device.h>
 #include <strata/dispatch/cuda/lanes.h>
+#include <strata/kernels/attention_heads.h>
 #include <strata/runtime/float16.h>
 
 #include "cuda/attention/attention_tiles.h"
@@ -16,8 +18,10 @@
 /// MmaMath for tensor cores (attention_mma.h). Scores, softmax and accumulators are f32 with both.
 namespace strata::kernels::detail {
 
-/// A view of packed qkv rows q | k | v (strata/kernels/attention.h). `doc_start` may be null. Functions that
-/// accept a `slope` expect 0 where there is no ALiBi.
+/// A view of packed qkv rows q | k | v (strata/kernels/attention.h), or of rows q and rows k | v of some
+/// tokens of each sequence. Queries and keys are numbered among the tokens that are there. `doc_start` may be
+/// null. Functions that accept a `slope` expect 0 where there is no ALiBi. width(), token(), q(), k() and v()
+/// are for packed rows of all tokens.
 template <class T>
 struct AttentionView {
   const T* qkv;
@@ -27,32 +31,55 @@ struct AttentionView {
   bool causal;
   std::int64_t window = 0;
   float softcap = 0;
+  const T* kv = nullptr;  // null: in qkv
+  TokenRuns queries = {}, keys = {};
 
   STRATA_HD std::int64_t width() const { return (heads + 2 * kv_heads) * d; }
   STRATA_HD std::int64_t token(std::int64_t batch, std::int64_t place) const { return batch * seq + place; }
   STRATA_HD std::int64_t q(std::int64_t batch, std::int64_t head) const {
     return token(batch, 0) * width() + head * d;
   }
-  STRATA_HD std::int64_t k(std::int64_t batch, std::int64_t kv) const {
-    return token(batch, 0) * width() + (heads + kv) * d;
+  STRATA_HD std::int64_t k(std::int64_t batch, std::int64_t kv_head) const {
+    return token(batch, 0) * width() + (heads + kv_head) * d;
   }
-  STRATA_HD std::int64_t v(std::int64_t batch, std::int64_t kv) const { return k(batch, kv) + kv_heads * d; }
+  STRATA_HD std::int64_t v(std::int64_t batch, std::int64_t kv_head) const {
+    return k(batch, kv_head) + kv_heads * d;
+  }
+
+  STRATA_HD std::int64_t q_rows() const { return queries.tokens(seq); }
+  STRATA_HD std::int64_t k_rows() const { return keys.tokens(seq); }
+  STRATA_HD std::int64_t q_width() const { return kv == nullptr ? width() : heads * d; }
+  STRATA_HD std::int64_t kv_width() const { return kv == nullptr ? width() : 2 * kv_heads * d; }
+  /// Offsets of a head's queries, keys and values.
+  STRATA_HD std::int64_t q_at(std::int64_t batch, std::int64_t head) const {
+    return batch * q_rows() * q_width() + head * d;
+  }
+  STRATA_HD std::int64_t k_at(std::int64_t batch, std::int64_t kv_head) const {
+    return batch * k_rows() * kv_width() + ((kv == nullptr ? heads : 0) + kv_head) * d;
+  }
+  STRATA_HD std::int64_t v_at(std::int64_t batch, std::int64_t kv_head) const {
+    return k_at(batch, kv_head) + kv_heads * d;
+  }
+  STRATA_HD const T* kv_data() const { return kv == nullptr ? qkv : kv; }
+
   STRATA_HD std::int64_t out(std::int64_t batch, std::int64_t head) const {
-    return token(batch, 0) * heads * d + head * d;
+    return batch * q_rows() * heads * d + head * d;
   }
   STRATA_HD std::int64_t stat(std::int64_t batch, std::int64_t head) const {
-    return token(batch, 0) * heads + head * seq;  // [batch, heads, seq]
+    return batch * q_rows() * heads + head * q_rows();  // [batch, heads, queries]
   }
   STRATA_HD bool is_visible(std::int64_t batch, std::int64_t query, std::int64_t key) const {
-    if (query >= seq || key >= seq) return false;
-    if (causal && key > query) return false;
-    if (window > 0 && query - key >= window) return false;
-    return doc_start == nullptr || key >= doc_start[token(batch, query)];
+    if (query >= q_rows() || key >= k_rows()) return false;
+    const std::int64_t at = queries.at(query), key_at = keys.at(key);
+    if (causal && key_at > at) return false;
+    if (window > 0 && at - key_at >= window) return false;
+    return doc_start == nullptr || key_at >= doc_start[batch * q_rows() + query];
   }
-  /// The first key that `query` (< seq) sees.
+  /// The first key that `query` (< q_rows()) sees, if it sees any.
   STRATA_HD std::int64_t first_visible_key(std::int64_t batch, std::int64_t query) const {
-    const std::int64_t start = doc_start == nullptr ? 0 : doc_start[token(batch, query)];
-    return window > 0 && query - window + 1 > start ? query - window + 1 : start;
+    const std::int64_t start = doc_start == nullptr ? 0 : doc_start[batch * q_rows() + query];
+    const std::int64_t of_window = window > 0 ? queries.at(query) - window + 1 : start;
+    return keys.before(of_window > start ? of_window : start);
   }
   /// Whether no query from `query` on sees a key below `end`. Starts of documents and windows never decrease
   /// from query to query, so it is enough to look at the first one.
@@ -63,7 +90,7 @@ struct AttentionView {
   STRATA_HD float capped(float product) const { return cpuopt::tanh_of(product * (scale / softcap)); }
   STRATA_HD float score(float product, float slope, std::int64_t query, std::int64_t key) const {
     if (softcap > 0) return capped(product) * softcap;
-    return product * scale + slope * static_cast<float>(key - query);
+    return product * scale + slope * static_cast<float>(keys.at(key) - queries.at(query));
   }
 };
 
@@ -75,8 +102,13 @@ STRATA_HD std::int64_t first_key(const AttentionView<T>& v, std::int64_t batch, 
 }
 template <int kTile, class T>
 STRATA_HD std::int64_t end_of_keys(const AttentionView<T>& v, std::int64_t first) {
-  const std::int64_t end = first + kTile;
-  return v.causal && end < v.seq ? end : v.seq;
+  const std::int64_t last = first + kTile < v.q_rows() ? first + kTile - 1 : v.q_rows() - 1;
+  return v.causal ? v.keys.before(v.queries.at(last) + 1) : v.k_rows();
+}
+/// The first query of the first tile in which some query sees key `key`.
+template <int kTile, class T>
+STRATA_HD std::int64_t first_query(const AttentionView<T>& v, std::int64_t key) {
+  return v.causal ? v.queries.before(v.keys.at(key)) / kTile * kTile : 0;
 }
 
 /// The sum over the threads that share row `i`, in the order of the threads.
@@ -109,10 +141,10 @@ struct ForwardSharedStorage {
   ScoreTile<kTile> scores;
   float *row_max, *row_sum, *rescale, *partials;
 };
-template <class Math, int kTile, class ThreadBlock, class T>
+template <class Math, int kTile, class ThreadBlock, class T, class Out>
 STRATA_DEVICE_INLINE void attention_forward_tile(const ThreadBlock& block, std::byte* shared,
                                                  const AttentionView<T>& v, std::int64_t batch,
-                                                 std::int64_t head, std::int64_t first, float slope, T* out,
+                                                 std::int64_t head, std::int64_t first, float slope, Out* out,
                                                  float* lse) {
   const std::int64_t kv = head / (v.heads / v.kv_heads);
   const ForwardSharedStorage<Math, kTile> m(shared, v.d);
@@ -123,7 +155,7 @@ STRATA_DEVICE_INLINE void attention_forward_tile(const ThreadBlock& block, std::
                *const partials = m.partials;
   constexpr int kThreadsPerRow =
       kAttentionThreads / kTile;  // threads that share a row; each handles every kThreadsPerRow-th column
-  Math::template load<kTile>(block, q, v.qkv + v.q(batch, head), v.width(), first, v.seq);
+  Math::template load<kTile>(block, q, v.qkv + v.q_at(batch, head), v.q_width(), first, v.q_rows());
   clear_tile<kTile>(block, o);
   block.run_and_sync([&](int thread) {
     if (thread >= kTile) return;
@@ -132,8 +164,8 @@ STRATA_DEVICE_INLINE void attention_forward_tile(const ThreadBlock& block, std::
   });
   for (std::int64_t key = first_key<kTile>(v, batch, first); key < end_of_keys<kTile>(v, first);
        key += kTile) {
-    Math::template load<kTile>(block, k, v.qkv + v.k(batch, kv), v.width(), key, v.seq);
-    Math::template load<kTile>(block, values, v.qkv + v.v(batch, kv), v.width(), key, v.seq);
+    Math::template load<kTile>(block, k, v.kv_data() + v.k_at(batch, kv), v.kv_width(), key, v.k_rows());
+    Math::template load<kTile>(block, values, v.kv_data() + v.v_at(batch, kv), v.kv_width(), key, v.k_rows());
     Math::template gemm_nt<kTile>(block, q, k, scores);
     block.run_and_sync([&](int thread) {
       const int i = thread / kThreadsPerRow;
@@ -173,12 +205,15 @@ STRATA_DEVICE_INLINE void attention_forward_tile(const ThreadBlock& block, std::
   }
   block.run_and_sync([&](int thread) {
     for_each_tile_element<kTile>(thread, v.d, [&](int i, std::int64_t c) {
-      if (first + i < v.seq)
-        out[v.out(batch, head) + (first + i) * v.heads * v.d + c] = from_f32<T>(o.row(i)[c] / row_sum[i]);
+      if (first + i < v.q_rows())
+        out[v.out(batch, head) + (first + i) * v.heads * v.d + c] =
+            from_f32<Out>(row_sum[i] > 0 ? o.row(i)[c] / row_sum[i] : 0.0f);
     });
-    if (thread < kTile && first + thread < v.seq)
-      lse[v.stat(batch, head) + first + thread] = static_cast<float>(
-          static_cast<double>(row_max[thread]) + cpuopt::log_of(static_cast<double>(row_sum[thread])));
+    if (thread < kTile && first + thread < v.q_rows())
+      lse[v.stat(batch, head) + first + thread] =
+          row_sum[thread] > 0 ? static_cast<float>(static_cast<double>(row_max[thread]) +
+                                                   cpuopt::log_of(static_cast<double>(row_sum[thread])))
+                              : -INFINITY;
   });
 }
 
@@ -209,8 +244,8 @@ STRATA_DEVICE_INLINE void probabilities(const ThreadBlock& block, const Attentio
 
 /// Backward of a tile of queries of one head: computes dq and `delta`, the sum over keys of p * dp, which is
 /// subtracted from a row of dp (the D of FlashAttention-2). Delta is summed from p and dp themselves in a
-/// pass of its own over the keys: rowsum(dO * O) from an output stored in 16 bits is too inaccurate. `shared`
-/// has the layout of BackwardQSharedStorage.
+/// pass of its own over the keys: rowsum(dO * O) from an output stored in 16 bits is too inaccurate. With
+/// `has_delta` it is given, as that of more keys. `shared` has the layout of BackwardQSharedStorage.
 template <class Math, int kTile>
 struct BackwardQSharedStorage {
   STRATA_HD BackwardQSharedStorage(std::byte* shared, std::int64_t d)
@@ -234,7 +269,8 @@ template <class Math, int kTile, class ThreadBlock, class T>
 STRATA_DEVICE_INLINE void attention_backward_q_tile(const ThreadBlock& block, std::byte* shared,
                                                     const AttentionView<T>& v, std::int64_t batch,
                                                     std::int64_t head, std::int64_t first, float slope,
-                                                    const float* lse, const T* dout, float* delta, T* dqkv) {
+                                                    const float* lse, const T* dout, float* delta, T* dqkv,
+                                                    bool has_delta = false) {
   const std::int64_t kv = head / (v.heads / v.kv_heads);
   const BackwardQSharedStorage<Math, kTile> m(shared, v.d);
   const auto &q = m.q, &dout_tile = m.dout_tile, &k = m.k, &values = m.values;
@@ -242,17 +278,21 @@ STRATA_DEVICE_INLINE void attention_backward_q_tile(const ThreadBlock& block, st
   const ScoreTile<kTile>&p = m.p, &dp = m.dp;
   float *const row_delta = m.row_delta, *const partials = m.partials;
   constexpr int kThreadsPerRow = kAttentionThreads / kTile;
-  Math::template load<kTile>(block, q, v.qkv + v.q(batch, head), v.width(), first, v.seq);
-  Math::template load<kTile>(block, dout_tile, dout + v.out(batch, head), v.heads * v.d, first, v.seq);
+  Math::template load<kTile>(block, q, v.qkv + v.q_at(batch, head), v.q_width(), first, v.q_rows());
+  Math::template load<kTile>(block, dout_tile, dout + v.out(batch, head), v.heads * v.d, first, v.q_rows());
   clear_tile<kTile>(block, dq);
   block.run_and_sync([&](int thread) {
-    if (thread < kTile) row_delta[thread] = 0.0f;
+    if (thread >= kTile) return;
+    const bool given = has_delta && first + thread < v.q_rows();
+    row_delta[thread] = given ? delta[v.stat(batch, head) + first + thread] : 0.0f;
   });
-  for (const bool delta_is_known : {false, true})
+  for (int pass = has_delta ? 1 : 0; pass < 2; ++pass) {
+    const bool delta_is_known = pass == 1;
     for (std::int64_t key = first_key<kTile>(v, batch, first); key < end_of_keys<kTile>(v, first);
          key += kTile) {
-      Math::template load<kTile>(block, k, v.qkv + v.k(batch, kv), v.width(), key, v.seq);
-      Math::template load<kTile>(block, values, v.qkv + v.v(batch, kv), v.width(), key, v.seq);
+      Math::template load<kTile>(block, k, v.kv_data() + v.k_at(batch, kv), v.kv_width(), key, v.k_rows());
+      Math::template load<kTile>(block, values, v.kv_data() + v.v_at(batch, kv), v.kv_width(), key,
+                                 v.k_rows());
       Math::template gemm_nt<kTile>(block, q, k, p);
       Math::template gemm_nt<kTile>(block, dout_tile, values, dp);
       probabilities<kTile>(block, v, batch, head, first, key, slope, lse,
@@ -278,11 +318,13 @@ STRATA_DEVICE_INLINE void attention_backward_q_tile(const ThreadBlock& block, st
       });
       Math::template gemm_accumulate<kTile, false>(block, p, k, dq, nullptr);
     }
+  }
   block.run_and_sync([&](int thread) {
     for_each_tile_element<kTile>(thread, v.d, [&](int i, std::int64_t c) {
-      if (first + i < v.seq) dqkv[v.q(batch, head) + (first + i) * v.width() + c] = from_f32<T>(dq.row(i)[c]);
+      if (first + i < v.q_rows())
+        dqkv[v.q_at(batch, head) + (first + i) * v.q_width() + c] = from_f32<T>(dq.row(i)[c]);
     });
-    if (thread < kTile && first + thread < v.seq)
+    if (!has_delta && thread < kTile && first + thread < v.q_rows())
       delta[v.stat(batch, head) + first + thread] = row_delta[thread];
   });
 }
@@ -312,21 +354,22 @@ STRATA_DEVICE_INLINE void attention_backward_kv_tile(const ThreadBlock& block, s
                                                      const AttentionView<T>& v, std::int64_t batch,
                                                      std::int64_t kv, std::int64_t key, const Slope& slope_of,
                                                      const float* lse, const T* dout, const float* delta,
-                                                     T* dqkv) {
+                                                     T* dkv) {
   const std::int64_t group = v.heads / v.kv_heads;
   const BackwardKVSharedStorage<Math, kTile> m(shared, v.d);
   const auto &k = m.k, &values = m.values, &q = m.q, &dout_tile = m.dout_tile;
   const F32Tile &dk = m.dk, &dv = m.dv;
   const ScoreTile<kTile>&p = m.p, &dp = m.dp;
-  Math::template load<kTile>(block, k, v.qkv + v.k(batch, kv), v.width(), key, v.seq);
-  Math::template load<kTile>(block, values, v.qkv + v.v(batch, kv), v.width(), key, v.seq);
+  Math::template load<kTile>(block, k, v.kv_data() + v.k_at(batch, kv), v.kv_width(), key, v.k_rows());
+  Math::template load<kTile>(block, values, v.kv_data() + v.v_at(batch, kv), v.kv_width(), key, v.k_rows());
   clear_tile<kTile>(block, dk);
   clear_tile<kTile>(block, dv);
   for (std::int64_t head = kv * group; head < (kv + 1) * group; ++head)
-    for (std::int64_t first = v.causal ? key : 0; first < v.seq; first += kTile) {
+    for (std::int64_t first = first_query<kTile>(v, key); first < v.q_rows(); first += kTile) {
       if (v.keys_below_are_masked(batch, first, key + kTile)) break;
-      Math::template load<kTile>(block, q, v.qkv + v.q(batch, head), v.width(), first, v.seq);
-      Math::template load<kTile>(block, dout_tile, dout + v.out(batch, head), v.heads * v.d, first, v.seq);
+      Math::template load<kTile>(block, q, v.qkv + v.q_at(batch, head), v.q_width(), first, v.q_rows());
+      Math::template load<kTile>(block, dout_tile, dout + v.out(batch, head), v.heads * v.d, first,
+                                 v.q_rows());
       Math::template gemm_nt<kTile>(block, q, k, p);
       Math::template gemm_nt<kTile>(block, dout_tile, values, dp);
       probabilities<kTile>(block, v, batch, head, first, key, slope_of(head), lse,
@@ -342,9 +385,9 @@ STRATA_DEVICE_INLINE void attention_backward_kv_tile(const ThreadBlock& block, s
     }
   block.run_and_sync([&](int thread) {
     for_each_tile_element<kTile>(thread, v.d, [&](int j, std::int64_t c) {
-      if (key + j >= v.seq) return;
-      dqkv[v.k(batch, kv) + (key + j) * v.width() + c] = from_f32<T>(dk.row(j)[c]);
-      dqkv[v.v(batch, kv) + (key + j) * v.width() + c] = from_f32<T>(dv.row(j)[c]);
+      if (key + j >= v.k_rows()) return;
+      dkv[v.k_at(batch, kv) + (key + j) * v.kv_width() + c] = from_f32<T>(dk.row(j)[c]);
+      dkv[v.v_at(batch, kv) + (key + j) * v.kv_width() + c] = from_f32<T>(dv.row(j)[c]);
     });
   });
 }

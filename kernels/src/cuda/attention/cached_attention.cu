@@ -82,7 +82,12 @@ Status cached_attention(Backend&, Stream& stream, const CachedAttentionArgs& a) 
   const std::int64_t rows = dispatch::row_count(a.qkv);
   if (rows == 0) return Status::ok();
   AlibiSlopes slopes{};
-  STRATA_TRY(detail::compute_alibi_slopes("cached_attention", a.shape.heads, a.shape.alibi, slopes));
+  STRATA_TRY(detail::compute_alibi_slopes("cached_attention",
+                                          {.heads = a.shape.heads,
+                                           .alibi = a.shape.alibi,
+                                           .alibi_heads = a.shape.alibi_heads,
+                                           .alibi_first = a.shape.alibi_first},
+                                          slopes));
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
     const CachedView<T> v = view_of<T>(a);

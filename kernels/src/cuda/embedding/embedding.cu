@@ -17,11 +17,12 @@ using dispatch::thread_index;
 constexpr int kTile = 1024;  // tokens per iteration of the sort, and threads of its block
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) gather(const std::int32_t* ids, std::int64_t offset,
+__global__ void __launch_bounds__(kThreads) gather(const std::int32_t* ids, detail::TableRows rows,
                                                    const T* table, T* x, std::int64_t n, std::int64_t h) {
   const std::int64_t i = thread_index();
   if (i >= n) return;
-  x[i] = table[(ids[i / h] + offset) * h + i % h];
+  const std::int64_t row = rows(ids[i / h]);
+  x[i] = row < rows.count ? table[row * h + i % h] : from_f32<T>(0.0f);
 }
 
 __global__ void __launch_bounds__(kThreads) clear(std::int32_t* counts, std::int64_t n) {
@@ -29,8 +30,8 @@ __global__ void __launch_bounds__(kThreads) clear(std::int32_t* counts, std::int
 }
 // A sum of ones is the same in any order.
 __global__ void __launch_bounds__(kThreads)
-    count(const std::int32_t* ids, std::int64_t offset, std::int32_t* counts, std::int64_t tokens) {
-  if (const std::int64_t t = thread_index(); t < tokens) atomicAdd(counts + ids[t] + offset, 1);
+    count(const std::int32_t* ids, detail::TableRows rows, std::int32_t* counts, std::int64_t tokens) {
+  if (const std::int64_t t = thread_index(); t < tokens) atomicAdd(counts + rows(ids[t]), 1);
 }
 
 __global__ void __launch_bounds__(kTile) scan_row_begins(std::int32_t* counts, std::int64_t vocab) {
@@ -39,10 +40,10 @@ __global__ void __launch_bounds__(kTile) scan_row_begins(std::int32_t* counts, s
 }
 
 __global__ void __launch_bounds__(kTile)
-    sort_tokens(const std::int32_t* ids, std::int64_t offset, std::int32_t* begin, std::int32_t* order,
+    sort_tokens(const std::int32_t* ids, detail::TableRows rows, std::int32_t* begin, std::int32_t* order,
                 std::int64_t tokens) {
   __shared__ detail::SortSharedStorage<kTile> memory;
-  detail::sort_tokens<kTile>(detail::BlockThreads(), memory, ids, offset, begin, order, tokens);
+  detail::sort_tokens<kTile>(detail::BlockThreads(), memory, ids, rows, begin, order, tokens);
 }
 
 // blockIdx.x is a row of the table; `begin` is as sort_tokens leaves it.
@@ -69,7 +70,8 @@ Status embedding_forward(Backend&, Stream& stream, const EmbeddingForwardArgs& a
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
     gather<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(
-        a.ids.as<std::int32_t>(), a.offset, a.table.as<T>(), a.x.as<T>(), n, dispatch::row_length(a.table));
+        a.ids.as<std::int32_t>(), detail::TableRows{a.offset, a.table.shape.dim(0)}, a.table.as<T>(),
+        a.x.as<T>(), n, dispatch::row_length(a.table));
   });
 }
 
@@ -78,12 +80,14 @@ Status embedding_backward(Backend&, Stream& stream, const EmbeddingBackwardArgs&
                      tokens = a.ids.n_elems();
   const auto* ids = a.ids.as<std::int32_t>();
   auto* begin = reinterpret_cast<std::int32_t*>(a.workspace.data);
-  auto* order = begin + vocab + 1;
+  // Tokens whose row another part of the table has are sorted as those of a row `vocab`, which nobody sums.
+  auto* order = begin + vocab + 2;
+  const detail::TableRows table_rows{a.offset, vocab};
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  clear<<<num_blocks(vocab + 1, kThreads), kThreads, 0, queue>>>(begin, vocab + 1);
-  if (tokens > 0) count<<<num_blocks(tokens, kThreads), kThreads, 0, queue>>>(ids, a.offset, begin, tokens);
-  scan_row_begins<<<1, kTile, 0, queue>>>(begin, vocab);
-  if (tokens > 0) sort_tokens<<<1, kTile, 0, queue>>>(ids, a.offset, begin, order, tokens);
+  clear<<<num_blocks(vocab + 2, kThreads), kThreads, 0, queue>>>(begin, vocab + 2);
+  if (tokens > 0) count<<<num_blocks(tokens, kThreads), kThreads, 0, queue>>>(ids, table_rows, begin, tokens);
+  scan_row_begins<<<1, kTile, 0, queue>>>(begin, vocab + 1);
+  if (tokens > 0) sort_tokens<<<1, kTile, 0, queue>>>(ids, table_rows, begin, order, tokens);
   return dispatch_launch(a.dx.dtype, [&]<class T>(std::type_identity<T>) {
     const auto rows = static_cast<unsigned>(vocab);
     if (a.dtable.dtype == DType::f32)

@@ -10,6 +10,15 @@
 /// A stable sort of tokens by their table row, done by one block of kTile threads.
 namespace strata::kernels::detail {
 
+/// The row of a table of `count` rows that an id means; `count` for rows that it does not have.
+struct TableRows {
+  std::int64_t offset, count;
+  STRATA_HD std::int64_t operator()(std::int32_t id) const {
+    const std::int64_t row = id + offset;
+    return row >= 0 && row < count ? row : count;
+  }
+};
+
 template <int kTile>
 struct ScanSharedStorage {
   std::int32_t sums[2][kTile];
@@ -52,12 +61,12 @@ struct SortSharedStorage {
 /// the tile. Leaves begin[v] at the end of row v, which is where row v + 1 began.
 template <int kTile, class ThreadBlock>
 STRATA_DEVICE_INLINE void sort_tokens(const ThreadBlock& block, SortSharedStorage<kTile>& m,
-                                      const std::int32_t* ids, std::int64_t offset, std::int32_t* begin,
+                                      const std::int32_t* ids, TableRows rows, std::int32_t* begin,
                                       std::int32_t* order, std::int64_t tokens) {
   for (std::int64_t first = 0; first < tokens; first += kTile) {
     const auto held = static_cast<int>(tokens - first < kTile ? tokens - first : kTile);
     block.run_and_sync([&](int me) {
-      if (me < held) m.rows[me] = static_cast<std::int32_t>(ids[first + me] + offset);
+      if (me < held) m.rows[me] = static_cast<std::int32_t>(rows(ids[first + me]));
     });
     block.run_and_sync([&](int me) {
       if (me >= held) return;

@@ -5,6 +5,7 @@
 
 #include "cuda/loss/loss.h"
 #include "cuda/row_math.h"
+#include "loss/merge_row_loss.h"
 
 namespace strata::kernels::cuda {
 namespace {
@@ -139,6 +140,40 @@ __global__ void __launch_bounds__(kThreads) losses_and_gradients(detail::LossRow
   }
 }
 
+// One block per row of a part of the vocabulary.
+__global__ void __launch_bounds__(kThreads) row_log_sum_exps(detail::LossRows a) {
+  const std::int64_t t = blockIdx.x;
+  const float* row = a.logits + t * a.vocab;
+  const float l = lse_of_row(row, a.vocab);
+  if (threadIdx.x != 0) return;
+  const std::int64_t target = a.own_target(a.targets[t]);
+  a.lse[t] = l;
+  a.losses[t] = target >= 0 ? row[target] : 0.0f;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) part_gradients(detail::LossRows a) {
+  const double divisor = divisor_of(a.divisor, a.all_targets, a.all_rows);
+  const auto scale = static_cast<float>(static_cast<double>(a.factor) / (divisor > 0 ? divisor : 1.0));
+  const std::int64_t t = blockIdx.x;
+  const float* row = a.logits + t * a.vocab;
+  T* out = reinterpret_cast<T*>(a.dlogits) + t * a.vocab;
+  const bool counts = a.targets[t] >= 0;
+  const std::int64_t target = a.own_target(a.targets[t]);
+  for (std::int64_t i = threadIdx.x; i < a.vocab; i += kThreads) {
+    float d = counts ? detail::loss_gradient(row[i], a.lse[t], scale, i == target) : 0.0f;
+    if (a.softcap > 0) d = d * detail::cap_derivative(row[i], a.softcap);
+    out[i] = from_f32<T>(d);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    merge_rows(const float* stats, std::int64_t parts, const std::int32_t* targets, float* lse, float* losses,
+               std::int64_t rows) {
+  if (const std::int64_t t = thread_index(); t < rows)
+    detail::merge_row_loss(stats + t, parts, rows, targets[t], lse[t], losses[t]);
+}
+
 __global__ void __launch_bounds__(kThreads) cap_logits(float* logits, float cap, std::int64_t n) {
   if (const std::int64_t i = thread_index(); i < n) logits[i] = detail::capped_logit(logits[i], cap);
 }
@@ -169,6 +204,26 @@ Status compute_row_losses_and_gradients(const LossRows& a, cudaStream_t queue) {
   return dispatch::dispatch_launch(a.dlogits_dtype, [&]<class T>(std::type_identity<T>) {
     cuda::losses_and_gradients<T><<<static_cast<unsigned>(a.rows), dispatch::kThreads, 0, queue>>>(a);
   });
+}
+Status compute_row_log_sum_exps(const LossRows& a, cudaStream_t queue) {
+  STRATA_TRY(apply_softcap(a, queue));
+  cuda::row_log_sum_exps<<<static_cast<unsigned>(a.rows), dispatch::kThreads, 0, queue>>>(a);
+  STRATA_CUDA_TRY(cudaGetLastError());
+  return Status::ok();
+}
+Status compute_part_gradients(const LossRows& a, cudaStream_t queue) {
+  STRATA_TRY(apply_softcap(a, queue));
+  return dispatch::dispatch_launch(a.dlogits_dtype, [&]<class T>(std::type_identity<T>) {
+    cuda::part_gradients<T><<<static_cast<unsigned>(a.rows), dispatch::kThreads, 0, queue>>>(a);
+  });
+}
+Status merge_row_losses(const float* stats, std::int64_t parts, const std::int32_t* targets, float* lse,
+                        float* losses, std::int64_t rows, cudaStream_t queue) {
+  if (rows == 0) return Status::ok();
+  cuda::merge_rows<<<dispatch::num_blocks(rows, dispatch::kThreads), dispatch::kThreads, 0, queue>>>(
+      stats, parts, targets, lse, losses, rows);
+  STRATA_CUDA_TRY(cudaGetLastError());
+  return Status::ok();
 }
 Status compute_mean_loss(const float* losses, const std::int32_t* targets, const float* divisor, float* mean,
                          std::int64_t rows, cudaStream_t queue) {

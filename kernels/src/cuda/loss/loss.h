@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <strata/cpuopt/math/host_device.h>
 #include <strata/runtime/tensor_view.h>
 
 namespace strata::kernels::detail {
@@ -23,9 +24,25 @@ struct LossRows {
   const float* divisor;
   float factor;
   float softcap;  ///< logits are soft-capped in place first; 0: no cap
+  // Of a part of the vocabulary:
+  std::int64_t first_row = 0;  ///< the number in the vocabulary of the first logit's row
+  float* lse = nullptr;        ///< of the rows; null: the logits are all of the vocabulary
+  /// The number of a target among the logits of a row: below 0 if it is ignored or none of them.
+  STRATA_HD std::int64_t own_target(std::int32_t target) const {
+    const std::int64_t own = target - first_row;
+    return target >= 0 && own < vocab ? own : -1;
+  }
 };
 Status compute_row_losses(const LossRows& rows, cudaStream_t queue);
+/// Writes lse, and as losses the targets' logits, 0 where there are none.
+Status compute_row_log_sum_exps(const LossRows& rows, cudaStream_t queue);
+/// The gradients for the given lse.
+Status compute_part_gradients(const LossRows& rows, cudaStream_t queue);
 Status compute_row_losses_and_gradients(const LossRows& rows, cudaStream_t queue);
+
+/// The losses of `rows` rows from those of `parts` parts of the vocabulary (merge_row_loss).
+Status merge_row_losses(const float* stats, std::int64_t parts, const std::int32_t* targets, float* lse,
+                        float* losses, std::int64_t rows, cudaStream_t queue);
 
 Status compute_mean_loss(const float* losses, const std::int32_t* targets, const float* divisor, float* mean,
                          std::int64_t rows, cudaStream_t queue);

@@ -16,9 +16,11 @@ enum class MeshAxis : std::uint8_t {
   dp,    ///< data parallelism: copies of the states
   fsdp,  ///< shards of one copy of the states
   cp,    ///< parts of sequences
+  tp3,   ///< parts of layers, in layouts of several dimensions
+  tp2,   ///< the same
   tp,    ///< parts of layers
 };
-inline constexpr std::size_t kMeshAxes = 5;
+inline constexpr std::size_t kMeshAxes = 7;
 std::string_view to_string(MeshAxis axis) noexcept;
 
 /// The ranks of a run as a grid, outermost axis first.
@@ -27,7 +29,7 @@ class DeviceMesh {
   using Coordinates = std::array<int, kMeshAxes>;  ///< by MeshAxis
   DeviceMesh() noexcept { sizes_.fill(1); }
   /// Errors: `invalid`, naming the axis, for a size below 1, or if the product of all is not `ranks`;
-  /// `unsupported` for a size above 1 of an axis that nothing uses yet: pp, cp and tp.
+  /// `unsupported` for a size above 1 of an axis that nothing uses yet: pp.
   static Result<DeviceMesh> create(const Coordinates& sizes, int ranks);
 
   int size(MeshAxis axis) const noexcept { return sizes_[static_cast<std::size_t>(axis)]; }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <strata/chunk/use_schedule.h>
-#include <strata/session/gather_schedule.h>
+#include <strata/session/ranks/gather_schedule.h>
 #include <strata/session/state_plan.h>
 #include <strata/session/use_trace.h>
 

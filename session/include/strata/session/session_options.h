@@ -8,7 +8,8 @@
 #include <strata/cpuopt/optimizer.h>
 #include <strata/offload/nvme_options.h>
 #include <strata/offload/placement_request.h>
-#include <strata/session/data_parallel.h>
+#include <strata/session/ranks/data_parallel.h>
+#include <strata/session/ranks/model_parallel.h>
 #include <strata/session/step_mode.h>
 
 namespace strata {
@@ -48,6 +49,7 @@ struct SessionOptions {
   std::optional<std::uint64_t> undo_bytes{};
   std::int32_t grad_accum = 1;  ///< micro-batches of a step, of all ranks together
   DataParallel ranks{};
+  ModelParallel model{};
   double clip = 1.0;                    ///< maximum global gradient norm; 0: no clipping
   cpuopt::OptimizerParams optimizer{};  ///< lr, step and grad_factor are set at each step
   std::vector<ParamGroup> groups{};

@@ -13,8 +13,9 @@
 #include <strata/runtime/clock.h>
 #include <strata/runtime/threads/thread_pool.h>
 #include <strata/runtime/trace/trace.h>
+#include <strata/session/ranks/model_groups.h>
 #include <strata/session/pinned_layout.h>
-#include <strata/session/rank_groups.h>
+#include <strata/session/ranks/rank_groups.h>
 #include <strata/session/run_memory.h>
 #include <strata/session/state_costs.h>
 #include <strata/session/state_plan.h>
@@ -76,7 +77,10 @@ class StateContext {
   RankProgress* progress() const noexcept {                     ///< null if there is one rank
     return environment_.world == nullptr ? nullptr : &environment_.world->progress();
   }
-  RankGroups* groups() noexcept { return groups_ ? &*groups_ : nullptr; }  ///< null if there is one rank
+  /// Of DataParallel; null if there is one rank of it.
+  RankGroups* groups() noexcept { return groups_ ? &*groups_ : nullptr; }
+  /// Null if no ranks share a copy of the model.
+  ModelGroups* model_groups() noexcept { return model_groups_ ? &*model_groups_ : nullptr; }
   const TierBudgets& budgets() const noexcept { return *budgets_; }
   ObjectStore* store() const noexcept { return memory_->store(); }
 
@@ -95,6 +99,8 @@ class StateContext {
   double* norm_partials() const noexcept { return reinterpret_cast<double*>(memory_->session_pinned().data); }
   /// The losses and flags of a step, which follow the norm partials; none if there is one rank.
   std::span<double> step_values() const noexcept;
+  /// What the ranks that share a copy of the model exchange, which follows; none if there are none.
+  std::span<double> model_values() const noexcept;
   /// Address of a part of a slot of PinnedLayout::states.
   std::byte* state_staging(std::size_t slot, std::size_t part) const noexcept {
     return memory_->session_pinned().data + pinned_layout_.norm_partials +
@@ -129,6 +135,7 @@ class StateContext {
   std::unique_ptr<RunMemory> memory_;
   SessionStreams streams_;
   std::unique_ptr<ProcessGroup> world_group_;
+  std::optional<ModelGroups> model_groups_;
   std::optional<RankGroups> groups_;
   std::unique_ptr<TierMover> mover_;
   UseSchedule use_schedule_;

@@ -10,6 +10,7 @@
 #include <strata/chunk/layout.h>
 #include <strata/chunk/placement.h>
 #include <strata/offload/access_trace.h>
+#include <strata/runtime/tensor_part.h>
 #include <strata/runtime/tensor_view.h>
 #include <strata/session/session_options.h>
 
@@ -25,8 +26,16 @@ struct TensorTable {
   /// By index into specs: the parameters that it represents, which are more than its elements if it is
   /// quantized. Empty: one an element.
   std::vector<std::int64_t> params;
+  /// By index into specs: which elements of the model's tensor it consists of. Empty: ranks do not share
+  /// tensors of the model.
+  std::vector<TensorPart> parts;
   std::vector<std::int32_t> tensor_of_param;  ///< index into specs, by registration order
   std::vector<std::int32_t> param_of_tensor;  ///< the inverse
+
+  /// The shape of the model's tensor.
+  const Shape& whole_shape(std::size_t tensor) const {
+    return parts.empty() ? shapes[tensor] : parts[tensor].whole;
+  }
 };
 
 /// The settings in which the updates of tensors differ.

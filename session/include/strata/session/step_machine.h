@@ -60,8 +60,9 @@ class StepMachine {
   Status finish_gradient(StepReport& report, std::span<float> losses = {});
   /// Sets the losses of other ranks' micro-batches, of which there are at most as many as in a step.
   Status share_losses(std::span<float> losses);
-  /// The error `diverged`, naming the first tensor whose gradient is not finite.
-  Status non_finite_error() const;
+  /// The error `diverged`, naming the first tensor whose gradient is not finite; called by all ranks that
+  /// share a copy of the model, since it is the same on all.
+  Status non_finite_error();
   /// Commits the step: the update of all chunks with the clipped gradient is pending from here on, and the
   /// step counts. In mode `serial` all updates run now; in the other modes enter() and leave() of the next
   /// step queue each when its chunk is needed, or flush() does. Sets `report.clip_factor` and adds to

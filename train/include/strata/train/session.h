@@ -1,6 +1,8 @@
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <strata/parallel/world.h>
 #include <strata/runtime/signals.h>
@@ -29,5 +31,10 @@ struct SessionResult {
 /// is returned.
 Result<SessionResult> run_session(const SessionRequest& request, Observer& observer, Signals& signals,
                                   World* world = nullptr);
+
+/// The same for all ranks of this process, which are its threads; returns how the first one ended, or the
+/// error of another that it ended by. Returns when all ranks of the run have ended.
+Result<SessionResult> run_session_of_ranks(const SessionRequest& request, Observer& observer,
+                                           Signals& signals, std::vector<std::unique_ptr<World>> worlds);
 
 }  // namespace strata

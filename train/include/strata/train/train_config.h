@@ -10,7 +10,7 @@
 #include <strata/model/decoder.h>
 #include <strata/runtime/config/config.h>
 #include <strata/runtime/threads/core_share.h>
-#include <strata/session/data_parallel.h>
+#include <strata/session/ranks/model_parallel.h>
 #include <strata/train/chat_choice.h>
 
 namespace strata {
@@ -116,6 +116,8 @@ struct TrainConfig {
   struct Parallel {
     std::optional<int> ranks;  ///< set by the session
     std::string transport;     ///< threads, mpi, auto
+    int tp = 1, tp2 = 1, tp3 = 1, cp = 1;
+    std::vector<std::string> shard;  ///< as written; see split_annotations()
     std::optional<int> zero;
     int shard_ranks = 0;
     std::string reduce;  ///< each, once
@@ -142,8 +144,12 @@ struct TrainConfig {
   } checkpoint;
 };
 
-/// How the ranks of the run divide it; parallel.ranks is 1 and parallel.zero is 0 where they are not decided.
+/// How the ranks of the run divide it; parallel.ranks is the least and parallel.zero is 0 where they are not
+/// decided.
 DataParallel data_parallel(const TrainConfig& config) noexcept;
+ModelParallel model_parallel(const TrainConfig& config) noexcept;
+/// All ranks of the run; 1 where they are not decided.
+int all_ranks(const TrainConfig& config) noexcept;
 
 /// Whether the run trains adapters of a frozen model.
 inline bool has_adapters(const TrainConfig& config) { return config.adapter.method != "none"; }

@@ -1,4 +1,4 @@
-#include "execute/factor_merge.h"
+#include "execute/subspaces/factor_merge.h"
 
 #include <algorithm>
 #include <array>

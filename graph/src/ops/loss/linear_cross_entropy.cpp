@@ -1,6 +1,7 @@
 #include <strata/kernels/linear_cross_entropy.h>
 
 #include "ops/op_defs.h"
+#include "ops/loss/vocab_cross_entropy.h"
 
 // linear_cross_entropy: (x [T, K], w [V, K], targets [T] i32, divisor [1] or none) -> loss [1], losses [T],
 // workspace
@@ -46,6 +47,23 @@ Status launch_linear_cross_entropy(const OpCall& c, Backend& backend, Stream& st
        workspace_or_none(c, 3), c.attrs.as<LinearCrossEntropyAttrs>().softcap});
 }
 
+// By rows, where the loss is a sum, since all ranks divide by the same divisor; and by rows of the weight,
+// where the loss is merged from those of the parts of the vocabulary.
+std::vector<ShardStrategy> shard_linear_cross_entropy(const ShardQuery& q) {
+  const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0)), whole = ShardPlacement::copied();
+  std::vector<ShardStrategy> ways;
+  if (q.in[3] != nullptr) ways.push_back({{rows, whole, rows, whole}, ShardPlacement::partial()});
+  const std::int64_t vocab = q.in[1]->shape.dim(0);
+  if (vocab % q.axis.ranks != 0) return ways;
+  auto part = q.attrs.as<LinearCrossEntropyAttrs>();
+  part.first_row += vocab / q.axis.ranks * q.axis.rank;
+  ways.push_back({{whole, ShardPlacement::split(0, Cut::even(vocab)), whole, whole},
+                  ShardPlacement::replicated(),
+                  part,
+                  detail::lower_vocab_cross_entropy});
+  return ways;
+}
+
 Specs infer_linear_cross_entropy_backward(In in, const Attrs& attrs) {
   const auto& a = attrs.as<LinearCrossEntropyAttrs>();
   STRATA_TRY_ASSIGN(std::vector<OutputSpec> out, infer_linear_cross_entropy(in, attrs));
@@ -85,6 +103,7 @@ constinit const OpDef detail::op_defs::linear_cross_entropy = {
     .f32_grad_in = 1,
     .flops = flops_linear_cross_entropy,
     .launch = launch_linear_cross_entropy,
+    .shard = shard_linear_cross_entropy,
 };
 constinit const OpDef detail::op_defs::linear_cross_entropy_backward = {
     .kind = OpKind::gemm,

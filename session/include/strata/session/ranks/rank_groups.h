@@ -3,7 +3,7 @@
 #include <memory>
 
 #include <strata/parallel/process_group.h>
-#include <strata/session/data_parallel.h>
+#include <strata/session/ranks/data_parallel.h>
 
 namespace strata {
 

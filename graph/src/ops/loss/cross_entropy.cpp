@@ -27,6 +27,13 @@ Status launch_cross_entropy(const OpCall& c, Backend& backend, Stream& stream) {
       backend, stream, {c.in[0], c.in[1], c.out[1], c.out[2], c.out[0], or_none(c.in[2])});
 }
 
+// By rows; the loss is a sum, since all ranks divide by the same divisor.
+std::vector<ShardStrategy> shard_cross_entropy(const ShardQuery& q) {
+  if (q.in[2] == nullptr) return {};
+  const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0));
+  return {{{rows, rows, ShardPlacement::copied()}, ShardPlacement::partial()}};
+}
+
 Specs infer_cross_entropy_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{{"dlogits", in[0]->shape, in[0]->dtype}};
 }
@@ -48,6 +55,7 @@ constinit const OpDef detail::op_defs::cross_entropy = {
     .vjp = vjp_cross_entropy,
     .flops = per_element,
     .launch = launch_cross_entropy,
+    .shard = shard_cross_entropy,
 };
 constinit const OpDef detail::op_defs::cross_entropy_backward = {
     .n_in = 4,

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include <strata/session/data_parallel.h>
+#include <strata/session/ranks/data_parallel.h>
 #include <strata/session/use_trace.h>
 
 namespace strata {

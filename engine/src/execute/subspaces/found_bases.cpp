@@ -1,4 +1,4 @@
-#include "execute/found_bases.h"
+#include "execute/subspaces/found_bases.h"
 
 #include <algorithm>
 

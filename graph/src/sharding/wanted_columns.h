@@ -1,0 +1,14 @@
+#pragma once
+
+#include <vector>
+
+#include <strata/runtime/cut.h>
+#include <strata/graph/program.h>
+
+namespace strata::detail {
+
+/// By value: how its readers want its columns to be cut, as attention wants those of q|k|v by heads. No
+/// segments: in any way. Of readers that want different cuts, the first one counts.
+std::vector<Cut> wanted_columns(const Program& program);
+
+}  // namespace strata::detail

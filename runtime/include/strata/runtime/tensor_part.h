@@ -1,0 +1,103 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <strata/runtime/cut.h>
+#include <strata/runtime/tensor_view.h>
+
+namespace strata {
+
+/// Rows, or columns, [whole, whole + n) of a tensor, which are [own, own + n) of a rank's part of it.
+struct PartRun {
+  std::int64_t whole = 0, own = 0, n = 0;
+  /// Whether this rank counts them where every element of the tensor is to be counted once: of the ranks that
+  /// have them, one does.
+  bool counts = true;
+  friend bool operator==(const PartRun&, const PartRun&) = default;
+};
+
+/// Which elements of a tensor a rank has: those of some rows and some columns. The elements of a vector are
+/// its rows.
+struct TensorPart {
+  Shape whole = {};                    ///< of rank 0: the ranks do not share the tensor
+  std::vector<PartRun> rows, columns;  ///< in the order of `own`, without gaps there; of a vector no columns
+
+  static TensorPart all_of(const Shape& shape);
+  bool is_shared() const noexcept { return whole.rank > 0; }
+  /// Only the rank's shard of dimension `dim`, 0 or 1, of what was left is left.
+  void cut(int dim, const Cut& by, int ranks, int rank);
+  /// Every rank along an axis has what was left.
+  void replicate(int rank);
+  /// Of what is left.
+  Shape shape() const;
+
+  /// Calls `use(whole, own, n)` for runs of elements of the part's [begin, begin + n): they are elements
+  /// [whole, whole + n) of the tensor and [own, own + n) of the part. In ascending order of `own`.
+  template <class Use>
+  void for_each_run(std::int64_t begin, std::int64_t n, const Use& use) const;
+  /// The same for the runs that this rank counts.
+  template <class Use>
+  void for_each_counted_run(std::int64_t begin, std::int64_t n, const Use& use) const;
+  /// The ranges [begin, end) of the part's elements that this rank does not count, in ascending order.
+  struct Range {
+    std::int64_t begin = 0, end = 0;
+    friend bool operator==(const Range&, const Range&) = default;
+  };
+  std::vector<Range> uncounted() const;
+
+  friend bool operator==(const TensorPart&, const TensorPart&) = default;
+
+ private:
+  template <class Use>
+  void each_run(std::int64_t begin, std::int64_t n, const Use& use) const;
+  static std::int64_t extent(const std::vector<PartRun>& runs) noexcept {
+    return runs.empty() ? 0 : runs.back().own + runs.back().n;
+  }
+  /// The run that contains position `own`.
+  static const PartRun& run_at(const std::vector<PartRun>& runs, std::int64_t own) {
+    return *std::find_if(runs.begin(), runs.end(),
+                         [own](const PartRun& run) { return own < run.own + run.n; });
+  }
+};
+
+template <class Use>
+void TensorPart::for_each_run(std::int64_t begin, std::int64_t n, const Use& use) const {
+  each_run(begin, n, [&](std::int64_t at, std::int64_t own, std::int64_t len, bool) { use(at, own, len); });
+}
+
+template <class Use>
+void TensorPart::for_each_counted_run(std::int64_t begin, std::int64_t n, const Use& use) const {
+  each_run(begin, n, [&](std::int64_t at, std::int64_t own, std::int64_t len, bool counts) {
+    if (counts) use(at, own, len);
+  });
+}
+
+template <class Use>
+void TensorPart::each_run(std::int64_t begin, std::int64_t n, const Use& use) const {
+  const std::int64_t end = begin + n;
+  const std::int64_t width = whole.rank == 2 ? extent(columns) : 1,
+                     stride = whole.rank == 2 ? whole.dim(1) : 1;
+  // Columns of which some do not count are told apart.
+  const bool has_all_columns = width == stride && columns.size() < 2;
+  while (begin < end) {
+    const std::int64_t row = begin / width, column = begin % width;
+    const PartRun& rows_here = run_at(rows, row);
+    std::int64_t at = (rows_here.whole + row - rows_here.own) * stride + column, len = 0;
+    bool counts = rows_here.counts;
+    if (has_all_columns) {
+      len = (rows_here.own + rows_here.n) * width - begin;
+    } else {
+      const PartRun& columns_here = run_at(columns, column);
+      at += columns_here.whole - columns_here.own;
+      len = columns_here.own + columns_here.n - column;
+      counts = counts && columns_here.counts;
+    }
+    len = std::min(len, end - begin);
+    use(at, begin, len, counts);
+    begin += len;
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <span>
+
+#include <strata/graph/program.h>
+#include <strata/train/train_config.h>
+
+namespace strata {
+
+/// Replaces the programs of a model by those of this rank, if ranks share the model; the first one decides
+/// where parameters are that no annotation places. Run it before the derivative is taken. Errors: those of
+/// split_annotations() and partition().
+Status split_among_ranks(std::span<Program> programs, const TrainConfig& config, bool tied_head);
+
+}  // namespace strata
