@@ -17,6 +17,7 @@ struct Args : ConfigRequest {
   std::vector<std::string> nvme_dirs;  ///< `bench` and `doctor`
   std::string out_dir, resume;         ///< `train`; out_dir: also of `data pack`, `export` and `bench`
   bool overwrite = false;
+  int ranks_per_process = 1;         ///< `train`
   std::vector<std::string> prompts;  ///< `generate`
   std::string prompts_file;
   std::int64_t tokens = 128;

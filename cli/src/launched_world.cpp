@@ -20,4 +20,17 @@ Result<std::unique_ptr<World>> open_launched_world(const Args& args) {
                            "; or use mpirun -np ", launch.processes));
 }
 
+Result<std::vector<std::unique_ptr<World>>> open_launched_worlds(const Args& args) {
+  STRATA_TRY_ASSIGN(const Launch launch, read_launch(args.environment));
+  if (args.ranks_per_process > 1 && launch.launcher != Launch::Launcher::mpi)
+    return Status::error(Code::invalid, str("--ranks-per-process ", args.ranks_per_process,
+                                            " needs mpirun or srun; in a process that was started alone, set "
+                                            "parallel.ranks"));
+  if (args.ranks_per_process > 1) return open_mpi_worlds(args.ranks_per_process);
+  STRATA_TRY_ASSIGN(std::unique_ptr<World> world, open_launched_world(args));
+  std::vector<std::unique_ptr<World>> worlds;
+  if (world != nullptr) worlds.push_back(std::move(world));
+  return worlds;
+}
+
 }  // namespace strata::cli

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include <strata/parallel/world.h>
 #include <strata/runtime/status.h>
@@ -12,5 +13,8 @@ namespace strata::cli {
 /// The ranks that a launcher started with this one; null if it is alone. Errors: `unsupported` for a launcher
 /// whose transport is missing.
 Result<std::unique_ptr<World>> open_launched_world(const Args& args);
+/// The same for each rank of this process, of which there are args.ranks_per_process; empty if the process is
+/// alone. Errors: also `invalid` for several without MPI.
+Result<std::vector<std::unique_ptr<World>>> open_launched_worlds(const Args& args);
 
 }  // namespace strata::cli

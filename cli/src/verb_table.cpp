@@ -101,6 +101,9 @@ void add_train_options(CLI::App& app, Args& args) {
   add_run_options(app, args);
   add_adapter(app, args);
   CLI::Option* out = app.add_option("--out", args.out_dir, "Run folder (default: runs/PRESET-TIME)");
+  app.add_option("--ranks-per-process", args.ranks_per_process,
+                 "Ranks of each process that mpirun or srun has started, 1 to 8 (default: 1)")
+      ->option_text("N");
   CLI::Option* overwrite = app.add_flag("--overwrite", args.overwrite, "Replace the run in --out");
   app.add_option("--init", args.init, "Hugging Face folder to start from; same as model.from=DIR")
       ->option_text("DIR");

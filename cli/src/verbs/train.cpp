@@ -50,27 +50,29 @@ class TerminalObserver final : public Observer {
 };
 
 // Rank 0 prints. The others print errors that are not its own.
-int end_of_other_rank(const Args& args, const World& world, const Result<SessionResult>& result) {
+int end_of_other_rank(const Args& args, const std::string& rank, const Result<SessionResult>& result) {
   if (result.has_value()) return result->why_stopped.empty() ? kExitOk : kExitStopped;
   if (result.status().message().starts_with("rank 0: ")) return exit_code(result.status());
-  return print_error(args, "train", result.status().annotate(world.description()));
+  return print_error(args, "train", result.status().annotate(rank));
 }
 
 }  // namespace
 
 int run_train(const Args& args) {
   TerminalObserver observer(args);  // outlives the world, which tells it of ranks that are late
-  auto world = open_launched_world(args);
-  if (!world.has_value()) return print_error(args, "train", world.status());
+  auto worlds = open_launched_worlds(args);
+  if (!worlds.has_value()) return print_error(args, "train", worlds.status());
+  const bool is_first = worlds->empty() || worlds->front()->rank() == 0;
+  const std::string rank = worlds->empty() ? "" : worlds->front()->description();
   const auto signals = install_signals();
   if (!signals.has_value()) return print_error(args, "train", signals.status());
   (*signals)->set_answer("\nstrata train: stopping before the first step; press again to stop immediately");
   SessionRequest request{args, args.out_dir, args.resume, args.overwrite};
-  const auto result = run_session(request, observer, **signals, world->get());
-  // No rank ends before the last one has written; after an error the others learn that this one has gone.
-  if (result.has_value() && *world != nullptr) (void)(*world)->all_gather("");
+  const auto result = worlds->empty()
+                          ? run_session(request, observer, **signals)
+                          : run_session_of_ranks(request, observer, **signals, *std::move(worlds));
   observer.finish();
-  if (*world != nullptr && (*world)->rank() > 0) return end_of_other_rank(args, **world, result);
+  if (!is_first) return end_of_other_rank(args, rank, result);
   if (!result.has_value()) return print_error(args, "train", result.status());
   print(args.out, result->summary);
   if (result->why_stopped.empty()) return kExitOk;
