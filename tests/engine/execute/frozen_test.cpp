@@ -67,15 +67,17 @@ class FrozenTest : public ::testing::TestWithParam<Model> {};
 TEST_P(FrozenTest, EveryModeAndPlacementGivesTheBitsOfTheSerialStepOnTheDevice) {
   std::vector<Patterns> tried = freezings();
   tried.insert(tried.end(), 2, kAdapters);
-  for (std::size_t f = 0; f < tried.size(); ++f)
-    for (const double clip : {0.0, 1e-4}) {
-      SCOPED_TRACE(str("freezing ", f, ", clip ", clip));
-      SessionOptions options;
-      options.grad_accum = f % 2 == 0 ? 1 : 3;
-      options.clip = clip;
-      if (f == 3) options.groups = {{"layers.0.*", 0.5, 0.2}, {"*norm*", 2, {}}};
-      expect_same_bits(programs_of(GetParam().family, GetParam().compute, tried[f]), options);
-    }
+  // Each is clipped in one of two models of a dtype, and not in the other one.
+  const std::size_t of_family = GetParam().family == std::string_view("llama") ? 1 : 0;
+  for (std::size_t f = 0; f < tried.size(); ++f) {
+    const double clip = (f / 2 + of_family) % 2 == 0 ? 0.0 : 1e-4;
+    SCOPED_TRACE(str("freezing ", f, ", clip ", clip));
+    SessionOptions options;
+    options.grad_accum = f % 2 == 0 ? 1 : 3;
+    options.clip = clip;
+    if (f == 3) options.groups = {{"layers.0.*", 0.5, 0.2}, {"*norm*", 2, {}}};
+    expect_same_bits(programs_of(GetParam().family, GetParam().compute, tried[f]), options);
+  }
 }
 
 class FrozenGradientTest : public FrozenTest {};
