@@ -17,6 +17,8 @@
 #include <strata/train/training_data.h>
 #include <strata/train/write_budget.h>
 
+#include "run/split_text.h"
+
 namespace strata {
 namespace {
 
@@ -265,7 +267,8 @@ std::string paths_text(const std::vector<NvmePath>& paths) {
 
 std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::string& nvme_note) {
   return model_lines(c, job) + machine_lines(c, job, nvme_note) + rank_line(c, *job.plan) +
-         plan_lines(c, job) + write_budget_text(c, *job.plan) + tier_table(*job.plan);
+         split_lines(*job.plan) + plan_lines(c, job) + write_budget_text(c, *job.plan) +
+         tier_table(*job.plan);
 }
 
 double tokens_per_step(const TrainConfig& c) noexcept {
