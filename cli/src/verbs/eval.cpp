@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 #include <fmt/format.h>
 
 #include <strata/model/hf/explain_folder.h>
+#include <strata/parallel/world.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
@@ -13,6 +15,7 @@
 #include <strata/train/pretrained/pretrained_values.h>
 #include <strata/train/resume.h>
 #include <strata/train/run_folder.h>
+#include <strata/train/split/split_model.h>
 #include <strata/train/tiers.h>
 #include <strata/train/token_data.h>
 
@@ -125,6 +128,68 @@ std::string json_of(const EvalReport& m, const Engine& engine) {
       tiers_json(engine.plan().options.budgets));
 }
 
+/// What the ranks of an evaluation have in common.
+struct Evaluation {
+  const Args& args;
+  const EvalTarget& target;
+  const Dataset& data;
+  std::string packing;
+  std::int64_t n = 0;  ///< micro-batches
+};
+
+/// One rank's model and its loss, which is that of all ranks.
+struct EvalRank {
+  std::unique_ptr<World> world = {};  ///< null: there is one rank
+  std::unique_ptr<const RunPlan> plan;
+  std::unique_ptr<Job> job;
+  EvaluationLoss loss;
+};
+
+/// `world`: the ranks that share the model; null: there is one.
+Status evaluate_rank(const Evaluation& e, LoadedConfig& loaded, World* world, EvalRank& rank) {
+  Io& io = posix_io();
+  const TrainConfig& config = loaded.config;
+  STRATA_TRY_ASSIGN(rank.plan, plan_evaluation(loaded, world != nullptr));
+  STRATA_TRY_ASSIGN(rank.job, Job::start(config, *rank.plan, io, nullptr, world));
+  STRATA_TRY(load_parameters(rank.job->engine(), config, e.target, io));
+  STRATA_TRY_ASSIGN(rank.loss, evaluate_loss(rank.job->engine(), e.data, config.train.micro_batch, e.n));
+  return {};
+}
+
+/// The configuration of a rank that is a thread.
+Result<LoadedConfig> config_of_rank(const Evaluation& e, int rank, int ranks) {
+  STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(e.args));
+  resolve_target_config(loaded, e.target);
+  loaded.config.data.packing = e.packing;
+  TrainConfig::Parallel& parallel = loaded.config.parallel;
+  parallel.rank = rank;
+  parallel.ranks = parallel.local_ranks = ranks;
+  parallel.transport = "threads";
+  return loaded;
+}
+
+/// Evaluates on ranks that share the model, and returns the first one.
+Result<EvalRank> evaluate_shared(const Evaluation& e, int ranks) {
+  STRATA_TRY_ASSIGN(auto worlds, create_thread_worlds(ranks));
+  std::vector<EvalRank> all(worlds.size());
+  std::vector<Status> outcomes(worlds.size());
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t r = 0; r < worlds.size(); ++r)
+      threads.emplace_back([&, r] {
+        auto loaded = config_of_rank(e, static_cast<int>(r), ranks);
+        outcomes[r] =
+            loaded.has_value() ? evaluate_rank(e, *loaded, worlds[r].get(), all[r]) : loaded.status();
+        if (!outcomes[r].is_ok()) worlds[r].reset();  // so that the others do not wait for this rank
+      });
+  }
+  for (const Status& outcome : outcomes)
+    if (!outcome.is_ok() && outcome.code() != Code::lost_peer) return outcome;
+  for (const Status& outcome : outcomes) STRATA_TRY(outcome);
+  all.front().world = std::move(worlds.front());
+  return std::move(all.front());
+}
+
 Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, EvalTarget target) {
   Io& io = posix_io();
   TrainConfig& config = loaded.config;
@@ -145,11 +210,15 @@ Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, EvalTarget 
   if (there == 0)
     return Status::error(Code::invalid, str("--data has ", plural(rows.data->n_samples(), "sequence"),
                                             ", fewer than train.micro_batch = ", config.train.micro_batch));
-  STRATA_TRY_ASSIGN(const std::unique_ptr<const RunPlan> plan, plan_evaluation(loaded));
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(config, *plan, io));
-  STRATA_TRY(load_parameters(job->engine(), config, target, io));
   const std::int64_t n = args.batches > 0 ? std::min(args.batches, there) : there;
-  STRATA_TRY_ASSIGN(m.loss, evaluate_loss(job->engine(), *rows.data, config.train.micro_batch, n));
+  const Evaluation e{args, target, *rows.data, m.packing, n};
+  EvalRank first;
+  if (const int ranks = ranks_asked_for(loaded); ranks > 1) {
+    STRATA_TRY_ASSIGN(first, evaluate_shared(e, ranks));
+  } else {
+    STRATA_TRY(evaluate_rank(e, loaded, nullptr, first));
+  }
+  m.loss = first.loss;
   if (!std::isfinite(m.loss.nats))
     return Status::error(Code::diverged, str("the loss of ", target.name(), " is ", m.loss.nats));
   m.target = std::move(target);
@@ -157,7 +226,8 @@ Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, EvalTarget 
   m.seq = config.model.seq;
   m.sequences = n * config.train.micro_batch;
   m.dropped = static_cast<std::int64_t>(rows.data->n_samples()) - m.sequences;
-  return args.json ? json_of(m, job->engine()) : text_of(m, job->engine());
+  const Engine& engine = first.job->engine();
+  return args.json ? json_of(m, engine) : text_of(m, engine);
 }
 
 }  // namespace

@@ -1,10 +1,14 @@
 #include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <strata/model/prompts.h>
 #include <strata/model/utf8_stream.h>
+#include <strata/parallel/world.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
 #include <strata/train/generate/generation_source.h>
@@ -195,7 +199,32 @@ Status generate_all(const Args& args, const GenerationSource& source, Job& job, 
   return Status::ok();
 }
 
-Status generate(const Args& args) {
+/// `world`: of the ranks that share the model, if they are several.
+Status generate(const Args& args, World* world);
+
+/// On ranks that are threads. All compute the same tokens, and the first one prints them.
+Status generate_on_ranks(const Args& args, int ranks) {
+  STRATA_TRY_ASSIGN(auto worlds, create_thread_worlds(ranks));
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> nowhere(std::fopen("/dev/null", "w"), &std::fclose);
+  if (nowhere == nullptr) return Status::error(Code::io_error, "/dev/null cannot be opened");
+  std::vector<Status> outcomes(worlds.size());
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t r = 0; r < worlds.size(); ++r)
+      threads.emplace_back([&, r] {
+        Args own = args;
+        if (r > 0) own.out = own.err = nowhere.get();
+        outcomes[r] = generate(own, worlds[r].get());
+        if (!outcomes[r].is_ok()) worlds[r].reset();  // so that the others do not wait for this rank
+      });
+  }
+  for (const Status& outcome : outcomes)
+    if (!outcome.is_ok() && outcome.code() != Code::lost_peer) return outcome;
+  for (const Status& outcome : outcomes) STRATA_TRY(outcome);
+  return {};
+}
+
+Status generate(const Args& args, World* world) {
   Io& io = posix_io();
   const auto warn = [&](std::string_view text) { print(args.err, str("strata generate: ", text, "\n")); };
   STRATA_TRY_ASSIGN(Sampler sampler, Sampler::create({args.temperature, args.top_k, args.top_p}));
@@ -204,6 +233,8 @@ Status generate(const Args& args) {
   STRATA_TRY_ASSIGN(work.streams, streams(args, work.prompts.size()));
   STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source,
                     GenerationSource::open(args, {args.adapters, args.default_adapter}, io, warn));
+  STRATA_TRY_ASSIGN(const int ranks, source->ranks());
+  if (world == nullptr && ranks > 1) return generate_on_ranks(args, ranks);
   if (const std::string warning = source->chat_warning(); !warning.empty()) warn(warning);
   work.batch = std::min(static_cast<std::size_t>(args.batch), work.prompts.size());
   work.options.max_tokens = args.tokens;
@@ -214,15 +245,16 @@ Status generate(const Args& args) {
   const std::int64_t context = context_of(work, source->max_positions());
   work.options.context = static_cast<std::int32_t>(context);
   const auto sequences = static_cast<std::int64_t>(work.batch);
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job,
-                    source->start({sequences, sequences, context, sequences}, prefill_rows_of(work), warn));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, source->start({sequences, sequences, context, sequences},
+                                                                  prefill_rows_of(work), warn, world));
   return generate_all(args, *source, *job, std::move(sampler), work);
 }
 
 }  // namespace
 
 int run_generate(const Args& args) {
-  if (const Status status = generate(args); !status.is_ok()) return print_error(args, "generate", status);
+  if (const Status status = generate(args, nullptr); !status.is_ok())
+    return print_error(args, "generate", status);
   return kExitOk;
 }
 

@@ -116,8 +116,6 @@ Cut attention_columns(const ValueInfo& qkv, const Attrs& attrs, const Cut&) {
   const auto& a = attrs.as<AttentionAttrs>();
   return cut_by_heads(qkv, a.heads, a.kv_heads);
 }
-// By tokens, of which every rank has its own queries and gets all keys and values; and by heads, of which
-// every rank has its own, where keys and values that are fewer than ranks are computed by several.
 /// Whether each rank has whole sequences.
 bool are_sequences(const Cut& rows, std::int64_t seq, const ShardAxis& axis) {
   if (!rows.divides(axis.ranks) || rows.repeats(axis.ranks)) return false;
@@ -126,6 +124,17 @@ bool are_sequences(const Cut& rows, std::int64_t seq, const ShardAxis& axis) {
                      [&](const CutRun& run) { return run.whole % seq == 0 && run.n % seq == 0; });
 }
 
+AttentionAttrs own_heads(const AttentionAttrs& a, const ShardAxis& axis) {
+  AttentionAttrs own = with_own_heads(a, axis.ranks);
+  if (a.alibi) {
+    own.alibi_heads = a.alibi_heads > 0 ? a.alibi_heads : a.heads;
+    own.alibi_first = a.alibi_first + own.heads * axis.rank;
+  }
+  return own;
+}
+
+// By sequences; by tokens, of which every rank has its own queries and gets all keys and values; and by heads,
+// of which every rank has its own, where keys and values that are fewer than ranks are computed by several.
 std::vector<ShardStrategy> shard_attention(const ShardQuery& q) {
   const auto& a = q.attrs.as<AttentionAttrs>();
   std::vector<ShardStrategy> ways;
@@ -134,15 +143,20 @@ std::vector<ShardStrategy> shard_attention(const ShardQuery& q) {
   if (auto by_tokens = detail::shard_part_attention(q)) ways.push_back(*std::move(by_tokens));
   if (a.heads % q.axis.ranks != 0) return ways;
   const Cut heads = attention_columns(*q.in[0], q.attrs, {});
-  AttentionAttrs own = with_own_heads(a, q.axis.ranks);
-  if (a.alibi) {
-    own.alibi_heads = a.alibi_heads > 0 ? a.alibi_heads : a.heads;
-    own.alibi_first = a.alibi_first + own.heads * q.axis.rank;
-  }
   ways.push_back({{ShardPlacement::split(1, heads), ShardPlacement::copied()},
                   ShardPlacement::split(1, {{heads.segment[0]}, 1}),
-                  own});
+                  own_heads(a, q.axis)});
   return ways;
+}
+// A rank has the keys and values of its heads in its cache.
+std::vector<ShardStrategy> shard_cached_attention(const ShardQuery& q) {
+  const auto& a = q.attrs.as<AttentionAttrs>();
+  if (a.heads % q.axis.ranks != 0) return {};
+  const Cut heads = attention_columns(*q.in[0], q.attrs, {});
+  const ShardPlacement whole, cache = ShardPlacement::split(1, Cut::even(a.kv_heads));
+  return {{{ShardPlacement::split(1, heads), whole, whole, cache, cache},
+           ShardPlacement::split(1, {{heads.segment[0]}, 1}),
+           own_heads(a, q.axis)}};
 }
 
 Specs infer_attention_backward(In in, const Attrs& attrs) {
@@ -258,6 +272,8 @@ constinit const OpDef detail::op_defs::cached_attention = {
     .infer_outputs = infer_cached_attention,
     .flops = flops_cached_attention,
     .launch = launch_cached_attention,
+    .shard = shard_cached_attention,
+    .operand_columns = attention_columns,
 };
 
 }  // namespace strata

@@ -80,6 +80,9 @@ class Partitioner : public ShardedCode {
 
   static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
   bool is_param(ValueId id) const { return from_.value(id).kind == ValueKind::param; }
+  bool is_state(ValueId id) const { return from_.value(id).kind == ValueKind::state; }
+  // Its first reader decides where it is.
+  bool is_stored(ValueId id) const { return is_param(id) || is_state(id); }
 
   void add_params_and_inputs() {
     for (std::size_t p = 0; p < from_.params.size(); ++p) {
@@ -93,6 +96,10 @@ class Partitioner : public ShardedCode {
     for (const ValueId id : from_.inputs) {
       id_[at(id)] = to_.add_value(from_.value(id));
       to_.inputs.push_back(id_[at(id)]);
+    }
+    for (const ValueId id : from_.states) {
+      id_[at(id)] = to_.add_value(from_.value(id));
+      to_.states.push_back(id_[at(id)]);
     }
   }
 
@@ -112,11 +119,20 @@ class Partitioner : public ShardedCode {
     return {};
   }
 
+  /// Of a state that nothing has read yet.
+  double price_of_state(const ValueInfo& whole, const ShardPlacement& to) const {
+    if (to.kind == ShardPlacement::Kind::replicated) return 0;
+    const bool suits =
+        to.is_split() && to.cut.extent() == whole.shape.dim(to.dim) && to.cut.divides(axis_.ranks);
+    return suits ? 0 : kImpossible;
+  }
+
   /// Bytes to have a value in a placement, which decides that of a parameter that has none yet.
   double price(ValueId id, const ShardPlacement& to) const {
     const Home& home = home_[at(id)];
     const ValueInfo& whole = from_.value(id);
     ShardPlacement from = home.at;
+    if (is_state(id)) return home.decided ? (from == to ? 0 : kImpossible) : price_of_state(whole, to);
     if (is_param(id) && !home.decided) {
       if (from.is_split() && !(to.is_split() && to.dim == from.dim)) return kImpossible;
       if (to.is_split() && (home.annotation == nullptr || home.annotation->dim == to.dim))
@@ -189,8 +205,8 @@ class Partitioner : public ShardedCode {
     const std::vector<const ValueInfo*> in = value_infos(from_, instr.in);
     std::vector<const ShardPlacement*> placed;
     for (const ValueId id : instr.in)
-      placed.push_back(id == kNoValue || (is_param(id) && !home_[at(id)].at.is_split()) ? nullptr
-                                                                                        : &home_[at(id)].at);
+      placed.push_back(id == kNoValue || (is_stored(id) && !home_[at(id)].at.is_split()) ? nullptr
+                                                                                         : &home_[at(id)].at);
     const ValueInfo& out = from_.value(instr.out[0]);
     std::vector<ShardStrategy> strategies;
     if (const auto rule = op_def(instr.op).shard; rule != nullptr)
@@ -293,12 +309,13 @@ class Partitioner : public ShardedCode {
     if (!home.at.is_split()) return;
     Shape& shape = to_.values[at(id_[at(id)])].shape;
     shape.dims[static_cast<std::size_t>(home.at.dim)] = home.at.cut.shard_extent(axis_.ranks);
+    if (is_state(id)) return;
     to_.params[static_cast<std::size_t>(from_.value(id).param)].shape = shape;
   }
 
   /// The value in that placement, for a reader of the region of `reader`.
   ValueId placed(ValueId id, const ShardPlacement& to, const Instr& reader) {
-    if (is_param(id) && !home_[at(id)].decided) decide(id, to);
+    if (is_stored(id) && !home_[at(id)].decided) decide(id, to);
     const ShardPlacement& from = home_[at(id)].at;
     if (from == to) return is_param(id) && from.cut.repeats(axis_.ranks) ? shared(id, reader) : id_[at(id)];
     const auto steps = detail::conversion(from, to, from_.value(id).shape, axis_);

@@ -59,6 +59,13 @@ TEST_F(CliSplitE2e, EveryPresetTrainsToTheLossesOfOneRank) {
   }
 }
 
+TEST_F(CliSplitE2e, ThePlanSaysWhatIsSharedAndWhatIsExchanged) {
+  const ProgramResult plan = strata(tiny("plan", joined(kSmall, {"parallel.tp=2"})));
+  EXPECT_EQ(plan.exit_code, 0) << plan.output();
+  EXPECT_THAT(plan.out, AllOf(HasSubstr("split    layers.*.qkv.weight [192, 64] -> [96, 64]; "),
+                              HasSubstr("split    a micro-batch has 8 x all_reduce along tp (")));
+}
+
 // Each with a layout that makes the most of it.
 TEST_F(CliSplitE2e, SixteenBitsFp8AndPackedDocumentsTrainToTheLossesOfOneRank) {
   const Words tp = {"parallel.tp=2", "parallel.shard=megatron+sp,vocab"},
@@ -85,6 +92,26 @@ TEST_F(CliSplitE2e, AnyLayoutResumesARunAndOtherCommandsReadIt) {
     const ProgramResult result = strata(words);
     EXPECT_EQ(result.exit_code, 0) << words.front() << ": " << result.output();
   }
+  const auto loss = [&](const Words& layout) {
+    const ProgramResult result = strata(joined({"eval", "run", "--json"}, layout));
+    return result.exit_code == 0 ? nlohmann::json::parse(result.out)["loss"].get<double>() : -1;
+  };
+  const double alone = loss({});
+  EXPECT_GT(alone, 0);
+  EXPECT_NEAR(loss({"parallel.tp=2", "parallel.shard=megatron"}), alone, 1e-5);
+  EXPECT_NEAR(loss({"parallel.tp=2", "parallel.cp=2", "parallel.shard=megatron,ring"}), alone, 1e-5);
+  const auto text = [&](const Words& layout) {
+    const Words sampled = {"generate", "run", "--prompt", "It is", "--prompt", "A", "--temperature", "1"};
+    return strata(joined(sampled, layout)).out;
+  };
+  EXPECT_GT(text({}).size(), 10u);
+  for (const Words& layout :
+       {Words{"parallel.tp=2"}, Words{"parallel.tp=4", "parallel.shard=megatron,vocab"}})
+    EXPECT_EQ(text(layout), text({}));
+  const ProgramResult refused =
+      strata({"generate", "run", "parallel.tp=1", "parallel.cp=2", "parallel.shard=ring"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.output();
+  EXPECT_THAT(refused.err, HasSubstr("along tp alone"));
   must_train(
       {"train", "--resume", "run", "train.steps=6", "parallel.tp=2", "parallel.tp2=2", "parallel.shard=2d"});
   must_train(

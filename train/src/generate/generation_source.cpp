@@ -1,6 +1,7 @@
 #include <strata/train/generate/generation_source.h>
 
 #include <algorithm>
+#include <array>
 
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/model/adapter/weight_parts.h>
@@ -12,6 +13,7 @@
 #include <strata/train/pretrained/checkpoint_params.h>
 #include <strata/train/resume.h>
 #include <strata/train/run_folder.h>
+#include <strata/train/split/split_model.h>
 #include <strata/train/subspaces/groups.h>
 #include <strata/train/training_data.h>
 
@@ -155,8 +157,44 @@ Result<Program> GenerationSource::record(const CacheShape& shape) const {
   return specialize_for_backend(std::move(program), config);
 }
 
+Result<int> GenerationSource::ranks() const {
+  const int n = ranks_asked_for(*loaded_);
+  const TrainConfig& config = loaded_->config;
+  if (n == 1) return 1;
+  if (config.parallel.tp != n)
+    return Status::error(
+        Code::unsupported,
+        str("parallel: ranks share a model that generates along tp alone, but this asks for ",
+            to_string(model_parallel(config))));
+  if (adapters_ || has_adapters(config) || base_format(config) != kernels::WeightFormat::full)
+    return Status::error(Code::unsupported,
+                         str("parallel.tp = ", n, ", but adapters and quantized bases generate on one rank"));
+  return n;
+}
+
+// By heads and columns. What splits rows does not apply: a token that is decoded is one row.
+Status GenerationSource::share(ProgramSet& programs, const World& world) {
+  TrainConfig& config = loaded_->config;
+  TrainConfig::Parallel& parallel = config.parallel;
+  parallel.rank = world.rank();
+  parallel.ranks = world.size();
+  parallel.local_ranks = world.ranks_here();
+  parallel.transport = "threads";
+  const bool by_vocab =
+      std::find(parallel.shard.begin(), parallel.shard.end(), "vocab") != parallel.shard.end();
+  parallel.shard = {"megatron"};
+  if (by_vocab) parallel.shard.emplace_back("vocab");
+  std::array<Program, 2> both = {std::move(programs[ProgramRole::decode]),
+                                 std::move(programs[ProgramRole::prefill])};
+  STRATA_TRY(split_among_ranks(both, config, decoder_.tied_head));
+  programs[ProgramRole::decode] = std::move(both[0]);
+  programs[ProgramRole::prefill] = std::move(both[1]);
+  return {};
+}
+
 Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& shape, std::int64_t prefill_rows,
-                                                     const std::function<void(std::string_view)>& warn) {
+                                                     const std::function<void(std::string_view)>& warn,
+                                                     World* world) {
   ProgramSet programs;
   CacheShape decode = shape, prefill;
   decode.context += virtual_tokens();
@@ -164,14 +202,15 @@ Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& shape, st
   prefill.rows = prefill_rows;
   STRATA_TRY_ASSIGN(programs[ProgramRole::prefill], record(prefill));
   STRATA_TRY_ASSIGN(programs[ProgramRole::decode], record(decode));
-  auto plan = plan_programs(*loaded_, programs);
+  if (world != nullptr) STRATA_TRY(share(programs, *world));
+  auto plan = plan_programs(*loaded_, programs, world != nullptr);
   if (!plan.has_value() && plan.status().code() == Code::does_not_fit)
     return plan.status().annotate(str("the keys and values of ", plural(decode.sequences, "sequence"), " of ",
                                       decode.context, " tokens need ",
                                       format_bytes(cache_bytes(decoder_, decode, dtype_)), " of the device"));
   if (!plan.has_value()) return plan.status();
   plan_ = *std::move(plan);
-  STRATA_TRY_ASSIGN(std::unique_ptr<Job> job, Job::start(loaded_->config, *plan_, io_));
+  STRATA_TRY_ASSIGN(std::unique_ptr<Job> job, Job::start(loaded_->config, *plan_, io_, nullptr, world));
   STRATA_TRY(load_parameters(job->engine(), warn));
   return job;
 }

@@ -3,6 +3,7 @@
 #include <strata/model/decoder.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
+#include <strata/train/split/split_model.h>
 #include <strata/train/activation_choices.h>
 #include <strata/train/job.h>
 #include <strata/train/subspaces/groups.h>
@@ -194,25 +195,28 @@ Result<PlannedJob> plan_with_batch_split(
   }
 }
 
-Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs) {
+Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs,
+                                                     bool shared) {
   STRATA_TRY_ASSIGN(const TierBytes most, decide_machine(loaded));
   STRATA_TRY_ASSIGN(SessionOptions asked, engine_options(loaded.config));
   asked.capacity = most;
-  asked.ranks = {};  // one rank evaluates and generates
-  asked.model = {};
+  asked.ranks = {};  // one copy of the model evaluates and generates
+  if (!shared) asked.model = {};
   STRATA_TRY_ASSIGN(std::unique_ptr<const RunPlan> plan, Engine::plan(programs, asked));
   resolve_prefetch(loaded, *plan);
   return plan;
 }
 
-Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded) {
+Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded, bool shared) {
   STRATA_TRY(decide_machine(loaded).status());  // decides the dtype that the program is recorded in
   ProgramSet programs;
   STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(loaded.config));
   STRATA_TRY_ASSIGN(evaluation, with_unread_parameters(std::move(evaluation), loaded.config,
                                                        decoder_config(loaded.config)));
+  if (shared)
+    STRATA_TRY(split_among_ranks({&evaluation, 1}, loaded.config, decoder_config(loaded.config).tied_head));
   programs[ProgramRole::eval] = specialize_for_backend(std::move(evaluation), loaded.config);
-  return plan_programs(loaded, programs);
+  return plan_programs(loaded, programs, shared);
 }
 
 }  // namespace strata

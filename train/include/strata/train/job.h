@@ -59,12 +59,14 @@ Result<PlannedJob> plan_with_batch_split(
     const ConfigRequest& request, LoadedConfig& loaded, PlanBasis basis,
     const std::function<Result<LoadedConfig>(const ConfigRequest&)>& load);
 
-/// The plan of a run that has only these programs, within the budgets of the configuration. Errors: as
-/// plan_job().
-Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs);
+/// The plan of a run that has only these programs, within the budgets of the configuration. `shared`: they
+/// are those of this rank, which shares the model with others. Errors: as plan_job().
+Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs,
+                                                     bool shared = false);
 
 /// The plan of a run that only evaluates: it has parameters and a forward pass, no moments and no gradients.
-Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded);
+/// `shared`: ranks share the model as section `parallel` says.
+Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded, bool shared = false);
 
 /// Decides memory.backend if it is `auto`. `other_machine`: the profile of the machine that is planned for;
 /// null: this one. Call it before looking up a profile of this machine, since each of its devices has its

@@ -55,8 +55,13 @@ class GenerationSource {
   /// Creates an inference-only engine within the budgets of the configuration and loads the parameters. The
   /// cache has room for the virtual tokens besides decode.context.
   /// Errors: `does_not_fit`, with the bytes of the KV cache; those of reading.
+  /// `world`: of ranks that share the model, which all call this; each computes the same logits.
   Result<std::unique_ptr<Job>> start(const CacheShape& decode, std::int64_t prefill_rows,
-                                     const std::function<void(std::string_view)>& warn);
+                                     const std::function<void(std::string_view)>& warn,
+                                     World* world = nullptr);
+  /// Ranks that share the model, if the command line asks for them, else 1. Errors: `unsupported` for layouts
+  /// that tokens one by one cannot have, and for adapters and quantized bases.
+  Result<int> ranks() const;
 
  private:
   GenerationSource(Io& io, std::string path) : io_(io), path_(std::move(path)) {}
@@ -64,6 +69,7 @@ class GenerationSource {
   Status open_folder(const ConfigRequest& request);
   Status open_adapters(const std::vector<NamedFolder>& folders, const std::string& default_adapter);
   Result<Program> record(const CacheShape& shape) const;
+  Status share(ProgramSet& programs, const World& world);
   Status load_parameters(Engine& engine, const std::function<void(std::string_view)>& warn);
   Status load_run_under_adapters(Engine& engine, const std::function<void(std::string_view)>& warn);
   Status load_checkpoint_under_adapters(Engine& engine, const std::string& checkpoint);
