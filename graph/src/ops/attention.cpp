@@ -133,8 +133,9 @@ AttentionAttrs own_heads(const AttentionAttrs& a, const ShardAxis& axis) {
   return own;
 }
 
-// By sequences; by tokens, of which every rank has its own queries and gets all keys and values; and by heads,
-// of which every rank has its own, where keys and values that are fewer than ranks are computed by several.
+// By sequences; by tokens, of which every rank has its own queries and gets all keys and values; and by
+// heads, of which every rank has its own, where keys and values that are fewer than ranks are computed by
+// several.
 std::vector<ShardStrategy> shard_attention(const ShardQuery& q) {
   const auto& a = q.attrs.as<AttentionAttrs>();
   std::vector<ShardStrategy> ways;
