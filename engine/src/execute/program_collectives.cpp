@@ -5,12 +5,6 @@
 #include "plan/collective_of.h"
 
 namespace strata::detail {
-namespace {
-
-ConstBufferView bytes_of(const TensorView& view) { return {view.data, view.bytes()}; }
-BufferView writable(const TensorView& view) { return {view.data, view.bytes()}; }
-
-}  // namespace
 
 Status prepare_collective(ModelGroups& groups, Op op, const CollectiveAttrs& attrs) {
   if (!is_among_neighbours(op)) return {};

@@ -6,9 +6,6 @@
 namespace strata::detail {
 namespace {
 
-ConstBufferView bytes_of(const TensorView& view) { return {view.data, view.bytes()}; }
-BufferView writable(const TensorView& view) { return {view.data, view.bytes()}; }
-
 BufferView rows_of(const TensorView& view, std::int64_t first, std::int64_t n) {
   const std::size_t row = view.bytes() / static_cast<std::size_t>(view.shape.dim(0));
   return writable(view).part(static_cast<std::size_t>(first) * row, static_cast<std::size_t>(n) * row);

@@ -8,6 +8,9 @@
 
 namespace strata::detail {
 
+inline ConstBufferView bytes_of(const TensorView& view) { return {view.data, view.bytes()}; }
+inline BufferView writable(const TensorView& view) { return {view.data, view.bytes()}; }
+
 /// The collective of an instruction on these operands. It reduces in place, in `out`.
 Collective collective_of(Op op, const CollectiveAttrs& attrs, const TensorView& in, const TensorView& out);
 /// Bytes that this rank sends in it.
