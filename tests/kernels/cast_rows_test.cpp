@@ -48,9 +48,19 @@ void with_type(DType dtype, const F& f) {
 
 struct Case {
   std::int64_t rows, columns, x_stride, y_stride;
+  bool adds = false;
 };
-constexpr Case kCases[] = {{1, 1, 1, 1},          {3, 40, 40, 40}, {5, 24, 64, 24},         {7, 24, 24, 56},
-                           {4, 1030, 1040, 1032}, {6, 13, 17, 19}, {3, 12000, 12000, 12000}};
+constexpr Case kCases[] = {{1, 1, 1, 1},
+                           {3, 40, 40, 40},
+                           {5, 24, 64, 24},
+                           {7, 24, 24, 56},
+                           {4, 1030, 1040, 1032},
+                           {6, 13, 17, 19},
+                           {3, 12000, 12000, 12000},
+                           {5, 24, 64, 24, true},
+                           {4, 1030, 1040, 1032, true},
+                           {3, 40, 40, 40, true},
+                           {6, 13, 17, 19, true}};
 
 class CastRowsTest : public ::testing::TestWithParam<std::pair<DType, DType>> {
  protected:
@@ -72,7 +82,7 @@ class CastRowsTest : public ::testing::TestWithParam<std::pair<DType, DType>> {
     std::memcpy(x_at, x.view().data, x.view().bytes());
     std::memcpy(y_at, y.view().data, y.view().bytes());
     cast(CastRowsArgs{
-        {x_at, {c.rows, c.columns}, from}, {y_at, {c.rows, c.columns}, to}, c.x_stride, c.y_stride});
+        {x_at, {c.rows, c.columns}, from}, {y_at, {c.rows, c.columns}, to}, c.x_stride, c.y_stride, c.adds});
     std::memcpy(y.view().data, y_at, y.view().bytes());
     return bits_of(y.values());
   }
@@ -84,8 +94,12 @@ class CastRowsTest : public ::testing::TestWithParam<std::pair<DType, DType>> {
     for (std::int64_t row = 0; row < c.rows; ++row)
       for (std::int64_t column = 0; column < c.columns; ++column) {
         float value = in[static_cast<std::size_t>(row * c.x_stride + column)];
-        for (const DType dtype : {from, to})
+        const auto round = [&](DType dtype) {
           with_type(dtype, [&]<class T>(std::type_identity<T>) { value = to_f32(from_f32<T>(value)); });
+        };
+        round(from);
+        if (c.adds) value += kBetween;
+        round(to);
         y[static_cast<std::size_t>(row * c.y_stride + column)] = value;
       }
     return bits_of(y);
@@ -97,7 +111,7 @@ class CastRowsTest : public ::testing::TestWithParam<std::pair<DType, DType>> {
   }
 };
 
-TEST_P(CastRowsTest, RoundsEachValueOnceAndLeavesGapsUnchanged) {
+TEST_P(CastRowsTest, RoundsEachValueOrSumOnceAndLeavesGapsUnchanged) {
   for (const Case& c : kCases)
     for (const int threads : {1, 2})
       EXPECT_EQ(result(c, 0, [&](const CastRowsArgs& args) { cast_rows_host(args, *test::pool(threads)); }),
@@ -108,26 +122,31 @@ TEST_P(CastRowsTest, RoundsEachValueOnceAndLeavesGapsUnchanged) {
 // Runs the code of the device's threads one after another, as the launch does: with vector accesses if all
 // rows are aligned.
 TEST_P(CastRowsTest, DeviceThreadsCastLikeTheHost) {
-  const auto run = [](auto wide) {
-    return [wide](const CastRowsArgs& a) {
+  const auto run = [](auto wide, auto adds) {
+    return [](const CastRowsArgs& a) {
       const std::int64_t columns = dispatch::row_length(a.x);
       const std::int64_t runs = dispatch::row_count(a.x) * dispatch::ceil_div(columns, detail::kCastVector);
       with_type(a.x.dtype, [&]<class X>(std::type_identity<X>) {
         with_type(a.y.dtype, [&]<class Y>(std::type_identity<Y>) {
           for (std::int64_t i = runs - 1; i >= 0; --i)
-            detail::cast_vector<decltype(wide)::value>(a.x.as<X>(), a.x_stride, a.y.as<Y>(), a.y_stride,
-                                                       columns, i);
+            detail::cast_vector<decltype(wide)::value, decltype(adds)::value>(
+                a.x.as<X>(), a.x_stride, a.y.as<Y>(), a.y_stride, columns, i);
         });
       });
     };
   };
-  for (const Case& c : kCases) {
-    EXPECT_EQ(result(c, 1, run(std::false_type{})), expected(c)) << c.rows << " x " << c.columns;
+  const auto expect_in_both_ways = [&](const Case& c, auto adds) {
+    EXPECT_EQ(result(c, 1, run(std::false_type{}, adds)), expected(c)) << c.rows << " x " << c.columns;
     if (c.x_stride % 8 == 0 && c.y_stride % 8 == 0) {
-      EXPECT_EQ(result(c, 0, run(std::true_type{})), expected(c))
+      EXPECT_EQ(result(c, 0, run(std::true_type{}, adds)), expected(c))
           << c.rows << " x " << c.columns << " at once";
     }
-  }
+  };
+  for (const Case& c : kCases)
+    if (c.adds)
+      expect_in_both_ways(c, std::true_type{});
+    else
+      expect_in_both_ways(c, std::false_type{});
 }
 
 std::vector<std::pair<DType, DType>> pairs() {

@@ -45,8 +45,19 @@ void cast(DType from, const std::byte* x, DType to, std::byte* y, std::int64_t n
   }
 }
 
-using dispatch::row_count;
-using dispatch::row_length;
+/// y = y + x in f32.
+void add(DType from, const std::byte* x, DType to, std::byte* y, std::int64_t n) {
+  std::array<float, 512> term, sum;
+  for (std::int64_t done = 0; done < n; done += std::ssize(sum)) {
+    const std::int64_t some = std::min(n - done, std::ssize(sum));
+    std::byte* const part = y + done * static_cast<std::int64_t>(size_of(to));
+    cast(from, x + done * static_cast<std::int64_t>(size_of(from)), DType::f32,
+         reinterpret_cast<std::byte*>(term.data()), some);
+    cast(to, part, DType::f32, reinterpret_cast<std::byte*>(sum.data()), some);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(some); ++i) sum[i] += term[i];
+    cast(DType::f32, reinterpret_cast<const std::byte*>(sum.data()), to, part, some);
+  }
+}
 
 /// The memory range from the first value of the rows to the last, including the gaps between rows.
 TensorView strided_extent(const TensorView& rows, std::int64_t stride) {
@@ -60,6 +71,7 @@ STRATA_OP(cast_rows, CastRowsArgs);
 
 void cast_rows_host(const CastRowsArgs& a, ThreadPool& pool) {
   const std::int64_t columns = row_length(a.x);
+  const auto put = a.adds ? &add : &cast;
   const auto step = [&](const TensorView& view, std::int64_t stride) {
     return (stride == 0 ? columns : stride) * static_cast<std::int64_t>(size_of(view.dtype));
   };
@@ -71,7 +83,7 @@ void cast_rows_host(const CastRowsArgs& a, ThreadPool& pool) {
                y_size = static_cast<std::int64_t>(size_of(a.y.dtype));
     dispatch::parallel_for_ranges(
         pool, row_count(a.x) * columns, detail::kElementsPerItem, [&](std::int64_t i, std::int64_t n) {
-          cast(a.x.dtype, a.x.data + i * x_size, a.y.dtype, a.y.data + i * y_size, n);
+          put(a.x.dtype, a.x.data + i * x_size, a.y.dtype, a.y.data + i * y_size, n);
         });
     return;
   }
@@ -79,7 +91,7 @@ void cast_rows_host(const CastRowsArgs& a, ThreadPool& pool) {
   dispatch::parallel_for_ranges(
       pool, row_count(a.x), detail::rows_per_item(columns), [&](std::int64_t row, std::int64_t count) {
         for (const std::int64_t end = row + count; row < end; ++row)
-          cast(a.x.dtype, a.x.data + row * x_step, a.y.dtype, a.y.data + row * y_step, columns);
+          put(a.x.dtype, a.x.data + row * x_step, a.y.dtype, a.y.data + row * y_step, columns);
       });
 }
 
@@ -91,8 +103,9 @@ Status cast_rows_async(Backend& backend, Stream& stream, const CastRowsArgs& a) 
     check.require(stride == 0 || stride >= row_length(a.x), name, "_stride is ", stride,
                   "; it must be 0 or at least the row length ", row_length(a.x));
   STRATA_TRY(check.status());
-  return dispatch::enqueue(backend, stream, cast_rows_op, a, {strided_extent(a.x, a.x_stride)},
-                           {strided_extent(a.y, a.y_stride)});
+  const TensorView y = strided_extent(a.y, a.y_stride);
+  return dispatch::enqueue(backend, stream, cast_rows_op, a,
+                           {strided_extent(a.x, a.x_stride), a.adds ? y : TensorView{}}, {y});
 }
 
 }  // namespace strata::kernels

@@ -102,20 +102,24 @@ TEST_P(DeviceOpsTest, Norms) {
 TEST_P(DeviceOpsTest, StridedRowCasts) {
   struct Case {
     std::int64_t rows, columns, x_stride, y_stride, x_off, y_off;
+    bool adds = false;
   };
   for (const DType to : {DType::f32, DType::bf16, DType::f16})
-    for (const Case& c : {Case{1, 1, 1, 1, 0, 0}, Case{70, 1024, 4096, 1024, 0, 0},
-                          Case{70, 1024, 1024, 4096, 0, 0}, Case{70, 1024, 4096, 1024, 1, 0},
-                          Case{70, 1024, 1024, 4096, 0, 1}, Case{33, 100, 101, 107, 0, 0}}) {
+    for (const Case& c :
+         {Case{1, 1, 1, 1, 0, 0}, Case{70, 1024, 4096, 1024, 0, 0}, Case{70, 1024, 1024, 4096, 0, 0},
+          Case{70, 1024, 4096, 1024, 1, 0}, Case{70, 1024, 1024, 4096, 0, 1}, Case{33, 100, 101, 107, 0, 0},
+          Case{70, 1024, 1024, 4096, 0, 0, true}, Case{33, 100, 101, 107, 0, 0, true}}) {
       const TensorView x = in({c.rows * c.x_stride + c.x_off}, 1),
                        y = unwritten({c.rows * c.y_stride + c.y_off}, to), device_y = unwritten(y.shape, to);
+      std::memset(y.data, 0x3c, y.bytes());           // a small number in every dtype
       std::memcpy(device_y.data, y.data, y.bytes());  // the same bytes between rows
       const auto args = [&](const TensorView& into) {
         return CastRowsArgs{
             {x.data + c.x_off * static_cast<std::int64_t>(size_of(x.dtype)), {c.rows, c.columns}, x.dtype},
             {into.data + c.y_off * static_cast<std::int64_t>(size_of(to)), {c.rows, c.columns}, to},
             c.x_stride,
-            c.y_stride};
+            c.y_stride,
+            c.adds};
       };
       cast_rows_host(args(y), *pool_);
       run_on_device(&cast_rows_async, args(device_y));

@@ -13,12 +13,12 @@ using dispatch::kThreads;
 using dispatch::row_count;
 using dispatch::row_length;
 
-template <bool kWide, class X, class Y>
+template <bool kWide, bool kAdds, class X, class Y>
 __global__ void __launch_bounds__(kThreads)
     cast_vectors(const X* x, std::int64_t x_stride, Y* y, std::int64_t y_stride, std::int64_t columns,
                  std::int64_t n_vectors) {
   if (const std::int64_t i = dispatch::thread_index(); i < n_vectors)
-    detail::cast_vector<kWide>(x, x_stride, y, y_stride, columns, i);
+    detail::cast_vector<kWide, kAdds>(x, x_stride, y, y_stride, columns, i);
 }
 
 /// Whether every row is aligned for vector loads and stores.
@@ -40,7 +40,9 @@ Status cast_rows(Backend&, Stream& stream, const CastRowsArgs& a) {
   return dispatch::dispatch_dtype(a.x.dtype, [&]<class X>(std::type_identity<X>) {
     return dispatch::dispatch_launch(a.y.dtype, [&]<class Y>(std::type_identity<Y>) {
       const bool wide = is_wide<X>(a.x, x_stride) && is_wide<Y>(a.y, y_stride);
-      const auto kernel = wide ? cast_vectors<true, X, Y> : cast_vectors<false, X, Y>;
+      const auto kernel = a.adds
+                              ? (wide ? cast_vectors<true, true, X, Y> : cast_vectors<false, true, X, Y>)
+                              : (wide ? cast_vectors<true, false, X, Y> : cast_vectors<false, false, X, Y>);
       kernel<<<dispatch::num_blocks(n_vectors, kThreads), kThreads, 0, queue>>>(
           a.x.as<X>(), x_stride, a.y.as<Y>(), y_stride, columns, n_vectors);
     });
