@@ -74,6 +74,31 @@ TEST_P(CompareRanksTest, AMissingAndAnAdditionalLineAreFound) {
               HasSubstr("the same empty thing: line 1 is \"nothing\""));
 }
 
+TEST_P(CompareRanksTest, OnlyRanksOfOneGroupAreCompared) {
+  if (GetParam() < 3) return;
+  std::vector<Status> outcomes;
+  for (const bool last_differs : {false, true}) {
+    Mutex mutex;
+    ranks_->run_worlds([&](World& world) {
+      std::vector<RankFacet> mine = facets();
+      mine[1].group = world.rank() % 2;
+      mine[1].lines[7] += str(" of group ", mine[1].group);
+      if (last_differs && world.rank() == 2) mine[1].lines[7] += ", another";
+      const Status status = compare_ranks(world, mine);
+      const MutexLock lock(mutex);
+      outcomes.push_back(status);
+    });
+    for (const Status& status : outcomes) {
+      EXPECT_EQ(status.is_ok(), !last_differs) << status.to_string();
+      if (last_differs) {
+        EXPECT_THAT(std::string(status.message()),
+                    HasSubstr(str("line 8 is \"chunk 7 of group 0\" on rank 0 of ", GetParam())));
+      }
+    }
+    outcomes.clear();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, CompareRanksTest, ::testing::ValuesIn(test::rank_counts()));
 
 TEST(BuildIdTest, TheLinkerHasComputedOne) {

@@ -24,16 +24,23 @@ RankFacet settings(const StatePlan& plan) {
   if (exchanges_norms(o))  // in the order of the updates
     facet.lines.push_back(
         str("updates = ", o.step_mode == StepMode::serial ? "at the end of the step" : "before their use"));
+  return facet;
+}
+
+RankFacet tensors(const StatePlan& plan) {
+  RankFacet facet{"tensors", {}};
   for (std::size_t tensor = 0; tensor < plan.rule_of_tensor.size(); ++tensor) {
     const UpdateRule& rule = plan.rules[static_cast<std::size_t>(plan.rule_of_tensor[tensor])];
-    facet.lines.push_back(str(plan.tensors.specs[tensor].name, ": lr times ", rule.lr_scale,
+    facet.lines.push_back(str(plan.tensors.specs[tensor].name, " ",
+                              to_string(plan.tensors.whole_shape(tensor)), ": lr times ", rule.lr_scale,
                               ", weight decay ", rule.weight_decay));
   }
   return facet;
 }
 
+// Of the ranks that have the same part of the model.
 RankFacet layout(const StatePlan& plan) {
-  RankFacet facet{"layout of chunks", {}};
+  RankFacet facet{"layout of chunks", {}, plan.options.model.rank};
   for (const LayoutTensor& tensor : plan.tensors.specs)
     facet.lines.push_back(str(tensor.name, ": ", tensor.n_elems, " elements"));
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
@@ -47,8 +54,8 @@ RankFacet layout(const StatePlan& plan) {
 }
 
 // In the order in which a pass queues them.
-RankFacet collectives(const PassSchedule& training) {
-  RankFacet facet{"collectives", {}};
+RankFacet collectives(const PassSchedule& training, std::int32_t group) {
+  RankFacet facet{"collectives", {}, group};
   for (const GatherSchedule::Gather& gather : training.gathers.gathers)
     facet.lines.push_back(str("gather chunk ", gather.chunk, " before instruction ", gather.begin,
                               ", used by ", gather.first, " to ", gather.last));
@@ -65,8 +72,9 @@ Status check_ranks_agree(StateContext& context, const PassSchedule& training) {
   const RankFacet facets[] = {{"build of strata", {build_id()}},
                               {"instruction set", {std::string(cpuopt::to_string(cpuopt::active_isa()))}},
                               settings(plan),
+                              tensors(plan),
                               layout(plan),
-                              collectives(training)};
+                              collectives(training, plan.options.model.rank)};
   return compare_ranks(*context.world(), facets);
 }
 
