@@ -18,7 +18,7 @@
 
 namespace strata::test {
 
-/// Heads enough for eight ranks, or for three.
+/// Heads enough for eight ranks, or for three, and a vocabulary that no ranks divide.
 inline DecoderConfig small_config(std::string_view family, int ranks = 2) {
   DecoderConfig config = decoder_for_family(family).value();
   config.layers = 2;
@@ -26,13 +26,13 @@ inline DecoderConfig small_config(std::string_view family, int ranks = 2) {
   config.heads = 8;
   config.kv_heads = config.norm == DecoderConfig::Norm::rms ? 4 : 8;
   config.ffn = 48;
-  config.vocab = 40;
+  config.vocab = 41;
   config.seq = 8;
   if (ranks != 3) return config;
   config.hidden = 48;
   config.heads = 6;
   config.kv_heads = config.norm == DecoderConfig::Norm::rms ? 3 : 6;
-  config.vocab = 42;
+  config.vocab = 43;
   config.seq = 12;
   return config;
 }
@@ -45,6 +45,8 @@ inline std::vector<ShardAnnotation> annotations(std::vector<std::string> texts) 
   return all;
 }
 inline const std::vector<std::string> kMegatron = {"layers.*.qkv.weight 0:tp", "layers.*.mlp_in.weight 0:tp"};
+inline const std::vector<std::string> kUlysses = {"embed/embedding 0:tp", "layers.*/attention 1:tp",
+                                                  "layers.*/linear 0:tp"};
 inline std::vector<std::string> with_sequence_parallelism() {
   std::vector<std::string> texts = kMegatron;
   texts.insert(texts.end(), {"embed/embedding 0:tp", "layers.*/add 0:tp"});

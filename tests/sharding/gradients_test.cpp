@@ -49,9 +49,7 @@ TEST_P(PartitionFamilies, GradientsOfPartsOfSequencesInARingAreThoseOfOneRank) {
 }
 // Ranks have parts of each sequence, and all of it for some of the heads.
 TEST_P(PartitionFamilies, GradientsOfPartsOfSequencesAreThoseOfOneRank) {
-  if (config().kv_heads % ranks() != 0) return;
-  expect_same_in_parts(whole(), ranks(), config().seq,
-                       annotations({"embed/embedding 0:tp", "layers.*/attention 1:tp"}), false);
+  expect_same_in_parts(whole(), ranks(), config().seq, annotations(kUlysses), false);
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, PartitionFamilies,
                          ::testing::Combine(::testing::Values("gpt2", "opt", "llama", "qwen2", "qwen3",
@@ -151,7 +149,7 @@ std::vector<Technique> techniques(bool tied_head) {
           {"sequence", with_sequence_parallelism()},
           {.name = "sliced", .texts = with_sequence_parallelism(), .slices = true},
           {"vocabulary", vocab},
-          {"ulysses", {"embed/embedding 0:tp", "layers.*/attention 1:tp"}, true},
+          {"ulysses", kUlysses, true},
           {"all-gather", all_keys, true, true},
           {"ring", all_keys, true, true, true}};
 }
@@ -176,9 +174,7 @@ TEST_P(PartitionErrors, Bf16IsAsExactAsOnOneRank) {
     return must(record_decoder(config, kBatch, DecoderHead::loss, DecoderRows::whole, compute));
   };
   const Program whole = record(DType::bf16);
-  std::vector<Technique> all = techniques(config.tied_head);
-  if (config.kv_heads % ranks != 0)
-    std::erase_if(all, [](const Technique& each) { return std::string_view(each.name) == "ulysses"; });
+  const std::vector<Technique> all = techniques(config.tied_head);
   std::vector<Errors> errors(all.size());
   Errors alone;
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {

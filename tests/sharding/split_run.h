@@ -19,7 +19,7 @@ struct SplitCase {
   std::string family = "gpt2";
   std::vector<std::string> shard = {};
   std::int32_t tp = 1, tp2 = 1, tp3 = 1, cp = 1;
-  std::int32_t copies = 1, zero = 0;
+  std::int32_t copies = 1, zero = 0, shard_ranks = 0;
   StepMode mode = StepMode::two_phase;
   DType compute = DType::f32;
   Recompute recompute = Recompute::none;
@@ -34,9 +34,10 @@ struct SplitCase {
   bool in_threes() const noexcept { return sharing() % 3 == 0; }
 };
 
-inline constexpr std::int64_t kSplitVocab = 48, kSplitSequences = 4;
+inline constexpr std::int64_t kSplitVocab = 47, kSplitSequences = 4;
 
-/// Heads enough for eight ranks, or for three; two of the families have fewer key heads.
+/// Heads enough for eight ranks, or for three; two of the families have fewer key heads. No ranks divide the
+/// vocabulary.
 inline DecoderConfig split_model(std::string_view family, bool in_threes) {
   DecoderConfig config = decoder_for_family(family).value();
   const bool grouped = config.norm == DecoderConfig::Norm::rms;
@@ -101,7 +102,8 @@ inline Result<std::unique_ptr<const RunPlan>> plan_alone(SplitCase c, const std:
 inline Result<std::unique_ptr<const RunPlan>> plan_split(const SplitCase& c, std::int32_t rank,
                                                          const std::string& dir) {
   SessionOptions options = split_options(c, dir);
-  options.ranks = {.ranks = c.copies, .rank = rank / c.sharing(), .zero = c.zero};
+  options.ranks = {
+      .ranks = c.copies, .rank = rank / c.sharing(), .zero = c.zero, .shard_ranks = c.shard_ranks};
   options.model = model_parallel(split_config(c, rank));
   STRATA_TRY_ASSIGN(const ProgramSet programs, split_programs(c, rank));
   const bool assigns = c.assign_homes != nullptr && (!c.ranks_differ || rank % 2 == 1);

@@ -89,8 +89,7 @@ std::vector<SplitCase> techniques(const std::string& family, std::int32_t ranks)
     all.push_back({.family = family, .shard = shard, .tp = ranks});
   for (const char* preset : {"allgather", "ring"})
     if (ranks < 8) all.push_back({.family = family, .shard = {preset}, .cp = ranks});
-  if (test::split_model(family, ranks == 3).kv_heads % ranks == 0)
-    all.push_back({.family = family, .shard = {"ulysses"}, .cp = ranks});
+  all.push_back({.family = family, .shard = {"ulysses"}, .cp = ranks});
   if (is_square) {
     all.push_back({.family = family, .shard = {"2d"}, .tp = ranks / 2, .tp2 = 2});
     all.push_back({.family = family, .shard = {"megatron", "ring"}, .tp = ranks / 2, .cp = 2});
@@ -116,6 +115,12 @@ std::vector<SplitCase> split_cases() {
     for (const std::int32_t tp : {3, 8}) cases.push_back({.family = family, .shard = {"megatron"}, .tp = tp});
   for (SplitCase& each : techniques("llama", 8)) cases.push_back(std::move(each));
   cases.push_back({.family = "gpt2", .shard = {"megatron"}, .tp = 2, .copies = 2, .zero = 3});
+  cases.push_back({.family = "llama",
+                   .shard = {"megatron+sp", "vocab"},
+                   .tp = 2,
+                   .copies = 4,
+                   .zero = 3,
+                   .shard_ranks = 2});
   cases.push_back({.family = "bloom", .shard = {"ring"}, .cp = 4, .recompute = Recompute::selective});
   cases.push_back({.family = "llama", .shard = {"megatron+sp"}, .tp = 8, .recompute = Recompute::full});
   return cases;
@@ -158,7 +163,7 @@ TEST(SplitRun, NoBitDependsOnStepModesPlacementOrCopies) {
 
 TEST(SplitRun, ACheckpointGoesOnWithAnyNumberOfRanks) {
   const test::TempDir saved;
-  SplitCase c{.family = "llama", .shard = {"megatron"}, .tp = 4, .copies = 2, .zero = 2};
+  SplitCase c{.family = "llama", .shard = {"megatron+sp", "vocab"}, .tp = 4, .copies = 2, .zero = 2};
   const auto save = [&](Engine& engine, RankOutcome& outcome) {
     STRATA_TRY(engine.initialize(3));
     STRATA_TRY(test::train_split(engine, outcome, 2));
@@ -172,7 +177,8 @@ TEST(SplitRun, ACheckpointGoesOnWithAnyNumberOfRanks) {
   };
   for (const auto& [tp, copies] : {std::pair{1, 1}, {2, 1}, {8, 1}, {2, 2}}) {
     c.tp = tp;
-    c.shard = {tp == 2 ? "megatron+sp" : "megatron"};
+    c.shard = {"megatron"};
+    if (tp == 2) c.shard.emplace_back("vocab");
     c.copies = copies;
     c.zero = copies == 1 ? 0 : 3;
     const RankOutcome got = test::run_split(c, resume);

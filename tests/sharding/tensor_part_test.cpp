@@ -24,6 +24,22 @@ TEST(Cut, DealsOutUnitsOfEachSegment) {
   EXPECT_FALSE(heads.divides(3));
 }
 
+TEST(Cut, GivesTheFirstRanksOneUnitMoreIfItMayHaveARemainder) {
+  const Cut vocab = Cut::nearly_even(11, 4);
+  EXPECT_TRUE(vocab.divides(4));
+  EXPECT_FALSE(vocab.repeats(4));
+  std::int64_t next = 0;
+  for (const int rank : {0, 1, 2, 3}) {
+    const std::int64_t n = rank < 3 ? 3 : 2;
+    EXPECT_EQ(vocab.shard_extent(4, rank), n);
+    EXPECT_THAT(runs_of(vocab, 4, rank), ElementsAre(CutRun{next, 0, n}));
+    next += n;
+  }
+  EXPECT_EQ(next, 11);
+  EXPECT_EQ(Cut::nearly_even(12, 4), Cut::even(12));
+  EXPECT_FALSE(Cut::even(11).divides(4));
+}
+
 TEST(Cut, GivesEachRankAnEarlyAndALatePartOfEverySequence) {
   const Cut zigzag = Cut::of_sequences(2, 8, 2, true);
   EXPECT_EQ(zigzag.extent(), 16);

@@ -1,4 +1,5 @@
 // What ranks send that share a model, against the formulas of the techniques.
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <ostream>
@@ -46,15 +47,17 @@ DecoderConfig realistic_model() {
 Formula formula_of(const DecoderConfig& c, double ranks) {
   const auto e = [](std::int64_t n) { return 4.0 * static_cast<double>(n); };
   const std::int64_t rows = test::kSplitSequences * c.seq, kv = c.hidden / c.heads * c.kv_heads;
-  return {.n = ranks,
-          .act = e(rows * c.hidden),
-          .qkv = e(rows * (c.hidden + 2 * kv)),
-          .kv = e(rows * 2 * kv),
-          .tokens = e(rows),
-          .norms = e((2 * c.layers + 1) * c.hidden),
-          .table = e(c.vocab * c.hidden),
-          .matrices = e(c.layers * c.hidden * (2 * c.hidden + 2 * kv + 3 * c.ffn)),
-          .layers = static_cast<double>(c.layers)};
+  return {
+      .n = ranks,
+      .act = e(rows * c.hidden),
+      .qkv = e(rows * (c.hidden +
+                       2 * kv * std::max<std::int64_t>(1, static_cast<std::int64_t>(ranks) / c.kv_heads))),
+      .kv = e(rows * 2 * kv),
+      .tokens = e(rows),
+      .norms = e((2 * c.layers + 1) * c.hidden),
+      .table = e(c.vocab * c.hidden),
+      .matrices = e(c.layers * c.hidden * (2 * c.hidden + 2 * kv + 3 * c.ffn)),
+      .layers = static_cast<double>(c.layers)};
 }
 
 /// Payload bytes that a rank sends for the collectives of a program.
@@ -132,6 +135,7 @@ std::vector<Technique> techniques() {
     add({"allgather"}, 1, n, all_gather);
     add({"ring"}, 1, n, all_gather);
   }
+  add({"ulysses"}, 1, 16, ulysses);  // two ranks have the same keys and values
   return all;
 }
 

@@ -35,12 +35,12 @@ std::vector<ShardStrategy> shard_embedding(const ShardQuery& q) {
   const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0)), whole = ShardPlacement::copied();
   const ShardPlacement columns = ShardPlacement::split(1, q.cut_of(1, 1));
   std::vector<ShardStrategy> ways = {{{rows, whole}, rows}, {{whole, columns}, columns}};
-  const std::int64_t vocab = q.in[1]->shape.dim(0);
-  if (vocab % q.axis.ranks != 0) return ways;
+  const Cut vocab = Cut::nearly_even(q.in[1]->shape.dim(0), q.axis.ranks);
+  if (!vocab.divides(q.axis.ranks) || vocab.repeats(q.axis.ranks)) return ways;
   EmbeddingAttrs part = q.attrs.as<EmbeddingAttrs>();
   part.is_part = true;
-  part.offset -= static_cast<std::int32_t>(vocab / q.axis.ranks * q.axis.rank);
-  ways.push_back({{whole, ShardPlacement::split(0, Cut::even(vocab))}, ShardPlacement::partial(), part});
+  part.offset -= static_cast<std::int32_t>(runs_of(vocab, q.axis.ranks, q.axis.rank).front().whole);
+  ways.push_back({{whole, ShardPlacement::split(0, vocab)}, ShardPlacement::partial(), part});
   return ways;
 }
 

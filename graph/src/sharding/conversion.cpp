@@ -7,13 +7,19 @@ using Kind = ShardPlacement::Kind;
 using Steps = std::vector<ConversionStep>;
 
 bool is_shared_out(const ShardPlacement& at, std::int64_t extent, int ranks) {
-  return at.cut.extent() == extent && at.cut.divides(ranks) && !at.cut.repeats(ranks);
+  return at.cut.extent() == extent && at.cut.divides(ranks) && !at.cut.repeats(ranks) &&
+         !at.cut.has_remainder;
 }
 bool is_rows(const ShardPlacement& at, const Shape& whole, int ranks) {
   return at.dim == 0 && whole.rank <= 2 && is_shared_out(at, whole.dim(0), ranks);
 }
 bool is_columns(const ShardPlacement& at, const Shape& whole, int ranks) {
   return at.dim == 1 && whole.rank == 2 && is_shared_out(at, whole.dim(1), ranks);
+}
+/// The same where several ranks may get a column.
+bool may_be_columns(const ShardPlacement& to, const Shape& whole, int ranks) {
+  return to.dim == 1 && whole.rank == 2 && to.cut.extent() == whole.dim(1) && to.cut.divides(ranks) &&
+         !to.cut.has_remainder;
 }
 
 /// The collectives of rows, which need a local copy before or after them where columns are split, or where
@@ -48,7 +54,7 @@ struct Ways {
     Steps steps;
     if (is_rows(to, whole, axis.ranks))
       split_rows(to, steps);
-    else if (is_columns(to, whole, axis.ranks))
+    else if (may_be_columns(to, whole, axis.ranks))
       steps.push_back(local(Op::split_columns, to.cut));
     else
       return std::nullopt;
@@ -57,7 +63,7 @@ struct Ways {
   }
   std::optional<Steps> between_splits(const ShardPlacement& from, const ShardPlacement& to) const {
     Steps steps;
-    if (is_rows(from, whole, axis.ranks) && is_columns(to, whole, axis.ranks)) {
+    if (is_rows(from, whole, axis.ranks) && may_be_columns(to, whole, axis.ranks)) {
       steps = {local(Op::split_columns, to.cut), {Op::all_to_all, attrs}};
       join_rows(from, steps);
       return steps;
@@ -100,10 +106,18 @@ std::optional<std::vector<ConversionStep>> conversion(const ShardPlacement& from
 }
 
 double bytes_of(const std::vector<ConversionStep>& steps, const ValueInfo& whole, bool has_grad, int ranks) {
-  const double part = static_cast<double>(whole.bytes()) * (ranks - 1) / ranks;
-  const double backward = has_grad ? part : 0;
+  double part = static_cast<double>(whole.bytes()) * (ranks - 1) / ranks;
+  double backward = has_grad ? part : 0;
   double bytes = 0;
   for (const ConversionStep& step : steps) switch (step.op) {
+      case Op::split_columns: {
+        const Cut& cut = step.attrs.as<CutAttrs>().cut;
+        const double copies =
+            static_cast<double>(cut.shard_extent(ranks) * ranks) / static_cast<double>(cut.extent());
+        part *= copies;
+        backward *= copies;
+        break;
+      }
       case Op::copy_to_ranks:
         bytes += 2 * backward;
         break;

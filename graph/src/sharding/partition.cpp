@@ -308,7 +308,7 @@ class Partitioner : public ShardedCode {
     if (to.is_split() && (home.annotation == nullptr || home.annotation->dim == to.dim)) home.at = to;
     if (!home.at.is_split()) return;
     Shape& shape = to_.values[at(id_[at(id)])].shape;
-    shape.dims[static_cast<std::size_t>(home.at.dim)] = home.at.cut.shard_extent(axis_.ranks);
+    shape.dims[static_cast<std::size_t>(home.at.dim)] = home.at.cut.shard_extent(axis_.ranks, axis_.rank);
     if (is_state(id)) return;
     to_.params[static_cast<std::size_t>(from_.value(id).param)].shape = shape;
   }

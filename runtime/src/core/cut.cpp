@@ -9,8 +9,14 @@ namespace strata {
 namespace {
 
 /// Units of a segment that one rank has.
-std::int64_t units_of_rank(const CutSegment& segment, int ranks) {
-  return std::max<std::int64_t>(1, segment.units / ranks);
+std::int64_t units_of_rank(const CutSegment& segment, int ranks, int rank) {
+  if (segment.units < ranks) return 1;
+  return segment.units / ranks + (rank < segment.units % ranks ? 1 : 0);
+}
+/// The first of them.
+std::int64_t first_unit(const CutSegment& segment, int ranks, int rank) {
+  if (segment.units < ranks) return rank * segment.units / ranks;
+  return segment.units / ranks * rank + std::min<std::int64_t>(rank, segment.units % ranks);
 }
 
 }  // namespace
@@ -30,13 +36,14 @@ std::int64_t Cut::extent() const noexcept {
 
 bool Cut::divides(int ranks) const noexcept {
   return n > 0 && std::all_of(all().begin(), all().end(), [&](const CutSegment& each) {
-           return each.units > 0 && (each.units % ranks == 0 || ranks % each.units == 0);
+           return each.units > 0 && (each.units % ranks == 0 || ranks % each.units == 0 ||
+                                     (has_remainder && each.units > ranks));
          });
 }
 
-std::int64_t Cut::shard_extent(int ranks) const noexcept {
+std::int64_t Cut::shard_extent(int ranks, int rank) const noexcept {
   std::int64_t sum = 0;
-  for (const CutSegment& each : all()) sum += units_of_rank(each, ranks) * each.size;
+  for (const CutSegment& each : all()) sum += units_of_rank(each, ranks, rank) * each.size;
   return sum * times;
 }
 
@@ -49,6 +56,7 @@ std::string to_string(const Cut& cut) {
   for (const CutSegment& each : cut.all())
     text +=
         str(text.empty() ? "" : " | ", each.units, " x ", each.size, each.from_last ? " from the last" : "");
+  if (cut.has_remainder) text += ", with a remainder";
   return cut.times == 1 ? text : str(cut.times, " times (", text, ")");
 }
 
@@ -59,10 +67,9 @@ std::vector<CutRun> runs_of(const Cut& cut, int ranks, int rank) {
   std::int64_t begin = 0;  // of the segment
   for (std::int64_t time = 0; time < cut.times; ++time)
     for (const CutSegment& each : cut.all()) {
-      const std::int64_t units = units_of_rank(each, ranks), at = each.from_last ? ranks - 1 - rank : rank;
-      const std::int64_t first = each.units >= ranks ? at * units : at * each.units / ranks;
-      run.whole = begin + first * each.size;
-      run.n = units * each.size;
+      const int at = each.from_last ? ranks - 1 - rank : rank;
+      run.whole = begin + first_unit(each, ranks, at) * each.size;
+      run.n = units_of_rank(each, ranks, at) * each.size;
       runs.push_back(run);
       run.shard += run.n;
       begin += each.units * each.size;

@@ -53,11 +53,11 @@ std::vector<ShardStrategy> shard_linear_cross_entropy(const ShardQuery& q) {
   const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0)), whole = ShardPlacement::copied();
   std::vector<ShardStrategy> ways;
   if (q.in[3] != nullptr) ways.push_back({{rows, whole, rows, whole}, ShardPlacement::partial()});
-  const std::int64_t vocab = q.in[1]->shape.dim(0);
-  if (vocab % q.axis.ranks != 0) return ways;
+  const Cut vocab = Cut::nearly_even(q.in[1]->shape.dim(0), q.axis.ranks);
+  if (!vocab.divides(q.axis.ranks) || vocab.repeats(q.axis.ranks)) return ways;
   auto part = q.attrs.as<LinearCrossEntropyAttrs>();
-  part.first_row += vocab / q.axis.ranks * q.axis.rank;
-  ways.push_back({{whole, ShardPlacement::split(0, Cut::even(vocab)), whole, whole},
+  part.first_row += runs_of(vocab, q.axis.ranks, q.axis.rank).front().whole;
+  ways.push_back({{whole, ShardPlacement::split(0, vocab), whole, whole},
                   ShardPlacement::replicated(),
                   part,
                   detail::lower_vocab_cross_entropy});

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include <strata/kernels/cast_rows.h>
 #include <strata/kernels/elementwise.h>
@@ -18,8 +21,9 @@
 // all_gather: (x [R, ...]) -> y [n R, ...], the ranks' x one after the other
 // reduce_scatter: (x [n R, ...]) -> y [R, ...], the rank's rows of the sum of the ranks' x
 // all_to_all: (x [n R, ...]) -> y [n R, ...]: part q is part `rank` of x of rank q
-// join_columns: (x [n T, c]) -> y [T, C]: the columns that a cut of C deals to rank q are those of part q
-// split_columns: (x [T, C]) -> y [n T, c], the inverse
+// join_columns: (x [n T, c]) -> y [T, C]: the columns that a cut of C deals to rank q are those of part q; of
+// columns that several ranks have, the sum
+// split_columns: (x [T, C]) -> y [n T, c], the other way round
 // join_rows: (x [T, ...]) -> y [T, ...]: the rows that a cut of T deals to rank q are those of part q of x
 // split_rows: (x [T, ...]) -> y [T, ...], the inverse
 
@@ -156,15 +160,14 @@ Status launch_take_rows(const OpCall& c, Backend& backend, Stream& stream) {
 
 Specs infer_join_columns(In in, const Attrs& attrs) {
   const auto& a = attrs.as<CutAttrs>();
-  if (!is_matrix(in[0]) || !a.cut.divides(a.ranks) || a.cut.repeats(a.ranks) ||
-      in[0]->shape.dim(0) % a.ranks != 0 || in[0]->shape.dim(1) != a.cut.shard_extent(a.ranks))
+  if (!is_matrix(in[0]) || !a.cut.divides(a.ranks) || in[0]->shape.dim(0) % a.ranks != 0 ||
+      in[0]->shape.dim(1) != a.cut.shard_extent(a.ranks))
     return mismatch(str("x [", a.ranks, " T, the columns of a rank], cut like ", to_string(a.cut)), in);
   return std::vector<OutputSpec>{{"y", {in[0]->shape.dim(0) / a.ranks, a.cut.extent()}, in[0]->dtype}};
 }
 Specs infer_split_columns(In in, const Attrs& attrs) {
   const auto& a = attrs.as<CutAttrs>();
-  if (!is_matrix(in[0]) || !a.cut.divides(a.ranks) || a.cut.repeats(a.ranks) ||
-      in[0]->shape.dim(1) != a.cut.extent())
+  if (!is_matrix(in[0]) || !a.cut.divides(a.ranks) || in[0]->shape.dim(1) != a.cut.extent())
     return mismatch(str("x [T, ", a.cut.extent(), "], cut like ", to_string(a.cut)), in);
   return std::vector<OutputSpec>{
       {"y", {in[0]->shape.dim(0) * a.ranks, a.cut.shard_extent(a.ranks)}, in[0]->dtype}};
@@ -172,7 +175,8 @@ Specs infer_split_columns(In in, const Attrs& attrs) {
 void vjp_join_columns(VjpContext& c) { c.emit(Op::split_columns, {c.grad_output(0)}, {0}, c.attrs()); }
 void vjp_split_columns(VjpContext& c) { c.emit(Op::join_columns, {c.grad_output(0)}, {0}, c.attrs()); }
 
-/// Copies between the whole matrix and the shards, which lie one after the other, run by run.
+/// Copies between the whole matrix and the shards, which lie one after the other, run by run. Where ranks
+/// have the same columns, they are neighbours.
 Status copy_columns(const TensorView& whole, const TensorView& shards, const CutAttrs& a, bool joins,
                     Backend& backend, Stream& stream) {
   const std::int64_t rows = whole.shape.dim(0), columns = whole.shape.dim(1), own = shards.shape.dim(1);
@@ -180,14 +184,21 @@ Status copy_columns(const TensorView& whole, const TensorView& shards, const Cut
     return TensorView{of.data + static_cast<std::size_t>(first) * size_of(of.dtype), Shape{rows, n},
                       of.dtype};
   };
-  for (int rank = 0; rank < a.ranks; ++rank)
-    for (const CutRun& run : runs_of(a.cut, a.ranks, rank)) {
-      const TensorView from = view(shards, rank * rows * own + run.shard, run.n),
-                       to = view(whole, run.whole, run.n);
-      STRATA_TRY(kernels::cast_rows_async(backend, stream,
-                                          joins ? kernels::CastRowsArgs{from, to, own, columns}
-                                                : kernels::CastRowsArgs{to, from, columns, own}));
+  std::vector<CutRun> before;
+  for (int rank = 0; rank < a.ranks; ++rank) {
+    std::vector<CutRun> runs = runs_of(a.cut, a.ranks, rank);
+    for (const CutRun& run : runs) {
+      const bool is_repeated = std::any_of(before.begin(), before.end(),
+                                           [&](const CutRun& each) { return each.whole == run.whole; });
+      const TensorView part = view(shards, rank * rows * own + run.shard, run.n),
+                       of_whole = view(whole, run.whole, run.n);
+      STRATA_TRY(
+          kernels::cast_rows_async(backend, stream,
+                                   joins ? kernels::CastRowsArgs{part, of_whole, own, columns, is_repeated}
+                                         : kernels::CastRowsArgs{of_whole, part, columns, own}));
     }
+    before = std::move(runs);
+  }
   return {};
 }
 Status launch_join_columns(const OpCall& c, Backend& backend, Stream& stream) {

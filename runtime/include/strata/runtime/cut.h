@@ -17,27 +17,34 @@ struct CutSegment {
 };
 
 /// How an extent is divided among the ranks along an axis of the mesh. The units of each segment are dealt
-/// out evenly, in order; if there are fewer units than ranks, neighbours have the same one. A rank's shard
-/// consists of its units of the first segment, then those of the second, ... So the rows q|k|v of a fused
-/// matrix are three segments, whose units are heads.
+/// out evenly, in order; if there are fewer units than ranks, neighbours have the same one; if they are no
+/// multiple of the ranks and the cut allows it, the first ranks have one more. A rank's shard consists of its
+/// units of the first segment, then those of the second, ... So the rows q|k|v of a fused matrix are three
+/// segments, whose units are heads.
 ///
 /// The tokens of several sequences are `times` the segments of one. Two equal segments, of which the second
 /// is dealt out from the last rank on, give each rank as much work of causal attention (zigzag; Zhu 2024).
 struct Cut {
   std::array<CutSegment, 3> segment = {};
-  std::int64_t n = 0;      ///< segments; none: the extent is not divided
-  std::int64_t times = 1;  ///< that the segments follow each other
+  std::int64_t n = 0;          ///< segments; none: the extent is not divided
+  std::int64_t times = 1;      ///< that the segments follow each other
+  bool has_remainder = false;  ///< whether the first ranks have one unit more
 
   /// One segment of `extent` units of one element.
   static Cut even(std::int64_t extent) noexcept { return {{CutSegment{extent, 1}}, 1}; }
+  /// The same, where the ranks need not divide the extent.
+  static Cut nearly_even(std::int64_t extent, int ranks) noexcept {
+    return {{CutSegment{extent, 1}}, 1, 1, extent % ranks != 0};
+  }
   /// Of `sequences` of `length` elements, of each of which every rank has one part, or two.
   static Cut of_sequences(std::int64_t sequences, std::int64_t length, int ranks, bool zigzag) noexcept;
   std::span<const CutSegment> all() const noexcept { return {segment.data(), static_cast<std::size_t>(n)}; }
   std::int64_t extent() const noexcept;
-  /// Whether the units of every segment are a multiple of the ranks, or the other way round.
+  /// Whether the units of every segment are a multiple of the ranks, or the other way round, or a remainder
+  /// is allowed.
   bool divides(int ranks) const noexcept;
-  /// Elements of a rank's shard, which are as many on every rank.
-  std::int64_t shard_extent(int ranks) const noexcept;
+  /// Elements of a rank's shard, which are as many on every rank if there is no remainder.
+  std::int64_t shard_extent(int ranks, int rank = 0) const noexcept;
   /// Whether some ranks have the same elements.
   bool repeats(int ranks) const noexcept;
   friend bool operator==(const Cut&, const Cut&) = default;
