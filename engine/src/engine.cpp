@@ -5,6 +5,7 @@
 
 #include <strata/graph/ops.h>
 #include <strata/offload/sim_store.h>
+#include <strata/parallel/compare_ranks.h>
 #include <strata/runtime/str.h>
 
 #include "execute/subspaces/factor_merge.h"
@@ -26,6 +27,20 @@ Status prepare_collectives(const RunPlan& plan, StateContext& context) {
         STRATA_TRY(
             detail::prepare_collective(*context.model_groups(), instr.op, instr.attrs.as<CollectiveAttrs>()));
   return {};
+}
+
+// Ranks that share a model must run its collectives in one order, or they wait for each other.
+Status check_collectives_agree(const RunPlan& plan, StateContext& context) {
+  if (context.world() == nullptr || context.model_groups() == nullptr) return {};
+  RankFacet facet{"collectives of the model", {}};
+  for (const PlannedProgram& planned : plan.programs) {
+    for (const LoweredInstr& instr : planned.program.code)
+      if (is_collective(instr.op))
+        facet.lines.push_back(str(op_name(instr.op), " along ",
+                                  to_string(static_cast<MeshAxis>(instr.attrs.as<CollectiveAttrs>().axis)),
+                                  " in ", planned.name));
+  }
+  return compare_ranks(*context.world(), {&facet, 1});
 }
 
 // The largest number of parameter chunks that an instruction reads.
@@ -88,6 +103,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const RunPlan& plan, const Enviro
   STRATA_TRY(prepare_collectives(plan, *context));
   std::unique_ptr<Engine> engine(new Engine(plan, std::move(costs), std::move(context)));
   STRATA_TRY(engine->check_ranks_agree());
+  STRATA_TRY(check_collectives_agree(plan, engine->context()));
   return engine;
 }
 

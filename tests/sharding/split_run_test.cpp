@@ -190,6 +190,24 @@ TEST(SplitRun, ACheckpointGoesOnWithAnyNumberOfRanks) {
   }
 }
 
+TEST(SplitRun, RanksWithOtherCollectivesAreRefused) {
+  SplitCase c{.family = "llama", .shard = {"megatron"}, .tp = 2};
+  const test::TempDir dir;
+  const test::RankRun run{.plan =
+                              [&](std::int32_t rank) {
+                                SplitCase own = c;
+                                if (rank == 1) own.shard = {"megatron+sp"};
+                                return test::plan_split(own, rank, dir.path());
+                              },
+                          .ranks = 2};
+  const RankOutcome got = run.run([](Engine&, RankOutcome&) { return Status::ok(); });
+  EXPECT_EQ(got.status.code(), Code::invalid);
+  EXPECT_THAT(
+      std::string(got.status.message()),
+      ::testing::HasSubstr("the same collectives of the model: line 1 is \"all_reduce along tp in train\" on "
+                           "rank 0 of 2 (threads) and \"all_gather along tp in train\" on rank 1"));
+}
+
 TEST(SplitRun, RanksSendWhatTheFormulaSays) {
   for (const SplitCase& c : {SplitCase{.family = "gpt2", .shard = {"megatron"}, .tp = 2},
                              {.family = "llama", .shard = {"megatron"}, .tp = 8},

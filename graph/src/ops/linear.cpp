@@ -59,7 +59,8 @@ std::vector<ValueId> lower_sliced_linear(const Instr& on_shards, const ShardAxis
 // products, to which rank 0 adds the bias.
 std::vector<ShardStrategy> shard_linear(const ShardQuery& q) {
   const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0)), whole = ShardPlacement::copied();
-  const Cut out = q.columns.n > 0 && !q.is_split(1, 0) ? q.columns : q.cut_of(1, 0);
+  Cut out = q.columns.n > 0 && !q.is_split(1, 0) ? q.columns : q.cut_of(1, 0);
+  if (out == Cut::even(out.extent())) out = Cut::nearly_even(out.extent(), q.axis.ranks);
   const ShardPlacement inner = ShardPlacement::split(1, q.is_split(0, 1) ? q.cut_of(0, 1) : q.cut_of(1, 1));
   const ShardPlacement rows_of_w = ShardPlacement::split(0, out), columns = ShardPlacement::split(1, out);
   std::vector<ShardStrategy> ways = {{{rows, whole, whole}, rows},

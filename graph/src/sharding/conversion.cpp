@@ -22,6 +22,12 @@ bool may_be_columns(const ShardPlacement& to, const Shape& whole, int ranks) {
          !to.cut.has_remainder;
 }
 
+/// Columns of which some ranks have one more than others.
+bool are_unequal_columns(const ShardPlacement& at, const Shape& whole, int ranks) {
+  return at.dim == 1 && whole.rank == 2 && at.cut.has_remainder && at.cut.extent() == whole.dim(1) &&
+         at.cut.divides(ranks) && !at.cut.repeats(ranks);
+}
+
 /// The collectives of rows, which need a local copy before or after them where columns are split, or where
 /// the rows of a rank do not follow each other.
 struct Ways {
@@ -38,7 +44,13 @@ struct Ways {
     if (!follow_each_other(from)) steps.push_back(local(Op::join_rows, from.cut));
   }
 
+  ConversionStep own(Op op, const Cut& cut) const { return {op, CutAttrs{cut, axis.ranks, axis.rank}}; }
   std::optional<Steps> from_split(const ShardPlacement& from, Op collective, bool copied) const {
+    if (are_unequal_columns(from, whole, axis.ranks)) {
+      Steps steps{own(Op::put_columns, from.cut), {Op::all_reduce, attrs}};
+      if (copied) steps.push_back({Op::copy_to_ranks, attrs});
+      return steps;
+    }
     CollectiveAttrs with = attrs;
     with.copied = copied;
     Steps steps{{collective, with}};
@@ -52,6 +64,12 @@ struct Ways {
   }
   std::optional<Steps> to_split(const ShardPlacement& to, Op collective) const {
     Steps steps;
+    if (are_unequal_columns(to, whole, axis.ranks)) {
+      if (collective == Op::reduce_scatter) steps.push_back({Op::all_reduce, attrs});
+      steps.push_back({Op::copy_to_ranks, attrs});
+      steps.push_back(own(Op::get_columns, to.cut));
+      return steps;
+    }
     if (is_rows(to, whole, axis.ranks))
       split_rows(to, steps);
     else if (may_be_columns(to, whole, axis.ranks))
@@ -63,6 +81,16 @@ struct Ways {
   }
   std::optional<Steps> between_splits(const ShardPlacement& from, const ShardPlacement& to) const {
     Steps steps;
+    if (is_rows(from, whole, axis.ranks) && are_unequal_columns(to, whole, axis.ranks)) {
+      steps = *from_split(from, Op::all_gather, true);
+      steps.push_back(own(Op::get_columns, to.cut));
+      return steps;
+    }
+    if (are_unequal_columns(from, whole, axis.ranks) && is_rows(to, whole, axis.ranks)) {
+      steps = *to_split(to, Op::reduce_scatter);
+      steps.insert(steps.begin(), own(Op::put_columns, from.cut));
+      return steps;
+    }
     if (is_rows(from, whole, axis.ranks) && may_be_columns(to, whole, axis.ranks)) {
       steps = {local(Op::split_columns, to.cut), {Op::all_to_all, attrs}};
       join_rows(from, steps);

@@ -198,7 +198,8 @@ class Partitioner : public ShardedCode {
     if (annotation->dim < 0) return ShardPlacement::replicated();
     const std::int64_t extent = whole.shape.dim(annotation->dim);
     return ShardPlacement::split(annotation->dim,
-                                 annotation->dim == 0 ? axis_.cut_of_rows(extent) : Cut::even(extent));
+                                 annotation->dim == 0 ? axis_.cut_of_rows(extent)
+                                                      : Cut::nearly_even(extent, axis_.ranks));
   }
 
   Choice choose(const Instr& instr, const ShardAnnotation* result) const {

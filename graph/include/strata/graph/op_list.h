@@ -209,6 +209,7 @@ struct CollectiveAttrs {
 struct CutAttrs {
   Cut cut = {};
   std::int32_t ranks = 1;
+  std::int32_t rank = 0;  ///< of put_columns and get_columns
   friend bool operator==(const CutAttrs&, const CutAttrs&) = default;
 };
 /// Of put_rows and get_rows: rows [block * R, (block + 1) * R) of blocks * R.
@@ -304,6 +305,8 @@ struct MoveAttrs {
   X(split_rows, CutAttrs)                                      \
   X(join_columns, CutAttrs)                                    \
   X(split_columns, CutAttrs)                                   \
+  X(put_columns, CutAttrs)                                     \
+  X(get_columns, CutAttrs)                                     \
   X(offload_begin, MoveAttrs)                                  \
   X(offload_end, MoveAttrs)                                    \
   X(store_begin, MoveAttrs)                                    \
