@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,6 +64,7 @@ class ShardedRun {
     for (const ValueId id : instr.in) in.push_back(view(id));
     for (const ValueId id : instr.out) out.push_back(view(id));
     if (is_collective(instr.op)) return exchange(instr, in[0], out[0]);
+    if (is_message(instr.op)) return message(instr);
     return strata::launch({instr.op, instr.attrs, instr.accumulate, in, out}, rank_.backend, rank_.stream);
   }
   Status exchange(const Instr& instr, const TensorView& in, const TensorView& out) {
@@ -90,6 +92,26 @@ class ShardedRun {
     }
   }
 
+  // Messages travel beside what the rank computes.
+  Status message(const Instr& instr) {
+    const auto& a = instr.attrs.as<MessageAttrs>();
+    ProcessGroup& group = *axes_.at(a.axis);
+    if (!messages_) messages_ = must(rank_.backend.create_stream(StreamRole::collective));
+    if (instr.op == Op::send_end || instr.op == Op::receive_end) {
+      STRATA_TRY(rank_.backend.wait_on_async(passed_.at(a.number), rank_.stream));
+      if (instr.op == Op::send_end) return {};
+      const TensorView from = view(instr.in[0]), to = view(instr.out[0]);
+      return rank_.backend.copy_async({to.data, to.bytes()}, {from.data, from.bytes()}, rank_.stream);
+    }
+    STRATA_TRY_ASSIGN(const Event ready, rank_.backend.record(rank_.stream));
+    STRATA_TRY(rank_.backend.wait_on_async(ready, *messages_));
+    const TensorView of = view(instr.op == Op::send_begin ? instr.in[0] : instr.out[0]);
+    STRATA_TRY(instr.op == Op::send_begin ? group.send({of.data, of.bytes()}, a.peer, *messages_)
+                                          : group.receive({of.data, of.bytes()}, a.peer, *messages_));
+    STRATA_TRY_ASSIGN(passed_[a.number], rank_.backend.record(*messages_));
+    return {};
+  }
+
   static int step_of(const CollectiveAttrs& a) { return (a.step % a.ranks + a.ranks) % a.ranks; }
 
   Status all_reduce_rows(ProcessGroup& group, const CollectiveAttrs& a, BufferView from, BufferView to,
@@ -112,7 +134,9 @@ class ShardedRun {
   AxisGroups axes_;
   // Of neighbours, by the axis and their number.
   std::map<std::pair<std::int32_t, std::int32_t>, std::unique_ptr<ProcessGroup>> groups_;
-  std::vector<std::size_t> offsets_;  // of values in the memory
+  std::optional<Stream> messages_;
+  std::map<std::int32_t, Event> passed_;  // by the number of a message
+  std::vector<std::size_t> offsets_;      // of values in the memory
   Buffer memory_;
 };
 

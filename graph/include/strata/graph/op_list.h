@@ -14,6 +14,7 @@
 #include <strata/kernels/quantized_matrix.h>
 #include <strata/kernels/subspace_method.h>
 #include <strata/runtime/dtype.h>
+#include <strata/runtime/tensor_view.h>
 
 // The list of ops and the attributes that each of them has. What an op does is defined in src/ops.
 
@@ -212,6 +213,16 @@ struct CutAttrs {
   std::int32_t rank = 0;  ///< of put_columns and get_columns
   friend bool operator==(const CutAttrs&, const CutAttrs&) = default;
 };
+/// Of messages between two ranks along an axis: the other rank, the number of the message in the program, and
+/// what is sent.
+struct MessageAttrs {
+  std::int32_t axis = 0;
+  std::int32_t peer = 0;
+  std::int32_t number = 0;
+  Shape shape = {};
+  DType dtype = DType::f32;
+  friend bool operator==(const MessageAttrs&, const MessageAttrs&) = default;
+};
 /// Of put_rows and get_rows: rows [block * R, (block + 1) * R) of blocks * R.
 struct BlockAttrs {
   std::int32_t block = 0, blocks = 1;
@@ -299,6 +310,10 @@ struct MoveAttrs {
   X(all_to_all, CollectiveAttrs)                               \
   X(shift_begin, CollectiveAttrs)                              \
   X(shift_end, CollectiveAttrs)                                \
+  X(send_begin, MessageAttrs)                                  \
+  X(send_end, MessageAttrs)                                    \
+  X(receive_begin, MessageAttrs)                               \
+  X(receive_end, MessageAttrs)                                 \
   X(put_rows, BlockAttrs)                                      \
   X(get_rows, BlockAttrs)                                      \
   X(join_rows, CutAttrs)                                       \
@@ -369,7 +384,7 @@ class Attrs {
                RopeTableAttrs, RopeAttrs, AttentionAttrs, SwigluAttrs, ScaleAttrs, SoftcapAttrs, LinearAttrs,
                LinearQuantizedAttrs, LoraAttrs, LoraRowsAttrs, DoraNormAttrs, BasisAttrs, VirtualRowsAttrs,
                LinearCrossEntropyAttrs, MergeLossesAttrs, Fp8CastAttrs, Fp8GemmAttrs, CollectiveAttrs,
-               CutAttrs, BlockAttrs, MoveAttrs>
+               CutAttrs, MessageAttrs, BlockAttrs, MoveAttrs>
       of_;
 };
 

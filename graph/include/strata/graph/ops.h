@@ -34,6 +34,7 @@ enum class OpKind : std::uint8_t {
   attention,
   move,  ///< computes nothing and has no kernel: the executor copies the value to another kind of memory
   collective,  ///< exchanged among ranks by the executor; its attributes are CollectiveAttrs
+  message,     ///< sent from one rank to another one by the executor; its attributes are MessageAttrs
 };
 
 /// How use_fp8() reads an operand of a GEMM in 8 bits.
@@ -104,6 +105,7 @@ struct OpDef {
 const OpDef& op_def(Op op) noexcept;
 inline bool is_move(Op op) noexcept { return op_def(op).kind == OpKind::move; }
 inline bool is_collective(Op op) noexcept { return op_def(op).kind == OpKind::collective; }
+inline bool is_message(Op op) noexcept { return op_def(op).kind == OpKind::message; }
 
 /// The infos of `ids`, null where an id is kNoValue. They are valid until a value is added to the program.
 std::vector<const ValueInfo*> value_infos(const Program& program, std::span<const ValueId> ids);

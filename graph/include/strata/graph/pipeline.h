@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include <strata/graph/pipeline_schedule.h>
+#include <strata/graph/program.h>
+
+namespace strata {
+
+/// Where a rank is in a pipeline.
+struct PipelineRank {
+  std::int32_t axis = 0;  ///< by which messages name the axis of the mesh
+  std::int32_t rank = 0;
+};
+
+/// Makes the program that one rank of a pipeline runs in a step, from that of one micro-batch with its
+/// derivative (GPipe, Huang et al. 2019, arXiv 1811.06965; PipeDream-Flush, arXiv 2006.09503). It has the
+/// micro-batches of the schedule as interleave_micro_batches() has them: inputs of each, and a gradient that
+/// is their sum in f32, added up in their order, so that it has the bits of one rank. `stage_of_region`: the
+/// stage of each of the program's regions. Values that another rank's stage reads are sent to it, and outputs
+/// to all ranks. All ranks queue their messages in one order, that of a pipeline whose tasks take equally
+/// long: so ranks that meet to exchange a message never wait for each other in a circle. What a rank
+/// receives, it is ready for one task before it reads it; what it sends, it keeps until the task after has
+/// ended. Parameters of other stages have no elements. Errors: `invalid`: a schedule that check() refuses, a
+/// region without a stage, a value that a stage reads before it can be there; `unsupported`: a trainable
+/// parameter of stages of several ranks; a program with several micro-batches.
+Result<Program> pipeline(const Program& program, const PipelineSchedule& schedule,
+                         std::span<const std::int32_t> stage_of_region, const PipelineRank& rank);
+
+}  // namespace strata

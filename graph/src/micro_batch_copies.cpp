@@ -1,0 +1,78 @@
+#include "micro_batch_copies.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace strata::detail {
+
+bool is_constant(const Instr& instr) noexcept {
+  return std::all_of(instr.in.begin(), instr.in.end(), [](ValueId id) { return id == kNoValue; });
+}
+
+MicroBatchCopies::MicroBatchCopies(const Program& from, Program& to, std::int32_t micro_batches,
+                                   std::span<const std::size_t> order)
+    : from_(from), to_(to), last_writer_(from.params.size()) {
+  to_.micro_batches = micro_batches;
+  for (const std::size_t i : order)
+    for (const ValueId id : from_.code[i].out)
+      if (is_gradient(id)) last_writer_[param_of(id)] = i;
+  for (std::int32_t k = 0; k < micro_batches; ++k) {
+    copy_.push_back(clone_values(k));
+    micro_batch_grads_.emplace_back(from_.params.size(), kNoValue);
+  }
+  if (micro_batches == 1) return;
+  for (ParamInfo& param : to_.params)
+    // A gradient is the sum of several micro-batches' gradients.
+    if (param.grad != kNoValue) to_.values[at(param.grad)].dtype = DType::f32;
+}
+
+std::vector<ValueId> MicroBatchCopies::clone_values(std::int32_t k) {
+  std::vector<ValueId> names(from_.values.size());
+  std::vector<bool> shared(from_.values.size(), k == 0);
+  for (const Instr& instr : from_.code)
+    if (is_constant(instr))
+      for (const ValueId id : instr.out) shared[at(id)] = true;
+  for (std::size_t v = 0; v < from_.values.size(); ++v) {
+    const ValueInfo& info = from_.values[v];
+    names[v] = static_cast<ValueId>(v);
+    if (shared[v] || info.kind == ValueKind::param || info.kind == ValueKind::grad) continue;
+    ValueInfo copy = info;
+    copy.name = name_in_micro_batch(info.name, k);
+    names[v] = to_.add_value(std::move(copy));
+  }
+  if (k > 0) {
+    for (const ValueId id : from_.inputs) to_.inputs.push_back(names[at(id)]);
+    for (const ValueId id : from_.outputs) to_.outputs.push_back(names[at(id)]);
+  }
+  return names;
+}
+
+void MicroBatchCopies::add(std::size_t i, std::int32_t k) {
+  Instr instr = from_.code[i];
+  std::vector<Instr> sums;
+  for (ValueId& id : instr.in) id = of(id, k);
+  for (ValueId& id : instr.out) {
+    if (!is_gradient(id)) {
+      id = of(id, k);
+      continue;
+    }
+    if (to_.micro_batches == 1) continue;
+    const ValueId grad = id;
+    id = micro_batch_grad_of(grad, k);
+    if (last_writer_[param_of(grad)] == i)
+      sums.push_back({Op::accumulate, {id}, {grad}, {}, k > 0 ? 1u : 0u, instr.region, true});
+  }
+  to_.code.push_back(std::move(instr));
+  for (Instr& sum : sums) to_.code.push_back(std::move(sum));
+}
+
+ValueId MicroBatchCopies::micro_batch_grad_of(ValueId grad, std::int32_t k) {
+  ValueId& part = micro_batch_grads_[static_cast<std::size_t>(k)][param_of(grad)];
+  if (part != kNoValue) return part;
+  ValueInfo info = from_.value(grad);
+  info.name = name_in_micro_batch("micro-batch " + info.name, k);
+  info.kind = ValueKind::micro_batch_grad;
+  return part = to_.add_value(std::move(info));
+}
+
+}  // namespace strata::detail

@@ -1,0 +1,171 @@
+// The programs of a pipeline's ranks against that of one rank.
+#include <cstring>
+#include <mutex>
+
+#include <gmock/gmock.h>
+
+#include <strata/graph/passes.h>
+#include <strata/graph/pipeline.h>
+#include <strata/model/decoder.h>
+#include <strata/runtime/str.h>
+
+#include "sharding/gradient_run.h"
+
+namespace strata {
+namespace {
+
+using test::Gradients;
+using test::Rank;
+using test::ShardedRun;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kRows = 2;
+
+DecoderConfig model_of(const char* family) {
+  DecoderConfig config = test::small_config(family);
+  config.layers = 8;
+  config.tied_head = false;
+  return config;
+}
+Program derived(const DecoderConfig& config, DType compute = DType::f32) {
+  return must(derive_backward(
+      must(record_decoder(config, kRows, DecoderHead::loss, DecoderRows::whole, compute)), "loss"));
+}
+
+/// As many layers in each stage; the embedding in the first one, and the head in the last one.
+std::vector<std::int32_t> stages_of(const Program& program, std::int32_t layers, std::int32_t stages) {
+  std::vector<std::int32_t> stage;
+  std::int32_t next = 0;
+  for (const Region& region : program.regions) {
+    if (region.name.rfind("layers.", 0) == 0)
+      next = std::stoi(region.name.substr(7)) * stages / layers;
+    else if (next > 0)
+      next = stages - 1;
+    stage.push_back(next);
+  }
+  return stage;
+}
+
+/// Every micro-batch has tokens of its own.
+void fill_micro_batches(ShardedRun& run, const Program& program, std::uint64_t vocab) {
+  for (const ValueId id : program.inputs) {
+    const ValueInfo& info = program.value(id);
+    if (info.dtype == DType::f32) {
+      const float divisor = 32;
+      run.set(id, &divisor);
+      continue;
+    }
+    std::vector<std::int32_t> values(static_cast<std::size_t>(info.shape.n_elems()));
+    const Rng rng(std::hash<std::string>()(info.name), 2);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<std::int32_t>(rng.below(i, vocab));
+    run.set(id, values.data());
+  }
+}
+
+struct Step {
+  std::vector<float> losses;  ///< by micro-batch
+  test::NamedValues gradients;
+};
+Result<Step> run_step(const Program& program, const Program& whole, Rank& rank,
+                      const test::AxisGroups& axes) {
+  ShardedRun run(program, rank, axes);
+  fill_micro_batches(run, program, test::vocab_of(whole));
+  for (std::size_t p = 0; p < program.params.size(); ++p)
+    if (program.params[p].shape.n_elems() > 0)
+      run.set_values(program.params[p].value, test::drawn(whole.params[p], 1));
+  STRATA_TRY(run.run());
+  Step step;
+  for (std::int32_t k = 0; k < program.micro_batches; ++k)
+    step.losses.push_back(run.values(program.find(name_in_micro_batch("loss", k))).front());
+  for (const ParamInfo& param : program.params)
+    if (param.grad != kNoValue) step.gradients[param.name] = run.values(param.grad);
+  return step;
+}
+Step step_of_one(const Program& whole, std::int32_t micro_batches) {
+  Step step;
+  test::make_ranks(1, StreamSchedule::latest_legal)->must_run([&](Rank& rank) -> Status {
+    STRATA_TRY_ASSIGN(step, run_step(interleave_micro_batches(whole, micro_batches), whole, rank, {}));
+    return {};
+  });
+  return step;
+}
+
+std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
+  std::vector<std::uint32_t> bits(values.size());
+  std::memcpy(bits.data(), values.data(), values.size() * sizeof(float));
+  return bits;
+}
+
+/// Every gradient is on one rank, with the bits of one rank; the losses are on all.
+void expect_the_bits_of_one_rank(const Program& whole, const PipelineSchedule& schedule,
+                                 std::int32_t layers) {
+  const Step want = step_of_one(whole, schedule.micro_batches);
+  std::mutex mutex;
+  std::map<std::string, int> found;
+  test::make_ranks(schedule.ranks(), StreamSchedule::latest_legal)->must_run([&](Rank& rank) -> Status {
+    STRATA_TRY_ASSIGN(const Program own,
+                      pipeline(whole, schedule, stages_of(whole, layers, schedule.stages()),
+                               {.axis = 0, .rank = rank.index()}));
+    STRATA_TRY_ASSIGN(const Step step, run_step(own, whole, rank, {{0, &rank.group}}));
+    const std::lock_guard lock(mutex);
+    EXPECT_EQ(bits_of(step.losses), bits_of(want.losses)) << "rank " << rank.index();
+    for (const auto& [name, values] : step.gradients) {
+      EXPECT_EQ(bits_of(values), bits_of(want.gradients.at(name))) << name << " on rank " << rank.index();
+      ++found[name];
+    }
+    return {};
+  });
+  EXPECT_EQ(found.size(), want.gradients.size());
+  for (const auto& [name, ranks] : found) EXPECT_EQ(ranks, 1) << name;
+}
+
+class PipelinePrograms : public ::testing::TestWithParam<std::tuple<const char*, std::int32_t>> {};
+
+TEST_P(PipelinePrograms, HaveTheBitsOfOneRank) {
+  const auto [name, ranks] = GetParam();
+  for (const char* family : {"gpt2", "llama"}) {
+    const DecoderConfig config = model_of(family);
+    const Program whole = derived(config);
+    for (const std::int32_t micro_batches : {ranks, 2 * ranks}) {
+      SCOPED_TRACE(str(family, ", ", micro_batches, " micro-batches"));
+      const bool several = std::string_view(name) == "interleaved" && ranks < 8;
+      expect_the_bits_of_one_rank(
+          whole, must(make_pipeline_schedule(name, ranks, micro_batches, several ? 2 : 1)), config.layers);
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Schedules, PipelinePrograms,
+                         ::testing::Combine(::testing::Values("gpipe", "1f1b", "interleaved", "zb-h1"),
+                                            ::testing::Values(1, 2, 3, 4, 8)));
+
+std::string refusal(const Program& whole, const PipelineSchedule& schedule,
+                    const std::vector<std::int32_t>& stages, std::int32_t rank = 0) {
+  const auto own = pipeline(whole, schedule, stages, {.axis = 0, .rank = rank});
+  return own.has_value() ? std::string() : own.status().to_string();
+}
+
+TEST(PipelineProgram, WhatCannotBeAPipelineIsRefused) {
+  DecoderConfig config = model_of("gpt2");
+  const Program whole = derived(config);
+  const PipelineSchedule schedule = must(one_f_one_b(2, 2));
+  std::vector<std::int32_t> stages = stages_of(whole, config.layers, 2);
+  EXPECT_EQ(refusal(whole, schedule, stages), "");
+  EXPECT_THAT(refusal(whole, schedule, stages, 2), HasSubstr("rank 2 of a pipeline of 2"));
+  EXPECT_THAT(refusal(interleave_micro_batches(whole, 2), schedule, stages),
+              HasSubstr("a program of 2 micro-batches"));
+  EXPECT_THAT(refusal(whole, schedule, {0, 1}),
+              HasSubstr(str("2 stages for ", whole.regions.size(), " regions")));
+  PipelineSchedule other = schedule;
+  other.tasks[0].pop_back();
+  EXPECT_THAT(refusal(whole, other, stages), HasSubstr("0 backwards"));
+  std::swap(stages.front(), stages.back());
+  std::reverse(stages.begin(), stages.end());
+  EXPECT_THAT(refusal(whole, schedule, stages), HasSubstr("reads it"));
+  config.tied_head = true;
+  EXPECT_THAT(refusal(derived(config), schedule, stages_of(derived(config), config.layers, 2)),
+              HasSubstr("parameter tokens.weight is trained in stages of ranks 0 and 1"));
+}
+
+}  // namespace
+}  // namespace strata
