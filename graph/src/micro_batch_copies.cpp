@@ -13,6 +13,7 @@ MicroBatchCopies::MicroBatchCopies(const Program& from, Program& to, std::int32_
                                    std::span<const std::size_t> order)
     : from_(from), to_(to), last_writer_(from.params.size()) {
   to_.micro_batches = micro_batches;
+  for (const ParamInfo& param : from.params) sum_.push_back(param.grad);
   for (const std::size_t i : order)
     for (const ValueId id : from_.code[i].out)
       if (is_gradient(id)) last_writer_[param_of(id)] = i;
@@ -47,20 +48,25 @@ std::vector<ValueId> MicroBatchCopies::clone_values(std::int32_t k) {
   return names;
 }
 
+void MicroBatchCopies::add_up_in(ValueId grad, ValueId sum) { sum_[param_of(grad)] = sum; }
+
 void MicroBatchCopies::add(std::size_t i, std::int32_t k) {
   Instr instr = from_.code[i];
   std::vector<Instr> sums;
   for (ValueId& id : instr.in) id = of(id, k);
-  for (ValueId& id : instr.out) {
+  for (std::size_t o = 0; o < instr.out.size(); ++o) {
+    ValueId& id = instr.out[o];
     if (!is_gradient(id)) {
       id = of(id, k);
       continue;
     }
-    if (to_.micro_batches == 1) continue;
-    const ValueId grad = id;
-    id = micro_batch_grad_of(grad, k);
-    if (last_writer_[param_of(grad)] == i)
-      sums.push_back({Op::accumulate, {id}, {grad}, {}, k > 0 ? 1u : 0u, instr.region, true});
+    const ValueId grad = id, sum = sum_[param_of(id)];
+    id = to_.micro_batches == 1 ? sum : micro_batch_grad_of(grad, k);
+    // The first part of a gradient may be in an instruction that is not copied.
+    const std::uint32_t bit = 1u << o;
+    instr.accumulate = written_.insert(id).second ? instr.accumulate & ~bit : instr.accumulate | bit;
+    if (id != sum && last_writer_[param_of(grad)] == i)
+      sums.push_back({Op::accumulate, {id}, {sum}, {}, k > 0 ? 1u : 0u, instr.region, true});
   }
   to_.code.push_back(std::move(instr));
   for (Instr& sum : sums) to_.code.push_back(std::move(sum));

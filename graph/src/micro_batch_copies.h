@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,8 @@ class MicroBatchCopies {
   ValueId of(ValueId id, std::int32_t k) const {
     return id == kNoValue ? id : copy_[static_cast<std::size_t>(k)][at(id)];
   }
+  /// Gradients are added up in that value instead of the parameter's gradient. Before instructions are added.
+  void add_up_in(ValueId grad, ValueId sum);
   /// Appends instruction `i` for micro-batch k, and the addition of the gradients that it completes.
   void add(std::size_t i, std::int32_t k);
 
@@ -39,7 +42,9 @@ class MicroBatchCopies {
 
   const Program& from_;
   Program& to_;
+  std::vector<ValueId> sum_;                // by parameter: in which gradients are added up
   std::vector<std::size_t> last_writer_;    // by parameter: the instruction that completes its gradient
+  std::set<ValueId> written_;               // gradients
   std::vector<std::vector<ValueId>> copy_;  // by micro-batch and value
   std::vector<std::vector<ValueId>> micro_batch_grads_;  // by micro-batch and parameter
 };

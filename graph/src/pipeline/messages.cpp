@@ -48,6 +48,18 @@ bool is_output(const Program& program, ValueId id) {
   return std::find(program.outputs.begin(), program.outputs.end(), id) != program.outputs.end();
 }
 
+/// The instructions that write a gradient, on a rank.
+std::vector<std::size_t> writers_of(const Program& program, const StageCode& code, ValueId grad,
+                                    std::int32_t rank, std::int32_t ranks) {
+  std::vector<std::size_t> writers;
+  for (std::size_t i = 0; i < program.code.size(); ++i) {
+    const std::vector<ValueId>& out = program.code[i].out;
+    if (code.stage[i] % ranks == rank && std::find(out.begin(), out.end(), grad) != out.end())
+      writers.push_back(i);
+  }
+  return writers;
+}
+
 std::int64_t ticks(StageWork work) { return work == StageWork::backward ? 2 : 1; }
 
 }  // namespace
@@ -92,10 +104,38 @@ Result<std::vector<StageMessage>> stage_messages(const Program& program, const P
         for (const auto& [rank, at] : read_by) all.push_back({id, k, from, rank, sent, made_by, at});
       }
   }
+  // Ranks with uses of one parameter send each other the sums of their gradients.
+  const auto ranks_of_param = ranks_of_params(program, code, ranks);
+  for (std::size_t p = 0; p < program.params.size(); ++p) {
+    const ValueId grad = program.params[p].grad;
+    if (grad == kNoValue || ranks_of_param[p].size() < 2) continue;
+    for (const std::int32_t from : ranks_of_param[p]) {
+      std::int32_t made_by = -1;
+      for (const std::size_t i : writers_of(program, code, grad, from, ranks))
+        for (std::int32_t k = 0; k < schedule.micro_batches; ++k)
+          made_by = std::max(made_by, numbers.of(code.stage[i], code.phase[i], k));
+      if (made_by < 0) continue;
+      const std::int64_t sent = start(from, made_by) + ticks(task(from, made_by).work);
+      for (const std::int32_t rank : ranks_of_param[p])
+        if (rank != from)
+          all.push_back({grad, -1, from, rank, sent, made_by,
+                         static_cast<std::int32_t>(schedule.tasks[static_cast<std::size_t>(rank)].size())});
+    }
+  }
   std::stable_sort(all.begin(), all.end(), [](const StageMessage& a, const StageMessage& b) {
     return std::tie(a.sent, a.from) < std::tie(b.sent, b.from);
   });
   return all;
+}
+
+std::vector<std::set<std::int32_t>> ranks_of_params(const Program& program, const StageCode& code,
+                                                    std::int32_t ranks) {
+  std::vector<std::set<std::int32_t>> found(program.params.size());
+  for (std::size_t i = 0; i < program.code.size(); ++i)
+    for (const ValueId id : program.code[i].in)
+      if (id != kNoValue && program.value(id).kind == ValueKind::param)
+        found[static_cast<std::size_t>(program.value(id).param)].insert(code.stage[i] % ranks);
+  return found;
 }
 
 std::vector<QueuedMessage> queued_messages(const std::vector<StageMessage>& all, std::int32_t rank,

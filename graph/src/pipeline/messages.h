@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include <strata/graph/pipeline_schedule.h>
@@ -13,7 +14,7 @@ namespace strata::detail {
 /// A value of a micro-batch that one rank makes and another one reads.
 struct StageMessage {
   ValueId value = kNoValue;
-  std::int32_t micro_batch = 0;
+  std::int32_t micro_batch = 0;   ///< of a gradient -1: its sum over all on the sender
   std::int32_t from = 0, to = 0;  ///< ranks
   std::int64_t sent = 0;          ///< when, in the timing of the schedule
   std::int32_t made_by = 0;       ///< task of the sender
@@ -23,6 +24,9 @@ struct StageMessage {
 /// before it is made.
 Result<std::vector<StageMessage>> stage_messages(const Program& program, const PipelineSchedule& schedule,
                                                  const StageCode& code);
+/// By parameter, the ranks whose stages read it.
+std::vector<std::set<std::int32_t>> ranks_of_params(const Program& program, const StageCode& code,
+                                                    std::int32_t ranks);
 
 /// A message as one of its ranks queues it: before task `begin`, and after that task has ended, or of what is
 /// received before it is read, it waits for the end.

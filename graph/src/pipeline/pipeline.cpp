@@ -1,7 +1,9 @@
 #include <strata/graph/pipeline.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include <strata/graph/ops.h>
 #include <strata/runtime/error_list.h>
@@ -37,17 +39,6 @@ Status check_stages(const Program& program, const PipelineSchedule& schedule,
   return errors.status();
 }
 
-/// By parameter, the ranks whose stages read it.
-std::vector<std::set<std::int32_t>> ranks_of_params(const Program& program, const StageCode& code,
-                                                    std::int32_t ranks) {
-  std::vector<std::set<std::int32_t>> found(program.params.size());
-  for (std::size_t i = 0; i < program.code.size(); ++i)
-    for (const ValueId id : program.code[i].in)
-      if (id != kNoValue && program.value(id).kind == ValueKind::param)
-        found[static_cast<std::size_t>(program.value(id).param)].insert(code.stage[i] % ranks);
-  return found;
-}
-
 class RankProgram {
  public:
   RankProgram(const Program& program, const PipelineSchedule& schedule, const PipelineRank& rank,
@@ -60,9 +51,13 @@ class RankProgram {
         copies_(program, to_, schedule.micro_batches, own_order()),
         sent_(program.code.size()) {}
 
-  Result<Program> run(const std::vector<std::set<std::int32_t>>& ranks_of_param) && {
+  Result<Program> run() && {
+    const auto ranks_of_param = detail::ranks_of_params(from_, code_, schedule_.ranks());
     for (std::size_t p = 0; p < to_.params.size(); ++p)
-      if (ranks_of_param[p].count(rank_.rank) == 0) drop(to_.params[p]);
+      if (ranks_of_param[p].count(rank_.rank) == 0)
+        drop(to_.params[p]);
+      else if (to_.params[p].grad != kNoValue && ranks_of_param[p].size() > 1)
+        add_parts(to_.params[p]);
     STRATA_TRY_ASSIGN(const auto all, detail::stage_messages(from_, schedule_, code_));
     const auto& tasks = schedule_.tasks[static_cast<std::size_t>(rank_.rank)];
     const auto n = static_cast<std::int32_t>(tasks.size());
@@ -73,6 +68,7 @@ class RankProgram {
       queue(i);
       if (i < n) run_task(tasks[static_cast<std::size_t>(i)]);
     }
+    add_up_parts();
     STRATA_TRY(verify(to_));
     return std::move(to_);
   }
@@ -104,6 +100,25 @@ class RankProgram {
     to_.values[static_cast<std::size_t>(param.value)].shape = param.shape;
   }
 
+  /// The gradient is the sum of those of several ranks.
+  void add_parts(const ParamInfo& param) {
+    const ValueId own = add_part(param.grad, rank_.rank);
+    copies_.add_up_in(param.grad, own);
+  }
+  ValueId add_part(ValueId grad, std::int32_t rank) {
+    ValueInfo info = to_.value(grad);
+    info.name += str(" of rank ", rank);
+    info.kind = ValueKind::micro_batch_grad;
+    return parts_[{grad, rank}] = to_.add_value(std::move(info));
+  }
+  /// In the order of the ranks, so that all have the same sum.
+  void add_up_parts() {
+    std::set<ValueId> begun;
+    for (const auto& [of, part] : parts_)
+      to_.code.push_back(
+          {Op::accumulate, {part}, {of.first}, {}, begun.insert(of.first).second ? 0u : 1u, region_, true});
+  }
+
   void run_task(const StageTask& task) {
     for (const StagePhase phase : detail::phases_of(task.work))
       for (const std::size_t i : code_.of(schedule_.stage(rank_.rank, task), phase))
@@ -129,8 +144,11 @@ class RankProgram {
     else
       add(Op::receive_end, m, {sent_[m]}, value_of(m));
   }
-  ValueId value_of(std::size_t m) const {
-    return copies_.of(messages_[m].message.value, messages_[m].message.micro_batch);
+  ValueId value_of(std::size_t m) {
+    const detail::StageMessage& message = messages_[m].message;
+    if (message.micro_batch >= 0) return copies_.of(message.value, message.micro_batch);
+    const auto found = parts_.find({message.value, message.from});
+    return found != parts_.end() ? found->second : add_part(message.value, message.from);
   }
   ValueId append(Op op, std::size_t m, std::vector<ValueId> in, std::string name) {
     ValueInfo info;
@@ -166,6 +184,8 @@ class RankProgram {
   MicroBatchCopies copies_;
   std::vector<QueuedMessage> messages_;
   std::vector<ValueId> sent_;  // by message: what its begin returns
+  // By gradient and rank, what the rank adds to the gradient of a parameter of several ranks.
+  std::map<std::pair<ValueId, std::int32_t>, ValueId> parts_;
   std::int32_t region_ = 0;
 };
 
@@ -175,15 +195,7 @@ Result<Program> pipeline(const Program& program, const PipelineSchedule& schedul
                          std::span<const std::int32_t> stage_of_region, const PipelineRank& rank) {
   STRATA_TRY(check_stages(program, schedule, stage_of_region, rank));
   const StageCode code = detail::stage_code(program, stage_of_region, schedule.stages());
-  const auto ranks_of_param = ranks_of_params(program, code, schedule.ranks());
-  ErrorList errors;
-  for (std::size_t p = 0; p < program.params.size(); ++p)
-    if (program.params[p].grad != kNoValue && ranks_of_param[p].size() > 1)
-      errors.add(Status::error(Code::unsupported,
-                               str("parameter ", program.params[p].name, " is trained in stages of ranks ",
-                                   *ranks_of_param[p].begin(), " and ", *ranks_of_param[p].rbegin())));
-  STRATA_TRY(errors.status());
-  return RankProgram(program, schedule, rank, code).run(ranks_of_param);
+  return RankProgram(program, schedule, rank, code).run();
 }
 
 }  // namespace strata

@@ -2,11 +2,21 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include <strata/graph/pipeline_schedule.h>
 #include <strata/graph/program.h>
 
 namespace strata {
+
+/// Flops of each region of a program, forward and backward.
+std::vector<double> region_flops(const Program& program);
+/// Cuts regions into stages, in their order, so that the slowest stage takes as little as possible; of equal
+/// cuts, the one whose first stages have the fewest regions. `costs`: of each region, as measured or
+/// region_flops(). What costs nothing belongs to the stage of the region before it, or behind it where it
+/// comes first. Errors: `invalid` if fewer regions than stages cost something, or a cost is negative or no
+/// number.
+Result<std::vector<std::int32_t>> balance_stages(std::span<const double> costs, std::int32_t stages);
 
 /// Where a rank is in a pipeline.
 struct PipelineRank {
@@ -22,9 +32,11 @@ struct PipelineRank {
 /// to all ranks. All ranks queue their messages in one order, that of a pipeline whose tasks take equally
 /// long: so ranks that meet to exchange a message never wait for each other in a circle. What a rank
 /// receives, it is ready for one task before it reads it; what it sends, it keeps until the task after has
-/// ended. Parameters of other stages have no elements. Errors: `invalid`: a schedule that check() refuses, a
-/// region without a stage, a value that a stage reads before it can be there; `unsupported`: a trainable
-/// parameter of stages of several ranks; a program with several micro-batches.
+/// ended. Parameters of other stages have no elements. A trainable one that stages of several ranks read
+/// is on all of these: each adds up its own gradients, and in the end sends the sum to the others, which add
+/// the ranks' sums in their order (to rounding, then, the gradient of one rank). Errors: `invalid`: a
+/// schedule that check() refuses, a region without a stage, a value that a stage reads before it can be
+/// there; `unsupported`: a program with several micro-batches.
 Result<Program> pipeline(const Program& program, const PipelineSchedule& schedule,
                          std::span<const std::int32_t> stage_of_region, const PipelineRank& rank);
 
