@@ -43,7 +43,8 @@ std::vector<std::int64_t> chunk_sizes(std::span<const LayoutTensor> tensors, con
     return std::vector<std::int64_t>(grouped.groups.size(), largest);
   std::vector<std::int64_t> sizes(grouped.groups.size());
   for (std::size_t t = 0; t < tensors.size(); ++t)
-    if (const std::int64_t padded = round_up(tensors[t].n_elems, ChunkLayout::kSliceAlign); padded <= largest)
+    if (const std::int64_t padded = round_up(tensors[t].n_elems, ChunkLayout::kSliceAlign);
+        padded <= largest && !tensors[t].is_elsewhere)
       sizes[static_cast<std::size_t>(grouped.group_of[t])] += padded;
   for (std::int64_t& size : sizes) size = std::min(largest, round_up(size, unit));
   return sizes;
@@ -60,6 +61,10 @@ Packed pack(std::span<const LayoutTensor> tensors, const Grouped& grouped, std::
   std::vector<std::vector<Open>> open_of(grouped.groups.size());  // oldest first
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     const std::int32_t group = grouped.group_of[t];
+    if (tensors[t].is_elsewhere) {
+      packed.slices.push_back({});
+      continue;
+    }
     const std::int64_t chunk_elems = sizes[static_cast<std::size_t>(group)];
     std::vector<Open>& open = open_of[static_cast<std::size_t>(group)];
     const std::int64_t n = tensors[t].n_elems;
@@ -111,6 +116,10 @@ Status check_options(const LayoutOptions& options, std::int64_t unit) {
 Result<Grouped> group_tensors(std::span<const LayoutTensor> tensors, std::int64_t unit) {
   Grouped grouped;
   for (const LayoutTensor& tensor : tensors) {
+    if (tensor.is_elsewhere) {
+      grouped.group_of.push_back(-1);
+      continue;
+    }
     if (tensor.n_elems <= 0)
       return Status::error(Code::invalid, str("tensor ", tensor.name, " has ", tensor.n_elems, " elements"));
     auto found = std::find(grouped.groups.begin(), grouped.groups.end(), tensor.group);
@@ -119,7 +128,7 @@ Result<Grouped> group_tensors(std::span<const LayoutTensor> tensors, std::int64_
     grouped.used_elems += tensor.n_elems;
     grouped.largest_elems = std::max(grouped.largest_elems, round_up(tensor.n_elems, unit));
   }
-  if (tensors.empty()) return Status::error(Code::invalid, "a layout needs at least one tensor");
+  if (grouped.groups.empty()) return Status::error(Code::invalid, "a layout needs at least one tensor");
   return grouped;
 }
 

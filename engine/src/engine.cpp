@@ -32,7 +32,7 @@ Status prepare_collectives(const RunPlan& plan, StateContext& context) {
 // Ranks that share a model must run its collectives in one order, or they wait for each other.
 Status check_collectives_agree(const RunPlan& plan, StateContext& context) {
   if (context.world() == nullptr || context.model_groups() == nullptr) return {};
-  RankFacet facet{"collectives of the model", {}};
+  RankFacet facet{"collectives of the model", {}, plan.options.model.place(MeshAxis::pp)};
   for (const PlannedProgram& planned : plan.programs) {
     for (const LoweredInstr& instr : planned.program.code)
       if (is_collective(instr.op))

@@ -4,7 +4,7 @@
 
 namespace strata {
 namespace {
-constexpr std::array<std::string_view, kMeshAxes> kNames = {"pp", "dp", "fsdp", "cp", "tp3", "tp2", "tp"};
+constexpr std::array<std::string_view, kMeshAxes> kNames = {"dp", "fsdp", "pp", "cp", "tp3", "tp2", "tp"};
 }
 
 std::string_view to_string(MeshAxis axis) noexcept { return kNames[static_cast<std::size_t>(axis)]; }
@@ -16,10 +16,6 @@ Result<DeviceMesh> DeviceMesh::create(const Coordinates& sizes, int ranks) {
   for (std::size_t i = 0; i < kMeshAxes; ++i) {
     if (sizes[i] < 1)
       return Status::error(Code::invalid, str("the mesh has ", sizes[i], " ranks along ", kNames[i]));
-    const auto axis = static_cast<MeshAxis>(i);
-    if (sizes[i] > 1 && axis == MeshAxis::pp)
-      return Status::error(Code::unsupported, str("the mesh has ", sizes[i], " ranks along ", kNames[i],
-                                                  ", which is not used yet"));
     product *= sizes[i];
   }
   if (product != ranks)

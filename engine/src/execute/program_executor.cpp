@@ -17,7 +17,8 @@ ProgramExecutor::ProgramExecutor(StateContext& context, StepMachine& machine, co
       memory_(memory),
       costs_(costs),
       moves_(context, memory, plan),
-      collectives_(context, plan) {
+      collectives_(context, plan),
+      messages_(context, plan) {
   for (const PlannedProgram& planned : plan.programs)
     for (const LoweredInstr& instr : planned.program.code)
       STRATA_ASSERT(instr.in.size() <= kMaxOperands && instr.out.size() <= kMaxOperands,
@@ -79,6 +80,10 @@ Status ProgramExecutor::launch(const LoweredProgram& program, std::size_t index)
   if (is_collective(instr.op))
     return collectives_.queue(instr.op, instr.attrs.as<CollectiveAttrs>(), bind(uses, instr.in[0]),
                               bind(uses, instr.out[0]));
+  if (is_message(instr.op))
+    return messages_.queue(instr.op, instr.attrs.as<MessageAttrs>(),
+                           bind(uses, instr.in.empty() ? instr.out[0] : instr.in[0]),
+                           bind(uses, instr.out[0]));
   if (const double rate = context_.plan().options.paced_flops_per_s; rate > 0)
     return launch_paced(instr, static_cast<std::int64_t>(uses.flops / rate * 1e9));
   if (costs_ != nullptr) return launch_paced(instr, costs_->instruction_ns(instr, uses.flops));

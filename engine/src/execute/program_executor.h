@@ -8,6 +8,7 @@
 #include "execute/activation_moves.h"
 #include "execute/instruction_costs.h"
 #include "execute/program_collectives.h"
+#include "execute/program_messages.h"
 #include "execute/program_memory.h"
 
 namespace strata::detail {
@@ -39,6 +40,7 @@ class ProgramExecutor {
   const InstructionCosts* const costs_;
   ActivationMoves moves_;
   ProgramCollectives collectives_;
+  ProgramMessages messages_;
 };
 
 }  // namespace strata::detail

@@ -104,9 +104,18 @@ Status check_ports(const NamedProgram& named) {
   return {};
 }
 
+Status check_message(const NamedProgram& named, const MessageAttrs& attrs, const ModelParallel& model) {
+  const auto axis = static_cast<MeshAxis>(attrs.axis);
+  if (attrs.peer >= 0 && attrs.peer < model.size(axis) && attrs.peer != model.place(axis)) return {};
+  return Status::error(Code::invalid, str("program ", named.name, " exchanges messages with rank ",
+                                          attrs.peer, " along ", to_string(axis), ", but this is rank ",
+                                          model.place(axis), " of ", model.size(axis)));
+}
+
 // Collectives are exchanged among the ranks of the run.
 Status check_collectives(const NamedProgram& named, const ModelParallel& model) {
   for (const Instr& instr : named.program.code) {
+    if (is_message(instr.op)) STRATA_TRY(check_message(named, instr.attrs.as<MessageAttrs>(), model));
     if (!is_collective(instr.op)) continue;
     const auto& attrs = instr.attrs.as<CollectiveAttrs>();
     const auto axis = static_cast<MeshAxis>(attrs.axis);
@@ -161,7 +170,7 @@ Status check_train(const Program& train, const SessionOptions& options) {
         str("the training program sums the gradients of ", plural(train.micro_batches, "micro-batch"),
             ", but parallel.reduce=each adds each of them; use parallel.reduce=once"));
   for (const ParamInfo& param : train.params)
-    if (param.trainable && param.grad == kNoValue)
+    if (param.trainable && param.grad == kNoValue && !param.part.is_elsewhere)
       return Status::error(Code::invalid,
                            str("the training program has no gradient of parameter ", param.name));
   return cpuopt::validate(options.optimizer);

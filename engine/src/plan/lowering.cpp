@@ -45,7 +45,8 @@ LayoutTensor layout_tensor(const Program& program, const ParamInfo& info, bool t
            .grad = grad,
            .accum = grad,
            .trainable = trainable,
-           .saved = trainable || info.derived}};
+           .saved = trainable || info.derived},
+          info.part.is_elsewhere};
 }
 
 // Collects parameters by name.
@@ -270,6 +271,7 @@ class Lowering {
       position.sent_bytes = detail::sent_bytes(instr.op, instr.attrs.as<CollectiveAttrs>(),
                                                view(lowered.in[0]), view(lowered.out[0]));
     }
+    if (instr.op == Op::send_begin) position.sent_bytes = lowered.in[0].bytes();
     return position;
   }
 

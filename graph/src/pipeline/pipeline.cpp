@@ -53,11 +53,7 @@ class RankProgram {
 
   Result<Program> run() && {
     const auto ranks_of_param = detail::ranks_of_params(from_, code_, schedule_.ranks());
-    for (std::size_t p = 0; p < to_.params.size(); ++p)
-      if (ranks_of_param[p].count(rank_.rank) == 0)
-        drop(to_.params[p]);
-      else if (to_.params[p].grad != kNoValue && ranks_of_param[p].size() > 1)
-        add_parts(to_.params[p]);
+    for (std::size_t p = 0; p < to_.params.size(); ++p) share(to_.params[p], ranks_of_param[p]);
     STRATA_TRY_ASSIGN(const auto all, detail::stage_messages(from_, schedule_, code_));
     const auto& tasks = schedule_.tasks[static_cast<std::size_t>(rank_.rank)];
     const auto n = static_cast<std::int32_t>(tasks.size());
@@ -92,19 +88,25 @@ class RankProgram {
 
   /// The parameter is another rank's.
   void drop(ParamInfo& param) {
-    if (!param.part.is_shared()) param.part = TensorPart::all_of(param.shape);
-    param.part.rows.clear();
-    param.part.columns.clear();
+    param.part.is_elsewhere = true;
     param.shape = param.part.shape();
     param.grad = kNoValue;
     to_.values[static_cast<std::size_t>(param.value)].shape = param.shape;
   }
 
-  /// The gradient is the sum of those of several ranks.
-  void add_parts(const ParamInfo& param) {
-    const ValueId own = add_part(param.grad, rank_.rank);
-    copies_.add_up_in(param.grad, own);
+  /// The parameter is that of these ranks' stages, of which the first one counts.
+  void share(ParamInfo& param, const std::set<std::int32_t>& ranks) {
+    if (!param.part.is_shared()) param.part = TensorPart::all_of(param.shape);
+    if (ranks.count(rank_.rank) == 0) {
+      drop(param);
+      return;
+    }
+    if (*ranks.begin() != rank_.rank)
+      for (PartRun& run : param.part.rows) run.counts = false;
+    if (param.grad != kNoValue && ranks.size() > 1)
+      copies_.add_up_in(param.grad, add_part(param.grad, rank_.rank));
   }
+
   ValueId add_part(ValueId grad, std::int32_t rank) {
     ValueInfo info = to_.value(grad);
     info.name += str(" of rank ", rank);

@@ -51,6 +51,7 @@ void TensorPart::replicate(int rank) {
 }
 
 Shape TensorPart::shape() const {
+  if (is_elsewhere) return whole.rank == 2 ? Shape{0, extent(columns)} : Shape{0};
   return whole.rank == 2 ? Shape{extent(rows), extent(columns)} : Shape{extent(rows)};
 }
 

@@ -15,6 +15,7 @@ class PartialNumbers {
  public:
   PartialNumbers(const TensorTable& tensors, std::size_t tensor) : n_elems_(tensors.specs[tensor].n_elems) {
     if (tensors.parts.empty()) return;
+    n_elems_ = tensors.parts[tensor].n_left();
     uncounted_ = tensors.parts[tensor].uncounted();
     for (const TensorPart::Range& range : uncounted_)
       for (const std::int64_t at : {range.begin, range.end})
@@ -93,6 +94,13 @@ ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout) 
   for (std::size_t param = 0; param < tensors.tensor_of_param.size(); ++param) {
     const auto tensor = tensors.tensor_of_param[param];
     if (!tensors.specs[static_cast<std::size_t>(tensor)].group.trainable) continue;
+    const PartialNumbers numbers(tensors, static_cast<std::size_t>(tensor));
+    if (tensors.specs[static_cast<std::size_t>(tensor)].is_elsewhere) {
+      tables.first_partial_of_tensor[static_cast<std::size_t>(tensor)] = tables.n_partials;
+      tables.uncounted.emplace_back(tables.n_partials, tables.n_partials + numbers.count());
+      tables.n_partials += numbers.count();
+      continue;
+    }
     const Slice& slice = layout.slice(tensor);
     tables.first_partial_of_tensor[static_cast<std::size_t>(tensor)] = tables.n_partials;
     const auto add = [&](ChunkTables::Blocks& blocks, const ElemRange& range) {
@@ -100,7 +108,6 @@ ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout) 
     };
     add(tables.blocks, layout.range(slice.chunk, Payload::param));
     add(tables.whole, {0, layout.chunk(slice.chunk).n_elems});
-    const PartialNumbers numbers(tensors, static_cast<std::size_t>(tensor));
     if (!tables.part.empty())
       add_split_blocks(slice, layout.summed(slice.chunk), tables.n_partials, numbers, tensor,
                        tables.part[slice.chunk]);

@@ -6,6 +6,8 @@ namespace strata {
 
 std::int32_t ModelParallel::size(MeshAxis axis) const noexcept {
   switch (axis) {
+    case MeshAxis::pp:
+      return pp;
     case MeshAxis::cp:
       return cp;
     case MeshAxis::tp3:
@@ -14,7 +16,6 @@ std::int32_t ModelParallel::size(MeshAxis axis) const noexcept {
       return tp2;
     case MeshAxis::tp:
       return tp;
-    case MeshAxis::pp:
     case MeshAxis::dp:
     case MeshAxis::fsdp:
       break;
@@ -40,8 +41,9 @@ std::string to_string(const ModelParallel& model) {
 }
 
 Result<DeviceMesh> mesh_of(const DataParallel& ranks, const ModelParallel& model) {
-  return DeviceMesh::create({1, ranks.replicas(), ranks.shards(), model.cp, model.tp3, model.tp2, model.tp},
-                            ranks.ranks * model.ranks());
+  return DeviceMesh::create(
+      {ranks.replicas(), ranks.shards(), model.pp, model.cp, model.tp3, model.tp2, model.tp},
+      ranks.ranks * model.ranks());
 }
 
 std::int32_t rank_in_mesh(const DataParallel& ranks, const ModelParallel& model) noexcept {

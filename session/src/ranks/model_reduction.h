@@ -12,6 +12,9 @@ class ModelReduction {
  public:
   explicit ModelReduction(StateContext& context) : context_(context) {}
 
+  /// Adds the first `n` norm partials of all stages of a pipeline, each of which has those of its tensors and
+  /// zeros. Does nothing if there is one. Errors: those of the exchange.
+  Status add_stages(std::size_t n);
   /// Adds the squares of the other ranks, in the order of the ranks, and sets the flags that any of them has
   /// set. Does nothing if no ranks share the model. Errors: those of the exchange.
   Status run(double& square_sum, std::uint32_t& flags);

@@ -29,7 +29,8 @@ RankFacet settings(const StatePlan& plan) {
 
 RankFacet tensors(const StatePlan& plan) {
   RankFacet facet{"tensors", {}};
-  for (std::size_t tensor = 0; tensor < plan.rule_of_tensor.size(); ++tensor) {
+  for (const std::int32_t number : plan.tensors.tensor_of_param) {  // the order of first use may differ
+    const auto tensor = static_cast<std::size_t>(number);
     const UpdateRule& rule = plan.rules[static_cast<std::size_t>(plan.rule_of_tensor[tensor])];
     facet.lines.push_back(str(plan.tensors.specs[tensor].name, " ",
                               to_string(plan.tensors.whole_shape(tensor)), ": lr times ", rule.lr_scale,

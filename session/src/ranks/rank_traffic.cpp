@@ -80,6 +80,8 @@ void add_model_parallel(const StatePlan& plan, const UseTrace& uses, RankTraffic
   for (const UseTrace::Position& position : uses.positions)
     traffic.shared += position.sent_bytes * static_cast<std::uint64_t>(plan.passes());
   traffic.control += all_reduce_bytes(model_value_count(plan), model.rank, model.ranks());
+  traffic.control += all_reduce_bytes(static_cast<std::size_t>(detail::count_norm_partials(plan.tensors)),
+                                      model.place(MeshAxis::pp), model.pp);
 }
 
 }  // namespace

@@ -17,14 +17,16 @@ constexpr std::array<Payload, 5> kUpdatePayloads = {Payload::accum, Payload::par
                                                     Payload::m, Payload::v};
 
 // Of the tensors of this rank's part of the model; their number if there is none.
-std::size_t first_non_finite_tensor(const StateContext& context) {
-  for (std::size_t t = 0; t < context.tables().first_partial_of_tensor.size(); ++t) {
+std::size_t first_non_finite_param(const StateContext& context) {
+  const std::vector<std::int32_t>& tensor_of_param = context.plan().tensors.tensor_of_param;
+  for (std::size_t p = 0; p < tensor_of_param.size(); ++p) {
+    const auto t = static_cast<std::size_t>(tensor_of_param[p]);
     if (!context.plan().tensors.specs[t].group.trainable) continue;
     const std::int64_t n = count_norm_partials(context.plan().tensors, t);
     for (std::int64_t i = 0; i < n; ++i)
-      if (!std::isfinite(context.norm_partials()[context.tables().first_partial_of_tensor[t] + i])) return t;
+      if (!std::isfinite(context.norm_partials()[context.tables().first_partial_of_tensor[t] + i])) return p;
   }
-  return context.plan().tensors.specs.size();
+  return tensor_of_param.size();
 }
 
 }  // namespace
@@ -63,6 +65,7 @@ Result<double> Commit::gradient_norm(std::int32_t micro_batches, double loss_sca
                                              n * sizeof(double), !uncounted.empty()}));
   for (const auto& [begin, end] : uncounted)
     std::fill(context_.norm_partials() + begin, context_.norm_partials() + end, 0.0);
+  STRATA_TRY(model_.add_stages(n));
   double square_sum = cpuopt::tree_sum(std::span<const double>(context_.norm_partials(), n));
   STRATA_TRY(model_.run(square_sum, flags));
   return std::sqrt(square_sum) / micro_batches;
@@ -80,13 +83,15 @@ double Commit::synthetic_norm(double loss_scale, double share) noexcept {
 }
 
 Status Commit::non_finite_error() {
-  auto first = static_cast<double>(first_non_finite_tensor(context_));
+  auto first = static_cast<double>(first_non_finite_param(context_));
   STRATA_TRY(model_.least(first));
-  const auto tensor = static_cast<std::size_t>(first);
-  const std::vector<LayoutTensor>& specs = context_.plan().tensors.specs;
+  const auto param = static_cast<std::size_t>(first);
+  const TensorTable& tensors = context_.plan().tensors;
   return Status::error(Code::diverged,
                        str("the gradient of ",
-                           tensor < specs.size() ? specs[tensor].name : std::string("all tensors together"),
+                           param < tensors.tensor_of_param.size()
+                               ? tensors.specs[static_cast<std::size_t>(tensors.tensor_of_param[param])].name
+                               : std::string("all tensors together"),
                            " is not finite; nothing was updated"));
 }
 

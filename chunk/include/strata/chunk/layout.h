@@ -85,6 +85,7 @@ struct LayoutTensor {
   std::string name;
   std::int64_t n_elems = 0;
   GroupKey group;
+  bool is_elsewhere = false;  ///< another rank has it: it has no elements and is in no chunk
 };
 
 /// The location of a tensor: `n_elems` elements from `offset` in its chunk. Offsets are multiples of

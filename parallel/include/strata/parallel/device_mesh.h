@@ -12,9 +12,9 @@ namespace strata {
 
 /// What ranks divide among them. Those of an inner axis are closer to each other: neighbours in number.
 enum class MeshAxis : std::uint8_t {
-  pp,    ///< stages of a pipeline
   dp,    ///< data parallelism: copies of the states
   fsdp,  ///< shards of one copy of the states
+  pp,    ///< stages of a pipeline
   cp,    ///< parts of sequences
   tp3,   ///< parts of layers, in layouts of several dimensions
   tp2,   ///< the same
@@ -28,8 +28,7 @@ class DeviceMesh {
  public:
   using Coordinates = std::array<int, kMeshAxes>;  ///< by MeshAxis
   DeviceMesh() noexcept { sizes_.fill(1); }
-  /// Errors: `invalid`, naming the axis, for a size below 1, or if the product of all is not `ranks`;
-  /// `unsupported` for a size above 1 of an axis that nothing uses yet: pp.
+  /// Errors: `invalid`, naming the axis, for a size below 1, or if the product of all is not `ranks`.
   static Result<DeviceMesh> create(const Coordinates& sizes, int ranks);
 
   int size(MeshAxis axis) const noexcept { return sizes_[static_cast<std::size_t>(axis)]; }

@@ -23,6 +23,8 @@ struct PartRun {
 struct TensorPart {
   Shape whole = {};                    ///< of rank 0: the ranks do not share the tensor
   std::vector<PartRun> rows, columns;  ///< in the order of `own`, without gaps there; of a vector no columns
+  /// Whether this rank has none of them: they are those of the same rank of another stage of a pipeline.
+  bool is_elsewhere = false;
 
   static TensorPart all_of(const Shape& shape);
   bool is_shared() const noexcept { return whole.rank > 0; }
@@ -30,8 +32,10 @@ struct TensorPart {
   void cut(int dim, const Cut& by, int ranks, int rank);
   /// Every rank along an axis has what was left.
   void replicate(int rank);
-  /// Of what is left.
+  /// Of what this rank has of it.
   Shape shape() const;
+  /// Elements that are left, wherever they are.
+  std::int64_t n_left() const noexcept { return extent(rows) * (whole.rank == 2 ? extent(columns) : 1); }
 
   /// Calls `use(whole, own, n)` for runs of elements of the part's [begin, begin + n): they are elements
   /// [whole, whole + n) of the tensor and [own, own + n) of the part. In ascending order of `own`.

@@ -12,17 +12,17 @@ namespace strata {
 /// How ranks share the layers and sequences of one copy of the model, along axes of the mesh. They run the
 /// same micro-batches, and count as one rank of DataParallel. All ranks have the same values except `rank`.
 struct ModelParallel {
-  std::int32_t cp = 1, tp3 = 1, tp2 = 1, tp = 1;
+  std::int32_t pp = 1, cp = 1, tp3 = 1, tp2 = 1, tp = 1;
   std::int32_t rank = 0;  ///< among those that share a copy; neighbours in number are neighbours along tp
 
-  std::int32_t ranks() const noexcept { return cp * tp3 * tp2 * tp; }
+  std::int32_t ranks() const noexcept { return pp * cp * tp3 * tp2 * tp; }
   /// Ranks along an axis; 1 for axes that do not share the model.
   std::int32_t size(MeshAxis axis) const noexcept;
   /// This rank's number along an axis.
   std::int32_t place(MeshAxis axis) const noexcept;
 };
 /// The axes along which ranks share the model, outermost first.
-inline constexpr std::array kModelAxes = {MeshAxis::cp, MeshAxis::tp3, MeshAxis::tp2, MeshAxis::tp};
+inline constexpr std::array kModelAxes = {MeshAxis::pp, MeshAxis::cp, MeshAxis::tp3, MeshAxis::tp2, MeshAxis::tp};
 /// "cp 2 x tp 4"
 std::string to_string(const ModelParallel& model);
 

@@ -1,0 +1,151 @@
+// Runs whose ranks are the stages of a pipeline, against one rank.
+#include <map>
+
+#include <gmock/gmock.h>
+
+#include <strata/graph/pipeline.h>
+#include <strata/runtime/str.h>
+
+#include "sharding/split_run.h"
+#include "support/temp_dir.h"
+
+namespace strata {
+namespace {
+
+using test::RankOutcome;
+
+struct PipelineCase {
+  const char* schedule = "1f1b";
+  std::int32_t ranks = 2, virtual_stages = 1, micro_batches = 4;
+  bool tied = false;
+  StepMode mode = StepMode::two_phase;
+  DType compute = DType::f32;
+  Recompute recompute = Recompute::none;
+  void (*assign_homes)(const ChunkLayout& layout, Placement& placement) = nullptr;
+};
+void PrintTo(const PipelineCase& c, std::ostream* out) {
+  *out << str(c.schedule, " on ", c.ranks, " ranks x ", c.virtual_stages, ", ", c.micro_batches,
+              " micro-batches, ", to_string(c.mode), c.tied ? ", tied" : "",
+              c.compute == DType::bf16 ? ", bf16" : "", c.recompute == Recompute::none ? "" : ", recompute");
+}
+
+Result<Program> derived(const PipelineCase& c) {
+  DecoderConfig config = test::split_model("gpt2", false);
+  config.layers = 8;
+  config.tied_head = c.tied;
+  STRATA_TRY_ASSIGN(Program whole,
+                    record_decoder(config, 1, DecoderHead::loss, DecoderRows::whole, c.compute));
+  STRATA_TRY_ASSIGN(Program train, derive_backward(std::move(whole), "loss"));
+  return fuse_add_norm(recompute_regions(std::move(train), c.recompute));
+}
+
+SessionOptions options(const PipelineCase& c, const std::string& dir) {
+  SessionOptions all = test::swapping_options(dir, c.mode);
+  all.grad_accum = c.micro_batches;
+  all.clip = 0.5;
+  all.chunk_elems = 4096;
+  all.prefetch = 2;
+  all.undo_bytes = 3000000;
+  return all;
+}
+
+Result<std::unique_ptr<const RunPlan>> plan_of_rank(const PipelineCase& c, std::int32_t rank,
+                                                    const std::string& dir) {
+  STRATA_TRY_ASSIGN(const Program whole, derived(c));
+  ProgramSet programs;
+  SessionOptions all = options(c, dir);
+  if (c.ranks == 1) {
+    programs[ProgramRole::train] = whole;
+    return Engine::plan(programs, all);
+  }
+  STRATA_TRY_ASSIGN(const PipelineSchedule schedule,
+                    make_pipeline_schedule(c.schedule, c.ranks, c.micro_batches, c.virtual_stages));
+  STRATA_TRY_ASSIGN(const std::vector<std::int32_t> stages,
+                    balance_stages(region_flops(whole), schedule.stages()));
+  STRATA_TRY_ASSIGN(programs[ProgramRole::train],
+                    pipeline(whole, schedule, stages, {static_cast<std::int32_t>(MeshAxis::pp), rank}));
+  all.model.pp = c.ranks;
+  all.model.rank = rank;
+  return c.assign_homes != nullptr ? Engine::plan_with(programs, all, c.assign_homes)
+                                   : Engine::plan(programs, all);
+}
+
+RankOutcome train(const PipelineCase& c) {
+  const test::TempDir dir;
+  const test::RankRun run{.plan = [&](std::int32_t rank) { return plan_of_rank(c, rank, dir.path()); },
+                          .ranks = c.ranks};
+  return run.run([](Engine& engine, RankOutcome& outcome) {
+    STRATA_TRY(engine.initialize(3));
+    test::CountingBatches batches(test::kSplitVocab);
+    for (int step = 0; step < 4; ++step) {
+      StepReport report;
+      STRATA_TRY(engine.train_step(batches, 1e-3, report));
+      outcome.bits.push_back(std::bit_cast<std::uint32_t>(report.loss));
+      outcome.bits.push_back(std::bit_cast<std::uint64_t>(report.grad_norm));
+      outcome.losses.push_back(report.loss);
+      outcome.clipped += report.clip_factor < 1 ? 1 : 0;
+    }
+    return test::collect_parts(engine, outcome);
+  });
+}
+
+/// What one rank computes in the same step.
+const RankOutcome& one_rank(PipelineCase c) {
+  static std::map<std::string, RankOutcome> known;
+  c.ranks = 1;
+  const std::string key = ::testing::PrintToString(PipelineCase{
+      .schedule = "", .ranks = 1, .micro_batches = c.micro_batches, .tied = c.tied, .compute = c.compute});
+  const auto found = known.find(key);
+  return found != known.end() ? found->second : known.emplace(key, train(c)).first->second;
+}
+
+class PipelineRuns : public ::testing::TestWithParam<PipelineCase> {};
+
+TEST_P(PipelineRuns, HaveTheBitsOfOneRank) {
+  const RankOutcome &want = one_rank(GetParam()), got = train(GetParam());
+  ASSERT_TRUE(want.status.is_ok()) << want.status.to_string();
+  ASSERT_TRUE(got.status.is_ok()) << got.status.to_string();
+  EXPECT_GT(want.clipped, 0);
+  test::expect_same_bits(got, want, "pipeline");
+}
+
+// Chunks of all tiers.
+void mixed_homes(const ChunkLayout& layout, Placement& placement) {
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+    for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum})
+      if (layout.has(chunk, payload))
+        placement.homes[chunk][static_cast<std::size_t>(payload)] =
+            chunk % 4 == 0                                     ? Tier::device
+            : (chunk + static_cast<ChunkId>(payload)) % 2 == 0 ? Tier::pinned
+                                                               : Tier::nvme;
+}
+
+std::vector<PipelineCase> cases() {
+  std::vector<PipelineCase> all;
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zb-h1"})
+    for (const std::int32_t ranks : {2, 4})
+      all.push_back({.schedule = schedule,
+                     .ranks = ranks,
+                     .virtual_stages = std::string_view(schedule) == "interleaved" ? 2 : 1});
+  all.push_back({.ranks = 3, .micro_batches = 6});
+  for (const StepMode mode : {StepMode::serial, StepMode::speculative, StepMode::hybrid})
+    all.push_back({.mode = mode});
+  all.push_back({.schedule = "zb-h1", .assign_homes = mixed_homes});
+  all.push_back({.ranks = 4, .compute = DType::bf16});
+  all.push_back({.schedule = "gpipe", .recompute = Recompute::full});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Schedules, PipelineRuns, ::testing::ValuesIn(cases()));
+
+// The embedding's table is that of the head, which is in another stage.
+TEST(PipelineRun, ATiedTableIsUpdatedAlikeOnBothRanks) {
+  const PipelineCase c{.ranks = 2, .tied = true};
+  const RankOutcome &want = one_rank(c), got = train(c);  // whose ranks agree, or it fails
+  ASSERT_TRUE(got.status.is_ok()) << got.status.to_string();
+  ASSERT_EQ(got.losses.size(), want.losses.size());
+  for (std::size_t i = 0; i < want.losses.size(); ++i)
+    EXPECT_NEAR(got.losses[i], want.losses[i], 1e-6 * want.losses[i]) << "step " << i + 1;
+}
+
+}  // namespace
+}  // namespace strata
