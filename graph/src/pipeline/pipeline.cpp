@@ -9,7 +9,7 @@
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/str.h>
 
-#include "micro_batch_copies.h"
+#include "micro_batches/micro_batch_copies.h"
 #include "pipeline/messages.h"
 #include "pipeline/stage_code.h"
 

@@ -20,20 +20,20 @@ std::string name_of(const StageTask& task) {
 }
 
 /// What a stage has passed on or finished.
-enum class Event : std::uint8_t { output, gradient, end };
-using Key = std::tuple<Event, std::int32_t, std::int32_t>;  // stage, micro-batch
+enum class Passed : std::uint8_t { output, gradient, end };
+using Key = std::tuple<Passed, std::int32_t, std::int32_t>;  // stage, micro-batch
 
-Event made_by(StageWork work) {
+Passed made_by(StageWork work) {
   switch (work) {
     case StageWork::forward:
-      return Event::output;
+      return Passed::output;
     case StageWork::backward:
     case StageWork::input_gradient:
-      return Event::gradient;
+      return Passed::gradient;
     case StageWork::weight_gradient:
       break;
   }
-  return Event::end;
+  return Passed::end;
 }
 
 /// Runs the tasks of all ranks, each as soon as those that it needs have ended.
@@ -72,7 +72,7 @@ class Run {
     }
     return ticks_.weight_gradient;
   }
-  std::optional<std::int64_t> end_of(Event event, std::int32_t stage, std::int32_t micro_batch) const {
+  std::optional<std::int64_t> end_of(Passed event, std::int32_t stage, std::int32_t micro_batch) const {
     const auto found = ended_.find({event, stage, micro_batch});
     return found == ended_.end() ? std::nullopt : std::optional(found->second);
   }
@@ -80,11 +80,11 @@ class Run {
   std::optional<std::int64_t> ready(std::int32_t rank, const StageTask& task) const {
     const std::int32_t stage = schedule_.stage(rank, task);
     if (task.work == StageWork::forward)
-      return stage == 0 ? 0 : end_of(Event::output, stage - 1, task.micro_batch);
-    if (task.work == StageWork::weight_gradient) return end_of(Event::gradient, stage, task.micro_batch);
-    const auto own = end_of(Event::output, stage, task.micro_batch);
+      return stage == 0 ? 0 : end_of(Passed::output, stage - 1, task.micro_batch);
+    if (task.work == StageWork::weight_gradient) return end_of(Passed::gradient, stage, task.micro_batch);
+    const auto own = end_of(Passed::output, stage, task.micro_batch);
     if (stage == schedule_.stages() - 1 || !own) return own;
-    const auto next = end_of(Event::gradient, stage + 1, task.micro_batch);
+    const auto next = end_of(Passed::gradient, stage + 1, task.micro_batch);
     return next ? std::optional(std::max(*own, *next)) : next;
   }
   bool step(std::int32_t rank) {

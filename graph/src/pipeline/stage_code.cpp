@@ -4,7 +4,7 @@
 
 #include <strata/graph/ops.h>
 
-#include "micro_batch_copies.h"
+#include "micro_batches/micro_batch_copies.h"
 
 namespace strata::detail {
 namespace {

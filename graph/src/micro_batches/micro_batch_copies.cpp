@@ -1,4 +1,4 @@
-#include "micro_batch_copies.h"
+#include "micro_batches/micro_batch_copies.h"
 
 #include <algorithm>
 #include <utility>

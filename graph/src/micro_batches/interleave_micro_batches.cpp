@@ -5,7 +5,7 @@
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 
-#include "micro_batch_copies.h"
+#include "micro_batches/micro_batch_copies.h"
 
 namespace strata {
 namespace {
