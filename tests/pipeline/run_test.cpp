@@ -29,12 +29,14 @@ void PrintTo(const PipelineCase& c, std::ostream* out) {
               c.compute == DType::bf16 ? ", bf16" : "", c.recompute == Recompute::none ? "" : ", recompute");
 }
 
-Result<Program> derived(const PipelineCase& c) {
+Result<Program> forward(const PipelineCase& c) {
   DecoderConfig config = test::split_model("gpt2", false);
   config.layers = 8;
   config.tied_head = c.tied;
-  STRATA_TRY_ASSIGN(Program whole,
-                    record_decoder(config, 1, DecoderHead::loss, DecoderRows::whole, c.compute));
+  return record_decoder(config, 1, DecoderHead::loss, DecoderRows::whole, c.compute);
+}
+Result<Program> derived(const PipelineCase& c) {
+  STRATA_TRY_ASSIGN(Program whole, forward(c));
   STRATA_TRY_ASSIGN(Program train, derive_backward(std::move(whole), "loss"));
   return fuse_add_norm(recompute_regions(std::move(train), c.recompute));
 }
@@ -56,6 +58,7 @@ Result<std::unique_ptr<const RunPlan>> plan_of_rank(const PipelineCase& c, std::
   SessionOptions all = options(c, dir);
   if (c.ranks == 1) {
     programs[ProgramRole::train] = whole;
+    STRATA_TRY_ASSIGN(programs[ProgramRole::eval], forward(c));
     return Engine::plan(programs, all);
   }
   STRATA_TRY_ASSIGN(const PipelineSchedule schedule,
@@ -64,6 +67,10 @@ Result<std::unique_ptr<const RunPlan>> plan_of_rank(const PipelineCase& c, std::
                     balance_stages(region_flops(whole), schedule.stages()));
   STRATA_TRY_ASSIGN(programs[ProgramRole::train],
                     pipeline(whole, schedule, stages, {static_cast<std::int32_t>(MeshAxis::pp), rank}));
+  STRATA_TRY_ASSIGN(const Program eval, forward(c));
+  STRATA_TRY_ASSIGN(const PipelineSchedule forwards, forward_pipeline(c.ranks, 1, c.virtual_stages));
+  STRATA_TRY_ASSIGN(programs[ProgramRole::eval],
+                    pipeline(eval, forwards, stages, {static_cast<std::int32_t>(MeshAxis::pp), rank}));
   all.model.pp = c.ranks;
   all.model.rank = rank;
   return c.assign_homes != nullptr ? Engine::plan_with(programs, all, c.assign_homes)
@@ -85,6 +92,8 @@ RankOutcome train(const PipelineCase& c) {
       outcome.losses.push_back(report.loss);
       outcome.clipped += report.clip_factor < 1 ? 1 : 0;
     }
+    STRATA_TRY_ASSIGN(const double loss, engine.evaluate(batches, 3));
+    outcome.evaluated.push_back(static_cast<float>(loss));
     return test::collect_parts(engine, outcome);
   });
 }

@@ -68,6 +68,18 @@ TEST_P(PipelineSchedules, WeightGradientsFillTheBubble) {
 INSTANTIATE_TEST_SUITE_P(Sizes, PipelineSchedules,
                          ::testing::Combine(::testing::Values(2, 3, 4, 8), ::testing::Values(1, 2, 4)));
 
+TEST(PipelineSchedule, ForwardsAloneFillThePipelineOnce) {
+  for (const std::int32_t v : {1, 2})
+    for (const std::int32_t m : {1, 3, 4, 8}) {
+      const PipelineSchedule schedule = must(forward_pipeline(4, m, v));
+      expect_valid(schedule);
+      EXPECT_GE(time_pipeline(schedule).end, v * m + 3);
+      if (m % 4 == 0) {
+        EXPECT_EQ(time_pipeline(schedule).end, v * m + 3);
+      }
+    }
+}
+
 TEST(PipelineSchedule, FewMicroBatchesAreFine) {
   for (const std::int32_t m : {1, 2, 3})
     for (const char* name : {"gpipe", "1f1b", "interleaved", "zb-h1"})

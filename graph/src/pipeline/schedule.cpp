@@ -92,6 +92,17 @@ Result<PipelineSchedule> zero_bubble_h1(std::int32_t ranks, std::int32_t micro_b
   return schedule;
 }
 
+Result<PipelineSchedule> forward_pipeline(std::int32_t ranks, std::int32_t micro_batches,
+                                          std::int32_t virtual_stages) {
+  STRATA_TRY_ASSIGN(PipelineSchedule schedule, empty_schedule(ranks, micro_batches, virtual_stages));
+  for (std::vector<StageTask>& tasks : schedule.tasks)
+    for (std::int32_t first = 0; first < micro_batches; first += ranks)
+      for (std::int32_t stage = 0; stage < virtual_stages; ++stage)
+        for (std::int32_t k = first; k < std::min(first + ranks, micro_batches); ++k)
+          tasks.push_back(forward(k, stage));
+  return schedule;
+}
+
 std::vector<std::string> pipeline_schedule_names() { return {"gpipe", "1f1b", "interleaved", "zb-h1"}; }
 
 Result<PipelineSchedule> make_pipeline_schedule(std::string_view name, std::int32_t ranks,

@@ -110,6 +110,13 @@ class Run {
   PipelineTiming timing_;
 };
 
+bool has_gradients(const PipelineSchedule& schedule) {
+  return std::any_of(schedule.tasks.begin(), schedule.tasks.end(), [](const std::vector<StageTask>& tasks) {
+    return std::any_of(tasks.begin(), tasks.end(),
+                       [](const StageTask& task) { return task.work != StageWork::forward; });
+  });
+}
+
 void check_rank(const PipelineSchedule& schedule, std::int32_t rank, ErrorList& errors) {
   const auto bad = [&](const auto&... text) {
     errors.add(Status::error(Code::invalid, str("rank ", rank, ": ", text...)));
@@ -131,10 +138,11 @@ void check_rank(const PipelineSchedule& schedule, std::int32_t rank, ErrorList& 
       bad("the ", name_of(task), " comes after that of micro-batch ", before->second);
     before->second = task.micro_batch;
   }
+  const int gradients = has_gradients(schedule) ? 1 : 0;
   for (std::int32_t stage = 0; stage < schedule.virtual_stages; ++stage)
     for (std::int32_t k = 0; k < schedule.micro_batches; ++k) {
       const auto& [forwards, backwards, inputs, weights] = done[{stage, k}];
-      if (forwards == 1 && backwards + inputs == 1 && inputs == weights) continue;
+      if (forwards == 1 && backwards + inputs == gradients && inputs == weights) continue;
       bad("micro-batch ", k, " in virtual stage ", stage, " has ", forwards, " forwards, ", backwards,
           " backwards, ", inputs, " input gradients and ", weights,
           " weight gradients; it needs one forward, and one backward or one of each gradient");

@@ -6,7 +6,7 @@
 namespace strata {
 
 Result<DeviceMesh> mesh_of(const DataParallel& ranks) {
-  return DeviceMesh::create({1, ranks.replicas(), ranks.shards(), 1, 1, 1, 1}, ranks.ranks);
+  return DeviceMesh::create({ranks.replicas(), ranks.shards(), 1, 1, 1, 1, 1}, ranks.ranks);
 }
 
 Sharding sharding_of(const DataParallel& ranks) noexcept {

@@ -51,6 +51,9 @@ Result<PipelineSchedule> interleaved_one_f_one_b(std::int32_t ranks, std::int32_
 /// 1F1B whose weight gradients fill what would be bubbles, with the activations of `ranks` micro-batches on
 /// every rank (ZB-H1; Qi et al. 2023, arXiv 2401.10241).
 Result<PipelineSchedule> zero_bubble_h1(std::int32_t ranks, std::int32_t micro_batches);
+/// Forwards alone, as for evaluation: of as many micro-batches as ranks in each stage of a rank, and so on.
+Result<PipelineSchedule> forward_pipeline(std::int32_t ranks, std::int32_t micro_batches,
+                                          std::int32_t virtual_stages);
 /// By name: "gpipe", "1f1b", "interleaved", "zb-h1".
 Result<PipelineSchedule> make_pipeline_schedule(std::string_view name, std::int32_t ranks,
                                                 std::int32_t micro_batches, std::int32_t virtual_stages);
@@ -61,9 +64,9 @@ std::vector<std::string> pipeline_schedule_names();
 Result<PipelineSchedule> parse_pipeline_schedule(std::string_view text);
 std::string to_text(const PipelineSchedule& schedule);
 
-/// Errors: `invalid`, all problems at once: a task that is missing, repeated or out of range; gradients of
-/// weights whose micro-batches do not ascend, as their sums' order would depend on the schedule; ranks that
-/// wait for each other.
+/// A schedule has gradients of everything, or none. Errors: `invalid`, all problems at once: a task that is
+/// missing, repeated or out of range; gradients of weights whose micro-batches do not ascend, as their sums'
+/// order would depend on the schedule; ranks that wait for each other.
 Status check(const PipelineSchedule& schedule);
 
 /// How long each kind of work takes, in any unit.
