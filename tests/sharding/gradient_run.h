@@ -186,7 +186,7 @@ inline void run_mesh(const Program& whole, const std::vector<Along>& mesh, const
 inline void run_layout(const Program& whole, TrainConfig config, bool tied_head, const CheckRank& check,
                        std::uint64_t seed = 1) {
   std::vector<std::pair<std::int32_t, int>> axes;
-  for (const MeshAxis axis : kModelAxes)
+  for (const MeshAxis axis : kSplitAxes)
     axes.emplace_back(static_cast<std::int32_t>(axis), model_parallel(config).size(axis));
   const auto part_of_rank = [&](int rank) -> Result<Program> {
     Program part = whole;

@@ -197,8 +197,8 @@ class Partitioner : public ShardedCode {
     if (annotation->dim == 1 && out.is_split() && out.dim == 1) return std::nullopt;
     if (annotation->dim < 0) return ShardPlacement::replicated();
     const std::int64_t extent = whole.shape.dim(annotation->dim);
-    return ShardPlacement::split(annotation->dim,
-                                 annotation->dim == 0 ? axis_.cut_of_rows(extent)
+    return ShardPlacement::split(annotation->dim, annotation->dim == 0
+                                                      ? axis_.cut_of_rows(extent)
                                                       : Cut::nearly_even(extent, axis_.ranks));
   }
 

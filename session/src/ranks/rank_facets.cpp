@@ -31,10 +31,12 @@ RankFacet tensors(const StatePlan& plan) {
   RankFacet facet{"tensors", {}};
   for (const std::int32_t number : plan.tensors.tensor_of_param) {  // the order of first use may differ
     const auto tensor = static_cast<std::size_t>(number);
-    const UpdateRule& rule = plan.rules[static_cast<std::size_t>(plan.rule_of_tensor[tensor])];
-    facet.lines.push_back(str(plan.tensors.specs[tensor].name, " ",
-                              to_string(plan.tensors.whole_shape(tensor)), ": lr times ", rule.lr_scale,
-                              ", weight decay ", rule.weight_decay));
+    std::string line = str(plan.tensors.specs[tensor].name, " ", to_string(plan.tensors.whole_shape(tensor)));
+    if (plan.trains()) {
+      const UpdateRule& rule = plan.rules[static_cast<std::size_t>(plan.rule_of_tensor[tensor])];
+      line += str(": lr times ", rule.lr_scale, ", weight decay ", rule.weight_decay);
+    }
+    facet.lines.push_back(std::move(line));
   }
   return facet;
 }

@@ -134,9 +134,9 @@ void add(std::string_view text, const ModelParallel& model, SplitAnnotations& an
   auto annotation = parse_annotation(text, axis);
   bad.add(annotation.status());
   if (!annotation.has_value()) return;
-  const auto along = std::find_if(kModelAxes.begin(), kModelAxes.end(),
+  const auto along = std::find_if(kSplitAxes.begin(), kSplitAxes.end(),
                                   [&](MeshAxis each) { return to_string(each) == axis; });
-  if (along == kModelAxes.end()) {
+  if (along == kSplitAxes.end()) {
     bad.add(Status::error(Code::invalid,
                           str("'", text, "': there is no axis ", axis, "; use tp, tp2, tp3 or cp")));
     return;
@@ -167,7 +167,7 @@ Result<SplitAnnotations> split_annotations(const TrainConfig& config, bool tied_
   for (const std::string& item : items)
     for (const std::string_view text : texts_of(item, tied_head, annotations, bad))
       add(text, model, annotations, bad);
-  for (const MeshAxis axis : kModelAxes)
+  for (const MeshAxis axis : kSplitAxes)
     if (model.size(axis) > 1 && annotations.along(axis).empty())
       bad.add(Status::error(Code::invalid, str("nothing is split along ", to_string(axis), ", but parallel.",
                                                to_string(axis), " is ", model.size(axis))));

@@ -16,7 +16,8 @@ struct CastRowsArgs {
   std::int64_t y_stride = 0;  ///< the same for y
   bool adds = false;          ///< whether y += x, and y is read
 };
-/// y = x, or y + x in f32, rounded to nearest even if y has fewer bits. Memory between the rows of y is not changed.
+/// y = x, or y + x in f32, rounded to nearest even if y has fewer bits. Memory between the rows of y is not
+/// changed.
 Status cast_rows_async(Backend& backend, Stream& stream, const CastRowsArgs& args);
 void cast_rows_host(const CastRowsArgs& args, ThreadPool& pool);
 
