@@ -23,17 +23,22 @@ std::vector<std::pair<std::string, int>> splittable(const Program& program) {
   return all;
 }
 
-/// Annotations along an axis, at random; what is refused is left out.
-std::vector<ShardAnnotation> draw_annotations(const Program& program, const ShardAxis& axis, const Rng& rng) {
-  const auto all = splittable(program);
+/// Annotations along an axis, at random; what one of the ranks refuses is left out. `first` and `last` are
+/// the programs of those that have the most and the least.
+std::vector<ShardAnnotation> draw_annotations(const Program& first, const Program& last,
+                                              const ShardAxis& axis, const Rng& rng) {
+  const auto all = splittable(first);
+  const auto is_refused = [&](const std::vector<ShardAnnotation>& by) {
+    return !partition(first, axis, by).has_value() || !partition(last, axis, by).has_value();
+  };
   std::vector<ShardAnnotation> chosen;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& [name, dims] = all[i];
-    const bool is_param = i < program.params.size();
+    const bool is_param = i < first.params.size();
     if (dims == 0 || rng.below(i, 6) < (is_param ? 2u : 5u)) continue;
     const auto dim = static_cast<int>(rng.below(1000 + i, static_cast<std::uint64_t>(dims)));
     chosen.push_back({name, dim, is_param && rng.below(2000 + i, 4) == 0});
-    if (!partition(program, axis, chosen).has_value()) chosen.pop_back();
+    if (is_refused(chosen)) chosen.pop_back();
   }
   return chosen;
 }
@@ -55,11 +60,13 @@ TEST_P(RandomPartitions, GradientsAreThoseOfOneRank) {
     const Program whole = test::random_program(seed, true);
     const Rng rng(seed, 29);
     std::vector<Along> mesh;
-    Program part = whole;
-    for (const ShardAxis& axis : draw_axes(rng)) {
-      mesh.push_back(
-          {axis, draw_annotations(part, axis, Rng(seed, 31 + static_cast<std::uint64_t>(axis.number)))});
-      part = must(partition(part, axis, mesh.back().texts));
+    Program first = whole, last = whole;
+    for (ShardAxis axis : draw_axes(rng)) {
+      mesh.push_back({axis, draw_annotations(first, last, axis,
+                                             Rng(seed, 31 + static_cast<std::uint64_t>(axis.number)))});
+      first = must(partition(first, axis, mesh.back().texts));
+      axis.rank = axis.ranks - 1;
+      last = must(partition(last, axis, mesh.back().texts));
       split += mesh.back().texts.size();
     }
     test::expect_same(whole, mesh, 2e-5);
