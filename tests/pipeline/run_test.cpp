@@ -83,18 +83,7 @@ RankOutcome train(const PipelineCase& c) {
                           .ranks = c.ranks};
   return run.run([](Engine& engine, RankOutcome& outcome) {
     STRATA_TRY(engine.initialize(3));
-    test::CountingBatches batches(test::kSplitVocab);
-    for (int step = 0; step < 4; ++step) {
-      StepReport report;
-      STRATA_TRY(engine.train_step(batches, 1e-3, report));
-      outcome.bits.push_back(std::bit_cast<std::uint32_t>(report.loss));
-      outcome.bits.push_back(std::bit_cast<std::uint64_t>(report.grad_norm));
-      outcome.losses.push_back(report.loss);
-      outcome.clipped += report.clip_factor < 1 ? 1 : 0;
-    }
-    STRATA_TRY_ASSIGN(const double loss, engine.evaluate(batches, 3));
-    outcome.evaluated.push_back(static_cast<float>(loss));
-    return test::collect_parts(engine, outcome);
+    return test::train_split(engine, outcome, 4);
   });
 }
 

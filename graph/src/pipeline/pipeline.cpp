@@ -48,8 +48,7 @@ class RankProgram {
         rank_(rank),
         code_(code),
         to_(without_code(program)),
-        copies_(program, to_, schedule.micro_batches, own_order()),
-        sent_(program.code.size()) {}
+        copies_(program, to_, schedule.micro_batches, own_order()) {}
 
   Result<Program> run() && {
     const auto ranks_of_param = detail::ranks_of_params(from_, code_, schedule_.ranks());
