@@ -43,15 +43,16 @@ std::vector<float> after_steps(const OptimizerParams& params, std::int64_t n) {
 }
 
 TEST(PrefetchTest, EveryOptimizerHasTheSameBitsWhateverIsPrefetched) {
-  constexpr std::int64_t kElems = 3 * 16384 + 77;
+  constexpr std::int64_t kLongElems = 3 * 16384 + 77;
   for (const CpuIsa isa : strata::test::supported_isas())
     for (const OptimizerParams& params : every_optimizer()) {
       const strata::test::IsaScope isa_scope(isa);
       std::vector<std::vector<float>> results;
       for (const Prefetch prefetch : {Prefetch::none, Prefetch::moments, Prefetch::all}) {
         const PrefetchScope scope(prefetch);
-        results.push_back(after_steps(params, kElems));
-        EXPECT_EQ(std::memcmp(results.front().data(), results.back().data(), 4 * kElems * sizeof(float)), 0)
+        results.push_back(after_steps(params, kLongElems));
+        EXPECT_EQ(std::memcmp(results.front().data(), results.back().data(), 4 * kLongElems * sizeof(float)),
+                  0)
             << to_string(isa) << ", " << to_string(params.optimizer) << ", " << to_string(prefetch);
       }
     }

@@ -30,7 +30,7 @@ std::unique_ptr<ThreadPool> random_pool(const Rng& rng) {
   return must(ThreadPool::create(share));
 }
 
-struct Case {
+struct PlacementCase {
   const char* family;
   DType compute;
   std::int32_t grad_accum;
@@ -40,7 +40,7 @@ struct Case {
   std::vector<std::string> freeze = {};
 };
 
-SessionOptions options_of(const Case& which) {
+SessionOptions options_of(const PlacementCase& which) {
   SessionOptions options;
   options.grad_accum = which.grad_accum;
   options.optimizer.optimizer = must(cpuopt::optimizer_named(which.optimizer));
@@ -51,11 +51,11 @@ SessionOptions options_of(const Case& which) {
   return options;
 }
 
-ProgramSet programs_of(const Case& run, Recompute recompute) {
+ProgramSet programs_of(const PlacementCase& run, Recompute recompute) {
   return tiny_programs(recompute, 3, test::tiny_of_family(run.family), run.compute, run.freeze);
 }
 
-Outcome reference(const Case& which) {
+Outcome reference(const PlacementCase& which) {
   const SessionOptions options = options_of(which);
   TinyRun run(must(Engine::plan(programs_of(which, Recompute::none), options)), 1);
   must(run.engine->initialize(5));
@@ -65,7 +65,7 @@ Outcome reference(const Case& which) {
   return out;
 }
 
-Outcome placed(const Case& which, std::uint64_t seed, const std::string& dir) {
+Outcome placed(const PlacementCase& which, std::uint64_t seed, const std::string& dir) {
   const Rng rng(seed, 2);
   SessionOptions options = options_of(which);
   options.chunk_elems = ChunkLayout::kSliceAlign * static_cast<std::int64_t>(1 + rng.below(0, 4));
@@ -87,7 +87,7 @@ Outcome placed(const Case& which, std::uint64_t seed, const std::string& dir) {
   return out;
 }
 
-class PlacementIdentityTest : public ::testing::TestWithParam<Case> {};
+class PlacementIdentityTest : public ::testing::TestWithParam<PlacementCase> {};
 
 TEST_P(PlacementIdentityTest, RandomPlacementsGiveTheSameBits) {
   const Outcome want = reference(GetParam());
@@ -96,14 +96,14 @@ TEST_P(PlacementIdentityTest, RandomPlacementsGiveTheSameBits) {
     ASSERT_EQ(placed(GetParam(), seed, dir.path()), want) << "placement seed " << seed;
 }
 
-std::string case_name(const ::testing::TestParamInfo<Case>& test) {
-  const Case& c = test.param;
+std::string case_name(const ::testing::TestParamInfo<PlacementCase>& test) {
+  const PlacementCase& c = test.param;
   return str(c.family, "_", to_string(c.compute), "_", c.optimizer, "_", to_string(c.states),
              c.freeze.empty() ? "" : "_frozen");
 }
 
-Case frozen(const char* family, DType compute, std::int32_t grad_accum) {
-  Case frozen{family, compute, grad_accum};
+PlacementCase frozen(const char* family, DType compute, std::int32_t grad_accum) {
+  PlacementCase frozen{family, compute, grad_accum};
   frozen.placements = 32;
   frozen.freeze = {"tokens.weight", "layers.0.*", "layers.1.mlp_in.weight"};
   return frozen;
@@ -111,15 +111,16 @@ Case frozen(const char* family, DType compute, std::int32_t grad_accum) {
 
 // Covers families with all ops, tied heads (whose gradient is f32) and untied ones, and accumulated gradients
 // of one and of several micro-batches.
-INSTANTIATE_TEST_SUITE_P(Cases, PlacementIdentityTest,
-                         ::testing::Values(Case{"gpt2", DType::f32, 2}, Case{"qwen3", DType::f32, 2},
-                                           Case{"gpt2", DType::bf16, 2}, Case{"llama", DType::bf16, 1},
-                                           Case{"llama", DType::f16, 2}, frozen("gpt2", DType::bf16, 2),
-                                           frozen("qwen3", DType::f32, 1), frozen("llama", DType::f16, 2)),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(
+    Cases, PlacementIdentityTest,
+    ::testing::Values(PlacementCase{"gpt2", DType::f32, 2}, PlacementCase{"qwen3", DType::f32, 2},
+                      PlacementCase{"gpt2", DType::bf16, 2}, PlacementCase{"llama", DType::bf16, 1},
+                      PlacementCase{"llama", DType::f16, 2}, frozen("gpt2", DType::bf16, 2),
+                      frozen("qwen3", DType::f32, 1), frozen("llama", DType::f16, 2)),
+    case_name);
 
-std::vector<Case> optimizer_cases() {
-  std::vector<Case> cases;
+std::vector<PlacementCase> optimizer_cases() {
+  std::vector<PlacementCase> cases;
   for (const char* optimizer : {"adamw", "adam", "lion", "lamb", "adagrad", "sgd"})
     for (const StateFormat states : {StateFormat::fp32, StateFormat::bf16, StateFormat::int8})
       cases.push_back({"gpt2", DType::bf16, 2, optimizer, states, 12});

@@ -45,7 +45,7 @@ constexpr std::array kTierNames = {"device", "ram", "three tiers"};
 enum class Clipping : std::uint8_t { never, sometimes, always };
 constexpr std::array kClippingNames = {"never", "sometimes", "always"};
 
-struct Case {
+struct RankCase {
   std::int32_t ranks = 1;
   Technique technique = kDdp;
   StepMode mode = StepMode::two_phase;
@@ -58,12 +58,12 @@ struct Case {
   double lr = 1e-2;
 };
 
-std::string describe(const Case& c) {
+std::string describe(const RankCase& c) {
   return str(c.ranks, " ranks, ", c.technique.name, ", ", to_string(c.mode), ", ",
              kTierNames[static_cast<std::size_t>(c.tiers)], ", ", to_string(c.compute), ", clips ",
              kClippingNames[static_cast<std::size_t>(c.clipping)]);
 }
-void PrintTo(const Case& c, std::ostream* out) { *out << describe(c); }
+void PrintTo(const RankCase& c, std::ostream* out) { *out << describe(c); }
 
 // The gradient norms of this model and data are from 0.6 to 4; half of the steps exceed 1.2. After fifty
 // steps they are below 0.01.
@@ -73,7 +73,7 @@ double clip_of(Clipping clipping) {
 }
 
 // Homes for every payload that needs one, so that chunks of all kinds occur.
-void assign_homes(const Case& c, const ChunkLayout& layout, Placement& placement) {
+void assign_homes(const RankCase& c, const ChunkLayout& layout, Placement& placement) {
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
     for (const Payload payload :
          {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum, Payload::gathered}) {
@@ -88,7 +88,7 @@ void assign_homes(const Case& c, const ChunkLayout& layout, Placement& placement
     }
 }
 
-SessionOptions options_of(const Case& c, std::int32_t rank, const std::string& dir) {
+SessionOptions options_of(const RankCase& c, std::int32_t rank, const std::string& dir) {
   SessionOptions options;
   options.step_mode = c.mode;
   options.grad_accum = kGradAccum;
@@ -127,14 +127,14 @@ Status train_rank(Engine& engine, RankOutcome& outcome, int steps, double lr = 1
   return test::collect_states(engine, outcome);
 }
 
-Result<std::unique_ptr<const RunPlan>> plan(const Case& c, std::int32_t rank, const std::string& dir) {
+Result<std::unique_ptr<const RunPlan>> plan(const RankCase& c, std::int32_t rank, const std::string& dir) {
   const ProgramSet programs = test::tiny_programs(Recompute::none, 1, test::rank_model(), c.compute);
   return Engine::plan_with(
       programs, options_of(c, rank, dir),
       [&](const ChunkLayout& layout, Placement& placement) { assign_homes(c, layout, placement); });
 }
 
-RankOutcome train(const Case& c, int steps = steps_compared()) {
+RankOutcome train(const RankCase& c, int steps = steps_compared()) {
   const test::TempDir dir;
   const RankRun run{.plan = [&](std::int32_t rank) { return plan(c, rank, dir.path()); }, .ranks = c.ranks};
   return run.run(
@@ -142,7 +142,7 @@ RankOutcome train(const Case& c, int steps = steps_compared()) {
 }
 
 /// The same run on one device, which does not depend on the placement, the step mode or the technique.
-const RankOutcome& on_one_device(const Case& c) {
+const RankOutcome& on_one_device(const RankCase& c) {
   static std::map<std::tuple<DType, Clipping, cpuopt::Optimizer, StateFormat, double>, RankOutcome> known;
   const auto [at, is_new] = known.try_emplace({c.compute, c.clipping, c.optimizer, c.states, c.lr});
   if (is_new)
@@ -172,10 +172,10 @@ void expect_formula(const RunPlan& plan, const RankTraffic& traffic) {
   }
 }
 
-class RanksTest : public ::testing::TestWithParam<Case> {};
+class RanksTest : public ::testing::TestWithParam<RankCase> {};
 
 TEST_P(RanksTest, ComputeTheBitsOfOneDevice) {
-  const Case& c = GetParam();
+  const RankCase& c = GetParam();
   const RankOutcome &want = on_one_device(c), got = train(c);
   ASSERT_TRUE(want.status.is_ok()) << want.status.to_string();
   ASSERT_TRUE(got.status.is_ok()) << got.status.to_string();
@@ -193,7 +193,7 @@ TEST_P(RanksTest, ComputeTheBitsOfOneDevice) {
 }
 
 // Every pair of step mode, tiers, dtype and clipping, each with another number of ranks and technique.
-std::vector<Case> cases() {
+std::vector<RankCase> rank_cases() {
   struct Kind {
     std::int32_t ranks;
     Technique technique;
@@ -205,7 +205,7 @@ std::vector<Case> cases() {
   constexpr std::array kModes = {StepMode::automatic, StepMode::serial, StepMode::two_phase,
                                  StepMode::speculative, StepMode::hybrid};
   constexpr std::array kDTypes = {DType::f32, DType::bf16, DType::f16};
-  std::vector<Case> all;
+  std::vector<RankCase> all;
   for (std::size_t a = 0; a < 90; ++a) {
     const Kind& kind = kinds[(a * 7 + a / 15) % kinds.size()];
     all.push_back({kind.ranks, kind.technique, kModes[a % 5], static_cast<Tiers>(a % 3), kDTypes[a / 15 % 3],
@@ -214,7 +214,7 @@ std::vector<Case> cases() {
   }
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Pairwise, RanksTest, ::testing::ValuesIn(cases()));
+INSTANTIATE_TEST_SUITE_P(Pairwise, RanksTest, ::testing::ValuesIn(rank_cases()));
 
 // What a rank sends in a step is the formula, which sums over chunks what the technique's mathematics says.
 TEST(RanksTest, BytesSentAreTheFormula) {
@@ -223,7 +223,8 @@ TEST(RanksTest, BytesSentAreTheFormula) {
       for (const GradientReduce reduce : {GradientReduce::each, GradientReduce::once}) {
         if ((technique.hybrid && ranks % 2 != 0) || (technique.zero == 1 && reduce == GradientReduce::each))
           continue;
-        const Case c{.ranks = ranks, .technique = technique, .clipping = Clipping::never, .reduce = reduce};
+        const RankCase c{
+            .ranks = ranks, .technique = technique, .clipping = Clipping::never, .reduce = reduce};
         const test::TempDir dir;
         const RankRun run{.plan = [&](std::int32_t rank) { return plan(c, rank, dir.path()); },
                           .ranks = ranks};
@@ -255,13 +256,13 @@ TEST(RanksTest, EveryOptimizerAndStateFormatHasTheBitsOfOneDevice) {
   for (const cpuopt::Optimizer optimizer : cpuopt::all_optimizers())
     for (const Technique& technique : {kDdp, kZero2, kZero3, kHsdp})
       for (const bool many : {false, true}) {
-        const Case c{.ranks = technique.hybrid ? (many ? 6 : 4) : (many ? 3 : 2),
-                     .technique = technique,
-                     .mode = kModes[i % 3],
-                     .tiers = static_cast<Tiers>((i + i / 3) % 3),
-                     .compute = (i + i / 2 + i / 8) % 2 == 0 ? DType::f32 : DType::bf16,
-                     .optimizer = optimizer,
-                     .states = kFormats[i / 3 % 3]};
+        const RankCase c{.ranks = technique.hybrid ? (many ? 6 : 4) : (many ? 3 : 2),
+                         .technique = technique,
+                         .mode = kModes[i % 3],
+                         .tiers = static_cast<Tiers>((i + i / 3) % 3),
+                         .compute = (i + i / 2 + i / 8) % 2 == 0 ? DType::f32 : DType::bf16,
+                         .optimizer = optimizer,
+                         .states = kFormats[i / 3 % 3]};
         ++i;
         const RankOutcome &want = on_one_device(c), got = train(c);
         ASSERT_TRUE(want.status.is_ok()) << want.status.to_string();
@@ -272,7 +273,7 @@ TEST(RanksTest, EveryOptimizerAndStateFormatHasTheBitsOfOneDevice) {
 }
 
 TEST(RanksTest, BytesOfLambAreTheFormula) {
-  const Case c{.ranks = 4, .technique = kHsdp, .optimizer = cpuopt::Optimizer::lamb};
+  const RankCase c{.ranks = 4, .technique = kHsdp, .optimizer = cpuopt::Optimizer::lamb};
   const test::TempDir dir;
   const RankRun run{.plan = [&](std::int32_t rank) { return plan(c, rank, dir.path()); }, .ranks = 4};
   const RankOutcome outcome = run.run([&](Engine& engine, RankOutcome&) -> Status {
@@ -291,7 +292,7 @@ TEST(RanksTest, BytesOfLambAreTheFormula) {
 
 // How far a rank prefetches must not change the order of what it exchanges.
 TEST(RanksTest, LambExchangesInOneOrderWhateverARankPrefetches) {
-  const Case c{.ranks = 2, .technique = kZero3, .optimizer = cpuopt::Optimizer::lamb};
+  const RankCase c{.ranks = 2, .technique = kZero3, .optimizer = cpuopt::Optimizer::lamb};
   const test::TempDir dir;
   const RankRun run{
       .plan =
@@ -310,7 +311,7 @@ TEST(RanksTest, LambExchangesInOneOrderWhateverARankPrefetches) {
 }
 
 TEST(RanksTest, LambDoesNotSpeculateWhereRanksShareTensors) {
-  const Case c{
+  const RankCase c{
       .ranks = 2, .technique = kZero3, .mode = StepMode::hybrid, .optimizer = cpuopt::Optimizer::lamb};
   const test::TempDir dir;
   const Status refused = plan(c, 0, dir.path()).status();
@@ -334,7 +335,7 @@ double distance(const RankOutcome& got, const RankOutcome& want, const char* pay
 // which fifty steps learn these few batches by heart, any difference in rounding would grow with each step.
 TEST(RanksTest, OneReductionAStepIsCloseToOneDevice) {
   for (const Technique& technique : {kDdp, kZero1, kZero3, kHsdp}) {
-    const Case c{.ranks = 4, .technique = technique, .reduce = GradientReduce::once, .lr = 1e-3};
+    const RankCase c{.ranks = 4, .technique = technique, .reduce = GradientReduce::once, .lr = 1e-3};
     const RankOutcome &want = on_one_device(c), got = train(c);
     ASSERT_TRUE(got.status.is_ok()) << got.status.to_string();
     for (std::size_t i = 0; i < want.losses.size(); ++i)

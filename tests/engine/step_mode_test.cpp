@@ -20,7 +20,7 @@ using test::tiny_programs;
 using test::TinyRun;
 
 // Number of steps that are compared; bench/claims/step_parity requests more.
-int steps_compared() {
+int steps_of_modes() {
   const char* const asked = std::getenv("STEP_PARITY_STEPS");
   return asked == nullptr ? 6 : std::atoi(asked);
 }
@@ -46,17 +46,17 @@ struct RunRecord {
   std::vector<double> norms;
 };
 
-enum class Tiers : std::uint8_t { device, ram, all_three, hybrid };
-constexpr std::array<const char*, 4> kTierNames = {"device", "ram", "all three", "hybrid"};
+enum class Homes : std::uint8_t { device, ram, all_three, hybrid };
+constexpr std::array<const char*, 4> kHomeNames = {"device", "ram", "all three", "hybrid"};
 
-void assign_homes(Tiers tiers, const ChunkLayout& layout, Placement& placement) {
+void assign_homes(Homes tiers, const ChunkLayout& layout, Placement& placement) {
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
     for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum}) {
       if (!layout.has(chunk, payload)) continue;
       Tier home = Tier::pinned;
-      if (tiers == Tiers::device || (tiers == Tiers::hybrid && chunk < layout.n_chunks() / 3))
+      if (tiers == Homes::device || (tiers == Homes::hybrid && chunk < layout.n_chunks() / 3))
         home = Tier::device;
-      if (tiers == Tiers::all_three)
+      if (tiers == Homes::all_three)
         home = chunk % 4 == 0                                                    ? Tier::device
                : chunk % 4 == 1 || (chunk % 4 == 2 && payload != Payload::param) ? Tier::nvme
                                                                                  : Tier::pinned;
@@ -92,7 +92,7 @@ RunRecord record_run(const Model& model, const Scenario& scenario, TinyRun& run)
   must(run.engine->initialize(5));
   test::CountingBatches batches(test::tiny_config().vocab);
   RunRecord record;
-  for (int step = 0; step < steps_compared(); ++step) {
+  for (int step = 0; step < steps_of_modes(); ++step) {
     StepReport report;
     if (scenario.overflows && model.compute != DType::f16 && step % 4 == 2) {
       step_without_a_gradient(*run.engine, batches, report);
@@ -120,7 +120,7 @@ RunRecord record_run(const Model& model, const Scenario& scenario, TinyRun& run)
   return record;
 }
 
-RunRecord run_of(const Model& model, const Scenario& scenario, StepMode mode, Tiers tiers,
+RunRecord run_of(const Model& model, const Scenario& scenario, StepMode mode, Homes tiers,
                  const std::string& dir, const HostBackendOptions& backend) {
   SessionOptions options = options_of(model, scenario, mode);
   options.nvme.dirs = {dir};
@@ -142,7 +142,7 @@ class StepModeTest : public ::testing::TestWithParam<Model> {
   static std::vector<Scenario> scenarios(const Model& model) {
     const test::TempDir dir;
     std::vector<double> norms =
-        run_of(model, {}, StepMode::serial, Tiers::device, dir.path(), kThreads).norms;
+        run_of(model, {}, StepMode::serial, Homes::device, dir.path(), kThreads).norms;
     std::sort(norms.begin(), norms.end());
     const double median = norms[norms.size() / 2];
     return {{0, false}, {median, false}, {1e-6, false}, {0, true}, {median, true}};
@@ -156,21 +156,21 @@ TEST_P(StepModeTest, EveryModeGivesTheBitsOfTheSerialOne) {
   const std::vector<Scenario> all = scenarios(model);
   for (std::size_t c = 0; c < all.size(); ++c) {
     const Scenario& scenario = all[c];
-    const RunRecord want = run_of(model, scenario, StepMode::serial, Tiers::device, dir.path(), kThreads);
+    const RunRecord want = run_of(model, scenario, StepMode::serial, Homes::device, dir.path(), kThreads);
     EXPECT_EQ(want.clipped > 0, scenario.clip > 0) << "scenario " << c;
-    EXPECT_EQ(want.clipped == steps_compared(), c == 2) << "scenario " << c;
+    EXPECT_EQ(want.clipped == steps_of_modes(), c == 2) << "scenario " << c;
     EXPECT_EQ(want.overflow_retries + want.skipped > 0, scenario.overflows) << "scenario " << c;
     for (const StepMode mode : kStepModes)
-      for (const Tiers tiers : {Tiers::device, Tiers::ram, Tiers::all_three, Tiers::hybrid}) {
+      for (const Homes tiers : {Homes::device, Homes::ram, Homes::all_three, Homes::hybrid}) {
         // Half of the runs use the latest legal order of streams and check every access.
         const bool checked = (static_cast<int>(mode) + static_cast<int>(tiers)) % 2 == 0;
         const RunRecord got = run_of(model, scenario, mode, tiers, dir.path(), checked ? kChecked : kThreads);
         const std::string where =
-            str("scenario ", c, ", ", to_string(mode), ", ", kTierNames[static_cast<std::size_t>(tiers)]);
+            str("scenario ", c, ", ", to_string(mode), ", ", kHomeNames[static_cast<std::size_t>(tiers)]);
         EXPECT_EQ(got.bits, want.bits) << where;
         EXPECT_EQ(got.digest, want.digest) << where;
         const bool speculates = mode == StepMode::speculative || mode == StepMode::hybrid;
-        EXPECT_EQ(got.speculated > 0, tiers != Tiers::device && (speculates || got.speculated > 0)) << where;
+        EXPECT_EQ(got.speculated > 0, tiers != Homes::device && (speculates || got.speculated > 0)) << where;
         EXPECT_TRUE(got.speculated == 0 || speculates || mode == StepMode::automatic) << where;
         ++runs;
         right += got.speculated - got.rolled_back;
@@ -234,7 +234,7 @@ TEST(StepTrafficTest, SpeculatingOverNvmeMovesWhatTheOtherModesMove) {
   options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
   options.nvme.dirs = {dir.path()};
   options.nvme.engine = IoEngine::threads;
-  constexpr int kSteps = 12;
+  constexpr int kStoredSteps = 12;
   std::array<std::uint64_t, 2> read{}, written{}, held{};
   std::uint64_t param_bytes = 0, on_its_way = 0;
   for (const std::size_t speculates : {0u, 1u}) {
@@ -246,7 +246,7 @@ TEST(StepTrafficTest, SpeculatingOverNvmeMovesWhatTheOtherModesMove) {
     const MovedBytes before = run.engine->moved();
     StepReport report;
     test::CountingBatches batches(test::tiny_config().vocab);
-    for (int step = 0; step < kSteps; ++step) must(run.engine->train_step(batches, 1e-2, report));
+    for (int step = 0; step < kStoredSteps; ++step) must(run.engine->train_step(batches, 1e-2, report));
     EXPECT_EQ(report.speculated > 0, speculates == 1);
     must(run.engine->state_digest());  // completes the pending update
     for (const SizeClass& slots : run.plan->placement.classes)
@@ -261,7 +261,7 @@ TEST(StepTrafficTest, SpeculatingOverNvmeMovesWhatTheOtherModesMove) {
   }
   // Transfers in flight when the bytes are counted may be in either count.
   EXPECT_LE(written[1], written[0] + on_its_way);
-  EXPECT_LE(read[1], read[0] + kSteps * param_bytes + on_its_way);
+  EXPECT_LE(read[1], read[0] + kStoredSteps * param_bytes + on_its_way);
   EXPECT_GT(held[1], held[0]);
 
   options.budgets[static_cast<std::size_t>(Tier::nvme)] = held[0];  // leaves no room for second generations

@@ -22,11 +22,11 @@ using test::Tensor;
 using test::Values;
 using test::Workspace;
 
-struct Case {
+struct ThreadCase {
   const char* name;
   std::vector<float> (*run)(ThreadPool& pool);
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const ThreadCase& c, std::ostream* out) { *out << c.name; }
 
 std::vector<float> embedding_case(ThreadPool& pool) {
   auto ids = Values(1).below(600, 48);
@@ -174,7 +174,7 @@ std::vector<float> subspace_case(ThreadPool& pool) {
   return joined({basis.values(), energy.values(), rho.values()});
 }
 
-class DeterminismTest : public ::testing::TestWithParam<Case> {};
+class DeterminismTest : public ::testing::TestWithParam<ThreadCase> {};
 
 TEST_P(DeterminismTest, ThreadsNeverChangeABit) {
   const auto want = GetParam().run(*test::pool(1));
@@ -197,15 +197,15 @@ TEST_P(DeterminismTest, AllResultsAreFinite) {
   EXPECT_EQ(not_finite, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, DeterminismTest,
-                         ::testing::Values(Case{"embedding", &embedding_case},
-                                           Case{"layernorm", &layernorm_case}, Case{"rmsnorm", &rmsnorm_case},
-                                           Case{"heads", &heads_case}, Case{"linear", &linear_case},
-                                           Case{"elementwise", &elementwise_case},
-                                           Case{"cross_entropy", &cross_entropy_case},
-                                           Case{"attention", &attention_case}, Case{"dora", &dora_case},
-                                           Case{"subspace", &subspace_case}),
-                         [](const auto& test_case) { return std::string(test_case.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Ops, DeterminismTest,
+    ::testing::Values(ThreadCase{"embedding", &embedding_case}, ThreadCase{"layernorm", &layernorm_case},
+                      ThreadCase{"rmsnorm", &rmsnorm_case}, ThreadCase{"heads", &heads_case},
+                      ThreadCase{"linear", &linear_case}, ThreadCase{"elementwise", &elementwise_case},
+                      ThreadCase{"cross_entropy", &cross_entropy_case},
+                      ThreadCase{"attention", &attention_case}, ThreadCase{"dora", &dora_case},
+                      ThreadCase{"subspace", &subspace_case}),
+    [](const auto& test_case) { return std::string(test_case.param.name); });
 
 }  // namespace
 }  // namespace strata::kernels

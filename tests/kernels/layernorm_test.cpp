@@ -6,10 +6,10 @@ namespace strata::kernels {
 namespace {
 
 using test::Tensor;
-using Size = std::pair<std::int64_t, std::int64_t>;
+using NormSize = std::pair<std::int64_t, std::int64_t>;
 
 struct Problem {
-  explicit Problem(Size size)
+  explicit Problem(NormSize size)
       : rows(size.first),
         h(size.second),
         x(test::Values(1).floats(rows * h, 2.0, 0.5)),
@@ -23,7 +23,7 @@ struct Problem {
   }
 };
 
-class LayernormTest : public ::testing::TestWithParam<Size> {};
+class LayernormTest : public ::testing::TestWithParam<NormSize> {};
 
 TEST_P(LayernormTest, ForwardFollowsTheF64Reference) {
   const Problem p(GetParam());
@@ -66,8 +66,8 @@ TEST_P(LayernormTest, BackwardFollowsTheF64Reference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, LayernormTest,
-                         ::testing::Values(Size{0, 8}, Size{1, 1}, Size{3, 17}, Size{65, 256}, Size{130, 31},
-                                           Size{5000, 16}));
+                         ::testing::Values(NormSize{0, 8}, NormSize{1, 1}, NormSize{3, 17}, NormSize{65, 256},
+                                           NormSize{130, 31}, NormSize{5000, 16}));
 
 TEST(LayernormTest, DxMayAliasDyOrTheResidual) {
   const Problem p({5, 33});

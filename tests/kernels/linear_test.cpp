@@ -18,8 +18,8 @@ using test::Tensor;
 struct Size {
   std::int64_t rows, n, k;
 };
-struct Problem {
-  explicit Problem(Size s)
+struct LinearProblem {
+  explicit LinearProblem(Size s)
       : rows(s.rows),
         n(s.n),
         k(s.k),
@@ -39,7 +39,7 @@ struct Problem {
 class LinearTest : public ::testing::TestWithParam<Size> {};
 
 TEST_P(LinearTest, ForwardFollowsTheF64Reference) {
-  const Problem p(GetParam());
+  const LinearProblem p(GetParam());
   Tensor x({p.rows, p.k}, p.x), w({p.n, p.k}, p.w), b({p.n}, p.b), y = Tensor::unwritten({p.rows, p.n});
   linear_forward_host({x.view(), w.view(), b.view(), y.view()}, *test::pool());
   const auto want = test::reference::linear_forward(
@@ -49,7 +49,7 @@ TEST_P(LinearTest, ForwardFollowsTheF64Reference) {
 }
 
 TEST_P(LinearTest, BackwardFollowsTheF64Reference) {
-  const Problem p(GetParam());
+  const LinearProblem p(GetParam());
   const auto pool = test::pool();
   Tensor x({p.rows, p.k}, p.x), w({p.n, p.k}, p.w), dy({p.rows, p.n}, p.dy);
   Tensor dx = Tensor::unwritten({p.rows, p.k}), dw = Tensor::unwritten({p.n, p.k}),
@@ -65,7 +65,7 @@ TEST_P(LinearTest, BackwardFollowsTheF64Reference) {
 }
 
 TEST_P(LinearTest, AccumulationAddsToThePreviousValues) {
-  const Problem p(GetParam());
+  const LinearProblem p(GetParam());
   const auto pool = test::pool();
   Tensor x({p.rows, p.k}, p.x), w({p.n, p.k}, p.w), dy({p.rows, p.n}, p.dy);
   Tensor dx({p.rows, p.k}, p.x), dw({p.n, p.k}, p.w), db({p.n}, p.b);
@@ -90,7 +90,7 @@ TEST(LinearTest, AnEmptyInnerExtentGivesTheBias) {
 }
 
 TEST(LinearTest, MisalignedOperandsGiveTheSameBits) {
-  const Problem p({200, 300, 77});
+  const LinearProblem p({200, 300, 77});
   const auto run = [&](std::size_t offset) {
     std::vector<float> x(p.x.size() + offset), w(p.w.size() + offset),
         y(static_cast<std::size_t>(p.rows * p.n) + offset);
@@ -119,7 +119,7 @@ TEST(LinearTest, RepeatedGemmsRetainNoMemory) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer keeps freed memory aside";
 #endif
-  const Problem p({256, 512, 128});
+  const LinearProblem p({256, 512, 128});
   const auto pool = test::pool();
   Tensor x({p.rows, p.k}, p.x), w({p.n, p.k}, p.w), y = Tensor::unwritten({p.rows, p.n});
   const auto run = [&](int times) {

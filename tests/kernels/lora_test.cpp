@@ -9,7 +9,7 @@ namespace {
 
 using test::Tensor;
 
-struct Problem {
+struct LoraProblem {
   std::int64_t rows, columns;
   LoraParts parts;
   std::int64_t ranks() const {
@@ -39,10 +39,10 @@ struct Problem {
 };
 
 // Queries, keys and values of which the keys are not adapted; one part; parts of different ranks; no rows.
-const Problem kProblems[] = {{5, 12, {{{{0, 6, 2}, {9, 3, 2}}}, 2}},
-                             {130, 300, {{{{0, 300, 16}}}, 1}},
-                             {7, 40, {{{{0, 10, 3}, {10, 20, 1}, {30, 10, 8}}}, 3}},
-                             {0, 8, {{{{4, 4, 2}}}, 1}}};
+const LoraProblem kProblems[] = {{5, 12, {{{{0, 6, 2}, {9, 3, 2}}}, 2}},
+                                 {130, 300, {{{{0, 300, 16}}}, 1}},
+                                 {7, 40, {{{{0, 10, 3}, {10, 20, 1}, {30, 10, 8}}}, 3}},
+                                 {0, 8, {{{{4, 4, 2}}}, 1}}};
 
 class LoraTest : public ::testing::TestWithParam<DType> {
  protected:
@@ -57,7 +57,7 @@ class LoraTest : public ::testing::TestWithParam<DType> {
 
 TEST_P(LoraTest, FollowsTheF64Reference) {
   const auto pool = test::pool();
-  for (const Problem& p : kProblems) {
+  for (const LoraProblem& p : kProblems) {
     Tensor base = tensor({p.rows, p.columns}, 1), u = tensor({p.rows, p.ranks()}, 2),
            b = tensor({p.elems()}, 3), dy = tensor({p.rows, p.columns}, 4);
     Tensor y = unwritten({p.rows, p.columns}), du = unwritten({p.rows, p.ranks()}),
@@ -80,7 +80,7 @@ TEST_P(LoraTest, FollowsTheF64Reference) {
 
 TEST_P(LoraTest, InPlaceGivesTheSameBitsAndOtherColumnsStay) {
   const auto pool = test::pool();
-  for (const Problem& p : kProblems) {
+  for (const LoraProblem& p : kProblems) {
     Tensor base = tensor({p.rows, p.columns}, 1), u = tensor({p.rows, p.ranks()}, 2),
            b = tensor({p.elems()}, 3);
     const std::vector<float> before = base.values();
@@ -97,7 +97,7 @@ TEST_P(LoraTest, InPlaceGivesTheSameBitsAndOtherColumnsStay) {
 
 TEST_P(LoraTest, GradientsAreAddedToTheF32Sum) {
   const auto pool = test::pool();
-  const Problem& p = kProblems[2];
+  const LoraProblem& p = kProblems[2];
   Tensor u = tensor({p.rows, p.ranks()}, 2), dy = tensor({p.rows, p.columns}, 4);
   Tensor once = Tensor::unwritten({p.elems()}), sum({p.elems()}, test::Values(5).floats(p.elems()));
   const std::vector<float> before = sum.values();
@@ -109,7 +109,7 @@ TEST_P(LoraTest, GradientsAreAddedToTheF32Sum) {
 }
 
 TEST_P(LoraTest, BitsDoNotDependOnTheNumberOfThreads) {
-  const Problem& p = kProblems[1];
+  const LoraProblem& p = kProblems[1];
   const auto run = [&](int threads) {
     Tensor base = tensor({p.rows, p.columns}, 1), u = tensor({p.rows, p.ranks()}, 2),
            b = tensor({p.elems()}, 3);

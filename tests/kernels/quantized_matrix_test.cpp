@@ -257,14 +257,14 @@ TEST(QuantizedMatrixTest, ABlockWithAValueThatIsNotFiniteBecomesNaN) {
   }
 }
 
-struct Problem {
+struct QuantizedProblem {
   QuantizedMatrix matrix;
   DType dtype;
   std::int64_t rows;
 };
 
 // y = x W^T + b and dx = dy W, for W as the ops read it.
-void expect_linear(const Problem& problem, double tolerance, bool same_bits) {
+void expect_linear(const QuantizedProblem& problem, double tolerance, bool same_bits) {
   const auto& [matrix, dtype, rows] = problem;
   const auto pool = test::pool();
   const std::int64_t n = matrix.rows(), k = matrix.columns;

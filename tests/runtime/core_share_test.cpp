@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr const char* kLarge = "package:2 numa:2 core:8 pu:2";  // 32 cores on 4 nodes
-constexpr const char* kSmall = "numa:1 core:4 pu:1";
+constexpr const char* kSmallMachine = "numa:1 core:4 pu:1";
 
 LocalRank rank_of(int rank, int size) { return {rank, size, "LOCAL_RANK"}; }
 
@@ -41,7 +41,7 @@ std::vector<int> cpus(const CoreShare& share) {
 }
 
 TEST(CoreShareTest, ASingleProcessHasEveryCoreWithOneThreadEach) {
-  const CoreShare share = share_of(kSmall);
+  const CoreShare share = share_of(kSmallMachine);
   EXPECT_EQ(share.threads(), 4);
   EXPECT_EQ(share.service_cores, 0);
   EXPECT_FALSE(share.bound);  // the system places four threads on four cores well enough
@@ -104,7 +104,7 @@ TEST(CoreShareTest, EveryCoreGoesToExactlyOneRank) {
 }
 
 TEST(CoreShareTest, MoreRanksThanCoresShareCoresAndSaySo) {
-  const CoreShare share = share_of(kSmall, rank_of(5, 6));
+  const CoreShare share = share_of(kSmallMachine, rank_of(5, 6));
   EXPECT_EQ(share.threads(), 1);
   EXPECT_EQ(cpus(share), range(1, 2));
   EXPECT_THAT(share.why, HasSubstr("has 1 of 4 cores, shared with other ranks"));
@@ -144,7 +144,7 @@ TEST(CoreShareTest, FewThreadsSpreadOverTheNodesAndTooManyAreUnbound) {
 }
 
 TEST(CoreShareTest, ReadingItsOwnNumbersBackGivesTheSameShare) {
-  for (const char* machine : {kSmall, kLarge, "numa:1 core:16 pu:2"}) {
+  for (const char* machine : {kSmallMachine, kLarge, "numa:1 core:16 pu:2"}) {
     const CoreShare share = share_of(machine);
     const CoreShare again =
         share_of(machine, {}, {.threads = share.threads(), .service_cores = share.service_cores});
@@ -159,8 +159,8 @@ TEST(CoreShareTest, ACpuQuotaIsSharedByTheRanksAndBindsNothing) {
   EXPECT_EQ(share.threads(), 4);
   EXPECT_FALSE(share.bound);
   EXPECT_THAT(share.why, HasSubstr("the cgroup has a CPU quota of 9.5 CPUs for 2 ranks"));
-  EXPECT_EQ(share_of(kSmall, {}, {.cpu_quota = 0.5}).threads(), 1);
-  EXPECT_EQ(share_of(kSmall, {}, {.cpu_quota = 64}).threads(), 4);
+  EXPECT_EQ(share_of(kSmallMachine, {}, {.cpu_quota = 0.5}).threads(), 1);
+  EXPECT_EQ(share_of(kSmallMachine, {}, {.cpu_quota = 64}).threads(), 4);
 }
 
 TEST(CoreShareTest, AShareThatCannotBeBoundSaysSo) {
@@ -173,14 +173,14 @@ TEST(CoreShareTest, AShareThatCannotBeBoundSaysSo) {
 }
 
 TEST(CoreShareTest, OptionsThatLeaveNoCoreAreRefusedWithBothNumbers) {
-  const Topology machine = must(synthetic_topology(kSmall));
+  const Topology machine = must(synthetic_topology(kSmallMachine));
   const Status service = partition_cores(machine, {}, {.service_cores = 4}).status();
   EXPECT_EQ(service.code(), Code::invalid);
   EXPECT_THAT(service.message(), HasSubstr("cpu.service_cores is 4; this process has 4 cores"));
   EXPECT_EQ(partition_cores(machine, {}, {.threads = -1}).status().code(), Code::invalid);
   EXPECT_EQ(partition_cores(machine, rank_of(2, 2)).status().code(), Code::invalid);
   EXPECT_EQ(synthetic_topology("nonsense").status().code(), Code::invalid);
-  EXPECT_EQ(synthetic_topology(kSmall, std::vector<int>{99}).status().code(), Code::invalid);
+  EXPECT_EQ(synthetic_topology(kSmallMachine, std::vector<int>{99}).status().code(), Code::invalid);
 }
 
 TEST(CoreShareTest, ThisMachineHasACoreShare) {

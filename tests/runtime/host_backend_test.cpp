@@ -28,7 +28,7 @@ namespace {
 
 using test::ManualClock;
 
-constexpr std::size_t kBytes = 1 << 20;
+constexpr std::size_t kBufferBytes = 1 << 20;
 constexpr std::int64_t kUs = 1000;
 
 class HostBackendTest : public ::testing::Test {
@@ -88,13 +88,13 @@ TEST_F(HostBackendTest, AProducerBlockedByAFullQueueContinuesWhenItIsHalfEmpty) 
 /// A backend with both links at 1 GB/s and 10 us, with a device and a pinned buffer for each.
 class LinkTest : public HostBackendTest {
  protected:
-  static constexpr std::int64_t kCopyNs = 10 * kUs + static_cast<std::int64_t>(kBytes);
+  static constexpr std::int64_t kCopyNs = 10 * kUs + static_cast<std::int64_t>(kBufferBytes);
   std::unique_ptr<Backend> backend_ =
       make({.h2d = {1, 10}, .d2h = {1, 10}, .paced_compute = true, .skip_arithmetic = true});
-  Buffer device_ = must(backend_->allocate(MemoryKind::device, kBytes)),
-         device2_ = must(backend_->allocate(MemoryKind::device, kBytes));
-  Buffer pinned_ = must(backend_->allocate(MemoryKind::pinned, kBytes)),
-         pinned2_ = must(backend_->allocate(MemoryKind::pinned, kBytes));
+  Buffer device_ = must(backend_->allocate(MemoryKind::device, kBufferBytes)),
+         device2_ = must(backend_->allocate(MemoryKind::device, kBufferBytes));
+  Buffer pinned_ = must(backend_->allocate(MemoryKind::pinned, kBufferBytes)),
+         pinned2_ = must(backend_->allocate(MemoryKind::pinned, kBufferBytes));
   Stream h2d_ = must(backend_->create_stream(StreamRole::h2d)),
          d2h_ = must(backend_->create_stream(StreamRole::d2h));
   Stream compute_ = must(backend_->create_stream(StreamRole::compute));

@@ -139,8 +139,8 @@ std::vector<float> reference(std::size_t tensor, int steps, cpuopt::OptimizerPar
   return p;
 }
 
-using Case = std::tuple<PlacementPolicy, StepMode>;
-class StepMachineTest : public ::testing::TestWithParam<Case> {
+using StepCase = std::tuple<PlacementPolicy, StepMode>;
+class StepMachineTest : public ::testing::TestWithParam<StepCase> {
  protected:
   SessionOptions options() const {
     SessionOptions options;

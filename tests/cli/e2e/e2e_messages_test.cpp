@@ -154,16 +154,16 @@ TEST_F(CliMessagesE2e, JsonOfGenerateHasTheTokensItReadAndWrote) {
   const ProgramResult made = strata(
       {"generate", "run", "--prompt", "It is a truth", "--tokens", "5", "--temperature", "0", "--json"});
   ASSERT_EQ(made.exit_code, 0) << made.err;
-  const auto json = nlohmann::json::parse(made.out);
+  const auto parsed = nlohmann::json::parse(made.out);
   const auto decoded = [&](const nlohmann::json& ids) {
     Words words = {"tokenizer", "decode", "-t", "run/tokenizer.json"};
     for (const int id : ids) words.push_back(str(id));
     return strata(words).out;
   };
-  EXPECT_EQ(json["prompt_ids"].size(), json["n_prompt_tokens"]);
-  EXPECT_EQ(json["ids"].size(), json["n_tokens"]);
-  EXPECT_EQ(decoded(json["prompt_ids"]), "It is a truth\n");
-  EXPECT_EQ(decoded(json["ids"]), json["text"].get<std::string>() + "\n");
+  EXPECT_EQ(parsed["prompt_ids"].size(), parsed["n_prompt_tokens"]);
+  EXPECT_EQ(parsed["ids"].size(), parsed["n_tokens"]);
+  EXPECT_EQ(decoded(parsed["prompt_ids"]), "It is a truth\n");
+  EXPECT_EQ(decoded(parsed["ids"]), parsed["text"].get<std::string>() + "\n");
 }
 
 }  // namespace

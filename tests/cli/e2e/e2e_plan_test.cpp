@@ -105,8 +105,8 @@ TEST_F(CliPlanE2e, TheTablesNameTheDtype) {
     EXPECT_THAT(strata(tiny("plan", {"train.dtype=" + dtype})).out, HasSubstr(says));
     EXPECT_THAT(strata(tiny("train", {"--out", dtype, "train.steps=1", "train.dtype=" + dtype})).out,
                 HasSubstr(says));
-    const auto json = nlohmann::json::parse(strata(tiny("plan", {"--json", "train.dtype=" + dtype})).out);
-    EXPECT_EQ(json["dtype"], dtype);
+    const auto parsed = nlohmann::json::parse(strata(tiny("plan", {"--json", "train.dtype=" + dtype})).out);
+    EXPECT_EQ(parsed["dtype"], dtype);
   }
 }
 
@@ -209,11 +209,11 @@ TEST_F(CliPlanE2e, AStoredProfileIsUsedByPlansAndRunsAndComparedWithTheRun) {
 
 TEST_F(CliPlanE2e, ThePlanOfARankPricesWhatItExchangesByTheNetworkOfTheProfile) {
   const std::string machine = read_all(str(STRATA_SOURCE_DIR, "/offload/machines/h200.toml"));
-  const auto plan_with = [&](double gb_per_s, bool json) {
+  const auto plan_with = [&](double gb_per_s, bool as_json) {
     write("machine.toml",
           str(machine, "\n[network]\ngb_per_s = ", gb_per_s, "\nlatency_us = 10\nranks = 8\n"));
     Words words = {"--machine", file("machine.toml"), "--ranks", "4", "train.grad_accum=4"};
-    if (json) words.push_back("--json");
+    if (as_json) words.push_back("--json");
     return strata(tiny("plan", words));
   };
   const ProgramResult without = plan_with(0, false);

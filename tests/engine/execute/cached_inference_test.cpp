@@ -14,15 +14,15 @@ namespace {
 using test::TinyRun;
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kContext = 16, kSequences = 3;
+constexpr std::int64_t kContext = 16, kCachedSequences = 3;
 
 ProgramSet cached_programs(const DecoderConfig& config, std::int64_t prefill_rows = 5) {
   ProgramSet set;
   set[ProgramRole::infer] = must(record_decoder(config, 1, DecoderHead::logits));
   set[ProgramRole::prefill] =
-      must(record_cached_decoder(config, {prefill_rows, kSequences, kContext, kSequences}));
+      must(record_cached_decoder(config, {prefill_rows, kCachedSequences, kContext, kCachedSequences}));
   set[ProgramRole::decode] =
-      must(record_cached_decoder(config, {kSequences, kSequences, kContext, kSequences}));
+      must(record_cached_decoder(config, {kCachedSequences, kCachedSequences, kContext, kCachedSequences}));
   return set;
 }
 

@@ -12,13 +12,13 @@ namespace {
 using test::tiny_programs;
 using test::TinyRun;
 
-struct Case {
+struct HalfCase {
   std::string_view family;
   DType compute;
 };
 
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
+std::vector<HalfCase> all_cases() {
+  std::vector<HalfCase> cases;
   for (const std::string_view family : decoder_families())
     for (const DType compute : {DType::bf16, DType::f16}) cases.push_back({family, compute});
   return cases;
@@ -70,7 +70,7 @@ Bars bars_of(std::string_view family, DType compute) {
   return bars;
 }
 
-class HalfPrecisionTest : public ::testing::TestWithParam<Case> {
+class HalfPrecisionTest : public ::testing::TestWithParam<HalfCase> {
  protected:
   const DecoderConfig config = test::tiny_of_family(GetParam().family);
   const Bars bars = bars_of(GetParam().family, GetParam().compute);

@@ -13,14 +13,14 @@ namespace {
 
 using test::TinyRun;
 
-struct Case {
+struct InterleaveCase {
   const char* family;
   DType compute;
 };
 
 constexpr std::int32_t kBatches = 3;
 
-ProgramSet programs_of(const Case& which, bool interleaved, Recompute recompute = Recompute::none,
+ProgramSet programs_of(const InterleaveCase& which, bool interleaved, Recompute recompute = Recompute::none,
                        bool offload = false) {
   ProgramSet set = test::unfused_programs(recompute, 3, test::tiny_of_family(which.family), which.compute);
   if (interleaved) set[ProgramRole::train] = interleave_micro_batches(set[ProgramRole::train], kBatches);
@@ -64,7 +64,7 @@ Outcome outcome_of(TinyRun& run) {
   return out;
 }
 
-class InterleavedRunTest : public ::testing::TestWithParam<Case> {
+class InterleavedRunTest : public ::testing::TestWithParam<InterleaveCase> {
  protected:
   // Placement 0 is the planner's choice.
   static Outcome run(const ProgramSet& programs, const SessionOptions& options, std::uint64_t placement) {
@@ -105,12 +105,11 @@ TEST_P(InterleavedRunTest, FusedAddNormChangesNoBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, InterleavedRunTest,
-                         ::testing::Values(Case{"gpt2", DType::f32}, Case{"gpt2", DType::bf16},
-                                           Case{"llama", DType::bf16}, Case{"qwen3", DType::f16}),
-                         [](const auto& test) {
-                           return str(test.param.family, "_", to_string(test.param.compute));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Families, InterleavedRunTest,
+    ::testing::Values(InterleaveCase{"gpt2", DType::f32}, InterleaveCase{"gpt2", DType::bf16},
+                      InterleaveCase{"llama", DType::bf16}, InterleaveCase{"qwen3", DType::f16}),
+    [](const auto& test) { return str(test.param.family, "_", to_string(test.param.compute)); });
 
 // The device has room for some layers of a deep model beside its activations. The other layers move again for
 // each of several sequential micro-batches, but only once if micro-batches are interleaved.

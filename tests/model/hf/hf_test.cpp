@@ -23,7 +23,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-DecoderConfig config_of(std::string_view family) {
+DecoderConfig config_in(std::string_view family) {
   DecoderConfig c = decoder_for_family(family).value();
   c.layers = 2;
   c.hidden = 24;
@@ -37,7 +37,7 @@ DecoderConfig config_of(std::string_view family) {
 }
 
 // Fills a parameter with values that depend on its name, so that no two rows are equal.
-Status values_of(std::string_view param, std::span<float> into) {
+Status values_named(std::string_view param, std::span<float> into) {
   const Rng rng(std::hash<std::string_view>{}(param), 1);
   for (std::size_t i = 0; i < into.size(); ++i) into[i] = rng.normal(i);
   return {};
@@ -53,28 +53,28 @@ std::map<std::string, std::int64_t> params_of(DecoderConfig config) {
 class HfFamilyTest : public ::testing::TestWithParam<std::string_view> {
  protected:
   const test::TempDir dir;
-  const DecoderConfig config = config_of(GetParam());
+  const DecoderConfig config = config_in(GetParam());
   const std::string path = dir.file("model");
 };
 
 TEST_P(HfFamilyTest, EveryElementOfEveryParameterComesBackBitForBit) {
-  must(export_hf(posix_io(), path, config, values_of, {}));
+  must(export_hf(posix_io(), path, config, values_named, {}));
   const auto folder = must(HfFolder::open(posix_io(), path));
   for (const auto& [name, n] : params_of(config)) {
     std::vector<float> want(static_cast<std::size_t>(n)), got(want.size());
-    must(values_of(name, want));
+    must(values_named(name, want));
     must(folder->read(name, got));
     EXPECT_EQ(std::memcmp(want.data(), got.data(), want.size() * 4), 0) << name;
   }
-  must(check_hf_export(posix_io(), path, values_of, DType::f32));
+  must(check_hf_export(posix_io(), path, values_named, DType::f32));
 }
 
 TEST_P(HfFamilyTest, PartsOfAParameterAreThoseOfTheWhole) {
-  must(export_hf(posix_io(), path, config, values_of, {}));
+  must(export_hf(posix_io(), path, config, values_named, {}));
   const auto folder = must(HfFolder::open(posix_io(), path));
   for (const auto& [name, n] : params_of(config)) {
     std::vector<float> want(static_cast<std::size_t>(n)), got(want.size());
-    must(values_of(name, want));
+    must(values_named(name, want));
     for (std::int64_t at = 0; at < n; at += 77)
       must(folder->read_part(
           name, at,
@@ -88,7 +88,7 @@ TEST_P(HfFamilyTest, PartsOfAParameterAreThoseOfTheWhole) {
 }
 
 TEST_P(HfFamilyTest, TheConfigurationRoundTrips) {
-  must(export_hf(posix_io(), path, config, values_of, {}));
+  must(export_hf(posix_io(), path, config, values_named, {}));
   const DecoderConfig got = must(HfFolder::open(posix_io(), path))->config(),
                       want = with_derived_sizes(config);
   const DecoderConfig full = with_derived_sizes(got);
@@ -128,14 +128,14 @@ TEST_P(HfFamilyTest, OtherKeysOfTheSourceAreCarriedOver) {
 }
 
 TEST_P(HfFamilyTest, ShardsHoldEachTensorOnceAndReadBackAsOneFileDoes) {
-  must(export_hf(posix_io(), path, config, values_of, {.dtype = DType::bf16, .shard_bytes = 3000}));
+  must(export_hf(posix_io(), path, config, values_named, {.dtype = DType::bf16, .shard_bytes = 3000}));
   const std::string index_path = path + "/model.safetensors.index.json";
   const json index = json::parse(must(read_text(posix_io(), index_path, 1 << 20)));
   EXPECT_EQ(index["weight_map"].size(), hf_tensors(config).size());
   std::set<std::string> files;
   for (const auto& [tensor, file] : index["weight_map"].items()) files.insert(file.get<std::string>());
   EXPECT_GT(files.size(), 3u);
-  must(check_hf_export(posix_io(), path, values_of, DType::bf16));
+  must(check_hf_export(posix_io(), path, values_named, DType::bf16));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, HfFamilyTest, ::testing::ValuesIn(decoder_families()),
@@ -144,8 +144,8 @@ INSTANTIATE_TEST_SUITE_P(Families, HfFamilyTest, ::testing::ValuesIn(decoder_fam
 // A folder in which one thing is changed.
 class HfDamageTest : public ::testing::Test {
  protected:
-  explicit HfDamageTest(std::string_view family = "llama") : config(config_of(family)) {
-    must(export_hf(posix_io(), path, config, values_of, {}));
+  explicit HfDamageTest(std::string_view family = "llama") : config(config_in(family)) {
+    must(export_hf(posix_io(), path, config, values_named, {}));
   }
   void edit_config(const std::function<void(json&)>& edit) {
     json j = json::parse(must(read_text(posix_io(), path + "/config.json", 1 << 20)));
@@ -332,14 +332,14 @@ TEST_F(HfDamageTest, AnArchitectureThatIsNotKnownIsNamed) {
 }
 
 TEST_F(HfDamageTest, AnExportNeverReplacesAFolder) {
-  const Status status = export_hf(posix_io(), path, config, values_of, {});
+  const Status status = export_hf(posix_io(), path, config, values_named, {});
   EXPECT_EQ(status.code(), Code::invalid);
   EXPECT_THAT(std::string(status.message()), HasSubstr("already exists"));
 }
 
 TEST_F(HfDamageTest, AFailedExportLeavesNothing) {
   const auto broken = [](std::string_view param, std::span<float> into) {
-    return param == "final_norm.weight" ? Status::error(Code::io_error, "gone") : values_of(param, into);
+    return param == "final_norm.weight" ? Status::error(Code::io_error, "gone") : values_named(param, into);
   };
   EXPECT_EQ(export_hf(posix_io(), dir.file("other"), config, broken, {}).code(), Code::io_error);
   EXPECT_EQ(must(posix_io().list(dir.path())), (std::vector<std::string>{"model"}));
@@ -351,7 +351,7 @@ TEST_F(HfDamageTest, TheCheckFindsAFlippedBit) {
   raw.seekp(static_cast<std::streamoff>(size - 3));
   raw.put('\x55');
   raw.close();
-  const Status status = check_hf_export(posix_io(), path, values_of, DType::f32);
+  const Status status = check_hf_export(posix_io(), path, values_named, DType::f32);
   EXPECT_EQ(status.code(), Code::corrupt);
   EXPECT_THAT(std::string(status.message()), HasSubstr("head.weight has other values when it is read back"));
 }
