@@ -59,7 +59,8 @@ function(strata_add_test name)
   target_include_directories(${name} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tests")
   target_compile_definitions(${name} PRIVATE ${arg_DEFINES})
   add_dependencies(strata_tests ${name})
-  # Most of the time is that of headers and templates, which five files then share.
+  # Most of the time is that of headers and templates, which five files then share; so the files of a program use
+  # different names.
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
   # The tested code is optimised; matchers take twice as long to compile at -O3.
   target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)

@@ -12,10 +12,10 @@
 #include "text/byte_alphabet.h"
 #include "tokenizer/pretokenizer.h"
 
-namespace strata {
+namespace strata::tokenizer_json {  // its tokenizer and damages are others than those of folders
 namespace {
 
-Tokenizer json_tokenizer() {
+Tokenizer small_tokenizer() {
   const std::vector<std::string_view> texts = {
       "the theme of the thesis, the \"theory\"\n\n\u00e9t\u00e9 \u00e9t\u00e9"};
   return must(Tokenizer::train(texts, 262));
@@ -46,7 +46,7 @@ TEST(ByteAlphabetTest, OtherCharactersRepresentNoByte) {
 
 TEST(TokenizerJsonTest, ASavedTokenizerLoadsAsTheSame) {
   MemoryIo io;
-  const Tokenizer tokenizer = json_tokenizer();
+  const Tokenizer tokenizer = small_tokenizer();
   must(tokenizer.save(io, "tokenizer.json"));
   const Tokenizer loaded = must(Tokenizer::load(io, "tokenizer.json"));
   EXPECT_EQ(loaded.to_json(), tokenizer.to_json());
@@ -56,9 +56,9 @@ TEST(TokenizerJsonTest, ASavedTokenizerLoadsAsTheSame) {
 }
 
 TEST(TokenizerJsonTest, MergesAreReadAsListsToo) {
-  const std::string text = json_tokenizer().to_json();
+  const std::string text = small_tokenizer().to_json();
   const Tokenizer loaded = must(Tokenizer::from_json(replaced(text, "\"h e\"", R"(["h","e"])")));
-  EXPECT_EQ(loaded.digest(), json_tokenizer().digest());
+  EXPECT_EQ(loaded.digest(), small_tokenizer().digest());
 }
 
 TEST(TokenizerJsonTest, AMissingFileIsNamed) {
@@ -67,7 +67,7 @@ TEST(TokenizerJsonTest, AMissingFileIsNamed) {
 }
 
 TEST(TokenizerJsonTest, NoPrefixOfAFileLoads) {
-  const std::string text = json_tokenizer().to_json();
+  const std::string text = small_tokenizer().to_json();
   for (std::size_t n = 0; n + 2 < text.size(); n += 97)
     EXPECT_FALSE(Tokenizer::from_json(text.substr(0, n)).has_value());
 }
@@ -79,7 +79,7 @@ struct Section {
 };
 /// The JSON of a small tokenizer in which `key` has this value.
 std::string with_section(const std::string& key, const std::string& value) {
-  nlohmann::json root = nlohmann::json::parse(json_tokenizer().to_json());
+  nlohmann::json root = nlohmann::json::parse(small_tokenizer().to_json());
   root[key] = nlohmann::json::parse(value);
   return root.dump();
 }
@@ -150,115 +150,110 @@ TEST(TokenizerSectionTest, IsRefusedByName) {
   }
 }
 
-struct JsonDamage {
+struct Damage {
   std::string what;
   std::string from, to;
   std::string message;
 };
-std::vector<JsonDamage> json_damages() {
+std::vector<Damage> damages() {
   return {
-      JsonDamage{"NotJson", "{", "[", "not JSON"},
-      JsonDamage{"Nul", "{\n", std::string("{\0", 2), "a NUL at byte 1"},
-      JsonDamage{"Deep", "null", str(std::string(100, '['), std::string(100, ']')), "nested deeper than 64"},
-      JsonDamage{"BadUtf8", "null", "\"\xff\"", "not JSON"},
-      JsonDamage{"OtherModel", "\"BPE\"", "\"Unigram\"", "model.type is \"Unigram\""},
-      JsonDamage{"OtherSplitter", "\"ByteLevel\"", "\"Whitespace\"",
-                 "pre_tokenizer is {\"add_prefix_space\":false"},
-      JsonDamage{"PrefixSpace", "\"add_prefix_space\": false", "\"add_prefix_space\": true",
-                 "pre_tokenizer.add_prefix_space"},
-      JsonDamage{"Normalizer", "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFD\"}",
-                 "normalizer is {\"type\":\"NFD\"}, only null or NFC is supported"},
-      JsonDamage{"Dropout", "\"dropout\": null", "\"dropout\": 0.1", "model.dropout = 0.1"},
-      JsonDamage{"ByteFallback", "\"byte_fallback\": false", "\"byte_fallback\": 1",
-                 "model.byte_fallback is 1, not"},
-      JsonDamage{"NoVocab", "\"vocab\"", "\"vocabulary\"", "model.vocabulary = "},
-      JsonDamage{"NoMerges", "\"merges\"", "\"mergers\"", "model.mergers = "},
-      JsonDamage{"KeyTwice", "\"A\": 65", "\"A\": 65, \"A\": 65", "duplicate key 'A' in an object"},
-      JsonDamage{"SparseId", "\"A\": 65", "\"A\": 65000", "token 'A' has id 65000 among 262 tokens"},
-      JsonDamage{"IdTwice", "\"A\": 65", "\"A\": 66", "id 66 is given twice"},
-      JsonDamage{"NegativeId", "\"A\": 65", "\"A\": -65", "token 'A' has the id -65"},
-      JsonDamage{"FloatId", "\"A\": 65", "\"A\": 65.0", "token 'A' has the id 65.0"},
-      JsonDamage{"TextId", "\"A\": 65", "\"A\": \"65\"", "token 'A' has the id \"65\""},
-      JsonDamage{"MissingByte", "\"A\": 65", "\"AAA\": 65", "no token for byte 65"},
-      JsonDamage{"EmptyToken", "\"A\": 65", "\"\": 65", "token 65 is empty"},
-      JsonDamage{"NoByte", "\"A\": 65", "\"\u65e5\": 65", "represents no byte"},
-      JsonDamage{"LongToken", "\"A\": 65", str("\"", std::string(1025, 'A'), "\": 65"),
-                 "has 1025 bytes; allowed are 1 to 1024"},
-      JsonDamage{"UnknownHalf", "\"h e\"", "\"h zzz\"", "refers to 'zzz'"},
-      JsonDamage{"UnknownResult", "\"h e\"", "\"Q Q\"", "produces 'QQ', which is not an ordinary token"},
-      JsonDamage{"MergeTwice", "\"h e\"", "\"h e\", \"h e\"", "of 'he' occurs twice"},
-      JsonDamage{"ThreeHalves", "\"h e\"", "\"h e e\"", "not two tokens"},
-      JsonDamage{"MergeNumber", "\"h e\"", "7", "is 7, not two tokens"},
-      JsonDamage{"SpecialIdDiffers", "\"<|endoftext|>\": 261", "\"<|endoftext|>\": 260",
-                 "is 260 in the vocabulary and 261 among the added"},
-      JsonDamage{"SpecialTaken", "{\"id\": 261", "{\"id\": 4", "among the added"},
-      JsonDamage{"OtherFlag", "\"lstrip\": false", "\"strip\": true", "'<|endoftext|>': strip = true"},
-      JsonDamage{"NoModel", "\"model\"", "\"modell\"", "modell = "},
-      JsonDamage{"ModelIsNull", "\"model\": {", "\"model\": null, \"x\": {", "x = "},
-      JsonDamage{"UnknownModelKey", "\"dropout\": null", "\"vocab_size\": 262", "model.vocab_size = 262"},
-      JsonDamage{"SubwordPrefix", "\"continuing_subword_prefix\": null",
-                 "\"continuing_subword_prefix\": \"##\"", "model.continuing_subword_prefix = \"##\""},
-      JsonDamage{"WordSuffix", "\"end_of_word_suffix\": null", "\"end_of_word_suffix\": \"</w>\"",
-                 "model.end_of_word_suffix = \"</w>\""},
-      JsonDamage{"UnkNumber", "\"unk_token\": null", "\"unk_token\": 0", "model.unk_token is 0, not a token"},
-      JsonDamage{"IgnoreMergesText", "\"ignore_merges\": false", "\"ignore_merges\": \"no\"",
-                 "model.ignore_merges is \"no\", not true or false"},
-      JsonDamage{"VocabIsAList", "\"vocab\": {", "\"vocab\": [], \"merges\": [], \"x\": {",
-                 "duplicate key 'merges' in an object"},
-      JsonDamage{"MergesIsAText", "\"merges\": [", "\"merges\": \"\", \"fuse_unk_2\": [", "model.fuse_unk_2"},
-      JsonDamage{"Truncation", "\"truncation\": null", "\"truncation\": {\"max_length\": 8}",
-                 "truncation = "},
-      JsonDamage{"Padding", "\"padding\": null", "\"padding\": {\"strategy\": \"BatchLongest\"}",
-                 "padding = "},
-      JsonDamage{"NormalizerList", "\"normalizer\": null", "\"normalizer\": []", "normalizer is []"},
-      JsonDamage{"NormalizerSequence", "\"normalizer\": null",
-                 R"("normalizer": {"type": "Sequence", "normalizers": 3})",
-                 "normalizer.normalizers is 3, not a list"},
-      JsonDamage{
-          "NormalizerOfSequence", "\"normalizer\": null",
-          R"("normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]})",
-          "normalizer is {\"type\":\"Lowercase\"}"},
-      JsonDamage{"NoPreTokenizer", "\"pre_tokenizer\": {", "\"pre_tokenizer\": null, \"y\": {", "y = "},
-      JsonDamage{"EmptySequence", "{\"type\": \"ByteLevel\", \"add_prefix_space\": false",
-                 R"({"type": "Sequence", "pretokenizers": [], "add_prefix_space": false)",
-                 "pre_tokenizer.add_prefix_space = false"},
-      JsonDamage{"UseRegexFalse", "\"use_regex\": true", "\"use_regex\": false",
-                 "use_regex = false without a Split"},
-      JsonDamage{"UseRegexNumber", "\"use_regex\": true", "\"use_regex\": 1",
-                 "use_regex is 1, not true or false"},
-      JsonDamage{"Decoder", "\"decoder\": {", "\"decoder\": {\"type\": \"Metaspace\"}, \"version\": {",
-                 "duplicate key 'version' in an object"},
-      JsonDamage{"AddedIsAnObject", "\"added_tokens\": [", "\"added_tokens\": {}, \"z\": [", "z = "},
-      JsonDamage{"AddedIsANumber", "\"added_tokens\": [\n    {", "\"added_tokens\": [7, {",
-                 "an added token is 7"},
-      JsonDamage{"AddedFlagNumber", "\"special\": true", "\"special\": 1", "special is 1, not true or false"},
-      JsonDamage{"AddedEmpty", "\"content\": \"<|endoftext|>\"", "\"content\": \"\"",
-                 "an added token is empty"},
-      JsonDamage{"AddedIdHuge", "{\"id\": 261", "{\"id\": 18446744073709551615", "the largest is 1048575"},
-      JsonDamage{"AddedIdNegative", "{\"id\": 261", "{\"id\": -1", "lacks a content or an id"},
-      JsonDamage{"AddedIdSparse", "{\"id\": 261, \"content\": \"<|endoftext|>\"",
-                 "{\"id\": 999, \"content\": \"<s>\"", "token '<s>' has id 999 among 263 tokens"},
-      JsonDamage{"AddedTwice", "\"added_tokens\": [",
-                 R"("added_tokens": [{"id": 261, "content": "<|endoftext|>", "special": true},)",
-                 "'<|endoftext|>' twice"},
-      JsonDamage{"AddedSpellsOther", "\"added_tokens\": [",
-                 R"("added_tokens": [{"id": 233, "content": "\u00e9"},)",
-                 "has other bytes in the vocabulary"},
-      JsonDamage{"MergeOfSpecial", "\"h e\"", "\"<|endoftext|> e\"", "not two ordinary tokens"},
-      JsonDamage{"MergeOfOne", "\"h e\"", "\"he\"", "not two tokens"},
-      JsonDamage{"MergeOfThreeInAList", "\"h e\"", R"(["h", "e", "e"])", "not two tokens"},
-      JsonDamage{"MergeOfNumbers", "\"h e\"", "[104, 101]", "not two tokens"},
-      JsonDamage{"HugeId", "\"A\": 65", "\"A\": 4294967361", "has id 4294967361 among 262 tokens"},
-      JsonDamage{"NullId", "\"A\": 65", "\"A\": null", "token 'A' has the id null"},
-      JsonDamage{"Trailing", "{\n", "{}{", "not JSON"},
-      JsonDamage{"NoContent", "\"content\"", "\"contents\"", "lacks a content or an id"}};
+      Damage{"NotJson", "{", "[", "not JSON"},
+      Damage{"Nul", "{\n", std::string("{\0", 2), "a NUL at byte 1"},
+      Damage{"Deep", "null", str(std::string(100, '['), std::string(100, ']')), "nested deeper than 64"},
+      Damage{"BadUtf8", "null", "\"\xff\"", "not JSON"},
+      Damage{"OtherModel", "\"BPE\"", "\"Unigram\"", "model.type is \"Unigram\""},
+      Damage{"OtherSplitter", "\"ByteLevel\"", "\"Whitespace\"",
+             "pre_tokenizer is {\"add_prefix_space\":false"},
+      Damage{"PrefixSpace", "\"add_prefix_space\": false", "\"add_prefix_space\": true",
+             "pre_tokenizer.add_prefix_space"},
+      Damage{"Normalizer", "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFD\"}",
+             "normalizer is {\"type\":\"NFD\"}, only null or NFC is supported"},
+      Damage{"Dropout", "\"dropout\": null", "\"dropout\": 0.1", "model.dropout = 0.1"},
+      Damage{"ByteFallback", "\"byte_fallback\": false", "\"byte_fallback\": 1",
+             "model.byte_fallback is 1, not"},
+      Damage{"NoVocab", "\"vocab\"", "\"vocabulary\"", "model.vocabulary = "},
+      Damage{"NoMerges", "\"merges\"", "\"mergers\"", "model.mergers = "},
+      Damage{"KeyTwice", "\"A\": 65", "\"A\": 65, \"A\": 65", "duplicate key 'A' in an object"},
+      Damage{"SparseId", "\"A\": 65", "\"A\": 65000", "token 'A' has id 65000 among 262 tokens"},
+      Damage{"IdTwice", "\"A\": 65", "\"A\": 66", "id 66 is given twice"},
+      Damage{"NegativeId", "\"A\": 65", "\"A\": -65", "token 'A' has the id -65"},
+      Damage{"FloatId", "\"A\": 65", "\"A\": 65.0", "token 'A' has the id 65.0"},
+      Damage{"TextId", "\"A\": 65", "\"A\": \"65\"", "token 'A' has the id \"65\""},
+      Damage{"MissingByte", "\"A\": 65", "\"AAA\": 65", "no token for byte 65"},
+      Damage{"EmptyToken", "\"A\": 65", "\"\": 65", "token 65 is empty"},
+      Damage{"NoByte", "\"A\": 65", "\"\u65e5\": 65", "represents no byte"},
+      Damage{"LongToken", "\"A\": 65", str("\"", std::string(1025, 'A'), "\": 65"),
+             "has 1025 bytes; allowed are 1 to 1024"},
+      Damage{"UnknownHalf", "\"h e\"", "\"h zzz\"", "refers to 'zzz'"},
+      Damage{"UnknownResult", "\"h e\"", "\"Q Q\"", "produces 'QQ', which is not an ordinary token"},
+      Damage{"MergeTwice", "\"h e\"", "\"h e\", \"h e\"", "of 'he' occurs twice"},
+      Damage{"ThreeHalves", "\"h e\"", "\"h e e\"", "not two tokens"},
+      Damage{"MergeNumber", "\"h e\"", "7", "is 7, not two tokens"},
+      Damage{"SpecialIdDiffers", "\"<|endoftext|>\": 261", "\"<|endoftext|>\": 260",
+             "is 260 in the vocabulary and 261 among the added"},
+      Damage{"SpecialTaken", "{\"id\": 261", "{\"id\": 4", "among the added"},
+      Damage{"OtherFlag", "\"lstrip\": false", "\"strip\": true", "'<|endoftext|>': strip = true"},
+      Damage{"NoModel", "\"model\"", "\"modell\"", "modell = "},
+      Damage{"ModelIsNull", "\"model\": {", "\"model\": null, \"x\": {", "x = "},
+      Damage{"UnknownModelKey", "\"dropout\": null", "\"vocab_size\": 262", "model.vocab_size = 262"},
+      Damage{"SubwordPrefix", "\"continuing_subword_prefix\": null", "\"continuing_subword_prefix\": \"##\"",
+             "model.continuing_subword_prefix = \"##\""},
+      Damage{"WordSuffix", "\"end_of_word_suffix\": null", "\"end_of_word_suffix\": \"</w>\"",
+             "model.end_of_word_suffix = \"</w>\""},
+      Damage{"UnkNumber", "\"unk_token\": null", "\"unk_token\": 0", "model.unk_token is 0, not a token"},
+      Damage{"IgnoreMergesText", "\"ignore_merges\": false", "\"ignore_merges\": \"no\"",
+             "model.ignore_merges is \"no\", not true or false"},
+      Damage{"VocabIsAList", "\"vocab\": {", "\"vocab\": [], \"merges\": [], \"x\": {",
+             "duplicate key 'merges' in an object"},
+      Damage{"MergesIsAText", "\"merges\": [", "\"merges\": \"\", \"fuse_unk_2\": [", "model.fuse_unk_2"},
+      Damage{"Truncation", "\"truncation\": null", "\"truncation\": {\"max_length\": 8}", "truncation = "},
+      Damage{"Padding", "\"padding\": null", "\"padding\": {\"strategy\": \"BatchLongest\"}", "padding = "},
+      Damage{"NormalizerList", "\"normalizer\": null", "\"normalizer\": []", "normalizer is []"},
+      Damage{"NormalizerSequence", "\"normalizer\": null",
+             R"("normalizer": {"type": "Sequence", "normalizers": 3})",
+             "normalizer.normalizers is 3, not a list"},
+      Damage{"NormalizerOfSequence", "\"normalizer\": null",
+             R"("normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]})",
+             "normalizer is {\"type\":\"Lowercase\"}"},
+      Damage{"NoPreTokenizer", "\"pre_tokenizer\": {", "\"pre_tokenizer\": null, \"y\": {", "y = "},
+      Damage{"EmptySequence", "{\"type\": \"ByteLevel\", \"add_prefix_space\": false",
+             R"({"type": "Sequence", "pretokenizers": [], "add_prefix_space": false)",
+             "pre_tokenizer.add_prefix_space = false"},
+      Damage{"UseRegexFalse", "\"use_regex\": true", "\"use_regex\": false",
+             "use_regex = false without a Split"},
+      Damage{"UseRegexNumber", "\"use_regex\": true", "\"use_regex\": 1",
+             "use_regex is 1, not true or false"},
+      Damage{"Decoder", "\"decoder\": {", "\"decoder\": {\"type\": \"Metaspace\"}, \"version\": {",
+             "duplicate key 'version' in an object"},
+      Damage{"AddedIsAnObject", "\"added_tokens\": [", "\"added_tokens\": {}, \"z\": [", "z = "},
+      Damage{"AddedIsANumber", "\"added_tokens\": [\n    {", "\"added_tokens\": [7, {",
+             "an added token is 7"},
+      Damage{"AddedFlagNumber", "\"special\": true", "\"special\": 1", "special is 1, not true or false"},
+      Damage{"AddedEmpty", "\"content\": \"<|endoftext|>\"", "\"content\": \"\"", "an added token is empty"},
+      Damage{"AddedIdHuge", "{\"id\": 261", "{\"id\": 18446744073709551615", "the largest is 1048575"},
+      Damage{"AddedIdNegative", "{\"id\": 261", "{\"id\": -1", "lacks a content or an id"},
+      Damage{"AddedIdSparse", "{\"id\": 261, \"content\": \"<|endoftext|>\"",
+             "{\"id\": 999, \"content\": \"<s>\"", "token '<s>' has id 999 among 263 tokens"},
+      Damage{"AddedTwice", "\"added_tokens\": [",
+             R"("added_tokens": [{"id": 261, "content": "<|endoftext|>", "special": true},)",
+             "'<|endoftext|>' twice"},
+      Damage{"AddedSpellsOther", "\"added_tokens\": [",
+             R"("added_tokens": [{"id": 233, "content": "\u00e9"},)", "has other bytes in the vocabulary"},
+      Damage{"MergeOfSpecial", "\"h e\"", "\"<|endoftext|> e\"", "not two ordinary tokens"},
+      Damage{"MergeOfOne", "\"h e\"", "\"he\"", "not two tokens"},
+      Damage{"MergeOfThreeInAList", "\"h e\"", R"(["h", "e", "e"])", "not two tokens"},
+      Damage{"MergeOfNumbers", "\"h e\"", "[104, 101]", "not two tokens"},
+      Damage{"HugeId", "\"A\": 65", "\"A\": 4294967361", "has id 4294967361 among 262 tokens"},
+      Damage{"NullId", "\"A\": 65", "\"A\": null", "token 'A' has the id null"},
+      Damage{"Trailing", "{\n", "{}{", "not JSON"},
+      Damage{"NoContent", "\"content\"", "\"contents\"", "lacks a content or an id"}};
 }
 
 TEST(TokenizerDamageTest, IsRefusedByName) {
-  for (const JsonDamage& given : json_damages()) {
+  for (const Damage& given : damages()) {
     SCOPED_TRACE(given.what);
     MemoryIo io;
-    const std::string damaged = replaced(json_tokenizer().to_json(), given.from, given.to);
+    const std::string damaged = replaced(small_tokenizer().to_json(), given.from, given.to);
     ASSERT_FALSE(damaged.empty()) << "nothing was damaged";
     io.put("bad.json", damaged);
     const Status status = Tokenizer::load(io, "bad.json").status();
@@ -268,4 +263,4 @@ TEST(TokenizerDamageTest, IsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::tokenizer_json

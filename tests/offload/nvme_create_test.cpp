@@ -37,8 +37,6 @@ std::string use(const NvmeOptions& options, bool with_registration = false) {
   return str(from == into ? "same bytes, " : "other bytes, ", store->io_description());
 }
 
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
 void must_refuse_uring() {
   if (!refuse_uring()) must(Status::error(Code::unsupported, str("seccomp is refused: errno ", errno)));
 }

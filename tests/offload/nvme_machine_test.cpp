@@ -23,8 +23,6 @@
 namespace strata::test {
 namespace {
 
-bool has_text(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
 /// Opens a second, buffered descriptor of the unlinked file that a store of this process has in `folder`.
 int open_scratch_of(const std::string& folder) {
   for (const std::string& name : must(posix_io().list("/proc/self/fd"))) {
@@ -55,7 +53,7 @@ class NvmeMachineTest : public testing::TestWithParam<TestIoBackend> {
   /// Runs `body` in a child process and compares its output; skips the test if the child says so.
   void expect_in_child(const std::function<std::string()>& body, const std::string& said) {
     const ChildResult child = run_in_child(body);
-    if (has_text(child.output, "skip:")) GTEST_SKIP() << child.output;
+    if (has(child.output, "skip:")) GTEST_SKIP() << child.output;
     EXPECT_EQ(child.exit_code, 0) << child.output;
     EXPECT_EQ(child.output, said);
   }
@@ -125,8 +123,8 @@ TEST_P(NvmeMachineTest, ATruncatedFileIsCorruptAndNeverPadded) {
   ::close(fd);
   const Status status = read_and_wait(*store, 7, read_);
   EXPECT_EQ(status.code(), Code::corrupt);
-  EXPECT_TRUE(has_text(status.to_string(), "262144 bytes")) << status.to_string();
-  EXPECT_TRUE(has_text(status.to_string(), "after 131072")) << status.to_string();
+  EXPECT_TRUE(has(status.to_string(), "262144 bytes")) << status.to_string();
+  EXPECT_TRUE(has(status.to_string(), "after 131072")) << status.to_string();
 }
 
 TEST_P(NvmeMachineTest, ABitFlippedInTheFileIsFoundAndTouchesNoOtherId) {
@@ -143,7 +141,7 @@ TEST_P(NvmeMachineTest, ABitFlippedInTheFileIsFoundAndTouchesNoOtherId) {
   ::close(fd);
   const Status status = read_and_wait(*store, 1, read_);
   EXPECT_EQ(status.code(), Code::corrupt);
-  EXPECT_TRUE(has_text(status.to_string(), "id 1 generation 1")) << status.to_string();
+  EXPECT_TRUE(has(status.to_string(), "id 1 generation 1")) << status.to_string();
   must(read_and_wait(*store, 2, read_));
   EXPECT_TRUE(read_ == second_);
   must(write_and_wait(*store, 1, first_));
@@ -252,13 +250,12 @@ TEST(NvmeFolderTest, FoldersThatCannotServeAreRefusedByNameBeforeAnythingIsMade)
     for (const BadFolder& bad : table) {
       const std::string path = dir.file(bad.path);
       const Status status = NvmeStore::create(posix_io(), {.dirs = {path}, .classes = {{4096, 1}}}).status();
-      if (status.is_ok() || !has_text(status.to_string(), bad.says) ||
-          !has_text(status.to_string(), dir.path()))
+      if (status.is_ok() || !has(status.to_string(), bad.says) || !has(status.to_string(), dir.path()))
         wrong += str(bad.name, ": ", status.to_string(), "\n");
     }
     return wrong;
   });
-  if (has_text(child.output, "skip:")) GTEST_SKIP() << child.output;
+  if (has(child.output, "skip:")) GTEST_SKIP() << child.output;
   EXPECT_EQ(child.output, "");
   EXPECT_EQ(must(posix_io().list(dir.path())).size(), 4u);
 }

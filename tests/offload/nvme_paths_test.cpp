@@ -19,8 +19,6 @@
 namespace strata::test {
 namespace {
 
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
 class NvmePathsTest : public testing::TestWithParam<TestIoBackend> {
  protected:
   void SetUp() override {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <strata/offload/nvme_store.h>
@@ -50,6 +51,10 @@ inline constexpr std::size_t kSlotBytes = 256 * kKiB;
 Status write_and_wait(NvmeStore& store, std::uint64_t id, const AlignedBuffer& from,
                       std::uint32_t slot_class = 0);
 Status read_and_wait(NvmeStore& store, std::uint64_t id, const AlignedBuffer& into);
+
+inline bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
 
 /// Whether the kernel accepts io_uring; if not, `why` is the reason with which callers skip their test.
 bool uring_works(std::string* why);

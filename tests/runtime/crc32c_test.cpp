@@ -7,8 +7,12 @@
 
 #include <strata/runtime/rng.h>
 
+#include "support/memory_io.h"
+
 namespace strata {
 namespace {
+
+using test::bytes_of;
 
 std::vector<std::byte> random_bytes(std::size_t n, std::uint64_t seed) {
   const Rng rng(seed, 0);
@@ -16,8 +20,6 @@ std::vector<std::byte> random_bytes(std::size_t n, std::uint64_t seed) {
   for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>(rng.u32(i));
   return bytes;
 }
-
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 TEST(Crc32cTest, KnownVectorsHold) {
   EXPECT_EQ(crc32c(0, bytes_of("123456789")), 0xE3069283u);

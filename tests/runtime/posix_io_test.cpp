@@ -7,14 +7,14 @@
 #include <array>
 #include <cstring>
 
+#include "support/memory_io.h"
 #include "support/temp_dir.h"
 
 namespace strata {
 namespace {
 
+using test::bytes_of;
 using test::TempDir;
-
-std::span<const std::byte> bytes_of_text(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 mode_t mode_of(const std::string& path) {
   struct stat info {};
@@ -114,7 +114,7 @@ TEST(PosixIoTest, TextPastItsLimitIsInvalidWithBothNumbers) {
 TEST(PosixIoTest, ScratchFileHasNoName) {
   const TempDir dir;
   const auto file = must(posix_io().open(dir.path(), OpenMode::scratch));
-  must(write_all(*file, 0, bytes_of_text("data")));
+  must(write_all(*file, 0, bytes_of("data")));
   EXPECT_EQ(must(file->size()), 4u);
   EXPECT_TRUE(must(posix_io().list(dir.path())).empty());
 }
@@ -133,7 +133,7 @@ TEST(PosixIoTest, ADirectFileReportsItsAlignment) {
 TEST(PosixIoTest, AppendWritesAtTheEnd) {
   const TempDir dir;
   must(write_text_atomically(posix_io(), dir.file("log"), "one,"));
-  must(write_all(*must(posix_io().open(dir.file("log"), OpenMode::append)), 0, bytes_of_text("two")));
+  must(write_all(*must(posix_io().open(dir.file("log"), OpenMode::append)), 0, bytes_of("two")));
   EXPECT_EQ(must(read_text(posix_io(), dir.file("log"), 100)), "one,two");
 }
 
