@@ -58,6 +58,13 @@ Result<StorePtr<ObjectStore>> open_nvme_store(Io& io, const NvmeOptions& options
   return StorePtr<ObjectStore>(std::move(store));
 }
 
+NetworkRates network_rates(const MachineProfile& profile, bool threads) {
+  const auto [bytes_per_s, latency_s] = profile.network(threads);
+  return {.between = {bytes_per_s, latency_s},
+          .within = {profile.node_bytes_per_s, profile.node_latency_s},
+          .node_ranks = static_cast<int>(profile.node_ranks)};
+}
+
 SessionEnvironment session_environment(const RunPlan& plan, const Engine::Environment& of,
                                        const StateCosts* costs) {
   SessionEnvironment session{of.backend, of.pool, of.clock};
@@ -65,15 +72,15 @@ SessionEnvironment session_environment(const RunPlan& plan, const Engine::Enviro
   session.budgets = of.budgets;
   session.costs = costs;
   session.world = of.world;
-  session.network = of.network;
+  session.network = {.between = of.network};
   if (of.dataless == nullptr) {
     session.open_store = [&io = of.io](const NvmeOptions& options) { return open_nvme_store(io, options); };
     return session;
   }
   session.synthetic = of.dataless->steps;
+  session.peers = of.dataless->peers;
   if (const MachineProfile* const profile = of.dataless->profile)
-    if (const auto [bytes_per_s, latency_s] = profile->network(plan.options.ranks.threads); bytes_per_s > 0)
-      session.network = {bytes_per_s, latency_s};
+    session.network = network_rates(*profile, plan.options.ranks.threads);
   if (Simulation* const simulation = of.dataless->simulation)
     session.open_store = [simulation](const NvmeOptions&) {
       return Result<StorePtr<ObjectStore>>(StorePtr<ObjectStore>(new SimStore(*simulation)));

@@ -81,7 +81,7 @@ TEST_F(PacedGroupTest, GroupsThatItIsDividedIntoArePacedAndCounted) {
 
 TEST(NetworkRateTest, ASimulatedCollectiveTakesWhatTheRateSays) {
   const auto machine = Simulation::create({});
-  const auto group = create_simulated_group(4, 1, machine->backend(), kRate);
+  const auto group = create_simulated_group(4, 1, machine->backend(), {.between = kRate});
   Stream stream = must(machine->backend().create_stream(StreamRole::collective));
   const Buffer memory = must(machine->backend().allocate(MemoryKind::pinned, 16384));
   const BufferView all = memory.view();

@@ -1,3 +1,7 @@
+#include <array>
+#include <thread>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include <strata/runtime/backend/simulation.h>
@@ -166,6 +170,69 @@ TEST_F(SimulationDeathTest, AWaitThatNothingCanEndAborts) {
   start();
   must(backend().wait_on_async(Event{cpu.id(), 1}, compute));
   EXPECT_DEATH((void)after(compute), "can never end");
+}
+
+/// Runs `body` for each rank of a world on a thread of its own.
+template <class Body>
+void on_simulated_ranks(SimWorld& world, int ranks, const Body& body) {
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      const SimWorld::Turn turn(world, rank);
+      const auto machine = Simulation::create({}, world, rank);
+      Stream compute = must(machine->backend().create_stream(StreamRole::compute));
+      body(rank, *machine, compute);
+    });
+}
+
+TEST(SimWorldTest, RanksMeetWhenTheLastOfThemHasCome) {
+  SimWorld world(3);
+  const auto meeting = std::make_shared<SimMeeting>(SimMeeting{.expected = 3});
+  std::array<std::int64_t, 3> ends{};
+  on_simulated_ranks(world, 3, [&](int rank, Simulation& machine, Stream& compute) {
+    must(machine.backend().host_call_async(work(100 * (rank + 1)), compute));
+    machine.meet(StreamRole::compute, 10 * (rank + 1), "meet", meeting);
+    must(machine.backend().synchronize(compute));
+    ends[static_cast<std::size_t>(rank)] = machine.clock().now_ns();
+  });
+  EXPECT_EQ(ends, (std::array<std::int64_t, 3>{310, 320, 330}));
+  EXPECT_TRUE(world.status().is_ok());
+}
+
+// A pipeline: what a rank sends, the next one waits for, while the first goes on.
+TEST(SimWorldTest, TimeIsOneForAllRanksAndTheSameInEveryRun) {
+  for (int run = 0; run < 3; ++run) {
+    constexpr int kRanks = 4, kRounds = 50;
+    SimWorld world(kRanks);
+    std::vector<std::vector<std::shared_ptr<SimMeeting>>> passed(kRanks);
+    for (auto& of_rank : passed)
+      for (int k = 0; k < kRounds; ++k)
+        of_rank.push_back(std::make_shared<SimMeeting>(SimMeeting{.expected = 2}));
+    std::array<std::int64_t, kRanks> ends{};
+    on_simulated_ranks(world, kRanks, [&](int rank, Simulation& machine, Stream& compute) {
+      for (std::size_t k = 0; k < kRounds; ++k) {
+        const auto r = static_cast<std::size_t>(rank);
+        if (rank > 0) machine.meet(StreamRole::compute, 0, "receive", passed[r - 1][k]);
+        must(machine.backend().host_call_async(work(7), compute));
+        if (rank < kRanks - 1) machine.meet(StreamRole::compute, 0, "send", passed[r][k]);
+        if (k % 3 == 0) must(machine.backend().synchronize(compute));
+      }
+      must(machine.backend().synchronize(compute));
+      ends[static_cast<std::size_t>(rank)] = machine.clock().now_ns();
+    });
+    EXPECT_EQ(ends[kRanks - 1], 7 * (kRounds + kRanks - 1));
+  }
+}
+
+TEST(SimWorldTest, RanksThatWaitForEachOtherForEverAreToldSo) {
+  SimWorld world(2);
+  std::array<Status, 2> outcomes;
+  on_simulated_ranks(world, 2, [&](int rank, Simulation& machine, Stream& compute) {
+    machine.meet(StreamRole::compute, 1, "meet", std::make_shared<SimMeeting>(SimMeeting{.expected = 2}));
+    outcomes[static_cast<std::size_t>(rank)] = machine.backend().synchronize(compute);
+  });
+  for (const Status& outcome : outcomes) EXPECT_EQ(outcome.code(), Code::lost_peer);
+  EXPECT_EQ(world.status().code(), Code::lost_peer);
 }
 
 }  // namespace

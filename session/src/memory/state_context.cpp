@@ -72,11 +72,14 @@ Status StateContext::join_ranks() {
   if (all_ranks(plan_) == 1) return {};
   if (has_data()) {
     STRATA_TRY_ASSIGN(world_group_, environment_.world->create_group(backend()));
-    if (environment_.network.bytes_per_s > 0)
-      world_group_ = create_paced_group(std::move(world_group_), backend(), environment_.network);
+    if (environment_.network.between.bytes_per_s > 0)
+      world_group_ = create_paced_group(std::move(world_group_), backend(), environment_.network.between);
   } else {
-    world_group_ =
-        create_simulated_group(all_ranks(plan_), rank_in_mesh(ranks, model), backend(), environment_.network);
+    const int all = all_ranks(plan_), rank = rank_in_mesh(ranks, model);
+    const NetworkRates& network = environment_.network;
+    world_group_ = environment_.peers != nullptr
+                       ? create_simulated_group(all, rank, *environment_.peers, network)
+                       : create_simulated_group(all, rank, backend(), network);
   }
   if (model.ranks() > 1) {
     STRATA_TRY_ASSIGN(model_groups_, ModelGroups::create(*world_group_, ranks, model));

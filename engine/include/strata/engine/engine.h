@@ -53,6 +53,7 @@ class Engine final : public Session {
     SyntheticSteps steps{};
     Simulation* simulation = nullptr;         ///< requests to the slow tier take its time; null: none
     const MachineProfile* profile = nullptr;  ///< what work costs; null: nothing
+    const SimulatedPeers* peers = nullptr;    ///< simulated together with this rank; null: none
   };
   struct Environment {
     Backend& backend;

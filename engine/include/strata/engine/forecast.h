@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include <strata/engine/run_plan.h>
 #include <strata/offload/machine_profile.h>
 #include <strata/runtime/trace/stall_meter.h>
@@ -24,7 +26,8 @@ struct ForecastOptions {
   /// mean over clipped and unclipped steps, in which steps of either kind that are rarer than 1 in 100 may be
   /// missing. It has no effect on a run that does not clip or that updates nothing speculatively.
   double clipped = 0;
-  Trace* trace = nullptr;  ///< receives the lanes of the last two steps
+  Trace* trace = nullptr;      ///< receives the lanes of the last two steps
+  std::string track_prefix{};  ///< what the names of their tracks begin with
 };
 
 /// Deterministic: the same plan, profile and options give the same figures. Errors: `unsupported` for a plan

@@ -55,6 +55,8 @@ struct MachineProfile {
   /// threads of one process.
   double network_bytes_per_s = 0, network_latency_s = 0, network_ranks = 0;
   double thread_network_bytes_per_s = 0, thread_network_latency_s = 0;
+  /// The same of ranks of one node, of which there are `node_ranks`; 0: the rates above hold for all.
+  double node_ranks = 0, node_bytes_per_s = 0, node_latency_s = 0;
   struct Network {
     double bytes_per_s = 0, latency_s = 0;
   };

@@ -65,7 +65,8 @@ Result<BufferView> map_memory(std::size_t bytes, const HostAllocatorOptions& opt
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (reachable ? 0 : MAP_NORESERVE);
   void* p = ::mmap(nullptr, bytes, reachable ? PROT_READ | PROT_WRITE : PROT_NONE, flags, -1, 0);
   if (p == MAP_FAILED)
-    return Status::error(Code::out_of_memory, str("mmap of ", bytes, " bytes: ", std::strerror(errno)));
+    return Status::error(Code::out_of_memory,
+                         str("out of memory: mmap of ", bytes, " bytes: ", std::strerror(errno)));
   auto* const data = static_cast<std::byte*>(p);
   if (!reachable) return BufferView{data, bytes};
   (void)::madvise(data, bytes, MADV_DONTDUMP);

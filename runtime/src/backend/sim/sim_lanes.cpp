@@ -1,9 +1,9 @@
 #include "backend/sim/sim_lanes.h"
 
 #include <algorithm>
-#include <limits>
+#include <string>
+#include <utility>
 
-#include <strata/runtime/assert.h>
 #include <strata/runtime/backend/backend.h>
 
 namespace strata::detail {
@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::array<const char*, kSimLanes> kNames = {"compute",    "h2d",       "d2h",       "cpu",
                                                        "collective", "nvme_read", "nvme_write"};
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kRoundingNs = 1e-3;  // smaller remainders are rounding errors
 
 // The stream role of a lane, if it has one.
@@ -26,43 +25,55 @@ static_assert(static_cast<std::size_t>(SimLane::collective) ==
               static_cast<std::size_t>(StreamRole::collective));
 static_assert(static_cast<std::size_t>(SimLane::cpu) == static_cast<std::size_t>(StreamRole::cpu));
 
-SimLanes::SimLanes(const SimOptions& options) : options_(options) {}
+SimLanes::SimLanes(const SimOptions& options, SimScheduler& scheduler, int rank)
+    : options_(options), scheduler_(scheduler), rank_(rank) {
+  scheduler_.attach(rank_, this);
+}
+SimLanes::~SimLanes() { scheduler_.attach(rank_, nullptr); }
 
-void SimLanes::set_trace(Trace& trace) {
-  for (std::size_t i = 0; i < kSimLanes; ++i) lanes_[i].track = &trace.add_track(kNames[i]);
+void SimLanes::set_trace(Trace& trace, std::string_view prefix) {
+  for (std::size_t i = 0; i < kSimLanes; ++i)
+    lanes_[i].track = &trace.add_track(std::string(prefix) + kNames[i]);
 }
 
-std::uint64_t SimLanes::push_work(SimLane lane, double ns, const char* label, std::int64_t arg) {
+std::uint64_t SimLanes::push(SimLane lane, Entry entry) {
   LaneQueue& to = of(lane);
   if (to.entries.empty()) to.reported = false;
-  to.entries.push_back({std::max(ns, 0.0), {}, label, arg, -1});
+  to.entries.push_back(std::move(entry));
   return ++to.queued;
 }
 
+std::uint64_t SimLanes::push_work(SimLane lane, double ns, const char* label, std::int64_t arg) {
+  return push(lane, {.left_ns = std::max(ns, 0.0), .label = label, .arg = arg});
+}
+
+std::uint64_t SimLanes::push_meeting(SimLane lane, double ns, const char* label, std::int64_t arg,
+                                     std::shared_ptr<SimMeeting> meeting) {
+  return push(lane,
+              {.left_ns = std::max(ns, 0.0), .label = label, .arg = arg, .meeting = std::move(meeting)});
+}
+
 void SimLanes::push_wait(SimLane lane, SimPoint point) {
-  if (is_complete(point)) return;
-  LaneQueue& to = of(lane);
-  if (to.entries.empty()) to.reported = false;
-  to.entries.push_back({-1, point, "", 0, -1});
-  ++to.queued;
+  if (!is_complete(point)) push(lane, {.left_ns = -1, .after = point});
 }
 
 void SimLanes::run_until(SimPoint point) {
   if (is_complete(point)) return;
-  run(kNever, point);
+  scheduler_.run(rank_, kNever, point);
   advance(options_.wake_s * 1e9);
 }
 
 bool SimLanes::run_until(SimPoint point, double ns) {
-  if (!is_complete(point)) run(now_ns_ + ns, point);
+  if (!is_complete(point)) scheduler_.run(rank_, now_ns() + ns, point);
   return is_complete(point);
 }
 
-// Completes the waits whose point is complete; completing one may release another.
-void SimLanes::resolve_waits() {
+// Completing a wait may release another one.
+bool SimLanes::settle() {
+  bool any = false;
   for (bool again = true; again;) {
     again = false;
-    for (LaneQueue& lane : lanes_)
+    for (LaneQueue& lane : lanes_) {
       while (!lane.entries.empty() && lane.entries.front().left_ns < 0 &&
              is_complete(lane.entries.front().after)) {
         Entry& wait = lane.entries.front();
@@ -74,14 +85,22 @@ void SimLanes::resolve_waits() {
         wait.left_ns = options_.wake_s * 1e9;  // the lane was blocked and has to be woken up
         lane.reported = false;
       }
+      if (lane.entries.empty()) continue;
+      Entry& first = lane.entries.front();
+      if (first.meeting == nullptr || std::exchange(first.has_arrived, true)) continue;
+      ++first.meeting->arrived;
+      again = true;
+    }
+    any = any || again;
   }
+  return any;
 }
 
 void SimLanes::finish(LaneQueue& lane) {
   const Entry& entry = lane.entries.front();
   if (lane.track != nullptr && entry.begun_ns >= 0 && *entry.label != '\0')
     lane.track->span(entry.label, entry.arg, static_cast<std::int64_t>(entry.begun_ns),
-                     static_cast<std::int64_t>(now_ns_));
+                     static_cast<std::int64_t>(now_ns()));
   lane.entries.pop_front();
   ++lane.done;
   lane.reported = false;
@@ -90,7 +109,7 @@ void SimLanes::finish(LaneQueue& lane) {
 void SimLanes::report() {
   for (std::size_t i = 0; i < kSimLanes; ++i) {
     LaneQueue& lane = lanes_[i];
-    if (!lane.entries.empty() && lane.entries.front().begun_ns < 0) lane.entries.front().begun_ns = now_ns_;
+    if (!lane.entries.empty() && lane.entries.front().begun_ns < 0) lane.entries.front().begun_ns = now_ns();
     const std::optional<StreamRole> role = role_of(i);
     if (meter_ == nullptr || !role || lane.reported) continue;
     lane.reported = true;
@@ -110,7 +129,7 @@ std::array<double, kSimLanes> SimLanes::speeds() const noexcept {
   std::array<int, kSimResources> askers{};
   std::array<double, kSimLanes> speed{};
   for (std::size_t i = 0; i < kSimLanes; ++i) {
-    if (lanes_[i].entries.empty() || lanes_[i].entries.front().left_ns < 0) continue;
+    if (lanes_[i].entries.empty() || !lanes_[i].entries.front().runs()) continue;
     speed[i] = 1;
     for (std::size_t r = 0; r < kSimResources; ++r) {
       asked[r] += options_.shares[i][r];
@@ -124,31 +143,24 @@ std::array<double, kSimLanes> SimLanes::speeds() const noexcept {
   return speed;
 }
 
-void SimLanes::run(double until_ns, std::optional<SimPoint> goal) {
-  for (;;) {
-    resolve_waits();
-    report();
-    if (goal && is_complete(*goal)) return;
-    const std::array<double, kSimLanes> speed = speeds();
-    double step = kNever;
-    for (std::size_t i = 0; i < kSimLanes; ++i)
-      if (speed[i] > 0) step = std::min(step, lanes_[i].entries.front().left_ns / speed[i]);
-    STRATA_ASSERT(!goal || std::min(step, until_ns) < kNever, "deadlock: the wait for lane ",
-                  kNames[static_cast<std::size_t>(goal->lane)], " can never end");
-    const bool ends = now_ns_ + step <= until_ns;
-    const double passed = ends ? step : until_ns - now_ns_;
-    now_ns_ += std::max(passed, 0.0);
-    for (std::size_t i = 0; i < kSimLanes; ++i) {
-      if (speed[i] <= 0) continue;
-      LaneQueue& lane = lanes_[i];
-      lane.entries.front().left_ns -= passed * speed[i];
-      lane.busy_ns += passed;
-      if (lane.entries.front().left_ns <= kRoundingNs) {
-        lane.entries.front().left_ns = 0;
-        finish(lane);
-      }
+double SimLanes::next_end_ns() {
+  speed_ = speeds();
+  double step = kNever;
+  for (std::size_t i = 0; i < kSimLanes; ++i)
+    if (speed_[i] > 0) step = std::min(step, lanes_[i].entries.front().left_ns / speed_[i]);
+  return step;
+}
+
+void SimLanes::pass(double ns) {
+  for (std::size_t i = 0; i < kSimLanes; ++i) {
+    if (speed_[i] <= 0) continue;
+    LaneQueue& lane = lanes_[i];
+    lane.entries.front().left_ns -= ns * speed_[i];
+    lane.busy_ns += ns;
+    if (lane.entries.front().left_ns <= kRoundingNs) {
+      lane.entries.front().left_ns = 0;
+      finish(lane);
     }
-    if (!ends) return;
   }
 }
 

@@ -1,12 +1,14 @@
 #include <strata/runtime/backend/simulation.h>
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include <strata/runtime/assert.h>
 
 #include "backend/host/host_allocator.h"
 #include "backend/sim/sim_lanes.h"
+#include "backend/sim/sim_scheduler.h"
 
 namespace strata {
 namespace detail {
@@ -27,9 +29,10 @@ class SimClock final : public Clock {
 
 class SimBackend final : public Backend {
  public:
-  SimBackend(const SimOptions& options, SimLanes& lanes, const Clock& clock)
+  SimBackend(const SimOptions& options, SimLanes& lanes, SimScheduler& scheduler, const Clock& clock)
       : options_(options),
         lanes_(lanes),
+        scheduler_(scheduler),
         memory_({.fill = Fill::unreachable, .huge_pages = false}),
         stalls_(clock, nullptr) {
     lanes_.set_meter(&stalls_);
@@ -76,7 +79,7 @@ class SimBackend final : public Backend {
     if (event.stream < 0) return {};
     const HostWaitScope waits(&stalls_, roles_[static_cast<std::size_t>(event.stream)]);
     lanes_.run_until(point_of(event));
-    return {};
+    return scheduler_.status();
   }
   bool is_complete(const Event& event) noexcept override {
     return event.stream < 0 || lanes_.is_complete(point_of(event));
@@ -121,6 +124,7 @@ class SimBackend final : public Backend {
 
   const SimOptions& options_;
   SimLanes& lanes_;
+  const SimScheduler& scheduler_;
   const DeviceInfo info_{DeviceKind::null, "simulated", 0};
   HostAllocator memory_;
   StallMeter stalls_;
@@ -131,13 +135,24 @@ class SimBackend final : public Backend {
 
 class SimulatedMachine final : public Simulation {
  public:
-  explicit SimulatedMachine(const SimOptions& options)
-      : options_(options), lanes_(options_), clock_(lanes_), backend_(options_, lanes_, clock_) {}
+  /// `world`: of several ranks; null: it has a clock of its own.
+  SimulatedMachine(const SimOptions& options, SimWorld* world, int rank)
+      : options_(options),
+        own_(world == nullptr ? std::make_unique<SimScheduler>(1) : nullptr),
+        scheduler_(world == nullptr ? *own_ : world->scheduler()),
+        lanes_(options_, scheduler_, rank),
+        clock_(lanes_),
+        backend_(options_, lanes_, scheduler_, clock_) {}
 
   Backend& backend() noexcept override { return backend_; }
   Clock& clock() noexcept override { return clock_; }
-  void set_trace(Trace& trace) override { lanes_.set_trace(trace); }
+  void set_trace(Trace& trace, std::string_view prefix) override { lanes_.set_trace(trace, prefix); }
 
+  void meet(StreamRole role, std::int64_t ns, const char* label,
+            std::shared_ptr<SimMeeting> meeting) override {
+    lanes_.advance(options_.launch_overhead_s * 1e9);
+    lanes_.push_meeting(static_cast<SimLane>(role), static_cast<double>(ns), label, 0, std::move(meeting));
+  }
   std::uint64_t request(SimLane lane, std::size_t bytes) override {
     STRATA_ASSERT(lane == SimLane::nvme_read || lane == SimLane::nvme_write,
                   "a request must go to lane nvme_read or nvme_write");
@@ -158,6 +173,8 @@ class SimulatedMachine final : public Simulation {
 
  private:
   const SimOptions options_;
+  const std::unique_ptr<SimScheduler> own_;
+  SimScheduler& scheduler_;
   SimLanes lanes_;
   SimClock clock_;
   SimBackend backend_;
@@ -168,7 +185,10 @@ class SimulatedMachine final : public Simulation {
 }  // namespace detail
 
 std::unique_ptr<Simulation> Simulation::create(const SimOptions& options) {
-  return std::make_unique<detail::SimulatedMachine>(options);
+  return std::make_unique<detail::SimulatedMachine>(options, nullptr, 0);
+}
+std::unique_ptr<Simulation> Simulation::create(const SimOptions& options, SimWorld& world, int rank) {
+  return std::make_unique<detail::SimulatedMachine>(options, &world, rank);
 }
 
 }  // namespace strata

@@ -39,9 +39,11 @@ struct SessionEnvironment {
   /// For a simulated run: what work on states costs. All work is then host calls of that duration.
   const StateCosts* costs = nullptr;
   std::optional<SyntheticSteps> synthetic = std::nullopt;  ///< set if the backend has no data
+  /// The ranks that are simulated together with this one; null: there are none.
+  const SimulatedPeers* peers = nullptr;
   /// How long collectives of several ranks take in a simulated run, or take at least on a backend that paces
   /// compute.
-  NetworkRate network = {};
+  NetworkRates network = {};
 };
 
 /// The streams that a session's work is queued on; `collective` only exists if there are several ranks.

@@ -3,9 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/backend/sim_options.h>
+#include <strata/runtime/backend/sim_world.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/trace/trace.h>
 
@@ -19,13 +21,20 @@ namespace strata {
 class Simulation {
  public:
   static std::unique_ptr<Simulation> create(const SimOptions& options);
+  /// That of one of several ranks, which its thread creates, uses and destroys in its turn.
+  static std::unique_ptr<Simulation> create(const SimOptions& options, SimWorld& world, int rank);
   virtual ~Simulation() = default;
 
   virtual Backend& backend() noexcept = 0;
   virtual Clock& clock() noexcept = 0;
-  /// Adds a track per lane to `trace`, which must outlive the simulation, and records from now on.
-  virtual void set_trace(Trace& trace) = 0;
+  /// Adds a track per lane to `trace`, which must outlive the simulation, and records from now on. `prefix`:
+  /// what their names begin with.
+  virtual void set_trace(Trace& trace, std::string_view prefix = {}) = 0;
 
+  /// Queues work of `ns` nanoseconds that begins together with that of other ranks. `label` is a string
+  /// literal.
+  virtual void meet(StreamRole role, std::int64_t ns, const char* label,
+                    std::shared_ptr<SimMeeting> meeting) = 0;
   /// Queues an NVMe request of `bytes` and returns its number on that lane, for wait().
   virtual std::uint64_t request(SimLane lane, std::size_t bytes) = 0;
   virtual void wait(SimLane lane, std::uint64_t number) = 0;

@@ -1,39 +1,21 @@
-#include <strata/engine/forecast.h>
+#include "plan/simulate_steps.h"
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
-#include <strata/engine/engine.h>
-#include <strata/runtime/backend/simulation.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
-
 #include <strata/session/speculation_policy.h>
 
 #include "execute/empty_batch_source.h"
 
 namespace strata {
+namespace detail {
 namespace {
 
-/// Number of simulated steps: those until the steady state, and those that count.
-struct Steps {
-  int warm, counted;
-};
-Steps steps_of(const RunPlan& plan, double clipped) {
-  constexpr int kPipeline = 3, kRemembered = 32;
-  const bool speculates = plan.undo.covers_any() && plan.options.step_mode != StepMode::serial;
-  Steps steps{kPipeline, 2};
-  // Mode auto first times steps of both kinds.
-  if (speculates && plan.options.step_mode == StepMode::automatic)
-    steps.warm += SpeculationPolicy::kFirstTrials * SpeculationPolicy::kTrialSteps + 1;
-  if (speculates && clipped > 0 && clipped < 1) {
-    steps.warm += kRemembered;
-    // Include at least two steps of the rarer kind, within a limit on simulation time.
-    constexpr double kMaxSteps = 100;
-    const double rarer = std::min(clipped, 1 - clipped);
-    steps.counted = static_cast<int>(std::clamp(std::ceil(2 / rarer), 10.0, kMaxSteps));
-  }
-  return steps;
+double clipped_share(const RunPlan& plan, const ForecastOptions& options) {
+  return plan.options.clip > 0 ? options.clipped : 0;
 }
 
 // A rate of 0 means that the profile has no slow tier, so a plan that uses one has no forecast.
@@ -53,10 +35,11 @@ std::size_t count_trained_chunks(const ChunkLayout& layout) {
   return trained;
 }
 
-/// Simulates steps until the steady state, and returns the means of those that count.
-Result<Forecast> simulate_steps(Engine& engine, Simulation& machine, const Steps& steps, Trace* trace) {
+// Simulates steps until the steady state, and returns the means of those that count.
+Result<Forecast> run_steps(Engine& engine, Simulation& machine, const SimulatedSteps& steps,
+                           const ForecastOptions& options) {
   constexpr int kTraced = 2;
-  detail::EmptyBatchSource batches;
+  EmptyBatchSource batches;
   StepReport report;
   for (int step = 0; step < steps.warm; ++step) STRATA_TRY(engine.train_step(batches, 1e-3, report));
   Forecast out;
@@ -64,7 +47,8 @@ Result<Forecast> simulate_steps(Engine& engine, Simulation& machine, const Steps
   const LaneBusySeconds lanes = engine.lane_busy_seconds();
   std::int64_t speculated = 0;
   for (int step = 0; step < steps.counted; ++step) {
-    if (step == steps.counted - kTraced && trace != nullptr) machine.set_trace(*trace);
+    if (step == steps.counted - kTraced && options.trace != nullptr)
+      machine.set_trace(*options.trace, options.track_prefix);
     STRATA_TRY(engine.train_step(batches, 1e-3, report));
     out.step_s += report.seconds / steps.counted;
     out.times += report.times;
@@ -88,28 +72,59 @@ Result<Forecast> simulate_steps(Engine& engine, Simulation& machine, const Steps
 
 }  // namespace
 
-Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile,
-                          const ForecastOptions& options) {
+SimulatedSteps simulated_steps(const RunPlan& plan, const ForecastOptions& options) {
+  constexpr int kPipeline = 3, kRemembered = 32;
+  const double clipped = clipped_share(plan, options);
+  const bool speculates = plan.undo.covers_any() && plan.options.step_mode != StepMode::serial;
+  SimulatedSteps steps{kPipeline, 2};
+  // Mode auto first times steps of both kinds.
+  if (speculates && plan.options.step_mode == StepMode::automatic)
+    steps.warm += SpeculationPolicy::kFirstTrials * SpeculationPolicy::kTrialSteps + 1;
+  if (speculates && clipped > 0 && clipped < 1) {
+    steps.warm += kRemembered;
+    // Include at least two steps of the rarer kind, within a limit on simulation time.
+    constexpr double kMaxSteps = 100;
+    const double rarer = std::min(clipped, 1 - clipped);
+    steps.counted = static_cast<int>(std::clamp(std::ceil(2 / rarer), 10.0, kMaxSteps));
+  }
+  return steps;
+}
+
+Status check_forecast(const RunPlan& plan, const MachineProfile& profile, const ForecastOptions& options) {
   if (!plan.trains())
     return Status::error(Code::unsupported, "a run that does not train has no step to forecast");
   if (!(options.clipped >= 0 && options.clipped <= 1))
     return Status::error(
         Code::invalid, str("the fraction of clipped steps is ", options.clipped, "; it must be from 0 to 1"));
-  STRATA_TRY(check_disk(plan, profile));
-  const double clipped = plan.options.clip > 0 ? options.clipped : 0;
-  const MachineProfile of_rank = profile.shared_by(plan.options.ranks.on_machine);
-  const std::unique_ptr<Simulation> machine = Simulation::create(of_rank.simulation());
+  return check_disk(plan, profile);
+}
+
+Result<Forecast> simulate_steps(const RunPlan& plan, const MachineProfile& of_rank, Simulation& machine,
+                                const ForecastOptions& options, const SimulatedSteps& steps,
+                                const SimulatedPeers* peers) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
-  const Engine::Dataless dataless{
-      .steps = {.clipped = clipped}, .simulation = machine.get(), .profile = &of_rank};
-  const Engine::Environment environment{.backend = machine->backend(),
+  const Engine::Dataless dataless{.steps = {.clipped = clipped_share(plan, options)},
+                                  .simulation = &machine,
+                                  .profile = &of_rank,
+                                  .peers = peers};
+  const Engine::Environment environment{.backend = machine.backend(),
                                         .pool = *pool,
-                                        .clock = machine->clock(),
+                                        .clock = machine.clock(),
                                         .io = posix_io(),
                                         .dataless = &dataless};
   STRATA_TRY_ASSIGN(const std::unique_ptr<Engine> engine, Engine::create(plan, environment));
   STRATA_TRY(engine->initialize(0));
-  return simulate_steps(*engine, *machine, steps_of(plan, clipped), options.trace);
+  return run_steps(*engine, machine, steps, options);
+}
+
+}  // namespace detail
+
+Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile,
+                          const ForecastOptions& options) {
+  STRATA_TRY(detail::check_forecast(plan, profile, options));
+  const MachineProfile of_rank = profile.shared_by(plan.options.ranks.on_machine);
+  const std::unique_ptr<Simulation> machine = Simulation::create(of_rank.simulation());
+  return detail::simulate_steps(plan, of_rank, *machine, options, detail::simulated_steps(plan, options));
 }
 
 }  // namespace strata

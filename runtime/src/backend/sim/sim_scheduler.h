@@ -1,0 +1,72 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <strata/runtime/status.h>
+#include <strata/runtime/thread_annotations.h>
+
+#include "backend/sim/sim_point.h"
+
+namespace strata::detail {
+
+/// What the scheduler knows of the lanes of a rank.
+class SimRank {
+ public:
+  virtual ~SimRank() = default;
+  virtual bool is_complete(SimPoint point) const noexcept = 0;
+  /// Completes waits whose points are complete, and arrives at meetings; returns whether there was any.
+  virtual bool settle() = 0;
+  /// Reports what the lanes do now.
+  virtual void report() = 0;
+  /// How long it takes until work ends; kNever if there is none.
+  virtual double next_end_ns() = 0;
+  virtual void pass(double ns) = 0;
+};
+
+/// The clock of one or more ranks' lanes, and whose turn it is: see SimWorld. Time is a double in
+/// nanoseconds, which represents a day to a hundredth of a nanosecond. A single rank always has its turn.
+class SimScheduler {
+ public:
+  explicit SimScheduler(int ranks);
+
+  void enter(int rank);
+  void leave(int rank);
+  /// The lanes of a rank, from its thread; null: they are gone.
+  void attach(int rank, SimRank* lanes) { ranks_[static_cast<std::size_t>(rank)].lanes = lanes; }
+
+  double now_ns() const noexcept { return now_ns_; }
+  /// Lets time pass until `until_ns`, or until `goal` is complete. Asserts that this will be, if there is one
+  /// rank.
+  void run(int rank, double until_ns, std::optional<SimPoint> goal);
+  /// `lost_peer` if ranks wait for each other for ever.
+  Status status() const;
+
+ private:
+  struct Rank {
+    SimRank* lanes = nullptr;
+    bool waits = true;
+    double until_ns = 0;
+    std::optional<SimPoint> goal = std::nullopt;
+  };
+  static constexpr int kNobody = -1;
+  bool is_met(const Rank& rank) const;
+  int find_next(int first) const;
+  void pass_on(int from) STRATA_REQUIRES(mutex_);
+  void settle();
+  bool advance();
+  void wait_for_turn(int rank) STRATA_REQUIRES(mutex_);
+
+  // What only the thread uses whose turn it is.
+  std::vector<Rank> ranks_;
+  double now_ns_ = 0;
+  bool is_stuck_ = false;
+
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Condition>> turn_of_;
+  int turn_ STRATA_GUARDED_BY(mutex_) = kNobody;
+  int entered_ STRATA_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace strata::detail
