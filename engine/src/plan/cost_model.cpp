@@ -11,15 +11,16 @@ namespace {
 
 std::int64_t as_ns(double seconds) { return std::max<std::int64_t>(1, std::llround(seconds * 1e9)); }
 
-// The smallest dimension of the instruction's matrices, which limits the reuse of what is read.
+// The smallest dimension of the matrices that a GEMM multiplies, which limits the reuse of what is read. All
+// three are among those of its operands; a result may be narrower, like a log-sum-exp and a maximum of each
+// row.
 double smallest_dim(const LoweredInstr& instr) {
   double min_dim = 1e30;
-  for (const auto* operands : {&instr.in, &instr.out})
-    for (const Operand& operand : *operands) {
-      if (operand.location == Operand::Location::none || operand.shape.rank < 2) continue;
-      for (int d = 0; d < operand.shape.rank; ++d)
-        min_dim = std::min(min_dim, static_cast<double>(operand.shape.dim(d)));
-    }
+  for (const Operand& operand : instr.in) {
+    if (operand.location == Operand::Location::none || operand.shape.rank < 2) continue;
+    for (int d = 0; d < operand.shape.rank; ++d)
+      min_dim = std::min(min_dim, static_cast<double>(operand.shape.dim(d)));
+  }
   return min_dim;
 }
 
