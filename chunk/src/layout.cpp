@@ -225,7 +225,7 @@ ElemRange ChunkLayout::range(ChunkId id, Payload payload) const noexcept {
   const std::int64_t n = chunks_[id].n_elems;
   const bool sharded = sharding_.shards > 1 && (group_of(id).trainable || sharding_.shards_frozen);
   const bool whole = payload == Payload::grad || (payload == Payload::accum && sharding_.sums_locally);
-  if (payload == Payload::received) return {0, sharding_.ranks > 1 && !sharding_.sums_locally ? n : 0};
+  if (payload == Payload::received) return {0, sharding_.ranks > 1 && sharding_.receives ? n : 0};
   if (payload == Payload::gathered) return {0, sharded ? n : 0};
   return sharded && !whole ? nth(n, sharding_.shard(), sharding_.shards) : ElemRange{0, n};
 }

@@ -93,17 +93,21 @@ class Offload {
     std::vector<std::optional<OffloadCandidate>> longest(program_.values.size());
     std::vector<std::size_t> made(program_.values.size()), touched(program_.values.size());
     std::vector<bool> stays(program_.values.size(), true);
+    std::vector<int> sending(program_.values.size());
     const auto touch = [&](ValueId id, std::size_t i) {
       if (id == kNoValue || stays[at(id)]) return;
       OffloadCandidate candidate{
           id, made[at(id)], touched[at(id)], i, starts_s(i) - ends_s_[touched[at(id)]], 0, 0};
       touched[at(id)] = i;
+      if (sending[at(id)] > 0) return;  // until it has left
       hide_under_one_segment(candidate);
       if (is_long(candidate) && (!longest[at(id)] || candidate.idle_seconds > longest[at(id)]->idle_seconds))
         longest[at(id)] = candidate;
     };
     for (std::size_t i = 0; i < program_.code.size(); ++i) {
       for (const ValueId id : program_.code[i].in) touch(id, i);
+      if (program_.code[i].op == Op::send_begin) ++sending[at(program_.code[i].in[0])];
+      if (program_.code[i].op == Op::send_end) --sending[at(program_.code[i].in[1])];
       for (const ValueId id : program_.code[i].out) {
         stays[at(id)] = !may_offload(program_.code[i].op, program_.value(id));
         made[at(id)] = touched[at(id)] = i;
@@ -116,10 +120,11 @@ class Offload {
     return found;
   }
 
-  // Any instruction's result may be offloaded. Of the results of moves only that of an offload_end may, one
-  // tier farther.
+  // Any instruction's result may be offloaded, once it is there. Of the results of moves only that of an
+  // offload_end may, one tier farther.
   bool may_offload(Op maker, const ValueInfo& info) const {
-    return info.kind == path_.from && info.bytes() > 0 && (!is_move(maker) || maker == Op::offload_end);
+    const bool moves = is_move(maker) && maker != Op::offload_end;
+    return info.kind == path_.from && info.bytes() > 0 && !moves && maker != Op::receive_begin;
   }
   // At least two whole segments: around the turn from forward to backward, a shorter gap frees memory that
   // nothing needs.

@@ -6,6 +6,18 @@
 
 namespace strata::detail {
 
+namespace {
+
+// Along dp are the copies of the model, whose groups are those of DataParallel.
+ProcessGroup& group_of(StateContext& context, Op op, const CollectiveAttrs& attrs) {
+  const auto axis = static_cast<MeshAxis>(attrs.axis);
+  if (axis == MeshAxis::dp) return context.groups()->in_program();
+  ModelGroups& groups = *context.model_groups();
+  return is_among_neighbours(op) ? groups.neighbours(axis, attrs.group) : groups.along(axis);
+}
+
+}  // namespace
+
 Status prepare_collective(ModelGroups& groups, Op op, const CollectiveAttrs& attrs) {
   if (!is_among_neighbours(op)) return {};
   return groups.prepare_neighbours(static_cast<MeshAxis>(attrs.axis), attrs.group);
@@ -37,16 +49,14 @@ Status ProgramCollectives::queue(Op op, const CollectiveAttrs& attrs, const Tens
                                  const TensorView& out) {
   Stream& compute = context_.streams().compute;
   if (op == Op::shift_begin) return begin_shift(attrs, in, out);
-  const bool is_copied = reduces_in_place(op) || op == Op::shift_end;
+  // What is added up is in `out` already.
+  const bool is_copied = op != Op::accumulate_over_ranks && (reduces_in_place(op) || op == Op::shift_end);
   if (op == Op::shift_end)
     STRATA_TRY(context_.backend().wait_on_async(shifted_[static_cast<std::size_t>(attrs.number)], compute));
   if (is_copied && in.data != out.data)
     STRATA_TRY(context_.backend().copy_async(writable(out), bytes_of(in), compute));
   if (op == Op::shift_end) return {};
-  ModelGroups& groups = *context_.model_groups();
-  const auto axis = static_cast<MeshAxis>(attrs.axis);
-  ProcessGroup& group = is_among_neighbours(op) ? groups.neighbours(axis, attrs.group) : groups.along(axis);
-  return group.queue(collective_of(op, attrs, in, out), compute);
+  return group_of(context_, op, attrs).queue(collective_of(op, attrs, in, out), compute);
 }
 
 }  // namespace strata::detail

@@ -21,6 +21,7 @@ class ProgramCollectives {
   /// All references outlive it.
   ProgramCollectives(StateContext& context, const RunPlan& plan);
 
+  /// Of accumulate_over_ranks, `out` already has the rank's part.
   Status queue(Op op, const CollectiveAttrs& attrs, const TensorView& in, const TensorView& out);
 
  private:

@@ -77,6 +77,7 @@ Status ProgramExecutor::launch(const LoweredProgram& program, std::size_t index)
   const LoweredInstr& instr = program.code[index];
   const UseTrace::Position& uses = program.uses.positions[index];
   if (is_move(instr.op)) return moves_.run(instr);
+  if (instr.op == Op::accumulate_over_ranks) STRATA_TRY(compute(instr, uses));
   if (is_collective(instr.op))
     return collectives_.queue(instr.op, instr.attrs.as<CollectiveAttrs>(), bind(uses, instr.in[0]),
                               bind(uses, instr.out[0]));
@@ -84,6 +85,10 @@ Status ProgramExecutor::launch(const LoweredProgram& program, std::size_t index)
     return messages_.queue(instr.op, instr.attrs.as<MessageAttrs>(),
                            bind(uses, instr.in.empty() ? instr.out[0] : instr.in[0]),
                            bind(uses, instr.out[0]));
+  return compute(instr, uses);
+}
+
+Status ProgramExecutor::compute(const LoweredInstr& instr, const UseTrace::Position& uses) {
   if (const double rate = context_.plan().options.paced_flops_per_s; rate > 0)
     return launch_paced(instr, static_cast<std::int64_t>(uses.flops / rate * 1e9));
   if (costs_ != nullptr) return launch_paced(instr, costs_->instruction_ns(instr, uses.flops));

@@ -31,6 +31,7 @@ class ProgramExecutor {
 
  private:
   Status launch(const LoweredProgram& program, std::size_t i);
+  Status compute(const LoweredInstr& instr, const UseTrace::Position& uses);
   Status launch_paced(const LoweredInstr& instr, std::int64_t ns);
   TensorView bind(const UseTrace::Position& uses, const Operand& operand) const;
 

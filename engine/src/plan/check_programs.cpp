@@ -113,18 +113,20 @@ Status check_message(const NamedProgram& named, const MessageAttrs& attrs, const
 }
 
 // Collectives are exchanged among the ranks of the run.
-Status check_collectives(const NamedProgram& named, const ModelParallel& model) {
+Status check_collectives(const NamedProgram& named, const DataParallel& copies, const ModelParallel& model) {
   for (const Instr& instr : named.program.code) {
     if (is_message(instr.op)) STRATA_TRY(check_message(named, instr.attrs.as<MessageAttrs>(), model));
     if (!is_collective(instr.op)) continue;
     const auto& attrs = instr.attrs.as<CollectiveAttrs>();
     const auto axis = static_cast<MeshAxis>(attrs.axis);
-    const std::int32_t ranks = model.size(axis), rank = model.place(axis);
+    const bool over_copies = axis == MeshAxis::dp;
+    const std::int32_t ranks = over_copies ? copies.ranks : model.size(axis),
+                       rank = over_copies ? copies.rank : model.place(axis);
     if (attrs.ranks != ranks || attrs.rank != rank)
       return Status::error(Code::invalid,
                            str("program ", named.name, " is that of rank ", attrs.rank, " of ", attrs.ranks,
                                " along ", to_string(axis), ", but this is rank ", rank, " of ", ranks));
-    if (instr.accumulate != 0)
+    if (instr.accumulate != 0 && instr.op != Op::accumulate_over_ranks)
       return Status::error(Code::unsupported,
                            str("program ", named.name, " adds the results of several collectives (",
                                op_name(instr.op), "); micro-batches must run depth first"));
@@ -158,17 +160,29 @@ Status check_refresh(const NamedProgram& named, bool trains, const SessionOption
   return {};
 }
 
+// A program adds up the gradients of all ranks, or the session does.
+Status check_sums(const Program& train, const DataParallel& ranks) {
+  const bool over_ranks = has_op(train, Op::accumulate_over_ranks);
+  const bool has_gradients = std::any_of(train.params.begin(), train.params.end(),
+                                         [](const ParamInfo& param) { return param.grad != kNoValue; });
+  if (over_ranks == ranks.sums_in_program() || (!over_ranks && !has_gradients)) return {};
+  return Status::error(Code::invalid, str("the training program ", over_ranks ? "adds" : "does not add",
+                                          " gradients up over ranks, but the GradientReduce of the run is ",
+                                          over_ranks ? "not " : "", "in_program"));
+}
+
 Status check_train(const Program& train, const SessionOptions& options) {
   const std::int32_t of_rank = options.grad_accum / options.ranks.ranks;
   if (train.micro_batches != 1 && train.micro_batches != of_rank)
     return Status::error(
         Code::invalid, str("the training program covers ", plural(train.micro_batches, "micro-batch"),
                            ", but a step has ", of_rank, " on each rank; it must cover one or all of them"));
-  if (train.micro_batches != 1 && options.ranks.ranks > 1 && !options.ranks.sums_locally())
+  if (train.micro_batches != 1 && options.ranks.ranks > 1 && options.ranks.reduce == GradientReduce::each)
     return Status::error(
         Code::invalid,
         str("the training program sums the gradients of ", plural(train.micro_batches, "micro-batch"),
             ", but parallel.reduce=each adds each of them; use parallel.reduce=once"));
+  STRATA_TRY(check_sums(train, options.ranks));
   for (const ParamInfo& param : train.params)
     if (param.trainable && param.grad == kNoValue && !param.part.is_elsewhere)
       return Status::error(Code::invalid,
@@ -222,7 +236,7 @@ Result<CheckedPrograms> check_programs(const ProgramSet& set, const SessionOptio
   STRATA_TRY(check_states(set.find(ProgramRole::prefill), set.find(ProgramRole::decode)));
   for (const NamedProgram* named : checked.programs) {
     STRATA_TRY(check_ports(*named));
-    STRATA_TRY(check_collectives(*named, options.model));
+    STRATA_TRY(check_collectives(*named, options.ranks, options.model));
   }
   STRATA_TRY_ASSIGN(checked.parameters, unite_parameters(checked.programs));
   return checked;

@@ -18,11 +18,14 @@ Collective sum(CollectiveKind kind, ConstBufferView send, BufferView receive, DT
 }  // namespace
 
 bool is_among_neighbours(Op op) noexcept { return op == Op::all_reduce_rows; }
-bool reduces_in_place(Op op) noexcept { return op == Op::all_reduce || op == Op::all_reduce_rows; }
+bool reduces_in_place(Op op) noexcept {
+  return op == Op::all_reduce || op == Op::all_reduce_rows || op == Op::accumulate_over_ranks;
+}
 
 Collective collective_of(Op op, const CollectiveAttrs& attrs, const TensorView& in, const TensorView& out) {
   switch (op) {
     case Op::all_reduce:
+    case Op::accumulate_over_ranks:
       return sum(CollectiveKind::all_reduce, {}, writable(out), out.dtype);
     case Op::all_reduce_rows:
       return sum(CollectiveKind::all_reduce, {}, rows_of(out, attrs.first_row, attrs.rows), out.dtype);

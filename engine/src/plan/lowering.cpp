@@ -268,8 +268,10 @@ class Lowering {
       const auto view = [](const Operand& operand) {
         return TensorView{nullptr, operand.shape, operand.dtype};
       };
-      position.sent_bytes = detail::sent_bytes(instr.op, instr.attrs.as<CollectiveAttrs>(),
-                                               view(lowered.in[0]), view(lowered.out[0]));
+      std::uint64_t& bytes =
+          instr.op == Op::accumulate_over_ranks ? position.summed_bytes : position.sent_bytes;
+      bytes = detail::sent_bytes(instr.op, instr.attrs.as<CollectiveAttrs>(), view(lowered.in[0]),
+                                 view(lowered.out[0]));
     }
     if (instr.op == Op::send_begin) position.sent_bytes = lowered.in[0].bytes();
     return position;

@@ -21,9 +21,12 @@ MicroBatchCopies::MicroBatchCopies(const Program& from, Program& to, std::int32_
     copy_.push_back(clone_values(k));
     micro_batch_grads_.emplace_back(from_.params.size(), kNoValue);
   }
-  if (micro_batches == 1) return;
+  if (micro_batches > 1) sum_in_f32();
+}
+
+// A gradient is the sum of several micro-batches' gradients.
+void MicroBatchCopies::sum_in_f32() {
   for (ParamInfo& param : to_.params)
-    // A gradient is the sum of several micro-batches' gradients.
     if (param.grad != kNoValue) to_.values[at(param.grad)].dtype = DType::f32;
 }
 
@@ -50,6 +53,11 @@ std::vector<ValueId> MicroBatchCopies::clone_values(std::int32_t k) {
 
 void MicroBatchCopies::add_up_in(ValueId grad, ValueId sum) { sum_[param_of(grad)] = sum; }
 
+void MicroBatchCopies::add_up_over(const CollectiveAttrs& ranks) {
+  over_ranks_ = ranks;
+  sum_in_f32();
+}
+
 void MicroBatchCopies::add(std::size_t i, std::int32_t k) {
   Instr instr = from_.code[i];
   std::vector<Instr> sums;
@@ -61,12 +69,18 @@ void MicroBatchCopies::add(std::size_t i, std::int32_t k) {
       continue;
     }
     const ValueId grad = id, sum = sum_[param_of(id)];
-    id = to_.micro_batches == 1 ? sum : micro_batch_grad_of(grad, k);
+    id = to_.micro_batches == 1 && !over_ranks_ ? sum : micro_batch_grad_of(grad, k);
     // The first part of a gradient may be in an instruction that is not copied.
     const std::uint32_t bit = 1u << o;
     instr.accumulate = written_.insert(id).second ? instr.accumulate & ~bit : instr.accumulate | bit;
     if (id != sum && last_writer_[param_of(grad)] == i)
-      sums.push_back({Op::accumulate, {id}, {sum}, {}, k > 0 ? 1u : 0u, instr.region, true});
+      sums.push_back({over_ranks_ ? Op::accumulate_over_ranks : Op::accumulate,
+                      {id},
+                      {sum},
+                      over_ranks_ ? Attrs(*over_ranks_) : Attrs(),
+                      k > 0 ? 1u : 0u,
+                      instr.region,
+                      true});
   }
   to_.code.push_back(std::move(instr));
   for (Instr& sum : sums) to_.code.push_back(std::move(sum));

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -16,7 +17,7 @@ bool is_constant(const Instr& instr) noexcept;
 /// Copies the instructions of a program for each of its micro-batches: every one has values of its own, and
 /// the sum of their gradients is added up in f32, in the order in which their last parts come. Micro-batch 0
 /// has the original values; parameters, gradients and constants are shared by all. With one micro-batch,
-/// nothing changes.
+/// nothing changes unless gradients are added up over ranks.
 class MicroBatchCopies {
  public:
   /// Adds the values of all micro-batches to `to`, a copy of `from` without code. `order`: the instructions
@@ -30,6 +31,9 @@ class MicroBatchCopies {
   }
   /// Gradients are added up in that value instead of the parameter's gradient. Before instructions are added.
   void add_up_in(ValueId grad, ValueId sum);
+  /// Gradients of each micro-batch are added up over the ranks of that axis (accumulate_over_ranks). Before
+  /// instructions are added.
+  void add_up_over(const CollectiveAttrs& ranks);
   /// Appends instruction `i` for micro-batch k, and the addition of the gradients that it completes.
   void add(std::size_t i, std::int32_t k);
 
@@ -39,9 +43,11 @@ class MicroBatchCopies {
   std::size_t param_of(ValueId id) const { return static_cast<std::size_t>(from_.value(id).param); }
   std::vector<ValueId> clone_values(std::int32_t k);
   ValueId micro_batch_grad_of(ValueId grad, std::int32_t k);
+  void sum_in_f32();
 
   const Program& from_;
   Program& to_;
+  std::optional<CollectiveAttrs> over_ranks_;
   std::vector<ValueId> sum_;                // by parameter: in which gradients are added up
   std::vector<std::size_t> last_writer_;    // by parameter: the instruction that completes its gradient
   std::set<ValueId> written_;               // gradients

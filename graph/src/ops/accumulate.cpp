@@ -4,6 +4,8 @@
 
 // accumulate, which interleave_micro_batches() and derivatives emit:
 //   (a part of a gradient, of any shape) -> the parameter's gradient, an f32 sum, written or added to
+// accumulate_over_ranks: the same of a part of every rank, in the order of the ranks. Where it is added to,
+//   all of them have the same sum before.
 
 namespace strata {
 namespace {
@@ -19,6 +21,12 @@ Specs infer_accumulate(In in, const Attrs&) {
 Status launch_accumulate(const OpCall& c, Backend& backend, Stream& stream) {
   return state_kernels::accumulate_async(backend, stream, {c.out[0], c.in[0], !accumulates(c, 0)});
 }
+/// What a rank does before the sums of all ranks are added: rank 0 has what was summed before, and the others
+/// have nothing, so that it counts once.
+Status launch_own_part(const OpCall& c, Backend& backend, Stream& stream) {
+  const bool first = !accumulates(c, 0) || c.attrs.as<CollectiveAttrs>().rank > 0;
+  return state_kernels::accumulate_async(backend, stream, {c.out[0], c.in[0], first});
+}
 
 }  // namespace
 
@@ -27,6 +35,13 @@ constinit const OpDef detail::op_defs::accumulate = {
     .infer_outputs = infer_accumulate,
     .flops = no_flops,
     .launch = launch_accumulate,
+};
+constinit const OpDef detail::op_defs::accumulate_over_ranks = {
+    .kind = OpKind::collective,
+    .n_in = 1,
+    .infer_outputs = infer_accumulate,
+    .flops = no_flops,
+    .launch = launch_own_part,
 };
 
 }  // namespace strata

@@ -76,6 +76,9 @@ Result<std::vector<StageMessage>> stage_messages(const Program& program, const P
   const auto start = [&](std::int32_t rank, std::int32_t i) {
     return timing.start[static_cast<std::size_t>(rank)][static_cast<std::size_t>(i)];
   };
+  const auto n_tasks = [&](std::int32_t rank) {
+    return static_cast<std::int32_t>(schedule.tasks[static_cast<std::size_t>(rank)].size());
+  };
   std::vector<StageMessage> all;
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const std::int32_t stage = code.stage[i], from = stage % ranks;
@@ -96,12 +99,12 @@ Result<std::vector<StageMessage>> stage_messages(const Program& program, const P
             return Status::error(
                 Code::invalid, str("stage ", stage, " makes ", program.value(id).name, " of micro-batch ", k,
                                    " after rank ", rank, " reads it"));
-        if (is_output(program, id))
-          for (std::int32_t rank = 0; rank < ranks; ++rank)
-            if (rank != from)
-              read_by.try_emplace(
-                  rank, static_cast<std::int32_t>(schedule.tasks[static_cast<std::size_t>(rank)].size()));
         for (const auto& [rank, at] : read_by) all.push_back({id, k, from, rank, sent, made_by, at});
+        if (!is_output(program, id)) continue;
+        // Whom nothing but the end of the step needs it for, gets it then: nobody waits for it before.
+        for (std::int32_t rank = 0; rank < ranks; ++rank)
+          if (rank != from && read_by.count(rank) == 0)
+            all.push_back({id, k, from, rank, timing.end, n_tasks(from) - 1, n_tasks(rank)});
       }
   }
   // Ranks with uses of one parameter send each other the sums of their gradients.
@@ -117,9 +120,7 @@ Result<std::vector<StageMessage>> stage_messages(const Program& program, const P
       if (made_by < 0) continue;
       const std::int64_t sent = start(from, made_by) + ticks(task(from, made_by).work);
       for (const std::int32_t rank : ranks_of_param[p])
-        if (rank != from)
-          all.push_back({grad, -1, from, rank, sent, made_by,
-                         static_cast<std::int32_t>(schedule.tasks[static_cast<std::size_t>(rank)].size())});
+        if (rank != from) all.push_back({grad, -1, from, rank, sent, made_by, n_tasks(rank)});
     }
   }
   std::stable_sort(all.begin(), all.end(), [](const StageMessage& a, const StageMessage& b) {

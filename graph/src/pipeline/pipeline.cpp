@@ -1,6 +1,7 @@
 #include <strata/graph/pipeline.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -28,6 +29,8 @@ Status check_stages(const Program& program, const PipelineSchedule& schedule,
   const auto bad = [&](Code code, const auto&... text) { errors.add(Status::error(code, str(text...))); };
   if (rank.rank < 0 || rank.rank >= schedule.ranks())
     bad(Code::invalid, "rank ", rank.rank, " of a pipeline of ", schedule.ranks());
+  if (rank.copy < 0 || rank.copy >= rank.copies)
+    bad(Code::invalid, "copy ", rank.copy, " of ", rank.copies, " of a pipeline");
   if (program.micro_batches != 1)
     bad(Code::unsupported, "a program of ", program.micro_batches, " micro-batches");
   if (stage_of_region.size() != program.regions.size())
@@ -48,7 +51,10 @@ class RankProgram {
         rank_(rank),
         code_(code),
         to_(without_code(program)),
-        copies_(program, to_, schedule.micro_batches, own_order()) {}
+        copies_(program, to_, schedule.micro_batches, own_order()) {
+    if (rank.copies > 1)
+      copies_.add_up_over({.axis = rank.copies_axis, .ranks = rank.copies, .rank = rank.copy});
+  }
 
   Result<Program> run() && {
     const auto ranks_of_param = detail::ranks_of_params(from_, code_, schedule_.ranks());
@@ -191,6 +197,21 @@ class RankProgram {
 };
 
 }  // namespace
+
+std::vector<StageTicks> stage_ticks(const Program& program, std::span<const std::int32_t> stage_of_region,
+                                    std::int32_t stages, double flops_per_tick) {
+  const StageCode code = detail::stage_code(program, stage_of_region, stages);
+  const auto ticks = [&](std::int32_t stage, StagePhase phase) {
+    double sum = 0;
+    for (const std::size_t i : code.of(stage, phase)) sum += flops(program, program.code[i]);
+    return static_cast<std::int64_t>(std::llround(sum / flops_per_tick));
+  };
+  std::vector<StageTicks> all;
+  for (std::int32_t stage = 0; stage < stages; ++stage)
+    all.push_back({ticks(stage, StagePhase::forward), ticks(stage, StagePhase::input_gradient),
+                   ticks(stage, StagePhase::weight_gradient)});
+  return all;
+}
 
 Result<Program> pipeline(const Program& program, const PipelineSchedule& schedule,
                          std::span<const std::int32_t> stage_of_region, const PipelineRank& rank) {

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <strata/runtime/str.h>
 
 namespace strata {
@@ -69,6 +72,18 @@ Result<PipelineSchedule> one_f_one_b(std::int32_t ranks, std::int32_t micro_batc
   return interleaved_one_f_one_b(ranks, micro_batches, 1);
 }
 
+Result<PipelineSchedule> breadth_first(std::int32_t ranks, std::int32_t micro_batches,
+                                       std::int32_t virtual_stages) {
+  STRATA_TRY_ASSIGN(PipelineSchedule schedule, empty_schedule(ranks, micro_batches, virtual_stages));
+  for (std::vector<StageTask>& tasks : schedule.tasks) {
+    for (std::int32_t stage = 0; stage < virtual_stages; ++stage)
+      for (std::int32_t k = 0; k < micro_batches; ++k) tasks.push_back(forward(k, stage));
+    for (std::int32_t stage = virtual_stages; stage-- > 0;)
+      for (std::int32_t k = 0; k < micro_batches; ++k) tasks.push_back(backward(k, stage));
+  }
+  return schedule;
+}
+
 // Rank r computes gradients of weights r micro-batches later than those of inputs.
 Result<PipelineSchedule> zero_bubble_h1(std::int32_t ranks, std::int32_t micro_batches) {
   STRATA_TRY_ASSIGN(PipelineSchedule schedule, one_f_one_b(ranks, micro_batches));
@@ -103,19 +118,22 @@ Result<PipelineSchedule> forward_pipeline(std::int32_t ranks, std::int32_t micro
   return schedule;
 }
 
-std::vector<std::string> pipeline_schedule_names() { return {"gpipe", "1f1b", "interleaved", "zb-h1"}; }
+std::vector<std::string> pipeline_schedule_names() {
+  return {"gpipe", "1f1b", "interleaved", "zb-h1", "breadth-first"};
+}
 
 Result<PipelineSchedule> make_pipeline_schedule(std::string_view name, std::int32_t ranks,
                                                 std::int32_t micro_batches, std::int32_t virtual_stages) {
   if (name == "interleaved") return interleaved_one_f_one_b(ranks, micro_batches, virtual_stages);
+  if (name == "breadth-first") return breadth_first(ranks, micro_batches, virtual_stages);
   if (virtual_stages > 1)
     return Status::error(Code::invalid, str("schedule ", name, " has one stage a rank, not ", virtual_stages,
-                                            "; interleaved has several"));
+                                            "; interleaved and breadth-first have several"));
   if (name == "gpipe") return gpipe(ranks, micro_batches);
   if (name == "1f1b") return one_f_one_b(ranks, micro_batches);
   if (name == "zb-h1") return zero_bubble_h1(ranks, micro_batches);
-  return Status::error(Code::invalid,
-                       str("there is no schedule ", name, "; there are gpipe, 1f1b, interleaved and zb-h1"));
+  return Status::error(Code::invalid, str("there is no schedule ", name, "; there are ",
+                                          fmt::format("{}", fmt::join(pipeline_schedule_names(), ", "))));
 }
 
 }  // namespace strata

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include <strata/graph/pipeline_schedule.h>
+#include <strata/runtime/assert.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/str.h>
 
@@ -39,7 +40,8 @@ Passed made_by(StageWork work) {
 /// Runs the tasks of all ranks, each as soon as those that it needs have ended.
 class Run {
  public:
-  Run(const PipelineSchedule& schedule, const StageTicks& ticks)
+  /// `ticks`: of each stage, or of all.
+  Run(const PipelineSchedule& schedule, std::span<const StageTicks> ticks)
       : schedule_(schedule), ticks_(ticks), next_(schedule.tasks.size()), free_(schedule.tasks.size()) {
     timing_.start.resize(schedule.tasks.size());
     timing_.idle.resize(schedule.tasks.size());
@@ -59,18 +61,19 @@ class Run {
   }
 
  private:
-  std::int64_t ticks_of(StageWork work) const {
+  std::int64_t ticks_of(std::int32_t stage, StageWork work) const {
+    const StageTicks& ticks = ticks_[ticks_.size() == 1 ? 0 : static_cast<std::size_t>(stage)];
     switch (work) {
       case StageWork::forward:
-        return ticks_.forward;
+        return ticks.forward;
       case StageWork::backward:
-        return ticks_.input_gradient + ticks_.weight_gradient;
+        return ticks.input_gradient + ticks.weight_gradient;
       case StageWork::input_gradient:
-        return ticks_.input_gradient;
+        return ticks.input_gradient;
       case StageWork::weight_gradient:
         break;
     }
-    return ticks_.weight_gradient;
+    return ticks.weight_gradient;
   }
   std::optional<std::int64_t> end_of(Passed event, std::int32_t stage, std::int32_t micro_batch) const {
     const auto found = ended_.find({event, stage, micro_batch});
@@ -96,14 +99,14 @@ class Run {
     const std::int64_t start = std::max(*when, free_[r]);
     timing_.idle[r] += start - free_[r];
     timing_.start[r].push_back(start);
-    free_[r] = start + ticks_of(task->work);
+    free_[r] = start + ticks_of(schedule_.stage(rank, *task), task->work);
     ended_[{made_by(task->work), schedule_.stage(rank, *task), task->micro_batch}] = free_[r];
     ++next_[r];
     return true;
   }
 
   const PipelineSchedule& schedule_;
-  const StageTicks ticks_;
+  const std::span<const StageTicks> ticks_;
   std::vector<std::size_t> next_;   // task of each rank
   std::vector<std::int64_t> free_;  // when each rank has done its last task
   std::map<Key, std::int64_t> ended_;
@@ -156,7 +159,8 @@ Status check(const PipelineSchedule& schedule) {
   if (schedule.ranks() == 0) errors.add(Status::error(Code::invalid, "the schedule has no ranks"));
   for (std::int32_t rank = 0; rank < schedule.ranks(); ++rank) check_rank(schedule, rank, errors);
   STRATA_TRY(errors.status());
-  const Run run(schedule, {});
+  const StageTicks equal;
+  const Run run(schedule, {&equal, 1});
   for (std::int32_t rank = 0; rank < schedule.ranks(); ++rank)
     if (const StageTask* const task = run.waiting(rank))
       errors.add(
@@ -165,7 +169,13 @@ Status check(const PipelineSchedule& schedule) {
 }
 
 PipelineTiming time_pipeline(const PipelineSchedule& schedule, const StageTicks& ticks) {
-  return Run(schedule, ticks).timing();
+  return Run(schedule, {&ticks, 1}).timing();
+}
+
+PipelineTiming time_pipeline(const PipelineSchedule& schedule, std::span<const StageTicks> of_stage) {
+  STRATA_ASSERT(of_stage.size() == static_cast<std::size_t>(schedule.stages()), of_stage.size(),
+                " ticks for ", schedule.stages(), " stages");
+  return Run(schedule, of_stage).timing();
 }
 
 std::int32_t max_live_micro_batches(const PipelineSchedule& schedule, std::int32_t rank) {

@@ -36,10 +36,16 @@ StageCode stage_code(const Program& program, std::span<const std::int32_t> stage
   StageCode all;
   all.code.resize(static_cast<std::size_t>(stages));
   const std::vector<int> writers = count_writers(program);
+  std::vector<bool> by_backward(program.values.size());
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const Instr& instr = program.code[i];
     const bool is_everywhere = is_constant(instr);
-    const StagePhase phase = !instr.backward                                 ? StagePhase::forward
+    // What reads a loss that backward computes with its gradient comes behind it.
+    const bool is_backward = instr.backward || std::any_of(instr.in.begin(), instr.in.end(), [&](ValueId id) {
+                               return id != kNoValue && by_backward[static_cast<std::size_t>(id)];
+                             });
+    for (const ValueId id : instr.out) by_backward[static_cast<std::size_t>(id)] = is_backward;
+    const StagePhase phase = !is_backward                                    ? StagePhase::forward
                              : makes_only_gradients(program, instr, writers) ? StagePhase::weight_gradient
                                                                              : StagePhase::input_gradient;
     all.stage.push_back(is_everywhere ? StageCode::kEverywhere

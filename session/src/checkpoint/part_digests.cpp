@@ -95,6 +95,23 @@ void PartDigests::join(std::vector<Blocks>& runs) {
   }
 }
 
+// Stages of a pipeline have different numbers of chunks, and all take part in as many exchanges as the one
+// with the most.
+Result<std::size_t> PartDigests::count_exchanges(std::size_t own) const {
+  if (plan_.options.model.pp == 1) return own;
+  std::string mine;
+  const auto count = static_cast<std::uint64_t>(own);
+  append(mine, &count, 1);
+  STRATA_TRY_ASSIGN(const std::vector<std::string> all, world_->all_gather(mine));
+  std::uint64_t most = 0;
+  for (std::string_view text : all) {
+    std::uint64_t of_rank = 0;
+    take(text, &of_rank, 1);
+    most = std::max(most, of_rank);
+  }
+  return static_cast<std::size_t>(most);
+}
+
 // Only here ranks exchange data, since digests of several passes over the states may be taken at once, and a
 // rank that has no part of a chunk does not know how far the others are.
 Status PartDigests::finish() {
@@ -102,11 +119,15 @@ Status PartDigests::finish() {
   if (world_ == nullptr) return {};
   std::stable_sort(blocks_.begin(), blocks_.end(),
                    [&](const Blocks& a, const Blocks& b) { return chunk_of(a) < chunk_of(b); });
+  std::vector<ChunkId> chunks;
+  for (ChunkId chunk = 0; chunk < plan_.layout.n_chunks(); ++chunk)
+    if (covers(chunk)) chunks.push_back(chunk);
+  STRATA_TRY_ASSIGN(const std::size_t exchanges, count_exchanges(chunks.size()));
   auto next = blocks_.begin();
-  for (ChunkId chunk = 0; chunk < plan_.layout.n_chunks(); ++chunk) {
-    if (!covers(chunk)) continue;
+  for (std::size_t i = 0; i < exchanges; ++i) {
     std::vector<Blocks> runs;
-    for (; next != blocks_.end() && chunk_of(*next) == chunk; ++next) runs.push_back(std::move(*next));
+    for (; i < chunks.size() && next != blocks_.end() && chunk_of(*next) == chunks[i]; ++next)
+      runs.push_back(std::move(*next));
     STRATA_TRY(exchange(runs));
     join(runs);
   }

@@ -52,6 +52,7 @@ class PartDigests {
   ChunkId chunk_of(const Blocks& run) const { return plan_.layout.slice(run.tensor).chunk; }
   void end_blocks(std::size_t series);
   Status exchange(std::vector<Blocks>& runs) const;
+  Result<std::size_t> count_exchanges(std::size_t own) const;
   void join(std::vector<Blocks>& runs);
 
   const StatePlan& plan_;

@@ -5,6 +5,18 @@
 
 namespace strata {
 
+std::string_view to_string(GradientReduce reduce) noexcept {
+  switch (reduce) {
+    case GradientReduce::each:
+      return "each";
+    case GradientReduce::once:
+      return "once";
+    case GradientReduce::in_program:
+      return "in_program";
+  }
+  return "?";
+}
+
 Result<DeviceMesh> mesh_of(const DataParallel& ranks) {
   return DeviceMesh::create({ranks.replicas(), ranks.shards(), 1, 1, 1, 1, 1}, ranks.ranks);
 }
@@ -14,7 +26,8 @@ Sharding sharding_of(const DataParallel& ranks) noexcept {
           .part = ranks.part(ranks.rank),
           .shards = ranks.shards(),
           .shards_frozen = ranks.zero == 3,
-          .sums_locally = ranks.sums_locally()};
+          .sums_locally = ranks.sums_locally(),
+          .receives = !ranks.sums_locally() && !ranks.sums_in_program()};
 }
 
 Status check(const DataParallel& ranks, std::int32_t grad_accum) {

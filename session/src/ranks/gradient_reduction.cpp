@@ -34,7 +34,7 @@ Status complete_sum(StateContext& context, ChunkId chunk, Tier tier) {
   const DataParallel& ranks = context.plan().options.ranks;
   RankGroups& groups = *context.groups();
   Stream& collective = context.streams().collective;
-  const bool adds = ranks.sums_locally(), spreads = ranks.replicas() > 1;
+  const bool adds = ranks.sums_locally(), spreads = ranks.replicas() > 1 && !ranks.sums_in_program();
   if (!adds && !spreads) return {};
   const GroupKey& group = context.plan().layout.group_of(chunk);
   STRATA_TRY_ASSIGN(const ChunkPin sum,

@@ -10,17 +10,16 @@ namespace {
 RankFacet settings(const StatePlan& plan) {
   const SessionOptions& o = plan.options;
   const cpuopt::OptimizerParams& p = o.optimizer;
-  RankFacet facet{
-      "settings",
-      {str("micro-batches of a step = ", o.grad_accum), str("clip = ", o.clip),
-       str("optimizer = ", cpuopt::to_string(p.optimizer), ", betas ", p.beta1, " ", p.beta2, ", eps ", p.eps,
-           ", momentum ", p.momentum, p.nesterov ? ", nesterov" : ""),
-       str("rounding seed = ", o.rounding_seed), str("loss scale = ", o.loss_scale),
-       str("not finite = ", o.non_finite == NonFinite::stop ? "stop" : "skip"),
-       str("frozen parameters are ", o.saves_frozen ? "saved" : "left out of checkpoints"),
-       str("ranks = ", o.ranks.ranks, ", zero = ", o.ranks.zero, ", shard_ranks = ", o.ranks.shard_ranks,
-           ", reduce = ", o.ranks.reduce == GradientReduce::each ? "each" : "once"),
-       str("the model is shared by ", to_string(o.model))}};
+  RankFacet facet{"settings",
+                  {str("micro-batches of a step = ", o.grad_accum), str("clip = ", o.clip),
+                   str("optimizer = ", cpuopt::to_string(p.optimizer), ", betas ", p.beta1, " ", p.beta2,
+                       ", eps ", p.eps, ", momentum ", p.momentum, p.nesterov ? ", nesterov" : ""),
+                   str("rounding seed = ", o.rounding_seed), str("loss scale = ", o.loss_scale),
+                   str("not finite = ", o.non_finite == NonFinite::stop ? "stop" : "skip"),
+                   str("frozen parameters are ", o.saves_frozen ? "saved" : "left out of checkpoints"),
+                   str("ranks = ", o.ranks.ranks, ", zero = ", o.ranks.zero,
+                       ", shard_ranks = ", o.ranks.shard_ranks, ", reduce = ", to_string(o.ranks.reduce)),
+                   str("the model is shared by ", to_string(o.model))}};
   if (exchanges_norms(o))  // in the order of the updates
     facet.lines.push_back(
         str("updates = ", o.step_mode == StepMode::serial ? "at the end of the step" : "before their use"));

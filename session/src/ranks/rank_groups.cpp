@@ -1,5 +1,6 @@
 #include <strata/session/ranks/rank_groups.h>
 
+#include <numeric>
 #include <vector>
 
 #include <strata/runtime/str.h>
@@ -11,6 +12,11 @@ Result<RankGroups> RankGroups::create(ProcessGroup& world, const DataParallel& r
     return Status::error(Code::invalid, str("the plan is for rank ", ranks.rank, " of ", ranks.ranks,
                                             ", but this is rank ", world.rank(), " of ", world.size()));
   RankGroups groups(world);
+  if (ranks.sums_in_program()) {
+    std::vector<int> in_order(static_cast<std::size_t>(ranks.ranks));
+    std::iota(in_order.begin(), in_order.end(), 0);
+    STRATA_TRY_ASSIGN(groups.in_program_, world.split(in_order));
+  }
   if (ranks.shards() == 1 || ranks.replicas() == 1) return groups;
   STRATA_TRY_ASSIGN(const DeviceMesh mesh, mesh_of(ranks));
   std::vector<int> all(static_cast<std::size_t>(ranks.ranks));
@@ -24,7 +30,7 @@ Result<RankGroups> RankGroups::create(ProcessGroup& world, const DataParallel& r
 
 GroupCounters RankGroups::counters() const noexcept {
   GroupCounters all = world_->counters();
-  for (const auto* group : {&sums_, &shards_, &replicas_}) {
+  for (const auto* group : {&sums_, &shards_, &replicas_, &in_program_}) {
     if (*group == nullptr) continue;
     const GroupCounters more = (*group)->counters();
     all.calls += more.calls;

@@ -16,10 +16,18 @@ std::uint64_t gradient_bytes(const StatePlan& plan, ChunkId chunk) {
   const GroupKey& group = plan.layout.group_of(chunk);
   const auto part = static_cast<std::uint64_t>(plan.layout.summed(chunk).size());
   const auto to_others = static_cast<std::uint64_t>(ranks.ranks - 1) * part;
+  if (ranks.sums_in_program()) return 0;  // see summed_bytes()
   const std::uint64_t added =
       ranks.sums_locally() ? to_others * size_of(group.accum)
                            : static_cast<std::uint64_t>(plan.passes()) * to_others * size_of(group.grad);
   return added + static_cast<std::uint64_t>(ranks.replicas() - 1) * part * size_of(group.accum);
+}
+
+// Of what the program adds up.
+std::uint64_t summed_bytes(const StatePlan& plan, const UseTrace& uses) {
+  std::uint64_t bytes = 0;
+  for (const UseTrace::Position& position : uses.positions) bytes += position.summed_bytes;
+  return bytes * static_cast<std::uint64_t>(plan.passes());
 }
 
 // Of the norms of tensors, which the ranks that hold a chunk's shards exchange chunk by chunk.
@@ -61,6 +69,7 @@ void add_data_parallel(const StatePlan& plan, const UseTrace& uses, RankTraffic&
   const DataParallel& ranks = plan.options.ranks;
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
     if (plan.layout.group_of(chunk).trainable) traffic.gradients += gradient_bytes(plan, chunk);
+  traffic.gradients += summed_bytes(plan, uses);
   const std::int32_t backward = backward_begin(uses);
   for (const GatherSchedule::Gather& gather : gather_schedule(uses, plan.layout, ranks).gathers) {
     const std::uint64_t bytes = static_cast<std::uint64_t>(ranks.shards() - 1) *

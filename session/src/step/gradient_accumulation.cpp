@@ -12,8 +12,22 @@ bool sum_has_grad_dtype(const StateContext& context, ChunkId chunk) {
   return group.accum == group.grad;
 }
 
+// What the rank sums of the whole chunk's gradient: all of it, unless the program has summed all ranks'.
+BufferView summed_here(const StateContext& context, ChunkId chunk, const ChunkPin& grad) {
+  const ChunkLayout& layout = context.plan().layout;
+  const ElemRange held = layout.range(chunk, Payload::accum);
+  const std::size_t width = size_of(layout.group_of(chunk).grad);
+  return grad.view().part(static_cast<std::size_t>(held.begin) * width,
+                          static_cast<std::size_t>(held.size()) * width);
+}
+
+bool sums_all(const StateContext& context, ChunkId chunk) {
+  return context.plan().layout.range(chunk, Payload::accum).size() ==
+         context.plan().layout.chunk(chunk).n_elems;
+}
+
 Addends single(const StateContext& context, ChunkId chunk, const ChunkPin& grad) {
-  return {grad.view(), context.plan().layout.group_of(chunk).grad};
+  return {summed_here(context, chunk, grad), context.plan().layout.group_of(chunk).grad};
 }
 
 // The first micro-batch's gradient becomes the sum, in place if it has the sum's dtype.
@@ -21,13 +35,16 @@ Status accumulate_on_device(StateContext& context, ChunkId chunk, bool first) {
   ChunkManager& chunks = context.chunks();
   Stream& stream = context.streams().compute;
   const PayloadKey grad_key{chunk, Payload::grad}, sum_key{chunk, Payload::accum};
-  if (first && sum_has_grad_dtype(context, chunk)) {
+  if (first && sum_has_grad_dtype(context, chunk) && sums_all(context, chunk)) {
     STRATA_TRY(chunks.transfer(grad_key, sum_key, Tier::device));
   } else {
     STRATA_TRY_ASSIGN(const ChunkPin grad, chunks.pin(grad_key, Tier::device, Intent::read, stream));
     STRATA_TRY_ASSIGN(const ChunkPin sum,
                       chunks.pin(sum_key, Tier::device, first ? Intent::overwrite : Intent::update, stream));
-    STRATA_TRY(queue_accumulate(context, chunk, sum.view(), single(context, chunk, grad), first, stream));
+    STRATA_TRY(
+        first && sum_has_grad_dtype(context, chunk)
+            ? context.backend().copy_async(sum.view(), summed_here(context, chunk, grad), stream)
+            : queue_accumulate(context, chunk, sum.view(), single(context, chunk, grad), first, stream));
   }
   return chunks.drop(grad_key);
 }
@@ -41,7 +58,7 @@ Status accumulate_in_ram(StateContext& context, ChunkId chunk, bool first) {
   if (first && sum_has_grad_dtype(context, chunk)) {
     STRATA_TRY_ASSIGN(const ChunkPin grad, chunks.pin(grad_key, Tier::device, Intent::read, d2h));
     STRATA_TRY_ASSIGN(const ChunkPin sum, chunks.pin(sum_key, Tier::pinned, Intent::overwrite, d2h));
-    STRATA_TRY(context.backend().copy_async(sum.view(), grad.view(), d2h));
+    STRATA_TRY(context.backend().copy_async(sum.view(), summed_here(context, chunk, grad), d2h));
   } else {
     STRATA_TRY_ASSIGN(const ChunkPin grad, chunks.pin(grad_key, Tier::pinned, Intent::read, cpu));
     STRATA_TRY_ASSIGN(const ChunkPin sum,

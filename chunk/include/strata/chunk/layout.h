@@ -78,6 +78,7 @@ struct Sharding {
   /// Every rank sums the gradients of its own micro-batches over the whole chunk before the ranks' sums are
   /// added, so the accumulated gradient spans the chunk.
   bool sums_locally = false;
+  bool receives = true;  ///< ranks send each other the gradients of micro-batches (Payload::received)
   std::int32_t shard() const noexcept { return part / (ranks / shards); }
 };
 

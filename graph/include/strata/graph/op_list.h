@@ -298,6 +298,7 @@ struct MoveAttrs {
   X(fp8_cast, Fp8CastAttrs)                                    \
   X(fp8_gemm, Fp8GemmAttrs)                                    \
   X(accumulate, NoAttrs)                                       \
+  X(accumulate_over_ranks, CollectiveAttrs)                    \
   X(cached_attention, AttentionAttrs)                          \
   X(copy_to_ranks, CollectiveAttrs)                            \
   X(keep_on_first_rank, CollectiveAttrs)                       \

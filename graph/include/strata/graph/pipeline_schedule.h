@@ -38,7 +38,7 @@ struct PipelineSchedule {
   friend bool operator==(const PipelineSchedule&, const PipelineSchedule&) = default;
 };
 
-/// All forwards, then all backwards (Huang et al. 2019, arXiv 1811.06965). Errors of all four: `invalid`,
+/// All forwards, then all backwards (Huang et al. 2019, arXiv 1811.06965). Errors of all: `invalid`,
 /// with the numbers.
 Result<PipelineSchedule> gpipe(std::int32_t ranks, std::int32_t micro_batches);
 /// Forward and backward by turns once the pipeline is full, so that rank r keeps the activations of ranks - r
@@ -48,13 +48,19 @@ Result<PipelineSchedule> one_f_one_b(std::int32_t ranks, std::int32_t micro_batc
 /// arXiv 2104.04473). The ranks divide the micro-batches.
 Result<PipelineSchedule> interleaved_one_f_one_b(std::int32_t ranks, std::int32_t micro_batches,
                                                  std::int32_t virtual_stages);
+/// All micro-batches in one stage of a rank before its next one, so that a rank reads the parameters of each
+/// of its stages once forward and once backward, however many micro-batches there are: for stages that are
+/// streamed from RAM (breadth-first pipelines, Lamy-Poirier 2022, arXiv 2211.05953; dealing of stages to few
+/// devices). It keeps the activations of all micro-batches.
+Result<PipelineSchedule> breadth_first(std::int32_t ranks, std::int32_t micro_batches,
+                                       std::int32_t virtual_stages);
 /// 1F1B whose weight gradients fill what would be bubbles, with the activations of `ranks` micro-batches on
 /// every rank (ZB-H1; Qi et al. 2023, arXiv 2401.10241).
 Result<PipelineSchedule> zero_bubble_h1(std::int32_t ranks, std::int32_t micro_batches);
 /// Forwards alone, as for evaluation: of as many micro-batches as ranks in each stage of a rank, and so on.
 Result<PipelineSchedule> forward_pipeline(std::int32_t ranks, std::int32_t micro_batches,
                                           std::int32_t virtual_stages);
-/// By name: "gpipe", "1f1b", "interleaved", "zb-h1".
+/// By name: "gpipe", "1f1b", "interleaved", "zb-h1", "breadth-first".
 Result<PipelineSchedule> make_pipeline_schedule(std::string_view name, std::int32_t ranks,
                                                 std::int32_t micro_batches, std::int32_t virtual_stages);
 std::vector<std::string> pipeline_schedule_names();
@@ -81,6 +87,8 @@ struct PipelineTiming {
 /// When each task starts, if every rank does the next one of its list as soon as it can and messages take no
 /// time. `schedule` passes check().
 PipelineTiming time_pipeline(const PipelineSchedule& schedule, const StageTicks& ticks = {});
+/// The same of stages that take different times.
+PipelineTiming time_pipeline(const PipelineSchedule& schedule, std::span<const StageTicks> of_stage);
 /// The largest number of micro-batches of a virtual stage that the rank has begun and not finished.
 std::int32_t max_live_micro_batches(const PipelineSchedule& schedule, std::int32_t rank);
 

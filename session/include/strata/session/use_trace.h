@@ -26,7 +26,8 @@ struct UseTrace {
     std::vector<ChunkId> params;   ///< chunks whose parameters are read on the device, each once
     std::vector<GradWrite> grads;  ///< chunks whose gradients are written or read, each once
     double flops = 0;
-    std::uint64_t sent_bytes = 0;  ///< to other ranks that share a copy of the model
+    std::uint64_t sent_bytes = 0;    ///< to other ranks that share a copy of the model
+    std::uint64_t summed_bytes = 0;  ///< of gradients, to ranks of other copies (GradientReduce::in_program)
   };
   std::vector<Position> positions;
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include <strata/chunk/layout.h>
 #include <strata/parallel/device_mesh.h>
@@ -15,7 +16,11 @@ enum class GradientReduce : std::uint8_t {
   /// After the last micro-batch: each rank's own sum, in rank order. Sends less if there are several
   /// micro-batches a rank; the bits depend on the number of ranks.
   once,
+  /// By the program that computes them, as pipelines do (accumulate_over_ranks): when it ends, every rank has
+  /// the sum of all ranks, with the bits of `each`.
+  in_program,
 };
+std::string_view to_string(GradientReduce reduce) noexcept;
 
 /// How the ranks of a run share its work and its states. All ranks have the same values except `rank`.
 ///
@@ -43,6 +48,7 @@ struct DataParallel {
   /// The part of each chunk's gradient that rank `of` sums: shards consist of consecutive parts.
   std::int32_t part(std::int32_t of) const noexcept { return of % shards() * replicas() + of / shards(); }
   bool sums_locally() const noexcept { return ranks > 1 && reduce == GradientReduce::once; }
+  bool sums_in_program() const noexcept { return ranks > 1 && reduce == GradientReduce::in_program; }
   bool keeps_gathered() const noexcept { return shards() > 1 && zero < 3; }
 };
 /// Copies of the states along dp, the shards of a copy along fsdp.

@@ -23,11 +23,15 @@ class RankGroups {
   ProcessGroup& shards() const noexcept { return shards_ ? *shards_ : *world_; }
   /// The ranks that hold the same shard, in the order of their parts.
   ProcessGroup& replicas() const noexcept { return replicas_ ? *replicas_ : *world_; }
+  /// All ranks, for what a program adds up (GradientReduce::in_program); its collectives are queued on
+  /// another stream than those of the other groups.
+  ProcessGroup& in_program() const noexcept { return *in_program_; }
 
  private:
   explicit RankGroups(ProcessGroup& world) : world_(&world) {}
   ProcessGroup* world_;
   std::unique_ptr<ProcessGroup> sums_, shards_, replicas_;  // null: the world
+  std::unique_ptr<ProcessGroup> in_program_;                // null: programs add nothing up
 };
 
 }  // namespace strata
