@@ -41,9 +41,10 @@ struct Args : ConfigRequest {
   bool optional_kernels = false;  ///< `bench`
   std::string backend = "host";   ///< `bench`
   std::string machine;            ///< `plan`: name or file of a profile
-  int ranks = 0;                  ///< `plan`: parallel.ranks; 0: as configured
+  int ranks = 0;                  ///< `plan`: compare layouts of so many; 0: do not
   std::string params;             ///< `plan`: plan a model of this size ("7b"); empty: the configured model
   bool sweep = false, optimize = false;  ///< `plan`
+  std::string timeline;                  ///< `plan`: a file for the steps of ranks
   std::vector<std::string> data;         ///< `eval`
   std::int64_t batches = 0;              ///< `eval`; 0: all
   std::int64_t checkpoint = -1;          ///< `eval`: step of the checkpoint; negative: the newest

@@ -130,9 +130,12 @@ void add_machine_options(CLI::App& app, Args& args) {
   app.add_option("--params", args.params,
                  "Plan a LLaMA-like model with about N parameters: 7b, 1.3B, 350m, 13e9")
       ->option_text("N");
-  app.add_option("--ranks", args.ranks, "Plan for N ranks; same as parallel.ranks=N")
+  app.add_option("--ranks", args.ranks, "Compare the ways in which N ranks may divide the run")
       ->option_text("N")
       ->check(CLI::Range(1, 65536));
+  app.add_option("--timeline", args.timeline,
+                 "Draw a step of the ranks of a pipeline (.svg), or write its events for Perfetto (.json)")
+      ->option_text("FILE");
   CLI::Option* const sweep = app.add_flag(
       "--sweep", args.sweep, "Print tokens per second for other budgets of the device and of pinned RAM");
   app.add_flag("--optimize", args.optimize, "Print the smallest budgets that are as fast")

@@ -46,14 +46,16 @@ std::string unmodeled_text(const LoweredProgram& program, const MachineProfile& 
   return text;
 }
 
-std::string network_text(const DataParallel& ranks, const MachineProfile& machine) {
-  if (ranks.ranks == 1) return {};
+std::string network_text(const SessionOptions& options, const MachineProfile& machine) {
+  const DataParallel& ranks = options.ranks;
+  const std::int32_t all = ranks.ranks * options.model.ranks();
+  if (all == 1) return {};
   const auto [bytes_per_s, latency_s] = machine.network(ranks.threads);
   if (bytes_per_s <= 0)
     return fmt::format(
         "collectives are taken as free: the profile has no rate of the network (mpirun -np {} strata bench{} "
         "measures it)\n",
-        ranks.ranks, machine.device_is_host ? "" : " --backend cuda");
+        all, machine.device_is_host ? "" : " --backend cuda");
   const bool of_threads = bytes_per_s == machine.thread_network_bytes_per_s;
   return fmt::format(
       "network     {:.3g} GB/s sent by each rank, {:.3g} us for a small collective; measured with {}\n",

@@ -1,9 +1,12 @@
 // The programs of a pipeline's ranks against that of one rank.
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <set>
 
 #include <gmock/gmock.h>
 
+#include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 #include <strata/graph/pipeline.h>
 #include <strata/model/decoder.h>
@@ -148,6 +151,67 @@ TEST_P(PipelinePrograms, HaveTheBitsOfOneRank) {
 INSTANTIATE_TEST_SUITE_P(Schedules, PipelinePrograms,
                          ::testing::Combine(::testing::Values("gpipe", "1f1b", "interleaved", "zb-h1"),
                                             ::testing::Values(1, 2, 3, 4, 8)));
+
+bool is_constant(const Instr& instr) {
+  return std::all_of(instr.in.begin(), instr.in.end(), [](ValueId id) { return id == kNoValue; });
+}
+
+/// How many micro-batches' activations the program of a rank holds at once, over all stages of the rank:
+/// those that their forward makes and a gradient needs, from the first that is made to the last that is read.
+std::int32_t most_live(const Program& whole, const std::vector<std::int32_t>& stages, const Program& own,
+                       std::int32_t rank, std::int32_t ranks) {
+  std::set<ValueId> made, kept;
+  std::map<ValueId, std::int32_t> stage_of;
+  for (const Instr& instr : whole.code) {
+    for (const ValueId id : instr.in)
+      if (instr.backward && made.count(id) > 0) kept.insert(id);
+    for (const ValueId id : instr.out)
+      if (const std::int32_t stage = stages[static_cast<std::size_t>(instr.region)];
+          !instr.backward && !is_constant(instr) && stage % ranks == rank) {
+        made.insert(id);
+        stage_of[id] = stage;
+      }
+  }
+  std::map<std::string, std::pair<std::int32_t, std::int32_t>> names;  // the stage and micro-batch of each
+  for (const ValueId id : kept)
+    for (std::int32_t k = 0; k < own.micro_batches; ++k)
+      names[name_in_micro_batch(whole.value(id).name, k)] = {stage_of.at(id), k};
+  std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::size_t, std::size_t>> live;  // first, last
+  for (std::size_t i = 0; i < own.code.size(); ++i) {
+    const Instr& instr = own.code[i];
+    if (is_message(instr.op)) continue;
+    for (const auto* list : {&instr.in, &instr.out})
+      for (const ValueId id : *list) {
+        const auto named = id == kNoValue ? names.end() : names.find(own.value(id).name);
+        if (named == names.end()) continue;
+        live.try_emplace(named->second, i, i).first->second.second = i;
+      }
+  }
+  std::int32_t most = 0;
+  for (std::size_t i = 0; i < own.code.size(); ++i)
+    most = std::max(most,
+                    static_cast<std::int32_t>(std::count_if(live.begin(), live.end(), [i](const auto& each) {
+                      return each.second.first <= i && i <= each.second.second;
+                    })));
+  return most;
+}
+
+TEST_P(PipelinePrograms, KeepActivationsOfAsManyMicroBatchesAsTheScheduleSays) {
+  const auto [name, ranks] = GetParam();
+  const DecoderConfig config = model_of("gpt2");
+  const Program whole = derived(config);
+  for (const std::int32_t micro_batches : {ranks, 2 * ranks, 4 * ranks}) {
+    const bool several = std::string_view(name) == "interleaved" && ranks < 8;
+    const PipelineSchedule schedule =
+        must(make_pipeline_schedule(name, ranks, micro_batches, several ? 2 : 1));
+    const std::vector<std::int32_t> stages = stages_of(whole, config.layers, schedule.stages());
+    for (std::int32_t rank = 0; rank < ranks; ++rank)
+      EXPECT_EQ(most_live(whole, stages, must(pipeline(whole, schedule, stages, {.axis = 0, .rank = rank})),
+                          rank, ranks),
+                max_live_micro_batches(schedule, rank))
+          << "rank " << rank << " of " << ranks << ", " << micro_batches << " micro-batches";
+  }
+}
 
 // The table is read in the first stage and in the last one.
 TEST_P(PipelinePrograms, BothRanksOfATiedTableHaveTheSumOfItsGradients) {

@@ -16,7 +16,8 @@ using test::RankOutcome;
 
 struct PipelineCase {
   const char* schedule = "1f1b";
-  std::int32_t ranks = 2, virtual_stages = 1, micro_batches = 4;
+  std::int32_t ranks = 2, virtual_stages = 1, micro_batches = 4;  // these of a copy's step
+  std::int32_t copies = 1, zero = 0, shard_ranks = 0;
   bool tied = false;
   StepMode mode = StepMode::two_phase;
   DType compute = DType::f32;
@@ -25,8 +26,9 @@ struct PipelineCase {
 };
 void PrintTo(const PipelineCase& c, std::ostream* out) {
   *out << str(c.schedule, " on ", c.ranks, " ranks x ", c.virtual_stages, ", ", c.micro_batches,
-              " micro-batches, ", to_string(c.mode), c.tied ? ", tied" : "",
-              c.compute == DType::bf16 ? ", bf16" : "", c.recompute == Recompute::none ? "" : ", recompute");
+              " micro-batches, ", c.copies, " copies, ZeRO ", c.zero, ", ", to_string(c.mode),
+              c.tied ? ", tied" : "", c.compute == DType::bf16 ? ", bf16" : "",
+              c.recompute == Recompute::none ? "" : ", recompute");
 }
 
 Result<Program> forward(const PipelineCase& c) {
@@ -43,58 +45,75 @@ Result<Program> derived(const PipelineCase& c) {
 
 SessionOptions options(const PipelineCase& c, const std::string& dir) {
   SessionOptions all = test::swapping_options(dir, c.mode);
-  all.grad_accum = c.micro_batches;
+  all.grad_accum = c.micro_batches * c.copies;
   all.clip = 0.5;
-  all.chunk_elems = 4096;
+  all.chunk_elems = 4096 * c.copies;
   all.prefetch = 2;
   all.undo_bytes = 3000000;
   return all;
 }
 
+Result<std::unique_ptr<const RunPlan>> plan_alone(const PipelineCase& c, const std::string& dir) {
+  ProgramSet programs;
+  STRATA_TRY_ASSIGN(programs[ProgramRole::train], derived(c));
+  STRATA_TRY_ASSIGN(programs[ProgramRole::eval], forward(c));
+  return Engine::plan(programs, options(c, dir));
+}
+
 Result<std::unique_ptr<const RunPlan>> plan_of_rank(const PipelineCase& c, std::int32_t rank,
                                                     const std::string& dir) {
   STRATA_TRY_ASSIGN(const Program whole, derived(c));
-  ProgramSet programs;
-  SessionOptions all = options(c, dir);
-  if (c.ranks == 1) {
-    programs[ProgramRole::train] = whole;
-    STRATA_TRY_ASSIGN(programs[ProgramRole::eval], forward(c));
-    return Engine::plan(programs, all);
-  }
   STRATA_TRY_ASSIGN(const PipelineSchedule schedule,
                     make_pipeline_schedule(c.schedule, c.ranks, c.micro_batches, c.virtual_stages));
   STRATA_TRY_ASSIGN(const std::vector<std::int32_t> stages,
                     balance_stages(region_flops(whole), schedule.stages()));
-  STRATA_TRY_ASSIGN(programs[ProgramRole::train],
-                    pipeline(whole, schedule, stages, {static_cast<std::int32_t>(MeshAxis::pp), rank}));
+  const PipelineRank place{.axis = static_cast<std::int32_t>(MeshAxis::pp),
+                           .rank = rank % c.ranks,
+                           .copies_axis = static_cast<std::int32_t>(MeshAxis::dp),
+                           .copies = c.copies,
+                           .copy = rank / c.ranks};
+  ProgramSet programs;
+  STRATA_TRY_ASSIGN(programs[ProgramRole::train], pipeline(whole, schedule, stages, place));
   STRATA_TRY_ASSIGN(const Program eval, forward(c));
   STRATA_TRY_ASSIGN(const PipelineSchedule forwards, forward_pipeline(c.ranks, 1, c.virtual_stages));
-  STRATA_TRY_ASSIGN(programs[ProgramRole::eval],
-                    pipeline(eval, forwards, stages, {static_cast<std::int32_t>(MeshAxis::pp), rank}));
+  STRATA_TRY_ASSIGN(programs[ProgramRole::eval], pipeline(eval, forwards, stages, place));
+  SessionOptions all = options(c, dir);
+  all.ranks = {.ranks = c.copies,
+               .rank = place.copy,
+               .zero = c.zero,
+               .shard_ranks = c.shard_ranks,
+               .reduce = GradientReduce::in_program};
   all.model.pp = c.ranks;
-  all.model.rank = rank;
+  all.model.rank = place.rank;
   return c.assign_homes != nullptr ? Engine::plan_with(programs, all, c.assign_homes)
                                    : Engine::plan(programs, all);
 }
 
-RankOutcome train(const PipelineCase& c) {
-  const test::TempDir dir;
-  const test::RankRun run{.plan = [&](std::int32_t rank) { return plan_of_rank(c, rank, dir.path()); },
-                          .ranks = c.ranks};
+RankOutcome train(const test::RankRun& run) {
   return run.run([](Engine& engine, RankOutcome& outcome) {
     STRATA_TRY(engine.initialize(3));
     return test::train_split(engine, outcome, 4);
   });
 }
 
+RankOutcome train(const PipelineCase& c) {
+  const test::TempDir dir;
+  return train({.plan = [&](std::int32_t rank) { return plan_of_rank(c, rank, dir.path()); },
+                .ranks = c.ranks * c.copies});
+}
+
 /// What one rank computes in the same step.
-const RankOutcome& one_rank(PipelineCase c) {
+const RankOutcome& one_rank(const PipelineCase& c) {
   static std::map<std::string, RankOutcome> known;
-  c.ranks = 1;
-  const std::string key = ::testing::PrintToString(PipelineCase{
-      .schedule = "", .ranks = 1, .micro_batches = c.micro_batches, .tied = c.tied, .compute = c.compute});
+  const PipelineCase same{
+      .ranks = 1, .micro_batches = c.micro_batches * c.copies, .tied = c.tied, .compute = c.compute};
+  const std::string key = ::testing::PrintToString(same);
   const auto found = known.find(key);
-  return found != known.end() ? found->second : known.emplace(key, train(c)).first->second;
+  if (found != known.end()) return found->second;
+  const test::TempDir dir;
+  return known
+      .emplace(key, train({.plan = [&](std::int32_t) { return plan_alone(same, dir.path()); }, .ranks = 1}))
+      .first->second;
 }
 
 class PipelineRuns : public ::testing::TestWithParam<PipelineCase> {};
@@ -107,17 +126,6 @@ TEST_P(PipelineRuns, HaveTheBitsOfOneRank) {
   test::expect_same_bits(got, want, "pipeline");
 }
 
-// Chunks of all tiers.
-void mixed_homes(const ChunkLayout& layout, Placement& placement) {
-  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum})
-      if (layout.has(chunk, payload))
-        placement.homes[chunk][static_cast<std::size_t>(payload)] =
-            chunk % 4 == 0                                     ? Tier::device
-            : (chunk + static_cast<ChunkId>(payload)) % 2 == 0 ? Tier::pinned
-                                                               : Tier::nvme;
-}
-
 std::vector<PipelineCase> cases() {
   std::vector<PipelineCase> all;
   for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zb-h1"})
@@ -125,10 +133,23 @@ std::vector<PipelineCase> cases() {
       all.push_back({.schedule = schedule,
                      .ranks = ranks,
                      .virtual_stages = std::string_view(schedule) == "interleaved" ? 2 : 1});
+  all.push_back({.schedule = "breadth-first", .virtual_stages = 4});
+  all.push_back({.schedule = "breadth-first", .virtual_stages = 4, .assign_homes = test::mixed_homes});
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zb-h1"})
+    for (const std::int32_t ranks : {1, 2, 4})
+      all.push_back({.schedule = schedule,
+                     .ranks = ranks,
+                     .virtual_stages = std::string_view(schedule) == "interleaved" ? 2 : 1,
+                     .micro_batches = ranks == 4 ? 4 : 2,
+                     .copies = 2,
+                     .zero = static_cast<std::int32_t>(all.size() % 4)});
+  all.push_back({.micro_batches = 2, .copies = 4, .zero = 3, .shard_ranks = 2});
+  all.push_back({.micro_batches = 1, .copies = 2, .zero = 2, .compute = DType::bf16});
+  all.push_back({.micro_batches = 2, .copies = 2, .zero = 3, .assign_homes = test::mixed_homes});
   all.push_back({.ranks = 3, .micro_batches = 6});
   for (const StepMode mode : {StepMode::serial, StepMode::speculative, StepMode::hybrid})
     all.push_back({.mode = mode});
-  all.push_back({.schedule = "zb-h1", .assign_homes = mixed_homes});
+  all.push_back({.schedule = "zb-h1", .assign_homes = test::mixed_homes});
   all.push_back({.ranks = 4, .compute = DType::bf16});
   all.push_back({.schedule = "gpipe", .recompute = Recompute::full});
   return all;

@@ -57,6 +57,23 @@ TEST_P(PipelineSchedules, SeveralStagesARankDivideTheBubble) {
   }
 }
 
+// Lamy-Poirier 2022: each stage's parameters are read twice.
+TEST_P(PipelineSchedules, BreadthFirstTurnsToAStageOnceForwardAndOnceBackward) {
+  for (const std::int32_t v : {1, 2, 3}) {
+    const PipelineSchedule schedule = must(breadth_first(p(), m(), v));
+    expect_valid(schedule);
+    EXPECT_THAT(time_pipeline(schedule, kTicks).idle, Each((p() - 1) * kAll));
+    for (std::int32_t rank = 0; rank < p(); ++rank) {
+      EXPECT_EQ(max_live_micro_batches(schedule, rank), m() * v);
+      std::int32_t turns = 0;
+      const std::vector<StageTask>& tasks = schedule.tasks[static_cast<std::size_t>(rank)];
+      for (std::size_t i = 1; i < tasks.size(); ++i)
+        turns += tasks[i].virtual_stage != tasks[i - 1].virtual_stage ? 1 : 0;
+      EXPECT_EQ(turns, 2 * (v - 1));
+    }
+  }
+}
+
 // Qi et al. 2023: (p - 1)(F + B - W), with what the first rank of 1F1B keeps on every rank. The formula is
 // that of equal times: what takes longer is waited for.
 TEST_P(PipelineSchedules, WeightGradientsFillTheBubble) {
@@ -124,7 +141,7 @@ TEST(PipelineSchedule, SizesThatAScheduleCannotHaveAreRefused) {
   EXPECT_THAT(std::string(make_pipeline_schedule("2f2b", 2, 2, 1).status().message()),
               HasSubstr("there is no schedule 2f2b"));
   EXPECT_THAT(std::string(make_pipeline_schedule("gpipe", 2, 2, 2).status().message()),
-              HasSubstr("interleaved has several"));
+              HasSubstr("interleaved and breadth-first have several"));
 }
 
 }  // namespace

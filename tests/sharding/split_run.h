@@ -7,6 +7,7 @@
 #include <strata/graph/passes.h>
 #include <strata/session/checkpoint.h>
 #include <strata/session/ranks/rank_traffic.h>
+#include <strata/train/split/model_pipeline.h>
 #include <strata/train/split/split_model.h>
 
 #include "engine/rank_run.h"
@@ -19,7 +20,10 @@ struct SplitCase {
   std::string family = "gpt2";
   std::vector<std::string> shard = {};
   std::int32_t tp = 1, tp2 = 1, tp3 = 1, cp = 1;
+  std::int32_t pp = 1, virtual_stages = 1;
+  std::string schedule = "1f1b";
   std::int32_t copies = 1, zero = 0, shard_ranks = 0;
+  GradientReduce reduce = GradientReduce::each;
   StepMode mode = StepMode::two_phase;
   DType compute = DType::f32;
   Recompute recompute = Recompute::none;
@@ -29,12 +33,14 @@ struct SplitCase {
   void (*assign_homes)(const ChunkLayout& layout, Placement& placement) = nullptr;
   bool ranks_differ = false;  ///< only odd ranks have these homes
 
-  std::int32_t sharing() const noexcept { return tp * tp2 * tp3 * cp; }
+  std::int32_t sharing() const noexcept { return pp * tp * tp2 * tp3 * cp; }
   std::int32_t ranks() const noexcept { return sharing() * copies; }
-  bool in_threes() const noexcept { return sharing() % 3 == 0; }
+  bool in_threes() const noexcept { return sharing() / pp % 3 == 0; }
+  std::int32_t layers() const noexcept { return std::max(2, pp * virtual_stages); }
 };
 
 inline constexpr std::int64_t kSplitVocab = 47, kSplitSequences = 4;
+inline constexpr std::int32_t kSplitGradAccum = 4;
 
 /// Heads enough for eight ranks, or for three; two of the families have fewer key heads. No ranks divide the
 /// vocabulary.
@@ -59,27 +65,44 @@ inline TrainConfig split_config(const SplitCase& c, std::int32_t rank, std::int6
   config.parallel.tp2 = c.tp2;
   config.parallel.tp3 = c.tp3;
   config.parallel.cp = c.cp;
+  config.parallel.pp = c.pp;
+  config.parallel.schedule = c.schedule;
+  config.parallel.virtual_stages = c.virtual_stages;
+  config.parallel.reduce = c.reduce == GradientReduce::once ? "once" : "each";
+  config.parallel.zero = c.zero;
+  config.parallel.shard_ranks = c.shard_ranks;
+  config.parallel.ranks = c.ranks();
   config.parallel.rank = rank;
+  config.train.grad_accum = kSplitGradAccum;
   return config;
 }
 
 inline Result<ProgramSet> split_programs(const DecoderConfig& model, const SplitCase& c, std::int32_t rank) {
+  const TrainConfig config = split_config(c, rank, model.seq);
   STRATA_TRY_ASSIGN(Program whole,
                     record_decoder(model, kSplitSequences, DecoderHead::loss, DecoderRows::whole, c.compute));
-  STRATA_TRY(split_among_ranks({&whole, 1}, split_config(c, rank, model.seq), model.tied_head));
+  STRATA_TRY(split_among_ranks({&whole, 1}, config, model.tied_head));
   ProgramSet set;
   STRATA_TRY_ASSIGN(Program train, derive_backward(whole, "loss"));
   train = recompute_regions(simplify_collectives(std::move(train)), c.recompute);
+  if (c.pp > 1) {
+    STRATA_TRY_ASSIGN(const ModelPipeline pipeline, ModelPipeline::create(train, config));
+    STRATA_TRY_ASSIGN(train, pipeline.training(train));
+    STRATA_TRY_ASSIGN(whole, pipeline.forward(whole));
+  }
   set[ProgramRole::train] = fuse_add_norm(std::move(train));
   set[ProgramRole::eval] = fuse_add_norm(simplify_collectives(std::move(whole)));
   return set;
 }
 
-inline Result<ProgramSet> split_programs(const SplitCase& c, std::int32_t rank) {
-  return split_programs(split_model(c.family, c.in_threes()), c, rank);
+inline DecoderConfig split_model(const SplitCase& c) {
+  DecoderConfig model = split_model(c.family, c.in_threes());
+  model.layers = c.layers();
+  return model;
 }
-
-inline constexpr std::int32_t kSplitGradAccum = 4;
+inline Result<ProgramSet> split_programs(const SplitCase& c, std::int32_t rank) {
+  return split_programs(split_model(c), c, rank);
+}
 
 inline SessionOptions split_options(const SplitCase& c, const std::string& dir) {
   SessionOptions options = swapping_options(dir, c.mode);
@@ -93,8 +116,8 @@ inline SessionOptions split_options(const SplitCase& c, const std::string& dir) 
 
 /// The same model on one rank.
 inline Result<std::unique_ptr<const RunPlan>> plan_alone(SplitCase c, const std::string& dir) {
-  const DecoderConfig model = split_model(c.family, c.in_threes());
-  c.tp = c.tp2 = c.tp3 = c.cp = 1;
+  const DecoderConfig model = split_model(c);
+  c.pp = c.tp = c.tp2 = c.tp3 = c.cp = 1;
   STRATA_TRY_ASSIGN(const ProgramSet programs, split_programs(model, c, 0));
   return Engine::plan(programs, split_options(c, dir));
 }
@@ -102,12 +125,22 @@ inline Result<std::unique_ptr<const RunPlan>> plan_alone(SplitCase c, const std:
 inline Result<std::unique_ptr<const RunPlan>> plan_split(const SplitCase& c, std::int32_t rank,
                                                          const std::string& dir) {
   SessionOptions options = split_options(c, dir);
-  options.ranks = {
-      .ranks = c.copies, .rank = rank / c.sharing(), .zero = c.zero, .shard_ranks = c.shard_ranks};
+  options.ranks = data_parallel(split_config(c, rank));
   options.model = model_parallel(split_config(c, rank));
   STRATA_TRY_ASSIGN(const ProgramSet programs, split_programs(c, rank));
   const bool assigns = c.assign_homes != nullptr && (!c.ranks_differ || rank % 2 == 1);
   return assigns ? Engine::plan_with(programs, options, c.assign_homes) : Engine::plan(programs, options);
+}
+
+/// Chunks of all tiers.
+inline void mixed_homes(const ChunkLayout& layout, Placement& placement) {
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+    for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum})
+      if (layout.has(chunk, payload))
+        placement.homes[chunk][static_cast<std::size_t>(payload)] =
+            chunk % 4 == 0                                     ? Tier::device
+            : (chunk + static_cast<ChunkId>(payload)) % 2 == 0 ? Tier::pinned
+                                                               : Tier::nvme;
 }
 
 /// Adds the states of this rank's parts of the model's tensors.

@@ -127,18 +127,6 @@ std::vector<SplitCase> split_cases() {
 }
 INSTANTIATE_TEST_SUITE_P(Techniques, SplitRuns, ::testing::ValuesIn(split_cases()));
 
-// Chunks of all tiers.
-void mixed_homes(const ChunkLayout& layout, Placement& placement) {
-  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload :
-         {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum, Payload::gathered})
-      if (layout.has(chunk, payload))
-        placement.homes[chunk][static_cast<std::size_t>(payload)] =
-            chunk % 4 == 0                                     ? Tier::device
-            : (chunk + static_cast<ChunkId>(payload)) % 2 == 0 ? Tier::pinned
-                                                               : Tier::nvme;
-}
-
 TEST(SplitRun, NoBitDependsOnStepModesPlacementOrCopies) {
   SplitCase c{.family = "llama", .shard = {"megatron+sp"}, .tp = 2};
   const RankOutcome want = test::train_split(c);
@@ -149,7 +137,7 @@ TEST(SplitRun, NoBitDependsOnStepModesPlacementOrCopies) {
     test::expect_same_bits(test::train_split(c), want, std::string(to_string(mode)));
   }
   c.mode = StepMode::two_phase;
-  c.assign_homes = mixed_homes;
+  c.assign_homes = test::mixed_homes;
   test::expect_same_bits(test::train_split(c), want, "three tiers");
   c.ranks_differ = true;
   test::expect_same_bits(test::train_split(c), want, "three tiers on one rank");

@@ -1,16 +1,23 @@
+#include <algorithm>
+
+#include <strata/engine/forecast_ranks.h>
 #include <strata/profile/budget_sweep.h>
 #include <strata/profile/forecast_text.h>
 #include <strata/profile/model_shapes.h>
 #include <strata/profile/profile_cache.h>
+#include <strata/profile/rank_timeline.h>
+#include <strata/profile/stages_text.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/train/load_config.h>
+#include <strata/train/split/plan_stages.h>
 #include <strata/train/plan_text.h>
 #include <strata/train/start_notes.h>
 #include <strata/train/write_budget.h>
 
 #include "exit_code.h"
 #include "print.h"
+#include "verbs/plan_layouts.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
@@ -92,9 +99,15 @@ std::string budgets_text(const TierBytes& budgets) {
   return str("memory.device=", text(budgets[0]), " memory.pinned=", text(budgets[1]));
 }
 
-// --sweep and --optimize compare forecasts.
-Status require_forecast(const Args& args, const PlannedJob& job) {
-  if ((!args.sweep && !args.optimize) || job.forecast) return {};
+// --sweep and --optimize compare forecasts of one rank.
+Status require_forecast(const Args& args, const TrainConfig& config, const PlannedJob& job) {
+  if (!args.sweep && !args.optimize) return {};
+  if (config.parallel.pp > 1)
+    return Status::error(Code::unsupported,
+                         str("--sweep and --optimize compare forecasts of one rank, but "
+                             "the stages of a pipeline wait for each other (parallel.pp = ",
+                             config.parallel.pp, ")"));
+  if (job.forecast) return {};
   return Status::error(Code::invalid,
                        job.chosen_by.empty()
                            ? std::string("--sweep and --optimize need a machine profile: strata bench "
@@ -110,23 +123,77 @@ Status print_sweep(const Args& args, const RunPlan& run, double tokens,
   return {};
 }
 
-void print_json(const Args& args, const TrainConfig& config, const PlannedJob& job, const Basis& basis) {
-  std::string text;
-  if (job.forecast)
-    text = forecast_json(*job.forecast, *basis.profile, tokens_per_step(config), job.clipped_step_s);
-  print(args.out, plan_json(config, *job.plan, job.recompute, text));
+/// The stages of a pipeline.
+struct Stages {
+  std::vector<PlannedJob> later;      ///< behind that of rank 0
+  std::vector<const RunPlan*> plans;  ///< of all
+  std::vector<Forecast> forecasts;    ///< of all together; empty without a profile
+};
+
+// The last step of a trace, as a picture or as events for Perfetto.
+Status write_timeline(const Args& args, Trace& trace, double step_s, const std::string& title) {
+  Io& io = posix_io();
+  if (args.timeline.ends_with(".json")) return trace.write(io, args.timeline).annotate("--timeline");
+  return write_text_atomically(io, args.timeline, rank_timeline_svg(trace.spans(), step_s, title))
+      .annotate("--timeline");
 }
 
-Status print_text(const Args& args, const TrainConfig& config, const PlannedJob& job, const Basis& basis,
-                  const ForecastForBudgets& forecast_for) {
+Status check_timeline(const Args& args, const TrainConfig& config) {
+  if (args.timeline.empty()) return {};
+  if (!args.timeline.ends_with(".svg") && !args.timeline.ends_with(".json"))
+    return Status::error(Code::invalid,
+                         str("--timeline ", args.timeline, ": the file must end in .svg or .json"));
+  if (config.parallel.pp > 1 || args.ranks > 0) return {};
+  return Status::error(Code::invalid, "--timeline shows ranks that wait for each other: parallel.pp is 1");
+}
+
+// Plans the other stages of a pipeline, and forecasts all of them in one virtual time.
+Result<Stages> plan_stages(const Args& args, const LoadedConfig& loaded, PlannedJob& job,
+                           const Basis& basis) {
+  Stages stages;
+  STRATA_TRY(check_timeline(args, loaded.config));
+  if (loaded.config.parallel.pp == 1) return stages;
+  STRATA_TRY_ASSIGN(stages.later, plan_later_stages(loaded, basis.plan_basis()));
+  stages.plans.push_back(job.plan.get());
+  for (const PlannedJob& later : stages.later) stages.plans.push_back(later.plan.get());
+  if (!job.forecast) return stages;
+  const SteadyClock clock;  // the simulation has times of its own
+  Trace trace(clock);
+  STRATA_TRY_ASSIGN(stages.forecasts, forecast_ranks(stages.plans, *basis.profile,
+                                                     {.trace = args.timeline.empty() ? nullptr : &trace}));
+  job.forecast = stages.forecasts.front();
+  for (const Forecast& stage : stages.forecasts)
+    job.forecast->step_s = std::max(job.forecast->step_s, stage.step_s);
+  if (!args.timeline.empty())
+    STRATA_TRY(write_timeline(args, trace, job.forecast->step_s,
+                              str("A step of ", stages.plans.size(), " stages of a pipeline, schedule ",
+                                  loaded.config.parallel.schedule, ", on ", basis.profile->name)));
+  return stages;
+}
+
+void print_json(const Args& args, const TrainConfig& config, const PlannedJob& job, const Stages& stages,
+                const Basis& basis) {
+  std::vector<JsonField> more;
+  if (job.forecast)
+    more.push_back({"forecast", forecast_json(*job.forecast, *basis.profile, tokens_per_step(config),
+                                              job.clipped_step_s)});
+  if (!stages.plans.empty()) more.push_back({"stages", stages_json(stages.plans, stages.forecasts)});
+  print(args.out, plan_json(config, *job.plan, job.recompute, more));
+}
+
+Status print_text(const Args& args, const TrainConfig& config, const PlannedJob& job, const Stages& stages,
+                  const Basis& basis, const ForecastForBudgets& forecast_for) {
   const RunPlan& run = *job.plan;
   for (const std::string& note : start_notes(config)) print(args.out, note + "\n");
   print(args.out, start_table(config, job, "opened when the run starts"));
+  if (!stages.plans.empty()) print(args.out, stages_text(stages.plans, stages.forecasts));
   if (job.forecast) {
     print(args.out,
           forecast_text(*job.forecast, *basis.profile, tokens_per_step(config), job.clipped_step_s) +
               unmodeled_text(run.of(ProgramRole::train), *basis.profile) +
-              network_text(run.options.ranks, *basis.profile));
+              network_text(run.options, *basis.profile));
+  }
+  if (job.forecast && stages.plans.empty()) {
     STRATA_TRY_ASSIGN(
         const std::string change,
         suggest_budget_change(run.options.budgets, run.options.capacity, *job.forecast, forecast_for));
@@ -141,19 +208,49 @@ Status print_text(const Args& args, const TrainConfig& config, const PlannedJob&
   return {};
 }
 
-Status plan(const Args& given) {
-  const Args args = given.ranks == 0 ? given : with_overrides(given, {str("parallel.ranks=", given.ranks)});
+// --ranks: compares the layouts of so many ranks.
+Status plan_layouts(const Args& args, LoadedConfig& loaded, const Basis& basis) {
+  if (!basis.profile)
+    return Status::error(
+        Code::invalid,
+        "--ranks compares layouts by forecasts, which need a machine profile: strata bench "
+        "measures this machine; --machine selects another; parallel.ranks=N plans one layout "
+        "without");
+  STRATA_TRY(check_timeline(args, loaded.config));
+  if (args.sweep || args.optimize)
+    return Status::error(Code::invalid, "--sweep and --optimize plan one layout; --ranks compares several");
+  const std::optional<MachineProfile> other = basis.other_machine ? basis.profile : std::nullopt;
+  const auto load_with = [&](const std::vector<std::string>& assignments) {
+    return load(with_overrides<ConfigRequest>(args, assignments), args.params, other);
+  };
+  STRATA_TRY_ASSIGN(const FoundLayouts found,
+                    find_layouts(loaded, args.ranks, load_with, *basis.profile, basis.other_machine));
+  const double tokens = tokens_per_step(loaded.config);
+  print(args.out, args.json ? layouts_json(found, *basis.profile, tokens)
+                            : layouts_text(found, *basis.profile, tokens));
+  if (args.timeline.empty()) return {};
+  const SteadyClock clock;  // the simulation has times of its own
+  Trace trace(clock);
+  const DryRunLayout traced =
+      dry_run_layout(found.best().estimate, load_with, *basis.profile, basis.other_machine, &trace);
+  return write_timeline(args, trace, traced.traced_s,
+                        str("A step of ", to_string(traced.estimate.layout), " on ", basis.profile->name));
+}
+
+Status plan(const Args& args) {
   STRATA_TRY_ASSIGN(std::optional<MachineProfile> other_machine, named_machine(args));
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load(args, args.params, other_machine));
   STRATA_TRY_ASSIGN(const Basis basis, basis_of(args, std::move(other_machine), loaded));
+  if (args.ranks > 0) return plan_layouts(args, loaded, basis);
   const std::optional<MachineProfile> machine = basis.other_machine ? basis.profile : std::nullopt;
-  STRATA_TRY_ASSIGN(const PlannedJob job, plan_with_batch_split(args, loaded, basis.plan_basis(),
-                                                                [&](const ConfigRequest& request) {
-                                                                  return load(request, args.params, machine);
-                                                                }));
+  STRATA_TRY_ASSIGN(PlannedJob job, plan_with_batch_split(args, loaded, basis.plan_basis(),
+                                                          [&](const ConfigRequest& request) {
+                                                            return load(request, args.params, machine);
+                                                          }));
   const TrainConfig& config = loaded.config;
+  STRATA_TRY_ASSIGN(const Stages stages, plan_stages(args, loaded, job, basis));
   STRATA_TRY(check_write_budget(config, *job.plan));
-  STRATA_TRY(require_forecast(args, job));
+  STRATA_TRY(require_forecast(args, config, job));
   // Forecasts use the micro-batches of the plan, which may have been split.
   const Args as_planned = job.split.empty()
                               ? args
@@ -161,8 +258,8 @@ Status plan(const Args& given) {
                                                       str("train.grad_accum=", config.train.grad_accum)});
   const ForecastForBudgets forecast_for = forecasts_of(as_planned, basis);
   if (args.sweep) return print_sweep(args, *job.plan, tokens_per_step(config), forecast_for);
-  if (!args.json) return print_text(args, config, job, basis, forecast_for);
-  print_json(args, config, job, basis);
+  if (!args.json) return print_text(args, config, job, stages, basis, forecast_for);
+  print_json(args, config, job, stages, basis);
   return {};
 }
 

@@ -72,12 +72,27 @@ Trace::Track& Trace::add_track(std::string name) {
   return *tracks_.back();
 }
 
-Status Trace::write(Io& io, const std::string& path) {
-  std::vector<Track*> tracks;
-  {
-    MutexLock lock(mutex_);
-    for (const auto& track : tracks_) tracks.push_back(track.get());
+std::vector<Trace::Track*> Trace::tracks() {
+  MutexLock lock(mutex_);
+  std::vector<Track*> all;
+  for (const auto& track : tracks_) all.push_back(track.get());
+  return all;
+}
+
+std::vector<Trace::TrackSpans> Trace::spans() {
+  std::vector<TrackSpans> all;
+  for (Track* track : tracks()) {
+    TrackSpans& copy = all.emplace_back(TrackSpans{track->name_, {}});
+    std::uint64_t dropped = 0;
+    for (const Track::TraceEvent& event : track->snapshot(dropped))
+      if (event.kind == Track::Kind::span)
+        copy.spans.push_back({event.label, event.arg, event.begin_ns, event.end_ns});
   }
+  return all;
+}
+
+Status Trace::write(Io& io, const std::string& path) {
+  const std::vector<Track*> tracks = this->tracks();
   // Copies one ring at a time: the rings themselves are already most of what a process may hold besides its
   // plan.
   std::int64_t first_ns = clock_.now_ns();

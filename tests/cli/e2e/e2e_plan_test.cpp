@@ -212,7 +212,7 @@ TEST_F(CliPlanE2e, ThePlanOfARankPricesWhatItExchangesByTheNetworkOfTheProfile) 
   const auto plan_with = [&](double gb_per_s, bool as_json) {
     write("machine.toml",
           str(machine, "\n[network]\ngb_per_s = ", gb_per_s, "\nlatency_us = 10\nranks = 8\n"));
-    Words words = {"--machine", file("machine.toml"), "--ranks", "4", "train.grad_accum=4"};
+    Words words = {"--machine", file("machine.toml"), "parallel.ranks=4", "train.grad_accum=4"};
     if (as_json) words.push_back("--json");
     return strata(tiny("plan", words));
   };
@@ -228,6 +228,65 @@ TEST_F(CliPlanE2e, ThePlanOfARankPricesWhatItExchangesByTheNetworkOfTheProfile) 
              fast = nlohmann::json::parse(plan_with(1, true).out)["forecast"];
   EXPECT_GT(slow["lanes"]["collective"]["bytes"], 0);
   EXPECT_GT(slow["step_s"].get<double>(), 2 * fast["step_s"].get<double>());
+}
+
+TEST_F(CliPlanE2e, LayoutsOfRanksAreComparedByDryRuns) {
+  const Words model = {"plan",           "--machine",           "h100-80gb",           "model.family=llama",
+                       "model.layers=8", "model.hidden=512",    "model.heads=8",       "model.ffn=1536",
+                       "model.seq=256",  "train.micro_batch=1", "train.grad_accum=16", "--ranks"};
+  const auto with = [&](Words more) {
+    more.insert(more.begin(), model.begin(), model.end());
+    return strata(more);
+  };
+  const ProgramResult shown = with({"16"});
+  ASSERT_EQ(shown.exit_code, 0) << shown.output();
+  EXPECT_THAT(shown.out,
+              AllOf(HasSubstr("layouts of 16 ranks of h100-80gb: "), HasSubstr("the best 5 were run dry"),
+                    HasSubstr("by closed forms, "), HasSubstr("strata plan with parallel.ranks=16 ")));
+  const auto found = nlohmann::json::parse(with({"16", "parallel.pp=2", "--json"}).out);
+  EXPECT_EQ(found["ranks"], 16);
+  double before = 0;
+  for (const auto& layout : found["layouts"]) {
+    EXPECT_EQ(layout["pp"], 2);
+    EXPECT_EQ(layout["stages"].size(), 2u);
+    EXPECT_GE(layout["step_s"].get<double>(), before);
+    EXPECT_EQ(layout["parameters"], found["layouts"][0]["parameters"]);
+    before = layout["step_s"].get<double>();
+  }
+  const ProgramResult prime = with({"17"});
+  EXPECT_EQ(prime.exit_code, 2);
+  EXPECT_THAT(prime.err, HasSubstr("the nearest number of ranks that has one is 16"));
+  EXPECT_THAT(strata(tiny("plan", {"--ranks", "4"})).err, HasSubstr("need a machine profile"));
+}
+
+TEST_F(CliPlanE2e, TheStagesOfAPipelineAreForecastTogether) {
+  const Words words = {"plan",           "--machine",           "h100-80gb",          "model.family=llama",
+                       "model.layers=8", "model.hidden=512",    "model.heads=8",      "model.ffn=1536",
+                       "model.seq=256",  "train.micro_batch=1", "train.grad_accum=8", "parallel.pp=4"};
+  const ProgramResult shown = strata(words);
+  ASSERT_EQ(shown.exit_code, 0) << shown.output();
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("pipeline stage 0 of 4, schedule 1f1b: 8 micro-batches"),
+                               HasSubstr("waits for ranks"), HasSubstr("forecast for h100-80gb")));
+  Words as_json = words;
+  as_json.emplace_back("--json");
+  const auto plan = nlohmann::json::parse(strata(as_json).out);
+  ASSERT_EQ(plan["stages"].size(), 4u);
+  for (const auto& stage : plan["stages"]) {
+    EXPECT_GT(stage["waits_for_ranks_s"].get<double>(), 0.1 * stage["step_s"].get<double>());
+    EXPECT_LE(stage["step_s"], plan["forecast"]["step_s"]);
+  }
+  for (const char* file_name : {"step.svg", "step.json"}) {
+    Words timeline = words;
+    timeline.insert(timeline.end(), {"--timeline", file_name});
+    EXPECT_EQ(strata(timeline).exit_code, 0);
+  }
+  EXPECT_THAT(read_all(file("step.svg")),
+              AllOf(HasSubstr("A step of 4 stages of a pipeline, schedule 1f1b, on h100-80gb"),
+                    HasSubstr("rank 3"), HasSubstr("fill=\"#72b7b2\"")));
+  EXPECT_GT(nlohmann::json::parse(read_all(file("step.json")))["traceEvents"].size(), 100u);
+  Words sweep = words;
+  sweep.emplace_back("--sweep");
+  EXPECT_THAT(strata(sweep).err, HasSubstr("the stages of a pipeline wait for each other"));
 }
 
 TEST_F(CliPlanE2e, AnUnmeasuredNvmeTierHasNoForecastAndIsReported) {

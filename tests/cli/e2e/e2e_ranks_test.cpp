@@ -137,7 +137,8 @@ TEST_F(CliMpiE2e, ProcessesMeasureTheirNetworkAndOneProcessKeepsTheRate) {
   ASSERT_EQ(mpirun(3, bench).exit_code, 0);
   EXPECT_EQ(profile().first, machine);  // only the network was measured again
   EXPECT_THAT(profile().second, HasSubstr("\nranks = 3\n"));
-  const ProgramResult plan = strata(tiny("plan", {"--ranks", "2", "train.grad_accum=2", "memory.nvme=0"}));
+  const ProgramResult plan =
+      strata(tiny("plan", {"parallel.ranks=2", "train.grad_accum=2", "memory.nvme=0"}));
   EXPECT_THAT(plan.out, HasSubstr("measured with 3 processes"));
   const std::string of_three = profile().second;
   ASSERT_EQ(strata(bench).exit_code, 0);

@@ -2,7 +2,7 @@
 // exchanged by the counters of its groups, and what the world exchanges besides, in each direction, for
 // OpenMPI's own counters to be compared with. The counters of the steps must be what is planned, and so must
 // the memory.
-//   split_bytes TP TP2 TP3 CP PRESET...
+//   split_bytes PP TP TP2 TP3 CP PRESET...
 #include <cstdio>
 #include <cstdlib>
 
@@ -39,7 +39,7 @@ int run(World& world, const test::SplitCase& c) {
   // 512 bytes to each other rank of a group that is left: the world and its group, all that share the model,
   // and those along each axis.
   std::int32_t told = 2 * (world.size() - 1) + c.sharing() - 1;
-  for (const std::int32_t ranks : {c.tp, c.tp2, c.tp3, c.cp}) told += ranks - 1;
+  for (const std::int32_t ranks : {c.pp, c.tp, c.tp2, c.tp3, c.cp}) told += ranks - 1;
   const auto leaves = 512 * static_cast<std::uint64_t>(told);
   const CollectiveBytes control = world.control_bytes();
   std::printf("%s\n",
@@ -57,11 +57,12 @@ int run(World& world, const test::SplitCase& c) {
 int main(int argc, char** argv) {
   using namespace strata;
   if (argc < 6) return 2;
-  test::SplitCase c{.family = "llama", .shard = {argv + 5, argv + argc}};
-  c.tp = std::atoi(argv[1]);
-  c.tp2 = std::atoi(argv[2]);
-  c.tp3 = std::atoi(argv[3]);
-  c.cp = std::atoi(argv[4]);
+  test::SplitCase c{.family = "llama", .shard = {argv + 6, argv + argc}};
+  c.pp = std::atoi(argv[1]);
+  c.tp = std::atoi(argv[2]);
+  c.tp2 = std::atoi(argv[3]);
+  c.tp3 = std::atoi(argv[4]);
+  c.cp = std::atoi(argv[5]);
   const auto world = must(open_mpi_world({.heartbeat_s = 0}));
   if (world->size() != c.sharing()) return 2;
   return run(*world, c);

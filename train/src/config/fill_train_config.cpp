@@ -2,6 +2,7 @@
 
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
+#include <strata/train/split/model_pipeline.h>
 #include <strata/train/split/split_annotations.h>
 #include <strata/train/train_config.h>
 #include <strata/train/training_data.h>
@@ -105,6 +106,18 @@ void check_split(const ConfigTree& tree, const TrainConfig& config, std::vector<
     refuse("offload.micro_batch_order", "breadth_first", "needs whole gradients of each micro-batch");
 }
 
+void check_pipeline(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  if (const Status status = pipeline_schedule(config).status(); !status.is_ok())
+    problems.push_back(
+        str(set_by(tree, "parallel.schedule"), " = ", config.parallel.schedule, ": ", status.message()));
+  const int per_rank = virtual_stages(config), stages = config.parallel.pp * per_rank,
+            layers = decoder_config(config).layers;
+  if (stages > layers)
+    problems.push_back(str(set_by(tree, "parallel.pp"), " = ", config.parallel.pp, " makes ", stages,
+                           " stages", per_rank > 1 ? str(" (", per_rank, " of each rank)") : "",
+                           ", but the model has ", plural(layers, "layer")));
+}
+
 // The problems that a plan would find, with the keys that are to blame.
 void check_parallel(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
   const int sharing = model_parallel(config).ranks();
@@ -116,6 +129,7 @@ void check_parallel(const ConfigTree& tree, const TrainConfig& config, std::vect
   }
   if (sharing > 1) check_split(tree, config, problems);
   const int ranks = all_ranks(config) / sharing;
+  if (config.parallel.pp > 1 && config.train.grad_accum % ranks == 0) check_pipeline(tree, config, problems);
   if (config.parallel.zero == 1 && config.parallel.reduce == "each")
     problems.push_back(
         str(set_by(tree, "parallel.zero"),

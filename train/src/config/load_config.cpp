@@ -161,9 +161,11 @@ std::vector<std::string> keys_to_replan(const ConfigTree& tree, bool all) {
   const auto is_of_file = [&](std::string_view key) { return tree.entry(key).origin.starts_with("file "); };
   std::vector<std::string> assignments;
   if (tree.is_auto("offload.auto_keys")) return assignments;
-  constexpr std::array kInputs = {"memory.device", "memory.pinned",        "memory.nvme",   "parallel.ranks",
-                                  "parallel.zero", "parallel.shard_ranks", "parallel.tp",   "parallel.tp2",
-                                  "parallel.tp3",  "parallel.cp",          "parallel.shard"};
+  constexpr std::array kInputs = {"memory.device",  "memory.pinned",     "memory.nvme",
+                                  "parallel.ranks", "parallel.zero",     "parallel.shard_ranks",
+                                  "parallel.pp",    "parallel.schedule", "parallel.virtual_stages",
+                                  "parallel.tp",    "parallel.tp2",      "parallel.tp3",
+                                  "parallel.cp",    "parallel.shard"};
   const bool same_inputs = !all && std::all_of(kInputs.begin(), kInputs.end(), is_of_file);
   for (const std::string& key : tree.texts("offload.auto_keys"))
     if (std::find(std::begin(kPlannedKeys), std::end(kPlannedKeys), key) != std::end(kPlannedKeys) &&

@@ -13,10 +13,21 @@ int all_ranks(const TrainConfig& config) noexcept {
 
 ModelParallel model_parallel(const TrainConfig& config) noexcept {
   const TrainConfig::Parallel& parallel = config.parallel;
-  ModelParallel model{.cp = parallel.cp, .tp3 = parallel.tp3, .tp2 = parallel.tp2, .tp = parallel.tp};
+  ModelParallel model{
+      .pp = parallel.pp, .cp = parallel.cp, .tp3 = parallel.tp3, .tp2 = parallel.tp2, .tp = parallel.tp};
   model.rank = config.parallel.rank % model.ranks();
   return model;
 }
+
+namespace {
+
+// A pipeline's program has all micro-batches, so it adds up the gradients of each.
+GradientReduce gradient_reduce(const TrainConfig::Parallel& parallel) noexcept {
+  if (parallel.reduce == "once") return GradientReduce::once;
+  return parallel.pp > 1 ? GradientReduce::in_program : GradientReduce::each;
+}
+
+}  // namespace
 
 // Ranks of one machine share its cores; each has a GPU of its own.
 DataParallel data_parallel(const TrainConfig& config) noexcept {
@@ -27,7 +38,7 @@ DataParallel data_parallel(const TrainConfig& config) noexcept {
           .rank = config.parallel.rank / sharing,
           .zero = config.parallel.zero.value_or(0),
           .shard_ranks = config.parallel.shard_ranks,
-          .reduce = config.parallel.reduce == "once" ? GradientReduce::once : GradientReduce::each,
+          .reduce = gradient_reduce(config.parallel),
           .gather_ahead = config.parallel.gather_ahead,
           .threads = threads,
           .on_machine = config.memory.backend == "cuda" ? 1 : local_ranks};

@@ -14,6 +14,7 @@
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
+#include <strata/train/split/model_pipeline.h>
 #include <strata/train/split/split_model.h>
 #include <strata/train/subspaces/groups.h>
 
@@ -320,9 +321,9 @@ Result<Program> with_trainable(Program program, const TrainConfig& config,
   return freeze_matrices(std::move(program), subspaces);
 }
 
-// The training program with everything that the configuration chooses for it.
-Result<Program> record_training(const TrainConfig& config, const ActivationChoice& activations,
-                                const Program& evaluation, std::span<const LoraGroup> subspaces) {
+// The program of a micro-batch with its derivative, as the configuration chooses it.
+Result<Program> record_derivative(const TrainConfig& config, const ActivationChoice& activations,
+                                  const Program& evaluation, std::span<const LoraGroup> subspaces) {
   STRATA_TRY_ASSIGN(Program forward, with_trainable(evaluation, config, subspaces));
   STRATA_TRY_ASSIGN(Program train, derive_backward(std::move(forward), "loss"));
   train = simplify_collectives(std::move(train));
@@ -330,7 +331,12 @@ Result<Program> record_training(const TrainConfig& config, const ActivationChoic
     train = use_fp8(std::move(train));
     if (!has_op(train, Op::fp8_gemm)) return no_fp8_gemm(config);
   }
-  train = recompute_regions(std::move(train), activations.recompute);
+  return recompute_regions(std::move(train), activations.recompute);
+}
+
+// The training program with everything that the configuration chooses for it.
+Result<Program> record_training(const TrainConfig& config, const ActivationChoice& activations, Program train,
+                                std::span<const LoraGroup> subspaces) {
   if (activations.breadth_first) train = interleave_micro_batches(train, micro_batches_of_rank(config));
   if (measures_whole_gradients(config)) {
     STRATA_TRY_ASSIGN(train, add_gradient_outside(std::move(train), subspaces));
@@ -364,7 +370,15 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
   STRATA_TRY_ASSIGN(inference, with_adapters(std::move(inference), config, decoder_config(config)));
   STRATA_TRY(split_among_ranks(forward, config, decoder_config(config).tied_head));
   STRATA_TRY_ASSIGN(const std::vector<LoraGroup> subspaces, subspace_groups(config, decoder_config(config)));
-  STRATA_TRY_ASSIGN(Program train, record_training(config, activations, evaluation, subspaces));
+  STRATA_TRY_ASSIGN(Program train, record_derivative(config, activations, evaluation, subspaces));
+  if (config.parallel.pp > 1) {
+    STRATA_TRY_ASSIGN(const ModelPipeline pipeline, ModelPipeline::create(train, config));
+    STRATA_TRY_ASSIGN(train, pipeline.training(train));
+    for (Program& each : forward) {
+      STRATA_TRY_ASSIGN(each, pipeline.forward(each));
+    }
+  }
+  STRATA_TRY_ASSIGN(train, record_training(config, activations, std::move(train), subspaces));
   ProgramSet set;
   set.add({"train", ProgramRole::train, std::move(train)});
   if (!subspaces.empty()) {

@@ -10,6 +10,7 @@
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/train/budget_request.h>
+#include <strata/train/split/plan_stages.h>
 #include <strata/train/plan_text.h>
 #include <strata/train/resume.h>
 #include <strata/train/start_notes.h>
@@ -290,12 +291,16 @@ Result<SessionResult> follow(const SessionRequest& request, Signals& signals, Wo
   LoadedConfig loaded;
   std::unique_ptr<TrainingData> training_data;
   ActiveRun active{given, loaded, no_profile, io, nullptr, &world, {}, {}};
+  const auto load = [&](const std::vector<std::string>& assignments) -> Result<LoadedConfig> {
+    STRATA_TRY_ASSIGN(LoadedConfig decided, load_config(with_overrides(given, assignments)));
+    describe_ranks(world, request.environment, decided);
+    return decided;
+  };
   const auto prepare = [&]() -> Status {
-    STRATA_TRY_ASSIGN(loaded, load_config(given));
-    describe_ranks(world, request.environment, loaded);
+    STRATA_TRY_ASSIGN(loaded, load({}));
     watch_ranks(world, loaded.config.parallel.patience_s, observer);
     STRATA_TRY_ASSIGN(training_data, TrainingData::open(loaded.config, io));
-    STRATA_TRY_ASSIGN(active.planned, plan_job(loaded));
+    STRATA_TRY_ASSIGN(active.planned, plan_follower(loaded, load));
     return {};
   };
   STRATA_TRY(agree(&world, prepare()));

@@ -3,6 +3,7 @@
 #include <strata/model/decoder.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
+#include <strata/train/split/model_pipeline.h>
 #include <strata/train/split/split_model.h>
 #include <strata/train/activation_choices.h>
 #include <strata/train/job.h>
@@ -146,7 +147,7 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
     const auto [bytes_per_s, latency_s] = basis.profile->network(asked.ranks.threads);
     asked.network_half_rate_bytes = bytes_per_s * latency_s;
   }
-  const bool by_time = basis.profile != nullptr && has_rates(*basis.profile, c);
+  const bool by_time = basis.by_forecast && basis.profile != nullptr && has_rates(*basis.profile, c);
   CandidatePrograms candidates;
   STRATA_TRY_ASSIGN(FoundPlan found, choose_stage(loaded, candidates, asked,
                                                   by_time ? basis.profile : nullptr, basis.explain_refusal));
@@ -156,7 +157,7 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
     const std::string changes = resolve_changes(loaded, asked, found, by_forecast);
     job.chosen_by = by_forecast + (changes.empty() ? "" : ": " + changes);
     job.forecast = found.forecast;
-  } else if (basis.profile != nullptr) {
+  } else if (basis.by_forecast && basis.profile != nullptr) {
     job.chosen_by = no_rates_text(*basis.profile, c);
   }
   job.plan = std::move(found.plan);
@@ -213,8 +214,13 @@ Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded, boo
   STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(loaded.config));
   STRATA_TRY_ASSIGN(evaluation, with_unread_parameters(std::move(evaluation), loaded.config,
                                                        decoder_config(loaded.config)));
-  if (shared)
+  if (shared) {
     STRATA_TRY(split_among_ranks({&evaluation, 1}, loaded.config, decoder_config(loaded.config).tied_head));
+    if (loaded.config.parallel.pp > 1) {
+      STRATA_TRY_ASSIGN(const ModelPipeline pipeline, ModelPipeline::create(evaluation, loaded.config));
+      STRATA_TRY_ASSIGN(evaluation, pipeline.forward(evaluation));
+    }
+  }
   programs[ProgramRole::eval] = specialize_for_backend(std::move(evaluation), loaded.config);
   return plan_programs(loaded, programs, shared);
 }

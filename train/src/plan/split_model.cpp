@@ -83,7 +83,7 @@ Status split_among_ranks(std::span<Program> programs, const TrainConfig& config,
 }
 
 int ranks_asked_for(const LoadedConfig& loaded) {
-  for (const char* key : {"parallel.tp", "parallel.tp2", "parallel.tp3", "parallel.cp"})
+  for (const char* key : {"parallel.pp", "parallel.tp", "parallel.tp2", "parallel.tp3", "parallel.cp"})
     if (loaded.tree.entry(key).origin.starts_with("argument "))
       return static_cast<int>(model_parallel(loaded.config).ranks());
   return 1;

@@ -267,7 +267,7 @@ std::string paths_text(const std::vector<NvmePath>& paths) {
 
 std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::string& nvme_note) {
   return model_lines(c, job) + machine_lines(c, job, nvme_note) + rank_line(c, *job.plan) +
-         split_lines(*job.plan) + plan_lines(c, job) + write_budget_text(c, *job.plan) +
+         split_lines(c, *job.plan) + plan_lines(c, job) + write_budget_text(c, *job.plan) +
          tier_table(*job.plan);
 }
 
@@ -276,7 +276,7 @@ double tokens_per_step(const TrainConfig& c) noexcept {
 }
 
 std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recompute,
-                      const std::string& forecast) {
+                      const std::vector<JsonField>& more) {
   const DecoderConfig d = decoder_config(c);
   const StateTotals totals = sum_states(plan);
   std::string text = fmt::format(
@@ -312,7 +312,8 @@ std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recom
         ranks.ranks * model.ranks(), ranks.zero, ranks.shards(), to_string(model), traffic.gradients,
         traffic.parameters, traffic.control, traffic.shared);
   }
-  return text + (forecast.empty() ? "" : ",\n  \"forecast\": " + forecast) + "\n}\n";
+  for (const JsonField& field : more) text += str(",\n  \"", field.name, "\": ", field.value);
+  return text + "\n}\n";
 }
 
 }  // namespace strata

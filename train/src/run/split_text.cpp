@@ -5,11 +5,14 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include <strata/graph/ops.h>
 #include <strata/parallel/device_mesh.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
+#include <strata/train/split/model_pipeline.h>
 
 namespace strata {
 namespace {
@@ -31,8 +34,12 @@ std::string without_numbers(const std::string& name) {
 std::string tensors_text(const TensorTable& tensors) {
   std::vector<std::string> shared;
   std::map<std::string, bool> known;
-  int whole = 0;
+  int whole = 0, elsewhere = 0;
   for (std::size_t t = 0; t < tensors.specs.size(); ++t) {
+    if (tensors.specs[t].is_elsewhere) {
+      ++elsewhere;
+      continue;
+    }
     if (tensors.whole_shape(t) == tensors.shapes[t]) {
       ++whole;
       continue;
@@ -43,7 +50,8 @@ std::string tensors_text(const TensorTable& tensors) {
   }
   std::string all;
   for (const std::string& text : shared) all += (all.empty() ? "" : "; ") + text;
-  return str(all.empty() ? "no tensor is shared" : all, "; ", plural(whole, "tensor"), " of a rank whole");
+  return str(all.empty() ? "no tensor is shared" : all, "; ", plural(whole, "tensor"), " of a rank whole",
+             elsewhere > 0 ? str(", ", elsewhere, " of other stages") : "");
 }
 
 struct Exchanged {
@@ -51,30 +59,51 @@ struct Exchanged {
   std::uint64_t bytes = 0;
 };
 
-std::string collectives_text(const LoweredProgram& program) {
+// What the program sends, by its axis and kind.
+std::string traffic_text(const LoweredProgram& program) {
   std::map<std::pair<std::string, std::string>, Exchanged> by_kind;
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const LoweredInstr& instr = program.code[i];
-    if (!is_collective(instr.op) || instr.op == Op::shift_end) continue;
-    const auto axis = static_cast<MeshAxis>(instr.attrs.as<CollectiveAttrs>().axis);
-    const std::string name = instr.op == Op::shift_begin ? "shift" : std::string(op_name(instr.op));
+    const UseTrace::Position& position = program.uses.positions[i];
+    const bool is_sent = instr.op == Op::send_begin;
+    if (!is_sent && (!is_collective(instr.op) || instr.op == Op::shift_end)) continue;
+    const auto axis = static_cast<MeshAxis>(is_sent ? instr.attrs.as<MessageAttrs>().axis
+                                                    : instr.attrs.as<CollectiveAttrs>().axis);
+    const std::string name = is_sent                       ? "message"
+                             : instr.op == Op::shift_begin ? "shift"
+                                                           : std::string(op_name(instr.op));
     Exchanged& sum = by_kind[{std::string(to_string(axis)), name}];
     ++sum.n;
-    sum.bytes += program.uses.positions[i].sent_bytes;
+    sum.bytes += position.sent_bytes + position.summed_bytes;
   }
   std::string text;
   for (const auto& [kind, sum] : by_kind)
     text += str(text.empty() ? "" : ", ", sum.n, " x ", kind.second, " along ", kind.first, " (",
                 format_bytes(sum.bytes), ")");
-  return text;
+  return text.empty() ? "nothing" : text;
+}
+
+std::string pipeline_text(const TrainConfig& c) {
+  const auto schedule = pipeline_schedule(c);
+  if (c.parallel.pp == 1 || !schedule.has_value()) return {};
+  const std::int32_t rank = model_parallel(c).place(MeshAxis::pp);
+  const PipelineTiming timing = time_pipeline(*schedule);
+  const double idle = static_cast<double>(timing.idle[static_cast<std::size_t>(rank)]);
+  return fmt::format(
+      "pipeline stage {}{} of {}, schedule {}: {}, activations of at most {} at a time; {:.1f} % of the step "
+      "idle if stages take equally long\n",
+      rank, schedule->virtual_stages > 1 ? str(" and every ", schedule->ranks(), "th after it") : "",
+      schedule->stages(), c.parallel.schedule, plural(schedule->micro_batches, "micro-batch"),
+      max_live_micro_batches(*schedule, rank), 100 * idle / static_cast<double>(timing.end));
 }
 
 }  // namespace
 
-std::string split_lines(const RunPlan& plan) {
+std::string split_lines(const TrainConfig& c, const RunPlan& plan) {
   if (plan.options.model.ranks() == 1) return {};
-  return str("split    ", tensors_text(plan.tensors), "\nsplit    a micro-batch has ",
-             collectives_text(plan.of(ProgramRole::train)), "\n");
+  return str("split    ", tensors_text(plan.tensors), "\nsplit    a ",
+             c.parallel.pp > 1 ? "step" : "micro-batch", " has ", traffic_text(plan.of(ProgramRole::train)),
+             "\n", pipeline_text(c));
 }
 
 }  // namespace strata

@@ -3,11 +3,12 @@
 #include <string>
 
 #include <strata/engine/run_plan.h>
+#include <strata/train/train_config.h>
 
 namespace strata {
 
-/// Lines that say which tensors ranks share that share the model, and what they exchange in a micro-batch;
-/// empty if none do.
-std::string split_lines(const RunPlan& plan);
+/// Lines that say which tensors ranks share that share the model, what they exchange in a micro-batch, or in
+/// a step of a pipeline, and how that pipeline runs; empty if none do.
+std::string split_lines(const TrainConfig& c, const RunPlan& plan);
 
 }  // namespace strata

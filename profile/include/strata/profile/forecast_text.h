@@ -16,7 +16,7 @@ std::string forecast_text(const Forecast& forecast, const MachineProfile& machin
 /// used instead. Usually empty.
 std::string unmodeled_text(const LoweredProgram& program, const MachineProfile& machine);
 /// The rates by which collectives were priced, or that they are taken as free; empty for one rank.
-std::string network_text(const DataParallel& ranks, const MachineProfile& machine);
+std::string network_text(const SessionOptions& options, const MachineProfile& machine);
 /// {"machine": ..., "step_s": ..., "clipped_step_s": ..., "tokens_per_s": ..., "lanes": {...},
 /// "exposed_wait_s": {...}}
 std::string forecast_json(const Forecast& forecast, const MachineProfile& machine, double tokens,

@@ -48,6 +48,7 @@ struct PlanBasis {
   const MachineProfile* profile = nullptr;
   bool other_machine = false;   ///< `profile` is of another machine: `auto` budgets are what that machine has
   bool explain_refusal = true;  ///< a `does_not_fit` error contains a table, which takes a while to compute
+  bool by_forecast = true;      ///< false: the first plan that fits, though there is a profile
 };
 /// Records the model, decides the remaining `auto` keys and proves that the run fits. Errors: `does_not_fit`,
 /// `unsupported` (memory.backend=cuda without a GPU for it), `invalid`.

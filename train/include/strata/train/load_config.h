@@ -30,7 +30,7 @@ struct ConfigRequest {
   std::string init = {};     ///< sets model.from
   std::string adapter = {};  ///< sets adapter.from
   ModelUse use = ModelUse::training;
-  std::vector<std::string> environment;  ///< "NAME=value"
+  std::vector<std::string> environment = {};  ///< "NAME=value"
 };
 
 /// Whether `item` is key=value, as opposed to a file. A file whose name contains '=' is written as ./name.

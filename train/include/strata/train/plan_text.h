@@ -12,9 +12,13 @@ namespace strata {
 std::string paths_text(const std::vector<NvmePath>& paths);
 /// The table shown before a run: model, machine, budgets, and the plan of each tier.
 std::string start_table(const TrainConfig& config, const PlannedJob& job, const std::string& nvme_note);
-/// The contents of plan.json. `forecast`: a JSON object, or empty.
+struct JsonField {
+  std::string name;
+  std::string value;  ///< JSON
+};
+/// The contents of plan.json, with more fields at its end.
 std::string plan_json(const TrainConfig& config, const RunPlan& plan, Recompute recompute,
-                      const std::string& forecast = {});
+                      const std::vector<JsonField>& more = {});
 /// Tokens of one optimizer step.
 double tokens_per_step(const TrainConfig& config) noexcept;
 

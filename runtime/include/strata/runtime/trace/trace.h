@@ -31,6 +31,15 @@ class Trace {
     std::size_t events_per_track = 32768;  ///< 40 bytes each, resident from the start
   };
   class Track;
+  /// A recorded interval.
+  struct Span {
+    const char* label;
+    std::int64_t arg, begin_ns, end_ns;
+  };
+  struct TrackSpans {
+    std::string name;
+    std::vector<Span> spans;  ///< by begin
+  };
 
   explicit Trace(const Clock& clock) : Trace(clock, Options{}) {}
   Trace(const Clock& clock, Options options);
@@ -46,6 +55,8 @@ class Trace {
   void set_enabled(bool on) noexcept { enabled_.store(on, std::memory_order_relaxed); }
   bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
 
+  /// A copy of the intervals of all tracks.
+  std::vector<TrackSpans> spans();
   /// Writes all recorded events to a temporary file beside `path`, which is then renamed to `path`. The JSON
   /// is several times larger than the rings, so it is written in blocks, one ring at a time. Recording may
   /// continue meanwhile. Errors: those of `io`.
@@ -53,6 +64,8 @@ class Trace {
 
  private:
   friend class TraceSpan;
+  std::vector<Track*> tracks();
+
   const Clock& clock_;
   Options options_;
   std::atomic<bool> enabled_{true};
