@@ -87,18 +87,8 @@ Result<Plans> plan(const BenchOptions& c, const Pipeline& of) {
   return plans;
 }
 
-// A machine on which only instructions take time.
 Result<double> forecast_s(const BenchOptions& c, const Plans& plans) {
-  MachineProfile p;
-  p.name = "paced";
-  p.cores = 64;
-  p.gemm_sizes = {1};
-  p.flops_16bit = p.flops_f32 = {1e18};
-  p.attention_flops_per_s = p.device_bytes_per_s = p.host_bytes_per_s = 1e18;
-  p.h2d_bytes_per_s = p.d2h_bytes_per_s = p.link_bytes_per_s = 1e18;
-  p.update_s_per_param = {1e-15, 1e-15, 1e-15};
-  p.network_bytes_per_s = c.bytes_per_s > 0 ? c.bytes_per_s : 1e15;
-  p.network_latency_s = c.latency_s;
+  const MachineProfile p = paced_machine(c.bytes_per_s > 0 ? c.bytes_per_s : 1e15, c.latency_s);
   std::vector<const RunPlan*> all;
   for (const auto& each : plans) all.push_back(each.get());
   STRATA_TRY_ASSIGN(const std::vector<Forecast> ranks, forecast_ranks(all, p));

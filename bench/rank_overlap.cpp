@@ -73,19 +73,8 @@ NetworkRate rate_of(const BenchOptions& c, const RunPlan& plan) {
   return {static_cast<double>(traffic_of(plan).all()) / c.network_s, c.latency_s};
 }
 
-// A machine on which only instructions and collectives take time.
 Result<Forecast> forecast_of(const BenchOptions& c, const RunPlan& plan) {
-  MachineProfile p;
-  p.name = "paced";
-  p.cores = 64;
-  p.gemm_sizes = {1};
-  p.flops_16bit = p.flops_f32 = {1e18};
-  p.attention_flops_per_s = p.device_bytes_per_s = p.host_bytes_per_s = 1e18;
-  p.h2d_bytes_per_s = p.d2h_bytes_per_s = p.link_bytes_per_s = 1e18;
-  p.update_s_per_param = {1e-15, 1e-15, 1e-15};
-  p.network_bytes_per_s = rate_of(c, plan).bytes_per_s;
-  p.network_latency_s = c.latency_s;
-  return forecast(plan, p);
+  return forecast(plan, paced_machine(rate_of(c, plan).bytes_per_s, c.latency_s));
 }
 
 /// What a rank measured: the mean lanes of the ranks, and its own steps.

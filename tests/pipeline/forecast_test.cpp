@@ -8,6 +8,7 @@
 #include <strata/graph/pipeline.h>
 #include <strata/runtime/str.h>
 
+#include "engine/flops_alone.h"
 #include "engine/tiny_run.h"
 
 namespace strata {
@@ -53,21 +54,6 @@ std::unique_ptr<const RunPlan> plan_of(const BubbleCase& c, const Program& whole
   return must(Engine::plan(programs, options));
 }
 
-// Instructions take the time of their flops, and all else almost none.
-MachineProfile flops_alone() {
-  MachineProfile p;
-  p.name = "flops";
-  p.cores = 16;
-  p.gemm_sizes = {1};
-  p.flops_16bit = p.flops_f32 = {1e18};
-  p.attention_flops_per_s = p.device_bytes_per_s = 1e18;
-  p.h2d_bytes_per_s = p.d2h_bytes_per_s = p.link_bytes_per_s = 1e18;
-  p.host_bytes_per_s = 1e18;
-  p.update_s_per_param = {1e-18, 1e-18, 1e-18};
-  p.network_bytes_per_s = 1e15;
-  return p;
-}
-
 class PipelineBubble : public ::testing::TestWithParam<BubbleCase> {};
 
 TEST_P(PipelineBubble, IsThatOfTheSchedule) {
@@ -80,7 +66,7 @@ TEST_P(PipelineBubble, IsThatOfTheSchedule) {
   for (std::int32_t rank = 0; rank < c.ranks; ++rank) plans.push_back(plan_of(c, whole, rank, a_second));
   std::vector<const RunPlan*> all;
   for (const auto& plan : plans) all.push_back(plan.get());
-  const std::vector<Forecast> found = must(forecast_ranks(all, flops_alone()));
+  const std::vector<Forecast> found = must(forecast_ranks(all, test::flops_alone()));
   // A tick is a millionth of the flops that take a second.
   const PipelineSchedule schedule = schedule_of(c);
   const std::vector<std::int32_t> stages = must(balance_stages(costs, schedule.stages()));
@@ -88,7 +74,7 @@ TEST_P(PipelineBubble, IsThatOfTheSchedule) {
       time_pipeline(schedule, stage_ticks(whole, stages, schedule.stages(), a_second * 1e-6));
   for (const Forecast& rank : found)
     EXPECT_NEAR(rank.step_s, static_cast<double>(want.end) * 1e-6, 0.01 * rank.step_s);
-  EXPECT_EQ(must(forecast_ranks(all, flops_alone())).front().step_s, found.front().step_s);
+  EXPECT_EQ(must(forecast_ranks(all, test::flops_alone())).front().step_s, found.front().step_s);
 }
 
 bool schedule_has_several(std::string_view schedule) {

@@ -8,6 +8,7 @@
 #include <strata/runtime/str.h>
 #include <strata/session/ranks/rank_traffic.h>
 
+#include "engine/flops_alone.h"
 #include "engine/tiny_run.h"
 
 // Compares a simulated step of one of several ranks to the lower bound of computation and network, from four
@@ -49,15 +50,7 @@ SessionOptions options_of(const Point& at) {
 
 // Only instructions and collectives take time.
 MachineProfile machine_of(const RunPlan& plan, const Point& at) {
-  MachineProfile p;
-  p.name = "grid";
-  p.cores = 16;
-  p.gemm_sizes = {1};
-  p.flops_16bit = p.flops_f32 = {1e18};
-  p.attention_flops_per_s = p.device_bytes_per_s = 1e18;
-  p.h2d_bytes_per_s = p.d2h_bytes_per_s = p.link_bytes_per_s = 1e18;
-  p.host_bytes_per_s = 1e18;
-  p.update_s_per_param = {1e-15, 1e-15, 1e-15};
+  MachineProfile p = test::flops_alone();
   const UseTrace& uses = plan.of(ProgramRole::train).uses;
   p.network_bytes_per_s = static_cast<double>(rank_traffic(plan, uses).all()) / at.communication;
   p.network_latency_s = 20e-6;
