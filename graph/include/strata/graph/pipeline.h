@@ -38,14 +38,14 @@ struct PipelineRank {
 /// micro-batches of the schedule as interleave_micro_batches() has them: inputs of each, and a gradient that
 /// is their sum in f32, added up in their order, so that it has the bits of one rank, and over all copies.
 /// `stage_of_region`: the stage of each of the program's regions. Values that another rank's stage reads are
-/// sent to it, and outputs to all ranks. All ranks queue their messages in one order, that of a pipeline
-/// whose tasks take equally long: so ranks that meet to exchange a message never wait for each other in a
-/// circle. What a rank receives, it is ready for one task before it reads it; what it sends, it keeps until
-/// the task after has ended. Parameters of other stages have no elements. A trainable one that stages of
-/// several ranks read is on all of these: each adds up its own gradients, and in the end sends the sum to the
-/// others, which add the ranks' sums in their order (to rounding, then, the gradient of one rank). Errors:
-/// `invalid`: a schedule that check() refuses, a region without a stage, a value that a stage reads before it
-/// can be there; `unsupported`: a program with several micro-batches.
+/// sent to it, and outputs, once its tasks have ended, to all ranks. All ranks queue their messages in one
+/// order, that of a pipeline whose tasks take equally long: so ranks that meet to exchange a message never
+/// wait for each other in a circle. What a rank receives, it is ready for one task before it reads it; what
+/// it sends, it keeps until the task after has ended. Parameters of other stages have no elements. A
+/// trainable one that stages of several ranks read is on all of these: each adds up its own gradients, and in
+/// the end sends the sum to the others, which add the ranks' sums in their order (to rounding, then, the
+/// gradient of one rank). Errors: `invalid`: a schedule that check() refuses, a region without a stage, a
+/// value that a stage reads before it can be there; `unsupported`: a program with several micro-batches.
 Result<Program> pipeline(const Program& program, const PipelineSchedule& schedule,
                          std::span<const std::int32_t> stage_of_region, const PipelineRank& rank);
 

@@ -21,7 +21,8 @@ struct RankTraffic {
 /// micro-batches a rank, shards by s ranks and n elements, padding included: gradients k (N-1)/N n e_grad, or
 /// 4 (N-1)/N n with GradientReduce::once, and 4 (N/s - 1)/N n for what ranks hold beyond what they sum;
 /// parameters g (s-1)/s n e_param, where g is the number of gathers of a chunk. The collectives of the passes
-/// themselves (UseTrace::Position::sent_bytes) come k times.
+/// themselves (UseTrace::Position::sent_bytes) come k times. With GradientReduce::in_program, gradients are
+/// what the passes add up over ranks (UseTrace::Position::summed_bytes), and nothing else.
 RankTraffic rank_traffic(const StatePlan& plan, const UseTrace& uses);
 
 }  // namespace strata
