@@ -11,7 +11,9 @@ namespace {
 std::uint64_t sent_bytes(const RunPlan& plan) {
   return rank_traffic(plan, plan.of(ProgramRole::train).uses).all();
 }
-double computes_s(const Forecast& forecast) { return static_cast<double>(forecast.times.computing_ns) * 1e-9; }
+double computes_s(const Forecast& forecast) {
+  return static_cast<double>(forecast.times.computing_ns) * 1e-9;
+}
 double waits_s(const Forecast& forecast) {
   return static_cast<double>(forecast.times.of(StallCause::collective)) * 1e-9;
 }
@@ -39,7 +41,8 @@ std::string stages_json(std::span<const RunPlan* const> stages, std::span<const 
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const TierBytes& peak = stages[i]->planned_peak;
     text += fmt::format(
-        "{}{{\"planned_bytes\": {{\"device\": {}, \"pinned\": {}, \"nvme\": {}}}, \"sent_bytes_per_step\": {}",
+        "{}{{\"planned_bytes\": {{\"device\": {}, \"pinned\": {}, \"nvme\": {}}}, \"sent_bytes_per_step\": "
+        "{}",
         text.empty() ? "" : ", ", peak[0], peak[1], peak[2], sent_bytes(*stages[i]));
     if (!forecasts.empty())
       text += fmt::format(", \"step_s\": {:.9g}, \"compute_s\": {:.9g}, \"waits_for_ranks_s\": {:.9g}",

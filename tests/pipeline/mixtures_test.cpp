@@ -142,7 +142,8 @@ std::vector<SplitCase> mixtures() {
   std::vector<SplitCase> all = all_mixtures();
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (steps != nullptr) all[i].steps = std::atoi(steps);
-    if (i % 2 == 1 && all[i].pp > 1 && all[i].reduce == GradientReduce::each) all[i].assign_homes = test::mixed_homes;
+    if (i % 2 == 1 && all[i].pp > 1 && all[i].reduce == GradientReduce::each)
+      all[i].assign_homes = test::mixed_homes;
   }
   return all;
 }
