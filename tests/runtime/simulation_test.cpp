@@ -96,6 +96,33 @@ TEST_F(SimulationTest, WorkDoesNotBeginBeforeItIsQueued) {
   EXPECT_EQ(after(compute), 25);
 }
 
+TEST_F(SimulationTest, WhoAsksWhatIsDoneLearnsWhatHasBeenDoneUntilThen) {
+  options.launch_overhead_s = 1e-8;
+  start();
+  must(backend().host_call_async(work(5), compute));  // queued at 10
+  const Event first = must(backend().record(compute));
+  must(backend().host_call_async(work(5), compute));  // queued at 20
+  const Event second = must(backend().record(compute));
+  EXPECT_EQ(now(), 20) << "the thread has queued ahead of the lanes";
+  EXPECT_TRUE(backend().is_complete(first));
+  EXPECT_FALSE(backend().is_complete(second)) << "it has only just been queued";
+  EXPECT_EQ(backend().counters().busy_ns[static_cast<std::size_t>(StreamRole::compute)], 5);
+  EXPECT_EQ(backend().stall_meter()->times().of(StallCause::host), 15) << "but for the 5 of the first";
+  EXPECT_EQ(after(compute), 25);
+}
+
+TEST_F(SimulationTest, AWaitQueuedAfterItsEventTakesNoTime) {
+  options.launch_overhead_s = 1e-8;
+  options.wake_s = 2e-8;
+  start();
+  must(backend().host_call_async(work(5), cpu));  // from 10 to 15
+  const Event done = must(backend().record(cpu));
+  must(backend().host_call_async(work(1), h2d));      // queued at 20
+  must(backend().wait_on_async(done, compute));       // so it has been complete for 5
+  must(backend().host_call_async(work(7), compute));  // from 30 to 37
+  EXPECT_EQ(after(compute), 37 + 20) << "only the thread is woken";
+}
+
 TEST_F(SimulationTest, ASharedResourceSlowsBothLanes) {
   options.share(SimLane::compute, SimResource::cores) = 1;
   options.share(SimLane::cpu, SimResource::cores) = 1;

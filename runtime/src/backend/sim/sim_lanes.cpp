@@ -38,7 +38,7 @@ void SimLanes::set_trace(Trace& trace, std::string_view prefix) {
 
 std::uint64_t SimLanes::push(SimLane lane, Entry entry) {
   LaneQueue& to = of(lane);
-  if (to.entries.empty()) to.reported = false;
+  entry.queued_ns = now_ns();
   to.entries.push_back(std::move(entry));
   return ++to.queued;
 }
@@ -58,12 +58,14 @@ void SimLanes::push_wait(SimLane lane, SimPoint point) {
 }
 
 void SimLanes::run_until(SimPoint point) {
+  catch_up();
   if (is_complete(point)) return;
   scheduler_.run(rank_, kNever, point);
   advance(options_.wake_s * 1e9);
 }
 
 bool SimLanes::run_until(SimPoint point, double ns) {
+  catch_up();
   if (!is_complete(point)) scheduler_.run(rank_, now_ns() + ns, point);
   return is_complete(point);
 }
@@ -74,21 +76,18 @@ bool SimLanes::settle() {
   for (bool again = true; again;) {
     again = false;
     for (LaneQueue& lane : lanes_) {
-      while (!lane.entries.empty() && lane.entries.front().left_ns < 0 &&
-             is_complete(lane.entries.front().after)) {
-        Entry& wait = lane.entries.front();
+      Entry* first = front(lane);
+      for (; first != nullptr && first->left_ns < 0 && is_complete(first->after); first = front(lane)) {
         again = true;
-        if (wait.begun_ns < 0 || options_.wake_s <= 0) {
+        if (first->begun_ns < 0 || options_.wake_s <= 0) {
           finish(lane);
           continue;
         }
-        wait.left_ns = options_.wake_s * 1e9;  // the lane was blocked and has to be woken up
+        first->left_ns = options_.wake_s * 1e9;  // the lane was blocked and has to be woken up
         lane.reported = false;
       }
-      if (lane.entries.empty()) continue;
-      Entry& first = lane.entries.front();
-      if (first.meeting == nullptr || std::exchange(first.has_arrived, true)) continue;
-      ++first.meeting->arrived;
+      if (first == nullptr || first->meeting == nullptr || std::exchange(first->has_arrived, true)) continue;
+      ++first->meeting->arrived;
       again = true;
     }
     any = any || again;
@@ -100,7 +99,7 @@ void SimLanes::finish(LaneQueue& lane) {
   const Entry& entry = lane.entries.front();
   if (lane.track != nullptr && entry.begun_ns >= 0 && *entry.label != '\0')
     lane.track->span(entry.label, entry.arg, static_cast<std::int64_t>(entry.begun_ns),
-                     static_cast<std::int64_t>(now_ns()));
+                     static_cast<std::int64_t>(lanes_now_ns()));
   lane.entries.pop_front();
   ++lane.done;
   lane.reported = false;
@@ -109,15 +108,17 @@ void SimLanes::finish(LaneQueue& lane) {
 void SimLanes::report() {
   for (std::size_t i = 0; i < kSimLanes; ++i) {
     LaneQueue& lane = lanes_[i];
-    if (!lane.entries.empty() && lane.entries.front().begun_ns < 0) lane.entries.front().begun_ns = now_ns();
+    Entry* const first = front(lane);
+    if (first != nullptr && first->begun_ns < 0) first->begun_ns = lanes_now_ns();
     const std::optional<StreamRole> role = role_of(i);
-    if (meter_ == nullptr || !role || lane.reported) continue;
+    const bool changed = std::exchange(lane.was_idle, first == nullptr) != (first == nullptr);
+    if (meter_ == nullptr || !role || (lane.reported && !changed)) continue;
     lane.reported = true;
-    if (lane.entries.empty())
+    if (first == nullptr)
       meter_->stream_is_idle(*role);
-    else if (lane.entries.front().left_ns >= 0)
+    else if (first->left_ns >= 0)
       meter_->stream_is_busy(*role);
-    else if (const auto on = role_of(static_cast<std::size_t>(lane.entries.front().after.lane)))
+    else if (const auto on = role_of(static_cast<std::size_t>(first->after.lane)))
       meter_->stream_waits(*role, *on);
   }
 }
@@ -129,7 +130,7 @@ std::array<double, kSimLanes> SimLanes::speeds() const noexcept {
   std::array<int, kSimResources> askers{};
   std::array<double, kSimLanes> speed{};
   for (std::size_t i = 0; i < kSimLanes; ++i) {
-    if (lanes_[i].entries.empty() || !lanes_[i].entries.front().runs()) continue;
+    if (running(lanes_[i]) == nullptr) continue;
     speed[i] = 1;
     for (std::size_t r = 0; r < kSimResources; ++r) {
       asked[r] += options_.shares[i][r];
@@ -149,6 +150,14 @@ double SimLanes::next_end_ns() {
   for (std::size_t i = 0; i < kSimLanes; ++i)
     if (speed_[i] > 0) step = std::min(step, lanes_[i].entries.front().left_ns / speed_[i]);
   return step;
+}
+
+double SimLanes::next_queued_ns() const {
+  double next = kNever;
+  for (const LaneQueue& lane : lanes_)
+    if (!lane.entries.empty() && lane.entries.front().queued_ns > lanes_now_ns())
+      next = std::min(next, lane.entries.front().queued_ns);
+  return next;
 }
 
 void SimLanes::pass(double ns) {

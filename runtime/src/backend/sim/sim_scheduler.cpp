@@ -41,11 +41,15 @@ void SimScheduler::settle() {
     if (rank.lanes != nullptr) rank.lanes->report();
 }
 
-// To the next end of work, or of a wait for a time. Returns whether there is any.
+// To the next end of work or of a wait for a time, or to work that was queued for then. Returns whether there
+// is any.
 bool SimScheduler::advance() {
   double step = kNever, until = kNever;
   for (Rank& rank : ranks_) {
-    if (rank.lanes != nullptr) step = std::min(step, rank.lanes->next_end_ns());
+    if (rank.lanes != nullptr) {
+      step = std::min(step, rank.lanes->next_end_ns());
+      until = std::min(until, rank.lanes->next_queued_ns());
+    }
     if (rank.waits) until = std::min(until, rank.until_ns);
   }
   if (std::min(step, until) == kNever) return false;

@@ -22,6 +22,8 @@ class SimRank {
   virtual void report() = 0;
   /// How long it takes until work ends; kNever if there is none.
   virtual double next_end_ns() = 0;
+  /// When the next lane gets something to do that was queued for later; kNever if none does.
+  virtual double next_queued_ns() const = 0;
   virtual void pass(double ns) = 0;
 };
 

@@ -14,7 +14,7 @@ namespace strata {
 namespace detail {
 namespace {
 
-/// The virtual clock of the lanes, shared with the thread that queues work.
+/// The virtual time of the thread that queues work.
 class SimClock final : public Clock {
  public:
   explicit SimClock(SimLanes& lanes) : lanes_(lanes) {}
@@ -27,14 +27,26 @@ class SimClock final : public Clock {
   SimLanes& lanes_;
 };
 
+/// That of the lanes, in which what they do is accounted for.
+class LanesClock final : public Clock {
+ public:
+  explicit LanesClock(const SimLanes& lanes) : lanes_(lanes) {}
+  std::int64_t now_ns() const noexcept override { return std::llround(lanes_.lanes_now_ns()); }
+  void wait_until(std::int64_t) override { STRATA_ASSERT(false, "lanes do not wait for a time"); }
+
+ private:
+  const SimLanes& lanes_;
+};
+
 class SimBackend final : public Backend {
  public:
-  SimBackend(const SimOptions& options, SimLanes& lanes, SimScheduler& scheduler, const Clock& clock)
+  SimBackend(const SimOptions& options, SimLanes& lanes, SimScheduler& scheduler)
       : options_(options),
         lanes_(lanes),
         scheduler_(scheduler),
         memory_({.fill = Fill::unreachable, .huge_pages = false}),
-        stalls_(clock, nullptr) {
+        clock_(lanes),
+        stalls_(clock_, nullptr) {
     lanes_.set_meter(&stalls_);
   }
   ~SimBackend() override { lanes_.set_meter(nullptr); }
@@ -77,12 +89,15 @@ class SimBackend final : public Backend {
   }
   Status wait(const Event& event) override {
     if (event.stream < 0) return {};
+    lanes_.catch_up();
     const HostWaitScope waits(&stalls_, roles_[static_cast<std::size_t>(event.stream)]);
     lanes_.run_until(point_of(event));
     return scheduler_.status();
   }
   bool is_complete(const Event& event) noexcept override {
-    return event.stream < 0 || lanes_.is_complete(point_of(event));
+    if (event.stream < 0 || lanes_.is_complete(point_of(event))) return true;
+    lanes_.catch_up();
+    return lanes_.is_complete(point_of(event));
   }
   Status host_access(const Access& access) override {
     (void)access;
@@ -90,6 +105,7 @@ class SimBackend final : public Backend {
   }
 
   BackendCounters counters() const override {
+    lanes_.catch_up();
     BackendCounters counters;
     counters.buffers_created = memory_.created();
     counters.streams_created = roles_.size();
@@ -99,7 +115,10 @@ class SimBackend final : public Backend {
       counters.busy_ns[i] = std::llround(lanes_.busy_ns(static_cast<SimLane>(i)));
     return counters;
   }
-  StallMeter* stall_meter() noexcept override { return &stalls_; }
+  StallMeter* stall_meter() noexcept override {
+    lanes_.catch_up();
+    return &stalls_;
+  }
 
   static double transfer_ns(const SimOptions& options, SimLane lane, std::size_t bytes) noexcept {
     const SimOptions::Rate& rate = options.rates[static_cast<std::size_t>(lane)];
@@ -118,7 +137,7 @@ class SimBackend final : public Backend {
   }
   SimPoint point_of(const Event& event) const noexcept { return {lane_of(event.stream), event.sequence}; }
   void queue(SimLane lane, double ns, const char* label, std::int64_t arg) {
-    lanes_.advance(options_.launch_overhead_s * 1e9);
+    lanes_.spend(options_.launch_overhead_s * 1e9);
     lanes_.push_work(lane, ns, label, arg);
   }
 
@@ -127,6 +146,7 @@ class SimBackend final : public Backend {
   const SimScheduler& scheduler_;
   const DeviceInfo info_{DeviceKind::null, "simulated", 0};
   HostAllocator memory_;
+  const LanesClock clock_;
   StallMeter stalls_;
   std::vector<StreamRole> roles_;
   std::uint64_t copies_ = 0;
@@ -142,7 +162,7 @@ class SimulatedMachine final : public Simulation {
         scheduler_(world == nullptr ? *own_ : world->scheduler()),
         lanes_(options_, scheduler_, rank),
         clock_(lanes_),
-        backend_(options_, lanes_, scheduler_, clock_) {}
+        backend_(options_, lanes_, scheduler_) {}
 
   Backend& backend() noexcept override { return backend_; }
   Clock& clock() noexcept override { return clock_; }
@@ -150,7 +170,7 @@ class SimulatedMachine final : public Simulation {
 
   void meet(StreamRole role, std::int64_t ns, const char* label,
             std::shared_ptr<SimMeeting> meeting) override {
-    lanes_.advance(options_.launch_overhead_s * 1e9);
+    lanes_.spend(options_.launch_overhead_s * 1e9);
     lanes_.push_meeting(static_cast<SimLane>(role), static_cast<double>(ns), label, 0, std::move(meeting));
   }
   std::uint64_t request(SimLane lane, std::size_t bytes) override {
