@@ -72,26 +72,27 @@ std::size_t assign_offsets(const Program& program, const std::vector<LiveRange>&
                            const std::vector<ValueId>& order, std::size_t align,
                            std::vector<std::size_t>& offset) {
   std::size_t arena_bytes = 0;
-  std::vector<ValueId> placed;  // sorted by offset
+  struct Placed {
+    std::size_t begin, end;
+    LiveRange live;
+  };
+  std::vector<Placed> placed;  // sorted by offset; what is searched most is kept together
   for (const ValueId id : order) {
     const LiveRange live_range = live_ranges[static_cast<std::size_t>(id)];
     const std::size_t bytes = round_up(program.value(id).bytes(), align);
     std::size_t at = 0;
-    for (const ValueId other : placed) {  // finds the lowest gap between values live at the same time
-      const LiveRange& theirs = live_ranges[static_cast<std::size_t>(other)];
-      if (theirs.last < live_range.first || live_range.last < theirs.first) continue;
-      const std::size_t begin = offset[static_cast<std::size_t>(other)];
-      if (at + bytes <= begin) break;
-      at = std::max(at, begin + round_up(program.value(other).bytes(), align));
+    for (const Placed& other : placed) {  // finds the lowest gap between values live at the same time
+      if (other.live.last < live_range.first || live_range.last < other.live.first) continue;
+      if (at + bytes <= other.begin) break;
+      at = std::max(at, other.end);
     }
     offset[static_cast<std::size_t>(id)] = at;
     arena_bytes = std::max(arena_bytes, at + bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), id,
-                                   [&](ValueId a, ValueId b) {
-                                     return offset[static_cast<std::size_t>(a)] <
-                                            offset[static_cast<std::size_t>(b)];
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), at,
+                                   [](std::size_t offset_of_new, const Placed& other) {
+                                     return offset_of_new < other.begin;
                                    }),
-                  id);
+                  {at, at + bytes, live_range});
   }
   return round_up(arena_bytes, MemoryPlan::kHostAlign);
 }

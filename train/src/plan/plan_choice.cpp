@@ -46,21 +46,41 @@ Status record(const TrainConfig& c, std::span<const ActivationChoice> choices,
   return {};
 }
 
-// Chooses by forecast if there is a profile; otherwise the first candidate that fits.
+// The fastest candidate by forecast.
 Result<FoundPlan> choose(const LoadedConfig& loaded, const CandidatePrograms& candidates,
-                         const SessionOptions& asked, const MachineProfile* profile, bool explain_refusal) {
-  if (profile == nullptr) {
-    STRATA_TRY_ASSIGN(Engine::Choice first,
-                      Engine::plan_first_fit(candidates.programs, asked, explain_refusal));
-    FoundPlan found;
-    found.programs = first.index;
-    found.plan = std::move(first.plan);
-    found.options = asked;
-    return found;
-  }
+                         const SessionOptions& asked, const MachineProfile& profile, bool explain_refusal) {
   PlanSearchRequest choices = plan_choices(loaded.tree, candidates.programs, candidates.activations);
   choices.explains = explain_refusal;
-  return search_plan(choices, asked, *profile);
+  return search_plan(choices, asked, profile);
+}
+
+}  // namespace
+
+namespace {
+
+// Records one after the other until one fits, since most runs need the first.
+Result<FoundPlan> first_that_fits(const LoadedConfig& loaded, const std::vector<ActivationChoice>& all,
+                                  CandidatePrograms& candidates, const SessionOptions& asked,
+                                  bool explain_refusal) {
+  const auto found = [&](std::size_t programs, std::unique_ptr<const RunPlan> plan) {
+    FoundPlan first;
+    first.programs = programs;
+    first.plan = std::move(plan);
+    first.options = asked;
+    return first;
+  };
+  for (const ActivationChoice& choice : all) {
+    const std::size_t before = candidates.programs.size();
+    STRATA_TRY(record(loaded.config, {&choice, 1}, candidates));
+    if (candidates.programs.size() == before) continue;
+    auto first = Engine::plan_first_fit(std::span(candidates.programs).subspan(before), asked, false);
+    if (first.has_value()) return found(before, std::move(first->plan));
+    if (first.status().code() != Code::does_not_fit || (!explain_refusal && &choice == &all.back()))
+      return first.status();
+  }
+  // All are known now, and none fits.
+  STRATA_TRY_ASSIGN(Engine::Choice none, Engine::plan_first_fit(candidates.programs, asked, explain_refusal));
+  return found(none.index, std::move(none.plan));
 }
 
 }  // namespace
@@ -69,17 +89,18 @@ Result<FoundPlan> choose_plan(const LoadedConfig& loaded, CandidatePrograms& can
                               const SessionOptions& asked, const MachineProfile* profile,
                               bool explain_refusal) {
   const std::vector<ActivationChoice> all = activation_choices(loaded.config, profile != nullptr);
+  if (profile == nullptr) return first_that_fits(loaded, all, candidates, asked, explain_refusal);
   const auto first_offloading =
       std::find_if(all.begin(), all.end(), [](const auto& a) { return a.offload_share > 0; });
   const std::span<const ActivationChoice> on_device(all.begin(), first_offloading);
   STRATA_TRY(record(loaded.config, on_device, candidates));
   if (!on_device.empty()) {
     const bool last = first_offloading == all.end();
-    auto found = choose(loaded, candidates, asked, profile, explain_refusal && last);
+    auto found = choose(loaded, candidates, asked, *profile, explain_refusal && last);
     if (found.has_value() || last || found.status().code() != Code::does_not_fit) return found;
   }
   STRATA_TRY(record(loaded.config, {first_offloading, all.end()}, candidates));
-  return choose(loaded, candidates, asked, profile, explain_refusal);
+  return choose(loaded, candidates, asked, *profile, explain_refusal);
 }
 
 }  // namespace strata
