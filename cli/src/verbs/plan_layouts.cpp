@@ -51,9 +51,12 @@ Result<FoundLayouts> find_layouts(const LoadedConfig& loaded, int ranks, const L
                                   const MachineProfile& machine, bool other_machine) {
   STRATA_TRY_ASSIGN(const std::vector<LayoutEstimate> estimates,
                     mesh_layouts(loaded.config, machine, mesh_request(loaded, ranks)));
-  FoundLayouts found{estimates.size(), dry_run_layouts(estimates, kTried, load, machine, other_machine)};
-  if (!found.best().refused.is_ok()) return found.best().refused;
-  return found;
+  FoundLayouts found{estimates.size(), dry_run_layouts(first_of_each_mesh(estimates), kTried, load, machine,
+                                                       other_machine, loaded.config.cpu.share.threads())};
+  const DryRunLayout& best = found.best();
+  if (best.refused.is_ok()) return found;
+  const Status why = explain_refusal(best.estimate.layout, load, machine, other_machine);
+  return why.is_ok() ? best.refused : why;
 }
 
 std::string layouts_text(const FoundLayouts& found, const MachineProfile& machine, double tokens) {

@@ -43,18 +43,22 @@ double attention_rate(const LoweredInstr& instr, const MachineProfile& p) {
 
 }  // namespace
 
-std::int64_t CostModel::instruction_ns(const LoweredInstr& instr, double flops) const {
+double instruction_s(const LoweredInstr& instr, double flops, const MachineProfile& profile) {
   std::size_t bytes = 0;
   for (const auto* operands : {&instr.in, &instr.out})
     for (const Operand& operand : *operands) bytes += operand.bytes();
   if (instr.attrs.has_gemm_workspace()) bytes -= instr.out.back().bytes();  // reserved memory, hardly traffic
-  double seconds = static_cast<double>(bytes) / profile_.device_bytes_per_s;
+  double seconds = static_cast<double>(bytes) / profile.device_bytes_per_s;
   const OpKind kind = op_def(instr.op).kind;
   if (kind == OpKind::gemm)
-    seconds = std::max(seconds, flops / profile_.gemm_flops_per_s(gemm_dtype(instr), smallest_dim(instr)));
+    seconds = std::max(seconds, flops / profile.gemm_flops_per_s(gemm_dtype(instr), smallest_dim(instr)));
   else if (kind == OpKind::attention)
-    seconds = std::max(seconds, flops / attention_rate(instr, profile_));
-  return as_ns(std::max(seconds, profile_.launch_s));
+    seconds = std::max(seconds, flops / attention_rate(instr, profile));
+  return std::max(seconds, profile.launch_s);
+}
+
+std::int64_t CostModel::instruction_ns(const LoweredInstr& instr, double flops) const {
+  return as_ns(instruction_s(instr, flops, profile_));
 }
 
 std::int64_t CostModel::sweep_ns(std::size_t bytes, bool on_device) const {

@@ -8,6 +8,9 @@
 
 namespace strata::detail {
 
+/// The time that an instruction takes alone.
+double instruction_s(const LoweredInstr& instr, double flops, const MachineProfile& profile);
+
 /// The time that work takes on a machine by its profile. All costs of a simulated run come from here;
 /// contention for shared resources is up to the simulation.
 class CostModel final : public StateCosts, public InstructionCosts {

@@ -95,9 +95,11 @@ TEST_F(CliPipelineE2e, AnyMeshResumesARunAndOtherCommandsReadIt) {
 TEST_F(CliPipelineE2e, ThePlanSaysHowAPipelineRuns) {
   const ProgramResult plan = strata(tiny("plan", joined(joined(kSmall, kUntied), {"parallel.pp=2"})));
   EXPECT_EQ(plan.exit_code, 0) << plan.output();
-  EXPECT_THAT(plan.out, AllOf(HasSubstr("pipeline stage 0 of 2, schedule 1f1b: 8 micro-batches, activations "
-                                        "of at most 2 at a time; 11.1 % of the step idle"),
-                              HasSubstr(" of other stages"), HasSubstr("x message along pp (")));
+  EXPECT_THAT(plan.out,
+              AllOf(HasSubstr("pipeline stage 0 of 2 with "),
+                    HasSubstr("schedule 1f1b: 8 micro-batches, activations of at most 2 at a time; 11.1 % of "
+                              "the step idle"),
+                    HasSubstr(" of other stages"), HasSubstr("x message along pp (")));
 }
 
 TEST_F(CliPipelineE2e, AllProblemsOfAPipelineAreReportedAtOnce) {

@@ -265,8 +265,9 @@ TEST_F(CliPlanE2e, TheStagesOfAPipelineAreForecastTogether) {
                        "model.seq=256",  "train.micro_batch=1", "train.grad_accum=8", "parallel.pp=4"};
   const ProgramResult shown = strata(words);
   ASSERT_EQ(shown.exit_code, 0) << shown.output();
-  EXPECT_THAT(shown.out, AllOf(HasSubstr("pipeline stage 0 of 4, schedule 1f1b: 8 micro-batches"),
-                               HasSubstr("waits for ranks"), HasSubstr("forecast for h100-80gb")));
+  EXPECT_THAT(shown.out,
+              AllOf(HasSubstr("pipeline stage 0 of 4 with "), HasSubstr("schedule 1f1b: 8 micro-batches"),
+                    HasSubstr("waits for ranks"), HasSubstr("forecast for h100-80gb")));
   Words as_json = words;
   as_json.emplace_back("--json");
   const auto plan = nlohmann::json::parse(strata(as_json).out);

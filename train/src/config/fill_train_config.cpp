@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
@@ -116,6 +117,21 @@ void check_pipeline(const ConfigTree& tree, const TrainConfig& config, std::vect
     problems.push_back(str(set_by(tree, "parallel.pp"), " = ", config.parallel.pp, " makes ", stages,
                            " stages", per_rank > 1 ? str(" (", per_rank, " of each rank)") : "",
                            ", but the model has ", plural(layers, "layer")));
+  if (!config.parallel.stage_layers) return;
+  double sum = 0;
+  bool whole = true;
+  for (const double n : *config.parallel.stage_layers) {
+    sum += n;
+    whole = whole && n == std::floor(n);
+  }
+  const auto n = static_cast<int>(config.parallel.stage_layers->size());
+  const bool any_number = config.parallel.schedule == "auto" && !config.parallel.virtual_stages;
+  if ((any_number ? n % config.parallel.pp != 0 : n != stages) || sum != static_cast<double>(layers) ||
+      !whole)
+    problems.push_back(str(set_by(tree, "parallel.stage_layers"), " has ", sum, " layers in ",
+                           plural(n, "stage"), ", but the model has ", layers, " in ", stages,
+                           " (parallel.pp = ", config.parallel.pp, ", ", plural(per_rank, "stage"),
+                           " of each rank)"));
 }
 
 // The problems that a plan would find, with the keys that are to blame.

@@ -1,9 +1,13 @@
 #include <strata/train/split/mesh_layouts.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
+#include <set>
 
 #include <strata/model/decoder.h>
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/train/training_data.h>
@@ -87,12 +91,14 @@ class Layouts {
   }
   void add_schedules(MeshLayout layout, const MeshRequest& request, std::vector<MeshLayout>& all) const {
     const int micro_batches = c_.train.grad_accum / layout.dp;
-    for (const char* schedule : {"1f1b", "zb-h1", "interleaved"}) {
+    for (const char* schedule : {"1f1b", "zb-h1", "interleaved", "breadth-first"}) {
       if (request.schedule && *request.schedule != schedule) continue;
-      const bool interleaves = std::string_view(schedule) == "interleaved";
+      const bool interleaves = std::string_view(schedule) == "interleaved",
+                 several = interleaves || std::string_view(schedule) == "breadth-first";
       for (const int v : {1, 2, 3, 4, 6, 8}) {
-        if ((v > 1) != interleaves || !is_wanted(request.virtual_stages, v)) continue;
-        if (interleaves && (micro_batches % layout.pp != 0 || sizes_.layers % (layout.pp * v) != 0)) continue;
+        if ((v > 1) != several || !is_wanted(request.virtual_stages, v)) continue;
+        if (several && sizes_.layers % (layout.pp * v) != 0) continue;
+        if (interleaves && micro_batches % layout.pp != 0) continue;
         layout.schedule = schedule;
         layout.virtual_stages = v;
         all.push_back(layout);
@@ -115,32 +121,69 @@ class Estimator {
     if (c.memory.nvme_bytes > 0) budget_[2] = static_cast<double>(c.memory.nvme_bytes);
   }
 
-  /// Nothing, if it does not fit.
-  std::optional<LayoutEstimate> of(const MeshLayout& layout) const {
+  /// What it needs; the times only if it fits.
+  LayoutEstimate of(const MeshLayout& layout) const {
     LayoutEstimate e{.layout = layout};
     const int m = c_.train.grad_accum / layout.dp;
     const double ways = layout.tp * layout.cp, layers = layers_of(layout),
                  params = (layers * s_.layer_params + s_.head_params) / layout.tp;
     const double live =
-        std::min<double>(m, layout.pp) *
-        (layout.virtual_stages > 1 ? 1 + (layout.pp - 1.0) / (layout.pp * layout.virtual_stages) : 1);
+        is_breadth_first(layout)
+            ? m
+            : std::min<double>(m, layout.pp) *
+                  (layout.virtual_stages > 1 ? 1 + (layout.pp - 1.0) / (layout.pp * layout.virtual_stages)
+                                             : 1);
     const double shards = layout.zero >= 2 ? layout.dp : 1, gathered = layout.zero == 3 ? shards : 1;
-    const double kept = live * layers * s_.kept / ways,
+    const double kept = live * layers * kept_bytes(layout),
                  inputs = live * layers * s_.element * s_.tokens * static_cast<double>(s_.hidden) / ways +
-                          s_.kept / ways,
-                 work = 4 * s_.element * s_.layer_params / layout.tp;
+                          kept_bytes(layout);
+    e.work_bytes = 4 * s_.element * s_.layer_params / layout.tp;
     e.state_bytes = params * (s_.element / gathered + kStateBytes / shards + kSumBytes);
+    // The program of a pipeline holds the gradient of its stage on the device, and copies hold its gathered
+    // parameters.
+    if (layout.pp > 1) {
+      e.work_bytes += params * kSumBytes;
+      e.state_bytes += params * (kSumBytes + (layout.dp > 1 ? s_.element : 0));
+    }
     e.recomputes = c_.train.recompute == "full" ||
-                   (c_.train.recompute == "auto" && kept + work + e.state_bytes > budget_[0]);
+                   (c_.train.recompute == "auto" && kept + e.work_bytes + e.state_bytes > budget_[0]);
     e.activation_bytes = e.recomputes ? inputs : kept;
-    if (e.activation_bytes + work > budget_[0]) return std::nullopt;
-    if (e.activation_bytes + e.state_bytes > budget_[0] + budget_[1] + budget_[2]) return std::nullopt;
+    if (!fits(e)) return e;
     add_times(layout, m, layers, params, e);
     e.step_s = e.compute_s + e.bubble_s + e.layers_s + e.copies_s + e.update_s + e.link_s;
     return e;
   }
+  bool fits(const LayoutEstimate& e) const {
+    return e.activation_bytes + e.work_bytes <= budget_[0] &&
+           e.activation_bytes + e.state_bytes <= all_tiers();
+  }
+  /// Why the smallest of `estimates` does not fit.
+  std::string refusal(const std::vector<LayoutEstimate>& estimates) const {
+    const auto excess = [&](const LayoutEstimate& e) {
+      return std::max((e.activation_bytes + e.work_bytes) / budget_[0],
+                      (e.activation_bytes + e.state_bytes) / all_tiers());
+    };
+    const auto least = std::min_element(estimates.begin(), estimates.end(),
+                                        [&](const auto& a, const auto& b) { return excess(a) < excess(b); });
+    const auto bytes = [](double n) { return format_bytes(static_cast<std::uint64_t>(n)); };
+    return str("the smallest, ", to_string(least->layout), ", needs ",
+               bytes(least->activation_bytes + least->work_bytes), " on the device, which has ",
+               bytes(budget_[0]), ", and ", bytes(least->activation_bytes + least->state_bytes),
+               " in all, where the three tiers of a rank have ", bytes(all_tiers()));
+  }
 
  private:
+  double all_tiers() const { return budget_[0] + budget_[1] + budget_[2]; }
+  // What a layer keeps of a micro-batch. Ranks along tp keep what is gathered for their GEMMs, in attention
+  // and in the MLP; with rings, partial results and what travels take about as much again.
+  double kept_bytes(const MeshLayout& layout) const {
+    const double shared = s_.kept / (layout.tp * layout.cp),
+                 gathered = layout.tp > 1
+                                ? 2 * s_.element * s_.tokens * static_cast<double>(s_.hidden) / layout.cp
+                                : 0;
+    return (shared + gathered) * (layout.cp > 1 ? 2 : 1);
+  }
+  static bool is_breadth_first(const MeshLayout& layout) { return layout.schedule == "breadth-first"; }
   // Of the rank with the most.
   double layers_of(const MeshLayout& layout) const {
     const int stages = layout.pp * layout.virtual_stages;
@@ -187,7 +230,8 @@ class Estimator {
     const bool on_device = e.state_bytes <= room;
     e.update_s = on_device ? own * 2 * kStateBytes / p_.device_bytes_per_s : own * p_.update_s_per_param[0];
     const double streamed = on_device ? 0 : std::max(0.0, params * s_.element - room);
-    const double moved = streamed * 2 * m + (on_device ? 0 : own * (kSumBytes + s_.element));
+    const double reads = 2 * (is_breadth_first(layout) ? 1 : m);  // of what is streamed
+    const double moved = streamed * reads + (on_device ? 0 : own * (kSumBytes + s_.element));
     e.link_s = std::max(0.0, moved / p_.h2d_bytes_per_s - e.compute_s);
   }
 
@@ -264,18 +308,26 @@ Result<std::vector<LayoutEstimate>> mesh_layouts(const TrainConfig& config, cons
             " tokens of a sequence; the nearest number of ranks that has one is ",
             nearest(layouts, request)));
   const Estimator estimator(config, sizes, machine);
+  std::vector<LayoutEstimate> all;
+  for (const MeshLayout& layout : possible) all.push_back(estimator.of(layout));
   std::vector<LayoutEstimate> fitting;
-  for (const MeshLayout& layout : possible)
-    if (const auto estimate = estimator.of(layout)) fitting.push_back(*estimate);
+  std::copy_if(all.begin(), all.end(), std::back_inserter(fitting),
+               [&](const LayoutEstimate& e) { return estimator.fits(e); });
   if (fitting.empty())
-    return Status::error(
-        Code::does_not_fit,
-        str("none of the ", possible.size(), " layouts of ", request.ranks,
-            " ranks fits what a rank has: its activations and working memory the device, and "
-            "all states the three tiers together"));
+    return Status::error(Code::does_not_fit,
+                         str("none of the ", possible.size(), " layouts of ", plural(request.ranks, "rank"),
+                             " fits: ", estimator.refusal(all)));
   std::stable_sort(fitting.begin(), fitting.end(),
                    [](const LayoutEstimate& a, const LayoutEstimate& b) { return a.step_s < b.step_s; });
   return fitting;
+}
+
+std::vector<LayoutEstimate> first_of_each_mesh(const std::vector<LayoutEstimate>& estimates) {
+  std::vector<LayoutEstimate> first;
+  std::set<std::array<int, 4>> known;
+  for (const LayoutEstimate& e : estimates)
+    if (known.insert({e.layout.dp, e.layout.pp, e.layout.tp, e.layout.cp}).second) first.push_back(e);
+  return first;
 }
 
 }  // namespace strata

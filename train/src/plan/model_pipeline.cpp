@@ -6,6 +6,8 @@
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 
+#include "plan/stage_layers.h"
+
 namespace strata {
 namespace {
 
@@ -32,13 +34,14 @@ Result<PipelineSchedule> schedule_in(const std::string& path, const TrainConfig&
 }  // namespace
 
 std::int32_t virtual_stages(const TrainConfig& config) noexcept {
-  if (config.parallel.virtual_stages > 0) return config.parallel.virtual_stages;
+  if (config.parallel.virtual_stages) return *config.parallel.virtual_stages;
   const std::string& schedule = config.parallel.schedule;
   return schedule == "interleaved" || schedule == "breadth-first" ? 2 : 1;
 }
 
 Result<PipelineSchedule> pipeline_schedule(const TrainConfig& config) {
-  const std::string& name = config.parallel.schedule;
+  const char* const undecided = virtual_stages(config) > 1 ? "breadth-first" : "1f1b";
+  const std::string name = config.parallel.schedule == "auto" ? undecided : config.parallel.schedule;
   const std::vector<std::string> known = pipeline_schedule_names();
   if (std::find(known.begin(), known.end(), name) == known.end()) {
     if (posix_io().exists(name)) return schedule_in(name, config);
@@ -54,7 +57,12 @@ Result<PipelineSchedule> pipeline_schedule(const TrainConfig& config) {
 Result<ModelPipeline> ModelPipeline::create(const Program& program, const TrainConfig& config) {
   ModelPipeline made;
   STRATA_TRY_ASSIGN(made.schedule_, pipeline_schedule(config));
-  STRATA_TRY_ASSIGN(made.stage_of_region_, balance_stages(region_flops(program), made.schedule_.stages()));
+  const std::int32_t stages = made.schedule_.stages();
+  if (config.parallel.stage_layers) {
+    made.stage_of_region_ = detail::stages_with_layers(program, *config.parallel.stage_layers);
+  } else {
+    STRATA_TRY_ASSIGN(made.stage_of_region_, balance_stages(region_flops(program), stages));
+  }
   const DataParallel copies = data_parallel(config);
   const bool adds_up = copies.sums_in_program();
   made.rank_ = {.axis = static_cast<std::int32_t>(MeshAxis::pp),

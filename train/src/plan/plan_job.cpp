@@ -13,6 +13,7 @@
 #include "plan/decide_keys.h"
 #include "plan/gemm_choice.h"
 #include "plan/plan_choice.h"
+#include "plan/schedule_choice.h"
 
 namespace strata {
 namespace {
@@ -138,6 +139,9 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
   STRATA_TRY(validate(decoder_config(c)));
   STRATA_TRY(decide_frozen_masters(loaded));
   record_auto_keys(loaded.tree);
+  const bool by_time = basis.by_forecast && basis.profile != nullptr && has_rates(*basis.profile, c);
+  STRATA_TRY(detail::decide_schedule(loaded, by_time ? basis.profile : nullptr, basis.other_machine));
+  STRATA_TRY(decide_stage_layers(loaded, basis.profile));
   PlannedJob job;
   if (basis.other_machine) job.other_machine = basis.profile->name;
   if (!basis.other_machine) job.bf16_gemm = bf16_gemm_text(loaded);
@@ -147,7 +151,6 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
     const auto [bytes_per_s, latency_s] = basis.profile->network(asked.ranks.threads);
     asked.network_half_rate_bytes = bytes_per_s * latency_s;
   }
-  const bool by_time = basis.by_forecast && basis.profile != nullptr && has_rates(*basis.profile, c);
   CandidatePrograms candidates;
   STRATA_TRY_ASSIGN(FoundPlan found, choose_stage(loaded, candidates, asked,
                                                   by_time ? basis.profile : nullptr, basis.explain_refusal));

@@ -39,6 +39,7 @@ Result<std::vector<PlannedJob>> plan_later_stages(const LoadedConfig& first, con
     const auto load = [&](const std::vector<std::string>& assignments) -> Result<LoadedConfig> {
       STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(with_overrides(decided, assignments)));
       loaded.config.parallel = first.config.parallel;
+      loaded.config.train.grad_accum = first.config.train.grad_accum;
       loaded.config.parallel.rank = stage * (model.ranks() / model.pp);  // stages are outermost in a copy
       loaded.config.data.packing = first.config.data.packing;
       return loaded;

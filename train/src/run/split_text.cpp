@@ -13,6 +13,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/train/split/model_pipeline.h>
+#include <strata/train/training_data.h>
 
 namespace strata {
 namespace {
@@ -83,6 +84,16 @@ std::string traffic_text(const LoweredProgram& program) {
   return text.empty() ? "nothing" : text;
 }
 
+// How many layers a rank has in its stages.
+double layers_of_rank(const TrainConfig& c, std::int32_t rank) {
+  if (!c.parallel.stage_layers) return 0;
+  double layers = 0;
+  for (auto stage = static_cast<std::size_t>(rank); stage < c.parallel.stage_layers->size();
+       stage += static_cast<std::size_t>(c.parallel.pp))
+    layers += (*c.parallel.stage_layers)[stage];
+  return layers;
+}
+
 std::string pipeline_text(const TrainConfig& c) {
   const auto schedule = pipeline_schedule(c);
   if (c.parallel.pp == 1 || !schedule.has_value()) return {};
@@ -90,11 +101,13 @@ std::string pipeline_text(const TrainConfig& c) {
   const PipelineTiming timing = time_pipeline(*schedule);
   const double idle = static_cast<double>(timing.idle[static_cast<std::size_t>(rank)]);
   return fmt::format(
-      "pipeline stage {}{} of {}, schedule {}: {}, activations of at most {} at a time; {:.1f} % of the step "
+      "pipeline stage {}{} of {} with {} of {} layers, schedule {}: {}, activations of at most {} at a time; "
+      "{:.1f} % of the step "
       "idle if stages take equally long\n",
       rank, schedule->virtual_stages > 1 ? str(" and every ", schedule->ranks(), "th after it") : "",
-      schedule->stages(), c.parallel.schedule, plural(schedule->micro_batches, "micro-batch"),
-      max_live_micro_batches(*schedule, rank), 100 * idle / static_cast<double>(timing.end));
+      schedule->stages(), layers_of_rank(c, rank), decoder_config(c).layers, c.parallel.schedule,
+      plural(schedule->micro_batches, "micro-batch"), max_live_micro_batches(*schedule, rank),
+      100 * idle / static_cast<double>(timing.end));
 }
 
 }  // namespace

@@ -44,10 +44,11 @@ struct LoadedConfig {
 /// Keys that determine how a step runs but change no bit of its results. A plan decides those that are `auto`
 /// for its budgets.
 inline constexpr std::string_view kPlannedKeys[] = {
-    "train.recompute",           "offload.chunk",    "offload.prefetch",
-    "offload.step_mode",         "offload.undo_log", "offload.activations",
-    "offload.activation_share",  "offload.policy",   "offload.gradients",
-    "offload.micro_batch_order", "parallel.zero"};
+    "train.recompute",           "offload.chunk",        "offload.prefetch",
+    "offload.step_mode",         "offload.undo_log",     "offload.activations",
+    "offload.activation_share",  "offload.policy",       "offload.gradients",
+    "offload.micro_batch_order", "parallel.zero",        "parallel.schedule",
+    "parallel.virtual_stages",   "parallel.stage_layers"};
 
 /// Loads and checks the configuration of a request and resolves the `auto` keys that depend only on this
 /// machine. `unless_set`: values that replace defaults. If the file is a run's resolved configuration and the

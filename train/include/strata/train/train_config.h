@@ -117,8 +117,9 @@ struct TrainConfig {
     std::optional<int> ranks;  ///< set by the session
     std::string transport;     ///< threads, mpi, auto
     int pp = 1, tp = 1, tp2 = 1, tp3 = 1, cp = 1;
-    std::string schedule;            ///< a name, or a file; see pipeline_schedule()
-    int virtual_stages = 0;          ///< 0: see virtual_stages()
+    std::string schedule;  ///< a name, or a file; see pipeline_schedule()
+    std::optional<int> virtual_stages;
+    std::optional<std::vector<double>> stage_layers;
     std::vector<std::string> shard;  ///< as written; see split_annotations()
     std::optional<int> zero;
     int shard_ranks = 0;

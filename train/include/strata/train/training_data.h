@@ -82,6 +82,8 @@ Program specialize_for_backend(Program program, const TrainConfig& config);
 Result<Program> with_adapters(Program program, const TrainConfig& config, const DecoderConfig& decoder);
 /// Records the model's loss of a micro-batch, without the passes of specialize_for_backend().
 Result<Program> record_evaluation(const TrainConfig& config);
+/// Records what a rank that has all stages of a pipeline computes of a micro-batch, with its derivative.
+Result<Program> record_micro_batch(const TrainConfig& config, const ActivationChoice& activations);
 /// Records the model for a micro-batch and applies specialize_for_backend(): training with backward,
 /// validation, and inference of one sequence.
 Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationChoice& activations);

@@ -32,7 +32,7 @@ struct MeshRequest {
 /// What closed forms say of a layout: enough to compare layouts, before the real engine runs dry for the
 /// best.
 struct LayoutEstimate {
-  MeshLayout layout;
+  MeshLayout layout = {};
   bool recomputes = false;          ///< blocks are recomputed, since their activations would not fit
   double step_s = 0;                ///< the sum of the following
   double compute_s = 0;             ///< of a rank
@@ -41,13 +41,17 @@ struct LayoutEstimate {
   double copies_s = 0;              ///< gradients and parameters among copies, likewise
   double update_s = 0, link_s = 0;  ///< the optimizer; copies between tiers that nothing hides
   double activation_bytes = 0, state_bytes = 0;  ///< of a rank
+  double work_bytes = 0;  ///< of a layer's parameters and gradients, and of a pipeline's gradient
 };
 
 /// The layouts of `request.ranks` ranks that the model and the step allow and whose states and activations
 /// fit what a rank has of the tiers, fastest first by closed forms (Narayanan et al. 2021, arXiv 2104.04473;
 /// Rajbhandari et al. 2020). A rank has the budgets of the configuration, or what the machine has. Errors:
-/// `invalid` if there is none, naming the nearest number of ranks that has one; `does_not_fit` if none fits.
+/// `invalid` if there is none, naming the nearest number of ranks that has one; `does_not_fit` if none fits,
+/// with what the smallest one needs.
 Result<std::vector<LayoutEstimate>> mesh_layouts(const TrainConfig& config, const MachineProfile& machine,
                                                  const MeshRequest& request);
+/// The first of each dp, pp, tp and cp, in their order.
+std::vector<LayoutEstimate> first_of_each_mesh(const std::vector<LayoutEstimate>& estimates);
 
 }  // namespace strata

@@ -10,7 +10,7 @@ namespace strata {
 
 /// A layout whose stages were planned and forecast together by their real engines.
 struct DryRunLayout {
-  LayoutEstimate estimate;
+  LayoutEstimate estimate = {};
   Status refused = {};  ///< why it cannot run; then the rest is empty
   double step_s = 0;
   double traced_s = 0;  ///< of the step that was run, which may have fewer micro-batches
@@ -22,7 +22,7 @@ struct DryRunLayout {
   double idle_share() const;     ///< of all stages: the mean part of a step that is not computing
 };
 
-/// Loads the configuration of a run with more assignments.
+/// Loads the configuration of a run with more assignments. Several threads call it.
 using LoadWith = std::function<Result<LoadedConfig>(const std::vector<std::string>& assignments)>;
 
 /// Plans each stage of the first copy of the model, and runs all of them dry in one virtual time on
@@ -31,10 +31,14 @@ using LoadWith = std::function<Result<LoadedConfig>(const std::vector<std::strin
 /// step.
 DryRunLayout dry_run_layout(const LayoutEstimate& estimate, const LoadWith& load,
                             const MachineProfile& machine, bool other_machine, Trace* trace = nullptr);
-/// The same of the best `n` of `estimates`, the fastest first, and those that were refused last.
+/// Why the stages of a layout cannot be planned, with the tables that say what is missing.
+Status explain_refusal(const MeshLayout& layout, const LoadWith& load, const MachineProfile& machine,
+                       bool other_machine);
+/// The same as dry_run_layout() of the best `n` of `estimates`, the fastest first, and those that were
+/// refused last. `threads` of them are run at a time; it does not matter for what they find.
 std::vector<DryRunLayout> dry_run_layouts(const std::vector<LayoutEstimate>& estimates, std::size_t n,
                                           const LoadWith& load, const MachineProfile& machine,
-                                          bool other_machine);
+                                          bool other_machine, int threads);
 
 /// Which keys of section `parallel` are set, and so are not searched.
 MeshRequest mesh_request(const LoadedConfig& loaded, int ranks);

@@ -1,0 +1,97 @@
+#include "plan/dry_run_stages.h"
+
+#include <algorithm>
+
+#include <strata/engine/forecast_ranks.h>
+#include <strata/runtime/str.h>
+#include <strata/train/split/model_pipeline.h>
+#include <strata/train/split/plan_stages.h>
+
+namespace strata::detail {
+namespace {
+
+/// The stages of a copy with a step of some micro-batches, in one virtual time.
+struct DryRun {
+  std::vector<PlannedJob> stages;
+  std::vector<Forecast> forecasts;
+  double step_s() const {
+    double step = 0;
+    for (const Forecast& stage : forecasts) step = std::max(step, stage.step_s);
+    return step;
+  }
+};
+
+// The plans of all stages.
+Result<std::vector<PlannedJob>> plan_all(LoadedConfig loaded, int micro_batches, const PlanBasis& basis) {
+  loaded.config.train.grad_accum = micro_batches * data_parallel(loaded.config).ranks;
+  std::vector<PlannedJob> stages;
+  STRATA_TRY_ASSIGN(PlannedJob first, plan_job(loaded, basis));
+  stages.push_back(std::move(first));
+  STRATA_TRY_ASSIGN(std::vector<PlannedJob> later, plan_later_stages(loaded, basis));
+  for (PlannedJob& stage : later) stages.push_back(std::move(stage));
+  return stages;
+}
+
+Result<DryRun> dry_run(const LoadedConfig& loaded, int micro_batches, const MachineProfile& machine,
+                       bool other_machine, Trace* trace) {
+  DryRun run;
+  const PlanBasis basis{
+      .profile = &machine, .other_machine = other_machine, .explain_refusal = false, .by_forecast = false};
+  STRATA_TRY_ASSIGN(run.stages, plan_all(loaded, micro_batches, basis));
+  std::vector<const RunPlan*> plans;
+  for (const PlannedJob& stage : run.stages) plans.push_back(stage.plan.get());
+  STRATA_TRY_ASSIGN(run.forecasts, forecast_ranks(plans, machine, {.trace = trace}));
+  return run;
+}
+
+// Elements of the parameters of a plan, over all ranks of its stage.
+std::int64_t param_elems(const RunPlan& plan) {
+  std::int64_t elems = 0;
+  for (std::size_t t = 0; t < plan.tensors.specs.size(); ++t)
+    if (!plan.tensors.specs[t].is_elsewhere) elems += plan.tensors.whole_shape(t).n_elems();
+  return elems;
+}
+
+/// Micro-batches of the steps that are run: all of them, or two numbers of them.
+struct Steps {
+  int all, shorter, longer;
+};
+// A schedule that keeps the activations of all micro-batches needs the memory of all.
+Steps steps_of(const TrainConfig& config) {
+  const int all = config.train.grad_accum / data_parallel(config).ranks, pp = config.parallel.pp,
+            round = pp > 1 ? pp : 2;
+  const std::string& schedule = config.parallel.schedule;
+  const bool keeps_all = pp > 1 && (schedule == "gpipe" || schedule == "breadth-first");
+  if (all <= 3 * round || keeps_all) return {all, all, all};
+  return {all, round, 2 * round};
+}
+
+}  // namespace
+
+Result<DryRunLayout> dry_run_stages(const LoadedConfig& loaded, const MachineProfile& machine,
+                                    bool other_machine, Trace* trace) {
+  const Steps steps = steps_of(loaded.config);
+  STRATA_TRY_ASSIGN(const DryRun longer, dry_run(loaded, steps.longer, machine, other_machine, trace));
+  DryRunLayout found{.step_s = longer.step_s(), .traced_s = longer.step_s()};
+  if (steps.all > steps.longer) {
+    STRATA_TRY_ASSIGN(const DryRun shorter, dry_run(loaded, steps.shorter, machine, other_machine, nullptr));
+    found.step_s +=
+        (longer.step_s() - shorter.step_s()) / (steps.longer - steps.shorter) * (steps.all - steps.longer);
+  }
+  for (std::size_t i = 0; i < longer.stages.size(); ++i) {
+    const Forecast& stage = longer.forecasts[i];
+    const double more = static_cast<double>(steps.all) / steps.longer;
+    found.peak.push_back(longer.stages[i].plan->planned_peak);
+    found.computes_s.push_back(static_cast<double>(stage.times.computing_ns) * 1e-9 * more);
+    found.waits_s.push_back(static_cast<double>(stage.times.of(StallCause::collective)) * 1e-9);
+    found.param_elems += param_elems(*longer.stages[i].plan);
+  }
+  return found;
+}
+
+Status explain_refusal(const LoadedConfig& loaded, const MachineProfile& machine, bool other_machine) {
+  const PlanBasis basis{.profile = &machine, .other_machine = other_machine, .by_forecast = false};
+  return plan_all(loaded, steps_of(loaded.config).longer, basis).status();
+}
+
+}  // namespace strata::detail
