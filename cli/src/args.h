@@ -49,12 +49,16 @@ struct Args : ConfigRequest {
   std::int64_t batches = 0;              ///< `eval`; 0: all
   std::int64_t checkpoint = -1;          ///< `eval`: step of the checkpoint; negative: the newest
   std::string in_file = "-";             ///< `score`; "-": standard input
-  std::string out_file = "-";            ///< `score`; "-": standard output
+  std::string out_file = "-";            ///< `score`, `report`; "-": standard output
   std::int64_t context = 0;              ///< `score`: tokens the model reads at once; 0: the default
   std::int64_t seq = 1024;               ///< `data`
   std::string chat_template = "auto";    ///< `data pack`
   std::int64_t sample = 0;               ///< `data inspect`
   bool rows = false;                     ///< `config convert`
+  std::string svg_dir;                   ///< `report`: folder for pictures
+  bool text = false;                     ///< `report`: to the terminal
+  bool once = false;                     ///< `top`: print a line for each run, and end
+  double interval_s = 1;                 ///< `top`
   bool json = false;
   bool origin = false;
   std::FILE* out = stdout;

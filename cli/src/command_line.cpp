@@ -61,7 +61,8 @@ std::string join(std::span<const std::string_view> words) {
 /// suggestion.
 std::string unknown_word(const std::vector<std::string>& arguments) {
   std::vector<std::string_view> names;
-  for (const Verb& verb : verbs()) names.push_back(verb.name);
+  for (const Verb& verb : verbs())
+    if (!verb.is_hidden) names.push_back(verb.name);
   if (arguments.empty()) return str("no verb given; known: ", join(names));
   if (arguments[0].starts_with('-')) return {};
   const auto verb =
@@ -115,7 +116,7 @@ int run(std::vector<std::string> arguments, Args args) {
   app.require_subcommand(1);
   int (*chosen)(const Args&) = nullptr;
   for (const Verb& verb : verbs()) {
-    CLI::App* sub = app.add_subcommand(std::string(verb.name), verb.doc);
+    CLI::App* sub = add_verb(app, verb);
     verb.add_options(*sub, args);
     sub->callback([&chosen, function = verb.run] { chosen = function; });
   }

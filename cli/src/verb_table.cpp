@@ -50,6 +50,15 @@ void add_config_options(CLI::App& app, Args& args) {
       action->add_flag("--origin", args.origin, "Print the source of each value");
     action->callback([&args, name = std::string(name)] { args.action = name; });
   }
+  CLI::App* explain = app.add_subcommand("explain", "Say what a key does and accepts");
+  explain->add_option("items", args.items, "Key, as section.key, or a section")
+      ->option_text("KEY ...")
+      ->required();
+  explain->callback([&args] { args.action = "explain"; });
+  for (const auto& [name, doc] :
+       {std::pair{"schema", "Print a JSON schema of configuration files, for editors"},
+        std::pair{"reference", "Print all keys as Markdown"}})
+    app.add_subcommand(name, doc)->callback([&args, name = std::string(name)] { args.action = name; });
   CLI::App* convert =
       app.add_subcommand("convert", "Turn a ds_config.json of DeepSpeed into a configuration");
   CLI::Option* file = convert->add_option("items", args.items, "Configuration of DeepSpeed, JSON")
@@ -290,9 +299,49 @@ void add_data_options(CLI::App& app, Args& args) {
   }
 }
 
+void add_report_options(CLI::App& app, Args& args) {
+  app.add_option("runs", args.items, "Run folders; several are compared")
+      ->option_text("RUN [RUN ...]")
+      ->required();
+  app.add_option("--out", args.out_file,
+                 "Page to write (default: report.html in the run's folder, or here for several)")
+      ->option_text("FILE");
+  app.add_option("--svg", args.svg_dir, "Folder for each chart as a picture")->option_text("DIR");
+  app.add_flag("--text", args.text, "Print charts and figures to the terminal instead");
+}
+
+void add_completions_options(CLI::App& app, Args& args) {
+  app.add_option("shell", args.action, "The shell")
+      ->option_text("SHELL")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+}
+
+void add_man_options(CLI::App& app, Args& args) {
+  app.add_option("verb", args.action, "A verb (default: strata itself)")->option_text("VERB");
+}
+
+void add_complete_options(CLI::App& app, Args& args) {
+  app.add_option("words", args.items, "The command line behind strata");
+}
+
+void add_top_options(CLI::App& app, Args& args) {
+  app.add_option("runs", args.items, "Run folders (default: those that run on this machine)")
+      ->option_text("[RUN ...]");
+  app.add_option("--interval", args.interval_s, "Seconds between two looks (default: 1)")
+      ->check(CLI::Range(0.1, 3600.0));
+  app.add_flag("--once", args.once, "Print one line for each run, and end");
+}
+
+void add_compare_options(CLI::App& app, Args& args) {
+  app.add_option("runs", args.items, "Run folders; the others are compared with the first")
+      ->option_text("RUN RUN ...")
+      ->required();
+}
+
 constexpr std::string_view kTokenizerActions[] = {"train", "encode", "decode", "info"};
 constexpr std::string_view kDataActions[] = {"pack", "inspect"};
-constexpr std::string_view kConfigActions[] = {"show", "check", "convert"};
+constexpr std::string_view kConfigActions[] = {"show", "check", "convert", "explain", "schema", "reference"};
 
 constexpr Verb kVerbs[] = {
     {"train", "Train a model, with its states distributed over GPU, RAM and NVMe", run_train,
@@ -305,6 +354,10 @@ constexpr Verb kVerbs[] = {
     {"eval", "Measure the loss of a run or a Hugging Face folder on data", run_eval, add_eval_options},
     {"score", "Compute log-probabilities of continuations, for lm_eval and other programs", run_score,
      add_score_options},
+    {"report", "Show runs as a page of charts and tables, or compare them", run_report, add_report_options},
+    {"top", "Watch runs: losses, speed, tiers, waits", run_top, add_top_options},
+    {"compare", "Show what differs between runs: configuration, plan, speed, losses, bits", run_compare,
+     add_compare_options},
     {"export", "Export a run's model as a Hugging Face folder", run_export, add_export_options},
     {"verify", "Train a few steps in many placements and compare the results bit by bit", run_verify,
      add_verify_options},
@@ -314,11 +367,21 @@ constexpr Verb kVerbs[] = {
      kDataActions},
     {"config", "Show or check a configuration, or convert one of DeepSpeed", run_config, add_config_options,
      kConfigActions},
+    {"completions", "Print a script by which a shell completes strata's words", run_completions,
+     add_completions_options},
+    {"man", "Print a manual page as roff", run_man, add_man_options},
+    {"complete", "Print what the last word may become", run_complete, add_complete_options, {}, true},
     {"doctor", "Check what works on this machine, and how to fix the rest", run_doctor, add_doctor_options},
 };
 
 }  // namespace
 
 std::span<const Verb> verbs() noexcept { return kVerbs; }
+
+CLI::App* add_verb(CLI::App& app, const Verb& verb) {
+  CLI::App* sub = app.add_subcommand(std::string(verb.name), verb.doc);
+  if (verb.is_hidden) sub->group("");
+  return sub;
+}
 
 }  // namespace strata::cli

@@ -18,8 +18,11 @@ struct Verb {
   int (*run)(const Args& args);
   void (*add_options)(CLI::App& app, Args& args);
   std::span<const std::string_view> actions = {};
+  bool is_hidden = false;  ///< not in the help: for scripts
 };
 
 std::span<const Verb> verbs() noexcept;
+/// Adds the verb without its options, which its add_options adds.
+CLI::App* add_verb(CLI::App& app, const Verb& verb);
 
 }  // namespace strata::cli

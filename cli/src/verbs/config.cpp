@@ -4,6 +4,7 @@
 #include <strata/runtime/str.h>
 #include <strata/train/load_config.h>
 
+#include "describe/describe_keys.h"
 #include "exit_code.h"
 #include "print.h"
 #include "verbs/verbs.h"
@@ -27,6 +28,15 @@ int show(const Args& args, const ConfigTree& tree) {
   return kExitOk;
 }
 
+int explain(const Args& args) {
+  for (const std::string& name : args.items) {
+    const auto text = explain_key(train_schema(), name);
+    if (!text.has_value()) return print_error(args, "config explain", text.status());
+    print(args.out, str(&name == &args.items.front() ? "" : "\n", *text));
+  }
+  return kExitOk;
+}
+
 int check(const Args& args, const ConfigTree& tree) {
   const auto entries = tree.entries();
   const auto set = std::count_if(entries.begin(), entries.end(),
@@ -41,6 +51,12 @@ int check(const Args& args, const ConfigTree& tree) {
 
 int run_config(const Args& args) {
   if (args.action == "convert") return run_config_convert(args);
+  if (args.action == "explain") return explain(args);
+  if (args.action == "schema" || args.action == "reference") {
+    print(args.out,
+          args.action == "schema" ? config_json_schema(train_schema()) : key_reference(train_schema()));
+    return kExitOk;
+  }
   const auto loaded = load_config(args);
   if (!loaded.has_value()) {
     if (args.json && args.action == "check") print(args.out, problems_as_json(loaded.status()));

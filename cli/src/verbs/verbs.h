@@ -7,6 +7,9 @@ namespace strata::cli {
 
 int run_bench(const Args& args);
 int run_budget(const Args& args);
+int run_compare(const Args& args);
+int run_complete(const Args& args);
+int run_completions(const Args& args);
 int run_config(const Args& args);
 int run_config_convert(const Args& args);
 int run_data(const Args& args);
@@ -14,9 +17,12 @@ int run_doctor(const Args& args);
 int run_eval(const Args& args);
 int run_export(const Args& args);
 int run_generate(const Args& args);
+int run_man(const Args& args);
 int run_plan(const Args& args);
+int run_report(const Args& args);
 int run_score(const Args& args);
 int run_tokenizer(const Args& args);
+int run_top(const Args& args);
 int run_train(const Args& args);
 int run_verify(const Args& args);
 

@@ -18,6 +18,7 @@
 
 #include "loop/active_run.h"
 #include "loop/initial_states.h"
+#include "loop/metrics_sinks.h"
 #include "loop/rank_start.h"
 #include "plan/gemm_choice.h"
 #include "run/run_files.h"
@@ -189,6 +190,8 @@ Result<SessionResult> train_to_end(ActiveRun& active, const TrainingData& traini
   Trainer trainer(config, *active.job, training_data, folder, observer, signals, active.io, active.trace,
                   active.world);
   if (active.resumed) trainer.resume_from(*active.resumed);
+  detail::MetricsSinks sinks(config, folder, active.io, observer);
+  folder.set_listener(&sinks);
   STRATA_TRY_ASSIGN(TrainOutcome outcome, trainer.run());
   while (outcome.stop_reason == StopReason::budget_change) {
     STRATA_TRY(change_budgets(active, trainer, training_data, folder, observer));
@@ -200,6 +203,7 @@ Result<SessionResult> train_to_end(ActiveRun& active, const TrainingData& traini
   Engine& engine = active.job->engine();
   STRATA_TRY(
       folder.write("summary.json", summary_json(outcome, engine, config.io.write_budget_bytes, expected)));
+  sinks.finish();
   return SessionResult{outcome.stop_reason, folder.path(), summary_text(outcome, engine, folder, expected),
                        outcome.why_stopped};
 }

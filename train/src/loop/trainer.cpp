@@ -188,7 +188,7 @@ Status Trainer::step(std::int64_t step) {
   ++steps_taken_;
   update_signal_answer();
   if (trace_ != nullptr) trace_->set_enabled(config_.log.trace.contains(step));
-  MetricsLine line;
+  MetricsLine& line = line_ = {};
   line.step = step;
   STRATA_TRY(renew_subspaces(line));
   count_resources(true);
@@ -254,7 +254,7 @@ Status Trainer::after_step(std::int64_t step) {
   const auto due = [&](std::int64_t every) {
     return every > 0 && step % every == 0 && step < config_.train.steps;
   };
-  STRATA_TRY(folder_.check_not_moved());
+  STRATA_TRY(folder_.after_step(line_));
   if (due(config_.train.eval_every) && !stop_requested()) STRATA_TRY(validate(step));
   if (due(config_.log.sample_every) && !stop_requested()) STRATA_TRY(sample(step));
   return !stop_requested() && is_save_due(step) ? save_periodic_checkpoint() : Status::ok();

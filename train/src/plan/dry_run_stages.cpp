@@ -1,13 +1,14 @@
-#include "plan/dry_run_stages.h"
+#include <strata/train/split/dry_run_stages.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include <strata/engine/forecast_ranks.h>
 #include <strata/runtime/str.h>
 #include <strata/train/split/model_pipeline.h>
 #include <strata/train/split/plan_stages.h>
 
-namespace strata::detail {
+namespace strata {
 namespace {
 
 /// The stages of a copy with a step of some micro-batches, in one virtual time.
@@ -68,11 +69,16 @@ Steps steps_of(const TrainConfig& config) {
 
 }  // namespace
 
-Result<DryRunLayout> dry_run_stages(const LoadedConfig& loaded, const MachineProfile& machine,
+double StagesDryRun::idle_share() const {
+  const double computes = std::accumulate(computes_s.begin(), computes_s.end(), 0.0);
+  return computes_s.empty() ? 0 : 1 - computes / (step_s * static_cast<double>(computes_s.size()));
+}
+
+Result<StagesDryRun> dry_run_stages(const LoadedConfig& loaded, const MachineProfile& machine,
                                     bool other_machine, Trace* trace) {
   const Steps steps = steps_of(loaded.config);
   STRATA_TRY_ASSIGN(const DryRun longer, dry_run(loaded, steps.longer, machine, other_machine, trace));
-  DryRunLayout found{.step_s = longer.step_s(), .traced_s = longer.step_s()};
+  StagesDryRun found{.step_s = longer.step_s(), .traced_s = longer.step_s()};
   if (steps.all > steps.longer) {
     STRATA_TRY_ASSIGN(const DryRun shorter, dry_run(loaded, steps.shorter, machine, other_machine, nullptr));
     found.step_s +=
@@ -94,4 +100,4 @@ Status explain_refusal(const LoadedConfig& loaded, const MachineProfile& machine
   return plan_all(loaded, steps_of(loaded.config).longer, basis).status();
 }
 
-}  // namespace strata::detail
+}  // namespace strata

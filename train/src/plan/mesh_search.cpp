@@ -2,34 +2,30 @@
 
 #include <algorithm>
 #include <atomic>
-#include <numeric>
 #include <thread>
-
-#include "plan/dry_run_stages.h"
 
 namespace strata {
 
-double DryRunLayout::idle_share() const {
-  const double computes = std::accumulate(computes_s.begin(), computes_s.end(), 0.0);
-  return computes_s.empty() ? 0 : 1 - computes / (step_s * static_cast<double>(computes_s.size()));
-}
-
 DryRunLayout dry_run_layout(const LayoutEstimate& estimate, const LoadWith& load,
                             const MachineProfile& machine, bool other_machine, Trace* trace) {
-  const auto run = [&]() -> Result<DryRunLayout> {
+  const auto run = [&]() -> Result<StagesDryRun> {
     STRATA_TRY_ASSIGN(const LoadedConfig whole, load(assignments(estimate.layout)));
-    return detail::dry_run_stages(whole, machine, other_machine, trace);
+    return dry_run_stages(whole, machine, other_machine, trace);
   };
   auto found = run();
-  DryRunLayout layout = found.has_value() ? *std::move(found) : DryRunLayout{.refused = found.status()};
+  DryRunLayout layout;
   layout.estimate = estimate;
+  if (found.has_value())
+    static_cast<StagesDryRun&>(layout) = *std::move(found);
+  else
+    layout.refused = found.status();
   return layout;
 }
 
 Status explain_refusal(const MeshLayout& layout, const LoadWith& load, const MachineProfile& machine,
                        bool other_machine) {
   STRATA_TRY_ASSIGN(const LoadedConfig whole, load(assignments(layout)));
-  return detail::explain_refusal(whole, machine, other_machine).annotate(to_string(layout));
+  return strata::explain_refusal(whole, machine, other_machine).annotate(to_string(layout));
 }
 
 std::vector<DryRunLayout> dry_run_layouts(const std::vector<LayoutEstimate>& estimates, std::size_t n,

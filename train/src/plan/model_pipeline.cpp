@@ -6,7 +6,7 @@
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 
-#include "plan/stage_layers.h"
+#include "plan/layer_regions.h"
 
 namespace strata {
 namespace {

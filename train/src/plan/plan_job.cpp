@@ -14,6 +14,7 @@
 #include "plan/gemm_choice.h"
 #include "plan/plan_choice.h"
 #include "plan/schedule_choice.h"
+#include "plan/stage_layers.h"
 
 namespace strata {
 namespace {
@@ -141,7 +142,7 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
   record_auto_keys(loaded.tree);
   const bool by_time = basis.by_forecast && basis.profile != nullptr && has_rates(*basis.profile, c);
   STRATA_TRY(detail::decide_schedule(loaded, by_time ? basis.profile : nullptr, basis.other_machine));
-  STRATA_TRY(decide_stage_layers(loaded, basis.profile));
+  STRATA_TRY(detail::decide_stage_layers(loaded, basis.profile));
   PlannedJob job;
   if (basis.other_machine) job.other_machine = basis.profile->name;
   if (!basis.other_machine) job.bf16_gemm = bf16_gemm_text(loaded);

@@ -7,10 +7,9 @@
 
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
+#include <strata/train/split/dry_run_stages.h>
 #include <strata/train/split/model_pipeline.h>
 #include <strata/train/training_data.h>
-
-#include "plan/dry_run_stages.h"
 
 namespace strata::detail {
 namespace {

@@ -77,6 +77,21 @@ std::string homes_json(const RunPlan& plan) {
   return "{" + text + "}";
 }
 
+// The home of each chunk's payloads, a letter for each chunk: {"param": "ddpn", ...}; '-' where it has none.
+std::string chunk_homes_json(const RunPlan& plan) {
+  std::string text;
+  for (std::size_t p = 0; p < kPayloads; ++p) {
+    std::string tiers;
+    for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
+      const auto& home = plan.placement.homes[chunk][p];
+      tiers += home ? to_string(*home).front() : '-';
+    }
+    if (tiers.find_first_not_of('-') == std::string::npos) continue;
+    text += str(text.empty() ? "" : ", ", "\"", to_string(static_cast<Payload>(p)), "\": \"", tiers, "\"");
+  }
+  return "{" + text + "}";
+}
+
 // The attention backends of a program, if they are not the default (mma).
 std::string attention_text(const LoweredProgram& train) {
   const auto by = [&](Op op) {
@@ -301,7 +316,8 @@ std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recom
         plan.options.budgets[t] == kUnlimited ? std::string("null") : str(plan.options.budgets[t]),
         plan.planned_peak[t], homes.bytes, homes.payloads, t + 1 < kTiers ? "," : "");
   }
-  text += "  },\n  \"homes\": " + homes_json(plan) + subspace_json(c, d);
+  text += "  },\n  \"homes\": " + homes_json(plan) + ",\n  \"chunk_homes\": " + chunk_homes_json(plan) +
+          subspace_json(c, d);
   const ModelParallel& model = plan.options.model;
   if (const DataParallel& ranks = plan.options.ranks; ranks.ranks * model.ranks() > 1) {
     const RankTraffic traffic = rank_traffic(plan, plan.of(ProgramRole::train).uses);

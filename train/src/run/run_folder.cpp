@@ -37,8 +37,8 @@ double parse_double_after(std::string_view text, std::string_view key) {
 
 // All files that strata writes into a run folder, except checkpoints, base/ and the lock file.
 constexpr const char* kOwnFiles[] = {
-    kResolvedConfig, "plan.json",      "summary.json",        "trace.json",        kMetrics,
-    kSamples,        "tokenizer.json", "chat_template.jinja", kGemmAlgorithmsFile, "budget.request"};
+    kResolvedConfig,  "plan.json",           "summary.json",      "trace.json",     kMetrics,     kSamples,
+    "tokenizer.json", "chat_template.jinja", kGemmAlgorithmsFile, "budget.request", "report.html"};
 
 /// Whether `name` is a file that an interrupted write_text_atomically() left: NAME.tmp- and 16 hex digits.
 bool is_own_temp_file(std::string_view name) {
@@ -118,7 +118,19 @@ Status RunFolder::clear() {
   for (const char* name : kBaseFiles)
     if (const std::string path = str(file(kBase), "/", name); io_.exists(path))
       STRATA_TRY(io_.remove_all(path));
+  STRATA_TRY(remove_events());
   return remove_checkpoints(io_, file("checkpoints"));
+}
+
+// Events are those of one run: TensorBoard would show all files of the folder as one.
+Status RunFolder::remove_events() {
+  const std::string dir = file(kEventsFolder);
+  if (!io_.exists(dir)) return {};
+  STRATA_TRY_ASSIGN(const std::vector<std::string> names, io_.list(dir));
+  for (const std::string& name : names)
+    if (name.starts_with(kEventsPrefix) && name.ends_with(kEventsSuffix))
+      STRATA_TRY(io_.remove_all(str(dir, "/", name)));
+  return {};
 }
 
 // Removes regular files only: strata creates nothing else with such a name.
@@ -198,9 +210,7 @@ std::size_t write_renewal_json(std::span<char> into, const MetricsLine& line) {
 
 }  // namespace
 
-Status RunFolder::add_metrics(const MetricsLine& l) {
-  if (follows()) return {};
-  std::array<char, 1536> buffer;
+std::string_view metrics_json(const MetricsLine& l, std::span<char, kMetricsLineBytes> buffer) {
   std::array<char, 512> stalls;
   const std::size_t stalls_length = write_stalls_json(stalls.data(), stalls.size(), l.report.times);
   std::array<char, 128> renewal;
@@ -219,7 +229,19 @@ Status RunFolder::add_metrics(const MetricsLine& l) {
       std::string_view(renewal.data(), renewal_length), std::string_view(stalls.data(), stalls_length),
       l.report.speculated, l.report.rolled_back, l.used[0], l.used[1], l.used[2], l.moved.h2d, l.moved.d2h,
       l.moved.nvme_read, l.moved.nvme_write, l.moved.network);
-  return write_all(*metrics_, 0, std::as_bytes(std::span(buffer.data(), std::min(end.size, buffer.size()))));
+  return {buffer.data(), std::min(end.size, buffer.size())};
+}
+
+Status RunFolder::add_metrics(const MetricsLine& line) {
+  if (follows()) return {};
+  std::array<char, kMetricsLineBytes> buffer;
+  return write_all(*metrics_, 0, std::as_bytes(std::span(metrics_json(line, buffer))));
+}
+
+Status RunFolder::after_step(const MetricsLine& line) {
+  STRATA_TRY(check_not_moved());
+  if (listener_ != nullptr) listener_->on_step(line);
+  return {};
 }
 
 Status RunFolder::add_validation(const Validation& validation, std::int64_t micro_batches) {
@@ -229,13 +251,17 @@ Status RunFolder::add_validation(const Validation& validation, std::int64_t micr
       fmt::format("{{\"step\": {}, \"val_loss\": {}, {}{:016x}\", \"val_micro_batches\": {}}}\n",
                   validation.step, JsonNumber(validation.loss, 6, 'f').view(), kValidationBits,
                   std::bit_cast<std::uint64_t>(validation.loss), micro_batches);
-  return write_all(*metrics_, 0, std::as_bytes(std::span(line)));
+  STRATA_TRY(write_all(*metrics_, 0, std::as_bytes(std::span(line))));
+  if (listener_ != nullptr) listener_->on_validation(validation);
+  return {};
 }
 
 Status RunFolder::add_sample(std::int64_t step, std::string_view prompt, std::string_view text) {
   if (follows()) return {};
   const std::string block = str("--- step ", step, " ---\n", prompt, text, "\n\n");
-  return write_all(*samples_, 0, std::as_bytes(std::span(block.data(), block.size())));
+  STRATA_TRY(write_all(*samples_, 0, std::as_bytes(std::span(block.data(), block.size()))));
+  if (listener_ != nullptr) listener_->on_sample(step, str(prompt, text));
+  return {};
 }
 
 }  // namespace strata

@@ -4,7 +4,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include <strata/engine/engine.h>
 #include <strata/runtime/io/io.h>
@@ -22,6 +24,10 @@ inline constexpr const char* kGemmAlgorithmsFile = "gemm_algorithms.txt";
 /// then be continued and exported after the original folder was removed.
 inline constexpr const char* kBaseFiles[] = {"config.json", "tokenizer_config.json",
                                              "special_tokens_map.json", "generation_config.json"};
+
+/// TensorBoard's files, whose names end so that no other program's are taken for them.
+inline constexpr const char* kEventsFolder = "tensorboard";
+inline constexpr std::string_view kEventsPrefix = "events.out.tfevents.", kEventsSuffix = ".strata";
 
 /// Whether `path` contains a run.
 bool is_run_folder(Io& io, const std::string& path);
@@ -42,6 +48,19 @@ struct MetricsLine {
 struct Validation {
   std::int64_t step = 0;
   double loss = 0;  ///< nats per token
+};
+
+/// A line as metrics.jsonl has it, with its newline, in `buffer`; it allocates nothing.
+inline constexpr std::size_t kMetricsLineBytes = 1536;
+std::string_view metrics_json(const MetricsLine& line, std::span<char, kMetricsLineBytes> buffer);
+
+/// Is told what a run writes into its folder, in the rank that writes it and between two steps.
+class MetricsListener {
+ public:
+  virtual ~MetricsListener() = default;
+  virtual void on_step(const MetricsLine& line) = 0;
+  virtual void on_validation(const Validation& validation) = 0;
+  virtual void on_sample(std::int64_t step, std::string_view text) = 0;
 };
 
 /// The files of a run. Each line of metrics is written with one write from its own buffer, so a killed run
@@ -75,6 +94,10 @@ class RunFolder {
   const std::string& path() const noexcept { return path_; }
   std::string file(std::string_view name) const { return path_ + "/" + std::string(name); }
   Status add_metrics(const MetricsLine& line);
+  /// To be called between that step and the next one: tells the listener. Errors: those of check_not_moved().
+  Status after_step(const MetricsLine& line);
+  /// Null: nobody. It outlives the folder, or is taken back.
+  void set_listener(MetricsListener* listener) noexcept { listener_ = follows() ? nullptr : listener; }
   Status add_validation(const Validation& validation, std::int64_t micro_batches);
   Status add_sample(std::int64_t step, std::string_view prompt, std::string_view text);
   /// Errors: also those of check_not_moved().
@@ -95,6 +118,7 @@ class RunFolder {
   RunFolder(Io& io, std::string path, Mode mode) : io_(io), path_(std::move(path)), mode_(mode) {}
   Status clear();
   Status remove_temp_files();
+  Status remove_events();
   Status truncate_after(std::int64_t last_step);
   Result<std::string> metrics_up_to(std::int64_t last_step);
 
@@ -102,6 +126,7 @@ class RunFolder {
   const std::string path_;
   const Mode mode_;
   bool begun_ = false;
+  MetricsListener* listener_ = nullptr;
   History history_;
   std::unique_ptr<FolderLock> lock_;
   std::unique_ptr<File> metrics_, samples_;

@@ -136,6 +136,9 @@ struct TrainConfig {
     int sample_tokens = 0;
     std::string progress;  ///< bar, plain, none, auto
     StepRange trace;
+    bool tensorboard = false;
+    std::string prometheus, command;
+    double report_every_s = 0;  ///< +infinity: no report
     std::string level;
   } log;
   struct Checkpoint {

@@ -126,6 +126,7 @@ class Trainer {
   WriteBudget write_budget_;
   SteadyClock clock_;
   std::int64_t skipped_in_a_row_ = 0;
+  MetricsLine line_;  // of the last step
   TrainOutcome outcome_;
   MovedBytes moved_before_;
   std::int64_t begin_ns_ = 0, saved_step_ = -1, first_step_ = 0;

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include <strata/graph/pipeline.h>
-#include <strata/offload/machine_profile.h>
-#include <strata/train/load_config.h>
+#include <strata/train/train_config.h>
 
 namespace strata {
 
@@ -17,11 +16,6 @@ namespace strata {
 Result<PipelineSchedule> pipeline_schedule(const TrainConfig& config);
 /// parallel.virtual_stages; while it is `auto`: 2 for interleaved and breadth-first, else 1.
 std::int32_t virtual_stages(const TrainConfig& config) noexcept;
-
-/// Decides parallel.stage_layers of a pipeline if it is `auto`: so that the slowest stage takes as little
-/// time as possible on the machine of `profile`, or computes as few flops as possible without one. Errors:
-/// those of record_micro_batch() and balance_stages().
-Status decide_stage_layers(LoadedConfig& loaded, const MachineProfile* profile);
 
 /// The ranks of a copy of the model as stages of a pipeline: which regions of its programs belong to which
 /// stage, and when a rank computes what.

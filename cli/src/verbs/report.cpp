@@ -1,0 +1,80 @@
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include <strata/report/chart.h>
+#include <strata/report/report_page.h>
+#include <strata/runtime/io/io.h>
+#include <strata/runtime/str.h>
+
+#include "exit_code.h"
+#include "print.h"
+#include "verbs/verbs.h"
+
+namespace strata::cli {
+namespace {
+
+int terminal_columns(std::FILE* to) {
+  winsize size{};
+  const bool known = ::ioctl(::fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_col > 20;
+  return known ? size.ws_col : 80;
+}
+
+Status write_pictures(Io& io, const std::string& folder, const std::vector<RunRecord>& runs) {
+  STRATA_TRY(io.make_dirs(folder));
+  for (const Chart& chart : charts_of(runs))
+    STRATA_TRY(write_text_atomically(io, str(folder, "/", chart.id, ".svg"), chart_svg(chart, true)));
+  return {};
+}
+
+// Runs whose folders have the same name are told apart by their paths.
+Result<std::vector<RunRecord>> read_runs(const std::vector<std::string>& folders) {
+  std::vector<RunRecord> runs;
+  for (const std::string& folder : folders) {
+    STRATA_TRY_ASSIGN(RunRecord run, read_run_record(posix_io(), folder));
+    for (std::size_t i = 0; i < runs.size(); ++i)
+      if (runs[i].name == run.name) {
+        runs[i].name = folders[i];
+        run.name = folder;
+      }
+    runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+Status report(const Args& args) {
+  Io& io = posix_io();
+  STRATA_TRY_ASSIGN(const std::vector<RunRecord> runs, read_runs(args.items));
+  if (!args.svg_dir.empty()) STRATA_TRY(write_pictures(io, args.svg_dir, runs).annotate("--svg"));
+  if (args.text) {
+    print(args.out, report_text(runs, terminal_columns(args.out)));
+    return {};
+  }
+  if (!args.svg_dir.empty() && args.out_file == "-") return {};
+  const std::string file = args.out_file != "-"     ? args.out_file
+                           : args.items.size() == 1 ? args.items.front() + "/report.html"
+                                                    : std::string("report.html");
+  STRATA_TRY(write_text_atomically(io, file, report_html(runs)));
+  print(args.out, file + "\n");
+  return {};
+}
+
+}  // namespace
+
+int run_compare(const Args& args) {
+  if (args.items.size() < 2)
+    return print_error(args, "compare",
+                       Status::error(Code::invalid, "name two runs or more: strata compare RUN RUN"));
+  const auto runs = read_runs(args.items);
+  if (!runs.has_value()) return print_error(args, "compare", runs.status());
+  print(args.out, comparison_text(*runs));
+  return kExitOk;
+}
+
+int run_report(const Args& args) {
+  const Status status = report(args);
+  return status.is_ok() ? static_cast<int>(kExitOk) : print_error(args, "report", status);
+}
+
+}  // namespace strata::cli

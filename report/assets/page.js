@@ -1,0 +1,124 @@
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const bytes = [[2 ** 40, " TiB"], [2 ** 30, " GiB"], [2 ** 20, " MiB"], [2 ** 10, " KiB"], [1, " B"]];
+const seconds = [[1, " s"], [1e-3, " ms"], [1e-6, " us"], [1e-9, " ns"]];
+function figure(value, unit) {
+  if (value === null || value === undefined) return "-";
+  const round = (x) => String(Number(x.toPrecision(4)));
+  const table = unit === "B" ? bytes : unit === "s" && value !== 0 ? seconds : null;
+  if (!table) return round(value) + (unit === "s" ? " s" : "");
+  const [size, name] = table.find(([size]) => Math.abs(value) >= size) || table[table.length - 1];
+  return round(value / size) + name;
+}
+// A series that has one figure in all steps is that figure.
+const at = (series, i) => Array.isArray(series) ? series[i] : series;
+function nearest(steps, x) {
+  let low = 0, high = steps.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (steps[middle] < x) low = middle; else high = middle;
+  }
+  return Math.abs(steps[low] - x) <= Math.abs(steps[high] - x) ? low : high;
+}
+
+// The step under the pointer, or the one that arrow keys choose.
+for (const plot of document.querySelectorAll(".plot[data-lines]")) {
+  const svg = plot.querySelector("svg"), output = plot.parentElement.querySelector("output");
+  const lines = JSON.parse(plot.dataset.lines), unit = plot.dataset.unit;
+  const x0 = Number(svg.dataset.x0), x1 = Number(svg.dataset.x1), left = Number(svg.dataset.left), width = Number(svg.dataset.width);
+  const cursor = document.createElement("div");
+  cursor.className = "cursor";
+  cursor.hidden = true;
+  plot.append(cursor);
+  let step = x1;
+  const show = (x) => {
+    step = Math.min(x1, Math.max(x0, x));
+    const texts = [];
+    let shown = null;
+    for (const [number, name, label] of lines) {
+      const run = data.runs[number];
+      if (name === "val_loss") {
+        const before = run.validations.filter(([s]) => s <= step + 0.5).pop();
+        if (before) texts.push(`${label} ${figure(before[1], unit)} (step ${before[0]})`);
+        continue;
+      }
+      if (!run.steps.length) continue;
+      const i = nearest(run.steps, step);
+      shown = shown ?? run.steps[i];
+      texts.push(`${label} ${figure(at(run.series[name], i), unit)}`);
+    }
+    step = shown ?? step;
+    output.textContent = `step ${Math.round(step)}: ${texts.join(", ")}`;
+    cursor.hidden = false;
+    cursor.style.left = `${100 * (left + width * (step - x0) / (x1 - x0)) / 720}%`;
+  };
+  plot.addEventListener("pointermove", (event) => {
+    const box = svg.getBoundingClientRect();
+    show(x0 + (x1 - x0) * ((event.clientX - box.left) / box.width * 720 - left) / width);
+  });
+  plot.addEventListener("keydown", (event) => {
+    const far = Math.max(1, Math.round((x1 - x0) / 20));
+    const to = {ArrowLeft: step - 1, ArrowRight: step + 1, PageUp: step - far, PageDown: step + far, Home: x0, End: x1}[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    show(to);
+  });
+  plot.addEventListener("focus", () => show(step));
+}
+
+// A timeline of lanes that can be enlarged.
+for (const box of document.querySelectorAll(".timeline")) {
+  const timeline = data.runs[Number(box.dataset.run)].timeline, svg = box.querySelector("svg"), marks = svg.querySelector(".marks");
+  const output = box.querySelector("output"), left = 110, width = 600, row = 26;
+  const end = timeline.spans.reduce((most, span) => Math.max(most, span[2] + span[3]), 1);
+  let from = 0, to = end;
+  const colours = timeline.labels.map((_, i) => `var(--c${i % 8})`);
+  const draw = () => {
+    const scale = width / (to - from), parts = [];
+    let last = null;
+    for (const [lane, label, begin, long] of timeline.spans) {
+      const a = Math.max(0, (begin - from) * scale), b = Math.min(width, (begin + long - from) * scale);
+      if (b <= 0 || a >= width) continue;
+      if (last && last.lane === lane && last.label === label && a - last.b < 0.4) { last.b = Math.max(last.b, b); continue; }
+      last = {lane, label, a, b};
+      parts.push(last);
+    }
+    marks.innerHTML = parts.map((p) =>
+      `<rect x="${(left + p.a).toFixed(2)}" y="${p.lane * row + 2}" width="${Math.max(0.4, p.b - p.a).toFixed(2)}" height="${row - 6}" fill="${colours[p.label]}"/>`).join("");
+    output.textContent = `${figure(from * 1e-6, "s")} to ${figure(to * 1e-6, "s")} of ${figure(end * 1e-6, "s")}`;
+  };
+  const zoom = (factor, middle = (from + to) / 2) => {
+    const half = Math.min(end, Math.max(1, (to - from) * factor)) / 2;
+    from = Math.max(0, Math.min(end - 2 * half, middle - half));
+    to = from + 2 * half;
+    draw();
+  };
+  const move = (share) => zoom(1, (from + to) / 2 + share * (to - from));
+  const acts = {in: () => zoom(0.5), out: () => zoom(2), back: () => move(-0.25), on: () => move(0.25), all: () => zoom(1e9)};
+  for (const button of box.querySelectorAll("button")) button.addEventListener("click", acts[button.dataset.act]);
+  const plot = box.querySelector(".plot");
+  plot.addEventListener("keydown", (event) => {
+    const act = {"+": "in", "=": "in", "-": "out", ArrowLeft: "back", ArrowRight: "on", "0": "all"}[event.key];
+    if (!act) return;
+    event.preventDefault();
+    acts[act]();
+  });
+  plot.addEventListener("pointermove", (event) => {
+    const rect = svg.getBoundingClientRect(), time = from + (to - from) * ((event.clientX - rect.left) / rect.width * 720 - left) / width;
+    const lane = Math.floor((event.clientY - rect.top) / rect.height * Number(svg.dataset.height) / row);
+    const span = timeline.spans.find(([l, , begin, long]) => l === lane && begin <= time && time <= begin + long);
+    if (span) output.textContent = `${timeline.lanes[lane]}: ${timeline.labels[span[1]]}, ${figure(span[3] * 1e-6, "s")} from ${figure(span[2] * 1e-6, "s")}`;
+  });
+  plot.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey) return;
+    event.preventDefault();
+    zoom(event.deltaY < 0 ? 0.8 : 1.25);
+  }, {passive: false});
+  draw();
+}
+
+// The keys of the configuration that contain a word.
+const filter = document.getElementById("filter");
+if (filter) filter.addEventListener("input", () => {
+  for (const row of document.querySelectorAll("#settings tbody tr")) row.hidden = !row.textContent.includes(filter.value);
+});

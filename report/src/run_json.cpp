@@ -1,0 +1,93 @@
+#include "run_json.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include <strata/runtime/config/json.h>
+
+namespace strata::detail {
+namespace {
+
+// Nine digits are more than metrics.jsonl has of a figure, and exact for its counts of bytes up to 10^15.
+void append_number(std::string& out, double value) {
+  if (!std::isfinite(value))
+    out += "null";
+  else if (value == std::floor(value) && std::abs(value) < 1e15)
+    fmt::format_to(std::back_inserter(out), "{:.0f}", value);
+  else
+    fmt::format_to(std::back_inserter(out), "{:.9g}", value);
+}
+
+template <class T, class Append>
+void append_array(std::string& out, const std::vector<T>& values, const Append& append) {
+  out += '[';
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) out += ',';
+    append(values[i]);
+  }
+  out += ']';
+}
+
+bool is_constant(const std::vector<double>& values) {
+  return values.size() > 1 &&
+         std::all_of(values.begin(), values.end(), [&](double v) { return v == values.front(); });
+}
+
+void append_timeline(std::string& out, const RunRecord::Timeline& timeline) {
+  const auto name = [&](const std::string& text) { append_json_string(out, text); };
+  out += "{\"lanes\":";
+  append_array(out, timeline.lanes, name);
+  out += ",\"labels\":";
+  append_array(out, timeline.labels, name);
+  out += ",\"spans\":";
+  append_array(out, timeline.spans, [&](const RunRecord::Timeline::Span& span) {
+    fmt::format_to(std::back_inserter(out), "[{},{},{:.3f},{:.3f}]", span.lane, span.label, span.begin_us,
+                   span.us);
+  });
+  out += '}';
+}
+
+void append_run(std::string& out, const RunRecord& run) {
+  const auto number = [&](double value) { append_number(out, value); };
+  out += "{\"name\":";
+  append_json_string(out, run.name);
+  out += ",\"steps\":";
+  append_array(out, run.steps, [&](std::int64_t step) { out += fmt::format("{}", step); });
+  out += ",\"series\":{";
+  bool first = true;
+  for (const RunRecord::Series& series : run.series) {
+    if (series.name.ends_with("_bits")) continue;
+    if (!std::exchange(first, false)) out += ',';
+    append_json_string(out, series.name);
+    out += ':';
+    if (is_constant(series.values))
+      append_number(out, series.values.front());
+    else
+      append_array(out, series.values, number);
+  }
+  out += "},\"validations\":";
+  append_array(out, run.validations, [&](const RunRecord::Validation& v) {
+    out += fmt::format("[{},", v.step);
+    append_number(out, v.loss);
+    out += ']';
+  });
+  out += ",\"timeline\":";
+  append_timeline(out, run.timeline);
+  out += '}';
+}
+
+}  // namespace
+
+std::string runs_json(const std::vector<RunRecord>& runs) {
+  std::string out = "{\"runs\":";
+  append_array(out, runs, [&](const RunRecord& run) { append_run(out, run); });
+  out += '}';
+  // In a page the text must not end its element.
+  for (std::size_t at = out.find("</"); at != std::string::npos; at = out.find("</", at + 3))
+    out.replace(at, 2, "<\\/");
+  return out;
+}
+
+}  // namespace strata::detail

@@ -1,0 +1,78 @@
+#include "scale.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include <strata/report/chart.h>
+
+namespace strata {
+namespace {
+
+struct Prefix {
+  double size;
+  const char* text;
+};
+constexpr std::array<Prefix, 5> kBytes = {
+    {{0x1p40, " TiB"}, {0x1p30, " GiB"}, {0x1p20, " MiB"}, {0x1p10, " KiB"}, {1, " B"}}};
+constexpr std::array<Prefix, 4> kSeconds = {{{1, " s"}, {1e-3, " ms"}, {1e-6, " us"}, {1e-9, " ns"}}};
+constexpr std::array<Prefix, 4> kCounts = {{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {1, ""}}};
+
+template <std::size_t N>
+std::string with_prefix(double value, const std::array<Prefix, N>& prefixes) {
+  for (const Prefix& prefix : prefixes)
+    if (std::abs(value) >= prefix.size) return fmt::format("{:.4g}{}", value / prefix.size, prefix.text);
+  return fmt::format("{:.4g}{}", value / prefixes.back().size, prefixes.back().text);
+}
+
+}  // namespace
+
+std::string figure_text(double value, const std::string& unit) {
+  if (!std::isfinite(value)) return "-";
+  if (unit == "B") return with_prefix(value, kBytes);
+  if (unit == "s" && value != 0) return with_prefix(value, kSeconds);
+  if (unit == "s") return "0 s";
+  if (std::abs(value) >= 1e4) return with_prefix(value, kCounts);
+  return fmt::format("{:.4g}", value);
+}
+
+namespace detail {
+
+double Scale::at(double value) const noexcept {
+  if (log) return (std::log10(std::max(value, low)) - std::log10(low)) / (std::log10(high) - std::log10(low));
+  return (value - low) / (high - low);
+}
+
+Scale rounded(double low, double high, bool log, const std::string& unit, int wanted,
+              std::vector<double>& ticks) {
+  ticks.clear();
+  if (!(high > low)) {
+    const double around = std::max(std::abs(low), 1e-12) * 0.5;
+    low -= around;
+    high += around;
+  }
+  if (log && low > 0) {
+    const double first = std::floor(std::log10(low)), last = std::ceil(std::log10(high));
+    const double every = std::max(1.0, std::ceil((last - first) / wanted));
+    for (double power = first; power <= last; power += every) ticks.push_back(std::pow(10, power));
+    return {std::pow(10, first), std::pow(10, last), true};
+  }
+  double prefix = 1;
+  while (unit == "B" && high >= 1024 * prefix) prefix *= 1024;
+  const double rough = (high - low) / prefix / wanted, power = std::pow(10, std::floor(std::log10(rough)));
+  double step = power * 10;
+  for (const double nice : {1.0, 2.0, 2.5, 5.0})
+    if (power * nice >= rough) {
+      step = power * nice;
+      break;
+    }
+  step *= prefix;
+  const double first = std::floor(low / step + 1e-9), last = std::ceil(high / step - 1e-9);
+  for (double i = first; i <= last; ++i) ticks.push_back(i * step);
+  return {first * step, last * step, false};
+}
+
+}  // namespace detail
+}  // namespace strata

@@ -1,0 +1,116 @@
+// The page of a run: its data is that of metrics.jsonl, and it needs nothing else.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include <strata/report/chart.h>
+#include <strata/report/report_page.h>
+
+#include "report/run_fixture.h"
+#include "support/temp_dir.h"
+
+namespace strata {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using PageJson = nlohmann::json;
+
+PageJson data_of(const std::string& page) {
+  constexpr std::string_view kMark = "id=\"data\">";
+  const std::size_t begin = page.find(kMark) + kMark.size();
+  return PageJson::parse(page.substr(begin, page.find("</script>", begin) - begin));
+}
+
+// A figure of a step in the page, whose series may be one figure for all.
+PageJson at(const PageJson& series, std::size_t i) { return series.is_array() ? series[i] : series; }
+
+TEST(ReportPage, EveryChartHasTheFiguresOfMetrics) {
+  const test::TempDir dir;
+  test::write_run(dir.path() + "/run", 300);
+  const RunRecord run = must(read_run_record(posix_io(), dir.path() + "/run"));
+  const PageJson data = data_of(report_html({run}));
+  const PageJson& of_run = data["runs"][0];
+  const std::string metrics = must(read_text(posix_io(), dir.path() + "/run/metrics.jsonl", 1 << 24));
+  std::size_t i = 0, validations = 0;
+  for (std::size_t begin = 0, end = 0; (end = metrics.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    const PageJson line = PageJson::parse(metrics.substr(begin, end - begin));
+    if (line.contains("val_loss")) {
+      EXPECT_EQ(of_run["validations"][validations][0], line["step"]);
+      EXPECT_EQ(of_run["validations"][validations++][1].get<double>(), line["val_loss"].get<double>());
+      continue;
+    }
+    EXPECT_EQ(of_run["steps"][i], line["step"]);
+    for (const char* name : {"loss", "grad_norm", "lr", "tokens_per_s", "step_s", "compute_s"})
+      EXPECT_EQ(at(of_run["series"][name], i).get<double>(), line[name].get<double>()) << name;
+    for (const char* group : {"exposed_wait_s", "used_bytes", "moved_bytes"})
+      for (const auto& [name, value] : line[group].items())
+        EXPECT_EQ(at(of_run["series"][std::string(group) + "." + name], i).get<double>(), value.get<double>())
+            << name;
+    ++i;
+  }
+  EXPECT_EQ(i, 300u);
+  EXPECT_EQ(validations, 3u);
+}
+
+TEST(ReportPage, ChartsNameSeriesThatThePageHas) {
+  const test::TempDir dir;
+  test::write_run(dir.path() + "/run", 30);
+  const RunRecord run = must(read_run_record(posix_io(), dir.path() + "/run"));
+  const PageJson data = data_of(report_html({run}));
+  int lines = 0;
+  for (const Chart& chart : charts_of({run}))
+    for (const Chart::Line& line : chart.lines) {
+      if (line.series.empty() || line.series == "val_loss") continue;
+      EXPECT_TRUE(data["runs"][0]["series"].contains(line.series)) << line.series;
+      ++lines;
+    }
+  EXPECT_GT(lines, 8);
+}
+
+TEST(ReportPage, NeedsNoNetworkAndNoOtherFile) {
+  const test::TempDir dir;
+  test::write_run(dir.path() + "/run", 30);
+  const std::string page = report_html({must(read_run_record(posix_io(), dir.path() + "/run"))});
+  for (const char* reference : {"http://", "https://", "src=", "@import", "url("})
+    EXPECT_THAT(page, Not(HasSubstr(reference)));
+  EXPECT_THAT(page, HasSubstr("It is a &lt;truth&gt; &amp; so on"));
+  EXPECT_THAT(page, HasSubstr("lang=\"en\""));
+}
+
+TEST(ReportPage, OfTenThousandStepsHasLessThanTwoMegabytes) {
+  const test::TempDir dir;
+  test::write_run(dir.path() + "/run", 10000);
+  EXPECT_LT(report_html({must(read_run_record(posix_io(), dir.path() + "/run"))}).size(), 2000000u);
+}
+
+TEST(ReportPage, OfSeveralRunsComparesThem) {
+  const test::TempDir dir;
+  test::write_run(dir.path() + "/first", 120);
+  test::write_run(dir.path() + "/second", 120, 0.75, "256");
+  const std::vector<RunRecord> runs = {must(read_run_record(posix_io(), dir.path() + "/first")),
+                                       must(read_run_record(posix_io(), dir.path() + "/second"))};
+  const std::string page = report_html(runs);
+  EXPECT_THAT(page, HasSubstr("50.0 % longer"));
+  EXPECT_THAT(page, HasSubstr("<code>model.seq</code>"));
+  EXPECT_THAT(page, HasSubstr("the same bits in all 120 common steps"));
+  EXPECT_EQ(data_of(page)["runs"].size(), 2u);
+  EXPECT_THAT(report_text(runs, 80), HasSubstr("a step takes 1.5"));
+  const std::string text = comparison_text(runs);
+  EXPECT_THAT(text, HasSubstr("losses  the same bits in all 120 common steps"));
+  EXPECT_THAT(text, HasSubstr("model.seq"));
+  EXPECT_THAT(text, HasSubstr("plan and end: no difference"));
+}
+
+TEST(ReportPage, OfARunWithoutAStepSaysSo) {
+  const test::TempDir dir;
+  must(write_text_atomically(posix_io(), dir.path() + "/config.resolved.toml",
+                             "[train]\nsteps = 5 # default\n"));
+  const RunRecord run = must(read_run_record(posix_io(), dir.path()));
+  EXPECT_THAT(report_html({run}), HasSubstr("No step has ended yet."));
+  EXPECT_THAT(report_text({run}, 80), Not(HasSubstr("nan")));
+}
+
+}  // namespace
+}  // namespace strata
