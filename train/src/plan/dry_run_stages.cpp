@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <string>
 
 #include <strata/engine/forecast_ranks.h>
 #include <strata/runtime/str.h>
@@ -45,11 +47,17 @@ Result<DryRun> dry_run(const LoadedConfig& loaded, int micro_batches, const Mach
   return run;
 }
 
-// Elements of the parameters of a plan, over all ranks of its stage.
-std::int64_t param_elems(const RunPlan& plan) {
+// Elements of the parameters of all plans, over all ranks of their stages; one that several stages have
+// counts once.
+std::int64_t param_elems(const std::vector<PlannedJob>& stages) {
   std::int64_t elems = 0;
-  for (std::size_t t = 0; t < plan.tensors.specs.size(); ++t)
-    if (!plan.tensors.specs[t].is_elsewhere) elems += plan.tensors.whole_shape(t).n_elems();
+  std::set<std::string> known;
+  for (const PlannedJob& stage : stages) {
+    const auto& tensors = stage.plan->tensors;
+    for (std::size_t t = 0; t < tensors.specs.size(); ++t)
+      if (!tensors.specs[t].is_elsewhere && known.insert(std::string(tensors.specs[t].name)).second)
+        elems += tensors.whole_shape(t).n_elems();
+  }
   return elems;
 }
 
@@ -81,8 +89,10 @@ Result<StagesDryRun> dry_run_stages(const LoadedConfig& loaded, const MachinePro
   StagesDryRun found{.step_s = longer.step_s(), .traced_s = longer.step_s()};
   if (steps.all > steps.longer) {
     STRATA_TRY_ASSIGN(const DryRun shorter, dry_run(loaded, steps.shorter, machine, other_machine, nullptr));
-    found.step_s +=
-        (longer.step_s() - shorter.step_s()) / (steps.longer - steps.shorter) * (steps.all - steps.longer);
+    // Where the two are placed differently, their difference says nothing.
+    const double each = (longer.step_s() - shorter.step_s()) / (steps.longer - steps.shorter),
+                 on_average = longer.step_s() / steps.longer;
+    found.step_s += (each > 0.2 * on_average ? each : on_average) * (steps.all - steps.longer);
   }
   for (std::size_t i = 0; i < longer.stages.size(); ++i) {
     const Forecast& stage = longer.forecasts[i];
@@ -90,8 +100,8 @@ Result<StagesDryRun> dry_run_stages(const LoadedConfig& loaded, const MachinePro
     found.peak.push_back(longer.stages[i].plan->planned_peak);
     found.computes_s.push_back(static_cast<double>(stage.times.computing_ns) * 1e-9 * more);
     found.waits_s.push_back(static_cast<double>(stage.times.of(StallCause::collective)) * 1e-9);
-    found.param_elems += param_elems(*longer.stages[i].plan);
   }
+  found.param_elems = param_elems(longer.stages);
   return found;
 }
 
