@@ -5,7 +5,7 @@
 # Without a GPU, what needs one is skipped and the rest runs on the host with small models.
 #   scripts/gpu_verify.sh [--build DIR] [--out DIR] [--parts A,B] [--scenarios A,B] [--minutes N] [--quick]
 #        builds the preset cuda, or uses the build in DIR; --parts: conformance, losses, choices, placements,
-#        lifecycle, scenarios, rates, profile, peers, sanitizer; --scenarios: those whose names contain one of
+#        lifecycle, bindings, scenarios, rates, profile, peers, sanitizer; --scenarios: those whose names contain one of
 #        these texts (1.2B, 13B, layer order); --minutes: 9.5 in all by default, shared among the parts; also
 #        --case-limit and --run-limit: seconds of one test case and of one scenario's run
 #   scripts/gpu_verify.sh --pack FILE [--arch 90a] [--build DIR]

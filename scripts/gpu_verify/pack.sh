@@ -15,7 +15,7 @@ packed=$stage/strata
 # Tests are paths relative to the build folder: ctest's own files contain absolute paths, which are wrong on
 # another machine.
 mapfile -t programs <"$build/gpu_tests.txt"
-programs+=(bench/machine_rates cli/strata)
+programs+=(bench/machine_rates cli/strata capi/libstrata.so)
 mkdir -p "$packed/build/lib" "$packed/scripts" "$packed/examples/data"
 for program in "${programs[@]}"; do
   [[ -f $build/$program ]] || fail "$build/$program is not built"
@@ -26,7 +26,8 @@ for program in "${programs[@]}"; do
 done
 cp "$build/gpu_tests.txt" "$packed/build/"
 git rev-parse --short HEAD >"$packed/build/commit.txt" 2>/dev/null || echo unknown >"$packed/build/commit.txt"
-cp -r scripts/gpu_verify scripts/gpu_verify.sh scripts/gpu_peers.py scripts/steps.sh "$packed/scripts/"
+cp -r scripts/gpu_verify scripts/gpu_verify.sh scripts/gpu_peers.py scripts/gpu_trainer.py scripts/steps.sh "$packed/scripts/"
+cp --parents -r bindings/python/src bindings/python/tests/{test_cuda,torch_model}.py "$packed/"
 rm -rf "$packed/scripts/gpu_verify/__pycache__"
 cp -r examples/data/austen "$packed/examples/data/"
 

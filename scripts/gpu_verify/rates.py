@@ -4,7 +4,7 @@ import pathlib
 import shutil
 import sys
 
-from processes import CheckFailed
+from processes import TAIL, CheckFailed
 
 PARTS = ("peak", "attention_mma", "attention_wgmma", "attention_cudnn", "matrix", "link", "dram")  # of machine_rates
 
@@ -102,6 +102,29 @@ def peers(check):
         raise CheckFailed(f"{done.describe_exit()}: {done.output_tail()}")
 
     check.run_item("torch", torch)
+
+
+def bindings(check):
+    """The Python package with this machine's PyTorch: tests with tensors on the GPU, and a trainer's steps."""
+    root, machine = pathlib.Path(__file__).parents[2], check.machine
+    environment = {"PYTHONPATH": str(root / "bindings/python/src"), "STRATA_LIBRARY": str(machine.build / "capi/libstrata.so")}
+
+    def tests():
+        done = check.run("test_cuda", [sys.executable, root / "bindings/python/tests/test_cuda.py", "-v"], 120, environment)
+        if done.code == 77:
+            return {"skipped": done.out.strip()}
+        done.require_stdout()
+        return {"output": done.err.strip()[-TAIL:]}
+
+    def trainer():
+        small = ("--layers", "2", "--hidden", "256", "--batch", "2") if machine.quick else ()
+        done = check.run("trainer", [sys.executable, root / "scripts/gpu_trainer.py", *small], 150, environment)
+        if done.code == 1 and done.err.startswith(("no ", "PyTorch sees no GPU")):
+            return {"skipped": done.output_tail()[-300:]}
+        return parsed(done.require_stdout(), "gpu_trainer.py")
+
+    check.run_item("tests", tests)
+    check.run_item("trainer", trainer)
 
 
 SANITIZED = {"memcheck": "*Norms*/bf16:*AttentionTest.IsClose*/bf16_*", "racecheck": "*AttentionTest.IsClose*/bf16_*", "initcheck": "*Norms*/f32"}

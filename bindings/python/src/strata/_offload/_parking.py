@@ -23,6 +23,7 @@ class Parking:
                                    "of its own, which can be freed")  # fmt: skip
         if device is not None and device != self.home.device:
             self.home = torch.empty_strided(param.shape, param.stride(), dtype=param.dtype, device=device)
+            self.home.untyped_storage().resize_(0)  # never all parameters at once: they need not fit there
         self._nan = torch.full((), float("nan"), dtype=param.dtype, device=self.home.device).expand(param.shape)
 
     def park(self):
