@@ -127,7 +127,8 @@ def bindings(check):
     check.run_item("trainer", trainer)
 
 
-SANITIZED = {"memcheck": "*Norms*/bf16:*AttentionTest.IsClose*/bf16_*", "racecheck": "*AttentionTest.IsClose*/bf16_*", "initcheck": "*Norms*/f32"}
+# racecheck finds hazards inside a kernel of cuDNN's, too, which is not ours.
+SANITIZED = {"memcheck": "*Norms*/bf16:*AttentionTest.IsClose*/bf16_*", "racecheck": "*AttentionTest.IsClose*/bf16_*-*cudnn*", "initcheck": "*Norms*/f32"}
 
 
 def sanitized(check, tool, mode):
