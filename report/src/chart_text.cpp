@@ -14,19 +14,18 @@ namespace {
 /// Dots of a terminal: two columns and four rows in each character (Braille patterns, U+2800).
 class Dots {
  public:
-  Dots(int columns, int rows)
-      : columns_(columns), rows_(rows), cells_(static_cast<std::size_t>(columns * rows)) {}
+  Dots(int columns, int rows) : columns_(columns), rows_(rows), cells_(cell(rows, 0)) {}
   int width() const { return 2 * columns_; }
   int height() const { return 4 * rows_; }
   void set(int x, int y) {
     constexpr std::uint8_t kBits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     if (x < 0 || y < 0 || x >= width() || y >= height()) return;
-    cells_[static_cast<std::size_t>(y / 4 * columns_ + x / 2)] |= kBits[y % 4][x % 2];
+    cells_[cell(y / 4, x / 2)] |= kBits[y % 4][x % 2];
   }
   std::string row(int number) const {
     std::string text;
     for (int column = 0; column < columns_; ++column) {
-      const std::uint8_t bits = cells_[static_cast<std::size_t>(number * columns_ + column)];
+      const std::uint8_t bits = cells_[cell(number, column)];
       if (bits == 0) {
         text += ' ';
         continue;
@@ -39,6 +38,10 @@ class Dots {
   }
 
  private:
+  std::size_t cell(int row, int column) const {
+    return static_cast<std::size_t>(row) * static_cast<std::size_t>(columns_) +
+           static_cast<std::size_t>(column);
+  }
   int columns_, rows_;
   std::vector<std::uint8_t> cells_;
 };

@@ -281,7 +281,7 @@ std::string title_of(const std::vector<RunRecord>& runs) {
 }
 
 /// A part of the page.
-struct Part {
+struct Section {
   const char *id, *title;
   std::string body;
 };
@@ -293,7 +293,7 @@ std::string report_html(const std::vector<RunRecord>& runs) {
   for (const Chart& chart : charts_of(runs)) charts += chart_html(chart);
   std::string figures;
   for (const RunRecord& run : runs) figures += of_run(runs, run) + figures_html(run);
-  const std::array<Part, 7> parts = {{
+  const std::array<Section, 7> sections = {{
       {"figures", "Figures", figures},
       {"comparison", "Comparison", comparison_html(runs)},
       {"charts", "Charts",
@@ -304,7 +304,7 @@ std::string report_html(const std::vector<RunRecord>& runs) {
       {"configuration", "Configuration", settings_html(runs)},
   }};
   std::string nav, body;
-  for (const Part& part : parts) {
+  for (const Section& part : sections) {
     if (part.body.empty()) continue;
     nav += fmt::format("<li><a href=\"#{}\">{}</a></li>", part.id, part.title);
     body += section(part.id, part.title, part.body);

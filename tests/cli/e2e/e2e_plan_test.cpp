@@ -1,4 +1,8 @@
 // `strata plan`: forecasts and plans before a run exists.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
 #include "cli/e2e/e2e_fixture.h"
 
 namespace strata::test {
@@ -349,6 +353,29 @@ TEST_F(CliPlanE2e, ADamagedProfileIsNotIgnored) {
   const ProgramResult plan = strata(tiny("plan"));
   EXPECT_EQ(plan.exit_code, 2);
   EXPECT_THAT(plan.err, HasSubstr("machine.cores"));
+}
+
+// The command that each example names in its first lines.
+TEST_F(CliPlanE2e, TheExamplesFitTheMachinesThatTheyName) {
+  int planned = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(STRATA_SOURCE_DIR "/examples/configs")) {
+    if (entry.path().extension() != ".toml") continue;
+    std::ifstream file(entry.path());
+    std::string line, word;
+    while (std::getline(file, line) && !line.starts_with("#   strata plan ")) continue;
+    ASSERT_TRUE(file) << entry.path() << " names no command that plans it";
+    std::istringstream rest(line.substr(std::string_view("#   strata ").size()));
+    Words words;
+    while (rest >> word)
+      words.push_back(word.starts_with("examples/") ? str(STRATA_SOURCE_DIR, "/", word) : word);
+    const ProgramResult plan = strata(words);
+    EXPECT_EQ(plan.exit_code, 0) << line << plan.output();
+    if (line.find("--machine") != std::string::npos) {
+      EXPECT_THAT(plan.out, HasSubstr("tokens/s")) << line;
+    }
+    ++planned;
+  }
+  EXPECT_GE(planned, 4);
 }
 
 }  // namespace
