@@ -138,7 +138,7 @@ TEST(ScheduleChoice, StagesAreNotDealtWhereTheParametersFit) {
   EXPECT_NE(loaded.config.parallel.schedule, "breadth-first") << loaded.tree.entry("parallel.schedule").why;
 }
 
-TEST(ScheduleChoice, WithoutAForecastItIsOneForwardOneBackward) {
+TEST(ScheduleChoice, WithoutAForecastItIsTheFirstThatFits) {
   LoadedConfig loaded = must(load_small({"parallel.schedule=auto", "memory.backend=host"}));
   plan_on(loaded, nullptr);
   EXPECT_EQ(loaded.config.parallel.schedule, "1f1b");
@@ -147,6 +147,13 @@ TEST(ScheduleChoice, WithoutAForecastItIsOneForwardOneBackward) {
       must(load_small({"parallel.schedule=auto", "parallel.virtual_stages=2", "memory.backend=host"}));
   plan_on(several, nullptr);
   EXPECT_EQ(several.config.parallel.schedule, "interleaved") << "1f1b has one stage a rank";
+  // 1f1b has the gradients of a whole stage on the device; dealt stages have those of a layer or two.
+  LoadedConfig small =
+      must(load_small({"parallel.schedule=auto", "memory.backend=host", "train.grad_accum=32",
+                       "parallel.reduce=once", "memory.device=10MiB", "memory.nvme=0", "model.vocab=1024"}));
+  plan_on(small, nullptr);
+  EXPECT_EQ(small.config.parallel.schedule, "breadth-first");
+  EXPECT_GE(*small.config.parallel.virtual_stages, 4);
 }
 
 }  // namespace

@@ -110,4 +110,9 @@ Status explain_refusal(const LoadedConfig& loaded, const MachineProfile& machine
   return plan_all(loaded, steps_of(loaded.config).longer, basis).status();
 }
 
+Status check_stages_fit(const LoadedConfig& loaded) {
+  return plan_all(loaded, steps_of(loaded.config).longer, {.explain_refusal = false, .by_forecast = false})
+      .status();
+}
+
 }  // namespace strata

@@ -1,6 +1,7 @@
 #include "plan/schedule_choice.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include <fmt/format.h>
@@ -34,18 +35,31 @@ std::vector<Candidate> candidates_of(TrainConfig config) {
   if (const auto& layers = config.parallel.stage_layers)
     wanted = static_cast<int>(layers->size()) / config.parallel.pp;
   const std::int64_t layers = decoder_config(config).layers;
+  const int layers_of_a_rank = static_cast<int>(layers / config.parallel.pp);
+  std::set<int> numbers = {1, layers_of_a_rank};
+  for (const int v : {2, 4, 8})
+    if (v < layers_of_a_rank) numbers.insert(v);
   std::vector<Candidate> all;
   for (const char* schedule : {"1f1b", "zb-h1", "interleaved", "breadth-first"}) {
     const bool several =
         std::string_view(schedule) == "interleaved" || std::string_view(schedule) == "breadth-first";
-    for (const int v : {1, 2, 4, 8}) {
-      if ((v > 1) != several || wanted.value_or(v) != v || std::int64_t{config.parallel.pp} * v > layers)
-        continue;
+    for (const int v : numbers) {
+      if ((v > 1) != several || wanted.value_or(v) != v) continue;
       apply({schedule, v}, config);
       if (pipeline_schedule(config).has_value()) all.push_back({schedule, v});
     }
   }
   return all;
+}
+
+// The first that fits, or the first of all.
+Candidate first_that_fits(const LoadedConfig& loaded, const std::vector<Candidate>& candidates) {
+  for (const Candidate& candidate : candidates) {
+    LoadedConfig with = loaded;
+    apply(candidate, with.config);
+    if (check_stages_fit(with).is_ok()) return candidate;
+  }
+  return candidates.front();
 }
 
 // The candidates that fit, the fastest first.
@@ -81,11 +95,15 @@ Status decide_schedule(LoadedConfig& loaded, const MachineProfile* profile, bool
   if (c.parallel.pp == 1) return {};
   const bool is_open = c.parallel.schedule == "auto";
   Candidate chosen{"1f1b"};
-  std::string reason = "there is no forecast";
+  std::string reason;
   if (is_open) {
     const std::vector<Candidate> candidates = candidates_of(c);
-    if (!candidates.empty()) chosen = candidates.front();
-    if (profile != nullptr) {
+    if (profile == nullptr && !candidates.empty()) {
+      chosen = first_that_fits(loaded, candidates);
+      reason =
+          "there is no forecast, and no schedule before it in 1f1b, zb-h1, interleaved, breadth-first fits";
+    } else if (!candidates.empty()) {
+      chosen = candidates.front();
       STRATA_TRY_ASSIGN(const std::vector<Candidate> fit,
                         by_time(loaded, candidates, *profile, other_machine));
       reason = fit.empty() ? "no schedule fits" : why(fit, *profile);

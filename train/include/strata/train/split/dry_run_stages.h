@@ -28,4 +28,7 @@ Result<StagesDryRun> dry_run_stages(const LoadedConfig& loaded, const MachinePro
 /// Why the stages cannot be planned, with the table of what is missing.
 Status explain_refusal(const LoadedConfig& loaded, const MachineProfile& machine, bool other_machine);
 
+/// Whether all stages fit this machine, without the table of what is missing.
+Status check_stages_fit(const LoadedConfig& loaded);
+
 }  // namespace strata
