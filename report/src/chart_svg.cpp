@@ -15,7 +15,7 @@ namespace {
 using detail::escaped;
 using detail::Scale;
 
-constexpr double kWidth = 720, kHeight = 300, kLeft = 92, kRight = 14, kTop = 14, kBottom = 38;
+constexpr double kWidth = 720, kHeight = 300, kLeft = 104, kRight = 30, kTop = 14, kBottom = 38;
 constexpr double kPlotWidth = kWidth - kLeft - kRight, kPlotHeight = kHeight - kTop - kBottom;
 
 /// The figures of a chart as they are drawn: those of a stack are sums.

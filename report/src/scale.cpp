@@ -59,16 +59,14 @@ Scale rounded(double low, double high, bool log, const std::string& unit, int wa
     for (double power = first; power <= last; power += every) ticks.push_back(std::pow(10, power));
     return {std::pow(10, first), std::pow(10, last), true};
   }
-  double prefix = 1;
-  while (unit == "B" && high >= 1024 * prefix) prefix *= 1024;
-  const double rough = (high - low) / prefix / wanted, power = std::pow(10, std::floor(std::log10(rough)));
+  const double rough = (high - low) / wanted, power = std::pow(10, std::floor(std::log10(rough)));
   double step = power * 10;
   for (const double nice : {1.0, 2.0, 2.5, 5.0})
     if (power * nice >= rough) {
       step = power * nice;
       break;
     }
-  step *= prefix;
+  if (unit == "B") step = std::exp2(std::ceil(std::log2(rough)));
   const double first = std::floor(low / step + 1e-9), last = std::ceil(high / step - 1e-9);
   for (double i = first; i <= last; ++i) ticks.push_back(i * step);
   return {first * step, last * step, false};
