@@ -1,5 +1,4 @@
 #include <array>
-#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -199,24 +198,21 @@ TEST_F(SimulationDeathTest, AWaitThatNothingCanEndAborts) {
   EXPECT_DEATH((void)after(compute), "can never end");
 }
 
-/// Runs `body` for each rank of a world on a thread of its own.
+/// Runs `body` for each rank of a world.
 template <class Body>
-void on_simulated_ranks(SimWorld& world, int ranks, const Body& body) {
-  std::vector<std::jthread> threads;
-  for (int rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      const SimWorld::Turn turn(world, rank);
-      const auto machine = Simulation::create({}, world, rank);
-      Stream compute = must(machine->backend().create_stream(StreamRole::compute));
-      body(rank, *machine, compute);
-    });
+void on_simulated_ranks(SimWorld& world, const Body& body) {
+  world.run([&](int rank) {
+    const auto machine = Simulation::create({}, world, rank);
+    Stream compute = must(machine->backend().create_stream(StreamRole::compute));
+    body(rank, *machine, compute);
+  });
 }
 
 TEST(SimWorldTest, RanksMeetWhenTheLastOfThemHasCome) {
   SimWorld world(3);
   const auto meeting = std::make_shared<SimMeeting>(SimMeeting{.expected = 3});
   std::array<std::int64_t, 3> ends{};
-  on_simulated_ranks(world, 3, [&](int rank, Simulation& machine, Stream& compute) {
+  on_simulated_ranks(world, [&](int rank, Simulation& machine, Stream& compute) {
     must(machine.backend().host_call_async(work(100 * (rank + 1)), compute));
     machine.meet(StreamRole::compute, 10 * (rank + 1), "meet", meeting);
     must(machine.backend().synchronize(compute));
@@ -236,7 +232,7 @@ TEST(SimWorldTest, TimeIsOneForAllRanksAndTheSameInEveryRun) {
       for (int k = 0; k < kRounds; ++k)
         of_rank.push_back(std::make_shared<SimMeeting>(SimMeeting{.expected = 2}));
     std::array<std::int64_t, kRanks> ends{};
-    on_simulated_ranks(world, kRanks, [&](int rank, Simulation& machine, Stream& compute) {
+    on_simulated_ranks(world, [&](int rank, Simulation& machine, Stream& compute) {
       for (std::size_t k = 0; k < kRounds; ++k) {
         const auto r = static_cast<std::size_t>(rank);
         if (rank > 0) machine.meet(StreamRole::compute, 0, "receive", passed[r - 1][k]);
@@ -254,7 +250,7 @@ TEST(SimWorldTest, TimeIsOneForAllRanksAndTheSameInEveryRun) {
 TEST(SimWorldTest, RanksThatWaitForEachOtherForEverAreToldSo) {
   SimWorld world(2);
   std::array<Status, 2> outcomes;
-  on_simulated_ranks(world, 2, [&](int rank, Simulation& machine, Stream& compute) {
+  on_simulated_ranks(world, [&](int rank, Simulation& machine, Stream& compute) {
     machine.meet(StreamRole::compute, 1, "meet", std::make_shared<SimMeeting>(SimMeeting{.expected = 2}));
     outcomes[static_cast<std::size_t>(rank)] = machine.backend().synchronize(compute);
   });

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <set>
-#include <thread>
 
 #include <strata/runtime/assert.h>
 #include <strata/runtime/backend/sim_world.h>
@@ -49,20 +48,15 @@ Result<std::vector<Forecast>> forecast_ranks(std::span<const RunPlan* const> pla
   SimWorld world(static_cast<int>(plans.size()));
   SimulatedRanks meetings(ranks);
   std::vector<Result<Forecast>> outcomes(plans.size(), Status::error(Code::internal, "no forecast"));
-  const auto simulate = [&](std::size_t i) {
-    const SimWorld::Turn turn(world, static_cast<int>(i));
+  world.run([&](int index) {
+    const auto i = static_cast<std::size_t>(index);
     const MachineProfile of_rank = profile.shared_by(plans[i]->options.ranks.on_machine);
-    const std::unique_ptr<Simulation> machine =
-        Simulation::create(of_rank.simulation(), world, static_cast<int>(i));
+    const std::unique_ptr<Simulation> machine = Simulation::create(of_rank.simulation(), world, index);
     const SimulatedPeers peers{meetings, *machine};
     ForecastOptions of = options;
     of.track_prefix = str(options.track_prefix, "rank ", ranks[i], " ");
     outcomes[i] = detail::simulate_steps(*plans[i], of_rank, *machine, of, steps, &peers);
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < plans.size(); ++i) threads.emplace_back([&, i] { simulate(i); });
-  }
+  });
   // A rank that fails leaves the others waiting, so its own error comes first.
   for (const bool lost : {false, true})
     for (std::size_t i = 0; i < plans.size(); ++i)

@@ -39,7 +39,7 @@ std::unique_ptr<ProcessGroup> create_simulated_group(int size, int rank, Backend
                                                      const NetworkRates& rates = {});
 
 /// Ranks of a run that are simulated together, with one SimWorld; the others of the run do not exist. Used by
-/// the thread whose turn it is.
+/// the rank whose turn it is.
 class SimulatedRanks {
  public:
   /// `ranks`: those of the run that exist.

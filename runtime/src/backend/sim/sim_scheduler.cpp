@@ -9,7 +9,6 @@ namespace strata {
 namespace detail {
 
 SimScheduler::SimScheduler(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {
-  for (int rank = 0; rank < ranks; ++rank) turn_of_.push_back(std::make_unique<Condition>());
   if (ranks == 1) turn_ = 0;
   ranks_.front().waits = ranks > 1;
 }
@@ -18,7 +17,7 @@ bool SimScheduler::is_met(const Rank& rank) const {
   return is_stuck_ || rank.until_ns <= now_ns_ || (rank.goal && rank.lanes->is_complete(*rank.goal));
 }
 
-// Whoever has just waited goes on if it can, so that threads change no more often than necessary.
+// Whoever has just waited goes on if it can, so that stacks change no more often than necessary.
 int SimScheduler::find_next(int first) const {
   const auto goes_on = [&](int rank) {
     const Rank& of = ranks_[static_cast<std::size_t>(rank)];
@@ -75,34 +74,28 @@ void SimScheduler::pass_on(int from) {
       is_stuck_ = true;
     }
   }
-  if (turn_ != kNobody && turn_ != from) turn_of_[static_cast<std::size_t>(turn_)]->notify_one();
 }
 
-void SimScheduler::wait_for_turn(int rank) {
-  while (turn_ != rank) turn_of_[static_cast<std::size_t>(rank)]->wait(mutex_);
-}
-
-void SimScheduler::enter(int rank) {
-  if (ranks_.size() == 1) return;
-  const MutexLock lock(mutex_);
-  if (++entered_ == static_cast<int>(ranks_.size())) pass_on(kNobody);
-  wait_for_turn(rank);
-}
-
-void SimScheduler::leave(int rank) {
-  const MutexLock lock(mutex_);
-  ranks_[static_cast<std::size_t>(rank)] = {.waits = false};
+void SimScheduler::run_ranks(const std::function<void(int)>& body) {
+  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank)
+    fibers_.push_back(std::make_unique<Fiber>([this, rank, &body] {
+      body(rank);
+      ranks_[static_cast<std::size_t>(rank)] = {.waits = false};
+      pass_on(kNobody);
+    }));
+  for (Rank& rank : ranks_) rank.waits = true;
   pass_on(kNobody);
+  while (turn_ != kNobody) fibers_[static_cast<std::size_t>(turn_)]->resume();
+  fibers_.clear();
 }
 
 void SimScheduler::run(int rank, double until_ns, std::optional<SimPoint> goal) {
-  const MutexLock lock(mutex_);
   Rank& mine = ranks_[static_cast<std::size_t>(rank)];
   mine.waits = true;
   mine.until_ns = until_ns;
   mine.goal = goal;
   pass_on(rank);
-  wait_for_turn(rank);
+  if (turn_ != rank) fibers_[static_cast<std::size_t>(rank)]->suspend();
 }
 
 Status SimScheduler::status() const {
@@ -117,9 +110,6 @@ SimWorld::~SimWorld() = default;
 
 Status SimWorld::status() const { return scheduler_->status(); }
 
-SimWorld::Turn::Turn(SimWorld& world, int rank) : world_(world), rank_(rank) {
-  world_.scheduler().enter(rank_);
-}
-SimWorld::Turn::~Turn() { world_.scheduler().leave(rank_); }
+void SimWorld::run(const std::function<void(int)>& body) { scheduler_->run_ranks(body); }
 
 }  // namespace strata

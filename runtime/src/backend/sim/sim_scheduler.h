@@ -1,13 +1,14 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include <strata/runtime/status.h>
-#include <strata/runtime/thread_annotations.h>
 
 #include "backend/sim/sim_point.h"
+#include "threads/fiber.h"
 
 namespace strata::detail {
 
@@ -33,9 +34,9 @@ class SimScheduler {
  public:
   explicit SimScheduler(int ranks);
 
-  void enter(int rank);
-  void leave(int rank);
-  /// The lanes of a rank, from its thread; null: they are gone.
+  /// SimWorld::run().
+  void run_ranks(const std::function<void(int rank)>& body);
+  /// The lanes of a rank; null: they are gone.
   void attach(int rank, SimRank* lanes) { ranks_[static_cast<std::size_t>(rank)].lanes = lanes; }
 
   double now_ns() const noexcept { return now_ns_; }
@@ -55,20 +56,15 @@ class SimScheduler {
   static constexpr int kNobody = -1;
   bool is_met(const Rank& rank) const;
   int find_next(int first) const;
-  void pass_on(int from) STRATA_REQUIRES(mutex_);
+  void pass_on(int from);
   void settle();
   bool advance();
-  void wait_for_turn(int rank) STRATA_REQUIRES(mutex_);
 
-  // What only the thread uses whose turn it is.
   std::vector<Rank> ranks_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  int turn_ = kNobody;
   double now_ns_ = 0;
   bool is_stuck_ = false;
-
-  Mutex mutex_;
-  std::vector<std::unique_ptr<Condition>> turn_of_;
-  int turn_ STRATA_GUARDED_BY(mutex_) = kNobody;
-  int entered_ STRATA_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace strata::detail

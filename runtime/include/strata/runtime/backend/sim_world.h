@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include <strata/runtime/status.h>
@@ -17,28 +18,18 @@ struct SimMeeting {
   bool is_complete() const noexcept { return arrived >= expected; }
 };
 
-/// One virtual clock for the simulated machines of several ranks, each of which is used by a thread of its
-/// own. One of the threads runs at a time: when it waits, for a time or for work of its machine, the lowest
-/// rank goes on for which what it waits for has come; if there is none, time passes until there is. The
-/// simulation is therefore deterministic.
+/// One virtual clock for the simulated machines of several ranks. The ranks take turns on the thread that
+/// runs them: when one waits, for a time or for work of its machine, the lowest rank goes on for which what
+/// it waits for has come; if there is none, time passes until there is. The simulation is therefore
+/// deterministic.
 class SimWorld {
  public:
   explicit SimWorld(int ranks);
   ~SimWorld();
 
-  /// The thread of a rank has one while it uses the machine of the rank. The constructor waits until all
-  /// ranks have come and it is this rank's turn; the destructor lets the others go on for good.
-  class Turn {
-   public:
-    Turn(SimWorld& world, int rank);
-    ~Turn();
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-
-   private:
-    SimWorld& world_;
-    const int rank_;
-  };
+  /// Runs `body`, which must not throw, once for each rank, each on a stack of its own; returns when all have
+  /// ended. A body uses the machine of its rank, and must not wait for another rank otherwise.
+  void run(const std::function<void(int rank)>& body);
 
   /// `lost_peer` once the ranks wait for each other for ever; no wait takes time any more then.
   Status status() const;
