@@ -41,6 +41,8 @@ endmacro()
 
 pkg_check_modules(liburing QUIET IMPORTED_TARGET liburing>=2.3)
 strata_feature(URING liburing_FOUND "liburing ${liburing_VERSION}")
+pkg_check_modules(libedit QUIET IMPORTED_TARGET libedit)
+strata_feature(LIBEDIT libedit_FOUND "libedit ${libedit_VERSION}")
 
 set(strata_cuda_found FALSE)
 if(NOT STRATA_WITH_CUDA STREQUAL "OFF")

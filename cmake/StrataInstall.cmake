@@ -43,3 +43,4 @@ install(FILES "${PROJECT_BINARY_DIR}/strataConfig.cmake" "${PROJECT_BINARY_DIR}/
 # The presets' paths to their texts are relative to this folder (train_config.cpp).
 install(DIRECTORY examples/data DESTINATION "${CMAKE_INSTALL_DATADIR}/strata/examples")
 install(FILES LICENSE NOTICE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+include(StrataPackage)

@@ -12,8 +12,7 @@ namespace strata::cli {
 /// The parsed command line, the environment and the output streams. Only the parser and main() access argv,
 /// environ and stdout directly.
 struct Args : ConfigRequest {
-  std::string action;  ///< `config`: show, check, convert; `tokenizer`: train, encode, decode, info;
-                       ///< `data`: pack, inspect
+  std::string action;                  ///< of a verb with several, for example show of `config show`
   std::vector<std::string> nvme_dirs;  ///< `bench` and `doctor`
   std::string out_dir, resume;         ///< `train`; out_dir: also of `data pack`, `export` and `bench`
   bool overwrite = false;
@@ -43,22 +42,29 @@ struct Args : ConfigRequest {
   std::string machine;            ///< `plan`: name or file of a profile
   int ranks = 0;                  ///< `plan`: compare layouts of so many; 0: do not
   std::string params;             ///< `plan`: plan a model of this size ("7b"); empty: the configured model
-  bool sweep = false, optimize = false;  ///< `plan`
-  std::string timeline;                  ///< `plan`: a file for the steps of ranks
-  std::vector<std::string> data;         ///< `eval`
-  std::int64_t batches = 0;              ///< `eval`; 0: all
-  std::int64_t checkpoint = -1;          ///< `eval`: step of the checkpoint; negative: the newest
-  std::string in_file = "-";             ///< `score`; "-": standard input
-  std::string out_file = "-";            ///< `score`, `report`; "-": standard output
-  std::int64_t context = 0;              ///< `score`: tokens the model reads at once; 0: the default
-  std::int64_t seq = 1024;               ///< `data`
-  std::string chat_template = "auto";    ///< `data pack`
-  std::int64_t sample = 0;               ///< `data inspect`
-  bool rows = false;                     ///< `config convert`
-  std::string svg_dir;                   ///< `report`: folder for pictures
-  bool text = false;                     ///< `report`: to the terminal
-  bool once = false;                     ///< `top`: print a line for each run, and end
-  double interval_s = 1;                 ///< `top`
+  bool sweep = false, optimize = false;   ///< `plan`
+  std::string timeline;                   ///< `plan`: a file for the steps of ranks
+  std::vector<std::string> data;          ///< `eval`
+  std::int64_t batches = 0;               ///< `eval`; 0: all
+  std::int64_t checkpoint = -1;           ///< `eval`: step of the checkpoint; negative: the newest
+  std::vector<std::int64_t> checkpoints;  ///< `ckpt`: steps
+  int keep = 0, last = 0;                 ///< `ckpt prune`, `ckpt average`
+  std::int64_t every = 0;                 ///< `ckpt prune`; 0: none
+  bool dry_run = false;                   ///< `ckpt prune`
+  std::string model;                      ///< `init`: a folder or a size
+  bool yes = false;                       ///< `init`: ask nothing
+  std::string system;                     ///< `chat`: the first message
+  std::string in_file = "-";              ///< `score`; "-": standard input
+  std::string out_file = "-";             ///< `score`, `report`; "-": standard output
+  std::int64_t context = 0;               ///< `score`: tokens the model reads at once; 0: the default
+  std::int64_t seq = 1024;                ///< `data`
+  std::string chat_template = "auto";     ///< `data pack`
+  std::int64_t sample = 0;                ///< `data inspect`
+  bool rows = false;                      ///< `config convert`
+  std::string svg_dir;                    ///< `report`: folder for pictures
+  bool text = false;                      ///< `report`: to the terminal
+  bool once = false;                      ///< `top`: print a line for each run, and end
+  double interval_s = 1;                  ///< `top`
   bool json = false;
   bool origin = false;
   std::FILE* out = stdout;

@@ -177,6 +177,31 @@ void add_verify_options(CLI::App& app, Args& args) {
                "Measure the cost of offloading instead: step time without divided by step time with it");
 }
 
+void add_sampling(CLI::App& app, Args& args) {
+  app.add_option("--tokens,--max-tokens", args.tokens, "Maximum number of tokens to generate per prompt")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--temperature", args.temperature, "Sampling temperature; 0 = always the most likely token")
+      ->check(CLI::Range(0.0, 100.0));
+  app.add_option("--top-k", args.top_k, "Sample from the N most likely tokens; 0 = all")
+      ->check(CLI::Range(0, 1 << 20));
+  app.add_option("--top-p", args.top_p, "Of these, the smallest set whose probabilities sum to P; 1 = all")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--seed", args.seed, "Random seed; the same seed generates the same text");
+}
+
+void add_chat_options(CLI::App& app, Args& args) {
+  app.add_option("model", args.items, "Run folder or Hugging Face folder, and section.key=value")
+      ->option_text("RUN|FOLDER [key=value ...]")
+      ->required();
+  add_named_adapters(app, args);
+  app.add_option("--system", args.system, "The first message, of role system")->option_text("TEXT");
+  app.add_option("--context", args.context,
+                 "Tokens of a conversation (default: 4096, if the model supports them)")
+      ->option_text("N")
+      ->check(CLI::Range(std::int64_t{16}, std::int64_t{1} << 20));
+  add_sampling(app, args);
+}
+
 void add_generate_options(CLI::App& app, Args& args) {
   app.add_option("run", args.items, "Run folder, or a Hugging Face folder, and section.key=value")
       ->option_text("RUN [key=value ...]")
@@ -188,15 +213,7 @@ void add_generate_options(CLI::App& app, Args& args) {
                  "File with one prompt per line, or .jsonl with \"prompt\" or \"messages\"")
       ->option_text("FILE")
       ->excludes(prompt);
-  app.add_option("--tokens,--max-tokens", args.tokens, "Maximum number of tokens to generate per prompt")
-      ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--temperature", args.temperature, "Sampling temperature; 0 = always the most likely token")
-      ->check(CLI::Range(0.0, 100.0));
-  app.add_option("--top-k", args.top_k, "Sample from the N most likely tokens; 0 = all")
-      ->check(CLI::Range(0, 1 << 20));
-  app.add_option("--top-p", args.top_p, "Of these, the smallest set whose probabilities sum to P; 1 = all")
-      ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--seed", args.seed, "Random seed; the same seed generates the same text");
+  add_sampling(app, args);
   app.add_option("--batch", args.batch, "Number of prompts continued at the same time")
       ->check(CLI::Range(1, 4096));
   CLI::Option* stream =
@@ -333,6 +350,56 @@ void add_top_options(CLI::App& app, Args& args) {
   app.add_flag("--once", args.once, "Print one line for each run, and end");
 }
 
+void add_init_options(CLI::App& app, Args& args) {
+  app.add_option("file", args.items, "File to write (default: run.toml)")
+      ->option_text("[FILE]")
+      ->expected(0, 1);
+  app.add_option("--model", args.model, "Hugging Face folder, or the size of a new model: 5m, 125m, 1.3b")
+      ->option_text("DIR|SIZE");
+  app.add_option("--data", args.data, "Text, .jsonl or packed files to train on")->option_text("FILE ...");
+  app.add_option("--task", args.task, "full, lora, qlora, or auto: the first of them that fits")
+      ->option_text("TASK");
+  app.add_option("--nvme-dir", args.nvme_dirs, "Folder for what does not fit into RAM, or none")
+      ->option_text("DIR")
+      ->expected(1);
+  app.add_flag("-y,--yes", args.yes, "Ask nothing: take what is usual for what is not given");
+  app.add_flag("--overwrite", args.overwrite, "Replace FILE");
+}
+
+void add_ckpt_options(CLI::App& app, Args& args) {
+  app.require_subcommand(1);
+  const auto action = [&](const char* name, const char* doc) {
+    CLI::App* sub = app.add_subcommand(name, doc);
+    sub->add_option("run", args.items, "Run folder, or a folder of checkpoints")
+        ->option_text("RUN|FOLDER")
+        ->required()
+        ->expected(1);
+    sub->callback([&args, name] { args.action = name; });
+    return sub;
+  };
+  const auto add_steps = [&](CLI::App* sub, const char* doc) {
+    sub->add_option("--checkpoint", args.checkpoints, doc)->option_text("STEP ...");
+  };
+  action("ls", "Show the checkpoints of a run")
+      ->add_flag("--json", args.json, "Print one JSON object for each");
+  CLI::App* prune = action("prune", "Remove old and damaged checkpoints");
+  prune->add_option("--keep", args.keep, "Checkpoints to keep, the newest whole ones")
+      ->option_text("N")
+      ->required()
+      ->check(CLI::Range(1, 1 << 20));
+  prune->add_option("--every", args.every, "Also keep those of steps that are multiples of N")
+      ->option_text("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 60));
+  prune->add_flag("--dry-run", args.dry_run, "Say what would be removed, and remove nothing");
+  add_steps(action("verify", "Read checkpoints and compare all digests"), "Steps (default: all)");
+  CLI::App* average = action("average", "Make a run of the mean of several checkpoints' parameters");
+  average->add_option("--last", args.last, "Number of checkpoints, the newest")
+      ->option_text("N")
+      ->check(CLI::Range(1, 1 << 20));
+  add_steps(average, "Steps of the checkpoints");
+  average->add_option("--out", args.out_dir, "Run folder to make")->option_text("DIR");
+}
+
 void add_compare_options(CLI::App& app, Args& args) {
   app.add_option("runs", args.items, "Run folders; the others are compared with the first")
       ->option_text("RUN RUN ...")
@@ -341,9 +408,11 @@ void add_compare_options(CLI::App& app, Args& args) {
 
 constexpr std::string_view kTokenizerActions[] = {"train", "encode", "decode", "info"};
 constexpr std::string_view kDataActions[] = {"pack", "inspect"};
+constexpr std::string_view kCkptActions[] = {"ls", "prune", "verify", "average"};
 constexpr std::string_view kConfigActions[] = {"show", "check", "convert", "explain", "schema", "reference"};
 
 constexpr Verb kVerbs[] = {
+    {"init", "Write a configuration that fits this machine, by four questions", run_init, add_init_options},
     {"train", "Train a model, with its states distributed over GPU, RAM and NVMe", run_train,
      add_train_options},
     {"plan", "Show the memory plan of a run and whether it fits, without starting it", run_plan,
@@ -351,6 +420,7 @@ constexpr Verb kVerbs[] = {
     {"budget", "Change the budgets of a running run without stopping it", run_budget, add_budget_options},
     {"bench", "Measure this machine for forecasts", run_bench, add_bench_options},
     {"generate", "Continue prompts with a run or a Hugging Face folder", run_generate, add_generate_options},
+    {"chat", "Talk with a model in the terminal", run_chat, add_chat_options},
     {"eval", "Measure the loss of a run or a Hugging Face folder on data", run_eval, add_eval_options},
     {"score", "Compute log-probabilities of continuations, for lm_eval and other programs", run_score,
      add_score_options},
@@ -358,6 +428,8 @@ constexpr Verb kVerbs[] = {
     {"top", "Watch runs: losses, speed, tiers, waits", run_top, add_top_options},
     {"compare", "Show what differs between runs: configuration, plan, speed, losses, bits", run_compare,
      add_compare_options},
+    {"ckpt", "List, prune, verify or average the checkpoints of a run", run_ckpt, add_ckpt_options,
+     kCkptActions},
     {"export", "Export a run's model as a Hugging Face folder", run_export, add_export_options},
     {"verify", "Train a few steps in many placements and compare the results bit by bit", run_verify,
      add_verify_options},

@@ -29,15 +29,18 @@ Result<double> parse_parameter_count(const std::string& text) {
 }
 
 Result<std::vector<std::string>> llama_settings_for(double parameters) {
-  constexpr double kMinParameters = 1e8, kMaxParameters = 1e13, kHead = 128, kVocab = 32000, kFfnUnit = 64;
+  constexpr double kMinParameters = 1e6, kMaxParameters = 1e13, kFfnUnit = 64;
   if (!(parameters >= kMinParameters && parameters <= kMaxParameters))
     return Status::error(
         Code::invalid, fmt::format("--params {:g} is out of range; it must be from {:g} to {:g}", parameters,
                                    kMinParameters, kMaxParameters));
-  // A layer has 12 h^2 parameters, and there are h / 128 layers.
-  const double ideal = std::cbrt(parameters * kHead / 12);
-  const double hidden = std::max(1.0, std::round(ideal / kHead)) * kHead;
-  const double embeddings = 2 * kVocab * hidden;
+  // Small models have small vocabularies and narrow heads, lest the embeddings be most of them.
+  const double head = parameters < 1e8 ? 64 : 128;
+  const double vocab = parameters < 2e7 ? 2048 : parameters < 1e8 ? 8192 : 32000;
+  // A layer has 12 h^2 parameters, and there are about h / 128 layers.
+  const double ideal = std::cbrt(parameters * 128 / 12);
+  const double hidden = std::max(1.0, std::round(ideal / head)) * head;
+  const double embeddings = 2 * vocab * hidden;
   const double layers = std::max(1.0, std::round((parameters - embeddings) / (12 * hidden * hidden)));
   const double attention = 4 * hidden * hidden + 2 * hidden;
   const double ffn = (parameters - embeddings - hidden - layers * attention) / (3 * hidden * layers);
@@ -47,10 +50,10 @@ Result<std::vector<std::string>> llama_settings_for(double parameters) {
     settings.push_back(str("model.", key, "=", static_cast<long long>(std::llround(value))));
   };
   set("hidden", hidden);
-  set("heads", hidden / kHead);
+  set("heads", hidden / head);
   set("layers", layers);
   set("ffn", std::max(min_ffn, std::round(ffn / kFfnUnit) * kFfnUnit));
-  set("vocab", kVocab);
+  set("vocab", vocab);
   return settings;
 }
 

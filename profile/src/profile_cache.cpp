@@ -1,5 +1,7 @@
 #include <strata/profile/profile_cache.h>
 
+#include <filesystem>
+
 #include <strata/runtime/str.h>
 #include <strata/runtime/threads/topology.h>
 
@@ -14,6 +16,13 @@ std::string profile_path(const std::vector<std::string>& environment, DeviceKind
   if (cache.empty() && !home.empty()) cache = home + "/.cache";
   if (cache.empty()) return {};
   return cache + (device == DeviceKind::cuda ? "/strata/machine-cuda.toml" : "/strata/machine.toml");
+}
+
+Status store_profile(Io& io, const MachineProfile& profile, const std::string& path) {
+  STRATA_TRY(parse_machine_profile(to_toml(profile), path).status());
+  if (const std::string folder = std::filesystem::path(path).parent_path().string(); !folder.empty())
+    STRATA_TRY(io.make_dirs(folder));
+  return write_text_atomically(io, path, to_toml(profile));
 }
 
 std::string machine_name(const ComputeDevice& device, int threads) {

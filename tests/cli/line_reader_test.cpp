@@ -1,4 +1,4 @@
-#include "line_reader.h"
+#include "terminal/line_reader.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,3 @@
-#include <filesystem>
 #include <span>
 
 #include <fmt/format.h>
@@ -162,15 +161,6 @@ Result<MachineProfile> measure_ranks(const Args& args, const std::string& path, 
   return profile;
 }
 
-Status store(const MachineProfile& profile, const std::string& path) {
-  Io& io = posix_io();
-  // A profile that cannot be parsed would make every plan fail.
-  STRATA_TRY(parse_machine_profile(to_toml(profile), path).status());
-  if (const std::string folder = std::filesystem::path(path).parent_path().string(); !folder.empty())
-    STRATA_TRY(io.make_dirs(folder));
-  return write_text_atomically(io, path, to_toml(profile));
-}
-
 }  // namespace
 
 int run_bench(const Args& args) {
@@ -186,7 +176,7 @@ int run_bench(const Args& args) {
   const auto profile = *world == nullptr ? measure_alone(args, path) : measure_ranks(args, path, **world);
   if (!profile.has_value()) return print_error(args, "bench", profile.status());
   if (*world != nullptr && (*world)->rank() > 0) return kExitOk;
-  if (const Status written = store(*profile, path); !written.is_ok())
+  if (const Status written = store_profile(posix_io(), *profile, path); !written.is_ok())
     return print_error(args, "bench", written.annotate(path));
   print(args.out, args.json ? to_json(*profile)
                             : rates_text(*profile) + str("written to ", path,

@@ -17,6 +17,7 @@
 
 #include "exit_code.h"
 #include "print.h"
+#include "terminal/token_printer.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
@@ -147,30 +148,9 @@ Status report(const Args& args, const Work& work, const GenerationRequest& reque
   return Status::ok();
 }
 
-/// Prints the text of tokens as soon as it consists of complete characters.
-class Printer {
- public:
-  Printer(const Args& args, const Tokenizer& tokenizer) : out_(args.out), tokenizer_(tokenizer) {}
-  Status put(std::int32_t id) {
-    STRATA_TRY_ASSIGN(const std::string bytes, tokenizer_.decode(std::span(&id, 1)));
-    return write(stream_.push(bytes));
-  }
-  Status write(std::string_view text) {
-    print(out_, text);
-    if (std::fflush(out_) == 0 && std::ferror(out_) == 0) return Status::ok();
-    return Status::error(Code::io_error, "the output could not be written");
-  }
-  Status finish() { return write(stream_.finish() + "\n"); }
-
- private:
-  std::FILE* out_;
-  const Tokenizer& tokenizer_;
-  Utf8Stream stream_;
-};
-
 Status generate_all(const Args& args, const GenerationSource& source, Job& job, Sampler sampler, Work& work) {
   Generator generator(job.engine(), std::move(sampler), work.options);
-  Printer printer(args, source.tokenizer());
+  TokenPrinter printer(args.out, source.tokenizer());
   if (work.streams) STRATA_TRY(printer.write(work.prompts.front().text));
   const Generator::OnToken on_token = [&](std::size_t, std::int32_t id) {
     return work.streams ? printer.put(id) : Status::ok();

@@ -19,7 +19,7 @@
 #include <strata/train/load_config.h>
 
 #include "exit_code.h"
-#include "line_reader.h"
+#include "terminal/line_reader.h"
 #include "print.h"
 #include "verbs/verbs.h"
 

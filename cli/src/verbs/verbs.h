@@ -7,6 +7,8 @@ namespace strata::cli {
 
 int run_bench(const Args& args);
 int run_budget(const Args& args);
+int run_chat(const Args& args);
+int run_ckpt(const Args& args);
 int run_compare(const Args& args);
 int run_complete(const Args& args);
 int run_completions(const Args& args);
@@ -17,6 +19,7 @@ int run_doctor(const Args& args);
 int run_eval(const Args& args);
 int run_export(const Args& args);
 int run_generate(const Args& args);
+int run_init(const Args& args);
 int run_man(const Args& args);
 int run_plan(const Args& args);
 int run_report(const Args& args);

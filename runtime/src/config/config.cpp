@@ -371,6 +371,15 @@ void ConfigTree::map_paths(
   }
 }
 
+void ConfigTree::replace_texts(std::string_view key, std::vector<std::string> texts) {
+  for (ConfigEntry& entry : entries_) {
+    if (str(entry.spec->section, ".", entry.spec->name) != key) continue;
+    auto* const list = std::get_if<std::vector<std::string>>(&entry.value);
+    STRATA_ASSERT(list != nullptr, "the key is not a list of texts", key);
+    *list = std::move(texts);
+  }
+}
+
 std::string ConfigTree::to_toml(bool with_origins) const {
   std::string out;
   std::string_view section;

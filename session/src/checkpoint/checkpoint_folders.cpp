@@ -43,26 +43,65 @@ Result<std::string> newest_checkpoint(Io& io, const std::string& dir) {
 namespace {
 
 // Checks the manifest completely, and that its files exist with the right sizes.
-Status check_complete(Io& io, const std::string& folder) {
-  STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, folder));
-  return detail::check_files(io, folder, manifest);
+Status check_complete(Io& io, CheckpointInfo& checkpoint) {
+  STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint.path));
+  for (const CheckpointFile& file : manifest.files) checkpoint.bytes += file.bytes;
+  return detail::check_files(io, checkpoint.path, manifest);
+}
+
+Result<std::vector<CheckpointInfo>> examine(Io& io, const std::string& dir) {
+  STRATA_TRY_ASSIGN(const std::vector<detail::StepFolder> folders, detail::step_folders(io, dir));
+  std::vector<CheckpointInfo> found;
+  for (const detail::StepFolder& folder : folders) {
+    found.push_back({.step = folder.step, .path = folder.path, .status = {}});
+    found.back().status = check_complete(io, found.back());
+  }
+  return found;
 }
 
 }  // namespace
 
+Result<std::vector<CheckpointInfo>> describe_checkpoints(Io& io, const std::string& dir) {
+  if (!io.exists(dir)) return std::vector<CheckpointInfo>();
+  return examine(io, dir);
+}
+
+std::vector<CheckpointInfo> checkpoints_to_prune(std::span<const CheckpointInfo> found, int keep,
+                                                 std::int64_t every) {
+  std::vector<CheckpointInfo> pruned;
+  int whole = 0;
+  for (std::size_t i = found.size(); i-- > 0;) {
+    const CheckpointInfo& checkpoint = found[i];
+    const bool is_whole = checkpoint.status.is_ok();
+    const bool is_kept = is_whole ? whole < keep || (every > 0 && checkpoint.step % every == 0) : whole == 0;
+    if (is_whole) ++whole;
+    if (!is_kept) pruned.insert(pruned.begin(), checkpoint);
+  }
+  return pruned;
+}
+
+Status remove_checkpoint(Io& io, const CheckpointInfo& checkpoint) {
+  const std::size_t slash = checkpoint.path.rfind('/');
+  const std::string draft =
+      str(checkpoint.path.substr(0, slash + 1), detail::draft_name(checkpoint.path.substr(slash + 1)));
+  STRATA_TRY(io.rename(checkpoint.path, draft));
+  return io.remove_all(draft);
+}
+
 Result<std::vector<std::string>> complete_checkpoints(Io& io, const std::string& dir,
                                                       const CheckpointWarning& warn) {
-  auto found = detail::step_folders(io, dir);
+  auto found = examine(io, dir);
   if (!found.has_value())
     return Status::error(Code::not_found, str("no checkpoint in ", dir, ": ", found.status().message()));
   std::string looked_at;
   std::vector<std::string> whole, passed_over;
   for (auto at = found->rbegin(); at != found->rend(); ++at) {
-    if (const Status status = check_complete(io, at->path); !status.is_ok()) {
-      looked_at += str("\n  ", at->path, ": ", status.message());
-      if (whole.empty()) passed_over.push_back(str(at->path, " is damaged: ", status.message()));
-    } else
+    if (!at->status.is_ok()) {
+      looked_at += str("\n  ", at->path, ": ", at->status.message());
+      if (whole.empty()) passed_over.push_back(str(at->path, " is damaged: ", at->status.message()));
+    } else {
       whole.push_back(at->path);
+    }
   }
   if (!whole.empty()) {
     for (const std::string& damaged : passed_over)

@@ -178,9 +178,9 @@ TEST_F(CliPlanE2e, MistakesAreNamed) {
   refused({"plan", "--machine", "h20"}, 2, "no machine profile 'h20'; shipped are");
   refused({"plan", "--machine", "gone.toml"}, 2, "gone.toml");
   refused({"plan", "--machine", "h200", "--params", "7"}, 2,
-          "--params 7 is out of range; it must be from 1e+08");
+          "--params 7 is out of range; it must be from 1e+06");
   refused({"plan", "--machine", "h200", "--params", "0"}, 2,
-          "--params 0 is out of range; it must be from 1e+08");
+          "--params 0 is out of range; it must be from 1e+06");
   for (const char* none : {"7x", "seven"})
     refused({"plan", "--machine", "h200", "--params", none}, 2, str("--params ", none));
   refused({"plan", "--task", "tune"}, 2, "--task tune is no task; the tasks are full, lora, qlora");

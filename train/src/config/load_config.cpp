@@ -20,6 +20,7 @@
 #include "run/run_paths.h"
 
 #include "config/adapter_methods.h"
+#include "config/data_patterns.h"
 
 namespace strata {
 namespace {
@@ -230,6 +231,7 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
     STRATA_TRY(check_found(tree, sources.discovered.back()));
   }
   if (!run.empty()) resolve_run_paths(posix_io(), tree, run);
+  STRATA_TRY(detail::expand_data_patterns(posix_io(), tree));
   decide_base(tree, model, request.use);
   STRATA_TRY_ASSIGN(TrainConfig config, fill(tree, request));
   if (model) {

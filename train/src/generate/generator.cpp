@@ -49,6 +49,10 @@ Result<std::vector<Completion>> Generator::run(std::span<const GenerationRequest
     if (n == 0 || n > static_cast<std::size_t>(options_.context))
       return Status::error(Code::invalid, str("prompt ", requests[i].index + 1, " has ", n,
                                               " tokens; a sequence has 1 to ", options_.context));
+    if (requests[i].cached < 0 || static_cast<std::size_t>(requests[i].cached) >= n)
+      return Status::error(Code::invalid,
+                           str("prompt ", requests[i].index + 1, " has ", n, " tokens, of which ",
+                               requests[i].cached, " are said to be in the KV cache"));
     sequences[i].request = i;
   }
   const std::int64_t begin = clock.now_ns();
@@ -88,10 +92,13 @@ Status Generator::prefill(std::span<const GenerationRequest> requests, std::vect
     return {};
   };
   for (Sequence& sequence : sequences) {
-    // The program puts virtual tokens in the place of these.
-    for (std::int32_t i = 0; i < options_.virtual_tokens; ++i) STRATA_TRY(feed(sequence, 0));
     const std::vector<std::int32_t>& prompt = requests[sequence.request].prompt;
-    for (std::size_t i = 0; i < prompt.size(); ++i) {
+    const std::int32_t cached = requests[sequence.request].cached;
+    if (cached > 0)
+      sequence.length = options_.virtual_tokens + cached;
+    else  // the program puts virtual tokens in the place of these
+      for (std::int32_t i = 0; i < options_.virtual_tokens; ++i) STRATA_TRY(feed(sequence, 0));
+    for (auto i = static_cast<std::size_t>(cached); i < prompt.size(); ++i) {
       STRATA_TRY(feed(sequence, prompt[i]));
       if (i + 1 < prompt.size()) continue;
       logit_indices.push_back(static_cast<std::int32_t>(run.size()) - 1);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +16,23 @@ namespace strata {
 Status clear_drafts(Io& io, const std::string& dir);
 /// Removes all checkpoints and drafts of `dir`, and `dir` itself if nothing else is left in it.
 Status remove_checkpoints(Io& io, const std::string& dir);
+
+/// A folder of `dir` that has the name of a checkpoint.
+struct CheckpointInfo {
+  std::int64_t step = 0;
+  std::string path;
+  std::uint64_t bytes = 0;  ///< of its files, as the manifest has them
+  Status status;            ///< ok if the manifest is valid and the files have the right sizes
+};
+/// All of `dir`, the oldest first; none if there is no `dir`. Errors: `io_error`.
+Result<std::vector<CheckpointInfo>> describe_checkpoints(Io& io, const std::string& dir);
+/// Which of `found`, the oldest first, are not among the newest `keep` that are whole and are not of a step
+/// that `every` divides (0: of any). A damaged one is among them if a whole one is newer.
+std::vector<CheckpointInfo> checkpoints_to_prune(std::span<const CheckpointInfo> found, int keep,
+                                                 std::int64_t every);
+/// Removes a checkpoint. It has no checkpoint's name any more before its first file goes, and if this is
+/// interrupted, clear_drafts() removes the rest. The caller holds the lock.
+Status remove_checkpoint(Io& io, const CheckpointInfo& checkpoint);
 
 /// Returns the newest folder of `dir`, by step and never by time, whose manifest is valid and whose files
 /// have the right sizes. Errors: `not_found` if there is no checkpoint at all, `corrupt` naming each folder

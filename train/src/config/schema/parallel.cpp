@@ -43,7 +43,8 @@ constexpr TrainKey kKeys[] = {
              "breadth-first, or a file with a line of tasks for each rank, such as F0 F1 B0 B1; auto = the "
              "fastest that fits, by a forecast of all stages",
       .example = "parallel.schedule=zb-h1",
-      .allows_auto = true},
+      .allows_auto = true,
+      .choices = "gpipe|1f1b|interleaved|zb-h1|breadth-first"},
      field<&C::parallel, &C::Parallel::schedule>},
     {{.section = "parallel",
       .name = "virtual_stages",

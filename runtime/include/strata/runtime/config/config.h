@@ -73,6 +73,9 @@ class ConfigTree {
   /// Replaces every non-empty path value (KeySpec::is_path) by `map(entry, path)`.
   void map_paths(const std::function<std::string(const ConfigEntry& entry, const std::string& path)>& map);
 
+  /// Replaces the elements of a text_list, which keeps its origin.
+  void replace_texts(std::string_view key, std::vector<std::string> texts);
+
   const ConfigEntry& entry(std::string_view key) const;
   std::span<const ConfigEntry> entries() const noexcept { return entries_; }  ///< in schema order
 

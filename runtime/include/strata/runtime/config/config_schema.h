@@ -50,7 +50,7 @@ struct KeySpec {
   bool allows_auto = false;
   std::string_view unlimited_word =
       {};                         ///< the word for "no limit" of bytes and seconds keys: "unlimited", "none"
-  std::string_view choices = {};  ///< "cosine|linear|constant"
+  std::string_view choices = {};  ///< "cosine|linear|constant"; for text: values that a shell suggests
   double min =
       -std::numeric_limits<double>::infinity();  ///< for integer, number, bytes, seconds and list items
   double max = std::numeric_limits<double>::infinity();

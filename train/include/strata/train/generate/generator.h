@@ -24,6 +24,9 @@ struct GenerationRequest {
   std::vector<std::int32_t> prompt;
   std::vector<std::int32_t> stop_ids;  ///< any of these ends the completion and is not part of it
   std::int32_t adapter = -1;           ///< number of its adapter; -1: none
+  /// Leading tokens of the prompt that the KV cache has already, since the request of the run before that had
+  /// the same place began with them; fewer than the prompt has.
+  std::int32_t cached = 0;
 };
 
 struct Completion {

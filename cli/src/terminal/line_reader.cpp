@@ -1,4 +1,4 @@
-#include "line_reader.h"
+#include "terminal/line_reader.h"
 
 #include <poll.h>
 #include <unistd.h>
