@@ -133,7 +133,8 @@ function __strata_complete
     set -l words (commandline -opc) (commandline -ct)
     $words[1] complete -- $words[2..] 2>/dev/null
 end
-complete -c strata -a '(__strata_complete)'
+# Files only where strata knows no word.
+complete -c strata -f -n 'count (__strata_complete) >/dev/null' -a '(__strata_complete)'
 )";
 }
 
