@@ -18,7 +18,8 @@ class LineEditor {
   LineEditor(const LineEditor&) = delete;
   LineEditor& operator=(const LineEditor&) = delete;
 
-  /// The next line; nothing at the end of the input. Errors: `io_error`.
+  /// The next line; nothing at the end of the input. Ctrl-C discards what was typed: the line is empty.
+  /// Errors: `io_error`.
   Result<std::optional<std::string>> read(const std::string& prompt);
 
  private:

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +16,8 @@ namespace strata::cli {
 namespace {
 
 constexpr int kKept = 1000;  // lines
+
+volatile std::sig_atomic_t line_interrupted = 0;
 
 bool edits() { return ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0; }
 
@@ -40,10 +43,13 @@ LineEditor::~LineEditor() {
 
 Result<std::optional<std::string>> LineEditor::read(const std::string& prompt) {
   if (!edits()) return read_plain_line(prompt);
+  line_interrupted = 0;
+  auto* const before = std::signal(SIGINT, [](int) { line_interrupted = 1; });
   const std::unique_ptr<char, decltype(&std::free)> line(::readline(prompt.c_str()), &std::free);
+  std::signal(SIGINT, before);
   if (line == nullptr) {
     std::puts("");
-    return std::optional<std::string>();
+    return line_interrupted != 0 ? std::optional(std::string()) : std::optional<std::string>();
   }
   if (*line != '\0') ::add_history(line.get());
   return std::optional<std::string>(line.get());
