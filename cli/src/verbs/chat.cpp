@@ -65,7 +65,7 @@ class Chat {
   /// Answers a message. What was not answered because of an error is forgotten.
   Status answer(const std::string& text) {
     messages_.push_back({"user", text});
-    const Status status = answer_last();
+    Status status = answer_last();
     if (!status.is_ok()) messages_.pop_back();
     return status;
   }
@@ -75,7 +75,7 @@ class Chat {
     ChatMessage before = std::move(messages_.back());
     messages_.pop_back();
     ++retries_;
-    const Status status = answer_last();
+    Status status = answer_last();
     if (!status.is_ok()) messages_.push_back(std::move(before));
     return status;
   }

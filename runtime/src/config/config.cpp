@@ -377,6 +377,7 @@ void ConfigTree::replace_texts(std::string_view key, std::vector<std::string> te
     auto* const list = std::get_if<std::vector<std::string>>(&entry.value);
     STRATA_ASSERT(list != nullptr, "the key is not a list of texts", key);
     *list = std::move(texts);
+    return;
   }
 }
 
