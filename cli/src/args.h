@@ -65,6 +65,7 @@ struct Args : ConfigRequest {
   bool text = false;                      ///< `report`: to the terminal
   bool once = false;                      ///< `top`: print a line for each run, and end
   double interval_s = 1;                  ///< `top`
+  bool markdown = false;                  ///< `man`: all verbs, for documentation
   bool json = false;
   bool origin = false;
   std::FILE* out = stdout;

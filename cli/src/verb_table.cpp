@@ -336,6 +336,7 @@ void add_completions_options(CLI::App& app, Args& args) {
 
 void add_man_options(CLI::App& app, Args& args) {
   app.add_option("verb", args.action, "A verb (default: strata itself)")->option_text("VERB");
+  app.add_flag("--markdown", args.markdown, "Print all verbs as Markdown instead");
 }
 
 void add_complete_options(CLI::App& app, Args& args) {
@@ -441,7 +442,7 @@ constexpr Verb kVerbs[] = {
      kConfigActions},
     {"completions", "Print a script by which a shell completes strata's words", run_completions,
      add_completions_options},
-    {"man", "Print a manual page as roff", run_man, add_man_options},
+    {"man", "Print a manual page as roff, or all of them as Markdown", run_man, add_man_options},
     {"complete", "Print what the last word may become", run_complete, add_complete_options, {}, true},
     {"doctor", "Check what works on this machine, and how to fix the rest", run_doctor, add_doctor_options},
 };

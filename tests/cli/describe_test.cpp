@@ -7,6 +7,7 @@
 
 #include <strata/train/load_config.h>
 
+#include "describe/command_reference.h"
 #include "describe/complete.h"
 #include "describe/describe_keys.h"
 #include "describe/man_page.h"
@@ -75,11 +76,33 @@ TEST(ExplainKey, SaysWhatIsKnownOfItOrNamesTheMostSimilar) {
               HasSubstr("train.grad_accum"));
 }
 
-TEST(KeyReference, OfTheDocumentationIsThatOfTheSchema) {
-  std::ifstream file(STRATA_SOURCE_DIR "/docs/configuration.md");
+std::string page_of_documentation(const char* name) {
+  std::ifstream file(std::string(STRATA_SOURCE_DIR "/docs/").append(name));
   std::stringstream text;
   text << file.rdbuf();
-  EXPECT_EQ(text.str(), key_reference(train_schema())) << "strata config reference > docs/configuration.md";
+  return text.str();
+}
+
+TEST(KeyReference, OfTheDocumentationIsThatOfTheSchema) {
+  EXPECT_EQ(page_of_documentation("configuration.md"), key_reference(train_schema()))
+      << "strata config reference > docs/configuration.md";
+}
+
+TEST(CommandReference, OfTheDocumentationIsThatOfTheCommand) {
+  EXPECT_EQ(page_of_documentation("commands.md"), command_reference(command_help()))
+      << "strata man --markdown > docs/commands.md";
+}
+
+TEST(CommandReference, SaysDefaultsAndChoicesAndNeedsNoBars) {
+  const std::string text = command_reference(command_help());
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("| `--temperature VALUE` | Sampling temperature; 0 = always the most likely token "
+                      "(default: `0.8`) |\n"),
+            HasSubstr("| `-t`, `--tokenizer VALUE` | "), HasSubstr("`--machine NAME or FILE`"),
+            HasSubstr("```text\nstrata export [OPTIONS] RUN [key=value ...]\n```"),
+            HasSubstr("`bash`, `zsh`, `fish`"), HasSubstr("\n### strata config explain\n")));
+  EXPECT_THAT(text, Not(HasSubstr("(default: `0`)"))) << "which stands for: not given";
 }
 
 TEST(ManPage, HasEveryVerbOptionAndKey) {

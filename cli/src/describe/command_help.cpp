@@ -39,6 +39,13 @@ std::vector<std::string> known_values(const std::string& option) {
   return values;
 }
 
+// Zero, negative numbers and empty texts and lists stand for an option that is not given.
+std::string captured_default(const CLI::Option& option) {
+  const std::string text = option.get_default_str();
+  const bool is_unset = text.empty() || text == "0" || text == "[]" || text == "{}" || text[0] == '-';
+  return is_unset ? std::string() : text;
+}
+
 OptionHelp help_of(const CLI::Option& option) {
   OptionHelp help{.text = option.get_description()};
   for (const std::string& name : option.get_snames()) help.names.push_back("-" + name);
@@ -49,7 +56,15 @@ OptionHelp help_of(const CLI::Option& option) {
     help.value = option.get_option_text();
   else if (option.get_items_expected_max() > 0)
     help.value = help.is_argument() ? option.get_name() : "VALUE";
+  if (!help.is_argument() && !help.value.empty()) help.default_text = captured_default(option);
   return help;
+}
+
+/// CLI11 knows the value of a variable only once it is told to look.
+void capture_defaults(CLI::App& app) {
+  for (CLI::Option* option : app.get_options([](CLI::Option*) { return true; }))
+    option->capture_default_str();
+  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) capture_defaults(*sub);
 }
 
 CommandHelp help_of(const CLI::App& app) {
@@ -78,6 +93,7 @@ CommandHelp command_help() {
   CLI::App app("Trains models larger than GPU memory, using GPU memory, pinned RAM and NVMe", "strata");
   Args args;
   for (const Verb& verb : verbs()) verb.add_options(*add_verb(app, verb), args);
+  capture_defaults(app);
   return help_of(app);
 }
 

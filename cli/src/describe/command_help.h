@@ -11,6 +11,7 @@ struct OptionHelp {
   std::string value = {};                 ///< how its value is called, "FILE"; empty: it takes none
   std::vector<std::string> choices = {};  ///< the values it accepts, where those are few words
   std::string text = {};
+  std::string default_text = {};  ///< the value without the option; empty if that means that none is set
   bool is_argument() const noexcept { return names.empty(); }
 };
 /// strata itself, a verb, or an action of one.

@@ -1,5 +1,6 @@
 #include <strata/runtime/str.h>
 
+#include "describe/command_reference.h"
 #include "describe/complete.h"
 #include "describe/man_page.h"
 #include "exit_code.h"
@@ -21,6 +22,10 @@ int run_complete(const Args& args) {
 
 int run_man(const Args& args) {
   const CommandHelp strata = command_help();
+  if (args.markdown) {
+    print(args.out, command_reference(strata));
+    return kExitOk;
+  }
   if (!args.action.empty() && strata.find(args.action) == nullptr)
     return print_error(args, "man",
                        Status::error(Code::invalid, str("there is no verb '", args.action, "'")));
