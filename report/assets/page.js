@@ -10,6 +10,11 @@ function figure(value, unit) {
   const [size, name] = table.find(([size]) => Math.abs(value) >= size) || table[table.length - 1];
   return round(value / size) + name;
 }
+// {repeat: [figure, times, ...]} is a series in which figures are repeated.
+for (const run of data.runs) for (const [name, {repeat}] of Object.entries(run.series).filter(([, series]) => series?.repeat)) {
+  run.series[name] = [];
+  for (let i = 0; i < repeat.length; i += 2) for (let n = 0; n < repeat[i + 1]; ++n) run.series[name].push(repeat[i]);
+}
 // A series that has one figure in all steps is that figure.
 const at = (series, i) => Array.isArray(series) ? series[i] : series;
 function nearest(steps, x) {

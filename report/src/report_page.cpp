@@ -134,7 +134,8 @@ std::string timelines_html(const std::vector<RunRecord>& runs) {
 std::string tiers_table(const RunRecord& run) {
   if (run.tiers.empty()) return {};
   std::string html =
-      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Memory\"><table><caption>Memory: "
+      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Memory of " + escaped(run.name) +
+      "\"><table><caption>Memory: "
       "budget, what the plan "
       "needs at most, what was used at most, and what lives there</caption><thead><tr><th "
       "scope=\"col\">tier</th><th "
@@ -160,9 +161,10 @@ std::string lanes_table(const RunRecord& run) {
   const bool forecast = run.expected_step_s > 0;
   std::string html = fmt::format(
       "<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
-      "aria-label=\"Lanes\"><table><caption>Lanes{}</caption><thead><tr><th "
+      "aria-label=\"Lanes of {}\"><table><caption>Lanes{}</caption><thead><tr><th "
       "scope=\"col\">lane</th><th class=\"n\" scope=\"col\">busy</th><th class=\"n\" "
       "scope=\"col\">moved</th>{}</tr></thead><tbody>\n",
+      escaped(run.name),
       forecast ? fmt::format(": a step was expected to take {}, and took {}",
                              figure_text(run.expected_step_s, "s"), figure_text(run.measured_step_s, "s"))
                : std::string(),
@@ -219,7 +221,7 @@ std::string comparison_html(const std::vector<RunRecord>& runs) {
   if (runs.size() < 2) return {};
   std::string html =
       "<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
-      "aria-label=\"Comparison\"><table><caption>Compared with " +
+      "aria-label=\"Speed and losses\"><table><caption>Compared with " +
       escaped(runs.front().name) +
       "</caption><thead><tr><th scope=\"col\">run</th><th scope=\"col\">a step takes</th><th "
       "scope=\"col\">losses</th></tr></thead><tbody>\n";
@@ -262,7 +264,7 @@ std::string settings_html(const std::vector<RunRecord>& runs) {
   std::string html = of_run(runs, run) +
                      "<p><label for=\"filter\">Show keys that contain </label><input id=\"filter\" "
                      "type=\"search\"></p>\n<div "
-                     "class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Configuration\"><table "
+                     "class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All keys\"><table "
                      "id=\"settings\"><thead><tr><th scope=\"col\">key</th><th scope=\"col\">value</th><th "
                      "scope=\"col\">set "
                      "by</th></tr></thead><tbody>\n";

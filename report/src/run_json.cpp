@@ -30,9 +30,28 @@ void append_array(std::string& out, const std::vector<T>& values, const Append& 
   out += ']';
 }
 
-bool is_constant(const std::vector<double>& values) {
-  return values.size() > 1 &&
-         std::all_of(values.begin(), values.end(), [&](double v) { return v == values.front(); });
+/// How often each figure is repeated before another follows: [figure, times, ...].
+std::vector<double> runs_of(const std::vector<double>& values) {
+  std::vector<double> runs;
+  for (const double value : values) {
+    if (!runs.empty() && runs[runs.size() - 2] == value)
+      ++runs.back();
+    else
+      runs.insert(runs.end(), {value, 1});
+  }
+  return runs;
+}
+
+/// A series as what is shortest: one figure that all steps have, figures with how often they are repeated, or
+/// the figure of each step.
+void append_series(std::string& out, const std::vector<double>& values) {
+  const auto number = [&](double value) { append_number(out, value); };
+  const std::vector<double> runs = runs_of(values);
+  if (values.size() > 1 && runs.size() == 2) return append_number(out, values.front());
+  if (runs.size() >= values.size()) return append_array(out, values, number);
+  out += "{\"repeat\":";
+  append_array(out, runs, number);
+  out += '}';
 }
 
 void append_timeline(std::string& out, const RunRecord::Timeline& timeline) {
@@ -50,7 +69,6 @@ void append_timeline(std::string& out, const RunRecord::Timeline& timeline) {
 }
 
 void append_run(std::string& out, const RunRecord& run) {
-  const auto number = [&](double value) { append_number(out, value); };
   out += "{\"name\":";
   append_json_string(out, run.name);
   out += ",\"steps\":";
@@ -62,10 +80,7 @@ void append_run(std::string& out, const RunRecord& run) {
     if (!std::exchange(first, false)) out += ',';
     append_json_string(out, series.name);
     out += ':';
-    if (is_constant(series.values))
-      append_number(out, series.values.front());
-    else
-      append_array(out, series.values, number);
+    append_series(out, series.values);
   }
   out += "},\"validations\":";
   append_array(out, run.validations, [&](const RunRecord::Validation& v) {

@@ -1,6 +1,8 @@
 // The page of a run: its data is that of metrics.jsonl, and it needs nothing else.
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include <nlohmann/json.hpp>
 
 #include <strata/report/chart.h>
@@ -22,8 +24,15 @@ PageJson data_of(const std::string& page) {
   return PageJson::parse(page.substr(begin, page.find("</script>", begin) - begin));
 }
 
-// A figure of a step in the page, whose series may be one figure for all.
-PageJson at(const PageJson& series, std::size_t i) { return series.is_array() ? series[i] : series; }
+// A figure of a step in the page, whose series may be one figure for all, or figures and how often they are
+// repeated.
+PageJson at(const PageJson& series, std::size_t i) {
+  if (!series.is_object()) return series.is_array() ? series[i] : series;
+  const PageJson& repeat = series["repeat"];
+  std::size_t k = 0;
+  for (std::size_t seen = repeat[1]; seen <= i; seen += repeat[k + 1].get<std::size_t>()) k += 2;
+  return repeat[k];
+}
 
 TEST(ReportPage, EveryChartHasTheFiguresOfMetrics) {
   const test::TempDir dir;
@@ -52,6 +61,8 @@ TEST(ReportPage, EveryChartHasTheFiguresOfMetrics) {
   }
   EXPECT_EQ(i, 300u);
   EXPECT_EQ(validations, 3u);
+  EXPECT_TRUE(of_run["series"]["moved_bytes.h2d"].is_object()) << "the first step moves less";
+  EXPECT_TRUE(of_run["series"]["moved_bytes.d2h"].is_number());
 }
 
 TEST(ReportPage, ChartsNameSeriesThatThePageHas) {
@@ -83,6 +94,27 @@ TEST(ReportPage, OfTenThousandStepsHasLessThanTwoMegabytes) {
   const test::TempDir dir;
   test::write_run(dir.path() + "/run", 10000);
   EXPECT_LT(report_html({must(read_run_record(posix_io(), dir.path() + "/run"))}).size(), 2000000u);
+}
+
+// A name that two regions share does not tell them apart.
+TEST(ReportPage, OfSeveralRunsHasRegionsWithNamesOfTheirOwn) {
+  const test::TempDir dir;
+  std::vector<RunRecord> runs;
+  for (const char* name : {"/first", "/second"}) {
+    test::write_run(dir.path() + name, 30);
+    runs.push_back(must(read_run_record(posix_io(), dir.path() + name)));
+  }
+  const std::string page = report_html(runs);
+  std::set<std::string> names;
+  for (const char* mark : {"role=\"region\" aria-label=\"", "<section aria-labelledby=\""})
+    for (std::size_t at = page.find(mark); at != std::string::npos; at = page.find(mark, at + 1)) {
+      const std::size_t begin = at + std::string_view(mark).size();
+      std::string name = page.substr(begin, page.find('"', begin) - begin);
+      name[0] = static_cast<char>(
+          std::tolower(static_cast<unsigned char>(name[0])));  // a section has its title's name
+      EXPECT_TRUE(names.insert(name).second) << name;
+    }
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"memory of first", "memory of second"}));
 }
 
 TEST(ReportPage, OfSeveralRunsComparesThem) {

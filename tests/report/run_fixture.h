@@ -19,10 +19,10 @@ inline std::string metrics_line(int step, double loss, double step_s) {
       "\"exposed_wait_s\": {{\"h2d\": "
       "{:.6f}, \"nvme\": {:.6f}, \"host\": 0.000100}}, \"used_bytes\": {{\"device\": 33124352, \"pinned\": "
       "24883200, \"nvme\": "
-      "0}}, \"moved_bytes\": {{\"h2d\": 63266832, \"d2h\": 24870928, \"nvme_read\": 0, \"nvme_write\": 0, "
+      "0}}, \"moved_bytes\": {{\"h2d\": {}, \"d2h\": 24870928, \"nvme_read\": 0, \"nvme_write\": 0, "
       "\"network\": 0}}}}\n",
       step, loss, static_cast<unsigned>(loss * 1e6), 1e-3 / step, 1 + 1.0 / step, 4096 / step_s, step_s,
-      0.8 * step_s, 0.15 * step_s, 0.04 * step_s);
+      0.8 * step_s, 0.15 * step_s, 0.04 * step_s, step == 1 ? 1054720 : 63266832);
 }
 
 /// Writes a run folder of so many steps, whose loss falls from 7, and whose steps take `step_s`, or up to a
