@@ -153,7 +153,8 @@ void add_machine_options(CLI::App& app, Args& args) {
 }
 
 void add_budget_options(CLI::App& app, Args& args) {
-  app.add_option("items", args.items, "RUN memory.TIER=BYTES ...");
+  app.add_option("items", args.items, "Run folder, and the budgets that it is to have")
+      ->option_text("RUN memory.TIER=BYTES ...");
 }
 
 void add_bench_options(CLI::App& app, Args& args) {
@@ -277,22 +278,23 @@ void add_export_options(CLI::App& app, Args& args) {
 
 void add_tokenizer_options(CLI::App& app, Args& args) {
   app.require_subcommand(1);
-  const auto action = [&](const char* name, const char* doc, const char* items) {
+  const auto action = [&](const char* name, const char* doc, const char* items, const char* of_items) {
     CLI::App* sub = app.add_subcommand(name, doc);
-    sub->add_option("items", args.items, items);
+    if (*items != 0) sub->add_option("items", args.items, of_items)->option_text(items);
     sub->callback([&args, name] { args.action = name; });
     return sub;
   };
-  CLI::App* train = action("train", "Train a byte-level BPE tokenizer on text files", "FILE ...");
+  CLI::App* train =
+      action("train", "Train a byte-level BPE tokenizer on text files", "FILE ...", "Text files");
   train->add_option("--vocab", args.vocab, "Vocabulary size, including the 256 bytes and end of text")
       ->check(CLI::Range(257, 1 << 20));
   train->add_option("-o,--out", args.tokenizer, "File to write");
-  CLI::App* encode = action("encode", "Print the token ids of texts", "TEXT ...");
+  CLI::App* encode = action("encode", "Print the token ids of texts", "TEXT ...", "Texts");
   encode->add_flag("--parse-special", args.special, "Encode the text of special tokens as these tokens");
   encode->add_flag("--add-special-tokens", args.add_special_tokens,
                    "Add the special tokens that the tokenizer specifies, for example BOS");
-  for (CLI::App* sub : {encode, action("decode", "Print the text of token ids", "ID ..."),
-                        action("info", "Show the properties of a tokenizer", "")})
+  for (CLI::App* sub : {encode, action("decode", "Print the text of token ids", "ID ...", "Token ids"),
+                        action("info", "Show the properties of a tokenizer", "", "")})
     sub->add_option("-t,--tokenizer", args.tokenizer,
                     "tokenizer.json, or a folder with it or with vocab.json and merges.txt");
 }
@@ -300,12 +302,12 @@ void add_tokenizer_options(CLI::App& app, Args& args) {
 void add_data_options(CLI::App& app, Args& args) {
   app.require_subcommand(1);
   CLI::App* pack = app.add_subcommand("pack", "Turn text and .jsonl files into one file of tokens");
-  pack->add_option("items", args.items, "FILE ...");
+  pack->add_option("items", args.items, "Text and .jsonl files")->option_text("FILE ...");
   pack->add_option("-o,--out", args.out_dir, "File to write");
   pack->add_option("--chat-template", args.chat_template,
                    "Chat template of conversations, as in data.chat_template");
   CLI::App* inspect = app.add_subcommand("inspect", "Show the contents of a packed file and one sample");
-  inspect->add_option("file", args.items, "Packed file");
+  inspect->add_option("file", args.items, "Packed file")->option_text("FILE");
   inspect->add_option("--sample", args.sample, "Index of the sample to show")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 62));
   inspect->add_flag("--json", args.json, "Print JSON");
