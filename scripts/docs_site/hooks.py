@@ -107,17 +107,22 @@ def on_files(files, config):
     return files
 
 
-def with_lists(markdown):
-    """The text with an empty line before lists that follow a paragraph at once, which code hosts read as lists and
-    Python-Markdown as more of the paragraph."""
+def with_empty_lines(markdown):
+    """The text with empty lines around code and before lists that follow a paragraph at once, which code hosts tell
+    apart and Python-Markdown takes as more of the paragraph."""
     lines, seen = markdown.split("\n"), markdown_links.without_code(markdown).split("\n")
-    out, in_list = [], False
+    out, in_list, in_code = [], False, False
     for i, line in enumerate(lines):
-        is_item = re.match(r"[ ]{0,3}([-*]|1\.) ", seen[i]) is not None
-        if is_item and not in_list and i > 0 and lines[i - 1].strip():
+        is_fence = line.startswith("```") and not seen[i].strip()
+        is_item = re.match(r"[ ]{0,3}([-*]|1\.) ", seen[i]) is not None and not in_list
+        if (is_item or (is_fence and not in_code)) and out and out[-1].strip():
             out.append("")
-        in_list = is_item or (in_list and bool(line.strip()))
         out.append(line)
+        in_list = is_item or (in_list and bool(line.strip()))
+        if is_fence:
+            in_code = not in_code
+            if not in_code:
+                out.append("")
     return "\n".join(out)
 
 
@@ -136,4 +141,4 @@ def on_page_markdown(markdown, page, config, files):
         relative = posixpath.relpath(uri, posixpath.dirname(page.file.src_uri) or ".")
         out += [markdown[end : link.begin], relative + (f"#{anchor}" if anchor else "")]
         end = link.end
-    return with_lists("".join(out) + markdown[end:])
+    return with_empty_lines("".join(out) + markdown[end:])
