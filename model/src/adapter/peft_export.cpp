@@ -106,7 +106,7 @@ Status write_folder(Io& io, const std::string& path, const DecoderConfig& config
 
 Status export_peft(Io& io, const std::string& path, const DecoderConfig& config,
                    const AdapterSettings& settings, const std::string& base, const ParamSource& source) {
-  return detail::write_whole_folder(io, path, [&](const std::string& draft) {
+  return detail::write_whole(io, path, [&](const std::string& draft) {
     return write_folder(io, draft, with_derived_sizes(config), settings, base, source);
   });
 }

@@ -10,34 +10,12 @@
 #include <strata/runtime/str.h>
 
 #include "hf/folder_files.h"
+#include "hf/written_values.h"
 
 namespace strata {
 namespace {
 
 constexpr std::int64_t kElemsAtOnce = (1 << 20) / 4;
-
-/// Caches the last parameter read, since the tensors of one parameter are written in succession.
-class Params {
- public:
-  Params(const DecoderConfig& config, const ParamSource& source) : source_(source) {
-    for (const HfTensor& tensor : hf_tensors(config)) elems_[tensor.param] += tensor.n_elems();
-  }
-  Result<std::span<const float>> get(const std::string& name) {
-    if (name != name_) {
-      values_.resize(static_cast<std::size_t>(elems_.at(name)));
-      name_.clear();
-      STRATA_TRY(source_(name, values_));
-      name_ = name;
-    }
-    return std::span<const float>(values_);
-  }
-
- private:
-  const ParamSource& source_;
-  std::map<std::string, std::int64_t> elems_;
-  std::string name_;
-  std::vector<float> values_;
-};
 
 /// Splits the tensors into files of at most `limit` bytes.
 std::vector<std::vector<HfTensor>> shards(const DecoderConfig& config, DType dtype, std::uint64_t limit) {
@@ -55,21 +33,8 @@ std::vector<std::vector<HfTensor>> shards(const DecoderConfig& config, DType dty
   return out;
 }
 
-/// Checks for non-finite values: a file with one would load but compute only NaN.
-Status check_values(const std::string& tensor, std::int64_t begin, std::span<const float> values,
-                    std::span<const float> rounded, DType dtype) {
-  const std::size_t bad = first_non_finite(rounded);
-  if (bad == rounded.size()) return {};
-  const std::string where =
-      str("element ", begin + static_cast<std::int64_t>(bad), " of ", tensor, " is ", values[bad]);
-  if (first_non_finite(values.subspan(bad, 1)) == 0)
-    return Status::error(Code::diverged, where + ": the run diverged; export an earlier checkpoint");
-  return Status::error(Code::invalid, str(where, ", which ", to_string(dtype), " cannot hold: export as f32",
-                                          dtype == DType::f16 ? " or bf16" : ""));
-}
-
 Status write_shard(Io& io, const std::string& path, const std::vector<HfTensor>& tensors,
-                   const DecoderConfig& config, Params& params, DType dtype) {
+                   const DecoderConfig& config, detail::ParamCache& params, DType dtype) {
   std::vector<TensorSpec> specs;
   for (const HfTensor& tensor : tensors)
     specs.push_back({tensor.name, std::string(safetensors_dtype(dtype)), tensor.shape});
@@ -86,7 +51,7 @@ Status write_shard(Io& io, const std::string& path, const std::vector<HfTensor>&
       STRATA_TRY(narrow_from_f32(block, dtype, raw));
       rounded.resize(block.size());
       STRATA_TRY(widen_to_f32(dtype, raw, rounded));
-      STRATA_TRY(check_values(tensor.name, at, block, rounded, dtype));
+      STRATA_TRY(detail::check_written(tensor.name, at, block, rounded, to_string(dtype)));
       STRATA_TRY(writer->append(raw));
     }
   }
@@ -119,7 +84,7 @@ std::string config_text(const DecoderConfig& config, const HfExport& options) {
 Status write_folder(Io& io, const std::string& path, const DecoderConfig& config, const ParamSource& source,
                     const HfExport& options) {
   STRATA_TRY(io.make_dirs(path));
-  Params params(config, source);
+  detail::ParamCache params(config, source);
   const auto all = shards(config, options.dtype, options.shard_bytes);
   for (std::size_t i = 0; i < all.size(); ++i)
     STRATA_TRY(
@@ -139,7 +104,7 @@ Status export_hf(Io& io, const std::string& folder, const DecoderConfig& config,
   if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16)
     return Status::error(Code::unsupported, str("an export as ", to_string(options.dtype),
                                                 "; the formats are f32, bf16 and f16"));
-  return detail::write_whole_folder(
+  return detail::write_whole(
       io, folder, [&](const std::string& draft) { return write_folder(io, draft, config, source, options); });
 }
 
@@ -148,13 +113,13 @@ Status export_hf_tensors(Io& io, const std::string& file, const DecoderConfig& c
                          const ParamSource& source) {
   std::vector<HfTensor> tensors = hf_tensors(config);
   std::erase_if(tensors, [&](const HfTensor& tensor) { return !wanted(tensor.param); });
-  Params params(config, source);
+  detail::ParamCache params(config, source);
   return write_shard(io, file, tensors, config, params, DType::f32);
 }
 
 Status check_hf_export(Io& io, const std::string& path, const ParamSource& source, DType dtype) {
   STRATA_TRY_ASSIGN(const auto folder, HfFolder::open(io, path));
-  Params params(folder->config(), source);
+  detail::ParamCache params(folder->config(), source);
   std::vector<float> found;
   std::vector<std::byte> raw;
   std::string last;

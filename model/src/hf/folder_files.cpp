@@ -53,10 +53,10 @@ std::string parent_of(const std::string& path) {
 
 }  // namespace
 
-Status write_whole_folder(Io& io, const std::string& folder,
-                          const std::function<Status(const std::string& draft)>& write) {
-  const std::string path = without_last_slashes(folder);  // "out/.unfinished" would be inside "out/"
-  if (io.exists(path)) return Status::error(Code::invalid, str(path, " already exists; name a new folder"));
+Status write_whole(Io& io, const std::string& given,
+                   const std::function<Status(const std::string& draft)>& write) {
+  const std::string path = without_last_slashes(given);  // "out/.unfinished" would be inside "out/"
+  if (io.exists(path)) return Status::error(Code::invalid, str(path, " already exists; name a new one"));
   const std::string draft = path + ".unfinished";
   if (io.exists(draft)) STRATA_TRY(io.remove_all(draft));  // left by a killed process
   Status status = write(draft);

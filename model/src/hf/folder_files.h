@@ -16,10 +16,10 @@ namespace strata::detail {
 /// `not_found` for a dangling one.
 Result<std::string> file_in_hf_folder(const std::string& folder, const std::string& name);
 
-/// Writes a folder as a whole: `write` fills a draft next to it, which is then renamed and synced, or removed
-/// after an error. `folder` must not exist. Errors: `invalid`, those of `write`.
-Status write_whole_folder(Io& io, const std::string& folder,
-                          const std::function<Status(const std::string& draft)>& write);
+/// Writes a file or folder as a whole: `write` fills a draft next to it, which is then renamed and synced, or
+/// removed after an error. `path` must not exist. Errors: `invalid`, those of `write`.
+Status write_whole(Io& io, const std::string& path,
+                   const std::function<Status(const std::string& draft)>& write);
 
 /// "[2, 16]", for messages.
 std::string shape_text(const std::vector<std::uint64_t>& shape);

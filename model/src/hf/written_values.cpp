@@ -1,0 +1,35 @@
+#include "hf/written_values.h"
+
+#include <strata/model/hf/tensors.h>
+#include <strata/runtime/convert.h>
+#include <strata/runtime/str.h>
+
+namespace strata::detail {
+
+ParamCache::ParamCache(const DecoderConfig& config, const ParamSource& source) : source_(source) {
+  for (const HfTensor& tensor : hf_tensors(config)) elems_[tensor.param] += tensor.n_elems();
+}
+
+Result<std::span<const float>> ParamCache::get(const std::string& name) {
+  if (name != name_) {
+    values_.resize(static_cast<std::size_t>(elems_.at(name)));
+    name_.clear();
+    STRATA_TRY(source_(name, values_));
+    name_ = name;
+  }
+  return std::span<const float>(values_);
+}
+
+Status check_written(const std::string& tensor, std::int64_t begin, std::span<const float> values,
+                     std::span<const float> rounded, std::string_view format) {
+  const std::size_t bad = first_non_finite(rounded);
+  if (bad == rounded.size()) return {};
+  const std::string where =
+      str("element ", begin + static_cast<std::int64_t>(bad), " of ", tensor, " is ", values[bad]);
+  if (first_non_finite(values.subspan(bad, 1)) == 0)
+    return Status::error(Code::diverged, where + ": the run diverged; export an earlier checkpoint");
+  return Status::error(Code::invalid, str(where, ", which ", format, " cannot hold: export as f32",
+                                          format == "bf16" ? "" : " or bf16"));
+}
+
+}  // namespace strata::detail

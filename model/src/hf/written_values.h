@@ -1,0 +1,36 @@
+// What writers of models share: parameters read one after the other, and a check of what is written.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <strata/model/hf/folder.h>
+
+namespace strata::detail {
+
+/// Holds the last parameter read, since the tensors of one parameter are written in succession.
+class ParamCache {
+ public:
+  /// `source` outlives the object.
+  ParamCache(const DecoderConfig& config, const ParamSource& source);
+  /// The values of a parameter of the model, valid until the next call. Errors: those of `source`.
+  Result<std::span<const float>> get(const std::string& name);
+
+ private:
+  const ParamSource& source_;
+  std::map<std::string, std::int64_t> elems_;
+  std::string name_;
+  std::vector<float> values_;
+};
+
+/// Checks elements of a tensor from `begin` on, of which `rounded` is what is written: a file with a NaN or
+/// an infinity would load but compute only NaN. Errors: `diverged` if a value is not finite; `invalid` if
+/// only `format` makes it so, with the formats that hold it.
+Status check_written(const std::string& tensor, std::int64_t begin, std::span<const float> values,
+                     std::span<const float> rounded, std::string_view format);
+
+}  // namespace strata::detail
