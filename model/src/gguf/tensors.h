@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <strata/model/decoder.h>
+#include <strata/model/gguf/format.h>
+
+#include "gguf/architecture.h"
+#include "gguf/layout.h"
+
+namespace strata::detail {
+
+/// A tensor of the file and where its values come from: rows of one of our parameters, or, with an empty
+/// `param`, the table of RoPE factors.
+struct GgufPart {
+  GgufTensor tensor;
+  std::string param;
+  std::int64_t first_row = 0;
+  std::int64_t pairs = 0;  ///< rows of each head are reordered in pairs: half its size; 0: they are not
+  float added = 0;         ///< to every value
+
+  std::int64_t rows() const noexcept { return static_cast<std::int64_t>(tensor.shape.front()); }
+  std::int64_t columns() const noexcept;  ///< 1 for a vector
+};
+
+/// All tensors of the file, in the order of the layers. Matrices have `format`, or f16 if it is q8_0 and
+/// their rows are no multiple of its blocks; vectors, norms and positions are f32, as llama.cpp computes with
+/// them.
+std::vector<GgufPart> gguf_parts(const GgufArchitecture& architecture, const DecoderConfig& config,
+                                 GgufFormat format);
+
+/// Copies rows [begin, begin + into.size() / columns()) of a part from the values of its parameter.
+void gather_gguf(const GgufPart& part, std::int64_t begin, std::span<const float> param,
+                 std::span<float> into);
+
+/// What each frequency of RoPE is divided by, of the scaling llama3 (Grattafiori et al. 2024).
+std::vector<float> llama3_factors(const RopeFrequencies& frequencies, std::int64_t rotary_dim);
+
+}  // namespace strata::detail
