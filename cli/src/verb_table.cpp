@@ -263,14 +263,15 @@ void add_export_options(CLI::App& app, Args& args) {
   app.add_option("run", args.items, "Run folder, and section.key=value")
       ->option_text("RUN [key=value ...]")
       ->required();
-  app.add_option("--out", args.out_dir, "Folder to create; must not exist")->required();
+  app.add_option("--out", args.out_dir, "Folder to create, or file for --format gguf; must not exist")
+      ->required();
   app.add_option("--format", args.format,
                  "auto = peft if adapters were trained, else hf; hf, merged = Hugging Face folder; peft = "
-                 "folder of PEFT")
-      ->check(CLI::IsMember({"auto", "hf", "peft", "merged"}));
-  app.add_option("--dtype", args.dtype, "Dtype of the weights: f32, bf16 or f16");
+                 "folder of PEFT; gguf = file for llama.cpp")
+      ->check(CLI::IsMember({"auto", "hf", "peft", "merged", "gguf"}));
+  app.add_option("--dtype", args.dtype, "Dtype of the weights: f32, bf16 or f16; of gguf also q8_0");
   app.add_option("--max-shard-size", args.max_shard_size, "Maximum bytes of tensors per file");
-  app.add_flag("--check", args.check, "Read the folder back and compare every tensor");
+  app.add_flag("--check", args.check, "Read the folder or file back and compare every tensor");
   app.add_flag(
       "--states", args.states,
       "Also write step-N, the f32 masters and the optimizer's states, for strata.load_checkpoint in Python");
@@ -433,7 +434,7 @@ constexpr Verb kVerbs[] = {
      add_compare_options},
     {"ckpt", "List, prune, verify or average the checkpoints of a run", run_ckpt, add_ckpt_options,
      kCkptActions},
-    {"export", "Export a run's model as a Hugging Face folder", run_export, add_export_options},
+    {"export", "Export a run's model as a Hugging Face folder or GGUF file", run_export, add_export_options},
     {"verify", "Train a few steps in many placements and compare the results bit by bit", run_verify,
      add_verify_options},
     {"tokenizer", "Train a tokenizer, encode and decode text, show a tokenizer", run_tokenizer,

@@ -8,20 +8,17 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/train/load_config.h>
-#include <strata/train/pretrained/checkpoint_params.h>
-#include <strata/train/resume.h>
 #include <strata/train/run_folder.h>
 #include <strata/train/subspaces/groups.h>
 #include <strata/train/training_data.h>
 
 #include "exit_code.h"
 #include "print.h"
+#include "verbs/export_source.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
 namespace {
-
-constexpr std::uint64_t kTextLimit = 256 << 20;
 
 Result<DType> dtype_of(const std::string& name) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
@@ -36,7 +33,7 @@ Result<std::map<std::string, std::string>> files_beside(const Tokenizer& tokeniz
   std::map<std::string, std::string> files = {{"tokenizer.json", tokenizer.to_json()}};
   const auto take = [&](const std::string& folder, const char* name) -> Status {
     if (!io.exists(folder + "/" + name)) return {};
-    STRATA_TRY_ASSIGN(files[name], read_text(io, folder + "/" + name, kTextLimit));
+    STRATA_TRY_ASSIGN(files[name], read_text(io, folder + "/" + name, kExportTextLimit));
     return {};
   };
   STRATA_TRY(take(run, "chat_template.jinja"));
@@ -61,7 +58,7 @@ Result<std::map<std::string, std::string>> files_beside(const Tokenizer& tokeniz
 Result<std::string> base_config(const std::string& run, Io& io) {
   const std::string path = run + "/base/config.json";
   if (!io.exists(path)) return std::string();
-  return read_text(io, path, kTextLimit);
+  return read_text(io, path, kExportTextLimit);
 }
 
 /// Writes the checkpoint `from` into `out` under the names that tensors have in a Hugging Face folder, for
@@ -83,43 +80,28 @@ Result<std::string> export_states(Io& io, const std::string& from, const Decoder
       });
 }
 
+/// Whether the states of the optimizer are those of the parameters that are exported.
+Status check_states(const TrainConfig& config, const DecoderConfig& decoder) {
+  if (has_adapters(config))
+    return Status::error(Code::invalid, "--states: a merged model has no states of an optimizer");
+  STRATA_TRY_ASSIGN(const std::vector<LoraGroup> subspaces, subspace_groups(config, decoder));
+  if (subspaces.empty()) return {};
+  return Status::error(Code::invalid,
+                       "--states: the run trained matrices in subspaces of their gradients "
+                       "(optim.name = galore), whose states are not those of whole matrices");
+}
+
 /// What the run trained, in the format that was asked for. `auto`: an adapter as PEFT has it, else a whole
 /// model.
 Result<std::string> chosen_format(const Args& args, const TrainConfig& config) {
   const bool adapted = has_adapters(config);
   const std::string format = args.format == "auto" ? (adapted ? "peft" : "hf") : args.format;
-  if (adapted && format == "merged") {
-    STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(config));
-    if (!can_merge(settings))
-      return Status::error(Code::unsupported,
-                           str("--format merged: the run trained ", describe(settings),
-                               ", which no matrix of the model can take up; its format is peft"));
-  }
-  if (adapted == (format != "hf")) return format;
+  if (format == "gguf" || adapted == (format != "hf")) return format;
   return Status::error(
       Code::invalid,
-      adapted ? str("--format ", format, ": the run trained an adapter; its formats are peft and merged")
-              : str("--format ", format, ": the run trained a whole model; its format is hf"));
-}
-
-/// The newest checkpoint, whose parameters are read one after the other.
-struct ExportedCheckpoint {
-  std::string path;
-  std::unique_ptr<CheckpointParams> params;
-  ParamSource source() const {
-    return [this](std::string_view name, std::span<float> into) { return params->read(name, into); };
-  }
-};
-Result<ExportedCheckpoint> open_newest(const Args& args, const LoadedConfig& loaded, const std::string& run,
-                                       Io& io) {
-  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
-                    list_checkpoints(loaded.config, run, io, [&](std::string_view text) {
-                      print(args.err, str("strata export: ", text, "\n"));
-                    }));
-  if (checkpoints.empty()) return no_checkpoint(loaded.config, run);
-  ExportedCheckpoint newest{checkpoints.front(), nullptr};
-  STRATA_TRY_ASSIGN(newest.params, CheckpointParams::open(loaded.config, newest.path, io));
-  return newest;
+      adapted
+          ? str("--format ", format, ": the run trained an adapter; its formats are peft, merged and gguf")
+          : str("--format ", format, ": the run trained a whole model; its formats are hf and gguf"));
 }
 
 Result<std::string> export_adapter(const Args& args, const LoadedConfig& loaded, const std::string& run) {
@@ -141,6 +123,7 @@ Result<std::string> export_adapter(const Args& args, const LoadedConfig& loaded,
 Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, const std::string& run) {
   STRATA_TRY_ASSIGN(const std::string format, chosen_format(args, loaded.config));
   if (format == "peft") return export_adapter(args, loaded, run);
+  if (format == "gguf") return export_gguf_file(args, loaded, run);
   Io& io = posix_io();
   HfExport options;
   STRATA_TRY_ASSIGN(options.dtype, dtype_of(args.dtype));
@@ -152,23 +135,8 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
   STRATA_TRY_ASSIGN(const ExportedCheckpoint checkpoint, open_newest(args, loaded, run, io));
   const std::string& from = checkpoint.path;
   const DecoderConfig decoder = decoder_config(loaded.config);
-  ParamSource source = checkpoint.source();
-  if (format == "merged") {
-    if (args.states)
-      return Status::error(Code::invalid, "--states: a merged model has no states of an optimizer");
-    STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(loaded.config));
-    STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets,
-                      lora_targets(decoder, std::get<LoraSettings>(folder_settings(settings))));
-    source = merged_source(folder_values(source, decoder, settings), lora_groups(targets), decoder);
-  }
-  STRATA_TRY_ASSIGN(std::vector<LoraGroup> subspaces, subspace_groups(loaded.config, decoder));
-  if (!subspaces.empty()) {
-    if (args.states)
-      return Status::error(Code::invalid,
-                           "--states: the run trained matrices in subspaces of their gradients "
-                           "(optim.name = galore), whose states are not those of whole matrices");
-    source = merged_source(source, std::move(subspaces), decoder);
-  }
+  if (args.states) STRATA_TRY(check_states(loaded.config, decoder));
+  STRATA_TRY_ASSIGN(const ParamSource source, whole_model_of(checkpoint, loaded, format));
   STRATA_TRY(export_hf(io, args.out_dir, decoder, source, options));
   std::string text =
       str("wrote ", args.out_dir, " from ", from, ": ", decoder.family, ", ", to_string(options.dtype), "\n");
@@ -192,7 +160,7 @@ int run_export(const Args& args) {
   const auto refuse = [&](const Status& status) { return print_error(args, "export", status); };
   const std::string run = args.items.front();
   if (args.out_dir.empty())
-    return refuse(Status::error(Code::invalid, "name the folder to write: --out DIR"));
+    return refuse(Status::error(Code::invalid, "name the folder or file to write: --out PATH"));
   if (const Status there = RunFolder::check(posix_io(), run, RunFolder::Mode::resume); !there.is_ok())
     return refuse(there);
   Args given = args;

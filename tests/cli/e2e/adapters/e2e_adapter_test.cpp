@@ -103,7 +103,7 @@ TEST_F(CliAdapterE2e, WhatDoesNotFitIsRefused) {
               HasSubstr("nowhere has no adapter_config.json"));
   succeeds(run_of("run", {"train.max_time=0s", "--overwrite"}));
   EXPECT_THAT(strata({"export", "run", "--out", "hf", "--format", "hf"}).err,
-              HasSubstr("--format hf: the run trained an adapter; its formats are peft and merged"));
+              HasSubstr("--format hf: the run trained an adapter; its formats are peft, merged and gguf"));
 }
 
 }  // namespace

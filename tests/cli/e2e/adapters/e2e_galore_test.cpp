@@ -142,7 +142,7 @@ TEST_F(CliGaloreE2e, ItsModelIsExportedEvaluatedGeneratesAndScores) {
   EXPECT_THAT(refused({"export", "run", "--out", "other", "--states"}),
               HasSubstr("--states: the run trained matrices in subspaces of their gradients"));
   EXPECT_THAT(refused({"export", "run", "--out", "other", "--format", "peft"}),
-              HasSubstr("--format peft: the run trained a whole model; its format is hf"));
+              HasSubstr("--format peft: the run trained a whole model; its formats are hf and gguf"));
 }
 
 // A run over a Hugging Face folder starts as it is, and bases change nothing but by rounding.

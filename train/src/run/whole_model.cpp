@@ -1,0 +1,38 @@
+#include <strata/train/pretrained/whole_model.h>
+
+#include <utility>
+
+#include <strata/model/adapter/peft_folder.h>
+#include <strata/runtime/str.h>
+#include <strata/train/subspaces/groups.h>
+#include <strata/train/training_data.h>
+
+namespace strata {
+namespace {
+
+Result<ParamSource> with_adapter_merged(const TrainConfig& config, ParamSource checkpoint,
+                                        const DecoderConfig& decoder) {
+  STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(config));
+  if (!can_merge(settings))
+    return Status::error(Code::unsupported,
+                         str("the run trained ", describe(settings),
+                             ", which no matrix of the model can take up; its format is peft"));
+  STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets,
+                    lora_targets(decoder, std::get<LoraSettings>(folder_settings(settings))));
+  return merged_source(folder_values(std::move(checkpoint), decoder, settings), lora_groups(targets),
+                       decoder);
+}
+
+}  // namespace
+
+Result<ParamSource> whole_model(const TrainConfig& config, ParamSource checkpoint) {
+  const DecoderConfig decoder = decoder_config(config);
+  ParamSource source = std::move(checkpoint);
+  if (has_adapters(config)) {
+    STRATA_TRY_ASSIGN(source, with_adapter_merged(config, std::move(source), decoder));
+  }
+  STRATA_TRY_ASSIGN(std::vector<LoraGroup> subspaces, subspace_groups(config, decoder));
+  return subspaces.empty() ? source : merged_source(std::move(source), std::move(subspaces), decoder);
+}
+
+}  // namespace strata
