@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Compares GGUF files with Hugging Face folders of the same models, by llama.cpp's own package `gguf`: its reader, its
+names of tensors and keys, its quantizer.
+
+    gguf_compare.py        reads lines of JSON: {"name", "gguf", "f32": folder, "same": folder of the file's dtype, "dtype"}
+
+Prints one line of JSON for each: the differing bytes, the worst error of a quantized value over half a step, and problems.
+What its converter does with a family's tensors (transposes, order of rows, Gemma's 1) is written here a second time. Exit
+code 77 without the package."""
+import json
+import math
+import pathlib
+import sys
+
+import numpy as np
+
+try:
+    import gguf
+except ImportError:
+    sys.exit(77)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "oracle"))
+import tensors as safetensors
+
+ARCHITECTURES = {"mistral": "llama", "glm": "chatglm", "gemma3_text": "gemma3"}
+FILE_TYPES = {"f32": gguf.LlamaFileType.ALL_F32, "f16": gguf.LlamaFileType.MOSTLY_F16, "bf16": gguf.LlamaFileType.MOSTLY_BF16, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
+TYPES = {"f32": "F32", "f16": "F16", "bf16": "BF16", "q8_0": "Q8_0"}
+BLOCK = 32
+
+
+def folder_tensors(folder):
+    return {name: array for file in sorted(pathlib.Path(folder).glob("*.safetensors")) for name, array in safetensors.read(file).items()}
+
+
+def in_pairs(rows, heads):
+    """Of each head, the first elements of all pairs and then the second ones become pair after pair."""
+    size = rows.shape[0] // heads
+    order = [head * size + half * (size // 2) + i for head in range(heads) for i in range(size // 2) for half in (0, 1)]
+    return rows[order]
+
+
+def converted(name, array, config):
+    """The tensor as llama.cpp has it."""
+    family, heads = config["model_type"], config.get("num_attention_heads", config.get("n_head"))
+    if family == "gpt2" and array.ndim == 2 and any(part in name for part in ("c_attn", "c_proj", "c_fc")):
+        return array.T
+    if family == "bloom" and "query_key_value" in name:
+        parts = array.reshape(heads, 3, array.shape[0] // heads // 3, *array.shape[1:])
+        return np.concatenate([parts[:, part].reshape(-1, *array.shape[1:]) for part in range(3)])
+    if family in ("llama", "mistral", "smollm3"):
+        if "q_proj" in name:
+            return in_pairs(array, heads)
+        if "k_proj" in name:
+            return in_pairs(array, config.get("num_key_value_heads", heads))
+    if family.startswith("gemma") and name.endswith("norm.weight"):
+        return array + np.float32(1)
+    return array
+
+
+def llama3_factors(scaling, theta, n):
+    factors = []
+    for i in range(n):
+        wave = 2 * math.pi * theta ** (i / n)
+        low, high = (scaling["original_max_position_embeddings"] / scaling[f"{edge}_freq_factor"] for edge in ("low", "high"))
+        smooth = (scaling["original_max_position_embeddings"] / wave - scaling["low_freq_factor"]) / (scaling["high_freq_factor"] - scaling["low_freq_factor"])
+        factors.append(1 if wave < high else scaling["factor"] if wave > low else 1 / ((1 - smooth) / scaling["factor"] + smooth))
+    return np.array(factors, np.float32)
+
+
+def wanted_tensors(folder, config, architecture):
+    """{GGUF name: array}."""
+    layers = config.get("num_hidden_layers", config.get("n_layer"))
+    known = gguf.get_tensor_name_map(next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture), layers)
+    wanted = {}
+    for name, array in folder_tensors(folder).items():
+        mapped = known.get_name(name, (".weight", ".bias")) or known.get_name(name.removeprefix("transformer."), (".weight", ".bias"))
+        if mapped is None:
+            raise SystemExit(f"the package gguf knows no {name} in {architecture}")
+        wanted[mapped] = converted(name, array, config)
+    if architecture == "olmo2" and "output.weight" not in wanted:
+        wanted["output.weight"] = wanted["token_embd.weight"]
+    scaling = config.get("rope_scaling") or {}
+    if scaling.get("rope_type") == "llama3":
+        heads_of = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+        wanted["rope_freqs.weight"] = llama3_factors(scaling, config["rope_theta"], heads_of // 2)
+    return wanted
+
+
+def is_vector(name, array):
+    return array.ndim < 2 or name == "position_embd.weight"
+
+
+def compare_tensor(tensor, full, same, dtype, row):
+    """Adds to `row` what differs in one tensor. `full` and `same`: as the folder in f32 and that in the file's dtype have it."""
+    quantized = dtype == "q8_0" and full.shape[-1] % BLOCK == 0
+    kind = "F32" if is_vector(tensor.name, full) else TYPES[dtype] if quantized or dtype != "q8_0" else "F16"
+    if tensor.tensor_type.name != kind:
+        row["problems"].append(f"{tensor.name} is {tensor.tensor_type.name}, not {kind}")
+        return
+    if tuple(reversed(tensor.shape.tolist())) != full.shape:
+        row["problems"].append(f"{tensor.name} is {tensor.shape.tolist()}, not {full.shape} reversed")
+        return
+    if kind == "Q8_0":
+        want = gguf.quantize(np.ascontiguousarray(full), gguf.GGMLQuantizationType.Q8_0)
+        row["differing_bytes"] += int((np.asarray(tensor.data).reshape(-1) != want.reshape(-1)).sum())
+        blocks = full.reshape(-1, BLOCK).astype(np.float64)
+        steps = np.abs(blocks).max(axis=1, keepdims=True) / 127
+        scales = steps.astype(np.float16).astype(np.float64)
+        allowed = steps / 2 + 127 * np.abs(steps - scales) + 1e-30  # the scale is rounded, too
+        errors = np.abs(gguf.dequantize(tensor.data, tensor.tensor_type).reshape(-1, BLOCK) - blocks)
+        row["worst_over_half_step"] = max(row["worst_over_half_step"], float((errors / allowed).max()))
+        return
+    got = gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+    want = (full.astype(np.float16) if kind == "F16" and dtype == "q8_0" else full if kind == "F32" else same).astype(np.float32)
+    row["differing_bytes"] += int((np.ascontiguousarray(got).view(np.uint8) != np.ascontiguousarray(want).view(np.uint8)).sum())
+
+
+def wanted_metadata(folder, config, architecture, dtype):
+    """{key: value} of the keys that llama.cpp needs."""
+    k, of = gguf.Keys, lambda key: key.format(arch=architecture)
+    get = lambda *names: next((config[name] for name in names if config.get(name) is not None), None)
+    hidden, heads = get("hidden_size", "n_embd"), get("num_attention_heads", "n_head")
+    positions, window = get("max_position_embeddings", "n_positions"), config.get("sliding_window")
+    slides = architecture in ("gemma2", "gemma3")
+    head_dim = config.get("head_dim") or hidden // heads
+    want = {k.General.ARCHITECTURE: architecture, k.General.FILE_TYPE: int(FILE_TYPES[dtype]), k.General.QUANTIZATION_VERSION: gguf.GGML_QUANT_VERSION,
+            of(k.LLM.EMBEDDING_LENGTH): hidden, of(k.LLM.BLOCK_COUNT): get("num_hidden_layers", "n_layer"),
+            of(k.LLM.FEED_FORWARD_LENGTH): get("intermediate_size", "n_inner") or 4 * hidden, of(k.LLM.VOCAB_SIZE): config["vocab_size"],
+            of(k.Attention.HEAD_COUNT): heads, of(k.Attention.HEAD_COUNT_KV): config.get("num_key_value_heads") or heads,
+            of(k.Attention.KEY_LENGTH): head_dim, of(k.Attention.VALUE_LENGTH): head_dim}  # fmt: skip
+    if positions:
+        want[of(k.LLM.CONTEXT_LENGTH)] = min(positions, window) if window and not slides and config.get("use_sliding_window", True) else positions
+    rms = config.get("rms_norm_eps")
+    want[of(k.Attention.LAYERNORM_RMS_EPS if rms else k.Attention.LAYERNORM_EPS)] = rms or config["layer_norm_epsilon"]
+    if slides:
+        want |= {of(k.Attention.SLIDING_WINDOW): window, of(k.Attention.SLIDING_WINDOW_PATTERN): [kind == "sliding_attention" for kind in config["layer_types"]],
+                 of(k.LLM.FINAL_LOGIT_SOFTCAPPING): config.get("final_logit_softcapping") or 0}  # fmt: skip
+    if config.get("attn_logit_softcapping"):
+        want[of(k.LLM.ATTN_LOGIT_SOFTCAPPING)] = config["attn_logit_softcapping"]
+    if "rope_theta" in config:
+        want |= {of(k.Rope.FREQ_BASE): config["rope_theta"], of(k.Rope.DIMENSION_COUNT): int(head_dim * config.get("partial_rotary_factor", 1))}
+    if "rope_local_base_freq" in config:
+        want[f"{architecture}.rope.freq_base_swa"] = config["rope_local_base_freq"]
+    scaling = config.get("rope_scaling") or {}
+    if scaling.get("rope_type") in ("linear", "yarn"):
+        want |= {of(k.Rope.SCALING_TYPE): scaling["rope_type"], of(k.Rope.SCALING_FACTOR): scaling["factor"]}
+    if scaling.get("rope_type") == "yarn":
+        grown = 0.1 * math.log(scaling["factor"]) + 1
+        want |= {of(k.Rope.SCALING_ORIG_CTX_LEN): scaling["original_max_position_embeddings"],
+                 of(k.Rope.SCALING_ATTN_FACTOR): scaling.get("attention_factor", grown) / grown}  # fmt: skip
+    tokenizer = json.loads((pathlib.Path(folder) / "tokenizer.json").read_text())
+    tokens = {id: text for text, id in tokenizer["model"]["vocab"].items()} | {token["id"]: token["content"] for token in tokenizer["added_tokens"]}
+    special = {token["id"] for token in tokenizer["added_tokens"] if token["special"]}
+    n = config["vocab_size"]
+    types = [gguf.TokenType.UNUSED if id not in tokens else gguf.TokenType.CONTROL if id in special else gguf.TokenType.NORMAL for id in range(n)]
+    want |= {k.Tokenizer.MODEL: "gpt2", k.Tokenizer.PRE: "gpt-2", k.Tokenizer.LIST: [tokens.get(id, f"[PAD{id}]") for id in range(n)],
+             k.Tokenizer.TOKEN_TYPE: [int(kind) for kind in types], k.Tokenizer.MERGES: tokenizer["model"]["merges"], k.Tokenizer.ADD_BOS: False}  # fmt: skip
+    generation = json.loads((pathlib.Path(folder) / "generation_config.json").read_text())
+    return want | {k.Tokenizer.BOS_ID: generation["bos_token_id"], k.Tokenizer.EOS_ID: generation["eos_token_id"]}
+
+
+def same_value(got, want):
+    if isinstance(want, float):
+        return isinstance(got, float) and math.isclose(got, want, rel_tol=1e-6)
+    return got == want
+
+
+def compare(export):
+    row = {"name": export["name"], "dtype": export["dtype"], "differing_bytes": 0, "worst_over_half_step": 0.0, "problems": []}
+    reader, config = gguf.GGUFReader(export["gguf"]), json.loads((pathlib.Path(export["f32"]) / "config.json").read_text())
+    architecture = ARCHITECTURES.get(config["model_type"], config["model_type"])
+    full, same = (wanted_tensors(export[which], config, architecture) for which in ("f32", "same"))
+    found = {tensor.name: tensor for tensor in reader.tensors}
+    if set(found) != set(full):
+        row["problems"].append(f"tensors missing: {sorted(set(full) - set(found))}, unexpected: {sorted(set(found) - set(full))}")
+    for name in sorted(set(found) & set(full)):
+        compare_tensor(found[name], full[name], same[name], export["dtype"], row)
+    for key, want in wanted_metadata(export["f32"], config, architecture, export["dtype"]).items():
+        field = reader.get_field(key)
+        if field is None or not same_value(field.contents(), want):
+            row["problems"].append(f"{key} is {str(field and field.contents())[:80]}, not {str(want)[:80]}")
+    return row | {"tensors": len(found), "values": int(sum(array.size for array in full.values()))}
+
+
+for line in sys.stdin:
+    print(json.dumps(compare(json.loads(line))), flush=True)
