@@ -22,25 +22,24 @@ ChunkPin::~ChunkPin() {
 }
 
 ChunkManager::ChunkManager(const Placement& placement, UseSchedule& uses, SlotPool slots,
-                           std::size_t n_chunks, Backend& backend, Mover& mover)
+                           std::size_t n_chunks, Backend& backend, Mover& mover, Trace* trace)
     : placement_(placement),
       uses_(uses),
       backend_(backend),
       mover_(mover),
-      residency_(n_chunks),
+      notes_(trace),
+      residency_(n_chunks, &notes_),
       slots_(std::move(slots)),
-      write_backs_(placement, residency_, slots_, backend, mover),
-      fetches_(residency_, slots_, write_backs_, backend, mover) {}
+      write_backs_(placement, residency_, slots_, backend, mover, &notes_),
+      fetches_(residency_, slots_, write_backs_, backend, mover, &notes_) {}
 
-Result<std::unique_ptr<ChunkManager>> ChunkManager::create(const ChunkLayout& layout,
-                                                           const Placement& placement, UseSchedule& uses,
-                                                           const SlotPool::Slabs& slabs, Backend& backend,
-                                                           Mover& mover,
-                                                           const std::array<Budget*, kTiers>& budgets) {
+Result<std::unique_ptr<ChunkManager>> ChunkManager::create(
+    const ChunkLayout& layout, const Placement& placement, UseSchedule& uses, const SlotPool::Slabs& slabs,
+    Backend& backend, Mover& mover, const std::array<Budget*, kTiers>& budgets, Trace* trace) {
   STRATA_TRY(placement.check(layout));
   STRATA_TRY_ASSIGN(SlotPool slots, SlotPool::create(layout, placement, slabs, budgets));
   return std::unique_ptr<ChunkManager>(
-      new ChunkManager(placement, uses, std::move(slots), layout.n_chunks(), backend, mover));
+      new ChunkManager(placement, uses, std::move(slots), layout.n_chunks(), backend, mover, trace));
 }
 
 // --- slots ---
@@ -104,6 +103,7 @@ Status ChunkManager::transfer(PayloadKey from, PayloadKey to, Tier tier) {
   STRATA_TRY(quiesce(from));
   STRATA_TRY(quiesce(to));
   slots_.exchange(from, to, tier);
+  notes_.transfer(from, to, tier);
   make_newest(to, tier);
   return drop(from);  // nothing is pending, so it cannot fail
 }
@@ -203,6 +203,8 @@ Result<ChunkPin> ChunkManager::pin(PayloadKey key, Tier tier, Intent intent, Str
   pin.intent_ = intent;
   pin.stream_ = &stream;
   pin.view_ = slots_.slot(key, tier).view;
+  if (notes_.enabled())  // an error is that of the pin's end
+    if (const Result<Event> before = backend_.record(stream); before.has_value()) pin.before_ = *before;
   return pin;
 }
 
@@ -213,6 +215,7 @@ void ChunkManager::unpin(const ChunkPin& pin) noexcept {
     if (failed_.is_ok()) failed_ = last.status();
     return;
   }
+  if (pin.before_.stream >= 0) notes_.use(pin.key_, pin.tier_, pin.intent_, pin.before_, *last);
   PayloadSlot& slot = slots_.slot(pin.key_, pin.tier_);
   if (pin.intent_ == Intent::read)
     slot.add_reader(pin.stream_->role(), *last);

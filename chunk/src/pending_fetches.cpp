@@ -13,12 +13,13 @@ namespace strata {
 using detail::describe;
 
 PendingFetches::PendingFetches(ResidencyTable& residency, SlotPool& slots, WriteBackQueue& write_backs,
-                               Backend& backend, Mover& mover)
+                               Backend& backend, Mover& mover, PayloadNotes* notes)
     : residency_(residency),
       slots_(slots),
       write_backs_(write_backs),
       backend_(backend),
       mover_(mover),
+      notes_(notes),
       reads_(residency.n_keys()) {}
 
 Status PendingFetches::begin_copy(PayloadKey key, Tier from, Tier to) {
@@ -36,6 +37,7 @@ Status PendingFetches::begin_copy(PayloadKey key, Tier from, Tier to) {
   const StreamRole role = direction == Direction::h2d ? StreamRole::h2d : StreamRole::d2h;
   dst.set_writer(role, done);
   src.add_reader(role, done);
+  if (notes_ != nullptr) notes_->copy(key, to, done);
   residency_.set_state(key, to, Residency::filling);
   return Status::ok();
 }
@@ -52,6 +54,7 @@ Status PendingFetches::begin_read(PayloadKey key) {
   if (const Status status = begin(); !status.is_ok()) return status.annotate(str("fetching ", describe(key)));
   dst.written.clear();
   dst.read.clear();
+  if (notes_ != nullptr) notes_->read(key, reads_[index_of(key)]);
   residency_.set_state(key, Tier::pinned, Residency::filling);
   return Status::ok();
 }

@@ -10,7 +10,8 @@ namespace strata {
 
 using detail::describe;
 
-ResidencyTable::ResidencyTable(std::size_t n_chunks) : payloads_(n_chunks * kPayloads) {}
+ResidencyTable::ResidencyTable(std::size_t n_chunks, PayloadNotes* notes)
+    : payloads_(n_chunks * kPayloads), notes_(notes) {}
 
 ResidencyTable::~ResidencyTable() {
   for (const PayloadState& payload : payloads_)
@@ -28,6 +29,7 @@ void ResidencyTable::set_state(PayloadKey key, Tier tier, Residency to) {
   STRATA_ASSERT(is_valid_transition(state, to), describe(key), " in ", to_string(tier),
                 " cannot change from state ", to_string(state), " to ", to_string(to));
   state = to;
+  if (to == Residency::absent && notes_ != nullptr) notes_->absent(key, tier);
 }
 
 void ResidencyTable::make_newest(PayloadKey key, Tier tier) {

@@ -17,8 +17,8 @@ namespace strata {
 using detail::describe;
 
 WriteBackQueue::WriteBackQueue(const Placement& placement, ResidencyTable& residency, const SlotPool& slots,
-                               Backend& backend, Mover& mover)
-    : residency_(residency), slots_(slots), backend_(backend), mover_(mover) {
+                               Backend& backend, Mover& mover, PayloadNotes* notes)
+    : residency_(residency), slots_(slots), backend_(backend), mover_(mover), notes_(notes) {
   std::size_t spares = 0;
   for (const SizeClass& size_class : placement.classes) {
     const std::size_t of_class = size_class.window[index_of(Tier::nvme)];
@@ -56,6 +56,7 @@ Status WriteBackQueue::submit(PendingWrite& write) {
   const HostWaitScope waits(backend_.stall_meter(), StallCause::nvme);  // may wait for a free request
   STRATA_TRY_ASSIGN(write.ticket, mover_.write_async(write.key, src, residency_.has_snapshot(write.key)));
   write.submitted = true;
+  if (notes_ != nullptr) notes_->write(write.key, write.ticket);
   return Status::ok();
 }
 

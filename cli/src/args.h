@@ -54,18 +54,19 @@ struct Args : ConfigRequest {
   std::string model;                      ///< `init`: a folder or a size
   bool yes = false;                       ///< `init`: ask nothing
   std::string system;                     ///< `chat`: the first message
+  std::string trace_steps;                ///< `trace`: FIRST:LAST; empty: all
   std::string in_file = "-";              ///< `score`; "-": standard input
-  std::string out_file = "-";             ///< `score`, `report`; "-": standard output
-  std::int64_t context = 0;               ///< `score`: tokens the model reads at once; 0: the default
-  std::int64_t seq = 1024;                ///< `data`
-  std::string chat_template = "auto";     ///< `data pack`
-  std::int64_t sample = 0;                ///< `data inspect`
-  bool rows = false;                      ///< `config convert`
-  std::string svg_dir;                    ///< `report`: folder for pictures
-  bool text = false;                      ///< `report`: to the terminal
-  bool once = false;                      ///< `top`: print a line for each run, and end
-  double interval_s = 1;                  ///< `top`
-  bool markdown = false;                  ///< `man`: all verbs, for documentation
+  std::string out_file = "-";  ///< `score`, `report`, `trace`; "-": standard output, or the default file
+  std::int64_t context = 0;    ///< `score`: tokens the model reads at once; 0: the default
+  std::int64_t seq = 1024;     ///< `data`
+  std::string chat_template = "auto";  ///< `data pack`
+  std::int64_t sample = 0;             ///< `data inspect`
+  bool rows = false;                   ///< `config convert`
+  std::string svg_dir;                 ///< `report`: folder for pictures
+  bool text = false;                   ///< `report`: to the terminal
+  bool once = false;                   ///< `top`: print a line for each run, and end
+  double interval_s = 1;               ///< `top`
+  bool markdown = false;               ///< `man`: all verbs, for documentation
   bool json = false;
   bool origin = false;
   std::FILE* out = stdout;

@@ -330,6 +330,15 @@ void add_report_options(CLI::App& app, Args& args) {
   app.add_flag("--text", args.text, "Print charts and figures to the terminal instead");
 }
 
+void add_trace_options(CLI::App& app, Args& args) {
+  app.add_option("run", args.items, "Run folder")->option_text("RUN")->required()->expected(1);
+  app.add_option("--steps", args.trace_steps, "First and last step (default: all that were traced)")
+      ->option_text("A:B");
+  app.add_option("--out", args.out_file, "File to write (default: trace-perfetto.json in the run's folder)")
+      ->option_text("FILE");
+  app.add_flag("--json", args.json, "Print JSON");
+}
+
 void add_completions_options(CLI::App& app, Args& args) {
   app.add_option("shell", args.action, "The shell")
       ->option_text("SHELL")
@@ -432,6 +441,8 @@ constexpr Verb kVerbs[] = {
     {"top", "Watch runs: losses, speed, tiers, waits", run_top, add_top_options},
     {"compare", "Show what differs between runs: configuration, plan, speed, losses, bits", run_compare,
      add_compare_options},
+    {"trace", "Write traced steps of a run for Perfetto, with the way of each payload between lanes",
+     run_trace, add_trace_options},
     {"ckpt", "List, prune, verify or average the checkpoints of a run", run_ckpt, add_ckpt_options,
      kCkptActions},
     {"export", "Export a run's model as a Hugging Face folder or GGUF file", run_export, add_export_options},

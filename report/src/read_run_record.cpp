@@ -9,7 +9,7 @@
 #include <strata/runtime/config/json_tree.h>
 #include <strata/runtime/str.h>
 
-#include "read_trace.h"
+#include "trace/read_trace.h"
 
 namespace strata {
 namespace {
@@ -319,7 +319,8 @@ Result<RunRecord> read_run(Io& io, const std::string& path, bool whole) {
   STRATA_TRY(folder.json("plan.json", [&](const Json& plan) { read_plan(plan, run); }));
   STRATA_TRY(folder.json("summary.json", [&](const Json& summary) { read_summary(summary, run); }));
   if (whole && folder.has("trace.json")) {
-    STRATA_TRY_ASSIGN(run.timeline, detail::read_trace(io, path + "/trace.json"));
+    STRATA_TRY_ASSIGN(const RankTrace trace, detail::read_rank_trace(io, path + "/trace.json", 0));
+    run.timeline = detail::timeline_of(trace);
   }
   return run;
 }

@@ -96,7 +96,7 @@ TEST(CommandTest, UsageErrorsHaveSuggestionsAndReturnTwo) {
   EXPECT_THAT(
       strata_command({"confg"}).err,
       HasSubstr("unknown verb 'confg'; known: init, train, plan, budget, bench, generate, chat, eval, "
-                "score, report, top, compare, ckpt, export, verify, tokenizer, "
+                "score, report, top, compare, trace, ckpt, export, verify, tokenizer, "
                 "data, config, completions, man, doctor; did you mean 'config'?"));
   EXPECT_THAT(strata_command({"config", "shwo"}).err, HasSubstr("did you mean 'show'?"));
   EXPECT_THAT(strata_command({"config"}).err, HasSubstr("missing action; known: show, check"));

@@ -165,6 +165,36 @@ TEST_F(FakeCudaTest, CopiesAreTimedAndTraced) {
   EXPECT_NE(text.find("\"busy\""), std::string::npos) << text;
 }
 
+TEST_F(FakeCudaTest, SpansNameTheEventsThatCoverTheirWork) {
+  SteadyClock clock;
+  Trace trace(clock);
+  std::vector<std::pair<int, std::uint64_t>> events, spans;
+  {
+    const auto backend = must(create_cuda_backend({.trace = &trace}, *pool_));
+    Stream h2d = must(backend->create_stream(StreamRole::h2d)),
+           cpu = must(backend->create_stream(StreamRole::cpu));
+    const Buffer here = must(backend->allocate(MemoryKind::pinned, 4096));
+    const Buffer there = must(backend->allocate(MemoryKind::device, 4096));
+    for (Stream* stream : {&h2d, &h2d, &cpu}) {
+      if (stream == &h2d)
+        must(backend->copy_async(there.view(), here.view(), h2d));
+      else
+        must(backend->host_call_async(HostCall(
+                                          "call", +[](const int&, ThreadPool&) {}, 0),
+                                      cpu));
+      const Event covers = must(backend->record(*stream));
+      events.emplace_back(covers.stream, covers.sequence);
+    }
+    must(backend->synchronize(h2d));
+    must(backend->synchronize(cpu));
+    (void)backend->counters();  // reads the marks
+  }
+  for (const Trace::TrackSpans& track : trace.spans())
+    for (const Trace::Span& span : track.spans)
+      if (track.name == "h2d" || track.name == "cpu") spans.emplace_back(span.work.queue, span.work.number);
+  EXPECT_EQ(spans, events);
+}
+
 TEST_F(FakeCudaTest, AnUntimedBackendRecordsNoMarks) {
   const auto timed = must(create_cuda_backend({}, *pool_));
   const auto plain = must(create_cuda_backend({.timed = false}, *pool_));

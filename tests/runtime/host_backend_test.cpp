@@ -42,6 +42,50 @@ class HostBackendTest : public ::testing::Test {
 
 void acquire(std::counting_semaphore<>* const& gate, ThreadPool&) { gate->acquire(); }
 
+void do_nothing(const int&, ThreadPool&) {}
+
+TEST_F(HostBackendTest, SpansNameTheEventThatFollowsTheirWork) {
+  Trace trace(clock_);
+  std::vector<std::uint64_t> events, spans;
+  {
+    const auto backend = make({.trace = &trace});
+    Stream stream = must(backend->create_stream(StreamRole::cpu));
+    for (int i = 0; i < 3; ++i) {
+      must(backend->host_call_async(HostCall("call", do_nothing, 0), stream));
+      events.push_back(must(backend->record(stream)).sequence);
+    }
+    must(backend->synchronize(stream));
+  }
+  for (const Trace::TrackSpans& track : trace.spans())
+    for (const Trace::Span& span : track.spans)
+      if (track.name == "cpu") spans.push_back(span.work.number);
+  EXPECT_EQ(spans, events);
+}
+
+TEST_F(HostBackendTest, StreamsOfTwoUsersAreTracedApart) {
+  Trace first(clock_), second(clock_);
+  const auto count = [](Trace& trace) {
+    std::size_t n = 0;
+    for (const Trace::TrackSpans& track : trace.spans()) n += track.spans.size();
+    return n;
+  };
+  const auto backend = make({});
+  Stream a = must(backend->create_stream(StreamRole::compute)),
+         b = must(backend->create_stream(StreamRole::compute));
+  backend->set_trace(a, &first);
+  backend->set_trace(b, &second);
+  for (Stream* stream : {&a, &b, &b})
+    must(backend->host_call_async(HostCall("call", do_nothing, 0), *stream));
+  must(backend->synchronize(a));
+  must(backend->synchronize(b));
+  EXPECT_EQ(count(first), 1u);
+  EXPECT_EQ(count(second), 2u);
+  backend->set_trace(b, nullptr);
+  must(backend->host_call_async(HostCall("call", do_nothing, 0), b));
+  must(backend->synchronize(b));
+  EXPECT_EQ(count(second), 2u);
+}
+
 TEST_F(HostBackendTest, WaitersWakeForTheirEventsInAnyOrder) {
   const auto backend = make({});
   Stream stream = must(backend->create_stream(StreamRole::compute));

@@ -195,14 +195,56 @@ TEST(TraceTest, RecordingAllocatesNothing) {
   StoppedClock clock;
   Trace trace(clock, {.events_per_track = 8});
   Trace::Track& lane = trace.add_track("compute");
+  Trace::Notes& notes = trace.notes();
   const std::uint64_t before = AllocCounter::count();
   AllocCounter::set_armed(true);
   for (int i = 0; i < 100; ++i) {
     const TraceSpan span(lane, "op", i);
     lane.counter("bytes", i);
+    notes.add({.what = "use", .number = i});
   }
   AllocCounter::set_armed(false);
   EXPECT_EQ(AllocCounter::count(), before);
+}
+
+TEST(TraceTest, NotesReferToTheWorkOfSpansInTheOrderInWhichTheyWereAdded) {
+  StoppedClock clock;
+  Trace trace(clock);
+  trace.add_track("compute").span("op", 0, 2'000'000, 2'000'500, {3, 41});
+  trace.notes().add(
+      {.what = "copy", .kind = "param", .number = 7, .place = "device", .last = {3, 41}, .after = 40});
+  clock.now += 1500;
+  trace.notes().add({.what = "absent", .kind = "param", .number = 7, .place = "device"});
+  const nlohmann::json json = written(trace);
+  EXPECT_EQ(events_of(json, "X")[0]["args"], nlohmann::json::parse(R"({"arg":0,"queue":3,"work":41})"));
+  EXPECT_EQ(json["notes"], nlohmann::json::parse(R"([["copy","param",7,"device",3,40,41,0.0],
+                                                     ["absent","param",7,"device",-1,0,0,1.5]])"));
+  EXPECT_EQ(events_of(json, "X")[0]["ts"], 1000) << "the first note is the earliest";
+  EXPECT_EQ(trace.spans()[0].spans[0].work.number, 41u);
+  EXPECT_EQ(trace.all_notes().size(), 2u);
+}
+
+TEST(TraceTest, NotesAreTakenWhileEnabledAndTheOldestAreDropped) {
+  StoppedClock clock;
+  Trace trace(clock, {.notes = 3});
+  trace.set_enabled(false);
+  trace.notes().add({.what = "copy"});
+  trace.notes().add_always({.what = "plan"});
+  EXPECT_EQ(trace.all_notes().size(), 1u);
+  trace.set_enabled(true);
+  for (int i = 0; i < 5; ++i) trace.notes().add({.what = "use", .number = i});
+  std::vector<std::int64_t> numbers;
+  for (const Trace::Note& note : trace.all_notes()) numbers.push_back(note.number);
+  EXPECT_EQ(numbers, (std::vector<std::int64_t>{2, 3, 4}));
+  EXPECT_EQ(written(trace)["otherData"]["dropped_events"]["notes"], 3);
+}
+
+TEST(TraceTest, TheProcessHasANameAndTheStartATimeOfDay) {
+  StoppedClock clock;
+  Trace trace(clock, {.process = "rank 3"});
+  const nlohmann::json json = written(trace);
+  EXPECT_EQ(events_of(json, "M")[0]["args"]["name"], "rank 3");
+  EXPECT_GT(json["otherData"]["begin_unix_ns"], std::int64_t{1'600'000'000} * 1'000'000'000);
 }
 
 TEST(TraceTest, ShortWritesAreContinued) {
@@ -235,6 +277,7 @@ TEST(TraceTest, ManyThreadsMayRecordWhileItIsWritten) {
       for (int i = 0; i < 2000; ++i) {
         shared.counter("n", i);
         const TraceSpan span(own, "op", i);
+        trace.notes().add({.what = "use", .number = i});
       }
     });
   for (int i = 0; i < 5; ++i) static_cast<void>(written(trace));

@@ -26,6 +26,7 @@ int run_report(const Args& args);
 int run_score(const Args& args);
 int run_tokenizer(const Args& args);
 int run_top(const Args& args);
+int run_trace(const Args& args);
 int run_train(const Args& args);
 int run_verify(const Args& args);
 

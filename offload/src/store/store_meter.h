@@ -30,7 +30,7 @@ class StoreMeter {
   }
   void end(const StoreRequest& request, bool is_ok, std::int64_t now_ns) noexcept {
     busy_time_[request.write ? 1 : 0].end(now_ns);
-    trace_.record(request.write, request.bytes, request.begin_ns, now_ns);
+    trace_.record(request, now_ns);
     if (!is_ok) return;
     if (request.write) {
       ++counters_.writes;

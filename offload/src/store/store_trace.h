@@ -7,6 +7,8 @@
 
 #include <strata/runtime/trace/trace.h>
 
+#include "store/request_table.h"
+
 namespace strata::detail {
 
 /// The store's tracks in a trace. Requests overlap but spans of one track must not, so each direction has a
@@ -21,15 +23,16 @@ class StoreTrace {
         tracks_[direction][i].track =
             &trace->add_track(std::string(direction == 0 ? "nvme read " : "nvme write ") + std::to_string(i));
   }
-  void record(bool write, std::uint64_t bytes, std::int64_t begin_ns, std::int64_t end_ns) noexcept {
-    auto& tracks = tracks_[write ? 1 : 0];
+  void record(const StoreRequest& request, std::int64_t end_ns) noexcept {
+    auto& tracks = tracks_[request.write ? 1 : 0];
     TrackState& state =
         *std::min_element(tracks.begin(), tracks.end(),
                           [](const TrackState& a, const TrackState& b) { return a.end_ns < b.end_ns; });
     if (state.track == nullptr) return;
-    begin_ns = std::max(begin_ns, state.end_ns);
+    const std::int64_t begin_ns = std::max(request.begin_ns, state.end_ns);
     state.end_ns = end_ns;
-    state.track->span(write ? "write" : "read", static_cast<std::int64_t>(bytes), begin_ns, state.end_ns);
+    state.track->span(request.write ? "write" : "read", static_cast<std::int64_t>(request.bytes), begin_ns,
+                      end_ns, {Trace::Work::kStore, request.sequence});
   }
 
  private:

@@ -54,15 +54,19 @@ Status StateContext::allocate() {
   if (all_ranks(plan_) > 1) {
     STRATA_TRY_ASSIGN(streams_.collective, backend().create_stream(StreamRole::collective));
   }
+  // A backend that several ranks share cannot know whose streams these are.
+  for (Stream* stream : streams_.all())
+    if (environment_.trace != nullptr && stream->id() >= 0) backend().set_trace(*stream, environment_.trace);
   STRATA_TRY_ASSIGN(memory_, RunMemory::create(plan_, pinned_layout_.total(), *budgets_, backend(),
                                                environment_.open_store, environment_.trace));
   mover_ = std::make_unique<TierMover>(backend(), streams_.h2d, streams_.d2h, plan_.layout, plan_.placement,
                                        store());
-  STRATA_TRY_ASSIGN(
-      chunks_, ChunkManager::create(
-                   plan_.layout, plan_.placement, use_schedule_,
-                   {memory_->device_slots(), memory_->pinned_slots()}, backend(), *mover_,
-                   {&budgets_->of(Tier::device), &budgets_->of(Tier::pinned), &budgets_->of(Tier::nvme)}));
+  STRATA_TRY_ASSIGN(chunks_,
+                    ChunkManager::create(
+                        plan_.layout, plan_.placement, use_schedule_,
+                        {memory_->device_slots(), memory_->pinned_slots()}, backend(), *mover_,
+                        {&budgets_->of(Tier::device), &budgets_->of(Tier::pinned), &budgets_->of(Tier::nvme)},
+                        environment_.trace));
   return Status::ok();
 }
 

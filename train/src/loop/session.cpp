@@ -20,6 +20,7 @@
 #include "loop/initial_states.h"
 #include "loop/metrics_sinks.h"
 #include "loop/rank_start.h"
+#include "loop/run_trace.h"
 #include "plan/gemm_choice.h"
 #include "run/run_files.h"
 #include "run/run_paths.h"
@@ -199,7 +200,7 @@ Result<SessionResult> train_to_end(ActiveRun& active, const TrainingData& traini
   }
   const ForecastComparison expected =
       compare_forecast(*active.planned.plan, active.planned.forecast, active.machine, outcome);
-  if (active.trace != nullptr) STRATA_TRY(active.trace->write(active.io, folder.file("trace.json")));
+  STRATA_TRY(detail::write_trace(active.trace, 0, folder.path(), active.io));
   Engine& engine = active.job->engine();
   STRATA_TRY(
       folder.write("summary.json", summary_json(outcome, engine, config.io.write_budget_bytes, expected)));
@@ -259,8 +260,7 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
                     load_local_profile(io, request.environment, config.memory.backend,
                                        config.cpu.share.threads(), config.parallel.local_ranks));
   const SteadyClock clock;
-  const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
-  if (trace) trace->set_enabled(false);  // the trainer enables it for the steps of log.trace
+  const std::unique_ptr<Trace> trace = detail::create_trace(config, 0, clock);
   ActiveRun active{request, loaded, machine, io, trace.get(), ranks.world, {}, {}};
   STRATA_TRY(plan_run(active, signals));
   STRATA_TRY(announce(active, *training_data, path, checkpoints, ranks));
@@ -294,6 +294,8 @@ Result<SessionResult> follow(const SessionRequest& request, Signals& signals, Wo
   CachedProfile no_profile;
   LoadedConfig loaded;
   std::unique_ptr<TrainingData> training_data;
+  const SteadyClock clock;
+  std::unique_ptr<Trace> trace;
   ActiveRun active{given, loaded, no_profile, io, nullptr, &world, {}, {}};
   const auto load = [&](const std::vector<std::string>& assignments) -> Result<LoadedConfig> {
     STRATA_TRY_ASSIGN(LoadedConfig decided, load_config(with_overrides(given, assignments)));
@@ -305,6 +307,8 @@ Result<SessionResult> follow(const SessionRequest& request, Signals& signals, Wo
     watch_ranks(world, loaded.config.parallel.patience_s, observer);
     STRATA_TRY_ASSIGN(training_data, TrainingData::open(loaded.config, io));
     STRATA_TRY_ASSIGN(active.planned, plan_follower(loaded, load));
+    trace = detail::create_trace(loaded.config, world.rank(), clock);
+    active.trace = trace.get();
     return {};
   };
   STRATA_TRY(agree(&world, prepare()));
@@ -312,8 +316,10 @@ Result<SessionResult> follow(const SessionRequest& request, Signals& signals, Wo
   STRATA_TRY(fill_states(active, start.checkpoints, start.path, silent));
   STRATA_TRY(agree(&world, Status::ok()));
   const std::unique_ptr<RunFolder> folder = RunFolder::follow(io, start.path);
-  Trainer trainer(loaded.config, *active.job, *training_data, *folder, silent, signals, io, nullptr, &world);
+  Trainer trainer(loaded.config, *active.job, *training_data, *folder, silent, signals, io, trace.get(),
+                  &world);
   STRATA_TRY_ASSIGN(const TrainOutcome outcome, trainer.run());
+  STRATA_TRY(detail::write_trace(trace.get(), world.rank(), start.path, io));
   return SessionResult{outcome.stop_reason, start.path, {}, outcome.why_stopped};
 }
 

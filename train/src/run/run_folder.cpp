@@ -20,6 +20,7 @@ constexpr std::uint64_t kTextLimit = std::uint64_t{1} << 32;
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kSamples = "samples.txt";
 constexpr const char* kBase = "base";
+constexpr const char* kTrace = "trace.json";
 constexpr std::string_view kValidationBits = "\"val_loss_bits\": \"";
 
 // The number after the first occurrence of `key`; -1 if there is none.
@@ -36,9 +37,18 @@ double parse_double_after(std::string_view text, std::string_view key) {
 }
 
 // All files that strata writes into a run folder, except checkpoints, base/ and the lock file.
-constexpr const char* kOwnFiles[] = {
-    kResolvedConfig,  "plan.json",           "summary.json",      "trace.json",     kMetrics,     kSamples,
-    "tokenizer.json", "chat_template.jinja", kGemmAlgorithmsFile, "budget.request", "report.html"};
+constexpr const char* kOwnFiles[] = {kResolvedConfig,
+                                     "plan.json",
+                                     "summary.json",
+                                     kTrace,
+                                     kMetrics,
+                                     kSamples,
+                                     "tokenizer.json",
+                                     "chat_template.jinja",
+                                     kGemmAlgorithmsFile,
+                                     "budget.request",
+                                     "report.html",
+                                     "trace-perfetto.json"};
 
 /// Whether `name` is a file that an interrupted write_text_atomically() left: NAME.tmp- and 16 hex digits.
 bool is_own_temp_file(std::string_view name) {
@@ -61,6 +71,10 @@ std::string_view samples_up_to(std::string_view text, std::int64_t last_step) {
 }
 
 }  // namespace
+
+std::string trace_file(int rank) {
+  return rank == 0 ? std::string(kTrace) : str(kRankTracePrefix, rank, kRankTraceSuffix);
+}
 
 bool is_run_folder(Io& io, const std::string& path) {
   return io.exists(path + "/" + kResolvedConfig) || io.exists(path + "/" + kMetrics);
@@ -97,6 +111,7 @@ Status RunFolder::begin(std::int64_t resumed_step, std::string_view config,
   begun_ = true;
   if (mode_ == Mode::overwrite) STRATA_TRY(clear());
   STRATA_TRY(remove_temp_files());
+  STRATA_TRY(remove_named(path_, kRankTracePrefix, kRankTraceSuffix));
   for (const auto& [name, text] : files) {
     if (const std::size_t slash = name.rfind('/'); slash != std::string::npos)
       STRATA_TRY(io_.make_dirs(file(name.substr(0, slash))));
@@ -118,18 +133,16 @@ Status RunFolder::clear() {
   for (const char* name : kBaseFiles)
     if (const std::string path = str(file(kBase), "/", name); io_.exists(path))
       STRATA_TRY(io_.remove_all(path));
-  STRATA_TRY(remove_events());
+  // Events are those of one run: TensorBoard would show all files of the folder as one.
+  STRATA_TRY(remove_named(file(kEventsFolder), kEventsPrefix, kEventsSuffix));
   return remove_checkpoints(io_, file("checkpoints"));
 }
 
-// Events are those of one run: TensorBoard would show all files of the folder as one.
-Status RunFolder::remove_events() {
-  const std::string dir = file(kEventsFolder);
+Status RunFolder::remove_named(const std::string& dir, std::string_view prefix, std::string_view suffix) {
   if (!io_.exists(dir)) return {};
   STRATA_TRY_ASSIGN(const std::vector<std::string> names, io_.list(dir));
   for (const std::string& name : names)
-    if (name.starts_with(kEventsPrefix) && name.ends_with(kEventsSuffix))
-      STRATA_TRY(io_.remove_all(str(dir, "/", name)));
+    if (name.starts_with(prefix) && name.ends_with(suffix)) STRATA_TRY(io_.remove_all(str(dir, "/", name)));
   return {};
 }
 

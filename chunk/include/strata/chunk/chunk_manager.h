@@ -8,6 +8,7 @@
 
 #include <strata/chunk/layout.h>
 #include <strata/chunk/mover.h>
+#include <strata/chunk/payload_notes.h>
 #include <strata/chunk/pending_fetches.h>
 #include <strata/chunk/placement.h>
 #include <strata/chunk/residency_table.h>
@@ -47,6 +48,7 @@ class ChunkPin {
     std::swap(intent_, other.intent_);
     std::swap(stream_, other.stream_);
     std::swap(view_, other.view_);
+    std::swap(before_, other.before_);
   }
   ChunkManager* manager_ = nullptr;
   PayloadKey key_;
@@ -54,6 +56,7 @@ class ChunkPin {
   Intent intent_ = Intent::read;
   Stream* stream_ = nullptr;
   BufferView view_;
+  Event before_;  ///< of the stream when the pin began, if notes are taken
 };
 
 /// Tracks where every payload of every chunk is and has it moved to where it is needed.
@@ -68,12 +71,13 @@ class ChunkPin {
 class ChunkManager {
  public:
   /// Carves homes and windows out of `slabs` and charges them to `budgets` for the life of the manager. All
-  /// references must outlive it. Errors: `invalid` for wrong slab sizes, `does_not_fit`, those of
-  /// Placement::check().
+  /// references must outlive it, and so must `trace`, which gets PayloadNotes; null: none. Errors: `invalid`
+  /// for wrong slab sizes, `does_not_fit`, those of Placement::check().
   static Result<std::unique_ptr<ChunkManager>> create(const ChunkLayout& layout, const Placement& placement,
                                                       UseSchedule& uses, const SlotPool::Slabs& slabs,
                                                       Backend& backend, Mover& mover,
-                                                      const std::array<Budget*, kTiers>& budgets);
+                                                      const std::array<Budget*, kTiers>& budgets,
+                                                      Trace* trace = nullptr);
 
   /// Makes `key` resident in `tier` (device or pinned) for work queued on `stream` from now on. It may begin
   /// transfers, and waits for those from nvme. Counts as the use at the schedule's position. Errors:
@@ -129,7 +133,7 @@ class ChunkManager {
   friend class ChunkPin;
 
   ChunkManager(const Placement& placement, UseSchedule& uses, SlotPool slots, std::size_t n_chunks,
-               Backend& backend, Mover& mover);
+               Backend& backend, Mover& mover, Trace* trace);
   void unpin(const ChunkPin& pin) noexcept;
   Status make_ready(PayloadKey key, Tier tier, Intent intent, Stream& stream);
   Result<bool> fetch(PayloadKey key, Tier tier, std::int32_t needed_at);
@@ -148,6 +152,7 @@ class ChunkManager {
   UseSchedule& uses_;
   Backend& backend_;
   Mover& mover_;
+  PayloadNotes notes_;
   ResidencyTable residency_;
   SlotPool slots_;
   WriteBackQueue write_backs_;

@@ -17,9 +17,9 @@ namespace strata {
 /// begin, or a read that fails, leaves that copy absent.
 class PendingFetches {
  public:
-  /// All references must outlive the fetches.
+  /// All references must outlive the fetches, and so must `notes` of what they move, which may be null.
   PendingFetches(ResidencyTable& residency, SlotPool& slots, WriteBackQueue& write_backs, Backend& backend,
-                 Mover& mover);
+                 Mover& mover, PayloadNotes* notes = nullptr);
 
   /// Queues the copy of `key` from one memory tier to the other, after the earlier work on both slots.
   Status begin_copy(PayloadKey key, Tier from, Tier to);
@@ -38,6 +38,7 @@ class PendingFetches {
   WriteBackQueue& write_backs_;
   Backend& backend_;
   Mover& mover_;
+  PayloadNotes* const notes_;
   std::vector<IoTicket> reads_;  // by key; valid while a read into pinned memory is pending
 };
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include <strata/chunk/payload_notes.h>
 #include <strata/chunk/types.h>
 
 namespace strata {
@@ -40,7 +41,8 @@ constexpr bool is_valid_transition(Residency from, Residency to) noexcept {
 /// Invariant: every state was reached by valid transitions, through the only setter, and no pin ends twice.
 class ResidencyTable {
  public:
-  explicit ResidencyTable(std::size_t n_chunks);
+  /// `notes` gets those of copies that become absent; null: none. They outlive the table.
+  explicit ResidencyTable(std::size_t n_chunks, PayloadNotes* notes = nullptr);
   ~ResidencyTable();  ///< asserts that no pin lives
   ResidencyTable(const ResidencyTable&) = delete;
   ResidencyTable& operator=(const ResidencyTable&) = delete;
@@ -84,6 +86,7 @@ class ResidencyTable {
   }
 
   std::vector<PayloadState> payloads_;  // by key
+  PayloadNotes* const notes_;
 };
 
 }  // namespace strata

@@ -20,9 +20,9 @@ namespace strata {
 /// construction.
 class WriteBackQueue {
  public:
-  /// All references must outlive the queue.
+  /// All references must outlive the queue, and so must `notes` of its writes, which may be null.
   WriteBackQueue(const Placement& placement, ResidencyTable& residency, const SlotPool& slots,
-                 Backend& backend, Mover& mover);
+                 Backend& backend, Mover& mover, PayloadNotes* notes = nullptr);
 
   /// Submits the writes whose contents are final. Cheap; call it often.
   Status pump();
@@ -65,6 +65,7 @@ class WriteBackQueue {
   const SlotPool& slots_;
   Backend& backend_;
   Mover& mover_;
+  PayloadNotes* const notes_;
   std::vector<ClassLimits> limits_;   // by class
   std::vector<PendingWrite> writes_;  // oldest first, capacity fixed
 };

@@ -140,9 +140,13 @@ CudaStreamState& CudaBackend::stream_state(int id) {
 
 Result<cudaStream_t> CudaBackend::begin_enqueue(int id) {
   CudaStreamState& target = stream_state(id);
-  if (timeline_ && !is_timed_by_host(target)) STRATA_CUDA_BACKEND_TRY(timeline_->mark_begin(id));
-  const MutexLock lock(target.mutex);
-  target.dirty = true;
+  std::uint64_t sequence = 0;
+  {
+    const MutexLock lock(target.mutex);
+    target.dirty = true;
+    sequence = target.recorded + 1;
+  }
+  if (timeline_ && !is_timed_by_host(target)) STRATA_CUDA_BACKEND_TRY(timeline_->mark_begin(id, sequence));
   return target.stream;
 }
 
@@ -192,7 +196,7 @@ Status CudaBackend::host_call_async(const HostCall& call, Stream& stream) {
   STRATA_TRY(select_device());
   if (!call) return Status::error(Code::invalid, "a host call has no function");
   CudaStreamState& to = stream_state(stream.id());
-  if (timeline_ && !is_timed_by_host(to)) STRATA_CUDA_BACKEND_TRY(timeline_->mark_begin(to.id));
+  STRATA_TRY_ASSIGN(const cudaStream_t stream_of_call, begin_enqueue(to.id));
   STRATA_TRY(wait_for_call_slot(to));
   CudaHostCall* slot = nullptr;
   {
@@ -207,7 +211,7 @@ Status CudaBackend::host_call_async(const HostCall& call, Stream& stream) {
   slot->stream_state = &to;
   slot->call = call;
   const ThirdPartyScope scope;
-  const cudaError_t error = cudaLaunchHostFunc(to.stream, &CudaBackend::run_call, slot);
+  const cudaError_t error = cudaLaunchHostFunc(stream_of_call, &CudaBackend::run_call, slot);
   if (error == cudaSuccess) return {};
   {
     const MutexLock lock(to.mutex);
@@ -218,11 +222,13 @@ Status CudaBackend::host_call_async(const HostCall& call, Stream& stream) {
 
 // Records busy time of a stream that is timed by the host (the CPU stream's work needs no device events). The
 // time of other streams is measured by their timeline marks.
-void CudaBackend::record_host_call(const CudaStreamState& on, const char* label, std::int64_t begin_ns,
+void CudaBackend::record_host_call(const CudaHostCall& slot, std::int64_t begin_ns,
                                    std::int64_t end_ns) noexcept {
+  const CudaStreamState& on = *slot.stream_state;
   if (timeline_ && !is_timed_by_host(on)) return;  // covered by the timeline's marks
   busy_ns_[static_cast<std::size_t>(on.role)].fetch_add(end_ns - begin_ns, std::memory_order_relaxed);
-  if (timeline_) timeline_->add_host_span(on.role, label, begin_ns, end_ns);
+  if (timeline_)
+    timeline_->add_host_span(on.role, slot.call.label(), begin_ns, end_ns, {on.id, slot.sequence});
 }
 
 // Runs on the driver's thread, in stream order. CUDA functions must not be called here.
@@ -239,7 +245,7 @@ void CUDART_CB CudaBackend::run_call(void* state) noexcept {
   if (!failed_before && status.is_ok()) {
     const std::int64_t begin = backend.clock_.now_ns();
     status = run_host_call(slot.call, backend.pool_);
-    backend.record_host_call(on, slot.call.label(), begin, backend.clock_.now_ns());
+    backend.record_host_call(slot, begin, backend.clock_.now_ns());
   }
   const MutexLock lock(on.mutex);
   if (!failed_before && !status.is_ok()) {

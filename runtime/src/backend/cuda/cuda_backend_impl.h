@@ -74,8 +74,7 @@ class CudaBackend final : public Backend {
 
  private:
   static void CUDART_CB run_call(void* state) noexcept;
-  void record_host_call(const CudaStreamState& on, const char* label, std::int64_t begin_ns,
-                        std::int64_t end_ns) noexcept;
+  void record_host_call(const CudaHostCall& slot, std::int64_t begin_ns, std::int64_t end_ns) noexcept;
   Status record_failure(cudaError_t error, const char* call, int line);
   Status init_stream_state(CudaStreamState& stream_state);
   Status acquire_stream_state(StreamRole role, CudaStreamState*& taken) STRATA_EXCLUDES(table_mutex_);

@@ -62,10 +62,11 @@ cudaError_t CudaTimeline::add_stream(int id, StreamRole role, cudaStream_t strea
   return error;
 }
 
-cudaError_t CudaTimeline::mark_begin(int id) {
+cudaError_t CudaTimeline::mark_begin(int id, std::uint64_t sequence) {
   const MutexLock lock(mutex_);
   StreamTimeline& timeline = timelines_[static_cast<std::size_t>(id)];
-  return timeline.last_pushed == Kind::begin ? cudaSuccess : push(timeline, Kind::begin, timeline.role);
+  return timeline.last_pushed == Kind::begin ? cudaSuccess
+                                             : push(timeline, Kind::begin, timeline.role, sequence);
 }
 
 cudaError_t CudaTimeline::mark_wait(int id, StreamRole on) {
@@ -80,22 +81,23 @@ cudaError_t CudaTimeline::mark_end(int id) {
 }
 
 void CudaTimeline::add_host_span(StreamRole role, const char* label, std::int64_t begin_ns,
-                                 std::int64_t end_ns) noexcept {
+                                 std::int64_t end_ns, const Event& covered_by) noexcept {
   meter_.busy(role, begin_ns);
   meter_.idle(role, end_ns);
   if (Trace::Track* track = tracks_[static_cast<std::size_t>(role)]; track != nullptr)
-    track->span(label, 0, begin_ns, end_ns);
+    track->span(label, 0, begin_ns, end_ns, {covered_by.stream, covered_by.sequence});
 }
 
 // If the device is a whole ring behind, the mark is left out and the next one of its kind tries again; the
 // intervals it would have separated then count as one.
-cudaError_t CudaTimeline::push(StreamTimeline& timeline, Kind kind, StreamRole on) {
+cudaError_t CudaTimeline::push(StreamTimeline& timeline, Kind kind, StreamRole on, std::uint64_t sequence) {
   if (timeline.pushed - timeline.passed == kMarkRing) collect_locked();
   if (timeline.pushed - timeline.passed == kMarkRing) return cudaSuccess;
   const ThirdPartyScope scope;
   Mark& mark = timeline.marks[timeline.pushed % kMarkRing];
   mark.kind = kind;
   mark.on = on;
+  mark.sequence = sequence;
   mark.queued_ns = clock_.now_ns();
   if (const cudaError_t error = cudaEventRecord(mark.event, timeline.stream); error != cudaSuccess)
     return error;
@@ -142,9 +144,11 @@ bool CudaTimeline::read_mark(StreamTimeline& timeline) {
     busy_ns_[static_cast<std::size_t>(timeline.role)].fetch_add(at - timeline.since_ns,
                                                                 std::memory_order_relaxed);
     if (Trace::Track* track = tracks_[static_cast<std::size_t>(timeline.role)]; track != nullptr)
-      track->span("busy", 0, timeline.since_ns, at);
+      track->span("busy", 0, timeline.since_ns, at,
+                  {static_cast<std::int32_t>(&timeline - timelines_.data()), timeline.sequence});
   }
   timeline.busy = mark.kind == Kind::begin;
+  timeline.sequence = mark.sequence;
   timeline.since_ns = at;
   if (mark.kind == Kind::begin) meter_.busy(timeline.role, at);
   if (mark.kind == Kind::wait) meter_.waits(timeline.role, mark.on, at);

@@ -48,12 +48,14 @@ class CudaTimeline {
       STRATA_EXCLUDES(mutex_);
 
   // Call these in stream order, before the work or wait that they mark is queued.
-  cudaError_t mark_begin(int id) STRATA_EXCLUDES(mutex_);
+  /// `sequence`: of the first event that covers the work.
+  cudaError_t mark_begin(int id, std::uint64_t sequence) STRATA_EXCLUDES(mutex_);
   cudaError_t mark_wait(int id, StreamRole on) STRATA_EXCLUDES(mutex_);
   cudaError_t mark_end(int id) STRATA_EXCLUDES(mutex_);
 
   /// Adds work that the host ran for a stream and timed itself. Takes no lock that is held over a CUDA call.
-  void add_host_span(StreamRole role, const char* label, std::int64_t begin_ns, std::int64_t end_ns) noexcept;
+  void add_host_span(StreamRole role, const char* label, std::int64_t begin_ns, std::int64_t end_ns,
+                     const Event& covered_by) noexcept;
   /// Reports what such a stream waits for next.
   void add_host_wait(StreamRole role, StreamRole on, std::int64_t at_ns) noexcept {
     meter_.waits(role, on, at_ns);
@@ -71,6 +73,7 @@ class CudaTimeline {
   struct Mark {
     Kind kind = Kind::end;
     StreamRole on = StreamRole::compute;
+    std::uint64_t sequence = 0;  // begin: of the work
     std::int64_t queued_ns = 0;
     cudaEvent_t event = nullptr;
   };
@@ -82,11 +85,13 @@ class CudaTimeline {
     Kind last_pushed = Kind::end;  // kind of the last mark pushed
     bool busy = false;             // state after the last mark passed
     std::int64_t since_ns = 0;     // start of the present busy interval
+    std::uint64_t sequence = 0;    // of its work
     std::int64_t last_ns = 0;      // host time of the last mark passed
     double last_gpu_ns = 0;        // the same on the GPU's clock
   };
 
-  cudaError_t push(StreamTimeline& timeline, Kind kind, StreamRole on) STRATA_REQUIRES(mutex_);
+  cudaError_t push(StreamTimeline& timeline, Kind kind, StreamRole on, std::uint64_t sequence = 0)
+      STRATA_REQUIRES(mutex_);
   void collect_locked() STRATA_REQUIRES(mutex_);
   bool read_mark(StreamTimeline& timeline) STRATA_REQUIRES(mutex_);
   void move_origin(std::int64_t settled_ns) STRATA_REQUIRES(mutex_);

@@ -37,11 +37,14 @@ class HostBackend final : public Backend {
                  options.huge_pages, poisons_ ? kQuarantineBytes : 0}),
         executor_(options, pool, clock),
         stalls_(clock, options.trace == nullptr ? nullptr : &options.trace->add_track("compute stalls")),
+        trace_(options.trace),
         timed_(options.schedule == StreamSchedule::threads),
         scheduler_(options.schedule == StreamSchedule::threads
                        ? make_threaded_scheduler(executor_, options.queue_depth, &stalls_)
                        : make_latest_legal_scheduler(executor_, options.queue_depth)) {
     if (options.check) checker_ = std::make_unique<HappensBefore>(memory_);
+    for (std::size_t role = 0; trace_ != nullptr && role < kStreamRoles; ++role)
+      (void)trace_->add_track(std::string(to_string(static_cast<StreamRole>(role))));
     info_ = {DeviceKind::host, "host memory",
              options.device_bytes != 0 ? options.device_bytes : physical_bytes()};
   }
@@ -64,7 +67,9 @@ class HostBackend final : public Backend {
     assert_outside_host_call();
     STRATA_TRY_ASSIGN(const int id, scheduler_->open(role));
     if (checker_) checker_->open_stream(id, role);
-    return Stream(this, id, role);
+    Stream stream(this, id, role);
+    set_trace(stream, trace_);
+    return stream;
   }
 
   Status copy_async(BufferView dst, ConstBufferView src, Stream& stream) override;
@@ -95,6 +100,10 @@ class HostBackend final : public Backend {
     return checker_ ? checker_->host_access(access) : Status();
   }
 
+  void set_trace(Stream& stream, Trace* trace) override {
+    scheduler_->slot(stream.id()).track =
+        trace == nullptr ? nullptr : &trace->add_track(std::string(to_string(stream.role())));
+  }
   StallMeter* stall_meter() noexcept override { return timed_ ? &stalls_ : nullptr; }
   BackendCounters counters() const override {
     BackendCounters counters;
@@ -155,6 +164,7 @@ class HostBackend final : public Backend {
   std::unique_ptr<HappensBefore> checker_;
   StreamExecutor executor_;
   StallMeter stalls_;
+  Trace* const trace_;
   const bool timed_;
   std::unique_ptr<StreamScheduler> scheduler_;  // last: its workers use everything above
 };

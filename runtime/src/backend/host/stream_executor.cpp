@@ -67,17 +67,17 @@ StreamExecutor::StreamExecutor(const HostBackendOptions& options, ThreadPool& po
       pool_(pool),
       clock_(clock),
       h2d_(options.h2d),
-      d2h_(options.d2h) {
-  if (options.trace == nullptr) return;
-  for (std::size_t role = 0; role < kStreamRoles; ++role)
-    tracks_[role] = &options.trace->add_track(std::string(to_string(static_cast<StreamRole>(role))));
+      d2h_(options.d2h) {}
+
+namespace {
+
+void add_span(const StreamEntry& entry, const char* label, std::int64_t arg, std::int64_t begin_ns,
+              std::int64_t end_ns) noexcept {
+  if (entry.track != nullptr)
+    entry.track->span(label, arg, begin_ns, end_ns, {entry.own.stream, entry.own.sequence});
 }
 
-void StreamExecutor::record(const char* label, std::int64_t arg, StreamRole role, std::int64_t begin_ns,
-                            std::int64_t end_ns) noexcept {
-  if (Trace::Track* track = tracks_[static_cast<std::size_t>(role)]; track != nullptr)
-    track->span(label, arg, begin_ns, end_ns);
-}
+}  // namespace
 
 StreamExecutor::Outcome StreamExecutor::run(const StreamEntry& entry, StreamRole role,
                                             std::int64_t ready_ns) noexcept {
@@ -88,7 +88,7 @@ StreamExecutor::Outcome StreamExecutor::run(const StreamEntry& entry, StreamRole
       const bool paced = timed_ && paced_ && entry.call.paced_ns() > 0;
       busy_ns_[static_cast<std::size_t>(role)].fetch_add(out.end_ns - (paced ? ready_ns : begin),
                                                          std::memory_order_relaxed);
-      record(entry.call.label(), 0, role, paced ? ready_ns : begin, out.end_ns);
+      add_span(entry, entry.call.label(), 0, paced ? ready_ns : begin, out.end_ns);
       return out;
     }
     case StreamEntry::Kind::copy:
@@ -136,7 +136,7 @@ StreamExecutor::Outcome StreamExecutor::run_copy(const StreamEntry& entry, Strea
     if (end > now_ns()) clock_.wait_until(end);
   }
   busy_ns_[lane].fetch_add(busy, std::memory_order_relaxed);
-  record("copy", static_cast<std::int64_t>(entry.dst.bytes), role, end - busy, end);
+  add_span(entry, "copy", static_cast<std::int64_t>(entry.dst.bytes), end - busy, end);
   return {{}, end};
 }
 

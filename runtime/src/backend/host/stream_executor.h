@@ -46,6 +46,8 @@ struct StreamEntry {
   BufferView dst;                  // copy, poison
   const std::byte* src = nullptr;  // copy
   Event event;                     // wait
+  Event own;                       // the event that follows it
+  Trace::Track* track = nullptr;   // gets a span, if the stream is traced
   Status failure;                  // fail: what the check found when the entry was queued
   std::int64_t queued_ns = 0;
 };
@@ -69,8 +71,6 @@ class StreamExecutor {
   void count(BackendCounters& into) const noexcept;
 
  private:
-  void record(const char* label, std::int64_t arg, StreamRole role, std::int64_t begin_ns,
-              std::int64_t end_ns) noexcept;
   Outcome run_call(const HostCall& call, std::int64_t ready_ns);
   Outcome run_copy(const StreamEntry& entry, StreamRole role, std::int64_t ready_ns);
 
@@ -81,7 +81,6 @@ class StreamExecutor {
   std::atomic<std::uint64_t> copies_{0};
   std::array<std::atomic<std::uint64_t>, kStreamRoles> copied_bytes_{};
   std::array<std::atomic<std::int64_t>, kStreamRoles> busy_ns_{};
-  std::array<Trace::Track*, kStreamRoles> tracks_{};  // null without a trace
 };
 
 }  // namespace strata::detail

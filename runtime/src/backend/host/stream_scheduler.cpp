@@ -100,6 +100,13 @@ StreamScheduler::Head StreamScheduler::head(StreamSlot& slot) {
   return {&entry, !slot.error.is_ok(), std::max(slot.free_ns, entry.queued_ns)};
 }
 
+StreamEntry& StreamScheduler::next_entry(StreamSlot& slot) const {
+  StreamEntry& entry = slot.ring[slot.queued % depth_];
+  entry.own = {slot.id, slot.queued + 1};
+  entry.track = slot.track;
+  return entry;
+}
+
 void StreamScheduler::finish(StreamSlot& slot, StreamExecutor::Outcome outcome) {
   slot.ends_ns[slot.completed % depth_] = outcome.end_ns;
   slot.free_ns = outcome.end_ns;
@@ -143,7 +150,7 @@ class ThreadedScheduler final : public StreamScheduler {
     StreamSlot& to = slot(id);
     const MutexLock lock(to.mutex);
     if (to.queued - to.completed == depth_) wait_until(to, to.queued - depth_ / 2);
-    return to.ring[to.queued % depth_];
+    return next_entry(to);
   }
   void publish(int id) override {
     StreamSlot& to = slot(id);
@@ -233,7 +240,7 @@ class LatestLegalScheduler final : public StreamScheduler {
       advance_to({to.id, oldest});
       to.mutex.lock();
     }
-    return to.ring[to.queued % depth_];
+    return next_entry(to);
   }
   void publish(int id) override {
     StreamSlot& to = slot(id);

@@ -25,6 +25,7 @@ struct StreamSlot {
   StreamSlot(int slot_id, std::size_t depth) : id(slot_id), ring(depth), ends_ns(depth, 0) {}
   const int id;
   StreamRole role = StreamRole::compute;  // written while no Stream uses the slot
+  Trace::Track* track = nullptr;          // of the thread that queues work, which gives it to each entry
 
   // Entries in [completed, queued) belong to the scheduler, the next free one to the producer thread.
   std::vector<StreamEntry> ring;
@@ -90,6 +91,7 @@ class StreamScheduler {
     std::int64_t ready_ns;
   };
   Head head(StreamSlot& slot) STRATA_REQUIRES(slot.mutex);
+  StreamEntry& next_entry(StreamSlot& slot) const STRATA_REQUIRES(slot.mutex);
   void finish(StreamSlot& slot, StreamExecutor::Outcome outcome) STRATA_REQUIRES(slot.mutex);
   static void wait_until(StreamSlot& slot, std::uint64_t completed) STRATA_REQUIRES(slot.mutex);
   /// The error and end time that a stream inherits from an event it waited for.

@@ -29,6 +29,10 @@ inline constexpr const char* kBaseFiles[] = {"config.json", "tokenizer_config.js
 inline constexpr const char* kEventsFolder = "tensorboard";
 inline constexpr std::string_view kEventsPrefix = "events.out.tfevents.", kEventsSuffix = ".strata";
 
+/// When the lanes of each rank worked and waited in the steps of log.trace: trace.json of rank 0.
+inline constexpr std::string_view kRankTracePrefix = "trace-rank-", kRankTraceSuffix = ".json";
+std::string trace_file(int rank);
+
 /// Whether `path` contains a run.
 bool is_run_folder(Io& io, const std::string& path);
 
@@ -82,7 +86,7 @@ class RunFolder {
   /// Writes `files` (contents by name relative to the folder) and then `config`, which makes the folder a
   /// run: if the process is killed meanwhile, it leaves either a run that can be resumed or no run. With mode
   /// `overwrite` all files of the previous run are removed first; with `resume`, metrics and samples after
-  /// `resumed_step`.
+  /// `resumed_step`. Traces of ranks other than 0 are removed, since there may be fewer ranks now.
   Status begin(std::int64_t resumed_step, std::string_view config,
                const std::map<std::string, std::string>& files);
 
@@ -118,7 +122,7 @@ class RunFolder {
   RunFolder(Io& io, std::string path, Mode mode) : io_(io), path_(std::move(path)), mode_(mode) {}
   Status clear();
   Status remove_temp_files();
-  Status remove_events();
+  Status remove_named(const std::string& dir, std::string_view prefix, std::string_view suffix);
   Status truncate_after(std::int64_t last_step);
   Result<std::string> metrics_up_to(std::int64_t last_step);
 

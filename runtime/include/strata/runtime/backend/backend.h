@@ -18,6 +18,7 @@ namespace strata {
 class Backend;
 class StallMeter;
 class ThreadPool;
+class Trace;
 
 /// Which memory a Buffer is allocated from. `pinned` is host memory that asynchronous copies can read and
 /// write.
@@ -245,6 +246,14 @@ class Backend {
   virtual Status host_access(const Access& access) = 0;
 
   virtual BackendCounters counters() const = 0;
+  /// Work that is queued on `stream` from now on becomes spans in the track of its role in `trace`, which
+  /// outlives the stream; null: no longer. For streams of several users of one backend. Backends without work
+  /// of their own threads do nothing: their options have one trace for all streams.
+  virtual void set_trace(Stream& stream, Trace* trace) {
+    static_cast<void>(stream);
+    static_cast<void>(trace);
+  }
+
   /// The meter that attributes stalls of the compute stream to causes; null if the backend has none.
   virtual StallMeter* stall_meter() noexcept { return nullptr; }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -29,12 +30,33 @@ class Trace {
  public:
   struct Options {
     std::size_t events_per_track = 32768;  ///< 40 bytes each, resident from the start
+    std::size_t notes = 131072;            ///< 64 bytes each, resident once notes() was called
+    std::string process = "strata";        ///< whose tracks they are
   };
   class Track;
+  class Notes;
+  /// Work as its queue counts it, by which notes refer to the spans that show it. A stream gives its work the
+  /// sequence number of the first event that covers it.
+  struct Work {
+    static constexpr std::int32_t kNone = -1, kStore = -2;  ///< kStore: the requests of the NVMe store
+    std::int32_t queue = kNone;                             ///< the id of a stream, or one of these
+    std::uint64_t number = 0;
+  };
+  /// A fact about an object, which has a kind and a number. All texts are string literals.
+  struct Note {
+    const char* what = "";  ///< what happens to it: "copy"
+    const char* kind = "";
+    std::int64_t number = 0;
+    const char* place = "";   ///< where: "device"
+    Work last{};              ///< the last work that does it
+    std::uint64_t after = 0;  ///< and the number before the first
+    std::int64_t at_ns = 0;   ///< set by Notes::add()
+  };
   /// A recorded interval.
   struct Span {
     const char* label;
     std::int64_t arg, begin_ns, end_ns;
+    Work work;
   };
   struct TrackSpans {
     std::string name;
@@ -55,8 +77,13 @@ class Trace {
   void set_enabled(bool on) noexcept { enabled_.store(on, std::memory_order_relaxed); }
   bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
 
+  /// What the spans of all tracks work on. Allocates when it is called first.
+  Notes& notes();
+
   /// A copy of the intervals of all tracks.
   std::vector<TrackSpans> spans();
+  /// A copy of the notes, in the order in which they were added.
+  std::vector<Note> all_notes();
   /// Writes all recorded events to a temporary file beside `path`, which is then renamed to `path`. The JSON
   /// is several times larger than the rings, so it is written in blocks, one ring at a time. Recording may
   /// continue meanwhile. Errors: those of `io`.
@@ -65,20 +92,49 @@ class Trace {
  private:
   friend class TraceSpan;
   std::vector<Track*> tracks();
+  std::vector<Note> copy_notes(std::uint64_t& dropped);
 
   const Clock& clock_;
   Options options_;
   std::atomic<bool> enabled_{true};
   Mutex mutex_;
   std::vector<std::unique_ptr<Track>> tracks_ STRATA_GUARDED_BY(mutex_);
+  std::unique_ptr<Notes> notes_ STRATA_GUARDED_BY(mutex_);
+};
+
+/// A ring of its own, of which the oldest are overwritten. Thread-safe; adding allocates nothing.
+///
+/// Spans say when a lane worked and not on what: their work is queued by code that knows memory and no
+/// objects. Whoever moves objects notes, in the order in which it queues the work, which work moves or uses
+/// which one.
+class Trace::Notes {
+ public:
+  bool enabled() const noexcept { return trace_.enabled(); }
+  /// Records a note with the present time, if the trace is enabled.
+  void add(const Note& note) noexcept {
+    if (enabled()) add_always(note);
+  }
+  /// Also while the trace is disabled: for what later notes cannot be understood without.
+  void add_always(Note note) noexcept;
+
+ private:
+  friend class Trace;
+  explicit Notes(Trace& trace) : trace_(trace), ring_(std::max<std::size_t>(1, trace.options_.notes)) {}
+  std::vector<Note> snapshot(std::uint64_t& dropped);
+
+  Trace& trace_;
+  Mutex mutex_;
+  std::vector<Note> ring_ STRATA_GUARDED_BY(mutex_);
+  std::uint64_t pushed_ STRATA_GUARDED_BY(mutex_) = 0;
 };
 
 /// One lane of a Trace. Labels must be string literals: only the pointer is stored until the trace is
 /// written.
 class Trace::Track {
  public:
-  /// Records an interval. `arg` is shown beside it (a chunk id, a byte count).
-  void span(const char* label, std::int64_t arg, std::int64_t begin_ns, std::int64_t end_ns) noexcept;
+  /// Records an interval. `arg` is shown beside it (a number, a byte count); `work` is what notes refer to.
+  void span(const char* label, std::int64_t arg, std::int64_t begin_ns, std::int64_t end_ns,
+            Work work = {}) noexcept;
   /// Records the value of a curve from now on, such as the bytes used in a tier.
   void counter(const char* label, std::int64_t value) noexcept;
   /// Events overwritten because the ring was full.
@@ -88,16 +144,21 @@ class Trace::Track {
   friend class Trace;
   friend class TraceSpan;
   enum class Kind : std::uint8_t { span, counter };
+  static constexpr std::uint64_t kNumbers = (std::uint64_t{1} << 40) - 1;
   struct TraceEvent {
     const char* label;
     std::int64_t arg;
     std::int64_t begin_ns;
     std::int64_t end_ns;
-    Kind kind;
+    Kind kind : 8;
+    std::int32_t queue : 16;  // of the work; a backend has at most 256 streams
+    std::uint64_t number : 40;
   };
+  static_assert(sizeof(TraceEvent) == 40);
   Track(Trace& trace, std::string name, int id, std::size_t capacity);
   void push(const TraceEvent& event) noexcept;
   std::vector<TraceEvent> snapshot(std::uint64_t& dropped);
+  void append_event(std::string& out, const TraceEvent& event, std::int64_t first_ns) const;
 
   Trace& trace_;
   const std::string name_;
