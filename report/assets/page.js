@@ -122,6 +122,81 @@ for (const box of document.querySelectorAll(".timeline")) {
   draw();
 }
 
+// Plays the moves of a traced step on the map of chunks.
+for (const box of document.querySelectorAll(".playback")) {
+  const {us, rows, changes} = data.runs[Number(box.dataset.run)].playback, cells = box.closest("figure").querySelector(".cells");
+  const button = box.querySelector("button"), slider = box.querySelector("input"), output = box.querySelector("output");
+  const left = 110, width = 600, row = 26, seconds_to_play = 12;
+  const tiers = {d: ["device", 0], p: ["pinned RAM", 1], n: ["NVMe", 2]}, moves = {r: "np", w: "pn", u: "pd", e: "dp"};
+  const chunks = Math.max(...rows.map(([, letters]) => letters.length), ...changes.map(([, , chunk]) => chunk + 1));
+  const calm = matchMedia("(prefers-reduced-motion: reduce)");
+  let now = [], next = 0, time = 0, frame = 0;
+  const rect = (x, n, y, height, tier) =>
+    `<rect x="${(left + width * x / chunks).toFixed(2)}" y="${y}" width="${(width * n / chunks).toFixed(2)}" height="${height}" fill="var(--c${tiers[tier][1]})"/>`;
+  const draw = () => {
+    const parts = [];
+    now.forEach((letters, r) => {
+      for (let begin = 0, end = 0; begin < chunks; begin = end) {
+        while (end < chunks && letters[end] === letters[begin]) ++end;
+        const letter = letters[begin], y = r * row + 2, n = end - begin;
+        if (tiers[letter]) parts.push(rect(begin, n, y, row - 6, letter));
+        if (moves[letter]) parts.push(rect(begin, n, y, (row - 6) / 2, moves[letter][1]), rect(begin, n, y + (row - 6) / 2, (row - 6) / 2, moves[letter][0]));
+      }
+    });
+    cells.innerHTML = parts.join("");
+  };
+  const tell = () => {
+    const moving = [];
+    now.forEach((letters, r) => letters.forEach((letter, chunk) => {
+      if (moves[letter]) moving.push(`${rows[r][0]} of chunk ${chunk} from ${tiers[moves[letter][0]][0]} to ${tiers[moves[letter][1]][0]}`);
+    }));
+    const more = moving.length > 3 ? ` and ${moving.length - 3} more` : "";
+    const text = `${figure(time * 1e-6, "s")} of ${figure(us * 1e-6, "s")}: ${moving.length ? moving.slice(0, 3).join(", ") + more : "nothing moves"}`;
+    output.textContent = text;
+    slider.setAttribute("aria-valuetext", text);
+  };
+  const show = (to) => {
+    if (to < time || !now.length) {
+      now = rows.map(([, letters]) => [...letters.padEnd(chunks, "-")]);
+      next = 0;
+    }
+    time = to;
+    for (; next < changes.length && changes[next][0] <= time; ++next) now[changes[next][1]][changes[next][2]] = changes[next][3];
+    slider.value = String(Math.round(1000 * time / us));
+    draw();
+    tell();
+  };
+  const name = () => { button.textContent = calm.matches ? "Next change" : frame ? "Pause" : "Play"; };
+  const pause = () => {
+    cancelAnimationFrame(frame);
+    frame = 0;
+    name();
+  };
+  const play = () => {
+    const begin = time < us ? time : 0;
+    let first = null;
+    const go = (ms) => {
+      first = first ?? ms;
+      show(Math.min(us, begin + us * (ms - first) / (1000 * seconds_to_play)));
+      if (time >= us) pause(); else frame = requestAnimationFrame(go);
+    };
+    frame = requestAnimationFrame(go);
+    name();
+  };
+  button.addEventListener("click", () => {
+    if (calm.matches) return show(next < changes.length ? changes[next][0] : 0);
+    if (frame) pause(); else play();
+  });
+  slider.addEventListener("input", () => {
+    pause();
+    show(us * Number(slider.value) / 1000);
+  });
+  calm.addEventListener("change", pause);
+  box.hidden = false;
+  name();
+  slider.setAttribute("aria-valuetext", "not played yet: the map shows where payloads live");
+}
+
 // The keys of the configuration that contain a word.
 const filter = document.getElementById("filter");
 if (filter) filter.addEventListener("input", () => {

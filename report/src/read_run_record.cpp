@@ -9,6 +9,7 @@
 #include <strata/runtime/config/json_tree.h>
 #include <strata/runtime/str.h>
 
+#include "trace/payload_playback.h"
 #include "trace/read_trace.h"
 
 namespace strata {
@@ -321,6 +322,7 @@ Result<RunRecord> read_run(Io& io, const std::string& path, bool whole) {
   if (whole && folder.has("trace.json")) {
     STRATA_TRY_ASSIGN(const RankTrace trace, detail::read_rank_trace(io, path + "/trace.json", 0));
     run.timeline = detail::timeline_of(trace);
+    run.playback = detail::payload_playback(trace, run.homes);
   }
   return run;
 }

@@ -183,6 +183,19 @@ std::string lanes_table(const RunRecord& run) {
   return html + "</tbody></table></div>\n";
 }
 
+// Shown by the script, without which it does nothing.
+std::string playback_html(const RunRecord& run, std::size_t number) {
+  if (run.playback.us <= 0) return {};
+  return fmt::format(
+      "<div class=\"playback\" data-run=\"{0}\" hidden><div class=\"tools\"><button "
+      "data-act=\"play\">Play</button>"
+      "<input type=\"range\" min=\"0\" max=\"1000\" value=\"0\" aria-label=\"Time in step {1}\"></div>\n"
+      "<output></output>\n<p class=\"note\">Step {1} as it was traced{2}. A payload that moves has the "
+      "colour "
+      "of where it comes from below, and of where it goes above.</p></div>\n",
+      number, run.playback.step, run.playback.is_cut ? ", without its end" : "");
+}
+
 std::string plans_html(const std::vector<RunRecord>& runs) {
   std::string html;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -197,7 +210,8 @@ std::string plans_html(const std::vector<RunRecord>& runs) {
               "style=\"border-color:var(--c2)\"></i>NVMe</li></ul>"
               "<figcaption class=\"note\">Where each payload of each chunk lives between two uses, chunks "
               "from left to "
-              "right.</figcaption></figure>\n";
+              "right.</figcaption>" +
+              playback_html(run, i) + "</figure>\n";
   }
   return html;
 }

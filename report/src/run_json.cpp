@@ -68,6 +68,27 @@ void append_timeline(std::string& out, const RunRecord::Timeline& timeline) {
   out += '}';
 }
 
+void append_playback(std::string& out, const RunRecord::Playback& playback) {
+  if (playback.us <= 0) {
+    out += "null";
+    return;
+  }
+  out += fmt::format("{{\"step\":{},\"us\":{:.3f},\"rows\":", playback.step, playback.us);
+  append_array(out, playback.begin, [&](const RunRecord::Homes& row) {
+    out += '[';
+    append_json_string(out, row.payload);
+    out += ',';
+    append_json_string(out, row.tiers);
+    out += ']';
+  });
+  out += ",\"changes\":";
+  append_array(out, playback.changes, [&](const RunRecord::Playback::Change& change) {
+    fmt::format_to(std::back_inserter(out), "[{:.1f},{},{},\"{}\"]", change.us, change.row, change.chunk,
+                   change.letter);
+  });
+  out += '}';
+}
+
 void append_run(std::string& out, const RunRecord& run) {
   out += "{\"name\":";
   append_json_string(out, run.name);
@@ -90,6 +111,8 @@ void append_run(std::string& out, const RunRecord& run) {
   });
   out += ",\"timeline\":";
   append_timeline(out, run.timeline);
+  out += ",\"playback\":";
+  append_playback(out, run.playback);
   out += '}';
 }
 

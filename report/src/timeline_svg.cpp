@@ -62,37 +62,58 @@ std::string timeline_svg(const RunRecord::Timeline& timeline, const std::string&
   return svg + "</g></svg>\n";
 }
 
-std::string chunk_map_svg(const RunRecord& run, const std::string& id) {
-  std::size_t chunks = 0;
-  for (const RunRecord::Homes& homes : run.homes) chunks = std::max(chunks, homes.tiers.size());
-  std::string words, cells;
-  double y = 0;
-  constexpr std::array<std::pair<char, const char*>, 3> kTiers = {
-      {{'d', "device"}, {'p', "pinned RAM"}, {'n', "NVMe"}}};
-  for (const RunRecord::Homes& homes : run.homes) {
-    std::string counts;
+namespace {
+
+constexpr std::array<std::pair<char, const char*>, 3> kTiers = {
+    {{'d', "device"}, {'p', "pinned RAM"}, {'n', "NVMe"}}};
+
+// Neighbours in the same tier are one rectangle.
+std::string cells_of(const std::string& tiers, std::size_t chunks, double y) {
+  std::string cells;
+  for (std::size_t begin = 0; begin < tiers.size();) {
+    std::size_t last = begin;
+    while (last < tiers.size() && tiers[last] == tiers[begin]) ++last;
     for (std::size_t t = 0; t < kTiers.size(); ++t)
-      if (const auto n = std::count(homes.tiers.begin(), homes.tiers.end(), kTiers[t].first); n > 0)
-        counts += fmt::format("{}{} in {}", counts.empty() ? "" : ", ", n, kTiers[t].second);
-    if (counts.empty()) continue;
-    words += fmt::format("{}{}: {}", words.empty() ? "" : "; ", homes.payload, counts);
-    cells += fmt::format("<text class=\"tick\" x=\"{}\" y=\"{:.0f}\" text-anchor=\"end\">{}</text>\n",
-                         kLeft - 8, y + 17, escaped(homes.payload));
-    for (std::size_t begin = 0; begin < homes.tiers.size();) {
-      std::size_t last = begin;
-      while (last < homes.tiers.size() && homes.tiers[last] == homes.tiers[begin]) ++last;
-      for (std::size_t t = 0; t < kTiers.size(); ++t)
-        if (homes.tiers[begin] == kTiers[t].first)
-          cells += fmt::format(
-              "<rect x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.2f}\" height=\"{:.0f}\" fill=\"var(--c{})\"/>\n",
-              kLeft + kPlot * static_cast<double>(begin) / static_cast<double>(chunks), y + 2,
-              kPlot * static_cast<double>(last - begin) / static_cast<double>(chunks), kRow - 6, t);
-      begin = last;
-    }
+      if (tiers[begin] == kTiers[t].first)
+        cells += fmt::format(
+            "<rect x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.2f}\" height=\"{:.0f}\" fill=\"var(--c{})\"/>\n",
+            kLeft + kPlot * static_cast<double>(begin) / static_cast<double>(chunks), y + 2,
+            kPlot * static_cast<double>(last - begin) / static_cast<double>(chunks), kRow - 6, t);
+    begin = last;
+  }
+  return cells;
+}
+
+std::string counts_of(const std::string& tiers) {
+  std::string counts;
+  for (const auto& [letter, name] : kTiers)
+    if (const auto n = std::count(tiers.begin(), tiers.end(), letter); n > 0)
+      counts += fmt::format("{}{} in {}", counts.empty() ? "" : ", ", n, name);
+  return counts;
+}
+
+}  // namespace
+
+// With a traced step, the payloads that have no home have rows, too.
+std::string chunk_map_svg(const RunRecord& run, const std::string& id) {
+  std::vector<RunRecord::Homes> rows = run.homes;
+  for (std::size_t row = rows.size(); row < run.playback.begin.size(); ++row)
+    rows.push_back({run.playback.begin[row].payload, {}});
+  std::size_t chunks = 0;
+  for (const RunRecord::Homes& row : rows) chunks = std::max(chunks, row.tiers.size());
+  std::string words, names, cells;
+  double y = 0;
+  for (const RunRecord::Homes& row : rows) {
+    const std::string counts = counts_of(row.tiers);
+    if (counts.empty() && run.playback.us <= 0) continue;
+    if (!counts.empty()) words += fmt::format("{}{}: {}", words.empty() ? "" : "; ", row.payload, counts);
+    names += fmt::format("<text class=\"tick\" x=\"{}\" y=\"{:.0f}\" text-anchor=\"end\">{}</text>\n",
+                         kLeft - 8, y + 17, escaped(row.payload));
+    cells += cells_of(row.tiers, chunks, y);
     y += kRow;
   }
   return head(id, std::max(y, kRow), fmt::format("Where the payloads of {} chunks live", chunks), words) +
-         cells + "</svg>\n";
+         names + "<g class=\"cells\">\n" + cells + "</g></svg>\n";
 }
 
 }  // namespace strata::detail

@@ -64,6 +64,21 @@ struct RunRecord {
     std::vector<Span> spans;   ///< by lane, and then by time
     std::size_t left_out = 0;  ///< older spans
   };
+  /// Where the payloads of each chunk were in a traced step. Letters are those of Homes, and of moves: 'r' is
+  /// from nvme to pinned memory and 'w' back, 'u' from there to the device and 'e' back.
+  struct Playback {
+    struct Change {
+      double us = 0;  ///< since the step began
+      int row = 0;    ///< of `begin`
+      int chunk = 0;
+      char letter = '-';
+    };
+    std::int64_t step = 0;
+    double us = 0;                ///< what is played; 0: nothing
+    bool is_cut = false;          ///< the step goes on, with more changes than a page can hold
+    std::vector<Homes> begin;     ///< when the step began
+    std::vector<Change> changes;  ///< by time
+  };
 
   std::string name;  ///< of the folder
   std::vector<std::int64_t> steps;
@@ -75,6 +90,7 @@ struct RunRecord {
   std::vector<Lane> lanes;
   std::vector<Homes> homes;
   Timeline timeline;
+  Playback playback;
   std::map<std::string, std::string>
       facts;  ///< of the plan and the end of the run: "dtype", "parameters" ...
   double expected_step_s = 0, measured_step_s = 0;  ///< 0: there was no forecast
