@@ -49,6 +49,19 @@ Status Session::fill_params(const FillState& fill, FrozenFrom frozen) {
   return access_->fill(Payload::param, fill);
 }
 
+Status Session::gradient_norms(std::span<double> norms) const {
+  const TensorTable& tensors = state_plan().tensors;
+  if (norms.size() != tensors.tensor_of_param.size())
+    return Status::error(Code::invalid,
+                         str("norms of ", norms.size(), " gradients were asked for; there are ",
+                             tensors.tensor_of_param.size(), " parameters"));
+  if (const ModelParallel& model = state_plan().options.model; model.ranks() > model.pp)
+    return Status::error(Code::unsupported,
+                         "ranks share the model's tensors, and each has a part of their norms");
+  machine_.gradient_norms(norms);
+  return {};
+}
+
 std::map<std::string, std::string, std::less<>> Session::left_out() const {
   if (frozen_ == nullptr || !frozen_->known()) return {};
   return frozen_->given();

@@ -2,6 +2,7 @@
 // every step mode they get the bits that the optimizer gives them in plain arrays.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -91,7 +92,9 @@ class Driver final : public Session {
     StepReport report;
     must(machine().finish_gradient(report));
     must(machine().commit(kLr, report));
+    grad_norm = report.grad_norm;
   }
+  double grad_norm = 0;  // of the last step
   static constexpr double kLr = 1e-2;
 
  private:
@@ -188,6 +191,30 @@ TEST_P(StepMachineTest, ADriverWithoutProgramsGetsTheOptimizersBits) {
     return Status::ok();
   }));
   for (std::size_t t = 0; t < 2; ++t) EXPECT_EQ(got[t], reference(t, kSteps, plan.states.options.optimizer));
+}
+
+TEST_P(StepMachineTest, TheNormsOfTensorsAddUpToThatOfTheStep) {
+  const Plan plan = make_plan(options());
+  Driver driver(plan, environment());
+  must(driver.reset([](const StatePiece&, std::span<float> values) {
+    std::fill(values.begin(), values.end(), 0.0F);
+    return Status::ok();
+  }));
+  for (int step = 1; step <= 2; ++step) {
+    driver.step();
+    std::array<double, 2> norms{};
+    must(driver.gradient_norms(norms));
+    for (std::size_t tensor = 0; tensor < 2; ++tensor) {
+      double square_sum = 0;
+      for (std::int64_t i = 0; i < kElems[tensor]; ++i)
+        square_sum +=
+            std::pow((gradient_of(step, 0, tensor, i) + gradient_of(step, 1, tensor, i)) / kMicroBatches, 2);
+      EXPECT_NEAR(norms[tensor], std::sqrt(square_sum), 1e-6 * norms[tensor]);
+    }
+    EXPECT_NEAR(std::hypot(norms[0], norms[1]), driver.grad_norm, 1e-12 * driver.grad_norm);
+  }
+  std::array<double, 3> three{};
+  EXPECT_EQ(driver.gradient_norms(three).code(), Code::invalid);
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, StepMachineTest,

@@ -82,6 +82,18 @@ double Commit::synthetic_norm(double loss_scale, double share) noexcept {
              : 0.0;
 }
 
+void Commit::gradient_norms(std::span<double> norms) const {
+  const TensorTable& tensors = context_.plan().tensors;
+  for (std::size_t param = 0; param < norms.size(); ++param) {
+    const auto tensor = static_cast<std::size_t>(tensors.tensor_of_param[param]);
+    norms[param] = 0;
+    if (!tensors.specs[tensor].group.trainable || context_.synthetic()) continue;
+    const auto n = static_cast<std::size_t>(count_norm_partials(tensors, tensor));
+    norms[param] = std::sqrt(cpuopt::tree_sum(std::span<const double>(
+        context_.norm_partials() + context_.tables().first_partial_of_tensor[tensor], n)));
+  }
+}
+
 Status Commit::non_finite_error() {
   auto first = static_cast<double>(first_non_finite_param(context_));
   STRATA_TRY(model_.least(first));

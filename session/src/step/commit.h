@@ -22,6 +22,8 @@ class Commit {
   /// may be not finite. All norm partials must be complete.
   /// With ranks that share a copy of the model, of all of them, as `flags` are afterwards.
   Result<double> gradient_norm(std::int32_t micro_batches, double loss_scale, std::uint32_t& flags);
+  /// The norm of each parameter's part of that gradient, not divided by anything, by registration order.
+  void gradient_norms(std::span<double> norms) const;
   /// Returns `diverged`, naming the first tensor whose gradient is not finite.
   Status non_finite_error();
 

@@ -195,8 +195,14 @@ Status StepMachine::finish_gradient(StepReport& report, std::span<float> losses)
   STRATA_TRY_ASSIGN(const double scaled_norm, parts_->commit.gradient_norm(context_.plan().options.grad_accum,
                                                                            loss_scale_.value, report.flags));
   report.grad_norm = scaled_norm / loss_scale_.value;
+  gradient_scale_ = context_.plan().options.grad_accum * loss_scale_.value;
   report.speculated += parts_->speculation.n_updated();
   return Status::ok();
+}
+
+void StepMachine::gradient_norms(std::span<double> norms) const {
+  parts_->commit.gradient_norms(norms);
+  for (double& norm : norms) norm /= gradient_scale_;
 }
 
 Status StepMachine::share_losses(std::span<float> losses) { return parts_->reduction.share(losses); }

@@ -1,7 +1,9 @@
 // What a run writes for other programs and for people, beside its metrics.
+#include <cmath>
 #include <filesystem>
 
 #include "cli/e2e/e2e_fixture.h"
+#include "report/event_reader.h"
 
 namespace strata::test {
 namespace {
@@ -75,6 +77,37 @@ TEST_F(CliOutputsE2e, EventsAreThoseOfOneRun) {
   EXPECT_EQ(n_events(), 1u);
   ASSERT_EQ(strata(run({"--overwrite"})).exit_code, 0);
   EXPECT_EQ(n_events(), 0u) << "an overwritten run leaves none";
+}
+
+TEST_F(CliOutputsE2e, HistogramsShowTheNormOfEveryLayer) {
+  const auto events_of = [&] {
+    const auto folder = std::filesystem::directory_iterator(file("run/tensorboard"));
+    return event_histograms(folder->path().string());
+  };
+  ASSERT_EQ(strata(run({"log.tensorboard=true", "log.histograms=true", "train.grad_accum=2"})).exit_code, 0);
+  auto histograms = events_of();
+  EXPECT_EQ(histograms["gradient/norm_by_layer"].size(), 12u);
+  std::size_t steps = 0;
+  for (const nlohmann::json& line : metrics("run")) {
+    if (!line.contains("grad_norm")) continue;
+    const EventHistogram& layers = histograms["gradient/norm_by_layer"][line["step"]];
+    double square_sum = 0;
+    for (const double norm : layers.counts) square_sum += norm * norm;
+    EXPECT_NEAR(std::sqrt(square_sum), line["grad_norm"].get<double>(), 1e-4) << "of all layers together";
+    EXPECT_EQ(layers.min, -1.5) << "the embedding is before layer 0";
+    EXPECT_EQ(layers.counts.size(), 1u + 1 + 2 + 1)
+        << "an empty interval, two layers, what is before and behind";
+    double tensors = 0;
+    for (const double n : histograms["gradient/tensor_norms"][line["step"]].counts) tensors += n;
+    EXPECT_GT(tensors, 10);
+    ++steps;
+  }
+  EXPECT_EQ(steps, 12u);
+  ASSERT_EQ(strata(run({"--overwrite", "log.tensorboard=true"})).exit_code, 0);
+  EXPECT_TRUE(events_of().empty());
+  const ProgramResult alone = strata(run({"--overwrite", "log.histograms=true"}));
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_THAT(alone.err, HasSubstr("log.histograms = true, but log.tensorboard"));
 }
 
 TEST_F(CliOutputsE2e, TheReportIsWrittenAtTheEndAndOnRequest) {

@@ -105,6 +105,8 @@ void check_split(const ConfigTree& tree, const TrainConfig& config, std::vector<
   if (config.optim.name == "lamb") refuse("optim.name", "lamb", "needs norms of whole tensors");
   if (config.offload.micro_batch_order == "breadth_first")
     refuse("offload.micro_batch_order", "breadth_first", "needs whole gradients of each micro-batch");
+  if (config.log.histograms && model_parallel(config).ranks() > config.parallel.pp)
+    refuse("log.histograms", "true", "shows norms of whole tensors");
 }
 
 void check_pipeline(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
@@ -173,6 +175,13 @@ void check_parallel(const ConfigTree& tree, const TrainConfig& config, std::vect
                            " = lamb cannot where ranks share tensors; use two_phase"));
 }
 
+void check_outputs(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  if (config.log.histograms && !config.log.tensorboard)
+    problems.push_back(str(set_by(tree, "log.histograms"),
+                           " = true, but log.tensorboard, whose events have them, is ", "false (",
+                           tree.entry("log.tensorboard").origin, ")"));
+}
+
 Status check_together(const ConfigTree& tree, const TrainConfig& config, bool trains) {
   std::vector<std::string> problems;
   check_model_and_data(tree, config, problems);
@@ -180,6 +189,7 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config, bool tr
   check_offload(tree, config, problems);
   check_training(tree, config, trains, problems);
   check_parallel(tree, config, problems);
+  check_outputs(tree, config, problems);
   return config_problems(problems);
 }
 

@@ -1,5 +1,6 @@
 #include "loop/metrics_sinks.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -23,6 +24,7 @@ std::int64_t steady_ns() {
 }
 
 constexpr std::int64_t kPrometheusNs = 1'000'000'000;
+constexpr int kLeastNorm = -80, kMostNorm = 40;  // ends of intervals of norms, in half powers of two
 constexpr std::int64_t kReportShare = 400;  // of the time between two reports, their cost is at most one part
 
 // By StallCause and by Tier.
@@ -82,8 +84,46 @@ void MetricsSinks::write_event(std::int64_t step) {
   }
 }
 
+// From the empty interval before the first value on, up to the last value: most of the others are always
+// empty.
+void MetricsSinks::write_histogram(std::string_view tag) {
+  const auto is_counted = [](double count) { return count > 0; };
+  const auto first = std::find_if(counts_.begin() + 1, counts_.end(), is_counted);
+  if (first == counts_.end()) return;
+  const auto begin = static_cast<std::size_t>(first - counts_.begin()) - 1;
+  const auto end =
+      static_cast<std::size_t>(counts_.rend() - std::find_if(counts_.rbegin(), counts_.rend(), is_counted));
+  events_->histogram(tag, std::span<const double>(limits_).subspan(begin, end - begin),
+                     std::span<const double>(counts_).subspan(begin, end - begin));
+}
+
+// By layer, the bar of layer 12 is between 11.5 and 12.5 and as high as its norm; what is before and behind
+// the layers has a bar on either side. By tensor, a bar is the number of tensors whose norms are in its
+// interval.
+void MetricsSinks::add_histograms(const MetricsLine& line) {
+  if (line.layer_norms.empty()) return;
+  const auto finite = [](double norm) { return std::isfinite(norm) ? norm : 0; };
+  limits_.assign(1, -1.5);
+  counts_.assign(1, 0);
+  for (const double norm : line.layer_norms) {
+    limits_.push_back(limits_.back() + 1);
+    counts_.push_back(finite(norm));
+  }
+  write_histogram("gradient/norm_by_layer");
+  limits_.assign(1, 0);
+  for (int half_power = kLeastNorm; half_power <= kMostNorm; ++half_power)
+    limits_.push_back(std::exp2(0.5 * half_power));
+  counts_.assign(limits_.size(), 0);
+  for (const double norm : line.tensor_norms) {
+    const auto at = std::lower_bound(limits_.begin() + 1, limits_.end() - 1, finite(norm));
+    ++counts_[static_cast<std::size_t>(at - limits_.begin())];
+  }
+  write_histogram("gradient/tensor_norms");
+}
+
 void MetricsSinks::on_step(const MetricsLine& line) {
   last_ = line;
+  last_.tensor_norms = last_.layer_norms = {};  // which are gone when it is written
   if (events_ != nullptr) {
     const StepReport& r = line.report;
     events_->scalar("train/loss", r.loss);
@@ -95,6 +135,7 @@ void MetricsSinks::on_step(const MetricsLine& line) {
     for (std::size_t i = 0; i < kStallCauses; ++i)
       events_->scalar(kWaitTags[i], static_cast<double>(r.times.stalled_ns[i]) * 1e-9);
     for (std::size_t t = 0; t < kTiers; ++t) events_->scalar(kUsedTags[t], static_cast<double>(line.used[t]));
+    add_histograms(line);
     write_event(line.step);
   }
   if (pipe_ != nullptr) {

@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <strata/report/event_file.h>
 #include <strata/train/observer.h>
@@ -28,6 +30,8 @@ class MetricsSinks final : public MetricsListener {
 
  private:
   void stop(const char* what, const Status& why);
+  void add_histograms(const MetricsLine& line);
+  void write_histogram(std::string_view tag);
   void write_event(std::int64_t step);
   void send(std::string_view line);
   void write_prometheus();
@@ -38,6 +42,7 @@ class MetricsSinks final : public MetricsListener {
   Io& io_;
   Observer& observer_;
   std::unique_ptr<EventFile> events_;
+  std::vector<double> limits_, counts_;  // of a histogram, reused
   std::unique_ptr<MetricsPipe> pipe_;
   bool has_prometheus_ = false, has_report_ = false;
   MetricsLine last_;

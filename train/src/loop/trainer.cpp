@@ -16,6 +16,7 @@
 #include <strata/train/plan_text.h>
 #include <strata/train/resume.h>
 
+#include "loop/gradient_norms.h"
 #include "loop/lr_schedule.h"
 #include "loop/sample_text.h"
 #include "run/rank_memory.h"
@@ -44,7 +45,11 @@ Trainer::Trainer(const TrainConfig& config, Job& job, const TrainingData& traini
       batches_(training_data.train(), config.train.micro_batch),
       subspaces_(config),
       identity_(run_identity(config, training_data)),
-      write_budget_(config.io.write_budget_bytes, planned_writes(engine_->plan())) {}
+      write_budget_(config.io.write_budget_bytes, planned_writes(engine_->plan())) {
+  if (config.log.histograms && (world == nullptr || world->rank() == 0))
+    gradient_norms_ = std::make_unique<detail::GradientNorms>(engine_->state_plan().tensors);
+}
+Trainer::~Trainer() = default;
 
 Status Trainer::check_budget_change(const RunPlan& plan) const {
   if (write_budget_.allows_replan(planned_writes(plan))) return {};
@@ -254,6 +259,11 @@ Status Trainer::after_step(std::int64_t step) {
   const auto due = [&](std::int64_t every) {
     return every > 0 && step % every == 0 && step < config_.train.steps;
   };
+  if (gradient_norms_ != nullptr) {
+    STRATA_TRY(gradient_norms_->read(*engine_));
+    line_.tensor_norms = gradient_norms_->of_tensors();
+    line_.layer_norms = gradient_norms_->of_layers();
+  }
   STRATA_TRY(folder_.after_step(line_));
   if (due(config_.train.eval_every) && !stop_requested()) STRATA_TRY(validate(step));
   if (due(config_.log.sample_every) && !stop_requested()) STRATA_TRY(sample(step));

@@ -77,6 +77,12 @@ class Session {
   /// Digest of parameters and, if the run trains, moments, in name order; of all ranks, all of which call it.
   Result<std::string> state_digest();
 
+  /// The norm of each parameter's gradient in the last step, by registration order: of the mean over its
+  /// micro-batches, before clipping; 0 for frozen ones. It is what the norm of the step was added up from,
+  /// until the next step begins. Errors: `invalid` for another number of parameters; `unsupported` if ranks
+  /// share tensors, each of which then has a part of their norms.
+  Status gradient_norms(std::span<double> norms) const;
+
   const StatePlan& state_plan() const noexcept { return context_->plan(); }
   /// Ranks that are threads share a backend; of what it counts, each reports the mean.
   MovedBytes moved() const;

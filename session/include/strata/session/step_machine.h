@@ -60,6 +60,8 @@ class StepMachine {
   Status finish_gradient(StepReport& report, std::span<float> losses = {});
   /// Sets the losses of other ranks' micro-batches, of which there are at most as many as in a step.
   Status share_losses(std::span<float> losses);
+  /// Of each parameter, in the step whose gradient was finished last: see Session::gradient_norms().
+  void gradient_norms(std::span<double> norms) const;
   /// The error `diverged`, naming the first tensor whose gradient is not finite; called by all ranks that
   /// share a copy of the model, since it is the same on all.
   Status non_finite_error();
@@ -119,6 +121,7 @@ class StepMachine {
   std::int64_t steps_ = 0;
   bool in_step_ = false;  // from begin() until the step counts or has failed
   LossScale loss_scale_;
+  double gradient_scale_ = 1;  // by which the norm partials' gradients are larger than the mean
   Status broken_;
 };
 

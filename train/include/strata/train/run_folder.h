@@ -46,6 +46,9 @@ struct MetricsLine {
   MovedBytes moved;          ///< in this step
   double renew_bases_s = 0;  ///< before this step, if its subspaces are new
   double basis_energy = 0;   ///< the share of the gradients' squares that they capture
+  /// With log.histograms: norms of the gradient, of each trained tensor, and of what is before the layers,
+  /// each layer, and what is behind them. Valid until the next step; not in metrics.jsonl.
+  std::span<const double> tensor_norms{}, layer_norms{};
 };
 
 /// A validation between steps, on part of the validation data.

@@ -136,7 +136,7 @@ struct TrainConfig {
     int sample_tokens = 0;
     std::string progress;  ///< bar, plain, none, auto
     StepRange trace;
-    bool tensorboard = false;
+    bool tensorboard = false, histograms = false;
     std::string prometheus, command;
     double report_every_s = 0;  ///< +infinity: no report
     std::string level;

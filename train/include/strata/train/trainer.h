@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -19,6 +20,10 @@
 #include <strata/train/write_budget.h>
 
 namespace strata {
+
+namespace detail {
+class GradientNorms;
+}
 
 /// Why training ended.
 enum class StopReason : std::uint8_t {
@@ -65,6 +70,7 @@ class Trainer {
  public:
   Trainer(const TrainConfig& config, Job& job, const TrainingData& training_data, RunFolder& folder,
           Observer& observer, Signals& signals, Io& io, Trace* trace, World* world = nullptr);
+  ~Trainer();
   /// Trains until the end, or until there is a BudgetRequest in the run folder; call it again in that case.
   Result<TrainOutcome> run();
   /// Checks that training may continue with another plan. Errors: `does_not_fit` if io.write_budget does not
@@ -126,7 +132,8 @@ class Trainer {
   WriteBudget write_budget_;
   SteadyClock clock_;
   std::int64_t skipped_in_a_row_ = 0;
-  MetricsLine line_;  // of the last step
+  std::unique_ptr<detail::GradientNorms> gradient_norms_;  // null without log.histograms
+  MetricsLine line_;                                       // of the last step
   TrainOutcome outcome_;
   MovedBytes moved_before_;
   std::int64_t begin_ns_ = 0, saved_step_ = -1, first_step_ = 0;

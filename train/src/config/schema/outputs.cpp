@@ -72,6 +72,15 @@ constexpr TrainKey kKeys[] = {
       .example = "log.tensorboard=true"},
      field<&C::log, &C::LogSection::tensorboard>},
     {{.section = "log",
+      .name = "histograms",
+      .type = KeyType::boolean,
+      .default_text = "false",
+      .doc =
+          "with log.tensorboard, also write histograms of the norms of each step's gradient, by layer and by "
+          "tensor",
+      .example = "log.histograms=true"},
+     field<&C::log, &C::LogSection::histograms>},
+    {{.section = "log",
       .name = "command",
       .default_text = "",
       .doc = "command of the shell that reads each step, validation and sample as a line of JSON from its "
