@@ -13,14 +13,12 @@ namespace strata {
 /// or use. Without a trace, and while it is disabled, a note costs a branch; it never allocates. Used by one
 /// thread, in the order in which the manager decides.
 ///
-/// | note | means | work |
-/// | --- | --- | --- |
-/// | `plan` | the chunks of a plan begin; earlier notes are of others | |
-/// | `read`, `write` | from nvme to pinned memory, and back | the store's request |
-/// | `copy` | to the place, from the other memory | the copy |
-/// | `use`, `update`, `overwrite` | pinned in the place, as the Intent says | what was queued while it was
-/// pinned | | `absent` | the place no longer has a copy | | | `give`, `take` | the contents of the first
-/// become those of the second, in the place | |
+/// - `plan`: the chunks of a plan begin; earlier notes are of others.
+/// - `read`, `write`: from nvme to pinned memory, and back, by the store's request.
+/// - `copy`: to the place, from the other memory, by the copy.
+/// - `use`, `update`, `overwrite`: pinned in the place, as the Intent says, for what was queued meanwhile.
+/// - `absent`: the place no longer has a copy.
+/// - `give`, `take`: the contents of the first become those of the second, in the place.
 class PayloadNotes {
  public:
   /// `trace` may be null, and outlives the notes. Notes that a plan begins.

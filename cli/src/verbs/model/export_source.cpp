@@ -1,4 +1,4 @@
-#include "verbs/export_source.h"
+#include "verbs/model/export_source.h"
 
 #include <strata/runtime/str.h>
 #include <strata/train/pretrained/whole_model.h>

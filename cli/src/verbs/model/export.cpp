@@ -14,7 +14,7 @@
 
 #include "exit_code.h"
 #include "print.h"
-#include "verbs/export_source.h"
+#include "verbs/model/export_source.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {

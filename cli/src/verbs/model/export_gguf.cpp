@@ -7,7 +7,7 @@
 #include <strata/train/training_data.h>
 
 #include "print.h"
-#include "verbs/export_source.h"
+#include "verbs/model/export_source.h"
 
 namespace strata::cli {
 namespace {

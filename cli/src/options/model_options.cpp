@@ -1,0 +1,100 @@
+// Options of the verbs that use a model.
+#include "options/options.h"
+
+#include <cstdint>
+
+#include <CLI/CLI.hpp>
+
+#include "args.h"
+#include "options/shared_options.h"
+
+namespace strata::cli {
+
+void add_generate_options(CLI::App& app, Args& args) {
+  app.add_option("run", args.items, "Run folder, or a Hugging Face folder, and section.key=value")
+      ->option_text("RUN [key=value ...]")
+      ->required();
+  add_named_adapters(app, args);
+  CLI::Option* prompt = app.add_option("--prompt", args.prompts, "Text to continue; can be repeated")
+                            ->allow_extra_args(false);  // key=value may follow
+  app.add_option("--prompts", args.prompts_file,
+                 "File with one prompt per line, or .jsonl with \"prompt\" or \"messages\"")
+      ->option_text("FILE")
+      ->excludes(prompt);
+  add_sampling(app, args);
+  app.add_option("--batch", args.batch, "Number of prompts continued at the same time")
+      ->check(CLI::Range(1, 4096));
+  CLI::Option* stream =
+      app.add_flag("--stream", args.stream, "Print the text while it is generated (default for one prompt)");
+  app.add_flag("--no-stream", args.no_stream, "Print the text when it is complete")->excludes(stream);
+  app.add_flag("--json", args.json, "Print one JSON object per prompt");
+}
+
+void add_chat_options(CLI::App& app, Args& args) {
+  app.add_option("model", args.items, "Run folder or Hugging Face folder, and section.key=value")
+      ->option_text("RUN|FOLDER [key=value ...]")
+      ->required();
+  add_named_adapters(app, args);
+  app.add_option("--system", args.system, "The first message, of role system")->option_text("TEXT");
+  app.add_option("--context", args.context,
+                 "Tokens of a conversation (default: 4096, if the model supports them)")
+      ->option_text("N")
+      ->check(CLI::Range(std::int64_t{16}, std::int64_t{1} << 20));
+  add_sampling(app, args);
+}
+
+void add_eval_options(CLI::App& app, Args& args) {
+  app.add_option("items", args.items, "Run folder or Hugging Face folder, and section.key=value")
+      ->option_text("RUN|FOLDER [key=value ...]");
+  add_adapter(app, args);
+  app.add_option("--data", args.data, "Text, .jsonl or packed files (default: the run's validation data)")
+      ->option_text("FILE ...");
+  app.add_option("--batches", args.batches, "Evaluate only the first N micro-batches")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  app.add_option("--checkpoint", args.checkpoint,
+                 "Step of the run's checkpoint to evaluate (default: the newest)")
+      ->option_text("STEP")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 60));
+  app.add_flag("--json", args.json, "Print JSON");
+}
+
+void add_score_options(CLI::App& app, Args& args) {
+  app.add_option("model", args.items, "Run folder or Hugging Face folder, and section.key=value")
+      ->option_text("RUN|FOLDER [key=value ...]")
+      ->required();
+  add_named_adapters(app, args);
+  app.add_option("--in", args.in_file,
+                 "Lines of JSON with \"context\" and \"continuation\", \"context_ids\" and "
+                 "\"continuation_ids\", or \"text\" (default: -, standard input)")
+      ->option_text("FILE|-");
+  app.add_option("--out", args.out_file, "File for one line of JSON per line (default: -, standard output)")
+      ->option_text("FILE|-");
+  app.add_option("--batch", args.batch, "Number of lines scored at the same time")
+      ->check(CLI::Range(1, 4096));
+  app.add_option(
+         "--context", args.context,
+         "Tokens that the model reads at once; a longer context is cut on the left (default: what the "
+         "model supports, at most 2048)")
+      ->option_text("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+}
+
+void add_export_options(CLI::App& app, Args& args) {
+  app.add_option("run", args.items, "Run folder, and section.key=value")
+      ->option_text("RUN [key=value ...]")
+      ->required();
+  app.add_option("--out", args.out_dir, "Folder to create, or file for --format gguf; must not exist")
+      ->required();
+  app.add_option("--format", args.format,
+                 "auto = peft if adapters were trained, else hf; hf, merged = Hugging Face folder; peft = "
+                 "folder of PEFT; gguf = file for llama.cpp")
+      ->check(CLI::IsMember({"auto", "hf", "peft", "merged", "gguf"}));
+  app.add_option("--dtype", args.dtype, "Dtype of the weights: f32, bf16 or f16; of gguf also q8_0");
+  app.add_option("--max-shard-size", args.max_shard_size, "Maximum bytes of tensors per file");
+  app.add_flag("--check", args.check, "Read the folder or file back and compare every tensor");
+  app.add_flag(
+      "--states", args.states,
+      "Also write step-N, the f32 masters and the optimizer's states, for strata.load_checkpoint in Python");
+}
+
+}  // namespace strata::cli

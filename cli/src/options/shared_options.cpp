@@ -1,0 +1,76 @@
+// Options that several verbs have.
+#include "options/shared_options.h"
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include <strata/runtime/str.h>
+#include <strata/train/load_config.h>
+#include <strata/train/task.h>
+
+namespace strata::cli {
+
+std::string preset_names() {
+  std::string names;
+  for (const ConfigPreset& preset : train_schema().presets)
+    names += str(names.empty() ? "" : ", ", preset.name);
+  return names;
+}
+
+void add_task(CLI::App& app, Args& args) {
+  std::string tasks;
+  for (const TrainTask& task : train_tasks())
+    tasks += str(tasks.empty() ? "" : "; ", task.name, ", ", task.doc);
+  app.add_option("--task", args.task, "Values for a kind of run, overridden like a preset's: " + tasks)
+      ->option_text("TASK");
+}
+
+void add_run_options(CLI::App& app, Args& args) {
+  app.add_option("items", args.items, "FILE (.toml or .json; default: $STRATA_CONFIG) and section.key=value")
+      ->option_text("[FILE] [key=value ...]");
+  app.add_option("--preset", args.preset,
+                 str("Named set of values; file, environment and key=value override it: ", preset_names()));
+  add_task(app, args);
+}
+
+void add_plan_options(CLI::App& app, Args& args) {
+  add_run_options(app, args);
+  app.add_flag("--json", args.json, "Print JSON");
+}
+
+void add_nvme_dirs(CLI::App& app, Args& args) {
+  app.add_option("--nvme-dir", args.nvme_dirs, "Directories for the NVMe tier, as in memory.nvme_dir")
+      ->delimiter(',')
+      ->option_text("DIR[,DIR...]");
+}
+
+void add_adapter(CLI::App& app, Args& args) {
+  app.add_option("--adapter", args.adapter, "Folder of a PEFT adapter of the model; same as adapter.from=DIR")
+      ->option_text("DIR");
+}
+
+void add_named_adapters(CLI::App& app, Args& args) {
+  app.add_option("--adapter", args.adapters,
+                 "PEFT adapter of the model; can be repeated with names, which prompts or lines in JSON "
+                 "choose by \"adapter\"")
+      ->option_text("[NAME=]DIR")
+      ->allow_extra_args(false);  // key=value may follow
+  app.add_option("--default-adapter", args.default_adapter,
+                 "Adapter of those that choose none (default: the only one, or of several none)")
+      ->option_text("NAME");
+}
+
+void add_sampling(CLI::App& app, Args& args) {
+  app.add_option("--tokens,--max-tokens", args.tokens, "Maximum number of tokens to generate per prompt")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--temperature", args.temperature, "Sampling temperature; 0 = always the most likely token")
+      ->check(CLI::Range(0.0, 100.0));
+  app.add_option("--top-k", args.top_k, "Sample from the N most likely tokens; 0 = all")
+      ->check(CLI::Range(0, 1 << 20));
+  app.add_option("--top-p", args.top_p, "Of these, the smallest set whose probabilities sum to P; 1 = all")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--seed", args.seed, "Random seed; the same seed generates the same text");
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,38 @@
+// Options that several verbs have.
+#pragma once
+
+#include <string>
+
+#include "args.h"
+
+namespace CLI {
+class App;
+}
+
+namespace strata::cli {
+
+/// The names of the presets, for help.
+std::string preset_names();
+
+/// --task
+void add_task(CLI::App& app, Args& args);
+
+/// FILE, key=value, --preset and --task, which every verb with a configuration accepts.
+void add_run_options(CLI::App& app, Args& args);
+
+/// Those, and --json.
+void add_plan_options(CLI::App& app, Args& args);
+
+/// --nvme-dir
+void add_nvme_dirs(CLI::App& app, Args& args);
+
+/// --adapter: one adapter.
+void add_adapter(CLI::App& app, Args& args);
+
+/// --adapter and --default-adapter: adapters that prompts or lines choose by their names.
+void add_named_adapters(CLI::App& app, Args& args);
+
+/// --tokens, --temperature, --top-k, --top-p and --seed.
+void add_sampling(CLI::App& app, Args& args);
+
+}  // namespace strata::cli
