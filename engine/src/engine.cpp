@@ -6,6 +6,7 @@
 #include <strata/graph/ops.h>
 #include <strata/offload/sim_store.h>
 #include <strata/parallel/compare_ranks.h>
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 
 #include "execute/subspaces/factor_merge.h"
@@ -58,6 +59,21 @@ Result<StorePtr<ObjectStore>> open_nvme_store(Io& io, const NvmeOptions& options
   return StorePtr<ObjectStore>(std::move(store));
 }
 
+// The passes of a step of each trainee; of a run that trains nothing a pass without uses.
+std::vector<PassSchedule> step_schedules(const RunPlan& plan) {
+  static const UseTrace kNothing;
+  std::vector<PassSchedule> schedules;
+  for (std::size_t t = 0; t < plan.steps.size(); ++t) {
+    std::vector<PassRepeat> repeats;
+    for (const PlannedStep::Part& part : plan.steps[t].parts)
+      repeats.push_back({&plan.programs[part.program].program.uses, part.passes});
+    schedules.push_back(make_schedule(repeats, plan, commit_timing(plan), static_cast<std::int32_t>(t)));
+  }
+  if (schedules.empty())
+    schedules.push_back(make_schedule(PassRepeat{&kNothing, plan.passes()}, plan, commit_timing(plan)));
+  return schedules;
+}
+
 NetworkRates network_rates(const MachineProfile& profile, bool threads) {
   const auto [bytes_per_s, latency_s] = profile.network(threads);
   return {.between = {bytes_per_s, latency_s},
@@ -92,13 +108,11 @@ SessionEnvironment session_environment(const RunPlan& plan, const Engine::Enviro
 
 Engine::Engine(const RunPlan& plan, std::unique_ptr<detail::CostModel> costs,
                std::unique_ptr<StateContext> context)
-    : Session(std::move(context),
-              make_schedule(plan.of(ProgramRole::train).uses, plan, plan.passes(), commit_timing(plan)),
-              max_params(plan)),
+    : Session(std::move(context), strata::step_schedules(plan), max_params(plan)),
       plan_(plan),
       costs_(std::move(costs)),
-      runner_(std::make_unique<detail::ProgramRunner>(this->context(), machine(), plan, training_schedule(),
-                                                      costs_.get())) {}
+      runner_(std::make_unique<detail::ProgramRunner>(this->context(), machine(), plan,
+                                                      Session::step_schedules(), costs_.get())) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::create(const RunPlan& plan, const Environment& environment) {
@@ -125,13 +139,14 @@ Status Engine::initialize(std::uint64_t seed, const InitialValues& given, const 
 }
 
 // Computes the gradient, again at smaller loss scales after an overflow, and commits it.
-Status Engine::run_step(BatchSource& source, double lr, StepReport& report) {
-  LossScale& loss_scale = machine().loss_scale();
+Status Engine::run_step(const detail::TraineeStep& step, StepReport& report) {
+  LossScale& loss_scale = machine().loss_scale(step.trainee);
   const LossScale scale_before = loss_scale;
-  STRATA_TRY(runner_->compute_gradient(source, lr, report));
+  const double lr = step.lr;
+  STRATA_TRY(runner_->compute_gradient(step, report));
   for (; !std::isfinite(report.grad_norm) && loss_scale.back_off(); ++report.overflow_retries) {
     STRATA_TRY(machine().undo(report));
-    STRATA_TRY(runner_->compute_gradient(source, lr, report));
+    STRATA_TRY(runner_->compute_gradient(step, report));
   }
   const std::int64_t norm_known = context().clock().now_ns();
   report.skipped = !std::isfinite(report.grad_norm);
@@ -149,13 +164,29 @@ Status Engine::run_step(BatchSource& source, double lr, StepReport& report) {
   }
   report.loss_scale = loss_scale.value;
   if (plan_.scales_loss() && !report.skipped) loss_scale.step_done();
-  context().end_phase("commit", steps(), norm_known);
+  context().end_phase("commit", steps(step.trainee), norm_known);
   return Status::ok();
 }
 
 Status Engine::train_step(BatchSource& source, double lr, StepReport& report) {
-  if (plan_.of(ProgramRole::train).empty())
-    return Status::error(Code::unsupported, "this run has no program for training");
+  BatchSource* const only = &source;
+  return train_step({}, {&only, 1}, lr, report);
+}
+
+Result<std::int32_t> Engine::find_trainee(std::string_view name, std::size_t n_sources) const {
+  if (plan_.steps.empty()) return Status::error(Code::unsupported, "this run has no program for training");
+  const std::int32_t trainee = plan_.trainee(name);
+  if (trainee < 0) return Status::error(Code::invalid, str("this run has no trainee named ", name));
+  const PlannedStep& step = plan_.steps[static_cast<std::size_t>(trainee)];
+  if (n_sources == step.parts.size()) return trainee;
+  return Status::error(Code::invalid, str("a step of trainee '", step.trainee, "' needs ",
+                                          plural(step.parts.size(), "batch source"), ", one for each of its ",
+                                          "programs; given ", n_sources));
+}
+
+Status Engine::train_step(std::string_view trainee, std::span<BatchSource* const> sources, double lr,
+                          StepReport& report) {
+  STRATA_TRY_ASSIGN(const std::int32_t number, find_trainee(trainee, sources.size()));
   STRATA_TRY(machine().broken());
   StallMeter* const meter = context().backend().stall_meter();
   const auto stall_times = [&] { return meter == nullptr ? StallTimes{} : meter->times(); };
@@ -166,8 +197,8 @@ Status Engine::train_step(BatchSource& source, double lr, StepReport& report) {
   report.skip_reason.clear();
   report.clip_factor = 1;
   RankProgress* const progress = context().progress();
-  if (progress != nullptr) progress->begin_step(steps() + 1);
-  if (const Status status = run_step(source, lr, report); !status.is_ok()) {
+  if (progress != nullptr) progress->begin_step(steps(number) + 1);
+  if (const Status status = run_step({number, sources, lr}, report); !status.is_ok()) {
     // All ranks find that a gradient is not finite or a rank is lost, but any other error is this rank's
     // alone.
     if (World* const ranks = world();
@@ -184,6 +215,14 @@ Status Engine::train_step(BatchSource& source, double lr, StepReport& report) {
 
 Result<double> Engine::evaluate(BatchSource& source, std::int64_t n, std::string_view program) {
   return runner_->evaluate(program, source, n);
+}
+std::span<const float> Engine::output(std::string_view program, std::string_view name,
+                                      std::int32_t micro_batch) const {
+  return runner_->output(program, name, micro_batch);
+}
+Status Engine::forward(std::string_view program, BatchSource& source, std::int64_t index) {
+  STRATA_TRY(machine().broken());
+  return runner_->forward(program, source, index);
 }
 Status Engine::refresh(BatchSource& source, const VisitState& sink) {
   STRATA_TRY(machine().broken());

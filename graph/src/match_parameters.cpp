@@ -1,4 +1,6 @@
 #include <strata/graph/passes.h>
+
+#include <algorithm>
 #include <strata/runtime/config/match_names.h>
 #include <strata/runtime/str.h>
 
@@ -23,6 +25,21 @@ Result<Program> freeze_parameters(Program program, std::span<const std::string> 
   if (!any_left)
     return Status::error(Code::invalid, str(kKey, ": all ", program.params.size(),
                                             " parameters are frozen, and nothing is left to train"));
+  return program;
+}
+
+Program prefix_parameters(Program program, std::string_view prefix,
+                          std::span<const std::string_view> shared) {
+  const auto rename = [&](std::string& name) {
+    if (!name.empty() && std::find(shared.begin(), shared.end(), name) == shared.end())
+      name.insert(0, prefix);
+  };
+  for (ParamInfo& param : program.params) {
+    rename(param.init.norms.of);
+    rename(param.init.principal.of);
+    rename(param.name);
+    program.values[static_cast<std::size_t>(param.value)].name = param.name;
+  }
   return program;
 }
 

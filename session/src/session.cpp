@@ -11,10 +11,11 @@
 
 namespace strata {
 
-Session::Session(std::unique_ptr<StateContext> context, PassSchedule training, std::size_t max_params)
+Session::Session(std::unique_ptr<StateContext> context, std::vector<PassSchedule> steps,
+                 std::size_t max_params)
     : context_(std::move(context)),
-      training_(std::move(training)),
-      machine_(*context_, training_, max_params),
+      steps_(std::move(steps)),
+      machine_(*context_, steps_, max_params),
       access_(std::make_unique<detail::StateAccess>(*context_)) {
   const StatePlan& plan = context_->plan();
   if (!plan.options.saves_frozen && plan.trains() && plan.n_params(false) > 0)
@@ -137,7 +138,7 @@ Status Session::edit_params(std::span<const std::string> names, const FillState&
   return machine_.broken();
 }
 
-Status Session::check_ranks_agree() { return detail::check_ranks_agree(*context_, training_); }
+Status Session::check_ranks_agree() { return detail::check_ranks_agree(*context_, steps_.front()); }
 
 GroupCounters Session::group_counters() const {
   GroupCounters all = context_->groups() == nullptr ? GroupCounters{} : context_->groups()->counters();

@@ -65,23 +65,27 @@ Plan make_plan(const SessionOptions& options) {
   plan.uses = palindrome(states.layout);
   states.trace = access_trace(plan.uses, states, kMicroBatches, true);
   add_fixed_bytes(states);
-  states.placement = place_states(states, plan.uses).value();
-  plan_undo_log(states, plan.uses);
+  const UseTrace* const last_pass = &plan.uses;
+  states.placement = place_states(states, {&last_pass, 1}).value();
+  plan_undo_log(states, {&last_pass, 1});
   return plan;
 }
 
 class Driver final : public Session {
  public:
   Driver(const Plan& plan, const SessionEnvironment& environment)
-      : Session(must(StateContext::create(plan.states, environment)),
-                make_schedule(plan.uses, plan.states, kMicroBatches, commit_timing(plan.states)), 1),
+      : Session(
+            must(StateContext::create(plan.states, environment)),
+            {make_schedule(PassRepeat{&plan.uses, kMicroBatches}, plan.states, commit_timing(plan.states))},
+            1),
         plan_(plan) {}
 
   void step() {
-    machine().activate(training_schedule());
+    const PassSchedule& schedule = step_schedules().front();
+    machine().activate(schedule);
     must(machine().begin(kLr));
     for (std::int32_t k = 0; k < kMicroBatches; ++k) {
-      const StepMachine::Pass pass{plan_.uses, training_schedule(), k, true, k + 1 == kMicroBatches};
+      const StepMachine::Pass pass{plan_.uses, schedule, true, 0, k};
       for (std::int32_t i = 0; i < static_cast<std::int32_t>(plan_.uses.positions.size()); ++i) {
         must(machine().enter(pass, i));
         for (const GradWrite& write : plan_.uses.positions[static_cast<std::size_t>(i)].grads)

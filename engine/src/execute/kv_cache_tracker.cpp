@@ -33,6 +33,8 @@ KvCacheTracker::KvCacheTracker(const RunPlan& plan) {
   begun_.resize(lengths_.size());
 }
 
+void KvCacheTracker::forget() noexcept { std::fill(lengths_.begin(), lengths_.end(), 0); }
+
 Status KvCacheTracker::check_token(const SequenceToken& t) {
   const auto slots = static_cast<std::int32_t>(lengths_.size());
   if (t.slot < 0 || t.slot >= slots)

@@ -29,6 +29,9 @@ class KvCacheTracker {
     adapters_.swap(next_adapters_);
   }
 
+  /// Forgets all sequences, since the cache's memory is used otherwise.
+  void forget() noexcept;
+
   /// Returns as many tokens as a run of `program` accepts, one slot after the other.
   std::vector<SequenceToken> fill(const LoweredProgram& program) const;
 

@@ -9,9 +9,12 @@
 namespace strata::detail {
 
 /// The memory of a run's programs in addition to the states: the arena and the cache on the device, and in
-/// pinned memory two input slots, losses, logits, offloaded activations and the results of a program. It is
-/// the driver's memory of a session.
+/// pinned memory two input slots, losses and other outputs, logits, offloaded activations and the results of a
+/// program. It is the driver's memory of a session. The cache follows the activations of the programs that
+/// infer or extend sequences, in memory where others may have theirs.
 DriverMemory plan_driver_memory(const RunPlan& plan);
+/// Whether activations of the program overwrite the cache.
+bool overwrites_cache(const RunPlan& plan, const PlannedProgram& planned) noexcept;
 
 /// Addresses in the driver's memory of a run.
 class ProgramMemory {
@@ -25,6 +28,8 @@ class ProgramMemory {
   /// One of two slots, which hold a program's inputs one after the other.
   std::byte* input_slot(std::size_t slot) const noexcept { return inputs_ + slot * input_slot_bytes_; }
   float* losses() const noexcept { return losses_; }  ///< one per micro-batch
+  /// Outputs other than losses and logits, one pass of a step after the other.
+  std::byte* outputs() const noexcept { return outputs_; }
   float* logits() const noexcept { return logits_; }
   std::byte* result(const LoweredProgram::ResultValue& result) const noexcept {
     return results_ + result.host_offset;
@@ -32,7 +37,7 @@ class ProgramMemory {
 
  private:
   std::size_t input_slot_bytes_;
-  std::byte *arena_, *states_, *inputs_, *activations_, *results_;
+  std::byte *arena_, *states_, *inputs_, *outputs_, *activations_, *results_;
   float *losses_, *logits_;
 };
 

@@ -9,24 +9,34 @@
 namespace strata::detail {
 
 ProgramRunner::ProgramRunner(StateContext& context, StepMachine& machine, const RunPlan& plan,
-                             const PassSchedule& training, const InstructionCosts* costs)
+                             std::span<const PassSchedule> steps, const InstructionCosts* costs)
     : context_(context),
       machine_(machine),
+      plan_(plan),
       memory_(plan, context.memory()),
       executor_(context, machine, memory_, plan, costs),
       kv_cache_(plan) {
   std::size_t max_inputs = 0;
   replays_.reserve(plan.programs.size());
   for (const PlannedProgram& planned : plan.programs) {
-    const bool trains = planned.role == ProgramRole::train;
-    replays_.push_back({planned, PassSchedule(), &training});
-    if (!trains) {
-      replays_.back().own = make_schedule(planned.program.uses, plan, 1, CommitTiming::never);
-      replays_.back().schedule = &replays_.back().own;
+    replays_.push_back({planned, PassSchedule(), nullptr});
+    Replay& replay = replays_.back();
+    replay.overwrites_cache = overwrites_cache(plan, planned);
+    if (planned.role != ProgramRole::train) {
+      replay.own = make_schedule(PassRepeat{&planned.program.uses, 1}, plan, CommitTiming::never);
+      replay.schedule = &replay.own;
     }
     max_inputs = std::max(max_inputs, planned.program.bindings.size());
   }
   inputs_.reserve(max_inputs);
+  for (std::size_t t = 0; t < plan.steps.size(); ++t) {
+    std::size_t end = 0;
+    for (const PlannedStep::Part& part : plan.steps[t].parts) {
+      replays_[part.program].schedule = &steps[t];
+      replays_[part.program].first_output = end;
+      end += static_cast<std::size_t>(part.passes) * plan.programs[part.program].program.output_bytes;
+    }
+  }
 }
 
 const ProgramRunner::Replay* ProgramRunner::find(ProgramRole role) const noexcept {
@@ -38,6 +48,11 @@ const ProgramRunner::Replay* ProgramRunner::find(std::string_view name) const no
   const auto found = std::find_if(replays_.begin(), replays_.end(),
                                   [&](const Replay& replay) { return replay.planned.name == name; });
   return found == replays_.end() ? nullptr : &*found;
+}
+
+void ProgramRunner::activate(const Replay& replay) {
+  machine_.activate(*replay.schedule);
+  if (replay.overwrites_cache) kv_cache_.forget();
 }
 
 // Runs a program that does not train.
@@ -93,9 +108,9 @@ Status ProgramRunner::load_batch(const LoweredProgram& program, BatchSource& sou
   return upload(program);
 }
 
-// Returns the value by which each of `n` micro-batches divides its sum of losses, so that the mean of the
-// results is the mean over all counted targets.
-Result<float> ProgramRunner::loss_divisor(BatchSource& source, std::int64_t index, std::int64_t n) {
+// Counted targets per micro-batch: if each of `n` divides its sum of losses by it, the mean of the results is
+// the mean over all counted targets.
+Result<double> ProgramRunner::counted_per(BatchSource& source, std::int64_t index, std::int64_t n) {
   std::int64_t counted = 0;
   {
     const RankProgress::UserCode in_source(context_.progress(), "the batch source");
@@ -104,7 +119,7 @@ Result<float> ProgramRunner::loss_divisor(BatchSource& source, std::int64_t inde
   if (counted < 0)
     return Status::error(Code::invalid, str("the batch source reports ", counted,
                                             " counted targets; there must be at least 0"));
-  return static_cast<float>(static_cast<double>(counted) / static_cast<double>(n));
+  return static_cast<double>(counted) / static_cast<double>(n);
 }
 
 Status ProgramRunner::read_back(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -117,6 +132,20 @@ Status ProgramRunner::read_back(std::byte* to, const std::byte* from, std::size_
   return backend.wait_on_async(arena_free_, streams.compute);  // the next pass may overwrite it
 }
 
+Status ProgramRunner::await_read_back(const void* at, std::size_t bytes) {
+  STRATA_TRY(context_.backend().wait(arena_free_));
+  return context_.backend().host_access({static_cast<const std::byte*>(at), bytes, false});
+}
+
+// All outputs of a pass that are not read back otherwise, to byte `at` of their memory.
+Status ProgramRunner::read_back_outputs(const LoweredProgram& program, std::size_t at) {
+  for (const LoweredProgram::Binding& binding : program.bindings)
+    if (!binding.is_input && binding.name != "loss" && binding.name != "logits")
+      STRATA_TRY(read_back(memory_.outputs() + at + binding.slot_offset, memory_.arena(binding.operand),
+                           binding.operand.bytes()));
+  return {};
+}
+
 Status ProgramRunner::read_back_losses(const LoweredProgram& program, std::int32_t first) {
   for (std::int32_t k = 0; k < program.micro_batches; ++k)
     STRATA_TRY(read_back(reinterpret_cast<std::byte*>(memory_.losses() + first + k * n_ranks()),
@@ -124,45 +153,96 @@ Status ProgramRunner::read_back_losses(const LoweredProgram& program, std::int32
   return Status::ok();
 }
 
-Status ProgramRunner::compute_gradient(BatchSource& source, double lr, StepReport& report) {
-  const Replay& train = *find(ProgramRole::train);
-  const StatePlan& plan = context_.plan();
-  const std::int32_t grad_accum = plan.options.grad_accum;
-  const double loss_scale = machine_.loss_scale().value;
-  machine_.activate(*train.schedule);
-  STRATA_TRY(machine_.begin(lr));
-  const std::int64_t first = machine_.steps() * grad_accum;
-  STRATA_TRY_ASSIGN(float divisor, loss_divisor(source, first, grad_accum));
-  divisor /= static_cast<float>(loss_scale);  // scales the loss, and with it the gradient
-  const LoweredProgram& program = train.program();
+// Runs the passes of one of a step's programs. Their losses follow those of the programs before it.
+Status ProgramRunner::run_part(const TraineeStep& step, std::size_t number, std::int32_t first_loss) {
+  const PlannedStep& planned = plan_.steps[static_cast<std::size_t>(step.trainee)];
+  const PlannedStep::Part& part = planned.parts[number];
+  const Replay& replay = replays_[part.program];
+  const LoweredProgram& program = replay.program();
+  BatchSource& source = *step.sources[number];
+  const std::int64_t first = machine_.steps(step.trainee) * part.micro_batches;
+  STRATA_TRY_ASSIGN(const double counted, counted_per(source, first, part.micro_batches));
+  // The gradient is divided by all of the step's micro-batches. The divisor scales the loss, and with it the
+  // gradient.
+  const double share = static_cast<double>(part.micro_batches) / planned.micro_batches();
+  auto divisor = static_cast<float>(counted);
+  if (share != 1 || part.weight != 1) divisor = static_cast<float>(counted * share / part.weight);
+  divisor /= static_cast<float>(machine_.loss_scale(step.trainee).value);
   RankProgress* const progress = context_.progress();
-  for (std::int32_t pass = 0; pass < plan.passes(); ++pass) {
+  for (std::int32_t pass = 0; pass < part.passes; ++pass) {
     const std::int64_t pass_begin = context_.clock().now_ns();
     // Rank r of n computes micro-batches r, r + n, r + 2 n, ...
-    const std::int32_t k = pass * program.micro_batches * n_ranks() + plan.options.ranks.rank;
+    const std::int32_t k = pass * program.micro_batches * n_ranks() + plan_.options.ranks.rank;
     if (progress != nullptr)
       progress->begin_micro_batch(k + 1, static_cast<std::int32_t>(program.code.size()));
     STRATA_TRY(load_batch(program, source, first + k, divisor));
-    STRATA_TRY(
-        executor_.run(program, {program.uses, *train.schedule, pass, true, pass + 1 == plan.passes()}));
-    STRATA_TRY(read_back_losses(program, k));
-    context_.end_phase("queue micro-batch", k, pass_begin);
+    STRATA_TRY(executor_.run(program, {program.uses, *replay.schedule, true, number, pass}));
+    STRATA_TRY(read_back_losses(program, first_loss + k));
+    STRATA_TRY(read_back_outputs(
+        program, replay.first_output + static_cast<std::size_t>(pass) * program.output_bytes));
+    context_.end_phase("queue micro-batch", first_loss + k, pass_begin);
   }
+  return {};
+}
+
+Status ProgramRunner::compute_gradient(const TraineeStep& step, StepReport& report) {
+  const PlannedStep& planned = plan_.steps[static_cast<std::size_t>(step.trainee)];
+  activate(replays_[planned.parts.front().program]);
+  for (const PlannedStep::Part& part : planned.parts)
+    if (replays_[part.program].overwrites_cache) kv_cache_.forget();
+  STRATA_TRY(machine_.begin(step.lr, step.trainee));
+  std::int32_t n_losses = 0;
+  for (std::size_t part = 0; part < planned.parts.size(); n_losses += planned.parts[part++].micro_batches)
+    STRATA_TRY(run_part(step, part, n_losses));
   const std::int64_t passes_queued = context_.clock().now_ns();
-  STRATA_TRY(context_.backend().wait(arena_free_));
-  STRATA_TRY(context_.backend().host_access({reinterpret_cast<const std::byte*>(memory_.losses()),
-                                             sizeof(float) * static_cast<std::size_t>(grad_accum), false}));
-  const std::span<float> losses =
-      context_.host_values(memory_.losses(), static_cast<std::size_t>(grad_accum));
+  const auto n = static_cast<std::size_t>(n_losses);
+  STRATA_TRY(await_read_back(memory_.losses(), sizeof(float) * n));
+  const std::span<float> losses = context_.host_values(memory_.losses(), n);
   STRATA_TRY(machine_.finish_gradient(report, losses));
-  context_.end_phase("wait for gradients", machine_.steps() + 1, passes_queued);
-  float sum = 0;
-  for (const float loss : losses) sum += loss;
+  context_.end_phase("wait for gradients", machine_.steps(step.trainee) + 1, passes_queued);
   const auto bad =
       std::find_if(losses.begin(), losses.end(), [](float loss) { return !std::isfinite(loss); });
   bad_loss_ = bad == losses.end() ? -1 : static_cast<std::int32_t>(bad - losses.begin());
-  report.loss = sum / static_cast<float>(grad_accum) / static_cast<float>(loss_scale);
+  float sum = 0;
+  for (const float loss : losses) sum += loss;
+  report.loss =
+      sum / static_cast<float>(n_losses) / static_cast<float>(machine_.loss_scale(step.trainee).value);
   return Status::ok();
+}
+
+Status ProgramRunner::forward(std::string_view name, BatchSource& source, std::int64_t index) {
+  const Replay* const replay = find(name);
+  if (replay == nullptr || replay->planned.role != ProgramRole::forward)
+    return Status::error(Code::unsupported,
+                         str("this run has no program with the role forward named ", name));
+  STRATA_TRY(machine_.flush());
+  const Status status = run_forward(*replay, source, index);
+  return status.is_ok() ? status : fail(status);
+}
+
+Status ProgramRunner::run_forward(const Replay& replay, BatchSource& source, std::int64_t index) {
+  const LoweredProgram& program = replay.program();
+  activate(replay);
+  STRATA_TRY(load_batch(program, source, index, 1.0f));
+  STRATA_TRY(run(replay));
+  STRATA_TRY(read_back_outputs(program, 0));
+  return await_read_back(memory_.outputs(), program.output_bytes);
+}
+
+std::span<const float> ProgramRunner::output(std::string_view name, std::string_view output,
+                                             std::int32_t micro_batch) const noexcept {
+  const Replay* const replay = find(name);
+  if (replay == nullptr || !context_.has_data() || output == "loss" || output == "logits") return {};
+  const LoweredProgram& program = replay->program();
+  const std::int32_t pass = micro_batch / program.micro_batches;
+  for (const LoweredProgram::Binding& binding : program.bindings)
+    if (!binding.is_input && binding.name == output &&
+        binding.micro_batch == micro_batch % program.micro_batches) {
+      const std::byte* const at = memory_.outputs() + replay->first_output +
+                                  static_cast<std::size_t>(pass) * program.output_bytes + binding.slot_offset;
+      return {reinterpret_cast<const float*>(at), static_cast<std::size_t>(binding.operand.shape.n_elems())};
+    }
+  return {};
 }
 
 std::string ProgramRunner::bad_loss_text() const {
@@ -188,11 +268,11 @@ Status ProgramRunner::refresh(BatchSource& source, const VisitState& sink) {
 
 Status ProgramRunner::run_refresh(const Replay& replay, BatchSource& source, const VisitState& sink) {
   const LoweredProgram& program = replay.program();
-  machine_.activate(*replay.schedule);
+  activate(replay);
   const std::int32_t grad_accum = context_.plan().options.grad_accum;
   const std::int64_t first = machine_.steps() * grad_accum;
-  STRATA_TRY_ASSIGN(const float divisor, loss_divisor(source, first, grad_accum));
-  STRATA_TRY(load_batch(program, source, first, divisor));
+  STRATA_TRY_ASSIGN(const double counted, counted_per(source, first, grad_accum));
+  STRATA_TRY(load_batch(program, source, first, static_cast<float>(counted)));
   auto next = program.results.begin();
   const auto take_results = [&](std::size_t instr) -> Status {
     for (; next != program.results.end() && next->instr == instr; ++next)
@@ -232,11 +312,12 @@ Result<double> ProgramRunner::evaluate(std::string_view name, BatchSource& sourc
 }
 
 Result<double> ProgramRunner::mean_loss(const Replay& eval, BatchSource& source, std::int64_t n) {
-  STRATA_TRY_ASSIGN(const float divisor, loss_divisor(source, 0, n));
+  STRATA_TRY_ASSIGN(const double counted, counted_per(source, 0, n));
+  const auto divisor = static_cast<float>(counted);
   double sum = 0;
   const std::int32_t rank = context_.plan().options.ranks.rank;
   for (std::int64_t i = 0; i < n; i += n_ranks()) {
-    machine_.activate(*eval.schedule);
+    activate(eval);
     // A rank without a micro-batch of its own computes the last one too, since all ranks run the program.
     STRATA_TRY(load_batch(eval.program(), source, std::min(i + rank, n - 1), divisor));
     STRATA_TRY(run(eval));
@@ -250,78 +331,6 @@ Result<double> ProgramRunner::mean_loss(const Replay& eval, BatchSource& source,
     for (std::size_t k = 0; k < losses.size() && i + static_cast<std::int64_t>(k) < n; ++k) sum += losses[k];
   }
   return sum / static_cast<double>(n);
-}
-
-// Waits for rows of logits and returns them; valid until the next call.
-Result<std::span<const float>> ProgramRunner::read_logits(const Operand& logits, std::int64_t first_row,
-                                                          std::size_t rows) {
-  const auto vocab = static_cast<std::size_t>(logits.shape.dim(-1));
-  const std::size_t bytes = rows * vocab * sizeof(float);
-  STRATA_TRY(read_back(reinterpret_cast<std::byte*>(memory_.logits()),
-                       memory_.arena(logits) + static_cast<std::size_t>(first_row) * vocab * sizeof(float),
-                       bytes));
-  STRATA_TRY(context_.backend().wait(arena_free_));
-  STRATA_TRY(
-      context_.backend().host_access({reinterpret_cast<const std::byte*>(memory_.logits()), bytes, false}));
-  return std::span<const float>(memory_.logits(), rows * vocab);
-}
-
-Result<std::span<const float>> ProgramRunner::infer(std::span<const std::int32_t> tokens, std::int64_t row) {
-  const Replay* const replay = find(ProgramRole::infer);
-  if (replay == nullptr) return Status::error(Code::unsupported, "this run has no program for inference");
-  const Operand input = replay->program().find("tokens");
-  STRATA_TRY(machine_.flush());
-  if (static_cast<std::int64_t>(tokens.size()) != input.shape.n_elems() || row < 0 ||
-      row >= input.shape.n_elems())
-    return Status::error(Code::invalid,
-                         str("inference needs ", input.shape.n_elems(),
-                             " tokens and the row of one of them; given ", tokens.size(), " and row ", row));
-  Result<std::span<const float>> logits = infer_row(*replay, tokens, row);
-  if (!logits.has_value()) return fail(logits.status());
-  return logits;
-}
-
-Result<std::span<const float>> ProgramRunner::infer_row(const Replay& replay,
-                                                        std::span<const std::int32_t> tokens,
-                                                        std::int64_t row) {
-  const LoweredProgram& program = replay.program();
-  machine_.activate(*replay.schedule);
-  STRATA_TRY_ASSIGN(const BatchView batch, open_inputs(program, 0));
-  const std::span<std::int32_t> into = batch["tokens"];
-  std::copy_n(tokens.begin(), into.size(), into.begin());
-  STRATA_TRY(upload(program));
-  STRATA_TRY(run(replay));
-  return read_logits(program.find("logits"), row, 1);
-}
-
-Result<std::span<const float>> ProgramRunner::extend(std::span<const SequenceToken> tokens,
-                                                     std::span<const std::int32_t> wanted) {
-  if (find(ProgramRole::decode) == nullptr)
-    return Status::error(Code::unsupported, "this run has no programs that continue sequences");
-  STRATA_TRY(machine_.flush());
-  STRATA_TRY(kv_cache_.check(tokens, wanted));
-  const Replay& replay =
-      *find(kv_cache_.fits_decode(tokens, wanted) ? ProgramRole::decode : ProgramRole::prefill);
-  Result<std::span<const float>> logits = run_extension(replay, tokens, wanted);
-  if (!logits.has_value()) return fail(logits.status());
-  kv_cache_.advance();
-  return logits;
-}
-
-Result<std::span<const float>> ProgramRunner::run_extension(const Replay& replay,
-                                                            std::span<const SequenceToken> tokens,
-                                                            std::span<const std::int32_t> wanted) {
-  const LoweredProgram& program = replay.program();
-  machine_.activate(*replay.schedule);
-  STRATA_TRY_ASSIGN(const BatchView batch, open_inputs(program, 0));
-  KvCacheTracker::write(batch, tokens, wanted);
-  STRATA_TRY(upload(program));
-  STRATA_TRY(run(replay));
-  if (wanted.empty()) {  // more tokens follow, so no logits are read and nothing is waited for
-    STRATA_TRY_ASSIGN(arena_free_, context_.backend().record(context_.streams().compute));
-    return std::span<const float>();
-  }
-  return read_logits(program.find("logits"), 0, wanted.size());
 }
 
 }  // namespace strata::detail

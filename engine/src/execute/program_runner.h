@@ -15,18 +15,29 @@
 
 namespace strata::detail {
 
+/// A step of a trainee to be computed: a source for each of its programs.
+struct TraineeStep {
+  std::int32_t trainee = 0;
+  std::span<BatchSource* const> sources;
+  double lr = 0;
+};
+
 /// Runs the programs of a plan: uploads their inputs, replays them, and reads their results back. Between
 /// steps it is idle; within one it runs the passes over the micro-batches. After a failed step the caller
 /// calls fail(); refresh(), evaluate(), infer() and extend() do so themselves. Not thread-safe.
 class ProgramRunner {
  public:
-  /// `training` is the schedule of the training program. All references outlive the runner; `costs` is null
+  /// `steps`: the schedule of a step of each trainee. All references outlive the runner; `costs` is null
   /// unless the run is simulated.
   ProgramRunner(StateContext& context, StepMachine& machine, const RunPlan& plan,
-                const PassSchedule& training, const InstructionCosts* costs);
+                std::span<const PassSchedule> steps, const InstructionCosts* costs);
 
   /// Runs forward and backward of all micro-batches of a step, and computes their gradient norm and loss.
-  Status compute_gradient(BatchSource& source, double lr, StepReport& report);
+  Status compute_gradient(const TraineeStep& step, StepReport& report);
+  /// See Engine::forward() and Engine::output().
+  Status forward(std::string_view program, BatchSource& source, std::int64_t index);
+  std::span<const float> output(std::string_view program, std::string_view name,
+                                std::int32_t micro_batch) const noexcept;
   /// See Engine::refresh().
   Status refresh(BatchSource& source, const VisitState& sink);
   Result<double> evaluate(std::string_view program, BatchSource& source, std::int64_t n);
@@ -44,14 +55,21 @@ class ProgramRunner {
   /// A program with its schedule.
   struct Replay {
     const PlannedProgram& planned;
-    PassSchedule own;  // empty for the training program
+    PassSchedule own;  // empty for programs that train
     const PassSchedule* schedule;
+    bool overwrites_cache = false;     // the cache is lost when it runs
+    std::size_t first_output = 0;  // where the outputs of its first pass are, in bytes
     const LoweredProgram& program() const noexcept { return planned.program; }
   };
   std::int32_t n_ranks() const noexcept { return context_.plan().options.ranks.ranks; }
   const Replay* find(ProgramRole role) const noexcept;
   const Replay* find(std::string_view name) const noexcept;
   Status run(const Replay& replay);
+  /// Before a pass of a program: the accesses that come next are those of its schedule.
+  void activate(const Replay& replay);
+  Status run_part(const TraineeStep& step, std::size_t part, std::int32_t first_loss);
+  Status run_forward(const Replay& replay, BatchSource& source, std::int64_t index);
+  Status read_back_outputs(const LoweredProgram& program, std::size_t at);
   Status run_refresh(const Replay& replay, BatchSource& source, const VisitState& sink);
   Status give_result(const LoweredProgram::ResultValue& result, const VisitState& sink);
   Result<double> mean_loss(const Replay& eval, BatchSource& source, std::int64_t n);
@@ -62,13 +80,16 @@ class ProgramRunner {
   Result<BatchView> open_inputs(const LoweredProgram& program, std::int32_t micro_batch);
   Status upload(const LoweredProgram& program);
   Status load_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index, float divisor);
-  Result<float> loss_divisor(BatchSource& source, std::int64_t index, std::int64_t n);
+  Result<double> counted_per(BatchSource& source, std::int64_t index, std::int64_t n);
   Status read_back_losses(const LoweredProgram& program, std::int32_t first);
   Status read_back(std::byte* to, const std::byte* from, std::size_t bytes);
+  /// Waits for what has been read back to `at`.
+  Status await_read_back(const void* at, std::size_t bytes);
   Result<std::span<const float>> read_logits(const Operand& logits, std::int64_t first_row, std::size_t rows);
 
   StateContext& context_;
   StepMachine& machine_;
+  const RunPlan& plan_;
   const ProgramMemory memory_;
   std::vector<Replay> replays_;
   ProgramExecutor executor_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <iterator>
 #include <span>
 #include <string_view>
 
@@ -16,7 +18,8 @@ namespace {
 
 std::vector<const NamedProgram*> present(const ProgramSet& programs) {
   constexpr std::array kOrder = {ProgramRole::train,   ProgramRole::eval,    ProgramRole::infer,
-                                 ProgramRole::refresh, ProgramRole::prefill, ProgramRole::decode};
+                                 ProgramRole::refresh, ProgramRole::forward, ProgramRole::prefill,
+                                 ProgramRole::decode};
   std::vector<const NamedProgram*> found;
   for (const ProgramRole role : kOrder)
     for (const NamedProgram& program : programs.list())
@@ -31,7 +34,7 @@ Status check_names(std::span<const NamedProgram* const> programs) {
       if (programs[i]->name == programs[j]->name)
         return Status::error(Code::invalid, str("two programs of the run are named ", programs[i]->name));
       const ProgramRole role = programs[i]->role;
-      if (programs[j]->role == role && (role == ProgramRole::train || role == ProgramRole::refresh))
+      if (programs[j]->role == role && role == ProgramRole::refresh)
         return Status::error(Code::invalid,
                              str("the programs ", programs[j]->name, " and ", programs[i]->name, " both ",
                                  to_string(role), "; a run has at most one such program"));
@@ -66,6 +69,7 @@ Ports ports_of(ProgramRole role) noexcept {
     case ProgramRole::decode:
       return {kSequencePorts, "logits"};
     case ProgramRole::refresh:
+    case ProgramRole::forward:
       break;
   }
   return {};
@@ -93,8 +97,21 @@ Status check_output(const NamedProgram& named, std::string_view name) {
                                           to_string(output->shape), "; it must be f32, of rank 1 at least"));
 }
 
+// All outputs are read back.
+Status check_outputs(const NamedProgram& named) {
+  if (named.program.outputs.empty())
+    return Status::error(Code::invalid, str("program ", named.name, " with the role ", to_string(named.role),
+                                            " has no outputs"));
+  for (const ValueId id : named.program.outputs)
+    STRATA_TRY(check_output(named, named.program.value(id).name));
+  return {};
+}
+
 Status check_ports(const NamedProgram& named) {
   if (named.role == ProgramRole::refresh) return {};  // it has results, see check_refresh()
+  if (named.role == ProgramRole::train || named.role == ProgramRole::forward)
+    STRATA_TRY(check_outputs(named));
+  if (named.role == ProgramRole::forward) return {};
   const Ports ports = ports_of(named.role);
   for (const std::string_view name : ports.inputs)
     if (find_port(named.program, named.program.inputs, name) == nullptr)
@@ -141,7 +158,7 @@ Status check_refresh(const NamedProgram& named, bool trains, const SessionOption
     return Status::error(Code::invalid,
                          str("program ", named.name, " with the role ", to_string(named.role), " ", why...));
   };
-  if (!trains) return refuse("needs a program that trains");
+  if (!trains) return refuse("needs a program that trains, and no second one");
   if (const std::int32_t ranks = options.ranks.ranks * options.model.ranks(); ranks > 1)
     return Status::error(
         Code::unsupported,
@@ -171,34 +188,82 @@ Status check_sums(const Program& train, const DataParallel& ranks) {
                                           over_ranks ? "not " : "", "in_program"));
 }
 
-Status check_train(const Program& train, const SessionOptions& options) {
-  const std::int32_t of_rank = options.grad_accum / options.ranks.ranks;
+Status check_trained(const NamedProgram& named) {
+  for (const ParamInfo& param : named.program.params)
+    if (param.trainable && param.grad == kNoValue && !param.part.is_elsewhere)
+      return Status::error(Code::invalid, str("program ", named.name,
+                                              ", which trains, has no gradient of parameter ", param.name));
+  return {};
+}
+
+Status check_train(const NamedProgram& named, const SessionOptions& options) {
+  const Program& train = named.program;
+  const std::int32_t of_rank = micro_batches_of(named, options) / options.ranks.ranks;
   if (train.micro_batches != 1 && train.micro_batches != of_rank)
     return Status::error(
-        Code::invalid, str("the training program covers ", plural(train.micro_batches, "micro-batch"),
+        Code::invalid, str("program ", named.name, " covers ", plural(train.micro_batches, "micro-batch"),
                            ", but a step has ", of_rank, " on each rank; it must cover one or all of them"));
   if (train.micro_batches != 1 && options.ranks.ranks > 1 && options.ranks.reduce == GradientReduce::each)
     return Status::error(
         Code::invalid,
-        str("the training program sums the gradients of ", plural(train.micro_batches, "micro-batch"),
+        str("program ", named.name, " sums the gradients of ", plural(train.micro_batches, "micro-batch"),
             ", but parallel.reduce=each adds each of them; use parallel.reduce=once"));
   STRATA_TRY(check_sums(train, options.ranks));
-  for (const ParamInfo& param : train.params)
-    if (param.trainable && param.grad == kNoValue && !param.part.is_elsewhere)
-      return Status::error(Code::invalid,
-                           str("the training program has no gradient of parameter ", param.name));
-  return cpuopt::validate(options.optimizer);
+  if (!(named.weight > 0) || !std::isfinite(named.weight))
+    return Status::error(Code::invalid, str("the loss of program ", named.name, " has the weight ",
+                                            named.weight, "; it must be above 0"));
+  return check_trained(named);
+}
+
+std::vector<std::string_view> trained_by(const NamedProgram& named) {
+  std::vector<std::string_view> names;
+  for (const ParamInfo& param : named.program.params)
+    if (param.trainable) names.push_back(param.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Programs of one trainee train the same parameters, those of several have none in common.
+Status check_trainees(std::span<const NamedProgram* const> train, const SessionOptions& options) {
+  if (train.size() > 1)
+    if (const std::int32_t ranks = options.ranks.ranks * options.model.ranks(); ranks > 1)
+      return Status::error(Code::unsupported, str("a run with ", train.size(),
+                                                  " programs that train needs one rank; there are ", ranks));
+  for (std::size_t i = 0; i < train.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) {
+      const std::vector<std::string_view> a = trained_by(*train[j]), b = trained_by(*train[i]);
+      std::vector<std::string_view> both;
+      std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+      const bool is_one = train[i]->trainee == train[j]->trainee;
+      if (is_one ? a == b : both.empty()) continue;
+      return Status::error(
+          Code::invalid,
+          is_one
+              ? str("programs ", train[j]->name, " and ", train[i]->name, " of trainee ", train[i]->trainee,
+                    " train ", a.size(), " and ", b.size(), " parameters; they must train the same ones")
+              : str("parameter ", both.front(), " is trained by ", train[j]->name, " and by ", train[i]->name,
+                    ", which are programs of different trainees"));
+    }
+  return {};
 }
 
 // In f16 the loss is scaled through its divisor, which the engine fills.
-Status check_loss_scale(const Program* train, const SessionOptions& options) {
+Status check_loss_scale(std::span<const NamedProgram* const> trained, const SessionOptions& options) {
   if (!LossScale::is_valid(options.loss_scale))
     return Status::error(Code::invalid, str("optim.loss_scale is ", options.loss_scale,
                                             "; it must be a power of two from 1 to ", LossScale::kMax));
-  if (train == nullptr || train->value(train->params.front().value).dtype != DType::f16) return {};
-  if (train->find("divisor") != kNoValue) return {};
-  return Status::error(Code::unsupported,
-                       "the training program computes in f16 and has no input divisor to scale its loss by");
+  for (const NamedProgram* named : trained) {
+    const Program& train = named->program;
+    const bool has_divisor = train.find("divisor") != kNoValue;
+    if (!has_divisor && train.value(train.params.front().value).dtype == DType::f16)
+      return Status::error(Code::unsupported, str("program ", named->name,
+                                                  " computes in f16 and has no input divisor to scale its "
+                                                  "loss by"));
+    if (!has_divisor && named->weight != 1)
+      return Status::error(Code::unsupported, str("the loss of program ", named->name, " has the weight ",
+                                                  named->weight, ", but no input divisor to apply it by"));
+  }
+  return {};
 }
 
 // Prefill and decode share the cache, so their states must be equal.
@@ -224,15 +289,21 @@ Status check_states(const NamedProgram* prefill, const NamedProgram* decode) {
 
 }  // namespace
 
+std::int32_t micro_batches_of(const NamedProgram& named, const SessionOptions& options) noexcept {
+  return named.micro_batches > 0 ? named.micro_batches : options.grad_accum;
+}
+
 Result<CheckedPrograms> check_programs(const ProgramSet& set, const SessionOptions& options) {
   CheckedPrograms checked{present(set), {}};
   STRATA_TRY(check_names(checked.programs));
   STRATA_TRY(check_inputs(checked.programs));
-  const Program* const train = checked.train() ? &checked.programs.front()->program : nullptr;
-  if (train != nullptr) STRATA_TRY(check_train(*train, options));
+  const std::span<const NamedProgram* const> trained = checked.trained();
+  for (const NamedProgram* named : trained) STRATA_TRY(check_train(*named, options));
+  STRATA_TRY(check_trainees(trained, options));
+  if (!trained.empty()) STRATA_TRY(cpuopt::validate(options.optimizer));
   if (const NamedProgram* const refresh = set.find(ProgramRole::refresh))
-    STRATA_TRY(check_refresh(*refresh, train != nullptr, options));
-  STRATA_TRY(check_loss_scale(train, options));
+    STRATA_TRY(check_refresh(*refresh, trained.size() == 1, options));
+  STRATA_TRY(check_loss_scale(trained, options));
   STRATA_TRY(check_states(set.find(ProgramRole::prefill), set.find(ProgramRole::decode)));
   for (const NamedProgram* named : checked.programs) {
     STRATA_TRY(check_ports(*named));

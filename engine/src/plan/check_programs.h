@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include <strata/engine/lowering.h>
@@ -15,7 +17,16 @@ struct CheckedPrograms {
   ParameterUnion parameters;
 
   bool train() const noexcept { return programs.front()->role == ProgramRole::train; }
+  /// Those that train.
+  std::span<const NamedProgram* const> trained() const noexcept {
+    std::size_t n = 0;
+    while (n < programs.size() && programs[n]->role == ProgramRole::train) ++n;
+    return std::span(programs).first(n);
+  }
 };
+
+/// Of a step of a program that trains, of all ranks together.
+std::int32_t micro_batches_of(const NamedProgram& named, const SessionOptions& options) noexcept;
 
 /// Errors: `invalid` or `unsupported`, naming the program, and the input, output or parameter that is wrong.
 Result<CheckedPrograms> check_programs(const ProgramSet& set, const SessionOptions& options);

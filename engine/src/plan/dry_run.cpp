@@ -7,7 +7,7 @@
 #include <strata/runtime/assert.h>
 #include <strata/runtime/backend/null_backend.h>
 
-#include "execute/empty_batch_source.h"
+#include "execute/empty_steps.h"
 #include "execute/kv_cache_tracker.h"
 #include "plan/planning.h"
 
@@ -35,16 +35,23 @@ Status dry_run_refresh(Engine& engine, const RunPlan& plan) {
   return engine.edit_params(names, [](const StatePiece&, std::span<float>) { return Status::ok(); });
 }
 
+// Evaluations, and passes whose outputs the caller gets.
+Status dry_run_forward(Engine& engine, const RunPlan& plan) {
+  detail::EmptyBatchSource batches;
+  for (const PlannedProgram& planned : plan.programs) {
+    if (planned.role == ProgramRole::eval) STRATA_TRY(engine.evaluate(batches, 2, planned.name).status());
+    if (planned.role == ProgramRole::forward) STRATA_TRY(engine.forward(planned.name, batches, 0));
+  }
+  return {};
+}
+
 // Goes through every phase of a run.
 Status dry_run(Engine& engine, const RunPlan& plan) {
-  detail::EmptyBatchSource batches;
   StepReport report;
   STRATA_TRY(engine.initialize(0));
   for (int step = 0; step < 4; ++step) {
-    if (plan.trains()) STRATA_TRY(engine.train_step(batches, 1e-3, report));
-    for (const PlannedProgram& planned : plan.programs)
-      if (step == 1 && planned.role == ProgramRole::eval)
-        STRATA_TRY(engine.evaluate(batches, 2, planned.name).status());
+    STRATA_TRY(detail::run_empty_steps(engine, report));
+    if (step == 1) STRATA_TRY(dry_run_forward(engine, plan));
     if (step == 1 && !plan.of(ProgramRole::refresh).empty()) STRATA_TRY(dry_run_refresh(engine, plan));
     if (const LoweredProgram& infer = plan.of(ProgramRole::infer); step == 2 && !infer.empty()) {
       const std::vector<std::int32_t> tokens(static_cast<std::size_t>(infer.find("tokens").shape.n_elems()));
@@ -54,7 +61,7 @@ Status dry_run(Engine& engine, const RunPlan& plan) {
   }
   for (const Payload payload : plan.states())
     STRATA_TRY(engine.visit(payload, [](const StatePiece&, std::span<const float>) { return Status::ok(); }));
-  return plan.trains() ? engine.train_step(batches, 1e-3, report) : Status::ok();
+  return detail::run_empty_steps(engine, report);
 }
 
 // Windows were sized to fill the budgets. Slots that were never used at once in the dry run are dropped;

@@ -52,12 +52,13 @@ LayoutTensor layout_tensor(const Program& program, const ParamInfo& info, bool t
 // Collects parameters by name.
 class Union {
  public:
-  Status add(const NamedProgram& named, bool trains) {
+  /// `trainee`: whose parameters the program's trained ones are; below 0: none are trained.
+  Status add(const NamedProgram& named, std::int32_t trainee) {
     const Program& program = named.program;
     std::vector<std::int32_t> tensor_of_param(program.params.size(), -1);
     for (const std::int32_t param : params_in_use_order(program)) {
       const auto p = static_cast<std::size_t>(param);
-      STRATA_TRY_ASSIGN(tensor_of_param[p], tensor_of(named, program.params[p], trains));
+      STRATA_TRY_ASSIGN(tensor_of_param[p], tensor_of(named, program.params[p], trainee));
     }
     // New tensors are registered in the order in which the program declares them.
     for (const std::int32_t tensor : tensor_of_param) {
@@ -76,15 +77,18 @@ class Union {
   }
 
  private:
-  Result<std::int32_t> tensor_of(const NamedProgram& named, const ParamInfo& info, bool trains) {
+  Result<std::int32_t> tensor_of(const NamedProgram& named, const ParamInfo& info, std::int32_t trainee) {
+    const bool trains = trainee >= 0 && info.trainable;
     TensorTable& tensors = result_.tensors;
     const auto next = static_cast<std::int32_t>(tensors.specs.size());
     const auto [known, is_new] = known_.try_emplace(info.name, Known{next, named.name});
     if (!is_new) {
       STRATA_TRY(check_equal(named, info, known->second));
+      if (trains) STRATA_TRY(set_trained(named, info, trainee, known->second));
       return known->second.tensor;
     }
-    tensors.specs.push_back(layout_tensor(named.program, info, trains && info.trainable));
+    tensors.specs.push_back(layout_tensor(named.program, info, trains));
+    if (trains) tensors.specs.back().group.trainee = trainee;
     tensors.shapes.push_back(info.shape);
     tensors.decays.push_back(info.decay);
     tensors.parts.push_back(info.part);
@@ -119,17 +123,41 @@ class Union {
     return {};
   }
 
+  // An earlier program has the parameter, and may train it, too.
+  Status set_trained(const NamedProgram& named, const ParamInfo& info, std::int32_t trainee,
+                     const Known& known) {
+    GroupKey& group = result_.tensors.specs[static_cast<std::size_t>(known.tensor)].group;
+    GroupKey own = layout_tensor(named.program, info, true).group;
+    own.trainee = trainee;
+    if (group.trainable && own.grad != group.grad)
+      return Status::error(Code::invalid, str("the gradient of parameter ", info.name, " is ",
+                                              to_string(own.grad), " in program ", named.name, " and ",
+                                              to_string(group.grad), " in program ", known.program));
+    group = own;
+    return {};
+  }
+
   ParameterUnion result_;
   std::map<std::string, Known, std::less<>> known_;
 };
+
+// The number of a program's trainee, in the order in which the programs name them; -1 if it does not train.
+std::int32_t trainee_of(const NamedProgram& program, std::vector<std::string>& trainees) {
+  if (program.role != ProgramRole::train) return -1;
+  const auto found = std::find(trainees.begin(), trainees.end(), program.trainee);
+  const auto number = static_cast<std::int32_t>(found - trainees.begin());
+  if (found == trainees.end()) trainees.push_back(program.trainee);
+  return number;
+}
 
 }  // namespace
 
 Result<ParameterUnion> unite_parameters(std::span<const NamedProgram* const> programs) {
   Union all;
+  std::vector<std::string> trainees;
   const bool trains = !programs.empty() && programs.front()->role == ProgramRole::train;
   for (const NamedProgram* program : programs)
-    STRATA_TRY(all.add(*program, !trains || program->role == ProgramRole::train));
+    STRATA_TRY(all.add(*program, trains ? trainee_of(*program, trainees) : 0));
   return std::move(all).take();
 }
 
@@ -179,9 +207,12 @@ class Lowering {
     for (std::size_t i = 0; i < values.size(); ++i) {
       lowered.bindings.push_back({program_.value(values[i % n]).name, static_cast<std::int32_t>(i / n),
                                   are_inputs, operand(values[i])});
-      if (!are_inputs) continue;
-      lowered.bindings.back().slot_offset = lowered.input_bytes;
-      lowered.input_bytes += lowered.bindings.back().operand.bytes();
+      LoweredProgram::Binding& binding = lowered.bindings.back();
+      const bool is_read_apart = binding.name == "loss" || binding.name == "logits";
+      if (!are_inputs && is_read_apart) continue;
+      std::size_t& end = are_inputs ? lowered.input_bytes : lowered.output_bytes;
+      binding.slot_offset = end;
+      end += binding.operand.bytes();
     }
   }
 

@@ -34,11 +34,15 @@ std::size_t arena_of(const CheckedPrograms& checked) {
 
 // The accesses of all programs, one after the other, as the planner sees them.
 void describe_accesses(RunPlan& plan) {
-  const LoweredProgram& train = plan.of(ProgramRole::train);
-  const std::int32_t passes = plan.options.grad_accum / plan.options.ranks.ranks / train.micro_batches;
-  plan.trace = access_trace(train.uses, plan, passes, plan.trains());
+  const PlannedProgram& first = plan.programs.front();
+  const bool trains = first.role == ProgramRole::train;
+  static const UseTrace kNothing;
+  plan.trace = access_trace(
+      trains ? first.program.uses : kNothing, plan,
+      trains ? plan.steps.front().parts.front().passes : plan.options.grad_accum / plan.options.ranks.ranks,
+      trains);
   for (const PlannedProgram& other : plan.programs) {
-    if (other.role == ProgramRole::train) continue;
+    if (trains && &other == &first) continue;
     const AccessTrace trace = access_trace(other.program.uses, plan, 1, false);
     plan.trace.accesses.insert(plan.trace.accesses.end(), trace.accesses.begin(), trace.accesses.end());
   }
@@ -55,12 +59,52 @@ void note_offloaded_activations(RunPlan& plan) {
                                : str(" and ", format_bytes(plan.trace.nvme_fixed_bytes), " of nvme")));
 }
 
+// The programs of each trainee, in the order in which they are first named.
+std::vector<PlannedStep> plan_steps(const CheckedPrograms& checked, const SessionOptions& options) {
+  std::vector<PlannedStep> steps;
+  for (std::size_t i = 0; i < checked.trained().size(); ++i) {
+    const NamedProgram& named = *checked.programs[i];
+    auto step = std::find_if(steps.begin(), steps.end(),
+                             [&](const PlannedStep& known) { return known.trainee == named.trainee; });
+    if (step == steps.end()) step = steps.insert(step, {named.trainee, {}});
+    const std::int32_t n = micro_batches_of(named, options);
+    step->parts.push_back({i, n / options.ranks.ranks / named.program.micro_batches, n, named.weight});
+  }
+  return steps;
+}
+
+// What the options say of the trainees, in the order of the steps. One without a name needs no entry.
+std::vector<TraineeOptions> trainee_options(const std::vector<PlannedStep>& steps,
+                                            const SessionOptions& options) {
+  if (steps.size() == 1 && steps.front().parts.size() == 1 && options.trainees.empty()) return {};
+  std::vector<TraineeOptions> trainees;
+  for (const PlannedStep& step : steps) {
+    const auto given = std::find_if(options.trainees.begin(), options.trainees.end(),
+                                    [&](const TraineeOptions& of) { return of.name == step.trainee; });
+    trainees.push_back(given == options.trainees.end() ? TraineeOptions{.name = step.trainee} : *given);
+    trainees.back().micro_batches = step.micro_batches();
+  }
+  return trainees;
+}
+
+// Of each trainee the last pass of its step; if nothing is trained, a pass without uses.
+std::vector<const UseTrace*> last_passes(const RunPlan& plan) {
+  static const UseTrace kNothing;
+  std::vector<const UseTrace*> last;
+  for (const PlannedStep& step : plan.steps)
+    last.push_back(&plan.programs[step.parts.back().program].program.uses);
+  if (last.empty()) last.push_back(&kNothing);
+  return last;
+}
+
 // Does everything except the placement, for checked options. The search for a chunk size considers sizes up
 // to `max_chunk_elems`; 0: no limit.
 Result<std::unique_ptr<RunPlan>> lay_out(const CheckedPrograms& checked, const SessionOptions& options,
                                          std::int64_t max_chunk_elems) {
   auto plan = std::make_unique<RunPlan>();
   plan->options = options;
+  plan->steps = plan_steps(checked, options);
+  plan->options.trainees = trainee_options(plan->steps, options);
   plan->trace.training = checked.train();
   plan->tensors = checked.parameters.tensors;
   plan->init_of_tensor = checked.parameters.inits;
@@ -87,7 +131,7 @@ Result<std::unique_ptr<RunPlan>> draft_plan(
   if (choose || states_may_fit(checked.parameters.tensors, checked.train(), options))
     for (const std::int64_t bound : chunk_bounds(arena, options)) {
       STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, lay_out(checked, options, bound));
-      const UseTrace& uses = plan->of(ProgramRole::train).uses;
+      const std::vector<const UseTrace*> uses = last_passes(*plan);
       std::optional<Placement> placement;
       if (choose) {
         placement.emplace();
@@ -133,7 +177,7 @@ class Fitting {
       if (plan == nullptr) return false;
       plan->options.budgets = options_.budgets;
       if (!options_.prefetch) choose_prefetch(*plan);
-      if (place_states(*plan, plan->of(ProgramRole::train).uses)) return true;
+      if (place_states(*plan, last_passes(*plan))) return true;
     }
     return false;
   }

@@ -6,8 +6,8 @@
 namespace strata {
 
 std::string_view to_string(ProgramRole role) noexcept {
-  constexpr std::array<std::string_view, 6> kNames = {"train",   "eval",   "infer",
-                                                      "prefill", "decode", "refresh"};
+  constexpr std::array<std::string_view, 7> kNames = {"train",  "eval",    "infer",  "prefill",
+                                                      "decode", "refresh", "forward"};
   return kNames[static_cast<std::size_t>(role)];
 }
 

@@ -13,4 +13,10 @@ const LoweredProgram& RunPlan::of(ProgramRole role) const noexcept {
   return kNoProgram;
 }
 
+std::int32_t RunPlan::trainee(std::string_view name) const noexcept {
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    if (name.empty() || steps[i].trainee == name) return static_cast<std::int32_t>(i);
+  return -1;
+}
+
 }  // namespace strata

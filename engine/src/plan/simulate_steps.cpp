@@ -8,7 +8,7 @@
 #include <strata/runtime/units.h>
 #include <strata/session/speculation_policy.h>
 
-#include "execute/empty_batch_source.h"
+#include "execute/empty_steps.h"
 
 namespace strata {
 namespace detail {
@@ -41,7 +41,7 @@ Result<Forecast> run_steps(Engine& engine, Simulation& machine, const SimulatedS
   constexpr int kTraced = 2;
   EmptyBatchSource batches;
   StepReport report;
-  for (int step = 0; step < steps.warm; ++step) STRATA_TRY(engine.train_step(batches, 1e-3, report));
+  for (int step = 0; step < steps.warm; ++step) STRATA_TRY(run_empty_steps(engine, report));
   Forecast out;
   const MovedBytes moved = engine.moved();
   const LaneBusySeconds lanes = engine.lane_busy_seconds();
@@ -49,7 +49,7 @@ Result<Forecast> run_steps(Engine& engine, Simulation& machine, const SimulatedS
   for (int step = 0; step < steps.counted; ++step) {
     if (step == steps.counted - kTraced && options.trace != nullptr)
       machine.set_trace(*options.trace, options.track_prefix);
-    STRATA_TRY(engine.train_step(batches, 1e-3, report));
+    STRATA_TRY(run_empty_steps(engine, report));
     out.step_s += report.seconds / steps.counted;
     out.times += report.times;
     speculated += report.speculated;

@@ -150,6 +150,11 @@ class Saving {
   Status write(std::map<std::string, std::string> run) {
     Manifest manifest;
     manifest.frozen = session_.left_out();
+    const std::vector<TraineeOptions>& trainees = session_.state_plan().options.trainees;
+    for (std::size_t i = 0; i < trainees.size() && trainees.size() > 1; ++i) {
+      const auto number = static_cast<std::int32_t>(i);
+      manifest.trainees[trainees[i].name] = {session_.steps(number), session_.loss_scale(number)};
+    }
     manifest.version = manifest.needed_version();
     std::vector<DraftFile> files;
     STRATA_TRY(agree(session_.world(), first_ ? create(files, manifest) : Status::ok()));

@@ -271,6 +271,29 @@ Status check_param_steps(const Session& session, const Manifest& manifest) {
                            " steps; only a trainer's session counts steps for each parameter"));
 }
 
+// A checkpoint has the trainees of the session, or is of a run with one.
+Status check_trainees(const Session& session, const Manifest& manifest) {
+  std::vector<std::string> own, there;
+  for (const TraineeOptions& trainee : session.state_plan().options.trainees) own.push_back(trainee.name);
+  if (own.size() < 2) own.clear();
+  for (const auto& [name, trainee] : manifest.trainees) there.push_back(name);
+  std::sort(own.begin(), own.end());
+  if (own == there) return {};
+  return Status::error(Code::invalid,
+                       fmt::format("it has the steps of {} trainees ({}), the run has {} ({})", there.size(),
+                                   fmt::join(there, ", "), own.size(), fmt::join(own, ", ")));
+}
+
+void set_trainees(Session& session, const Manifest& manifest) {
+  const std::vector<TraineeOptions>& trainees = session.state_plan().options.trainees;
+  for (std::size_t i = 0; i < trainees.size() && trainees.size() > 1; ++i) {
+    const Manifest::Trainee& of = manifest.trainees.at(trainees[i].name);
+    session.set_steps(of.step, static_cast<std::int32_t>(i));
+    if (session.state_plan().scales_loss())
+      session.set_loss_scale(of.loss_scale, static_cast<std::int32_t>(i));
+  }
+}
+
 // By registration order, from the counts that differ from the checkpoint's step.
 std::vector<std::int64_t> param_steps(const StatePlan& plan, const Manifest& manifest) {
   std::vector<std::int64_t> steps;
@@ -293,6 +316,7 @@ Result<OpenCheckpoint> open_checkpoint(const Session& session, Io& io, const std
                          str(folder, ": its version is ", checkpoint.manifest.version,
                              ", whose digests several ranks cannot check; resume it with one rank and save"));
   STRATA_TRY(check_param_steps(session, checkpoint.manifest).annotate(folder));
+  STRATA_TRY(check_trainees(session, checkpoint.manifest).annotate(folder));
   for (const Payload payload : session.state_plan().states()) {
     STRATA_TRY_ASSIGN(auto tensors, CheckpointTensors::open(io, folder, checkpoint.manifest, payload));
     STRATA_TRY(check_tensors(session.state_plan(), *tensors, payload, checkpoint.manifest));
@@ -320,6 +344,7 @@ Result<Manifest> load_checkpoint(Session& session, Io& io, const std::string& fo
   if (!session.param_steps().empty())
     session.set_param_steps(param_steps(session.state_plan(), checkpoint->manifest));
   if (session.state_plan().scales_loss()) session.set_loss_scale(checkpoint->manifest.loss_scale);
+  set_trainees(session, checkpoint->manifest);
   return std::move(checkpoint->manifest);
 }
 

@@ -108,6 +108,18 @@ Result<std::vector<CheckpointFile>> read_files(const Json& json) {
   return files;
 }
 
+// Version 5 differs from 4 in this object alone, and in that it may leave out nothing.
+Status read_trainees(const Json& json, Manifest& manifest) {
+  for (const auto& [name, entry] : json.at("trainees").items()) {
+    STRATA_TRY(check_keys(entry, {"step", "loss_scale"}, str("its trainee ", name)));
+    Manifest::Trainee& trainee = manifest.trainees[name];
+    STRATA_TRY_ASSIGN(trainee.step, natural(entry, "step"));
+    STRATA_TRY_ASSIGN(trainee.loss_scale, read_loss_scale(entry.at("loss_scale")));
+  }
+  if (!manifest.trainees.empty()) return {};
+  return Status::error(Code::corrupt, str("its version is ", manifest.version, ", but it has no trainees"));
+}
+
 // Version 4 differs from 3 in this list alone.
 Status read_frozen(const Json& json, Manifest& manifest) {
   for (const auto& [name, digest] : json.at("frozen").items()) {
@@ -125,10 +137,11 @@ Result<Manifest> read(Json& json) {
   Manifest manifest;
   STRATA_TRY_ASSIGN(manifest.version, read_version(json));
   STRATA_TRY(check_digest(json));
-  const bool leaves_out = manifest.version >= Manifest::kNewest;
+  const bool has_trainees = manifest.version >= Manifest::kNewest;
+  const bool leaves_out = manifest.version == Manifest::kFrozen || (has_trainees && json.contains("frozen"));
   STRATA_TRY(check_keys(json,
                         {"format", "version", "step", "loss_scale", "param_steps", "files",
-                         leaves_out ? "frozen" : "files", "run"},
+                         leaves_out ? "frozen" : "files", has_trainees ? "trainees" : "files", "run"},
                         "the manifest"));
   STRATA_TRY_ASSIGN(manifest.step, natural(json, "step"));
   if (json.contains("loss_scale")) {
@@ -140,6 +153,7 @@ Result<Manifest> read(Json& json) {
     }
   STRATA_TRY_ASSIGN(manifest.files, read_files(json.at("files")));
   if (leaves_out) STRATA_TRY(read_frozen(json, manifest));
+  if (has_trainees) STRATA_TRY(read_trainees(json, manifest));
   for (const auto& [key, value] : json.at("run").items()) manifest.run[key] = value.get<std::string>();
   return manifest;
 }
@@ -155,6 +169,12 @@ void set(Json& json, const char* key, const Map& map) {
   for (const auto& [name, value] : map) object[name] = value;
 }
 
+void set_scale(Json& json, const LossScale& loss_scale) {
+  Json& scale = json["loss_scale"] = Json::object();
+  scale["value"] = static_cast<std::int64_t>(loss_scale.value);
+  scale["good_steps"] = loss_scale.good_steps;
+}
+
 }  // namespace
 
 // Built in place: nlohmann's destructors need memory for what an initializer list holds. And of explicit
@@ -165,11 +185,7 @@ std::string to_json(const Manifest& manifest) {
   json["format"] = kFormat;
   json["version"] = manifest.version;
   json["step"] = manifest.step;
-  if (manifest.loss_scale != LossScale{}) {
-    Json& scale = json["loss_scale"] = Json::object();
-    scale["value"] = static_cast<std::int64_t>(manifest.loss_scale.value);
-    scale["good_steps"] = manifest.loss_scale.good_steps;
-  }
+  if (manifest.loss_scale != LossScale{}) set_scale(json, manifest.loss_scale);
   if (!manifest.param_steps.empty()) set(json, "param_steps", manifest.param_steps);
   Json& files = json["files"] = Json::array();
   for (const CheckpointFile& file : manifest.files) {
@@ -180,6 +196,14 @@ std::string to_json(const Manifest& manifest) {
     set(entry, "tensors", file.tensors);
   }
   if (!manifest.frozen.empty()) set(json, "frozen", manifest.frozen);
+  if (!manifest.trainees.empty()) {
+    Json& trainees = json["trainees"] = Json::object();
+    for (const auto& [name, trainee] : manifest.trainees) {
+      Json& entry = trainees[name] = Json::object();
+      entry["step"] = trainee.step;
+      set_scale(entry, trainee.loss_scale);
+    }
+  }
   set(json, "run", manifest.run);
   json["digest"] = digest_of_json(json);
   return json.dump(2) + "\n";

@@ -17,7 +17,8 @@ StateContext::StateContext(const StatePlan& plan, const SessionEnvironment& envi
     : plan_(plan),
       environment_(environment),
       phases_(environment.trace == nullptr ? nullptr : &environment.trace->add_track("engine")),
-      tables_(std::make_unique<detail::ChunkTables>(detail::chunk_tables(plan.tensors, plan.layout))),
+      tables_(std::make_unique<detail::ChunkTables>(
+          detail::chunk_tables(plan.tensors, plan.layout, plan.n_trainees()))),
       pinned_layout_(plan_pinned_layout(plan, tables_->n_partials)),
       budgets_(environment.budgets),
       use_schedule_(plan.layout.n_chunks()) {

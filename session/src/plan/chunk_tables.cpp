@@ -82,40 +82,47 @@ void number_by_chunk(const TensorTable& tensors, const ChunkLayout& layout, Chun
   }
 }
 
+// Numbers the norm partials of a trained tensor after those there are, and adds its blocks.
+void add_tensor(const TensorTable& tensors, const ChunkLayout& layout, std::int32_t tensor,
+                ChunkTables& tables) {
+  const auto index = static_cast<std::size_t>(tensor);
+  const PartialNumbers numbers(tensors, index);
+  const std::int64_t first = tables.n_partials;
+  tables.first_partial_of_tensor[index] = first;
+  tables.n_partials += numbers.count();
+  if (tensors.specs[index].is_elsewhere) {
+    tables.uncounted.emplace_back(first, tables.n_partials);
+    return;
+  }
+  const Slice& slice = layout.slice(tensor);
+  const auto add = [&](ChunkTables::Blocks& blocks, const ElemRange& range) {
+    if (!blocks.empty()) add_blocks(slice, range, first, tensor, blocks[slice.chunk]);
+  };
+  add(tables.blocks, layout.range(slice.chunk, Payload::param));
+  add(tables.whole, {0, layout.chunk(slice.chunk).n_elems});
+  if (!tables.part.empty())
+    add_split_blocks(slice, layout.summed(slice.chunk), first, numbers, tensor, tables.part[slice.chunk]);
+  for (const TensorPart::Range& range : numbers.uncounted())
+    tables.uncounted.emplace_back(first + numbers.index(range.begin), first + numbers.end_index(range.end));
+}
+
 }  // namespace
 
-ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout) {
+ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout, std::int32_t n_trainees) {
   const Sharding& sharding = layout.sharding();
   ChunkTables tables;
   tables.blocks.resize(layout.n_chunks());
   if (sharding.ranks > 1 && sharding.sums_locally) tables.whole.resize(layout.n_chunks());
   if (sharding.ranks > sharding.shards || !tensors.parts.empty()) tables.part.resize(layout.n_chunks());
   tables.first_partial_of_tensor.resize(tensors.specs.size());
-  for (std::size_t param = 0; param < tensors.tensor_of_param.size(); ++param) {
-    const auto tensor = tensors.tensor_of_param[param];
-    if (!tensors.specs[static_cast<std::size_t>(tensor)].group.trainable) continue;
-    const PartialNumbers numbers(tensors, static_cast<std::size_t>(tensor));
-    if (tensors.specs[static_cast<std::size_t>(tensor)].is_elsewhere) {
-      tables.first_partial_of_tensor[static_cast<std::size_t>(tensor)] = tables.n_partials;
-      tables.uncounted.emplace_back(tables.n_partials, tables.n_partials + numbers.count());
-      tables.n_partials += numbers.count();
-      continue;
+  for (std::int32_t trainee = 0; trainee < n_trainees; ++trainee) {
+    tables.first_partial_of_trainee.push_back(tables.n_partials);
+    for (const std::int32_t tensor : tensors.tensor_of_param) {
+      const GroupKey& group = tensors.specs[static_cast<std::size_t>(tensor)].group;
+      if (group.trainable && group.trainee == trainee) add_tensor(tensors, layout, tensor, tables);
     }
-    const Slice& slice = layout.slice(tensor);
-    tables.first_partial_of_tensor[static_cast<std::size_t>(tensor)] = tables.n_partials;
-    const auto add = [&](ChunkTables::Blocks& blocks, const ElemRange& range) {
-      if (!blocks.empty()) add_blocks(slice, range, tables.n_partials, tensor, blocks[slice.chunk]);
-    };
-    add(tables.blocks, layout.range(slice.chunk, Payload::param));
-    add(tables.whole, {0, layout.chunk(slice.chunk).n_elems});
-    if (!tables.part.empty())
-      add_split_blocks(slice, layout.summed(slice.chunk), tables.n_partials, numbers, tensor,
-                       tables.part[slice.chunk]);
-    for (const TensorPart::Range& range : numbers.uncounted())
-      tables.uncounted.emplace_back(tables.n_partials + numbers.index(range.begin),
-                                    tables.n_partials + numbers.end_index(range.end));
-    tables.n_partials += numbers.count();
   }
+  tables.first_partial_of_trainee.push_back(tables.n_partials);
   number_by_chunk(tensors, layout, tables);
   return tables;
 }

@@ -21,8 +21,9 @@ struct TensorBlock {
 };
 
 /// For each trained chunk the blocks of its tensors, and for each such tensor the place of its norm partials.
-/// Partials are numbered in the order in which the program declares its parameters, so the tree of the norm
-/// does not depend on chunks. Ranges of different ranks meet between two partials.
+/// Partials are numbered trainee by trainee, and those of one in the order in which the program declares its
+/// parameters, so the tree of the norm does not depend on chunks. Ranges of different ranks meet between two
+/// partials.
 ///
 /// Where ranks share tensors of the model, a partial covers either elements that this rank counts or others
 /// (TensorPart::uncounted), which partials of another rank cover.
@@ -34,6 +35,7 @@ struct ChunkTables {
                  ///< partials are not split
   std::vector<std::int64_t> first_partial_of_tensor;  ///< by tensor of the layout
   std::int64_t n_partials = 0;
+  std::vector<std::int64_t> first_partial_of_trainee;  ///< and at the end n_partials
   /// The same partials numbered chunk by chunk, for sums that ranks exchange for one chunk: by tensor of the
   /// layout, its first one among those of its chunk; by chunk, how many are before it, and at the end all.
   std::vector<std::int64_t> first_in_chunk, before_chunk;
@@ -48,7 +50,7 @@ struct ChunkTables {
     return part.empty() ? blocks[chunk] : part[chunk];
   }
 };
-ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout);
+ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout, std::int32_t n_trainees = 1);
 /// Number of norm partials of a tensor.
 std::int64_t count_norm_partials(const TensorTable& tensors, std::size_t tensor);
 /// Returns ChunkTables::n_partials, which is the same for every layout.

@@ -4,7 +4,7 @@
 
 namespace strata::detail {
 
-std::vector<ChunkPosition> last_uses(const UseTrace& uses, const ChunkLayout& layout) {
+std::vector<ChunkPosition> last_uses(const UseTrace& uses, const ChunkLayout& layout, std::int32_t trainee) {
   std::vector<ChunkPosition> last;
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) last.emplace_back(-1, chunk);
   for (std::size_t i = 0; i < uses.positions.size(); ++i) {
@@ -12,7 +12,10 @@ std::vector<ChunkPosition> last_uses(const UseTrace& uses, const ChunkLayout& la
     for (const GradWrite& write : uses.positions[i].grads)
       last[write.chunk].first = static_cast<std::int32_t>(i);
   }
-  std::erase_if(last, [&](const ChunkPosition& at) { return !layout.group_of(at.second).trainable; });
+  std::erase_if(last, [&](const ChunkPosition& at) {
+    const GroupKey& group = layout.group_of(at.second);
+    return !group.trainable || group.trainee != trainee;
+  });
   std::sort(last.begin(), last.end());
   return last;
 }

@@ -14,12 +14,12 @@ void add_param(const Placement& placement, std::int32_t at, PayloadKey key, Pass
   if (is_read && (out.params.empty() || out.params.back().key != key)) out.params.push_back({at, key});
 }
 
-void add_pass(const UseTrace& pass, const StatePlan& plan, std::int32_t first, bool adds_to_sum,
-              PassSchedule& out) {
-  auto gather = out.gathers.gathers.begin();
+void add_pass(const UseTrace& pass, const GatherSchedule& gathers, const StatePlan& plan, std::int32_t first,
+              bool adds_to_sum, PassSchedule& out) {
+  auto gather = gathers.gathers.begin();
   for (std::size_t i = 0; i < pass.positions.size(); ++i) {
     const auto at = first + static_cast<std::int32_t>(i);
-    for (; gather != out.gathers.gathers.end() && gather->begin == static_cast<std::int32_t>(i); ++gather)
+    for (; gather != gathers.gathers.end() && gather->begin == static_cast<std::int32_t>(i); ++gather)
       add_param(plan.placement, at, {gather->chunk, Payload::param}, out);
     for (const ChunkId chunk : pass.positions[i].params)
       add_param(plan.placement, at, {chunk, plan.layout.read_payload(chunk)}, out);
@@ -32,6 +32,10 @@ void add_pass(const UseTrace& pass, const StatePlan& plan, std::int32_t first, b
   }
 }
 
+bool is_trained_by(const ChunkLayout& layout, ChunkId chunk, std::int32_t trainee) {
+  return layout.group_of(chunk).trainable && layout.group_of(chunk).trainee == trainee;
+}
+
 // A chunk is committed at the parameter access that is `depth`, the prefetch distance, before its own first
 // access. Chunks that no forward reads come last.
 std::vector<ChunkPosition> commits_before_use(const PassSchedule& schedule, const ChunkLayout& layout,
@@ -39,7 +43,7 @@ std::vector<ChunkPosition> commits_before_use(const PassSchedule& schedule, cons
   std::vector<ChunkPosition> commits;
   std::vector<bool> listed(layout.n_chunks());
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    listed[chunk] = !layout.group_of(chunk).trainable;
+    listed[chunk] = !is_trained_by(layout, chunk, schedule.trainee);
   const auto list = [&](std::int32_t position, ChunkId chunk) {
     if (!listed[chunk]) commits.emplace_back(position, chunk);
     listed[chunk] = true;
@@ -93,15 +97,22 @@ CommitTiming commit_timing(const StatePlan& plan) noexcept {
   return plan.options.step_mode == StepMode::serial ? CommitTiming::at_end : CommitTiming::before_use;
 }
 
-PassSchedule make_schedule(const UseTrace& uses, const StatePlan& plan, std::int32_t passes,
-                           CommitTiming when) {
+PassSchedule make_schedule(std::span<const PassRepeat> repeats, const StatePlan& plan, CommitTiming when,
+                           std::int32_t trainee) {
   PassSchedule out;
-  out.length = static_cast<std::int32_t>(uses.positions.size());
-  out.gathers = gather_schedule(uses, plan.layout, plan.options.ranks);
-  for (std::int32_t k = 0; k < passes; ++k) add_pass(uses, plan, k * out.length, k > 0, out);
-  out.cycle = passes * out.length;
+  out.trainee = trainee;
+  for (const PassRepeat& repeat : repeats) {
+    PassSchedule::Part part{.first = out.cycle,
+                            .length = static_cast<std::int32_t>(repeat.uses->positions.size()),
+                            .passes = repeat.passes,
+                            .gathers = gather_schedule(*repeat.uses, plan.layout, plan.options.ranks)};
+    for (std::int32_t k = 0; k < part.passes; ++k, out.cycle += part.length)
+      add_pass(*repeat.uses, part.gathers, plan, out.cycle, out.cycle > 0, out);
+    out.parts.push_back(std::move(part));
+  }
   if (when == CommitTiming::never) return out;
-  out.ready = detail::last_uses(uses, plan.layout);
+  const std::int32_t last_pass = out.cycle - out.parts.back().length;
+  out.ready = detail::last_uses(*repeats.back().uses, plan.layout, trainee);
   out.commits = commits_before_use(out, plan.layout, *plan.options.prefetch);
   if (when == CommitTiming::at_end)
     for (auto& [position, chunk] : out.commits) position = out.cycle++;
@@ -111,7 +122,7 @@ PassSchedule make_schedule(const UseTrace& uses, const StatePlan& plan, std::int
   };
   for (const auto& [position, chunk] : out.commits) updated(position, chunk);
   for (const auto& [position, chunk] : out.ready)
-    if (plan.undo.covers(chunk)) updated((passes - 1) * out.length + position, chunk);
+    if (plan.undo.covers(chunk)) updated(last_pass + position, chunk);
   std::stable_sort(out.uses.begin(), out.uses.end(),
                    [](const Use& a, const Use& b) { return a.position < b.position; });
   return out;

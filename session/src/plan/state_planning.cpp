@@ -51,7 +51,7 @@ std::uint64_t frozen_bytes(const StatePlan& plan) {
 void set_formats(StatePlan& plan) {
   const cpuopt::MomentSet moments = cpuopt::moments_of(plan.options.optimizer);
   for (LayoutTensor& tensor : plan.tensors.specs) {
-    if (plan.options.grad_accum > 1) tensor.group.accum = DType::f32;
+    if (plan.micro_batches(tensor.group.trainee) > 1) tensor.group.accum = DType::f32;
     tensor.group.format = plan.options.states;
     tensor.group.first_moment = moments.first;
     tensor.group.second_moment = moments.second;
@@ -152,11 +152,11 @@ PlacementRequest placement_request(const SessionOptions& options) {
   return {options.budgets, options.policy, *options.prefetch, options.gradients, options.capacity};
 }
 
-std::optional<Placement> place_states(const StatePlan& plan, const UseTrace& uses) {
+std::optional<Placement> place_states(const StatePlan& plan, LastPasses last_passes) {
   const PlacementRequest request = placement_request(plan.options);
   PlacementRequest beside_log = request;
   std::uint64_t& pinned = beside_log.budgets[static_cast<std::size_t>(Tier::pinned)];
-  const std::uint64_t reserve = undo_reserve(plan, uses);
+  const std::uint64_t reserve = undo_reserve(plan, last_passes);
   if (reserve > 0 && pinned != kUnlimited && pinned > reserve) {
     pinned -= reserve;
     if (std::optional<Placement> placement = find_placement(plan.layout, plan.trace, beside_log))

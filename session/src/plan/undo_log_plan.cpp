@@ -81,7 +81,7 @@ void reserve_second_generation(StatePlan& plan, ChunkId chunk) {
 
 }  // namespace
 
-std::uint64_t undo_reserve(const StatePlan& plan, const UseTrace& uses) {
+std::uint64_t undo_reserve(const StatePlan& plan, LastPasses last_passes) {
   if (!may_speculate(plan)) return 0;
   std::uint64_t params = 0, states = 0;
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
@@ -90,48 +90,79 @@ std::uint64_t undo_reserve(const StatePlan& plan, const UseTrace& uses) {
     for (const Payload payload : kPersistentPayloads) states += plan.layout.payload_bytes(chunk, payload);
   }
   const auto speculative_bytes = [&](std::uint64_t bytes) {
-    return static_cast<std::uint64_t>(static_cast<double>(bytes) * backward_flop_share(uses));
+    return static_cast<std::uint64_t>(static_cast<double>(bytes) * backward_flop_share(*last_passes.front()));
   };
   const std::optional<std::uint64_t>& asked = plan.options.undo_bytes;
   if (asked && *asked != kUnlimited) return std::min(*asked, speculative_bytes(states));
   return plan.options.step_mode == StepMode::automatic && !asked ? 0 : speculative_bytes(params);
 }
 
-// Covered chunks are spread evenly in the order in which chunks become ready: with two thirds of the chunks
-// covered, their updates keep pace with backward, and those of the rest with the next forward, which uses
-// chunks in the reverse order. If all the chunks that become ready last were left to the forward, it would
-// need them first, and without a gap.
-void plan_undo_log(StatePlan& plan, const UseTrace& uses) {
-  const std::uint64_t log_budget = undo_budget(plan);
-  std::uint64_t nvme_left = unplaced_nvme(plan);
-  const std::vector<ChunkPosition> trained = detail::last_uses(uses, plan.layout);
-  const double share = log_budget > 0 ? coverable_share(plan, uses, trained, log_budget, nvme_left) : 0;
-  plan.undo.offset_of_chunk.resize(plan.layout.n_chunks());
-  std::size_t n = 0;
-  double seen = 0, covered = 0;
-  for (const ChunkPosition& ready : trained) {
-    if (!is_candidate(plan, ready)) continue;
-    const ChunkId chunk = ready.second;
-    const std::uint64_t logged = updated_state_bytes(plan, chunk, Tier::pinned),
-                        stored = updated_state_bytes(plan, chunk, Tier::nvme);
-    const auto bytes = static_cast<double>(logged + stored);
-    seen += bytes;
-    if (covered + bytes / 2 > share * seen) continue;
-    if (plan.undo.bytes + logged > log_budget || stored > nvme_left) continue;
-    plan.undo.offset_of_chunk[chunk] = plan.undo.bytes;
-    plan.undo.bytes += logged;
-    reserve_second_generation(plan, chunk);
-    if (nvme_left != kUnlimited) nvme_left -= stored;
-    covered += bytes;
-    ++n;
+namespace {
+
+/// Chooses the chunks of one trainee after the other.
+class UndoChoice {
+ public:
+  explicit UndoChoice(StatePlan& plan)
+      : plan_(plan), log_budget_(undo_budget(plan)), nvme_left_(unplaced_nvme(plan)) {
+    plan.undo.offset_of_chunk.resize(plan.layout.n_chunks());
   }
+
+  // Covered chunks are spread evenly in the order in which chunks become ready: with two thirds of the chunks
+  // covered, their updates keep pace with backward, and those of the rest with the next forward, which uses
+  // chunks in the reverse order. If all the chunks that become ready last were left to the forward, it would
+  // need them first, and without a gap.
+  void add(const UseTrace& last_pass, std::int32_t trainee) {
+    const std::vector<ChunkPosition> trained = detail::last_uses(last_pass, plan_.layout, trainee);
+    n_trained_ += trained.size();
+    if (log_budget_ == 0) return;
+    const double share =
+        coverable_share(plan_, last_pass, trained, log_budget_ - plan_.undo.bytes, nvme_left_);
+    double seen = 0, covered = 0;
+    for (const ChunkPosition& ready : trained) {
+      if (!is_candidate(plan_, ready)) continue;
+      const ChunkId chunk = ready.second;
+      const std::uint64_t logged = updated_state_bytes(plan_, chunk, Tier::pinned),
+                          stored = updated_state_bytes(plan_, chunk, Tier::nvme);
+      const auto bytes = static_cast<double>(logged + stored);
+      seen += bytes;
+      if (covered + bytes / 2 > share * seen) continue;
+      if (plan_.undo.bytes + logged > log_budget_ || stored > nvme_left_) continue;
+      cover(chunk, logged, stored);
+      covered += bytes;
+    }
+  }
+
+  std::string note() const {
+    std::string note = str("step: ", to_string(plan_.options.step_mode));
+    if (log_budget_ > 0)
+      note += str("; ", n_, " of ", plural(n_trained_, "chunk"),
+                  " may be updated before the norm is known, undo log ", format_bytes(plan_.undo.bytes));
+    return note;
+  }
+
+ private:
+  void cover(ChunkId chunk, std::uint64_t logged, std::uint64_t stored) {
+    plan_.undo.offset_of_chunk[chunk] = plan_.undo.bytes;
+    plan_.undo.bytes += logged;
+    reserve_second_generation(plan_, chunk);
+    if (nvme_left_ != kUnlimited) nvme_left_ -= stored;
+    ++n_;
+  }
+
+  StatePlan& plan_;
+  const std::uint64_t log_budget_;
+  std::uint64_t nvme_left_;
+  std::size_t n_ = 0, n_trained_ = 0;
+};
+
+}  // namespace
+
+void plan_undo_log(StatePlan& plan, LastPasses last_passes) {
+  UndoChoice choice(plan);
+  for (std::size_t t = 0; t < last_passes.size(); ++t)
+    choice.add(*last_passes[t], static_cast<std::int32_t>(t));
   plan.trace.pinned_fixed_bytes += plan.undo.bytes;
-  if (!plan.trains()) return;
-  std::string note = str("step: ", to_string(plan.options.step_mode));
-  if (log_budget > 0)
-    note += str("; ", n, " of ", plural(trained.size(), "chunk"),
-                " may be updated before the norm is known, undo log ", format_bytes(plan.undo.bytes));
-  plan.notes.push_back(std::move(note));
+  if (plan.trains()) plan.notes.push_back(choice.note());
 }
 
 }  // namespace strata

@@ -58,7 +58,9 @@ RankFacet layout(const StatePlan& plan) {
 // In the order in which a pass queues them.
 RankFacet collectives(const PassSchedule& training, std::int32_t group) {
   RankFacet facet{"collectives", {}, group};
-  for (const GatherSchedule::Gather& gather : training.gathers.gathers)
+  const GatherSchedule none;
+  for (const GatherSchedule::Gather& gather :
+       (training.parts.empty() ? none : training.parts.front().gathers).gathers)
     facet.lines.push_back(str("gather chunk ", gather.chunk, " before instruction ", gather.begin,
                               ", used by ", gather.first, " to ", gather.last));
   for (const auto& [position, chunk] : training.ready)

@@ -16,12 +16,13 @@ namespace {
 constexpr std::array<Payload, 5> kUpdatePayloads = {Payload::accum, Payload::param, Payload::master,
                                                     Payload::m, Payload::v};
 
-// Of the tensors of this rank's part of the model; their number if there is none.
-std::size_t first_non_finite_param(const StateContext& context) {
+// Of the trainee's tensors in this rank's part of the model; the number of all if there is none.
+std::size_t first_non_finite_param(const StateContext& context, std::int32_t trainee) {
   const std::vector<std::int32_t>& tensor_of_param = context.plan().tensors.tensor_of_param;
   for (std::size_t p = 0; p < tensor_of_param.size(); ++p) {
     const auto t = static_cast<std::size_t>(tensor_of_param[p]);
-    if (!context.plan().tensors.specs[t].group.trainable) continue;
+    const GroupKey& group = context.plan().tensors.specs[t].group;
+    if (!group.trainable || group.trainee != trainee) continue;
     const std::int64_t n = count_norm_partials(context.plan().tensors, t);
     for (std::int64_t i = 0; i < n; ++i)
       if (!std::isfinite(context.norm_partials()[context.tables().first_partial_of_tensor[t] + i])) return p;
@@ -57,7 +58,7 @@ Status Commit::wait_for_gradients() {
   return {};
 }
 
-Result<double> Commit::gradient_norm(std::int32_t micro_batches, double loss_scale, std::uint32_t& flags) {
+Result<double> Commit::gradient_norm(double loss_scale, std::uint32_t& flags) {
   if (context_.synthetic()) return synthetic_norm(loss_scale, context_.synthetic()->clipped);
   const auto n = static_cast<std::size_t>(context_.tables().n_partials);
   const auto& uncounted = context_.tables().uncounted;
@@ -66,9 +67,12 @@ Result<double> Commit::gradient_norm(std::int32_t micro_batches, double loss_sca
   for (const auto& [begin, end] : uncounted)
     std::fill(context_.norm_partials() + begin, context_.norm_partials() + end, 0.0);
   STRATA_TRY(model_.add_stages(n));
-  double square_sum = cpuopt::tree_sum(std::span<const double>(context_.norm_partials(), n));
+  const std::int64_t* const own =
+      &context_.tables().first_partial_of_trainee[static_cast<std::size_t>(schedule_.trainee)];
+  double square_sum = cpuopt::tree_sum(
+      std::span<const double>(context_.norm_partials() + own[0], static_cast<std::size_t>(own[1] - own[0])));
   STRATA_TRY(model_.run(square_sum, flags));
-  return std::sqrt(square_sum) / micro_batches;
+  return std::sqrt(square_sum) / context_.plan().micro_batches(schedule_.trainee);
 }
 
 // A norm that is clipped in the given share of the steps.
@@ -78,7 +82,7 @@ double Commit::synthetic_norm(double loss_scale, double share) noexcept {
     return std::floor(share * static_cast<double>(steps) + 1e-9);
   };
   return clipped_by(n_synthetic_norms_) > clipped_by(n_synthetic_norms_ - 1)
-             ? loss_scale * (2 * context_.plan().options.clip + 1)
+             ? loss_scale * (2 * context_.plan().clip(schedule_.trainee) + 1)
              : 0.0;
 }
 
@@ -87,7 +91,8 @@ void Commit::gradient_norms(std::span<double> norms) const {
   for (std::size_t param = 0; param < norms.size(); ++param) {
     const auto tensor = static_cast<std::size_t>(tensors.tensor_of_param[param]);
     norms[param] = 0;
-    if (!tensors.specs[tensor].group.trainable || context_.synthetic()) continue;
+    const GroupKey& group = tensors.specs[tensor].group;
+    if (!group.trainable || group.trainee != schedule_.trainee || context_.synthetic()) continue;
     const auto n = static_cast<std::size_t>(count_norm_partials(tensors, tensor));
     norms[param] = std::sqrt(cpuopt::tree_sum(std::span<const double>(
         context_.norm_partials() + context_.tables().first_partial_of_tensor[tensor], n)));
@@ -95,7 +100,7 @@ void Commit::gradient_norms(std::span<double> norms) const {
 }
 
 Status Commit::non_finite_error() {
-  auto first = static_cast<double>(first_non_finite_param(context_));
+  auto first = static_cast<double>(first_non_finite_param(context_, schedule_.trainee));
   STRATA_TRY(model_.least(first));
   const auto param = static_cast<std::size_t>(first);
   const TensorTable& tensors = context_.plan().tensors;

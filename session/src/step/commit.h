@@ -8,21 +8,23 @@
 
 namespace strata::detail {
 
-/// The end of a step: computes the gradient norm, then updates every chunk where its states live, in the
-/// order in which the next forward needs them, either all at once or each when that forward gets to it. Not
-/// thread-safe; allocates nothing after construction.
+/// The end of a trainee's step: computes the gradient norm, then updates every chunk where its states live,
+/// in the order in which the next forward needs them, either all at once or each when that forward gets to
+/// it. Not thread-safe; allocates nothing after construction.
 class Commit {
  public:
+  /// `schedule` is that of the trainee's step.
   Commit(StateContext& context, Speculation& speculation, const PassSchedule& schedule);
   ~Commit();  ///< waits for queued updates; pending ones are lost
 
   /// Waits until all gradients are accumulated and their norm partials are computed.
   Status wait_for_gradients();
-  /// Returns the global norm of the mean gradient over `micro_batches`, still multiplied by `loss_scale`; it
-  /// may be not finite. All norm partials must be complete.
+  /// Returns the norm of the trainee's mean gradient over the step's micro-batches, still multiplied by
+  /// `loss_scale`; it may be not finite. All norm partials must be complete.
   /// With ranks that share a copy of the model, of all of them, as `flags` are afterwards.
-  Result<double> gradient_norm(std::int32_t micro_batches, double loss_scale, std::uint32_t& flags);
-  /// The norm of each parameter's part of that gradient, not divided by anything, by registration order.
+  Result<double> gradient_norm(double loss_scale, std::uint32_t& flags);
+  /// The norm of each parameter's part of that gradient, not divided by anything, by registration order; 0
+  /// for those that the trainee does not update.
   void gradient_norms(std::span<double> norms) const;
   /// Returns `diverged`, naming the first tensor whose gradient is not finite.
   Status non_finite_error();
@@ -56,7 +58,7 @@ class Commit {
   StateContext& context_;
   Speculation& speculation_;
   const PassSchedule& schedule_;
-  // By chunk: end in the commit order of the updates that must precede its use; 0: frozen.
+  // By chunk: end in the commit order of the updates that must precede its use; 0: it is not the trainee's.
   std::vector<std::size_t> until_;
   std::vector<UndoAction> undo_;        // by chunk: undo action of its pending update
   std::vector<bool> done_;              // by chunk: queued, or its speculative update is valid

@@ -59,7 +59,7 @@ PassSchedule schedule_of(const StatePlan& plan) {
 }  // namespace
 
 TrainerSession::TrainerSession(std::unique_ptr<StateContext> of)
-    : Session(std::move(of), {}, 0), step_(std::make_unique<Step>(context())) {
+    : Session(std::move(of), std::vector<PassSchedule>(1), 0), step_(std::make_unique<Step>(context())) {
   set_param_steps(std::vector<std::int64_t>(state_plan().tensors.specs.size()));
 }
 TrainerSession::~TrainerSession() = default;

@@ -28,6 +28,7 @@ struct GroupKey {
   /// only the optimizer states are stored, including the bits of the master weights that the parameters lack.
   bool of_trainer = false;
   std::int32_t shard_group = 0;
+  std::int32_t trainee = 0;  ///< which parameters it is updated with; 0 if it is frozen
   friend bool operator==(const GroupKey&, const GroupKey&) = default;
 };
 /// Bytes of `payload` for `n` elements, a multiple of kMomentBlock; 0 if the group lacks that payload. The

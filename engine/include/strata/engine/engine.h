@@ -23,6 +23,7 @@ namespace detail {
 class CostModel;
 class FactorMerge;
 class ProgramRunner;
+struct TraineeStep;
 }  // namespace detail
 
 /// A session whose gradients are computed by programs: trains one model, with its states spread over the
@@ -94,6 +95,20 @@ class Engine final : public Session {
   /// call, the update stays pending, and the next call tries again. Errors: `diverged` naming the tensor if
   /// the gradient is not finite (in f16: at every loss scale); `io_error`, `corrupt`.
   Status train_step(BatchSource& source, double lr, StepReport& report);
+  /// The same of one of several trainees, whose programs get a source each, in their order; the empty name is
+  /// the first one's. Its loss is the sum of the programs' means, each times its weight. Sources count from
+  /// the trainee's own steps. The update of one trainee may be pending while others compute. Errors also:
+  /// `invalid` for another name or number of sources.
+  Status train_step(std::string_view trainee, std::span<BatchSource* const> sources, double lr,
+                    StepReport& report);
+  /// Runs a program with the role `forward` on micro-batch `index` of `source`; an input "divisor" is 1.
+  /// Errors: `unsupported` without such a program; `io_error`, `corrupt`.
+  Status forward(std::string_view program, BatchSource& source, std::int64_t index);
+  /// What forward() or the last step has computed, valid until the next call of either: an output of a
+  /// program, for a program that trains that of a micro-batch of the step, and never its "loss". Empty if
+  /// there is none of that name.
+  std::span<const float> output(std::string_view program, std::string_view name,
+                                std::int32_t micro_batch = 0) const;
   /// Returns the mean loss over the counted targets of `n` micro-batches of `source` from index 0, by the
   /// evaluation program of that name, or the first one.
   Result<double> evaluate(BatchSource& source, std::int64_t n, std::string_view program = {});
@@ -140,7 +155,8 @@ class Engine final : public Session {
  private:
   Engine(const RunPlan& plan, std::unique_ptr<detail::CostModel> costs,
          std::unique_ptr<StateContext> context);
-  Status run_step(BatchSource& source, double lr, StepReport& report);
+  Result<std::int32_t> find_trainee(std::string_view name, std::size_t n_sources) const;
+  Status run_step(const detail::TraineeStep& step, StepReport& report);
   Status merge_chunk(detail::FactorMerge& merge);
 
   const RunPlan& plan_;

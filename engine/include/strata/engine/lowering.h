@@ -46,7 +46,9 @@ struct LoweredProgram {
     std::int32_t micro_batch = 0;
     bool is_input = false;
     Operand operand;
-    std::size_t slot_offset = 0;  ///< of an input: where its bytes are in the memory that is uploaded
+    /// Of an input: where its bytes are in the memory that is uploaded; of an output other than "loss" and
+    /// "logits": in the memory that it is read back to.
+    std::size_t slot_offset = 0;
   };
   std::vector<Binding> bindings;  ///< inputs and outputs
   /// A value that is read once its instruction has run (Program::results).
@@ -60,6 +62,7 @@ struct LoweredProgram {
   std::size_t result_bytes = 0;      ///< on the host, of all of them
   std::int32_t micro_batches = 1;    ///< processed by one run
   std::size_t input_bytes = 0;       ///< of all inputs, which are uploaded one after the other
+  std::size_t output_bytes = 0;      ///< of all outputs other than "loss" and "logits"
   std::size_t arena_bytes = 0;
   std::size_t state_bytes = 0;  ///< of its states, in order; equal states have equal offsets
   /// Activations that are offloaded while nothing reads them (offload_activations).
@@ -83,7 +86,7 @@ struct LoweredProgram {
 
 /// The parameters of all programs, one for each name, with their settings in the first program that has them.
 /// The programs are in order of importance: the first one determines the order of use and of registration,
-/// and if it is the one that trains, parameters that it lacks are frozen. Errors: `invalid`, naming a
+/// and if it is one that trains, parameters that none of them trains are frozen. Errors: `invalid`, naming a
 /// parameter whose shapes or dtypes differ.
 struct ParameterUnion {
   TensorTable tensors;

@@ -20,6 +20,7 @@ enum class ProgramRole : std::uint8_t {
   prefill,  ///< continues sequences by many tokens (Engine::extend)
   decode,   ///< continues sequences by few tokens; it shares the states of `prefill`
   refresh,  ///< computes values of parameters between steps, from all micro-batches of the next step
+  forward,  ///< forward of one micro-batch, whose outputs the caller gets (Engine::forward)
 };
 std::string_view to_string(ProgramRole role) noexcept;
 
@@ -28,18 +29,25 @@ std::string_view to_string(ProgramRole role) noexcept;
 /// with the role `infer` has the input "tokens" [T] i32; `prefill` and `decode` have "tokens", "positions",
 /// "slots" [R] and "logit_indices" [N], all i32, and the output "logits" [N, vocab]; with adapters that rows
 /// choose (add_lora_rows) also "adapters" [R] i32. The outputs "loss" and "logits" are f32. A program with
-/// the role `refresh` has results, in f32, and no gradients (find_bases).
+/// the role `refresh` has results, in f32, and no gradients (find_bases). A program with the role `train` may
+/// have further outputs, such as statistics of its loss, and one with the role `forward` has any; all are f32
+/// (Engine::output).
 struct NamedProgram {
   std::string name;
   ProgramRole role = ProgramRole::train;
   Program program;
   /// Result of plan_memory() for callers that make many plans; if null, every plan computes it.
   std::shared_ptr<const MemoryPlan> memory = nullptr;
+  /// Of the role `train`: whose gradient it computes. Programs of one trainee train the same parameters, and
+  /// a step of the trainee runs them one after the other.
+  std::string trainee = {};
+  std::int32_t micro_batches = 0;  ///< of the role `train`: of a step; 0: SessionOptions::grad_accum
+  double weight = 1;               ///< of the role `train`: of its loss, among those of the trainee
 };
 
-/// The programs of a run. Parameters with one name are one parameter; a program need not have all of them. At
-/// most one program trains, and at most one refreshes; a parameter that the former lacks is frozen. A run
-/// without such a program is for inference only.
+/// The programs of a run. Parameters with one name are one parameter; a program need not have all of them. No
+/// two trainees train the same parameter, and what none of them trains is frozen. At most one program
+/// refreshes. A run without a program that trains is for inference only.
 class ProgramSet {
  public:
   /// The first program of that role. If there is none, an empty one is added, whose name is the role's.

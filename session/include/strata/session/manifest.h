@@ -24,13 +24,21 @@ struct CheckpointFile {
 /// known, when training is resumed.
 struct Manifest {
   static constexpr int kVersion = 3;
-  static constexpr int kNewest = 4;  ///< with `frozen`, which older programs refuse by the version
+  static constexpr int kFrozen = 4;  ///< with `frozen`, which older programs refuse by the version
+  static constexpr int kNewest = 5;  ///< with `trainees`, too
   static constexpr int kOldest = 2;  ///< still read: digests are the XXH3-128 of all bytes in a row
   static constexpr int kBlockDigests =
       3;  ///< from here on digests are of blocks, which ranks digest together
   int version = kVersion;
-  std::int64_t step = 0;
-  LossScale loss_scale;  ///< of a run that computes in f16
+  std::int64_t step = 0;  ///< of several trainees, that of the first one; so is the loss scale
+  LossScale loss_scale;   ///< of a run that computes in f16
+  /// What a run with several trainees knows of each.
+  struct Trainee {
+    std::int64_t step = 0;
+    LossScale loss_scale;
+    friend bool operator==(const Trainee&, const Trainee&) = default;
+  };
+  std::map<std::string, Trainee> trainees;
   /// Of the parameters that were not updated in all steps: in how many.
   std::map<std::string, std::int64_t> param_steps;
   std::vector<CheckpointFile> files;
@@ -39,7 +47,9 @@ struct Manifest {
   std::map<std::string, std::string> run;
 
   /// The oldest version that can describe it.
-  int needed_version() const noexcept { return frozen.empty() ? kVersion : kNewest; }
+  int needed_version() const noexcept {
+    return !trainees.empty() ? kNewest : !frozen.empty() ? kFrozen : kVersion;
+  }
 };
 /// Includes a digest of everything else.
 std::string to_json(const Manifest& manifest);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -24,8 +25,22 @@ enum class CommitTiming : std::uint8_t {
 /// Returns the timing of a plan's training passes.
 CommitTiming commit_timing(const StatePlan& plan) noexcept;
 
+/// Passes of one kind, which follow each other.
+struct PassRepeat {
+  const UseTrace* uses = nullptr;
+  std::int32_t passes = 1;
+};
+
 /// The accesses of one pass, or of all passes of a step, which are known in advance.
 struct PassSchedule {
+  /// Where the passes of one kind are in the schedule.
+  struct Part {
+    std::int32_t first = 0;   ///< position
+    std::int32_t length = 0;  ///< positions of one pass
+    std::int32_t passes = 1;
+    GatherSchedule gathers;  ///< of one pass
+  };
+
   /// A parameter that is needed on the device.
   struct Fetch {
     std::int32_t position = 0;
@@ -33,15 +48,20 @@ struct PassSchedule {
   };
   std::vector<Use> uses;               ///< ascending; used for eviction
   std::vector<Fetch> params;           ///< in order; used for prefetching
-  std::vector<ChunkPosition> commits;  ///< every trained chunk once, in the order of the next forward
-  /// Every trained chunk with the position of a pass after which its gradient is complete and nothing reads
-  /// its parameters; -1 if the pass never uses the chunk.
+  std::vector<ChunkPosition> commits;  ///< every chunk of the trainee once, in the order of the next forward
+  /// Every chunk of the trainee with the position of the last pass after which its gradient is complete and
+  /// nothing reads its parameters; -1 if the pass never uses the chunk.
   std::vector<ChunkPosition> ready;
-  GatherSchedule gathers;   ///< of one pass
-  std::int32_t cycle = 0;   ///< number of positions
-  std::int32_t length = 0;  ///< positions of one pass
+  std::vector<Part> parts;
+  std::int32_t cycle = 0;    ///< number of positions
+  std::int32_t trainee = 0;  ///< whose gradient the passes compute, if any
 };
-PassSchedule make_schedule(const UseTrace& uses, const StatePlan& plan, std::int32_t passes,
-                           CommitTiming when);
+/// The schedule of passes of several kinds, one kind after the other. The last one writes all gradients of
+/// the trainee.
+PassSchedule make_schedule(std::span<const PassRepeat> repeats, const StatePlan& plan, CommitTiming when,
+                           std::int32_t trainee = 0);
+inline PassSchedule make_schedule(const PassRepeat& repeat, const StatePlan& plan, CommitTiming when) {
+  return make_schedule(std::span(&repeat, 1), plan, when);
+}
 
 }  // namespace strata

@@ -38,13 +38,20 @@ class Session {
   /// those of that step.
   std::int64_t steps() const noexcept { return machine_.steps(); }
   void set_steps(std::int64_t steps) noexcept { machine_.set_steps(steps); }
+  /// The same of one of several trainees, of which these are the first one's.
+  std::int64_t steps(std::int32_t trainee) const noexcept { return machine_.steps(trainee); }
+  void set_steps(std::int64_t steps, std::int32_t trainee) noexcept { machine_.set_steps(steps, trainee); }
   /// Steps in which each parameter was updated, by registration order; empty if that is steps() for all.
   std::span<const std::int64_t> param_steps() const noexcept { return param_steps_; }
   /// Set it when resuming. One count for each parameter, if there are counts.
   void set_param_steps(std::vector<std::int64_t> steps);
   /// Of a run that computes in f16; 1 otherwise. Set it when resuming.
-  const LossScale& loss_scale() const noexcept { return machine_.loss_scale(); }
-  void set_loss_scale(const LossScale& scale) noexcept { machine_.loss_scale() = scale; }
+  const LossScale& loss_scale(std::int32_t trainee = 0) const noexcept {
+    return machine_.loss_scale(trainee);
+  }
+  void set_loss_scale(const LossScale& scale, std::int32_t trainee = 0) noexcept {
+    machine_.loss_scale(trainee) = scale;
+  }
 
   /// Sets parameters to the values of `params`, which may be called with pieces of 1 to 65,536 elements, and
   /// moments to zero. With SessionOptions::saves_frozen off, all ranks call this and fill() together.
@@ -78,9 +85,9 @@ class Session {
   Result<std::string> state_digest();
 
   /// The norm of each parameter's gradient in the last step, by registration order: of the mean over its
-  /// micro-batches, before clipping; 0 for frozen ones. It is what the norm of the step was added up from,
-  /// until the next step begins. Errors: `invalid` for another number of parameters; `unsupported` if ranks
-  /// share tensors, each of which then has a part of their norms.
+  /// micro-batches, before clipping; 0 for frozen ones and those of other trainees. It is what the norm of
+  /// the step was added up from, until the next step begins. Errors: `invalid` for another number of
+  /// parameters; `unsupported` if ranks share tensors, each of which then has a part of their norms.
   Status gradient_norms(std::span<double> norms) const;
 
   const StatePlan& state_plan() const noexcept { return context_->plan(); }
@@ -103,9 +110,8 @@ class Session {
   std::uint64_t resources_created() const;
 
  protected:
-  /// `training` is the schedule of a step's passes; no position of any pass reads more than `max_params`
-  /// parameter chunks.
-  Session(std::unique_ptr<StateContext> context, PassSchedule training, std::size_t max_params);
+  /// `steps`: see StepMachine; no position of any pass reads more than `max_params` parameter chunks.
+  Session(std::unique_ptr<StateContext> context, std::vector<PassSchedule> steps, std::size_t max_params);
   ~Session();
   /// Compares what all ranks must have in common, to be called by all of them when the session is complete;
   /// does nothing if there is one. Errors: `invalid` on all ranks, naming what differs first.
@@ -117,7 +123,8 @@ class Session {
   void count_step(std::int32_t param) { ++param_steps_[static_cast<std::size_t>(param)]; }
   StateContext& context() noexcept { return *context_; }
   StepMachine& machine() noexcept { return machine_; }
-  const PassSchedule& training_schedule() const noexcept { return training_; }
+  /// Of a step's passes of each trainee.
+  std::span<const PassSchedule> step_schedules() const noexcept { return steps_; }
 
  private:
   int ranks_on_backend() const noexcept;
@@ -126,7 +133,7 @@ class Session {
   Result<std::vector<bool>> find_tensors(std::span<const std::string> names, Payload payload) const;
 
   std::unique_ptr<StateContext> context_;
-  const PassSchedule training_;
+  const std::vector<PassSchedule> steps_;
   StepMachine machine_;
   std::vector<std::int64_t> param_steps_;
   std::unique_ptr<detail::StateAccess> access_;

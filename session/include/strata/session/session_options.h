@@ -29,6 +29,14 @@ struct ParamGroup {
   std::optional<double> weight_decay{};
 };
 
+/// Parameters that are updated together, after a gradient of their own: with its norm, clip factor, loss
+/// scale and count of steps.
+struct TraineeOptions {
+  std::string name;
+  std::int32_t micro_batches = 0;  ///< of a step, of all ranks together; 0: SessionOptions::grad_accum
+  std::optional<double> clip{};    ///< not set: SessionOptions::clip
+};
+
 /// How the states of a run are laid out, placed and updated.
 struct SessionOptions {
   TierBytes budgets{kUnlimited, kUnlimited, kUnlimited};
@@ -53,6 +61,7 @@ struct SessionOptions {
   double clip = 1.0;                    ///< maximum global gradient norm; 0: no clipping
   cpuopt::OptimizerParams optimizer{};  ///< lr, step and grad_factor are set at each step
   std::vector<ParamGroup> groups{};
+  std::vector<TraineeOptions> trainees{};  ///< GroupKey::trainee is an index into them; empty: one
   StateFormat states = StateFormat::fp32;
   /// Whether frozen parameters keep their f32 masters (Payload::master), which no step reads. If so, they are
   /// saved exactly as they were loaded; else they are rounded to the compute dtype when they are loaded.

@@ -88,6 +88,19 @@ struct StatePlan {
   std::vector<Payload> held_states;  ///< those of kCheckpointPayloads that the optimizer has
 
   bool trains() const noexcept { return trace.training; }
+  std::int32_t n_trainees() const noexcept {
+    return std::max<std::int32_t>(1, static_cast<std::int32_t>(options.trainees.size()));
+  }
+  /// Micro-batches of a step of a trainee, and its maximum gradient norm.
+  std::int32_t micro_batches(std::int32_t trainee) const noexcept {
+    const auto t = static_cast<std::size_t>(trainee);
+    const std::int32_t own = t < options.trainees.size() ? options.trainees[t].micro_batches : 0;
+    return own > 0 ? own : options.grad_accum;
+  }
+  double clip(std::int32_t trainee) const noexcept {
+    const auto t = static_cast<std::size_t>(trainee);
+    return t < options.trainees.size() ? options.trainees[t].clip.value_or(options.clip) : options.clip;
+  }
   /// Number of passes per step: one per micro-batch, or a single one for all of them.
   std::int32_t passes() const noexcept { return trace.micro_batches; }
   /// Number of parameters that are trained, or that are frozen.

@@ -41,17 +41,19 @@ void choose_prefetch(StatePlan& plan);
 void add_fixed_bytes(StatePlan& plan);
 
 PlacementRequest placement_request(const SessionOptions& options);
+/// Of each trainee the last pass of its step, in their order; at least one.
+using LastPasses = std::span<const UseTrace* const>;
 /// Places the states and leaves room for the undo log if both fit, else as if there were no log. Nothing if
-/// they do not fit. `uses` is the training pass.
-std::optional<Placement> place_states(const StatePlan& plan, const UseTrace& uses);
+/// they do not fit.
+std::optional<Placement> place_states(const StatePlan& plan, LastPasses last_passes);
 
 /// Returns how much pinned memory the placement of `plan`, as far as it is laid out, shall leave to the undo
 /// log: the amount requested, or else room for the parameters that are updated speculatively, as nvme may
-/// keep the previous generation of their other states. `uses` is the training pass, here and below.
-std::uint64_t undo_reserve(const StatePlan& plan, const UseTrace& uses);
+/// keep the previous generation of their other states.
+std::uint64_t undo_reserve(const StatePlan& plan, LastPasses last_passes);
 /// Chooses the chunks that are updated before the norm is known, reserves memory for their previous states,
 /// and adds a note. Needs the placement.
-void plan_undo_log(StatePlan& plan, const UseTrace& uses);
+void plan_undo_log(StatePlan& plan, LastPasses last_passes);
 
 /// A parameter of a trainer's model: `shape` elements of `dtype` (f32, bf16 or f16), contiguous in the
 /// trainer's memory.

@@ -20,21 +20,31 @@ namespace strata {
 /// work, leave(); finish_gradient(); then commit(), or undo() if the gradient is not to be used;
 /// record_step(). After an error in any of these comes fail(). Not thread-safe; allocates nothing after
 /// construction, apart from the first activate() of a longer schedule.
+///
+/// A step is that of one trainee (SessionOptions::trainees), which begin() names, and so is what follows
+/// until the next begin(). The update of one trainee may be pending while others compute their gradients.
 class StepMachine {
  public:
-  /// One pass over `schedule`. With `accumulates`, gradients are added to the step's gradient, of which this
-  /// is micro-batch `k`; the `last` one also computes norm partials and updates chunks speculatively.
+  /// Pass `k` of a part of `schedule`. With `accumulates`, gradients are added to the step's gradient; the
+  /// last pass of the last part also computes norm partials and updates chunks speculatively.
   struct Pass {
     const UseTrace& uses;
     const PassSchedule& schedule;
-    std::int32_t k = 0;
     bool accumulates = false;
-    bool last = false;
+    std::size_t part = 0;
+    std::int32_t k = 0;
+
+    const PassSchedule::Part& of() const noexcept { return schedule.parts[part]; }
+    const GatherSchedule& gathers() const noexcept { return of().gathers; }
+    std::int32_t first_position() const noexcept { return of().first + k * of().length; }
+    bool is_first() const noexcept { return part == 0 && k == 0; }
+    bool is_last() const noexcept { return part + 1 == schedule.parts.size() && k + 1 == of().passes; }
   };
 
-  /// `training` is the schedule of a step's passes. No position of any pass reads more than `max_params`
-  /// parameter chunks. Both references outlive the machine.
-  StepMachine(StateContext& context, const PassSchedule& training, std::size_t max_params);
+  /// `steps`: the schedule of a step's passes of each trainee, in their order; one if nothing is trained. No
+  /// position of any pass reads more than `max_params` parameter chunks. What is referred to outlives the
+  /// machine.
+  StepMachine(StateContext& context, std::span<const PassSchedule> steps, std::size_t max_params);
   ~StepMachine();
 
   // Passes.
@@ -52,8 +62,8 @@ class StepMachine {
   Status leave(const Pass& pass, std::int32_t i);
 
   // Steps.
-  /// Begins the gradient of the next step, possibly again after undo().
-  Status begin(double lr);
+  /// Begins the gradient of the next step of a trainee, possibly again after undo().
+  Status begin(double lr, std::int32_t trainee = 0);
   /// Waits for all gradients of all ranks, sets the report's norm (of the mean gradient) and flags, and adds
   /// to `speculated`. `losses`: one for each micro-batch of the step, of which this rank has set its own, or
   /// none.
@@ -82,24 +92,27 @@ class StepMachine {
   void record_step(double seconds) noexcept;
 
   // Between steps.
-  /// Completes the last step's pending update, so that all states are of one step. After a failure it stays
+  /// Completes pending updates, so that all states of a trainee are of one step. After a failure they stay
   /// pending.
   Status flush();
   /// Called before all states are set: discards an update that cannot be completed, and records that the
   /// states belong to no step.
   void flush_or_discard() noexcept;
 
-  std::int64_t steps() const noexcept { return steps_; }
+  std::int32_t n_trainees() const noexcept;
+  std::int64_t steps(std::int32_t trainee = 0) const noexcept;
   /// Also declares that all states are those of that step.
-  void set_steps(std::int64_t steps) noexcept;
-  LossScale& loss_scale() noexcept { return loss_scale_; }
-  const LossScale& loss_scale() const noexcept { return loss_scale_; }
+  void set_steps(std::int64_t steps, std::int32_t trainee = 0) noexcept;
+  LossScale& loss_scale(std::int32_t trainee = 0) noexcept;
+  const LossScale& loss_scale(std::int32_t trainee = 0) const noexcept;
   /// ok, or why the states are not those of any step.
   const Status& broken() const noexcept { return broken_; }
   void set_broken(Status why) noexcept { broken_ = std::move(why); }
 
  private:
-  struct Parts;  // commit, speculation, and what ranks exchange
+  struct Trainee;  // its commit, speculation and count of steps
+  struct Parts;    // the trainees, and what ranks exchange
+  Trainee& trainee(std::int32_t number) const noexcept;
   cpuopt::OptimizerParams optimizer_params(double lr, double clip_factor) const;
   Status make_current(const UseTrace::Position& position);
   Status gather_due(const Pass& pass, std::int32_t i);
@@ -113,15 +126,13 @@ class StepMachine {
 
   StateContext& context_;
   std::unique_ptr<Parts> parts_;
+  Trainee* active_ = nullptr;  // whose step it is, or was last
   const PassSchedule* current_ = nullptr;
   std::vector<ChunkPin> params_;      // of the present position
   std::vector<ChunkPin> open_grads_;  // by chunk
   std::size_t next_param_ = 0;        // index into PassSchedule::params: the next access
   std::size_t next_ready_ = 0;        // index into PassSchedule::ready, in a last pass
-  std::int64_t steps_ = 0;
-  bool in_step_ = false;  // from begin() until the step counts or has failed
-  LossScale loss_scale_;
-  double gradient_scale_ = 1;  // by which the norm partials' gradients are larger than the mean
+  bool in_step_ = false;              // from begin() until the step counts or has failed
   Status broken_;
 };
 
