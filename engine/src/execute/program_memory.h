@@ -9,8 +9,8 @@
 namespace strata::detail {
 
 /// The memory of a run's programs in addition to the states: the arena and the cache on the device, and in
-/// pinned memory two input slots, losses and other outputs, logits, offloaded activations and the results of a
-/// program. It is the driver's memory of a session. The cache follows the activations of the programs that
+/// pinned memory two input slots, losses and other outputs, logits, offloaded activations and the results of
+/// a program. It is the driver's memory of a session. The cache follows the activations of the programs that
 /// infer or extend sequences, in memory where others may have theirs.
 DriverMemory plan_driver_memory(const RunPlan& plan);
 /// Whether activations of the program overwrite the cache.

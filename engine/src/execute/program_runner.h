@@ -9,7 +9,7 @@
 #include <strata/session/state_piece.h>
 #include <strata/session/step_machine.h>
 
-#include "execute/kv_cache_tracker.h"
+#include "execute/sequences/kv_cache_tracker.h"
 #include "execute/program_executor.h"
 #include "execute/program_memory.h"
 
@@ -57,8 +57,8 @@ class ProgramRunner {
     const PlannedProgram& planned;
     PassSchedule own;  // empty for programs that train
     const PassSchedule* schedule;
-    bool overwrites_cache = false;     // the cache is lost when it runs
-    std::size_t first_output = 0;  // where the outputs of its first pass are, in bytes
+    bool overwrites_cache = false;  // the cache is lost when it runs
+    std::size_t first_output = 0;   // where the outputs of its first pass are, in bytes
     const LoweredProgram& program() const noexcept { return planned.program; }
   };
   std::int32_t n_ranks() const noexcept { return context_.plan().options.ranks.ranks; }

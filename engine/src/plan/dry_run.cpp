@@ -8,7 +8,7 @@
 #include <strata/runtime/backend/null_backend.h>
 
 #include "execute/empty_steps.h"
-#include "execute/kv_cache_tracker.h"
+#include "execute/sequences/kv_cache_tracker.h"
 #include "plan/planning.h"
 
 // A plan is proven by running its engine for a few steps over a backend that moves nothing.

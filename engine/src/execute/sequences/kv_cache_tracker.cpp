@@ -1,4 +1,4 @@
-#include "execute/kv_cache_tracker.h"
+#include "execute/sequences/kv_cache_tracker.h"
 
 #include <algorithm>
 
