@@ -24,8 +24,9 @@ Result<std::vector<std::int32_t>> match_parameters(const Program& program,
 /// derive_backward(). Errors: `invalid` if a pattern matches no parameter, or if nothing is left to train.
 Result<Program> freeze_parameters(Program program, std::span<const std::string> patterns);
 
-/// Puts `prefix` before the names of parameters, except of those in `shared`, and where other parameters start
-/// from them: a second model beside another one in a run, or one with parts of its own beside what they share.
+/// Puts `prefix` before the names of parameters, except of those in `shared`, and where other parameters
+/// start from them: a second model beside another one in a run, or one with parts of its own beside what they
+/// share.
 Program prefix_parameters(Program program, std::string_view prefix,
                           std::span<const std::string_view> shared = {});
 
