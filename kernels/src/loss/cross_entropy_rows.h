@@ -59,5 +59,13 @@ inline void capped_row_gradient(float* row, std::int64_t vocab, std::int32_t tar
   row_table().capped_softmax_from_lse(row, lse, scale, cap, vocab);
   row[target] = at_target;
 }
+/// The same in place for logits with a soft cap, or with 0 for none.
+inline void logits_gradient(float* row, std::int64_t vocab, std::int32_t target, float lse, float scale,
+                            float softcap) {
+  if (softcap > 0)
+    capped_row_gradient(row, vocab, target, lse, scale, softcap);
+  else
+    row_gradient(row, vocab, target, lse, scale, row);
+}
 
 }  // namespace strata::kernels::detail

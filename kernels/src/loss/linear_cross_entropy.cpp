@@ -6,7 +6,7 @@
 #include <strata/dispatch/rows.h>
 #include <strata/kernels/linear.h>
 
-#include "loss/linear_cross_entropy_blocks.h"
+#include "loss/head.h"
 
 namespace strata::kernels {
 namespace {
@@ -41,10 +41,7 @@ STRATA_OP(linear_log_sum_exp, LinearCrossEntropyArgs);
 STRATA_OP(merge_losses, MergeLossesArgs);
 
 std::int64_t linear_cross_entropy_block_rows(std::int64_t rows, std::int64_t vocab) noexcept {
-  // About 32 MiB of logits, which stay close to the caches, but at least so many rows that the GEMMs are
-  // efficient.
-  constexpr std::int64_t kLogits = std::int64_t{8} << 20, kMinRows = 64;
-  return std::min(rows, std::max(kLogits / std::max<std::int64_t>(vocab, 1) / kMinRows * kMinRows, kMinRows));
+  return detail::logits_block_rows(rows, vocab);
 }
 
 std::size_t linear_cross_entropy_workspace_bytes(std::int64_t rows, std::int64_t vocab,

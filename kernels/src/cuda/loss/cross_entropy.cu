@@ -4,57 +4,19 @@
 #include <strata/kernels/cross_entropy.h>
 
 #include "cuda/loss/loss.h"
+#include "cuda/loss/row_runs.cuh"
 #include "cuda/row_math.h"
 #include "loss/merge_row_loss.h"
 
 namespace strata::kernels::cuda {
 namespace {
 
-using detail::kLseRun;
 using dispatch::dispatch_launch;
-using dispatch::HalfWarp;
-using dispatch::kLanes;
-using dispatch::kRowsPerBlock;
 using dispatch::kThreads;
 using dispatch::num_blocks;
 using dispatch::thread_index;
 
 constexpr int kSumThreads = 1024;
-
-// The log-sum-exp of a row that a whole block computes, returned in every thread. Each half warp handles runs
-// of the row, whose sums are added in order.
-template <class T>
-__device__ float lse_of_row(const T* row, std::int64_t vocab) {
-  __shared__ float group_max[kRowsPerBlock], sums[kRowsPerBlock];
-  __shared__ float shared;
-  const auto group = static_cast<int>(threadIdx.x) / kLanes;
-  const HalfWarp lanes;
-  const std::int64_t runs = (vocab + kLseRun - 1) / kLseRun;
-  float local_max = detail::kLowestScore;
-  for (std::int64_t run = group; run < runs; run += kRowsPerBlock) {
-    const std::int64_t at = run * kLseRun, n = vocab - at < kLseRun ? vocab - at : kLseRun;
-    const float of_run = detail::max_of_row(lanes, row + at, n);
-    local_max = of_run > local_max ? of_run : local_max;
-  }
-  if (lanes.is_leader()) group_max[group] = local_max;
-  __syncthreads();
-  float row_max = group_max[0];
-  for (const float other : group_max) row_max = other > row_max ? other : row_max;
-  double total = 0.0;
-  for (std::int64_t first = 0; first < runs; first += kRowsPerBlock) {
-    if (first + group < runs) {
-      const float sum = detail::exp_sum_of_run(lanes, row, row_max, first + group, vocab);
-      if (lanes.is_leader()) sums[group] = sum;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0)
-      for (int i = 0; i < kRowsPerBlock && first + i < runs; ++i) total += static_cast<double>(sums[i]);
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) shared = detail::lse_of(row_max, total);
-  __syncthreads();
-  return shared;
-}
 
 template <class T>
 __device__ float loss_of(const T* row, std::int32_t target, float lse) {

@@ -1,13 +1,9 @@
-#include <algorithm>
-
 #include <strata/dispatch/rows.h>
 #include <strata/kernels/linear_cross_entropy.h>
 
 #include "backend/cuda/cuda_stream.h"
-#include "cuda/gemm/device_gemm.h"
+#include "cuda/loss/head_device.h"
 #include "cuda/loss/loss.h"
-#include "loss/linear_cross_entropy_blocks.h"
-#include "loss/linear_cross_entropy_gemms.h"
 
 // Goes through the same blocks of rows as the host (linear_cross_entropy_host.cpp): computes a block's
 // logits, turns them into losses and the loss's gradient, and passes that to the GEMMs of dx and dw.
@@ -16,24 +12,16 @@ namespace {
 
 template <class Body>
 Status for_blocks(const LinearCrossEntropyArgs& a, cudaStream_t queue, const Body& body) {
-  const std::int64_t rows = dispatch::row_count(a.x), vocab = a.w.shape.dim(0);
-  const std::int64_t step = linear_cross_entropy_block_rows(rows, vocab);
   const float* divisor = dispatch::is_present(a.divisor) ? a.divisor.as<float>() : nullptr;
-  for (std::int64_t first = 0; first < rows; first += step) {
-    const std::int64_t n = std::min(step, rows - first);
-    auto* logits = reinterpret_cast<float*>(a.workspace.data);
-    STRATA_TRY(
-        detail::device_gemm(detail::logits_gemm(a, first, n, logits), nullptr, a.gemm_workspace, queue));
-    const bool in_place = a.x.dtype == DType::f32;
-    STRATA_TRY(body(
-        first,
-        detail::LossRows{logits, a.targets.as<std::int32_t>() + first,
-                         dispatch::is_present(a.losses) ? a.losses.as<float>() + first : nullptr, n, vocab,
-                         a.workspace.data + (in_place ? 0 : detail::logits_bytes(n, vocab)), a.x.dtype,
-                         a.targets.as<std::int32_t>(), rows, divisor, 1.0f, a.softcap, a.first_row,
-                         dispatch::is_present(a.lse) ? a.lse.as<float>() + first : nullptr}));
-  }
-  return Status::ok();
+  const auto row_of = [&](const TensorView& view, std::int64_t row) {
+    return dispatch::is_present(view) ? view.as<float>() + row : nullptr;
+  };
+  return detail::for_device_blocks(detail::head_of(a), queue, [&](const detail::LogitsBlock& block) {
+    return body(block, detail::LossRows{block.logits, a.targets.as<std::int32_t>() + block.first,
+                                        row_of(a.losses, block.first), block.n, block.vocab, block.dlogits,
+                                        a.x.dtype, a.targets.as<std::int32_t>(), dispatch::row_count(a.x),
+                                        divisor, 1.0f, a.softcap, a.first_row, row_of(a.lse, block.first)});
+  });
 }
 
 Status store_mean_loss(const LinearCrossEntropyArgs& a, cudaStream_t queue) {
@@ -46,7 +34,7 @@ Status store_mean_loss(const LinearCrossEntropyArgs& a, cudaStream_t queue) {
 
 Status linear_cross_entropy(Backend&, Stream& stream, const LinearCrossEntropyArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  const Status computed = for_blocks(a, queue, [&](std::int64_t, const detail::LossRows& rows) {
+  const Status computed = for_blocks(a, queue, [&](const detail::LogitsBlock&, const detail::LossRows& rows) {
     return detail::compute_row_losses(rows, queue);
   });
   return computed.is_ok() ? store_mean_loss(a, queue) : computed;
@@ -54,7 +42,7 @@ Status linear_cross_entropy(Backend&, Stream& stream, const LinearCrossEntropyAr
 
 Status linear_log_sum_exp(Backend&, Stream& stream, const LinearCrossEntropyArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return for_blocks(a, queue, [&](std::int64_t, const detail::LossRows& rows) {
+  return for_blocks(a, queue, [&](const detail::LogitsBlock&, const detail::LossRows& rows) {
     return detail::compute_row_log_sum_exps(rows, queue);
   });
 }
@@ -74,17 +62,11 @@ Status linear_cross_entropy_backward(Backend&, Stream& stream, const LinearCross
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   const LinearCrossEntropyArgs& f = a.forward;
   const bool is_part = dispatch::is_present(f.lse);
-  const Status computed = for_blocks(f, queue, [&](std::int64_t first, detail::LossRows rows) -> Status {
+  const Status computed = for_blocks(f, queue, [&](const detail::LogitsBlock& block, detail::LossRows rows) {
     rows.factor = a.scale;
     STRATA_TRY(is_part ? detail::compute_part_gradients(rows, queue)
                        : detail::compute_row_losses_and_gradients(rows, queue));
-    if (dispatch::is_present(a.dx))
-      STRATA_TRY(detail::device_gemm(detail::head_input_gemm(a, first, rows.rows, rows.dlogits), nullptr,
-                                     f.gemm_workspace, queue));
-    if (dispatch::is_present(a.dw))
-      STRATA_TRY(detail::device_gemm(detail::head_weight_gemm(a, first, rows.rows, rows.dlogits), nullptr,
-                                     f.gemm_workspace, queue));
-    return Status::ok();
+    return detail::device_gradient_gemms(detail::head_of(f), block, a.dx, a.dw, a.accumulate_dw, queue);
   });
   return is_part || !computed.is_ok() ? computed : store_mean_loss(f, queue);
 }

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <strata/dispatch/rows.h>
+
+#include "gemm/tensor_gemm.h"
+
+/// A model's head, whose logits exist for one block of rows at a time: the blocks and their GEMMs. Used by
+/// the host and by CUDA.
+namespace strata::kernels::detail {
+
+/// The operands of logits = x w^T, and the memory for a block of them.
+struct Head {
+  TensorView x, w;
+  BufferView workspace, gemm_workspace;
+
+  std::int64_t rows() const noexcept { return dispatch::row_count(x); }
+  std::int64_t vocab() const noexcept { return w.shape.dim(0); }
+};
+template <class Args>
+Head head_of(const Args& a) {
+  return {a.x, a.w, a.workspace, a.gemm_workspace};
+}
+
+/// Rows of a block: about 32 MiB of logits, which stay close to the caches, but at least so many rows that
+/// the GEMMs are efficient.
+constexpr std::int64_t logits_block_rows(std::int64_t rows, std::int64_t vocab) noexcept {
+  constexpr std::int64_t kLogits = std::int64_t{8} << 20, kMinRows = 64;
+  return std::min(rows, std::max(kLogits / std::max<std::int64_t>(vocab, 1) / kMinRows * kMinRows, kMinRows));
+}
+/// Bytes of a block's f32 logits, rounded up to 64 so that the memory after them is aligned.
+constexpr std::size_t logits_bytes(std::int64_t rows, std::int64_t vocab) noexcept {
+  return (static_cast<std::size_t>(rows * vocab) * sizeof(float) + 63) / 64 * 64;
+}
+
+/// Rows [first, first + n) of the logits, in f32, and where their gradient is stored in the dtype of x: in
+/// place if that is f32.
+struct LogitsBlock {
+  std::int64_t first, n, vocab;
+  float* logits;
+  std::byte* dlogits;
+};
+inline std::int64_t n_logits_blocks(const Head& head) {
+  const std::int64_t rows = head.rows();
+  return rows == 0 ? 0 : dispatch::ceil_div(rows, logits_block_rows(rows, head.vocab()));
+}
+inline LogitsBlock logits_block(const Head& head, std::int64_t i) {
+  const std::int64_t rows = head.rows(), vocab = head.vocab(), step = logits_block_rows(rows, vocab),
+                     first = i * step, n = std::min(step, rows - first);
+  return {first, n, vocab, reinterpret_cast<float*>(head.workspace.data),
+          head.workspace.data + (head.x.dtype == DType::f32 ? 0 : logits_bytes(n, vocab))};
+}
+
+inline TensorView block_of_rows(const TensorView& view, const LogitsBlock& block) {
+  const std::int64_t length = dispatch::row_length(view);
+  return {view.data + static_cast<std::size_t>(block.first * length) * size_of(view.dtype),
+          {block.n, length},
+          view.dtype};
+}
+inline Gemm logits_gemm(const Head& head, const LogitsBlock& block) {
+  const TensorView y{reinterpret_cast<std::byte*>(block.logits), {block.n, block.vocab}, DType::f32};
+  return gemm_of_rows(block_of_rows(head.x, block), head.w, y);
+}
+/// The GEMM of dx.
+inline Gemm head_input_gemm(const Head& head, const LogitsBlock& block, const TensorView& dx) {
+  const TensorView dy{block.dlogits, {block.n, block.vocab}, head.x.dtype};
+  return gemm_of_matrices(dy, head.w, block_of_rows(dx, block));
+}
+/// The GEMM of dw, which adds to the sum of the blocks before it.
+inline Gemm head_weight_gemm(const Head& head, const LogitsBlock& block, const TensorView& dw,
+                             bool accumulate) {
+  const TensorView dy{block.dlogits, {block.n, block.vocab}, head.x.dtype};
+  return gemm_of_columns(dy, block_of_rows(head.x, block), dw, accumulate || block.first > 0);
+}
+
+}  // namespace strata::kernels::detail
