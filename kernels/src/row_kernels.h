@@ -77,6 +77,22 @@ void capped_softmax_from_lse(float* x, float lse, float scale, float cap, std::i
   });
 }
 
+// With runs as in log_sum_exp().
+float entropy(const float* x, float lse, std::int64_t n) {
+  const f32x16 shift(lse);
+  double total = 0.0;
+  for (std::int64_t at = 0; at < n; at += 4096) {
+    const std::int64_t length = n - at < 4096 ? n - at : 4096;
+    f32x16 sum(0.0f);
+    for_each_16(length, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+      const f32x16 v = load_lanes(x + at + i, lanes) - shift, term = exp_of(v) * v;
+      sum = sum + (lanes < 16 ? term.keep_first(lanes) : term);
+    });
+    total += static_cast<double>(reduce_add(sum));
+  }
+  return static_cast<float>(0.0 - total);
+}
+
 void scale_add(float* x, float scale, const float* bias, std::int64_t n) {
   const f32x16 factor(scale);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
@@ -92,6 +108,7 @@ extern const detail::RowTable row_kernels = {&accumulate_row<float>,
                                              &softcap,
                                              &softcap_softmax_backward,
                                              &capped_softmax_from_lse,
+                                             &entropy,
                                              &scale_add};
 
 }  // namespace strata::kernels::STRATA_ISA

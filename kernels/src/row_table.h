@@ -23,6 +23,8 @@ struct RowTable {
                                    const float* center, std::int64_t n);
   /// x (after softcap()) becomes exp(x - lse) * scale times the derivative of the cap.
   void (*capped_softmax_from_lse)(float* x, float lse, float scale, float cap, std::int64_t n);
+  /// The entropy of softmax(x), whose log-sum-exp is given.
+  float (*entropy)(const float* x, float lse, std::int64_t n);
   /// x = scale * x + bias.
   void (*scale_add)(float* x, float scale, const float* bias, std::int64_t n);
 };

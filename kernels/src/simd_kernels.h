@@ -220,6 +220,23 @@ void accumulate_product(float* acc, const T* a, const T* b, std::int64_t n) {
   });
 }
 
+template <class T>
+void accumulate_scaled(float* acc, const T* x, float factor, std::int64_t n) {
+  const f32x16 by(factor);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    store_lanes(acc + i, load_lanes(acc + i, lanes) + load_lanes(x + i, lanes) * by, lanes);
+  });
+}
+
+template <class T>
+float dot(const T* a, const T* b, std::int64_t n) {
+  f32x16 sum(0.0f);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    sum = sum + load_lanes(a + i, lanes) * load_lanes(b + i, lanes);
+  });
+  return reduce_add(sum);
+}
+
 // Every 4096 elements are summed in f32 lanes and these sums are added in f64, so that the result is accurate
 // for long rows (a vocabulary).
 template <class T>
@@ -271,6 +288,8 @@ constexpr detail::SimdTable<T> make_simd_table() {
           &square_sum<T>,
           &scale_columns<T>,
           &accumulate_product<T>,
+          &accumulate_scaled<T>,
+          &dot<T>,
           &log_sum_exp<T>,
           &softmax_from_lse<T>};
 }

@@ -46,6 +46,9 @@ struct SimdTable {
   void (*scale_columns)(const T* x, const float* m, const float* norm, const T* bias, T* y, std::int64_t n);
   /// acc += a * b.
   void (*accumulate_product)(float* acc, const T* a, const T* b, std::int64_t n);
+  /// acc += factor * x.
+  void (*accumulate_scaled)(float* acc, const T* x, float factor, std::int64_t n);
+  float (*dot)(const T* a, const T* b, std::int64_t n);
   float (*log_sum_exp)(const T* x, std::int64_t n);
   /// y = exp(x - lse) * scale.
   void (*softmax_from_lse)(const T* x, T* y, float lse, float scale, std::int64_t n);

@@ -1,3 +1,4 @@
+#include <strata/kernels/align/linear_log_probs.h>
 #include <strata/kernels/attention.h>
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/dora.h>
@@ -5,6 +6,7 @@
 #include <strata/kernels/embedding.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
+#include <strata/kernels/linear_cross_entropy.h>
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
 #include <strata/kernels/subspace.h>
@@ -124,6 +126,37 @@ std::vector<float> cross_entropy_case(ThreadPool& pool) {
   return joined({losses.values(), lse.values(), mean.values(), logits.values()});
 }
 
+std::vector<float> log_probs_case(ThreadPool& pool) {
+  auto targets = Values(1).below(90, 5003);
+  Tensor x({90, 30}, Values(2).floats(90 * 30)), w({5003, 30}, Values(3).floats(5003 * 30));
+  Tensor log_probs = Tensor::unwritten({90}), lse = log_probs, entropies = log_probs;
+  Tensor dx = x, dw = w;
+  Workspace workspace(linear_cross_entropy_workspace_bytes(90, 5003, DType::f32));
+  linear_log_probs_host({x.view(),
+                         w.view(),
+                         test::view(targets),
+                         log_probs.view(),
+                         lse.view(),
+                         entropies.view(),
+                         workspace.view(),
+                         {},
+                         {4, 0.8f}},
+                        pool);
+  linear_log_probs_backward_host({x.view(),
+                                  w.view(),
+                                  test::view(targets),
+                                  lse.view(),
+                                  log_probs.view(),
+                                  dx.view(),
+                                  dw.view(),
+                                  false,
+                                  workspace.view(),
+                                  {},
+                                  {4, 0.8f}},
+                                 pool);
+  return joined({log_probs.values(), lse.values(), entropies.values(), dx.values(), dw.values()});
+}
+
 std::vector<float> attention_case(ThreadPool& pool) {
   const std::int64_t tokens = 3 * 140, d = 12, width = 8 * d;
   const AttentionHeads heads{4, 2, 140, true, true};
@@ -203,8 +236,8 @@ INSTANTIATE_TEST_SUITE_P(
                       ThreadCase{"rmsnorm", &rmsnorm_case}, ThreadCase{"heads", &heads_case},
                       ThreadCase{"linear", &linear_case}, ThreadCase{"elementwise", &elementwise_case},
                       ThreadCase{"cross_entropy", &cross_entropy_case},
-                      ThreadCase{"attention", &attention_case}, ThreadCase{"dora", &dora_case},
-                      ThreadCase{"subspace", &subspace_case}),
+                      ThreadCase{"log_probs", &log_probs_case}, ThreadCase{"attention", &attention_case},
+                      ThreadCase{"dora", &dora_case}, ThreadCase{"subspace", &subspace_case}),
     [](const auto& test_case) { return std::string(test_case.param.name); });
 
 }  // namespace

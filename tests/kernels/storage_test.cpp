@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include <strata/kernels/align/row_scores.h>
 #include <strata/kernels/attention.h>
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
@@ -109,6 +110,18 @@ std::vector<Tensor> rmsnorm_case(const DtypeSetup& k) {
   return {y, rstd, dx, dw, joined, dw2};
 }
 
+std::vector<Tensor> row_scores_case(const DtypeSetup& k) {
+  const Shape shape = {700, 99}, h = {1, 99};
+  Tensor x = k.in(shape, 1, 3.0), w = k.in(h, 2), bias = k.in({1}, 3), scores = k.stat({700});
+  row_scores_host({x.view(), w.view(), bias.view(), scores.view()}, k.pool);
+  Tensor dx = k.out(shape), dw = k.gradient(h, 4), db = k.gradient({1}, 5);
+  Workspace workspace(row_scores_backward_workspace_bytes(700, 99));
+  row_scores_backward_host({x.view(), w.view(), scores.view(), dx.view(), dw.view(), db.view(),
+                            k.accumulate_gradients, k.accumulate_gradients, workspace.view()},
+                           k.pool);
+  return {scores, dx, dw, db};
+}
+
 std::vector<Tensor> no_rows_case(const DtypeSetup& k) {  // empty sums
   Tensor x = k.in({0, 20}, 1), w = k.in({20}, 2), dw = k.gradient({20}, 3), db = k.gradient({20}, 4);
   Tensor rstd = k.stat({0});
@@ -203,7 +216,8 @@ std::vector<StorageCase> all_storage_cases() {
        {Case{"elementwise", &elementwise_case}, Case{"embedding", &embedding_case},
         Case{"layernorm", &layernorm_case}, Case{"rmsnorm", &rmsnorm_case}, Case{"no_rows", &no_rows_case},
         Case{"heads", &heads_case}, Case{"cross_entropy", &cross_entropy_case},
-        Case{"few_classes", &few_classes_case}, Case{"attention", &attention_case}, Case{"bias", &bias_case}})
+        Case{"few_classes", &few_classes_case}, Case{"attention", &attention_case}, Case{"bias", &bias_case},
+        Case{"row_scores", &row_scores_case}})
     for (const DType storage : {DType::bf16, DType::f16})
       for (const bool f32_gradients : {false, true}) all.push_back({op, storage, f32_gradients});
   return all;

@@ -71,6 +71,10 @@ STRATA_HD float cap_derivative(float capped, float cap) {
   const float t = capped * (1.0f / cap);
   return 1.0f - t * t;
 }
+/// cap * tanh(factor * x / cap), or factor * x if cap is 0.
+STRATA_HD float scaled_capped_logit(float x, float factor, float cap) {
+  return cap > 0.0f ? cpuopt::tanh_of(x * (factor / cap)) * cap : x * factor;
+}
 template <class T>
 struct Pair {
   T first, second;
@@ -214,6 +218,17 @@ STRATA_DEVICE_INLINE float exp_sum_of_run(const Lanes& lanes, const T* x, float 
   const std::int64_t length = n - at < kLseRun ? n - at : kLseRun;
   return lanes.template sum<float>(
       length, [&](std::int64_t i) { return cpuopt::exp_of(to_f32(x[at + i]) - row_max); });
+}
+/// The sum of p log p over run `run` of a row with that log-sum-exp. The caller adds the runs as above.
+template <class Lanes>
+STRATA_DEVICE_INLINE float entropy_sum_of_run(const Lanes& lanes, const float* x, float lse, std::int64_t run,
+                                              std::int64_t n) {
+  const std::int64_t at = run * kLseRun;
+  const std::int64_t length = n - at < kLseRun ? n - at : kLseRun;
+  return lanes.template sum<float>(length, [&](std::int64_t i) {
+    const float v = x[at + i] - lse;
+    return cpuopt::exp_of(v) * v;
+  });
 }
 STRATA_HD float lse_of(float row_max, double total) {
   return static_cast<float>(static_cast<double>(row_max) + cpuopt::log_of(total));

@@ -1,0 +1,12 @@
+#pragma once
+
+namespace strata::kernels {
+
+/// How the logits of linear_log_probs become those of the softmax.
+struct LogProbScaling {
+  float softcap = 0;      ///< logits l first become softcap tanh(l / softcap); 0: no cap
+  float temperature = 1;  ///< by which they are divided then
+  friend bool operator==(const LogProbScaling&, const LogProbScaling&) = default;
+};
+
+}  // namespace strata::kernels
