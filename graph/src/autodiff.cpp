@@ -160,18 +160,46 @@ std::vector<bool> values_that_need_grads(const Program& program) {
   return needs;
 }
 
-/// The value of which `loss` is the sum over ranks: its gradient is 1, too.
-ValueId summand_of(const Program& program, ValueId loss) {
-  for (std::size_t i = program.code.size(); i-- > 0;)
-    if (program.code[i].op == Op::all_reduce && program.code[i].out[0] == loss) loss = program.code[i].in[0];
-  return loss;
+bool contains(const std::vector<ValueId>& ids, ValueId id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+/// Refuses a loss that depends on an output that the derivative of its op does not differentiate.
+Status check_reached_outputs(const Program& program, const Instr& forward, const std::vector<ValueId>& grads,
+                             const std::vector<ValueId>& seeds) {
+  if (!op_def(forward.op).only_first_out) return {};
+  for (std::size_t k = 1; k < forward.out.size(); ++k)
+    if (const ValueId id = forward.out[k];
+        contains(seeds, id) || grads[static_cast<std::size_t>(id)] != kNoValue)
+      return Status::error(Code::invalid, str("op ", op_name(forward.op), " has no derivative of its output ",
+                                              program.value(id).name));
+  return {};
+}
+
+/// The values of which `loss` is the sum, by additions and over ranks: their gradients are 1, too.
+std::vector<ValueId> summands_of(const Program& program, ValueId loss) {
+  std::vector<ValueId> seeds = {loss};
+  for (std::size_t i = program.code.size(); i-- > 0;) {
+    const Instr& instr = program.code[i];
+    if ((instr.op != Op::all_reduce && instr.op != Op::add) || !contains(seeds, instr.out[0])) continue;
+    seeds.erase(std::find(seeds.begin(), seeds.end(), instr.out[0]));
+    seeds.insert(seeds.end(), instr.in.begin(), instr.in.end());
+  }
+  return seeds;
+}
+/// Whether one value is a summand twice.
+bool has_twice(std::vector<ValueId> ids) {
+  std::sort(ids.begin(), ids.end());
+  return std::adjacent_find(ids.begin(), ids.end()) != ids.end();
 }
 
 }  // namespace
 
 Result<Program> derive_backward(Program program, std::string_view loss) {
-  const ValueId seed = summand_of(program, program.find(loss));
-  if (seed == kNoValue) return Status::error(Code::invalid, str("the program has no output named ", loss));
+  if (program.find(loss) == kNoValue)
+    return Status::error(Code::invalid, str("the program has no output named ", loss));
+  const std::vector<ValueId> seeds = summands_of(program, program.find(loss));
+  if (has_twice(seeds)) return Status::error(Code::invalid, str(loss, " adds a value to itself"));
   const std::vector<ValueId> sums = add_param_grads(program);
   if (std::none_of(program.params.begin(), program.params.end(),
                    [](const ParamInfo& param) { return param.trainable; }))
@@ -181,7 +209,8 @@ Result<Program> derive_backward(Program program, std::string_view loss) {
   const std::size_t forward_size = program.code.size();
   for (std::size_t i = forward_size; i-- > 0;) {
     const Instr forward = program.code[i];
-    const bool is_seed = std::find(forward.out.begin(), forward.out.end(), seed) != forward.out.end();
+    const bool is_seed =
+        std::any_of(forward.out.begin(), forward.out.end(), [&](ValueId id) { return contains(seeds, id); });
     const bool reached = is_seed || std::any_of(forward.out.begin(), forward.out.end(), [&](ValueId id) {
                            return grads[static_cast<std::size_t>(id)] != kNoValue;
                          });
@@ -191,6 +220,7 @@ Result<Program> derive_backward(Program program, std::string_view loss) {
     if (!reached || !wanted) continue;
     if (op_def(forward.op).vjp == nullptr)
       return Status::error(Code::invalid, str("op ", op_name(forward.op), " has no derivative"));
+    STRATA_TRY(check_reached_outputs(program, forward, grads, seeds));
     VjpContext context(program, forward, grads, sums, needs);
     op_def(forward.op).vjp(context);
     if (context.is_forward_replaced())

@@ -64,7 +64,7 @@ void Builder::region(std::string name, bool recompute) {
 /// `invalid` if an operand that the op requires is absent.
 static Status check_operands(const Instr& instr) {
   for (std::size_t k = 0; k < instr.in.size(); ++k)
-    if (instr.in[k] == kNoValue && static_cast<int>(k) != op_def(instr.op).optional_in)
+    if (instr.in[k] == kNoValue && !op_def(instr.op).optional_in.contains(k))
       return Status::error(Code::invalid, str("operand ", k, " is absent"));
   return Status::ok();
 }

@@ -16,7 +16,7 @@ Status verify_operands(const Program& program, const Instr& instr) {
     return Status::error(Code::internal, "has the attributes of another op");
   const auto n = static_cast<ValueId>(program.values.size());
   for (std::size_t k = 0; k < instr.in.size(); ++k)
-    if (instr.in[k] >= n || instr.in[k] < (static_cast<int>(k) == def.optional_in ? kNoValue : 0))
+    if (instr.in[k] >= n || instr.in[k] < (def.optional_in.contains(k) ? kNoValue : 0))
       return Status::error(Code::internal, str("operand ", k, " is value ", instr.in[k], " of ", n));
   for (const ValueId id : instr.out)
     if (id < 0 || id >= n) return Status::error(Code::internal, str("writes value ", id, " of ", n));

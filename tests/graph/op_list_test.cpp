@@ -35,7 +35,8 @@ TEST_P(OpListTest, MovesAreTheOpsWithTheNumberOfAMove) {
 }
 
 TEST_P(OpListTest, ADefinitionNamesOnlyOperandsThatTheOpHas) {
-  for (const int operand : {def().optional_in, def().shape_only_in, def().f32_grad_in, def().in_place.in})
+  for (const int operand :
+       {def().optional_in.last(), def().shape_only_in, def().f32_grad_in, def().in_place.in})
     EXPECT_LT(operand, def().n_in);
   EXPECT_EQ(def().in_place.in < 0, def().in_place.out < 0);
   EXPECT_TRUE(def().fp8 == nullptr || def().fp8->bias < def().n_in);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -55,18 +56,36 @@ struct InPlace {
   int out = -1, in = -1;
 };
 
+/// Which operands of an op may be absent: none, one or two.
+class OptionalOperands {
+ public:
+  constexpr OptionalOperands() = default;
+  constexpr OptionalOperands(int operand) : first_(operand) {}  // NOLINT(google-explicit-constructor)
+  constexpr OptionalOperands(int first, int second) : first_(first), second_(second) {}
+  constexpr bool contains(std::size_t operand) const noexcept {
+    const auto k = static_cast<int>(operand);
+    return k == first_ || k == second_;
+  }
+  constexpr int last() const noexcept { return std::max(first_, second_); }
+
+ private:
+  int first_ = -1, second_ = -1;
+};
+
 /// Everything that the rest of strata asks about an op. There is one for each op in the list, defined in
 /// src/ops; fields without a default have to be given.
 struct OpDef {
   OpKind kind = OpKind::memory_bound;
-  int n_in;              ///< number of operands, all of which are required ...
-  int optional_in = -1;  ///< ... except this one; -1: no exception
+  int n_in;                           ///< number of operands, all of which are required ...
+  OptionalOperands optional_in = {};  ///< ... except these
   /// Operand that is read only for its shape, as derivatives read a parameter; -1: none.
   int shape_only_in = -1;
   /// Returns the outputs' shapes and dtypes, or `invalid` with the shapes that do not match.
   Result<std::vector<OutputSpec>> (&infer_outputs)(ValueInfos in, const Attrs& attrs);
   /// Emits the instructions of the derivative; null if the op has none.
   void (*vjp)(VjpContext& context) = nullptr;
+  /// Whether the derivative differentiates only output 0. It is an error if the loss depends on another one.
+  bool only_first_out = false;
   /// Operand whose gradient the derivative sums in f32, whatever its dtype is; -1: none.
   int f32_grad_in = -1;
   InPlace in_place = {};
