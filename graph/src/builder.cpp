@@ -92,6 +92,12 @@ Value Builder::op(Op op, std::initializer_list<Value> in, Attrs attrs) {
   return {first};
 }
 
+Value Builder::output(Value first, std::size_t i) const {
+  for (auto instr = program_.code.rbegin(); first.id != kNoValue && instr != program_.code.rend(); ++instr)
+    if (instr->out.front() == first.id) return {instr->out.at(i)};
+  return {};
+}
+
 Result<Program> Builder::finish(std::initializer_list<std::pair<std::string, Value>> outputs) {
   if (!error_.is_ok()) return error_;
   Program program = std::move(program_);

@@ -33,6 +33,25 @@ struct ScoreOptions {
   float scale = 0;
 };
 
+/// Results of ops that have several; the second is a dead value where it was not asked for.
+struct LogProbs {
+  Value log_probs, entropies;
+};
+struct LossAndStats {
+  Value loss, stats;
+};
+
+/// Operands of losses; kernels/align/ describes them and the statistics of each loss.
+struct PolicyLossOperands {
+  Value log_probs, old_log_probs, advantages, weights, ref_log_probs, divisor;
+};
+struct ValueLossOperands {
+  Value values, old_values, returns, weights, divisor;
+};
+struct PairLossOperands {
+  Value scores, ref_scores, weights, margins, divisor;
+};
+
 /// Records a model: calls look eager, but nothing is executed. Errors are sticky: the first one is stored
 /// with op name and shapes, later calls return dead values, and finish() returns the error.
 ///
@@ -55,6 +74,8 @@ class Builder {
   /// its first output. Aborts if the op has another number of operands or other attributes. The functions
   /// below do this for the ops that models use.
   Value op(Op op, std::initializer_list<Value> in, Attrs attrs = {});
+  /// Output i of the instruction whose first output is `first`.
+  Value output(Value first, std::size_t i) const;
 
   /// [T] i32 -> [T, h]; row t is table[ids[t] + offset].
   Value embedding(Value ids, Value table, int offset = 0);
@@ -107,6 +128,29 @@ class Builder {
   Value cross_entropy(Value logits, Value targets, Value divisor = {});
   /// Cross entropy of linear(x, weight), or of its softcap(), without ever storing the whole logits.
   Value linear_cross_entropy(Value x, Value weight, Value targets, Value divisor = {}, float softcap = 0);
+
+  /// Log-probabilities [T] f32 of targets [T] i32 under the softmax of linear(x, weight), with a soft cap and
+  /// then a temperature, and on request its entropies [T] f32, which have no derivative. The logits are never
+  /// stored as a whole. Both are 0 where a target is below 0.
+  LogProbs linear_log_probs(Value x, Value weight, Value targets, const kernels::LogProbScaling& scaling = {},
+                            bool entropy = false);
+  /// Scores of rows, the head of a reward or value model: x [T, K], weight [1, K], bias [1] or none -> [T]
+  /// f32.
+  Value row_scores(Value x, Value weight, Value bias = {});
+  /// Sums of x [T] f32 over n segments, or means: segments [T] i32, below 0 for none -> [n] f32; an empty
+  /// segment has 0.
+  Value segment_sum(Value x, Value segments, std::int32_t n, bool mean = false);
+  /// The clipped loss of PPO, GRPO and DAPO: operands [T] f32 -> loss [1], the sum over tokens times their
+  /// weights / divisor [1], and stats [6]. Only log_probs have a derivative; ref_log_probs may be absent.
+  /// See kernels/align/policy_loss.h.
+  LossAndStats policy_loss(const PolicyLossOperands& of, const PolicyLossAttrs& options = {});
+  /// The loss of PPO's value function, likewise, with stats [4]. Only values have a derivative; old_values
+  /// may be absent if nothing is clipped. See kernels/align/value_loss.h.
+  LossAndStats value_loss(const ValueLossOperands& of, const ValueLossAttrs& options = {});
+  /// The loss of P pairs of a chosen and a rejected response, which are neighbours in scores and ref_scores
+  /// [2 P] f32: of reward models, DPO and IPO, with weights and margins [P] and stats [4]. Only scores have a
+  /// derivative; ref_scores and margins may be absent. See kernels/align/pair_loss.h.
+  LossAndStats pair_loss(const PairLossOperands& of, const PairLossAttrs& options = {});
 
   /// Returns the program with these named outputs, which stay alive to its end. Errors: the first error of
   /// the recording.

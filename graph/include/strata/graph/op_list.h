@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include <strata/graph/loss_attrs.h>
 #include <strata/runtime/cut.h>
 #include <strata/kernels/attention_heads.h>
 #include <strata/kernels/quantized_matrix.h>
@@ -112,11 +113,6 @@ struct SoftcapAttrs {
   float cap = 0;
   friend bool operator==(const SoftcapAttrs&, const SoftcapAttrs&) = default;
 };
-/// What the attributes of every GEMM contain.
-struct GemmAttrs {
-  bool workspace = false;  ///< the last output is the GEMM's workspace
-  friend bool operator==(const GemmAttrs&, const GemmAttrs&) = default;
-};
 struct LinearAttrs {
   bool f32_out = false;  ///< the result is not rounded to the dtype of x
   GemmAttrs gemm = {};
@@ -168,19 +164,6 @@ struct LoraRowsAttrs {
   float scale = 1;
   std::int32_t adapter = 0;
   friend bool operator==(const LoraRowsAttrs&, const LoraRowsAttrs&) = default;
-};
-struct LinearCrossEntropyAttrs {
-  float softcap = 0;
-  bool no_dx = false, no_dw = false;  ///< of the backward: that gradient is not needed, and empty
-  std::int64_t first_row = 0;         ///< of the vocabulary, where the weight is a part of it
-  GemmAttrs gemm = {};
-  friend bool operator==(const LinearCrossEntropyAttrs&, const LinearCrossEntropyAttrs&) = default;
-};
-/// Of merge_losses: what the derivative needs of linear_cross_entropy on a part of the vocabulary.
-struct MergeLossesAttrs {
-  float softcap = 0;
-  std::int64_t first_row = 0;
-  friend bool operator==(const MergeLossesAttrs&, const MergeLossesAttrs&) = default;
 };
 struct Fp8CastAttrs {
   bool e5m2 = false;  ///< quantize to e5m2, for gradients, which need more exponent bits
@@ -295,6 +278,18 @@ struct MoveAttrs {
   X(linear_log_sum_exp, LinearCrossEntropyAttrs)               \
   X(merge_losses, MergeLossesAttrs)                            \
   X(linear_cross_entropy_part_backward, LinearCrossEntropyAttrs)\
+  X(linear_log_probs, LinearLogProbsAttrs)                     \
+  X(linear_log_probs_backward, LinearLogProbsAttrs)            \
+  X(row_scores, NoAttrs)                                       \
+  X(row_scores_backward, NoAttrs)                              \
+  X(segment_sum, SegmentSumAttrs)                              \
+  X(segment_sum_backward, SegmentSumAttrs)                     \
+  X(policy_loss, PolicyLossAttrs)                              \
+  X(policy_loss_backward, PolicyLossAttrs)                     \
+  X(value_loss, ValueLossAttrs)                                \
+  X(value_loss_backward, ValueLossAttrs)                       \
+  X(pair_loss, PairLossAttrs)                                  \
+  X(pair_loss_backward, PairLossAttrs)                         \
   X(fp8_cast, Fp8CastAttrs)                                    \
   X(fp8_gemm, Fp8GemmAttrs)                                    \
   X(accumulate, NoAttrs)                                       \
@@ -385,7 +380,8 @@ class Attrs {
                RopeTableAttrs, RopeAttrs, AttentionAttrs, SwigluAttrs, ScaleAttrs, SoftcapAttrs, LinearAttrs,
                LinearQuantizedAttrs, LoraAttrs, LoraRowsAttrs, DoraNormAttrs, BasisAttrs, VirtualRowsAttrs,
                LinearCrossEntropyAttrs, MergeLossesAttrs, Fp8CastAttrs, Fp8GemmAttrs, CollectiveAttrs,
-               CutAttrs, MessageAttrs, BlockAttrs, MoveAttrs>
+               CutAttrs, MessageAttrs, BlockAttrs, MoveAttrs, LinearLogProbsAttrs, SegmentSumAttrs,
+               PolicyLossAttrs, ValueLossAttrs, PairLossAttrs>
       of_;
 };
 

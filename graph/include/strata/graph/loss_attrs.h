@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/graph/gemm_attrs.h>
+#include <strata/kernels/align/log_prob_scaling.h>
+#include <strata/kernels/align/loss_options.h>
+
+// The attributes of losses and of what they are made of.
+
+namespace strata {
+
+struct LinearCrossEntropyAttrs {
+  float softcap = 0;
+  bool no_dx = false, no_dw = false;  ///< of the backward: that gradient is not needed, and empty
+  std::int64_t first_row = 0;         ///< of the vocabulary, where the weight is a part of it
+  GemmAttrs gemm = {};
+  friend bool operator==(const LinearCrossEntropyAttrs&, const LinearCrossEntropyAttrs&) = default;
+};
+/// Of merge_losses: what the derivative needs of linear_cross_entropy on a part of the vocabulary.
+struct MergeLossesAttrs {
+  float softcap = 0;
+  std::int64_t first_row = 0;
+  friend bool operator==(const MergeLossesAttrs&, const MergeLossesAttrs&) = default;
+};
+struct LinearLogProbsAttrs {
+  kernels::LogProbScaling scaling = {};
+  bool entropy = false;               ///< compute entropies
+  bool no_dx = false, no_dw = false;  ///< of the backward: that gradient is not needed, and empty
+  GemmAttrs gemm = {};
+  friend bool operator==(const LinearLogProbsAttrs&, const LinearLogProbsAttrs&) = default;
+};
+struct SegmentSumAttrs {
+  std::int32_t segments = 0;
+  bool mean = false;
+  friend bool operator==(const SegmentSumAttrs&, const SegmentSumAttrs&) = default;
+};
+using PolicyLossAttrs = kernels::PolicyLossOptions;
+using ValueLossAttrs = kernels::ValueLossOptions;
+using PairLossAttrs = kernels::PairLossOptions;
+
+}  // namespace strata
