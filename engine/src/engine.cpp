@@ -213,8 +213,9 @@ Status Engine::train_step(std::string_view trainee, std::span<BatchSource* const
   return Status::ok();
 }
 
-Result<double> Engine::evaluate(BatchSource& source, std::int64_t n, std::string_view program) {
-  return runner_->evaluate(program, source, n);
+Result<double> Engine::evaluate(BatchSource& source, std::int64_t n, std::string_view program,
+                                const std::function<void(std::int64_t)>& after) {
+  return runner_->evaluate(program, source, n, after);
 }
 std::span<const float> Engine::output(std::string_view program, std::string_view name,
                                       std::int32_t micro_batch) const {

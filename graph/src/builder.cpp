@@ -98,7 +98,7 @@ Value Builder::output(Value first, std::size_t i) const {
   return {};
 }
 
-Result<Program> Builder::finish(std::initializer_list<std::pair<std::string, Value>> outputs) {
+Result<Program> Builder::finish(std::span<const std::pair<std::string, Value>> outputs) {
   if (!error_.is_ok()) return error_;
   Program program = std::move(program_);
   program_ = Program{};

@@ -297,7 +297,8 @@ Status ProgramRunner::give_result(const LoweredProgram::ResultValue& result, con
   return sink(StatePiece{result.name, 0, n}, {values, static_cast<std::size_t>(n)});
 }
 
-Result<double> ProgramRunner::evaluate(std::string_view name, BatchSource& source, std::int64_t n) {
+Result<double> ProgramRunner::evaluate(std::string_view name, BatchSource& source, std::int64_t n,
+                                       const std::function<void(std::int64_t)>& after) {
   const Replay* const eval = name.empty() ? find(ProgramRole::eval) : find(name);
   if (eval == nullptr || eval->planned.role != ProgramRole::eval)
     return Status::error(Code::unsupported, name.empty()
@@ -306,12 +307,13 @@ Result<double> ProgramRunner::evaluate(std::string_view name, BatchSource& sourc
   STRATA_TRY(machine_.flush());
   if (RankProgress* const progress = context_.progress()) progress->outside("evaluating");
   if (n < 1) return 0.0;
-  Result<double> mean = mean_loss(*eval, source, n);
+  Result<double> mean = mean_loss(*eval, source, n, after);
   if (!mean.has_value()) return fail(mean.status());
   return mean;
 }
 
-Result<double> ProgramRunner::mean_loss(const Replay& eval, BatchSource& source, std::int64_t n) {
+Result<double> ProgramRunner::mean_loss(const Replay& eval, BatchSource& source, std::int64_t n,
+                                        const std::function<void(std::int64_t)>& after) {
   STRATA_TRY_ASSIGN(const double counted, counted_per(source, 0, n));
   const auto divisor = static_cast<float>(counted);
   double sum = 0;
@@ -322,11 +324,13 @@ Result<double> ProgramRunner::mean_loss(const Replay& eval, BatchSource& source,
     STRATA_TRY(load_batch(eval.program(), source, std::min(i + rank, n - 1), divisor));
     STRATA_TRY(run(eval));
     STRATA_TRY(read_back_losses(eval.program(), rank));
+    STRATA_TRY(read_back_outputs(eval.program(), 0));
     STRATA_TRY(context_.backend().wait(arena_free_));
     STRATA_TRY(context_.backend().host_access({reinterpret_cast<const std::byte*>(memory_.losses()),
                                                sizeof(float) * static_cast<std::size_t>(n_ranks()), false}));
     const std::span<float> losses =
         context_.host_values(memory_.losses(), static_cast<std::size_t>(n_ranks()));
+    if (after && i + rank < n) after(i + rank);
     STRATA_TRY(machine_.share_losses(losses));
     for (std::size_t k = 0; k < losses.size() && i + static_cast<std::int64_t>(k) < n; ++k) sum += losses[k];
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -40,7 +41,8 @@ class ProgramRunner {
                                 std::int32_t micro_batch) const noexcept;
   /// See Engine::refresh().
   Status refresh(BatchSource& source, const VisitState& sink);
-  Result<double> evaluate(std::string_view program, BatchSource& source, std::int64_t n);
+  Result<double> evaluate(std::string_view program, BatchSource& source, std::int64_t n,
+                          const std::function<void(std::int64_t)>& after);
   Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
   Result<std::span<const float>> extend(std::span<const SequenceToken> tokens,
                                         std::span<const std::int32_t> wanted);
@@ -72,7 +74,8 @@ class ProgramRunner {
   Status read_back_outputs(const LoweredProgram& program, std::size_t at);
   Status run_refresh(const Replay& replay, BatchSource& source, const VisitState& sink);
   Status give_result(const LoweredProgram::ResultValue& result, const VisitState& sink);
-  Result<double> mean_loss(const Replay& eval, BatchSource& source, std::int64_t n);
+  Result<double> mean_loss(const Replay& eval, BatchSource& source, std::int64_t n,
+                           const std::function<void(std::int64_t)>& after);
   Result<std::span<const float>> infer_row(const Replay& replay, std::span<const std::int32_t> tokens,
                                            std::int64_t row);
   Result<std::span<const float>> run_extension(const Replay& replay, std::span<const SequenceToken> tokens,

@@ -109,7 +109,7 @@ Status check_outputs(const NamedProgram& named) {
 
 Status check_ports(const NamedProgram& named) {
   if (named.role == ProgramRole::refresh) return {};  // it has results, see check_refresh()
-  if (named.role == ProgramRole::train || named.role == ProgramRole::forward)
+  if (named.role != ProgramRole::prefill && named.role != ProgramRole::decode)
     STRATA_TRY(check_outputs(named));
   if (named.role == ProgramRole::forward) return {};
   const Ports ports = ports_of(named.role);

@@ -26,6 +26,11 @@ struct BatchView {
       if (input.name == name) return input.values;
     return {};
   }
+  /// The same of an input in f32.
+  std::span<float> floats(std::string_view name) const noexcept {
+    const std::span<std::int32_t> bits = (*this)[name];
+    return {reinterpret_cast<float*>(bits.data()), bits.size()};
+  }
 };
 
 /// Provides micro-batches. `index` counts them from the beginning of the run, so that a source can be a pure

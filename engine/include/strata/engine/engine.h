@@ -110,8 +110,10 @@ class Engine final : public Session {
   std::span<const float> output(std::string_view program, std::string_view name,
                                 std::int32_t micro_batch = 0) const;
   /// Returns the mean loss over the counted targets of `n` micro-batches of `source` from index 0, by the
-  /// evaluation program of that name, or the first one.
-  Result<double> evaluate(BatchSource& source, std::int64_t n, std::string_view program = {});
+  /// evaluation program of that name, or the first one. After each micro-batch that this rank computes,
+  /// output() has the program's other outputs, and `after` is called with the index, if there is one.
+  Result<double> evaluate(BatchSource& source, std::int64_t n, std::string_view program = {},
+                          const std::function<void(std::int64_t)>& after = {});
 
   /// Runs the program with the role `refresh` on the micro-batches of the next step, and calls `sink` with
   /// each of its results, whole, in the program's order; its values stay in the plan's pinned memory until

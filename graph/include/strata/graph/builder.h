@@ -154,7 +154,10 @@ class Builder {
 
   /// Returns the program with these named outputs, which stay alive to its end. Errors: the first error of
   /// the recording.
-  Result<Program> finish(std::initializer_list<std::pair<std::string, Value>> outputs);
+  Result<Program> finish(std::span<const std::pair<std::string, Value>> outputs);
+  Result<Program> finish(std::initializer_list<std::pair<std::string, Value>> outputs) {
+    return finish(std::span(outputs.begin(), outputs.size()));
+  }
 
  private:
   const DType compute_;
