@@ -33,13 +33,18 @@ ChatTemplate named(const char* name) { return must(chat_template_named(name)); }
 
 struct JsonlTest : testing::Test {
   Result<JsonlStats> read(const std::string& text,
-                          const Result<ChatTemplate>& chat = chat_template_named("chatml")) {
+                          const Result<ChatTemplate>& chat = chat_template_named("chatml"),
+                          RecordUse use = RecordUse::texts) {
     io.put("a.jsonl", text);
     documents.clear();
-    return read_jsonl(io, "a.jsonl", chat, [this](const Document& document) {
+    const auto take = [this](const Document& document) {
       documents.push_back(drawn(document));
       return Status::ok();
-    });
+    };
+    return read_jsonl(io, "a.jsonl", chat, take, use);
+  }
+  Result<JsonlStats> read_pairs(const std::string& text) {
+    return read(text, chat_template_named("chatml"), RecordUse::pairs);
   }
   std::string refusal(const std::string& text) {
     const auto stats = read(text);
@@ -53,6 +58,39 @@ struct JsonlTest : testing::Test {
 TEST_F(JsonlTest, EveryTokenOfATextIsInTheLoss) {
   EXPECT_EQ(must(read("{\"text\": \"one\"}\n{\"text\": \"two\"}")).kind, SourceKind::jsonl_text);
   EXPECT_THAT(documents, ElementsAre("[one]|", "[two]|"));
+}
+
+TEST_F(JsonlTest, APairIsTwoDocumentsWithTheirAnswersInTheLoss) {
+  const JsonlStats stats =
+      must(read_pairs("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\", \"margin\": 2}\n"));
+  EXPECT_EQ(stats.kind, SourceKind::pairs);
+  EXPECT_EQ(stats.n_records, 1u);
+  EXPECT_EQ(stats.ignored_keys.at("margin"), 1u);
+  EXPECT_THAT(documents, ElementsAre("a[b]|", "a[c]|"));
+}
+
+TEST_F(JsonlTest, PairsOfMessagesAreConversations) {
+  const std::string user = "{\"role\": \"user\", \"content\": \"Hi\"}",
+                    yes = "{\"role\": \"assistant\", \"content\": \"yes\"}",
+                    no = "{\"role\": \"assistant\", \"content\": \"no\"}";
+  must(read_pairs(str("{\"prompt\": [", user, "], \"chosen\": [", yes, "], \"rejected\": [", no, "]}")));
+  ASSERT_EQ(documents.size(), 2u);
+  EXPECT_THAT(documents[0], HasSubstr("[yes"));
+  EXPECT_THAT(documents[1], HasSubstr("[no"));
+  const std::vector<std::string> with_prompt = documents;
+  must(read_pairs(str("{\"chosen\": [", user, ", ", yes, "], \"rejected\": [", user, ", ", no, "]}")));
+  EXPECT_EQ(documents, with_prompt);
+}
+
+TEST_F(JsonlTest, PairsAndTextsAreNotReadAsEachOther) {
+  const std::string pair = "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}";
+  EXPECT_THAT(refusal(pair), HasSubstr("train with --task reward or --task dpo"));
+  EXPECT_THAT(std::string(read_pairs("{\"text\": \"a\"}").status().message()),
+              HasSubstr("the first record must be a pair: 'prompt', 'chosen' and 'rejected'; its keys: text"));
+  EXPECT_THAT(std::string(read_pairs(pair + "\n{\"prompt\": \"a\", \"chosen\": \"\", \"rejected\": \"c\"}")
+                              .status()
+                              .message()),
+              HasSubstr("line 2: 'chosen' is empty"));
 }
 
 TEST_F(JsonlTest, OnlyTheCompletionOfAPromptIsInTheLoss) {

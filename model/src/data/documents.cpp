@@ -30,6 +30,8 @@ std::string_view to_string(SourceKind kind) noexcept {
       return "prompts and completions";
     case SourceKind::messages:
       return "conversations";
+    case SourceKind::pairs:
+      return "pairs";
   }
   return "";
 }

@@ -19,6 +19,7 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::size_t kShown = 80;           // bytes of a user's text in a message
 constexpr std::size_t kMaxIgnoredKeys = 64;  // unused keys that are counted separately
 constexpr std::string_view kKinds = "'text', 'prompt' and 'completion', or 'messages'";
+constexpr std::string_view kPairKeys = "'prompt', 'chosen' and 'rejected'";
 
 /// What is wrong with a line. Problems of one kind are counted together.
 struct Problem {
@@ -57,9 +58,11 @@ bool is_blank(const detail::Line& line) {
 
 class RecordReader {
  public:
-  RecordReader(const Result<ChatTemplate>& chat, JsonlStats& stats) : chat_(chat), stats_(stats) {}
+  RecordReader(const Result<ChatTemplate>& chat, RecordUse use, JsonlStats& stats)
+      : chat_(chat), use_(use), stats_(stats) {}
 
-  Outcome read(const detail::Line& line, Document& into) {
+  /// The documents of a line.
+  Outcome read(const detail::Line& line, std::vector<Document>& into) {
     if (line.too_long) return Problem{"length", str("longer than ", kMaxRecordBytes, " bytes")};
     std::string text = line.text;
     if (line.number == 1 && text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
@@ -84,6 +87,17 @@ class RecordReader {
   }
 
   Outcome find_kind(const json& record) {
+    const bool pair = record.contains("chosen") && record.contains("rejected");
+    if (use_ == RecordUse::pairs) {
+      if (!pair)
+        return Problem{"kind", str("the first record must be a pair: ", kPairKeys, "; ", keys_of(record))};
+      stats_.kind = SourceKind::pairs;
+      kind_known_ = true;
+      return {};
+    }
+    if (pair)
+      return Problem{"kind", str("its records are pairs, with 'chosen' and 'rejected': train with --task "
+                                 "reward or --task dpo")};
     const bool text = record.contains("text"), messages = record.contains("messages");
     const bool completion = record.contains("prompt") && record.contains("completion");
     if (text + messages + completion > 1)
@@ -99,18 +113,22 @@ class RecordReader {
     return {};
   }
 
-  Outcome build(const json& record, Document& into) {
-    into = {};
+  Outcome build(const json& record, std::vector<Document>& into) {
+    into.assign(stats_.kind == SourceKind::pairs ? 2 : 1, {});
     Outcome problem;
     switch (stats_.kind) {
       case SourceKind::completions:
-        problem = build_completion(record, into);
+        problem = build_completion(record, "completion", into.front());
         break;
       case SourceKind::messages:
-        problem = build_conversation(record, into);
+        problem = build_conversation(record, into.front());
+        break;
+      case SourceKind::pairs:
+        problem = build_answer(record, "chosen", into[0]);
+        if (!problem) problem = build_answer(record, "rejected", into[1]);
         break;
       default:
-        problem = build_text(record, into);
+        problem = build_text(record, into.front());
     }
     if (!problem) count_ignored_keys(record);
     return problem;
@@ -134,38 +152,63 @@ class RecordReader {
     return {};
   }
 
-  static Outcome build_completion(const json& record, Document& into) {
+  static Outcome build_completion(const json& record, const char* key, Document& into) {
     const std::string *prompt = nullptr, *completion = nullptr;
     if (Outcome problem = string_at(record, "prompt", true, prompt)) return problem;
-    if (Outcome problem = string_at(record, "completion", false, completion)) return problem;
+    if (Outcome problem = string_at(record, key, false, completion)) return problem;
     if (!prompt->empty()) into.segments.push_back({*prompt, false});
     into.segments.push_back({*completion});
     return {};
   }
 
-  Outcome build_conversation(const json& record, Document& into) {
-    const auto messages = record.find("messages");
-    if (messages == record.end()) return Problem{"no messages", str("no 'messages'; ", keys_of(record))};
-    if (!messages->is_array())
-      return Problem{"messages", str("'messages' must be an array, not ", a(*messages))};
-    if (messages->empty()) return Problem{"empty messages", "'messages' is empty"};
-    std::vector<ChatMessage> said;
-    for (const json& message : *messages)
+  /// Appends the messages of the array at `key`.
+  Outcome messages_at(const json& record, const char* key, std::vector<ChatMessage>& said) const {
+    const auto messages = record.find(key);
+    if (messages == record.end()) return Problem{str("no ", key), str("no '", key, "'; ", keys_of(record))};
+    if (!messages->is_array()) return Problem{key, str("'", key, "' must be an array, not ", a(*messages))};
+    if (messages->empty()) return Problem{str("empty ", key), str("'", key, "' is empty")};
+    std::size_t n = 0;
+    for (const json& message : *messages) {
+      ++n;
       if (Outcome problem = add_message(message, said)) {
-        problem->message = str("message ", said.size() + 1, " of ", messages->size(), ": ", problem->message);
+        problem->message = str("message ", n, " of ", messages->size(), ": ", problem->message);
         return problem;
       }
+    }
+    return {};
+  }
+
+  /// One side of a pair.
+  Outcome build_answer(const json& record, const char* key, Document& into) {
+    const auto answer = record.find(key);
+    if (answer == record.end() || !answer->is_array()) return build_completion(record, key, into);
+    if (!chat_.has_value()) return Problem{"kind", std::string(chat_.status().message())};
+    std::vector<ChatMessage> said;
+    if (record.contains("prompt"))
+      if (Outcome problem = messages_at(record, "prompt", said)) return problem;
+    if (Outcome problem = messages_at(record, key, said)) return problem;
+    return write_chat(said, into);
+  }
+
+  Outcome build_conversation(const json& record, Document& into) {
+    std::vector<ChatMessage> said;
+    if (Outcome problem = messages_at(record, "messages", said)) return problem;
+    return write_chat(said, into);
+  }
+
+  Outcome write_chat(const std::vector<ChatMessage>& said, Document& into) {
     const auto is_answer = [](const ChatMessage& message) { return message.role == "assistant"; };
     if (std::none_of(said.begin(), said.end(), is_answer))
       return Problem{"learnt", "no message is in the loss: none has the role 'assistant'"};
     Result<ChatText> chat = apply_chat_template(*chat_, said);
     if (!chat.has_value()) return Problem{"chat", std::string(chat.status().message())};
     into.chat = *std::move(chat);
+    stats_.has_chats = true;
     into.end_loss_mask = is_answer(said.back());
     return {};
   }
 
-  Outcome add_message(const json& message, std::vector<ChatMessage>& said) {
+  Outcome add_message(const json& message, std::vector<ChatMessage>& said) const {
     if (!message.is_object()) return Problem{"message", str("expected an object, not ", a(message))};
     const std::string *role = nullptr, *content = nullptr;
     if (Outcome problem = string_at(message, "role", false, role)) return problem;
@@ -186,13 +229,16 @@ class RecordReader {
     for (const auto& [key, value] : record.items()) {
       const bool read = stats_.kind == SourceKind::completions ? key == "prompt" || key == "completion"
                         : stats_.kind == SourceKind::messages  ? key == "messages"
-                                                               : key == "text";
+                        : stats_.kind == SourceKind::pairs
+                            ? key == "prompt" || key == "chosen" || key == "rejected"
+                            : key == "text";
       if (!read && (stats_.ignored_keys.size() < kMaxIgnoredKeys || stats_.ignored_keys.contains(shown(key))))
         ++stats_.ignored_keys[shown(key)];
     }
   }
 
   const Result<ChatTemplate>& chat_;
+  const RecordUse use_;
   JsonlStats& stats_;
   bool kind_known_ = false;
 };
@@ -230,12 +276,12 @@ class ProblemsByKind {
 }  // namespace
 
 Result<JsonlStats> read_jsonl(Io& io, const std::string& path, const Result<ChatTemplate>& chat,
-                              const std::function<Status(const Document&)>& take) try {
+                              const std::function<Status(const Document&)>& take, RecordUse use) try {
   JsonlStats stats;
-  RecordReader reader(chat, stats);
+  RecordReader reader(chat, use, stats);
   ProblemsByKind problems;
   bool hopeless = false;  // the kind is unknown, so every further line would fail for the same reason
-  Document document;
+  std::vector<Document> documents;
   std::uint64_t first_blank = 0, blanks = 0;  // since the last record; ignored at the end of a file
   const auto one = [&](const detail::Line& line) -> Status {
     if (hopeless) return {};
@@ -244,13 +290,15 @@ Result<JsonlStats> read_jsonl(Io& io, const std::string& path, const Result<Chat
       return {};
     }
     if (blanks > 0) problems.add(first_blank, {"blank", "a blank line"}, std::exchange(blanks, 0));
-    if (Outcome problem = reader.read(line, document)) {
+    if (Outcome problem = reader.read(line, documents)) {
       hopeless = problem->kind == "kind";
       problems.add(line.number, *std::move(problem));
       return {};
     }
     ++stats.n_records;
-    return problems.none() ? take(document) : Status::ok();
+    for (const Document& document : documents)
+      if (problems.none()) STRATA_TRY(take(document));
+    return {};
   };
   STRATA_TRY_ASSIGN(stats.file, detail::for_each_line(io, path, kMaxRecordBytes, one));
   if (!problems.none()) return problems.status(path);

@@ -164,7 +164,8 @@ Result<bool> TokenCache::is_cache(Io& io, const std::string& path) {
 Result<std::unique_ptr<TokenCache>> TokenCache::open_or_build(Io& io, const Tokenizer& tokenizer,
                                                               const std::vector<std::string>& sources,
                                                               const std::string& cache_path,
-                                                              const Result<ChatTemplate>& chat) try {
+                                                              const Result<ChatTemplate>& chat,
+                                                              RecordUse use) try {
   if (sources.empty()) return Status::error(Code::invalid, str(cache_path, ": no source files were given"));
   std::string why = "no cache yet";
   if (io.exists(cache_path)) {
@@ -178,7 +179,7 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open_or_build(Io& io, const Toke
           : !same_text ? "built from other text"
                        : "built with another chat template";
   }
-  detail::TokenCacheWriter writer(io, tokenizer, chat, cache_path);
+  detail::TokenCacheWriter writer(io, tokenizer, chat, cache_path, use);
   STRATA_TRY(writer.write(sources));
   STRATA_TRY_ASSIGN(std::unique_ptr<TokenCache> built, open(io, tokenizer, cache_path));
   built->rebuild_reason_ = std::move(why);

@@ -22,7 +22,7 @@ constexpr std::int32_t kSmallVocab = 65536;
 
 std::string note_of(const std::string& path, const JsonlStats& stats, const Result<ChatTemplate>& chat) {
   std::string text = str(path, ": ", stats.n_records, " records, ", to_string(stats.kind));
-  if (stats.kind == SourceKind::messages) text += str(" as ", chat_template_name(chat->format));
+  if (stats.has_chats) text += str(" as ", chat_template_name(chat->format));
   std::string ignored_keys;
   for (const auto& [key, n] : stats.ignored_keys)
     ignored_keys += str(ignored_keys.empty() ? "" : ", ", "'", key, "' (", n, ")");
@@ -46,8 +46,13 @@ Result<std::unique_ptr<File>> create_file(Io& io, const std::string& path) {
 }  // namespace
 
 TokenCacheWriter::TokenCacheWriter(Io& io, const Tokenizer& tokenizer, const Result<ChatTemplate>& chat,
-                                   const std::string& path)
-    : io_(io), tokenizer_(tokenizer), chat_(chat), path_(path), temporary_(temporary_beside(path)) {}
+                                   const std::string& path, RecordUse use)
+    : io_(io),
+      tokenizer_(tokenizer),
+      chat_(chat),
+      use_(use),
+      path_(path),
+      temporary_(temporary_beside(path)) {}
 
 Status TokenCacheWriter::write(const std::vector<std::string>& sources) {
   Status status = write_all_sources(sources);
@@ -102,6 +107,10 @@ Status TokenCacheWriter::finish(const std::vector<std::string>& sources) {
 
 Result<FileDigest> TokenCacheWriter::encode_source(const std::string& path) {
   STRATA_TRY(check_source_name(path));
+  if (use_ == RecordUse::pairs && !is_jsonl(path))
+    return Status::error(Code::invalid, str(path,
+                                            ": pairs are in .jsonl files, as records with 'prompt', "
+                                            "'chosen' and 'rejected'"));
   return is_jsonl(path) ? encode_records(path) : encode_text(path);
 }
 
@@ -142,8 +151,8 @@ Result<FileDigest> TokenCacheWriter::encode_records(const std::string& path) {
     return Status::error(Code::invalid, str(path, ": conversations are written as ",
                                             chat_template_name(chat_->format), ", but ", status.message()));
   };
-  STRATA_TRY_ASSIGN(const JsonlStats stats, read_jsonl(io_, path, chat_, take));
-  if (stats.kind == SourceKind::messages) header_.chat = chat_mark(chat_);
+  STRATA_TRY_ASSIGN(const JsonlStats stats, read_jsonl(io_, path, chat_, take, use_));
+  if (stats.has_chats) header_.chat = chat_mark(chat_);
   notes_.push_back(note_of(path, stats, chat_));
   return stats.file;
 }

@@ -21,7 +21,7 @@ namespace strata::detail {
 class TokenCacheWriter {
  public:
   TokenCacheWriter(Io& io, const Tokenizer& tokenizer, const Result<ChatTemplate>& chat,
-                   const std::string& path);
+                   const std::string& path, RecordUse use = RecordUse::texts);
   Status write(const std::vector<std::string>& sources);
   /// One sentence per .jsonl file that was read.
   std::vector<std::string> notes() && { return std::move(notes_); }
@@ -43,6 +43,7 @@ class TokenCacheWriter {
   Io& io_;
   const Tokenizer& tokenizer_;
   const Result<ChatTemplate>& chat_;
+  const RecordUse use_;
   std::string path_;
   std::string temporary_;
   std::unique_ptr<File> file_;

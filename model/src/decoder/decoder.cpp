@@ -24,14 +24,22 @@ class Recorder {
         b_(compute) {}
 
   Result<Program> run(DecoderHead head, DecoderRows rows) {
-    const Value tokens = b_.input("tokens", {rows_}, DType::i32);
-    if (rows == DecoderRows::packed) doc_start_ = b_.input("doc_start", {rows_}, DType::i32);
-    const Value x = norm("final_norm", blocks(tokens));
+    const Value x = body(rows);
     if (head == DecoderHead::logits) return b_.finish({{"logits", logits(x)}});
     const Value targets = b_.input("targets", {rows_}, DType::i32);
     const Value divisor = b_.input("divisor", {1}, DType::f32);
     return b_.finish(
         {{"loss", b_.linear_cross_entropy(x, head_weight(), targets, divisor, c_.logit_softcap)}});
+  }
+
+  Result<Program> run_with(DecoderRows rows, const RecordDecoderEnd& end) {
+    const Value x = body(rows);
+    return b_.finish(end({.builder = b_,
+                          .x = x,
+                          .rows = rows_,
+                          .hidden = c_.hidden,
+                          .head = [this] { return head_weight(); },
+                          .softcap = c_.logit_softcap}));
   }
 
   Result<Program> run_cached(const CacheShape& shape) {
@@ -46,6 +54,11 @@ class Recorder {
   }
 
  private:
+  Value body(DecoderRows rows) {
+    const Value tokens = b_.input("tokens", {rows_}, DType::i32);
+    if (rows == DecoderRows::packed) doc_start_ = b_.input("doc_start", {rows_}, DType::i32);
+    return norm("final_norm", blocks(tokens));
+  }
   Value blocks(Value tokens) {
     b_.region("embed", false);
     tokens_weight_ = weight("tokens.weight", {c_.vocab, c_.hidden}, kInitStd);
@@ -187,13 +200,28 @@ std::int64_t count_parameters(const DecoderConfig& config) {
   return n;
 }
 
+namespace {
+
+Status check_batch(const DecoderConfig& config, std::int64_t batch) {
+  STRATA_TRY(validate(config));
+  if (batch >= 1) return {};
+  return Status::error(Code::invalid, str("a batch of ", batch, " sequences; it must be at least 1"));
+}
+
+}  // namespace
+
 Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, DecoderHead head,
                                DecoderRows rows, DType compute) {
-  STRATA_TRY(validate(config));
-  if (batch < 1)
-    return Status::error(Code::invalid, str("a batch of ", batch, " sequences; it must be at least 1"));
+  STRATA_TRY(check_batch(config, batch));
   const DecoderConfig whole = with_derived_sizes(config);
   return Recorder(whole, batch * whole.seq, compute).run(head, rows);
+}
+
+Result<Program> record_decoder_with(const DecoderConfig& config, std::int64_t batch, DecoderRows rows,
+                                    DType compute, const RecordDecoderEnd& end) {
+  STRATA_TRY(check_batch(config, batch));
+  const DecoderConfig whole = with_derived_sizes(config);
+  return Recorder(whole, batch * whole.seq, compute).run_with(rows, end);
 }
 
 std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape, DType compute) {

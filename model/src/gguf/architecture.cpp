@@ -108,6 +108,10 @@ bool slides_somewhere(const DecoderConfig& c) {
 }  // namespace
 
 Result<GgufArchitecture> gguf_architecture(const DecoderConfig& config) {
+  if (config.scores)
+    return Status::error(
+        Code::unsupported,
+        "a reward model has scores, and llama.cpp computes logits: export it as --format hf");
   const auto* const found = std::find_if(
       std::begin(kArchitectures), std::end(kArchitectures),
       [&](const GgufArchitecture& architecture) { return architecture.family == config.family; });

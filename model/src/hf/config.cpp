@@ -212,6 +212,24 @@ kernels::WeightFormat quantization_in_hf_config(const std::string& text) {
   return keys.flag("bnb_4bit_use_double_quant", false) && !reorders ? nf4_dq : nf4;
 }
 
+namespace {
+
+// Whether the architecture is a model with one score for a sequence.
+Result<bool> is_classifier(const json& root) {
+  const auto architectures = root.find("architectures");
+  if (architectures == root.end() || !architectures->is_array() || architectures->empty() ||
+      !architectures->front().is_string())
+    return false;
+  const std::string name = architectures->front().get<std::string>();
+  if (!name.ends_with("ForSequenceClassification")) return false;
+  const auto labels = root.find("id2label");
+  const std::size_t n = labels != root.end() && labels->is_object() ? labels->size() : 2;  // as transformers
+  if (n == 1) return true;
+  return Status::error(Code::unsupported, str(name, " has ", n, " labels; a reward model has 1"));
+}
+
+}  // namespace
+
 Result<DecoderConfig> decoder_from_hf_config(const std::string& text) {
   STRATA_TRY_ASSIGN(const json root, detail::parse_strict_json(text));
   if (!root.is_object()) return Status::error(Code::corrupt, "it is not an object");
@@ -231,6 +249,7 @@ Result<DecoderConfig> decoder_from_hf_config(const std::string& text) {
   if (family == "bloom") read_bloom(keys, c);
   if (c.position == DecoderConfig::Position::rope) read_llama(keys, c);
   c.tied_head = keys.flag("tie_word_embeddings", c.tied_head);
+  STRATA_TRY_ASSIGN(c.scores, is_classifier(root));
   read_quantization(keys);
   STRATA_TRY(keys.status());
   DecoderConfig trial = c;  // the rest must be valid for any sequence length

@@ -106,6 +106,18 @@ const char* architecture(std::string_view family) {
   return "";
 }
 
+// Sequence classification with one label: its score.
+void make_classifier(json& j, std::string_view family) {
+  std::string name = architecture(family);
+  name.erase(name.find(name.ends_with("LMHeadModel") ? "LMHeadModel" : "ForCausalLM"));
+  if (family == "gemma3_text") name += "Text";
+  j["architectures"] = json::array({name + "ForSequenceClassification"});
+  j["id2label"] = {{"0", "LABEL_0"}};
+  j["label2id"] = {{"LABEL_0", 0}};
+  // It scores the last token that is not padding.
+  if (j["pad_token_id"].is_null()) j["pad_token_id"] = j["eos_token_id"];
+}
+
 }  // namespace
 
 std::string hf_config_json(const DecoderConfig& config, DType dtype, const std::string& source) {
@@ -117,6 +129,7 @@ std::string hf_config_json(const DecoderConfig& config, DType dtype, const std::
   j.update(family_json(c));
   j["model_type"] = c.family;
   j["architectures"] = json::array({architecture(c.family)});
+  if (c.scores) make_classifier(j, c.family);
   j["vocab_size"] = c.vocab;
   j["tie_word_embeddings"] = c.tied_head;
   const char* const name = dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";

@@ -78,6 +78,7 @@ std::string config_text(const DecoderConfig& config, const HfExport& options) {
   if (options.end_of_text < 0) return text;
   nlohmann::json root = nlohmann::json::parse(text);
   root["bos_token_id"] = root["eos_token_id"] = options.end_of_text;
+  if (config.scores) root["pad_token_id"] = options.end_of_text;
   return root.dump(2) + "\n";
 }
 

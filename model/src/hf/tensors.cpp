@@ -138,7 +138,8 @@ class TensorListBuilder {
     for (std::int64_t layer = 0; layer < c_.layers; ++layer)
       block(str("layers.", layer, "."), str(names_.layer, layer, "."));
     norm("final_norm", str(names_.final_norm), c_.hidden);
-    if (!c_.tied_head) matrix("head", "lm_head", c_.vocab, c_.hidden, Layout::rows);
+    if (c_.scores) matrix("score", "score", 1, c_.hidden, Layout::rows);
+    if (!c_.tied_head && !c_.scores) matrix("head", "lm_head", c_.vocab, c_.hidden, Layout::rows);
     return std::move(out_);
   }
 

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include <strata/graph/builder.h>
 #include <strata/graph/program.h>
 #include <strata/runtime/status.h>
 
@@ -65,6 +68,9 @@ struct DecoderConfig {
   Mlp mlp = Mlp::gelu;
   bool qkv_bias = true, out_bias = true, mlp_bias = true;
   bool tied_head = true;  ///< the head shares the token embedding
+  /// Instead of logits it has one score of a sequence: a reward model, with the parameter "score.weight" (see
+  /// align/pairs.h). record_decoder() does not record it.
+  bool scores = false;
 };
 
 /// Whether the MLP is gated, so that its first matrix computes both gate and up.
@@ -99,6 +105,22 @@ enum class DecoderRows : std::uint8_t {
 /// into the residual stream scaled by 1 / sqrt(2 layers).
 Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, DecoderHead head,
                                DecoderRows rows = DecoderRows::whole, DType compute = DType::f32);
+
+/// What a decoder ends in, for those who record it: see record_decoder_with().
+struct DecoderEnd {
+  Builder& builder;
+  Value x;                ///< [batch * seq, hidden], after the last norm
+  std::int64_t rows = 0;  ///< batch * seq
+  std::int64_t hidden = 0;
+  std::function<Value()> head;  ///< the matrix [vocab, hidden] of the logits, which may be that of embeddings
+  float softcap = 0;            ///< of the logits; 0: none
+};
+/// The outputs of the program, by name.
+using RecordDecoderEnd = std::function<std::vector<std::pair<std::string, Value>>(const DecoderEnd&)>;
+/// The same with an end of the caller's, such as a loss of its own. Parameters of the end are registered
+/// after those of the model.
+Result<Program> record_decoder_with(const DecoderConfig& config, std::int64_t batch, DecoderRows rows,
+                                    DType compute, const RecordDecoderEnd& end);
 
 /// Sizes of a program with a KV cache.
 struct CacheShape {

@@ -20,6 +20,14 @@ enum class SourceKind : std::uint8_t {
   jsonl_text,   ///< records with "text"; the loss is on all of it
   completions,  ///< records with "prompt" and "completion"; the loss is on the completion
   messages,     ///< records with "messages", each a "role" and a "content"; the loss is on the assistant's
+  /// Records with "prompt", "chosen" and "rejected", each a string or messages (the prompt's may be part of
+  /// the others'): two documents, the chosen one first. The loss is on the answers.
+  pairs,
+};
+/// Which records a .jsonl file is to have.
+enum class RecordUse : std::uint8_t {
+  texts,  ///< to be learned: any kind but pairs
+  pairs,  ///< to be compared
 };
 std::string_view to_string(SourceKind kind) noexcept;
 
@@ -47,20 +55,23 @@ struct Document {
 struct JsonlStats {
   FileDigest file;
   SourceKind kind = SourceKind::jsonl_text;
+  bool has_chats = false;  ///< some document is a conversation
   std::uint64_t n_records = 0;
   std::map<std::string, std::uint64_t> ignored_keys;  ///< number of records with each key that is not used
 };
 
 inline constexpr std::size_t kMaxRecordBytes = std::size_t{16} << 20;
 
-/// Calls `take` with the documents of a .jsonl file in order, one per line. A line that is no record of the
-/// file's kind is an error. All lines are read before it is returned; for each kind of problem the message
-/// has one line with the first line number and the count of the others. After the first problem `take` is not
-/// called any more. Lines are at most kMaxRecordBytes long, UTF-8, nested at most 64 deep, and have no
-/// duplicate keys; blank lines at the end are ignored. Unused keys of a record are ignored and counted.
-/// Conversations are written with `chat`; if that is an error, it is returned for the first conversation.
-/// Errors: `invalid` with "PATH: line N: ..."; those of reading and of `take`.
+/// Calls `take` with the documents of a .jsonl file in order, one per line, or two of a pair. A line that is
+/// no record of the file's kind is an error, and so is a kind that is not of the `use`. All lines are read
+/// before it is returned; for each kind of problem the message has one line with the first line number and
+/// the count of the others. After the first problem `take` is not called any more. Lines are at most
+/// kMaxRecordBytes long, UTF-8, nested at most 64 deep, and have no duplicate keys; blank lines at the end
+/// are ignored. Unused keys of a record are ignored and counted. Conversations are written with `chat`; if
+/// that is an error, it is returned for the first conversation. Errors: `invalid` with "PATH: line N: ...";
+/// those of reading and of `take`.
 Result<JsonlStats> read_jsonl(Io& io, const std::string& path, const Result<ChatTemplate>& chat,
-                              const std::function<Status(const Document&)>& take);
+                              const std::function<Status(const Document&)>& take,
+                              RecordUse use = RecordUse::texts);
 
 }  // namespace strata

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <strata/model/chat.h>
+#include <strata/model/documents.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/status.h>
@@ -25,14 +26,16 @@ class TokenCache {
  public:
   /// Opens `cache_path` if it is undamaged and was built from these bytes with this tokenizer; otherwise
   /// builds it and replaces it atomically. Sources are read in blocks, in order. Conversations are written
-  /// with `chat`; if that is an error, they fail with it. Only one process at a time should build a path.
+  /// with `chat`; if that is an error, they fail with it. Pairs (RecordUse) are documents 2 i and 2 i + 1; a
+  /// path is that of one use. Only one process at a time should build a path.
   /// Errors: `invalid` for no sources, sources without bytes, invalid records (all of them, one line per kind
   /// of problem), or a chat template with markers that the tokenizer lacks; `unsupported` for other formats;
   /// `not_found`, `io_error`, `no_space`, with the file.
   static Result<std::unique_ptr<TokenCache>> open_or_build(Io& io, const Tokenizer& tokenizer,
                                                            const std::vector<std::string>& sources,
                                                            const std::string& cache_path,
-                                                           const Result<ChatTemplate>& chat = ChatTemplate{});
+                                                           const Result<ChatTemplate>& chat = ChatTemplate{},
+                                                           RecordUse use = RecordUse::texts);
   /// Opens an existing cache without its sources. Errors: `corrupt` for a damaged cache, `invalid` for a
   /// cache of another tokenizer, `not_found`, `io_error`.
   static Result<std::unique_ptr<TokenCache>> open(Io& io, const Tokenizer& tokenizer,
