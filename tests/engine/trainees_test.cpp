@@ -51,6 +51,12 @@ SessionOptions options_of(StepMode mode = StepMode::two_phase) {
   return options;
 }
 
+SessionOptions options_of_one() {
+  SessionOptions options = options_of();
+  options.trainees.clear();
+  return options;
+}
+
 /// What a trainee's steps return, and what it has learned.
 struct Learned {
   std::vector<float> losses;
@@ -95,8 +101,7 @@ Learned train_alone(NamedProgram program, double clip, const test::StateTensors&
   const std::string trainee = program.trainee;
   ProgramSet set;
   set.add(std::move(program));
-  SessionOptions options = options_of();
-  options.trainees.clear();
+  SessionOptions options = options_of_one();
   options.clip = clip;
   TinyRun run(must(Engine::plan(set, options)));
   must(run.engine->initialize(1));
@@ -199,8 +204,7 @@ class Later final : public BatchSource {
 
 // Two programs with half of the loss each are one program over all micro-batches.
 TEST(TraineesTest, ProgramsOfATraineeAddUpToOneGradient) {
-  SessionOptions options = options_of();
-  options.trainees.clear();
+  SessionOptions options = options_of_one();
   options.grad_accum = 4;
   ProgramSet one;
   one.add(actor());
@@ -249,6 +253,8 @@ TEST(TraineesTest, TraineesThatShareParametersAreRefused) {
   NamedProgram of_actor = critic();
   of_actor.trainee = "actor";
   EXPECT_THAT(refusal(actor(), std::move(of_actor)), HasSubstr("they must train the same ones"));
+  EXPECT_THAT(refusal(actor(), critic(), {.trainees = {{.name = "judge"}}}),
+              HasSubstr("options of trainee 'judge'"));
   SessionOptions ranks;
   ranks.grad_accum = 2;
   ranks.ranks.ranks = 2;
@@ -269,7 +275,7 @@ TEST(TraineesTest, OutputsOfForwardProgramsAreRead) {
   eval.values[static_cast<std::size_t>(head->out[1])].name = "losses";
   set.add({"token_losses", ProgramRole::forward, std::move(eval)});
   set.add({"eval", ProgramRole::eval, must(record_decoder(test::tiny_config(), 3, DecoderHead::loss))});
-  TinyRun run(must(Engine::plan(set, options_of())));
+  TinyRun run(must(Engine::plan(set, options_of_one())));
   must(run.engine->initialize(1));
   Learned ignored;
   step(*run.engine, "actor", kActorLr, ignored);  // its update is pending
@@ -295,9 +301,9 @@ TEST(TraineesTest, TrainingTakesTheMemoryOfTheCache) {
   };
   ProgramSet only_train;
   only_train.add(actor());
-  const auto train = must(Engine::plan(only_train, options_of()));
-  const auto cached = must(Engine::plan(with_cache({}), options_of()));
-  TinyRun run(must(Engine::plan(with_cache(only_train), options_of())));
+  const auto train = must(Engine::plan(only_train, options_of_one()));
+  const auto cached = must(Engine::plan(with_cache({}), options_of_one()));
+  TinyRun run(must(Engine::plan(with_cache(only_train), options_of_one())));
   EXPECT_EQ(run.plan->trace.device_fixed_bytes,
             std::max(train->trace.device_fixed_bytes, cached->trace.device_fixed_bytes));
   EXPECT_LT(run.plan->trace.device_fixed_bytes,

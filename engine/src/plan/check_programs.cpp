@@ -229,6 +229,11 @@ Status check_trainees(std::span<const NamedProgram* const> train, const SessionO
     if (const std::int32_t ranks = options.ranks.ranks * options.model.ranks(); ranks > 1)
       return Status::error(Code::unsupported, str("a run with ", train.size(),
                                                   " programs that train needs one rank; there are ", ranks));
+  for (const TraineeOptions& given : options.trainees)
+    if (std::none_of(train.begin(), train.end(),
+                     [&](const NamedProgram* named) { return named->trainee == given.name; }))
+      return Status::error(Code::invalid, str("there are options of trainee '", given.name,
+                                              "', but none of the run's programs trains it"));
   for (std::size_t i = 0; i < train.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) {
       const std::vector<std::string_view> a = trained_by(*train[j]), b = trained_by(*train[i]);
