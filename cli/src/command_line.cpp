@@ -29,7 +29,7 @@ constexpr const char* kExamples =
     "  strata generate models/gpt2 --prompts questions.txt --top-p 0.9 --json\n"
     "  strata eval runs/demo --data unseen.txt\n"
     "  strata score models/gpt2 --in pairs.jsonl --out scores.jsonl\n"
-    "  strata trace runs/demo --steps 10:12\n"
+    "  strata trace runs/demo --steps 10-12\n"
     "  strata data inspect qa.tokens --tokenizer tokenizer.json --seq 512\n"
     "  strata train --init models/gpt2 data.train=notes.txt --out runs/tuned\n"
     "  strata export runs/tuned --out models/tuned --dtype bf16 --check\n"

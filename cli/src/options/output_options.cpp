@@ -37,7 +37,7 @@ void add_compare_options(CLI::App& app, Args& args) {
 void add_trace_options(CLI::App& app, Args& args) {
   app.add_option("run", args.items, "Run folder")->option_text("RUN")->required()->expected(1);
   app.add_option("--steps", args.trace_steps, "First and last step (default: all that were traced)")
-      ->option_text("A:B");
+      ->option_text("A-B");
   app.add_option("--out", args.out_file, "File to write (default: trace-perfetto.json in the run's folder)")
       ->option_text("FILE");
   app.add_flag("--json", args.json, "Print JSON");

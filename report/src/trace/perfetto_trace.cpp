@@ -211,14 +211,14 @@ Result<TraceSteps> parse_trace_steps(std::string_view text) {
     const auto end = std::from_chars(part.data(), part.data() + part.size(), into);
     return part.empty() || (end.ec == std::errc() && end.ptr == part.data() + part.size() && into >= 0);
   };
-  const std::size_t colon = text.find(':');
-  const bool is_valid = colon == std::string_view::npos ? parse(text, steps.first)
-                                                        : parse(text.substr(0, colon), steps.first) &&
-                                                              parse(text.substr(colon + 1), steps.last);
-  if (colon == std::string_view::npos && !text.empty()) steps.last = steps.first;
+  const std::size_t dash = text.find('-');
+  const bool is_valid = dash == std::string_view::npos ? parse(text, steps.first)
+                                                       : parse(text.substr(0, dash), steps.first) &&
+                                                             parse(text.substr(dash + 1), steps.last);
+  if (dash == std::string_view::npos && !text.empty()) steps.last = steps.first;
   if (is_valid && steps.first <= steps.last) return steps;
   return Status::error(Code::invalid,
-                       str("--steps ", text, ": write a step, or the first and the last, such as 10:12"));
+                       str("--steps ", text, ": write a step, or the first and the last, such as 10-12"));
 }
 
 Result<PerfettoTrace> perfetto_trace(const std::vector<RankTrace>& ranks, const TraceSteps& steps) {

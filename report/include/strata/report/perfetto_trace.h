@@ -17,7 +17,7 @@ struct TraceSteps {
   std::int64_t first = 0, last = std::numeric_limits<std::int64_t>::max();
   bool all() const noexcept { return first == 0 && last == std::numeric_limits<std::int64_t>::max(); }
 };
-/// "10:12", "10:", ":12" or "10"; empty: all. Errors: `invalid`.
+/// "10-12", "10-" or "10", as in log.trace; empty: all. Errors: `invalid`.
 Result<TraceSteps> parse_trace_steps(std::string_view text);
 
 /// What a trace for Perfetto has.

@@ -81,7 +81,7 @@ bool is_work(const std::string& lane) { return lane == "compute" || lane == "cpu
 
 TEST_F(CliTraceE2e, FlowsFollowEachPayloadBetweenLanes) {
   ASSERT_NO_FATAL_FAILURE(train({"log.trace=4-7", "optim.name=adamw"}));
-  const TraceJson said = write({"--steps", "5:6"});
+  const TraceJson said = write({"--steps", "5-6"});
   const TraceJson all = events();
   const ThreadNames threads = thread_names(all);
   const std::vector<TraceJson> slices = with_phase(all, "X");
@@ -169,10 +169,10 @@ TEST_F(CliTraceE2e, SaysWhatIsMissing) {
   EXPECT_THAT(untraced.err, HasSubstr("log.trace=true"));
   EXPECT_THAT(strata({"trace", "nowhere"}).err, HasSubstr("contains no run"));
   ASSERT_NO_FATAL_FAILURE(train({"--overwrite", "log.trace=2-3", "train.steps=4"}));
-  const ProgramResult later = strata({"trace", "run", "--steps", "4:5"});
+  const ProgramResult later = strata({"trace", "run", "--steps", "4-5"});
   EXPECT_EQ(later.exit_code, 2);
   EXPECT_THAT(later.err, HasSubstr("the trace has steps 2 to 3, and none of 4 to 5"));
-  EXPECT_THAT(strata({"trace", "run", "--steps", "3:2"}).err, HasSubstr("--steps 3:2"));
+  EXPECT_THAT(strata({"trace", "run", "--steps", "3-2"}).err, HasSubstr("--steps 3-2"));
   const ProgramResult written = strata({"trace", "run"});
   EXPECT_EQ(written.exit_code, 0) << written.err;
   EXPECT_THAT(written.out, AllOf(HasSubstr("run/trace-perfetto.json: steps 2 to 3"), HasSubstr("flows")));
