@@ -69,12 +69,18 @@ TEST_F(PairDatasetTest, BothAnswersShareARowAndTheirTargetsAreSegments) {
   EXPECT_EQ(data.stats().n_packed_tokens, 7u);
 }
 
-TEST_F(PairDatasetTest, TheLastTokenIsAnInputWhereItIsScored) {
+TEST_F(PairDatasetTest, TheLastTokenIsScoredButNotTheEndOfText) {
   cache_of(pair_line("ab", "c", "de"));
-  const FilledPairs row = fill_pairs(packed({.seq = 9, .segments = Segments::last_token}), 0);
-  EXPECT_EQ(row.inputs, (Ints{'a', 'b', 'c', end, 'a', 'b', 'd', 'e', end}));
-  EXPECT_EQ(row.segments, (Ints{-1, -1, -1, 0, -1, -1, -1, -1, 1}));
-  EXPECT_EQ(row.doc_start, (Ints{0, 0, 0, 0, 4, 4, 4, 4, 4}));
+  PairOptions options{.seq = 8, .segments = Segments::last_token, .end_of_text = end};
+  const FilledPairs row = fill_pairs(packed(options), 0);
+  EXPECT_EQ(row.inputs, (Ints{'a', 'b', 'c', 'a', 'b', 'd', 'e', 0}));
+  EXPECT_EQ(row.segments, (Ints{-1, -1, 0, -1, -1, -1, 1, -1}));
+  EXPECT_EQ(row.doc_start, (Ints{0, 0, 0, 3, 3, 3, 3, 7}));
+  options.seq = 9;
+  options.end_of_text = -1;  // the last token is then as any other
+  const FilledPairs with_end = fill_pairs(packed(options), 0);
+  EXPECT_EQ(with_end.inputs, (Ints{'a', 'b', 'c', end, 'a', 'b', 'd', 'e', end}));
+  EXPECT_EQ(with_end.segments, (Ints{-1, -1, -1, 0, -1, -1, -1, -1, 1}));
 }
 
 TEST_F(PairDatasetTest, APairIsNeverDividedAmongMicroBatches) {

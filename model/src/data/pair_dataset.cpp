@@ -53,7 +53,7 @@ class PairPacker {
     const auto room = static_cast<std::uint64_t>(options_.seq) + (last_is_input_ ? 0 : 1);
     std::uint64_t front = 0, prompt = ~std::uint64_t{0};
     for (std::size_t side = 0; side < 2; ++side) {
-      const std::uint64_t d = 2 * pair + side, begin = cache_.document_begin(d), end = cache_.document_end(d);
+      const std::uint64_t d = 2 * pair + side, begin = cache_.document_begin(d), end = end_of(d);
       const std::uint64_t answer = first_in_loss(cache_, d);
       if (answer >= end) return false;
       documents[side] = {begin, end};
@@ -68,6 +68,12 @@ class PairPacker {
       is_cut = is_cut || front + back > 0;
     }
     return true;
+  }
+
+  /// Programs that read such models do not score an end of text, since they pad with it.
+  std::uint64_t end_of(std::uint64_t document) const {
+    const std::uint64_t end = cache_.document_end(document);
+    return last_is_input_ && cache_.token(end - 1) == options_.end_of_text ? end - 1 : end;
   }
 
   /// Whether both documents fit into the present micro-batch, and where.

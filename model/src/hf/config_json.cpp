@@ -114,7 +114,7 @@ void make_classifier(json& j, std::string_view family) {
   j["architectures"] = json::array({name + "ForSequenceClassification"});
   j["id2label"] = {{"0", "LABEL_0"}};
   j["label2id"] = {{"LABEL_0", 0}};
-  // It scores the last token that is not padding.
+  // It scores the last token that is not padding; export_hf() makes the end of text the padding.
   if (j["pad_token_id"].is_null()) j["pad_token_id"] = j["eos_token_id"];
 }
 

@@ -14,9 +14,10 @@ struct PairOptions {
   std::int64_t seq = 0;        ///< tokens of a row
   std::int64_t rows = 1;       ///< of a micro-batch
   std::int64_t max_pairs = 1;  ///< of a micro-batch
-  /// What a document's segment covers: its last token, which is then an input, or the tokens before those of
-  /// its answer, whose targets these are.
+  /// What a document's segment covers: its last token, not counting the end of text, or the tokens before
+  /// those of its answer, whose targets these are.
   enum class Segments : std::uint8_t { last_token, answers } segments = Segments::answers;
+  std::int32_t end_of_text = -1;  ///< of the tokenizer; -1: none
   SampleOrder order = SampleOrder::sequential;
   std::uint64_t seed = 0;  ///< for the order, and for which pairs share a micro-batch
 };
