@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up the environment of the peers' programs in this folder and of scripts/torch_check.sh: DIR/venv with the
 # newest torch, transformers, accelerate, PEFT and bitsandbytes, with DeepSpeed and its CPU Adam, compiled for this
-# machine's CPU against that torch, and with torchao, galore-torch, lm_eval, gguf and xllamacpp (llama.cpp). pip uses the
+# machine's CPU against that torch, and with torchao, galore-torch, lm_eval, gguf, xllamacpp (llama.cpp) and trl. pip uses the
 # index it is configured with. The torch of PyPI includes CUDA libraries, about 6 GB on disk, and needs no GPU.
 #   bench/peers/setup_peers.sh DIR             keeps what is already installed; logs are in DIR
 #   bench/peers/setup_peers.sh DIR --debian    also installs Debian's python3-torch for /usr/bin/python3
@@ -84,6 +84,7 @@ package galore_torch
 package lm_eval
 package gguf
 package xllamacpp
+package trl
 deepspeed
 
 if (( debian )) && ! /usr/bin/python3 -c 'import torch' 2>/dev/null; then
