@@ -54,7 +54,7 @@ struct Args : ConfigRequest {
   std::string model;                      ///< `init`: a folder or a size
   bool yes = false;                       ///< `init`: ask nothing
   std::string system;                     ///< `chat`: the first message
-  std::string trace_steps;                ///< `trace`: FIRST:LAST; empty: all
+  std::string trace_steps;                ///< `trace`: FIRST-LAST; empty: all
   std::string in_file = "-";              ///< `score`; "-": standard input
   std::string out_file = "-";  ///< `score`, `report`, `trace`; "-": standard output, or the default file
   std::int64_t context = 0;    ///< `score`: tokens the model reads at once; 0: the default

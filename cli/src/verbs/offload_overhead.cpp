@@ -39,8 +39,8 @@ class MeasuredRun {
   Status run(std::int64_t steps, bool counts = true) {
     for (std::int64_t step = 0; step < steps; ++step) {
       StepReport report;
-      STRATA_TRY(subspaces_.before_step(job_->engine(), batches_).status());
-      STRATA_TRY(job_->engine().train_step(batches_, loaded_.config.optim.lr, report));
+      STRATA_TRY(subspaces_.before_step(job_->engine(), *batches_).status());
+      STRATA_TRY(job_->engine().train_step(*batches_, loaded_.config.optim.lr, report));
       losses.push_back(std::bit_cast<std::uint32_t>(report.loss));
       if (!counts) continue;
       seconds.all.push_back(report.seconds);
@@ -60,14 +60,14 @@ class MeasuredRun {
   MeasuredRun(LoadedConfig loaded, PlannedJob planned, const TrainingData& training_data)
       : loaded_(std::move(loaded)),
         planned_(std::move(planned)),
-        batches_(training_data.train(), loaded_.config.train.micro_batch),
+        batches_(training_data.train_batches(loaded_.config.train.micro_batch)),
         subspaces_(loaded_.config) {
     seconds.recompute = to_string(planned_.recompute);
   }
   LoadedConfig loaded_;
   PlannedJob planned_;
   std::unique_ptr<Job> job_;
-  DatasetBatches batches_;
+  std::unique_ptr<MicroBatches> batches_;
   SubspaceSchedule subspaces_;
 };
 

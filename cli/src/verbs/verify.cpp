@@ -76,13 +76,13 @@ Result<Bits> run_variant(const Args& args, const Variant& variant, const Trainin
   STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(loaded.config, *planned.plan, posix_io()));
   STRATA_TRY(job->engine().initialize(loaded.config.train.seed));
-  DatasetBatches batches(training_data.train(), loaded.config.train.micro_batch);
+  const std::unique_ptr<MicroBatches> batches = training_data.train_batches(loaded.config.train.micro_batch);
   Bits bits;
   SubspaceSchedule subspaces(loaded.config);
   for (std::int64_t step = 0; step < steps; ++step) {
     StepReport report;
-    STRATA_TRY(subspaces.before_step(job->engine(), batches).status());
-    STRATA_TRY(job->engine().train_step(batches, loaded.config.optim.lr, report));
+    STRATA_TRY(subspaces.before_step(job->engine(), *batches).status());
+    STRATA_TRY(job->engine().train_step(*batches, loaded.config.optim.lr, report));
     bits.losses.push_back(std::bit_cast<std::uint32_t>(report.loss));
   }
   STRATA_TRY_ASSIGN(bits.digest, job->engine().state_digest());

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/train/split/model_pipeline.h>
@@ -88,6 +91,26 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, bool trai
   for (const std::string& group : config.optim.param_groups)
     if (const Status status = parse_param_group(group).status(); !status.is_ok())
       problems.push_back(str(set_by(tree, "optim.param_groups"), ": ", status.message()));
+}
+
+void check_objective(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  if (config.train.objective == "lm") return;
+  const auto refuse = [&](const char* key, const auto& value, const char* why) {
+    problems.push_back(str(set_by(tree, key), " = ", value, ", but train.objective is ",
+                           config.train.objective, " (", tree.entry("train.objective").origin, "), ", why));
+  };
+  if (!config.data.weights.empty())
+    refuse("data.weights", fmt::format("{}", fmt::join(config.data.weights, ",")), "which mixes no data");
+  if (model_parallel(config).ranks() > 1)
+    problems.push_back(str("ranks share the model (", to_string(model_parallel(config)),
+                           "), but train.objective is ", config.train.objective, " (",
+                           tree.entry("train.objective").origin, "), which needs whole models"));
+  if (config.train.allow_micro_batch_split)
+    refuse("train.allow_micro_batch_split", "true", "whose micro-batches have whole pairs");
+  if (trains_in_subspaces(config)) refuse("optim.name", config.optim.name, "which has no bases of subspaces");
+  if (virtual_tokens(config) > 0)
+    refuse("adapter.method", config.adapter.method,
+           "whose pairs are packed, and virtual tokens are of a row");
 }
 
 // What ranks that share the model do not support.
@@ -188,6 +211,7 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config, bool tr
   check_memory_and_io(tree, config, problems);
   check_offload(tree, config, problems);
   check_training(tree, config, trains, problems);
+  check_objective(tree, config, problems);
   check_parallel(tree, config, problems);
   check_outputs(tree, config, problems);
   return config_problems(problems);

@@ -13,6 +13,7 @@
 #include <strata/model/hf/training_settings.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
 #include <strata/runtime/threads/core_share.h>
 #include <strata/train/chat_choice.h>
 #include <strata/train/task.h>
@@ -237,6 +238,11 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
   if (model) {
     config.model.loaded = std::move(model->decoder);
     config.model.ignored_settings = std::move(model->ignored_settings);
+    if (config.model.loaded->scores && !is_reward_model(config))
+      return Status::error(Code::invalid,
+                           str("model.from = ", config.model.from,
+                               " is a reward model, which scores sequences and has no head for tokens; use "
+                               "--task reward, or name the model that it was made of"));
   }
   STRATA_TRY(decide_chat(tree, config));
   return LoadedConfig{std::move(tree), std::move(config)};

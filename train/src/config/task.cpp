@@ -14,10 +14,18 @@ constexpr Value kLora[] = {{"adapter.method", "lora"}, {"adapter.rank", "16"},
 constexpr Value kQlora[] = {
     kLora[0], kLora[1], kLora[2], kLora[3], kLora[4], kLora[5], {"train.base", "nf4-dq"}};
 
+constexpr Value kSft[] = {{"train.objective", "lm"}};
+constexpr Value kReward[] = {
+    {"train.objective", "reward"}, {"optim.lr", "1e-5"}, {"optim.weight_decay", "0"}};
+constexpr Value kDpo[] = {{"train.objective", "dpo"}, {"optim.lr", "1e-6"}, {"optim.weight_decay", "0"}};
+
 constexpr TrainTask kTasks[] = {
     {"full", "train all parameters", {}},
     {"lora", "low-rank adapters of all linear layers", kLora},
     {"qlora", "the same over a base in NF4 with double quantization", kQlora},
+    {"sft", "learn answers to prompts, or texts", kSft},
+    {"reward", "a reward model of pairs of answers", kReward},
+    {"dpo", "prefer the chosen answers of pairs (align.loss=ipo: IPO)", kDpo},
 };
 
 }  // namespace

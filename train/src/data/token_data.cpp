@@ -7,6 +7,7 @@
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
 
 namespace strata {
 namespace {
@@ -14,18 +15,20 @@ namespace {
 constexpr std::uint64_t kMaxCorpusBytes = std::uint64_t{1} << 32;  // one file that a tokenizer is trained on
 
 /// Appends all text of a file, to train a tokenizer on.
-Status add_texts(Io& io, const std::string& file, std::vector<std::string>& texts) {
+Status add_texts(Io& io, const std::string& file, RecordUse use, std::vector<std::string>& texts) {
   STRATA_TRY_ASSIGN(const bool packed, TokenCache::is_cache(io, file));
   if (packed)
     return Status::error(
         Code::invalid,
         str(file, " is a packed file; set data.tokenizer to the tokenizer it was packed with"));
   if (is_jsonl(file))
-    return read_jsonl(io, file, ChatTemplate{},
-                      [&](const Document& document) {
-                        texts.push_back(document.text());
-                        return Status::ok();
-                      })
+    return read_jsonl(
+               io, file, ChatTemplate{},
+               [&](const Document& document) {
+                 texts.push_back(document.text());
+                 return Status::ok();
+               },
+               use)
         .status();
   STRATA_TRY_ASSIGN(std::string text, read_text(io, file, kMaxCorpusBytes));
   STRATA_TRY(check_text(file, text));
@@ -38,7 +41,8 @@ Result<Tokenizer> make_tokenizer(const TrainConfig& config, const std::vector<st
     return annotated(Tokenizer::load(io, source), config.data.tokenizer ? "data.tokenizer" : "model.from");
   std::vector<std::string> texts;
   ErrorList bad;
-  for (const std::string& file : files) bad.add(add_texts(io, file, texts).annotate("data.train"));
+  for (const std::string& file : files)
+    bad.add(add_texts(io, file, record_use(config), texts).annotate("data.train"));
   STRATA_TRY(bad.status());
   const std::vector<std::string_view> views(texts.begin(), texts.end());
   return annotated(Tokenizer::train(views, config.model.vocab), "model.vocab");
@@ -50,6 +54,7 @@ std::string cache_path(const TrainConfig& config, const TextCodec& codec,
   Digester names;
   for (const std::string& file : files) names.update(std::as_bytes(std::span(file.data(), file.size() + 1)));
   names.update(codec.tokenizer.digest());
+  if (compares_pairs(config)) names.update(std::as_bytes(std::span("pairs", 5)));
   if (const auto& chat = codec.chat.chat;
       chat.has_value() && std::any_of(files.begin(), files.end(), is_jsonl))
     names.update(chat->digest());
@@ -86,13 +91,16 @@ Result<std::unique_ptr<TokenCache>> open_token_cache(const TrainConfig& config, 
   for (const std::string& file : files) {
     // Files that cannot be read are reported below, with all other bad ones.
     if (!TokenCache::is_cache(io, file).value_or(false)) continue;
+    if (compares_pairs(config))
+      return Status::error(Code::unsupported,
+                           str(file, " is a packed file, which cannot hold pairs; name .jsonl files"));
     if (files.size() > 1)
       return Status::error(Code::invalid, str(file, " is a packed file among ", files.size(),
                                               " files; set data.weights, or pack all files together"));
     return TokenCache::open(io, codec.tokenizer, file);
   }
   auto cache = TokenCache::open_or_build(io, codec.tokenizer, files, cache_path(config, codec, files),
-                                         codec.chat.chat);
+                                         codec.chat.chat, record_use(config));
   if (cache.has_value()) notes.insert(notes.end(), (*cache)->notes().begin(), (*cache)->notes().end());
   return cache;
 }

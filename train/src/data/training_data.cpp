@@ -8,6 +8,8 @@
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
+#include <strata/train/align/pair_batches.h>
 
 namespace strata {
 
@@ -27,7 +29,7 @@ class TrainingDataBuilder {
     STRATA_TRY(io_.make_dirs(config_.data.cache_dir));
     STRATA_TRY(open_caches(train));
     decide_packing();
-    STRATA_TRY(make_datasets());
+    STRATA_TRY(compares_pairs(config_) ? make_pairs() : make_datasets());
     into_.data_digest_ = into_.digest_data();
     return {};
   }
@@ -67,7 +69,27 @@ class TrainingDataBuilder {
         std::any_of(caches.begin(), caches.end(), [](const auto& c) { return is_masked(*c); }) ||
         (into_.val_cache_ != nullptr && is_masked(*into_.val_cache_));
     into_.has_conversations_ = masked;  // only assistant turns are in the loss mask
-    into_.packing_ = resolve_packing(config_, masked);
+    into_.packing_ = compares_pairs(config_) ? "pack" : resolve_packing(config_, masked);
+  }
+
+  Status make_pairs() {
+    STRATA_TRY_ASSIGN(into_.train_pairs_,
+                      pairs_of(*into_.train_caches_.front(), SampleOrder::shuffled, "data.train"));
+    if (into_.val_cache_ == nullptr) return {};
+    STRATA_TRY_ASSIGN(into_.val_pairs_, pairs_of(*into_.val_cache_, SampleOrder::sequential, "data.val"));
+    return {};
+  }
+
+  Result<std::unique_ptr<PairBatches>> pairs_of(const TokenCache& cache, SampleOrder order, const char* key) {
+    STRATA_TRY_ASSIGN(
+        PairDataset data,
+        annotated(PairDataset::create(cache, pair_options(config_, order, into_.tokenizer())), key));
+    const PairStats& stats = data.stats();
+    if (stats.n_cut + stats.n_dropped > 0)
+      into_.notes_.push_back(str(key, ": of ", data.n_pairs_of_cache(), " pairs, ", stats.n_cut,
+                                 " are cut to model.seq = ", config_.model.seq, ", and ", stats.n_dropped,
+                                 " have an answer without tokens"));
+    return std::make_unique<PairBatches>(std::move(data));
   }
 
   Status make_datasets() {
@@ -114,10 +136,23 @@ class TrainingDataBuilder {
   TrainingData& into_;
 };
 
+TrainingData::~TrainingData() = default;
+
 Result<std::unique_ptr<TrainingData>> TrainingData::open(const TrainConfig& config, Io& io) {
   auto training_data = std::make_unique<TrainingData>();
   STRATA_TRY(TrainingDataBuilder(config, io, *training_data).open());
   return training_data;
+}
+
+std::unique_ptr<MicroBatches> TrainingData::train_batches(std::int64_t sequences) const {
+  if (train_pairs_ != nullptr) return std::make_unique<PairBatches>(*train_pairs_);
+  return std::make_unique<DatasetBatches>(*train_, sequences);
+}
+
+std::unique_ptr<MicroBatches> TrainingData::val_batches(std::int64_t sequences) const {
+  if (val_pairs_ != nullptr) return std::make_unique<PairBatches>(*val_pairs_);
+  if (val_ == nullptr) return nullptr;
+  return std::make_unique<DatasetBatches>(*val_, sequences);
 }
 
 std::uint64_t TrainingData::data_bytes() const noexcept {
@@ -177,6 +212,7 @@ DecoderConfig decoder_config(const TrainConfig& config) {
   if (m.loaded) {
     DecoderConfig decoder = *m.loaded;
     decoder.seq = m.seq;
+    decoder.scores = is_reward_model(config);
     return decoder;
   }
   DecoderConfig decoder = decoder_for_family(m.family).value();  // the schema allows known families only
@@ -187,6 +223,7 @@ DecoderConfig decoder_config(const TrainConfig& config) {
   decoder.ffn = m.ffn;
   decoder.vocab = m.vocab;
   decoder.seq = m.seq;
+  decoder.scores = is_reward_model(config);
   return decoder;
 }
 

@@ -1,3 +1,4 @@
+#include <strata/train/align/objective.h>
 #include <strata/train/generate/generation_source.h>
 
 #include <algorithm>
@@ -98,6 +99,9 @@ Status GenerationSource::open_run(const ConfigRequest& request, const Checkpoint
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
   STRATA_TRY_ASSIGN(checkpoints_, list_checkpoints(loaded_->config, path_, io_, warn));
   if (checkpoints_.empty()) return no_checkpoint(loaded_->config, path_);
+  if (is_reward_model(loaded_->config))
+    return Status::error(Code::unsupported,
+                         str(path_, " is a reward model, which scores texts and writes none"));
   decoder_ = with_derived_sizes(decoder_config(loaded_->config));
   add_stop_id(tokenizer_->end_of_text(), stop_ids_);
   prefix_id_ = tokenizer_->end_of_text();

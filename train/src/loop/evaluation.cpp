@@ -8,6 +8,7 @@
 
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
+#include <strata/train/align/pair_sums.h>
 #include <strata/train/training_data.h>
 
 namespace strata {
@@ -21,18 +22,13 @@ std::optional<double> EvaluationLoss::bits_per_byte() const {
 
 std::string double_bits(double value) { return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(value)); }
 
-std::int64_t n_micro_batches(const Dataset& data, std::int64_t sequences) {
-  return static_cast<std::int64_t>(data.n_samples()) / sequences;
-}
-
 namespace {
 
-/// The batches of a dataset, with progress reports; fails with `cancelled` once a stop is requested.
+/// Micro-batches with progress reports; fails with `cancelled` once a stop is requested.
 class ObservedBatches final : public BatchSource {
  public:
-  ObservedBatches(const Dataset& data, std::int64_t sequences, std::int64_t n,
-                  const EvaluationObserver& observer)
-      : batches_(data, sequences), n_(n), observer_(observer), reported_ns_(now_ns()) {}
+  ObservedBatches(MicroBatches& batches, std::int64_t n, const EvaluationObserver& observer)
+      : batches_(batches), n_(n), observer_(observer), reported_ns_(now_ns()) {}
 
   Status fill(std::int64_t index, const BatchView& batch) override {
     constexpr std::int64_t kBetweenNs = 5'000'000'000;
@@ -48,7 +44,7 @@ class ObservedBatches final : public BatchSource {
 
  private:
   std::int64_t now_ns() const { return observer_.clock == nullptr ? 0 : observer_.clock->now_ns(); }
-  DatasetBatches batches_;
+  MicroBatches& batches_;
   const std::int64_t n_;
   const EvaluationObserver& observer_;
   std::int64_t reported_ns_;
@@ -56,12 +52,16 @@ class ObservedBatches final : public BatchSource {
 
 }  // namespace
 
-Result<EvaluationLoss> evaluate_loss(Engine& engine, const Dataset& data, std::int64_t sequences,
-                                     std::int64_t n, const EvaluationObserver& observer) {
-  ObservedBatches batches(data, sequences, n, observer);
+Result<EvaluationLoss> evaluate_loss(Engine& engine, MicroBatches& data, std::int64_t n,
+                                     const EvaluationObserver& observer) {
+  ObservedBatches batches(data, n, observer);
   EvaluationLoss loss;
-  STRATA_TRY_ASSIGN(loss.nats, engine.evaluate(batches, n));
-  loss.counted = data.count_targets(0, n * sequences);
+  PairSums sums;
+  STRATA_TRY_ASSIGN(loss.nats, engine.evaluate(batches, n, {}, [&](std::int64_t) {
+    sums.add(engine.output("eval", "stats"));
+  }));
+  if (engine.world() == nullptr) loss.pairs = sums.figures();
+  loss.counted = data.counted(0, n);
   loss.micro_batches = n;
   return loss;
 }

@@ -12,6 +12,8 @@
 #include <strata/runtime/memory/alloc_counter.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
+#include <strata/train/align/pair_sums.h>
 #include <strata/train/evaluation.h>
 #include <strata/train/plan_text.h>
 #include <strata/train/resume.h>
@@ -42,7 +44,8 @@ Trainer::Trainer(const TrainConfig& config, Job& job, const TrainingData& traini
       trace_(trace),
       world_(world),
       request_(io, folder.path()),
-      batches_(training_data.train(), config.train.micro_batch),
+      batches_(training_data.train_batches(config.train.micro_batch)),
+      val_batches_(training_data.val_batches(config.train.micro_batch)),
       subspaces_(config),
       identity_(run_identity(config, training_data)),
       write_budget_(config.io.write_budget_bytes, planned_writes(engine_->plan())) {
@@ -200,8 +203,9 @@ Status Trainer::step(std::int64_t step) {
   line.lr = cpuopt::learning_rate(lr_schedule(config_), step);
   const LaneBusySeconds lanes_before = engine_->lane_busy_seconds();
   line.report.flags = decisions();
-  STRATA_TRY(engine_->train_step(batches_, line.lr, line.report));
+  STRATA_TRY(engine_->train_step(*batches_, line.lr, line.report));
   agreed_ = line.report.flags;
+  if (compares_pairs(config_) && world_ == nullptr) line.pairs = figures_of_step();
   const double tokens = tokens_per_step(config_);
   line.tokens_per_s = tokens / line.report.seconds;
   line.used = engine_->used_bytes();
@@ -223,11 +227,17 @@ Status Trainer::step(std::int64_t step) {
   return Status::ok();
 }
 
+PairFigures Trainer::figures_of_step() const {
+  PairSums sums;
+  for (std::int32_t k = 0; k < config_.train.grad_accum; ++k) sums.add(engine_->output("train", "stats", k));
+  return sums.figures();
+}
+
 // Right before the step whose gradient they are of: only if it fails is anything saved between the two.
 Status Trainer::renew_subspaces(MetricsLine& line) {
   if (!subspaces_.is_due(engine_->steps())) return {};
   const std::int64_t begin = clock_.now_ns();
-  STRATA_TRY_ASSIGN(const auto renewal, subspaces_.before_step(*engine_, batches_));
+  STRATA_TRY_ASSIGN(const auto renewal, subspaces_.before_step(*engine_, *batches_));
   line.renew_bases_s = static_cast<double>(clock_.now_ns() - begin) * 1e-9;
   line.basis_energy = renewal.energy;
   if (!renewal.note.empty()) observer_.on_message(str("step ", line.step, ": ", renewal.note));
@@ -299,16 +309,17 @@ void Trainer::record_writes() {
 }
 
 Status Trainer::validate(std::int64_t step) {
-  if (training_data_.val() == nullptr) return Status::ok();
-  const std::int64_t n = std::min<std::int64_t>(
-      config_.train.eval_batches, n_micro_batches(*training_data_.val(), config_.train.micro_batch));
+  if (val_batches_ == nullptr) return Status::ok();
+  const std::int64_t n = std::min<std::int64_t>(config_.train.eval_batches, val_batches_->n_batches());
   if (n == 0) return Status::ok();
-  const auto loss = evaluate_loss(*engine_, *training_data_.val(), config_.train.micro_batch, n,
-                                  evaluation_observer(str("step ", step, ": validating")));
+  const auto loss =
+      evaluate_loss(*engine_, *val_batches_, n, evaluation_observer(str("step ", step, ": validating")));
   if (!loss.has_value()) return stop_requested() ? Status::ok() : loss.status();
-  observer_.on_message(
-      fmt::format("step {}: validation loss {:.4f} over {}", step, loss->nats, plural(n, "micro-batch")));
-  return folder_.add_validation({step, loss->nats}, n);
+  const std::string accuracy =
+      loss->pairs.n > 0 ? fmt::format(", accuracy {:.3f}", loss->pairs.accuracy) : std::string();
+  observer_.on_message(fmt::format("step {}: validation loss {:.4f}{} over {}", step, loss->nats, accuracy,
+                                   plural(n, "micro-batch")));
+  return folder_.add_validation({step, loss->nats, loss->pairs}, n);
 }
 
 EvaluationObserver Trainer::evaluation_observer(std::string what) {
@@ -320,6 +331,7 @@ EvaluationObserver Trainer::evaluation_observer(std::string what) {
 }
 
 Status Trainer::sample(std::int64_t step) {
+  if (is_reward_model(config_)) return {};  // it gives no tokens
   const TextSampleOptions options{.tokens = config_.log.sample_tokens,
                                   .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
   STRATA_TRY_ASSIGN(const std::string text,
@@ -393,10 +405,9 @@ Status Trainer::finish(TrainOutcome& outcome) {
 Status Trainer::validate_final(TrainOutcome& outcome) {
   if (trace_ != nullptr) trace_->set_enabled(false);  // its many passes would displace the steps
   if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_->steps()));
-  if (const Dataset* val = training_data_.val(); val != nullptr && !stop_requested()) {
-    if (const std::int64_t n = n_micro_batches(*val, config_.train.micro_batch); n > 0) {
-      const auto loss = evaluate_loss(*engine_, *val, config_.train.micro_batch, n,
-                                      evaluation_observer("validating the last step"));
+  if (MicroBatches* const val = val_batches_.get(); val != nullptr && !stop_requested()) {
+    if (const std::int64_t n = val->n_batches(); n > 0) {
+      const auto loss = evaluate_loss(*engine_, *val, n, evaluation_observer("validating the last step"));
       if (!loss.has_value()) return stop_requested() ? Status::ok() : loss.status();
       outcome.val_loss = loss->nats;
       outcome.bits_per_byte = loss->bits_per_byte();

@@ -8,6 +8,7 @@
 #include <strata/kernels/attention.h>
 #include <strata/kernels/fp8.h>
 #include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
 #include <strata/train/split/model_pipeline.h>
 #include <strata/train/split/split_model.h>
 #include <strata/train/subspaces/groups.h>
@@ -100,7 +101,20 @@ Program specialize_for_backend(Program program, const TrainConfig& config) {
   return assign_gemm_workspaces(std::move(program));
 }
 
+// With an adapter everything else is frozen, but not the head of a reward model, which the base lacks.
+Result<Program> with_trained_score(Result<Program> program) {
+  if (!program.has_value()) return program;
+  for (ParamInfo& param : program->params)
+    if (param.name == kScoreWeight) param.trainable = true;
+  return program;
+}
+
 Result<Program> record_evaluation(const TrainConfig& config) {
+  if (compares_pairs(config)) {
+    STRATA_TRY_ASSIGN(Program program,
+                      record_pair_loss(decoder_config(config), pair_program(config), compute_dtype(config)));
+    return with_trained_score(with_adapters(std::move(program), config, decoder_config(config)));
+  }
   const DecoderRows rows = config.data.packing == "pack" ? DecoderRows::packed : DecoderRows::whole;
   STRATA_TRY_ASSIGN(Program program, record_decoder(decoder_config(config), config.train.micro_batch,
                                                     DecoderHead::loss, rows, compute_dtype(config)));
@@ -169,6 +183,13 @@ Result<Program> record_refresh(const TrainConfig& config, const ActivationChoice
   return with_activation_choice(std::move(refresh), config, activations);
 }
 
+// The model for one sequence.
+Result<Program> record_inference(const TrainConfig& config) {
+  STRATA_TRY_ASSIGN(Program inference, record_decoder(decoder_config(config), 1, DecoderHead::logits,
+                                                      DecoderRows::whole, compute_dtype(config)));
+  return with_adapters(std::move(inference), config, decoder_config(config));
+}
+
 }  // namespace
 
 Result<Program> record_micro_batch(const TrainConfig& config, const ActivationChoice& activations) {
@@ -184,9 +205,7 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
   std::array<Program, 2> forward;
   auto& [evaluation, inference] = forward;
   STRATA_TRY_ASSIGN(evaluation, record_evaluation(config));
-  STRATA_TRY_ASSIGN(inference, record_decoder(decoder_config(config), 1, DecoderHead::logits,
-                                              DecoderRows::whole, compute_dtype(config)));
-  STRATA_TRY_ASSIGN(inference, with_adapters(std::move(inference), config, decoder_config(config)));
+  STRATA_TRY_ASSIGN(inference, record_inference(config));
   STRATA_TRY(split_among_ranks(forward, config, decoder_config(config).tied_head));
   STRATA_TRY_ASSIGN(const std::vector<LoraGroup> subspaces, subspace_groups(config, decoder_config(config)));
   STRATA_TRY_ASSIGN(Program train, record_derivative(config, activations, evaluation, subspaces));
@@ -205,7 +224,13 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
     set.add({"refresh", ProgramRole::refresh, std::move(refresh)});
   }
   set.add({"eval", ProgramRole::eval, specialize_for_backend(std::move(evaluation), config)});
+  if (is_reward_model(config)) return set;  // it gives no tokens
   set.add({"infer", ProgramRole::infer, specialize_for_backend(std::move(inference), config)});
+  if (!has_reference(config)) return set;
+  STRATA_TRY_ASSIGN(Program reference,
+                    record_pair_scores(decoder_config(config), pair_program(config), compute_dtype(config)));
+  STRATA_TRY_ASSIGN(reference, with_adapters(std::move(reference), config, decoder_config(config)));
+  set.add({kReferenceProgram, ProgramRole::forward, specialize_for_backend(std::move(reference), config)});
   return set;
 }
 

@@ -221,6 +221,16 @@ std::size_t write_renewal_json(std::span<char> into, const MetricsLine& line) {
       .size;
 }
 
+// Of a run that compares pairs; nothing for others.
+std::size_t write_pairs_json(std::span<char> into, const PairFigures& pairs, std::string_view prefix) {
+  if (pairs.n <= 0) return 0;
+  return fmt::format_to_n(into.data(), into.size(),
+                          "\"{0}accuracy\": {1}, \"{0}chosen\": {2}, \"{0}rejected\": {3}, ", prefix,
+                          JsonNumber(pairs.accuracy, 6, 'f').view(), JsonNumber(pairs.chosen, 6, 'g').view(),
+                          JsonNumber(pairs.rejected, 6, 'g').view())
+      .size;
+}
+
 }  // namespace
 
 std::string_view metrics_json(const MetricsLine& l, std::span<char, kMetricsLineBytes> buffer) {
@@ -228,20 +238,22 @@ std::string_view metrics_json(const MetricsLine& l, std::span<char, kMetricsLine
   const std::size_t stalls_length = write_stalls_json(stalls.data(), stalls.size(), l.report.times);
   std::array<char, 128> renewal;
   const std::size_t renewal_length = write_renewal_json(renewal, l);
+  std::array<char, 192> pairs;
+  const std::size_t pairs_length = write_pairs_json(pairs, l.pairs, "");
   const auto end = fmt::format_to_n(
       buffer.data(), buffer.size(),
       "{{\"step\": {}, \"loss\": {}, \"loss_bits\": \"{:08x}\", \"lr\": {:.6g}, \"grad_norm\": {}, "
       "\"clip_factor\": {:.6g}, \"loss_scale\": {:.0f}, \"overflow_retries\": {}, \"skipped\": {}, "
-      "\"tokens_per_s\": {:.1f}, \"step_s\": {:.6f}, {}{}, \"speculated\": {}, \"rolled_back\": {}, "
+      "\"tokens_per_s\": {:.1f}, \"step_s\": {:.6f}, {}{}{}, \"speculated\": {}, \"rolled_back\": {}, "
       "\"used_bytes\": {{\"device\": {}, \"pinned\": {}, \"nvme\": {}}}, "
       "\"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}, \"network\": "
       "{}}}}}\n",
       l.step, JsonNumber(l.report.loss, 6, 'f').view(), std::bit_cast<std::uint32_t>(l.report.loss), l.lr,
       JsonNumber(l.report.grad_norm, 6, 'g').view(), l.report.clip_factor, l.report.loss_scale,
       l.report.overflow_retries, l.report.skipped, l.tokens_per_s, l.report.seconds,
-      std::string_view(renewal.data(), renewal_length), std::string_view(stalls.data(), stalls_length),
-      l.report.speculated, l.report.rolled_back, l.used[0], l.used[1], l.used[2], l.moved.h2d, l.moved.d2h,
-      l.moved.nvme_read, l.moved.nvme_write, l.moved.network);
+      std::string_view(pairs.data(), pairs_length), std::string_view(renewal.data(), renewal_length),
+      std::string_view(stalls.data(), stalls_length), l.report.speculated, l.report.rolled_back, l.used[0],
+      l.used[1], l.used[2], l.moved.h2d, l.moved.d2h, l.moved.nvme_read, l.moved.nvme_write, l.moved.network);
   return {buffer.data(), std::min(end.size, buffer.size())};
 }
 
@@ -260,10 +272,13 @@ Status RunFolder::after_step(const MetricsLine& line) {
 Status RunFolder::add_validation(const Validation& validation, std::int64_t micro_batches) {
   history_.add(validation);
   if (follows()) return {};
+  std::array<char, 192> pairs;
+  const std::size_t pairs_length = write_pairs_json(pairs, validation.pairs, "val_");
   const std::string line =
-      fmt::format("{{\"step\": {}, \"val_loss\": {}, {}{:016x}\", \"val_micro_batches\": {}}}\n",
+      fmt::format("{{\"step\": {}, \"val_loss\": {}, {}{:016x}\", {}\"val_micro_batches\": {}}}\n",
                   validation.step, JsonNumber(validation.loss, 6, 'f').view(), kValidationBits,
-                  std::bit_cast<std::uint64_t>(validation.loss), micro_batches);
+                  std::bit_cast<std::uint64_t>(validation.loss), std::string_view(pairs.data(), pairs_length),
+                  micro_batches);
   STRATA_TRY(write_all(*metrics_, 0, std::as_bytes(std::span(line))));
   if (listener_ != nullptr) listener_->on_validation(validation);
   return {};

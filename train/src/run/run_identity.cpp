@@ -9,6 +9,7 @@
 #include <strata/profile/compute_device.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
 
 #include "config/adapter_methods.h"
 
@@ -67,6 +68,16 @@ void add_optimizer(Identity& identity, const TrainConfig& c) {
   identity.add("optim.min_lr_ratio", c.optim.min_lr_ratio);
 }
 
+void add_objective(Identity& identity, const TrainConfig& c) {
+  identity.add("train.objective", c.train.objective);
+  if (!compares_pairs(c)) return;
+  identity.add("align.max_pairs", pair_program(c).max_pairs);
+  if (!has_reference(c)) return;
+  identity.add("align.loss", c.align.loss);
+  identity.add("align.beta", c.align.beta);
+  identity.add("align.label_smoothing", c.align.label_smoothing);
+}
+
 void add_training(Identity& identity, const TrainConfig& c) {
   identity.add("train.dtype", c.train.dtype);
   identity.add("train.attention_backend", c.train.attention_backend);
@@ -110,6 +121,7 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Trai
   identity.add_list("data.weights", c.data.weights);
   add_model(identity, c);
   add_optimizer(identity, c);
+  add_objective(identity, c);
   add_training(identity, c);
   return std::move(identity.values);
 }
@@ -135,6 +147,7 @@ Status check_identity(const std::map<std::string, std::string>& saved,
                             : key == "train.base"                                  ? "full"
                             : key == "adapter.init"                                ? "default"
                             : key == "train.attention_backend"                     ? "mma"
+                            : key == "train.objective"                             ? "lm"
                             : key == "adapter.method"                              ? "none"
                             : key == "train.freeze" || key == "optim.param_groups" ? ""
                             : key == "model.decoder" ? value  // older runs have only the size keys

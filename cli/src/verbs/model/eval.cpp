@@ -9,7 +9,10 @@
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
+#include <strata/train/align/pair_batches.h>
 #include <strata/train/evaluation.h>
+#include <strata/train/training_data.h>
 #include <strata/train/job.h>
 #include <strata/train/load_config.h>
 #include <strata/train/pretrained/pretrained_values.h>
@@ -80,6 +83,8 @@ Status choose_checkpoint(const Args& args, const TrainConfig& config, EvalTarget
 /// supports.
 void resolve_target_config(LoadedConfig& loaded, const EvalTarget& target) {
   TrainConfig& config = loaded.config;
+  // A reward model is evaluated on pairs; what learns to answer is a model of texts.
+  if (!is_reward_model(config)) config.train.objective = "lm";
   if (!target.is_folder) {
     config.data.tokenizer = target.path + "/tokenizer.json";
   } else if (loaded.tree.entry("model.seq").origin == "default") {
@@ -101,6 +106,11 @@ Status load_parameters(Engine& engine, const TrainConfig& config, const EvalTarg
 std::string text_of(const EvalReport& m, const Engine& engine) {
   std::string text = str("model    ", m.target.name(), "\n");
   for (const std::string& note : m.notes) text += str("data     ", note, "\n");
+  if (m.loss.pairs.n > 0)
+    return text +
+           fmt::format("loss     {:.4f}, accuracy {:.4f}\nover     {} pairs, in {}\n", m.loss.nats,
+                       m.loss.pairs.accuracy, m.loss.counted.tokens, m.dtype) +
+           tiers_text(engine);
   text += fmt::format("loss     {:.4f} nats per token, perplexity {:.3f}", m.loss.nats, m.loss.perplexity());
   if (const auto bits = m.loss.bits_per_byte()) text += fmt::format(", {:.4f} bits per byte", *bits);
   text += fmt::format("\nover     {} tokens ({} bytes of text) in {} sequences of {}, {}, in {}",
@@ -114,6 +124,14 @@ std::string json_of(const EvalReport& m, const Engine& engine) {
   std::string files;
   for (const std::string& file : m.files) files += str(files.empty() ? "" : ", ", json_string(file));
   const auto bits = m.loss.bits_per_byte();
+  if (m.loss.pairs.n > 0)
+    return fmt::format(
+        "{{\n  \"model\": {},\n  \"data\": [{}],\n  \"loss\": {},\n  \"loss_bits\": \"{}\",\n  "
+        "\"accuracy\": {},\n  \"chosen\": {},\n  \"rejected\": {},\n  \"pairs\": {},\n  "
+        "\"micro_batches\": {},\n  \"dtype\": \"{}\"\n}}\n",
+        json_string(m.target.name()), files, number(m.loss.nats), double_bits(m.loss.nats),
+        number(m.loss.pairs.accuracy), number(m.loss.pairs.chosen), number(m.loss.pairs.rejected),
+        m.loss.counted.tokens, m.loss.micro_batches, m.dtype);
   return fmt::format(
       "{{\n  \"model\": {},\n  \"data\": [{}],\n  \"loss\": {},\n  \"loss_bits\": \"{}\",\n  \"perplexity\": "
       "{},\n  \"bits_per_byte\": {},\n  \"tokens\": {},\n  \"bytes\": {},\n  \"sequences\": {},\n  \"seq\": "
@@ -128,11 +146,41 @@ std::string json_of(const EvalReport& m, const Engine& engine) {
       tiers_json(engine.plan().options.budgets));
 }
 
+/// Texts, or the pairs of a reward model, in order.
+class EvalData {
+ public:
+  static Result<EvalData> create(const TokenCache& cache, const Tokenizer& tokenizer,
+                                 const TrainConfig& config, const std::string& packing) {
+    EvalData data;
+    data.sequences_ = config.train.micro_batch;
+    if (is_reward_model(config)) {
+      STRATA_TRY_ASSIGN(PairDataset pairs,
+                        PairDataset::create(cache, pair_options(config, SampleOrder::sequential, tokenizer)));
+      data.pairs_ = std::move(pairs);
+      return data;
+    }
+    STRATA_TRY_ASSIGN(TokenDataset rows, create_dataset(cache, config, packing, SampleOrder::sequential, 0));
+    data.rows_ = std::move(rows.data);
+    return data;
+  }
+  /// For one rank.
+  std::unique_ptr<MicroBatches> batches() const {
+    if (pairs_) return std::make_unique<PairBatches>(*pairs_);
+    return std::make_unique<DatasetBatches>(*rows_, sequences_);
+  }
+  std::uint64_t n_samples() const { return pairs_ ? pairs_->stats().n_pairs : rows_->n_samples(); }
+
+ private:
+  std::unique_ptr<Dataset> rows_;
+  std::optional<PairDataset> pairs_;
+  std::int64_t sequences_ = 1;
+};
+
 /// What the ranks of an evaluation have in common.
 struct Evaluation {
   const Args& args;
   const EvalTarget& target;
-  const Dataset& data;
+  const EvalData& data;
   std::string packing;
   std::int64_t n = 0;  ///< micro-batches
 };
@@ -152,7 +200,8 @@ Status evaluate_rank(const Evaluation& e, LoadedConfig& loaded, World* world, Ev
   STRATA_TRY_ASSIGN(rank.plan, plan_evaluation(loaded, world != nullptr));
   STRATA_TRY_ASSIGN(rank.job, Job::start(config, *rank.plan, io, nullptr, world));
   STRATA_TRY(load_parameters(rank.job->engine(), config, e.target, io));
-  STRATA_TRY_ASSIGN(rank.loss, evaluate_loss(rank.job->engine(), e.data, config.train.micro_batch, e.n));
+  const std::unique_ptr<MicroBatches> batches = e.data.batches();
+  STRATA_TRY_ASSIGN(rank.loss, evaluate_loss(rank.job->engine(), *batches, e.n));
   return {};
 }
 
@@ -203,15 +252,14 @@ Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, EvalTarget 
   STRATA_TRY_ASSIGN(const std::unique_ptr<TokenCache> cache,
                     annotated(open_token_cache(config, codec, m.files, io, m.notes), "--data"));
   m.packing = config.data.packing = resolve_packing(config, is_masked(*cache));
-  STRATA_TRY_ASSIGN(
-      const TokenDataset rows,
-      annotated(create_dataset(*cache, config, m.packing, SampleOrder::sequential, 0), "--data"));
-  const std::int64_t there = n_micro_batches(*rows.data, config.train.micro_batch);
+  STRATA_TRY_ASSIGN(const EvalData data,
+                    annotated(EvalData::create(*cache, codec.tokenizer, config, m.packing), "--data"));
+  const std::int64_t there = data.batches()->n_batches();
   if (there == 0)
-    return Status::error(Code::invalid, str("--data has ", plural(rows.data->n_samples(), "sequence"),
+    return Status::error(Code::invalid, str("--data has ", plural(data.n_samples(), "sequence"),
                                             ", fewer than train.micro_batch = ", config.train.micro_batch));
   const std::int64_t n = args.batches > 0 ? std::min(args.batches, there) : there;
-  const Evaluation e{args, target, *rows.data, m.packing, n};
+  const Evaluation e{args, target, data, m.packing, n};
   EvalRank first;
   if (const int ranks = ranks_asked_for(loaded); ranks > 1) {
     STRATA_TRY_ASSIGN(first, evaluate_shared(e, ranks));
@@ -225,7 +273,7 @@ Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, EvalTarget 
   m.dtype = config.train.dtype;
   m.seq = config.model.seq;
   m.sequences = n * config.train.micro_batch;
-  m.dropped = static_cast<std::int64_t>(rows.data->n_samples()) - m.sequences;
+  m.dropped = static_cast<std::int64_t>(data.n_samples()) - m.sequences;
   const Engine& engine = first.job->engine();
   return args.json ? json_of(m, engine) : text_of(m, engine);
 }

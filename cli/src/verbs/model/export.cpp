@@ -7,6 +7,7 @@
 #include <strata/runtime/io/safetensors.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
+#include <strata/train/align/objective.h>
 #include <strata/train/load_config.h>
 #include <strata/train/run_folder.h>
 #include <strata/train/subspaces/groups.h>
@@ -95,6 +96,11 @@ Status check_states(const TrainConfig& config, const DecoderConfig& decoder) {
 /// model.
 Result<std::string> chosen_format(const Args& args, const TrainConfig& config) {
   const bool adapted = has_adapters(config);
+  if (adapted && is_reward_model(config) && (args.format == "auto" || args.format == "peft"))
+    return Status::error(Code::unsupported,
+                         str("--format ", args.format,
+                             ": the run trained a score beside its adapter, which a folder "
+                             "of PEFT would lack; use --format merged"));
   const std::string format = args.format == "auto" ? (adapted ? "peft" : "hf") : args.format;
   if (format == "gguf" || adapted == (format != "hf")) return format;
   return Status::error(

@@ -9,6 +9,8 @@
 #include <strata/model/dataset.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/signals.h>
+#include <strata/train/micro_batches.h>
+#include <strata/train/run_folder.h>
 
 namespace strata {
 
@@ -17,6 +19,7 @@ struct EvaluationLoss {
   double nats = 0;      ///< mean per counted target
   TargetCount counted;  ///< the targets of the mean
   std::int64_t micro_batches = 0;
+  PairFigures pairs;  ///< of a run with one rank that compares pairs
   double perplexity() const;
   /// Nothing if the counted targets correspond to no bytes of text.
   std::optional<double> bits_per_byte() const;
@@ -25,9 +28,6 @@ struct EvaluationLoss {
 /// The bits of a double in hex, for bitwise comparison of runs.
 std::string double_bits(double value);
 
-/// The number of full micro-batches of `sequences` sequences in `data`.
-std::int64_t n_micro_batches(const Dataset& data, std::int64_t sequences);
-
 /// Observes an evaluation and may stop it.
 struct EvaluationObserver {
   const Signals* signals = nullptr;  ///< stop the evaluation early; may be null
@@ -35,9 +35,9 @@ struct EvaluationObserver {
   std::function<void(std::int64_t done, std::int64_t n)> on_progress{};
 };
 
-/// Evaluates the first `n` micro-batches of `sequences` sequences. Equal parameters, data and numbers return
-/// equal bits, in training and in `strata eval`. Errors: `cancelled` if a signal stopped it.
-Result<EvaluationLoss> evaluate_loss(Engine& engine, const Dataset& data, std::int64_t sequences,
-                                     std::int64_t n, const EvaluationObserver& observer = {});
+/// Evaluates the first `n` micro-batches. Equal parameters, data and numbers return equal bits, in training
+/// and in `strata eval`. Errors: `cancelled` if a signal stopped it.
+Result<EvaluationLoss> evaluate_loss(Engine& engine, MicroBatches& data, std::int64_t n,
+                                     const EvaluationObserver& observer = {});
 
 }  // namespace strata

@@ -36,6 +36,14 @@ std::string trace_file(int rank);
 /// Whether `path` contains a run.
 bool is_run_folder(Io& io, const std::string& path);
 
+/// What a model makes of pairs, in the mean.
+struct PairFigures {
+  double n = 0;         ///< pairs; 0: there are no such figures
+  double accuracy = 0;  ///< the share of pairs whose chosen answer has the higher score
+  double chosen = 0;    ///< score of the chosen answers; beside the reference and times beta if there is one
+  double rejected = 0;
+};
+
 /// One line of metrics.jsonl.
 struct MetricsLine {
   std::int64_t step = 0;
@@ -46,6 +54,7 @@ struct MetricsLine {
   MovedBytes moved;          ///< in this step
   double renew_bases_s = 0;  ///< before this step, if its subspaces are new
   double basis_energy = 0;   ///< the share of the gradients' squares that they capture
+  PairFigures pairs;
   /// With log.histograms: norms of the gradient, of each trained tensor, and of what is before the layers,
   /// each layer, and what is behind them. Valid until the next step; not in metrics.jsonl.
   std::span<const double> tensor_norms{}, layer_norms{};
@@ -54,7 +63,8 @@ struct MetricsLine {
 /// A validation between steps, on part of the validation data.
 struct Validation {
   std::int64_t step = 0;
-  double loss = 0;  ///< nats per token
+  double loss = 0;  ///< nats per token, or the mean over pairs
+  PairFigures pairs{};
 };
 
 /// A line as metrics.jsonl has it, with its newline, in `buffer`; it allocates nothing.

@@ -39,6 +39,7 @@ struct TrainConfig {
     ChatChoice chosen_chat;       ///< what `chat_template` resolved to; set by load_config() for all commands
   } data;
   struct Train {
+    std::string objective;  ///< lm, reward, dpo
     std::int64_t steps = 0;
     int micro_batch = 0, grad_accum = 0;
     bool allow_micro_batch_split = false;
@@ -68,6 +69,11 @@ struct TrainConfig {
     std::string prompt_text;
     std::string from;
   } adapter;
+  struct Align {
+    std::string loss;  ///< sigmoid, ipo
+    double beta = 0, label_smoothing = 0;
+    std::optional<int> max_pairs;
+  } align;
   struct Optim {
     std::string name, schedule;
     std::string non_finite;  ///< stop, skip

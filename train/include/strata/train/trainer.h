@@ -96,6 +96,7 @@ class Trainer {
   Status record_skipped_step(std::int64_t step, const StepReport& report);
   Status train(TrainOutcome& outcome);
   Status step(std::int64_t step);
+  PairFigures figures_of_step() const;
   Status renew_subspaces(MetricsLine& line);
   Status after_step(std::int64_t step);
   bool is_save_due(std::int64_t step) const;
@@ -126,7 +127,7 @@ class Trainer {
   std::uint32_t agreed_ = 0;  // decisions of all ranks
   const BudgetRequest request_;
   bool polls_requests_ = true;
-  DatasetBatches batches_;
+  const std::unique_ptr<MicroBatches> batches_, val_batches_;  // the latter may be null
   SubspaceSchedule subspaces_;
   const std::map<std::string, std::string> identity_;  // computed once because it digests all data
   WriteBudget write_budget_;

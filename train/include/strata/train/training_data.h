@@ -11,28 +11,13 @@
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/io/io.h>
 #include <strata/train/activation_choices.h>
+#include <strata/train/micro_batches.h>
 #include <strata/train/token_data.h>
 #include <strata/train/train_config.h>
 
 namespace strata {
 
-/// The micro-batches of a dataset. Each depends only on its index.
-class DatasetBatches final : public BatchSource {
- public:
-  DatasetBatches(const Dataset& data, std::int64_t sequences) : data_(data), sequences_(sequences) {}
-  Status fill(std::int64_t index, const BatchView& batch) override {
-    return data_.fill_batch(sample(index), sequences_,
-                            {batch["tokens"], batch["targets"], batch["doc_start"]});
-  }
-  std::int64_t n_counted(std::int64_t index, std::int64_t n) override {
-    return static_cast<std::int64_t>(data_.count_targets(sample(index), n * sequences_).tokens);
-  }
-
- private:
-  std::uint64_t sample(std::int64_t index) const { return static_cast<std::uint64_t>(index * sequences_); }
-  const Dataset& data_;
-  std::int64_t sequences_;
-};
+class PairBatches;
 
 /// The data of a run: the tokenizer, the token files and the datasets that read them.
 class TrainingData {
@@ -41,10 +26,16 @@ class TrainingData {
   /// Errors: those of reading the files; `invalid` for bad records, an empty corpus, sequences longer than
   /// the data, or weights that cannot be satisfied.
   static Result<std::unique_ptr<TrainingData>> open(const TrainConfig& config, Io& io);
+  ~TrainingData();
 
   const Tokenizer& tokenizer() const noexcept { return codec_->tokenizer; }
-  const Dataset& train() const noexcept { return *train_; }
-  const Dataset* val() const noexcept { return val_.get(); }
+  /// Micro-batches of `sequences` rows, train.micro_batch, which a plan may have halved since open(); those
+  /// of pairs are as they were packed. The data outlives them. Of validation: null if there is no such data.
+  std::unique_ptr<MicroBatches> train_batches(std::int64_t sequences) const;
+  std::unique_ptr<MicroBatches> val_batches(std::int64_t sequences) const;
+  /// Of a run that compares pairs, which train_batches() and val_batches() copy; else null.
+  PairBatches* train_pairs() const noexcept { return train_pairs_.get(); }
+  PairBatches* val_pairs() const noexcept { return val_pairs_.get(); }
   /// Whether some of the data was written with a chat template.
   bool has_conversations() const noexcept { return has_conversations_; }
   /// "stream" or "pack": data.packing, resolved if it is `auto`.
@@ -64,6 +55,7 @@ class TrainingData {
   std::unique_ptr<TokenCache> val_cache_;
   std::vector<std::unique_ptr<Dataset>> parts_;  // of a mixture
   std::unique_ptr<Dataset> train_, val_;
+  std::unique_ptr<PairBatches> train_pairs_, val_pairs_;
   std::string packing_, data_digest_;
   std::vector<std::string> notes_;
   std::uint64_t packed_bytes_ = 0;

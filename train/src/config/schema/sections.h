@@ -15,6 +15,7 @@ inline constexpr double kMaxSteps = 1e15;
 std::span<const TrainKey> model_and_data_keys() noexcept;  ///< model, data
 std::span<const TrainKey> training_keys() noexcept;        ///< train, optim
 std::span<const TrainKey> adapter_keys() noexcept;         ///< adapter
+std::span<const TrainKey> align_keys() noexcept;           ///< align
 std::span<const TrainKey> placement_keys() noexcept;       ///< memory, offload, io, cpu
 std::span<const TrainKey> parallel_keys() noexcept;        ///< parallel
 std::span<const TrainKey> outputs_keys() noexcept;         ///< log, checkpoint

@@ -7,6 +7,15 @@ using C = TrainConfig;
 
 constexpr TrainKey kKeys[] = {
     {{.section = "train",
+      .name = "objective",
+      .type = KeyType::choice,
+      .default_text = "lm",
+      .doc = "what is learned: the next token (lm), a score that prefers the chosen answers of pairs "
+             "(reward), or "
+             "to answer as they do (dpo)",
+      .choices = "lm|reward|dpo"},
+     field<&C::train, &C::Train::objective>},
+    {{.section = "train",
       .name = "steps",
       .type = KeyType::integer,
       .default_text = "1000",
