@@ -85,8 +85,9 @@ TEST_F(JsonlTest, PairsOfMessagesAreConversations) {
 TEST_F(JsonlTest, PairsAndTextsAreNotReadAsEachOther) {
   const std::string pair = "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}";
   EXPECT_THAT(refusal(pair), HasSubstr("train with --task reward or --task dpo"));
-  EXPECT_THAT(std::string(read_pairs("{\"text\": \"a\"}").status().message()),
-              HasSubstr("the first record must be a pair: 'prompt', 'chosen' and 'rejected'; its keys: text"));
+  EXPECT_THAT(
+      std::string(read_pairs("{\"text\": \"a\"}").status().message()),
+      HasSubstr("the first record must be a pair: 'prompt', 'chosen' and 'rejected'; its keys: text"));
   EXPECT_THAT(std::string(read_pairs(pair + "\n{\"prompt\": \"a\", \"chosen\": \"\", \"rejected\": \"c\"}")
                               .status()
                               .message()),

@@ -17,9 +17,9 @@ inline constexpr const char* kScoreWeight = "score.weight";
 enum class PairObjective : std::uint8_t {
   reward,  ///< the score of a document's last token, by kScoreWeight, which is higher for the chosen one
            ///< (Ouyang et al. 2022, arXiv 2203.02155, equation 1)
-  dpo,  ///< the log-probability of its answer beside that under the reference (Rafailov et al. 2023, arXiv
-        ///< 2305.18290)
-  ipo,  ///< the mean log-probability of the answer's tokens, likewise (Azar et al. 2023, arXiv 2310.12036)
+  dpo,     ///< the log-probability of its answer beside that under the reference (Rafailov et al. 2023, arXiv
+           ///< 2305.18290)
+  ipo,     ///< the mean log-probability of the answer's tokens, likewise (Azar et al. 2023, arXiv 2310.12036)
 };
 
 struct PairProgram {
