@@ -110,11 +110,11 @@ class PairPacker {
 };
 
 Status check(const TokenCache& cache, const PairOptions& options) {
-  constexpr std::int64_t kMaxRow = std::int64_t{1} << 30;
-  if (options.seq < 2 || options.seq > kMaxRow)
-    return Status::error(
-        Code::invalid,
-        str("rows of ", options.seq, " tokens for pairs; there must be at least 2 and at most ", kMaxRow));
+  constexpr std::int64_t kMaxPairRow = std::int64_t{1} << 30;
+  if (options.seq < 2 || options.seq > kMaxPairRow)
+    return Status::error(Code::invalid,
+                         str("rows of ", options.seq,
+                             " tokens for pairs; there must be at least 2 and at most ", kMaxPairRow));
   if (options.rows < 1 || options.max_pairs < 1)
     return Status::error(Code::invalid, str("a micro-batch of ", options.rows, " rows and ",
                                             options.max_pairs, " pairs; it must have at least one of both"));

@@ -36,14 +36,16 @@ Specs infer_pair_loss_backward(In in, const Attrs& attrs) {
 void vjp_pair_loss(VjpContext& c) {
   c.emit(Op::pair_loss_backward, {c.in(0), c.in(1), c.in(2), c.in(3), c.in(4)}, {0}, c.attrs());
 }
-kernels::ScorePairs pairs(const OpCall& c) { return {c.in[0], or_none(c.in[1]), c.in[2], or_none(c.in[3])}; }
+kernels::ScorePairs score_pairs(const OpCall& c) {
+  return {c.in[0], or_none(c.in[1]), c.in[2], or_none(c.in[3])};
+}
 Status launch_pair_loss(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::pair_loss_async(backend, stream,
-                                  {pairs(c), c.in[4], c.out[0], c.out[1], c.attrs.as<PairLossAttrs>()});
+                                  {score_pairs(c), c.in[4], c.out[0], c.out[1], c.attrs.as<PairLossAttrs>()});
 }
 Status launch_pair_loss_backward(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::pair_loss_backward_async(backend, stream,
-                                           {pairs(c), c.in[4], c.out[0], c.attrs.as<PairLossAttrs>()});
+                                           {score_pairs(c), c.in[4], c.out[0], c.attrs.as<PairLossAttrs>()});
 }
 
 }  // namespace

@@ -33,16 +33,16 @@ Specs infer_policy_loss_backward(In in, const Attrs& attrs) {
 void vjp_policy_loss(VjpContext& c) {
   c.emit(Op::policy_loss_backward, {c.in(0), c.in(1), c.in(2), c.in(3), c.in(4), c.in(5)}, {0}, c.attrs());
 }
-kernels::PolicyTokens tokens(const OpCall& c) {
+kernels::PolicyTokens policy_tokens(const OpCall& c) {
   return {c.in[0], c.in[1], c.in[2], c.in[3], or_none(c.in[4])};
 }
 Status launch_policy_loss(const OpCall& c, Backend& backend, Stream& stream) {
-  return kernels::policy_loss_async(backend, stream,
-                                    {tokens(c), c.in[5], c.out[0], c.out[1], c.attrs.as<PolicyLossAttrs>()});
+  return kernels::policy_loss_async(
+      backend, stream, {policy_tokens(c), c.in[5], c.out[0], c.out[1], c.attrs.as<PolicyLossAttrs>()});
 }
 Status launch_policy_loss_backward(const OpCall& c, Backend& backend, Stream& stream) {
-  return kernels::policy_loss_backward_async(backend, stream,
-                                             {tokens(c), c.in[5], c.out[0], c.attrs.as<PolicyLossAttrs>()});
+  return kernels::policy_loss_backward_async(
+      backend, stream, {policy_tokens(c), c.in[5], c.out[0], c.attrs.as<PolicyLossAttrs>()});
 }
 
 }  // namespace

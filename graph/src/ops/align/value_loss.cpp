@@ -31,14 +31,14 @@ Specs infer_value_loss_backward(In in, const Attrs& attrs) {
 void vjp_value_loss(VjpContext& c) {
   c.emit(Op::value_loss_backward, {c.in(0), c.in(1), c.in(2), c.in(3), c.in(4)}, {0}, c.attrs());
 }
-kernels::ValueTokens tokens(const OpCall& c) { return {c.in[0], or_none(c.in[1]), c.in[2], c.in[3]}; }
+kernels::ValueTokens value_tokens(const OpCall& c) { return {c.in[0], or_none(c.in[1]), c.in[2], c.in[3]}; }
 Status launch_value_loss(const OpCall& c, Backend& backend, Stream& stream) {
-  return kernels::value_loss_async(backend, stream,
-                                   {tokens(c), c.in[4], c.out[0], c.out[1], c.attrs.as<ValueLossAttrs>()});
+  return kernels::value_loss_async(
+      backend, stream, {value_tokens(c), c.in[4], c.out[0], c.out[1], c.attrs.as<ValueLossAttrs>()});
 }
 Status launch_value_loss_backward(const OpCall& c, Backend& backend, Stream& stream) {
-  return kernels::value_loss_backward_async(backend, stream,
-                                            {tokens(c), c.in[4], c.out[0], c.attrs.as<ValueLossAttrs>()});
+  return kernels::value_loss_backward_async(
+      backend, stream, {value_tokens(c), c.in[4], c.out[0], c.attrs.as<ValueLossAttrs>()});
 }
 
 }  // namespace
