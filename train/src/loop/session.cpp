@@ -9,8 +9,6 @@
 #include <strata/runtime/log.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
-#include <strata/train/align/objective.h>
-#include <strata/train/align/pair_batches.h>
 #include <strata/train/budget_request.h>
 #include <strata/train/split/plan_stages.h>
 #include <strata/train/plan_text.h>
@@ -21,6 +19,7 @@
 #include "loop/active_run.h"
 #include "loop/initial_states.h"
 #include "loop/metrics_sinks.h"
+#include "loop/prepare_reference.h"
 #include "loop/rank_start.h"
 #include "loop/run_trace.h"
 #include "plan/gemm_choice.h"
@@ -167,39 +166,6 @@ Status fill_states(ActiveRun& active, const std::vector<std::string>& checkpoint
   return {};
 }
 
-// Of a run with a reference: what it gives the pairs, from the parameters with which the run starts, or from
-// the file that the run has written then.
-Status prepare_reference(ActiveRun& active, const TrainingData& training_data, const std::string& path,
-                         bool writes, Observer& observer) {
-  if (!has_reference(active.loaded.config)) return {};
-  struct Part {
-    PairBatches* pairs;
-    const char *file, *what;
-  };
-  for (const auto& [pairs, file, what] :
-       {Part{training_data.train_pairs(), "/reference.bin", "data.train"},
-        Part{training_data.val_pairs(), "/reference-val.bin", "data.val"}}) {
-    if (pairs == nullptr) continue;
-    if (active.job->engine().steps() > 0) {
-      STRATA_TRY_ASSIGN(std::vector<float> scores,
-                        read_reference(active.io, path + file, 2 * pairs->data().n_pairs_of_cache()));
-      pairs->set_reference(std::move(scores));
-      continue;
-    }
-    const SteadyClock clock;
-    std::int64_t said_ns = clock.now_ns();
-    STRATA_TRY(compute_reference(active.job->engine(), *pairs, [&](std::int64_t done, std::int64_t n) {
-      constexpr std::int64_t kBetweenNs = 5'000'000'000;
-      if (clock.now_ns() - said_ns < kBetweenNs) return;
-      said_ns = clock.now_ns();
-      observer.on_message(
-          str(what, ": the reference's log-probabilities, ", done, " of ", plural(n, "micro-batch")));
-    }));
-    if (writes) STRATA_TRY(write_reference(active.io, path + file, *pairs->reference()));
-  }
-  return {};
-}
-
 // Removes a budget request of the run that was overwritten, or one that this run has already applied, but not
 // one that was submitted since.
 Status drop_applied_request(const SessionRequest& request, const std::string& path,
@@ -309,7 +275,7 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
     return drop_applied_request(request, path, asked, io);
   };
   STRATA_TRY(agree(ranks.world, begin()));
-  STRATA_TRY(prepare_reference(active, *training_data, path, true, observer));
+  STRATA_TRY(detail::prepare_reference(*active.job, loaded.config, *training_data, path, true, io, observer));
   observer.on_start(config);
   return train_to_end(active, *training_data, *folder, observer, signals);
 }
@@ -351,7 +317,8 @@ Result<SessionResult> follow(const SessionRequest& request, Signals& signals, Wo
   STRATA_TRY(start_job(active));
   STRATA_TRY(fill_states(active, start.checkpoints, start.path, silent));
   STRATA_TRY(agree(&world, Status::ok()));
-  STRATA_TRY(prepare_reference(active, *training_data, start.path, false, silent));
+  STRATA_TRY(
+      detail::prepare_reference(*active.job, loaded.config, *training_data, start.path, false, io, silent));
   const std::unique_ptr<RunFolder> folder = RunFolder::follow(io, start.path);
   Trainer trainer(loaded.config, *active.job, *training_data, *folder, silent, signals, io, trace.get(),
                   &world);
