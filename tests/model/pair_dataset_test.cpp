@@ -124,7 +124,8 @@ TEST_F(PairDatasetTest, EveryEpochHasEachPairOnceInAnOrderOfItsOwn) {
   EXPECT_NE(epochs[0], epochs[1]);
   PairOptions other = options;
   other.seed = 4;
-  const auto first = packed(other).pairs_of(0), same = packed(options).pairs_of(0);
+  const PairDataset of_other = packed(other);
+  const auto first = of_other.pairs_of(0), same = data.pairs_of(0);
   EXPECT_FALSE(std::equal(first.begin(), first.end(), same.begin(), same.end()));
 }
 

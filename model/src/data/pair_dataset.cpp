@@ -10,13 +10,19 @@
 #include "data/permutation.h"
 
 namespace strata {
-namespace {
+namespace detail {
 
 /// The tokens of a document that are used, and where they are in a micro-batch.
 struct PlacedDocument {
   std::uint64_t begin = 0, end = 0;  ///< in the cache
   std::uint32_t row = 0, at = 0;     ///< of the first one
 };
+
+}  // namespace detail
+
+namespace {
+
+using detail::PlacedDocument;
 
 std::uint64_t first_in_loss(const TokenCache& cache, std::uint64_t document) {
   std::uint64_t at = cache.document_begin(document);
@@ -31,9 +37,9 @@ std::uint64_t excess(std::uint64_t tokens, std::uint64_t room) { return tokens >
 
 struct PairDataset::Packed {
   PairStats stats;
-  std::vector<std::uint32_t> pairs;                      // of all micro-batches, one after the other
-  std::vector<std::array<PlacedDocument, 2>> documents;  // of each of these
-  std::vector<std::uint64_t> first;                      // by micro-batch, and at the end the number of pairs
+  std::vector<std::uint32_t> pairs;                              // of all micro-batches, one after the other
+  std::vector<std::array<detail::PlacedDocument, 2>> documents;  // of each of these
+  std::vector<std::uint64_t> first;  // by micro-batch, and at the end the number of pairs
 };
 
 namespace {
