@@ -141,8 +141,23 @@ TEST_F(CliPairsE2e, OtherDataAndSettingsAreRefusedWithWhatToDo) {
   const ProgramResult other = strata({"train", "--resume", "d", "align.beta=0.5"});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, HasSubstr("align.beta: the checkpoint was made with 0.1, this run has 0.5"));
+}
+
+// A file that is not what the run has written must not be compared with.
+TEST_F(CliPairsE2e, AReferenceThatIsDamagedCutOrGoneIsRefused) {
+  ASSERT_EQ(strata(run_of("d", "dpo", {"train.steps=2", "checkpoint.every=1"})).exit_code, 0);
+  const Words resume = {"train", "--resume", "d", "train.steps=4"};
+  const std::string whole = read_all(file("d/reference.bin"));
+  std::string damaged = whole;
+  damaged.back() = static_cast<char>(damaged.back() ^ 1);
+  write("d/reference.bin", damaged);
+  EXPECT_THAT(strata(resume).err, HasSubstr("is damaged: its digest differs"));
+  write("d/reference.bin", whole.substr(0, whole.size() - 4));
+  EXPECT_THAT(strata(resume).err, HasSubstr("is cut off"));
   std::filesystem::remove(file("d/reference.bin"));
-  EXPECT_THAT(strata({"train", "--resume", "d"}).err, HasSubstr("reference.bin"));
+  EXPECT_THAT(strata(resume).err, HasSubstr("reference.bin"));
+  write("d/reference.bin", whole);
+  EXPECT_EQ(strata(resume).exit_code, 0);
 }
 
 }  // namespace
