@@ -67,6 +67,8 @@ TEST_F(PairDatasetTest, BothAnswersShareARowAndTheirTargetsAreSegments) {
   EXPECT_THAT(row.weights, ElementsAre(1.0f, 0.0f));
   EXPECT_THAT(data.pairs_of(0), ElementsAre(0u));
   EXPECT_EQ(data.stats().n_packed_tokens, 7u);
+  EXPECT_GE(data.memory_bytes(),
+            4u + 2 * 24 + 2 * 8);  // a pair, its documents, and where micro-batches begin
 }
 
 TEST_F(PairDatasetTest, TheLastTokenIsScoredButNotTheEndOfText) {

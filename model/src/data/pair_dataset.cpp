@@ -174,6 +174,12 @@ Result<PairDataset> PairDataset::create(const TokenCache& cache, PairOptions opt
 
 const PairStats& PairDataset::stats() const noexcept { return packed_->stats; }
 
+std::uint64_t PairDataset::memory_bytes() const noexcept {
+  return packed_->pairs.capacity() * sizeof packed_->pairs[0] +
+         packed_->documents.capacity() * sizeof packed_->documents[0] +
+         packed_->first.capacity() * sizeof packed_->first[0];
+}
+
 std::uint64_t PairDataset::batch_of(std::uint64_t k) const noexcept {
   const std::uint64_t n = packed_->stats.n_batches;
   return options_.order == SampleOrder::sequential ? k % n : detail::permuted(k % n, n, options_.seed, k / n);

@@ -89,6 +89,8 @@ class TrainingDataBuilder {
       into_.notes_.push_back(str(key, ": of ", data.n_pairs_of_cache(), " pairs, ", stats.n_cut,
                                  " are cut to model.seq = ", config_.model.seq, ", and ", stats.n_dropped,
                                  " have an answer without tokens"));
+    into_.packed_bytes_ += data.memory_bytes();
+    if (has_reference(config_)) into_.packed_bytes_ += 2 * data.n_pairs_of_cache() * sizeof(float);
     return std::make_unique<PairBatches>(std::move(data));
   }
 

@@ -53,6 +53,7 @@ class PairDataset {
   static Result<PairDataset> create(const TokenCache& cache, PairOptions options);
 
   const PairStats& stats() const noexcept;
+  std::uint64_t memory_bytes() const noexcept;  ///< in addition to the cache
   const PairOptions& options() const noexcept { return options_; }
   /// Pairs of the cache, with those that are in no micro-batch.
   std::uint64_t n_pairs_of_cache() const noexcept { return cache_->n_documents() / 2; }

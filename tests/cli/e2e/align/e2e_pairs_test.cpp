@@ -106,6 +106,10 @@ TEST_F(CliPairsE2e, DpoStartsAtItsReferenceAndResumesBitForBit) {
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_EQ(loss_bits("run"), loss_bits("whole"));
   EXPECT_EQ(digest("run"), digest("whole"));
+  const ProgramResult ranks =
+      strata(run_of("ranks", "dpo", {"optim.lr=0.001", "parallel.ranks=2", "parallel.zero=3"}));
+  ASSERT_EQ(ranks.exit_code, 0) << ranks.err;
+  EXPECT_EQ(digest("ranks"), digest("whole"));
 }
 
 TEST_F(CliPairsE2e, AdaptersLearnThemTooAndIpoIsAnotherLoss) {
