@@ -37,8 +37,28 @@ Program prefix_parameters(Program program, std::string_view prefix,
   for (ParamInfo& param : program.params) {
     rename(param.init.norms.of);
     rename(param.init.principal.of);
+    rename(param.init.copy_of);
     rename(param.name);
     program.values[static_cast<std::size_t>(param.value)].name = param.name;
+  }
+  return program;
+}
+
+Program copy_trainable(Program program, std::string_view prefix, std::span<const std::string_view> fresh) {
+  for (ParamInfo& param : program.params) {
+    if (!param.trainable) continue;
+    if (std::find(fresh.begin(), fresh.end(), param.name) == fresh.end())
+      param.init = {.copy_of = param.name};
+    param.name.insert(0, prefix);
+    program.values[static_cast<std::size_t>(param.value)].name = param.name;
+  }
+  return program;
+}
+
+Program freeze_trainable(Program program) {
+  for (ParamInfo& param : program.params) {
+    param.derived = param.derived || param.trainable;  // no folder has them
+    param.trainable = false;
   }
   return program;
 }

@@ -89,8 +89,18 @@ Status InitialFill::fill_whole(const StatePiece& piece, std::span<float> values)
     std::copy_n(factor.begin() + piece.offset, values.size(), values.begin());
     return {};
   }
+  if (!init.copy_of.empty()) return fill_whole(renamed(piece, init.copy_of), values);
   draw(piece, values);
   return {};
+}
+
+// The same elements of another parameter.
+StatePiece InitialFill::renamed(const StatePiece& piece, std::string_view name) const {
+  const auto& specs = plan_.tensors.specs;
+  const auto found =
+      std::find_if(specs.begin(), specs.end(), [&](const auto& spec) { return spec.name == name; });
+  STRATA_ASSERT(found != specs.end(), name, " is no tensor of the run");
+  return {found->name, piece.offset, piece.n_elems, static_cast<std::int32_t>(found - specs.begin())};
 }
 
 Status InitialFill::fill_quantized(const StatePiece& piece, std::span<float> values) {

@@ -34,6 +34,7 @@ class InitialFill {
   Status fill_whole(const StatePiece& piece, std::span<float> values);
   Status fill_quantized(const StatePiece& piece, std::span<float> values);
   Status quantized_bytes(const StatePiece& piece);
+  StatePiece renamed(const StatePiece& piece, std::string_view name) const;
   void draw(const StatePiece& piece, std::span<float> values);
   /// A matrix whose rows are read: of a quantized one, whose bytes are in bytes_, what it stands for.
   struct Matrix {

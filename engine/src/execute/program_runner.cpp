@@ -153,6 +153,20 @@ Status ProgramRunner::read_back_losses(const LoweredProgram& program, std::int32
   return Status::ok();
 }
 
+// How many passes of a step's program have only micro-batches without a target.
+Result<std::int32_t> ProgramRunner::passes_left_out(BatchSource& source, std::int64_t first,
+                                                    const PlannedStep::Part& part) {
+  std::int64_t empty = 0;
+  {
+    const RankProgress::UserCode in_source(context_.progress(), "the batch source");
+    empty = source.n_empty(first, part.micro_batches);
+  }
+  if (empty < 0 || empty >= part.micro_batches)
+    return Status::error(Code::invalid, str("the batch source reports ", empty, " empty micro-batches of ",
+                                            part.micro_batches, "; there must be at least 0 and one fewer"));
+  return static_cast<std::int32_t>(empty / (part.micro_batches / part.passes));
+}
+
 // Runs the passes of one of a step's programs. Their losses follow those of the programs before it.
 Status ProgramRunner::run_part(const TraineeStep& step, std::size_t number, std::int32_t first_loss) {
   const PlannedStep& planned = plan_.steps[static_cast<std::size_t>(step.trainee)];
@@ -168,15 +182,18 @@ Status ProgramRunner::run_part(const TraineeStep& step, std::size_t number, std:
   auto divisor = static_cast<float>(counted);
   if (share != 1 || part.weight != 1) divisor = static_cast<float>(counted * share / part.weight);
   divisor /= static_cast<float>(machine_.loss_scale(step.trainee).value);
+  STRATA_TRY_ASSIGN(const std::int32_t left_out, passes_left_out(source, first, part));
+  if (left_out > 0 && context_.has_data())
+    std::fill_n(memory_.losses() + first_loss, part.micro_batches, 0.0f);
   RankProgress* const progress = context_.progress();
-  for (std::int32_t pass = 0; pass < part.passes; ++pass) {
+  for (std::int32_t pass = left_out; pass < part.passes; ++pass) {
     const std::int64_t pass_begin = context_.clock().now_ns();
     // Rank r of n computes micro-batches r, r + n, r + 2 n, ...
     const std::int32_t k = pass * program.micro_batches * n_ranks() + plan_.options.ranks.rank;
     if (progress != nullptr)
       progress->begin_micro_batch(k + 1, static_cast<std::int32_t>(program.code.size()));
     STRATA_TRY(load_batch(program, source, first + k, divisor));
-    STRATA_TRY(executor_.run(program, {program.uses, *replay.schedule, true, number, pass}));
+    STRATA_TRY(executor_.run(program, {program.uses, *replay.schedule, true, number, pass, left_out}));
     STRATA_TRY(read_back_losses(program, first_loss + k));
     STRATA_TRY(read_back_outputs(
         program, replay.first_output + static_cast<std::size_t>(pass) * program.output_bytes));
@@ -215,7 +232,6 @@ Status ProgramRunner::forward(std::string_view name, BatchSource& source, std::i
   if (replay == nullptr || replay->planned.role != ProgramRole::forward)
     return Status::error(Code::unsupported,
                          str("this run has no program with the role forward named ", name));
-  STRATA_TRY(machine_.flush());
   const Status status = run_forward(*replay, source, index);
   return status.is_ok() ? status : fail(status);
 }
@@ -304,7 +320,7 @@ Result<double> ProgramRunner::evaluate(std::string_view name, BatchSource& sourc
     return Status::error(Code::unsupported, name.empty()
                                                 ? std::string("this run has no program for evaluation")
                                                 : str("this run has no program for evaluation named ", name));
-  STRATA_TRY(machine_.flush());
+  STRATA_TRY(machine_.broken());
   if (RankProgress* const progress = context_.progress()) progress->outside("evaluating");
   if (n < 1) return 0.0;
   Result<double> mean = mean_loss(*eval, source, n, after);

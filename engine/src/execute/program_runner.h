@@ -69,6 +69,8 @@ class ProgramRunner {
   Status run(const Replay& replay);
   /// Before a pass of a program: the accesses that come next are those of its schedule.
   void activate(const Replay& replay);
+  Result<std::int32_t> passes_left_out(BatchSource& source, std::int64_t first,
+                                       const PlannedStep::Part& part);
   Status run_part(const TraineeStep& step, std::size_t part, std::int32_t first_loss);
   Status run_forward(const Replay& replay, BatchSource& source, std::int64_t index);
   Status read_back_outputs(const LoweredProgram& program, std::size_t at);

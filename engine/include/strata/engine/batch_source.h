@@ -42,6 +42,9 @@ class BatchSource {
   /// Returns how many targets of micro-batches [index, index + n) are counted. A step's loss is the mean over
   /// all of them, so a micro-batch weighs as much as it has counted targets.
   virtual std::int64_t n_counted(std::int64_t index, std::int64_t n) = 0;
+  /// How many of micro-batches [index, index + n), from the first one on and fewer than n, count no target,
+  /// so that a step need not compute them.
+  virtual std::int64_t n_empty(std::int64_t /*index*/, std::int64_t /*n*/) { return 0; }
 };
 
 /// One token of a sequence to be continued.

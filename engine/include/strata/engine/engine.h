@@ -105,8 +105,8 @@ class Engine final : public Session {
   /// Errors: `unsupported` without such a program; `io_error`, `corrupt`.
   Status forward(std::string_view program, BatchSource& source, std::int64_t index);
   /// What forward() or the last step has computed, valid until the next call of either: an output of a
-  /// program, for a program that trains that of a micro-batch of the step, and never its "loss". Empty if
-  /// there is none of that name.
+  /// program, for a program that trains that of a micro-batch which the step computed, and never its "loss".
+  /// Empty if there is none of that name.
   std::span<const float> output(std::string_view program, std::string_view name,
                                 std::int32_t micro_batch = 0) const;
   /// Returns the mean loss over the counted targets of `n` micro-batches of `source` from index 0, by the

@@ -26,7 +26,7 @@ Result<std::span<const float>> ProgramRunner::infer(std::span<const std::int32_t
   const Replay* const replay = find(ProgramRole::infer);
   if (replay == nullptr) return Status::error(Code::unsupported, "this run has no program for inference");
   const Operand input = replay->program().find("tokens");
-  STRATA_TRY(machine_.flush());
+  STRATA_TRY(machine_.broken());
   if (static_cast<std::int64_t>(tokens.size()) != input.shape.n_elems() || row < 0 ||
       row >= input.shape.n_elems())
     return Status::error(Code::invalid,
@@ -54,7 +54,7 @@ Result<std::span<const float>> ProgramRunner::extend(std::span<const SequenceTok
                                                      std::span<const std::int32_t> wanted) {
   if (find(ProgramRole::decode) == nullptr)
     return Status::error(Code::unsupported, "this run has no programs that continue sequences");
-  STRATA_TRY(machine_.flush());
+  STRATA_TRY(machine_.broken());
   STRATA_TRY(kv_cache_.check(tokens, wanted));
   const Replay& replay =
       *find(kv_cache_.fits_decode(tokens, wanted) ? ProgramRole::decode : ProgramRole::prefill);

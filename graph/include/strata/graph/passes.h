@@ -30,6 +30,13 @@ Result<Program> freeze_parameters(Program program, std::span<const std::string> 
 Program prefix_parameters(Program program, std::string_view prefix,
                           std::span<const std::string_view> shared = {});
 
+/// Replaces every trainable parameter by a parameter whose name has the prefix and which starts as a copy of
+/// it: a second model that shares what is frozen. Those in `fresh` have no original, and start as they say.
+Program copy_trainable(Program program, std::string_view prefix,
+                       std::span<const std::string_view> fresh = {});
+/// Makes parameters that were trainable frozen ones, which checkpoints hold nevertheless.
+Program freeze_trainable(Program program);
+
 /// Which factors of an adapter B A are trained. Of a single one the gradient is that of the matrix, projected
 /// on the other one, which is called its basis: see subspace_passes.h.
 enum class LoraTrained : std::uint8_t { both, a, b };

@@ -63,14 +63,15 @@ struct PrincipalFactor {
   kernels::SvdMethod method = kernels::SvdMethod::exact;
 };
 
-/// Initial value of a parameter: every element is a function of (seed, parameter, index), or what `norms` or
-/// `principal` says of the initial value of another one.
+/// Initial value of a parameter: every element is a function of (seed, parameter, index), or what `norms`,
+/// `principal` or `copy_of` says of the initial value of another one.
 struct Init {
   float mean = 0;
   float std = 0;            ///< 0: every element is `mean`
   bool is_uniform = false;  ///< uniform in mean +- sqrt(3) std, which has that deviation; else normal
   RowNorms norms = {};
   PrincipalFactor principal = {};
+  std::string copy_of = {};  ///< of the same shape; empty: of none
 };
 
 struct ParamInfo {

@@ -26,18 +26,20 @@ namespace strata {
 class StepMachine {
  public:
   /// Pass `k` of a part of `schedule`. With `accumulates`, gradients are added to the step's gradient; the
-  /// last pass of the last part also computes norm partials and updates chunks speculatively.
+  /// last pass of the last part also computes norm partials and updates chunks speculatively. A step may
+  /// leave out the first passes of a part, but not its last one.
   struct Pass {
     const UseTrace& uses;
     const PassSchedule& schedule;
     bool accumulates = false;
     std::size_t part = 0;
     std::int32_t k = 0;
+    std::int32_t left_out = 0;  ///< passes of the part before the first one that runs
 
     const PassSchedule::Part& of() const noexcept { return schedule.parts[part]; }
     const GatherSchedule& gathers() const noexcept { return of().gathers; }
     std::int32_t first_position() const noexcept { return of().first + k * of().length; }
-    bool is_first() const noexcept { return part == 0 && k == 0; }
+    bool is_first() const noexcept { return part == 0 && k == left_out; }
     bool is_last() const noexcept { return part + 1 == schedule.parts.size() && k + 1 == of().passes; }
   };
 
