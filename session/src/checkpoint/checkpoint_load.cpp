@@ -28,8 +28,16 @@ detail::LeftOut left_out(const StatePlan& plan, const Manifest& manifest) {
   return names;
 }
 
+std::size_t count_others(const SafetensorsFile& file, std::span<const std::string_view> other_models) {
+  return static_cast<std::size_t>(
+      std::count_if(file.entries().begin(), file.entries().end(), [&](const SafetensorsEntry& entry) {
+        return std::any_of(other_models.begin(), other_models.end(),
+                           [&](std::string_view prefix) { return entry.name.starts_with(prefix); });
+      }));
+}
+
 Status check_tensors(const StatePlan& plan, const CheckpointTensors& tensors, Payload payload,
-                     const Manifest& manifest) {
+                     const Manifest& manifest, std::span<const std::string_view> other_models) {
   std::string problems;
   const SafetensorsFile& file = tensors.file();
   const detail::LeftOut without = left_out(plan, manifest);
@@ -44,8 +52,8 @@ Status check_tensors(const StatePlan& plan, const CheckpointTensors& tensors, Pa
               "], the model has ", spec.dtype, " [", fmt::format("{}", fmt::join(spec.shape, ", ")), "]");
     }
   }
-  if (file.entries().size() > wanted.size())
-    problems += str("\n  it has ", file.entries().size(), " tensors, the model has ", wanted.size());
+  const std::size_t n_own = file.entries().size() - (plan.trains() ? 0 : count_others(file, other_models));
+  if (n_own > wanted.size()) problems += str("\n  it has ", n_own, " tensors, the model has ", wanted.size());
   if (payload == Payload::param && manifest.frozen.size() > without.size())
     problems += str("\n  it leaves out ", manifest.frozen.size(), " frozen tensors, the model has ",
                     without.size(), " of them");
@@ -305,7 +313,8 @@ std::vector<std::int64_t> param_steps(const StatePlan& plan, const Manifest& man
 }
 
 Result<OpenCheckpoint> open_checkpoint(const Session& session, Io& io, const std::string& folder,
-                                       const FrozenSource& frozen) {
+                                       const FrozenSource& frozen,
+                                       std::span<const std::string_view> other_models) {
   OpenCheckpoint checkpoint{folder, {}, {}};
   STRATA_TRY_ASSIGN(checkpoint.manifest, read_manifest(io, folder));
   STRATA_TRY(detail::LeftOutTensors(checkpoint.manifest, frozen).check_source(folder));
@@ -319,7 +328,7 @@ Result<OpenCheckpoint> open_checkpoint(const Session& session, Io& io, const std
   STRATA_TRY(check_trainees(session, checkpoint.manifest).annotate(folder));
   for (const Payload payload : session.state_plan().states()) {
     STRATA_TRY_ASSIGN(auto tensors, CheckpointTensors::open(io, folder, checkpoint.manifest, payload));
-    STRATA_TRY(check_tensors(session.state_plan(), *tensors, payload, checkpoint.manifest));
+    STRATA_TRY(check_tensors(session.state_plan(), *tensors, payload, checkpoint.manifest, other_models));
     checkpoint.files.push_back(std::move(tensors));
   }
   return checkpoint;
@@ -328,8 +337,8 @@ Result<OpenCheckpoint> open_checkpoint(const Session& session, Io& io, const std
 }  // namespace
 
 Result<Manifest> load_checkpoint(Session& session, Io& io, const std::string& folder,
-                                 const FrozenSource& frozen) {
-  Result<OpenCheckpoint> checkpoint = open_checkpoint(session, io, folder, frozen);
+                                 const FrozenSource& frozen, std::span<const std::string_view> other_models) {
+  Result<OpenCheckpoint> checkpoint = open_checkpoint(session, io, folder, frozen, other_models);
   STRATA_TRY(agree(session.world(), checkpoint.status()));
   for (std::size_t p = 0; p < checkpoint->files.size(); ++p) {
     const Payload payload = session.state_plan().states()[p];

@@ -86,10 +86,12 @@ Status check_frozen(const Manifest& manifest, std::string_view name, const Diges
 /// With several ranks, all of them call it, and errors are the same on all. Checks every name and shape and
 /// reports all problems at once. Then it fills the session, checking each tensor's digest while reading it,
 /// and sets the session's step. Placement, chunk size and budgets may differ from those of the run that saved
-/// it. What the checkpoint leaves out is read from `frozen`, and its digests are checked, too. Errors:
+/// it. What the checkpoint leaves out is read from `frozen`, and its digests are checked, too. A session that
+/// trains nothing may lack tensors whose names begin with one of `other_models`. Errors:
 /// `corrupt`, `invalid` (another model, another source or none), `not_found`, `io_error`. After an error
 /// while tensors are filled, the session has no valid states until others are loaded.
 Result<Manifest> load_checkpoint(Session& session, Io& io, const std::string& folder,
-                                 const FrozenSource& frozen = {});
+                                 const FrozenSource& frozen = {},
+                                 std::span<const std::string_view> other_models = {});
 
 }  // namespace strata
