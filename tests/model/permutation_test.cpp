@@ -1,4 +1,4 @@
-#include "data/permutation.h"
+#include <strata/model/permutation.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@ namespace {
 
 std::vector<std::uint64_t> permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) {
   std::vector<std::uint64_t> out(n);
-  for (std::uint64_t i = 0; i < n; ++i) out[i] = detail::permuted(i, n, seed, epoch);
+  for (std::uint64_t i = 0; i < n; ++i) out[i] = permuted(i, n, seed, epoch);
   return out;
 }
 
@@ -45,7 +45,7 @@ TEST(PermutationTest, NeighboursScatter) {
 
 TEST(PermutationTest, HugeSizesStayInside) {
   constexpr std::uint64_t kHuge = (1ull << 62) - 57;
-  for (std::uint64_t i = 0; i < 100; ++i) EXPECT_LT(detail::permuted(kHuge - 1 - i, kHuge, 9, i), kHuge);
+  for (std::uint64_t i = 0; i < 100; ++i) EXPECT_LT(permuted(kHuge - 1 - i, kHuge, 9, i), kHuge);
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ Result<Prompt> prompt_of(const std::string& line, std::map<std::string, int>& ig
   for (const auto& [key, value] : record.items())
     if (key != "prompt" && key != "messages" && key != "adapter") ++ignored_keys[key];
   Prompt prompt;
+  prompt.record = line;
   STRATA_TRY_ASSIGN(prompt.adapter, detail::adapter_choice(record));
   if (record.contains("messages")) {
     STRATA_TRY_ASSIGN(prompt.messages, messages_of(record["messages"]));

@@ -6,7 +6,7 @@
 #include <strata/runtime/str.h>
 
 #include "data/packing.h"
-#include "data/permutation.h"
+#include <strata/model/permutation.h>
 #include "data/target_count.h"
 
 namespace strata {
@@ -49,7 +49,7 @@ std::uint64_t PackedDataset::n_samples() const noexcept {
 
 std::uint64_t PackedDataset::row_of(std::uint64_t k) const noexcept {
   if (options_.order == SampleOrder::sequential) return k;
-  return detail::permuted(k % stats().n_rows, stats().n_rows, options_.seed, k / stats().n_rows);
+  return permuted(k % stats().n_rows, stats().n_rows, options_.seed, k / stats().n_rows);
 }
 
 void PackedDataset::fill_row(std::uint64_t k, const Batch& row) const noexcept {

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "data/permutation.h"
+#include <strata/model/permutation.h>
 
 namespace strata::detail {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <strata/runtime/str.h>
 
-#include "data/permutation.h"
+#include <strata/model/permutation.h>
 
 namespace strata {
 namespace detail {
@@ -138,8 +138,7 @@ Result<PairDataset> PairDataset::create(const TokenCache& cache, PairOptions opt
   const std::uint64_t n = cache.n_documents() / 2;
   packed->first.push_back(0);
   for (std::uint64_t i = 0; i < n; ++i) {
-    const std::uint64_t pair =
-        options.order == SampleOrder::sequential ? i : detail::permuted(i, n, options.seed, 0);
+    const std::uint64_t pair = options.order == SampleOrder::sequential ? i : permuted(i, n, options.seed, 0);
     std::array<PlacedDocument, 2> documents;
     bool is_cut = false;
     if (!packer.cut(pair, documents, is_cut)) {
@@ -182,7 +181,7 @@ std::uint64_t PairDataset::memory_bytes() const noexcept {
 
 std::uint64_t PairDataset::batch_of(std::uint64_t k) const noexcept {
   const std::uint64_t n = packed_->stats.n_batches;
-  return options_.order == SampleOrder::sequential ? k % n : detail::permuted(k % n, n, options_.seed, k / n);
+  return options_.order == SampleOrder::sequential ? k % n : permuted(k % n, n, options_.seed, k / n);
 }
 
 std::span<const std::uint32_t> PairDataset::pairs_of(std::uint64_t k) const noexcept {

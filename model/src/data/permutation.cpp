@@ -1,4 +1,4 @@
-#include "data/permutation.h"
+#include <strata/model/permutation.h>
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +7,7 @@
 #include <strata/runtime/assert.h>
 #include <strata/runtime/rng.h>
 
-namespace strata::detail {
+namespace strata {
 namespace {
 
 constexpr std::uint32_t kRounds = 6;
@@ -38,4 +38,4 @@ std::uint64_t permuted(std::uint64_t i, std::uint64_t n, std::uint64_t seed, std
   return value;
 }
 
-}  // namespace strata::detail
+}  // namespace strata

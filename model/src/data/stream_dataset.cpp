@@ -5,7 +5,7 @@
 
 #include <strata/runtime/str.h>
 
-#include "data/permutation.h"
+#include <strata/model/permutation.h>
 #include "data/target_count.h"
 
 namespace strata {
@@ -29,7 +29,7 @@ std::uint64_t StreamDataset::n_samples() const noexcept {
 
 std::uint64_t StreamDataset::window_of(std::uint64_t k) const noexcept {
   if (options_.order == SampleOrder::sequential) return k;
-  return detail::permuted(k % n_windows_, n_windows_, options_.seed, k / n_windows_);
+  return permuted(k % n_windows_, n_windows_, options_.seed, k / n_windows_);
 }
 
 void StreamDataset::fill_row(std::uint64_t k, const Batch& row) const noexcept {

@@ -19,6 +19,17 @@ Status check_logits(std::span<const float> logits) {
   return Status::ok();
 }
 
+Status check_options(const SamplingOptions& options) {
+  std::string problems;
+  const auto add = [&](const std::string& what) { problems += str(problems.empty() ? "" : "\n", what); };
+  if (!(options.temperature >= 0) || !std::isfinite(options.temperature))
+    add(str("the temperature is ", options.temperature, "; it must be a number, 0 or more"));
+  if (options.top_k < 0) add(str("top-k is ", options.top_k, "; it must be at least 0 (0: all)"));
+  if (!(options.top_p > 0 && options.top_p <= 1))
+    add(str("top-p is ", options.top_p, "; it must be above 0 and at most 1"));
+  return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);
+}
+
 void normalise(std::vector<TokenProbability>& probabilities) {
   double sum = 0;
   for (const TokenProbability& probability : probabilities) sum += probability.p;
@@ -28,17 +39,14 @@ void normalise(std::vector<TokenProbability>& probabilities) {
 }  // namespace
 
 Result<Sampler> Sampler::create(const SamplingOptions& options) {
-  std::string problems;
-  const auto need = [&](bool holds, const std::string& what) {
-    if (!holds) problems += (problems.empty() ? "" : "\n") + what;
-  };
-  need(options.temperature >= 0 && std::isfinite(options.temperature),
-       str("the temperature is ", options.temperature, "; it must be a number, 0 or more"));
-  need(options.top_k >= 0, str("top-k is ", options.top_k, "; it must be at least 0 (0: all)"));
-  need(options.top_p > 0 && options.top_p <= 1,
-       str("top-p is ", options.top_p, "; it must be above 0 and at most 1"));
-  if (!problems.empty()) return Status::error(Code::invalid, problems);
+  STRATA_TRY(check_options(options));
   return Sampler(options);
+}
+
+Status Sampler::set_options(const SamplingOptions& options) {
+  STRATA_TRY(check_options(options));
+  options_ = options;
+  return {};
 }
 
 Result<std::span<const TokenProbability>> Sampler::candidates(std::span<const float> logits) {

@@ -20,6 +20,7 @@ struct Prompt {
   std::vector<ChatMessage> messages;  ///< empty: `text` is used
   /// The adapter that the prompt chooses; empty: the model without one; nullopt: it does not choose.
   std::optional<std::string> adapter = {};
+  std::string record = {};  ///< the line of a .jsonl file; empty for others
 };
 
 /// A prompt as tokens, and the tokens that end its answer in addition to those that end any text.

@@ -27,6 +27,9 @@ class Sampler {
  public:
   /// Errors: `invalid`, all problems at once.
   static Result<Sampler> create(const SamplingOptions& options);
+  const SamplingOptions& options() const noexcept { return options_; }
+  /// Samples by other options from now on. Errors: those of create(); then nothing changes.
+  Status set_options(const SamplingOptions& options);
 
   /// The tokens that may be sampled, the most likely first, with probabilities that sum to 1. Valid until the
   /// next call. Errors: `diverged` with the token whose logit is NaN or +infinity, or if all are -infinity.

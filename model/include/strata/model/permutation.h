@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace strata::detail {
+namespace strata {
 
 /// Element `i` of a permutation of [0, n) chosen by (seed, epoch); i < n <= 2^62. Stateless: a balanced
 /// Feistel network (Luby and Rackoff 1988) over the smallest even number of bits that holds n, with Philox as
@@ -10,4 +10,4 @@ namespace strata::detail {
 /// 4 repetitions on average.
 std::uint64_t permuted(std::uint64_t i, std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) noexcept;
 
-}  // namespace strata::detail
+}  // namespace strata
