@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/tiny_run.h"
-#include "support/numeric.h"
+#include "train/cached_model.h"
 
 namespace strata {
 namespace {
@@ -14,36 +13,20 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr std::int64_t kContext = 16;
+constexpr std::int64_t kCacheContext = 16;
 
-/// A tiny model that continues up to `sequences` sequences at a time. Its random weights are large enough
-/// that every input changes the logits.
-struct Model {
-  Model(const std::string& family, std::int64_t sequences, std::int64_t prefill_rows)
-      : run(must(Engine::plan(programs(test::tiny_of_family(family), sequences, prefill_rows), {}))) {
-    must(run.engine->fill(Payload::param, [](const StatePiece& piece, std::span<float> values) {
-      const auto random = test::Values(std::hash<std::string_view>()(piece.name))
-                              .floats(static_cast<std::int64_t>(values.size()), 0.5);
-      std::copy(random.begin(), random.end(), values.begin());
-      return Status::ok();
-    }));
-  }
-  static ProgramSet programs(const DecoderConfig& config, std::int64_t sequences, std::int64_t prefill_rows) {
-    ProgramSet set;
-    set[ProgramRole::prefill] =
-        must(record_cached_decoder(config, {prefill_rows, sequences, kContext, sequences}));
-    set[ProgramRole::decode] =
-        must(record_cached_decoder(config, {sequences, sequences, kContext, sequences}));
-    return set;
-  }
+struct GeneratedModel : test::CachedModel {
+  GeneratedModel(const std::string& family, std::int64_t sequences, std::int64_t prefill_rows)
+      : CachedModel(test::tiny_of_family(family), {sequences, prefill_rows, kCacheContext}) {}
   Result<std::vector<Completion>> generate(
       const std::vector<GenerationRequest>& requests, const GenerateOptions& options = standard(),
       const SamplingOptions& sampling = {.temperature = 1.0},
       const Generator::OnToken& on_token = [](std::size_t, std::int32_t) { return Status::ok(); }) {
     return Generator(*run.engine, must(Sampler::create(sampling)), options).run(requests, on_token);
   }
-  static GenerateOptions standard() { return {.max_tokens = 8, .context = kContext, .vocab = 50, .seed = 3}; }
-  TinyRun run;
+  static GenerateOptions standard() {
+    return {.max_tokens = 8, .context = kCacheContext, .vocab = 50, .seed = 3};
+  }
 };
 
 std::vector<GenerationRequest> three_requests() {
@@ -59,15 +42,16 @@ class GeneratorFamilyTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(GeneratorFamilyTest, NeitherOtherPromptsNorTheirSplitChangeASequence) {
   const std::vector<GenerationRequest> requests = three_requests();
-  const auto together = ids_of(must(Model(GetParam(), 3, 16).generate(requests)));
+  const auto together = ids_of(must(GeneratedModel(GetParam(), 3, 16).generate(requests)));
   EXPECT_THAT(together[1], SizeIs(8));
   EXPECT_NE(together[0], together[1]);
-  EXPECT_EQ(ids_of(must(Model(GetParam(), 3, 4).generate(requests))), together) << "prompts cut anew";
-  EXPECT_EQ(ids_of(must(Model(GetParam(), 4, 3).generate({requests[2], requests[0], requests[1]}))),
+  EXPECT_EQ(ids_of(must(GeneratedModel(GetParam(), 3, 4).generate(requests))), together)
+      << "prompts cut anew";
+  EXPECT_EQ(ids_of(must(GeneratedModel(GetParam(), 4, 3).generate({requests[2], requests[0], requests[1]}))),
             (std::vector{together[2], together[0], together[1]}))
       << "other slots and a free one";
   for (const GenerationRequest& request : requests)
-    EXPECT_THAT(ids_of(must(Model(GetParam(), 1, 2).generate({request}))),
+    EXPECT_THAT(ids_of(must(GeneratedModel(GetParam(), 1, 2).generate({request}))),
                 ElementsAre(together[request.index]))
         << "alone";
 }
@@ -78,18 +62,18 @@ INSTANTIATE_TEST_SUITE_P(Families, GeneratorFamilyTest,
                          [](const auto& param) { return param.param; });
 
 TEST(GeneratorTest, GreedyTokensAreTheMostLikelyOnesOfAFullForward) {
-  ProgramSet set = Model::programs(test::tiny_of_family("llama"), 1, 4);
+  ProgramSet set = GeneratedModel::programs(test::tiny_of_family("llama"), {1, 4, kCacheContext});
   set[ProgramRole::infer] = must(record_decoder(test::tiny_of_family("llama"), 1, DecoderHead::logits));
   TinyRun run(must(Engine::plan(set, {})));
   must(run.engine->initialize(5));
-  Generator generator(*run.engine, must(Sampler::create({.temperature = 0})), Model::standard());
+  Generator generator(*run.engine, must(Sampler::create({.temperature = 0})), GeneratedModel::standard());
   const std::vector<GenerationRequest> requests = {{0, {7, 8, 9, 10, 11}, {}}};
   const std::vector<std::int32_t> got =
       must(generator.run(requests, [](std::size_t, std::int32_t) { return Status::ok(); }))[0].ids;
   std::vector<std::int32_t> text = requests[0].prompt;
   for (const std::int32_t id : got) {
     std::vector<std::int32_t> window = text;
-    window.resize(kContext);
+    window.resize(kCacheContext);
     const auto logits = must(run.engine->infer(window, static_cast<std::int64_t>(text.size()) - 1));
     EXPECT_EQ(id, std::max_element(logits.begin(), logits.end()) - logits.begin());
     text.push_back(id);
@@ -97,12 +81,12 @@ TEST(GeneratorTest, GreedyTokensAreTheMostLikelyOnesOfAFullForward) {
 }
 
 TEST(GeneratorTest, ASequenceReportsItsFinishReason) {
-  Model model("gpt2", 2, 8);
-  GenerateOptions options = Model::standard();
+  GeneratedModel model("gpt2", 2, 8);
+  GenerateOptions options = GeneratedModel::standard();
   options.max_tokens = 100;
   const auto full = must(model.generate({three_requests()[0]}, options))[0];
   EXPECT_EQ(full.finish_reason, FinishReason::context_full);
-  EXPECT_THAT(full.ids, SizeIs(kContext - 3 + 1)) << "the last one needs no place";
+  EXPECT_THAT(full.ids, SizeIs(kCacheContext - 3 + 1)) << "the last one needs no place";
   options.max_tokens = 5;
   const auto counted = must(model.generate({three_requests()[0]}, options))[0];
   EXPECT_EQ(counted.finish_reason, FinishReason::max_tokens);
@@ -117,24 +101,24 @@ TEST(GeneratorTest, ASequenceReportsItsFinishReason) {
 }
 
 TEST(GeneratorTest, TokensArriveAsTheyAreSampledAndTheCallbackMayStop) {
-  Model model("llama", 3, 8);
+  GeneratedModel model("llama", 3, 8);
   std::vector<std::vector<std::int32_t>> seen(3);
-  const auto all = must(model.generate(three_requests(), Model::standard(), {.temperature = 1.0},
+  const auto all = must(model.generate(three_requests(), GeneratedModel::standard(), {.temperature = 1.0},
                                        [&](std::size_t request, std::int32_t id) {
                                          seen[request].push_back(id);
                                          return Status::ok();
                                        }));
   EXPECT_EQ(seen, ids_of(all));
-  const auto stopped = model.generate(three_requests(), Model::standard(), {}, [](std::size_t, std::int32_t) {
-    return Status::error(Code::io_error, "enough");
-  });
+  const auto stopped =
+      model.generate(three_requests(), GeneratedModel::standard(), {},
+                     [](std::size_t, std::int32_t) { return Status::error(Code::io_error, "enough"); });
   EXPECT_EQ(stopped.status().message(), "enough");
 }
 
 TEST(GeneratorTest, BadPromptsAndLogitsAreNamed) {
-  Model model("llama", 1, 8);
+  GeneratedModel model("llama", 1, 8);
   EXPECT_THAT(std::string(model.generate({{4, std::vector<std::int32_t>(17), {}}}).status().message()),
-              HasSubstr("prompt 5 has 17 tokens; a sequence has 1 to 16"));
+              HasSubstr("prompt 5: the prompt has 17 tokens; a sequence has 1 to 16"));
   EXPECT_EQ(model.generate({{0, {}, {}}}).status().code(), Code::invalid);
   must(model.run.engine->fill(Payload::param, [](const StatePiece&, std::span<float> values) {
     std::fill(values.begin(), values.end(), std::nanf(""));
@@ -143,7 +127,7 @@ TEST(GeneratorTest, BadPromptsAndLogitsAreNamed) {
   const Status status = model.generate({{1, {1, 2}, {}}}).status();
   EXPECT_EQ(status.code(), Code::diverged);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("prompt 2, token 1 of the completion: the logit of token 0 of 50 is NaN"));
+              HasSubstr("prompt 2: token 1 of the completion: the logit of token 0 of 50 is NaN"));
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
+#include <strata/train/align/rewards.h>
 #include <strata/train/split/model_pipeline.h>
 #include <strata/train/split/split_annotations.h>
 #include <strata/train/train_config.h>
@@ -93,8 +95,63 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, bool trai
       problems.push_back(str(set_by(tree, "optim.param_groups"), ": ", status.message()));
 }
 
+void check_reward(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  if (config.align.reward.empty())
+    problems.push_back(str("align.reward is empty, but train.objective is ", config.train.objective, " (",
+                           tree.entry("train.objective").origin, "); name what an answer is worth"));
+  for (const std::string& text : config.align.reward)
+    if (const Status status = parse_reward(text).status(); !status.is_ok())
+      problems.push_back(str(tree.entry("align.reward").origin, ": ", status.message()));
+}
+
+// Of objectives that sample answers.
+void check_policy(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  const PolicySizes sizes = policy_sizes(config);
+  check_reward(tree, config, problems);
+  if (config.model.from.empty() && !config.data.tokenizer)
+    problems.push_back(
+        str("train.objective is ", config.train.objective, " (", tree.entry("train.objective").origin,
+            "), but there is neither model.from nor data.tokenizer: prompts train no tokenizer"));
+  if (sizes.context() > config.model.seq)
+    problems.push_back(str("a prompt of ", sizes.max_prompt, " tokens (align.max_prompt) and an answer of ",
+                           sizes.max_tokens, " (", set_by(tree, "align.max_tokens"),
+                           ") do not fit into model.seq = ", config.model.seq));
+  if (sizes.answers() % sizes.mini_batches != 0)
+    problems.push_back(str(set_by(tree, "align.mini_batches"), " = ", sizes.mini_batches,
+                           " does not divide the ", sizes.answers(),
+                           " answers of an iteration (align.prompts = ", sizes.prompts,
+                           ", align.samples = ", sizes.samples, ")"));
+  if (!has_critic(config) && sizes.samples < 2)
+    problems.push_back(
+        str(set_by(tree, "align.samples"), " = ", sizes.samples,
+            ", but grpo compares answers to one prompt with each other; there must be 2 or more"));
+  if (const int n = config.train.grad_accum; n != 1 && n != sizes.micro_batches)
+    problems.push_back(str(set_by(tree, "train.grad_accum"), " = ", n, ", but a step of ",
+                           config.train.objective, " has ", sizes.micro_batches,
+                           " micro-batches, which follow from section align; leave it out"));
+  if (!config.data.val.empty())
+    problems.push_back(str(set_by(tree, "data.val"), " names files, but train.objective is ",
+                           config.train.objective, ", which has no validation; watch the reward"));
+  if (all_ranks(config) > 1)
+    problems.push_back(str(set_by(tree, "parallel.ranks"), " = ", all_ranks(config),
+                           ", but train.objective is ", config.train.objective, ", which runs on one rank"));
+}
+
+void check_loss_name(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  const std::string &loss = config.align.loss, &objective = config.train.objective;
+  if (loss == "auto") return;
+  const bool of_pairs = loss == "sigmoid" || loss == "ipo";
+  if (objective == (of_pairs ? "dpo" : "grpo")) return;
+  if (of_pairs && (objective == "lm" || objective == "reward")) return;  // as older configurations have it
+  problems.push_back(str(set_by(tree, "align.loss"), " = ", loss, " is a loss of ", of_pairs ? "dpo" : "grpo",
+                         ", but train.objective is ", objective, " (", tree.entry("train.objective").origin,
+                         ")"));
+}
+
 void check_objective(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  check_loss_name(tree, config, problems);
   if (config.train.objective == "lm") return;
+  if (samples_answers(config)) check_policy(tree, config, problems);
   const auto refuse = [&](const char* key, const auto& value, const char* why) {
     problems.push_back(str(set_by(tree, key), " = ", value, ", but train.objective is ",
                            config.train.objective, " (", tree.entry("train.objective").origin, "), ", why));
@@ -106,11 +163,11 @@ void check_objective(const ConfigTree& tree, const TrainConfig& config, std::vec
                            "), but train.objective is ", config.train.objective, " (",
                            tree.entry("train.objective").origin, "), which needs whole models"));
   if (config.train.allow_micro_batch_split)
-    refuse("train.allow_micro_batch_split", "true", "whose micro-batches have whole pairs");
+    refuse("train.allow_micro_batch_split", "true", "whose micro-batches are packed with whole texts");
   if (trains_in_subspaces(config)) refuse("optim.name", config.optim.name, "which has no bases of subspaces");
   if (virtual_tokens(config) > 0)
     refuse("adapter.method", config.adapter.method,
-           "whose pairs are packed, and virtual tokens are of a row");
+           "whose texts are packed, and virtual tokens are of a row");
 }
 
 // What ranks that share the model do not support.
@@ -224,6 +281,7 @@ Result<TrainConfig> fill_train_config(const ConfigTree& tree, bool trains) {
   const std::span<const TrainKey> keys = train_keys();
   for (std::size_t i = 0; i < keys.size(); ++i) keys[i].fill(tree.entries()[i], config);
   STRATA_TRY(check_together(tree, config, trains));
+  if (samples_answers(config)) config.train.grad_accum = static_cast<int>(policy_sizes(config).micro_batches);
   return config;
 }
 

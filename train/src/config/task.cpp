@@ -19,6 +19,11 @@ constexpr Value kReward[] = {
     {"train.objective", "reward"}, {"optim.lr", "1e-5"}, {"optim.weight_decay", "0"}};
 constexpr Value kDpo[] = {{"train.objective", "dpo"}, {"optim.lr", "1e-6"}, {"optim.weight_decay", "0"}};
 
+constexpr Value kGrpo[] = {{"train.objective", "grpo"}, {"optim.lr", "1e-6"}, {"optim.weight_decay", "0"}};
+constexpr Value kPpo[] = {{"train.objective", "ppo"}, {"optim.lr", "1e-6"},    {"optim.weight_decay", "0"},
+                          {"align.samples", "1"},     {"align.prompts", "64"}, {"align.mini_batches", "4"},
+                          {"align.kl_coef", "0.05"}};
+
 constexpr TrainTask kTasks[] = {
     {"full", "train all parameters", {}},
     {"lora", "low-rank adapters of all linear layers", kLora},
@@ -26,6 +31,8 @@ constexpr TrainTask kTasks[] = {
     {"sft", "learn answers to prompts, or texts", kSft},
     {"reward", "a reward model of pairs of answers", kReward},
     {"dpo", "prefer the chosen answers of pairs (align.loss=ipo: IPO)", kDpo},
+    {"grpo", "raise the rewards of sampled answers, compared in groups (align.loss=dr_grpo, dapo)", kGrpo},
+    {"ppo", "raise the rewards of sampled answers, compared with a critic's values", kPpo},
 };
 
 }  // namespace

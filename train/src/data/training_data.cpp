@@ -10,6 +10,7 @@
 #include <strata/runtime/str.h>
 #include <strata/train/align/objective.h>
 #include <strata/train/align/pair_batches.h>
+#include <strata/train/align/prompt_set.h>
 
 namespace strata {
 
@@ -26,6 +27,7 @@ class TrainingDataBuilder {
     into_.codec_ = std::make_unique<TextCodec>(std::move(codec));
     if (std::string warning = config_.data.chosen_chat.warning(); !warning.empty())
       into_.notes_.push_back(std::move(warning));
+    if (samples_answers(config_)) return open_prompts(train);
     STRATA_TRY(io_.make_dirs(config_.data.cache_dir));
     STRATA_TRY(open_caches(train));
     decide_packing();
@@ -35,6 +37,19 @@ class TrainingDataBuilder {
   }
 
  private:
+  Status open_prompts(const std::vector<std::string>& files) {
+    const std::int64_t most = policy_sizes(config_).max_prompt;
+    STRATA_TRY_ASSIGN(PromptSet prompts,
+                      annotated(PromptSet::read(files, *into_.codec_, most, io_), "data.train"));
+    if (prompts.n_left_out() > 0)
+      into_.notes_.push_back(str(plural(prompts.n_left_out(), "prompt"), " of more than ", most,
+                                 " tokens (align.max_prompt) left out; there are ", prompts.size()));
+    into_.packing_ = "pack";
+    into_.data_digest_ = to_hex(prompts.digest());
+    into_.prompts_ = std::make_unique<const PromptSet>(std::move(prompts));
+    return {};
+  }
+
   Status open_caches(const std::vector<std::string>& train) {
     std::vector<std::vector<std::string>> groups = {train};
     if (!config_.data.weights.empty()) {  // each file has its own epochs
@@ -147,6 +162,7 @@ Result<std::unique_ptr<TrainingData>> TrainingData::open(const TrainConfig& conf
 }
 
 std::unique_ptr<MicroBatches> TrainingData::train_batches(std::int64_t sequences) const {
+  if (prompts_ != nullptr) return nullptr;
   if (train_pairs_ != nullptr) return std::make_unique<PairBatches>(*train_pairs_);
   return std::make_unique<DatasetBatches>(*train_, sequences);
 }

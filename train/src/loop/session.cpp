@@ -9,6 +9,8 @@
 #include <strata/runtime/log.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
+#include <strata/train/align/policy_iterations.h>
 #include <strata/train/budget_request.h>
 #include <strata/train/split/plan_stages.h>
 #include <strata/train/plan_text.h>
@@ -18,7 +20,7 @@
 
 #include "loop/active_run.h"
 #include "loop/initial_states.h"
-#include "loop/metrics_sinks.h"
+#include "outputs/metrics_sinks.h"
 #include "loop/prepare_reference.h"
 #include "loop/rank_start.h"
 #include "loop/run_trace.h"
@@ -189,9 +191,14 @@ Status begin_folder(const ActiveRun& active, const TrainingData& training_data, 
 Result<SessionResult> train_to_end(ActiveRun& active, const TrainingData& training_data, RunFolder& folder,
                                    Observer& observer, Signals& signals) {
   const TrainConfig& config = active.loaded.config;
+  std::unique_ptr<PolicyIterations> policy;
+  if (samples_answers(config)) {
+    STRATA_TRY_ASSIGN(policy,
+                      PolicyIterations::create(config, *training_data.prompts(), training_data.tokenizer()));
+  }
   Trainer trainer(config, *active.job, training_data, folder, observer, signals, active.io, active.trace,
-                  active.world);
-  if (active.resumed) trainer.resume_from(*active.resumed);
+                  active.world, std::move(policy));
+  if (active.resumed) STRATA_TRY(trainer.resume_from(*active.resumed));
   detail::MetricsSinks sinks(config, folder, active.io, observer);
   folder.set_listener(&sinks);
   STRATA_TRY_ASSIGN(TrainOutcome outcome, trainer.run());

@@ -14,6 +14,7 @@
 #include <strata/runtime/str.h>
 #include <strata/train/align/objective.h>
 #include <strata/train/align/pair_sums.h>
+#include <strata/train/align/policy_iterations.h>
 #include <strata/train/evaluation.h>
 #include <strata/train/plan_text.h>
 #include <strata/train/resume.h>
@@ -33,7 +34,8 @@ constexpr std::int64_t kFirstSteadyStep = 3, kLastSteadyStep = 12;
 }  // namespace
 
 Trainer::Trainer(const TrainConfig& config, Job& job, const TrainingData& training_data, RunFolder& folder,
-                 Observer& observer, Signals& signals, Io& io, Trace* trace, World* world)
+                 Observer& observer, Signals& signals, Io& io, Trace* trace, World* world,
+                 std::unique_ptr<PolicyIterations> policy)
     : config_(config),
       engine_(&job.engine()),
       training_data_(training_data),
@@ -46,6 +48,7 @@ Trainer::Trainer(const TrainConfig& config, Job& job, const TrainingData& traini
       request_(io, folder.path()),
       batches_(training_data.train_batches(config.train.micro_batch)),
       val_batches_(training_data.val_batches(config.train.micro_batch)),
+      policy_(std::move(policy)),
       subspaces_(config),
       identity_(run_identity(config, training_data)),
       write_budget_(config.io.write_budget_bytes, planned_writes(engine_->plan())) {
@@ -137,6 +140,10 @@ Status Trainer::train(TrainOutcome& outcome) {
       return {};
     }
     const std::int64_t next = engine_->steps() + 1;
+    if (const Status status = sample_answers(); !status.is_ok()) {
+      if (stop_requested()) continue;
+      return status;
+    }
     STRATA_TRY(step(next));
     STRATA_TRY(after_step(next));
     record_writes();
@@ -193,7 +200,6 @@ void Trainer::count_resources(bool begins) {
 
 Status Trainer::step(std::int64_t step) {
   ++steps_in_plan_;
-  ++steps_taken_;
   update_signal_answer();
   if (trace_ != nullptr) trace_->set_enabled(config_.log.trace.contains(step));
   MetricsLine& line = line_ = {};
@@ -203,10 +209,13 @@ Status Trainer::step(std::int64_t step) {
   line.lr = cpuopt::learning_rate(lr_schedule(config_), step);
   const LaneBusySeconds lanes_before = engine_->lane_busy_seconds();
   line.report.flags = decisions();
-  STRATA_TRY(engine_->train_step(*batches_, line.lr, line.report));
+  BatchSource& source = policy_ != nullptr ? policy_->batches() : static_cast<BatchSource&>(*batches_);
+  STRATA_TRY(engine_->train_step(source, line.lr, line.report));
   agreed_ = line.report.flags;
+  if (policy_ != nullptr) STRATA_TRY(train_critic(line));
   if (compares_pairs(config_) && world_ == nullptr) line.pairs = figures_of_step();
-  const double tokens = tokens_per_step(config_);
+  const double tokens = tokens_of_step();
+  tokens_ += tokens;
   line.tokens_per_s = tokens / line.report.seconds;
   line.used = engine_->used_bytes();
   const MovedBytes moved = engine_->moved();
@@ -218,13 +227,43 @@ Status Trainer::step(std::int64_t step) {
   STRATA_TRY(record_skipped_step(step, line.report));
   outcome_.times += line.report.times;
   last_step_s_ = line.report.seconds;
-  outcome_.tokens_per_s = tokens * static_cast<double>(steps_taken_) / step_seconds_;
+  outcome_.tokens_per_s = tokens_ / step_seconds_;
   STRATA_TRY(folder_.add_metrics(line));
   observer_.on_step({step, config_.train.steps, line.report.loss, outcome_.tokens_per_s, line.used[0],
                      line.used[1], line.used[2], static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9,
                      config_.train.max_time_s, first_step_});
   count_resources(false);
   return Status::ok();
+}
+
+// Of micro-batches that are packed with texts, the positions that hold one.
+double Trainer::tokens_of_step() const {
+  return policy_ != nullptr ? policy_->mean_tokens_of_step() : tokens_per_step(config_);
+}
+
+// The answers that the next step trains on, if it needs new ones.
+Status Trainer::sample_answers() {
+  if (policy_ == nullptr || !policy_->is_due(engine_->steps())) return {};
+  if (trace_ != nullptr) trace_->set_enabled(config_.log.trace.contains(engine_->steps() + 1));
+  const std::int64_t begin = clock_.now_ns();
+  STRATA_TRY(policy_->begin(*engine_, engine_->steps(), [this] { return stop_requested(); }));
+  step_seconds_ += static_cast<double>(clock_.now_ns() - begin) * 1e-9;
+  return {};
+}
+
+// The step is the policy's and the critic's; its time is that of both.
+Status Trainer::train_critic(MetricsLine& line) {
+  const double lr = config_.align.critic_lr.value_or(config_.optim.lr);
+  STRATA_TRY(
+      policy_->after_step(*engine_, line.lr * (config_.optim.lr > 0 ? lr / config_.optim.lr : 1), line));
+  line.report.seconds += line.policy.critic_s;
+  return {};
+}
+
+Status Trainer::resume_from(const Manifest& manifest) {
+  subspaces_.resume(manifest.step, manifest.run);
+  return policy_ == nullptr ? Status::ok()
+                            : policy_->resume(io_, folder_.path(), manifest.step, manifest.run);
 }
 
 PairFigures Trainer::figures_of_step() const {
@@ -332,6 +371,7 @@ EvaluationObserver Trainer::evaluation_observer(std::string what) {
 
 Status Trainer::sample(std::int64_t step) {
   if (is_reward_model(config_)) return {};  // it gives no tokens
+  if (policy_ != nullptr) return sample_policy(step);
   const TextSampleOptions options{.tokens = config_.log.sample_tokens,
                                   .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
   STRATA_TRY_ASSIGN(const std::string text,
@@ -341,6 +381,16 @@ Status Trainer::sample(std::int64_t step) {
   STRATA_TRY(folder_.add_sample(step, config_.log.sample_prompt, text));
   observer_.on_message(str("sample at step ", step, ": ", config_.log.sample_prompt, text));
   return Status::ok();
+}
+
+// One of the answers that the run samples anyway.
+Status Trainer::sample_policy(std::int64_t step) {
+  if (policy_->batches().rollouts().empty()) return {};
+  STRATA_TRY_ASSIGN(const PolicyIterations::Sample sample, policy_->sample(step));
+  const std::string text = fmt::format("{} (reward {:.4g})", sample.answer, sample.reward);
+  STRATA_TRY(folder_.add_sample(step, sample.prompt, text));
+  observer_.on_message(str("sample at step ", step, ": ", sample.prompt, text));
+  return {};
 }
 
 Status Trainer::save() {
@@ -359,11 +409,23 @@ Status Trainer::save_in(const std::string& run) {
                                      gemm_algorithms_text(gemm_implementation(
                                          "cuda", config_.train.dtype, config_.train.attention_backend))));
   std::map<std::string, std::string> state = subspaces_.state(engine_->steps());
+  if (policy_ != nullptr) {
+    state.merge(policy_->state());
+    STRATA_TRY(policy_->save(io_, run, engine_->steps(), oldest_checkpoint_step(run)));
+  }
   state.insert(identity_.begin(), identity_.end());
   STRATA_TRY_ASSIGN(checkpoint_path_, save_checkpoint(*engine_, io_, checkpoint_dir(config_, run),
                                                       std::move(state), config_.checkpoint.keep));
   saved_step_ = engine_->steps();
   return Status::ok();
+}
+
+// Of the checkpoints that may be resumed from; the present step if there are none.
+std::int64_t Trainer::oldest_checkpoint_step(const std::string& run) const {
+  const auto found = list_checkpoints(config_, run, io_, [](std::string_view) {});
+  if (!found.has_value() || found->empty()) return engine_->steps();
+  const auto manifest = read_manifest(io_, found->back());
+  return manifest.has_value() ? manifest->step : 0;
 }
 
 Result<std::string> Trainer::ensure_saved() {

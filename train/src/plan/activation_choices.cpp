@@ -1,6 +1,7 @@
 #include <strata/train/activation_choices.h>
 
 #include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
 #include <strata/train/subspaces/groups.h>
 
 namespace strata {
@@ -38,7 +39,8 @@ std::vector<ActivationChoice> activation_choices(const TrainConfig& config, bool
   const bool breadth_first = (sums || config.offload.micro_batch_order == "breadth_first") && several;
   // One pass over all micro-batches of a rank sums their gradients, which `each` adds one by one.
   const bool may_sum = (ranks.ranks == 1 || ranks.sums_locally()) && model_parallel(config).ranks() == 1;
-  const bool either = config.offload.micro_batch_order == "auto" && several && by_time && may_sum && !sums;
+  const bool either = config.offload.micro_batch_order == "auto" && several && by_time && may_sum && !sums &&
+                      !samples_answers(config);  // whose steps leave micro-batches out
   if (where == "none" || where == "auto")
     for (const bool layers : {false, true})
       for (const Recompute mode : modes)

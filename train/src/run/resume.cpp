@@ -1,9 +1,12 @@
 #include <strata/train/resume.h>
 
+#include <array>
 #include <filesystem>
+#include <string_view>
 
 #include <strata/parallel/agree.h>
 #include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
 #include <strata/train/pretrained/checkpoint_params.h>
 #include <strata/train/run_folder.h>
 
@@ -64,7 +67,8 @@ Result<Manifest> load_run_checkpoint(Engine& engine, const TrainConfig& config, 
     return {};
   };
   STRATA_TRY(agree(engine.world(), open()));
-  return load_checkpoint(engine, io, checkpoint, frozen);
+  constexpr std::array<std::string_view, 2> kOthers = {kReferencePrefix, kCriticPrefix};
+  return load_checkpoint(engine, io, checkpoint, frozen, kOthers);
 }
 
 Result<std::string> load_newest_checkpoint(Engine& engine, const TrainConfig& config,

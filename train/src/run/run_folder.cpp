@@ -48,6 +48,8 @@ constexpr const char* kOwnFiles[] = {kResolvedConfig,
                                      kGemmAlgorithmsFile,
                                      "budget.request",
                                      "report.html",
+                                     "reference.bin",
+                                     "reference-val.bin",
                                      "trace-perfetto.json"};
 
 /// Whether `name` is a file that an interrupted write_text_atomically() left: NAME.tmp- and 16 hex digits.
@@ -133,6 +135,7 @@ Status RunFolder::clear() {
   for (const char* name : kBaseFiles)
     if (const std::string path = str(file(kBase), "/", name); io_.exists(path))
       STRATA_TRY(io_.remove_all(path));
+  STRATA_TRY(remove_named(path_, kRolloutsPrefix, kRolloutsSuffix));
   // Events are those of one run: TensorBoard would show all files of the folder as one.
   STRATA_TRY(remove_named(file(kEventsFolder), kEventsPrefix, kEventsSuffix));
   return remove_checkpoints(io_, file("checkpoints"));
@@ -231,6 +234,41 @@ std::size_t write_pairs_json(std::span<char> into, const PairFigures& pairs, std
       .size;
 }
 
+// Of a run that samples answers; nothing for others.
+std::size_t write_policy_json(std::span<char> into, const PolicyFigures& policy) {
+  if (policy.n <= 0) return 0;
+  struct Figure {
+    const char* name;
+    double value;
+  };
+  const Figure figures[] = {{"reward", policy.reward},
+                            {"reward_deviation", policy.reward_deviation},
+                            {"kl", policy.kl},
+                            {"kl_coef", policy.kl_coef},
+                            {"entropy", policy.entropy},
+                            {"answer_tokens", policy.answer_tokens},
+                            {"ended", policy.ended},
+                            {"packed", policy.packed},
+                            {"clip_fraction", policy.clip_fraction},
+                            {"old_kl", policy.old_kl},
+                            {"ratio_max", policy.ratio_max},
+                            {"rollout_s", policy.rollout_s},
+                            {"reward_s", policy.reward_s},
+                            {"score_s", policy.score_s}};
+  std::size_t at = 0;
+  const auto add = [&](const Figure& figure) {
+    at += fmt::format_to_n(into.data() + at, into.size() - at, "\"{}\": {}, ", figure.name,
+                           JsonNumber(figure.value, 6, 'g').view())
+              .size;
+  };
+  for (const Figure& figure : figures) add(figure);
+  if (policy.critic_s <= 0) return at;
+  add({"value_loss", policy.value_loss});
+  add({"critic_grad_norm", policy.critic_grad_norm});
+  add({"critic_s", policy.critic_s});
+  return at;
+}
+
 }  // namespace
 
 std::string_view metrics_json(const MetricsLine& l, std::span<char, kMetricsLineBytes> buffer) {
@@ -240,20 +278,23 @@ std::string_view metrics_json(const MetricsLine& l, std::span<char, kMetricsLine
   const std::size_t renewal_length = write_renewal_json(renewal, l);
   std::array<char, 192> pairs;
   const std::size_t pairs_length = write_pairs_json(pairs, l.pairs, "");
+  std::array<char, 640> policy;
+  const std::size_t policy_length = write_policy_json(policy, l.policy);
   const auto end = fmt::format_to_n(
       buffer.data(), buffer.size(),
       "{{\"step\": {}, \"loss\": {}, \"loss_bits\": \"{:08x}\", \"lr\": {:.6g}, \"grad_norm\": {}, "
       "\"clip_factor\": {:.6g}, \"loss_scale\": {:.0f}, \"overflow_retries\": {}, \"skipped\": {}, "
-      "\"tokens_per_s\": {:.1f}, \"step_s\": {:.6f}, {}{}{}, \"speculated\": {}, \"rolled_back\": {}, "
+      "\"tokens_per_s\": {:.1f}, \"step_s\": {:.6f}, {}{}{}{}, \"speculated\": {}, \"rolled_back\": {}, "
       "\"used_bytes\": {{\"device\": {}, \"pinned\": {}, \"nvme\": {}}}, "
       "\"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}, \"network\": "
       "{}}}}}\n",
       l.step, JsonNumber(l.report.loss, 6, 'f').view(), std::bit_cast<std::uint32_t>(l.report.loss), l.lr,
       JsonNumber(l.report.grad_norm, 6, 'g').view(), l.report.clip_factor, l.report.loss_scale,
       l.report.overflow_retries, l.report.skipped, l.tokens_per_s, l.report.seconds,
-      std::string_view(pairs.data(), pairs_length), std::string_view(renewal.data(), renewal_length),
-      std::string_view(stalls.data(), stalls_length), l.report.speculated, l.report.rolled_back, l.used[0],
-      l.used[1], l.used[2], l.moved.h2d, l.moved.d2h, l.moved.nvme_read, l.moved.nvme_write, l.moved.network);
+      std::string_view(pairs.data(), pairs_length), std::string_view(policy.data(), policy_length),
+      std::string_view(renewal.data(), renewal_length), std::string_view(stalls.data(), stalls_length),
+      l.report.speculated, l.report.rolled_back, l.used[0], l.used[1], l.used[2], l.moved.h2d, l.moved.d2h,
+      l.moved.nvme_read, l.moved.nvme_write, l.moved.network);
   return {buffer.data(), std::min(end.size, buffer.size())};
 }
 

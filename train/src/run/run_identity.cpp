@@ -68,12 +68,38 @@ void add_optimizer(Identity& identity, const TrainConfig& c) {
   identity.add("optim.min_lr_ratio", c.optim.min_lr_ratio);
 }
 
+void add_policy(Identity& identity, const TrainConfig& c) {
+  const PolicySizes sizes = policy_sizes(c);
+  identity.add("align.prompts", sizes.prompts);
+  identity.add("align.samples", sizes.samples);
+  identity.add("align.mini_batches", sizes.mini_batches);
+  identity.add("align.epochs", sizes.epochs);
+  identity.add("align.max_prompt", sizes.max_prompt);
+  identity.add("align.max_tokens", sizes.max_tokens);
+  identity.add("align.slots", sizes.slots);
+  identity.add_list("align.reward", c.align.reward);
+  identity.add("align.temperature", c.align.temperature);
+  identity.add("align.clip", c.align.clip);
+  identity.add("align.clip_high", c.align.clip_high.value_or(c.align.clip));
+  identity.add("align.kl", c.align.kl);
+  identity.add("align.kl_coef", c.align.kl_coef);
+  if (!has_critic(c)) return identity.add("align.loss", align_loss(c));
+  identity.add("align.kl_target", c.align.kl_target);
+  identity.add("align.kl_horizon", c.align.kl_horizon);
+  identity.add("align.gamma", c.align.gamma);
+  identity.add("align.lambda", c.align.lambda);
+  identity.add("align.whiten", c.align.whiten);
+  identity.add("align.value_clip", c.align.value_clip);
+  identity.add("align.critic_lr", c.align.critic_lr.value_or(c.optim.lr));
+}
+
 void add_objective(Identity& identity, const TrainConfig& c) {
   identity.add("train.objective", c.train.objective);
+  if (samples_answers(c)) add_policy(identity, c);
   if (!compares_pairs(c)) return;
   identity.add("align.max_pairs", pair_program(c).max_pairs);
   if (!has_reference(c)) return;
-  identity.add("align.loss", c.align.loss);
+  identity.add("align.loss", align_loss(c));
   identity.add("align.beta", c.align.beta);
   identity.add("align.label_smoothing", c.align.label_smoothing);
 }

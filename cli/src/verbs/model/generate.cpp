@@ -166,16 +166,14 @@ Status generate_all(const Args& args, const GenerationSource& source, Job& job, 
       work.tokens += done[i].ids.size();
     }
   }
-  // The first token of every prompt is produced by the prefill.
-  const std::size_t one_by_one = work.tokens - std::min(work.tokens, work.requests.size());
-  print(
-      args.err,
-      fmt::format(
-          "strata generate: {} prompt tokens in {:.2f} s, {} tokens generated in {:.2f} s: {:.1f} "
-          "tokens/s, in {}\n",
-          work.prompt_tokens, generator.prefill_seconds(), work.tokens, generator.decode_seconds(),
-          generator.decode_seconds() > 0 ? static_cast<double>(one_by_one) / generator.decode_seconds() : 0.0,
-          to_string(source.dtype())));
+  const BatchStats& stats = generator.stats();
+  print(args.err,
+        fmt::format(
+            "strata generate: {} prompt tokens in {:.2f} s, {} tokens generated in {:.2f} s: {:.1f} "
+            "tokens/s, in {}\n",
+            work.prompt_tokens, stats.prefill_seconds, work.tokens, stats.decode_seconds,
+            stats.decode_seconds > 0 ? static_cast<double>(stats.decode_tokens) / stats.decode_seconds : 0.0,
+            to_string(source.dtype())));
   return Status::ok();
 }
 

@@ -33,6 +33,9 @@ inline constexpr std::string_view kEventsPrefix = "events.out.tfevents.", kEvent
 inline constexpr std::string_view kRankTracePrefix = "trace-rank-", kRankTraceSuffix = ".json";
 std::string trace_file(int rank);
 
+/// The answers of an iteration that a checkpoint is in the midst of: rollouts-N.bin.
+inline constexpr std::string_view kRolloutsPrefix = "rollouts-", kRolloutsSuffix = ".bin";
+
 /// Whether `path` contains a run.
 bool is_run_folder(Io& io, const std::string& path);
 
@@ -42,6 +45,23 @@ struct PairFigures {
   double accuracy = 0;  ///< the share of pairs whose chosen answer has the higher score
   double chosen = 0;    ///< score of the chosen answers; beside the reference and times beta if there is one
   double rejected = 0;
+};
+
+/// Of a run that learns from answers that it samples: its iteration, and the step.
+struct PolicyFigures {
+  double n = 0;  ///< answers of the iteration; 0: there are no such figures
+  double reward = 0, reward_deviation = 0;
+  double kl = 0;       ///< of the policy from the reference, an estimate (k3) for each token of the answers
+  double entropy = 0;  ///< nats for each of them
+  double kl_coef = 0;
+  double answer_tokens = 0;  ///< of an answer
+  double ended = 0;          ///< the share of answers that the model ended
+  double packed = 0;         ///< the share of positions of micro-batches that hold a token
+  double rollout_s = 0, reward_s = 0, score_s = 0;  ///< before the first step of the iteration, else 0
+  double clip_fraction = 0;                         ///< of the step's tokens, those whose ratio is clipped
+  double old_kl = 0;     ///< how far the policy is from the one that sampled, for each token
+  double ratio_max = 0;  ///< the largest ratio of probabilities under these two
+  double value_loss = 0, critic_grad_norm = 0, critic_s = 0;  ///< of the critic's step, if there is one
 };
 
 /// One line of metrics.jsonl.
@@ -55,6 +75,7 @@ struct MetricsLine {
   double renew_bases_s = 0;  ///< before this step, if its subspaces are new
   double basis_energy = 0;   ///< the share of the gradients' squares that they capture
   PairFigures pairs;
+  PolicyFigures policy;
   /// With log.histograms: norms of the gradient, of each trained tensor, and of what is before the layers,
   /// each layer, and what is behind them. Valid until the next step; not in metrics.jsonl.
   std::span<const double> tensor_norms{}, layer_norms{};
@@ -68,7 +89,7 @@ struct Validation {
 };
 
 /// A line as metrics.jsonl has it, with its newline, in `buffer`; it allocates nothing.
-inline constexpr std::size_t kMetricsLineBytes = 1536;
+inline constexpr std::size_t kMetricsLineBytes = 2048;
 std::string_view metrics_json(const MetricsLine& line, std::span<char, kMetricsLineBytes> buffer);
 
 /// Is told what a run writes into its folder, in the rank that writes it and between two steps.

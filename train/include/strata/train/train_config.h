@@ -39,7 +39,7 @@ struct TrainConfig {
     ChatChoice chosen_chat;       ///< what `chat_template` resolved to; set by load_config() for all commands
   } data;
   struct Train {
-    std::string objective;  ///< lm, reward, dpo
+    std::string objective;  ///< lm, reward, dpo, ppo, grpo
     std::int64_t steps = 0;
     int micro_batch = 0, grad_accum = 0;
     bool allow_micro_batch_split = false;
@@ -70,9 +70,22 @@ struct TrainConfig {
     std::string from;
   } adapter;
   struct Align {
-    std::string loss;  ///< sigmoid, ipo
+    std::string loss;  ///< sigmoid, ipo, grpo, dr_grpo, dapo, auto
     double beta = 0, label_smoothing = 0;
     std::optional<int> max_pairs;
+    std::vector<std::string> reward;  ///< as written; see parse_reward()
+    int prompts = 0, samples = 0, mini_batches = 0, epochs = 0;
+    std::optional<int> max_prompt;
+    int max_tokens = 0;
+    std::optional<int> slots;
+    double temperature = 0;
+    double clip = 0;
+    std::optional<double> clip_high;
+    std::string kl;  ///< k1, k3
+    double kl_coef = 0, kl_target = 0, kl_horizon = 0;
+    double gamma = 0, lambda = 0, value_clip = 0;
+    std::optional<double> critic_lr;
+    bool whiten = false;
   } align;
   struct Optim {
     std::string name, schedule;

@@ -21,6 +21,8 @@
 
 namespace strata {
 
+class PolicyIterations;
+
 namespace detail {
 class GradientNorms;
 }
@@ -68,8 +70,10 @@ struct TrainOutcome {
 /// thread-safe.
 class Trainer {
  public:
+  /// `policy`: of a run that samples answers; else null.
   Trainer(const TrainConfig& config, Job& job, const TrainingData& training_data, RunFolder& folder,
-          Observer& observer, Signals& signals, Io& io, Trace* trace, World* world = nullptr);
+          Observer& observer, Signals& signals, Io& io, Trace* trace, World* world = nullptr,
+          std::unique_ptr<PolicyIterations> policy = nullptr);
   ~Trainer();
   /// Trains until the end, or until there is a BudgetRequest in the run folder; call it again in that case.
   Result<TrainOutcome> run();
@@ -81,7 +85,7 @@ class Trainer {
   /// Call it after the job was restarted with another plan and loaded the saved states.
   void continue_in(Job& job);
   /// What the checkpoint says that training continues from, besides its states. Call it before run().
-  void resume_from(const Manifest& manifest) { subspaces_.resume(manifest.step, manifest.run); }
+  Status resume_from(const Manifest& manifest);
   /// Stops looking for requests: one whose file cannot be removed would be found before every step.
   void ignore_requests() noexcept { polls_requests_ = false; }
 
@@ -98,6 +102,9 @@ class Trainer {
   Status step(std::int64_t step);
   PairFigures figures_of_step() const;
   Status renew_subspaces(MetricsLine& line);
+  Status sample_answers();
+  Status train_critic(MetricsLine& line);
+  double tokens_of_step() const;
   Status after_step(std::int64_t step);
   bool is_save_due(std::int64_t step) const;
   Status save_periodic_checkpoint();
@@ -108,8 +115,10 @@ class Trainer {
   void record_writes();
   Status validate(std::int64_t step);
   Status sample(std::int64_t step);
+  Status sample_policy(std::int64_t step);
   Status save();
   Status save_in(const std::string& run);
+  std::int64_t oldest_checkpoint_step(const std::string& run) const;
   Result<std::string> ensure_saved();
   Status finish(TrainOutcome& outcome);
   void count_resources(bool begins);
@@ -127,7 +136,8 @@ class Trainer {
   std::uint32_t agreed_ = 0;  // decisions of all ranks
   const BudgetRequest request_;
   bool polls_requests_ = true;
-  const std::unique_ptr<MicroBatches> batches_, val_batches_;  // the latter may be null
+  const std::unique_ptr<MicroBatches> batches_, val_batches_;  // null if there are none
+  std::unique_ptr<PolicyIterations> policy_;                   // of a run that samples answers; else null
   SubspaceSchedule subspaces_;
   const std::map<std::string, std::string> identity_;  // computed once because it digests all data
   WriteBudget write_budget_;
@@ -141,8 +151,7 @@ class Trainer {
   std::int64_t saved_ns_ = 0;  // start of the last save, successful or not
   double last_step_s_ = 0;
   std::int64_t steps_in_plan_ = 0;
-  std::int64_t steps_taken_ = 0;
-  double step_seconds_ = 0;
+  double step_seconds_ = 0, tokens_ = 0;
   std::string checkpoint_path_;
   std::uint64_t nvme_bytes_before_ = 0;  // written by earlier plans
   std::uint64_t allocations_before_ = 0, resources_before_ = 0;

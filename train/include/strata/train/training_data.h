@@ -18,6 +18,7 @@
 namespace strata {
 
 class PairBatches;
+class PromptSet;
 
 /// The data of a run: the tokenizer, the token files and the datasets that read them.
 class TrainingData {
@@ -36,6 +37,8 @@ class TrainingData {
   /// Of a run that compares pairs, which train_batches() and val_batches() copy; else null.
   PairBatches* train_pairs() const noexcept { return train_pairs_.get(); }
   PairBatches* val_pairs() const noexcept { return val_pairs_.get(); }
+  /// Of a run that samples answers, which has no batches before it does; else null.
+  const PromptSet* prompts() const noexcept { return prompts_.get(); }
   /// Whether some of the data was written with a chat template.
   bool has_conversations() const noexcept { return has_conversations_; }
   /// "stream" or "pack": data.packing, resolved if it is `auto`.
@@ -56,6 +59,7 @@ class TrainingData {
   std::vector<std::unique_ptr<Dataset>> parts_;  // of a mixture
   std::unique_ptr<Dataset> train_, val_;
   std::unique_ptr<PairBatches> train_pairs_, val_pairs_;
+  std::unique_ptr<const PromptSet> prompts_;
   std::string packing_, data_digest_;
   std::vector<std::string> notes_;
   std::uint64_t packed_bytes_ = 0;

@@ -11,9 +11,8 @@ constexpr TrainKey kKeys[] = {
       .type = KeyType::choice,
       .default_text = "lm",
       .doc = "what is learned: the next token (lm), a score that prefers the chosen answers of pairs "
-             "(reward), or "
-             "to answer as they do (dpo)",
-      .choices = "lm|reward|dpo"},
+             "(reward), to answer as they do (dpo), or to give answers that are rewarded (ppo, grpo)",
+      .choices = "lm|reward|dpo|ppo|grpo"},
      field<&C::train, &C::Train::objective>},
     {{.section = "train",
       .name = "steps",
@@ -37,7 +36,7 @@ constexpr TrainKey kKeys[] = {
       .name = "grad_accum",
       .type = KeyType::integer,
       .default_text = "1",
-      .doc = "micro-batches per step",
+      .doc = "micro-batches per step; of ppo and grpo as many as section align needs",
       .example = "train.grad_accum=2",
       .min = 1,
       .max = kMaxCount},

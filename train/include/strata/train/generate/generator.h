@@ -2,21 +2,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include <strata/engine/engine.h>
 #include <strata/model/sampling.h>
+#include <strata/train/generate/batcher.h>
 
 namespace strata {
-
-enum class FinishReason : std::uint8_t {
-  end_of_text,   ///< the model produced a stop token
-  max_tokens,    ///< the requested number of tokens was reached
-  context_full,  ///< the sequence fills its KV cache
-};
-std::string_view to_string(FinishReason reason) noexcept;
 
 /// A prompt as tokens. Its index selects its random numbers, so other prompts do not change its completion.
 struct GenerationRequest {
@@ -42,9 +36,8 @@ struct GenerateOptions {
   std::int32_t virtual_tokens = 0;  ///< of an adapter, before those of a sequence; `context` is without them
 };
 
-/// Continues several prompts as one batch, each with its own keys and values in the KV cache. The prompts go
-/// through the engine's prefill program, then one token of each sequence at a time goes through its decode
-/// program. Not thread-safe.
+/// Continues several prompts as one batch, each with its own keys and values in the KV cache (Batcher). Not
+/// thread-safe.
 class Generator {
  public:
   Generator(Engine& engine, Sampler sampler, const GenerateOptions& options);
@@ -57,23 +50,18 @@ class Generator {
   /// logits are not finite; those of Engine::extend() and of `on_token`.
   Result<std::vector<Completion>> run(std::span<const GenerationRequest> requests, const OnToken& on_token);
 
-  double prefill_seconds() const noexcept { return prefill_seconds_; }
-  double decode_seconds() const noexcept { return decode_seconds_; }
+  /// Of all calls of run(): passes that had tokens of prompts and the others, and tokens of the others.
+  const BatchStats& stats() const noexcept { return batcher_.stats(); }
 
  private:
-  struct Sequence;
-  Status prefill(std::span<const GenerationRequest> requests, std::vector<Sequence>& sequences,
-                 const OnToken& on_token);
-  Status decode(std::span<const GenerationRequest> requests, std::vector<Sequence>& sequences,
-                const OnToken& on_token);
-  Status sample_token(const GenerationRequest& request, Sequence& sequence, std::span<const float> logits,
-                      const OnToken& on_token);
+  class Receiver;
+  BatchSequence sequence_of(const GenerationRequest& request) const;
+  Status run_all(std::span<const GenerationRequest> requests,
+                 std::span<const std::shared_ptr<Receiver>> receivers);
 
-  Engine& engine_;
-  Sampler sampler_;
+  Batcher batcher_;
+  const SamplingOptions sampling_;
   const GenerateOptions options_;
-  std::size_t prefill_rows_;
-  double prefill_seconds_ = 0, decode_seconds_ = 0;
 };
 
 }  // namespace strata

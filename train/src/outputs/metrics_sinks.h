@@ -10,7 +10,7 @@
 #include <strata/train/run_folder.h>
 #include <strata/train/train_config.h>
 
-#include "loop/metrics_pipe.h"
+#include "outputs/metrics_pipe.h"
 
 namespace strata::detail {
 

@@ -14,6 +14,9 @@
 #include <strata/train/subspaces/groups.h>
 #include <strata/train/training_data.h>
 
+#include "programs/policy_programs.h"
+#include "programs/training_program.h"
+
 namespace strata {
 namespace {
 
@@ -137,7 +140,10 @@ std::int32_t micro_batches_of_rank(const TrainConfig& config) {
   return config.train.grad_accum / data_parallel(config).ranks;
 }
 
-// What is trained of a program with the run's adapters or subspaces.
+}  // namespace
+
+namespace detail {
+
 Result<Program> with_trainable(Program program, const TrainConfig& config,
                                std::span<const LoraGroup> subspaces) {
   if (subspaces.empty()) return freeze_parameters(std::move(program), config.train.freeze);
@@ -146,10 +152,8 @@ Result<Program> with_trainable(Program program, const TrainConfig& config,
   return freeze_matrices(std::move(program), subspaces);
 }
 
-// The program of a micro-batch with its derivative, as the configuration chooses it.
 Result<Program> record_derivative(const TrainConfig& config, const ActivationChoice& activations,
-                                  const Program& evaluation, std::span<const LoraGroup> subspaces) {
-  STRATA_TRY_ASSIGN(Program forward, with_trainable(evaluation, config, subspaces));
+                                  Program forward) {
   STRATA_TRY_ASSIGN(Program train, derive_backward(std::move(forward), "loss"));
   train = simplify_collectives(std::move(train));
   if (config.train.fp8) {
@@ -159,7 +163,6 @@ Result<Program> record_derivative(const TrainConfig& config, const ActivationCho
   return recompute_regions(std::move(train), activations.recompute);
 }
 
-// The training program with everything that the configuration chooses for it.
 Result<Program> record_training(const TrainConfig& config, const ActivationChoice& activations, Program train,
                                 std::span<const LoraGroup> subspaces) {
   if (activations.breadth_first) train = interleave_micro_batches(train, micro_batches_of_rank(config));
@@ -168,6 +171,10 @@ Result<Program> record_training(const TrainConfig& config, const ActivationChoic
   }
   return with_activation_choice(std::move(train), config, activations);
 }
+
+}  // namespace detail
+
+namespace {
 
 // The program that finds the bases of the run's subspaces from the gradients of a step.
 Result<Program> record_refresh(const TrainConfig& config, const ActivationChoice& activations,
@@ -196,19 +203,22 @@ Result<Program> record_micro_batch(const TrainConfig& config, const ActivationCh
   STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(config));
   STRATA_TRY(split_among_ranks({&evaluation, 1}, config, decoder_config(config).tied_head));
   STRATA_TRY_ASSIGN(const std::vector<LoraGroup> subspaces, subspace_groups(config, decoder_config(config)));
-  STRATA_TRY_ASSIGN(Program train, record_derivative(config, activations, evaluation, subspaces));
+  STRATA_TRY_ASSIGN(Program train, detail::with_trainable(evaluation, config, subspaces));
+  STRATA_TRY_ASSIGN(train, detail::record_derivative(config, activations, std::move(train)));
   return specialize_for_backend(std::move(train), config);
 }
 
 Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationChoice& activations) {
   STRATA_TRY(check_attention_backend(config));
+  if (samples_answers(config)) return detail::record_policy_programs(config, activations);
   std::array<Program, 2> forward;
   auto& [evaluation, inference] = forward;
   STRATA_TRY_ASSIGN(evaluation, record_evaluation(config));
   STRATA_TRY_ASSIGN(inference, record_inference(config));
   STRATA_TRY(split_among_ranks(forward, config, decoder_config(config).tied_head));
   STRATA_TRY_ASSIGN(const std::vector<LoraGroup> subspaces, subspace_groups(config, decoder_config(config)));
-  STRATA_TRY_ASSIGN(Program train, record_derivative(config, activations, evaluation, subspaces));
+  STRATA_TRY_ASSIGN(Program train, detail::with_trainable(evaluation, config, subspaces));
+  STRATA_TRY_ASSIGN(train, detail::record_derivative(config, activations, std::move(train)));
   if (config.parallel.pp > 1) {
     STRATA_TRY_ASSIGN(const ModelPipeline pipeline, ModelPipeline::create(train, config));
     STRATA_TRY_ASSIGN(train, pipeline.training(train));
@@ -216,7 +226,7 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
       STRATA_TRY_ASSIGN(each, pipeline.forward(each));
     }
   }
-  STRATA_TRY_ASSIGN(train, record_training(config, activations, std::move(train), subspaces));
+  STRATA_TRY_ASSIGN(train, detail::record_training(config, activations, std::move(train), subspaces));
   ProgramSet set;
   set.add({"train", ProgramRole::train, std::move(train)});
   if (!subspaces.empty()) {

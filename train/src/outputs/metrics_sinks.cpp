@@ -1,4 +1,4 @@
-#include "loop/metrics_sinks.h"
+#include "outputs/metrics_sinks.h"
 
 #include <algorithm>
 #include <array>

@@ -1,0 +1,136 @@
+// Runs that learn from answers that they sample: GRPO and PPO.
+#include <cmath>
+#include <filesystem>
+
+#include <strata/runtime/str.h>
+
+#include "cli/e2e/e2e_fixture.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CliPolicyE2e : public CliE2e {
+ protected:
+  CliPolicyE2e() {
+    std::string prompts;
+    for (const char* text : {"It is a truth", "She was", "The man of", "In the morning", "He had", "They"})
+      prompts += str("{\"prompt\": \"", text, "\", \"note\": 1}\n");
+    write("prompts.jsonl", prompts);
+  }
+  /// A small model that writes texts, as a Hugging Face folder.
+  void make_base() {
+    const ProgramResult base =
+        strata(tiny("train", {"--out", "base", "--task", "sft", "data.train=train.txt", "data.val=val.txt",
+                              "train.steps=20", "train.eval_every=0", "optim.lr=0.01", "train.dtype=f32"}));
+    ASSERT_EQ(base.exit_code, 0) << base.err;
+    ASSERT_EQ(strata({"export", "base", "--out", "hf"}).exit_code, 0);
+  }
+  static Words run_of(const std::string& name, const std::string& task, const Words& words = {}) {
+    Words all = {"train", "--init", "hf", "--task", task, "--out", name, "data.train=prompts.jsonl"};
+    for (const std::string key :
+         {"model.seq=32", "train.steps=6", "train.dtype=f32", "optim.lr=0.002", "optim.warmup=0",
+          "train.micro_batch=2", "align.prompts=3", "align.samples=4", "align.mini_batches=2",
+          "align.max_tokens=12", "align.max_prompt=12", "align.reward=density:[aeiou]", "align.slots=5",
+          "memory.nvme_dir=nvme", "log.every=1"})
+      if (std::none_of(words.begin(), words.end(), [&](const std::string& word) {
+            return word.starts_with(key.substr(0, key.find('=') + 1));
+          }))
+        all.push_back(key);
+    all.insert(all.end(), words.begin(), words.end());
+    return all;
+  }
+  std::vector<double> all_of(const std::string& run, const std::string& key) const {
+    std::vector<double> values;
+    for (const nlohmann::json& line : metrics(run))
+      if (line.contains(key)) values.push_back(line[key].get<double>());
+    return values;
+  }
+};
+
+TEST_F(CliPolicyE2e, GrpoRaisesTheRewardFromTheModelThatItStartsFrom) {
+  make_base();
+  const ProgramResult run = strata(run_of(
+      "run", "grpo",
+      {"train.steps=30", "optim.lr=0.01", "align.prompts=6", "align.samples=8", "align.mini_batches=1"}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const std::vector<double> rewards = all_of("run", "reward"), kl = all_of("run", "kl");
+  ASSERT_EQ(rewards.size(), 30u);
+  EXPECT_EQ(kl.front(), 0.0);  // the policy is its reference
+  EXPECT_GT(kl.back(), 0.0);
+  for (const double ratio : all_of("run", "ratio_max")) EXPECT_EQ(ratio, 1.0);  // one step an iteration
+  EXPECT_GT(rewards[28] + rewards[29], rewards[0] + rewards[1] + 0.2);
+  EXPECT_THAT(all_of("run", "packed"), ::testing::Each(::testing::Gt(0.3)));
+  const ProgramResult text = strata({"generate", "run", "--prompt", "She was", "--tokens", "5"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+}
+
+// With any placement, and stopped in the midst of an iteration, it has the bits and texts of the whole run.
+TEST_F(CliPolicyE2e, IterationsHaveTheSameBitsWhereverTheirBytesLie) {
+  make_base();
+  for (const std::string task : {"grpo", "ppo"}) {
+    const Words settings = {"align.epochs=2", "align.kl_target=0.1", "align.samples=4"};
+    const auto with = [&](Words more) {
+      more.insert(more.end(), settings.begin(), settings.end());
+      return more;
+    };
+    const ProgramResult whole = strata(run_of(task, task, with({})));
+    ASSERT_EQ(whole.exit_code, 0) << whole.err;
+    EXPECT_EQ(all_of(task, "ratio_max")[0], 1.0);  // of the first step of an iteration
+    EXPECT_NE(all_of(task, "ratio_max")[2], 1.0);  // of a later epoch
+    EXPECT_EQ(all_of(task, "ratio_max")[4], 1.0);
+    const std::string other = task + "-nvme";
+    const ProgramResult stopped =
+        strata(run_of(other, task,
+                      with({"memory.nvme=1GiB", "offload.policy=nvme", "offload.step_mode=speculative",
+                            "train.max_time=0s"})));
+    ASSERT_EQ(stopped.exit_code, 0) << stopped.err;
+    const ProgramResult resumed = strata({"train", "--resume", other, "train.max_time=none"});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_EQ(loss_bits(other), loss_bits(task));
+    EXPECT_EQ(digest(other), digest(task));
+    for (const char* key : {"reward", "kl", "entropy", "answer_tokens", "kl_coef"})
+      EXPECT_EQ(all_of(other, key), all_of(task, key)) << key;
+  }
+}
+
+TEST_F(CliPolicyE2e, AdaptersShareTheirBaseWithReferenceAndCritic) {
+  make_base();
+  for (const std::string task : {"grpo", "ppo"}) {
+    const ProgramResult run = strata(run_of(
+        task, task, {"adapter.method=lora", "adapter.rank=4", "align.kl_coef=0.1", "align.samples=4"}));
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(all_of(task, "kl").front(), 0.0);
+    const ProgramResult resumed = strata({"train", "--resume", task, "train.steps=8"});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_EQ(all_of(task, "reward").size(), 8u);
+    const ProgramResult exported = strata({"export", task, "--out", task + "-peft", "--format", "peft"});
+    EXPECT_EQ(exported.exit_code, 0) << exported.err;
+  }
+}
+
+TEST_F(CliPolicyE2e, WhatDoesNotGoTogetherIsRefusedAtOnce) {
+  make_base();
+  const ProgramResult run = strata(
+      run_of("a", "grpo",
+             {"align.reward=lenght:3", "align.samples=1", "align.mini_batches=2", "align.max_tokens=40",
+              "align.loss=ipo", "train.grad_accum=7", "data.val=prompts.jsonl", "parallel.ranks=2"}));
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(
+      run.err,
+      AllOf(HasSubstr("the kinds of rewards are"), HasSubstr("there must be 2 or more"),
+            HasSubstr("does not divide the 3 answers"), HasSubstr("do not fit into model.seq = 32"),
+            HasSubstr("align.loss = ipo is a loss of dpo"), HasSubstr("which follow from section align"),
+            HasSubstr("which has no validation"), HasSubstr("which runs on one rank")));
+  const ProgramResult none = strata(run_of("b", "ppo", {"align.reward="}));
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("align.reward is empty, but train.objective is ppo (--task ppo)"));
+  const ProgramResult dead = strata(run_of("c", "grpo", {"align.reward=command:exit 3"}));
+  EXPECT_EQ(dead.exit_code, 5);
+  EXPECT_THAT(dead.err, HasSubstr("align.reward = exit 3: it ended before it had answered everything"));
+}
+
+}  // namespace
+}  // namespace strata::test

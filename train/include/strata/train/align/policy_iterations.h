@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <strata/engine/engine.h>
+#include <strata/runtime/clock.h>
+#include <strata/runtime/io/io.h>
+#include <strata/train/align/objective.h>
+#include <strata/train/align/prompt_set.h>
+#include <strata/train/align/rewards.h>
+#include <strata/train/align/rollout_batches.h>
+#include <strata/train/run_folder.h>
+#include <strata/train/train_config.h>
+
+namespace strata {
+
+/// The iterations of a run that learns from answers that it samples: in each, answers are sampled, rewarded
+/// and scored by all models, and then trained on for PolicySizes::steps() steps. Everything is a function of
+/// the run's seed, states and iteration, wherever the bytes lie. Not thread-safe.
+class PolicyIterations {
+ public:
+  /// `prompts` and `tokenizer` outlive it. Errors: those of create_reward().
+  static Result<std::unique_ptr<PolicyIterations>> create(const TrainConfig& config, const PromptSet& prompts,
+                                                          const Tokenizer& tokenizer);
+
+  /// Whether the step after `steps` needs new answers.
+  bool is_due(std::int64_t steps) const noexcept { return iteration_of(steps) != iteration_; }
+  /// Samples the answers that the step after `steps` needs, which begins an iteration, and scores them.
+  /// Errors: `cancelled` once `stops` returns true; those of sampling, of the rewards and of the engine.
+  Status begin(Engine& engine, std::int64_t steps, const std::function<bool()>& stops);
+  /// Tokens of the iteration for each of an epoch's steps, prompts included.
+  double mean_tokens_of_step() const {
+    return static_cast<double>(batches_.n_inputs()) / static_cast<double>(sizes_.mini_batches);
+  }
+  /// What the steps train on.
+  RolloutBatches& batches() noexcept { return batches_; }
+  /// Trains the critic, if there is one, after a step of the policy, and adds what is known of the step and
+  /// its iteration to its line.
+  Status after_step(Engine& engine, double critic_lr, MetricsLine& line);
+
+  struct Sample {
+    std::string prompt, answer;
+    double reward = 0;
+  };
+  /// An answer of the present iteration, another one for each `number`. Errors: those of decoding.
+  Result<Sample> sample(std::int64_t number) const;
+
+  /// What a checkpoint after `steps` needs besides the states, in the folder of the run: the answers of an
+  /// iteration that is not over. Files that no checkpoint from step `oldest` on needs are removed.
+  Status save(Io& io, const std::string& run, std::int64_t steps, std::int64_t oldest) const;
+  std::map<std::string, std::string> state() const;
+  /// Goes on from a checkpoint. Errors: those of read_rollouts(); `invalid` for a state without a number.
+  Status resume(Io& io, const std::string& run, std::int64_t steps,
+                const std::map<std::string, std::string>& state);
+
+ private:
+  PolicyIterations(const TrainConfig& config, const PromptSet& prompts, const Tokenizer& tokenizer);
+  std::int64_t iteration_of(std::int64_t steps) const noexcept { return steps / sizes_.steps(); }
+  Result<AnswerText> text_of(const Rollout& rollout) const;
+  Status reward();
+  Status score(Engine& engine);
+  Status run_scores(Engine& engine, const char* program, const char* output, std::vector<float>& into);
+  void set_weights();
+  void set_group_advantages();
+  void set_critic_advantages();
+  void describe();
+
+  const TrainConfig& config_;
+  const PromptSet& prompts_;
+  const Tokenizer& tokenizer_;
+  const PolicySizes sizes_;
+  std::vector<std::pair<double, std::unique_ptr<RewardFunction>>> rewards_;
+  RolloutBatches batches_;
+  SteadyClock clock_;
+  std::int64_t iteration_ = -1;
+  double kl_coef_;
+  PolicyFigures figures_;  // of the iteration
+};
+
+}  // namespace strata

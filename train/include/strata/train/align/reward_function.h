@@ -1,0 +1,27 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <strata/runtime/status.h>
+
+namespace strata {
+
+/// An answer as text, and the prompt that it is to.
+struct AnswerText {
+  std::string_view prompt;
+  std::string_view record;  ///< the JSON line of the prompt's file; empty if it is no .jsonl file
+  std::string answer;
+  bool ended = false;  ///< by the model, and not cut off
+};
+
+/// Gives each answer a number. Not thread-safe.
+class RewardFunction {
+ public:
+  virtual ~RewardFunction() = default;
+  /// Adds `weight` times its value to each reward.
+  virtual Status add(std::span<const AnswerText> answers, double weight, std::span<double> rewards) = 0;
+};
+
+}  // namespace strata

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <strata/engine/engine.h>
+#include <strata/model/sampling.h>
+
+namespace strata {
+
+enum class FinishReason : std::uint8_t {
+  end_of_text,   ///< the model produced a stop token
+  max_tokens,    ///< the requested number of tokens was reached
+  context_full,  ///< the sequence fills its KV cache
+  stopped,       ///< who receives the tokens wants no more
+};
+std::string_view to_string(FinishReason reason) noexcept;
+
+/// A prompt as tokens, and how it is continued.
+struct BatchSequence {
+  std::vector<std::int32_t> prompt;
+  std::vector<std::int32_t> stop_ids;  ///< any of these ends the text and is not part of it
+  std::int32_t adapter = -1;           ///< number of its adapter; -1: none
+  /// Leading tokens of the prompt that its place in the KV cache has already; fewer than the prompt has.
+  std::int32_t cached = 0;
+  std::int64_t max_tokens = 128;  ///< 0: the prompt alone is computed
+  SamplingOptions sampling;
+  std::uint64_t seed = 0;      ///< with `index` it selects the random numbers, so others do not matter
+  std::uint64_t index = 0;     ///< of the prompt in its request
+  bool scores_prompt = false;  ///< the receiver wants the logits of the prompt, which then takes more passes
+};
+
+/// Receives what becomes of a sequence, on the thread that drives the batcher, which it must not call.
+class SequenceReceiver {
+ public:
+  virtual ~SequenceReceiver() = default;
+  /// Whether nobody waits for the text any more; asked before every pass.
+  virtual bool is_cancelled() const noexcept { return false; }
+  /// The logits that predict the prompt's token with this index, which is 1 or more; for `scores_prompt`.
+  virtual void on_prompt_logits(std::size_t /*index*/, std::span<const float> /*logits*/) {}
+  /// A token of the text was sampled from these logits. Returns whether the text goes on; an error ends it.
+  virtual Result<bool> on_token(std::int32_t id, std::span<const float> logits) = 0;
+  /// The text ends with one of its stop_ids, sampled from these logits.
+  virtual void on_stop_token(std::int32_t /*id*/, std::span<const float> /*logits*/) {}
+  /// Called once, after all others. Errors: `cancelled`; `diverged` with the token whose logits are not
+  /// finite; those of on_token() and of the engine.
+  virtual void on_end(const Result<FinishReason>& how) = 0;
+};
+
+/// What the sequences of a batch share.
+struct BatchLimits {
+  std::int32_t context = 0;         ///< maximum tokens of a sequence, prompt included: those of the KV cache
+  std::int32_t vocab = 0;           ///< only ids below it are sampled: a model may have rows without a token
+  std::int32_t virtual_tokens = 0;  ///< of an adapter, before those of a sequence; `context` is without them
+};
+
+/// What a batcher has done so far.
+struct BatchStats {
+  std::uint64_t passes = 0, prompt_tokens = 0, tokens = 0;
+  std::uint64_t decode_tokens = 0;  ///< of `tokens`, those of passes without tokens of prompts
+  double prefill_seconds = 0;       ///< of passes that have tokens of prompts
+  double decode_seconds = 0;        ///< of the others
+};
+
+/// Continues sequences that join and leave at any time (continuous batching: Yu et al. 2022, "Orca",
+/// section 3). Each sequence has a place in the KV cache. A pass through the model takes one token of each
+/// sequence that is being continued, and of the prompts as many as the prefill program still has rows for
+/// (Agrawal et al. 2023, "Sarathi"): they cost hardly anything where parameters stream to the device. Used by
+/// one thread.
+class Batcher {
+ public:
+  Batcher(Engine& engine, const BatchLimits& limits);
+  ~Batcher();
+  Batcher(const Batcher&) = delete;
+  Batcher& operator=(const Batcher&) = delete;
+
+  /// Sequences that can be continued at the same time, and how many are.
+  std::size_t n_places() const noexcept;
+  std::size_t n_active() const noexcept { return order_.size(); }
+  const BatchLimits& limits() const noexcept { return limits_; }
+  const BatchStats& stats() const noexcept { return stats_; }
+
+  /// Whether a sequence could be added if there is a free place. Errors: `invalid` for a prompt that is empty
+  /// or longer than the context, with both numbers, and for sampling options out of range.
+  Status check(const BatchSequence& sequence) const;
+  /// Gives a sequence the first free place. Errors: those of check(), and `invalid` if no place is free; then
+  /// the receiver is not called.
+  Status add(BatchSequence sequence, std::shared_ptr<SequenceReceiver> receiver);
+  /// Ends those that were cancelled, and does one pass if any others are left. An error of the engine ends
+  /// all sequences with it, and is returned.
+  Status step();
+  /// Ends all sequences with `why`.
+  void end_all(const Status& why);
+
+ private:
+  struct Place;
+  struct WantedRow;
+  void add_next_tokens();
+  void add_prompts();
+  bool add_prompt_row(std::size_t place);
+  void want_row(std::size_t place, std::size_t prompt_index);
+  void deliver(const WantedRow& row, std::span<const float> logits);
+  void sample(Place& place, std::span<const float> logits);
+  std::int64_t positions() const noexcept { return limits_.context + limits_.virtual_tokens; }
+  void end(Place& place, const Result<FinishReason>& how);
+
+  Engine& engine_;
+  const BatchLimits limits_;
+  Sampler sampler_;
+  std::size_t rows_ = 0, logit_rows_ = 0;  // of the largest pass
+  std::vector<Place> places_;
+  std::vector<std::size_t> order_;  // active places, in the order in which they were taken
+  BatchStats stats_;
+  // The next pass: its tokens, the rows whose logits are wanted, and what they are for.
+  std::vector<SequenceToken> tokens_;
+  std::vector<std::int32_t> wanted_;
+  std::vector<WantedRow> rows_wanted_;
+};
+
+}  // namespace strata

@@ -1,0 +1,289 @@
+#include <strata/train/align/policy_iterations.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include <strata/runtime/str.h>
+#include <strata/train/align/advantages.h>
+#include <strata/train/align/rollout_file.h>
+#include <strata/train/align/sample_rollouts.h>
+
+namespace strata {
+namespace {
+
+constexpr const char* kKlCoefficient = "align.kl_coef.now";
+
+std::string rollouts_file(std::int64_t iteration) { return str(kRolloutsPrefix, iteration, kRolloutsSuffix); }
+
+RolloutShape shape_of(const TrainConfig& config, const PolicySizes& sizes) {
+  return {.steps = sizes.mini_batches,
+          .micro_batches = sizes.micro_batches,
+          .rows = config.train.micro_batch,
+          .seq = config.model.seq,
+          .counts_tokens = has_critic(config) || align_loss(config) == "dapo"};
+}
+
+// Of a token that the policy chose, how far the reference is from it: the estimators k1 and k3.
+double kl_estimate(float log_prob, float reference, bool k3) {
+  const double d = static_cast<double>(reference) - static_cast<double>(log_prob);
+  return k3 ? std::expm1(d) - d : -d;
+}
+
+Status check_finite(std::span<const float> values, const char* program) {
+  for (const float value : values)
+    if (!std::isfinite(value))
+      return Status::error(Code::diverged,
+                           str("program ", program, " says ", value, " of a token of an answer"));
+  return {};
+}
+
+}  // namespace
+
+PolicyIterations::PolicyIterations(const TrainConfig& config, const PromptSet& prompts,
+                                   const Tokenizer& tokenizer)
+    : config_(config),
+      prompts_(prompts),
+      tokenizer_(tokenizer),
+      sizes_(policy_sizes(config)),
+      batches_(shape_of(config, sizes_)),
+      kl_coef_(config.align.kl_coef) {}
+
+Result<std::unique_ptr<PolicyIterations>> PolicyIterations::create(const TrainConfig& config,
+                                                                   const PromptSet& prompts,
+                                                                   const Tokenizer& tokenizer) {
+  std::unique_ptr<PolicyIterations> made(new PolicyIterations(config, prompts, tokenizer));
+  for (const std::string& text : config.align.reward) {
+    STRATA_TRY_ASSIGN(const RewardSpec spec, parse_reward(text));
+    STRATA_TRY_ASSIGN(auto reward, create_reward(spec));
+    made->rewards_.emplace_back(spec.weight, std::move(reward));
+  }
+  return made;
+}
+
+Status PolicyIterations::begin(Engine& engine, std::int64_t steps, const std::function<bool()>& stops) {
+  const std::int64_t iteration = iteration_of(steps);
+  const RolloutOptions options{
+      .prompts = sizes_.prompts,
+      .samples = sizes_.samples,
+      .max_tokens = sizes_.max_tokens,
+      .temperature = config_.align.temperature,
+      .end_of_text = tokenizer_.end_of_text(),
+      .limits = {.context = static_cast<std::int32_t>(sizes_.context()), .vocab = tokenizer_.vocab_size()},
+      .seed = config_.train.seed};
+  const auto seconds_since = [&](std::int64_t begin) {
+    return static_cast<double>(clock_.now_ns() - begin) * 1e-9;
+  };
+  figures_ = {};
+  iteration_ = -1;  // until everything is there
+  const std::int64_t sampling = clock_.now_ns();
+  STRATA_TRY_ASSIGN(std::vector<Rollout> rollouts,
+                    sample_rollouts(engine, prompts_, options, iteration, stops));
+  figures_.rollout_s = seconds_since(sampling);
+  STRATA_TRY(batches_.set(std::move(rollouts)));
+  const std::int64_t rewarding = clock_.now_ns();
+  STRATA_TRY(reward());
+  figures_.reward_s = seconds_since(rewarding);
+  const std::int64_t scoring = clock_.now_ns();
+  STRATA_TRY(score(engine));
+  figures_.score_s = seconds_since(scoring);
+  set_weights();
+  if (has_critic(config_))
+    set_critic_advantages();
+  else
+    set_group_advantages();
+  describe();
+  iteration_ = iteration;
+  return {};
+}
+
+Result<AnswerText> PolicyIterations::text_of(const Rollout& rollout) const {
+  const Prompt& prompt = prompts_.prompt(rollout.prompt);
+  STRATA_TRY_ASSIGN(std::string text, tokenizer_.decode(std::span(rollout.ids).subspan(rollout.n_prompt)));
+  return AnswerText{.prompt = prompt.messages.empty() ? std::string_view(prompt.text)
+                                                      : std::string_view(prompt.messages.back().content),
+                    .record = prompt.record,
+                    .answer = std::move(text),
+                    .ended = rollout.stop >= 0};
+}
+
+Result<PolicyIterations::Sample> PolicyIterations::sample(std::int64_t number) const {
+  const std::vector<Rollout>& rollouts = batches_.rollouts();
+  const Rollout& rollout = rollouts[static_cast<std::size_t>(number) % rollouts.size()];
+  STRATA_TRY_ASSIGN(AnswerText text, text_of(rollout));
+  return Sample{std::string(text.prompt), std::move(text.answer), rollout.reward};
+}
+
+Status PolicyIterations::reward() {
+  std::vector<AnswerText> texts;
+  std::vector<double> rewards(batches_.rollouts().size());
+  for (const Rollout& rollout : batches_.rollouts()) {
+    STRATA_TRY_ASSIGN(AnswerText text, text_of(rollout));
+    texts.push_back(std::move(text));
+  }
+  for (const auto& [weight, function] : rewards_) STRATA_TRY(function->add(texts, weight, rewards));
+  for (std::size_t i = 0; i < rewards.size(); ++i) batches_.rollouts()[i].reward = rewards[i];
+  return {};
+}
+
+// Through the programs' rows that are trained later, so that the first ratio of each token is exactly 1.
+Status PolicyIterations::score(Engine& engine) {
+  STRATA_TRY(run_scores(engine, kLogProbsProgram, "log_probs", batches_.values(TokenValue::old_log_prob)));
+  if (needs_reference_policy(config_))
+    STRATA_TRY(run_scores(engine, kReferenceProgram, "log_probs", batches_.values(TokenValue::reference)));
+  if (has_critic(config_))
+    STRATA_TRY(run_scores(engine, kScoresProgram, "scores", batches_.values(TokenValue::old_value)));
+  return {};
+}
+
+Status PolicyIterations::run_scores(Engine& engine, const char* program, const char* output,
+                                    std::vector<float>& into) {
+  const std::int64_t m = sizes_.micro_batches;
+  for (std::int64_t first = 0; first < batches_.micro_batches_of_epoch(); first += m)
+    for (std::int64_t k = batches_.n_empty(first, m); k < m; ++k) {
+      STRATA_TRY(engine.forward(program, batches_, first + k));
+      batches_.take(first + k, engine.output(program, output), into);
+      if (const auto entropies = engine.output(program, "entropies"); !entropies.empty())
+        batches_.take(first + k, entropies, batches_.values(TokenValue::entropy));
+    }
+  return check_finite(into, program);
+}
+
+// The losses of GRPO, Dr. GRPO and DAPO differ in nothing else.
+void PolicyIterations::set_weights() {
+  const std::string_view loss = has_critic(config_) ? "ppo" : align_loss(config_);
+  for (std::size_t i = 0; i < batches_.rollouts().size(); ++i) {
+    const std::span<float> weights = batches_.values_of(TokenValue::weight, i);
+    const double weight = loss == "grpo"      ? 1 / static_cast<double>(weights.size())
+                          : loss == "dr_grpo" ? 1 / static_cast<double>(sizes_.max_tokens)
+                                              : 1;
+    std::fill(weights.begin(), weights.end(), static_cast<float>(weight));
+  }
+}
+
+void PolicyIterations::set_group_advantages() {
+  std::vector<double> rewards, advantages(batches_.rollouts().size());
+  for (const Rollout& rollout : batches_.rollouts()) rewards.push_back(rollout.reward);
+  group_advantages(rewards, static_cast<std::size_t>(sizes_.samples), align_loss(config_) != "dr_grpo",
+                   advantages);
+  for (std::size_t i = 0; i < advantages.size(); ++i) {
+    const std::span<float> of_tokens = batches_.values_of(TokenValue::advantage, i);
+    std::fill(of_tokens.begin(), of_tokens.end(), static_cast<float>(advantages[i]));
+  }
+}
+
+// The reward comes with the last token; before it is the penalty for leaving the reference.
+void PolicyIterations::set_critic_advantages() {
+  const bool k3 = config_.align.kl == "k3", has_kl = needs_reference_policy(config_);
+  std::vector<double> advantages(batches_.n_tokens()), returns(batches_.n_tokens()), rewards;
+  double kl = 0;
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < batches_.rollouts().size(); ++i) {
+    const std::span<const float> old = batches_.values_of(TokenValue::old_log_prob, i),
+                                 reference = batches_.values_of(TokenValue::reference, i);
+    rewards.assign(old.size(), 0.0);
+    for (std::size_t t = 0; t < old.size() && has_kl; ++t) {
+      const double estimate = kl_estimate(old[t], reference[t], k3);
+      kl += estimate;
+      rewards[t] -= kl_coef_ * estimate;
+    }
+    rewards.back() += batches_.rollouts()[i].reward;
+    generalized_advantages(
+        rewards, batches_.values_of(TokenValue::old_value, i), {config_.align.gamma, config_.align.lambda},
+        std::span(advantages).subspan(first, old.size()), std::span(returns).subspan(first, old.size()));
+    first += old.size();
+  }
+  if (config_.align.whiten) whiten(advantages);
+  const auto narrow = [](double value) { return static_cast<float>(value); };
+  std::transform(advantages.begin(), advantages.end(), batches_.values(TokenValue::advantage).begin(),
+                 narrow);
+  std::transform(returns.begin(), returns.end(), batches_.values(TokenValue::value_target).begin(), narrow);
+  const auto n = static_cast<double>(batches_.rollouts().size());
+  kl_coef_ = KlControl{config_.align.kl_target, config_.align.kl_horizon}.after(kl_coef_, kl / n, n);
+}
+
+void PolicyIterations::describe() {
+  const auto n = static_cast<double>(batches_.rollouts().size());
+  const auto tokens = static_cast<double>(batches_.n_tokens());
+  double sum = 0, squares = 0;
+  for (const Rollout& rollout : batches_.rollouts()) {
+    sum += rollout.reward;
+    squares += rollout.reward * rollout.reward;
+    figures_.ended += rollout.stop >= 0 ? 1 / n : 0;
+  }
+  figures_.n = n;
+  figures_.reward = sum / n;
+  figures_.reward_deviation = std::sqrt(std::max(0.0, squares / n - figures_.reward * figures_.reward));
+  figures_.answer_tokens = tokens / n;
+  figures_.packed = static_cast<double>(batches_.n_inputs()) / static_cast<double>(batches_.n_positions());
+  for (const float entropy : batches_.values(TokenValue::entropy))
+    figures_.entropy += static_cast<double>(entropy) / tokens;
+  const std::vector<float>&old = batches_.values(TokenValue::old_log_prob),
+        &reference = batches_.values(TokenValue::reference);
+  for (std::size_t t = 0; t < old.size() && needs_reference_policy(config_); ++t)
+    figures_.kl += kl_estimate(old[t], reference[t], true) / tokens;
+  figures_.kl_coef = kl_coef_;
+}
+
+Status PolicyIterations::after_step(Engine& engine, double critic_lr, MetricsLine& line) {
+  const std::int64_t m = sizes_.micro_batches;
+  const std::int64_t first = (line.step - 1) * m;
+  double weights = 0, clipped = 0, moved = 0;
+  for (std::int64_t k = batches_.n_empty(first, m); k < m; ++k) {
+    const std::span<const float> stats = engine.output(kPolicyProgram, "stats", static_cast<std::int32_t>(k));
+    if (stats.size() != 6) continue;
+    weights += static_cast<double>(stats[0]);
+    clipped += static_cast<double>(stats[1]);
+    moved += static_cast<double>(stats[2]);
+    figures_.ratio_max = std::max(figures_.ratio_max, static_cast<double>(stats[5]));
+  }
+  line.policy = figures_;
+  line.policy.clip_fraction = weights > 0 ? clipped / weights : 0;
+  line.policy.old_kl = weights > 0 ? moved / weights : 0;
+  figures_.ratio_max = figures_.rollout_s = figures_.reward_s = figures_.score_s = 0;  // they are of one step
+  if (!has_critic(config_)) return {};
+  BatchSource* const source = &batches_;
+  StepReport report;
+  report.flags = line.report.flags;
+  STRATA_TRY(engine.train_step(kCriticTrainee, {&source, 1}, critic_lr, report));
+  line.policy.value_loss = static_cast<double>(report.loss);
+  line.policy.critic_grad_norm = report.grad_norm;
+  line.policy.critic_s = report.seconds;
+  return {};
+}
+
+Status PolicyIterations::save(Io& io, const std::string& run, std::int64_t steps, std::int64_t oldest) const {
+  if (steps % sizes_.steps() != 0 && iteration_ >= 0)
+    STRATA_TRY(write_rollouts(io, str(run, "/", rollouts_file(iteration_)), iteration_, batches_));
+  STRATA_TRY_ASSIGN(const std::vector<std::string> names, io.list(run));
+  for (const std::string& name : names) {
+    if (!name.starts_with(kRolloutsPrefix) || !name.ends_with(kRolloutsSuffix)) continue;
+    std::int64_t iteration = -1;
+    const auto parsed =
+        std::from_chars(name.data() + kRolloutsPrefix.size(), name.data() + name.size(), iteration);
+    if (parsed.ec == std::errc{} && iteration < iteration_of(oldest))
+      STRATA_TRY(io.remove_all(str(run, "/", name)));
+  }
+  return {};
+}
+
+std::map<std::string, std::string> PolicyIterations::state() const {
+  if (config_.align.kl_target <= 0) return {};
+  return {{kKlCoefficient, fmt::format("{:a}", kl_coef_)}};
+}
+
+Status PolicyIterations::resume(Io& io, const std::string& run, std::int64_t steps,
+                                const std::map<std::string, std::string>& state) {
+  if (const auto found = state.find(kKlCoefficient); found != state.end())
+    kl_coef_ = std::strtod(found->second.c_str(), nullptr);
+  if (steps % sizes_.steps() == 0) return {};
+  STRATA_TRY(
+      read_rollouts(io, str(run, "/", rollouts_file(iteration_of(steps))), iteration_of(steps), batches_));
+  iteration_ = iteration_of(steps);
+  describe();
+  return {};
+}
+
+}  // namespace strata

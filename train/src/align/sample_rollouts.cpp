@@ -1,0 +1,69 @@
+#include <strata/train/align/sample_rollouts.h>
+
+#include <memory>
+
+#include <strata/model/permutation.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+namespace {
+
+/// Collects the tokens of one answer.
+class Answer final : public SequenceReceiver {
+ public:
+  explicit Answer(Rollout& into) : into_(into) {}
+  Result<bool> on_token(std::int32_t id, std::span<const float> /*logits*/) override {
+    into_.ids.push_back(id);
+    return true;
+  }
+  void on_stop_token(std::int32_t id, std::span<const float> /*logits*/) override { into_.stop = id; }
+  void on_end(const Result<FinishReason>& how) override { status = how.status(); }
+
+  Status status;
+
+ private:
+  Rollout& into_;
+};
+
+std::uint32_t prompt_of(std::uint64_t number, std::size_t n, std::uint64_t seed) {
+  return static_cast<std::uint32_t>(permuted(number % n, n, seed, number / n));
+}
+
+}  // namespace
+
+Result<std::vector<Rollout>> sample_rollouts(Engine& engine, const PromptSet& prompts,
+                                             const RolloutOptions& options, std::int64_t iteration,
+                                             const std::function<bool()>& stops) {
+  const auto n = static_cast<std::size_t>(options.prompts * options.samples);
+  const std::uint64_t first = static_cast<std::uint64_t>(iteration) * n;
+  std::vector<Rollout> rollouts(n);
+  std::vector<std::shared_ptr<Answer>> answers;
+  Batcher batcher(engine, options.limits);
+  const auto begin = [&](std::size_t i) {
+    const std::uint64_t number = (first + i) / static_cast<std::uint64_t>(options.samples);
+    Rollout& rollout = rollouts[i];
+    rollout.prompt = prompt_of(number, prompts.size(), options.seed);
+    const PromptTokens& prompt = prompts.tokens(rollout.prompt);
+    rollout.ids = prompt.ids;
+    rollout.n_prompt = static_cast<std::uint32_t>(prompt.ids.size());
+    BatchSequence sequence{.prompt = prompt.ids,
+                           .stop_ids = prompt.stop_ids,
+                           .max_tokens = options.max_tokens,
+                           .sampling = {.temperature = options.temperature},
+                           .seed = options.seed,
+                           .index = first + i};
+    if (options.end_of_text >= 0) sequence.stop_ids.push_back(options.end_of_text);
+    answers.push_back(std::make_shared<Answer>(rollout));
+    return batcher.add(std::move(sequence), answers.back()).annotate(str("prompt ", rollout.prompt + 1));
+  };
+  while (answers.size() < n || batcher.n_active() > 0) {
+    while (answers.size() < n && batcher.n_active() < batcher.n_places()) STRATA_TRY(begin(answers.size()));
+    if (stops()) return Status::error(Code::cancelled, "sampling answers was stopped");
+    STRATA_TRY(batcher.step());
+  }
+  for (std::size_t i = 0; i < n; ++i)
+    STRATA_TRY(answers[i]->status.annotate(str("an answer to prompt ", rollouts[i].prompt + 1)));
+  return rollouts;
+}
+
+}  // namespace strata
