@@ -65,8 +65,7 @@ def advantages_of(rollouts, kind, samples):
 def hidden_states(model, batch):
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
-    positions = (mask.cumsum(1) - 1).clamp(min=0)
-    hidden = model.base_model(input_ids=ids, attention_mask=mask, position_ids=positions).last_hidden_state
+    hidden = model.base_model(input_ids=ids, attention_mask=mask).last_hidden_state
     return hidden[:, batch["prompt_ids"].shape[1] - 1 : -1], ids
 
 
@@ -81,7 +80,7 @@ class Grpo:
         samples = next(n for n in range(1, len(rollouts) + 1) if n == len(rollouts) or rollouts[n]["group"] != rollouts[0]["group"])
         self.folder = tempfile.TemporaryDirectory()
         arguments = trl.GRPOConfig(
-            output_dir=self.folder.name, per_device_train_batch_size=len(rollouts), num_generations=samples, max_completion_length=MAX_TOKENS, beta=BETA, epsilon=CLIP,
+            output_dir=self.folder.name, per_device_train_batch_size=len(rollouts), num_generations=samples, max_completion_length=MAX_TOKENS, beta=BETA, epsilon=CLIP, use_bias_correction_kl=False,
             loss_type=asked.task, scale_rewards="none" if asked.task == "dr_grpo" else "group", report_to=[], use_cpu=True, bf16=False, fp16=False, gradient_checkpointing=False,
             disable_dropout=True, temperature=1.0,
         )  # fmt: skip
@@ -155,6 +154,7 @@ def main():
             module.p = 0.0
     rollouts, _ = read_rollouts(asked.rollouts)
     batch = batch_of(rollouts, tokenizer.pad_token_id)
+    assert batch["prompt_mask"].all(), "prompts of several lengths: trl pads them without moving positions"
     task = Ppo(asked, model, batch, rollouts) if asked.task == "ppo" else Grpo(asked, model, tokenizer, batch, rollouts)
     optimizers = {name: torch.optim.AdamW(part.parameters(), lr=float(asked.lr), betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0) for name, part in task.parts.items()}
     found = {name: [] for name in task.parts}

@@ -102,6 +102,8 @@ class DeviceFixture : public ::testing::TestWithParam<Parameter> {
     for (MirroredBuffer* buffer : used)
       ASSERT_EQ(cudaMemcpy(buffer->device, buffer->data(), buffer->bytes, cudaMemcpyHostToDevice),
                 cudaSuccess);
+    // A copy from pageable memory may return before it has arrived, and the stream does not wait for it.
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     must(op(*backend_, stream_, there));
     must(backend_->synchronize(stream_));
     for (MirroredBuffer* buffer : used)

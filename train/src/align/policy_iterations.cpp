@@ -57,6 +57,10 @@ Result<std::unique_ptr<PolicyIterations>> PolicyIterations::create(const TrainCo
   std::unique_ptr<PolicyIterations> made(new PolicyIterations(config, prompts, tokenizer));
   for (const std::string& text : config.align.reward) {
     STRATA_TRY_ASSIGN(const RewardSpec spec, parse_reward(text));
+    if (spec.kind == kModelReward) {
+      made->model_weight_ = spec.weight;
+      continue;
+    }
     STRATA_TRY_ASSIGN(auto reward, create_reward(spec));
     made->rewards_.emplace_back(spec.weight, std::move(reward));
   }
@@ -84,7 +88,7 @@ Status PolicyIterations::begin(Engine& engine, std::int64_t steps, const std::fu
   figures_.rollout_s = seconds_since(sampling);
   STRATA_TRY(batches_.set(std::move(rollouts)));
   const std::int64_t rewarding = clock_.now_ns();
-  STRATA_TRY(reward());
+  STRATA_TRY(reward(engine));
   figures_.reward_s = seconds_since(rewarding);
   const std::int64_t scoring = clock_.now_ns();
   STRATA_TRY(score(engine));
@@ -116,7 +120,7 @@ Result<PolicyIterations::Sample> PolicyIterations::sample(std::int64_t number) c
   return Sample{std::string(text.prompt), std::move(text.answer), rollout.reward};
 }
 
-Status PolicyIterations::reward() {
+Status PolicyIterations::reward(Engine& engine) {
   std::vector<AnswerText> texts;
   std::vector<double> rewards(batches_.rollouts().size());
   for (const Rollout& rollout : batches_.rollouts()) {
@@ -124,7 +128,23 @@ Status PolicyIterations::reward() {
     texts.push_back(std::move(text));
   }
   for (const auto& [weight, function] : rewards_) STRATA_TRY(function->add(texts, weight, rewards));
+  if (config_.align.reward_model) STRATA_TRY(add_model_rewards(engine, rewards));
   for (std::size_t i = 0; i < rewards.size(); ++i) batches_.rollouts()[i].reward = rewards[i];
+  return {};
+}
+
+// The score of each text's last token, which is no end of text: reward models are trained without it.
+Status PolicyIterations::add_model_rewards(Engine& engine, std::span<double> rewards) {
+  std::vector<double> scores(rewards.size());
+  STRATA_TRY(for_each_micro_batch(engine, kRewardProgram, [&](std::int64_t k) {
+    batches_.take_last(k, engine.output(kRewardProgram, "scores"), scores);
+  }));
+  for (std::size_t i = 0; i < rewards.size(); ++i) {
+    if (!std::isfinite(scores[i]))
+      return Status::error(Code::diverged,
+                           str("the reward model's score of answer ", i + 1, " is ", scores[i]));
+    rewards[i] += model_weight_ * scores[i];
+  }
   return {};
 }
 
@@ -140,15 +160,24 @@ Status PolicyIterations::score(Engine& engine) {
 
 Status PolicyIterations::run_scores(Engine& engine, const char* program, const char* output,
                                     std::vector<float>& into) {
+  STRATA_TRY(for_each_micro_batch(engine, program, [&](std::int64_t k) {
+    batches_.take(k, engine.output(program, output), into);
+    if (const auto entropies = engine.output(program, "entropies"); !entropies.empty())
+      batches_.take(k, entropies, batches_.values(TokenValue::entropy));
+  }));
+  return check_finite(into, program);
+}
+
+// Runs a program on what the answers were packed into.
+Status PolicyIterations::for_each_micro_batch(Engine& engine, const char* program,
+                                              const std::function<void(std::int64_t)>& take) {
   const std::int64_t m = sizes_.micro_batches;
   for (std::int64_t first = 0; first < batches_.micro_batches_of_epoch(); first += m)
     for (std::int64_t k = batches_.n_empty(first, m); k < m; ++k) {
       STRATA_TRY(engine.forward(program, batches_, first + k));
-      batches_.take(first + k, engine.output(program, output), into);
-      if (const auto entropies = engine.output(program, "entropies"); !entropies.empty())
-        batches_.take(first + k, entropies, batches_.values(TokenValue::entropy));
+      take(first + k);
     }
-  return check_finite(into, program);
+  return {};
 }
 
 // The losses of GRPO, Dr. GRPO and DAPO differ in nothing else.

@@ -22,6 +22,7 @@
 
 #include "config/adapter_methods.h"
 #include "config/data_patterns.h"
+#include "config/reward_model.h"
 
 namespace strata {
 namespace {
@@ -245,6 +246,7 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
                                "--task reward, or name the model that it was made of"));
   }
   STRATA_TRY(decide_chat(tree, config));
+  if (request.use == ModelUse::training) STRATA_TRY(detail::find_reward_model(tree, config));
   return LoadedConfig{std::move(tree), std::move(config)};
 }
 

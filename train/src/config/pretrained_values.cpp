@@ -14,6 +14,9 @@ Result<std::unique_ptr<PretrainedValues>> PretrainedValues::open(Io& io, const T
   if (!config.model.from.empty()) {
     STRATA_TRY_ASSIGN(values->folder_, HfFolder::open(io, config.model.from));
   }
+  if (config.align.reward_model) {
+    STRATA_TRY_ASSIGN(values->reward_, RewardModelValues::open(io, *config.align.reward_model));
+  }
   const std::string& path = config.adapter.from;
   if (path.empty()) {
     STRATA_TRY(values->open_prompt(io, config).annotate("adapter.prompt_text"));
@@ -60,6 +63,7 @@ Status PretrainedValues::read_prompt(std::int64_t offset, std::span<float> value
 }
 
 Result<bool> PretrainedValues::read(const StatePiece& piece, std::span<float> values) const {
+  if (reward_ != nullptr && piece.name.starts_with(kRewardPrefix)) return reward_->read(piece, values);
   if (adapter_ && adapter_->has(piece.name)) {
     STRATA_TRY(adapter_->read_part(piece.name, piece.offset, values));
   } else if (!prompt_.empty() && piece.name == "prompt.weight") {

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include <strata/model/adapter/adapter.h>
+#include <strata/model/adapter/weight_parts.h>
 #include <strata/model/align/pairs.h>
 #include <strata/train/align/objective.h>
 
@@ -31,6 +35,7 @@ class PolicyRecorder {
     STRATA_TRY(add_forward(kLogProbsProgram, of_policy(record_log_probs(decoder_, policy_, true, compute_))));
     if (needs_reference_policy(config_)) STRATA_TRY(add_reference());
     if (has_critic(config_)) STRATA_TRY(add_critic());
+    if (config_.align.reward_model) STRATA_TRY(add_reward(*config_.align.reward_model));
     STRATA_TRY(add_sampling());
     return std::move(set_);
   }
@@ -80,6 +85,31 @@ class PolicyRecorder {
                       of_critic(record_value_loss(decoder_, rows, value_loss_options(config_), compute_)));
     STRATA_TRY(add_training(kCriticProgram, kCriticTrainee, loss));
     return add_forward(kScoresProgram, of_critic(record_token_scores(decoder_, rows, compute_)));
+  }
+
+  // An adapter shares its base with the policy; any other model has parameters of its own.
+  Status add_reward(const RewardModel& model) {
+    DecoderConfig decoder = model.decoder;
+    decoder.seq = decoder_.seq;
+    decoder.scores = false;  // the score is recorded here
+    STRATA_TRY_ASSIGN(Program program, record_token_scores(decoder, config_.train.micro_batch, compute_));
+    for (ParamInfo& param : program.params) param.trainable = false;
+    std::vector<std::string> names;
+    if (model.adapter) {
+      for (const ParamInfo& param : program.params)
+        if (param.name != kScoreWeight) names.push_back(param.name);
+      STRATA_TRY_ASSIGN(program, add_adapter(std::move(program), decoder, *model.adapter));
+      STRATA_TRY_ASSIGN(program, quantize_base(std::move(program)));
+    }
+    const std::vector<std::string_view> shared(names.begin(), names.end());
+    for (ParamInfo& param : program.params) param.trainable = false;
+    return add_forward(kRewardProgram, prefix_parameters(std::move(program), kRewardPrefix, shared));
+  }
+
+  Result<Program> quantize_base(Program program) const {
+    const kernels::WeightFormat format = base_format(config_);
+    if (format == kernels::WeightFormat::full) return program;
+    return quantize_weights(std::move(program), format, weight_parts(decoder_));
   }
 
   // Programs that continue sequences: many tokens of prompts, and then one of each answer.

@@ -67,7 +67,7 @@ Result<Manifest> load_run_checkpoint(Engine& engine, const TrainConfig& config, 
     return {};
   };
   STRATA_TRY(agree(engine.world(), open()));
-  constexpr std::array<std::string_view, 2> kOthers = {kReferencePrefix, kCriticPrefix};
+  constexpr std::array<std::string_view, 3> kOthers = {kReferencePrefix, kCriticPrefix, kRewardPrefix};
   return load_checkpoint(engine, io, checkpoint, frozen, kOthers);
 }
 

@@ -111,6 +111,51 @@ TEST_F(CliPolicyE2e, AdaptersShareTheirBaseWithReferenceAndCritic) {
   }
 }
 
+// Actor, reference, critic and reward model: one base with three adapters of its own, and two heads.
+TEST_F(CliPolicyE2e, ARewardModelSaysWhatAnswersAreWorth) {
+  make_base();
+  write("pairs.jsonl",
+        "{\"prompt\": \"She was\", \"chosen\": \" aaaa\", \"rejected\": \" tttt\"}\n"
+        "{\"prompt\": \"They\", \"chosen\": \" eaea\", \"rejected\": \" xz\"}\n");
+  const Words of_reward = {"--task",          "reward",        "data.train=pairs.jsonl",
+                           "model.seq=32",    "train.steps=8", "train.micro_batch=2",
+                           "train.dtype=f32", "optim.lr=0.01", "memory.nvme_dir=nvme"};
+  const auto train_reward = [&](const std::string& out, const Words& more) {
+    Words words = {"train", "--init", "hf", "--out", out};
+    words.insert(words.end(), of_reward.begin(), of_reward.end());
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult run = strata(words);
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+  };
+  train_reward("scores", {"adapter.method=lora", "adapter.rank=4"});
+  const Words lora = {"adapter.method=lora", "adapter.rank=4", "align.samples=4",
+                      "align.reward=model:scores,0.5*ended"};
+  const ProgramResult shared = strata(run_of("shared", "ppo", lora));
+  ASSERT_EQ(shared.exit_code, 0) << shared.err;
+  // The same scores from a folder with all values of its own.
+  ASSERT_EQ(strata({"export", "scores", "--out", "scores_hf", "--format", "merged"}).exit_code, 0);
+  Words merged = lora;
+  merged.back() = "align.reward=model:scores_hf,0.5*ended";
+  const ProgramResult whole = strata(run_of("whole", "ppo", merged));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_NEAR(all_of("shared", "reward")[0], all_of("whole", "reward")[0], 1e-4);
+  EXPECT_NE(all_of("shared", "reward")[0], 0.0);
+  // Resumed, also by a run whose checkpoint leaves out what is frozen.
+  const ProgramResult resumed = strata({"train", "--resume", "shared", "train.steps=9"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(all_of("shared", "reward").size(), 9u);
+  // Full models, all with their own parameters, from a run.
+  train_reward("full_scores", {});
+  const ProgramResult full =
+      strata(run_of("full", "grpo", {"align.reward=2*model:full_scores", "train.steps=2"}));
+  ASSERT_EQ(full.exit_code, 0) << full.err;
+  const ProgramResult text = strata({"generate", "full", "--prompt", "She was", "--tokens", "3"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  const ProgramResult none = strata(run_of("none", "grpo", {"align.reward=model:hf"}));
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("it has a head for tokens, and no score"));
+}
+
 TEST_F(CliPolicyE2e, WhatDoesNotGoTogetherIsRefusedAtOnce) {
   make_base();
   const ProgramResult run = strata(

@@ -11,6 +11,7 @@
 #include <strata/runtime/config/config.h>
 #include <strata/runtime/threads/core_share.h>
 #include <strata/session/ranks/model_parallel.h>
+#include <strata/train/align/reward_model.h>
 #include <strata/train/chat_choice.h>
 
 namespace strata {
@@ -86,6 +87,7 @@ struct TrainConfig {
     double gamma = 0, lambda = 0, value_clip = 0;
     std::optional<double> critic_lr;
     bool whiten = false;
+    std::optional<RewardModel> reward_model;  ///< of `reward`; set by load_config()
   } align;
   struct Optim {
     std::string name, schedule;

@@ -49,7 +49,7 @@ constexpr TrainKey kKeys[] = {
       .type = KeyType::text_list,
       .default_text = "",
       .doc = "ppo, grpo: what an answer is worth, a sum of [WEIGHT*]KIND[:ARGUMENT]: answer, matches:REGEX, "
-             "density:REGEX, length:N, ended, command:COMMAND",
+             "density:REGEX, length:N, ended, command:COMMAND, model:RUN or FOLDER",
       .example = "align.reward=matches:[0-9]+"},
      field<&C::align, &C::Align::reward>},
     {{.section = "align",

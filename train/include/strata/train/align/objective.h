@@ -63,6 +63,7 @@ inline constexpr const char* kPolicyProgram = "train";
 inline constexpr const char* kLogProbsProgram = "log_probs";
 inline constexpr const char* kScoresProgram = "values";
 inline constexpr const char* kCriticProgram = "critic";
+inline constexpr const char* kRewardProgram = "reward";
 /// The trainees of a run with a critic.
 inline constexpr const char* kPolicyTrainee = "policy";
 inline constexpr const char* kCriticTrainee = "critic";

@@ -62,7 +62,10 @@ class PolicyIterations {
   PolicyIterations(const TrainConfig& config, const PromptSet& prompts, const Tokenizer& tokenizer);
   std::int64_t iteration_of(std::int64_t steps) const noexcept { return steps / sizes_.steps(); }
   Result<AnswerText> text_of(const Rollout& rollout) const;
-  Status reward();
+  Status reward(Engine& engine);
+  Status add_model_rewards(Engine& engine, std::span<double> rewards);
+  Status for_each_micro_batch(Engine& engine, const char* program,
+                              const std::function<void(std::int64_t)>& take);
   Status score(Engine& engine);
   Status run_scores(Engine& engine, const char* program, const char* output, std::vector<float>& into);
   void set_weights();
@@ -75,6 +78,7 @@ class PolicyIterations {
   const Tokenizer& tokenizer_;
   const PolicySizes sizes_;
   std::vector<std::pair<double, std::unique_ptr<RewardFunction>>> rewards_;
+  double model_weight_ = 0;  // of the reward model's score
   RolloutBatches batches_;
   SteadyClock clock_;
   std::int64_t iteration_ = -1;

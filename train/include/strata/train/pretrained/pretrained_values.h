@@ -13,7 +13,7 @@
 namespace strata {
 
 /// The values that a model starts from: of the folder model.from, and of the adapter adapter.from or of the
-/// text adapter.prompt_text.
+/// text adapter.prompt_text. Also those of a reward model that the run uses.
 class PretrainedValues {
  public:
   /// Errors: those of HfFolder::open(), PeftFolder::open() and Tokenizer::load(); `invalid` if the adapter's
@@ -37,7 +37,8 @@ class PretrainedValues {
   Status read_prompt(std::int64_t offset, std::span<float> values) const;
   std::unique_ptr<HfFolder> folder_;
   std::unique_ptr<PeftFolder> adapter_;
-  std::vector<std::int32_t> prompt_;  // a token for each virtual one; empty if there is no text
+  std::unique_ptr<RewardModelValues> reward_;  // null if there is no reward model
+  std::vector<std::int32_t> prompt_;           // a token for each virtual one; empty if there is no text
 };
 
 }  // namespace strata

@@ -1,0 +1,78 @@
+#include "config/reward_model.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <strata/model/hf/config.h>
+#include <strata/model/tokenizer.h>
+#include <strata/runtime/io/io.h>
+#include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
+#include <strata/train/align/rewards.h>
+#include <strata/train/load_config.h>
+#include <strata/train/run_folder.h>
+#include <strata/train/training_data.h>
+
+namespace strata::detail {
+namespace {
+
+Status no_reward_model(const std::string& path, const std::string& why) {
+  return Status::error(Code::invalid, str("align.reward = model:", path, ": ", why));
+}
+
+Result<RewardModel> read_run(const std::string& path, const TrainConfig& config) {
+  STRATA_TRY_ASSIGN(const LoadedConfig loaded, load_config({.items = {str(path, "/", kResolvedConfig)}}));
+  const TrainConfig& of_run = loaded.config;
+  if (!is_reward_model(of_run))
+    return no_reward_model(path, str("it is a run of train.objective = ", of_run.train.objective));
+  RewardModel model{.path = path, .is_run = true, .decoder = decoder_config(of_run), .adapter = {}};
+  if (!has_adapters(of_run)) return model;
+  std::error_code unknown;
+  if (!std::filesystem::equivalent(of_run.model.from, config.model.from, unknown))
+    return no_reward_model(path, str("its adapter is over ", of_run.model.from, ", but model.from is ",
+                                     config.model.from.empty() ? "empty" : config.model.from,
+                                     "; export it with --format merged and name that folder"));
+  STRATA_TRY_ASSIGN(model.adapter, adapter_settings(of_run));
+  return model;
+}
+
+Result<RewardModel> read_folder(const std::string& path) {
+  constexpr std::uint64_t kMaxBytes = 16 << 20;
+  STRATA_TRY_ASSIGN(const std::string text, read_text(posix_io(), path + "/config.json", kMaxBytes));
+  STRATA_TRY_ASSIGN(DecoderConfig decoder, decoder_from_hf_config(text));
+  if (!decoder.scores) return no_reward_model(path, "it has a head for tokens, and no score");
+  return RewardModel{.path = path, .is_run = false, .decoder = std::move(decoder), .adapter = {}};
+}
+
+Status check_vocabulary(const RewardModel& model, const TrainConfig& config) {
+  STRATA_TRY_ASSIGN(const Tokenizer own, Tokenizer::load(posix_io(), tokenizer_source(config)));
+  STRATA_TRY_ASSIGN(const Tokenizer other,
+                    Tokenizer::load(posix_io(), model.is_run ? model.path + "/tokenizer.json" : model.path));
+  if (own.digest() == other.digest()) return {};
+  return no_reward_model(model.path, str("its tokenizer (", other.vocab_size(),
+                                         " tokens) is not that of the run (", own.vocab_size(), ")"));
+}
+
+}  // namespace
+
+Status find_reward_model(ConfigTree& tree, TrainConfig& config) {
+  if (!samples_answers(config)) return {};
+  std::vector<std::string>& rewards = config.align.reward;
+  for (std::string& text : rewards) {
+    STRATA_TRY_ASSIGN(const RewardSpec spec, parse_reward(text));
+    if (spec.kind != kModelReward) continue;
+    if (config.align.reward_model)
+      return Status::error(Code::unsupported,
+                           str("align.reward names two models, ", config.align.reward_model->path, " and ",
+                               spec.argument, "; there may be one"));
+    const std::string path = std::filesystem::absolute(spec.argument).lexically_normal().string();
+    STRATA_TRY_ASSIGN(config.align.reward_model,
+                      is_run_folder(posix_io(), path) ? read_run(path, config) : read_folder(path));
+    STRATA_TRY(check_vocabulary(*config.align.reward_model, config));
+    text.replace(text.size() - spec.argument.size(), spec.argument.size(), path);
+  }
+  tree.replace_texts("align.reward", rewards);
+  return {};
+}
+
+}  // namespace strata::detail

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <strata/runtime/config/config.h>
+#include <strata/train/train_config.h>
+
+namespace strata::detail {
+
+/// Finds what the reward model of align.reward is, if there is one, and makes its path absolute. Errors:
+/// those of reading it; `invalid` if it is none, has another vocabulary or an adapter over another base.
+Status find_reward_model(ConfigTree& tree, TrainConfig& config);
+
+}  // namespace strata::detail
