@@ -1,6 +1,7 @@
 #include <strata/train/align/policy_iterations.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 
@@ -42,19 +43,18 @@ Status check_finite(std::span<const float> values, const char* program) {
 
 }  // namespace
 
-PolicyIterations::PolicyIterations(const TrainConfig& config, const PromptSet& prompts,
-                                   const Tokenizer& tokenizer)
+PolicyIterations::PolicyIterations(const TrainConfig& config, const TrainingData& data)
     : config_(config),
-      prompts_(prompts),
-      tokenizer_(tokenizer),
+      prompts_(*data.prompts()),
+      tokenizer_(data.tokenizer()),
       sizes_(policy_sizes(config)),
       batches_(shape_of(config, sizes_)),
+      mixture_(data.mixture_batches(config.train.micro_batch)),
       kl_coef_(config.align.kl_coef) {}
 
 Result<std::unique_ptr<PolicyIterations>> PolicyIterations::create(const TrainConfig& config,
-                                                                   const PromptSet& prompts,
-                                                                   const Tokenizer& tokenizer) {
-  std::unique_ptr<PolicyIterations> made(new PolicyIterations(config, prompts, tokenizer));
+                                                                   const TrainingData& data) {
+  std::unique_ptr<PolicyIterations> made(new PolicyIterations(config, data));
   for (const std::string& text : config.align.reward) {
     STRATA_TRY_ASSIGN(const RewardSpec spec, parse_reward(text));
     if (spec.kind == kModelReward) {
@@ -254,6 +254,11 @@ void PolicyIterations::describe() {
   for (std::size_t t = 0; t < old.size() && needs_reference_policy(config_); ++t)
     figures_.kl += kl_estimate(old[t], reference[t], true) / tokens;
   figures_.kl_coef = kl_coef_;
+}
+
+Status PolicyIterations::train(Engine& engine, double lr, StepReport& report) {
+  const std::array<BatchSource*, 2> sources = {&batches_, mixture_.get()};
+  return engine.train_step(kPolicyTrainee, std::span(sources).first(mixture_ == nullptr ? 1 : 2), lr, report);
 }
 
 Status PolicyIterations::after_step(Engine& engine, double critic_lr, MetricsLine& line) {

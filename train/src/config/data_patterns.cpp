@@ -44,7 +44,7 @@ std::vector<std::string> find_files(const std::string& pattern) {
 
 Status expand_data_patterns(Io& io, ConfigTree& tree) {
   std::vector<std::string> problems;
-  for (const std::string_view key : {"data.train", "data.val"}) {
+  for (const std::string_view key : {"data.train", "data.val", "data.mixture"}) {
     std::vector<std::string> files;
     for (const std::string& path : tree.texts(key)) {
       if (!is_pattern(io, path)) {

@@ -148,8 +148,17 @@ void check_loss_name(const ConfigTree& tree, const TrainConfig& config, std::vec
                          ")"));
 }
 
+// What only objectives that sample answers have.
+void check_mixture(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  if (!config.data.mixture.empty() && !samples_answers(config))
+    problems.push_back(str(set_by(tree, "data.mixture"), " names files, but train.objective is ",
+                           config.train.objective, " (", tree.entry("train.objective").origin,
+                           "), which has no answers to mix them with; name them in data.train"));
+}
+
 void check_objective(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
   check_loss_name(tree, config, problems);
+  check_mixture(tree, config, problems);
   if (config.train.objective == "lm") return;
   if (samples_answers(config)) check_policy(tree, config, problems);
   const auto refuse = [&](const char* key, const auto& value, const char* why) {

@@ -246,7 +246,11 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
                                "--task reward, or name the model that it was made of"));
   }
   STRATA_TRY(decide_chat(tree, config));
-  if (request.use == ModelUse::training) STRATA_TRY(detail::find_reward_model(tree, config));
+  const auto load_run = [](const std::string& file) -> Result<TrainConfig> {
+    STRATA_TRY_ASSIGN(LoadedConfig of_run, load_config({.items = {file}}));
+    return std::move(of_run.config);
+  };
+  if (request.use == ModelUse::training) STRATA_TRY(detail::find_reward_model(tree, config, load_run));
   return LoadedConfig{std::move(tree), std::move(config)};
 }
 

@@ -9,7 +9,6 @@
 #include <strata/runtime/str.h>
 #include <strata/train/align/objective.h>
 #include <strata/train/align/rewards.h>
-#include <strata/train/load_config.h>
 #include <strata/train/run_folder.h>
 #include <strata/train/training_data.h>
 
@@ -20,9 +19,8 @@ Status no_reward_model(const std::string& path, const std::string& why) {
   return Status::error(Code::invalid, str("align.reward = model:", path, ": ", why));
 }
 
-Result<RewardModel> read_run(const std::string& path, const TrainConfig& config) {
-  STRATA_TRY_ASSIGN(const LoadedConfig loaded, load_config({.items = {str(path, "/", kResolvedConfig)}}));
-  const TrainConfig& of_run = loaded.config;
+Result<RewardModel> read_run(const std::string& path, const TrainConfig& config, const LoadRun& load) {
+  STRATA_TRY_ASSIGN(const TrainConfig of_run, load(str(path, "/", kResolvedConfig)));
   if (!is_reward_model(of_run))
     return no_reward_model(path, str("it is a run of train.objective = ", of_run.train.objective));
   RewardModel model{.path = path, .is_run = true, .decoder = decoder_config(of_run), .adapter = {}};
@@ -55,7 +53,7 @@ Status check_vocabulary(const RewardModel& model, const TrainConfig& config) {
 
 }  // namespace
 
-Status find_reward_model(ConfigTree& tree, TrainConfig& config) {
+Status find_reward_model(ConfigTree& tree, TrainConfig& config, const LoadRun& load) {
   if (!samples_answers(config)) return {};
   std::vector<std::string>& rewards = config.align.reward;
   for (std::string& text : rewards) {
@@ -67,7 +65,7 @@ Status find_reward_model(ConfigTree& tree, TrainConfig& config) {
                                spec.argument, "; there may be one"));
     const std::string path = std::filesystem::absolute(spec.argument).lexically_normal().string();
     STRATA_TRY_ASSIGN(config.align.reward_model,
-                      is_run_folder(posix_io(), path) ? read_run(path, config) : read_folder(path));
+                      is_run_folder(posix_io(), path) ? read_run(path, config, load) : read_folder(path));
     STRATA_TRY(check_vocabulary(*config.align.reward_model, config));
     text.replace(text.size() - spec.argument.size(), spec.argument.size(), path);
   }

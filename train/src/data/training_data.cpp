@@ -45,8 +45,22 @@ class TrainingDataBuilder {
       into_.notes_.push_back(str(plural(prompts.n_left_out(), "prompt"), " of more than ", most,
                                  " tokens (align.max_prompt) left out; there are ", prompts.size()));
     into_.packing_ = "pack";
-    into_.data_digest_ = to_hex(prompts.digest());
+    if (!config_.data.mixture.empty()) STRATA_TRY(open_mixture());
+    const std::string of_prompts = to_hex(prompts.digest());
+    into_.data_digest_ = into_.mixture_ == nullptr ? of_prompts : str(of_prompts, "+", into_.digest_data());
     into_.prompts_ = std::make_unique<const PromptSet>(std::move(prompts));
+    return {};
+  }
+
+  Status open_mixture() {
+    STRATA_TRY_ASSIGN(const std::vector<std::string> files,
+                      locate_data_files(config_.data.mixture, "data.mixture"));
+    STRATA_TRY(io_.make_dirs(config_.data.cache_dir));
+    STRATA_TRY_ASSIGN(auto cache, annotated(cache_of(files), "data.mixture"));
+    into_.train_caches_.push_back(std::move(cache));
+    STRATA_TRY_ASSIGN(into_.mixture_, annotated(dataset_of(*into_.train_caches_.back(), SampleOrder::shuffled,
+                                                           config_.train.seed),
+                                                "data.mixture"));
     return {};
   }
 
@@ -171,6 +185,11 @@ std::unique_ptr<MicroBatches> TrainingData::val_batches(std::int64_t sequences) 
   if (val_pairs_ != nullptr) return std::make_unique<PairBatches>(*val_pairs_);
   if (val_ == nullptr) return nullptr;
   return std::make_unique<DatasetBatches>(*val_, sequences);
+}
+
+std::unique_ptr<MicroBatches> TrainingData::mixture_batches(std::int64_t sequences) const {
+  if (mixture_ == nullptr) return nullptr;
+  return std::make_unique<DatasetBatches>(*mixture_, sequences);
 }
 
 std::uint64_t TrainingData::data_bytes() const noexcept {

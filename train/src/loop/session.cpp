@@ -193,8 +193,7 @@ Result<SessionResult> train_to_end(ActiveRun& active, const TrainingData& traini
   const TrainConfig& config = active.loaded.config;
   std::unique_ptr<PolicyIterations> policy;
   if (samples_answers(config)) {
-    STRATA_TRY_ASSIGN(policy,
-                      PolicyIterations::create(config, *training_data.prompts(), training_data.tokenizer()));
+    STRATA_TRY_ASSIGN(policy, PolicyIterations::create(config, training_data));
   }
   Trainer trainer(config, *active.job, training_data, folder, observer, signals, active.io, active.trace,
                   active.world, std::move(policy));

@@ -209,8 +209,8 @@ Status Trainer::step(std::int64_t step) {
   line.lr = cpuopt::learning_rate(lr_schedule(config_), step);
   const LaneBusySeconds lanes_before = engine_->lane_busy_seconds();
   line.report.flags = decisions();
-  BatchSource& source = policy_ != nullptr ? policy_->batches() : static_cast<BatchSource&>(*batches_);
-  STRATA_TRY(engine_->train_step(source, line.lr, line.report));
+  STRATA_TRY(policy_ != nullptr ? policy_->train(*engine_, line.lr, line.report)
+                                : engine_->train_step(*batches_, line.lr, line.report));
   agreed_ = line.report.flags;
   if (policy_ != nullptr) STRATA_TRY(train_critic(line));
   if (compares_pairs(config_) && world_ == nullptr) line.pairs = figures_of_step();

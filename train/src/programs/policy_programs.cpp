@@ -32,6 +32,7 @@ class PolicyRecorder {
     STRATA_TRY_ASSIGN(const Program loss, of_policy(record_policy_loss(
                                               decoder_, policy_, policy_loss_options(config_), compute_)));
     STRATA_TRY(add_training(kPolicyProgram, kPolicyTrainee, loss));
+    if (!config_.data.mixture.empty()) STRATA_TRY(add_mixture());
     STRATA_TRY(add_forward(kLogProbsProgram, of_policy(record_log_probs(decoder_, policy_, true, compute_))));
     if (needs_reference_policy(config_)) STRATA_TRY(add_reference());
     if (has_critic(config_)) STRATA_TRY(add_critic());
@@ -63,13 +64,26 @@ class PolicyRecorder {
     return {};
   }
 
-  Status add_training(const char* name, const char* trainee, const Program& loss) {
+  Status add_training(const char* name, const char* trainee, const Program& loss,
+                      std::int32_t micro_batches = 0, double weight = 1) {
     STRATA_TRY_ASSIGN(Program train, record_derivative(config_, activations_, loss));
     STRATA_TRY_ASSIGN(train, record_training(config_, activations_, std::move(train), {}));
-    NamedProgram named{name, ProgramRole::train, std::move(train)};
-    if (has_critic(config_)) named.trainee = trainee;
-    set_.add(std::move(named));
+    set_.add({.name = name,
+              .role = ProgramRole::train,
+              .program = std::move(train),
+              .trainee = trainee,
+              .micro_batches = micro_batches,
+              .weight = weight});
     return {};
+  }
+
+  // Texts that the policy learns in the same steps.
+  Status add_mixture() {
+    STRATA_TRY_ASSIGN(const Program loss,
+                      of_policy(record_decoder(decoder_, config_.train.micro_batch, DecoderHead::loss,
+                                               DecoderRows::packed, compute_)));
+    return add_training(kMixtureProgram, kPolicyTrainee, loss, config_.align.mixture_batches,
+                        config_.align.mixture_weight);
   }
 
   // The policy as it was when the run began.

@@ -83,6 +83,10 @@ void add_policy(Identity& identity, const TrainConfig& c) {
   identity.add("align.clip_high", c.align.clip_high.value_or(c.align.clip));
   identity.add("align.kl", c.align.kl);
   identity.add("align.kl_coef", c.align.kl_coef);
+  if (!c.data.mixture.empty()) {
+    identity.add("align.mixture_weight", c.align.mixture_weight);
+    identity.add("align.mixture_batches", c.align.mixture_batches);
+  }
   if (!has_critic(c)) return identity.add("align.loss", align_loss(c));
   identity.add("align.kl_target", c.align.kl_target);
   identity.add("align.kl_horizon", c.align.kl_horizon);

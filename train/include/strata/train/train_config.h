@@ -31,9 +31,9 @@ struct TrainConfig {
     std::string ignored_settings;         ///< training settings of that folder that strata does not implement
   } model;
   struct Data {
-    std::vector<std::string> train, val;   ///< as written; see locate_data_file()
-    std::optional<std::string> tokenizer;  ///< auto: train one on `train`
-    std::string chat_template;             ///< the name of a format, or auto
+    std::vector<std::string> train, val, mixture;  ///< as written; see locate_data_file()
+    std::optional<std::string> tokenizer;          ///< auto: train one on `train`
+    std::string chat_template;                     ///< the name of a format, or auto
     std::string cache_dir;
     std::string packing;          ///< stream, pack, auto
     std::vector<double> weights;  ///< one for each of `train`, or empty
@@ -87,6 +87,8 @@ struct TrainConfig {
     double gamma = 0, lambda = 0, value_clip = 0;
     std::optional<double> critic_lr;
     bool whiten = false;
+    double mixture_weight = 0;
+    int mixture_batches = 0;
     std::optional<RewardModel> reward_model;  ///< of `reward`; set by load_config()
   } align;
   struct Optim {

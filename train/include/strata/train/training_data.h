@@ -34,6 +34,8 @@ class TrainingData {
   /// of pairs are as they were packed. The data outlives them. Of validation: null if there is no such data.
   std::unique_ptr<MicroBatches> train_batches(std::int64_t sequences) const;
   std::unique_ptr<MicroBatches> val_batches(std::int64_t sequences) const;
+  /// Of data.mixture; null if there is none.
+  std::unique_ptr<MicroBatches> mixture_batches(std::int64_t sequences) const;
   /// Of a run that compares pairs, which train_batches() and val_batches() copy; else null.
   PairBatches* train_pairs() const noexcept { return train_pairs_.get(); }
   PairBatches* val_pairs() const noexcept { return val_pairs_.get(); }
@@ -57,7 +59,7 @@ class TrainingData {
   std::vector<std::unique_ptr<TokenCache>> train_caches_;  // one; with weights, one per file
   std::unique_ptr<TokenCache> val_cache_;
   std::vector<std::unique_ptr<Dataset>> parts_;  // of a mixture
-  std::unique_ptr<Dataset> train_, val_;
+  std::unique_ptr<Dataset> train_, val_, mixture_;
   std::unique_ptr<PairBatches> train_pairs_, val_pairs_;
   std::unique_ptr<const PromptSet> prompts_;
   std::string packing_, data_digest_;

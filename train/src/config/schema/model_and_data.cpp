@@ -116,6 +116,16 @@ constexpr TrainKey kKeys[] = {
       .is_path = true},
      field<&C::data, &C::Data::val>},
     {{.section = "data",
+      .name = "mixture",
+      .type = KeyType::text_list,
+      .default_text = "",
+      .doc =
+          "ppo, grpo: text, .jsonl or packed files whose texts are learned beside the answers, so that they "
+          "are not forgotten (align.mixture_weight)",
+      .example = "data.mixture=a.txt",
+      .is_path = true},
+     field<&C::data, &C::Data::mixture>},
+    {{.section = "data",
       .name = "packing",
       .type = KeyType::choice,
       .default_text = "auto",

@@ -62,9 +62,10 @@ bool needs_reference_policy(const TrainConfig& config);
 inline constexpr const char* kPolicyProgram = "train";
 inline constexpr const char* kLogProbsProgram = "log_probs";
 inline constexpr const char* kScoresProgram = "values";
+inline constexpr const char* kMixtureProgram = "mixture";
 inline constexpr const char* kCriticProgram = "critic";
 inline constexpr const char* kRewardProgram = "reward";
-/// The trainees of a run with a critic.
+/// The trainees.
 inline constexpr const char* kPolicyTrainee = "policy";
 inline constexpr const char* kCriticTrainee = "critic";
 /// Before the names of parameters that are not the policy's.

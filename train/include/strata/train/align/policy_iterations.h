@@ -15,6 +15,7 @@
 #include <strata/train/align/rewards.h>
 #include <strata/train/align/rollout_batches.h>
 #include <strata/train/run_folder.h>
+#include <strata/train/training_data.h>
 #include <strata/train/train_config.h>
 
 namespace strata {
@@ -24,9 +25,9 @@ namespace strata {
 /// the run's seed, states and iteration, wherever the bytes lie. Not thread-safe.
 class PolicyIterations {
  public:
-  /// `prompts` and `tokenizer` outlive it. Errors: those of create_reward().
-  static Result<std::unique_ptr<PolicyIterations>> create(const TrainConfig& config, const PromptSet& prompts,
-                                                          const Tokenizer& tokenizer);
+  /// What is referred to outlives it. Errors: those of create_reward().
+  static Result<std::unique_ptr<PolicyIterations>> create(const TrainConfig& config,
+                                                          const TrainingData& data);
 
   /// Whether the step after `steps` needs new answers.
   bool is_due(std::int64_t steps) const noexcept { return iteration_of(steps) != iteration_; }
@@ -39,6 +40,8 @@ class PolicyIterations {
   }
   /// What the steps train on.
   RolloutBatches& batches() noexcept { return batches_; }
+  /// Does a step of the policy, with the data that it is mixed with.
+  Status train(Engine& engine, double lr, StepReport& report);
   /// Trains the critic, if there is one, after a step of the policy, and adds what is known of the step and
   /// its iteration to its line.
   Status after_step(Engine& engine, double critic_lr, MetricsLine& line);
@@ -59,7 +62,7 @@ class PolicyIterations {
                 const std::map<std::string, std::string>& state);
 
  private:
-  PolicyIterations(const TrainConfig& config, const PromptSet& prompts, const Tokenizer& tokenizer);
+  PolicyIterations(const TrainConfig& config, const TrainingData& data);
   std::int64_t iteration_of(std::int64_t steps) const noexcept { return steps / sizes_.steps(); }
   Result<AnswerText> text_of(const Rollout& rollout) const;
   Status reward(Engine& engine);
@@ -80,6 +83,7 @@ class PolicyIterations {
   std::vector<std::pair<double, std::unique_ptr<RewardFunction>>> rewards_;
   double model_weight_ = 0;  // of the reward model's score
   RolloutBatches batches_;
+  const std::unique_ptr<MicroBatches> mixture_;  // null if there is none
   SteadyClock clock_;
   std::int64_t iteration_ = -1;
   double kl_coef_;
