@@ -31,7 +31,7 @@ def need(path):
 
 
 def run(arguments, cwd, expect=0, timeout=1800):
-    done = subprocess.run([strata(), *arguments], cwd=cwd, capture_output=True, text=True, timeout=timeout)
+    done = subprocess.run([strata(), *arguments], cwd=cwd, capture_output=True, text=True, errors="replace", timeout=timeout)
     if expect is not None and done.returncode != expect:
         sys.exit(f"strata {' '.join(arguments)} ended with {done.returncode}, not {expect}:\n{done.stderr[-2000:]}")
     return done

@@ -21,6 +21,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/runtime/threads/topology.h>
+#include <strata/train/align/objective.h>
 #include <strata/train/job.h>
 #include <strata/train/training_data.h>
 
@@ -181,7 +182,11 @@ Status decide_frozen_masters(LoadedConfig& loaded) {
   if (trains_in_subspaces(c)) return decide_matrix_masters(loaded);
   if (c.train.frozen_masters) return {};
   if (!freezes(c)) {
-    loaded.tree.resolve("train.frozen_masters", false, "no parameter is frozen");
+    // A reference and a reward model compute in train.dtype, and are never trained on from there.
+    if (samples_answers(c)) c.train.frozen_masters = false;
+    loaded.tree.resolve("train.frozen_masters", false,
+                        samples_answers(c) ? "frozen models are compared with, and compute in train.dtype"
+                                           : "no parameter is frozen");
     return {};
   }
   bool keeps = false;
