@@ -183,8 +183,9 @@ Status begin_folder(const ActiveRun& active, const TrainingData& training_data, 
   const LoadedConfig& loaded = active.loaded;
   STRATA_TRY_ASSIGN(const auto files,
                     run_files(loaded.config, training_data, !active.request.resume.empty(), active.io));
-  STRATA_TRY(folder.begin(active.job->engine().steps(),
-                          run_config_toml(active.io, loaded.tree, folder.path()), files));
+  const std::int64_t steps = active.job->engine().steps();
+  STRATA_TRY(folder.begin(steps, run_config_toml(active.io, loaded.tree, folder.path()), files,
+                          steps == loaded.config.train.steps));
   return folder.write("plan.json", plan_json(loaded.config, *active.planned.plan, active.planned.recompute));
 }
 

@@ -140,7 +140,7 @@ Status Trainer::train(TrainOutcome& outcome) {
       return {};
     }
     const std::int64_t next = engine_->steps() + 1;
-    if (const Status status = sample_answers(); !status.is_ok()) {
+    if (Status status = sample_answers(); !status.is_ok()) {
       if (stop_requested()) continue;
       return status;
     }

@@ -135,6 +135,9 @@ void MetricsSinks::on_step(const MetricsLine& line) {
     for (std::size_t i = 0; i < kStallCauses; ++i)
       events_->scalar(kWaitTags[i], static_cast<double>(r.times.stalled_ns[i]) * 1e-9);
     for (std::size_t t = 0; t < kTiers; ++t) events_->scalar(kUsedTags[t], static_cast<double>(line.used[t]));
+    const auto figures = named_figures(line.policy);
+    for (std::size_t i = 0; i < count_figures(line.policy); ++i)
+      events_->scalar(str("policy/", figures[i].name), figures[i].value);
     add_histograms(line);
     write_event(line.step);
   }
@@ -183,6 +186,8 @@ void MetricsSinks::write_prometheus() {
   gauge("grad_norm", "Norm of its gradient.", last_.report.grad_norm);
   gauge("tokens_per_second", "Tokens that it trained per second.", last_.tokens_per_s);
   gauge("step_seconds", "Its duration.", last_.report.seconds);
+  if (last_.policy.n > 0)
+    gauge("reward", "Mean reward of the answers that it trained on.", last_.policy.reward);
   text += "# HELP strata_used_bytes Memory in use by tier.\n# TYPE strata_used_bytes gauge\n";
   for (std::size_t t = 0; t < kTiers; ++t)
     text += fmt::format("strata_used_bytes{{run={},tier=\"{}\"}} {}\n", json_string(run_name(folder_.path())),

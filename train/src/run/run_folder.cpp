@@ -109,7 +109,7 @@ RunFolder::~RunFolder() {
 }
 
 Status RunFolder::begin(std::int64_t resumed_step, std::string_view config,
-                        const std::map<std::string, std::string>& files) {
+                        const std::map<std::string, std::string>& files, bool ends_again) {
   begun_ = true;
   if (mode_ == Mode::overwrite) STRATA_TRY(clear());
   STRATA_TRY(remove_temp_files());
@@ -120,7 +120,7 @@ Status RunFolder::begin(std::int64_t resumed_step, std::string_view config,
     STRATA_TRY(write(name, text));
   }
   STRATA_TRY(write(kResolvedConfig, config));
-  if (mode_ == Mode::resume) STRATA_TRY(truncate_after(resumed_step));
+  if (mode_ == Mode::resume) STRATA_TRY(truncate_after(resumed_step, resumed_step - (ends_again ? 1 : 0)));
   STRATA_TRY_ASSIGN(metrics_, io_.open(file(kMetrics), OpenMode::append));
   STRATA_TRY_ASSIGN(samples_, io_.open(file(kSamples), OpenMode::append));
   return {};
@@ -188,14 +188,14 @@ Result<std::string> RunFolder::metrics_up_to(std::int64_t last_step) {
   return kept;
 }
 
-Status RunFolder::truncate_after(std::int64_t last_step) {
+Status RunFolder::truncate_after(std::int64_t last_step, std::int64_t last_sample) {
   if (io_.exists(file(kMetrics))) {
     STRATA_TRY_ASSIGN(const std::string kept, metrics_up_to(last_step));
     STRATA_TRY(write(kMetrics, kept));
   }
   if (!io_.exists(file(kSamples))) return Status::ok();
   STRATA_TRY_ASSIGN(const std::string text, read_text(io_, file(kSamples), kTextLimit));
-  return write(kSamples, samples_up_to(text, last_step));
+  return write(kSamples, samples_up_to(text, last_sample));
 }
 
 namespace {
@@ -236,40 +236,41 @@ std::size_t write_pairs_json(std::span<char> into, const PairFigures& pairs, std
 
 // Of a run that samples answers; nothing for others.
 std::size_t write_policy_json(std::span<char> into, const PolicyFigures& policy) {
-  if (policy.n <= 0) return 0;
-  struct Figure {
-    const char* name;
-    double value;
-  };
-  const Figure figures[] = {{"reward", policy.reward},
-                            {"reward_deviation", policy.reward_deviation},
-                            {"kl", policy.kl},
-                            {"kl_coef", policy.kl_coef},
-                            {"entropy", policy.entropy},
-                            {"answer_tokens", policy.answer_tokens},
-                            {"ended", policy.ended},
-                            {"packed", policy.packed},
-                            {"clip_fraction", policy.clip_fraction},
-                            {"old_kl", policy.old_kl},
-                            {"ratio_max", policy.ratio_max},
-                            {"rollout_s", policy.rollout_s},
-                            {"reward_s", policy.reward_s},
-                            {"score_s", policy.score_s}};
+  const auto figures = named_figures(policy);
   std::size_t at = 0;
-  const auto add = [&](const Figure& figure) {
-    at += fmt::format_to_n(into.data() + at, into.size() - at, "\"{}\": {}, ", figure.name,
-                           JsonNumber(figure.value, 6, 'g').view())
+  for (std::size_t i = 0; i < count_figures(policy); ++i)
+    at += fmt::format_to_n(into.data() + at, into.size() - at, "\"{}\": {}, ", figures[i].name,
+                           JsonNumber(figures[i].value, 6, 'g').view())
               .size;
-  };
-  for (const Figure& figure : figures) add(figure);
-  if (policy.critic_s <= 0) return at;
-  add({"value_loss", policy.value_loss});
-  add({"critic_grad_norm", policy.critic_grad_norm});
-  add({"critic_s", policy.critic_s});
   return at;
 }
 
 }  // namespace
+
+std::array<NamedFigure, kPolicyFigures> named_figures(const PolicyFigures& policy) noexcept {
+  return {{{"reward", policy.reward},
+           {"reward_deviation", policy.reward_deviation},
+           {"kl", policy.kl},
+           {"kl_coef", policy.kl_coef},
+           {"entropy", policy.entropy},
+           {"answer_tokens", policy.answer_tokens},
+           {"ended", policy.ended},
+           {"packed", policy.packed},
+           {"clip_fraction", policy.clip_fraction},
+           {"old_kl", policy.old_kl},
+           {"ratio_max", policy.ratio_max},
+           {"rollout_s", policy.rollout_s},
+           {"reward_s", policy.reward_s},
+           {"score_s", policy.score_s},
+           {"value_loss", policy.value_loss},
+           {"critic_grad_norm", policy.critic_grad_norm},
+           {"critic_s", policy.critic_s}}};
+}
+
+std::size_t count_figures(const PolicyFigures& policy) noexcept {
+  if (policy.n <= 0) return 0;
+  return policy.critic_s > 0 ? kPolicyFigures : kPolicyFigures - kCriticFigures;
+}
 
 std::string_view metrics_json(const MetricsLine& l, std::span<char, kMetricsLineBytes> buffer) {
   std::array<char, 512> stalls;

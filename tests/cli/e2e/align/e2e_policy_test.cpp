@@ -52,9 +52,10 @@ class CliPolicyE2e : public CliE2e {
 
 TEST_F(CliPolicyE2e, GrpoRaisesTheRewardFromTheModelThatItStartsFrom) {
   make_base();
-  const ProgramResult run = strata(run_of(
-      "run", "grpo",
-      {"train.steps=30", "optim.lr=0.01", "align.prompts=6", "align.samples=8", "align.mini_batches=1"}));
+  const ProgramResult run =
+      strata(run_of("run", "grpo",
+                    {"train.steps=30", "optim.lr=0.01", "align.prompts=6", "align.samples=8",
+                     "align.mini_batches=1", "log.prometheus=run/metrics.prom", "log.tensorboard=true"}));
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const std::vector<double> rewards = all_of("run", "reward"), kl = all_of("run", "kl");
   ASSERT_EQ(rewards.size(), 30u);
@@ -63,6 +64,7 @@ TEST_F(CliPolicyE2e, GrpoRaisesTheRewardFromTheModelThatItStartsFrom) {
   for (const double ratio : all_of("run", "ratio_max")) EXPECT_EQ(ratio, 1.0);  // one step an iteration
   EXPECT_GT(rewards[28] + rewards[29], rewards[0] + rewards[1] + 0.2);
   EXPECT_THAT(all_of("run", "packed"), ::testing::Each(::testing::Gt(0.3)));
+  EXPECT_THAT(read_all(file("run/metrics.prom")), HasSubstr("strata_reward{run=\"run\"} "));
   const ProgramResult text = strata({"generate", "run", "--prompt", "She was", "--tokens", "5"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -64,6 +65,17 @@ struct PolicyFigures {
   double value_loss = 0, critic_grad_norm = 0, critic_s = 0;  ///< of the critic's step, if there is one
 };
 
+/// A figure of a step, by the name that all outputs have for it.
+struct NamedFigure {
+  const char* name;
+  double value;
+};
+/// Those of a critic come last: as many as there are if `policy` has one.
+inline constexpr std::size_t kPolicyFigures = 17, kCriticFigures = 3;
+std::array<NamedFigure, kPolicyFigures> named_figures(const PolicyFigures& policy) noexcept;
+/// How many of them a run has: none if it samples no answers.
+std::size_t count_figures(const PolicyFigures& policy) noexcept;
+
 /// One line of metrics.jsonl.
 struct MetricsLine {
   std::int64_t step = 0;
@@ -120,9 +132,10 @@ class RunFolder {
   /// Writes `files` (contents by name relative to the folder) and then `config`, which makes the folder a
   /// run: if the process is killed meanwhile, it leaves either a run that can be resumed or no run. With mode
   /// `overwrite` all files of the previous run are removed first; with `resume`, metrics and samples after
-  /// `resumed_step`. Traces of ranks other than 0 are removed, since there may be fewer ranks now.
+  /// `resumed_step`, and with `ends_again` the sample of that step, which is written at the end of a run.
+  /// Traces of ranks other than 0 are removed, since there may be fewer ranks now.
   Status begin(std::int64_t resumed_step, std::string_view config,
-               const std::map<std::string, std::string>& files);
+               const std::map<std::string, std::string>& files, bool ends_again = false);
 
   /// The training loss of the last step before resuming; 0 for a new run.
   float resumed_loss() const noexcept { return history_.last_loss; }
@@ -157,7 +170,7 @@ class RunFolder {
   Status clear();
   Status remove_temp_files();
   Status remove_named(const std::string& dir, std::string_view prefix, std::string_view suffix);
-  Status truncate_after(std::int64_t last_step);
+  Status truncate_after(std::int64_t last_step, std::int64_t last_sample);
   Result<std::string> metrics_up_to(std::int64_t last_step);
 
   Io& io_;
