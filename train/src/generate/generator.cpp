@@ -32,7 +32,7 @@ class Generator::Receiver final : public SequenceReceiver {
   const Generator::OnToken& on_token_;
 };
 
-Generator::Generator(Engine& engine, Sampler sampler, const GenerateOptions& options)
+Generator::Generator(Engine& engine, const Sampler& sampler, const GenerateOptions& options)
     : batcher_(engine, {options.context, options.vocab, options.virtual_tokens}),
       sampling_(sampler.options()),
       options_(options) {}

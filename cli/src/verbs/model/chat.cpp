@@ -108,7 +108,7 @@ class Chat {
 
   Result<std::vector<std::int32_t>> generate(const PromptTokens& tokens) {
     STRATA_TRY_ASSIGN(Sampler sampler, Sampler::create({args_.temperature, args_.top_k, args_.top_p}));
-    Generator generator(job_.engine(), std::move(sampler),
+    Generator generator(job_.engine(), sampler,
                         {.max_tokens = args_.tokens,
                          .context = static_cast<std::int32_t>(context_),
                          .vocab = source_.tokenizer().vocab_size(),

@@ -148,8 +148,9 @@ Status report(const Args& args, const Work& work, const GenerationRequest& reque
   return Status::ok();
 }
 
-Status generate_all(const Args& args, const GenerationSource& source, Job& job, Sampler sampler, Work& work) {
-  Generator generator(job.engine(), std::move(sampler), work.options);
+Status generate_all(const Args& args, const GenerationSource& source, Job& job, const Sampler& sampler,
+                    Work& work) {
+  Generator generator(job.engine(), sampler, work.options);
   TokenPrinter printer(args.out, source.tokenizer());
   if (work.streams) STRATA_TRY(printer.write(work.prompts.front().text));
   const Generator::OnToken on_token = [&](std::size_t, std::int32_t id) {
@@ -225,7 +226,7 @@ Status generate(const Args& args, World* world) {
   const auto sequences = static_cast<std::int64_t>(work.batch);
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, source->start({sequences, sequences, context, sequences},
                                                                   prefill_rows_of(work), warn, world));
-  return generate_all(args, *source, *job, std::move(sampler), work);
+  return generate_all(args, *source, *job, sampler, work);
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ struct GenerateOptions {
 /// thread-safe.
 class Generator {
  public:
-  Generator(Engine& engine, Sampler sampler, const GenerateOptions& options);
+  Generator(Engine& engine, const Sampler& sampler, const GenerateOptions& options);
 
   /// Called for every token when it is sampled, before the next one is computed. `request`: index into the
   /// requests of run().
