@@ -2,6 +2,7 @@
 
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
+#include <strata/train/align/objective.h>
 #include <strata/train/job.h>
 #include <strata/train/load_config.h>
 #include <strata/train/subspaces/schedule.h>
@@ -148,6 +149,13 @@ int run_verify(const Args& args) {
     return print_error(
         args, "verify",
         Status::error(Code::invalid, str("--steps is ", args.steps, "; it must be at least 1")));
+  if (samples_answers(loaded->config))
+    return print_error(
+        args, "verify",
+        Status::error(Code::unsupported,
+                      str("train.objective = ", loaded->config.train.objective,
+                          " learns from answers that it samples, which strata verify does not; "
+                          "train twice with --out and compare them by strata compare")));
   if (args.offload_overhead) {
     const Status status = print_offload_overhead(args, loaded->config);
     return status.is_ok() ? kExitOk : print_error(args, "verify", status);

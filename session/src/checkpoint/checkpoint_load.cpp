@@ -28,12 +28,15 @@ detail::LeftOut left_out(const StatePlan& plan, const Manifest& manifest) {
   return names;
 }
 
-std::size_t count_others(const SafetensorsFile& file, std::span<const std::string_view> other_models) {
-  return static_cast<std::size_t>(
-      std::count_if(file.entries().begin(), file.entries().end(), [&](const SafetensorsEntry& entry) {
-        return std::any_of(other_models.begin(), other_models.end(),
-                           [&](std::string_view prefix) { return entry.name.starts_with(prefix); });
-      }));
+// How many names are of other models, which a session that trains nothing may lack.
+template <class Names, class NameOf>
+std::size_t count_others(const StatePlan& plan, std::span<const std::string_view> other_models,
+                         const Names& names, const NameOf& name_of) {
+  if (plan.trains()) return 0;
+  return static_cast<std::size_t>(std::count_if(names.begin(), names.end(), [&](const auto& of) {
+    return std::any_of(other_models.begin(), other_models.end(),
+                       [&](std::string_view prefix) { return name_of(of).starts_with(prefix); });
+  }));
 }
 
 Status check_tensors(const StatePlan& plan, const CheckpointTensors& tensors, Payload payload,
@@ -52,11 +55,17 @@ Status check_tensors(const StatePlan& plan, const CheckpointTensors& tensors, Pa
               "], the model has ", spec.dtype, " [", fmt::format("{}", fmt::join(spec.shape, ", ")), "]");
     }
   }
-  const std::size_t n_own = file.entries().size() - (plan.trains() ? 0 : count_others(file, other_models));
+  const std::size_t n_own =
+      file.entries().size() -
+      count_others(plan, other_models, file.entries(),
+                   [](const SafetensorsEntry& entry) -> std::string_view { return entry.name; });
+  const std::size_t n_frozen =
+      manifest.frozen.size() - count_others(plan, other_models, manifest.frozen,
+                                            [](const auto& of) -> std::string_view { return of.first; });
   if (n_own > wanted.size()) problems += str("\n  it has ", n_own, " tensors, the model has ", wanted.size());
-  if (payload == Payload::param && manifest.frozen.size() > without.size())
-    problems += str("\n  it leaves out ", manifest.frozen.size(), " frozen tensors, the model has ",
-                    without.size(), " of them");
+  if (payload == Payload::param && n_frozen > without.size())
+    problems +=
+        str("\n  it leaves out ", n_frozen, " frozen tensors, the model has ", without.size(), " of them");
   if (problems.empty()) return Status::ok();
   return Status::error(
       Code::invalid,
@@ -283,6 +292,7 @@ Status check_param_steps(const Session& session, const Manifest& manifest) {
 Status check_trainees(const Session& session, const Manifest& manifest) {
   std::vector<std::string> own, there;
   for (const TraineeOptions& trainee : session.state_plan().options.trainees) own.push_back(trainee.name);
+  if (!session.state_plan().trains()) return {};  // it has none, and needs none
   if (own.size() < 2) own.clear();
   for (const auto& [name, trainee] : manifest.trainees) there.push_back(name);
   std::sort(own.begin(), own.end());

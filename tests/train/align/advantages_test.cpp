@@ -76,6 +76,7 @@ TEST(AdvantagesTest, TheKlCoefficientFollowsItsTargetWithinBounds) {
   EXPECT_DOUBLE_EQ(control.after(0.2, 6.6, 100), 0.2 * (1 + 0.1 * 100 / 10000));
   EXPECT_DOUBLE_EQ(control.after(0.2, 60, 100), 0.2 * (1 + 0.2 * 100 / 10000));
   EXPECT_DOUBLE_EQ(control.after(0.2, 0, 100), 0.2 * (1 - 0.2 * 100 / 10000));
+  EXPECT_DOUBLE_EQ((KlControl{6, 10}.after(0.2, 0, 100)), 0.2 * 0.8);  // never negative
   EXPECT_EQ((KlControl{0, 10000}.after(0.2, 60, 100)), 0.2);
 }
 

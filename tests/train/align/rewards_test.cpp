@@ -37,6 +37,9 @@ TEST(RewardsTest, AnAnswerHasThatOfTheRecordAsAWord) {
   EXPECT_THAT(rewards_of("answer", {answer("It is 42.", false, number), answer("142", false, number),
                                     answer("is the cat", false, word), answer("bathe cats", false, word)}),
               ElementsAre(1, 0, 1, 0));
+  EXPECT_THAT(rewards_of("answer", {answer("42.", false, number), answer("42.5", false, number),
+                                    answer("-42", false, number), answer("3.42", false, number)}),
+              ElementsAre(1, 0, 0, 0));
 }
 
 TEST(RewardsTest, APromptWithoutAnAnswerIsAnError) {
@@ -45,6 +48,7 @@ TEST(RewardsTest, APromptWithoutAnAnswerIsAnError) {
   const std::vector<AnswerText> answers = {answer("x", false, R"({"prompt": "p"})")};
   const Status status = must(create_reward(spec))->add(answers, 1, rewards);
   EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_EQ(must(create_reward(spec))->check(answers).code(), Code::invalid);
   EXPECT_THAT(std::string(status.message()), HasSubstr("'how many?' has no \"answer\""));
 }
 

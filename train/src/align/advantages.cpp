@@ -61,7 +61,7 @@ void whiten(std::span<double> values) {
 double KlControl::after(double coefficient, double kl, double n) const {
   constexpr double kMost = 0.2;
   if (target <= 0) return coefficient;
-  return coefficient * (1 + std::clamp(kl / target - 1, -kMost, kMost) * n / horizon);
+  return coefficient * (1 + std::clamp(kl / target - 1, -kMost, kMost) * std::min(1.0, n / horizon));
 }
 
 }  // namespace strata

@@ -49,8 +49,13 @@ kernels::PolicyLossOptions policy_loss_options(const TrainConfig& config) {
   options.clip_high = static_cast<float>(align.clip_high.value_or(align.clip));
   // PPO has its penalty in the rewards.
   options.kl_coef = has_critic(config) ? 0.0f : static_cast<float>(align.kl_coef);
-  options.kl = align.kl == "k1" ? kernels::KlEstimator::k1 : kernels::KlEstimator::k3;
+  options.kl = kl_estimator(config);
   return options;
+}
+
+kernels::KlEstimator kl_estimator(const TrainConfig& config) {
+  const bool is_k1 = config.align.kl == "k1" || (config.align.kl == "auto" && has_critic(config));
+  return is_k1 ? kernels::KlEstimator::k1 : kernels::KlEstimator::k3;
 }
 
 kernels::ValueLossOptions value_loss_options(const TrainConfig& config) {
@@ -58,7 +63,7 @@ kernels::ValueLossOptions value_loss_options(const TrainConfig& config) {
 }
 
 bool needs_reference_policy(const TrainConfig& config) {
-  return samples_answers(config) && (config.align.kl_coef > 0 || config.align.kl_target > 0);
+  return samples_answers(config) && config.align.kl_coef > 0;
 }
 
 bool is_reward_model(const TrainConfig& config) { return config.train.objective == "reward"; }

@@ -50,7 +50,8 @@ PolicyIterations::PolicyIterations(const TrainConfig& config, const TrainingData
       sizes_(policy_sizes(config)),
       batches_(shape_of(config, sizes_)),
       mixture_(data.mixture_batches(config.train.micro_batch)),
-      kl_coef_(config.align.kl_coef) {}
+      kl_coef_(config.align.kl_coef),
+      used_kl_coef_(kl_coef_) {}
 
 Result<std::unique_ptr<PolicyIterations>> PolicyIterations::create(const TrainConfig& config,
                                                                    const TrainingData& data) {
@@ -64,7 +65,23 @@ Result<std::unique_ptr<PolicyIterations>> PolicyIterations::create(const TrainCo
     STRATA_TRY_ASSIGN(auto reward, create_reward(spec));
     made->rewards_.emplace_back(spec.weight, std::move(reward));
   }
+  STRATA_TRY(made->check_rewards());
   return made;
+}
+
+// A prompt that a rule cannot reward is found now, and not when it is sampled.
+Status PolicyIterations::check_rewards() const {
+  std::vector<AnswerText> texts;
+  for (std::size_t i = 0; i < prompts_.size(); ++i) texts.push_back(text_of(prompts_.prompt(i)));
+  for (const auto& [weight, function] : rewards_) STRATA_TRY(function->check(texts));
+  return {};
+}
+
+AnswerText PolicyIterations::text_of(const Prompt& prompt) {
+  return {.prompt = prompt.messages.empty() ? std::string_view(prompt.text)
+                                            : std::string_view(prompt.messages.back().content),
+          .record = prompt.record,
+          .answer = {}};
 }
 
 Status PolicyIterations::begin(Engine& engine, std::int64_t steps, const std::function<bool()>& stops) {
@@ -104,13 +121,10 @@ Status PolicyIterations::begin(Engine& engine, std::int64_t steps, const std::fu
 }
 
 Result<AnswerText> PolicyIterations::text_of(const Rollout& rollout) const {
-  const Prompt& prompt = prompts_.prompt(rollout.prompt);
-  STRATA_TRY_ASSIGN(std::string text, tokenizer_.decode(std::span(rollout.ids).subspan(rollout.n_prompt)));
-  return AnswerText{.prompt = prompt.messages.empty() ? std::string_view(prompt.text)
-                                                      : std::string_view(prompt.messages.back().content),
-                    .record = prompt.record,
-                    .answer = std::move(text),
-                    .ended = rollout.stop >= 0};
+  AnswerText text = text_of(prompts_.prompt(rollout.prompt));
+  STRATA_TRY_ASSIGN(text.answer, tokenizer_.decode(std::span(rollout.ids).subspan(rollout.n_prompt)));
+  text.ended = rollout.stop >= 0;
+  return text;
 }
 
 Result<PolicyIterations::Sample> PolicyIterations::sample(std::int64_t number) const {
@@ -205,7 +219,7 @@ void PolicyIterations::set_group_advantages() {
 
 // The reward comes with the last token; before it is the penalty for leaving the reference.
 void PolicyIterations::set_critic_advantages() {
-  const bool k3 = config_.align.kl == "k3", has_kl = needs_reference_policy(config_);
+  const bool k3 = kl_estimator(config_) == kernels::KlEstimator::k3, has_kl = needs_reference_policy(config_);
   std::vector<double> advantages(batches_.n_tokens()), returns(batches_.n_tokens()), rewards;
   double kl = 0;
   std::size_t first = 0;
@@ -230,6 +244,7 @@ void PolicyIterations::set_critic_advantages() {
                  narrow);
   std::transform(returns.begin(), returns.end(), batches_.values(TokenValue::value_target).begin(), narrow);
   const auto n = static_cast<double>(batches_.rollouts().size());
+  used_kl_coef_ = kl_coef_;
   kl_coef_ = KlControl{config_.align.kl_target, config_.align.kl_horizon}.after(kl_coef_, kl / n, n);
 }
 
@@ -253,7 +268,7 @@ void PolicyIterations::describe() {
         &reference = batches_.values(TokenValue::reference);
   for (std::size_t t = 0; t < old.size() && needs_reference_policy(config_); ++t)
     figures_.kl += kl_estimate(old[t], reference[t], true) / tokens;
-  figures_.kl_coef = kl_coef_;
+  figures_.kl_coef = has_critic(config_) ? used_kl_coef_ : kl_coef_;
 }
 
 Status PolicyIterations::train(Engine& engine, double lr, StepReport& report) {
@@ -261,7 +276,7 @@ Status PolicyIterations::train(Engine& engine, double lr, StepReport& report) {
   return engine.train_step(kPolicyTrainee, std::span(sources).first(mixture_ == nullptr ? 1 : 2), lr, report);
 }
 
-Status PolicyIterations::after_step(Engine& engine, double critic_lr, MetricsLine& line) {
+Status PolicyIterations::after_step(Engine& engine, double critic_lr, MetricsLine& line, StepReport& critic) {
   const std::int64_t m = sizes_.micro_batches;
   const std::int64_t first = (line.step - 1) * m;
   double weights = 0, clipped = 0, moved = 0;
@@ -279,12 +294,10 @@ Status PolicyIterations::after_step(Engine& engine, double critic_lr, MetricsLin
   figures_.ratio_max = figures_.rollout_s = figures_.reward_s = figures_.score_s = 0;  // they are of one step
   if (!has_critic(config_)) return {};
   BatchSource* const source = &batches_;
-  StepReport report;
-  report.flags = line.report.flags;
-  STRATA_TRY(engine.train_step(kCriticTrainee, {&source, 1}, critic_lr, report));
-  line.policy.value_loss = static_cast<double>(report.loss);
-  line.policy.critic_grad_norm = report.grad_norm;
-  line.policy.critic_s = report.seconds;
+  STRATA_TRY(engine.train_step(kCriticTrainee, {&source, 1}, critic_lr, critic));
+  line.policy.value_loss = static_cast<double>(critic.loss);
+  line.policy.critic_grad_norm = critic.grad_norm;
+  line.policy.critic_s = critic.seconds;
   return {};
 }
 
@@ -305,13 +318,19 @@ Status PolicyIterations::save(Io& io, const std::string& run, std::int64_t steps
 
 std::map<std::string, std::string> PolicyIterations::state() const {
   if (config_.align.kl_target <= 0) return {};
-  return {{kKlCoefficient, fmt::format("{:a}", kl_coef_)}};
+  return {{kKlCoefficient, fmt::format("{:a} {:a}", kl_coef_, used_kl_coef_)}};
 }
 
 Status PolicyIterations::resume(Io& io, const std::string& run, std::int64_t steps,
                                 const std::map<std::string, std::string>& state) {
-  if (const auto found = state.find(kKlCoefficient); found != state.end())
-    kl_coef_ = std::strtod(found->second.c_str(), nullptr);
+  if (const auto found = state.find(kKlCoefficient); found != state.end()) {
+    char* end = nullptr;
+    kl_coef_ = std::strtod(found->second.c_str(), &end);
+    used_kl_coef_ = std::strtod(end, nullptr);
+    if (!(kl_coef_ > 0 && used_kl_coef_ > 0 && std::isfinite(kl_coef_)))
+      return Status::error(Code::invalid,
+                           str("the checkpoint's ", kKlCoefficient, " is '", found->second, "'"));
+  }
   if (steps % sizes_.steps() == 0) return {};
   STRATA_TRY(
       read_rollouts(io, str(run, "/", rollouts_file(iteration_of(steps))), iteration_of(steps), batches_));

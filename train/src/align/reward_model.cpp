@@ -2,6 +2,7 @@
 
 #include <strata/model/hf/folder.h>
 #include <strata/session/checkpoint.h>
+#include <strata/runtime/str.h>
 
 namespace strata {
 namespace {
@@ -40,7 +41,7 @@ Result<std::unique_ptr<RewardModelValues>> RewardModelValues::open(Io& io, const
     STRATA_TRY_ASSIGN(auto folder, HfFolder::open(io, model.path));
     return Values(std::make_unique<FolderValues>(std::move(folder)));
   }
-  STRATA_TRY_ASSIGN(const std::string checkpoint, newest_checkpoint(io, model.path + "/checkpoints"));
+  STRATA_TRY_ASSIGN(const std::string checkpoint, newest_checkpoint(io, model.checkpoints));
   STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint));
   STRATA_TRY(check_digests(io, checkpoint, manifest));
   STRATA_TRY_ASSIGN(auto tensors, CheckpointTensors::open(io, checkpoint, manifest, Payload::param));
@@ -51,7 +52,9 @@ Result<bool> RewardModelValues::read(const StatePiece& piece, std::span<float> v
   if (!piece.name.starts_with(kRewardPrefix)) return false;
   StatePiece own = piece;
   own.name.remove_prefix(kRewardPrefix.size());
-  return read_own(own, values);
+  STRATA_TRY_ASSIGN(const bool is_there, read_own(own, values));
+  if (is_there) return true;
+  return Status::error(Code::not_found, str("the reward model has no parameter ", own.name));
 }
 
 }  // namespace strata

@@ -116,30 +116,46 @@ bool is_word_char(char c) {
          static_cast<unsigned char>(c) >= 0x80;
 }
 
+// Whether a word ends or begins at a border: 42 is no word of 142, -42 or 42.5.
+bool is_border(std::string_view text, std::size_t at, bool before) {
+  if (before ? at == 0 : at == text.size()) return true;
+  const char c = before ? text[at - 1] : text[at];
+  if (is_word_char(c)) return false;
+  if (before) return c != '-' && !(c == '.' && at > 1 && is_word_char(text[at - 2]));
+  return !(c == '.' && at + 1 < text.size() && is_word_char(text[at + 1]));
+}
+
 bool has_word(std::string_view text, std::string_view word) {
-  for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
-    const std::size_t end = at + word.size();
-    if ((at == 0 || !is_word_char(text[at - 1])) && (end == text.size() || !is_word_char(text[end])))
-      return true;
-  }
+  for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1))
+    if (is_border(text, at, true) && is_border(text, at + word.size(), false)) return true;
   return false;
 }
 
 /// 1 if the answer has the string or number "answer" of the prompt's record, as words of its own.
 class AnswerReward final : public RewardFunction {
  public:
+  Status check(std::span<const AnswerText> prompts) const override {
+    for (const AnswerText& prompt : prompts) STRATA_TRY(wanted(prompt).status());
+    return {};
+  }
   Status add(std::span<const AnswerText> answers, double weight, std::span<double> rewards) override {
     for (std::size_t i = 0; i < answers.size(); ++i) {
-      const auto record = nlohmann::json::parse(answers[i].record, nullptr, false);
-      const auto wanted = record.is_object() ? record.find("answer") : record.end();
-      if (!record.is_object() || wanted == record.end() || !(wanted->is_string() || wanted->is_number()))
-        return Status::error(Code::invalid,
-                             str("align.reward = answer: the prompt '", answers[i].prompt.substr(0, 80),
-                                 "' has no \"answer\", a string or a number, in its record"));
-      const std::string word = wanted->is_string() ? wanted->get<std::string>() : wanted->dump();
-      if (!word.empty() && has_word(answers[i].answer, word)) rewards[i] += weight;
+      STRATA_TRY_ASSIGN(const std::string word, wanted(answers[i]));
+      if (has_word(answers[i].answer, word)) rewards[i] += weight;
     }
     return {};
+  }
+
+ private:
+  static Result<std::string> wanted(const AnswerText& of) {
+    const auto record = nlohmann::json::parse(of.record, nullptr, false);
+    const auto found = record.is_object() ? record.find("answer") : record.end();
+    const bool is_there = record.is_object() && found != record.end();
+    if (is_there && found->is_number()) return found->dump();
+    if (is_there && found->is_string() && !found->get<std::string>().empty())
+      return found->get<std::string>();
+    return Status::error(Code::invalid, str("align.reward = answer: the prompt '", of.prompt.substr(0, 80),
+                                            "' has no \"answer\", a string or a number, in its record"));
   }
 };
 

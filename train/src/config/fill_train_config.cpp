@@ -129,6 +129,24 @@ void check_policy(const ConfigTree& tree, const TrainConfig& config, std::vector
     problems.push_back(str(set_by(tree, "train.grad_accum"), " = ", n, ", but a step of ",
                            config.train.objective, " has ", sizes.micro_batches,
                            " micro-batches, which follow from section align; leave it out"));
+  if (config.align.kl == "k1" && !has_critic(config))
+    problems.push_back(
+        str(set_by(tree, "align.kl"), " = k1, whose gradient in the loss of grpo is none; use k3"));
+  if (config.align.kl_target > 0 && (!has_critic(config) || config.align.kl_coef == 0))
+    problems.push_back(str(set_by(tree, "align.kl_target"), " = ", config.align.kl_target, ", but ",
+                           has_critic(config) ? "align.kl_coef is 0, which nothing adapts"
+                                              : "only the penalty of ppo adapts to it"));
+  if (config.offload.micro_batch_order == "breadth_first")
+    problems.push_back(str(set_by(tree, "offload.micro_batch_order"),
+                           " = breadth_first computes all micro-batches of a step, but train.objective is ",
+                           config.train.objective, ", which leaves out those that are empty"));
+  if (config.log.histograms && has_critic(config))
+    problems.push_back(str(set_by(tree, "log.histograms"), " = true shows one model, but ppo trains two"));
+  constexpr std::int64_t kMostAnswers = std::int64_t{1} << 20;
+  if (sizes.answers() > kMostAnswers)
+    problems.push_back(str("an iteration of ", sizes.answers(), " answers (", set_by(tree, "align.prompts"),
+                           " = ", sizes.prompts, ", align.samples = ", sizes.samples, "); there may be ",
+                           kMostAnswers));
   if (!config.data.val.empty())
     problems.push_back(str(set_by(tree, "data.val"), " names files, but train.objective is ",
                            config.train.objective, ", which has no validation; watch the reward"));

@@ -9,6 +9,7 @@
 #include <strata/runtime/str.h>
 #include <strata/train/align/objective.h>
 #include <strata/train/align/rewards.h>
+#include <strata/train/resume.h>
 #include <strata/train/run_folder.h>
 #include <strata/train/training_data.h>
 
@@ -23,8 +24,17 @@ Result<RewardModel> read_run(const std::string& path, const TrainConfig& config,
   STRATA_TRY_ASSIGN(const TrainConfig of_run, load(str(path, "/", kResolvedConfig)));
   if (!is_reward_model(of_run))
     return no_reward_model(path, str("it is a run of train.objective = ", of_run.train.objective));
-  RewardModel model{.path = path, .is_run = true, .decoder = decoder_config(of_run), .adapter = {}};
+  RewardModel model{
+      .path = path, .is_run = true, .checkpoints = {}, .decoder = decoder_config(of_run), .adapter = {}};
+  model.checkpoints = checkpoint_dir(of_run, path);
   if (!has_adapters(of_run)) return model;
+  if (!has_adapters(config) || of_run.train.base != config.train.base)
+    return no_reward_model(
+        path,
+        has_adapters(config)
+            ? str("its base is ", of_run.train.base, ", but train.base is ", config.train.base)
+            : std::string("it is an adapter over a base that this run would train (adapter.method is none)") +
+                  "; export it with --format merged and name that folder");
   std::error_code unknown;
   if (!std::filesystem::equivalent(of_run.model.from, config.model.from, unknown))
     return no_reward_model(path, str("its adapter is over ", of_run.model.from, ", but model.from is ",
@@ -39,7 +49,8 @@ Result<RewardModel> read_folder(const std::string& path) {
   STRATA_TRY_ASSIGN(const std::string text, read_text(posix_io(), path + "/config.json", kMaxBytes));
   STRATA_TRY_ASSIGN(DecoderConfig decoder, decoder_from_hf_config(text));
   if (!decoder.scores) return no_reward_model(path, "it has a head for tokens, and no score");
-  return RewardModel{.path = path, .is_run = false, .decoder = std::move(decoder), .adapter = {}};
+  return RewardModel{
+      .path = path, .is_run = false, .checkpoints = {}, .decoder = std::move(decoder), .adapter = {}};
 }
 
 Status check_vocabulary(const RewardModel& model, const TrainConfig& config) {

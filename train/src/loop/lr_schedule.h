@@ -6,6 +6,6 @@
 namespace strata {
 
 /// The learning rates of all steps of a run.
-cpuopt::LrSchedule lr_schedule(const TrainConfig& config);
+cpuopt::LrSchedule lr_schedule(const TrainConfig::Optim& optim, std::int64_t steps);
 
 }  // namespace strata

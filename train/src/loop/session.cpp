@@ -185,7 +185,7 @@ Status begin_folder(const ActiveRun& active, const TrainingData& training_data, 
                     run_files(loaded.config, training_data, !active.request.resume.empty(), active.io));
   const std::int64_t steps = active.job->engine().steps();
   STRATA_TRY(folder.begin(steps, run_config_toml(active.io, loaded.tree, folder.path()), files,
-                          steps == loaded.config.train.steps));
+                          steps == loaded.config.train.steps && !samples_answers(loaded.config)));
   return folder.write("plan.json", plan_json(loaded.config, *active.planned.plan, active.planned.recompute));
 }
 
@@ -365,6 +365,10 @@ Status decide_ranks(const SessionRequest& request, const Signals& signals, Loade
   if (trains_in_subspaces(loaded.config))
     return Status::error(Code::unsupported, str("optim.name = galore, but there are ",
                                                 plural(ranks.world->size(), "rank"), "; start one"));
+  if (samples_answers(loaded.config))
+    return Status::error(Code::unsupported,
+                         str("train.objective = ", loaded.config.train.objective, ", but there are ",
+                             plural(ranks.world->size(), "rank"), "; start one"));
   if (const int sharing = model_parallel(loaded.config).ranks(); ranks.world->size() % sharing != 0)
     return Status::error(
         Code::invalid,

@@ -161,6 +161,11 @@ Status Trainer::save_after_error(const Status& why) {
   if (world_ != nullptr && why.code() != Code::lost_peer && why.code() != Code::diverged)
     world_->give_up(why);
   if (saved_step_ == engine_->steps()) return why;
+  // States of two steps are those of none that a run could go on from.
+  if (has_critic(config_) && engine_->steps(1) != engine_->steps())
+    return why.annotate(
+        str("the critic lacks step ", engine_->steps(), ", which is not saved; the newest checkpoint is ",
+            checkpoint_path_.empty() ? "the one from before this start, if any" : checkpoint_path_));
   if (world_ != nullptr)  // the others may be anywhere, and saving needs all ranks
     return Status::error(why.code(),
                          str(why.message(), "\n  step ", engine_->steps(), " is not saved: ",
@@ -206,7 +211,7 @@ Status Trainer::step(std::int64_t step) {
   line.step = step;
   STRATA_TRY(renew_subspaces(line));
   count_resources(true);
-  line.lr = cpuopt::learning_rate(lr_schedule(config_), step);
+  line.lr = cpuopt::learning_rate(lr_schedule(config_.optim, config_.train.steps), step);
   const LaneBusySeconds lanes_before = engine_->lane_busy_seconds();
   line.report.flags = decisions();
   STRATA_TRY(policy_ != nullptr ? policy_->train(*engine_, line.lr, line.report)
@@ -253,10 +258,22 @@ Status Trainer::sample_answers() {
 
 // The step is the policy's and the critic's; its time is that of both.
 Status Trainer::train_critic(MetricsLine& line) {
-  const double lr = config_.align.critic_lr.value_or(config_.optim.lr);
-  STRATA_TRY(
-      policy_->after_step(*engine_, line.lr * (config_.optim.lr > 0 ? lr / config_.optim.lr : 1), line));
-  line.report.seconds += line.policy.critic_s;
+  TrainConfig::Optim optim = config_.optim;
+  optim.lr = config_.align.critic_lr.value_or(optim.lr);
+  StepReport critic;
+  critic.flags = line.report.flags;
+  STRATA_TRY(policy_->after_step(
+      *engine_, cpuopt::learning_rate(lr_schedule(optim, config_.train.steps), line.step), line, critic));
+  if (!has_critic(config_)) return {};
+  line.report.seconds += critic.seconds;
+  line.report.times += critic.times;
+  line.report.overflow_retries += critic.overflow_retries;
+  line.report.speculated += critic.speculated;
+  line.report.rolled_back += critic.rolled_back;
+  if (!critic.skipped) return {};
+  observer_.on_message(str("step ", line.step, " of the critic skipped: ", critic.skip_reason));
+  line.report.skipped = true;
+  line.report.skip_reason = critic.skip_reason;
   return {};
 }
 
@@ -423,7 +440,8 @@ Status Trainer::save_in(const std::string& run) {
 // Of the checkpoints that may be resumed from; the present step if there are none.
 std::int64_t Trainer::oldest_checkpoint_step(const std::string& run) const {
   const auto found = list_checkpoints(config_, run, io_, [](std::string_view) {});
-  if (!found.has_value() || found->empty()) return engine_->steps();
+  if (!found.has_value()) return 0;  // nothing is removed
+  if (found->empty()) return engine_->steps();
   const auto manifest = read_manifest(io_, found->back());
   return manifest.has_value() ? manifest->step : 0;
 }

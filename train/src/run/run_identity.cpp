@@ -81,7 +81,7 @@ void add_policy(Identity& identity, const TrainConfig& c) {
   identity.add("align.temperature", c.align.temperature);
   identity.add("align.clip", c.align.clip);
   identity.add("align.clip_high", c.align.clip_high.value_or(c.align.clip));
-  identity.add("align.kl", c.align.kl);
+  identity.add("align.kl", kl_estimator(c) == kernels::KlEstimator::k1 ? "k1" : "k3");
   identity.add("align.kl_coef", c.align.kl_coef);
   if (!c.data.mixture.empty()) {
     identity.add("align.mixture_weight", c.align.mixture_weight);

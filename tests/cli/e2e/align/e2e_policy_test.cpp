@@ -73,9 +73,13 @@ TEST_F(CliPolicyE2e, GrpoRaisesTheRewardFromTheModelThatItStartsFrom) {
 TEST_F(CliPolicyE2e, IterationsHaveTheSameBitsWhereverTheirBytesLie) {
   make_base();
   for (const std::string task : {"grpo", "ppo"}) {
-    const Words settings = {"align.epochs=2",         "align.kl_target=0.1",      "align.samples=4",
-                            "data.mixture=train.txt", "align.mixture_weight=0.3", "train.dtype=bf16",
-                            "cpu.bf16_matmul=widened"};
+    const Words settings = {"align.epochs=2",
+                            "align.samples=4",
+                            "data.mixture=train.txt",
+                            "align.mixture_weight=0.3",
+                            "train.dtype=bf16",
+                            "cpu.bf16_matmul=widened",
+                            task == "ppo" ? "align.kl_target=0.1" : "align.kl=k3"};
     const auto with = [&](Words more) {
       more.insert(more.end(), settings.begin(), settings.end());
       return more;
@@ -153,8 +157,16 @@ TEST_F(CliPolicyE2e, ARewardModelSaysWhatAnswersAreWorth) {
   const ProgramResult full =
       strata(run_of("full", "grpo", {"align.reward=2*model:full_scores", "train.steps=2"}));
   ASSERT_EQ(full.exit_code, 0) << full.err;
-  const ProgramResult text = strata({"generate", "full", "--prompt", "She was", "--tokens", "3"});
-  EXPECT_EQ(text.exit_code, 0) << text.err;
+  // The policy alone writes texts, and has a loss on texts.
+  for (const char* run : {"full", "shared", "whole"}) {
+    const ProgramResult texts = strata({"generate", run, "--prompt", "She was", "--tokens", "3"});
+    EXPECT_EQ(texts.exit_code, 0) << texts.err;
+    const ProgramResult loss = strata({"eval", run, "--data", "val.txt"});
+    EXPECT_EQ(loss.exit_code, 0) << loss.err;
+  }
+  const ProgramResult trained = strata(run_of("trained", "grpo", {"align.reward=model:scores"}));
+  EXPECT_EQ(trained.exit_code, 2);
+  EXPECT_THAT(trained.err, HasSubstr("it is an adapter over a base that this run would train"));
   const ProgramResult none = strata(run_of("none", "grpo", {"align.reward=model:hf"}));
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("it has a head for tokens, and no score"));
@@ -173,6 +185,23 @@ TEST_F(CliPolicyE2e, WhatDoesNotGoTogetherIsRefusedAtOnce) {
             HasSubstr("does not divide the 3 answers"), HasSubstr("do not fit into model.seq = 32"),
             HasSubstr("align.loss = ipo is a loss of dpo"), HasSubstr("which follow from section align"),
             HasSubstr("which has no validation"), HasSubstr("which runs on one rank")));
+  const ProgramResult kl = strata(run_of(
+      "k", "grpo",
+      {"align.kl=k1", "align.kl_target=1", "align.samples=4", "offload.micro_batch_order=breadth_first"}));
+  EXPECT_EQ(kl.exit_code, 2);
+  EXPECT_THAT(kl.err, AllOf(HasSubstr("whose gradient in the loss of grpo is none"),
+                            HasSubstr("only the penalty of ppo adapts to it"),
+                            HasSubstr("which leaves out those that are empty")));
+  const ProgramResult unanswered = strata(run_of("u", "grpo", {"align.reward=answer"}));
+  EXPECT_EQ(unanswered.exit_code, 2);
+  EXPECT_THAT(unanswered.err, HasSubstr("the prompt 'It is a truth' has no \"answer\""));
+  Words verified = run_of("v", "grpo");
+  verified[0] = "verify";
+  verified.erase(verified.begin() + 1, verified.begin() + 3);  // --init
+  verified.push_back("model.from=hf");
+  verified.erase(std::find(verified.begin(), verified.end(), "--out"),
+                 std::find(verified.begin(), verified.end(), "--out") + 2);
+  EXPECT_THAT(strata(verified).err, HasSubstr("which strata verify does not"));
   const ProgramResult none = strata(run_of("b", "ppo", {"align.reward="}));
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("align.reward is empty, but train.objective is ppo (--task ppo)"));

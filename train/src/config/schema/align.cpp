@@ -150,9 +150,13 @@ constexpr TrainKey kKeys[] = {
     {{.section = "align",
       .name = "kl",
       .type = KeyType::choice,
-      .default_text = "k3",
-      .doc = "ppo, grpo: the estimate of the KL divergence from the model that the run starts from: k1 is "
-             "unbiased, k3 also never negative",
+      .default_text = "auto",
+      .doc =
+          "ppo, grpo: the estimate of the KL divergence from the model that the run starts from: k1, which "
+          "is "
+          "unbiased, or k3, which is never negative; auto: k1 in the rewards of ppo, k3 in the loss of grpo, "
+          "where the gradient of k1 is none",
+      .allows_auto = true,
       .choices = "k1|k3"},
      field<&C::align, &C::Align::kl>},
     {{.section = "align",

@@ -53,6 +53,7 @@ struct PolicySizes {
 PolicySizes policy_sizes(const TrainConfig& config);
 PolicyProgram policy_program(const TrainConfig& config);
 kernels::PolicyLossOptions policy_loss_options(const TrainConfig& config);
+kernels::KlEstimator kl_estimator(const TrainConfig& config);
 kernels::ValueLossOptions value_loss_options(const TrainConfig& config);
 /// Whether the run needs log-probabilities under the policy that it starts from.
 bool needs_reference_policy(const TrainConfig& config);

@@ -44,7 +44,7 @@ class PolicyIterations {
   Status train(Engine& engine, double lr, StepReport& report);
   /// Trains the critic, if there is one, after a step of the policy, and adds what is known of the step and
   /// its iteration to its line.
-  Status after_step(Engine& engine, double critic_lr, MetricsLine& line);
+  Status after_step(Engine& engine, double critic_lr, MetricsLine& line, StepReport& critic);
 
   struct Sample {
     std::string prompt, answer;
@@ -64,6 +64,8 @@ class PolicyIterations {
  private:
   PolicyIterations(const TrainConfig& config, const TrainingData& data);
   std::int64_t iteration_of(std::int64_t steps) const noexcept { return steps / sizes_.steps(); }
+  Status check_rewards() const;
+  static AnswerText text_of(const Prompt& prompt);
   Result<AnswerText> text_of(const Rollout& rollout) const;
   Status reward(Engine& engine);
   Status add_model_rewards(Engine& engine, std::span<double> rewards);
@@ -86,8 +88,8 @@ class PolicyIterations {
   const std::unique_ptr<MicroBatches> mixture_;  // null if there is none
   SteadyClock clock_;
   std::int64_t iteration_ = -1;
-  double kl_coef_;
-  PolicyFigures figures_;  // of the iteration
+  double kl_coef_, used_kl_coef_;  // of the next iteration, and of this one
+  PolicyFigures figures_;          // of the iteration
 };
 
 }  // namespace strata

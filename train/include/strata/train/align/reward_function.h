@@ -20,6 +20,8 @@ struct AnswerText {
 class RewardFunction {
  public:
   virtual ~RewardFunction() = default;
+  /// Whether answers to these prompts can be rewarded; their texts are empty.
+  virtual Status check(std::span<const AnswerText> /*prompts*/) const { return {}; }
   /// Adds `weight` times its value to each reward.
   virtual Status add(std::span<const AnswerText> answers, double weight, std::span<double> rewards) = 0;
 };

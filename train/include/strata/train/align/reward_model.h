@@ -18,6 +18,7 @@ namespace strata {
 struct RewardModel {
   std::string path;
   bool is_run = false;
+  std::string checkpoints = {};  ///< of a run
   DecoderConfig decoder;
   /// Of a run with an adapter: it is over the base of the other run, with which it shares that.
   std::optional<AdapterSettings> adapter;
