@@ -372,8 +372,7 @@ TEST_F(CliUsageE2e, ARunKilledBeforeItsSummaryWritesTheSameOneWhenResumed) {
   ASSERT_EQ(strata({"train", "--resume", "run"}).exit_code, 0);
   for (const char* key : {"steps", "train_loss", "val_loss", "bits_per_byte", "state_digest"})
     EXPECT_EQ(summary("run")[key], before[key]) << key;
-  EXPECT_EQ(read_all(file("run/samples.txt")), samples + samples.substr(samples.rfind("--- step 4")))
-      << "the last sample is taken again";
+  EXPECT_EQ(read_all(file("run/samples.txt")), samples) << "the last sample is taken again, and kept once";
 }
 
 TEST_F(CliUsageE2e, CheckpointsOfAnotherRunAreNotMixedWithNewOnes) {
