@@ -27,7 +27,7 @@ echo "== a reward model"
   adapter.targets=all-linear --out "$work/reward" "$@"
 "$strata" eval "$work/reward"
 
-policy="data.train=$work/prompts.jsonl model.seq=96 train.micro_batch=8 align.max_prompt=24 align.max_tokens=24 optim.lr=5e-4
+policy="data.train=$work/prompts.jsonl model.seq=96 train.micro_batch=8 align.max_prompt=24 align.max_tokens=24 optim.lr=1e-3
   optim.warmup=0 optim.schedule=constant adapter.method=lora adapter.targets=all-linear log.sample_every=10
   align.reward=model:$work/reward"
 for task in ppo grpo; do
@@ -38,5 +38,5 @@ done
 
 echo "== dpo"
 "$strata" train --init "$work/sft_hf" --task dpo data.train="$work/pairs.jsonl" data.val="$work/val.jsonl" model.seq=96 \
-  train.micro_batch=8 train.steps=100 optim.lr=2e-4 train.eval_every=50 train.eval_batches=100 --out "$work/dpo" "$@"
+  train.micro_batch=8 train.steps=201 optim.lr=5e-4 train.eval_every=100 train.eval_batches=100 --out "$work/dpo" "$@"
 echo "dpo: accuracy $(last dpo val_accuracy) on pairs that it has not seen"
