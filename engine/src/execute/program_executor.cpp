@@ -15,7 +15,9 @@ ProgramExecutor::ProgramExecutor(StateContext& context, StepMachine& machine, co
     : context_(context),
       machine_(machine),
       memory_(memory),
+      plan_(plan),
       costs_(costs),
+      arena_used_(plan.programs.size(), 0),
       moves_(context, memory, plan),
       collectives_(context, plan),
       messages_(context, plan) {
@@ -27,6 +29,10 @@ ProgramExecutor::ProgramExecutor(StateContext& context, StepMachine& machine, co
 
 Status ProgramExecutor::run(const LoweredProgram& program, const StepMachine::Pass& pass,
                             const AfterInstr& after) {
+  const auto own = std::find_if(plan_.programs.begin(), plan_.programs.end(),
+                                [&](const PlannedProgram& planned) { return &planned.program == &program; });
+  STRATA_ASSERT(own != plan_.programs.end(), "a program that is not of the plan");
+  used_ = &arena_used_[static_cast<std::size_t>(own - plan_.programs.begin())];
   RankProgress* const progress = pass.accumulates ? context_.progress() : nullptr;
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     if (progress != nullptr) progress->at(static_cast<std::int32_t>(i) + 1, op_name(program.code[i].op));
@@ -39,12 +45,13 @@ Status ProgramExecutor::run(const LoweredProgram& program, const StepMachine::Pa
   return Status::ok();
 }
 
-TensorView ProgramExecutor::bind(const UseTrace::Position& uses, const Operand& operand) const {
+TensorView ProgramExecutor::bind(const UseTrace::Position& uses, const Operand& operand) {
   const auto view = [&](std::byte* data) { return TensorView{data, operand.shape, operand.dtype}; };
   switch (operand.location) {
     case Operand::Location::none:
       return view(nullptr);
     case Operand::Location::arena:
+      *used_ = std::max(*used_, static_cast<std::size_t>(operand.offset) + operand.bytes());
       return view(memory_.arena(operand));
     case Operand::Location::state:
       return view(memory_.state(operand));

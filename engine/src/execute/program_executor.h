@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <span>
+#include <vector>
 
 #include <strata/engine/run_plan.h>
 #include <strata/session/step_machine.h>
@@ -26,6 +28,8 @@ class ProgramExecutor {
   using AfterInstr = std::function<Status(std::size_t)>;
   /// Runs `program` once.
   Status run(const LoweredProgram& program, const StepMachine::Pass& pass, const AfterInstr& after = {});
+  /// By program of the plan: the bytes of the arena that it has used so far.
+  std::span<const std::size_t> arena_used() const noexcept { return arena_used_; }
   /// To be called after a failure, once the streams are idle.
   void release() noexcept { moves_.release(); }
 
@@ -33,12 +37,15 @@ class ProgramExecutor {
   Status launch(const LoweredProgram& program, std::size_t i);
   Status compute(const LoweredInstr& instr, const UseTrace::Position& uses);
   Status launch_paced(const LoweredInstr& instr, std::int64_t ns);
-  TensorView bind(const UseTrace::Position& uses, const Operand& operand) const;
+  TensorView bind(const UseTrace::Position& uses, const Operand& operand);
 
   StateContext& context_;
   StepMachine& machine_;
   const ProgramMemory& memory_;
+  const RunPlan& plan_;
   const InstructionCosts* const costs_;
+  std::vector<std::size_t> arena_used_;
+  std::size_t* used_ = nullptr;  // of the program that runs
   ActivationMoves moves_;
   ProgramCollectives collectives_;
   ProgramMessages messages_;

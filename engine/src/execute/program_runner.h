@@ -37,6 +37,7 @@ class ProgramRunner {
   Status compute_gradient(const TraineeStep& step, StepReport& report);
   /// See Engine::forward() and Engine::output().
   Status forward(std::string_view program, BatchSource& source, std::int64_t index);
+  std::span<const std::size_t> arena_used() const noexcept { return executor_.arena_used(); }
   std::span<const float> output(std::string_view program, std::string_view name,
                                 std::int32_t micro_batch) const noexcept;
   /// See Engine::refresh().

@@ -105,6 +105,35 @@ std::string attention_text(const LoweredProgram& train) {
              backward == forward ? "" : str(" and backward by ", to_string(backward)));
 }
 
+// The bytes of each chunk's payloads: {"param": [131072, ...], ...}. Those of one size share the slots of a
+// tier.
+std::string chunk_bytes_json(const RunPlan& plan) {
+  std::string text;
+  for (std::size_t p = 0; p < kPayloads; ++p) {
+    const auto payload = static_cast<Payload>(p);
+    std::string sizes;
+    bool any = false;
+    for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
+      const std::size_t bytes = plan.layout.payload_bytes(chunk, payload);
+      sizes += str(sizes.empty() ? "" : ", ", bytes);
+      any = any || bytes > 0;
+    }
+    if (any) text += str(text.empty() ? "" : ", ", "\"", to_string(payload), "\": [", sizes, "]");
+  }
+  return "{" + text + "}";
+}
+
+// What each program needs on the device beside chunks: its activations, and the states of sequences that it
+// continues.
+std::string programs_json(const RunPlan& plan) {
+  std::string text;
+  for (const PlannedProgram& planned : plan.programs)
+    text += str(text.empty() ? "" : ", ", "{\"name\": \"", planned.name, "\", \"role\": \"",
+                to_string(planned.role), "\", \"activation_bytes\": ", planned.program.arena_bytes,
+                ", \"sequence_bytes\": ", planned.program.state_bytes, "}");
+  return "[" + text + "]";
+}
+
 // Which modules have adapters, by the last parts of their names. The plan has already found them all.
 std::string adapter_text(const TrainConfig& c, const DecoderConfig& d) {
   if (!has_adapters(c)) return "";
@@ -317,6 +346,7 @@ std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recom
         plan.planned_peak[t], homes.bytes, homes.payloads, t + 1 < kTiers ? "," : "");
   }
   text += "  },\n  \"homes\": " + homes_json(plan) + ",\n  \"chunk_homes\": " + chunk_homes_json(plan) +
+          ",\n  \"chunk_bytes\": " + chunk_bytes_json(plan) + ",\n  \"programs\": " + programs_json(plan) +
           subspace_json(c, d);
   const ModelParallel& model = plan.options.model;
   if (const DataParallel& ranks = plan.options.ranks; ranks.ranks * model.ranks() > 1) {

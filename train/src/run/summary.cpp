@@ -47,6 +47,15 @@ std::string bits_json(std::optional<double> number) {
   return number ? str("\"", double_bits(*number), "\"") : "null";
 }
 
+// Of the programs' activations on the device, what they have used.
+std::string activation_json(const Engine& engine) {
+  std::string text;
+  for (std::size_t i = 0; i < engine.plan().programs.size(); ++i)
+    text +=
+        str(text.empty() ? "" : ", ", "\"", engine.plan().programs[i].name, "\": ", engine.arena_used()[i]);
+  return "{" + text + "}";
+}
+
 }  // namespace
 
 std::string summary_json(const TrainOutcome& o, Engine& engine, std::uint64_t write_budget_bytes,
@@ -57,7 +66,8 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, std::uint64_t wr
       "  \"last_validation\": {},\n  \"best_validation\": {},\n"
       "  \"tokens_per_s\": {:.1f},\n  \"train_seconds\": {:.3f},\n  \"skipped_steps\": {},\n  "
       "\"state_digest\": \"{}\",\n"
-      "  \"peak_bytes\": {},\n  \"planned_bytes\": {},\n  \"budget_bytes\": {},\n"
+      "  \"peak_bytes\": {},\n  \"planned_bytes\": {},\n  \"budget_bytes\": {},\n  \"activation_bytes\": "
+      "{},\n"
       "  \"peak_rss_bytes\": {},\n  \"rss_limit_bytes\": {},\n  \"processes\": {},\n"
       "  {},\n  \"bottleneck\": \"{}\",\n"
       "  \"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}, \"network\": "
@@ -70,7 +80,7 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, std::uint64_t wr
       bits_json(o.val_loss), or_null(o.bits_per_byte), validation_json(o.last_validation),
       validation_json(o.best_validation), o.tokens_per_s, o.train_seconds, o.skipped_steps, o.state_digest,
       tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
-      tiers_json(engine.plan().options.budgets), o.memory.front().peak_rss_bytes,
+      tiers_json(engine.plan().options.budgets), activation_json(engine), o.memory.front().peak_rss_bytes,
       o.memory.front().limit_bytes(), rank_memory_json(o.memory), stalls_json(o.times),
       bottleneck_text(o.times), o.moved.h2d, o.moved.d2h, o.moved.nvme_read, o.moved.nvme_write,
       o.moved.network, lanes_json(o.moved, o.lanes), forecast_comparison_json(expected, o),

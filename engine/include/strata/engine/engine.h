@@ -109,6 +109,8 @@ class Engine final : public Session {
   /// Empty if there is none of that name.
   std::span<const float> output(std::string_view program, std::string_view name,
                                 std::int32_t micro_batch = 0) const;
+  /// By program of the plan: the bytes of the device's arena that its instructions have used so far.
+  std::span<const std::size_t> arena_used() const noexcept;
   /// Returns the mean loss over the counted targets of `n` micro-batches of `source` from index 0, by the
   /// evaluation program of that name, or the first one. After each micro-batch that this rank computes,
   /// output() has the program's other outputs, and `after` is called with the index, if there is one.
