@@ -33,6 +33,7 @@ struct Args : ConfigRequest {
   bool add_special_tokens = false;  ///< `tokenizer encode`: add BOS and other tokens that the file specifies
   std::int64_t vocab = 1024;
   std::string format = "auto", dtype = "f32", max_shard_size = "5GB";  ///< `export`
+  bool ema = false;  ///< export: the moving average of the parameters
   bool check = false, states = false;
   std::int64_t steps = 30;        ///< `verify`
   bool offload_overhead = false;  ///< `verify`

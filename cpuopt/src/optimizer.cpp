@@ -69,6 +69,7 @@ Status validate(const OptimizerParams& p) {
     if (!decays(p.momentum)) return bad("momentum", p.momentum, "in [0, 1)");
     if (p.nesterov && p.momentum == 0.0) return bad("nesterov", "true", "false, or momentum must be above 0");
   }
+  if (!decays(p.ema_decay)) return bad("ema_decay", p.ema_decay, "in [0, 1)");
   if (!std::isfinite(p.lr)) return bad("lr", p.lr, "a finite number");
   if (!std::isfinite(p.weight_decay)) return bad("weight_decay", p.weight_decay, "a finite number");
   if (!std::isfinite(p.grad_factor)) return bad("grad_factor", p.grad_factor, "a finite number");

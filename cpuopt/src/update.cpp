@@ -157,4 +157,8 @@ void lamb_apply_block(const UpdateStep& step, float trust, const UpdateBlock& bl
   });
 }
 
+void update_ema_block(float weight, const UpdateBlock& b, std::int64_t n) noexcept {
+  update_kernels().ema[static_cast<std::size_t>(b.layout)](weight, b.param, b.master, b.ema, n);
+}
+
 }  // namespace strata::cpuopt

@@ -18,12 +18,14 @@ UpdateBlock UpdateBlock::at(std::int64_t offset) const noexcept {
   part.m = m.at(states, offset);
   part.v = v.at(states, offset);
   part.g = moved(g, size_of(grad));
+  if (ema != nullptr) part.ema = ema + offset;
   part.index += static_cast<std::uint32_t>(offset);
   return part;
 }
 
 UpdateStep make_update_step(const OptimizerParams& params) noexcept {
-  return {update_scalars(params), params.optimizer, params.momentum > 0, params.nesterov};
+  return {update_scalars(params), params.optimizer, params.momentum > 0, params.nesterov,
+          static_cast<float>(1.0 - params.ema_decay)};
 }
 
 }  // namespace strata::cpuopt

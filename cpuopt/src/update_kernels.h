@@ -89,6 +89,17 @@ void step_along(float rate, const float* along, void* param, void* master, std::
 }
 
 template <MasterLayout kLayout>
+void update_ema(float weight, void* param, void* master, float* ema, std::int64_t n) {
+  const Masters<kLayout> masters(param, master);
+  const f32splat w(weight);
+  const bool copies = weight == 1;
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 p = masters.load(i, lanes);
+    store_lanes(ema + i, copies ? p : moved_ema(load_lanes(ema + i, lanes), p, w), lanes);
+  });
+}
+
+template <MasterLayout kLayout>
 using Narrow = typename NarrowOf<kLayout>::Type;
 
 template <MasterLayout kLayout>
@@ -124,6 +135,8 @@ extern const detail::UpdateTable update_table = {
     {&direction<MasterLayout::f32>, &direction<MasterLayout::bf16_split>,
      &direction<MasterLayout::bf16_shadow>, &direction<MasterLayout::f16_shadow>},
     {&step_along<MasterLayout::f32>, &step_along<MasterLayout::bf16_split>,
-     &step_along<MasterLayout::bf16_shadow>, &step_along<MasterLayout::f16_shadow>}};
+     &step_along<MasterLayout::bf16_shadow>, &step_along<MasterLayout::f16_shadow>},
+    {&update_ema<MasterLayout::f32>, &update_ema<MasterLayout::bf16_split>,
+     &update_ema<MasterLayout::bf16_shadow>, &update_ema<MasterLayout::f16_shadow>}};
 
 }  // namespace strata::cpuopt::STRATA_ISA

@@ -36,6 +36,8 @@ struct UpdateTable {
   /// master -= rate * along.
   void (*step_along[kMasterLayouts])(float rate, const float* along, void* param, void* master,
                                      std::int64_t n);
+  /// moved_ema() of every element.
+  void (*ema[kMasterLayouts])(float weight, void* param, void* master, float* ema, std::int64_t n);
 };
 
 }  // namespace strata::cpuopt::detail

@@ -45,9 +45,10 @@ void Session::set_param_steps(std::vector<std::int64_t> steps) {
 }
 
 Status Session::fill_params(const FillState& fill, FrozenFrom frozen) {
-  if (frozen_ != nullptr && frozen == FrozenFrom::elsewhere) return frozen_->fill(fill);
-  if (frozen_ != nullptr) frozen_->forget();
-  return access_->fill(Payload::param, fill);
+  const bool knows_frozen = frozen_ != nullptr && frozen == FrozenFrom::elsewhere;
+  if (frozen_ != nullptr && !knows_frozen) frozen_->forget();
+  STRATA_TRY(knows_frozen ? frozen_->fill(fill) : access_->fill(Payload::param, fill));
+  return access_->start_ema();
 }
 
 Status Session::gradient_norms(std::span<double> norms) const {

@@ -82,6 +82,7 @@ Access partials_of(const double* partials, std::int64_t n) {
 STRATA_OP(update, UpdateArgs);
 STRATA_OP(lamb_partials, LambPartialsArgs);
 STRATA_OP(lamb_apply, LambApplyArgs);
+STRATA_OP(ema, EmaArgs);
 
 void update_host(const UpdateArgs& a, ThreadPool& pool) {
   dispatch::parallel_for_ranges(pool, a.n, detail::kItemElems, [&](std::int64_t i, std::int64_t n) {
@@ -103,6 +104,12 @@ void lamb_apply_host(const LambApplyArgs& a, ThreadPool& pool) {
   });
 }
 
+void ema_host(const EmaArgs& a, ThreadPool& pool) {
+  dispatch::parallel_for_ranges(pool, a.n, detail::kItemElems, [&](std::int64_t i, std::int64_t n) {
+    cpuopt::update_ema_block(a.weight, a.block.at(i), n);
+  });
+}
+
 Status update_async(Backend& backend, Stream& stream, const UpdateArgs& a) {
   return enqueue_block(backend, stream, update_op, a, {Touch::writes, Touch::writes, Touch::reads}, {});
 }
@@ -116,6 +123,25 @@ Status lamb_partials_async(Backend& backend, Stream& stream, const LambPartialsA
 Status lamb_apply_async(Backend& backend, Stream& stream, const LambApplyArgs& a) {
   return enqueue_block(backend, stream, lamb_apply_op, a, {Touch::writes, Touch::reads, Touch::none},
                        {{"trust", {reinterpret_cast<const std::byte*>(a.trust), sizeof(float), false}}});
+}
+
+Status ema_async(Backend& backend, Stream& stream, const EmaArgs& a) {
+  const cpuopt::UpdateBlock& b = a.block;
+  dispatch::Check check("ema");
+  check.require(a.n >= 0, "n is ", a.n, "; it must be 0 or more")
+      .require(b.param != nullptr, "block.param is null")
+      .require(b.master != nullptr || cpuopt::master_bytes(b.layout) == 0, "block.master is null")
+      .require(b.ema != nullptr, "block.ema is null")
+      .require(a.weight > 0 && a.weight <= 1, "weight is ", a.weight, "; it must be above 0 and at most 1");
+  STRATA_TRY(check.status());
+  if (a.n == 0) return Status::ok();
+  if (backend.info().kind == DeviceKind::cuda) return ema_op.cuda(backend, stream, a);
+  HostCall call(ema_op.name, ema_op.host, a);
+  const auto elems = static_cast<std::size_t>(a.n);
+  declare(call, Touch::reads, b.param, elems * cpuopt::param_bytes(b.layout));
+  declare(call, Touch::reads, b.master, elems * cpuopt::master_bytes(b.layout));
+  declare(call, Touch::writes, b.ema, elems * sizeof(float));
+  return backend.host_call_async(call, stream);
 }
 
 }  // namespace strata::state_kernels

@@ -6,7 +6,7 @@
 namespace strata::cpuopt::test {
 namespace {
 
-constexpr std::int64_t kElems = 1021;
+constexpr std::int64_t kOracleElems = 1021;
 
 struct Oracle {
   std::vector<double> p, m, v;
@@ -67,13 +67,13 @@ class OptimizerOracle : public ::testing::TestWithParam<OptimizerParams> {};
 
 TEST_P(OptimizerOracle, AHundredStepsStayWithinRounding) {
   OptimizerParams params = GetParam();
-  const std::vector<float> start = Values(1).floats(kElems);
+  const std::vector<float> start = Values(1).floats(kOracleElems);
   StoredTensor tensor(params, MasterLayout::f32, StateFormat::fp32, start);
-  Oracle oracle{widen(start), std::vector<double>(kElems), std::vector<double>(kElems)};
+  Oracle oracle{widen(start), std::vector<double>(kOracleElems), std::vector<double>(kOracleElems)};
   for (params.step = 1; params.step <= 100; ++params.step) {
-    const std::vector<float> g = Values(100 + static_cast<std::uint64_t>(params.step)).floats(kElems, 0.1);
+    const std::vector<float> g = Values(100 + static_cast<std::uint64_t>(params.step)).floats(kOracleElems, 0.1);
     step(params, g, oracle);
-    tensor.step(params.step, g, DType::f32, kElems);
+    tensor.step(params.step, g, DType::f32, kOracleElems);
   }
   EXPECT_LE(relative_error(tensor.masters(), oracle.p), 1e-6);
   const MomentSet moments = moments_of(params);

@@ -56,6 +56,7 @@ struct RankCase {
   cpuopt::Optimizer optimizer = cpuopt::Optimizer::adamw;
   StateFormat states = StateFormat::fp32;
   double lr = 1e-2;
+  double ema_decay = 0;
 };
 
 std::string describe(const RankCase& c) {
@@ -75,8 +76,8 @@ double clip_of(Clipping clipping) {
 // Homes for every payload that needs one, so that chunks of all kinds occur.
 void assign_homes(const RankCase& c, const ChunkLayout& layout, Placement& placement) {
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload :
-         {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum, Payload::gathered}) {
+    for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::ema,
+                                  Payload::accum, Payload::gathered}) {
       if (!layout.has(chunk, payload) || (payload == Payload::gathered && c.technique.zero == 3)) continue;
       Tier home = c.tiers == Tiers::device ? Tier::device : Tier::pinned;
       if (c.tiers == Tiers::three)
@@ -96,6 +97,7 @@ SessionOptions options_of(const RankCase& c, std::int32_t rank, const std::strin
   options.loss_scale = 1 << 20;  // overflows in f16
   options.optimizer.optimizer = c.optimizer;
   options.states = c.states;
+  options.optimizer.ema_decay = c.ema_decay;
   options.chunk_elems = 4096 * c.ranks;
   options.prefetch = 2;
   options.undo_bytes = 3000000;
@@ -143,14 +145,17 @@ RankOutcome train(const RankCase& c, int steps = steps_compared()) {
 
 /// The same run on one device, which does not depend on the placement, the step mode or the technique.
 const RankOutcome& on_one_device(const RankCase& c) {
-  static std::map<std::tuple<DType, Clipping, cpuopt::Optimizer, StateFormat, double>, RankOutcome> known;
-  const auto [at, is_new] = known.try_emplace({c.compute, c.clipping, c.optimizer, c.states, c.lr});
+  static std::map<std::tuple<DType, Clipping, cpuopt::Optimizer, StateFormat, double, double>, RankOutcome>
+      known;
+  const auto [at, is_new] =
+      known.try_emplace({c.compute, c.clipping, c.optimizer, c.states, c.lr, c.ema_decay});
   if (is_new)
     at->second = train({.compute = c.compute,
                         .clipping = c.clipping,
                         .optimizer = c.optimizer,
                         .states = c.states,
-                        .lr = c.lr});
+                        .lr = c.lr,
+                        .ema_decay = c.ema_decay});
   return at->second;
 }
 
@@ -262,7 +267,8 @@ TEST(RanksTest, EveryOptimizerAndStateFormatHasTheBitsOfOneDevice) {
                          .tiers = static_cast<Tiers>((i + i / 3) % 3),
                          .compute = (i + i / 2 + i / 8) % 2 == 0 ? DType::f32 : DType::bf16,
                          .optimizer = optimizer,
-                         .states = kFormats[i / 3 % 3]};
+                         .states = kFormats[i / 3 % 3],
+                         .ema_decay = i % 3 == 1 ? 0.9 : 0};
         ++i;
         const RankOutcome &want = on_one_device(c), got = train(c);
         ASSERT_TRUE(want.status.is_ok()) << want.status.to_string();

@@ -29,6 +29,7 @@ struct Model {
   const char* family;
   DType compute;
   std::int32_t grad_accum;
+  double ema_decay = 0;
 };
 
 /// Clipping: 0 for never, else the maximum norm. Overflows: in f16 the loss scale of every third step is far
@@ -51,7 +52,8 @@ constexpr std::array<const char*, 4> kHomeNames = {"device", "ram", "all three",
 
 void assign_homes(Homes tiers, const ChunkLayout& layout, Placement& placement) {
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum}) {
+    for (const Payload payload :
+         {Payload::param, Payload::master, Payload::m, Payload::v, Payload::ema, Payload::accum}) {
       if (!layout.has(chunk, payload)) continue;
       Tier home = Tier::pinned;
       if (tiers == Homes::device || (tiers == Homes::hybrid && chunk < layout.n_chunks() / 3))
@@ -71,6 +73,7 @@ SessionOptions options_of(const Model& model, const Scenario& scenario, StepMode
   options.grad_accum = model.grad_accum;
   options.clip = scenario.clip;
   options.optimizer.weight_decay = 0.1;
+  options.optimizer.ema_decay = model.ema_decay;
   options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
   options.non_finite = NonFinite::skip;
   return options;
@@ -183,14 +186,18 @@ TEST_P(StepModeTest, EveryModeGivesTheBitsOfTheSerialOne) {
 }
 
 std::string model_name(const ::testing::TestParamInfo<Model>& test) {
-  return str(test.param.family, "_", to_string(test.param.compute), "_accum", test.param.grad_accum);
+  return str(test.param.family, "_", to_string(test.param.compute), "_accum", test.param.grad_accum,
+             test.param.ema_decay > 0 ? "_ema" : "");
 }
 INSTANTIATE_TEST_SUITE_P(Models, StepModeTest,
                          ::testing::Values(Model{"gpt2", DType::f32, 1}, Model{"gpt2", DType::f32, 4},
                                            Model{"gpt2", DType::bf16, 1}, Model{"gpt2", DType::bf16, 4},
                                            Model{"llama", DType::f32, 1}, Model{"llama", DType::f32, 4},
                                            Model{"llama", DType::bf16, 1}, Model{"llama", DType::bf16, 4},
-                                           Model{"llama", DType::f16, 1}, Model{"llama", DType::f16, 4}),
+                                           Model{"llama", DType::f16, 1}, Model{"llama", DType::f16, 4},
+                                           Model{"gpt2", DType::f32, 1, 0.9},
+                                           Model{"gpt2", DType::bf16, 3, 0.9},
+                                           Model{"gpt2", DType::f16, 1, 0.9}),
                          model_name);
 
 // --- traffic of a step ---

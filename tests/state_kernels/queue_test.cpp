@@ -54,6 +54,16 @@ TEST_F(StateQueueTest, AnUpdateDeclaresTheStatesThatItWritesAndTheGradientThatIt
   }
 }
 
+TEST_F(StateQueueTest, AMovingAverageDeclaresThatItReadsTheMasters) {
+  Tensor p = ones(8), average = ones(8);
+  must(ema_async(backend, stream, {0.5f, {.param = p.view().data, .ema = average.view().as<float>()}, 8}));
+  ASSERT_EQ(backend.last.accesses().size(), 2u);
+  EXPECT_EQ(backend.last.accesses()[0].data, p.view().data);
+  EXPECT_FALSE(backend.last.accesses()[0].write);
+  EXPECT_EQ(backend.last.accesses()[1].data, average.view().data);
+  EXPECT_TRUE(backend.last.accesses()[1].write);
+}
+
 TEST_F(StateQueueTest, LengthsAndPointersAreChecked) {
   Tensor a = ones(4), b = ones(5);
   float* const x = a.view().as<float>();
@@ -73,6 +83,10 @@ TEST_F(StateQueueTest, LengthsAndPointersAreChecked) {
   expect_refused(lamb_partials_async(backend, stream, {lamb, block, 4, sums, nullptr}),
                  "direction_partials is null");
   expect_refused(lamb_apply_async(backend, stream, {lamb, block, 4, nullptr}), "trust is null");
+  expect_refused(ema_async(backend, stream, {0.5f, block, 4}), "block.ema is null");
+  cpuopt::UpdateBlock averaged = block;
+  averaged.ema = x;
+  expect_refused(ema_async(backend, stream, {0.0f, averaged, 4}), "weight is 0");
   expect_refused(accumulate_async(backend, stream, {a.view(), b.view()}), "g is f32 [5]");
   std::vector<double> partials(2);
   expect_refused(square_sum_partials_async(backend, stream, {a.view(), test::view(partials)}),

@@ -41,6 +41,23 @@ TEST_P(UpdateTest, EveryOptimizerLayoutAndFormatHasTheBitsOfCpuopt) {
       }
 }
 
+TEST_P(UpdateTest, TheMovingAverageHasTheBitsOfCpuopt) {
+  test::InlineBackend backend;
+  Stream stream = must(backend.create_stream(StreamRole::compute));
+  for (const MasterLayout layout :
+       {MasterLayout::f32, MasterLayout::bf16_split, MasterLayout::bf16_shadow, MasterLayout::f16_shadow})
+    for (const float weight : {0.001f, 1.0f}) {
+      StoredTensor stored({}, layout, StateFormat::fp32, a);
+      cpuopt::UpdateBlock block = stored.block();
+      std::vector<float> want = b, got = b;
+      block.ema = want.data();
+      cpuopt::update_ema_block(weight, block, n);
+      block.ema = got.data();
+      must(ema_async(backend, stream, {weight, block, n}));
+      EXPECT_EQ(test::differing_bits(got, want), 0u) << static_cast<int>(layout) << ", weight " << weight;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, UpdateTest, ::testing::Values(1, 4097, 65536, 140001));
 
 }  // namespace

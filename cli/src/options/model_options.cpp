@@ -91,6 +91,8 @@ void add_export_options(CLI::App& app, Args& args) {
       ->check(CLI::IsMember({"auto", "hf", "peft", "merged", "gguf"}));
   app.add_option("--dtype", args.dtype, "Dtype of the weights: f32, bf16 or f16; of gguf also q8_0");
   app.add_option("--max-shard-size", args.max_shard_size, "Maximum bytes of tensors per file");
+  app.add_flag("--ema", args.ema,
+               "The moving average of the parameters instead of the newest (optim.ema_decay)");
   app.add_flag("--check", args.check, "Read the folder or file back and compare every tensor");
   app.add_flag(
       "--states", args.states,

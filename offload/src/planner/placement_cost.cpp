@@ -32,10 +32,9 @@ double step_cost(const ChunkLayout& layout, const AccessTrace& trace, const Plac
     if (!updated) continue;
     cost += disk(Payload::accum) * 2 * passes;
     cost += (p.home({chunk, Payload::accum}) == Tier::device ? 1 : passes) * bytes(Payload::accum) / kLink;
-    cost += 2 * (disk(Payload::master) + disk(Payload::m) + disk(Payload::v));
+    cost += 2 * (disk(Payload::master) + disk(Payload::m) + disk(Payload::v) + disk(Payload::ema));
     if (!trace.training) continue;
-    for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v})
-      cost += 2 * bytes(payload) / kRam;
+    for (const Payload payload : kPersistentPayloads) cost += 2 * bytes(payload) / kRam;
   }
   return cost;
 }

@@ -129,12 +129,13 @@ Counts cached_params(const ChunkLayout& layout, const AccessTrace& trace, const 
 }
 
 HomedPayloads homed_payloads(const AccessTrace& trace) {
-  static constexpr std::array<Payload, 6> kAll = {Payload::gathered, Payload::param, Payload::accum,
-                                                  Payload::master,   Payload::m,     Payload::v};
+  static constexpr std::array<Payload, 7> kAll = {Payload::gathered, Payload::param, Payload::accum,
+                                                  Payload::master,   Payload::m,     Payload::v,
+                                                  Payload::ema};
   const std::size_t first = trace.keeps_gathered ? 0 : 1;
   return {std::span(kAll).subspan(first, (trace.training ? 3 : 2) - first),
-          std::span(kAll).subspan(3, trace.training ? 3 : 0),
-          std::span(kAll).subspan(first, (trace.training ? 6 : 2) - first)};
+          std::span(kAll).subspan(3, trace.training ? 4 : 0),
+          std::span(kAll).subspan(first, (trace.training ? 7 : 2) - first)};
 }
 
 }  // namespace strata::detail

@@ -105,7 +105,7 @@ Result<std::string> average_checkpoints(Io& io, std::span<const std::string> che
   }
   const Part& last = parts.back();
   std::vector<Payload> payloads;
-  for (const Payload payload : {Payload::param, Payload::m, Payload::v})
+  for (const Payload payload : kCheckpointPayloads)
     if (io.exists(payload_file(last.folder, payload))) payloads.push_back(payload);
   STRATA_TRY(io.make_dirs(dir));
   return write_checkpoint(

@@ -134,7 +134,7 @@ Status read_shared(const CheckpointTensors& tensors, const TensorPart& part, con
 struct OpenCheckpoint {
   std::string folder;
   Manifest manifest;
-  std::vector<std::unique_ptr<CheckpointTensors>> files;  // by state
+  std::vector<std::unique_ptr<CheckpointTensors>> files;  // by state; null: it has none
   FrozenFrom frozen_from() const {
     return manifest.frozen.empty() ? FrozenFrom::checkpoint : FrozenFrom::elsewhere;
   }
@@ -322,6 +322,12 @@ std::vector<std::int64_t> param_steps(const StatePlan& plan, const Manifest& man
   return steps;
 }
 
+bool has_file(const Manifest& manifest, Payload payload) {
+  return std::any_of(
+      manifest.files.begin(), manifest.files.end(),
+      [name = detail::file_of(payload)](const CheckpointFile& file) { return file.name == name; });
+}
+
 Result<OpenCheckpoint> open_checkpoint(const Session& session, Io& io, const std::string& folder,
                                        const FrozenSource& frozen,
                                        std::span<const std::string_view> other_models) {
@@ -337,6 +343,10 @@ Result<OpenCheckpoint> open_checkpoint(const Session& session, Io& io, const std
   STRATA_TRY(check_param_steps(session, checkpoint.manifest).annotate(folder));
   STRATA_TRY(check_trainees(session, checkpoint.manifest).annotate(folder));
   for (const Payload payload : session.state_plan().states()) {
+    if (payload == Payload::ema && !has_file(checkpoint.manifest, payload)) {
+      checkpoint.files.push_back(nullptr);  // the average begins with these parameters
+      continue;
+    }
     STRATA_TRY_ASSIGN(auto tensors, CheckpointTensors::open(io, folder, checkpoint.manifest, payload));
     STRATA_TRY(check_tensors(session.state_plan(), *tensors, payload, checkpoint.manifest, other_models));
     checkpoint.files.push_back(std::move(tensors));
@@ -351,6 +361,7 @@ Result<Manifest> load_checkpoint(Session& session, Io& io, const std::string& fo
   Result<OpenCheckpoint> checkpoint = open_checkpoint(session, io, folder, frozen, other_models);
   STRATA_TRY(agree(session.world(), checkpoint.status()));
   for (std::size_t p = 0; p < checkpoint->files.size(); ++p) {
+    if (checkpoint->files[p] == nullptr) continue;
     const Payload payload = session.state_plan().states()[p];
     CheckpointTensors& tensors = *checkpoint->files[p];
     if (!session.state_plan().tensors.parts.empty())

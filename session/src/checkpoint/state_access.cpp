@@ -8,7 +8,22 @@
 #include <strata/runtime/convert.h>
 #include <strata/runtime/str.h>
 
+#include "step/queue_update.h"
+
 namespace strata::detail {
+namespace {
+
+// Of the values that `payload` stores: a moving average is not a moment, and always in f32.
+StateFormat format_of(const GroupKey& group, Payload payload) {
+  return payload == Payload::ema ? StateFormat::fp32 : group.format;
+}
+
+cpuopt::MomentKind kind_of(Payload payload) {
+  return payload == Payload::m ? cpuopt::MomentKind::first : cpuopt::MomentKind::second;
+}
+
+}  // namespace
+
 Stream& StateAccess::stream_of(const Opened& chunk, Intent intent) const noexcept {
   if (chunk.tier == Tier::pinned) return context_.streams().cpu;
   return intent == Intent::read ? context_.streams().d2h : context_.streams().h2d;
@@ -78,8 +93,9 @@ StateAccess::Parts StateAccess::parts_of(const Opened& chunk, std::int64_t at, s
   if (chunk.payload == Payload::param)
     return {part(chunk.values, size_of(group.compute)),
             part(chunk.rest, cpuopt::master_bytes(cpuopt::master_layout(group.compute)))};
-  Parts parts = {part(chunk.values, moment_value_bytes(group.format)), Part{}};
-  if (group.format == StateFormat::int8) {
+  const StateFormat format = format_of(group, chunk.payload);
+  Parts parts = {part(chunk.values, moment_value_bytes(format)), Part{}};
+  if (format == StateFormat::int8) {
     const auto elems =
         static_cast<std::size_t>(context_.plan().layout.range(chunk.chunk, chunk.payload).size());
     const std::int64_t first = at / kMomentBlock, end = (at + n + kMomentBlock - 1) / kMomentBlock;
@@ -88,14 +104,6 @@ StateAccess::Parts StateAccess::parts_of(const Opened& chunk, std::int64_t at, s
   }
   return parts;
 }
-
-namespace {
-
-cpuopt::MomentKind kind_of(Payload payload) {
-  return payload == Payload::m ? cpuopt::MomentKind::first : cpuopt::MomentKind::second;
-}
-
-}  // namespace
 
 StateAccess::Addresses StateAccess::in_place(const Opened& chunk, const Piece& piece) const {
   const Parts parts = parts_of(chunk, piece.at, piece.n);
@@ -160,8 +168,8 @@ bool StateAccess::rounds_params(ChunkId chunk) const {
 Status StateAccess::decode(const Opened& chunk, const Addresses& from, std::span<float> values) const {
   const GroupKey& group = context_.plan().layout.group_of(chunk.chunk);
   if (chunk.payload != Payload::param)
-    cpuopt::decode_moment(group.format, kind_of(chunk.payload), {from[0], reinterpret_cast<float*>(from[1])},
-                          values);
+    cpuopt::decode_moment(format_of(group, chunk.payload), kind_of(chunk.payload),
+                          {from[0], reinterpret_cast<float*>(from[1])}, values);
   else if (group.compute == DType::u8)
     std::transform(from[0], from[0] + values.size(), values.begin(),
                    [](std::byte byte) { return static_cast<float>(byte); });
@@ -180,7 +188,7 @@ void StateAccess::encode(const Opened& chunk, const Addresses& into, std::span<c
   else if (chunk.payload == Payload::param)
     cpuopt::split_masters(values, cpuopt::master_layout(group.compute), into[0], into[1]);
   else
-    cpuopt::encode_moment(group.format, kind_of(chunk.payload), values,
+    cpuopt::encode_moment(format_of(group, chunk.payload), kind_of(chunk.payload), values,
                           {into[0], reinterpret_cast<float*>(into[1])});
 }
 
@@ -295,12 +303,24 @@ Status StateAccess::fill_pieces(Payload payload, const Fill& fill, const VisitSt
 }
 
 Status StateAccess::clear_moments() {
-  for (const Payload payload : context_.plan().states().subspan(1))
+  for (const Payload payload : context_.plan().states().subspan(1)) {
+    if (payload == Payload::ema) continue;
     STRATA_TRY(fill_pieces(payload, [](const Piece&, std::span<float> values) {
       std::fill(values.begin(), values.end(), 0.0f);
       return Status::ok();
     }));
+  }
   return Status::ok();
+}
+
+Status StateAccess::start_ema() {
+  ChunkManager& chunks = context_.chunks();
+  for (ChunkId chunk = 0; chunk < context_.plan().layout.n_chunks(); ++chunk) {
+    if (!has(chunk, Payload::ema)) continue;
+    STRATA_TRY(queue_ema_start(context_, chunk));
+    STRATA_TRY(chunks.write_back({chunk, Payload::ema}));
+  }
+  return chunks.status();
 }
 
 Status StateAccess::fill(Payload payload, const FillState& fill, const VisitState& rounded) {

@@ -29,6 +29,8 @@ class StateAccess {
   explicit StateAccess(StateContext& context) : context_(context) {}
   /// Sets moments to zero.
   Status clear_moments();
+  /// Lets moving averages begin with the parameters as they are now.
+  Status start_ema();
   /// Visits what this rank holds, or of each chunk the part whose gradient it sums.
   Status visit(Payload payload, const VisitState& visit) { return visit_range(payload, visit, {}); }
   Status visit_part(Payload payload, const VisitState& visit, VisitScope scope) {

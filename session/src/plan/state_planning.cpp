@@ -50,17 +50,20 @@ std::uint64_t frozen_bytes(const StatePlan& plan) {
 // The gradients of several micro-batches are accumulated in f32; a single one is used unchanged.
 void set_formats(StatePlan& plan) {
   const cpuopt::MomentSet moments = cpuopt::moments_of(plan.options.optimizer);
+  const bool has_ema = plan.options.optimizer.ema_decay > 0;
   for (LayoutTensor& tensor : plan.tensors.specs) {
     if (plan.micro_batches(tensor.group.trainee) > 1) tensor.group.accum = DType::f32;
     tensor.group.format = plan.options.states;
     tensor.group.first_moment = moments.first;
     tensor.group.second_moment = moments.second;
+    tensor.group.ema = tensor.group.trainable && has_ema;
     tensor.group.frozen_masters = tensor.group.trainable || plan.options.frozen_masters;
     tensor.group.saved = tensor.group.saved || plan.options.saves_frozen;
   }
   plan.held_states = {Payload::param};
   if (moments.first) plan.held_states.push_back(Payload::m);
   if (moments.second) plan.held_states.push_back(Payload::v);
+  if (has_ema) plan.held_states.push_back(Payload::ema);
 }
 
 }  // namespace
@@ -100,7 +103,8 @@ bool states_may_fit(const TensorTable& tensors, bool trains, const SessionOption
     if (trains && tensor.group.trainable)
       bytes +=
           cpuopt::master_bytes(cpuopt::master_layout(compute)) +
-          moment_value_bytes(options.states) * (std::size_t{moments.first} + std::size_t{moments.second});
+          moment_value_bytes(options.states) * (std::size_t{moments.first} + std::size_t{moments.second}) +
+          (options.optimizer.ema_decay > 0 ? sizeof(float) : 0);
     need += static_cast<double>(bytes) * static_cast<double>(tensor.n_elems);
   }
   return need <= room;

@@ -7,11 +7,15 @@
 #include <strata/cpuopt/norm.h>
 
 namespace strata::detail {
+const cpuopt::UpdateStep& step_of(const ChunkUpdate& u, const TensorBlock& block) {
+  const auto rule = static_cast<std::size_t>(u.plan->rule_of_tensor[static_cast<std::size_t>(block.tensor)]);
+  return u.step->by_rule[rule];
+}
+
 // Random numbers depend on the parameter's place in the program, so layouts do not change them.
 BlockUpdate block_update(const ChunkUpdate& u, const TensorBlock& block) {
   const auto tensor = static_cast<std::size_t>(block.tensor);
-  const auto rule = static_cast<std::size_t>(u.plan->rule_of_tensor[tensor]);
-  BlockUpdate part{u.step->by_rule[rule], u.chunk.at(block.offset), {}};
+  BlockUpdate part{step_of(u, block), u.chunk.at(block.offset), {}};
   part.block.index = static_cast<std::uint32_t>(block.at);
   if (u.chunk.states != StateFormat::fp32)
     part.noise = cpuopt::rounding_noise(u.step->rounding_seed,
@@ -54,6 +58,7 @@ void copy_states(const cpuopt::UpdateBlock& from, const cpuopt::UpdateBlock& int
     copy(into.master, from.master, elems * cpuopt::master_bytes(from.layout));
   copy_moment(from.states, from.m, into.m, n, copy);
   copy_moment(from.states, from.v, into.v, n, copy);
+  if (from.ema != nullptr && into.ema != nullptr) copy(into.ema, from.ema, elems * sizeof(float));
 }
 
 // Runs right before the update of the same elements, so that they are read from memory only once.
@@ -110,6 +115,14 @@ void run_lamb_apply(const ChunkUpdate& u, ThreadPool& pool) {
     if (!u.updates(b)) return;
     const BlockUpdate part = block_update(u, b);
     cpuopt::lamb_apply_block(part.step, u.norms.trust[b.tensor], part.block, b.n);
+    if (part.block.ema != nullptr) cpuopt::update_ema_block(part.step.ema_weight, part.block, b.n);
+  });
+}
+
+void run_ema_start(const ChunkUpdate& u, ThreadPool& pool) {
+  pool.parallel_for(std::ssize(u.blocks), [&](std::int64_t i) {
+    const TensorBlock& b = u.blocks[static_cast<std::size_t>(i)];
+    cpuopt::update_ema_block(1, u.chunk.at(b.offset), b.n);
   });
 }
 
@@ -135,6 +148,7 @@ void run_chunk_update(const ChunkUpdate& u, ThreadPool& pool) {
       if (!updates) continue;
       const BlockUpdate part = block_update(u, b);
       cpuopt::update_block(part.step, part.block, b.n, part.noise);
+      if (part.block.ema != nullptr) cpuopt::update_ema_block(part.step.ema_weight, part.block, b.n);
     }
   });
 }

@@ -61,6 +61,8 @@ struct ChunkUpdate {
     return of_trainer == nullptr || of_trainer[block.tensor].is_updated;
   }
 };
+/// The step's constants for a block.
+const cpuopt::UpdateStep& step_of(const ChunkUpdate& update, const TensorBlock& block);
 /// Does the whole update on the CPU.
 void run_chunk_update(const ChunkUpdate& update, ThreadPool& pool);
 
@@ -79,5 +81,7 @@ void compute_trust_ratios(const ChunkUpdate& update);
 void run_lamb_moments(const ChunkUpdate& update, ThreadPool& pool);
 void run_lamb_apply(const ChunkUpdate& update, ThreadPool& pool);
 void clear_norm_partials(const ChunkUpdate& update);
+/// The moving average of the chunk's parameters begins with these.
+void run_ema_start(const ChunkUpdate& update, ThreadPool& pool);
 
 }  // namespace strata::detail

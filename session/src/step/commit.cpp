@@ -13,8 +13,8 @@
 namespace strata::detail {
 namespace {
 
-constexpr std::array<Payload, 5> kUpdatePayloads = {Payload::accum, Payload::param, Payload::master,
-                                                    Payload::m, Payload::v};
+constexpr std::array<Payload, 6> kUpdatePayloads = {Payload::accum, Payload::param, Payload::master,
+                                                    Payload::m,     Payload::v,     Payload::ema};
 
 // Of the trainee's tensors in this rank's part of the model; the number of all if there is none.
 std::size_t first_non_finite_param(const StateContext& context, std::int32_t trainee) {

@@ -74,11 +74,12 @@ Status queue_device_lamb_moments(StateContext& context, const ChunkUpdate& u) {
 Status queue_device_lamb_apply(StateContext& context, const ChunkUpdate& u) {
   STRATA_TRY(context.backend().host_call_async(HostCall("lamb trust ratios", &run_trust_ratios, u),
                                                context.streams().compute));
-  return each_run(u.blocks, [&](const TensorBlock& run) {
+  STRATA_TRY(each_run(u.blocks, [&](const TensorBlock& run) {
     const BlockUpdate part = block_update(u, run);
     return state_kernels::lamb_apply_async(context.backend(), context.streams().compute,
                                            {part.step, part.block, run.n, u.norms.trust + run.tensor});
-  });
+  }));
+  return u.chunk.ema == nullptr ? Status() : queue_device_ema(context, u);
 }
 
 Status queue_device_update(StateContext& context, const ChunkUpdate& u) {
@@ -87,10 +88,19 @@ Status queue_device_update(StateContext& context, const ChunkUpdate& u) {
     STRATA_TRY(queue_device_lamb_moments(context, u));
     return queue_device_lamb_apply(context, u);
   }
-  return each_run(u.blocks, [&](const TensorBlock& run) {
+  STRATA_TRY(each_run(u.blocks, [&](const TensorBlock& run) {
     const BlockUpdate part = block_update(u, run);
     return state_kernels::update_async(context.backend(), context.streams().compute,
                                        {part.step, part.block, run.n, part.noise});
+  }));
+  return u.chunk.ema == nullptr ? Status() : queue_device_ema(context, u);
+}
+
+Status queue_device_ema(StateContext& context, const ChunkUpdate& u) {
+  return each_run(u.blocks, [&](const TensorBlock& run) {
+    const float weight = u.step == nullptr ? 1 : step_of(u, run).ema_weight;
+    return state_kernels::ema_async(context.backend(), context.streams().compute,
+                                    {weight, u.chunk.at(run.offset), run.n});
   });
 }
 

@@ -18,4 +18,8 @@ Status queue_device_update(StateContext& context, const ChunkUpdate& update);
 Status queue_device_lamb_moments(StateContext& context, const ChunkUpdate& update);
 Status queue_device_lamb_apply(StateContext& context, const ChunkUpdate& update);
 
+/// ema_async() for all tensors of the chunk, with the weight of each one's step, or with 1 where the average
+/// begins.
+Status queue_device_ema(StateContext& context, const ChunkUpdate& update);
+
 }  // namespace strata::detail

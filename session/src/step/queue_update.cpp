@@ -20,7 +20,8 @@ cpuopt::UpdateBlock block_of(const GroupKey& group, std::int64_t n,
           .param = data[0],
           .master = data[1],
           .m = cpuopt::moment_at(group.format, data[2], n),
-          .v = cpuopt::moment_at(group.format, data[3], n)};
+          .v = cpuopt::moment_at(group.format, data[3], n),
+          .ema = reinterpret_cast<float*>(data[4])};
 }
 
 bool is_logged(const StateContext& context, PayloadKey key) {
@@ -150,6 +151,41 @@ Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& s
   STRATA_TRY(on_gpu ? queue_device_lamb_moments(context, update) : queue(&run_lamb_moments, ns));
   STRATA_TRY(exchange_norm_partials(context, update.norms, stream));
   return on_gpu ? queue_device_lamb_apply(context, update) : queue(&run_lamb_apply, 0);
+}
+
+Status queue_ema_start(StateContext& context, ChunkId chunk) {
+  const ChunkLayout& layout = context.plan().layout;
+  const bool on_device = context.plan().placement.home({chunk, Payload::param}) == Tier::device;
+  Stream& stream = on_device ? context.streams().compute : context.streams().cpu;
+  std::array<ChunkPin, kPersistentPayloads.size()> states;
+  std::array<std::byte*, kPersistentPayloads.size()> data{};
+  for (std::size_t i = 0; i < kPersistentPayloads.size(); ++i) {
+    const Payload payload = kPersistentPayloads[i];
+    if (!layout.has(chunk, payload) || payload == Payload::m || payload == Payload::v) continue;
+    const Intent intent = payload == Payload::ema ? Intent::overwrite : Intent::read;
+    STRATA_TRY_ASSIGN(
+        states[i],
+        context.chunks().pin({chunk, payload}, on_device ? Tier::device : Tier::pinned, intent, stream));
+    data[i] = states[i].view().data;
+  }
+  const ChunkUpdate update = {
+      .chunk = block_of(layout.group_of(chunk), layout.range(chunk, Payload::param).size(), data),
+      .old = {},
+      .blocks = context.tables().blocks[chunk],
+      .plan = &context.plan(),
+      .norms = {}};
+  if (!context.has_data()) return {};
+  if (on_device) return queue_device_ema(context, update);
+  HostCall call("ema start", &run_ema_start, update);
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    if (!states[i]) continue;
+    const BufferView view = states[i].view();
+    if (kPersistentPayloads[i] == Payload::ema)
+      call.writes(view.data, view.bytes);
+    else
+      call.reads(view.data, view.bytes);
+  }
+  return context.backend().host_call_async(call, stream);
 }
 
 Status commit_stored_states(StateContext& context, ChunkId chunk) {

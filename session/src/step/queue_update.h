@@ -13,6 +13,8 @@ namespace strata::detail {
 /// layout, also read then, if parameters and gradients are a trainer's.
 Status queue_update(StateContext& context, ChunkId chunk, const StepConstants& step, UndoAction undo,
                     const TrainerTensor* of_trainer = nullptr);
+/// Queues that the moving average of the chunk's parameters begins with these.
+Status queue_ema_start(StateContext& context, ChunkId chunk);
 /// Prefetches those of `payloads` that live on the slow tier. Returns false if there is no room for all of
 /// them.
 Result<bool> prefetch_for_update(StateContext& context, ChunkId chunk, std::span<const Payload> payloads);

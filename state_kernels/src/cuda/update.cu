@@ -133,6 +133,14 @@ __global__ void __launch_bounds__(kUpdateThreads)
 }
 
 template <MasterLayout kLayout>
+__global__ void __launch_bounds__(kUpdateThreads) update_ema(float weight, UpdateBlock b, std::int64_t n) {
+  const std::int64_t i = dispatch::thread_index();
+  if (i >= n) return;
+  const float p = cpuopt::load_master_at<kLayout>(b.param, b.master, i);
+  b.ema[i] = weight == 1 ? p : cpuopt::moved_ema(b.ema[i], p, weight);
+}
+
+template <MasterLayout kLayout>
 using LayoutConstant = std::integral_constant<MasterLayout, kLayout>;
 
 /// Calls `launch` with the layout as a compile-time constant; returns the launch's error, if any.
@@ -205,6 +213,14 @@ Status lamb_apply(Backend&, Stream& stream, const LambApplyArgs& a) {
   return launch_layout(a.block.layout, [&]<MasterLayout kLayout>(LayoutConstant<kLayout>) {
     apply_lamb<kLayout><<<num_blocks(a.n, kUpdateThreads), kUpdateThreads, 0, queue>>>(a.step.scalars,
                                                                                        a.block, a.n, a.trust);
+  });
+}
+
+Status ema(Backend&, Stream& stream, const EmaArgs& a) {
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  return launch_layout(a.block.layout, [&]<MasterLayout kLayout>(LayoutConstant<kLayout>) {
+    update_ema<kLayout>
+        <<<num_blocks(a.n, kUpdateThreads), kUpdateThreads, 0, queue>>>(a.weight, a.block, a.n);
   });
 }
 

@@ -35,6 +35,7 @@ class StateAccessTest : public ::testing::TestWithParam<Case> {
     SessionOptions options;
     options.policy = GetParam().policy;
     options.nvme.dirs = {dir.path()};
+    options.optimizer.ema_decay = 0.9;
     return options;
   }
   TinyRun run_of(const DecoderConfig& config) const {
@@ -78,8 +79,10 @@ TEST_P(StateAccessTest, StatesFilledInPiecesAreVisitedInTheSamePieces) {
 }
 
 TEST_P(StateAccessTest, AResumedRunHasTheBitsOfTheUninterruptedOne) {
-  TinyRun straight(must(
-      Engine::plan(test::tiny_programs(Recompute::full, 3, test::tiny_config(), GetParam().compute), {})));
+  SessionOptions on_the_device;
+  on_the_device.optimizer.ema_decay = options().optimizer.ema_decay;
+  TinyRun straight(must(Engine::plan(
+      test::tiny_programs(Recompute::full, 3, test::tiny_config(), GetParam().compute), on_the_device)));
   must(straight.engine->initialize(3));
   straight.train(4);
   TinyRun first = run_of(test::tiny_config());

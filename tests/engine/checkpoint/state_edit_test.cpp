@@ -81,7 +81,7 @@ TEST_P(StateEditTest, TheNextStepIsThatOfARunThatStartedWithTheNewValues) {
     edited.train(2);
     must(edited.engine->edit_params(kEdited, halve));
     must(filled.engine->initialize(5));
-    for (const Payload payload : kCheckpointPayloads)
+    for (const Payload payload : edited.engine->state_plan().states())
       must(filled.engine->fill(payload, test::fill_from(test::states_of(*edited.engine, payload))));
     filled.engine->set_steps(2);
     filled.engine->set_loss_scale(edited.engine->loss_scale());

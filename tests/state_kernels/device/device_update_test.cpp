@@ -95,5 +95,34 @@ TEST(DeviceUpdateTest, HasTheBitsOfTheHostForEveryOptimizerLayoutAndFormat) {
       }
 }
 
+TEST(DeviceUpdateTest, TheMovingAverageHasTheBitsOfTheHost) {
+  if (!cuda_available()) GTEST_SKIP() << cuda_status();
+  const auto pool = must(ThreadPool::create(2));
+  const auto backend = must(create_cuda_backend({}, *pool));
+  Stream stream = must(backend->create_stream(StreamRole::compute));
+  constexpr std::int64_t n = 3 * 4096 + 77;
+  const std::vector<float> masters = test::Values(1).floats(n), before = test::Values(2).floats(n);
+  for (const MasterLayout layout :
+       {MasterLayout::f32, MasterLayout::bf16_split, MasterLayout::bf16_shadow, MasterLayout::f16_shadow})
+    for (const float weight : {0.001f, 1.0f}) {
+      StoredTensor stored({}, layout, StateFormat::fp32, masters);
+      UpdateBlock block = stored.block();
+      std::vector<float> want = before, got = before;
+      block.ema = want.data();
+      cpuopt::update_ema_block(weight, block, n);
+      const auto elems = static_cast<std::size_t>(n);
+      const DeviceCopy param(block.param, elems * cpuopt::param_bytes(layout)),
+          master(block.master, elems * cpuopt::master_bytes(layout)),
+          average(got.data(), elems * sizeof(float));
+      block.param = param.data();
+      block.master = master.data();
+      block.ema = static_cast<float*>(average.data());
+      must(ema_async(*backend, stream, {weight, block, n}));
+      must(backend->synchronize(stream));
+      average.copy_back();
+      EXPECT_EQ(test::differing_bits(got, want), 0u) << static_cast<int>(layout) << ", weight " << weight;
+    }
+}
+
 }  // namespace
 }  // namespace strata::state_kernels

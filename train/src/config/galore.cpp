@@ -34,6 +34,8 @@ void check_combinations(const TrainConfig& c, GaloreCheck& check) {
     check.refuse(
         "optim.weight_decay", c.optim.weight_decay,
         "which does not decay matrices; set it to 0 (optim.param_groups can decay other parameters)");
+  if (c.optim.ema_decay != 0)
+    check.refuse("optim.ema_decay", c.optim.ema_decay, "whose matrices change between steps, too");
   if (!c.model.states.empty())
     check.refuse("model.states", c.model.states, "whose moments are not those of whole matrices");
   if (const int ranks = c.parallel.ranks.value_or(1); ranks > 1)

@@ -45,6 +45,7 @@ Status load_states(Engine& engine, const std::string& path, const HfFolder& fold
   STRATA_TRY(check_digests(io, checkpoint, manifest));
   for (const Payload payload : states) {
     const std::string file = payload_file(checkpoint, payload);
+    if (payload == Payload::ema && !io.exists(file)) continue;  // it begins with the parameters
     STRATA_TRY_ASSIGN(const std::unique_ptr<HfFolder> tensors,
                       HfFolder::open_tensors(io, file, folder.config()));
     // A trainer's optimizer does not have its frozen parameters.

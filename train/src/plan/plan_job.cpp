@@ -42,6 +42,7 @@ cpuopt::OptimizerParams optimizer_params(const TrainConfig::Optim& c) {
   o.beta2 = c.beta2;
   o.eps = c.eps;
   o.weight_decay = c.weight_decay;
+  o.ema_decay = c.ema_decay;
   return o;
 }
 

@@ -50,7 +50,8 @@ Result<FrozenSource> open_frozen_source(Engine& engine, const TrainConfig& confi
 }
 
 Result<std::unique_ptr<CheckpointParams>> CheckpointParams::open(const TrainConfig& config,
-                                                                 const std::string& checkpoint, Io& io) {
+                                                                 const std::string& checkpoint, Io& io,
+                                                                 TrainedValues values) {
   std::unique_ptr<CheckpointParams> params(new CheckpointParams(config, io));
   if (const kernels::WeightFormat format = base_format(config); format != kernels::WeightFormat::full) {
     const DecoderConfig decoder = decoder_config(config);
@@ -61,6 +62,14 @@ Result<std::unique_ptr<CheckpointParams>> CheckpointParams::open(const TrainConf
   STRATA_TRY_ASSIGN(params->manifest_, read_manifest(io, checkpoint));
   STRATA_TRY_ASSIGN(params->tensors_,
                     CheckpointTensors::open(io, checkpoint, params->manifest_, Payload::param));
+  if (values == TrainedValues::newest) return params;
+  if (!io.exists(payload_file(checkpoint, Payload::ema)))
+    return Status::error(Code::invalid, str(checkpoint,
+                                            " has no moving average of the parameters: the run was trained "
+                                            "with optim.ema_decay = ",
+                                            config.optim.ema_decay));
+  STRATA_TRY_ASSIGN(params->average_,
+                    CheckpointTensors::open(io, checkpoint, params->manifest_, Payload::ema));
   return params;
 }
 
@@ -78,6 +87,7 @@ Status CheckpointParams::read(std::string_view name, std::span<float> values) {
 
 // As the run holds it: of a quantized matrix, its bytes.
 Status CheckpointParams::read_held(std::string_view name, std::span<float> values) {
+  if (average_ && average_->file().find(name) != nullptr) return average_->read(name, values);
   if (!manifest_.frozen.contains(name)) return tensors_->read(name, values);
   if (!base_) {
     STRATA_TRY_ASSIGN(base_, open_base(config_, io_));

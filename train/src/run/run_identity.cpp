@@ -57,6 +57,7 @@ void add_optimizer(Identity& identity, const TrainConfig& c) {
     identity.add("optim.momentum", c.optim.momentum);
     identity.add("optim.nesterov", c.optim.nesterov);
   }
+  if (c.optim.ema_decay > 0) identity.add("optim.ema_decay", c.optim.ema_decay);
   if (trains_in_subspaces(c)) {
     identity.add("optim.galore_rank", c.optim.galore_rank);
     identity.add("optim.galore_scale", c.optim.galore_scale);

@@ -21,6 +21,7 @@ struct GroupKey {
   DType accum = DType::f32;  ///< dtype of the step's gradient: that of `grad`, or f32
   StateFormat format = StateFormat::fp32;
   bool first_moment = true, second_moment = true;  ///< which moments the optimizer has
+  bool ema = false;            ///< whether the moving average of the parameters is stored; not `of_trainer`
   bool trainable = true;       ///< if false, the parameters never change and have no optimizer state
   bool frozen_masters = true;  ///< if not trainable: whether the master weights are stored too
   bool saved = true;           ///< whether checkpoints hold the parameters; those that are trained always
@@ -53,6 +54,8 @@ constexpr std::size_t bytes_of(const GroupKey& group, Payload payload, std::int6
       return group.first_moment ? moment_bytes(group.format, n) : 0;
     case Payload::v:
       return group.second_moment ? moment_bytes(group.format, n) : 0;
+    case Payload::ema:
+      return group.ema ? elems * sizeof(float) : 0;
     case Payload::accum:
       return elems * size_of(group.accum);
     case Payload::grad:

@@ -29,6 +29,7 @@ enum class Payload : std::uint8_t {
   master,  ///< the bits of the f32 master weights that `param` lacks; empty if `param` is f32
   m,       ///< first moment
   v,       ///< second moment
+  ema,     ///< the exponential moving average of the masters, in f32
   accum,   ///< the step's gradient, accumulated over micro-batches
   grad,    ///< what a backward pass writes, until it is accumulated: the gradient of one micro-batch or,
            ///< if a pass covers all of them, their f32 sum
@@ -36,18 +37,19 @@ enum class Payload : std::uint8_t {
   gathered,  ///< the parameters of the whole chunk, of which `param` is this rank's shard
   received,  ///< what every rank's micro-batch adds to the part of the gradient that this rank sums
 };
-inline constexpr std::size_t kPayloads = 8;
+inline constexpr std::size_t kPayloads = 9;
 constexpr std::string_view to_string(Payload payload) noexcept {
-  constexpr std::array<std::string_view, kPayloads> names = {"param", "master", "m",        "v",
+  constexpr std::array<std::string_view, kPayloads> names = {"param", "master", "m",        "v",       "ema",
                                                              "accum", "grad",   "gathered", "received"};
   return names[static_cast<std::size_t>(payload)];
 }
 /// The payloads stored in a checkpoint, as f32 whatever their format in memory; `param` stands for the master
 /// weights.
-inline constexpr std::array<Payload, 3> kCheckpointPayloads = {Payload::param, Payload::m, Payload::v};
+inline constexpr std::array<Payload, 4> kCheckpointPayloads = {Payload::param, Payload::m, Payload::v,
+                                                               Payload::ema};
 /// The payloads that persist from step to step.
-inline constexpr std::array<Payload, 4> kPersistentPayloads = {Payload::param, Payload::master, Payload::m,
-                                                               Payload::v};
+inline constexpr std::array<Payload, 5> kPersistentPayloads = {Payload::param, Payload::master, Payload::m,
+                                                               Payload::v, Payload::ema};
 
 struct PayloadKey {
   ChunkId chunk = 0;

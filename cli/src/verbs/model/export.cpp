@@ -68,7 +68,7 @@ Result<std::string> export_states(Io& io, const std::string& from, const Decoder
                                   const std::string& out) {
   STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, from));
   std::vector<Payload> payloads;
-  for (const Payload payload : {Payload::param, Payload::m, Payload::v})
+  for (const Payload payload : kCheckpointPayloads)
     if (io.exists(payload_file(from, payload))) payloads.push_back(payload);
   return write_checkpoint(
       io, out, manifest, payloads, [&](Payload payload, const std::string& path) -> Status {

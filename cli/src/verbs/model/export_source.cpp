@@ -16,7 +16,9 @@ Result<ExportedCheckpoint> open_newest(const Args& args, const LoadedConfig& loa
                     }));
   if (checkpoints.empty()) return no_checkpoint(loaded.config, run);
   ExportedCheckpoint newest{checkpoints.front(), nullptr};
-  STRATA_TRY_ASSIGN(newest.params, CheckpointParams::open(loaded.config, newest.path, io));
+  STRATA_TRY_ASSIGN(newest.params,
+                    CheckpointParams::open(loaded.config, newest.path, io,
+                                           args.ema ? TrainedValues::average : TrainedValues::newest));
   return newest;
 }
 

@@ -25,16 +25,17 @@ struct OptimizerParams {
   double beta2 = 0.95;  ///< adamw, adam, lamb, lion
   double eps = 1e-8;    ///< adamw, adam, lamb, adagrad: added outside the square root
   double weight_decay =
-      0.0;                ///< adamw, lion: decoupled, times lr; lamb: part of the direction; the others: L2
-  double momentum = 0.0;  ///< sgd; 0: there is no moment
-  bool nesterov = false;  ///< sgd with momentum
-  std::int64_t step = 1;  ///< counts from 1
+      0.0;                 ///< adamw, lion: decoupled, times lr; lamb: part of the direction; the others: L2
+  double momentum = 0.0;   ///< sgd; 0: there is no moment
+  bool nesterov = false;   ///< sgd with momentum
+  std::int64_t step = 1;   ///< counts from 1
+  double ema_decay = 0.0;  ///< of the moving average of the parameters; 0: there is none
   double grad_factor = 1.0;  ///< multiplies every gradient (loss unscaling and clipping in one); used as f32
 };
 
-/// Errors: `invalid` if step < 1; if a beta or the momentum is outside [0, 1), eps is not above 0 (all as
-/// f32) or nesterov is set without momentum, for the parameters that the optimizer reads; or if another
-/// number is not finite.
+/// Errors: `invalid` if step < 1; if a beta, the momentum or ema_decay is outside [0, 1), eps is not above 0
+/// (all as f32) or nesterov is set without momentum, for the parameters that the optimizer reads; or if
+/// another number is not finite.
 Status validate(const OptimizerParams& params);
 
 /// The moments that are stored between steps.

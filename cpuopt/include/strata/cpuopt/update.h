@@ -28,4 +28,9 @@ float lamb_trust_ratio(double master_square_sum, double direction_square_sum) no
 /// Second pass of lamb: p -= lr * trust * direction. Gradients are not read.
 void lamb_apply_block(const UpdateStep& step, float trust, const UpdateBlock& block, std::int64_t n) noexcept;
 
+/// The exponential moving average of the masters (Polyak & Juditsky 1992, with a decay): ema += weight *
+/// (master - ema), elementwise; 1 copies the masters. It is called after the step, of which it is no part:
+/// `block.ema` is written, param and master are read.
+void update_ema_block(float weight, const UpdateBlock& block, std::int64_t n) noexcept;
+
 }  // namespace strata::cpuopt

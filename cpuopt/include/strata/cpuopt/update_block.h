@@ -20,6 +20,7 @@ struct UpdateBlock {
   void* master = nullptr;
   Moment m{}, v{};
   const void* g = nullptr;
+  float* ema = nullptr;     ///< the moving average of the masters; null without one
   std::uint32_t index = 0;  ///< low 32 bits of the first element's index in its tensor
 
   /// The block from element `offset` on.
@@ -31,6 +32,7 @@ struct UpdateStep {
   UpdateScalars<float> scalars{};
   Optimizer optimizer = Optimizer::adamw;
   bool momentum = false, nesterov = false;
+  float ema_weight = 0;  ///< 1 - ema_decay
 };
 UpdateStep make_update_step(const OptimizerParams& params) noexcept;
 

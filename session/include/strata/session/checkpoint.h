@@ -16,14 +16,14 @@
 
 namespace strata {
 
-/// Writes `<dir>/step-N` (param, m and v as safetensors in the order in which the model declares them, and
-/// the manifest) and returns its path. Of the tensors of Session::left_out() it holds the digests alone. With
-/// several ranks, all of them call it, each writes its part, and the bytes are those that one rank would
-/// write; errors are the same on all. Everything is written into a hidden folder beside it (a draft); each
-/// file is synced, the folder is renamed, and the parent is synced. Drafts of interrupted saves are removed
-/// first, so that they cannot fill the disk. After the commit the oldest checkpoints beyond `keep` are
-/// removed (0: all are kept). Only one process at a time may save into `dir`: callers hold a lock. Errors:
-/// `no_space`, `io_error`; earlier checkpoints are then intact.
+/// Writes `<dir>/step-N` (param, m, v and ema, as far as the run has them, as safetensors in the order in
+/// which the model declares them, and the manifest) and returns its path. Of the tensors of
+/// Session::left_out() it holds the digests alone. With several ranks, all of them call it, each writes its
+/// part, and the bytes are those that one rank would write; errors are the same on all. Everything is written
+/// into a hidden folder beside it (a draft); each file is synced, the folder is renamed, and the parent is
+/// synced. Drafts of interrupted saves are removed first, so that they cannot fill the disk. After the commit
+/// the oldest checkpoints beyond `keep` are removed (0: all are kept). Only one process at a time may save
+/// into `dir`: callers hold a lock. Errors: `no_space`, `io_error`; earlier checkpoints are then intact.
 Result<std::string> save_checkpoint(Session& session, Io& io, const std::string& dir,
                                     std::map<std::string, std::string> run, int keep);
 
@@ -86,10 +86,11 @@ Status check_frozen(const Manifest& manifest, std::string_view name, const Diges
 /// With several ranks, all of them call it, and errors are the same on all. Checks every name and shape and
 /// reports all problems at once. Then it fills the session, checking each tensor's digest while reading it,
 /// and sets the session's step. Placement, chunk size and budgets may differ from those of the run that saved
-/// it. What the checkpoint leaves out is read from `frozen`, and its digests are checked, too. A session that
-/// trains nothing may lack tensors whose names begin with one of `other_models`. Errors:
-/// `corrupt`, `invalid` (another model, another source or none), `not_found`, `io_error`. After an error
-/// while tensors are filled, the session has no valid states until others are loaded.
+/// it. A moving average that the checkpoint lacks begins with its parameters. What the checkpoint leaves out
+/// is read from `frozen`, and its digests are checked, too. A session that trains nothing may lack tensors
+/// whose names begin with one of `other_models`. Errors: `corrupt`, `invalid` (another model, another source
+/// or none), `not_found`, `io_error`. After an error while tensors are filled, the session has no valid
+/// states until others are loaded.
 Result<Manifest> load_checkpoint(Session& session, Io& io, const std::string& folder,
                                  const FrozenSource& frozen = {},
                                  std::span<const std::string_view> other_models = {});

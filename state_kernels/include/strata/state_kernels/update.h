@@ -42,4 +42,13 @@ struct LambApplyArgs {
 Status lamb_apply_async(Backend& backend, Stream& stream, const LambApplyArgs& args);
 void lamb_apply_host(const LambApplyArgs& args, ThreadPool& pool);
 
+/// The moving average of the masters: cpuopt::update_ema_block(). Moments and gradient are not read.
+struct EmaArgs {
+  float weight = 0;
+  cpuopt::UpdateBlock block;
+  std::int64_t n = 0;
+};
+Status ema_async(Backend& backend, Stream& stream, const EmaArgs& args);
+void ema_host(const EmaArgs& args, ThreadPool& pool);
+
 }  // namespace strata::state_kernels

@@ -73,13 +73,10 @@ TEST_F(CliPolicyE2e, GrpoRaisesTheRewardFromTheModelThatItStartsFrom) {
 TEST_F(CliPolicyE2e, IterationsHaveTheSameBitsWhereverTheirBytesLie) {
   make_base();
   for (const std::string task : {"grpo", "ppo"}) {
-    const Words settings = {"align.epochs=2",
-                            "align.samples=4",
-                            "data.mixture=train.txt",
-                            "align.mixture_weight=0.3",
-                            "train.dtype=bf16",
-                            "cpu.bf16_matmul=widened",
-                            task == "ppo" ? "align.kl_target=0.1" : "align.kl=k3"};
+    const Words settings = {"align.epochs=2",          "align.samples=4",
+                            "data.mixture=train.txt",  "align.mixture_weight=0.3",
+                            "optim.ema_decay=0.9",     "train.dtype=bf16",
+                            "cpu.bf16_matmul=widened", task == "ppo" ? "align.kl_target=0.1" : "align.kl=k3"};
     const auto with = [&](Words more) {
       more.insert(more.end(), settings.begin(), settings.end());
       return more;

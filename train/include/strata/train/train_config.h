@@ -97,7 +97,8 @@ struct TrainConfig {
     double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, momentum = 0;
     std::vector<std::string> param_groups;  ///< as written; see parse_param_group()
     bool nesterov = false;
-    double clip = 0;  ///< maximum global norm; 0: no clipping
+    double ema_decay = 0;  ///< of the moving average of the parameters; 0: there is none
+    double clip = 0;       ///< maximum global norm; 0: no clipping
     double loss_scale = 1;
     std::int64_t warmup = 0;
     double min_lr_ratio = 0, decay_ratio = 0;

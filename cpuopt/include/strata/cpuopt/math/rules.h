@@ -23,6 +23,12 @@ struct UpdateScalars {
   V inv_sqrt_bias2;  ///< 1 / sqrt(1 - beta2^step)
 };
 
+/// The moving average of a parameter after its update: of weight 1 - decay is the new parameter `p`.
+template <class V, class S>
+STRATA_HD V moved_ema(V ema, V p, S weight) {
+  return ema + weight * (p - ema);
+}
+
 // A rule has a function `update`, which returns the new parameter (the old one unless kUpdatesParam) and
 // updates the moments that the rule has (kHasFirstMoment, kHasSecondMoment); `g` is already scaled.
 

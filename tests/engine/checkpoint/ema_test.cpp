@@ -1,0 +1,98 @@
+// The moving average of the parameters: what it is after each step, on every tier, and where it begins.
+#include <gtest/gtest.h>
+
+#include <strata/session/checkpoint.h>
+
+#include "engine/states.h"
+#include "engine/tiny_run.h"
+#include "support/numeric.h"
+
+namespace strata {
+namespace {
+
+using test::StateTensors;
+using test::TinyRun;
+
+struct EmaCase {
+  const char* name;
+  DType compute;
+  PlacementPolicy policy;
+  cpuopt::Optimizer optimizer = cpuopt::Optimizer::adamw;
+};
+
+class EmaRunTest : public ::testing::TestWithParam<EmaCase> {
+ protected:
+  SessionOptions options(double decay) const {
+    SessionOptions options;
+    options.policy = GetParam().policy;
+    options.optimizer.optimizer = GetParam().optimizer;
+    options.optimizer.ema_decay = decay;
+    options.nvme.dirs = {dir.path()};
+    return options;
+  }
+  TinyRun run_of(double decay) const {
+    return TinyRun(must(Engine::plan(
+        test::tiny_programs(Recompute::none, 3, test::tiny_config(), GetParam().compute), options(decay))));
+  }
+  const test::TempDir dir;
+};
+
+TEST_P(EmaRunTest, BeginsWithTheParametersAndMovesTowardsThemAfterEachStep) {
+  TinyRun run = run_of(0.75);
+  must(run.engine->initialize(5));
+  StateTensors want = test::states_of(*run.engine, Payload::param);
+  EXPECT_EQ(test::states_of(*run.engine, Payload::ema), want);
+  for (int step = 0; step < 3; ++step) {
+    run.train(1);
+    const StateTensors params = test::states_of(*run.engine, Payload::param);
+    for (auto& [name, average] : want)
+      for (std::size_t i = 0; i < average.size(); ++i) {
+        const float part = 0.25f * (params.at(name)[i] - average[i]);
+        average[i] = average[i] + part;
+      }
+    EXPECT_EQ(test::states_of(*run.engine, Payload::ema), want) << "step " << step;
+  }
+  EXPECT_EQ(run.engine->peak_bytes(), run.plan->planned_peak);
+}
+
+TEST_P(EmaRunTest, ChangesNoBitOfTheRun) {
+  TinyRun with = run_of(0.9), without = run_of(0);
+  for (TinyRun* run : {&with, &without}) must(run->engine->initialize(5));
+  EXPECT_EQ(with.train(3), without.train(3));
+  EXPECT_EQ(test::states_of(*with.engine, Payload::param), test::states_of(*without.engine, Payload::param));
+  EXPECT_EQ(without.engine->visit(Payload::ema, [](const auto&, auto) { return Status::ok(); }).code(),
+            Code::unsupported);
+}
+
+// A checkpoint of a run without an average is one to begin with; one with it is read by a run that keeps
+// none.
+TEST_P(EmaRunTest, BeginsWithTheParametersOfACheckpointThatHasNoAverage) {
+  TinyRun without = run_of(0);
+  must(without.engine->initialize(5));
+  without.train(2);
+  const std::string saved = must(save_checkpoint(*without.engine, posix_io(), dir.file("without"), {}, 0));
+  TinyRun with = run_of(0.9);
+  must(with.engine->initialize(6));
+  must(load_checkpoint(*with.engine, posix_io(), saved));
+  EXPECT_EQ(test::states_of(*with.engine, Payload::ema), test::states_of(*without.engine, Payload::param));
+  EXPECT_EQ(with.train(1), without.train(1));
+
+  const std::string averaged = must(save_checkpoint(*with.engine, posix_io(), dir.file("with"), {}, 0));
+  TinyRun another = run_of(0);
+  must(load_checkpoint(*another.engine, posix_io(), averaged));
+  EXPECT_EQ(must(another.engine->state_digest()), must(without.engine->state_digest()));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Placements, EmaRunTest,
+    ::testing::Values(EmaCase{"f32", DType::f32, PlacementPolicy::automatic},
+                      EmaCase{"bf16", DType::bf16, PlacementPolicy::automatic},
+                      EmaCase{"bf16_pinned", DType::bf16, PlacementPolicy::pinned},
+                      EmaCase{"bf16_nvme", DType::bf16, PlacementPolicy::nvme},
+                      EmaCase{"f16_nvme", DType::f16, PlacementPolicy::nvme},
+                      EmaCase{"lamb", DType::bf16, PlacementPolicy::automatic, cpuopt::Optimizer::lamb},
+                      EmaCase{"lamb_pinned", DType::f32, PlacementPolicy::pinned, cpuopt::Optimizer::lamb}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace strata
