@@ -198,12 +198,13 @@ Status GenerationSource::share(ProgramSet& programs, const World& world) {
 
 Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& shape, std::int64_t prefill_rows,
                                                      const std::function<void(std::string_view)>& warn,
-                                                     World* world) {
+                                                     World* world, std::int64_t prefill_logits) {
   ProgramSet programs;
   CacheShape decode = shape, prefill;
   decode.context += virtual_tokens();
   prefill = decode;
   prefill.rows = prefill_rows;
+  if (prefill_logits > 0) prefill.logit_rows = prefill_logits;
   STRATA_TRY_ASSIGN(programs[ProgramRole::prefill], record(prefill));
   STRATA_TRY_ASSIGN(programs[ProgramRole::decode], record(decode));
   if (world != nullptr) STRATA_TRY(share(programs, *world));

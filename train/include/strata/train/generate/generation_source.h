@@ -56,9 +56,10 @@ class GenerationSource {
   /// cache has room for the virtual tokens besides decode.context.
   /// Errors: `does_not_fit`, with the bytes of the KV cache; those of reading.
   /// `world`: of ranks that share the model, which all call this; each computes the same logits.
+  /// `prefill_logits`: rows of logits of the program that prompts go through; 0: as many as of `decode`.
   Result<std::unique_ptr<Job>> start(const CacheShape& decode, std::int64_t prefill_rows,
                                      const std::function<void(std::string_view)>& warn,
-                                     World* world = nullptr);
+                                     World* world = nullptr, std::int64_t prefill_logits = 0);
   /// Ranks that share the model, if the command line asks for them, else 1. Errors: `unsupported` for layouts
   /// that tokens one by one cannot have, and for adapters and quantized bases.
   Result<int> ranks() const;
