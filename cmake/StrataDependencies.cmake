@@ -43,6 +43,9 @@ pkg_check_modules(liburing QUIET IMPORTED_TARGET liburing>=2.3)
 strata_feature(URING liburing_FOUND "liburing ${liburing_VERSION}")
 pkg_check_modules(libedit QUIET IMPORTED_TARGET libedit)
 strata_feature(LIBEDIT libedit_FOUND "libedit ${libedit_VERSION}")
+# Later versions have another protected interface of their server, from which strata's is derived.
+pkg_check_modules(httplib QUIET IMPORTED_TARGET cpp-httplib>=0.11 cpp-httplib<0.18)
+strata_feature(HTTP httplib_FOUND "cpp-httplib ${httplib_cpp-httplib_VERSION}")
 
 set(strata_cuda_found FALSE)
 if(NOT STRATA_WITH_CUDA STREQUAL "OFF")

@@ -1,5 +1,5 @@
 # Optional parts of a build. AUTO uses what the machine has and prints it; ON is an error if it is missing.
-foreach(feature CUDA CUDNN NCCL MPI URING LIBTORCH)
+foreach(feature CUDA CUDNN NCCL MPI URING LIBTORCH HTTP)
   set(STRATA_WITH_${feature} AUTO CACHE STRING "Build with ${feature}: AUTO, ON or OFF")
   set_property(CACHE STRATA_WITH_${feature} PROPERTY STRINGS AUTO ON OFF)
   if(NOT STRATA_WITH_${feature} MATCHES "^(AUTO|ON|OFF)$")

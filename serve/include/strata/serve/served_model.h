@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <strata/model/chat.h>
+#include <strata/model/tokenizer.h>
+#include <strata/serve/api_error.h>
+#include <strata/serve/api_request.h>
+#include <strata/train/generate/generation_source.h>
+
+namespace strata {
+
+/// What a service needs to know of its model.
+struct ServedModel {
+  std::string name;
+  std::vector<std::string> adapters;  ///< names that a request may give instead of the model's
+  Tokenizer tokenizer;
+  Result<ChatTemplate> chat;           ///< an error matters only to conversations
+  std::vector<std::int32_t> stop_ids;  ///< tokens that end any text
+  AddSpecialTokens add_special = AddSpecialTokens::no;
+  std::int32_t context = 0;  ///< tokens of a sequence, prompt included
+  /// As GenerationSource::choose_adapter().
+  std::function<Result<std::int32_t>(const std::optional<std::string>&)> choose_adapter;
+};
+
+/// The name of a model's folder.
+std::string model_name_of(const std::string& path);
+/// The model of a source, which must outlive it. Errors: `invalid` if an adapter has the model's name.
+Result<ServedModel> served_model(const GenerationSource& source, const std::string& name,
+                                 std::int32_t context);
+
+/// A prompt as the sequence that the model continues.
+struct ServedPrompt {
+  std::string text;  ///< what the answer may begin with (echo)
+  std::vector<std::int32_t> ids, stop_ids;
+  bool text_has_special = false;  ///< special tokens among `ids` are part of the text
+};
+/// Encode as `strata generate` does. Errors: 400 for an empty prompt, ids outside of the vocabulary, a
+/// conversation that the template does not allow, and a prompt longer than the context.
+ApiResult<ServedPrompt> encode_input(const ServedModel& model, const PromptInput& input);
+ApiResult<ServedPrompt> encode_messages(const ServedModel& model, const std::vector<ChatMessage>& messages);
+
+/// The name and the adapter that a request asks for.
+struct ServedChoice {
+  std::string name;
+  std::int32_t adapter = -1;
+};
+/// Without a name, the default adapter, or else the model itself. Errors: 404 for another name.
+ApiResult<ServedChoice> choose_model(const ServedModel& model, const std::optional<std::string>& name);
+
+}  // namespace strata

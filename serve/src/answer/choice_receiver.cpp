@@ -1,0 +1,119 @@
+#include "answer/choice_receiver.h"
+
+#include <new>
+#include <span>
+#include <utility>
+
+#include "answer/token_scores.h"
+
+namespace strata::detail {
+namespace {
+
+const char* finish_reason_of(FinishReason reason) {
+  return reason == FinishReason::end_of_text || reason == FinishReason::stopped ? "stop" : "length";
+}
+
+}  // namespace
+
+ChoiceReceiver::ChoiceReceiver(ChoiceOptions options, const Tokenizer& tokenizer,
+                               std::shared_ptr<AnswerChannel> channel)
+    : options_(std::move(options)),
+      tokenizer_(tokenizer),
+      channel_(std::move(channel)),
+      stop_(options_.stop) {
+  if (!options_.n_top || options_.prompt_ids.empty()) return;
+  // The offset of a token in the prompt.
+  Utf8Stream prompt;
+  std::size_t chars = 0;
+  for (const std::int32_t id : options_.prompt_ids) {
+    scores_.push_back({id, std::nullopt, {}, chars});
+    if (options_.prompt_has_special || !tokenizer_.is_special(id))
+      chars += n_characters(prompt.push(tokenizer_.token(id)));
+  }
+}
+
+// The batcher's thread drops a sequence without a word only if it has no memory.
+ChoiceReceiver::~ChoiceReceiver() {
+  if (!ended_) channel_->abandon();
+}
+
+void ChoiceReceiver::on_prompt_logits(std::size_t index, std::span<const float> logits) {
+  TokenScore& score = scores_[index];
+  const std::size_t offset = score.offset;
+  score = score_token(logits, score.id, *options_.n_top);
+  score.offset = offset;
+}
+
+// The first piece begins with the prompt.
+AnswerPiece ChoiceReceiver::begin_piece() {
+  AnswerPiece piece;
+  piece.choice.index = options_.index;
+  if (std::exchange(begun_, true) || !options_.echo) return piece;
+  piece.choice.text = options_.prompt;
+  add_scores(piece.choice, true);
+  read_chars_ = certain_chars_ = n_characters(options_.prompt);
+  return piece;
+}
+
+void ChoiceReceiver::add_text(const std::string& text, ApiChoice& choice) {
+  read_chars_ += n_characters(text);
+  const std::string certain = stop_.push(text);
+  certain_chars_ += n_characters(certain);
+  choice.text += certain;
+}
+
+void ChoiceReceiver::add_scores(ApiChoice& choice, bool all) {
+  while (!scores_.empty() && (all || scores_.front().offset < certain_chars_)) {
+    choice.scores.push_back(std::move(scores_.front()));
+    scores_.pop_front();
+  }
+}
+
+void ChoiceReceiver::score(std::int32_t id, std::span<const float> logits) {
+  if (!options_.n_top) return;
+  scores_.push_back(score_token(logits, id, *options_.n_top));
+  scores_.back().offset = read_chars_;
+}
+
+// It has a score, though it is no part of the text: programs that ask for one token rely on there being one.
+void ChoiceReceiver::on_stop_token(std::int32_t id, std::span<const float> logits) {
+  AnswerPiece piece = begin_piece();
+  score(id, logits);
+  channel_->push(std::move(piece));
+}
+
+Result<bool> ChoiceReceiver::on_token(std::int32_t id, std::span<const float> logits) {
+  AnswerPiece piece = begin_piece();
+  piece.tokens = 1;
+  score(id, logits);
+  STRATA_TRY_ASSIGN(const std::string bytes, tokenizer_.decode(std::span(&id, 1)));
+  add_text(utf8_.push(bytes), piece.choice);
+  add_scores(piece.choice, false);
+  channel_->push(std::move(piece));
+  return !stop_.stopped();
+}
+
+AnswerPiece ChoiceReceiver::last_piece(const Result<FinishReason>& how) {
+  AnswerPiece piece = begin_piece();
+  if (how.has_value()) {
+    add_text(utf8_.finish(), piece.choice);
+    const std::string held = stop_.finish();
+    certain_chars_ += n_characters(held);
+    piece.choice.text += held;
+    add_scores(piece.choice, !stop_.stopped());
+    piece.choice.finish_reason = stop_.stopped() ? "stop" : finish_reason_of(*how);
+  } else {
+    piece.status = how.status();
+  }
+  return piece;
+}
+
+void ChoiceReceiver::on_end(const Result<FinishReason>& how) {
+  try {
+    channel_->push(last_piece(how));
+    ended_ = true;
+  } catch (const std::bad_alloc&) {  // the destructor says so
+  }
+}
+
+}  // namespace strata::detail

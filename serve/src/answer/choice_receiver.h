@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <strata/model/tokenizer.h>
+#include <strata/model/utf8_stream.h>
+#include <strata/serve/stop_filter.h>
+#include <strata/train/generate/batcher.h>
+
+#include "answer/answer_channel.h"
+
+namespace strata::detail {
+
+/// What an answer consists of besides the text that is generated.
+struct ChoiceOptions {
+  std::size_t index = 0;
+  std::vector<std::string> stop;
+  std::optional<std::size_t> n_top;  ///< scores of tokens are wanted, with so many of the most likely ones
+  bool echo = false;
+  std::string prompt;                    ///< for echo
+  std::vector<std::int32_t> prompt_ids;  ///< for echo with scores
+  bool prompt_has_special = false;       ///< special tokens among them are part of its text
+};
+
+/// Makes text of the tokens of one answer, on the batcher's thread, and ends it at a stop text.
+class ChoiceReceiver final : public SequenceReceiver {
+ public:
+  ChoiceReceiver(ChoiceOptions options, const Tokenizer& tokenizer, std::shared_ptr<AnswerChannel> channel);
+  ~ChoiceReceiver() override;
+  ChoiceReceiver(const ChoiceReceiver&) = delete;
+  ChoiceReceiver& operator=(const ChoiceReceiver&) = delete;
+
+  bool is_cancelled() const noexcept override { return channel_->is_cancelled(); }
+  void on_prompt_logits(std::size_t index, std::span<const float> logits) override;
+  Result<bool> on_token(std::int32_t id, std::span<const float> logits) override;
+  void on_stop_token(std::int32_t id, std::span<const float> logits) override;
+  void on_end(const Result<FinishReason>& how) override;
+
+ private:
+  AnswerPiece begin_piece();
+  AnswerPiece last_piece(const Result<FinishReason>& how);
+  void score(std::int32_t id, std::span<const float> logits);
+  void add_text(const std::string& text, ApiChoice& choice);
+  void add_scores(ApiChoice& choice, bool all);
+
+  const ChoiceOptions options_;
+  const Tokenizer& tokenizer_;
+  const std::shared_ptr<AnswerChannel> channel_;
+  Utf8Stream utf8_;
+  StopFilter stop_;
+  std::deque<TokenScore> scores_;  // of tokens whose text is not certain yet
+  std::size_t read_chars_ = 0;     // characters of the text so far, with what the filter holds back
+  std::size_t certain_chars_ = 0;
+  bool begun_ = false, ended_ = false;
+};
+
+}  // namespace strata::detail

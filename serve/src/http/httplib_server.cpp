@@ -1,0 +1,324 @@
+// HTTP by cpp-httplib 0.11. What it lacks is added where it lets a server do so: a class derived from its
+// Server may read and write by a Stream of its own.
+#include <strata/serve/http_server.h>
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include <httplib.h>
+
+#include <strata/runtime/str.h>
+#include <strata/serve/local_host.h>
+
+#include "http/connection.h"
+#include "http/connection_threads.h"
+#include "http/listen_address.h"
+
+namespace strata {
+namespace {
+
+using detail::Connection;
+using detail::ConnectionThreads;
+
+constexpr std::size_t kHeadBytes = 64 * kKiB;
+constexpr std::size_t kMaxShown = 80;  // bytes of a client's own text in a message
+constexpr std::chrono::milliseconds kPoll{2};
+constexpr std::chrono::seconds kSendLimit{15};  // for answers that are being sent at the end
+
+/// httplib's server with our connections.
+class ConnectionServer final : public httplib::Server {
+ public:
+  explicit ConnectionServer(const detail::ConnectionLimits& limits) : limits_(limits) {}
+  /// Connections end after the request that they are serving.
+  std::atomic<bool> stopping{false};
+
+ private:
+  bool process_and_close_socket(socket_t socket) override {
+    Connection connection(socket, limits_);
+    try {
+      while (connection.wait_for_request(stopping) && serve_request(connection)) {
+      }
+    } catch (const std::exception&) {  // no memory, or a header that std::regex gives up on
+    }
+    return true;
+  }
+
+  /// Returns whether another request may follow.
+  bool serve_request(Connection& connection) {
+    bool was_read = false, is_last = false, leaves_body = false;
+    const bool sent = process_request(connection, false, is_last, [&](httplib::Request& request) {
+      was_read = true;
+      connection.begin_body();
+      request.ranges.clear();
+      leaves_body = request.method != "POST" &&
+                    (request.has_header("Content-Length") || request.has_header("Transfer-Encoding"));
+      // Two functions that httplib has for clients and leaves empty here: whether the client is there, and
+      // what is about to be answered. After an error the rest of a body may be unread.
+      request.progress = [&](std::uint64_t, std::uint64_t) { return connection.is_open(); };
+      request.response_handler = [&](const httplib::Response& response) {
+        leaves_body = leaves_body || response.status >= 400;
+        return true;
+      };
+    });
+    return sent && was_read && !is_last && !leaves_body && !connection.is_broken();
+  }
+
+  const detail::ConnectionLimits limits_;
+};
+
+/// Whether a body is JSON by its header. Other types are refused because a web page may send those to any
+/// address without being asked to prove that it is allowed to.
+bool is_json(std::string type) {
+  std::transform(type.begin(), type.end(), type.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string_view json = "application/json";
+  return type.starts_with(json) &&
+         (type.size() == json.size() || type[json.size()] == ';' || type[json.size()] == ' ');
+}
+
+/// What is wrong with the headers that tell how long a body is; empty: nothing. httplib takes the first
+/// length of several, and what is no number for 0 or a very large one.
+std::string problem_of_length(const httplib::Request& request) {
+  const std::string length = request.get_header_value("Content-Length");
+  if (request.has_header("Transfer-Encoding")) {
+    const std::string encoding = request.get_header_value("Transfer-Encoding");
+    if (encoding != "chunked")
+      return str("the header Transfer-Encoding is '", encoding.substr(0, kMaxShown),
+                 "'; only chunked is known");
+    if (!length.empty()) return "a body is chunked or has the header Content-Length, not both";
+  }
+  if (request.get_header_value_count("Content-Length") > 1)
+    return "there is more than one header Content-Length";
+  if (length.find_first_not_of("0123456789") != std::string::npos)
+    return str("the header Content-Length is '", length.substr(0, kMaxShown),
+               "'; it must be the number of bytes of the body");
+  return {};
+}
+
+bool takes_body(std::string_view path) {
+  return std::find(std::begin(kPostPaths), std::end(kPostPaths), path) != std::end(kPostPaths);
+}
+
+class HttplibServer final : public HttpServer {
+ public:
+  HttplibServer(Service& service, const Options& options)
+      : service_(service),
+        options_(options),
+        only_local_(is_this_machine(options.host)),
+        server_({kHeadBytes, 2 * options.max_body_bytes + kHeadBytes, options.request_limit,
+                 options.idle_limit, options.write_limit}) {
+    set_limits();
+    set_handlers();
+  }
+  ~HttplibServer() override { HttplibServer::stop(); }
+  HttplibServer(const HttplibServer&) = delete;
+  HttplibServer& operator=(const HttplibServer&) = delete;
+
+  Status listen() {
+    STRATA_TRY(detail::check_listen_address(options_.host, options_.port));
+    STRATA_TRY_ASSIGN(threads_, ConnectionThreads::create(options_.max_connections));
+    errno = 0;
+    const bool any = options_.port == 0;
+    port_ = any ? server_.bind_to_any_port(options_.host) : options_.port;
+    if (any ? port_ < 0 : !server_.bind_to_port(options_.host, port_))
+      return Status::error(Code::io_error, str(options_.host, ":", options_.port, " cannot be bound",
+                                               errno != 0 ? str(": ", std::strerror(errno)) : ""));
+    // httplib lets five wait; the system resets connections that find no room.
+    if (::listen(socket_, SOMAXCONN) != 0)
+      return Status::error(Code::io_error, str(options_.host, ":", port_, ": ", std::strerror(errno)));
+    listener_ = std::jthread([this] { accept_all(); });
+    (void)::pthread_setname_np(listener_.native_handle(), "st-accept");
+    while (!server_.is_running() && !listener_ended_) std::this_thread::sleep_for(kPoll);
+    return {};
+  }
+
+  int port() const noexcept override { return port_; }
+
+  void stop() override {
+    if (!listener_.joinable()) return;
+    // httplib cuts streams short once it stops listening.
+    server_.stopping = true;
+    for (auto waited = kPoll; service_.n_in_flight() > 0 && waited < kSendLimit; waited += kPoll)
+      std::this_thread::sleep_for(kPoll);
+    server_.stop();
+    listener_.join();
+  }
+
+ private:
+  // httplib returns before stop() if the system refuses it sockets. A server that nobody can reach should
+  // end.
+  void accept_all() noexcept {
+    try {
+      (void)server_.listen_after_bind();
+      if (!server_.stopping)
+        service_.give_up(Status::error(Code::io_error, str("connections to ", options_.host, ":", port_,
+                                                           " cannot be accepted any more")));
+    } catch (const std::exception&) {
+      service_.give_up(Status::heap_exhausted());
+    }
+    listener_ended_ = true;
+  }
+
+  void set_limits() {
+    server_.new_task_queue = [this] { return threads_.release(); };
+    server_.set_payload_max_length(options_.max_body_bytes);
+    server_.set_keep_alive_timeout(options_.idle_limit.count());
+    server_.set_tcp_nodelay(true);
+    // httplib's own let two servers share a port.
+    server_.set_socket_options([this](socket_t socket) {
+      socket_ = socket;
+      const int yes = 1;
+      (void)::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    });
+  }
+
+  void set_handlers() {
+    // Not by patterns: std::regex recurses for each character of a path.
+    server_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+      using Routed = httplib::Server::HandlerResponse;
+      if (const auto error = check_host(request)) {
+        send(service_.refuse(*error, request.path), response);
+        return Routed::Handled;
+      }
+      if (request.method == "POST" && takes_body(request.path)) return Routed::Unhandled;
+      answer(request, {}, response);
+      return Routed::Handled;
+    });
+    for (const std::string_view path : kPostPaths)
+      server_.Post(std::string(path), [this](const httplib::Request& request, httplib::Response& response,
+                                             const httplib::ContentReader& reader) {
+        std::string body;
+        if (const auto error = read_body(request, reader, body))
+          send(service_.refuse(*error, request.path), response);
+        else
+          answer(request, body, response);
+      });
+    server_.set_expect_100_continue_handler(
+        [this](const httplib::Request& request, httplib::Response& response) {
+          if (!has_large_body(request)) return 100;
+          return response.status = 413;  // httplib 0.11 does not set it
+        });
+    server_.set_post_routing_handler([](const httplib::Request& request, httplib::Response& response) {
+      if (request.response_handler) (void)request.response_handler(response);
+      if (response.status < 400) return;
+      response.headers.erase("Keep-Alive");
+      response.headers.erase("Connection");
+      response.set_header("Connection", "close");
+    });
+    // What httplib refuses by itself. All other errors have a body, or nobody who could read it.
+    server_.set_error_handler([this](const httplib::Request& request, httplib::Response& response) {
+      if (response.body.empty() && response.status != kClientLeft)
+        send(service_.refuse(httplib_error(response.status), request.path), response);
+    });
+  }
+
+  ApiError httplib_error(int status) const {
+    if (status == 413) return too_large();
+    if (status >= 500) return {500, "the request failed", {}, "internal"};
+    return {status, "this is not a request of HTTP/1.1 that can be read", {}, "bad_request"};
+  }
+  ApiError too_large() const {
+    return {413,
+            str("the body is larger than ", options_.max_body_bytes, " bytes, which --max-body allows"),
+            {},
+            "body_too_large"};
+  }
+
+  // A page whose name an attacker's DNS points to this machine sends that name (DNS rebinding).
+  std::optional<ApiError> check_host(const httplib::Request& request) const {
+    const std::string host = request.get_header_value("Host");
+    if (!only_local_ || host.empty() || is_this_machine(host)) return std::nullopt;
+    return ApiError{
+        403,
+        str("the request is for '", host.substr(0, kMaxShown),
+            "', and this server is for this machine alone; --host ADDRESS makes it one for others"),
+        {},
+        "host_not_allowed"};
+  }
+
+  bool has_large_body(const httplib::Request& request) const {
+    const std::string length = request.get_header_value("Content-Length");
+    std::size_t bytes = 0;
+    const auto [end, code] = std::from_chars(length.data(), length.data() + length.size(), bytes);
+    return code == std::errc::result_out_of_range || bytes > options_.max_body_bytes;
+  }
+
+  std::optional<ApiError> read_body(const httplib::Request& request, const httplib::ContentReader& reader,
+                                    std::string& body) const {
+    if (!is_json(request.get_header_value("Content-Type")))
+      return ApiError{415,
+                      "the body must be JSON, with the header Content-Type: application/json",
+                      {},
+                      "unsupported_media_type"};
+    if (std::string problem = problem_of_length(request); !problem.empty())
+      return ApiError{400, std::move(problem), {}, "bad_request"};
+    if (has_large_body(request)) return too_large();
+    // There is no body; httplib would wait for one until the client closes the connection.
+    if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding"))
+      return std::nullopt;
+    bool fits = true;
+    const bool was_read = reader([&](const char* data, std::size_t n) {
+      fits = body.size() + n <= options_.max_body_bytes;
+      if (fits) body.append(data, n);
+      return fits;
+    });
+    if (!fits) return too_large();
+    if (!was_read) return ApiError{400, "the body could not be read to its end", {}, "incomplete_body"};
+    return std::nullopt;
+  }
+
+  void answer(const httplib::Request& request, std::string_view body, httplib::Response& response) {
+    send(service_.handle({request.method == "HEAD" ? "GET" : std::string_view(request.method), request.path,
+                          body, [&request] { return request.progress(0, 0); }}),
+         response);
+  }
+
+  static void send(ApiResponse answer, httplib::Response& response) {
+    response.status = answer.status;
+    if (answer.retry_after_s > 0) response.set_header("Retry-After", std::to_string(answer.retry_after_s));
+    if (!answer.next) return response.set_content(answer.body, answer.content_type);
+    response.set_header("Cache-Control", "no-cache");
+    response.set_chunked_content_provider(
+        answer.content_type, [next = std::move(answer.next)](std::size_t, httplib::DataSink& sink) {
+          const std::optional<std::string> piece = next();
+          if (piece) return sink.write(piece->data(), piece->size());
+          sink.done();
+          return true;
+        });
+  }
+
+  Service& service_;
+  const Options options_;
+  const bool only_local_;
+  std::unique_ptr<ConnectionThreads> threads_;  // until httplib owns them
+  ConnectionServer server_;
+  int port_ = 0;
+  socket_t socket_ = INVALID_SOCKET;  // that listens; httplib owns it
+  std::atomic<bool> listener_ended_{false};
+  std::jthread listener_;  // last: it uses what is above
+};
+
+}  // namespace
+
+Status HttpServer::check(const Options& options) {
+  return detail::check_listen_address(options.host, options.port);
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::start(Service& service, const Options& options) {
+  auto server = std::make_unique<HttplibServer>(service, options);
+  STRATA_TRY(server->listen());
+  return std::unique_ptr<HttpServer>(std::move(server));
+}
+
+}  // namespace strata

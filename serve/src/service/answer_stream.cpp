@@ -1,0 +1,123 @@
+#include "service/answer_stream.h"
+
+#include <utility>
+
+namespace strata::detail {
+namespace {
+
+constexpr std::chrono::milliseconds kConnectionCheck{100};
+
+ApiResponse client_left() {
+  ApiResponse response;
+  response.status = kClientLeft;
+  return response;
+}
+
+/// The events of a stream.
+class EventStream {
+ public:
+  EventStream(std::unique_ptr<AnswerReader> reader, ResponseWriter writer, bool with_usage,
+              std::shared_ptr<RequestCount> count, AnswerPiece first)
+      : reader_(std::move(reader)),
+        writer_(std::move(writer)),
+        with_usage_(with_usage),
+        count_(std::move(count)),
+        first_(std::move(first)),
+        begun_(reader_->n_answers(), false) {}
+  ~EventStream() {
+    if (!ended_) count_->status = kClientLeft;
+  }
+  EventStream(const EventStream&) = delete;
+  EventStream& operator=(const EventStream&) = delete;
+
+  std::optional<std::string> next() {
+    std::string events;
+    while (events.empty() && !ended_) {
+      const std::optional<AnswerPiece> piece = first_ ? std::exchange(first_, std::nullopt) : reader_->next();
+      if (!piece) return std::nullopt;
+      add(*piece, events);
+    }
+    if (events.empty()) return std::nullopt;
+    return events;
+  }
+
+ private:
+  void add(const AnswerPiece& piece, std::string& events) {
+    if (!piece.status.is_ok()) {
+      const ApiError error = api_error(piece.status);
+      count_->status = error.http_status;
+      events += error_event(to_json(error));
+      ended_ = true;
+      return;
+    }
+    const ApiChoice& choice = piece.choice;
+    if (!begun_[choice.index]) events += writer_.begin_event(choice.index);
+    begun_[choice.index] = true;
+    if (!choice.text.empty() || !choice.scores.empty() || piece.is_last()) events += writer_.event(choice);
+    if (!reader_->all_ended()) return;
+    if (with_usage_) events += writer_.usage_event(reader_->usage());
+    events += kLastEvent;
+    ended_ = true;
+  }
+
+  const std::unique_ptr<AnswerReader> reader_;
+  const ResponseWriter writer_;
+  const bool with_usage_;
+  const std::shared_ptr<RequestCount> count_;
+  std::optional<AnswerPiece> first_;
+  std::vector<bool> begun_;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+AnswerReader::AnswerReader(std::shared_ptr<AnswerChannel> channel, std::size_t n_answers,
+                           std::size_t prompt_tokens, std::function<bool()> is_connected)
+    : channel_(std::move(channel)),
+      is_connected_(std::move(is_connected)),
+      n_answers_(n_answers),
+      n_open_(n_answers),
+      usage_{prompt_tokens, 0} {}
+
+std::optional<AnswerPiece> AnswerReader::next() {
+  while (is_connected_()) {
+    std::optional<AnswerPiece> piece = channel_->pop(kConnectionCheck);
+    if (!piece) continue;
+    usage_.completion_tokens += piece->tokens;
+    if (piece->is_last()) --n_open_;
+    return piece;
+  }
+  return std::nullopt;
+}
+
+ApiResponse whole_response(AnswerReader& reader, const ResponseWriter& writer) {
+  std::vector<ApiChoice> choices(reader.n_answers());
+  while (!reader.all_ended()) {
+    std::optional<AnswerPiece> piece = reader.next();
+    if (!piece) return client_left();
+    if (!piece->status.is_ok()) return response_of(api_error(piece->status));
+    ApiChoice& choice = choices[piece->choice.index];
+    choice.index = piece->choice.index;
+    choice.text += piece->choice.text;
+    choice.finish_reason = std::move(piece->choice.finish_reason);
+    for (TokenScore& score : piece->choice.scores) choice.scores.push_back(std::move(score));
+  }
+  ApiResponse response;
+  response.body = writer.whole(choices, reader.usage());
+  return response;
+}
+
+ApiResponse streamed_response(std::unique_ptr<AnswerReader> reader, ResponseWriter writer, bool with_usage,
+                              std::shared_ptr<RequestCount> count) {
+  std::optional<AnswerPiece> first = reader->next();
+  if (!first) return client_left();
+  if (!first->status.is_ok()) return response_of(api_error(first->status));
+  ApiResponse response;
+  response.content_type = "text/event-stream";
+  const auto stream = std::make_shared<EventStream>(std::move(reader), std::move(writer), with_usage,
+                                                    std::move(count), *std::move(first));
+  response.next = [stream] { return stream->next(); };
+  return response;
+}
+
+}  // namespace strata::detail

@@ -1,0 +1,317 @@
+// OpenAI's API without a transport.
+#include <strata/serve/service.h>
+
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <strata/runtime/str.h>
+
+#include "serve/served_tiny.h"
+
+namespace strata {
+namespace {
+
+using nlohmann::json;
+using test::ServedTiny;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr const char* kCompletions = "/v1/completions";
+constexpr const char* kChat = "/v1/chat/completions";
+
+json body_of(const ApiResponse& response, int status = 200) {
+  EXPECT_EQ(response.status, status) << response.body;
+  EXPECT_FALSE(response.next);
+  return json::parse(response.body);
+}
+std::string message_of(const ApiResponse& response, int status) {
+  return body_of(response, status)["error"]["message"];
+}
+/// The events of a stream without the last one, "[DONE]".
+std::vector<json> events_of(const ApiResponse& response) {
+  EXPECT_EQ(response.status, 200) << response.body;
+  EXPECT_EQ(response.content_type, "text/event-stream");
+  std::string all;
+  while (const auto piece = response.next()) all += *piece;
+  std::vector<json> events;
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t end = all.find("\n\n", at);
+    const std::string data = all.substr(at + 6, end - at - 6);
+    at = end + 2;
+    if (data != "[DONE]") events.push_back(json::parse(data));
+    EXPECT_EQ(data == "[DONE]", at == all.size()) << data;
+  }
+  return events;
+}
+std::string text_of(const std::vector<json>& events, std::size_t choice = 0) {
+  std::string text;
+  for (const json& event : events)
+    for (const json& each : event["choices"])
+      if (each["index"] == choice)
+        text += each.contains("text") ? each["text"].get<std::string>() : each["delta"].value("content", "");
+  return text;
+}
+
+TEST(ServiceTest, ATextIsWhatTheGeneratorMakesOfThePrompt) {
+  ServedTiny tiny;
+  const json greedy =
+      body_of(tiny.post(kCompletions, R"({"prompt": "the cat", "max_tokens": 12, "temperature": 0})"));
+  EXPECT_EQ(greedy["choices"][0]["text"], tiny.generated({"the cat", {}}, 12, {.temperature = 0}, 1));
+  EXPECT_EQ(greedy["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(greedy["usage"]["completion_tokens"], 12);
+  EXPECT_EQ(greedy["model"], "tiny");
+  const json drawn = body_of(tiny.post(
+      kCompletions,
+      R"({"prompt": "the cat", "max_tokens": 12, "temperature": 0.8, "top_k": 40, "top_p": 0.9, "seed": 5})"));
+  EXPECT_EQ(drawn["choices"][0]["text"], tiny.generated({"the cat", {}}, 12, {0.8, 40, 0.9}, 5));
+}
+
+TEST(ServiceTest, WithoutASeedEachTextIsAnother) {
+  ServedTiny tiny;
+  const std::string request = R"({"prompt": "the", "max_tokens": 16})";
+  EXPECT_NE(body_of(tiny.post(kCompletions, request))["choices"],
+            body_of(tiny.post(kCompletions, request))["choices"]);
+}
+
+TEST(ServiceTest, AStreamHasTheSameTextInPieces) {
+  ServedTiny tiny;
+  const std::string fields = R"("prompt": "on the mat", "max_tokens": 15, "seed": 2)";
+  const json whole = body_of(tiny.post(kCompletions, str("{", fields, "}")));
+  const auto events = events_of(tiny.post(
+      kCompletions, str("{", fields, R"(, "stream": true, "stream_options": {"include_usage": true}})")));
+  EXPECT_EQ(text_of(events), whole["choices"][0]["text"]);
+  EXPECT_GT(events.size(), 5U);
+  EXPECT_EQ(events.back()["usage"], whole["usage"]);
+  EXPECT_EQ(events[events.size() - 2]["choices"][0]["finish_reason"], "length");
+}
+
+TEST(ServiceTest, AConversationIsAnsweredAsItsTemplateWritesIt) {
+  ServedTiny tiny;
+  const std::string messages = R"("messages": [{"role": "user", "content": "Who?"}])";
+  const json whole = body_of(tiny.post(kChat, str("{", messages, R"(, "temperature": 0, "max_tokens": 9})")));
+  const std::string text = whole["choices"][0]["message"]["content"];
+  EXPECT_EQ(text, tiny.generated({{}, {{"user", "Who?"}}}, 9, {.temperature = 0}, 1));
+  const auto events = events_of(
+      tiny.post(kChat, str("{", messages, R"(, "temperature": 0, "max_tokens": 9, "stream": true})")));
+  EXPECT_EQ(events[0]["choices"][0]["delta"]["role"], "assistant");
+  EXPECT_EQ(text_of(events), text);
+  EXPECT_EQ(
+      body_of(tiny.post(kChat, str("{", messages, R"(, "temperature": 0})")))["choices"][0]["finish_reason"],
+      "length")
+      << "without a limit it goes on until the context is full";
+}
+
+TEST(ServiceTest, SeveralPromptsAndAnswersHaveRandomNumbersOfTheirOwn) {
+  ServedTiny tiny({.places = 2, .max_waiting = 8});
+  const json body = body_of(
+      tiny.post(kCompletions, R"({"prompt": ["the cat", "the mat"], "n": 2, "max_tokens": 10, "seed": 4})"));
+  ASSERT_EQ(body["choices"].size(), 4U);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(body["choices"][i]["index"], i);
+  EXPECT_EQ(body["choices"][0]["text"], tiny.generated({"the cat", {}}, 10, {}, 4));
+  EXPECT_NE(body["choices"][0]["text"], body["choices"][1]["text"]);
+  EXPECT_EQ(body["usage"]["completion_tokens"], 40);
+  const auto events = events_of(tiny.post(
+      kCompletions,
+      R"({"prompt": ["the cat", "the mat"], "n": 2, "max_tokens": 10, "seed": 4, "stream": true})"));
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(text_of(events, i), body["choices"][i]["text"]);
+}
+
+TEST(ServiceTest, AStopTextEndsTheAnswerBeforeIt) {
+  ServedTiny tiny;
+  const std::string fields = R"("prompt": "cat", "max_tokens": 20, "seed": 9)";
+  const std::string whole = body_of(tiny.post(kCompletions, str("{", fields, "}")))["choices"][0]["text"];
+  // Some characters of the text, wherever its tokens end.
+  std::size_t at = whole.size() / 2, end = at;
+  while ((static_cast<unsigned char>(whole[at]) & 0xC0U) == 0x80U) ++at;
+  for (end = at + 3; end < whole.size() && (static_cast<unsigned char>(whole[end]) & 0xC0U) == 0x80U;) ++end;
+  const std::string stop = whole.substr(at, end - at), before = whole.substr(0, whole.find(stop));
+  const std::string body = str("{", fields, ", \"stop\": [", json(stop).dump(), ", \"never there\"]}");
+  const json stopped = body_of(tiny.post(kCompletions, body))["choices"][0];
+  EXPECT_EQ(stopped["text"], before);
+  EXPECT_EQ(stopped["finish_reason"], "stop");
+  json streamed = json::parse(body);
+  streamed["stream"] = true;
+  EXPECT_EQ(text_of(events_of(tiny.post(kCompletions, streamed.dump()))), before);
+}
+
+TEST(ServiceTest, AnEchoWithScoresIsWhatLmEvalReads) {
+  ServedTiny tiny;
+  const std::vector<std::int32_t> ids = tiny.tokenizer().encode("the cat sat on that mat and the other");
+  const json body = body_of(tiny.post(
+      kCompletions,
+      json{{"prompt", ids}, {"max_tokens", 1}, {"temperature", 0}, {"logprobs", 1}, {"echo", true}}.dump()));
+  const json choice = body["choices"][0], scores = choice["logprobs"];
+  EXPECT_EQ(choice["text"].get<std::string>().substr(0, 37), "the cat sat on that mat and the other");
+  ASSERT_EQ(scores["token_logprobs"].size(), ids.size() + 1);
+  EXPECT_EQ(scores["token_logprobs"][0], nullptr);
+  for (std::size_t i = 1; i <= ids.size(); ++i) {
+    const double logprob = scores["token_logprobs"][i], best = scores["top_logprobs"][i].front();
+    EXPECT_LT(logprob, 0);
+    if (i == ids.size()) {
+      EXPECT_EQ(scores["top_logprobs"][i].size(), 1U) << "it was the most likely one";
+    }
+    double most = best;
+    for (const json& each : scores["top_logprobs"][i]) most = std::max(most, each.get<double>());
+    EXPECT_LE(logprob, most);
+  }
+  EXPECT_EQ(scores["text_offset"][1], tiny.tokenizer().token_bytes(ids[0]));
+  const json alone = body_of(tiny.post(
+      kCompletions, json{{"prompt", ids}, {"max_tokens", 0}, {"logprobs", 1}, {"echo", true}}.dump()));
+  EXPECT_EQ(alone["choices"][0]["text"], "the cat sat on that mat and the other");
+  EXPECT_EQ(alone["choices"][0]["logprobs"]["token_logprobs"].size(), ids.size());
+}
+
+TEST(ServiceTest, AScoreIsThatOfTheTokenAfterTheTextBeforeIt) {
+  ServedTiny tiny;
+  const std::vector<std::int32_t> ids = tiny.tokenizer().encode("the cat sat");
+  const auto ask = [&](const std::vector<std::int32_t>& prompt, int tokens, bool echo) {
+    return body_of(tiny.post(
+        kCompletions,
+        json{{"prompt", prompt}, {"max_tokens", tokens}, {"temperature", 0}, {"logprobs", 20}, {"echo", echo}}
+            .dump()))["choices"][0]["logprobs"];
+  };
+  const json echoed = ask(ids, 0, true);
+  const json after = ask({ids.begin(), ids.end() - 1}, 1, false);
+  EXPECT_EQ(after["top_logprobs"][0].size(), 20U);
+  for (const auto& [token, logprob] : echoed["top_logprobs"].back().items())
+    if (after["top_logprobs"][0].contains(token)) {
+      EXPECT_NEAR(after["top_logprobs"][0][token].get<double>(), logprob.get<double>(), 1e-5) << token;
+    }
+}
+
+TEST(ServiceTest, OffsetsCountTheSpecialTokensThatAPromptShows) {
+  ServedTiny tiny;
+  const Tokenizer& tokenizer = tiny.tokenizer();
+  std::vector<std::int32_t> ids = tokenizer.encode("cat");
+  const std::size_t n = ids.size();
+  ids.push_back(tokenizer.end_of_text());
+  ids.push_back(tokenizer.encode("s").front());
+  const json choice = body_of(tiny.post(
+      kCompletions,
+      json{{"prompt", ids}, {"max_tokens", 0}, {"logprobs", 1}, {"echo", true}}.dump()))["choices"][0];
+  const std::string special = tokenizer.token(tokenizer.end_of_text());
+  EXPECT_EQ(choice["text"], str("cat", special, "s"));
+  EXPECT_EQ(choice["logprobs"]["text_offset"][n], 3);
+  EXPECT_EQ(choice["logprobs"]["text_offset"][n + 1], 3 + special.size());
+}
+
+TEST(ServiceTest, RequestsThatCannotBeAnsweredSayWhy) {
+  ServedTiny tiny;
+  EXPECT_EQ(message_of(tiny.post(kCompletions, R"({"prompt": "a", "model": "tinny"})"), 404),
+            "there is no model 'tinny' here; GET /v1/models lists the names; did you mean 'tiny'?");
+  EXPECT_THAT(message_of(tiny.post(kCompletions, R"({"prompt": ""})"), 400),
+              HasSubstr("the prompt is empty"));
+  EXPECT_EQ(message_of(tiny.post(kCompletions, R"({"prompt": [1, 287]})"), 400),
+            str("token 287 is out of range; the vocabulary has ", tiny.tokenizer().vocab_size(), " tokens"));
+  const ApiResponse longer = tiny.post(kCompletions, json{{"prompt", std::vector<int>(49, 1)}}.dump());
+  EXPECT_THAT(message_of(longer, 400), HasSubstr("the prompt has 49 tokens, but the context is 48"));
+  EXPECT_EQ(json::parse(longer.body)["error"]["code"], "context_length_exceeded");
+  EXPECT_THAT(message_of(tiny.post(kCompletions, R"({"prompt": "a", "n": 7})"), 400),
+              HasSubstr("asks for 7 answers; this server takes at most 6"));
+  EXPECT_THAT(message_of(tiny.post(kCompletions, "{"), 400), HasSubstr("not the JSON"));
+  EXPECT_THAT(message_of(tiny.get("/v1/nothing"), 404), HasSubstr("there is no /v1/nothing here"));
+  EXPECT_EQ(message_of(tiny.get(kChat), 405), "/v1/chat/completions needs POST");
+  EXPECT_THAT(message_of(tiny.get("/v1/models/other"), 404), HasSubstr("no model 'other'"));
+}
+
+TEST(ServiceTest, ModelsHealthAndFiguresAreThere) {
+  ServedTiny tiny;
+  EXPECT_EQ(body_of(tiny.get("/v1/models"))["data"][0]["id"], "tiny");
+  EXPECT_EQ(body_of(tiny.get("/v1/models/tiny"))["object"], "model");
+  EXPECT_EQ(body_of(tiny.get("/health"))["status"], "ok");
+  (void)tiny.post(kCompletions, R"({"prompt": "cat", "max_tokens": 3, "temperature": 0})");
+  (void)tiny.post(kCompletions, R"({"prompt": "cat", "max_tokens": -3})");
+  while (tiny.service.load().done.tokens < 3) std::this_thread::yield();  // counted after the pass
+  const ApiResponse figures = tiny.get("/metrics");
+  EXPECT_THAT(figures.content_type, HasSubstr("text/plain"));
+  EXPECT_THAT(
+      figures.body,
+      AllOf(HasSubstr("strata_serve_requests_total{endpoint=\"/v1/completions\",status=\"200\"} 1\n"),
+            HasSubstr("strata_serve_requests_total{endpoint=\"/v1/completions\",status=\"400\"} 1\n"),
+            HasSubstr("strata_serve_queue_length 0\n"), HasSubstr("strata_serve_generated_tokens_total 3\n"),
+            HasSubstr("# TYPE strata_serve_active_sequences gauge\n")));
+}
+
+TEST(ServiceTest, AFullQueueIsSaidWithATimeToWait) {
+  ServedTiny tiny({.places = 1, .max_waiting = 1, .context = 48, .runs = false});
+  std::vector<std::jthread> clients;
+  for (int i = 0; i < 2; ++i)
+    clients.emplace_back([&] { (void)tiny.post(kCompletions, R"({"prompt": "cat", "max_tokens": 4})"); });
+  while (tiny.service.load().waiting < 2) std::this_thread::yield();
+  const ApiResponse refused = tiny.post(kCompletions, R"({"prompt": "cat"})");
+  EXPECT_THAT(message_of(refused, 429), HasSubstr("too many requests wait already"));
+  EXPECT_GT(refused.retry_after_s, 0);
+  tiny.start();
+}
+
+TEST(ServiceTest, AClientThatLeavesFreesItsPlace) {
+  ServedTiny tiny({.places = 1, .max_waiting = 0});
+  std::atomic<bool> connected = true;
+  const std::string body = R"({"prompt": "cat", "max_tokens": 40, "stream": true})";
+  {
+    const ApiResponse stream =
+        tiny.service.handle({"POST", kCompletions, body, [&] { return connected.load(); }});
+    EXPECT_TRUE(stream.next());
+  }
+  ApiResponse next = tiny.post(kCompletions, R"({"prompt": "cat", "max_tokens": 2})");
+  while (next.status == 429) next = tiny.post(kCompletions, R"({"prompt": "cat", "max_tokens": 2})");
+  EXPECT_EQ(next.status, 200);
+  EXPECT_THAT(tiny.get("/metrics").body, HasSubstr("status=\"499\"} 1\n"));
+  connected = false;
+  ServedTiny idle({.places = 1, .max_waiting = 1, .context = 48, .runs = false});
+  EXPECT_EQ(
+      idle.service.handle({"POST", kCompletions, R"({"prompt": "cat"})", [&] { return connected.load(); }})
+          .status,
+      499);
+}
+
+TEST(ServiceTest, AStopLetsAnswersEndAndRefusesOthers) {
+  ServedTiny tiny({.places = 1, .max_waiting = 1});
+  const std::string body = R"({"prompt": "cat", "max_tokens": 40, "temperature": 0, "stream": true})";
+  const ApiResponse stream = tiny.post(kCompletions, body);
+  tiny.stop();
+  EXPECT_TRUE(tiny.outcome.is_ok());
+  EXPECT_EQ(message_of(tiny.post(kCompletions, R"({"prompt": "cat"})"), 503), "the server is stopping");
+  EXPECT_EQ(tiny.get("/health").status, 503);
+  EXPECT_EQ(text_of(events_of(stream)), tiny.generated({"cat", {}}, 40, {.temperature = 0}, 1));
+}
+
+TEST(ServiceTest, ATransportThatGivesUpEndsItWithTheReason) {
+  ServedTiny tiny({.places = 1, .max_waiting = 1});
+  const std::string body = R"({"prompt": "cat", "max_tokens": 40, "temperature": 0, "stream": true})";
+  const ApiResponse stream = tiny.post(kCompletions, body);
+  tiny.service.give_up(Status::error(Code::io_error, "no more connections"));
+  EXPECT_EQ(tiny.post(kCompletions, R"({"prompt": "cat"})").status, 503);
+  EXPECT_EQ(text_of(events_of(stream)), tiny.generated({"cat", {}}, 40, {.temperature = 0}, 1));
+  tiny.join();
+  EXPECT_EQ(tiny.outcome.message(), "no more connections");
+}
+
+TEST(ServiceTest, RequestsThatWaitWhenItStopsAreRefused) {
+  ServedTiny tiny({.places = 1, .max_waiting = 1, .context = 48, .runs = false});
+  ApiResponse refused;
+  {
+    const std::jthread client(
+        [&] { refused = tiny.post(kCompletions, R"({"prompt": "cat", "stream": true})"); });
+    while (tiny.service.load().waiting < 1) std::this_thread::yield();
+    tiny.signals.request_stop(15);
+    tiny.start();
+  }
+  EXPECT_THAT(message_of(refused, 503), HasSubstr("the server is stopping"));
+}
+
+TEST(ServedModelTest, ItsNameIsThatOfItsFolder) {
+  EXPECT_EQ(model_name_of("models/Qwen3-0.6B"), "Qwen3-0.6B");
+  EXPECT_EQ(model_name_of("runs/demo/"), "demo");
+  EXPECT_EQ(model_name_of("runs/demo/."), "demo");
+  EXPECT_NE(model_name_of("."), ".");
+  EXPECT_EQ(model_name_of("/"), "model");
+}
+
+}  // namespace
+}  // namespace strata
