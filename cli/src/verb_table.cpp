@@ -27,6 +27,7 @@ constexpr Verb kVerbs[] = {
     {"bench", "Measure this machine for forecasts", run_bench, add_bench_options},
     {"generate", "Continue prompts with a run or a Hugging Face folder", run_generate, add_generate_options},
     {"chat", "Talk with a model in the terminal", run_chat, add_chat_options},
+    {"serve", "Serve a model by OpenAI's HTTP API", run_serve, add_serve_options},
     {"eval", "Measure the loss of a run or a Hugging Face folder on data", run_eval, add_eval_options},
     {"score", "Compute log-probabilities of continuations, for lm_eval and other programs", run_score,
      add_score_options},

@@ -52,6 +52,8 @@ class RunningProgram {
   /// Waits for `time`, or until the program ends.
   void wait_for(std::chrono::microseconds time);
   void send(int signal) const;
+  /// Its standard output so far, as far as wait_for() has read it.
+  const std::string& out() const noexcept { return result_.out; }
   ProgramResult finish();
 
  private:

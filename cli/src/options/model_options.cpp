@@ -43,6 +43,34 @@ void add_chat_options(CLI::App& app, Args& args) {
   add_sampling(app, args);
 }
 
+void add_serve_options(CLI::App& app, Args& args) {
+  app.add_option("model", args.items, "Run folder or Hugging Face folder, and section.key=value")
+      ->option_text("RUN|FOLDER [key=value ...]")
+      ->required();
+  add_named_adapters(app, args);
+  app.get_option("--adapter")
+      ->description(
+          "PEFT adapter of the model; can be repeated with names, which requests give as their model");
+  app.add_option("--name", args.name, "Name of the model for clients (default: that of its folder)")
+      ->option_text("NAME");
+  app.add_option("--host", args.host, "Address to listen on (default: 127.0.0.1)")->option_text("ADDRESS");
+  app.add_option("--port", args.port, "Port to listen on; 0 = any that is free (default: 8000)")
+      ->option_text("N")
+      ->check(CLI::Range(0, 65535));
+  app.add_option("--batch", args.batch, "Number of texts continued at the same time")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--context", args.context,
+                 "Tokens of a text, prompt included (default: 4096, if the model supports them)")
+      ->option_text("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+  app.add_option("--queue", args.queue,
+                 "Texts that may wait besides; more are refused with 429 (default: 64)")
+      ->option_text("N")
+      ->check(CLI::Range(0, 4096));
+  app.add_option("--max-body", args.max_body, "Largest body of a request (default: 1MiB)")
+      ->option_text("BYTES");
+}
+
 void add_eval_options(CLI::App& app, Args& args) {
   app.add_option("items", args.items, "Run folder or Hugging Face folder, and section.key=value")
       ->option_text("RUN|FOLDER [key=value ...]");

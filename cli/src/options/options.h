@@ -18,6 +18,7 @@ void add_verify_options(CLI::App& app, Args& args);
 void add_doctor_options(CLI::App& app, Args& args);
 void add_generate_options(CLI::App& app, Args& args);
 void add_chat_options(CLI::App& app, Args& args);
+void add_serve_options(CLI::App& app, Args& args);
 void add_eval_options(CLI::App& app, Args& args);
 void add_score_options(CLI::App& app, Args& args);
 void add_export_options(CLI::App& app, Args& args);

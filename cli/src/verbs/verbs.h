@@ -24,6 +24,7 @@ int run_man(const Args& args);
 int run_plan(const Args& args);
 int run_report(const Args& args);
 int run_score(const Args& args);
+int run_serve(const Args& args);
 int run_tokenizer(const Args& args);
 int run_top(const Args& args);
 int run_trace(const Args& args);

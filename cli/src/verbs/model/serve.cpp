@@ -1,0 +1,111 @@
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include <strata/runtime/plural.h>
+#include <strata/runtime/signals.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+#include <strata/serve/http_server.h>
+#include <strata/serve/local_host.h>
+#include <strata/serve/service.h>
+#include <strata/train/generate/batcher.h>
+#include <strata/train/generate/generation_source.h>
+
+#include "exit_code.h"
+#include "print.h"
+#include "verbs/verbs.h"
+
+namespace strata::cli {
+namespace {
+
+constexpr std::int64_t kContext = 4096;      // tokens, unless the model supports fewer
+constexpr std::int64_t kPrefillRows = 128;   // tokens of a pass
+constexpr std::int64_t kPrefillLogits = 64;  // of which so many may be scored for an echo
+constexpr std::uint64_t kMaxBodyBytes = kGiB;
+constexpr std::size_t kSpareConnections = 16;  // for those that are refused, and for figures
+
+Result<std::int64_t> context_of(const Args& args, const GenerationSource& source) {
+  const std::int64_t most = source.max_positions();
+  if (args.context > 0 && most > 0 && args.context > most)
+    return Status::error(Code::invalid,
+                         str("--context ", args.context, ": the model supports ", most, " positions"));
+  const std::int64_t wanted = args.context > 0 ? args.context : kContext;
+  return most > 0 ? std::min(most, wanted) : wanted;
+}
+
+HttpServer::Options http_options(const Args& args, std::size_t max_body_bytes) {
+  HttpServer::Options options{.host = args.host, .port = args.port, .max_body_bytes = max_body_bytes};
+  options.max_connections =
+      static_cast<std::size_t>(args.batch) + static_cast<std::size_t>(args.queue) + kSpareConnections;
+  return options;
+}
+
+std::string url(const Args& args, int port) {
+  const bool is_ipv6 = args.host.find(':') != std::string::npos;
+  return str("http://", is_ipv6 ? "[" : "", args.host, is_ipv6 ? "]" : "", ":", port);
+}
+
+void print_begin(const Args& args, const Service& service, const GenerationSource& source, int port) {
+  const ServedModel& model = service.model();
+  std::string adapters;
+  for (const std::string& name : model.adapters) adapters += str(adapters.empty() ? " with " : ", ", name);
+  print(args.out, str("strata serve: ", model.name, adapters, " at ", url(args, port), "/v1, ",
+                      plural(args.batch, "sequence"), " of ", model.context, " tokens at a time, in ",
+                      to_string(source.dtype()), "\n"));
+  (void)std::fflush(args.out);
+}
+
+void print_end(const Args& args, const BatchStats& done) {
+  const double seconds = done.prefill_seconds + done.decode_seconds;
+  print(args.err,
+        fmt::format("strata serve: stopped; {} prompt tokens and {} generated in {} passes of {:.2f} s\n",
+                    done.prompt_tokens, done.tokens, done.passes, seconds));
+}
+
+Status serve(const Args& args) {
+  const auto warn = [&](std::string_view text) { print(args.err, str("strata serve: ", text, "\n")); };
+  const auto max_body = parse_bytes(args.max_body);
+  if (!max_body.has_value()) return max_body.status().annotate("--max-body");
+  if (*max_body > kMaxBodyBytes)
+    return Status::error(Code::invalid, str("--max-body ", args.max_body, ": at most 1GiB is supported"));
+  const HttpServer::Options http = http_options(args, *max_body);
+  STRATA_TRY(HttpServer::check(http));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source,
+                    GenerationSource::open(args, {args.adapters, args.default_adapter}, posix_io(), warn));
+  STRATA_TRY_ASSIGN(const int ranks, source->ranks());
+  if (ranks > 1)
+    return Status::error(Code::unsupported, str("parallel.tp = ", ranks, ": strata serve runs on one rank"));
+  if (const std::string warning = source->chat_warning(); !warning.empty()) warn(warning);
+  if (!is_this_machine(args.host))
+    warn(str("everyone who can reach ", args.host, " can use the model: there is no key"));
+  STRATA_TRY_ASSIGN(const std::int64_t context, context_of(args, *source));
+  const std::string name = args.name.empty() ? model_name_of(args.items.front()) : args.name;
+  STRATA_TRY_ASSIGN(ServedModel model, served_model(*source, name, static_cast<std::int32_t>(context)));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Signals> signals, install_signals());
+  signals->set_answer("\nstrata serve: ending the answers that have begun; press again to stop immediately");
+  const std::int64_t places = args.batch;
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job,
+                    source->start({places, places, context, places}, std::max(kPrefillRows, 2 * places), warn,
+                                  nullptr, std::max(kPrefillLogits, places)));
+  Batcher batcher(job->engine(), {static_cast<std::int32_t>(context), source->tokenizer().vocab_size(),
+                                  source->virtual_tokens()});
+  Service service(std::move(model), batcher, static_cast<std::size_t>(args.queue));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<HttpServer> server, HttpServer::start(service, http));
+  print_begin(args, service, *source, server->port());
+  Status status = service.run(*signals);
+  server->stop();
+  print_end(args, batcher.stats());
+  return status;
+}
+
+}  // namespace
+
+int run_serve(const Args& args) {
+  const Status status = serve(args);
+  return status.is_ok() ? static_cast<int>(kExitOk) : print_error(args, "serve", status);
+}
+
+}  // namespace strata::cli
