@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Sets up the environment of the peers' programs in this folder and of scripts/torch_check.sh: DIR/venv with the
 # newest torch, transformers, accelerate, PEFT and bitsandbytes, with DeepSpeed and its CPU Adam, compiled for this
-# machine's CPU against that torch, and with torchao, galore-torch, lm_eval, gguf, xllamacpp (llama.cpp) and trl. pip uses the
-# index it is configured with. The torch of PyPI includes CUDA libraries, about 6 GB on disk, and needs no GPU.
+# machine's CPU against that torch, and with torchao, galore-torch, lm_eval, gguf, xllamacpp (llama.cpp), trl and
+# openai. pip uses the index it is configured with. The torch of PyPI includes CUDA libraries, about 6 GB on disk, and
+# needs no GPU.
 #   bench/peers/setup_peers.sh DIR             keeps what is already installed; logs are in DIR
 #   bench/peers/setup_peers.sh DIR --debian    also installs Debian's python3-torch for /usr/bin/python3
 # torch is required. The other packages are optional: what could not be installed is named at the end, the rest
@@ -85,6 +86,7 @@ package lm_eval
 package gguf
 package xllamacpp
 package trl
+package openai
 deepspeed
 
 if (( debian )) && ! /usr/bin/python3 -c 'import torch' 2>/dev/null; then
@@ -104,7 +106,7 @@ def version(name):
     except metadata.PackageNotFoundError:
         return f"no {name}"
 print(f"{sys.executable}: Python {sys.version.split()[0]}, " + ", ".join(map(version, sys.argv[1:])))'
-"$python" -c "$versions" torch transformers accelerate deepspeed torchao galore-torch lm_eval gguf xllamacpp numpy
+"$python" -c "$versions" torch transformers accelerate deepspeed torchao galore-torch lm_eval gguf xllamacpp openai numpy
 /usr/bin/python3 -c "import torch; print('/usr/bin/python3: torch', torch.__version__)" 2>/dev/null ||
   echo '/usr/bin/python3: no torch; apt-get install python3-torch, or --debian, installs it'
 (( ${#missing[@]} == 0 )) || { printf 'setup_peers: absent: %s\n' "${missing[@]}" >&2; exit 3; }
