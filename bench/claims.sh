@@ -19,7 +19,7 @@ done
 for name in "${names[@]}"; do
   [[ -x bench/claims/$name ]] || { echo "claims: there is no bench/claims/$name; --list shows what there is" >&2; exit 2; }
 done
-command -v python3 >/dev/null || { echo 'claims: python3 is missing; scripts/setup.sh --dev installs it' >&2; exit 1; }
+command -v python3 >/dev/null || { echo 'claims: python3 is missing; scripts/setup.sh installs it' >&2; exit 1; }
 
 if [[ -z $build ]]; then
   build=build/release

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 packages that the build needs and that are missing.
+# Installs the Debian 12 packages that the build, the tests and the examples need and that are missing.
 #   scripts/setup.sh          to build, test and run
 #   scripts/setup.sh --dev    to format, lint, measure coverage and test the bindings, too
 set -euo pipefail
 
 packages=(
-  git ca-certificates g++ cmake ninja-build ccache pkg-config
+  git ca-certificates g++ cmake ninja-build ccache pkg-config python3
   libfmt-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libexpected-dev
   libtbb-dev libhwloc-dev libxsimd-dev libeigen3-dev libdnnl-dev liburing-dev libxxhash-dev libutf8proc-dev libedit-dev libcpp-httplib-dev
   libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev libbenchmark-dev
 )
-dev_packages=(clang clang-format clang-tidy libomp-dev gcovr python3 python3-torch fio abigail-tools valgrind)
+dev_packages=(clang clang-format clang-tidy libomp-dev gcovr python3-torch fio abigail-tools valgrind)
 # 68 MB with what they need beside python3-torch. Without them the tests that need them are skipped.
 optional_dev_packages=(libtorch-dev)
 optional=()

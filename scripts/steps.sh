@@ -15,6 +15,7 @@ step() {
     mkdir -p "$(dirname "$log")"
   fi
   printf '== %s: %s\n' "$name" "$*"
+  [[ -z $log ]] || printf '   (its output goes to %s)\n' "$log"
   if [[ -n $log ]]; then "$@" >"$log" 2>&1 || status=$?; else "$@" || status=$?; fi
   if (( status == 0 )); then
     printf '== %s: done in %d s\n' "$name" $((SECONDS - start))
