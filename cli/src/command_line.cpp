@@ -87,9 +87,10 @@ std::vector<const CLI::App*> named_subcommands(const CLI::App& app) {
 
 void print_help(std::FILE* out, const CLI::App& app) {
   const std::vector<const CLI::App*> named = named_subcommands(app);
-  std::string names;
-  for (std::size_t i = 1; i < named.size(); ++i) names += str(names.empty() ? "" : " ", named[i]->get_name());
-  print(out, named.back()->help(names));
+  std::string parents;  // help() itself adds the last name
+  for (std::size_t i = 0; i + 1 < named.size(); ++i)
+    parents += str(parents.empty() ? "" : " ", named[i]->get_name());
+  print(out, named.back()->help(parents));
 }
 
 /// The errors for unknown options, one per line; empty if there are none. CLI11 refuses them too, but without
@@ -113,7 +114,6 @@ int run(std::vector<std::string> arguments, Args args) {
     return usage_error(args.err, problem);
   CLI::App app("Trains models larger than GPU memory, using GPU memory, pinned RAM and NVMe", "strata");
   app.set_version_flag("--version", std::string("strata " STRATA_VERSION));
-  app.footer(footer());
   app.require_subcommand(1);
   int (*chosen)(const Args&) = nullptr;
   for (const Verb& verb : verbs()) {
@@ -121,6 +121,7 @@ int run(std::vector<std::string> arguments, Args args) {
     verb.add_options(*sub, args);
     sub->callback([&chosen, function = verb.run] { chosen = function; });
   }
+  app.footer(footer());  // after the verbs, which would inherit it: they end with their own options
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 expects them in reverse order
     app.parse(std::move(arguments));

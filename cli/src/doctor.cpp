@@ -122,10 +122,10 @@ Check check_nvme(const std::string& dir, const Result<bool>& direct) {
   return check;
 }
 
-// Runs with several ranks are not supported yet, so nothing is degraded without these libraries.
+// Most runs are one process, so nothing is degraded without these libraries.
 Check check_collectives(const std::vector<std::string>& found) {
   return {.name = "collectives",
-          .detail = fmt::format("{}; not needed, since a run is one process so far",
+          .detail = fmt::format("{}; only runs whose ranks are processes need one of them",
                                 found.empty() ? std::string("neither NCCL nor MPI")
                                               : fmt::format("{}", fmt::join(found, ", ")))};
 }

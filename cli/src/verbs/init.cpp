@@ -76,8 +76,8 @@ Result<std::optional<MachineProfile>> rates_of(const Args& args, const StarterAn
   options.quick = true;
   options.backend = backend;
   if (!answers.nvme_dir.empty()) options.nvme_dirs = {answers.nvme_dir};
-  options.report = [&](std::string_view what) { print(args.err, str("measuring ", what, "\n")); };
-  print(args.err, "this machine was not measured yet; strata bench does it more exactly\n");
+  options.report = [&](std::string_view what) { print(args.err, str("strata init: ", what, "\n")); };
+  print(args.err, "strata init: measuring this machine in short; strata bench does it more exactly\n");
   STRATA_TRY_ASSIGN(const MachineProfile measured, measure_machine(options));
   const DeviceKind device = backend == "cuda" ? DeviceKind::cuda : DeviceKind::host;
   const std::string path = profile_path(args.environment, device);

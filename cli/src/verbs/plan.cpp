@@ -156,6 +156,11 @@ Result<Stages> plan_stages(const Args& args, const LoadedConfig& loaded, Planned
   STRATA_TRY_ASSIGN(stages.later, plan_later_stages(loaded, basis.plan_basis()));
   stages.plans.push_back(job.plan.get());
   for (const PlannedJob& later : stages.later) stages.plans.push_back(later.plan.get());
+  if (!job.forecast && !args.timeline.empty())
+    return Status::error(
+        Code::invalid,
+        "--timeline draws a forecast, which needs the rates of every tier: strata bench --nvme-dir "
+        "measures this machine; --machine selects another");
   if (!job.forecast) return stages;
   const SteadyClock clock;  // the simulation has times of its own
   Trace trace(clock);
