@@ -51,31 +51,60 @@ Status Sampler::set_options(const SamplingOptions& options) {
 
 Result<std::span<const TokenProbability>> Sampler::candidates(std::span<const float> logits) {
   STRATA_TRY(check_logits(logits));
-  const auto logit = [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; };
-  std::size_t n = options_.temperature == 0 ? 1 : logits.size();
-  if (options_.top_k > 0) n = std::min(n, static_cast<std::size_t>(options_.top_k));
-  ids_.resize(logits.size());
-  std::iota(ids_.begin(), ids_.end(), 0);
-  std::partial_sort(
-      ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(n), ids_.end(),
-      [&](std::int32_t a, std::int32_t b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; });
-  const double top = logit(ids_.front());
-  if (top == -std::numeric_limits<double>::infinity())
+  const auto top = std::max_element(logits.begin(), logits.end());  // the first of equal ones
+  if (*top == -std::numeric_limits<float>::infinity())
     return Status::error(Code::diverged, str("all ", logits.size(), " logits are -infinity"));
   probabilities_.clear();
-  for (std::size_t i = 0; i < n; ++i) {
-    const double p = i == 0 ? 1.0 : std::exp((logit(ids_[i]) - top) / options_.temperature);
-    if (p > 0) probabilities_.push_back({ids_[i], p});
+  if (options_.temperature == 0) {
+    probabilities_.push_back({static_cast<std::int32_t>(top - logits.begin()), 1.0});
+    return std::span<const TokenProbability>(probabilities_);
+  }
+  const double highest = *top;
+  const auto add = [&](std::int32_t id) {
+    const double logit = logits[static_cast<std::size_t>(id)];
+    const double p = std::exp((logit - highest) / options_.temperature);
+    if (p > 0) probabilities_.push_back({id, p});
+  };
+  const auto n = std::ssize(logits);
+  if (options_.top_k > 0) {
+    const std::int64_t k = std::min<std::int64_t>(options_.top_k, n);
+    sort_ids(logits, k);
+    std::for_each(ids_.begin(), ids_.begin() + k, add);
+  } else {
+    for (std::int64_t id = 0; id < n; ++id) add(static_cast<std::int32_t>(id));
   }
   normalise(probabilities_);
   if (options_.top_p < 1) apply_top_p();
   return std::span<const TokenProbability>(probabilities_);
 }
 
+// The first `n` of ids_ are the most likely, in order.
+void Sampler::sort_ids(std::span<const float> logits, std::int64_t n) {
+  ids_.resize(logits.size());
+  std::iota(ids_.begin(), ids_.end(), 0);
+  std::partial_sort(ids_.begin(), ids_.begin() + n, ids_.end(), [&](std::int32_t a, std::int32_t b) {
+    const float of_a = logits[static_cast<std::size_t>(a)], of_b = logits[static_cast<std::size_t>(b)];
+    return of_a != of_b ? of_a > of_b : a < b;
+  });
+}
+
+// Most of the mass is usually in few tokens, so only as many are sorted as may be needed.
 void Sampler::apply_top_p() {
+  constexpr std::size_t kFirst = 64, kTimes = 4;
+  const auto likelier = [](const TokenProbability& a, const TokenProbability& b) {
+    return a.p != b.p ? a.p > b.p : a.id < b.id;
+  };
   double mass = 0;
-  std::size_t n = 0;
-  while (n < probabilities_.size() && mass < options_.top_p) mass += probabilities_[n++].p;
+  std::size_t n = 0, sorted = 0;
+  for (; n < probabilities_.size() && mass < options_.top_p; ++n) {
+    if (n == sorted) {
+      sorted = std::min(probabilities_.size(), sorted == 0 ? kFirst : sorted * kTimes);
+      std::partial_sort(probabilities_.begin() + static_cast<std::ptrdiff_t>(n),
+                        probabilities_.begin() + static_cast<std::ptrdiff_t>(sorted), probabilities_.end(),
+                        likelier);
+    }
+    mass += probabilities_[n].p;
+  }
   probabilities_.resize(n);
   normalise(probabilities_);
 }

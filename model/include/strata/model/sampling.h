@@ -31,8 +31,9 @@ class Sampler {
   /// Samples by other options from now on. Errors: those of create(); then nothing changes.
   Status set_options(const SamplingOptions& options);
 
-  /// The tokens that may be sampled, the most likely first, with probabilities that sum to 1. Valid until the
-  /// next call. Errors: `diverged` with the token whose logit is NaN or +infinity, or if all are -infinity.
+  /// The tokens that may be sampled, with probabilities that sum to 1: by id, or with a limit the most likely
+  /// first. Valid until the next call. Errors: `diverged` with the token whose logit is NaN or +infinity, or
+  /// if all are -infinity.
   Result<std::span<const TokenProbability>> candidates(std::span<const float> logits);
   /// Samples by the inverse of the cumulative probabilities at `uniform` in [0, 1).
   Result<std::int32_t> sample(std::span<const float> logits, double uniform);
@@ -40,6 +41,7 @@ class Sampler {
  private:
   explicit Sampler(const SamplingOptions& options) : options_(options) {}
   void apply_top_p();
+  void sort_ids(std::span<const float> logits, std::int64_t n);
 
   SamplingOptions options_;
   std::vector<std::int32_t> ids_;
