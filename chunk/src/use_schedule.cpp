@@ -4,6 +4,15 @@
 
 namespace strata {
 
+FirstUses::FirstUses(std::size_t n_chunks, std::span<const Use> uses, std::int32_t cycle)
+    : first_(n_chunks * kPayloads, {UseSchedule::kNever, UseSchedule::kNever}), cycle_(cycle) {
+  for (const Use& use : uses) {
+    if (use.tier == Tier::nvme) continue;
+    std::int32_t& first = first_[index_of(use.key)][index_of(use.tier)];
+    first = std::min(first, use.position);
+  }
+}
+
 UseSchedule::UseSchedule(std::size_t n_chunks)
     : positions_(n_chunks * kPayloads), last_used_epoch_(n_chunks * kPayloads, 0) {}
 
@@ -18,12 +27,17 @@ void UseSchedule::set_uses(std::span<const Use> uses, std::int32_t cycle) {
 
 std::int32_t UseSchedule::next_use(PayloadKey key, Tier tier) const noexcept {
   const Positions& positions = positions_[index_of(key)][index_of(tier)];
-  if (positions.empty()) return kNever;
   // A use at this position is pending until its pin: a payload fetched for it must not be evicted before.
   const bool made = last_used_epoch_[index_of(key)] == epoch_;
   const auto next = made ? std::upper_bound(positions.begin(), positions.end(), position_)
                          : std::lower_bound(positions.begin(), positions.end(), position_);
-  return next != positions.end() ? *next : positions.front() + cycle_;
+  if (next != positions.end()) return *next;
+  std::int32_t begin = cycle_;
+  for (const FirstUses* const pass : following_) {
+    if (const std::int32_t at = pass->of(key, tier); at != kNever) return begin + at;
+    begin += pass->cycle();
+  }
+  return positions.empty() ? kNever : begin + positions.front();
 }
 
 }  // namespace strata

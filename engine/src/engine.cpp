@@ -222,6 +222,7 @@ std::span<const float> Engine::output(std::string_view program, std::string_view
   return runner_->output(program, name, micro_batch);
 }
 std::span<const std::size_t> Engine::arena_used() const noexcept { return runner_->arena_used(); }
+Status Engine::expect(std::span<const std::string_view> programs) { return runner_->expect(programs); }
 Status Engine::forward(std::string_view program, BatchSource& source, std::int64_t index) {
   STRATA_TRY(machine().broken());
   return runner_->forward(program, source, index);

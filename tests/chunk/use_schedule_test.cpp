@@ -1,3 +1,5 @@
+#include <array>
+
 #include <gtest/gtest.h>
 
 #include <strata/chunk/use_schedule.h>
@@ -61,6 +63,23 @@ TEST(UseScheduleTest, NewUsesReplaceTheOldOnesAndStartAtPositionZero) {
   schedule.set_uses({&only, 1}, 3);
   EXPECT_EQ(schedule.next_use(kFirst, Tier::device), UseSchedule::kNever);
   EXPECT_EQ(schedule.next_use(kSecond, Tier::pinned), 0);
+}
+
+TEST(UseScheduleTest, WhatFollowsComesBeforeTheNextRound) {
+  UseSchedule schedule = schedule_of({{1, kFirst, Tier::device}, {3, kFirst, Tier::device}}, 6);
+  const std::array<Use, 2> uses = {Use{2, kSecond, Tier::device}, Use{4, kSecond, Tier::device}};
+  const FirstUses other(2, uses, 5), nothing(2, {}, 7);
+  const std::array<const FirstUses*, 2> following = {&nothing, &other};
+  schedule.set_following(following);
+  schedule.set_position(2);
+  EXPECT_EQ(schedule.next_use(kFirst, Tier::device), 3);
+  EXPECT_EQ(schedule.next_use(kSecond, Tier::device), 6 + 7 + 2);
+  EXPECT_EQ(schedule.next_use(kSecond, Tier::pinned), UseSchedule::kNever);
+  schedule.set_position(4);
+  EXPECT_EQ(schedule.next_use(kFirst, Tier::device), 6 + 7 + 5 + 1);
+  schedule.set_following({});
+  EXPECT_EQ(schedule.next_use(kFirst, Tier::device), 6 + 1);
+  EXPECT_EQ(schedule.next_use(kSecond, Tier::device), UseSchedule::kNever);
 }
 
 }  // namespace

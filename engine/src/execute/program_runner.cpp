@@ -50,6 +50,23 @@ const ProgramRunner::Replay* ProgramRunner::find(std::string_view name) const no
   return found == replays_.end() ? nullptr : &*found;
 }
 
+Status ProgramRunner::expect(std::span<const std::string_view> programs) {
+  std::array<const FirstUses*, 16> following{};
+  std::size_t n = 0;
+  for (const std::string_view name : programs.first(std::min(programs.size(), following.size()))) {
+    const auto found = std::find_if(replays_.begin(), replays_.end(),
+                                    [&](const Replay& replay) { return replay.planned.name == name; });
+    if (found == replays_.end())
+      return Status::error(Code::unsupported, str("this run has no program named ", name));
+    if (found->first_uses == nullptr)
+      found->first_uses = std::make_unique<FirstUses>(context_.plan().layout.n_chunks(),
+                                                      found->schedule->uses, found->schedule->cycle);
+    following[n++] = found->first_uses.get();
+  }
+  context_.use_schedule().set_following(std::span(following).first(n));
+  return {};
+}
+
 void ProgramRunner::activate(const Replay& replay) {
   machine_.activate(*replay.schedule);
   if (replay.overwrites_cache) kv_cache_.forget();

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -35,6 +36,8 @@ class ProgramRunner {
 
   /// Runs forward and backward of all micro-batches of a step, and computes their gradient norm and loss.
   Status compute_gradient(const TraineeStep& step, StepReport& report);
+  /// See Engine::expect().
+  Status expect(std::span<const std::string_view> programs);
   /// See Engine::forward() and Engine::output().
   Status forward(std::string_view program, BatchSource& source, std::int64_t index);
   std::span<const std::size_t> arena_used() const noexcept { return executor_.arena_used(); }
@@ -60,8 +63,9 @@ class ProgramRunner {
     const PlannedProgram& planned;
     PassSchedule own;  // empty for programs that train
     const PassSchedule* schedule;
-    bool overwrites_cache = false;  // the cache is lost when it runs
-    std::size_t first_output = 0;   // where the outputs of its first pass are, in bytes
+    bool overwrites_cache = false;            // the cache is lost when it runs
+    std::size_t first_output = 0;             // where the outputs of its first pass are, in bytes
+    std::unique_ptr<FirstUses> first_uses{};  // once it is expected
     const LoweredProgram& program() const noexcept { return planned.program; }
   };
   std::int32_t n_ranks() const noexcept { return context_.plan().options.ranks.ranks; }

@@ -51,7 +51,26 @@ PolicyIterations::PolicyIterations(const TrainConfig& config, const TrainingData
       batches_(shape_of(config, sizes_)),
       mixture_(data.mixture_batches(config.train.micro_batch)),
       kl_coef_(config.align.kl_coef),
-      used_kl_coef_(kl_coef_) {}
+      used_kl_coef_(kl_coef_) {
+  programs_ = {kDecodeProgram};
+  if (config.align.reward_model) programs_.push_back(kRewardProgram);
+  programs_.push_back(kLogProbsProgram);
+  if (needs_reference_policy(config)) programs_.push_back(kReferenceProgram);
+  if (has_critic(config)) programs_.push_back(kScoresProgram);
+  programs_.push_back(kPolicyProgram);
+  if (has_critic(config)) programs_.push_back(kCriticProgram);
+}
+
+Status PolicyIterations::expect_after(Engine& engine, std::string_view now, bool again) const {
+  const auto found = std::find(programs_.begin(), programs_.end(), now);
+  std::vector<std::string_view> next;
+  if (now == kPolicyProgram && again && has_critic(config_)) next.push_back(kCriticProgram);
+  if (now == kCriticProgram && again) next.push_back(kPolicyProgram);
+  if (again) next.push_back(now);
+  next.insert(next.end(), found + 1, programs_.end());
+  next.insert(next.end(), programs_.begin(), found + 1);
+  return engine.expect(next);
+}
 
 Result<std::unique_ptr<PolicyIterations>> PolicyIterations::create(const TrainConfig& config,
                                                                    const TrainingData& data) {
@@ -99,6 +118,7 @@ Status PolicyIterations::begin(Engine& engine, std::int64_t steps, const std::fu
   };
   figures_ = {};
   iteration_ = -1;  // until everything is there
+  STRATA_TRY(expect_after(engine, kDecodeProgram, true));
   const std::int64_t sampling = clock_.now_ns();
   STRATA_TRY_ASSIGN(std::vector<Rollout> rollouts,
                     sample_rollouts(engine, prompts_, options, iteration, stops));
@@ -185,9 +205,10 @@ Status PolicyIterations::run_scores(Engine& engine, const char* program, const c
 // Runs a program on what the answers were packed into.
 Status PolicyIterations::for_each_micro_batch(Engine& engine, const char* program,
                                               const std::function<void(std::int64_t)>& take) {
-  const std::int64_t m = sizes_.micro_batches;
-  for (std::int64_t first = 0; first < batches_.micro_batches_of_epoch(); first += m)
+  const std::int64_t m = sizes_.micro_batches, end = batches_.micro_batches_of_epoch();
+  for (std::int64_t first = 0; first < end; first += m)
     for (std::int64_t k = batches_.n_empty(first, m); k < m; ++k) {
+      STRATA_TRY(expect_after(engine, program, first + k + 1 < end));
       STRATA_TRY(engine.forward(program, batches_, first + k));
       take(first + k);
     }
@@ -272,6 +293,7 @@ void PolicyIterations::describe() {
 }
 
 Status PolicyIterations::train(Engine& engine, double lr, StepReport& report) {
+  STRATA_TRY(expect_after(engine, kPolicyProgram, (engine.steps() + 1) % sizes_.steps() != 0));
   const std::array<BatchSource*, 2> sources = {&batches_, mixture_.get()};
   return engine.train_step(kPolicyTrainee, std::span(sources).first(mixture_ == nullptr ? 1 : 2), lr, report);
 }
@@ -293,6 +315,7 @@ Status PolicyIterations::after_step(Engine& engine, double critic_lr, MetricsLin
   line.policy.old_kl = weights > 0 ? moved / weights : 0;
   figures_.ratio_max = figures_.rollout_s = figures_.reward_s = figures_.score_s = 0;  // they are of one step
   if (!has_critic(config_)) return {};
+  STRATA_TRY(expect_after(engine, kCriticProgram, line.step % sizes_.steps() != 0));
   BatchSource* const source = &batches_;
   STRATA_TRY(engine.train_step(kCriticTrainee, {&source, 1}, critic_lr, critic));
   line.policy.value_loss = static_cast<double>(critic.loss);

@@ -130,7 +130,7 @@ class PolicyRecorder {
   Status add_sampling() {
     const PolicySizes sizes = policy_sizes(config_);
     CacheShape shape{sizes.slots, sizes.slots, sizes.context(), sizes.slots};
-    STRATA_TRY(add_forward("decode", of_policy(record_cached_decoder(decoder_, shape, compute_)),
+    STRATA_TRY(add_forward(kDecodeProgram, of_policy(record_cached_decoder(decoder_, shape, compute_)),
                            ProgramRole::decode));
     shape.rows = std::max(kPrefillRows, 2 * sizes.slots);
     return add_forward("prefill", of_policy(record_cached_decoder(decoder_, shape, compute_)),

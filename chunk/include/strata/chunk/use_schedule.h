@@ -18,6 +18,20 @@ struct Use {
   Tier tier = Tier::device;
 };
 
+/// When each payload is used first in a pass that is to come, in device and in pinned memory.
+class FirstUses {
+ public:
+  /// `uses` in order of position, below `cycle`. They are copied.
+  FirstUses(std::size_t n_chunks, std::span<const Use> uses, std::int32_t cycle);
+  /// kNever if there is none.
+  std::int32_t of(PayloadKey key, Tier tier) const noexcept { return first_[index_of(key)][index_of(tier)]; }
+  std::int32_t cycle() const noexcept { return cycle_; }
+
+ private:
+  std::vector<std::array<std::int32_t, 2>> first_;  // by key; device, pinned
+  std::int32_t cycle_;
+};
+
 /// When each payload is needed next, in device and in pinned memory: what eviction and prefetch ask. The
 /// caller of the chunk manager sets the uses and the position; the manager marks the uses that were made.
 ///
@@ -32,6 +46,11 @@ class UseSchedule {
   /// Sets the uses from here on, in order of position, and the position to 0. Position `cycle` is position 0
   /// of the next round. The uses are copied.
   void set_uses(std::span<const Use> uses, std::int32_t cycle);
+  /// What follows the uses that are set now, in order; copied, and what they point to outlives the schedule.
+  /// Empty: the same uses again.
+  void set_following(std::span<const FirstUses* const> following) {
+    following_.assign(following.begin(), following.end());
+  }
   /// The uses at `position` come next; each counts as pending until its payload is marked as used.
   void set_position(std::int32_t position) noexcept {
     position_ = position;
@@ -39,14 +58,15 @@ class UseSchedule {
   }
   /// The uses of `key` at this position have been made.
   void mark_used(PayloadKey key) noexcept { last_used_epoch_[index_of(key)] = epoch_; }
-  /// Position of the next use of `key` in `tier`, device or pinned. It exceeds the cycle if that is in the
-  /// next round, and is kNever if there is none.
+  /// Position of the next use of `key` in `tier`, device or pinned. It exceeds the cycle if that is in what
+  /// follows, or after that in the next round, and is kNever if there is none.
   std::int32_t next_use(PayloadKey key, Tier tier) const noexcept;
 
  private:
   using Positions = std::vector<std::int32_t>;       // ascending
   std::vector<std::array<Positions, 2>> positions_;  // by key; device, pinned
   std::vector<std::uint64_t> last_used_epoch_;       // by key
+  std::vector<const FirstUses*> following_;
   std::int32_t position_ = 0, cycle_ = 0;
   std::uint64_t epoch_ = 1;  // incremented by set_position(), since positions repeat each round
 };

@@ -66,6 +66,7 @@ inline constexpr const char* kScoresProgram = "values";
 inline constexpr const char* kMixtureProgram = "mixture";
 inline constexpr const char* kCriticProgram = "critic";
 inline constexpr const char* kRewardProgram = "reward";
+inline constexpr const char* kDecodeProgram = "decode";
 /// The trainees.
 inline constexpr const char* kPolicyTrainee = "policy";
 inline constexpr const char* kCriticTrainee = "critic";
