@@ -14,7 +14,9 @@ FirstUses::FirstUses(std::size_t n_chunks, std::span<const Use> uses, std::int32
 }
 
 UseSchedule::UseSchedule(std::size_t n_chunks)
-    : positions_(n_chunks * kPayloads), last_used_epoch_(n_chunks * kPayloads, 0) {}
+    : positions_(n_chunks * kPayloads), last_used_epoch_(n_chunks * kPayloads, 0) {
+  following_.reserve(16);
+}
 
 void UseSchedule::set_uses(std::span<const Use> uses, std::int32_t cycle) {
   for (auto& by_tier : positions_)

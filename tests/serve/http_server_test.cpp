@@ -261,13 +261,15 @@ TEST_F(HttpServerTest, AnyBytesLeaveTheServerAlive) {
 }
 
 TEST_F(HttpServerTest, AStopEndsAnswersThatAreBeingSentAndClosesTheOthers) {
-  const RawClient reads(server->port()), idle(server->port());
+  const RawClient reads(server->port()), idle(server->port()), half(server->port());
+  half.send("GET /hea");
   reads.send(post(R"({"prompt": "cat", "max_tokens": 40, "stream": true})"));
   const std::string begin = reads.read_until("data: ");
   tiny.stop();
   server->stop();
   EXPECT_THAT(begin + reads.read_all(), HasSubstr("data: [DONE]"));
   EXPECT_EQ(idle.read_all(), "");
+  EXPECT_EQ(half.read_all(), "");
 }
 
 TEST_F(HttpServerTest, APortThatIsTakenIsNamed) {

@@ -94,6 +94,13 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values(StateFormat::fp32, StateFormat::bf16, StateFormat::int8),
                        ::testing::Values(Homes::ram, Homes::both, Homes::nvme)));
 
+TEST_F(TrainerSessionTest, AMovingAverageIsRefused) {
+  SessionOptions averaging = options();
+  averaging.optimizer.ema_decay = 0.9;
+  EXPECT_THAT(refusal({{"a", Shape{2}}}, averaging),
+              HasSubstr("ema_decay is 0.9; a trainer's session keeps no"));
+}
+
 TEST_F(TrainerSessionTest, AllProblemsOfParametersAreNamedAtOnce) {
   EXPECT_THAT(refusal({}, options()), HasSubstr("there are no parameters"));
   EXPECT_THAT(

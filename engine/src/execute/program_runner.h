@@ -33,6 +33,9 @@ class ProgramRunner {
   /// unless the run is simulated.
   ProgramRunner(StateContext& context, StepMachine& machine, const RunPlan& plan,
                 std::span<const PassSchedule> steps, const InstructionCosts* costs);
+  ~ProgramRunner() { context_.use_schedule().set_following({}); }
+  ProgramRunner(const ProgramRunner&) = delete;
+  ProgramRunner& operator=(const ProgramRunner&) = delete;
 
   /// Runs forward and backward of all micro-batches of a step, and computes their gradient norm and loss.
   Status compute_gradient(const TraineeStep& step, StepReport& report);

@@ -63,6 +63,7 @@ bool Connection::wait_until(short events, Time deadline) const {
 }
 
 bool Connection::wait_for_request(const std::atomic<bool>& stopping) {
+  stopping_ = &stopping;
   const Time until = steady_clock::now() + limits_.idle;
   while (begin_ == end_ && !stopping) {
     if (steady_clock::now() >= until) return false;
@@ -82,7 +83,10 @@ bool Connection::is_open() const {
 }
 
 ssize_t Connection::fill() {
-  if (left_ == 0 || !wait_until(POLLIN, deadline_)) {
+  bool is_there = false;
+  while (left_ > 0 && !is_there && steady_clock::now() < deadline_ && (stopping_ == nullptr || !*stopping_))
+    is_there = wait_until(POLLIN, std::min(deadline_, steady_clock::now() + kStopCheck));
+  if (!is_there) {
     broken_ = true;
     return -1;
   }

@@ -28,7 +28,8 @@ class Connection final : public httplib::Stream {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  /// Waits for the first byte of another request; false if none comes in time or `stopping` becomes true.
+  /// Waits for the first byte of another request; false if none comes in time or `stopping` becomes true,
+  /// which also ends reading the request. `stopping` outlives the connection.
   bool wait_for_request(const std::atomic<bool>& stopping);
   /// The head of the request has been read.
   void begin_body() noexcept { left_ = limits_.body_bytes; }
@@ -56,6 +57,7 @@ class Connection final : public httplib::Stream {
   std::size_t begin_ = 0, end_ = 0;  // bytes of the buffer that httplib has not read
   std::size_t left_ = 0;             // bytes that the head or the body may still have
   Time deadline_;                    // of the request
+  const std::atomic<bool>* stopping_ = nullptr;
   bool broken_ = false;
 };
 

@@ -25,6 +25,7 @@ Result<std::unique_ptr<ConnectionThreads>> ConnectionThreads::create(std::size_t
 
 void ConnectionThreads::enqueue(std::function<void()> serve) {
   const MutexLock lock(mutex_);
+  while (waiting_.size() >= kWaiting && !ended_) room_.wait(mutex_);
   waiting_.push_back(std::move(serve));
   changed_.notify_one();
 }
@@ -34,6 +35,7 @@ void ConnectionThreads::shutdown() {
     const MutexLock lock(mutex_);
     ended_ = true;
     changed_.notify_all();
+    room_.notify_all();
   }
   threads_.clear();
 }
@@ -47,6 +49,7 @@ void ConnectionThreads::run() noexcept {
       if (waiting_.empty()) return;
       serve = std::move(waiting_.front());
       waiting_.pop_front();
+      room_.notify_one();
     }
     serve();  // catches what is thrown
   }

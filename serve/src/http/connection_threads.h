@@ -15,7 +15,7 @@
 namespace strata::detail {
 
 /// The threads that serve connections, one connection each at a time, as httplib asks for them. A connection
-/// that finds no thread waits.
+/// that finds no thread waits; while kWaiting of them do, no more are accepted.
 class ConnectionThreads final : public httplib::TaskQueue {
  public:
   /// Errors: `out_of_memory` with the number of threads that the system has allowed.
@@ -32,8 +32,10 @@ class ConnectionThreads final : public httplib::TaskQueue {
   ConnectionThreads() = default;
   void run() noexcept;
 
+  static constexpr std::size_t kWaiting = 1024;
+
   Mutex mutex_;
-  Condition changed_;
+  Condition changed_, room_;
   std::deque<std::function<void()>> waiting_ STRATA_GUARDED_BY(mutex_);
   bool ended_ STRATA_GUARDED_BY(mutex_) = false;
   std::vector<std::jthread> threads_;  // last: they use what is above

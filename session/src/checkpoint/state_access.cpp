@@ -314,6 +314,8 @@ Status StateAccess::clear_moments() {
 }
 
 Status StateAccess::start_ema() {
+  const auto states = context_.plan().states();
+  if (std::find(states.begin(), states.end(), Payload::ema) == states.end()) return {};
   ChunkManager& chunks = context_.chunks();
   for (ChunkId chunk = 0; chunk < context_.plan().layout.n_chunks(); ++chunk) {
     if (!has(chunk, Payload::ema)) continue;

@@ -47,6 +47,10 @@ Status check_trainer_params(std::span<const TrainerParam> params, TrainerHolds h
 Result<std::unique_ptr<StatePlan>> plan_trainer_states(std::span<const TrainerParam> params,
                                                        SessionOptions options, TrainerHolds holds) {
   STRATA_TRY(check_trainer_params(params, holds));
+  if (options.optimizer.ema_decay > 0)
+    return Status::error(Code::unsupported,
+                         str("ema_decay is ", options.optimizer.ema_decay,
+                             "; a trainer's session keeps no moving average of its parameters"));
   auto plan = std::make_unique<StatePlan>();
   options.budgets[index_of(Tier::device)] = 0;
   options.grad_accum = 1;

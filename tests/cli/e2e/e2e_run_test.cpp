@@ -253,7 +253,7 @@ TEST_F(CliRunE2e, JsonOfPlanAndVerifyParses) {
     for (const nlohmann::json& payload : plan["homes"]) at_home += payload[tier].get<std::uint64_t>();
     EXPECT_EQ(plan["tiers"][tier]["home_bytes"], at_home) << tier;
   }
-  EXPECT_EQ(plan["homes"].size(), 6u);
+  EXPECT_EQ(plan["homes"].size(), 7u);
 }
 
 // --- Progress ---

@@ -64,6 +64,25 @@ TEST_P(EmaRunTest, ChangesNoBitOfTheRun) {
             Code::unsupported);
 }
 
+// It is read and written like the moments: once a step, ahead of its use.
+TEST_P(EmaRunTest, MovesOnceAStepBetweenNvmeAndMemory) {
+  if (GetParam().policy != PlacementPolicy::nvme) GTEST_SKIP() << "its states are in memory";
+  TinyRun with = run_of(0.9), without = run_of(0);
+  std::uint64_t bytes = 0;
+  for (ChunkId chunk = 0; chunk < with.plan->layout.n_chunks(); ++chunk)
+    bytes += with.plan->layout.payload_bytes(chunk, Payload::ema);
+  const auto moved_in_steps = [](TinyRun& run) {
+    must(run.engine->initialize(5));
+    run.train(2);
+    const MovedBytes before = run.engine->moved();
+    run.train(3);
+    return run.engine->moved() - before;
+  };
+  const MovedBytes more = moved_in_steps(with) - moved_in_steps(without);
+  EXPECT_LE(more.nvme_read, 3 * bytes);
+  EXPECT_EQ(more.nvme_write, 3 * bytes);
+}
+
 // A checkpoint of a run without an average is one to begin with; one with it is read by a run that keeps
 // none.
 TEST_P(EmaRunTest, BeginsWithTheParametersOfACheckpointThatHasNoAverage) {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
 #include <strata/train/align/advantages.h>
 #include <strata/train/align/rollout_file.h>
@@ -61,15 +62,16 @@ PolicyIterations::PolicyIterations(const TrainConfig& config, const TrainingData
   if (has_critic(config)) programs_.push_back(kCriticProgram);
 }
 
-Status PolicyIterations::expect_after(Engine& engine, std::string_view now, bool again) const {
+Status PolicyIterations::expect_after(Engine& engine, std::string_view now, bool again) {
   const auto found = std::find(programs_.begin(), programs_.end(), now);
-  std::vector<std::string_view> next;
-  if (now == kPolicyProgram && again && has_critic(config_)) next.push_back(kCriticProgram);
-  if (now == kCriticProgram && again) next.push_back(kPolicyProgram);
-  if (again) next.push_back(now);
-  next.insert(next.end(), found + 1, programs_.end());
-  next.insert(next.end(), programs_.begin(), found + 1);
-  return engine.expect(next);
+  STRATA_ASSERT(found != programs_.end(), "an iteration does not run the program ", now);
+  next_.clear();
+  if (now == kPolicyProgram && again && has_critic(config_)) next_.emplace_back(kCriticProgram);
+  if (now == kCriticProgram && again) next_.emplace_back(kPolicyProgram);
+  if (again) next_.push_back(now);
+  next_.insert(next_.end(), found + 1, programs_.end());
+  next_.insert(next_.end(), programs_.begin(), found + 1);
+  return engine.expect(next_);
 }
 
 Result<std::unique_ptr<PolicyIterations>> PolicyIterations::create(const TrainConfig& config,

@@ -102,8 +102,9 @@ class Engine final : public Session {
   Status train_step(std::string_view trainee, std::span<BatchSource* const> sources, double lr,
                     StepReport& report);
   /// Says which programs run after the passes that come next, in order, until the next call: what they use
-  /// first is kept longest. Of a step, it is the first of the trainee's programs. Changes no result. Empty,
-  /// as at first: the same passes again. Errors: `unsupported` for a program that the run does not have.
+  /// first is kept longest. Of a step, it is the first of the trainee's programs. Changes no result. Those
+  /// beyond the sixteenth do not count. Empty, as at first: the same passes again. Errors: `unsupported` for
+  /// a program that the run does not have.
   Status expect(std::span<const std::string_view> programs);
   /// Runs a program with the role `forward` on micro-batch `index` of `source`; an input "divisor" is 1.
   /// Errors: `unsupported` without such a program; `io_error`, `corrupt`.

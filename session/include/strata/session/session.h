@@ -74,9 +74,10 @@ class Session {
   /// run has of a master are stored. An error before anything has changed leaves the states as they were;
   /// after a later one every call returns it until all states are set again. Errors: those of
   /// visit_tensors(); `unsupported` with several ranks, and for a frozen parameter that checkpoints leave
-  /// out.
+  /// out. A moving average stays as it is.
   Status edit_params(std::span<const std::string> names, const FillState& edit);
-  /// Fills every state of `payload`, in the same order.
+  /// Fills every state of `payload`, in the same order. A moving average begins anew with the parameters that
+  /// are filled, so it is filled after them.
   Status fill(Payload payload, const FillState& fill, FrozenFrom frozen = FrozenFrom::checkpoint);
   /// Of the frozen tensors that a checkpoint of the session leaves out: the digests of the values that they
   /// were filled with, by name; empty if it leaves out nothing.

@@ -85,7 +85,7 @@ struct StatePlan {
   DriverMemory driver;
   TierBytes planned_peak{};          ///< peak of used + reserved bytes, by tier
   std::vector<std::string> notes;    ///< what was chosen and why, one sentence each
-  std::vector<Payload> held_states;  ///< those of kCheckpointPayloads that the optimizer has
+  std::vector<Payload> held_states;  ///< those of kCheckpointPayloads that the run has
 
   bool trains() const noexcept { return trace.training; }
   std::int32_t n_trainees() const noexcept {
@@ -121,7 +121,7 @@ struct StatePlan {
   }
   /// Whether the parameters are in the memory of a trainer.
   bool of_trainer() const noexcept { return layout.groups().front().of_trainer; }
-  /// Whether tensor `index` of the layout has a state of `payload`; frozen ones have no moments.
+  /// Whether tensor `index` of the layout has a state of `payload`; frozen ones have parameters alone.
   bool holds(std::int32_t tensor, Payload payload) const {
     return payload == Payload::param || tensors.specs[static_cast<std::size_t>(tensor)].group.trainable;
   }

@@ -44,8 +44,10 @@ TEST_F(CliEmaE2e, TheAverageIsSavedResumedAndExported) {
   EXPECT_EQ(tensor("average/model.safetensors", there), tensor(saved + "ema.safetensors", here));
   EXPECT_EQ(tensor("newest/model.safetensors", there), tensor(saved + "param.safetensors", here));
   EXPECT_NE(tensor("average/model.safetensors", there), tensor("newest/model.safetensors", there));
-  const ProgramResult text = strata({"generate", "average", "--prompt", "She", "--tokens", "3"});
-  EXPECT_EQ(text.exit_code, 0) << text.err;
+  for (const char* model : {"average", "whole"}) {
+    const ProgramResult text = strata({"generate", model, "--prompt", "She", "--tokens", "3"});
+    EXPECT_EQ(text.exit_code, 0) << text.err;
+  }
 }
 
 TEST_F(CliEmaE2e, WhereNoAverageIsKeptTheMessagesSayWhy) {

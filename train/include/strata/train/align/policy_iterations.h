@@ -74,7 +74,7 @@ class PolicyIterations {
   Status score(Engine& engine);
   Status run_scores(Engine& engine, const char* program, const char* output, std::vector<float>& into);
   /// Tells the engine what runs after the passes of program `now`, which follow once more if `again`.
-  Status expect_after(Engine& engine, std::string_view now, bool again) const;
+  Status expect_after(Engine& engine, std::string_view now, bool again);
   void set_weights();
   void set_group_advantages();
   void set_critic_advantages();
@@ -88,6 +88,7 @@ class PolicyIterations {
   double model_weight_ = 0;  // of the reward model's score
   RolloutBatches batches_;
   std::vector<std::string_view> programs_;       // in the order in which an iteration runs them
+  std::vector<std::string_view> next_;           // those that are expected
   const std::unique_ptr<MicroBatches> mixture_;  // null if there is none
   SteadyClock clock_;
   std::int64_t iteration_ = -1;
