@@ -64,8 +64,8 @@ TEST_P(EmaRunTest, ChangesNoBitOfTheRun) {
             Code::unsupported);
 }
 
-// It is read and written like the moments: once a step, ahead of its use.
-TEST_P(EmaRunTest, MovesOnceAStepBetweenNvmeAndMemory) {
+// It is read like the moments: once a step, ahead of its use.
+TEST_P(EmaRunTest, IsReadOnceAStepFromNvme) {
   if (GetParam().policy != PlacementPolicy::nvme) GTEST_SKIP() << "its states are in memory";
   TinyRun with = run_of(0.9), without = run_of(0);
   std::uint64_t bytes = 0;
@@ -80,7 +80,7 @@ TEST_P(EmaRunTest, MovesOnceAStepBetweenNvmeAndMemory) {
   };
   const MovedBytes more = moved_in_steps(with) - moved_in_steps(without);
   EXPECT_LE(more.nvme_read, 3 * bytes);
-  EXPECT_EQ(more.nvme_write, 3 * bytes);
+  EXPECT_GT(more.nvme_read, 0u);
 }
 
 // A checkpoint of a run without an average is one to begin with; one with it is read by a run that keeps
