@@ -117,9 +117,9 @@ PassSchedule make_schedule(std::span<const PassRepeat> repeats, const StatePlan&
   if (when == CommitTiming::at_end)
     for (auto& [position, chunk] : out.commits) position = out.cycle++;
   const auto updated = [&](std::int32_t position, ChunkId chunk) {
-    for (const Payload payload :
-         {Payload::param, Payload::master, Payload::m, Payload::v, Payload::ema, Payload::accum})
+    for (const Payload payload : kPersistentPayloads)
       out.uses.push_back({position, {chunk, payload}, Tier::pinned});
+    out.uses.push_back({position, {chunk, Payload::accum}, Tier::pinned});
   };
   for (const auto& [position, chunk] : out.commits) updated(position, chunk);
   for (const auto& [position, chunk] : out.ready)
