@@ -71,7 +71,8 @@ TEST_P(OptimizerOracle, AHundredStepsStayWithinRounding) {
   StoredTensor tensor(params, MasterLayout::f32, StateFormat::fp32, start);
   Oracle oracle{widen(start), std::vector<double>(kOracleElems), std::vector<double>(kOracleElems)};
   for (params.step = 1; params.step <= 100; ++params.step) {
-    const std::vector<float> g = Values(100 + static_cast<std::uint64_t>(params.step)).floats(kOracleElems, 0.1);
+    const std::vector<float> g =
+        Values(100 + static_cast<std::uint64_t>(params.step)).floats(kOracleElems, 0.1);
     step(params, g, oracle);
     tensor.step(params.step, g, DType::f32, kOracleElems);
   }

@@ -78,7 +78,8 @@ TEST(RewardsTest, ACommandThatEndsOrWritesOtherThingsIsAnError) {
     const std::vector<AnswerText> answers(2, answer("x"));
     return std::string(must(create_reward(spec))->add(answers, 1, rewards).message());
   };
-  EXPECT_THAT(fails("command:read a; echo 1"), HasSubstr("echo 1: it ended before it had answered everything"));
+  EXPECT_THAT(fails("command:read a; echo 1"),
+              HasSubstr("echo 1: it ended before it had answered everything"));
   EXPECT_THAT(fails("command:read a; echo good"), HasSubstr("it wrote 'good', which is not a number"));
   EXPECT_THAT(fails("command:read a; printf '1\\n2\\n3\\n'; read b; sleep 1"),
               HasSubstr("it wrote more lines than there are answers"));
