@@ -237,6 +237,15 @@ TEST(ServiceTest, ModelsHealthAndFiguresAreThere) {
             HasSubstr("# TYPE strata_serve_active_sequences gauge\n")));
 }
 
+TEST(ServiceTest, WhoHasReadAStreamFindsItInTheFigures) {
+  ServedTiny tiny;
+  const ApiResponse stream = tiny.post(kCompletions, R"({"prompt": "cat", "max_tokens": 3, "stream": true})");
+  std::string events;
+  while (events.find("[DONE]") == std::string::npos) events += stream.next().value_or("[DONE]");
+  EXPECT_THAT(tiny.get("/metrics").body,
+              HasSubstr("strata_serve_requests_total{endpoint=\"/v1/completions\",status=\"200\"} 1\n"));
+}
+
 TEST(ServiceTest, AFullQueueIsSaidWithATimeToWait) {
   ServedTiny tiny({.places = 1, .max_waiting = 1, .context = 48, .runs = false});
   std::vector<std::jthread> clients;

@@ -47,8 +47,7 @@ class EventStream {
       const ApiError error = api_error(piece.status);
       count_->status = error.http_status;
       events += error_event(to_json(error));
-      ended_ = true;
-      return;
+      return end();
     }
     const ApiChoice& choice = piece.choice;
     if (!begun_[choice.index]) events += writer_.begin_event(choice.index);
@@ -57,7 +56,11 @@ class EventStream {
     if (!reader_->all_ended()) return;
     if (with_usage_) events += writer_.usage_event(reader_->usage());
     events += kLastEvent;
+    end();
+  }
+  void end() {
     ended_ = true;
+    count_->count();
   }
 
   const std::unique_ptr<AnswerReader> reader_;

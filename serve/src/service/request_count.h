@@ -11,7 +11,8 @@
 
 namespace strata::detail {
 
-/// Counts one request for as long as it lives. Used by the client's thread.
+/// One request: in flight for as long as this lives, and counted once, at its end or before. Used by the
+/// client's thread.
 class RequestCount {
  public:
   RequestCount(std::shared_ptr<ServeMetrics> metrics, std::shared_ptr<std::atomic<std::size_t>> in_flight,
@@ -23,11 +24,17 @@ class RequestCount {
     ++*in_flight_;
   }
   ~RequestCount() {
-    metrics_->count(endpoint_, status, static_cast<double>(SteadyClock().now_ns() - begin_ns_) * 1e-9);
+    count();
     --*in_flight_;
   }
   RequestCount(const RequestCount&) = delete;
   RequestCount& operator=(const RequestCount&) = delete;
+
+  /// To be called before the end of a stream is sent: who has read it finds the request in the figures.
+  void count() noexcept {
+    if (!std::exchange(counted_, true))
+      metrics_->count(endpoint_, status, static_cast<double>(SteadyClock().now_ns() - begin_ns_) * 1e-9);
+  }
 
   int status = 200;
 
@@ -36,6 +43,7 @@ class RequestCount {
   const std::shared_ptr<std::atomic<std::size_t>> in_flight_;
   const std::string endpoint_;
   const std::int64_t begin_ns_;
+  bool counted_ = false;
 };
 
 }  // namespace strata::detail
