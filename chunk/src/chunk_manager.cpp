@@ -248,7 +248,7 @@ Status ChunkManager::write_back(PayloadKey key) {
   if (*home == Tier::nvme) {
     STRATA_TRY(write_backs_.wait_for_spare(key));
     STRATA_TRY(fetches_.complete(key, Tier::pinned));
-    write_backs_.push(key);
+    write_backs_.push(key, uses_.n_positions());
     return Status::ok();
   }
   STRATA_TRY(fetches_.complete(key, *home));

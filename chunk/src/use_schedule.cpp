@@ -28,15 +28,19 @@ void UseSchedule::set_uses(std::span<const Use> uses, std::int32_t cycle) {
 }
 
 std::int32_t UseSchedule::next_use(PayloadKey key, Tier tier) const noexcept {
-  const Positions& positions = positions_[index_of(key)][index_of(tier)];
   // A use at this position is pending until its pin: a payload fetched for it must not be evicted before.
   const bool made = last_used_epoch_[index_of(key)] == epoch_;
-  const auto next = made ? std::upper_bound(positions.begin(), positions.end(), position_)
-                         : std::lower_bound(positions.begin(), positions.end(), position_);
+  return use_from(key, tier, made ? position_ + 1 : position_);
+}
+
+std::int32_t UseSchedule::use_from(PayloadKey key, Tier tier, std::int32_t position) const noexcept {
+  const Positions& positions = positions_[index_of(key)][index_of(tier)];
+  const auto next = std::lower_bound(positions.begin(), positions.end(), position);
   if (next != positions.end()) return *next;
   std::int32_t begin = cycle_;
   for (const FirstUses* const pass : following_) {
-    if (const std::int32_t at = pass->of(key, tier); at != kNever) return begin + at;
+    if (const std::int32_t at = pass->of(key, tier); at != kNever && begin + at >= position)
+      return begin + at;
     begin += pass->cycle();
   }
   return positions.empty() ? kNever : begin + positions.front();

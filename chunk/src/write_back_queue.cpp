@@ -39,7 +39,7 @@ Status WriteBackQueue::wait_for_spare(PayloadKey key) {
   return in_class >= limits_[size_class].pending ? wait_at(oldest) : Status::ok();
 }
 
-void WriteBackQueue::push(PayloadKey key) {
+void WriteBackQueue::push(PayloadKey key, std::uint64_t n_positions) {
   STRATA_ASSERT(!residency_.is_pinned_for_writing(key, Tier::pinned), describe(key),
                 " is written back while it is being written");
   residency_.clean_copies_outside(key, Tier::pinned);
@@ -47,7 +47,7 @@ void WriteBackQueue::push(PayloadKey key) {
     residency_.set_state(key, Tier::pinned, Residency::dirty);
   residency_.set_state(key, Tier::pinned, Residency::writing_back);
   residency_.set_state(key, Tier::nvme, Residency::filling);
-  writes_.push_back({key, {}, false});
+  writes_.push_back({key, n_positions, {}, false});
 }
 
 Status WriteBackQueue::submit(PendingWrite& write) {
@@ -99,12 +99,17 @@ Status WriteBackQueue::wait_for_ticket(IoTicket ticket) {
 
 // The most recent two thirds of the pinned window (or of the spare extents, if there are fewer) are recent: a
 // prefetch that took such a slot would have to wait for the work that produces the contents and then for the
-// write. In a window of three chunks, one is then being updated, one written back and one read.
-bool WriteBackQueue::is_recent(PayloadKey key) const noexcept {
+// write. In a window of three chunks, one is then being updated, one written back and one read. After a few
+// positions it is no longer recent: while no other writes follow, as in hundreds of decode steps after an
+// update, it would otherwise keep its slot from what these read again and again.
+bool WriteBackQueue::is_recent(PayloadKey key, std::uint64_t n_positions) const noexcept {
+  constexpr std::uint64_t kRecentPositions = 8;
   const std::uint32_t size_class = slots_.class_of(key);
   std::size_t younger = 0;
   for (std::size_t i = writes_.size(); i-- > 0;) {
-    if (writes_[i].key == key) return 3 * younger < 2 * limits_[size_class].recent;
+    if (writes_[i].key == key)
+      return 3 * younger < 2 * limits_[size_class].recent &&
+             n_positions - writes_[i].n_positions < kRecentPositions;
     younger += slots_.class_of(writes_[i].key) == size_class ? 1 : 0;
   }
   return false;

@@ -34,9 +34,9 @@ class PartsFixture : public ChunkEnvironment {
     residency.make_newest(key, tier);
   }
   /// Makes the write of new contents of `key` to nvme pending.
-  void push_written(PayloadKey key, Stream& stream) {
+  void push_written(PayloadKey key, Stream& stream, std::uint64_t n_positions = 0) {
     place_written(key, Tier::pinned, stream);
-    write_backs.push(key);
+    write_backs.push(key, n_positions);
   }
   /// Stores `key` on nvme, with no copy in memory.
   void store(PayloadKey key) {

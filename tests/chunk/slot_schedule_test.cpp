@@ -90,6 +90,22 @@ TEST(SlotScheduleTest, WriteBackIsBoundedByTheSpares) {
   EXPECT_EQ(fixture->mover.writes, 4);
 }
 
+// Chunk 0 stays on the device from its first use to its second; it is chunk 1 that will be read from RAM.
+TEST(SlotScheduleTest, ASecondCopyOfWhatStaysOnTheDeviceIsEvictedFromRamFirst) {
+  const auto fixture = parameters_on_nvme(3, 2, 2, 2);
+  std::vector<Use> uses;
+  for (const auto& [at, chunk] : {std::pair{0, 0u}, {1, 1u}, {2, 2u}, {3, 0u}, {4, 1u}})
+    for (const Tier tier : kMemoryTiers) uses.push_back({at, param(chunk), tier});
+  fixture->uses.set_uses(uses, 5);
+  for (const Use& use : uses) {
+    if (use.tier != Tier::device) continue;
+    fixture->uses.set_position(use.position);
+    fixture->check(use.key, Tier::device, use.key.chunk);
+  }
+  EXPECT_EQ(fixture->mover.reads, 3);
+  EXPECT_EQ(fixture->differences, 0);
+}
+
 // The slot freed last may still have a copy queued on its memory, which a new user would wait for.
 TEST(SlotScheduleTest, TheSlotFreeLongestIsAllocatedFirst) {
   const auto fixture = parameters_in_ram(4, 3);
@@ -124,6 +140,28 @@ TEST(SlotScheduleTest, APrefetchTakesTheSlotOfAnOldWriteBackNeverOfARecentOne) {
   must(fixture->manager->write_backs().wait_all());
   for (ChunkId c = 0; c + 1 < kChunks; ++c) fixture->check(param(c), Tier::pinned, 100 + c);
   EXPECT_EQ(fixture->differences, 0);
+}
+
+// Models decode steps after an update: they read two chunks in turn and write nothing.
+TEST(SlotScheduleTest, AWriteBackThatNoneFollowGivesItsSlotToAPrefetchInTheEnd) {
+  constexpr std::int32_t kPositions = 100;
+  const auto fixture = parameters_on_nvme(4, 1, 3, 6);
+  std::vector<Use> uses;
+  for (std::int32_t at = 0; at < kPositions; ++at) uses.push_back({at, param(at % 2), Tier::pinned});
+  fixture->uses.set_uses(uses, kPositions);
+  for (const ChunkId c : {2u, 3u}) {
+    fixture->put(param(c), Tier::pinned, 100 + c, Intent::update);
+    must(fixture->manager->write_back(param(c)));
+  }
+  {
+    const ChunkPin held = must(fixture->manager->pin(param(0), Tier::pinned, Intent::read, fixture->cpu));
+    EXPECT_FALSE(must(fixture->manager->prefetch(param(1), Tier::pinned)));
+  }
+  for (std::int32_t at = 0; at < kPositions; ++at) fixture->uses.set_position(at);
+  EXPECT_TRUE(must(fixture->manager->prefetch(param(1), Tier::pinned)));
+  EXPECT_EQ(fixture->manager->residency().state(param(2), Tier::pinned), Residency::absent);
+  EXPECT_NE(fixture->manager->residency().state(param(0), Tier::pinned), Residency::absent);
+  for (const ChunkId c : {2u, 3u}) fixture->check(param(c), Tier::pinned, 100 + c);
 }
 
 TEST(SlotScheduleTest, FinalContentsAreSubmittedWhileTheCallerWaitsForARead) {

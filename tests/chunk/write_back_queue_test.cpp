@@ -89,20 +89,29 @@ TEST(WriteBackQueueTest, DrainingContinuesAfterAFailure) {
 TEST(WriteBackQueueTest, TheYoungestTwoThirdsOfThePinnedWindowAreRecent) {
   const auto fixture = homes_on_nvme(small_layout(3), 3, 6);
   for (const ChunkId c : {0u, 1u}) fixture->push_written(param(c), fixture->cpu);
-  EXPECT_TRUE(fixture->write_backs.is_recent(param(0)));
-  EXPECT_FALSE(fixture->write_backs.is_recent(param(2)));  // not pending
+  EXPECT_TRUE(fixture->write_backs.is_recent(param(0), 0));
+  EXPECT_FALSE(fixture->write_backs.is_recent(param(2), 0));  // not pending
   fixture->push_written(param(2), fixture->cpu);
-  EXPECT_FALSE(fixture->write_backs.is_recent(param(0)));
-  EXPECT_TRUE(fixture->write_backs.is_recent(param(1)));
-  EXPECT_TRUE(fixture->write_backs.is_recent(param(2)));
+  EXPECT_FALSE(fixture->write_backs.is_recent(param(0), 0));
+  EXPECT_TRUE(fixture->write_backs.is_recent(param(1), 0));
+  EXPECT_TRUE(fixture->write_backs.is_recent(param(2), 0));
   must(fixture->write_backs.wait_all());
 }
 
 TEST(WriteBackQueueTest, IfThereAreFewerSparesTwoThirdsOfThemAreRecent) {
   const auto fixture = homes_on_nvme(small_layout(3), 6, 3);
   for (const ChunkId c : {0u, 1u, 2u}) fixture->push_written(param(c), fixture->cpu);
-  EXPECT_FALSE(fixture->write_backs.is_recent(param(0)));
-  EXPECT_TRUE(fixture->write_backs.is_recent(param(1)));
+  EXPECT_FALSE(fixture->write_backs.is_recent(param(0), 0));
+  EXPECT_TRUE(fixture->write_backs.is_recent(param(1), 0));
+  must(fixture->write_backs.wait_all());
+}
+
+TEST(WriteBackQueueTest, AWriteThatNoneFollowIsNotRecentForever) {
+  const auto fixture = homes_on_nvme(small_layout(1), 3, 3);
+  fixture->push_written(param(0), fixture->cpu, 1000);
+  EXPECT_TRUE(fixture->write_backs.is_recent(param(0), 1000));
+  EXPECT_TRUE(fixture->write_backs.is_recent(param(0), 1004));
+  EXPECT_FALSE(fixture->write_backs.is_recent(param(0), 1100));
   must(fixture->write_backs.wait_all());
 }
 

@@ -56,11 +56,15 @@ class UseSchedule {
     position_ = position;
     ++epoch_;
   }
+  /// How often the position has been set: a time for what depends on how long ago something was.
+  std::uint64_t n_positions() const noexcept { return epoch_; }
   /// The uses of `key` at this position have been made.
   void mark_used(PayloadKey key) noexcept { last_used_epoch_[index_of(key)] = epoch_; }
   /// Position of the next use of `key` in `tier`, device or pinned. It exceeds the cycle if that is in what
   /// follows, or after that in the next round, and is kNever if there is none.
   std::int32_t next_use(PayloadKey key, Tier tier) const noexcept;
+  /// The first use at or after `position`, likewise.
+  std::int32_t use_from(PayloadKey key, Tier tier, std::int32_t position) const noexcept;
 
  private:
   using Positions = std::vector<std::int32_t>;       // ascending

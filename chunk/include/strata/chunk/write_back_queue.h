@@ -38,18 +38,19 @@ class WriteBackQueue {
 
   /// Waits for the oldest write of the class of `key` if every spare extent is in use.
   Status wait_for_spare(PayloadKey key);
-  /// Begins the write of the pinned copy of `key`, which is complete and newer than what nvme has. There must
-  /// be a spare extent.
-  void push(PayloadKey key);
+  /// Begins the write of the pinned copy of `key`, which is complete and newer than what nvme has, when
+  /// `n_positions` positions of the schedule have begun. There must be a spare extent.
+  void push(PayloadKey key, std::uint64_t n_positions);
   /// Whether a prefetch should leave the slot of `key` alone, because its write has begun only recently.
-  bool is_recent(PayloadKey key) const noexcept;
+  bool is_recent(PayloadKey key, std::uint64_t n_positions) const noexcept;
   /// Waits for a request to the Mover and pumps meanwhile, so that nvme has both reads and writes to work on.
   Status wait_for_ticket(IoTicket ticket);
 
  private:
   struct PendingWrite {
     PayloadKey key;
-    IoTicket ticket;  ///< valid once submitted
+    std::uint64_t n_positions = 0;  ///< when it was pushed
+    IoTicket ticket;                ///< valid once submitted
     bool submitted = false;
   };
   struct ClassLimits {
