@@ -72,6 +72,7 @@ Result<std::optional<MachineProfile>> rates_of(const Args& args, const StarterAn
   const bool lacks_disk =
       !answers.nvme_dir.empty() && cached.profile && cached.profile->read_bytes_per_s <= 0;
   if (cached.profile && cached.warning.empty() && !lacks_disk) return cached.profile;
+  STRATA_TRY(make_starter_config(answers, args.environment, nullptr).status());  // before seconds are spent
   MeasureOptions options{.environment = args.environment};
   options.quick = true;
   options.backend = backend;

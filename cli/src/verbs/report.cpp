@@ -21,10 +21,13 @@ int terminal_columns(std::FILE* to) {
   return known ? size.ws_col : 80;
 }
 
-Status write_pictures(Io& io, const std::string& folder, const std::vector<RunRecord>& runs) {
-  STRATA_TRY(io.make_dirs(folder));
-  for (const Chart& chart : charts_of(runs))
-    STRATA_TRY(write_text_atomically(io, str(folder, "/", chart.id, ".svg"), chart_svg(chart, true)));
+Status write_pictures(const Args& args, Io& io, const std::vector<RunRecord>& runs) {
+  STRATA_TRY(io.make_dirs(args.svg_dir));
+  for (const Chart& chart : charts_of(runs)) {
+    const std::string file = str(args.svg_dir, "/", chart.id, ".svg");
+    STRATA_TRY(write_text_atomically(io, file, chart_svg(chart, true)));
+    if (!args.text) print(args.out, file + "\n");
+  }
   return {};
 }
 
@@ -46,7 +49,7 @@ Result<std::vector<RunRecord>> read_runs(const std::vector<std::string>& folders
 Status report(const Args& args) {
   Io& io = posix_io();
   STRATA_TRY_ASSIGN(const std::vector<RunRecord> runs, read_runs(args.items));
-  if (!args.svg_dir.empty()) STRATA_TRY(write_pictures(io, args.svg_dir, runs).annotate("--svg"));
+  if (!args.svg_dir.empty()) STRATA_TRY(write_pictures(args, io, runs).annotate("--svg"));
   if (args.text) {
     print(args.out, report_text(runs, terminal_columns(args.out)));
     return {};

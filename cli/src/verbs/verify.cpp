@@ -127,7 +127,7 @@ Result<bool> verify(const Args& args, const TrainConfig& config) {
   if (args.json)
     print(args.out, "[\n" + json + "\n]\n");
   else
-    print(args.out, fmt::format("{} placements, {} steps: {}\n", n, args.steps,
+    print(args.out, fmt::format("{}, {}: {}\n", plural(n, "placement"), plural(args.steps, "step"),
                                 all ? "all losses and states have the same bits" : "the bits DIFFER"));
   return all;
 }

@@ -225,7 +225,7 @@ TEST_F(CliGenerateE2e, AnOutputThatCannotBeWrittenIsAnError) {
 }
 
 TEST_F(CliGenerateE2e, GenerateNeedsACheckpoint) {
-  EXPECT_THAT(strata({"generate", "nowhere"}).err, HasSubstr("nowhere contains no run"));
+  EXPECT_THAT(strata({"generate", "nowhere"}).err, HasSubstr("nowhere does not exist"));
   EXPECT_EQ(strata({"generate", "nowhere"}).exit_code, 2);
   make_run();
   must(posix_io().remove_all(file("run/checkpoints")));

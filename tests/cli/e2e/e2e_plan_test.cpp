@@ -26,7 +26,7 @@ TEST_F(CliPlanE2e, AStepIsForecastForAnotherMachine) {
   const ProgramResult shown = strata(for_machine({}));
   ASSERT_EQ(shown.exit_code, 0) << shown.output();
   EXPECT_THAT(shown.out,
-              AllOf(HasSubstr("7008.46 M parameters"), HasSubstr("136.0 GiB"), HasSubstr("forecast for h200"),
+              AllOf(HasSubstr("7.01 B parameters"), HasSubstr("136.0 GiB"), HasSubstr("forecast for h200"),
                     HasSubstr("tokens/s"), HasSubstr("the largest wait was for")));
   const auto plan = nlohmann::json::parse(strata(for_machine({"--json"})).out);
   EXPECT_GT(plan["forecast"]["step_s"].get<double>(), 0.5);

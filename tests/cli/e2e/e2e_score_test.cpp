@@ -172,7 +172,7 @@ TEST_F(CliScoreE2e, MistakesEndTheCommandBeforeItScores) {
     EXPECT_EQ(done.out, "");
     return done.err;
   };
-  EXPECT_THAT(refused({"score", "nowhere"}, 2), HasSubstr("nowhere contains no run"));
+  EXPECT_THAT(refused({"score", "nowhere"}, 2), HasSubstr("nowhere does not exist"));
   EXPECT_THAT(refused({"score", "run", "--in", "missing.jsonl"}, 2), HasSubstr("missing.jsonl"));
   EXPECT_THAT(refused({"score", "run", "--in", "a", "--out", "a"}, 2), HasSubstr("are the same file, a"));
   EXPECT_THAT(refused({"score", "run", "--context", "33"}, 2),

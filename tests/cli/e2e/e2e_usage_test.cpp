@@ -330,7 +330,8 @@ TEST_F(CliUsageE2e, ResumingOnAnotherTextIsRefused) {
 TEST_F(CliUsageE2e, AFolderWithoutARunCannotBeResumed) {
   const ProgramResult refused = strata({"train", "--resume", "nowhere"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("nowhere contains no run: there is no nowhere/config.resolved.toml"));
+  EXPECT_THAT(refused.err,
+              HasSubstr("nowhere does not exist; strata train --out nowhere starts a run there"));
   EXPECT_EQ(strata({"train", "--resume", "nowhere", "--overwrite"}).exit_code, 2);
 }
 

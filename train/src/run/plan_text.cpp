@@ -26,6 +26,12 @@ std::string budget_text(std::uint64_t bytes) {
   return bytes == kUnlimited ? "unlimited" : format_bytes(bytes);
 }
 
+/// "5.03 M", "7.01 B".
+std::string count_text(std::int64_t n) {
+  return n < 1'000'000'000 ? fmt::format("{:.2f} M", static_cast<double>(n) * 1e-6)
+                           : fmt::format("{:.2f} B", static_cast<double>(n) * 1e-9);
+}
+
 /// Bytes of the parameters, masters and moments of all chunks, and the elements of the chunks, including
 /// unused ones.
 struct StateTotals {
@@ -174,12 +180,12 @@ SubspaceSizes subspace_sizes(const TrainConfig& c, const DecoderConfig& d) {
 std::string subspace_text(const TrainConfig& c, const DecoderConfig& d) {
   if (!trains_in_subspaces(c)) return "";
   const SubspaceSizes sizes = subspace_sizes(c, d);
-  const auto millions = [](std::int64_t n) { return static_cast<double>(n) * 1e-6; };
   return fmt::format(
-      "galore   {} of rank {}: {:.2f} M parameters are trained as {:.2f} M in subspaces, whose bases have "
-      "{:.2f} M and change every {} ({})\n",
-      plural(sizes.modules, "module"), c.optim.galore_rank, millions(sizes.matrices), millions(sizes.factors),
-      millions(sizes.bases), plural(c.optim.galore_gap, "step"), c.optim.galore_svd);
+      "galore   {} of rank {}: {} parameters are trained as {} in subspaces, whose bases have {} and change "
+      "every {} ({})\n",
+      plural(sizes.modules, "module"), c.optim.galore_rank, count_text(sizes.matrices),
+      count_text(sizes.factors), count_text(sizes.bases), plural(c.optim.galore_gap, "step"),
+      c.optim.galore_svd);
 }
 
 std::string subspace_json(const TrainConfig& c, const DecoderConfig& d) {
@@ -200,24 +206,22 @@ std::string base_text(const TrainConfig& c, const RunPlan& plan) {
     bytes += matrix.bytes();
   }
   if (matrices == 0) return "";
-  return fmt::format(
-      "base     {} of {} matrices, {:.2f} M parameters in {} ({:.4f} bytes each); the rest in {}\n",
-      c.train.base, matrices, static_cast<double>(params) * 1e-6,
-      format_bytes(static_cast<std::uint64_t>(bytes)),
-      static_cast<double>(bytes) / static_cast<double>(params), c.train.dtype);
+  return fmt::format("base     {} of {} matrices, {} parameters in {} ({:.4f} bytes each); the rest in {}\n",
+                     c.train.base, matrices, count_text(params),
+                     format_bytes(static_cast<std::uint64_t>(bytes)),
+                     static_cast<double>(bytes) / static_cast<double>(params), c.train.dtype);
 }
 
 // What is trained, and how a step computes.
 std::string model_lines(const TrainConfig& c, const PlannedJob& job) {
   const RunPlan& plan = *job.plan;
   const DecoderConfig d = decoder_config(c);
-  std::string text =
-      fmt::format("model    {}: {}, hidden {}, heads {}, vocabulary {}, sequence {}: {:.2f} M parameters\n",
-                  d.family, plural(d.layers, "layer"), d.hidden, d.heads, d.vocab, d.seq,
-                  static_cast<double>(count_parameters(d)) * 1e-6);
+  std::string text = fmt::format(
+      "model    {}: {}, hidden {}, heads {}, vocabulary {}, sequence {}: {} parameters\n", d.family,
+      plural(d.layers, "layer"), d.hidden, d.heads, d.vocab, d.seq, count_text(count_parameters(d)));
   if (const std::int64_t frozen = plan.n_params(false); frozen > 0 && !trains_in_subspaces(c))
-    text += fmt::format("frozen   {:.2f} M parameters; {:.2f} M are trained\n",
-                        static_cast<double>(frozen) * 1e-6, static_cast<double>(plan.n_params(true)) * 1e-6);
+    text += fmt::format("frozen   {} parameters; {} are trained\n", count_text(frozen),
+                        count_text(plan.n_params(true)));
   text += adapter_text(c, d) + subspace_text(c, d) + base_text(c, plan);
   return text +
          fmt::format("step     {} ({} of {}) in {}, {} in {}, recompute {}{}\n",

@@ -87,8 +87,11 @@ Status RunFolder::check(Io& io, const std::string& path, Mode mode) {
     return Status::error(Code::invalid, str(path, " contains a run; continue it with --resume ", path,
                                             ", replace it with --overwrite, or name another --out"));
   if (mode == Mode::resume && !io.exists(path + "/" + kResolvedConfig))
-    return Status::error(Code::not_found, str(path, " contains no run: there is no ", path, "/",
-                                              kResolvedConfig, "; start one with strata train --out ", path));
+    return Status::error(
+        Code::not_found,
+        io.exists(path) ? str(path, " contains no run: there is no ", path, "/", kResolvedConfig,
+                              "; start one with strata train --out ", path)
+                        : str(path, " does not exist; strata train --out ", path, " starts a run there"));
   return Status::ok();
 }
 

@@ -234,7 +234,7 @@ TEST_F(CliServeE2e, MistakesAreReportedBeforeItServes) {
     words.insert(words.end(), {"--port", "0"});
     return refused(words);
   };
-  EXPECT_THAT(mistake({"nowhere"}), HasSubstr("nowhere contains no run"));
+  EXPECT_THAT(mistake({"nowhere"}), HasSubstr("nowhere does not exist"));
   EXPECT_THAT(mistake({"run", "--context", "33"}),
               HasSubstr("--context 33: the model supports 32 positions"));
   EXPECT_THAT(mistake({"run", "--max-body", "much"}), HasSubstr("--max-body: "));
