@@ -1,5 +1,7 @@
 #include "eviction.h"
 
+#include <algorithm>
+
 namespace strata::detail {
 namespace {
 
@@ -11,26 +13,29 @@ bool must_stay(const EvictionInputs& inputs, PayloadKey key, Tier tier) noexcept
 
 bool is_recent_write_back(const EvictionInputs& inputs, PayloadKey key, Tier tier) noexcept {
   return inputs.residency.state(key, tier) == Residency::writing_back &&
-         inputs.write_backs.is_recent(key, inputs.uses.n_positions());
+         inputs.write_backs.is_recent(key, inputs.uses.n_positions_a_round_ago());
 }
 
-// Whether `key` keeps its slot on the device until it is used there: everything does that is not the first to
-// be evicted, since what is fetched meanwhile is then, right after its own use, the first to be evicted.
-bool stays_on_device(const EvictionInputs& inputs, PayloadKey key, std::int32_t used_at) noexcept {
-  for (const PayloadSlot& slot : inputs.slots.slots(Tier::device, inputs.slots.class_of(key)))
-    if (!slot.is_home && slot.owner && inputs.uses.next_use(*slot.owner, Tier::device) > used_at) return true;
-  return false;
+// When the payload that is the first to be evicted from the device is used there; before every use if
+// nothing is in its slots. What is used before then stays, since what is fetched meanwhile is, right after
+// its own use, the first.
+std::int32_t latest_use_on_device(const EvictionInputs& inputs, std::uint32_t size_class) noexcept {
+  std::int32_t latest = UseSchedule::kImmediately;
+  for (const PayloadSlot& slot : inputs.slots.slots(Tier::device, size_class))
+    if (!slot.is_home && slot.owner)
+      latest = std::max(latest, inputs.uses.next_use(*slot.owner, Tier::device));
+  return latest;
 }
 
-// When the copy of `key` in `tier` is needed next. What pinned memory has a second copy of serves its next
-// use from the device, and is read from pinned memory for the one after it.
-std::int32_t next_need(const EvictionInputs& inputs, PayloadKey key, Tier tier) noexcept {
-  const std::int32_t next = inputs.uses.next_use(key, tier);
-  if (tier != Tier::pinned || !inputs.residency.has_copy(key, Tier::device)) return next;
+// When the pinned copy of `key` is needed next. If there is a second copy that stays on the device, that one
+// serves the next use there, and the pinned one is for the use after it.
+std::int32_t next_need_of_pinned(const EvictionInputs& inputs, PayloadKey key,
+                                 std::int32_t latest_on_device) noexcept {
+  const std::int32_t next = inputs.uses.next_use(key, Tier::pinned);
+  if (!inputs.residency.has_copy(key, Tier::device)) return next;
   const std::int32_t on_device = inputs.uses.next_use(key, Tier::device);
-  if (on_device == UseSchedule::kNever || on_device > next || !stays_on_device(inputs, key, on_device))
-    return next;
-  return inputs.uses.use_from(key, tier, on_device + 1);
+  if (on_device > next || on_device >= latest_on_device) return next;
+  return inputs.uses.use_from(key, Tier::pinned, on_device + 1);
 }
 
 }  // namespace
@@ -40,9 +45,13 @@ std::optional<PayloadKey> choose_victim(const EvictionInputs& inputs, PayloadKey
   std::optional<PayloadKey> victim;
   std::int32_t latest = 0;
   bool victim_is_clean = false;
+  const std::int32_t latest_on_device =
+      tier == Tier::pinned ? latest_use_on_device(inputs, inputs.slots.class_of(key)) : 0;
   for (const PayloadSlot& slot : inputs.slots.slots(tier, inputs.slots.class_of(key))) {
     if (slot.is_home || !slot.owner || must_stay(inputs, *slot.owner, tier)) continue;
-    const std::int32_t next = next_need(inputs, *slot.owner, tier);
+    const std::int32_t next = tier == Tier::pinned
+                                  ? next_need_of_pinned(inputs, *slot.owner, latest_on_device)
+                                  : inputs.uses.next_use(*slot.owner, tier);
     if (next <= needed_at) continue;
     if (needed_at != UseSchedule::kImmediately && is_recent_write_back(inputs, *slot.owner, tier)) continue;
     const bool clean = inputs.residency.state(*slot.owner, tier) == Residency::clean;

@@ -99,17 +99,15 @@ Status WriteBackQueue::wait_for_ticket(IoTicket ticket) {
 
 // The most recent two thirds of the pinned window (or of the spare extents, if there are fewer) are recent: a
 // prefetch that took such a slot would have to wait for the work that produces the contents and then for the
-// write. In a window of three chunks, one is then being updated, one written back and one read. After a few
-// positions it is no longer recent: while no other writes follow, as in hundreds of decode steps after an
-// update, it would otherwise keep its slot from what these read again and again.
-bool WriteBackQueue::is_recent(PayloadKey key, std::uint64_t n_positions) const noexcept {
-  constexpr std::uint64_t kRecentPositions = 8;
+// write. In a window of three chunks, one is then being updated, one written back and one read. A write of
+// more than a round ago keeps no slot: in hundreds of decode steps after an update no other writes follow,
+// and the slots would be out of reach of what these read again and again.
+bool WriteBackQueue::is_recent(PayloadKey key, std::uint64_t since) const noexcept {
   const std::uint32_t size_class = slots_.class_of(key);
   std::size_t younger = 0;
   for (std::size_t i = writes_.size(); i-- > 0;) {
     if (writes_[i].key == key)
-      return 3 * younger < 2 * limits_[size_class].recent &&
-             n_positions - writes_[i].n_positions < kRecentPositions;
+      return 3 * younger < 2 * limits_[size_class].recent && writes_[i].n_positions >= since;
     younger += slots_.class_of(writes_[i].key) == size_class ? 1 : 0;
   }
   return false;

@@ -34,7 +34,7 @@ class PartsFixture : public ChunkEnvironment {
     residency.make_newest(key, tier);
   }
   /// Makes the write of new contents of `key` to nvme pending.
-  void push_written(PayloadKey key, Stream& stream, std::uint64_t n_positions = 0) {
+  void push_written(PayloadKey key, Stream& stream, std::uint64_t n_positions = 1) {
     place_written(key, Tier::pinned, stream);
     write_backs.push(key, n_positions);
   }

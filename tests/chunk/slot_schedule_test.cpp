@@ -157,7 +157,7 @@ TEST(SlotScheduleTest, AWriteBackThatNoneFollowGivesItsSlotToAPrefetchInTheEnd) 
     const ChunkPin held = must(fixture->manager->pin(param(0), Tier::pinned, Intent::read, fixture->cpu));
     EXPECT_FALSE(must(fixture->manager->prefetch(param(1), Tier::pinned)));
   }
-  for (std::int32_t at = 0; at < kPositions; ++at) fixture->uses.set_position(at);
+  for (std::int32_t at = 0; at <= kPositions; ++at) fixture->uses.set_position(at % kPositions);
   EXPECT_TRUE(must(fixture->manager->prefetch(param(1), Tier::pinned)));
   EXPECT_EQ(fixture->manager->residency().state(param(2), Tier::pinned), Residency::absent);
   EXPECT_NE(fixture->manager->residency().state(param(0), Tier::pinned), Residency::absent);

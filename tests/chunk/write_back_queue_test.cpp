@@ -110,8 +110,8 @@ TEST(WriteBackQueueTest, AWriteThatNoneFollowIsNotRecentForever) {
   const auto fixture = homes_on_nvme(small_layout(1), 3, 3);
   fixture->push_written(param(0), fixture->cpu, 1000);
   EXPECT_TRUE(fixture->write_backs.is_recent(param(0), 1000));
-  EXPECT_TRUE(fixture->write_backs.is_recent(param(0), 1004));
-  EXPECT_FALSE(fixture->write_backs.is_recent(param(0), 1100));
+  EXPECT_TRUE(fixture->write_backs.is_recent(param(0), 900));
+  EXPECT_FALSE(fixture->write_backs.is_recent(param(0), 1001));
   must(fixture->write_backs.wait_all());
 }
 

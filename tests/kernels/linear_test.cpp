@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include <strata/cpuopt/isa.h>
 #include <strata/kernels/cublaslt_algorithms.h>
 
 #include "support/op_test.h"
@@ -87,6 +88,29 @@ TEST(LinearTest, AnEmptyInnerExtentGivesTheBias) {
   Tensor x({2, 0}, {}), w({3, 0}, {}), b({3}, {1.0f, 2.0f, 3.0f}), y = Tensor::unwritten({2, 3});
   linear_forward_host({x.view(), w.view(), b.view(), y.view()}, *test::pool());
   EXPECT_EQ(y.values(), (std::vector<float>{1.0f, 2.0f, 3.0f, 1.0f, 2.0f, 3.0f}));
+}
+
+// See note [rows on AVX2] in gemm_dnnl.cpp.
+TEST(LinearTest, ARowHasTheSameBitsAmongAnyNumberOfOthersOnAvx2) {
+  if (cpuopt::active_isa() != cpuopt::CpuIsa::avx2)
+    GTEST_SKIP() << "the kernels for other CPUs are other ones";
+  constexpr std::int64_t kRows = 300;
+  const LinearProblem p({kRows, 70, 33});
+  const auto run = [&p](std::int64_t rows) {
+    const auto n = static_cast<std::size_t>(rows);
+    Tensor x({rows, p.k}, std::vector<float>(p.x.begin(), p.x.begin() + rows * p.k)), w({p.n, p.k}, p.w);
+    Tensor dy({rows, p.n}, std::vector<float>(p.dy.begin(), p.dy.begin() + rows * p.n));
+    Tensor y = Tensor::unwritten({rows, p.n}), dx = Tensor({rows, p.k}, std::vector<float>(n * 33, 0.5f));
+    linear_forward_host({x.view(), w.view(), {}, y.view()}, *test::pool());
+    linear_backward_input_host({dy.view(), w.view(), dx.view(), true}, *test::pool());
+    return std::pair{y.values(), dx.values()};
+  };
+  const auto [all_y, all_dx] = run(kRows);
+  for (std::int64_t rows = 1; rows < kRows; ++rows) {
+    const auto [y, dx] = run(rows);
+    ASSERT_TRUE(std::equal(y.begin(), y.end(), all_y.begin())) << "y of " << rows << " rows";
+    ASSERT_TRUE(std::equal(dx.begin(), dx.end(), all_dx.begin())) << "dx of " << rows << " rows";
+  }
 }
 
 TEST(LinearTest, MisalignedOperandsGiveTheSameBits) {

@@ -153,16 +153,9 @@ Status Commit::commit_next() {
   return context_.chunks().drop({chunk, Payload::accum});
 }
 
-// What is read earlier than needed takes a slot from what is needed later, which is then read again: the
-// distance is that of parameters.
-std::size_t Commit::fetch_end(std::size_t begin) const noexcept {
-  const std::size_t depth = std::max(1u, *context_.plan().options.prefetch);
-  return std::min(schedule_.commits.size(), begin + depth);
-}
-
 Status Commit::fetch_ahead() {
   fetched_ = std::max(fetched_, next_ + 1);
-  for (; fetched_ < fetch_end(next_ + 1); ++fetched_) {
+  for (; fetched_ < schedule_.commits.size(); ++fetched_) {
     const ChunkId chunk = schedule_.commits[fetched_].second;
     if (done_[chunk]) continue;
     STRATA_TRY_ASSIGN(const bool begun, prefetch_for_update(context_, chunk, kUpdatePayloads));
@@ -175,7 +168,7 @@ Status Commit::fetch_ahead() {
 Status Commit::prefetch_states() {
   if (context_.plan().options.step_mode == StepMode::serial) return Status::ok();
   STRATA_TRY_ASSIGN(const bool updates_first, speculation_.prefetch_states());
-  for (; updates_first && fetched_early_ < fetch_end(0); ++fetched_early_) {
+  for (; updates_first && fetched_early_ < schedule_.commits.size(); ++fetched_early_) {
     const ChunkId chunk = schedule_.commits[fetched_early_].second;
     if (speculation_.covers(chunk)) continue;
     STRATA_TRY_ASSIGN(const bool begun,

@@ -53,7 +53,6 @@ class Commit {
   double synthetic_norm(double loss_scale, double share) noexcept;
   Status advance(std::size_t end);
   Status commit_next();
-  std::size_t fetch_end(std::size_t begin) const noexcept;
   Status fetch_ahead();
 
   StateContext& context_;

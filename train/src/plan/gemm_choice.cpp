@@ -75,7 +75,7 @@ std::string bf16_gemm_text(const LoadedConfig& loaded) {
   if (c.memory.backend == "cuda" || c.train.dtype != "bf16") return {};
   const ConfigEntry& entry = loaded.tree.entry(kKey);
   return str("bf16 ", kernels::bf16_gemm() == Bf16Gemm::widened ? "" : "by ", kernels::bf16_gemm_kind(), ": ",
-             entry.automatic ? entry.why : entry.origin);
+             entry.automatic ? entry.why : str(kKey, " is set by ", entry.origin));
 }
 
 }  // namespace strata

@@ -58,6 +58,11 @@ class UseSchedule {
   }
   /// How often the position has been set: a time for what depends on how long ago something was.
   std::uint64_t n_positions() const noexcept { return epoch_; }
+  /// The same one round ago.
+  std::uint64_t n_positions_a_round_ago() const noexcept {
+    const auto round = static_cast<std::uint64_t>(cycle_);
+    return epoch_ > round ? epoch_ - round : 0;
+  }
   /// The uses of `key` at this position have been made.
   void mark_used(PayloadKey key) noexcept { last_used_epoch_[index_of(key)] = epoch_; }
   /// Position of the next use of `key` in `tier`, device or pinned. It exceeds the cycle if that is in what

@@ -42,7 +42,8 @@ class WriteBackQueue {
   /// `n_positions` positions of the schedule have begun. There must be a spare extent.
   void push(PayloadKey key, std::uint64_t n_positions);
   /// Whether a prefetch should leave the slot of `key` alone, because its write has begun only recently.
-  bool is_recent(PayloadKey key, std::uint64_t n_positions) const noexcept;
+  /// A write that was pushed at less than `since` positions is not.
+  bool is_recent(PayloadKey key, std::uint64_t since) const noexcept;
   /// Waits for a request to the Mover and pumps meanwhile, so that nvme has both reads and writes to work on.
   Status wait_for_ticket(IoTicket ticket);
 

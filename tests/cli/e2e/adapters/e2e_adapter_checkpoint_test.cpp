@@ -62,7 +62,8 @@ TEST_F(CliAdapterCheckpointE2e, ABaseThatWasMovedIsNamedAgain) {
   succeeds(run_of("run", {"train.dtype=f32"}));
   succeeds({"export", "run", "--out", "merged", "--format", "merged", "--check"});
   const double loss = evaluated({"run"})["loss"];
-  EXPECT_EQ(evaluated({"merged", "train.dtype=f32"})["loss"].get<double>(), loss);
+  // The merged weights are sums that are rounded once more.
+  EXPECT_NEAR(evaluated({"merged", "train.dtype=f32"})["loss"].get<double>(), loss, 1e-5);
   move("base", "moved");
   succeeds({"export", "run", "--out", "adapter", "--check"});
   for (const Words& words : {Words{"train", "--resume", "run", "train.steps=7"}, Words{"eval", "run"},

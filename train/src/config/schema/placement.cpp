@@ -77,7 +77,7 @@ constexpr TrainKey kKeys[] = {
       .name = "prefetch",
       .type = KeyType::integer,
       .default_text = "auto",
-      .doc = "chunks whose parameters, or states for their updates, are fetched ahead",
+      .doc = "chunks fetched ahead",
       .example = "offload.prefetch=2",
       .allows_auto = true,
       .min = 0,
