@@ -1,5 +1,6 @@
 #include <bit>
 
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/train/align/objective.h>
