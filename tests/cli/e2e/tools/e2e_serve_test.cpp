@@ -133,7 +133,7 @@ TEST_F(CliServeE2e, OtherClientsDoNotDisturbAText) {
         AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("invalid_request_error")));
     EXPECT_EQ(text_of(asked), text);
   }
-  // More than have places and may wait.
+  // More than have places and may wait. Three may wait, and get a place, however late the first pass begins.
   std::vector<std::unique_ptr<RawClient>> many;
   for (int i = 0; i < 8; ++i) {
     many.push_back(std::make_unique<RawClient>(port_));
@@ -149,7 +149,7 @@ TEST_F(CliServeE2e, OtherClientsDoNotDisturbAText) {
   }
   EXPECT_EQ(answered + refused_n, 8);
   EXPECT_GE(refused_n, 1);
-  EXPECT_GE(answered, 5);
+  EXPECT_GE(answered, 3);
   server->send(SIGINT);
   EXPECT_EQ(server->finish().exit_code, 0);
 }
