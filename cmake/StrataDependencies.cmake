@@ -61,7 +61,7 @@ endif()
 strata_feature(CUDA strata_cuda_found "toolkit ${CUDAToolkit_VERSION}")
 if(STRATA_HAVE_CUDA)
   set(CMAKE_CUDA_COMPILER "${CUDAToolkit_NVCC_EXECUTABLE}")
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND "$ENV{CUDAARCHS}" STREQUAL "")  # enable_language() reads the variable
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100-real 80-virtual)  # the last: PTX for other GPUs
   endif()
   enable_language(CUDA)

@@ -34,7 +34,11 @@ struct Recorded {
     const Value head = tied ? table : b.param("head", {kVocab, kWidth}, {});
     return b.linear_log_probs(x, head, b.input("targets", {kTokens}, DType::i32), scaling, entropy);
   }
-  Value scores() { return b.row_scores(x, b.param("score", {1, kWidth}, {}), b.param("bias", {1}, {})); }
+  Value scores() {
+    // One after another: values depend on the order, and compilers evaluate arguments in different ones.
+    const Value bias = b.param("bias", {1}, {}), weight = b.param("score", {1, kWidth}, {});
+    return b.row_scores(x, weight, bias);
+  }
   Builder b;
   Value tokens, table, x;
 };
