@@ -11,14 +11,13 @@ for (( i = 2; ; ++i )); do
   out=runs/demo-$i
 done
 
-# Only what the demo runs is built: no tests, no benchmarks, and CUDA for the GPU at hand or not at all. A unity build
-# parses the headers once for eight sources: 167 s instead of 265 s on two cores without a cache.
+# Only what the demo runs is built: no tests, no benchmarks, and CUDA for the GPU at hand or not at all.
 cuda=(-DSTRATA_WITH_CUDA=OFF)
 if nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then cuda=(-DCMAKE_CUDA_ARCHITECTURES=native); fi
 build=build/demo
 step set-up scripts/setup.sh
 step configure --log "$build/configure.log" cmake --preset release -B "$build" "${cuda[@]}" \
-  -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=8 -DSTRATA_BUILD_TESTS=OFF -DSTRATA_BUILD_BENCH=OFF -DSTRATA_BUILD_EXAMPLES=OFF
+  -DSTRATA_BUILD_TESTS=OFF -DSTRATA_BUILD_BENCH=OFF -DSTRATA_BUILD_EXAMPLES=OFF
 step build --log "$build/build.log" cmake --build "$build" -j "$jobs" --target strata_cli
 strata=$build/cli/strata
 step train "$strata" train --preset austen-5m --out "$out" "$@"
