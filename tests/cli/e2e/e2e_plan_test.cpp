@@ -88,8 +88,9 @@ TEST_F(CliPlanE2e, AFolderIsPlannedByItsNameOrItsConfiguration) {
   ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=1"})).exit_code, 0);
   ASSERT_EQ(strata({"export", "run", "--out", "hf"}).exit_code, 0);
   const auto plan = [&](const std::string& what) {
-    // Fixed, because the reason for a measured choice contains the times.
-    const ProgramResult planned = strata({"plan", what, "model.seq=32", "cpu.bf16_matmul=widened"});
+    // Fixed, because the reason for a measured choice contains the times, and free memory changes.
+    const ProgramResult planned = strata({"plan", what, "model.seq=32", "cpu.bf16_matmul=widened",
+                                          "memory.device=64MiB", "memory.pinned=64MiB"});
     EXPECT_EQ(planned.exit_code, 0) << planned.err;
     return planned.out;
   };
