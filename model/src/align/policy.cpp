@@ -42,14 +42,20 @@ Result<Program> record_policy_loss(const DecoderConfig& config, const PolicyProg
                                    const kernels::PolicyLossOptions& options, DType compute) {
   const auto end = [&](const DecoderEnd& of) -> Outputs {
     PolicyLossOperands operands;
-    operands.log_probs = log_probs_of(of, policy, false).log_probs;
-    operands.old_log_probs = token_input(of, "old_log_probs");
+    const LogProbs made = log_probs_of(of, policy, policy.on_policy);
+    operands.log_probs = made.log_probs;
+    operands.old_log_probs = policy.on_policy ? made.log_probs : token_input(of, "old_log_probs");
     operands.advantages = token_input(of, "advantages");
     operands.weights = token_input(of, "weights");
     if (options.kl_coef != 0) operands.ref_log_probs = token_input(of, "reference");
     operands.divisor = of.builder.input("divisor", {1}, DType::f32);
-    const LossAndStats made = of.builder.policy_loss(operands, options);
-    return {{"loss", made.loss}, {"stats", made.stats}};
+    const LossAndStats loss = of.builder.policy_loss(operands, options);
+    Outputs outputs = {{"loss", loss.loss}, {"stats", loss.stats}};
+    if (policy.on_policy) {
+      outputs.emplace_back("log_probs", made.log_probs);
+      outputs.emplace_back("entropies", made.entropies);
+    }
+    return outputs;
   };
   return record_decoder_with(config, policy.batch, DecoderRows::packed, compute, end);
 }

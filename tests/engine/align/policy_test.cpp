@@ -115,6 +115,50 @@ TEST_P(PolicyTest, TheFirstRatioIsOneAndTheReferenceIsNoneAway) {
   EXPECT_EQ(output(run, answers, "reference", "log_probs"), answers.reference);
 }
 
+// The old policy is the one that is trained: nothing has to be scored, and nothing else changes.
+TEST_P(PolicyTest, AnOnPolicyStepIsTheOneWithScoredLogProbabilities) {
+  const DecoderConfig config = test::tiny_of_family(GetParam().family);
+  const kernels::PolicyLossOptions options{.kl_coef = 0.1f};
+  std::vector<float> losses, norms;
+  std::vector<std::vector<float>> log_probs, entropies, after;
+  for (const bool on_policy : {false, true}) {
+    const PolicyProgram policy{.batch = kRows, .temperature = 0.7f, .on_policy = on_policy};
+    ProgramSet set;
+    set.add(trains("policy", "actor", must(record_policy_loss(config, policy, options, GetParam().compute))));
+    set.add({"log_probs", ProgramRole::forward,
+             must(record_log_probs(config, policy, true, GetParam().compute))});
+    TinyRun run(must(Engine::plan(std::move(set), {})));
+    must(run.engine->initialize(1));
+    Answers answers;
+    answers.reference.assign(kTokens, -3.5f);
+    if (!on_policy) {
+      log_probs.push_back(output(run, answers, "log_probs", "log_probs"));
+      entropies.push_back(output(run, answers, "log_probs", "entropies"));
+      answers.old = log_probs.front();
+    }
+    BatchSource* const source = &answers;
+    StepReport report;
+    must(run.engine->train_step("actor", {&source, 1}, 1e-3, report));
+    losses.push_back(report.loss);
+    norms.push_back(static_cast<float>(report.grad_norm));
+    if (on_policy) {
+      const auto made = run.engine->output("policy", "log_probs"),
+                 entropy = run.engine->output("policy", "entropies");
+      log_probs.emplace_back(made.begin(), made.end());
+      entropies.emplace_back(entropy.begin(), entropy.end());
+      EXPECT_EQ(run.engine->output("policy", "stats")[5], 1.0f);  // the largest ratio
+    }
+    after.push_back(output(run, answers, "log_probs", "log_probs"));
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+  EXPECT_EQ(norms[0], norms[1]);
+  EXPECT_GT(norms[0], 0);
+  EXPECT_EQ(log_probs[0], log_probs[1]);
+  EXPECT_EQ(entropies[0], entropies[1]);
+  EXPECT_EQ(after[0], after[1]);
+  EXPECT_NE(after[0], log_probs[0]);
+}
+
 std::vector<PolicyCase> families_and_dtypes() {
   std::vector<PolicyCase> all;
   for (const std::string_view family : decoder_families())

@@ -38,8 +38,14 @@ PolicySizes policy_sizes(const TrainConfig& config) {
   return sizes;
 }
 
+bool is_on_policy(const TrainConfig& config) {
+  return policy_sizes(config).steps() == 1 && !has_critic(config);
+}
+
 PolicyProgram policy_program(const TrainConfig& config) {
-  return {.batch = config.train.micro_batch, .temperature = static_cast<float>(config.align.temperature)};
+  return {.batch = config.train.micro_batch,
+          .temperature = static_cast<float>(config.align.temperature),
+          .on_policy = is_on_policy(config)};
 }
 
 kernels::PolicyLossOptions policy_loss_options(const TrainConfig& config) {

@@ -49,13 +49,14 @@ PolicyIterations::PolicyIterations(const TrainConfig& config, const TrainingData
       prompts_(*data.prompts()),
       tokenizer_(data.tokenizer()),
       sizes_(policy_sizes(config)),
+      on_policy_(is_on_policy(config)),
       batches_(shape_of(config, sizes_)),
       mixture_(data.mixture_batches(config.train.micro_batch)),
       kl_coef_(config.align.kl_coef),
       used_kl_coef_(kl_coef_) {
   programs_ = {kDecodeProgram};
   if (config.align.reward_model) programs_.push_back(kRewardProgram);
-  programs_.push_back(kLogProbsProgram);
+  if (!on_policy_) programs_.push_back(kLogProbsProgram);
   if (needs_reference_policy(config)) programs_.push_back(kReferenceProgram);
   if (has_critic(config)) programs_.push_back(kScoresProgram);
   programs_.push_back(kPolicyProgram);
@@ -138,6 +139,7 @@ Status PolicyIterations::begin(Engine& engine, std::int64_t steps, const std::fu
   else
     set_group_advantages();
   describe();
+  if (!on_policy_) describe_policy();
   iteration_ = iteration;
   return {};
 }
@@ -184,9 +186,11 @@ Status PolicyIterations::add_model_rewards(Engine& engine, std::span<double> rew
   return {};
 }
 
-// Through the programs' rows that are trained later, so that the first ratio of each token is exactly 1.
+// Through the programs' rows that are trained later, so that the first ratio of each token is exactly 1. A
+// step that is the first of its answers, and the last, has them itself.
 Status PolicyIterations::score(Engine& engine) {
-  STRATA_TRY(run_scores(engine, kLogProbsProgram, "log_probs", batches_.values(TokenValue::old_log_prob)));
+  if (!on_policy_)
+    STRATA_TRY(run_scores(engine, kLogProbsProgram, "log_probs", batches_.values(TokenValue::old_log_prob)));
   if (needs_reference_policy(config_))
     STRATA_TRY(run_scores(engine, kReferenceProgram, "log_probs", batches_.values(TokenValue::reference)));
   if (has_critic(config_))
@@ -202,6 +206,15 @@ Status PolicyIterations::run_scores(Engine& engine, const char* program, const c
       batches_.take(k, entropies, batches_.values(TokenValue::entropy));
   }));
   return check_finite(into, program);
+}
+
+// What a step has computed of micro-batch `k` of its own.
+void PolicyIterations::take_log_probs(const Engine& engine, std::int64_t first, std::int64_t k) {
+  const auto of = static_cast<std::int32_t>(k);
+  batches_.take(first + k, engine.output(kPolicyProgram, "log_probs", of),
+                batches_.values(TokenValue::old_log_prob));
+  batches_.take(first + k, engine.output(kPolicyProgram, "entropies", of),
+                batches_.values(TokenValue::entropy));
 }
 
 // Runs a program on what the answers were packed into.
@@ -285,13 +298,18 @@ void PolicyIterations::describe() {
   figures_.reward_deviation = std::sqrt(std::max(0.0, squares / n - figures_.reward * figures_.reward));
   figures_.answer_tokens = tokens / n;
   figures_.packed = static_cast<double>(batches_.n_inputs()) / static_cast<double>(batches_.n_positions());
+  figures_.kl_coef = has_critic(config_) ? used_kl_coef_ : kl_coef_;
+}
+
+// What its log-probabilities tell of it.
+void PolicyIterations::describe_policy() {
+  const auto tokens = static_cast<double>(batches_.n_tokens());
   for (const float entropy : batches_.values(TokenValue::entropy))
     figures_.entropy += static_cast<double>(entropy) / tokens;
   const std::vector<float>&old = batches_.values(TokenValue::old_log_prob),
         &reference = batches_.values(TokenValue::reference);
   for (std::size_t t = 0; t < old.size() && needs_reference_policy(config_); ++t)
     figures_.kl += kl_estimate(old[t], reference[t], true) / tokens;
-  figures_.kl_coef = has_critic(config_) ? used_kl_coef_ : kl_coef_;
 }
 
 Status PolicyIterations::train(Engine& engine, double lr, StepReport& report) {
@@ -307,11 +325,13 @@ Status PolicyIterations::after_step(Engine& engine, double critic_lr, MetricsLin
   for (std::int64_t k = batches_.n_empty(first, m); k < m; ++k) {
     const std::span<const float> stats = engine.output(kPolicyProgram, "stats", static_cast<std::int32_t>(k));
     if (stats.size() != 6) continue;
+    if (on_policy_) take_log_probs(engine, first, k);
     weights += static_cast<double>(stats[0]);
     clipped += static_cast<double>(stats[1]);
     moved += static_cast<double>(stats[2]);
     figures_.ratio_max = std::max(figures_.ratio_max, static_cast<double>(stats[5]));
   }
+  if (on_policy_) describe_policy();
   line.policy = figures_;
   line.policy.clip_fraction = weights > 0 ? clipped / weights : 0;
   line.policy.old_kl = weights > 0 ? moved / weights : 0;
@@ -361,6 +381,7 @@ Status PolicyIterations::resume(Io& io, const std::string& run, std::int64_t ste
       read_rollouts(io, str(run, "/", rollouts_file(iteration_of(steps))), iteration_of(steps), batches_));
   iteration_ = iteration_of(steps);
   describe();
+  describe_policy();  // an iteration of one step is never gone on with
   return {};
 }
 

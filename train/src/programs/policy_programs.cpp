@@ -33,7 +33,9 @@ class PolicyRecorder {
                                               decoder_, policy_, policy_loss_options(config_), compute_)));
     STRATA_TRY(add_training(kPolicyProgram, kPolicyTrainee, loss));
     if (!config_.data.mixture.empty()) STRATA_TRY(add_mixture());
-    STRATA_TRY(add_forward(kLogProbsProgram, of_policy(record_log_probs(decoder_, policy_, true, compute_))));
+    if (!policy_.on_policy)
+      STRATA_TRY(
+          add_forward(kLogProbsProgram, of_policy(record_log_probs(decoder_, policy_, true, compute_))));
     if (needs_reference_policy(config_)) STRATA_TRY(add_reference());
     if (has_critic(config_)) STRATA_TRY(add_critic());
     if (config_.align.reward_model) STRATA_TRY(add_reward(*config_.align.reward_model));

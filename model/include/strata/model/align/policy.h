@@ -13,10 +13,12 @@
 namespace strata {
 
 /// What programs over sampled answers have in common: rows of a micro-batch, and the temperature at which
-/// tokens were sampled, by which logits are divided.
+/// tokens were sampled, by which logits are divided; and whether the parameters that a step trains are still
+/// those that sampled its answers.
 struct PolicyProgram {
   std::int64_t batch = 1;
   float temperature = 1;
+  bool on_policy = false;
 };
 
 /// Forward of a policy or a reference: inputs of packed rows and "targets" [T] i32 (T = batch * seq), outputs
@@ -24,7 +26,8 @@ struct PolicyProgram {
 Result<Program> record_log_probs(const DecoderConfig& config, const PolicyProgram& policy, bool entropy,
                                  DType compute = DType::f32);
 /// The loss of a policy (PolicyLossArgs): besides those, inputs "old_log_probs", "advantages", "weights" and,
-/// with a KL coefficient, "reference" [T] f32, and "divisor" [1]; outputs "loss" and "stats" [6].
+/// with a KL coefficient, "reference" [T] f32, and "divisor" [1]; outputs "loss" and "stats" [6]. On-policy,
+/// its own log-probabilities are the old ones, and it has the outputs of record_log_probs() too.
 Result<Program> record_policy_loss(const DecoderConfig& config, const PolicyProgram& policy,
                                    const kernels::PolicyLossOptions& options, DType compute = DType::f32);
 

@@ -51,6 +51,9 @@ struct PolicySizes {
   std::int64_t context() const noexcept { return max_prompt + max_tokens; }
 };
 PolicySizes policy_sizes(const TrainConfig& config);
+/// Whether each answer is trained on once, by the policy that sampled it, and nothing has to be known of that
+/// policy before: an iteration of one step, without a critic.
+bool is_on_policy(const TrainConfig& config);
 PolicyProgram policy_program(const TrainConfig& config);
 kernels::PolicyLossOptions policy_loss_options(const TrainConfig& config);
 kernels::KlEstimator kl_estimator(const TrainConfig& config);

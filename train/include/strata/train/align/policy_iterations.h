@@ -78,12 +78,15 @@ class PolicyIterations {
   void set_weights();
   void set_group_advantages();
   void set_critic_advantages();
+  void take_log_probs(const Engine& engine, std::int64_t first, std::int64_t k);
   void describe();
+  void describe_policy();
 
   const TrainConfig& config_;
   const PromptSet& prompts_;
   const Tokenizer& tokenizer_;
   const PolicySizes sizes_;
+  const bool on_policy_;
   std::vector<std::pair<double, std::unique_ptr<RewardFunction>>> rewards_;
   double model_weight_ = 0;  // of the reward model's score
   RolloutBatches batches_;
