@@ -5,23 +5,15 @@
 
 #include <fmt/format.h>
 
-#include <strata/session/checkpoint.h>
-#include <strata/model/hf/config.h>
-#include <strata/profile/compute_device.h>
-#include <strata/runtime/io/digest.h>
 #include <strata/runtime/memory/alloc_counter.h>
-#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/train/align/objective.h>
 #include <strata/train/align/pair_sums.h>
 #include <strata/train/align/policy_iterations.h>
-#include <strata/train/evaluation.h>
 #include <strata/train/plan_text.h>
-#include <strata/train/resume.h>
 
 #include "loop/gradient_norms.h"
 #include "loop/lr_schedule.h"
-#include "loop/sample_text.h"
 #include "run/rank_memory.h"
 
 namespace strata {
@@ -61,12 +53,6 @@ Status Trainer::check_budget_change(const RunPlan& plan) const {
   if (write_budget_.allows_replan(planned_writes(plan))) return {};
   return Status::error(Code::does_not_fit, str("io.write_budget does not allow writing all states again: ",
                                                write_budget_.to_string()));
-}
-
-Result<std::string> Trainer::save_for_restart() {
-  STRATA_TRY_ASSIGN(const std::string where, ensure_saved());
-  add_totals();
-  return where;
 }
 
 void Trainer::continue_in(Job& job) {
@@ -153,32 +139,6 @@ Status Trainer::train(TrainOutcome& outcome) {
     }
   }
   return {};
-}
-
-// Returns the error that ended training, with what happened to the training states. Saving fails if the
-// states are inconsistent, since the engine then refuses to read them.
-Status Trainer::save_after_error(const Status& why) {
-  if (world_ != nullptr && why.code() != Code::lost_peer && why.code() != Code::diverged)
-    world_->give_up(why);
-  if (saved_step_ == engine_->steps()) return why;
-  // States of two steps are those of none that a run could go on from.
-  if (has_critic(config_) && engine_->steps(1) != engine_->steps())
-    return why.annotate(
-        str("the critic lacks step ", engine_->steps(), ", which is not saved; the newest checkpoint is ",
-            checkpoint_path_.empty() ? "the one from before this start, if any" : checkpoint_path_));
-  if (world_ != nullptr)  // the others may be anywhere, and saving needs all ranks
-    return Status::error(why.code(),
-                         str(why.message(), "\n  step ", engine_->steps(), " is not saved: ",
-                             checkpoint_path_.empty() ? "there is no checkpoint of this start yet"
-                                                      : "the newest checkpoint is " + checkpoint_path_));
-  const Result<std::string> place = folder_.check_not_moved().is_ok() ? folder_.path() : folder_.place();
-  const std::string run = place.has_value() ? *place : folder_.path();
-  const Status saved = place.has_value() ? save_in(run) : place.status();
-  if (saved.is_ok())
-    return Status::error(why.code(), str(why.message(), "\n  step ", engine_->steps(), " is saved in ",
-                                         checkpoint_path_, "; continue with --resume ", run));
-  return Status::error(why.code(), str(why.message(), "\n  step ", engine_->steps(),
-                                       " could not be saved: ", saved.message()));
 }
 
 void Trainer::update_signal_answer() {
@@ -336,119 +296,11 @@ Status Trainer::after_step(std::int64_t step) {
   return !stop_requested() && is_save_due(step) ? save_periodic_checkpoint() : Status::ok();
 }
 
-// With checkpoint.interval, a save is due if the next step, which takes about as long as the last one, would
-// end after the interval.
-bool Trainer::is_save_due(std::int64_t step) const {
-  if (step >= config_.train.steps) return false;
-  if (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0) return true;
-  if (world_ != nullptr) return decides(kSaveIsDue);
-  const double since_s = static_cast<double>(clock_.now_ns() - saved_ns_) * 1e-9;
-  return since_s + last_step_s_ > config_.checkpoint.interval_s;
-}
-
-// A full disk costs one save, not the run: the next save is tried when it is due.
-Status Trainer::save_periodic_checkpoint() {
-  Status status = save();
-  if (status.is_ok() || (status.code() != Code::no_space && status.code() != Code::io_error)) return status;
-  STRATA_TRY(folder_.check_not_moved());
-  observer_.on_message(
-      str("WARNING: ", status.message(), "\n  training continues; the newest checkpoint is ",
-          checkpoint_path_.empty() ? "the one from before this start, if any" : checkpoint_path_));
-  return {};
-}
-
 void Trainer::record_writes() {
   write_budget_.after_step(engine_->nvme_endurance_bytes());
   if (write_budget_.is_limited() && write_budget_.steps() == WriteBudget::kMeasured)
     observer_.on_message(fmt::format("{}: enough for about {:.0f} more steps", write_budget_.to_string(),
                                      write_budget_.steps_left()));
-}
-
-Status Trainer::validate(std::int64_t step) {
-  if (val_batches_ == nullptr) return Status::ok();
-  const std::int64_t n = std::min<std::int64_t>(config_.train.eval_batches, val_batches_->n_batches());
-  if (n == 0) return Status::ok();
-  const auto loss =
-      evaluate_loss(*engine_, *val_batches_, n, evaluation_observer(str("step ", step, ": validating")));
-  if (!loss.has_value()) return stop_requested() ? Status::ok() : loss.status();
-  const std::string accuracy =
-      loss->pairs.n > 0 ? fmt::format(", accuracy {:.3f}", loss->pairs.accuracy) : std::string();
-  observer_.on_message(fmt::format("step {}: validation loss {:.4f}{} over {}", step, loss->nats, accuracy,
-                                   plural(n, "micro-batch")));
-  return folder_.add_validation({step, loss->nats, loss->pairs}, n);
-}
-
-EvaluationObserver Trainer::evaluation_observer(std::string what) {
-  // All ranks evaluate to the end, since each needs the others.
-  return {world_ == nullptr ? &signals_ : nullptr, &clock_,
-          [this, what = std::move(what)](std::int64_t done, std::int64_t n) {
-            observer_.on_message(str(what, ", ", done, " of ", plural(n, "micro-batch")));
-          }};
-}
-
-Status Trainer::sample(std::int64_t step) {
-  if (is_reward_model(config_)) return {};  // it gives no tokens
-  if (policy_ != nullptr) return sample_policy(step);
-  const TextSampleOptions options{.tokens = config_.log.sample_tokens,
-                                  .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
-  STRATA_TRY_ASSIGN(const std::string text,
-                    sample_text(*engine_, training_data_.tokenizer(), config_.log.sample_prompt, options,
-                                world_ == nullptr ? &signals_ : nullptr));
-  if (stop_requested()) return {};  // an incomplete text is not stored
-  STRATA_TRY(folder_.add_sample(step, config_.log.sample_prompt, text));
-  observer_.on_message(str("sample at step ", step, ": ", config_.log.sample_prompt, text));
-  return Status::ok();
-}
-
-// One of the answers that the run samples anyway.
-Status Trainer::sample_policy(std::int64_t step) {
-  if (policy_->batches().rollouts().empty()) return {};
-  STRATA_TRY_ASSIGN(const PolicyIterations::Sample sample, policy_->sample(step));
-  const std::string text = fmt::format("{} (reward {:.4g})", sample.answer, sample.reward);
-  STRATA_TRY(folder_.add_sample(step, sample.prompt, text));
-  observer_.on_message(str("sample at step ", step, ": ", sample.prompt, text));
-  return {};
-}
-
-Status Trainer::save() {
-  STRATA_TRY(folder_.check_not_moved());
-  STRATA_TRY(save_in(folder_.path()));
-  observer_.on_message(str("saved ", checkpoint_path_));
-  return Status::ok();
-}
-
-Status Trainer::save_in(const std::string& run) {
-  if (world_ != nullptr) world_->progress().outside("saving a checkpoint");
-  saved_ns_ = clock_.now_ns();
-  // Written before the checkpoint, since a run resumed from it needs the file.
-  if (config_.memory.backend == "cuda" && (world_ == nullptr || world_->rank() == 0))
-    STRATA_TRY(write_text_atomically(io_, str(run, "/", kGemmAlgorithmsFile),
-                                     gemm_algorithms_text(gemm_implementation(
-                                         "cuda", config_.train.dtype, config_.train.attention_backend))));
-  std::map<std::string, std::string> state = subspaces_.state(engine_->steps());
-  if (policy_ != nullptr) {
-    state.merge(policy_->state());
-    STRATA_TRY(policy_->save(io_, run, engine_->steps(), oldest_checkpoint_step(run)));
-  }
-  state.insert(identity_.begin(), identity_.end());
-  STRATA_TRY_ASSIGN(checkpoint_path_, save_checkpoint(*engine_, io_, checkpoint_dir(config_, run),
-                                                      std::move(state), config_.checkpoint.keep));
-  saved_step_ = engine_->steps();
-  return Status::ok();
-}
-
-// Of the checkpoints that may be resumed from; the present step if there are none.
-std::int64_t Trainer::oldest_checkpoint_step(const std::string& run) const {
-  const auto found = list_checkpoints(config_, run, io_, [](std::string_view) {});
-  if (!found.has_value()) return 0;  // nothing is removed
-  if (found->empty()) return engine_->steps();
-  const auto manifest = read_manifest(io_, found->back());
-  return manifest.has_value() ? manifest->step : 0;
-}
-
-Result<std::string> Trainer::ensure_saved() {
-  if (checkpoint_path_.empty() || saved_step_ != engine_->steps()) STRATA_TRY(save());
-  return checkpoint_path_;
 }
 
 // Adds the counters of the engine to the outcome. Call it before the engine is destroyed.
@@ -480,22 +332,6 @@ Status Trainer::finish(TrainOutcome& outcome) {
   outcome.stop_reason = StopReason::signal;
   outcome.why_stopped = "by a signal after the last step, before its validation";
   return {};
-}
-
-Status Trainer::validate_final(TrainOutcome& outcome) {
-  if (trace_ != nullptr) trace_->set_enabled(false);  // its many passes would displace the steps
-  if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_->steps()));
-  if (MicroBatches* const val = val_batches_.get(); val != nullptr && !stop_requested()) {
-    if (const std::int64_t n = val->n_batches(); n > 0) {
-      const auto loss = evaluate_loss(*engine_, *val, n, evaluation_observer("validating the last step"));
-      if (!loss.has_value()) return stop_requested() ? Status::ok() : loss.status();
-      outcome.val_loss = loss->nats;
-      outcome.bits_per_byte = loss->bits_per_byte();
-    }
-  }
-  if (stop_requested()) return {};
-  STRATA_TRY_ASSIGN(outcome.state_digest, engine_->state_digest());
-  return Status::ok();
 }
 
 }  // namespace strata

@@ -1,0 +1,60 @@
+#include "loop/begin_run.h"
+
+#include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
+#include <strata/train/plan_text.h>
+#include <strata/train/resume.h>
+#include <strata/train/start_notes.h>
+
+#include "loop/initial_states.h"
+#include "run/run_files.h"
+#include "run/run_paths.h"
+
+namespace strata {
+
+Status start_job(ActiveRun& active) {
+  STRATA_TRY_ASSIGN(active.job, Job::start(active.loaded.config, *active.planned.plan, active.io,
+                                           active.trace, active.world));
+  return {};
+}
+
+void report_start(const ActiveRun& active, const TrainingData& training_data, Observer& observer, Log& log) {
+  const TrainConfig& config = active.loaded.config;
+  for (const std::string& note : start_notes(config)) observer.on_message(note);
+  for (const std::string& note : training_data.notes()) observer.on_message(str("data     ", note));
+  observer.on_message(start_table(config, active.planned, nvme_text(active.job->engine())));
+  if (const std::string note = active.job->engine().nvme_note();
+      note != "not used" && note != "io_uring, O_DIRECT, registered buffers")
+    log.warn("the nvme tier does not use its fastest I/O path: ", note);
+  log.debug(active.planned.plan->of(ProgramRole::train).code.size(), " instructions per micro-batch, ",
+            active.planned.plan->layout.n_chunks(), " chunks");
+}
+
+Status fill_states(ActiveRun& active, const std::vector<std::string>& checkpoints, const std::string& path,
+                   Observer& observer) {
+  Engine& engine = active.job->engine();
+  if (checkpoints.empty()) {
+    STRATA_TRY(set_initial_states(engine, active.loaded.config, active.io));
+    if (!active.request.resume.empty())
+      observer.on_message(str(path, " has no checkpoint yet: starting from the beginning"));
+    return {};
+  }
+  const auto warn = [&](std::string_view text) { observer.on_warning(text); };
+  STRATA_TRY_ASSIGN(const std::string from,
+                    load_newest_checkpoint(engine, active.loaded.config, checkpoints, active.io, warn));
+  STRATA_TRY_ASSIGN(active.resumed, read_manifest(active.io, from));
+  observer.on_message(str("resuming from ", from));
+  return {};
+}
+
+Status begin_folder(const ActiveRun& active, const TrainingData& training_data, RunFolder& folder) {
+  const LoadedConfig& loaded = active.loaded;
+  STRATA_TRY_ASSIGN(const auto files,
+                    run_files(loaded.config, training_data, !active.request.resume.empty(), active.io));
+  const std::int64_t steps = active.job->engine().steps();
+  STRATA_TRY(folder.begin(steps, run_config_toml(active.io, loaded.tree, folder.path()), files,
+                          steps == loaded.config.train.steps && !samples_answers(loaded.config)));
+  return folder.write("plan.json", plan_json(loaded.config, *active.planned.plan, active.planned.recompute));
+}
+
+}  // namespace strata

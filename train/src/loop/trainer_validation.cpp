@@ -1,0 +1,79 @@
+// What a run says of the model beside its steps: validation losses and samples.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <strata/runtime/plural.h>
+#include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
+#include <strata/train/align/policy_iterations.h>
+#include <strata/train/evaluation.h>
+#include <strata/train/trainer.h>
+
+#include "loop/sample_text.h"
+
+namespace strata {
+
+Status Trainer::validate(std::int64_t step) {
+  if (val_batches_ == nullptr) return Status::ok();
+  const std::int64_t n = std::min<std::int64_t>(config_.train.eval_batches, val_batches_->n_batches());
+  if (n == 0) return Status::ok();
+  const auto loss =
+      evaluate_loss(*engine_, *val_batches_, n, evaluation_observer(str("step ", step, ": validating")));
+  if (!loss.has_value()) return stop_requested() ? Status::ok() : loss.status();
+  const std::string accuracy =
+      loss->pairs.n > 0 ? fmt::format(", accuracy {:.3f}", loss->pairs.accuracy) : std::string();
+  observer_.on_message(fmt::format("step {}: validation loss {:.4f}{} over {}", step, loss->nats, accuracy,
+                                   plural(n, "micro-batch")));
+  return folder_.add_validation({step, loss->nats, loss->pairs}, n);
+}
+
+EvaluationObserver Trainer::evaluation_observer(std::string what) {
+  // All ranks evaluate to the end, since each needs the others.
+  return {world_ == nullptr ? &signals_ : nullptr, &clock_,
+          [this, what = std::move(what)](std::int64_t done, std::int64_t n) {
+            observer_.on_message(str(what, ", ", done, " of ", plural(n, "micro-batch")));
+          }};
+}
+
+Status Trainer::sample(std::int64_t step) {
+  if (is_reward_model(config_)) return {};  // it gives no tokens
+  if (policy_ != nullptr) return sample_policy(step);
+  const TextSampleOptions options{.tokens = config_.log.sample_tokens,
+                                  .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
+  STRATA_TRY_ASSIGN(const std::string text,
+                    sample_text(*engine_, training_data_.tokenizer(), config_.log.sample_prompt, options,
+                                world_ == nullptr ? &signals_ : nullptr));
+  if (stop_requested()) return {};  // an incomplete text is not stored
+  STRATA_TRY(folder_.add_sample(step, config_.log.sample_prompt, text));
+  observer_.on_message(str("sample at step ", step, ": ", config_.log.sample_prompt, text));
+  return Status::ok();
+}
+
+// One of the answers that the run samples anyway.
+Status Trainer::sample_policy(std::int64_t step) {
+  if (policy_->batches().rollouts().empty()) return {};
+  STRATA_TRY_ASSIGN(const PolicyIterations::Sample sample, policy_->sample(step));
+  const std::string text = fmt::format("{} (reward {:.4g})", sample.answer, sample.reward);
+  STRATA_TRY(folder_.add_sample(step, sample.prompt, text));
+  observer_.on_message(str("sample at step ", step, ": ", sample.prompt, text));
+  return {};
+}
+
+Status Trainer::validate_final(TrainOutcome& outcome) {
+  if (trace_ != nullptr) trace_->set_enabled(false);  // its many passes would displace the steps
+  if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_->steps()));
+  if (MicroBatches* const val = val_batches_.get(); val != nullptr && !stop_requested()) {
+    if (const std::int64_t n = val->n_batches(); n > 0) {
+      const auto loss = evaluate_loss(*engine_, *val, n, evaluation_observer("validating the last step"));
+      if (!loss.has_value()) return stop_requested() ? Status::ok() : loss.status();
+      outcome.val_loss = loss->nats;
+      outcome.bits_per_byte = loss->bits_per_byte();
+    }
+  }
+  if (stop_requested()) return {};
+  STRATA_TRY_ASSIGN(outcome.state_digest, engine_->state_digest());
+  return Status::ok();
+}
+
+}  // namespace strata
