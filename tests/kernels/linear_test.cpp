@@ -85,7 +85,8 @@ TEST_P(LinearTest, AccumulationAddsToThePreviousValues) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, LinearTest,
                          ::testing::Values(Size{0, 3, 4}, Size{1, 1, 1}, Size{2, 3, 1}, Size{5, 7, 9},
-                                           Size{130, 129, 33}, Size{257, 65, 400}, Size{300, 520, 48}));
+                                           Size{130, 129, 33}, Size{257, 65, 400}, Size{300, 520, 48},
+                                           Size{1100, 300, 40}));
 
 TEST(LinearTest, AnEmptyInnerExtentGivesTheBias) {
   Tensor x({2, 0}, {}), w({3, 0}, {}), b({3}, {1.0f, 2.0f, 3.0f}), y = Tensor::unwritten({2, 3});

@@ -20,7 +20,6 @@ using detail::AlibiBias;
 using detail::AttentionGeometry;
 using detail::Gemm;
 using detail::geometry;
-using detail::kQueryRows;
 using detail::QueryBlock;
 using detail::QueryBlocks;
 

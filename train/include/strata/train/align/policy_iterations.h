@@ -21,8 +21,8 @@
 namespace strata {
 
 /// The iterations of a run that learns from answers that it samples: in each, answers are sampled, rewarded
-/// and scored by all models, and then trained on for PolicySizes::steps() steps. Everything is a function of
-/// the run's seed, states and iteration, wherever the bytes lie. Not thread-safe.
+/// and scored by the models that the loss needs, and then trained on for PolicySizes::steps() steps.
+/// Everything is a function of the run's seed, states and iteration, wherever the bytes lie. Not thread-safe.
 class PolicyIterations {
  public:
   /// What is referred to outlives it. Errors: those of create_reward().
