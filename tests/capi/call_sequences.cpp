@@ -38,6 +38,7 @@ constexpr bool kThreadsMayFork = false;
 constexpr bool kThreadsMayFork = true;
 #endif
 
+// One class, since each call checks what the calls before it have made possible.
 class Caller {
  public:
   Caller(World& world, unsigned seed, bool may_fork) : world_(world), random_(seed), may_fork_(may_fork) {}

@@ -1,3 +1,4 @@
+// One file, since each that includes LibTorch takes long to compile.
 #include <strata/torch.hpp>
 
 #include <torch/nn/modules/activation.h>

@@ -1,43 +1,20 @@
-// What every transport of ProcessGroup must do. Each transport has a program that contains these tests.
-#include <cstring>
-#include <functional>
-#include <tuple>
-
+// What every transport of ProcessGroup must do; process_group_failures_test.cpp has what goes wrong. Each
+// transport has a program that contains both.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <strata/runtime/convert.h>
 #include <strata/runtime/memory/alloc_counter.h>
 #include <strata/runtime/str.h>
 
-#include "parallel/ranks.h"
-#include "support/numeric.h"
+#include "parallel/process_group_fixture.h"
 
 namespace strata {
 namespace {
 
+using test::Bytes;
+using test::ProcessGroupTest;
 using test::Rank;
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
-using Bytes = std::vector<std::byte>;
-
-/// Values of one rank in `dtype`; those of f64 are not representable in f32.
-Bytes values_of(int rank, DType dtype, std::size_t n) {
-  test::Values values(static_cast<std::uint64_t>(rank) * 7919 + 17);
-  Bytes out(n * size_of(dtype));
-  const std::vector<float> floats = values.floats(static_cast<std::int64_t>(n), 8.0);
-  if (dtype == DType::f64 || dtype == DType::i32) {
-    for (std::size_t i = 0; i < n; ++i) {
-      const double wide = floats[i] / 3.0;
-      const auto whole = static_cast<std::int32_t>(floats[i] * 1e6f);
-      if (dtype == DType::f64) std::memcpy(out.data() + 8 * i, &wide, 8);
-      if (dtype == DType::i32) std::memcpy(out.data() + 4 * i, &whole, 4);
-    }
-    return out;
-  }
-  must(narrow_from_f32(floats, dtype, out));
-  return out;
-}
+using test::RankBuffer;
+using test::values_of;
 
 template <class T>
 void reduce_reference(std::vector<T>& into, const std::vector<T>& from, Reduction reduction) {
@@ -79,41 +56,6 @@ Bytes part_of(const Bytes& all, std::size_t index, std::size_t bytes) {
   const auto begin = all.begin() + static_cast<std::ptrdiff_t>(index * bytes);
   return {begin, begin + static_cast<std::ptrdiff_t>(bytes)};
 }
-
-/// A buffer of one rank that is filled, used by collectives and read in stream order.
-class RankBuffer {
- public:
-  RankBuffer(Rank& rank, const Bytes& contents) : rank_(rank), buffer_(rank.allocate(contents.size())) {
-    const BufferView view = buffer_.view().part(0, contents.size());
-    if (!contents.empty()) must(rank_.backend.host_access({view.data, view.bytes, true}));
-    std::copy(contents.begin(), contents.end(), view.data);
-    bytes_ = contents.size();
-  }
-  BufferView view() const { return buffer_.view().part(0, bytes_); }
-  Bytes contents() const {
-    must(rank_.backend.synchronize(rank_.stream));
-    if (bytes_ > 0) must(rank_.backend.host_access({view().data, bytes_, false}));
-    return {view().data, view().data + bytes_};
-  }
-
- private:
-  Rank& rank_;
-  Buffer buffer_;
-  std::size_t bytes_ = 0;
-};
-
-class ProcessGroupTest : public ::testing::TestWithParam<std::tuple<StreamSchedule, int>> {
- protected:
-  int size() const { return std::get<1>(GetParam()); }
-  std::size_t n() const { return static_cast<std::size_t>(size()); }
-  std::vector<Bytes> inputs(DType dtype, std::size_t elems) const {
-    std::vector<Bytes> all;
-    for (int rank = 0; rank < size(); ++rank) all.push_back(values_of(rank, dtype, elems));
-    return all;
-  }
-  void must_run(const std::function<Status(Rank&)>& body) { ranks_->must_run(body); }
-  std::unique_ptr<test::Ranks> ranks_ = test::make_ranks(size(), std::get<0>(GetParam()));
-};
 
 constexpr std::size_t kSizes[] = {0, 1, 1001, 40000};
 
@@ -303,94 +245,6 @@ TEST_P(ProcessGroupTest, LongReductionsHaveTheBitsOfASumInRankOrder) {
     EXPECT_TRUE(mine.contents() == want);
     return {};
   });
-}
-
-// --- what goes wrong ---
-
-TEST_P(ProcessGroupTest, AListThatOneRankGetsWrongIsNamedByEveryRank) {
-  must_run([&](Rank& rank) -> Status {
-    const bool wrong = rank.index() == size() - 1;
-    std::vector<int> members;
-    for (int q = 0; q < size(); ++q) members.push_back(q);
-    if (wrong) members.push_back(size());
-    const Status refused = rank.group.split(members).status();
-    EXPECT_EQ(refused.code(), Code::invalid);
-    EXPECT_THAT(std::string(refused.message()),
-                AnyOf(HasSubstr("there is no rank"), HasSubstr("do not list the same")));
-    members.resize(n());
-    const auto whole = must(rank.group.split(members));
-    EXPECT_EQ(whole->rank(), rank.index());
-    return {};
-  });
-}
-
-TEST_P(ProcessGroupTest, ACallThatAllRanksGetWrongIsRefusedAndTheNextOnesWork) {
-  must_run([&](Rank& rank) -> Status {
-    const RankBuffer data(rank, Bytes(64));
-    const Status wrong =
-        rank.group.all_reduce(data.view().part(0, 63), DType::f32, Reduction::sum, rank.stream);
-    EXPECT_EQ(wrong.code(), Code::invalid);
-    EXPECT_THAT(std::string(wrong.message()),
-                HasSubstr("all_reduce: 63 bytes are not a whole number of f32"));
-    return rank.finish(rank.group.all_reduce(data.view(), DType::f32, Reduction::sum, rank.stream));
-  });
-}
-
-// Where ranks are processes, the others learn of it when the rank leaves the group.
-TEST_P(ProcessGroupTest, FailedWorkOfOneRankFailsTheStreamsOfAll) {
-  if (ranks_->on_fake_cuda()) GTEST_SKIP() << "a CUDA stream runs its kernels nevertheless";
-  ranks_->run([&](Rank& rank) -> Status {
-    const RankBuffer data(rank, Bytes(64));
-    const bool fails = rank.index() == size() - 1;
-    if (fails) {
-      const auto fail = [](const int&, ThreadPool&) {
-        return Status::error(Code::io_error, "the disk of one rank");
-      };
-      STRATA_TRY(rank.backend.host_call_async(HostCall("fail", fail, 0), rank.stream));
-    }
-    STRATA_TRY(rank.group.all_reduce(data.view(), DType::f32, Reduction::sum, rank.stream));
-    if (fails) {
-      EXPECT_EQ(rank.backend.synchronize(rank.stream).code(), Code::io_error);
-      rank.leave();
-      return Status::error(Code::io_error, "this rank ends");
-    }
-    Status status = rank.backend.synchronize(rank.stream);
-    EXPECT_THAT(status.code(), AnyOf(Code::io_error, Code::lost_peer));
-    return status;
-  });
-}
-
-TEST_P(ProcessGroupTest, WhoeverWaitsForARankThatHasLeftIsCancelled) {
-  if (size() == 1) return;
-  ranks_->run([&](Rank& rank) -> Status {
-    Status gone = Status::error(Code::lost_peer, str("rank 1 of ", size(), " has left the group"));
-    if (rank.index() == 1) {
-      rank.leave();
-      return gone;
-    }
-    const RankBuffer data(rank, Bytes(64));
-    const auto all_reduce = [&] {
-      return rank.finish(rank.group.all_reduce(data.view(), DType::f32, Reduction::sum, rank.stream));
-    };
-    const Status lost = all_reduce();
-    EXPECT_EQ(lost.code(), Code::lost_peer);
-    EXPECT_TRUE(lost == gone || !ranks_->names_who_left()) << lost.to_string();
-    EXPECT_EQ(all_reduce().to_string(), lost.to_string());
-    EXPECT_EQ(rank.group.receive(data.view(), 1, rank.stream).code(), Code::lost_peer);
-    return gone;
-  });
-}
-
-// What a rank has sent before it left arrives.
-TEST_P(ProcessGroupTest, ARankMayLeaveWhenItsOwnPartIsDone) {
-  for (int round = 0; round < 5; ++round)
-    must_run([&](Rank& rank) -> Status {
-      const RankBuffer data(rank, values_of(rank.index(), DType::f32, 50000));
-      STRATA_TRY(rank.group.broadcast(data.view(), 0, rank.stream));
-      EXPECT_EQ(data.contents(), values_of(0, DType::f32, 50000));
-      rank.leave();
-      return {};
-    });
 }
 
 TEST_P(ProcessGroupTest, QueueingAllocatesNothing) {
