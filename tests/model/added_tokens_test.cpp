@@ -38,9 +38,10 @@ std::string parts(const std::string& text, const std::vector<AddedToken>& added)
   for (std::uint32_t i = 0; i < added.size(); ++i) entries.push_back({added[i].content, i});
   std::string out;
   detail::for_each_part(
-      text, AddedTokenMatcher(entries), added, [](const AddedToken& token) { return !token.special; },
+      text, AddedTokenMatcher(entries), added,
+      [](const AddedToken& token, std::size_t, std::size_t) { return !token.special; },
       [&](std::string_view part) { out += part; },
-      [&](const AddedToken& token) { out += "[" + token.content + "]"; });
+      [&](const AddedToken& token, std::size_t, std::size_t) { out += "[" + token.content + "]"; });
   return out;
 }
 AddedToken token(const std::string& content) { return {.id = 0, .content = content, .special = false}; }

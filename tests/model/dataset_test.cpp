@@ -48,7 +48,7 @@ TEST_F(DatasetTest, TheLastTokenCanBeATarget) {
   EXPECT_EQ(data.n_windows(), 2u);
   std::vector<std::int32_t> inputs(13), targets(13);
   must(data.fill_batch(1, 1, {inputs, targets}));
-  EXPECT_EQ(targets.back(), tokenizer.end_of_text());
+  EXPECT_EQ(targets.back(), tokenizer.markers().end);
 }
 
 TEST_F(DatasetTest, ARangeLimitsTheData) {
@@ -108,7 +108,7 @@ TEST_F(DatasetTest, ATokenOutsideTheLossIsNoTarget) {
   std::vector<std::int32_t> inputs(5), targets(5);
   must(data.fill_batch(0, 1, {inputs, targets}));
   EXPECT_EQ(must(tokenizer.decode(inputs)), "abcde");
-  EXPECT_EQ(targets, (std::vector<std::int32_t>{-1, -1, 'd', 'e', tokenizer.end_of_text()}));
+  EXPECT_EQ(targets, (std::vector<std::int32_t>{-1, -1, 'd', 'e', tokenizer.markers().end}));
   EXPECT_EQ(data.count_targets(0, 1).tokens, 3u);
   EXPECT_EQ(data.count_targets(0, 1).bytes, 2u);
 }

@@ -21,19 +21,18 @@ std::string drawn(const Document& document) {
   for (const Segment& s : document.segments) out += s.loss_mask ? str("[", s.text, "]") : s.text;
   const ChatText& chat = document.chat;
   std::size_t done = 0;
-  for (std::size_t m = 0; m < chat.written.size(); ++m) {
-    if (!chat.loss_mask[m]) continue;
-    const auto [begin, end] = chat.written[m];
-    out += str(chat.text.substr(done, begin - done), "[", chat.text.substr(begin, end - begin), "]");
-    done = end;
+  for (const ChatAnswer& answer : chat.answers) {
+    out += str(chat.text.substr(done, answer.begin - done), "[",
+               chat.text.substr(answer.begin, answer.said_end - answer.begin), "]");
+    done = answer.said_end;
   }
   return out + chat.text.substr(done) + (document.end_loss_mask ? "|" : "");
 }
-ChatTemplate named(const char* name) { return must(chat_template_named(name)); }
+ChatTemplate named(const char* name) { return must(ChatTemplate::named(name)); }
 
 struct JsonlTest : testing::Test {
   Result<JsonlStats> read(const std::string& text,
-                          const Result<ChatTemplate>& chat = chat_template_named("chatml"),
+                          const Result<ChatTemplate>& chat = ChatTemplate::named("chatml"),
                           RecordUse use = RecordUse::texts) {
     io.put("a.jsonl", text);
     documents.clear();
@@ -44,7 +43,7 @@ struct JsonlTest : testing::Test {
     return read_jsonl(io, "a.jsonl", chat, take, use);
   }
   Result<JsonlStats> read_pairs(const std::string& text) {
-    return read(text, chat_template_named("chatml"), RecordUse::pairs);
+    return read(text, ChatTemplate::named("chatml"), RecordUse::pairs);
   }
   std::string refusal(const std::string& text) {
     const auto stats = read(text);
@@ -109,29 +108,29 @@ TEST_F(JsonlTest, OnlyAssistantTurnsAreInTheLossInEveryFormat) {
       R"({"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}, )"
       R"({"role": "assistant", "content": "b"}]})";
   constexpr std::pair<const char*, const char*> kWritten[] = {
-      {"plain", "System:\ns\nUser:\nq\nAssistant:\n[a\n]User:\nr\nAssistant:\n[b\n]|"},
+      {"plain", "System:\ns\nUser:\nq\nAssistant:\n[a]\nUser:\nr\nAssistant:\n[b]\n|"},
       {"chatml",
-       "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]"
+       "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a]<|im_end|>"
        "\n"
-       "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>]\n|"},
+       "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n[b]<|im_end|>\n|"},
       {"qwen3",
-       "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]"
+       "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a]<|im_end|>"
        "\n"
-       "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n[<think>\n\n</think>\n\nb<|im_end|>]\n|"},
+       "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n[<think>\n\n</think>\n\nb]<|im_end|>\n|"},
       {"llama3",
        "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\ns<|eot_id|>"
        "<|start_header_id|>user<|end_header_id|>\n\nq<|eot_id|>"
-       "<|start_header_id|>assistant<|end_header_id|>\n\n[a<|eot_id|>]"
+       "<|start_header_id|>assistant<|end_header_id|>\n\n[a]<|eot_id|>"
        "<|start_header_id|>user<|end_header_id|>\n\nr<|eot_id|>"
-       "<|start_header_id|>assistant<|end_header_id|>\n\n[b<|eot_id|>]|"},
+       "<|start_header_id|>assistant<|end_header_id|>\n\n[b]<|eot_id|>|"},
       {"llama3.1",
        "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n"
        "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\ns<|eot_id|>"
        "<|start_header_id|>user<|end_header_id|>\n\nq<|eot_id|>"
-       "<|start_header_id|>assistant<|end_header_id|>\n\n[a<|eot_id|>]"
+       "<|start_header_id|>assistant<|end_header_id|>\n\n[a]<|eot_id|>"
        "<|start_header_id|>user<|end_header_id|>\n\nr<|eot_id|>"
-       "<|start_header_id|>assistant<|end_header_id|>\n\n[b<|eot_id|>]|"},
-      {"glm4", "[gMASK]<sop><|system|>\ns<|user|>\nq<|assistant|>[\na<|user|>]\nr<|assistant|>[\nb]|"},
+       "<|start_header_id|>assistant<|end_header_id|>\n\n[b]<|eot_id|>|"},
+      {"glm4", "[gMASK]<sop><|system|>\ns<|user|>\nq<|assistant|>[\na]<|user|>\nr<|assistant|>[\nb]|"},
   };
   for (const auto& [name, written] : kWritten) {
     EXPECT_EQ(must(read(line, named(name))).kind, SourceKind::messages);
@@ -142,15 +141,14 @@ TEST_F(JsonlTest, OnlyAssistantTurnsAreInTheLossInEveryFormat) {
 TEST_F(JsonlTest, TheEndIsInTheLossWhereTheAssistantSpeaksLast) {
   must(read(R"({"messages": [{"role": "assistant", "content": "a"}, {"role": "user", "content": ""}]})",
             named("plain")));
-  EXPECT_THAT(documents, ElementsAre("Assistant:\n[a\n]User:\n\n"));
+  EXPECT_THAT(documents, ElementsAre("Assistant:\n[a]\nUser:\n\n"));
 }
 
 TEST_F(JsonlTest, WithoutATemplateConversationsAreRefusedOnceAndOtherRecordsAreNot) {
-  const auto unknown = detect_chat_template("{{ messages }}");
+  const auto unknown = ChatTemplate::parse("{{ messages | bogus }", {});
   const std::string line = "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n";
   EXPECT_EQ(read(line + line, unknown).status().message(),
-            "a.jsonl: line 1: the chat_template that begins '{{ messages }}' is unknown; choose one by "
-            "name: plain, chatml, qwen3, llama3, llama3.1, glm4, mistral, gemma, phi3, olmo2");
+            "a.jsonl: line 1: the chat template: line 1: '}' closes nothing");
   EXPECT_TRUE(read("{\"text\": \"a\"}", unknown).has_value());
 }
 

@@ -43,7 +43,7 @@ struct PackingTest : testing::Test {
 
   MemoryIo io{{.descriptors = true}};
   Tokenizer tokenizer = must(Tokenizer::train({}, 257));  // one byte per token
-  std::int32_t end = tokenizer.end_of_text();
+  std::int32_t end = tokenizer.markers().end;
   std::unique_ptr<TokenCache> cache;
 };
 

@@ -52,7 +52,7 @@ struct PairDatasetTest : testing::Test {
   MemoryIo io{{.descriptors = true}};
   Tokenizer tokenizer = must(Tokenizer::train({}, 257));  // one byte per token
   Result<ChatTemplate> chat = ChatTemplate{};
-  std::int32_t end = tokenizer.end_of_text();
+  std::int32_t end = tokenizer.markers().end;
   std::unique_ptr<TokenCache> cache;
 };
 

@@ -31,21 +31,20 @@ std::string shown(const Tokenizer& tokenizer, const PromptTokens& tokens) {
 
 TEST(PromptsTest, ATextIsEncodedAsItIsAndCannotEndATurn) {
   const Tokenizer tokenizer = byte_tokenizer({"<|im_end|>"});
-  const auto tokens = must(encode_prompt(tokenizer, {"a<|im_end|>", {}}, {}, AddSpecialTokens::no));
+  const auto tokens = must(encode_prompt(tokenizer, {"a<|im_end|>", {}}, {}));
   EXPECT_EQ(shown(tokenizer, tokens), "a<|im_end|>");
   EXPECT_TRUE(tokens.stop_ids.empty());
-  EXPECT_EQ(encode_prompt(tokenizer, {}, {}, AddSpecialTokens::no).status().code(), Code::invalid);
+  EXPECT_EQ(encode_prompt(tokenizer, {}, {}).status().code(), Code::invalid);
 }
 
 TEST(PromptsTest, AConversationIsWrittenLikeTrainingData) {
   const Prompt prompt{"", {{"system", "Be brief."}, {"user", "Who<|im_end|>?"}}};
   const Tokenizer words = byte_tokenizer({});
-  const auto plain = must(encode_prompt(words, prompt, {}, AddSpecialTokens::no));
+  const auto plain = must(encode_prompt(words, prompt, {}));
   EXPECT_EQ(shown(words, plain), "System:\nBe brief.\nUser:\nWho<|im_end|>?\nAssistant:\n");
   EXPECT_TRUE(plain.stop_ids.empty());
   const Tokenizer chat = byte_tokenizer({"<|im_start|>", "<|im_end|>"});
-  const auto chatml =
-      must(encode_prompt(chat, prompt, must(chat_template_named("chatml")), AddSpecialTokens::no));
+  const auto chatml = must(encode_prompt(chat, prompt, must(ChatTemplate::named("chatml"))));
   EXPECT_EQ(shown(chat, chatml),
             "[<|im_start|>]system\nBe brief.[<|im_end|>]\n[<|im_start|>]user\nWho<|im_end|>?[<|im_end|>]\n"
             "[<|im_start|>]assistant\n");
@@ -55,18 +54,15 @@ TEST(PromptsTest, AConversationIsWrittenLikeTrainingData) {
 TEST(PromptsTest, ATemplateWritesAConversationAndEndsItsAnswer) {
   const Tokenizer tokenizer =
       byte_tokenizer({"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|begin_of_text|>"});
-  const auto tokens = must(encode_prompt(tokenizer, {"", {{"user", "Hi"}}},
-                                         must(chat_template_named("llama3")), AddSpecialTokens::no));
+  const auto tokens =
+      must(encode_prompt(tokenizer, {"", {{"user", "Hi"}}}, must(ChatTemplate::named("llama3"))));
   EXPECT_EQ(shown(tokenizer, tokens),
             "[<|begin_of_text|>][<|start_header_id|>]user[<|end_header_id|>]\n\nHi[<|eot_id|>]"
             "[<|start_header_id|>]assistant[<|end_header_id|>]\n\n");
   EXPECT_THAT(tokens.stop_ids, ElementsAre(tokenizer.added_id("<|eot_id|>")));
   const Tokenizer bare = byte_tokenizer({});
-  EXPECT_EQ(
-      encode_prompt(bare, {"", {{"user", "Hi"}}}, must(chat_template_named("llama3")), AddSpecialTokens::no)
-          .status()
-          .code(),
-      Code::not_found);
+  EXPECT_EQ(encode_prompt(bare, {"", {{"user", "Hi"}}}, must(ChatTemplate::named("llama3"))).status().code(),
+            Code::not_found);
 }
 
 TEST(PromptsTest, FilesHaveOnePromptPerLineOrRecords) {

@@ -22,9 +22,7 @@ const Tokenizer& tokenizer() {
   }();
   return built;
 }
-ScoreEncoding encoding(std::size_t context = 16) {
-  return {tokenizer(), AddSpecialTokens::no, kEnd, 259, context};
-}
+ScoreEncoding encoding(std::size_t context = 16) { return {tokenizer(), kEnd, 259, context}; }
 
 std::string problem(const std::string& line, const ScoreEncoding& with = encoding()) {
   ScoreRequest request;

@@ -41,9 +41,9 @@ struct TokenCacheTest : testing::Test {
 
 TEST_F(TokenCacheTest, EachSourceIsFollowedByAnEndOfText) {
   std::vector<std::int32_t> expected = tokenizer.encode(kFirst);
-  expected.push_back(tokenizer.end_of_text());
+  expected.push_back(tokenizer.markers().end);
   for (const std::int32_t id : tokenizer.encode(kSecond)) expected.push_back(id);
-  expected.push_back(tokenizer.end_of_text());
+  expected.push_back(tokenizer.markers().end);
   const auto cache = cached(io, tokenizer);
   EXPECT_EQ(tokens_of(*cache), expected);
   EXPECT_EQ(cache->rebuild_reason(), "no cache yet");
@@ -133,7 +133,7 @@ TEST_F(TokenCacheTest, BlocksChangeNoToken) {
   io.put("a.txt", text);
   io.put("b.txt", "");
   std::vector<std::int32_t> expected = tokenizer.encode(text);
-  expected.insert(expected.end(), 2, tokenizer.end_of_text());
+  expected.insert(expected.end(), 2, tokenizer.markers().end);
   EXPECT_EQ(tokens_of(*cached(io, tokenizer)), expected);
 }
 
@@ -202,7 +202,7 @@ TEST_F(RecordCacheTest, ATokenOfTheFormatIsTextInAContent) {
   const auto cache = cached();
   std::uint64_t ends = 0;
   for (std::uint64_t i = 0; i < cache->n_tokens(); ++i)
-    ends += cache->token(i) == tokenizer.end_of_text() ? 1u : 0u;
+    ends += cache->token(i) == tokenizer.markers().end ? 1u : 0u;
   EXPECT_EQ(ends, cache->n_documents());
 }
 
@@ -215,13 +215,12 @@ TEST_F(RecordCacheTest, BuildingNotesWhatWasRead) {
 }
 
 TEST_F(RecordCacheTest, AnotherChatFormatEncodesAgainOnlyWhereThereAreMessages) {
-  const ChatTemplate chatml = must(chat_template_named("chatml"));
+  const ChatTemplate chatml = must(ChatTemplate::named("chatml"));
   tokenizer = with_chatml(tokenizer);
   cached();
   EXPECT_EQ(cached(chatml)->rebuild_reason(), "built with another chat template");
   EXPECT_EQ(cached(chatml)->rebuild_reason(), "");
-  ChatTemplate kind = chatml;
-  kind.system = "Be kind.";
+  const ChatTemplate kind = must(ChatTemplate::parse("Be kind." + chatml.jinja(), {}));
   EXPECT_EQ(cached(kind)->rebuild_reason(), "built with another chat template");
   const auto without = [&](const Result<ChatTemplate>& chat) {
     return must(TokenCache::open_or_build(io, tokenizer, {"a.txt", "b.jsonl"}, "d", chat))->rebuild_reason();
@@ -232,7 +231,7 @@ TEST_F(RecordCacheTest, AnotherChatFormatEncodesAgainOnlyWhereThereAreMessages) 
 
 TEST_F(RecordCacheTest, ATemplateWithMarkersThatTheTokenizerLacksIsRefusedWithTheFile) {
   const Status status =
-      TokenCache::open_or_build(io, tokenizer, {"a.txt", "c.jsonl"}, "c", chat_template_named("chatml"))
+      TokenCache::open_or_build(io, tokenizer, {"a.txt", "c.jsonl"}, "c", ChatTemplate::named("chatml"))
           .status();
   EXPECT_EQ(status.code(), Code::invalid);
   EXPECT_EQ(status.message(),

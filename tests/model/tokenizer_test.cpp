@@ -110,9 +110,9 @@ TEST(TokenizerTest, EndOfTextIsPlainTextByDefault) {
   const Tokenizer& tokenizer = austen_tokenizer();
   const std::string text = "One.<|endoftext|>Two.";
   const auto as_text = tokenizer.encode(text);
-  EXPECT_THAT(as_text, testing::Not(testing::Contains(tokenizer.end_of_text())));
+  EXPECT_THAT(as_text, testing::Not(testing::Contains(tokenizer.markers().end)));
   const auto recognised = tokenizer.encode(text, SpecialTokens::recognised);
-  EXPECT_EQ(std::count(recognised.begin(), recognised.end(), tokenizer.end_of_text()), 1);
+  EXPECT_EQ(std::count(recognised.begin(), recognised.end(), tokenizer.markers().end), 1);
   EXPECT_EQ(must(tokenizer.decode(as_text)), text);
   EXPECT_EQ(must(tokenizer.decode(recognised)), text);
 }
@@ -120,7 +120,7 @@ TEST(TokenizerTest, EndOfTextIsPlainTextByDefault) {
 TEST(TokenizerTest, TokenBytesSumToTheText) {
   const Tokenizer& tokenizer = austen_tokenizer();
   const std::string text = austen("persuasion").substr(0, 12345);
-  std::size_t bytes = tokenizer.token_bytes(tokenizer.end_of_text());
+  std::size_t bytes = tokenizer.token_bytes(tokenizer.markers().end);
   for (const std::int32_t id : tokenizer.encode(text)) bytes += tokenizer.token_bytes(id);
   EXPECT_EQ(bytes, text.size());
 }

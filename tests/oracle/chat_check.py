@@ -1,10 +1,12 @@
-"""Compares conversations written by strata with the output of jinja2, for strata's own templates or for
-published ones:
-  chat_check.py --probe PROGRAM [FILE.json...]
-A FILE has {"chat_template": TEXT, "bos_token": TEXT, "eos_token": TEXT}, as in a tokenizer_config.json. If
-one side rejects a conversation the other must reject it too; with a published template strata may also reject
-conversations without alternating turns. Exits with 77 without jinja2."""
+"""Compares conversations written by strata with the output of jinja2 in transformers' environment, for strata's
+own templates or for others:
+  chat_check.py --probe PROGRAM [--details] [FILE...]
+A FILE is a Jinja template, or JSON with "chat_template" and the tokens that it may print, as tokenizer_config.json.
+Of each template it is counted how many conversations are equal, refused by both, or refused by strata alone; one
+that differs, or that strata writes and jinja2 refuses, is an error. Exits with 77 without jinja2."""
 import argparse
+import collections
+import datetime
 import json
 import pathlib
 import random
@@ -12,34 +14,51 @@ import subprocess
 import sys
 
 try:
+    from jinja2 import TemplateError
+    from jinja2.ext import loopcontrols
+    from jinja2.nodes import CallBlock
+    from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 except ImportError:
     print("chat_check: this Python has no jinja2")
     sys.exit(77)
 
-OWN = [{"name": "plain"}, {"name": "chatml"}, {"name": "chatml", "system": "It's \\ kind.\nAnd brief."}, {"name": "llama3"},
-       {"name": "llama3.1"}, {"name": "llama3.1", "date": "27 Jul 2024"}, {"name": "glm4"}, {"name": "glm4", "newline_in_prompt": True},
-       {"name": "mistral"}, {"name": "mistral", "space_after_turn": True}, {"name": "gemma"}, {"name": "gemma", "takes_system": True},
-       {"name": "olmo2"},
-       *({"name": "phi3", "takes_system": told, "with_bos": bos, "with_eos": end}
-         for told in (False, True) for bos in (False, True) for end in (False, True))]  # fmt: skip
-WORDS = ["", " ", "Hi", "it's", "a\nb", "\n\nlines\n", " \t spaced \u3000", "{{ m }}", "{% x %}", "\\n", "Zoë ✓ 日本", "\x1c", "'\"", "<b>"]
+OWN = ["plain", "chatml", "qwen3", "llama3", "llama3.1", "glm4", "mistral", "gemma", "phi3", "olmo2"]
+WORDS = ["", " ", "Hi", "it's", "a\nb", "\n\nlines\n", " \t spaced \u3000", "{{ m }}", "{% x %}", "\\n", "Zoë ✓ 日本", "\x1c", "'\"", "<b>",
+         "<think>\nHm.\n</think>\n\nSo", "<|im_end|>", "/no_think", "[/INST]"]  # fmt: skip
+NO_WORDS = {"bos_token": "<s>", "eos_token": "</s>"}  # of a template that comes without a configuration
 
 
-class Refused(Exception):
-    pass
+class Generation(Extension):
+    """transformers' tag {% generation %}, which writes its body."""
+
+    tags = {"generation"}
+
+    def parse(self, parser):
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+        return CallBlock(self.call_method("_body"), [], [], body).set_lineno(line)
+
+    def _body(self, caller):
+        return caller()
 
 
 def refuse(why):
-    raise Refused(why)
+    raise TemplateError(why)
+
+
+def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def rendered(template, variables):
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)  # the settings of transformers
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    environment.filters["tojson"] = tojson
     environment.globals["raise_exception"] = refuse
+    environment.globals["strftime_now"] = lambda form: datetime.datetime(2024, 7, 26).strftime(form)
     try:
         return environment.from_string(template).render(**variables)
-    except Refused:
+    except (TemplateError, TypeError, ValueError, KeyError, IndexError, AttributeError):
         return None
 
 
@@ -53,15 +72,14 @@ def conversation(rng):
     return [{"role": role, "content": "".join(rng.choices(WORDS, k=rng.randint(1, 3)))} for role in roles]
 
 
-def alternates(messages):
-    roles = [message["role"] for message in messages]
-    roles = roles[1:] if roles[0] == "system" else roles
-    return bool(roles) and all(role == ("user", "assistant")[i % 2] for i, role in enumerate(roles))
-
-
 def published(path):
-    config = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    return {"jinja": config["chat_template"]}, {name: config.get(name) or "" for name in ("bos_token", "eos_token")}
+    text = pathlib.Path(path).read_text(encoding="utf-8")
+    if not path.endswith(".json"):
+        return path, {"jinja": text}, NO_WORDS
+    config = json.loads(text)
+    named = {name: config.get(name) for name in ("bos_token", "eos_token", "pad_token", "unk_token")}
+    return path, {"jinja": config["chat_template"]}, {
+        name: token["content"] if isinstance(token, dict) else token for name, token in named.items() if token}  # fmt: skip
 
 
 def main():
@@ -69,26 +87,31 @@ def main():
     parser.add_argument("--probe", required=True)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--conversations", type=int, default=200)
+    parser.add_argument("--details", action="store_true", help="a line for each template")
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()
     rng = random.Random(options.seed)
-    templates = [published(path) for path in options.files] or [(own, {}) for own in OWN]
-    requests = [{"template": asked, "messages": conversation(rng), "generate": rng.random() < 0.5, "tokens": tokens}
-                for asked, tokens in templates for _ in range(options.conversations)]  # fmt: skip
+    templates = [published(path) for path in options.files] or [(name, {"name": name}, {}) for name in OWN]
+    requests = [{"of": name, "template": template, "words": words, "messages": conversation(rng), "generate": rng.random() < 0.5}
+                for name, template, words in templates for _ in range(options.conversations)]  # fmt: skip
     done = subprocess.run([options.probe], input=json.dumps(requests), capture_output=True, text=True, check=True)
-    wrong, refused = 0, 0
+    counts, shown, reasons = collections.defaultdict(collections.Counter), 0, {}
     for request, answer in zip(requests, json.loads(done.stdout), strict=True):
         jinja = request["template"].get("jinja", answer.get("jinja"))
-        want = rendered(jinja, {"messages": request["messages"], "add_generation_prompt": request["generate"], **request["tokens"]})
-        got = answer.get("text")
-        refused += got is None
-        stricter = got is None and "jinja" in request["template"] and "format" in answer and not alternates(request["messages"])
-        if got != want and not stricter:
-            wrong += 1
-            if wrong <= 10:
-                print(f"{request['template']}: {request['messages']}\n  jinja2 {want!r}\n  strata {got!r} {answer.get('error', '')}")
-    print(f"{len(requests)} conversations of {len(templates)} templates: {wrong} differ, {refused} refused")
-    return 1 if wrong else 0
+        variables = {"messages": request["messages"], "add_generation_prompt": request["generate"], "tools": None, "documents": None}
+        want, got = rendered(jinja, {**variables, **request["words"]}), answer.get("text")
+        verdict = "equal" if want == got is not None else "refused by both" if want is got else "refused alone" if got is None else "DIFFERS"
+        counts[request["of"]][verdict] += 1
+        if verdict == "refused alone":
+            reasons.setdefault(request["of"], answer["error"])
+        if verdict == "DIFFERS" and (shown := shown + 1) <= 10:
+            print(f"{request['of']}: {request['messages']}\n  jinja2 {want!r}\n  strata {got!r}")
+    total = sum(counts.values(), collections.Counter())
+    if options.details:
+        for name, count in counts.items():
+            print(f"{name}: {dict(count)} {reasons.get(name, '')}")
+    print(f"{total.total()} conversations of {len(templates)} templates: {dict(total)}")
+    return 1 if total["DIFFERS"] else 0
 
 
 sys.exit(main())

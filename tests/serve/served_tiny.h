@@ -64,8 +64,8 @@ class ServedTiny {
   std::string generated(const Prompt& prompt, std::int64_t n, const SamplingOptions& sampling,
                         std::uint64_t seed) const {
     CachedModel alone(config(), {1, 16, 48});
-    const PromptTokens tokens = must(encode_prompt(tokenizer_, prompt, ChatTemplate{}, AddSpecialTokens::no));
-    GenerationRequest request{.index = 0, .prompt = tokens.ids, .stop_ids = {tokenizer_.end_of_text()}};
+    const PromptTokens tokens = must(encode_prompt(tokenizer_, prompt, ChatTemplate{}));
+    GenerationRequest request{.index = 0, .prompt = tokens.ids, .stop_ids = {tokenizer_.markers().end}};
     Generator generator(*alone.run.engine, must(Sampler::create(sampling)),
                         {.max_tokens = n, .context = 48, .vocab = tokenizer_.vocab_size(), .seed = seed});
     const auto done =
@@ -88,8 +88,7 @@ class ServedTiny {
             .adapters = {},
             .tokenizer = tokenizer_,
             .chat = ChatTemplate{},
-            .stop_ids = {tokenizer_.end_of_text()},
-            .add_special = AddSpecialTokens::no,
+            .stop_ids = {tokenizer_.markers().end},
             .context = context,
             .choose_adapter = [](const std::optional<std::string>&) -> Result<std::int32_t> { return -1; }};
   }

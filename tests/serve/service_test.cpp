@@ -189,12 +189,12 @@ TEST(ServiceTest, OffsetsCountTheSpecialTokensThatAPromptShows) {
   const Tokenizer& tokenizer = tiny.tokenizer();
   std::vector<std::int32_t> ids = tokenizer.encode("cat");
   const std::size_t n = ids.size();
-  ids.push_back(tokenizer.end_of_text());
+  ids.push_back(tokenizer.markers().end);
   ids.push_back(tokenizer.encode("s").front());
   const json choice = body_of(tiny.post(
       kCompletions,
       json{{"prompt", ids}, {"max_tokens", 0}, {"logprobs", 1}, {"echo", true}}.dump()))["choices"][0];
-  const std::string special = tokenizer.token(tokenizer.end_of_text());
+  const std::string special = tokenizer.token(tokenizer.markers().end);
   EXPECT_EQ(choice["text"], str("cat", special, "s"));
   EXPECT_EQ(choice["logprobs"]["text_offset"][n], 3);
   EXPECT_EQ(choice["logprobs"]["text_offset"][n + 1], 3 + special.size());

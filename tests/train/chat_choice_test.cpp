@@ -8,6 +8,8 @@
 #include <strata/train/train_config.h>
 #include <support/memory_io.h>
 
+#include <strata/model/tokenizer.h>
+
 namespace strata {
 namespace {
 
@@ -15,12 +17,16 @@ using testing::HasSubstr;
 
 struct ChatChoiceTest : testing::Test {
   ChatChoiceTest() {
-    io.put("hf/tokenizer_config.json",
-           R"({"chat_template": "{{'<|im_start|>system\nBe kind.<|im_end|>\n'}}"})");
-    io.put("bare/tokenizer.json", "{}");
+    io.put(
+        "hf/tokenizer_config.json",
+        R"({"bos_token": "<s>", "eos_token": "</s>", "chat_template": "{{ bos_token }}{{ messages[0].content }}"})");
+    io.put("bare/tokenizer.json", must(Tokenizer::train({}, 257)).to_json());
   }
   ChatChoice chosen(const std::string& wanted, const std::string& tokenizer) {
     return must(choose_chat(io, wanted, tokenizer));
+  }
+  std::string written(const ChatChoice& choice) {
+    return must(apply_chat_template(*choice.chat, std::vector<ChatMessage>{{"user", "Q"}})).text;
   }
   MemoryIo io;
 };
@@ -28,31 +34,39 @@ struct ChatChoiceTest : testing::Test {
 TEST_F(ChatChoiceTest, AutoIsTheTemplateBesideTheTokenizer) {
   for (const char* tokenizer : {"hf", "hf/tokenizer.json"}) {
     const ChatChoice choice = chosen("auto", tokenizer);
-    EXPECT_EQ(choice.chat->format, ChatFormat::chatml);
-    EXPECT_EQ(choice.chat->system, "Be kind.");
+    EXPECT_EQ(choice.chat->name(), "own");
+    EXPECT_EQ(written(choice), "<s>Q");
     EXPECT_EQ(choice.why, std::string("the chat_template beside ") + tokenizer);
   }
+  EXPECT_EQ(written(chosen("own", "hf")), "<s>Q");
 }
 
 TEST_F(ChatChoiceTest, WithoutATemplateAutoIsPlainAndSaysWhy) {
-  EXPECT_EQ(chosen("auto", "bare/tokenizer.json").chat->format, ChatFormat::plain);
+  EXPECT_EQ(chosen("auto", "bare/tokenizer.json").chat->name(), "plain");
   EXPECT_EQ(chosen("auto", "bare/tokenizer.json").why,
             "there is no chat_template beside bare/tokenizer.json");
   EXPECT_EQ(chosen("auto", "").why, "a tokenizer trained on data.train has no chat_template");
   // A tokenizer file with another name may be in the folder of another tokenizer, whose files are ignored.
-  EXPECT_EQ(chosen("auto", "hf/mine.json").chat->format, ChatFormat::plain);
+  EXPECT_EQ(chosen("auto", "hf/mine.json").chat->name(), "plain");
+  EXPECT_EQ(choose_chat(io, "own", "bare").status().code(), Code::not_found);
 }
 
-TEST_F(ChatChoiceTest, ANamedFormatUsesTheSystemMessageOfTheTokenizersTemplate) {
-  EXPECT_EQ(chosen("chatml", "hf").chat->system, "Be kind.");
-  EXPECT_EQ(chosen("chatml", "bare").chat->system, "");
-  EXPECT_EQ(chosen("plain", "hf").chat->format, ChatFormat::plain);
+TEST_F(ChatChoiceTest, ANamedTemplateTakesThePlaceOfTheTokenizers) {
+  EXPECT_EQ(written(chosen("plain", "hf")), "User:\nQ\n");
 }
 
-TEST_F(ChatChoiceTest, AnUnknownTemplateIsAnErrorUnlessAFormatIsNamed) {
-  io.put("odd/chat_template.jinja", "{{ messages }}");
-  EXPECT_EQ(chosen("auto", "odd").chat.status().code(), Code::unsupported);
-  EXPECT_EQ(chosen("llama3", "odd").chat->format, ChatFormat::llama3);
+TEST_F(ChatChoiceTest, ARunKeepsTheTemplateThatItWasTrainedWith) {
+  io.put("run/tokenizer.json", io.get("bare/tokenizer.json"));
+  io.put("run/config.resolved.toml", "");
+  io.put("run/chat_template.jinja", "{{ eos_token }}{{ messages[0].content }}");
+  EXPECT_EQ(written(chosen("chatml", "run/tokenizer.json")), "<|endoftext|>Q");
+}
+
+TEST_F(ChatChoiceTest, ATemplateThatCannotBeUsedIsAnErrorUnlessAnotherIsNamed) {
+  io.put("bare/chat_template.jinja", "{% if %}");
+  EXPECT_EQ(chosen("auto", "bare").chat.status().code(), Code::invalid);
+  EXPECT_THAT(chosen("auto", "bare").warning(), HasSubstr("line 1: a value is expected"));
+  EXPECT_EQ(chosen("llama3", "bare").chat->name(), "llama3");
 }
 
 TEST_F(ChatChoiceTest, AWrongNameListsTheKnownOnes) {
@@ -65,7 +79,7 @@ TEST_F(ChatChoiceTest, TheSchemaHasTheSameFormatNames) {
   for (const KeySpec& key : train_schema().keys)
     if (key.section == "data" && key.name == "chat_template") names = key.choices;
   for (std::size_t at = 0; (at = names.find('|', at)) != std::string::npos;) names.replace(at, 1, ", ");
-  EXPECT_EQ(names, chat_template_names());
+  EXPECT_EQ(names, chat_template_names() + ", own");
 }
 
 }  // namespace

@@ -113,14 +113,15 @@ std::string ids_text(const std::vector<std::int32_t>& ids) {
 Result<std::string> folder_info(const Tokenizer& tokenizer, Io& io, const std::string& folder) {
   STRATA_TRY_ASSIGN(const TokenizerConfig config, load_tokenizer_config(io, folder));
   STRATA_TRY_ASSIGN(const GenerationConfig generation, load_generation_config(io, folder));
-  const auto chat = detect_chat_template(config.chat_template);
+  const auto chat = config.chat_template.empty()
+                        ? Result<ChatTemplate>(Status::error(Code::not_found, "none"))
+                        : ChatTemplate::parse(config.chat_template, tokenizer.markers().words);
   std::string out =
       fmt::format("  bos           {}\n  eos           {}\n  pad           {}\n",
                   named_token(tokenizer, config.bos_token), named_token(tokenizer, config.eos_token),
                   named_token(tokenizer, config.pad_token));
   if (!generation.eos.empty()) out += str("  stop tokens   ", ids_text(generation.eos), "\n");
-  return out +
-         str("  chat          ", chat ? chat_template_name(chat->format) : chat.status().message(), "\n");
+  return out + str("  chat          ", chat ? chat->name() : std::string(chat.status().message()), "\n");
 }
 
 Result<std::string> info(const Args& args, Io& io) {
@@ -135,7 +136,7 @@ Result<std::string> info(const Args& args, Io& io) {
       args.tokenizer, tokenizer.vocab_size(), spec.merges.size(),
       spec.ignore_merges ? ", ignored for pre-tokens that are in the vocabulary" : "", spec.added.size(),
       special, name_of(spec.split), spec.nfc ? "to NFC" : "nothing", ids_text(spec.prefix),
-      ids_text(spec.suffix), tokenizer.end_of_text() < 0 ? "none" : str(tokenizer.end_of_text()),
+      ids_text(spec.suffix), tokenizer.markers().end < 0 ? "none" : str(tokenizer.markers().end),
       to_hex(tokenizer.digest()));
   // The folder's tokenizer may be tokenizer.json or vocab.json and merges.txt, so these files are looked for
   // instead.

@@ -1,5 +1,6 @@
 #include <strata/model/chat.h>
 
+#include <algorithm>
 #include <utility>
 
 #include <strata/runtime/str.h>
@@ -7,46 +8,56 @@
 namespace strata {
 namespace {
 
-/// Encodes a chat part by part and records which tokens are in the written ranges.
+constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+/// Where an answer with the token that ends it is, and that token.
+struct Turn {
+  ChatRange bytes;
+  std::int32_t end_id = -1;
+  std::size_t end_token = kNone;  // its place among the special tokens
+};
+
+Turn turn_of(const ChatAnswer& answer, std::span<const FoundToken> found) {
+  const auto first = std::find_if(found.begin(), found.end(),
+                                  [&](const FoundToken& token) { return token.at.begin >= answer.said_end; });
+  // The token at the very end is that of the next turn.
+  if (first == found.end() || first->at.begin > answer.end) return {{answer.begin, answer.end}};
+  return {{answer.begin, first->at.end}, first->id, static_cast<std::size_t>(first - found.begin())};
+}
+
+/// Encodes a chat part by part and records which tokens begin in the turns of the assistant.
 class ChatEncoder {
  public:
-  ChatEncoder(const Tokenizer& tokenizer, const ChatText& chat) : tokenizer_(tokenizer), chat_(chat) {
-    out_.written.resize(chat.written.size());
+  ChatEncoder(const Tokenizer& tokenizer, const std::string& text, const std::vector<Turn>& turns)
+      : tokenizer_(tokenizer), text_(text), turns_(turns) {
+    out_.answers.assign(turns.size(), {kNone, kNone});
   }
 
-  Status marker(ChatRange at) {
-    const std::string_view text = std::string_view(chat_.text).substr(at.begin, at.end - at.begin);
-    const std::int32_t id = tokenizer_.added_id(text);
-    if (id < 0) return Status::error(Code::not_found, str("the tokenizer has no token '", text, "'"));
-    put(at.begin, id);
-    return {};
-  }
+  void token(const FoundToken& found) { put(found.at.begin, found.id); }
+
   void text(ChatRange at, SpecialTokens special) {
     const TextPosition place = at.begin == 0 ? TextPosition::begin : TextPosition::after_token;
-    const std::string_view text = std::string_view(chat_.text).substr(at.begin, at.end - at.begin);
-    // The borders of written ranges as offsets in the normalized text, which is what tokens are made of.
-    std::vector<ChatRange> borders;  // (offset in the normalized text, offset in the original)
-    while (stretch_ < chat_.written.size() && chat_.written[stretch_].end <= at.begin) ++stretch_;
-    for (std::size_t m = stretch_; m < chat_.written.size() && chat_.written[m].begin < at.end; ++m)
-      for (const std::size_t border : {chat_.written[m].begin, chat_.written[m].end})
+    const std::string_view text = std::string_view(text_).substr(at.begin, at.end - at.begin);
+    // The borders of turns as offsets in the normalized text, which is what tokens are made of.
+    std::vector<std::pair<std::size_t, std::size_t>> borders;  // in the normalized text, in the original
+    for (const Turn& turn : turns_)
+      for (const std::size_t border : {turn.bytes.begin, turn.bytes.end})
         if (border > at.begin && border < at.end)
-          borders.push_back({normalized_size(text.substr(0, border - at.begin), place), border});
+          borders.emplace_back(normalized_size(text.substr(0, border - at.begin), place), border);
     std::size_t byte = 0;
     std::size_t original = at.begin;
     std::size_t next = 0;
     for (const std::int32_t id : tokenizer_.encode(text, special, AddSpecialTokens::no, place)) {
-      for (; next < borders.size() && borders[next].begin <= byte; ++next) original = borders[next].end;
+      for (; next < borders.size() && borders[next].first <= byte; ++next) original = borders[next].second;
       put(original, id);
       byte += tokenizer_.token(id).size();
     }
   }
+
   ChatTokens take() {
-    for (; message_ < chat_.written.size(); ++message_)
-      if (out_.written[message_].end == 0) out_.written[message_] = {out_.ids.size(), out_.ids.size()};
-    out_.loss_mask.resize(out_.ids.size());
-    for (std::size_t m = 0; m < out_.written.size(); ++m)
-      for (std::size_t i = out_.written[m].begin; i < out_.written[m].end; ++i)
-        out_.loss_mask[i] = chat_.loss_mask[m];
+    for (ChatRange& range : out_.answers)
+      if (range.begin == kNone) range = {out_.ids.size(), out_.ids.size()};
+    for (const Turn& turn : turns_) out_.ends.push_back(turn.end_id);
     return std::move(out_);
   }
 
@@ -59,33 +70,71 @@ class ChatEncoder {
   void put(std::size_t original, std::int32_t id) {
     const std::size_t index = out_.ids.size();
     out_.ids.push_back(id);
-    for (; message_ < chat_.written.size() && chat_.written[message_].end <= original; ++message_)
-      if (out_.written[message_].end == 0) out_.written[message_] = {index, index};
-    if (message_ == chat_.written.size() || original < chat_.written[message_].begin) return;
-    ChatRange& written = out_.written[message_];
-    if (written.end == 0) written.begin = index;
-    written.end = index + 1;
+    while (turn_ < turns_.size() && turns_[turn_].bytes.end <= original) ++turn_;
+    const bool inside = turn_ < turns_.size() && original >= turns_[turn_].bytes.begin;
+    out_.loss_mask.push_back(inside);
+    if (!inside) return;
+    ChatRange& answer = out_.answers[turn_];
+    if (answer.begin == kNone) answer.begin = index;
+    answer.end = index + 1;
   }
 
   const Tokenizer& tokenizer_;
-  const ChatText& chat_;
+  const std::string& text_;
+  const std::vector<Turn>& turns_;
   ChatTokens out_;
-  std::size_t message_ = 0;
-  std::size_t stretch_ = 0;  // the first message that does not end before the current part
+  std::size_t turn_ = 0;  // the first that does not end before the present token
 };
+
+/// A built-in template is chosen by name, so its markers may be those of another tokenizer.
+Status check_markers(const Tokenizer& tokenizer, const ChatText& chat) {
+  for (const std::string& marker : chat.markers)
+    for (const ChatRange& range : chat.of_template)
+      if (std::string_view(chat.text).substr(range.begin, range.end - range.begin).find(marker) !=
+              std::string_view::npos &&
+          tokenizer.added_id(marker) < 0)
+        return Status::error(Code::not_found, str("the tokenizer has no token '", marker, "'"));
+  return {};
+}
+
+bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
 
 }  // namespace
 
 Result<ChatTokens> encode_chat(const Tokenizer& tokenizer, const ChatText& chat, SpecialTokens special) {
-  ChatEncoder encoder(tokenizer, chat);
+  STRATA_TRY(check_markers(tokenizer, chat));
+  const std::vector<FoundToken> found = tokenizer.special_tokens_in(chat.text, chat.of_template);
+  std::vector<Turn> turns;
+  for (const ChatAnswer& answer : chat.answers) turns.push_back(turn_of(answer, found));
+  ChatEncoder encoder(tokenizer, chat.text, turns);
   std::size_t done = 0;
-  for (const ChatRange& marker : chat.markers) {
-    if (done < marker.begin) encoder.text({done, marker.begin}, special);
-    STRATA_TRY(encoder.marker(marker));
-    done = marker.end;
+  for (const FoundToken& token : found) {
+    if (done < token.at.begin) encoder.text({done, token.at.begin}, special);
+    encoder.token(token);
+    done = token.at.end;
   }
   if (done < chat.text.size()) encoder.text({done, chat.text.size()}, special);
-  return encoder.take();
+  ChatTokens out = encoder.take();
+  // What a template writes at the very end may end the text, too: a second token after the turn's (Phi-3).
+  out.is_ended = !turns.empty() && turns.back().end_id >= 0 && !found.empty() &&
+                 turns.back().end_token + 2 >= found.size() &&
+                 is_blank(std::string_view(chat.text).substr(found.back().at.end));
+  return out;
+}
+
+std::vector<std::int32_t> answer_ends(const Tokenizer& tokenizer, const ChatTemplate& chat) {
+  const std::vector<ChatMessage> probes[] = {{{"user", "q"}, {"assistant", "a"}, {"user", "r"}},
+                                             {{"user", "q"}, {"assistant", "a"}}};
+  std::vector<std::int32_t> ends;
+  for (const auto& probe : probes) {
+    const auto text = apply_chat_template(chat, probe);
+    if (!text.has_value()) continue;
+    const auto tokens = encode_chat(tokenizer, *text);
+    if (!tokens.has_value()) continue;
+    for (const std::int32_t id : tokens->ends)
+      if (id >= 0 && std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
+  }
+  return ends;
 }
 
 }  // namespace strata

@@ -1,193 +1,162 @@
 #include <strata/model/chat.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
 
+#include <strata/runtime/assert.h>
 #include <strata/runtime/config/suggest.h>
 #include <strata/runtime/str.h>
 
-#include "chat/chat_writers.h"
+#include "chat/chat_formats.h"
+#include "chat/parsed_template.h"
+#include "jinja/parser.h"
 
 namespace strata {
 namespace {
 
-using namespace std::string_view_literals;
 using detail::chat_formats;
-using detail::NamedChatFormat;
+using detail::ChatFormat;
 
-/// Checks that questions and answers alternate, after a system message if the template accepts one.
-Status check_turns(const ChatTemplate& chat, std::span<const ChatMessage> messages) {
-  const bool told =
-      chat.format == ChatFormat::gemma && chat.takes_system && messages.front().role == "system";
-  for (std::size_t i = told ? 1 : 0; i < messages.size(); ++i) {
-    const std::string_view want = (i - (told ? 1 : 0)) % 2 == 0 ? "user" : "assistant";
-    if (messages[i].role != want)
-      return Status::error(Code::unsupported,
-                           str("message ", i, " has the role '", messages[i].role, "', but the ",
-                               chat_template_name(chat.format), " template requires '", want, "'"));
-  }
-  return messages.size() > (told ? 1u : 0u)
-             ? Status::ok()
-             : Status::error(Code::unsupported,
-                             "a system message without a question, to which this template joins it");
+constexpr std::size_t kMaxJinjaBytes = std::size_t{1} << 20;
+
+std::tm default_day() {
+  std::tm day{};
+  day.tm_year = 2024 - 1900;
+  day.tm_mon = 6;
+  day.tm_mday = 26;
+  day.tm_wday = 5;
+  day.tm_yday = 207;
+  return day;
 }
 
-/// Checks that there is no system message, for a template that would ignore it.
-Status check_no_system_message(std::span<const ChatMessage> messages) {
-  for (std::size_t i = 0; i < messages.size(); ++i)
-    if (messages[i].role == "system")
-      return Status::error(Code::unsupported,
-                           str("message ", i, " has the role 'system', which this phi3 template ignores"));
-  return Status::ok();
-}
-
-Status unknown(std::string_view what, std::string_view meant = {}) {
-  return Status::error(Code::unsupported, str(what, "; choose one by name: ", chat_template_names(), meant));
-}
-
-/// The default system message of a ChatML template: the literal text in it between the system markers.
-std::string default_system(std::string_view jinja) {
-  for (const std::string_view begin : {"<|im_start|>system\\n"sv, "<|im_start|>system\n"sv})
-    for (std::size_t at = jinja.find(begin); at != std::string_view::npos; at = jinja.find(begin, at + 1)) {
-      const std::string_view rest = jinja.substr(at + begin.size());
-      const std::string_view said = rest.substr(0, rest.find_first_of("'\"{<"));
-      if (!said.empty() && rest.substr(said.size()).starts_with("<|im_end|>")) return std::string(said);
-    }
-  return {};
-}
-
-}  // namespace
-
-Digest ChatTemplate::digest() const {
-  // The texts of two conversations with all roles depend on every field, and on the code of the writers.
-  const std::vector<ChatMessage> asked = {{"user", "q"}, {"assistant", "<think>t</think>a"}, {"user", "r"}};
-  const std::vector<ChatMessage> told = {{"system", " s "}, {"user", "q"}, {"assistant", "a"}};
+Digest digest_of(const std::string& jinja, const SpecialWords& words) {
   Digester digester;
-  for (const auto* messages : {&asked, &told}) {
-    const Result<ChatText> chat = apply_chat_template(*this, *messages);
-    if (!chat.has_value()) {  // the template does not allow this order
-      digester.update("-");
-      continue;
-    }
-    digester.update(std::string_view(chat->text));
-    digester.update(std::as_bytes(std::span(chat->written)));
-    digester.update(std::as_bytes(std::span(chat->markers)));
+  const auto add = [&](std::string_view text) {
+    const std::uint64_t size = text.size();
+    digester.update(std::as_bytes(std::span(&size, 1)));
+    digester.update(text);
+  };
+  add(jinja);
+  for (const auto& [name, token] : words) {
+    add(name);
+    add(token);
   }
   return digester.digest();
 }
 
-std::string chat_template_names() {
-  std::string names;
-  for (const NamedChatFormat& format : chat_formats()) names += str(names.empty() ? "" : ", ", format.name);
-  return names;
-}
-
-std::string_view chat_template_name(ChatFormat format) noexcept {
-  for (const NamedChatFormat& known : chat_formats())
-    if (known.format == format) return known.name;
-  return {};
-}
-
-Result<ChatTemplate> chat_template_named(std::string_view name) {
-  for (const NamedChatFormat& format : chat_formats())
-    if (format.name == name) {
-      ChatTemplate out;
-      out.format = format.format;
-      out.takes_system = format.format == ChatFormat::phi3;
-      return out;
-    }
-  std::vector<std::string_view> names;
-  for (const NamedChatFormat& format : chat_formats()) names.push_back(format.name);
-  return unknown(str("no chat template is called '", name.substr(0, 80), "'"), did_you_mean(name, names));
-}
-
-namespace {
-
-/// Finds the template whose chat_template_jinja() is this text, for formats whose Jinja
-/// detect_chat_template() could not recognize by markers.
-std::optional<ChatTemplate> own_template(std::string_view jinja) {
-  for (const ChatFormat format :
-       {ChatFormat::plain, ChatFormat::mistral, ChatFormat::gemma, ChatFormat::phi3, ChatFormat::olmo2})
-    for (const unsigned switches : {0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u}) {
-      ChatTemplate own;
-      own.format = format;
-      own.takes_system = (switches & 1u) != 0;
-      own.space_after_turn = own.with_bos = (switches & 2u) != 0;
-      own.with_eos = (switches & 4u) != 0;
-      if (jinja == chat_template_jinja(own)) return own;
-    }
-  return std::nullopt;
-}
-
-/// Replaces each "\n" escape by a line break, since a Jinja string may contain either.
-std::string with_line_breaks(std::string_view jinja) {
-  std::string out;
-  for (std::size_t i = 0; i < jinja.size(); ++i) {
-    const bool escaped = jinja.substr(i, 2) == "\\n";
-    out += escaped ? '\n' : jinja[i];
-    if (escaped) ++i;
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    out.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return out;
+}
+
+Result<std::shared_ptr<ChatTemplate::Parsed>> parse_text(const std::string& jinja,
+                                                         const SpecialWords& words) {
+  if (jinja.size() > kMaxJinjaBytes)
+    return Status::error(Code::invalid, str("the chat template has ", jinja.size(), " bytes, at most ",
+                                            kMaxJinjaBytes, " are read"));
+  auto parsed = std::make_shared<ChatTemplate::Parsed>();
+  parsed->jinja = jinja;
+  auto body = detail::jinja::parse(jinja);
+  if (!body.has_value()) return body.status().annotate("the chat template");
+  parsed->body = std::make_shared<const detail::jinja::Body>(*std::move(body));
+  parsed->words = words;
+  parsed->day = default_day();
+  parsed->digest = digest_of(jinja, words);
+  return parsed;
+}
+
+std::shared_ptr<const ChatTemplate::Parsed> built_in(const ChatFormat& format) {
+  auto parsed = parse_text(std::string(format.jinja), {});
+  STRATA_ASSERT(parsed.has_value(), "a built-in template is no Jinja", format.name);
+  (*parsed)->name = format.name;
+  (*parsed)->markers = words_of(format.markers);
+  return *std::move(parsed);
+}
+
+/// Conversations that tell templates apart: with and without a system message, with several turns, white
+/// space, reasoning, and an empty answer.
+std::vector<std::vector<ChatMessage>> probes() {
+  const ChatMessage system{"system", " Be brief.\n"}, question{"user", " Why? \n"},
+      answer{"assistant", "\nSo. "};
+  const ChatMessage thought{"assistant", "<think>\nHm.\n</think>\n\nYes."}, empty{"assistant", ""};
+  return {{question},
+          {question, answer},
+          {system, question},
+          {system, question, answer, question, thought},
+          {question, thought, question, answer, question},
+          {question, empty},
+          {system}};
+}
+
+/// What the template writes for a probe; nullopt if it refuses it.
+std::optional<std::string> probed(const ChatTemplate& chat, const std::vector<ChatMessage>& probe,
+                                  bool asked) {
+  const auto text = detail::written(chat, probe, asked);
+  if (!text.has_value()) return std::nullopt;
+  return text->bytes();
+}
+
+/// The built-in template that writes the same for all probes; null if there is none.
+const ChatFormat* same_format(const ChatTemplate& chat) {
+  for (const ChatFormat& format : chat_formats()) {
+    const ChatTemplate known = ChatTemplate::named(format.name).value();
+    bool same = true;
+    for (const auto& probe : probes())
+      for (const bool asked : {false, true})
+        same = same && probed(chat, probe, asked) == probed(known, probe, asked);
+    if (same) return &format;
+  }
+  return nullptr;
 }
 
 }  // namespace
 
-Result<ChatTemplate> detect_chat_template(std::string_view jinja) {
-  if (const auto own = own_template(jinja)) return *own;
-  const std::string broken = with_line_breaks(jinja);
-  const auto has = [&](std::string_view text) { return broken.find(text) != std::string::npos; };
-  const bool thinks = has("reasoning_content") || has("<think>") || has("/nothink");
-  ChatTemplate out;
-  if (has("<|im_start|>") && !has("<|im_sep|>") && (!thinks || has("last_query_index"))) {
-    out.format = thinks ? ChatFormat::qwen3 : ChatFormat::chatml;
-    if (!thinks) out.system = default_system(jinja);
-  } else if (has("<|start_header_id|>") && has("<|eot_id|>") && !thinks) {
-    out.format = has("Cutting Knowledge Date") ? ChatFormat::llama31 : ChatFormat::llama3;
-  } else if (has("[gMASK]<sop>") && !thinks) {
-    out.format = ChatFormat::glm4;
-    out.newline_in_prompt = has("<|assistant|>\n{% endif") || has("<|assistant|>\n' }}{% endif");
-  } else if (has("'[INST] ' + message['content'] + ' [/INST]'") && !has("system")) {
-    out.format = ChatFormat::mistral;
-    out.space_after_turn = has("eos_token + ' '");
-  } else if (has("<start_of_turn>") && has("<end_of_turn>") && !has("tool")) {
-    out.format = ChatFormat::gemma;
-    out.takes_system = has("first_user_prefix");
-  } else if (has("<|user|>") && has("<|end|>") && has("<|assistant|>") && !thinks) {
-    out.format = ChatFormat::phi3;
-    out.takes_system = has("<|system|>");
-    out.with_bos = has("bos_token");
-    out.with_eos = has("eos_token");
-  } else if (has("'<|user|>\n' + message['content'] + '\n'") && has("bos_token") &&
-             has("message['content'] + eos_token + '\n'") && !thinks) {
-    out.format = ChatFormat::olmo2;
-  } else if (jinja.empty()) {
-    return unknown("the tokenizer has no chat_template");
-  } else {
-    return unknown(str("the chat_template that begins '", jinja.substr(0, 80), "' is unknown"));
+ChatTemplate::ChatTemplate() : parsed_(built_in(chat_formats().front())) {}
+
+Result<ChatTemplate> ChatTemplate::named(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const ChatFormat& format : chat_formats()) {
+    if (format.name == name) return ChatTemplate(built_in(format));
+    names.push_back(format.name);
   }
-  return out;
+  return Status::error(Code::unsupported,
+                       str("no chat template is called '", name.substr(0, 80),
+                           "'; choose one by name: ", chat_template_names(), did_you_mean(name, names)));
+}
+
+Result<ChatTemplate> ChatTemplate::parse(const std::string& jinja, const SpecialWords& words) {
+  STRATA_TRY_ASSIGN(std::shared_ptr<Parsed> parsed, parse_text(jinja, words));
+  parsed->name = kOwn;
+  if (const ChatFormat* same = same_format(ChatTemplate(parsed))) parsed->name = same->name;
+  return ChatTemplate(std::move(parsed));
+}
+
+const std::string& ChatTemplate::name() const noexcept { return parsed_->name; }
+const std::string& ChatTemplate::jinja() const noexcept { return parsed_->jinja; }
+const Digest& ChatTemplate::digest() const noexcept { return parsed_->digest; }
+bool ChatTemplate::uses_date() const noexcept {
+  return parsed_->jinja.find("strftime_now") != std::string::npos;
+}
+ChatTemplate ChatTemplate::with_date(const std::tm& day) const {
+  auto other = std::make_shared<Parsed>(*parsed_);
+  other->day = day;
+  return ChatTemplate(std::move(other));
+}
+
+std::string chat_template_names() {
+  std::string names;
+  for (const ChatFormat& format : chat_formats()) names += str(names.empty() ? "" : ", ", format.name);
+  return names;
 }
 
 bool is_chat_role(std::string_view role) noexcept {
   return role == "system" || role == "user" || role == "assistant";
-}
-
-Result<ChatText> apply_chat_template(const ChatTemplate& chat, std::span<const ChatMessage> messages,
-                                     bool for_generation) {
-  if (messages.empty())
-    return Status::error(Code::invalid, "a conversation has 0 messages; it needs at least 1");
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const std::string& role = messages[i].role;
-    if (!is_chat_role(role))
-      return Status::error(Code::unsupported, str("message ", i, " has the role '", role.substr(0, 80),
-                                                  "'; the known roles are ", kChatRoles));
-  }
-  if (chat.format == ChatFormat::mistral || chat.format == ChatFormat::gemma)
-    STRATA_TRY(check_turns(chat, messages));
-  if (chat.format == ChatFormat::phi3 && !chat.takes_system) STRATA_TRY(check_no_system_message(messages));
-  detail::ChatWriter out;
-  for (const NamedChatFormat& format : chat_formats())
-    if (format.format == chat.format) format.write(chat, messages, for_generation, out);
-  return out.take();
 }
 
 }  // namespace strata

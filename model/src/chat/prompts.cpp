@@ -57,29 +57,6 @@ Result<Prompt> prompt_of(const std::string& line, std::map<std::string, int>& ig
   return prompt;
 }
 
-/// Markers, in addition to the end-of-text token, that a model generates after its answer.
-std::vector<std::string_view> end_markers(ChatFormat format) {
-  switch (format) {
-    case ChatFormat::plain:
-    case ChatFormat::mistral:
-    case ChatFormat::olmo2:
-      return {};
-    case ChatFormat::chatml:
-    case ChatFormat::qwen3:
-      return {"<|im_end|>"};
-    case ChatFormat::llama3:
-    case ChatFormat::llama31:
-      return {"<|eot_id|>"};
-    case ChatFormat::glm4:
-      return {"<|user|>", "<|observation|>"};  // the next turn's role
-    case ChatFormat::gemma:
-      return {"<end_of_turn>"};
-    case ChatFormat::phi3:
-      return {"<|end|>"};
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
@@ -106,17 +83,16 @@ Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
   return prompts;
 }
 
-Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt, const ChatTemplate& chat,
-                                   AddSpecialTokens add_special) {
+Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt,
+                                   const ChatTemplate& chat) {
   PromptTokens out;
   if (prompt.messages.empty()) {
-    out.ids = tokenizer.encode(prompt.text, SpecialTokens::as_text, add_special);
+    out.ids = tokenizer.encode(prompt.text, SpecialTokens::as_text, AddSpecialTokens::yes);
   } else {
     STRATA_TRY_ASSIGN(const ChatText text, apply_chat_template(chat, prompt.messages, true));
     STRATA_TRY_ASSIGN(ChatTokens tokens, encode_chat(tokenizer, text));
     out.ids = std::move(tokens.ids);
-    for (const std::string_view marker : end_markers(chat.format))
-      if (const std::int32_t id = tokenizer.added_id(marker); id >= 0) out.stop_ids.push_back(id);
+    out.stop_ids = answer_ends(tokenizer, chat);
   }
   if (out.ids.empty()) return wrong("the prompt is empty; give at least one character to continue");
   return out;

@@ -213,8 +213,8 @@ class RecordReader {
     const std::string *role = nullptr, *content = nullptr;
     if (Outcome problem = string_at(message, "role", false, role)) return problem;
     if (!is_chat_role(*role))
-      return Problem{"unknown role", str("'role' is '", shown(*role), "'; the ",
-                                         chat_template_name(chat_->format), " format has ", kChatRoles)};
+      return Problem{"unknown role",
+                     str("'role' is '", shown(*role), "'; the ", chat_->name(), " format has ", kChatRoles)};
     if (Outcome problem = string_at(message, "content", *role != "assistant", content)) return problem;
     // Other keys, such as a tool call or a weight, would change what is trained on, so they are not ignored.
     for (const auto& [key, value] : message.items())

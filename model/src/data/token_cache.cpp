@@ -129,9 +129,9 @@ Status TokenCache::load(File& file, const Tokenizer& tokenizer) {
   CacheHeader header;
   STRATA_TRY(read_exact(file, 0, std::as_writable_bytes(std::span(&header, 1))));
   STRATA_TRY(check_header(header, bytes));
-  if (header.tokenizer != tokenizer.digest())
+  if (header.tokenizer != tokenizer.document_digest())
     return Status::error(Code::invalid, str("built with tokenizer ", to_hex(header.tokenizer),
-                                            ", but opened with ", to_hex(tokenizer.digest())));
+                                            ", but opened with ", to_hex(tokenizer.document_digest())));
   STRATA_TRY(map(file, bytes));
   if (digest_of(std::span(payload_, static_cast<std::size_t>(bytes - sizeof(CacheHeader)))) != header.payload)
     return damaged("its tokens are damaged: the checksum differs");

@@ -22,7 +22,7 @@ constexpr std::int32_t kSmallVocab = 65536;
 
 std::string note_of(const std::string& path, const JsonlStats& stats, const Result<ChatTemplate>& chat) {
   std::string text = str(path, ": ", stats.n_records, " records, ", to_string(stats.kind));
-  if (stats.has_chats) text += str(" as ", chat_template_name(chat->format));
+  if (stats.has_chats) text += str(" as ", chat->name());
   std::string ignored_keys;
   for (const auto& [key, n] : stats.ignored_keys)
     ignored_keys += str(ignored_keys.empty() ? "" : ", ", "'", key, "' (", n, ")");
@@ -89,7 +89,7 @@ Status TokenCacheWriter::finish(const std::vector<std::string>& sources) {
   documents_.erase(std::unique(documents_.begin(), documents_.end()), documents_.end());
   header_.vocab_size = static_cast<std::uint32_t>(tokenizer_.vocab_size());
   header_.n_sources = static_cast<std::uint32_t>(sources.size());
-  header_.tokenizer = tokenizer_.digest();
+  header_.tokenizer = tokenizer_.document_digest();
   header_.n_documents = documents_.size();
   packed_.resize(packed_.size() +
                  (8 - (written_ + packed_.size()) % 8) % 8);  // zero padding: the rest are 8-byte words
@@ -118,6 +118,7 @@ Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<File> source, io_.open(path, OpenMode::read));
   STRATA_TRY_ASSIGN(const std::uint64_t size, source->size());
   begin_document();
+  STRATA_TRY(append_prefix(true));
   Digester digester;
   TextCheck check(path);
   std::string text;  // read, but not yet encoded
@@ -148,8 +149,8 @@ Result<FileDigest> TokenCacheWriter::encode_records(const std::string& path) {
   const auto take = [&](const Document& document) {
     Status status = encode_document(document);
     if (status.code() != Code::not_found) return status;
-    return Status::error(Code::invalid, str(path, ": conversations are written as ",
-                                            chat_template_name(chat_->format), ", but ", status.message()));
+    return Status::error(Code::invalid, str(path, ": conversations are written as ", chat_->name(), ", but ",
+                                            status.message()));
   };
   STRATA_TRY_ASSIGN(const JsonlStats stats, read_jsonl(io_, path, chat_, take, use_));
   if (stats.has_chats) header_.chat = chat_mark(chat_);
@@ -159,27 +160,36 @@ Result<FileDigest> TokenCacheWriter::encode_records(const std::string& path) {
 
 Status TokenCacheWriter::encode_document(const Document& document) {
   begin_document();
+  if (!document.chat.text.empty()) {
+    STRATA_TRY_ASSIGN(const bool is_ended, append_chat(document.chat));
+    return is_ended ? Status::ok() : end_document(document.end_loss_mask);
+  }
+  STRATA_TRY(append_prefix(document.segments.empty() || document.segments.front().loss_mask));
   for (const Segment& segment : document.segments)
     STRATA_TRY(append(tokenizer_.encode(segment.text), segment.loss_mask));
-  if (!document.chat.text.empty()) STRATA_TRY(append_chat(document.chat));
   return end_document(document.end_loss_mask);
+}
+
+Status TokenCacheWriter::append_prefix(bool loss_mask) {
+  if (!tokenizer_.markers().encloses) return {};
+  return append(tokenizer_.spec().prefix, loss_mask);
 }
 
 void TokenCacheWriter::begin_document() { documents_.push_back(header_.n_tokens); }
 
 Status TokenCacheWriter::end_document(bool loss_mask) {
-  const std::int32_t end = tokenizer_.end_of_text();
+  const std::int32_t end = tokenizer_.markers().end;
   return end < 0 ? Status::ok() : append(std::span(&end, 1), loss_mask);
 }
 
-Status TokenCacheWriter::append_chat(const ChatText& chat) {
+Result<bool> TokenCacheWriter::append_chat(const ChatText& chat) {
   STRATA_TRY_ASSIGN(const ChatTokens tokens, encode_chat(tokenizer_, chat));
   const std::span ids(tokens.ids);
   for (std::size_t begin = 0, end = 0; begin < ids.size(); begin = end) {
     while (end < ids.size() && tokens.loss_mask[end] == tokens.loss_mask[begin]) ++end;
     STRATA_TRY(append(ids.subspan(begin, end - begin), tokens.loss_mask[begin]));
   }
-  return {};
+  return tokens.is_ended;
 }
 
 Status TokenCacheWriter::append(std::span<const std::int32_t> ids, bool loss_mask) {

@@ -34,7 +34,10 @@ class TokenCacheWriter {
   Result<FileDigest> encode_records(const std::string& path);
   Status encode_document(const Document& document);
   void begin_document();
-  Status append_chat(const ChatText& chat);
+  /// The tokens that the tokenizer begins a text with.
+  Status append_prefix(bool loss_mask);
+  /// Whether the template has ended the text, so that no further token has to.
+  Result<bool> append_chat(const ChatText& chat);
   Status append(std::span<const std::int32_t> ids, bool loss_mask);
   Status end_document(bool loss_mask);
   void mark(std::uint64_t n, bool loss_mask);

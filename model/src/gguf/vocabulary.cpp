@@ -76,14 +76,9 @@ struct SpecialIds {
   std::int32_t bos = -1, eos = -1, pad = -1;
 };
 SpecialIds special_ids(const Tokenizer& tokenizer, const GgufExport& options) {
-  const auto id_of = [&](const std::string& text) { return text.empty() ? -1 : tokenizer.added_id(text); };
-  const TokenizerConfig& config = options.tokenizer_config;
-  const GenerationConfig& generation = options.generation_config;
-  SpecialIds ids = {id_of(config.bos_token), id_of(config.eos_token), id_of(config.pad_token)};
-  if (ids.bos < 0) ids.bos = generation.bos.value_or(tokenizer.end_of_text());
-  if (ids.eos < 0) ids.eos = generation.eos.empty() ? tokenizer.end_of_text() : generation.eos.front();
-  if (ids.pad < 0) ids.pad = generation.pad.value_or(-1);
-  return ids;
+  const TextMarkers& markers = tokenizer.markers();
+  const std::int32_t bos = markers.bos >= 0 ? markers.bos : markers_of(tokenizer).end;
+  return {bos, options.end >= 0 ? options.end : markers.end, markers.pad};
 }
 
 /// What llama.cpp adds around a text: only BOS and EOS.

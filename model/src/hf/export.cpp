@@ -75,10 +75,14 @@ std::string index_json(const std::vector<std::vector<HfTensor>>& all, DType dtyp
 
 std::string config_text(const DecoderConfig& config, const HfExport& options) {
   std::string text = hf_config_json(config, options.dtype, options.source_config);
-  if (options.end_of_text < 0) return text;
+  const HfTokenIds& ids = options.token_ids;
   nlohmann::json root = nlohmann::json::parse(text);
-  root["bos_token_id"] = root["eos_token_id"] = options.end_of_text;
-  if (config.scores) root["pad_token_id"] = options.end_of_text;
+  if (ids.bos >= 0) root["bos_token_id"] = ids.bos;
+  if (ids.pad >= 0) root["pad_token_id"] = ids.pad;
+  if (ids.eos.size() == 1)
+    root["eos_token_id"] = ids.eos.front();
+  else if (!ids.eos.empty())
+    root["eos_token_id"] = ids.eos;
   return root.dump(2) + "\n";
 }
 

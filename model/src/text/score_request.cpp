@@ -78,7 +78,7 @@ Ids encode(const ScoreEncoding& encoding, const std::string& text) {
   const bool named = encoding.prefix_id >= 0 && encoding.prefix_id < tokenizer.vocab_size();
   const bool prefixed = named && text.starts_with(tokenizer.token(encoding.prefix_id));
   return tokenizer.encode(text, SpecialTokens::recognised,
-                          prefixed ? AddSpecialTokens::no : encoding.add_special);
+                          prefixed ? AddSpecialTokens::no : AddSpecialTokens::yes);
 }
 
 Status need_prefix(const ScoreEncoding& encoding, const char* what) {
@@ -134,7 +134,9 @@ Result<ScoreTokens> one_sequence(Ids context, const Ids& continuation, const Sco
 /// lm_eval's get_rolling_token_windows() with a context_len of 1, each made disjoint.
 Result<ScoreTokens> rolling(const std::string& text, const ScoreEncoding& encoding) {
   STRATA_TRY(need_prefix(encoding, "a text needs a token before its first one"));
-  Ids ids = encode(encoding, text);
+  // The prefix is read, and not scored, whether the text begins with it or not.
+  Ids ids = encoding.tokenizer.encode(text, SpecialTokens::recognised);
+  if (!ids.empty() && ids.front() == encoding.prefix_id) ids.erase(ids.begin());
   if (ids.empty()) return invalid_request("the text has no tokens");
   STRATA_TRY(check_vocab(ids, "text", encoding.vocab));
   ids.insert(ids.begin(), encoding.prefix_id);

@@ -45,9 +45,9 @@ std::size_t leading_spaces(std::string_view text) noexcept;
 bool ends_with_word(std::string_view text) noexcept;
 bool starts_with_word(std::string_view text) noexcept;
 
-/// Calls `on_text` for the text between added tokens and `on_token` with their indices, in order. `wanted`
-/// selects the tokens; one that is not selected still hides shorter ones inside it, as in Hugging Face's
-/// search.
+/// Calls `on_text` for the text between added tokens, and `on_token` with each token and the range of bytes
+/// that it stands for, in order. `wanted` selects them by the token and where it begins and ends; one that is
+/// not selected still hides shorter ones inside it, as in Hugging Face's search.
 void for_each_part(std::string_view text, const AddedTokenMatcher& matcher,
                    const std::vector<AddedToken>& added, const auto& wanted, const auto& on_text,
                    const auto& on_token) {
@@ -56,7 +56,7 @@ void for_each_part(std::string_view text, const AddedTokenMatcher& matcher,
   AddedTokenMatcher::Match match = matcher.next(text, 0);
   for (; match.begin < text.size(); match = matcher.next(text, match.end)) {
     const AddedToken& token = added[match.index];
-    if (!wanted(token)) continue;
+    if (!wanted(token, match.begin, match.end)) continue;
     std::size_t begin = match.begin;
     std::size_t end = match.end;
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end))))
@@ -65,7 +65,7 @@ void for_each_part(std::string_view text, const AddedTokenMatcher& matcher,
     if (token.rstrip)
       end = spaces_end = end < spaces_end ? spaces_end : end + leading_spaces(text.substr(end));
     if (done < begin) on_text(text.substr(done, begin - done));
-    on_token(token);
+    on_token(token, begin, end);
     done = end;
   }
   if (done != text.size()) on_text(text.substr(done));

@@ -70,6 +70,7 @@ Status take_added(TokenizerModel& model) {
   model.special.assign(spec.tokens.size(), false);
   std::vector<detail::AddedTokenMatcher::Entry> original;
   std::vector<detail::AddedTokenMatcher::Entry> normalized;
+  std::vector<detail::AddedTokenMatcher::Entry> special_ones;
   std::vector<bool> seen(spec.tokens.size());
   for (std::uint32_t i = 0; i < spec.added.size(); ++i) {
     const AddedToken& token = spec.added[i];
@@ -88,10 +89,11 @@ Status take_added(TokenizerModel& model) {
     (token.normalized ? normalized : original).push_back({std::move(content), i});
     if (token.lstrip || token.rstrip || token.content.find_first_of(" \t\n\v\f\r") != std::string::npos)
       model.safe_cuts = false;
-    if (token.special && token.content == Tokenizer::kEndOfText) model.end_of_text = token.id;
+    if (token.special) special_ones.push_back({token.content, i});
   }
   model.original = detail::AddedTokenMatcher(std::move(original));
   model.normalized = detail::AddedTokenMatcher(std::move(normalized));
+  model.special_ones = detail::AddedTokenMatcher(std::move(special_ones));
   return {};
 }
 
@@ -188,7 +190,14 @@ Result<Tokenizer> Tokenizer::create(TokenizerSpec spec) {
   if (model->spec.ignore_merges)
     for (const auto& [bytes, id] : id_of) model->bpe.whole.emplace(bytes, id);
   model->digest = digest_of_spec(model->spec);
-  return Tokenizer(std::move(model));
+  Tokenizer tokenizer(std::move(model));
+  return tokenizer.with_markers(markers_of(tokenizer));
+}
+
+Tokenizer Tokenizer::with_markers(TextMarkers markers) const {
+  Tokenizer other = *this;
+  other.markers_ = std::make_shared<const TextMarkers>(std::move(markers));
+  return other;
 }
 
 Result<Tokenizer> Tokenizer::create(std::vector<std::string> tokens, std::vector<Merge> merges,
@@ -209,8 +218,17 @@ const TokenizerSpec& Tokenizer::spec() const noexcept { return model_->spec; }
 std::int32_t Tokenizer::vocab_size() const noexcept {
   return static_cast<std::int32_t>(model_->spec.tokens.size());
 }
-std::int32_t Tokenizer::end_of_text() const noexcept { return model_->end_of_text; }
 const Digest& Tokenizer::digest() const noexcept { return model_->digest; }
+Digest Tokenizer::document_digest() const {
+  // Where only <|endoftext|> separates texts, as it always did once, files of tokens that exist stay valid.
+  const bool adds_tokens = markers_->encloses && !spec().prefix.empty();
+  if (!adds_tokens && markers_->end == added_id(kEndOfText)) return digest();
+  Digester digester;
+  digester.update(digest());
+  const std::array<std::int32_t, 2> marks = {adds_tokens ? 1 : 0, markers_->end};
+  digester.update(std::as_bytes(std::span(marks)));
+  return digester.digest();
+}
 bool Tokenizer::is_special(std::int32_t id) const noexcept {
   return id >= 0 && id < vocab_size() && model_->special[static_cast<std::size_t>(id)];
 }
@@ -226,10 +244,13 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens
   const TokenizerSpec& spec = model.spec;
   std::vector<std::int32_t> out;
   out.reserve(text.size() / 3 + 8);
-  if (add_special == AddSpecialTokens::yes) out.insert(out.end(), spec.prefix.begin(), spec.prefix.end());
+  const bool enclosed = add_special == AddSpecialTokens::yes && markers_->encloses;
+  if (enclosed) out.insert(out.end(), spec.prefix.begin(), spec.prefix.end());
   detail::BpeEncoder encoder(model.bpe, spec.split, text.size());
-  const auto wanted = [&](const AddedToken& t) { return !t.special || special == SpecialTokens::recognised; };
-  const auto put = [&](const AddedToken& t) { out.push_back(t.id); };
+  const auto wanted = [&](const AddedToken& t, std::size_t, std::size_t) {
+    return !t.special || special == SpecialTokens::recognised;
+  };
+  const auto put = [&](const AddedToken& t, std::size_t, std::size_t) { out.push_back(t.id); };
   const auto merge = [&](std::string_view part) { encoder.encode(part, out); };
   const auto place_of = [&](std::string_view part) {
     return part.data() == text.data() ? place : TextPosition::after_token;
@@ -243,7 +264,24 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens
         detail::for_each_part(other ? *other : part, model.normalized, spec.added, wanted, merge, put);
       },
       put);
-  if (add_special == AddSpecialTokens::yes) out.insert(out.end(), spec.suffix.begin(), spec.suffix.end());
+  if (enclosed) out.insert(out.end(), spec.suffix.begin(), spec.suffix.end());
+  return out;
+}
+
+std::vector<FoundToken> Tokenizer::special_tokens_in(std::string_view text,
+                                                     std::span<const TextRange> allowed) const {
+  std::vector<FoundToken> out;
+  std::size_t next = 0;  // the first range that does not end before the present match
+  detail::for_each_part(
+      text, model_->special_ones, model_->spec.added,
+      [&](const AddedToken&, std::size_t begin, std::size_t end) {
+        while (next < allowed.size() && allowed[next].end < end) ++next;
+        return next < allowed.size() && allowed[next].begin <= begin;
+      },
+      [](std::string_view) {},
+      [&](const AddedToken& token, std::size_t begin, std::size_t end) {
+        out.push_back({{begin, end}, token.id});
+      });
   return out;
 }
 

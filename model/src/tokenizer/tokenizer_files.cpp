@@ -99,6 +99,21 @@ Result<TokenizerSpec> spec_from(const std::string& vocab_json, const std::string
   return spec;
 }
 
+/// The folder whose other files describe the tokens of this file. Empty if the file has another name than
+/// tokenizer.json: what is beside it may then belong to another tokenizer.
+std::string folder_of(const std::string& file) {
+  constexpr std::string_view kName = "tokenizer.json";
+  if (file == kName) return ".";
+  if (!file.ends_with(str("/", kName))) return {};
+  return file.substr(0, file.size() - kName.size() - 1);
+}
+
+Result<Tokenizer> marked(Io& io, const std::string& folder, const Tokenizer& tokenizer) {
+  if (folder.empty()) return tokenizer;
+  STRATA_TRY_ASSIGN(TextMarkers markers, load_text_markers(io, folder, tokenizer));
+  return tokenizer.with_markers(std::move(markers));
+}
+
 Result<Tokenizer> load_vocab_and_merges(Io& io, const std::string& folder) {
   STRATA_TRY_ASSIGN(const TokenizerConfig config, load_tokenizer_config(io, folder));
   // Hugging Face's older form of added_tokens_decoder, which lacks lstrip, rstrip and special.
@@ -127,12 +142,12 @@ Result<Tokenizer> Tokenizer::load(Io& io, const std::string& path) {
   } else if (io.exists(path + "/vocab.json") && io.exists(path + "/merges.txt")) {
     Result<Tokenizer> loaded = load_vocab_and_merges(io, path);
     if (!loaded) return std::move(loaded).error().annotate(path);
-    return loaded;
+    return marked(io, path, *loaded);
   }
   STRATA_TRY_ASSIGN(const std::string text, read_text(io, file, detail::kMaxTokenizerFileBytes));
   Result<Tokenizer> loaded = from_json(text);
   if (!loaded) return std::move(loaded).error().annotate(file);
-  return loaded;
+  return marked(io, folder_of(file), *loaded);
 }
 
 Status Tokenizer::save_vocab_and_merges(Io& io, const std::string& folder) const {

@@ -17,9 +17,9 @@ struct TokenizerModel {
   BpeTable bpe;
   AddedTokenMatcher original;    // added tokens searched in the original text
   AddedTokenMatcher normalized;  // added tokens searched in the normalized text
+  AddedTokenMatcher special_ones;
   std::vector<bool> special;
   bool safe_cuts = true;  // no added token contains white space or strips it
-  std::int32_t end_of_text = -1;
   Digest digest{};
 };
 

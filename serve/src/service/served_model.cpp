@@ -20,8 +20,7 @@ tl::unexpected<ApiError> bad_prompt(const char* field, std::string why, std::str
 }
 
 ApiResult<ServedPrompt> encoded(const ServedModel& model, const Prompt& prompt, const char* field) {
-  auto tokens = encode_prompt(model.tokenizer, prompt, model.chat.has_value() ? *model.chat : ChatTemplate{},
-                              model.add_special);
+  auto tokens = encode_prompt(model.tokenizer, prompt, model.chat.has_value() ? *model.chat : ChatTemplate{});
   if (!tokens.has_value()) return bad_prompt(field, std::string(tokens.status().message()));
   return ServedPrompt{prompt.text, std::move(tokens->ids), std::move(tokens->stop_ids), false};
 }
@@ -71,7 +70,6 @@ Result<ServedModel> served_model(const GenerationSource& source, const std::stri
                     .tokenizer = source.tokenizer(),
                     .chat = source.chat(),
                     .stop_ids = source.stop_ids(),
-                    .add_special = source.add_special(),
                     .context = context,
                     .choose_adapter = [&source](const std::optional<std::string>& adapter) {
                       return source.choose_adapter(adapter);

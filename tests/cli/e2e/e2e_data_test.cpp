@@ -78,8 +78,10 @@ class CliChatE2e : public CliDataE2e {
     }
     must(posix_io().make_dirs(file("hf")));
     write("hf/tokenizer.json", tokenizer.dump());
-    write("hf/tokenizer_config.json",
-          R"({"chat_template": "{{'<|im_start|>system\\nBe kind.<|im_end|>\\n'}}"})");
+    write(
+        "hf/tokenizer_config.json",
+        R"({"chat_template": "{{'<|im_start|>system\\nBe kind.<|im_end|>\\n'}}{% for m in messages %}{{ '<|im_start|>')"
+        R"( + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"})");
   }
   std::string first_sample(const Words& words) {
     Words all = {"data", "pack", "chat.jsonl", "--out", "p.tokens", "-t", "hf"};
@@ -92,7 +94,7 @@ class CliChatE2e : public CliDataE2e {
 
 TEST_F(CliChatE2e, ConversationsUseTheTokenizersTemplate) {
   EXPECT_THAT(first_sample({}),
-              AllOf(HasSubstr("chat.jsonl: 200 records, conversations as chatml\n"),
+              AllOf(HasSubstr("chat.jsonl: 200 records, conversations as own\n"),
                     HasSubstr("context  \"<|im_start|>system\\nBe kind.<|im_end|>\\n<|im_start|>user\\n"),
                     HasSubstr("<|im_end|>\"\n")));
   EXPECT_THAT(first_sample({"--chat-template", "plain"}),
@@ -102,7 +104,7 @@ TEST_F(CliChatE2e, ConversationsUseTheTokenizersTemplate) {
 
 TEST_F(CliChatE2e, ARunReportsItsChatFormatAndKeepsItOnResume) {
   expect_resumable({"data.train=chat.jsonl", "data.val=chat.jsonl", "data.tokenizer=hf"});
-  EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("chat_template = \"chatml\""));
+  EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("chat_template = \"own\""));
   EXPECT_THAT(strata({"config", "show", "--origin", "data.tokenizer=hf"}).out,
               HasSubstr("the chat_template beside hf"));
   EXPECT_THAT(strata({"config", "show", "--origin"}).out,
@@ -115,7 +117,7 @@ TEST_F(CliChatE2e, AnExportHasTheTemplateOfItsRun) {
           .exit_code,
       0);
   ASSERT_EQ(strata({"export", "run", "--out", "out"}).exit_code, 0);
-  EXPECT_THAT(strata({"tokenizer", "info", "-t", "out"}).out, HasSubstr("chat          chatml"));
+  EXPECT_THAT(strata({"tokenizer", "info", "-t", "out"}).out, HasSubstr("chat          own"));
 }
 
 TEST_F(CliChatE2e, FormatsThatCannotBeWrittenAreRefused) {
@@ -131,9 +133,9 @@ TEST_F(CliChatE2e, FormatsThatCannotBeWrittenAreRefused) {
   EXPECT_THAT(
       refusal(tiny("train", {"data.train=chat.jsonl", "data.tokenizer=hf", "data.chat_template=glm4"})),
       HasSubstr("chat.jsonl: conversations are written as glm4, but the tokenizer has no token '[gMASK]'"));
-  write("hf/chat_template.jinja", "{{ messages }}");
+  write("hf/chat_template.jinja", "\n{% endfor %}");
   EXPECT_THAT(refusal(tiny("train", {"data.train=chat.jsonl", "data.tokenizer=hf"})),
-              HasSubstr("the chat_template that begins '{{ messages }}' is unknown"));
+              HasSubstr("the chat template: line 2: '{% endfor %}' is no block that begins here"));
   EXPECT_EQ(strata(tiny("train", {"--out", "text", "train.steps=1", "data.tokenizer=hf"})).exit_code, 0);
 }
 

@@ -147,17 +147,22 @@ TEST_F(CliHfE2e, ARunResumesAndIsExportedWithoutItsOriginalFolder) {
   EXPECT_EQ(generation["eos_token_id"], nlohmann::json({7, 8}));
 }
 
-TEST_F(CliHfE2e, AFoldersChatTemplateIsUsedAndAnUnknownOneIsReported) {
+TEST_F(CliHfE2e, AFoldersChatTemplateIsUsedAndADamagedOneIsReported) {
   make_folder("llama");
   write("chat.jsonl", R"({"messages": [{"role": "user", "content": "Who?"}]})");
   const Words words = {"generate", "hf", "--prompts", "chat.jsonl", "--tokens", "1", "--json"};
   write("hf/chat_template.jinja", "{% for m in messages %}<|im_start|>{{ m.role }}<|im_end|>{% endfor %}");
   const ProgramResult chatml = strata(words);
-  EXPECT_EQ(chatml.exit_code, 2) << "this tokenizer has no such markers";
-  EXPECT_THAT(chatml.err, HasSubstr("<|im_start|>"));
-  write("hf/chat_template.jinja", "{{ messages | tojson }}");
+  EXPECT_EQ(chatml.exit_code, 2);
+  EXPECT_THAT(chatml.err, HasSubstr("message 0 has the role 'user', which the chat template leaves out"));
+  write("hf/chat_template.jinja", "[Q]{{ messages[0].content }}[A]");
+  EXPECT_THAT(
+      nlohmann::json::parse(strata(words).out)["prompt_ids"],
+      nlohmann::json::parse(
+          strata({"generate", "hf", "--prompt", "[Q]Who?[A]", "--tokens", "1", "--json"}).out)["prompt_ids"]);
+  write("hf/chat_template.jinja", "{{ messages");
   EXPECT_THAT(strata({"generate", "hf", "--tokens", "1"}).err,
-              HasSubstr("is unknown, so conversations are refused"));
+              HasSubstr("cannot be used: the chat template: line 1: a tag has no end"));
 }
 
 TEST_F(CliHfE2e, AFolderContinuesAPrompt) {

@@ -102,12 +102,12 @@ TEST_F(CliUsageE2e, ATokenizerOfAHuggingFaceFolderIsShownAndUsed) {
   ASSERT_TRUE(posix_io().make_dirs(file("hf")).is_ok());
   write("hf/tokenizer.json", read_all(fixture));
   write("hf/tokenizer_config.json",
-        R"({"bos_token": "<|begin_of_text|>", "chat_template": "<|start_header_id|> <|eot_id|>"})");
+        R"({"bos_token": "<|begin_of_text|>", "chat_template": "{{ bos_token }}"})");
   write("hf/generation_config.json", R"({"eos_token_id": [422, 423]})");
   const std::string info = strata({"tokenizer", "info", "-t", "hf"}).out;
   for (const char* line :
        {"tokens        425", "splits as     cl100k", "template      421 before, nothing after",
-        "bos           <|begin_of_text|> (421)", "stop tokens   422 423", "chat          llama3"})
+        "bos           <|begin_of_text|> (421)", "stop tokens   422 423", "chat          own"})
     EXPECT_THAT(info, HasSubstr(line));
   EXPECT_EQ(
       strata({"tokenizer", "encode", "-t", "hf", "--parse-special", "--add-special-tokens", "<|eot_id|>"})

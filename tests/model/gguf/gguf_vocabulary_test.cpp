@@ -66,16 +66,19 @@ TEST(GgufVocabularyTest, MoreTokensThanTheModelHasAreRefused) {
 }
 
 TEST(GgufVocabularyTest, SpecialTokensComeFromTheConfigurationOfTheBase) {
-  const Tokenizer tokenizer = fixture("qwen2");
+  const Tokenizer bare = fixture("qwen2");
+  TokenizerConfig config;
+  config.eos_token = "<|im_end|>";
+  GenerationConfig generation;
+  generation.eos = {1};
+  generation.pad = 3;
+  const Tokenizer tokenizer = bare.with_markers(markers_of(bare, config, generation));
   GgufExport options;
-  options.tokenizer_config.eos_token = "<|im_end|>";
-  options.generation_config.eos = {1};
-  options.generation_config.pad = 3;
   options.chat_template = "{{ messages }}";
   const json m = vocabulary_of(tokenizer, tokenizer.vocab_size(), options).metadata;
   EXPECT_EQ(m["tokenizer.ggml.pre"], "qwen2");
   EXPECT_EQ(m["tokenizer.ggml.eos_token_id"], tokenizer.added_id("<|im_end|>"));
-  EXPECT_EQ(m["tokenizer.ggml.bos_token_id"], tokenizer.end_of_text());
+  EXPECT_EQ(m["tokenizer.ggml.bos_token_id"], tokenizer.added_id("<|endoftext|>"));
   EXPECT_EQ(m["tokenizer.ggml.padding_token_id"], 3);
   EXPECT_EQ(m["tokenizer.chat_template"], "{{ messages }}");
 }
@@ -95,12 +98,11 @@ TEST(GgufVocabularyTest, TokensBeforeATextAreItsBosOrReported) {
 }
 
 TEST(GgufVocabularyTest, ATokenizerWithoutAnEndIsReported) {
-  const Tokenizer gemma = fixture("gemma");
-  ASSERT_LT(gemma.end_of_text(), 0);
+  const Tokenizer gemma = fixture("gemma").with_markers({});
   const auto says_so = ::testing::Contains(HasSubstr("llama.cpp ends it with token 2"));
   EXPECT_THAT(vocabulary_of(gemma, gemma.vocab_size()).notes, says_so);
   GgufExport options;
-  options.tokenizer_config.eos_token = "<eos>";
+  options.end = gemma.added_id("<eos>");
   EXPECT_THAT(vocabulary_of(gemma, gemma.vocab_size(), options).notes, ::testing::Not(says_so));
 }
 

@@ -1,9 +1,9 @@
 // Renders conversations for chat_check.py: reads a JSON list of requests from stdin and prints a JSON list of
 // answers.
-//   request: {"template": {"jinja": TEXT} or {"name": NAME, FIELD: VALUE...}, "messages": [{"role",
-//   "content"}...],
-//             "generate": BOOL}
-//   answer:  {"format": NAME, "jinja": strata's own, "text": TEXT} or {"error": MESSAGE}
+//   request: {"template": {"jinja": TEXT} or {"name": NAME}, "words": {"bos_token": TEXT ...},
+//             "messages": [{"role", "content"}...], "generate": BOOL}
+//   answer:  {"name": NAME, "jinja": TEXT, "text": TEXT, "answers": [[BEGIN, SAID_END, END]...]}
+//            or {"error": MESSAGE}
 #include <iostream>
 #include <iterator>
 
@@ -16,31 +16,30 @@ namespace {
 
 using nlohmann::json;
 
-Result<ChatTemplate> template_of(const json& asked) {
-  if (asked.contains("jinja")) return detect_chat_template(asked["jinja"].get<std::string>());
-  STRATA_TRY_ASSIGN(ChatTemplate chat, chat_template_named(asked["name"].get<std::string>()));
-  chat.system = asked.value("system", chat.system);
-  chat.date = asked.value("date", chat.date);
-  chat.newline_in_prompt = asked.value("newline_in_prompt", chat.newline_in_prompt);
-  chat.space_after_turn = asked.value("space_after_turn", chat.space_after_turn);
-  chat.takes_system = asked.value("takes_system", chat.takes_system);
-  chat.with_bos = asked.value("with_bos", chat.with_bos);
-  chat.with_eos = asked.value("with_eos", chat.with_eos);
-  return chat;
+Result<ChatTemplate> template_of(const json& request) {
+  const json& asked = request["template"];
+  if (!asked.contains("jinja")) return ChatTemplate::named(asked["name"].get<std::string>());
+  SpecialWords words;
+  for (const auto& [name, token] : request["words"].items())
+    words.emplace_back(name, token.get<std::string>());
+  return ChatTemplate::parse(asked["jinja"].get<std::string>(), words);
 }
 
 json answer(const json& request) {
-  const Result<ChatTemplate> chat = template_of(request["template"]);
+  const Result<ChatTemplate> chat = template_of(request);
   if (!chat.has_value()) return {{"error", std::string(chat.status().message())}};
   std::vector<ChatMessage> messages;
   for (const json& message : request["messages"])
     messages.push_back({message["role"].get<std::string>(), message["content"].get<std::string>()});
-  json out = {{"format", chat_template_name(chat->format)}, {"jinja", chat_template_jinja(*chat)}};
+  json out = {{"name", chat->name()}, {"jinja", chat->jinja()}};
   const Result<ChatText> text = apply_chat_template(*chat, messages, request["generate"].get<bool>());
-  if (text.has_value())
-    out["text"] = text->text;
-  else
+  if (!text.has_value()) {
     out["error"] = std::string(text.status().message());
+    return out;
+  }
+  out["text"] = text->text;
+  out["answers"] = json::array();
+  for (const ChatAnswer& at : text->answers) out["answers"].push_back({at.begin, at.said_end, at.end});
   return out;
 }
 

@@ -103,7 +103,7 @@ PairOptions pair_options(const TrainConfig& config, SampleOrder order, const Tok
           .max_pairs = max_pairs(config),
           .segments =
               is_reward_model(config) ? PairOptions::Segments::last_token : PairOptions::Segments::answers,
-          .end_of_text = tokenizer.end_of_text(),
+          .end_of_text = tokenizer.markers().end,
           .order = order,
           .seed = config.train.seed};
 }

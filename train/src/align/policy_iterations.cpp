@@ -113,7 +113,7 @@ Status PolicyIterations::begin(Engine& engine, std::int64_t steps, const std::fu
       .samples = sizes_.samples,
       .max_tokens = sizes_.max_tokens,
       .temperature = config_.align.temperature,
-      .end_of_text = tokenizer_.end_of_text(),
+      .ends = tokenizer_.markers().ends,
       .limits = {.context = static_cast<std::int32_t>(sizes_.context()), .vocab = tokenizer_.vocab_size()},
       .seed = config_.train.seed};
   const auto seconds_since = [&](std::int64_t begin) {

@@ -17,8 +17,7 @@ Result<PromptSet> PromptSet::read(const std::vector<std::string>& files, const T
       Prompt& prompt = (*prompts)[i];
       if (!prompt.messages.empty() && !codec.chat.chat.has_value()) return codec.chat.chat.status();
       auto tokens =
-          encode_prompt(codec.tokenizer, prompt, codec.chat.chat.has_value() ? *codec.chat.chat : plain,
-                        AddSpecialTokens::no);
+          encode_prompt(codec.tokenizer, prompt, codec.chat.chat.has_value() ? *codec.chat.chat : plain);
       if (!tokens.has_value()) {
         bad.add(tokens.status().annotate(str(file, ": prompt ", i + 1)));
         break;

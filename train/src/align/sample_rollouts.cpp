@@ -52,7 +52,7 @@ Result<std::vector<Rollout>> sample_rollouts(Engine& engine, const PromptSet& pr
                            .sampling = {.temperature = options.temperature},
                            .seed = options.seed,
                            .index = first + i};
-    if (options.end_of_text >= 0) sequence.stop_ids.push_back(options.end_of_text);
+    sequence.stop_ids.insert(sequence.stop_ids.end(), options.ends.begin(), options.ends.end());
     answers.push_back(std::make_shared<Answer>(rollout));
     return batcher.add(std::move(sequence), answers.back()).annotate(str("prompt ", rollout.prompt + 1));
   };

@@ -1,12 +1,14 @@
 #include <strata/train/chat_choice.h>
 
+#include <strata/model/text_markers.h>
 #include <strata/model/tokenizer_config.h>
 #include <strata/runtime/str.h>
+#include <strata/train/run_folder.h>
 
 namespace strata {
 namespace {
 
-/// The folder of the tokenizer's tokenizer_config.json. Empty if the tokenizer file has another name than
+/// The folder of the tokenizer's other files. Empty if the tokenizer file has another name than
 /// tokenizer.json: the configuration beside it may then belong to another tokenizer.
 std::string folder_of(const std::string& tokenizer) {
   const std::size_t slash = tokenizer.rfind('/');
@@ -16,32 +18,53 @@ std::string folder_of(const std::string& tokenizer) {
   return slash == std::string::npos ? "." : tokenizer.substr(0, slash);
 }
 
+/// The tokens that the folder's template may print. Where its configuration does not name them, they are
+/// those of the tokenizer, which takes long to load.
+Result<SpecialWords> words_of(Io& io, const std::string& folder, const std::string& tokenizer,
+                              const TokenizerConfig& config) {
+  const bool of_run =
+      io.exists(str(folder, "/", kTextMarkersFile)) || io.exists(str(folder, "/", kResolvedConfig));
+  if (!of_run && !config.bos_token.empty() && !config.eos_token.empty()) return special_words(config);
+  STRATA_TRY_ASSIGN(const Tokenizer loaded, Tokenizer::load(io, tokenizer));
+  return loaded.markers().words;
+}
+
+Result<ChatTemplate> own_template(Io& io, const std::string& folder, const std::string& tokenizer,
+                                  const TokenizerConfig& config) {
+  STRATA_TRY_ASSIGN(const SpecialWords words, words_of(io, folder, tokenizer, config));
+  return ChatTemplate::parse(config.chat_template, words);
+}
+
 }  // namespace
 
 std::string ChatChoice::warning() const {
   if (chat.has_value()) return {};
-  return str(
-      why,
-      " is unknown, so conversations are refused and only plain text is accepted; set data.chat_template to ",
-      "one of ", chat_template_names());
+  return str(why, " cannot be used: ", chat.status().message(),
+             "; conversations are refused and only plain text is accepted; set data.chat_template to one of ",
+             chat_template_names());
 }
 
 Result<ChatChoice> choose_chat(Io& io, const std::string& wanted, const std::string& tokenizer) {
   ChatChoice choice;
-  if (const std::string folder = folder_of(tokenizer); !folder.empty()) {
-    STRATA_TRY_ASSIGN(TokenizerConfig config, load_tokenizer_config(io, folder));
-    choice.jinja = std::move(config.chat_template);
+  const std::string folder = folder_of(tokenizer);
+  TokenizerConfig config;
+  if (!folder.empty()) {
+    STRATA_TRY_ASSIGN(config, load_tokenizer_config(io, folder));
+    choice.jinja = config.chat_template;
   }
-  const Result<ChatTemplate> own = detect_chat_template(choice.jinja);
-  if (wanted != "auto") {
-    choice.chat = chat_template_named(wanted);
+  const bool is_own = !choice.jinja.empty();
+  const bool of_run = is_own && io.exists(str(folder, "/", kResolvedConfig));
+  if (wanted == "own" && !is_own)
+    return Status::error(Code::not_found,
+                         str("data.chat_template = own, but there is no chat_template beside ",
+                             tokenizer.empty() ? "the tokenizer, which is trained" : tokenizer));
+  if (wanted != "auto" && wanted != "own" && !of_run) {
+    choice.chat = ChatTemplate::named(wanted);
     if (!choice.chat.has_value()) return choice.chat.status();
-    // Two templates of one format may still differ, for example in the text used without a system message.
-    if (own.has_value() && own->format == choice.chat->format) choice.chat = own;
     choice.why = "requested";
-  } else if (!choice.jinja.empty()) {
-    choice.chat = own;
-    choice.why = str("the chat_template beside ", tokenizer);
+  } else if (is_own) {
+    choice.chat = own_template(io, folder, tokenizer, config);
+    choice.why = wanted == "auto" ? str("the chat_template beside ", tokenizer) : "requested";
   } else {
     choice.why = tokenizer.empty() ? std::string("a tokenizer trained on data.train has no chat_template")
                                    : str("there is no chat_template beside ", tokenizer);

@@ -152,7 +152,7 @@ Status decide_chat(ConfigTree& tree, TrainConfig& config) {
   ChatChoice& choice = config.data.chosen_chat;
   STRATA_TRY_ASSIGN(choice, choose_chat(posix_io(), config.data.chat_template, tokenizer_source(config)));
   if (!tree.is_auto("data.chat_template") || !choice.chat.has_value()) return {};
-  config.data.chat_template = chat_template_name(choice.chat->format);
+  config.data.chat_template = choice.chat->name();
   tree.resolve("data.chat_template", config.data.chat_template, choice.why);
   return {};
 }

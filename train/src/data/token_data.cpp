@@ -53,7 +53,7 @@ std::string cache_path(const TrainConfig& config, const TextCodec& codec,
                        const std::vector<std::string>& files) {
   Digester names;
   for (const std::string& file : files) names.update(std::as_bytes(std::span(file.data(), file.size() + 1)));
-  names.update(codec.tokenizer.digest());
+  names.update(codec.tokenizer.document_digest());
   if (compares_pairs(config)) names.update(std::as_bytes(std::span("pairs", 5)));
   if (const auto& chat = codec.chat.chat;
       chat.has_value() && std::any_of(files.begin(), files.end(), is_jsonl))

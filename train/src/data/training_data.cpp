@@ -25,6 +25,7 @@ class TrainingDataBuilder {
                       locate_data_files(config_.data.train, "data.train"));
     STRATA_TRY_ASSIGN(TextCodec codec, open_codec(config_, train, io_));
     into_.codec_ = std::make_unique<TextCodec>(std::move(codec));
+    into_.notes_.push_back(describe(into_.tokenizer().markers(), into_.tokenizer()));
     if (std::string warning = config_.data.chosen_chat.warning(); !warning.empty())
       into_.notes_.push_back(std::move(warning));
     if (samples_answers(config_)) return open_prompts(train);
@@ -45,6 +46,8 @@ class TrainingDataBuilder {
       into_.notes_.push_back(str(plural(prompts.n_left_out(), "prompt"), " of more than ", most,
                                  " tokens (align.max_prompt) left out; there are ", prompts.size()));
     into_.packing_ = "pack";
+    for (std::size_t i = 0; i < prompts.size(); ++i)
+      into_.has_conversations_ = into_.has_conversations_ || !prompts.prompt(i).messages.empty();
     if (!config_.data.mixture.empty()) STRATA_TRY(open_mixture());
     const std::string of_prompts = to_hex(prompts.digest());
     into_.data_digest_ = into_.mixture_ == nullptr ? of_prompts : str(of_prompts, "+", into_.digest_data());
@@ -97,7 +100,8 @@ class TrainingDataBuilder {
     const bool masked =
         std::any_of(caches.begin(), caches.end(), [](const auto& c) { return is_masked(*c); }) ||
         (into_.val_cache_ != nullptr && is_masked(*into_.val_cache_));
-    into_.has_conversations_ = masked;  // only assistant turns are in the loss mask
+    const auto has_chats = [](const auto& cache) { return cache->has_conversations(); };
+    into_.has_conversations_ = std::any_of(caches.begin(), caches.end(), has_chats);
     into_.packing_ = compares_pairs(config_) ? "pack" : resolve_packing(config_, masked);
   }
 

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/model/adapter/weight_parts.h>
 #include <strata/model/hf/explain_folder.h>
-#include <strata/model/tokenizer_config.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
@@ -21,14 +21,18 @@
 namespace strata {
 namespace {
 
-void add_stop_id(std::int32_t id, std::vector<std::int32_t>& stop_ids) {
-  if (id >= 0 && std::find(stop_ids.begin(), stop_ids.end(), id) == stop_ids.end()) stop_ids.push_back(id);
-}
-
 // The dtype that a run was trained in does not matter; one that is requested now does.
 std::string requested_dtype(const LoadedConfig& loaded) {
   const std::string &origin = loaded.tree.entry("train.dtype").origin, &dtype = loaded.config.train.dtype;
   return origin.starts_with("argument ") && dtype != "auto" ? dtype : "f32";
+}
+
+// What strftime_now() of a chat template writes for a question, as in transformers.
+std::tm today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm day{};
+  localtime_r(&now, &day);
+  return day;
 }
 
 // The model is as it is loaded: nothing is trained, so it needs no masters. Neither FP8 GEMMs nor the
@@ -57,6 +61,8 @@ Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const ConfigReq
   STRATA_TRY(folder ? source->open_folder(given) : source->open_run(given, warn));
   TrainConfig& config = source->loaded_->config;
   config.train.dtype = requested_dtype(*source->loaded_);
+  if (Result<ChatTemplate>& chat = config.data.chosen_chat.chat; chat.has_value())
+    chat = chat->with_date(today());
   source->dtype_ = compute_dtype(config);
   set_for_inference(config);
   if (!folders.named.empty()) STRATA_TRY(source->open_adapters(folders.named, adapters.default_adapter));
@@ -103,8 +109,6 @@ Status GenerationSource::open_run(const ConfigRequest& request, const Checkpoint
     return Status::error(Code::unsupported,
                          str(path_, " is a reward model, which scores texts and writes none"));
   decoder_ = with_derived_sizes(decoder_config(loaded_->config));
-  add_stop_id(tokenizer_->end_of_text(), stop_ids_);
-  prefix_id_ = tokenizer_->end_of_text();
   return Status::ok();
 }
 
@@ -117,21 +121,6 @@ Status GenerationSource::open_folder(const ConfigRequest& request) {
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
   STRATA_TRY_ASSIGN(values_, PretrainedValues::open(io_, loaded_->config));
   decoder_ = values_->folder()->config();
-  STRATA_TRY_ASSIGN(const TokenizerConfig words, load_tokenizer_config(io_, path_));
-  STRATA_TRY_ASSIGN(GenerationConfig generation, load_generation_config(io_, path_));
-  if (generation.eos.empty()) {
-    auto parsed =
-        parse_generation_config(values_->folder()->config_text());  // older folders have them in config.json
-    if (!parsed.has_value()) return parsed.status().annotate(path_ + "/config.json");
-    generation = *std::move(parsed);
-  }
-  for (const std::int32_t id : generation.eos) add_stop_id(id, stop_ids_);
-  add_stop_id(tokenizer_->added_id(words.eos_token), stop_ids_);
-  if (stop_ids_.empty()) add_stop_id(tokenizer_->end_of_text(), stop_ids_);
-  // In the order of transformers and lm_eval: BOS of the tokenizer, or else its EOS.
-  for (const std::int32_t id : {tokenizer_->added_id(words.bos_token), tokenizer_->added_id(words.eos_token),
-                                generation.bos.value_or(-1), tokenizer_->end_of_text()})
-    if (prefix_id_ < 0) prefix_id_ = id;
   return Status::ok();
 }
 

@@ -13,7 +13,7 @@ Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std:
                                 const TextSampleOptions& options, const Signals* signals) {
   const auto seq =
       static_cast<std::size_t>(engine.plan().of(ProgramRole::infer).find("tokens").shape.n_elems());
-  std::vector<std::int32_t> text = tokenizer.encode(prompt);
+  std::vector<std::int32_t> text = tokenizer.encode(prompt, SpecialTokens::as_text, AddSpecialTokens::yes);
   if (text.empty()) return Status::error(Code::invalid, "the prompt is empty");
   const std::size_t begin = text.size();
   STRATA_TRY_ASSIGN(Sampler sampler, Sampler::create({options.temperature, options.top_k, 1.0}));
@@ -29,7 +29,7 @@ Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std:
     STRATA_TRY_ASSIGN(
         const std::int32_t next,
         sampler.sample(logits, static_cast<double>(rng.uniform(static_cast<std::uint64_t>(i)))));
-    if (next == tokenizer.end_of_text()) break;
+    if (tokenizer.markers().is_end(next)) break;
     text.push_back(next);
   }
   return tokenizer.decode(std::span(text).subspan(begin));

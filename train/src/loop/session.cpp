@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 
+#include <strata/model/text_markers.h>
 #include <strata/parallel/agree.h>
 #include <strata/session/checkpoint.h>
 #include <strata/runtime/log.h>
@@ -175,18 +176,31 @@ struct Ranks {
   StartAnnouncement* announcement = nullptr;
 };
 
-// Tells the other ranks what to do, and waits until they have planned it too. They use the tokenizer that
-// rank 0 has trained.
+// Writes the tokenizer of rank 0, which it may have trained, with what belongs to it, for the other ranks.
+Result<std::string> share_tokenizer(Io& io, const TrainConfig& config, const Tokenizer& tokenizer) {
+  const ChatChoice& choice = config.data.chosen_chat;
+  Digester digester;
+  digester.update(tokenizer.document_digest());
+  digester.update(std::string_view(choice.jinja));
+  const std::string folder = str(config.data.cache_dir, "/", to_hex(digester.digest()), ".tokenizer");
+  STRATA_TRY(io.make_dirs(folder));
+  STRATA_TRY(
+      write_text_atomically(io, str(folder, "/", kTextMarkersFile), text_markers_json(tokenizer.markers())));
+  if (!choice.jinja.empty())
+    STRATA_TRY(write_text_atomically(io, str(folder, "/", kChatTemplateFile), choice.jinja));
+  STRATA_TRY(write_text_atomically(io, folder + "/tokenizer.json", tokenizer.to_json()));
+  return folder;
+}
+
+// Tells the other ranks what to do, and waits until they have planned it too.
 Status announce(const ActiveRun& active, const TrainingData& training_data, const std::string& path,
                 const std::vector<std::string>& checkpoints, Ranks& ranks) {
   if (ranks.world == nullptr) return {};
   ConfigTree tree = active.loaded.tree;
   if (tree.is_auto("data.tokenizer")) {
-    const Tokenizer& tokenizer = training_data.tokenizer();
-    const std::string file =
-        str(active.loaded.config.data.cache_dir, "/", to_hex(tokenizer.digest()), ".tokenizer.json");
-    STRATA_TRY(write_text_atomically(active.io, file, tokenizer.to_json()));
-    tree.resolve("data.tokenizer", file, "trained by rank 0");
+    STRATA_TRY_ASSIGN(const std::string folder,
+                      share_tokenizer(active.io, active.loaded.config, training_data.tokenizer()));
+    tree.resolve("data.tokenizer", folder, "that of rank 0");
   }
   if (tree.is_auto("data.packing"))
     tree.resolve("data.packing", training_data.packing(), "decided by rank 0");

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include <strata/model/text_markers.h>
 #include <strata/runtime/str.h>
 #include <strata/session/average_checkpoints.h>
 #include <strata/train/resume.h>
@@ -16,7 +17,7 @@ namespace {
 Result<std::map<std::string, std::string>> kept_files(Io& io, const std::string& run) {
   constexpr std::uint64_t kLimit = std::uint64_t{256} << 20;
   std::map<std::string, std::string> files;
-  std::vector<std::string> names = {"tokenizer.json", "chat_template.jinja"};
+  std::vector<std::string> names = {"tokenizer.json", kChatTemplateFile, kTextMarkersFile};
   for (const char* name : kBaseFiles) names.push_back(str("base/", name));
   for (const std::string& name : names)
     if (const std::string path = str(run, "/", name); io.exists(path)) {

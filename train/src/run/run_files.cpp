@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include <strata/model/chat.h>
+#include <strata/model/text_markers.h>
 #include <strata/runtime/str.h>
 #include <strata/train/resume.h>
 #include <strata/train/run_folder.h>
@@ -12,13 +13,24 @@
 namespace strata {
 namespace {
 
-// The chat template of the run's conversations as Jinja: the tokenizer's own if it has the chosen format,
-// otherwise a template generated for the format.
+// The chat template of the run's conversations as Jinja. A run that has none keeps its tokenizer's own, for
+// what is exported.
 std::string chat_jinja(const TrainConfig& config, const TrainingData& training_data) {
-  const auto& [chosen, why, own] = config.data.chosen_chat;
-  const Result<ChatTemplate> known = detect_chat_template(own);
-  if (!chosen.has_value() || (known.has_value() && known->format == chosen->format)) return own;
-  return own.empty() && !training_data.has_conversations() ? std::string() : chat_template_jinja(*chosen);
+  const ChatChoice& choice = config.data.chosen_chat;
+  if (!choice.chat.has_value()) return choice.jinja;
+  return choice.jinja.empty() && !training_data.has_conversations() ? std::string() : choice.chat->jinja();
+}
+
+// The markers of the run's texts. A model that learns from conversations learns to end its turns.
+TextMarkers learned_markers(const TrainConfig& config, const TrainingData& training_data) {
+  const Tokenizer& tokenizer = training_data.tokenizer();
+  TextMarkers markers = tokenizer.markers();
+  const Result<ChatTemplate>& chat = config.data.chosen_chat.chat;
+  if (!training_data.has_conversations() || !chat.has_value()) return markers;
+  const std::vector<std::int32_t> ends = answer_ends(tokenizer, *chat);
+  for (const std::int32_t id : ends) markers.add_end(id);
+  if (!ends.empty() && ends.front() != markers.end) markers.turn_end = ends.front();
+  return markers;
 }
 
 }  // namespace
@@ -29,7 +41,8 @@ Result<std::map<std::string, std::string>> run_files(const TrainConfig& config,
   constexpr std::uint64_t kLimit = std::uint64_t{64} << 20;
   std::map<std::string, std::string> files = {{"tokenizer.json", training_data.tokenizer().to_json()}};
   if (std::string jinja = chat_jinja(config, training_data); !jinja.empty())
-    files["chat_template.jinja"] = std::move(jinja);
+    files[kChatTemplateFile] = std::move(jinja);
+  files[kTextMarkersFile] = text_markers_json(learned_markers(config, training_data));
   if (resumes || config.model.from.empty()) return files;
   // The other files describe the tokenizer, so they are copied only if the run uses the model's own.
   const std::string tokenizer = tokenizer_source(config);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <strata/model/text_markers.h>
 #include <strata/session/checkpoint.h>
 #include <strata/profile/stalls.h>
 #include <strata/runtime/str.h>
@@ -44,7 +45,8 @@ constexpr const char* kOwnFiles[] = {kResolvedConfig,
                                      kMetrics,
                                      kSamples,
                                      "tokenizer.json",
-                                     "chat_template.jinja",
+                                     kChatTemplateFile,
+                                     kTextMarkersFile,
                                      kGemmAlgorithmsFile,
                                      "budget.request",
                                      "report.html",

@@ -92,8 +92,7 @@ class Chat {
 
  private:
   Status answer_last() {
-    STRATA_TRY_ASSIGN(const PromptTokens tokens,
-                      encode_prompt(source_.tokenizer(), {{}, messages_}, chat_, source_.add_special()));
+    STRATA_TRY_ASSIGN(const PromptTokens tokens, encode_prompt(source_.tokenizer(), {{}, messages_}, chat_));
     if (static_cast<std::int64_t>(tokens.ids.size()) >= context_)
       return Status::error(Code::invalid,
                            str("the conversation has ", tokens.ids.size(), " tokens, and its context is ",
@@ -200,8 +199,8 @@ Status converse(const Args& args) {
   const std::int64_t context = most > 0 ? std::min(most, wanted) : wanted;
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, source->start({1, 1, context, 1}, kPrefillRows, warn));
   print(args.err,
-        str(args.items.front(), ", ", chat_template_name(source->chat()->format), " template, ",
-            to_string(source->dtype()), ", context of ", context, " tokens; /help lists commands\n"));
+        str(args.items.front(), ", ", source->chat()->name(), " template, ", to_string(source->dtype()),
+            ", context of ", context, " tokens; /help lists commands\n"));
   Chat chat(args, *source, *source->chat(), *job, context);
   LineEditor editor(history_file(args.environment));
   for (;;) {

@@ -2,7 +2,6 @@
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/model/hf/folder.h>
 #include <strata/model/tokenizer.h>
-#include <strata/model/tokenizer_config.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/io/safetensors.h>
 #include <strata/runtime/str.h>
@@ -16,6 +15,7 @@
 #include "exit_code.h"
 #include "print.h"
 #include "verbs/model/export_source.h"
+#include "verbs/model/export_texts.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
@@ -25,34 +25,6 @@ Result<DType> dtype_of(const std::string& name) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     if (name == to_string(dtype)) return dtype;
   return Status::error(Code::invalid, str("--dtype ", name, " is not one of f32, bf16, f16"));
-}
-
-/// The files besides the weights: the tokenizer and chat template of the run, and the files of its base that
-/// describe the same tokens.
-Result<std::map<std::string, std::string>> files_beside(const Tokenizer& tokenizer, int seq,
-                                                        const std::string& run, Io& io) {
-  std::map<std::string, std::string> files = {{"tokenizer.json", tokenizer.to_json()}};
-  const auto take = [&](const std::string& folder, const char* name) -> Status {
-    if (!io.exists(folder + "/" + name)) return {};
-    STRATA_TRY_ASSIGN(files[name], read_text(io, folder + "/" + name, kExportTextLimit));
-    return {};
-  };
-  STRATA_TRY(take(run, "chat_template.jinja"));
-  for (const char* name : kBaseFiles)
-    if (std::string_view(name) != "config.json") STRATA_TRY(take(run + "/base", name));
-  if (const auto config = files.find("tokenizer_config.json"); config != files.end())
-    config->second = with_chat_template(config->second, files["chat_template.jinja"]);
-  if (files["chat_template.jinja"].empty()) files.erase("chat_template.jinja");
-  const std::int32_t end = tokenizer.end_of_text();
-  if (end >= 0) {  // emplace() keeps what the base specifies
-    files.emplace("generation_config.json",
-                  str("{\n  \"bos_token_id\": ", end, ",\n  \"eos_token_id\": ", end, "\n}\n"));
-    files.emplace("tokenizer_config.json",
-                  str("{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n  \"bos_token\": \"",
-                      Tokenizer::kEndOfText, "\",\n  \"eos_token\": \"", Tokenizer::kEndOfText,
-                      "\",\n  \"model_max_length\": ", seq, "\n}\n"));
-  }
-  return files;
 }
 
 /// The config.json of the base; empty if the run has none.
@@ -135,9 +107,10 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
   STRATA_TRY_ASSIGN(options.dtype, dtype_of(args.dtype));
   STRATA_TRY_ASSIGN(options.shard_bytes, parse_bytes(args.max_shard_size));
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, run + "/tokenizer.json"));
-  STRATA_TRY_ASSIGN(options.files, files_beside(tokenizer, loaded.config.model.seq, run, io));
+  STRATA_TRY_ASSIGN(options.files, texts_beside(tokenizer, loaded.config.model.seq, run, io));
   STRATA_TRY_ASSIGN(options.source_config, base_config(run, io));
-  if (!io.exists(run + "/base/tokenizer_config.json")) options.end_of_text = tokenizer.end_of_text();
+  const bool is_based = io.exists(run + "/base/tokenizer_config.json");
+  options.token_ids = token_ids_of(tokenizer.markers(), is_based, is_reward_model(loaded.config));
   STRATA_TRY_ASSIGN(const ExportedCheckpoint checkpoint, open_newest(args, loaded, run, io));
   const std::string& from = checkpoint.path;
   const DecoderConfig decoder = decoder_config(loaded.config);

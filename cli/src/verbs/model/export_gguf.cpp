@@ -2,7 +2,6 @@
 
 #include <strata/model/gguf/export.h>
 #include <strata/model/tokenizer.h>
-#include <strata/model/tokenizer_config.h>
 #include <strata/runtime/str.h>
 #include <strata/train/training_data.h>
 
@@ -18,8 +17,6 @@ Result<GgufExport> gguf_options(const Args& args, const std::string& run, Io& io
   if (!format.has_value()) return Status::error(Code::invalid, str("--dtype ", format.status().message()));
   options.format = *format;
   options.name = std::filesystem::path(args.out_dir).stem().string();
-  STRATA_TRY_ASSIGN(options.tokenizer_config, load_tokenizer_config(io, run + "/base"));
-  STRATA_TRY_ASSIGN(options.generation_config, load_generation_config(io, run + "/base"));
   if (const std::string path = run + "/chat_template.jinja"; io.exists(path)) {
     STRATA_TRY_ASSIGN(options.chat_template, read_text(io, path, kExportTextLimit));
   }
@@ -33,8 +30,9 @@ Result<std::string> export_gguf_file(const Args& args, const LoadedConfig& loade
     return Status::error(Code::invalid,
                          "--states: a GGUF file has no states of an optimizer; --format hf writes them");
   Io& io = posix_io();
-  STRATA_TRY_ASSIGN(const GgufExport options, gguf_options(args, run, io));
+  STRATA_TRY_ASSIGN(GgufExport options, gguf_options(args, run, io));
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, run + "/tokenizer.json"));
+  options.end = tokenizer.markers().learned_end();
   STRATA_TRY_ASSIGN(const ExportedCheckpoint checkpoint, open_newest(args, loaded, run, io));
   STRATA_TRY_ASSIGN(const ParamSource source, whole_model_of(checkpoint, loaded, "gguf"));
   const DecoderConfig decoder = decoder_config(loaded.config);

@@ -63,9 +63,8 @@ Status encode_all(const GenerationSource& source, Work& work) {
     const std::size_t index = work.requests.size();
     if (!prompt.messages.empty() && !source.chat().has_value())
       return source.chat().status().annotate(str("prompt ", index + 1));
-    auto tokens =
-        encode_prompt(source.tokenizer(), prompt, source.chat().has_value() ? *source.chat() : ChatTemplate{},
-                      source.add_special());
+    auto tokens = encode_prompt(source.tokenizer(), prompt,
+                                source.chat().has_value() ? *source.chat() : ChatTemplate{});
     if (!tokens.has_value()) return tokens.status().annotate(str("prompt ", index + 1));
     const auto adapter = source.choose_adapter(prompt.adapter);
     if (!adapter.has_value())

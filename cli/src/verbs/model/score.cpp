@@ -192,8 +192,8 @@ Result<ScoreTotals> score(const Args& args) {
                     source->start(Scorer::shape(args.batch, context), Scorer::kRows, warn));
   STRATA_TRY_ASSIGN(const OutFile file, open_output(args));
   Scorer scorer(job->engine(), args.batch, source->virtual_tokens());
-  const ScoreEncoding encoding{source->tokenizer(), source->add_special(), source->prefix_id(),
-                               source->vocab(), static_cast<std::size_t>(context)};
+  const ScoreEncoding encoding{source->tokenizer(), source->prefix_id(), source->vocab(),
+                               static_cast<std::size_t>(context)};
   ScoreTotals totals;
   STRATA_TRY(score_all(args, scorer, input, {encoding, *source}, file ? file.get() : args.out, totals));
   report(args, totals, encoding.context, source->dtype());

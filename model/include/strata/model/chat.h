@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,51 +15,6 @@
 
 namespace strata {
 
-/// How a conversation is written as text. Tool calls are not supported. If a later model of a family changed
-/// its template, that is another format.
-enum class ChatFormat : std::uint8_t {
-  plain,    ///< "User:" and "Assistant:" on lines of their own, for tokenizers without markers
-  chatml,   ///< <|im_start|>role ... <|im_end|>: Qwen2, Qwen2.5 and many others
-  qwen3,    ///< ChatML, with the answer's reasoning in <think> after the last question
-  llama3,   ///< <|start_header_id|>role<|end_header_id|> ... <|eot_id|>
-  llama31,  ///< llama3 after a system turn with two dates: LLaMA-3.1, 3.2 and 3.3
-  glm4,     ///< [gMASK]<sop><|role|> ...
-  mistral,  ///< <s>[INST] ... [/INST] ... </s>
-  gemma,    ///< <bos><start_of_turn>role ... <end_of_turn>: Gemma 2 and 3
-  phi3,     ///< <|role|> ... <|end|>
-  olmo2,    ///< <|endoftext|><|role|> ... with roles in plain text
-};
-
-/// A format and the options in which templates of that format differ.
-struct ChatTemplate {
-  ChatFormat format = ChatFormat::plain;
-  std::string system;                ///< chatml: system message if the first message is none
-  std::string date = "26 Jul 2024";  ///< llama31: "Today Date"; the template of LLaMA-3.2 has the current day
-  bool newline_in_prompt = false;    ///< glm4: "\n" ends the prompt; otherwise the model generates it
-  bool space_after_turn = false;     ///< mistral: " " after </s>
-  /// gemma: a system message is put before the first question (Gemma 3). phi3: it is a turn; the first
-  /// templates of Phi-3 ignore it.
-  bool takes_system = false;
-  bool with_bos = false;  ///< phi3: the text begins with <s>
-  bool with_eos = true;   ///< phi3: <|endoftext|> ends a text that is not continued
-  /// Templates with equal digests write equal texts.
-  Digest digest() const;
-};
-
-/// "plain, chatml, ...": all names that chat_template_named() accepts.
-std::string chat_template_names();
-/// "chatml"
-std::string_view chat_template_name(ChatFormat format) noexcept;
-/// Finds a template by its name, or by markers in the Jinja text of a tokenizer_config, which is not
-/// executed. Errors: `unsupported` with the names that can be chosen.
-Result<ChatTemplate> chat_template_named(std::string_view name);
-Result<ChatTemplate> detect_chat_template(std::string_view jinja);
-
-/// Returns a Jinja template that writes conversations as apply_chat_template() does and that
-/// detect_chat_template() recognizes. Empty for qwen3, whose own template has features that are not
-/// implemented here.
-std::string chat_template_jinja(const ChatTemplate& chat);
-
 inline constexpr std::string_view kChatRoles = "system, user, assistant";
 bool is_chat_role(std::string_view role) noexcept;
 
@@ -66,38 +23,81 @@ struct ChatMessage {
   std::string content;
 };
 
+/// How a conversation is written as text: a Jinja template, as in a tokenizer_config.json. It is evaluated as
+/// transformers does (Jinja 3 with trim_blocks and lstrip_blocks, in a sandbox with limits). Tools and
+/// documents are not given to it. A value type that is cheap to copy; const calls from any thread.
+class ChatTemplate {
+ public:
+  /// The built-in template "plain": "User:" and "Assistant:" on lines of their own, without special tokens.
+  ChatTemplate();
+  /// A template that a folder brings. Its name is that of the built-in template that writes the same, else
+  /// kOwn. `words` has the tokens that it may print. Errors: `invalid` or `unsupported`, with the line.
+  static Result<ChatTemplate> parse(const std::string& jinja, const SpecialWords& words);
+  /// A built-in template. Errors: `unsupported`, with the names.
+  static Result<ChatTemplate> named(std::string_view name);
+
+  static constexpr std::string_view kOwn = "own";
+  const std::string& name() const noexcept;
+  const std::string& jinja() const noexcept;
+  /// Templates with equal digests write equal texts.
+  const Digest& digest() const noexcept;
+  /// The same with another day for strftime_now(). The default, 26 July 2024, is that of LLaMA's templates
+  /// and keeps the data of a training run from depending on the day.
+  ChatTemplate with_date(const std::tm& day) const;
+  bool uses_date() const noexcept;
+
+  struct Parsed;
+  const Parsed& parsed() const noexcept { return *parsed_; }
+
+ private:
+  explicit ChatTemplate(std::shared_ptr<const Parsed> parsed) noexcept : parsed_(std::move(parsed)) {}
+  std::shared_ptr<const Parsed> parsed_;  // immutable, so copies share it
+};
+
+/// "plain, chatml, ...": the names of all built-in templates.
+std::string chat_template_names();
+
 /// A half-open range of bytes of a text, or of token indices.
-struct ChatRange {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-  friend bool operator==(const ChatRange&, const ChatRange&) = default;
+using ChatRange = TextRange;
+
+/// Where an answer of the assistant is.
+struct ChatAnswer {
+  std::size_t begin = 0;     ///< where the assistant goes on after the generation prompt
+  std::size_t said_end = 0;  ///< of what the message says
+  std::size_t end = 0;       ///< of the turn, with what the template writes after it
 };
 
 struct ChatText {
   std::string text;
-  /// The range that the author of each message wrote: the content and the marker that ends the turn, which an
-  /// assistant has to learn too. In glm4 the next turn's role is that marker; the last turn has none.
-  std::vector<ChatRange> written;
-  std::vector<bool> loss_mask;     ///< per message: whether it is the assistant's
-  std::vector<ChatRange> markers;  ///< the template's own special tokens, in order
+  /// What the template wrote itself, in order. Special tokens are recognized there and nowhere else.
+  std::vector<ChatRange> of_template;
+  std::vector<ChatAnswer> answers;
+  /// Special tokens that a built-in template cannot do without.
+  std::vector<std::string> markers;
 };
 
-/// Writes the messages exactly as the family's own template does. With `for_generation` the text ends where
-/// the assistant continues. Errors: `invalid` for no messages, `unsupported` for an unknown role and for an
-/// order of roles that the template does not allow.
+/// Writes the messages as the template does. With `for_generation` the text ends where the assistant
+/// continues. Errors: `invalid` for no messages, `unsupported` for an unknown role, for a conversation that
+/// the template refuses, and for a message that it would leave out; those of evaluating the template.
 Result<ChatText> apply_chat_template(const ChatTemplate& chat, std::span<const ChatMessage> messages,
                                      bool for_generation = false);
 
 struct ChatTokens {
   std::vector<std::int32_t> ids;
-  std::vector<ChatRange> written;  ///< per message, as token indices; a token is in the range where it begins
-  std::vector<bool> loss_mask;     ///< per token: whether the assistant wrote it
+  std::vector<bool> loss_mask;     ///< per token: whether the assistant writes it
+  std::vector<ChatRange> answers;  ///< as token indices, each with the special token that ends it
+  std::vector<std::int32_t> ends;  ///< per answer: that token; -1 if there is none
+  bool is_ended = false;           ///< nothing but white space follows the end of the last answer
 };
 
-/// Encodes the markers as their tokens. In the contents of messages special tokens are plain text unless
-/// `special` says otherwise, so that a message cannot end its own turn. Errors: `not_found` if the tokenizer
-/// lacks a marker.
+/// Encodes a conversation. Special tokens in the contents of messages are plain text unless `special` says
+/// otherwise, so that a message cannot end its own turn. An answer ends with the first special token that the
+/// template writes after it, even that of the next turn (GLM). Errors: `not_found` if the tokenizer lacks a
+/// token of `markers`.
 Result<ChatTokens> encode_chat(const Tokenizer& tokenizer, const ChatText& chat,
                                SpecialTokens special = SpecialTokens::as_text);
+
+/// The special tokens that end the answers of a template; empty if it has none.
+std::vector<std::int32_t> answer_ends(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
 }  // namespace strata

@@ -36,9 +36,9 @@ struct PromptTokens {
 Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
                                          const std::function<void(std::string_view)>& warn);
 
-/// Encodes a text by itself, or a conversation with encode_chat(). Errors: `invalid` for a prompt without
-/// tokens, those of encode_chat().
-Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt, const ChatTemplate& chat,
-                                   AddSpecialTokens add_special);
+/// Encodes a text, with the tokens that the tokenizer begins one with, or a conversation. Errors: `invalid`
+/// for a prompt without tokens, those of encode_chat().
+Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt,
+                                   const ChatTemplate& chat);
 
 }  // namespace strata

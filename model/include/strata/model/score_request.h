@@ -45,7 +45,6 @@ struct ScoreTokens {
 /// How requests become tokens.
 struct ScoreEncoding {
   const Tokenizer& tokenizer;
-  AddSpecialTokens add_special = AddSpecialTokens::no;
   std::int32_t prefix_id = -1;  ///< precedes what has no context; -1: there is no such token
   std::int32_t vocab = 0;       ///< rows of the model's embedding
   std::size_t context = 0;      ///< tokens that the model reads at once

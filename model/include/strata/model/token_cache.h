@@ -71,6 +71,8 @@ class TokenCache {
 
   /// Bytes of source text of tokens [begin, end), for bits per byte. O(end - begin).
   std::uint64_t source_bytes(std::uint64_t begin, std::uint64_t end) const noexcept;
+  /// Whether some of its documents are conversations.
+  bool has_conversations() const noexcept { return chat_mark_ != decltype(chat_mark_){}; }
   /// Total bytes of all source files.
   std::uint64_t source_bytes() const noexcept { return source_bytes_; }
   /// Why open_or_build() built the file: "no cache yet", "built from other text", ...; empty if it opened an

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <strata/model/tokenizer_config.h>
+#include <strata/model/text_markers.h>
 #include <strata/model/tokenizer_spec.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/io/io.h>
@@ -20,7 +20,19 @@ namespace detail {
 struct TokenizerModel;
 }
 
-/// How encode() treats "<|endoftext|>" in a text: as plain characters, or as the special token. Untrusted
+/// A half-open range of bytes of a text.
+struct TextRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  friend bool operator==(const TextRange&, const TextRange&) = default;
+};
+/// A special token in a text, with the white space that it takes in.
+struct FoundToken {
+  TextRange at;
+  std::int32_t id = -1;
+};
+
+/// How encode() treats special tokens in a text: as plain characters, or as the tokens. Untrusted
 /// text must not be able to end a document, so plain characters are the default. Added tokens that are not
 /// special are recognized either way. (Hugging Face: `recognised` is its default, `as_text` its
 /// encode_special_tokens.)
@@ -52,8 +64,9 @@ class Tokenizer {
   static Result<Tokenizer> create(std::vector<std::string> tokens, std::vector<Merge> merges,
                                   std::vector<std::int32_t> special);
 
-  /// Loads a tokenizer.json, a folder that has one, or a folder with vocab.json and merges.txt. Errors:
-  /// `corrupt` or `invalid` for a damaged file, `unsupported` for another kind of tokenizer, with the reason.
+  /// Loads a tokenizer.json, a folder that has one, or a folder with vocab.json and merges.txt, and the
+  /// markers that the files beside it name (load_text_markers()). Errors: `corrupt` or `invalid` for a
+  /// damaged file, `unsupported` for another kind of tokenizer, with the reason.
   static Result<Tokenizer> load(Io& io, const std::string& path);
   static Result<Tokenizer> from_json(const std::string& text);
   /// From GPT-2's two files. `config` has the family (GPT-2 if it names none) and the added tokens.
@@ -69,8 +82,10 @@ class Tokenizer {
 
   const TokenizerSpec& spec() const noexcept;
   std::int32_t vocab_size() const noexcept;
-  /// The id of kEndOfText, or -1 if a loaded tokenizer has none.
-  std::int32_t end_of_text() const noexcept;
+  /// Which tokens begin and end a text: those of the files that the tokenizer was loaded with.
+  const TextMarkers& markers() const noexcept { return *markers_; }
+  /// The same tokenizer with other markers.
+  Tokenizer with_markers(TextMarkers markers) const;
   const std::vector<Merge>& merges() const noexcept { return spec().merges; }
   bool is_special(std::int32_t id) const noexcept;
   /// The id of an added token by its text, or -1.
@@ -84,11 +99,15 @@ class Tokenizer {
   std::size_t token_bytes(std::int32_t id) const noexcept { return is_special(id) ? 0 : token(id).size(); }
   /// Digest of everything that encode() and decode() depend on: equal digests encode equally.
   const Digest& digest() const noexcept;
+  /// Digest of everything that the tokens of a document depend on: digest() and what begins and ends a text.
+  Digest document_digest() const;
 
   /// O(n log n) in the length n of the longest run of one character class, linear in the number of runs.
   std::vector<std::int32_t> encode(std::string_view text, SpecialTokens special = SpecialTokens::as_text,
                                    AddSpecialTokens add_special = AddSpecialTokens::no,
                                    TextPosition place = TextPosition::begin) const;
+  /// The special tokens in a text whose characters lie in one of the `allowed` ranges, which are in order.
+  std::vector<FoundToken> special_tokens_in(std::string_view text, std::span<const TextRange> allowed) const;
   /// Returns the exact bytes, which may be invalid UTF-8. An added token decodes to its text, and an added
   /// prefix space is included: decoding the ids of a text returns normalized(text). Errors: `invalid` for an
   /// id outside the vocabulary, with both numbers.
@@ -102,9 +121,10 @@ class Tokenizer {
 
  private:
   explicit Tokenizer(std::shared_ptr<const detail::TokenizerModel> model) noexcept
-      : model_(std::move(model)) {}
+      : model_(std::move(model)), markers_(std::make_shared<const TextMarkers>()) {}
 
   std::shared_ptr<const detail::TokenizerModel> model_;  // immutable, so copies share it
+  std::shared_ptr<const TextMarkers> markers_;           // likewise
 };
 
 }  // namespace strata

@@ -21,8 +21,7 @@ struct ServedModel {
   Tokenizer tokenizer;
   Result<ChatTemplate> chat;           ///< an error matters only to conversations
   std::vector<std::int32_t> stop_ids;  ///< tokens that end any text
-  AddSpecialTokens add_special = AddSpecialTokens::no;
-  std::int32_t context = 0;  ///< tokens of a sequence, prompt included
+  std::int32_t context = 0;            ///< tokens of a sequence, prompt included
   /// As GenerationSource::choose_adapter().
   std::function<Result<std::int32_t>(const std::optional<std::string>&)> choose_adapter;
 };

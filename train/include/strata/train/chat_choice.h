@@ -9,20 +9,21 @@ namespace strata {
 
 /// The chat template with which conversations in the data are written, and why it was chosen.
 struct ChatChoice {
-  /// An error if the tokenizer's own template is unknown and no other was requested. It matters only once the
-  /// data contains a conversation.
+  /// An error if the tokenizer's own template cannot be used and no other was requested. It matters only once
+  /// the data contains a conversation.
   Result<ChatTemplate> chat = ChatTemplate{};
   std::string why;
   std::string jinja;  ///< the tokenizer's own template; empty if it has none
 
-  /// A warning if strata does not know the tokenizer's own template; otherwise empty.
+  /// A warning if the tokenizer's own template cannot be used; otherwise empty.
   std::string warning() const;
 };
 
-/// `wanted`: "auto" or the name of a format. `tokenizer`: a tokenizer.json or a folder that contains one;
-/// empty if the tokenizer is yet to be trained. "auto" selects the template in the tokenizer_config.json
-/// beside the tokenizer, or the plain format if there is none. Errors: `unsupported` for an unknown name;
-/// those of reading the folder.
+/// `wanted`: "auto", "own" or the name of a built-in template. `tokenizer`: a tokenizer.json or a folder that
+/// contains one; empty if the tokenizer is yet to be trained. "auto" is the template in the files beside the
+/// tokenizer, or the plain one if there is none. In a run's folder, it is the template that the run was
+/// trained with, whatever its name is. Errors: `unsupported` for an unknown name, `not_found` for "own"
+/// without one; those of reading the folder.
 Result<ChatChoice> choose_chat(Io& io, const std::string& wanted, const std::string& tokenizer);
 
 }  // namespace strata

@@ -18,6 +18,9 @@ namespace strata {
 /// The configuration of a run with every `auto` resolved.
 inline constexpr const char* kResolvedConfig = "config.resolved.toml";
 
+/// The chat template that a run's conversations are written with.
+inline constexpr const char* kChatTemplateFile = "chat_template.jinja";
+
 /// The algorithms that GPU GEMMs used: gemm_algorithms_text().
 inline constexpr const char* kGemmAlgorithmsFile = "gemm_algorithms.txt";
 

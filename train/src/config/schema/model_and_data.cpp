@@ -154,9 +154,10 @@ constexpr TrainKey kKeys[] = {
       .name = "chat_template",
       .type = KeyType::choice,
       .default_text = "auto",
-      .doc = "chat template of conversations; auto = the tokenizer's own chat_template",
+      .doc = "chat template of conversations; own = that of the tokenizer's folder; auto = own if there is "
+             "one, else plain",
       .allows_auto = true,
-      .choices = "plain|chatml|qwen3|llama3|llama3.1|glm4|mistral|gemma|phi3|olmo2"},
+      .choices = "plain|chatml|qwen3|llama3|llama3.1|glm4|mistral|gemma|phi3|olmo2|own"},
      field<&C::data, &C::Data::chat_template>},
     {{.section = "data",
       .name = "cache_dir",

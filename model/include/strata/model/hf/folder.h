@@ -94,12 +94,18 @@ class HfFolder {
   mutable std::vector<float> rearranged_;
 };
 
+/// The tokens that begin, end and pad a text, in a config.json.
+struct HfTokenIds {
+  std::int32_t bos = -1, pad = -1;  ///< -1: as source_config has it
+  std::vector<std::int32_t> eos;    ///< empty: likewise
+};
+
 struct HfExport {
   DType dtype = DType::f32;  ///< f32, bf16 or f16
   std::uint64_t shard_bytes =
       5'000'000'000;               ///< maximum bytes of tensors per file; a larger tensor gets its own file
   std::string source_config = {};  ///< config.json of the folder the model came from; see hf_config_json()
-  std::int32_t end_of_text = -1;   ///< bos and eos token unless negative; overrides source_config
+  HfTokenIds token_ids = {};
   std::map<std::string, std::string> files = {};  ///< further text files to write (tokenizer.json ...)
 };
 /// Writes a parameter of the model to `into` as f32.

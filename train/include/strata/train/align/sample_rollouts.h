@@ -15,7 +15,7 @@ struct RolloutOptions {
   std::int64_t prompts = 1, samples = 1;  ///< answers to each prompt, which follow each other
   std::int64_t max_tokens = 1;
   double temperature = 1;
-  std::int32_t end_of_text = -1;  ///< of the tokenizer, which ends an answer; -1: none
+  std::vector<std::int32_t> ends;  ///< of the tokenizer; each ends an answer
   BatchLimits limits;
   std::uint64_t seed = 0;
 };

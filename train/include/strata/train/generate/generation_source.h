@@ -34,9 +34,9 @@ class GenerationSource {
   /// The virtual tokens of the run's adapter, which a sequence begins with in the KV cache.
   std::int32_t virtual_tokens() const noexcept;
   /// Tokens that end a text.
-  const std::vector<std::int32_t>& stop_ids() const noexcept { return stop_ids_; }
+  const std::vector<std::int32_t>& stop_ids() const noexcept { return tokenizer_->markers().ends; }
   /// The token before a text without context: BOS, else the one that ends a text; -1 if there is none.
-  std::int32_t prefix_id() const noexcept { return prefix_id_; }
+  std::int32_t prefix_id() const noexcept { return tokenizer_->markers().before_nothing(); }
   /// The chat template. An error if it is unknown; it matters only if there is a conversation.
   const Result<ChatTemplate>& chat() const noexcept { return loaded_->config.data.chosen_chat.chat; }
   std::string chat_warning() const { return loaded_->config.data.chosen_chat.warning(); }
@@ -46,11 +46,6 @@ class GenerationSource {
   /// Null if texts cannot choose.
   const RowAdapters* adapters() const noexcept { return adapters_.get(); }
   DType dtype() const noexcept { return dtype_; }
-  /// Whether a text is enclosed in special tokens: a folder's tokenizer may add BOS; runs are trained
-  /// without.
-  AddSpecialTokens add_special() const noexcept {
-    return values_ ? AddSpecialTokens::yes : AddSpecialTokens::no;
-  }
 
   /// Creates an inference-only engine within the budgets of the configuration and loads the parameters. The
   /// cache has room for the virtual tokens besides decode.context.
@@ -84,8 +79,6 @@ class GenerationSource {
   DType dtype_ = DType::f32;
   std::unique_ptr<Tokenizer> tokenizer_;
   DecoderConfig decoder_;
-  std::vector<std::int32_t> stop_ids_;
-  std::int32_t prefix_id_ = -1;
   std::unique_ptr<const RunPlan> plan_;
 };
 

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include <strata/model/hf/folder.h>
+#include <strata/model/tokenizer.h>
+#include <strata/runtime/io/io.h>
+
+namespace strata::cli {
+
+/// The files of an exported folder besides the weights, by name: the tokenizer and chat template of the run,
+/// and the files of its base that describe the same tokens. They say that a text ends where the run has
+/// learned to end it, so that other programs stop there, too.
+Result<std::map<std::string, std::string>> texts_beside(const Tokenizer& tokenizer, int seq,
+                                                        const std::string& run, Io& io);
+
+/// What config.json says of the same. `is_based`: the run began with a folder that describes its tokens.
+HfTokenIds token_ids_of(const TextMarkers& markers, bool is_based, bool scores);
+
+}  // namespace strata::cli

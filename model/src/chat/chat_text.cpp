@@ -1,0 +1,180 @@
+// Applies a template and finds in the text what the assistant wrote. A template only says what is written,
+// not whose turn it is, so the borders of answers follow from the authors of the bytes and from what the
+// template writes for the beginning of the conversation.
+#include <strata/model/chat.h>
+
+#include <algorithm>
+#include <optional>
+
+#include <strata/runtime/str.h>
+
+#include "chat/parsed_template.h"
+#include "jinja/evaluator.h"
+
+namespace strata {
+
+namespace detail {
+
+Result<jinja::Text> written(const ChatTemplate& chat, std::span<const ChatMessage> messages,
+                            bool for_generation) {
+  using jinja::Dict;
+  using jinja::List;
+  using jinja::None;
+  using jinja::Text;
+  using jinja::Value;
+  const ChatTemplate::Parsed& parsed = chat.parsed();
+  List said;
+  for (std::size_t i = 0; i < messages.size(); ++i)
+    said.emplace_back(Dict{{"role", Value(messages[i].role)},
+                           {"content", Value(Text(messages[i].content, static_cast<jinja::Author>(i)))}});
+  Dict variables = {{"messages", Value(std::move(said))},
+                    {"add_generation_prompt", Value(for_generation)},
+                    {"tools", Value(None{})},
+                    {"documents", Value(None{})}};
+  for (const auto& [name, token] : parsed.words) variables.emplace_back(name, Value(token));
+  return jinja::Evaluator(*parsed.body, std::move(variables), parsed.day).run();
+}
+
+}  // namespace detail
+
+namespace {
+
+using detail::jinja::kTemplate;
+using detail::jinja::stripped;
+using detail::jinja::Text;
+
+/// Where the bytes of each message are: from the first to behind the last one; empty if there are none.
+std::vector<ChatRange> contents_of(const Text& text, std::size_t n_messages) {
+  std::vector<ChatRange> out(n_messages);
+  std::size_t begin = 0;
+  for (const Text::Stretch& stretch : text.stretches()) {
+    if (stretch.author != kTemplate) {
+      ChatRange& range = out[static_cast<std::size_t>(stretch.author)];
+      if (range.begin == range.end) range.begin = begin;
+      range.end = stretch.end;
+    }
+    begin = stretch.end;
+  }
+  return out;
+}
+
+class AnswerFinder {
+ public:
+  AnswerFinder(const ChatTemplate& chat, std::span<const ChatMessage> messages, const Text& text)
+      : chat_(chat),
+        messages_(messages),
+        text_(text.bytes()),
+        contents_(contents_of(text, messages.size())) {}
+
+  Result<std::vector<ChatAnswer>> find() {
+    std::vector<ChatAnswer> out;
+    for (std::size_t i = 0; i < messages_.size(); ++i) {
+      if (messages_[i].role != "assistant") continue;
+      STRATA_TRY_ASSIGN(const ChatAnswer answer, answer_of(i));
+      out.push_back(answer);
+    }
+    return out;
+  }
+
+ private:
+  /// What the template writes for the first n messages, if the whole text begins with it.
+  std::optional<std::size_t> size_of_beginning(std::size_t n, bool for_generation) const {
+    if (n == 0) return std::nullopt;  // templates may look at messages[0]
+    const auto before = detail::written(chat_, messages_.first(n), for_generation);
+    if (!before.has_value() || !std::string_view(text_).starts_with(before->bytes())) return std::nullopt;
+    return before->size();
+  }
+
+  Result<ChatAnswer> answer_of(std::size_t i) {
+    const ChatRange said = contents_[i];
+    const bool has_said = said.begin < said.end;
+    ChatAnswer answer;
+    // The generation prompt of the first answer is found; those of the others are usually the same text.
+    if (has_said && !prompt_.empty() && ends_at(prompt_, said.begin)) {
+      answer.begin = said.begin;
+    } else if (const auto begin = size_of_beginning(i, true); begin && (!has_said || *begin <= said.begin)) {
+      answer.begin = *begin;
+      if (prompt_.empty()) learn_prompt(i, *begin);
+    } else if (has_said) {
+      answer.begin = said.begin;
+    } else {
+      return Status::error(
+          Code::unsupported,
+          str("message ", i, ": the template does not show where the assistant's answer begins"));
+    }
+    answer.said_end = has_said ? said.end : answer.begin;
+    const std::size_t next = next_content(i);
+    if (i + 1 == messages_.size()) {
+      answer.end = text_.size();
+    } else if (const auto end = size_of_beginning(i + 1, false);
+               end && *end >= answer.said_end && *end <= next) {
+      answer.end = *end;
+    } else {
+      answer.end = next;
+    }
+    return answer;
+  }
+
+  bool ends_at(const std::string& text, std::size_t at) const {
+    return at >= text.size() && text_.compare(at - text.size(), text.size(), text) == 0;
+  }
+
+  void learn_prompt(std::size_t i, std::size_t begin) {
+    const auto without = size_of_beginning(i, false);
+    if (without && *without < begin) prompt_ = text_.substr(*without, begin - *without);
+  }
+
+  std::size_t next_content(std::size_t i) const {
+    for (std::size_t k = i + 1; k < contents_.size(); ++k)
+      if (contents_[k].begin < contents_[k].end && contents_[k].begin >= contents_[i].end)
+        return contents_[k].begin;
+    return text_.size();
+  }
+
+  const ChatTemplate& chat_;
+  const std::span<const ChatMessage> messages_;
+  const std::string& text_;
+  const std::vector<ChatRange> contents_;
+  std::string prompt_;
+};
+
+/// A message that the template leaves out would be lost without a word.
+Status check_all_written(std::span<const ChatMessage> messages, const Text& text) {
+  const std::vector<ChatRange> contents = contents_of(text, messages.size());
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const bool blank = stripped(Text(messages[i].content), true, true).empty();
+    if (!blank && messages[i].role != "assistant" && contents[i].begin == contents[i].end)
+      return Status::error(Code::unsupported, str("message ", i, " has the role '", messages[i].role,
+                                                  "', which the chat template leaves out"));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ChatText> apply_chat_template(const ChatTemplate& chat, std::span<const ChatMessage> messages,
+                                     bool for_generation) {
+  if (messages.empty())
+    return Status::error(Code::invalid, "a conversation has 0 messages; it needs at least 1");
+  for (std::size_t i = 0; i < messages.size(); ++i)
+    if (const std::string& role = messages[i].role; !is_chat_role(role))
+      return Status::error(Code::unsupported, str("message ", i, " has the role '", role.substr(0, 80),
+                                                  "'; the known roles are ", kChatRoles));
+  auto text = detail::written(chat, messages, for_generation);
+  if (!text.has_value()) return text.status().annotate(str("chat template ", chat.name()));
+  STRATA_TRY(check_all_written(messages, *text));
+  ChatText out;
+  if (!for_generation) {
+    STRATA_TRY_ASSIGN(out.answers, AnswerFinder(chat, messages, *text).find());
+  }
+  std::size_t begin = 0;
+  for (const Text::Stretch& stretch : text->stretches()) {
+    if (stretch.author == kTemplate) out.of_template.push_back({begin, stretch.end});
+    begin = stretch.end;
+  }
+  out.text = text->bytes();
+  out.markers = chat.parsed().markers;
+  return out;
+}
+
+}  // namespace strata

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <ctime>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <strata/model/chat.h>
+
+#include "jinja/ast.h"
+
+namespace strata {
+
+struct ChatTemplate::Parsed {
+  std::string name, jinja;
+  std::shared_ptr<const detail::jinja::Body> body;
+  SpecialWords words;
+  std::tm day{};
+  Digest digest{};
+  std::vector<std::string> markers;  // of a built-in template
+};
+
+namespace detail {
+
+/// What the template writes, each byte with its author.
+Result<jinja::Text> written(const ChatTemplate& chat, std::span<const ChatMessage> messages,
+                            bool for_generation);
+
+}  // namespace detail
+}  // namespace strata
