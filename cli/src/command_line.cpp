@@ -151,12 +151,12 @@ int run_command_line(std::vector<std::string> arguments, std::vector<std::string
     code = run(std::move(arguments), std::move(args));
   } catch (const Error& error) {  // thrown by must()
     code = exit_code(error.status());
-    std::fprintf(err, "strata: %s\n", error.what());
+    print(err, std::string("strata: ") + error.what() + "\n");
   } catch (const std::bad_alloc&) {
     code = kExitFit;
     std::fputs("strata: out of memory\n", err);
   } catch (const std::exception& error) {
-    std::fprintf(err, "strata: %s\n", error.what());
+    print(err, std::string("strata: ") + error.what() + "\n");
   }
   // A full disk or a closed pipe is noticed only now, and truncated output must not look like success.
   if (std::fflush(out) != 0 || std::ferror(out) != 0) {

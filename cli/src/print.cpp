@@ -1,12 +1,22 @@
 #include "print.h"
 
+#include <unistd.h>
+
 #include <strata/runtime/str.h>
+#include <strata/runtime/terminal_text.h>
 
 #include "exit_code.h"
 
 namespace strata::cli {
 
-void print(std::FILE* to, std::string_view text) { std::fwrite(text.data(), 1, text.size(), to); }
+void print(std::FILE* to, std::string_view text) {
+  if (!is_terminal(to)) return print_exact(to, text);
+  print_exact(to, terminal_text(text));
+}
+
+void print_exact(std::FILE* to, std::string_view text) { std::fwrite(text.data(), 1, text.size(), to); }
+
+bool is_terminal(std::FILE* stream) { return ::isatty(::fileno(stream)) == 1; }
 
 int print_error(const Args& args, std::string_view verb, const Status& status) {
   const std::string_view message = status.message();

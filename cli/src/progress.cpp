@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include <strata/runtime/terminal_text.h>
+
 namespace strata::cli {
 namespace {
 
@@ -89,7 +91,7 @@ ProgressOptions progress_options(std::string_view setting, std::int64_t every, b
     dumb |= variable == "TERM=dumb";
   }
   return {progress_style(setting, is_terminal, dumb), every, is_terminal && !no_colour && !dumb,
-          width > 0 ? width : 80};
+          width > 0 ? width : 80, is_terminal};
 }
 
 void StreamSink::write(std::string_view text) noexcept {
@@ -139,7 +141,7 @@ void Progress::draw_bar(const StepProgress& s) noexcept {
 void Progress::line(std::string_view text) noexcept {
   if (bar_open_) sink_.write("\r\x1b[K");
   bar_open_ = false;
-  sink_.write(text);
+  sink_.write(options_.terminal ? terminal_text(text) : std::string(text));
   sink_.write("\n");
 }
 

@@ -25,6 +25,7 @@ struct ProgressOptions {
   std::int64_t every = 10;  ///< steps between plain lines
   bool colour = false;      ///< false if NO_COLOR is set
   int width = 80;           ///< columns of the terminal
+  bool terminal = false;    ///< lines are shown as terminal_text() has them
 };
 
 /// Options for a stream: the style as above, no colour if NO_COLOR is set and not empty, no bar if TERM is

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <strata/report/chart.h>
+#include <strata/runtime/terminal_text.h>
 
 namespace strata {
 namespace {
@@ -49,9 +50,10 @@ class Lines {
  public:
   explicit Lines(const LiveScreen& screen) : screen_(screen) {}
   bool is_full() const { return n_ >= screen_.rows; }
-  /// `text` has no escape sequences, and as many columns as code points.
-  void add(std::string_view text, const char* colour = "") {
+  /// `text` has as many columns as code points.
+  void add(std::string_view unsafe, const char* colour = "") {
     if (is_full()) return;
+    const std::string text = terminal_text(unsafe);
     ++n_;
     const bool coloured = screen_.colours && *colour != '\0';
     if (n_ > 1) out_ += '\n';

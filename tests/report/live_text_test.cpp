@@ -62,6 +62,13 @@ TEST(LiveText, WithoutColoursHasNoEscapeSequences) {
   EXPECT_NE(live_text(run, {.colours = true}).find('\x1b'), std::string::npos);
 }
 
+TEST(LiveText, ANameThatATerminalWouldObeyIsShownWithoutItsEscapes) {
+  const test::TempDir dir;
+  RunRecord run = run_of(dir, 3);
+  run.name = "a\x1b]0;b\x07";
+  EXPECT_EQ(live_text(run, {.colours = false}).find_first_of("\x1b\x07"), std::string::npos);
+}
+
 TEST(LiveText, OfARunWithoutAStepSaysSo) {
   const test::TempDir dir;
   const RunRecord run = run_of(dir, 0);

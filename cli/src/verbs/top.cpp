@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -52,11 +53,11 @@ class Terminal {
     raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
     if (known_) ::tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, &stop);
-    print(out_, "\x1b[?1049h\x1b[?25l");
+    print_exact(out_, "\x1b[?1049h\x1b[?25l");
     std::fflush(out_);
   }
   ~Terminal() {
-    print(out_, "\x1b[?25h\x1b[?1049l");
+    print_exact(out_, "\x1b[?25h\x1b[?1049l");
     std::fflush(out_);
     if (known_) ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
   }
@@ -73,24 +74,27 @@ class Terminal {
     return screen;
   }
   /// Waits so long, or until a key is pressed or the window changes; returns the key, or 0.
-  char wait(int ms) const {
-    pollfd input{STDIN_FILENO, POLLIN, 0};
+  char wait(int ms) {
+    pollfd input{has_input_ ? STDIN_FILENO : -1, POLLIN, 0};  // poll() only waits for a negative one
+    if (::poll(&input, 1, ms) <= 0) return 0;
     char key = 0;
-    if (::poll(&input, 1, ms) > 0 && (input.revents & POLLIN) != 0 && ::read(STDIN_FILENO, &key, 1) == 1)
-      return key;
-    return 0;
+    const ::ssize_t n = ::read(STDIN_FILENO, &key, 1);
+    if (n == 1) return key;
+    // The input is closed, or was never open: it would be there for ever.
+    has_input_ = n < 0 && (errno == EINTR || errno == EAGAIN);
+    return wait(ms);
   }
   void show(const std::string& text) const {
     std::string framed = "\x1b[H";
     for (const char c : text) framed += c == '\n' ? std::string("\x1b[K\n") : std::string(1, c);
-    print(out_, framed + "\x1b[K\x1b[J");
+    print_exact(out_, framed + "\x1b[K\x1b[J");
     std::fflush(out_);
   }
 
  private:
   std::FILE* out_;
   termios before_{};
-  bool known_ = false;
+  bool known_ = false, has_input_ = true;
 };
 
 // All runs that are watched, one below the other.
@@ -107,7 +111,7 @@ Result<std::string> screen_of(const std::vector<std::string>& folders, const Liv
 }
 
 Status watch(const Args& args, const std::vector<std::string>& folders) {
-  const Terminal terminal(args.out);
+  Terminal terminal(args.out);
   while (stopped == 0) {
     STRATA_TRY_ASSIGN(const std::string text, screen_of(folders, terminal.screen()));
     terminal.show(text);
@@ -141,7 +145,7 @@ Status top(const Args& args) {
   for (const std::string& folder : folders) STRATA_TRY(read_recent_steps(posix_io(), folder).status());
   const char* const kind = std::getenv("TERM");
   const bool plain =
-      args.once || ::isatty(::fileno(args.out)) == 0 || kind == nullptr || std::string_view(kind) == "dumb";
+      args.once || !is_terminal(args.out) || kind == nullptr || std::string_view(kind) == "dumb";
   return plain ? print_lines(args, folders) : watch(args, folders);
 }
 
