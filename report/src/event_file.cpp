@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include <strata/runtime/terminal_text.h>
 #include <strata/runtime/io/crc32c.h>
 
 namespace strata {
@@ -97,7 +98,7 @@ void EventFile::text(std::string_view tag, std::string_view words) {
   put_number(inner_, tensor::kDtype, tensor::kString);
   constexpr std::string_view kOneElement("\x12\x02\x08\x01", 4);  // a dimension of size 1
   put_bytes(inner_, tensor::kShape, kOneElement);
-  put_bytes(inner_, tensor::kStringValue, words);
+  put_bytes(inner_, tensor::kStringValue, terminal_text(words));  // readers leave out what is no UTF-8
   put_bytes(value_, value::kTensor, inner_);
   constexpr std::string_view kPlugin("\x0a\x06\x0a\x04text", 8);  // plugin_data { plugin_name: "text" }
   put_bytes(value_, value::kMetadata, kPlugin);

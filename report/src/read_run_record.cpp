@@ -134,20 +134,6 @@ class MetricsReader {
   std::int64_t number_ = 0;
 };
 
-// "--- step 200 ---", and the text up to the next one.
-void read_samples(const std::string& text, RunRecord& into) {
-  constexpr std::string_view kHead = "--- step ";
-  for (std::size_t at = text.find(kHead); at != std::string::npos;) {
-    const std::size_t next = text.find("\n--- step ", at), line = text.find('\n', at);
-    RunRecord::Sample sample;
-    std::from_chars(text.data() + at + kHead.size(), text.data() + text.size(), sample.step);
-    if (line != std::string::npos && line < next)
-      sample.text = text.substr(line + 1, (next == std::string::npos ? text.size() : next) - line - 1);
-    into.samples.push_back(std::move(sample));
-    at = next == std::string::npos ? next : next + 1;
-  }
-}
-
 // Where a comment begins: behind the value, which may be a string with '#'.
 std::size_t comment_of(std::string_view line) {
   bool quoted = false;
@@ -316,7 +302,7 @@ Result<RunRecord> read_run(Io& io, const std::string& path, bool whole) {
     STRATA_TRY(MetricsReader(run).read(*metrics, begin).annotate(path));
   }
   STRATA_TRY_ASSIGN(const std::string samples, folder.text("samples.txt"));
-  read_samples(samples, run);
+  run.samples = read_samples(samples);
   STRATA_TRY(folder.json("plan.json", [&](const Json& plan) { read_plan(plan, run); }));
   STRATA_TRY(folder.json("summary.json", [&](const Json& summary) { read_summary(summary, run); }));
   if (whole && folder.has("trace.json")) {

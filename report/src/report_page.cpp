@@ -296,6 +296,31 @@ std::string title_of(const std::vector<RunRecord>& runs) {
   return title;
 }
 
+/// SHA-256 in base 64, as a policy names it.
+std::string base64_of_hex(std::string_view hex) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  unsigned bits = 0, n = 0;
+  for (const char c : hex) {
+    bits = bits << 4U | static_cast<unsigned>(c <= '9' ? c - '0' : c - 'a' + 10);
+    n += 4;
+    if (n < 6) continue;
+    n -= 6;
+    text += kDigits[(bits >> n) & 63U];
+  }
+  if (n > 0) text += kDigits[(bits << (6 - n)) & 63U];
+  text.append((4 - text.size() % 4) % 4, '=');
+  return text;
+}
+
+/// The page loads nothing, sends nothing, and runs its own script alone, whatever the runs' texts are.
+std::string content_policy() {
+  return "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+         "'unsafe-inline'; "
+         "script-src 'sha256-" +
+         base64_of_hex(assets::kPageScriptSha256) + "'; base-uri 'none'; form-action 'none'\">";
+}
+
 /// A part of the page.
 struct Section {
   const char *id, *title;
@@ -326,16 +351,16 @@ std::string report_html(const std::vector<RunRecord>& runs) {
     body += section(part.id, part.title, part.body);
   }
   const std::string title = escaped(title_of(runs));
-  return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-         "content=\"width=device-width,initial-scale=1\"><title>" +
-         title + " - strata</title>\n<style>\n" + std::string(assets::kColours) +
-         std::string(assets::kPictures) + std::string(assets::kPageStyle) +
+  return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">" + content_policy() +
+         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>" + title +
+         " - strata</title>\n<style>\n" + std::string(assets::kColours) + std::string(assets::kPictures) +
+         std::string(assets::kPageStyle) +
          "</style></head>\n<body><a class=\"skip\" href=\"#main\">Skip to the figures</a>\n<header><h1>" +
          title + "</h1><nav aria-label=\"Parts of the page\"><ul>" + nav +
          "</ul></nav></header>\n<main id=\"main\">\n" + body +
          "</main>\n<footer>Written by strata report.</footer>\n<script type=\"application/json\" "
          "id=\"data\">" +
-         detail::runs_json(runs) + "</script>\n<script>\n" + std::string(assets::kPageScript) +
+         detail::runs_json(runs) + "</script>\n<script>" + std::string(assets::kPageScript) +
          "</script></body></html>\n";
 }
 

@@ -122,9 +122,10 @@ std::string runs_json(const std::vector<RunRecord>& runs) {
   std::string out = "{\"runs\":";
   append_array(out, runs, [&](const RunRecord& run) { append_run(out, run); });
   out += '}';
-  // In a page the text must not end its element.
-  for (std::size_t at = out.find("</"); at != std::string::npos; at = out.find("</", at + 3))
-    out.replace(at, 2, "<\\/");
+  // In a page no text may end its element, or begin a comment in it. JSON has this character in strings
+  // alone.
+  for (std::size_t at = out.find('<'); at != std::string::npos; at = out.find('<', at + 6))
+    out.replace(at, 1, "\\u003c");
   return out;
 }
 

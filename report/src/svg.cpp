@@ -1,14 +1,15 @@
 #include "svg.h"
 
-#include <strata/runtime/config/json.h>
+#include <strata/runtime/terminal_text.h>
 
 #include "assets.h"
 
 namespace strata::detail {
 
+// XML knows no control characters either.
 std::string escaped(std::string_view text) {
   std::string out;
-  for (const char c : text) switch (c) {
+  for (const char c : terminal_text(text)) switch (c) {
       case '&':
         out += "&amp;";
         break;
@@ -22,10 +23,9 @@ std::string escaped(std::string_view text) {
         out += "&quot;";
         break;
       default:
-        // XML knows no other control characters.
-        out += static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? ' ' : c;
+        out += c;
     }
-  return is_utf8(out) ? out : std::string("(not UTF-8)");
+  return out;
 }
 
 std::string picture_style() {

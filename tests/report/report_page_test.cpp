@@ -90,6 +90,32 @@ TEST(ReportPage, NeedsNoNetworkAndNoOtherFile) {
   EXPECT_THAT(page, HasSubstr("lang=\"en\""));
 }
 
+TEST(ReportPage, TextsOfARunCannotLeaveTheirPlace) {
+  const test::TempDir dir;
+  test::write_run(dir.path() + "/run", 5);
+  RunRecord run = must(read_run_record(posix_io(), dir.path() + "/run"));
+  run.name = "<!--<script>";
+  run.samples[0].text = "</pre><script>alert(1)</script>";
+  const std::string page = report_html({run});
+  EXPECT_EQ(data_of(page)["runs"][0]["name"], run.name);
+  std::size_t scripts = 0;
+  for (std::size_t at = page.find("<script"); at != std::string::npos; at = page.find("<script", at + 1))
+    ++scripts;
+  EXPECT_EQ(scripts, 2U) << "that of the page and its data";
+  EXPECT_EQ(page.find("<!--"), std::string::npos);
+  EXPECT_THAT(page,
+              HasSubstr("Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+                        "script-src 'sha256-"));
+}
+
+TEST(ReportPage, ASampleWithABrokenByteIsShown) {
+  const test::TempDir dir;
+  test::write_run(dir.path() + "/run", 5);
+  RunRecord run = must(read_run_record(posix_io(), dir.path() + "/run"));
+  run.samples[0].text = "tea \xff for two";
+  EXPECT_THAT(report_html({run}), HasSubstr("tea \ufffd for two"));
+}
+
 TEST(ReportPage, OfTenThousandStepsHasLessThanTwoMegabytes) {
   const test::TempDir dir;
   test::write_run(dir.path() + "/run", 10000);

@@ -11,6 +11,7 @@
 #include <strata/model/text_markers.h>
 #include <strata/session/checkpoint.h>
 #include <strata/profile/stalls.h>
+#include <strata/report/samples_file.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
@@ -63,15 +64,6 @@ bool is_own_temp_file(std::string_view name) {
   const std::string_view digits = name.substr(at + kMark.size());
   return digits.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
          std::find(std::begin(kOwnFiles), std::end(kOwnFiles), name.substr(0, at)) != std::end(kOwnFiles);
-}
-
-// The part of samples.txt up to `last_step`. Samples are in step order.
-std::string_view samples_up_to(std::string_view text, std::int64_t last_step) {
-  constexpr std::string_view kHead = "--- step ";
-  for (std::size_t at = text.find(kHead); at != std::string_view::npos; at = text.find(kHead, at + 1))
-    if ((at == 0 || text[at - 1] == '\n') && parse_number_after(text.substr(at), kHead) > last_step)
-      return text.substr(0, at);
-  return text;
 }
 
 }  // namespace
@@ -333,7 +325,7 @@ Status RunFolder::add_validation(const Validation& validation, std::int64_t micr
 
 Status RunFolder::add_sample(std::int64_t step, std::string_view prompt, std::string_view text) {
   if (follows()) return {};
-  const std::string block = str("--- step ", step, " ---\n", prompt, text, "\n\n");
+  const std::string block = sample_block(step, str(prompt, text));
   STRATA_TRY(write_all(*samples_, 0, std::as_bytes(std::span(block.data(), block.size()))));
   if (listener_ != nullptr) listener_->on_sample(step, str(prompt, text));
   return {};

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include <strata/report/samples_file.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/status.h>
 
@@ -28,10 +29,7 @@ struct RunRecord {
     std::int64_t step = 0;
     double loss = 0;
   };
-  struct Sample {
-    std::int64_t step = 0;
-    std::string text;
-  };
+  using Sample = TextSample;
   /// A key of the configuration.
   struct Setting {
     std::string key, value;
