@@ -106,6 +106,35 @@ TEST(ApiRequestTest, AConversationHasRolesAndTextsOrPartsOfText) {
       9);
 }
 
+TEST(ApiRequestTest, TheNameOfAParticipantIsAccepted) {
+  const ChatRequest request =
+      conversation(R"({"messages": [{"role": "user", "name": "Ann", "content": "Tea?"}]})");
+  EXPECT_EQ(request.messages.at(0).content, "Tea?");
+}
+
+TEST(ApiRequestTest, AConversationCanAskForScores) {
+  const auto asked = [](const std::string& fields) {
+    return conversation(str(R"({"messages": [{"role": "user", "content": "Tea?"}])", fields, "}")).logprobs;
+  };
+  EXPECT_EQ(asked(""), std::nullopt);
+  EXPECT_EQ(asked(R"(, "logprobs": false, "top_logprobs": 0)"), std::nullopt);
+  EXPECT_EQ(asked(R"(, "logprobs": true)"), 0);
+  EXPECT_EQ(asked(R"(, "logprobs": true, "top_logprobs": 5)"), 5);
+  EXPECT_THAT(refused_chat(R"({"messages": [{"role": "user", "content": "a"}], "top_logprobs": 5})").message,
+              HasSubstr("'top_logprobs' needs 'logprobs': true"));
+}
+
+TEST(ApiRequestTest, AWholeNumberMayBeWrittenWithAPoint) {
+  const CompletionRequest request =
+      completion(R"({"prompt": [1.0, 2e0], "max_tokens": 4.0, "n": 1e0, "seed": -3.0, "logprobs": 2.0})");
+  EXPECT_EQ(request.options.max_tokens, 4);
+  EXPECT_EQ(std::get<Ids>(request.prompts.at(0)), (Ids{1, 2}));
+  EXPECT_EQ(request.options.seed, static_cast<std::uint64_t>(-3));
+  EXPECT_EQ(request.logprobs, 2);
+  EXPECT_THAT(refused(R"("max_tokens": 4.5)").message, HasSubstr("'max_tokens' is 4.5; it must be a whole"));
+  EXPECT_THAT(refused(R"("seed": 1e300)").message, HasSubstr("'seed' is 1e+300; it must be a whole"));
+}
+
 TEST(ApiRequestTest, MistakesInConversationsNameTheMessage) {
   const auto why = [](const std::string& messages) {
     return refused_chat(str(R"({"messages": )", messages, "}")).message;
@@ -122,8 +151,8 @@ TEST(ApiRequestTest, MistakesInConversationsNameTheMessage) {
               HasSubstr("'messages[0].content' is 7; it must be a string"));
   EXPECT_THAT(why(R"([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}])"),
               HasSubstr("'messages[0].content[0].type' must be \"text\""));
-  EXPECT_THAT(why(R"([{"role": "user", "content": "a", "name": "b"}])"),
-              HasSubstr("'messages[0].name' is unknown"));
+  EXPECT_THAT(why(R"([{"role": "user", "content": "a", "name": 7}])"),
+              HasSubstr("'messages[0].name' is 7; it must be a string"));
   EXPECT_THAT(why(R"([{"role": "assistant", "content": "a", "tool_calls": [{}]}])"),
               HasSubstr("'messages[0].tool_calls' is not supported"));
   EXPECT_THAT(

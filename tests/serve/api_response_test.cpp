@@ -58,6 +58,20 @@ TEST(ApiResponseTest, AnAnswerInAConversationIsAMessageOrDeltas) {
   EXPECT_EQ(end["finish_reason"], "stop");
 }
 
+TEST(ApiResponseTest, ScoresOfAConversationAreThoseOfItsTokensWithTheirBytes) {
+  const ResponseWriter chat({true, "id-1", 1700000000, "m", true, 1}, tokenizer());
+  const TokenScore score{'a', -0.5, {{'b', -0.25}, {0xE2, -0.375}, {'a', -0.5}}, 0};
+  const json scores = json::parse(chat.whole({{0, "a", {score}, "stop"}}, {}))["choices"][0]["logprobs"];
+  EXPECT_EQ(scores["refusal"], nullptr);
+  EXPECT_EQ(scores["content"][0]["token"], "a");
+  EXPECT_EQ(scores["content"][0]["logprob"], -0.5);
+  EXPECT_EQ(scores["content"][0]["bytes"], json{97});
+  EXPECT_EQ(scores["content"][0]["top_logprobs"],
+            json::array({{{"token", "b"}, {"logprob", -0.25}, {"bytes", {98}}}}));
+  EXPECT_EQ(event_json(chat.event({0, "a", {score}, ""}))["choices"][0]["logprobs"], scores);
+  EXPECT_EQ(event_json(chat.event({0, "", {}, "stop"}))["choices"][0]["logprobs"], nullptr);
+}
+
 TEST(ApiResponseTest, EventsOfACompletionAndTheLastOneWithTheNumbers) {
   EXPECT_EQ(writer(false).begin_event(0), "");
   const json event = event_json(writer(false).event({1, "x", {}, ""}));

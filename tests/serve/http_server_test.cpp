@@ -50,8 +50,8 @@ class HttpServerTest : public ::testing::Test {
     return client.read_all();
   }
   bool is_healthy() const {
-    return answer("GET /health HTTP/1.1\r\nConnection: close\r\n\r\n").find("{\"status\": \"ok\"}") !=
-           std::string::npos;
+    return answer("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+               .find("{\"status\": \"ok\"}") != std::string::npos;
   }
 
   ServedTiny tiny;
@@ -83,19 +83,21 @@ TEST_F(HttpServerTest, WhatIsNoRequestIsRefusedAndTheConnectionClosed) {
               AllOf(StartsWith("HTTP/1.1 415"), HasSubstr("application/json")));
   EXPECT_THAT(answer(post("{", "Content-Type: application/json\r\n")),
               AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("not the JSON")));
-  EXPECT_THAT(answer("PUT /v1/completions HTTP/1.1\r\n\r\n"),
+  EXPECT_THAT(answer("PUT /v1/completions HTTP/1.1\r\nHost: localhost\r\n\r\n"),
               AllOf(StartsWith("HTTP/1.1 405"), HasSubstr("needs POST")));
-  EXPECT_THAT(answer("GET /nothing HTTP/1.1\r\n\r\n"),
+  EXPECT_THAT(answer("GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"),
               AllOf(StartsWith("HTTP/1.1 404"), HasSubstr("there is no /nothing")));
-  EXPECT_THAT(answer(str("GET /", std::string(9000, 'x'), " HTTP/1.1\r\n\r\n")), StartsWith("HTTP/1.1 414"));
+  EXPECT_THAT(answer(str("GET /", std::string(9000, 'x'), " HTTP/1.1\r\nHost: localhost\r\n\r\n")),
+              StartsWith("HTTP/1.1 414"));
   EXPECT_THAT(answer(post("{}", "Content-Type: multipart/form-data; boundary=x\r\n")),
               StartsWith("HTTP/1.1 415"));
   EXPECT_TRUE(is_healthy());
 }
 
 TEST_F(HttpServerTest, APostWithoutABodyIsAnsweredWithoutWaitingForOne) {
-  EXPECT_THAT(answer("POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n\r\n"),
-              AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("not the JSON")));
+  EXPECT_THAT(
+      answer("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\r\n"),
+      AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("not the JSON")));
 }
 
 TEST_F(HttpServerTest, ARequestForTheNameOfAnotherMachineIsRefused) {
@@ -124,24 +126,26 @@ TEST(LocalHostTest, OnlyNamesThatAlwaysMeanThisMachineAreItsOwn) {
 TEST_F(HttpServerTest, ABodyThatIsTooLargeIsRefusedHoweverItIsSent) {
   const std::string large = str(R"({"prompt": ")", std::string(100000, 'x'), "\"}");
   EXPECT_THAT(answer(post(large)), AllOf(StartsWith("HTTP/1.1 413"), HasSubstr("larger than 4096 bytes")));
-  EXPECT_THAT(answer("POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n"
+  EXPECT_THAT(answer("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                      "Content-Length: 99999999999999999999999\r\n\r\n{"),
               StartsWith("HTTP/1.1 413"));
-  EXPECT_THAT(answer(str("POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n"
-                         "Transfer-Encoding: chunked\r\n\r\n2000\r\n",
-                         std::string(0x2000, 'x'), "\r\n0\r\n\r\n")),
-              StartsWith("HTTP/1.1 413"));
   EXPECT_THAT(
-      answer("POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
-             "Content-Length: 5000\r\n\r\n"),
+      answer(str("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 "Transfer-Encoding: chunked\r\n\r\n2000\r\n",
+                 std::string(0x2000, 'x'), "\r\n0\r\n\r\n")),
       StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(answer("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                     "application/json\r\nExpect: 100-continue\r\n"
+                     "Content-Length: 5000\r\n\r\n"),
+              StartsWith("HTTP/1.1 413"));
   EXPECT_TRUE(is_healthy());
 }
 
 TEST_F(HttpServerTest, ABodyWhoseLengthIsUnclearIsRefusedAtOnce) {
   const auto answer_to = [&](const std::string& headers) {
-    return answer(str("POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n", headers,
-                      "\r\n\r\n{\"prompt\": \"cat\"}"));
+    return answer(
+        str("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n", headers,
+            "\r\n\r\n{\"prompt\": \"cat\"}"));
   };
   for (const char* length : {"-1", "many", "+17", "1 7"})
     EXPECT_THAT(answer_to(str("Content-Length: ", length)),
@@ -155,14 +159,14 @@ TEST_F(HttpServerTest, WhatTheTransportRefusesIsCountedAtItsEndpoint) {
   EXPECT_THAT(answer(post(std::string(5000, 'x'))), StartsWith("HTTP/1.1 413"));
   EXPECT_THAT(answer(post("{}", "Content-Type: text/plain\r\n")), StartsWith("HTTP/1.1 415"));
   EXPECT_THAT(answer("hello\r\n\r\n"), StartsWith("HTTP/1.1 400"));
-  EXPECT_THAT(answer("GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n"),
+  EXPECT_THAT(answer("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
               AllOf(HasSubstr(R"(requests_total{endpoint="/v1/completions",status="413"} 1)"),
                     HasSubstr(R"(requests_total{endpoint="/v1/completions",status="415"} 1)"),
                     HasSubstr(R"(requests_total{endpoint="other",status="400"} 1)")));
 }
 
 TEST_F(HttpServerTest, AHeadThatIsTooLongIsRefused) {
-  std::string lines = "GET /health HTTP/1.1\r\n";
+  std::string lines = "GET /health HTTP/1.1\r\nHost: localhost\r\n";
   for (int i = 0; i < 20000; ++i) lines += str("a", i, ": b\r\n");
   EXPECT_THAT(answer(lines + "\r\n"), Not(HasSubstr("HTTP/1.1 200")));
   EXPECT_TRUE(is_healthy());
@@ -174,7 +178,7 @@ TEST_F(HttpServerTest, AClientThatSendsSlowlyOrNothingIsClosedInTime) {
   half.send(post(R"({"prompt": "cat"})").substr(0, 90));
   {
     const std::jthread drips([&](const std::stop_token& stop) {
-      slow.send("GET /health HTTP/1.1\r\n");
+      slow.send("GET /health HTTP/1.1\r\nHost: localhost\r\n");
       while (!stop.stop_requested()) {
         slow.send("a: b\r\n");
         std::this_thread::sleep_for(std::chrono::milliseconds(20));

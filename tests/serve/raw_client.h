@@ -35,6 +35,7 @@ class RawClient {
       bytes.remove_prefix(static_cast<std::size_t>(n));
     }
   }
+  void send_no_more() const { ::shutdown(socket_, SHUT_WR); }
   /// What arrives until `text` is there or the connection is closed.
   std::string read_until(const std::string& text) const {
     std::string all;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -184,6 +185,21 @@ TEST(ServiceTest, AScoreIsThatOfTheTokenAfterTheTextBeforeIt) {
     }
 }
 
+TEST(ServiceTest, AConversationHasTheScoresThatACompletionHas) {
+  ServedTiny tiny;
+  const json options = {{"max_tokens", 3}, {"temperature", 0}, {"top_logprobs", 2}, {"logprobs", true}};
+  json asked = options;
+  asked["messages"] = json::array({{{"role", "user"}, {"content", "cat"}}});
+  const json choice = body_of(tiny.post(kChat, asked.dump()))["choices"][0];
+  std::string text;
+  for (const json& token : choice["logprobs"]["content"]) {
+    text += token["token"].get<std::string>();
+    EXPECT_EQ(token["top_logprobs"].size(), 2U);
+    EXPECT_EQ(token["top_logprobs"][0]["logprob"], token["logprob"]) << "it is the most likely one";
+  }
+  EXPECT_EQ(text, choice["message"]["content"]);
+}
+
 TEST(ServiceTest, OffsetsCountTheSpecialTokensThatAPromptShows) {
   ServedTiny tiny;
   const Tokenizer& tokenizer = tiny.tokenizer();
@@ -258,13 +274,40 @@ TEST(ServiceTest, AFullQueueIsSaidWithATimeToWait) {
   tiny.start();
 }
 
+std::function<ClientState()> client_of(const std::atomic<bool>& connected) {
+  return [&] { return connected ? ClientState::there : ClientState::left; };
+}
+
+TEST(ServiceTest, AClientThatSendsNoMoreGetsItsAnswerAfterASpace) {
+  ServedTiny tiny;
+  const std::string body = R"({"prompt": "cat", "max_tokens": 4, "temperature": 0})";
+  const ApiResponse plain = tiny.post(kCompletions, body);
+  const ApiResponse half =
+      tiny.service.handle({"POST", kCompletions, body, [] { return ClientState::sends_no_more; }});
+  ASSERT_TRUE(half.next);
+  EXPECT_EQ(half.next(), " ") << "sending it tells whether the client has left";
+  EXPECT_EQ(json::parse(*half.next())["choices"], json::parse(plain.body)["choices"]);
+  EXPECT_EQ(half.next(), std::nullopt);
+}
+
+TEST(ServiceTest, AClientThatHasLeftWhileItWaitedIsNoticedWhenItIsAsked) {
+  ServedTiny tiny({.places = 1, .max_waiting = 1, .context = 48, .runs = false});
+  for (const char* body : {R"({"prompt": "cat"})", R"({"prompt": "cat", "stream": true})"}) {
+    auto state = ClientState::sends_no_more;
+    const ApiResponse half = tiny.service.handle({"POST", kCompletions, body, [&] { return state; }});
+    ASSERT_TRUE(half.next);
+    EXPECT_TRUE(half.next());
+    state = ClientState::left;
+    EXPECT_EQ(half.next(), std::nullopt);
+  }
+}
+
 TEST(ServiceTest, AClientThatLeavesFreesItsPlace) {
   ServedTiny tiny({.places = 1, .max_waiting = 0});
   std::atomic<bool> connected = true;
   const std::string body = R"({"prompt": "cat", "max_tokens": 40, "stream": true})";
   {
-    const ApiResponse stream =
-        tiny.service.handle({"POST", kCompletions, body, [&] { return connected.load(); }});
+    const ApiResponse stream = tiny.service.handle({"POST", kCompletions, body, client_of(connected)});
     EXPECT_TRUE(stream.next());
   }
   ApiResponse next = tiny.post(kCompletions, R"({"prompt": "cat", "max_tokens": 2})");
@@ -273,10 +316,8 @@ TEST(ServiceTest, AClientThatLeavesFreesItsPlace) {
   EXPECT_THAT(tiny.get("/metrics").body, HasSubstr("status=\"499\"} 1\n"));
   connected = false;
   ServedTiny idle({.places = 1, .max_waiting = 1, .context = 48, .runs = false});
-  EXPECT_EQ(
-      idle.service.handle({"POST", kCompletions, R"({"prompt": "cat"})", [&] { return connected.load(); }})
-          .status,
-      499);
+  EXPECT_EQ(idle.service.handle({"POST", kCompletions, R"({"prompt": "cat"})", client_of(connected)}).status,
+            499);
 }
 
 TEST(ServiceTest, AStopLetsAnswersEndAndRefusesOthers) {

@@ -69,6 +69,17 @@ void add_serve_options(CLI::App& app, Args& args) {
       ->check(CLI::Range(0, 4096));
   app.add_option("--max-body", args.max_body, "Largest body of a request (default: 1MiB)")
       ->option_text("BYTES");
+  app.add_option("--allowed-host", args.allowed_hosts,
+                 "Name of this server in requests' header Host, besides this machine's own; can be repeated "
+                 "(default: with --host for other machines, any)")
+      ->option_text("NAME");
+  app.add_option("--api-key-file", args.api_key_file,
+                 "File of keys, one a line: requests need one of them, but /health (default: no key)")
+      ->option_text("FILE");
+  app.add_option("--connections-per-address", args.connections_per_address,
+                 "Connections of another machine at the same time (default: 64)")
+      ->option_text("N")
+      ->check(CLI::Range(1, 65536));
 }
 
 void add_eval_options(CLI::App& app, Args& args) {

@@ -75,8 +75,10 @@ void ChoiceReceiver::score(std::int32_t id, std::span<const float> logits) {
   scores_.back().offset = read_chars_;
 }
 
-// It has a score, though it is no part of the text: programs that ask for one token rely on there being one.
+// Completions have its score, though it is no part of the text: programs that ask for one token rely on there
+// being one. In OpenAI's chats only tokens of the content have one.
 void ChoiceReceiver::on_stop_token(std::int32_t id, std::span<const float> logits) {
+  if (!options_.scores_stop) return;
   AnswerPiece piece = begin_piece();
   score(id, logits);
   channel_->push(std::move(piece));

@@ -21,6 +21,7 @@ struct ChoiceOptions {
   std::size_t index = 0;
   std::vector<std::string> stop;
   std::optional<std::size_t> n_top;  ///< scores of tokens are wanted, with so many of the most likely ones
+  bool scores_stop = true;           ///< also that of a token that ends the answer and is not in its text
   bool echo = false;
   std::string prompt;                    ///< for echo
   std::vector<std::int32_t> prompt_ids;  ///< for echo with scores

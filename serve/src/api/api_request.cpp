@@ -30,7 +30,6 @@ constexpr NeutralField kNeutralInChat[] = {
     {"audio", "[]"},
     {"function_call", R"(["none"])"},
     {"functions", "[[]]"},
-    {"logprobs", "[false]"},
     {"modalities", R"([["text"]])"},
     {"parallel_tool_calls", "[true, false]"},
     {"prediction", "[]"},
@@ -38,7 +37,6 @@ constexpr NeutralField kNeutralInChat[] = {
     {"response_format", R"([{"type": "text"}])"},
     {"tool_choice", R"(["none", "auto"])"},
     {"tools", "[[]]"},
-    {"top_logprobs", "[0]"},
     {"verbosity", R"(["medium"])"},
     {"web_search_options", "[]"},
 };
@@ -114,10 +112,9 @@ void read_options(RequestFields& fields, AnswerOptions& options) {
 std::optional<std::vector<std::int32_t>> token_ids(const Json& array) {
   std::vector<std::int32_t> ids;
   for (const Json& id : array) {
-    if (!id.is_number_unsigned() ||
-        id.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max()))
-      return std::nullopt;
-    ids.push_back(id.get<std::int32_t>());
+    const auto number = detail::whole_number(id);
+    if (!number || *number < 0 || *number > std::numeric_limits<std::int32_t>::max()) return std::nullopt;
+    ids.push_back(static_cast<std::int32_t>(*number));
   }
   if (ids.empty()) return std::nullopt;
   return ids;
@@ -179,6 +176,7 @@ std::optional<ApiError> read_message(const Json& value, const std::string& path,
   } else if (const auto text = fields.text("content")) {
     message.content = *text;
   }
+  (void)fields.text("name");  // of a participant, which no template that is known here writes
   // An answer of this API, sent back.
   for (const std::string_view name : {"refusal", "audio", "function_call", "reasoning_content"})
     fields.accept_only(name, "[]");
@@ -198,6 +196,13 @@ void read_messages(RequestFields& fields, std::vector<ChatMessage>& messages) {
     const auto error = read_message(each, str(where, "."), messages.emplace_back());
     if (error) return fields.adopt(error);
   }
+}
+
+std::optional<std::int64_t> read_chat_logprobs(RequestFields& fields) {
+  const bool wanted = fields.flag("logprobs").value_or(false);
+  const auto top = fields.integer("top_logprobs", 0, kMaxTopLogprobs);
+  if (top && *top > 0 && !wanted) fields.fail("top_logprobs", "needs 'logprobs': true", "invalid_value");
+  return wanted ? std::optional(top.value_or(0)) : std::nullopt;
 }
 
 }  // namespace
@@ -238,6 +243,7 @@ ApiResult<ChatRequest> parse_chat_request(std::string_view body) {
     fields.fail("max_tokens", "is the older name of max_completion_tokens, which is there, too",
                 "invalid_value");
   if (older) request.options.max_tokens = older;
+  request.logprobs = read_chat_logprobs(fields);
   for (const NeutralField& field : kNeutralInChat) fields.accept_only(field.name, field.neutral);
   fields.refuse_others();
   if (fields.error()) return refuse(fields);

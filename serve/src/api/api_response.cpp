@@ -1,5 +1,6 @@
 #include <strata/serve/api_response.h>
 
+#include <algorithm>
 #include <span>
 
 #include <fmt/format.h>
@@ -62,17 +63,43 @@ OrderedJson completion_choice(const ResponseWriter::Head& head, const Tokenizer&
           {"finish_reason", or_null(choice.finish_reason)}};
 }
 
-OrderedJson chat_choice(const ApiChoice& choice) {
+OrderedJson token_json(const Tokenizer& tokenizer, std::int32_t id, double logprob) {
+  OrderedJson bytes;  // null: there are none
+  if (const auto text = tokenizer.decode(std::span(&id, 1)); text.has_value()) {
+    bytes = OrderedJson::array();
+    for (const char byte : *text) bytes.push_back(static_cast<unsigned char>(byte));
+  }
+  return {{"token", token_text(tokenizer, id)}, {"logprob", logprob}, {"bytes", std::move(bytes)}};
+}
+
+OrderedJson chat_scores(const ResponseWriter::Head& head, const Tokenizer& tokenizer,
+                        const std::vector<TokenScore>& scores) {
+  if (!head.with_scores) return {};
+  OrderedJson content = OrderedJson::array();
+  for (const TokenScore& score : scores) {
+    OrderedJson token = token_json(tokenizer, score.id, score.logprob.value_or(0)),
+                top = OrderedJson::array();
+    for (const auto& [id, logprob] : std::span(score.top).first(std::min(head.n_top, score.top.size())))
+      top.push_back(token_json(tokenizer, id, logprob));
+    token["top_logprobs"] = std::move(top);
+    content.push_back(std::move(token));
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+OrderedJson chat_choice(const ResponseWriter::Head& head, const Tokenizer& tokenizer,
+                        const ApiChoice& choice) {
   return {{"index", choice.index},
           {"message", {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}}},
-          {"logprobs", nullptr},
+          {"logprobs", chat_scores(head, tokenizer, choice.scores)},
           {"finish_reason", or_null(choice.finish_reason)}};
 }
 
-OrderedJson chat_delta(std::size_t index, OrderedJson delta, const std::string& finish_reason) {
+OrderedJson chat_delta(std::size_t index, OrderedJson delta, OrderedJson logprobs,
+                       const std::string& finish_reason) {
   return {{"index", index},
           {"delta", std::move(delta)},
-          {"logprobs", nullptr},
+          {"logprobs", std::move(logprobs)},
           {"finish_reason", or_null(finish_reason)}};
 }
 
@@ -81,7 +108,8 @@ OrderedJson chat_delta(std::size_t index, OrderedJson delta, const std::string& 
 std::string ResponseWriter::whole(const std::vector<ApiChoice>& choices, const ApiUsage& usage) const {
   OrderedJson list = OrderedJson::array();
   for (const ApiChoice& choice : choices)
-    list.push_back(head_.is_chat ? chat_choice(choice) : completion_choice(head_, tokenizer_, choice));
+    list.push_back(head_.is_chat ? chat_choice(head_, tokenizer_, choice)
+                                 : completion_choice(head_, tokenizer_, choice));
   OrderedJson json = head_json(head_, false);
   json["choices"] = std::move(list);
   json["usage"] = usage_json(usage);
@@ -91,7 +119,8 @@ std::string ResponseWriter::whole(const std::vector<ApiChoice>& choices, const A
 std::string ResponseWriter::begin_event(std::size_t choice) const {
   if (!head_.is_chat) return {};
   OrderedJson json = head_json(head_, true);
-  json["choices"] = OrderedJson::array({chat_delta(choice, {{"role", "assistant"}, {"content", ""}}, "")});
+  json["choices"] =
+      OrderedJson::array({chat_delta(choice, {{"role", "assistant"}, {"content", ""}}, {}, "")});
   return event_of(json);
 }
 
@@ -99,9 +128,11 @@ std::string ResponseWriter::event(const ApiChoice& choice) const {
   OrderedJson json = head_json(head_, true);
   OrderedJson delta = OrderedJson::object();
   if (!choice.text.empty()) delta["content"] = choice.text;
-  json["choices"] =
-      OrderedJson::array({head_.is_chat ? chat_delta(choice.index, std::move(delta), choice.finish_reason)
-                                        : completion_choice(head_, tokenizer_, choice)});
+  OrderedJson logprobs =
+      choice.scores.empty() ? OrderedJson() : chat_scores(head_, tokenizer_, choice.scores);
+  json["choices"] = OrderedJson::array(
+      {head_.is_chat ? chat_delta(choice.index, std::move(delta), std::move(logprobs), choice.finish_reason)
+                     : completion_choice(head_, tokenizer_, choice)});
   return event_of(json);
 }
 

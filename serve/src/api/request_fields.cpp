@@ -1,6 +1,7 @@
 #include "api/request_fields.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -22,6 +23,21 @@ std::string describe(const nlohmann::json& value) {
 }
 
 }  // namespace
+
+// Programs whose numbers are all floating-point write 4.0.
+std::optional<std::int64_t> whole_number(const nlohmann::json& value) {
+  constexpr double kExact = 9007199254740992;  // 2^53: beyond, other numbers have been rounded to this one
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<std::uint64_t>();
+    if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return std::nullopt;
+    return static_cast<std::int64_t>(number);
+  }
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (!value.is_number_float()) return std::nullopt;
+  const auto number = value.get<double>();
+  if (!(std::abs(number) <= kExact) || std::trunc(number) != number) return std::nullopt;
+  return static_cast<std::int64_t>(number);
+}
 
 void RequestFields::fail(std::string_view name, const std::string& what, std::string code) {
   if (error_) return;
@@ -60,15 +76,12 @@ std::optional<std::int64_t> RequestFields::integer(std::string_view name, std::i
   const Json* const value = find(name);
   if (value == nullptr) return std::nullopt;
   const std::string wanted = str("a whole number from ", min, " to ", max);
-  if (!value->is_number_integer()) {
+  const auto number = whole_number(*value);
+  if (number && *number >= min && *number <= max) return number;
+  if (value->is_number_integer() || number)
+    fail(name, str("is ", value->dump(), "; it must be ", wanted), "invalid_value");
+  else
     fail_type(name, *value, wanted);
-    return std::nullopt;
-  }
-  constexpr auto kLargest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  const bool too_large = value->is_number_unsigned() && value->get<std::uint64_t>() > kLargest;
-  const std::int64_t number = too_large ? 0 : value->get<std::int64_t>();
-  if (!too_large && number >= min && number <= max) return number;
-  fail(name, str("is ", value->dump(), "; it must be ", wanted), "invalid_value");
   return std::nullopt;
 }
 

@@ -12,6 +12,9 @@
 
 namespace strata::detail {
 
+/// The value of a number that is whole, as 4 and 4.0 are; nullopt for others, and beyond 64 bits.
+std::optional<std::int64_t> whole_number(const nlohmann::json& value);
+
 /// Reads the fields of one object of a request, and keeps the first error. Null counts as absent.
 class RequestFields {
  public:

@@ -1,10 +1,11 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include <httplib.h>
 
@@ -18,28 +19,55 @@ struct ConnectionLimits {
 
 /// A client's connection, as a stream that httplib reads requests from and writes responses to. httplib's own
 /// bounds the time of each read, so a client could send a byte now and then for ever; this one bounds the
-/// time and the bytes of a whole request, and knows whether the client has left. Used by one thread.
+/// time and the bytes of a whole request, and knows whether the client has left. The head of a request is
+/// received without waiting, before httplib reads it. Used by one thread at a time.
 class Connection final : public httplib::Stream {
  public:
-  Connection(socket_t socket, const ConnectionLimits& limits) : socket_(socket), limits_(limits) {}
-  /// Closes the socket. What the client still sends is read for a moment first, since it would lose the
-  /// response otherwise.
+  using Time = std::chrono::steady_clock::time_point;
+  /// `stopping` outlives the connection: once it is true, nothing more is read.
+  Connection(socket_t socket, const ConnectionLimits& limits, const std::atomic<bool>& stopping);
   ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  /// Waits for the first byte of another request; false if none comes in time or `stopping` becomes true,
-  /// which also ends reading the request. `stopping` outlives the connection.
-  bool wait_for_request(const std::atomic<bool>& stopping);
+  enum class Head : std::uint8_t {
+    none,     ///< no byte of another request has arrived
+    partial,  ///< its end has not arrived
+    there,    ///< it is there, or can never be: httplib reads what there is, and refuses it
+    ended,    ///< the client has closed the connection
+  };
+  /// Receives what has arrived of a request's head. Does not wait.
+  Head receive_head();
+  /// No more of the head is received: what is there is read as a request.
+  void give_up_head() noexcept { left_ = 0; }
+  /// What has been received and not read yet.
+  std::string_view received() const noexcept { return std::string_view(buffer_).substr(begin_); }
+  /// Until when the rest of the head, or the first byte of a request, must arrive.
+  Time deadline() const noexcept { return deadline_; }
   /// The head of the request has been read.
   void begin_body() noexcept { left_ = limits_.body_bytes; }
-  /// Whether the client has not closed the connection.
-  bool is_open() const;
+  /// The request has been answered; the next one has a deadline of its own.
+  void begin_request();
+
+  /// Nothing more is answered: ends sending, so that the client sees the end of the response.
+  void begin_draining();
+  /// Whether the client still sends; what it sends is dropped. The response could get lost if the socket were
+  /// closed before all of it is received.
+  bool drain();
+
+  enum class Client : std::uint8_t {
+    there,
+    sends_no_more,  ///< it has closed its half, or all of the connection: only an attempt to send tells
+    left,
+  };
+  Client client() const;
   /// What follows on the connection cannot be read as a request, since a limit was reached.
   bool is_broken() const noexcept { return broken_; }
+  /// Whose connections are counted together: an IPv4 address, or a network /64; empty for this machine's own.
+  std::string peer() const;
 
-  bool is_readable() const override { return is_open(); }
-  bool is_writable() const override { return is_open(); }
+  bool is_readable() const override { return client() != Client::left; }
+  bool is_writable() const override { return client() != Client::left; }
   ssize_t read(char* into, std::size_t size) override;
   ssize_t write(const char* from, std::size_t size) override;
   void get_remote_ip_and_port(std::string& ip, int& port) const override;
@@ -47,17 +75,19 @@ class Connection final : public httplib::Stream {
   socket_t socket() const override { return socket_; }
 
  private:
-  using Time = std::chrono::steady_clock::time_point;
   bool wait_until(short events, Time deadline) const;
+  ssize_t receive(std::size_t most);
   ssize_t fill();
 
   const socket_t socket_;
   const ConnectionLimits limits_;
-  std::array<char, 4096> buffer_{};
-  std::size_t begin_ = 0, end_ = 0;  // bytes of the buffer that httplib has not read
-  std::size_t left_ = 0;             // bytes that the head or the body may still have
-  Time deadline_;                    // of the request
-  const std::atomic<bool>* stopping_ = nullptr;
+  const std::atomic<bool>& stopping_;
+  std::string buffer_;
+  std::size_t begin_ = 0, searched_ = 0;  // of the buffer: read by httplib, searched for the end of the head
+  std::size_t left_ = 0;                  // bytes that the body may still have
+  std::size_t drained_ = 0;
+  Time deadline_;
+  bool begun_ = false;  // a byte of the request has arrived
   bool broken_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <strata/serve/http_server.h>
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,10 +12,12 @@
 #include <charconv>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <httplib.h>
 
@@ -22,37 +25,28 @@
 #include <strata/serve/local_host.h>
 
 #include "http/connection.h"
-#include "http/connection_threads.h"
+#include "http/connection_loop.h"
 #include "http/listen_address.h"
 
 namespace strata {
 namespace {
 
 using detail::Connection;
-using detail::ConnectionThreads;
+using detail::ConnectionLoop;
 
 constexpr std::size_t kHeadBytes = 64 * kKiB;
 constexpr std::size_t kMaxShown = 80;  // bytes of a client's own text in a message
 constexpr std::chrono::milliseconds kPoll{2};
 constexpr std::chrono::seconds kSendLimit{15};  // for answers that are being sent at the end
 
+// What a handler asks through Request::progress, which httplib has for clients and leaves empty here.
+constexpr std::uint64_t kIsThere = 0, kStillSends = 1;
+
 /// httplib's server with our connections.
 class ConnectionServer final : public httplib::Server {
  public:
-  explicit ConnectionServer(const detail::ConnectionLimits& limits) : limits_(limits) {}
-  /// Connections end after the request that they are serving.
-  std::atomic<bool> stopping{false};
-
- private:
-  bool process_and_close_socket(socket_t socket) override {
-    Connection connection(socket, limits_);
-    try {
-      while (connection.wait_for_request(stopping) && serve_request(connection)) {
-      }
-    } catch (const std::exception&) {  // no memory, or a header that std::regex gives up on
-    }
-    return true;
-  }
+  /// Whoever has accepted a connection gives it away.
+  std::function<void(socket_t)> add;
 
   /// Returns whether another request may follow.
   bool serve_request(Connection& connection) {
@@ -63,9 +57,13 @@ class ConnectionServer final : public httplib::Server {
       request.ranges.clear();
       leaves_body = request.method != "POST" &&
                     (request.has_header("Content-Length") || request.has_header("Transfer-Encoding"));
-      // Two functions that httplib has for clients and leaves empty here: whether the client is there, and
-      // what is about to be answered. After an error the rest of a body may be unread.
-      request.progress = [&](std::uint64_t, std::uint64_t) { return connection.is_open(); };
+      // Another function for clients: what is about to be answered. After an error the rest of a body may be
+      // unread.
+      request.progress = [&](std::uint64_t asked, std::uint64_t) {
+        const Connection::Client client = connection.client();
+        return asked == kStillSends ? client == Connection::Client::there
+                                    : client != Connection::Client::left;
+      };
       request.response_handler = [&](const httplib::Response& response) {
         leaves_body = leaves_body || response.status >= 400;
         return true;
@@ -74,7 +72,18 @@ class ConnectionServer final : public httplib::Server {
     return sent && was_read && !is_last && !leaves_body && !connection.is_broken();
   }
 
-  const detail::ConnectionLimits limits_;
+ private:
+  bool process_and_close_socket(socket_t socket) override {
+    add(socket);
+    return true;
+  }
+};
+
+/// Runs what httplib wants to be run at once: it is ConnectionServer::add.
+class AtOnce final : public httplib::TaskQueue {
+ public:
+  void enqueue(std::function<void()> add) override { add(); }
+  void shutdown() override {}
 };
 
 /// Whether a body is JSON by its header. Other types are refused because a web page may send those to any
@@ -106,6 +115,15 @@ std::string problem_of_length(const httplib::Request& request) {
   return {};
 }
 
+// Takes as long for any text of this length, so that time does not tell how much of a key is right.
+bool is_same_secret(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned differs = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    differs |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  return differs == 0;
+}
+
 bool takes_body(std::string_view path) {
   return std::find(std::begin(kPostPaths), std::end(kPostPaths), path) != std::end(kPostPaths);
 }
@@ -113,11 +131,7 @@ bool takes_body(std::string_view path) {
 class HttplibServer final : public HttpServer {
  public:
   HttplibServer(Service& service, const Options& options)
-      : service_(service),
-        options_(options),
-        only_local_(is_this_machine(options.host)),
-        server_({kHeadBytes, 2 * options.max_body_bytes + kHeadBytes, options.request_limit,
-                 options.idle_limit, options.write_limit}) {
+      : service_(service), options_(options), only_local_(is_this_machine(options.host)) {
     set_limits();
     set_handlers();
   }
@@ -127,7 +141,10 @@ class HttplibServer final : public HttpServer {
 
   Status listen() {
     STRATA_TRY(detail::check_listen_address(options_.host, options_.port));
-    STRATA_TRY_ASSIGN(threads_, ConnectionThreads::create(options_.max_connections));
+    STRATA_TRY_ASSIGN(loop_, ConnectionLoop::create(
+                                 loop_options(), {[this](Connection& c) { return server_.serve_request(c); },
+                                                  [this](auto why) { return refusal(why); }}));
+    server_.add = [this](socket_t socket) { loop_->add(socket); };
     errno = 0;
     const bool any = options_.port == 0;
     port_ = any ? server_.bind_to_any_port(options_.host) : options_.port;
@@ -148,11 +165,13 @@ class HttplibServer final : public HttpServer {
   void stop() override {
     if (!listener_.joinable()) return;
     // httplib cuts streams short once it stops listening.
-    server_.stopping = true;
+    stopping_ = true;
+    loop_->begin_stop();
     for (auto waited = kPoll; service_.n_in_flight() > 0 && waited < kSendLimit; waited += kPoll)
       std::this_thread::sleep_for(kPoll);
     server_.stop();
     listener_.join();
+    loop_->stop();
   }
 
  private:
@@ -161,7 +180,7 @@ class HttplibServer final : public HttpServer {
   void accept_all() noexcept {
     try {
       (void)server_.listen_after_bind();
-      if (!server_.stopping)
+      if (!stopping_)
         service_.give_up(Status::error(Code::io_error, str("connections to ", options_.host, ":", port_,
                                                            " cannot be accepted any more")));
     } catch (const std::exception&) {
@@ -171,7 +190,7 @@ class HttplibServer final : public HttpServer {
   }
 
   void set_limits() {
-    server_.new_task_queue = [this] { return threads_.release(); };
+    server_.new_task_queue = [] { return new AtOnce; };
     server_.set_payload_max_length(options_.max_body_bytes);
     server_.set_keep_alive_timeout(options_.idle_limit.count());
     server_.set_tcp_nodelay(true);
@@ -187,7 +206,7 @@ class HttplibServer final : public HttpServer {
     // Not by patterns: std::regex recurses for each character of a path.
     server_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       using Routed = httplib::Server::HandlerResponse;
-      if (const auto error = check_host(request)) {
+      if (const auto error = check_head(request)) {
         send(service_.refuse(*error, request.path), response);
         return Routed::Handled;
       }
@@ -223,6 +242,34 @@ class HttplibServer final : public HttpServer {
     });
   }
 
+  ConnectionLoop::Options loop_options() const {
+    // A half of what the system lets this process open; the rest is for files.
+    ::rlimit files{};
+    const bool is_known = ::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
+    const std::size_t most = is_known ? std::max<std::size_t>(1, files.rlim_cur / 2) : options_.max_open;
+    return {.limits = {kHeadBytes, 2 * options_.max_body_bytes + kHeadBytes, options_.request_limit,
+                       options_.idle_limit, options_.write_limit},
+            .n_threads = options_.max_connections,
+            .max_open = std::min(options_.max_open, most),
+            .max_per_address = options_.max_per_address,
+            .counts_own = options_.counts_own_address};
+  }
+
+  /// The bytes of a response for which httplib is not asked.
+  std::string refusal(ConnectionLoop::Refusal why) {
+    const bool is_one = why == ConnectionLoop::Refusal::too_many_of_address;
+    const ApiError error =
+        is_one ? ApiError{429,
+                          str("this address has more than ", options_.max_per_address, " connections"),
+                          {},
+                          "too_many_connections"}
+               : ApiError{503, "the server has no room for more connections", {}, "too_many_connections"};
+    const ApiResponse response = service_.refuse(error, {});
+    return str("HTTP/1.1 ", response.status, is_one ? " Too Many Requests" : " Service Unavailable",
+               "\r\nContent-Type: ", response.content_type, "\r\nContent-Length: ", response.body.size(),
+               "\r\nRetry-After: 1\r\nConnection: close\r\n\r\n", response.body);
+  }
+
   ApiError httplib_error(int status) const {
     if (status == 413) return too_large();
     if (status >= 500) return {500, "the request failed", {}, "internal"};
@@ -235,16 +282,43 @@ class HttplibServer final : public HttpServer {
             "body_too_large"};
   }
 
+  /// What is wrong with a request before its body is read.
+  std::optional<ApiError> check_head(const httplib::Request& request) const {
+    const std::size_t n_hosts = request.get_header_value_count("Host");
+    if (n_hosts > 1 || (n_hosts == 0 && request.version == "HTTP/1.1"))
+      return ApiError{400,
+                      str("the request has ", n_hosts, " headers Host; HTTP/1.1 has exactly one"),
+                      {},
+                      "bad_request"};
+    if (auto error = check_host(request.get_header_value("Host"))) return error;
+    if (options_.api_keys.empty() || request.path == "/health" || has_key(request)) return std::nullopt;
+    return ApiError{401,
+                    "this server needs one of the keys of its file: Authorization: Bearer KEY",
+                    {},
+                    "invalid_api_key"};
+  }
+
   // A page whose name an attacker's DNS points to this machine sends that name (DNS rebinding).
-  std::optional<ApiError> check_host(const httplib::Request& request) const {
-    const std::string host = request.get_header_value("Host");
-    if (!only_local_ || host.empty() || is_this_machine(host)) return std::nullopt;
-    return ApiError{
-        403,
-        str("the request is for '", host.substr(0, kMaxShown),
-            "', and this server is for this machine alone; --host ADDRESS makes it one for others"),
-        {},
-        "host_not_allowed"};
+  std::optional<ApiError> check_host(const std::string& host) const {
+    const std::vector<std::string>& allowed = options_.allowed_hosts;
+    if ((!only_local_ && allowed.empty()) || host.empty() || is_this_machine(host)) return std::nullopt;
+    if (std::any_of(allowed.begin(), allowed.end(), [&](const auto& name) { return is_host(host, name); }))
+      return std::nullopt;
+    return ApiError{403,
+                    str("the request is for '", host.substr(0, kMaxShown),
+                        "', which this server does not answer for; --allowed-host NAME allows it",
+                        only_local_ ? ", and --host ADDRESS makes the server one for other machines" : ""),
+                    {},
+                    "host_not_allowed"};
+  }
+
+  bool has_key(const httplib::Request& request) const {
+    const std::string given = request.get_header_value("Authorization");
+    const std::size_t space = given.find(' ');
+    if (!is_host(given.substr(0, space), "bearer") || space == std::string::npos) return false;
+    const std::string_view key = std::string_view(given).substr(space + 1);
+    return std::any_of(options_.api_keys.begin(), options_.api_keys.end(),
+                       [&](const std::string& each) { return is_same_secret(key, each); });
   }
 
   bool has_large_body(const httplib::Request& request) const {
@@ -280,12 +354,20 @@ class HttplibServer final : public HttpServer {
 
   void answer(const httplib::Request& request, std::string_view body, httplib::Response& response) {
     send(service_.handle({request.method == "HEAD" ? "GET" : std::string_view(request.method), request.path,
-                          body, [&request] { return request.progress(0, 0); }}),
+                          body, [&request] { return client_of(request); }}),
          response);
+  }
+
+  // HTTP/1.0 has no chunks, by which a client that sends no more could be asked whether it is there.
+  static ClientState client_of(const httplib::Request& request) {
+    if (!request.progress(kIsThere, 0)) return ClientState::left;
+    const bool may_ask = request.version == "HTTP/1.1";
+    return may_ask && !request.progress(kStillSends, 0) ? ClientState::sends_no_more : ClientState::there;
   }
 
   static void send(ApiResponse answer, httplib::Response& response) {
     response.status = answer.status;
+    if (answer.status == 401) response.set_header("WWW-Authenticate", "Bearer");
     if (answer.retry_after_s > 0) response.set_header("Retry-After", std::to_string(answer.retry_after_s));
     if (!answer.next) return response.set_content(answer.body, answer.content_type);
     response.set_header("Cache-Control", "no-cache");
@@ -301,8 +383,9 @@ class HttplibServer final : public HttpServer {
   Service& service_;
   const Options options_;
   const bool only_local_;
-  std::unique_ptr<ConnectionThreads> threads_;  // until httplib owns them
   ConnectionServer server_;
+  std::unique_ptr<ConnectionLoop> loop_;  // after the server, which its threads use
+  std::atomic<bool> stopping_{false};
   int port_ = 0;
   socket_t socket_ = INVALID_SOCKET;  // that listens; httplib owns it
   std::atomic<bool> listener_ended_{false};

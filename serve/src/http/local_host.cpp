@@ -29,4 +29,8 @@ bool is_this_machine(std::string_view host) noexcept {
   return name.starts_with("127.") && name.find_first_not_of("0123456789.") == std::string_view::npos;
 }
 
+bool is_host(std::string_view host, std::string_view name) noexcept {
+  return equal_text(without_port(host), without_port(name));
+}
+
 }  // namespace strata

@@ -95,7 +95,7 @@ BatchSequence sequence_of(const Ask& ask, const ServedPrompt& prompt, std::size_
 }
 
 detail::ChoiceOptions choice_of(const Ask& ask, const ServedPrompt& prompt, std::size_t index) {
-  detail::ChoiceOptions choice{index, ask.options.stop, ask.n_top, ask.echo, {}, {}, false};
+  detail::ChoiceOptions choice{index, ask.options.stop, ask.n_top, !ask.is_chat, ask.echo, {}, {}, false};
   if (!ask.echo) return choice;
   choice.prompt = prompt.text;
   choice.prompt_has_special = prompt.text_has_special;
@@ -221,6 +221,7 @@ ApiResponse Service::chat(const ApiCall& call, const std::shared_ptr<RequestCoun
           .echo = false,
           .n_top = {}};
   ask.max_tokens = ask.options.max_tokens.value_or(model_.context);
+  if (request->logprobs) ask.n_top = static_cast<std::size_t>(*request->logprobs);
   if (const auto error = check_count(static_cast<std::size_t>(ask.options.n))) return response_of(*error);
   return answer(std::move(ask), call, count);
 }
@@ -232,14 +233,15 @@ ApiResponse Service::answer(Ask ask, const ApiCall& call, const std::shared_ptr<
   const auto asked = ask_batcher(ask);
   if (!asked.has_value()) return response_of(asked.error());
   auto reader = std::make_unique<detail::AnswerReader>(asked->channel, asked->n_answers, asked->prompt_tokens,
-                                                       call.is_connected);
+                                                       call.client);
   ResponseWriter writer({.is_chat = ask.is_chat,
                          .id = fmt::format("{}-{:016x}", ask.is_chat ? "chatcmpl" : "cmpl", draw()),
                          .created = unix_time(),
                          .model = ask.model.name,
-                         .with_scores = ask.n_top.has_value()},
+                         .with_scores = ask.n_top.has_value(),
+                         .n_top = ask.n_top.value_or(0)},
                         model_.tokenizer);
-  if (!ask.options.stream) return detail::whole_response(*reader, writer);
+  if (!ask.options.stream) return detail::whole_response(std::move(reader), std::move(writer), count);
   return detail::streamed_response(std::move(reader), std::move(writer), ask.options.include_usage, count);
 }
 

@@ -25,6 +25,7 @@ constexpr std::int64_t kContext = 4096;      // tokens, unless the model support
 constexpr std::int64_t kPrefillRows = 128;   // tokens of a pass
 constexpr std::int64_t kPrefillLogits = 64;  // of which so many may be scored for an echo
 constexpr std::uint64_t kMaxBodyBytes = kGiB;
+constexpr std::size_t kMaxKeyFileBytes = 1 << 20, kMinKeyBytes = 8;
 constexpr std::size_t kSpareConnections = 16;  // for those that are refused, and for figures
 
 Result<std::int64_t> context_of(const Args& args, const GenerationSource& source) {
@@ -36,10 +37,35 @@ Result<std::int64_t> context_of(const Args& args, const GenerationSource& source
   return most > 0 ? std::min(most, wanted) : wanted;
 }
 
+/// The lines of the file, whose keys are what clients send after "Bearer".
+Result<std::vector<std::string>> read_keys(const std::string& path) {
+  STRATA_TRY_ASSIGN(const std::string text, read_text(posix_io(), path, kMaxKeyFileBytes));
+  std::vector<std::string> keys;
+  std::size_t line_number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string key = text.substr(at, end - at);
+    at = end + 1;
+    ++line_number;
+    if (key.ends_with('\r')) key.pop_back();
+    if (key.empty()) continue;
+    if (key.size() < kMinKeyBytes ||
+        !std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < '\x7f'; }))
+      return Status::error(
+          Code::invalid, str(path, ": line ", line_number, " has ", key.size(), " bytes; a key has at least ",
+                             kMinKeyBytes, " printable characters of ASCII and no spaces"));
+    keys.push_back(std::move(key));
+  }
+  if (keys.empty()) return Status::error(Code::invalid, str(path, " has no key; write one on a line"));
+  return keys;
+}
+
 HttpServer::Options http_options(const Args& args, std::size_t max_body_bytes) {
   HttpServer::Options options{.host = args.host, .port = args.port, .max_body_bytes = max_body_bytes};
   options.max_connections =
       static_cast<std::size_t>(args.batch) + static_cast<std::size_t>(args.queue) + kSpareConnections;
+  options.max_per_address = static_cast<std::size_t>(args.connections_per_address);
+  options.allowed_hosts = args.allowed_hosts;
   return options;
 }
 
@@ -71,7 +97,10 @@ Status serve(const Args& args) {
   if (!max_body.has_value()) return max_body.status().annotate("--max-body");
   if (*max_body > kMaxBodyBytes)
     return Status::error(Code::invalid, str("--max-body ", args.max_body, ": at most 1GiB is supported"));
-  const HttpServer::Options http = http_options(args, *max_body);
+  HttpServer::Options http = http_options(args, *max_body);
+  if (!args.api_key_file.empty()) {
+    STRATA_TRY_ASSIGN(http.api_keys, read_keys(args.api_key_file));
+  }
   STRATA_TRY(HttpServer::check(http));
   STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source,
                     GenerationSource::open(args, {args.adapters, args.default_adapter}, posix_io(), warn));
@@ -79,8 +108,9 @@ Status serve(const Args& args) {
   if (ranks > 1)
     return Status::error(Code::unsupported, str("parallel.tp = ", ranks, ": strata serve runs on one rank"));
   if (const std::string warning = source->chat_warning(); !warning.empty()) warn(warning);
-  if (!is_this_machine(args.host))
-    warn(str("everyone who can reach ", args.host, " can use the model: there is no key"));
+  if (!is_this_machine(args.host) && http.api_keys.empty())
+    warn(str("everyone who can reach ", args.host,
+             " can use the model: there is no key; --api-key-file FILE asks for one"));
   STRATA_TRY_ASSIGN(const std::int64_t context, context_of(args, *source));
   const std::string name = args.name.empty() ? model_name_of(args.items.front()) : args.name;
   STRATA_TRY_ASSIGN(ServedModel model, served_model(*source, name, static_cast<std::int32_t>(context)));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -12,11 +13,18 @@ namespace strata {
 /// What is posted to, with a body of JSON.
 inline constexpr std::string_view kPostPaths[] = {"/v1/completions", "/v1/chat/completions"};
 
+/// What a transport knows of a client that waits for an answer.
+enum class ClientState : std::uint8_t {
+  there,
+  sends_no_more,  ///< it has closed its half of the connection, or has left: only sending something tells
+  left,
+};
+
 /// A request as a transport received it.
 struct ApiCall {
   std::string_view method, path, body;
-  /// Whether the client still waits for the answer; asked for every token, and several times a second.
-  std::function<bool()> is_connected = [] { return true; };
+  /// Asked for every token, and several times a second.
+  std::function<ClientState()> client = [] { return ClientState::there; };
 };
 
 inline constexpr int kClientLeft = 499;  ///< nginx's status for it

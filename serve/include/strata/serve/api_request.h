@@ -38,11 +38,12 @@ struct CompletionRequest {
 
 struct ChatRequest {
   AnswerOptions options;
-  std::vector<ChatMessage> messages;  ///< parts of a content are joined
+  std::vector<ChatMessage> messages;     ///< parts of a content are joined
+  std::optional<std::int64_t> logprobs;  ///< of each token, and of so many of the most likely ones
 };
 
 inline constexpr std::int64_t kMaxAnswers = 128;     ///< `n`
-inline constexpr std::int64_t kMaxTopLogprobs = 20;  ///< `logprobs`
+inline constexpr std::int64_t kMaxTopLogprobs = 20;  ///< `logprobs`, `top_logprobs`
 inline constexpr std::size_t kMaxStops = 16;         ///< texts in `stop`
 inline constexpr std::size_t kMaxStopBytes = 1024;   ///< of each of them
 inline constexpr std::int64_t kMaxTokensAsked = 1 << 20;

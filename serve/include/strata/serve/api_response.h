@@ -40,7 +40,8 @@ class ResponseWriter {
     std::string id;
     std::int64_t created = 0;  ///< Unix time
     std::string model;
-    bool with_scores = false;  ///< completions: "logprobs" is an object
+    bool with_scores = false;  ///< "logprobs" is an object
+    std::size_t n_top = 0;     ///< chats: so many of the most likely tokens with it
   };
   ResponseWriter(Head head, const Tokenizer& tokenizer) : head_(std::move(head)), tokenizer_(tokenizer) {}
 

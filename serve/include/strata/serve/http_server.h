@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <strata/runtime/status.h>
 #include <strata/runtime/units.h>
@@ -11,19 +12,25 @@
 
 namespace strata {
 
-/// Serves a Service over HTTP/1.1, with a thread for each connection that is being served. It has no TLS and
-/// asks for no key. A server for this machine alone refuses requests whose header Host names another.
+/// Serves a Service over HTTP/1.1, with a thread for each request that is being answered. It has no TLS. A
+/// server for this machine alone refuses requests whose header Host names another.
 class HttpServer {
  public:
   struct Options {
     std::string host = "127.0.0.1";
     int port = 8000;  ///< 0: any that is free
     std::size_t max_body_bytes = kMiB;
-    std::size_t max_connections = 88;        ///< served at the same time; others wait
+    std::size_t max_connections = 88;        ///< requests answered at the same time; others wait
+    std::size_t max_open = 1024;             ///< connections, with those that are idle
+    std::size_t max_per_address = 64;        ///< of another machine
+    bool counts_own_address = false;         ///< the limit for an address is one for this machine's, too
+    std::vector<std::string> allowed_hosts;  ///< names in the header Host besides this machine's; see below
+    std::vector<std::string> api_keys;       ///< one of which each request needs, but /health; empty: none
     std::chrono::seconds request_limit{30};  ///< from the first byte of a request to its last
     std::chrono::seconds idle_limit{5};      ///< between two requests of a connection
     std::chrono::seconds write_limit{10};    ///< for a client that does not read
   };
+  // Without allowed hosts, a server for other machines answers for any name.
   /// Whether start() could listen with these options: what is wrong can be said before a model is read.
   /// Errors: as start().
   static Status check(const Options& options);

@@ -8,4 +8,7 @@ namespace strata {
 /// names below it, 127.0.0.0/8, ::1.
 bool is_this_machine(std::string_view host) noexcept;
 
+/// Whether the header Host, with or without a port, says this name, in any case.
+bool is_host(std::string_view host, std::string_view name) noexcept;
+
 }  // namespace strata

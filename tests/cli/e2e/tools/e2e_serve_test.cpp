@@ -105,7 +105,9 @@ TEST_F(CliServeE2e, TextsAreThoseOfGenerateAndASignalEndsIt) {
   EXPECT_EQ(streamed_text(said),
             generated({"run", "--prompts", "chat.jsonl", "--temperature", "0", "--tokens", "8"}));
   EXPECT_THAT(said, HasSubstr("data: [DONE]"));
-  EXPECT_EQ(body_of("GET /v1/models HTTP/1.1\r\nConnection: close\r\n\r\n")["data"][0]["id"], "run");
+  EXPECT_EQ(
+      body_of("GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")["data"][0]["id"],
+      "run");
   server->send(SIGTERM);
   const ProgramResult ended = server->finish();
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
@@ -127,10 +129,9 @@ TEST_F(CliServeE2e, OtherClientsDoNotDisturbAText) {
     }
     EXPECT_THAT(answer(request("/v1/completions", {{"prompt", std::string(20000, 'x')}})),
                 StartsWith("HTTP/1.1 413"));
-    EXPECT_THAT(
-        answer(
-            "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 1\r\n\r\n{"),
-        AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("invalid_request_error")));
+    EXPECT_THAT(answer("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                       "application/json\r\nContent-Length: 1\r\n\r\n{"),
+                AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("invalid_request_error")));
     EXPECT_EQ(text_of(asked), text);
   }
   // More than have places and may wait. Three may wait, and get a place, however late the first pass begins.
@@ -207,7 +208,8 @@ TEST_F(CliServeE2e, TheNameOfAModelChoosesAnAdapter) {
   const Words adapters = {"base", "--adapter", "a=adapter-a", "--adapter", "b=adapter-b"};
   const auto server = serve(adapters);
   EXPECT_THAT(server->out(), HasSubstr("base with a, b at "));
-  EXPECT_EQ(body_of("GET /v1/models HTTP/1.1\r\nConnection: close\r\n\r\n")["data"].size(), 3U);
+  EXPECT_EQ(body_of("GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")["data"].size(),
+            3U);
   std::vector<std::string> texts;
   for (const std::string name : {"a", "b", "base"}) {
     const json done =
