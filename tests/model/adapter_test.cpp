@@ -1,3 +1,5 @@
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -78,7 +80,7 @@ TEST(LoraTargetsTest, AllLinearIsEveryMatrixOfTheBlocks) {
 }
 
 TEST(LoraTargetsTest, AllProblemsAreReportedAtOnce) {
-  LoraSettings settings{.rank = 20, .targets = {"q_proj", "k_prj", "embed_tokens", "lm_head"}};
+  LoraSettings settings{.rank = 70000, .targets = {"q_proj", "k_prj", "embed_tokens", "lm_head"}};
   settings.rank_pattern = {{"layers.0.self_attn.q_proj", 3}, {"0.self_attn.q_proj", 4}, {"w", 3}};
   const Status status = lora_targets(config_of("llama"), settings).status();
   EXPECT_EQ(status.code(), Code::invalid);
@@ -91,8 +93,8 @@ TEST(LoraTargetsTest, AllProblemsAreReportedAtOnce) {
             HasSubstr("rank_pattern 'w' names no module"),
             HasSubstr("'0.self_attn.q_proj' = 4 and 'layers.0.self_attn.q_proj' = 3 both name "
                       "model.layers.0.self_attn.q_proj"),
-            HasSubstr(
-                "the rank of model.layers.1.self_attn.q_proj is 20; its matrix [16, 16] allows 1 to 16")));
+            HasSubstr("the rank of model.layers.1.self_attn.q_proj is 70000; its matrix [16, 16] allows 1 to "
+                      "65536")));
 }
 
 class PeftFolderTest : public ::testing::Test {
@@ -186,13 +188,55 @@ TEST_F(PeftFolderTest, ModulesAreListedByTheirLastPartsOrInFull) {
             std::vector<std::string>{"model.layers.0.self_attn.v_proj"});
 }
 
+TEST_F(PeftFolderTest, LayersToTransformLimitTheModulesToTheirLayers) {
+  const DecoderConfig config = config_of("llama");
+  for (const auto& [layers, module] : {std::pair{"0", "model.layers.0.self_attn.q_proj"},
+                                       std::pair{"[1]", "model.layers.1.self_attn.q_proj"}}) {
+    write(config, {.rank = 2, .targets = {module}});
+    change([&](nlohmann::json& root) {
+      root["target_modules"] = {"q_proj"};
+      root["layers_to_transform"] = nlohmann::json::parse(layers);
+    });
+    const auto folder = must(PeftFolder::open(io, adapter, config));
+    EXPECT_THAT(modules_of(folder->targets()), ElementsAre(module));
+  }
+  write(config, {.rank = 2, .targets = {"q_proj"}});
+  change([](nlohmann::json& root) { root["layers_to_transform"] = nlohmann::json::array(); });
+  EXPECT_TRUE(opened(config).is_ok()) << "an empty list means all layers";
+}
+
+TEST_F(PeftFolderTest, ARankAboveTheShorterSideOfAMatrixIsRead) {
+  const DecoderConfig config = config_of("llama");
+  write(config, {.rank = 40, .targets = {"q_proj", "down_proj"}});
+  const auto folder = must(PeftFolder::open(io, adapter, config));
+  EXPECT_EQ(folder->targets().front().lora.part.rank, 40);
+  EXPECT_TRUE(check_peft_export(io, adapter, config, numbered).is_ok());
+}
+
+// As PEFT reads them by re.match(rf"(.*\.)?({pattern})$", module).
+TEST_F(PeftFolderTest, AnAnchoredPatternIsTheWholeNameOfAModule) {
+  const DecoderConfig config = config_of("llama");
+  write(config, {.rank = 2, .alpha = 2, .targets = {"q_proj"}});
+  change([](nlohmann::json& root) {
+    root["alpha_pattern"] = {{"^model\\.layers\\.1\\.self_attn\\.q_proj$", 6}};
+  });
+  const auto folder = must(PeftFolder::open(io, adapter, config));
+  EXPECT_EQ(folder->targets().at(0).lora.scale, 1.0f);
+  EXPECT_EQ(folder->targets().at(1).lora.scale, 3.0f);
+}
+
 TEST_F(PeftFolderTest, WhatStrataDoesNotHaveIsRefusedByName) {
   const DecoderConfig config = config_of("llama");
   write(config, {});
   const struct {
     const char *key, *value, *message;
   } kCases[] = {{"peft_type", R"("IA3")", "peft_type is \"IA3\"; strata reads LORA"},
-                {"lora_dropout", "0.05", "lora_dropout = 0.05"},
+                {"lora_dropout", "2", "lora_dropout is 2; it must be 0 to 1"},
+                {"init_lora_weights", R"("OLoRA")", "init_lora_weights is \"OLoRA\": A and B belong to"},
+                {"init_lora_weights", R"("PiSSA_niter_4")", "init_lora_weights is \"PiSSA_niter_4\""},
+                {"init_lora_weights", R"("magic")", "init_lora_weights is \"magic\"; strata knows"},
+                {"layers_to_transform", "[0, -1]", "layers_to_transform has -1"},
+                {"layers_to_transform", "[0, 7]", "target 'q_proj@7' names no module"},
                 {"use_dora", "2", "use_dora is 2"},
                 {"modules_to_save", R"(["lm_head"])", "modules_to_save = "},
                 {"a_new_key", "1", "a_new_key = 1"},
@@ -201,6 +245,9 @@ TEST_F(PeftFolderTest, WhatStrataDoesNotHaveIsRefusedByName) {
                 {"target_modules", R"(".*attn.*")", "is a regular expression"},
                 {"target_modules", R"([1])", "it must be a list of names"},
                 {"rank_pattern", R"({"^model.*": 3})", "is a regular expression"},
+                {"alpha_pattern", R"({"q_proj": 3, "^model\\.layers\\.0\\.self_attn\\.q_proj$": 4})",
+                 "both name model.layers.0.self_attn.q_proj"},
+                {"alpha_pattern", R"({"layers.0": 3, "layers\\.0": 4})", "names layers.0 twice"},
                 {"r", "2.5", "r is 2.5; it must be a whole number"},
                 {"lora_alpha", "0", "the alpha of model.layers.0.self_attn.q_proj is 0; it must be above 0"},
                 {"lora_alpha", "1e300", "it must be above 0 and at most 1000000"},
@@ -212,6 +259,8 @@ TEST_F(PeftFolderTest, WhatStrataDoesNotHaveIsRefusedByName) {
     EXPECT_THAT(message(opened(config)), HasSubstr(each.message)) << each.key;
   }
   put(config_file, before);
+  change([](nlohmann::json& root) { root["init_lora_weights"] = "MiCA", root["lora_dropout"] = 0.05; });
+  EXPECT_TRUE(opened(config).is_ok()) << "dropout acts in training only";
   change([](nlohmann::json& root) { root["lora_dropout"] = root["use_dora"] = nullptr; });
   EXPECT_TRUE(opened(config).is_ok());
 }
@@ -240,6 +289,18 @@ TEST_F(PeftFolderTest, AnAdapterOfAnotherModelAndDamagedFilesAreRefused) {
   for (std::size_t n = 0; n + 2 < text.size(); n += 7) {
     put(config_file, text.substr(0, n));
     EXPECT_FALSE(opened(config).is_ok()) << n;
+  }
+}
+
+TEST_F(PeftFolderTest, ALinkToAnotherPlaceIsRefusedAsThoseOfWeightsAre) {
+  const DecoderConfig config = config_of("llama");
+  for (const std::string name : {"adapter_model.safetensors", "adapter_config.json"}) {
+    write(config, {.rank = 2});
+    const std::string elsewhere = dir.file("elsewhere-" + name);
+    std::filesystem::rename(adapter + "/" + name, elsewhere);
+    std::filesystem::create_symlink(elsewhere, adapter + "/" + name);
+    EXPECT_THAT(message(opened(config)),
+                HasSubstr(name + ": a symlink to " + elsewhere + ", which is neither"));
   }
 }
 

@@ -19,7 +19,20 @@ struct Matrix {
   std::int64_t rows, columns;
 };
 
+/// The number of the layer, the first one in the name, as in "model.layers.3.mlp.up_proj".
+std::string_view layer_of(std::string_view module) {
+  while (!module.empty()) {
+    const std::string_view part = module.substr(0, module.find('.'));
+    if (part.find_first_not_of("0123456789") == std::string_view::npos) return part;
+    module.remove_prefix(std::min(module.size(), part.size() + 1));
+  }
+  return {};
+}
+
 bool names(std::string_view name, std::string_view module) {
+  if (name.starts_with('^')) return module == name.substr(1);
+  if (const std::size_t at = name.rfind(LoraSettings::kAtLayer); at != std::string_view::npos)
+    return layer_of(module) == name.substr(at + 1) && names(name.substr(0, at), module);
   return module == name || (module.ends_with(name) && module.size() > name.size() &&
                             module[module.size() - name.size() - 1] == '.');
 }
@@ -115,7 +128,9 @@ class Chooser {
         of_pattern("rank_pattern", settings_.rank_pattern, matrix.module, settings_.rank);
     const double alpha = of_pattern("alpha_pattern", settings_.alpha_pattern, matrix.module, settings_.alpha);
     const int halves = settings_.pissa ? 2 : 1;
-    const std::int64_t largest = std::min(matrix.rows, matrix.columns) / halves;
+    // B A has no higher rank than the matrix, but PEFT allows more columns.
+    const std::int64_t largest =
+        settings_.pissa ? std::min(matrix.rows, matrix.columns) / halves : LoraSettings::kLargestRank;
     if (rank < 1 || rank > largest)
       problems_ += str("\n  the rank of ", matrix.module, " is ", rank, "; its matrix [", matrix.rows, ", ",
                        matrix.columns, "] allows 1 to ", largest,

@@ -1,6 +1,7 @@
 #include "adapter/peft_config.h"
 
 #include <algorithm>
+#include <cctype>
 #include <span>
 
 #include <nlohmann/json.hpp>
@@ -20,14 +21,27 @@ using nlohmann::json;
 constexpr const char* kIgnored[] = {"auto_mapping",   "base_model_name_or_path", "fan_in_fan_out",
                                     "inference_mode", "layers_pattern",          "megatron_core",
                                     "peft_version",   "qalora_group_size",       "revision"};
-// Starts with which PEFT subtracts from the base what A and B start as.
+constexpr std::int64_t kMostLayers = 1 << 20;
+// Starts with which PEFT subtracts from the base what A and B start as, and the others; in any case of
+// letters.
 constexpr std::string_view kChangesBase[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
+constexpr std::string_view kKeepsBase[] = {"gaussian", "orthogonal", "eva", "mica"};
 
-// A pattern that is a regular expression, and no name, is refused.
-Status check_name(const std::string& key, const std::string& name) {
-  if (name.find_first_of("*+?[](){}|\\^$") == std::string::npos) return {};
-  return unsupported(
-      str(key, ": '", name, "' is a regular expression; strata takes names of modules or their last parts"));
+/// A pattern as strata writes names: PEFT's are regular expressions, but a name, also one with escaped dots
+/// and anchors, is one of a module. "^" makes it a whole name. Other expressions are refused.
+Result<std::string> pattern_name(const std::string& key, const std::string& pattern) {
+  std::string name;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const bool is_dot = pattern.compare(i, 2, "\\.") == 0;
+    const bool is_anchor = (i == 0 && pattern[i] == '^') || (i + 1 == pattern.size() && pattern[i] == '$');
+    if (!is_dot && !is_anchor && std::string_view("*+?[](){}|\\^$@").find(pattern[i]) != std::string::npos)
+      return unsupported(str(key, ": '", pattern,
+                             "' is a regular expression; strata takes names of modules or their last parts, "
+                             "also with ^ and $"));
+    i += is_dot ? 1 : 0;
+    if (pattern[i] != '$') name += pattern[i];
+  }
+  return name;
 }
 
 Status read_targets(const json& value, std::vector<std::string>& targets) {
@@ -55,12 +69,16 @@ Status read_patterns(const json& root, LoraSettings& settings) {
     if (pattern.is_null()) continue;
     if (!pattern.is_object()) return corrupt(str(key, " is ", shown(pattern), "; it must be an object"));
     for (const auto& [name, value] : pattern.items()) {
-      STRATA_TRY(check_name(key, name));
+      STRATA_TRY_ASSIGN(const std::string module, pattern_name(key, name));
       const std::string where = str(key, ".", name);
+      if (settings.rank_pattern.contains(module) && std::string_view(key) == "rank_pattern")
+        return unsupported(str(key, " names ", module, " twice; which of them counts is left to the order"));
+      if (settings.alpha_pattern.contains(module) && std::string_view(key) == "alpha_pattern")
+        return unsupported(str(key, " names ", module, " twice; which of them counts is left to the order"));
       if (std::string_view(key) == "alpha_pattern") {
-        STRATA_TRY_ASSIGN(settings.alpha_pattern[name], real_number(value, where));
+        STRATA_TRY_ASSIGN(settings.alpha_pattern[module], real_number(value, where));
       } else if (value.is_number_integer()) {
-        settings.rank_pattern[name] = value.get<std::int64_t>();
+        settings.rank_pattern[module] = value.get<std::int64_t>();
       } else {
         return corrupt(str(where, " is ", shown(value), "; it must be a whole number"));
       }
@@ -71,24 +89,64 @@ Status read_patterns(const json& root, LoraSettings& settings) {
 
 // How A and B started changes nothing, unless they belong to another base than the folder's.
 Status check_start(const json& start) {
-  if (!start.is_string()) return {};
-  const auto text = start.get<std::string>();
-  if (std::none_of(std::begin(kChangesBase), std::end(kChangesBase),
-                   [&](std::string_view name) { return text.starts_with(name); }))
-    return {};
-  return unsupported(
-      str("init_lora_weights is ", shown(start),
-          ": A and B belong to a base from which PEFT has subtracted what they started as; PEFT "
-          "converts them by save_pretrained(path_initial_model_for_weight_conversion=...)"));
+  if (start.is_null() || start.is_boolean()) return {};
+  if (!start.is_string())
+    return corrupt(str("init_lora_weights is ", shown(start), "; it must be true, false or a name"));
+  std::string text = start.get<std::string>();
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const auto begins = [&](std::string_view name) { return text.starts_with(name); };
+  if (std::any_of(std::begin(kChangesBase), std::end(kChangesBase), begins))
+    return unsupported(
+        str("init_lora_weights is ", shown(start),
+            ": A and B belong to a base from which PEFT has subtracted what they started as; PEFT "
+            "converts them by save_pretrained(path_initial_model_for_weight_conversion=...)"));
+  if (std::find(std::begin(kKeepsBase), std::end(kKeepsBase), text) != std::end(kKeepsBase)) return {};
+  return unsupported(str("init_lora_weights is ", shown(start),
+                         "; strata knows the starts of PEFT 0.21: true, false, gaussian, orthogonal, eva and "
+                         "mica, and pissa, olora, corda, loftq and lora_ga after a conversion by PEFT"));
+}
+
+// Dropout acts in training only, which says that it is left out.
+Status check_dropout(const json& dropout) {
+  if (dropout.is_null()) return {};
+  STRATA_TRY_ASSIGN(const double share, real_number(dropout, "lora_dropout"));
+  if (share >= 0 && share <= 1) return {};
+  return corrupt(str("lora_dropout is ", share, "; it must be 0 to 1"));
+}
+
+/// Limits the targets to layers, as PEFT does unless the list is empty. layers_pattern, which says how the
+/// model names its list of layers, follows from the model.
+Status read_layers(const json& value, std::vector<std::string>& targets) {
+  if (value.is_null()) return {};
+  std::vector<std::int64_t> layers;
+  for (const json& layer : value.is_array() ? value : json::array({value})) {
+    if (!layer.is_number_integer() || layer.get<std::int64_t>() < 0 ||
+        layer.get<std::int64_t>() > kMostLayers)
+      return corrupt(str("layers_to_transform has ", shown(layer),
+                         "; it must be the number of a layer, or a "
+                         "list of them"));
+    layers.push_back(layer.get<std::int64_t>());
+  }
+  if (layers.empty()) return {};
+  if (targets.empty() || targets[0] == LoraSettings::kAllLinear)
+    return unsupported("layers_to_transform needs target_modules to be a list of names");
+  std::vector<std::string> limited;
+  for (const std::string& target : targets)
+    for (const std::int64_t layer : layers) limited.push_back(str(target, LoraSettings::kAtLayer, layer));
+  targets = std::move(limited);
+  return {};
 }
 
 Result<LoraSettings> read_lora(const json& root) {
   if (const json& bias = field(root, "bias"); !bias.is_null() && bias != "none")
     return unsupported(str("bias is ", shown(bias), "; strata does not train biases with an adapter: none"));
   STRATA_TRY(check_start(field(root, "init_lora_weights")));
-  STRATA_TRY(
-      refuse_other_keys(root, {"peft_type", "task_type", "r", "lora_alpha", "target_modules", "rank_pattern",
-                               "alpha_pattern", "use_rslora", "use_dora", "bias", "init_lora_weights"}));
+  STRATA_TRY(check_dropout(field(root, "lora_dropout")));
+  STRATA_TRY(refuse_other_keys(
+      root,
+      {"peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "target_modules", "layers_to_transform",
+       "rank_pattern", "alpha_pattern", "use_rslora", "use_dora", "bias", "init_lora_weights"}));
   LoraSettings settings;
   STRATA_TRY_ASSIGN(settings.rank, whole_number(root, "r", settings.rank));
   if (const json& alpha = field(root, "lora_alpha"); !alpha.is_null()) {
@@ -97,6 +155,7 @@ Result<LoraSettings> read_lora(const json& root) {
   STRATA_TRY_ASSIGN(settings.rslora, flag(root, "", "use_rslora", false));
   STRATA_TRY_ASSIGN(settings.dora, flag(root, "", "use_dora", false));
   STRATA_TRY(read_targets(field(root, "target_modules"), settings.targets));
+  STRATA_TRY(read_layers(field(root, "layers_to_transform"), settings.targets));
   STRATA_TRY(read_patterns(root, settings));
   return settings;
 }

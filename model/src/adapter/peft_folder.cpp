@@ -19,7 +19,8 @@ Result<detail::PeftConfig> read_config(Io& io, const std::string& path) {
   if (!io.exists(file))
     return Status::error(Code::not_found,
                          str(path, " has no adapter_config.json: it is no folder of an adapter"));
-  STRATA_TRY_ASSIGN(const std::string text, read_text(io, file, kConfigLimit));
+  STRATA_TRY_ASSIGN(const std::string text,
+                    detail::read_in_hf_folder(io, path, "adapter_config.json", kConfigLimit));
   auto parsed = detail::parse_peft_config(text);
   if (!parsed.has_value()) return parsed.status().annotate(file);
   return parsed;
@@ -49,7 +50,8 @@ Result<std::unique_ptr<PeftFolder>> PeftFolder::open(Io& io, const std::string& 
     folder->targets_ = *std::move(targets);
   }
   STRATA_TRY_ASSIGN(folder->tensors_, detail::adapter_tensors(folder->config_, folder->settings_));
-  STRATA_TRY_ASSIGN(folder->file_, SafetensorsFile::open(io, path + "/adapter_model.safetensors"));
+  STRATA_TRY_ASSIGN(const std::string where, detail::file_in_hf_folder(path, "adapter_model.safetensors"));
+  STRATA_TRY_ASSIGN(folder->file_, SafetensorsFile::open(io, where));
   STRATA_TRY(folder->check_tensors().annotate(path + "/adapter_model.safetensors"));
   return folder;
 }

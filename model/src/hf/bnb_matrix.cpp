@@ -57,6 +57,19 @@ Status check_map(const std::string& name, std::span<const float> levels, const B
   return {};
 }
 
+// To evaluate on a CPU with AVX-512 BF16, bitsandbytes (0.50) packs a matrix in another way, with its scales
+// rounded and transposed. When it is saved, the values are unpacked, but without double quantization the
+// scales stay as they are, and bitsandbytes itself reads other values then.
+Status check_not_packed(const StoredTensor& scales, const std::string& weight) {
+  if (scales.entry == nullptr || scales.entry->dtype != "BF16") return {};
+  return Status::error(
+      Code::unsupported,
+      str(weight, ".absmax is BF16 ", shape_text(scales.entry->shape),
+          ", and not F32: bitsandbytes has saved the model after an evaluation on a CPU, with "
+          "scales that are rounded and transposed; quantize the model again and save it before it "
+          "is evaluated"));
+}
+
 /// What the JSON of a quantized matrix says.
 struct QuantState {
   std::string type;
@@ -137,6 +150,7 @@ Status BnbMatrix::open_nf4(const std::string& weight, const Find& find, std::vec
   const QuantizedPart part = matrix_.part(0);
   STRATA_TRY_ASSIGN(values_, expect(weight, "U8", (part.elems + 1) / 2, find, names));
   STRATA_TRY(check_map(weight + ".quant_map", kernels::nf4_levels(), find, names));
+  if (!nested) STRATA_TRY(check_not_packed(find(weight + ".absmax"), weight));
   STRATA_TRY_ASSIGN(scales_, expect(weight + ".absmax", nested ? "U8" : "F32", part.blocks, find, names));
   if (!nested) return {};
   STRATA_TRY_ASSIGN(const StoredTensor map,

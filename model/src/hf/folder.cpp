@@ -73,7 +73,7 @@ Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path
   folder->path_ = path;
   const std::string config_path = path + "/config.json";
   if (!io.exists(config_path)) STRATA_TRY(explain_hf_folder(io, path));
-  STRATA_TRY_ASSIGN(const std::string text, read_text(io, config_path, kConfigLimit));
+  STRATA_TRY_ASSIGN(const std::string text, detail::read_in_hf_folder(io, path, "config.json", kConfigLimit));
   auto config = decoder_from_hf_config(text);
   if (!config.has_value()) return config.status().annotate(config_path);
   folder->config_ = *std::move(config);
@@ -111,7 +111,7 @@ Status HfFolder::open_files(Io& io) {
   std::set<std::string> names = {kSingle};
   const bool has_single = io.exists(path_ + "/" + kSingle);
   if (const std::string index = path_ + "/" + kIndex; !has_single && io.exists(index)) {
-    STRATA_TRY_ASSIGN(const std::string text, read_text(io, index, kIndexLimit));
+    STRATA_TRY_ASSIGN(const std::string text, detail::read_in_hf_folder(io, path_, kIndex, kIndexLimit));
     auto shards = shards_of(text);
     if (!shards.has_value()) return shards.status().annotate(index);
     names = *std::move(shards);

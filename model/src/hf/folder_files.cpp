@@ -39,6 +39,12 @@ Result<std::string> file_in_hf_folder(const std::string& folder, const std::stri
           "a hub cache that it is a snapshot of; copy the file here, or name the folder that it is in"));
 }
 
+Result<std::string> read_in_hf_folder(Io& io, const std::string& folder, const std::string& name,
+                                      std::uint64_t limit_bytes) {
+  STRATA_TRY_ASSIGN(const std::string path, file_in_hf_folder(folder, name));
+  return read_text(io, path, limit_bytes);
+}
+
 namespace {
 
 std::string without_last_slashes(std::string path) {

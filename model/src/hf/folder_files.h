@@ -16,6 +16,10 @@ namespace strata::detail {
 /// `not_found` for a dangling one.
 Result<std::string> file_in_hf_folder(const std::string& folder, const std::string& name);
 
+/// The text of the folder's file `name`, which is found as above. Errors: those of both.
+Result<std::string> read_in_hf_folder(Io& io, const std::string& folder, const std::string& name,
+                                      std::uint64_t limit_bytes);
+
 /// Writes a file or folder as a whole: `write` fills a draft next to it, which is then renamed and synced, or
 /// removed after an error. `path` must not exist. Errors: `invalid`, those of `write`.
 Status write_whole(Io& io, const std::string& path,

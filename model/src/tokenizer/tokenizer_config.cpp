@@ -9,6 +9,7 @@
 #include <strata/model/tokenizer_spec.h>
 #include <strata/runtime/str.h>
 
+#include "hf/folder_files.h"
 #include "text/json_fields.h"
 #include "text/strict_json.h"
 #include "tokenizer/tokenizer_vocab.h"
@@ -130,13 +131,15 @@ std::string with_chat_template(const std::string& text, const std::string& jinja
 Result<TokenizerConfig> load_tokenizer_config(Io& io, const std::string& folder) {
   TokenizerConfig out;
   if (const std::string path = folder + "/tokenizer_config.json"; io.exists(path)) {
-    STRATA_TRY_ASSIGN(const std::string text, read_text(io, path, kMaxConfigBytes));
+    STRATA_TRY_ASSIGN(const std::string text,
+                      detail::read_in_hf_folder(io, folder, "tokenizer_config.json", kMaxConfigBytes));
     auto parsed = parse_tokenizer_config(text);
     if (!parsed) return std::move(parsed).error().annotate(path);
     out = std::move(*parsed);
   }
   if (const std::string path = folder + "/chat_template.jinja"; io.exists(path)) {
-    STRATA_TRY_ASSIGN(out.chat_template, read_text(io, path, kMaxConfigBytes));
+    STRATA_TRY_ASSIGN(out.chat_template,
+                      detail::read_in_hf_folder(io, folder, "chat_template.jinja", kMaxConfigBytes));
   }
   return out;
 }
@@ -144,7 +147,8 @@ Result<TokenizerConfig> load_tokenizer_config(Io& io, const std::string& folder)
 Result<GenerationConfig> load_generation_config(Io& io, const std::string& folder) {
   const std::string path = folder + "/generation_config.json";
   if (!io.exists(path)) return GenerationConfig{};
-  STRATA_TRY_ASSIGN(const std::string text, read_text(io, path, kMaxConfigBytes));
+  STRATA_TRY_ASSIGN(const std::string text,
+                    detail::read_in_hf_folder(io, folder, "generation_config.json", kMaxConfigBytes));
   auto parsed = parse_generation_config(text);
   if (!parsed) return std::move(parsed).error().annotate(path);
   return parsed;

@@ -1,12 +1,14 @@
 #include <strata/model/tokenizer.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include <strata/runtime/str.h>
 
+#include "hf/folder_files.h"
 #include "text/json_fields.h"
 #include "text/strict_json.h"
 #include "tokenizer/tokenizer_vocab.h"
@@ -120,9 +122,9 @@ Result<Tokenizer> load_vocab_and_merges(Io& io, const std::string& folder) {
   if (const std::string old = folder + "/added_tokens.json"; config.added.empty() && io.exists(old))
     return unsupported(old + " without added_tokens_decoder in tokenizer_config.json is not supported");
   STRATA_TRY_ASSIGN(const std::string vocab,
-                    read_text(io, folder + "/vocab.json", detail::kMaxTokenizerFileBytes));
+                    detail::read_in_hf_folder(io, folder, "vocab.json", detail::kMaxTokenizerFileBytes));
   STRATA_TRY_ASSIGN(const std::string merges,
-                    read_text(io, folder + "/merges.txt", detail::kMaxTokenizerFileBytes));
+                    detail::read_in_hf_folder(io, folder, "merges.txt", detail::kMaxTokenizerFileBytes));
   return Tokenizer::from_vocab_and_merges(vocab, merges, config);
 }
 
@@ -143,6 +145,12 @@ Result<Tokenizer> Tokenizer::load(Io& io, const std::string& path) {
     Result<Tokenizer> loaded = load_vocab_and_merges(io, path);
     if (!loaded) return std::move(loaded).error().annotate(path);
     return marked(io, path, *loaded);
+  }
+  // A file that is named may be a link to anywhere, but one of a folder of Hugging Face follows its rule.
+  if (const std::filesystem::path named(file); named.filename() == "tokenizer.json" &&
+                                               named.has_parent_path() &&
+                                               io.exists(named.parent_path().string() + "/config.json")) {
+    STRATA_TRY_ASSIGN(file, detail::file_in_hf_folder(named.parent_path().string(), "tokenizer.json"));
   }
   STRATA_TRY_ASSIGN(const std::string text, read_text(io, file, detail::kMaxTokenizerFileBytes));
   Result<Tokenizer> loaded = from_json(text);

@@ -131,6 +131,12 @@ TEST(BnbFolderErrorsTest, WhatIsDamagedOrNotSupportedIsNamed) {
   };
   EXPECT_THAT(error_after(nf4, [&](BnbFolder& f) { f.tensors.erase(q + ".absmax"); }),
               HasSubstr(q + ".absmax is missing"));
+  EXPECT_THAT(error_after(nf4,
+                          [&](BnbFolder& f) {
+                            f.tensors[q + ".absmax"] = {"BF16", {1, 64}, std::string(128, '?')};
+                          }),
+              HasSubstr(q + ".absmax is BF16 [1, 64], and not F32: bitsandbytes has saved the model after an "
+                            "evaluation on a CPU"));
   EXPECT_THAT(error_after(nf4_dq, [&](BnbFolder& f) { f.tensors.erase(q + ".nested_absmax"); }),
               HasSubstr(q + ".nested_absmax is missing"));
   EXPECT_THAT(error_after(nf4, [&](BnbFolder& f) { f.tensors.erase(q + ".quant_state.bitsandbytes__nf4"); }),

@@ -110,6 +110,11 @@ TEST_F(HfHubTest, SymlinksToAnywhereElseAreRefusedByNameAndTarget) {
     EXPECT_THAT(std::string(opened(snapshot).message()),
                 HasSubstr(str("model.safetensors: a symlink to ", outside, "/file, which is neither")));
   }
+  std::filesystem::copy_file(repository + "/blobs/config.json", other + "/config.json");
+  link("config.json", other + "/config.json");
+  EXPECT_THAT(std::string(opened(snapshot).message()),
+              HasSubstr(str("config.json: a symlink to ", other, "/config.json, which is neither")));
+  link("config.json", "../../blobs/config.json");
   link("model.safetensors", "../../blobs/nothing");
   EXPECT_EQ(opened(snapshot).code(), Code::not_found);
   EXPECT_THAT(std::string(opened(snapshot).message()), HasSubstr("a symlink to ../../blobs/nothing"));

@@ -7,8 +7,7 @@ namespace strata {
 std::vector<std::string> start_notes(const TrainConfig& config) {
   std::vector<std::string> notes;
   if (!config.model.ignored_settings.empty())
-    notes.push_back(str("model    ", config.model.from, "/config.json specifies ",
-                        config.model.ignored_settings,
+    notes.push_back(str("model    ", config.model.ignored_settings,
                         " for training, which strata does not support; the run trains without dropout"));
   if (const std::int64_t steps = config.train.steps; steps > 0 && config.optim.warmup > steps)
     notes.push_back(str("optim    optim.warmup = ", config.optim.warmup,

@@ -18,6 +18,8 @@ namespace strata {
 /// Module names are those of the Hugging Face model.
 struct LoraSettings {
   static constexpr const char* kAllLinear = "all-linear";
+  static constexpr char kAtLayer = '@';
+  static constexpr std::int64_t kLargestRank = 1 << 16;
 
   std::int64_t rank = 8;
   double alpha = 8;     ///< B A is scaled by alpha / rank,
@@ -27,9 +29,11 @@ struct LoraSettings {
   /// arXiv 2404.02948); if not set, B starts as zero. See add_lora() and folder_settings().
   std::optional<kernels::SvdMethod> pissa = {};
   /// Whole names ("model.layers.0.self_attn.q_proj") or their last parts ("q_proj"), or `all-linear`: every
-  /// matrix of the blocks. Empty: queries and values, or all three where the family stores them as one.
+  /// matrix of the blocks. "q_proj@3": of layer 3 alone. Empty: queries and values, or all three where the
+  /// family stores them as one.
   std::vector<std::string> targets = {};
-  std::map<std::string, std::int64_t> rank_pattern = {};  ///< ranks of modules, by the same kind of names
+  std::map<std::string, std::int64_t> rank_pattern =
+      {};  ///< ranks of modules, by such names; "^NAME" is a whole one
   std::map<std::string, double> alpha_pattern = {};
   friend bool operator==(const LoraSettings&, const LoraSettings&) = default;
 };
@@ -43,8 +47,8 @@ struct LoraTarget {
 };
 
 /// The modules that the settings choose, in the order of the model. Errors: `invalid`, all problems at once:
-/// a target or pattern that names no module, or one that cannot have an adapter; a rank of 0 or above the
-/// matrix, or with PiSSA above half of it, as the exported adapter has twice the rank; PiSSA with DoRA, or
+/// a target or pattern that names no module, or one that cannot have an adapter; a rank of 0, or with
+/// PiSSA above half of the matrix, as the exported adapter has twice the rank; PiSSA with DoRA, or
 /// with rsLoRA and patterns, for which PEFT has no such form. `section`: of the configuration, with which the
 /// message begins.
 Result<std::vector<LoraTarget>> lora_targets(const DecoderConfig& config, const LoraSettings& settings,
