@@ -10,6 +10,8 @@
 #include <strata/runtime/memory/alloc_counter.h>
 #include <support/memory_io.h>
 
+#include "support/temp_dir.h"
+
 namespace strata {
 namespace {
 
@@ -55,6 +57,21 @@ TEST_F(DatasetTest, ARangeLimitsTheData) {
   const StreamDataset data = dataset({.seq = 3, .begin = 10, .end = 17});
   EXPECT_EQ(data.n_windows(), 2u);
   EXPECT_EQ(inputs_of(data, 0) + inputs_of(data, 1), "klmnop");
+}
+
+TEST_F(DatasetTest, TokensOfACacheThatIsOverwrittenWhileItIsReadAreRefused) {
+  const test::TempDir dir;
+  const std::string path = dir.file("c"), text(2000, 'x');
+  must(write_text_atomically(posix_io(), dir.file("text"), text));
+  const auto mapped = must(TokenCache::open_or_build(posix_io(), tokenizer, {dir.file("text")}, path));
+  const StreamDataset data = must(StreamDataset::create(*mapped, {.seq = 5}));
+  const auto file = must(posix_io().open(path, OpenMode::update));
+  const std::vector<std::byte> ones(must(file->size()) / 2, std::byte{0xFF});
+  must(write_all(*file, must(file->size()) - ones.size(), ones));
+  std::vector<std::int32_t> inputs(5), targets(5);
+  const Status status = data.fill_batch(data.n_windows() - 1, 1, {inputs, targets});
+  EXPECT_EQ(status.code(), Code::corrupt);
+  EXPECT_EQ(std::string(status.message()).substr(0, 36), "token 65535 in a vocabulary of 257: ");
 }
 
 TEST_F(DatasetTest, EachEpochVisitsEveryWindowInItsOwnOrder) {

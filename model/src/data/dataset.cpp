@@ -1,9 +1,23 @@
 #include <strata/model/dataset.h>
 
+#include <algorithm>
+
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
+
+Status detail::check_tokens(std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets,
+                            std::int32_t vocab_size) {
+  const auto is_wrong = [&](std::int32_t id) { return (id < 0 && id != kIgnoreIndex) || id >= vocab_size; };
+  for (const std::span<const std::int32_t> ids : {inputs, targets})
+    if (const auto wrong = std::find_if(ids.begin(), ids.end(), is_wrong); wrong != ids.end())
+      return Status::error(
+          Code::corrupt, str("token ", *wrong, " in a vocabulary of ", vocab_size,
+                             ": the token cache has been overwritten while it was read; it is checked again, "
+                             "and built again, when the run is started or resumed"));
+  return {};
+}
 
 Status Dataset::fill_batch(std::uint64_t k0, std::int64_t n, const Batch& batch) const {
   const auto width = static_cast<std::uint64_t>(seq());
@@ -26,7 +40,7 @@ Status Dataset::fill_batch(std::uint64_t k0, std::int64_t n, const Batch& batch)
     fill_row(k0 + row,
              {part(batch.inputs), part(batch.targets), part(batch.doc_start), part(batch.positions)});
   }
-  return {};
+  return detail::check_tokens(batch.inputs, batch.targets, vocab_size());
 }
 
 TargetCount Dataset::count_targets(std::uint64_t k0, std::int64_t n) const noexcept {

@@ -224,7 +224,7 @@ Status PairDataset::fill(std::uint64_t k, const PairBatch& batch) const {
       }
     }
   }
-  return {};
+  return detail::check_tokens(batch.inputs, batch.targets, cache_->vocab_size());
 }
 
 }  // namespace strata

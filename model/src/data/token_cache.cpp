@@ -192,7 +192,9 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open_or_build(Io& io, const Toke
 
 std::uint64_t TokenCache::source_bytes(std::uint64_t begin, std::uint64_t end) const noexcept {
   std::uint64_t bytes = 0;
-  for (std::uint64_t i = begin; i < end; ++i) bytes += token_bytes_[static_cast<std::size_t>(token(i))];
+  for (std::uint64_t i = begin; i < end; ++i)
+    if (const auto id = static_cast<std::uint32_t>(token(i)); id < token_bytes_.size())
+      bytes += token_bytes_[id];
   return bytes;
 }
 

@@ -44,10 +44,13 @@ class Dataset {
   /// Whether a row may hold several documents that attention must keep apart, that is whether doc_start may
   /// be nonzero.
   virtual bool separates_documents() const noexcept = 0;
+  /// Tokens are below it.
+  virtual std::int32_t vocab_size() const noexcept = 0;
 
   /// Fills samples k0 ... k0 + n - 1. Does not allocate if it succeeds.
   /// Errors: `invalid` unless all spans have n x seq elements (the optional ones may be empty) and the
-  /// samples exist.
+  /// samples exist; `corrupt` for a token that is not in the vocabulary: a mapped file may be overwritten at
+  /// any time, and tokens are indexes of tables.
   Status fill_batch(std::uint64_t k0, std::int64_t n, const Batch& batch) const;
   /// Counts the targets of these samples, which must exist. Bits per byte = total loss in nats / ln 2 /
   /// bytes.
@@ -93,6 +96,7 @@ class StreamDataset final : public Dataset {
   std::int64_t seq() const noexcept override { return options_.seq; }
   std::uint64_t n_samples() const noexcept override;
   bool separates_documents() const noexcept override { return false; }
+  std::int32_t vocab_size() const noexcept override { return cache_->vocab_size(); }
   /// Windows in one epoch.
   std::uint64_t n_windows() const noexcept { return n_windows_; }
   /// The window that is sample k, k < n_samples().
@@ -136,6 +140,7 @@ class PackedDataset final : public Dataset {
   std::int64_t seq() const noexcept override { return options_.seq; }
   std::uint64_t n_samples() const noexcept override;
   bool separates_documents() const noexcept override { return true; }
+  std::int32_t vocab_size() const noexcept override { return cache_->vocab_size(); }
   const PackingStats& stats() const noexcept;
   /// Memory it uses in addition to the cache.
   std::uint64_t memory_bytes() const noexcept;
@@ -173,6 +178,7 @@ class MixedDataset final : public Dataset {
   std::int64_t seq() const noexcept override { return sources_.front().data->seq(); }
   std::uint64_t n_samples() const noexcept override { return std::numeric_limits<std::uint64_t>::max(); }
   bool separates_documents() const noexcept override;
+  std::int32_t vocab_size() const noexcept override { return sources_.front().data->vocab_size(); }
   struct Pick {
     std::size_t source;
     std::uint64_t index;  ///< sample of that source
@@ -189,5 +195,11 @@ class MixedDataset final : public Dataset {
   std::vector<MixedSource> sources_;
   std::shared_ptr<const Order> order_;
 };
+
+namespace detail {
+/// Errors: `corrupt` for a token of a batch that is not in the vocabulary.
+Status check_tokens(std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets,
+                    std::int32_t vocab_size);
+}  // namespace detail
 
 }  // namespace strata
