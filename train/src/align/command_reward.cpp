@@ -12,13 +12,19 @@
 #include <strata/runtime/str.h>
 
 namespace strata::detail {
+namespace {
+
+constexpr std::size_t kMaxLineBytes = 4096;
+
+}  // namespace
 
 Result<std::unique_ptr<CommandReward>> CommandReward::start(const std::string& command) {
   STRATA_TRY_ASSIGN(auto shell, ShellCommand::start("align.reward", command, ShellCommand::Answers::yes));
   return std::unique_ptr<CommandReward>(new CommandReward(std::move(shell)));
 }
 
-Status CommandReward::add(std::span<const AnswerText> answers, double weight, std::span<double> rewards) {
+Status CommandReward::add(std::span<const AnswerText> answers, double weight, std::span<double> rewards,
+                          const Stops& stops) {
   std::string lines;
   for (const AnswerText& answer : answers)
     lines += str("{\"prompt\": ", json_string(answer.prompt), ", \"answer\": ", json_string(answer.answer),
@@ -29,17 +35,24 @@ Status CommandReward::add(std::span<const AnswerText> answers, double weight, st
   STRATA_TRY(receive());
   STRATA_TRY(take_lines(weight, taken, rewards));  // there must be none yet
   for (taken = 0; taken < answers.size();) {
-    STRATA_TRY(exchange(to_send));
+    STRATA_TRY(exchange(to_send, stops));
     STRATA_TRY(take_lines(weight, taken, rewards));
   }
   return {};
 }
 
 // Sends and receives what is possible, both, since the command may answer before it has read everything.
-Status CommandReward::exchange(std::string_view& to_send) {
-  constexpr int kPatienceMs = 600'000;
+Status CommandReward::exchange(std::string_view& to_send, const Stops& stops) {
+  constexpr int kPatienceMs = 600'000, kStopCheckMs = 100;
   ::pollfd socket{command_->socket(), static_cast<short>(POLLIN | (to_send.empty() ? 0 : POLLOUT)), 0};
-  const int ready = ::poll(&socket, 1, kPatienceMs);
+  int ready = 0;
+  for (int waited = 0; ready == 0 && waited < kPatienceMs; waited += kStopCheckMs) {
+    if (stops()) {
+      command_->kill();
+      return command_->failed("it was stopped before it had answered everything", Code::cancelled);
+    }
+    ready = ::poll(&socket, 1, kStopCheckMs);
+  }
   if (ready < 0 && errno != EINTR) return command_->failed("waiting", errno);
   if (ready == 0) return command_->failed("no answer for 10 minutes");
   if ((socket.revents & POLLOUT) != 0) {
@@ -76,6 +89,12 @@ Status CommandReward::take_lines(double weight, std::size_t& taken, std::span<do
     rewards[taken++] += weight * value;
   }
   received_.erase(0, at);
+  if (received_.size() > kMaxLineBytes)
+    return command_->failed(str("it wrote ", received_.size(),
+                                " bytes without a line feed; a line is a number of "
+                                "at most ",
+                                kMaxLineBytes, " bytes"),
+                            Code::invalid);
   return {};
 }
 

@@ -15,12 +15,14 @@ namespace strata::detail {
 class CommandReward final : public RewardFunction {
  public:
   static Result<std::unique_ptr<CommandReward>> start(const std::string& command);
-  /// Errors: `io_error` if it ends, or is silent for ten minutes; `invalid` for a line that is no number.
-  Status add(std::span<const AnswerText> answers, double weight, std::span<double> rewards) override;
+  /// Errors: `io_error` if it ends, or is silent for ten minutes; `invalid` for a line that is no number;
+  /// `cancelled`, and the command is ended.
+  Status add(std::span<const AnswerText> answers, double weight, std::span<double> rewards,
+             const Stops& stops) override;
 
  private:
   explicit CommandReward(std::unique_ptr<ShellCommand> command) : command_(std::move(command)) {}
-  Status exchange(std::string_view& to_send);
+  Status exchange(std::string_view& to_send, const Stops& stops);
   Status receive();
   Status take_lines(double weight, std::size_t& taken, std::span<double> rewards);
 

@@ -128,7 +128,7 @@ Status PolicyIterations::begin(Engine& engine, std::int64_t steps, const std::fu
   figures_.rollout_s = seconds_since(sampling);
   STRATA_TRY(batches_.set(std::move(rollouts)));
   const std::int64_t rewarding = clock_.now_ns();
-  STRATA_TRY(reward(engine));
+  STRATA_TRY(reward(engine, stops));
   figures_.reward_s = seconds_since(rewarding);
   const std::int64_t scoring = clock_.now_ns();
   STRATA_TRY(score(engine));
@@ -158,14 +158,14 @@ Result<PolicyIterations::Sample> PolicyIterations::sample(std::int64_t number) c
   return Sample{std::string(text.prompt), std::move(text.answer), rollout.reward};
 }
 
-Status PolicyIterations::reward(Engine& engine) {
+Status PolicyIterations::reward(Engine& engine, const std::function<bool()>& stops) {
   std::vector<AnswerText> texts;
   std::vector<double> rewards(batches_.rollouts().size());
   for (const Rollout& rollout : batches_.rollouts()) {
     STRATA_TRY_ASSIGN(AnswerText text, text_of(rollout));
     texts.push_back(std::move(text));
   }
-  for (const auto& [weight, function] : rewards_) STRATA_TRY(function->add(texts, weight, rewards));
+  for (const auto& [weight, function] : rewards_) STRATA_TRY(function->add(texts, weight, rewards, stops));
   if (config_.align.reward_model) STRATA_TRY(add_model_rewards(engine, rewards));
   for (std::size_t i = 0; i < rewards.size(); ++i) batches_.rollouts()[i].reward = rewards[i];
   return {};

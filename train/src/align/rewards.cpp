@@ -4,12 +4,14 @@
 #include <charconv>
 #include <cmath>
 
+#include <locale.h>
 #include <regex.h>
 
 #include <nlohmann/json.hpp>
 
 #include <strata/runtime/str.h>
 
+#include "align/answer_match.h"
 #include "align/command_reward.h"
 
 namespace strata {
@@ -22,7 +24,8 @@ Status wrong(const RewardSpec& spec, const std::string& why) {
 /// A reward of each answer by itself.
 class RuleReward : public RewardFunction {
  public:
-  Status add(std::span<const AnswerText> answers, double weight, std::span<double> rewards) final {
+  Status add(std::span<const AnswerText> answers, double weight, std::span<double> rewards,
+             const Stops&) final {
     for (std::size_t i = 0; i < answers.size(); ++i) rewards[i] += weight * value(answers[i]);
     return {};
   }
@@ -31,11 +34,30 @@ class RuleReward : public RewardFunction {
   virtual double value(const AnswerText& answer) const = 0;
 };
 
-/// An extended regular expression of POSIX, which needs no more stack for a longer text.
+/// While it lives, this thread's characters are those of UTF-8, and not bytes.
+class Utf8Locale {
+ public:
+  Utf8Locale() : locale_(::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr)) {
+    if (locale_ != nullptr) before_ = ::uselocale(locale_);
+  }
+  ~Utf8Locale() {
+    if (locale_ == nullptr) return;
+    ::uselocale(before_);
+    ::freelocale(locale_);
+  }
+  Utf8Locale(const Utf8Locale&) = delete;
+  Utf8Locale& operator=(const Utf8Locale&) = delete;
+
+ private:
+  ::locale_t locale_, before_ = nullptr;
+};
+
+/// An extended regular expression of POSIX over characters, which needs no more stack for a longer text.
 class Regex {
  public:
   static Result<std::unique_ptr<Regex>> compile(const RewardSpec& spec) {
     std::unique_ptr<Regex> made(new Regex);
+    const Utf8Locale utf8;
     const int error = ::regcomp(&made->regex_, spec.argument.c_str(), REG_EXTENDED);
     if (error == 0) {
       made->compiled_ = true;
@@ -54,6 +76,7 @@ class Regex {
   /// The bytes of the first match from `at` on; {-1, -1} if there is none.
   ::regmatch_t find(const std::string& text, std::size_t at) const {
     ::regmatch_t match{};
+    const Utf8Locale utf8;
     if (::regexec(&regex_, text.c_str() + at, 1, &match, at > 0 ? REG_NOTBOL : 0) != 0) return {-1, -1};
     return match;
   }
@@ -111,37 +134,18 @@ class EndedReward final : public RuleReward {
   double value(const AnswerText& answer) const override { return answer.ended ? 1 : 0; }
 };
 
-bool is_word_char(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-         static_cast<unsigned char>(c) >= 0x80;
-}
-
-// Whether a word ends or begins at a border: 42 is no word of 142, -42 or 42.5.
-bool is_border(std::string_view text, std::size_t at, bool before) {
-  if (before ? at == 0 : at == text.size()) return true;
-  const char c = before ? text[at - 1] : text[at];
-  if (is_word_char(c)) return false;
-  if (before) return c != '-' && !(c == '.' && at > 1 && is_word_char(text[at - 2]));
-  return !(c == '.' && at + 1 < text.size() && is_word_char(text[at + 1]));
-}
-
-bool has_word(std::string_view text, std::string_view word) {
-  for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1))
-    if (is_border(text, at, true) && is_border(text, at + word.size(), false)) return true;
-  return false;
-}
-
-/// 1 if the answer has the string or number "answer" of the prompt's record, as words of its own.
+/// 1 if the answer has the string or number "answer" of the prompt's record: see has_answer().
 class AnswerReward final : public RewardFunction {
  public:
   Status check(std::span<const AnswerText> prompts) const override {
     for (const AnswerText& prompt : prompts) STRATA_TRY(wanted(prompt).status());
     return {};
   }
-  Status add(std::span<const AnswerText> answers, double weight, std::span<double> rewards) override {
+  Status add(std::span<const AnswerText> answers, double weight, std::span<double> rewards,
+             const Stops&) override {
     for (std::size_t i = 0; i < answers.size(); ++i) {
-      STRATA_TRY_ASSIGN(const std::string word, wanted(answers[i]));
-      if (has_word(answers[i].answer, word)) rewards[i] += weight;
+      STRATA_TRY_ASSIGN(const std::string answer, wanted(answers[i]));
+      if (detail::has_answer(detail::folded(answers[i].answer), answer)) rewards[i] += weight;
     }
     return {};
   }
@@ -151,16 +155,17 @@ class AnswerReward final : public RewardFunction {
     const auto record = nlohmann::json::parse(of.record, nullptr, false);
     const auto found = record.is_object() ? record.find("answer") : record.end();
     const bool is_there = record.is_object() && found != record.end();
-    if (is_there && found->is_number()) return found->dump();
-    if (is_there && found->is_string() && !found->get<std::string>().empty())
-      return found->get<std::string>();
+    std::string wanted;
+    if (is_there && found->is_number()) wanted = detail::wanted_answer(found->dump());
+    if (is_there && found->is_string()) wanted = detail::wanted_answer(found->get<std::string>());
+    if (!wanted.empty()) return wanted;
     return Status::error(Code::invalid, str("align.reward = answer: the prompt '", of.prompt.substr(0, 80),
                                             "' has no \"answer\", a string or a number, in its record"));
   }
 };
 
 constexpr RewardKind kKinds[] = {
-    {"answer", "", "1 if the answer has the \"answer\" of the prompt's record, as a word"},
+    {"answer", "", "1 if the answer has the \"answer\" of the prompt's record: that number, or those words"},
     {"matches", "REGEX", "1 if the answer has a match of the extended regular expression"},
     {"density", "REGEX", "the share of the answer's bytes that are in matches"},
     {"length", "N", "1 for answers of N bytes, falling to 0 for none and for 2 N"},

@@ -22,6 +22,7 @@
 
 #include "config/adapter_methods.h"
 #include "config/data_patterns.h"
+#include "config/implied_values.h"
 #include "config/reward_model.h"
 
 namespace strata {
@@ -68,6 +69,12 @@ Result<ConfigSources> config_sources(const ConfigRequest& request) {
   return sources;
 }
 
+/// Which training settings a file of a folder has that strata does not implement; empty if none.
+Result<std::string> ignored_settings_of(const std::string& file, const std::string& text) {
+  STRATA_TRY_ASSIGN(const std::string settings, ignored_training_settings(text));
+  return settings.empty() ? std::string() : str(file, " specifies ", settings);
+}
+
 /// The contents of a folder's config.json.
 struct FolderModel {
   DecoderConfig decoder;
@@ -89,7 +96,7 @@ Result<FolderModel> read_folder_model(const std::string& path, const std::string
   if (!text.has_value()) return text.status().annotate("model.from");
   auto config = decoder_from_hf_config(*text);
   if (!config.has_value()) return config.status().annotate(path);
-  STRATA_TRY_ASSIGN(std::string ignored_settings, ignored_training_settings(*text));
+  STRATA_TRY_ASSIGN(std::string ignored_settings, ignored_settings_of(folder + "/config.json", *text));
   return FolderModel{*std::move(config), std::move(ignored_settings), quantization_in_hf_config(*text)};
 }
 
@@ -211,6 +218,7 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
     sources.arguments.push_back("offload.auto_keys=" + remaining_auto_keys(tree));
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
   }
+  STRATA_TRY(detail::add_implied_values(sources, tree));
   std::optional<FolderModel> model;
   if (const std::string from = tree.text("model.from"); !from.empty()) {
     const std::string path = model_config_path(tree, run);
@@ -220,6 +228,7 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
     STRATA_TRY(check_found(tree, sources.discovered.back()));
   }
   // A run has taken what it needs from the folder into its own configuration.
+  std::string ignored_of_adapter;
   const std::string adapter = tree.text("adapter.from"), given_by = tree.entry("adapter.from").origin;
   if (!adapter.empty() && (run.empty() || !given_by.starts_with("file "))) {
     if (!run.empty())
@@ -228,6 +237,9 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
                                " is a run, which has parameters of its own; name a Hugging Face folder"));
     auto found = read_peft_settings(posix_io(), adapter);
     if (!found.has_value()) return found.status().annotate("adapter.from");
+    STRATA_TRY_ASSIGN(const std::string text,
+                      read_text(posix_io(), adapter + "/adapter_config.json", kModelConfigLimit));
+    STRATA_TRY_ASSIGN(ignored_of_adapter, ignored_settings_of(adapter + "/adapter_config.json", text));
     sources.discovered.push_back({adapter + "/adapter_config.json", detail::adapter_keys_of(*found)});
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
     STRATA_TRY(check_found(tree, sources.discovered.back()));
@@ -245,6 +257,9 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
                                " is a reward model, which scores sequences and has no head for tokens; use "
                                "--task reward, or name the model that it was made of"));
   }
+  if (!ignored_of_adapter.empty())
+    config.model.ignored_settings +=
+        str(config.model.ignored_settings.empty() ? "" : ", and ", ignored_of_adapter);
   STRATA_TRY(decide_chat(tree, config));
   const auto load_run = [](const std::string& file) -> Result<TrainConfig> {
     STRATA_TRY_ASSIGN(LoadedConfig of_run, load_config({.items = {file}}));

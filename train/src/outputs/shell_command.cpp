@@ -1,6 +1,7 @@
 #include "outputs/shell_command.h"
 
 #include <cerrno>
+#include <csignal>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -34,7 +35,12 @@ Status ShellCommand::spawn(Answers answers) {
   if (answers == Answers::yes) ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
   std::string shell = "sh", option = "-c", text = command_;
   char* arguments[] = {shell.data(), option.data(), text.data(), nullptr};
-  const int error = ::posix_spawn(&process_, "/bin/sh", &actions, nullptr, arguments, environ);
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  // Processes that the shell starts can then be ended with it.
+  if (answers == Answers::yes) (void)::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  const int error = ::posix_spawn(&process_, "/bin/sh", &actions, &attributes, arguments, environ);
+  ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   socket_ = ends[0];
@@ -55,6 +61,14 @@ Status ShellCommand::failed(const std::string& what, Code code) const {
 }
 Status ShellCommand::failed(const char* doing, int error) const {
   return failed(str(doing, ": ", std::strerror(error)));
+}
+
+void ShellCommand::kill() noexcept {
+  close_input();
+  if (process_ <= 0) return;
+  (void)::kill(-process_, SIGKILL);
+  (void)::waitpid(process_, nullptr, 0);
+  process_ = 0;
 }
 
 Status ShellCommand::finish() {

@@ -14,7 +14,7 @@ class ShellCommand {
  public:
   enum class Answers : bool {
     no,   ///< its output goes where that of the run goes
-    yes,  ///< its output comes back through the socket
+    yes,  ///< its output comes back through the socket; it is a process group of its own
   };
   /// `key`: the setting that names it, for errors. Errors: `io_error` if no process can be started.
   static Result<std::unique_ptr<ShellCommand>> start(std::string key, const std::string& command,
@@ -25,6 +25,8 @@ class ShellCommand {
   ShellCommand& operator=(const ShellCommand&) = delete;
 
   int socket() const noexcept { return socket_; }  ///< -1 after finish()
+  /// Ends a command that answers, with all processes that it has started; nothing of it is waited for.
+  void kill() noexcept;
   /// Closes its input and waits up to 10 s. Errors: `io_error` if it failed, or does not end.
   Status finish();
   /// "KEY = COMMAND: WHAT"

@@ -67,7 +67,7 @@ class PolicyIterations {
   Status check_rewards() const;
   static AnswerText text_of(const Prompt& prompt);
   Result<AnswerText> text_of(const Rollout& rollout) const;
-  Status reward(Engine& engine);
+  Status reward(Engine& engine, const std::function<bool()>& stops);
   Status add_model_rewards(Engine& engine, std::span<double> rewards);
   Status for_each_micro_batch(Engine& engine, const char* program,
                               const std::function<void(std::int64_t)>& take);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,11 +20,13 @@ struct AnswerText {
 /// Gives each answer a number. Not thread-safe.
 class RewardFunction {
  public:
+  using Stops = std::function<bool()>;  ///< whether the run has been asked to stop
   virtual ~RewardFunction() = default;
   /// Whether answers to these prompts can be rewarded; their texts are empty.
   virtual Status check(std::span<const AnswerText> /*prompts*/) const { return {}; }
-  /// Adds `weight` times its value to each reward.
-  virtual Status add(std::span<const AnswerText> answers, double weight, std::span<double> rewards) = 0;
+  /// Adds `weight` times its value to each reward. Errors: `cancelled` if `stops` while it waits.
+  virtual Status add(std::span<const AnswerText> answers, double weight, std::span<double> rewards,
+                     const Stops& stops) = 0;
 };
 
 }  // namespace strata
