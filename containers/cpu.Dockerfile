@@ -21,6 +21,9 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /runtime/strata /opt/strata
 ENV PATH=/opt/strata/bin:$PATH XDG_CACHE_HOME=/tmp/cache
+# Files that a container writes into a mounted folder belong to this user, or to that of --user.
+RUN useradd --uid 1000 --create-home strata && install -d -o strata -g strata /work
+USER strata
 RUN strata --version
 WORKDIR /work
 ENTRYPOINT ["strata"]

@@ -1,6 +1,6 @@
 # strata with CUDA 13. In the root of the repository:
 #   docker build -f containers/cuda.Dockerfile -t strata:cuda .
-#   docker run --rm --gpus all --ulimit memlock=-1 -v "$PWD:/work" strata:cuda train run.toml memory.backend=cuda
+#   docker run --rm --gpus all --ulimit memlock=-1 --user "$(id -u):$(id -g)" -v "$PWD:/work" strata:cuda train run.toml memory.backend=cuda
 # ARCH: compute capabilities as in CMAKE_CUDA_ARCHITECTURES; 90a (H100, H200) alone takes a fraction of the time.
 ARG CUDA_IMAGE=nvidia/cuda:13.0.2-cudnn-devel-ubuntu24.04
 FROM ${CUDA_IMAGE} AS toolkit
@@ -32,6 +32,9 @@ COPY --from=build /runtime/strata /opt/strata
 RUN echo /opt/strata/cuda > /etc/ld.so.conf.d/strata.conf && ldconfig
 ENV PATH=/opt/strata/bin:$PATH XDG_CACHE_HOME=/tmp/cache \
     NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+# Files that a container writes into a mounted folder belong to this user, or to that of --user.
+RUN useradd --uid 1000 --create-home strata && install -d -o strata -g strata /work
+USER strata
 RUN strata --version
 WORKDIR /work
 ENTRYPOINT ["strata"]
