@@ -22,8 +22,29 @@ struct ChartKind {
   bool from_zero = false;
   bool compares = true;  ///< several runs are lines of one picture
 };
-constexpr std::array<ChartKind, 7> kCharts = {{
+constexpr std::array<ChartKind, 12> kCharts = {{
     {"loss", "Loss", "nats per token", {{{"loss", "training"}}}},
+    {"reward", "Reward of the answers", "", {{{"reward", "reward"}}}},
+    {"kl", "Divergence from the reference", "nats per token", {{{"kl", "KL"}}}, Chart::Form::lines, true},
+    {"entropy",
+     "Entropy of the policy",
+     "nats per token",
+     {{{"entropy", "entropy"}}},
+     Chart::Form::lines,
+     true},
+    {"accuracy",
+     "Share of pairs in the right order",
+     "",
+     {{{"accuracy", "training"}}},
+     Chart::Form::lines,
+     true},
+    {"scores",
+     "Scores of the answers of pairs",
+     "",
+     {{{"chosen", "chosen"}, {"rejected", "rejected"}}},
+     Chart::Form::lines,
+     false,
+     false},
     {"grad_norm", "Norm of the gradient", "", {{{"grad_norm", "norm"}}}, Chart::Form::lines, true},
     {"lr", "Learning rate", "", {{{"lr", "learning rate"}}}, Chart::Form::lines, true},
     {"tokens_per_s",
@@ -87,14 +108,30 @@ void add_series(const RunRecord& run, int number, const Part& part, const std::s
 }
 
 void add_validation(const RunRecord& run, int number, const std::string& label, int colour, Chart& chart) {
-  if (run.validations.empty()) return;
-  Chart::Line line{
-      .label = label, .colour = colour, .dashed = true, .dots = true, .run = number, .series = "val_loss"};
+  const bool is_loss = chart.id == "loss";
+  Chart::Line line{.label = label,
+                   .colour = colour,
+                   .dashed = true,
+                   .dots = true,
+                   .run = number,
+                   .series = is_loss ? "val_loss" : "val_accuracy"};
   for (const RunRecord::Validation& v : run.validations) {
+    if (!is_loss && !std::isfinite(v.accuracy)) continue;
     line.x.push_back(static_cast<double>(v.step));
-    line.y.push_back(v.loss);
+    line.y.push_back(is_loss ? v.loss : v.accuracy);
   }
-  chart.lines.push_back(std::move(line));
+  if (!line.x.empty()) chart.lines.push_back(std::move(line));
+}
+
+// A loss is in nats per token only where a run predicts the next token.
+void name_loss(const std::vector<RunRecord>& runs, Chart& chart) {
+  for (const RunRecord& run : runs)
+    for (const RunRecord::Setting& setting : run.settings) {
+      if (setting.key != "train.objective" || setting.value == "\"lm\"") continue;
+      const bool is_of_pairs = setting.value == "\"dpo\"" || setting.value == "\"reward\"";
+      chart.title = runs.size() > 1 ? "Loss" : is_of_pairs ? "Loss of the pairs" : "Loss of the policy";
+      chart.unit = "";
+    }
 }
 
 // Where a budget ends, beside what is used of it.
@@ -155,10 +192,11 @@ Chart comparing(const ChartKind& kind, const std::vector<RunRecord>& runs) {
     add_series(runs[i], static_cast<int>(i), kind.parts[0], alone ? kind.parts[0].label : runs[i].name,
                chart);
     if (chart.lines.size() > before) chart.lines.back().colour = static_cast<int>(i) % 8;
-    if (chart.id == "loss")
+    if (chart.id == "loss" || chart.id == "accuracy")
       add_validation(runs[i], static_cast<int>(i), alone ? "validation" : runs[i].name + ", validation",
                      alone ? 1 : static_cast<int>(i) % 8, chart);
   }
+  if (chart.id == "loss") name_loss(runs, chart);
   return chart;
 }
 

@@ -175,6 +175,7 @@ std::string live_text(const RunRecord& run, const LiveScreen& screen) {
     return std::move(lines).text();
   }
   add_spark(run, "loss", "loss", lines);
+  for (const char* of_answers : {"reward", "kl", "accuracy"}) add_spark(run, of_answers, of_answers, lines);
   add_spark(run, "tokens/s", "tokens_per_s", lines);
   add_tiers(run, lines);
   add_waits(run, lines);
@@ -190,8 +191,12 @@ std::string live_text(const RunRecord& run, const LiveScreen& screen) {
 
 std::string live_line(const RunRecord& run) {
   if (run.steps.empty()) return run.name + ": no step has ended yet";
-  return fmt::format("{}: step {} of {}, loss {}, {} tokens/s, step {}{}", run.name, run.steps.back(),
-                     all_steps(run), figure_text(last_of(run, "loss"), ""),
+  std::string of_answers;
+  for (const char* name : {"reward", "kl", "accuracy"})
+    if (const double value = last_of(run, name); std::isfinite(value))
+      of_answers += fmt::format(", {} {}", name, figure_text(value, ""));
+  return fmt::format("{}: step {} of {}, loss {}{}, {} tokens/s, step {}{}", run.name, run.steps.back(),
+                     all_steps(run), figure_text(last_of(run, "loss"), ""), of_answers,
                      figure_text(recent(run, "tokens_per_s"), ""), figure_text(recent(run, "step_s"), "s"),
                      run.has_ended ? ", ended" : "");
 }

@@ -112,6 +112,10 @@ class MetricsReader {
     last_ = kept ? std::string() : std::string(text);
     return kept ? parse(text, true) : Status::ok();
   }
+  static double number(const Json& root, const char* name) {
+    const auto found = root.find(name);
+    return found != root.end() && found->is_number() ? found->get<double>() : kNoValue64;
+  }
   Status parse(std::string_view text, bool is_step) {
     JsonTree<Json> line;
     const std::string problem = line.read(text);
@@ -122,9 +126,8 @@ class MetricsReader {
     if (is_step)
       steps_.add_step(root);
     else
-      into_.validations.push_back({root["step"].get<std::int64_t>(), root["val_loss"].is_number()
-                                                                         ? root["val_loss"].get<double>()
-                                                                         : kNoValue64});
+      into_.validations.push_back(
+          {root["step"].get<std::int64_t>(), number(root, "val_loss"), number(root, "val_accuracy")});
     return {};
   }
 

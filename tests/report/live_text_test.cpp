@@ -62,6 +62,15 @@ TEST(LiveText, WithoutColoursHasNoEscapeSequences) {
   EXPECT_NE(live_text(run, {.colours = true}).find('\x1b'), std::string::npos);
 }
 
+TEST(LiveText, ARunThatLearnsFromAnswersShowsTheirRewards) {
+  const test::TempDir dir;
+  RunRecord run = run_of(dir, 3);
+  run.series.push_back({"reward", {0.25, 0.25, 0.75}});
+  run.series.push_back({"kl", {0, 0, 0.125}});
+  EXPECT_THAT(live_line(run), HasSubstr(", reward 0.75, kl 0.125, "));
+  EXPECT_THAT(live_text(run, {.colours = false}), HasSubstr("reward     "));
+}
+
 TEST(LiveText, ANameThatATerminalWouldObeyIsShownWithoutItsEscapes) {
   const test::TempDir dir;
   RunRecord run = run_of(dir, 3);

@@ -1,6 +1,7 @@
 // The page of a run: its data is that of metrics.jsonl, and it needs nothing else.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -106,6 +107,23 @@ TEST(ReportPage, TextsOfARunCannotLeaveTheirPlace) {
   EXPECT_THAT(page,
               HasSubstr("Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
                         "script-src 'sha256-"));
+}
+
+TEST(ReportPage, ARunOfPairsShowsItsAccuracyAndCallsItsLossByItsName) {
+  const test::TempDir dir;
+  test::write_run(dir.path() + "/run", 3);
+  RunRecord run = must(read_run_record(posix_io(), dir.path() + "/run"));
+  run.settings.push_back({"train.objective", "\"dpo\"", "--task dpo"});
+  run.series.push_back({"accuracy", {0.5, 0.625, 0.75}});
+  run.validations = {{3, 0.5, 0.875}};
+  const auto charts = charts_of({run});
+  EXPECT_EQ(charts.front().title, "Loss of the pairs");
+  EXPECT_EQ(charts.front().unit, "");
+  const auto found =
+      std::find_if(charts.begin(), charts.end(), [](const Chart& c) { return c.id == "accuracy"; });
+  ASSERT_NE(found, charts.end());
+  EXPECT_EQ(found->lines.at(1).y, std::vector<double>{0.875}) << "of the validation";
+  EXPECT_THAT(report_html({run}), HasSubstr("<dt>accuracy</dt><dd>0.75</dd>"));
 }
 
 TEST(ReportPage, ASampleWithABrokenByteIsShown) {

@@ -172,8 +172,8 @@ TEST(ApiRequestTest, ValuesOutOfRangeAreRefusedWithWhatIsAllowed) {
             "'max_tokens' is -5; it must be a whole number from 1 to 1048576");
   EXPECT_THAT(refused(R"("max_tokens": 0)").message, HasSubstr("from 1 to"));
   EXPECT_EQ(completion(R"({"prompt": "a", "max_tokens": 0, "echo": true})").options.max_tokens, 0);
-  EXPECT_THAT(refused(R"("max_tokens": 1.0)").message,
-              HasSubstr("'max_tokens' is 1.0; it must be a whole number"));
+  EXPECT_THAT(refused(R"("max_tokens": 1.5)").message,
+              HasSubstr("'max_tokens' is 1.5; it must be a whole number"));
   EXPECT_THAT(refused(R"("seed": 18446744073709551615)").message,
               HasSubstr("'seed' is 18446744073709551615"));
   EXPECT_THAT(refused(R"("n": 129)").message, HasSubstr("'n' is 129"));

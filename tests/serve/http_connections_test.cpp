@@ -26,7 +26,7 @@ constexpr std::chrono::hours kLong{1};
 constexpr const char* kHealth = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 constexpr const char* kModels = "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-std::string post(const std::string& body) {
+std::string posted(const std::string& body) {
   return str("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n",
              "Content-Length: ", body.size(), "\r\n\r\n", body);
 }
@@ -83,7 +83,7 @@ TEST(HttpConnectionsTest, RequestsThatArriveTogetherAreAnsweredInTheirOrder) {
   ServedTiny tiny;
   START_OR_SKIP(server, tiny, options());
   const RawClient client(server.port());
-  client.send(post(R"({"prompt": "cat", "max_tokens": 2})") + kModels);
+  client.send(posted(R"({"prompt": "cat", "max_tokens": 2})") + kModels);
   const std::string all = client.read_all();
   EXPECT_LT(all.find("text_completion"), all.find("owned_by"));
   EXPECT_NE(all.find("owned_by"), std::string::npos);
@@ -94,7 +94,7 @@ TEST(HttpConnectionsTest, AClientThatSendsNoMoreStillGetsItsAnswer) {
   START_OR_SKIP(server, tiny, options());
   for (const char* stream : {"false", "true"}) {
     const RawClient client(server.port());
-    client.send(post(str(R"({"prompt": "cat", "max_tokens": 30, "stream": )", stream, "}")));
+    client.send(posted(str(R"({"prompt": "cat", "max_tokens": 30, "stream": )", stream, "}")));
     client.send_no_more();
     EXPECT_THAT(client.read_all(), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("finish_reason\":\"length")));
   }
@@ -106,7 +106,7 @@ TEST(HttpConnectionsTest, HealthIsAnsweredWhileAllThreadsAreTaken) {
   std::vector<std::unique_ptr<RawClient>> waiting;
   for (int i = 0; i < 4; ++i) {
     waiting.push_back(std::make_unique<RawClient>(server.port()));
-    waiting.back()->send(post(R"({"prompt": "cat"})"));
+    waiting.back()->send(posted(R"({"prompt": "cat"})"));
   }
   while (tiny.service.n_in_flight() < 2) std::this_thread::yield();
   EXPECT_THAT(answer(server, kHealth), HasSubstr("{\"status\": \"ok\"}"));
@@ -130,7 +130,7 @@ TEST(HttpConnectionsTest, BeyondTheLimitOfAnAddressRequestsAreRefusedButHealth) 
   few.counts_own_address = true;
   START_OR_SKIP(server, tiny, few);
   const RawClient waiting(server.port());
-  waiting.send(post(R"({"prompt": "cat"})"));
+  waiting.send(posted(R"({"prompt": "cat"})"));
   while (tiny.service.n_in_flight() < 1) std::this_thread::yield();
   EXPECT_THAT(answer(server, kModels),
               AllOf(StartsWith("HTTP/1.1 429"), HasSubstr("more than 1 connection")));

@@ -190,14 +190,18 @@ TEST(ServiceTest, AConversationHasTheScoresThatACompletionHas) {
   const json options = {{"max_tokens", 3}, {"temperature", 0}, {"top_logprobs", 2}, {"logprobs", true}};
   json asked = options;
   asked["messages"] = json::array({{{"role", "user"}, {"content", "cat"}}});
-  const json choice = body_of(tiny.post(kChat, asked.dump()))["choices"][0];
-  std::string text;
-  for (const json& token : choice["logprobs"]["content"]) {
-    text += token["token"].get<std::string>();
-    EXPECT_EQ(token["top_logprobs"].size(), 2U);
-    EXPECT_EQ(token["top_logprobs"][0]["logprob"], token["logprob"]) << "it is the most likely one";
+  const json chat = body_of(tiny.post(kChat, asked.dump()));
+  const json tokens = chat["choices"][0]["logprobs"]["content"];
+  const PromptTokens prompt =
+      must(encode_prompt(tiny.tokenizer(), {{}, {{"user", "cat"}}}, ChatTemplate{}, AddSpecialTokens::no));
+  const json same = {{"prompt", prompt.ids}, {"max_tokens", 3}, {"temperature", 0}, {"logprobs", 2}};
+  const json scores = body_of(tiny.post(kCompletions, same.dump()))["choices"][0]["logprobs"];
+  ASSERT_EQ(tokens.size(), chat["usage"]["completion_tokens"]);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    EXPECT_EQ(tokens[i]["token"], scores["tokens"][i]);
+    EXPECT_EQ(tokens[i]["logprob"], scores["token_logprobs"][i]);
+    EXPECT_EQ(tokens[i]["top_logprobs"].size(), 2U);
   }
-  EXPECT_EQ(text, choice["message"]["content"]);
 }
 
 TEST(ServiceTest, OffsetsCountTheSpecialTokensThatAPromptShows) {
@@ -291,7 +295,7 @@ TEST(ServiceTest, AClientThatSendsNoMoreGetsItsAnswerAfterASpace) {
 }
 
 TEST(ServiceTest, AClientThatHasLeftWhileItWaitedIsNoticedWhenItIsAsked) {
-  ServedTiny tiny({.places = 1, .max_waiting = 1, .context = 48, .runs = false});
+  ServedTiny tiny({.places = 1, .max_waiting = 4, .context = 48, .runs = false});
   for (const char* body : {R"({"prompt": "cat"})", R"({"prompt": "cat", "stream": true})"}) {
     auto state = ClientState::sends_no_more;
     const ApiResponse half = tiny.service.handle({"POST", kCompletions, body, [&] { return state; }});

@@ -57,6 +57,12 @@ TEST(TrainSchemaTest, EveryExampleIsAccepted) {
   }
 }
 
+TEST(TrainConfigTest, AnEmptyPromptOfSamplesIsFoundBeforeTheRun) {
+  EXPECT_THAT(problems({"log.sample_prompt=", "log.sample_every=10"}),
+              HasSubstr("log.sample_prompt is empty, but log.sample_every = 10"));
+  EXPECT_EQ(problems({"log.sample_prompt=", "log.sample_every=0"}), problems({}));
+}
+
 // A value of another type than the field's would throw std::bad_variant_access.
 TEST(TrainConfigTest, EveryKeyReachesItsField) {
   const ConfigTree tree = must(tree_of({}));

@@ -49,10 +49,24 @@ class TerminalObserver final : public Observer {
   std::unique_ptr<Progress> progress_;  // created by on_start()
 };
 
-// Rank 0 prints. The others print errors that are not its own.
+// Of an error of another rank, as agree() words it, that rank; empty for others.
+std::string rank_that_failed(std::string_view message) {
+  constexpr std::string_view kRank = "rank ";
+  const std::size_t colon = std::min(message.find(": "), message.size());
+  if (!message.starts_with(kRank) || colon == message.size()) return {};
+  const std::string_view number = message.substr(kRank.size(), colon - kRank.size());
+  return number.find_first_not_of("0123456789") == std::string_view::npos ? std::string(number)
+                                                                          : std::string();
+}
+
+// Rank 0 prints what it has failed of, and so does each other rank. One that ends because of another says no
+// more.
 int end_of_other_rank(const Args& args, const std::string& rank, const Result<SessionResult>& result) {
   if (result.has_value()) return result->why_stopped.empty() ? kExitOk : kExitStopped;
-  if (result.status().message().starts_with("rank 0: ")) return exit_code(result.status());
+  if (const std::string other = rank_that_failed(result.status().message()); !other.empty()) {
+    if (other != "0") print(args.err, str("strata train: ", rank, " ends because of rank ", other, "\n"));
+    return exit_code(result.status());
+  }
   return print_error(args, "train", result.status().annotate(rank));
 }
 

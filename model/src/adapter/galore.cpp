@@ -1,11 +1,9 @@
 #include <strata/model/adapter/galore.h>
 
-#include <algorithm>
 #include <map>
-#include <string>
 #include <utility>
 
-#include <strata/runtime/str.h>
+#include "adapter/choose_modules.h"
 
 namespace strata {
 namespace {
@@ -24,27 +22,12 @@ std::map<ModuleRows, LoraTrained> trained_factors(const DecoderConfig& config) {
   return trained;
 }
 
-// A basis has no more columns than its space has dimensions.
-Status check_ranks(const DecoderConfig& config, const std::vector<LoraTarget>& targets) {
-  const std::map<std::string, std::int64_t> inner = inner_extents(config);
-  std::string problems;
-  for (const LoraTarget& target : targets) {
-    const auto [first_row, rows, rank] = target.lora.part;
-    const std::int64_t columns = inner.at(target.lora.weight), largest = std::min(rows, columns);
-    if (rank > largest)
-      problems += str("\n  the rank of ", target.module, " is ", rank, "; its matrix [", rows, ", ", columns,
-                      "] allows 1 to ", largest);
-  }
-  if (problems.empty()) return {};
-  return Status::error(Code::invalid, str("optim.galore:", problems));
-}
-
 }  // namespace
 
 Result<std::vector<LoraGroup>> galore_groups(const DecoderConfig& config, const GaloreSettings& settings) {
   LoraSettings of_rank{.rank = settings.rank, .targets = settings.targets};
-  STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(config, of_rank, "optim.galore"));
-  STRATA_TRY(check_ranks(config, targets));
+  STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets,
+                    detail::choose_modules(config, of_rank, "optim.galore", detail::RankLimit::of_matrix));
   const std::map<ModuleRows, LoraTrained> trained = trained_factors(config);
   std::vector<LoraModule> modules;
   for (const LoraTarget& target : targets) {

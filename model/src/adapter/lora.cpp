@@ -6,8 +6,12 @@
 
 #include <strata/runtime/str.h>
 
+#include "adapter/choose_modules.h"
+
 namespace strata {
 namespace {
+
+using detail::RankLimit;
 
 constexpr std::string_view kWeight = ".weight";
 constexpr double kLargestAlpha = 1e6;  // as in section adapter
@@ -60,9 +64,11 @@ std::vector<std::string> default_targets(const std::vector<Matrix>& matrices) {
 
 class Chooser {
  public:
-  Chooser(const DecoderConfig& config, const LoraSettings& settings, std::string_view section)
+  Chooser(const DecoderConfig& config, const LoraSettings& settings, std::string_view section,
+          RankLimit limit)
       : settings_(settings),
         section_(section),
+        limit_(limit),
         tensors_(hf_tensors(config)),
         matrices_(matrices_of(tensors_)) {}
 
@@ -128,9 +134,9 @@ class Chooser {
         of_pattern("rank_pattern", settings_.rank_pattern, matrix.module, settings_.rank);
     const double alpha = of_pattern("alpha_pattern", settings_.alpha_pattern, matrix.module, settings_.alpha);
     const int halves = settings_.pissa ? 2 : 1;
-    // B A has no higher rank than the matrix, but PEFT allows more columns.
+    const bool is_limited = settings_.pissa || limit_ == RankLimit::of_matrix;
     const std::int64_t largest =
-        settings_.pissa ? std::min(matrix.rows, matrix.columns) / halves : LoraSettings::kLargestRank;
+        is_limited ? std::min(matrix.rows, matrix.columns) / halves : LoraSettings::kLargestRank;
     if (rank < 1 || rank > largest)
       problems_ += str("\n  the rank of ", matrix.module, " is ", rank, "; its matrix [", matrix.rows, ", ",
                        matrix.columns, "] allows 1 to ", largest,
@@ -152,6 +158,7 @@ class Chooser {
 
   const LoraSettings& settings_;
   const std::string_view section_;
+  const RankLimit limit_;
   const std::vector<HfTensor> tensors_;
   const std::vector<Matrix> matrices_;
   std::string problems_;
@@ -159,9 +166,15 @@ class Chooser {
 
 }  // namespace
 
+Result<std::vector<LoraTarget>> detail::choose_modules(const DecoderConfig& config,
+                                                       const LoraSettings& settings, std::string_view section,
+                                                       RankLimit limit) {
+  return Chooser(config, settings, section, limit).run();
+}
+
 Result<std::vector<LoraTarget>> lora_targets(const DecoderConfig& config, const LoraSettings& settings,
                                              std::string_view section) {
-  return Chooser(config, settings, section).run();
+  return detail::choose_modules(config, settings, section, RankLimit::of_peft);
 }
 
 std::map<std::string, std::int64_t> inner_extents(const DecoderConfig& config) {

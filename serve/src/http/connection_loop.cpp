@@ -39,12 +39,12 @@ Result<std::unique_ptr<ConnectionLoop>> ConnectionLoop::create(const Options& op
   if (loop->wake_ < 0)
     return Status::error(Code::io_error, str("an eventfd cannot be made: ", std::strerror(errno)));
   try {
-    const auto begin = [&](Queue& queue, const char* name) {
-      loop->threads_.emplace_back([loop, &queue] { loop->serve_queue(queue); });
+    const auto begin = [&](bool is_health, const char* name) {
+      loop->threads_.emplace_back([loop, is_health] { loop->serve_queue(is_health); });
       (void)::pthread_setname_np(loop->threads_.back().native_handle(), name);
     };
-    begin(loop->health_, "st-health");
-    while (loop->threads_.size() <= options.n_threads) begin(loop->ready_, "st-http");
+    begin(true, "st-health");
+    while (loop->threads_.size() <= options.n_threads) begin(false, "st-http");
     loop->poller_ = std::jthread([loop](const std::stop_token& stop) { loop->poll_all(stop); });
     (void)::pthread_setname_np(loop->poller_.native_handle(), "st-poll");
   } catch (const std::exception& e) {
@@ -94,11 +94,12 @@ void ConnectionLoop::wake() noexcept {
   if (wake_ >= 0) (void)!::write(wake_, &one, sizeof(one));
 }
 
-void ConnectionLoop::serve_queue(Queue& queue) noexcept {
+void ConnectionLoop::serve_queue(bool is_health) noexcept {
   for (;;) {
     Members one;
     {
       const MutexLock lock(mutex_);
+      Queue& queue = is_health ? health_ : ready_;
       while (queue.members.empty() && !ended_) queue.changed.wait(mutex_);
       if (queue.members.empty()) return;
       one.splice(one.end(), queue.members, queue.members.begin());

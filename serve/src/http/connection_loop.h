@@ -69,7 +69,7 @@ class ConnectionLoop {
   };
   ConnectionLoop(const Options& options, Calls calls) : options_(options), calls_(std::move(calls)) {}
 
-  void serve_queue(Queue& queue) noexcept;
+  void serve_queue(bool is_health) noexcept;
   void serve(Member& member) noexcept;
   void wake() noexcept;
   // Called by the polling thread.

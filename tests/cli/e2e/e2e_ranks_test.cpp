@@ -73,7 +73,7 @@ TEST_F(CliRanksE2e, OtherCommandsWorkOnARunOfSeveralRanks) {
 TEST_F(CliRanksE2e, AllProblemsAreReportedBeforeAnythingStarts) {
   const ProgramResult result =
       strata(run_of("run", {"parallel.ranks=5", "parallel.shard_ranks=2", "parallel.zero=1",
-                            "optim.name=lamb", "offload.step_mode=hybrid"}));
+                            "parallel.reduce=each", "optim.name=lamb", "offload.step_mode=hybrid"}));
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err,
               AllOf(HasSubstr("4 problems"), HasSubstr("train.grad_accum"),

@@ -283,6 +283,11 @@ void check_parallel(const ConfigTree& tree, const TrainConfig& config, std::vect
 }
 
 void check_outputs(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  if (config.log.sample_prompt.empty() && config.log.sample_every > 0 && config.train.objective == "lm")
+    problems.push_back(
+        str(set_by(tree, "log.sample_prompt"), " is empty, but log.sample_every = ", config.log.sample_every,
+            " (", tree.entry("log.sample_every").origin,
+            ") writes texts that continue it; give it a character, or set log.sample_every=0"));
   if (config.log.histograms && !config.log.tensorboard)
     problems.push_back(str(set_by(tree, "log.histograms"),
                            " = true, but log.tensorboard, whose events have them, is ", "false (",

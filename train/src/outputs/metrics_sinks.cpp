@@ -121,6 +121,13 @@ void MetricsSinks::add_histograms(const MetricsLine& line) {
   write_histogram("gradient/tensor_norms");
 }
 
+void MetricsSinks::add_pairs(const PairFigures& pairs, std::string_view where) {
+  if (pairs.n <= 0) return;
+  events_->scalar(str(where, "accuracy"), pairs.accuracy);
+  events_->scalar(str(where, "chosen"), pairs.chosen);
+  events_->scalar(str(where, "rejected"), pairs.rejected);
+}
+
 void MetricsSinks::on_step(const MetricsLine& line) {
   last_ = line;
   last_.tensor_norms = last_.layer_norms = {};  // which are gone when it is written
@@ -138,6 +145,7 @@ void MetricsSinks::on_step(const MetricsLine& line) {
     const auto figures = named_figures(line.policy);
     for (std::size_t i = 0; i < count_figures(line.policy); ++i)
       events_->scalar(str("policy/", figures[i].name), figures[i].value);
+    add_pairs(line.pairs, "pairs/");
     add_histograms(line);
     write_event(line.step);
   }
@@ -155,6 +163,7 @@ void MetricsSinks::on_validation(const Validation& validation) {
   val_loss_ = validation.loss;
   if (events_ != nullptr) {
     events_->scalar("validation/loss", validation.loss);
+    add_pairs(validation.pairs, "validation/");
     write_event(validation.step);
   }
   send(fmt::format("{{\"step\": {}, \"val_loss\": {:.6f}}}\n", validation.step, validation.loss));

@@ -30,6 +30,7 @@ class MetricsSinks final : public MetricsListener {
 
  private:
   void stop(const char* what, const Status& why);
+  void add_pairs(const PairFigures& pairs, std::string_view where);
   void add_histograms(const MetricsLine& line);
   void write_histogram(std::string_view tag);
   void write_event(std::int64_t step);

@@ -187,7 +187,10 @@ Result<Program> record_refresh(const TrainConfig& config, const ActivationChoice
   const auto method =
       config.optim.galore_svd == "exact" ? kernels::SvdMethod::exact : kernels::SvdMethod::subspace;
   STRATA_TRY_ASSIGN(refresh, find_bases(std::move(refresh), subspaces, method));
-  return with_activation_choice(std::move(refresh), config, activations);
+  // The slow tier holds activations for a training program alone; those of this one stay in pinned RAM.
+  ActivationChoice in_ram = activations;
+  in_ram.to_nvme = false;
+  return with_activation_choice(std::move(refresh), config, in_ram);
 }
 
 // The model for one sequence.

@@ -28,6 +28,7 @@ struct RunRecord {
   struct Validation {
     std::int64_t step = 0;
     double loss = 0;
+    double accuracy = kNoValue64;  ///< of pairs, if the run compares them
   };
   using Sample = TextSample;
   /// A key of the configuration.

@@ -20,12 +20,13 @@ class HttpServer {
     std::string host = "127.0.0.1";
     int port = 8000;  ///< 0: any that is free
     std::size_t max_body_bytes = kMiB;
-    std::size_t max_connections = 88;        ///< requests answered at the same time; others wait
-    std::size_t max_open = 1024;             ///< connections, with those that are idle
-    std::size_t max_per_address = 64;        ///< of another machine
-    bool counts_own_address = false;         ///< the limit for an address is one for this machine's, too
-    std::vector<std::string> allowed_hosts;  ///< names in the header Host besides this machine's; see below
-    std::vector<std::string> api_keys;       ///< one of which each request needs, but /health; empty: none
+    std::size_t max_connections = 88;  ///< requests answered at the same time; others wait
+    std::size_t max_open = 1024;       ///< connections, with those that are idle
+    std::size_t max_per_address = 64;  ///< of another machine
+    bool counts_own_address = false;   ///< the limit for an address is one for this machine's, too
+    std::vector<std::string> allowed_hosts =
+        {};                                  ///< names in the header Host besides this machine's; see below
+    std::vector<std::string> api_keys = {};  ///< one of which each request needs, but /health; empty: none
     std::chrono::seconds request_limit{30};  ///< from the first byte of a request to its last
     std::chrono::seconds idle_limit{5};      ///< between two requests of a connection
     std::chrono::seconds write_limit{10};    ///< for a client that does not read

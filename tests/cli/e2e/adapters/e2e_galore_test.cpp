@@ -103,6 +103,14 @@ TEST_F(CliGaloreE2e, NeitherSavesNorValidationsNorTiersChangeABit) {
   }
 }
 
+TEST_F(CliGaloreE2e, ActivationsOnAnyTierChangeNoBit) {
+  succeeds(galore_run("whole"));
+  for (const std::string tier : {"pinned", "nvme"}) {
+    succeeds(galore_run(tier, {"offload.activations=" + tier, "memory.nvme=64MiB"}));
+    expect_same(tier, "whole");
+  }
+}
+
 TEST_F(CliGaloreE2e, BudgetsChangeDuringTheRun) {
   const Words words = {"train.steps=120", "train.grad_accum=1", "memory.device=8MiB", "memory.pinned=8MiB"};
   succeeds(galore_run("whole", words));
