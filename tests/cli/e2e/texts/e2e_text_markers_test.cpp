@@ -34,7 +34,7 @@ class CliTextMarkersE2e : public CliE2e {
               "special_tokens": {"<s>": {"id": "<s>", "ids": [300], "tokens": ["<s>"]}}})");
     write("t.json", tokenizer.dump());
     const ProgramResult made =
-        strata(tiny("train", {"--out", "made", "train.steps=1", "data.tokenizer=t.json"}));
+        strata(tiny("train", {"--out", "made", "train.steps=1", "model.seq=64", "data.tokenizer=t.json"}));
     ASSERT_EQ(made.exit_code, 0) << made.err;
     ASSERT_EQ(strata({"export", "made", "--out", "hf"}).exit_code, 0);
     for (const char* name : {"hf/tokenizer_config.json", "hf/generation_config.json"})
@@ -44,7 +44,7 @@ class CliTextMarkersE2e : public CliE2e {
     Words words = tiny("train", {"--out", out, "--init", "hf", "data.train=" + data, "data.val="});
     words.insert(words.end(), more.begin(), more.end());
     const ProgramResult trained = strata(words);
-    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    ASSERT_EQ(trained.exit_code, 0) << trained.output();
   }
   std::string first_document(const std::string& data) {
     const ProgramResult packed = strata({"data", "pack", data, "-t", "hf", "--out", "p.tokens"});
