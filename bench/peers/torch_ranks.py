@@ -71,7 +71,7 @@ def learning_rate(given, step):
     if step < given.warmup:
         return given.lr * step / given.warmup
     least = given.lr * given.min_lr_ratio
-    done = min(1.0, (step - given.warmup) / max(1, given.total_steps - given.warmup))
+    done = min(1.0, max(0, step - 1 - given.warmup) / max(1, given.total_steps - given.warmup))
     return least + (given.lr - least) * 0.5 * (1 + math.cos(math.pi * done))
 
 

@@ -30,10 +30,11 @@ double learning_rate(const LrSchedule& s, std::int64_t step) noexcept {
   if (step < s.warmup_steps) return s.lr * static_cast<double>(step) / static_cast<double>(s.warmup_steps);
   if (s.kind == ScheduleKind::constant) return s.lr;
   if (s.kind == ScheduleKind::wsd && s.decay_steps == 0) return s.lr;
-  if (step >= s.total_steps) return s.min_lr;
+  if (step > s.total_steps) return s.min_lr;
   const std::int64_t begin = s.kind == ScheduleKind::wsd ? s.total_steps - s.decay_steps : s.warmup_steps;
   if (step <= begin) return s.lr;
-  const double done = static_cast<double>(step - begin) / static_cast<double>(s.total_steps - begin);
+  // As in PyTorch, whose steps are counted from 0: the minimum would be that of the step after the last one.
+  const double done = static_cast<double>(step - 1 - begin) / static_cast<double>(s.total_steps - begin);
   const double left =
       s.kind == ScheduleKind::cosine ? 0.5 * (1.0 + std::cos(std::numbers::pi * done)) : 1.0 - done;
   return s.min_lr + (s.lr - s.min_lr) * left;

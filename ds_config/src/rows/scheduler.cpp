@@ -9,8 +9,9 @@
 namespace strata::detail {
 namespace {
 
-// In DeepSpeed the first two steps have the rate of iteration 0 and step s that of iteration s - 2; in strata
-// step s has that of s. A rate that rises from 0 along a line is otherwise the same.
+// In DeepSpeed the first two steps have the rate of iteration 0 and step s that of iteration s - 2. In strata
+// step s has that of s while the rate rises, and of s - 1 while it falls, as in PyTorch; DeepSpeed's cosine is
+// an iteration ahead of its line.
 constexpr std::string_view kShift = "the same rates, two steps earlier than DeepSpeed's";
 
 std::string type_of(const Document& document) {
@@ -27,9 +28,9 @@ Outcome type(const TableRow&, const Json& value, const Document& document) {
   const std::string name = type_of(document);
   if (name == "WarmupLR") return taken("optim.schedule", "constant", std::string(kShift));
   if (name == "WarmupCosineLR")
-    return taken("optim.schedule", "cosine", str(kShift, ", one step while it falls"));
+    return taken("optim.schedule", "cosine", str(kShift, ", and in the same steps while it falls"));
   if (name == "WarmupDecayLR") {
-    Outcome linear = taken("optim.schedule", "linear", std::string(kShift));
+    Outcome linear = taken("optim.schedule", "linear", str(kShift, ", one step while it falls"));
     linear.settings.push_back({"optim.min_lr_ratio", "0"});
     return linear;
   }
@@ -77,7 +78,7 @@ constexpr TableRow kRows[] = {
      nullptr,
      "\"linear\""},
     {{"scheduler.params.cos_min_ratio", DsVerdict::taken, "optim.min_lr_ratio",
-      "the last rate over the first"},
+      "the rate after the last step over the first"},
      to_number,
      {},
      0,

@@ -13,6 +13,8 @@ std::vector<std::string> start_notes(const TrainConfig& config) {
     notes.push_back(str("optim    optim.warmup = ", config.optim.warmup,
                         " is longer than the run of train.steps = ", steps,
                         ": the learning rate rises until the last step"));
+  if (config.optim.lr == 0)
+    notes.emplace_back("optim    optim.lr = 0: the steps are computed, and no parameter changes");
   return notes;
 }
 

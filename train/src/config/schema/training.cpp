@@ -321,7 +321,7 @@ constexpr TrainKey kKeys[] = {
       .name = "min_lr_ratio",
       .type = KeyType::number,
       .default_text = "0.1",
-      .doc = "final learning rate divided by lr",
+      .doc = "learning rate after the last step, divided by lr",
       .example = "optim.min_lr_ratio=0.1",
       .min = 0,
       .max = 1},
