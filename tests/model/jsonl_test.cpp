@@ -351,7 +351,7 @@ TEST(SourceNameTest, OtherFormatsAreRefusedByTheirExtension) {
               !is_jsonl("a.jsonl/b.txt"));
   for (const char* name : {"a.txt", "a", "a.md", "dir.gz/a", "code.py", ".txt"})
     EXPECT_TRUE(check_source_name(name).is_ok()) << name;
-  for (const char* name : {"a.json", "a.parquet", "a.jsonl.gz", "b/a.zst", "a.arrow"})
+  for (const char* name : {"a.json", "a.parquet", "a.jsonl.gz", "b/a.zst", "a.arrow", "a.csv", "b/A.CSV", "a.tsv"})
     EXPECT_EQ(check_source_name(name).code(), Code::unsupported) << name;
 }
 

@@ -9,8 +9,8 @@ namespace strata {
 namespace {
 
 // Read as text these would be trained on as noise. .json is text, but a file with records should be JSONL.
-constexpr std::array<std::string_view, 10> kOtherFormats = {".json", ".parquet", ".arrow", ".gz",  ".zst",
-                                                            ".xz",   ".bz2",     ".zip",   ".npy", ".bin"};
+constexpr std::array<std::string_view, 12> kOtherFormats = {
+    ".json", ".csv", ".tsv", ".parquet", ".arrow", ".gz", ".zst", ".xz", ".bz2", ".zip", ".npy", ".bin"};
 
 std::string_view suffix(std::string_view path) noexcept {
   const std::string_view name = path.substr(path.rfind('/') + 1);
@@ -41,7 +41,9 @@ bool is_jsonl(std::string_view path) noexcept {
 }
 
 Status check_source_name(std::string_view path) {
-  const std::string_view has = suffix(path);
+  std::string has(suffix(path));
+  std::transform(has.begin(), has.end(), has.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   if (std::find(kOtherFormats.begin(), kOtherFormats.end(), has) == kOtherFormats.end()) return {};
   return Status::error(
       Code::unsupported,
