@@ -1,36 +1,63 @@
 #include "launched_world.h"
 
+#include <algorithm>
+
 #include <strata/parallel/launch.h>
 #include <strata/parallel/mpi_world.h>
 #include <strata/parallel/nccl_world.h>
 #include <strata/runtime/str.h>
 
 namespace strata::cli {
+namespace {
 
-Result<std::unique_ptr<World>> open_launched_world(const Args& args) {
-  STRATA_TRY_ASSIGN(const Launch launch, read_launch(args.environment));
-  if (launch.processes == 1) return std::unique_ptr<World>();
-  if (launch.launcher == Launch::Launcher::mpi) return open_mpi_world();
-  // Without MPI, ranks exchange everything through the memory of their GPUs.
-  Result<std::unique_ptr<World>> world = open_nccl_world(args.environment);
-  if (world.has_value()) return world;
-  return Status::error(world.status().code(),
-                       str("torchrun started ", launch.processes, " processes (", launch.variable,
-                           "), which needs NCCL and a GPU for each: ", world.status().message(),
-                           "; or use mpirun -np ", launch.processes));
+// A process that is told to be a run of its own, whoever started it.
+bool asks_for_one_rank(const Args& args) {
+  const auto has = [](const std::vector<std::string>& words, std::string_view word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  return has(args.items, "parallel.ranks=1") || has(args.environment, "STRATA_PARALLEL_RANKS=1");
 }
 
-Result<std::vector<std::unique_ptr<World>>> open_launched_worlds(const Args& args) {
+using Worlds = std::vector<std::unique_ptr<World>>;
+
+Result<Worlds> open_worlds(const Args& args, const Launch& launch) {
+  if (launch.launcher == Launch::Launcher::mpi) return open_mpi_worlds(args.ranks_per_process);
+  // Without MPI, ranks exchange everything through the memory of their GPUs.
+  Result<std::unique_ptr<World>> world = open_nccl_world(args.environment);
+  if (!world.has_value())
+    return Status::error(world.status().code(),
+                         str("torchrun started ", launch.processes, " processes (", launch.variable,
+                             "), which needs NCCL and a GPU for each: ", world.status().message(),
+                             "; or use mpirun -np ", launch.processes));
+  Worlds worlds;
+  worlds.push_back(*std::move(world));
+  return worlds;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<World>> open_launched_world(const Args& args) {
+  STRATA_TRY_ASSIGN(Worlds worlds, open_launched_worlds(args));
+  return worlds.empty() ? std::unique_ptr<World>() : std::move(worlds.front());
+}
+
+Result<Worlds> open_launched_worlds(const Args& args) {
   STRATA_TRY_ASSIGN(const Launch launch, read_launch(args.environment));
   if (args.ranks_per_process > 1 && launch.launcher != Launch::Launcher::mpi)
     return Status::error(Code::invalid, str("--ranks-per-process ", args.ranks_per_process,
                                             " needs mpirun or srun; in a process that was started alone, set "
                                             "parallel.ranks"));
-  if (args.ranks_per_process > 1) return open_mpi_worlds(args.ranks_per_process);
-  STRATA_TRY_ASSIGN(std::unique_ptr<World> world, open_launched_world(args));
-  std::vector<std::unique_ptr<World>> worlds;
-  if (world != nullptr) worlds.push_back(std::move(world));
-  return worlds;
+  if (launch.processes == 1 && args.ranks_per_process == 1) return Worlds();
+  const bool is_mpi = launch.launcher == Launch::Launcher::mpi;
+  if (!is_mpi && asks_for_one_rank(args)) return Worlds();
+  Worlds worlds;
+  if (launch.launcher != Launch::Launcher::other) {
+    STRATA_TRY_ASSIGN(worlds, open_worlds(args, launch));
+  }
+  const int joined = worlds.empty() ? 1 : worlds.front()->size();
+  const Status all = check_joined(launch, args.ranks_per_process, joined);
+  if (all.is_ok()) return worlds;
+  return asks_for_one_rank(args) && args.ranks_per_process == 1 ? Result<Worlds>(Worlds()) : all;
 }
 
 }  // namespace strata::cli

@@ -11,7 +11,7 @@
 namespace strata::cli {
 
 /// The ranks that a launcher started with this one; null if it is alone. Errors: `unsupported` for a launcher
-/// whose transport is missing.
+/// whose transport is missing; those of check_joined(), unless parallel.ranks=1 asks for a run of its own.
 Result<std::unique_ptr<World>> open_launched_world(const Args& args);
 /// The same for each rank of this process, of which there are args.ranks_per_process; empty if the process is
 /// alone. Errors: also `invalid` for several without MPI.

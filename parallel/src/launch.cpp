@@ -3,22 +3,39 @@
 #include <charconv>
 #include <optional>
 
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
 namespace {
 
-/// A launcher that has set `size`, and `rank` for each process: Slurm's and torchrun's sizes are also set
-/// where nothing was launched.
+using Launcher = Launch::Launcher;
+
+constexpr std::string_view kMpirun =
+    "start them with the mpirun of Open MPI, whose library strata loads, or with srun --mpi=pmix";
+constexpr std::string_view kPmix = "start them with srun --mpi=pmix, or with mpirun";
+constexpr std::string_view kTorchrun = "start torchrun on each node, or mpirun once";
+
+/// A launcher that has set `size`, and `with` for each process: some sizes are also set where nothing was
+/// launched, such as Slurm's in a batch script. An empty `with`: the size alone says it.
 struct Known {
-  Launch::Launcher launcher;
-  std::string_view size, rank;
+  Launcher launcher;
+  std::string_view size, with, remedy;
 };
 constexpr Known kKnown[] = {
-    {Launch::Launcher::mpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-    {Launch::Launcher::mpi, "PMI_SIZE", "PMI_RANK"},
-    {Launch::Launcher::mpi, "SLURM_STEP_NUM_TASKS", "PMIX_RANK"},
-    {Launch::Launcher::torchrun, "WORLD_SIZE", "RANK"},
+    {Launcher::torchrun, "WORLD_SIZE", "TORCHELASTIC_RUN_ID", kTorchrun},  // also where srun started torchrun
+    {Launcher::mpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", kMpirun},
+    {Launcher::mpi, "PMI_SIZE", "PMI_RANK", kMpirun},
+    {Launcher::mpi, "SLURM_STEP_NUM_TASKS", "PMIX_RANK", kPmix},
+    {Launcher::other, "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", kMpirun},
+    {Launcher::other, "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK", kMpirun},
+    {Launcher::other, "FLUX_JOB_SIZE", "FLUX_TASK_RANK", kMpirun},
+    {Launcher::torchrun, "WORLD_SIZE", "LOCAL_RANK", kTorchrun},
+    {Launcher::other, "HOROVOD_SIZE", "HOROVOD_RANK", kMpirun},
+    {Launcher::other, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", kPmix},
+    {Launcher::other, "WORLD_SIZE", "", kTorchrun},  // of Kubeflow: it counts nodes
+    {Launcher::other, "PET_NNODES", "", kTorchrun},
+    {Launcher::other, "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", kMpirun},
 };
 
 std::optional<std::string_view> value_of(std::span<const std::string> environment, std::string_view name) {
@@ -33,8 +50,8 @@ std::optional<std::string_view> value_of(std::span<const std::string> environmen
 Result<Launch> read_launch(std::span<const std::string> environment) {
   for (const Known& known : kKnown) {
     const auto size = value_of(environment, known.size);
-    if (!size || !value_of(environment, known.rank)) continue;
-    Launch launch{known.launcher, 0, std::string(known.size)};
+    if (!size || (!known.with.empty() && !value_of(environment, known.with))) continue;
+    Launch launch{known.launcher, 0, std::string(known.size), known.remedy};
     const auto [end, error] = std::from_chars(size->data(), size->data() + size->size(), launch.processes);
     if (error != std::errc() || end != size->data() + size->size() || launch.processes < 1)
       return Status::error(Code::invalid,
@@ -42,6 +59,16 @@ Result<Launch> read_launch(std::span<const std::string> environment) {
     return launch;
   }
   return Launch{};
+}
+
+Status check_joined(const Launch& launch, int ranks_per_process, int joined) {
+  const int started = launch.processes * ranks_per_process;
+  if (started == joined) return {};
+  return Status::error(
+      Code::invalid, str(launch.variable, " = ", launch.processes, ": a launcher started ",
+                         plural(launch.processes, "process"), ", but strata found ", plural(joined, "rank"),
+                         " of ", started, ", and each would train alone; ", launch.remedy,
+                         ". If each is to be a run of its own, give it parallel.ranks=1 and another --out"));
 }
 
 }  // namespace strata

@@ -69,6 +69,13 @@ TEST(SignalsTest, SighupStopsUnlessItWasIgnored) {
   EXPECT_EQ(::signal(SIGHUP, SIG_DFL), SIG_IGN);
 }
 
+TEST(SignalsTest, Sigusr1StopsHoweverOftenItComes) {
+  const auto signals = must(install_signals());
+  ::raise(SIGUSR1);
+  ::raise(SIGUSR1);  // a launcher forwards it, and the scheduler may send it to all processes
+  EXPECT_EQ(signals->signal_number(), SIGUSR1);
+}
+
 TEST(SignalsDeathTest, AfterSighupTheFirstSigtermWaitsAndTheSecondEnds) {
   const auto signals = must(install_signals());
   EXPECT_EXIT(

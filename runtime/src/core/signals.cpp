@@ -32,7 +32,8 @@ extern "C" void strata_on_signal(int number) {
   const int error = errno;
   int expected = 0;
   const bool first = g_signal.compare_exchange_strong(expected, number);
-  if (number != SIGHUP && g_ends.fetch_add(1) > 0) ::_exit(128 + number);
+  const bool may_be_repeated = number == SIGHUP || number == SIGUSR1;
+  if (!may_be_repeated && g_ends.fetch_add(1) > 0) ::_exit(128 + number);
   if (const Answer* answer = g_answer.load(std::memory_order_acquire); first && answer != nullptr)
     static_cast<void>(
         !::write(STDERR_FILENO, answer->text.data(), answer->n));  // fails if the terminal is closed
@@ -75,8 +76,8 @@ class ProcessSignals final : public Signals {
   }
 
  private:
-  static constexpr std::array<int, 3> kTaken = {SIGINT, SIGTERM, SIGHUP};
-  std::array<struct sigaction, 3> old_{};
+  static constexpr std::array<int, 4> kTaken = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+  std::array<struct sigaction, 4> old_{};
   std::size_t n_taken_ = 0, next_ = 0;
 };
 
