@@ -24,8 +24,8 @@ VALUES = ("old_log_probs", "reference", "advantages", "weights", "old_values", "
 
 
 def read_rollouts(path):
-    """The answers of a file that strata wrote: prompt, chosen tokens, reward, and what is known of each token."""
-    data = open(path, "rb").read()
+    """The answers in a checkpoint of strata: prompt, chosen tokens, reward, and what is known of each token."""
+    data = load_file(path)["rollouts"].numpy().tobytes()
     magic, _, n, _ = struct.unpack_from("<8sqQ16s", data)
     assert magic == b"strataA1", magic
     at, rollouts = 40, []

@@ -7,6 +7,7 @@
 #include <strata/profile/measure.h>
 #include <strata/profile/measure_network.h>
 #include <strata/profile/profile_cache.h>
+#include <strata/runtime/io/output_file.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/threads/core_share.h>
 #include <strata/runtime/units.h>
@@ -171,6 +172,11 @@ int run_bench(const Args& args) {
         args, "bench",
         Status::error(Code::invalid,
                       "neither HOME nor XDG_CACHE_HOME is set; name the file to write with --out"));
+  const OutputFile output{"--out", path, "a machine profile"};
+  if (const Status may =
+          check_output(output, [&](std::string_view) { return load_machine_profile(path).has_value(); });
+      !args.out_dir.empty() && !may.is_ok())
+    return print_error(args, "bench", may);
   const auto world = open_launched_world(args);
   if (!world.has_value()) return print_error(args, "bench", world.status());
   const auto profile = *world == nullptr ? measure_alone(args, path) : measure_ranks(args, path, **world);

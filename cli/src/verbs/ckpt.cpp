@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include <fmt/format.h>
@@ -27,6 +28,7 @@ struct Place {
   std::string path;  ///< that was named
   std::string dir;   ///< where the checkpoints are
   bool is_run = false;
+  std::string run = {};  ///< whose checkpoints they are, though only their folder was named; empty: no run's
   std::vector<CheckpointInfo> found;
 };
 
@@ -35,17 +37,27 @@ Result<LoadedConfig> load_run(const Args& args, const std::string& run,
   ConfigRequest request = args;
   request.items = {str(run, "/", kResolvedConfig)};
   request.items.insert(request.items.end(), more.begin(), more.end());
+  request.use = ModelUse::saved;
   return load_config(request);
+}
+
+// The run whose own checkpoints are in `dir`, whichever way that is named; empty if there is none.
+std::string run_around(Io& io, const std::string& dir) {
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::canonical(dir, error);
+  const std::string parent = here.parent_path().string();
+  return !error && here.filename() == "checkpoints" && is_run_folder(io, parent) ? parent : "";
 }
 
 Result<Place> open_place(const Args& args) {
   Io& io = posix_io();
-  Place place{args.items.front(), args.items.front(), is_run_folder(io, args.items.front()), {}};
+  Place place{args.items.front(), args.items.front(), is_run_folder(io, args.items.front()), {}, {}};
   if (!io.exists(place.path)) return Status::error(Code::not_found, str("there is no folder ", place.path));
   if (place.is_run) {
     STRATA_TRY_ASSIGN(const LoadedConfig loaded, load_run(args, place.path));
     place.dir = checkpoint_dir(loaded.config, place.path);
   }
+  place.run = place.is_run ? place.path : run_around(io, place.path);
   STRATA_TRY_ASSIGN(place.found, describe_checkpoints(io, place.dir));
   if (place.found.empty())
     return Status::error(Code::not_found, str(place.path, " has no checkpoint in ", place.dir));
@@ -103,7 +115,7 @@ Status prune(const Args& args) {
   std::unique_ptr<FolderLock> lock, dir_lock;
   STRATA_TRY_ASSIGN(Place place, open_place(args));
   if (!args.dry_run) {  // a run saves and removes checkpoints itself
-    STRATA_TRY_ASSIGN(lock, FolderLock::acquire(io, place.path));
+    STRATA_TRY_ASSIGN(lock, FolderLock::acquire(io, place.run.empty() ? place.path : place.run));
     if (place.is_run) {
       STRATA_TRY_ASSIGN(const LoadedConfig loaded, load_run(args, place.path));
       STRATA_TRY_ASSIGN(dir_lock, lock_checkpoint_dir(loaded.config, place.path, io));

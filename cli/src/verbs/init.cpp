@@ -2,6 +2,7 @@
 
 #include <strata/profile/measure.h>
 #include <strata/profile/profile_cache.h>
+#include <strata/runtime/io/output_file.h>
 #include <strata/runtime/str.h>
 #include <strata/train/plan_text.h>
 #include <strata/train/tools/starter_config.h>
@@ -93,6 +94,10 @@ Status init(const Args& args) {
   if (posix_io().exists(file) && !args.overwrite)
     return Status::error(Code::invalid,
                          str(file, " exists; name another file, or replace it with --overwrite"));
+  const OutputFile output{"FILE", file, "a configuration of strata init", args.data, false, true};
+  STRATA_TRY(check_output(output, [](std::string_view head) {
+    return head.starts_with("# ") && head.find(" training on this machine") != std::string_view::npos;
+  }));
   STRATA_TRY_ASSIGN(const StarterAnswers answers, ask_all(args));
   STRATA_TRY_ASSIGN(const std::optional<MachineProfile> profile, rates_of(args, answers));
   STRATA_TRY_ASSIGN(const StarterConfig made,

@@ -7,6 +7,7 @@
 #include <strata/profile/profile_cache.h>
 #include <strata/profile/rank_timeline.h>
 #include <strata/profile/stages_text.h>
+#include <strata/runtime/io/output_file.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/train/load_config.h>
@@ -143,6 +144,12 @@ Status check_timeline(const Args& args, const TrainConfig& config) {
   if (!args.timeline.ends_with(".svg") && !args.timeline.ends_with(".json"))
     return Status::error(Code::invalid,
                          str("--timeline ", args.timeline, ": the file must end in .svg or .json"));
+  const OutputFile output{"--timeline", args.timeline, "a timeline of strata", {}, false, true};
+  STRATA_TRY(check_output(output, [](std::string_view head) {
+    return head.starts_with("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"begin_unix_ns\"") ||
+           (head.starts_with("<svg ") &&
+            head.find("font-family=\"sans-serif\" font-size=\"12\">") != std::string_view::npos);
+  }));
   if (config.parallel.pp > 1 || args.ranks > 0) return {};
   return Status::error(Code::invalid, "--timeline shows ranks that wait for each other: parallel.pp is 1");
 }

@@ -6,6 +6,7 @@
 #include <strata/report/chart.h>
 #include <strata/report/report_page.h>
 #include <strata/runtime/io/io.h>
+#include <strata/runtime/io/output_file.h>
 #include <strata/runtime/str.h>
 
 #include "exit_code.h"
@@ -22,6 +23,12 @@ int terminal_columns(std::FILE* to) {
 }
 
 Status write_pictures(const Args& args, Io& io, const std::vector<RunRecord>& runs) {
+  const auto is_own = [](std::string_view head) {
+    return head.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\"");
+  };
+  for (const Chart& chart : charts_of(runs))
+    STRATA_TRY(
+        check_output({"--svg", str(args.svg_dir, "/", chart.id, ".svg"), "a chart of strata"}, is_own));
   STRATA_TRY(io.make_dirs(args.svg_dir));
   for (const Chart& chart : charts_of(runs)) {
     const std::string file = str(args.svg_dir, "/", chart.id, ".svg");
@@ -58,6 +65,9 @@ Status report(const Args& args) {
   const std::string file = args.out_file != "-"     ? args.out_file
                            : args.items.size() == 1 ? args.items.front() + "/report.html"
                                                     : std::string("report.html");
+  STRATA_TRY(check_output({"--out", file, "a report of strata"}, [](std::string_view head) {
+    return head.starts_with("<!DOCTYPE html>") && head.find(" - strata</title>") != std::string_view::npos;
+  }));
   STRATA_TRY(write_text_atomically(io, file, report_html(runs)));
   print(args.out, file + "\n");
   return {};

@@ -4,6 +4,7 @@
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/io/io.h>
+#include <strata/runtime/io/output_file.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/train/load_config.h>
@@ -26,6 +27,11 @@ Result<std::string> read_corpus(Io& io, const std::string& file) {
 
 Result<std::string> train(const Args& args, Io& io) {
   if (args.items.empty()) return Status::error(Code::invalid, "no input: name at least one text file");
+  const OutputFile output{"--out", args.tokenizer, "a tokenizer of strata", args.items, false, true};
+  STRATA_TRY(check_output(output, [](std::string_view head) {
+    return head.starts_with("{\n  \"version\": \"1.0\",") &&
+           head.find("\"added_tokens\": [") != std::string_view::npos;
+  }));
   std::vector<std::string> texts;
   std::size_t bytes = 0;
   ErrorList bad;

@@ -1,5 +1,6 @@
 #include <strata/report/perfetto_trace.h>
 #include <strata/runtime/io/io.h>
+#include <strata/runtime/io/output_file.h>
 #include <strata/runtime/str.h>
 
 #include "exit_code.h"
@@ -17,6 +18,9 @@ Status write_trace(const Args& args) {
   auto trace = perfetto_trace(ranks, steps);
   if (!trace.has_value()) return trace.status().annotate(run);
   const std::string file = args.out_file != "-" ? args.out_file : str(run, "/trace-perfetto.json");
+  STRATA_TRY(check_output({"--out", file, "a trace for Perfetto"}, [](std::string_view head) {
+    return head.starts_with("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
+  }));
   STRATA_TRY(write_text_atomically(io, file, trace->json).annotate("--out"));
   print(args.out, args.json ? perfetto_summary_json(*trace, file) : perfetto_text(*trace, file));
   return {};

@@ -107,16 +107,19 @@ Result<std::string> average_checkpoints(Io& io, std::span<const std::string> che
   std::vector<Payload> payloads;
   for (const Payload payload : kCheckpointPayloads)
     if (io.exists(payload_file(last.folder, payload))) payloads.push_back(payload);
+  STRATA_TRY_ASSIGN(const TaskState task, read_task_state(io, last.folder, last.manifest));
   STRATA_TRY(io.make_dirs(dir));
   return write_checkpoint(
-      io, dir, last.manifest, payloads, [&](Payload payload, const std::string& path) -> Status {
+      io, dir, last.manifest, payloads,
+      [&](Payload payload, const std::string& path) -> Status {
         if (payload == Payload::param) return write_tensors(io, path, last.params->file(), Mean(parts));
         STRATA_TRY_ASSIGN(const auto states,
                           CheckpointTensors::open(io, last.folder, last.manifest, payload));
         return write_tensors(io, path, states->file(), [&](std::string_view name, std::span<float> values) {
           return states->read(name, values);
         });
-      });
+      },
+      task);
 }
 
 }  // namespace strata

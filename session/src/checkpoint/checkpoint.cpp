@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint_files.h"
 #include "checkpoint/checkpoint_names.h"
 #include "checkpoint/part_digests.h"
+#include "checkpoint/task_state.h"
 
 namespace strata {
 namespace {
@@ -122,10 +123,11 @@ Status publish(Io& io, const std::string& draft, const std::string& target) {
 /// A checkpoint that is being saved, by all ranks together.
 class Saving {
  public:
-  Saving(Session& session, Io& io, const std::string& dir)
+  Saving(Session& session, Io& io, const std::string& dir, const TaskState& task)
       : session_(session),
         io_(io),
         dir_(dir),
+        task_(task),
         first_(session.world() == nullptr || session.world()->rank() == 0) {}
 
   const std::string& target() const noexcept { return target_; }
@@ -201,6 +203,8 @@ class Saving {
       for (CheckpointFile& file : manifest.files) {
         STRATA_TRY_ASSIGN(file, detail::describe_file(io_, draft_, file.name));
       }
+    STRATA_TRY_ASSIGN(auto task, detail::write_task_state(io_, draft_, task_));
+    if (task) manifest.files.push_back(*std::move(task));
     STRATA_TRY(write_text_atomically(io_, draft_ + "/" + std::string(detail::kManifestName),
                                      to_json(manifest)));  // also syncs the folder
     STRATA_TRY(publish(io_, draft_, target_));
@@ -210,6 +214,7 @@ class Saving {
   Session& session_;
   Io& io_;
   const std::string dir_;
+  const TaskState& task_;
   const bool first_;
   std::string draft_, target_;
 };
@@ -217,8 +222,8 @@ class Saving {
 }  // namespace
 
 Result<std::string> save_checkpoint(Session& session, Io& io, const std::string& dir,
-                                    std::map<std::string, std::string> run, int keep) {
-  Saving saving(session, io, dir);
+                                    std::map<std::string, std::string> run, int keep, const TaskState& task) {
+  Saving saving(session, io, dir, task);
   STRATA_TRY(saving.run(std::move(run)).annotate(str("saving checkpoint ", saving.target())));
   if (session.world() == nullptr || session.world()->rank() == 0)
     STRATA_TRY(remove_oldest(io, dir, keep, saving.target())

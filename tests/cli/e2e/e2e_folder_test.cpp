@@ -58,10 +58,11 @@ TEST_F(CliFolderE2e, ACheckpointFolderIsUsedByOneRunAtATime) {
 TEST_F(CliFolderE2e, OnlyTemporaryFilesOfStrataAreRemoved) {
   const Words others = {"notes.tmp-1", "notes.tmp-0123456789abcdef", "metrics.jsonl.tmp-0123456789ABCDEF",
                         "my.metrics.jsonl.tmp-0123456789abcdef"};
+  ASSERT_EQ(strata(run_of("run", 2)).exit_code, 0);
   must(posix_io().make_dirs(file("run/plan.json.tmp-0123456789abcdef")));
   for (const std::string& name : others) write("run/" + name, "mine");
   write("run/metrics.jsonl.tmp-0123456789abcdef", "a kill left this");
-  ASSERT_EQ(strata(run_of("run", 2)).exit_code, 0);
+  ASSERT_EQ(strata({"train", "--resume", "run", "train.steps=3"}).exit_code, 0);
   for (const std::string& name : others) EXPECT_TRUE(exists("run/" + name)) << name;
   EXPECT_TRUE(exists("run/plan.json.tmp-0123456789abcdef")) << "a folder";
   EXPECT_FALSE(exists("run/metrics.jsonl.tmp-0123456789abcdef"));
@@ -70,8 +71,10 @@ TEST_F(CliFolderE2e, OnlyTemporaryFilesOfStrataAreRemoved) {
 TEST_F(CliFolderE2e, OverwritingRemovesWhatStrataWroteAndNothingElse) {
   must(posix_io().make_dirs(file("run/checkpoints")));
   write("run/checkpoints/best.pt", "mine");
-  ASSERT_EQ(strata(run_of("run", 2, {"--overwrite"})).exit_code, 0) << "that never was a run";
-  EXPECT_TRUE(exists("run/checkpoints/best.pt"));
+  ASSERT_EQ(strata(run_of("run", 2, {"--overwrite"})).exit_code, 2) << "that never was a run";
+  must(posix_io().remove_all(file("run")));
+  ASSERT_EQ(strata(run_of("run", 2)).exit_code, 0);
+  write("run/checkpoints/best.pt", "mine");
   write("run/thesis.txt", "mine");
   ASSERT_EQ(strata(run_of("run", 3, {"--overwrite"})).exit_code, 0);
   EXPECT_TRUE(exists("run/checkpoints/best.pt"));

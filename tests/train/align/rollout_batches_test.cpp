@@ -110,17 +110,15 @@ TEST(RolloutBatchesTest, WhatDoesNotFitIsRefusedWithBothNumbers) {
               HasSubstr("2 rollouts need 2 micro-batches of 1 x 6 tokens, but a step has 1"));
 }
 
-TEST(RolloutFileTest, AFileHasWhatAResumedRunNeeds) {
-  const test::TempDir dir;
-  const std::string path = dir.path() + "/rollouts.bin";
+TEST(RolloutFileTest, TheBytesHaveWhatAResumedRunNeeds) {
   RolloutBatches written = two_steps();
   written.rollouts()[2].reward = 0.1;
   for (const TokenValue what : kAllTokenValues)
     for (std::size_t i = 0; i < written.n_tokens(); ++i)
       written.values(what)[i] = static_cast<float>(i) / 3 + static_cast<float>(what);
-  must(write_rollouts(posix_io(), path, 12, written));
+  std::string bytes = rollouts_bytes(12, written);
   RolloutBatches read({.steps = 2, .micro_batches = 3, .rows = 2, .seq = 6});
-  must(read_rollouts(posix_io(), path, 12, read));
+  must(set_rollouts(bytes, 12, read));
   for (const TokenValue what : kAllTokenValues) EXPECT_EQ(read.values(what), written.values(what));
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(read.rollouts()[i].ids, written.rollouts()[i].ids);
@@ -128,10 +126,10 @@ TEST(RolloutFileTest, AFileHasWhatAResumedRunNeeds) {
     EXPECT_EQ(read.rollouts()[i].reward, written.rollouts()[i].reward);
   }
   EXPECT_EQ(fill(read, 5).targets, fill(written, 5).targets);
-  EXPECT_THAT(std::string(read_rollouts(posix_io(), path, 13, read).message()),
-              HasSubstr("has the answers of iteration 13, but the checkpoint is in iteration 14"));
-  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(100).put('x');
-  EXPECT_EQ(read_rollouts(posix_io(), path, 12, read).code(), Code::corrupt);
+  EXPECT_THAT(std::string(set_rollouts(bytes, 13, read).message()),
+              HasSubstr("these are the answers of iteration 13, but the checkpoint is in iteration 14"));
+  bytes[100] ^= 1;
+  EXPECT_EQ(set_rollouts(bytes, 12, read).code(), Code::corrupt);
 }
 
 }  // namespace

@@ -71,16 +71,6 @@ struct ReferenceHeader {
 
 }  // namespace
 
-Status write_reference(Io& io, const std::string& path, const std::vector<float>& scores) {
-  ReferenceHeader header;
-  header.n = scores.size();
-  header.digest = digest_of(std::as_bytes(std::span(scores)));
-  std::string bytes(sizeof header + scores.size() * sizeof(float), '\0');
-  std::memcpy(bytes.data(), &header, sizeof header);
-  std::memcpy(bytes.data() + sizeof header, scores.data(), scores.size() * sizeof(float));
-  return write_text_atomically(io, path, bytes);
-}
-
 Result<std::vector<float>> read_reference(Io& io, const std::string& path, std::size_t n) {
   constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 36;
   STRATA_TRY_ASSIGN(const std::string bytes, read_text(io, path, kMaxBytes));

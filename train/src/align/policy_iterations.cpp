@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -17,8 +16,6 @@ namespace strata {
 namespace {
 
 constexpr const char* kKlCoefficient = "align.kl_coef.now";
-
-std::string rollouts_file(std::int64_t iteration) { return str(kRolloutsPrefix, iteration, kRolloutsSuffix); }
 
 RolloutShape shape_of(const TrainConfig& config, const PolicySizes& sizes) {
   return {.steps = sizes.mini_batches,
@@ -346,19 +343,9 @@ Status PolicyIterations::after_step(Engine& engine, double critic_lr, MetricsLin
   return {};
 }
 
-Status PolicyIterations::save(Io& io, const std::string& run, std::int64_t steps, std::int64_t oldest) const {
-  if (steps % sizes_.steps() != 0 && iteration_ >= 0)
-    STRATA_TRY(write_rollouts(io, str(run, "/", rollouts_file(iteration_)), iteration_, batches_));
-  STRATA_TRY_ASSIGN(const std::vector<std::string> names, io.list(run));
-  for (const std::string& name : names) {
-    if (!name.starts_with(kRolloutsPrefix) || !name.ends_with(kRolloutsSuffix)) continue;
-    std::int64_t iteration = -1;
-    const auto parsed =
-        std::from_chars(name.data() + kRolloutsPrefix.size(), name.data() + name.size(), iteration);
-    if (parsed.ec == std::errc{} && iteration < iteration_of(oldest))
-      STRATA_TRY(io.remove_all(str(run, "/", name)));
-  }
-  return {};
+std::string PolicyIterations::answers(std::int64_t steps) const {
+  const bool is_over = steps % sizes_.steps() == 0 || iteration_ < 0;
+  return is_over ? std::string() : rollouts_bytes(iteration_, batches_);
 }
 
 std::map<std::string, std::string> PolicyIterations::state() const {
@@ -366,8 +353,8 @@ std::map<std::string, std::string> PolicyIterations::state() const {
   return {{kKlCoefficient, fmt::format("{:a} {:a}", kl_coef_, used_kl_coef_)}};
 }
 
-Status PolicyIterations::resume(Io& io, const std::string& run, std::int64_t steps,
-                                const std::map<std::string, std::string>& state) {
+Status PolicyIterations::resume(std::int64_t steps, const std::map<std::string, std::string>& state,
+                                std::string_view answers) {
   if (const auto found = state.find(kKlCoefficient); found != state.end()) {
     char* end = nullptr;
     kl_coef_ = std::strtod(found->second.c_str(), &end);
@@ -377,8 +364,11 @@ Status PolicyIterations::resume(Io& io, const std::string& run, std::int64_t ste
                            str("the checkpoint's ", kKlCoefficient, " is '", found->second, "'"));
   }
   if (steps % sizes_.steps() == 0) return {};
-  STRATA_TRY(
-      read_rollouts(io, str(run, "/", rollouts_file(iteration_of(steps))), iteration_of(steps), batches_));
+  if (answers.empty())
+    return Status::error(Code::corrupt,
+                         str("the checkpoint of step ", steps, " lacks the answers of iteration ",
+                             iteration_of(steps) + 1, ", in which it was saved"));
+  STRATA_TRY(set_rollouts(answers, iteration_of(steps), batches_));
   iteration_ = iteration_of(steps);
   describe();
   describe_policy();  // an iteration of one step is never gone on with

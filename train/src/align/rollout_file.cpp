@@ -56,8 +56,7 @@ bool take_rollout(Reader& from, Rollout& rollout) {
 
 }  // namespace
 
-Status write_rollouts(Io& io, const std::string& path, std::int64_t iteration,
-                      const RolloutBatches& batches) {
+std::string rollouts_bytes(std::int64_t iteration, const RolloutBatches& batches) {
   std::string bytes;
   for (const Rollout& rollout : batches.rollouts()) {
     const RolloutRecord record{rollout.prompt, rollout.n_prompt,
@@ -72,13 +71,11 @@ Status write_rollouts(Io& io, const std::string& path, std::int64_t iteration,
   header.digest = digest_of(std::as_bytes(std::span(bytes)));
   std::string whole;
   append(whole, std::span<const RolloutsHeader>(&header, 1));
-  return write_text_atomically(io, path, whole + bytes);
+  return whole + bytes;
 }
 
-Status read_rollouts(Io& io, const std::string& path, std::int64_t iteration, RolloutBatches& batches) {
-  constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 36;
-  STRATA_TRY_ASSIGN(const std::string bytes, read_text(io, path, kMaxBytes));
-  const auto damaged = [&] { return Status::error(Code::corrupt, str(path, " is damaged or cut off")); };
+Status set_rollouts(std::string_view bytes, std::int64_t iteration, RolloutBatches& batches) {
+  const auto damaged = [&] { return Status::error(Code::corrupt, "the answers are damaged or cut off"); };
   Reader from(bytes);
   RolloutsHeader header;
   const RolloutsHeader expected;
@@ -87,12 +84,12 @@ Status read_rollouts(Io& io, const std::string& path, std::int64_t iteration, Ro
       digest_of(std::as_bytes(std::span(bytes)).subspan(sizeof header)) != header.digest)
     return damaged();
   if (header.iteration != iteration)
-    return Status::error(Code::invalid, str(path, " has the answers of iteration ", header.iteration + 1,
+    return Status::error(Code::invalid, str("these are the answers of iteration ", header.iteration + 1,
                                             ", but the checkpoint is in iteration ", iteration + 1));
   std::vector<Rollout> rollouts;
   for (std::uint64_t i = 0; i < header.n_rollouts; ++i)
     if (!take_rollout(from, rollouts.emplace_back())) return damaged();
-  STRATA_TRY(batches.set(std::move(rollouts)).annotate(path));
+  STRATA_TRY(batches.set(std::move(rollouts)).annotate("the answers"));
   for (const TokenValue what : kAllTokenValues)
     if (!from.take(std::span(batches.values(what)))) return damaged();
   return from.is_at_end() ? Status::ok() : damaged();

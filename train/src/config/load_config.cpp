@@ -137,7 +137,8 @@ Result<CoreShare> resolve_core_share(const ConfigTree& tree, const std::vector<s
 Result<TrainConfig> fill(ConfigTree& tree, const ConfigRequest& request) {
   Result<CoreShare> share = resolve_core_share(tree, request.environment);
   resolve_simple_autos(tree, share.value_or(CoreShare{}));
-  Result<TrainConfig> config = fill_train_config(tree, request.use == ModelUse::training);
+  Result<TrainConfig> config =
+      fill_train_config(tree, request.use == ModelUse::training || request.use == ModelUse::saved);
   std::vector<std::string> problems;
   if (!config.has_value()) problems.emplace_back(config.status().message());
   if (!share.has_value()) problems.emplace_back(share.status().message());

@@ -1,6 +1,9 @@
 #include <strata/train/token_data.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
 
 #include <strata/model/documents.h>
 #include <strata/model/text_check.h>
@@ -123,6 +126,53 @@ Result<TokenDataset> create_dataset(const TokenCache& cache, const TrainConfig& 
   STRATA_TRY_ASSIGN(StreamDataset stream,
                     StreamDataset::create(cache, {.seq = config.model.seq, .order = order, .seed = seed}));
   return TokenDataset{std::make_unique<StreamDataset>(std::move(stream)), 0};
+}
+
+namespace {
+
+/// Collects small values and digests them in blocks.
+class BufferedDigester {
+ public:
+  explicit BufferedDigester(Digester& digester) : digester_(digester) {}
+  ~BufferedDigester() { flush(); }
+  BufferedDigester(const BufferedDigester&) = delete;
+  BufferedDigester& operator=(const BufferedDigester&) = delete;
+  template <class T>
+  void add(const T& value) {
+    if (n_ + sizeof value > block_.size()) flush();
+    std::memcpy(block_.data() + n_, &value, sizeof value);
+    n_ += sizeof value;
+  }
+
+ private:
+  void flush() {
+    digester_.update(std::span(block_).first(n_));
+    n_ = 0;
+  }
+  Digester& digester_;
+  std::array<std::byte, 16384> block_;
+  std::size_t n_ = 0;
+};
+
+}  // namespace
+
+// For a stream of plain text only the tokens are digested, so that the digest equals the one in checkpoints
+// that were made before loss masks and packing existed.
+std::string data_digest(const Tokenizer& tokenizer, std::span<const std::unique_ptr<TokenCache>> caches,
+                        std::string_view packing) {
+  Digester digester;
+  digester.update(tokenizer.digest());
+  {
+    BufferedDigester block(digester);
+    for (const auto& cache : caches) {
+      for (std::uint64_t i = 0; i < cache->n_tokens(); ++i) block.add(cache->token(i));
+      for (std::uint64_t i = 0; i < cache->n_tokens() && is_masked(*cache); ++i)
+        block.add(cache->loss_mask(i));
+      for (std::uint64_t d = 0; d < cache->n_documents() && packing == "pack"; ++d)
+        block.add(cache->document_begin(d));
+    }
+  }
+  return to_hex(digester.digest());
 }
 
 }  // namespace strata

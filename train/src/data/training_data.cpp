@@ -1,8 +1,6 @@
 #include <strata/train/training_data.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/io/digest.h>
@@ -33,7 +31,9 @@ class TrainingDataBuilder {
     STRATA_TRY(open_caches(train));
     decide_packing();
     STRATA_TRY(compares_pairs(config_) ? make_pairs() : make_datasets());
-    into_.data_digest_ = into_.digest_data();
+    into_.data_digest_ = data_digest(into_.tokenizer(), into_.train_caches_, into_.packing_);
+    if (has_reference(config_) && !into_.val_caches_.empty())
+      into_.val_digest_ = data_digest(into_.tokenizer(), into_.val_caches_, into_.packing_);
     return {};
   }
 
@@ -50,7 +50,10 @@ class TrainingDataBuilder {
       into_.has_conversations_ = into_.has_conversations_ || !prompts.prompt(i).messages.empty();
     if (!config_.data.mixture.empty()) STRATA_TRY(open_mixture());
     const std::string of_prompts = to_hex(prompts.digest());
-    into_.data_digest_ = into_.mixture_ == nullptr ? of_prompts : str(of_prompts, "+", into_.digest_data());
+    into_.data_digest_ =
+        into_.mixture_ == nullptr
+            ? of_prompts
+            : str(of_prompts, "+", data_digest(into_.tokenizer(), into_.train_caches_, into_.packing_));
     into_.prompts_ = std::make_unique<const PromptSet>(std::move(prompts));
     return {};
   }
@@ -85,7 +88,8 @@ class TrainingDataBuilder {
 
   Status open_val() {
     STRATA_TRY_ASSIGN(const std::vector<std::string> val, locate_data_files(config_.data.val, "data.val"));
-    STRATA_TRY_ASSIGN(into_.val_cache_, annotated(cache_of(val), "data.val"));
+    STRATA_TRY_ASSIGN(auto cache, annotated(cache_of(val), "data.val"));
+    into_.val_caches_.push_back(std::move(cache));
     return {};
   }
 
@@ -99,7 +103,7 @@ class TrainingDataBuilder {
     const auto& caches = into_.train_caches_;
     const bool masked =
         std::any_of(caches.begin(), caches.end(), [](const auto& c) { return is_masked(*c); }) ||
-        (into_.val_cache_ != nullptr && is_masked(*into_.val_cache_));
+        (!into_.val_caches_.empty() && is_masked(*into_.val_caches_.front()));
     const auto has_chats = [](const auto& cache) { return cache->has_conversations(); };
     into_.has_conversations_ = std::any_of(caches.begin(), caches.end(), has_chats);
     into_.packing_ = compares_pairs(config_) ? "pack" : resolve_packing(config_, masked);
@@ -108,8 +112,9 @@ class TrainingDataBuilder {
   Status make_pairs() {
     STRATA_TRY_ASSIGN(into_.train_pairs_,
                       pairs_of(*into_.train_caches_.front(), SampleOrder::shuffled, "data.train"));
-    if (into_.val_cache_ == nullptr) return {};
-    STRATA_TRY_ASSIGN(into_.val_pairs_, pairs_of(*into_.val_cache_, SampleOrder::sequential, "data.val"));
+    if (into_.val_caches_.empty()) return {};
+    STRATA_TRY_ASSIGN(into_.val_pairs_,
+                      pairs_of(*into_.val_caches_.front(), SampleOrder::sequential, "data.val"));
     return {};
   }
 
@@ -149,9 +154,10 @@ class TrainingDataBuilder {
           annotated(MixedDataset::create(std::move(sources), config_.train.seed), "data.weights"));
       into_.train_ = std::make_unique<MixedDataset>(std::move(mixed));
     }
-    if (into_.val_cache_ == nullptr) return {};
-    STRATA_TRY_ASSIGN(into_.val_,
-                      annotated(dataset_of(*into_.val_cache_, SampleOrder::sequential, 0), "data.val"));
+    if (into_.val_caches_.empty()) return {};
+    STRATA_TRY_ASSIGN(
+        into_.val_,
+        annotated(dataset_of(*into_.val_caches_.front(), SampleOrder::sequential, 0), "data.val"));
     if (const auto rows = static_cast<std::uint64_t>(config_.train.micro_batch);
         into_.val_->n_samples() < rows)
       into_.notes_.push_back(str("data.val has ", plural(into_.val_->n_samples(), "sequence"),
@@ -197,55 +203,10 @@ std::unique_ptr<MicroBatches> TrainingData::mixture_batches(std::int64_t sequenc
 }
 
 std::uint64_t TrainingData::data_bytes() const noexcept {
-  std::uint64_t bytes = packed_bytes_ + (val_cache_ != nullptr ? val_cache_->mapped_bytes() : 0);
-  for (const auto& cache : train_caches_) bytes += cache->mapped_bytes();
+  std::uint64_t bytes = packed_bytes_;
+  for (const Caches* caches : {&train_caches_, &val_caches_})
+    for (const auto& cache : *caches) bytes += cache->mapped_bytes();
   return bytes;
-}
-
-namespace {
-
-/// Collects small values and digests them in blocks.
-class BufferedDigester {
- public:
-  explicit BufferedDigester(Digester& digester) : digester_(digester) {}
-  ~BufferedDigester() { flush(); }
-  BufferedDigester(const BufferedDigester&) = delete;
-  BufferedDigester& operator=(const BufferedDigester&) = delete;
-  template <class T>
-  void add(const T& value) {
-    if (n_ + sizeof value > block_.size()) flush();
-    std::memcpy(block_.data() + n_, &value, sizeof value);
-    n_ += sizeof value;
-  }
-
- private:
-  void flush() {
-    digester_.update(std::span(block_).first(n_));
-    n_ = 0;
-  }
-  Digester& digester_;
-  std::array<std::byte, 16384> block_;
-  std::size_t n_ = 0;
-};
-
-}  // namespace
-
-// For a stream of plain text only the tokens are digested, so that the digest equals the one in checkpoints
-// that were made before loss masks and packing existed.
-std::string TrainingData::digest_data() const {
-  Digester digester;
-  digester.update(tokenizer().digest());
-  {
-    BufferedDigester block(digester);
-    for (const auto& cache : train_caches_) {
-      for (std::uint64_t i = 0; i < cache->n_tokens(); ++i) block.add(cache->token(i));
-      for (std::uint64_t i = 0; i < cache->n_tokens() && is_masked(*cache); ++i)
-        block.add(cache->loss_mask(i));
-      for (std::uint64_t d = 0; d < cache->n_documents() && packing_ == "pack"; ++d)
-        block.add(cache->document_begin(d));
-    }
-  }
-  return to_hex(digester.digest());
 }
 
 DecoderConfig decoder_config(const TrainConfig& config) {

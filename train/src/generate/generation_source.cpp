@@ -58,6 +58,8 @@ Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const ConfigReq
   given.use = folders.named.empty() ? ModelUse::inference : ModelUse::base_of_adapters;
   std::unique_ptr<GenerationSource> source(new GenerationSource(io, request.items.front()));
   const bool folder = io.exists(source->path_ + "/config.json");
+  if (folder && is_run_folder(io, source->path_))
+    warn(str(source->path_, " is a Hugging Face folder and a run; the folder's model is read"));
   STRATA_TRY(folder ? source->open_folder(given) : source->open_run(given, warn));
   TrainConfig& config = source->loaded_->config;
   config.train.dtype = requested_dtype(*source->loaded_);

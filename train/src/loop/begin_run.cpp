@@ -7,6 +7,7 @@
 #include <strata/train/start_notes.h>
 
 #include "loop/initial_states.h"
+#include "loop/task_state.h"
 #include "run/run_files.h"
 #include "run/run_paths.h"
 
@@ -31,17 +32,21 @@ void report_start(const ActiveRun& active, const TrainingData& training_data, Ob
 }
 
 Status fill_states(ActiveRun& active, const std::vector<std::string>& checkpoints, const std::string& path,
-                   Observer& observer) {
+                   const TrainingData& training_data, PolicyIterations* policy, Observer& observer) {
+  const TrainConfig& config = active.loaded.config;
   Engine& engine = active.job->engine();
   if (checkpoints.empty()) {
-    STRATA_TRY(set_initial_states(engine, active.loaded.config, active.io));
+    STRATA_TRY(set_initial_states(engine, config, active.io));
     if (!active.request.resume.empty())
       observer.on_message(str(path, " has no checkpoint yet: starting from the beginning"));
-    return {};
+    return detail::compute_references(*active.job, config, training_data, observer);
   }
   const auto warn = [&](std::string_view text) { observer.on_warning(text); };
+  const auto load_task = [&](const std::string& checkpoint) {
+    return detail::load_task_state(active.io, config, checkpoint, path, training_data, policy);
+  };
   STRATA_TRY_ASSIGN(const std::string from,
-                    load_newest_checkpoint(engine, active.loaded.config, checkpoints, active.io, warn));
+                    load_newest_checkpoint(engine, config, checkpoints, active.io, warn, load_task));
   STRATA_TRY_ASSIGN(active.resumed, read_manifest(active.io, from));
   observer.on_message(str("resuming from ", from));
   return {};

@@ -1,12 +1,12 @@
 #include <strata/train/session.h>
 
 #include <ctime>
-#include <map>
 #include <memory>
 
 #include <strata/model/text_markers.h>
 #include <strata/parallel/agree.h>
 #include <strata/session/checkpoint.h>
+#include <strata/runtime/io/output_file.h>
 #include <strata/runtime/log.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
@@ -20,8 +20,9 @@
 #include "loop/active_run.h"
 #include "loop/begin_run.h"
 #include "outputs/metrics_sinks.h"
-#include "loop/prepare_reference.h"
-#include "loop/rank_start.h"
+#include "loop/start/command_trust.h"
+#include "loop/start/match_checkpoint.h"
+#include "loop/start/rank_start.h"
 #include "loop/run_trace.h"
 #include "plan/gemm_choice.h"
 #include "run/run_paths.h"
@@ -45,34 +46,6 @@ RunFolder::Mode open_mode(const SessionRequest& request) {
                                  : RunFolder::Mode::fresh;
 }
 
-// The checkpoints to resume from, newest first; none for a new run. The folders must be locked.
-Result<std::vector<std::string>> checkpoints_to_resume(const SessionRequest& request,
-                                                       const TrainConfig& config, const std::string& path,
-                                                       Io& io, Observer& observer) {
-  if (!request.resume.empty()) STRATA_TRY(clear_drafts(io, checkpoint_dir(config, path)));
-  auto found = list_checkpoints(config, path, io, [&](std::string_view text) { observer.on_warning(text); });
-  if (!request.resume.empty()) {
-    if (!found.has_value())
-      return found.status().annotate(
-          str("to start from the beginning, remove ", checkpoint_dir(config, path)));
-    return found;
-  }
-  // Checkpoints of another run in this folder could pass for newer ones, and ours would be removed as the
-  // oldest. Those of a run that is overwritten are removed with it.
-  const bool goes = config.checkpoint.dir.empty() && request.overwrite && is_run_folder(io, path);
-  if (!goes && (!found.has_value() || !found->empty()))
-    return Status::error(Code::invalid, str(config.checkpoint.dir.empty() ? "" : "checkpoint.dir = ",
-                                            checkpoint_dir(config, path),
-                                            " contains checkpoints of another run; name an empty folder"));
-  return std::vector<std::string>();
-}
-
-bool is_finished(const Manifest& manifest, const TrainConfig& config, const std::string& path, Io& io) {
-  if (manifest.step < config.train.steps || !io.exists(path + "/summary.json")) return false;
-  const auto summary = read_text(io, path + "/summary.json", 1 << 20);
-  return summary.has_value() && summary->find("\"stop_reason\": \"finished\"") != std::string::npos;
-}
-
 SessionResult nothing_to_do(const Manifest& manifest, const TrainConfig& config, const std::string& path) {
   return {StopReason::finished,
           path,
@@ -83,39 +56,6 @@ SessionResult nothing_to_do(const Manifest& manifest, const TrainConfig& config,
 Status check_not_cancelled(const Signals& signals) {
   if (!signals.stop_requested()) return {};
   return Status::error(Code::cancelled, "stopped by a signal before the first step");
-}
-
-std::string implementation_in(const std::map<std::string, std::string>& run) {
-  const auto found = run.find(std::string(kGemmImplementation));
-  return found == run.end() ? std::string("the CPU in f32") : found->second;
-}
-
-// Checks that the checkpoint is of the same run, and warns of what will differ in bits nevertheless. The run
-// then uses the GEMM implementation and algorithms of the checkpoint.
-Status match_checkpoint(const std::string& checkpoint, const Manifest& manifest,
-                        const TrainingData& training_data, const std::string& path, LoadedConfig& loaded,
-                        Io& io, Log& log) {
-  if (const auto implementation = manifest.run.find(std::string(kGemmImplementation));
-      implementation != manifest.run.end())
-    STRATA_TRY(resolve_bf16_gemm_as(implementation->second, loaded));
-  const TrainConfig& config = loaded.config;
-  const auto identity = run_identity(config, training_data);
-  STRATA_TRY(check_identity(manifest.run, identity).annotate(checkpoint));
-  if (const auto steps = manifest.run.find(std::string(kScheduleSteps));
-      steps != manifest.run.end() && steps->second != identity.at(std::string(kScheduleSteps)))
-    log.warn("train.steps was ", steps->second, " and is ", config.train.steps,
-             ": from here on the learning rate follows another schedule");
-  const std::string then = implementation_in(manifest.run), now = implementation_in(identity);
-  if (then != now)
-    log.warn("GEMM implementation: ", then, " in the run of the checkpoint, ", now, " in this run",
-             "; from here on results are not bit for bit those of an uninterrupted run");
-  if (config.memory.backend != "cuda") return {};
-  const std::string file = str(path, "/", kGemmAlgorithmsFile);
-  STRATA_TRY_ASSIGN(const bool same, load_gemm_algorithms(file, now, io));
-  if (!same)
-    log.warn(file, " was not written for ", now,
-             ": GEMM algorithms are selected again, and results may differ in bits");
-  return {};
 }
 
 Status plan_run(ActiveRun& active, const Signals& signals) {
@@ -143,15 +83,12 @@ Status drop_applied_request(const SessionRequest& request, const std::string& pa
 }
 
 Result<SessionResult> train_to_end(ActiveRun& active, const TrainingData& training_data, RunFolder& folder,
-                                   Observer& observer, Signals& signals) {
+                                   Observer& observer, Signals& signals,
+                                   std::unique_ptr<PolicyIterations> policy) {
   const TrainConfig& config = active.loaded.config;
-  std::unique_ptr<PolicyIterations> policy;
-  if (samples_answers(config)) {
-    STRATA_TRY_ASSIGN(policy, PolicyIterations::create(config, training_data));
-  }
   Trainer trainer(config, *active.job, training_data, folder, observer, signals, active.io, active.trace,
                   active.world, std::move(policy));
-  if (active.resumed) STRATA_TRY(trainer.resume_from(*active.resumed));
+  if (active.resumed) trainer.resume_from(*active.resumed);
   detail::MetricsSinks sinks(config, folder, active.io, observer);
   folder.set_listener(&sinks);
   STRATA_TRY_ASSIGN(TrainOutcome outcome, trainer.run());
@@ -175,6 +112,11 @@ struct Ranks {
   World* world = nullptr;  ///< null if there is one
   StartAnnouncement* announcement = nullptr;
 };
+
+// Whether all ranks see where checkpoints are saved, if that is outside of the run folder.
+Status see_checkpoints(const TrainConfig& config, World& world, Io& io) {
+  return config.checkpoint.dir.empty() ? Status::ok() : check_all_see(world, config.checkpoint.dir, io);
+}
 
 // Writes the tokenizer of rank 0, which it may have trained, with what belongs to it, for the other ranks.
 Result<std::string> share_tokenizer(Io& io, const TrainConfig& config, const Tokenizer& tokenizer) {
@@ -205,7 +147,9 @@ Status announce(const ActiveRun& active, const TrainingData& training_data, cons
   if (tree.is_auto("data.packing"))
     tree.resolve("data.packing", training_data.packing(), "decided by rank 0");
   STRATA_TRY(ranks.announcement->make({path, tree.to_toml(true), checkpoints}));
-  return agree(ranks.world, Status::ok());
+  STRATA_TRY(check_all_see(*ranks.world, path, active.io));
+  STRATA_TRY(agree(ranks.world, Status::ok()));
+  return see_checkpoints(active.loaded.config, *ranks.world, active.io);
 }
 
 // `asked`: the assignments of the budget request in the folder that are already part of `loaded`.
@@ -217,6 +161,11 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
   const std::string& path = folder->path();
   STRATA_TRY_ASSIGN(const LogLevel level, parse_log_level(config.log.level));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Log> log, Log::create(level));
+  for (const char* suffix : {"", ".part"})
+    if (!config.log.prometheus.empty())
+      STRATA_TRY(
+          check_output({"log.prometheus =", config.log.prometheus + suffix, "a file of strata's figures"},
+                       [](std::string_view head) { return head.starts_with("# HELP strata_"); }));
   STRATA_TRY_ASSIGN(const std::unique_ptr<FolderLock> checkpoint_lock, lock_checkpoint_dir(config, path, io));
   STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
                     checkpoints_to_resume(request, config, path, io, observer));
@@ -240,17 +189,23 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
   STRATA_TRY(announce(active, *training_data, path, checkpoints, ranks));
   STRATA_TRY(start_job(active));
   report_start(active, *training_data, observer, *log);
-  STRATA_TRY(fill_states(active, checkpoints, path, observer));
+  name_commands(config, observer);
+  std::unique_ptr<PolicyIterations> policy;
+  if (samples_answers(config)) {
+    STRATA_TRY_ASSIGN(policy, PolicyIterations::create(config, *training_data));
+  }
+  // Whatever may fail comes before the folder is changed.
+  STRATA_TRY(fill_states(active, checkpoints, path, *training_data, policy.get(), observer));
   const auto begin = [&]() -> Status {
     STRATA_TRY(check_not_cancelled(signals));
     resolve_data_autos(loaded, path, *training_data);
+    if (checkpoint_lock != nullptr) checkpoint_lock->keep();
     STRATA_TRY(begin_folder(active, *training_data, *folder));
     return drop_applied_request(request, path, asked, io);
   };
   STRATA_TRY(agree(ranks.world, begin()));
-  STRATA_TRY(detail::prepare_reference(*active.job, loaded.config, *training_data, path, true, io, observer));
   observer.on_start(config);
-  return train_to_end(active, *training_data, *folder, observer, signals);
+  return train_to_end(active, *training_data, *folder, observer, signals, std::move(policy));
 }
 
 // A rank other than 0: its configuration, data and checkpoints are those of rank 0.
@@ -259,6 +214,7 @@ Result<SessionResult> follow(const SessionRequest& request, Signals& signals, Wo
   STRATA_TRY_ASSIGN(const RankStart start, receive_start(world));
   if (start.config.empty()) return SessionResult{};
   Io& io = posix_io();
+  STRATA_TRY(check_all_see(world, start.path, io));
   SessionRequest given{{.items = {str(start.path, "/", kResolvedConfig)},
                         .file_text = start.config,
                         .environment = launcher_variables(request.environment)},
@@ -287,11 +243,10 @@ Result<SessionResult> follow(const SessionRequest& request, Signals& signals, Wo
     return {};
   };
   STRATA_TRY(agree(&world, prepare()));
+  STRATA_TRY(see_checkpoints(loaded.config, world, io));
   STRATA_TRY(start_job(active));
-  STRATA_TRY(fill_states(active, start.checkpoints, start.path, silent));
+  STRATA_TRY(fill_states(active, start.checkpoints, start.path, *training_data, nullptr, silent));
   STRATA_TRY(agree(&world, Status::ok()));
-  STRATA_TRY(
-      detail::prepare_reference(*active.job, loaded.config, *training_data, start.path, false, io, silent));
   const std::unique_ptr<RunFolder> folder = RunFolder::follow(io, start.path);
   Trainer trainer(loaded.config, *active.job, *training_data, *folder, silent, signals, io, trace.get(),
                   &world);
@@ -343,16 +298,25 @@ Status decide_ranks(const SessionRequest& request, const Signals& signals, Loade
   return check(data_parallel(loaded.config), loaded.config.train.grad_accum);
 }
 
+// What may be in the folder of a new run besides the run: its configuration, and what is kept for all runs.
+std::vector<std::string> may_be_inside(const SessionRequest& request, const TrainConfig& config) {
+  std::vector<std::string> paths = request.items;
+  paths.push_back(config.data.cache_dir);
+  paths.insert(paths.end(), config.memory.nvme_dirs.begin(), config.memory.nvme_dirs.end());
+  if (!config.checkpoint.dir.empty()) paths.push_back(config.checkpoint.dir);
+  return paths;
+}
+
 // Everything happens under the lock, so that a second command does not touch a run that is training.
 Result<SessionResult> lead(const SessionRequest& request, Observer& observer, Signals& signals,
                            Ranks& ranks) {
   Io& io = posix_io();
   std::unique_ptr<RunFolder> folder;
-  const auto lock = [&](const std::string& path) -> Status {
-    STRATA_TRY_ASSIGN(folder, RunFolder::open(io, path, open_mode(request)));
+  const auto lock = [&](const std::string& path, const std::vector<std::string>& inputs) -> Status {
+    STRATA_TRY_ASSIGN(folder, RunFolder::open(io, path, open_mode(request), inputs));
     return {};
   };
-  if (!request.resume.empty()) STRATA_TRY(lock(request.resume));
+  if (!request.resume.empty()) STRATA_TRY(lock(request.resume, {}));
   // Applies budgets that were requested since the run last trained, unless the command line overrides them.
   std::vector<std::string> asked;
   if (const BudgetRequest pending(io, request.resume); !request.resume.empty() && pending.is_pending())
@@ -362,11 +326,13 @@ Result<SessionResult> lead(const SessionRequest& request, Observer& observer, Si
   if (!request.resume.empty())
     given.items.insert(given.items.begin(), str(request.resume, "/", kResolvedConfig));
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
+  if (!request.resume.empty()) STRATA_TRY(check_commands(loaded, request.resume));
   std::unique_ptr<RankThreads> threads;
   STRATA_TRY(decide_ranks(request, signals, loaded, threads, ranks));
   if (ranks.world != nullptr) watch_ranks(*ranks.world, loaded.config.parallel.patience_s, &observer);
   if (folder == nullptr)
-    STRATA_TRY(lock(request.out_dir.empty() ? default_folder(loaded.config) : request.out_dir));
+    STRATA_TRY(lock(request.out_dir.empty() ? default_folder(loaded.config) : request.out_dir,
+                    may_be_inside(request, loaded.config)));
   StartAnnouncement to_threads(threads == nullptr ? nullptr : ranks.world);
   if (threads != nullptr) ranks.announcement = &to_threads;
   Result<SessionResult> result = train(given, loaded, std::move(folder), observer, signals, asked, ranks);

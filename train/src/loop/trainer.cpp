@@ -237,11 +237,7 @@ Status Trainer::train_critic(MetricsLine& line) {
   return {};
 }
 
-Status Trainer::resume_from(const Manifest& manifest) {
-  subspaces_.resume(manifest.step, manifest.run);
-  return policy_ == nullptr ? Status::ok()
-                            : policy_->resume(io_, folder_.path(), manifest.step, manifest.run);
-}
+void Trainer::resume_from(const Manifest& manifest) { subspaces_.resume(manifest.step, manifest.run); }
 
 PairFigures Trainer::figures_of_step() const {
   PairSums sums;

@@ -7,6 +7,8 @@
 #include <strata/train/resume.h>
 #include <strata/train/trainer.h>
 
+#include "loop/task_state.h"
+
 namespace strata {
 
 // With checkpoint.interval, a save is due if the next step, which takes about as long as the last one, would
@@ -46,24 +48,14 @@ Status Trainer::save_in(const std::string& run) {
                                      gemm_algorithms_text(gemm_implementation(
                                          "cuda", config_.train.dtype, config_.train.attention_backend))));
   std::map<std::string, std::string> state = subspaces_.state(engine_->steps());
-  if (policy_ != nullptr) {
-    state.merge(policy_->state());
-    STRATA_TRY(policy_->save(io_, run, engine_->steps(), oldest_checkpoint_step(run)));
-  }
+  if (policy_ != nullptr) state.merge(policy_->state());
   state.insert(identity_.begin(), identity_.end());
-  STRATA_TRY_ASSIGN(checkpoint_path_, save_checkpoint(*engine_, io_, checkpoint_dir(config_, run),
-                                                      std::move(state), config_.checkpoint.keep));
+  STRATA_TRY_ASSIGN(
+      checkpoint_path_,
+      save_checkpoint(*engine_, io_, checkpoint_dir(config_, run), std::move(state), config_.checkpoint.keep,
+                      detail::task_state(training_data_, policy_.get(), engine_->steps())));
   saved_step_ = engine_->steps();
   return Status::ok();
-}
-
-// Of the checkpoints that may be resumed from; the present step if there are none.
-std::int64_t Trainer::oldest_checkpoint_step(const std::string& run) const {
-  const auto found = list_checkpoints(config_, run, io_, [](std::string_view) {});
-  if (!found.has_value()) return 0;  // nothing is removed
-  if (found->empty()) return engine_->steps();
-  const auto manifest = read_manifest(io_, found->back());
-  return manifest.has_value() ? manifest->step : 0;
 }
 
 Result<std::string> Trainer::ensure_saved() {

@@ -6,6 +6,7 @@
 #include <strata/train/split/model_pipeline.h>
 #include <strata/train/split/split_model.h>
 #include <strata/train/activation_choices.h>
+#include <strata/train/align/objective.h>
 #include <strata/train/job.h>
 #include <strata/train/subspaces/groups.h>
 #include <strata/train/training_data.h>
@@ -227,6 +228,10 @@ Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded, boo
     }
   }
   programs[ProgramRole::eval] = specialize_for_backend(std::move(evaluation), loaded.config);
+  if (has_reference(loaded.config) && !shared) {
+    STRATA_TRY_ASSIGN(Program reference, record_reference(loaded.config));
+    programs.add({kReferenceProgram, ProgramRole::forward, std::move(reference)});
+  }
   return plan_programs(loaded, programs, shared);
 }
 

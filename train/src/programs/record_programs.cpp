@@ -211,6 +211,13 @@ Result<Program> record_micro_batch(const TrainConfig& config, const ActivationCh
   return specialize_for_backend(std::move(train), config);
 }
 
+Result<Program> record_reference(const TrainConfig& config) {
+  STRATA_TRY_ASSIGN(Program reference,
+                    record_pair_scores(decoder_config(config), pair_program(config), compute_dtype(config)));
+  STRATA_TRY_ASSIGN(reference, with_adapters(std::move(reference), config, decoder_config(config)));
+  return specialize_for_backend(std::move(reference), config);
+}
+
 Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationChoice& activations) {
   STRATA_TRY(check_attention_backend(config));
   if (samples_answers(config)) return detail::record_policy_programs(config, activations);
@@ -240,10 +247,8 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
   if (is_reward_model(config)) return set;  // it gives no tokens
   set.add({"infer", ProgramRole::infer, specialize_for_backend(std::move(inference), config)});
   if (!has_reference(config)) return set;
-  STRATA_TRY_ASSIGN(Program reference,
-                    record_pair_scores(decoder_config(config), pair_program(config), compute_dtype(config)));
-  STRATA_TRY_ASSIGN(reference, with_adapters(std::move(reference), config, decoder_config(config)));
-  set.add({kReferenceProgram, ProgramRole::forward, specialize_for_backend(std::move(reference), config)});
+  STRATA_TRY_ASSIGN(Program reference, record_reference(config));
+  set.add({kReferenceProgram, ProgramRole::forward, std::move(reference)});
   return set;
 }
 

@@ -1,5 +1,7 @@
 #include <strata/train/folder_lock.h>
 
+#include <filesystem>
+
 #include <strata/runtime/str.h>
 
 namespace strata {
@@ -27,6 +29,8 @@ Result<bool> FolderLock::try_acquire() {
   const std::string file = path_ + kLock;
   made_folder_ = !io_.exists(path_);
   STRATA_TRY(io_.make_dirs(path_));
+  std::error_code ignored;  // of file systems without permissions
+  if (made_folder_) std::filesystem::permissions(path_, std::filesystem::perms::owner_all, ignored);
   made_lock_ = !io_.exists(file);
   auto opened = io_.open(file, OpenMode::append);
   if (!opened.has_value() && opened.status().code() == Code::not_found) return false;
@@ -56,8 +60,8 @@ Status FolderLock::check_not_moved() const {
   return Status::error(Code::io_error, str(path_, " was renamed to ", now, " while the run was using it"));
 }
 
-void FolderLock::undo_creation() noexcept {
-  if (!check_not_moved().is_ok()) return;
+FolderLock::~FolderLock() {
+  if (keeps_ || place_.empty() || !check_not_moved().is_ok()) return;
   if (made_lock_) (void)io_.remove_all(path_ + kLock);  // while locked: processes waiting for it try again
   if (made_folder_) (void)io_.remove_empty_dir(path_);
 }

@@ -73,9 +73,11 @@ Result<Manifest> load_run_checkpoint(Engine& engine, const TrainConfig& config, 
 
 Result<std::string> load_newest_checkpoint(Engine& engine, const TrainConfig& config,
                                            const std::vector<std::string>& checkpoints, Io& io,
-                                           const std::function<void(std::string_view)>& warn) {
+                                           const std::function<void(std::string_view)>& warn,
+                                           const std::function<Status(const std::string& checkpoint)>& also) {
   for (const std::string& checkpoint : checkpoints) {
-    const Status status = load_run_checkpoint(engine, config, checkpoint, io).status();
+    Status status = load_run_checkpoint(engine, config, checkpoint, io).status();
+    if (status.is_ok() && also) status = agree(engine.world(), also(checkpoint));
     if (status.is_ok()) return checkpoint;
     if (status.code() != Code::corrupt || checkpoint == checkpoints.back()) return status;
     warn(str(status.message(), "\n  using the previous checkpoint"));

@@ -14,6 +14,8 @@
 #include <strata/report/samples_file.h>
 #include <strata/runtime/str.h>
 
+#include "run/own_files.h"
+
 namespace strata {
 namespace {
 
@@ -21,8 +23,6 @@ constexpr std::uint64_t kTextLimit = std::uint64_t{1} << 32;
 
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kSamples = "samples.txt";
-constexpr const char* kBase = "base";
-constexpr const char* kTrace = "trace.json";
 constexpr std::string_view kValidationBits = "\"val_loss_bits\": \"";
 
 // The number after the first occurrence of `key`; -1 if there is none.
@@ -38,45 +38,20 @@ double parse_double_after(std::string_view text, std::string_view key) {
   return std::bit_cast<double>(bits);
 }
 
-// All files that strata writes into a run folder, except checkpoints, base/ and the lock file.
-constexpr const char* kOwnFiles[] = {kResolvedConfig,
-                                     "plan.json",
-                                     "summary.json",
-                                     kTrace,
-                                     kMetrics,
-                                     kSamples,
-                                     "tokenizer.json",
-                                     kChatTemplateFile,
-                                     kTextMarkersFile,
-                                     kGemmAlgorithmsFile,
-                                     "budget.request",
-                                     "report.html",
-                                     "reference.bin",
-                                     "reference-val.bin",
-                                     "trace-perfetto.json"};
-
-/// Whether `name` is a file that an interrupted write_text_atomically() left: NAME.tmp- and 16 hex digits.
-bool is_own_temp_file(std::string_view name) {
-  constexpr std::string_view kMark = ".tmp-";
-  constexpr std::size_t kDigits = 16;
-  const std::size_t at = name.rfind(kMark);
-  if (at == std::string_view::npos || name.size() != at + kMark.size() + kDigits) return false;
-  const std::string_view digits = name.substr(at + kMark.size());
-  return digits.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
-         std::find(std::begin(kOwnFiles), std::end(kOwnFiles), name.substr(0, at)) != std::end(kOwnFiles);
-}
-
 }  // namespace
 
 std::string trace_file(int rank) {
-  return rank == 0 ? std::string(kTrace) : str(kRankTracePrefix, rank, kRankTraceSuffix);
+  return rank == 0 ? std::string(detail::kTraceFile) : str(kRankTracePrefix, rank, kRankTraceSuffix);
 }
 
+// Metrics without a configuration are left where removing a run was interrupted; those of others have no
+// lock.
 bool is_run_folder(Io& io, const std::string& path) {
-  return io.exists(path + "/" + kResolvedConfig) || io.exists(path + "/" + kMetrics);
+  return io.exists(path + "/" + kResolvedConfig) ||
+         (io.exists(path + "/" + kMetrics) && io.exists(path + "/" + detail::kLockFile));
 }
 
-Status RunFolder::check(Io& io, const std::string& path, Mode mode) {
+Status RunFolder::check(Io& io, const std::string& path, Mode mode, std::span<const std::string> inputs) {
   if (mode == Mode::fresh && is_run_folder(io, path))
     return Status::error(Code::invalid, str(path, " contains a run; continue it with --resume ", path,
                                             ", replace it with --overwrite, or name another --out"));
@@ -86,14 +61,17 @@ Status RunFolder::check(Io& io, const std::string& path, Mode mode) {
         io.exists(path) ? str(path, " contains no run: there is no ", path, "/", kResolvedConfig,
                               "; start one with strata train --out ", path)
                         : str(path, " does not exist; strata train --out ", path, " starts a run there"));
-  return Status::ok();
+  return mode == Mode::resume ? Status::ok()
+                              : detail::check_no_other_files(io, path, is_run_folder(io, path), inputs);
 }
 
-Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& path, Mode mode) {
-  STRATA_TRY(check(io, path, mode));
+Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& path, Mode mode,
+                                                   std::span<const std::string> inputs) {
+  STRATA_TRY(check(io, path, mode, inputs));
   std::unique_ptr<RunFolder> folder(new RunFolder(io, path, mode));
+  folder->inputs_.assign(inputs.begin(), inputs.end());
   STRATA_TRY_ASSIGN(folder->lock_, FolderLock::acquire(io, path));
-  STRATA_TRY(check(io, path, mode));  // it may have become a run before it was locked
+  STRATA_TRY(check(io, path, mode, inputs));  // it may have become a run before it was locked
   return folder;
 }
 
@@ -101,16 +79,16 @@ std::unique_ptr<RunFolder> RunFolder::follow(Io& io, const std::string& path) {
   return std::unique_ptr<RunFolder>(new RunFolder(io, path, Mode::resume));
 }
 
-RunFolder::~RunFolder() {
-  if (!begun_ && lock_ != nullptr) lock_->undo_creation();
-}
+RunFolder::~RunFolder() = default;
 
 Status RunFolder::begin(std::int64_t resumed_step, std::string_view config,
                         const std::map<std::string, std::string>& files, bool ends_again) {
-  begun_ = true;
-  if (mode_ == Mode::overwrite) STRATA_TRY(clear());
+  STRATA_TRY(check(io_, path_, mode_, inputs_));  // others may have written there meanwhile
+  lock_->keep();
+  if (mode_ != Mode::resume) STRATA_TRY(clear());
   STRATA_TRY(remove_temp_files());
   STRATA_TRY(remove_named(path_, kRankTracePrefix, kRankTraceSuffix));
+  STRATA_TRY(remove_named(path_, kRanksPrefix, ""));
   for (const auto& [name, text] : files) {
     if (const std::size_t slash = name.rfind('/'); slash != std::string::npos)
       STRATA_TRY(io_.make_dirs(file(name.substr(0, slash))));
@@ -123,19 +101,18 @@ Status RunFolder::begin(std::int64_t resumed_step, std::string_view config,
   return {};
 }
 
-// Removes the configuration first: from then on the folder contains no run. A folder without a run is not
-// changed.
+// Removes the configuration first: from then on the folder contains no run. All that has these names is of
+// runs: check() has seen to it.
 Status RunFolder::clear() {
-  if (!is_run_folder(io_, path_)) return {};
-  for (const char* name : kOwnFiles)
+  for (const char* name : detail::kOwnFiles)
     if (io_.exists(file(name))) STRATA_TRY(io_.remove_all(file(name)));
   for (const char* name : kBaseFiles)
-    if (const std::string path = str(file(kBase), "/", name); io_.exists(path))
+    if (const std::string path = str(file(detail::kBaseFolder), "/", name); io_.exists(path))
       STRATA_TRY(io_.remove_all(path));
   STRATA_TRY(remove_named(path_, kRolloutsPrefix, kRolloutsSuffix));
   // Events are those of one run: TensorBoard would show all files of the folder as one.
   STRATA_TRY(remove_named(file(kEventsFolder), kEventsPrefix, kEventsSuffix));
-  return remove_checkpoints(io_, file("checkpoints"));
+  return mode_ == Mode::overwrite ? remove_checkpoints(io_, file("checkpoints")) : Status::ok();
 }
 
 Status RunFolder::remove_named(const std::string& dir, std::string_view prefix, std::string_view suffix) {
@@ -150,7 +127,7 @@ Status RunFolder::remove_named(const std::string& dir, std::string_view prefix, 
 Status RunFolder::remove_temp_files() {
   STRATA_TRY_ASSIGN(const std::vector<std::string> names, io_.list(path_));
   for (const std::string& name : names)
-    if (is_own_temp_file(name) && io_.open(file(name), OpenMode::read_no_follow).has_value())
+    if (detail::is_own_temp_file(name) && io_.open(file(name), OpenMode::read_no_follow).has_value())
       STRATA_TRY(io_.remove_all(file(name)));
   return {};
 }

@@ -98,12 +98,14 @@ void add_policy(Identity& identity, const TrainConfig& c) {
   identity.add("align.critic_lr", c.align.critic_lr.value_or(c.optim.lr));
 }
 
-void add_objective(Identity& identity, const TrainConfig& c) {
+void add_objective(Identity& identity, const TrainConfig& c, const TrainingData& training_data) {
   identity.add("train.objective", c.train.objective);
   if (samples_answers(c)) add_policy(identity, c);
   if (!compares_pairs(c)) return;
   identity.add("align.max_pairs", pair_program(c).max_pairs);
   if (!has_reference(c)) return;
+  identity.add("data.val",
+               training_data.val_digest());  // checkpoints have what the reference gives its pairs
   identity.add("align.loss", align_loss(c));
   identity.add("align.beta", c.align.beta);
   identity.add("align.label_smoothing", c.align.label_smoothing);
@@ -152,7 +154,7 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Trai
   identity.add_list("data.weights", c.data.weights);
   add_model(identity, c);
   add_optimizer(identity, c);
-  add_objective(identity, c);
+  add_objective(identity, c, training_data);
   add_training(identity, c);
   return std::move(identity.values);
 }
@@ -181,8 +183,9 @@ Status check_identity(const std::map<std::string, std::string>& saved,
                             : key == "train.objective"                             ? "lm"
                             : key == "adapter.method"                              ? "none"
                             : key == "train.freeze" || key == "optim.param_groups" ? ""
-                            : key == "model.decoder" ? value  // older runs have only the size keys
-                                                     : "nothing";
+                            : key == "model.decoder" || key == "data.val"
+                                ? value  // which older runs do not have
+                                : "nothing";
     if (was != value)
       problems += str(problems.empty() ? "" : "\n", key, ": the checkpoint was made with ", was,
                       ", this run has ", value);

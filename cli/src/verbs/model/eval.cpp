@@ -58,6 +58,7 @@ Args with_configuration_of(const Args& args, EvalTarget& target) {
   const auto files = std::stable_partition(given.data.begin(), given.data.end(), is_assignment);
   given.items.insert(given.items.end(), given.data.begin(), files);
   given.data.erase(given.data.begin(), files);
+  given.use = ModelUse::saved;
   return given;
 }
 
@@ -83,8 +84,9 @@ Status choose_checkpoint(const Args& args, const TrainConfig& config, EvalTarget
 /// supports.
 void resolve_target_config(LoadedConfig& loaded, const EvalTarget& target) {
   TrainConfig& config = loaded.config;
-  // A reward model is evaluated on pairs; what learns to answer is a model of texts.
-  if (!is_reward_model(config)) config.train.objective = "lm";
+  // What learns from pairs is evaluated on pairs, if there is a run with a reference; what learns to answer
+  // is a model of texts.
+  if (target.is_folder ? !is_reward_model(config) : !compares_pairs(config)) config.train.objective = "lm";
   if (!target.is_folder) {
     config.data.tokenizer = target.path + "/tokenizer.json";
   } else if (loaded.tree.entry("model.seq").origin == "default") {
@@ -146,20 +148,22 @@ std::string json_of(const EvalReport& m, const Engine& engine) {
       tiers_json(engine.plan().options.budgets));
 }
 
-/// Texts, or the pairs of a reward model, in order.
+/// Texts, or pairs, in order.
 class EvalData {
  public:
-  static Result<EvalData> create(const TokenCache& cache, const Tokenizer& tokenizer,
+  static Result<EvalData> create(const std::unique_ptr<TokenCache>& cache, const Tokenizer& tokenizer,
                                  const TrainConfig& config, const std::string& packing) {
     EvalData data;
     data.sequences_ = config.train.micro_batch;
-    if (is_reward_model(config)) {
-      STRATA_TRY_ASSIGN(PairDataset pairs,
-                        PairDataset::create(cache, pair_options(config, SampleOrder::sequential, tokenizer)));
+    if (compares_pairs(config)) {
+      STRATA_TRY_ASSIGN(
+          PairDataset pairs,
+          PairDataset::create(*cache, pair_options(config, SampleOrder::sequential, tokenizer)));
       data.pairs_ = std::move(pairs);
+      data.digest_ = data_digest(tokenizer, {&cache, 1}, "pack");
       return data;
     }
-    STRATA_TRY_ASSIGN(TokenDataset rows, create_dataset(cache, config, packing, SampleOrder::sequential, 0));
+    STRATA_TRY_ASSIGN(TokenDataset rows, create_dataset(*cache, config, packing, SampleOrder::sequential, 0));
     data.rows_ = std::move(rows.data);
     return data;
   }
@@ -168,11 +172,20 @@ class EvalData {
     if (pairs_) return std::make_unique<PairBatches>(*pairs_);
     return std::make_unique<DatasetBatches>(*rows_, sequences_);
   }
+  /// The same, with what the reference of the run gives pairs. The engine's parameters may change.
+  Result<std::unique_ptr<MicroBatches>> batches_for(Engine& engine, const TrainConfig& config,
+                                                    const std::string& checkpoint) const {
+    if (!pairs_) return batches();
+    auto pairs = std::make_unique<PairBatches>(*pairs_);
+    STRATA_TRY(set_reference(engine, config, *pairs, digest_, checkpoint, posix_io()));
+    return std::unique_ptr<MicroBatches>(std::move(pairs));
+  }
   std::uint64_t n_samples() const { return pairs_ ? pairs_->stats().n_pairs : rows_->n_samples(); }
 
  private:
   std::unique_ptr<Dataset> rows_;
   std::optional<PairDataset> pairs_;
+  std::string digest_;  // of the pairs' data
   std::int64_t sequences_ = 1;
 };
 
@@ -199,8 +212,9 @@ Status evaluate_rank(const Evaluation& e, LoadedConfig& loaded, World* world, Ev
   const TrainConfig& config = loaded.config;
   STRATA_TRY_ASSIGN(rank.plan, plan_evaluation(loaded, world != nullptr));
   STRATA_TRY_ASSIGN(rank.job, Job::start(config, *rank.plan, io, nullptr, world));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<MicroBatches> batches,
+                    e.data.batches_for(rank.job->engine(), config, e.target.checkpoint));
   STRATA_TRY(load_parameters(rank.job->engine(), config, e.target, io));
-  const std::unique_ptr<MicroBatches> batches = e.data.batches();
   STRATA_TRY_ASSIGN(rank.loss, evaluate_loss(rank.job->engine(), *batches, e.n));
   return {};
 }
@@ -253,7 +267,7 @@ Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, EvalTarget 
                     annotated(open_token_cache(config, codec, m.files, io, m.notes), "--data"));
   m.packing = config.data.packing = resolve_packing(config, is_masked(*cache));
   STRATA_TRY_ASSIGN(const EvalData data,
-                    annotated(EvalData::create(*cache, codec.tokenizer, config, m.packing), "--data"));
+                    annotated(EvalData::create(cache, codec.tokenizer, config, m.packing), "--data"));
   const std::int64_t there = data.batches()->n_batches();
   if (there == 0)
     return Status::error(Code::invalid, str("--data has ", plural(data.n_samples(), "sequence"),
@@ -292,6 +306,9 @@ int run_eval(const Args& args) {
     if (there.is_ok()) there = RunFolder::check(posix_io(), target.path, RunFolder::Mode::resume);
     if (!there.is_ok()) return refuse(there);
   }
+  if (target.is_folder && is_run_folder(posix_io(), target.path))
+    print(args.err, str("strata eval: note: ", target.path,
+                        " is a Hugging Face folder and a run; the folder's model is read\n"));
   auto loaded = load_config(given);
   if (!loaded.has_value()) return refuse(loaded.status());
   const auto text = evaluate(given, *loaded, std::move(target));

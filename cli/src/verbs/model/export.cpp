@@ -144,6 +144,10 @@ int run_export(const Args& args) {
     return refuse(there);
   Args given = args;
   given.items.front() = str(run, "/", kResolvedConfig);
+  given.use = ModelUse::saved;
+  if (posix_io().exists(run + "/config.json"))
+    print(args.err,
+          str("strata export: note: ", run, " is a run and a Hugging Face folder; the run is read\n"));
   auto loaded = load_config(given);
   if (!loaded.has_value()) return refuse(loaded.status());
   const auto text = export_run(args, *loaded, run);

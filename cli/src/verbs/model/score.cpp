@@ -12,6 +12,7 @@
 #include <strata/model/score_request.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/config/json.h>
+#include <strata/runtime/io/output_file.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/train/generate/generation_source.h>
@@ -175,8 +176,15 @@ void report(const Args& args, const ScoreTotals& totals, std::size_t context, DT
 Result<ScoreTotals> score(const Args& args) {
   Io& io = posix_io();
   const auto warn = [&](std::string_view text) { print(args.err, str("strata score: ", text, "\n")); };
-  if (args.in_file != "-" && args.in_file == args.out_file)
-    return Status::error(Code::invalid, str("--in and --out are the same file, ", args.in_file));
+  if (args.out_file != "-")
+    STRATA_TRY(check_output({"--out",
+                             args.out_file,
+                             "scores of strata",
+                             {args.in_file == "-" ? "/dev/stdin" : args.in_file},
+                             true},
+                            [](std::string_view head) {
+                              return head.starts_with("{\"logprob\": ") || head.starts_with("{\"error\": ");
+                            }));
   std::unique_ptr<File> in;
   if (args.in_file != "-") {
     STRATA_TRY_ASSIGN(in, io.open(args.in_file, OpenMode::read));

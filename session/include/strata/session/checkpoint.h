@@ -16,16 +16,25 @@
 
 namespace strata {
 
+/// What a run needs besides the states of its parameters, as bytes by name, in a checkpoint's
+/// task.safetensors.
+using TaskState = std::map<std::string, std::string>;
+
 /// Writes `<dir>/step-N` (param, m, v and ema, as far as the run has them, as safetensors in the order in
-/// which the model declares them, and the manifest) and returns its path. Of the tensors of
-/// Session::left_out() it holds the digests alone. With several ranks, all of them call it, each writes its
-/// part, and the bytes are those that one rank would write; errors are the same on all. Everything is written
-/// into a hidden folder beside it (a draft); each file is synced, the folder is renamed, and the parent is
-/// synced. Drafts of interrupted saves are removed first, so that they cannot fill the disk. After the commit
-/// the oldest checkpoints beyond `keep` are removed (0: all are kept). Only one process at a time may save
-/// into `dir`: callers hold a lock. Errors: `no_space`, `io_error`; earlier checkpoints are then intact.
+/// which the model declares them, `task` unless it is empty, and the manifest) and returns its path. Of the
+/// tensors of Session::left_out() it holds the digests alone. With several ranks, all of them call it, each
+/// writes its part, and the bytes are those that one rank would write; errors are the same on all. Everything
+/// is written into a hidden folder beside it (a draft); each file is synced, the folder is renamed, and the
+/// parent is synced. Drafts of interrupted saves are removed first, so that they cannot fill the disk. After
+/// the commit the oldest checkpoints beyond `keep` are removed (0: all are kept). Only one process at a time
+/// may save into `dir`: callers hold a lock. Errors: `no_space`, `io_error`; earlier checkpoints are then
+/// intact.
 Result<std::string> save_checkpoint(Session& session, Io& io, const std::string& dir,
-                                    std::map<std::string, std::string> run, int keep);
+                                    std::map<std::string, std::string> run, int keep,
+                                    const TaskState& task = {});
+/// The task state of a checkpoint; empty if it has none. Errors: `corrupt` if its digest is not the
+/// manifest's.
+Result<TaskState> read_task_state(Io& io, const std::string& folder, const Manifest& manifest);
 
 /// Reads the tensors of one payload of a checkpoint. The bytes returned are the bytes digested, and no byte
 /// is read twice. Not thread-safe.
@@ -62,11 +71,12 @@ class CheckpointTensors {
 
 /// Writes `<dir>/step-N`, a checkpoint of manifest.step, without a session, and returns its path: `write`
 /// writes the safetensors file of each of `payloads` to the path that it is given. The files that `manifest`
-/// lists are replaced by these. The folder must not exist; if it fails, it is removed. Errors: `invalid`,
-/// `corrupt`, `io_error`, `no_space`, those of `write`.
+/// lists are replaced by these and by that of `task`. The folder must not exist; if it fails, it is removed.
+/// Errors: `invalid`, `corrupt`, `io_error`, `no_space`, those of `write`.
 using WritePayloadFile = std::function<Status(Payload payload, const std::string& path)>;
 Result<std::string> write_checkpoint(Io& io, const std::string& dir, Manifest manifest,
-                                     std::span<const Payload> payloads, const WritePayloadFile& write);
+                                     std::span<const Payload> payloads, const WritePayloadFile& write,
+                                     const TaskState& task = {});
 /// Reads all tensors of all files. Errors: `corrupt`, naming the first file whose digest is not that of the
 /// manifest.
 Status check_digests(Io& io, const std::string& folder, const Manifest& manifest);

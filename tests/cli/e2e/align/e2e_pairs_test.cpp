@@ -147,21 +147,46 @@ TEST_F(CliPairsE2e, OtherDataAndSettingsAreRefusedWithWhatToDo) {
   EXPECT_THAT(other.err, HasSubstr("align.beta: the checkpoint was made with 0.1, this run has 0.5"));
 }
 
-// A file that is not what the run has written must not be compared with.
-TEST_F(CliPairsE2e, AReferenceThatIsDamagedCutOrGoneIsRefused) {
+// Checkpoints have what the reference gives the pairs.
+TEST_F(CliPairsE2e, ADamagedReferenceFallsBackToAnEarlierCheckpoint) {
   ASSERT_EQ(strata(run_of("d", "dpo", {"train.steps=2", "checkpoint.every=1"})).exit_code, 0);
-  const Words resume = {"train", "--resume", "d", "train.steps=4"};
-  const std::string whole = read_all(file("d/reference.bin"));
-  std::string damaged = whole;
-  damaged.back() = static_cast<char>(damaged.back() ^ 1);
-  write("d/reference.bin", damaged);
-  EXPECT_THAT(strata(resume).err, HasSubstr("is damaged: its digest differs"));
-  write("d/reference.bin", whole.substr(0, whole.size() - 4));
-  EXPECT_THAT(strata(resume).err, HasSubstr("is cut off"));
-  std::filesystem::remove(file("d/reference.bin"));
-  EXPECT_THAT(strata(resume).err, HasSubstr("reference.bin"));
-  write("d/reference.bin", whole);
-  EXPECT_EQ(strata(resume).exit_code, 0);
+  const std::string newest = "d/checkpoints/step-00000002/task.safetensors";
+  std::string bytes = read_all(file(newest));
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write(newest, bytes);
+  EXPECT_EQ(strata({"ckpt", "verify", "d"}).exit_code, 5);
+  const ProgramResult resumed = strata({"train", "--resume", "d", "train.steps=4"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, AllOf(HasSubstr("task.safetensors is damaged: its digest is"),
+                                 HasSubstr("using the previous checkpoint")));
+}
+
+// The reference's values are of these pairs.
+TEST_F(CliPairsE2e, AResumedRunOfDpoKeepsItsValidationData) {
+  ASSERT_EQ(strata(run_of("d", "dpo", {"train.max_time=0s"})).exit_code, 0);
+  write_pairs("other.jsonl", 24, 2000);  // as many
+  const ProgramResult other =
+      strata({"train", "--resume", "d", "train.max_time=none", "data.val=other.jsonl"});
+  EXPECT_EQ(other.exit_code, 2) << other.output();
+  EXPECT_THAT(other.err, HasSubstr("data.val: the checkpoint was made with "));
+}
+
+TEST_F(CliPairsE2e, ARunOfDpoIsEvaluatedOnItsPairsAndOnOthers) {
+  ASSERT_EQ(strata(run_of("d", "dpo", {"train.dtype=f32", "checkpoint.every=6"})).exit_code, 0);
+  const auto loss = [&](const std::string& run, const Words& words) {
+    Words all = {"eval", run, "--json"};
+    all.insert(all.end(), words.begin(), words.end());
+    const ProgramResult result = strata(all);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out)["loss_bits"];
+  };
+  EXPECT_EQ(loss("d", {}), summary("d")["val_loss_bits"]);
+  write("copy.jsonl",
+        read_all(file("val.jsonl")) + "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
+  EXPECT_NE(loss("d", {"--data", "copy.jsonl"}), summary("d")["val_loss_bits"]) << "computed for other pairs";
+  ASSERT_EQ(strata({"ckpt", "average", "d", "--last", "1", "--out", "mean"}).exit_code, 0);
+  EXPECT_EQ(loss("mean", {}), summary("d")["val_loss_bits"]);
+  EXPECT_EQ(strata({"train", "--resume", "mean", "train.steps=14"}).exit_code, 0);
 }
 
 }  // namespace

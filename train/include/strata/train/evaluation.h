@@ -9,8 +9,10 @@
 #include <strata/model/dataset.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/signals.h>
+#include <strata/train/align/pair_batches.h>
 #include <strata/train/micro_batches.h>
 #include <strata/train/run_folder.h>
+#include <strata/train/train_config.h>
 
 namespace strata {
 
@@ -39,5 +41,12 @@ struct EvaluationObserver {
 /// and in `strata eval`. Errors: `cancelled` if a signal stopped it.
 Result<EvaluationLoss> evaluate_loss(Engine& engine, MicroBatches& data, std::int64_t n,
                                      const EvaluationObserver& observer = {});
+
+/// Of a run with a reference, sets what that gives `pairs`, whose data has the digest `digest`: what the
+/// checkpoint has for such data, else what is computed with the parameters with which the run started. The
+/// engine then has these. Does nothing for other runs. Errors: those of the files; `unsupported` if it is to
+/// be computed by ranks that share the model.
+Status set_reference(Engine& engine, const TrainConfig& config, PairBatches& pairs, const std::string& digest,
+                     const std::string& checkpoint, Io& io);
 
 }  // namespace strata

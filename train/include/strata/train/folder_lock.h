@@ -12,18 +12,20 @@ namespace strata {
 /// thread-safe.
 class FolderLock {
  public:
-  /// Creates the folder if it does not exist. Errors: `invalid` if another process holds the lock;
-  /// `io_error`.
+  /// Creates the folder, for its owner alone, if it does not exist. Errors: `invalid` if another process
+  /// holds the lock; `io_error`.
   static Result<std::unique_ptr<FolderLock>> acquire(Io& io, const std::string& path);
+
+  /// Removes the lock file and the folder if acquire() created them, unless keep() was called: a command that
+  /// is refused before it writes, or that writes nothing, leaves a folder as it was.
+  ~FolderLock();
+  void keep() noexcept { keeps_ = true; }
 
   const std::string& path() const noexcept { return path_; }
   /// The absolute path of the folder now. Errors: `io_error` if it was removed.
   Result<std::string> place() const;
   /// Errors: `io_error` if the folder was removed, or was renamed since it was locked, with its new name.
   Status check_not_moved() const;
-  /// Removes the lock file and folder if acquire() created them, for a command that is refused before it
-  /// starts.
-  void undo_creation() noexcept;
 
  private:
   FolderLock(Io& io, std::string path) : io_(io), path_(std::move(path)) {}
@@ -31,7 +33,7 @@ class FolderLock {
 
   Io& io_;
   const std::string path_;
-  bool made_folder_ = false, made_lock_ = false;
+  bool made_folder_ = false, made_lock_ = false, keeps_ = false;
   std::unique_ptr<File> lock_;
   std::string place_;  // path of the lock file when it was locked
 };

@@ -14,6 +14,7 @@ namespace strata {
 /// What a configuration is loaded for.
 enum class ModelUse : std::uint8_t {
   training,
+  saved,             ///< what a run has saved is read, so that models beside its own may be gone
   inference,         ///< nothing is trained, so the model may be quantized
   base_of_adapters,  ///< the same; `auto` keeps the format of a folder that is quantized
 };

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <strata/engine/engine.h>
 #include <strata/runtime/io/io.h>
@@ -37,7 +38,11 @@ inline constexpr std::string_view kEventsPrefix = "events.out.tfevents.", kEvent
 inline constexpr std::string_view kRankTracePrefix = "trace-rank-", kRankTraceSuffix = ".json";
 std::string trace_file(int rank);
 
-/// The answers of an iteration that a checkpoint is in the midst of: rollouts-N.bin.
+/// A file by which ranks find that they see the same folder.
+inline constexpr std::string_view kRanksPrefix = ".ranks-";
+
+/// The answers of an iteration that a checkpoint is in the midst of, before checkpoints had them:
+/// rollouts-N.bin.
 inline constexpr std::string_view kRolloutsPrefix = "rollouts-", kRolloutsSuffix = ".bin";
 
 /// Whether `path` contains a run.
@@ -121,13 +126,16 @@ class MetricsListener {
 class RunFolder {
  public:
   enum class Mode : std::uint8_t { fresh, overwrite, resume };
-  /// Checks whether open() would succeed, before a run does anything expensive. Errors: `invalid` if the
-  /// folder contains a run and the mode is `fresh`; `not_found` if it contains none and the mode is `resume`.
-  static Status check(Io& io, const std::string& path, Mode mode);
-  /// Locks the folder, which is created if it does not exist, and checks it again. Until begin() nothing else
-  /// is written to it, and without begin() it is left as it was found. Only one process at a time can have a
-  /// folder open. Errors: those of check(); `invalid` if another process has it open.
-  static Result<std::unique_ptr<RunFolder>> open(Io& io, const std::string& path, Mode mode);
+  /// Checks whether open() would succeed, before a run does anything expensive. `inputs`: files that the
+  /// command reads, which may be in the folder. Errors: `invalid` if the folder contains a run and the mode
+  /// is `fresh`, or if it is not a run's and contains something that is not one's either; `not_found` if it
+  /// contains none and the mode is `resume`.
+  static Status check(Io& io, const std::string& path, Mode mode, std::span<const std::string> inputs = {});
+  /// Locks the folder, which is created for its owner alone if it does not exist, and checks it again. Until
+  /// begin() nothing else is written to it, and without begin() it is left as it was found. Only one process
+  /// at a time can have a folder open. Errors: those of check(); `invalid` if another process has it open.
+  static Result<std::unique_ptr<RunFolder>> open(Io& io, const std::string& path, Mode mode,
+                                                 std::span<const std::string> inputs = {});
   /// The folder of a run that another rank writes: everything that would be written is dropped.
   static std::unique_ptr<RunFolder> follow(Io& io, const std::string& path);
   ~RunFolder();
@@ -179,7 +187,7 @@ class RunFolder {
   Io& io_;
   const std::string path_;
   const Mode mode_;
-  bool begun_ = false;
+  std::vector<std::string> inputs_;
   MetricsListener* listener_ = nullptr;
   History history_;
   std::unique_ptr<FolderLock> lock_;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,9 @@ Result<std::unique_ptr<TokenCache>> open_token_cache(const TrainConfig& config, 
 
 /// Whether the loss mask excludes some of the tokens.
 bool is_masked(const TokenCache& cache);
+/// A digest of tokens, loss masks and, with packing "pack", documents, in hex: equal digests mean equal data.
+std::string data_digest(const Tokenizer& tokenizer, std::span<const std::unique_ptr<TokenCache>> caches,
+                        std::string_view packing);
 /// "stream" or "pack": data.packing or, if that is `auto`, the choice for data that is `masked` or not.
 std::string resolve_packing(const TrainConfig& config, bool masked);
 

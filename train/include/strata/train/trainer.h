@@ -85,7 +85,7 @@ class Trainer {
   /// Call it after the job was restarted with another plan and loaded the saved states.
   void continue_in(Job& job);
   /// What the checkpoint says that training continues from, besides its states. Call it before run().
-  Status resume_from(const Manifest& manifest);
+  void resume_from(const Manifest& manifest);
   /// Stops looking for requests: one whose file cannot be removed would be found before every step.
   void ignore_requests() noexcept { polls_requests_ = false; }
 
@@ -118,7 +118,6 @@ class Trainer {
   Status sample_policy(std::int64_t step);
   Status save();
   Status save_in(const std::string& run);
-  std::int64_t oldest_checkpoint_step(const std::string& run) const;
   Result<std::string> ensure_saved();
   Status finish(TrainOutcome& outcome);
   void count_resources(bool begins);

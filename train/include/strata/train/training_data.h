@@ -51,18 +51,21 @@ class TrainingData {
   std::uint64_t data_bytes() const noexcept;
   /// Digest of the training tokens in hex: equal digests mean equal data. Computed once, in open().
   const std::string& data_digest() const noexcept { return data_digest_; }
+  /// That of the pairs of data.val, for which a run with a reference keeps what it gives them; empty if there
+  /// are none.
+  const std::string& val_digest() const noexcept { return val_digest_; }
 
  private:
   friend class TrainingDataBuilder;
-  std::string digest_data() const;
+  using Caches = std::vector<std::unique_ptr<TokenCache>>;
   std::unique_ptr<TextCodec> codec_;
-  std::vector<std::unique_ptr<TokenCache>> train_caches_;  // one; with weights, one per file
-  std::unique_ptr<TokenCache> val_cache_;
+  Caches train_caches_;                          // one; with weights, one per file
+  Caches val_caches_;                            // at most one
   std::vector<std::unique_ptr<Dataset>> parts_;  // of a mixture
   std::unique_ptr<Dataset> train_, val_, mixture_;
   std::unique_ptr<PairBatches> train_pairs_, val_pairs_;
   std::unique_ptr<const PromptSet> prompts_;
-  std::string packing_, data_digest_;
+  std::string packing_, data_digest_, val_digest_;
   std::vector<std::string> notes_;
   std::uint64_t packed_bytes_ = 0;
   bool has_conversations_ = false;
@@ -80,6 +83,8 @@ Program specialize_for_backend(Program program, const TrainConfig& config);
 Result<Program> with_adapters(Program program, const TrainConfig& config, const DecoderConfig& decoder);
 /// Records the model's loss of a micro-batch, without the passes of specialize_for_backend().
 Result<Program> record_evaluation(const TrainConfig& config);
+/// Records what the reference of DPO gives the pairs of a micro-batch, kReferenceProgram.
+Result<Program> record_reference(const TrainConfig& config);
 /// Records what a rank that has all stages of a pipeline computes of a micro-batch, with its derivative.
 Result<Program> record_micro_batch(const TrainConfig& config, const ActivationChoice& activations);
 /// Records the model for a micro-batch and applies specialize_for_backend(): training with backward,

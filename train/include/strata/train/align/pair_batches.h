@@ -42,9 +42,8 @@ class PairBatches final : public MicroBatches {
 Status compute_reference(Engine& engine, PairBatches& pairs,
                          const std::function<void(std::int64_t, std::int64_t)>& on_progress);
 
-/// The scores as a file with a digest, so that a run that is resumed has those of its start.
-Status write_reference(Io& io, const std::string& path, const std::vector<float>& scores);
-/// Errors: `not_found`; `corrupt`; `invalid` for another number of scores.
+/// The scores in a file with a digest, which runs kept before their checkpoints had them. Errors:
+/// `not_found`; `corrupt`; `invalid` for another number of scores.
 Result<std::vector<float>> read_reference(Io& io, const std::string& path, std::size_t n);
 
 }  // namespace strata

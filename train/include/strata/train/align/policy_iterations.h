@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <strata/engine/engine.h>
@@ -53,13 +54,14 @@ class PolicyIterations {
   /// An answer of the present iteration, another one for each `number`. Errors: those of decoding.
   Result<Sample> sample(std::int64_t number) const;
 
-  /// What a checkpoint after `steps` needs besides the states, in the folder of the run: the answers of an
-  /// iteration that is not over. Files that no checkpoint from step `oldest` on needs are removed.
-  Status save(Io& io, const std::string& run, std::int64_t steps, std::int64_t oldest) const;
+  /// What a checkpoint after `steps` needs besides the states: the answers of an iteration that is not over;
+  /// empty if it is.
+  std::string answers(std::int64_t steps) const;
   std::map<std::string, std::string> state() const;
-  /// Goes on from a checkpoint. Errors: those of read_rollouts(); `invalid` for a state without a number.
-  Status resume(Io& io, const std::string& run, std::int64_t steps,
-                const std::map<std::string, std::string>& state);
+  /// Goes on from a checkpoint, with the answers that it has. Errors: `corrupt` if it lacks some; those of
+  /// set_rollouts(); `invalid` for a state without a number.
+  Status resume(std::int64_t steps, const std::map<std::string, std::string>& state,
+                std::string_view answers);
 
  private:
   PolicyIterations(const TrainConfig& config, const TrainingData& data);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <strata/parallel/world.h>
+#include <strata/runtime/io/io.h>
 #include <strata/runtime/signals.h>
 #include <strata/runtime/thread_annotations.h>
 #include <strata/train/load_config.h>
@@ -39,6 +40,11 @@ class StartAnnouncement {
 
 /// Waits for the announcement of rank 0. Errors: those with which rank 0 ended.
 Result<RankStart> receive_start(World& world);
+
+/// Checks that all ranks see the folder at `path`, which rank 0 has: the others read a file that it writes
+/// there and removes again. Every rank calls it. Errors: `invalid`, with host and path of the first rank that
+/// does not; then it would have trained, and could not have saved.
+Status check_all_see(World& world, const std::string& path, Io& io);
 
 /// Writes which of how many ranks this is, and how many are on this machine, into the configuration.
 void describe_ranks(const World& world, std::span<const std::string> environment, LoadedConfig& loaded);

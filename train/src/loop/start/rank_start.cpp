@@ -1,10 +1,15 @@
-#include "loop/rank_start.h"
+#include "loop/start/rank_start.h"
+
+#include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 
 #include <strata/parallel/agree.h>
+#include <strata/runtime/clock.h>
 #include <strata/runtime/threads/core_share.h>
 #include <strata/runtime/str.h>
+#include <strata/train/run_folder.h>
 
 namespace strata {
 
@@ -35,6 +40,27 @@ Result<RankStart> receive_start(World& world) {
   for (std::size_t at = 0, end = 0; (end = checkpoints.find('\0', at)) != std::string::npos; at = end + 1)
     start.checkpoints.push_back(checkpoints.substr(at, end - at));
   return start;
+}
+
+Status check_all_see(World& world, const std::string& path, Io& io) {
+  if (world.in_one_process()) return {};
+  const bool first = world.rank() == 0;
+  // A new name each time: what a host knows of an old one may be cached.
+  STRATA_TRY_ASSIGN(const std::string name,
+                    from_first_rank(&world, str(kRanksPrefix, ::getpid(), "-", SteadyClock().now_ns())));
+  const std::string file = str(path, "/", name);
+  Status all = agree(&world, first ? write_text_atomically(io, file, name) : Status::ok());
+  if (all.is_ok()) {
+    const Result<std::string> found = read_text(io, file, 4096);
+    const bool sees = found.has_value() && *found == name;
+    all = agree(&world, sees ? Status::ok()
+                             : Status::error(Code::invalid,
+                                             str(world.description(), " does not see ",
+                                                 std::filesystem::absolute(path).lexically_normal().string(),
+                                                 ", where the run is: name a folder that all ranks share")));
+  }
+  if (first) (void)io.remove_all(file);
+  return all;
 }
 
 void describe_ranks(const World& world, std::span<const std::string> environment, LoadedConfig& loaded) {
