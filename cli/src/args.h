@@ -74,6 +74,7 @@ struct Args : ConfigRequest {
   std::vector<std::string> allowed_hosts;  ///< `serve`
   std::string api_key_file;                ///< `serve`; empty: no key is asked for
   int connections_per_address = 64;        ///< `serve`
+  bool plain_prompts = false;              ///< `serve`
   bool json = false;
   bool origin = false;
   std::FILE* out = stdout;

@@ -192,8 +192,7 @@ TEST(ServiceTest, AConversationHasTheScoresThatACompletionHas) {
   asked["messages"] = json::array({{{"role", "user"}, {"content", "cat"}}});
   const json chat = body_of(tiny.post(kChat, asked.dump()));
   const json tokens = chat["choices"][0]["logprobs"]["content"];
-  const PromptTokens prompt =
-      must(encode_prompt(tiny.tokenizer(), {{}, {{"user", "cat"}}}, ChatTemplate{}, AddSpecialTokens::no));
+  const PromptTokens prompt = must(encode_prompt(tiny.tokenizer(), {{}, {{"user", "cat"}}}, ChatTemplate{}));
   const json same = {{"prompt", prompt.ids}, {"max_tokens", 3}, {"temperature", 0}, {"logprobs", 2}};
   const json scores = body_of(tiny.post(kCompletions, same.dump()))["choices"][0]["logprobs"];
   ASSERT_EQ(tokens.size(), chat["usage"]["completion_tokens"]);
@@ -202,6 +201,39 @@ TEST(ServiceTest, AConversationHasTheScoresThatACompletionHas) {
     EXPECT_EQ(tokens[i]["logprob"], scores["token_logprobs"][i]);
     EXPECT_EQ(tokens[i]["top_logprobs"].size(), 2U);
   }
+}
+
+TEST(ServiceTest, APromptMayHaveSpecialTokensUnlessTheyArePlainText) {
+  ServedModel model{.name = "m",
+                    .adapters = {},
+                    .tokenizer = small_tokenizer(),
+                    .chat = ChatTemplate{},
+                    .stop_ids = {},
+                    .context = 48,
+                    .choose_adapter = {}};
+  const std::int32_t end = model.tokenizer.markers().end;
+  const std::string text = "cat" + model.tokenizer.token(end);
+  EXPECT_EQ(encode_input(model, text)->ids.back(), end);
+  model.in_prompts = SpecialTokens::as_text;
+  EXPECT_NE(encode_input(model, text)->ids.back(), end);
+}
+
+TEST(ServiceTest, APromptThatBeginsWithBosGetsNoSecondOne) {
+  TokenizerSpec spec = small_tokenizer().spec();
+  spec.prefix = {small_tokenizer().markers().end};
+  const ServedModel model{.name = "m",
+                          .adapters = {},
+                          .tokenizer = must(Tokenizer::create(spec)),
+                          .chat = ChatTemplate{},
+                          .stop_ids = {},
+                          .context = 48,
+                          .choose_adapter = {}};
+  const auto without = encode_input(model, std::string("cat")),
+             with = encode_input(model, std::string("<|endoftext|>cat"));
+  EXPECT_EQ(without->ids, with->ids);
+  EXPECT_EQ(without->ids.front(), spec.prefix.front());
+  EXPECT_EQ(without->n_unwritten, 1U);
+  EXPECT_EQ(with->n_unwritten, 0U);
 }
 
 TEST(ServiceTest, OffsetsCountTheSpecialTokensThatAPromptShows) {

@@ -76,6 +76,8 @@ void add_serve_options(CLI::App& app, Args& args) {
   app.add_option("--api-key-file", args.api_key_file,
                  "File of keys, one a line: requests need one of them, but /health (default: no key)")
       ->option_text("FILE");
+  app.add_flag("--plain-prompts", args.plain_prompts,
+               "Special tokens in the prompts of /v1/completions are plain text (default: they are tokens)");
   app.add_option("--connections-per-address", args.connections_per_address,
                  "Connections of another machine at the same time (default: 64)")
       ->option_text("N")

@@ -25,10 +25,10 @@ ChoiceReceiver::ChoiceReceiver(ChoiceOptions options, const Tokenizer& tokenizer
   // The offset of a token in the prompt.
   Utf8Stream prompt;
   std::size_t chars = 0;
-  for (const std::int32_t id : options_.prompt_ids) {
+  for (std::size_t i = 0; i < options_.prompt_ids.size(); ++i) {
+    const std::int32_t id = options_.prompt_ids[i];
     scores_.push_back({id, std::nullopt, {}, chars});
-    if (options_.prompt_has_special || !tokenizer_.is_special(id))
-      chars += n_characters(prompt.push(tokenizer_.token(id)));
+    if (i >= options_.n_unwritten) chars += n_characters(prompt.push(tokenizer_.token(id)));
   }
 }
 

@@ -25,7 +25,7 @@ struct ChoiceOptions {
   bool echo = false;
   std::string prompt;                    ///< for echo
   std::vector<std::int32_t> prompt_ids;  ///< for echo with scores
-  bool prompt_has_special = false;       ///< special tokens among them are part of its text
+  std::size_t n_unwritten = 0;  ///< of them at the beginning, such as BOS, that its text does not have
 };
 
 /// Makes text of the tokens of one answer, on the batcher's thread, and ends it at a stop text.

@@ -19,10 +19,19 @@ tl::unexpected<ApiError> bad_prompt(const char* field, std::string why, std::str
   return tl::make_unexpected(ApiError{400, std::move(why), field, std::move(code)});
 }
 
-ApiResult<ServedPrompt> encoded(const ServedModel& model, const Prompt& prompt, const char* field) {
-  auto tokens = encode_prompt(model.tokenizer, prompt, model.chat.has_value() ? *model.chat : ChatTemplate{});
-  if (!tokens.has_value()) return bad_prompt(field, std::string(tokens.status().message()));
-  return ServedPrompt{prompt.text, std::move(tokens->ids), std::move(tokens->stop_ids), false};
+ApiResult<ServedPrompt> encoded(const ServedModel& model, const std::string& text) {
+  const Tokenizer& tokenizer = model.tokenizer;
+  const std::vector<std::int32_t>& prefix = tokenizer.spec().prefix;
+  ServedPrompt prompt{text, tokenizer.encode(text, model.in_prompts), {}, 0};
+  const bool begun =
+      prompt.ids.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), prompt.ids.begin());
+  if (!begun && tokenizer.markers().encloses) {
+    prompt.ids = tokenizer.encode(text, model.in_prompts, AddSpecialTokens::yes);
+    prompt.n_unwritten = prefix.size();
+  }
+  if (prompt.ids.empty())
+    return bad_prompt("prompt", "the prompt is empty; give at least one character to continue");
+  return prompt;
 }
 
 ApiResult<ServedPrompt> decoded(const ServedModel& model, const std::vector<std::int32_t>& ids) {
@@ -35,7 +44,7 @@ ApiResult<ServedPrompt> decoded(const ServedModel& model, const std::vector<std:
   Utf8Stream utf8;
   std::string text = utf8.push(*bytes);
   text += utf8.finish();
-  return ServedPrompt{std::move(text), ids, {}, true};
+  return ServedPrompt{std::move(text), ids, {}, 0};
 }
 
 /// With the tokens that end any text, unless it is too long.
@@ -85,15 +94,17 @@ Result<ServedModel> served_model(const GenerationSource& source, const std::stri
 
 ApiResult<ServedPrompt> encode_input(const ServedModel& model, const PromptInput& input) {
   const auto* const text = std::get_if<std::string>(&input);
-  return checked(model,
-                 text != nullptr ? encoded(model, {*text, {}}, "prompt")
-                                 : decoded(model, std::get<std::vector<std::int32_t>>(input)),
-                 "prompt");
+  return checked(
+      model,
+      text != nullptr ? encoded(model, *text) : decoded(model, std::get<std::vector<std::int32_t>>(input)),
+      "prompt");
 }
 
 ApiResult<ServedPrompt> encode_messages(const ServedModel& model, const std::vector<ChatMessage>& messages) {
   if (!model.chat.has_value()) return bad_prompt("messages", std::string(model.chat.status().message()));
-  return checked(model, encoded(model, {{}, messages}, "messages"), "messages");
+  auto tokens = encode_prompt(model.tokenizer, {{}, messages}, *model.chat);
+  if (!tokens.has_value()) return bad_prompt("messages", std::string(tokens.status().message()));
+  return checked(model, ServedPrompt{{}, std::move(tokens->ids), std::move(tokens->stop_ids), 0}, "messages");
 }
 
 ApiResult<ServedChoice> choose_model(const ServedModel& model, const std::optional<std::string>& name) {

@@ -98,7 +98,7 @@ detail::ChoiceOptions choice_of(const Ask& ask, const ServedPrompt& prompt, std:
   detail::ChoiceOptions choice{index, ask.options.stop, ask.n_top, !ask.is_chat, ask.echo, {}, {}, false};
   if (!ask.echo) return choice;
   choice.prompt = prompt.text;
-  choice.prompt_has_special = prompt.text_has_special;
+  choice.n_unwritten = prompt.n_unwritten;
   choice.prompt_ids = prompt.ids;
   return choice;
 }

@@ -114,6 +114,7 @@ Status serve(const Args& args) {
   STRATA_TRY_ASSIGN(const std::int64_t context, context_of(args, *source));
   const std::string name = args.name.empty() ? model_name_of(args.items.front()) : args.name;
   STRATA_TRY_ASSIGN(ServedModel model, served_model(*source, name, static_cast<std::int32_t>(context)));
+  if (args.plain_prompts) model.in_prompts = SpecialTokens::as_text;
   STRATA_TRY_ASSIGN(const std::unique_ptr<Signals> signals, install_signals());
   signals->set_answer("\nstrata serve: ending the answers that have begun; press again to stop immediately");
   const std::int64_t places = args.batch;

@@ -22,6 +22,8 @@ struct ServedModel {
   Result<ChatTemplate> chat;           ///< an error matters only to conversations
   std::vector<std::int32_t> stop_ids;  ///< tokens that end any text
   std::int32_t context = 0;            ///< tokens of a sequence, prompt included
+  /// Whether special tokens in the text of a completion's prompt are these tokens, as in vLLM and llama.cpp.
+  SpecialTokens in_prompts = SpecialTokens::recognised;
   /// As GenerationSource::choose_adapter().
   std::function<Result<std::int32_t>(const std::optional<std::string>&)> choose_adapter;
 };
@@ -36,10 +38,11 @@ Result<ServedModel> served_model(const GenerationSource& source, const std::stri
 struct ServedPrompt {
   std::string text;  ///< what the answer may begin with (echo)
   std::vector<std::int32_t> ids, stop_ids;
-  bool text_has_special = false;  ///< special tokens among `ids` are part of the text
+  std::size_t n_unwritten = 0;  ///< of `ids` at the beginning, such as BOS, that the text does not have
 };
-/// Encode as `strata generate` does. Errors: 400 for an empty prompt, ids outside of the vocabulary, a
-/// conversation that the template does not allow, and a prompt longer than the context.
+/// Encode as `strata generate` does; a text may have special tokens and begin with BOS itself. Errors: 400
+/// for an empty prompt, ids outside of the vocabulary, a conversation that the template does not allow, and a
+/// prompt longer than the context.
 ApiResult<ServedPrompt> encode_input(const ServedModel& model, const PromptInput& input);
 ApiResult<ServedPrompt> encode_messages(const ServedModel& model, const std::vector<ChatMessage>& messages);
 
