@@ -44,10 +44,10 @@ Status check_output(const OutputFile& output, const IsOwn& is_own) {
   if (fs::is_directory(found)) return refused(" is a folder; name a file");
   if (!fs::is_regular_file(found))
     return output.may_stream ? Status::ok() : refused(" is not a regular file, and would be replaced");
-  if (const char* const owner = owner_of(fs::path(output.path).parent_path());
-      output.stands_alone && owner != nullptr)
-    return refused(str(" is a file of ", owner, "; it is not replaced, name another file"));
+  const char* const owner = owner_of(fs::path(output.path).parent_path());
   STRATA_TRY_ASSIGN(const std::string head, head_of(output.path));
+  if (owner != nullptr && (output.stands_alone || head.empty()))
+    return refused(str(" is a file of ", owner, "; it is not replaced, name another file"));
   if (head.empty() || is_own(head)) return {};
   return refused(str(" exists and is not ", output.what, "; it is not replaced, name another file"));
 }

@@ -36,7 +36,7 @@ class CliFailedStartE2e : public CliE2e {
                  "--out",
                  task,
                  "data.train=" + data,
-                 "model.seq=48",
+                 "model.seq=32",
                  "train.steps=3",
                  "train.dtype=f32",
                  "train.micro_batch=2",

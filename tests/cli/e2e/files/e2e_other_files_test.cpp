@@ -20,6 +20,7 @@ class CliOtherFilesE2e : public CliE2e {
     write("lines.jsonl", "{\"text\": \"She was\"}\n");
     write("notes.toml", "mine = 1\n");
     write("lists/notes.txt", "mine");
+    write("hf/empty.json", "");
   }
   void write(const std::string& name, const std::string& text) {
     fs::create_directories(fs::path(file(name)).parent_path());
@@ -63,6 +64,7 @@ TEST_F(CliOtherFilesE2e, NoVerbReplacesAFileThatItDidNotWrite) {
       {{"tokenizer", "train", "train.txt", "-o", "lists/notes.txt"}, "is not a tokenizer of strata"},
       {{"trace", "run", "--out", "run/trace.json"}, "is not a trace for Perfetto"},
       {{"report", "run", "--out", "hf/config.json"}, "is not a report of strata"},
+      {{"report", "run", "--out", "hf/empty.json"}, "is a file of a model"},
       {{"export", "run", "--out", "hf"}, "hf already exists"},
       {{"export", "run", "--format", "gguf", "--out", "val.txt"}, "val.txt already exists"},
       {{"data", "pack", "train.txt", "-t", "hf", "-o", "val.txt"}, "is not a packed file"},

@@ -22,9 +22,10 @@ struct OutputFile {
 /// Whether a file that begins so was written by the command before.
 using IsOwn = std::function<bool(std::string_view head)>;
 
-/// Checks that the command may write the file: that there is none yet, or an empty one, or one that it wrote
-/// itself. What belongs to somebody is never replaced. Errors: `invalid`, with what to do, for a file that
-/// the command reads, under whichever name, for a folder, and for a file of others.
+/// Checks that the command may write the file: that there is none yet, or an empty one that is not of a run
+/// or model, or one that it wrote itself. What belongs to somebody is never replaced. Errors: `invalid`, with
+/// what to do, for a file that the command reads, under whichever name, for a folder, and for a file of
+/// others.
 Status check_output(const OutputFile& output, const IsOwn& is_own);
 
 }  // namespace strata
