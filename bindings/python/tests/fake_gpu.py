@@ -5,7 +5,7 @@ end there, too: it is an error if the host has changed what they read meanwhile.
 
 import unittest.mock
 
-import torch
+from torch_model import torch
 
 from strata import _device
 
