@@ -53,6 +53,18 @@ TEST_F(DatasetTest, TheLastTokenCanBeATarget) {
   EXPECT_EQ(targets.back(), tokenizer.markers().end);
 }
 
+TEST_F(DatasetTest, RowsBehindTheLastSampleHaveNoTargetAndAttendOnlyToThemselves) {
+  const StreamDataset data = dataset({.seq = 6});
+  std::vector<std::int32_t> inputs(12, 7), targets(12, 7), doc_start(12, 7), positions(12, 7);
+  must(data.fill_padded_batch(3, 2, 1, {inputs, targets, doc_start, positions}));
+  EXPECT_EQ(must(tokenizer.decode(std::span(inputs).first(6))), "stuvwx");
+  EXPECT_EQ(std::vector(targets.begin() + 6, targets.end()), std::vector<std::int32_t>(6, kIgnoreIndex));
+  EXPECT_EQ(std::vector(inputs.begin() + 6, inputs.end()), std::vector<std::int32_t>(6, 0));
+  EXPECT_EQ(std::vector(doc_start.begin() + 6, doc_start.end()),
+            (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(data.fill_padded_batch(3, 2, 2, {inputs, targets}).code(), Code::invalid);
+}
+
 TEST_F(DatasetTest, ARangeLimitsTheData) {
   const StreamDataset data = dataset({.seq = 3, .begin = 10, .end = 17});
   EXPECT_EQ(data.n_windows(), 2u);

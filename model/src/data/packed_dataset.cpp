@@ -68,12 +68,7 @@ void PackedDataset::fill_row(std::uint64_t k, const Batch& row) const noexcept {
       put(row.positions, t, t - start);
     }
   }
-  for (; t < row.inputs.size(); ++t) {  // a padding token attends only to itself, and none to it
-    row.inputs[t] = 0;
-    row.targets[t] = kIgnoreIndex;
-    put(row.doc_start, t, t);
-    put(row.positions, t, 0);
-  }
+  pad_row(row, t);
 }
 
 TargetCount PackedDataset::count_row(std::uint64_t k) const noexcept {

@@ -152,12 +152,12 @@ TEST_F(CliDataE2e, WhatIsReadFromRecordsIsReportedOnce) {
   EXPECT_THAT(strata(words).out, Not(HasSubstr("200 records")));  // the token cache is reused
 }
 
-TEST_F(CliDataE2e, ValidationDataTooShortForAMicroBatchIsReported) {
+TEST_F(CliDataE2e, ValidationDataOfFewerSequencesThanAMicroBatchIsMeasured) {
   write("one.jsonl", R"({"prompt": "a", "completion": "b"})");
-  EXPECT_THAT(
-      strata(tiny("train", {"--out", "run", "train.steps=1", "data.train=ask.jsonl", "data.val=one.jsonl"}))
-          .out,
-      HasSubstr("data.val has 1 sequence, fewer than train.micro_batch = 2, so there is no validation\n"));
+  const ProgramResult run =
+      strata(tiny("train", {"--out", "run", "train.steps=1", "data.train=ask.jsonl", "data.val=one.jsonl"}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_TRUE(summary("run")["val_loss"].is_number());
 }
 
 TEST_F(CliDataE2e, BadRecordsAreReportedWithLineNumbersAndExitCodeTwo) {

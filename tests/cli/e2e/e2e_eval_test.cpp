@@ -131,17 +131,31 @@ TEST_F(CliEvalE2e, TheReportedNumbersAreConsistent) {
                     HasSubstr(" sequences of 32, stream")));
 }
 
+TEST_F(CliEvalE2e, EverySequenceCountsInMicroBatchesOfAnySize) {
+  train();
+  std::string lines;
+  for (int i = 0; i < 11; ++i)
+    lines += str(R"({"prompt": "Box )", i, R"( holds ", "completion": "red tea, and )", i, " of them\"}\n");
+  write("ask.jsonl", lines);
+  const nlohmann::json one = eval({"run", "--data", "ask.jsonl", "train.micro_batch=1"});
+  EXPECT_EQ(one["dropped_sequences"], 0);
+  ASSERT_GT(one["sequences"].get<int>(), 8);
+  for (const int n : {2, 3, 4, 8, 64}) {
+    const nlohmann::json many = eval({"run", "--data", "ask.jsonl", str("train.micro_batch=", n)});
+    EXPECT_NEAR(many["loss"].get<double>(), one["loss"].get<double>(), 1e-5) << n;
+    for (const char* const key : {"tokens", "bytes", "sequences", "dropped_sequences"})
+      EXPECT_EQ(many[key], one[key]) << key << ", micro-batches of " << n;
+  }
+}
+
 TEST_F(CliEvalE2e, MistakesHaveTheirExitCodes) {
   train();
-  write("one.jsonl", R"({"prompt": "a", "completion": "b"})");
   write("bad.jsonl", "{\"text\": 1}\n");
   expect_refused({}, 2, "missing run or Hugging Face folder");
   expect_refused({"--data", "val.txt"}, 2, "missing run or Hugging Face folder");
   expect_refused({"gone", "--data", "val.txt"}, 2, "gone");
   expect_refused({"run", "--data", "gone.txt"}, 2, "gone.txt: No such file");
   expect_refused({"run", "--data", "bad.jsonl"}, 2, "bad.jsonl: line 1: 'text' must be a string");
-  expect_refused({"run", "--data", "one.jsonl", "data.packing=pack"}, 2,
-                 "--data has 1 sequence, fewer than train.micro_batch = 2");
   expect_refused({"run", "--batches", "0"}, 2, "--batches");
   expect_refused({"run", "memory.devise=1"}, 2, "did you mean 'memory.device'?");
   expect_refused({"run", "memory.device=64KiB"}, 3, "does not fit");

@@ -158,10 +158,6 @@ class TrainingDataBuilder {
     STRATA_TRY_ASSIGN(
         into_.val_,
         annotated(dataset_of(*into_.val_caches_.front(), SampleOrder::sequential, 0), "data.val"));
-    if (const auto rows = static_cast<std::uint64_t>(config_.train.micro_batch);
-        into_.val_->n_samples() < rows)
-      into_.notes_.push_back(str("data.val has ", plural(into_.val_->n_samples(), "sequence"),
-                                 ", fewer than train.micro_batch = ", rows, ", so there is no validation"));
     return {};
   }
 

@@ -17,7 +17,6 @@ namespace strata {
 Status Trainer::validate(std::int64_t step) {
   if (val_batches_ == nullptr) return Status::ok();
   const std::int64_t n = std::min<std::int64_t>(config_.train.eval_batches, val_batches_->n_batches());
-  if (n == 0) return Status::ok();
   const auto loss =
       evaluate_loss(*engine_, *val_batches_, n, evaluation_observer(str("step ", step, ": validating")));
   if (!loss.has_value()) return stop_requested() ? Status::ok() : loss.status();
@@ -64,12 +63,11 @@ Status Trainer::validate_final(TrainOutcome& outcome) {
   if (trace_ != nullptr) trace_->set_enabled(false);  // its many passes would displace the steps
   if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_->steps()));
   if (MicroBatches* const val = val_batches_.get(); val != nullptr && !stop_requested()) {
-    if (const std::int64_t n = val->n_batches(); n > 0) {
-      const auto loss = evaluate_loss(*engine_, *val, n, evaluation_observer("validating the last step"));
-      if (!loss.has_value()) return stop_requested() ? Status::ok() : loss.status();
-      outcome.val_loss = loss->nats;
-      outcome.bits_per_byte = loss->bits_per_byte();
-    }
+    const auto loss =
+        evaluate_loss(*engine_, *val, val->n_batches(), evaluation_observer("validating the last step"));
+    if (!loss.has_value()) return stop_requested() ? Status::ok() : loss.status();
+    outcome.val_loss = loss->nats;
+    outcome.bits_per_byte = loss->bits_per_byte();
   }
   if (stop_requested()) return {};
   STRATA_TRY_ASSIGN(outcome.state_digest, engine_->state_digest());

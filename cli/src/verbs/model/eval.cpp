@@ -269,9 +269,6 @@ Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, EvalTarget 
   STRATA_TRY_ASSIGN(const EvalData data,
                     annotated(EvalData::create(cache, codec.tokenizer, config, m.packing), "--data"));
   const std::int64_t there = data.batches()->n_batches();
-  if (there == 0)
-    return Status::error(Code::invalid, str("--data has ", plural(data.n_samples(), "sequence"),
-                                            ", fewer than train.micro_batch = ", config.train.micro_batch));
   const std::int64_t n = args.batches > 0 ? std::min(args.batches, there) : there;
   const Evaluation e{args, target, data, m.packing, n};
   EvalRank first;
@@ -286,8 +283,9 @@ Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, EvalTarget 
   m.target = std::move(target);
   m.dtype = config.train.dtype;
   m.seq = config.model.seq;
-  m.sequences = n * config.train.micro_batch;
-  m.dropped = static_cast<std::int64_t>(data.n_samples()) - m.sequences;
+  const auto of_data = static_cast<std::int64_t>(data.n_samples());
+  m.sequences = std::min(n * config.train.micro_batch, of_data);
+  m.dropped = of_data - m.sequences;
   const Engine& engine = first.job->engine();
   return args.json ? json_of(m, engine) : text_of(m, engine);
 }

@@ -52,6 +52,9 @@ class Dataset {
   /// samples exist; `corrupt` for a token that is not in the vocabulary: a mapped file may be overwritten at
   /// any time, and tokens are indexes of tables.
   Status fill_batch(std::uint64_t k0, std::int64_t n, const Batch& batch) const;
+  /// The same where samples from k0 + `there` on do not exist: their rows are padding, which has no target
+  /// and to which no token of another row attends.
+  Status fill_padded_batch(std::uint64_t k0, std::int64_t n, std::int64_t there, const Batch& batch) const;
   /// Counts the targets of these samples, which must exist. Bits per byte = total loss in nats / ln 2 /
   /// bytes.
   TargetCount count_targets(std::uint64_t k0, std::int64_t n) const noexcept;
@@ -63,6 +66,8 @@ class Dataset {
   /// Writes an existing sample to a row of the right size.
   virtual void fill_row(std::uint64_t k, const Batch& row) const noexcept = 0;
   virtual TargetCount count_row(std::uint64_t k) const noexcept = 0;
+  /// Makes positions `first` and later of a row padding. A padding token attends only to itself.
+  static void pad_row(const Batch& row, std::size_t first) noexcept;
   // For datasets that consist of other datasets.
   static void fill_row_of(const Dataset& data, std::uint64_t k, const Batch& row) noexcept {
     data.fill_row(k, row);
