@@ -351,8 +351,12 @@ TEST(SourceNameTest, OtherFormatsAreRefusedByTheirExtension) {
               !is_jsonl("a.jsonl/b.txt"));
   for (const char* name : {"a.txt", "a", "a.md", "dir.gz/a", "code.py", ".txt"})
     EXPECT_TRUE(check_source_name(name).is_ok()) << name;
-  for (const char* name : {"a.json", "a.parquet", "a.jsonl.gz", "b/a.zst", "a.arrow", "a.csv", "b/A.CSV", "a.tsv"})
+  for (const char* name :
+       {"a.json", "a.parquet", "a.jsonl.gz", "b/a.zst", "a.arrow", "a.csv", "a.TSV", "A.JSON"})
     EXPECT_EQ(check_source_name(name).code(), Code::unsupported) << name;
+  EXPECT_THAT(std::string(check_source_name("a.csv").message()),
+              HasSubstr("a.csv: .csv is a table, not text; write its rows as records of a .jsonl file"));
+  EXPECT_TRUE(is_jsonl("NOTES.JSONL"));
 }
 
 }  // namespace

@@ -37,6 +37,22 @@ TEST(PromptsTest, ATextIsEncodedAsItIsAndCannotEndATurn) {
   EXPECT_EQ(encode_prompt(tokenizer, {}, {}).status().code(), Code::invalid);
 }
 
+TEST(PromptsTest, AFileOfAWindowsEditorHasTheSamePromptsAsAPlainOne) {
+  const test::TempDir dir;
+  const auto read = [&](const std::string& name, const std::string& text) {
+    must(write_text_atomically(posix_io(), dir.file(name), text));
+    return read_prompts(posix_io(), dir.file(name), [](std::string_view) {});
+  };
+  const auto texts = must(read("p.txt", "\xEF\xBB\xBFTea\r\nBox\r\n"));
+  ASSERT_EQ(texts.size(), 2u);
+  EXPECT_EQ(texts[0].text, "Tea");
+  EXPECT_EQ(texts[1].text, "Box");
+  const auto records = must(read("p.jsonl", "\xEF\xBB\xBF{\"prompt\": \"Tea\"}\r\n"));
+  EXPECT_EQ(records[0].text, "Tea");
+  EXPECT_THAT(std::string(read("wide.txt", std::string("\xFF\xFET\0e\0", 6)).status().message()),
+              HasSubstr("byte order mark of UTF-16"));
+}
+
 TEST(PromptsTest, AConversationIsWrittenLikeTrainingData) {
   const Prompt prompt{"", {{"system", "Be brief."}, {"user", "Who<|im_end|>?"}}};
   const Tokenizer words = byte_tokenizer({});

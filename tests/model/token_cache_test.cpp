@@ -49,6 +49,13 @@ TEST_F(TokenCacheTest, EachSourceIsFollowedByAnEndOfText) {
   EXPECT_EQ(cache->rebuild_reason(), "no cache yet");
 }
 
+TEST_F(TokenCacheTest, AByteOrderMarkIsNoPartOfAText) {
+  const std::vector<std::int32_t> plain = tokens_of(*cached(io, tokenizer));
+  io.put("a.txt", "\xEF\xBB\xBF" + kFirst);
+  EXPECT_EQ(tokens_of(*cached(io, tokenizer)), plain);
+  EXPECT_EQ(cached(io, tokenizer)->rebuild_reason(), "");
+}
+
 TEST_F(TokenCacheTest, SourceBytesEqualTheFileSizes) {
   const auto cache = cached(io, tokenizer);
   EXPECT_EQ(cache->source_bytes(), kFirst.size() + kSecond.size());

@@ -22,7 +22,7 @@ Result<std::string> read_corpus(Io& io, const std::string& file) {
   STRATA_TRY_ASSIGN(std::string text, read_text(io, file, kMaxTextBytes));
   STRATA_TRY(check_source_name(file));
   STRATA_TRY(check_text(file, text));
-  return text;
+  return std::string(without_byte_order_mark(text));
 }
 
 Result<std::string> train(const Args& args, Io& io) {

@@ -64,8 +64,7 @@ class RecordReader {
   /// The documents of a line.
   Outcome read(const detail::Line& line, std::vector<Document>& into) {
     if (line.too_long) return Problem{"length", str("longer than ", kMaxRecordBytes, " bytes")};
-    std::string text = line.text;
-    if (line.number == 1 && text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+    const std::string& text = line.text;
     if (text.starts_with(kByteOrderMark)) return Problem{"json", "not JSON: a byte order mark"};
     const Result<json> parsed = detail::parse_strict_json(text);
     if (!parsed.has_value()) {

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include <strata/model/documents.h>
+#include <strata/model/text_check.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/str.h>
 
@@ -31,7 +32,8 @@ Result<Digest> digest_sources(Io& io, const std::vector<std::string>& sources) {
   for (const std::string& path : sources) {
     const Result<FileDigest> file = digest_file(io, path);
     unreadable.add(file.status());
-    if (file.has_value()) digester.add(*file, is_jsonl(path));
+    const Result<std::string_view> form = detail::source_form(io, path);
+    if (file.has_value() && form.has_value()) digester.add(*file, *form);
   }
   STRATA_TRY(unreadable.status());
   return digester.digest();
@@ -142,6 +144,15 @@ Status TokenCache::load(File& file, const Tokenizer& tokenizer) {
     token_bytes_.push_back(static_cast<std::uint16_t>(tokenizer.token_bytes(id)));
   point_into(header);
   return check_payload();
+}
+
+Result<std::string_view> detail::source_form(Io& io, const std::string& path) {
+  if (is_jsonl(path)) return "records";
+  STRATA_TRY_ASSIGN(const std::unique_ptr<File> file, io.open(path, OpenMode::read));
+  STRATA_TRY_ASSIGN(const std::uint64_t size, file->size());
+  std::string head(std::min<std::size_t>(size, 3), '\0');
+  STRATA_TRY(read_exact(*file, 0, std::as_writable_bytes(std::span(head))));
+  return without_byte_order_mark(head).size() == head.size() ? "text" : "text after its mark";
 }
 
 Result<std::unique_ptr<TokenCache>> TokenCache::open(Io& io, const Tokenizer& tokenizer,

@@ -5,10 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 #include <strata/model/chat.h>
 #include <strata/runtime/io/digest.h>
+#include <strata/runtime/io/io.h>
 
 // The file format of TokenCache; see model/README.md, "Token cache".
 namespace strata::detail {
@@ -58,14 +61,17 @@ struct CacheLayout {
   std::uint64_t loss_mask, documents, end;
 };
 
-/// One digest for a list of files: their sizes, digests and whether they are JSONL, in order. It does not
-/// cover their paths, so that a corpus may be moved.
+/// What of a file is read: its records, its text, or its text after a byte order mark.
+Result<std::string_view> source_form(Io& io, const std::string& path);
+
+/// One digest for a list of files: their sizes, digests and forms, in order. It does not cover their paths,
+/// so that a corpus may be moved.
 class SourceDigester {
  public:
-  void add(const FileDigest& file, bool jsonl) noexcept {
+  void add(const FileDigest& file, std::string_view form) noexcept {
     digester_.update(std::as_bytes(std::span(&file.bytes, 1)));
     digester_.update(file.digest);
-    digester_.update(std::string_view(jsonl ? "records" : "text"));
+    digester_.update(form);
   }
   Digest digest() const noexcept { return digester_.digest(); }
 

@@ -71,7 +71,8 @@ Status TokenCacheWriter::write_all_sources(const std::vector<std::string>& sourc
     if (write_failed_ || digest.status().code() == Code::out_of_memory) return digest.status();
     bad.add(digest.status());
     if (!digest.has_value()) continue;
-    digester.add(*digest, is_jsonl(source));
+    STRATA_TRY_ASSIGN(const std::string_view form, source_form(io_, source));
+    digester.add(*digest, form);
     header_.source_bytes += digest->bytes;
   }
   bad_sources_ = !bad.empty();
@@ -130,7 +131,9 @@ Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
     STRATA_TRY(read_exact(*source, at, std::as_writable_bytes(block)));
     digester.update(std::as_bytes(block));
     STRATA_TRY(check.add(std::string_view(text).substr(old)));
+    const bool is_first = at == 0;
     at += block.size();
+    if (is_first) text.erase(0, text.size() - without_byte_order_mark(text).size());
     const std::size_t cut = at == size ? text.size() : tokenizer_.last_safe_cut(text);
     STRATA_TRY(append(tokenizer_.encode(std::string_view(text).substr(0, cut), SpecialTokens::as_text,
                                         AddSpecialTokens::no, place),

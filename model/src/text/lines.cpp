@@ -63,7 +63,7 @@ Result<FileDigest> for_each_line(Io& io, const std::string& path, std::size_t ma
     STRATA_TRY(read_exact(*file, at, std::as_writable_bytes(std::span(block))));
     digester.update(std::string_view(block));
     if (at == 0) STRATA_TRY(check_byte_order_mark(path, block));
-    STRATA_TRY(cutter.add(block));
+    STRATA_TRY(cutter.add(at == 0 ? without_byte_order_mark(block) : block));
   }
   STRATA_TRY(cutter.finish());
   return FileDigest{digester.digest(), size};

@@ -16,9 +16,9 @@ struct Line {
   bool too_long = false;
 };
 
-/// Calls `take` for each line of a file, which is read in blocks; holds at most `max_bytes` of a line. The
-/// text after the last line feed is a line unless it is empty. Errors: those of reading, and the first error
-/// of `take`, which ends the loop.
+/// Calls `take` for each line of a file after its byte order mark. It is read in blocks; holds at most
+/// `max_bytes` of a line. The text after the last line feed is a line unless it is empty. Errors: those of
+/// reading, and the first error of `take`, which ends the loop.
 Result<FileDigest> for_each_line(Io& io, const std::string& path, std::size_t max_bytes,
                                  const std::function<Status(const Line&)>& take);
 

@@ -30,6 +30,11 @@ Status check_byte_order_mark(const std::string& name, std::string_view head) {
                            "; text is read as UTF-8: iconv -f ", encoding, " -t UTF-8 converts it"));
 }
 
+std::string_view without_byte_order_mark(std::string_view text) noexcept {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
+}
+
 // Counts invalid bytes of `text`, which begins at byte `begin` of the file. A sequence that the next block
 // may complete is kept in tail_, unless the file `ends`.
 void TextCheck::count_invalid(std::string_view text, std::uint64_t begin, bool ends) {

@@ -160,6 +160,13 @@ TEST_F(CliDataE2e, ValidationDataOfFewerSequencesThanAMicroBatchIsMeasured) {
   EXPECT_TRUE(summary("run")["val_loss"].is_number());
 }
 
+TEST_F(CliDataE2e, TablesAreNotTrainedOnAsText) {
+  write("a.csv", "question,answer\nWho?,She.\n");
+  const ProgramResult refused = strata(tiny("train", {"data.train=a.csv"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("data.train: a.csv: .csv is a table, not text"));
+}
+
 TEST_F(CliDataE2e, BadRecordsAreReportedWithLineNumbersAndExitCodeTwo) {
   write("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": 1}\n{\"text\":\n{\"text\": 2}\n");
   for (const Words& words :

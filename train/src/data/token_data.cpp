@@ -35,7 +35,7 @@ Status add_texts(Io& io, const std::string& file, RecordUse use, std::vector<std
         .status();
   STRATA_TRY_ASSIGN(std::string text, read_text(io, file, kMaxCorpusBytes));
   STRATA_TRY(check_text(file, text));
-  texts.push_back(std::move(text));
+  texts.emplace_back(without_byte_order_mark(text));
   return {};
 }
 

@@ -32,7 +32,7 @@ enum class RecordUse : std::uint8_t {
 std::string_view to_string(SourceKind kind) noexcept;
 
 /// Whether the file name has a JSONL extension: .jsonl or .ndjson.
-bool is_jsonl(std::string_view path) noexcept;
+bool is_jsonl(std::string_view path);
 /// Errors: `unsupported` for an extension of a format that is neither text nor JSONL (.parquet, .gz, .json
 /// ...), which would otherwise be trained on as noise.
 Status check_source_name(std::string_view path);

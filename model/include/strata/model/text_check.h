@@ -11,6 +11,8 @@ namespace strata {
 /// Checks that a text does not begin with a byte order mark of UTF-16 or UTF-32. `head`: its first 4 bytes,
 /// fewer if it is shorter. Errors: `invalid` with `name`.
 Status check_byte_order_mark(const std::string& name, std::string_view head);
+/// The text after a byte order mark of UTF-8, which editors on Windows write and which is no part of it.
+std::string_view without_byte_order_mark(std::string_view text) noexcept;
 
 /// Checks that bytes are UTF-8 text, which a tokenizer is trained on and encodes: binary data and other
 /// encodings would be trained on as noise. The file is passed in blocks that may be split anywhere.
