@@ -7,6 +7,7 @@
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/str.h>
 #include <support/memory_io.h>
+#include <support/temp_dir.h>
 
 namespace strata {
 namespace {
@@ -31,6 +32,14 @@ TEST(VocabAndMergesTest, AFolderRoundTrips) {
   MemoryIo io;
   must(small_tokenizer().save_vocab_and_merges(io, "gpt2"));
   EXPECT_EQ(must(Tokenizer::load(io, "gpt2")).digest(), small_tokenizer().digest());
+}
+
+TEST(VocabAndMergesTest, AFolderWithoutATokenizerSaysWhichFilesItLacks) {
+  const test::TempDir dir;
+  const Status status = Tokenizer::load(posix_io(), dir.file("")).status();
+  EXPECT_EQ(status.code(), Code::not_found);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(" has no tokenizer.json, and no vocab.json with merges.txt"));
 }
 
 TEST(VocabAndMergesTest, LinesMayEndWithCrlf) {

@@ -150,6 +150,24 @@ TEST(TokenizerSectionTest, IsRefusedByName) {
   }
 }
 
+// transformers saves what the last call of a tokenizer set, and resets it before the next one.
+TEST(TokenizerJsonTest, TruncationAndPaddingOfAnEarlierCallAreIgnoredAndNamed) {
+  const Tokenizer plain = small_tokenizer();
+  const std::string truncates = replaced(
+      plain.to_json(), "\"truncation\": null",
+      R"("truncation": {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0})");
+  const std::string text =
+      replaced(truncates, "\"padding\": null",
+               R"("padding": {"strategy": {"Fixed": 16}, "pad_id": 0, "pad_token": "!"})");
+  const Tokenizer read = must(Tokenizer::from_json(text));
+  EXPECT_EQ(read.digest(), plain.digest());
+  EXPECT_EQ(read.encode("the theme of the thesis"), plain.encode("the theme of the thesis"));
+  EXPECT_EQ(read.note(),
+            "tokenizer.json keeps truncation and padding of an earlier call, which is ignored: no text "
+            "is cut or padded");
+  EXPECT_EQ(plain.note(), "");
+}
+
 struct Damage {
   std::string what;
   std::string from, to;
@@ -206,8 +224,6 @@ std::vector<Damage> damages() {
       Damage{"VocabIsAList", "\"vocab\": {", "\"vocab\": [], \"merges\": [], \"x\": {",
              "duplicate key 'merges' in an object"},
       Damage{"MergesIsAText", "\"merges\": [", "\"merges\": \"\", \"fuse_unk_2\": [", "model.fuse_unk_2"},
-      Damage{"Truncation", "\"truncation\": null", "\"truncation\": {\"max_length\": 8}", "truncation = "},
-      Damage{"Padding", "\"padding\": null", "\"padding\": {\"strategy\": \"BatchLongest\"}", "padding = "},
       Damage{"NormalizerList", "\"normalizer\": null", "\"normalizer\": []", "normalizer is []"},
       Damage{"NormalizerSequence", "\"normalizer\": null",
              R"("normalizer": {"type": "Sequence", "normalizers": 3})",

@@ -88,7 +88,7 @@ void read_sliding(Keys& k, DecoderConfig& c, Slides how) {
   c.sliding.clear();
   for (const json& type : *types) {
     c.sliding.push_back(type == "sliding_attention");
-    if (type != "sliding_attention" && type != "full_attention")
+    if (type != "sliding_attention" && type != "full_attention" && type != "attention")  // an older name
       return k.unsupported(str("layer_types has ", type.dump().substr(0, 80)));
   }
   const auto sliding = static_cast<std::size_t>(std::count(c.sliding.begin(), c.sliding.end(), true));
@@ -144,7 +144,8 @@ void read_gemma(Keys& k, DecoderConfig& c) {
            : otherwise > 0 || k.find({name}) != nullptr ? k.positive({name}, static_cast<double>(otherwise))
                                                         : 0.0f;
   };
-  c.score_softcap = cap("attn_logit_softcapping", c.score_softcap);
+  // Gemma 3's configs may have a cap of scores, from Gemma 2's, which no implementation applies.
+  if (c.family == "gemma2") c.score_softcap = cap("attn_logit_softcapping", c.score_softcap);
   c.logit_softcap = cap("final_logit_softcapping", c.logit_softcap);
   k.must_be("use_bidirectional_attention", false, false);
 }

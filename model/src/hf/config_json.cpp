@@ -120,6 +120,13 @@ void make_classifier(json& j, std::string_view family) {
 
 }  // namespace
 
+std::string with_tied_head(const std::string& text, bool tied) {
+  auto given = detail::parse_strict_json(text);
+  if (!given.has_value() || !given->is_object()) return text;
+  (*given)["tie_word_embeddings"] = tied;
+  return given->dump(2) + "\n";
+}
+
 std::string hf_config_json(const DecoderConfig& config, DType dtype, const std::string& source) {
   const DecoderConfig c = with_derived_sizes(config);
   json j = {{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}};

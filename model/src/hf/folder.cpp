@@ -1,7 +1,6 @@
 #include <strata/model/hf/folder.h>
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include <strata/model/hf/config.h>
@@ -80,8 +79,20 @@ Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path
   folder->config_text_ = text;
   folder->tensors_ = hf_tensors(folder->config_);
   STRATA_TRY(folder->open_files(io));
+  STRATA_TRY(folder->settle_tied_head().annotate(path));
   STRATA_TRY(folder->locate_tensors(true).annotate(path));
   return folder;
+}
+
+Result<DecoderConfig> HfFolder::config_of(Io& io, const std::string& path) {
+  HfFolder folder;
+  folder.path_ = path;
+  STRATA_TRY_ASSIGN(const std::string text, read_text(io, path + "/config.json", kConfigLimit));
+  STRATA_TRY_ASSIGN(folder.config_, decoder_from_hf_config(text));
+  folder.tensors_ = hf_tensors(folder.config_);
+  // Files that cannot be read are the business of open().
+  if (folder.config_.tied_head && folder.open_files(io).is_ok()) (void)folder.settle_tied_head().is_ok();
+  return folder.config_;
 }
 
 Result<std::unique_ptr<HfFolder>> HfFolder::open_tensors(Io& io, const std::string& file,
@@ -127,14 +138,60 @@ Status HfFolder::open_files(Io& io) {
   return {};
 }
 
-// Some files omit the first part ("transformer.") of every tensor name, others of none.
+// Some files omit the first part ("transformer.") of every tensor name, others of none. The second tensor
+// decides where there is no token embedding.
 bool HfFolder::has_bare_names() const {
-  const auto there = [&](std::string_view wanted) {
-    return std::any_of(files_.begin(), files_.end(),
-                       [&](const auto& f) { return f->find(wanted) != nullptr; });
+  const auto there = [&](std::string_view wanted) { return location_of(wanted).entry != nullptr; };
+  for (const std::size_t i : {0, 1}) {
+    const std::string_view name = tensors_[i].name;
+    if (there(name)) return false;
+    if (there(name.substr(name.find('.') + 1))) return true;
+  }
+  return false;
+}
+
+HfFolder::TensorLocation HfFolder::location_of(std::string_view name) const {
+  for (const auto& file : files_)
+    if (const SafetensorsEntry* const entry = file->find(name))
+      return {file.get(), entry, dtype_from_safetensors(entry->dtype).value_or(DType::f32)};
+  return {};
+}
+
+// The rules of transformers' tie_weights(): safetensors' save_model() keeps of a tied pair the name that
+// sorts first, the head; and a head that was trained by itself stays what it is, whatever config.json says.
+Status HfFolder::settle_tied_head() {
+  if (!config_.tied_head || config_.scores) return {};
+  HfTensor& tokens = tensors_.front();
+  const std::string name = has_bare_names() ? tokens.name.substr(tokens.name.find('.') + 1) : tokens.name;
+  const TensorLocation embedding = location_of(name), head = location_of(hf_head_name());
+  const auto unreadable = [](const TensorLocation& location) {
+    return location.entry != nullptr && dtype_from_safetensors(location.entry->dtype) != location.dtype;
   };
-  const std::string_view first = tensors_.front().name;
-  return !there(first) && there(first.substr(first.find('.') + 1));
+  if (head.entry == nullptr || unreadable(embedding) || unreadable(head))
+    return {};  // locate_tensors() reports them
+  if (embedding.entry == nullptr) {
+    tokens.name = hf_head_name();
+    return {};
+  }
+  if (embedding.entry->shape != head.entry->shape) return {};  // locate_tensors() reports it
+  STRATA_TRY_ASSIGN(config_.tied_head, are_equal(embedding, head));
+  if (!config_.tied_head) tensors_ = hf_tensors(config_);
+  return {};
+}
+
+Result<bool> HfFolder::are_equal(const TensorLocation& one, const TensorLocation& other) const {
+  std::uint64_t n = 1;
+  for (const std::uint64_t extent : one.entry->shape) n *= extent;
+  std::vector<float> values, others;
+  for (std::uint64_t at = 0; at < n; at += static_cast<std::uint64_t>(kBlock)) {
+    const auto size = static_cast<std::size_t>(std::min(static_cast<std::uint64_t>(kBlock), n - at));
+    values.resize(size);
+    others.resize(size);
+    STRATA_TRY(read_block(one, static_cast<std::int64_t>(at), values));
+    STRATA_TRY(read_block(other, static_cast<std::int64_t>(at), others));
+    if (!std::equal(values.begin(), values.end(), others.begin())) return false;
+  }
+  return true;
 }
 
 // Opens the matrices that are quantized, and returns the names of all tensors that belong to them.
@@ -279,7 +336,7 @@ Status HfFolder::read(std::string_view param, std::span<float> into) const {
       scatter_hf(tensor, config_, at, block, into);
     }
   }
-  return check_tied_head(0, param == tensors_.front().param ? into : std::span<float>());
+  return {};
 }
 
 Status HfFolder::read_part(std::string_view param, std::int64_t offset, std::span<float> into) const {
@@ -290,10 +347,7 @@ Status HfFolder::read_part(std::string_view param, std::int64_t offset, std::spa
   const bool as_ours = std::all_of(tensors_.begin(), tensors_.end(), [&](const HfTensor& tensor) {
     return tensor.param != param || tensor.layout == HfTensor::Layout::rows;
   });
-  if (as_ours) {
-    STRATA_TRY(read_rows(param, offset, into));
-    return check_tied_head(offset, param == tensors_.front().param ? into : std::span<float>());
-  }
+  if (as_ours) return read_rows(param, offset, into);
   if (rearranged_name_ != param) {
     rearranged_name_.clear();
     rearranged_.resize(static_cast<std::size_t>(n));
@@ -348,20 +402,6 @@ Status HfFolder::read_rows(std::string_view param, std::int64_t offset, std::spa
       STRATA_TRY(read_block(locations_.find(tensor.name)->second, at - first,
                             into.subspan(static_cast<std::size_t>(at - offset),
                                          static_cast<std::size_t>(std::min(kBlock, end - at)))));
-  }
-  return {};
-}
-
-Status HfFolder::check_tied_head(std::int64_t offset, std::span<const float> tokens) const {
-  const auto at = locations_.find(hf_head_name());
-  if (!config_.tied_head || at == locations_.end()) return {};
-  std::vector<float> block;
-  for (std::size_t i = 0; i < tokens.size(); i += kBlock) {
-    block.resize(std::min<std::size_t>(kBlock, tokens.size() - i));
-    STRATA_TRY(read_block(at->second, offset + static_cast<std::int64_t>(i), block));
-    if (std::memcmp(block.data(), tokens.data() + i, block.size() * sizeof(float)) != 0)
-      return Status::error(Code::corrupt, str(path_, ": tie_word_embeddings is true, but ", hf_head_name(),
-                                              " differs from ", tensors_.front().name));
   }
   return {};
 }

@@ -146,6 +146,14 @@ Result<Tokenizer> Tokenizer::load(Io& io, const std::string& path) {
     if (!loaded) return std::move(loaded).error().annotate(path);
     return marked(io, path, *loaded);
   }
+  if (file == path && io.exists(path + "/."))
+    return Status::error(
+        Code::not_found,
+        str(path,
+            " has no tokenizer.json, and no vocab.json with merges.txt: save the tokenizer there, too "
+            "(AutoTokenizer.from_pretrained('MODEL').save_pretrained('",
+            path, "'))"));
+  const std::string folder = folder_of(file);
   // A file that is named may be a link to anywhere, but one of a folder of Hugging Face follows its rule.
   if (const std::filesystem::path named(file); named.filename() == "tokenizer.json" &&
                                                named.has_parent_path() &&
@@ -155,7 +163,7 @@ Result<Tokenizer> Tokenizer::load(Io& io, const std::string& path) {
   STRATA_TRY_ASSIGN(const std::string text, read_text(io, file, detail::kMaxTokenizerFileBytes));
   Result<Tokenizer> loaded = from_json(text);
   if (!loaded) return std::move(loaded).error().annotate(file);
-  return marked(io, folder_of(file), *loaded);
+  return marked(io, folder, *loaded);
 }
 
 Status Tokenizer::save_vocab_and_merges(Io& io, const std::string& folder) const {

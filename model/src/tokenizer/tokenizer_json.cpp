@@ -158,6 +158,14 @@ Result<Tokenizer> Tokenizer::from_json(const std::string& text) {
   return create(std::move(spec));
 }
 
+std::string Tokenizer::note() const {
+  std::string keys;
+  for (const std::string& key : spec().ignored) keys += str(keys.empty() ? "" : " and ", key);
+  if (keys.empty()) return {};
+  return str("tokenizer.json keeps ", keys,
+             " of an earlier call, which is ignored: no text is cut or padded");
+}
+
 Status Tokenizer::save(Io& io, const std::string& path) const {
   return write_text_atomically(io, path, to_json());
 }

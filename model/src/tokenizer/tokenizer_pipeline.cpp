@@ -141,7 +141,10 @@ Status read_post_processor(const json& root, TokenizerSpec& spec) {
 }  // namespace
 
 Status read_pipeline(const json& root, TokenizerSpec& spec) {
-  STRATA_TRY(refuse_set(root, "", {"truncation", "padding"}));
+  // What the last training call set, and not a property of the tokenizer: transformers resets both for each
+  // call.
+  for (const char* const key : {"truncation", "padding"})
+    if (!field(root, key).is_null()) spec.ignored.emplace_back(key);
   if (spec.split == SplitRule::none) {
     STRATA_TRY(read_sentencepiece(root, spec));
     return read_post_processor(root, spec);

@@ -128,6 +128,23 @@ TEST_F(CliHfE2e, AnExportContainsTheRunsTokenizerAndStopTokens) {
   EXPECT_EQ(config["eos_token_id"], 399);
 }
 
+TEST_F(CliHfE2e, AHeadThatOnlyTheConfigurationTiesIsTrainedByItself) {
+  make_folder("llama");
+  const Words measure = {"eval", "hf", "--data", "val.txt", "--json", "model.seq=32", "train.micro_batch=2"};
+  const std::string apart = strata(measure).out;
+  auto config = nlohmann::json::parse(read_all(file("hf/config.json")));
+  config["tie_word_embeddings"] = true;
+  write("hf/config.json", config.dump());
+  EXPECT_EQ(strata(measure).out, apart);
+  const ProgramResult trained = strata(tiny("train", {"--out", "again", "--init", "hf", "train.steps=2"}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(trained.output(), HasSubstr("the head is not tied, as in transformers"));
+  must(posix_io().remove_all(file("hf")));
+  EXPECT_EQ(strata({"train", "--resume", "again", "train.steps=3"}).exit_code, 0);
+  ASSERT_EQ(strata({"export", "again", "--out", "out", "--check"}).exit_code, 0);
+  EXPECT_EQ(nlohmann::json::parse(read_all(file("out/config.json")))["tie_word_embeddings"], false);
+}
+
 TEST_F(CliHfE2e, ARunResumesAndIsExportedWithoutItsOriginalFolder) {
   make_folder("qwen3");
   write("hf/generation_config.json", R"({"eos_token_id": [7, 8]})");

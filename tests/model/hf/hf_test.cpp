@@ -356,27 +356,83 @@ TEST_F(HfDamageTest, TheCheckFindsAFlippedBit) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("head.weight has other values when it is read back"));
 }
 
+TEST_F(HfDamageTest, OtherQuantizationsAreRefusedByName) {
+  edit_config([](json& j) { j["quantization_config"] = {{"quant_method", "mxfp4"}}; });
+  expect_refused(Code::unsupported, {"quantization_config.quant_method is 'mxfp4', not bitsandbytes"});
+}
+
+class HfSlidingTest : public HfDamageTest {
+ protected:
+  HfSlidingTest() : HfDamageTest("gemma2") {}
+};
+
+TEST_F(HfSlidingTest, FullAttentionHasAnOlderNameAndOtherLayersAreRefusedByTheirs) {
+  edit_config([](json& j) { j["layer_types"] = {"sliding_attention", "attention"}; });
+  EXPECT_EQ(must(HfFolder::open(posix_io(), path))->config().sliding, (std::vector<bool>{true, false}));
+  for (const char* const other : {"mamba", "linear_attention"}) {
+    edit_config([&](json& j) { j["layer_types"] = {"sliding_attention", other}; });
+    expect_refused(Code::unsupported, {str("layer_types has \"", other, "\"")});
+  }
+}
+
 class HfTiedTest : public HfDamageTest {
  protected:
   HfTiedTest() : HfDamageTest("gpt2") {}
 };
 
-TEST_F(HfTiedTest, ATiedHeadThatDiffersFromItsTableIsRefused) {
+TEST_F(HfTiedTest, AHeadAloneIsAlsoTheTokenEmbedding) {
+  edit_tensors([](TensorSpec& spec) {
+    if (spec.name == "transformer.wte.weight") spec.name = "lm_head.weight";
+    return true;
+  });
+  const auto folder = must(HfFolder::open(posix_io(), path));
+  std::vector<float> tokens(31 * 24, 1.0f);
+  must(folder->read("tokens.weight", tokens));
+  EXPECT_EQ(tokens, std::vector<float>(31 * 24));
+  EXPECT_TRUE(folder->config().tied_head);
+}
+
+TEST_F(HfTiedTest, AHeadThatEqualsTheTokenEmbeddingStaysTied) {
   edit_tensors([](TensorSpec&) { return true; }, {{"lm_head.weight", "F32", {31, 24}}});
   const auto folder = must(HfFolder::open(posix_io(), path));
-  std::vector<float> tokens(31 * 24);
-  EXPECT_TRUE(folder->read("tokens.weight", tokens).is_ok());  // both are zero
+  EXPECT_TRUE(folder->config().tied_head);
+  EXPECT_FALSE(folder->has_param("head.weight"));
+}
+
+TEST_F(HfTiedTest, AHeadThatDiffersFromTheTokenEmbeddingIsNotTied) {
   edit_tensors([](TensorSpec&) { return true; }, {{"lm_head.weight", "BF16", {31, 24}}});
   std::fstream raw(path + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
-  raw.seekp(-1, std::ios::end);
+  raw.seekp(-1, std::ios::end);  // the last element of the head
   raw.put('\x3f');
   raw.close();
-  const Status status = must(HfFolder::open(posix_io(), path))->read("tokens.weight", tokens);
-  EXPECT_EQ(status.code(), Code::corrupt);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("lm_head.weight differs from transformer.wte.weight"));
-  const auto damaged = must(HfFolder::open(posix_io(), path));  // only its last element is damaged
-  EXPECT_TRUE(damaged->read_part("tokens.weight", 0, std::span(tokens).first(700)).is_ok());
-  EXPECT_EQ(damaged->read_part("tokens.weight", 700, std::span(tokens).subspan(700)).code(), Code::corrupt);
+  EXPECT_FALSE(must(HfFolder::config_of(posix_io(), path)).tied_head);
+  const auto folder = must(HfFolder::open(posix_io(), path));
+  EXPECT_FALSE(folder->config().tied_head);
+  std::vector<float> tokens(31 * 24, 1.0f), head(31 * 24);
+  must(folder->read("tokens.weight", tokens));
+  must(folder->read("head.weight", head));
+  EXPECT_EQ(tokens.back(), 0.0f);
+  EXPECT_EQ(head.back(), 0.5f);
+}
+
+TEST_F(HfTiedTest, WithNeitherOfThePairTheTokenEmbeddingIsMissing) {
+  edit_tensors([](TensorSpec& spec) { return spec.name != "transformer.wte.weight"; });
+  expect_refused(Code::corrupt, {"transformer.wte.weight is missing"});
+}
+
+class HfGemma3Test : public HfDamageTest {
+ protected:
+  HfGemma3Test() : HfDamageTest("gemma3_text") {}
+};
+
+TEST_F(HfGemma3Test, OnlyTheCapOfLogitsIsApplied) {
+  edit_config([](json& j) {
+    j["attn_logit_softcapping"] = 50.0;
+    j["final_logit_softcapping"] = 30.0;
+  });
+  const DecoderConfig found = must(HfFolder::open(posix_io(), path))->config();
+  EXPECT_EQ(found.score_softcap, 0.0f);
+  EXPECT_EQ(found.logit_softcap, 30.0f);
 }
 
 TEST_F(HfTiedTest, NamesWithoutTheirFirstPartAreAccepted) {

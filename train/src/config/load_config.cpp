@@ -10,6 +10,7 @@
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/model/hf/config.h>
 #include <strata/model/hf/explain_folder.h>
+#include <strata/model/hf/folder.h>
 #include <strata/model/hf/training_settings.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
@@ -94,7 +95,9 @@ Result<FolderModel> read_folder_model(const std::string& path, const std::string
   if (!posix_io().exists(path)) STRATA_TRY(explain_hf_folder(posix_io(), folder).annotate("model.from"));
   auto text = read_text(posix_io(), path, kModelConfigLimit);
   if (!text.has_value()) return text.status().annotate("model.from");
-  auto config = decoder_from_hf_config(*text);
+  // A run's copy says what its folder was found to be.
+  auto config = path == folder + "/config.json" ? HfFolder::config_of(posix_io(), folder)
+                                                : decoder_from_hf_config(*text);
   if (!config.has_value()) return config.status().annotate(path);
   STRATA_TRY_ASSIGN(std::string ignored_settings, ignored_settings_of(folder + "/config.json", *text));
   return FolderModel{*std::move(config), std::move(ignored_settings), quantization_in_hf_config(*text)};

@@ -26,6 +26,7 @@ class TrainingDataBuilder {
     into_.notes_.push_back(describe(into_.tokenizer().markers(), into_.tokenizer()));
     if (std::string warning = config_.data.chosen_chat.warning(); !warning.empty())
       into_.notes_.push_back(std::move(warning));
+    if (std::string note = into_.tokenizer().note(); !note.empty()) into_.notes_.push_back(std::move(note));
     if (samples_answers(config_)) return open_prompts(train);
     STRATA_TRY(io_.make_dirs(config_.data.cache_dir));
     STRATA_TRY(open_caches(train));

@@ -65,6 +65,7 @@ Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const ConfigReq
   config.train.dtype = requested_dtype(*source->loaded_);
   if (Result<ChatTemplate>& chat = config.data.chosen_chat.chat; chat.has_value())
     chat = chat->with_date(today());
+  if (const std::string note = source->tokenizer_->note(); !note.empty()) warn(note);
   source->dtype_ = compute_dtype(config);
   set_for_inference(config);
   if (!folders.named.empty()) STRATA_TRY(source->open_adapters(folders.named, adapters.default_adapter));

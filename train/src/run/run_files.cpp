@@ -3,10 +3,12 @@
 #include <string_view>
 
 #include <strata/model/chat.h>
+#include <strata/model/hf/config.h>
 #include <strata/model/text_markers.h>
 #include <strata/runtime/str.h>
 #include <strata/train/resume.h>
 #include <strata/train/run_folder.h>
+#include <strata/train/start_notes.h>
 
 #include "run/run_paths.h"
 
@@ -53,6 +55,9 @@ Result<std::map<std::string, std::string>> run_files(const TrainConfig& config,
         io.exists(path) && (own_tokenizer || std::string_view(name) == "config.json")) {
       STRATA_TRY_ASSIGN(files[str("base/", name)], read_text(io, path, kLimit));
     }
+  if (const auto copy = files.find("base/config.json");
+      copy != files.end() && unties_head(config, copy->second))
+    copy->second = with_tied_head(copy->second, false);
   return files;
 }
 

@@ -1,14 +1,29 @@
 #include <strata/train/start_notes.h>
 
+#include <strata/model/hf/config.h>
+#include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
+
+bool unties_head(const TrainConfig& config, const std::string& config_json) {
+  if (!config.model.loaded || config.model.loaded->tied_head) return false;
+  const auto said = decoder_from_hf_config(config_json);
+  return said.has_value() && said->tied_head;
+}
 
 std::vector<std::string> start_notes(const TrainConfig& config) {
   std::vector<std::string> notes;
   if (!config.model.ignored_settings.empty())
     notes.push_back(str("model    ", config.model.ignored_settings,
                         " for training, which strata does not support; the run trains without dropout"));
+  if (const std::string path = config.model.from + "/config.json"; config.model.loaded) {
+    constexpr std::uint64_t kLimit = std::uint64_t{16} << 20;
+    if (const auto text = read_text(posix_io(), path, kLimit); text.has_value() && unties_head(config, *text))
+      notes.push_back(str("model    ", path,
+                          " ties the head to the token embedding, but the files have both with "
+                          "different values: the head is not tied, as in transformers"));
+  }
   if (const std::int64_t steps = config.train.steps; steps > 0 && config.optim.warmup > steps)
     notes.push_back(str("optim    optim.warmup = ", config.optim.warmup,
                         " is longer than the run of train.steps = ", steps,

@@ -262,6 +262,7 @@ Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, EvalTarget 
   STRATA_TRY_ASSIGN(m.files, args.data.empty() ? locate_data_files(config.data.val, "data.val")
                                                : locate_data_files(args.data, "--data"));
   STRATA_TRY_ASSIGN(const TextCodec codec, open_codec(config, {}, io));
+  if (std::string note = codec.tokenizer.note(); !note.empty()) m.notes.push_back(std::move(note));
   STRATA_TRY(io.make_dirs(config.data.cache_dir));
   STRATA_TRY_ASSIGN(const std::unique_ptr<TokenCache> cache,
                     annotated(open_token_cache(config, codec, m.files, io, m.notes), "--data"));

@@ -82,6 +82,8 @@ class Tokenizer {
 
   const TokenizerSpec& spec() const noexcept;
   std::int32_t vocab_size() const noexcept;
+  /// A sentence about what of its file is ignored; empty if nothing is.
+  std::string note() const;
   /// Which tokens begin and end a text: those of the files that the tokenizer was loaded with.
   const TextMarkers& markers() const noexcept { return *markers_; }
   /// The same tokenizer with other markers.

@@ -65,9 +65,10 @@ struct TokenizerSpec {
   PrefixSpace prefix_space = PrefixSpace::none;
   std::vector<std::int32_t> byte_tokens;  ///< SplitRule::none: 256 ids, for characters without a token
   std::string normalizer, pre_tokenizer, decoder;  ///< SplitRule::none: JSON as read
-  std::string unk_token;       ///< unused, since every byte has a token; kept to be written back
-  bool byte_fallback = false;  ///< likewise
-  bool fuse_unk = false;       ///< likewise
+  std::string unk_token;             ///< unused, since every byte has a token; kept to be written back
+  bool byte_fallback = false;        ///< likewise
+  bool fuse_unk = false;             ///< likewise
+  std::vector<std::string> ignored;  ///< keys of the file that change nothing here: truncation, padding
 };
 
 }  // namespace strata

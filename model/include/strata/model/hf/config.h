@@ -15,6 +15,9 @@ namespace strata {
 /// is not implemented; each with its key, all at once.
 Result<DecoderConfig> decoder_from_hf_config(const std::string& json);
 
+/// The same config.json with another `tie_word_embeddings`; the text itself if it is no JSON object.
+std::string with_tied_head(const std::string& json, bool tied);
+
 /// How the blocks' matrices of a folder with this config.json are quantized; `full` if they are not, or if
 /// the text is not that of a model that can be read.
 kernels::WeightFormat quantization_in_hf_config(const std::string& json);

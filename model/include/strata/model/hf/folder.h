@@ -27,12 +27,17 @@ class BnbMatrix;
 /// open() guarantees that the files contain every tensor of the model exactly once, with its shape and a
 /// readable dtype, and no other tensor. Matrices of blocks may be quantized by bitsandbytes (NF4 and 8 bits);
 /// read as f32 they are dequantized. Immutable; read() from one thread at a time.
+///
+/// A head that config.json ties to the token embedding is read as transformers reads it: the files may have
+/// the embedding, the head alone, which is then both, or both; if these differ, the head is not tied.
 class HfFolder {
  public:
   /// Reports all problems of tensors at once, by name. Follows symlinks within the folder and, in a snapshot
   /// of the hub's cache, into its blobs. Errors: `not_found`, `corrupt`, `invalid` (a shard name that is no
   /// plain file name, a symlink to elsewhere), `unsupported`, those of explain_hf_folder().
   static Result<std::unique_ptr<HfFolder>> open(Io& io, const std::string& path);
+  /// The config() of a folder whose tensors need not be complete. Errors: those of config.json.
+  static Result<DecoderConfig> config_of(Io& io, const std::string& path);
   /// One safetensors file with tensors of `config`'s model under their names there, such as its moments. It
   /// may lack some: reading those is `not_found`.
   static Result<std::unique_ptr<HfFolder>> open_tensors(Io& io, const std::string& file,
@@ -40,6 +45,7 @@ class HfFolder {
   ~HfFolder();
 
   const std::string& path() const noexcept { return path_; }
+  /// With a head that is tied only if the files do not contradict config.json.
   const DecoderConfig& config() const noexcept { return config_; }
   /// The text of config.json.
   const std::string& config_text() const noexcept { return config_text_; }
@@ -56,9 +62,9 @@ class HfFolder {
                               std::int64_t offset, std::span<std::byte> into) const;
   /// Whether every tensor is of `dtype`.
   bool is_all(DType dtype) const noexcept;
-  /// Reads a parameter of record_decoder(config()) as f32, through a buffer of at most 1 MiB. If the file
-  /// also contains a tied head, it must equal the token embedding bit for bit. Errors: `not_found`, `invalid`
-  /// for a wrong size, `io_error`, and `corrupt`, also for a NaN or an infinity, with its tensor and element.
+  /// Reads a parameter of record_decoder(config()) as f32, through a buffer of at most 1 MiB. Errors:
+  /// `not_found`, `invalid` for a wrong size, `io_error`, and `corrupt`, also for a NaN or an infinity, with
+  /// its tensor and element.
   Status read(std::string_view param, std::span<float> into) const;
   /// Reads elements [offset, offset + into.size()) of a parameter. A parameter with another layout in the
   /// file than in the model (HfTensor::Layout) is held entirely in f32 until its last part is read.
@@ -73,12 +79,14 @@ class HfFolder {
   };
   HfFolder();
   Status open_files(Io& io);
+  Status settle_tied_head();
+  Result<bool> are_equal(const TensorLocation& one, const TensorLocation& other) const;
+  TensorLocation location_of(std::string_view name) const;
   Status locate_tensors(bool must_be_complete);
   std::set<std::string, std::less<>> open_quantized(const std::function<void(std::string)>& problem);
   bool has_bare_names() const;
   Status read_block(const TensorLocation& location, std::int64_t begin, std::span<float> into) const;
   Status check_finite(const SafetensorsEntry& entry, std::int64_t begin, std::span<const float> into) const;
-  Status check_tied_head(std::int64_t offset, std::span<const float> tokens) const;
   Result<std::int64_t> elements_of(std::string_view param) const;
   Status read_rows(std::string_view param, std::int64_t offset, std::span<float> into) const;
 
