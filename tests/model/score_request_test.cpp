@@ -142,7 +142,7 @@ TEST(ScoreRequestTest, MistakesAreNamed) {
         problem(R"({"context_ids": [1, )" + id + R"(], "continuation_ids": [1]})"),
         HasSubstr("element 1 of 'context_ids' is " + id + "; a token id is a whole number from 0 to"));
   EXPECT_THAT(problem(R"({"context_ids": [1], "continuation_ids": [2, 259]})"),
-              HasSubstr("token 1 of the continuation is 259; the model's vocabulary has 259"));
+              HasSubstr("the continuation: token 259 has no row in the model, which has 259 tokens"));
 }
 
 }  // namespace

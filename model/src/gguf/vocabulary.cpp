@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include <strata/model/model_rows.h>
 #include <strata/runtime/str.h>
 
 #include "tokenizer/tokenizer_vocab.h"
@@ -43,7 +44,9 @@ GgufTokens gguf_tokens(const Tokenizer& tokenizer, std::int64_t vocab) {
   const std::vector<const AddedToken*> added = added_by_id(spec);
   const std::set<std::int32_t> bytes(spec.byte_tokens.begin(), spec.byte_tokens.end());
   GgufTokens tokens;
-  for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
+  // llama.cpp has a row for each token, so those without one in the model are left out.
+  const std::size_t n = std::min(spec.tokens.size(), static_cast<std::size_t>(vocab));
+  for (std::size_t id = 0; id < n; ++id) {
     tokens.texts.push_back(vocabulary_key(spec, added, id));
     const bool is_byte = spec.split == SplitRule::none && bytes.contains(static_cast<std::int32_t>(id));
     const bool is_unknown = spec.split == SplitRule::none && !spec.unk_token.empty() &&
@@ -193,9 +196,10 @@ SentencePieceScores sentencepiece_scores(const TokenizerSpec& spec) {
 Status add_vocabulary(const Tokenizer& tokenizer, std::int64_t vocab, const GgufExport& options,
                       GgufMetadata& metadata, std::vector<std::string>& notes) {
   const TokenizerSpec& spec = tokenizer.spec();
+  STRATA_TRY(check_tokenizer_rows(tokenizer, vocab));
   if (tokenizer.vocab_size() > vocab)
-    return Status::error(Code::invalid, str("the tokenizer has ", tokenizer.vocab_size(),
-                                            " tokens, but the model has only ", vocab));
+    notes.push_back(
+        str("the tokenizer's added tokens from ", vocab, " on are left out: the model has no rows for them"));
   const std::string_view pre = pre_tokenizer_name(spec);
   if (pre.empty())
     return Status::error(Code::unsupported,
@@ -215,7 +219,10 @@ Status add_vocabulary(const Tokenizer& tokenizer, std::int64_t vocab, const Gguf
   } else {
     add_sentencepiece(tokenizer, vocab, metadata, notes);
   }
-  add_surroundings(spec, special_ids(tokenizer, options), metadata, notes);
+  SpecialIds ids = special_ids(tokenizer, options);
+  for (std::int32_t* const id : {&ids.bos, &ids.eos, &ids.pad})
+    if (*id >= vocab) *id = -1;
+  add_surroundings(spec, ids, metadata, notes);
   if (!options.chat_template.empty()) metadata.add_text("tokenizer.chat_template", options.chat_template);
   note_differences(tokenizer, notes);
   return {};

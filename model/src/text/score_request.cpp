@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include <strata/model/model_rows.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 
@@ -101,18 +102,14 @@ void encode_pair(const ScoreRequest& request, const ScoreEncoding& encoding, Ids
   continuation.erase(continuation.begin(), continuation.begin() + static_cast<std::ptrdiff_t>(shared));
 }
 
-Status check_vocab(const Ids& ids, const char* what, std::int32_t vocab) {
-  for (std::size_t i = 0; i < ids.size(); ++i)
-    if (ids[i] >= vocab)
-      return invalid_request(
-          str("token ", i, " of the ", what, " is ", ids[i], "; the model's vocabulary has ", vocab));
-  return {};
+Status check_rows(const Ids& ids, const char* what, const ScoreEncoding& encoding) {
+  return check_token_rows(encoding.tokenizer, ids, encoding.vocab).annotate(what);
 }
 
 /// One sequence: as much of the context as there is room for, and the continuation.
 Result<ScoreTokens> one_sequence(Ids context, const Ids& continuation, const ScoreEncoding& encoding) {
-  STRATA_TRY(check_vocab(context, "context", encoding.vocab));
-  STRATA_TRY(check_vocab(continuation, "continuation", encoding.vocab));
+  STRATA_TRY(check_rows(context, "the context", encoding));
+  STRATA_TRY(check_rows(continuation, "the continuation", encoding));
   if (continuation.empty())
     return invalid_request(str("the continuation has no tokens: the context alone has ", context.size(),
                                ", and both together have no more"));
@@ -138,7 +135,7 @@ Result<ScoreTokens> rolling(const std::string& text, const ScoreEncoding& encodi
   Ids ids = encoding.tokenizer.encode(text, SpecialTokens::recognised);
   if (!ids.empty() && ids.front() == encoding.prefix_id) ids.erase(ids.begin());
   if (ids.empty()) return invalid_request("the text has no tokens");
-  STRATA_TRY(check_vocab(ids, "text", encoding.vocab));
+  STRATA_TRY(check_rows(ids, "the text", encoding));
   ids.insert(ids.begin(), encoding.prefix_id);
   ScoreTokens tokens;
   tokens.scored = ids.size() - 1;

@@ -145,6 +145,26 @@ TEST_F(CliHfE2e, AHeadThatOnlyTheConfigurationTiesIsTrainedByItself) {
   EXPECT_EQ(nlohmann::json::parse(read_all(file("out/config.json")))["tie_word_embeddings"], false);
 }
 
+TEST_F(CliHfE2e, AnAddedTokenWithoutARowIsRefusedOnlyWhereATextHasIt) {
+  make_folder("llama");
+  auto tokenizer = nlohmann::json::parse(read_all(file("hf/tokenizer.json")));
+  const auto n = tokenizer["model"]["vocab"].size();
+  tokenizer["added_tokens"].push_back({{"id", n}, {"content", "[PAD]"}, {"special", false}});
+  write("hf/tokenizer.json", tokenizer.dump());
+  const Words words = {"--out", "again", "--init", "hf", "train.steps=1"};
+  const ProgramResult trained = strata(tiny("train", words));
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  write("pad.txt", read_all(file("val.txt")) + "[PAD]");
+  for (const Words& refused :
+       {tiny("train", {"--out", "no", "--init", "hf", "data.train=pad.txt"}),
+        Words{"eval", "again", "--data", "pad.txt"}, Words{"generate", "hf", "--prompt", "Tea [PAD]"}}) {
+    const ProgramResult done = strata(refused);
+    EXPECT_EQ(done.exit_code, 2) << done.output();
+    EXPECT_THAT(done.err, HasSubstr(str("token ", n, " ('[PAD]') has no row in the model, which has ", n,
+                                        " tokens (model.vocab), while the tokenizer has ", n + 1)));
+  }
+}
+
 TEST_F(CliHfE2e, ARunResumesAndIsExportedWithoutItsOriginalFolder) {
   make_folder("qwen3");
   write("hf/generation_config.json", R"({"eos_token_id": [7, 8]})");

@@ -159,7 +159,8 @@ TEST_F(CliScoreE2e, ALineWithAnErrorIsAnsweredAndTheOthersAreScored) {
   EXPECT_EQ(lines[3]["error"],
             "line 5: the continuation has 33 tokens, but the model reads at most 32 at once");
   EXPECT_EQ(lines[3]["id"], 5);
-  EXPECT_EQ(lines[4]["error"], "line 6: token 0 of the context is 512; the model's vocabulary has 512");
+  EXPECT_THAT(lines[4]["error"].get<std::string>(),
+              HasSubstr("line 6: the context: token 512 has no row in the model, which has 512 tokens"));
   EXPECT_EQ(lines[5]["error"], "line 7: 'text' is empty");
   EXPECT_THAT(done.err, HasSubstr("4 lines with an error"));
 }

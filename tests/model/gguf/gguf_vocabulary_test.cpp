@@ -62,7 +62,19 @@ TEST(GgufVocabularyTest, MoreTokensThanTheModelHasAreRefused) {
   const Tokenizer tokenizer = fixture("gpt2");
   const Status refused = detail::add_vocabulary(tokenizer, 5, {}, metadata, notes);
   EXPECT_EQ(refused.code(), Code::invalid);
-  EXPECT_THAT(refused.message(), HasSubstr("but the model has only 5"));
+  EXPECT_THAT(refused.message(), HasSubstr(" tokens, but model.vocab is 5"));
+}
+
+TEST(GgufVocabularyTest, AddedTokensWithoutARowInTheModelAreLeftOut) {
+  TokenizerSpec spec = must(Tokenizer::train({}, 257)).spec();
+  spec.tokens.emplace_back("[PAD]");
+  spec.added.push_back({.id = 257, .content = "[PAD]"});
+  GgufExport options;
+  options.tokenizer_config.pad_token = "[PAD]";
+  const Vocabulary found = vocabulary_of(must(Tokenizer::create(spec)), 257, options);
+  EXPECT_EQ(found.metadata["tokenizer.ggml.tokens"].size(), 257u);
+  EXPECT_FALSE(found.metadata.contains("tokenizer.ggml.padding_token_id"));
+  EXPECT_THAT(found.notes, ::testing::Contains(HasSubstr("added tokens from 257 on are left out")));
 }
 
 TEST(GgufVocabularyTest, SpecialTokensComeFromTheConfigurationOfTheBase) {

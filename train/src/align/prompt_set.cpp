@@ -1,12 +1,13 @@
 #include <strata/train/align/prompt_set.h>
 
+#include <strata/model/model_rows.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
 
 Result<PromptSet> PromptSet::read(const std::vector<std::string>& files, const TextCodec& codec,
-                                  std::int64_t max_tokens, Io& io) {
+                                  std::int64_t max_tokens, std::int64_t vocab, Io& io) {
   PromptSet set;
   ErrorList bad;
   const ChatTemplate plain;
@@ -18,8 +19,10 @@ Result<PromptSet> PromptSet::read(const std::vector<std::string>& files, const T
       if (!prompt.messages.empty() && !codec.chat.chat.has_value()) return codec.chat.chat.status();
       auto tokens =
           encode_prompt(codec.tokenizer, prompt, codec.chat.chat.has_value() ? *codec.chat.chat : plain);
-      if (!tokens.has_value()) {
-        bad.add(tokens.status().annotate(str(file, ": prompt ", i + 1)));
+      Status status = tokens.status();
+      if (status.is_ok()) status = check_token_rows(codec.tokenizer, tokens->ids, vocab);
+      if (!status.is_ok()) {
+        bad.add(status.annotate(str(file, ": prompt ", i + 1)));
         break;
       }
       if (std::ssize(tokens->ids) > max_tokens) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <strata/model/model_rows.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/str.h>
 #include <strata/train/training_data.h>
@@ -36,10 +37,7 @@ Status PretrainedValues::open_prompt(Io& io, const TrainConfig& config) {
   if (config.adapter.prompt_text.empty()) return {};
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, tokenizer_source(config)));
   const std::vector<std::int32_t> ids = tokenizer.encode(config.adapter.prompt_text);
-  const std::int64_t vocab = folder_->config().vocab;
-  for (const std::int32_t id : ids)
-    if (id >= vocab)
-      return Status::error(Code::invalid, str("token ", id, " of a model with a vocabulary of ", vocab));
+  STRATA_TRY(check_token_rows(tokenizer, ids, folder_->config().vocab));
   if (ids.empty()) return Status::error(Code::invalid, "the text has no token");
   for (std::int64_t i = 0; i < virtual_tokens(config); ++i)
     prompt_.push_back(ids[static_cast<std::size_t>(i) % ids.size()]);

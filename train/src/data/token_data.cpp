@@ -6,9 +6,11 @@
 #include <span>
 
 #include <strata/model/documents.h>
+#include <strata/model/model_rows.h>
 #include <strata/model/text_check.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/io/digest.h>
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/train/align/objective.h>
 
@@ -64,13 +66,20 @@ std::string cache_path(const TrainConfig& config, const TextCodec& codec,
   return str(config.data.cache_dir, "/", to_hex(names.digest()), ".tokens");
 }
 
+/// The cache, unless it has a token that the model has no row for.
+Result<std::unique_ptr<TokenCache>> with_rows(const TrainConfig& config, const TextCodec& codec,
+                                              Result<std::unique_ptr<TokenCache>> cache,
+                                              const std::string& files) {
+  if (cache.has_value())
+    STRATA_TRY(check_token_rows(codec.tokenizer, **cache, config.model.vocab).annotate(files));
+  return cache;
+}
+
 }  // namespace
 
 Result<TextCodec> open_codec(const TrainConfig& config, const std::vector<std::string>& files, Io& io) {
   STRATA_TRY_ASSIGN(Tokenizer tokenizer, make_tokenizer(config, files, io));
-  if (tokenizer.vocab_size() > config.model.vocab)
-    return Status::error(Code::invalid, str("the tokenizer has ", tokenizer.vocab_size(),
-                                            " tokens, but model.vocab is ", config.model.vocab));
+  STRATA_TRY(check_tokenizer_rows(tokenizer, config.model.vocab));
   return TextCodec{std::move(tokenizer), config.data.chosen_chat};
 }
 
@@ -100,12 +109,13 @@ Result<std::unique_ptr<TokenCache>> open_token_cache(const TrainConfig& config, 
     if (files.size() > 1)
       return Status::error(Code::invalid, str(file, " is a packed file among ", files.size(),
                                               " files; set data.weights, or pack all files together"));
-    return TokenCache::open(io, codec.tokenizer, file);
+    return with_rows(config, codec, TokenCache::open(io, codec.tokenizer, file), file);
   }
   auto cache = TokenCache::open_or_build(io, codec.tokenizer, files, cache_path(config, codec, files),
                                          codec.chat.chat, record_use(config));
   if (cache.has_value()) notes.insert(notes.end(), (*cache)->notes().begin(), (*cache)->notes().end());
-  return cache;
+  const std::string more = files.size() > 1 ? str(" and ", plural(files.size() - 1, "other file")) : "";
+  return with_rows(config, codec, std::move(cache), files.front() + more);
 }
 
 bool is_masked(const TokenCache& cache) { return cache.n_loss_tokens() < cache.n_tokens(); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <strata/model/model_rows.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/plural.h>
@@ -26,6 +27,9 @@ class TrainingDataBuilder {
     into_.notes_.push_back(describe(into_.tokenizer().markers(), into_.tokenizer()));
     if (std::string warning = config_.data.chosen_chat.warning(); !warning.empty())
       into_.notes_.push_back(std::move(warning));
+    STRATA_TRY(check_token_rows(into_.tokenizer(), into_.tokenizer().encode(config_.log.sample_prompt),
+                                config_.model.vocab)
+                   .annotate("log.sample_prompt"));
     if (std::string note = into_.tokenizer().note(); !note.empty()) into_.notes_.push_back(std::move(note));
     if (samples_answers(config_)) return open_prompts(train);
     STRATA_TRY(io_.make_dirs(config_.data.cache_dir));
@@ -41,8 +45,9 @@ class TrainingDataBuilder {
  private:
   Status open_prompts(const std::vector<std::string>& files) {
     const std::int64_t most = policy_sizes(config_).max_prompt;
-    STRATA_TRY_ASSIGN(PromptSet prompts,
-                      annotated(PromptSet::read(files, *into_.codec_, most, io_), "data.train"));
+    STRATA_TRY_ASSIGN(
+        PromptSet prompts,
+        annotated(PromptSet::read(files, *into_.codec_, most, config_.model.vocab, io_), "data.train"));
     if (prompts.n_left_out() > 0)
       into_.notes_.push_back(str(plural(prompts.n_left_out(), "prompt"), " of more than ", most,
                                  " tokens (align.max_prompt) left out; there are ", prompts.size()));

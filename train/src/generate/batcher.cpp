@@ -55,6 +55,7 @@ std::string_view to_string(FinishReason reason) noexcept {
 Batcher::Batcher(Engine& engine, const BatchLimits& limits)
     : engine_(engine), limits_(limits), sampler_(*Sampler::create({})) {
   const ProgramRows decode = rows_of(engine.plan().of(ProgramRole::decode));
+  model_rows_ = static_cast<std::int32_t>(engine.plan().of(ProgramRole::decode).find("logits").shape.dim(-1));
   const ProgramRows prefill = rows_of(engine.plan().of(ProgramRole::prefill));
   const ProgramRows& largest = prefill.tokens >= decode.tokens ? prefill : decode;
   rows_ = largest.tokens;
@@ -74,6 +75,10 @@ Status Batcher::check(const BatchSequence& sequence) const {
   if (sequence.cached < 0 || static_cast<std::size_t>(sequence.cached) >= n)
     return Status::error(Code::invalid, str("the prompt has ", n, " tokens, of which ", sequence.cached,
                                             " are said to be in the KV cache"));
+  for (const std::int32_t id : sequence.prompt)  // the engine would end all sequences for it
+    if (id < 0 || id >= model_rows_)
+      return Status::error(Code::invalid,
+                           str("the prompt has token ", id, ", but the model has ", model_rows_, " tokens"));
   return Sampler::create(sequence.sampling).status();
 }
 

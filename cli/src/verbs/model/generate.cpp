@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/model/model_rows.h>
 #include <strata/model/prompts.h>
 #include <strata/model/utf8_stream.h>
 #include <strata/parallel/world.h>
@@ -70,6 +71,8 @@ Status encode_all(const GenerationSource& source, Work& work) {
     if (!adapter.has_value())
       problems += str(problems.empty() ? "" : "\n", "prompt ", index + 1, ": ", adapter.status().message());
     for (const std::int32_t id : source.stop_ids()) tokens->stop_ids.push_back(id);
+    if (const Status rows = check_token_rows(source.tokenizer(), tokens->ids, source.vocab()); !rows.is_ok())
+      problems += str(problems.empty() ? "" : "\n", "prompt ", index + 1, ": ", rows.message());
     const auto n = static_cast<std::int64_t>(tokens->ids.size());
     if (source.max_positions() > 0 && n > source.max_positions())
       problems += str(problems.empty() ? "" : "\n", "prompt ", index + 1, " has ", n,

@@ -27,7 +27,8 @@ struct TextCodec {
   ChatChoice chat;
 };
 /// Loads the tokenizer that the configuration names, or trains one on `files` if it names none. Errors: those
-/// of reading; `invalid` if the tokenizer has more tokens than model.vocab, with both numbers.
+/// of reading; `invalid` if the tokenizer has more tokens than model.vocab beside added ones, with both
+/// numbers.
 Result<TextCodec> open_codec(const TrainConfig& config, const std::vector<std::string>& files, Io& io);
 
 /// The paths of the data files of `key`. Errors: `invalid` if there are none, `unsupported` for other
@@ -36,8 +37,8 @@ Result<std::vector<std::string>> locate_data_files(const std::vector<std::string
                                                    std::string_view key);
 
 /// Opens the files as tokens: a single packed file directly, others through a cache in data.cache_dir, which
-/// must exist. Adds to `notes` what was read. Errors: those of reading; `invalid` for bad records or an empty
-/// corpus.
+/// must exist. Adds to `notes` what was read. Errors: those of reading; `invalid` for bad records, an empty
+/// corpus, or a token that the model has no row for.
 Result<std::unique_ptr<TokenCache>> open_token_cache(const TrainConfig& config, const TextCodec& codec,
                                                      const std::vector<std::string>& files, Io& io,
                                                      std::vector<std::string>& notes);

@@ -15,10 +15,10 @@ namespace strata {
 class PromptSet {
  public:
   /// Reads .jsonl files of prompts (read_prompts) or texts of one prompt per line. Prompts of more than
-  /// `max_tokens` tokens are left out. Errors: of all files at once, those of reading and encoding; `invalid`
-  /// if no prompt is left.
+  /// `max_tokens` tokens are left out. Errors: of all files at once, those of reading and encoding, and of
+  /// tokens for which a model with `vocab` of them has no row; `invalid` if no prompt is left.
   static Result<PromptSet> read(const std::vector<std::string>& files, const TextCodec& codec,
-                                std::int64_t max_tokens, Io& io);
+                                std::int64_t max_tokens, std::int64_t vocab, Io& io);
 
   std::size_t size() const noexcept { return prompts_.size(); }
   const Prompt& prompt(std::size_t i) const { return prompts_[i]; }

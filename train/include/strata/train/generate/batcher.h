@@ -112,6 +112,7 @@ class Batcher {
   const BatchLimits limits_;
   Sampler sampler_;
   std::size_t rows_ = 0, logit_rows_ = 0;  // of the largest pass
+  std::int32_t model_rows_ = 0;            // tokens of the model
   std::vector<Place> places_;
   std::vector<std::size_t> order_;  // active places, in the order in which they were taken
   BatchStats stats_;
