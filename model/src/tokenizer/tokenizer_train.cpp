@@ -1,11 +1,13 @@
 #include <strata/model/tokenizer.h>
 
+#include <deque>
 #include <queue>
 #include <unordered_set>
 #include <utility>
 
 #include <strata/runtime/str.h>
 
+#include "text/nfc.h"
 #include "tokenizer/pair_key.h"
 #include "tokenizer/pretokenizer.h"
 
@@ -99,11 +101,14 @@ class PairCounts {
   std::vector<std::uint64_t> grown_;
 };
 
-std::vector<Word> distinct_pieces(std::span<const std::string_view> texts) {
+std::vector<Word> distinct_pieces(std::span<const std::string_view> texts, const TokenizerSpec& spec) {
   std::vector<Word> words;
+  std::deque<std::string> normalized;  // what the index points to
   std::unordered_map<std::string_view, std::size_t> index;
-  for (const std::string_view text : texts) {
-    detail::PreTokenizer splitter(text);
+  for (std::string_view text : texts) {
+    if (auto nfc = spec.nfc ? detail::to_nfc(text) : std::nullopt; nfc.has_value())
+      text = normalized.emplace_back(*std::move(nfc));
+    detail::PreTokenizer splitter(text, spec.split);
     for (std::string_view piece = splitter.next(); !piece.empty(); piece = splitter.next()) {
       const auto [at, is_new] = index.emplace(piece, words.size());
       if (is_new) {
@@ -118,19 +123,25 @@ std::vector<Word> distinct_pieces(std::span<const std::string_view> texts) {
 
 }  // namespace
 
-Result<Tokenizer> Tokenizer::train(std::span<const std::string_view> texts, std::int32_t vocab_size) {
+Result<Tokenizer> Tokenizer::train(std::span<const std::string_view> texts, std::int32_t vocab_size,
+                                   SplitRule split) {
   constexpr std::int32_t kMinVocab = 256 + 1;
   if (vocab_size < kMinVocab || vocab_size > TokenizerSpec::kMaxVocab)
     return Status::error(Code::invalid, str("a vocabulary of ", vocab_size, " tokens; allowed are ",
                                             kMinVocab, " to ", TokenizerSpec::kMaxVocab));
-  std::vector<std::string> tokens;
+  if (split == SplitRule::none)
+    return Status::error(Code::unsupported, "tokenizers of SentencePiece are read, and not trained");
+  TokenizerSpec spec;
+  spec.split = split;
+  spec.nfc = split == SplitRule::qwen2;
+  std::vector<std::string>& tokens = spec.tokens;
   tokens.reserve(static_cast<std::size_t>(vocab_size));
   for (int b = 0; b < 256; ++b) tokens.emplace_back(1, static_cast<char>(b));
   std::unordered_map<std::string, std::int32_t>
       made;  // two merges can spell the same token: ab + c and a + bc
-  std::vector<Merge> merges;
+  std::vector<Merge>& merges = spec.merges;
   std::unordered_set<std::uint64_t> merged;
-  PairCounts counts(distinct_pieces(texts));
+  PairCounts counts(distinct_pieces(texts, spec));
   while (static_cast<std::int32_t>(tokens.size()) + 1 < vocab_size) {
     const auto [count, key] = counts.take_best();
     if (count < 2) break;
@@ -146,7 +157,8 @@ Result<Tokenizer> Tokenizer::train(std::span<const std::string_view> texts, std:
   }
   tokens.emplace_back(kEndOfText);
   const auto end_of_text = static_cast<std::int32_t>(tokens.size()) - 1;
-  return create(std::move(tokens), std::move(merges), {end_of_text});
+  spec.added.push_back({.id = end_of_text, .content = std::string(kEndOfText), .in_vocab = true});
+  return create(std::move(spec));
 }
 
 }  // namespace strata

@@ -128,6 +128,21 @@ TEST_F(CliHfE2e, AnExportContainsTheRunsTokenizerAndStopTokens) {
   EXPECT_EQ(config["eos_token_id"], 399);
 }
 
+TEST_F(CliHfE2e, AnExportSaysWhereTransformersSplitsOtherwiseThanTheRun) {
+  make_folder("qwen2");  // with --check: its own tokenizer has the splits that transformers gives it
+  EXPECT_THAT(strata({"tokenizer", "info", "-t", "hf"}).out, HasSubstr("splits as     qwen2"));
+  ASSERT_EQ(strata({"tokenizer", "train", "val.txt", "--vocab", "400", "--out", "other.json"}).exit_code, 0);
+  const Words words = {"--out", "again", "--init", "hf", "train.steps=1", "data.tokenizer=other.json"};
+  ASSERT_EQ(strata(tiny("train", words)).exit_code, 0);
+  const ProgramResult noted = strata({"export", "again", "--out", "noted"});
+  EXPECT_EQ(noted.exit_code, 0) << noted.err;
+  EXPECT_THAT(noted.out,
+              HasSubstr("note: AutoTokenizer of transformers 5 reads the tokenizer of a qwen2 model as"));
+  const ProgramResult checked = strata({"export", "again", "--out", "checked", "--check"});
+  EXPECT_EQ(checked.exit_code, 2);
+  EXPECT_THAT(checked.err, HasSubstr("the model was trained with the splits of GPT-2"));
+}
+
 TEST_F(CliHfE2e, AHeadThatOnlyTheConfigurationTiesIsTrainedByItself) {
   make_folder("llama");
   const Words measure = {"eval", "hf", "--data", "val.txt", "--json", "model.seq=32", "train.micro_batch=2"};

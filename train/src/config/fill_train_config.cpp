@@ -24,6 +24,20 @@ namespace {
 
 using detail::set_by;
 
+// What config.json of a family has no key for: the model could not be exported.
+void check_new_model(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  const TrainConfig::Model& m = config.model;
+  if (m.family == "bloom" && m.ffn != 4 * m.hidden)
+    problems.push_back(str(set_by(tree, "model.ffn"), " = ", m.ffn,
+                           ", but the MLP of BLOOM is 4 x model.hidden = ", 4 * m.hidden,
+                           " wide (model.hidden = ", m.hidden, ", ", tree.entry("model.hidden").origin, ")"));
+  const bool shares_no_heads = m.family == "gpt2" || m.family == "opt" || m.family == "bloom";
+  if (shares_no_heads && m.kv_heads.value_or(m.heads) != m.heads)
+    problems.push_back(str(set_by(tree, "model.kv_heads"), " = ", *m.kv_heads, ", but ", m.family,
+                           " has keys and values for each of its model.heads = ", m.heads, " (",
+                           tree.entry("model.heads").origin, ")"));
+}
+
 void check_model_and_data(const ConfigTree& tree, const TrainConfig& config,
                           std::vector<std::string>& problems) {
   // In a model from a folder, the head dimension may differ from hidden / heads.
@@ -297,6 +311,7 @@ void check_outputs(const ConfigTree& tree, const TrainConfig& config, std::vecto
 Status check_together(const ConfigTree& tree, const TrainConfig& config, bool trains) {
   std::vector<std::string> problems;
   check_model_and_data(tree, config, problems);
+  if (trains && config.model.from.empty()) check_new_model(tree, config, problems);
   check_memory_and_io(tree, config, problems);
   check_offload(tree, config, problems);
   check_training(tree, config, trains, problems);

@@ -6,6 +6,7 @@
 #include <span>
 
 #include <strata/model/documents.h>
+#include <strata/model/hf/tokenizer_reader.h>
 #include <strata/model/model_rows.h>
 #include <strata/model/text_check.h>
 #include <strata/runtime/error_list.h>
@@ -50,7 +51,8 @@ Result<Tokenizer> make_tokenizer(const TrainConfig& config, const std::vector<st
     bad.add(add_texts(io, file, record_use(config), texts).annotate("data.train"));
   STRATA_TRY(bad.status());
   const std::vector<std::string_view> views(texts.begin(), texts.end());
-  return annotated(Tokenizer::train(views, config.model.vocab), "model.vocab");
+  return annotated(Tokenizer::train(views, config.model.vocab, own_split(config.model.family)),
+                   "model.vocab");
 }
 
 // Caches of different sources, tokenizers or chat templates never share a path.

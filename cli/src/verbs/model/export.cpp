@@ -1,6 +1,7 @@
 #include <strata/session/checkpoint.h>
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/model/hf/folder.h>
+#include <strata/model/hf/tokenizer_reader.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/io/safetensors.h>
@@ -119,6 +120,10 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
   STRATA_TRY(export_hf(io, args.out_dir, decoder, source, options));
   std::string text =
       str("wrote ", args.out_dir, " from ", from, ": ", decoder.family, ", ", to_string(options.dtype), "\n");
+  STRATA_TRY_ASSIGN(const TokenizerConfig words, load_tokenizer_config(io, args.out_dir));
+  const Status reader = check_tokenizer_reader(tokenizer, decoder.family, words.tokenizer_class);
+  if (!reader.is_ok() && args.check) return reader.annotate(args.out_dir);
+  if (!reader.is_ok()) text += str("note: ", reader.message(), "\n");
   if (args.states) {
     STRATA_TRY_ASSIGN(const std::string states, export_states(io, from, decoder, args.out_dir));
     text += str("wrote ", states, ", the f32 masters and the states of the optimizer\n");
@@ -130,7 +135,9 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
     return Status::error(
         Code::corrupt, str(args.out_dir, ": the exported tokenizer has the digest ", to_hex(written.digest()),
                            ", that of the run has ", to_hex(tokenizer.digest())));
-  return text + "checked: all tensors read back as they were written, and the tokenizer equals the run's\n";
+  return text +
+         "checked: all tensors read back as they were written, and the tokenizer equals the run's, also as "
+         "transformers reads it\n";
 }
 
 }  // namespace

@@ -55,9 +55,11 @@ class Tokenizer {
 
   /// Trains merges on the texts: ids 0-255 are the bytes, then come the merges in order, and the last id is
   /// kEndOfText. Merges the most frequent pair, on a tie the one with the lower ids, until there are
-  /// `vocab_size` tokens or no pair occurs twice (then vocab_size() is smaller). A pure function of its
-  /// arguments. Errors: `invalid` size.
-  static Result<Tokenizer> train(std::span<const std::string_view> texts, std::int32_t vocab_size);
+  /// `vocab_size` tokens or no pair occurs twice (then vocab_size() is smaller). With Qwen2's rule texts are
+  /// normalized to NFC, as its tokenizers do. A pure function of its arguments. Errors: `invalid` size,
+  /// `unsupported` for SplitRule::none.
+  static Result<Tokenizer> train(std::span<const std::string_view> texts, std::int32_t vocab_size,
+                                 SplitRule split = SplitRule::gpt2);
   /// Errors: `invalid`, `corrupt` or `unsupported`, with the token or the merge.
   static Result<Tokenizer> create(TokenizerSpec spec);
   /// A tokenizer with GPT-2's pre-tokenization and the given special tokens.
