@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks the pages of docs/ that repeat what sources say: docs/python.md is written from docstrings, and
-docs/c-interface.md names every function of strata.h and shows the program of examples/c_session.
+docs/c-interface.md names every function of strata.h and shows the program of examples/c_session, and the tests that
+docs/differences.md names exist.
 
     documentation.py ROOT"""
 import pathlib
@@ -28,9 +29,16 @@ def python_problems(root):
     return [done.stderr.strip()] if done.returncode else []
 
 
+def differences_problems(root):
+    named = set(re.findall(r"`(\w+Test)\.(\w+)`", (root / "docs/differences.md").read_text()))
+    sources = "\n".join(path.read_text() for path in (root / "tests").rglob("*_test.cpp"))
+    there = set(re.findall(r"TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", sources))
+    return [f"docs/differences.md names {suite}.{name}, which is no test" for suite, name in sorted(named - there)]
+
+
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
-    problems = c_interface_problems(root) + python_problems(root)
+    problems = c_interface_problems(root) + python_problems(root) + differences_problems(root)
     print("\n".join(problems) or "the pages say what the sources say")
     sys.exit(1 if problems else 0)
 

@@ -69,6 +69,14 @@ TEST(DsVerdictTest, AnOptimizerIsTheOneThatComputesTheSame) {
   });
 }
 
+TEST(DsVerdictTest, MuonIsRefusedByName) {
+  check({
+      {R"({"optimizer": {"type": "Muon"}})", "optimizer.type", "refused"},
+      {R"({"optimizer": {"type": "Muon", "params": {"ns_method": "gram"}}})", "optimizer.params.ns_method",
+       "refused"},
+  });
+}
+
 TEST(DsVerdictTest, DefaultsOfDeepSpeedAreSetWhereStratasDiffer) {
   check({
       {R"({"optimizer": {"type": "Adam"}})", "optimizer.params.betas",

@@ -81,6 +81,18 @@ TEST(PolicyLossTest, FollowsTheF64Reference) {
       }
 }
 
+// The ratio to the policy that sampled is no factor of it, even where that is 1: its slope would then be
+// ln 2.
+TEST(PolicyLossTest, ThePenaltyHasTheSlopeOfItsEstimateAlone) {
+  PolicyProblem p(1);
+  for (Tensor* const each : {&p.log_probs, &p.old}) *each = Tensor({1}, {-1.0f});
+  p.ref = Tensor({1}, {-1.0f - std::log(2.0f)});
+  p.advantages = Tensor({1}, {0.0f});
+  p.weights = p.divisor = Tensor({1}, {1.0f});
+  const test::LossResults got = run(p, {.kl_coef = 1.0f, .kl = KlEstimator::k3});
+  EXPECT_NEAR(got.gradient[0], 0.5f, 1e-6f);
+}
+
 TEST(PolicyLossTest, NeedsNoReferenceWithoutAKlPenalty) {
   PolicyProblem p(300);
   test::expect_follows(run(p, {}, false), p.reference({}, false), 5e-6);
