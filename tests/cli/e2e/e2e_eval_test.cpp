@@ -139,8 +139,8 @@ TEST_F(CliEvalE2e, EverySequenceCountsInMicroBatchesOfAnySize) {
   write("ask.jsonl", lines);
   const nlohmann::json one = eval({"run", "--data", "ask.jsonl", "train.micro_batch=1"});
   EXPECT_EQ(one["dropped_sequences"], 0);
-  ASSERT_GT(one["sequences"].get<int>(), 8);
-  for (const int n : {2, 3, 4, 8, 64}) {
+  ASSERT_EQ(one["sequences"], 7);  // which fills no micro-batch of the sizes below
+  for (const int n : {2, 3, 4, 8}) {
     const nlohmann::json many = eval({"run", "--data", "ask.jsonl", str("train.micro_batch=", n)});
     EXPECT_NEAR(many["loss"].get<double>(), one["loss"].get<double>(), 1e-5) << n;
     for (const char* const key : {"tokens", "bytes", "sequences", "dropped_sequences"})
