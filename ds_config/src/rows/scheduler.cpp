@@ -10,8 +10,8 @@ namespace strata::detail {
 namespace {
 
 // In DeepSpeed the first two steps have the rate of iteration 0 and step s that of iteration s - 2. In strata
-// step s has that of s while the rate rises, and of s - 1 while it falls, as in PyTorch; DeepSpeed's cosine is
-// an iteration ahead of its line.
+// step s has that of s while the rate rises, and of s - 1 while it falls, as in PyTorch; DeepSpeed's cosine
+// is an iteration ahead of its line.
 constexpr std::string_view kShift = "the same rates, two steps earlier than DeepSpeed's";
 
 std::string type_of(const Document& document) {

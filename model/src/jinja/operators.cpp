@@ -1,4 +1,4 @@
-// Comparisons, arithmetic and slices, as Python's.
+// Comparisons, arithmetic, slices and mappings, as Python's.
 #include <algorithm>
 #include <cmath>
 
@@ -174,6 +174,29 @@ Value Evaluator::slice(const Expr& expr, Scope& scope) {
     if (step > n || step < -n) break;  // the next one would be outside, and may not be a number
   }
   return is_text ? Value(std::move(text)) : Value(std::move(list));
+}
+
+Arguments Evaluator::arguments_of(const Expr& expr, Scope& scope) {
+  Arguments out;
+  for (std::size_t i = 1; i < expr.args.size(); ++i) out.values.push_back(evaluate(*expr.args[i], scope));
+  for (const auto& [name, value] : expr.named) out.named.emplace_back(name, evaluate(*value, scope));
+  return out;
+}
+
+Value Evaluator::dict_of(const Expr& expr, Scope& scope) {
+  Dict dict;
+  for (std::size_t i = 0; i + 1 < expr.args.size(); i += 2) {
+    const Value key = evaluate(*expr.args[i], scope);
+    Value value = evaluate(*expr.args[i + 1], scope);
+    if (key.text() == nullptr) return fail(str(key.kind(), " as the key of a mapping is not supported"));
+    const auto same =
+        std::find_if(dict.begin(), dict.end(), [&](const auto& e) { return e.first == key.text()->bytes(); });
+    if (same != dict.end())
+      same->second = std::move(value);
+    else
+      dict.emplace_back(key.text()->bytes(), std::move(value));
+  }
+  return Value(std::move(dict));
 }
 
 }  // namespace strata::detail::jinja

@@ -21,13 +21,13 @@ class Signals {
   virtual void set_answer(std::string_view) noexcept {}
 };
 
-/// Handles SIGINT, SIGTERM, SIGHUP and SIGUSR1 while the returned object lives. The first signal sets the flag
-/// and prints the answer; a second SIGINT or SIGTERM ends the process immediately with exit code 128 + its
-/// number. SIGHUP never does that, since a closing terminal sends it more than once, and it stays ignored if
-/// it already was (nohup). Nor does SIGUSR1, which Slurm sends before a job's time is up, and which mpirun
-/// forwards where it would kill the ranks for a SIGTERM. SIGINT is handled even if it was ignored: shells ignore it for commands started
-/// with `&`, and `kill -INT` must still stop such a run at a point it can resume from. Errors: `invalid`
-/// while another such object lives.
+/// Handles SIGINT, SIGTERM, SIGHUP and SIGUSR1 while the returned object lives. The first signal sets the
+/// flag and prints the answer; a second SIGINT or SIGTERM ends the process immediately with exit code 128 +
+/// its number. SIGHUP never does that, since a closing terminal sends it more than once, and it stays ignored
+/// if it already was (nohup). Nor does SIGUSR1, which Slurm sends before a job's time is up, and which mpirun
+/// forwards where it would kill the ranks for a SIGTERM. SIGINT is handled even if it was ignored: shells
+/// ignore it for commands started with `&`, and `kill -INT` must still stop such a run at a point it can
+/// resume from. Errors: `invalid` while another such object lives.
 Result<std::unique_ptr<Signals>> install_signals();
 
 /// Signals set by code: for tests, and for callers that stop a run themselves.
