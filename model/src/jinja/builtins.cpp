@@ -170,11 +170,11 @@ Value index(Evaluator& evaluator, const Value& self, const Arguments& arguments)
   return evaluator.fail("'index' of a value that is not in the list");
 }
 
-struct Row {
+struct MethodRow {
   std::string_view name;
   Method call;
 };
-constexpr Row kTextMethods[] = {
+constexpr MethodRow kTextMethods[] = {
     {"strip", strip<true, true>},
     {"lstrip", strip<true, false>},
     {"rstrip", strip<false, true>},
@@ -196,11 +196,11 @@ constexpr Row kTextMethods[] = {
     {"replace", by_filter<kReplace>},
     {"join", join},
 };
-constexpr Row kDictMethods[] = {
+constexpr MethodRow kDictMethods[] = {
     {"get", get}, {"items", by_filter<kItems>}, {"keys", by_filter<kList>}, {"values", values}};
-constexpr Row kListMethods[] = {{"index", index}};
+constexpr MethodRow kListMethods[] = {{"index", index}};
 
-std::span<const Row> methods_of(const Value& self) noexcept {
+std::span<const MethodRow> methods_of(const Value& self) noexcept {
   if (self.text() != nullptr) return kTextMethods;
   if (self.list() != nullptr) return kListMethods;
   if (self.dict() != nullptr && self.changeable() == nullptr) return kDictMethods;
@@ -253,14 +253,15 @@ Value formatted_time(Evaluator& evaluator, const Value&, const Arguments& argume
   return Value(Text(std::string(out, n)));
 }
 
-constexpr Row kFunctions[] = {{"range", range},
-                              {"namespace", new_namespace},
-                              {"dict", new_dict},
-                              {"raise_exception", refuse},
-                              {"strftime_now", formatted_time}};
+constexpr MethodRow kFunctions[] = {{"range", range},
+                                    {"namespace", new_namespace},
+                                    {"dict", new_dict},
+                                    {"raise_exception", refuse},
+                                    {"strftime_now", formatted_time}};
 
-const Row* row_of(std::span<const Row> rows, std::string_view name) noexcept {
-  const auto found = std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.name == name; });
+const MethodRow* row_of(std::span<const MethodRow> rows, std::string_view name) noexcept {
+  const auto found =
+      std::find_if(rows.begin(), rows.end(), [&](const MethodRow& row) { return row.name == name; });
   return found == rows.end() ? nullptr : &*found;
 }
 
@@ -273,8 +274,8 @@ bool has_method(const Value& self, std::string_view name) noexcept {
 
 Value call_builtin(Evaluator& evaluator, const Builtin& builtin, const Arguments& arguments) {
   const Value& self = builtin.self == nullptr ? Value() : *builtin.self;
-  const Row* row =
-      row_of(builtin.self == nullptr ? std::span<const Row>(kFunctions) : methods_of(self), builtin.name);
+  const MethodRow* row = row_of(
+      builtin.self == nullptr ? std::span<const MethodRow>(kFunctions) : methods_of(self), builtin.name);
   return row == nullptr ? evaluator.fail(str("'", builtin.name, "' is undefined"))
                         : row->call(evaluator, self, arguments);
 }

@@ -8,7 +8,7 @@
 namespace strata::detail::jinja {
 namespace {
 
-constexpr int kMaxDepth = 200;                          // calls and expressions inside each other
+constexpr int kMaxCalls = 200;                          // calls and expressions inside each other
 constexpr std::size_t kMaxWork = std::size_t{1} << 28;  // one unit is about the time of a byte
 constexpr std::size_t kStepWork = 256;                  // that of an expression or a value
 
@@ -212,7 +212,7 @@ void Evaluator::write_call(const Node& node, Scope& scope, Text& out) {
 
 // Jinja gives a macro the names of the template's top level, whatever calls it.
 Value Evaluator::call_macro(const Node& node, const Arguments& arguments, const Value* caller) {
-  if (++depth_ > kMaxDepth) fail(str("macros and expressions are nested deeper than ", kMaxDepth, " levels"));
+  if (++depth_ > kMaxCalls) fail(str("macros and expressions are nested deeper than ", kMaxCalls, " levels"));
   Scope inner{{}, &top_};
   const std::size_t n = node.names.size() - 1;
   if (arguments.values.size() > n)
@@ -303,7 +303,7 @@ Value Evaluator::item(const Value& value, const Value& key) {
 Value Evaluator::evaluate(const Expr& expr, Scope& scope) {
   if (failed()) return {};
   line_ = expr.line;
-  if (++depth_ > kMaxDepth) fail(str("macros and expressions are nested deeper than ", kMaxDepth, " levels"));
+  if (++depth_ > kMaxCalls) fail(str("macros and expressions are nested deeper than ", kMaxCalls, " levels"));
   Value value = spend(kStepWork) ? evaluated(expr, scope) : Value();
   --depth_;
   if (value.nesting > kMaxNesting) return fail(str("lists are nested deeper than ", kMaxNesting, " levels"));

@@ -264,11 +264,11 @@ Value total(Evaluator& evaluator, const Value& value, const Arguments&) {
   return is_whole ? Value(whole) : Value(real);
 }
 
-struct Row {
+struct FilterRow {
   std::string_view name;
   Filter apply;
 };
-constexpr Row kFilters[] = {
+constexpr FilterRow kFilters[] = {
     {"trim", trimmed},
     {"length", size_of_value},
     {"count", size_of_value},
@@ -317,7 +317,7 @@ constexpr Row kFilters[] = {
 Value Evaluator::apply_filter(std::string_view name, const Value& value, const Arguments& arguments) {
   if (failed()) return {};
   if (const Text* text = value.text()) spend(text->size());
-  for (const Row& row : kFilters)
+  for (const FilterRow& row : kFilters)
     if (row.name == name) return row.apply(*this, value, arguments);
   return fail(str("the filter '", name.substr(0, 40), "' is not supported"), Code::unsupported);
 }

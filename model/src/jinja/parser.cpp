@@ -9,7 +9,7 @@
 namespace strata::detail::jinja {
 namespace {
 
-constexpr int kMaxDepth = 100;
+constexpr int kMaxBlocks = 100;
 
 class Parser {
  public:
@@ -44,7 +44,7 @@ class Parser {
   /// Reads up to a block tag with one of the names, which is left unread.
   Body body(Names ends) {
     Body out;
-    if (++depth_ > kMaxDepth) tokens_.fail(str("blocks are nested deeper than ", kMaxDepth, " levels"));
+    if (++depth_ > kMaxBlocks) tokens_.fail(str("blocks are nested deeper than ", kMaxBlocks, " levels"));
     while (!tokens_.failed() && tokens_.peek().kind != TokenKind::end && !sees_block(ends)) {
       if (tokens_.peek().kind == TokenKind::data) {
         Node node = begin(Node::Kind::data);
@@ -110,7 +110,7 @@ class Parser {
     tokens_.expect_end_of_block();
     node.body = body({"elif", "else", "endif"});
     if (sees_block({"elif"})) {
-      if (++depth_ > kMaxDepth) tokens_.fail(str("more than ", kMaxDepth, " branches"));
+      if (++depth_ > kMaxBlocks) tokens_.fail(str("more than ", kMaxBlocks, " branches"));
       tokens_.take();
       tokens_.take();
       node.orelse.push_back(branch());

@@ -10,11 +10,11 @@ namespace {
 
 using Test = bool (*)(const Value&);
 
-struct Row {
+struct TestRow {
   std::string_view name;
   Test passes;
 };
-constexpr Row kTests[] = {
+constexpr TestRow kTests[] = {
     {"defined", [](const Value& v) { return !v.is_undefined(); }},
     {"undefined", [](const Value& v) { return v.is_undefined(); }},
     {"none", [](const Value& v) { return v.is_none(); }},
@@ -56,7 +56,7 @@ std::string operator_of(std::string_view name) {
 
 bool Evaluator::passes_test(std::string_view name, const Value& value, const Arguments& arguments) {
   if (failed()) return false;
-  for (const Row& row : kTests)
+  for (const TestRow& row : kTests)
     if (row.name == name) return row.passes(value);
   const Value* other = arguments.values.empty() ? nullptr : arguments.values.data();
   if (name == "divisibleby" && other != nullptr && other->is_integer() && other->integer() != 0)
