@@ -29,7 +29,11 @@ std::string problems_of_lora(const Program& program, const LoraGroup& group) {
   if (group.has_basis() && !group.magnitude.empty())
     problems += str("\n  ", group.weight, ": DoRA trains both factors of an adapter");
   for (const LoraPart& part : group.parts.all()) {
-    const std::int64_t largest = std::min(part.rows, param->shape.dim(1));
+    // A basis, and the start of PiSSA, have no more columns than the space; factors may have more, as in
+    // PEFT.
+    constexpr std::int64_t kLargestRank = 1 << 16;
+    const bool is_limited = group.has_basis() || group.pissa.has_value();
+    const std::int64_t largest = is_limited ? std::min(part.rows, param->shape.dim(1)) : kLargestRank;
     if (part.rank < 1 || part.rank > largest)
       problems += str("\n  ", group.weight, ", rows ", part.first_row, " to ", part.first_row + part.rows,
                       ": the rank is ", part.rank, "; it must be from 1 to ", largest);

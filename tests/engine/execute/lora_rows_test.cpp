@@ -139,7 +139,7 @@ TEST(AddLoraRowsTest, AllProblemsAreReportedAtOnce) {
   const auto of = [](const LoraModule& module) {
     return group_lora_modules(std::vector<LoraModule>{module});
   };
-  const std::vector<NamedLora> adapters = {{"one", of({"layers.0.qkv.weight", {0, 32, 33}, 1})},
+  const std::vector<NamedLora> adapters = {{"one", of({"layers.0.qkv.weight", {0, 32, 65537}, 1})},
                                            {"two", of({"layers.9.qkv.weight", {0, 32, 2}, 1})},
                                            {"one", of({"layers.0.attn_norm.weight", {0, 32, 2}, 1})},
                                            {"head", of({"tokens.weight", {0, 50, 2}, 1})}};
@@ -148,8 +148,9 @@ TEST(AddLoraRowsTest, AllProblemsAreReportedAtOnce) {
   EXPECT_THAT(
       std::string(status.message()),
       ::testing::AllOf(
-          HasSubstr("adapter one:\n  layers.0.qkv.weight, rows 0 to 32: the rank is 33; it must be from 1 to "
-                    "32"),
+          HasSubstr(
+              "adapter one:\n  layers.0.qkv.weight, rows 0 to 32: the rank is 65537; it must be from 1 to "
+              "65536"),
           HasSubstr("adapter two:\n  layers.9.qkv.weight is no parameter"),
           HasSubstr("adapter one:\n  the name is taken by another adapter\n  layers.0.attn_norm.weight [32] "
                     "is not the matrix of a linear layer"),

@@ -61,21 +61,21 @@ INSTANTIATE_TEST_SUITE_P(Families, LoraGradientTest, ::testing::ValuesIn(decoder
 
 TEST(AddLoraTest, AllProblemsAreReportedAtOnce) {
   const Program program = must(record_decoder(test::tiny_config(), 1, DecoderHead::loss));
-  const auto groups = group_lora_modules(std::vector<LoraModule>{{"layers.0.qkv.weight", {0, 32, 33}, 1},
+  const auto groups = group_lora_modules(std::vector<LoraModule>{{"layers.0.qkv.weight", {0, 32, 65537}, 1},
                                                                  {"layers.9.qkv.weight", {0, 32, 2}, 1},
                                                                  {"layers.0.attn_norm.weight", {0, 32, 2}, 1},
                                                                  {"tokens.weight", {0, 50, 2}, 1},
                                                                  {"layers.1.mlp_out.weight", {0, 32, 0}, 1}});
   const Status status = add_lora(program, groups).status();
   EXPECT_EQ(status.code(), Code::invalid);
-  EXPECT_THAT(
-      std::string(status.message()),
-      ::testing::AllOf(
-          ::testing::HasSubstr("layers.0.qkv.weight, rows 0 to 32: the rank is 33; it must be from 1 to 32"),
-          ::testing::HasSubstr("layers.9.qkv.weight is no parameter"),
-          ::testing::HasSubstr("layers.0.attn_norm.weight [32] is not the matrix of a linear layer"),
-          ::testing::HasSubstr("tokens.weight [50, 32] is not the matrix of a linear layer"),
-          ::testing::HasSubstr("layers.1.mlp_out.weight, rows 0 to 32: the rank is 0")));
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::AllOf(
+                  ::testing::HasSubstr(
+                      "layers.0.qkv.weight, rows 0 to 32: the rank is 65537; it must be from 1 to 65536"),
+                  ::testing::HasSubstr("layers.9.qkv.weight is no parameter"),
+                  ::testing::HasSubstr("layers.0.attn_norm.weight [32] is not the matrix of a linear layer"),
+                  ::testing::HasSubstr("tokens.weight [50, 32] is not the matrix of a linear layer"),
+                  ::testing::HasSubstr("layers.1.mlp_out.weight, rows 0 to 32: the rank is 0")));
 }
 
 }  // namespace
