@@ -1,4 +1,4 @@
-#include "run/own_files.h"
+#include "run/folder/own_files.h"
 
 #include <algorithm>
 #include <filesystem>

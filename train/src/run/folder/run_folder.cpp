@@ -14,7 +14,7 @@
 #include <strata/report/samples_file.h>
 #include <strata/runtime/str.h>
 
-#include "run/own_files.h"
+#include "run/folder/own_files.h"
 
 namespace strata {
 namespace {
