@@ -185,11 +185,16 @@ Value escaped(Evaluator&, const Value& value, const Arguments&) {
   return Value(replaced(replaced(out, "'", Text("&#39;")), "\"", Text("&#34;")));
 }
 
+/// As in Jinja, whatever is false, such as none for tools, has no values for these filters.
+List values_if_any(Evaluator& evaluator, const Value& value) {
+  return value.truth() ? evaluator.values_of(value) : List();
+}
+
 Value mapped(Evaluator& evaluator, const Value& value, const Arguments& arguments) {
   const Value *attribute = arguments.get(SIZE_MAX, "attribute"),
               *otherwise = arguments.get(SIZE_MAX, "default");
   List out;
-  for (const Value& one : evaluator.values_of(value)) {
+  for (const Value& one : values_if_any(evaluator, value)) {
     if (attribute != nullptr) {
       Value found = evaluator.item(one, *attribute);
       out.push_back(found.is_undefined() && otherwise != nullptr ? *otherwise : std::move(found));
@@ -213,7 +218,7 @@ Value chosen(Evaluator& evaluator, const Value& value, const Arguments& argument
   Arguments rest;
   for (; next < arguments.values.size(); ++next) rest.values.push_back(arguments.values[next]);
   List out;
-  for (const Value& one : evaluator.values_of(value)) {
+  for (const Value& one : values_if_any(evaluator, value)) {
     const Value tested = kOfAttribute ? evaluator.item(one, attribute) : one;
     const bool passes =
         test == nullptr ? tested.truth() : evaluator.passes_test(printed(*test).bytes(), tested, rest);

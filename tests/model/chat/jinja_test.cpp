@@ -88,6 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"{{ x | default('d') }}{{ '' | default('d', true) }}{{ '' | d('e') }}", "dd"},
         Case{"{{ [{'r': 'a'}, {'r': 'b'}] | map(attribute='r') | list }}", "['a', 'b']"},
         Case{"{{ [{'r': 'a'}, {'r': 'b'}] | selectattr('r', 'equalto', 'b') | list | length }}", "1"},
+        Case{"{{ none | selectattr('r') | list }}{{ none | map('upper') | list | length }}", "[]0"},
         Case{"{{ [1, 0, 2] | select | list }}{{ [3, 1] | sort }}{{ [1, 2] | reverse | list }}",
              "[1, 2][1, 3][2, 1]"},
         Case{"{{ 'a\\nb' | indent(2) }}{{ '3' | int + 1 }}{{ 'x' | int(9) }}", "a\n  b49"},
