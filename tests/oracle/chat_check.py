@@ -1,12 +1,14 @@
 """Compares conversations written by strata with the output of jinja2 in transformers' environment, for strata's
 own templates or for others:
-  chat_check.py --probe PROGRAM [--details] [FILE...]
+  chat_check.py --probe PROGRAM [--details | --json] [FILE...]
 A FILE is a Jinja template, or JSON with "chat_template" and the tokens that it may print, as tokenizer_config.json.
 Of each template it is counted how many conversations are equal, refused by both, or refused by strata alone; one
-that differs, or that strata writes and jinja2 refuses, is an error. Exits with 77 without jinja2."""
+that differs, or that strata writes and jinja2 refuses, is an error. Prints one object with --json, in which each
+reason of strata's refusals is counted by template. Exits with 77 without jinja2."""
 import argparse
 import collections
 import datetime
+import functools
 import json
 import pathlib
 import random
@@ -51,13 +53,18 @@ def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=Fa
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-def rendered(template, variables):
+@functools.cache
+def compiled(template):
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
     environment.filters["tojson"] = tojson
     environment.globals["raise_exception"] = refuse
     environment.globals["strftime_now"] = lambda form: datetime.datetime(2024, 7, 26).strftime(form)
+    return environment.from_string(template)
+
+
+def rendered(template, variables):
     try:
-        return environment.from_string(template).render(**variables)
+        return compiled(template).render(**variables)
     except (TemplateError, TypeError, ValueError, KeyError, IndexError, AttributeError):
         return None
 
@@ -88,6 +95,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--conversations", type=int, default=200)
     parser.add_argument("--details", action="store_true", help="a line for each template")
+    parser.add_argument("--json", action="store_true", help="the counts and reasons as one object")
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()
     rng = random.Random(options.seed)
@@ -95,7 +103,7 @@ def main():
     requests = [{"of": name, "template": template, "words": words, "messages": conversation(rng), "generate": rng.random() < 0.5}
                 for name, template, words in templates for _ in range(options.conversations)]  # fmt: skip
     done = subprocess.run([options.probe], input=json.dumps(requests), capture_output=True, text=True, check=True)
-    counts, shown, reasons = collections.defaultdict(collections.Counter), 0, {}
+    counts, shown, reasons = collections.defaultdict(collections.Counter), [], collections.defaultdict(collections.Counter)
     for request, answer in zip(requests, json.loads(done.stdout), strict=True):
         jinja = request["template"].get("jinja", answer.get("jinja"))
         variables = {"messages": request["messages"], "add_generation_prompt": request["generate"], "tools": None, "documents": None}
@@ -103,15 +111,20 @@ def main():
         verdict = "equal" if want == got is not None else "refused by both" if want is got else "refused alone" if got is None else "DIFFERS"
         counts[request["of"]][verdict] += 1
         if verdict == "refused alone":
-            reasons.setdefault(request["of"], answer["error"])
-        if verdict == "DIFFERS" and (shown := shown + 1) <= 10:
-            print(f"{request['of']}: {request['messages']}\n  jinja2 {want!r}\n  strata {got!r}")
+            reasons[answer["error"]][request["of"]] += 1
+        if verdict == "DIFFERS":
+            shown.append({"template": request["of"], "messages": request["messages"], "generate": request["generate"], "jinja2": want, "strata": got})
     total = sum(counts.values(), collections.Counter())
+    if options.json:
+        print(json.dumps({"templates": len(templates), "conversations": total.total(), **total, "reasons": reasons, "first": shown[:3]}))
+        return 1 if shown else 0
+    for case in shown[:10]:
+        print(f"{case['template']}: {case['messages']}\n  jinja2 {case['jinja2']!r}\n  strata {case['strata']!r}")
     if options.details:
         for name, count in counts.items():
-            print(f"{name}: {dict(count)} {reasons.get(name, '')}")
+            print(f"{name}: {dict(count)} {next((why for why, of in reasons.items() if name in of), '')}")
     print(f"{total.total()} conversations of {len(templates)} templates: {dict(total)}")
-    return 1 if total["DIFFERS"] else 0
+    return 1 if shown else 0
 
 
 sys.exit(main())
