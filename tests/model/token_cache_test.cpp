@@ -205,6 +205,17 @@ TEST_F(RecordCacheTest, EachRecordIsADocumentWithItsAnswerInTheLoss) {
                 tokenizer.encode("<|endoftext|>").size() + tokenizer.encode("\nAssistant:\n").size());
 }
 
+TEST_F(RecordCacheTest, ACompletionGoesOnWithoutAPrefixSpaceOfItsOwn) {
+  const Tokenizer mistral = must(
+      Tokenizer::load(posix_io(), std::string(STRATA_SOURCE_DIR) + "/tests/model/tokenizers/mistral.json"));
+  io.put("d.jsonl", R"({"prompt": "The dog", "completion": " sees it"})");
+  const auto cache = must(TokenCache::open_or_build(io, mistral, {"d.jsonl"}, "c"));
+  std::vector<std::int32_t> ids = tokens_of(*cache);
+  ASSERT_EQ(ids.back(), mistral.markers().end);
+  ids.pop_back();
+  EXPECT_EQ(must(mistral.decode(ids)), "<s> The dog sees it");  // the first space is the tokenizer's
+}
+
 TEST_F(RecordCacheTest, ATokenOfTheFormatIsTextInAContent) {
   const auto cache = cached();
   std::uint64_t ends = 0;

@@ -168,8 +168,14 @@ Status TokenCacheWriter::encode_document(const Document& document) {
     return is_ended ? Status::ok() : end_document(document.end_loss_mask);
   }
   STRATA_TRY(append_prefix(document.segments.empty() || document.segments.front().loss_mask));
-  for (const Segment& segment : document.segments)
-    STRATA_TRY(append(tokenizer_.encode(segment.text), segment.loss_mask));
+  // A completion goes on where the prompt ends, without a space of the tokenizer's own before it. Both are
+  // encoded by themselves, so that the prompt has the tokens that it has for a generation.
+  TextPosition place = TextPosition::begin;
+  for (const Segment& segment : document.segments) {
+    STRATA_TRY(append(tokenizer_.encode(segment.text, SpecialTokens::as_text, AddSpecialTokens::no, place),
+                      segment.loss_mask));
+    place = TextPosition::inside;
+  }
   return end_document(document.end_loss_mask);
 }
 

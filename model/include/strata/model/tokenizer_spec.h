@@ -34,7 +34,7 @@ enum class PrefixSpace : std::uint8_t {
 enum class TextPosition : std::uint8_t {
   begin,        ///< at the beginning
   after_token,  ///< after an added token
-  inside,       ///< after text that was split at last_safe_cut()
+  inside,       ///< after other text
 };
 
 /// A token that is searched in the text before pre-tokenization, as Hugging Face defines it.
