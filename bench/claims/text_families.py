@@ -36,6 +36,7 @@ class Family:
     prefix: tuple = ()  # what the post-processor writes before a text
     change: dict = dataclasses.field(default_factory=dict)  # of the configuration, so that GGUF takes it
     gguf: bool = True
+    first: str | None = None  # bos_token_id of config.json and generation_config.json, if the tokenizer has no BOS
 
 
 END = "<|endoftext|>"
@@ -48,14 +49,14 @@ FAMILIES = {
     "opt": Family("opt", "gpt2", ("<s>", "<pad>", "</s>"), "</s>", "</s>", "<pad>", ("</s>",), PLAIN, ("</s>",), gguf=False),
     "bloom": Family("bloom", "gpt2", ("<unk>", "<s>", "</s>", "<pad>"), "<s>", "</s>", "<pad>", ("</s>",), PLAIN),
     "llama": Family("llama", "llama3", LLAMA, "<|begin_of_text|>", "<|eot_id|>", None, ("<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"), "llama3", ("<|begin_of_text|>",)),
-    "qwen2": Family("qwen2", "qwen2", QWEN, None, "<|im_end|>", END, ("<|im_end|>", END), "qwen2_5"),
-    "qwen3": Family("qwen3", "qwen2", (*QWEN, "<think>", "</think>"), None, "<|im_end|>", END, ("<|im_end|>", END), "qwen3"),
+    "qwen2": Family("qwen2", "qwen2", QWEN, None, "<|im_end|>", END, ("<|im_end|>", END), "qwen2_5", first=END),
+    "qwen3": Family("qwen3", "qwen2", (*QWEN, "<think>", "</think>"), None, "<|im_end|>", END, ("<|im_end|>", END), "qwen3", first=END),
     "glm": Family("glm", "llama3", GLM_TOKENS, None, END, END, GLM_ENDS, GLM, ("[gMASK]", "<sop>"), {"head_dim": 16}),
     "glm4": Family("glm4", "llama3", GLM_TOKENS, None, END, END, GLM_ENDS, GLM, ("[gMASK]", "<sop>")),
     "mistral": Family("mistral", "mistral", (), "<s>", "</s>", None, ("</s>",), MISTRAL, ("<s>",)),
     "olmo2": Family("olmo2", "llama3", (END, "<|pad|>"), END, END, "<|pad|>", (END,), OLMO2),
     "phi3": Family("phi3", "phi3", ("<|assistant|>", "<|system|>"), "<s>", END, END, (END, "<|assistant|>", "<|end|>"), "phi3"),
-    "smollm3": Family("smollm3", "llama3", ("<|begin_of_text|>", "<|end_of_text|>", "<|im_start|>", "<|im_end|>"), None, "<|im_end|>", "<|im_end|>", ("<|im_end|>",), CHATML),
+    "smollm3": Family("smollm3", "llama3", ("<|begin_of_text|>", "<|end_of_text|>", "<|im_start|>", "<|im_end|>"), None, "<|im_end|>", "<|im_end|>", ("<|im_end|>",), CHATML, first="<|begin_of_text|>"),
     "gemma2": Family("gemma2", "gemma", (), "<bos>", "<eos>", "<pad>", ("<eos>", "<end_of_turn>"), "gemma", ("<bos>",), {"query_pre_attn_scalar": 24}),
     "gemma3_text": Family("gemma3", "gemma", (), "<bos>", "<eos>", "<pad>", ("<eos>", "<end_of_turn>"), "gemma3", ("<bos>",), {"query_pre_attn_scalar": 24}),
 }  # fmt: skip
@@ -90,8 +91,8 @@ def write_texts(folder, family, template):
     ends = [ids[name] for name in family.ends]
     named = {"bos_token": family.bos, "eos_token": family.eos, "pad_token": family.pad}
     said = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 128, "clean_up_tokenization_spaces": False, "chat_template": template}
-    generation = {"bos_token_id": ids.get(family.bos), "eos_token_id": ends if len(ends) > 1 else ends[0], "pad_token_id": ids.get(family.pad)}
+    generation = {"bos_token_id": ids.get(family.bos or family.first), "eos_token_id": ends if len(ends) > 1 else ends[0], "pad_token_id": ids.get(family.pad)}
     for name, value in (("tokenizer.json", root), ("tokenizer_config.json", said | {k: v for k, v in named.items() if v}),
                         ("generation_config.json", {k: v for k, v in generation.items() if v is not None})):  # fmt: skip
         (folder / name).write_text(json.dumps(value, ensure_ascii=False, indent=1))
-    return {"vocab_size": vocab, "bos_token_id": ids.get(family.bos), "eos_token_id": ids[family.eos], "pad_token_id": ids.get(family.pad)}
+    return {"vocab_size": vocab, "bos_token_id": ids.get(family.bos or family.first), "eos_token_id": ids[family.eos], "pad_token_id": ids.get(family.pad)}
