@@ -206,7 +206,7 @@ TEST(ServiceTest, AConversationHasTheScoresThatACompletionHas) {
 TEST(ServiceTest, APromptMayHaveSpecialTokensUnlessTheyArePlainText) {
   ServedModel model{.name = "m",
                     .adapters = {},
-                    .tokenizer = small_tokenizer(),
+                    .tokenizer = test::small_tokenizer(),
                     .chat = ChatTemplate{},
                     .stop_ids = {},
                     .context = 48,
@@ -219,8 +219,8 @@ TEST(ServiceTest, APromptMayHaveSpecialTokensUnlessTheyArePlainText) {
 }
 
 TEST(ServiceTest, APromptThatBeginsWithBosGetsNoSecondOne) {
-  TokenizerSpec spec = small_tokenizer().spec();
-  spec.prefix = {small_tokenizer().markers().end};
+  TokenizerSpec spec = test::small_tokenizer().spec();
+  spec.prefix = {test::small_tokenizer().markers().end};
   const ServedModel model{.name = "m",
                           .adapters = {},
                           .tokenizer = must(Tokenizer::create(spec)),

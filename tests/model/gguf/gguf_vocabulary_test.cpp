@@ -69,9 +69,10 @@ TEST(GgufVocabularyTest, AddedTokensWithoutARowInTheModelAreLeftOut) {
   TokenizerSpec spec = must(Tokenizer::train({}, 257)).spec();
   spec.tokens.emplace_back("[PAD]");
   spec.added.push_back({.id = 257, .content = "[PAD]"});
-  GgufExport options;
-  options.tokenizer_config.pad_token = "[PAD]";
-  const Vocabulary found = vocabulary_of(must(Tokenizer::create(spec)), 257, options);
+  const Tokenizer bare = must(Tokenizer::create(spec));
+  TextMarkers markers = bare.markers();
+  markers.pad = 257;
+  const Vocabulary found = vocabulary_of(bare.with_markers(markers), 257);
   EXPECT_EQ(found.metadata["tokenizer.ggml.tokens"].size(), 257u);
   EXPECT_FALSE(found.metadata.contains("tokenizer.ggml.padding_token_id"));
   EXPECT_THAT(found.notes, ::testing::Contains(HasSubstr("added tokens from 257 on are left out")));

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/model/decoder.h>
+
 namespace strata {
 namespace {
 
