@@ -175,6 +175,13 @@ strata_status strata_session_seal(strata_session session, void* const* params, s
  */
 strata_status strata_session_read(strata_session session, const int64_t* params, void* const* into, size_t n);
 
+/* Parameters become what the caller has made of what it read, in their own dtypes, from `from[i]` each. An
+ * element that differs from what reading gives becomes the f32 master; the others keep all bits of theirs.
+ * Moments stay. Errors: INVALID, before anything has changed; those of NVMe, after which the states belong to
+ * no step. */
+strata_status strata_session_write(strata_session session, const int64_t* params, const void* const* from,
+                                   size_t n);
+
 /* Begins to fetch what reading the parameters will need, as far as there is room. */
 strata_status strata_session_prefetch(strata_session session, const int64_t* params, size_t n);
 

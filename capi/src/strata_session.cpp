@@ -106,6 +106,21 @@ strata_status strata_session_read(strata_session session, const int64_t* params,
   });
 }
 
+strata_status strata_session_write(strata_session session, const int64_t* params, const void* const* from,
+                                   size_t n) {
+  return call(session, [&](CSession& self) -> Status {
+    STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
+    STRATA_TRY_ASSIGN(const auto wanted, array_of(params, n, "params"));
+    STRATA_TRY(array_of(from, n, "from").status());
+    std::vector<ParamSource> sources(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      STRATA_TRY_ASSIGN(sources[i].param, index_of_param(wanted[i]));
+      sources[i].from = from[i];
+    }
+    return sealed->write(sources);
+  });
+}
+
 strata_status strata_session_prefetch(strata_session session, const int64_t* params, size_t n) {
   return call(session, [&](CSession& self) -> Status {
     STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());

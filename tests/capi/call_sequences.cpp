@@ -211,7 +211,12 @@ class Caller {
     void* const into[1] = {maybe_null(of.params[p].data())};
     double number = 0;
     const float* gradient = nullptr;
-    switch (below(7)) {
+    const void* const from[1] = {into[0]};
+    switch (below(8)) {
+      case 7:
+        count(strata_session_write(of.session, maybe_null(&params[0]), maybe_null(&from[0]),
+                                   odd_length(below(2))));
+        break;
       case 6:
         if (count(strata_session_gradient(of.session, params[0], maybe_null(&gradient))) &&
             std::isnan(gradient[0]))

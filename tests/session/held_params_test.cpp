@@ -144,6 +144,31 @@ TEST_F(HeldParamsTest, WhatMakesNoSenseIsRefusedAndChangesNothing) {
               HasSubstr("the trainer holds the parameters"));
 }
 
+TEST_F(HeldParamsTest, WhatATrainerWritesBecomesTheMasterWhereItDiffers) {
+  create(options());
+  must(session_->step(accumulate_all(1)));
+  constexpr std::int32_t kHalf = 1;
+  std::vector<float> before, after;
+  const std::vector<std::string> name = {kParams[kHalf].name};
+  const auto collect = [](std::vector<float>& into) {
+    return [&](const StatePiece&, std::span<const float> values) {
+      into.insert(into.end(), values.begin(), values.end());
+      return Status::ok();
+    };
+  };
+  must(session_->visit_tensors(Payload::param, name, collect(before)));
+  auto& values = trainer_.values[kHalf];
+  must(session_->read(std::array{ParamCopy{kHalf, values.data()}}));
+  const std::vector<std::byte> ones = Trainer::narrowed({1.0f}, DType::bf16);
+  std::copy(ones.begin(), ones.end(), values.begin() + 2 * 70);  // element 70 becomes 1
+  must(session_->write(std::array{ParamSource{kHalf, values.data()}}));
+  must(session_->visit_tensors(Payload::param, name, collect(after)));
+  before[70] = 1.0f;
+  EXPECT_EQ(after, before) << "the others keep the bits that bf16 lacks";
+  EXPECT_THAT(std::string(session_->write(std::array{ParamSource{kHalf, nullptr}}).message()),
+              HasSubstr("from a null address"));
+}
+
 TEST_F(HeldParamsTest, FrozenParametersAreHeldAndTakeTheirOwnSizeAlone) {
   std::vector<TrainerParam> params = kParams;
   for (const std::size_t frozen : {0, 1}) params[frozen].trainable = false;

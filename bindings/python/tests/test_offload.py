@@ -8,7 +8,7 @@ import unittest
 
 from torch_model import batches, loss_of, model, same, torch, train, train_scaled, values
 
-if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
+if not hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks"):
     print("strata.offload needs a later torch")
     raise SystemExit(77)
 
@@ -114,6 +114,20 @@ class OffloadTest(unittest.TestCase):
     def test_checkpointing(self):
         self.check(Checkpointed, 3 * (32 * 32 + 32) * 4)
 
+    def test_reentrant_checkpointing(self):
+        found = []
+        for offloads in (True, False):
+            net = Checkpointed(reentrant=True)
+            if offloads:
+                strata.offload(net, device=ALL, **SMALL)
+            optimizer = strata.optim.AdamW(net.parameters(), lr=1e-2, **SMALL)
+            for x, y in batches(3):
+                loss_of(net, x.requires_grad_(True), y).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            found.append(list(net.state_dict().values()))
+        self.assertTrue(same(*found))
+
     def test_attention_and_tied_parameters(self):
         self.check(Attending, 30000)
 
@@ -138,11 +152,11 @@ class OffloadTest(unittest.TestCase):
         _, steady, _ = run(model, device=LARGEST)
         self.assertEqual(steady.strata_offload.stats()["misses"], 0)
 
-    def test_parameters_are_nan_while_they_are_away(self):
+    def test_parameters_that_are_away_come_when_they_are_read(self):
         _, net, _ = run(model, device=LARGEST)
-        self.assertTrue(any(torch.isnan(param).all() for param in net.parameters()))
-        x, y = next(batches(1))
-        self.assertTrue(torch.isfinite(loss_of(net, x, y)))
+        self.assertLess(sum(parking.is_here for parking in net.strata_offload.parking), len(list(net.parameters())))
+        self.assertTrue(all(torch.isfinite(param).all() for param in net.parameters()))
+        self.assertLessEqual(net.strata_offload.stats()["peak_device_bytes"], LARGEST)
 
     def test_inference_without_an_optimizer(self):
         plain, net = model(), strata.offload(model(), device=LARGEST, **SMALL)
@@ -305,7 +319,6 @@ class RefusalsTest(unittest.TestCase):
         self.refuses(ValueError, "already offloaded", lambda: strata.offload(net))
         self.start(net)()
         self.refuses(ValueError, "before the first forward", lambda: strata.optim.AdamW(net.parameters()))
-        self.refuses(NotImplementedError, "load the state_dict", lambda: net.load_state_dict(model().state_dict()))
         other = strata.offload(model(), device=ALL, **SMALL)
         kept = strata.optim.AdamW(other.parameters())
         self.refuses(NotImplementedError, "one optimizer", lambda: strata.optim.SGD(other.parameters()))
@@ -317,19 +330,9 @@ class RefusalsTest(unittest.TestCase):
         net[2].weight.data, net[2].bias.data = flat[: 48 * 48].view(48, 48), flat[48 * 48 :]
         self.refuses(NotImplementedError, "shares its storage", self.start(strata.offload(net, device=ALL, **SMALL)))
 
-    def test_reentrant_checkpointing_is_refused_or_right(self):
-        net = strata.offload(Checkpointed(reentrant=True), device=ALL, **SMALL)
-        optimizer = strata.optim.AdamW(net.parameters(), lr=1e-2)
-        x = next(batches(1))[0].requires_grad_(True)
-        with self.assertRaisesRegex(strata.errors.UnsupportedError, "use_reentrant=False"):
-            net(x).sum().backward()
-        del optimizer
-
-    def test_a_model_that_changed_its_dtype(self):
+    def test_a_model_that_changes_its_dtype(self):
         _, net, _ = run(model, device=LARGEST)
-        net.to(torch.bfloat16)
-        self.refuses(ValueError, "change a model before it is offloaded",
-                     lambda: net(next(batches(1, torch.bfloat16))[0]))  # fmt: skip
+        self.refuses(ValueError, "change a model before it is offloaded", lambda: net.to(torch.bfloat16))
 
     def test_interruptions_leave_the_model_usable(self):
         expected, _, _ = run(model, device=LARGEST)

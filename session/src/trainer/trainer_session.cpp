@@ -11,6 +11,7 @@
 
 #include "step/queue_update.h"
 #include "trainer/accumulated_gradients.h"
+#include "trainer/written_params.h"
 
 namespace strata {
 
@@ -173,6 +174,26 @@ Status TrainerSession::read(std::span<const ParamCopy> copies) {
         });
   }
   return context().chunks().status();
+}
+
+Status TrainerSession::write(std::span<const ParamSource> sources) {
+  STRATA_TRY(machine().broken());
+  if (!holds_params())
+    return Status::error(Code::invalid, "the trainer holds the parameters, not the session");
+  for (const ParamSource& source : sources) {
+    STRATA_TRY(check_param(source.param));
+    if (source.from == nullptr)
+      return refuse(state_plan(), source.param, "is to be read from a null address");
+  }
+  const std::vector<LayoutTensor>& params = state_plan().tensors.specs;
+  for (const ParamSource& source : sources) {
+    const LayoutTensor& of = params[static_cast<std::size_t>(source.param)];
+    STRATA_TRY(edit_params(std::array{of.name}, [&](const StatePiece& piece, std::span<float> masters) {
+      return detail::take_written(static_cast<const std::byte*>(source.from), of.group.compute, piece.offset,
+                                  masters);
+    }));
+  }
+  return {};
 }
 
 Status TrainerSession::prefetch(std::int32_t param) {

@@ -111,6 +111,7 @@ FUNCTIONS = {
     "strata_session_seal": (c_uint64, POINTER(c_void_p), c_size_t),
     "strata_session_step": (c_uint64, POINTER(Update), c_size_t),
     "strata_session_read": (c_uint64, POINTER(c_int64), POINTER(c_void_p), c_size_t),
+    "strata_session_write": (c_uint64, POINTER(c_int64), POINTER(c_void_p), c_size_t),
     "strata_session_prefetch": (c_uint64, POINTER(c_int64), c_size_t),
     "strata_session_accumulate": (c_uint64, c_int64, c_void_p, c_int32, POINTER(c_double)),
     "strata_session_gradient": (c_uint64, c_int64, POINTER(c_void_p)),

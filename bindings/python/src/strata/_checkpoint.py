@@ -21,6 +21,7 @@ def load_checkpoint(model, optimizer, folder):
     """Reads such a checkpoint (the path that save_checkpoint() returned, or what `strata export --states` wrote) into
     model and optimizer: parameters, states and step counts. Errors: those of strata.Session.load()."""
     sealed = _sealed_by_name(model, optimizer)
+    sealed.before_load()
     sealed.session.load(folder)
     sealed.after_load()
 

@@ -119,6 +119,10 @@ class Session:
         """Copies parameters as they are after the last step to `addresses`."""
         check(_abi.load().strata_session_read(self._handle, _numbers(params), _pointers(addresses), len(params)))
 
+    def write(self, params, addresses):
+        """Makes parameters what is at `addresses`: what differs from what read() gives becomes the master."""
+        check(_abi.load().strata_session_write(self._handle, _numbers(params), _pointers(addresses), len(params)))
+
     def prefetch(self, params):
         """Begins to fetch what read() of these parameters will need, as far as there is room."""
         check(_abi.load().strata_session_prefetch(self._handle, _numbers(params), len(params)))

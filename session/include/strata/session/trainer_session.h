@@ -27,6 +27,12 @@ struct ParamCopy {
   void* into = nullptr;
 };
 
+/// Where a parameter's new values are.
+struct ParamSource {
+  std::int32_t param = 0;
+  const void* from = nullptr;
+};
+
 /// The states of a trainer that is linked with strata, spread over RAM and NVMe. It computes gradients in its
 /// own memory. What the session holds is said by the plan (TrainerHolds):
 /// - the optimizer states: a step reads and writes the trainer's parameters and reads its gradients. bf16 and
@@ -47,6 +53,11 @@ class TrainerSession final : public Session {
   /// Copies parameters as they are after the last step, in their own dtype. Errors: `invalid`; those of the
   /// store, after which the call may be repeated.
   Status read(std::span<const ParamCopy> copies);
+  /// Parameters become what the trainer has made of what read() gave, in their own dtype: an element that
+  /// differs from what read() would give becomes the master, and the others keep all bits of theirs. Only if
+  /// the session holds the parameters. Errors: `invalid`, before anything has changed; those of
+  /// Session::edit_params().
+  Status write(std::span<const ParamSource> sources);
   /// Begins to fetch what read() of the parameter will need, if there is room.
   Status prefetch(std::int32_t param);
   /// Adds a gradient to the step's, in f32 and in the order of the calls; the first one replaces it. The

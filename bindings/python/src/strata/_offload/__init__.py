@@ -4,8 +4,8 @@ import torch
 
 from ..errors import UnsupportedError
 
-if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
-    raise UnsupportedError(f"strata.offload() and strata.plan() need PyTorch 2.1 or later; this is {torch.__version__}")
+if not hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks"):
+    raise UnsupportedError(f"strata.offload() and strata.plan() need PyTorch 2.8 or later; this is {torch.__version__}")
 
 from ._model import offload  # noqa: E402
 from ._plan import plan  # noqa: E402

@@ -3,6 +3,8 @@
 It answers what trainers do with gradients before a step: norms, scaling, adding the gradient of another micro-batch.
 Everything else raises."""
 
+import weakref
+
 import torch
 
 from ..errors import UnsupportedError
@@ -18,17 +20,25 @@ class LeftGradient(torch.Tensor):
     def __new__(cls, owner, index, param):
         made = torch.Tensor._make_wrapper_subclass(cls, param.shape, strides=param.stride(), dtype=param.dtype,
                                                    device=param.device)  # fmt: skip
-        made.owner, made.index, made.factor = owner, index, 1.0
+        made._owner, made.param_name = weakref.ref(owner), owner.names[index]  # the collector does not see into param.grad
+        made.index, made.factor = index, 1.0
         made.is_zero = made.is_spent = False
         made.norm_before_factor = None
         return made
 
+    @property
+    def owner(self):
+        owner = self._owner()
+        if owner is None:
+            raise UnsupportedError(f"the model of '{self.param_name}', whose gradient this was, is gone")
+        return owner
+
     def __repr__(self):
-        return f"<gradient of '{self.owner.names[self.index]}', which has left for the session, times {self.factor:g}>"
+        return f"<gradient of '{self.param_name}', which has left for the session, times {self.factor:g}>"
 
     def norm_of(self, order):
         if order != 2:
-            raise UnsupportedError(f"the gradient of '{self.owner.names[self.index]}' has left for the session, which knows "
+            raise UnsupportedError(f"the gradient of '{self.param_name}' has left for the session, which knows "
                                    f"its 2-norm; {order} was asked for")  # fmt: skip
         if self.is_zero:
             return torch.tensor(0.0, device=self.device)
@@ -42,12 +52,16 @@ class LeftGradient(torch.Tensor):
 
     def add(self, other, alpha=1):
         if isinstance(other, LeftGradient) or alpha != 1:
-            raise UnsupportedError(f"add with alpha={alpha} and {type(other).__name__} to a gradient that has left")
+            raise UnsupportedError(f"add with alpha={alpha} and {type(other).__name__} to the gradient of '{self.param_name}', which "
+                                   "has left for the session")  # fmt: skip
+        if other.requires_grad:
+            raise UnsupportedError(f"backward(create_graph=True) would lose the graph of the gradient of '{self.param_name}', which has "
+                                   "left for the session; use torch.autograd.grad")  # fmt: skip
         if self.is_spent:
-            raise UnsupportedError(f"the gradient of '{self.owner.names[self.index]}' was used by a step; call "
+            raise UnsupportedError(f"the gradient of '{self.param_name}' was used by a step; call "
                                    "zero_grad() before the next backward")  # fmt: skip
         if self.factor != 1.0 and not self.is_zero:
-            raise UnsupportedError(f"the gradient of '{self.owner.names[self.index]}' was scaled by {self.factor:g} after it "
+            raise UnsupportedError(f"the gradient of '{self.param_name}' was scaled by {self.factor:g} after it "
                                    "left for the session; another micro-batch cannot be added to it")  # fmt: skip
         if self.is_zero:
             self.owner.forget(self.index)
@@ -60,7 +74,7 @@ class LeftGradient(torch.Tensor):
         handler = _HANDLERS.get(function)
         if handler is None:
             left = next(a for a in _flat(args) if isinstance(a, LeftGradient))
-            raise UnsupportedError(f"{function} on the gradient of '{left.owner.names[left.index]}', which has left for the "
+            raise UnsupportedError(f"{function} on the gradient of '{left.param_name}', which has left for the "
                                    "session: it can be scaled, added to, and asked for its 2-norm")  # fmt: skip
         return handler(*args, **(kwargs or {}))
 
@@ -75,7 +89,7 @@ def _flat(values):
 
 def _norm(tensor, order=2, dim=None, keepdim=False, *, dtype=None):
     if dim not in (None, []):
-        raise UnsupportedError(f"a norm over dimensions {dim} of a gradient that has left for the session")
+        raise UnsupportedError(f"a norm over dimensions {dim} of the gradient of '{tensor.param_name}', which has left for the session")
     value = tensor.norm_of(order)
     return value if dtype is None else value.to(dtype)
 

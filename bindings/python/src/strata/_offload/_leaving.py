@@ -1,6 +1,7 @@
 """Gradients on their way to the session."""
 
 import collections
+import weakref
 
 from .. import _device
 from ..optim._tensors import DTYPE_INDEX
@@ -13,14 +14,14 @@ class LeavingGradients:
     MOST = 2  # as many buffers as Staging has
 
     def __init__(self, owner):
-        self._owner, self._staging = owner, {}  # by device
+        self._owner, self._staging = weakref.ref(owner), {}  # by device
         self._queue = collections.deque()  # (session, index, on the host, its event, on the device), oldest first
         self._square_sums = {}  # by index
 
     def add(self, session, index, gradient):
         """Adds a gradient, which has the memory order of its parameter, to the session's."""
         if session.is_dry or _device.is_host(gradient):
-            address = self._owner.parking[index].address_of(gradient)
+            address = self._owner().parking[index].address_of(gradient)
             self._square_sums[index] = session.accumulate(index, address, DTYPE_INDEX[gradient.dtype])
             return
         while len(self._queue) >= self.MOST:

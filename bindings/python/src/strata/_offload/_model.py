@@ -1,30 +1,36 @@
-"""A model whose parameters come when their module computes, and whose gradients leave when they are complete."""
+"""A model whose parameters come when something uses them, and whose gradients leave when they are complete."""
 
 import contextlib
 import ctypes
 import math
+import threading
 import weakref
 
 import torch
 
 from .. import _device
-from .._registry import offloads
+from .._registry import offloads, optimizers_of
 from .._session import Session
 from .._sizes import to_bytes
 from ..errors import DoesNotFitError, InvalidError, UnsupportedError
 from ..optim._state_file import read_into_file
 from ..optim._tensors import DTYPES, check_param, dense_gradient, memory_order
 from ._gradient import LeftGradient
+from ._hooks import Hook
 from ._leaving import LeavingGradients
 from ._order import UseOrder
+from ._param import OffloadedParameter
 from ._parking import Parking
+from ._presence import Presence
 from ._resident import Resident
+from ._saved import STORAGES
 
-# Modules that read the parameters of their children without calling them.
+# Modules that read the parameters of their children without calling them: what they need is needed together.
 READ_THEIR_CHILDREN = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer)
+SMALL_COPY = 1 << 20  # bytes; larger ones are over an unnamed file
 
 
-class Offload:
+class Offload(Presence):
     """The parameters of a model in a session. strata.offload() makes it; model.strata_offload is it."""
 
     leaves = True
@@ -33,51 +39,56 @@ class Offload:
         self.device_bytes = None if device is None else to_bytes(device, "device")
         self.prefetch, self._options = prefetch, options
         self.params, self.names, self._index = [], [], {}
-        self.parking = []
         self._session = self._optimizer = None
-        self._here, self._in_use = {}, {}  # units whose parameters are here; how often each is in use
-        self._stale, self._has_left = set(), []
-        self._awaited = {}  # units in backward, and of which parameters the gradients are not complete
-        self._backward = None  # number of the backward pass that runs
-        self._order = UseOrder()
-        self._leaving = LeavingGradients(self)
+        self._has_left, self._trained = [], set()
+        self._leaving, self._me = LeavingGradients(self), weakref.ref(self)
+        self._saving_state = threading.local()
         self._to = None if to is None else torch.empty(0, device=to).device  # with its index
         if self._to is not None:
             _device.check(self._to, "to is")
-        self._staging = {}  # by device: for parameters that come to a GPU
-        self._device_now = self.peak_device_bytes = 0
         for name, param in model.named_parameters():
+            if param.numel() == 0:
+                continue  # there is nothing to offload
+            if type(param) is not torch.nn.Parameter:
+                raise UnsupportedError(f"parameter '{name}' is a {type(param).__name__}; strata.offload() takes torch.nn.Parameter")
             self._index[id(param)] = len(self.params)
             self.params.append(param)
             self.names.append(name)
             offloads[id(param)] = self
-        self._keys = {name: self._index[id(p)] for name, p in model.named_parameters(remove_duplicate=False)}
-        self._units = self._make_units(model)
+        self._init_presence(self._make_units(model), len(self.params))
         self._model = weakref.ref(model)
-        self._units_of = [[u for u, unit in enumerate(self._units) if i in unit] for i in range(len(self.params))]
-        model._register_state_dict_hook(self._after_state_dict)
-        model.register_load_state_dict_pre_hook(self._before_load)
 
     # ---- units: modules with the parameters that they read ----
 
     def _make_units(self, model):
         units, inside = [], set()
-        for module in model.modules():
+        model.register_forward_pre_hook(Hook(self._before_forward), with_kwargs=True)  # the session is made before a graph is
+        for name, module in model.named_modules():
+            if isinstance(module, torch.jit.ScriptModule):
+                raise UnsupportedError(f"module '{name}' is compiled by torch.jit, which reads parameters itself; "
+                                       "offload the model that it was made of")  # fmt: skip
+            module.register_state_dict_pre_hook(Hook(self._before_state_dict))
+            module._register_state_dict_hook(Hook(self._after_state_dict))
             if module in inside:
                 continue
             whole = isinstance(module, READ_THEIR_CHILDREN)
             if whole:
                 inside.update(module.modules())
-            params = {self._index[id(p)] for p in module.parameters(recurse=whole)}
+            params = {self._index[id(p)] for p in module.parameters(recurse=whole) if id(p) in self._index}
             if params:
-                self._hook(module, len(units))
+                module.register_forward_pre_hook(Hook(self._before_forward, len(units)), with_kwargs=True)
+                module.register_forward_hook(Hook(self._after_forward, len(units)), always_call=True)
                 units.append(sorted(params))
         return units
 
-    def _hook(self, module, unit):
-        module.register_forward_pre_hook(lambda _, inputs, named: self._before_forward(unit, (inputs, named)),
-                                         with_kwargs=True)  # fmt: skip
-        module.register_forward_hook(lambda _, __, output: self._after_forward(unit, output), always_call=True)
+    def _before_forward(self, unit):
+        if torch.compiler.is_compiling():
+            raise UnsupportedError("a model that is offloaded cannot be compiled by torch.compile")
+        self.session()
+        self.begin_unit(unit)
+
+    def _after_forward(self, unit):
+        self.end_unit(unit)
 
     def index_of(self, param):
         index = self._index.get(id(param))
@@ -96,15 +107,21 @@ class Offload:
     def session(self):
         """The session, made when it is first needed: then all parameters leave."""
         if self._session is None:
-            self._seal()
+            with self._lock, self._as_itself():
+                if self._session is None:
+                    self._seal()
         return self._session
+
+    def _groups(self):
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        return [] if optimizer is None else optimizer.param_groups
 
     def make_session(self):
         """A session with the parameters of the model, not sealed."""
         optimizer = self._optimizer() if self._optimizer is not None else None
-        groups = [] if optimizer is None else optimizer.param_groups
-        trained = {id(p) for group in groups for p in group["params"] if p.requires_grad}
-        self._trained = {index for index, param in enumerate(self.params) if id(param) in trained}
+        if self._session is None:
+            trained = {id(p) for group in self._groups() for p in group["params"] if p.requires_grad}
+            self._trained = {index for index, param in enumerate(self.params) if id(param) in trained}
         name, momentum, options = ("sgd", False, {}) if optimizer is None else optimizer.session_options()
         given = {key: value for key, value in self._options.items() if value is not None}
         for param, own in zip(self.params, self.names):
@@ -127,156 +144,47 @@ class Offload:
         session.seal([source.data_ptr() for source in sources])
         self._move_buffers()
         self._session, self.parking, self._has_left = session, parking, [False] * len(parking)
-        after_gradient = weakref.WeakMethod(self._after_gradient)  # a tensor's hooks are not seen by the collector
+        me, after_gradient = self._me, weakref.WeakMethod(self._after_gradient)
         for index, param in enumerate(self.params):
-            parking[index].park()
-            if index in self._trained:
+            if index in self._trained:  # a tensor's hooks are not seen by the collector
                 param.register_post_accumulate_grad_hook(lambda p, index=index: after_gradient()(index, p))
+            param._strata, param.__class__ = (me, index), OffloadedParameter
+            parking[index].count_users()
+            parking[index].source = None
+            STORAGES[parking[index].storage._cdata] = (me, index)
+        weakref.finalize(self, _forget_storages, me)
+        self.take_over()
 
     def _move_buffers(self):
         for module in self._model().modules() if self._to is not None else ():
             for name, buffer in module._buffers.items():
                 module._buffers[name] = None if buffer is None else buffer.to(self._to)
 
-    def _check_device(self, parking):
-        sizes = [sum(parking[index].bytes for index in unit) for unit in self._units]
-        if self.device_bytes is not None and sizes and max(sizes) > self.device_bytes:
-            names = ", ".join(self.names[index] for index in self._units[sizes.index(max(sizes))])
-            raise DoesNotFitError(
-                f"device is {self.device_bytes} bytes, but {names} are needed together and have {max(sizes)}"
-            )
+    def check_thawing(self, index, wanted):
+        """Raises if an optimizer would train a parameter of which the session has no states."""
+        if wanted and index not in self._trained:
+            if any(p is self.params[index] for group in self._groups() for p in group["params"]):
+                raise UnsupportedError(f"parameter '{self.names[index]}' was frozen when its model was first used, so that the session "
+                                       "has no states of it; unfreeze it before the first forward")  # fmt: skip
 
-    # ---- parameters come and go ----
-
-    def _before_forward(self, unit, inputs):
-        if torch.compiler.is_compiling():
-            raise UnsupportedError("a model that is offloaded cannot be compiled by torch.compile")
-        self.session()
-        if self._backward is not None and torch._C._current_graph_task_id() == -1:
-            self._after_backward()  # the last one was interrupted
-        self._acquire(unit)
-        self._in_use[unit] = self._in_use.get(unit, 0) + 1
-        if torch.is_grad_enabled():
-            # The backward of a module has ended when that of all its inputs begins.
-            producers = [tensor.grad_fn for tensor in _tensors(inputs) if tensor.grad_fn is not None]
-            left = [len(producers)]
-
-            def on_input(_):
-                left[0] -= 1
-                if left[0] == 0:
-                    self._end_backward(unit)
-
-            for producer in producers:
-                self._before_node(producer).append(on_input)
-
-    def _after_forward(self, unit, output):
-        if torch.is_grad_enabled():
-            for tensor in _tensors(output):
-                if tensor.grad_fn is not None:
-                    self._before_node(tensor.grad_fn)
-                    tensor.grad_fn.register_prehook(lambda _, unit=unit: self._before_backward(unit))
-        left = self._in_use.get(unit, 0) - 1
-        if left > 0:
-            self._in_use[unit] = left
-        else:
-            self._in_use.pop(unit, None)
-
-    @staticmethod
-    def _before_node(node):
-        """Functions to call before a node of the graph runs, and before any unit is acquired for it."""
-        if "strata" not in node.metadata:
-            node.metadata["strata"] = calls = []
-
-            def run(gradients):
-                for call in calls:
-                    call(gradients)
-
-            node.register_prehook(run)
-        return node.metadata["strata"]
-
-    def _before_backward(self, unit):
-        task = torch._C._current_graph_task_id()
-        if self._backward != task:
-            if self._backward is not None:
-                raise UnsupportedError("reentrant backward (torch.utils.checkpoint with use_reentrant=True) is not supported "
-                                       "for a model that is offloaded; use use_reentrant=False")  # fmt: skip
-            self._backward = task
-            torch.autograd.Variable._execution_engine.queue_callback(self._after_backward)
-        if unit not in self._awaited:
-            self._acquire(unit)
-            self._in_use[unit] = self._in_use.get(unit, 0) + 1
-            self._awaited[unit] = {i for i in self._units[unit] if i in self._trained and self.params[i].requires_grad}
-
-    def _end_backward(self, unit):
-        if self._awaited.pop(unit, None) is not None:
-            self._after_forward(unit, None)
-
-    def _after_backward(self):
-        self._backward = None
-        self._awaited.clear()
-        self._in_use.clear()
-
-    def _acquire(self, unit):
-        self._order.use(unit)
-        missing = [i for i in self._units[unit] if not self.parking[i].is_here or i in self._stale]
-        if missing:
-            self._make_room(unit, sum(self.parking[i].bytes for i in missing if not self.parking[i].is_here))
-            for index in missing:
-                self.parking[index].check()
-                if not self.parking[index].is_here:
-                    self.parking[index].allocate()
-                    self._device_now += self.parking[index].bytes
-            self._read(missing)
-            for index in missing:
-                self.parking[index].show()
-            self._stale.difference_update(missing)
-        self._here[unit] = True
-        self.peak_device_bytes = max(self.peak_device_bytes, self._device_now)
-        coming = {i for later in self._order.next_units(self.prefetch) for i in self._units[later]
-                  if not self.parking[i].is_here or i in self._stale}  # fmt: skip
-        if coming:
-            self._session.prefetch(sorted(coming))
-
-    def _read(self, missing):
-        """Copies parameters from the session to where they are here."""
-        homes = [self.parking[i].home for i in missing]
-        if self._session.is_dry or _device.is_host(homes[0]):
-            self._session.read(missing, [self.parking[i].address_of(home) for i, home in zip(missing, homes)])
-            return
-        staging = self._staging.setdefault(homes[0].device, _device.Staging(homes[0].device))
-        sizes = [-(-self.parking[i].bytes // 64) * 64 for i in missing]  # each begins at an address for any dtype
-        parts = [part[: self.parking[i].bytes] for i, part in zip(missing, staging.take(sum(sizes)).split(sizes))]
-        self._session.read(missing, [part.data_ptr() for part in parts])
-        for part, home in zip(parts, homes):
-            _device.copy(home, _device.as_tensor(part, home))
-        staging.queued()
-
-    def _make_room(self, unit, needed):
-        while self.device_bytes is not None and self._device_now + needed > self.device_bytes:
-            idle = [other for other in self._here if other not in self._in_use and other != unit]
-            if not idle:
-                raise DoesNotFitError(f"device is {self.device_bytes} bytes, of which {self._device_now} are in use; "
-                                      f"{self.names[self._units[unit][0]]} needs {needed} more")  # fmt: skip
-            self._park(self._order.furthest(idle), unit)
-
-    def _park(self, unit, wanted):
-        """Frees the parameters of a unit, except those that others which are in use, or wanted, share."""
-        self._here.pop(unit, None)
-        kept = {i for other in [*self._in_use, wanted] for i in self._units[other]}
-        for index in self._units[unit]:
-            if index not in kept and self.parking[index].is_here:
-                self.parking[index].park()
-                self._device_now -= self.parking[index].bytes
+    def check_group(self, params):
+        """Raises if parameters cannot join the optimizer's groups any more."""
+        for param in params:
+            index = self.index_of(param)
+            if self._session is not None and index is not None and index not in self._trained:
+                raise UnsupportedError(f"parameter '{self.names[index]}' was not in a group of the optimizer when its model was first used, "
+                                       "so that the session has no states of it; add it before the first forward")  # fmt: skip
 
     # ---- gradients leave ----
 
     def accumulate(self, index, gradient):
         """Adds a gradient to the session's."""
-        self._has_left[index] = True
-        like = self.parking[index].home
-        ordered = gradient if memory_order(gradient) == memory_order(like) else (
-            torch.empty_strided(like.shape, like.stride(), dtype=gradient.dtype, device=gradient.device).copy_(gradient))  # fmt: skip
-        self._leaving.add(self._session, index, ordered)
+        with self._lock:
+            self._has_left[index] = True
+            like, gradient = self.parking[index].home, gradient.resolve_neg()
+            ordered = gradient if memory_order(gradient) == memory_order(like) else (
+                torch.empty_strided(like.shape, like.stride(), dtype=gradient.dtype, device=gradient.device).copy_(gradient))  # fmt: skip
+            self._leaving.add(self._session, index, ordered)
 
     def is_finite(self, index):
         return math.isfinite(self._leaving.square_sum(index))
@@ -284,9 +192,9 @@ class Offload:
     def norm(self, index):
         """The norm of a gradient, by PyTorch, whose bits clipping then has."""
         self._leaving.end()
-        n = self.params[index].numel()
-        values = (ctypes.c_float * n).from_address(self._session.gradient(index))
-        return torch.linalg.vector_norm(torch.frombuffer(values, dtype=torch.float32)).to(self.params[index].device)
+        like = self.parking[index].home
+        values = (ctypes.c_float * like.numel()).from_address(self._session.gradient(index))
+        return torch.linalg.vector_norm(torch.frombuffer(values, dtype=torch.float32)).to(like.device)
 
     def forget(self, index):
         """Forgets what the session has of a gradient."""
@@ -296,16 +204,23 @@ class Offload:
         self._has_left[index] = False
 
     def _after_gradient(self, index, param):
-        if not isinstance(param.grad, LeftGradient):  # else it was added to the one before
-            self.forget(index)  # of a step that was not taken
-            self.accumulate(index, dense_gradient(param, self.names[index], self.parking[index].home))
-            param.grad = LeftGradient(self, index, param)
-        for unit in self._units_of[index]:
-            awaited = self._awaited.get(unit)
-            if awaited is not None:
-                awaited.discard(index)
-                if not awaited:
-                    self._end_backward(unit)
+        gradient = param.grad
+        if isinstance(gradient, LeftGradient):  # this one was added to the one before
+            return
+        if gradient.requires_grad:
+            raise UnsupportedError(f"backward(create_graph=True) would lose the graph of the gradient of '{self.names[index]}', which leaves "
+                                   "for the session; use torch.autograd.grad")  # fmt: skip
+        self.forget(index)  # of a step that was not taken
+        self.accumulate(index, dense_gradient(param, self.names[index], self.parking[index].home))
+        param.grad = LeftGradient(self, index, param)
+
+    def check_no_gradients(self):
+        """Raises if the session has gradients, which it forgets when it reads states."""
+        for name, param in zip(self.names, self.params):
+            gradient = param.grad
+            if isinstance(gradient, LeftGradient) and not gradient.is_spent and not gradient.is_zero:
+                raise UnsupportedError(f"the gradient of '{name}' has left for the session, which would lose it; call zero_grad() before "
+                                       "states are loaded")  # fmt: skip
 
     # ---- the step ----
 
@@ -326,9 +241,10 @@ class Offload:
     def after_step(self):
         """What is here is of the step before."""
         for param in self.params:
-            if isinstance(param.grad, LeftGradient):
-                param.grad.is_spent = not param.grad.is_zero  # zero is still zero
-        self._stale = {index for index, parking in enumerate(self.parking) if parking.is_here}
+            gradient = param.grad
+            if isinstance(gradient, LeftGradient):
+                gradient.is_spent = not gradient.is_zero  # zero is still zero
+        self.all_changed()
         self._has_left = [False] * len(self.params)
         self._order.end_step()
 
@@ -336,24 +252,55 @@ class Offload:
         """Counters of the session, of what is here, and of uses that the step before did not predict."""
         return {**self.session().stats(), "peak_device_bytes": self.peak_device_bytes, "misses": self._order.misses}
 
+    # ---- copies and state_dict ----
+
+    def copy_of(self, index):
+        """A copy of a parameter as it is now, in memory of its own."""
+        self.sync([index])
+        like = self.parking[index].home
+        if self.parking[index].bytes >= SMALL_COPY:
+            copied = read_into_file(self._session, {index: like})[index]
+        else:
+            copied = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
+            self._session.read([index], [copied.data_ptr()])
+        return copied.to(like.device)
+
+    def _before_state_dict(self, _):
+        self._saving_state.is_on = self._session is not None
+
+    def _after_state_dict(self, _):
+        self._saving_state.is_on = False
+
+    def saves_state(self):
+        """Whether this thread is in a state_dict(), which must not need room for all parameters."""
+        return getattr(self._saving_state, "is_on", False)
+
     # ---- without data ----
 
     @contextlib.contextmanager
     def dry(self, params, make_parking, session):
         """Runs with other parameters, which have no memory, and a session that does nothing."""
-        kept = dict(self.__dict__)
+        kept, storages = dict(self.__dict__), dict(STORAGES)
         try:
-            self.params, self._session = params, session
-            self.parking = [make_parking(param, param) for param in params]
-            self._has_left, self._order, self._leaving = [False] * len(params), UseOrder(), LeavingGradients(self)
-            self._here, self._in_use, self._stale, self._awaited = {}, {}, set(), {}
-            self._device_now = self.peak_device_bytes = 0
+            self.params, self._session, self._index = params, session, {id(p): i for i, p in enumerate(params)}
+            self._init_presence(self._units, len(params))
+            self.parking = [make_parking(param) for param in params]
+            self._has_left, self._leaving = [False] * len(params), LeavingGradients(self)
             self._check_device(self.parking)
-            for index in self._trained:
-                params[index].register_post_accumulate_grad_hook(lambda p, index=index: self._after_gradient(index, p))
+            me = self._me
+            for index, param in enumerate(params):
+                param._strata = (me, index)
+                STORAGES[param.untyped_storage()._cdata] = (me, index)
+                if index in self._trained:
+                    param.register_post_accumulate_grad_hook(lambda p, index=index: self._after_gradient(index, p))
             yield
         finally:
             self.__dict__.update(kept)
+            STORAGES.clear()
+            STORAGES.update(storages)
+
+    def is_dry(self):
+        return self._session is not None and self._session.is_dry
 
     def end_dry_step(self):
         """Ends a step; returns how often modules were used."""
@@ -370,31 +317,10 @@ class Offload:
 
     __reduce_ex__ = __deepcopy__
 
-    # ---- state_dict of the model ----
 
-    def _after_state_dict(self, _, state_dict, prefix, __):
-        if self._session is None:
-            return state_dict
-        names = [key for key in self._keys if prefix + key in state_dict]
-        copies = read_into_file(self._session, {self._keys[key]: self.parking[self._keys[key]].home for key in names})
-        for key in names:
-            state_dict[prefix + key] = copies[self._keys[key]]
-        return state_dict
-
-    def _before_load(self, *_):
-        if self._session is not None:
-            raise UnsupportedError("load the state_dict of a model before its first forward after strata.offload()")
-
-
-def _tensors(output):
-    if isinstance(output, torch.Tensor):
-        yield output
-    elif isinstance(output, dict):
-        for value in output.values():
-            yield from _tensors(value)
-    elif isinstance(output, (list, tuple)):
-        for value in output:
-            yield from _tensors(value)
+def _forget_storages(owner):
+    for key in [key for key, place in STORAGES.items() if place[0] is owner]:
+        del STORAGES[key]
 
 
 def offload(model, *, device=None, to=None, pinned=None, nvme=None, nvme_bytes=None, prefetch=2, **options):
@@ -406,15 +332,19 @@ def offload(model, *, device=None, to=None, pinned=None, nvme=None, nvme_bytes=N
     pinned, nvme, nvme_bytes and the rest: as for strata.Session; they hold the optimizer states, too.
     prefetch: modules whose parameters are fetched from NVMe ahead of their use.
 
-    Parameters come when their module computes, and gradients leave when they are complete: until the step, `param.grad`
-    can be scaled, added to, and asked for its norm, which is what clipping, gradient scalers and accumulation do. Make
-    the optimizer, one of strata.optim, before the first forward. torch.compile and reentrant checkpointing are refused.
+    Parameters come when something uses them, inside and outside of forward, and what is written to them counts. Gradients
+    leave when they are complete: until the step, `param.grad` can be scaled, added to, and asked for its norm, which is
+    what clipping, gradient scalers and accumulation do. Make the optimizer, one of strata.optim, before the first forward.
+    torch.compile, torch.jit and backward(create_graph=True) are refused.
     """
     if getattr(model, "strata_offload", None) is not None:
         raise InvalidError("the model is already offloaded")
-    if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
-        raise UnsupportedError(f"strata.offload needs torch 2.4 or later; this is {torch.__version__}")
     options |= dict(pinned=pinned, nvme=nvme, nvme_bytes=nvme_bytes)
+    optimizers = optimizers_of(model.parameters())
     stays = device is None and to is None and all(param.dtype == torch.float32 for param in model.parameters())
-    model.strata_offload = Resident(model, options) if stays else Offload(model, device, to, prefetch, options)
+    made = Resident(model, options) if stays else Offload(model, device, to, prefetch, options)
+    for optimizer in optimizers:
+        optimizer.check_may_join()
+        made.join(optimizer)
+    model.strata_offload = made
     return model

@@ -5,29 +5,61 @@ import contextlib
 import torch
 
 from ..errors import InvalidError
+from ._param import flat, use
+from ._parking import storage_users
+from ._saved import place_of
 
 
 class DryParking:
     """A parameter that has a size and no memory."""
 
-    def __init__(self, param, home):
-        self.param, self.home, self.is_here = param, home, False
-        self.bytes = home.numel() * home.element_size()
-
-    def check(self):
-        pass
-
-    def address_of(self, tensor):
-        return 0
+    def __init__(self, param):
+        self.param, self.home, self.is_here = param, param.detach(), False
+        self.bytes = param.numel() * param.element_size()
+        self.version, self.storage = 0, self.home.untyped_storage()
+        self._users = storage_users(self.storage)
 
     def allocate(self):
         self.is_here = True
 
+    def park(self):
+        self.is_here = False
+
     def show(self):
         pass
 
-    def park(self):
-        self.is_here = False
+    agrees = show
+
+    def raw_version(self):
+        return 0
+
+    def is_held(self):
+        return storage_users(self.storage) > self._users
+
+    has_alias = is_held
+
+    def is_written(self):
+        return False
+
+    def address_of(self, tensor):
+        return 0
+
+
+class DryUses(torch.overrides.TorchFunctionMode):
+    """Sees what functions use parameters that are replaced, and views of them."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return use(function, args, kwargs or {}, parameters_by_memory)
+
+
+def parameters_by_memory(args, kwargs):
+    """By Offload: the numbers of parameters whose memory is among the arguments'."""
+    found = {}
+    for tensor in flat((args, kwargs)):
+        owner, index = place_of(tensor)
+        if owner is not None and owner.is_dry():
+            found.setdefault(owner, []).append(index)
+    return found
 
 
 class DrySession:
@@ -36,6 +68,9 @@ class DrySession:
     is_dry = True
 
     def read(self, params, addresses):
+        pass
+
+    def write(self, params, addresses):
         pass
 
     def prefetch(self, params):
@@ -133,6 +168,7 @@ def plan(model, batch, loss=None):
         mode,
         replaced(model, fakes),
         offload.dry([fakes[id(param)] for param in offload.params], DryParking, DrySession()),
+        DryUses(),
     ):
         given = tree_map(lambda x: mode.from_tensor(x) if isinstance(x, torch.Tensor) else x, batch)
         for _ in range(2):

@@ -34,6 +34,9 @@ class Resident:
         self._optimizer = weakref.ref(optimizer)
         optimizer.use_options(self._options)
 
+    def check_group(self, params):
+        pass
+
     def make_session(self):
         """A session with the states of what is trained, not sealed; None if nothing is."""
         optimizer = self._optimizer() if self._optimizer is not None else None

@@ -3,7 +3,7 @@
 import torch
 
 from .. import _abi
-from .._registry import offload_of
+from .._registry import offload_of, optimizers
 from .._session import Session, paths_of
 from ..errors import InvalidError, UnsupportedError
 from ._sealed import Sealed, SealedOffload
@@ -24,12 +24,20 @@ class Optimizer(torch.optim.Optimizer):
         self._options = dict(states=states, placement=placement, pinned=pinned, nvme=nvme, nvme_bytes=nvme_bytes,
                              threads=threads, chunk_elems=chunk_elems, rounding_seed=rounding_seed)  # fmt: skip
         self._folder = (paths_of(nvme) or [None])[0]
-        self._sealed = []
+        self._sealed, self._is_made = [], False
         self._place_of = {}  # id of a parameter: (sealed session, number in it)
         self._settings = []  # by group; pointers
         super().__init__(params, defaults)
         for offload in self._offloads():
             offload.join(self)
+        self._is_made = True
+        optimizers.add(self)
+
+    def check_may_join(self):
+        """Raises if the states are somewhere already when a model is offloaded."""
+        if self._sealed:
+            raise InvalidError(f"{type(self).__name__} has states already; give the model to strata.offload() before the optimizer's first "
+                               "step or load_state_dict()")  # fmt: skip
 
     def add_param_group(self, param_group):
         super().add_param_group(param_group)
@@ -40,6 +48,8 @@ class Optimizer(torch.optim.Optimizer):
             first = sum(len(other["params"]) for other in self.param_groups[:-1])
             for i, param in enumerate(group["params"]):
                 check_param(param, names[i] if names else f"param.{first + i}")
+            for offload in self._offloads() if self._is_made else ():
+                offload.check_group(group["params"])
         except Exception:
             self.param_groups.pop()
             raise
@@ -119,7 +129,7 @@ class Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             of_group = group.get("param_names") or [None] * len(group["params"])
             for param, name in zip(group["params"], of_group):
-                if id(param) in self._place_of:
+                if id(param) in self._place_of or param.numel() == 0:
                     continue
                 if param.requires_grad or param.grad is not None or id(param) in loaded:
                     params.append(param)
@@ -155,18 +165,15 @@ class Optimizer(torch.optim.Optimizer):
         if float(getattr(self, "found_inf", None) or 0) != 0:
             return loss
         grad_factor = self._grad_factor()
+        wanted = [(group, param) for group in enumerate(self.param_groups) for param in group[1]["params"]
+                  if param.grad is not None and param.numel() > 0]  # fmt: skip
+        if any(id(param) not in self._place_of for _, param in wanted):
+            self._seal()
         for sealed in self._sealed:
             sealed.begin_step()
-        for g, group in enumerate(self.param_groups):
-            settings = self._settings_of(g, group, grad_factor)
-            for param in group["params"]:
-                gradient = param.grad
-                if gradient is None:
-                    continue
-                if id(param) not in self._place_of:
-                    self._seal()
-                sealed, index = self._place_of[id(param)]
-                sealed.add(index, param, gradient, settings)
+        for (number, group), param in wanted:
+            sealed, index = self._place_of[id(param)]
+            sealed.add(index, param, param.grad, self._settings_of(number, group, grad_factor))
         for sealed in self._sealed:
             sealed.step()
         return loss
@@ -175,7 +182,7 @@ class Optimizer(torch.optim.Optimizer):
         """Bytes by tier that the states will need, before they are allocated: see strata.Session.plan()."""
         session = Session(self._name, momentum=self._has_momentum(), **self._options)
         for number, param in enumerate(p for group in self.param_groups for p in group["params"]):
-            if param.requires_grad:
+            if param.requires_grad and param.numel() > 0:
                 session.add(f"param.{number}", DTYPES[param.dtype], list(param.shape))
         try:
             return session.plan()
@@ -254,6 +261,7 @@ class Optimizer(torch.optim.Optimizer):
                                    f"the parameter {tuple(param.shape)}")  # fmt: skip
 
     def _write_states(self, sealed, states):
+        sealed.before_load()
         sealed.bind()
         keys = dict(self._moments)
         if any(param.dtype != torch.float32 for param in sealed.params):

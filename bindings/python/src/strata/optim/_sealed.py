@@ -57,6 +57,9 @@ class Sealed:
     def bind(self):
         self.session.bind(self.addresses())
 
+    def before_load(self):
+        """Raises if something would be lost when the session reads states."""
+
     def after_load(self):
         """The session has written the parameters."""
         self._give_values(range(len(self.params)))
@@ -134,13 +137,18 @@ class SealedOffload(Sealed):
         pass
 
     def bind(self):
-        pass
+        self.offload.sync()
+
+    def before_load(self):
+        self.offload.check_no_gradients()
 
     def after_load(self):
+        mark_written(self.params)
         self.offload.after_step()
 
     def begin_step(self):
         super().begin_step()
+        self.offload.sync()
         self._scaled = {}  # settings by those of the group and a factor
 
     def add(self, index, param, gradient, settings):
