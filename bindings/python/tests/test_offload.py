@@ -210,7 +210,7 @@ class PlanTest(unittest.TestCase):
         with self.assertRaisesRegex(strata.errors.DoesNotFitError, "pinned"):
             strata.plan(net, x)
         net = strata.offload(Checkpointed(), device=(32 * 32 + 32) * 4, **SMALL)
-        with self.assertRaisesRegex(strata.errors.DoesNotFitError, "needs 4224 more"):
+        with self.assertRaisesRegex(strata.errors.DoesNotFitError, "need 4224 bytes"):
             strata.plan(net, x)  # backward and recomputation need a module each
         self.assertTrue(torch.isfinite(net.last.weight).all())
         with self.assertRaisesRegex(ValueError, "strata.offload"):

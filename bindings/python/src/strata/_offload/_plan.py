@@ -174,7 +174,7 @@ def plan(model, batch, loss=None):
         for _ in range(2):
             with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(saved.pack, lambda tensor: tensor):
                 output = call(model, given)
-                (loss or loss_of)(output).backward()
+                torch.autograd.backward((loss or loss_of)(output))  # not the method, which would run without DryUses
             saved.clear()
             uses = offload.end_dry_step()
         device = offload.peak_device_bytes
