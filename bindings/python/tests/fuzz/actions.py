@@ -181,10 +181,11 @@ def use_alias(world, random):
 
 def vector(world, random):
     params = list(world.net.parameters())
+    strides = [param.stride() for param in params]
     vec = torch.nn.utils.parameters_to_vector(params).detach()
     torch.nn.utils.vector_to_parameters(vec * 0.95, params)
-    for param in params:  # parts of a vector are not aligned, so that kernels add in another order
-        param.data = param.data.clone()
+    for param, stride in zip(params, strides):  # parts of a vector are not aligned: kernels add in another order
+        param.data = torch.empty_strided(param.shape, stride).copy_(param.data)
     return [vec]
 
 

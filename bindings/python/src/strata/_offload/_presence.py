@@ -61,7 +61,7 @@ class Presence:
         with self._lock:
             self._use_unit(unit)
             self._in_use[unit] = self._in_use.get(unit, 0) + 1
-            self._bring(self._units[unit], together=True)
+            self._bring(self._units[unit], together=not self._session.is_dry)  # a plan does not see all that backward does
 
     def end_unit(self, unit):
         with self._lock:
