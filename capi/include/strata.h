@@ -269,7 +269,8 @@ strata_status strata_session_set_steps(strata_session session, int64_t steps, co
  * manifest. Other checkpoints in `dir` stay, of which the oldest beyond `keep` are then removed (0: none). */
 strata_status strata_session_save(strata_session session, const char* dir, int32_t keep);
 
-/* Loads such a folder, of this or any other placement: states, parameters and step counts. */
+/* Loads such a folder, of this or any other placement: states, parameters and step counts. Its digests are checked
+ * before anything is changed. */
 strata_status strata_session_load(strata_session session, const char* folder);
 
 /* ---- the rest ---- */

@@ -337,6 +337,9 @@ strata_status strata_session_load(strata_session session, const char* folder) {
   return call(session, [&](CSession& self) -> Status {
     STRATA_TRY_ASSIGN(TrainerSession* const sealed, self.sealed());
     STRATA_TRY(check_text(folder, "folder"));
+    // The parameters are those of a program that goes on if this fails.
+    STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(posix_io(), folder));
+    STRATA_TRY(check_digests(posix_io(), folder, manifest));
     return load_checkpoint(*sealed, posix_io(), folder).status();
   });
 }

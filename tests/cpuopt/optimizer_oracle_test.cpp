@@ -105,11 +105,12 @@ TEST(OptimizerParamsTest, OutOfRangeParametersAreRefusedByNameIfTheOptimizerRead
   EXPECT_NE(message(adamw, [](auto& p) { p.step = 0; }).find("adamw: step is 0"), std::string::npos);
   EXPECT_NE(message(adamw, [](auto& p) { p.beta1 = 1.0; }).find("beta1 is 1"), std::string::npos);
   EXPECT_NE(message(lion, [](auto& p) { p.beta2 = -0.5; }).find("lion: beta2 is -0.5"), std::string::npos);
-  EXPECT_NE(message(adamw, [](auto& p) { p.eps = 0.0; }).find("eps is 0"), std::string::npos);
+  EXPECT_NE(message(adamw, [](auto& p) { p.eps = -1.0; }).find("eps is -1"), std::string::npos);
   EXPECT_NE(message(sgd, [](auto& p) { p.momentum = 1.5; }).find("sgd: momentum is 1.5"), std::string::npos);
   EXPECT_NE(message(sgd, [](auto& p) { p.nesterov = true; }).find("nesterov"), std::string::npos);
   EXPECT_NE(message(sgd, [](auto& p) { p.lr = std::nan(""); }).find("lr is nan"), std::string::npos);
-  EXPECT_TRUE(validate({.optimizer = Optimizer::sgd, .beta1 = 7, .eps = 0}).is_ok()) << "sgd reads neither";
+  EXPECT_TRUE(validate({.optimizer = Optimizer::sgd, .beta1 = 7, .eps = -1}).is_ok()) << "sgd reads neither";
+  EXPECT_TRUE(validate({.optimizer = Optimizer::adamw, .eps = 0}).is_ok()) << "as in PyTorch";
 }
 
 TEST(OptimizerParamsTest, AnUnknownOptimizerIsRefusedWithTheKnownNames) {

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import strata
 from strata import errors
@@ -19,7 +20,7 @@ class DsConfigTest(unittest.TestCase):
         subprocess.run([sys.executable, "-c", code], check=True)
 
     def test_attributes_of_a_file(self):
-        config = strata.from_ds_config(DATA / "zero_infinity_nvme.json")
+        config = strata.from_ds_config(DATA / "zero_infinity_nvme.json", ranks=8)
         self.assertEqual((config.dtype, config.loss_scale), ("f16", 4096))
         self.assertEqual((config.micro_batch_size, config.gradient_accumulation_steps), (4, 2))
         self.assertEqual(config.gradient_clipping, 0.5)
@@ -34,11 +35,30 @@ class DsConfigTest(unittest.TestCase):
         self.assertIsNone(config.gradient_accumulation_steps)
         self.assertIsNone(config.gradient_clipping)
 
+    def test_clipping_is_deepspeeds_default_or_none(self):
+        for given, expected in (({}, 1.0), ({"gradient_clipping": 0}, float("inf")), ({"gradient_clipping": 0.25}, 0.25),
+                                ({"gradient_clipping": "auto"}, None)):  # fmt: skip
+            self.assertEqual(strata.from_ds_config(given).gradient_clipping, expected)
+
+    def test_batch_keys_know_the_ranks(self):
+        batch, micro, steps = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+        for given, ranks, expected in (({batch: 32}, 4, (8, 1)), ({batch: 32, micro: 2}, 4, (2, 4)), ({batch: 32, steps: 2}, 4, (4, 2)),
+                                       ({micro: 2}, 4, (2, 1)), ({micro: 2, steps: 3}, 4, (2, 3)), ({}, 4, (None, None)),
+                                       ({batch: 24, micro: 2, steps: 3}, 4, (2, 3))):  # fmt: skip
+            config = strata.from_ds_config(given, ranks=ranks)
+            self.assertEqual((config.micro_batch_size, config.gradient_accumulation_steps), expected, given)
+        for given in ({batch: 30}, {batch: 36, micro: 6}, {batch: 36, micro: 2, steps: 3}):
+            with self.assertRaisesRegex(errors.InvalidError, r"train_batch_size is 3\d; .*the ranks \(4\)"):
+                strata.from_ds_config(given, ranks=4)
+        with unittest.mock.patch.dict("os.environ", WORLD_SIZE="2"):
+            self.assertEqual(strata.from_ds_config({batch: 32, micro: 2}).gradient_accumulation_steps, 8)
+
     def test_a_dict_is_as_good_as_a_file(self):
-        for name in ("zero_infinity_nvme", "bf16_zero2"):
+        for name, ranks in (("zero_infinity_nvme", 8), ("bf16_zero2", 1)):
             text = (DATA / f"{name}.json").read_text()
             content = json.loads("\n".join(line for line in text.splitlines() if not line.strip().startswith("//")))
-            self.assertEqual(strata.from_ds_config(content).rows, strata.from_ds_config(DATA / f"{name}.json").rows)
+            self.assertEqual(strata.from_ds_config(content, ranks=ranks).rows,
+                             strata.from_ds_config(DATA / f"{name}.json", ranks=ranks).rows)  # fmt: skip
 
     def test_rows_have_values_and_reasons(self):
         rows = {row.key: row for row in strata.from_ds_config({"gradient_clipping": "auto", "steps_per_print": 5}).rows}

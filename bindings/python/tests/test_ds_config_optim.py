@@ -44,6 +44,23 @@ class DsConfigOptimTest(unittest.TestCase):
         )
         self.assertEqual((group["lr"], group["weight_decay"]), (0.5, 1e-2))
 
+    def test_a_scheduler_that_is_taken_is_applied(self):
+        scheduler = {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 4, "warmup_type": "linear", "warmup_max_lr": 0.1,
+                                                         "total_num_steps": 10}}  # fmt: skip
+        content = {"optimizer": {"type": "AdamW", "params": {"lr": 0.1}}, "scheduler": scheduler}
+        for ignored, expected in ((), [0.025, 0.05, 0.075, 0.1, 0.1 * 5 / 6, 0.1 * 4 / 6]), (["scheduler"], [0.1] * 6):
+            net = model()
+            optimizer = strata.from_ds_config(content, ignore=ignored).optimizer(net.parameters(), **SMALL)
+            found = []
+            for _ in expected:
+                train(net, optimizer, 1)
+                found.append(optimizer.param_groups[0]["lr"])
+            self.assertTrue(all(abs(a - b) < 1e-12 for a, b in zip(found, expected)), found)
+        again = strata.from_ds_config(content).optimizer(net.parameters(), **SMALL)
+        again.load_state_dict(optimizer.state_dict())
+        train(net, again, 1)
+        self.assertAlmostEqual(again.param_groups[0]["lr"], 0.1 * 3 / 6)
+
     def test_losses_are_those_of_torch(self):
         nets = model(), model()
         made = config("Adam", {"lr": 1e-2, "weight_decay": 0.1}).optimizer(nets[0].parameters(), **SMALL)

@@ -2,8 +2,10 @@
 
 import collections.abc
 import json
+import math
 import os
 import pathlib
+import sys
 import typing
 
 from . import _abi
@@ -13,6 +15,8 @@ from .errors import InvalidError, UnsupportedError
 _KINDS = {"adamw": "AdamW", "adam": "Adam", "lion": "Lion", "adagrad": "Adagrad", "sgd": "SGD"}
 _STATES = {"fp32": "f32", "bf16": "bf16"}
 _PLACEMENTS = {"none": "auto", "cpu": "pinned", "nvme": "nvme"}
+_BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+_SCHEDULE = ("optim.schedule", "optim.warmup", "train.steps", "optim.min_lr_ratio")
 _OFFLOAD = "zero_optimization.offload_optimizer"
 
 
@@ -29,28 +33,53 @@ class Row(typing.NamedTuple):
 
 
 class DsConfig:
-    """A configuration of DeepSpeed. Attributes are None where it says nothing, or "auto".
+    """A configuration of DeepSpeed. Attributes are None where it says "auto", or nothing and DeepSpeed has no default.
 
     rows                          all keys, in their order
     settings                      {key of strata train: value}
     dtype                         "bf16", "f16" or "f32"
+    ranks                         processes that train together, of which this is one
     micro_batch_size              sequences of a micro-batch of one rank
     gradient_accumulation_steps   micro-batches of a step of one rank
-    gradient_clipping             maximum norm; 0: none
+    gradient_clipping             maximum norm: DeepSpeed's 1.0 if the file has none, and infinity if it is 0
     loss_scale                    the first loss scale of f16
+    schedule                      {"optim.schedule": ..., ...}; empty without a scheduler
     """
 
-    def __init__(self, rows):
-        self.rows = rows
+    def __init__(self, rows, ranks=1, ignored=()):
+        self.rows, self.ranks = rows, ranks
         self.settings = {row.strata_key: row.strata_value for row in rows if row.strata_value is not None}
         self.dtype = self.settings.get("train.dtype")
-        self.micro_batch_size = self.settings.get("train.micro_batch")
-        # train.grad_accum counts the micro-batches of all ranks.
-        self.gradient_accumulation_steps = self._given(
-            "gradient_accumulation_steps", self.settings.get("train.grad_accum")
-        )
-        self.gradient_clipping = self.settings.get("optim.clip")
+        self.micro_batch_size, self.gradient_accumulation_steps = self._batch()
+        self.gradient_clipping = self._clipping()
         self.loss_scale = self.settings.get("optim.loss_scale") if self.dtype == "f16" else None
+        has_schedule = self._given("scheduler.type") is not None and "scheduler" not in ignored
+        self.schedule = {key: self.settings[key] for key in _SCHEDULE if key in self.settings} if has_schedule else {}
+
+    def _has(self, key):
+        return any(row.key == key and not row.is_default for row in self.rows)
+
+    def _clipping(self):
+        clip = self._given("gradient_clipping")
+        if clip is None:
+            return None if self._has("gradient_clipping") else 1.0
+        return clip if clip > 0 else math.inf
+
+    def _batch(self):
+        """(sequences of a micro-batch, micro-batches of a step) of one rank: batch = both x ranks."""
+        batch, micro, steps = (self._given(key) for key in _BATCH)
+        if any(self._has(key) and value is None for key, value in zip(_BATCH, (batch, micro, steps))):
+            return micro, steps  # "auto"
+        if batch is None:
+            return micro, steps or (1 if micro is not None else None)
+        given = {"the ranks": self.ranks, _BATCH[1]: micro, _BATCH[2]: steps}
+        divisor = self.ranks * (micro or 1) * (steps or 1)
+        if batch % divisor != 0 or (micro and steps and batch != divisor):
+            named = ", ".join(f"{name} ({value})" for name, value in given.items() if value is not None)
+            raise InvalidError(f"{_BATCH[0]} is {batch}; it must be {'the product' if micro and steps else 'a multiple of the product'} of "
+                               f"{named}, which is {divisor}")  # fmt: skip
+        rest = batch // divisor
+        return (micro, steps or rest) if micro else (rest, steps or 1)
 
     def _given(self, key, otherwise=None):
         """The value of a key of DeepSpeed's."""
@@ -60,7 +89,8 @@ class DsConfig:
         return otherwise
 
     def optimizer(self, params, **keywords):
-        """The strata.optim class that computes what the configuration asks for, with its settings. The states are
+        """The strata.optim class that computes what the configuration asks for, with its settings. It sets the learning
+        rates of its scheduler itself, step by step, unless from_ds_config() was told to ignore that. The states are
         where `offload_optimizer` says: in RAM (cpu), on NVMe (nvme), else where there is room. `keywords` are those
         of the class and come first; where the configuration says "auto", the class's defaults apply."""
         name = self.settings.get("optim.name")
@@ -68,7 +98,22 @@ class DsConfig:
             raise InvalidError("the configuration names no optimizer")
         from . import optim
 
-        return getattr(optim, _KINDS[name])(params, **{**self._settings_of(name), **self._placement(), **keywords})
+        made = getattr(optim, _KINDS[name])(params, **{**self._settings_of(name), **self._placement(), **keywords})
+        if self.schedule:
+            made.set_schedule(self.learning_rate_factor)
+        return made
+
+    def learning_rate_factor(self, step):
+        """What the scheduler of the configuration multiplies lr with in a step, counted from 1."""
+        warmup, total = self.schedule.get("optim.warmup", 0), self.schedule.get("train.steps")
+        if step < warmup:
+            return step / warmup
+        kind, least = self.schedule["optim.schedule"], self.schedule.get("optim.min_lr_ratio", 0.0)
+        if kind == "constant" or total is None:
+            return 1.0
+        done = min(1.0, max(0, step - warmup) / max(1, total - warmup))
+        left = 0.5 * (1 + math.cos(math.pi * done)) if kind == "cosine" else 1 - done
+        return least + (1 - least) * left
 
     def _settings_of(self, name):
         wanted = {"lr": "optim.lr", "weight_decay": "optim.weight_decay", "states": "offload.states"}
@@ -129,16 +174,28 @@ def _is_in(key, sections):
     return any(key == section or key.startswith(section + ".") for section in sections)
 
 
-def from_ds_config(config, *, ignore=()):
+def _ranks_here():
+    """How many processes train together: as torch.distributed says, or the launcher."""
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_world_size()
+    return int(os.environ.get("WORLD_SIZE") or 1)
+
+
+def from_ds_config(config, *, ignore=(), ranks=None):
     """Reads a ds_config.json (a path) or a dict with its content, and returns a DsConfig.
 
     A key that asks for something that strata does not do, and a key that DeepSpeed does not have, raise
     UnsupportedError, which names all of them. `ignore`: keys or sections that the caller takes care of, such as
-    ["scheduler"] if it has a scheduler of its own."""
+    ["scheduler"] if it has a scheduler of its own. `ranks`: processes that train together, by which the keys of the batch
+    are read; None: as torch.distributed or WORLD_SIZE say, else 1."""
+    ranks = _ranks_here() if ranks is None else ranks
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
+        raise InvalidError(f"ranks is {ranks!r}; it must be an integer of at least 1")
     rows = _rows_of(_text_of(config))
     sections = (ignore,) if isinstance(ignore, str) else tuple(ignore)
     refused = [row for row in rows if row.verdict in ("refused", "unknown") and not _is_in(row.key, sections)]
     if refused:
         raise UnsupportedError("\n".join(f"{row.key}{' (not given)' if row.is_default else ''} = "
                                          f"{json.dumps(row.value)}: {row.reason}" for row in refused))  # fmt: skip
-    return DsConfig(rows)
+    return DsConfig(rows, ranks, sections)

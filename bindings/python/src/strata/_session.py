@@ -24,10 +24,15 @@ def index_of(value, names, what):
 
 
 def paths_of(nvme):
-    """Folders: none, one, or several."""
-    if nvme is None:
+    """Folders: none (None, 0 or False), one, or several."""
+    if nvme is None or nvme is False or (isinstance(nvme, int) and nvme == 0):
         return []
     return [os.fspath(path) for path in ([nvme] if isinstance(nvme, (str, os.PathLike)) else nvme)]
+
+
+def budget_of(size, name):
+    """A budget as strata.h has it, where 0 means that none was given: of 0 bytes, nothing fits into 1."""
+    return 0 if size is None else max(1, to_bytes(size, name))
 
 
 class Session:
@@ -52,14 +57,15 @@ class Session:
     def __init__(self, optimizer="adamw", *, momentum=False, states="f32", placement="auto", pinned=None, nvme=None,
                  nvme_bytes=None, chunk_elems=None, threads=None, rounding_seed=0, holds="states"):  # fmt: skip
         lib = _abi.load()
-        dirs = [path.encode() for path in paths_of(nvme)]
+        dirs = [] if nvme_bytes is not None and to_bytes(nvme_bytes, "nvme_bytes") == 0 else paths_of(nvme)
+        dirs = [path.encode() for path in dirs]
         options = _abi.SessionOptions()
         options.optimizer = index_of(optimizer, _abi.OPTIMIZERS, "optimizer")
         options.has_momentum = int(bool(momentum))
         options.states = index_of(states, _abi.STATE_FORMATS, "states")
         options.placement = index_of(placement, _abi.PLACEMENTS, "placement")
-        options.pinned_bytes = 0 if pinned is None else to_bytes(pinned, "pinned")
-        options.nvme_bytes = 0 if nvme_bytes is None else to_bytes(nvme_bytes, "nvme_bytes")
+        options.pinned_bytes = budget_of(pinned, "pinned")
+        options.nvme_bytes = budget_of(nvme_bytes, "nvme_bytes") if dirs else 0
         if dirs:
             options.nvme_dirs = (ctypes.c_char_p * len(dirs))(*dirs)
             options.n_nvme_dirs = len(dirs)

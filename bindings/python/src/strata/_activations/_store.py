@@ -5,7 +5,7 @@ import ctypes
 import weakref
 
 from .. import _abi
-from .._session import check, paths_of
+from .._session import budget_of, check, paths_of
 from .._sizes import to_bytes
 
 
@@ -14,10 +14,11 @@ class ActivationStore:
 
     def __init__(self, pinned=None, nvme=None, nvme_bytes=None, page_bytes=None):
         lib = _abi.load()
-        dirs = [path.encode() for path in paths_of(nvme)]
+        dirs = [] if nvme_bytes is not None and to_bytes(nvme_bytes, "nvme_bytes") == 0 else paths_of(nvme)
+        dirs = [path.encode() for path in dirs]
         options = _abi.ActivationOptions()
-        options.pinned_bytes = 0 if pinned is None else to_bytes(pinned, "pinned")
-        options.nvme_bytes = 0 if nvme_bytes is None else to_bytes(nvme_bytes, "nvme_bytes")
+        options.pinned_bytes = budget_of(pinned, "pinned")
+        options.nvme_bytes = budget_of(nvme_bytes, "nvme_bytes") if dirs else 0
         options.page_bytes = 0 if page_bytes is None else to_bytes(page_bytes, "page_bytes")
         if dirs:
             options.nvme_dirs = (ctypes.c_char_p * len(dirs))(*dirs)

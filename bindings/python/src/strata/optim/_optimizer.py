@@ -1,17 +1,20 @@
 """torch.optim.Optimizer over sessions."""
 
+import ctypes
+
 import torch
 
 from .. import _abi
 from .._registry import offload_of, optimizers
 from .._session import Session, paths_of
+from .._sizes import to_bytes
 from ..errors import InvalidError, UnsupportedError
 from ._sealed import Sealed, SealedOffload
-from ._state_file import StateFile, copy_out
+from ._state_dict import StateDicts
 from ._tensors import DTYPES, check_param
 
 
-class Optimizer(torch.optim.Optimizer):
+class Optimizer(StateDicts, torch.optim.Optimizer):
     """What all have in common; strata.optim says which keywords there are."""
 
     _name = ""
@@ -24,7 +27,7 @@ class Optimizer(torch.optim.Optimizer):
         self._options = dict(states=states, placement=placement, pinned=pinned, nvme=nvme, nvme_bytes=nvme_bytes,
                              threads=threads, chunk_elems=chunk_elems, rounding_seed=rounding_seed)  # fmt: skip
         self._folder = (paths_of(nvme) or [None])[0]
-        self._sealed, self._is_made = [], False
+        self._sealed, self._is_made, self._schedule = [], False, None
         self._place_of = {}  # id of a parameter: (sealed session, number in it)
         self._settings = []  # by group; pointers
         super().__init__(params, defaults)
@@ -61,14 +64,38 @@ class Optimizer(torch.optim.Optimizer):
             group[key] = value
             self._check_group(group)
 
+    def set_schedule(self, factor):
+        """Makes each step set the groups' lr to that which they have now times `factor`(the step's number, from 1)."""
+        self._schedule = factor
+        for group in self.param_groups:
+            group.setdefault("initial_lr", group["lr"])
+
+    def _follow_schedule(self):
+        if self._schedule is not None:
+            step = 1 + max((sealed.session.steps()[0] for sealed in self._sealed), default=0)
+            for group in self.param_groups:
+                group["lr"] = group.setdefault("initial_lr", group["lr"]) * self._schedule(step)
+
     def _check_group(self, group):
         for key, value in self._refused.items():
             if group.get(key, value) != value:
                 raise UnsupportedError(
                     f"{type(self).__name__}: {key}={group[key]!r} is not supported; it must be {value!r}"
                 )
-        if not 0 <= float(group["lr"]) < float("inf"):
-            raise InvalidError(f"{type(self).__name__}: lr is {group['lr']}; it must be at least 0")
+        self._check_numbers(group)
+
+    def _check_numbers(self, group):
+        """All that a session would refuse: a step of several sessions is checked before the first one changes."""
+        for key in ("lr", "weight_decay", "eps", "momentum"):
+            if key in group and not 0 <= float(group[key]) < float("inf"):
+                raise InvalidError(f"{type(self).__name__}: {key} is {group[key]}; it must be at least 0 and finite")
+        for i, beta in enumerate(group.get("betas", ())):
+            if not (0 <= float(beta) and _as_f32(beta) < 1):
+                raise InvalidError(f"{type(self).__name__}: betas[{i}] is {beta}; it must be at least 0 and below 1")
+        if not _as_f32(group.get("momentum", 0)) < 1:
+            raise InvalidError(f"{type(self).__name__}: momentum is {group['momentum']}; it must be below 1")
+        if group.get("nesterov") and not float(group["momentum"]) > 0:
+            raise InvalidError(f"{type(self).__name__}: nesterov needs momentum, which is {group['momentum']}")
 
     # ---- the settings of a group, as torch's namesake has them ----
 
@@ -136,7 +163,8 @@ class Optimizer(torch.optim.Optimizer):
                     names.append(name or f"param.{len(self._place_of) + len(params) - 1}")
         if not params:
             return
-        session = Session(self._name, momentum=self._has_momentum(), **self._options)
+        session = Session(self._name, momentum=self._has_momentum(), **self._options_left())
+        names = self._unique(names)
         for param, name in zip(params, names):
             session.add(name, DTYPES[param.dtype], list(param.shape))
         sealed = Sealed(session, params, names)
@@ -144,6 +172,28 @@ class Optimizer(torch.optim.Optimizer):
         self._sealed.append(sealed)
         for i, param in enumerate(params):
             self._place_of[id(param)] = (sealed, i)
+
+    def _unique(self, names):
+        """The names, of which those that several groups have get a number."""
+        found, made = set(), []
+        for name in names:
+            own, number = name, 1
+            while own in found:
+                number += 1
+                own = f"{name} ({number})"
+            found.add(own)
+            made.append(own)
+        return made
+
+    def _options_left(self):
+        """The keywords, with what the sessions of other parameters have left of the budgets."""
+        left = dict(self._options)
+        for key in ("pinned", "nvme_bytes"):
+            used = sum(sealed.session.stats()["pinned_bytes" if key == "pinned" else "nvme_bytes"]
+                       for sealed in self._sealed if sealed.offload is None)  # fmt: skip
+            if left[key] is not None:
+                left[key] = max(0, to_bytes(left[key], key) - used)
+        return left
 
     def sealed(self):
         """The session of all parameters, with what belongs to it; made now if no step was done yet."""
@@ -169,6 +219,7 @@ class Optimizer(torch.optim.Optimizer):
                   if param.grad is not None and param.numel() > 0]  # fmt: skip
         if any(id(param) not in self._place_of for _, param in wanted):
             self._seal()
+        self._follow_schedule()
         for sealed in self._sealed:
             sealed.begin_step()
         for (number, group), param in wanted:
@@ -207,93 +258,12 @@ class Optimizer(torch.optim.Optimizer):
             f"{type(self).__name__} cannot be copied or pickled; make another one and load its state_dict()"
         )
 
-    # ---- state_dict ----
 
-    def state_dict(self):
-        """As that of torch's namesake, with f32 tensors over an unnamed file (in the folder of `nvme`, or the
-        system's for temporary files). 16-bit parameters also have their f32 "master"."""
-        for sealed in self._sealed:
-            self._read_states(sealed)
-        try:
-            return super().state_dict()
-        finally:
-            self.state.clear()
-
-    def _read_states(self, sealed):
-        sealed.bind()
-        sizes = [param.numel() for param in sealed.params]
-        keys = dict(self._moments)
-        if any(param.dtype != torch.float32 for param in sealed.params):
-            keys["param"] = "master"
-        files = {key: StateFile(sealed.session, state, sizes, self._folder) for state, key in keys.items()}
-        for i, (param, steps) in enumerate(zip(sealed.params, sealed.session.steps()[1])):
-            if steps == 0:
-                continue
-            self.state[param] = {"step": torch.tensor(float(steps), dtype=torch.float32)}
-            for key, file in files.items():
-                if key != "master" or param.dtype != torch.float32:
-                    self.state[param][key] = file.tensor(i, sealed.likes[i])
-
-    def load_state_dict(self, state_dict):
-        """Reads the state_dict of this class, of torch's namesake, or of DeepSpeedCPUAdam. Moments that it lacks
-        are zero, and masters are the parameters. Settings that it lacks are the defaults."""
-        params = [param for group in self.param_groups for param in group["params"]]
-        ids = [i for group in state_dict["param_groups"] for i in group["params"]]
-        states = {id(param): state_dict["state"].get(i, {}) for i, param in zip(ids, params)}
-        for group in state_dict["param_groups"]:
-            self._check_group({**self.defaults, **group})
-        for number, param in enumerate(params):
-            self._check_state(states.get(id(param), {}), param, number)
-        super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
-        for group in self.param_groups:
-            for key, value in self.defaults.items():
-                group.setdefault(key, value)
-        if not state_dict["state"] and not self._sealed:
-            return
-        self._seal({key for key, state in states.items() if state})
-        for sealed in self._sealed:
-            self._write_states(sealed, [states.get(id(param), {}) for param in sealed.params])
-
-    def _check_state(self, state, param, number):
-        for key in [*self._moments.values(), "master"]:
-            if state.get(key) is not None and tuple(state[key].shape) != tuple(param.shape):
-                raise InvalidError(f"'{key}' of parameter 'param.{number}' has the shape {tuple(state[key].shape)}, "
-                                   f"the parameter {tuple(param.shape)}")  # fmt: skip
-
-    def _write_states(self, sealed, states):
-        sealed.before_load()
-        sealed.bind()
-        keys = dict(self._moments)
-        if any(param.dtype != torch.float32 for param in sealed.params):
-            keys["param"] = "master"
-        if sealed.offload is not None and not all("master" in state for state in states if state):
-            keys.pop("param", None)  # the session has the masters
-        for state, key in keys.items():
-            copies = {}
-
-            def fill(index, offset, n, address, key=key, copies=copies):
-                if offset == 0:
-                    copies.clear()  # of the parameter before
-                    value, like = states[index].get(key), sealed.likes[index].detach()
-                    missing = like if key == "master" else torch.zeros((), dtype=torch.float32).expand(like.shape)
-                    copies[index] = copy_out(missing if value is None else value.detach(), like)
-                copies[index](offset, n, address)
-
-            sealed.session.fill(state, fill)
-        if "param" in keys:
-            sealed.after_load()
-        counts = [int(state.get("step", 0)) for state in states]
-        sealed.session.set_steps(max(counts, default=0), counts)
+def _as_f32(value):
+    return ctypes.c_float(float(value)).value
 
 
 def _adam_defaults(lr, betas, eps, weight_decay, amsgrad, maximize, foreach, capturable, differentiable, fused):
-    for i, beta in enumerate(betas):
-        if not 0 <= float(beta) < 1:
-            raise InvalidError(f"betas[{i}] is {beta}; it must be at least 0 and below 1")
-    if not float(eps) > 0:
-        raise InvalidError(f"eps is {eps}; it must be above 0")
-    if not float(weight_decay) >= 0:
-        raise InvalidError(f"weight_decay is {weight_decay}; it must be at least 0")
     return dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, maximize=maximize,
                 foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused)  # fmt: skip
 
@@ -304,7 +274,7 @@ class AdamW(Optimizer):
     _name = "adamw"
     _moments = {"m": "exp_avg", "v": "exp_avg_sq"}
     _refused = {"amsgrad": False, "maximize": False, "capturable": False, "differentiable": False,
-                "bias_correction": True}  # fmt: skip
+                "bias_correction": True, "decoupled_weight_decay": True}  # fmt: skip
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *, maximize=False,
                  foreach=None, capturable=False, differentiable=False, fused=None, **strata):  # fmt: skip
@@ -316,6 +286,7 @@ class Adam(AdamW):
     """torch.optim.Adam (Kingma and Ba 2015), whose weight decay is added to the gradient."""
 
     _name = "adam"
+    _refused = {**AdamW._refused, "decoupled_weight_decay": False}
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *,
                  decoupled_weight_decay=False, **others):  # fmt: skip

@@ -83,7 +83,7 @@ class Sealed:
         on has changed since they last passed; only the address of a gradient may."""
         self._added.append(index)
         found = None
-        if gradient.layout is torch.strided:
+        if gradient.layout is torch.strided and not gradient.is_neg():
             found = (param.data_ptr(), param.dtype, param.shape, param.stride(), param.is_cpu, gradient.dtype,
                      gradient.shape, gradient.stride(), gradient.is_cpu, settings)  # fmt: skip
             if found == self._checked[index]:

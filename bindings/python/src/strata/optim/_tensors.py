@@ -29,6 +29,8 @@ def check_param(param, name):
     _device.check(param.device, f"parameter '{name}' is on")
     if param.dtype not in DTYPES:
         raise UnsupportedError(f"parameter '{name}' is {param.dtype}; it must be float32, bfloat16 or float16")
+    if param.is_neg():
+        raise UnsupportedError(f"parameter '{name}' is a negative view, whose memory has other values; clone it")
     if param.layout != torch.strided or not is_dense(param):
         raise UnsupportedError(f"parameter '{name}' is {param.layout} with strides {tuple(param.stride())}; "
                                "its elements must fill their memory")  # fmt: skip
@@ -48,6 +50,8 @@ def dense_gradient(param, name, like=None):
     if gradient.shape != param.shape:
         raise InvalidError(f"the gradient of parameter '{name}' has the shape {tuple(gradient.shape)}, "
                            f"the parameter {tuple(param.shape)}")  # fmt: skip
+    if gradient.is_neg():  # its memory has the negative values
+        gradient = gradient.resolve_neg()
     if memory_order(gradient) == memory_order(like):
         return gradient
     return torch.empty_strided(like.shape, like.stride(), dtype=gradient.dtype, device=gradient.device).copy_(gradient)
