@@ -91,8 +91,8 @@ def of_function(title, function, drop_self=False):
     return text + (f"\n{doc}\n" if doc else "")
 
 
-def methods_of(node, names):
-    found = definitions(node)
+def methods_of(node, names, *parts):
+    found = {name: method for part in (*parts, node) for name, method in definitions(part).items()}
     text = ""
     for name in names:
         if name in found and ast.get_docstring(found[name]):
@@ -124,7 +124,8 @@ def of_part(heading, module, file, names):
     text = f"\n## {heading}\n" if heading else ""
     if heading == "Optimizers":
         text += "\n" + as_markdown(ast.get_docstring(tree_of("optim/__init__.py"), clean=False)) + "\n"
-        text += "\nAll optimizers have these methods:\n" + methods_of(found["Optimizer"], OPTIMIZER_METHODS)
+        state_dicts = definitions(tree_of("optim/_state_dict.py"))["StateDicts"]
+        text += "\nAll optimizers have these methods:\n" + methods_of(found["Optimizer"], OPTIMIZER_METHODS, state_dicts)
     if module == "strata.errors":
         text += "\n`strata.errors`. Each is also the built-in exception that fits.\n\n"
         text += "| exception | is a | meaning |\n| --- | --- | --- |\n"
