@@ -178,16 +178,25 @@ TEST(BatcherTest, WhatCannotBeContinuedIsRefusedWithBothNumbers) {
   EXPECT_EQ(batcher.n_active(), 0U);
 }
 
-TEST(BatcherTest, AnErrorOfTheEngineEndsAllSequences) {
+TEST(BatcherTest, ATokenOutsideOfTheModelIsRefusedAlone) {
   CachedModel model(test::tiny_of_family("llama"), {.sequences = 2});
   Batcher batcher(*model.run.engine, kLimits);
+  const auto good = std::make_shared<RecordingReceiver>();
+  must(batcher.add(sequence({1, 2}), good));
+  EXPECT_THAT(std::string(batcher.add(sequence({1, 5000}), std::make_shared<RecordingReceiver>()).message()),
+              HasSubstr("token 5000, but the model has 50 tokens"));
+  step_to_end(batcher);
+  EXPECT_TRUE(good->status.is_ok());
+}
+
+TEST(BatcherTest, AnErrorOfTheEngineEndsAllSequences) {
+  CachedModel model(test::tiny_of_family("llama"), {.sequences = 2, .context = 4});
+  Batcher batcher(*model.run.engine, kLimits);  // which allow more than the cache holds
   const auto bad = std::make_shared<RecordingReceiver>(), good = std::make_shared<RecordingReceiver>();
-  BatchSequence outside = sequence({1, 2});
-  outside.prompt[1] = 5000;  // is not in the vocabulary
-  must(batcher.add(outside, bad));
+  must(batcher.add(sequence({1, 2, 3, 4, 5, 6}), bad));
   must(batcher.add(sequence({1, 2}), good));
   const Status status = batcher.step();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("token 5000"));
+  EXPECT_EQ(status.code(), Code::invalid);
   EXPECT_EQ(bad->status, status);
   EXPECT_EQ(good->status, status);
   EXPECT_EQ(batcher.n_active(), 0U);

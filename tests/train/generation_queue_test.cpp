@@ -20,8 +20,8 @@ using ::testing::SizeIs;
 using namespace std::chrono_literals;
 
 struct QueuedModel {
-  QueuedModel(std::int64_t places, std::size_t max_waiting)
-      : model(test::tiny_of_family("llama"), {.sequences = places}),
+  QueuedModel(std::int64_t places, std::size_t max_waiting, std::int64_t cached_tokens = 16)
+      : model(test::tiny_of_family("llama"), {.sequences = places, .context = cached_tokens}),
         batcher(*model.run.engine, {.context = 16, .vocab = 50}),
         queue(batcher, max_waiting) {}
   /// Submits a sequence that begins with `id`.
@@ -109,9 +109,9 @@ TEST(GenerationQueueTest, AfterItIsClosedTheBatchGoesOnAndNothingElseBegins) {
 }
 
 TEST(GenerationQueueTest, AnErrorOfTheEngineIsToldToAllAndClosesIt) {
-  QueuedModel queued(1, 2);
+  QueuedModel queued(1, 2, 1);  // the cache is too short for any prompt
   const auto got = receivers(3);
-  EXPECT_EQ(queued.submit(5000, got[0]), Admission::accepted);
+  EXPECT_EQ(queued.submit(5, got[0]), Admission::accepted);
   EXPECT_EQ(queued.submit(1, got[1]), Admission::accepted);
   const Status status = queued.queue.turn(0ms).status();
   EXPECT_EQ(status.code(), Code::invalid);
