@@ -175,10 +175,11 @@ strata_status strata_session_seal(strata_session session, void* const* params, s
  */
 strata_status strata_session_read(strata_session session, const int64_t* params, void* const* into, size_t n);
 
-/* Parameters become what the caller has made of what it read, in their own dtypes, from `from[i]` each. An
- * element that differs from what reading gives becomes the f32 master; the others keep all bits of theirs.
- * Moments stay. Errors: INVALID, before anything has changed; those of NVMe, after which the states belong to
- * no step. */
+/* Parameters become what the caller has made of them, in their own dtypes, from `from[i]` each. An element
+ * that differs from its rounded f32 master becomes the master; the others keep all bits of theirs. Moments
+ * stay. A session that does not hold the parameters needs this of F16 alone, whose masters have all bits,
+ * after strata_session_bind(). Errors: INVALID, before anything has changed; those of NVMe, after which the
+ * states belong to no step. */
 strata_status strata_session_write(strata_session session, const int64_t* params, const void* const* from,
                                    size_t n);
 
@@ -269,8 +270,8 @@ strata_status strata_session_set_steps(strata_session session, int64_t steps, co
  * manifest. Other checkpoints in `dir` stay, of which the oldest beyond `keep` are then removed (0: none). */
 strata_status strata_session_save(strata_session session, const char* dir, int32_t keep);
 
-/* Loads such a folder, of this or any other placement: states, parameters and step counts. Its digests are checked
- * before anything is changed. */
+/* Loads such a folder, of this or any other placement: states, parameters and step counts. Its digests are
+ * checked before anything is changed. */
 strata_status strata_session_load(strata_session session, const char* folder);
 
 /* ---- the rest ---- */

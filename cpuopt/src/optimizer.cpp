@@ -58,12 +58,14 @@ Status validate(const OptimizerParams& p) {
   const auto bad = [&](const char* name, auto value, const char* takes) {
     return Status::error(Code::invalid, str(f.name, ": ", name, " is ", value, "; it must be ", takes));
   };
-  // Checked in f32, as the step uses them: a decay that rounds to 1 is invalid. An eps of 0 is PyTorch's, too.
+  // Checked in f32, as the step uses them: a decay that rounds to 1 is invalid. An eps of 0 is PyTorch's,
+  // too.
   const auto decays = [](double x) { return x >= 0.0 && static_cast<float>(x) < 1.0f; };
   if (p.step < 1) return bad("step", p.step, "at least 1");
   if (f.betas && !decays(p.beta1)) return bad("beta1", p.beta1, "in [0, 1)");
   if (f.betas && !decays(p.beta2)) return bad("beta2", p.beta2, "in [0, 1)");
-  if (f.eps && !(p.eps >= 0.0 && std::isfinite(p.eps))) return bad("eps", p.eps, "a finite number, 0 or more");
+  if (f.eps && !(p.eps >= 0.0 && std::isfinite(p.eps)))
+    return bad("eps", p.eps, "a finite number, 0 or more");
   if (p.optimizer == Optimizer::sgd) {
     if (!decays(p.momentum)) return bad("momentum", p.momentum, "in [0, 1)");
     if (p.nesterov && p.momentum == 0.0) return bad("nesterov", "true", "false, or momentum must be above 0");

@@ -16,8 +16,9 @@ from fuzz import case
 CASES = int(os.environ.get("STRATA_FUZZ_CASES", 2000))
 # Reasons to refuse, by what they begin with; anything else is a fault of the refusal.
 KNOWN = ("equal", "PyTorch refuses it, too", "DoesNotFitError: device is", "UnsupportedError: backward(create_graph=True)",
-         "UnsupportedError: parameter _ shares its storage", "UnsupportedError: aten.", "UnsupportedError: parameter _ was not in a group",
-         "UnsupportedError: parameter _ was frozen", "UnsupportedError: the gradient of _ has left", "UnsupportedError: the gradient of _ was",
+         "UnsupportedError: parameter _ shares its storage", "UnsupportedError: aten.",
+         "UnsupportedError: parameter _ was not in a group", "UnsupportedError: parameter _ was frozen",
+         "UnsupportedError: the gradient of _ has left", "UnsupportedError: the gradient of _ was",
          "InvalidError: parameter _ is not trained")  # fmt: skip
 
 

@@ -104,6 +104,20 @@ class GroupsTest(unittest.TestCase):
 
 
 class StatesTest(unittest.TestCase):
+    def test_what_is_written_to_16_bit_parameters_counts(self):
+        for dtype in (torch.float16, torch.bfloat16):
+            param = torch.nn.Parameter(torch.ones(8, dtype=dtype))
+            optimizer = optim.SGD([param], lr=0.125, **SMALL)
+            param.grad = torch.ones(8, dtype=dtype)
+            optimizer.step()
+            with torch.no_grad():
+                param[:4] = 5.0
+            optimizer.step()
+            self.assertEqual(param.tolist(), [4.875] * 4 + [0.75] * 4)
+            with torch.no_grad():
+                param.zero_()
+            self.assertLess(optimizer.state_dict()["state"][0]["master"].abs().max().item(), 1e-30)
+
     def test_momentum_of_optimizers_that_count_no_steps(self):
         reference = model()
         theirs = torch.optim.SGD(reference.parameters(), lr=1e-2, momentum=0.9)

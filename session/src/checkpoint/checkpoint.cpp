@@ -85,12 +85,13 @@ Result<CheckpointFile> write_payload(Session& session, DraftFile& file, VisitSco
   return entry;
 }
 
-// Removes the oldest checkpoints beyond `keep` of those up to the one just `saved`. Later ones are not of this run's
-// history, which has gone back: they neither count nor go.
+// Removes the oldest checkpoints beyond `keep` of those up to the one just `saved`. Later ones are not of
+// this run's history, which has gone back: they neither count nor go.
 Status remove_oldest(Io& io, const std::string& dir, int keep, const std::string& saved) {
   if (keep <= 0) return Status::ok();
   STRATA_TRY_ASSIGN(std::vector<StepFolder> found, detail::step_folders(io, dir));
-  const auto at = std::find_if(found.begin(), found.end(), [&](const StepFolder& of) { return of.path == saved; });
+  const auto at =
+      std::find_if(found.begin(), found.end(), [&](const StepFolder& of) { return of.path == saved; });
   if (at != found.end()) found.erase(at + 1, found.end());
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < found.size(); ++i)
     if (found[i].path != saved) STRATA_TRY(io.remove_all(found[i].path));

@@ -178,8 +178,6 @@ Status TrainerSession::read(std::span<const ParamCopy> copies) {
 
 Status TrainerSession::write(std::span<const ParamSource> sources) {
   STRATA_TRY(machine().broken());
-  if (!holds_params())
-    return Status::error(Code::invalid, "the trainer holds the parameters, not the session");
   for (const ParamSource& source : sources) {
     STRATA_TRY(check_param(source.param));
     if (source.from == nullptr)

@@ -76,8 +76,8 @@ class DsConfig:
         divisor = self.ranks * (micro or 1) * (steps or 1)
         if batch % divisor != 0 or (micro and steps and batch != divisor):
             named = ", ".join(f"{name} ({value})" for name, value in given.items() if value is not None)
-            raise InvalidError(f"{_BATCH[0]} is {batch}; it must be {'the product' if micro and steps else 'a multiple of the product'} of "
-                               f"{named}, which is {divisor}")  # fmt: skip
+            relation = "the product" if micro and steps else "a multiple of the product"
+            raise InvalidError(f"{_BATCH[0]} is {batch}; it must be {relation} of {named}, which is {divisor}")
         rest = batch // divisor
         return (micro, steps or rest) if micro else (rest, steps or 1)
 

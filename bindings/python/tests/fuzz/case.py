@@ -54,7 +54,7 @@ def _run(rng, setup, log):
     theirs, ours = World(setup, False), World(setup, True)
     theirs.log = log
     log(str(theirs.net))
-    actions = [choose(rng) for _ in range(rng.randint(3, 9))]
+    actions = [choose(rng) for _ in range(rng.randint(3, 7))]
     log(str([action.__name__ for action in actions]))
     for i, action in enumerate([*actions, _all_states]):
         seed, name = rng.randrange(1 << 30), action.__name__

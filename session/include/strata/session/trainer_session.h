@@ -53,10 +53,10 @@ class TrainerSession final : public Session {
   /// Copies parameters as they are after the last step, in their own dtype. Errors: `invalid`; those of the
   /// store, after which the call may be repeated.
   Status read(std::span<const ParamCopy> copies);
-  /// Parameters become what the trainer has made of what read() gave, in their own dtype: an element that
-  /// differs from what read() would give becomes the master, and the others keep all bits of theirs. Only if
-  /// the session holds the parameters. Errors: `invalid`, before anything has changed; those of
-  /// Session::edit_params().
+  /// Parameters become what the trainer has made of them, in their own dtype: an element that differs from
+  /// its rounded master becomes the master, and the others keep all bits of theirs. If the trainer holds the
+  /// parameters, they are where bind() says, and only masters that have all bits (of f16) need this. Errors:
+  /// `invalid`, before anything has changed; those of Session::edit_params().
   Status write(std::span<const ParamSource> sources);
   /// Begins to fetch what read() of the parameter will need, if there is room.
   Status prefetch(std::int32_t param);

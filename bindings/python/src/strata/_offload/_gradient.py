@@ -52,8 +52,8 @@ class LeftGradient(torch.Tensor):
 
     def add(self, other, alpha=1):
         if isinstance(other, LeftGradient) or alpha != 1:
-            raise UnsupportedError(f"add with alpha={alpha} and {type(other).__name__} to the gradient of '{self.param_name}', which "
-                                   "has left for the session")  # fmt: skip
+            raise UnsupportedError(f"add with alpha={alpha} and {type(other).__name__} to the gradient of "
+                                   f"'{self.param_name}', which has left for the session")  # fmt: skip
         if other.requires_grad:
             raise UnsupportedError(f"backward(create_graph=True) would lose the graph of the gradient of '{self.param_name}', which has "
                                    "left for the session; use torch.autograd.grad")  # fmt: skip

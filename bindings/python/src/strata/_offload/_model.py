@@ -50,7 +50,8 @@ class Offload(Presence):
             if param.numel() == 0:
                 continue  # there is nothing to offload
             if type(param) is not torch.nn.Parameter:
-                raise UnsupportedError(f"parameter '{name}' is a {type(param).__name__}; strata.offload() takes torch.nn.Parameter")
+                kind = type(param).__name__
+                raise UnsupportedError(f"parameter '{name}' is a {kind}; strata.offload() takes torch.nn.Parameter")
             self._index[id(param)] = len(self.params)
             self.params.append(param)
             self.names.append(name)
@@ -85,6 +86,7 @@ class Offload(Presence):
         if torch.compiler.is_compiling():
             raise UnsupportedError("a model that is offloaded cannot be compiled by torch.compile")
         self.session()
+        self._saving_state.is_on = False  # in case a state_dict() was interrupted
         self.begin_unit(unit)
 
     def _after_forward(self, unit):
@@ -164,16 +166,17 @@ class Offload(Presence):
         """Raises if an optimizer would train a parameter of which the session has no states."""
         if wanted and index not in self._trained:
             if any(p is self.params[index] for group in self._groups() for p in group["params"]):
-                raise UnsupportedError(f"parameter '{self.names[index]}' was frozen when its model was first used, so that the session "
-                                       "has no states of it; unfreeze it before the first forward")  # fmt: skip
+                raise UnsupportedError(f"parameter '{self.names[index]}' was frozen when its model was first used, so that the "
+                                       "session has no states of it; unfreeze it before the first forward")  # fmt: skip
 
     def check_group(self, params):
         """Raises if parameters cannot join the optimizer's groups any more."""
         for param in params:
             index = self.index_of(param)
             if self._session is not None and index is not None and index not in self._trained:
-                raise UnsupportedError(f"parameter '{self.names[index]}' was not in a group of the optimizer when its model was first used, "
-                                       "so that the session has no states of it; add it before the first forward")  # fmt: skip
+                raise UnsupportedError(f"parameter '{self.names[index]}' was not in a group of the optimizer when its model was "
+                                       "first used, so that the session has no states of it; add it before the first "
+                                       "forward")  # fmt: skip
 
     # ---- gradients leave ----
 
@@ -208,8 +211,8 @@ class Offload(Presence):
         if isinstance(gradient, LeftGradient):  # this one was added to the one before
             return
         if gradient.requires_grad:
-            raise UnsupportedError(f"backward(create_graph=True) would lose the graph of the gradient of '{self.names[index]}', which leaves "
-                                   "for the session; use torch.autograd.grad")  # fmt: skip
+            raise UnsupportedError(f"backward(create_graph=True) would lose the graph of the gradient of '{self.names[index]}', "
+                                   "which leaves for the session; use torch.autograd.grad")  # fmt: skip
         self.forget(index)  # of a step that was not taken
         self.accumulate(index, dense_gradient(param, self.names[index], self.parking[index].home))
         param.grad = LeftGradient(self, index, param)
@@ -219,8 +222,8 @@ class Offload(Presence):
         for name, param in zip(self.names, self.params):
             gradient = param.grad
             if isinstance(gradient, LeftGradient) and not gradient.is_spent and not gradient.is_zero:
-                raise UnsupportedError(f"the gradient of '{name}' has left for the session, which would lose it; call zero_grad() before "
-                                       "states are loaded")  # fmt: skip
+                raise UnsupportedError(f"the gradient of '{name}' has left for the session, which would lose it; call "
+                                       "zero_grad() before states are loaded")  # fmt: skip
 
     # ---- the step ----
 

@@ -24,21 +24,22 @@ def _access(names, *kinds):
 
 # What needs no values.
 NO_VALUES = (
-    _access("shape dtype device is_leaf grad_fn layout ndim is_cuda is_cpu is_meta is_sparse is_sparse_csr is_quantized is_mkldnn is_nested "
-            "is_xpu is_mps names output_nr retains_grad _base _version itemsize nbytes requires_grad grad _backward_hooks "
-            "_post_accumulate_grad_hooks", "get")
+    _access("shape dtype device is_leaf grad_fn layout ndim is_cuda is_cpu is_meta is_sparse is_sparse_csr is_quantized "
+            "is_mkldnn is_nested is_xpu is_mps names output_nr retains_grad _base _version itemsize nbytes requires_grad grad "
+            "_backward_hooks _post_accumulate_grad_hooks", "get")
     | _access("grad _backward_hooks _post_accumulate_grad_hooks", "set", "delete")
-    | _those_that_exist(_Tensor, "size dim ndimension numel nelement element_size get_device is_floating_point is_complex is_signed "
-                        "is_inference is_neg is_conj __len__ register_hook register_post_accumulate_grad_hook retain_grad has_names "
-                        "is_pinned is_same_size backward __hash__")
+    | _those_that_exist(_Tensor, "size dim ndimension numel nelement element_size get_device is_floating_point is_complex "
+                        "is_signed is_inference is_neg is_conj __len__ register_hook register_post_accumulate_grad_hook "
+                        "retain_grad has_names is_pinned is_same_size backward __hash__")
     | _those_that_exist(torch, "is_floating_point is_complex is_conj is_neg numel is_tensor is_same_size get_device")
 )  # fmt: skip
 # What the memory answers that a parameter has while it is there.
 OF_SHAPE = _those_that_exist(_Tensor, "stride is_contiguous storage_offset is_set_to dim_order is_non_overlapping_and_dense")
 # What gives memory to which one can write without changing the parameter's version.
-EXPOSE = _access("data", "get") | _those_that_exist(_Tensor, "data_ptr numpy __array__ untyped_storage storage _typed_storage __dlpack__")
-OTHER_MEMORY = {"set_", "resize_", "resize_as_", "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_",
-                "share_memory_", "detach_", "rename_", "swap_tensors", "pin_memory_"}  # fmt: skip
+EXPOSE = _access("data", "get") | _those_that_exist(
+    _Tensor, "data_ptr numpy __array__ untyped_storage storage _typed_storage __dlpack__")  # fmt: skip
+OTHER_MEMORY = {"set_", "resize_", "resize_as_", "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_",
+                "as_strided_", "share_memory_", "detach_", "rename_", "swap_tensors", "pin_memory_"}  # fmt: skip
 CHANGES_REQUIRES_GRAD = (_Tensor.requires_grad_, _Tensor.requires_grad.__set__)
 
 
@@ -96,8 +97,8 @@ def use(function, args, kwargs, find=parameters_in):
     if function is _Tensor.detach and owner.saves_state():
         return owner.copy_of(index)
     if getattr(function, "__name__", "") in OTHER_MEMORY:
-        raise UnsupportedError(f"{function.__name__} would give parameter '{owner.names[index]}', which is offloaded, another memory; "
-                               "change a model before it is offloaded")  # fmt: skip
+        raise UnsupportedError(f"{function.__name__} would give parameter '{owner.names[index]}', which is offloaded, another "
+                               "memory; change a model before it is offloaded")  # fmt: skip
     return _use_values(function, args, kwargs, found)
 
 
@@ -144,9 +145,10 @@ def _set_data(found, args):
         owner, index = place
         parking = owner.parking[index]
         if given.dtype != parking.home.dtype or given.shape != parking.home.shape or given.device != parking.home.device:
-            raise InvalidError(f"parameter '{parking.name}' was {parking.home.dtype} {tuple(parking.home.shape)} on {parking.home.device} "
-                               f"when it was offloaded, and is to be {given.dtype} {tuple(given.shape)} on {given.device}; "
-                               "change a model before it is offloaded")  # fmt: skip
+            home = parking.home
+            raise InvalidError(f"parameter '{parking.name}' was {home.dtype} {tuple(home.shape)} on {home.device} when it was "
+                               f"offloaded, and is to be {given.dtype} {tuple(given.shape)} on {given.device}; change a model "
+                               "before it is offloaded")  # fmt: skip
         parking.home.copy_(given.detach())
         parking.is_exposed = True
 

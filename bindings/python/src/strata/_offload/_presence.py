@@ -100,9 +100,9 @@ class Presence:
         with self._lock:
             index, parking = saved.index, self.parking[saved.index]
             if parking.raw_version() != saved.version:
-                raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: "
-                                   f"parameter '{self.names[index]}' is at version {parking.raw_version()}; expected version "
-                                   f"{saved.version} instead")  # fmt: skip
+                raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace "
+                                   f"operation: parameter '{self.names[index]}' is at version {parking.raw_version()}; "
+                                   f"expected version {saved.version} instead")  # fmt: skip
             unit = self._units_of[index][0] if self._units_of[index] else None
             if unit is not None and unit != self._last_unit:
                 self._use_unit(unit)
@@ -121,7 +121,7 @@ class Presence:
     # ---- coming ----
 
     def _bring(self, indices, together=False):
-        """Makes parameters be here, with the values of the session. `together`: those for which there is no room may come later."""
+        """Makes parameters be here, with the session's values. `together`: if there is no room, they may come later."""
         wanted = dict.fromkeys(indices)
         while True:
             missing = [i for i in wanted if not self.parking[i].is_here or i in self._stale]
@@ -202,9 +202,9 @@ class Presence:
         if not any(thread != me and thread not in self._waiting for thread in self._threads):
             held = next((self.names[i] for i in self._here if i not in wanted), "")
             first, needed = next(iter(wanted)), sum(self.parking[i].bytes for i in wanted)
-            raise DoesNotFitError(f"device is {self.device_bytes} bytes, of which {self._device_now} are in use by views, graphs or functions "
-                                  f"that have parameters, such as '{held}'; '{self.names[first]}' and what is used with it need {needed} "
-                                  "bytes")  # fmt: skip
+            raise DoesNotFitError(f"device is {self.device_bytes} bytes, of which {self._device_now} are in use by views, graphs or "
+                                  f"functions that have parameters, such as '{held}'; '{self.names[first]}' and what is used with "
+                                  f"it need {needed} bytes")  # fmt: skip
         self._waiting.add(me)
         try:
             self._unpinned.wait()

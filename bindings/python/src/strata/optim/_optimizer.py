@@ -39,8 +39,8 @@ class Optimizer(StateDicts, torch.optim.Optimizer):
     def check_may_join(self):
         """Raises if the states are somewhere already when a model is offloaded."""
         if self._sealed:
-            raise InvalidError(f"{type(self).__name__} has states already; give the model to strata.offload() before the optimizer's first "
-                               "step or load_state_dict()")  # fmt: skip
+            raise InvalidError(f"{type(self).__name__} has states already; give the model to strata.offload() before the "
+                               "optimizer's first step or load_state_dict()")  # fmt: skip
 
     def add_param_group(self, param_group):
         super().add_param_group(param_group)

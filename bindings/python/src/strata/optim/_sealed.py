@@ -25,6 +25,8 @@ class Sealed:
         for index, update in enumerate(self._update_of):
             update.struct_size = ctypes.sizeof(_abi.Update)
             update.param = index
+        self._with_whole_masters = [i for i, param in enumerate(params) if param.dtype == torch.float16]
+        self._versions = {}
         self._checked = [None] * len(params)  # what was last found to be right: see add()
         self._added, self._copies = [], []
 
@@ -53,9 +55,25 @@ class Sealed:
 
     def seal(self):
         self.session.seal(self.addresses())
+        self._note_versions()
 
     def bind(self):
-        self.session.bind(self.addresses())
+        addresses = self.addresses()
+        self.session.bind(addresses)
+        self._take_writes(addresses)
+
+    def _note_versions(self):
+        self._versions = {i: self.params[i]._version for i in self._with_whole_masters}
+
+    def _written(self):
+        return [i for i in self._with_whole_masters if self.params[i]._version != self._versions[i]]
+
+    def _take_writes(self, addresses):
+        """Tells the masters what was written to parameters in place. Those of f16 have all bits, and would undo it."""
+        written = self._written()
+        if written:
+            self.session.write(written, [addresses[i] for i in written])
+            self._note_versions()
 
     def before_load(self):
         """Raises if something would be lost when the session reads states."""
@@ -63,6 +81,7 @@ class Sealed:
     def after_load(self):
         """The session has written the parameters."""
         self._give_values(range(len(self.params)))
+        self._note_versions()
 
     def _wait(self):
         for device in self._devices:
@@ -77,6 +96,8 @@ class Sealed:
 
     def begin_step(self):
         self._added, self._copies = [], []
+        if self._written():
+            self.bind()
 
     def add(self, index, param, gradient, settings):
         """Adds a parameter to those that the step updates. All is checked again if anything that the checks depend
@@ -112,6 +133,7 @@ class Sealed:
         self._wait()
         self._update()
         self._give_values(self._added)
+        self._note_versions()
 
     def _update(self):
         n = len(self._added)
@@ -128,6 +150,7 @@ class SealedOffload(Sealed):
     def __init__(self, offload):
         super().__init__(offload.session(), offload.params, offload.names)
         self.offload, self.likes = offload, [parking.home for parking in offload.parking]
+        self._with_whole_masters = []  # the offload sees all writes
         self._scaled = {}
 
     def _make_host_copies(self):
