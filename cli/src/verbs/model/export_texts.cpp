@@ -39,11 +39,11 @@ void set_keys(std::string& text, const ordered_json& keys) {
   text = root.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-ordered_json names_of(const Tokenizer& tokenizer, int seq) {
+ordered_json names_of(const Tokenizer& tokenizer, std::int32_t eos, int seq) {
   const TextMarkers& markers = tokenizer.markers();
   ordered_json keys = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   if (markers.before_nothing() >= 0) keys["bos_token"] = tokenizer.token(markers.before_nothing());
-  keys["eos_token"] = tokenizer.token(markers.learned_end());
+  keys["eos_token"] = tokenizer.token(eos);
   if (markers.pad >= 0) keys["pad_token"] = tokenizer.token(markers.pad);
   keys["model_max_length"] = seq;
   return keys;
@@ -71,9 +71,14 @@ Result<std::map<std::string, std::string>> texts_beside(const Tokenizer& tokeniz
     if (is_new && markers.before_nothing() >= 0) ids["bos_token_id"] = markers.before_nothing();
     set_keys(files[kGeneration], ids);
   }
-  const ordered_json end = {{"eos_token", tokenizer.token(markers.learned_end())}};
+  // A template that prints eos_token besides the end of a turn (Phi-3) would write other texts with another
+  // one; programs then stop by generation_config.json.
+  const auto chat = files.find(kChatTemplateFile);
+  const bool is_printed = chat != files.end() && chat->second.find("eos_token") != std::string::npos;
+  const std::int32_t eos = is_printed && markers.end >= 0 ? markers.end : markers.learned_end();
+  const ordered_json end = {{"eos_token", tokenizer.token(eos)}};
   if (!files.contains(kTokenizer))
-    set_keys(files[kTokenizer], names_of(tokenizer, seq));
+    set_keys(files[kTokenizer], names_of(tokenizer, eos, seq));
   else if (markers.turn_end >= 0)
     set_keys(files[kTokenizer], end);
   if (const auto map = files.find(kSpecial); map != files.end() && markers.turn_end >= 0)
