@@ -19,7 +19,7 @@ except ImportError as error:
     print(f"text_ends: {error}", file=sys.stderr)
     sys.exit(77)
 
-SIZES = {"num_hidden_layers": 2, "n_layer": 2, "max_position_embeddings": 128, "n_positions": 128, "sliding_window": 64}
+SIZES = {"num_hidden_layers": 2, "n_layer": 2, "max_position_embeddings": 256, "n_positions": 256, "sliding_window": 64}
 transformers.utils.logging.disable_progress_bar()
 transformers.utils.logging.set_verbosity_error()
 torch.set_num_threads(1)
