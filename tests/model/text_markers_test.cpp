@@ -51,6 +51,17 @@ TEST_F(TextMarkersTest, ADocumentEndsWithTheEosTokenAndGenerationWithAnyEnd) {
   EXPECT_EQ(markers.pad, 256);
 }
 
+TEST_F(TextMarkersTest, ASpecialTokensMapTakesPrecedenceUnlessTheConfigListsTheAddedTokens) {
+  put("tokenizer.json", with_special({"<|endoftext|>", "<|end|>"}).to_json());
+  put("special_tokens_map.json", R"({"eos_token": {"content": "<|end|>"}})");
+  EXPECT_EQ(loaded().markers().end, 257);
+  put("tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  EXPECT_EQ(loaded().markers().end, 257);
+  put("tokenizer_config.json", R"({"eos_token": "<|endoftext|>",
+      "added_tokens_decoder": {"256": {"content": "<|endoftext|>"}, "257": {"content": "<|end|>"}}})");
+  EXPECT_EQ(loaded().markers().end, 256);
+}
+
 TEST_F(TextMarkersTest, WithoutAGenerationConfigTheModelsOwnHasTheEnds) {
   put("tokenizer.json", with_special({"<unk>", "<x>"}).to_json());
   put("config.json", R"({"eos_token_id": 257, "bos_token_id": 256})");

@@ -90,16 +90,31 @@ Result<json> parse_object(const std::string& text) {
   return root;
 }
 
+Status take_named_tokens(const json& root, TokenizerConfig& out) {
+  STRATA_TRY(take_token(root, "bos_token", out.bos_token));
+  STRATA_TRY(take_token(root, "eos_token", out.eos_token));
+  STRATA_TRY(take_token(root, "pad_token", out.pad_token));
+  return take_token(root, "unk_token", out.unk_token);
+}
+
+/// Older folders name their tokens in a file of its own. As in transformers it takes precedence, unless
+/// tokenizer_config.json has an added_tokens_decoder.
+Status take_special_tokens_map(Io& io, const std::string& folder, TokenizerConfig& out) {
+  const std::string path = folder + "/special_tokens_map.json";
+  if (!out.added.empty() || !io.exists(path)) return {};
+  STRATA_TRY_ASSIGN(const std::string text, read_text(io, path, kMaxConfigBytes));
+  const Result<json> root = parse_object(text);
+  if (!root.has_value()) return root.status().annotate(path);
+  return take_named_tokens(*root, out).annotate(path);
+}
+
 }  // namespace
 
 Result<TokenizerConfig> parse_tokenizer_config(const std::string& text) {
   STRATA_TRY_ASSIGN(const json root, parse_object(text));
   TokenizerConfig out;
   STRATA_TRY(take_string(root, "tokenizer_class", out.tokenizer_class));
-  STRATA_TRY(take_token(root, "bos_token", out.bos_token));
-  STRATA_TRY(take_token(root, "eos_token", out.eos_token));
-  STRATA_TRY(take_token(root, "pad_token", out.pad_token));
-  STRATA_TRY(take_token(root, "unk_token", out.unk_token));
+  STRATA_TRY(take_named_tokens(root, out));
   STRATA_TRY(take_chat_template(root, out.chat_template));
   STRATA_TRY_ASSIGN(out.add_bos_token, detail::flag(root, "", "add_bos_token", false));
   STRATA_TRY_ASSIGN(out.add_prefix_space, detail::flag(root, "", "add_prefix_space", false));
@@ -137,6 +152,7 @@ Result<TokenizerConfig> load_tokenizer_config(Io& io, const std::string& folder)
     if (!parsed) return std::move(parsed).error().annotate(path);
     out = std::move(*parsed);
   }
+  STRATA_TRY(take_special_tokens_map(io, folder, out));
   if (const std::string path = folder + "/chat_template.jinja"; io.exists(path)) {
     STRATA_TRY_ASSIGN(out.chat_template,
                       detail::read_in_hf_folder(io, folder, "chat_template.jinja", kMaxConfigBytes));
