@@ -21,7 +21,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAMILIES = {
-    "gpt2": [], "opt": [], "bloom": [], "llama": ["model.kv_heads=2"], "qwen2": ["model.kv_heads=2"],
+    "gpt2": [], "opt": [], "bloom": ["model.ffn=256"], "llama": ["model.kv_heads=2"], "qwen2": ["model.kv_heads=2"],
     "qwen3": ["model.kv_heads=2"], "glm4": ["model.kv_heads=2"], "gemma2": ["model.kv_heads=2"]}  # fmt: skip
 DTYPES = ["f32", "bf16", "f16"]
 MODES = ["serial", "two_phase", "speculative", "hybrid", "auto"]
@@ -30,6 +30,12 @@ SMALL = ["model.layers=2", "model.hidden=64", "model.heads=4", "model.ffn=128", 
          "memory.device=2MiB", "memory.pinned=1MiB", "memory.nvme=8MiB", "offload.chunk=8192"]  # fmt: skip
 COMMON = ["memory.backend=host", "cpu.bf16_matmul=widened", "cpu.threads=1", "log.sample_every=0", "log.progress=none",
           "train.eval_every=0", "checkpoint.interval=none"]  # fmt: skip
+
+
+def without(settings, overridden):
+    """The settings whose keys are not among the overridden ones."""
+    keys = {setting.partition("=")[0] for setting in overridden}
+    return [setting for setting in settings if setting.partition("=")[0] not in keys]
 
 
 def cpu_key():
@@ -65,7 +71,7 @@ class Recorder:
         name = f"{family}-{dtype}-{mode}"
         data = ["data.train=train.txt", "data.val=val.txt", "data.tokenizer=tokenizer.json"]
         found = {name: self.train(name, [f"model.family={family}", f"train.dtype={dtype}", f"offload.step_mode={mode}",
-                                         *SMALL, *FAMILIES[family], *COMMON, *data])}  # fmt: skip
+                                         *without(SMALL, FAMILIES[family]), *FAMILIES[family], *COMMON, *data])}  # fmt: skip
         if mode == "serial":
             self.run(["export", f"runs/{name}", "--out", f"exports/{name}"], f"export of {name}")
             weights = sorted((self.folder / "exports" / name).glob("*.safetensors"))
