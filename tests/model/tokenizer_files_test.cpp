@@ -164,6 +164,13 @@ TEST(TokenizerConfigTest, IsReadFromAFolder) {
   EXPECT_TRUE(config.added[0].rstrip && config.added[0].normalized && !config.added[0].special);
 }
 
+TEST(TokenizerConfigTest, NamedTemplatesWithoutADefaultRefuseConversations) {
+  const TokenizerConfig config =
+      must(parse_tokenizer_config(R"({"chat_template": [{"name": "tool_use", "template": "A"}]})"));
+  EXPECT_THAT(config.chat_template,
+              HasSubstr("the folder has the chat templates tool_use, and none is the default"));
+}
+
 TEST(TokenizerConfigTest, ATemplateInASeparateFileTakesPrecedence) {
   MemoryIo io;
   io.put("hf/tokenizer_config.json", R"({"chat_template": "A"})");

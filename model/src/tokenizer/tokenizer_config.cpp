@@ -46,11 +46,19 @@ Status take_token(const json& root, const char* key, std::string& out) {
 Status take_chat_template(const json& root, std::string& out) {
   const json& value = field(root, "chat_template");
   if (!value.is_array()) return take_string(root, "chat_template", out);
+  std::string names;
   for (const json& entry : value) {
     if (!entry.is_object() || !field(entry, "name").is_string() || !field(entry, "template").is_string())
       return corrupt(str("chat_template has ", shown(entry), ", which lacks a name or a template"));
+    names += str(names.empty() ? "" : ", ", field(entry, "name").get<std::string>().substr(0, 40));
     if (field(entry, "name") == "default") out = field(entry, "template").get<std::string>();
   }
+  // transformers refuses such a folder's conversations, too; without a template they would be written as
+  // plain.
+  if (out.empty() && !names.empty())
+    out = str("{{ raise_exception(",
+              json(str("the folder has the chat templates ", names, ", and none is the default")).dump(),
+              ") }}");
   return {};
 }
 
