@@ -65,7 +65,7 @@ class Session:
         options.states = index_of(states, _abi.STATE_FORMATS, "states")
         options.placement = index_of(placement, _abi.PLACEMENTS, "placement")
         options.pinned_bytes = budget_of(pinned, "pinned")
-        options.nvme_bytes = budget_of(nvme_bytes, "nvme_bytes") if dirs else 0
+        options.nvme_bytes = 0 if nvme_bytes is None else to_bytes(nvme_bytes, "nvme_bytes")
         if dirs:
             options.nvme_dirs = (ctypes.c_char_p * len(dirs))(*dirs)
             options.n_nvme_dirs = len(dirs)

@@ -18,7 +18,7 @@ class ActivationStore:
         dirs = [path.encode() for path in dirs]
         options = _abi.ActivationOptions()
         options.pinned_bytes = budget_of(pinned, "pinned")
-        options.nvme_bytes = budget_of(nvme_bytes, "nvme_bytes") if dirs else 0
+        options.nvme_bytes = 0 if nvme_bytes is None else to_bytes(nvme_bytes, "nvme_bytes")
         options.page_bytes = 0 if page_bytes is None else to_bytes(page_bytes, "page_bytes")
         if dirs:
             options.nvme_dirs = (ctypes.c_char_p * len(dirs))(*dirs)
