@@ -32,7 +32,7 @@ Result<jinja::Text> written(const ChatTemplate& chat, std::span<const ChatMessag
                     {"tools", Value(None{})},
                     {"documents", Value(None{})}};
   for (const auto& [name, token] : parsed.words) variables.emplace_back(name, Value(token));
-  return jinja::Evaluator(*parsed.body, std::move(variables), parsed.day).run();
+  return jinja::Evaluator(*parsed.body, variables, parsed.day).run();
 }
 
 }  // namespace detail

@@ -48,8 +48,8 @@ const Value* Arguments::get(std::size_t place, std::string_view name) const noex
   return nullptr;
 }
 
-Evaluator::Evaluator(const Body& body, Dict variables, std::tm now) : body_(body), now_(now) {
-  for (auto& [name, value] : variables) top_.set(name, std::move(value));
+Evaluator::Evaluator(const Body& body, const Dict& variables, std::tm now) : body_(body), now_(now) {
+  for (const auto& [name, value] : variables) top_.set(name, value);
 }
 
 Result<Text> Evaluator::run() {

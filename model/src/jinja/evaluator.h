@@ -34,7 +34,7 @@ struct Arguments {
 class Evaluator {
  public:
   /// `now`: what strftime_now() formats.
-  Evaluator(const Body& body, Dict variables, std::tm now);
+  Evaluator(const Body& body, const Dict& variables, std::tm now);
   Result<Text> run();
 
   // For the filters, tests and methods:

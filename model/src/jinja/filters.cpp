@@ -197,7 +197,8 @@ Value mapped(Evaluator& evaluator, const Value& value, const Arguments& argument
   for (const Value& one : values_if_any(evaluator, value)) {
     if (attribute != nullptr) {
       Value found = evaluator.item(one, *attribute);
-      out.push_back(found.is_undefined() && otherwise != nullptr ? *otherwise : std::move(found));
+      if (found.is_undefined() && otherwise != nullptr) found = *otherwise;
+      out.push_back(std::move(found));
       continue;
     }
     if (arguments.values.empty() || arguments.values[0].text() == nullptr)
