@@ -123,9 +123,9 @@ class SameAsTorchTest(unittest.TestCase):
             torch.save(net[2], file)
             file.seek(0)
             loaded = torch.load(file, weights_only=False)
-            twin = copy.deepcopy(net[2])
+            copied = copy.deepcopy(net[2])
             x = torch.ones(1, 48)
-            return [*(value.clone() for value in net[2].state_dict().values()), loaded(x).detach(), twin(x).detach()]
+            return [*(value.clone() for value in net[2].state_dict().values()), loaded(x).detach(), copied(x).detach()]
 
         self.check(use)
 

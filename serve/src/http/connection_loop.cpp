@@ -220,10 +220,10 @@ void ConnectionLoop::advance(Members::iterator member, Time now) {
   if (stopping_ || head == Connection::Head::ended || (head == Connection::Head::none && is_late))
     return close(member);
   if (head == Connection::Head::partial && is_late) connection.give_up_head();
-  if (head == Connection::Head::there || (head == Connection::Head::partial && is_late)) hand_over(member);
+  if (head == Connection::Head::there || (head == Connection::Head::partial && is_late)) start_request(member);
 }
 
-void ConnectionLoop::hand_over(Members::iterator member) {
+void ConnectionLoop::start_request(Members::iterator member) {
   const bool is_health = asks_for_health(member->connection->received());
   if (member->is_refused && !is_health) {
     const std::string bytes = calls_.refuse(member->refusal);

@@ -81,7 +81,7 @@ class ConnectionLoop {
   void admit(Member& member);
   bool evict(const std::string* peer);
   void advance(Members::iterator member, Time now);
-  void hand_over(Members::iterator member);
+  void start_request(Members::iterator member);
   void close(Members::iterator member) noexcept;
 
   const Options options_;

@@ -223,13 +223,13 @@ def load_states(world, random):
 def copy_part(world, random):
     module, x = world.net.nested["head"], batch(random)[0]
     if random.random() < 0.5:
-        twin = copy.deepcopy(module)
+        copied = copy.deepcopy(module)
     else:
         file = io.BytesIO()
         torch.save(module, file)
         file.seek(0)
-        twin = torch.load(file, weights_only=False)
-    return [twin(x).detach(), *[p.detach() for p in twin.parameters()]]
+        copied = torch.load(file, weights_only=False)
+    return [copied(x).detach(), *[p.detach() for p in copied.parameters()]]
 
 
 def part_alone(world, random):

@@ -30,7 +30,7 @@ class ChatTemplate {
  public:
   /// The built-in template "plain": "User:" and "Assistant:" on lines of their own, without special tokens.
   ChatTemplate();
-  /// A template that a folder brings. Its name is that of the built-in template that writes the same, else
+  /// The template of a folder. Its name is that of the built-in template that writes the same, else
   /// kOwn. `words` has the tokens that it may print. Errors: `invalid` or `unsupported`, with the line.
   static Result<ChatTemplate> parse(const std::string& jinja, const SpecialWords& words);
   /// A built-in template. Errors: `unsupported`, with the names.
