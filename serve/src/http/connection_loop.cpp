@@ -220,7 +220,8 @@ void ConnectionLoop::advance(Members::iterator member, Time now) {
   if (stopping_ || head == Connection::Head::ended || (head == Connection::Head::none && is_late))
     return close(member);
   if (head == Connection::Head::partial && is_late) connection.give_up_head();
-  if (head == Connection::Head::there || (head == Connection::Head::partial && is_late)) start_request(member);
+  if (head == Connection::Head::there || (head == Connection::Head::partial && is_late))
+    start_request(member);
 }
 
 void ConnectionLoop::start_request(Members::iterator member) {
