@@ -82,7 +82,7 @@ TEST_F(CliFailedStartE2e, ANewRunThatFailsLeavesNothing) {
   for (const char* task : {"sft", "dpo", "grpo"}) {
     fails(task, "data.train=nowhere.jsonl", "nowhere.jsonl");
     fails(task, "data.train=bad.jsonl", "bad.jsonl: line 1");
-    fails(task, "data.train=table.csv", ".csv is not supported");
+    fails(task, "data.train=table.csv", ".csv is a table");
     fails(task, "data.tokenizer=train.txt", "train.txt");
     fails(task, "memory.device=1KiB", "memory.device");
   }

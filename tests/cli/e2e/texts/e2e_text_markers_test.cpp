@@ -79,6 +79,7 @@ TEST_F(CliTextMarkersE2e, TextsAreKeptApartByTheEndOfTheBaseWhateverItIsCalled) 
     must(posix_io().remove_all(file("made")));
     must(posix_io().remove_all(file("hf")));
     must(posix_io().remove_all(file("p.tokens")));
+    must(posix_io().remove_all(file("t.json")));  // it is no longer what the command wrote
   }
 }
 
