@@ -148,7 +148,7 @@ TEST_F(CliPlanE2e, TheAttentionBackendIsShownAndRefusedIfUnsupported) {
        "heads of 66 values in bf16; it supports");
   none(strata(for_machine({"train.attention_backend=cudnn", "train.dtype=f32"})),
        "with 33 heads of 128 values in f32; it supports");
-  none(strata(for_machine({"train.attention_backend=cudnn", "model.family=bloom"})),
+  none(strata(for_machine({"train.attention_backend=cudnn", "model.family=bloom", "model.ffn=16896"})),
        "in bf16, with ALiBi; it supports");
 }
 
