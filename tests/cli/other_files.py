@@ -59,7 +59,7 @@ class Place:
             sys.exit(f"strata {' '.join(arguments)} ended with {code}: {output[-2000:]}")
 
     def digests(self, below="."):
-        """Of all files but caches and locks; the target of a link, too."""
+        """Digests all files but caches and locks; a link counts with its target."""
         found = {}
         for path in sorted((self.folder / below).rglob("*")):
             name = path.relative_to(self.folder).as_posix()

@@ -49,7 +49,7 @@ class TerminalObserver final : public Observer {
   std::unique_ptr<Progress> progress_;  // created by on_start()
 };
 
-// Of an error of another rank, as agree() words it, that rank; empty for others.
+// Returns the rank that failed if the message is another rank's, as agree() words it; else nothing.
 std::string rank_that_failed(std::string_view message) {
   constexpr std::string_view kRank = "rank ";
   const std::size_t colon = std::min(message.find(": "), message.size());

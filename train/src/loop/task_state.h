@@ -13,8 +13,9 @@
 
 namespace strata::detail {
 
-/// Of a run with a reference: computes what it gives the pairs with the present parameters, those with which
-/// the run starts. Does nothing for other runs. Errors: those of compute_reference().
+/// Computes the log-probabilities that the reference of a run gives the pairs, with the present parameters,
+/// which are those with which the run starts. Does nothing for other runs. Errors: those of
+/// compute_reference().
 Status compute_references(Job& job, const TrainConfig& config, const TrainingData& training_data,
                           Observer& observer);
 

@@ -51,8 +51,8 @@ class TrainingData {
   std::uint64_t data_bytes() const noexcept;
   /// Digest of the training tokens in hex: equal digests mean equal data. Computed once, in open().
   const std::string& data_digest() const noexcept { return data_digest_; }
-  /// That of the pairs of data.val, for which a run with a reference keeps what it gives them; empty if there
-  /// are none.
+  /// Digest of the pairs of data.val, to which the reference's stored values are bound; empty if there are
+  /// none.
   const std::string& val_digest() const noexcept { return val_digest_; }
 
  private:

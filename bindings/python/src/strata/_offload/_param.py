@@ -63,7 +63,7 @@ def flat(values):
 
 
 def parameters_in(args, kwargs):
-    """By Offload: the numbers of its parameters among the arguments."""
+    """Returns, for each Offload, the numbers of its parameters among the arguments."""
     found = {}
     for tensor in flat((args, kwargs)) if kwargs else flat(args):
         place = owner_of(tensor)

@@ -53,7 +53,7 @@ class DryUses(torch.overrides.TorchFunctionMode):
 
 
 def parameters_by_memory(args, kwargs):
-    """By Offload: the numbers of parameters whose memory is among the arguments'."""
+    """Returns, for each Offload, the numbers of the parameters whose memory the arguments share."""
     found = {}
     for tensor in flat((args, kwargs)):
         owner, index = place_of(tensor)

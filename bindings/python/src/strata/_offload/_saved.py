@@ -10,7 +10,7 @@ def storage_of(tensor):
         return None
 
 
-# By the address of a storage: (weak reference to the Offload, the parameter's number).
+# The key is the address of a storage, the value a weak reference to the Offload and the parameter's number.
 STORAGES = {}
 
 
