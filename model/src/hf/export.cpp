@@ -15,8 +15,6 @@
 namespace strata {
 namespace {
 
-constexpr std::int64_t kElemsAtOnce = (1 << 20) / 4;
-
 /// Splits the tensors into files of at most `limit` bytes.
 std::vector<std::vector<HfTensor>> shards(const DecoderConfig& config, DType dtype, std::uint64_t limit) {
   std::vector<std::vector<HfTensor>> out(1);
@@ -44,8 +42,8 @@ Status write_shard(Io& io, const std::string& path, const std::vector<HfTensor>&
   std::vector<std::byte> raw;
   for (const HfTensor& tensor : tensors) {
     STRATA_TRY_ASSIGN(const std::span<const float> param, params.get(tensor.param));
-    for (std::int64_t at = 0; at < tensor.n_elems(); at += kElemsAtOnce) {
-      block.resize(static_cast<std::size_t>(std::min(kElemsAtOnce, tensor.n_elems() - at)));
+    for (std::int64_t at = 0; at < tensor.n_elems(); at += detail::kElemsAtOnce) {
+      block.resize(static_cast<std::size_t>(std::min(detail::kElemsAtOnce, tensor.n_elems() - at)));
       gather_hf(tensor, config, at, param, block);
       raw.resize(block.size() * size_of(dtype));
       STRATA_TRY(narrow_from_f32(block, dtype, raw));

@@ -18,7 +18,6 @@ namespace {
 constexpr std::uint64_t kConfigLimit = 16 << 20;
 constexpr std::uint64_t kIndexLimit = 256 << 20;
 constexpr std::size_t kProblemsShown = 20;
-constexpr std::int64_t kBlock = (1 << 20) / 4;  // elements read at a time
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
@@ -183,8 +182,9 @@ Result<bool> HfFolder::are_equal(const TensorLocation& one, const TensorLocation
   std::uint64_t n = 1;
   for (const std::uint64_t extent : one.entry->shape) n *= extent;
   std::vector<float> values, others;
-  for (std::uint64_t at = 0; at < n; at += static_cast<std::uint64_t>(kBlock)) {
-    const auto size = static_cast<std::size_t>(std::min(static_cast<std::uint64_t>(kBlock), n - at));
+  for (std::uint64_t at = 0; at < n; at += static_cast<std::uint64_t>(detail::kElemsAtOnce)) {
+    const auto size =
+        static_cast<std::size_t>(std::min(static_cast<std::uint64_t>(detail::kElemsAtOnce), n - at));
     values.resize(size);
     others.resize(size);
     STRATA_TRY(read_block(one, static_cast<std::int64_t>(at), values));
@@ -283,127 +283,6 @@ Status HfFolder::locate_tensors(bool must_be_complete) {
 bool HfFolder::is_all(DType dtype) const noexcept {
   return std::all_of(locations_.begin(), locations_.end(),
                      [&](const auto& location) { return location.second.dtype == dtype; });
-}
-
-Status HfFolder::read_block(const TensorLocation& location, std::int64_t begin, std::span<float> into) const {
-  if (location.quantized != nullptr) {
-    STRATA_TRY(location.quantized->read(begin, into));
-    return check_finite(*location.entry, begin, into);
-  }
-  const std::size_t size = size_of(location.dtype);
-  const std::uint64_t at = static_cast<std::uint64_t>(begin) * size;
-  if (location.dtype == DType::f32) {
-    STRATA_TRY(location.file->read_range(*location.entry, at, std::as_writable_bytes(into)));
-  } else {
-    std::vector<std::byte> raw(into.size() * size);
-    STRATA_TRY(location.file->read_range(*location.entry, at, raw));
-    STRATA_TRY(widen_to_f32(location.dtype, raw, into));
-  }
-  return check_finite(*location.entry, begin, into);
-}
-
-Status HfFolder::check_finite(const SafetensorsEntry& entry, std::int64_t begin,
-                              std::span<const float> into) const {
-  const std::size_t bad = first_non_finite(into);
-  if (bad == into.size()) return {};
-  return Status::error(
-      Code::corrupt,
-      str(path_, ": element ", begin + static_cast<std::int64_t>(bad), " of ", entry.name, " is ", into[bad],
-          "; weights must be finite: use an earlier checkpoint, or download the file again"));
-}
-
-Result<std::int64_t> HfFolder::elements_of(std::string_view param) const {
-  std::int64_t n = 0;
-  for (const HfTensor& tensor : tensors_)
-    if (tensor.param == param) n += tensor.n_elems();
-  if (n == 0 || !has(param)) return Status::error(Code::not_found, str(path_, " has no ", param));
-  return n;
-}
-
-Status HfFolder::read(std::string_view param, std::span<float> into) const {
-  STRATA_TRY_ASSIGN(const std::int64_t n, elements_of(param));
-  if (n != std::ssize(into))
-    return Status::error(Code::invalid,
-                         str(param, " has ", n, " elements, ", into.size(), " were requested"));
-  STRATA_TRY(read_rows(param, 0, into));
-  std::vector<float> block;
-  for (const HfTensor& tensor : tensors_) {
-    if (tensor.param != param || tensor.layout == HfTensor::Layout::rows) continue;
-    const TensorLocation& location = locations_.find(tensor.name)->second;
-    for (std::int64_t at = 0; at < tensor.n_elems(); at += kBlock) {
-      block.resize(static_cast<std::size_t>(std::min(kBlock, tensor.n_elems() - at)));
-      STRATA_TRY(read_block(location, at, block));
-      scatter_hf(tensor, config_, at, block, into);
-    }
-  }
-  return {};
-}
-
-Status HfFolder::read_part(std::string_view param, std::int64_t offset, std::span<float> into) const {
-  STRATA_TRY_ASSIGN(const std::int64_t n, elements_of(param));
-  if (offset < 0 || offset + std::ssize(into) > n)
-    return Status::error(Code::invalid, str(param, " has ", n, " elements, ", offset, " to ",
-                                            offset + std::ssize(into), " were requested"));
-  const bool as_ours = std::all_of(tensors_.begin(), tensors_.end(), [&](const HfTensor& tensor) {
-    return tensor.param != param || tensor.layout == HfTensor::Layout::rows;
-  });
-  if (as_ours) return read_rows(param, offset, into);
-  if (rearranged_name_ != param) {
-    rearranged_name_.clear();
-    rearranged_.resize(static_cast<std::size_t>(n));
-    STRATA_TRY(read(param, rearranged_));
-    rearranged_name_ = param;
-  }
-  std::copy_n(rearranged_.begin() + offset, into.size(), into.begin());
-  if (offset + std::ssize(into) == n) {
-    rearranged_name_.clear();
-    rearranged_ = {};
-  }
-  return {};
-}
-
-Result<bool> HfFolder::read_quantized(std::string_view param, const kernels::QuantizedMatrix& matrix,
-                                      std::int64_t offset, std::span<std::byte> into) const {
-  std::map<std::int64_t, const HfTensor*> parts;  // by first row
-  for (const HfTensor& tensor : tensors_)
-    if (tensor.param == param) parts[tensor.first_row] = &tensor;
-  if (parts.size() != matrix.n_parts()) return false;
-  std::size_t index = 0;
-  for (const auto& [row, tensor] : parts) {
-    const auto found = quantized_.find(tensor->name);
-    if (found == quantized_.end() || tensor->layout != HfTensor::Layout::rows ||
-        found->second->format() != matrix.format || !found->second->has_bytes() ||
-        static_cast<std::int64_t>(tensor->shape[0]) != matrix.rows_of[index++] ||
-        static_cast<std::int64_t>(tensor->shape[1]) != matrix.columns)
-      return false;
-  }
-  const std::int64_t end = offset + std::ssize(into);
-  index = 0;
-  for (const auto& [row, tensor] : parts) {
-    const kernels::QuantizedPart part = matrix.part(index++);
-    const std::int64_t from = std::max(offset, part.values), to = std::min(end, part.end);
-    if (from < to)
-      STRATA_TRY(quantized_.at(tensor->name)
-                     ->read_bytes(from - part.values, into.subspan(static_cast<std::size_t>(from - offset),
-                                                                   static_cast<std::size_t>(to - from))));
-  }
-  return true;
-}
-
-// Reads tensors with our layout directly into `into`, as far as they overlap the requested part.
-Status HfFolder::read_rows(std::string_view param, std::int64_t offset, std::span<float> into) const {
-  for (const HfTensor& tensor : tensors_) {
-    if (tensor.param != param || tensor.layout != HfTensor::Layout::rows) continue;
-    const std::int64_t n = tensor.n_elems();
-    const std::int64_t first = tensor.first_row * (n / static_cast<std::int64_t>(tensor.shape[0]));
-    const std::int64_t begin = std::max(offset, first);
-    const std::int64_t end = std::min(offset + std::ssize(into), first + n);
-    for (std::int64_t at = begin; at < end; at += kBlock)
-      STRATA_TRY(read_block(locations_.find(tensor.name)->second, at - first,
-                            into.subspan(static_cast<std::size_t>(at - offset),
-                                         static_cast<std::size_t>(std::min(kBlock, end - at)))));
-  }
-  return {};
 }
 
 }  // namespace strata

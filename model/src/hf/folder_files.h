@@ -10,6 +10,8 @@
 
 namespace strata::detail {
 
+inline constexpr std::int64_t kElemsAtOnce = (1 << 20) / 4;  ///< of a tensor that are read or written in f32
+
 /// Resolves the folder's file `name`: the file itself, or the target of a symlink within the folder or, in a
 /// snapshot of the Hugging Face hub's cache (REPOSITORY/snapshots/REVISION), within REPOSITORY/blobs. A
 /// symlink must not lead anywhere else. Errors: `invalid` for a symlink to another place, with the place;

@@ -15,33 +15,17 @@
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
-#include "support/temp_dir.h"
+#include "model/hf/damaged_folder.h"
 
 namespace strata {
 namespace {
 
+using test::config_in;
+using test::values_named;
+using HfDamageTest = test::DamagedFolder;
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-DecoderConfig config_in(std::string_view family) {
-  DecoderConfig c = decoder_for_family(family).value();
-  c.layers = 2;
-  c.hidden = 24;
-  c.heads = 4;
-  c.kv_heads = c.norm == DecoderConfig::Norm::rms ? 2 : 4;
-  c.head_dim = c.norm == DecoderConfig::Norm::rms ? 8 : 6;
-  c.ffn = c.family == "bloom" ? 96 : 40;
-  c.vocab = 31;
-  c.positions = c.family == "bloom" ? 0 : 64;
-  return c;
-}
-
-// Fills a parameter with values that depend on its name, so that no two rows are equal.
-Status values_named(std::string_view param, std::span<float> into) {
-  const Rng rng(std::hash<std::string_view>{}(param), 1);
-  for (std::size_t i = 0; i < into.size(); ++i) into[i] = rng.normal(i);
-  return {};
-}
 std::map<std::string, std::int64_t> params_of(DecoderConfig config) {
   config.seq = 8;
   std::map<std::string, std::int64_t> sizes;
@@ -140,45 +124,6 @@ TEST_P(HfFamilyTest, ShardsHoldEachTensorOnceAndReadBackAsOneFileDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Families, HfFamilyTest, ::testing::ValuesIn(decoder_families()),
                          [](const auto& test_case) { return std::string(test_case.param); });
-
-// A folder in which one thing is changed.
-class HfDamageTest : public ::testing::Test {
- protected:
-  explicit HfDamageTest(std::string_view family = "llama") : config(config_in(family)) {
-    must(export_hf(posix_io(), path, config, values_named, {}));
-  }
-  void edit_config(const std::function<void(json&)>& edit) {
-    json j = json::parse(must(read_text(posix_io(), path + "/config.json", 1 << 20)));
-    edit(j);
-    must(write_text_atomically(posix_io(), path + "/config.json", j.dump()));
-  }
-  /// Rewrites the tensors for which `keep` returns true, with its changes, and adds `more`.
-  void edit_tensors(const std::function<bool(TensorSpec&)>& keep, std::vector<TensorSpec> more = {}) {
-    std::vector<TensorSpec> specs;
-    for (const HfTensor& tensor : hf_tensors(config)) {
-      TensorSpec spec{tensor.name, "F32", tensor.shape};
-      if (keep(spec)) specs.push_back(spec);
-    }
-    specs.insert(specs.end(), more.begin(), more.end());
-    must(posix_io().remove_all(path + "/model.safetensors"));
-    const auto writer = must(SafetensorsWriter::create(posix_io(), path + "/model.safetensors", specs));
-    for (const TensorSpec& spec : specs) {
-      std::size_t bytes = spec.dtype == "F32" || spec.dtype == "I32" ? 4 : 2;
-      for (const std::uint64_t extent : spec.shape) bytes *= extent;
-      must(writer->append(std::vector<std::byte>(bytes)));
-    }
-    must(writer->finish());
-  }
-  void expect_refused(Code code, std::initializer_list<std::string_view> parts) const {
-    const Status status = HfFolder::open(posix_io(), path).status();
-    EXPECT_EQ(status.code(), code) << status.message();
-    for (const std::string_view part : parts)
-      EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(part)));
-  }
-  const test::TempDir dir;
-  const DecoderConfig config;
-  const std::string path = dir.file("model");
-};
 
 TEST_F(HfDamageTest, MissingUnknownAndMisshapenTensorsAreAllNamedAtOnce) {
   edit_tensors(
@@ -359,88 +304,6 @@ TEST_F(HfDamageTest, TheCheckFindsAFlippedBit) {
 TEST_F(HfDamageTest, OtherQuantizationsAreRefusedByName) {
   edit_config([](json& j) { j["quantization_config"] = {{"quant_method", "mxfp4"}}; });
   expect_refused(Code::unsupported, {"quantization_config.quant_method is 'mxfp4', not bitsandbytes"});
-}
-
-class HfSlidingTest : public HfDamageTest {
- protected:
-  HfSlidingTest() : HfDamageTest("gemma2") {}
-};
-
-TEST_F(HfSlidingTest, FullAttentionHasAnOlderNameAndOtherLayersAreRefusedByTheirs) {
-  edit_config([](json& j) { j["layer_types"] = {"sliding_attention", "attention"}; });
-  EXPECT_EQ(must(HfFolder::open(posix_io(), path))->config().sliding, (std::vector<bool>{true, false}));
-  for (const char* const other : {"mamba", "linear_attention"}) {
-    edit_config([&](json& j) { j["layer_types"] = {"sliding_attention", other}; });
-    expect_refused(Code::unsupported, {str("layer_types has \"", other, "\"")});
-  }
-}
-
-class HfTiedTest : public HfDamageTest {
- protected:
-  HfTiedTest() : HfDamageTest("gpt2") {}
-};
-
-TEST_F(HfTiedTest, AHeadAloneIsAlsoTheTokenEmbedding) {
-  edit_tensors([](TensorSpec& spec) {
-    if (spec.name == "transformer.wte.weight") spec.name = "lm_head.weight";
-    return true;
-  });
-  const auto folder = must(HfFolder::open(posix_io(), path));
-  std::vector<float> tokens(31 * 24, 1.0f);
-  must(folder->read("tokens.weight", tokens));
-  EXPECT_EQ(tokens, std::vector<float>(31 * 24));
-  EXPECT_TRUE(folder->config().tied_head);
-}
-
-TEST_F(HfTiedTest, AHeadThatEqualsTheTokenEmbeddingStaysTied) {
-  edit_tensors([](TensorSpec&) { return true; }, {{"lm_head.weight", "F32", {31, 24}}});
-  const auto folder = must(HfFolder::open(posix_io(), path));
-  EXPECT_TRUE(folder->config().tied_head);
-  EXPECT_FALSE(folder->has_param("head.weight"));
-}
-
-TEST_F(HfTiedTest, AHeadThatDiffersFromTheTokenEmbeddingIsNotTied) {
-  edit_tensors([](TensorSpec&) { return true; }, {{"lm_head.weight", "BF16", {31, 24}}});
-  std::fstream raw(path + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
-  raw.seekp(-1, std::ios::end);  // the last element of the head
-  raw.put('\x3f');
-  raw.close();
-  EXPECT_FALSE(must(HfFolder::config_of(posix_io(), path)).tied_head);
-  const auto folder = must(HfFolder::open(posix_io(), path));
-  EXPECT_FALSE(folder->config().tied_head);
-  std::vector<float> tokens(31 * 24, 1.0f), head(31 * 24);
-  must(folder->read("tokens.weight", tokens));
-  must(folder->read("head.weight", head));
-  EXPECT_EQ(tokens.back(), 0.0f);
-  EXPECT_EQ(head.back(), 0.5f);
-}
-
-TEST_F(HfTiedTest, WithNeitherOfThePairTheTokenEmbeddingIsMissing) {
-  edit_tensors([](TensorSpec& spec) { return spec.name != "transformer.wte.weight"; });
-  expect_refused(Code::corrupt, {"transformer.wte.weight is missing"});
-}
-
-class HfGemma3Test : public HfDamageTest {
- protected:
-  HfGemma3Test() : HfDamageTest("gemma3_text") {}
-};
-
-TEST_F(HfGemma3Test, OnlyTheCapOfLogitsIsApplied) {
-  edit_config([](json& j) {
-    j["attn_logit_softcapping"] = 50.0;
-    j["final_logit_softcapping"] = 30.0;
-  });
-  const DecoderConfig found = must(HfFolder::open(posix_io(), path))->config();
-  EXPECT_EQ(found.score_softcap, 0.0f);
-  EXPECT_EQ(found.logit_softcap, 30.0f);
-}
-
-TEST_F(HfTiedTest, NamesWithoutTheirFirstPartAreAccepted) {
-  edit_tensors([](TensorSpec& spec) {
-    spec.name = spec.name.substr(spec.name.find('.') + 1);
-    return true;
-  });
-  EXPECT_TRUE(HfFolder::open(posix_io(), path).has_value());
 }
 
 }  // namespace

@@ -1,0 +1,66 @@
+// What a trainer gives a session: the addresses of its parameters, their first values, and what it writes
+// later.
+#include <strata/session/trainer_session.h>
+
+#include <algorithm>
+#include <array>
+
+#include <strata/runtime/convert.h>
+
+#include "trainer/written_params.h"
+
+namespace strata {
+
+Status TrainerSession::bind(std::span<void* const> values) {
+  if (holds_params())
+    return Status::error(Code::invalid, "the session holds the parameters, so they have no addresses");
+  if (!values.empty()) STRATA_TRY(check_addresses(state_plan(), values));
+  std::vector<std::byte*> params;
+  for (void* const value : values) params.push_back(static_cast<std::byte*>(value));
+  context().set_trainer_params(std::move(params));
+  return {};
+}
+
+Status TrainerSession::set_initial(std::span<void* const> values) {
+  STRATA_TRY(check_addresses(state_plan(), values));
+  if (!holds_params()) STRATA_TRY(bind(values));
+  const ChunkLayout& layout = state_plan().layout;
+  bool fills_params = holds_params();  // or the bits that the trainer's lack
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+    fills_params = fills_params || layout.has(chunk, Payload::master);
+  const FillState initial = [&](const StatePiece& piece, std::span<float> into) {
+    const auto tensor = static_cast<std::size_t>(piece.tensor);
+    const DType dtype = state_plan().tensors.specs[tensor].group.compute;
+    const std::byte* const from = static_cast<const std::byte*>(values[tensor]) +
+                                  static_cast<std::size_t>(piece.offset) * size_of(dtype);
+    return widen_to_f32(dtype, {from, into.size() * size_of(dtype)}, into);
+  };
+  const FillState zeros = [](const StatePiece&, std::span<float> into) {
+    std::fill(into.begin(), into.end(), 0.0f);
+    return Status::ok();
+  };
+  for (const Payload payload : state_plan().states())
+    if (payload != Payload::param || fills_params)
+      STRATA_TRY(fill(payload, payload == Payload::param ? initial : zeros));
+  return context().chunks().status();
+}
+
+Status TrainerSession::write(std::span<const ParamSource> sources) {
+  STRATA_TRY(machine().broken());
+  for (const ParamSource& source : sources) {
+    STRATA_TRY(check_param(source.param));
+    if (source.from == nullptr)
+      return refuse(state_plan(), source.param, "is to be read from a null address");
+  }
+  const std::vector<LayoutTensor>& params = state_plan().tensors.specs;
+  for (const ParamSource& source : sources) {
+    const LayoutTensor& of = params[static_cast<std::size_t>(source.param)];
+    STRATA_TRY(edit_params(std::array{of.name}, [&](const StatePiece& piece, std::span<float> masters) {
+      return detail::take_written(static_cast<const std::byte*>(source.from), of.group.compute, piece.offset,
+                                  masters);
+    }));
+  }
+  return {};
+}
+
+}  // namespace strata
