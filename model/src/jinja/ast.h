@@ -12,6 +12,7 @@ namespace strata::detail::jinja {
 
 struct Expr;
 struct Node;
+struct Scope;
 using ExprPtr = std::unique_ptr<const Expr>;
 using Body = std::vector<Node>;
 
@@ -74,8 +75,10 @@ struct Node {
 /// The name under which the filters of a block find what its body wrote.
 inline constexpr const char* kWritten = " written";
 
+/// A macro, and the names at the place where it stands, as long as there are such.
 struct Macro {
   const Node* node = nullptr;
+  std::weak_ptr<Scope> scope;
 };
 
 }  // namespace strata::detail::jinja

@@ -27,14 +27,16 @@ Value strip(Evaluator&, const Value& self, const Arguments& arguments) {
 /// The words of a text, at most `limit` + 1 unless it is negative; the last one is then the rest.
 List split_at_spaces(const Text& text, std::int64_t limit) {
   List out;
-  Text rest = stripped(text, true, false);
-  while (!rest.empty()) {
-    const std::vector<std::size_t> at = character_offsets(rest.bytes());
-    std::size_t end = 0;
-    while (end + 1 < at.size() && !stripped(rest.slice(at[end], at[end + 1]), true, true).empty()) ++end;
-    if (limit == 0) end = at.size() - 1;
-    out.emplace_back(rest.slice(0, at[end]));
-    rest = stripped(rest.slice(at[end], rest.size()), true, false);
+  const std::vector<std::size_t> at = character_offsets(text.bytes());
+  const std::size_t n = at.size() - 1;
+  const auto is_space = [&](std::size_t i) {
+    return stripped(text.slice(at[i], at[i + 1]), true, true).empty();
+  };
+  for (std::size_t i = 0; i < n;) {
+    while (i < n && is_space(i)) ++i;
+    const std::size_t begin = i;
+    while (i < n && (limit == 0 || !is_space(i))) ++i;
+    if (begin < i) out.emplace_back(text.slice(at[begin], at[i]));
     if (limit > 0) --limit;
   }
   return out;
@@ -46,7 +48,10 @@ Value split(Evaluator& evaluator, const Value& self, const Arguments& arguments)
   const Value *by = arguments.get(0, "sep"), *most = arguments.get(1, "maxsplit");
   std::int64_t limit = most != nullptr && most->is_integer() ? most->integer() : -1;
   if (!evaluator.spend(text.size())) return {};
-  if (by == nullptr || by->is_none()) return Value(split_at_spaces(text, limit));
+  const bool at_spaces = by == nullptr || by->is_none();
+  if (at_spaces && kFromRight && limit >= 0)
+    return evaluator.fail("'rsplit' at white space with a limit is not supported", Code::unsupported);
+  if (at_spaces) return Value(split_at_spaces(text, limit));
   if (by->text() == nullptr || by->text()->empty())
     return evaluator.fail("'split' needs a text that is not empty");
   const std::string& separator = by->text()->bytes();
@@ -173,32 +178,33 @@ Value index(Evaluator& evaluator, const Value& self, const Arguments& arguments)
 struct MethodRow {
   std::string_view name;
   Method call;
+  Takes taken = {};
 };
 constexpr MethodRow kTextMethods[] = {
-    {"strip", strip<true, true>},
-    {"lstrip", strip<true, false>},
-    {"rstrip", strip<false, true>},
-    {"split", split<false>},
-    {"rsplit", split<true>},
-    {"splitlines", splitlines},
-    {"startswith", has_affix<false>},
-    {"endswith", has_affix<true>},
-    {"removeprefix", without_affix<false>},
-    {"removesuffix", without_affix<true>},
-    {"find", find<false>},
-    {"rfind", find<true>},
-    {"count", count},
+    {"strip", strip<true, true>, {1}},
+    {"lstrip", strip<true, false>, {1}},
+    {"rstrip", strip<false, true>, {1}},
+    {"split", split<false>, {2, "sep maxsplit"}},
+    {"rsplit", split<true>, {2, "sep maxsplit"}},
+    {"splitlines", splitlines, {1, "keepends"}},
+    {"startswith", has_affix<false>, {1}},
+    {"endswith", has_affix<true>, {1}},
+    {"removeprefix", without_affix<false>, {1}},
+    {"removesuffix", without_affix<true>, {1}},
+    {"find", find<false>, {1}},
+    {"rfind", find<true>, {1}},
+    {"count", count, {1}},
     {"isdigit", all_digits},
     {"upper", by_filter<kUpper>},
     {"lower", by_filter<kLower>},
     {"title", by_filter<kTitle>},
     {"capitalize", by_filter<kCapitalize>},
-    {"replace", by_filter<kReplace>},
-    {"join", join},
+    {"replace", by_filter<kReplace>, {3, "count"}},
+    {"join", join, {1}},
 };
 constexpr MethodRow kDictMethods[] = {
-    {"get", get}, {"items", by_filter<kItems>}, {"keys", by_filter<kList>}, {"values", values}};
-constexpr MethodRow kListMethods[] = {{"index", index}};
+    {"get", get, {2}}, {"items", by_filter<kItems>}, {"keys", by_filter<kList>}, {"values", values}};
+constexpr MethodRow kListMethods[] = {{"index", index, {1}}};
 
 std::span<const MethodRow> methods_of(const Value& self) noexcept {
   if (self.text() != nullptr) return kTextMethods;
@@ -253,11 +259,11 @@ Value formatted_time(Evaluator& evaluator, const Value&, const Arguments& argume
   return Value(Text(std::string(out, n)));
 }
 
-constexpr MethodRow kFunctions[] = {{"range", range},
-                                    {"namespace", new_namespace},
-                                    {"dict", new_dict},
-                                    {"raise_exception", refuse},
-                                    {"strftime_now", formatted_time}};
+constexpr MethodRow kFunctions[] = {{"range", range, {3}},
+                                    {"namespace", new_namespace, {1, "*"}},
+                                    {"dict", new_dict, {0, "*"}},
+                                    {"raise_exception", refuse, {1}},
+                                    {"strftime_now", formatted_time, {1}}};
 
 const MethodRow* row_of(std::span<const MethodRow> rows, std::string_view name) noexcept {
   const auto found =
@@ -276,8 +282,10 @@ Value call_builtin(Evaluator& evaluator, const Builtin& builtin, const Arguments
   const Value& self = builtin.self == nullptr ? Value() : *builtin.self;
   const MethodRow* row = row_of(
       builtin.self == nullptr ? std::span<const MethodRow>(kFunctions) : methods_of(self), builtin.name);
-  return row == nullptr ? evaluator.fail(str("'", builtin.name, "' is undefined"))
-                        : row->call(evaluator, self, arguments);
+  if (row == nullptr) return evaluator.fail(str("'", builtin.name, "' is undefined"));
+  if (!takes(evaluator, builtin.name, row->taken, arguments) || !evaluator.spend(self.present_weight()))
+    return {};
+  return row->call(evaluator, self, arguments);
 }
 
 }  // namespace strata::detail::jinja

@@ -27,7 +27,7 @@ Value loop_value(const std::vector<Value>& values, std::size_t i) {
 }  // namespace
 
 const Value* Scope::find(std::string_view name) const noexcept {
-  for (const Scope* scope = this; scope != nullptr; scope = scope->outer)
+  for (const Scope* scope = this; scope != nullptr; scope = scope->outer.get())
     for (const auto& [known, value] : scope->names)
       if (known == name) return &value;
   return nullptr;
@@ -49,7 +49,7 @@ const Value* Arguments::get(std::size_t place, std::string_view name) const noex
 }
 
 Evaluator::Evaluator(const Body& body, const Dict& variables, std::tm now) : body_(body), now_(now) {
-  for (const auto& [name, value] : variables) top_.set(name, value);
+  for (const auto& [name, value] : variables) top_->set(name, value);
 }
 
 Result<Text> Evaluator::run() {
@@ -70,16 +70,18 @@ bool Evaluator::spend(std::size_t work) {
   return !failed();
 }
 
-Evaluator::Flow Evaluator::write(const Body& body, Scope& scope, Text& out) {
+Evaluator::Flow Evaluator::write(const Body& body, const ScopePtr& scope, Text& out) {
+  if (++depth_ > kMaxCalls) fail(str("macros and blocks are nested deeper than ", kMaxCalls, " levels"));
+  Flow flow = Flow::goes_on;
   for (const Node& node : body) {
-    if (failed()) return Flow::breaks;
-    const Flow flow = write(node, scope, out);
-    if (flow != Flow::goes_on) return flow;
+    if (flow != Flow::goes_on || failed()) break;
+    flow = write(node, scope, out);
   }
-  return Flow::goes_on;
+  --depth_;
+  return failed() ? Flow::breaks : flow;
 }
 
-Evaluator::Flow Evaluator::write(const Node& node, Scope& scope, Text& out) {
+Evaluator::Flow Evaluator::write(const Node& node, const ScopePtr& scope, Text& out) {
   line_ = node.line;
   if (!spend(kStepWork)) return Flow::breaks;
   switch (node.kind) {
@@ -88,8 +90,8 @@ Evaluator::Flow Evaluator::write(const Node& node, Scope& scope, Text& out) {
       out.append(Text(node.text));
       break;
     case Node::Kind::print: {
-      const Text text = printed(evaluate(*node.exprs[0], scope));
-      if (spend(text.size())) out.append(text);
+      const Value value = evaluate(*node.exprs[0], scope);
+      if (spend(value.present_weight())) out.append(printed(value));
       break;
     }
     case Node::Kind::branch:
@@ -100,12 +102,12 @@ Evaluator::Flow Evaluator::write(const Node& node, Scope& scope, Text& out) {
       assign(node, scope);
       break;
     case Node::Kind::set_block:
-      scope.set(node.names[0], filtered(node, scope));
+      scope->set(node.names[0], filtered(node, scope));
       break;
     case Node::Kind::macro: {
       Value value;
-      value.held = std::make_shared<const Macro>(Macro{&node});
-      scope.set(node.names[0], std::move(value));
+      value.held = std::make_shared<const Macro>(Macro{&node, scope});
+      scope->set(node.names[0], std::move(value));
       break;
     }
     case Node::Kind::call:
@@ -115,9 +117,9 @@ Evaluator::Flow Evaluator::write(const Node& node, Scope& scope, Text& out) {
       out.append(printed(filtered(node, scope)));
       break;
     case Node::Kind::with: {
-      Scope inner{{}, &scope};
+      const auto inner = std::make_shared<Scope>(scope);
       for (std::size_t i = 0; i < node.names.size(); ++i)
-        inner.set(node.names[i], evaluate(*node.exprs[i], scope));
+        inner->set(node.names[i], evaluate(*node.exprs[i], scope));
       return write(node.body, inner, out);
     }
     case Node::Kind::scope:
@@ -130,37 +132,37 @@ Evaluator::Flow Evaluator::write(const Node& node, Scope& scope, Text& out) {
   return Flow::goes_on;
 }
 
-Evaluator::Flow Evaluator::write_loop(const Node& node, Scope& scope, Text& out) {
+Evaluator::Flow Evaluator::write_loop(const Node& node, const ScopePtr& scope, Text& out) {
   std::vector<Value> values = values_of(evaluate(*node.exprs[0], scope));
-  const auto bind = [&](Scope& inner, const Value& value) {
-    if (node.names.size() == 1) return inner.set(node.names[0], value);
+  const auto bind = [&](const ScopePtr& inner, const Value& value) {
+    if (node.names.size() == 1) return inner->set(node.names[0], value);
     const std::vector<Value> parts = values_of(value);
     if (parts.size() != node.names.size()) {
       fail(str("a loop over ", node.names.size(), " names found ", parts.size(), " values"));
       return;
     }
-    for (std::size_t i = 0; i < parts.size(); ++i) inner.set(node.names[i], parts[i]);
+    for (std::size_t i = 0; i < parts.size(); ++i) inner->set(node.names[i], parts[i]);
   };
   if (node.exprs[1] != nullptr)
     std::erase_if(values, [&](const Value& value) {
-      Scope inner{{}, &scope};
+      const auto inner = std::make_shared<Scope>(scope);
       bind(inner, value);
       return !evaluate(*node.exprs[1], inner).truth();
     });
   if (values.empty()) return write(node.orelse, scope, out);
   for (std::size_t i = 0; i < values.size() && !failed(); ++i) {
-    Scope inner{{}, &scope};
+    const auto inner = std::make_shared<Scope>(scope);
     bind(inner, values[i]);
-    inner.set("loop", loop_value(values, i));
+    inner->set("loop", loop_value(values, i));
     if (write(node.body, inner, out) == Flow::breaks) break;
   }
   return Flow::goes_on;
 }
 
-void Evaluator::assign(const Node& node, Scope& scope) {
+void Evaluator::assign(const Node& node, const ScopePtr& scope) {
   const Value value = evaluate(*node.exprs[0], scope);
   if (node.of_namespace) {
-    const Value* found = scope.find(node.names[0]);
+    const Value* found = scope->find(node.names[0]);
     Dict* space = found == nullptr ? nullptr : found->changeable();
     if (space == nullptr) {
       fail(
@@ -180,24 +182,24 @@ void Evaluator::assign(const Node& node, Scope& scope) {
     space->emplace_back(node.names[1], value);
     return;
   }
-  if (node.names.size() == 1) return scope.set(node.names[0], value);
+  if (node.names.size() == 1) return scope->set(node.names[0], value);
   const std::vector<Value> parts = values_of(value);
   if (parts.size() != node.names.size()) {
     fail(str("'set' of ", node.names.size(), " names found ", parts.size(), " values"));
     return;
   }
-  for (std::size_t i = 0; i < parts.size(); ++i) scope.set(node.names[i], parts[i]);
+  for (std::size_t i = 0; i < parts.size(); ++i) scope->set(node.names[i], parts[i]);
 }
 
-Value Evaluator::filtered(const Node& node, Scope& scope) {
+Value Evaluator::filtered(const Node& node, const ScopePtr& scope) {
   Text text;
-  Scope inner{{}, &scope};
+  const auto inner = std::make_shared<Scope>(scope);
   write(node.body, inner, text);
-  inner.set(kWritten, Value(std::move(text)));
+  inner->set(kWritten, Value(std::move(text)));
   return evaluate(*node.exprs[0], inner);
 }
 
-void Evaluator::write_call(const Node& node, Scope& scope, Text& out) {
+void Evaluator::write_call(const Node& node, const ScopePtr& scope, Text& out) {
   const Expr& call = *node.exprs[0];
   const Value function = evaluate(*call.args[0], scope);
   if (function.macro() == nullptr) {
@@ -205,29 +207,31 @@ void Evaluator::write_call(const Node& node, Scope& scope, Text& out) {
     return;
   }
   Value caller;
-  caller.held = std::make_shared<const Macro>(Macro{&node.body[0]});
+  caller.held = std::make_shared<const Macro>(Macro{&node.body[0], scope});
   const Arguments arguments = arguments_of(call, scope);
-  if (!failed()) out.append(printed(call_macro(*function.macro()->node, arguments, &caller)));
+  if (!failed()) out.append(printed(call_macro(*function.macro(), arguments, &caller)));
 }
 
-// Jinja gives a macro the names of the template's top level, whatever calls it.
-Value Evaluator::call_macro(const Node& node, const Arguments& arguments, const Value* caller) {
+// A macro sees the names of the block that it stands in, as they are when it is called.
+Value Evaluator::call_macro(const Macro& macro, const Arguments& arguments, const Value* caller) {
+  const Node& node = *macro.node;
   if (++depth_ > kMaxCalls) fail(str("macros and expressions are nested deeper than ", kMaxCalls, " levels"));
-  Scope inner{{}, &top_};
+  const ScopePtr around = macro.scope.lock();
+  const auto inner = std::make_shared<Scope>(around != nullptr ? around : top_);
   const std::size_t n = node.names.size() - 1;
   if (arguments.values.size() > n)
     fail(str("macro '", node.names[0], "' takes ", n, " arguments, not ", arguments.values.size()));
   for (std::size_t i = 0; i < n && !failed(); ++i) {
     const std::string& name = node.names[i + 1];
     if (const Value* given = arguments.get(i, name))
-      inner.set(name, *given);
+      inner->set(name, *given);
     else
-      inner.set(name, node.exprs[i] != nullptr ? evaluate(*node.exprs[i], inner) : Value::undefined(name));
+      inner->set(name, node.exprs[i] != nullptr ? evaluate(*node.exprs[i], inner) : Value::undefined(name));
   }
   for (const auto& [name, value] : arguments.named)
     if (std::find(node.names.begin() + 1, node.names.end(), name) == node.names.end())
       fail(str("macro '", node.names[0], "' has no parameter '", name, "'"));
-  if (caller != nullptr) inner.set("caller", *caller);
+  if (caller != nullptr) inner->set("caller", *caller);
   Text text;
   if (!failed()) write(node.body, inner, text);
   --depth_;
@@ -236,7 +240,7 @@ Value Evaluator::call_macro(const Node& node, const Arguments& arguments, const 
 
 Value Evaluator::call(const Value& function, const Arguments& arguments) {
   if (failed()) return {};
-  if (const Macro* macro = function.macro()) return call_macro(*macro->node, arguments, nullptr);
+  if (const Macro* macro = function.macro()) return call_macro(*macro, arguments, nullptr);
   if (const Builtin* builtin = function.builtin()) return call_builtin(*this, *builtin, arguments);
   if (const Undefined* unknown = std::get_if<Undefined>(&function.held))
     return fail(str("'", unknown->name, "' is undefined"));
@@ -300,23 +304,24 @@ Value Evaluator::item(const Value& value, const Value& key) {
   return Value::undefined("item");
 }
 
-Value Evaluator::evaluate(const Expr& expr, Scope& scope) {
+Value Evaluator::evaluate(const Expr& expr, const ScopePtr& scope) {
   if (failed()) return {};
   line_ = expr.line;
   if (++depth_ > kMaxCalls) fail(str("macros and expressions are nested deeper than ", kMaxCalls, " levels"));
   Value value = spend(kStepWork) ? evaluated(expr, scope) : Value();
   --depth_;
+  if (value.weight > kMaxWeight) return fail(str("a value of more than ", kMaxWeight, " bytes and values"));
   if (value.nesting > kMaxNesting) return fail(str("lists are nested deeper than ", kMaxNesting, " levels"));
   return failed() ? Value() : value;
 }
 
-Value Evaluator::evaluated(const Expr& expr, Scope& scope) {
+Value Evaluator::evaluated(const Expr& expr, const ScopePtr& scope) {
   const auto arg = [&](std::size_t i) { return evaluate(*expr.args[i], scope); };
   switch (expr.kind) {
     case Expr::Kind::literal:
       return expr.value;
     case Expr::Kind::name: {
-      if (const Value* found = scope.find(expr.name)) return *found;
+      if (const Value* found = scope->find(expr.name)) return *found;
       if (!is_global_function(expr.name)) return Value::undefined(expr.name);
       Value function;
       function.held = std::make_shared<const Builtin>(Builtin{expr.name, nullptr});
@@ -372,8 +377,10 @@ Value Evaluator::evaluated(const Expr& expr, Scope& scope) {
     }
     case Expr::Kind::concat: {
       Text text;
-      for (std::size_t i = 0; i < expr.args.size(); ++i) text.append(printed(arg(i)));
-      spend(text.size());
+      for (std::size_t i = 0; i < expr.args.size(); ++i) {
+        const Value value = arg(i);
+        if (spend(value.present_weight())) text.append(printed(value));
+      }
       return Value(std::move(text));
     }
     case Expr::Kind::condition:

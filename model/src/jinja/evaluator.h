@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ctime>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,12 +14,15 @@ namespace strata::detail::jinja {
 
 /// The names that are visible at a place, and those of the blocks around it.
 struct Scope {
+  explicit Scope(std::shared_ptr<Scope> around = nullptr) : outer(std::move(around)) {}
   std::vector<std::pair<std::string, Value>> names;
-  Scope* outer = nullptr;
+  const std::shared_ptr<Scope> outer;
 
   const Value* find(std::string_view name) const noexcept;
   void set(const std::string& name, Value value);
 };
+
+using ScopePtr = std::shared_ptr<Scope>;
 
 /// What functions and filters are called with.
 struct Arguments {
@@ -54,32 +58,42 @@ class Evaluator {
 
  private:
   enum class Flow : std::uint8_t { goes_on, breaks, continues };
-  Flow write(const Body& body, Scope& scope, Text& out);
-  Flow write(const Node& node, Scope& scope, Text& out);
-  Flow write_loop(const Node& node, Scope& scope, Text& out);
-  void assign(const Node& node, Scope& scope);
-  Value filtered(const Node& node, Scope& scope);
-  void write_call(const Node& node, Scope& scope, Text& out);
-  Value call_macro(const Node& node, const Arguments& arguments, const Value* caller);
+  Flow write(const Body& body, const ScopePtr& scope, Text& out);
+  Flow write(const Node& node, const ScopePtr& scope, Text& out);
+  Flow write_loop(const Node& node, const ScopePtr& scope, Text& out);
+  void assign(const Node& node, const ScopePtr& scope);
+  Value filtered(const Node& node, const ScopePtr& scope);
+  void write_call(const Node& node, const ScopePtr& scope, Text& out);
+  Value call_macro(const Macro& macro, const Arguments& arguments, const Value* caller);
 
-  Value evaluate(const Expr& expr, Scope& scope);
-  Value evaluated(const Expr& expr, Scope& scope);
-  Arguments arguments_of(const Expr& expr, Scope& scope);
-  Value comparison(const Expr& expr, Scope& scope);
+  Value evaluate(const Expr& expr, const ScopePtr& scope);
+  Value evaluated(const Expr& expr, const ScopePtr& scope);
+  Arguments arguments_of(const Expr& expr, const ScopePtr& scope);
+  Value comparison(const Expr& expr, const ScopePtr& scope);
 
   bool contains(const Value& all, const Value& one);
   Value arithmetic(const std::string& op, const Value& a, const Value& b);
-  Value slice(const Expr& expr, Scope& scope);
-  Value dict_of(const Expr& expr, Scope& scope);
+  Value slice(const Expr& expr, const ScopePtr& scope);
+  Value dict_of(const Expr& expr, const ScopePtr& scope);
 
   const Body& body_;
-  Scope top_;
+  const ScopePtr top_ = std::make_shared<Scope>();
   std::tm now_;
   Status status_;
   int line_ = 1;
   int depth_ = 0;
   std::size_t work_ = 0;
 };
+
+/// The arguments that a function, method or filter takes: how many at most, and by which names; "*" is any.
+struct Takes {
+  std::size_t values = 0;
+  std::string_view names = {};
+};
+/// Fails for an argument that is not taken, since leaving it out would write something else.
+bool takes(Evaluator& evaluator, std::string_view name, const Takes& taken, const Arguments& arguments);
+/// The attribute of a value by its path, such as "function.name".
+Value attribute_at(Evaluator& evaluator, const Value& value, const Value& path);
 
 /// Global functions, methods of texts and mappings (builtins.cpp).
 Value call_builtin(Evaluator& evaluator, const Builtin& builtin, const Arguments& arguments);

@@ -8,45 +8,11 @@ namespace strata::detail::jinja {
 namespace {
 
 constexpr int kMaxDepth = 100;
+constexpr int kMaxChain = 100;  // operators after each other: each is a level of the tree
 
 ExprPtr shared(Expr expr) { return std::make_unique<const Expr>(std::move(expr)); }
 
-std::string shown(const Token& token) {
-  switch (token.kind) {
-    case TokenKind::end:
-      return "the end of the template";
-    case TokenKind::end_block:
-      return "'%}'";
-    case TokenKind::end_print:
-      return "'}}'";
-    default:
-      return str("'", token.text.substr(0, 40), "'");
-  }
-}
-
 }  // namespace
-
-void TokenReader::fail(std::string_view what, Code code) {
-  if (failed()) return;
-  status_ = Status::error(code, str("line ", peek().line, ": ", what));
-  const int line = peek().line;
-  tokens_.assign(1, {TokenKind::end, "", line});
-  next_ = 0;
-}
-void TokenReader::expect_sign(std::string_view text) {
-  if (!skip_sign(text)) fail(str("'", text, "' is expected, not ", shown(peek())));
-}
-std::string TokenReader::expect_name(std::string_view what) {
-  if (peek().kind != TokenKind::name) {
-    fail(str(what, " is expected, not ", shown(peek())));
-    return {};
-  }
-  return take().text;
-}
-void TokenReader::expect_end_of_block() {
-  if (peek().kind != TokenKind::end_block) return fail(str("'%}' is expected, not ", shown(peek())));
-  take();
-}
 
 class ExpressionParser::Level {
  public:
@@ -62,6 +28,11 @@ class ExpressionParser::Level {
   ExpressionParser& parser_;
 };
 
+bool ExpressionParser::goes_on(int& length) {
+  if (++length > kMaxChain) tokens_.fail(str("more than ", kMaxChain, " operators after each other"));
+  return !tokens_.failed();
+}
+
 Expr ExpressionParser::begin(Expr::Kind kind) const {
   Expr expr;
   expr.kind = kind;
@@ -72,7 +43,7 @@ Expr ExpressionParser::begin(Expr::Kind kind) const {
 ExprPtr ExpressionParser::condition() {
   const Level level(*this);
   ExprPtr value = disjunction();
-  while (tokens_.sees_name("if")) {
+  for (int n = 0; tokens_.sees_name("if") && goes_on(n);) {
     Expr expr = begin(Expr::Kind::condition);
     tokens_.take();
     expr.args.push_back(disjunction());
@@ -98,7 +69,7 @@ ExprPtr ExpressionParser::tuple() {
 
 ExprPtr ExpressionParser::disjunction() {
   ExprPtr left = conjunction();
-  while (tokens_.sees_name("or")) {
+  for (int n = 0; tokens_.sees_name("or") && goes_on(n);) {
     Expr expr = begin(Expr::Kind::logical_or);
     tokens_.take();
     expr.args.push_back(std::move(left));
@@ -110,7 +81,7 @@ ExprPtr ExpressionParser::disjunction() {
 
 ExprPtr ExpressionParser::conjunction() {
   ExprPtr left = negation();
-  while (tokens_.sees_name("and")) {
+  for (int n = 0; tokens_.sees_name("and") && goes_on(n);) {
     Expr expr = begin(Expr::Kind::logical_and);
     tokens_.take();
     expr.args.push_back(std::move(left));
@@ -151,7 +122,7 @@ ExprPtr ExpressionParser::comparison() {
 
 ExprPtr ExpressionParser::sum() {
   ExprPtr left = concatenation();
-  while (tokens_.sees_sign("+") || tokens_.sees_sign("-")) {
+  for (int n = 0; (tokens_.sees_sign("+") || tokens_.sees_sign("-")) && goes_on(n);) {
     Expr expr = begin(Expr::Kind::arithmetic);
     expr.name = tokens_.take().text;
     expr.args.push_back(std::move(left));
@@ -170,8 +141,9 @@ ExprPtr ExpressionParser::concatenation() {
 
 ExprPtr ExpressionParser::product() {
   ExprPtr left = power();
-  while (tokens_.sees_sign("*") || tokens_.sees_sign("/") || tokens_.sees_sign("//") ||
-         tokens_.sees_sign("%")) {
+  for (int n = 0; (tokens_.sees_sign("*") || tokens_.sees_sign("/") || tokens_.sees_sign("//") ||
+                   tokens_.sees_sign("%")) &&
+                  goes_on(n);) {
     Expr expr = begin(Expr::Kind::arithmetic);
     expr.name = tokens_.take().text;
     expr.args.push_back(std::move(left));
@@ -183,7 +155,7 @@ ExprPtr ExpressionParser::product() {
 
 ExprPtr ExpressionParser::power() {
   ExprPtr left = unary();
-  while (tokens_.sees_sign("**")) {
+  for (int n = 0; tokens_.sees_sign("**") && goes_on(n);) {
     Expr expr = begin(Expr::Kind::arithmetic);
     expr.name = tokens_.take().text;
     expr.args.push_back(std::move(left));
@@ -286,7 +258,7 @@ ExprPtr ExpressionParser::dict_literal() {
 }
 
 ExprPtr ExpressionParser::postfix(ExprPtr value) {
-  while (!tokens_.failed()) {
+  for (int n = 0; goes_on(n);) {
     if (tokens_.sees_sign(".")) {
       Expr expr = begin(Expr::Kind::attribute);
       tokens_.take();
@@ -336,7 +308,7 @@ ExprPtr ExpressionParser::subscript(ExprPtr value) {
 }
 
 ExprPtr ExpressionParser::filters(ExprPtr value, bool first_without_bar) {
-  while (!tokens_.failed()) {
+  for (int n = 0; goes_on(n);) {
     if (std::exchange(first_without_bar, false) || tokens_.skip_sign("|")) {
       Expr expr = begin(Expr::Kind::filter);
       expr.name = tokens_.expect_name("the name of a filter");

@@ -7,46 +7,9 @@
 #include <strata/runtime/status.h>
 
 #include "jinja/ast.h"
-#include "jinja/lexer.h"
+#include "jinja/token_reader.h"
 
 namespace strata::detail::jinja {
-
-/// Reads tokens one after the other and keeps the first error; after it, all tokens are `end`.
-class TokenReader {
- public:
-  explicit TokenReader(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
-
-  const Token& peek(std::size_t ahead = 0) const noexcept {
-    const std::size_t at = next_ + ahead;
-    return at < tokens_.size() ? tokens_[at] : tokens_.back();
-  }
-  Token take() {
-    Token token = peek();
-    if (next_ + 1 < tokens_.size()) ++next_;
-    return token;
-  }
-  bool sees(TokenKind kind, std::string_view text) const noexcept { return peek().is(kind, text); }
-  bool sees_sign(std::string_view text) const noexcept { return sees(TokenKind::sign, text); }
-  bool sees_name(std::string_view text) const noexcept { return sees(TokenKind::name, text); }
-  bool skip(TokenKind kind, std::string_view text) {
-    if (!sees(kind, text)) return false;
-    take();
-    return true;
-  }
-  bool skip_sign(std::string_view text) { return skip(TokenKind::sign, text); }
-  bool skip_name(std::string_view text) { return skip(TokenKind::name, text); }
-  void expect_sign(std::string_view text);
-  std::string expect_name(std::string_view what);
-  void expect_end_of_block();
-  void fail(std::string_view what, Code code = Code::invalid);
-  bool failed() const noexcept { return !status_.is_ok(); }
-  const Status& status() const noexcept { return status_; }
-
- private:
-  std::vector<Token> tokens_;
-  std::size_t next_ = 0;
-  Status status_;
-};
 
 /// An expression with the precedence of Jinja 3. Never null; a dead value after an error of `tokens`.
 class ExpressionParser {
@@ -77,6 +40,8 @@ class ExpressionParser {
   ExprPtr test(ExprPtr value);
   void arguments(Expr& into);
   Expr begin(Expr::Kind kind) const;
+  /// Counts an operator of a chain; false when there are too many, which is an error, or after any other.
+  bool goes_on(int& length);
   /// Counts how deep expressions are inside each other, since each level is a level of the stack.
   class Level;
 

@@ -29,6 +29,21 @@ Value size_of_value(Evaluator& evaluator, const Value& value, const Arguments&) 
   return evaluator.fail(str("the length of ", value.kind()));
 }
 
+/// Jinja's title: a word begins after white space, a hyphen or an opening bracket, other than in Python's.
+Text titled(const Text& text) {
+  const Text whole = lower(text);
+  Text out;
+  bool begins = true;
+  const std::vector<std::size_t> at = character_offsets(whole.bytes());
+  for (std::size_t i = 0; i + 1 < at.size(); ++i) {
+    const Text one = whole.slice(at[i], at[i + 1]);
+    out.append(begins ? upper(one) : one);
+    begins = stripped(one, true, true).empty() ||
+             std::string_view("-({[<").find(one.bytes()) != std::string_view::npos;
+  }
+  return out;
+}
+
 Value trimmed(Evaluator&, const Value& value, const Arguments& arguments) {
   const Value* of = arguments.get(0, "chars");
   return Value(stripped(printed(value), true, true,
@@ -52,6 +67,9 @@ Value json_of(Evaluator& evaluator, const Value& value, const Arguments& argumen
     return v.is_none() || v.is_number() || v.text() != nullptr;
   };
   if (!writable(value)) return evaluator.fail(str("'tojson' of ", value.kind(), " or of something in it"));
+  const Value *ascii = arguments.get(0, "ensure_ascii"), *separators = arguments.get(2, "separators");
+  if ((ascii != nullptr && ascii->truth()) || (separators != nullptr && separators->truth()))
+    return evaluator.fail("'tojson' with ensure_ascii or separators is not supported", Code::unsupported);
   const Value* indent = arguments.get(1, "indent");
   const Value* sort = arguments.get(3, "sort_keys");
   Text text = to_json(value, static_cast<int>(std::clamp<std::int64_t>(integer_or(indent, -1), -1, 16)),
@@ -67,7 +85,7 @@ Value joined(Evaluator& evaluator, const Value& value, const Arguments& argument
   for (const Value& one : evaluator.values_of(value)) {
     if (!evaluator.spend(between.size())) return {};
     if (!std::exchange(first, false)) out.append(between);
-    out.append(printed(attribute == nullptr ? one : evaluator.item(one, *attribute)));
+    out.append(printed(attribute == nullptr ? one : attribute_at(evaluator, one, *attribute)));
   }
   return evaluator.spend(out.size()) ? Value(std::move(out)) : Value();
 }
@@ -122,8 +140,9 @@ Value items_of(Evaluator& evaluator, const Value& value, const Arguments&) {
 Value sorted_items(Evaluator& evaluator, const Value& value, const Arguments&) {
   if (value.dict() == nullptr) return evaluator.fail(str("'dictsort' of ", value.kind()));
   Dict entries = *value.dict();
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return lower(Text(a.first)).bytes() < lower(Text(b.first)).bytes();
+  });
   return items_of(evaluator, Value(std::move(entries)), {});
 }
 
@@ -146,13 +165,16 @@ Value integer_of(Evaluator& evaluator, const Value& value, const Arguments& argu
   return Value(fits ? static_cast<std::int64_t>(real) : otherwise);
 }
 
-Value real_of(Evaluator&, const Value& value, const Arguments&) {
+Value real_of(Evaluator&, const Value& value, const Arguments& arguments) {
+  const Value* given = arguments.get(0, "default");
+  const Value otherwise = given == nullptr ? Value(0.0) : *given;
   if (value.is_number()) return Value(value.number());
-  if (value.text() == nullptr) return Value(0.0);
+  if (value.text() == nullptr) return otherwise;
   const Text text = stripped(*value.text(), true, true);
   double real = 0;
   const auto parsed = std::from_chars(text.bytes().data(), text.bytes().data() + text.size(), real);
-  return Value(parsed.ec == std::errc() && parsed.ptr == text.bytes().data() + text.size() ? real : 0.0);
+  return parsed.ec == std::errc() && parsed.ptr == text.bytes().data() + text.size() ? Value(real)
+                                                                                     : otherwise;
 }
 
 Value indented(Evaluator& evaluator, const Value& value, const Arguments& arguments) {
@@ -196,7 +218,7 @@ Value mapped(Evaluator& evaluator, const Value& value, const Arguments& argument
   List out;
   for (const Value& one : values_if_any(evaluator, value)) {
     if (attribute != nullptr) {
-      Value found = evaluator.item(one, *attribute);
+      Value found = attribute_at(evaluator, one, *attribute);
       if (found.is_undefined() && otherwise != nullptr) found = *otherwise;
       out.push_back(std::move(found));
       continue;
@@ -220,7 +242,7 @@ Value chosen(Evaluator& evaluator, const Value& value, const Arguments& argument
   for (; next < arguments.values.size(); ++next) rest.values.push_back(arguments.values[next]);
   List out;
   for (const Value& one : values_if_any(evaluator, value)) {
-    const Value tested = kOfAttribute ? evaluator.item(one, attribute) : one;
+    const Value tested = kOfAttribute ? attribute_at(evaluator, one, attribute) : one;
     const bool passes =
         test == nullptr ? tested.truth() : evaluator.passes_test(printed(*test).bytes(), tested, rest);
     if (passes == kWanted) out.push_back(one);
@@ -240,9 +262,9 @@ Value unique_values(Evaluator& evaluator, const Value& value, const Arguments&) 
 
 Value sorted(Evaluator& evaluator, const Value& value, const Arguments& arguments) {
   List values = evaluator.values_of(value);
-  const Value *falling = arguments.get(0, "reverse"), *attribute = arguments.get(2, "attribute");
+  const Value *falling = arguments.get(0, "reverse"), *attribute = arguments.get(SIZE_MAX, "attribute");
   const auto key = [&](const Value& one) {
-    return attribute == nullptr ? one : evaluator.item(one, *attribute);
+    return attribute == nullptr ? one : attribute_at(evaluator, one, *attribute);
   };
   const bool texts =
       std::all_of(values.begin(), values.end(), [&](const Value& v) { return key(v).text() != nullptr; });
@@ -258,11 +280,13 @@ Value sorted(Evaluator& evaluator, const Value& value, const Arguments& argument
   return Value(std::move(values));
 }
 
-Value total(Evaluator& evaluator, const Value& value, const Arguments&) {
+Value total(Evaluator& evaluator, const Value& value, const Arguments& arguments) {
+  const Value* attribute = arguments.get(SIZE_MAX, "attribute");
   double real = 0;
   std::int64_t whole = 0;
   bool is_whole = true;
-  for (const Value& one : evaluator.values_of(value)) {
+  for (const Value& each : evaluator.values_of(value)) {
+    const Value one = attribute == nullptr ? each : attribute_at(evaluator, each, *attribute);
     if (!one.is_number()) return evaluator.fail(str("'sum' of ", one.kind()));
     is_whole = is_whole && one.is_integer() && !__builtin_add_overflow(whole, one.integer(), &whole);
     real += one.number();
@@ -273,58 +297,92 @@ Value total(Evaluator& evaluator, const Value& value, const Arguments&) {
 struct FilterRow {
   std::string_view name;
   Filter apply;
+  Takes taken = {};
 };
 constexpr FilterRow kFilters[] = {
-    {"trim", trimmed},
+    {"trim", trimmed, {1, "chars"}},
     {"length", size_of_value},
     {"count", size_of_value},
-    {"default", with_default},
-    {"d", with_default},
-    {"tojson", json_of},
-    {"join", joined},
-    {"replace", replaced_text},
+    {"default", with_default, {2, "default_value boolean"}},
+    {"d", with_default, {2, "default_value boolean"}},
+    {"tojson", json_of, {4, "ensure_ascii indent separators sort_keys"}},
+    {"join", joined, {2, "d attribute"}},
+    {"replace", replaced_text, {3, "old new count"}},
     {"first", first_of},
     {"last", last_of},
     {"list", list_of},
     {"reverse", reversed},
     {"items", items_of},
-    {"dictsort", sorted_items},
-    {"int", integer_of},
-    {"float", real_of},
-    {"indent", indented},
+    {"dictsort", sorted_items, {0}},
+    {"int", integer_of, {1, "default"}},
+    {"float", real_of, {1, "default"}},
+    {"indent", indented, {3, "width first blank"}},
     {"escape", escaped},
     {"e", escaped},
-    {"map", mapped},
-    {"select", chosen<false, true>},
-    {"reject", chosen<false, false>},
-    {"selectattr", chosen<true, true>},
-    {"rejectattr", chosen<true, false>},
+    {"map", mapped, {16, "*"}},
+    {"select", chosen<false, true>, {16}},
+    {"reject", chosen<false, false>, {16}},
+    {"selectattr", chosen<true, true>, {16}},
+    {"rejectattr", chosen<true, false>, {16}},
     {"unique", unique_values},
-    {"sort", sorted},
-    {"sum", total},
+    {"sort", sorted, {1, "reverse attribute"}},
+    {"sum", total, {0, "attribute"}},
     {"safe", [](Evaluator&, const Value& v, const Arguments&) { return v; }},
     {"string", [](Evaluator&, const Value& v, const Arguments&) { return Value(printed(v)); }},
     {"upper", [](Evaluator&, const Value& v, const Arguments&) { return Value(upper(printed(v))); }},
     {"lower", [](Evaluator&, const Value& v, const Arguments&) { return Value(lower(printed(v))); }},
-    {"title",
-     [](Evaluator&, const Value& v, const Arguments&) { return Value(capitalized(printed(v), true)); }},
+    {"title", [](Evaluator&, const Value& v, const Arguments&) { return Value(titled(printed(v))); }},
     {"capitalize",
      [](Evaluator&, const Value& v, const Arguments&) { return Value(capitalized(printed(v), false)); }},
     {"abs",
      [](Evaluator& e, const Value& v, const Arguments&) {
        if (!v.is_number()) return e.fail(str("'abs' of ", v.kind()));
-       return v.is_integer() ? Value(v.integer() < 0 ? -v.integer() : v.integer())
-                             : Value(std::fabs(v.number()));
+       if (!v.is_integer()) return Value(std::fabs(v.number()));
+       if (v.integer() == INT64_MIN) return e.fail("'abs' of the smallest whole number is too large");
+       return Value(v.integer() < 0 ? -v.integer() : v.integer());
      }},
 };
 
 }  // namespace
 
+bool takes(Evaluator& evaluator, std::string_view name, const Takes& taken, const Arguments& arguments) {
+  if (arguments.values.size() > taken.values) {
+    evaluator.fail(str("'", name, "' with ", arguments.values.size(), " arguments is not supported, at most ",
+                       taken.values, " are"),
+                   Code::unsupported);
+    return false;
+  }
+  for (const auto& [given, value] : arguments.named)
+    if (taken.names != "*" && str(" ", taken.names, " ").find(str(" ", given, " ")) == std::string::npos) {
+      evaluator.fail(str("'", name, "' with ", given, "= is not supported"), Code::unsupported);
+      return false;
+    }
+  return true;
+}
+
+Value attribute_at(Evaluator& evaluator, const Value& value, const Value& path) {
+  if (path.text() == nullptr) return evaluator.item(value, path);
+  Value found = value;
+  std::string_view rest = path.text()->bytes();
+  for (bool more = true; more;) {
+    const std::size_t dot = rest.find('.');
+    more = dot != std::string_view::npos;
+    const std::string part(rest.substr(0, dot));
+    const bool is_index =
+        !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == std::string::npos;
+    found = evaluator.item(found, is_index ? Value(std::int64_t{std::stoi(part)}) : Value(part));
+    if (more) rest.remove_prefix(dot + 1);
+  }
+  return found;
+}
+
 Value Evaluator::apply_filter(std::string_view name, const Value& value, const Arguments& arguments) {
   if (failed()) return {};
-  if (const Text* text = value.text()) spend(text->size());
   for (const FilterRow& row : kFilters)
-    if (row.name == name) return row.apply(*this, value, arguments);
+    if (row.name == name)
+      return takes(*this, name, row.taken, arguments) && spend(value.present_weight())
+                 ? row.apply(*this, value, arguments)
+                 : Value();
   return fail(str("the filter '", name.substr(0, 40), "' is not supported"), Code::unsupported);
 }
 

@@ -232,7 +232,10 @@ class Lexer {
         const std::string hex(text.substr(i + 1, digits));
         if (hex.size() != digits || hex.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos)
           return wrong(str("'\\", c, "' needs ", digits, " hexadecimal digits"));
-        append_utf8(out, static_cast<char32_t>(std::stoul(hex, nullptr, 16)));
+        const unsigned long point = std::stoul(hex, nullptr, 16);
+        if (point > 0x10FFFF || (point >= 0xD800 && point <= 0xDFFF))
+          return wrong(str("'\\", c, hex, "' is no character"));
+        append_utf8(out, static_cast<char32_t>(point));
         i += digits;
       } else if (c != '\n') {  // an escaped line break joins two lines; another escape is kept
         (out += '\\') += c;

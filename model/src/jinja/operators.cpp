@@ -24,7 +24,7 @@ bool less(const Value& a, const Value& b) {
 
 }  // namespace
 
-Value Evaluator::comparison(const Expr& expr, Scope& scope) {
+Value Evaluator::comparison(const Expr& expr, const ScopePtr& scope) {
   Value left = evaluate(*expr.args[0], scope);
   for (std::size_t i = 0; i < expr.names.size() && !failed(); ++i) {
     Value right = evaluate(*expr.args[i + 1], scope);
@@ -35,7 +35,7 @@ Value Evaluator::comparison(const Expr& expr, Scope& scope) {
 }
 
 bool Evaluator::compares(const std::string& op, const Value& a, const Value& b) {
-  if (failed()) return false;
+  if (failed() || !spend(a.present_weight())) return false;
   if (op == "==") return equal(a, b);
   if (op == "!=") return !equal(a, b);
   if (op == "in") return contains(b, a);
@@ -47,13 +47,14 @@ bool Evaluator::compares(const std::string& op, const Value& a, const Value& b) 
   }
   if (op == "<") return less(a, b);
   if (op == ">") return less(b, a);
-  if (op == "<=") return a.is_number() ? a.number() <= b.number() : !less(b, a);
-  return a.is_number() ? a.number() >= b.number() : !less(a, b);
+  const bool real = a.is_number() && !(a.is_integer() && b.is_integer());  // a NaN is neither less nor not
+  if (op == "<=") return real ? a.number() <= b.number() : !less(b, a);
+  return real ? a.number() >= b.number() : !less(a, b);
 }
 
 bool Evaluator::contains(const Value& all, const Value& one) {
   if (const List* list = all.list()) {
-    spend(list->size());
+    spend(all.weight);
     return std::any_of(list->begin(), list->end(), [&](const Value& value) { return equal(value, one); });
   }
   if (all.dict() != nullptr) return one.text() != nullptr && all.find(one.text()->bytes()) != nullptr;
@@ -130,7 +131,7 @@ Value Evaluator::arithmetic(const std::string& op, const Value& a, const Value& 
   return Value(std::pow(x, y));
 }
 
-Value Evaluator::slice(const Expr& expr, Scope& scope) {
+Value Evaluator::slice(const Expr& expr, const ScopePtr& scope) {
   const Value value = evaluate(*expr.args[0], scope);
   Value parts[3];
   bool given[3] = {};
@@ -176,14 +177,14 @@ Value Evaluator::slice(const Expr& expr, Scope& scope) {
   return is_text ? Value(std::move(text)) : Value(std::move(list));
 }
 
-Arguments Evaluator::arguments_of(const Expr& expr, Scope& scope) {
+Arguments Evaluator::arguments_of(const Expr& expr, const ScopePtr& scope) {
   Arguments out;
   for (std::size_t i = 1; i < expr.args.size(); ++i) out.values.push_back(evaluate(*expr.args[i], scope));
   for (const auto& [name, value] : expr.named) out.named.emplace_back(name, evaluate(*value, scope));
   return out;
 }
 
-Value Evaluator::dict_of(const Expr& expr, Scope& scope) {
+Value Evaluator::dict_of(const Expr& expr, const ScopePtr& scope) {
   Dict dict;
   for (std::size_t i = 0; i + 1 < expr.args.size(); i += 2) {
     const Value key = evaluate(*expr.args[i], scope);

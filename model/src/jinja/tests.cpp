@@ -44,9 +44,9 @@ constexpr TestRow kTests[] = {
 /// The operator that a test of two values stands for; empty if it is none.
 std::string operator_of(std::string_view name) {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"equalto", "=="},    {"eq", "=="},      {"==", "=="}, {"ne", "!="}, {"!=", "!="},    {"lt", "<"},
-      {"<", "<"},           {"lessthan", "<"}, {"le", "<="}, {"<=", "<="}, {"gt", ">"},     {">", ">"},
-      {"greaterthan", ">"}, {"ge", ">="},      {">=", ">="}, {"in", "in"}, {"sameas", "=="}};
+      {"equalto", "=="},    {"eq", "=="},      {"==", "=="}, {"ne", "!="}, {"!=", "!="}, {"lt", "<"},
+      {"<", "<"},           {"lessthan", "<"}, {"le", "<="}, {"<=", "<="}, {"gt", ">"},  {">", ">"},
+      {"greaterthan", ">"}, {"ge", ">="},      {">=", ">="}, {"in", "in"}};
   for (const auto& [known, op] : kNames)
     if (known == name) return std::string(op);
   return {};
@@ -60,7 +60,9 @@ bool Evaluator::passes_test(std::string_view name, const Value& value, const Arg
     if (row.name == name) return row.passes(value);
   const Value* other = arguments.values.empty() ? nullptr : arguments.values.data();
   if (name == "divisibleby" && other != nullptr && other->is_integer() && other->integer() != 0)
-    return value.is_integer() && value.integer() % other->integer() == 0;
+    return value.is_integer() && (other->integer() == -1 || value.integer() % other->integer() == 0);
+  if (name == "sameas" && other != nullptr)
+    return value.held.index() == other->held.index() && compares("==", value, *other);
   if (const std::string op = operator_of(name); !op.empty()) {
     if (other != nullptr) return compares(op, value, *other);
     fail(str("the test '", name, "' needs a value to compare with"));

@@ -71,12 +71,18 @@ Text enclosed(std::string_view brackets, std::size_t n, const std::string& separ
 }  // namespace
 
 Value::Value(List list) {
-  for (const Value& value : list) nesting = std::max(nesting, value.nesting);
+  for (const Value& value : list) {
+    nesting = std::max(nesting, value.nesting);
+    weight = std::min(weight + value.weight, 2 * kMaxWeight);
+  }
   ++nesting;
   held = std::make_shared<const List>(std::move(list));
 }
 Value::Value(Dict dict) {
-  for (const auto& [key, value] : dict) nesting = std::max(nesting, value.nesting);
+  for (const auto& [key, value] : dict) {
+    nesting = std::max(nesting, value.nesting);
+    weight = std::min(weight + key.size() + value.weight, 2 * kMaxWeight);
+  }
   ++nesting;
   held = std::make_shared<const Dict>(std::move(dict));
 }
@@ -134,6 +140,14 @@ const Value* Value::find(std::string_view key) const noexcept {
   for (const auto& [name, value] : *entries)
     if (name == key) return &value;
   return nullptr;
+}
+
+std::size_t Value::present_weight() const noexcept {
+  if (changeable() == nullptr) return weight;
+  std::size_t sum = 1;
+  for (const auto& [key, value] : *changeable())
+    sum = std::min(sum + key.size() + value.weight, 2 * kMaxWeight);
+  return sum;
 }
 
 bool Value::truth() const noexcept {

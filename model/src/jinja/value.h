@@ -32,6 +32,7 @@ struct Builtin {
 };
 
 inline constexpr int kMaxNesting = 64;
+inline constexpr std::size_t kMaxWeight = std::size_t{1} << 26;
 
 struct Value {
   std::variant<Undefined, None, bool, std::int64_t, double, std::shared_ptr<const Text>,
@@ -42,13 +43,17 @@ struct Value {
   /// Lists and mappings inside each other, at most kMaxNesting. A namespace counts as so many, since it could
   /// otherwise be made to contain itself.
   int nesting = 0;
+  /// Bytes and values in it, each counted as often as it is there: what printing or comparing it costs. A
+  /// list that holds one value twice, and is held twice itself, and so on, is small in memory and has no end
+  /// otherwise.
+  std::size_t weight = 1;
 
   Value() : held(Undefined{}) {}
   Value(None none) : held(none) {}
   Value(bool value) : held(value) {}
   Value(std::int64_t value) : held(value) {}
   Value(double value) : held(value) {}
-  Value(Text text) : held(std::make_shared<const Text>(std::move(text))) {}
+  Value(Text text) : weight(1 + text.size()) { held = std::make_shared<const Text>(std::move(text)); }
   Value(const std::string& text) : Value(Text(text)) {}
   Value(List list);
   Value(Dict dict);
@@ -73,6 +78,8 @@ struct Value {
   double number() const noexcept;                          ///< of a number
   const Value* find(std::string_view key) const noexcept;  ///< of a dict; null if there is none
 
+  /// The weight as it is now; that of a namespace changes.
+  std::size_t present_weight() const noexcept;
   bool truth() const noexcept;
   /// "a string", "a list", ... for messages.
   std::string_view kind() const noexcept;

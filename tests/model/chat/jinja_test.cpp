@@ -108,6 +108,70 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"{{ {'a': 1}.keys() | list }}{{ {'a': 1}.values() | list }}{{ ', '.join(['x', 'y']) }}",
              "['a'][1]x, y"}));
 
+INSTANTIATE_TEST_SUITE_P(
+    Closures, JinjaTest,
+    testing::Values(
+        Case{"{% macro w() %}[{{ caller() }}]{% endmacro %}{% for m in ['a', 'b'] %}{% call w() %}{{ m }}{% "
+             "endcall %}{% endfor %}",
+             "[a][b]"},
+        Case{"{% for m in ['a', 'b'] %}{% macro w() %}<{{ m }}>{% endmacro %}{{ w() }}{% endfor %}",
+             "<a><b>"},
+        Case{"{% set x = 1 %}{% macro w() %}{{ x }}{% endmacro %}{% set x = 2 %}{{ w() }}", "2"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Numbers, JinjaTest,
+    testing::Values(
+        Case{"{{ 9007199254740993 <= 9007199254740992 }} {{ 1.0 is sameas 1 }} {{ true is sameas true }}",
+             "False False True"},
+        Case{"{{ 7 is divisibleby(-1) }} {{ 7 is divisibleby(2) }}", "True False"},
+        Case{"{{ \"it's\" | title }} {{ {'B': 1, 'a': 2} | dictsort | map('first') | join }}", "It's aB"},
+        Case{"{{ [{'a': {'b': 'x'}}] | map(attribute='a.b') | join }}{{ 'x' | float(2.5) }}", "x2.5"}));
+
+TEST(JinjaErrorTest, AnArgumentThatIsNotImplementedIsNotLeftOut) {
+  for (const char* call :
+       {"'aaa'.find('a', 1)", "'aXa'.startswith('X', 1)", "{'b': 1} | dictsort(by='value')",
+        "'0x1F' | int(0, 16)", "[1] | tojson(separators=(',', ':'))", "' a b '.rsplit(none, 1)"})
+    EXPECT_THAT(refusal(std::string("{{ ") + call + " }}"), HasSubstr("is not supported")) << call;
+}
+
+TEST(JinjaErrorTest, WhatIsNoCharacterIsRefused) {
+  EXPECT_THAT(refusal("{{ '\\ud800' }}"), HasSubstr("'\\ud800' is no character"));
+  EXPECT_THAT(refusal("{{ '\\UFFFFFFFF' }}"), HasSubstr("is no character"));
+}
+
+std::string repeated(const std::string& text, int n) {
+  std::string out;
+  while (n-- > 0) out += text;
+  return out;
+}
+
+TEST(JinjaErrorTest, AChainOfOperatorsIsBounded) {
+  for (const char* more : {"+1", ".a", "|trim", " or 1", " and 1", "*1", "**1", " if 1 else 1", "[0]"})
+    EXPECT_THAT(refusal("{{ 1" + repeated(more, 50000) + " }}"),
+                testing::AnyOf(HasSubstr("operators after each other"), HasSubstr("nested deeper")))
+        << more;
+}
+
+TEST(JinjaErrorTest, BlocksInAMacroThatCallsItselfAreBounded) {
+  const std::string blocks = repeated("{% for x in [1] %}", 80), ends = repeated("{% endfor %}", 80);
+  EXPECT_THAT(refusal("{% macro m() %}" + blocks + "{{ m() }}" + ends + "{% endmacro %}{{ m() }}"),
+              HasSubstr("nested deeper"));
+}
+
+TEST(JinjaErrorTest, AListThatIsHeldTwiceAgainAndAgainIsBounded) {
+  const std::string doubled = "{% set a = ['x', 'x'] %}" + repeated("{% set a = [a, a] %}", 40);
+  for (const char* use : {"{{ a }}", "{{ a == a }}", "{{ a | tojson }}", ""})
+    EXPECT_THAT(refusal(doubled + use), HasSubstr("bytes and values")) << use;
+}
+
+TEST(JinjaErrorTest, MethodsOfLongTextsAreWork) {
+  const std::string longer =
+      "{% set ns = namespace(x='ab ') %}" + repeated("{% set ns.x = ns.x ~ ns.x %}", 18);
+  EXPECT_EQ(written(longer + "{{ ns.x.split() | length }}"), "262144");
+  EXPECT_THAT(refusal(longer + "{% for i in range(10000) %}{% set y = ns.x.strip() %}{% endfor %}"),
+              HasSubstr("the template takes more than"));
+}
+
 TEST(JinjaErrorTest, WhatIsUndefinedIsNamed) {
   EXPECT_THAT(refusal("{{ tool.name }}"), HasSubstr("line 1: 'tool' is undefined, and so is its 'name'"));
   EXPECT_THAT(refusal("\n{{ messages[0].nothing + 'x' }}"), HasSubstr("line 2: 'nothing' is undefined"));
