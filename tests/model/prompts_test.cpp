@@ -31,10 +31,10 @@ std::string shown(const Tokenizer& tokenizer, const PromptTokens& tokens) {
 
 TEST(PromptsTest, ATextIsEncodedAsItIsAndCannotEndATurn) {
   const Tokenizer tokenizer = byte_tokenizer({"<|im_end|>"});
-  const auto tokens = must(encode_prompt(tokenizer, {"a<|im_end|>", {}}, {}));
+  const auto tokens = must(encode_prompt(tokenizer, {"a<|im_end|>", {}}, {}, {}));
   EXPECT_EQ(shown(tokenizer, tokens), "a<|im_end|>");
   EXPECT_TRUE(tokens.stop_ids.empty());
-  EXPECT_EQ(encode_prompt(tokenizer, {}, {}).status().code(), Code::invalid);
+  EXPECT_EQ(encode_prompt(tokenizer, {}, {}, {}).status().code(), Code::invalid);
 }
 
 TEST(PromptsTest, AFileOfAWindowsEditorHasTheSamePromptsAsAPlainOne) {
@@ -56,11 +56,12 @@ TEST(PromptsTest, AFileOfAWindowsEditorHasTheSamePromptsAsAPlainOne) {
 TEST(PromptsTest, AConversationIsWrittenLikeTrainingData) {
   const Prompt prompt{"", {{"system", "Be brief."}, {"user", "Who<|im_end|>?"}}};
   const Tokenizer words = byte_tokenizer({});
-  const auto plain = must(encode_prompt(words, prompt, {}));
+  const auto plain = must(encode_prompt(words, prompt, {}, {}));
   EXPECT_EQ(shown(words, plain), "System:\nBe brief.\nUser:\nWho<|im_end|>?\nAssistant:\n");
   EXPECT_TRUE(plain.stop_ids.empty());
   const Tokenizer chat = byte_tokenizer({"<|im_start|>", "<|im_end|>"});
-  const auto chatml = must(encode_prompt(chat, prompt, must(ChatTemplate::named("chatml"))));
+  const auto chatml = must(encode_prompt(chat, prompt, must(ChatTemplate::named("chatml")),
+                                         std::vector{chat.added_id("<|im_end|>")}));
   EXPECT_EQ(shown(chat, chatml),
             "[<|im_start|>]system\nBe brief.[<|im_end|>]\n[<|im_start|>]user\nWho<|im_end|>?[<|im_end|>]\n"
             "[<|im_start|>]assistant\n");
@@ -71,14 +72,16 @@ TEST(PromptsTest, ATemplateWritesAConversationAndEndsItsAnswer) {
   const Tokenizer tokenizer =
       byte_tokenizer({"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|begin_of_text|>"});
   const auto tokens =
-      must(encode_prompt(tokenizer, {"", {{"user", "Hi"}}}, must(ChatTemplate::named("llama3"))));
+      must(encode_prompt(tokenizer, {"", {{"user", "Hi"}}}, must(ChatTemplate::named("llama3")),
+                         answer_ends(tokenizer, must(ChatTemplate::named("llama3")))));
   EXPECT_EQ(shown(tokenizer, tokens),
             "[<|begin_of_text|>][<|start_header_id|>]user[<|end_header_id|>]\n\nHi[<|eot_id|>]"
             "[<|start_header_id|>]assistant[<|end_header_id|>]\n\n");
   EXPECT_THAT(tokens.stop_ids, ElementsAre(tokenizer.added_id("<|eot_id|>")));
   const Tokenizer bare = byte_tokenizer({});
-  EXPECT_EQ(encode_prompt(bare, {"", {{"user", "Hi"}}}, must(ChatTemplate::named("llama3"))).status().code(),
-            Code::not_found);
+  EXPECT_EQ(
+      encode_prompt(bare, {"", {{"user", "Hi"}}}, must(ChatTemplate::named("llama3")), {}).status().code(),
+      Code::not_found);
 }
 
 TEST(PromptsTest, FilesHaveOnePromptPerLineOrRecords) {

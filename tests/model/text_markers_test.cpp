@@ -93,6 +93,13 @@ TEST_F(TextMarkersTest, ARunKeepsItsMarkers) {
   EXPECT_EQ(loaded().markers(), kept);
 }
 
+TEST_F(TextMarkersTest, MarkersThatTheTokenizerLacksAreRefusedWithBothNumbers) {
+  put("tokenizer.json", with_special({"</s>"}).to_json());
+  put("text_markers.json", R"({"end": 900000})");
+  EXPECT_THAT(std::string(Tokenizer::load(io, "hf").status().message()),
+              testing::HasSubstr("token 900000 is not one of the 257 of the tokenizer"));
+}
+
 TEST_F(TextMarkersTest, DamagedMarkersAreRefusedWithTheKey) {
   EXPECT_THAT(std::string(parse_text_markers(R"({"end": "x"})").status().message()),
               testing::HasSubstr("end is"));

@@ -64,7 +64,7 @@ class ServedTiny {
   std::string generated(const Prompt& prompt, std::int64_t n, const SamplingOptions& sampling,
                         std::uint64_t seed) const {
     CachedModel alone(config(), {1, 16, 48});
-    const PromptTokens tokens = must(encode_prompt(tokenizer_, prompt, ChatTemplate{}));
+    const PromptTokens tokens = must(encode_prompt(tokenizer_, prompt, ChatTemplate{}, {}));
     GenerationRequest request{.index = 0, .prompt = tokens.ids, .stop_ids = {tokenizer_.markers().end}};
     Generator generator(*alone.run.engine, must(Sampler::create(sampling)),
                         {.max_tokens = n, .context = 48, .vocab = tokenizer_.vocab_size(), .seed = seed});

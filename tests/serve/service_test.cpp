@@ -192,7 +192,8 @@ TEST(ServiceTest, AConversationHasTheScoresThatACompletionHas) {
   asked["messages"] = json::array({{{"role", "user"}, {"content", "cat"}}});
   const json chat = body_of(tiny.post(kChat, asked.dump()));
   const json tokens = chat["choices"][0]["logprobs"]["content"];
-  const PromptTokens prompt = must(encode_prompt(tiny.tokenizer(), {{}, {{"user", "cat"}}}, ChatTemplate{}));
+  const PromptTokens prompt =
+      must(encode_prompt(tiny.tokenizer(), {{}, {{"user", "cat"}}}, ChatTemplate{}, {}));
   const json same = {{"prompt", prompt.ids}, {"max_tokens", 3}, {"temperature", 0}, {"logprobs", 2}};
   const json scores = body_of(tiny.post(kCompletions, same.dump()))["choices"][0]["logprobs"];
   ASSERT_EQ(tokens.size(), chat["usage"]["completion_tokens"]);

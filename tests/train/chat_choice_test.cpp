@@ -59,7 +59,9 @@ TEST_F(ChatChoiceTest, ARunKeepsTheTemplateThatItWasTrainedWith) {
   io.put("run/tokenizer.json", io.get("bare/tokenizer.json"));
   io.put("run/config.resolved.toml", "");
   io.put("run/chat_template.jinja", "{{ eos_token }}{{ messages[0].content }}");
-  EXPECT_EQ(written(chosen("chatml", "run/tokenizer.json")), "<|endoftext|>Q");
+  EXPECT_EQ(written(must(choose_chat(io, "chatml", "run/tokenizer.json", true))), "<|endoftext|>Q");
+  EXPECT_EQ(chosen("chatml", "run/tokenizer.json").chat->name(), "chatml")
+      << "another run with its tokenizer";
 }
 
 TEST_F(ChatChoiceTest, ATemplateThatCannotBeUsedIsAnErrorUnlessAnotherIsNamed) {

@@ -18,8 +18,8 @@ struct Turn {
 };
 
 Turn turn_of(const ChatAnswer& answer, std::span<const FoundToken> found) {
-  const auto first = std::find_if(found.begin(), found.end(),
-                                  [&](const FoundToken& token) { return token.at.begin >= answer.said_end; });
+  const auto first = std::partition_point(
+      found.begin(), found.end(), [&](const FoundToken& token) { return token.at.begin < answer.said_end; });
   // The token at the very end is that of the next turn.
   if (first == found.end() || first->at.begin > answer.end) return {{answer.begin, answer.end}};
   return {{answer.begin, first->at.end}, first->id, static_cast<std::size_t>(first - found.begin())};

@@ -71,12 +71,22 @@ Result<std::shared_ptr<ChatTemplate::Parsed>> parse_text(const std::string& jinj
   return parsed;
 }
 
-std::shared_ptr<const ChatTemplate::Parsed> built_in(const ChatFormat& format) {
+std::shared_ptr<const ChatTemplate::Parsed> parsed_format(const ChatFormat& format) {
   auto parsed = parse_text(std::string(format.jinja), {});
   STRATA_ASSERT(parsed.has_value(), "a built-in template is no Jinja", format.name);
   (*parsed)->name = format.name;
   (*parsed)->markers = words_of(format.markers);
   return *std::move(parsed);
+}
+
+/// The built-in templates in the order of chat_formats(), parsed once.
+std::shared_ptr<const ChatTemplate::Parsed> built_in(std::size_t i) {
+  static const std::vector<std::shared_ptr<const ChatTemplate::Parsed>> all = [] {
+    std::vector<std::shared_ptr<const ChatTemplate::Parsed>> made;
+    for (const ChatFormat& format : chat_formats()) made.push_back(parsed_format(format));
+    return made;
+  }();
+  return all[i];
 }
 
 /// Conversations that tell templates apart: with and without a system message, with several turns, white
@@ -102,28 +112,30 @@ std::optional<std::string> probed(const ChatTemplate& chat, const std::vector<Ch
   return text->bytes();
 }
 
+std::vector<std::optional<std::string>> all_probed(const ChatTemplate& chat) {
+  std::vector<std::optional<std::string>> texts;
+  for (const auto& probe : probes())
+    for (const bool asked : {false, true}) texts.push_back(probed(chat, probe, asked));
+  return texts;
+}
+
 /// The built-in template that writes the same for all probes; null if there is none.
 const ChatFormat* same_format(const ChatTemplate& chat) {
-  for (const ChatFormat& format : chat_formats()) {
-    const ChatTemplate known = ChatTemplate::named(format.name).value();
-    bool same = true;
-    for (const auto& probe : probes())
-      for (const bool asked : {false, true})
-        same = same && probed(chat, probe, asked) == probed(known, probe, asked);
-    if (same) return &format;
-  }
+  const std::vector<std::optional<std::string>> texts = all_probed(chat);
+  for (const ChatFormat& format : chat_formats())
+    if (texts == all_probed(ChatTemplate::named(format.name).value())) return &format;
   return nullptr;
 }
 
 }  // namespace
 
-ChatTemplate::ChatTemplate() : parsed_(built_in(chat_formats().front())) {}
+ChatTemplate::ChatTemplate() : parsed_(built_in(0)) {}
 
 Result<ChatTemplate> ChatTemplate::named(std::string_view name) {
   std::vector<std::string_view> names;
-  for (const ChatFormat& format : chat_formats()) {
-    if (format.name == name) return ChatTemplate(built_in(format));
-    names.push_back(format.name);
+  for (std::size_t i = 0; i < chat_formats().size(); ++i) {
+    if (chat_formats()[i].name == name) return ChatTemplate(built_in(i));
+    names.push_back(chat_formats()[i].name);
   }
   return Status::error(Code::unsupported,
                        str("no chat template is called '", name.substr(0, 80),

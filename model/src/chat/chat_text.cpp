@@ -60,11 +60,9 @@ std::vector<ChatRange> contents_of(const Text& text, std::size_t n_messages) {
 
 class AnswerFinder {
  public:
-  AnswerFinder(const ChatTemplate& chat, std::span<const ChatMessage> messages, const Text& text)
-      : chat_(chat),
-        messages_(messages),
-        text_(text.bytes()),
-        contents_(contents_of(text, messages.size())) {}
+  AnswerFinder(const ChatTemplate& chat, std::span<const ChatMessage> messages, const std::string& text,
+               const std::vector<ChatRange>& contents)
+      : chat_(chat), messages_(messages), text_(text), contents_(contents) {}
 
   Result<std::vector<ChatAnswer>> find() {
     std::vector<ChatAnswer> out;
@@ -89,7 +87,8 @@ class AnswerFinder {
     const ChatRange said = contents_[i];
     const bool has_said = said.begin < said.end;
     ChatAnswer answer;
-    // The generation prompt of the first answer is found; those of the others are usually the same text.
+    // The text before and behind the first answer is found by rendering; that of the others is usually the
+    // same.
     if (has_said && !prompt_.empty() && ends_at(prompt_, said.begin)) {
       answer.begin = said.begin;
     } else if (const auto begin = size_of_beginning(i, true); begin && (!has_said || *begin <= said.begin)) {
@@ -106,9 +105,12 @@ class AnswerFinder {
     const std::size_t next = next_content(i);
     if (i + 1 == messages_.size()) {
       answer.end = text_.size();
+    } else if (has_said && !tail_.empty() && begins_at(tail_, answer.said_end)) {
+      answer.end = answer.said_end + tail_.size();
     } else if (const auto end = size_of_beginning(i + 1, false);
                end && *end >= answer.said_end && *end <= next) {
       answer.end = *end;
+      if (has_said && tail_.empty()) tail_ = text_.substr(answer.said_end, *end - answer.said_end);
     } else {
       answer.end = next;
     }
@@ -117,6 +119,10 @@ class AnswerFinder {
 
   bool ends_at(const std::string& text, std::size_t at) const {
     return at >= text.size() && text_.compare(at - text.size(), text.size(), text) == 0;
+  }
+
+  bool begins_at(const std::string& text, std::size_t at) const {
+    return text_.compare(at, text.size(), text) == 0;
   }
 
   void learn_prompt(std::size_t i, std::size_t begin) {
@@ -134,16 +140,18 @@ class AnswerFinder {
   const ChatTemplate& chat_;
   const std::span<const ChatMessage> messages_;
   const std::string& text_;
-  const std::vector<ChatRange> contents_;
-  std::string prompt_;
+  const std::vector<ChatRange>& contents_;
+  std::string prompt_, tail_;  // of the first answer
 };
 
-/// A message that the template leaves out would be lost without a word.
-Status check_all_written(std::span<const ChatMessage> messages, const Text& text) {
-  const std::vector<ChatRange> contents = contents_of(text, messages.size());
+/// A message that the template leaves out would be lost without a word. An earlier answer may be: templates
+/// drop reasoning, which can be all of it.
+Status check_all_written(std::span<const ChatMessage> messages, const std::vector<ChatRange>& contents,
+                         bool for_generation) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    const bool blank = stripped(Text(messages[i].content), true, true).empty();
-    if (!blank && messages[i].role != "assistant" && contents[i].begin == contents[i].end)
+    const bool may_be_dropped = for_generation && messages[i].role == "assistant";
+    if (contents[i].begin == contents[i].end && !may_be_dropped &&
+        !stripped(Text(messages[i].content), true, true).empty())
       return Status::error(Code::unsupported, str("message ", i, " has the role '", messages[i].role,
                                                   "', which the chat template leaves out"));
   }
@@ -162,10 +170,11 @@ Result<ChatText> apply_chat_template(const ChatTemplate& chat, std::span<const C
                                                   "'; the known roles are ", kChatRoles));
   auto text = detail::written(chat, messages, for_generation);
   if (!text.has_value()) return text.status().annotate(str("chat template ", chat.name()));
-  STRATA_TRY(check_all_written(messages, *text));
+  const std::vector<ChatRange> contents = contents_of(*text, messages.size());
+  STRATA_TRY(check_all_written(messages, contents, for_generation));
   ChatText out;
   if (!for_generation) {
-    STRATA_TRY_ASSIGN(out.answers, AnswerFinder(chat, messages, *text).find());
+    STRATA_TRY_ASSIGN(out.answers, AnswerFinder(chat, messages, text->bytes(), contents).find());
   }
   std::size_t begin = 0;
   for (const Text::Stretch& stretch : text->stretches()) {

@@ -83,8 +83,8 @@ Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
   return prompts;
 }
 
-Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt,
-                                   const ChatTemplate& chat) {
+Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt, const ChatTemplate& chat,
+                                   std::span<const std::int32_t> ends) {
   PromptTokens out;
   if (prompt.messages.empty()) {
     out.ids = tokenizer.encode(prompt.text, SpecialTokens::as_text, AddSpecialTokens::yes);
@@ -92,7 +92,7 @@ Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& pro
     STRATA_TRY_ASSIGN(const ChatText text, apply_chat_template(chat, prompt.messages, true));
     STRATA_TRY_ASSIGN(ChatTokens tokens, encode_chat(tokenizer, text));
     out.ids = std::move(tokens.ids);
-    out.stop_ids = answer_ends(tokenizer, chat);
+    out.stop_ids.assign(ends.begin(), ends.end());
   }
   if (out.ids.empty()) return wrong("the prompt is empty; give at least one character to continue");
   return out;

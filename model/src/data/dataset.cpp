@@ -9,9 +9,12 @@ namespace strata {
 
 Status detail::check_tokens(std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets,
                             std::int32_t vocab_size) {
-  const auto is_wrong = [&](std::int32_t id) { return (id < 0 && id != kIgnoreIndex) || id >= vocab_size; };
-  for (const std::span<const std::int32_t> ids : {inputs, targets})
-    if (const auto wrong = std::find_if(ids.begin(), ids.end(), is_wrong); wrong != ids.end())
+  const auto is_wrong = [&](std::int32_t id) { return id < 0 || id >= vocab_size; };
+  const auto is_wrong_target = [&](std::int32_t id) { return id != kIgnoreIndex && is_wrong(id); };
+  const auto input = std::find_if(inputs.begin(), inputs.end(), is_wrong);
+  const auto target = std::find_if(targets.begin(), targets.end(), is_wrong_target);
+  for (const auto& [wrong, end] : {std::pair{input, inputs.end()}, std::pair{target, targets.end()}})
+    if (wrong != end)
       return Status::error(
           Code::corrupt, str("token ", *wrong, " in a vocabulary of ", vocab_size,
                              ": the token cache has been overwritten while it was read; it is checked again, "

@@ -86,7 +86,7 @@ Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path
 Result<DecoderConfig> HfFolder::config_of(Io& io, const std::string& path) {
   HfFolder folder;
   folder.path_ = path;
-  STRATA_TRY_ASSIGN(const std::string text, read_text(io, path + "/config.json", kConfigLimit));
+  STRATA_TRY_ASSIGN(const std::string text, detail::read_in_hf_folder(io, path, "config.json", kConfigLimit));
   STRATA_TRY_ASSIGN(folder.config_, decoder_from_hf_config(text));
   folder.tensors_ = hf_tensors(folder.config_);
   // Files that cannot be read are the business of open().

@@ -5,6 +5,7 @@
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/str.h>
 
+#include "hf/folder_files.h"
 #include "text/json_fields.h"
 #include "text/strict_json.h"
 
@@ -17,8 +18,6 @@ using detail::shown;
 using nlohmann::json;
 
 constexpr std::uint64_t kLimit = std::uint64_t{16} << 20;
-/// What a run folder has, whenever it was made.
-constexpr const char* kRunConfig = "config.resolved.toml";
 
 /// Names of the token that ends a text, for tokenizers that come without a word about it.
 constexpr std::string_view kKnownEnds[] = {
@@ -46,7 +45,7 @@ Result<GenerationConfig> load_ids(Io& io, const std::string& folder) {
   STRATA_TRY_ASSIGN(GenerationConfig ids, load_generation_config(io, folder));
   const std::string path = folder + "/config.json";
   if (!ids.eos.empty() || !io.exists(path)) return ids;
-  STRATA_TRY_ASSIGN(const std::string text, read_text(io, path, kLimit));
+  STRATA_TRY_ASSIGN(const std::string text, detail::read_in_hf_folder(io, folder, "config.json", kLimit));
   auto older = parse_generation_config(text);
   if (!older.has_value()) return older.status().annotate(path);
   ids.eos = older->eos;
@@ -56,6 +55,14 @@ Result<GenerationConfig> load_ids(Io& io, const std::string& folder) {
 }
 
 }  // namespace
+
+std::string folder_of_tokenizer(const std::string& tokenizer) {
+  const std::size_t slash = tokenizer.rfind('/');
+  const std::string name = tokenizer.substr(slash == std::string::npos ? 0 : slash + 1);
+  if (!name.ends_with(".json")) return tokenizer;
+  if (name != "tokenizer.json") return {};
+  return slash == std::string::npos ? "." : tokenizer.substr(0, slash);
+}
 
 SpecialWords special_words(const TokenizerConfig& config) {
   SpecialWords words;
@@ -121,9 +128,13 @@ Result<TextMarkers> load_text_markers(Io& io, const std::string& folder, const T
     STRATA_TRY_ASSIGN(const std::string text, read_text(io, path, kLimit));
     auto markers = parse_text_markers(text);
     if (!markers.has_value()) return markers.status().annotate(path);
+    for (const std::int32_t id : {markers->bos, markers->end, markers->pad, markers->turn_end})
+      if (id >= tokenizer.vocab_size())
+        return corrupt(
+            str(path, ": token ", id, " is not one of the ", tokenizer.vocab_size(), " of the tokenizer"));
     return markers;
   }
-  if (io.exists(str(folder, "/", kRunConfig))) {
+  if (io.exists(str(folder, "/", kRunConfigFile))) {
     TextMarkers before = markers_of(tokenizer);
     before.encloses = false;
     before.bos = -1;

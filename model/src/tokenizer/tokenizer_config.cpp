@@ -110,7 +110,8 @@ Status take_named_tokens(const json& root, TokenizerConfig& out) {
 Status take_special_tokens_map(Io& io, const std::string& folder, TokenizerConfig& out) {
   const std::string path = folder + "/special_tokens_map.json";
   if (!out.added.empty() || !io.exists(path)) return {};
-  STRATA_TRY_ASSIGN(const std::string text, read_text(io, path, kMaxConfigBytes));
+  STRATA_TRY_ASSIGN(const std::string text,
+                    detail::read_in_hf_folder(io, folder, "special_tokens_map.json", kMaxConfigBytes));
   const Result<json> root = parse_object(text);
   if (!root.has_value()) return root.status().annotate(path);
   return take_named_tokens(*root, out).annotate(path);

@@ -101,15 +101,6 @@ Result<TokenizerSpec> spec_from(const std::string& vocab_json, const std::string
   return spec;
 }
 
-/// The folder whose other files describe the tokens of this file. Empty if the file has another name than
-/// tokenizer.json: what is beside it may then belong to another tokenizer.
-std::string folder_of(const std::string& file) {
-  constexpr std::string_view kName = "tokenizer.json";
-  if (file == kName) return ".";
-  if (!file.ends_with(str("/", kName))) return {};
-  return file.substr(0, file.size() - kName.size() - 1);
-}
-
 Result<Tokenizer> marked(Io& io, const std::string& folder, const Tokenizer& tokenizer) {
   if (folder.empty()) return tokenizer;
   STRATA_TRY_ASSIGN(TextMarkers markers, load_text_markers(io, folder, tokenizer));
@@ -153,7 +144,7 @@ Result<Tokenizer> Tokenizer::load(Io& io, const std::string& path) {
             " has no tokenizer.json, and no vocab.json with merges.txt: save the tokenizer there, too "
             "(AutoTokenizer.from_pretrained('MODEL').save_pretrained('",
             path, "'))"));
-  const std::string folder = folder_of(file);
+  const std::string folder = folder_of_tokenizer(file);
   // A file that is named may be a link to anywhere, but one of a folder of Hugging Face follows its rule.
   if (const std::filesystem::path named(file); named.filename() == "tokenizer.json" &&
                                                named.has_parent_path() &&

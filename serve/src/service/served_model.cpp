@@ -83,6 +83,7 @@ Result<ServedModel> served_model(const GenerationSource& source, const std::stri
                     .choose_adapter = [&source](const std::optional<std::string>& adapter) {
                       return source.choose_adapter(adapter);
                     }};
+  if (model.chat.has_value()) model.turn_ends = answer_ends(model.tokenizer, *model.chat);
   const std::size_t n = source.adapters() == nullptr ? 0 : source.adapters()->size();
   for (std::size_t i = 0; i < n; ++i)
     model.adapters.emplace_back(source.adapters()->name(static_cast<std::int32_t>(i)));
@@ -102,7 +103,7 @@ ApiResult<ServedPrompt> encode_input(const ServedModel& model, const PromptInput
 
 ApiResult<ServedPrompt> encode_messages(const ServedModel& model, const std::vector<ChatMessage>& messages) {
   if (!model.chat.has_value()) return bad_prompt("messages", std::string(model.chat.status().message()));
-  auto tokens = encode_prompt(model.tokenizer, {{}, messages}, *model.chat);
+  auto tokens = encode_prompt(model.tokenizer, {{}, messages}, *model.chat, model.turn_ends);
   if (!tokens.has_value()) return bad_prompt("messages", std::string(tokens.status().message()));
   return checked(model, ServedPrompt{{}, std::move(tokens->ids), std::move(tokens->stop_ids), 0}, "messages");
 }

@@ -134,6 +134,11 @@ TEST(ChatTest, AMessageThatTheTemplateLeavesOutIsRefused) {
       own("{% for m in messages %}{% if m.role != 'system' %}[{{ m.content }}]{% endif %}{% endfor %}");
   EXPECT_EQ(refusal(deaf, kFour), "message 0 has the role 'system', which the chat template leaves out");
   EXPECT_EQ(text_of(deaf, kShort), "[Q][A]");
+  const ChatTemplate questions =
+      own("{% for m in messages if m.role == 'user' %}[{{ m.content }}]{% endfor %}");
+  EXPECT_EQ(refusal(questions, kShort),
+            "message 1 has the role 'assistant', which the chat template leaves out");
+  EXPECT_EQ(text_of(questions, kShort, true), "[Q]") << "an earlier answer may be dropped";
 }
 
 TEST(ChatTest, ATemplateIsNamedAfterTheBuiltInOneThatWritesTheSame) {

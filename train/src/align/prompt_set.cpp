@@ -10,15 +10,15 @@ Result<PromptSet> PromptSet::read(const std::vector<std::string>& files, const T
                                   std::int64_t max_tokens, std::int64_t vocab, Io& io) {
   PromptSet set;
   ErrorList bad;
-  const ChatTemplate plain;
+  const ChatTemplate chat = codec.chat.chat.has_value() ? *codec.chat.chat : ChatTemplate();
+  const std::vector<std::int32_t> ends = answer_ends(codec.tokenizer, chat);
   for (const std::string& file : files) {
     auto prompts = read_prompts(io, file, [](std::string_view) {});  // rewards may use what is said there
     bad.add(prompts.status());
     for (std::size_t i = 0; prompts.has_value() && i < prompts->size(); ++i) {
       Prompt& prompt = (*prompts)[i];
       if (!prompt.messages.empty() && !codec.chat.chat.has_value()) return codec.chat.chat.status();
-      auto tokens =
-          encode_prompt(codec.tokenizer, prompt, codec.chat.chat.has_value() ? *codec.chat.chat : plain);
+      auto tokens = encode_prompt(codec.tokenizer, prompt, chat, ends);
       Status status = tokens.status();
       if (status.is_ok()) status = check_token_rows(codec.tokenizer, tokens->ids, vocab);
       if (!status.is_ok()) {

@@ -8,23 +8,21 @@
 namespace strata {
 namespace {
 
-/// The folder of the tokenizer's other files. Empty if the tokenizer file has another name than
-/// tokenizer.json: the configuration beside it may then belong to another tokenizer.
-std::string folder_of(const std::string& tokenizer) {
-  const std::size_t slash = tokenizer.rfind('/');
-  const std::string name = tokenizer.substr(slash == std::string::npos ? 0 : slash + 1);
-  if (!name.ends_with(".json")) return tokenizer;
-  if (name != "tokenizer.json") return {};
-  return slash == std::string::npos ? "." : tokenizer.substr(0, slash);
-}
-
-/// The tokens that the folder's template may print. Where its configuration does not name them, they are
-/// those of the tokenizer, which takes long to load.
+/// The tokens that the folder's template may print: those of a run's markers, else those that the
+/// configuration names. Only a template that prints another one needs the tokenizer, which takes long to
+/// load.
 Result<SpecialWords> words_of(Io& io, const std::string& folder, const std::string& tokenizer,
                               const TokenizerConfig& config) {
-  const bool of_run =
-      io.exists(str(folder, "/", kTextMarkersFile)) || io.exists(str(folder, "/", kResolvedConfig));
-  if (!of_run && !config.bos_token.empty() && !config.eos_token.empty()) return special_words(config);
+  if (const std::string path = str(folder, "/", kTextMarkersFile); io.exists(path)) {
+    STRATA_TRY_ASSIGN(const std::string text, read_text(io, path, std::uint64_t{16} << 20));
+    STRATA_TRY_ASSIGN(TextMarkers markers, parse_text_markers(text));
+    return std::move(markers.words);
+  }
+  const auto lacks = [&](const char* name, const std::string& token) {
+    return token.empty() && config.chat_template.find(name) != std::string::npos;
+  };
+  const bool is_known = !lacks("bos_token", config.bos_token) && !lacks("eos_token", config.eos_token);
+  if (is_known && !io.exists(str(folder, "/", kResolvedConfig))) return special_words(config);
   STRATA_TRY_ASSIGN(const Tokenizer loaded, Tokenizer::load(io, tokenizer));
   return loaded.markers().words;
 }
@@ -44,21 +42,20 @@ std::string ChatChoice::warning() const {
              chat_template_names());
 }
 
-Result<ChatChoice> choose_chat(Io& io, const std::string& wanted, const std::string& tokenizer) {
+Result<ChatChoice> choose_chat(Io& io, const std::string& wanted, const std::string& tokenizer, bool keeps) {
   ChatChoice choice;
-  const std::string folder = folder_of(tokenizer);
+  const std::string folder = folder_of_tokenizer(tokenizer);
   TokenizerConfig config;
   if (!folder.empty()) {
     STRATA_TRY_ASSIGN(config, load_tokenizer_config(io, folder));
     choice.jinja = config.chat_template;
   }
   const bool is_own = !choice.jinja.empty();
-  const bool of_run = is_own && io.exists(str(folder, "/", kResolvedConfig));
   if (wanted == "own" && !is_own)
     return Status::error(Code::not_found,
                          str("data.chat_template = own, but there is no chat_template beside ",
                              tokenizer.empty() ? "the tokenizer, which is trained" : tokenizer));
-  if (wanted != "auto" && wanted != "own" && !of_run) {
+  if (wanted != "auto" && wanted != "own" && !(keeps && is_own)) {
     choice.chat = ChatTemplate::named(wanted);
     if (!choice.chat.has_value()) return choice.chat.status();
     choice.why = "requested";

@@ -17,6 +17,7 @@
 #include <strata/train/align/objective.h>
 #include <strata/runtime/threads/core_share.h>
 #include <strata/train/chat_choice.h>
+#include <strata/train/run_folder.h>
 #include <strata/train/task.h>
 
 #include "run/run_paths.h"
@@ -159,9 +160,21 @@ void decide_base(ConfigTree& tree, const std::optional<FolderModel>& model, Mode
                keeps ? "as the folder of model.from is quantized" : "the base is not quantized");
 }
 
+// Whether a value comes from the resolved configuration of the run in `folder`.
+bool is_of_run(std::string_view origin, const std::string& folder) {
+  constexpr std::string_view kFile = "file ";
+  if (!origin.starts_with(kFile) || folder.empty()) return false;
+  const std::filesystem::path file(origin.substr(kFile.size()));
+  std::error_code absent;
+  return file.filename() == kResolvedConfig &&
+         std::filesystem::equivalent(file.parent_path().empty() ? "." : file.parent_path(), folder, absent);
+}
+
 Status decide_chat(ConfigTree& tree, TrainConfig& config) {
   ChatChoice& choice = config.data.chosen_chat;
-  STRATA_TRY_ASSIGN(choice, choose_chat(posix_io(), config.data.chat_template, tokenizer_source(config)));
+  const std::string tokenizer = tokenizer_source(config);
+  const bool keeps = is_of_run(tree.entry("data.chat_template").origin, folder_of_tokenizer(tokenizer));
+  STRATA_TRY_ASSIGN(choice, choose_chat(posix_io(), config.data.chat_template, tokenizer, keeps));
   if (!tree.is_auto("data.chat_template") || !choice.chat.has_value()) return {};
   config.data.chat_template = choice.chat->name();
   tree.resolve("data.chat_template", config.data.chat_template, choice.why);

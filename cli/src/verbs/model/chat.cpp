@@ -92,7 +92,8 @@ class Chat {
 
  private:
   Status answer_last() {
-    STRATA_TRY_ASSIGN(const PromptTokens tokens, encode_prompt(source_.tokenizer(), {{}, messages_}, chat_));
+    STRATA_TRY_ASSIGN(const PromptTokens tokens,
+                      encode_prompt(source_.tokenizer(), {{}, messages_}, chat_, ends_));
     if (static_cast<std::int64_t>(tokens.ids.size()) >= context_)
       return Status::error(Code::invalid,
                            str("the conversation has ", tokens.ids.size(), " tokens, and its context is ",
@@ -140,6 +141,7 @@ class Chat {
   const Args& args_;
   const GenerationSource& source_;
   const ChatTemplate& chat_;
+  const std::vector<std::int32_t> ends_ = answer_ends(source_.tokenizer(), chat_);
   Job& job_;
   const std::int64_t context_;
   std::vector<ChatMessage> messages_;

@@ -60,12 +60,13 @@ Result<bool> streams(const Args& args, std::size_t n_prompts) {
 
 Status encode_all(const GenerationSource& source, Work& work) {
   std::string problems;
+  const ChatTemplate chat = source.chat().has_value() ? *source.chat() : ChatTemplate();
+  const std::vector<std::int32_t> ends = answer_ends(source.tokenizer(), chat);
   for (const Prompt& prompt : work.prompts) {  // reports all prompts that do not fit at once
     const std::size_t index = work.requests.size();
     if (!prompt.messages.empty() && !source.chat().has_value())
       return source.chat().status().annotate(str("prompt ", index + 1));
-    auto tokens = encode_prompt(source.tokenizer(), prompt,
-                                source.chat().has_value() ? *source.chat() : ChatTemplate{});
+    auto tokens = encode_prompt(source.tokenizer(), prompt, chat, ends);
     if (!tokens.has_value()) return tokens.status().annotate(str("prompt ", index + 1));
     const auto adapter = source.choose_adapter(prompt.adapter);
     if (!adapter.has_value())

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,9 +37,10 @@ struct PromptTokens {
 Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
                                          const std::function<void(std::string_view)>& warn);
 
-/// Encodes a text, with the tokens that the tokenizer begins one with, or a conversation. Errors: `invalid`
-/// for a prompt without tokens, those of encode_chat().
-Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt,
-                                   const ChatTemplate& chat);
+/// Encodes a text, with the tokens that the tokenizer begins one with, or a conversation, whose answer ends
+/// with one of `ends` (answer_ends(), which takes as long as some prompts). Errors: `invalid` for a prompt
+/// without tokens, those of encode_chat().
+Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt, const ChatTemplate& chat,
+                                   std::span<const std::int32_t> ends);
 
 }  // namespace strata

@@ -40,6 +40,12 @@ struct TextMarkers {
   friend bool operator==(const TextMarkers&, const TextMarkers&) = default;
 };
 
+/// The configuration of a run with every `auto` resolved, which makes a folder a run.
+inline constexpr const char* kRunConfigFile = "config.resolved.toml";
+/// The folder whose other files describe the tokens of a tokenizer file, or of that folder itself. Empty if
+/// the file has another name than tokenizer.json: what is beside it may then belong to another tokenizer.
+std::string folder_of_tokenizer(const std::string& tokenizer);
+
 /// What a run writes of its markers into its folder.
 inline constexpr const char* kTextMarkersFile = "text_markers.json";
 std::string text_markers_json(const TextMarkers& markers);

@@ -19,9 +19,10 @@ struct ServedModel {
   std::string name;
   std::vector<std::string> adapters;  ///< names that a request may give instead of the model's
   Tokenizer tokenizer;
-  Result<ChatTemplate> chat;           ///< an error matters only to conversations
-  std::vector<std::int32_t> stop_ids;  ///< tokens that end any text
-  std::int32_t context = 0;            ///< tokens of a sequence, prompt included
+  Result<ChatTemplate> chat;                 ///< an error matters only to conversations
+  std::vector<std::int32_t> turn_ends = {};  ///< tokens that end an answer: answer_ends() of `chat`
+  std::vector<std::int32_t> stop_ids;        ///< tokens that end any text
+  std::int32_t context = 0;                  ///< tokens of a sequence, prompt included
   /// Whether special tokens in the text of a completion's prompt are these tokens, as in vLLM and llama.cpp.
   SpecialTokens in_prompts = SpecialTokens::recognised;
   /// As GenerationSource::choose_adapter().

@@ -21,9 +21,10 @@ struct ChatChoice {
 
 /// `wanted`: "auto", "own" or the name of a built-in template. `tokenizer`: a tokenizer.json or a folder that
 /// contains one; empty if the tokenizer is yet to be trained. "auto" is the template in the files beside the
-/// tokenizer, or the plain one if there is none. In a run's folder, it is the template that the run was
-/// trained with, whatever its name is. Errors: `unsupported` for an unknown name, `not_found` for "own"
-/// without one; those of reading the folder.
-Result<ChatChoice> choose_chat(Io& io, const std::string& wanted, const std::string& tokenizer);
+/// tokenizer, or the plain one if there is none. `keeps`: `wanted` is what a run has resolved, and the folder
+/// is the run's, so that its template is the one that the run was trained with, whatever its name is. Errors:
+/// `unsupported` for an unknown name, `not_found` for "own" without one; those of reading the folder.
+Result<ChatChoice> choose_chat(Io& io, const std::string& wanted, const std::string& tokenizer,
+                               bool keeps = false);
 
 }  // namespace strata
