@@ -97,19 +97,28 @@ def own_outputs(arguments):
     return {"run/report.html", "run/trace-perfetto.json", "run/budget.request"} if arguments[0] in ("report", "trace", "budget") else set()
 
 
+REFUSALS = (2, 3, 5)  # usage or configuration, does not fit, a file that cannot be read or written
+
+
 def run_commands(place, n, random_source):
     wrong, refused = 0, 0
+    succeeded = set()
     for _ in range(n):
         before, arguments = place.digests(), random_command(place, random_source)
-        code, _ = place.run(arguments)
+        code, output = place.run(arguments)
         refused += code != 0
+        if code == 0:
+            succeeded.add(arguments[0])
+        elif code not in REFUSALS:
+            wrong += 1
+            print(f"strata {' '.join(arguments)} ended with {code}:\n{output[-500:]}")
         lost = [name for name in changed(before, place.digests()) if not name.startswith("made/") and name not in own_outputs(arguments)]
         if lost:
             wrong += 1
             print(f"strata {' '.join(arguments)} ended with {code} and changed {', '.join(lost[:5])}")
         shutil.rmtree(place.folder / "made", ignore_errors=True)
-    print(f"{n} commands: {refused} refused, {wrong} changed a file of others")
-    return wrong
+    print(f"{n} commands: {refused} refused, {wrong} changed a file of others or ended otherwise; verbs that wrote: {sorted(succeeded)}")
+    return wrong + (not succeeded)
 
 
 # Pairs of commands, the folder or file that they write, and how many of them may succeed.

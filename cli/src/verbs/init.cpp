@@ -96,7 +96,7 @@ Status init(const Args& args) {
                          str(file, " exists; name another file, or replace it with --overwrite"));
   const OutputFile output{"FILE", file, "a configuration of strata init", args.data, false, true};
   STRATA_TRY(check_output(output, [](std::string_view head) {
-    return head.starts_with("# ") && head.find(" training on this machine") != std::string_view::npos;
+    return head.find(" training on this machine") != std::string_view::npos;
   }));
   STRATA_TRY_ASSIGN(const StarterAnswers answers, ask_all(args));
   STRATA_TRY_ASSIGN(const std::optional<MachineProfile> profile, rates_of(args, answers));

@@ -26,11 +26,12 @@ Status write_pictures(const Args& args, Io& io, const std::vector<RunRecord>& ru
   const auto is_own = [](std::string_view head) {
     return head.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\"");
   };
-  for (const Chart& chart : charts_of(runs))
+  const std::vector<Chart> charts = charts_of(runs);
+  for (const Chart& chart : charts)
     STRATA_TRY(
         check_output({"--svg", str(args.svg_dir, "/", chart.id, ".svg"), "a chart of strata"}, is_own));
   STRATA_TRY(io.make_dirs(args.svg_dir));
-  for (const Chart& chart : charts_of(runs)) {
+  for (const Chart& chart : charts) {
     const std::string file = str(args.svg_dir, "/", chart.id, ".svg");
     STRATA_TRY(write_text_atomically(io, file, chart_svg(chart, true)));
     if (!args.text) print(args.out, file + "\n");

@@ -152,6 +152,20 @@ Status announce(const ActiveRun& active, const TrainingData& training_data, cons
   return see_checkpoints(active.loaded.config, *ranks.world, active.io);
 }
 
+// An empty draft is what a run leaves that was killed while it wrote one.
+Status check_prometheus_file(const std::string& file, Io& io) {
+  if (file.empty()) return {};
+  const auto is_own = [](std::string_view head) { return head.starts_with("# HELP strata_"); };
+  STRATA_TRY(check_output({"log.prometheus =", file, "a file of strata's figures"}, is_own));
+  const std::string draft = file + ".part";
+  if (io.exists(draft)) {
+    STRATA_TRY_ASSIGN(const auto found, io.open(draft, OpenMode::read));
+    STRATA_TRY_ASSIGN(const std::uint64_t size, found->size());
+    if (size == 0) return {};
+  }
+  return check_output({"log.prometheus =", draft, "a draft of strata's figures"}, is_own);
+}
+
 // `asked`: the assignments of the budget request in the folder that are already part of `loaded`.
 Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
                             std::unique_ptr<RunFolder> folder, Observer& observer, Signals& signals,
@@ -161,11 +175,7 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
   const std::string& path = folder->path();
   STRATA_TRY_ASSIGN(const LogLevel level, parse_log_level(config.log.level));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Log> log, Log::create(level));
-  for (const char* suffix : {"", ".part"})
-    if (!config.log.prometheus.empty())
-      STRATA_TRY(
-          check_output({"log.prometheus =", config.log.prometheus + suffix, "a file of strata's figures"},
-                       [](std::string_view head) { return head.starts_with("# HELP strata_"); }));
+  STRATA_TRY(check_prometheus_file(config.log.prometheus, io));
   STRATA_TRY_ASSIGN(const std::unique_ptr<FolderLock> checkpoint_lock, lock_checkpoint_dir(config, path, io));
   STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
                     checkpoints_to_resume(request, config, path, io, observer));
@@ -199,8 +209,8 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
   const auto begin = [&]() -> Status {
     STRATA_TRY(check_not_cancelled(signals));
     resolve_data_autos(loaded, path, *training_data);
-    if (checkpoint_lock != nullptr) checkpoint_lock->keep();
     STRATA_TRY(begin_folder(active, *training_data, *folder));
+    if (checkpoint_lock != nullptr) checkpoint_lock->keep();
     return drop_applied_request(request, path, asked, io);
   };
   STRATA_TRY(agree(ranks.world, begin()));

@@ -123,7 +123,35 @@ TEST_F(CliOtherFilesE2e, ANewRunIsItsOwnersAloneAndMayBeginWhereItsConfiguration
   EXPECT_EQ(facts.st_mode & 0777, 0700u);
 }
 
-TEST_F(CliOtherFilesE2e, PruningAFolderOfCheckpointsWaitsForItsRun) {
+TEST_F(CliOtherFilesE2e, TheMessagesOfARunMayGoIntoItsFolder) {
+  write("new/log.txt", "submitted\n");
+  std::string command = str("cd ", dir_.path(), " && XDG_CACHE_HOME=", file("cache"), " ", STRATA_PROGRAM);
+  for (const std::string& word : run_of("new")) command += " " + word;
+  ASSERT_EQ(std::system((command + " >> new/log.txt 2>&1").c_str()), 0) << read_all(file("new/log.txt"));
+  EXPECT_THAT(read_all(file("new/log.txt")), testing::StartsWith("submitted\n"));
+}
+
+TEST_F(CliOtherFilesE2e, AFolderMayHoldWhatTheRunKeepsDeeperInIt) {
+  const ProgramResult nested =
+      strata(run_of("new", {"checkpoint.dir=new/a/b", "data.cache_dir=new/work/cache"}));
+  EXPECT_EQ(nested.exit_code, 0) << nested.output();
+}
+
+TEST_F(CliOtherFilesE2e, AnEmptyLockMakesNoRunOfOtherFiles) {
+  write("mine/.lock", "");
+  write("mine/samples.txt", "mine");
+  EXPECT_THAT(strata(run_of("mine")).err, HasSubstr("mine contains samples.txt, which is not a run's"));
+  EXPECT_EQ(read_all(file("mine/samples.txt")), "mine");
+}
+
+TEST_F(CliOtherFilesE2e, ADraftOfFiguresThatAKillLeftDoesNotStopARun) {
+  write("run/f.prom.part", "");
+  const ProgramResult resumed =
+      strata({"train", "--resume", "run", "train.steps=3", "log.prometheus=" + file("run/f.prom")});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output();
+}
+
+TEST_F(CliOtherFilesE2e, PruningAFolderOfCheckpointsIsRefusedWhileItsRunTrains) {
   const auto live = must(posix_io().open(file("run/.lock"), OpenMode::append));
   must(live->lock());
   for (const char* name : {"run", "run/checkpoints", "run/checkpoints/", "run/../run/checkpoints"}) {

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <strata/runtime/io/io.h>
 
@@ -20,6 +21,8 @@ class FolderLock {
   /// is refused before it writes, or that writes nothing, leaves a folder as it was.
   ~FolderLock();
   void keep() noexcept { keeps_ = true; }
+  /// Writes `text` into the lock file if it is empty. Errors: those of writing.
+  Status mark(std::string_view text);
 
   const std::string& path() const noexcept { return path_; }
   /// The absolute path of the folder now. Errors: `io_error` if it was removed.

@@ -11,13 +11,14 @@
 #include <vector>
 
 #include <strata/engine/engine.h>
+#include <strata/model/text_markers.h>
 #include <strata/runtime/io/io.h>
 #include <strata/train/folder_lock.h>
 
 namespace strata {
 
 /// The configuration of a run with every `auto` resolved.
-inline constexpr const char* kResolvedConfig = "config.resolved.toml";
+inline constexpr const char* kResolvedConfig = kRunConfigFile;
 
 /// The chat template that a run's conversations are written with.
 inline constexpr const char* kChatTemplateFile = "chat_template.jinja";
@@ -178,6 +179,7 @@ class RunFolder {
   };
   bool follows() const noexcept { return lock_ == nullptr; }
   RunFolder(Io& io, std::string path, Mode mode) : io_(io), path_(std::move(path)), mode_(mode) {}
+  Status check_unchanged();
   Status clear();
   Status remove_temp_files();
   Status remove_named(const std::string& dir, std::string_view prefix, std::string_view suffix);
@@ -187,7 +189,7 @@ class RunFolder {
   Io& io_;
   const std::string path_;
   const Mode mode_;
-  std::vector<std::string> inputs_;
+  std::vector<std::string> found_;  // names of a run when the folder was opened
   MetricsListener* listener_ = nullptr;
   History history_;
   std::unique_ptr<FolderLock> lock_;

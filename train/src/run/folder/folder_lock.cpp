@@ -1,6 +1,7 @@
 #include <strata/train/folder_lock.h>
 
 #include <filesystem>
+#include <span>
 
 #include <strata/runtime/str.h>
 
@@ -58,6 +59,11 @@ Status FolderLock::check_not_moved() const {
   STRATA_TRY_ASSIGN(const std::string now, place());
   if (now == folder_of(place_)) return {};
   return Status::error(Code::io_error, str(path_, " was renamed to ", now, " while the run was using it"));
+}
+
+Status FolderLock::mark(std::string_view text) {
+  STRATA_TRY_ASSIGN(const std::uint64_t size, lock_->size());
+  return size > 0 ? Status::ok() : write_all(*lock_, 0, std::as_bytes(std::span(text)));
 }
 
 FolderLock::~FolderLock() {

@@ -44,11 +44,10 @@ std::string trace_file(int rank) {
   return rank == 0 ? std::string(detail::kTraceFile) : str(kRankTracePrefix, rank, kRankTraceSuffix);
 }
 
-// Metrics without a configuration are left where removing a run was interrupted; those of others have no
-// lock.
+// Metrics without a configuration are left where removing a run was interrupted.
 bool is_run_folder(Io& io, const std::string& path) {
   return io.exists(path + "/" + kResolvedConfig) ||
-         (io.exists(path + "/" + kMetrics) && io.exists(path + "/" + detail::kLockFile));
+         (io.exists(path + "/" + kMetrics) && detail::has_begun(io, path));
 }
 
 Status RunFolder::check(Io& io, const std::string& path, Mode mode, std::span<const std::string> inputs) {
@@ -67,11 +66,11 @@ Status RunFolder::check(Io& io, const std::string& path, Mode mode, std::span<co
 
 Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& path, Mode mode,
                                                    std::span<const std::string> inputs) {
-  STRATA_TRY(check(io, path, mode, inputs));
   std::unique_ptr<RunFolder> folder(new RunFolder(io, path, mode));
-  folder->inputs_.assign(inputs.begin(), inputs.end());
+  STRATA_TRY_ASSIGN(folder->found_, detail::own_names_in(io, path));
+  STRATA_TRY(check(io, path, mode, inputs));
   STRATA_TRY_ASSIGN(folder->lock_, FolderLock::acquire(io, path));
-  STRATA_TRY(check(io, path, mode, inputs));  // it may have become a run before it was locked
+  STRATA_TRY(folder->check_unchanged());
   return folder;
 }
 
@@ -81,10 +80,24 @@ std::unique_ptr<RunFolder> RunFolder::follow(Io& io, const std::string& path) {
 
 RunFolder::~RunFolder() = default;
 
+// Others may write names of a run into the folder, too, before it is locked and while the run is prepared.
+Status RunFolder::check_unchanged() {
+  if (mode_ == Mode::resume) return check(io_, path_, mode_);
+  if (mode_ == Mode::fresh && is_run_folder(io_, path_)) return check(io_, path_, mode_);
+  STRATA_TRY_ASSIGN(const std::vector<std::string> now, detail::own_names_in(io_, path_));
+  for (const std::string& name : now)
+    if (!std::binary_search(found_.begin(), found_.end(), name))
+      return Status::error(Code::invalid, str(path_, " has got ", name,
+                                              " from another program meanwhile; name a "
+                                              "new or empty folder"));
+  return {};
+}
+
 Status RunFolder::begin(std::int64_t resumed_step, std::string_view config,
                         const std::map<std::string, std::string>& files, bool ends_again) {
-  STRATA_TRY(check(io_, path_, mode_, inputs_));  // others may have written there meanwhile
+  STRATA_TRY(check_unchanged());
   lock_->keep();
+  STRATA_TRY(lock_->mark(detail::kBegunMark));
   if (mode_ != Mode::resume) STRATA_TRY(clear());
   STRATA_TRY(remove_temp_files());
   STRATA_TRY(remove_named(path_, kRankTracePrefix, kRankTraceSuffix));

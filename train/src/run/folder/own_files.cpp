@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <sys/stat.h>
+
 #include <strata/runtime/str.h>
 
 namespace strata::detail {
@@ -29,11 +31,27 @@ bool is_empty(const fs::path& path) {
   return !error;
 }
 
-bool is_one_of(const fs::path& path, std::span<const std::string> files) {
-  return std::any_of(files.begin(), files.end(), [&](const std::string& file) {
-    std::error_code error;
-    return fs::equivalent(path, file, error) && !error;
+// Whether it is one of the files, or a folder that one of them is in.
+bool holds_one_of(const fs::path& path, std::span<const std::string> files) {
+  std::error_code error;
+  const fs::path place = fs::canonical(path, error);
+  return !error && std::any_of(files.begin(), files.end(), [&](const std::string& file) {
+    const fs::path named = fs::weakly_canonical(file, error);
+    return !error &&
+           std::mismatch(place.begin(), place.end(), named.begin(), named.end()).first == place.end();
   });
+}
+
+// Whether this process writes its messages there: `strata train --out runs/a > runs/a/log.txt`.
+bool takes_messages(const fs::path& path) {
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0) return false;
+  for (const int descriptor : {1, 2}) {
+    struct stat open {};
+    if (::fstat(descriptor, &open) == 0 && open.st_dev == file.st_dev && open.st_ino == file.st_ino)
+      return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -48,6 +66,22 @@ bool is_own_temp_file(std::string_view name) {
          std::find(std::begin(kOwnFiles), std::end(kOwnFiles), name.substr(0, at)) != std::end(kOwnFiles);
 }
 
+bool has_begun(Io& io, const std::string& path) {
+  const auto text = read_text(io, str(path, "/", kLockFile), 4096);
+  return text.has_value() && *text == kBegunMark;
+}
+
+Result<std::vector<std::string>> own_names_in(Io& io, const std::string& path) {
+  std::vector<std::string> names;
+  if (io.exists(path)) {
+    STRATA_TRY_ASSIGN(names, io.list(path));
+  }
+  // Checkpoints are written by whoever holds the lock, and never over others.
+  std::erase_if(names, [](const std::string& name) { return !is_own_name(name) || name == "checkpoints"; });
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 Status check_no_other_files(Io& io, const std::string& path, bool is_run,
                             std::span<const std::string> inputs) {
   if (!io.exists(path)) return {};
@@ -58,13 +92,14 @@ Status check_no_other_files(Io& io, const std::string& path, bool is_run,
     return io.exists(path + "/config.json") ? refused("config.json", " of a model beside a run")
                                             : Status::ok();
   STRATA_TRY_ASSIGN(const std::vector<std::string> names, io.list(path));
-  const bool has_begun = std::find(names.begin(), names.end(), kLockFile) != names.end();
+  const bool is_runs = has_begun(io, path);
   for (const std::string& name : names) {
     const std::string file = path + "/" + name;
-    if (is_own_name(name) ? has_begun
+    if (is_own_name(name) ? is_runs
                           : name == kLockFile || name.starts_with(kRanksPrefix) || is_own_temp_file(name))
       continue;
-    if ((!is_own_name(name) && is_empty(file)) || is_one_of(file, inputs)) continue;
+    if ((!is_own_name(name) && (is_empty(file) || takes_messages(file))) || holds_one_of(file, inputs))
+      continue;
     return refused(name, ", which is not a run's");
   }
   return {};

@@ -13,6 +13,8 @@ namespace strata::detail {
 inline constexpr const char* kTraceFile = "trace.json";
 inline constexpr const char* kBaseFolder = "base";
 inline constexpr const char* kLockFile = ".lock";
+/// What the lock file holds once a run has begun to write into its folder, even if it was killed at once.
+inline constexpr std::string_view kBegunMark = "a run of strata\n";
 
 /// The files that strata writes into a run folder, except checkpoints, those of ranks, base/ and the lock.
 /// The configuration, which makes a folder a run, comes first.
@@ -24,9 +26,14 @@ inline constexpr const char* kOwnFiles[] = {
 /// Whether `name` is a file that an interrupted write_text_atomically() left: NAME.tmp- and 16 hex digits.
 bool is_own_temp_file(std::string_view name);
 
+/// Whether a run has begun to write into the folder: what has the names of a run there is then a run's.
+bool has_begun(Io& io, const std::string& path);
+/// The names in the folder that are those of a run's files, sorted. Errors: those of listing it.
+Result<std::vector<std::string>> own_names_in(Io& io, const std::string& path);
+
 /// Checks that a new run may be written to the folder at `path`: that all in it is of runs, or nothing at
-/// all, such as empty files and folders, or one of `inputs`, which the command reads. A folder with a lock is
-/// one where a run has begun, and what has names of a run there is a run's. `is_run`: it contains one, beside
+/// all, such as empty files and folders, or the output of this process, or one of `inputs`, which the command
+/// uses, or a folder that holds one. `is_run`: it contains one, beside
 /// which there may be files of others, but no model. Errors: `invalid`, naming the first file of others.
 Status check_no_other_files(Io& io, const std::string& path, bool is_run,
                             std::span<const std::string> inputs);
