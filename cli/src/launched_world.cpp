@@ -1,21 +1,21 @@
 #include "launched_world.h"
 
-#include <algorithm>
-
 #include <strata/parallel/launch.h>
 #include <strata/parallel/mpi_world.h>
 #include <strata/parallel/nccl_world.h>
 #include <strata/runtime/str.h>
+#include <strata/train/load_config.h>
 
 namespace strata::cli {
 namespace {
 
-// A process that is told to be a run of its own, whoever started it.
-bool asks_for_one_rank(const Args& args) {
-  const auto has = [](const std::vector<std::string>& words, std::string_view word) {
-    return std::find(words.begin(), words.end(), word) != words.end();
-  };
-  return has(args.items, "parallel.ranks=1") || has(args.environment, "STRATA_PARALLEL_RANKS=1");
+// A process that is told to be a run of its own, whoever started it: by one rank, or by ranks that are its
+// own threads. Problems of the configuration are reported when it is used.
+bool is_its_own_run(const Args& args) {
+  const auto loaded = load_config(args);
+  if (!loaded.has_value()) return false;
+  const TrainConfig::Parallel& parallel = loaded->config.parallel;
+  return parallel.ranks == 1 || parallel.transport == "threads";
 }
 
 using Worlds = std::vector<std::unique_ptr<World>>;
@@ -49,7 +49,7 @@ Result<Worlds> open_launched_worlds(const Args& args) {
                                             "parallel.ranks"));
   if (launch.processes == 1 && args.ranks_per_process == 1) return Worlds();
   const bool is_mpi = launch.launcher == Launch::Launcher::mpi;
-  if (!is_mpi && asks_for_one_rank(args)) return Worlds();
+  if (!is_mpi && is_its_own_run(args)) return Worlds();
   Worlds worlds;
   if (launch.launcher != Launch::Launcher::other) {
     STRATA_TRY_ASSIGN(worlds, open_worlds(args, launch));
@@ -57,7 +57,7 @@ Result<Worlds> open_launched_worlds(const Args& args) {
   const int joined = worlds.empty() ? 1 : worlds.front()->size();
   const Status all = check_joined(launch, args.ranks_per_process, joined);
   if (all.is_ok()) return worlds;
-  return asks_for_one_rank(args) && args.ranks_per_process == 1 ? Result<Worlds>(Worlds()) : all;
+  return is_its_own_run(args) && args.ranks_per_process == 1 ? Result<Worlds>(Worlds()) : all;
 }
 
 }  // namespace strata::cli

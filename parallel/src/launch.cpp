@@ -38,6 +38,15 @@ constexpr Known kKnown[] = {
     {Launcher::other, "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", kMpirun},
 };
 
+/// The number that a size says, of "MIN:MAX" the larger one; nullopt if it is none.
+std::optional<int> number_in(std::string_view size) {
+  size.remove_prefix(size.rfind(':') + 1);  // npos + 1 is 0
+  int number = 0;
+  const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), number);
+  if (error != std::errc() || end != size.data() + size.size() || number < 1) return std::nullopt;
+  return number;
+}
+
 std::optional<std::string_view> value_of(std::span<const std::string> environment, std::string_view name) {
   for (const std::string_view word : environment)
     if (word.size() > name.size() && word.starts_with(name) && word[name.size()] == '=')
@@ -51,12 +60,12 @@ Result<Launch> read_launch(std::span<const std::string> environment) {
   for (const Known& known : kKnown) {
     const auto size = value_of(environment, known.size);
     if (!size || (!known.with.empty() && !value_of(environment, known.with))) continue;
-    Launch launch{known.launcher, 0, std::string(known.size), known.remedy};
-    const auto [end, error] = std::from_chars(size->data(), size->data() + size->size(), launch.processes);
-    if (error != std::errc() || end != size->data() + size->size() || launch.processes < 1)
+    const auto processes = number_in(*size);
+    if (!processes && known.launcher == Launcher::other) continue;  // it may be anybody's
+    if (!processes)
       return Status::error(Code::invalid,
                            str(known.size, " is \"", *size, "\", which is not a number of processes"));
-    return launch;
+    return Launch{known.launcher, *processes, std::string(known.size), known.remedy};
   }
   return Launch{};
 }
@@ -68,7 +77,8 @@ Status check_joined(const Launch& launch, int ranks_per_process, int joined) {
       Code::invalid, str(launch.variable, " = ", launch.processes, ": a launcher started ",
                          plural(launch.processes, "process"), ", but strata found ", plural(joined, "rank"),
                          " of ", started, ", and each would train alone; ", launch.remedy,
-                         ". If each is to be a run of its own, give it parallel.ranks=1 and another --out"));
+                         ". If each is to be a run of its own, give it parallel.ranks=1 (or the environment "
+                         "STRATA_PARALLEL_RANKS=1) and another --out"));
 }
 
 }  // namespace strata

@@ -69,6 +69,16 @@ TEST(LaunchTest, AShellInAJobOfSlurmIsAlone) {
     EXPECT_EQ(must(read_launch(environment)).processes, 1) << environment.front();
 }
 
+TEST(LaunchTest, AnElasticJobHasItsLargestNumberOfNodes) {
+  const auto processes = [](const char* nodes) {
+    const std::vector<std::string> environment = {std::string("PET_NNODES=") + nodes};
+    return must(read_launch(environment)).processes;
+  };
+  EXPECT_EQ(processes("1:1"), 1);
+  EXPECT_EQ(processes("1:4"), 4);
+  EXPECT_EQ(processes("auto"), 1) << "somebody else's variable";
+}
+
 TEST(LaunchTest, ASizeThatIsNoneIsRefused) {
   for (const char* size : {"", "0", "-1", "4x"}) {
     const std::vector<std::string> environment = {std::string("OMPI_COMM_WORLD_SIZE=") + size,

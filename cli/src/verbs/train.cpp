@@ -1,6 +1,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
 #include <memory>
 
 #include <strata/runtime/signals.h>
@@ -49,21 +51,30 @@ class TerminalObserver final : public Observer {
   std::unique_ptr<Progress> progress_;  // created by on_start()
 };
 
-// Returns the rank that failed if the message is another rank's, as agree() words it; else nothing.
-std::string rank_that_failed(std::string_view message) {
+// The ranks that this process is: the first one, and how many.
+struct OwnRanks {
+  int first = 0, count = 1;
+};
+
+// Returns the rank that failed if the message is another process's, as agree() words it; else nothing.
+std::string rank_that_failed(std::string_view message, OwnRanks own) {
   constexpr std::string_view kRank = "rank ";
   const std::size_t colon = std::min(message.find(": "), message.size());
   if (!message.starts_with(kRank) || colon == message.size()) return {};
   const std::string_view number = message.substr(kRank.size(), colon - kRank.size());
-  return number.find_first_not_of("0123456789") == std::string_view::npos ? std::string(number)
-                                                                          : std::string();
+  int rank = -1;
+  if (std::from_chars(number.data(), number.data() + number.size(), rank).ptr !=
+      number.data() + number.size())
+    return {};
+  return rank >= own.first && rank < own.first + own.count ? std::string() : std::string(number);
 }
 
 // Rank 0 prints what it has failed of, and so does each other rank. One that ends because of another says no
 // more.
-int end_of_other_rank(const Args& args, const std::string& rank, const Result<SessionResult>& result) {
+int end_of_other_rank(const Args& args, const std::string& rank, OwnRanks own,
+                      const Result<SessionResult>& result) {
   if (result.has_value()) return result->why_stopped.empty() ? kExitOk : kExitStopped;
-  if (const std::string other = rank_that_failed(result.status().message()); !other.empty()) {
+  if (const std::string other = rank_that_failed(result.status().message(), own); !other.empty()) {
     if (other != "0") print(args.err, str("strata train: ", rank, " ends because of rank ", other, "\n"));
     return exit_code(result.status());
   }
@@ -78,6 +89,7 @@ int run_train(const Args& args) {
   if (!worlds.has_value()) return print_error(args, "train", worlds.status());
   const bool is_first = worlds->empty() || worlds->front()->rank() == 0;
   const std::string rank = worlds->empty() ? "" : worlds->front()->description();
+  const OwnRanks own{worlds->empty() ? 0 : worlds->front()->rank(), static_cast<int>(worlds->size())};
   const auto signals = install_signals();
   if (!signals.has_value()) return print_error(args, "train", signals.status());
   (*signals)->set_answer("\nstrata train: stopping before the first step; press again to stop immediately");
@@ -86,7 +98,7 @@ int run_train(const Args& args) {
                           ? run_session(request, observer, **signals)
                           : run_session_of_ranks(request, observer, **signals, *std::move(worlds));
   observer.finish();
-  if (!is_first) return end_of_other_rank(args, rank, result);
+  if (!is_first) return end_of_other_rank(args, rank, own, result);
   if (!result.has_value()) return print_error(args, "train", result.status());
   print(args.out, result->summary);
   if (result->why_stopped.empty()) return kExitOk;

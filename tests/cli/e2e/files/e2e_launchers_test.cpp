@@ -64,6 +64,15 @@ TEST_F(CliLaunchersE2e, AProcessThatIsAloneOrAsksForItTrains) {
   }
 }
 
+TEST_F(CliLaunchersE2e, AFileMayAskForARunOfItsOwnAndItsRanksMayBeThreads) {
+  write("one.toml", "[parallel]\nranks = 1\n");
+  const ProgramResult one = train_in({"WORLD_SIZE=2"}, {"--overwrite", "one.toml"});
+  EXPECT_EQ(one.exit_code, 0) << one.output();
+  const ProgramResult threads =
+      train_in({"WORLD_SIZE=2"}, {"--overwrite", "parallel.ranks=2", "parallel.transport=threads"});
+  EXPECT_EQ(threads.exit_code, 0) << threads.output();
+}
+
 TEST_F(CliLaunchersE2e, Sigusr1EndsARunThatCanBeResumed) {
   RunningProgram program(
       STRATA_PROGRAM,
