@@ -3,7 +3,9 @@
 #include <strata/session/trainer_session.h>
 
 #include <algorithm>
-#include <array>
+#include <map>
+#include <string>
+#include <vector>
 
 #include <strata/runtime/convert.h>
 
@@ -52,15 +54,18 @@ Status TrainerSession::write(std::span<const ParamSource> sources) {
     if (source.from == nullptr)
       return refuse(state_plan(), source.param, "is to be read from a null address");
   }
+  // One pass over the chunks, however many of the parameters are in one.
   const std::vector<LayoutTensor>& params = state_plan().tensors.specs;
+  std::vector<std::string> names;
+  std::map<std::int32_t, const std::byte*> written;
   for (const ParamSource& source : sources) {
-    const LayoutTensor& of = params[static_cast<std::size_t>(source.param)];
-    STRATA_TRY(edit_params(std::array{of.name}, [&](const StatePiece& piece, std::span<float> masters) {
-      return detail::take_written(static_cast<const std::byte*>(source.from), of.group.compute, piece.offset,
-                                  masters);
-    }));
+    names.push_back(params[static_cast<std::size_t>(source.param)].name);
+    written[source.param] = static_cast<const std::byte*>(source.from);
   }
-  return {};
+  return edit_params(names, [&](const StatePiece& piece, std::span<float> masters) {
+    const DType dtype = params[static_cast<std::size_t>(piece.tensor)].group.compute;
+    return detail::take_written(written.at(piece.tensor), dtype, piece.offset, masters);
+  });
 }
 
 }  // namespace strata
