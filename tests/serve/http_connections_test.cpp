@@ -1,7 +1,10 @@
 // Whom the HTTP server answers, and when, while other connections are idle, slow, half closed or many.
 #include <strata/serve/http_server.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -111,6 +114,43 @@ TEST(HttpConnectionsTest, HealthIsAnsweredWhileAllThreadsAreTaken) {
   while (tiny.service.n_in_flight() < 2) std::this_thread::yield();
   EXPECT_THAT(answer(server, kHealth), HasSubstr("{\"status\": \"ok\"}"));
   waiting.clear();
+}
+
+TEST(HttpConnectionsTest, AClientThatReadsNoAnswersDoesNotHoldTheThreadOfHealth) {
+  ServedTiny tiny;
+  HttpServer::Options slow = options();
+  slow.write_limit = kLong;
+  START_OR_SKIP(server, tiny, slow);
+  const RawClient flood(server.port());
+  std::atomic<bool> is_done = false;
+  const std::jthread sends([&] {
+    std::string many;
+    for (int i = 0; i < 100; ++i) many += "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for (int i = 0; i < 4000; ++i) flood.send(many);  // until the server closes the connection
+    is_done = true;
+  });
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!is_done && std::chrono::steady_clock::now() < limit)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(is_done);
+  EXPECT_THAT(answer(server, kHealth), HasSubstr("{\"status\": \"ok\"}"));
+  flood.send_no_more();
+}
+
+TEST(HttpConnectionsTest, TheTimeARequestWaitsForAThreadIsNotItsClients) {
+  ServedTiny tiny({.places = 1, .max_waiting = 8, .context = 48, .runs = false});
+  HttpServer::Options one = options();
+  one.max_connections = 1;
+  one.request_limit = std::chrono::seconds(1);
+  START_OR_SKIP(server, tiny, one);
+  auto first = std::make_unique<RawClient>(server.port());
+  first->send(posted(R"({"prompt": "cat"})"));
+  while (tiny.service.n_in_flight() < 1) std::this_thread::yield();
+  const RawClient second(server.port());
+  second.send(posted(str(R"({"prompt": ")", std::string(200'000, 'a'), R"("})")));  // more than is read ahead
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  first.reset();
+  EXPECT_THAT(second.read_until("}}"), AllOf(HasSubstr("context"), Not(HasSubstr("incomplete_body"))));
 }
 
 TEST(HttpConnectionsTest, BeyondTheLimitTheConnectionThatIsSilentForLongestIsClosed) {

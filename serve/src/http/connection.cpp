@@ -166,7 +166,7 @@ ssize_t Connection::read(char* into, std::size_t size) {
 }
 
 ssize_t Connection::write(const char* from, std::size_t size) {
-  const Time until = steady_clock::now() + limits_.write;
+  const Time until = steady_clock::now() + write_limit_;
   for (;;) {
     const ssize_t n = ::send(socket_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0) return n;

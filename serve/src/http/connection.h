@@ -44,6 +44,13 @@ class Connection final : public httplib::Stream {
   std::string_view received() const noexcept { return std::string_view(buffer_).substr(begin_); }
   /// Until when the rest of the head, or the first byte of a request, must arrive.
   Time deadline() const noexcept { return deadline_; }
+  /// The request waits for a thread from now on, which is not the client's time.
+  void begin_waiting() noexcept { waits_since_ = std::chrono::steady_clock::now(); }
+  /// The request has a thread; `waits`: whether the thread may wait for a client that does not read.
+  void end_waiting(bool waits) noexcept {
+    deadline_ += std::chrono::steady_clock::now() - waits_since_;
+    write_limit_ = waits ? limits_.write : std::chrono::seconds(0);
+  }
   /// The head of the request has been read.
   void begin_body() noexcept { left_ = limits_.body_bytes; }
   /// The request has been answered; the next one has a deadline of its own.
@@ -86,7 +93,8 @@ class Connection final : public httplib::Stream {
   std::size_t begin_ = 0, searched_ = 0;  // of the buffer: read by httplib, searched for the end of the head
   std::size_t left_ = 0;                  // bytes that the body may still have
   std::size_t drained_ = 0;
-  Time deadline_;
+  Time deadline_, waits_since_;
+  std::chrono::seconds write_limit_{0};
   bool begun_ = false;  // a byte of the request has arrived
   bool broken_ = false;
 };

@@ -104,6 +104,7 @@ void ConnectionLoop::serve_queue(bool is_health) noexcept {
       if (queue.members.empty()) return;
       one.splice(one.end(), queue.members, queue.members.begin());
     }
+    one.front().connection->end_waiting(!is_health);  // the thread of /health waits for nobody
     serve(one.front());
     {
       const MutexLock lock(mutex_);
@@ -234,6 +235,7 @@ void ConnectionLoop::start_request(Members::iterator member) {
   }
   const MutexLock lock(mutex_);
   if (ended_) return close(member);
+  member->connection->begin_waiting();
   Queue& queue = is_health ? health_ : ready_;
   queue.members.splice(queue.members.end(), waiting_, member);
   queue.changed.notify_one();

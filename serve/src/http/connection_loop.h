@@ -21,8 +21,10 @@
 namespace strata::detail {
 
 /// All connections of a server. One thread polls those that have no whole head of a request; a connection
-/// takes one of the other threads only from there to the end of the answer, so those that are idle or slow
-/// keep nobody waiting. A thread of its own answers /health, however busy the others are.
+/// takes one of the other threads only from there to the end of the answer, so those that are idle, or slow
+/// to send a head, keep nobody waiting. Who is slow to send a body has a thread until the limit of a request:
+/// a body is not received before its head has been checked. A thread of its own answers /health, however busy
+/// the others are.
 class ConnectionLoop {
  public:
   enum class Refusal : std::uint8_t { too_many, too_many_of_address };

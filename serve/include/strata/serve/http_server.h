@@ -27,9 +27,10 @@ class HttpServer {
     std::vector<std::string> allowed_hosts =
         {};                                  ///< names in the header Host besides this machine's; see below
     std::vector<std::string> api_keys = {};  ///< one of which each request needs, but /health; empty: none
-    std::chrono::seconds request_limit{30};  ///< from the first byte of a request to its last
-    std::chrono::seconds idle_limit{5};      ///< between two requests of a connection
-    std::chrono::seconds write_limit{10};    ///< for a client that does not read
+    std::chrono::seconds request_limit{
+        30};  ///< from a request's first byte to its last, waits for a thread aside
+    std::chrono::seconds idle_limit{5};    ///< between two requests of a connection
+    std::chrono::seconds write_limit{10};  ///< for a client that does not read
   };
   // Without allowed hosts, a server for other machines answers for any name.
   /// Whether start() could listen with these options: what is wrong can be said before a model is read.
