@@ -34,30 +34,31 @@ class RuleReward : public RewardFunction {
   virtual double value(const AnswerText& answer) const = 0;
 };
 
+/// Null if the system has none.
+::locale_t utf8_locale() {
+  static ::locale_t const made = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  return made;
+}
+
 /// While it lives, this thread's characters are those of UTF-8, and not bytes.
-class Utf8Locale {
+class InUtf8 {
  public:
-  Utf8Locale() : locale_(::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr)) {
-    if (locale_ != nullptr) before_ = ::uselocale(locale_);
-  }
-  ~Utf8Locale() {
-    if (locale_ == nullptr) return;
-    ::uselocale(before_);
-    ::freelocale(locale_);
-  }
-  Utf8Locale(const Utf8Locale&) = delete;
-  Utf8Locale& operator=(const Utf8Locale&) = delete;
+  InUtf8() : before_(::uselocale(utf8_locale())) {}
+  ~InUtf8() { ::uselocale(before_); }
+  InUtf8(const InUtf8&) = delete;
+  InUtf8& operator=(const InUtf8&) = delete;
 
  private:
-  ::locale_t locale_, before_ = nullptr;
+  ::locale_t before_;
 };
 
 /// An extended regular expression of POSIX over characters, which needs no more stack for a longer text.
 class Regex {
  public:
   static Result<std::unique_ptr<Regex>> compile(const RewardSpec& spec) {
+    if (utf8_locale() == nullptr) return wrong(spec, "the system has no locale C.UTF-8");
     std::unique_ptr<Regex> made(new Regex);
-    const Utf8Locale utf8;
+    const InUtf8 utf8;
     const int error = ::regcomp(&made->regex_, spec.argument.c_str(), REG_EXTENDED);
     if (error == 0) {
       made->compiled_ = true;
@@ -76,7 +77,7 @@ class Regex {
   /// The bytes of the first match from `at` on; {-1, -1} if there is none.
   ::regmatch_t find(const std::string& text, std::size_t at) const {
     ::regmatch_t match{};
-    const Utf8Locale utf8;
+    const InUtf8 utf8;
     if (::regexec(&regex_, text.c_str() + at, 1, &match, at > 0 ? REG_NOTBOL : 0) != 0) return {-1, -1};
     return match;
   }
