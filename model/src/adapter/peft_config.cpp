@@ -71,11 +71,10 @@ Status read_patterns(const json& root, LoraSettings& settings) {
     for (const auto& [name, value] : pattern.items()) {
       STRATA_TRY_ASSIGN(const std::string module, pattern_name(key, name));
       const std::string where = str(key, ".", name);
-      if (settings.rank_pattern.contains(module) && std::string_view(key) == "rank_pattern")
+      const bool is_alpha = std::string_view(key) == "alpha_pattern";
+      if (is_alpha ? settings.alpha_pattern.contains(module) : settings.rank_pattern.contains(module))
         return unsupported(str(key, " names ", module, " twice; which of them counts is left to the order"));
-      if (settings.alpha_pattern.contains(module) && std::string_view(key) == "alpha_pattern")
-        return unsupported(str(key, " names ", module, " twice; which of them counts is left to the order"));
-      if (std::string_view(key) == "alpha_pattern") {
+      if (is_alpha) {
         STRATA_TRY_ASSIGN(settings.alpha_pattern[module], real_number(value, where));
       } else if (value.is_number_integer()) {
         settings.rank_pattern[module] = value.get<std::int64_t>();
