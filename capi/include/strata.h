@@ -271,7 +271,7 @@ strata_status strata_session_set_steps(strata_session session, int64_t steps, co
 strata_status strata_session_save(strata_session session, const char* dir, int32_t keep);
 
 /* Loads such a folder, of this or any other placement: states, parameters and step counts. Its digests are
- * checked before anything is changed. */
+ * checked before anything is changed: all of it is read once for that, and again to load it. */
 strata_status strata_session_load(strata_session session, const char* folder);
 
 /* ---- the rest ---- */
