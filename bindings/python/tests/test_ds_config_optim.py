@@ -1,5 +1,6 @@
 """Optimizers made from configurations of DeepSpeed, beside torch's."""
 
+import math
 import tempfile
 import unittest
 
@@ -48,7 +49,7 @@ class DsConfigOptimTest(unittest.TestCase):
         scheduler = {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 4, "warmup_type": "linear", "warmup_max_lr": 0.1,
                                                          "total_num_steps": 10}}  # fmt: skip
         content = {"optimizer": {"type": "AdamW", "params": {"lr": 0.1}}, "scheduler": scheduler}
-        for ignored, expected in ((), [0.025, 0.05, 0.075, 0.1, 0.1 * 5 / 6, 0.1 * 4 / 6]), (["scheduler"], [0.1] * 6):
+        for ignored, expected in ((), [0.025, 0.05, 0.075, 0.1, 0.1, 0.1 * 5 / 6, 0.1 * 4 / 6]), (["scheduler"], [0.1] * 7), (["scheduler.type"], [0.1] * 7):
             net = model()
             optimizer = strata.from_ds_config(content, ignore=ignored).optimizer(net.parameters(), **SMALL)
             found = []
@@ -60,6 +61,23 @@ class DsConfigOptimTest(unittest.TestCase):
         again.load_state_dict(optimizer.state_dict())
         train(net, again, 1)
         self.assertAlmostEqual(again.param_groups[0]["lr"], 0.1 * 3 / 6)
+
+    def test_the_rates_are_those_of_strata_train(self):
+        content = {"type": "WarmupCosineLR", "params": {"warmup_num_steps": 3, "warmup_type": "linear", "total_num_steps": 8,
+                                                        "cos_min_ratio": 0.1}}  # fmt: skip
+        made = config("AdamW", {"lr": 1.0}, scheduler=content)
+        cosine = [0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * i / 5)) for i in range(6)]
+        expected = [1 / 3, 2 / 3, 1.0, *cosine, 0.1]  # the least after the last step
+        found = [made.learning_rate_factor(step) for step in range(1, 11)]
+        self.assertLessEqual(max(abs(a - b) for a, b in zip(found, expected)), 1e-12)
+
+    def test_a_schedule_without_its_end_is_refused(self):
+        for total in ({"total_num_steps": "auto"}, {}):
+            scheduler = {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 4, "warmup_type": "linear", **total}}
+            with self.subTest(total), self.assertRaisesRegex(strata.errors.InvalidError, r"total_num_steps is .*ignore="):
+                config("AdamW", scheduler=scheduler).optimizer(model().parameters(), **SMALL)
+        constant = {"type": "WarmupLR", "params": {"warmup_num_steps": 4, "warmup_type": "linear"}}
+        self.assertEqual(config("AdamW", scheduler=constant).learning_rate_factor(100), 1.0)
 
     def test_losses_are_those_of_torch(self):
         nets = model(), model()

@@ -17,6 +17,7 @@ _STATES = {"fp32": "f32", "bf16": "bf16"}
 _PLACEMENTS = {"none": "auto", "cpu": "pinned", "nvme": "nvme"}
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 _SCHEDULE = ("optim.schedule", "optim.warmup", "train.steps", "optim.min_lr_ratio")
+_TOTAL = "scheduler.params.total_num_steps"
 _OFFLOAD = "zero_optimization.offload_optimizer"
 
 
@@ -53,7 +54,7 @@ class DsConfig:
         self.micro_batch_size, self.gradient_accumulation_steps = self._batch()
         self.gradient_clipping = self._clipping()
         self.loss_scale = self.settings.get("optim.loss_scale") if self.dtype == "f16" else None
-        has_schedule = self._given("scheduler.type") is not None and "scheduler" not in ignored
+        has_schedule = self._given("scheduler.type") is not None and not _is_in("scheduler.type", ignored)
         self.schedule = {key: self.settings[key] for key in _SCHEDULE if key in self.settings} if has_schedule else {}
 
     def _has(self, key):
@@ -81,6 +82,9 @@ class DsConfig:
         rest = batch // divisor
         return (micro, steps or rest) if micro else (rest, steps or 1)
 
+    def _written(self, key):
+        return next((row.value for row in self.rows if row.key == key), None)
+
     def _given(self, key, otherwise=None):
         """The value of a key of DeepSpeed's."""
         for row in self.rows:
@@ -98,6 +102,11 @@ class DsConfig:
             raise InvalidError("the configuration names no optimizer")
         from . import optim
 
+        falls = self.schedule.get("optim.schedule", "constant") != "constant"
+        if falls and self.schedule.get("train.steps") is None:
+            raise InvalidError(f"{_TOTAL} is {json.dumps(self._written(_TOTAL))}, and the rates of "
+                               f"{self._given('scheduler.type')} fall over that many steps: give a number, or "
+                               'ignore=["scheduler"] and a scheduler of your own')  # fmt: skip
         made = getattr(optim, _KINDS[name])(params, **{**self._settings_of(name), **self._placement(), **keywords})
         if self.schedule:
             made.set_schedule(self.learning_rate_factor)
@@ -111,7 +120,7 @@ class DsConfig:
         kind, least = self.schedule["optim.schedule"], self.schedule.get("optim.min_lr_ratio", 0.0)
         if kind == "constant" or total is None:
             return 1.0
-        done = min(1.0, max(0, step - warmup) / max(1, total - warmup))
+        done = min(1.0, max(0, step - 1 - warmup) / max(1, total - warmup))
         left = 0.5 * (1 + math.cos(math.pi * done)) if kind == "cosine" else 1 - done
         return least + (1 - least) * left
 
