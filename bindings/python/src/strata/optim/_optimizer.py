@@ -115,10 +115,10 @@ class Optimizer(StateDicts, torch.optim.Optimizer):
             raise InvalidError(f"{type(self).__name__}: grad_scale is {scale}; it must be above 0 and finite")
         return 1.0 / scale
 
-    def _settings_of(self, number, group, grad_factor):
-        if number == len(self._settings):
+    def _settings_of(self, number, grad_factor):
+        while number >= len(self._settings):
             self._settings.append(_abi.ctypes.pointer(_abi.Settings()))
-        pointer = self._settings[number]
+        pointer, group = self._settings[number], self.param_groups[number]
         self._check_group(group)
         self._read_settings(group, pointer[0])
         pointer[0].grad_factor = grad_factor
@@ -215,16 +215,17 @@ class Optimizer(StateDicts, torch.optim.Optimizer):
         if float(getattr(self, "found_inf", None) or 0) != 0:
             return loss
         grad_factor = self._grad_factor()
-        wanted = [(group, param) for group in enumerate(self.param_groups) for param in group[1]["params"]
+        wanted = [(number, param) for number, group in enumerate(self.param_groups) for param in group["params"]
                   if param.grad is not None and param.numel() > 0]  # fmt: skip
         if any(id(param) not in self._place_of for _, param in wanted):
             self._seal()
         self._follow_schedule()
         for sealed in self._sealed:
             sealed.begin_step()
-        for (number, group), param in wanted:
+        of_groups = {number: self._settings_of(number, grad_factor) for number in dict.fromkeys(n for n, _ in wanted)}
+        for number, param in wanted:
             sealed, index = self._place_of[id(param)]
-            sealed.add(index, param, param.grad, self._settings_of(number, group, grad_factor))
+            sealed.add(index, param, param.grad, of_groups[number])
         for sealed in self._sealed:
             sealed.step()
         return loss
