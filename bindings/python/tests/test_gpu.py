@@ -5,7 +5,7 @@ import tempfile
 import unittest
 
 from fake_gpu import FakeGpu
-from torch_model import batches, computes_in, loss_of, model, same, torch, train, train_scaled, values
+from torch_model import HAS_OFFLOAD, NO_OFFLOAD, batches, computes_in, loss_of, model, same, torch, train, train_scaled, values
 
 import strata
 from strata import errors, optim
@@ -93,7 +93,7 @@ class OptimizerTest(unittest.TestCase):
             optim.AdamW([param])
 
 
-@unittest.skipIf(not hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks"), "strata.offload needs torch 2.4")
+@unittest.skipUnless(HAS_OFFLOAD, NO_OFFLOAD)
 class OffloadTest(unittest.TestCase):
     """Parameters that come from the session to the GPU, and gradients that leave it."""
 

@@ -5,21 +5,27 @@ import tempfile
 import unittest
 import warnings
 
-from torch_model import torch
+from torch_model import skip_without_offload, torch
 
-if not hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks"):
-    print("strata.offload needs a later torch")
-    raise SystemExit(77)
+skip_without_offload()
 
 from fuzz import case
 
 CASES = int(os.environ.get("STRATA_FUZZ_CASES", 2000))
-# Reasons to refuse, by what they begin with; anything else is a fault of the refusal.
-KNOWN = ("equal", "PyTorch refuses it, too", "DoesNotFitError: device is", "UnsupportedError: backward(create_graph=True)",
-         "UnsupportedError: parameter _ shares its storage", "UnsupportedError: aten.",
-         "UnsupportedError: parameter _ was not in a group", "UnsupportedError: parameter _ was frozen",
-         "UnsupportedError: the gradient of _ has left", "UnsupportedError: the gradient of _ was",
-         "InvalidError: parameter _ is not trained")  # fmt: skip
+# Reasons to refuse, by what they begin with, and the largest share of cases that each may have; anything else is a fault of
+# the refusal.
+MOST = {
+    "PyTorch refuses it, too": 0.25,
+    "DoesNotFitError: device is": 0.15,
+    "UnsupportedError: backward(create_graph=True)": 0.1,
+    "UnsupportedError: aten.": 0.05,
+    "UnsupportedError: parameter _ shares its storage": 0.02,
+    "UnsupportedError: parameter _ was not in a group": 0.02,
+    "UnsupportedError: parameter _ was frozen": 0.02,
+    "UnsupportedError: the gradient of _ has left": 0.02,
+    "UnsupportedError: the gradient of _ was": 0.02,
+    "InvalidError: parameter _ is not trained": 0.02,
+}
 
 
 class OffloadFuzzTest(unittest.TestCase):
@@ -30,8 +36,10 @@ class OffloadFuzzTest(unittest.TestCase):
         for reason, times in counts.most_common():
             print(f"{times:6} {reason}")
         self.assertEqual([str(fault) for fault in faults], [])
-        self.assertEqual([reason for reason in counts if not reason.startswith(KNOWN)], [])
-        self.assertGreater(counts["equal"], CASES // 2)
+        self.assertEqual([reason for reason in counts if not reason.startswith(("equal", *MOST))], [])
+        for begin, most in MOST.items():
+            self.assertLessEqual(sum(n for reason, n in counts.items() if reason.startswith(begin)), 5 + most * CASES, begin)
+        self.assertGreater(counts["equal"], CASES * 0.6)
 
 
 if __name__ == "__main__":

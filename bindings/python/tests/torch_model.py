@@ -8,8 +8,15 @@ except ImportError:
     print("torch is not installed")
     sys.exit(77)
 
-
+HAS_OFFLOAD = hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
+NO_OFFLOAD = f"strata.offload needs PyTorch 2.8 or later; this is {torch.__version__}"
 STEPS = 20
+
+
+def skip_without_offload():
+    if not HAS_OFFLOAD:
+        print(NO_OFFLOAD)
+        sys.exit(77)
 
 
 def model(dtype=torch.float32):

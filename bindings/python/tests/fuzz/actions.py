@@ -366,6 +366,16 @@ def functional(world, random):
     return [torch.func.functional_call(world.net, values, (batch(random)[0],)).detach()]
 
 
+def transforms(world, random):
+    """Derivatives of torch.func, by inputs and by parameters."""
+    x, net = batch(random)[0], world.net
+    if random.random() < 0.5:
+        return [torch.func.grad(lambda given: net(given).square().sum())(x)]
+    params = dict(net.named_parameters())
+    found = torch.func.grad(lambda given: torch.func.functional_call(net, given, (x,)).square().sum())(params)
+    return [found[name].detach() for name in sorted(found)]
+
+
 def replace(world, random):
     head = world.net.nested["head"][0][0]
     head.bias = torch.nn.Parameter(head.bias.detach() * 0.5)
@@ -375,7 +385,7 @@ def replace(world, random):
 COMMON = [step] * 10 + [infer, infer, read, read_some, write, write, write, states]
 RARE = [backward_alone, retained, infer_in_threads, keep_alias, use_alias, use_alias, vector, ema, load_states, copy_part, part_alone,
         freeze, optimizer_states, penalty, graph_of_gradients, hooks, settings, gradients, late_group, saved_over_step,
-        save_hooks, functional, replace]  # fmt: skip
+        save_hooks, functional, transforms, replace]  # fmt: skip
 
 
 def choose(random):

@@ -3,6 +3,7 @@
 import collections
 import random
 import re
+import sys
 
 import torch
 
@@ -82,12 +83,20 @@ def _all_states(world, _):
 
 
 def run_many(first, n, folder, on_fault):
-    """Runs cases `first` to `first + n`; returns how often each refusal was seen. `on_fault` is told of faults."""
-    refusals = collections.Counter()
-    for seed in range(first, first + n):
-        try:
-            refusals[run(seed, folder) or "equal"] += 1
-        except Fault as fault:
-            on_fault(fault)
-            refusals["FAULT"] += 1
+    """Runs cases `first` to `first + n`; returns how often each refusal was seen. `on_fault` is told of faults, of which
+    an exception that nobody could catch is one."""
+    refusals, lost = collections.Counter(), []
+    before, sys.unraisablehook = sys.unraisablehook, lambda found: lost.append(f"{found.err_msg}: {found.exc_value!r}")
+    try:
+        for seed in range(first, first + n):
+            try:
+                refusals[run(seed, folder) or "equal"] += 1
+                if lost:
+                    raise Fault(f"seed {seed}: lost exceptions: {lost[:3]}")
+            except Fault as fault:
+                on_fault(fault)
+                refusals["FAULT"] += 1
+            lost.clear()
+    finally:
+        sys.unraisablehook = before
     return refusals

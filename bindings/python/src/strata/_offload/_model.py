@@ -322,8 +322,11 @@ class Offload(Presence):
 
 
 def _forget_storages(owner):
-    for key in [key for key, place in STORAGES.items() if place[0] is owner]:
-        del STORAGES[key]
+    """The collector may call it at any time, also in the middle of another such call."""
+    for key in list(STORAGES):
+        place = STORAGES.get(key)
+        if place is not None and place[0] is owner:
+            STORAGES.pop(key, None)
 
 
 def offload(model, *, device=None, to=None, pinned=None, nvme=None, nvme_bytes=None, prefetch=2, **options):

@@ -54,7 +54,12 @@ class Parking:
 
     def count_users(self):
         """Makes the node that gradients come to, which refers to the parameter as long as a graph does."""
-        with torch._C.DisableTorchFunctionSubclass(), torch.inference_mode(False), torch.enable_grad():
+        with (
+            torch._C.DisableTorchFunctionSubclass(),
+            torch._C._DisableFuncTorch(),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+        ):
             if self._node is None and self.param.requires_grad:
                 self._node = torch.autograd.graph.get_gradient_edge(self.param).node
             self._users = 1 + (self._node is not None)

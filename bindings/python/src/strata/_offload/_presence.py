@@ -107,7 +107,7 @@ class Presence:
             if unit is not None and unit != self._last_unit:
                 self._use_unit(unit)
             self._bring([index])
-            with torch._C.DisableTorchFunction(), torch.no_grad():
+            with self._as_itself():
                 return parking.home.as_strided(*saved.geometry)
 
     def _use_unit(self, unit):
@@ -158,7 +158,8 @@ class Presence:
     @staticmethod
     @contextlib.contextmanager
     def _as_itself():
-        with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.no_grad():
+        """Whatever mode or transform is on, what runs inside is done to the parameters themselves."""
+        with torch._C.DisableTorchFunction(), torch._C._DisableFuncTorch(), torch.inference_mode(False), torch.no_grad():
             yield
 
     def _read(self, missing):
@@ -179,41 +180,46 @@ class Presence:
 
     def _make_room(self, wanted, needed):
         """Frees others until there is room; false if there is not enough."""
-        while self.device_bytes is not None and self._device_now + needed > self.device_bytes:
-            index = self._least_wanted(wanted)
-            if index is None:
-                return False
-            self._leave(index)
-        return True
+        if self.device_bytes is None:
+            return True
+        missing, leaving = self._device_now + needed - self.device_bytes, []
+        for index in self._least_wanted_first(wanted) if missing > 0 else ():
+            if self.parking[index].is_held():
+                continue
+            leaving.append(index)
+            missing -= self.parking[index].bytes
+            if missing <= 0:
+                break
+        self.sync(leaving)
+        for index in leaving:
+            self._park(index)
+        return missing <= 0
 
-    def _least_wanted(self, wanted):
-        """A parameter that may leave: of the unit that is used last from here on, or, if need be, of one that is in use."""
-        free = [i for i in self._here if i not in wanted and self._pins[i] == 0 and not self.parking[i].is_held()]
-        idle = [i for i in free if not any(unit in self._in_use for unit in self._units_of[i])]
-        if idle:
-            unit_of = {i: self._units_of[i][0] if self._units_of[i] else -1 for i in idle}
-            furthest = self._order.furthest(list(dict.fromkeys(unit_of.values())))
-            return next(i for i in idle if unit_of[i] == furthest)
-        return free[0] if free else None
+    def _least_wanted_first(self, wanted):
+        """What may leave: first of the units that are used last from here on, at the end of those that are in use."""
+        idle, in_use = [], []
+        for index in self._here:
+            if index not in wanted and self._pins[index] == 0:
+                is_idle = not any(unit in self._in_use for unit in self._units_of[index])
+                (idle if is_idle else in_use).append(index)
+        first_units = {index: self._units_of[index][0] if self._units_of[index] else -1 for index in idle}
+        distances = {unit: self._order.distance(unit) for unit in first_units.values()}
+        return sorted(idle, key=lambda index: -distances[first_units[index]]) + in_use
 
     def _wait_for_others(self, wanted):
         """Waits until another thread unpins something; raises if none will."""
         me = threading.get_ident()
         if not any(thread != me and thread not in self._waiting for thread in self._threads):
-            held = next((self.names[i] for i in self._here if i not in wanted), "")
+            held = next((f", such as '{self.names[i]}'" for i in self._here if i not in wanted), "")
             first, needed = next(iter(wanted)), sum(self.parking[i].bytes for i in wanted)
             raise DoesNotFitError(f"device is {self.device_bytes} bytes, of which {self._device_now} are in use by views, graphs or "
-                                  f"functions that have parameters, such as '{held}'; '{self.names[first]}' and what is used with "
-                                  f"it need {needed} bytes")  # fmt: skip
+                                  f"functions that have parameters{held}; '{self.names[first]}' and what is used with it need "
+                                  f"{needed} bytes")  # fmt: skip
         self._waiting.add(me)
         try:
             self._unpinned.wait()
         finally:
             self._waiting.discard(me)
-
-    def _leave(self, index):
-        self.sync([index])
-        self._park(index)
 
     def _park(self, index):
         self._free(index)

@@ -2,6 +2,7 @@
 
 import torch
 
+
 def storage_of(tensor):
     """What two tensors that share memory have in common; None for those that have no storage."""
     try:
@@ -61,7 +62,8 @@ class _Saving:
 
     def __enter__(self):
         self._made, self._is_on = [], False
-        if not torch.is_grad_enabled():
+        # torch.func's derivatives have no hooks: what they save stays here, since a graph that has it holds it.
+        if not torch.is_grad_enabled() or not torch._C._autograd._saved_tensors_hooks_is_enabled():
             return self
         self._hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
         # Checkpointing keeps nothing, and counts what is saved.
