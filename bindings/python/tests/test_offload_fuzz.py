@@ -1,5 +1,6 @@
 """2,000 random programs: an offloaded model has PyTorch's numbers, or refuses before one is wrong."""
 
+import gc
 import os
 import tempfile
 import unittest
@@ -10,6 +11,7 @@ from torch_model import skip_without_offload, torch
 skip_without_offload()
 
 from fuzz import case
+from strata._offload._model import Offload
 
 CASES = int(os.environ.get("STRATA_FUZZ_CASES", 2000))
 # Reasons to refuse, by what they begin with, and the largest share of cases that each may have; anything else is a fault of
@@ -40,6 +42,10 @@ class OffloadFuzzTest(unittest.TestCase):
         for begin, most in MOST.items():
             self.assertLessEqual(sum(n for reason, n in counts.items() if reason.startswith(begin)), 5 + most * CASES, begin)
         self.assertGreater(counts["equal"], CASES * 0.6)
+        # Models are freed, but for PyTorch's own cycle of parameters and gradients that have a graph.
+        gc.collect()
+        alive = sum(isinstance(found, Offload) for found in gc.get_objects())
+        self.assertLessEqual(alive, sum(n for reason, n in counts.items() if "create_graph" in reason))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """What autograd saves of parameters: their numbers, so that their memory can go until backward needs it."""
 
+import weakref
+
 import torch
 
 
@@ -23,17 +25,22 @@ def place_of(tensor):
 
 
 class SavedParam:
-    """A parameter, or a view of one, in a graph."""
+    """A parameter, or a view of one, in a graph. The graph needs the Offload also if nobody else refers to it any more."""
 
-    __slots__ = ("owner", "index", "version", "geometry", "dtype")
+    __slots__ = ("_owner", "_kept", "index", "version", "geometry", "dtype")
 
     def __init__(self, owner, index, tensor):
-        self.owner, self.index = owner, index
+        self._owner, self._kept, self.index = weakref.ref(owner), owner, index
         self.version = owner.parking[index].raw_version()
         self.geometry, self.dtype = (tensor.size(), tensor.stride(), tensor.storage_offset()), tensor.dtype
 
     def get(self):
-        return self.owner.restore(self)
+        owner = self._owner()
+        try:
+            return owner.restore(self)
+        except BaseException:
+            self._kept = None  # autograd loses the objects whose hook has raised: the model would never be freed
+            raise
 
 
 class SavedTensor:
@@ -42,10 +49,11 @@ class SavedTensor:
     __slots__ = ("tensor", "unpack", "watched", "version")
 
     def __init__(self, tensor, hooks):
-        self.watched, self.version = tensor, tensor._version
-        self.tensor, self.unpack = (tensor, None) if hooks is None else (hooks[0](tensor), hooks[1])
-        if hooks is not None:
-            self.watched = None  # as with these hooks alone
+        self.version = tensor._version
+        # A result that refers to its own graph would keep it alive if no backward comes; autograd gives what it unpacks
+        # its place in the graph again.
+        self.tensor, self.unpack = (tensor.detach(), None) if hooks is None else (hooks[0](tensor), hooks[1])
+        self.watched = self.tensor if hooks is None else None  # as with these hooks alone
 
     def get(self):
         if self.watched is not None and self.watched._version != self.version:
