@@ -154,7 +154,8 @@ TEST_F(CliMpiE2e, TheExampleTrains) {
   const std::string toml = str(STRATA_SOURCE_DIR, "/examples/multi_rank/run.toml");
   for (const int ranks : {2, 4}) {
     const std::string name = str("example", ranks);
-    const ProgramResult result = mpirun(ranks, {"train", toml, "--out", name, "train.steps=3"});
+    const ProgramResult result =
+        mpirun(ranks, {"train", toml, "--out", name, "train.steps=3", "data.val=[]"});
     EXPECT_EQ(result.exit_code, 0) << result.output();
   }
   EXPECT_EQ(digest("example2"), digest("example4"));
