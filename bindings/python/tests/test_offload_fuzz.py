@@ -42,10 +42,9 @@ class OffloadFuzzTest(unittest.TestCase):
         for begin, most in MOST.items():
             self.assertLessEqual(sum(n for reason, n in counts.items() if reason.startswith(begin)), 5 + most * CASES, begin)
         self.assertGreater(counts["equal"], CASES * 0.6)
-        # Models are freed, but for PyTorch's own cycle of parameters and gradients that have a graph.
+        # Models are freed, but for what PyTorch keeps of the last backward that failed.
         gc.collect()
-        alive = sum(isinstance(found, Offload) for found in gc.get_objects())
-        self.assertLessEqual(alive, sum(n for reason, n in counts.items() if "create_graph" in reason))
+        self.assertLessEqual(sum(isinstance(found, Offload) for found in gc.get_objects()), 1)
 
 
 if __name__ == "__main__":

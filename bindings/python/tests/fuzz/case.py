@@ -45,14 +45,18 @@ def run(seed, folder, log=None):
     """Runs a case; returns the reason of its refusal, or None. Raises Fault, which names the seed."""
     rng = random.Random(seed)
     setup = Setup(rng, folder)
+    worlds = World(setup, False), World(setup, True)
     try:
-        return _run(rng, setup, log or (lambda text: None))
+        return _run(rng, setup, *worlds, log or (lambda text: None))
     except Fault as fault:
         raise Fault(f"seed {seed} ({setup.optimizer}, room {setup.room}): {fault}") from fault.__cause__
+    finally:
+        for world in worlds:  # gradients that have a graph refer to their parameters, which PyTorch never frees
+            for param in world.net.parameters():
+                param.grad = None
 
 
-def _run(rng, setup, log):
-    theirs, ours = World(setup, False), World(setup, True)
+def _run(rng, setup, theirs, ours, log):
     theirs.log = log
     log(str(theirs.net))
     actions = [choose(rng) for _ in range(rng.randint(3, 7))]
