@@ -49,11 +49,15 @@ void read_opt(Keys& k, DecoderConfig& c) {
 
 void read_bloom(Keys& k, DecoderConfig& c) {
   c.layers = k.integer({"n_layer", "num_hidden_layers"});
-  c.hidden = k.integer({"hidden_size", "n_embed"});
+  c.hidden = k.integer({"n_embed", "hidden_size"});
   c.heads = k.integer({"n_head", "num_attention_heads"});
   c.ffn = 4 * c.hidden;  // n_inner is ignored, as in every implementation
   c.norm_eps = k.positive({"layer_norm_epsilon"}, 1e-5);
   k.must_be("apply_residual_connection_post_layernorm", false, false);
+  // transformers then leaves out the biases of two matrices.
+  if (const std::int64_t parts = k.integer({"pretraining_tp"}, 1);
+      parts > 1 && k.flag("slow_but_exact", false))
+    k.unsupported(str("slow_but_exact is true with a pretraining_tp of ", parts));
 }
 
 /// How the configs of a family specify which layers have a sliding window.
@@ -167,20 +171,21 @@ void read_llama(Keys& k, DecoderConfig& c) {
   c.head_dim = k.integer({"head_dim"}, default_head_dim(c));
   c.ffn = k.integer({"intermediate_size"});
   c.positions = k.integer({"max_position_embeddings"}, 0);
-  c.norm_eps = k.positive({"rms_norm_eps"}, static_cast<double>(c.norm_eps));
+  // A configuration of GLM-4 has another default than its models, whose it is for random values.
+  const double eps = c.family == "glm4" ? 1.5625e-7 : static_cast<double>(c.norm_eps);
+  c.norm_eps = k.positive({"rms_norm_eps"}, eps);
   read_rope(k, c);
   if (c.layers <= kMaxConfigLayers) {  // else validate() fails before anything per layer is allocated
     read_rope_layers(k, c);
     read_window(k, c);
   }
-  const std::string act =
-      k.text({"hidden_act", "hidden_activation"}, is_gelu(c) ? "gelu_pytorch_tanh" : "silu");
+  const bool is_gemma = c.norm_offset > 0;  // whose files may have both keys
+  const char* const act = is_gemma ? "hidden_activation" : "hidden_act";
   k.must_be_one_of(
-      "hidden_act", act,
+      act, k.text({act}, is_gelu(c) ? "gelu_pytorch_tanh" : "silu"),
       is_gelu(c) ? std::span<const std::string_view>(kTanhGelu) : std::span<const std::string_view>(kSilu));
   read_biases(k, c);
-  if (k.integer({"pretraining_tp"}, 1) != 1) k.unsupported("pretraining_tp is not 1");
-  if (c.norm_offset > 0) read_gemma(k, c);
+  if (is_gemma) read_gemma(k, c);
 }
 
 // What is quantized, and how, is in the files.

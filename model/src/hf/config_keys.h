@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -23,7 +24,9 @@ inline constexpr double kMaxFloat = static_cast<double>(std::numeric_limits<floa
 /// Reads keys of one config and collects the problems.
 class Keys {
  public:
-  explicit Keys(const json& object) : object_(object) {}
+  /// `section` is written before the names in messages, as in "rope_scaling.".
+  explicit Keys(const json& object, std::string section = {})
+      : object_(object), section_(std::move(section)) {}
 
   /// The value of the first of these names that is present and not null, or nullptr.
   const json* find(std::initializer_list<const char*> names) const {
@@ -90,7 +93,7 @@ class Keys {
     if (problems_.empty()) return {};
     return Status::error(broken_ ? Code::invalid : Code::unsupported, problems_);
   }
-  Keys within(const json& object) const { return Keys(object); }
+  Keys within(const json& object, std::string section = {}) const { return Keys(object, std::move(section)); }
   void take(const Keys& other) {
     if (other.problems_.empty()) return;
     problems_ += str(problems_.empty() ? "" : "\n", other.problems_);
@@ -101,10 +104,11 @@ class Keys {
   void wrong(const char* name, const json* value, const char* want) {
     broken_ = true;
     problems_ +=
-        str(problems_.empty() ? "" : "\n", name, " is ",
+        str(problems_.empty() ? "" : "\n", section_, name, " is ",
             value == nullptr ? std::string("missing") : value->dump().substr(0, 80), "; it must be ", want);
   }
   const json& object_;
+  const std::string section_;
   std::string problems_;
   bool broken_ = false;
 };

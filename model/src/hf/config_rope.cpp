@@ -11,10 +11,25 @@ using Scaling = Frequencies::Scaling;
 /// 0.1 m ln(s) + 1: YaRN's attention factor, which grows with the length (Peng et al. 2023, section 3.4).
 double yarn_mscale(double factor, double m) { return factor <= 1 ? 1.0 : 0.1 * m * std::log(factor) + 1.0; }
 
-void read_yarn(Keys& s, const DecoderConfig& c, Frequencies& f) {
+/// What a config says about RoPE in one place.
+struct Section {
+  const json* values;
+  std::string name;       ///< "rope_scaling"
+  bool is_global = true;  ///< not of one kind of layers
+};
+
+// As in transformers, a value beside the section comes before one in it.
+float original_positions(Keys& k, Keys& s, const Section& section, const DecoderConfig& c) {
+  const char* const name = "original_max_position_embeddings";
+  const bool is_beside = section.is_global && k.find({name}) != nullptr;
+  const std::int64_t n = is_beside ? k.integer({name}) : s.integer({name}, c.positions);
+  if (n == 0) s.unsupported(str(section.name, ".", name, " is 0"));
+  return static_cast<float>(n);
+}
+
+void read_yarn(Keys& s, Frequencies& f) {
   f.scaling = Scaling::yarn;
   f.factor = s.positive({"factor"});
-  f.original_positions = static_cast<float>(s.integer({"original_max_position_embeddings"}, c.positions));
   f.beta_fast = s.positive({"beta_fast"}, 32.0);
   f.beta_slow = s.positive({"beta_slow"}, 1.0);
   f.truncate = s.flag("truncate", true);
@@ -24,55 +39,83 @@ void read_yarn(Keys& s, const DecoderConfig& c, Frequencies& f) {
       m != 0 && m_all != 0 ? yarn_mscale(factor, m) / yarn_mscale(factor, m_all) : yarn_mscale(factor, 1);
   f.attention_factor = s.positive({"attention_factor"}, grown);
   if (!(f.theta > 1)) s.unsupported(str("rope_theta is ", f.theta, " with YaRN, which needs its logarithm"));
-  if (!(f.original_positions > 0)) s.unsupported("original_max_position_embeddings is 0 with YaRN");
 }
 
-void read_scaling(Keys& k, const json& scaling, const DecoderConfig& c, Frequencies& f) {
-  if (!scaling.is_object()) return k.unsupported(str("rope_scaling is ", scaling.dump().substr(0, 80)));
-  Keys s = k.within(scaling);
+void read_scaling(Keys& k, const Section& section, const DecoderConfig& c, Frequencies& f) {
+  if (!section.values->is_object())
+    return k.unsupported(str(section.name, " is ", section.values->dump().substr(0, 80)));
+  Keys s = k.within(*section.values, section.name + ".");
   f.theta = s.positive({"rope_theta"}, static_cast<double>(f.theta));
   const std::string type = s.text({"rope_type", "type"}, "default");
-  if (type != "default" && c.family == "phi3") {  // Phi-3 only has longrope, and formerly called it yarn
-    s.unsupported(str("rope_scaling.rope_type is ", type));
-  } else if (type == "linear") {
+  const bool is_phi3 = c.family == "phi3";  // Phi-3 only has longrope, and formerly called it yarn
+  if (type == "linear" && !is_phi3) {
     f.scaling = Scaling::linear;
     f.factor = s.positive({"factor"});
-  } else if (type == "llama3") {
+  } else if (type == "llama3" && !is_phi3) {
     f.scaling = Scaling::llama3;
     f.factor = s.positive({"factor"});
     f.low_freq_factor = s.positive({"low_freq_factor"});
     f.high_freq_factor = s.positive({"high_freq_factor"});
-    f.original_positions = static_cast<float>(s.integer({"original_max_position_embeddings"}));
-  } else if (type == "yarn") {
-    read_yarn(s, c, f);
+    f.original_positions = original_positions(k, s, section, c);
+  } else if (type == "yarn" && !is_phi3) {
+    read_yarn(s, f);
+    f.original_positions = original_positions(k, s, section, c);
   } else if (type != "default") {
-    s.unsupported(str("rope_scaling.rope_type is ", type));
+    s.unsupported(str(section.name, s.find({"rope_type"}) != nullptr ? ".rope_type is " : ".type is ", type));
   }
   k.take(s);
 }
 
-/// Reads the fraction of a head's elements that RoPE rotates.
-void read_rotary_dim(Keys& k, DecoderConfig& c) {
+/// Reads the fraction of a head's elements that RoPE rotates. `section`: null if there is none.
+void read_rotary_dim(Keys& k, const Section* section, DecoderConfig& c) {
+  constexpr const char* kName = "partial_rotary_factor";
   const bool known = c.rotary_interleaved || c.family == "phi3";
-  double share = k.number({"partial_rotary_factor"}, c.rotary_interleaved ? 0.5 : 1.0);
-  if (const json* rope = k.find({"rope_parameters"});
-      rope != nullptr && rope->contains("partial_rotary_factor"))
-    share = k.within(*rope).number({"partial_rotary_factor"});
-  if (!known && share != 1.0) return k.unsupported("partial_rotary_factor is not 1");
+  std::string name = kName;
+  double share = k.number({kName}, c.rotary_interleaved ? 0.5 : 1.0);
+  if (section != nullptr && section->values->is_object() && section->values->contains(kName)) {
+    name = str(section->name, ".", kName);
+    Keys s = k.within(*section->values, section->name + ".");
+    share = s.number({kName});
+    k.take(s);
+  }
+  if (!known && share != 1.0) return k.unsupported(str(name, " is ", share));
   if (!(share >= 0 && share <= 1)) {
-    k.unsupported(str("partial_rotary_factor is ", share));
+    k.unsupported(str(name, " is ", share));
     share = 0;
   }
   if (!known) return;
   const std::int64_t d = c.head_dim > 0 || c.heads == 0 ? c.head_dim : c.hidden / c.heads;
   c.rotary_dim = static_cast<std::int64_t>(static_cast<double>(d) * share);
+  if (c.rotary_dim % 2 != 0)
+    k.unsupported(str(name, " is ", share, ", by which ", c.rotary_dim, " of ", d,
+                      " elements of a head turn, an odd number"));
 }
 
-/// Reads settings per kind of layer: {"full_attention": {...}, "sliding_attention": {...}}.
-void read_by_layer(Keys& k, const json& rope, DecoderConfig& c) {
-  for (const auto& [kind, f] :
-       {std::pair{"full_attention", &c.frequencies}, std::pair{"sliding_attention", &*c.sliding_frequencies}})
-    if (const auto at = rope.find(kind); at != rope.end() && !at->is_null()) read_scaling(k, *at, c, *f);
+/// Reads settings per kind of layer, {"full_attention": {...}, "sliding_attention": {...}}. What is in
+/// rope_scaling replaces keys of the former.
+void read_by_layer(Keys& k, const json* by_layer, const json* scaling, DecoderConfig& c) {
+  json full = {{"rope_type", "default"}};
+  Section of_full{&full, "rope_parameters.full_attention", false};
+  if (by_layer != nullptr && !by_layer->is_object())
+    return k.unsupported(str("rope_parameters is ", by_layer->dump().substr(0, 80)));
+  const json none = json::object();
+  for (const auto& [kind, values] : (by_layer == nullptr ? none : *by_layer).items()) {
+    if (values.is_null()) continue;
+    const Section section{&values, str("rope_parameters.", kind), false};
+    if (kind == "full_attention")
+      full = values;
+    else if (kind == "sliding_attention")
+      read_scaling(k, section, c, *c.sliding_frequencies);
+    else
+      k.unsupported(str(section.name, " is ", values.dump().substr(0, 80), ", of no kind of layers"));
+  }
+  if (scaling != nullptr && scaling->is_object() && full.is_object()) {
+    full.update(*scaling);
+    of_full.name = "rope_scaling";
+  } else if (scaling != nullptr) {
+    of_full = {scaling, "rope_scaling", false};
+  }
+  read_scaling(k, of_full, c, c.frequencies);
 }
 
 json scaling_json(const Frequencies& f) {
@@ -110,16 +153,22 @@ void read_rope(Keys& k, DecoderConfig& c) {
   if (c.sliding_frequencies)
     c.sliding_frequencies->theta =
         k.positive({"rope_local_base_freq"}, static_cast<double>(c.sliding_frequencies->theta));
-  for (const char* name : {"rope_scaling", "rope_parameters"}) {
-    const json* scaling = k.find({name});
-    if (scaling == nullptr) continue;
-    if (c.sliding_frequencies &&
-        (scaling->contains("full_attention") || scaling->contains("sliding_attention")))
-      read_by_layer(k, *scaling, c);
-    else
-      read_scaling(k, *scaling, c, c.frequencies);
+  const json *scaling = k.find({"rope_scaling"}), *const parameters = k.find({"rope_parameters"});
+  if (scaling != nullptr && scaling->is_object() && scaling->empty()) scaling = nullptr;
+  if (c.sliding_frequencies) {
+    read_by_layer(k, parameters, scaling, c);
+    return read_rotary_dim(k, nullptr, c);
   }
-  read_rotary_dim(k, c);
+  // Of both, transformers reads the former alone.
+  const Section section =
+      scaling != nullptr ? Section{scaling, "rope_scaling"} : Section{parameters, "rope_parameters"};
+  if (section.values == nullptr) return read_rotary_dim(k, nullptr, c);
+  for (const char* const kind : {"full_attention", "sliding_attention"})
+    if (section.values->contains(kind))
+      k.unsupported(str(section.name, ".", kind, " is ", (*section.values)[kind].dump().substr(0, 80),
+                        ", and all layers of ", c.family, " have the same"));
+  read_scaling(k, section, c, c.frequencies);
+  read_rotary_dim(k, &section, c);
 }
 
 json rope_json(const DecoderConfig& c) {
