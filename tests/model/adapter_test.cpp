@@ -236,7 +236,7 @@ TEST_F(PeftFolderTest, WhatStrataDoesNotHaveIsRefusedByName) {
                 {"init_lora_weights", R"("PiSSA_niter_4")", "init_lora_weights is \"PiSSA_niter_4\""},
                 {"init_lora_weights", R"("magic")", "init_lora_weights is \"magic\"; strata knows"},
                 {"layers_to_transform", "[0, -1]", "layers_to_transform has -1"},
-                {"layers_to_transform", "[0, 7]", "target 'q_proj@7' names no module"},
+                {"layers_to_transform", "[0, 7]", "target_modules 'q_proj@7' names no module"},
                 {"use_dora", "2", "use_dora is 2"},
                 {"modules_to_save", R"(["lm_head"])", "modules_to_save = "},
                 {"a_new_key", "1", "a_new_key = 1"},
@@ -249,7 +249,7 @@ TEST_F(PeftFolderTest, WhatStrataDoesNotHaveIsRefusedByName) {
                  "both name model.layers.0.self_attn.q_proj"},
                 {"alpha_pattern", R"({"layers.0": 3, "layers\\.0": 4})", "names layers.0 twice"},
                 {"r", "2.5", "r is 2.5; it must be a whole number"},
-                {"lora_alpha", "0", "the alpha of model.layers.0.self_attn.q_proj is 0; it must be above 0"},
+                {"lora_alpha", "0", "lora_alpha is 0, with which the adapter changes nothing"},
                 {"lora_alpha", "1e300", "it must be above 0 and at most 1000000"},
                 {"r", "0", "the rank of model.layers.0.self_attn.q_proj is 0"}};
   const std::string before = get(config_file);

@@ -75,7 +75,8 @@ class Chooser {
   Result<std::vector<LoraTarget>> run() {
     const std::vector<std::string> targets =
         settings_.targets.empty() ? default_targets(matrices_) : settings_.targets;
-    for (const std::string& target : targets) check_name("target", target);
+    const char* const key = section_ == detail::kPeftSection ? "target_modules" : "target";
+    for (const std::string& target : targets) check_name(key, target);
     for (const auto& [name, rank] : settings_.rank_pattern) check_name("rank_pattern", name);
     for (const auto& [name, alpha] : settings_.alpha_pattern) check_name("alpha_pattern", name);
     if (settings_.pissa) check_pissa();
@@ -97,7 +98,7 @@ class Chooser {
       problems_ += "\n  PiSSA and rsLoRA cannot be combined with rank_pattern or alpha_pattern";
   }
   void check_name(std::string_view what, const std::string& name) {
-    if (what == "target" && name == LoraSettings::kAllLinear) return;
+    if (name == LoraSettings::kAllLinear && what.starts_with("target")) return;
     const auto is_named = [&](std::string_view module) { return names(name, module); };
     if (std::any_of(matrices_.begin(), matrices_.end(), [&](const Matrix& m) { return is_named(m.module); }))
       return;

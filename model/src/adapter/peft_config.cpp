@@ -150,6 +150,7 @@ Result<LoraSettings> read_lora(const json& root) {
   STRATA_TRY_ASSIGN(settings.rank, whole_number(root, "r", settings.rank));
   if (const json& alpha = field(root, "lora_alpha"); !alpha.is_null()) {
     STRATA_TRY_ASSIGN(settings.alpha, real_number(alpha, "lora_alpha"));
+    if (settings.alpha == 0) return unsupported("lora_alpha is 0, with which the adapter changes nothing");
   }
   STRATA_TRY_ASSIGN(settings.rslora, flag(root, "", "use_rslora", false));
   STRATA_TRY_ASSIGN(settings.dora, flag(root, "", "use_dora", false));

@@ -5,6 +5,7 @@
 #include <strata/runtime/convert.h>
 #include <strata/runtime/str.h>
 
+#include "adapter/choose_modules.h"
 #include "adapter/peft_config.h"
 #include "adapter/peft_tensors.h"
 #include "hf/folder_files.h"
@@ -33,6 +34,19 @@ Result<AdapterSettings> read_peft_settings(Io& io, const std::string& path) {
   return std::move(config.settings);
 }
 
+namespace {
+
+// Pickles are programs: they are not read.
+Status check_format(Io& io, const std::string& path) {
+  if (io.exists(path + "/adapter_model.safetensors") || !io.exists(path + "/adapter_model.bin")) return {};
+  return Status::error(Code::unsupported,
+                       path +
+                           " has adapter_model.bin, a pickle, which strata does not read, and no "
+                           "adapter_model.safetensors; save the adapter with safe_serialization=True");
+}
+
+}  // namespace
+
 PeftFolder::PeftFolder() = default;
 PeftFolder::~PeftFolder() = default;
 
@@ -45,11 +59,12 @@ Result<std::unique_ptr<PeftFolder>> PeftFolder::open(Io& io, const std::string& 
   folder->settings_ = std::move(parsed.settings);
   folder->base_ = std::move(parsed.base);
   if (const auto* lora = std::get_if<LoraSettings>(&folder->settings_)) {
-    auto targets = lora_targets(config, *lora);
+    auto targets = lora_targets(config, *lora, detail::kPeftSection);
     if (!targets.has_value()) return targets.status().annotate(path);
     folder->targets_ = *std::move(targets);
   }
   STRATA_TRY_ASSIGN(folder->tensors_, detail::adapter_tensors(folder->config_, folder->settings_));
+  STRATA_TRY(check_format(io, path));
   STRATA_TRY_ASSIGN(const std::string where, detail::file_in_hf_folder(path, "adapter_model.safetensors"));
   STRATA_TRY_ASSIGN(folder->file_, SafetensorsFile::open(io, where));
   STRATA_TRY(folder->check_tensors().annotate(path + "/adapter_model.safetensors"));
