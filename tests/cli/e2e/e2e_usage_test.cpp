@@ -42,8 +42,7 @@ TEST_F(CliUsageE2e, AMissingDataFileIsNamedWithItsKey) {
 TEST_F(CliUsageE2e, ADataFileThatMayNotBeReadIsAnIoError) {
   write("secret.txt", "Elizabeth");
   ASSERT_EQ(::chmod(file("secret.txt").c_str(), 0), 0);
-  ASSERT_EQ(::chmod(dir_.path().c_str(), 0777), 0);
-  options_.before_exec = become_nobody;
+  options_.before_exec = obey_permissions;
   expect_refused(tiny("train", {"--out", "run", "data.train=secret.txt"}), 5,
                  {"data.train: ", "secret.txt: Permission denied"});
 }
