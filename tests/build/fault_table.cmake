@@ -1,7 +1,8 @@
 cmake_minimum_required(VERSION 3.25)
 # Fails if docs/faults.md names a file, a claim or a test that does not exist. With RESULTS, a file of `ctest
 # --output-junit`, it also fails if any case of a named test failed, was skipped or did not run. ABSENT lists
-# the programs that this build omits. TABLE and MIN_ROWS are for the test of this script.
+# the programs that this build omits; with MOUNTS=OFF, for systems that allow no mounts, tests that need a small
+# file system may be skipped. TABLE and MIN_ROWS are for the test of this script.
 if(NOT TABLE)
   set(TABLE "${SOURCE}/docs/faults.md")
 endif()
@@ -16,6 +17,13 @@ if(RESULTS)
   string(REGEX MATCHALL "<testcase name=\"[^\"]*\"[^>]* status=\"[a-z]+\"" results "${results}")
 endif()
 
+set(mounting NvmeCreateTest.SmallTmpfsSaysNeededAndFree NvmePathCreateTest.PathThatIsFullIsRefusedByNameWithNeededAndFree
+  CliMachineE2e.ADiskTooSmallIsRefusedWithNeededAndFreeBytesBeforeTheFirstStep)
+set(may_skip "")
+if(DEFINED MOUNTS AND NOT MOUNTS)
+  set(may_skip "${mounting}")
+endif()
+
 # Fails unless every case of the test has run and passed.
 function(check_result program suite test)
   set(found 0)
@@ -23,7 +31,9 @@ function(check_result program suite test)
     if(case MATCHES "name=\"([^\"]*[./])?${suite}\\.${test}[/\"].* status=\"([a-z]+)\"")
       set(status "${CMAKE_MATCH_2}")
       math(EXPR found "${found} + 1")
-      if(NOT status STREQUAL "run")
+      if(status STREQUAL "notrun" AND "${suite}.${test}" IN_LIST may_skip)
+        message(STATUS "${suite}.${test} was skipped: no file system may be mounted here")
+      elseif(NOT status STREQUAL "run")
         string(REGEX REPLACE "^[^\"]*\"([^\"]*)\".*$" "\\1" name "${case}")
         string(REPLACE "notrun" "was skipped" status "${status}")
         message(SEND_ERROR "docs/faults.md: ${name}: ${status}; it did not pass")
