@@ -5,8 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/runtime/str.h>
+#include <strata/train/load_config.h>
 #include <strata/train/train_config.h>
 #include <support/memory_io.h>
+#include <support/temp_dir.h>
 
 #include <strata/model/tokenizer.h>
 
@@ -49,6 +52,21 @@ TEST_F(ChatChoiceTest, WithoutATemplateAutoIsPlainAndSaysWhy) {
   // A tokenizer file with another name may be in the folder of another tokenizer, whose files are ignored.
   EXPECT_EQ(chosen("auto", "hf/mine.json").chat->name(), "plain");
   EXPECT_EQ(choose_chat(io, "own", "bare").status().code(), Code::not_found);
+}
+
+TEST(ChatOfRunTest, ARunThatIsLoadedHasItsOwnTemplateWhateverItsNameMeansNow) {
+  const test::TempDir dir;
+  const std::string tokenizer = dir.file("tokenizer.json");
+  must(write_text_atomically(posix_io(), tokenizer, must(Tokenizer::train({}, 257)).to_json()));
+  must(write_text_atomically(posix_io(), dir.file("chat_template.jinja"), "own {{ messages[0].content }}"));
+  const std::string toml = str("[data]\nchat_template = \"chatml\"\ntokenizer = \"", tokenizer, "\"\n");
+  for (const char* name : {"config.resolved.toml", "mine.toml"})
+    must(write_text_atomically(posix_io(), dir.file(name), toml));
+  const auto name_in = [&](const char* file) {
+    return must(load_config({.items = {dir.file(file)}})).config.data.chosen_chat.chat->name();
+  };
+  EXPECT_EQ(name_in("config.resolved.toml"), "own");
+  EXPECT_EQ(name_in("mine.toml"), "chatml") << "somebody asks for another template";
 }
 
 TEST_F(ChatChoiceTest, ANamedTemplateTakesThePlaceOfTheTokenizers) {

@@ -162,12 +162,9 @@ void decide_base(ConfigTree& tree, const std::optional<FolderModel>& model, Mode
 
 // Whether a value comes from the resolved configuration of the run in `folder`.
 bool is_of_run(std::string_view origin, const std::string& folder) {
-  constexpr std::string_view kFile = "file ";
-  if (!origin.starts_with(kFile) || folder.empty()) return false;
-  const std::filesystem::path file(origin.substr(kFile.size()));
+  const std::string run = run_of_origin(origin);
   std::error_code absent;
-  return file.filename() == kResolvedConfig &&
-         std::filesystem::equivalent(file.parent_path().empty() ? "." : file.parent_path(), folder, absent);
+  return !run.empty() && !folder.empty() && std::filesystem::equivalent(run, folder, absent);
 }
 
 Status decide_chat(ConfigTree& tree, TrainConfig& config) {

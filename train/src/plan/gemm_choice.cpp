@@ -4,7 +4,8 @@
 
 #include <strata/kernels/bf16_gemm.h>
 #include <strata/runtime/str.h>
-#include <strata/train/run_folder.h>
+
+#include "run/run_paths.h"
 
 namespace strata {
 namespace {
@@ -33,8 +34,7 @@ void decide_by_time(LoadedConfig& loaded) {
 
 // Whether the value comes from a run, possibly from another machine, and was not requested for this machine.
 bool is_from_run_config(const LoadedConfig& loaded) {
-  const std::string& origin = loaded.tree.entry(kKey).origin;
-  return origin.starts_with("file ") && origin.find(kResolvedConfig) != std::string::npos;
+  return !run_of_origin(loaded.tree.entry(kKey).origin).empty();
 }
 
 }  // namespace

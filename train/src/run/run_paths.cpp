@@ -45,4 +45,12 @@ void resolve_run_paths(Io& io, ConfigTree& tree, const std::string& run) {
   });
 }
 
+std::string run_of_origin(std::string_view origin) {
+  constexpr std::string_view kFile = "file ";
+  if (!origin.starts_with(kFile)) return {};
+  const std::string_view file = origin.substr(kFile.size(), origin.find_last_of(':') - kFile.size());
+  if (file == kResolvedConfig) return ".";
+  return run_folder_of_config(std::string(file));
+}
+
 }  // namespace strata

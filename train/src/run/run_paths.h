@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include <strata/runtime/config/config.h>
 #include <strata/runtime/io/io.h>
@@ -18,5 +19,8 @@ std::string run_folder_of_config(const std::string& file);
 /// The inverse of run_config_toml(): relative paths from the run's configuration that exist below `run`
 /// become paths below `run`.
 void resolve_run_paths(Io& io, ConfigTree& tree, const std::string& run);
+/// The folder of the run whose resolved configuration a value comes from, by its ConfigEntry::origin, such as
+/// "file runs/a/config.resolved.toml:12"; empty if it comes from elsewhere.
+std::string run_of_origin(std::string_view origin);
 
 }  // namespace strata
