@@ -167,7 +167,7 @@ Value integer_of(Evaluator& evaluator, const Value& value, const Arguments& argu
 
 Value real_of(Evaluator&, const Value& value, const Arguments& arguments) {
   const Value* given = arguments.get(0, "default");
-  const Value otherwise = given == nullptr ? Value(0.0) : *given;
+  Value otherwise = given == nullptr ? Value(0.0) : *given;
   if (value.is_number()) return Value(value.number());
   if (value.text() == nullptr) return otherwise;
   const Text text = stripped(*value.text(), true, true);

@@ -11,6 +11,7 @@
 
 #include "step/queue_update.h"
 #include "trainer/accumulated_gradients.h"
+#include "trainer/refuse_param.h"
 
 namespace strata {
 
@@ -75,29 +76,6 @@ Result<std::unique_ptr<TrainerSession>> TrainerSession::create(const StatePlan& 
   return session;
 }
 
-namespace {
-
-Status check_addresses(const StatePlan& plan, std::span<void* const> values) {
-  const std::vector<LayoutTensor>& params = plan.tensors.specs;
-  if (values.size() != params.size())
-    return Status::error(Code::invalid,
-                         str("there are ", values.size(), " addresses for ", params.size(), " parameters"));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (values[i] == nullptr)
-      return Status::error(Code::invalid, str("the address of parameter '", params[i].name, "' is null"));
-  return {};
-}
-
-// How a refusal of a parameter begins.
-template <class... Why>
-Status refuse(const StatePlan& plan, std::int32_t param, const Why&... why) {
-  return Status::error(
-      Code::invalid,
-      str("parameter '", plan.tensors.specs[static_cast<std::size_t>(param)].name, "' ", why...));
-}
-
-}  // namespace
-
 Status TrainerSession::check_param(std::int32_t param) const {
   if (param >= 0 && param < std::ssize(step_->tensors)) return {};
   return Status::error(Code::invalid,
@@ -117,7 +95,8 @@ Status TrainerSession::read(std::span<const ParamCopy> copies) {
   const ChunkLayout& layout = state_plan().layout;
   for (const ParamCopy& copy : copies) {
     STRATA_TRY(check_param(copy.param));
-    if (copy.into == nullptr) return refuse(state_plan(), copy.param, "is to be copied to a null address");
+    if (copy.into == nullptr)
+      return detail::refuse_param(state_plan(), copy.param, "is to be copied to a null address");
   }
   for (const ParamCopy& copy : copies) {
     const Slice& slice = layout.slice(copy.param);
@@ -154,11 +133,12 @@ Status TrainerSession::accumulate(std::int32_t param, const void* gradient, DTyp
   if (!holds_params())
     return Status::error(Code::invalid,
                          "gradients are accumulated only by a session that holds the parameters");
-  if (gradient == nullptr) return refuse(state_plan(), param, "has no gradient");
-  if (!is_trained(param)) return refuse(state_plan(), param, "is not trained, but has a gradient");
+  if (gradient == nullptr) return detail::refuse_param(state_plan(), param, "has no gradient");
+  if (!is_trained(param))
+    return detail::refuse_param(state_plan(), param, "is not trained, but has a gradient");
   if (!is_stored_dtype(dtype))
-    return refuse(state_plan(), param, "has a gradient of ", to_string(dtype),
-                  "; it must be f32, bf16 or f16");
+    return detail::refuse_param(state_plan(), param, "has a gradient of ", to_string(dtype),
+                                "; it must be f32, bf16 or f16");
   const ChunkId chunk = state_plan().layout.slice(param).chunk;
   Status added = update(chunk);  // which needs the gradient of the step before
   if (added.is_ok()) added = step_->gradients.add(param, static_cast<const std::byte*>(gradient), dtype);
@@ -176,7 +156,7 @@ Result<std::span<const float>> TrainerSession::gradient(std::int32_t param) {
   STRATA_TRY(check_param(param));
   const Slice& slice = state_plan().layout.slice(param);
   if (!step_->gradients.has(param) || step_->is_pending[slice.chunk])
-    return refuse(state_plan(), param, "has no accumulated gradient");
+    return detail::refuse_param(state_plan(), param, "has no accumulated gradient");
   Stream& stream = context().streams().cpu;
   STRATA_TRY_ASSIGN(const ChunkPin pin, context().chunks().pin({slice.chunk, Payload::accum}, Tier::pinned,
                                                                Intent::read, stream));
@@ -203,7 +183,9 @@ void TrainerSession::discard() noexcept {
 
 Status TrainerSession::check(const ParamUpdate& update) const {
   STRATA_TRY(check_param(update.param));
-  const auto no = [&](const auto&... why) { return refuse(state_plan(), update.param, why...); };
+  const auto no = [&](const auto&... why) {
+    return detail::refuse_param(state_plan(), update.param, why...);
+  };
   const auto i = static_cast<std::size_t>(update.param);
   if (step_->tensors[i].is_updated) return no("is updated twice in one step");
   if (!is_trained(update.param)) return no("is not trained, so it cannot be updated");
@@ -230,7 +212,8 @@ Status TrainerSession::set_updates(std::span<const ParamUpdate> updates) {
     cpuopt::OptimizerParams settings = update.settings;
     settings.step = param_steps()[i] + 1;
     if (Status valid = cpuopt::validate(settings); !valid.is_ok())
-      return refuse(state_plan(), update.param, "has settings that are not valid: ", valid.message());
+      return detail::refuse_param(state_plan(), update.param,
+                                  "has settings that are not valid: ", valid.message());
     step_->constants.by_rule[i] = cpuopt::make_update_step(settings);
     step_->tensors[i] = {static_cast<std::byte*>(update.values),
                          static_cast<const std::byte*>(update.gradient), update.gradient_dtype, true};

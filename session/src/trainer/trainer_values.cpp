@@ -8,10 +8,26 @@
 #include <vector>
 
 #include <strata/runtime/convert.h>
+#include <strata/runtime/str.h>
 
+#include "trainer/refuse_param.h"
 #include "trainer/written_params.h"
 
 namespace strata {
+namespace {
+
+Status check_addresses(const StatePlan& plan, std::span<void* const> values) {
+  const std::vector<LayoutTensor>& params = plan.tensors.specs;
+  if (values.size() != params.size())
+    return Status::error(Code::invalid,
+                         str("there are ", values.size(), " addresses for ", params.size(), " parameters"));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] == nullptr)
+      return Status::error(Code::invalid, str("the address of parameter '", params[i].name, "' is null"));
+  return {};
+}
+
+}  // namespace
 
 Status TrainerSession::bind(std::span<void* const> values) {
   if (holds_params())
@@ -52,7 +68,7 @@ Status TrainerSession::write(std::span<const ParamSource> sources) {
   for (const ParamSource& source : sources) {
     STRATA_TRY(check_param(source.param));
     if (source.from == nullptr)
-      return refuse(state_plan(), source.param, "is to be read from a null address");
+      return detail::refuse_param(state_plan(), source.param, "is to be read from a null address");
   }
   // One pass over the chunks, however many of the parameters are in one.
   const std::vector<LayoutTensor>& params = state_plan().tensors.specs;
