@@ -9,6 +9,7 @@
 #include <strata/runtime/threads/topology.h>
 #include <strata/train/job.h>
 #include <strata/train/load_config.h>
+#include <strata/train/data/run_length.h>
 #include <strata/train/subspaces/schedule.h>
 
 // Contract C7: the share of a step's time that offloading costs, measured on the user's own model. Both runs
@@ -25,7 +26,7 @@ class MeasuredRun {
  public:
   static Result<std::unique_ptr<MeasuredRun>> plan(const Args& args, const TrainingData& training_data) {
     STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(with_overrides(args, {"parallel.ranks=1"})));
-    loaded.config.data.packing = training_data.packing();
+    decide_by_data(loaded, training_data);
     STRATA_TRY_ASSIGN(PlannedJob planned, plan_job(loaded));
     return std::unique_ptr<MeasuredRun>(
         new MeasuredRun(std::move(loaded), std::move(planned), training_data));

@@ -6,6 +6,7 @@
 #include <strata/train/align/objective.h>
 #include <strata/train/job.h>
 #include <strata/train/load_config.h>
+#include <strata/train/data/run_length.h>
 #include <strata/train/subspaces/schedule.h>
 #include <strata/train/training_data.h>
 
@@ -74,7 +75,7 @@ Result<Bits> run_variant(const Args& args, const Variant& variant, const Trainin
   std::vector<std::string> overrides = variant.overrides;
   overrides.emplace_back("parallel.ranks=1");
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(with_overrides(args, overrides)));
-  loaded.config.data.packing = training_data.packing();
+  decide_by_data(loaded, training_data);
   STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(loaded.config, *planned.plan, posix_io()));
   STRATA_TRY(job->engine().initialize(loaded.config.train.seed));

@@ -33,6 +33,38 @@ TEST_F(CliHfE2e, ARunThatStartsFromAnExportHasTheFinalLossOfTheExportedRun) {
   EXPECT_EQ(strata({"train", "--resume", "again", "train.steps=2"}).exit_code, 0);
 }
 
+TEST_F(CliHfE2e, AFolderIsTunedForThreeEpochsOfRowsThatItsDataNeed) {
+  make_folder("qwen3");
+  std::string records;
+  for (int i = 0; i < 40; ++i) records += "{\"prompt\": \"Mr.\", \"completion\": \" Bennet\"}\n";
+  write("ask.jsonl", records);
+  const Words words = {"train", "--init", "hf", "data.train=ask.jsonl", "train.dtype=f32"};
+  const auto with = [&](Words more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return strata(more);
+  };
+  const ProgramResult tuned = with({"--out", "tuned"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  EXPECT_THAT(tuned.output(), HasSubstr("data     40 documents, "));
+  const std::string toml = read_all(file("tuned/config.resolved.toml"));
+  EXPECT_THAT(toml, HasSubstr("epochs = 3"));
+  EXPECT_THAT(toml, HasSubstr("lr = 2e-05"));
+  EXPECT_THAT(toml, HasSubstr("seq = 16 "));
+  const int steps = metrics("tuned").back()["step"].get<int>();
+  EXPECT_THAT(tuned.output(), HasSubstr(str(steps, " steps of 64 tokens are 3")));
+  EXPECT_THAT(toml, HasSubstr(str("steps = ", steps, " ")));
+  // A longer run, from where this one ended.
+  EXPECT_EQ(strata({"train", "--resume", "tuned"}).exit_code, 0);
+  ASSERT_EQ(strata({"train", "--resume", "tuned", "train.epochs=4"}).exit_code, 0);
+  EXPECT_GT(metrics("tuned").back()["step"].get<int>(), steps);
+  EXPECT_EQ(with({"--out", "many", "train.steps=200"}).exit_code, 0);
+  EXPECT_THAT(
+      with({"--out", "many", "--overwrite", "train.steps=200", "optim.lr=1"}).err,
+      testing::AllOf(HasSubstr("the run reads data.train "), HasSubstr("optim.lr = 1 is 5e+04 times 2e-05")));
+  EXPECT_THAT(with({"--out", "split", "model.seq=2", "train.steps=1"}).err,
+              HasSubstr("40 of 40 documents are longer than model.seq = 2 and are split"));
+}
+
 // Layouts of GPT-2 (transposed), BLOOM (by heads) and LLaMA (three matrices for one).
 TEST_F(CliHfE2e, ARunGoesOnFromAnExportWithStatesAsIfItHadNotBeenInterrupted) {
   for (const std::string family : {"gpt2", "bloom", "llama"}) {

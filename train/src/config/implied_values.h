@@ -1,11 +1,26 @@
 #pragma once
 
+#include <cstdint>
+
 #include <strata/runtime/config/config.h>
+#include <strata/train/train_config.h>
 
 namespace strata::detail {
 
-/// Adds to the sources what one key implies for others that nobody has set, and builds the tree again: with
-/// another value the two could not be combined. Errors: those of ConfigTree::build().
+/// Adds to the sources what keys imply for others that nobody has set, and builds the tree again: what could
+/// not be combined otherwise, and what is usual for a model from a folder. Errors: those of
+/// ConfigTree::build().
 Status add_implied_values(ConfigSources& sources, ConfigTree& tree);
+
+/// The learning rate that a run from a folder implies; 0 if there is none.
+double implied_rate(const TrainConfig& config);
+
+/// Of train.steps and train.epochs the one of the later source counts. Errors: `invalid` if both are from the
+/// same; `unsupported` for epochs of a run that samples its answers.
+Status choose_run_length(ConfigSources& sources, ConfigTree& tree);
+/// Decides model.seq, train.steps and optim.warmup where they do not depend on data.
+Status decide_without_data(ConfigTree& tree);
+/// Decides optim.warmup for so many steps, if it is open.
+void decide_warmup(ConfigTree& tree, std::int64_t steps);
 
 }  // namespace strata::detail

@@ -167,6 +167,16 @@ bool is_of_run(std::string_view origin, const std::string& folder) {
   return !run.empty() && !folder.empty() && std::filesystem::equivalent(run, folder, absent);
 }
 
+// Until the data decide it, a sequence is as long as it may be: a plan then has room for what comes.
+void limit_open_length(const ConfigTree& tree, TrainConfig& config) {
+  constexpr std::int64_t kMost = 2048;
+  if (!tree.is_auto("model.seq")) return;
+  const std::int64_t positions = config.model.loaded->positions, known = positions > 0 ? positions : kMost;
+  config.model.seq =
+      static_cast<int>(std::max<std::int64_t>(1, std::min(known - virtual_tokens(config), kMost)));
+  config.model.seq_is_most = true;
+}
+
 Status decide_chat(ConfigTree& tree, TrainConfig& config) {
   ChatChoice& choice = config.data.chosen_chat;
   const std::string tokenizer = tokenizer_source(config);
@@ -233,6 +243,7 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
   }
   STRATA_TRY(detail::add_implied_values(sources, tree));
+  STRATA_TRY(detail::choose_run_length(sources, tree));
   std::optional<FolderModel> model;
   if (const std::string from = tree.text("model.from"); !from.empty()) {
     const std::string path = model_config_path(tree, run);
@@ -261,9 +272,11 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
   if (!run.empty()) resolve_run_paths(posix_io(), tree, run);
   STRATA_TRY(detail::expand_data_patterns(posix_io(), tree));
   decide_base(tree, model, request.use);
+  STRATA_TRY(detail::decide_without_data(tree));
   STRATA_TRY_ASSIGN(TrainConfig config, fill(tree, request));
   if (model) {
     config.model.loaded = std::move(model->decoder);
+    limit_open_length(tree, config);
     config.model.ignored_settings = std::move(model->ignored_settings);
     if (config.model.loaded->scores && !is_reward_model(config))
       return Status::error(Code::invalid,

@@ -132,12 +132,12 @@ Result<TokenDataset> create_dataset(const TokenCache& cache, const TrainConfig& 
   if (packing == "pack") {
     STRATA_TRY_ASSIGN(PackedDataset packed,
                       PackedDataset::create(cache, {.seq = config.model.seq, .order = order, .seed = seed}));
-    const std::uint64_t bytes = packed.memory_bytes();
-    return TokenDataset{std::make_unique<PackedDataset>(std::move(packed)), bytes};
+    const std::uint64_t bytes = packed.memory_bytes(), n_split = packed.stats().n_split;
+    return TokenDataset{std::make_unique<PackedDataset>(std::move(packed)), bytes, n_split};
   }
   STRATA_TRY_ASSIGN(StreamDataset stream,
                     StreamDataset::create(cache, {.seq = config.model.seq, .order = order, .seed = seed}));
-  return TokenDataset{std::make_unique<StreamDataset>(std::move(stream)), 0};
+  return TokenDataset{std::make_unique<StreamDataset>(std::move(stream))};
 }
 
 namespace {

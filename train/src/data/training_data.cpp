@@ -31,10 +31,13 @@ class TrainingDataBuilder {
                                 config_.model.vocab)
                    .annotate("log.sample_prompt"));
     if (std::string note = into_.tokenizer().note(); !note.empty()) into_.notes_.push_back(std::move(note));
+    into_.seq_ = config_.model.seq;
     if (samples_answers(config_)) return open_prompts(train);
     STRATA_TRY(io_.make_dirs(config_.data.cache_dir));
     STRATA_TRY(open_caches(train));
     decide_packing();
+    count_documents();
+    decide_seq();
     STRATA_TRY(compares_pairs(config_) ? make_pairs() : make_datasets());
     into_.data_digest_ = data_digest(into_.tokenizer(), into_.train_caches_, into_.packing_);
     if (has_reference(config_) && !into_.val_caches_.empty())
@@ -55,6 +58,7 @@ class TrainingDataBuilder {
     for (std::size_t i = 0; i < prompts.size(); ++i)
       into_.has_conversations_ = into_.has_conversations_ || !prompts.prompt(i).messages.empty();
     if (!config_.data.mixture.empty()) STRATA_TRY(open_mixture());
+    into_.size_.n_documents = prompts.size();
     const std::string of_prompts = to_hex(prompts.digest());
     into_.data_digest_ =
         into_.mixture_ == nullptr
@@ -103,6 +107,26 @@ class TrainingDataBuilder {
     return open_token_cache(config_, *into_.codec_, files, io_, into_.notes_);
   }
 
+  // In whole multiples of 16, which kernels like.
+  void decide_seq() {
+    constexpr std::int64_t kMultiple = 16;
+    int& seq = config_.model.seq;
+    const auto longest = static_cast<std::int64_t>(into_.size_.longest);
+    if (config_.model.seq_is_most)
+      seq = static_cast<int>(std::min<std::int64_t>(seq, (longest + kMultiple - 1) / kMultiple * kMultiple));
+    into_.seq_ = seq;
+  }
+
+  void count_documents() {
+    DataSize& size = into_.size_;
+    for (const auto& cache : into_.train_caches_) {
+      size.n_documents += cache->n_documents();
+      size.n_tokens += cache->n_tokens();
+      for (std::uint64_t d = 0; d < cache->n_documents(); ++d)
+        size.longest = std::max(size.longest, cache->document_end(d) - cache->document_begin(d));
+    }
+  }
+
   // One packing for training and validation, so that the validation loss does not depend on when `auto` was
   // resolved.
   void decide_packing() {
@@ -118,6 +142,7 @@ class TrainingDataBuilder {
   Status make_pairs() {
     STRATA_TRY_ASSIGN(into_.train_pairs_,
                       pairs_of(*into_.train_caches_.front(), SampleOrder::shuffled, "data.train"));
+    into_.size_.epoch_rows = into_.train_pairs_->data().stats().n_batches;
     if (into_.val_caches_.empty()) return {};
     STRATA_TRY_ASSIGN(into_.val_pairs_,
                       pairs_of(*into_.val_caches_.front(), SampleOrder::sequential, "data.val"));
@@ -146,7 +171,7 @@ class TrainingDataBuilder {
       // Different seeds, since files of equal size would otherwise be read in the same order.
       const std::uint64_t seed = config_.train.seed + i * 0x9E3779B97F4A7C15;
       STRATA_TRY_ASSIGN(auto part,
-                        annotated(dataset_of(*into_.train_caches_[i], order, seed),
+                        annotated(dataset_of(*into_.train_caches_[i], order, seed, &into_.size_),
                                   weights.empty() ? "data.train" : "data.train: " + config_.data.train[i]));
       if (!weights.empty()) sources.push_back({config_.data.train[i], part.get(), weights[i]});
       into_.parts_.push_back(std::move(part));
@@ -160,6 +185,7 @@ class TrainingDataBuilder {
           annotated(MixedDataset::create(std::move(sources), config_.train.seed), "data.weights"));
       into_.train_ = std::make_unique<MixedDataset>(std::move(mixed));
     }
+    into_.size_.epoch_rows = into_.train_->n_epoch_samples();
     if (into_.val_caches_.empty()) return {};
     STRATA_TRY_ASSIGN(
         into_.val_,
@@ -167,14 +193,15 @@ class TrainingDataBuilder {
     return {};
   }
 
-  Result<std::unique_ptr<Dataset>> dataset_of(const TokenCache& cache, SampleOrder order,
-                                              std::uint64_t seed) {
+  Result<std::unique_ptr<Dataset>> dataset_of(const TokenCache& cache, SampleOrder order, std::uint64_t seed,
+                                              DataSize* counted = nullptr) {
     STRATA_TRY_ASSIGN(TokenDataset rows, create_dataset(cache, config_, into_.packing_, order, seed));
     into_.packed_bytes_ += rows.memory_bytes;
+    if (counted != nullptr) counted->n_split += rows.n_split;
     return std::move(rows.data);
   }
 
-  const TrainConfig& config_;
+  TrainConfig config_;  // with the decided model.seq
   Io& io_;
   TrainingData& into_;
 };

@@ -4,6 +4,7 @@
 #include <strata/train/align/objective.h>
 #include <strata/train/plan_text.h>
 #include <strata/train/resume.h>
+#include <strata/train/data/run_length.h>
 #include <strata/train/start_notes.h>
 
 #include "loop/initial_states.h"
@@ -23,6 +24,8 @@ void report_start(const ActiveRun& active, const TrainingData& training_data, Ob
   const TrainConfig& config = active.loaded.config;
   for (const std::string& note : start_notes(config)) observer.on_message(note);
   for (const std::string& note : training_data.notes()) observer.on_message(str("data     ", note));
+  observer.on_message(str("data     ", run_length_text(config, training_data)));
+  for (const std::string& warning : run_length_warnings(config, training_data)) observer.on_warning(warning);
   observer.on_message(start_table(config, active.planned, nvme_text(active.job->engine())));
   if (const std::string note = active.job->engine().nvme_note();
       note != "not used" && note != "io_uring, O_DIRECT, registered buffers")

@@ -9,6 +9,7 @@
 #include <strata/train/plan_text.h>
 #include <strata/train/resume.h>
 #include <strata/train/run_identity.h>
+#include <strata/train/data/run_length.h>
 
 #include "run/run_paths.h"
 
@@ -92,7 +93,7 @@ Status change_budgets(ActiveRun& active, Trainer& trainer, const TrainingData& t
   if (!asked.has_value()) return refused(asked.status());
   auto loaded = load_config(request_for_budgets(active.request, folder.path(), *asked));
   if (!loaded.has_value()) return refused(loaded.status());
-  loaded->config.data.packing = training_data.packing();
+  decide_by_data(*loaded, training_data);
   if (const Status same = check_identity(run_identity(active.loaded.config, training_data),
                                          run_identity(loaded->config, training_data));
       !same.is_ok())

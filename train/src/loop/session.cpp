@@ -15,6 +15,7 @@
 #include <strata/train/budget_request.h>
 #include <strata/train/split/plan_stages.h>
 #include <strata/train/resume.h>
+#include <strata/train/data/run_length.h>
 #include <strata/train/write_budget.h>
 
 #include "loop/active_run.h"
@@ -58,11 +59,12 @@ Status check_not_cancelled(const Signals& signals) {
   return Status::error(Code::cancelled, "stopped by a signal before the first step");
 }
 
-Status plan_run(ActiveRun& active, const Signals& signals) {
+Status plan_run(ActiveRun& active, const TrainingData& data, const Signals& signals) {
   const TrainConfig::Parallel parallel = active.loaded.config.parallel;
   const auto load = [&](const ConfigRequest& given) -> Result<LoadedConfig> {
     STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
     loaded.config.parallel = parallel;
+    decide_by_data(loaded, data);
     return loaded;
   };
   STRATA_TRY_ASSIGN(active.planned,
@@ -181,13 +183,12 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
                     checkpoints_to_resume(request, config, path, io, observer));
   STRATA_TRY_ASSIGN(const std::unique_ptr<TrainingData> training_data, TrainingData::open(config, io));
   STRATA_TRY(check_not_cancelled(signals));
+  decide_by_data(loaded, *training_data);
   if (!checkpoints.empty()) {
     STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoints.front()));
     STRATA_TRY(match_checkpoint(checkpoints.front(), manifest, *training_data, path, loaded, io, *log));
     if (is_finished(manifest, config, path, io)) return nothing_to_do(manifest, config, path);
   }
-  loaded.config.data.packing =
-      training_data->packing();  // the program depends on whether rows contain several documents
   resolve_backend(loaded);
   STRATA_TRY_ASSIGN(const CachedProfile machine,
                     load_local_profile(io, request.environment, config.memory.backend,
@@ -195,7 +196,7 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
   const SteadyClock clock;
   const std::unique_ptr<Trace> trace = detail::create_trace(config, 0, clock);
   ActiveRun active{request, loaded, machine, io, trace.get(), ranks.world, {}, {}};
-  STRATA_TRY(plan_run(active, signals));
+  STRATA_TRY(plan_run(active, *training_data, signals));
   STRATA_TRY(announce(active, *training_data, path, checkpoints, ranks));
   STRATA_TRY(start_job(active));
   report_start(active, *training_data, observer, *log);

@@ -183,8 +183,7 @@ Result<PlannedJob> plan_with_batch_split(
     const std::function<Result<LoadedConfig>(const ConfigRequest&)>& load) {
   const bool explain_refusal = basis.explain_refusal;
   int micro_batch = loaded.config.train.micro_batch, grad_accum = loaded.config.train.grad_accum;
-  const std::string packing = loaded.config.data.packing,
-                    asked = str("train.micro_batch=", micro_batch, " train.grad_accum=", grad_accum);
+  const std::string asked = str("train.micro_batch=", micro_batch, " train.grad_accum=", grad_accum);
   for (bool was_split = false;; was_split = true) {
     const bool splits = loaded.config.train.allow_micro_batch_split && micro_batch % 2 == 0;
     basis.explain_refusal = explain_refusal && !splits;
@@ -198,7 +197,6 @@ Result<PlannedJob> plan_with_batch_split(
                                                     str("train.grad_accum=", grad_accum)})));
     carry_over_bf16_gemm(loaded, again);
     loaded = std::move(again);
-    loaded.config.data.packing = packing;
   }
 }
 

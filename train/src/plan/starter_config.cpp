@@ -23,17 +23,14 @@ constexpr std::size_t kMaxListed = 20;  // files; more stay a pattern
 
 using Assignments = std::vector<std::string>;
 
-// The model, and how long its sequences are.
+// The model, and how long its sequences are: the data decide that of a folder.
 Result<Assignments> model_keys(const StarterAnswers& answers, const std::vector<std::string>& environment) {
   constexpr std::int64_t kSeq = 1024, kSmallSeq = 256;
   constexpr double kSmall = 5e7;
   if (posix_io().exists(answers.model + "/config.json")) {
-    STRATA_TRY_ASSIGN(const LoadedConfig loaded, load_config({.items = {str("model.from=", answers.model)},
-                                                              .environment = environment}));
-    const auto& decoder = loaded.config.model.loaded;
-    const std::int64_t positions = decoder ? decoder->positions : 0;
-    return Assignments{str("model.from=", answers.model),
-                       str("model.seq=", positions > 0 ? std::min(positions, kSeq) : kSeq)};
+    Assignments keys = {str("model.from=", answers.model)};
+    STRATA_TRY(load_config({.items = keys, .environment = environment}).status());
+    return keys;
   }
   auto parameters = parse_parameter_count(answers.model);
   if (!parameters.has_value())
@@ -64,9 +61,9 @@ Result<Assignments> data_keys(const StarterAnswers& answers, const std::vector<s
   return Assignments{fmt::format("data.train={}", fmt::join(files, ",")), str("data.val=", last)};
 }
 
-constexpr const char* kRunKeys[] = {"train.dtype=bf16",    "train.steps=500",      "optim.schedule=cosine",
-                                    "optim.warmup=50",     "checkpoint.every=100", "checkpoint.keep=3",
-                                    "log.report_every=60s"};
+constexpr const char* kRunKeys[] = {"train.dtype=bf16", "optim.schedule=cosine", "checkpoint.every=100",
+                                    "checkpoint.keep=3", "log.report_every=60s"};
+constexpr const char* kScratchKeys[] = {"train.steps=500", "optim.warmup=50"};
 
 /// A planned run of one task, with the micro-batch that was chosen.
 struct Candidate {
@@ -100,17 +97,19 @@ Result<std::optional<Candidate>> best_of(const Assignments& keys, const std::str
 
 /// The keys of a file, one section after the other.
 constexpr std::string_view kShown[] = {
-    "model.from",      "model.family",    "model.layers",      "model.hidden",       "model.heads",
-    "model.ffn",       "model.vocab",     "model.seq",         "data.train",         "data.val",
-    "adapter.method",  "adapter.rank",    "adapter.alpha",     "adapter.targets",    "train.base",
-    "train.dtype",     "train.steps",     "train.micro_batch", "train.grad_accum",   "train.recompute",
-    "optim.lr",        "optim.warmup",    "optim.schedule",    "optim.weight_decay", "memory.backend",
-    "memory.device",   "memory.pinned",   "memory.nvme",       "memory.nvme_dir",    "checkpoint.every",
-    "checkpoint.keep", "log.report_every"};
+    "model.from",       "model.family",    "model.layers",    "model.hidden",      "model.heads",
+    "model.ffn",        "model.vocab",     "model.seq",       "data.train",        "data.val",
+    "adapter.method",   "adapter.rank",    "adapter.alpha",   "adapter.targets",   "train.base",
+    "train.dtype",      "train.steps",     "train.epochs",    "train.micro_batch", "train.grad_accum",
+    "train.recompute",  "optim.lr",        "optim.warmup",    "optim.schedule",    "optim.weight_decay",
+    "memory.backend",   "memory.device",   "memory.pinned",   "memory.nvme",       "memory.nvme_dir",
+    "checkpoint.every", "checkpoint.keep", "log.report_every"};
 
 // A folder has the sizes of its model, and only adapters have keys of adapters.
 bool is_shown(const TrainConfig& config, std::string_view key) {
   if (key == "model.from") return !config.model.from.empty();
+  if (key == "train.epochs") return config.train.epochs.has_value();
+  if (key == "train.steps") return !config.train.epochs.has_value();
   if (key.starts_with("model.") && key != "model.seq") return config.model.from.empty();
   if (key.starts_with("adapter.") || key == "train.base") return has_adapters(config);
   if (key == "data.val") return !config.data.val.empty();
@@ -167,6 +166,7 @@ Result<StarterConfig> make_starter_config(const StarterAnswers& answers,
   const bool from_scratch = keys.front().starts_with("model.family");
   for (const Assignments& more : {data, memory}) keys.insert(keys.end(), more.begin(), more.end());
   keys.insert(keys.end(), std::begin(kRunKeys), std::end(kRunKeys));
+  if (from_scratch) keys.insert(keys.end(), std::begin(kScratchKeys), std::end(kScratchKeys));
   keys.push_back(str("memory.backend=", starter_backend()));
   std::vector<std::string> tasks;
   if (answers.task != "auto") tasks.push_back(answers.task);

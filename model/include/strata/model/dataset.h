@@ -41,6 +41,8 @@ class Dataset {
   virtual std::int64_t seq() const noexcept = 0;
   /// Number of samples: finite for sequential order, unlimited for shuffled.
   virtual std::uint64_t n_samples() const noexcept = 0;
+  /// Samples of one pass over the data, in any order; of a mixture, as many as its sources have together.
+  virtual std::uint64_t n_epoch_samples() const noexcept = 0;
   /// Whether a row may hold several documents that attention must keep apart, that is whether doc_start may
   /// be nonzero.
   virtual bool separates_documents() const noexcept = 0;
@@ -102,6 +104,7 @@ class StreamDataset final : public Dataset {
   std::uint64_t n_samples() const noexcept override;
   bool separates_documents() const noexcept override { return false; }
   std::int32_t vocab_size() const noexcept override { return cache_->vocab_size(); }
+  std::uint64_t n_epoch_samples() const noexcept override { return n_windows_; }
   /// Windows in one epoch.
   std::uint64_t n_windows() const noexcept { return n_windows_; }
   /// The window that is sample k, k < n_samples().
@@ -146,6 +149,7 @@ class PackedDataset final : public Dataset {
   std::uint64_t n_samples() const noexcept override;
   bool separates_documents() const noexcept override { return true; }
   std::int32_t vocab_size() const noexcept override { return cache_->vocab_size(); }
+  std::uint64_t n_epoch_samples() const noexcept override { return stats().n_rows; }
   const PackingStats& stats() const noexcept;
   /// Memory it uses in addition to the cache.
   std::uint64_t memory_bytes() const noexcept;
@@ -184,6 +188,11 @@ class MixedDataset final : public Dataset {
   std::uint64_t n_samples() const noexcept override { return std::numeric_limits<std::uint64_t>::max(); }
   bool separates_documents() const noexcept override;
   std::int32_t vocab_size() const noexcept override { return sources_.front().data->vocab_size(); }
+  std::uint64_t n_epoch_samples() const noexcept override {
+    std::uint64_t n = 0;
+    for (const MixedSource& source : sources_) n += source.data->n_epoch_samples();
+    return n;
+  }
   struct Pick {
     std::size_t source;
     std::uint64_t index;  ///< sample of that source

@@ -17,4 +17,17 @@ std::string plural(N n, std::string_view noun) {
   return str(n, " ", noun, hisses ? "es" : "s");
 }
 
+/// A whole number with a comma between thousands: "12,292".
+template <std::integral N>
+std::string grouped(N n) {
+  std::string text = str(n);
+  for (std::size_t at = text.size(); at > 3 + (text.front() == '-' ? 1U : 0U);) text.insert(at -= 3, 1, ',');
+  return text;
+}
+/// plural() of a grouped() number.
+template <std::integral N>
+std::string plural_grouped(N n, std::string_view noun) {
+  return grouped(n) + plural(n, noun).substr(str(n).size());
+}
+
 }  // namespace strata

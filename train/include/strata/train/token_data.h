@@ -54,6 +54,7 @@ std::string resolve_packing(const TrainConfig& config, bool masked);
 struct TokenDataset {
   std::unique_ptr<Dataset> data;
   std::uint64_t memory_bytes = 0;  ///< in addition to the cache
+  std::uint64_t n_split = 0;       ///< documents that are longer than a row, each of which is several
 };
 /// A dataset with rows of model.seq tokens. Errors: `invalid` if a row is longer than the data.
 Result<TokenDataset> create_dataset(const TokenCache& cache, const TrainConfig& config,

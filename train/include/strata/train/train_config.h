@@ -26,6 +26,7 @@ struct TrainConfig {
   struct Model {
     std::string preset, from, states, family;
     int layers = 0, hidden = 0, heads = 0, ffn = 0, vocab = 0, seq = 0;
+    bool seq_is_most = false;             ///< `seq` is the most that decide_by_data() may choose
     std::optional<int> kv_heads;          ///< auto: equal to heads
     std::optional<DecoderConfig> loaded;  ///< from the folder `from`; the numbers above agree with it
     std::string ignored_settings;         ///< training settings of that folder that strata does not implement
@@ -40,8 +41,9 @@ struct TrainConfig {
     ChatChoice chosen_chat;       ///< what `chat_template` resolved to; set by load_config() for all commands
   } data;
   struct Train {
-    std::string objective;  ///< lm, reward, dpo, ppo, grpo
-    std::int64_t steps = 0;
+    std::string objective;         ///< lm, reward, dpo, ppo, grpo
+    std::int64_t steps = 0;        ///< 0 until decide_by_data(), if `epochs` decides them
+    std::optional<double> epochs;  ///< passes over data.train; empty where `steps` is given
     int micro_batch = 0, grad_accum = 0;
     bool allow_micro_batch_split = false;
     double max_time_s = 0;  ///< +infinity: no limit

@@ -20,6 +20,14 @@ namespace strata {
 class PairBatches;
 class PromptSet;
 
+/// How much there is to learn from.
+struct DataSize {
+  std::uint64_t n_documents = 0, n_tokens = 0;
+  std::uint64_t longest = 0;     ///< tokens of the longest document
+  std::uint64_t n_split = 0;     ///< documents that are longer than model.seq, if they are packed
+  std::uint64_t epoch_rows = 0;  ///< sequences of one pass; micro-batches, if there are pairs; 0 for prompts
+};
+
 /// The data of a run: the tokenizer, the token files and the datasets that read them.
 class TrainingData {
  public:
@@ -47,6 +55,10 @@ class TrainingData {
   const std::string& packing() const noexcept { return packing_; }
   /// One sentence per .jsonl file that was read to build token files, and notes on data that is not used.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
+  /// Tokens of a row: model.seq, or what the data need of it if it is the most.
+  std::int64_t seq() const noexcept { return seq_; }
+  /// Of data.train; of prompts only their number.
+  const DataSize& size() const noexcept { return size_; }
   /// Bytes of the mapped token files and of the packing tables.
   std::uint64_t data_bytes() const noexcept;
   /// Digest of the training tokens in hex: equal digests mean equal data. Computed once, in open().
@@ -68,6 +80,8 @@ class TrainingData {
   std::string packing_, data_digest_, val_digest_;
   std::vector<std::string> notes_;
   std::uint64_t packed_bytes_ = 0;
+  DataSize size_;
+  std::int64_t seq_ = 0;
   bool has_conversations_ = false;
 };
 

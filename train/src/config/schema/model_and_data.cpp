@@ -92,12 +92,15 @@ constexpr TrainKey kKeys[] = {
     {{.section = "model",
       .name = "seq",
       .type = KeyType::integer,
-      .default_text = "128",
-      .doc = "tokens per sequence",
+      .default_text = "auto",
+      .doc = "tokens per sequence; auto: 128, or from a folder what its data need, at most 2048",
       .example = "model.seq=1024",
+      .allows_auto = true,
       .min = 1,
       .max = kMaxDim},
-     field<&C::model, &C::Model::seq>},
+     [](const ConfigEntry& entry, C& config) {
+       if (!detail::is_open_auto(entry)) detail::copy_value(entry, config.model.seq);
+     }},
 
     {{.section = "data",
       .name = "train",
