@@ -9,6 +9,7 @@
 #include <strata/runtime/config/suggest.h>
 #include <strata/runtime/status.h>
 #include <strata/runtime/str.h>
+#include <strata/train/train_config.h>
 
 #include "exit_code.h"
 #include "print.h"
@@ -93,6 +94,51 @@ void print_help(std::FILE* out, const CLI::App& app) {
   print(out, named.back()->help(parents));
 }
 
+/// What other programs call an option of this one, or what it has in its place.
+struct OtherOption {
+  std::string_view name, means;
+};
+constexpr OtherOption kOtherOptions[] = {
+    {"-p", "--prompt"},
+    {"-f", "--prompts"},
+    {"-n", "--tokens"},
+    {"--n-predict", "--tokens"},
+    {"--max-new-tokens", "--tokens"},
+    {"--max_new_tokens", "--tokens"},
+    {"-c", "--context"},
+    {"--ctx-size", "--context"},
+    {"--max-model-len", "--context"},
+    {"--max-num-seqs", "--batch"},
+    {"--temp", "--temperature"},
+    {"--lora", "--adapter"},
+    {"--model", "--init"},
+    {"-m", "--init"},
+    {"-m", "the folder of the model as an argument"},
+    {"--model", "the folder of the model as an argument"},
+    {"-o", "--out"},
+    {"--output", "--out"},
+    {"-t", "cpu.threads=N"},
+    {"-ngl", "memory.device=BYTES, with which layers that do not fit move by themselves"},
+    {"--lr", "optim.lr=RATE"},
+    {"--epochs", "train.epochs=N"},
+    {"--steps", "train.steps=N"},
+    {"--data", "data.train=FILE"},
+};
+
+std::string what_is_meant(const std::string& name, const std::vector<std::string>& known) {
+  for (const OtherOption& other : kOtherOptions)
+    if (other.name == name &&
+        (!other.means.starts_with('-') || std::find(known.begin(), known.end(), other.means) != known.end()))
+      return str("; use ", other.means);
+  const std::string word = name.substr(name.find_first_not_of('-'));
+  if (const OtherWord* const other = find_other_word(train_schema(), word); other != nullptr)
+    return str("; use ", other->key, other->key.find('.') != std::string_view::npos ? "=VALUE" : "",
+               other->note.empty() ? "" : ": ", other->note);
+  for (const KeySpec& key : train_schema().keys)
+    if (word == str(key.section, ".", key.name)) return str("; keys have no dashes: ", word, "=VALUE");
+  return did_you_mean(name, std::vector<std::string_view>(known.begin(), known.end()));
+}
+
 /// The errors for unknown options, one per line; empty if there are none. CLI11 refuses them too, but without
 /// a suggestion, and it complains about a missing option before a misspelt one.
 std::string unknown_options(const CLI::App& app) {
@@ -101,10 +147,9 @@ std::string unknown_options(const CLI::App& app) {
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
   std::string text;
   for (const std::string& given : app.remaining(true)) {
-    if (!given.starts_with("--") || given.size() == 2) continue;
+    if (!given.starts_with('-') || given.find_first_not_of('-') == std::string::npos) continue;
     const std::string name = given.substr(0, given.find('='));
-    text += str(text.empty() ? "" : "\n", "unknown option '", name, "'",
-                did_you_mean(name, std::vector<std::string_view>(known.begin(), known.end())));
+    text += str(text.empty() ? "" : "\n", "unknown option '", name, "'", what_is_meant(name, known));
   }
   return text;
 }

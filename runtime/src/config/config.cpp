@@ -256,6 +256,11 @@ class Builder {
     }
     const bool known_section = !in_section.empty();
     if (known_section && a.key.empty()) return;  // an empty section
+    if (const OtherWord* const other = find_other_word(schema_, name); other != nullptr) {
+      problems_.push_back(str(a.origin, ": unknown key '", name, "'; strata has ", other->key, " for it",
+                              other->note.empty() ? "" : ": ", other->note));
+      return;
+    }
     std::string text = known_section || a.section.empty()
                            ? str("unknown key '", name, "'")
                            : str("unknown section '", one_line(a.section), "'");

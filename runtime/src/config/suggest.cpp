@@ -1,8 +1,10 @@
 #include <strata/runtime/config/suggest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <vector>
 
+#include <strata/runtime/config/config_schema.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
@@ -38,6 +40,14 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
     }
   }
   return best;
+}
+
+const OtherWord* find_other_word(const ConfigSchema& schema, std::string_view word) {
+  std::string plain(word.substr(word.find_last_of('.') + 1));  // npos + 1 is 0
+  for (char& c : plain) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const OtherWord& other : schema.other_words)
+    if (other.word == plain) return &other;
+  return nullptr;
 }
 
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates) {

@@ -98,7 +98,7 @@ const ConfigSchema& train_schema() noexcept {
     for (const TrainKey& key : train_keys()) all.push_back(key.spec);
     return all;
   }();
-  static const ConfigSchema schema = {specs, kPresets, "model.preset", kEnvNames, kRenamed};
+  static const ConfigSchema schema = {specs, kPresets, "model.preset", kEnvNames, kRenamed, other_words()};
   return schema;
 }
 

@@ -79,6 +79,13 @@ struct RenamedKey {
   std::string_view old_name, new_name;
 };
 
+/// What other programs call a key: a refusal of the word, in whichever section or as an option, names the
+/// key. `key` may also be an option or a command.
+struct OtherWord {
+  std::string_view word, key;
+  std::string_view note = {};  ///< what to write there, if the name alone would mislead
+};
+
 /// All keys that a program accepts. Points to static tables, which must outlive every ConfigTree built from
 /// it.
 struct ConfigSchema {
@@ -87,6 +94,10 @@ struct ConfigSchema {
   std::string_view preset_key = {};  ///< the key that names the preset: "model.preset"
   std::span<const EnvName> env_names = {};
   std::span<const RenamedKey> renamed = {};
+  std::span<const OtherWord> other_words = {};
 };
+
+/// The entry for a word, in any case, with dashes or underscores, and after any section; null if it is none.
+const OtherWord* find_other_word(const ConfigSchema& schema, std::string_view word);
 
 }  // namespace strata
