@@ -159,7 +159,7 @@ void read_rope(Keys& k, DecoderConfig& c) {
     read_by_layer(k, parameters, scaling, c);
     return read_rotary_dim(k, nullptr, c);
   }
-  // Of both, transformers reads the former alone.
+  // If there are both, transformers reads the former alone.
   const Section section =
       scaling != nullptr ? Section{scaling, "rope_scaling"} : Section{parameters, "rope_parameters"};
   if (section.values == nullptr) return read_rotary_dim(k, nullptr, c);

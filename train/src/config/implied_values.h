@@ -15,8 +15,8 @@ Status add_implied_values(ConfigSources& sources, ConfigTree& tree);
 /// The learning rate that a run from a folder implies; 0 if there is none.
 double implied_rate(const TrainConfig& config);
 
-/// Of train.steps and train.epochs the one of the later source counts. Errors: `invalid` if both are from the
-/// same; `unsupported` for epochs of a run that samples its answers.
+/// Chooses between train.steps and train.epochs: the one of the later source counts. Errors: `invalid` if
+/// both are from the same; `unsupported` for epochs of a run that samples its answers.
 Status choose_run_length(ConfigSources& sources, ConfigTree& tree);
 /// Decides model.seq, train.steps and optim.warmup where they do not depend on data.
 Status decide_without_data(ConfigTree& tree);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kManyEpochs = 10, kFarRate = 10;
 
-/// Of a step, in the units of DataSize::epoch_rows.
+/// Returns what a step reads, in the units of DataSize::epoch_rows.
 double rows_of_step(const TrainConfig& config) {
   const double rows = compares_pairs(config) ? 1 : config.train.micro_batch;
   return rows * config.train.grad_accum;

@@ -57,7 +57,7 @@ class TrainingData {
   const std::vector<std::string>& notes() const noexcept { return notes_; }
   /// Tokens of a row: model.seq, or what the data need of it if it is the most.
   std::int64_t seq() const noexcept { return seq_; }
-  /// Of data.train; of prompts only their number.
+  /// Returns how much data.train has; if it has prompts, only their number.
   const DataSize& size() const noexcept { return size_; }
   /// Bytes of the mapped token files and of the packing tables.
   std::uint64_t data_bytes() const noexcept;
