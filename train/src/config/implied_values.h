@@ -16,9 +16,10 @@ Status add_implied_values(ConfigSources& sources, ConfigTree& tree);
 double implied_rate(const TrainConfig& config);
 
 /// Chooses between train.steps and train.epochs: the one of the later source counts. Errors: `invalid` if
-/// both are from the same; `unsupported` for epochs of a run that samples its answers.
+/// both are from the same.
 Status choose_run_length(ConfigSources& sources, ConfigTree& tree);
-/// Decides model.seq, train.steps and optim.warmup where they do not depend on data.
+/// Decides model.seq, train.steps and optim.warmup where they do not depend on data. Errors: `unsupported`
+/// for epochs of a run that samples its answers.
 Status decide_without_data(ConfigTree& tree);
 /// Decides optim.warmup for so many steps, if it is open.
 void decide_warmup(ConfigTree& tree, std::int64_t steps);

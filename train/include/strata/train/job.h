@@ -55,7 +55,8 @@ struct PlanBasis {
 Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis = {});
 
 /// Like plan_job(). If the run does not fit and train.allow_micro_batch_split is set, it halves the size of
-/// micro-batches and doubles their number until the run fits. `load` loads the configuration of a request.
+/// micro-batches and doubles their number until the run fits. `load` loads the configuration of a request and
+/// decides what depends on data.
 Result<PlannedJob> plan_with_batch_split(
     const ConfigRequest& request, LoadedConfig& loaded, PlanBasis basis,
     const std::function<Result<LoadedConfig>(const ConfigRequest&)>& load);
