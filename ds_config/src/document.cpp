@@ -38,15 +38,9 @@ Document::Document(JsonTree<Json> tree) : tree_(std::move(tree)), has_autos_(con
 Result<Document> Document::parse(std::string_view text) {
   JsonTree<Json> tree;
   const std::string problem = tree.read(text, true);
-  if (!problem.empty()) {
-    // nlohmann: "[json.exception.parse_error.101] parse error at line 2, column 5: syntax error while ..."
-    const auto at = problem.find("] ");
-    const bool is_no_json = problem.starts_with("[json.exception");
-    return Status::error(
-        Code::invalid,
-        is_no_json ? str("not JSON: ", std::string_view(problem).substr(at == problem.npos ? 0 : at + 2))
-                   : problem);
-  }
+  if (!problem.empty())
+    return Status::error(Code::invalid,
+                         problem.starts_with("parse error") ? str("not JSON: ", problem) : problem);
   if (!tree.root.is_object())
     return Status::error(Code::invalid, "a configuration of DeepSpeed is one JSON object");
   return Document(std::move(tree));

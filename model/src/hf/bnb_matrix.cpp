@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <strata/kernels/weight_quant.h>
+#include <strata/runtime/config/json_problem.h>
 #include <strata/runtime/str.h>
 
 #include "folder_files.h"
@@ -100,7 +101,7 @@ Result<QuantState> quant_state(const std::string& name, const StoredTensor& tens
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {
-    return Status::error(Code::corrupt, str(name, ": ", e.what()));
+    return Status::error(Code::corrupt, str(name, ": ", json_problem(e.what())));
   }
 }
 

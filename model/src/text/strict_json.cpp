@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <strata/runtime/config/json_problem.h>
 #include <strata/runtime/str.h>
 
 namespace strata::detail {
@@ -38,7 +39,7 @@ Result<nlohmann::json> parse_strict_json(const std::string& text) {
   } catch (const Refused& refused) {
     return Status::error(Code::corrupt, refused.why);
   } catch (const Json::exception& e) {
-    return Status::error(Code::corrupt, str("not JSON: ", e.what()));
+    return Status::error(Code::corrupt, str("not JSON: ", json_problem(e.what())));
   } catch (const std::bad_alloc&) {
     return Status::error(Code::out_of_memory,
                          str("not enough memory to read ", text.size(), " bytes of JSON"));

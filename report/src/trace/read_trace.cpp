@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <strata/runtime/config/json_problem.h>
 #include <strata/runtime/config/json_tree.h>
 #include <strata/runtime/str.h>
 
@@ -154,7 +155,7 @@ Result<RankTrace> read_rank_trace(Io& io, const std::string& path, int rank) {
   try {
     read_file(tree.root, trace);
   } catch (const Json::exception& error) {
-    return Status::error(Code::corrupt, str(path, ": ", error.what()));
+    return Status::error(Code::corrupt, str(path, ": ", json_problem(error.what())));
   }
   return trace;
 }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <strata/runtime/config/json_problem.h>
 #include <strata/runtime/str.h>
 
 #include "config/config_raw.h"
@@ -153,7 +154,7 @@ void read_json(std::string_view text, std::string_view origin, RawLayer& into) {
     static_cast<void>(nlohmann::json::sax_parse(begin, end, &reader));
   } catch (const std::exception& error) {  // bad_alloc, and exceptions that nlohmann does not report to its
                                            // callbacks
-    into.problems.push_back(str(origin, ": ", error.what()));
+    into.problems.push_back(str(origin, ": ", json_problem(error.what())));
   }
 }
 

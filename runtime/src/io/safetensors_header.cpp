@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <strata/runtime/config/json_problem.h>
 #include <strata/runtime/config/json_tree.h>
 #include <strata/runtime/str.h>
 
@@ -146,7 +147,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception& why) override {
-    return fail(Code::corrupt, str("not JSON at byte ", at, ": ", why.what()));
+    return fail(Code::corrupt, str("not JSON at byte ", at, ": ", json_problem(why.what())));
   }
 
  private:

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <strata/runtime/config/json_problem.h>
 #include <strata/runtime/config/json_tree.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/str.h>
@@ -218,7 +219,7 @@ Result<Manifest> manifest_from_json(const std::string& text) {
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {
-    return Status::error(Code::corrupt, str("the manifest is damaged: ", e.what()));
+    return Status::error(Code::corrupt, str("the manifest is damaged: ", json_problem(e.what())));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <strata/runtime/config/json_problem.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
@@ -72,7 +73,7 @@ class JsonTree {
       return true;
     }
     bool parse_error(std::size_t, const std::string&, const typename Json::exception& error) override {
-      problem = error.what();
+      problem = json_problem(error.what());
       return false;
     }
 
