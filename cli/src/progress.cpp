@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include <strata/runtime/figure_text.h>
 #include <strata/runtime/terminal_text.h>
 
 namespace strata::cli {
@@ -30,18 +31,6 @@ class Line {
   std::size_t size_ = 0;
 };
 
-struct Scaled {
-  double value;
-  const char* unit;
-};
-Scaled scale_bytes(std::uint64_t bytes) {
-  static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
-  Scaled scaled{static_cast<double>(bytes), kUnits[0]};
-  for (std::size_t i = 1; i < kUnits.size() && scaled.value >= 1024; ++i)
-    scaled = {scaled.value / 1024, kUnits[i]};
-  return scaled;
-}
-
 /// Seconds until the last step or the time limit, whichever comes first; negative if unknown.
 double remaining_s(const StepProgress& s) {
   if (s.step <= s.first_step || !(s.elapsed_s >= 0)) return -1;
@@ -61,17 +50,17 @@ void add_duration(Line<N>& line, double seconds) {
 }
 
 template <std::size_t N>
-void add_tier(Line<N>& line, const char* name, std::uint64_t bytes) {
-  const Scaled scaled = scale_bytes(bytes);
-  line.add("  {} {:.1f} {}", name, scaled.value, scaled.unit);
-}
-
-template <std::size_t N>
 void add_figures(Line<N>& line, const StepProgress& s) {
-  line.add("  loss {:.4f}  {:.0f} tok/s", s.loss, s.tokens_per_s);
-  add_tier(line, "device", s.device_bytes);
-  add_tier(line, "pinned", s.pinned_bytes);
-  add_tier(line, "nvme", s.nvme_bytes);
+  line.add("  loss {:.4f}", s.loss);
+  for (std::size_t i = 0; i < s.n_of_task; ++i)
+    line.add("  {} {}", s.of_task[i].name, Figure(s.of_task[i].value).view());
+  line.add("  {} tok/s", Figure(s.tokens_per_s).view());
+  const auto add_tier = [&](const char* name, std::uint64_t bytes) {
+    if (bytes > 0) line.add("  {} {}", name, Figure(static_cast<double>(bytes), "B").view());
+  };
+  add_tier("device", s.device_bytes);
+  add_tier("pinned", s.pinned_bytes);
+  add_tier("nvme", s.nvme_bytes);
 }
 
 }  // namespace

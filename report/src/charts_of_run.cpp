@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <strata/report/chart.h>
+#include <strata/runtime/figure_text.h>
 
 namespace strata {
 namespace {

@@ -8,7 +8,10 @@
 #include <fmt/format.h>
 
 #include <strata/report/chart.h>
+#include <strata/runtime/figure_text.h>
 #include <strata/runtime/terminal_text.h>
+
+#include "of_task.h"
 
 namespace strata {
 namespace {
@@ -175,7 +178,7 @@ std::string live_text(const RunRecord& run, const LiveScreen& screen) {
     return std::move(lines).text();
   }
   add_spark(run, "loss", "loss", lines);
-  for (const char* of_answers : {"reward", "kl", "accuracy"}) add_spark(run, of_answers, of_answers, lines);
+  for (const auto& [series, label] : detail::kOfTask) add_spark(run, label, series, lines);
   add_spark(run, "tokens/s", "tokens_per_s", lines);
   add_tiers(run, lines);
   add_waits(run, lines);
@@ -191,12 +194,12 @@ std::string live_text(const RunRecord& run, const LiveScreen& screen) {
 
 std::string live_line(const RunRecord& run) {
   if (run.steps.empty()) return run.name + ": no step has ended yet";
-  std::string of_answers;
-  for (const char* name : {"reward", "kl", "accuracy"})
-    if (const double value = last_of(run, name); std::isfinite(value))
-      of_answers += fmt::format(", {} {}", name, figure_text(value, ""));
+  std::string of_task;
+  for (const auto& [series, label] : detail::kOfTask)
+    if (const double value = last_of(run, series); std::isfinite(value))
+      of_task += fmt::format(", {} {}", label, figure_text(value, ""));
   return fmt::format("{}: step {} of {}, loss {}{}, {} tokens/s, step {}{}", run.name, run.steps.back(),
-                     all_steps(run), figure_text(last_of(run, "loss"), ""), of_answers,
+                     all_steps(run), figure_text(last_of(run, "loss"), ""), of_task,
                      figure_text(recent(run, "tokens_per_s"), ""), figure_text(recent(run, "step_s"), "s"),
                      run.has_ended ? ", ended" : "");
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <strata/report/run_record.h>
+#include <strata/runtime/config/json_problem.h>
 #include <strata/runtime/config/config_schema.h>
 #include <strata/runtime/config/json_tree.h>
 #include <strata/runtime/str.h>
@@ -227,6 +228,15 @@ void read_summary(const Json& summary, RunRecord& into) {
   for (const auto& [name, lane] : lanes.items())
     into.lanes.push_back({name, lane.value("busy_s", 0.0), lane.value("bytes", std::uint64_t{0})});
   read_forecast(summary.value("forecast", Json()), into);
+  // The model that the run ends with is measured on all of the validation data, behind the last step.
+  const auto number = [&](const char* name) {
+    const auto found = summary.find(name);
+    return found != summary.end() && found->is_number() ? found->get<double>() : kNoValue64;
+  };
+  const double loss = number("val_loss");
+  const auto step = summary.value("steps", std::int64_t{0});
+  if (std::isfinite(loss) && (into.validations.empty() || into.validations.back().step < step))
+    into.validations.push_back({step, loss, number("val_accuracy")});
 }
 
 /// Reads files of the folder that may be missing.
@@ -250,7 +260,7 @@ class Folder {
     try {
       take(tree.root);
     } catch (const Json::exception& error) {
-      return Status::error(Code::corrupt, str(path_, "/", name, ": ", error.what()));
+      return Status::error(Code::corrupt, str(path_, "/", name, ": ", json_problem(error.what())));
     }
     return {};
   }

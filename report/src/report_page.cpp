@@ -8,9 +8,11 @@
 
 #include <strata/report/chart.h>
 #include <strata/report/compare_runs.h>
+#include <strata/runtime/figure_text.h>
 #include <strata/runtime/config/json.h>
 
 #include "assets.h"
+#include "of_task.h"
 #include "run_json.h"
 #include "svg.h"
 #include "timeline_svg.h"
@@ -46,8 +48,8 @@ std::vector<Figure> key_figures(const RunRecord& run) {
       {"validation loss", run.validations.empty() ? "-" : figure_text(run.validations.back().loss, "")},
       {"tokens per second", figure_text(run.mean("tokens_per_s"), "")},
       {"step", figure_text(run.mean("step_s"), "s")}};
-  for (const char* of_answers : {"reward", "kl", "accuracy"})
-    if (std::isfinite(last(of_answers))) figures.push_back({of_answers, figure_text(last(of_answers), "")});
+  for (const auto& [series, label] : detail::kOfTask)
+    if (std::isfinite(last(series))) figures.push_back({label, figure_text(last(series), "")});
   const double step_s = run.mean("step_s"), compute_s = run.mean("compute_s");
   if (std::isfinite(step_s) && step_s > 0)
     figures.push_back({"computing", fmt::format("{:.1f} % of the step", 100 * compute_s / step_s)});

@@ -6,6 +6,7 @@
 #include <strata/report/chart.h>
 #include <strata/report/compare_runs.h>
 #include <strata/report/report_page.h>
+#include <strata/runtime/figure_text.h>
 
 namespace strata {
 namespace {
@@ -126,7 +127,9 @@ std::string tiers_text(const RunRecord& run) {
 std::string report_text(const std::vector<RunRecord>& runs, int columns) {
   std::string text;
   for (const Chart& chart : charts_of(runs))
-    if (chart.id == "loss" || chart.id == "tokens_per_s") text += chart_text(chart, columns, 8) + "\n";
+    if (chart.id == "loss" || chart.id == "reward" || chart.id == "kl" || chart.id == "accuracy" ||
+        chart.id == "tokens_per_s")
+      text += chart_text(chart, columns, 8) + "\n";
   for (const RunRecord& run : runs) {
     if (runs.size() > 1) text += run.name + "\n";
     text += waits_text(run, columns) + tiers_text(run);

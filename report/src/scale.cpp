@@ -9,35 +9,6 @@
 #include <strata/report/chart.h>
 
 namespace strata {
-namespace {
-
-struct Prefix {
-  double size;
-  const char* text;
-};
-constexpr std::array<Prefix, 5> kBytes = {
-    {{0x1p40, " TiB"}, {0x1p30, " GiB"}, {0x1p20, " MiB"}, {0x1p10, " KiB"}, {1, " B"}}};
-constexpr std::array<Prefix, 4> kSeconds = {{{1, " s"}, {1e-3, " ms"}, {1e-6, " us"}, {1e-9, " ns"}}};
-constexpr std::array<Prefix, 4> kCounts = {{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {1, ""}}};
-
-template <std::size_t N>
-std::string with_prefix(double value, const std::array<Prefix, N>& prefixes) {
-  for (const Prefix& prefix : prefixes)
-    if (std::abs(value) >= prefix.size) return fmt::format("{:.4g}{}", value / prefix.size, prefix.text);
-  return fmt::format("{:.4g}{}", value / prefixes.back().size, prefixes.back().text);
-}
-
-}  // namespace
-
-std::string figure_text(double value, const std::string& unit) {
-  if (!std::isfinite(value)) return "-";
-  if (unit == "B") return with_prefix(value, kBytes);
-  if (unit == "s" && value != 0) return with_prefix(value, kSeconds);
-  if (unit == "s") return "0 s";
-  if (std::abs(value) >= 1e4) return with_prefix(value, kCounts);
-  return fmt::format("{:.4g}", value);
-}
-
 namespace detail {
 
 double Scale::at(double value) const noexcept {

@@ -38,10 +38,10 @@ TEST(ProgressTest, PlainLinesComeEveryNStepsAndAtBothEnds) {
   Progress progress(sink, {.style = ProgressStyle::plain, .every = 40});
   for (int i = 1; i <= 100; ++i) progress.update(step_of(i));
   EXPECT_EQ(sink.text,
-            "step 1/100  loss 3.2500  5120 tok/s  device 32.0 MiB  pinned 1.5 KiB  nvme 0.0 B  eta 1:39\n"
-            "step 40/100  loss 3.2500  5120 tok/s  device 32.0 MiB  pinned 1.5 KiB  nvme 0.0 B  eta 1:00\n"
-            "step 80/100  loss 3.2500  5120 tok/s  device 32.0 MiB  pinned 1.5 KiB  nvme 0.0 B  eta 0:20\n"
-            "step 100/100  loss 3.2500  5120 tok/s  device 32.0 MiB  pinned 1.5 KiB  nvme 0.0 B  eta 0:00\n");
+            "step 1/100  loss 3.2500  5120 tok/s  device 32 MiB  pinned 1.5 KiB  eta 1:39\n"
+            "step 40/100  loss 3.2500  5120 tok/s  device 32 MiB  pinned 1.5 KiB  eta 1:00\n"
+            "step 80/100  loss 3.2500  5120 tok/s  device 32 MiB  pinned 1.5 KiB  eta 0:20\n"
+            "step 100/100  loss 3.2500  5120 tok/s  device 32 MiB  pinned 1.5 KiB  eta 0:00\n");
 }
 
 TEST(ProgressTest, TheBarIsRedrawnInOneLine) {
@@ -52,10 +52,21 @@ TEST(ProgressTest, TheBarIsRedrawnInOneLine) {
     progress.update(step_of(50));
   }
   EXPECT_EQ(sink.text,
-            "\r[####............] 25/100  eta 1:15  loss 3.2500  5120 tok/s  device 32.0 MiB  pinned 1.5 KiB "
-            " nvme 0.0 B\x1b[K"
-            "\r[########........] 50/100  eta 0:50  loss 3.2500  5120 tok/s  device 32.0 MiB  pinned 1.5 KiB "
-            " nvme 0.0 B\x1b[K\n");
+            "\r[####............] 25/100  eta 1:15  loss 3.2500  5120 tok/s  device 32 MiB  pinned 1.5 KiB"
+            "\x1b[K"
+            "\r[########........] 50/100  eta 0:50  loss 3.2500  5120 tok/s  device 32 MiB  pinned 1.5 KiB"
+            "\x1b[K\n");
+}
+
+TEST(ProgressTest, WhatTellsOfTheTaskStandsBesideTheLoss) {
+  TextSink sink;
+  StepProgress step = step_of(1);
+  step.of_task = {{{"reward", 0.25}, {"answer_tokens", 45123}}};
+  step.n_of_task = 2;
+  step.nvme_bytes = 5u << 20;
+  Progress(sink, {.style = ProgressStyle::plain}).update(step);
+  EXPECT_THAT(sink.text, HasSubstr("loss 3.2500  reward 0.25  answer_tokens 45.1 k  5120 tok/s"));
+  EXPECT_THAT(sink.text, HasSubstr("nvme 5 MiB"));
 }
 
 TEST(ProgressTest, TheBarNeverReachesTheLastColumn) {

@@ -56,14 +56,5 @@ TEST(ChartText, HasAxesAndFitsTheTerminal) {
   EXPECT_THAT(chart_text(Chart{.title = "Loss"}, 60, 8), HasSubstr("no figures yet"));
 }
 
-TEST(FigureText, HasAPrefixThatFits) {
-  EXPECT_EQ(figure_text(33554432, "B"), "32 MiB");
-  EXPECT_EQ(figure_text(0.0125, "s"), "12.5 ms");
-  EXPECT_EQ(figure_text(0, "s"), "0 s");
-  EXPECT_EQ(figure_text(12500, ""), "12.5k");
-  EXPECT_EQ(figure_text(4.481243, ""), "4.481");
-  EXPECT_EQ(figure_text(std::nan(""), "s"), "-");
-}
-
 }  // namespace
 }  // namespace strata

@@ -13,6 +13,19 @@ namespace {
 
 using ::testing::HasSubstr;
 
+TEST(RunRecord, TheValidationBehindTheLastStepIsOneOfItsValidations) {
+  const test::TempDir dir;
+  const std::string run = dir.path() + "/run";
+  test::write_run(run, 150);
+  must(write_text_atomically(posix_io(), run + "/summary.json",
+                             "{\"steps\": 150, \"val_loss\": 3.25, \"val_accuracy\": 0.5}"));
+  const std::vector<RunRecord::Validation> validations = must(read_run_record(posix_io(), run)).validations;
+  ASSERT_EQ(validations.size(), 2u);
+  EXPECT_EQ(validations[1].step, 150);
+  EXPECT_EQ(validations[1].loss, 3.25);
+  EXPECT_EQ(validations[1].accuracy, 0.5);
+}
+
 TEST(RunRecord, HasTheFiguresOfEveryStep) {
   const test::TempDir dir;
   test::write_run(dir.path() + "/run", 250);

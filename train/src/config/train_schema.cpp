@@ -50,6 +50,7 @@ constexpr PresetValue kAustenTiny[] = {
     {"memory.nvme", "4MiB"},
     {"log.every", "5"},
     {"log.sample_every", "10"},
+    {"log.sample_prompt", "Elizabeth "},
     {"log.sample_tokens", "16"},
 };
 constexpr ConfigPreset kPresets[] = {

@@ -61,9 +61,10 @@ std::string run_length_text(const TrainConfig& config, const TrainingData& data)
   if (data.prompts() != nullptr) return plural_grouped(size.n_documents, "prompt");
   const std::int64_t tokens =
       std::int64_t{config.train.micro_batch} * config.train.grad_accum * config.model.seq;
+  const std::string epochs = fmt::format("{:.3g}", epochs_of(config, size));
   return str(documents_text(config, data), ", ", plural_grouped(size.n_tokens, "token"), ", longest ",
              grouped(size.longest), "; ", plural_grouped(config.train.steps, "step"), " of ", grouped(tokens),
-             " tokens are ", fmt::format("{:.3g}", epochs_of(config, size)), " epochs");
+             " tokens are ", epochs, epochs == "1" ? " epoch" : " epochs");
 }
 
 std::vector<std::string> run_length_warnings(const TrainConfig& config, const TrainingData& data) {

@@ -27,9 +27,10 @@ class TrainingDataBuilder {
     into_.notes_.push_back(describe(into_.tokenizer().markers(), into_.tokenizer()));
     if (std::string warning = config_.data.chosen_chat.warning(); !warning.empty())
       into_.notes_.push_back(std::move(warning));
-    STRATA_TRY(check_token_rows(into_.tokenizer(), into_.tokenizer().encode(config_.log.sample_prompt),
-                                config_.model.vocab)
-                   .annotate("log.sample_prompt"));
+    if (config_.log.sample_prompt != "auto")
+      STRATA_TRY(check_token_rows(into_.tokenizer(), into_.tokenizer().encode(config_.log.sample_prompt),
+                                  config_.model.vocab)
+                     .annotate("log.sample_prompt"));
     if (std::string note = into_.tokenizer().note(); !note.empty()) into_.notes_.push_back(std::move(note));
     into_.seq_ = config_.model.seq;
     if (samples_answers(config_)) return open_prompts(train);
@@ -229,6 +230,18 @@ std::unique_ptr<MicroBatches> TrainingData::val_batches(std::int64_t sequences) 
 std::unique_ptr<MicroBatches> TrainingData::mixture_batches(std::int64_t sequences) const {
   if (mixture_ == nullptr) return nullptr;
   return std::make_unique<DatasetBatches>(*mixture_, sequences);
+}
+
+std::vector<std::int32_t> TrainingData::first_prompt() const {
+  constexpr std::uint64_t kWords = 8;  // tokens of a text without a prompt
+  const TokenCache& cache = *(val_caches_.empty() ? train_caches_ : val_caches_).front();
+  const std::uint64_t begin = cache.document_begin(0), end = cache.document_end(0);
+  std::uint64_t until = begin + 1;  // a first token precedes the first target
+  while (until < end && !cache.loss_mask(until)) ++until;
+  if (until == begin + 1) until = std::min(end, begin + kWords);
+  std::vector<std::int32_t> ids;
+  for (std::uint64_t i = begin; i < until; ++i) ids.push_back(cache.token(i));
+  return ids;
 }
 
 std::uint64_t TrainingData::data_bytes() const noexcept {

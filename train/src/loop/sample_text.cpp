@@ -4,17 +4,43 @@
 #include <vector>
 
 #include <strata/model/sampling.h>
+#include <strata/model/utf8_stream.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
+namespace {
 
-Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std::string_view prompt,
-                                const TextSampleOptions& options, const Signals* signals) {
+constexpr std::size_t kShownBytes = 240;  // of a prompt, before each sample
+
+}  // namespace
+
+Result<SamplePrompt> sample_prompt(const TrainConfig& config, const TrainingData& data) {
+  const Tokenizer& tokenizer = data.tokenizer();
+  const std::string& text = config.log.sample_prompt;
+  if (text != "auto") {
+    SamplePrompt given = {text, tokenizer.encode(text, SpecialTokens::as_text, AddSpecialTokens::yes)};
+    if (given.ids.empty()) return Status::error(Code::invalid, "log.sample_prompt has no tokens");
+    return given;
+  }
+  SamplePrompt own = {{}, data.first_prompt()};
+  STRATA_TRY_ASSIGN(const std::string bytes, tokenizer.decode(own.ids));
+  Utf8Stream stream;
+  own.text = stream.push(bytes);
+  own.text += stream.finish();
+  if (own.text.size() <= kShownBytes) return own;
+  std::size_t from = own.text.size() - kShownBytes;
+  while (from < own.text.size() && (static_cast<unsigned char>(own.text[from]) & 0xc0U) == 0x80U) ++from;
+  own.text = "..." + own.text.substr(from);
+  return own;
+}
+
+Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer,
+                                std::span<const std::int32_t> prompt, const TextSampleOptions& options,
+                                const Signals* signals) {
   const auto seq =
       static_cast<std::size_t>(engine.plan().of(ProgramRole::infer).find("tokens").shape.n_elems());
-  std::vector<std::int32_t> text = tokenizer.encode(prompt, SpecialTokens::as_text, AddSpecialTokens::yes);
-  if (text.empty()) return Status::error(Code::invalid, "the prompt is empty");
+  std::vector<std::int32_t> text(prompt.begin(), prompt.end());
   const std::size_t begin = text.size();
   STRATA_TRY_ASSIGN(Sampler sampler, Sampler::create({options.temperature, options.top_k, 1.0}));
   const Rng rng(options.seed, 0x73616d706c65);

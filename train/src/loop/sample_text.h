@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include <strata/engine/engine.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/signals.h>
+#include <strata/train/training_data.h>
 
 namespace strata {
 
@@ -17,10 +19,19 @@ struct TextSampleOptions {
   std::uint64_t seed = 0;
 };
 
+/// What a sample continues: log.sample_prompt, or of the run's data.
+struct SamplePrompt {
+  std::string text;               ///< for people; a long one is cut at its begin
+  std::vector<std::int32_t> ids;  ///< at least one
+};
+/// Errors: `invalid` for a configured prompt without tokens.
+Result<SamplePrompt> sample_prompt(const TrainConfig& config, const TrainingData& data);
+
 /// Continues `prompt` token by token. Each token is computed from the whole context (the last `seq` tokens),
 /// without a KV cache. Stops at end of text, or if `signals` (may be null) requests a stop. Equal engine
-/// state, prompt and options return equal text. Errors: `invalid` for an empty prompt.
-Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std::string_view prompt,
-                                const TextSampleOptions& options, const Signals* signals = nullptr);
+/// state, prompt and options return equal text. Errors: those of Engine::infer().
+Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer,
+                                std::span<const std::int32_t> prompt, const TextSampleOptions& options,
+                                const Signals* signals = nullptr);
 
 }  // namespace strata

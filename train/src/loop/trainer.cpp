@@ -23,6 +23,16 @@ namespace {
 // fill.
 constexpr std::int64_t kFirstSteadyStep = 3, kLastSteadyStep = 12;
 
+void add_figures_of_task(const MetricsLine& line, StepProgress& progress) noexcept {
+  const auto add = [&](const auto& figures, std::initializer_list<std::string_view> shown) {
+    for (const std::string_view name : shown)
+      progress.of_task[progress.n_of_task++] = *std::find_if(
+          figures.begin(), figures.end(), [&](const NamedFigure& figure) { return figure.name == name; });
+  };
+  if (line.pairs.n > 0) add(named_figures(line.pairs), {"accuracy", "margin"});
+  if (line.policy.n > 0) add(named_figures(line.policy), {"reward", "kl", "entropy", "answer_tokens"});
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainConfig& config, Job& job, const TrainingData& training_data, RunFolder& folder,
@@ -194,9 +204,18 @@ Status Trainer::step(std::int64_t step) {
   last_step_s_ = line.report.seconds;
   outcome_.tokens_per_s = tokens_ / step_seconds_;
   STRATA_TRY(folder_.add_metrics(line));
-  observer_.on_step({step, config_.train.steps, line.report.loss, outcome_.tokens_per_s, line.used[0],
-                     line.used[1], line.used[2], static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9,
-                     config_.train.max_time_s, first_step_});
+  StepProgress progress = {step,
+                           config_.train.steps,
+                           line.report.loss,
+                           outcome_.tokens_per_s,
+                           line.used[0],
+                           line.used[1],
+                           line.used[2],
+                           static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9,
+                           config_.train.max_time_s,
+                           first_step_};
+  add_figures_of_task(line, progress);
+  observer_.on_step(progress);
   count_resources(false);
   return Status::ok();
 }

@@ -40,12 +40,12 @@ Status Trainer::sample(std::int64_t step) {
   if (policy_ != nullptr) return sample_policy(step);
   const TextSampleOptions options{.tokens = config_.log.sample_tokens,
                                   .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
-  STRATA_TRY_ASSIGN(const std::string text,
-                    sample_text(*engine_, training_data_.tokenizer(), config_.log.sample_prompt, options,
-                                world_ == nullptr ? &signals_ : nullptr));
+  STRATA_TRY_ASSIGN(const SamplePrompt prompt, sample_prompt(config_, training_data_));
+  STRATA_TRY_ASSIGN(const std::string text, sample_text(*engine_, training_data_.tokenizer(), prompt.ids,
+                                                        options, world_ == nullptr ? &signals_ : nullptr));
   if (stop_requested()) return {};  // an incomplete text is not stored
-  STRATA_TRY(folder_.add_sample(step, config_.log.sample_prompt, text));
-  observer_.on_message(str("sample at step ", step, ": ", config_.log.sample_prompt, text));
+  STRATA_TRY(folder_.add_sample(step, prompt.text, text));
+  observer_.on_message(str("sample at step ", step, ": ", prompt.text, text));
   return Status::ok();
 }
 
@@ -68,6 +68,8 @@ Status Trainer::validate_final(TrainOutcome& outcome) {
     if (!loss.has_value()) return stop_requested() ? Status::ok() : loss.status();
     outcome.val_loss = loss->nats;
     outcome.bits_per_byte = loss->bits_per_byte();
+    outcome.val_pairs = loss->pairs;
+    folder_.tell_last_validation({engine_->steps(), loss->nats, loss->pairs});
   }
   if (stop_requested()) return {};
   STRATA_TRY_ASSIGN(outcome.state_digest, engine_->state_digest());

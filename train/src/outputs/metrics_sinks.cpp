@@ -123,9 +123,8 @@ void MetricsSinks::add_histograms(const MetricsLine& line) {
 
 void MetricsSinks::add_pairs(const PairFigures& pairs, std::string_view where) {
   if (pairs.n <= 0) return;
-  events_->scalar(str(where, "accuracy"), pairs.accuracy);
-  events_->scalar(str(where, "chosen"), pairs.chosen);
-  events_->scalar(str(where, "rejected"), pairs.rejected);
+  for (const NamedFigure& figure : named_figures(pairs))
+    events_->scalar(str(where, figure.name), figure.value);
 }
 
 void MetricsSinks::on_step(const MetricsLine& line) {

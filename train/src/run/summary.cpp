@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <strata/profile/stalls.h>
+#include <strata/runtime/figure_text.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
@@ -62,7 +63,7 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, std::uint64_t wr
                          const ForecastComparison& expected) {
   return fmt::format(
       "{{\n  \"stop_reason\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {},\n  \"val_loss\": {},\n  "
-      "\"val_loss_bits\": {},\n  \"bits_per_byte\": {},\n"
+      "\"val_loss_bits\": {},\n  \"val_accuracy\": {},\n  \"bits_per_byte\": {},\n"
       "  \"last_validation\": {},\n  \"best_validation\": {},\n"
       "  \"tokens_per_s\": {:.1f},\n  \"train_seconds\": {:.3f},\n  \"skipped_steps\": {},\n  "
       "\"state_digest\": \"{}\",\n"
@@ -77,25 +78,29 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, std::uint64_t wr
       "\"nvme_bytes_written\": {},\n  \"write_budget_bytes\": {},\n  \"nvme\": "
       "\"{}\"\n}}\n",
       to_string(o.stop_reason), engine.steps(), or_null(o.train_loss), or_null(o.val_loss),
-      bits_json(o.val_loss), or_null(o.bits_per_byte), validation_json(o.last_validation),
-      validation_json(o.best_validation), o.tokens_per_s, o.train_seconds, o.skipped_steps, o.state_digest,
-      tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
-      tiers_json(engine.plan().options.budgets), activation_json(engine), o.memory.front().peak_rss_bytes,
-      o.memory.front().limit_bytes(), rank_memory_json(o.memory), stalls_json(o.times),
-      bottleneck_text(o.times), o.moved.h2d, o.moved.d2h, o.moved.nvme_read, o.moved.nvme_write,
-      o.moved.network, lanes_json(o.moved, o.lanes), forecast_comparison_json(expected, o),
-      o.heap_allocations, o.resources_created, o.nvme_bytes_written,
+      bits_json(o.val_loss), or_null(o.val_pairs.n > 0 ? std::optional(o.val_pairs.accuracy) : std::nullopt),
+      or_null(o.bits_per_byte), validation_json(o.last_validation), validation_json(o.best_validation),
+      o.tokens_per_s, o.train_seconds, o.skipped_steps, o.state_digest, tiers_json(engine.peak_bytes()),
+      tiers_json(engine.plan().planned_peak), tiers_json(engine.plan().options.budgets),
+      activation_json(engine), o.memory.front().peak_rss_bytes, o.memory.front().limit_bytes(),
+      rank_memory_json(o.memory), stalls_json(o.times), bottleneck_text(o.times), o.moved.h2d, o.moved.d2h,
+      o.moved.nvme_read, o.moved.nvme_write, o.moved.network, lanes_json(o.moved, o.lanes),
+      forecast_comparison_json(expected, o), o.heap_allocations, o.resources_created, o.nvme_bytes_written,
       write_budget_bytes == kUnlimitedBytes ? std::string("null") : str(write_budget_bytes),
       engine.nvme_note());
 }
 
 std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder& folder,
                          const ForecastComparison& expected) {
-  std::string text = fmt::format("\n{} after step {}: training loss {:.4f}, {:.0f} tokens/s\n",
-                                 to_string(o.stop_reason), engine.steps(), o.train_loss, o.tokens_per_s);
+  std::string text =
+      fmt::format("\n{} after step {}: training loss {:.4f}, {} tokens/s\n", to_string(o.stop_reason),
+                  engine.steps(), o.train_loss, Figure(o.tokens_per_s).view());
   if (o.bits_per_byte)
     text += fmt::format("validation loss {:.4f} nats per token, {:.3f} bits per byte\n", *o.val_loss,
                         *o.bits_per_byte);
+  else if (o.val_loss)
+    text += fmt::format("validation loss {:.4f}{}\n", *o.val_loss,
+                        o.val_pairs.n > 0 ? fmt::format(", accuracy {:.3f}", o.val_pairs.accuracy) : "");
   if (o.best_validation)
     text += fmt::format("best validation during training: {:.4f} at step {}; last: {:.4f} at step {}\n",
                         o.best_validation->loss, o.best_validation->step, o.last_validation->loss,

@@ -39,7 +39,4 @@ std::string chart_svg(const Chart& chart, bool standalone);
 /// For a terminal of `columns` columns, in Braille dots.
 std::string chart_text(const Chart& chart, int columns, int rows);
 
-/// "1.2 MB", "3.4 ms", "12.5k"
-std::string figure_text(double value, const std::string& unit);
-
 }  // namespace strata

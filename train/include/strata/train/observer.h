@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -7,6 +9,12 @@
 namespace strata {
 
 struct TrainConfig;
+
+/// A figure of a step, by the name that all outputs have for it.
+struct NamedFigure {
+  const char* name = "";
+  double value = 0;
+};
 
 /// What one step reports.
 struct StepProgress {
@@ -18,6 +26,10 @@ struct StepProgress {
   double elapsed_s = 0;
   double max_time_s = std::numeric_limits<double>::infinity();
   std::int64_t first_step = 0;  ///< steps done before `elapsed_s` began: those before the run was resumed
+  /// What tells of the task beside the loss: of pairs their accuracy and margin, of sampled answers the
+  /// reward, the divergence, the entropy and the length.
+  std::array<NamedFigure, 4> of_task = {};
+  std::size_t n_of_task = 0;
 };
 
 /// Observes a training session, for example for a terminal, a log or a notebook. Nothing it does changes the

@@ -14,6 +14,7 @@
 #include <strata/model/text_markers.h>
 #include <strata/runtime/io/io.h>
 #include <strata/train/folder_lock.h>
+#include <strata/train/observer.h>
 
 namespace strata {
 
@@ -74,11 +75,9 @@ struct PolicyFigures {
   double value_loss = 0, critic_grad_norm = 0, critic_s = 0;  ///< of the critic's step, if there is one
 };
 
-/// A figure of a step, by the name that all outputs have for it.
-struct NamedFigure {
-  const char* name;
-  double value;
-};
+inline constexpr std::size_t kPairFigures = 4;
+/// "accuracy", "margin" (of the scores), "chosen" and "rejected".
+std::array<NamedFigure, kPairFigures> named_figures(const PairFigures& pairs) noexcept;
 /// Those of a critic come last: as many as there are if `policy` has one.
 inline constexpr std::size_t kPolicyFigures = 17, kCriticFigures = 3;
 std::array<NamedFigure, kPolicyFigures> named_figures(const PolicyFigures& policy) noexcept;
@@ -162,6 +161,11 @@ class RunFolder {
   /// Null: nobody. It outlives the folder, or is taken back.
   void set_listener(MetricsListener* listener) noexcept { listener_ = follows() ? nullptr : listener; }
   Status add_validation(const Validation& validation, std::int64_t micro_batches);
+  /// Tells the listener alone of a validation behind the last step: it counts all of the data, is no loss of
+  /// the metrics, which a run that goes on would have twice, and is in the summary.
+  void tell_last_validation(const Validation& validation) {
+    if (listener_ != nullptr) listener_->on_validation(validation);
+  }
   Status add_sample(std::int64_t step, std::string_view prompt, std::string_view text);
   /// Errors: also those of check_not_moved().
   Status write(std::string_view name, std::string_view text);

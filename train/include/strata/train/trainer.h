@@ -42,6 +42,7 @@ struct TrainOutcome {
   float train_loss = 0;
   std::optional<double> val_loss;  ///< nats per token, over all of data.val; nothing if not measured
   std::optional<double> bits_per_byte;
+  PairFigures val_pairs;  ///< beside val_loss, of a run that compares pairs
   std::optional<Validation> last_validation, best_validation;  ///< of the validations between steps
   double tokens_per_s = 0;                                     ///< of the steps only
   double train_seconds = 0;

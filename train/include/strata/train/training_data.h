@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -55,6 +56,10 @@ class TrainingData {
   const std::string& packing() const noexcept { return packing_; }
   /// One sentence per .jsonl file that was read to build token files, and notes on data that is not used.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
+  /// What a sample of the model continues: of the first document of data.val, or of data.train if there is no
+  /// other, the tokens before the first that the loss counts, or its first words if it counts all. Not of a
+  /// run that samples answers.
+  std::vector<std::int32_t> first_prompt() const;
   /// Tokens of a row: model.seq, or what the data need of it if it is the most.
   std::int64_t seq() const noexcept { return seq_; }
   /// Returns how much data.train has; if it has prompts, only their number.

@@ -26,8 +26,11 @@ constexpr TrainKey kKeys[] = {
      field<&C::log, &C::LogSection::sample_every>},
     {{.section = "log",
       .name = "sample_prompt",
-      .default_text = "Elizabeth ",
-      .doc = "prompt of a text sample"},
+      .default_text = "auto",
+      .doc = "prompt of a text sample; auto: what precedes the first answer of data.val, or of data.train if "
+             "there "
+             "is no data.val; of a text its first words",
+      .example = "log.sample_prompt=Once upon a time"},
      field<&C::log, &C::LogSection::sample_prompt>},
     {{.section = "log",
       .name = "sample_tokens",

@@ -214,11 +214,12 @@ std::size_t write_renewal_json(std::span<char> into, const MetricsLine& line) {
 // Of a run that compares pairs; nothing for others.
 std::size_t write_pairs_json(std::span<char> into, const PairFigures& pairs, std::string_view prefix) {
   if (pairs.n <= 0) return 0;
-  return fmt::format_to_n(into.data(), into.size(),
-                          "\"{0}accuracy\": {1}, \"{0}chosen\": {2}, \"{0}rejected\": {3}, ", prefix,
-                          JsonNumber(pairs.accuracy, 6, 'f').view(), JsonNumber(pairs.chosen, 6, 'g').view(),
-                          JsonNumber(pairs.rejected, 6, 'g').view())
-      .size;
+  std::size_t at = 0;
+  for (const NamedFigure& figure : named_figures(pairs))
+    at += fmt::format_to_n(into.data() + at, into.size() - at, "\"{}{}\": {}, ", prefix, figure.name,
+                           JsonNumber(figure.value, 6, 'g').view())
+              .size;
+  return at;
 }
 
 // Of a run that samples answers; nothing for others.
@@ -233,6 +234,13 @@ std::size_t write_policy_json(std::span<char> into, const PolicyFigures& policy)
 }
 
 }  // namespace
+
+std::array<NamedFigure, kPairFigures> named_figures(const PairFigures& pairs) noexcept {
+  return {{{"accuracy", pairs.accuracy},
+           {"margin", pairs.chosen - pairs.rejected},
+           {"chosen", pairs.chosen},
+           {"rejected", pairs.rejected}}};
+}
 
 std::array<NamedFigure, kPolicyFigures> named_figures(const PolicyFigures& policy) noexcept {
   return {{{"reward", policy.reward},
