@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ struct Args : ConfigRequest {
   int ranks_per_process = 1;         ///< `train`
   std::vector<std::string> prompts;  ///< `generate`
   std::string prompts_file;
-  std::int64_t tokens = 128;
+  std::optional<std::int64_t> tokens;
   double temperature = 0.8;
   int top_k = 40;
   double top_p = 1.0;
@@ -61,6 +62,8 @@ struct Args : ConfigRequest {
   std::int64_t context = 0;    ///< `score`: tokens the model reads at once; 0: the default
   std::int64_t seq = 1024;     ///< `data`
   std::string chat_template = "auto";      ///< `data pack`
+  std::string chat_arguments;              ///< `generate`, `chat`, `serve`: a JSON object; empty: none
+  std::optional<bool> thinks;              ///< `generate`, `chat`, `serve`: enable_thinking
   std::int64_t sample = 0;                 ///< `data inspect`
   bool rows = false;                       ///< `config convert`
   std::string svg_dir;                     ///< `report`: folder for pictures
@@ -75,6 +78,7 @@ struct Args : ConfigRequest {
   std::string api_key_file;                ///< `serve`; empty: no key is asked for
   int connections_per_address = 64;        ///< `serve`
   bool plain_prompts = false;              ///< `serve`
+  bool quiet = false;                      ///< `serve`: no line for each request
   bool json = false;
   bool origin = false;
   std::FILE* out = stdout;

@@ -5,13 +5,15 @@
 #include <new>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <strata/runtime/config/suggest.h>
 #include <strata/runtime/status.h>
 #include <strata/runtime/str.h>
-#include <strata/train/train_config.h>
 
 #include "exit_code.h"
+#include "other_programs.h"
 #include "print.h"
 #include "verb_table.h"
 
@@ -53,10 +55,18 @@ int usage_error(std::FILE* err, std::string_view text) {
   return kExitUsage;
 }
 
-std::string join(std::span<const std::string_view> words) {
-  std::string out;
-  for (const std::string_view word : words) out += str(out.empty() ? "" : ", ", word);
-  return out;
+template <class Words>
+std::string join(const Words& words) {
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+/// `help`, `help VERB` and `version`, as many programs have them, as options.
+void options_for_words(std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.size() > 3) return;
+  if (arguments[0] == "version" && arguments.size() == 1) arguments = {"--version"};
+  if (arguments[0] != "help") return;
+  arguments.erase(arguments.begin());
+  arguments.emplace_back("--help");
 }
 
 /// The error for an unknown verb or action; empty if there is none. CLI11 refuses them too, but without a
@@ -70,7 +80,7 @@ std::string unknown_word(const std::vector<std::string>& arguments) {
   const auto verb =
       std::find_if(verbs().begin(), verbs().end(), [&](const Verb& v) { return v.name == arguments[0]; });
   if (verb == verbs().end())
-    return str("unknown verb '", arguments[0], "'; known: ", join(names), did_you_mean(arguments[0], names));
+    return str("unknown verb '", arguments[0], "'", verb_that_is_meant(arguments[0], names));
   if (verb->actions.empty() || (arguments.size() > 1 && arguments[1].starts_with('-'))) return {};
   if (arguments.size() < 2) return str(verb->name, ": missing action; known: ", join(verb->actions));
   const auto actions = verb->actions;
@@ -94,51 +104,6 @@ void print_help(std::FILE* out, const CLI::App& app) {
   print(out, named.back()->help(parents));
 }
 
-/// What other programs call an option of this one, or what it has in its place.
-struct OtherOption {
-  std::string_view name, means;
-};
-constexpr OtherOption kOtherOptions[] = {
-    {"-p", "--prompt"},
-    {"-f", "--prompts"},
-    {"-n", "--tokens"},
-    {"--n-predict", "--tokens"},
-    {"--max-new-tokens", "--tokens"},
-    {"--max_new_tokens", "--tokens"},
-    {"-c", "--context"},
-    {"--ctx-size", "--context"},
-    {"--max-model-len", "--context"},
-    {"--max-num-seqs", "--batch"},
-    {"--temp", "--temperature"},
-    {"--lora", "--adapter"},
-    {"--model", "--init"},
-    {"-m", "--init"},
-    {"-m", "the folder of the model as an argument"},
-    {"--model", "the folder of the model as an argument"},
-    {"-o", "--out"},
-    {"--output", "--out"},
-    {"-t", "cpu.threads=N"},
-    {"-ngl", "memory.device=BYTES, with which layers that do not fit move by themselves"},
-    {"--lr", "optim.lr=RATE"},
-    {"--epochs", "train.epochs=N"},
-    {"--steps", "train.steps=N"},
-    {"--data", "data.train=FILE"},
-};
-
-std::string what_is_meant(const std::string& name, const std::vector<std::string>& known) {
-  for (const OtherOption& other : kOtherOptions)
-    if (other.name == name &&
-        (!other.means.starts_with('-') || std::find(known.begin(), known.end(), other.means) != known.end()))
-      return str("; use ", other.means);
-  const std::string word = name.substr(name.find_first_not_of('-'));
-  if (const OtherWord* const other = find_other_word(train_schema(), word); other != nullptr)
-    return str("; use ", other->key, other->key.find('.') != std::string_view::npos ? "=VALUE" : "",
-               other->note.empty() ? "" : ": ", other->note);
-  for (const KeySpec& key : train_schema().keys)
-    if (word == str(key.section, ".", key.name)) return str("; keys have no dashes: ", word, "=VALUE");
-  return did_you_mean(name, std::vector<std::string_view>(known.begin(), known.end()));
-}
-
 /// The errors for unknown options, one per line; empty if there are none. CLI11 refuses them too, but without
 /// a suggestion, and it complains about a missing option before a misspelt one.
 std::string unknown_options(const CLI::App& app) {
@@ -149,12 +114,13 @@ std::string unknown_options(const CLI::App& app) {
   for (const std::string& given : app.remaining(true)) {
     if (!given.starts_with('-') || given.find_first_not_of('-') == std::string::npos) continue;
     const std::string name = given.substr(0, given.find('='));
-    text += str(text.empty() ? "" : "\n", "unknown option '", name, "'", what_is_meant(name, known));
+    text += str(text.empty() ? "" : "\n", "unknown option '", name, "'", option_that_is_meant(name, known));
   }
   return text;
 }
 
 int run(std::vector<std::string> arguments, Args args) {
+  options_for_words(arguments);
   if (const std::string problem = unknown_word(arguments); !problem.empty())
     return usage_error(args.err, problem);
   CLI::App app("Trains models larger than GPU memory, using GPU memory, pinned RAM and NVMe", "strata");

@@ -76,7 +76,22 @@ std::vector<FirstCommand> first_commands() {
       {{"train", "--output_dir", "x"}, "use --out"},
       {{"train", "--optim.lr", "1"}, "keys have no dashes: optim.lr=VALUE"},
       {{"train", "--data", "x.txt"}, "use data.train=FILE"},
-      {{"generate", "x", "-p", "Dear"}, "unknown option '-p'; use --prompt"},
+      {{"generate", "Qwen/Qwen3-0.6B", "-p", "Dear"}, "hf download Qwen/Qwen3-0.6B --local-dir"},
+      {{"chat", "meta-llama/Llama-3.2-1B"},
+       "does not exist here; a model of this name on the Hugging Face Hub"},
+      {{"serve", "Qwen/Qwen3-0.6B"}, "hf download"},
+      {{"train", "--init", "Qwen/Qwen3-0.6B", "data.train=x.txt"},
+       "model.from: Qwen/Qwen3-0.6B does not exist"},
+      {{"export", "Qwen/Qwen3-0.6B", "--out", "x"}, "Qwen/Qwen3-0.6B"},
+      // verbs
+      {{"run", "x"}, "unknown verb 'run'; strata has for it: generate MODEL \"TEXT\", or chat MODEL"},
+      {{"finetune", "x"}, "train --init MODEL data.train=FILE"},
+      {{"sft"}, "train --task full, lora or qlora"},
+      {{"pull", "qwen3"}, "hf download OWNER/NAME"},
+      {{"quantize", "x"}, "export --format gguf"},
+      {{"merge", "x"}, "export RUN --format merged"},
+      {{"evaluate", "x"}, "eval, or score for lm_eval"},
+      {{"env"}, "doctor"},
       {{"generate", "x", "-n", "8"}, "unknown option '-n'; use --tokens"},
       {{"generate", "-m", "x"}, "unknown option '-m'; use the folder of the model as an argument"},
       {{"generate", "x", "--temp", "0"}, "use --temperature"},
@@ -87,6 +102,14 @@ std::vector<FirstCommand> first_commands() {
       {{"serve", "x", "--tensor-parallel-size", "2"}, "use parallel.tp=VALUE"},
       {{"export", "x", "-o", "y"}, "use --out"},
   };
+}
+
+TEST(FirstWordsTest, HelpAndVersionAreUnderstoodAsWords) {
+  EXPECT_EQ(strata_command({"version"}).out, strata_command({"--version"}).out);
+  EXPECT_EQ(strata_command({"help"}).out, strata_command({"--help"}).out);
+  const Outcome of_train = strata_command({"help", "train"});
+  EXPECT_EQ(of_train.code, kExitOk);
+  EXPECT_EQ(of_train.out, strata_command({"train", "--help"}).out);
 }
 
 INSTANTIATE_TEST_SUITE_P(Words, FirstCommandsTest, ::testing::ValuesIn(first_commands()));

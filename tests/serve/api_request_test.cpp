@@ -106,6 +106,22 @@ TEST(ApiRequestTest, AConversationHasRolesAndTextsOrPartsOfText) {
       9);
 }
 
+TEST(ApiRequestTest, AConversationCanGiveItsTemplateArguments) {
+  const auto arguments = [](const std::string& more) {
+    return parse_chat_request(R"({"messages": [{"role": "user", "content": "x"}], )" + more + "}")
+        ->template_arguments;
+  };
+  EXPECT_EQ(arguments(R"("chat_template_kwargs": {"enable_thinking": false})"),
+            R"({"enable_thinking":false})");
+  EXPECT_EQ(arguments(R"("enable_thinking": true)"), R"({"enable_thinking":true})");
+  EXPECT_EQ(arguments(R"("chat_template_kwargs": {})"), "");
+  const auto both = parse_chat_request(
+      R"({"messages": [{"role": "user", "content": "x"}], "enable_thinking": true,
+          "chat_template_kwargs": {"enable_thinking": false}})");
+  ASSERT_FALSE(both.has_value());
+  EXPECT_THAT(both.error().message, HasSubstr("is in 'chat_template_kwargs', too"));
+}
+
 TEST(ApiRequestTest, TheNameOfAParticipantIsAccepted) {
   const ChatRequest request =
       conversation(R"({"messages": [{"role": "user", "name": "Ann", "content": "Tea?"}]})");

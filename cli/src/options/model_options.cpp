@@ -11,11 +11,15 @@
 namespace strata::cli {
 
 void add_generate_options(CLI::App& app, Args& args) {
-  app.add_option("run", args.items, "Run folder, or a Hugging Face folder, and section.key=value")
-      ->option_text("RUN [key=value ...]")
+  app.add_option(
+         "run", args.items,
+         "Run folder, or a Hugging Face folder; texts to continue, in quotes, or - for standard input, "
+         "which is read, too, if there is no prompt; section.key=value")
+      ->option_text("RUN [TEXT ...] [key=value ...]")
       ->required();
+  add_chat_arguments(app, args);
   add_named_adapters(app, args);
-  CLI::Option* prompt = app.add_option("--prompt", args.prompts, "Text to continue; can be repeated")
+  CLI::Option* prompt = app.add_option("-p,--prompt", args.prompts, "Text to continue; can be repeated")
                             ->allow_extra_args(false);  // key=value may follow
   app.add_option("--prompts", args.prompts_file,
                  "File with one prompt per line, or .jsonl with \"prompt\" or \"messages\"")
@@ -34,6 +38,7 @@ void add_chat_options(CLI::App& app, Args& args) {
   app.add_option("model", args.items, "Run folder or Hugging Face folder, and section.key=value")
       ->option_text("RUN|FOLDER [key=value ...]")
       ->required();
+  add_chat_arguments(app, args);
   add_named_adapters(app, args);
   app.add_option("--system", args.system, "The first message, of role system")->option_text("TEXT");
   app.add_option("--context", args.context,
@@ -47,6 +52,7 @@ void add_serve_options(CLI::App& app, Args& args) {
   app.add_option("model", args.items, "Run folder or Hugging Face folder, and section.key=value")
       ->option_text("RUN|FOLDER [key=value ...]")
       ->required();
+  add_chat_arguments(app, args);
   add_named_adapters(app, args);
   app.get_option("--adapter")
       ->description(
@@ -76,6 +82,7 @@ void add_serve_options(CLI::App& app, Args& args) {
   app.add_option("--api-key-file", args.api_key_file,
                  "File of keys, one a line: requests need one of them, but /health (default: no key)")
       ->option_text("FILE");
+  app.add_flag("--quiet", args.quiet, "Do not print a line for each request");
   app.add_flag("--plain-prompts", args.plain_prompts,
                "Special tokens in the prompts of /v1/completions are plain text (default: they are tokens)");
   app.add_option("--connections-per-address", args.connections_per_address,

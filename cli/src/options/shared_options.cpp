@@ -61,8 +61,19 @@ void add_named_adapters(CLI::App& app, Args& args) {
       ->option_text("NAME");
 }
 
+void add_chat_arguments(CLI::App& app, Args& args) {
+  app.add_option("--enable-thinking", args.thinks,
+                 "Whether the chat template lets the model think before it answers, where templates know "
+                 "enable_thinking (Qwen3, SmolLM3): true or false")
+      ->option_text("BOOL");
+  app.add_option("--chat-template-kwargs", args.chat_arguments,
+                 "Variables of the chat template, for example {\"enable_thinking\": false}")
+      ->option_text("JSON");
+}
+
 void add_sampling(CLI::App& app, Args& args) {
-  app.add_option("--tokens,--max-tokens", args.tokens, "Maximum number of tokens to generate per prompt")
+  app.add_option("--tokens,--max-tokens", args.tokens,
+                 "Maximum number of tokens of an answer (default: 128; of chat, to the end of the text)")
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--temperature", args.temperature, "Sampling temperature; 0 = always the most likely token")
       ->check(CLI::Range(0.0, 100.0));

@@ -32,6 +32,9 @@ void add_adapter(CLI::App& app, Args& args);
 /// --adapter and --default-adapter: adapters that prompts or lines choose by their names.
 void add_named_adapters(CLI::App& app, Args& args);
 
+/// --enable-thinking and --chat-template-kwargs.
+void add_chat_arguments(CLI::App& app, Args& args);
+
 /// --tokens, --temperature, --top-k, --top-p and --seed.
 void add_sampling(CLI::App& app, Args& args);
 

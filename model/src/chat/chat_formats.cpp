@@ -38,7 +38,9 @@ constexpr std::string_view kQwen3 =
         "{% set content = content.split('</think>')[-1].lstrip('\\n') %}{% endif %}"
         "{% if message['role'] == 'assistant' and loop.index0 > ns.question and (loop.last or reasoning) %}"
         "{{ '<think>\\n' + reasoning.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n') }}"
-        "{% else %}{{ content }}{% endif %}{{ '<|im_end|>\\n' }}") STRATA_ASKED("<|im_start|>assistant\\n");
+        "{% else %}{{ content }}{% endif %}{{ '<|im_end|>\\n' }}") STRATA_ASKED("<|im_start|>assistant\\n")
+    "{% if add_generation_prompt and enable_thinking is defined and enable_thinking is false %}"
+    "{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}";
 
 #define STRATA_LLAMA3(DATES)                                                                    \
   STRATA_EACH("{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' }}" DATES \

@@ -11,6 +11,7 @@
 #include "chat/chat_formats.h"
 #include "chat/parsed_template.h"
 #include "jinja/parser.h"
+#include "text/strict_json.h"
 
 namespace strata {
 namespace {
@@ -30,7 +31,11 @@ std::tm default_day() {
   return day;
 }
 
-Digest digest_of(const std::string& jinja, const SpecialWords& words) {
+/// What a conversation and its tokenizer say.
+constexpr std::array<std::string_view, 4> kOwnVariables = {"messages", "tools", "documents",
+                                                           "add_generation_prompt"};
+
+Digest digest_of(const std::string& jinja, const SpecialWords& words, std::string_view arguments = {}) {
   Digester digester;
   const auto add = [&](std::string_view text) {
     const std::uint64_t size = text.size();
@@ -42,6 +47,7 @@ Digest digest_of(const std::string& jinja, const SpecialWords& words) {
     add(name);
     add(token);
   }
+  if (!arguments.empty()) add(arguments);
   return digester.digest();
 }
 
@@ -158,6 +164,27 @@ bool ChatTemplate::uses_date() const noexcept {
 ChatTemplate ChatTemplate::with_date(const std::tm& day) const {
   auto other = std::make_shared<Parsed>(*parsed_);
   other->day = day;
+  return ChatTemplate(std::move(other));
+}
+
+Result<ChatTemplate> ChatTemplate::with_arguments(const std::string& json) const {
+  const auto refuse = [](const std::string& why) {
+    return Status::error(Code::invalid, str("arguments of the chat template: ", why));
+  };
+  const auto object = detail::parse_strict_json(json);
+  if (!object.has_value()) return refuse(std::string(object.status().message()));
+  if (!object->is_object())
+    return refuse(str(json.substr(0, 80), " is no JSON object as {\"enable_thinking\": false}"));
+  auto other = std::make_shared<Parsed>(*parsed_);
+  for (const auto& [name, value] : object->items()) {
+    const bool is_word = std::any_of(parsed_->words.begin(), parsed_->words.end(),
+                                     [&name = name](const auto& word) { return word.first == name; });
+    if (is_word || std::find(kOwnVariables.begin(), kOwnVariables.end(), name) != kOwnVariables.end())
+      return refuse(str("'", name.substr(0, 80), "' is set by the conversation or the tokenizer"));
+    other->arguments[name] = value;
+  }
+  other->digest =
+      digest_of(other->jinja, other->words, other->arguments.empty() ? "" : other->arguments.dump());
   return ChatTemplate(std::move(other));
 }
 

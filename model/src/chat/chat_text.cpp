@@ -14,6 +14,26 @@
 namespace strata {
 
 namespace detail {
+namespace {
+
+jinja::Value argument_of(const nlohmann::json& value) {
+  using jinja::Value;
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (value.is_number()) return value.get<double>();
+  if (value.is_string()) return jinja::Text(value.get<std::string>(), jinja::kArgument);
+  if (value.is_array()) {
+    jinja::List list;
+    for (const nlohmann::json& each : value) list.push_back(argument_of(each));
+    return Value(std::move(list));
+  }
+  if (!value.is_object()) return jinja::None{};
+  jinja::Dict dict;
+  for (const auto& [name, each] : value.items()) dict.emplace_back(name, argument_of(each));
+  return Value(std::move(dict));
+}
+
+}  // namespace
 
 Result<jinja::Text> written(const ChatTemplate& chat, std::span<const ChatMessage> messages,
                             bool for_generation) {
@@ -32,6 +52,7 @@ Result<jinja::Text> written(const ChatTemplate& chat, std::span<const ChatMessag
                     {"tools", Value(None{})},
                     {"documents", Value(None{})}};
   for (const auto& [name, token] : parsed.words) variables.emplace_back(name, Value(token));
+  for (const auto& [name, value] : parsed.arguments.items()) variables.emplace_back(name, argument_of(value));
   return jinja::Evaluator(*parsed.body, variables, parsed.day).run();
 }
 
@@ -48,7 +69,7 @@ std::vector<ChatRange> contents_of(const Text& text, std::size_t n_messages) {
   std::vector<ChatRange> out(n_messages);
   std::size_t begin = 0;
   for (const Text::Stretch& stretch : text.stretches()) {
-    if (stretch.author != kTemplate) {
+    if (stretch.author >= 0) {
       ChatRange& range = out[static_cast<std::size_t>(stretch.author)];
       if (range.begin == range.end) range.begin = begin;
       range.end = stretch.end;

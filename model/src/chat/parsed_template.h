@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include <strata/model/chat.h>
 
 #include "jinja/ast.h"
@@ -16,6 +18,7 @@ struct ChatTemplate::Parsed {
   std::string name, jinja;
   std::shared_ptr<const detail::jinja::Body> body;
   SpecialWords words;
+  nlohmann::json arguments = nlohmann::json::object();
   std::tm day{};
   Digest digest{};
   std::vector<std::string> markers;  // of a built-in template

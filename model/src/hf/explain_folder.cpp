@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 #include <strata/runtime/str.h>
 
@@ -22,9 +23,32 @@ std::string base_of(Io& io, const std::string& adapter_config) {
   return base != root->end() && base->is_string() ? str(" of ", base->get<std::string>()) : std::string();
 }
 
+// Whether the Hugging Face Hub could have a model of this name: OWNER/NAME.
+bool may_be_on_the_hub(std::string_view path) {
+  const auto is_part = [](std::string_view part) {
+    return !part.empty() && part.front() != '.' &&
+           part.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
+               std::string_view::npos;
+  };
+  const std::size_t slash = path.find('/');
+  return slash != std::string_view::npos && is_part(path.substr(0, slash)) && is_part(path.substr(slash + 1));
+}
+
+// Programs that load models by such a name fetch them; this one reads folders alone.
+Status not_downloaded(const std::string& path) {
+  return Status::error(
+      Code::not_found,
+      str(path,
+          " does not exist here; a model of this name on the Hugging Face Hub is downloaded "
+          "by: hf download ",
+          path, " --local-dir ", path, " (pip install huggingface_hub), and strata train --out ", path,
+          " starts a run there"));
+}
+
 }  // namespace
 
 Status explain_hf_folder(Io& io, const std::string& path) {
+  if (may_be_on_the_hub(path) && !io.exists(path)) return not_downloaded(path);
   const auto refuse = [&](const std::string& why) {
     return Status::error(Code::unsupported, str(path, why));
   };

@@ -8,9 +8,10 @@
 
 namespace strata::detail::jinja {
 
-/// Who wrote a byte of a text: the template, or the message with this number, counted from 0.
+/// Who wrote a byte of a text: the template, who asked for it, or the message with this number, counted from
+/// 0.
 using Author = std::int32_t;
-inline constexpr Author kTemplate = -1;
+inline constexpr Author kTemplate = -1, kArgument = -2;
 
 /// Bytes, each with its author. What a template does to a string (slices, joins, trims) keeps the authors, so
 /// that the finished text says which of its bytes a message wrote and which the template did.

@@ -198,6 +198,23 @@ void read_messages(RequestFields& fields, std::vector<ChatMessage>& messages) {
   }
 }
 
+/// "chat_template_kwargs", as vLLM and llama.cpp have them, and "enable_thinking", which others have alone.
+std::string read_template_arguments(RequestFields& fields) {
+  Json arguments = Json::object();
+  if (const Json* const given = fields.find("chat_template_kwargs")) {
+    if (given->is_object())
+      arguments = *given;
+    else
+      fields.fail("chat_template_kwargs", "must be an object", "invalid_type");
+  }
+  if (const auto thinks = fields.flag("enable_thinking")) {
+    if (arguments.contains("enable_thinking"))
+      fields.fail("enable_thinking", "is in 'chat_template_kwargs', too", "invalid_value");
+    arguments["enable_thinking"] = *thinks;
+  }
+  return arguments.empty() ? std::string() : arguments.dump();
+}
+
 std::optional<std::int64_t> read_chat_logprobs(RequestFields& fields) {
   const bool wanted = fields.flag("logprobs").value_or(false);
   const auto top = fields.integer("top_logprobs", 0, kMaxTopLogprobs);
@@ -237,6 +254,7 @@ ApiResult<ChatRequest> parse_chat_request(std::string_view body) {
   ChatRequest request;
   read_options(fields, request.options);
   read_messages(fields, request.messages);
+  request.template_arguments = read_template_arguments(fields);
   request.options.max_tokens = fields.integer("max_completion_tokens", 1, kMaxTokensAsked);
   const auto older = fields.integer("max_tokens", 1, kMaxTokensAsked);
   if (older && request.options.max_tokens)

@@ -10,6 +10,7 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -128,6 +129,9 @@ bool takes_body(std::string_view path) {
   return std::find(std::begin(kPostPaths), std::end(kPostPaths), path) != std::end(kPostPaths);
 }
 
+// Of the request that this thread answers.
+thread_local std::chrono::steady_clock::time_point request_begin;
+
 class HttplibServer final : public HttpServer {
  public:
   HttplibServer(Service& service, const Options& options)
@@ -206,6 +210,7 @@ class HttplibServer final : public HttpServer {
     // Not by patterns: std::regex recurses for each character of a path.
     server_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       using Routed = httplib::Server::HandlerResponse;
+      request_begin = std::chrono::steady_clock::now();
       if (const auto error = check_head(request)) {
         send(service_.refuse(*error, request.path), response);
         return Routed::Handled;
@@ -235,6 +240,12 @@ class HttplibServer final : public HttpServer {
       response.headers.erase("Connection");
       response.set_header("Connection", "close");
     });
+    if (options_.on_request != nullptr)
+      server_.set_logger([this](const httplib::Request& request, const httplib::Response& response) {
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - request_begin;
+        options_.on_request(
+            {request.remote_addr, request.method, request.target, response.status, took.count()});
+      });
     // What httplib refuses by itself. All other errors have a body, or nobody who could read it.
     server_.set_error_handler([this](const httplib::Request& request, httplib::Response& response) {
       if (response.body.empty() && response.status != kClientLeft)

@@ -101,9 +101,12 @@ ApiResult<ServedPrompt> encode_input(const ServedModel& model, const PromptInput
       "prompt");
 }
 
-ApiResult<ServedPrompt> encode_messages(const ServedModel& model, const std::vector<ChatMessage>& messages) {
+ApiResult<ServedPrompt> encode_messages(const ServedModel& model, const std::vector<ChatMessage>& messages,
+                                        const std::string& template_arguments) {
   if (!model.chat.has_value()) return bad_prompt("messages", std::string(model.chat.status().message()));
-  auto tokens = encode_prompt(model.tokenizer, {{}, messages}, *model.chat, model.turn_ends);
+  auto chat = template_arguments.empty() ? model.chat : model.chat->with_arguments(template_arguments);
+  if (!chat.has_value()) return bad_prompt("chat_template_kwargs", std::string(chat.status().message()));
+  auto tokens = encode_prompt(model.tokenizer, {{}, messages}, *chat, model.turn_ends);
   if (!tokens.has_value()) return bad_prompt("messages", std::string(tokens.status().message()));
   return checked(model, ServedPrompt{{}, std::move(tokens->ids), std::move(tokens->stop_ids), 0}, "messages");
 }

@@ -211,7 +211,7 @@ ApiResponse Service::complete(const ApiCall& call, const std::shared_ptr<Request
 ApiResponse Service::chat(const ApiCall& call, const std::shared_ptr<RequestCount>& count) {
   auto request = parse_chat_request(call.body);
   if (!request.has_value()) return response_of(request.error());
-  auto prompt = encode_messages(model_, request->messages);
+  auto prompt = encode_messages(model_, request->messages, request->template_arguments);
   if (!prompt.has_value()) return response_of(prompt.error());
   Ask ask{.is_chat = true,
           .options = std::move(request->options),

@@ -1,4 +1,7 @@
 // Generates text from a run and from the folder that it was exported to.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <csignal>
 
 #include "cli/e2e/e2e_fixture.h"
@@ -49,6 +52,27 @@ TEST_F(CliGenerateE2e, TheTextIsAFunctionOfItsSeed) {
   EXPECT_NE(text("2").out, first.out);
   EXPECT_THAT(first.err, AllOf(HasSubstr(" prompt tokens in "), HasSubstr("12 tokens generated"),
                                HasSubstr("tokens/s")));
+}
+
+TEST_F(CliGenerateE2e, APromptIsAnArgumentOrWhatIsWrittenToTheInput) {
+  make_run();
+  const std::string expected = generate({"--prompt", "It is x = y", "--tokens", "6"}).out;
+  EXPECT_EQ(generate({"It is x = y", "--tokens", "6", "train.dtype=f32"}).out, expected);
+  write("prompt.txt", "It is x = y\n");
+  ProgramOptions piped = options_;
+  piped.before_exec = [path = file("prompt.txt")] { return ::dup2(::open(path.c_str(), O_RDONLY), 0) == 0; };
+  EXPECT_EQ(strata({"generate", "run", "--tokens", "6"}, piped).out, expected);
+  EXPECT_EQ(strata({"generate", "run", "-", "--tokens", "6"}, piped).out, expected);
+  EXPECT_THAT(generate({"prompt.txt"}).err, HasSubstr("--prompts prompt.txt continues each line of a file"));
+}
+
+TEST_F(CliGenerateE2e, WithoutAPromptTheMessageSaysWhereItGoes) {
+  make_run();
+  ProgramOptions silent = options_;
+  silent.before_exec = [] { return ::dup2(::open("/dev/null", O_RDONLY), 0) == 0; };
+  const ProgramResult refused = strata({"generate", "run"}, silent);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("no prompt is given: add a text in quotes behind the model"));
 }
 
 TEST_F(CliGenerateE2e, AStreamedTextEqualsTheTextPrintedAtOnce) {
@@ -124,7 +148,7 @@ TEST_F(CliGenerateE2e, BudgetsDoNotChangeAText) {
 
 TEST_F(CliGenerateE2e, ACacheThatDoesNotFitIsRefusedBeforeTheStartWithTheShortfall) {
   make_run({"model.seq=512", "memory.device=unlimited", "memory.pinned=unlimited"});
-  const ProgramResult refused = generate({"--tokens", "500", "memory.device=300KiB"});
+  const ProgramResult refused = generate({"It is", "--tokens", "500", "memory.device=300KiB"});
   EXPECT_EQ(refused.exit_code, 3);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("the keys and values of 1 sequence of "), HasSubstr("shortfall"),
                                  HasSubstr("it fits with: memory.device=")));
@@ -170,7 +194,7 @@ TEST_F(CliGenerateE2e, MistakesAreReportedWithAHint) {
     EXPECT_EQ(result.out, "");
     return result.err;
   };
-  EXPECT_THAT(refusal({"--prompt", ""}), HasSubstr("--prompt is empty"));
+  EXPECT_THAT(refusal({"--prompt", ""}), HasSubstr("a prompt is empty"));
   EXPECT_THAT(refusal({"--prompt", "a", "--prompt", "b", "--stream"}), HasSubstr("one prompt, not 2"));
   EXPECT_THAT(refusal({"--prompt", "a", "--stream", "--json"}), HasSubstr("without --json"));
   EXPECT_THAT(refusal({"--top-p", "0"}), HasSubstr("top-p is 0; it must be above 0 and at most 1"));
@@ -219,7 +243,7 @@ TEST_F(CliGenerateE2e, AnOutputThatCannotBeWrittenIsAnError) {
   make_run();
   ProgramOptions full = options_;
   full.out = ProgramOptions::Out::full;
-  const ProgramResult result = strata({"generate", "run", "--tokens", "5"}, full);
+  const ProgramResult result = strata({"generate", "run", "It is", "--tokens", "5"}, full);
   EXPECT_EQ(result.exit_code, 5);
   EXPECT_THAT(result.err, AllOf(HasSubstr("the output could not be written"), Not(HasSubstr("tokens/s"))));
 }

@@ -222,8 +222,9 @@ TEST_F(CliHfE2e, ARunResumesAndIsExportedWithoutItsOriginalFolder) {
   must(posix_io().rename(file("again"), file("elsewhere/x=y")));
   ProgramOptions there = options_;
   there.cwd = file("elsewhere");
-  for (const Words& words : {Words{"train", "--resume", "x=y", "train.steps=3"}, Words{"generate", "x=y"},
-                             Words{"eval", "x=y"}, Words{"export", "x=y", "--out", "out", "--check"}}) {
+  for (const Words& words :
+       {Words{"train", "--resume", "x=y", "train.steps=3"}, Words{"generate", "x=y", "It is"},
+        Words{"eval", "x=y"}, Words{"export", "x=y", "--out", "out", "--check"}}) {
     const ProgramResult done = strata(words, there);
     EXPECT_EQ(done.exit_code, 0) << done.output();
   }
@@ -246,7 +247,7 @@ TEST_F(CliHfE2e, AFoldersChatTemplateIsUsedAndADamagedOneIsReported) {
       nlohmann::json::parse(
           strata({"generate", "hf", "--prompt", "[Q]Who?[A]", "--tokens", "1", "--json"}).out)["prompt_ids"]);
   write("hf/chat_template.jinja", "{{ messages");
-  EXPECT_THAT(strata({"generate", "hf", "--tokens", "1"}).err,
+  EXPECT_THAT(strata({"generate", "hf", "It is", "--tokens", "1"}).err,
               HasSubstr("cannot be used: the chat template: line 1: a tag has no end"));
 }
 

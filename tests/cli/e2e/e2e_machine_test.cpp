@@ -156,7 +156,7 @@ TEST_P(CliDamageE2e, ThePreviousCheckpointIsUsed) {
   const std::string want = digest("run");
   must(posix_io().remove_all(file("run/summary.json")));
   GetParam().harm(file("run/checkpoints/step-00000004"));
-  const ProgramResult generated = strata({"generate", "run", "--tokens", "3"});
+  const ProgramResult generated = strata({"generate", "run", "It is", "--tokens", "3"});
   EXPECT_EQ(generated.exit_code, 0) << generated.err;
   const ProgramResult resumed = strata({"train", "--resume", "run"});
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
@@ -170,7 +170,7 @@ TEST_P(CliDamageE2e, IfNoCheckpointIsIntactTheRunIsNotStartedOver) {
   must(posix_io().remove_all(file("run/summary.json")));
   GetParam().harm(file("run/checkpoints/step-00000004"));
   const std::string before = read_all(file("run/metrics.jsonl"));
-  for (const Words& words : {Words{"train", "--resume", "run"}, Words{"generate", "run"}}) {
+  for (const Words& words : {Words{"train", "--resume", "run"}, Words{"generate", "run", "It is"}}) {
     const ProgramResult refused = strata(words);
     EXPECT_EQ(refused.exit_code, 5) << refused.output();
     EXPECT_THAT(refused.err, HasSubstr("run/checkpoints/step-00000004"));

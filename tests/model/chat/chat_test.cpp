@@ -173,6 +173,46 @@ TEST(ChatTest, TheDayIsThatOfLlamasTemplatesUnlessAnotherIsGiven) {
   EXPECT_EQ(text_of(chat.with_date(day), {{"user", "Q"}}), "02 Jan 2030Q");
 }
 
+TEST(ChatTest, ArgumentsAreVariablesOfTheTemplate) {
+  const ChatTemplate chat =
+      own("{{ messages[0].content }}{% if enable_thinking is defined and enable_thinking is false %}<no>{% "
+          "endif %}"
+          "{% for tool in extra or [] %}[{{ tool.name }}]{% endfor %}");
+  const std::vector<ChatMessage> asked = {{"user", "Q"}};
+  EXPECT_EQ(text_of(chat, asked, true), "Q");
+  const ChatTemplate silent = must(chat.with_arguments(R"({"enable_thinking": false})"));
+  EXPECT_EQ(text_of(silent, asked, true), "Q<no>");
+  EXPECT_NE(silent.digest(), chat.digest());
+  const ChatTemplate both = must(silent.with_arguments(R"({"extra": [{"name": "f"}]})"));
+  EXPECT_EQ(text_of(both, asked, true), "Q<no>[f]") << "earlier arguments stay";
+  EXPECT_EQ(text_of(must(both.with_arguments(R"({"enable_thinking": true})")), asked, true), "Q[f]");
+}
+
+TEST(ChatTest, Qwen3AnswersAtOnceIfItShallNotThink) {
+  const ChatTemplate chat = must(named("qwen3").with_arguments(R"({"enable_thinking": false})"));
+  EXPECT_EQ(text_of(chat, {{"user", "Q"}}, true),
+            "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
+}
+
+TEST(ChatTest, ArgumentsCannotSayWhatTheConversationSays) {
+  const ChatTemplate chat = own("{{ bos_token }}", {{"bos_token", "<s>"}});
+  const auto refused = [&](const std::string& json) {
+    return std::string(chat.with_arguments(json).status().message());
+  };
+  EXPECT_THAT(refused(R"({"messages": []})"), HasSubstr("'messages' is set by the conversation"));
+  EXPECT_THAT(refused(R"({"bos_token": "x"})"), HasSubstr("'bos_token' is set by"));
+  EXPECT_THAT(refused("[1]"), HasSubstr("[1] is no JSON object"));
+  EXPECT_THAT(refused("{"), testing::Not(HasSubstr("json.exception")));
+}
+
+TEST(ChatTest, SpecialTokensInArgumentsAreText) {
+  const ChatTemplate chat = must(own("<s>{{ name }}{{ messages[0].content }}").with_arguments(R"({"name": "<s>"})"));
+  const ChatText text = must(apply_chat_template(chat, kShort, true));
+  EXPECT_EQ(text.text, "<s><s>Q");
+  ASSERT_EQ(text.of_template.size(), 1u);
+  EXPECT_EQ(text.of_template[0].end, 3u);
+}
+
 TEST(ChatTest, ATemplateThatIsNoJinjaIsRefusedWithTheLine) {
   EXPECT_EQ(ChatTemplate::parse("a\n{% if %}", {}).status().message(),
             "the chat template: line 2: a value is expected, not '%}'");

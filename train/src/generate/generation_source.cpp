@@ -84,6 +84,13 @@ Status GenerationSource::open_adapters(const std::vector<NamedFolder>& folders,
   return {};
 }
 
+Status GenerationSource::set_chat_arguments(const std::string& json) {
+  STRATA_TRY(chat().status());
+  STRATA_TRY_ASSIGN(ChatTemplate chat, chat()->with_arguments(json));
+  loaded_->config.data.chosen_chat.chat = std::move(chat);
+  return {};
+}
+
 Result<std::int32_t> GenerationSource::choose_adapter(const std::optional<std::string>& name) const {
   if (adapters_) return adapters_->choose(name);
   if (!name || name->empty()) return -1;

@@ -14,6 +14,7 @@
 #include "terminal/line_editor.h"
 #include "print.h"
 #include "terminal/token_printer.h"
+#include "verbs/model/chat_arguments.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
@@ -109,7 +110,7 @@ class Chat {
   Result<std::vector<std::int32_t>> generate(const PromptTokens& tokens) {
     STRATA_TRY_ASSIGN(Sampler sampler, Sampler::create({args_.temperature, args_.top_k, args_.top_p}));
     Generator generator(job_.engine(), sampler,
-                        {.max_tokens = args_.tokens,
+                        {.max_tokens = args_.tokens.value_or(context_),
                          .context = static_cast<std::int32_t>(context_),
                          .vocab = source_.tokenizer().vocab_size(),
                          .seed = static_cast<std::uint64_t>(args_.seed) + retries_,
@@ -135,7 +136,17 @@ class Chat {
       cached_.clear();
       return done.status();
     }
+    if (done.has_value()) say_if_cut(done->front());
     return ids;
+  }
+
+  void say_if_cut(const Completion& done) const {
+    if (done.finish_reason == FinishReason::context_full)
+      print(args_.err, str("strata chat: the answer is cut: its context of ", context_,
+                           " tokens is full; /reset begins a new conversation, --context N enlarges it\n"));
+    if (done.finish_reason == FinishReason::max_tokens)
+      print(args_.err, str("strata chat: the answer is cut after ", done.ids.size(),
+                           " tokens; --tokens N allows more\n"));
   }
 
   const Args& args_;
@@ -193,6 +204,7 @@ Status converse(const Args& args) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source,
                     GenerationSource::open(args, {args.adapters, args.default_adapter}, posix_io(), warn));
   STRATA_TRY(source->chat().status());
+  STRATA_TRY(set_chat_arguments(args, *source));
   if (const std::string warning = source->chat_warning(); !warning.empty()) warn(warning);
   const std::int64_t most = source->max_positions(), wanted = args.context > 0 ? args.context : kContext;
   if (args.context > 0 && most > 0 && wanted > most)

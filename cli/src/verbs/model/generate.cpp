@@ -19,11 +19,14 @@
 #include "exit_code.h"
 #include "print.h"
 #include "terminal/token_printer.h"
+#include "verbs/model/chat_arguments.h"
+#include "verbs/model/prompt_texts.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
 namespace {
 
+constexpr std::int64_t kDefaultTokens = 128;
 constexpr std::size_t kPrefillRows = 128;  // prompt tokens per prefill; more is hardly faster and uses memory
 
 /// The state of one invocation of the verb.
@@ -40,12 +43,7 @@ Result<std::vector<Prompt>> prompts_of(const Args& args, Io& io,
                                        const std::function<void(std::string_view)>& warn) {
   if (!args.prompts_file.empty()) return read_prompts(io, args.prompts_file, warn);
   std::vector<Prompt> prompts;
-  for (const std::string& text : args.prompts) {
-    if (text.empty())
-      return Status::error(Code::invalid, "--prompt is empty; it needs at least one character");
-    prompts.push_back({text, {}});
-  }
-  if (prompts.empty()) prompts.push_back({"Elizabeth ", {}});
+  for (const std::string& text : args.prompts) prompts.push_back({text, {}});
   return prompts;
 }
 
@@ -206,20 +204,24 @@ Status generate_on_ranks(const Args& args, int ranks) {
   return {};
 }
 
-Status generate(const Args& args, World* world) {
+Status generate(const Args& given, World* world) {
   Io& io = posix_io();
+  Args args = given;
+  const std::vector<std::string> texts = take_texts(args.items);  // none on ranks
   const auto warn = [&](std::string_view text) { print(args.err, str("strata generate: ", text, "\n")); };
   STRATA_TRY_ASSIGN(Sampler sampler, Sampler::create({args.temperature, args.top_k, args.top_p}));
   Work work;
-  STRATA_TRY_ASSIGN(work.prompts, prompts_of(args, io, warn));
-  STRATA_TRY_ASSIGN(work.streams, streams(args, work.prompts.size()));
   STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source,
                     GenerationSource::open(args, {args.adapters, args.default_adapter}, io, warn));
+  STRATA_TRY(set_chat_arguments(args, *source));
   STRATA_TRY_ASSIGN(const int ranks, source->ranks());
+  if (world == nullptr) STRATA_TRY(read_prompt_texts(args, texts));
   if (world == nullptr && ranks > 1) return generate_on_ranks(args, ranks);
+  STRATA_TRY_ASSIGN(work.prompts, prompts_of(args, io, warn));
+  STRATA_TRY_ASSIGN(work.streams, streams(args, work.prompts.size()));
   if (const std::string warning = source->chat_warning(); !warning.empty()) warn(warning);
   work.batch = std::min(static_cast<std::size_t>(args.batch), work.prompts.size());
-  work.options.max_tokens = args.tokens;
+  work.options.max_tokens = args.tokens.value_or(kDefaultTokens);
   work.options.seed = static_cast<std::uint64_t>(args.seed);
   work.options.virtual_tokens = source->virtual_tokens();
   work.options.vocab = source->tokenizer().vocab_size();

@@ -1,12 +1,16 @@
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 
 #include <fmt/format.h>
 
+#include <strata/runtime/figure_text.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/signals.h>
 #include <strata/runtime/str.h>
+#include <strata/runtime/terminal_text.h>
 #include <strata/runtime/units.h>
 #include <strata/serve/http_server.h>
 #include <strata/serve/local_host.h>
@@ -16,6 +20,7 @@
 
 #include "exit_code.h"
 #include "print.h"
+#include "verbs/model/chat_arguments.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
@@ -91,6 +96,24 @@ void print_end(const Args& args, const BatchStats& done) {
                     done.prompt_tokens, done.tokens, done.passes, seconds));
 }
 
+// What watches the server asks every few seconds.
+bool is_probe(const HttpServer::AccessLine& line) {
+  return line.status == 200 && (line.target == "/health" || line.target == "/metrics");
+}
+
+void print_access(const Args& args, const HttpServer::AccessLine& line) {
+  constexpr std::size_t kMaxTarget = 200;
+  if (is_probe(line)) return;
+  const std::time_t now = std::time(nullptr);
+  std::tm day{};
+  std::array<char, 32> when{};
+  (void)std::strftime(when.data(), when.size(), "%Y-%m-%d %H:%M:%S", localtime_r(&now, &day));
+  print(args.err, fmt::format("{} {} {} {} {} {}\n", when.data(), line.address,
+                              terminal_text(line.method.substr(0, kMaxTarget)),
+                              terminal_text(line.target.substr(0, kMaxTarget)), line.status,
+                              Figure(line.seconds, "s").view()));
+}
+
 Status serve(const Args& args) {
   const auto warn = [&](std::string_view text) { print(args.err, str("strata serve: ", text, "\n")); };
   const auto max_body = parse_bytes(args.max_body);
@@ -104,6 +127,7 @@ Status serve(const Args& args) {
   STRATA_TRY(HttpServer::check(http));
   STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source,
                     GenerationSource::open(args, {args.adapters, args.default_adapter}, posix_io(), warn));
+  STRATA_TRY(set_chat_arguments(args, *source));
   STRATA_TRY_ASSIGN(const int ranks, source->ranks());
   if (ranks > 1)
     return Status::error(Code::unsupported, str("parallel.tp = ", ranks, ": strata serve runs on one rank"));
@@ -117,6 +141,8 @@ Status serve(const Args& args) {
   if (args.plain_prompts) model.in_prompts = SpecialTokens::as_text;
   STRATA_TRY_ASSIGN(const std::unique_ptr<Signals> signals, install_signals());
   signals->set_answer("\nstrata serve: ending the answers that have begun; press again to stop immediately");
+  if (!args.quiet)
+    http.on_request = [&args](const HttpServer::AccessLine& line) { print_access(args, line); };
   const std::int64_t places = args.batch;
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job,
                     source->start({places, places, context, places}, std::max(kPrefillRows, 2 * places), warn,

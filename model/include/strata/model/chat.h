@@ -45,6 +45,12 @@ class ChatTemplate {
   /// and keeps the data of a training run from depending on the day.
   ChatTemplate with_date(const std::tm& day) const;
   bool uses_date() const noexcept;
+  /// The same with further variables, chat_template_kwargs in transformers: a JSON object, for example
+  /// {"enable_thinking": false}. They are added to earlier ones and replace those of the same names. Their
+  /// strings are text: no special token is recognized in them. Errors: `invalid` for other JSON, and for
+  /// names that are not the caller's: messages, tools, documents, add_generation_prompt and those of special
+  /// tokens.
+  Result<ChatTemplate> with_arguments(const std::string& json) const;
 
   struct Parsed;
   const Parsed& parsed() const noexcept { return *parsed_; }

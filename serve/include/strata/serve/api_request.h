@@ -39,6 +39,7 @@ struct CompletionRequest {
 struct ChatRequest {
   AnswerOptions options;
   std::vector<ChatMessage> messages;     ///< parts of a content are joined
+  std::string template_arguments;        ///< a JSON object; empty: none
   std::optional<std::int64_t> logprobs;  ///< of each token, and of so many of the most likely ones
 };
 

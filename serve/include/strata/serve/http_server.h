@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <strata/runtime/status.h>
@@ -16,6 +18,12 @@ namespace strata {
 /// server for this machine alone refuses requests whose header Host names another.
 class HttpServer {
  public:
+  /// A request that was answered, for a log. The texts are the client's, except the address.
+  struct AccessLine {
+    std::string_view address, method, target;
+    int status = 0;
+    double seconds = 0;  ///< from the request's head to the last byte of the answer
+  };
   struct Options {
     std::string host = "127.0.0.1";
     int port = 8000;  ///< 0: any that is free
@@ -31,6 +39,8 @@ class HttpServer {
         30};  ///< from a request's first byte to its last, waits for a thread aside
     std::chrono::seconds idle_limit{5};    ///< between two requests of a connection
     std::chrono::seconds write_limit{10};  ///< for a client that does not read
+    /// Told of each request, from several threads; null: nobody is.
+    std::function<void(const AccessLine&)> on_request = nullptr;
   };
   // Without allowed hosts, a server for other machines answers for any name.
   /// Whether start() could listen with these options: what is wrong can be said before a model is read.

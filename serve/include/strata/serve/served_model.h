@@ -45,7 +45,9 @@ struct ServedPrompt {
 /// for an empty prompt, ids outside of the vocabulary, a conversation that the template does not allow, and a
 /// prompt longer than the context.
 ApiResult<ServedPrompt> encode_input(const ServedModel& model, const PromptInput& input);
-ApiResult<ServedPrompt> encode_messages(const ServedModel& model, const std::vector<ChatMessage>& messages);
+/// `template_arguments`: of the chat template, beside the model's own; empty: none.
+ApiResult<ServedPrompt> encode_messages(const ServedModel& model, const std::vector<ChatMessage>& messages,
+                                        const std::string& template_arguments = {});
 
 /// The name and the adapter that a request asks for.
 struct ServedChoice {

@@ -53,6 +53,10 @@ TEST_F(CliTalkE2e, AnAnswerIsThatOfGenerateWhateverIsInTheCacheAlready) {
   EXPECT_EQ(nlohmann::json::parse(alone.out)["text"], answer);
 }
 
+TEST_F(CliTalkE2e, AnAnswerThatIsCutSaysSo) {
+  EXPECT_THAT(chat("Hello\n").err, HasSubstr("the answer is cut after 5 tokens; --tokens N allows more"));
+}
+
 TEST_F(CliTalkE2e, CommandsBeginAnewAndMistakesDoNotEndIt) {
   const ProgramResult said =
       chat("Hello\n/reset\n/what\n/save\nAgain\n/retry\n/save talk.jsonl\n/quit\nnever read\n");

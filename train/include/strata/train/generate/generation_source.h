@@ -39,6 +39,9 @@ class GenerationSource {
   std::int32_t prefix_id() const noexcept { return tokenizer_->markers().before_nothing(); }
   /// The chat template. An error if it is unknown; it matters only if there is a conversation.
   const Result<ChatTemplate>& chat() const noexcept { return loaded_->config.data.chosen_chat.chat; }
+  /// Gives the template variables of a JSON object: ChatTemplate::with_arguments(). Errors: those of it and
+  /// of chat().
+  Status set_chat_arguments(const std::string& json);
   std::string chat_warning() const { return loaded_->config.data.chosen_chat.warning(); }
   /// The adapter of a text, as RowAdapters::choose(); -1 if there are none. Errors: `invalid` for a name that
   /// is not loaded.
