@@ -6,6 +6,7 @@
 #include <poll.h>
 
 #include <atomic>
+#include <mutex>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -39,7 +40,8 @@ class HttpServerTest : public ::testing::Test {
                                                     .max_body_bytes = 4096,
                                                     .max_connections = 6,
                                                     .request_limit = std::chrono::seconds(1),
-                                                    .idle_limit = std::chrono::seconds(1)});
+                                                    .idle_limit = std::chrono::seconds(1),
+                                                    .on_request = [this](const auto& line) { note(line); }});
     if (!started.has_value() && started.status().code() == Code::unsupported)
       GTEST_SKIP() << started.status().message();
     server = must(std::move(started));
@@ -54,9 +56,30 @@ class HttpServerTest : public ::testing::Test {
                .find("{\"status\": \"ok\"}") != std::string::npos;
   }
 
+  void note(const HttpServer::AccessLine& line) {
+    const std::lock_guard lock(mutex_);
+    told_.push_back(str(line.address, " ", line.method, " ", line.target, " ", line.status));
+  }
+  /// What the server has told of requests, in any order.
+  std::vector<std::string> told() {
+    const std::lock_guard lock(mutex_);
+    return told_;
+  }
+
   ServedTiny tiny;
+  std::mutex mutex_;
+  std::vector<std::string> told_;
   std::unique_ptr<HttpServer> server;
 };
+
+TEST_F(HttpServerTest, EachRequestIsToldWithItsStatus) {
+  (void)answer(post(R"({"prompt": "cat", "max_tokens": 2})",
+                    "Content-Type: application/json\r\nConnection: close\r\n"));
+  (void)answer("GET /v1/nothing?a=%0A HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  server->stop();
+  EXPECT_THAT(told(), ::testing::UnorderedElementsAre("127.0.0.1 POST /v1/completions 200",
+                                                      "127.0.0.1 GET /v1/nothing?a=%0A 404"));
+}
 
 TEST_F(HttpServerTest, AnswersRequestsOneAfterTheOtherOnAConnection) {
   const RawClient client(server->port());
