@@ -23,7 +23,7 @@ struct ChartKind {
   bool from_zero = false;
   bool compares = true;  ///< several runs are lines of one picture
 };
-constexpr std::array<ChartKind, 12> kCharts = {{
+constexpr std::array<ChartKind, 13> kCharts = {{
     {"loss", "Loss", "nats per token", {{{"loss", "training"}}}},
     {"reward", "Reward of the answers", "", {{{"reward", "reward"}}}},
     {"kl", "Divergence from the reference", "nats per token", {{{"kl", "KL"}}}, Chart::Form::lines, true},
@@ -33,6 +33,7 @@ constexpr std::array<ChartKind, 12> kCharts = {{
      {{{"entropy", "entropy"}}},
      Chart::Form::lines,
      true},
+    {"answer_tokens", "Tokens of an answer", "", {{{"answer_tokens", "tokens"}}}, Chart::Form::lines, true},
     {"accuracy",
      "Share of pairs in the right order",
      "",
@@ -169,6 +170,8 @@ std::string words_of(const Chart::Line& line, const std::string& unit) {
     most = std::max(most, y);
   }
   if (!std::isfinite(first)) return line.label + ": no figures";
+  if (at_first == at_last)
+    return fmt::format("{}: {} at step {:.0f}", line.label, figure_text(first, unit), at_first);
   if (least == most) return fmt::format("{}: {} in every step", line.label, figure_text(first, unit));
   return fmt::format("{}: {} at step {:.0f}, {} at step {:.0f}, between {} and {}", line.label,
                      figure_text(first, unit), at_first, figure_text(last, unit), at_last,

@@ -45,11 +45,14 @@ std::vector<Figure> key_figures(const RunRecord& run) {
       {"state", run.has_ended ? fact(run, "stop_reason") : "has no summary: running, or killed"},
       {"steps", fmt::format("{} of {}", steps, setting(run, "train.steps"))},
       {"loss", figure_text(last("loss"), "")},
-      {"validation loss", run.validations.empty() ? "-" : figure_text(run.validations.back().loss, "")},
       {"tokens per second", figure_text(run.mean("tokens_per_s"), "")},
       {"step", figure_text(run.mean("step_s"), "s")}};
+  if (!run.validations.empty())
+    figures.insert(figures.begin() + 3, {"validation loss", figure_text(run.validations.back().loss, "")});
   for (const auto& [series, label] : detail::kOfTask)
-    if (std::isfinite(last(series))) figures.push_back({label, figure_text(last(series), "")});
+    if (std::isfinite(last(series)))
+      figures.push_back({series == std::string_view("answer_tokens") ? "tokens of an answer" : label,
+                         figure_text(last(series), "")});
   const double step_s = run.mean("step_s"), compute_s = run.mean("compute_s");
   if (std::isfinite(step_s) && step_s > 0)
     figures.push_back({"computing", fmt::format("{:.1f} % of the step", 100 * compute_s / step_s)});

@@ -19,6 +19,7 @@ double Scale::at(double value) const noexcept {
 Scale rounded(double low, double high, bool log, const std::string& unit, int wanted,
               std::vector<double>& ticks) {
   ticks.clear();
+  if (low == 0 && high == 0) high = 1;
   if (!(high > low)) {
     const double around = std::max(std::abs(low), 1e-12) * 0.5;
     low -= around;
