@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fine-tunes a Hugging Face folder on records with trl's SFTTrainer and its defaults, for bench/claims/sft_vs_trl, and
 writes the folder that it learned. Prints a JSON line.
-trl_sft.py MODEL RECORDS.jsonl OUT [--template FILE.jinja]"""
+trl_sft.py MODEL RECORDS.jsonl OUT"""
 import argparse
 import json
 import os
@@ -20,12 +20,8 @@ def main():
     parser.add_argument("model")
     parser.add_argument("records")
     parser.add_argument("out")
-    parser.add_argument("--template")
     given = parser.parse_args()
     tokenizer = transformers.AutoTokenizer.from_pretrained(given.model)
-    if given.template:
-        with open(given.template, encoding="utf-8") as file:
-            tokenizer.chat_template = file.read()
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     with open(given.records, encoding="utf-8") as file:
