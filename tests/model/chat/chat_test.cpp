@@ -125,8 +125,8 @@ TEST(ChatTest, PlainNamesRolesByWords) {
 
 TEST(ChatTest, AnEmptyConversationOrAnotherRoleIsRefused) {
   EXPECT_EQ(apply_chat_template(named("chatml"), {}).status().code(), Code::invalid);
-  EXPECT_EQ(refusal(named("chatml"), {{"tool", "x"}}),
-            "message 0 has the role 'tool'; the known roles are system, user, assistant");
+  EXPECT_EQ(refusal(named("chatml"), {{"bot", "x"}}),
+            "message 0 has the role 'bot'; the known roles are system, user, assistant, tool");
 }
 
 TEST(ChatTest, AMessageThatTheTemplateLeavesOutIsRefused) {
