@@ -20,6 +20,7 @@ if(NOT STRATA_C_LIBRARY_ONLY)
   find_package(Eigen3 3.4 REQUIRED NO_MODULE)
   find_package(OpenMP REQUIRED)
   pkg_check_modules(libutf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+  pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
   find_path(CLI11_INCLUDE_DIR CLI/CLI.hpp REQUIRED)
 endif()
 

@@ -103,7 +103,7 @@ TEST(PromptsTest, FilesHaveOnePromptPerLineOrRecords) {
   ASSERT_EQ(records.size(), 2u);
   EXPECT_EQ(records[0].text, "p");
   EXPECT_EQ(records[1].messages.at(0).content, "c");
-  EXPECT_THAT(warned, HasSubstr("'id' of 1 lines is ignored"));
+  EXPECT_THAT(warned, HasSubstr("'id' of 1 record is ignored"));
   const auto chosen =
       must(read("b.jsonl",
                 "{\"prompt\": \"p\", \"adapter\": \"law\"}\n{\"prompt\": \"p\"}\n"

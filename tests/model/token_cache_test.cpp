@@ -227,9 +227,16 @@ TEST_F(RecordCacheTest, ATokenOfTheFormatIsTextInAContent) {
 TEST_F(RecordCacheTest, BuildingNotesWhatWasRead) {
   const std::vector<std::string> notes = cached()->notes();
   ASSERT_EQ(notes.size(), 2u);
-  EXPECT_EQ(notes[0], "b.jsonl: 2 records, prompts and completions; ignored: 'id' (1)");
-  EXPECT_EQ(notes[1], "c.jsonl: 1 records, conversations as plain");
-  EXPECT_TRUE(cached()->notes().empty());
+  EXPECT_EQ(notes[0], "b.jsonl: 2 prompt-completion records (prompt, completion); ignored: 'id' (1)");
+  EXPECT_EQ(notes[1], "c.jsonl: 1 conversation (messages) read as chats (plain)");
+}
+
+TEST_F(RecordCacheTest, ACacheThatIsReusedNotesTheFormsOfItsFiles) {
+  cached();
+  const std::vector<std::string> notes = cached()->notes();
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_EQ(notes[0], "b.jsonl: prompt-completion records (prompt, completion)");
+  EXPECT_EQ(notes[1], "c.jsonl: conversations (messages) read as chats (plain)");
 }
 
 TEST_F(RecordCacheTest, AnotherChatFormatEncodesAgainOnlyWhereThereAreMessages) {

@@ -40,18 +40,24 @@ void add_tokenizer_options(CLI::App& app, Args& args) {
 
 void add_data_options(CLI::App& app, Args& args) {
   app.require_subcommand(1);
-  CLI::App* pack = app.add_subcommand("pack", "Turn text and .jsonl files into one file of tokens");
-  pack->add_option("items", args.items, "Text and .jsonl files")->option_text("FILE ...");
+  CLI::App* pack = app.add_subcommand("pack", "Turn text files and files of records into one file of tokens");
+  pack->add_option("items", args.items, "Files, and folders of them")->option_text("FILE ...");
   pack->add_option("-o,--out", args.out_dir, "File to write");
-  pack->add_option("--chat-template", args.chat_template,
-                   "Chat template of conversations, as in data.chat_template");
-  CLI::App* inspect = app.add_subcommand("inspect", "Show the contents of a packed file and one sample");
-  inspect->add_option("file", args.items, "Packed file")->option_text("FILE");
-  inspect->add_option("--sample", args.sample, "Index of the sample to show")
+  CLI::App* inspect = app.add_subcommand(
+      "inspect", "Show the first record as it is trained, or the contents of a packed file and one sample");
+  inspect
+      ->add_option("items", args.items,
+                   "Data files, or a configuration (.toml, section.key=value), or one packed file")
+      ->option_text("FILE ... | [FILE.toml] [key=value ...]");
+  inspect->add_option("--sample", args.sample, "Index of the sample of a packed file to show")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 62));
-  inspect->add_flag("--json", args.json, "Print JSON");
+  add_task(*inspect, args);
+  inspect->add_flag("--json", args.json, "Print JSON; of a record with token ids and loss mask");
   for (CLI::App* sub : {pack, inspect}) {
-    sub->add_option("-t,--tokenizer", args.tokenizer, "tokenizer.json to use, or a folder with it");
+    sub->add_option("-t,--tokenizer,--model", args.tokenizer,
+                    "tokenizer.json to use, or a model's folder, whose chat template is also used");
+    sub->add_option("--chat-template", args.chat_template,
+                    "Chat template of conversations, as in data.chat_template");
     sub->add_option("--seq", args.seq, "Tokens per sequence")->check(CLI::Range(1, 1 << 20));
     sub->callback([&args, name = sub->get_name()] { args.action = name; });
   }

@@ -1,6 +1,5 @@
 #include <strata/model/chat.h>
 #include <strata/model/documents.h>
-#include <strata/model/text_check.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/io/io.h>
@@ -18,13 +17,6 @@ namespace {
 
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 32;
 
-Result<std::string> read_corpus(Io& io, const std::string& file) {
-  STRATA_TRY_ASSIGN(std::string text, read_text(io, file, kMaxTextBytes));
-  STRATA_TRY(check_source_name(file));
-  STRATA_TRY(check_text(file, text));
-  return std::string(without_byte_order_mark(text));
-}
-
 Result<std::string> train(const Args& args, Io& io) {
   if (args.items.empty()) return Status::error(Code::invalid, "no input: name at least one text file");
   const OutputFile output{"--out", args.tokenizer, "a tokenizer of strata", args.items, false, true};
@@ -36,7 +28,7 @@ Result<std::string> train(const Args& args, Io& io) {
   std::size_t bytes = 0;
   ErrorList bad;
   for (const std::string& file : args.items) {
-    Result<std::string> text = read_corpus(io, file);
+    Result<std::string> text = read_source_text(io, file, kMaxTextBytes);
     bad.add(text.status());
     texts.push_back(std::move(text).value_or(std::string()));
     bytes += texts.back().size();

@@ -15,14 +15,20 @@ struct Turn {
   ChatRange bytes;
   std::int32_t end_id = -1;
   std::size_t end_token = kNone;  // its place among the special tokens
+  bool is_learned = true;
 };
 
 Turn turn_of(const ChatAnswer& answer, std::span<const FoundToken> found) {
-  const auto first = std::partition_point(
-      found.begin(), found.end(), [&](const FoundToken& token) { return token.at.begin < answer.said_end; });
+  auto end = std::partition_point(found.begin(), found.end(),
+                                  [&](const FoundToken& token) { return token.at.begin < answer.said_end; });
+  // The tokens that close calls are the assistant's, too; the last one of the turn ends it.
+  while (answer.has_calls && end != found.end() && end + 1 != found.end() && (end + 1)->at.begin < answer.end)
+    ++end;
   // The token at the very end is that of the next turn.
-  if (first == found.end() || first->at.begin > answer.end) return {{answer.begin, answer.end}};
-  return {{answer.begin, first->at.end}, first->id, static_cast<std::size_t>(first - found.begin())};
+  if (end == found.end() || end->at.begin > answer.end)
+    return {{answer.begin, answer.end}, -1, kNone, answer.is_learned};
+  return {
+      {answer.begin, end->at.end}, end->id, static_cast<std::size_t>(end - found.begin()), answer.is_learned};
 }
 
 /// Encodes a chat part by part and records which tokens begin in the turns of the assistant.
@@ -72,7 +78,7 @@ class ChatEncoder {
     out_.ids.push_back(id);
     while (turn_ < turns_.size() && turns_[turn_].bytes.end <= original) ++turn_;
     const bool inside = turn_ < turns_.size() && original >= turns_[turn_].bytes.begin;
-    out_.loss_mask.push_back(inside);
+    out_.loss_mask.push_back(inside && turns_[turn_].is_learned);
     if (!inside) return;
     ChatRange& answer = out_.answers[turn_];
     if (answer.begin == kNone) answer.begin = index;

@@ -195,7 +195,7 @@ std::string chat_template_names() {
 }
 
 bool is_chat_role(std::string_view role) noexcept {
-  return role == "system" || role == "user" || role == "assistant";
+  return role == "system" || role == "user" || role == "assistant" || role == "tool";
 }
 
 }  // namespace strata

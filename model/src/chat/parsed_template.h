@@ -26,9 +26,11 @@ struct ChatTemplate::Parsed {
 
 namespace detail {
 
-/// What the template writes, each byte with its author.
+/// What the template writes, each byte with its author. Of n messages these are the number of the message for
+/// its content, n more than it for what else it has, and 2 n for the tools. Errors: those of evaluating it;
+/// `invalid` for tools or a message's `more` that is not JSON.
 Result<jinja::Text> written(const ChatTemplate& chat, std::span<const ChatMessage> messages,
-                            bool for_generation);
+                            bool for_generation, const std::string& tools = {});
 
 }  // namespace detail
 }  // namespace strata

@@ -15,6 +15,7 @@
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/str.h>
 
+#include "data/records/byte_source.h"
 #include "data/token_cache_format.h"
 #include "data/token_cache_writer.h"
 
@@ -32,11 +33,26 @@ Result<Digest> digest_sources(Io& io, const std::vector<std::string>& sources) {
   for (const std::string& path : sources) {
     const Result<FileDigest> file = digest_file(io, path);
     unreadable.add(file.status());
-    const Result<std::string_view> form = detail::source_form(io, path);
+    const Result<std::string> form = detail::source_form(io, path);
+    unreadable.add(file.has_value() ? form.status() : Status::ok());
     if (file.has_value() && form.has_value()) digester.add(*file, *form);
   }
   STRATA_TRY(unreadable.status());
   return digester.digest();
+}
+
+/// A sentence for each file of records, by its first one.
+std::vector<std::string> forms_of(Io& io, const std::vector<std::string>& sources,
+                                  const Result<ChatTemplate>& chat, RecordUse use) {
+  std::vector<std::string> notes;
+  for (const std::string& path : sources) {
+    if (!has_records(path)) continue;
+    // The cache holds what all records say, so a file that has changed since its digest was taken is no
+    // error.
+    const Result<FirstRecord> first = read_first_record(io, path, chat, use);
+    if (first.has_value()) notes.push_back(str(path, ": ", first->stats.described(chat, false)));
+  }
+  return notes;
 }
 
 Status check_header(const CacheHeader& header, std::uint64_t file_bytes) {
@@ -146,13 +162,12 @@ Status TokenCache::load(File& file, const Tokenizer& tokenizer) {
   return check_payload();
 }
 
-Result<std::string_view> detail::source_form(Io& io, const std::string& path) {
-  if (is_jsonl(path)) return "records";
-  STRATA_TRY_ASSIGN(const std::unique_ptr<File> file, io.open(path, OpenMode::read));
-  STRATA_TRY_ASSIGN(const std::uint64_t size, file->size());
-  std::string head(std::min<std::size_t>(size, 3), '\0');
-  STRATA_TRY(read_exact(*file, 0, std::as_writable_bytes(std::span(head))));
-  return without_byte_order_mark(head).size() == head.size() ? "text" : "text after its mark";
+Result<std::string> detail::source_form(Io& io, const std::string& path) {
+  const std::string_view packed = is_gzip(path) ? " in gzip" : "";
+  if (has_records(path)) return str("records", packed);
+  STRATA_TRY_ASSIGN(const std::unique_ptr<ByteSource> source, ByteSource::open(io, path));
+  STRATA_TRY_ASSIGN(const std::string_view head, source->next());
+  return str(without_byte_order_mark(head).size() == head.size() ? "text" : "text after its mark", packed);
 }
 
 Result<std::unique_ptr<TokenCache>> TokenCache::open(Io& io, const Tokenizer& tokenizer,
@@ -185,7 +200,10 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open_or_build(Io& io, const Toke
     const bool same_text = found && (*found)->source_digest_ == digest;
     const bool same_chat = found && ((*found)->chat_mark_ == decltype(CacheHeader::chat){} ||
                                      (*found)->chat_mark_ == detail::chat_mark(chat));
-    if (same_text && same_chat) return found;
+    if (same_text && same_chat) {
+      (*found)->notes_ = forms_of(io, sources, chat, use);
+      return found;
+    }
     why = !found       ? std::string(found.error().message())
           : !same_text ? "built from other text"
                        : "built with another chat template";

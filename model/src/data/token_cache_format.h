@@ -61,8 +61,8 @@ struct CacheLayout {
   std::uint64_t loss_mask, documents, end;
 };
 
-/// What of a file is read: its records, its text, or its text after a byte order mark.
-Result<std::string_view> source_form(Io& io, const std::string& path);
+/// What of a file is read: its records, its text, or its text after a byte order mark; each also in gzip.
+Result<std::string> source_form(Io& io, const std::string& path);
 
 /// One digest for a list of files: their sizes, digests and forms, in order. It does not cover their paths,
 /// so that a corpus may be moved.

@@ -13,21 +13,14 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
+#include "data/records/byte_source.h"
+
 namespace strata::detail {
 namespace {
 
 constexpr std::size_t kBlockBytes = 4 * kMiB;
 constexpr std::size_t kFlushBytes = 256 * kKiB;  // records are short, so they are written in larger blocks
 constexpr std::int32_t kSmallVocab = 65536;
-
-std::string note_of(const std::string& path, const JsonlStats& stats, const Result<ChatTemplate>& chat) {
-  std::string text = str(path, ": ", stats.n_records, " records, ", to_string(stats.kind));
-  if (stats.has_chats) text += str(" as ", chat->name());
-  std::string ignored_keys;
-  for (const auto& [key, n] : stats.ignored_keys)
-    ignored_keys += str(ignored_keys.empty() ? "" : ", ", "'", key, "' (", n, ")");
-  return ignored_keys.empty() ? text : str(text, "; ignored: ", ignored_keys);
-}
 
 // Several processes may build a cache, and several threads of one.
 std::string temporary_beside(const std::string& path) {
@@ -71,9 +64,8 @@ Status TokenCacheWriter::write_all_sources(const std::vector<std::string>& sourc
     if (write_failed_ || digest.status().code() == Code::out_of_memory) return digest.status();
     bad.add(digest.status());
     if (!digest.has_value()) continue;
-    STRATA_TRY_ASSIGN(const std::string_view form, source_form(io_, source));
+    STRATA_TRY_ASSIGN(const std::string form, source_form(io_, source));
     digester.add(*digest, form);
-    header_.source_bytes += digest->bytes;
   }
   bad_sources_ = !bad.empty();
   STRATA_TRY(bad.status());
@@ -108,33 +100,28 @@ Status TokenCacheWriter::finish(const std::vector<std::string>& sources) {
 
 Result<FileDigest> TokenCacheWriter::encode_source(const std::string& path) {
   STRATA_TRY(check_source_name(path));
-  if (use_ == RecordUse::pairs && !is_jsonl(path))
+  if (use_ == RecordUse::pairs && !has_records(path))
     return Status::error(Code::invalid, str(path,
-                                            ": pairs are in .jsonl files, as records with 'prompt', "
+                                            ": pairs are in .jsonl or .json files, as records with 'prompt', "
                                             "'chosen' and 'rejected'"));
-  return is_jsonl(path) ? encode_records(path) : encode_text(path);
+  return has_records(path) ? encode_records(path) : encode_text(path);
 }
 
 Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
-  STRATA_TRY_ASSIGN(const std::unique_ptr<File> source, io_.open(path, OpenMode::read));
-  STRATA_TRY_ASSIGN(const std::uint64_t size, source->size());
+  STRATA_TRY_ASSIGN(const std::unique_ptr<ByteSource> source, ByteSource::open(io_, path));
   begin_document();
   STRATA_TRY(append_prefix(true));
-  Digester digester;
   TextCheck check(path);
   std::string text;  // read, but not yet encoded
   TextPosition place = TextPosition::begin;
-  for (std::uint64_t at = 0; at < size;) {
-    const std::size_t old = text.size();
-    text.resize(old + static_cast<std::size_t>(std::min<std::uint64_t>(size - at, kBlockBytes)));
-    const auto block = std::span(text).subspan(old);
-    STRATA_TRY(read_exact(*source, at, std::as_writable_bytes(block)));
-    digester.update(std::as_bytes(block));
-    STRATA_TRY(check.add(std::string_view(text).substr(old)));
-    const bool is_first = at == 0;
-    at += block.size();
-    if (is_first) text.erase(0, text.size() - without_byte_order_mark(text).size());
-    const std::size_t cut = at == size ? text.size() : tokenizer_.last_safe_cut(text);
+  for (bool is_first = true, at_end = false; !at_end; is_first = false) {
+    STRATA_TRY_ASSIGN(const std::string_view block, source->next());
+    at_end = block.empty();
+    STRATA_TRY(check.add(block));
+    text += is_first ? without_byte_order_mark(block) : block;
+    header_.source_bytes += block.size();
+    if (text.size() < kBlockBytes && !at_end) continue;
+    const std::size_t cut = at_end ? text.size() : tokenizer_.last_safe_cut(text);
     STRATA_TRY(append(tokenizer_.encode(std::string_view(text).substr(0, cut), SpecialTokens::as_text,
                                         AddSpecialTokens::no, place),
                       true));
@@ -144,39 +131,33 @@ Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
   STRATA_TRY(check.finish());
   if (std::string note = check.note(); !note.empty()) notes_.push_back(std::move(note));
   STRATA_TRY(end_document(true));
-  return FileDigest{digester.digest(), size};
+  return source->file();
 }
 
 Result<FileDigest> TokenCacheWriter::encode_records(const std::string& path) {
   // encode_document() returns `not_found` if the tokenizer lacks a marker of the chat template.
   const auto take = [&](const Document& document) {
-    Status status = encode_document(document);
+    Status status = add_document(document);
     if (status.code() != Code::not_found) return status;
     return Status::error(Code::invalid, str(path, ": conversations are written as ", chat_->name(), ", but ",
                                             status.message()));
   };
-  STRATA_TRY_ASSIGN(const JsonlStats stats, read_jsonl(io_, path, chat_, take, use_));
-  if (stats.has_chats) header_.chat = chat_mark(chat_);
-  notes_.push_back(note_of(path, stats, chat_));
+  STRATA_TRY_ASSIGN(const RecordStats stats, read_records(io_, path, chat_, take, use_));
+  if (stats.asked_chat) header_.chat = chat_mark(chat_);
+  header_.source_bytes += stats.bytes;
+  notes_.push_back(str(path, ": ", stats.described(chat_)));
   return stats.file;
 }
 
-Status TokenCacheWriter::encode_document(const Document& document) {
+Status TokenCacheWriter::add_document(const Document& document) {
   begin_document();
-  if (!document.chat.text.empty()) {
-    STRATA_TRY_ASSIGN(const bool is_ended, append_chat(document.chat));
-    return is_ended ? Status::ok() : end_document(document.end_loss_mask);
+  STRATA_TRY_ASSIGN(const DocumentTokens tokens, encode_document(tokenizer_, document));
+  const std::span ids(tokens.ids);
+  for (std::size_t begin = 0, end = 0; begin < ids.size(); begin = end) {
+    while (end < ids.size() && tokens.loss_mask[end] == tokens.loss_mask[begin]) ++end;
+    STRATA_TRY(append(ids.subspan(begin, end - begin), tokens.loss_mask[begin]));
   }
-  STRATA_TRY(append_prefix(document.segments.empty() || document.segments.front().loss_mask));
-  // A completion goes on where the prompt ends, without a space of the tokenizer's own before it. Both are
-  // encoded by themselves, so that the prompt has the tokens that it has for a generation.
-  TextPosition place = TextPosition::begin;
-  for (const Segment& segment : document.segments) {
-    STRATA_TRY(append(tokenizer_.encode(segment.text, SpecialTokens::as_text, AddSpecialTokens::no, place),
-                      segment.loss_mask));
-    place = TextPosition::inside;
-  }
-  return end_document(document.end_loss_mask);
+  return {};
 }
 
 Status TokenCacheWriter::append_prefix(bool loss_mask) {
@@ -189,16 +170,6 @@ void TokenCacheWriter::begin_document() { documents_.push_back(header_.n_tokens)
 Status TokenCacheWriter::end_document(bool loss_mask) {
   const std::int32_t end = tokenizer_.markers().end;
   return end < 0 ? Status::ok() : append(std::span(&end, 1), loss_mask);
-}
-
-Result<bool> TokenCacheWriter::append_chat(const ChatText& chat) {
-  STRATA_TRY_ASSIGN(const ChatTokens tokens, encode_chat(tokenizer_, chat));
-  const std::span ids(tokens.ids);
-  for (std::size_t begin = 0, end = 0; begin < ids.size(); begin = end) {
-    while (end < ids.size() && tokens.loss_mask[end] == tokens.loss_mask[begin]) ++end;
-    STRATA_TRY(append(ids.subspan(begin, end - begin), tokens.loss_mask[begin]));
-  }
-  return tokens.is_ended;
 }
 
 Status TokenCacheWriter::append(std::span<const std::int32_t> ids, bool loss_mask) {

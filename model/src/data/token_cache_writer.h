@@ -23,7 +23,7 @@ class TokenCacheWriter {
   TokenCacheWriter(Io& io, const Tokenizer& tokenizer, const Result<ChatTemplate>& chat,
                    const std::string& path, RecordUse use = RecordUse::texts);
   Status write(const std::vector<std::string>& sources);
-  /// One sentence per .jsonl file that was read.
+  /// One sentence per file of records that was read.
   std::vector<std::string> notes() && { return std::move(notes_); }
 
  private:
@@ -32,12 +32,10 @@ class TokenCacheWriter {
   Result<FileDigest> encode_source(const std::string& path);
   Result<FileDigest> encode_text(const std::string& path);
   Result<FileDigest> encode_records(const std::string& path);
-  Status encode_document(const Document& document);
+  Status add_document(const Document& document);
   void begin_document();
   /// The tokens that the tokenizer begins a text with.
   Status append_prefix(bool loss_mask);
-  /// Whether the template has ended the text, so that no further token has to.
-  Result<bool> append_chat(const ChatText& chat);
   Status append(std::span<const std::int32_t> ids, bool loss_mask);
   Status end_document(bool loss_mask);
   void mark(std::uint64_t n, bool loss_mask);

@@ -1,5 +1,6 @@
 #include "text/strict_json.h"
 
+#include <limits>
 #include <new>
 #include <unordered_set>
 #include <utility>
@@ -12,33 +13,35 @@ namespace strata::detail {
 namespace {
 
 constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxOrderedKeys = 4096;
 
 struct Refused {  // thrown to leave the parser, which has no other exit; caught below
   std::string why;
 };
 
-}  // namespace
-
-Result<nlohmann::json> parse_strict_json(const std::string& text) {
+template <class Json>
+Result<Json> parse(const std::string& text, std::size_t max_keys) {
   // The parser treats a NUL as the end and would not read the rest.
   if (const std::size_t nul = text.find('\0'); nul != std::string::npos)
     return Status::error(Code::corrupt, str("a NUL at byte ", nul));
-  using Json = nlohmann::json;
   std::vector<std::unordered_set<std::string>> keys;  // of each open object
-  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
+  using Event = typename Json::parse_event_t;
+  const auto check = [&](int depth, Event event, Json& parsed) {
     if (depth > kMaxDepth) throw Refused{str("nested deeper than ", kMaxDepth)};
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get_ref<const std::string&>()).second)
-      throw Refused{
-          str("duplicate key '", parsed.get_ref<const std::string&>().substr(0, 80), "' in an object")};
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event != Event::key) return true;
+    const auto& key = parsed.template get_ref<const std::string&>();
+    if (!keys.back().insert(key).second)
+      throw Refused{str("duplicate key '", key.substr(0, 80), "' in an object")};
+    if (keys.back().size() > max_keys) throw Refused{str("an object with more than ", max_keys, " keys")};
     return true;
   };
   try {
     return Json::parse(text, check);
   } catch (const Refused& refused) {
     return Status::error(Code::corrupt, refused.why);
-  } catch (const Json::exception& e) {
+  } catch (const typename Json::exception& e) {
     return Status::error(Code::corrupt, str("not JSON: ", json_problem(e.what())));
   } catch (const std::bad_alloc&) {
     return Status::error(Code::out_of_memory,
@@ -46,13 +49,30 @@ Result<nlohmann::json> parse_strict_json(const std::string& text) {
   }
 }
 
-Result<std::optional<std::string>> adapter_choice(const nlohmann::json& record) {
+template <class Json>
+Result<std::optional<std::string>> choice_of_adapter(const Json& record) {
   const auto found = record.find("adapter");
   if (found == record.end()) return std::optional<std::string>();
   if (found->is_null()) return std::optional<std::string>(std::string());
-  if (!found->is_string() || found->get_ref<const std::string&>().empty())
+  if (!found->is_string() || found->template get_ref<const std::string&>().empty())
     return Status::error(Code::invalid, "'adapter' is neither a name nor null");
-  return std::optional<std::string>(found->get<std::string>());
+  return std::optional<std::string>(found->template get<std::string>());
+}
+
+}  // namespace
+
+Result<nlohmann::json> parse_strict_json(const std::string& text) {
+  return parse<nlohmann::json>(text, std::numeric_limits<std::size_t>::max());
+}
+Result<nlohmann::ordered_json> parse_strict_ordered_json(const std::string& text) {
+  return parse<nlohmann::ordered_json>(text, kMaxOrderedKeys);
+}
+
+Result<std::optional<std::string>> adapter_choice(const nlohmann::json& record) {
+  return choice_of_adapter(record);
+}
+Result<std::optional<std::string>> adapter_choice(const nlohmann::ordered_json& record) {
+  return choice_of_adapter(record);
 }
 
 }  // namespace strata::detail

@@ -166,8 +166,9 @@ std::optional<ApiError> read_message(const Json& value, const std::string& path,
   RequestFields fields(value, path);
   const auto role = fields.text("role");
   message.role = role_named(role.value_or(""));
-  if (!fields.error() && !is_chat_role(message.role))
-    fields.fail("role", str("must be one of developer, ", kChatRoles), "invalid_value");
+  // What tools answer belongs to calls, of which this API writes none.
+  if (!fields.error() && (!is_chat_role(message.role) || message.role == "tool"))
+    fields.fail("role", "must be one of developer, system, user, assistant", "invalid_value");
   const Json* const content = fields.find("content");
   if (content == nullptr) {
     fields.fail("content", "is missing", "missing_required_parameter");

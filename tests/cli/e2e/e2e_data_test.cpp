@@ -94,12 +94,59 @@ class CliChatE2e : public CliDataE2e {
 
 TEST_F(CliChatE2e, ConversationsUseTheTokenizersTemplate) {
   EXPECT_THAT(first_sample({}),
-              AllOf(HasSubstr("chat.jsonl: 200 records, conversations as own\n"),
+              AllOf(HasSubstr("chat.jsonl: 200 conversations (messages) read as chats (own)\n"),
                     HasSubstr("context  \"<|im_start|>system\\nBe kind.<|im_end|>\\n<|im_start|>user\\n"),
                     HasSubstr("<|im_end|>\"\n")));
   EXPECT_THAT(first_sample({"--chat-template", "plain"}),
-              AllOf(HasSubstr("conversations as plain\n"), HasSubstr("context  \"User:\\n"),
+              AllOf(HasSubstr("read as chats (plain)\n"), HasSubstr("context  \"User:\\n"),
                     Not(HasSubstr("<|im_start|>"))));
+}
+
+TEST_F(CliChatE2e, InspectShowsTheFirstRecordWithWhatIsTrainedMarked) {
+  write("alpaca.json", R"([{"instruction": "Add.", "input": "1 2", "output": "3"}])");
+  const ProgramResult shown = strata({"data", "inspect", "alpaca.json", "--model", "hf"});
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(
+      shown.out,
+      HasSubstr("data     alpaca.json: Alpaca records (instruction, input, output) read as chats (own)\n"));
+  EXPECT_THAT(shown.out,
+              HasSubstr("<|im_start|>user\nAdd.\n1 2<|im_end|>\n<|im_start|>assistant\n[[3<|im_end|>]]\n"));
+  const auto json =
+      nlohmann::json::parse(strata({"data", "inspect", "alpaca.json", "--model", "hf", "--json"}).out);
+  const nlohmann::json& document = json[0]["documents"][0];
+  EXPECT_EQ(document["ids"].size(), document["tokens"].get<std::size_t>());
+  EXPECT_EQ(document["loss_mask"].size(), document["tokens"].get<std::size_t>());
+  EXPECT_EQ(document["loss_tokens"], 2);
+  EXPECT_EQ(strata({"data", "pack", "alpaca.json", "--out", "p.tokens", "-t", "hf", "--seq", "64"}).exit_code,
+            0);
+  const auto packed =
+      nlohmann::json::parse(strata({"data", "inspect", "p.tokens", "-t", "hf", "--seq", "64", "--json"}).out);
+  EXPECT_EQ(packed["tokens"], document["tokens"]);
+}
+
+TEST_F(CliChatE2e, InspectOfAConfigurationShowsItsDataAndPromptsOfItsTask) {
+  write("run.toml", "[data]\ntrain = [\"chat.jsonl\"]\ntokenizer = \"hf\"\n");
+  EXPECT_THAT(strata({"data", "inspect", "run.toml"}).out,
+              HasSubstr("chat.jsonl: conversations (messages) read as chats (own)"));
+  EXPECT_THAT(
+      strata({"data", "inspect", "chat.jsonl", "--model", "hf", "--task", "grpo"}).out,
+      AllOf(HasSubstr("record   1, prompt: "), HasSubstr(", 0 of them trained"), Not(HasSubstr("[["))));
+}
+
+TEST_F(CliDataE2e, AFolderIsItsFilesOfRecordsAndARunKeepsTheirNames) {
+  must(posix_io().make_dirs(file("d")));
+  write("d/b.jsonl", read_all(file("ask.jsonl")));
+  write("d/a.json", R"([{"prompt": "a", "completion": "b"}])");
+  write("d/README.md", "x");
+  const ProgramResult run = strata(tiny("train", {"--out", "run", "train.steps=1", "data.train=d"}));
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("d: not read: README.md\n"),
+                             HasSubstr("d/a.json: 1 prompt-completion record ")));
+  EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("train = [\"d/a.json\", \"d/b.jsonl\"]"));
+  must(posix_io().make_dirs(file("none")));
+  const ProgramResult none = strata(tiny("train", {"--out", "run2", "data.train=none"}));
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("none: the folder has no .jsonl, .json or .txt file"));
 }
 
 TEST_F(CliChatE2e, ARunReportsItsChatFormatAndKeepsItOnResume) {
@@ -147,9 +194,13 @@ TEST_F(CliDataE2e, TextAloneIsAStream) {
 
 TEST_F(CliDataE2e, WhatIsReadFromRecordsIsReportedOnce) {
   const Words words = tiny("train", {"--out", "run", "--overwrite", "train.steps=1", "data.train=ask.jsonl"});
+  EXPECT_THAT(
+      strata(words).out,
+      HasSubstr(
+          "data     ask.jsonl: 200 prompt-completion records (prompt, completion); ignored: 'id' (200)\n"));
+  // The token cache is reused, and only the first record is read.
   EXPECT_THAT(strata(words).out,
-              HasSubstr("data     ask.jsonl: 200 records, prompts and completions; ignored: 'id' (200)\n"));
-  EXPECT_THAT(strata(words).out, Not(HasSubstr("200 records")));  // the token cache is reused
+              HasSubstr("data     ask.jsonl: prompt-completion records (prompt, completion)\n"));
 }
 
 TEST_F(CliDataE2e, ValidationDataOfFewerSequencesThanAMicroBatchIsMeasured) {
@@ -229,9 +280,10 @@ TEST_F(CliPackE2e, InspectShowsTheContentsOfAPackedFile) {
   const ProgramResult packed =
       strata({"data", "pack", "ask.jsonl", "train.txt", "--out", "p.tokens", "--seq", "64"});
   ASSERT_EQ(packed.exit_code, 0) << packed.err;
-  EXPECT_THAT(packed.out,
-              AllOf(HasSubstr("ask.jsonl: 200 records, prompts and completions; ignored: 'id' (200)"),
-                    HasSubstr("p.tokens written"), HasSubstr("documents  201")));
+  EXPECT_THAT(
+      packed.out,
+      AllOf(HasSubstr("ask.jsonl: 200 prompt-completion records (prompt, completion); ignored: 'id' (200)"),
+            HasSubstr("p.tokens written"), HasSubstr("documents  201")));
   const auto shown = nlohmann::json::parse(
       strata({"data", "inspect", "p.tokens", "--seq", "64", "--sample", "1", "--json"}).out);
   EXPECT_EQ(shown["documents"], 201);
@@ -288,9 +340,9 @@ TEST_F(CliPackE2e, MistakesHaveTheirExitCodes) {
   expect({"data", "pack", "gone.jsonl", "--out", "x"}, 2, "gone.jsonl: No such file");
   expect({"data", "pack", "ask.jsonl", "--out", "x", "--seq", "0"}, 2, "--seq");
   expect({"data", "pack", "ask.jsonl", "--out", "gone/x"}, 5, "gone/x");
-  expect({"data", "inspect"}, 2, "expected one packed file, got 0");
+  expect({"data", "inspect"}, 2, "no input: name data files, a packed file or a configuration");
   expect({"data", "inspect", "gone.tokens"}, 2, "gone.tokens: No such file");
-  expect({"data", "inspect", "ask.jsonl"}, 2, "ask.jsonl is not a packed file");
+  expect({"data", "inspect", "ask.jsonl", "-t", "none.json"}, 2, "name the model's folder with --model DIR");
   expect({"data", "inspect", "p.tokens", "-t", "gone.json"}, 2, "gone.json: No such file");
   expect({"data", "inspect", "p.tokens", "--sample", "100000"}, 2,
          "--sample: 1 samples from index 100000 were requested, but there are ");
@@ -344,12 +396,12 @@ TEST_F(CliPackE2e, TheExampleQuestionsAreReproducibleAndValidRecords) {
   EXPECT_EQ(read_all(file("one.jsonl")), read_all(file("two.jsonl")));
   EXPECT_EQ(read_all(file("one_val.jsonl")), read_all(file("two_val.jsonl")));
   EXPECT_THAT(strata({"data", "pack", "one.jsonl", "--out", "one.tokens"}).out,
-              HasSubstr("one.jsonl: 600 records, conversations as plain\n"));
+              HasSubstr("one.jsonl: 600 conversations (messages) read as chats (plain)\n"));
   ASSERT_EQ(run_program("/usr/bin/python3", {script, "--form", "completion", "--out", "c.jsonl"}, options_)
                 .exit_code,
             0);
   EXPECT_THAT(strata({"data", "pack", "c.jsonl", "--out", "c.tokens"}).out,
-              HasSubstr("c.jsonl: 600 records, prompts and completions\n"));
+              HasSubstr("c.jsonl: 600 prompt-completion records (prompt, completion)\n"));
 }
 
 }  // namespace

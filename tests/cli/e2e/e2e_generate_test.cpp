@@ -167,7 +167,7 @@ TEST_F(CliGenerateE2e, ConversationsUseTheTemplateOfTheTrainingData) {
   EXPECT_EQ(both[0]["text"], both[1]["text"]);
   EXPECT_EQ(both[0]["n_prompt_tokens"], both[1]["n_prompt_tokens"]);
   EXPECT_THAT(generate({"--prompts", "chat.jsonl", "--tokens", "1"}).err,
-              HasSubstr("chat.jsonl: 'note' of 1 lines is ignored"));
+              HasSubstr("chat.jsonl: 'note' of 1 record is ignored"));
 }
 
 TEST_F(CliGenerateE2e, StopTokensOfAFolderEndItsTexts) {

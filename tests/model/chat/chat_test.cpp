@@ -125,8 +125,8 @@ TEST(ChatTest, PlainNamesRolesByWords) {
 
 TEST(ChatTest, AnEmptyConversationOrAnotherRoleIsRefused) {
   EXPECT_EQ(apply_chat_template(named("chatml"), {}).status().code(), Code::invalid);
-  EXPECT_EQ(refusal(named("chatml"), {{"tool", "x"}}),
-            "message 0 has the role 'tool'; the known roles are system, user, assistant");
+  EXPECT_EQ(refusal(named("chatml"), {{"bot", "x"}}),
+            "message 0 has the role 'bot'; the known roles are system, user, assistant, tool");
 }
 
 TEST(ChatTest, AMessageThatTheTemplateLeavesOutIsRefused) {
@@ -286,6 +286,32 @@ TEST(ChatTokensTest, WithoutAMarkerOfItsOwnAnAnswerEndsWithTheOneOfTheNextTurn) 
   EXPECT_THAT(answers_in(glm, named("glm4"), kFour), ElementsAre("\n Hello<|user|>"));
   EXPECT_THAT(answers_in(glm, named("glm4"), kShort), ElementsAre("\nA"));
   EXPECT_THAT(answers_in(chatml_tokenizer(), named("plain"), kThree), ElementsAre("A\n"));
+}
+
+TEST(ChatTokensTest, CallsAndTheTokensThatCloseThemAreTheAnswer) {
+  const Tokenizer tokenizer = bytes_and({"<|im_start|>", "<|im_end|>", "<call>", "</call>"});
+  const ChatTemplate chat =
+      own("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls %}"
+          "<call>{{ c.function.name }}</call>{% endfor %}<|im_end|>\n{% endfor %}"
+          "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
+  const std::string calls =
+      R"({"tool_calls": [{"function": {"name": "f"}}, {"function": {"name": "<|im_end|>"}}]})";
+  const std::vector<ChatMessage> said = {
+      {"user", "Q"}, {"assistant", "", calls}, {"tool", "T"}, {"assistant", "A"}};
+  EXPECT_THAT(answers_in(tokenizer, chat, said),
+              ElementsAre("<call>f</call><call><|im_end|></call><|im_end|>", "A<|im_end|>"));
+}
+
+TEST(ChatTokensTest, AnAnswerThatIsNotLearnedEndsAsOthersAndIsOutsideTheLoss) {
+  const Tokenizer tokenizer = chatml_tokenizer();
+  std::vector<ChatMessage> said = {{"user", "Q"}, {"assistant", "A"}, {"user", "R"}, {"assistant", "B"}};
+  const ChatTokens all = must(encode_chat(tokenizer, must(apply_chat_template(named("chatml"), said))));
+  said[1].is_learned = false;
+  const ChatTokens last = must(encode_chat(tokenizer, must(apply_chat_template(named("chatml"), said))));
+  EXPECT_EQ(last.ids, all.ids);
+  EXPECT_EQ(last.ends, all.ends);
+  EXPECT_EQ(std::count(all.loss_mask.begin(), all.loss_mask.end(), true), 4);
+  EXPECT_EQ(std::count(last.loss_mask.begin(), last.loss_mask.end(), true), 2);
 }
 
 TEST(ChatTokensTest, AnEmptyAnswerIsItsEnd) {

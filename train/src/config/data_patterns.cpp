@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include <strata/model/documents.h>
 #include <strata/runtime/str.h>
 #include <strata/train/train_config.h>
 
@@ -40,13 +42,30 @@ std::vector<std::string> find_files(const std::string& pattern) {
   return files;
 }
 
+/// The folder that a path names, in the working directory or in installed data; empty if it names none.
+std::string folder_of(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return path;
+  const std::string installed = locate_data_file(path, default_data_dirs());
+  return std::filesystem::is_directory(installed, ignored) ? installed : std::string();
+}
+
 }  // namespace
 
-Status expand_data_patterns(Io& io, ConfigTree& tree) {
+Status expand_data_patterns(Io& io, ConfigTree& tree, std::vector<std::string>& notes) {
   std::vector<std::string> problems;
   for (const std::string_view key : {"data.train", "data.val", "data.mixture"}) {
     std::vector<std::string> files;
     for (const std::string& path : tree.texts(key)) {
+      if (const std::string folder = folder_of(path); !folder.empty()) {
+        const auto found =
+            data_files_of(io, folder, [&](std::string note) { notes.push_back(std::move(note)); });
+        if (found.has_value())
+          files.insert(files.end(), found->begin(), found->end());
+        else
+          problems.push_back(str(tree.entry(key).origin, ": ", key, ": ", found.status().message()));
+        continue;
+      }
       if (!is_pattern(io, path)) {
         files.push_back(path);
         continue;

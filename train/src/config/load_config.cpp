@@ -270,10 +270,12 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
     STRATA_TRY(check_found(tree, sources.discovered.back()));
   }
   if (!run.empty()) resolve_run_paths(posix_io(), tree, run);
-  STRATA_TRY(detail::expand_data_patterns(posix_io(), tree));
+  std::vector<std::string> data_notes;
+  STRATA_TRY(detail::expand_data_patterns(posix_io(), tree, data_notes));
   decide_base(tree, model, request.use);
   STRATA_TRY(detail::decide_without_data(tree));
   STRATA_TRY_ASSIGN(TrainConfig config, fill(tree, request));
+  config.data.notes = std::move(data_notes);
   if (model) {
     config.model.loaded = std::move(model->decoder);
     limit_open_length(tree, config);

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <span>
+#include <system_error>
+#include <utility>
 
 #include <strata/model/documents.h>
 #include <strata/model/hf/tokenizer_reader.h>
 #include <strata/model/model_rows.h>
-#include <strata/model/text_check.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/plural.h>
@@ -27,8 +29,8 @@ Status add_texts(Io& io, const std::string& file, RecordUse use, std::vector<std
     return Status::error(
         Code::invalid,
         str(file, " is a packed file; set data.tokenizer to the tokenizer it was packed with"));
-  if (is_jsonl(file))
-    return read_jsonl(
+  if (has_records(file))
+    return read_records(
                io, file, ChatTemplate{},
                [&](const Document& document) {
                  texts.push_back(document.text());
@@ -36,9 +38,8 @@ Status add_texts(Io& io, const std::string& file, RecordUse use, std::vector<std
                },
                use)
         .status();
-  STRATA_TRY_ASSIGN(std::string text, read_text(io, file, kMaxCorpusBytes));
-  STRATA_TRY(check_text(file, text));
-  texts.emplace_back(without_byte_order_mark(text));
+  STRATA_TRY_ASSIGN(std::string text, read_source_text(io, file, kMaxCorpusBytes));
+  texts.push_back(std::move(text));
   return {};
 }
 
@@ -63,7 +64,7 @@ std::string cache_path(const TrainConfig& config, const TextCodec& codec,
   names.update(codec.tokenizer.document_digest());
   if (compares_pairs(config)) names.update(std::as_bytes(std::span("pairs", 5)));
   if (const auto& chat = codec.chat.chat;
-      chat.has_value() && std::any_of(files.begin(), files.end(), is_jsonl))
+      chat.has_value() && std::any_of(files.begin(), files.end(), has_records))
     names.update(chat->digest());
   return str(config.data.cache_dir, "/", to_hex(names.digest()), ".tokens");
 }
@@ -93,7 +94,15 @@ Result<std::vector<std::string>> locate_data_files(const std::vector<std::string
   ErrorList bad;
   for (const std::string& path : paths) {
     bad.add(check_source_name(path).annotate(key));
-    found.push_back(locate_data_file(path, dirs));
+    const std::string file = locate_data_file(path, dirs);
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(file, ignored)) {
+      found.push_back(file);
+      continue;
+    }
+    const auto files = data_files_of(posix_io(), file, [](std::string) {});
+    bad.add(files.status().annotate(key));
+    if (files.has_value()) found.insert(found.end(), files->begin(), files->end());
   }
   STRATA_TRY(bad.status());
   return found;

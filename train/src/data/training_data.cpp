@@ -24,6 +24,7 @@ class TrainingDataBuilder {
                       locate_data_files(config_.data.train, "data.train"));
     STRATA_TRY_ASSIGN(TextCodec codec, open_codec(config_, train, io_));
     into_.codec_ = std::make_unique<TextCodec>(std::move(codec));
+    into_.notes_ = config_.data.notes;
     into_.notes_.push_back(describe(into_.tokenizer().markers(), into_.tokenizer()));
     if (std::string warning = config_.data.chosen_chat.warning(); !warning.empty())
       into_.notes_.push_back(std::move(warning));

@@ -15,17 +15,22 @@
 
 namespace strata {
 
-inline constexpr std::string_view kChatRoles = "system, user, assistant";
+inline constexpr std::string_view kChatRoles = "system, user, assistant, tool";
 bool is_chat_role(std::string_view role) noexcept;
 
 struct ChatMessage {
   std::string role;  ///< one of kChatRoles
   std::string content;
+  /// What else the template reads of the message, as a JSON object: "tool_calls", "name", "tool_call_id".
+  std::string more = {};
+  bool is_learned = true;  ///< of the assistant: whether the loss is on it
+
+  bool operator==(const ChatMessage&) const = default;
 };
 
 /// How a conversation is written as text: a Jinja template, as in a tokenizer_config.json. It is evaluated as
-/// transformers does (Jinja 3 with trim_blocks and lstrip_blocks, in a sandbox with limits). Tools and
-/// documents are not given to it. A value type that is cheap to copy; const calls from any thread.
+/// transformers does (Jinja 3 with trim_blocks and lstrip_blocks, in a sandbox with limits). Documents are
+/// not given to it. A value type that is cheap to copy; const calls from any thread.
 class ChatTemplate {
  public:
   /// The built-in template "plain": "User:" and "Assistant:" on lines of their own, without special tokens.
@@ -71,6 +76,8 @@ struct ChatAnswer {
   std::size_t begin = 0;     ///< where the assistant goes on after the generation prompt
   std::size_t said_end = 0;  ///< of what the message says
   std::size_t end = 0;       ///< of the turn, with what the template writes after it
+  bool has_calls = false;    ///< ends with tool calls, which the template may close with tokens of their own
+  bool is_learned = true;    ///< whether the loss is on it
 };
 
 struct ChatText {
@@ -83,14 +90,15 @@ struct ChatText {
 };
 
 /// Writes the messages as the template does. With `for_generation` the text ends where the assistant
-/// continues. Errors: `invalid` for no messages, `unsupported` for an unknown role, for a conversation that
-/// the template refuses, and for a message that it would leave out; those of evaluating the template.
+/// continues. `tools` is a JSON array of the tools that the model may call, or empty. Errors: `invalid` for
+/// no messages, `unsupported` for an unknown role, for a conversation that the template refuses, and for a
+/// message, tool calls or tools that it would leave out; those of evaluating the template.
 Result<ChatText> apply_chat_template(const ChatTemplate& chat, std::span<const ChatMessage> messages,
-                                     bool for_generation = false);
+                                     bool for_generation = false, const std::string& tools = {});
 
 struct ChatTokens {
   std::vector<std::int32_t> ids;
-  std::vector<bool> loss_mask;     ///< per token: whether the assistant writes it
+  std::vector<bool> loss_mask;     ///< per token: whether it is in an answer that is learned
   std::vector<ChatRange> answers;  ///< as token indices, each with the special token that ends it
   std::vector<std::int32_t> ends;  ///< per answer: that token; -1 if there is none
   bool is_ended = false;           ///< nothing but white space follows the end of the last answer

@@ -17,11 +17,13 @@ namespace strata {
 
 /// A text that a model continues, or a conversation whose next turn is the assistant's.
 struct Prompt {
-  std::string text;
-  std::vector<ChatMessage> messages;  ///< empty: `text` is used
+  std::string text;  ///< used if there are no messages, or the chat template is "plain"
+  std::vector<ChatMessage>
+      messages;  ///< used if there are any, unless there is a text for models without turns
   /// The adapter that the prompt chooses; empty: the model without one; nullopt: it does not choose.
   std::optional<std::string> adapter = {};
-  std::string record = {};  ///< the line of a .jsonl file; empty for others
+  std::string record = {};  ///< as JSON on one line; empty for a file of texts
+  std::string tools = {};   ///< a JSON array, or empty
 };
 
 /// A prompt as tokens, and the tokens that end its answer in addition to those that end any text.
@@ -30,10 +32,11 @@ struct PromptTokens {
   std::vector<std::int32_t> stop_ids;
 };
 
-/// Reads a file of prompts. A .jsonl or .ndjson file has one object per line, with "prompt", a string, or
-/// "messages", an array of objects with "role" and "content", and with "adapter", the name of an adapter or
-/// null for none; other keys are reported to `warn`. Any other file has one prompt per line. Blank lines are
-/// skipped. Errors: `invalid` with "PATH: line N: ..." and for a file without prompts; those of reading.
+/// Reads a file of prompts. A file of records (has_records) has "prompt", a string or messages, or a form of
+/// conversations (model/README.md, "Records"), of which the answer at the end is left out; and "adapter", the
+/// name of an adapter or null for none; other keys are reported to `warn`. Any other file has one prompt per
+/// line. Blank lines are skipped. Errors: `invalid` with "PATH: line N: ..." and for a file without prompts;
+/// those of reading.
 Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
                                          const std::function<void(std::string_view)>& warn);
 

@@ -71,14 +71,14 @@ class TokenCache {
 
   /// Bytes of source text of tokens [begin, end), for bits per byte. O(end - begin).
   std::uint64_t source_bytes(std::uint64_t begin, std::uint64_t end) const noexcept;
-  /// Whether some of its documents are conversations.
+  /// Whether the chat template decides how its documents are written: most are conversations.
   bool has_conversations() const noexcept { return chat_mark_ != decltype(chat_mark_){}; }
   /// Total bytes of all source files.
   std::uint64_t source_bytes() const noexcept { return source_bytes_; }
   /// Why open_or_build() built the file: "no cache yet", "built from other text", ...; empty if it opened an
   /// existing one.
   const std::string& rebuild_reason() const noexcept { return rebuild_reason_; }
-  /// One sentence per .jsonl file that was read when the cache was built; empty if it was opened.
+  /// One sentence per file of records: its form, and how many there were when the cache was built now.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
   /// Bytes of the file that are mapped.
   std::uint64_t mapped_bytes() const noexcept { return payload_bytes_; }

@@ -39,6 +39,7 @@ struct TrainConfig {
     std::string packing;          ///< stream, pack, auto
     std::vector<double> weights;  ///< one for each of `train`, or empty
     ChatChoice chosen_chat;       ///< what `chat_template` resolved to; set by load_config() for all commands
+    std::vector<std::string> notes;  ///< about folders in `train`, `val` and `mixture`
   } data;
   struct Train {
     std::string objective;         ///< lm, reward, dpo, ppo, grpo

@@ -106,7 +106,9 @@ constexpr TrainKey kKeys[] = {
       .name = "train",
       .type = KeyType::text_list,
       .default_text = "",
-      .doc = "text, .jsonl or packed files to train on; *, ? and [abc] stand for parts of names",
+      .doc = "files of text or records (.jsonl, .json, also .gz), packed files or folders to train on; *, ? "
+             "and [abc] "
+             "stand for parts of names",
       .example = "data.train=a.txt,'texts/*.jsonl'",
       .is_path = true},
      field<&C::data, &C::Data::train>},
@@ -114,7 +116,7 @@ constexpr TrainKey kKeys[] = {
       .name = "val",
       .type = KeyType::text_list,
       .default_text = "",
-      .doc = "text, .jsonl or packed files for the validation loss, as in data.train",
+      .doc = "files for the validation loss, as in data.train",
       .example = "data.val=c.txt",
       .is_path = true},
      field<&C::data, &C::Data::val>},

@@ -9,9 +9,11 @@
 #include <strata/runtime/units.h>
 #include <strata/train/chat_choice.h>
 #include <strata/train/load_config.h>
+#include <strata/train/token_data.h>
 
 #include "exit_code.h"
 #include "print.h"
+#include "verbs/data/data_inspect.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
@@ -109,10 +111,11 @@ Result<std::string> pack(const Args& args, Io& io) {
       return Status::error(
           Code::invalid, str("--out ", args.out_dir, " exists and is not a packed file; it is not replaced"));
   }
+  STRATA_TRY_ASSIGN(const std::vector<std::string> files, locate_data_files(args.items, "data pack"));
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, args.tokenizer));
   STRATA_TRY_ASSIGN(const ChatChoice choice, choose_chat(io, args.chat_template, args.tokenizer));
   STRATA_TRY_ASSIGN(const auto cache,
-                    TokenCache::open_or_build(io, tokenizer, args.items, args.out_dir, choice.chat));
+                    TokenCache::open_or_build(io, tokenizer, files, args.out_dir, choice.chat));
   STRATA_TRY_ASSIGN(const DataSummary summary, summarize(*cache, args.seq));
   std::string text;
   for (const std::string& note : cache->notes()) text += note + "\n";
@@ -121,13 +124,7 @@ Result<std::string> pack(const Args& args, Io& io) {
   return text + counts_text(summary);
 }
 
-Result<std::string> inspect(const Args& args, Io& io) {
-  if (args.items.size() != 1)
-    return Status::error(Code::invalid, str("expected one packed file, got ", args.items.size()));
-  STRATA_TRY_ASSIGN(const bool packed_file, TokenCache::is_cache(io, args.items[0]));
-  if (!packed_file)
-    return Status::error(Code::invalid,
-                         str(args.items[0], " is not a packed file; create one with: strata data pack"));
+Result<std::string> inspect_packed(const Args& args, Io& io) {
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, args.tokenizer));
   STRATA_TRY_ASSIGN(const auto cache, TokenCache::open(io, tokenizer, args.items[0]));
   STRATA_TRY_ASSIGN(const DataSummary summary, summarize(*cache, args.seq));
@@ -147,6 +144,17 @@ Result<std::string> inspect(const Args& args, Io& io) {
   if (!sample.has_value()) return sample.status().annotate("--sample");
   if (args.json) return summary_json(summary, sample_json(*sample, args.sample, packs));
   return counts_text(summary) + lengths_text(summary) + sample_text(*sample, args.sample, packs);
+}
+
+/// Prints what it finds: the marks of a record are the program's own.
+Result<std::string> inspect(const Args& args, Io& io) {
+  if (args.items.empty())
+    return Status::error(Code::invalid, "no input: name data files, a packed file or a configuration");
+  if (args.items.size() == 1 && TokenCache::is_cache(io, args.items[0]).value_or(false))
+    return inspect_packed(args, io);
+  STRATA_TRY_ASSIGN(const std::string text, inspect_records(args, io));
+  print_exact(args.out, text);
+  return std::string();
 }
 
 }  // namespace

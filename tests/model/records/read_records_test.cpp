@@ -30,19 +30,19 @@ std::string drawn(const Document& document) {
 }
 ChatTemplate named(const char* name) { return must(ChatTemplate::named(name)); }
 
-struct JsonlTest : testing::Test {
-  Result<JsonlStats> read(const std::string& text,
-                          const Result<ChatTemplate>& chat = ChatTemplate::named("chatml"),
-                          RecordUse use = RecordUse::texts) {
+struct ReadRecordsTest : testing::Test {
+  Result<RecordStats> read(const std::string& text,
+                           const Result<ChatTemplate>& chat = ChatTemplate::named("chatml"),
+                           RecordUse use = RecordUse::texts) {
     io.put("a.jsonl", text);
     documents.clear();
     const auto take = [this](const Document& document) {
       documents.push_back(drawn(document));
       return Status::ok();
     };
-    return read_jsonl(io, "a.jsonl", chat, take, use);
+    return read_records(io, "a.jsonl", chat, take, use);
   }
-  Result<JsonlStats> read_pairs(const std::string& text) {
+  Result<RecordStats> read_pairs(const std::string& text) {
     return read(text, ChatTemplate::named("chatml"), RecordUse::pairs);
   }
   std::string refusal(const std::string& text) {
@@ -54,21 +54,21 @@ struct JsonlTest : testing::Test {
   std::vector<std::string> documents;
 };
 
-TEST_F(JsonlTest, EveryTokenOfATextIsInTheLoss) {
-  EXPECT_EQ(must(read("{\"text\": \"one\"}\n{\"text\": \"two\"}")).kind, SourceKind::jsonl_text);
+TEST_F(ReadRecordsTest, EveryTokenOfATextIsInTheLoss) {
+  EXPECT_EQ(must(read("{\"text\": \"one\"}\n{\"text\": \"two\"}")).form, "text record");
   EXPECT_THAT(documents, ElementsAre("[one]|", "[two]|"));
 }
 
-TEST_F(JsonlTest, APairIsTwoDocumentsWithTheirAnswersInTheLoss) {
-  const JsonlStats stats =
+TEST_F(ReadRecordsTest, APairIsTwoDocumentsWithTheirAnswersInTheLoss) {
+  const RecordStats stats =
       must(read_pairs("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\", \"margin\": 2}\n"));
-  EXPECT_EQ(stats.kind, SourceKind::pairs);
+  EXPECT_TRUE(stats.are_pairs);
   EXPECT_EQ(stats.n_records, 1u);
   EXPECT_EQ(stats.ignored_keys.at("margin"), 1u);
   EXPECT_THAT(documents, ElementsAre("a[b]|", "a[c]|"));
 }
 
-TEST_F(JsonlTest, PairsOfMessagesAreConversations) {
+TEST_F(ReadRecordsTest, PairsOfMessagesAreConversations) {
   const std::string user = "{\"role\": \"user\", \"content\": \"Hi\"}",
                     yes = "{\"role\": \"assistant\", \"content\": \"yes\"}",
                     no = "{\"role\": \"assistant\", \"content\": \"no\"}";
@@ -81,28 +81,27 @@ TEST_F(JsonlTest, PairsOfMessagesAreConversations) {
   EXPECT_EQ(documents, with_prompt);
 }
 
-TEST_F(JsonlTest, PairsAndTextsAreNotReadAsEachOther) {
+TEST_F(ReadRecordsTest, PairsAndTextsAreNotReadAsEachOther) {
   const std::string pair = "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}";
   EXPECT_THAT(refusal(pair), HasSubstr("train with --task reward or --task dpo"));
-  EXPECT_THAT(
-      std::string(read_pairs("{\"text\": \"a\"}").status().message()),
-      HasSubstr("the first record must be a pair: 'prompt', 'chosen' and 'rejected'; its keys: text"));
+  EXPECT_THAT(std::string(read_pairs("{\"text\": \"a\"}").status().message()),
+              HasSubstr("the first record must be a pair: 'chosen' and 'rejected', "));
   EXPECT_THAT(std::string(read_pairs(pair + "\n{\"prompt\": \"a\", \"chosen\": \"\", \"rejected\": \"c\"}")
                               .status()
                               .message()),
               HasSubstr("line 2: 'chosen' is empty"));
 }
 
-TEST_F(JsonlTest, OnlyTheCompletionOfAPromptIsInTheLoss) {
+TEST_F(ReadRecordsTest, OnlyTheCompletionOfAPromptIsInTheLoss) {
   EXPECT_EQ(
       must(read("{\"completion\": \" b\", \"prompt\": \"a\"}\n{\"prompt\": \"\", \"completion\": \"c\"}\n"))
-          .kind,
-      SourceKind::completions);
+          .form,
+      "prompt-completion record");
   EXPECT_THAT(documents, ElementsAre("a[ b]|", "[c]|"));
 }
 
 // One conversation as each family's template writes it, with the part in the loss.
-TEST_F(JsonlTest, OnlyAssistantTurnsAreInTheLossInEveryFormat) {
+TEST_F(ReadRecordsTest, OnlyAssistantTurnsAreInTheLossInEveryFormat) {
   const std::string line =
       R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}, )"
       R"({"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}, )"
@@ -133,18 +132,18 @@ TEST_F(JsonlTest, OnlyAssistantTurnsAreInTheLossInEveryFormat) {
       {"glm4", "[gMASK]<sop><|system|>\ns<|user|>\nq<|assistant|>[\na]<|user|>\nr<|assistant|>[\nb]|"},
   };
   for (const auto& [name, written] : kWritten) {
-    EXPECT_EQ(must(read(line, named(name))).kind, SourceKind::messages);
+    EXPECT_EQ(must(read(line, named(name))).form, "conversation");
     EXPECT_THAT(documents, ElementsAre(written)) << name;
   }
 }
 
-TEST_F(JsonlTest, TheEndIsInTheLossWhereTheAssistantSpeaksLast) {
+TEST_F(ReadRecordsTest, TheEndIsInTheLossWhereTheAssistantSpeaksLast) {
   must(read(R"({"messages": [{"role": "assistant", "content": "a"}, {"role": "user", "content": ""}]})",
             named("plain")));
   EXPECT_THAT(documents, ElementsAre("Assistant:\n[a]\nUser:\n\n"));
 }
 
-TEST_F(JsonlTest, WithoutATemplateConversationsAreRefusedOnceAndOtherRecordsAreNot) {
+TEST_F(ReadRecordsTest, WithoutATemplateConversationsAreRefusedOnceAndOtherRecordsAreNot) {
   const auto unknown = ChatTemplate::parse("{{ messages | bogus }", {});
   const std::string line = "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n";
   EXPECT_EQ(read(line + line, unknown).status().message(),
@@ -152,31 +151,31 @@ TEST_F(JsonlTest, WithoutATemplateConversationsAreRefusedOnceAndOtherRecordsAreN
   EXPECT_TRUE(read("{\"text\": \"a\"}", unknown).has_value());
 }
 
-TEST_F(JsonlTest, OtherKeysAreIgnoredAndCounted) {
-  const JsonlStats stats =
+TEST_F(ReadRecordsTest, OtherKeysAreIgnoredAndCounted) {
+  const RecordStats stats =
       must(read("{\"text\": \"a\", \"id\": 1}\n{\"url\": [{}], \"text\": \"b\", \"id\": 2}"));
   EXPECT_EQ(stats.n_records, 2u);
   EXPECT_EQ(stats.ignored_keys, (std::map<std::string, std::uint64_t>{{"id", 2}, {"url", 1}}));
 }
 
-TEST_F(JsonlTest, APromptNextToMessagesIsAnIgnoredKey) {
-  EXPECT_EQ(must(read(R"({"prompt": "p", "messages": [{"role": "assistant", "content": "a"}]})")).kind,
-            SourceKind::messages);
+TEST_F(ReadRecordsTest, APromptNextToMessagesIsAnIgnoredKey) {
+  EXPECT_EQ(must(read(R"({"prompt": "p", "messages": [{"role": "assistant", "content": "a"}]})")).form,
+            "conversation");
 }
 
-TEST_F(JsonlTest, CrlfLineEndsAndAByteOrderMarkAreAccepted) {
+TEST_F(ReadRecordsTest, CrlfLineEndsAndAByteOrderMarkAreAccepted) {
   must(read("\xEF\xBB\xBF{\"text\": \"a\"}\r\n{\"text\": \"\\u00e9\\ud83d\\ude00\"}\r\n"));
   EXPECT_THAT(documents, ElementsAre("[a]|", "[\xC3\xA9\xF0\x9F\x98\x80]|"));
 }
 
-TEST_F(JsonlTest, TheDigestIsThatOfTheFile) {
+TEST_F(ReadRecordsTest, TheDigestIsThatOfTheFile) {
   const std::string text = "{\"text\": \"" + std::string(3 << 20, 'x') + "\"}\n{\"text\": \"y\"}";
-  const JsonlStats stats = must(read(text));
+  const RecordStats stats = must(read(text));
   EXPECT_EQ(stats.file, must(digest_file(io, "a.jsonl")));
   EXPECT_EQ(documents.size(), 2u);
 }
 
-TEST_F(JsonlTest, EachKindOfProblemIsReportedOnceWithItsCount) {
+TEST_F(ReadRecordsTest, EachKindOfProblemIsReportedOnceWithItsCount) {
   std::string text = "{\"text\": \"a\"}\n";
   for (int i = 0; i < 3; ++i) text += "{\"txt\": \"a\"}\n{\"text\": \n{\"text\": \"b\"}\n";
   EXPECT_EQ(
@@ -187,16 +186,17 @@ TEST_F(JsonlTest, EachKindOfProblemIsReportedOnceWithItsCount) {
   EXPECT_THAT(documents, ElementsAre("[a]|"));  // `take` is not called after the first problem
 }
 
-TEST_F(JsonlTest, AFirstRecordOfUnknownKindIsReportedAsTheOnlyProblem) {
-  EXPECT_EQ(refusal("{\"conversations\": []}\n{\"conversations\": []}\n"),
-            "a.jsonl: line 1: the first record must have 'text', 'prompt' and 'completion', or 'messages'; "
-            "its keys: "
-            "conversations; write 'conversations' as messages with 'role' and 'content'");
+TEST_F(ReadRecordsTest, AFirstRecordOfUnknownFormIsReportedAsTheOnlyProblem) {
+  EXPECT_THAT(refusal("{\"dialog\": []}\n{\"dialog\": []}\n"),
+              AllOf(testing::StartsWith("a.jsonl: line 1: the first record must have 'text', "),
+                    testing::EndsWith("; its keys: dialog")));
 }
 
-TEST_F(JsonlTest, AFileWithoutARecordIsRefused) { EXPECT_EQ(refusal(""), "a.jsonl: it has no records"); }
+TEST_F(ReadRecordsTest, AFileWithoutARecordIsRefused) {
+  EXPECT_EQ(refusal(""), "a.jsonl: it has no records");
+}
 
-TEST_F(JsonlTest, ALineOfTheMaximumLengthIsAcceptedAndOneByteMoreIsRefused) {
+TEST_F(ReadRecordsTest, ALineOfTheMaximumLengthIsAcceptedAndOneByteMoreIsRefused) {
   const auto line_of = [](std::size_t bytes) {
     return "{\"text\": \"" + std::string(bytes - 12, 'x') + "\"}";
   };
@@ -206,7 +206,7 @@ TEST_F(JsonlTest, ALineOfTheMaximumLengthIsAcceptedAndOneByteMoreIsRefused) {
             str("a.jsonl: line 2: longer than ", kMaxRecordBytes, " bytes"));
 }
 
-TEST_F(JsonlTest, AMessageOfALongLineStaysShort) {
+TEST_F(ReadRecordsTest, AMessageOfALongLineStaysShort) {
   EXPECT_LT(refusal("{\"text\": \"" + std::string(100000, 'x')).size(), 300u);
   EXPECT_LT(refusal("{\"" + std::string(100000, 'x') + "\": 1}").size(), 400u);
   EXPECT_EQ(refusal("{\"\\u001b[31m\": 1}").find('\x1b'), std::string::npos);
@@ -214,21 +214,21 @@ TEST_F(JsonlTest, AMessageOfALongLineStaysShort) {
 
 // --- Blank lines ---
 
-TEST_F(JsonlTest, BlankLinesAtTheEndAreIgnored) {
+TEST_F(ReadRecordsTest, BlankLinesAtTheEndAreIgnored) {
   for (const char* end : {"\n\n", "\n  \t\n\r\n", "\n\n\n\n\n", "\n \t"}) {
     EXPECT_EQ(must(read(str("{\"text\": \"one\"}\n{\"text\": \"two\"}", end))).n_records, 2u) << end;
     EXPECT_THAT(documents, ElementsAre("[one]|", "[two]|"));
   }
 }
 
-TEST_F(JsonlTest, BlankLinesBeforeARecordAreRefusedWithTheFirstAndTheirNumber) {
+TEST_F(ReadRecordsTest, BlankLinesBeforeARecordAreRefusedWithTheFirstAndTheirNumber) {
   EXPECT_EQ(refusal("{\"text\": \"one\"}\n\n \t\n{\"text\": \"two\"}\n\r\n{\"text\": \"three\"}\n\n"),
             "a.jsonl: line 2: a blank line (and 2 more)");
   EXPECT_EQ(refusal("\n{\"text\": \"one\"}"), "a.jsonl: line 1: a blank line");
   EXPECT_EQ(refusal("\n\n"), "a.jsonl: it has no records");
 }
 
-TEST_F(JsonlTest, RecordsInUtf16AreNamedAsSuch) {
+TEST_F(ReadRecordsTest, RecordsInUtf16AreNamedAsSuch) {
   EXPECT_THAT(refusal("\xFF\xFE{"), HasSubstr("a.jsonl: begins with the byte order mark of UTF-16"));
 }
 
@@ -276,7 +276,7 @@ constexpr Malformed kTexts[] = {
     {"{\"text\": [\"a\"]}", "'text' must be a string, not an array"},
     {"{\"text\": \"\"}", "'text' is empty"},
     {"{\"Text\": \"a\"}", "no 'text'; its keys: Text"},
-    {"{\"prompt\": \"a\", \"completion\": \"b\"}", "no 'text'; its keys: completion, prompt"},
+    {"{\"prompt\": \"a\", \"completion\": \"b\"}", "no 'text'; its keys: prompt, completion"},
 };
 constexpr Malformed kCompletions[] = {
     {"{\"prompt\": \"a\"}", "no 'completion'; its keys: prompt"},
@@ -296,7 +296,7 @@ constexpr Malformed kMessages[] = {
     {"{\"messages\": [{\"role\": \"user\"}]}", "message 1 of 1: no 'content'; its keys: role"},
     {"{\"messages\": [{\"role\": 1, \"content\": \"a\"}]}", "'role' must be a string, not a number"},
     {"{\"messages\": [{\"role\": \"bot\", \"content\": \"a\"}]}",
-     "message 1 of 1: 'role' is 'bot'; the chatml format has system, user, assistant"},
+     "message 1 of 1: 'role' is 'bot'; roles are system, user, assistant, tool, and ShareGPT's human"},
     {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
      "no message is in the loss: none has the role 'assistant'"},
     {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": "
@@ -304,14 +304,16 @@ constexpr Malformed kMessages[] = {
      "message 2 of 2: 'content' must be a string, not null"},
     {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\"}]}", "message 1 of 1: 'content' is empty"},
     {"{\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": \"text\"}]}]}",
-     "'content' must be a string, not an array"},
-    {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": []}]}",
-     "'tool_calls' of a message is not supported"},
+     "'content' has a part that is no text: \"text\""},
+    {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": [3]}]}",
+     "its tool calls are no objects with 'name' and 'arguments'"},
+    {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"thinking\": \"b\"}]}",
+     "'thinking' of a message is not supported"},
     {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}]}",
-     "'weight' of a message is not supported"},
+     "no message is in the loss: none of the assistant's is to be learned"},
 };
 
-struct MalformedJsonlTest : JsonlTest {
+struct MalformedRecordsTest : ReadRecordsTest {
   void expect_refused(const std::string& good, std::span<const Malformed> table) {
     ASSERT_EQ(refusal(good), "taken");
     for (const Malformed& bad : table) {
@@ -322,17 +324,17 @@ struct MalformedJsonlTest : JsonlTest {
   }
 };
 
-TEST_F(MalformedJsonlTest, EveryMalformedTextRecordIsRefusedWithItsLineNumber) {
+TEST_F(MalformedRecordsTest, EveryMalformedTextRecordIsRefusedWithItsLineNumber) {
   expect_refused("{\"text\": \"good\"}", kTexts);
 }
-TEST_F(MalformedJsonlTest, EveryMalformedCompletionIsRefusedWithItsLineNumber) {
+TEST_F(MalformedRecordsTest, EveryMalformedCompletionIsRefusedWithItsLineNumber) {
   expect_refused("{\"prompt\": \"p\", \"completion\": \"c\"}", kCompletions);
 }
-TEST_F(MalformedJsonlTest, EveryMalformedConversationIsRefusedWithItsLineNumber) {
+TEST_F(MalformedRecordsTest, EveryMalformedConversationIsRefusedWithItsLineNumber) {
   expect_refused("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}", kMessages);
 }
 
-TEST_F(MalformedJsonlTest, ANulAndDeepNestingAreRefusedWithTheirLine) {
+TEST_F(MalformedRecordsTest, ANulAndDeepNestingAreRefusedWithTheirLine) {
   const std::string good = "{\"text\": \"good\"}\n";
   EXPECT_EQ(refusal(good + "{\"text\": \"a\"}" + std::string(1, '\0') + "\n"),
             "a.jsonl: line 2: a NUL at byte 13");
@@ -341,22 +343,24 @@ TEST_F(MalformedJsonlTest, ANulAndDeepNestingAreRefusedWithTheirLine) {
   EXPECT_EQ(refusal(good + std::string(200000, '[')), "a.jsonl: line 2: nested deeper than 64");
 }
 
-TEST_F(MalformedJsonlTest, AFirstRecordOfTwoKindsIsRefused) {
+TEST_F(MalformedRecordsTest, AFirstRecordOfTwoKindsIsRefused) {
   EXPECT_THAT(refusal("{\"text\": \"a\", \"messages\": []}"),
               HasSubstr("line 1: the first record must be of one kind"));
 }
 
 TEST(SourceNameTest, OtherFormatsAreRefusedByTheirExtension) {
-  EXPECT_TRUE(is_jsonl("a/b.jsonl") && is_jsonl("x.ndjson") && !is_jsonl("jsonl") &&
-              !is_jsonl("a.jsonl/b.txt"));
-  for (const char* name : {"a.txt", "a", "a.md", "dir.gz/a", "code.py", ".txt"})
+  for (const char* name : {"a/b.jsonl", "x.ndjson", "NOTES.JSONL", "a.json", "a.jsonl.gz", "A.JSON.GZ"})
+    EXPECT_TRUE(has_records(name)) << name;
+  for (const char* name : {"jsonl", "a.jsonl/b.txt", "a.txt.gz", ".gz"})
+    EXPECT_FALSE(has_records(name)) << name;
+  for (const char* name :
+       {"a.txt", "a", "a.md", "dir.gz/a", "code.py", ".txt", "a.json", "a.jsonl.gz", "a.txt.gz"})
     EXPECT_TRUE(check_source_name(name).is_ok()) << name;
   for (const char* name :
-       {"a.json", "a.parquet", "a.jsonl.gz", "b/a.zst", "a.arrow", "a.csv", "a.TSV", "A.JSON"})
+       {"a.parquet", "b/a.zst", "a.arrow", "a.csv", "a.TSV", "a.csv.gz", "a.tar.gz", "a.tgz"})
     EXPECT_EQ(check_source_name(name).code(), Code::unsupported) << name;
   EXPECT_THAT(std::string(check_source_name("a.csv").message()),
               HasSubstr("a.csv: .csv is a table, not text; write its rows as records of a .jsonl file"));
-  EXPECT_TRUE(is_jsonl("NOTES.JSONL"));
 }
 
 }  // namespace
