@@ -85,6 +85,9 @@ package galore_torch
 package lm_eval
 package gguf
 package xllamacpp
+# Its module has another name; it is built from source, which takes some minutes.
+imports llama_cpp || step llama-cpp-python --log "$dir/llama_cpp.log" "$python" -m pip install llama-cpp-python ||
+  absent "llama-cpp-python was not built: see $dir/llama_cpp.log"
 package trl
 package openai
 deepspeed
@@ -106,7 +109,7 @@ def version(name):
     except metadata.PackageNotFoundError:
         return f"no {name}"
 print(f"{sys.executable}: Python {sys.version.split()[0]}, " + ", ".join(map(version, sys.argv[1:])))'
-"$python" -c "$versions" torch transformers accelerate deepspeed torchao galore-torch lm_eval gguf xllamacpp openai numpy
+"$python" -c "$versions" torch transformers accelerate deepspeed torchao galore-torch lm_eval gguf xllamacpp llama-cpp-python openai numpy
 /usr/bin/python3 -c "import torch; print('/usr/bin/python3: torch', torch.__version__)" 2>/dev/null ||
   echo '/usr/bin/python3: no torch; apt-get install python3-torch, or --debian, installs it'
 (( ${#missing[@]} == 0 )) || { printf 'setup_peers: absent: %s\n' "${missing[@]}" >&2; exit 3; }

@@ -10,6 +10,9 @@
 
 namespace strata::cli {
 
+/// For Args::checkpoint: the one with the lowest validation loss.
+inline constexpr std::int64_t kBestCheckpoint = -2;
+
 /// The parsed command line, the environment and the output streams. Only the parser and main() access argv,
 /// environ and stdout directly.
 struct Args : ConfigRequest {
@@ -48,7 +51,7 @@ struct Args : ConfigRequest {
   std::string timeline;                   ///< `plan`: a file for the steps of ranks
   std::vector<std::string> data;          ///< `eval`
   std::int64_t batches = 0;               ///< `eval`; 0: all
-  std::int64_t checkpoint = -1;           ///< `eval`: step of the checkpoint; negative: the newest
+  std::int64_t checkpoint = -1;           ///< `eval`, `export`: step of the checkpoint; negative: the newest
   std::vector<std::int64_t> checkpoints;  ///< `ckpt`: steps
   int keep = 0, last = 0;                 ///< `ckpt prune`, `ckpt average`
   std::int64_t every = 0;                 ///< `ckpt prune`; 0: none

@@ -39,7 +39,7 @@ constexpr Verb kVerbs[] = {
      run_trace, add_trace_options},
     {"ckpt", "List, prune, verify or average the checkpoints of a run", run_ckpt, add_ckpt_options,
      kCkptActions},
-    {"export", "Export a run's model as a Hugging Face folder or GGUF file", run_export, add_export_options},
+    {"export", "Export a run or a folder as a Hugging Face folder or GGUF file", run_export, add_export_options},
     {"verify", "Train a few steps in many placements and compare the results bit by bit", run_verify,
      add_verify_options},
     {"tokenizer", "Train a tokenizer, encode and decode text, show a tokenizer", run_tokenizer,

@@ -100,7 +100,7 @@ TEST(CommandReference, SaysDefaultsAndChoicesAndNeedsNoBars) {
       AllOf(HasSubstr("| `--temperature VALUE` | Sampling temperature; 0 = always the most likely token "
                       "(default: `0.8`) |\n"),
             HasSubstr("| `-t`, `--tokenizer VALUE` | "), HasSubstr("`--machine NAME or FILE`"),
-            HasSubstr("```text\nstrata export [OPTIONS] RUN [key=value ...]\n```"),
+            HasSubstr("```text\nstrata export [OPTIONS] RUN|FOLDER [key=value ...]\n```"),
             HasSubstr("`bash`, `zsh`, `fish`"), HasSubstr("\n### strata config explain\n")));
   EXPECT_THAT(text, Not(HasSubstr("(default: `0`)"))) << "which stands for: not given";
 }

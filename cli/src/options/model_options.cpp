@@ -2,6 +2,8 @@
 #include "options/options.h"
 
 #include <cstdint>
+#include <cstdlib>
+#include <string>
 
 #include <CLI/CLI.hpp>
 
@@ -35,7 +37,7 @@ void add_generate_options(CLI::App& app, Args& args) {
 }
 
 void add_chat_options(CLI::App& app, Args& args) {
-  app.add_option("model", args.items, "Run folder or Hugging Face folder, and section.key=value")
+  app.add_option("model", args.items, "Run folder, Hugging Face folder or GGUF file, and section.key=value")
       ->option_text("RUN|FOLDER [key=value ...]")
       ->required();
   add_chat_arguments(app, args);
@@ -49,7 +51,7 @@ void add_chat_options(CLI::App& app, Args& args) {
 }
 
 void add_serve_options(CLI::App& app, Args& args) {
-  app.add_option("model", args.items, "Run folder or Hugging Face folder, and section.key=value")
+  app.add_option("model", args.items, "Run folder, Hugging Face folder or GGUF file, and section.key=value")
       ->option_text("RUN|FOLDER [key=value ...]")
       ->required();
   add_chat_arguments(app, args);
@@ -92,7 +94,7 @@ void add_serve_options(CLI::App& app, Args& args) {
 }
 
 void add_eval_options(CLI::App& app, Args& args) {
-  app.add_option("items", args.items, "Run folder or Hugging Face folder, and section.key=value")
+  app.add_option("items", args.items, "Run folder, Hugging Face folder or GGUF file, and section.key=value")
       ->option_text("RUN|FOLDER [key=value ...]");
   add_adapter(app, args);
   app.add_option("--data", args.data, "Text, .jsonl or packed files (default: the run's validation data)")
@@ -107,7 +109,7 @@ void add_eval_options(CLI::App& app, Args& args) {
 }
 
 void add_score_options(CLI::App& app, Args& args) {
-  app.add_option("model", args.items, "Run folder or Hugging Face folder, and section.key=value")
+  app.add_option("model", args.items, "Run folder, Hugging Face folder or GGUF file, and section.key=value")
       ->option_text("RUN|FOLDER [key=value ...]")
       ->required();
   add_named_adapters(app, args);
@@ -128,16 +130,30 @@ void add_score_options(CLI::App& app, Args& args) {
 }
 
 void add_export_options(CLI::App& app, Args& args) {
-  app.add_option("run", args.items, "Run folder, and section.key=value")
-      ->option_text("RUN [key=value ...]")
+  app.add_option("model", args.items, "Run folder, Hugging Face folder or GGUF file, and section.key=value")
+      ->option_text("RUN|FOLDER [key=value ...]")
       ->required();
+  add_adapter(app, args);
   app.add_option("--out", args.out_dir, "Folder to create, or file for --format gguf; must not exist")
       ->required();
   app.add_option("--format", args.format,
-                 "auto = peft if adapters were trained, else hf; hf, merged = Hugging Face folder; peft = "
+                 "auto = peft if a run trained adapters, else hf; hf, merged = Hugging Face folder; peft = "
                  "folder of PEFT; gguf = file for llama.cpp")
       ->check(CLI::IsMember({"auto", "hf", "peft", "merged", "gguf"}));
-  app.add_option("--dtype", args.dtype, "Dtype of the weights: f32, bf16 or f16; of gguf also q8_0");
+  app.add_option("--dtype", args.dtype,
+                 "Dtype of the weights: f32, bf16 or f16; of gguf also q8_0, q6_k, q5_k_m, q4_k_m or q4_0");
+  app.add_option_function<std::string>(
+         "--checkpoint",
+         [&args](const std::string& text) {
+           args.checkpoint = text == "best" ? kBestCheckpoint : std::strtoll(text.c_str(), nullptr, 10);
+         },
+         "Step of the run's checkpoint, or best: that of the lowest validation loss (default: the newest)")
+      ->option_text("STEP|best")
+      ->check([](const std::string& text) {
+        const bool is_step =
+            !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
+        return text == "best" || is_step ? std::string() : "it is a step or best, not " + text;
+      });
   app.add_option("--max-shard-size", args.max_shard_size, "Maximum bytes of tensors per file");
   app.add_flag("--ema", args.ema,
                "The moving average of the parameters instead of the newest (optim.ema_decay)");

@@ -1,5 +1,7 @@
 #include <strata/model/chat.h>
 #include <strata/model/documents.h>
+#include <strata/model/hf/model_files.h>
+#include <strata/model/text_check.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/io/io.h>
@@ -138,7 +140,7 @@ Result<std::string> info(const Args& args, Io& io) {
       to_hex(tokenizer.digest()));
   // The folder's tokenizer may be tokenizer.json or vocab.json and merges.txt, so these files are looked for
   // instead.
-  if (io.exists(args.tokenizer + "/tokenizer_config.json") ||
+  if (model_file_exists(io, args.tokenizer + "/tokenizer_config.json") ||
       io.exists(args.tokenizer + "/generation_config.json")) {
     STRATA_TRY_ASSIGN(const std::string beside, folder_info(tokenizer, io, args.tokenizer));
     out += beside;

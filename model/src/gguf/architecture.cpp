@@ -41,18 +41,11 @@ class GgufProblems {
   std::string text_;
 };
 
-/// The number by whose square root llama.cpp divides attention scores. It takes another one for Gemma's
-/// largest models, which it knows by their layers.
-std::int64_t divisor_of_scores(std::string_view name, const DecoderConfig& c) {
-  const bool largest = (name == "gemma2" && c.layers == 46) || (name == "gemma3" && c.layers == 62);
-  return largest ? c.hidden / c.heads : c.head_dim;
-}
-
 void check_attention(const GgufArchitecture& a, const DecoderConfig& c, GgufProblems& problems) {
   problems.need(!a.square_heads || c.heads * c.head_dim == c.hidden,
                 str(c.heads, " heads of ", c.head_dim, " are not the hidden size, ", c.hidden));
   const float scalar = c.query_scalar > 0 ? c.query_scalar : static_cast<float>(c.head_dim);
-  const std::int64_t divisor = divisor_of_scores(a.name, c);
+  const std::int64_t divisor = gguf_divisor_of_scores(a.name, c);
   problems.need(scalar == static_cast<float>(divisor),
                 str("scores are divided by the square root of ", scalar, ", there by that of ", divisor));
   const bool gemma2 = a.name == "gemma2";
@@ -126,6 +119,25 @@ Result<GgufArchitecture> gguf_architecture(const DecoderConfig& config) {
   check_parts(*found, c, problems);
   STRATA_TRY(problems.status(found->name));
   return *found;
+}
+
+const GgufArchitecture* gguf_architecture_named(std::string_view name) {
+  const auto* const found =
+      std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
+                   [&](const GgufArchitecture& architecture) { return architecture.name == name; });
+  return found == std::end(kArchitectures) ? nullptr : found;
+}
+
+std::string gguf_architecture_names() {
+  std::string all;
+  for (const GgufArchitecture& one : kArchitectures)
+    if (gguf_architecture_named(one.name) == &one) all += str(all.empty() ? "" : ", ", one.name);
+  return all;
+}
+
+std::int64_t gguf_divisor_of_scores(std::string_view name, const DecoderConfig& c) {
+  const bool largest = (name == "gemma2" && c.layers == 46) || (name == "gemma3" && c.layers == 62);
+  return largest ? c.hidden / c.heads : c.head_dim;
 }
 
 std::int64_t gguf_context(const GgufArchitecture& architecture, const DecoderConfig& config) {

@@ -30,6 +30,15 @@ struct GgufArchitecture {
 /// something else than this model; all problems at once.
 Result<GgufArchitecture> gguf_architecture(const DecoderConfig& config);
 
+/// The architecture by its name in llama.cpp, of the first family that has it; null if there is none.
+const GgufArchitecture* gguf_architecture_named(std::string_view name);
+/// The names of all, for messages.
+std::string gguf_architecture_names();
+
+/// The number by whose square root llama.cpp divides attention scores. It takes another one for Gemma's
+/// largest models, which it knows by their layers.
+std::int64_t gguf_divisor_of_scores(std::string_view name, const DecoderConfig& config);
+
 /// Tokens of context within which llama.cpp computes the model: its positions, or the window of its sliding
 /// layers where llama.cpp would let them see all keys.
 std::int64_t gguf_context(const GgufArchitecture& architecture, const DecoderConfig& config);

@@ -7,11 +7,11 @@
 
 namespace strata::detail {
 
-/// Converts finite values to `format`, rounding to nearest; q8_0 as ggml's quantize_row_q8_0_ref, with the
-/// same bits. `into` has the bytes that they need; of q8_0 there are whole blocks of 32 values. Errors:
-/// `invalid` for other sizes.
+/// Converts finite values to `format`: f16 and bf16 by rounding to nearest, blocks with the bits of ggml's
+/// reference quantizers (quantize_row_*_ref), which use no importance matrix. `into` has the bytes that they
+/// need, of whole blocks. Errors: `invalid` for other sizes.
 Status encode_gguf(std::span<const float> values, GgufFormat format, std::span<std::byte> into);
-/// The values that the bytes stand for. Errors: as for encode_gguf.
+/// The values that the bytes stand for, with the bits of ggml's dequantize_row_*. Errors: as for encode_gguf.
 Status decode_gguf(std::span<const std::byte> bytes, GgufFormat format, std::span<float> into);
 
 }  // namespace strata::detail

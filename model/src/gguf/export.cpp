@@ -19,26 +19,11 @@ namespace {
 
 using detail::GgufPart;
 
-constexpr std::int64_t kGgufElemsAtOnce = (1 << 20) / 4;
-constexpr std::int64_t kQuantizationVersion = 2;  // GGML_QNT_VERSION
+constexpr std::int64_t kGgufElemsAtOnce = (1 << 20) / 4;  // of a thread
+constexpr std::int64_t kQuantizationVersion = 2;          // GGML_QNT_VERSION
 
 /// Takes the bytes of a file from front to back.
 using ByteSink = std::function<Status(std::span<const std::byte>)>;
-
-/// general.file_type (llama_ftype): the format of most values.
-std::int64_t file_type(GgufFormat format) {
-  switch (format) {
-    case GgufFormat::f32:
-      return 0;
-    case GgufFormat::f16:
-      return 1;
-    case GgufFormat::q8_0:
-      return 7;
-    case GgufFormat::bf16:
-      return 32;
-  }
-  return 0;
-}
 
 /// What an export consists of, before any value is read.
 struct GgufPlan {
@@ -48,17 +33,19 @@ struct GgufPlan {
 };
 
 void note_model(const detail::GgufArchitecture& architecture, const DecoderConfig& config,
-                const std::vector<GgufPart>& parts, GgufFormat format, std::vector<std::string>& notes) {
+                const std::vector<GgufPart>& parts, std::vector<std::string>& notes) {
   if (const std::int64_t context = detail::gguf_context(architecture, config); context < config.positions)
     notes.push_back(str("the context is ", context, " of the model's ", config.positions,
                         " tokens: beyond the sliding window llama.cpp's ", architecture.name,
                         " would see all keys"));
-  const auto is_f16 = [](const GgufPart& part) { return part.tensor.format == GgufFormat::f16; };
-  const auto n = format == GgufFormat::q8_0 ? std::count_if(parts.begin(), parts.end(), is_f16) : 0;
+  const auto is_replaced = [](const GgufPart& part) { return part.tensor.format != part.wanted; };
+  const auto n = std::count_if(parts.begin(), parts.end(), is_replaced);
   if (n == 0) return;
-  const GgufPart& first = *std::find_if(parts.begin(), parts.end(), is_f16);
-  notes.push_back(str(n, " matrices are f16, since q8_0 needs rows of a multiple of 32 values; ",
-                      first.tensor.name, " has ", first.columns()));
+  const GgufPart& first = *std::find_if(parts.begin(), parts.end(), is_replaced);
+  notes.push_back(str(n, " matrices have another format, since ", to_string(first.wanted),
+                      " needs rows of a multiple of ", detail::gguf_block(first.wanted).elems,
+                      " values: ", first.tensor.name, " has ", first.columns(), " and is ",
+                      to_string(first.tensor.format)));
 }
 
 Result<GgufPlan> plan_gguf(const DecoderConfig& given, const Tokenizer& tokenizer,
@@ -71,65 +58,96 @@ Result<GgufPlan> plan_gguf(const DecoderConfig& given, const Tokenizer& tokenize
   metadata.add_text("general.type", "model");
   const std::string name = detail::gguf_model_name(tokenizer, options.name, plan.notes);
   if (!name.empty()) metadata.add_text("general.name", name);
-  metadata.add_u32("general.file_type", file_type(options.format));
+  metadata.add_u32("general.file_type", static_cast<std::int64_t>(options.format));
   metadata.add_u32("general.quantization_version", kQuantizationVersion);
   detail::add_architecture(architecture, config, metadata);
   STRATA_TRY(detail::add_vocabulary(tokenizer, config.vocab, options, metadata, plan.notes));
   plan.parts = detail::gguf_parts(architecture, config, options.format);
-  note_model(architecture, config, plan.parts, options.format, plan.notes);
+  note_model(architecture, config, plan.parts, plan.notes);
   std::vector<detail::GgufTensor> tensors;
   for (const GgufPart& part : plan.parts) tensors.push_back(part.tensor);
   plan.header = detail::gguf_header(metadata, tensors);
   return plan;
 }
 
-/// Encodes rows of a part and hands them on.
+/// Some rows of a part, and what is written of them.
+struct EncodedRows {
+  std::vector<float> values, rounded;
+  std::vector<std::byte> bytes;
+  Status status;
+
+  void resize(GgufFormat format, std::int64_t n) {
+    values.resize(static_cast<std::size_t>(n));
+    rounded.resize(values.size());
+    bytes.resize(detail::gguf_bytes(format, values.size()));
+  }
+  /// The values become bytes. `begin` is the number of the first value in the tensor.
+  Status encode(const detail::GgufTensor& tensor, std::int64_t begin) {
+    const std::string_view format = to_string(tensor.format);
+    STRATA_TRY(detail::check_written(tensor.name, begin, values, values, format));
+    STRATA_TRY(detail::encode_gguf(values, tensor.format, bytes));
+    STRATA_TRY(detail::decode_gguf(bytes, tensor.format, rounded));
+    return detail::check_written(tensor.name, begin, values, rounded, format);
+  }
+};
+
+/// Encodes rows of a part, as many at once as there are threads, and hands them on in order.
 class PartStream {
  public:
-  PartStream(const GgufPart& part, const ByteSink& sink) : part_(part), sink_(sink) {}
+  PartStream(const GgufPart& part, ThreadPool* pool, const ByteSink& sink)
+      : part_(part), pool_(pool), sink_(sink) {}
 
   Status send(std::span<const float> param) {
     const std::int64_t step = std::max<std::int64_t>(1, kGgufElemsAtOnce / part_.columns());
-    for (std::int64_t row = 0; row < part_.rows(); row += step) {
-      const std::int64_t n = std::min(step, part_.rows() - row);
-      values_.resize(static_cast<std::size_t>(n * part_.columns()));
-      detail::gather_gguf(part_, row, param, values_);
-      STRATA_TRY(send_values(row * part_.columns()));
+    const std::int64_t n_steps = (part_.rows() + step - 1) / step;
+    const std::int64_t at_once = std::min<std::int64_t>(n_steps, pool_ == nullptr ? 1 : pool_->threads());
+    std::vector<EncodedRows> rows(static_cast<std::size_t>(at_once));
+    for (std::int64_t first = 0; first < n_steps; first += at_once) {
+      const std::int64_t n = std::min(at_once, n_steps - first);
+      for (std::int64_t i = 0; i < n; ++i)
+        rows[static_cast<std::size_t>(i)].resize(
+            part_.tensor.format, std::min(step, part_.rows() - (first + i) * step) * part_.columns());
+      const auto encode = [&](std::int64_t i) {
+        EncodedRows& of = rows[static_cast<std::size_t>(i)];
+        const std::int64_t row = (first + i) * step;
+        detail::gather_gguf(part_, row, param, of.values);
+        of.status = of.encode(part_.tensor, row * part_.columns());
+      };
+      if (n > 1)
+        pool_->parallel_for(n, encode);
+      else
+        encode(0);
+      for (std::int64_t i = 0; i < n; ++i) STRATA_TRY(hand_on(rows[static_cast<std::size_t>(i)]));
     }
     return pad();
   }
   Status send_whole(std::vector<float> values) {
-    values_ = std::move(values);
-    STRATA_TRY(send_values(0));
+    EncodedRows rows;
+    rows.resize(part_.tensor.format, std::ssize(values));
+    rows.values = std::move(values);
+    rows.status = rows.encode(part_.tensor, 0);
+    STRATA_TRY(hand_on(rows));
     return pad();
   }
 
  private:
-  Status send_values(std::int64_t begin) {
-    const detail::GgufTensor& tensor = part_.tensor;
-    const std::string_view format = to_string(tensor.format);
-    STRATA_TRY(detail::check_written(tensor.name, begin, values_, values_, format));
-    bytes_.resize(detail::gguf_bytes(tensor.format, values_.size()));
-    STRATA_TRY(detail::encode_gguf(values_, tensor.format, bytes_));
-    rounded_.resize(values_.size());
-    STRATA_TRY(detail::decode_gguf(bytes_, tensor.format, rounded_));
-    STRATA_TRY(detail::check_written(tensor.name, begin, values_, rounded_, format));
-    return sink_(bytes_);
+  Status hand_on(const EncodedRows& rows) {
+    STRATA_TRY(rows.status);
+    return sink_(rows.bytes);
   }
   Status pad() { return sink_(std::vector<std::byte>(detail::gguf_padding(part_.tensor.bytes()))); }
 
   const GgufPart& part_;
+  ThreadPool* const pool_;
   const ByteSink& sink_;
-  std::vector<float> values_, rounded_;
-  std::vector<std::byte> bytes_;
 };
 
 Status send_file(const GgufPlan& plan, const DecoderConfig& config, const ParamSource& source,
-                 const ByteSink& sink) {
+                 ThreadPool* pool, const ByteSink& sink) {
   STRATA_TRY(sink(std::as_bytes(std::span(plan.header))));
   detail::ParamCache params(config, source);
   for (const GgufPart& part : plan.parts) {
-    PartStream stream(part, sink);
+    PartStream stream(part, pool, sink);
     if (part.param.empty()) {
       STRATA_TRY(stream.send_whole(detail::llama3_factors(config.frequencies, 2 * part.rows())));
       continue;
@@ -148,7 +166,7 @@ std::uint64_t file_bytes(const GgufPlan& plan) {
 }
 
 Status write_draft(Io& io, const std::string& draft, const GgufPlan& plan, const DecoderConfig& config,
-                   const ParamSource& source) {
+                   const ParamSource& source, ThreadPool* pool) {
   const std::string folder = std::filesystem::path(draft).parent_path().string();
   if (!folder.empty()) STRATA_TRY(io.make_dirs(folder));
   STRATA_TRY_ASSIGN(const auto file, io.open(draft, OpenMode::create));
@@ -158,7 +176,7 @@ Status write_draft(Io& io, const std::string& draft, const GgufPlan& plan, const
     at += bytes.size();
     return write_all(*file, at - bytes.size(), bytes);
   };
-  STRATA_TRY(send_file(plan, config, source, append));
+  STRATA_TRY(send_file(plan, config, source, pool, append));
   return file->sync();
 }
 
@@ -168,8 +186,9 @@ Result<std::vector<std::string>> export_gguf(Io& io, const std::string& path, co
                                              const Tokenizer& tokenizer, const ParamSource& source,
                                              const GgufExport& options) {
   STRATA_TRY_ASSIGN(GgufPlan plan, plan_gguf(config, tokenizer, options));
-  STRATA_TRY(detail::write_whole(
-      io, path, [&](const std::string& draft) { return write_draft(io, draft, plan, config, source); }));
+  STRATA_TRY(detail::write_whole(io, path, [&](const std::string& draft) {
+    return write_draft(io, draft, plan, config, source, options.pool);
+  }));
   return std::move(plan.notes);
 }
 
@@ -183,7 +202,7 @@ Status check_gguf_export(Io& io, const std::string& path, const DecoderConfig& c
                          str(path, " has ", size, " bytes; the export has ", file_bytes(plan)));
   std::vector<std::byte> found;
   std::uint64_t at = 0;
-  return send_file(plan, config, source, [&](std::span<const std::byte> bytes) -> Status {
+  return send_file(plan, config, source, options.pool, [&](std::span<const std::byte> bytes) -> Status {
     found.resize(bytes.size());
     STRATA_TRY(read_exact(*file, at, found));
     const auto differs = std::mismatch(bytes.begin(), bytes.end(), found.begin()).first;

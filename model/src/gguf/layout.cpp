@@ -66,6 +66,33 @@ void GgufMetadata::add_texts(std::string_view key, std::span<const std::string> 
   for (const std::string& value : values) put_text(bytes_, value);
 }
 
+GgufBlock gguf_block(GgufFormat format) noexcept {
+  switch (format) {
+    case GgufFormat::f32:
+      return {1, 4};
+    case GgufFormat::f16:
+    case GgufFormat::bf16:
+      return {1, 2};
+    case GgufFormat::q4_0:
+      return {32, 18};
+    case GgufFormat::q4_1:
+      return {32, 20};
+    case GgufFormat::q5_0:
+      return {32, 22};
+    case GgufFormat::q5_1:
+      return {32, 24};
+    case GgufFormat::q8_0:
+      return {32, 34};
+    case GgufFormat::q4_k:
+      return {256, 144};
+    case GgufFormat::q5_k:
+      return {256, 176};
+    case GgufFormat::q6_k:
+      return {256, 210};
+  }
+  return {};
+}
+
 std::uint64_t GgufTensor::n_elems() const noexcept {
   std::uint64_t n = 1;
   for (const std::uint64_t extent : shape) n *= extent;

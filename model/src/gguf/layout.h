@@ -12,8 +12,6 @@
 namespace strata::detail {
 
 inline constexpr std::uint64_t kGgufAlignment = 32;  // of the data and of each tensor in it
-inline constexpr std::int64_t kQ8BlockElems = 32;
-inline constexpr std::uint64_t kQ8BlockBytes = 34;  // a scale in f16, then an int8 per element
 
 /// The key-value pairs, encoded as they are added. Keys must differ.
 class GgufMetadata {
@@ -38,17 +36,23 @@ class GgufMetadata {
   std::string bytes_;
 };
 
-/// Bytes of so many values; of q8_0 whole blocks.
-constexpr std::uint64_t gguf_bytes(GgufFormat format, std::uint64_t n_elems) noexcept {
-  if (format == GgufFormat::q8_0) return n_elems / static_cast<std::uint64_t>(kQ8BlockElems) * kQ8BlockBytes;
-  return (format == GgufFormat::f32 ? 4 : 2) * n_elems;
+/// Values of a row that are encoded together, and their bytes.
+struct GgufBlock {
+  std::uint64_t elems = 1, bytes = 4;
+};
+GgufBlock gguf_block(GgufFormat format) noexcept;
+
+/// Bytes of so many values, which are whole blocks.
+inline std::uint64_t gguf_bytes(GgufFormat format, std::uint64_t n_elems) noexcept {
+  const GgufBlock block = gguf_block(format);
+  return n_elems / block.elems * block.bytes;
 }
 
 /// Name, shape and format of a tensor.
 struct GgufTensor {
   std::string name;
-  std::vector<std::uint64_t> shape;  ///< [rows, columns] or [n], reversed in the file; in q8_0 columns are
-                                     ///< a multiple of 32
+  std::vector<std::uint64_t> shape;  ///< [rows, columns] or [n], reversed in the file; columns are whole
+                                     ///< blocks of the format
   GgufFormat format = GgufFormat::f32;
 
   std::uint64_t columns() const noexcept { return shape.back(); }

@@ -8,6 +8,8 @@
 #include <strata/model/hf/tensors.h>
 #include <strata/runtime/str.h>
 
+#include "gguf/mix.h"
+
 // A Hugging Face folder of each family has the same tensors, some with other rows: hf_tensors() lists them.
 
 namespace strata::detail {
@@ -52,8 +54,8 @@ ParamName split_param(std::string_view param) {
 
 class PartList {
  public:
-  PartList(const GgufArchitecture& architecture, DecoderConfig config, GgufFormat format)
-      : architecture_(architecture), c_(std::move(config)), format_(format) {}
+  PartList(const GgufArchitecture& architecture, DecoderConfig config, GgufMix mix)
+      : architecture_(architecture), c_(std::move(config)), mix_(mix) {}
 
   std::vector<GgufPart> make() {
     const std::vector<HfTensor> tensors = hf_tensors(c_);
@@ -65,6 +67,7 @@ class PartList {
     }
     if (c_.frequencies.scaling == RopeFrequencies::Scaling::llama3)
       out_.push_back({{"rope_freqs.weight", {static_cast<std::uint64_t>(c_.rotary_dim / 2)}}, ""});
+    choose_formats();
     return std::move(out_);
   }
 
@@ -76,7 +79,6 @@ class PartList {
                            ".", name.kind);
     part.tensor.shape = tensor.shape;
     if (tensor.layout == HfTensor::Layout::transposed) std::swap(part.tensor.shape[0], part.tensor.shape[1]);
-    part.tensor.format = format_of(name.part, part.tensor);
     part.param = tensor.param;
     part.first_row = tensor.first_row;
     const bool is_value = tensor.first_row == (c_.heads + c_.kv_heads) * c_.head_dim;
@@ -98,16 +100,20 @@ class PartList {
         ->second;
   }
 
-  GgufFormat format_of(std::string_view part, const GgufTensor& tensor) const {
-    if (tensor.shape.size() < 2 || part == "positions") return GgufFormat::f32;
-    if (format_ == GgufFormat::q8_0 && tensor.columns() % static_cast<std::uint64_t>(kQ8BlockElems) != 0)
-      return GgufFormat::f16;
-    return format_;
+  void choose_formats() {
+    const bool has_head = std::any_of(
+        out_.begin(), out_.end(), [](const GgufPart& part) { return part.tensor.name == "output.weight"; });
+    const GgufMixOf of = gguf_mix_of(mix_, architecture_.name, c_, has_head);
+    for (GgufPart& part : out_) {
+      if (part.tensor.shape.size() < 2 || part.param.starts_with("positions.")) continue;
+      part.wanted = gguf_matrix_format(of, part.tensor);
+      part.tensor.format = gguf_fitting_format(part.wanted, part.tensor.columns());
+    }
   }
 
   const GgufArchitecture& architecture_;
   const DecoderConfig c_;
-  const GgufFormat format_;
+  const GgufMix mix_;
   std::map<std::string, int> n_tensors_;  // of each parameter
   std::vector<GgufPart> out_;
 };
@@ -127,8 +133,8 @@ std::int64_t GgufPart::columns() const noexcept {
 }
 
 std::vector<GgufPart> gguf_parts(const GgufArchitecture& architecture, const DecoderConfig& config,
-                                 GgufFormat format) {
-  return PartList(architecture, with_derived_sizes(config), format).make();
+                                 GgufMix mix) {
+  return PartList(architecture, with_derived_sizes(config), mix).make();
 }
 
 void gather_gguf(const GgufPart& part, std::int64_t begin, std::span<const float> param,

@@ -18,6 +18,7 @@ namespace strata::detail {
 struct GgufPart {
   GgufTensor tensor;
   std::string param;
+  GgufFormat wanted = GgufFormat::f32;  ///< the mix's format, which needs rows of whole blocks
   std::int64_t first_row = 0;
   std::int64_t pairs = 0;  ///< rows of each head are reordered in pairs: half its size; 0: they are not
   float added = 0;         ///< to every value
@@ -26,11 +27,10 @@ struct GgufPart {
   std::int64_t columns() const noexcept;  ///< 1 for a vector
 };
 
-/// All tensors of the file, in the order of the layers. Matrices have `format`, or f16 if it is q8_0 and
-/// their rows are no multiple of its blocks; vectors, norms and positions are f32, as llama.cpp computes with
-/// them.
+/// All tensors of the file, in the order of the layers. Matrices have the formats of the mix (mix.h);
+/// vectors, norms and positions are f32, as llama.cpp computes with them.
 std::vector<GgufPart> gguf_parts(const GgufArchitecture& architecture, const DecoderConfig& config,
-                                 GgufFormat format);
+                                 GgufMix mix);
 
 /// Copies rows [begin, begin + into.size() / columns()) of a part from the values of its parameter.
 void gather_gguf(const GgufPart& part, std::int64_t begin, std::span<const float> param,

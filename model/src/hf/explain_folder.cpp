@@ -71,9 +71,10 @@ Status explain_hf_folder(Io& io, const std::string& path) {
                       ", a pickle, which may run code when it is read and is not read here: write "
                       "model.safetensors instead (AutoModelForCausalLM.from_pretrained('",
                       path, "').save_pretrained('DIR'))"));
+  const auto gguf = first_of([](const std::string& name) { return name.ends_with(".gguf"); });
+  if (!gguf.empty()) return refuse(str(" has GGUF files: name one of them, ", path, "/", gguf));
   const auto other = first_of([](const std::string& name) {
-    return name.ends_with(".gguf") || name == "tf_model.h5" || name == "flax_model.msgpack" ||
-           name.starts_with("consolidated.");
+    return name == "tf_model.h5" || name == "flax_model.msgpack" || name.starts_with("consolidated.");
   });
   if (!other.empty())
     return refuse(str(" holds its weights in ", other, "; model.safetensors, or its shards, can be read"));

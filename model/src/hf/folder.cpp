@@ -9,6 +9,7 @@
 #include <strata/runtime/str.h>
 
 #include "folder_files.h"
+#include "gguf/read/model_file.h"
 #include "hf/bnb_matrix.h"
 #include "text/strict_json.h"
 
@@ -69,6 +70,10 @@ HfFolder::~HfFolder() = default;
 Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path) {
   std::unique_ptr<HfFolder> folder(new HfFolder);
   folder->path_ = path;
+  if (detail::is_gguf_file(io, path)) {
+    STRATA_TRY(folder->open_gguf(io));
+    return folder;
+  }
   const std::string config_path = path + "/config.json";
   if (!io.exists(config_path)) STRATA_TRY(explain_hf_folder(io, path));
   STRATA_TRY_ASSIGN(const std::string text, detail::read_in_hf_folder(io, path, "config.json", kConfigLimit));
@@ -86,6 +91,10 @@ Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path
 Result<DecoderConfig> HfFolder::config_of(Io& io, const std::string& path) {
   HfFolder folder;
   folder.path_ = path;
+  if (detail::is_gguf_file(io, path)) {
+    STRATA_TRY(folder.open_gguf(io));
+    return folder.config_;
+  }
   STRATA_TRY_ASSIGN(const std::string text, detail::read_in_hf_folder(io, path, "config.json", kConfigLimit));
   STRATA_TRY_ASSIGN(folder.config_, decoder_from_hf_config(text));
   folder.tensors_ = hf_tensors(folder.config_);
@@ -104,6 +113,16 @@ Result<std::unique_ptr<HfFolder>> HfFolder::open_tensors(Io& io, const std::stri
   folder->files_.push_back(std::move(opened));
   STRATA_TRY(folder->locate_tensors(false).annotate(file));
   return folder;
+}
+
+Status HfFolder::open_gguf(Io& io) {
+  STRATA_TRY_ASSIGN(gguf_, detail::GgufModel::open(io, path_));
+  config_ = gguf_->config();
+  config_text_ = gguf_->config_text();
+  tensors_ = gguf_->tensors();
+  for (const HfTensor& tensor : tensors_)
+    locations_[tensor.name] = {.dtype = gguf_->dtype(tensor.name), .name = tensor.name};
+  return {};
 }
 
 bool HfFolder::has(std::string_view param) const noexcept {
@@ -152,7 +171,8 @@ bool HfFolder::has_bare_names() const {
 HfFolder::TensorLocation HfFolder::location_of(std::string_view name) const {
   for (const auto& file : files_)
     if (const SafetensorsEntry* const entry = file->find(name))
-      return {file.get(), entry, dtype_from_safetensors(entry->dtype).value_or(DType::f32)};
+      return {file.get(), entry, dtype_from_safetensors(entry->dtype).value_or(DType::f32), nullptr,
+              entry->name};
   return {};
 }
 
@@ -249,7 +269,9 @@ Status HfFolder::locate_tensors(bool must_be_complete) {
       const bool readable = (dtype && is_stored_dtype(*dtype)) || of_quantized.count(entry.name) != 0;
       if (is_hf_buffer(entry.name)) continue;
       if (!readable) problems.add(str(entry.name, " is ", entry.dtype, "; F32, BF16 and F16 can be read"));
-      if (!locations_.try_emplace(entry.name, TensorLocation{file.get(), &entry, dtype.value_or(DType::f32)})
+      if (!locations_
+               .try_emplace(entry.name, TensorLocation{file.get(), &entry, dtype.value_or(DType::f32),
+                                                       nullptr, entry.name})
                .second)
         problems.add(str(entry.name, " is in two files"));
     }

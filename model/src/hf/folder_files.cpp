@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include <strata/model/hf/model_files.h>
 #include <strata/runtime/str.h>
 
 namespace strata::detail {
@@ -48,7 +49,7 @@ Result<std::string> file_in_hf_folder(const std::string& folder, const std::stri
 Result<std::string> read_in_hf_folder(Io& io, const std::string& folder, const std::string& name,
                                       std::uint64_t limit_bytes) {
   STRATA_TRY_ASSIGN(const std::string path, file_in_hf_folder(folder, name));
-  return read_text(io, path, limit_bytes);
+  return read_model_file(io, path, limit_bytes);
 }
 
 namespace {

@@ -7,14 +7,19 @@
 #include <strata/runtime/str.h>
 
 #include "folder_files.h"
+#include "gguf/read/model_file.h"
 #include "hf/bnb_matrix.h"
 
 namespace strata {
 
 Status HfFolder::read_block(const TensorLocation& location, std::int64_t begin, std::span<float> into) const {
+  if (gguf_ != nullptr) {
+    STRATA_TRY(gguf_->read(location.name, begin, into));
+    return check_finite(location.name, begin, into);
+  }
   if (location.quantized != nullptr) {
     STRATA_TRY(location.quantized->read(begin, into));
-    return check_finite(*location.entry, begin, into);
+    return check_finite(location.name, begin, into);
   }
   const std::size_t size = size_of(location.dtype);
   const std::uint64_t at = static_cast<std::uint64_t>(begin) * size;
@@ -25,16 +30,16 @@ Status HfFolder::read_block(const TensorLocation& location, std::int64_t begin, 
     STRATA_TRY(location.file->read_range(*location.entry, at, raw));
     STRATA_TRY(widen_to_f32(location.dtype, raw, into));
   }
-  return check_finite(*location.entry, begin, into);
+  return check_finite(location.name, begin, into);
 }
 
-Status HfFolder::check_finite(const SafetensorsEntry& entry, std::int64_t begin,
+Status HfFolder::check_finite(std::string_view tensor, std::int64_t begin,
                               std::span<const float> into) const {
   const std::size_t bad = first_non_finite(into);
   if (bad == into.size()) return {};
   return Status::error(
       Code::corrupt,
-      str(path_, ": element ", begin + static_cast<std::int64_t>(bad), " of ", entry.name, " is ", into[bad],
+      str(path_, ": element ", begin + static_cast<std::int64_t>(bad), " of ", tensor, " is ", into[bad],
           "; weights must be finite: use an earlier checkpoint, or download the file again"));
 }
 

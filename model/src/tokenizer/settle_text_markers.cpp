@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <strata/model/hf/model_files.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/str.h>
 
@@ -44,7 +45,7 @@ json id_or_null(std::int32_t id) { return id < 0 ? json() : json(id); }
 Result<GenerationConfig> load_ids(Io& io, const std::string& folder) {
   STRATA_TRY_ASSIGN(GenerationConfig ids, load_generation_config(io, folder));
   const std::string path = folder + "/config.json";
-  if (!ids.eos.empty() || !io.exists(path)) return ids;
+  if (!ids.eos.empty() || !model_file_exists(io, path)) return ids;
   STRATA_TRY_ASSIGN(const std::string text, detail::read_in_hf_folder(io, folder, "config.json", kLimit));
   auto older = parse_generation_config(text);
   if (!older.has_value()) return older.status().annotate(path);

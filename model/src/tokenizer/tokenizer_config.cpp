@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <strata/model/hf/model_files.h>
 #include <strata/model/tokenizer_spec.h>
 #include <strata/runtime/str.h>
 
@@ -109,7 +110,7 @@ Status take_named_tokens(const json& root, TokenizerConfig& out) {
 /// tokenizer_config.json has an added_tokens_decoder.
 Status take_special_tokens_map(Io& io, const std::string& folder, TokenizerConfig& out) {
   const std::string path = folder + "/special_tokens_map.json";
-  if (!out.added.empty() || !io.exists(path)) return {};
+  if (!out.added.empty() || !model_file_exists(io, path)) return {};
   STRATA_TRY_ASSIGN(const std::string text,
                     detail::read_in_hf_folder(io, folder, "special_tokens_map.json", kMaxConfigBytes));
   const Result<json> root = parse_object(text);
@@ -154,7 +155,7 @@ std::string with_chat_template(const std::string& text, const std::string& jinja
 
 Result<TokenizerConfig> load_tokenizer_config(Io& io, const std::string& folder) {
   TokenizerConfig out;
-  if (const std::string path = folder + "/tokenizer_config.json"; io.exists(path)) {
+  if (const std::string path = folder + "/tokenizer_config.json"; model_file_exists(io, path)) {
     STRATA_TRY_ASSIGN(const std::string text,
                       detail::read_in_hf_folder(io, folder, "tokenizer_config.json", kMaxConfigBytes));
     auto parsed = parse_tokenizer_config(text);
@@ -162,7 +163,7 @@ Result<TokenizerConfig> load_tokenizer_config(Io& io, const std::string& folder)
     out = std::move(*parsed);
   }
   STRATA_TRY(take_special_tokens_map(io, folder, out));
-  if (const std::string path = folder + "/chat_template.jinja"; io.exists(path)) {
+  if (const std::string path = folder + "/chat_template.jinja"; model_file_exists(io, path)) {
     STRATA_TRY_ASSIGN(out.chat_template,
                       detail::read_in_hf_folder(io, folder, "chat_template.jinja", kMaxConfigBytes));
   }
@@ -171,7 +172,7 @@ Result<TokenizerConfig> load_tokenizer_config(Io& io, const std::string& folder)
 
 Result<GenerationConfig> load_generation_config(Io& io, const std::string& folder) {
   const std::string path = folder + "/generation_config.json";
-  if (!io.exists(path)) return GenerationConfig{};
+  if (!model_file_exists(io, path)) return GenerationConfig{};
   STRATA_TRY_ASSIGN(const std::string text,
                     detail::read_in_hf_folder(io, folder, "generation_config.json", kMaxConfigBytes));
   auto parsed = parse_generation_config(text);

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <strata/model/hf/model_files.h>
 #include <strata/runtime/str.h>
 
 #include "hf/folder_files.h"
@@ -130,7 +131,7 @@ Result<Tokenizer> Tokenizer::from_vocab_and_merges(const std::string& vocab_json
 
 Result<Tokenizer> Tokenizer::load(Io& io, const std::string& path) {
   std::string file = path;
-  if (io.exists(path + "/tokenizer.json")) {
+  if (model_file_exists(io, path + "/tokenizer.json")) {
     file = path + "/tokenizer.json";
   } else if (io.exists(path + "/vocab.json") && io.exists(path + "/merges.txt")) {
     Result<Tokenizer> loaded = load_vocab_and_merges(io, path);
@@ -151,7 +152,7 @@ Result<Tokenizer> Tokenizer::load(Io& io, const std::string& path) {
                                                io.exists(named.parent_path().string() + "/config.json")) {
     STRATA_TRY_ASSIGN(file, detail::file_in_hf_folder(named.parent_path().string(), "tokenizer.json"));
   }
-  STRATA_TRY_ASSIGN(const std::string text, read_text(io, file, detail::kMaxTokenizerFileBytes));
+  STRATA_TRY_ASSIGN(const std::string text, read_model_file(io, file, detail::kMaxTokenizerFileBytes));
   Result<Tokenizer> loaded = from_json(text);
   if (!loaded) return std::move(loaded).error().annotate(file);
   return marked(io, folder, *loaded);

@@ -93,13 +93,42 @@ TEST_F(CliGgufE2e, WhatAFileCannotHoldIsRefusedWithWhatToDo) {
   EXPECT_THAT(refused({"export", "prompt", "--format", "gguf", "--out", "x.gguf"}),
               AllOf(HasSubstr("--format gguf: the run trained a prompt of 4 virtual tokens"),
                     HasSubstr("its format is peft")));
-  EXPECT_THAT(refused({"export", "opt", "--format", "gguf", "--dtype", "q4_0", "--out", "x.gguf"}),
-              HasSubstr("--dtype q4_0 is not one of f32, bf16, f16, q8_0"));
+  EXPECT_THAT(refused({"export", "opt", "--format", "gguf", "--dtype", "q3_k", "--out", "x.gguf"}),
+              HasSubstr("--dtype q3_k is not one of f32, bf16, f16, q8_0, q6_k, q5_k_m, q4_k_m, q4_0"));
   EXPECT_THAT(refused({"export", "opt", "--format", "gguf", "--states", "--out", "x.gguf"}),
               HasSubstr("a GGUF file has no states of an optimizer"));
   EXPECT_THAT(refused({"export", "opt", "--dtype", "q8_0", "--out", "x"}),
               HasSubstr("--dtype q8_0 is not one of f32, bf16, f16"));
   EXPECT_FALSE(exists("x.gguf"));
+}
+
+TEST_F(CliGgufE2e, AFileIsReadWhereAFolderIsWithTheSameNumbers) {
+  make_base("base");
+  succeeds({"export", "base", "--format", "gguf", "--out", "base.gguf", "--check"});
+  const auto text = [&](const std::string& model) {
+    return strata({"generate", model, "--prompt", "Elizabeth ", "--tokens", "12", "--temperature", "0"}).out;
+  };
+  EXPECT_EQ(text("base.gguf"), text("base"));
+  EXPECT_FALSE(text("base").empty());
+  EXPECT_EQ(evaluated({"base.gguf"})["loss"], evaluated({"base"})["loss"]);
+  succeeds(run_of("of-folder"));
+  Words words = run_of("of-file");
+  std::replace(words.begin(), words.end(), std::string("base"), std::string("base.gguf"));
+  succeeds(words);
+  EXPECT_EQ(loss_bits("of-file"), loss_bits("of-folder"));
+  EXPECT_EQ(digest("of-file"), digest("of-folder"));
+  succeeds({"export", "base.gguf", "--out", "back", "--check"});
+  EXPECT_EQ(read_all(file("back/model.safetensors")), read_all(file("base/model.safetensors")));
+}
+
+TEST_F(CliGgufE2e, ADamagedFileIsRefusedWithTheOffset) {
+  make_base("base");
+  succeeds({"export", "base", "--format", "gguf", "--dtype", "q4_k_m", "--out", "base.gguf"});
+  const std::string whole = read_all(file("base.gguf"));
+  write("short.gguf", whole.substr(0, whole.size() / 2));
+  const ProgramResult done = strata({"generate", "short.gguf"});
+  EXPECT_NE(done.exit_code, 0);
+  EXPECT_THAT(done.err, AllOf(HasSubstr("short.gguf: byte "), HasSubstr("the file ends after")));
 }
 
 TEST_F(CliGgufE2e, WhatLlamaCppDoesDifferentlyIsReported) {

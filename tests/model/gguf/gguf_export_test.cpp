@@ -7,40 +7,25 @@
 
 #include <strata/model/gguf/export.h>
 #include <strata/model/tokenizer.h>
-#include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
 #include "model/gguf/gguf_file.h"
+#include "model/gguf/gguf_models.h"
 #include "support/temp_dir.h"
 
 namespace strata {
 namespace {
 
 using test::GgufFile;
+using test::kHeadDim;
+using test::kHeads;
+using test::kHidden;
+using test::model_of;
+using test::value_at;
+using test::values_of;
+using test::wide_llama;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr std::int64_t kHidden = 64, kHeads = 4, kHeadDim = 16;
-
-DecoderConfig model_of(std::string_view family) {
-  DecoderConfig c = decoder_for_family(family).value();
-  c.layers = 2;
-  c.hidden = kHidden;
-  c.heads = kHeads;
-  c.kv_heads = c.norm == DecoderConfig::Norm::rms ? 2 : 4;
-  c.ffn = c.family == "bloom" ? 4 * kHidden : 96;
-  c.vocab = 270;
-  c.positions = 64;
-  return c;
-}
-
-float value_at(std::string_view param, std::size_t i) {
-  return Rng(std::hash<std::string_view>{}(param), 1).normal(i);
-}
-Status values_of(std::string_view param, std::span<float> into) {
-  for (std::size_t i = 0; i < into.size(); ++i) into[i] = value_at(param, i);
-  return {};
-}
 
 class GgufExportTest : public ::testing::Test {
  protected:
@@ -97,7 +82,7 @@ TEST_P(GgufFamilyTest, TheFileHoldsEachParameterOnce) {
 
 TEST_P(GgufFamilyTest, MatricesAreQuantizedAndVectorsAreNot) {
   const GgufFile full = exported(model_of(GetParam()));
-  const GgufFile file = exported(model_of(GetParam()), {.format = GgufFormat::q8_0});
+  const GgufFile file = exported(model_of(GetParam()), {.format = GgufMix::q8_0});
   EXPECT_EQ(file.metadata["general.file_type"], 7);
   EXPECT_THAT(notes, IsEmpty());
   EXPECT_EQ(file.names, full.names);
@@ -112,14 +97,14 @@ TEST_P(GgufFamilyTest, MatricesAreQuantizedAndVectorsAreNot) {
 
 TEST_P(GgufFamilyTest, SixteenBitMatricesAreRounded) {
   const GgufFile full = exported(model_of(GetParam()));
-  for (const GgufFormat format : {GgufFormat::f16, GgufFormat::bf16}) {
+  for (const GgufMix format : {GgufMix::f16, GgufMix::bf16}) {
     const GgufFile file = exported(model_of(GetParam()), {.format = format});
-    EXPECT_EQ(file.metadata["general.file_type"], format == GgufFormat::f16 ? 1 : 32);
+    EXPECT_EQ(file.metadata["general.file_type"], format == GgufMix::f16 ? 1 : 32);
     const std::vector<float> want = full.values("blk.1.ffn_down.weight"),
                              got = file.values("blk.1.ffn_down.weight");
     for (std::size_t i = 0; i < want.size(); ++i)
-      ASSERT_EQ(got[i], format == GgufFormat::f16 ? f16_to_f32(f32_to_f16(want[i]))
-                                                  : bf16_to_f32(f32_to_bf16(want[i])));
+      ASSERT_EQ(got[i],
+                format == GgufMix::f16 ? f16_to_f32(f32_to_f16(want[i])) : bf16_to_f32(f32_to_bf16(want[i])));
     EXPECT_EQ(file.values("output_norm.weight"), full.values("output_norm.weight"));
   }
 }
@@ -236,12 +221,52 @@ TEST_F(GgufExportTest, TheContextEndsWithAWindowThatLlamaCppDoesNotKnow) {
 TEST_F(GgufExportTest, RowsThatBlocksDoNotFillAreF16) {
   DecoderConfig config = model_of("llama");
   config.ffn = 100;
-  const GgufFile file = exported(config, {.format = GgufFormat::q8_0});
+  const GgufFile file = exported(config, {.format = GgufMix::q8_0});
   EXPECT_EQ(file.tensors.at("blk.0.ffn_down.weight").type, 1u);
   EXPECT_EQ(file.tensors.at("blk.0.ffn_up.weight").type, 8u);
   ASSERT_EQ(notes.size(), 1u);
-  EXPECT_THAT(notes[0], HasSubstr("2 matrices are f16"));
-  EXPECT_THAT(notes[0], HasSubstr("blk.0.ffn_down.weight has 100"));
+  EXPECT_THAT(notes[0],
+              HasSubstr("2 matrices have another format, since q8_0 needs rows of a multiple of 32 values"));
+  EXPECT_THAT(notes[0], HasSubstr("blk.0.ffn_down.weight has 100 and is f16"));
+}
+
+TEST_F(GgufExportTest, AMixHasAFormatForEachMatrix) {
+  const GgufFile file = exported(wide_llama(), {.format = GgufMix::q4_k_m});
+  EXPECT_EQ(file.metadata["general.file_type"], 15);
+  EXPECT_THAT(notes, IsEmpty());
+  const auto type = [&](const std::string& name) {
+    return static_cast<GgufFormat>(file.tensors.at(name).type);
+  };
+  EXPECT_EQ(type("token_embd.weight"), GgufFormat::q4_k);
+  EXPECT_EQ(type("output.weight"), GgufFormat::q6_k);
+  EXPECT_EQ(type("blk.0.attn_v.weight"), GgufFormat::q4_k);
+  EXPECT_EQ(type("blk.1.attn_v.weight"), GgufFormat::q6_k);
+  EXPECT_EQ(type("blk.1.ffn_down.weight"), GgufFormat::q6_k);
+  EXPECT_EQ(type("blk.1.attn_norm.weight"), GgufFormat::f32);
+}
+
+TEST_F(GgufExportTest, ATiedEmbeddingHasTheFormatOfTheHeadUnlessBothAreInTheFile) {
+  DecoderConfig config = wide_llama();
+  config.tied_head = true;
+  EXPECT_EQ(exported(config, {.format = GgufMix::q4_0}).tensors.at("token_embd.weight").type, 14u);
+  DecoderConfig olmo = model_of("olmo2");
+  olmo.hidden = 256;
+  olmo.head_dim = 64;
+  olmo.tied_head = true;
+  const GgufFile file = exported(olmo, {.format = GgufMix::q4_0});
+  EXPECT_EQ(file.tensors.at("token_embd.weight").type, 2u);
+  EXPECT_EQ(file.tensors.at("output.weight").type, 14u);
+}
+
+TEST_F(GgufExportTest, AnyNumberOfThreadsWritesTheSameFile) {
+  const std::string path = dir.file("model.gguf");
+  GgufExport options{.format = GgufMix::q5_k_m, .name = "m"};
+  must(export_gguf(posix_io(), path, wide_llama(), tokenizer, values_of, options));
+  for (const int threads : {1, 3}) {
+    const auto pool = must(ThreadPool::create(threads));
+    options.pool = pool.get();
+    EXPECT_TRUE(check_gguf_export(posix_io(), path, wide_llama(), tokenizer, values_of, options).is_ok());
+  }
 }
 
 TEST_F(GgufExportTest, WhatLlamaCppCannotComputeIsRefusedAllAtOnce) {
@@ -279,12 +304,12 @@ TEST_F(GgufExportTest, ValuesThatAFormatCannotHoldAreRefusedWithTheirTensor) {
   };
   const DecoderConfig config = model_of("llama");
   const Status nan =
-      refused(config, with(std::numeric_limits<float>::quiet_NaN()), {.format = GgufFormat::q8_0});
+      refused(config, with(std::numeric_limits<float>::quiet_NaN()), {.format = GgufMix::q8_0});
   EXPECT_EQ(nan.code(), Code::diverged);
   EXPECT_THAT(nan.message(), HasSubstr("element 70 of blk.1.ffn_down.weight"));
-  EXPECT_THAT(refused(config, with(1e5f), {.format = GgufFormat::f16}).message(),
+  EXPECT_THAT(refused(config, with(1e5f), {.format = GgufMix::f16}).message(),
               HasSubstr("which f16 cannot hold: export as f32 or bf16"));
-  EXPECT_THAT(refused(config, with(1e9f), {.format = GgufFormat::q8_0}).message(),
+  EXPECT_THAT(refused(config, with(1e9f), {.format = GgufMix::q8_0}).message(),
               HasSubstr("of blk.1.ffn_down.weight is"));
 }
 

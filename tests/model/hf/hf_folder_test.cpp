@@ -135,7 +135,7 @@ TEST_F(HfFilesTest, APickledModelIsNamedWithWhatToDo) {
   must(posix_io().rename(path + "/pytorch_model.bin", path + "/pytorch_model.bin.index.json"));
   expect_refused(Code::unsupported, {"pytorch_model.bin.index.json, a pickle"});
   must(posix_io().rename(path + "/pytorch_model.bin.index.json", path + "/model-Q4.gguf"));
-  expect_refused(Code::unsupported, {"holds its weights in model-Q4.gguf; model.safetensors"});
+  expect_refused(Code::unsupported, {path + " has GGUF files: name one of them, " + path + "/model-Q4.gguf"});
 }
 
 TEST_F(HfFilesTest, AnAdapterIsNamedWithTheModelItIsOf) {

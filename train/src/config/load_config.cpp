@@ -11,6 +11,7 @@
 #include <strata/model/hf/config.h>
 #include <strata/model/hf/explain_folder.h>
 #include <strata/model/hf/folder.h>
+#include <strata/model/hf/model_files.h>
 #include <strata/model/hf/training_settings.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
@@ -36,7 +37,7 @@ constexpr std::uint64_t kModelConfigLimit = 16 << 20;
 // none. A strata configuration in JSON may have that file name too, but has no model_type.
 std::string model_folder(std::string item) {
   while (item.size() > 1 && item.back() == '/') item.pop_back();
-  if (posix_io().exists(item + "/config.json")) return item;
+  if (model_file_exists(posix_io(), item + "/config.json")) return item;
   const std::filesystem::path path(item);
   if (path.filename() != "config.json") return {};
   const auto text = read_text(posix_io(), item, kModelConfigLimit);
@@ -93,8 +94,9 @@ std::string model_config_path(const ConfigTree& tree, const std::string& run) {
 }
 
 Result<FolderModel> read_folder_model(const std::string& path, const std::string& folder) {
-  if (!posix_io().exists(path)) STRATA_TRY(explain_hf_folder(posix_io(), folder).annotate("model.from"));
-  auto text = read_text(posix_io(), path, kModelConfigLimit);
+  if (!model_file_exists(posix_io(), path))
+    STRATA_TRY(explain_hf_folder(posix_io(), folder).annotate("model.from"));
+  auto text = read_model_file(posix_io(), path, kModelConfigLimit);
   if (!text.has_value()) return text.status().annotate("model.from");
   // A run's copy says what its folder was found to be.
   auto config = path == folder + "/config.json" ? HfFolder::config_of(posix_io(), folder)

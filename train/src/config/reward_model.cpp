@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include <strata/model/hf/config.h>
+#include <strata/model/hf/model_files.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
@@ -46,7 +47,7 @@ Result<RewardModel> read_run(const std::string& path, const TrainConfig& config,
 
 Result<RewardModel> read_folder(const std::string& path) {
   constexpr std::uint64_t kMaxBytes = 16 << 20;
-  STRATA_TRY_ASSIGN(const std::string text, read_text(posix_io(), path + "/config.json", kMaxBytes));
+  STRATA_TRY_ASSIGN(const std::string text, read_model_file(posix_io(), path + "/config.json", kMaxBytes));
   STRATA_TRY_ASSIGN(DecoderConfig decoder, decoder_from_hf_config(text));
   if (!decoder.scores) return no_reward_model(path, "it has a head for tokens, and no score");
   return RewardModel{

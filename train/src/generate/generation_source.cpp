@@ -1,3 +1,4 @@
+#include <strata/model/hf/model_files.h>
 #include <strata/train/align/objective.h>
 #include <strata/train/generate/generation_source.h>
 
@@ -57,7 +58,7 @@ Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const ConfigReq
   given.adapter = folders.only;
   given.use = folders.named.empty() ? ModelUse::inference : ModelUse::base_of_adapters;
   std::unique_ptr<GenerationSource> source(new GenerationSource(io, request.items.front()));
-  const bool folder = io.exists(source->path_ + "/config.json");
+  const bool folder = model_file_exists(io, source->path_ + "/config.json");
   if (folder && is_run_folder(io, source->path_))
     warn(str(source->path_, " is a Hugging Face folder and a run; the folder's model is read"));
   STRATA_TRY(folder ? source->open_folder(given) : source->open_run(given, warn));

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/model/hf/model_files.h>
 #include <strata/profile/model_shapes.h>
 #include <strata/runtime/backend/cuda_device.h>
 #include <strata/runtime/config/json.h>
@@ -27,7 +28,7 @@ using Assignments = std::vector<std::string>;
 Result<Assignments> model_keys(const StarterAnswers& answers, const std::vector<std::string>& environment) {
   constexpr std::int64_t kSeq = 1024, kSmallSeq = 256;
   constexpr double kSmall = 5e7;
-  if (posix_io().exists(answers.model + "/config.json")) {
+  if (model_file_exists(posix_io(), answers.model + "/config.json")) {
     Assignments keys = {str("model.from=", answers.model)};
     STRATA_TRY(load_config({.items = keys, .environment = environment}).status());
     return keys;

@@ -4,6 +4,7 @@
 
 #include <strata/model/chat.h>
 #include <strata/model/hf/config.h>
+#include <strata/model/hf/model_files.h>
 #include <strata/model/text_markers.h>
 #include <strata/runtime/str.h>
 #include <strata/train/resume.h>
@@ -52,8 +53,8 @@ Result<std::map<std::string, std::string>> run_files(const TrainConfig& config,
       tokenizer == config.model.from || tokenizer == config.model.from + "/tokenizer.json";
   for (const char* name : kBaseFiles)
     if (const std::string path = str(config.model.from, "/", name);
-        io.exists(path) && (own_tokenizer || std::string_view(name) == "config.json")) {
-      STRATA_TRY_ASSIGN(files[str("base/", name)], read_text(io, path, kLimit));
+        model_file_exists(io, path) && (own_tokenizer || std::string_view(name) == "config.json")) {
+      STRATA_TRY_ASSIGN(files[str("base/", name)], read_model_file(io, path, kLimit));
     }
   if (const auto copy = files.find("base/config.json");
       copy != files.end() && unties_head(config, copy->second))

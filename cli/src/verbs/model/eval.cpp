@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <strata/model/hf/explain_folder.h>
+#include <strata/model/hf/model_files.h>
 #include <strata/parallel/world.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/plural.h>
@@ -51,7 +52,7 @@ struct EvalReport {
 Args with_configuration_of(const Args& args, EvalTarget& target) {
   Args given = args;
   target.path = args.items.front();
-  target.is_folder = posix_io().exists(target.path + "/config.json");
+  target.is_folder = model_file_exists(posix_io(), target.path + "/config.json");
   given.items.front() =
       target.is_folder ? "model.from=" + target.path : str(target.path, "/", kResolvedConfig);
   // CLI11 puts everything after --data into `data`, key=value included.

@@ -1,3 +1,4 @@
+#include <strata/model/hf/model_files.h>
 #include <strata/session/checkpoint.h>
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/model/hf/folder.h>
@@ -26,13 +27,6 @@ Result<DType> dtype_of(const std::string& name) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     if (name == to_string(dtype)) return dtype;
   return Status::error(Code::invalid, str("--dtype ", name, " is not one of f32, bf16, f16"));
-}
-
-/// The config.json of the base; empty if the run has none.
-Result<std::string> base_config(const std::string& run, Io& io) {
-  const std::string path = run + "/base/config.json";
-  if (!io.exists(path)) return std::string();
-  return read_text(io, path, kExportTextLimit);
 }
 
 /// Writes the checkpoint `from` into `out` under the names that tensors have in a Hugging Face folder, for
@@ -85,7 +79,7 @@ Result<std::string> chosen_format(const Args& args, const TrainConfig& config) {
 
 Result<std::string> export_adapter(const Args& args, const LoadedConfig& loaded, const std::string& run) {
   Io& io = posix_io();
-  STRATA_TRY_ASSIGN(const ExportedCheckpoint from, open_newest(args, loaded, run, io));
+  STRATA_TRY_ASSIGN(const ExportedCheckpoint from, open_checkpoint(args, loaded, run, io));
   STRATA_TRY_ASSIGN(const AdapterSettings trained, adapter_settings(loaded.config));
   const DecoderConfig decoder = with_derived_sizes(decoder_config(loaded.config));
   const ParamSource source = folder_values(from.source(), decoder, trained);
@@ -99,45 +93,67 @@ Result<std::string> export_adapter(const Args& args, const LoadedConfig& loaded,
   return text + "checked: all tensors read back as they were written\n";
 }
 
-Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, const std::string& run) {
-  STRATA_TRY_ASSIGN(const std::string format, chosen_format(args, loaded.config));
-  if (format == "peft") return export_adapter(args, loaded, run);
-  if (format == "gguf") return export_gguf_file(args, loaded, run);
+Result<std::string> export_folder(const Args& args, const LoadedConfig& loaded, const ExportedModel& model) {
   Io& io = posix_io();
   HfExport options;
   STRATA_TRY_ASSIGN(options.dtype, dtype_of(args.dtype));
   STRATA_TRY_ASSIGN(options.shard_bytes, parse_bytes(args.max_shard_size));
-  STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, run + "/tokenizer.json"));
-  STRATA_TRY_ASSIGN(options.files, texts_beside(tokenizer, loaded.config.model.seq, run, io));
-  STRATA_TRY_ASSIGN(options.source_config, base_config(run, io));
-  const bool is_based = io.exists(run + "/base/tokenizer_config.json");
-  options.token_ids = token_ids_of(tokenizer.markers(), is_based, is_reward_model(loaded.config));
-  STRATA_TRY_ASSIGN(const ExportedCheckpoint checkpoint, open_newest(args, loaded, run, io));
-  const std::string& from = checkpoint.path;
-  const DecoderConfig decoder = decoder_config(loaded.config);
-  if (args.states) STRATA_TRY(check_states(loaded.config, decoder));
-  STRATA_TRY_ASSIGN(const ParamSource source, whole_model_of(checkpoint, loaded, format));
-  STRATA_TRY(export_hf(io, args.out_dir, decoder, source, options));
+  options.files = model.texts;
+  options.source_config = model.source_config;
+  options.token_ids = model.token_ids;
+  if (args.states) STRATA_TRY(check_states(loaded.config, model.decoder));
+  STRATA_TRY(export_hf(io, args.out_dir, model.decoder, model.source, options));
   std::string text =
-      str("wrote ", args.out_dir, " from ", from, ": ", decoder.family, ", ", to_string(options.dtype), "\n");
+      str("wrote ", args.out_dir, " from ", model.from, ": ", model.decoder.family, ", ",
+          to_string(options.dtype), has_adapters(loaded.config) ? ", with the adapter merged\n" : "\n");
   STRATA_TRY_ASSIGN(const TokenizerConfig words, load_tokenizer_config(io, args.out_dir));
-  const Status reader = check_tokenizer_reader(tokenizer, decoder.family, words.tokenizer_class);
+  const Status reader = check_tokenizer_reader(*model.tokenizer, model.decoder.family, words.tokenizer_class);
   if (!reader.is_ok() && args.check) return reader.annotate(args.out_dir);
   if (!reader.is_ok()) text += str("note: ", reader.message(), "\n");
   if (args.states) {
-    STRATA_TRY_ASSIGN(const std::string states, export_states(io, from, decoder, args.out_dir));
+    STRATA_TRY_ASSIGN(const std::string states, export_states(io, model.from, model.decoder, args.out_dir));
     text += str("wrote ", states, ", the f32 masters and the states of the optimizer\n");
   }
   if (!args.check) return text;
-  STRATA_TRY(check_hf_export(io, args.out_dir, source, options.dtype));
+  STRATA_TRY(check_hf_export(io, args.out_dir, model.source, options.dtype));
   STRATA_TRY_ASSIGN(const Tokenizer written, Tokenizer::load(io, args.out_dir));
-  if (written.digest() != tokenizer.digest())
+  if (written.digest() != model.tokenizer->digest())
     return Status::error(
         Code::corrupt, str(args.out_dir, ": the exported tokenizer has the digest ", to_hex(written.digest()),
-                           ", that of the run has ", to_hex(tokenizer.digest())));
-  return text +
-         "checked: all tensors read back as they were written, and the tokenizer equals the run's, also as "
-         "transformers reads it\n";
+                           ", that of ", model.from, " has ", to_hex(model.tokenizer->digest())));
+  return text + str("checked: all tensors read back as they were written, and the tokenizer equals the ",
+                    model.folder ? "folder" : "run", "'s, also as transformers reads it\n");
+}
+
+Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, const std::string& run) {
+  STRATA_TRY_ASSIGN(const std::string format, chosen_format(args, loaded.config));
+  if (format == "peft") return export_adapter(args, loaded, run);
+  STRATA_TRY_ASSIGN(const ExportedModel model, model_of_run(args, loaded, run, format));
+  return format == "gguf" ? export_gguf_file(args, loaded, model) : export_folder(args, loaded, model);
+}
+
+/// Options that need a run.
+Status check_folder_options(const Args& args, const std::string& folder) {
+  const auto refuse = [&](const char* option, const char* why) {
+    return Status::error(Code::invalid, str(option, ": ", folder, " is a Hugging Face folder, ", why));
+  };
+  if (args.checkpoint != -1) return refuse("--checkpoint", "which has one state of its weights");
+  if (args.ema) return refuse("--ema", "which has no average");
+  if (args.states) return refuse("--states", "which has no states of an optimizer");
+  if (args.format == "peft") return refuse("--format peft", "and an adapter of it is such a folder already");
+  return {};
+}
+
+Result<std::string> export_model_of_folder(const Args& args, const std::string& folder) {
+  STRATA_TRY(check_folder_options(args, folder));
+  Args given = args;
+  given.items.front() = "model.from=" + folder;
+  given.use = ModelUse::inference;
+  STRATA_TRY_ASSIGN(const LoadedConfig loaded, load_config(given));
+  if (args.format == "merged" && !has_adapters(loaded.config))
+    return Status::error(Code::invalid, "--format merged: there is no adapter; name it with --adapter DIR");
+  STRATA_TRY_ASSIGN(const ExportedModel model, model_of_folder(loaded, folder, args.format));
+  return args.format == "gguf" ? export_gguf_file(args, loaded, model) : export_folder(args, loaded, model);
 }
 
 }  // namespace
@@ -147,8 +163,18 @@ int run_export(const Args& args) {
   const std::string run = args.items.front();
   if (args.out_dir.empty())
     return refuse(Status::error(Code::invalid, "name the folder or file to write: --out PATH"));
+  const auto print_result = [&](const Result<std::string>& text) {
+    if (!text.has_value()) return refuse(text.status());
+    print(args.out, *text);
+    return kExitOk;
+  };
+  if (!is_run_folder(posix_io(), run) && model_file_exists(posix_io(), run + "/config.json"))
+    return print_result(export_model_of_folder(args, run));
   if (const Status there = RunFolder::check(posix_io(), run, RunFolder::Mode::resume); !there.is_ok())
     return refuse(there);
+  if (!args.adapter.empty())
+    return refuse(Status::error(Code::invalid, str("--adapter ", args.adapter, ": ", run,
+                                                   " is a run, whose adapters are those it trained")));
   Args given = args;
   given.items.front() = str(run, "/", kResolvedConfig);
   given.use = ModelUse::saved;
@@ -157,10 +183,7 @@ int run_export(const Args& args) {
           str("strata export: note: ", run, " is a run and a Hugging Face folder; the run is read\n"));
   auto loaded = load_config(given);
   if (!loaded.has_value()) return refuse(loaded.status());
-  const auto text = export_run(args, *loaded, run);
-  if (!text.has_value()) return refuse(text.status());
-  print(args.out, *text);
-  return kExitOk;
+  return print_result(export_run(args, *loaded, run));
 }
 
 }  // namespace strata::cli

@@ -1,7 +1,6 @@
 #include <filesystem>
 
 #include <strata/model/gguf/export.h>
-#include <strata/model/tokenizer.h>
 #include <strata/runtime/str.h>
 #include <strata/train/training_data.h>
 
@@ -9,41 +8,29 @@
 #include "verbs/model/export_source.h"
 
 namespace strata::cli {
-namespace {
 
-Result<GgufExport> gguf_options(const Args& args, const std::string& run, Io& io) {
-  GgufExport options;
-  const auto format = gguf_format(args.dtype);
-  if (!format.has_value()) return Status::error(Code::invalid, str("--dtype ", format.status().message()));
-  options.format = *format;
-  options.name = std::filesystem::path(args.out_dir).stem().string();
-  if (const std::string path = run + "/chat_template.jinja"; io.exists(path)) {
-    STRATA_TRY_ASSIGN(options.chat_template, read_text(io, path, kExportTextLimit));
-  }
-  return options;
-}
-
-}  // namespace
-
-Result<std::string> export_gguf_file(const Args& args, const LoadedConfig& loaded, const std::string& run) {
+Result<std::string> export_gguf_file(const Args& args, const LoadedConfig& loaded,
+                                     const ExportedModel& model) {
   if (args.states)
     return Status::error(Code::invalid,
                          "--states: a GGUF file has no states of an optimizer; --format hf writes them");
   Io& io = posix_io();
-  STRATA_TRY_ASSIGN(GgufExport options, gguf_options(args, run, io));
-  STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, run + "/tokenizer.json"));
-  options.end = tokenizer.markers().learned_end();
-  STRATA_TRY_ASSIGN(const ExportedCheckpoint checkpoint, open_newest(args, loaded, run, io));
-  STRATA_TRY_ASSIGN(const ParamSource source, whole_model_of(checkpoint, loaded, "gguf"));
-  const DecoderConfig decoder = decoder_config(loaded.config);
+  const auto mix = gguf_mix(args.dtype);
+  if (!mix.has_value()) return Status::error(Code::invalid, str("--dtype ", mix.status().message()));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(loaded.config.cpu.share));
+  const GgufExport options{.format = *mix,
+                           .name = std::filesystem::path(args.out_dir).stem().string(),
+                           .end = model.tokenizer->markers().learned_end(),
+                           .chat_template = model.chat_template,
+                           .pool = pool.get()};
   STRATA_TRY_ASSIGN(const std::vector<std::string> notes,
-                    export_gguf(io, args.out_dir, decoder, tokenizer, source, options));
+                    export_gguf(io, args.out_dir, model.decoder, *model.tokenizer, model.source, options));
   for (const std::string& note : notes) print(args.err, str("strata export: note: ", note, "\n"));
   const std::string text =
-      str("wrote ", args.out_dir, " from ", checkpoint.path, ": ", decoder.family, ", ",
+      str("wrote ", args.out_dir, " from ", model.from, ": ", model.decoder.family, ", ",
           to_string(options.format), has_adapters(loaded.config) ? ", with the adapter merged\n" : "\n");
   if (!args.check) return text;
-  STRATA_TRY(check_gguf_export(io, args.out_dir, decoder, tokenizer, source, options));
+  STRATA_TRY(check_gguf_export(io, args.out_dir, model.decoder, *model.tokenizer, model.source, options));
   return text + "checked: every byte reads back as it was written\n";
 }
 

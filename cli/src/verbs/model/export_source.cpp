@@ -1,32 +1,95 @@
 #include "verbs/model/export_source.h"
 
+#include <strata/model/tokenizer_config.h>
 #include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
 #include <strata/train/pretrained/whole_model.h>
 #include <strata/train/resume.h>
+#include <strata/train/run_folder.h>
+#include <strata/train/training_data.h>
 
 #include "print.h"
+#include "verbs/model/export_texts.h"
 
 namespace strata::cli {
+namespace {
 
-Result<ExportedCheckpoint> open_newest(const Args& args, const LoadedConfig& loaded, const std::string& run,
-                                       Io& io) {
+Result<std::string> chosen_checkpoint(const Args& args, const LoadedConfig& loaded, const std::string& run,
+                                      Io& io) {
+  const auto warn = [&](std::string_view text) { print(args.err, str("strata export: ", text, "\n")); };
   STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
-                    list_checkpoints(loaded.config, run, io, [&](std::string_view text) {
-                      print(args.err, str("strata export: ", text, "\n"));
-                    }));
+                    list_checkpoints(loaded.config, run, io, warn));
   if (checkpoints.empty()) return no_checkpoint(loaded.config, run);
-  ExportedCheckpoint newest{checkpoints.front(), nullptr};
-  STRATA_TRY_ASSIGN(newest.params,
-                    CheckpointParams::open(loaded.config, newest.path, io,
-                                           args.ema ? TrainedValues::average : TrainedValues::newest));
-  return newest;
+  if (args.checkpoint == kBestCheckpoint) return best_checkpoint(checkpoints, run, io, warn);
+  if (args.checkpoint < 0) return checkpoints.front();
+  auto found = find_checkpoint(checkpoints, args.checkpoint, io);
+  if (!found.has_value()) return found.status().annotate(run);
+  return found;
 }
 
-Result<ParamSource> whole_model_of(const ExportedCheckpoint& checkpoint, const LoadedConfig& loaded,
-                                   std::string_view format) {
-  auto source = whole_model(loaded.config, checkpoint.source());
+/// The text of a file that may be absent; then it is empty.
+Result<std::string> text_if_there(Io& io, const std::string& path) {
+  if (!io.exists(path)) return std::string();
+  return read_text(io, path, kExportTextLimit);
+}
+
+Result<ParamSource> whole_model_of(const LoadedConfig& loaded, ParamSource parts, std::string_view format) {
+  auto source = whole_model(loaded.config, std::move(parts));
   if (!source.has_value()) return source.status().annotate(str("--format ", format));
   return source;
+}
+
+}  // namespace
+
+Result<ExportedCheckpoint> open_checkpoint(const Args& args, const LoadedConfig& loaded,
+                                           const std::string& run, Io& io) {
+  ExportedCheckpoint checkpoint;
+  STRATA_TRY_ASSIGN(checkpoint.path, chosen_checkpoint(args, loaded, run, io));
+  STRATA_TRY_ASSIGN(checkpoint.params,
+                    CheckpointParams::open(loaded.config, checkpoint.path, io,
+                                           args.ema ? TrainedValues::average : TrainedValues::newest));
+  return checkpoint;
+}
+
+Result<ExportedModel> model_of_run(const Args& args, const LoadedConfig& loaded, const std::string& run,
+                                   std::string_view format) {
+  Io& io = posix_io();
+  ExportedModel model;
+  STRATA_TRY_ASSIGN(model.tokenizer, Tokenizer::load(io, run + "/tokenizer.json"));
+  STRATA_TRY_ASSIGN(model.texts, texts_beside(*model.tokenizer, loaded.config.model.seq, run, io));
+  STRATA_TRY_ASSIGN(model.source_config, text_if_there(io, run + "/base/config.json"));
+  const bool is_based = io.exists(run + "/base/tokenizer_config.json");
+  model.token_ids = token_ids_of(model.tokenizer->markers(), is_based, is_reward_model(loaded.config));
+  STRATA_TRY_ASSIGN(model.chat_template, text_if_there(io, str(run, "/", kChatTemplateFile)));
+  STRATA_TRY_ASSIGN(model.checkpoint, open_checkpoint(args, loaded, run, io));
+  model.from = model.checkpoint.path;
+  model.decoder = decoder_config(loaded.config);
+  STRATA_TRY_ASSIGN(model.source, whole_model_of(loaded, model.checkpoint.source(), format));
+  return model;
+}
+
+Result<ExportedModel> model_of_folder(const LoadedConfig& loaded, const std::string& folder,
+                                      std::string_view format) {
+  Io& io = posix_io();
+  ExportedModel model;
+  model.from = folder;
+  STRATA_TRY_ASSIGN(model.tokenizer, Tokenizer::load(io, folder));
+  STRATA_TRY_ASSIGN(model.texts, texts_of_folder(*model.tokenizer, folder, io));
+  STRATA_TRY_ASSIGN(const TokenizerConfig words, load_tokenizer_config(io, folder));
+  model.chat_template = words.chat_template;
+  STRATA_TRY_ASSIGN(model.folder, PretrainedValues::open(io, loaded.config));
+  model.source_config = model.folder->folder()->config_text();
+  model.decoder = model.folder->folder()->config();
+  const ParamSource parts = [values = model.folder.get()](std::string_view name,
+                                                          std::span<float> into) -> Status {
+    StatePiece piece;
+    piece.name = name;
+    piece.n_elems = std::ssize(into);
+    STRATA_TRY_ASSIGN(const bool found, values->read(piece, into));
+    return found ? Status::ok() : Status::error(Code::not_found, str("there is no parameter ", name));
+  };
+  STRATA_TRY_ASSIGN(model.source, whole_model_of(loaded, parts, format));
+  return model;
 }
 
 }  // namespace strata::cli

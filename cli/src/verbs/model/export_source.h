@@ -1,36 +1,56 @@
 #pragma once
 
-#include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include <strata/model/hf/folder.h>
+#include <strata/model/tokenizer.h>
 #include <strata/runtime/io/io.h>
 #include <strata/train/load_config.h>
 #include <strata/train/pretrained/checkpoint_params.h>
+#include <strata/train/pretrained/pretrained_values.h>
 
 #include "args.h"
 
 namespace strata::cli {
 
-inline constexpr std::uint64_t kExportTextLimit = 256 << 20;  // bytes of a text file that is copied
-
-/// The newest whole checkpoint of a run, whose parameters are read one after the other.
+/// A whole checkpoint of a run, whose parameters are read one after the other.
 struct ExportedCheckpoint {
   std::string path;
   std::unique_ptr<CheckpointParams> params;
   ParamSource source() const {
-    return [this](std::string_view name, std::span<float> into) { return params->read(name, into); };
+    return [of = params.get()](std::string_view name, std::span<float> into) { return of->read(name, into); };
   }
 };
-Result<ExportedCheckpoint> open_newest(const Args& args, const LoadedConfig& loaded, const std::string& run,
-                                       Io& io);
-/// The parameters of the whole model. `format` is the one asked for, for messages.
-Result<ParamSource> whole_model_of(const ExportedCheckpoint& checkpoint, const LoadedConfig& loaded,
-                                   std::string_view format);
+/// The checkpoint that --checkpoint names, or the newest.
+Result<ExportedCheckpoint> open_checkpoint(const Args& args, const LoadedConfig& loaded,
+                                           const std::string& run, Io& io);
 
-/// Writes the model of a run as a GGUF file, and says so.
-Result<std::string> export_gguf_file(const Args& args, const LoadedConfig& loaded, const std::string& run);
+/// A whole model that is written: of a run's checkpoint, or of a folder, with its adapter merged.
+struct ExportedModel {
+  std::string from;  ///< the checkpoint or the folder, for messages
+  DecoderConfig decoder;
+  ParamSource source;  ///< valid while the object is
+  std::optional<Tokenizer> tokenizer;
+  std::map<std::string, std::string> texts;  ///< what a folder has besides config.json and the weights
+  std::string source_config;                 ///< the model's own config.json; empty: none
+  HfTokenIds token_ids;
+  std::string chat_template;  ///< Jinja; empty: none
+
+  ExportedCheckpoint checkpoint;             ///< of a run
+  std::unique_ptr<PretrainedValues> folder;  ///< of a folder
+};
+/// `format` is the one asked for, for messages.
+Result<ExportedModel> model_of_run(const Args& args, const LoadedConfig& loaded, const std::string& run,
+                                   std::string_view format);
+Result<ExportedModel> model_of_folder(const LoadedConfig& loaded, const std::string& folder,
+                                      std::string_view format);
+
+/// Writes the model as a GGUF file, and says so.
+Result<std::string> export_gguf_file(const Args& args, const LoadedConfig& loaded,
+                                     const ExportedModel& model);
 
 }  // namespace strata::cli

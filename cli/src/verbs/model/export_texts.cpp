@@ -4,11 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <strata/model/hf/model_files.h>
 #include <strata/model/tokenizer_config.h>
 #include <strata/runtime/str.h>
 #include <strata/train/run_folder.h>
-
-#include "verbs/model/export_source.h"
 
 namespace strata::cli {
 namespace {
@@ -50,6 +49,18 @@ ordered_json names_of(const Tokenizer& tokenizer, std::int32_t eos, int seq) {
 }
 
 }  // namespace
+
+Result<std::map<std::string, std::string>> texts_of_folder(const Tokenizer& tokenizer,
+                                                           const std::string& folder, Io& io) {
+  std::map<std::string, std::string> files = {{"tokenizer.json", tokenizer.to_json()}};
+  for (const std::string_view name :
+       {std::string_view("tokenizer.json"), std::string_view(kChatTemplateFile), std::string_view(kTokenizer),
+        std::string_view(kGeneration), std::string_view(kSpecial)})
+    if (const std::string path = str(folder, "/", name); model_file_exists(io, path)) {
+      STRATA_TRY_ASSIGN(files[std::string(name)], read_model_file(io, path, kExportTextLimit));
+    }
+  return files;
+}
 
 Result<std::map<std::string, std::string>> texts_beside(const Tokenizer& tokenizer, int seq,
                                                         const std::string& run, Io& io) {

@@ -29,6 +29,12 @@ Status no_checkpoint(const TrainConfig& config, const std::string& path);
 /// The checkpoint of `step`. Errors: `not_found`, with the steps that exist.
 Result<std::string> find_checkpoint(const std::vector<std::string>& checkpoints, std::int64_t step, Io& io);
 
+/// The checkpoint of the step with the lowest validation loss in the metrics of the run in `path`. `warn`
+/// hears of a lower loss whose checkpoint is not kept. Errors: `not_found` if no checkpoint has a validation,
+/// with the steps of both.
+Result<std::string> best_checkpoint(const std::vector<std::string>& checkpoints, const std::string& path,
+                                    Io& io, const CheckpointWarning& warn);
+
 /// Locks the folder of checkpoint.dir; the caller holds the lock while the run uses the folder. Returns null
 /// if the run keeps its checkpoints in its own folder. Errors: `invalid` if another run uses that folder or
 /// contains it.

@@ -17,10 +17,10 @@ namespace strata {
 /// Writes one GGUF file (version 3) that llama.cpp loads: the metadata and tensor names of the family's
 /// architecture there, rows of queries and keys in the order of its rotary embedding, Gemma's norm weights
 /// with their 1 added, and the tokenizer. The file is written beside `path`, synced and renamed; `path` must
-/// not exist. Holds one parameter and some MiB at a time. Returns notes for the user: what llama.cpp does
-/// differently, and which formats were replaced. Errors: `unsupported` for a family, setting or tokenizer
-/// that llama.cpp has no place for, all problems at once; `invalid` if the tokenizer has more tokens than the
-/// model; those of export_hf().
+/// not exist. Holds one parameter and some MiB a thread at a time. Returns notes for the user: what llama.cpp
+/// does differently, and which formats were replaced. Errors: `unsupported` for a family, setting or
+/// tokenizer that llama.cpp has no place for, all problems at once; `invalid` if the tokenizer has more
+/// tokens than the model; those of export_hf().
 Result<std::vector<std::string>> export_gguf(Io& io, const std::string& path, const DecoderConfig& config,
                                              const Tokenizer& tokenizer, const ParamSource& source,
                                              const GgufExport& options);

@@ -7,28 +7,38 @@
 
 namespace strata {
 
-/// Format of the values of a tensor in a GGUF file; the numbers are those of ggml_type.
+/// Format of the values of a tensor in a GGUF file; the numbers are those of ggml_type. In blocks of 32 or
+/// 256 values of a row, each value has a code of some bits; floats of a block are f16.
 enum class GgufFormat : std::uint32_t {
   f32 = 0,
   f16 = 1,
-  q8_0 = 8,  ///< per 32 values of a row: a scale in f16, the largest magnitude / 127, and 32 int8 multiples
+  q4_0 = 2,   ///< 32: scale (code - 8)
+  q4_1 = 3,   ///< 32: scale code + minimum
+  q5_0 = 6,   ///< 32: scale (code - 16)
+  q5_1 = 7,   ///< 32: scale code + minimum
+  q8_0 = 8,   ///< 32: scale code, the scale being the largest magnitude / 127
+  q4_k = 12,  ///< 256: per 32 values a scale and a minimum of 6 bits, multiples of two floats
+  q5_k = 13,  ///< 256: likewise
+  q6_k = 14,  ///< 256: per 16 values a scale of 8 bits, multiples of one float: scale (code - 32)
   bf16 = 30,
 };
 
-constexpr std::string_view to_string(GgufFormat format) noexcept {
-  switch (format) {
-    case GgufFormat::f32:
-      return "f32";
-    case GgufFormat::f16:
-      return "f16";
-    case GgufFormat::q8_0:
-      return "q8_0";
-    case GgufFormat::bf16:
-      return "bf16";
-  }
-  return "?";
-}
-/// Errors: `invalid` for a name that is not one of f32, bf16, f16 and q8_0.
-Result<GgufFormat> gguf_format(std::string_view name);
+/// The mix of formats that a file is in; the numbers are those of llama_ftype. Matrices have the formats that
+/// llama.cpp's quantizer gives them without an importance matrix; vectors, norms and positions stay f32.
+enum class GgufMix : std::uint32_t {
+  f32 = 0,
+  f16 = 1,
+  q4_0 = 2,
+  q8_0 = 7,
+  q4_k_m = 15,
+  q5_k_m = 17,
+  q6_k = 18,
+  bf16 = 32,
+};
+
+std::string_view to_string(GgufFormat format) noexcept;
+std::string_view to_string(GgufMix mix) noexcept;
+/// Errors: `invalid` for a name that is none, with all names.
+Result<GgufMix> gguf_mix(std::string_view name);
 
 }  // namespace strata

@@ -4,15 +4,17 @@
 #include <string>
 
 #include <strata/model/gguf/format.h>
+#include <strata/runtime/threads/thread_pool.h>
 
 namespace strata {
 
 /// What an export as a GGUF file is told beside the model.
 struct GgufExport {
-  GgufFormat format = GgufFormat::f32;  ///< of the matrices; vectors, norms and positions stay f32
-  std::string name = {};                ///< of the model, for people
-  std::int32_t end = -1;                ///< ends a text, if it is another than the tokenizer's markers say
-  std::string chat_template = {};       ///< Jinja; empty: none
+  GgufMix format = GgufMix::f32;   ///< of the matrices; vectors, norms and positions stay f32
+  std::string name = {};           ///< of the model, for people
+  std::int32_t end = -1;           ///< ends a text, if it is another than the tokenizer's markers say
+  std::string chat_template = {};  ///< Jinja; empty: none
+  ThreadPool* pool = nullptr;      ///< encodes rows; null: the calling thread does
 };
 
 }  // namespace strata

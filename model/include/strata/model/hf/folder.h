@@ -21,12 +21,14 @@ namespace strata {
 
 namespace detail {
 class BnbMatrix;
-}
+class GgufModel;
+}  // namespace detail
 
-/// A Hugging Face folder: config.json, and model.safetensors or its shards with model.safetensors.index.json.
-/// open() guarantees that the files contain every tensor of the model exactly once, with its shape and a
-/// readable dtype, and no other tensor. Matrices of blocks may be quantized by bitsandbytes (NF4 and 8 bits);
-/// read as f32 they are dequantized. Immutable; read() from one thread at a time.
+/// A Hugging Face folder, or a GGUF file that says the same: config.json, and model.safetensors or its shards
+/// with model.safetensors.index.json. open() guarantees that the files contain every tensor of the model
+/// exactly once, with its shape and a readable dtype, and no other tensor. Matrices of blocks may be
+/// quantized by bitsandbytes (NF4 and 8 bits); read as f32 they are dequantized. Immutable; read() from one
+/// thread at a time.
 ///
 /// A head that config.json ties to the token embedding is read as transformers reads it: the files may have
 /// the embedding, the head alone, which is then both, or both; if these differ, the head is not tied.
@@ -76,9 +78,11 @@ class HfFolder {
     const SafetensorsEntry* entry = nullptr;
     DType dtype = DType::f32;
     const detail::BnbMatrix* quantized = nullptr;  // then the entry is that of its values
+    std::string_view name = {};                    // in the file
   };
   HfFolder();
   Status open_files(Io& io);
+  Status open_gguf(Io& io);
   Status settle_tied_head();
   Result<bool> are_equal(const TensorLocation& one, const TensorLocation& other) const;
   TensorLocation location_of(std::string_view name) const;
@@ -86,7 +90,7 @@ class HfFolder {
   std::set<std::string, std::less<>> open_quantized(const std::function<void(std::string)>& problem);
   bool has_bare_names() const;
   Status read_block(const TensorLocation& location, std::int64_t begin, std::span<float> into) const;
-  Status check_finite(const SafetensorsEntry& entry, std::int64_t begin, std::span<const float> into) const;
+  Status check_finite(std::string_view tensor, std::int64_t begin, std::span<const float> into) const;
   Result<std::int64_t> elements_of(std::string_view param) const;
   Status read_rows(std::string_view param, std::int64_t offset, std::span<float> into) const;
 
@@ -95,6 +99,7 @@ class HfFolder {
   std::string config_text_;
   std::vector<HfTensor> tensors_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::unique_ptr<detail::GgufModel> gguf_;                       // instead of files
   std::map<std::string, TensorLocation, std::less<>> locations_;  // by tensor name in the file
   std::map<std::string, std::unique_ptr<detail::BnbMatrix>, std::less<>> quantized_;  // the same
   kernels::WeightFormat quantized_to_ = kernels::WeightFormat::full;

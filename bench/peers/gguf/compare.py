@@ -2,11 +2,10 @@
 """Compares GGUF files with Hugging Face folders of the same models, by llama.cpp's own package `gguf`: its reader, its
 names of tensors and keys, its quantizer.
 
-    gguf_compare.py        reads lines of JSON: {"name", "gguf", "f32": folder, "same": folder of the file's dtype, "dtype"}
+    compare.py        reads lines of JSON: {"name", "gguf", "f32": folder, "same": folder of the file's dtype, "dtype"}
 
 Prints one line of JSON for each: the differing bytes, the worst error of a quantized value over half a step, and problems.
-What its converter does with a family's tensors (transposes, order of rows, Gemma's 1) is written here a second time. Exit
-code 77 without the package."""
+Exit code 77 without the package."""
 import json
 import math
 import pathlib
@@ -18,71 +17,12 @@ try:
     import gguf
 except ImportError:
     sys.exit(77)
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "oracle"))
-import tensors as safetensors
+from folder_tensors import wanted_tensors
 
 ARCHITECTURES = {"mistral": "llama", "glm": "chatglm", "gemma3_text": "gemma3"}
 FILE_TYPES = {"f32": gguf.LlamaFileType.ALL_F32, "f16": gguf.LlamaFileType.MOSTLY_F16, "bf16": gguf.LlamaFileType.MOSTLY_BF16, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
 TYPES = {"f32": "F32", "f16": "F16", "bf16": "BF16", "q8_0": "Q8_0"}
 BLOCK = 32
-
-
-def folder_tensors(folder):
-    return {name: array for file in sorted(pathlib.Path(folder).glob("*.safetensors")) for name, array in safetensors.read(file).items()}
-
-
-def in_pairs(rows, heads):
-    """Of each head, the first elements of all pairs and then the second ones become pair after pair."""
-    size = rows.shape[0] // heads
-    order = [head * size + half * (size // 2) + i for head in range(heads) for i in range(size // 2) for half in (0, 1)]
-    return rows[order]
-
-
-def converted(name, array, config):
-    """The tensor as llama.cpp has it."""
-    family, heads = config["model_type"], config.get("num_attention_heads", config.get("n_head"))
-    if family == "gpt2" and array.ndim == 2 and any(part in name for part in ("c_attn", "c_proj", "c_fc")):
-        return array.T
-    if family == "bloom" and "query_key_value" in name:
-        parts = array.reshape(heads, 3, array.shape[0] // heads // 3, *array.shape[1:])
-        return np.concatenate([parts[:, part].reshape(-1, *array.shape[1:]) for part in range(3)])
-    if family in ("llama", "mistral", "smollm3"):
-        if "q_proj" in name:
-            return in_pairs(array, heads)
-        if "k_proj" in name:
-            return in_pairs(array, config.get("num_key_value_heads", heads))
-    if family.startswith("gemma") and name.endswith("norm.weight"):
-        return array + np.float32(1)
-    return array
-
-
-def llama3_factors(scaling, theta, n):
-    factors = []
-    for i in range(n):
-        wave = 2 * math.pi * theta ** (i / n)
-        low, high = (scaling["original_max_position_embeddings"] / scaling[f"{edge}_freq_factor"] for edge in ("low", "high"))
-        smooth = (scaling["original_max_position_embeddings"] / wave - scaling["low_freq_factor"]) / (scaling["high_freq_factor"] - scaling["low_freq_factor"])
-        factors.append(1 if wave < high else scaling["factor"] if wave > low else 1 / ((1 - smooth) / scaling["factor"] + smooth))
-    return np.array(factors, np.float32)
-
-
-def wanted_tensors(folder, config, architecture):
-    """{GGUF name: array}."""
-    layers = config.get("num_hidden_layers", config.get("n_layer"))
-    known = gguf.get_tensor_name_map(next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture), layers)
-    wanted = {}
-    for name, array in folder_tensors(folder).items():
-        mapped = known.get_name(name, (".weight", ".bias")) or known.get_name(name.removeprefix("transformer."), (".weight", ".bias"))
-        if mapped is None:
-            raise SystemExit(f"the package gguf knows no {name} in {architecture}")
-        wanted[mapped] = converted(name, array, config)
-    if architecture == "olmo2" and "output.weight" not in wanted:
-        wanted["output.weight"] = wanted["token_embd.weight"]
-    scaling = config.get("rope_scaling") or {}
-    if scaling.get("rope_type") == "llama3":
-        heads_of = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-        wanted["rope_freqs.weight"] = llama3_factors(scaling, config["rope_theta"], heads_of // 2)
-    return wanted
 
 
 def is_vector(name, array):

@@ -1,0 +1,160 @@
+#include "gguf/read/model_file.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <strata/model/hf/config.h>
+#include <strata/runtime/str.h>
+
+#include "gguf/read/config.h"
+#include "gguf/read/vocabulary_files.h"
+#include "hf/folder_files.h"
+#include "text/strict_json.h"
+
+namespace strata::detail {
+namespace {
+
+constexpr std::size_t kProblemsShown = 20;
+
+DType dtype_of(GgufFormat format) {
+  return format == GgufFormat::f16 ? DType::f16 : format == GgufFormat::bf16 ? DType::bf16 : DType::f32;
+}
+
+/// The config.json of the file, with the tokens' ids.
+Result<std::string> config_text_of(const GgufReader& file, const DecoderConfig& config) {
+  std::string ids = "{}";
+  if (file.metadata().contains("tokenizer.ggml.tokens")) {
+    STRATA_TRY_ASSIGN(ids, generation_config_from_gguf(file));
+  }
+  const auto tokens = file.tensors().find("token_embd.weight");
+  return hf_config_json(config, dtype_of(tokens->second.tensor.format), ids);
+}
+
+/// The row of the file that has row `row` of the parameter's part: the reverse of gather_gguf().
+std::int64_t row_in_file(const GgufPart& part, std::int64_t row) {
+  if (part.pairs == 0) return row;
+  const std::int64_t in_head = row % (2 * part.pairs), first = row - in_head;
+  return in_head < part.pairs ? first + 2 * in_head : first + 2 * (in_head - part.pairs) + 1;
+}
+
+/// Files of chatglm have queries, keys and values in one tensor; ours of the family have three.
+void join_parts(const GgufReader& file, std::vector<GgufPart>& parts) {
+  std::vector<GgufPart> joined;
+  for (GgufPart& part : parts) {
+    const std::string& name = part.tensor.name;
+    const std::size_t at = name.find(".attn_q.");
+    const std::string whole =
+        at == std::string::npos ? std::string() : str(name.substr(0, at), ".attn_qkv.", name.substr(at + 8));
+    const bool is_joined = !whole.empty() && file.tensors().find(name) == file.tensors().end() &&
+                           file.tensors().find(whole) != file.tensors().end();
+    const bool follows = !joined.empty() && part.first_row > 0 && joined.back().param == part.param &&
+                         joined.back().tensor.name.find(".attn_qkv.") != std::string::npos;
+    if (follows) {
+      joined.back().tensor.shape.front() += part.tensor.shape.front();
+      continue;
+    }
+    if (is_joined) part.tensor.name = whole;
+    joined.push_back(std::move(part));
+  }
+  parts = std::move(joined);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GgufModel>> GgufModel::open(Io& io, const std::string& path) {
+  std::unique_ptr<GgufModel> model(new GgufModel);
+  STRATA_TRY_ASSIGN(model->file_, GgufReader::open(io, path));
+  const auto fill = [&]() -> Status {
+    STRATA_TRY_ASSIGN(const DecoderConfig found, config_from_gguf(*model->file_));
+    STRATA_TRY_ASSIGN(model->config_text_, config_text_of(*model->file_, found));
+    STRATA_TRY_ASSIGN(model->config_, decoder_from_hf_config(model->config_text_));
+    const auto* const name = model->file_->find<std::string>("general.architecture");
+    return model->locate_tensors(*gguf_architecture_named(*name));
+  };
+  STRATA_TRY(fill().annotate(path));
+  return model;
+}
+
+Status GgufModel::locate_tensors(const GgufArchitecture& architecture) {
+  std::vector<GgufPart> parts = gguf_parts(architecture, config_, GgufMix::f32);
+  join_parts(*file_, parts);
+  std::vector<std::string> problems;
+  std::set<std::string_view> expected = {"rope_freqs.weight"};
+  if (config_.tied_head) expected.insert("output.weight");  // the same as the embedding
+  for (const GgufPart& part : parts) {
+    const std::string& name = part.tensor.name;
+    if (part.param.empty() || (config_.tied_head && name == "output.weight")) continue;
+    const auto at = file_->tensors().find(name);
+    if (at == file_->tensors().end()) {
+      problems.push_back(name + " is missing");
+      continue;
+    }
+    expected.insert(at->first);
+    if (at->second.tensor.shape != part.tensor.shape)
+      problems.push_back(str(name, " has the shape ", shape_text(at->second.tensor.shape),
+                             ", but the model needs ", shape_text(part.tensor.shape)));
+    tensors_.push_back({name, part.tensor.shape, part.param, part.first_row});
+    parts_.emplace(name, part);
+  }
+  for (const auto& [name, entry] : file_->tensors())
+    if (!expected.contains(name)) problems.push_back(name + " is not a tensor of this model");
+  if (problems.empty()) return {};
+  std::string text;
+  for (std::size_t i = 0; i < std::min(problems.size(), kProblemsShown); ++i)
+    text += str(i == 0 ? "" : "\n", problems[i]);
+  if (problems.size() > kProblemsShown) text += str("\nand ", problems.size() - kProblemsShown, " more");
+  return Status::error(Code::corrupt, text);
+}
+
+DType GgufModel::dtype(std::string_view tensor) const {
+  return dtype_of(file_->tensors().find(tensor)->second.tensor.format);
+}
+
+Status GgufModel::read(std::string_view tensor, std::int64_t begin, std::span<float> into) const {
+  const GgufPart& part = parts_.find(tensor)->second;
+  const GgufEntry& entry = file_->tensors().find(tensor)->second;
+  if (part.pairs == 0) {
+    STRATA_TRY(file_->read(entry, static_cast<std::uint64_t>(begin), into));
+  } else {
+    const std::int64_t columns = part.columns();
+    for (std::int64_t at = begin, end = begin + std::ssize(into); at < end;) {
+      const std::int64_t column = at % columns, n = std::min(columns - column, end - at);
+      const std::int64_t from = row_in_file(part, at / columns) * columns + column;
+      STRATA_TRY(
+          file_->read(entry, static_cast<std::uint64_t>(from),
+                      into.subspan(static_cast<std::size_t>(at - begin), static_cast<std::size_t>(n))));
+      at += n;
+    }
+  }
+  if (part.added != 0)
+    for (float& value : into) value -= part.added;
+  return {};
+}
+
+bool is_gguf_file(Io& io, const std::string& path) {
+  return path.ends_with(".gguf") && io.exists(path) && !io.exists(path + "/.");
+}
+
+bool gguf_has_text(std::string_view name) {
+  return name == "config.json" || name == "tokenizer.json" || name == "tokenizer_config.json" ||
+         name == "generation_config.json";
+}
+
+Result<std::string> gguf_text(Io& io, const std::string& path, std::string_view name) {
+  if (!gguf_has_text(name)) return Status::error(Code::not_found, str(path, " has no ", name));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<GgufReader> file, GgufReader::open(io, path));
+  const auto text = [&]() -> Result<std::string> {
+    if (name == "tokenizer.json") return tokenizer_from_gguf(*file);
+    if (name == "tokenizer_config.json") return tokenizer_config_from_gguf(*file);
+    if (name == "generation_config.json") return generation_config_from_gguf(*file);
+    STRATA_TRY_ASSIGN(const DecoderConfig config, config_from_gguf(*file));
+    return config_text_of(*file, config);
+  }();
+  if (!text.has_value()) return text.status().annotate(path);
+  return text;
+}
+
+}  // namespace strata::detail

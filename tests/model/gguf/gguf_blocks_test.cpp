@@ -1,0 +1,151 @@
+// Blocks of values against ggml's quantizers, and the mixes of formats.
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <strata/runtime/rng.h>
+#include <strata/runtime/str.h>
+
+#include "gguf/encoding.h"
+#include "gguf/layout.h"
+#include "gguf/mix.h"
+#include "model/gguf/ggml_blocks.h"
+
+namespace strata {
+namespace {
+
+using detail::GgufMixOf;
+using detail::GgufTensor;
+
+// The same as block_values() of scripts/make_gguf_fixtures.py.
+std::vector<float> block_values() {
+  std::vector<float> values;
+  for (std::uint64_t i = 0; i < 4096; ++i) {
+    const std::uint64_t draw = (i * 2654435761u & 0xffffffffu) >> 16;
+    const float value =
+        (static_cast<float>(draw % 2001) - 1000) * std::exp2(-10.0f - static_cast<float>(i / 128 % 23));
+    const bool is_zero = i >= 3584 && i % 32 != 5;
+    values.push_back(i < 3072 || i >= 3584 ? value * (is_zero ? 0.0f : 1.0f) : i < 3328 ? 0.0f : -0.25f);
+  }
+  return values;
+}
+
+std::uint64_t fnv(std::span<const std::byte> data) {
+  std::uint64_t digest = 0xcbf29ce484222325u;
+  for (const std::byte byte : data) digest = (digest ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3u;
+  return digest;
+}
+
+std::vector<std::byte> encoded(std::span<const float> values, GgufFormat format) {
+  std::vector<std::byte> bytes(detail::gguf_bytes(format, values.size()));
+  must(detail::encode_gguf(values, format, bytes));
+  return bytes;
+}
+std::vector<float> decoded(std::span<const std::byte> bytes, GgufFormat format, std::size_t n) {
+  std::vector<float> values(n);
+  must(detail::decode_gguf(bytes, format, values));
+  return values;
+}
+
+class GgufBlocksTest : public ::testing::TestWithParam<test::GgmlBlocks> {};
+
+TEST_P(GgufBlocksTest, BytesAreThoseOfGgmlsReferenceQuantizer) {
+  EXPECT_EQ(fnv(encoded(block_values(), GetParam().format)), GetParam().bytes);
+}
+
+TEST_P(GgufBlocksTest, ValuesAreThoseOfThePackageGguf) {
+  const std::vector<float> values = block_values();
+  const std::vector<std::byte> bytes = encoded(values, GetParam().format);
+  const std::vector<float> back = decoded(bytes, GetParam().format, values.size());
+  EXPECT_EQ(fnv(std::as_bytes(std::span(back))), GetParam().values);
+}
+
+// A code is off by half a step, of which there are as many in the range of a block as bits allow; searched
+// scales, and scales of 6 and 8 bits, make it no worse than a whole step.
+TEST_P(GgufBlocksTest, AValueIsOffByAStepOfItsBlockAtMost) {
+  const GgufFormat format = GetParam().format;
+  const Rng rng(7, 1);
+  std::vector<float> values(256 * 40);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = rng.normal(i);
+  const std::vector<float> back = decoded(encoded(values, format), format, values.size());
+  const bool four = format == GgufFormat::q4_0 || format == GgufFormat::q4_1 || format == GgufFormat::q4_k;
+  const float levels = format == GgufFormat::q8_0 ? 255 : format == GgufFormat::q6_k ? 63 : four ? 15 : 31;
+  for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(back[i], values[i], 2 * 4.5f / levels) << i;
+}
+
+TEST_P(GgufBlocksTest, PartsOfBlocksAreRefusedWithBothNumbers) {
+  const GgufFormat format = GetParam().format;
+  const std::uint64_t n = detail::gguf_block(format).elems;
+  std::vector<std::byte> bytes(detail::gguf_block(format).bytes);
+  std::vector<float> values(n + 1);
+  for (const Status& status :
+       {detail::encode_gguf(values, format, bytes), detail::decode_gguf(bytes, format, values)}) {
+    EXPECT_EQ(status.code(), Code::invalid);
+    EXPECT_THAT(status.message(), ::testing::HasSubstr(str(n + 1, " values and ", bytes.size(), " bytes")));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, GgufBlocksTest, ::testing::ValuesIn(test::kGgmlBlocks),
+                         [](const auto& of) { return std::string(to_string(of.param.format)); });
+
+std::string formats_of(const GgufMixOf& of, const std::string& part) {
+  std::string out;
+  for (std::int64_t layer = 0; layer < of.layers; ++layer)
+    out +=
+        str(to_string(detail::gguf_matrix_format(of, {str("blk.", layer, ".", part, ".weight"), {512, 512}})),
+            " ");
+  return out;
+}
+
+TEST(GgufMixTest, MediumMixesGiveMoreBitsToValuesAndDownProjectionsOfSomeLayers) {
+  const GgufMixOf of{GgufMix::q4_k_m, 16, false, true};
+  const std::string want = "q6_k q6_k q4_k q4_k q6_k q4_k q4_k q6_k q4_k q4_k q6_k q4_k q4_k q6_k q6_k q6_k ";
+  for (const char* part : {"attn_v", "attn_qkv", "ffn_down"}) EXPECT_EQ(formats_of(of, part), want) << part;
+  for (const char* part : {"attn_q", "attn_k", "attn_output", "ffn_up", "ffn_gate"})
+    EXPECT_EQ(formats_of(of, part).find("q6_k"), std::string::npos) << part;
+  EXPECT_EQ(formats_of({GgufMix::q5_k_m, 3, false, true}, "ffn_down"), "q5_k q5_k q6_k ");
+}
+
+TEST(GgufMixTest, TheHeadIsQ6KAndSoIsATokenEmbeddingThatIsTheHead) {
+  const GgufTensor tokens{"token_embd.weight", {600, 512}}, head{"output.weight", {600, 512}};
+  for (const GgufMix mix : {GgufMix::q4_0, GgufMix::q4_k_m, GgufMix::q5_k_m, GgufMix::q6_k}) {
+    EXPECT_EQ(detail::gguf_matrix_format({mix, 2, false, true}, head), GgufFormat::q6_k);
+    EXPECT_EQ(detail::gguf_matrix_format({mix, 2, false, false}, tokens), GgufFormat::q6_k);
+  }
+  EXPECT_EQ(detail::gguf_matrix_format({GgufMix::q4_0, 2, false, true}, tokens), GgufFormat::q4_0);
+  EXPECT_EQ(detail::gguf_matrix_format({GgufMix::q8_0, 2, false, true}, head), GgufFormat::q8_0);
+}
+
+TEST(GgufMixTest, RowsThatAreNoWholeBlocksFallBack) {
+  const auto fitting = [](GgufFormat format, std::uint64_t columns) {
+    return detail::gguf_fitting_format(format, columns);
+  };
+  EXPECT_EQ(fitting(GgufFormat::q4_k, 512), GgufFormat::q4_k);
+  EXPECT_EQ(fitting(GgufFormat::q4_k, 544), GgufFormat::q5_0);
+  EXPECT_EQ(fitting(GgufFormat::q5_k, 544), GgufFormat::q5_1);
+  EXPECT_EQ(fitting(GgufFormat::q6_k, 544), GgufFormat::q8_0);
+  for (const GgufFormat format : {GgufFormat::q4_0, GgufFormat::q4_k, GgufFormat::q6_k, GgufFormat::q8_0})
+    EXPECT_EQ(fitting(format, 100), GgufFormat::f16);
+}
+
+TEST(GgufMixTest, ModelsThatLlamaCppTakesFor70BHaveMoreBitsForValues) {
+  DecoderConfig config;
+  config.layers = 80;
+  config.heads = 64;
+  config.kv_heads = 8;
+  const GgufTensor value{"blk.10.attn_v.weight", {1024, 8192}};
+  const auto format = [&](std::string_view architecture) {
+    return detail::gguf_matrix_format(detail::gguf_mix_of(GgufMix::q4_k_m, architecture, config, true),
+                                      value);
+  };
+  EXPECT_EQ(format("llama"), GgufFormat::q5_k);
+  EXPECT_EQ(format("qwen3"), GgufFormat::q4_k);
+  config.kv_heads = 64;
+  EXPECT_EQ(format("llama"), GgufFormat::q4_k);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,46 @@
+// Small models of all families whose parameters have values that depend on their names.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include <strata/model/decoder.h>
+#include <strata/runtime/rng.h>
+#include <strata/runtime/status.h>
+
+namespace strata::test {
+
+inline constexpr std::int64_t kHidden = 64, kHeads = 4, kHeadDim = 16;
+
+inline DecoderConfig model_of(std::string_view family) {
+  DecoderConfig c = decoder_for_family(family).value();
+  c.layers = 2;
+  c.hidden = kHidden;
+  c.heads = kHeads;
+  c.kv_heads = c.norm == DecoderConfig::Norm::rms ? 2 : 4;
+  c.ffn = c.family == "bloom" ? 4 * kHidden : 96;
+  c.vocab = 270;
+  c.positions = 64;
+  return c;
+}
+
+inline float value_at(std::string_view param, std::size_t i) {
+  return Rng(std::hash<std::string_view>{}(param), 1).normal(i);
+}
+inline Status values_of(std::string_view param, std::span<float> into) {
+  for (std::size_t i = 0; i < into.size(); ++i) into[i] = value_at(param, i);
+  return {};
+}
+
+inline DecoderConfig wide_llama() {
+  DecoderConfig config = model_of("llama");
+  config.hidden = 256;
+  config.head_dim = 64;
+  config.ffn = 2048;
+  config.tied_head = false;
+  return config;
+}
+
+}  // namespace strata::test
