@@ -1,7 +1,6 @@
 #include <strata/model/chat.h>
 #include <strata/model/documents.h>
 #include <strata/model/hf/model_files.h>
-#include <strata/model/text_check.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/io/io.h>
