@@ -90,13 +90,13 @@ Result<QuantState> quant_state(const std::string& name, const StoredTensor& tens
   try {
     auto parsed = parse_strict_json(text);
     if (!parsed.has_value()) return parsed.status().annotate(name);
-    const nlohmann::json& json = *parsed;
+    const nlohmann::json& fields = *parsed;
     QuantState state;
-    state.type = json.at("quant_type").get<std::string>();
-    state.block = json.at("blocksize").get<std::int64_t>();
-    state.nested_block = json.value("nested_blocksize", std::int64_t{0});
-    state.nested_offset = json.value("nested_offset", 0.0);
-    state.shape = json.at("shape").get<std::vector<std::int64_t>>();
+    state.type = fields.at("quant_type").get<std::string>();
+    state.block = fields.at("blocksize").get<std::int64_t>();
+    state.nested_block = fields.value("nested_blocksize", std::int64_t{0});
+    state.nested_offset = fields.value("nested_offset", 0.0);
+    state.shape = fields.at("shape").get<std::vector<std::int64_t>>();
     return state;
   } catch (const std::bad_alloc&) {
     throw;
