@@ -63,14 +63,14 @@ class GgufReadTest : public ::testing::Test {
   int n_files_ = 0;
 };
 
-std::vector<float> param_of(const HfFolder& folder, const std::string& name, std::int64_t n) {
+std::vector<float> values_of_param(const HfFolder& folder, const std::string& name, std::int64_t n) {
   std::vector<float> values(static_cast<std::size_t>(n));
   must(folder.read(name, values));
   return values;
 }
 
 /// The parameters of a model and their sizes.
-std::map<std::string, std::int64_t> params_of(const DecoderConfig& config) {
+std::map<std::string, std::int64_t> sizes_of(const DecoderConfig& config) {
   std::map<std::string, std::int64_t> sizes;
   for (const HfTensor& tensor : hf_tensors(config)) sizes[tensor.param] += tensor.n_elems();
   return sizes;
@@ -87,13 +87,13 @@ TEST_P(GgufReadFamilyTest, AFileHasTheConfigAndTheParametersItWasWrittenFrom) {
   if (config.family == "mistral") config.family = "llama", config.window = 0, config.sliding = {false, false};
   const auto folder = must(HfFolder::open(posix_io(), exported(config)));
   expect_same_config(folder->config(), config);
-  for (const auto& [param, n] : params_of(config)) {
+  for (const auto& [param, n] : sizes_of(config)) {
     std::vector<float> want(static_cast<std::size_t>(n));
     must(values_of(param, want));
     const bool shifted = config.norm_offset != 0 && param.ends_with("norm.weight");
     if (shifted)  // the file has 1 more
       for (float& x : want) x = (x + 1.0f) - 1.0f;
-    EXPECT_EQ(param_of(*folder, param, n), want) << param;
+    EXPECT_EQ(values_of_param(*folder, param, n), want) << param;
   }
 }
 
@@ -101,7 +101,7 @@ TEST_P(GgufReadFamilyTest, PartsOfParametersAreThoseOfTheWhole) {
   DecoderConfig config = with_derived_sizes(model_of(GetParam()));
   const auto folder = must(HfFolder::open(posix_io(), exported(config, {.format = GgufMix::q8_0})));
   const std::string param = "layers.1.qkv.weight";
-  const std::vector<float> whole = param_of(*folder, param, params_of(config).at(param));
+  const std::vector<float> whole = values_of_param(*folder, param, sizes_of(config).at(param));
   std::vector<float> part(1000);
   for (const std::int64_t offset : {0, 1, 63, 1777}) {
     must(folder->read_part(param, offset, part));
@@ -174,10 +174,10 @@ TEST_F(GgufReadTest, AHeadThatDiffersFromTheEmbeddingIsNotTied) {
 TEST_F(GgufReadTest, AMixIsReadAsWhatItsBlocksStandFor) {
   const DecoderConfig config = test::wide_llama();
   const auto folder = must(HfFolder::open(posix_io(), exported(config, {.format = GgufMix::q5_k_m})));
-  for (const auto& [param, n] : params_of(config)) {
+  for (const auto& [param, n] : sizes_of(config)) {
     std::vector<float> want(static_cast<std::size_t>(n));
     must(values_of(param, want));
-    const std::vector<float> found = param_of(*folder, param, n);
+    const std::vector<float> found = values_of_param(*folder, param, n);
     for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(found[i], want[i], 0.25) << param << " " << i;
   }
 }
