@@ -1,5 +1,7 @@
 #include "config/given_keys.h"
 
+#include <string_view>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +11,7 @@ namespace strata::detail {
 
 bool is_given(const ConfigTree& tree, const ConfigEntry& entry) {
   if (entry.origin == "default" || entry.origin.starts_with("argument ")) return entry.origin != "default";
+  if (entry.raw == "[]" && std::string_view(entry.spec->default_text).empty()) return false;
   if (entry.spec->type != KeyType::text_list) return entry.raw != entry.spec->default_text;
   const auto texts = tree.texts(str(entry.spec->section, ".", entry.spec->name));
   return fmt::format("{}", fmt::join(texts, ",")) != entry.spec->default_text;
