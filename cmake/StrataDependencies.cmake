@@ -21,6 +21,7 @@ if(NOT STRATA_C_LIBRARY_ONLY)
   find_package(OpenMP REQUIRED)
   pkg_check_modules(libutf8proc REQUIRED IMPORTED_TARGET libutf8proc)
   pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
+  pkg_check_modules(libyaml REQUIRED IMPORTED_TARGET yaml-0.1)
   find_path(CLI11_INCLUDE_DIR CLI/CLI.hpp REQUIRED)
 endif()
 

@@ -8,6 +8,7 @@
 
 #include <strata/ds_config/ds_config.h>
 #include <strata/train/load_config.h>
+#include <strata/yaml_config/yaml_config.h>
 
 #include "cli/run_command.h"
 #include "exit_code.h"
@@ -37,7 +38,19 @@ TEST(ConfigConvertTest, EveryKeyOfStrataThatTheTableNamesExists) {
     std::istringstream words{std::string(row.strata_keys)};
     for (std::string key; words >> key; ++n) EXPECT_TRUE(exists(key)) << row.key << " names " << key;
   }
+  for (const std::string& key : yaml_config_strata_keys()) EXPECT_TRUE(exists(key)) << key;
   EXPECT_GT(n, 100);
+}
+
+TEST(ConfigConvertTest, WhatIsTakenOfAYamlFileIsAConfigurationAndTheRestIsAnError) {
+  const TempFile yaml("axolotl.yaml",
+                      "base_model: m\nlearning_rate: 2e-5\nsample_packing: true\nval_set_size: 0.1\n");
+  const Outcome converted = strata_command({"config", "convert", yaml.path()});
+  EXPECT_EQ(converted.code, kExitUsage);
+  EXPECT_THAT(converted.err, HasSubstr("val_set_size = 0.1: strata validates on files of their own"));
+  const TempFile run("_converted.toml", converted.out);
+  const Outcome checked = strata_command({"config", "show", run.path(), "model.from="});
+  EXPECT_THAT(checked.out, AllOf(HasSubstr("optim.lr"), HasSubstr("2e-05"))) << checked.err << converted.out;
 }
 
 /// `config check` of what a file becomes.

@@ -48,7 +48,7 @@ void add_data_options(CLI::App& app, Args& args) {
   inspect
       ->add_option("items", args.items,
                    "Data files, or a configuration (.toml, section.key=value), or one packed file")
-      ->option_text("FILE ... | [FILE.toml] [key=value ...]");
+      ->option_text("FILE ... [key=value ...]");
   inspect->add_option("--sample", args.sample, "Index of the sample of a packed file to show")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 62));
   add_task(*inspect, args);
@@ -90,9 +90,11 @@ void add_config_options(CLI::App& app, Args& args) {
        {std::pair{"schema", "Print a JSON schema of configuration files, for editors"},
         std::pair{"reference", "Print all keys as Markdown"}})
     app.add_subcommand(name, doc)->callback([&args, name = std::string(name)] { args.action = name; });
-  CLI::App* convert =
-      app.add_subcommand("convert", "Turn a ds_config.json of DeepSpeed into a configuration");
-  CLI::Option* file = convert->add_option("items", args.items, "Configuration of DeepSpeed, JSON")
+  CLI::App* convert = app.add_subcommand(
+      "convert", "Turn a file of DeepSpeed, axolotl or LLaMA-Factory into a configuration");
+  CLI::Option* file = convert
+                          ->add_option("items", args.items,
+                                       "ds_config.json of DeepSpeed, or .yaml of axolotl or LLaMA-Factory")
                           ->option_text("FILE")
                           ->expected(0, 1);
   convert->add_flag("--rows", args.rows, "Print what becomes of every key of DeepSpeed")->excludes(file);

@@ -1,12 +1,15 @@
-// strata config convert: a configuration of DeepSpeed as one of strata.
+// strata config convert: a configuration of DeepSpeed, axolotl or LLaMA-Factory as one of strata.
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <strata/ds_config/ds_config.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
+#include <strata/yaml_config/yaml_config.h>
 
 #include "exit_code.h"
 #include "print.h"
@@ -42,9 +45,9 @@ std::string findings_as_json(const std::vector<DsFinding>& findings, bool is_ok)
              "],\n \"toml\": ", is_ok ? json_string(ds_config_toml(findings)) : "null", "}\n");
 }
 
-/// The table as comments, so that all of the output is a configuration. A configuration from which something
-/// that was asked for is missing is not printed.
-std::string findings_as_toml(const std::string& file, const std::vector<DsFinding>& findings, bool is_ok) {
+/// The table as comments, so that all of the output is a configuration.
+std::string findings_as_toml(const std::string& file, const std::vector<DsFinding>& findings,
+                             bool prints_settings) {
   std::string out = str("# From ", json_string(file), ":\n");
   const std::string table = ds_config_table(findings);
   for (std::size_t at = 0; at < table.size();) {
@@ -52,12 +55,20 @@ std::string findings_as_toml(const std::string& file, const std::vector<DsFindin
     out += str("#   ", table.substr(at, end - at), "\n");
     at = end + 1;
   }
-  return is_ok ? str(out, "\n", ds_config_toml(findings)) : out;
+  return prints_settings ? str(out, "\n", ds_config_toml(findings)) : out;
+}
+
+bool is_yaml(std::string_view file) { return file.ends_with(".yaml") || file.ends_with(".yml"); }
+
+Result<std::vector<DsFinding>> convert(const std::string& file, const std::string& text) {
+  if (!is_yaml(file)) return convert_ds_config(text);
+  STRATA_TRY_ASSIGN(YamlConversion conversion, convert_trainer_yaml(text));
+  return std::move(conversion.findings);
 }
 
 Result<std::vector<DsFinding>> read_and_convert(const std::string& file) {
   STRATA_TRY_ASSIGN(const std::string text, read_text(posix_io(), file, kMaxBytes));
-  auto findings = convert_ds_config(text);
+  auto findings = convert(file, text);
   if (!findings.has_value()) return findings.status().annotate(file);
   return findings;
 }
@@ -68,11 +79,15 @@ int run_config_convert(const Args& args) {
   if (args.rows) return print_rows(args);
   if (args.items.empty())
     return print_error(args, "config convert", Status::error(Code::invalid, "name the file to convert"));
-  const auto findings = read_and_convert(args.items[0]);
+  const std::string& file = args.items[0];
+  const auto findings = read_and_convert(file);
   if (!findings.has_value()) return print_error(args, "config convert", findings.status());
   const Status problems = ds_config_problems(*findings);
+  // A file of DeepSpeed is part of a program that goes on with it, so that nothing may be missing. A file of
+  // a trainer is converted once, and what is missing is for its reader to decide.
+  const bool prints_settings = problems.is_ok() || is_yaml(file);
   print(args.out, args.json ? findings_as_json(*findings, problems.is_ok())
-                            : findings_as_toml(args.items[0], *findings, problems.is_ok()));
+                            : findings_as_toml(file, *findings, prints_settings));
   return problems.is_ok() ? kExitOk : print_error(args, "config convert", problems);
 }
 
