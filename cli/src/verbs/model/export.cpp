@@ -163,7 +163,7 @@ int run_export(const Args& args) {
   const std::string run = args.items.front();
   if (args.out_dir.empty())
     return refuse(Status::error(Code::invalid, "name the folder or file to write: --out PATH"));
-  const auto print_result = [&](const Result<std::string>& text) {
+  const auto print_result = [&](const Result<std::string>& text) -> int {
     if (!text.has_value()) return refuse(text.status());
     print(args.out, *text);
     return kExitOk;
