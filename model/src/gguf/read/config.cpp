@@ -243,34 +243,36 @@ bool makes(const RopeFrequencies& f, std::span<const float> factors, std::int64_
 }  // namespace
 
 // Where a divisor d is between 1 and the factor, blend = (1 / d - 1 / factor) / (1 - 1 / factor) is linear in
-// the frequency: (original frequency / 2 pi - low) / (high - low). Two of them give the line.
+// the frequency: (original frequency / 2 pi - low) / (high - low). Two of them give the line, and one does
+// with the high_freq_factor of LLaMA 3.
 bool find_llama3_scaling(std::span<const float> factors, std::int64_t rotary_dim, RopeFrequencies& f) {
   if (factors.empty() || std::ssize(factors) != rotary_dim / 2) return false;
   RopeFrequencies found = f;
   found.scaling = Scaling::llama3;
   found.factor = rounded_to(static_cast<double>(*std::max_element(factors.begin(), factors.end())), 1.0 / 64);
-  if (makes(found, factors, rotary_dim)) {  // with the settings of LLaMA 3
-    f = found;
-    return true;
-  }
+  const auto take_if = [&](float high, double original) {
+    found.high_freq_factor = high;
+    found.original_positions = rounded_to(original, 1.0);
+    const bool same = makes(found, factors, rotary_dim);
+    if (same) f = found;
+    return same;
+  };
+  if (take_if(4, 8192)) return true;
   std::vector<std::pair<double, double>> line;
   const double slowest = 1.0 / static_cast<double>(found.factor);
   for (std::size_t i = 0; i < factors.size(); ++i) {
     const double blend = (1.0 / static_cast<double>(factors[i]) - slowest) / (1.0 - slowest);
     const double frequency = std::pow(static_cast<double>(f.theta),
                                       -2.0 * static_cast<double>(i) / static_cast<double>(rotary_dim));
-    if (blend > 1e-4 && blend < 1 - 1e-4) line.emplace_back(frequency, blend);
+    if (blend > 1e-4 && blend < 1 - 1e-4) line.emplace_back(2 * std::numbers::pi / frequency, blend);
   }
+  if (line.empty()) return false;
+  if (take_if(4, line.front().first * (1 + 3 * line.front().second))) return true;
   if (line.size() < 2) return false;
-  const double slope = (line.front().second - line.back().second) / (line.front().first - line.back().first);
-  const double base = line.front().second - slope * line.front().first;
-  found.low_freq_factor = 1;
-  found.high_freq_factor = rounded_to(1.0 - 1.0 / base, 1.0 / 64);
-  found.original_positions =
-      rounded_to(slope * 2 * std::numbers::pi * static_cast<double>(found.high_freq_factor - 1), 1.0);
-  if (!makes(found, factors, rotary_dim)) return false;
-  f = found;
-  return true;
+  const double slope =
+      (line.front().second - line.back().second) / (1 / line.front().first - 1 / line.back().first);
+  const float high = rounded_to(1.0 - 1.0 / (line.front().second - slope / line.front().first), 1.0 / 64);
+  return take_if(high, slope * static_cast<double>(high - 1));
 }
 
 Result<DecoderConfig> config_from_gguf(const GgufReader& file) {
