@@ -258,6 +258,10 @@ LoraSettings without_absent(const DecoderConfig& config, LoraSettings settings) 
   erase_unless_all(settings.targets, is_absent_target);
   erase_unless_all(settings.layers, is_absent_layer);
   std::erase_if(settings.exclude, is_absent_target);
+  std::erase_if(settings.save, [&](const std::string& name) {
+    return std::none_of(modules.begin(), modules.end(),
+                        [&](const std::string& m) { return detail::has_saved_module(m + ".weight", name); });
+  });
   std::erase_if(settings.rank_pattern, is_absent_pattern);
   std::erase_if(settings.alpha_pattern, is_absent_pattern);
   return settings;

@@ -32,6 +32,13 @@ bool is_in_saved(const std::vector<std::string>& save, std::string_view module) 
   });
 }
 
+bool has_saved_module(const std::string& tensor, std::string_view name) {
+  for (std::size_t dot = tensor.rfind('.'); dot != std::string::npos && dot > 0;
+       dot = tensor.rfind('.', dot - 1))
+    if (std::string_view(tensor).substr(0, dot).ends_with(name)) return true;
+  return false;
+}
+
 Result<ModuleName> ModuleName::parse(const std::string& text, Kind kind) {
   ModuleName name;
   name.text_ = text;
@@ -56,14 +63,6 @@ bool ModuleName::is_all_linear() const { return text_ == LoraSettings::kAllLinea
 
 namespace strata {
 namespace {
-
-/// Whether a module that has the tensor, or one around it, ends in the name, as in PEFT.
-bool has_saved_module(const HfTensor& tensor, const std::string& name) {
-  for (std::size_t dot = tensor.name.rfind('.'); dot != std::string::npos && dot > 0;
-       dot = tensor.name.rfind('.', dot - 1))
-    if (std::string_view(tensor.name).substr(0, dot).ends_with(name)) return true;
-  return false;
-}
 
 class SavedTensors {
  public:
@@ -97,13 +96,13 @@ class SavedTensors {
   bool is_saved(const HfTensor& tensor) const {
     return is_trained_bias(tensor) ||
            std::any_of(settings_.save.begin(), settings_.save.end(),
-                       [&](const std::string& name) { return has_saved_module(tensor, name); });
+                       [&](const std::string& name) { return detail::has_saved_module(tensor.name, name); });
   }
   void check_name(const std::string& name) {
     const std::string_view head = hf_head_name();
     const bool is_head = head.substr(0, head.rfind('.')).ends_with(name);
     const auto has_tied = [&](const HfTensor& t) {
-      return t.param == "tokens.weight" && has_saved_module(t, name);
+      return t.param == "tokens.weight" && detail::has_saved_module(t.name, name);
     };
     if (detail::is_module_pattern(name) || name.empty())
       problems_ += str("\n  ", key(), " has '", name, "'; it takes ends of names, not regular expressions");
@@ -112,7 +111,7 @@ class SavedTensors {
                        is_head ? "embedding" : "head",
                        "; PEFT trains a copy that is tied to nothing, for which such a model has no place");
     else if (std::none_of(tensors_.begin(), tensors_.end(),
-                          [&](const HfTensor& t) { return has_saved_module(t, name); }))
+                          [&](const HfTensor& t) { return detail::has_saved_module(t.name, name); }))
       problems_ += str("\n  ", key(), " has '", name, "', which no module of the model ends with");
   }
   // The first problem says enough.

@@ -20,6 +20,9 @@ bool is_named(std::string_view name, std::string_view module);
 /// Whether the module is one that is trained whole, or in one: these have no adapters.
 bool is_in_saved(const std::vector<std::string>& save, std::string_view module);
 
+/// Whether a module that has the tensor, or one around it, ends in the name, as in PEFT.
+bool has_saved_module(const std::string& tensor, std::string_view name);
+
 /// What names modules in the settings of an adapter.
 class ModuleName {
  public:

@@ -52,19 +52,25 @@ inline std::vector<LoraGroup> adapters_of(const DecoderConfig& config, LowRank k
   return group_lora_modules(modules);
 }
 
+/// A program of the model with the adapters of adapters_of(), which alone are trainable.
+inline Program adapted_program(const DecoderConfig& config, LowRank kind, std::int64_t batch,
+                               DecoderHead head, DType compute = DType::f32,
+                               kernels::WeightFormat base = kernels::WeightFormat::full, float dropout = 0) {
+  Program program = must(record_decoder(config, batch, head, DecoderRows::whole, compute));
+  for (ParamInfo& param : program.params) param.trainable = false;
+  program = must(add_lora(std::move(program), adapters_of(config, kind), dropout));
+  if (base == kernels::WeightFormat::full) return program;
+  return must(quantize_weights(std::move(program), base, weight_parts(config)));
+}
+
 /// tiny_programs() of which only adapters are trained. The base's matrices are quantized to `base`, if that
 /// is not `full`.
 inline ProgramSet adapted_programs(const DecoderConfig& config, Recompute recompute = Recompute::none,
                                    DType compute = DType::f32,
                                    kernels::WeightFormat base = kernels::WeightFormat::full,
                                    LowRank kind = LowRank::lora) {
-  const std::vector<LoraGroup> adapters = adapters_of(config, kind);
   const auto record = [&](std::int64_t batch, DecoderHead head, float dropout = 0) {
-    Program program = must(record_decoder(config, batch, head, DecoderRows::whole, compute));
-    for (ParamInfo& param : program.params) param.trainable = false;
-    program = must(add_lora(std::move(program), adapters, dropout));
-    if (base == kernels::WeightFormat::full) return program;
-    return must(quantize_weights(std::move(program), base, weight_parts(config)));
+    return adapted_program(config, kind, batch, head, compute, base, dropout);
   };
   ProgramSet set;
   const Program trained = record(3, DecoderHead::loss, dropout_of(kind));

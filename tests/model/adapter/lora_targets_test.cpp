@@ -97,6 +97,10 @@ TEST(SavedTensorsTest, ModulesAreThoseWhoseNamesEndSo) {
   EXPECT_THAT(saved(tied, {.save = {"embed_tokens"}}),
               ElementsAre(HasSubstr("which the model ties to its head")));
   EXPECT_THAT(saved(tied, {.save = {"lm_head"}}), ElementsAre(HasSubstr("ties to its embedding")));
+  EXPECT_THAT(saved(llama(), {.save = {"lm_heat"}}),
+              ElementsAre(HasSubstr("save has 'lm_heat', which no module of the model ends with")));
+  EXPECT_THAT(saved(llama(), {.save = {".*norm"}}), ElementsAre(HasSubstr("not regular expressions")));
+  EXPECT_THAT(without_absent(llama(), {.save = {"lm_heat", "norm"}}).save, ElementsAre("norm"));
 }
 
 TEST(SavedTensorsTest, AModuleThatIsSavedHasNoAdapter) {

@@ -119,8 +119,10 @@ Status check_found(const ConfigTree& tree, const ConfigLayer& found) {
   for (const auto& [key, want] : found.values) {
     const ConfigEntry& entry = tree.entry(key);
     if (key == "adapter.dropout") continue;  // of the training, not of what is trained
-    const std::string is =
-        entry.spec->type == KeyType::text_list ? detail::list_text(tree.texts(key)) : entry.raw;
+    const std::string is = entry.spec->type == KeyType::number_list
+                               ? fmt::format("{}", fmt::join(tree.numbers(key), ","))
+                           : entry.spec->type == KeyType::text_list ? detail::list_text(tree.texts(key))
+                                                                    : entry.raw;
     if (is != want)
       problems.push_back(str(entry.origin, ": ", key, " = ", is, ", but ", want.empty() ? "nothing" : want,
                              " according to ", found.origin));
@@ -290,7 +292,8 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
                                " is a reward model, which scores sequences and has no head for tokens; use "
                                "--task reward, or name the model that it was made of"));
   }
-  const bool drops_out = config.adapter.method == "lora" && !compares_pairs(config) && !samples_answers(config);
+  const bool drops_out =
+      config.adapter.method == "lora" && !compares_pairs(config) && !samples_answers(config);
   if (!ignored_of_adapter.empty() && !drops_out)
     config.model.ignored_settings +=
         str(config.model.ignored_settings.empty() ? "" : ", and ", ignored_of_adapter);

@@ -1,4 +1,4 @@
-#include <strata/kernels/dropout.h>
+#include <strata/kernels/adapters/dropout.h>
 
 #include "ops/op_defs.h"
 

@@ -1,6 +1,6 @@
 #include <strata/dispatch/cuda/launch.h>
 #include <strata/dispatch/rows.h>
-#include <strata/kernels/dropout.h>
+#include <strata/kernels/adapters/dropout.h>
 
 #include "elementwise/dropout_math.h"
 
