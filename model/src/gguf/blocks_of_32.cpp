@@ -51,7 +51,8 @@ void encode_symmetric(std::span<const float> values, unsigned levels, std::byte*
       largest = std::abs(x);
       extreme = x;
     }
-  const float half = static_cast<float>(levels / 2);
+  const unsigned middle = levels / 2;
+  const auto half = static_cast<float>(middle);
   const float scale = extreme / -half, inverse = inverse_of(scale);
   put_f16(scale, into);
   Codes codes{};

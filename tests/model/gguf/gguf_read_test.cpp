@@ -219,6 +219,8 @@ TEST_F(GgufReadTest, WhatIsNotKnownIsNamed) {
   mamba.add_text("general.architecture", "mamba");
   EXPECT_THAT(refused(with(mamba, {})).message(),
               HasSubstr("general.architecture is mamba; gpt2, bloom, llama"));
+  mamba.add_u32("split.count", 3);
+  EXPECT_THAT(refused(with(mamba, {})).message(), HasSubstr("the model is in 3 files"));
   detail::GgufMetadata llama;
   llama.add_text("general.architecture", "llama");
   llama.add_u32("llama.expert_count", 8);

@@ -18,7 +18,8 @@ using Scaling = RopeFrequencies::Scaling;
 constexpr std::int64_t kMaxLayers = 10000;
 
 // Keys that say nothing about what is computed, behind the architecture's name.
-constexpr std::string_view kIdle[] = {"vocab_size", "rope.scaling.finetuned", "tensor_data_layout"};
+constexpr std::string_view kIdle[] = {"vocab_size", "rope.scaling.finetuned",
+                                      "rope.scaling.original_context_length", "tensor_data_layout"};
 
 /// The keys of an architecture. Problems are collected.
 class GgufKeys {
@@ -278,6 +279,9 @@ bool find_llama3_scaling(std::span<const float> factors, std::int64_t rotary_dim
 Result<DecoderConfig> config_from_gguf(const GgufReader& file) {
   const auto* const name = file.find<std::string>("general.architecture");
   if (name == nullptr) return Status::error(Code::corrupt, "the key general.architecture is missing");
+  if (const auto* const n = file.find<std::int64_t>("split.count"); n != nullptr && *n > 1)
+    return Status::error(Code::unsupported, str("split.count is ", *n, ": the model is in ", *n,
+                                                " files; make one of them with llama-gguf-split --merge"));
   const GgufArchitecture* const architecture = gguf_architecture_named(*name);
   if (architecture == nullptr)
     return Status::error(Code::unsupported, str("general.architecture is ", *name, "; ",

@@ -146,7 +146,7 @@ bool gguf_has_text(std::string_view name) {
 Result<std::string> gguf_text(Io& io, const std::string& path, std::string_view name) {
   if (!gguf_has_text(name)) return Status::error(Code::not_found, str(path, " has no ", name));
   STRATA_TRY_ASSIGN(const std::unique_ptr<GgufReader> file, GgufReader::open(io, path));
-  const auto text = [&]() -> Result<std::string> {
+  auto text = [&]() -> Result<std::string> {
     if (name == "tokenizer.json") return tokenizer_from_gguf(*file);
     if (name == "tokenizer_config.json") return tokenizer_config_from_gguf(*file);
     if (name == "generation_config.json") return generation_config_from_gguf(*file);
