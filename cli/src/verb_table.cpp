@@ -18,6 +18,7 @@ constexpr std::string_view kCkptActions[] = {"ls", "prune", "verify", "average"}
 constexpr std::string_view kConfigActions[] = {"show", "check", "convert", "explain", "schema", "reference"};
 
 constexpr Verb kVerbs[] = {
+    {"demo", "Train a small model in two minutes, export it, and let it write", run_demo, add_demo_options},
     {"init", "Write a configuration that fits this machine, by four questions", run_init, add_init_options},
     {"train", "Train a model, with its states distributed over GPU, RAM and NVMe", run_train,
      add_train_options},

@@ -28,6 +28,7 @@ void add_compare_options(CLI::App& app, Args& args);
 void add_trace_options(CLI::App& app, Args& args);
 void add_ckpt_options(CLI::App& app, Args& args);
 void add_tokenizer_options(CLI::App& app, Args& args);
+void add_demo_options(CLI::App& app, Args& args);
 void add_data_options(CLI::App& app, Args& args);
 void add_config_options(CLI::App& app, Args& args);
 void add_completions_options(CLI::App& app, Args& args);

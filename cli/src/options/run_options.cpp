@@ -29,6 +29,14 @@ void add_init_options(CLI::App& app, Args& args) {
   app.add_flag("--overwrite", args.overwrite, "Replace FILE");
 }
 
+void add_demo_options(CLI::App& app, Args& args) {
+  app.add_option("items", args.items, "Settings of the run, section.key=value")
+      ->option_text("[key=value ...]");
+  app.add_option("--out", args.out_dir,
+                 "Run folder (default: strata-demo); if it exists, another number is added")
+      ->option_text("DIR");
+}
+
 void add_train_options(CLI::App& app, Args& args) {
   add_run_options(app, args);
   add_adapter(app, args);

@@ -15,6 +15,7 @@ int run_completions(const Args& args);
 int run_config(const Args& args);
 int run_config_convert(const Args& args);
 int run_data(const Args& args);
+int run_demo(const Args& args);
 int run_doctor(const Args& args);
 int run_eval(const Args& args);
 int run_export(const Args& args);

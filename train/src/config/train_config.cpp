@@ -73,6 +73,12 @@ std::string locate_data_file(const std::string& path, std::span<const std::strin
   return path;
 }
 
-std::vector<std::string> default_data_dirs() { return {STRATA_INSTALLED_DATA_DIR, STRATA_SOURCE_DATA_DIR}; }
+std::vector<std::string> default_data_dirs() {
+  // A package that is unpacked anywhere has its texts beside its program.
+  std::error_code ignored;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  return {(program.parent_path().parent_path() / "share/strata").string(), STRATA_INSTALLED_DATA_DIR,
+          STRATA_SOURCE_DATA_DIR};
+}
 
 }  // namespace strata
