@@ -19,6 +19,7 @@ using detail::append;
 struct Adapted {
   LoraGroup group;
   ValueId a = kNoValue, b = kNoValue, magnitude = kNoValue, a0 = kNoValue, b0 = kNoValue;  // the parameters
+  std::uint32_t number = 0;                                                                // of the group
   bool is_dora() const { return magnitude != kNoValue; }
 };
 using AdaptersOfWeights = std::multimap<ValueId, Adapted>;
@@ -27,6 +28,8 @@ Status check_groups(const Program& program, std::span<const LoraGroup> groups) {
   std::string problems;
   for (const LoraGroup& group : groups) {
     problems += detail::problems_of_lora(program, group);
+    if (group.place != LoraPlace::linear && (group.pissa || !group.magnitude.empty()))
+      problems += str("\n  ", group.weight, ": DoRA and PiSSA are of linear layers");
     if (group.pissa && !group.magnitude.empty())
       problems += str("\n  ", group.weight, ": DoRA and PiSSA cannot be combined");
   }
@@ -55,23 +58,48 @@ void start_as_principal(Program& program, const LoraGroup& group, Adapted& adapt
   }
 }
 
+/// A and B of a group, as they start.
+Adapted add_factors(Program& program, const LoraGroup& group, std::uint32_t number) {
+  const ParamInfo base = *detail::find_param(program, group.weight);
+  const DType dtype = program.value(base.value).dtype;
+  const std::int64_t inner = base.shape.dim(1);
+  const auto add = [&](const std::string& name, const Shape& shape, const Init& init, bool decays = true) {
+    return add_param(program, name, shape, dtype, init, decays);
+  };
+  const auto adapted = [&](ValueId a, ValueId b) {
+    return Adapted{.group = group, .a = a, .b = b, .number = number};
+  };
+  const Init start = detail::linear_init(inner), normal = {.std = 1};
+  switch (group.place) {
+    case LoraPlace::embedding: {
+      const ValueId a = add(group.a, {base.shape.dim(0), group.ranks()}, {});
+      return adapted(a, add(group.b, {group.elems()}, normal));
+    }
+    case LoraPlace::head: {
+      const ValueId a = add(group.a, {group.ranks(), inner}, start);
+      return adapted(a, add(group.b, {group.rows(), group.ranks()}, {}));
+    }
+    case LoraPlace::linear:
+      break;
+  }
+  const bool decays = !group.has_basis();
+  const ValueId a = add(group.a, {group.ranks(), inner}, decays ? start : Init{}, decays);
+  const ValueId b = add(group.b, {group.elems()}, {}, decays);
+  if (group.has_basis()) {
+    const ValueId frozen = group.trained == LoraTrained::a ? b : a;
+    program.params[static_cast<std::size_t>(program.value(frozen).param)].trainable = false;
+  }
+  return adapted(a, b);
+}
+
 // The parameters of all groups. Magnitudes come last, so that DoRA draws the same A as LoRA, and are f32, as
 // their updates are small beside them.
 AdaptersOfWeights add_params(Program& program, std::span<const LoraGroup> groups) {
   AdaptersOfWeights of_weight;
   std::vector<Adapted*> all;
   for (const LoraGroup& group : groups) {
-    const ParamInfo& base = *detail::find_param(program, group.weight);
-    const ValueId weight = base.value;
-    const DType dtype = program.value(weight).dtype;
-    const std::int64_t inner = base.shape.dim(1);
-    const bool decays = !group.has_basis();
-    const Init a = group.has_basis() ? Init{} : detail::linear_init(inner);
-    Adapted adapted{group, add_param(program, group.a, {group.ranks(), inner}, dtype, a, decays),
-                    add_param(program, group.b, {group.elems()}, dtype, {}, decays)};
-    const ValueId frozen = group.trained == LoraTrained::a ? adapted.b : adapted.a;
-    if (group.has_basis())
-      program.params[static_cast<std::size_t>(program.value(frozen).param)].trainable = false;
+    const ValueId weight = detail::find_param(program, group.weight)->value;
+    Adapted adapted = add_factors(program, group, static_cast<std::uint32_t>(all.size()));
     all.push_back(&of_weight.emplace(weight, std::move(adapted))->second);
   }
   for (Adapted* const adapted : all) {
@@ -85,26 +113,160 @@ AdaptersOfWeights add_params(Program& program, std::span<const LoraGroup> groups
   return of_weight;
 }
 
-/// Appends y + scale B A x, where x is what the linear layer `done` reads.
-ValueId append_product(Program& program, const Instr& done, ValueId y, ValueId a, ValueId b, float scale,
-                       const LoraAttrs& parts) {
-  ValueId u = append(program, done, Op::linear, {done.in[0], a, kNoValue}, LinearAttrs{});
-  if (scale != 1) u = append(program, done, Op::scale, {u}, ScaleAttrs{scale});
-  return append(program, done, Op::lora_up, {y, u, b}, parts);
-}
+/// Copies a program with its adapters.
+class Adder {
+ public:
+  Adder(Program& program, const AdaptersOfWeights& of_weight, float dropout)
+      : program_(program), of_weight_(of_weight), dropout_(dropout) {}
 
-/// Appends an adapter to the linear layer `done`, whose result is `y` so far, and returns the sum. With DoRA,
-/// `bias` is added behind it. With PiSSA, what it starts as is subtracted first, as what remains is small.
-ValueId append_adapter(Program& program, const Instr& done, const Adapted& adapted, ValueId y, ValueId bias) {
-  const LoraGroup& group = adapted.group;
-  if (adapted.a0 != kNoValue)
-    y = append_product(program, done, y, adapted.a0, adapted.b0, -group.scale, group.parts);
-  y = append_product(program, done, y, adapted.a, adapted.b, group.scale, group.parts);
-  if (!adapted.is_dora()) return y;
-  const ValueId norm = append(program, done, Op::dora_norm, {done.in[1], adapted.a, adapted.b},
-                              DoraNormAttrs{.parts = group.parts, .scale = group.scale});
-  return append(program, done, Op::scale_columns, {y, adapted.magnitude, norm, bias}, group.parts);
-}
+  Status run() {
+    std::vector<Instr> code;
+    code.swap(program_.code);
+    for (Instr& instr : code) {
+      now_.apply(instr.in);
+      switch (instr.op) {
+        case Op::linear:
+          add_to_linear(std::move(instr));
+          break;
+        case Op::linear_cross_entropy:
+          STRATA_TRY(add_to_loss(std::move(instr)));
+          break;
+        case Op::embedding:
+          add_to_embedding(std::move(instr));
+          break;
+        default:
+          program_.code.push_back(std::move(instr));
+      }
+    }
+    for (ValueId& output : program_.outputs) {
+      const ValueId by = now_.current(output);
+      if (by != output) std::swap(value(by).name, value(output).name);
+      output = by;
+    }
+    return {};
+  }
+
+ private:
+  ValueInfo& value(ValueId id) { return program_.values[static_cast<std::size_t>(id)]; }
+  std::vector<const Adapted*> of(const Instr& instr, bool of_table) const {
+    std::vector<const Adapted*> found;
+    const auto [first, last] = of_weight_.equal_range(instr.in[1]);
+    for (auto it = first; it != last; ++it)
+      if ((it->second.group.place == LoraPlace::embedding) == of_table) found.push_back(&it->second);
+    return found;
+  }
+  ValueId add(const Instr& of, Op op, std::vector<ValueId> in, const Attrs& attrs) {
+    return append(program_, of, op, std::move(in), attrs);
+  }
+  /// What A reads of the operand x.
+  ValueId dropped(const Instr& done, const Adapted& adapted) {
+    if (dropout_ == 0) return done.in[0];
+    if (keys_ == kNoValue) {
+      const Shape shape = {program_.value(done.in[0]).shape.dim(0), 2};
+      keys_ = program_.add_value({kDropoutKeys, shape, DType::i32, ValueKind::input, -1});
+      program_.inputs.push_back(keys_);
+    }
+    return add(done, Op::dropout, {done.in[0], keys_}, DropoutAttrs{dropout_, adapted.number});
+  }
+  ValueId scaled(const Instr& done, ValueId u, float scale) {
+    return scale == 1 ? u : add(done, Op::scale, {u}, ScaleAttrs{scale});
+  }
+  /// Appends y + scale B A x.
+  ValueId add_product(const Instr& done, ValueId x, ValueId y, ValueId a, ValueId b, float scale,
+                      const LoraAttrs& parts) {
+    const ValueId u = add(done, Op::linear, {x, a, kNoValue}, LinearAttrs{});
+    return add(done, Op::lora_up, {y, scaled(done, u, scale), b}, parts);
+  }
+  /// Appends an adapter to the linear layer `done`, whose result is `y` so far, and returns the sum. With
+  /// DoRA, `bias` is added behind it. With PiSSA, what it starts as is subtracted first, as what remains is
+  /// small.
+  ValueId add_adapter(const Instr& done, const Adapted& adapted, ValueId y, ValueId bias) {
+    const LoraGroup& group = adapted.group;
+    if (group.place == LoraPlace::head) return add_to_head(done, adapted, y);
+    if (adapted.a0 != kNoValue)
+      y = add_product(done, done.in[0], y, adapted.a0, adapted.b0, -group.scale, group.parts);
+    const ValueId x = dropped(done, adapted);
+    if (adapted.is_dora() && x != done.in[0]) return add_dropped_dora(done, adapted, x, y, bias);
+    y = add_product(done, x, y, adapted.a, adapted.b, group.scale, group.parts);
+    return adapted.is_dora() ? add_norms(done, adapted, y, bias) : y;
+  }
+  ValueId add_norms(const Instr& done, const Adapted& adapted, ValueId y, ValueId bias) {
+    const LoraGroup& group = adapted.group;
+    const ValueId norm = add(done, Op::dora_norm, {done.in[1], adapted.a, adapted.b},
+                             DoraNormAttrs{.parts = group.parts, .scale = group.scale});
+    return add(done, Op::scale_columns, {y, adapted.magnitude, norm, bias}, group.parts);
+  }
+  /// y + c (W x' + s B A x') - W x', with the dropped operand x' and c = m / norm: DoRA's change is what PEFT
+  /// drops out.
+  ValueId add_dropped_dora(const Instr& done, const Adapted& adapted, ValueId x, ValueId y, ValueId bias) {
+    const LoraGroup& group = adapted.group;
+    const ValueId plain = add(done, Op::linear, {x, done.in[1], kNoValue}, LinearAttrs{});
+    const ValueId minus = add(done, Op::scale, {plain}, ScaleAttrs{-1});
+    const ValueId whole = add_product(done, x, plain, adapted.a, adapted.b, group.scale, group.parts);
+    const ValueId changed = add_norms(done, adapted, whole, bias);
+    return add(done, Op::add, {add(done, Op::add, {y, minus}, NoAttrs{}), changed}, NoAttrs{});
+  }
+  /// B is a matrix here, whose product may be f32 beside 16-bit operands, as logits are.
+  ValueId add_to_head(const Instr& done, const Adapted& adapted, ValueId y) {
+    const ValueId u = add(done, Op::linear, {dropped(done, adapted), adapted.a, kNoValue}, LinearAttrs{});
+    const ValueId v =
+        add(done, Op::linear, {scaled(done, u, adapted.group.scale), adapted.b, kNoValue}, done.attrs);
+    return add(done, Op::add, {y, v}, NoAttrs{});
+  }
+
+  void add_to_linear(Instr instr) {
+    const std::vector<const Adapted*> adapters = of(instr, false);
+    auto n_dora =
+        std::count_if(adapters.begin(), adapters.end(), [](const Adapted* a) { return a->is_dora(); });
+    const ValueId bias = n_dora > 0 ? std::exchange(instr.in[2], kNoValue) : kNoValue;  // it is not scaled
+    program_.code.push_back(std::move(instr));
+    const Instr done = program_.code.back();
+    for (const Adapted* const adapted : adapters) {
+      const bool is_last = adapted->is_dora() && --n_dora == 0;
+      const ValueId y = now_.current(done.out[0]);
+      now_.replace(done.out[0], add_adapter(done, *adapted, y, is_last ? bias : kNoValue));
+    }
+  }
+  /// With an adapter of the head, the logits exist.
+  Status add_to_loss(Instr instr) {
+    const std::vector<const Adapted*> adapters = of(instr, false);
+    if (adapters.empty()) {
+      program_.code.push_back(std::move(instr));
+      return {};
+    }
+    if (instr.attrs.as<LinearCrossEntropyAttrs>().softcap != 0)
+      return Status::error(Code::unsupported, str("an adapter of ", adapters.front()->group.weight,
+                                                  ", the head: logits with a soft cap cannot be trained so"));
+    Instr head{.op = Op::linear,
+               .in = {instr.in[0], instr.in[1], kNoValue},
+               .out = instr.out,
+               .attrs = LinearAttrs{},
+               .region = instr.region};
+    ValueId logits = append(program_, head, Op::linear, head.in, head.attrs);
+    for (const Adapted* const adapted : adapters) logits = add_to_head(head, *adapted, logits);
+    now_.replace(instr.out[0],
+                 append(program_, head, Op::cross_entropy, {logits, instr.in[2], instr.in[3]}, NoAttrs{}));
+    now_.replace(instr.out[1], program_.code.back().out[1]);
+    return {};
+  }
+  void add_to_embedding(Instr instr) {
+    const std::vector<const Adapted*> adapters = of(instr, true);
+    program_.code.push_back(std::move(instr));
+    const Instr done = program_.code.back();
+    for (const Adapted* const adapted : adapters) {
+      const ValueId u = add(done, Op::embedding, {done.in[0], adapted->a}, done.attrs);
+      const ValueId y = now_.current(done.out[0]);
+      now_.replace(done.out[0], add(done, Op::lora_up, {y, scaled(done, u, adapted->group.scale), adapted->b},
+                                    adapted->group.parts));
+    }
+  }
+
+  Program& program_;
+  const AdaptersOfWeights& of_weight_;
+  const float dropout_;
+  ValueId keys_ = kNoValue;
+  detail::Replacements now_;
+};
 
 }  // namespace
 
@@ -133,7 +295,7 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules) {
     auto found = std::find_if(groups.begin(), groups.end(), [&](const LoraGroup& group) {
       return group.weight == module.weight && group.scale == module.scale &&
              group.magnitude.empty() != module.dora && group.trained == module.trained &&
-             group.pissa == module.pissa;
+             group.pissa == module.pissa && group.place == module.place;
     });
     if (found == groups.end()) {
       const int number = n_of_weight[module.weight]++;
@@ -142,17 +304,19 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules) {
       const auto name = [&](const char* what, bool has) {
         return has ? str(base, what, suffix) : std::string();
       };
+      const bool of_table = module.place == LoraPlace::embedding;
       groups.push_back({module.weight,
                         module.scale,
                         {},
-                        name(".lora_A", true),
-                        name(".lora_B", true),
+                        name(of_table ? ".lora_embedding_A" : ".lora_A", true),
+                        name(of_table ? ".lora_embedding_B" : ".lora_B", true),
                         name(".lora_magnitude", module.dora),
                         module.trained,
                         name(".lora_outside", module.trained != LoraTrained::both),
                         module.pissa,
                         name(".lora_A0", module.pissa.has_value()),
-                        name(".lora_B0", module.pissa.has_value())});
+                        name(".lora_B0", module.pissa.has_value()),
+                        module.place});
       found = groups.end() - 1;
     }
     LoraAttrs& parts = found->parts;
@@ -166,27 +330,10 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules) {
   return groups;
 }
 
-Result<Program> add_lora(Program program, std::span<const LoraGroup> groups) {
+Result<Program> add_lora(Program program, std::span<const LoraGroup> groups, float dropout) {
   STRATA_TRY(check_groups(program, groups));
   const AdaptersOfWeights of_weight = add_params(program, groups);
-  std::vector<Instr> code;
-  code.swap(program.code);
-  detail::Replacements now;
-  for (Instr& instr : code) {
-    now.apply(instr.in);
-    const auto [first, last] = instr.op == Op::linear ? of_weight.equal_range(instr.in[1])
-                                                      : std::pair(of_weight.end(), of_weight.end());
-    std::int64_t n_dora = std::count_if(first, last, [](const auto& of) { return of.second.is_dora(); });
-    const ValueId bias = n_dora > 0 ? std::exchange(instr.in[2], kNoValue) : kNoValue;  // it is not scaled
-    program.code.push_back(std::move(instr));
-    const Instr done = program.code.back();
-    for (auto it = first; it != last; ++it) {
-      const bool is_last = it->second.is_dora() && --n_dora == 0;
-      const ValueId y = now.current(done.out[0]);
-      now.replace(done.out[0], append_adapter(program, done, it->second, y, is_last ? bias : kNoValue));
-    }
-  }
-  now.apply(program.outputs);
+  STRATA_TRY(Adder(program, of_weight, dropout).run());
   STRATA_TRY(verify(program));
   return program;
 }

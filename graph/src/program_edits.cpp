@@ -20,11 +20,32 @@ bool is_linear_weight(const Program& program, const ParamInfo& param) noexcept {
          });
 }
 
+namespace {
+
+/// Whether the parameter is read where the adapter changes something; what reads it else.
+bool is_read_in(const Program& program, const ParamInfo& param, LoraPlace place) {
+  const auto reads = [&](Op op) {
+    return std::any_of(program.code.begin(), program.code.end(),
+                       [&](const Instr& instr) { return instr.op == op && instr.in[1] == param.value; });
+  };
+  if (param.shape.rank != 2) return false;
+  if (place == LoraPlace::embedding) return reads(Op::embedding);
+  return reads(Op::linear) || (place == LoraPlace::head && reads(Op::linear_cross_entropy));
+}
+
+const char* to_text(LoraPlace place) {
+  return place == LoraPlace::linear ? "the matrix of a linear layer"
+         : place == LoraPlace::head ? "the head of a program of logits or their cross entropy"
+                                    : "a table of embeddings";
+}
+
+}  // namespace
+
 std::string problems_of_lora(const Program& program, const LoraGroup& group) {
   const ParamInfo* const param = find_param(program, group.weight);
   if (param == nullptr) return str("\n  ", group.weight, " is no parameter");
-  if (!is_linear_weight(program, *param))
-    return str("\n  ", group.weight, " ", to_string(param->shape), " is not the matrix of a linear layer");
+  if (!is_read_in(program, *param, group.place))
+    return str("\n  ", group.weight, " ", to_string(param->shape), " is not ", to_text(group.place));
   std::string problems;
   if (group.has_basis() && !group.magnitude.empty())
     problems += str("\n  ", group.weight, ": DoRA trains both factors of an adapter");

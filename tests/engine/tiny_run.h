@@ -87,7 +87,9 @@ class CountingBatches final : public BatchSource {
     const std::span<std::int32_t> tokens = batch["tokens"], targets = batch["targets"],
                                   doc_start = batch["doc_start"];
     if (!doc_start.empty()) std::copy(starts.begin(), starts.end(), doc_start.begin());
-    const Rng rng(7, static_cast<std::uint64_t>(index));
+    const Rng rng(7, static_cast<std::uint64_t>(index)), key_rng(8, static_cast<std::uint64_t>(index));
+    const std::span<std::int32_t> keys = batch["dropout_keys"];
+    for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<std::int32_t>(key_rng.u32(i));
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       tokens[i] = static_cast<std::int32_t>(rng.below(i, static_cast<std::uint64_t>(vocab_)));
       targets[i] = static_cast<std::int32_t>((tokens[i] * 3 + 1) % vocab_);

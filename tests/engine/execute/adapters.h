@@ -13,7 +13,13 @@
 
 namespace strata::test {
 
-enum class LowRank : std::uint8_t { lora, dora, pissa };
+/// With `dropped`, the training program has dropout; `tables`: also of the token embedding and the head.
+enum class LowRank : std::uint8_t { lora, dora, pissa, dropped, dropped_dora, dropped_pissa, tables };
+
+inline float dropout_of(LowRank kind) {
+  return kind == LowRank::dropped || kind == LowRank::dropped_dora || kind == LowRank::dropped_pissa ? 0.25f
+                                                                                                     : 0.0f;
+}
 
 /// A low-rank adapter of each module of a model: queries, keys and values have ranks of their own and two
 /// scales.
@@ -31,11 +37,30 @@ inline std::vector<LoraGroup> adapters_of(const DecoderConfig& config, LowRank k
     modules.push_back({name + "mlp_in.weight", {0, c.ffn, 2}, 1.5f});
     modules.push_back({name + "mlp_out.weight", {0, c.hidden, 2}, 1.5f});
   }
+  if (kind == LowRank::tables) {
+    modules.push_back(
+        {.weight = "tokens.weight", .part = {0, c.hidden, 3}, .scale = 0.5f, .place = LoraPlace::embedding});
+    modules.push_back({.weight = c.tied_head ? "tokens.weight" : "head.weight",
+                       .part = {0, c.vocab, 2},
+                       .scale = 1.5f,
+                       .place = LoraPlace::head});
+  }
   for (LoraModule& module : modules) {
-    module.dora = kind == LowRank::dora;
-    if (kind == LowRank::pissa) module.pissa = kernels::SvdMethod::exact;
+    module.dora = kind == LowRank::dora || kind == LowRank::dropped_dora;
+    if (kind == LowRank::pissa || kind == LowRank::dropped_pissa) module.pissa = kernels::SvdMethod::exact;
   }
   return group_lora_modules(modules);
+}
+
+/// A program of the model with the adapters of adapters_of(), which alone are trainable.
+inline Program adapted_program(const DecoderConfig& config, LowRank kind, std::int64_t batch,
+                               DecoderHead head, DType compute = DType::f32,
+                               kernels::WeightFormat base = kernels::WeightFormat::full, float dropout = 0) {
+  Program program = must(record_decoder(config, batch, head, DecoderRows::whole, compute));
+  for (ParamInfo& param : program.params) param.trainable = false;
+  program = must(add_lora(std::move(program), adapters_of(config, kind), dropout));
+  if (base == kernels::WeightFormat::full) return program;
+  return must(quantize_weights(std::move(program), base, weight_parts(config)));
 }
 
 /// tiny_programs() of which only adapters are trained. The base's matrices are quantized to `base`, if that
@@ -44,19 +69,14 @@ inline ProgramSet adapted_programs(const DecoderConfig& config, Recompute recomp
                                    DType compute = DType::f32,
                                    kernels::WeightFormat base = kernels::WeightFormat::full,
                                    LowRank kind = LowRank::lora) {
-  const std::vector<LoraGroup> adapters = adapters_of(config, kind);
-  const auto record = [&](std::int64_t batch, DecoderHead head) {
-    Program program = must(record_decoder(config, batch, head, DecoderRows::whole, compute));
-    for (ParamInfo& param : program.params) param.trainable = false;
-    program = must(add_lora(std::move(program), adapters));
-    if (base == kernels::WeightFormat::full) return program;
-    return must(quantize_weights(std::move(program), base, weight_parts(config)));
+  const auto record = [&](std::int64_t batch, DecoderHead head, float dropout = 0) {
+    return adapted_program(config, kind, batch, head, compute, base, dropout);
   };
   ProgramSet set;
-  const Program forward = record(3, DecoderHead::loss);
-  set[ProgramRole::eval] = fuse_add_norm(forward);
+  const Program trained = record(3, DecoderHead::loss, dropout_of(kind));
+  set[ProgramRole::eval] = fuse_add_norm(record(3, DecoderHead::loss));
   set[ProgramRole::train] =
-      fuse_add_norm(recompute_regions(must(derive_backward(forward, "loss")), recompute));
+      fuse_add_norm(recompute_regions(must(derive_backward(trained, "loss")), recompute));
   set[ProgramRole::infer] = fuse_add_norm(record(1, DecoderHead::logits));
   return set;
 }

@@ -23,11 +23,11 @@ inline DoubleTensors in_double(const StateTensors& states) {
 
 /// The forward of `program` in double, over the first of CountingBatches.
 inline ForwardReference forward_of_first_batch(const Program& program) {
-  reference::Ints tokens(48), targets(48);
+  reference::Ints tokens(48), targets(48), keys(2 * 48);
   CountingBatches batches(tiny_config().vocab);
-  const std::array<BatchInput, 2> inputs = {{{"tokens", tokens}, {"targets", targets}}};
+  const std::array<BatchInput, 3> inputs = {{{"tokens", tokens}, {"targets", targets}, {kDropoutKeys, keys}}};
   must(batches.fill(0, {inputs}));
-  return {program, tokens, targets};
+  return {program, tokens, targets, {}, keys};
 }
 
 /// Expects that some elements of every gradient are the central differences of the loss in double.

@@ -6,6 +6,7 @@
 
 #include <strata/graph/program.h>
 #include <strata/runtime/assert.h>
+#include <strata/runtime/rng.h>
 
 #include "support/reference_ops.h"
 
@@ -17,11 +18,12 @@ class ForwardReference {
  public:
   using Vec = reference::Vec;
   using Ints = reference::Ints;
-  ForwardReference(const Program& program, Ints tokens, Ints targets, Ints doc_start = {})
+  ForwardReference(const Program& program, Ints tokens, Ints targets, Ints doc_start = {}, Ints keys = {})
       : program_(program),
         tokens_(std::move(tokens)),
         targets_(std::move(targets)),
-        doc_start_(std::move(doc_start)) {}
+        doc_start_(std::move(doc_start)),
+        keys_(std::move(keys)) {}
 
   double loss(const std::map<std::string, Vec>& params) const {
     std::vector<Vec> values(program_.values.size());
@@ -64,6 +66,21 @@ class ForwardReference {
     return out;
   }
 
+  Vec dropped(const Instr& instr, Vec x) const {
+    const auto& attrs = instr.attrs.as<DropoutAttrs>();
+    const std::size_t n = dim(instr.in[0], 1);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto key = [&](std::size_t word) {
+        return static_cast<std::uint32_t>(keys_[2 * (i / n) + word]);
+      };
+      const std::size_t column = i % n;
+      const std::uint32_t bits =
+          philox({static_cast<std::uint32_t>(column / 4), 0, attrs.stream, 0}, {key(0), key(1)})[column % 4];
+      const double p = static_cast<double>(attrs.p);
+      x[i] = bits < p * 4294967296.0 ? 0 : x[i] / (1 - p);
+    }
+    return x;
+  }
   static Vec plus_offset(const Vec& weight, float offset) {
     return reference::plus(weight, static_cast<double>(offset));
   }
@@ -195,6 +212,9 @@ class ForwardReference {
         out(0) = in(0);
         for (double& value : out(0)) value *= static_cast<double>(instr.attrs.as<ScaleAttrs>().factor);
         return;
+      case Op::dropout:
+        out(0) = dropped(instr, in(0));
+        return;
       case Op::relu:
         out(0) = reference::relu_forward(in(0));
         return;
@@ -275,7 +295,7 @@ class ForwardReference {
   }
 
   const Program& program_;
-  const Ints tokens_, targets_, doc_start_;
+  const Ints tokens_, targets_, doc_start_, keys_;
   mutable std::map<ValueId, Vec> norms_;
 };
 

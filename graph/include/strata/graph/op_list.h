@@ -109,6 +109,11 @@ struct ScaleAttrs {
   float factor = 0;
   friend bool operator==(const ScaleAttrs&, const ScaleAttrs&) = default;
 };
+struct DropoutAttrs {
+  float p = 0;               ///< share of the elements that become 0
+  std::uint32_t stream = 0;  ///< tells apart the dropouts of a program
+  friend bool operator==(const DropoutAttrs&, const DropoutAttrs&) = default;
+};
 struct SoftcapAttrs {
   float cap = 0;
   friend bool operator==(const SoftcapAttrs&, const SoftcapAttrs&) = default;
@@ -248,6 +253,7 @@ struct MoveAttrs {
   X(relu, NoAttrs)                                             \
   X(relu_backward, NoAttrs)                                    \
   X(scale, ScaleAttrs)                                         \
+  X(dropout, DropoutAttrs)                                     \
   X(softcap, SoftcapAttrs)                                     \
   X(swiglu, SwigluAttrs)                                       \
   X(swiglu_backward, SwigluAttrs)                              \
@@ -377,11 +383,11 @@ class Attrs {
  private:
   const std::type_info& type() const noexcept;
   std::variant<NoAttrs, EmbeddingAttrs, LayernormAttrs, RmsnormAttrs, QkNormAttrs, PositionsAttrs,
-               RopeTableAttrs, RopeAttrs, AttentionAttrs, SwigluAttrs, ScaleAttrs, SoftcapAttrs, LinearAttrs,
-               LinearQuantizedAttrs, LoraAttrs, LoraRowsAttrs, DoraNormAttrs, BasisAttrs, VirtualRowsAttrs,
-               LinearCrossEntropyAttrs, MergeLossesAttrs, Fp8CastAttrs, Fp8GemmAttrs, CollectiveAttrs,
-               CutAttrs, MessageAttrs, BlockAttrs, MoveAttrs, LinearLogProbsAttrs, SegmentSumAttrs,
-               PolicyLossAttrs, ValueLossAttrs, PairLossAttrs>
+               RopeTableAttrs, RopeAttrs, AttentionAttrs, SwigluAttrs, ScaleAttrs, DropoutAttrs, SoftcapAttrs,
+               LinearAttrs, LinearQuantizedAttrs, LoraAttrs, LoraRowsAttrs, DoraNormAttrs, BasisAttrs,
+               VirtualRowsAttrs, LinearCrossEntropyAttrs, MergeLossesAttrs, Fp8CastAttrs, Fp8GemmAttrs,
+               CollectiveAttrs, CutAttrs, MessageAttrs, BlockAttrs, MoveAttrs, LinearLogProbsAttrs,
+               SegmentSumAttrs, PolicyLossAttrs, ValueLossAttrs, PairLossAttrs>
       of_;
 };
 

@@ -41,17 +41,22 @@ Program freeze_trainable(Program program);
 /// on the other one, which is called its basis: see subspace_passes.h.
 enum class LoraTrained : std::uint8_t { both, a, b };
 
+/// Where a matrix is read by what an adapter changes: by linear layers, as a table by embedding, or by the
+/// head, which may be the table as well.
+enum class LoraPlace : std::uint8_t { linear, embedding, head };
+
 /// An adapter of a model's module: s B A is added to `part` of a matrix (LoRA; Hu et al. 2021, arXiv
 /// 2106.09685).
 struct LoraModule {
   std::string weight;  ///< the parameter
-  LoraPart part;
-  float scale = 1;    ///< s
-  bool dora = false;  ///< whether the adapted rows are scaled to norms that are trained, too: see add_lora()
+  LoraPart part;       ///< of an embedding: all columns of the table
+  float scale = 1;     ///< s
+  bool dora = false;   ///< whether the adapted rows are scaled to norms that are trained, too: see add_lora()
   LoraTrained trained = LoraTrained::both;  ///< without DoRA and PiSSA
   /// How the principal part of the adapted rows is found, as which B A starts: see add_lora(); if not set, it
   /// starts as zero.
   std::optional<kernels::SvdMethod> pissa = {};
+  LoraPlace place = LoraPlace::linear;  ///< elsewhere without DoRA and PiSSA
   friend bool operator==(const LoraModule&, const LoraModule&) = default;
 };
 /// The modules of one matrix with one scale, one start and the same trained factors. They share the GEMM with
@@ -60,8 +65,11 @@ struct LoraGroup {
   std::string weight;
   float scale = 1;
   LoraAttrs parts;
-  std::string a;  ///< parameter [sum of ranks, inner extent]: the A of each part, below each other
-  std::string b;  ///< parameter [elements]: the B [rows, rank] of each part, one after the other
+  /// Parameter [sum of ranks, inner extent]: the A of each part, below each other. Of an embedding, [rows of
+  /// the table, rank], of which a token reads a row.
+  std::string a;
+  /// Parameter [elements]: the B [rows, rank] of each part, one after the other. Of a head, [rows, rank].
+  std::string b;
   /// Of DoRA, parameter [sum of rows], f32: the magnitudes of each part's rows; empty without DoRA.
   std::string magnitude = {};
   LoraTrained trained = LoraTrained::both;
@@ -70,6 +78,7 @@ struct LoraGroup {
   std::optional<kernels::SvdMethod> pissa = {};
   std::string a0 = {};  ///< of PiSSA, parameters: what a and b start as; empty without it
   std::string b0 = {};
+  LoraPlace place = LoraPlace::linear;
   bool has_basis() const noexcept { return trained != LoraTrained::both; }
   /// With a basis: the names of the parameter that is frozen, and of the one that is trained.
   const std::string& basis() const noexcept { return trained == LoraTrained::a ? b : a; }
@@ -80,7 +89,8 @@ struct LoraGroup {
 };
 /// Groups modules, with parts in the order of their rows. The names are "<matrix>.lora_A", "<matrix>.lora_B",
 /// "<matrix>.lora_magnitude", "<matrix>.lora_outside", "<matrix>.lora_A0" and "<matrix>.lora_B0"; those of a
-/// matrix's second group end in ".1".
+/// matrix's second group end in ".1". Of an embedding they are "<table>.lora_embedding_A" and
+/// "<table>.lora_embedding_B".
 std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules);
 /// Adds s B (A x) to the result of every linear layer with one of these matrices. With DoRA (Liu et al. 2024,
 /// arXiv 2402.09353), the sum, without the layer's bias, is then multiplied row by row by m / ||W + s B A||,
@@ -94,7 +104,15 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules);
 /// factors start with zeros, have no weight decay, and the basis is not trainable. What was trainable stays
 /// so. Run it before derive_backward(). Errors: `invalid`, all problems at once: a name that is not the
 /// matrix of a linear layer, a rank that is 0 or above the matrix, DoRA and PiSSA of one module.
-Result<Program> add_lora(Program program, std::span<const LoraGroup> groups);
+///
+/// Of an embedding, s B a is added to the row of each token, where a is the token's row of A; A starts with
+/// zeros and B as standard normal numbers, as in PEFT. Of a head, logits are computed as a whole, also where
+/// the program fused them with their loss. With `dropout`, what A reads of a linear layer or the head is
+/// dropped out (kernels/adapters/dropout.h) by the keys in the input "dropout_keys" [rows, 2] i32, which the
+/// program gets, with the group's number as the stream; with DoRA, the whole change has the dropped operand,
+/// as in PEFT. It has the parameters of the one without.
+Result<Program> add_lora(Program program, std::span<const LoraGroup> groups, float dropout = 0);
+inline constexpr const char* kDropoutKeys = "dropout_keys";
 
 /// An adapter that rows of a batch choose by its number, its index in the list that add_lora_rows() takes.
 struct NamedLora {
