@@ -1,5 +1,6 @@
 #include <strata/model/adapter/adapter.h>
 
+#include <algorithm>
 #include <type_traits>
 
 #include <strata/runtime/plural.h>
@@ -99,8 +100,13 @@ std::int64_t virtual_tokens(const AdapterSettings& settings) noexcept {
   return 0;
 }
 
-bool can_merge(const AdapterSettings& settings) noexcept {
-  return std::holds_alternative<LoraSettings>(settings);
+Result<bool> can_merge(const DecoderConfig& config, const AdapterSettings& settings) {
+  const auto* lora = std::get_if<LoraSettings>(&settings);
+  if (lora == nullptr) return false;
+  if (!config.tied_head) return true;
+  STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(config, *lora));
+  return std::all_of(targets.begin(), targets.end(),
+                     [](const LoraTarget& t) { return t.lora.place == LoraPlace::linear; });
 }
 
 std::string describe(const AdapterSettings& settings) {
@@ -132,14 +138,32 @@ Result<bool> are_same_adapter(const DecoderConfig& config, const AdapterSettings
   if (lora_a == nullptr || lora_b == nullptr) return a == b;
   STRATA_TRY_ASSIGN(const auto targets_a, lora_targets(config, *lora_a));
   STRATA_TRY_ASSIGN(const auto targets_b, lora_targets(config, *lora_b));
-  return targets_a == targets_b;
+  STRATA_TRY_ASSIGN(const auto saved_a, saved_tensors(config, *lora_a));
+  STRATA_TRY_ASSIGN(const auto saved_b, saved_tensors(config, *lora_b));
+  const auto name = [](const HfTensor& x, const HfTensor& y) { return x.name == y.name; };
+  return targets_a == targets_b &&
+         std::equal(saved_a.begin(), saved_a.end(), saved_b.begin(), saved_b.end(), name);
 }
 
-Result<Program> add_adapter(Program program, const DecoderConfig& config, const AdapterSettings& settings) {
-  if (const auto* lora = std::get_if<LoraSettings>(&settings)) {
-    STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(config, *lora));
-    return add_lora(std::move(program), lora_groups(targets));
-  }
+namespace {
+
+Result<Program> add_lora_of(Program program, const DecoderConfig& config, const LoraSettings& settings,
+                            AdapterUse use) {
+  STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(config, settings));
+  STRATA_TRY_ASSIGN(const std::vector<HfTensor> saved, saved_tensors(config, settings));
+  for (ParamInfo& param : program.params)
+    if (std::any_of(saved.begin(), saved.end(), [&](const HfTensor& t) { return t.param == param.name; }))
+      param.trainable = true;
+  const double dropout = use == AdapterUse::training ? settings.dropout : 0;
+  return add_lora(std::move(program), lora_groups(targets), static_cast<float>(dropout));
+}
+
+}  // namespace
+
+Result<Program> add_adapter(Program program, const DecoderConfig& config, const AdapterSettings& settings,
+                            AdapterUse use) {
+  if (const auto* lora = std::get_if<LoraSettings>(&settings))
+    return add_lora_of(std::move(program), config, *lora, use);
   const DecoderConfig whole = with_derived_sizes(config);
   if (const auto* bottleneck = std::get_if<BottleneckSettings>(&settings))
     return add_bottlenecks(std::move(program), bottleneck_modules(whole, *bottleneck));

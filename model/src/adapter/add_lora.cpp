@@ -7,49 +7,52 @@
 #include <strata/runtime/str.h>
 
 #include "adapter/choose_modules.h"
+#include "adapter/module_names.h"
 
 namespace strata {
 namespace {
 
+using detail::ModuleName;
 using detail::RankLimit;
 
 constexpr std::string_view kWeight = ".weight";
 constexpr double kLargestAlpha = 1e6;  // as in section adapter
 
-/// A matrix of a block, by its module.
+/// A matrix that can have an adapter, by its module.
 struct Matrix {
-  std::string module;
-  const HfTensor* tensor;
-  std::int64_t rows, columns;
+  std::string module, param;
+  HfTensor::Layout layout;
+  std::int64_t first_row, rows, columns;
+  LoraPlace place = LoraPlace::linear;
 };
 
-/// The number of the layer, the first one in the name, as in "model.layers.3.mlp.up_proj".
-std::string_view layer_of(std::string_view module) {
-  while (!module.empty()) {
-    const std::string_view part = module.substr(0, module.find('.'));
-    if (part.find_first_not_of("0123456789") == std::string_view::npos) return part;
-    module.remove_prefix(std::min(module.size(), part.size() + 1));
-  }
-  return {};
-}
+std::string module_of(const HfTensor& tensor) { return tensor.name.substr(0, tensor.name.rfind('.')); }
 
-bool names(std::string_view name, std::string_view module) {
-  if (name.starts_with('^')) return module == name.substr(1);
-  if (const std::size_t at = name.rfind(LoraSettings::kAtLayer); at != std::string_view::npos)
-    return layer_of(module) == name.substr(at + 1) && names(name.substr(0, at), module);
-  return module == name || (module.ends_with(name) && module.size() > name.size() &&
-                            module[module.size() - name.size() - 1] == '.');
-}
-
+/// Those of blocks, the token embedding and the head.
 std::vector<Matrix> matrices_of(const std::vector<HfTensor>& tensors) {
   std::vector<Matrix> matrices;
+  const HfTensor* tokens = nullptr;
+  bool has_head = false;
   for (const HfTensor& tensor : tensors) {
-    if (tensor.shape.size() != 2 || !tensor.param.starts_with("layers.")) continue;
+    const bool of_tokens = tensor.param == "tokens.weight", of_head = tensor.param == "head.weight";
+    if (of_tokens) tokens = &tensor;
+    has_head = has_head || of_head || tensor.param == "score.weight";
+    if (tensor.shape.size() != 2 || !(tensor.param.starts_with("layers.") || of_tokens || of_head)) continue;
     const bool turned = tensor.layout == HfTensor::Layout::transposed;
-    matrices.push_back({tensor.name.substr(0, tensor.name.size() - kWeight.size()), &tensor,
+    matrices.push_back({module_of(tensor), tensor.param, tensor.layout, tensor.first_row,
                         static_cast<std::int64_t>(tensor.shape[turned ? 1 : 0]),
-                        static_cast<std::int64_t>(tensor.shape[turned ? 0 : 1])});
+                        static_cast<std::int64_t>(tensor.shape[turned ? 0 : 1]),
+                        of_tokens ? LoraPlace::embedding
+                        : of_head ? LoraPlace::head
+                                  : LoraPlace::linear});
   }
+  if (has_head || tokens == nullptr) return matrices;
+  Matrix head = matrices.front();  // tied
+  for (const Matrix& matrix : matrices)
+    if (matrix.place == LoraPlace::embedding) head = matrix;
+  head.module = module_of({std::string(hf_head_name()), {}, {}, 0, {}});
+  head.place = LoraPlace::head;
+  matrices.push_back(head);
   return matrices;
 }
 
@@ -57,7 +60,8 @@ std::vector<Matrix> matrices_of(const std::vector<HfTensor>& tensors) {
 std::vector<std::string> default_targets(const std::vector<Matrix>& matrices) {
   std::vector<std::string> targets;
   for (const std::string_view name : {"q_proj", "v_proj", "c_attn", "query_key_value", "qkv_proj"})
-    if (std::any_of(matrices.begin(), matrices.end(), [&](const Matrix& m) { return names(name, m.module); }))
+    if (std::any_of(matrices.begin(), matrices.end(),
+                    [&](const Matrix& m) { return detail::is_named(name, m.module); }))
       targets.emplace_back(name);
   return targets;
 }
@@ -68,26 +72,35 @@ class Chooser {
           RankLimit limit)
       : settings_(settings),
         section_(section),
+        n_layers_(config.layers),
         limit_(limit),
         tensors_(hf_tensors(config)),
-        matrices_(matrices_of(tensors_)) {}
+        matrices_(matrices_of(tensors_)) {
+    if (limit == RankLimit::of_matrix)
+      std::erase_if(matrices_, [](const Matrix& m) { return m.place != LoraPlace::linear; });
+  }
 
   Result<std::vector<LoraTarget>> run() {
-    const std::vector<std::string> targets =
-        settings_.targets.empty() ? default_targets(matrices_) : settings_.targets;
-    const char* const key = section_ == detail::kPeftSection ? "target_modules" : "target";
-    for (const std::string& target : targets) check_name(key, target);
-    for (const auto& [name, rank] : settings_.rank_pattern) check_name("rank_pattern", name);
-    for (const auto& [name, alpha] : settings_.alpha_pattern) check_name("alpha_pattern", name);
+    const bool is_peft = section_ == detail::kPeftSection;
+    const std::vector<ModuleName> targets =
+        names_of(is_peft ? "target_modules" : "target",
+                 settings_.targets.empty() ? default_targets(matrices_) : settings_.targets);
+    const std::vector<ModuleName> excluded =
+        names_of(is_peft ? "exclude_modules" : "exclude", settings_.exclude);
+    ranks_ = names_of_keys("rank_pattern", settings_.rank_pattern);
+    alphas_ = names_of_keys("alpha_pattern", settings_.alpha_pattern);
+    check_layers(is_peft ? "layers_to_transform" : "layers");
     if (settings_.pissa) check_pissa();
     std::vector<LoraTarget> chosen;
+    const auto is_excluded = [&](const std::string& module) {
+      if (detail::is_in_saved(settings_.save, module)) return true;
+      return std::any_of(excluded.begin(), excluded.end(),
+                         [&](const ModuleName& n) { return n.names(module); });
+    };
     for (const Matrix& matrix : matrices_)
-      if (std::any_of(targets.begin(), targets.end(), [&](const std::string& target) {
-            return target == LoraSettings::kAllLinear || names(target, matrix.module);
-          }))
-        chosen.push_back(target_of(matrix));
-    if (problems_.empty()) return chosen;
-    return Status::error(Code::invalid, str(section_, ":", problems_));
+      if (is_target(targets, matrix) && !is_excluded(matrix.module)) chosen.push_back(target_of(matrix));
+    if (problems_.empty() && chosen.empty()) problems_ += "\n  no module is left that would have an adapter";
+    return problems_.empty() ? Result<std::vector<LoraTarget>>(std::move(chosen)) : problem();
   }
 
  private:
@@ -97,43 +110,83 @@ class Chooser {
     if (settings_.rslora && !(settings_.rank_pattern.empty() && settings_.alpha_pattern.empty()))
       problems_ += "\n  PiSSA and rsLoRA cannot be combined with rank_pattern or alpha_pattern";
   }
-  void check_name(std::string_view what, const std::string& name) {
-    if (name == LoraSettings::kAllLinear && what.starts_with("target")) return;
-    const auto is_named = [&](std::string_view module) { return names(name, module); };
-    if (std::any_of(matrices_.begin(), matrices_.end(), [&](const Matrix& m) { return is_named(m.module); }))
+  Status problem() const { return Status::error(Code::invalid, str(section_, ":", problems_)); }
+  /// Layers limit what is not named in full, as in PEFT.
+  bool is_target(const std::vector<ModuleName>& targets, const Matrix& matrix) const {
+    const auto& layers = settings_.layers;
+    const bool has_layer =
+        layers.empty() || std::any_of(layers.begin(), layers.end(), [&](std::int64_t layer) {
+          return str(layer) == detail::layer_of(matrix.module);
+        });
+    return std::any_of(targets.begin(), targets.end(), [&](const ModuleName& target) {
+      const bool is_named =
+          target.is_all_linear() ? matrix.place == LoraPlace::linear : target.names(matrix.module);
+      return is_named && (has_layer || target.text() == matrix.module);
+    });
+  }
+  void check_layers(std::string_view key) {
+    for (const std::int64_t layer : settings_.layers)
+      if (std::none_of(matrices_.begin(), matrices_.end(),
+                       [&](const Matrix& m) { return detail::layer_of(m.module) == str(layer); }))
+        problems_ += str("\n  ", key, " has ", layer, "; the model has layers 0 to ", n_layers_ - 1);
+  }
+  template <class T>
+  std::vector<ModuleName> names_of_keys(std::string_view what,
+                                        const std::vector<std::pair<std::string, T>>& patterns) {
+    std::vector<std::string> keys;
+    for (const auto& pattern : patterns) keys.push_back(pattern.first);
+    return names_of(what, keys, ModuleName::Kind::pattern_key);
+  }
+  /// The names, each of which names a module.
+  std::vector<ModuleName> names_of(std::string_view what, const std::vector<std::string>& texts,
+                                   ModuleName::Kind kind = ModuleName::Kind::target) {
+    std::vector<ModuleName> names;
+    for (const std::string& text : texts) {
+      auto name = ModuleName::parse(text, kind);
+      if (name.has_value()) {
+        check_name(what, *name);
+        names.push_back(*std::move(name));
+      } else {
+        problems_ += str("\n  ", what, " ", name.status().message());
+      }
+    }
+    return names;
+  }
+  void check_name(std::string_view what, const ModuleName& name) {
+    if (name.is_all_linear()) return;
+    if (std::any_of(matrices_.begin(), matrices_.end(),
+                    [&](const Matrix& m) { return name.names(m.module); }))
       return;
     std::set<std::string> last_parts;
-    for (const Matrix& matrix : matrices_)
-      last_parts.insert(matrix.module.substr(matrix.module.rfind('.') + 1));
-    std::string known;
-    for (const std::string& part : last_parts) known += (known.empty() ? "" : ", ") + part;
-    const bool is_other =
-        is_named("lm_head") || std::any_of(tensors_.begin(), tensors_.end(), [&](const HfTensor& t) {
-          return is_named(t.name.substr(0, t.name.rfind('.')));
-        });
-    problems_ += str("\n  ", what, " '", name, "' ",
-                     is_other ? "is no matrix of a block: embeddings, heads and norms cannot have adapters"
-                              : "names no module of the model",
-                     "; the modules are ", known, ", or all of them: ", LoraSettings::kAllLinear);
-  }
-  // PEFT takes the first of a file; two that differ are an error here.
-  template <class T>
-  T of_pattern(const char* what, const std::map<std::string, T>& pattern, const std::string& module,
-               T otherwise) {
-    const std::pair<const std::string, T>* found = nullptr;
-    for (const auto& entry : pattern) {
-      if (!names(entry.first, module)) continue;
-      if (found != nullptr && found->second != entry.second)
-        problems_ += str("\n  ", what, ": '", found->first, "' = ", found->second, " and '", entry.first,
-                         "' = ", entry.second, " both name ", module);
-      found = &entry;
+    std::string known, others;
+    for (const Matrix& matrix : matrices_) {
+      const std::string part = matrix.module.substr(matrix.module.rfind('.') + 1);
+      if (matrix.place == LoraPlace::linear)
+        last_parts.insert(part);
+      else
+        others += ", " + part;
     }
-    return found == nullptr ? otherwise : found->second;
+    for (const std::string& part : last_parts) known += (known.empty() ? "" : ", ") + part;
+    const bool is_other = std::any_of(tensors_.begin(), tensors_.end(),
+                                      [&](const HfTensor& t) { return name.names(module_of(t)); });
+    problems_ += str(
+        "\n  ", what, " '", name.text(), "' ",
+        is_other ? "is no matrix: positions and norms cannot have adapters" : "names no module of the model",
+        "; the modules are ", known, ", or all of them: ", LoraSettings::kAllLinear,
+        others.empty() ? "" : "; besides", others.empty() ? "" : others.substr(1));
+  }
+  /// The first that matches counts, as in PEFT.
+  template <class T>
+  static T of_pattern(const std::vector<ModuleName>& names,
+                      const std::vector<std::pair<std::string, T>>& values, const std::string& module,
+                      T otherwise) {
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (names[i].names(module)) return values[i].second;
+    return otherwise;
   }
   LoraTarget target_of(const Matrix& matrix) {
-    const std::int64_t rank =
-        of_pattern("rank_pattern", settings_.rank_pattern, matrix.module, settings_.rank);
-    const double alpha = of_pattern("alpha_pattern", settings_.alpha_pattern, matrix.module, settings_.alpha);
+    const std::int64_t rank = of_pattern(ranks_, settings_.rank_pattern, matrix.module, settings_.rank);
+    const double alpha = of_pattern(alphas_, settings_.alpha_pattern, matrix.module, settings_.alpha);
     const int halves = settings_.pissa ? 2 : 1;
     const bool is_limited = settings_.pissa || limit_ == RankLimit::of_matrix;
     const std::int64_t largest =
@@ -146,22 +199,28 @@ class Chooser {
       problems_ += str("\n  the alpha of ", matrix.module, " is ", alpha, "; it must be above 0 and at most ",
                        largest_alpha);
     const double by = settings_.rslora ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank);
-    const HfTensor::Layout layout = matrix.tensor->layout;
-    return {matrix.module,
-            {matrix.tensor->param,
-             {matrix.tensor->first_row, matrix.rows, rank},
-             static_cast<float>(problems_.empty() ? alpha / by : 1.0),
-             settings_.dora,
-             LoraTrained::both,
-             settings_.pissa},
-            layout == HfTensor::Layout::transposed ? HfTensor::Layout::rows : layout};
+    if (matrix.place != LoraPlace::linear && (settings_.dora || settings_.pissa))
+      problems_ += str("\n  ", matrix.module, ": the embedding and the head cannot have adapters of ",
+                       settings_.dora ? "DoRA" : "PiSSA");
+    LoraModule lora{matrix.param,
+                    {matrix.first_row, matrix.rows, rank},
+                    static_cast<float>(problems_.empty() ? alpha / by : 1.0),
+                    settings_.dora,
+                    LoraTrained::both,
+                    settings_.pissa,
+                    matrix.place};
+    if (matrix.place == LoraPlace::embedding) lora.part = {0, matrix.columns, rank};
+    return {matrix.module, lora,
+            matrix.layout == HfTensor::Layout::transposed ? HfTensor::Layout::rows : matrix.layout};
   }
 
   const LoraSettings& settings_;
   const std::string_view section_;
+  const std::int64_t n_layers_;
   const RankLimit limit_;
   const std::vector<HfTensor> tensors_;
-  const std::vector<Matrix> matrices_;
+  std::vector<Matrix> matrices_;
+  std::vector<ModuleName> ranks_, alphas_;
   std::string problems_;
 };
 
@@ -176,6 +235,36 @@ Result<std::vector<LoraTarget>> detail::choose_modules(const DecoderConfig& conf
 Result<std::vector<LoraTarget>> lora_targets(const DecoderConfig& config, const LoraSettings& settings,
                                              std::string_view section) {
   return detail::choose_modules(config, settings, section, RankLimit::of_peft);
+}
+
+LoraSettings without_absent(const DecoderConfig& config, LoraSettings settings) {
+  std::vector<std::string> modules = {"lm_head"};
+  for (const HfTensor& tensor : hf_tensors(config)) modules.push_back(module_of(tensor));
+  const auto is_absent = [&](const std::string& text, ModuleName::Kind kind) {
+    const auto name = ModuleName::parse(text, kind);
+    return name.has_value() && !name->is_all_linear() &&
+           std::none_of(modules.begin(), modules.end(), [&](const std::string& m) { return name->names(m); });
+  };
+  const auto is_absent_target = [&](const std::string& text) {
+    return is_absent(text, ModuleName::Kind::target);
+  };
+  const auto is_absent_pattern = [&](const auto& pattern) {
+    return is_absent(pattern.first, ModuleName::Kind::pattern_key);
+  };
+  const auto is_absent_layer = [&](std::int64_t layer) { return layer >= config.layers; };
+  const auto erase_unless_all = [](auto& from, const auto& is_gone) {
+    if (!std::all_of(from.begin(), from.end(), is_gone)) std::erase_if(from, is_gone);
+  };
+  erase_unless_all(settings.targets, is_absent_target);
+  erase_unless_all(settings.layers, is_absent_layer);
+  std::erase_if(settings.exclude, is_absent_target);
+  std::erase_if(settings.save, [&](const std::string& name) {
+    return std::none_of(modules.begin(), modules.end(),
+                        [&](const std::string& m) { return detail::has_saved_module(m + ".weight", name); });
+  });
+  std::erase_if(settings.rank_pattern, is_absent_pattern);
+  std::erase_if(settings.alpha_pattern, is_absent_pattern);
+  return settings;
 }
 
 std::map<std::string, std::int64_t> inner_extents(const DecoderConfig& config) {
@@ -222,6 +311,19 @@ void merge_lora(const LoraGroup& group, std::int64_t inner, std::span<const floa
     a_of_part += part.rank * inner;
     b_of_part += part.rows * part.rank;
   }
+}
+
+void merge_lora_table(const LoraGroup& group, std::int64_t columns, std::span<const float> a,
+                      std::span<const float> b, std::span<float> table) {
+  const auto rank = static_cast<std::size_t>(group.ranks()), n = static_cast<std::size_t>(columns);
+  for (std::size_t row = 0; row < table.size() / n; ++row)
+    for (std::size_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (std::size_t i = 0; i < rank; ++i)
+        sum += static_cast<double>(a[row * rank + i]) * static_cast<double>(b[j * rank + i]);
+      float& value = table[row * n + j];
+      value = static_cast<float>(static_cast<double>(value) + static_cast<double>(group.scale) * sum);
+    }
 }
 
 std::vector<LoraGroup> lora_groups(const std::vector<LoraTarget>& targets) {

@@ -8,6 +8,7 @@
 
 #include <strata/runtime/str.h>
 
+#include "adapter/module_pattern.h"
 #include "text/json_fields.h"
 #include "text/strict_json.h"
 
@@ -27,63 +28,60 @@ constexpr std::int64_t kMostLayers = 1 << 20;
 constexpr std::string_view kChangesBase[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
 constexpr std::string_view kKeepsBase[] = {"gaussian", "orthogonal", "eva", "mica"};
 
-/// A pattern as strata writes names: PEFT's are regular expressions, but a name, also one with escaped dots
-/// and anchors, is one of a module. "^" makes it a whole name. Other expressions are refused.
-Result<std::string> pattern_name(const std::string& key, const std::string& pattern) {
-  std::string name;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const bool is_dot = pattern.compare(i, 2, "\\.") == 0;
-    const bool is_anchor = (i == 0 && pattern[i] == '^') || (i + 1 == pattern.size() && pattern[i] == '$');
-    if (!is_dot && !is_anchor && std::string_view("*+?[](){}|\\^$@").find(pattern[i]) != std::string::npos)
-      return unsupported(str(key, ": '", pattern,
-                             "' is a regular expression; strata takes names of modules or their last parts, "
-                             "also with ^ and $"));
-    i += is_dot ? 1 : 0;
-    if (pattern[i] != '$') name += pattern[i];
-  }
-  return name;
+std::string lowered(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
 }
 
-Status read_targets(const json& value, std::vector<std::string>& targets) {
+/// A text is a regular expression, which matches whole names, and a list has names or their last parts.
+Status read_names(const json& root, const char* key, std::vector<std::string>& names) {
+  const json& value = field(root, key);
   if (value.is_null()) return {};
   if (value.is_string()) {
-    targets = {value.get<std::string>()};
-    if (targets[0] == LoraSettings::kAllLinear) return {};
-    return unsupported(str("target_modules = ", shown(value),
-                           " is a regular expression; strata takes a list of names, or ",
-                           LoraSettings::kAllLinear));
+    const std::string text = value.get<std::string>();
+    if (text.empty()) return {};
+    names = {lowered(text) == LoraSettings::kAllLinear ? LoraSettings::kAllLinear
+             : is_module_pattern(text)                 ? text
+                                                       : "^" + text};
+    return {};
   }
   if (!value.is_array())
-    return corrupt(str("target_modules is ", shown(value), "; it must be a list of names"));
+    return corrupt(str(key, " is ", shown(value), "; it must be a list of names, or a regular expression"));
   for (const json& name : value) {
-    if (!name.is_string())
-      return corrupt(str("target_modules has ", shown(name), "; it must be a list of names"));
-    targets.push_back(name.get<std::string>());
+    if (!name.is_string()) return corrupt(str(key, " has ", shown(name), "; it must be a list of names"));
+    const std::string text = name.get<std::string>();
+    if (is_module_pattern(text))
+      return unsupported(str(key, " has ", shown(name),
+                             " in a list, which PEFT takes for a name; a regular "
+                             "expression must be the only text"));
+    names.push_back(text);
   }
   return {};
 }
 
-Status read_patterns(const json& root, LoraSettings& settings) {
-  for (const char* key : {"rank_pattern", "alpha_pattern"}) {
-    const json& pattern = field(root, key);
-    if (pattern.is_null()) continue;
-    if (!pattern.is_object()) return corrupt(str(key, " is ", shown(pattern), "; it must be an object"));
-    for (const auto& [name, value] : pattern.items()) {
-      STRATA_TRY_ASSIGN(const std::string module, pattern_name(key, name));
-      const std::string where = str(key, ".", name);
-      const bool is_alpha = std::string_view(key) == "alpha_pattern";
-      if (is_alpha ? settings.alpha_pattern.contains(module) : settings.rank_pattern.contains(module))
-        return unsupported(str(key, " names ", module, " twice; which of them counts is left to the order"));
-      if (is_alpha) {
-        STRATA_TRY_ASSIGN(settings.alpha_pattern[module], real_number(value, where));
-      } else if (value.is_number_integer()) {
-        settings.rank_pattern[module] = value.get<std::int64_t>();
-      } else {
-        return corrupt(str(where, " is ", shown(value), "; it must be a whole number"));
-      }
-    }
+/// `root` has its keys in the order of the file, the first of which counts that matches.
+template <class T, class Read>
+Status read_pattern(const nlohmann::ordered_json& root, const char* key,
+                    std::vector<std::pair<std::string, T>>& patterns, const Read& read) {
+  const auto pattern = root.find(key);
+  if (pattern == root.end() || pattern->is_null()) return {};
+  if (!pattern->is_object())
+    return corrupt(str(key, " is ", shown(json(*pattern)), "; it must be an object"));
+  for (const auto& [name, value] : pattern->items()) {
+    STRATA_TRY_ASSIGN(const T number, read(json(value), str(key, ".", name)));
+    patterns.emplace_back(name, number);
   }
   return {};
+}
+
+Status read_patterns(const nlohmann::ordered_json& root, LoraSettings& settings) {
+  STRATA_TRY(read_pattern(root, "rank_pattern", settings.rank_pattern,
+                          [](const json& value, const std::string& where) -> Result<std::int64_t> {
+                            if (value.is_number_integer()) return value.get<std::int64_t>();
+                            return corrupt(str(where, " is ", shown(value), "; it must be a whole number"));
+                          }));
+  return read_pattern(root, "alpha_pattern", settings.alpha_pattern, real_number);
 }
 
 // How A and B started changes nothing, unless they belong to another base than the folder's.
@@ -91,9 +89,7 @@ Status check_start(const json& start) {
   if (start.is_null() || start.is_boolean()) return {};
   if (!start.is_string())
     return corrupt(str("init_lora_weights is ", shown(start), "; it must be true, false or a name"));
-  std::string text = start.get<std::string>();
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string text = lowered(start.get<std::string>());
   const auto begins = [&](std::string_view name) { return text.starts_with(name); };
   if (std::any_of(std::begin(kChangesBase), std::end(kChangesBase), begins))
     return unsupported(
@@ -106,47 +102,60 @@ Status check_start(const json& start) {
                          "mica, and pissa, olora, corda, loftq and lora_ga after a conversion by PEFT"));
 }
 
-// Dropout acts in training only, which says that it is left out.
-Status check_dropout(const json& dropout) {
+Status read_dropout(const json& dropout, LoraSettings& settings) {
   if (dropout.is_null()) return {};
-  STRATA_TRY_ASSIGN(const double share, real_number(dropout, "lora_dropout"));
-  if (share >= 0 && share <= 1) return {};
-  return corrupt(str("lora_dropout is ", share, "; it must be 0 to 1"));
+  STRATA_TRY_ASSIGN(settings.dropout, real_number(dropout, "lora_dropout"));
+  if (settings.dropout >= 0 && settings.dropout < 1) return {};
+  return corrupt(str("lora_dropout is ", settings.dropout, "; it must be 0 to below 1"));
 }
 
-/// Limits the targets to layers, as PEFT does unless the list is empty. layers_pattern, which says how the
-/// model names its list of layers, follows from the model.
-Status read_layers(const json& value, std::vector<std::string>& targets) {
+Status read_bias(const json& bias, LoraSettings& settings) {
+  using enum LoraSettings::Bias;
+  if (bias.is_null() || bias == "none") return {};
+  if (bias != "all" && bias != "lora_only")
+    return corrupt(str("bias is ", shown(bias), "; it must be none, all or lora_only"));
+  settings.bias = bias == "all" ? all : lora_only;
+  return {};
+}
+
+Status read_saved(const json& modules, LoraSettings& settings) {
+  if (modules.is_null()) return {};
+  for (const json& name : modules.is_array() ? modules : json::array({modules})) {
+    if (!name.is_string())
+      return corrupt(str("modules_to_save has ", shown(name), "; it must be a list of names"));
+    settings.save.push_back(name.get<std::string>());
+  }
+  return {};
+}
+
+/// layers_pattern, which says how the model names its list of layers, follows from the model.
+Status read_layers(const json& root, LoraSettings& settings) {
+  const json& value = field(root, "layers_to_transform");
   if (value.is_null()) return {};
-  std::vector<std::int64_t> layers;
   for (const json& layer : value.is_array() ? value : json::array({value})) {
     if (!layer.is_number_integer() || layer.get<std::int64_t>() < 0 ||
         layer.get<std::int64_t>() > kMostLayers)
       return corrupt(str("layers_to_transform has ", shown(layer),
                          "; it must be the number of a layer, or a "
                          "list of them"));
-    layers.push_back(layer.get<std::int64_t>());
+    settings.layers.push_back(layer.get<std::int64_t>());
   }
-  if (layers.empty()) return {};
-  if (targets.empty() || targets[0] == LoraSettings::kAllLinear)
-    return unsupported("layers_to_transform needs target_modules to be a list of names");
-  std::vector<std::string> limited;
-  for (const std::string& target : targets)
-    for (const std::int64_t layer : layers) limited.push_back(str(target, LoraSettings::kAtLayer, layer));
-  targets = std::move(limited);
+  if (!settings.layers.empty() && field(root, "target_modules").is_string())
+    return unsupported(str("layers_to_transform is ", shown(value),
+                           ", which PEFT takes with target_modules as a list of names alone"));
   return {};
 }
 
-Result<LoraSettings> read_lora(const json& root) {
-  if (const json& bias = field(root, "bias"); !bias.is_null() && bias != "none")
-    return unsupported(str("bias is ", shown(bias), "; strata does not train biases with an adapter: none"));
+Result<LoraSettings> read_lora(const json& root, const nlohmann::ordered_json& in_order) {
   STRATA_TRY(check_start(field(root, "init_lora_weights")));
-  STRATA_TRY(check_dropout(field(root, "lora_dropout")));
-  STRATA_TRY(refuse_other_keys(
-      root,
-      {"peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "target_modules", "layers_to_transform",
-       "rank_pattern", "alpha_pattern", "use_rslora", "use_dora", "bias", "init_lora_weights"}));
+  STRATA_TRY(
+      refuse_other_keys(root, {"peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "target_modules",
+                               "exclude_modules", "layers_to_transform", "rank_pattern", "alpha_pattern",
+                               "use_rslora", "use_dora", "bias", "modules_to_save", "init_lora_weights"}));
   LoraSettings settings;
+  STRATA_TRY(read_dropout(field(root, "lora_dropout"), settings));
+  STRATA_TRY(read_bias(field(root, "bias"), settings));
+  STRATA_TRY(read_saved(field(root, "modules_to_save"), settings));
   STRATA_TRY_ASSIGN(settings.rank, whole_number(root, "r", settings.rank));
   if (const json& alpha = field(root, "lora_alpha"); !alpha.is_null()) {
     STRATA_TRY_ASSIGN(settings.alpha, real_number(alpha, "lora_alpha"));
@@ -154,9 +163,10 @@ Result<LoraSettings> read_lora(const json& root) {
   }
   STRATA_TRY_ASSIGN(settings.rslora, flag(root, "", "use_rslora", false));
   STRATA_TRY_ASSIGN(settings.dora, flag(root, "", "use_dora", false));
-  STRATA_TRY(read_targets(field(root, "target_modules"), settings.targets));
-  STRATA_TRY(read_layers(field(root, "layers_to_transform"), settings.targets));
-  STRATA_TRY(read_patterns(root, settings));
+  STRATA_TRY(read_names(root, "target_modules", settings.targets));
+  STRATA_TRY(read_names(root, "exclude_modules", settings.exclude));
+  STRATA_TRY(read_layers(root, settings));
+  STRATA_TRY(read_patterns(in_order, settings));
   return settings;
 }
 
@@ -197,7 +207,7 @@ Result<PeftConfig> parse_peft_config(const std::string& text) {
     return unsupported(str("task_type is ", shown(task), "; strata trains language models: CAUSAL_LM"));
   PeftConfig config;
   if (field(root, "peft_type") == "LORA") {
-    STRATA_TRY_ASSIGN(config.settings, read_lora(root));
+    STRATA_TRY_ASSIGN(config.settings, read_lora(root, nlohmann::ordered_json::parse(text)));
   } else {
     STRATA_TRY_ASSIGN(config.settings, read_other_method(root));
   }
@@ -205,6 +215,23 @@ Result<PeftConfig> parse_peft_config(const std::string& text) {
     config.base = base.get<std::string>();
   return config;
 }
+
+namespace {
+
+/// In this order, and with "q_proj@3" as the regular expression that says it to PEFT.
+template <class T>
+nlohmann::ordered_json pattern_object(const std::vector<std::pair<std::string, T>>& patterns) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : patterns) {
+    const std::size_t at = name.rfind(LoraSettings::kAtLayer);
+    const std::string key =
+        at == std::string::npos ? name : str(name.substr(at + 1), "\\.(.*\\.)?", name.substr(0, at));
+    if (!object.contains(key)) object[key] = value;
+  }
+  return object;
+}
+
+}  // namespace
 
 std::string peft_config_json(const LoraSettings& settings, const std::vector<std::string>& modules,
                              const std::string& base, bool fan_in_fan_out) {
@@ -220,16 +247,21 @@ std::string peft_config_json(const LoraSettings& settings, const std::vector<std
     root["lora_alpha"] = alpha;
   else
     root["lora_alpha"] = settings.alpha;
-  root["lora_dropout"] = 0.0;
-  root["bias"] = "none";
+  root["lora_dropout"] = settings.dropout;
+  root["bias"] = settings.bias == LoraSettings::Bias::none  ? "none"
+                 : settings.bias == LoraSettings::Bias::all ? "all"
+                                                            : "lora_only";
   root["use_rslora"] = settings.rslora;
   root["use_dora"] = settings.dora;
   root["fan_in_fan_out"] = fan_in_fan_out;
   root["init_lora_weights"] = true;
   root["target_modules"] = modules;
-  root["modules_to_save"] = nullptr;
-  root["rank_pattern"] = settings.rank_pattern;
-  root["alpha_pattern"] = settings.alpha_pattern;
+  if (settings.save.empty())
+    root["modules_to_save"] = nullptr;
+  else
+    root["modules_to_save"] = settings.save;
+  root["rank_pattern"] = pattern_object(settings.rank_pattern);
+  root["alpha_pattern"] = pattern_object(settings.alpha_pattern);
   return root.dump(2) + "\n";
 }
 

@@ -14,12 +14,14 @@ namespace strata {
 namespace {
 
 // The last parts of the targets' names if they name no other module, else the whole names.
-std::vector<std::string> target_modules(const DecoderConfig& config, const std::vector<LoraTarget>& targets) {
+std::vector<std::string> target_modules(const DecoderConfig& config, const std::vector<LoraTarget>& targets,
+                                        const std::vector<std::string>& save) {
   std::set<std::string> last_parts, all;
   for (const LoraTarget& target : targets)
     last_parts.insert(target.module.substr(target.module.rfind('.') + 1));
   LoraSettings by_parts;
   by_parts.targets.assign(last_parts.begin(), last_parts.end());
+  by_parts.save = save;
   const auto named = lora_targets(config, by_parts);
   if (named.has_value() && named->size() == targets.size()) return by_parts.targets;
   for (const LoraTarget& target : targets) all.insert(target.module);
@@ -90,13 +92,14 @@ Result<std::string> adapter_config_text(const DecoderConfig& config, const Adapt
   const std::vector<HfTensor> all = hf_tensors(config);
   const bool turned = std::any_of(all.begin(), all.end(),
                                   [](const HfTensor& t) { return t.layout == HfTensor::Layout::transposed; });
-  return detail::peft_config_json(*lora, target_modules(config, targets), base, turned);
+  return detail::peft_config_json(*lora, target_modules(config, targets, lora->save), base, turned);
 }
 
 Status write_folder(Io& io, const std::string& path, const DecoderConfig& config,
                     const AdapterSettings& settings, const std::string& base, const ParamSource& source) {
   STRATA_TRY(io.make_dirs(path));
-  STRATA_TRY_ASSIGN(const std::vector<detail::PeftTensor> tensors, detail::adapter_tensors(config, settings));
+  STRATA_TRY_ASSIGN(std::vector<detail::PeftTensor> tensors, detail::adapter_tensors(config, settings));
+  std::erase_if(tensors, [](const detail::PeftTensor& tensor) { return tensor.optional; });
   STRATA_TRY_ASSIGN(const std::string text, adapter_config_text(config, settings, base));
   STRATA_TRY(TensorWriter(config, tensors, source).write(io, path + "/adapter_model.safetensors"));
   return write_text_atomically(io, path + "/adapter_config.json", text);
@@ -117,10 +120,17 @@ ParamSource merged_source(ParamSource source, std::vector<LoraGroup> groups, con
     STRATA_TRY(source(name, into));
     for (const LoraGroup& group : groups) {
       if (group.weight != name) continue;
-      std::vector<float> a(static_cast<std::size_t>(group.ranks() * inner.at(group.weight))),
+      const bool of_table = group.place == LoraPlace::embedding;
+      const std::int64_t columns = inner.at(group.weight),
+                         extent = of_table ? std::ssize(into) / columns : columns;
+      std::vector<float> a(static_cast<std::size_t>(group.ranks() * extent)),
           b(static_cast<std::size_t>(group.elems())), magnitude;
       STRATA_TRY(source(group.a, a));
       STRATA_TRY(source(group.b, b));
+      if (of_table) {
+        merge_lora_table(group, columns, a, b, into);
+        continue;
+      }
       if (!group.magnitude.empty()) {
         magnitude.resize(static_cast<std::size_t>(group.rows()));
         STRATA_TRY(source(group.magnitude, magnitude));

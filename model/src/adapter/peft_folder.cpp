@@ -58,15 +58,20 @@ Result<std::unique_ptr<PeftFolder>> PeftFolder::open(Io& io, const std::string& 
   STRATA_TRY_ASSIGN(detail::PeftConfig parsed, read_config(io, path));
   folder->settings_ = std::move(parsed.settings);
   folder->base_ = std::move(parsed.base);
-  if (const auto* lora = std::get_if<LoraSettings>(&folder->settings_)) {
+  if (auto* lora = std::get_if<LoraSettings>(&folder->settings_)) {
+    *lora = without_absent(config, std::move(*lora));
     auto targets = lora_targets(config, *lora, detail::kPeftSection);
     if (!targets.has_value()) return targets.status().annotate(path);
     folder->targets_ = *std::move(targets);
+    STRATA_TRY(saved_tensors(config, *lora, detail::kPeftSection).status().annotate(path));
   }
   STRATA_TRY_ASSIGN(folder->tensors_, detail::adapter_tensors(folder->config_, folder->settings_));
   STRATA_TRY(check_format(io, path));
   STRATA_TRY_ASSIGN(const std::string where, detail::file_in_hf_folder(path, "adapter_model.safetensors"));
   STRATA_TRY_ASSIGN(folder->file_, SafetensorsFile::open(io, where));
+  std::erase_if(folder->tensors_, [&](const detail::PeftTensor& tensor) {
+    return tensor.optional && folder->file_->find(tensor.name) == nullptr;
+  });
   STRATA_TRY(folder->check_tensors().annotate(path + "/adapter_model.safetensors"));
   return folder;
 }

@@ -8,6 +8,7 @@
 namespace strata::detail {
 namespace {
 
+constexpr const char* kPeftPrefix = "base_model.model.";
 constexpr const char* kPromptEmbeddings = "prompt_embeddings";
 
 /// The part of `param` as a tensor of a Hugging Face file, whose rows may be in another order.
@@ -65,7 +66,7 @@ std::vector<PeftTensor> peft_tensors(const DecoderConfig& config, const std::vec
   for (const LoraTarget& target : targets) {
     const auto group = std::find_if(groups.begin(), groups.end(), [&](const LoraGroup& g) {
       return g.weight == target.lora.weight && g.scale == target.lora.scale &&
-             g.magnitude.empty() != target.lora.dora;
+             g.magnitude.empty() != target.lora.dora && g.place == target.lora.place;
     });
     STRATA_ASSERT(group != groups.end(), target.module, " is in no group");
     std::int64_t rank = 0, rows = 0, elems = 0;  // before the module
@@ -77,7 +78,19 @@ std::vector<PeftTensor> peft_tensors(const DecoderConfig& config, const std::vec
     }
     const LoraPart& part = target.lora.part;
     const std::int64_t inner = columns.at(target.lora.weight);
-    const std::string name = str("base_model.model.", target.module);
+    const std::string name = str(kPeftPrefix, target.module);
+    if (target.lora.place != LoraPlace::linear)
+      tensors.push_back({.name = name + ".base_layer.weight",
+                         .param = target.lora.weight,
+                         .rows = config.vocab,
+                         .columns = config.hidden,
+                         .optional = true});
+    if (target.lora.place == LoraPlace::embedding) {
+      tensors.push_back(
+          {name + ".lora_embedding_A", group->a, 0, part.rank, config.vocab, HfTensor::Layout::transposed});
+      tensors.push_back({name + ".lora_embedding_B", group->b, 0, part.rows, part.rank, target.rows});
+      continue;
+    }
     tensors.push_back(
         {name + ".lora_A.weight", group->a, rank * inner, part.rank, inner, HfTensor::Layout::rows});
     tensors.push_back({name + ".lora_B.weight", group->b, elems, part.rows, part.rank, target.rows});
@@ -93,11 +106,38 @@ std::vector<PeftTensor> peft_tensors(const DecoderConfig& config, const std::vec
   return tensors;
 }
 
+namespace {
+
+/// A tensor that is trained whole.
+PeftTensor saved_tensor(const HfTensor& tensor, const std::vector<LoraTarget>& targets) {
+  const std::size_t dot = tensor.name.rfind('.');
+  const bool has_adapter = std::any_of(targets.begin(), targets.end(), [&](const LoraTarget& target) {
+    return target.module == tensor.name.substr(0, dot);
+  });
+  const bool is_vector = tensor.shape.size() == 1;
+  const auto extent = [&](std::size_t i) { return static_cast<std::int64_t>(tensor.shape[i]); };
+  const std::int64_t columns = is_vector ? 1 : extent(1), rows = extent(0);
+  const bool turned = tensor.layout == HfTensor::Layout::transposed;
+  return {.name = str(kPeftPrefix, tensor.name.substr(0, dot), has_adapter ? ".base_layer" : "",
+                      tensor.name.substr(dot)),
+          .param = tensor.param,
+          .first = tensor.first_row * (turned ? rows : columns),
+          .rows = rows,
+          .columns = columns,
+          .layout = tensor.layout,
+          .is_vector = is_vector};
+}
+
+}  // namespace
+
 Result<std::vector<PeftTensor>> adapter_tensors(const DecoderConfig& config,
                                                 const AdapterSettings& settings) {
   if (const auto* lora = std::get_if<LoraSettings>(&settings)) {
     STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(config, *lora));
-    return peft_tensors(config, targets);
+    std::vector<PeftTensor> all = peft_tensors(config, targets);
+    STRATA_TRY_ASSIGN(const std::vector<HfTensor> saved, saved_tensors(config, *lora));
+    for (const HfTensor& tensor : saved) all.push_back(saved_tensor(tensor, targets));
+    return all;
   }
   if (const auto* bottleneck = std::get_if<BottleneckSettings>(&settings))
     return bottleneck_tensors(config, *bottleneck);

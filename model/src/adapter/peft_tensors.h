@@ -19,6 +19,7 @@ struct PeftTensor {
   std::int64_t file_columns = 0;  ///< columns of the tensor, if the parameter has not all of them; else 0
   std::int64_t first_column = 0;  ///< of the tensor
   bool is_vector = false;         ///< the tensor is [rows], and columns is 1
+  bool optional = false;          ///< what PEFT stores of the base in some files; it is not written
   std::int64_t n_elems() const noexcept { return rows * columns; }
   std::int64_t file_elems() const noexcept { return rows * (file_columns > 0 ? file_columns : columns); }
   std::vector<std::uint64_t> shape() const {

@@ -12,14 +12,26 @@ namespace {
 
 constexpr std::uint64_t kAdapterLimit = 16 << 20;
 
-// The base model of a PEFT folder as text; empty if its configuration does not name it.
+/// base_model_name_or_path of a PEFT folder; empty if its configuration does not name it.
 std::string base_of(Io& io, const std::string& adapter_config) {
   const auto text = read_text(io, adapter_config, kAdapterLimit);
   if (!text.has_value()) return {};
   const auto root = detail::parse_strict_json(*text);
   if (!root.has_value() || !root->is_object()) return {};
   const auto base = root->find("base_model_name_or_path");
-  return base != root->end() && base->is_string() ? str(" of ", base->get<std::string>()) : std::string();
+  return base != root->end() && base->is_string() ? base->get<std::string>() : std::string();
+}
+
+/// What to name instead of an adapter's folder.
+std::string adapter_remedy(Io& io, const std::string& path, const std::string& base) {
+  const bool is_here = !base.empty() && io.exists(base + "/config.json");
+  const std::string folder = is_here ? base : base.empty() ? "BASE" : base.substr(base.rfind('/') + 1);
+  return str(" is a PEFT adapter", base.empty() ? "" : " of ", base,
+             ", which has no weights of its own; name its base, and the adapter beside it: ", folder,
+             " --adapter ", path,
+             is_here        ? ""
+             : base.empty() ? ", where BASE is the folder of the model that it was trained on"
+                            : str(", where ", folder, " is the folder to which you have downloaded ", base));
 }
 
 }  // namespace
@@ -29,10 +41,7 @@ Status explain_hf_folder(Io& io, const std::string& path) {
     return Status::error(Code::unsupported, str(path, why));
   };
   if (const std::string config = path + "/adapter_config.json"; io.exists(config))
-    return refuse(str(" is a PEFT adapter", base_of(io, config),
-                      ", which has no weights of its own: merge it into its model and name that folder "
-                      "(AutoPeftModelForCausalLM.from_pretrained('",
-                      path, "').merge_and_unload().save_pretrained('DIR'))"));
+    return refuse(adapter_remedy(io, path, base_of(io, config)));
   const auto names = io.list(path);
   if (!names.has_value()) return {};  // reading the folder reports the error
   const auto first_of = [&](const auto& matches) {

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
 
 #include "config/given_keys.h"
 
@@ -44,8 +46,9 @@ Result<AdapterSettings> read_prefix(const TrainConfig& config) {
   return AdapterSettings(PrefixSettings{config.adapter.virtual_tokens});
 }
 
-constexpr std::array<std::string_view, 8> kLoraKeys = {"rank", "alpha",   "rslora",       "dora",
-                                                       "init", "targets", "rank_pattern", "alpha_pattern"};
+constexpr std::array<std::string_view, 13> kLoraKeys = {
+    "rank",         "alpha",         "rslora",          "dora", "init",   "targets", "exclude", "layers",
+    "rank_pattern", "alpha_pattern", "modules_to_save", "bias", "dropout"};
 constexpr std::array<std::string_view, 4> kSeriesKeys = {"bottleneck", "placement", "activation", "scale"};
 constexpr std::array<std::string_view, 3> kParallelKeys = {"bottleneck", "activation", "scale"};
 constexpr std::array<std::string_view, 2> kPromptKeys = {"virtual_tokens", "prompt_text"};
@@ -64,10 +67,10 @@ constexpr AdapterMethod kMethods[] = {
 // clang-format on
 
 template <class T>
-std::string patterns_text(const std::map<std::string, T>& patterns) {
-  std::string text;
-  for (const auto& [name, value] : patterns) text += str(text.empty() ? "" : ",", name, "=", value);
-  return text;
+std::string patterns_text(const std::vector<std::pair<std::string, T>>& patterns) {
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : patterns) texts.push_back(str(name, "=", value));
+  return list_text(texts);
 }
 
 struct KeysOf {
@@ -80,9 +83,16 @@ struct KeysOf {
             {"adapter.init",
              s.pissa ? std::string(s.pissa == kernels::SvdMethod::exact ? "pissa" : "pissa-subspace")
                      : "default"},
-            {"adapter.targets", fmt::format("{}", fmt::join(s.targets, ","))},
+            {"adapter.targets", list_text(s.targets)},
+            {"adapter.exclude", list_text(s.exclude)},
+            {"adapter.layers", fmt::format("{}", fmt::join(s.layers, ","))},
             {"adapter.rank_pattern", patterns_text(s.rank_pattern)},
-            {"adapter.alpha_pattern", patterns_text(s.alpha_pattern)}};
+            {"adapter.alpha_pattern", patterns_text(s.alpha_pattern)},
+            {"adapter.modules_to_save", list_text(s.save)},
+            {"adapter.bias", s.bias == LoraSettings::Bias::none  ? "none"
+                             : s.bias == LoraSettings::Bias::all ? "all"
+                                                                 : "lora_only"},
+            {"adapter.dropout", str(s.dropout)}};
   }
   KeyValues operator()(const BottleneckSettings& s) const {
     const bool parallel = s.placement == Placement::parallel;
@@ -136,7 +146,34 @@ void check_pissa(const ConfigTree& tree, const TrainConfig& config, std::vector<
     refuse("model.states", config.model.states, ", which has no values of what PiSSA starts from");
 }
 
+// What PEFT has in the training of a loss over tokens.
+void check_objective(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
+  const TrainConfig::Adapter& given = config.adapter;
+  const auto refuse = [&](const char* key, const std::string& value, const char* why) {
+    problems.push_back(str(tree.entry(key).origin, ": ", key, " = ", value, ", but train.objective is ",
+                           config.train.objective, " (", tree.entry("train.objective").origin, "), ", why));
+  };
+  const bool is_of_folder = tree.entry("adapter.dropout").origin.ends_with("adapter_config.json");
+  if (given.dropout > 0 && !is_of_folder && (compares_pairs(config) || samples_answers(config)))
+    refuse("adapter.dropout", str(given.dropout), "whose programs have no dropout");
+  if (!samples_answers(config)) return;
+  constexpr const char* kWhy = "whose reference is the base without what the run trains";
+  if (!given.modules_to_save.empty())
+    refuse("adapter.modules_to_save", tree.entry("adapter.modules_to_save").raw, kWhy);
+  if (given.bias != "none") refuse("adapter.bias", given.bias, kWhy);
+}
+
 }  // namespace
+
+std::string list_text(const std::vector<std::string>& items) {
+  const auto is_simple = [](const std::string& item) {
+    return !item.empty() && item.find_first_of(",\"' \\") == std::string::npos && !item.starts_with('[');
+  };
+  if (std::all_of(items.begin(), items.end(), is_simple)) return fmt::format("{}", fmt::join(items, ","));
+  std::vector<std::string> quoted;
+  for (const std::string& item : items) quoted.push_back(json_string(item));
+  return fmt::format("[{}]", fmt::join(quoted, ", "));
+}
 
 const AdapterMethod* adapter_method(std::string_view name) noexcept {
   const auto found = std::find_if(std::begin(kMethods), std::end(kMethods),
@@ -160,6 +197,7 @@ void check_adapter(const ConfigTree& tree, const TrainConfig& config, std::vecto
   if (const Status status = method->read(config).status(); !status.is_ok())
     problems.emplace_back(status.message());
   check_pissa(tree, config, problems);
+  check_objective(tree, config, problems);
   if (!config.adapter.prompt_text.empty() && config.model.from.empty())
     problems.push_back(str(tree.entry("adapter.prompt_text").origin,
                            ": adapter.prompt_text starts from embeddings of model.from, which is not set"));

@@ -21,6 +21,8 @@ struct AdapterMethod {
 };
 /// The method that the configuration names; null for none.
 const AdapterMethod* adapter_method(std::string_view name) noexcept;
+/// A list as the command line takes it: "a,b", or ["a", "b"] where an item needs quotes.
+std::string list_text(const std::vector<std::string>& items);
 /// The keys that give these settings, with their values as text; the method comes first.
 std::vector<std::pair<std::string, std::string>> adapter_keys_of(const AdapterSettings& settings);
 /// The problems of section `adapter`: keys that the method does not read and that were given, values that

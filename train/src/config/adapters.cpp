@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include <strata/model/adapter/weight_parts.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
+#include <strata/train/align/objective.h>
 #include <strata/train/subspaces/groups.h>
 
 #include "config/adapter_methods.h"
@@ -14,8 +16,8 @@ namespace strata {
 namespace {
 
 template <class T>
-void parse_patterns(const char* key, const std::vector<std::string>& texts, std::map<std::string, T>& into,
-                    std::string& problems) {
+void parse_patterns(const char* key, const std::vector<std::string>& texts,
+                    std::vector<std::pair<std::string, T>>& into, std::string& problems) {
   for (const std::string& text : texts) {
     const std::size_t equals = text.rfind('=');
     const char* const end = text.data() + text.size();
@@ -25,7 +27,18 @@ void parse_patterns(const char* key, const std::vector<std::string>& texts, std:
     if (!has_name || parsed.ec != std::errc{} || parsed.ptr != end || !(value > 0))
       problems += str("\n  ", key, ": '", text, "' does not have the form NAME=NUMBER, above 0");
     else
-      into[text.substr(0, equals)] = value;
+      into.emplace_back(text.substr(0, equals), value);
+  }
+}
+
+void read_layers(const std::vector<double>& numbers, std::vector<std::int64_t>& layers,
+                 std::string& problems) {
+  constexpr double kMost = 1 << 20;
+  for (const double number : numbers) {
+    if (number >= 0 && number <= kMost && std::floor(number) == number)
+      layers.push_back(static_cast<std::int64_t>(number));
+    else
+      problems += str("\n  adapter.layers has ", number, ", which is not the number of a layer");
   }
 }
 
@@ -44,6 +57,11 @@ Result<AdapterSettings> adapter_settings(const TrainConfig& config) {
   return method->read(config);
 }
 
+bool has_dropout(const TrainConfig& config) noexcept {
+  return config.adapter.method == "lora" && config.adapter.dropout > 0 && !compares_pairs(config) &&
+         !samples_answers(config);
+}
+
 std::int64_t virtual_tokens(const TrainConfig& config) noexcept {
   const detail::AdapterMethod* const method = detail::adapter_method(config.adapter.method);
   const bool has = method != nullptr && std::find(method->keys.begin(), method->keys.end(),
@@ -57,21 +75,29 @@ Result<LoraSettings> lora_settings(const TrainConfig& config) {
                         .alpha = given.alpha,
                         .rslora = given.rslora,
                         .dora = given.dora,
-                        .targets = given.targets};
+                        .targets = given.targets,
+                        .exclude = given.exclude,
+                        .save = given.modules_to_save,
+                        .bias = given.bias == "all"         ? LoraSettings::Bias::all
+                                : given.bias == "lora_only" ? LoraSettings::Bias::lora_only
+                                                            : LoraSettings::Bias::none,
+                        .dropout = given.dropout};
   if (given.init != "default")
     settings.pissa = given.init == "pissa" ? kernels::SvdMethod::exact : kernels::SvdMethod::subspace;
   std::string problems;
   parse_patterns("adapter.rank_pattern", given.rank_pattern, settings.rank_pattern, problems);
   parse_patterns("adapter.alpha_pattern", given.alpha_pattern, settings.alpha_pattern, problems);
+  read_layers(given.layers, settings.layers, problems);
   if (problems.empty()) return settings;
   return Status::error(Code::invalid, str("section adapter:", problems));
 }
 
-Result<Program> with_adapters(Program program, const TrainConfig& config, const DecoderConfig& decoder) {
+Result<Program> with_adapters(Program program, const TrainConfig& config, const DecoderConfig& decoder,
+                              AdapterUse use) {
   if (!has_adapters(config)) return with_subspaces(std::move(program), config, decoder);
   STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(config));
   for (ParamInfo& param : program.params) param.trainable = false;
-  STRATA_TRY_ASSIGN(program, add_adapter(std::move(program), decoder, settings));
+  STRATA_TRY_ASSIGN(program, add_adapter(std::move(program), decoder, settings, use));
   const kernels::WeightFormat format = base_format(config);
   if (format == kernels::WeightFormat::full) return program;
   return quantize_weights(std::move(program), format, weight_parts(decoder));

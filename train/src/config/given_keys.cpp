@@ -9,8 +9,11 @@ namespace strata::detail {
 
 bool is_given(const ConfigTree& tree, const ConfigEntry& entry) {
   if (entry.origin == "default" || entry.origin.starts_with("argument ")) return entry.origin != "default";
+  const std::string key = str(entry.spec->section, ".", entry.spec->name);
+  if (entry.spec->type == KeyType::number_list)
+    return !tree.numbers(key).empty();  // the default of all of them
   if (entry.spec->type != KeyType::text_list) return entry.raw != entry.spec->default_text;
-  const auto texts = tree.texts(str(entry.spec->section, ".", entry.spec->name));
+  const auto texts = tree.texts(key);
   return fmt::format("{}", fmt::join(texts, ",")) != entry.spec->default_text;
 }
 

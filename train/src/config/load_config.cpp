@@ -111,14 +111,16 @@ std::vector<std::pair<std::string, std::string>> model_sizes(const DecoderConfig
           {"model.vocab", str(c.vocab)}};
 }
 
-std::string joined(const std::vector<std::string>& texts) { return fmt::format("{}", fmt::join(texts, ",")); }
-
 /// Refuses configured values that differ from those of the folder: they would be another model or adapter.
 Status check_found(const ConfigTree& tree, const ConfigLayer& found) {
   std::vector<std::string> problems;
   for (const auto& [key, want] : found.values) {
     const ConfigEntry& entry = tree.entry(key);
-    const std::string is = entry.spec->type == KeyType::text_list ? joined(tree.texts(key)) : entry.raw;
+    if (key == "adapter.dropout") continue;  // of the training, not of what is trained
+    const std::string is = entry.spec->type == KeyType::number_list
+                               ? fmt::format("{}", fmt::join(tree.numbers(key), ","))
+                           : entry.spec->type == KeyType::text_list ? detail::list_text(tree.texts(key))
+                                                                    : entry.raw;
     if (is != want)
       problems.push_back(str(entry.origin, ": ", key, " = ", is, ", but ", want.empty() ? "nothing" : want,
                              " according to ", found.origin));
@@ -262,6 +264,8 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
                                " is a run, which has parameters of its own; name a Hugging Face folder"));
     auto found = read_peft_settings(posix_io(), adapter);
     if (!found.has_value()) return found.status().annotate("adapter.from");
+    if (auto* const lora = std::get_if<LoraSettings>(&*found); lora != nullptr && model)
+      *lora = without_absent(model->decoder, std::move(*lora));
     STRATA_TRY_ASSIGN(const std::string text,
                       read_text(posix_io(), adapter + "/adapter_config.json", kModelConfigLimit));
     STRATA_TRY_ASSIGN(ignored_of_adapter, ignored_settings_of(adapter + "/adapter_config.json", text));
@@ -284,7 +288,9 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
                                " is a reward model, which scores sequences and has no head for tokens; use "
                                "--task reward, or name the model that it was made of"));
   }
-  if (!ignored_of_adapter.empty())
+  const bool drops_out =
+      config.adapter.method == "lora" && !compares_pairs(config) && !samples_answers(config);
+  if (!ignored_of_adapter.empty() && !drops_out)
     config.model.ignored_settings +=
         str(config.model.ignored_settings.empty() ? "" : ", and ", ignored_of_adapter);
   STRATA_TRY(decide_chat(tree, config));

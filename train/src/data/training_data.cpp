@@ -210,6 +210,7 @@ TrainingData::~TrainingData() = default;
 
 Result<std::unique_ptr<TrainingData>> TrainingData::open(const TrainConfig& config, Io& io) {
   auto training_data = std::make_unique<TrainingData>();
+  training_data->seed_ = config.train.seed;
   STRATA_TRY(TrainingDataBuilder(config, io, *training_data).open());
   return training_data;
 }
@@ -217,7 +218,7 @@ Result<std::unique_ptr<TrainingData>> TrainingData::open(const TrainConfig& conf
 std::unique_ptr<MicroBatches> TrainingData::train_batches(std::int64_t sequences) const {
   if (prompts_ != nullptr) return nullptr;
   if (train_pairs_ != nullptr) return std::make_unique<PairBatches>(*train_pairs_);
-  return std::make_unique<DatasetBatches>(*train_, sequences);
+  return std::make_unique<DatasetBatches>(*train_, sequences, seed_);
 }
 
 std::unique_ptr<MicroBatches> TrainingData::val_batches(std::int64_t sequences) const {

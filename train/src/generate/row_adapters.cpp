@@ -24,6 +24,17 @@ bool has_name(const std::string& argument, Io& io) {
 Result<std::unique_ptr<PeftFolder>> open_lora(Io& io, const std::string& path, const DecoderConfig& config) {
   STRATA_TRY_ASSIGN(std::unique_ptr<PeftFolder> folder, PeftFolder::open(io, path, config));
   const auto* const lora = std::get_if<LoraSettings>(&folder->settings());
+  const auto is_of_layer = [](const LoraTarget& target) { return target.lora.place == LoraPlace::linear; };
+  const auto& targets = folder->targets();
+  const bool is_whole = lora != nullptr && (!lora->save.empty() || lora->bias != LoraSettings::Bias::none ||
+                                            !std::all_of(targets.begin(), targets.end(), is_of_layer));
+  if (is_whole)
+    return Status::error(
+        Code::unsupported,
+        str(path,
+            " changes embeddings, the head, biases or whole modules; texts of one batch can only "
+            "choose among adapters of matrices in blocks: give it alone, --adapter ",
+            path));
   if (lora != nullptr && !lora->dora) return folder;
   return Status::error(Code::unsupported,
                        str(path, " has ", lora == nullptr ? describe(folder->settings()) : "DoRA",

@@ -112,7 +112,9 @@ Result<Program> with_trained_score(Result<Program> program) {
   return program;
 }
 
-Result<Program> record_evaluation(const TrainConfig& config) {
+namespace {
+
+Result<Program> record_loss(const TrainConfig& config, AdapterUse use) {
   if (compares_pairs(config)) {
     STRATA_TRY_ASSIGN(Program program,
                       record_pair_loss(decoder_config(config), pair_program(config), compute_dtype(config)));
@@ -121,10 +123,22 @@ Result<Program> record_evaluation(const TrainConfig& config) {
   const DecoderRows rows = config.data.packing == "pack" ? DecoderRows::packed : DecoderRows::whole;
   STRATA_TRY_ASSIGN(Program program, record_decoder(decoder_config(config), config.train.micro_batch,
                                                     DecoderHead::loss, rows, compute_dtype(config)));
-  return with_adapters(std::move(program), config, decoder_config(config));
+  return with_adapters(std::move(program), config, decoder_config(config), use);
+}
+
+}  // namespace
+
+Result<Program> record_evaluation(const TrainConfig& config) {
+  return record_loss(config, AdapterUse::inference);
 }
 
 namespace {
+
+/// What is trained: the program of the evaluation, unless it drops something out.
+Result<Program> training_forward(const TrainConfig& config, const Program& evaluation) {
+  if (!has_dropout(config)) return evaluation;
+  return record_loss(config, AdapterUse::training);
+}
 
 // What the configuration chooses for a program with a backward pass and its arena.
 Program with_activation_choice(Program program, const TrainConfig& config,
@@ -206,7 +220,8 @@ Result<Program> record_micro_batch(const TrainConfig& config, const ActivationCh
   STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(config));
   STRATA_TRY(split_among_ranks({&evaluation, 1}, config, decoder_config(config).tied_head));
   STRATA_TRY_ASSIGN(const std::vector<LoraGroup> subspaces, subspace_groups(config, decoder_config(config)));
-  STRATA_TRY_ASSIGN(Program train, detail::with_trainable(evaluation, config, subspaces));
+  STRATA_TRY_ASSIGN(Program train, training_forward(config, evaluation));
+  STRATA_TRY_ASSIGN(train, detail::with_trainable(std::move(train), config, subspaces));
   STRATA_TRY_ASSIGN(train, detail::record_derivative(config, activations, std::move(train)));
   return specialize_for_backend(std::move(train), config);
 }
@@ -227,7 +242,8 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
   STRATA_TRY_ASSIGN(inference, record_inference(config));
   STRATA_TRY(split_among_ranks(forward, config, decoder_config(config).tied_head));
   STRATA_TRY_ASSIGN(const std::vector<LoraGroup> subspaces, subspace_groups(config, decoder_config(config)));
-  STRATA_TRY_ASSIGN(Program train, detail::with_trainable(evaluation, config, subspaces));
+  STRATA_TRY_ASSIGN(Program train, training_forward(config, evaluation));
+  STRATA_TRY_ASSIGN(train, detail::with_trainable(std::move(train), config, subspaces));
   STRATA_TRY_ASSIGN(train, detail::record_derivative(config, activations, std::move(train)));
   if (config.parallel.pp > 1) {
     STRATA_TRY_ASSIGN(const ModelPipeline pipeline, ModelPipeline::create(train, config));

@@ -153,9 +153,14 @@ std::string adapter_text(const TrainConfig& c, const DecoderConfig& d) {
     kinds.insert(target.module.substr(target.module.rfind('.') + 1));
     ranks.insert(target.lora.part.rank);
   }
-  return fmt::format("adapter  {}{}{} of rank {} on {}: {}\n", lora->rslora ? "rs" : "",
+  std::string more;
+  if (has_dropout(c)) more += str(", with a dropout of ", lora->dropout);
+  if (!lora->save.empty()) more += fmt::format("; trained whole: {}", fmt::join(lora->save, ", "));
+  if (lora->bias != LoraSettings::Bias::none)
+    more += str("; biases: ", lora->bias == LoraSettings::Bias::all ? "all" : "of these modules");
+  return fmt::format("adapter  {}{}{} of rank {} on {}: {}{}\n", lora->rslora ? "rs" : "",
                      lora->dora ? "DoRA" : "LoRA", lora->pissa ? " from PiSSA" : "", fmt::join(ranks, ", "),
-                     plural(targets.size(), "module"), fmt::join(kinds, ", "));
+                     plural(targets.size(), "module"), fmt::join(kinds, ", "), more);
 }
 
 /// Elements of the matrices that are trained in subspaces, of their factors and of their bases.

@@ -141,6 +141,12 @@ void add_training(Identity& identity, const TrainConfig& c) {
   identity.add("adapter.dora", c.adapter.dora);
   identity.add("adapter.init", c.adapter.init);
   identity.add_list("adapter.targets", c.adapter.targets);
+  if (!c.adapter.exclude.empty()) identity.add_list("adapter.exclude", c.adapter.exclude);
+  if (!c.adapter.modules_to_save.empty())
+    identity.add_list("adapter.modules_to_save", c.adapter.modules_to_save);
+  if (c.adapter.bias != "none") identity.add("adapter.bias", c.adapter.bias);
+  if (has_dropout(c)) identity.add("adapter.dropout", c.adapter.dropout);
+  if (!c.adapter.layers.empty()) identity.add_list("adapter.layers", c.adapter.layers);
   identity.add_list("adapter.rank_pattern", c.adapter.rank_pattern);
   identity.add_list("adapter.alpha_pattern", c.adapter.alpha_pattern);
 }

@@ -13,7 +13,8 @@ namespace {
 Result<ParamSource> with_adapter_merged(const TrainConfig& config, ParamSource checkpoint,
                                         const DecoderConfig& decoder) {
   STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(config));
-  if (!can_merge(settings))
+  STRATA_TRY_ASSIGN(const bool merges, can_merge(decoder, settings));
+  if (!merges)
     return Status::error(Code::unsupported,
                          str("the run trained ", describe(settings),
                              ", which no matrix of the model can take up; its format is peft"));

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <span>
 
 #include <strata/engine/batch_source.h>
 #include <strata/model/dataset.h>
+#include <strata/runtime/rng.h>
 
 namespace strata {
 
@@ -21,12 +23,31 @@ class MicroBatches : public BatchSource {
   }
 };
 
+/// Writes the key [2] of each token of `sequences` sequences, the first of which is sample `first` of the run
+/// (kernels/adapters/dropout.h): a function of the seed, of the sample's number, which counts on from epoch
+/// to epoch, and of the position. `keys` may be empty.
+inline void fill_dropout_keys(std::uint64_t seed, std::uint64_t first, std::int64_t sequences,
+                              std::span<std::int32_t> keys) {
+  constexpr std::uint32_t kStream = 0xD809;  // no other stream of the seed
+  const std::size_t seq = keys.size() / 2 / static_cast<std::size_t>(sequences);
+  for (std::size_t row = 0; row < keys.size() / 2; ++row) {
+    const std::uint64_t sample = first + row / seq;
+    const auto words = philox({static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32),
+                               static_cast<std::uint32_t>(row % seq), kStream},
+                              {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+    for (std::size_t i = 0; i < 2; ++i) keys[2 * row + i] = static_cast<std::int32_t>(words[i]);
+  }
+}
+
 /// The micro-batches of a dataset. Rows of the last one for which there are no samples left are padding, so
 /// that every sample counts.
 class DatasetBatches final : public MicroBatches {
  public:
-  DatasetBatches(const Dataset& data, std::int64_t sequences) : data_(data), sequences_(sequences) {}
+  /// `seed`: of the keys by which a training program drops values out.
+  DatasetBatches(const Dataset& data, std::int64_t sequences, std::uint64_t seed = 0)
+      : data_(data), sequences_(sequences), seed_(seed) {}
   Status fill(std::int64_t index, const BatchView& batch) override {
+    fill_dropout_keys(seed_, sample(index), sequences_, batch["dropout_keys"]);
     return data_.fill_padded_batch(sample(index), sequences_, there(sample(index), sequences_),
                                    {batch["tokens"], batch["targets"], batch["doc_start"]});
   }
@@ -48,6 +69,7 @@ class DatasetBatches final : public MicroBatches {
   std::uint64_t sample(std::int64_t index) const { return static_cast<std::uint64_t>(index * sequences_); }
   const Dataset& data_;
   std::int64_t sequences_;
+  std::uint64_t seed_;
 };
 
 }  // namespace strata

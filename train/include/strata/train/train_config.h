@@ -62,8 +62,13 @@ struct TrainConfig {
     int rank = 0;
     double alpha = 0;
     bool rslora = false, dora = false;
-    std::string init;                                               ///< default, pissa, pissa-subspace
-    std::vector<std::string> targets, rank_pattern, alpha_pattern;  ///< as written; see lora_settings()
+    std::string init;  ///< default, pissa, pissa-subspace
+    std::vector<std::string> targets, exclude, rank_pattern,
+        alpha_pattern;  ///< as written; see lora_settings()
+    std::vector<double> layers;
+    std::vector<std::string> modules_to_save;
+    std::string bias;  ///< none, all, lora_only
+    double dropout = 0;
     int bottleneck = 0;
     std::string placement;   ///< attention_mlp, mlp
     std::string activation;  ///< relu, gelu
@@ -204,6 +209,8 @@ kernels::WeightFormat base_format(const TrainConfig& config) noexcept;
 Result<AdapterSettings> adapter_settings(const TrainConfig& config);
 /// Those of method `lora`.
 Result<LoraSettings> lora_settings(const TrainConfig& config);
+/// Whether the training program drops out what adapters read.
+bool has_dropout(const TrainConfig& config) noexcept;
 /// The virtual tokens that the run's adapter puts before each sequence; 0 for methods without.
 std::int64_t virtual_tokens(const TrainConfig& config) noexcept;
 

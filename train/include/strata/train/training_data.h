@@ -82,6 +82,7 @@ class TrainingData {
   std::uint64_t packed_bytes_ = 0;
   DataSize size_;
   std::int64_t seq_ = 0;
+  std::uint64_t seed_ = 0;
   bool has_conversations_ = false;
 };
 
@@ -94,7 +95,8 @@ Program specialize_for_backend(Program program, const TrainConfig& config);
 /// The program with the run's adapters, and all other parameters frozen, or with its subspaces (subspaces.h);
 /// the program itself if it has neither. Errors: those of add_adapter(), quantize_weights() and
 /// with_subspaces().
-Result<Program> with_adapters(Program program, const TrainConfig& config, const DecoderConfig& decoder);
+Result<Program> with_adapters(Program program, const TrainConfig& config, const DecoderConfig& decoder,
+                              AdapterUse use = AdapterUse::inference);
 /// Records the model's loss of a micro-batch, without the passes of specialize_for_backend().
 Result<Program> record_evaluation(const TrainConfig& config);
 /// Records what the reference of DPO gives the pairs of a micro-batch, kReferenceProgram.

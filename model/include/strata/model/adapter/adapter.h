@@ -50,8 +50,10 @@ std::vector<BottleneckModule> bottleneck_modules(const DecoderConfig& config,
                                                  const BottleneckSettings& settings);
 /// Virtual tokens before each sequence; 0 for methods without.
 std::int64_t virtual_tokens(const AdapterSettings& settings) noexcept;
-/// Whether the adapter's change is one of the model's matrices, so that a model without adapters can have it.
-bool can_merge(const AdapterSettings& settings) noexcept;
+/// Whether the adapter's change is one of the model's matrices, so that a model without adapters can have it:
+/// of LoRA, unless it is one of the embedding or the head of a model that ties them. Errors: those of
+/// lora_targets().
+Result<bool> can_merge(const DecoderConfig& config, const AdapterSettings& settings);
 /// "series adapters of width 64 after attention and MLP", for people.
 std::string describe(const AdapterSettings& settings);
 /// Whether both are the same adapter of a model: of LoRA, the same modules with the same ranks and scales.
@@ -59,10 +61,13 @@ std::string describe(const AdapterSettings& settings);
 Result<bool> are_same_adapter(const DecoderConfig& config, const AdapterSettings& a,
                               const AdapterSettings& b);
 
-/// Adds the adapter to a program of record_decoder() or record_cached_decoder(). Errors: those of
-/// lora_targets() and of the passes; `invalid` if a learned table has too few positions for the virtual
-/// tokens.
-Result<Program> add_adapter(Program program, const DecoderConfig& config, const AdapterSettings& settings);
+/// What a program with an adapter is for. Dropout is for training alone.
+enum class AdapterUse : std::uint8_t { inference, training };
+/// Adds the adapter to a program of record_decoder() or record_cached_decoder(); modules that are trained
+/// whole become trainable. Errors: those of lora_targets(), of saved_tensors() and of the passes; `invalid`
+/// if a learned table has too few positions for the virtual tokens.
+Result<Program> add_adapter(Program program, const DecoderConfig& config, const AdapterSettings& settings,
+                            AdapterUse use = AdapterUse::inference);
 
 /// The settings of the folder that the adapter is exported to: of PiSSA, LoRA of twice the ranks with the
 /// same scales, which is s (B A - B0 A0) = s [B, -B0] [A; A0], as PEFT converts it; else `settings`.

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <strata/graph/passes.h>
@@ -28,13 +29,22 @@ struct LoraSettings {
   /// A and B start as the principal part of the adapted rows, found in this way (PiSSA; Meng et al. 2024,
   /// arXiv 2404.02948); if not set, B starts as zero. See add_lora() and folder_settings().
   std::optional<kernels::SvdMethod> pissa = {};
-  /// Whole names ("model.layers.0.self_attn.q_proj") or their last parts ("q_proj"), or `all-linear`: every
-  /// matrix of the blocks. "q_proj@3": of layer 3 alone. Empty: queries and values, or all three where the
-  /// family stores them as one.
+  /// Whole names ("model.layers.0.self_attn.q_proj"), their last parts ("q_proj"), regular expressions that
+  /// match whole names (PEFT's target_modules as a string), or `all-linear`: every matrix of the blocks,
+  /// without the token embedding and the head, which are named like the others. "q_proj@3": of layer 3 alone.
+  /// Empty: queries and values, or all three where the family stores them as one.
   std::vector<std::string> targets = {};
-  std::map<std::string, std::int64_t> rank_pattern =
-      {};  ///< ranks of modules, by such names; "^NAME" is a whole one
-  std::map<std::string, double> alpha_pattern = {};
+  std::vector<std::string> exclude = {};  ///< modules without an adapter, by such names (exclude_modules)
+  /// Layers with adapters, of targets that are no whole names (layers_to_transform); empty: all.
+  std::vector<std::int64_t> layers = {};
+  /// Ranks of modules, by names or regular expressions of their last parts, the first of which that matches
+  /// counts; "^NAME" is a whole name.
+  std::vector<std::pair<std::string, std::int64_t>> rank_pattern = {};
+  std::vector<std::pair<std::string, double>> alpha_pattern = {};
+  /// Modules that are trained whole beside the adapters, by ends of their names (modules_to_save).
+  std::vector<std::string> save = {};
+  enum class Bias : std::uint8_t { none, all, lora_only } bias = Bias::none;  ///< biases that are trained
+  double dropout = 0;  ///< of what A reads, in training; see add_lora()
   friend bool operator==(const LoraSettings&, const LoraSettings&) = default;
 };
 
@@ -47,12 +57,21 @@ struct LoraTarget {
 };
 
 /// The modules that the settings choose, in the order of the model. Errors: `invalid`, all problems at once:
-/// a target or pattern that names no module, or one that cannot have an adapter; a rank of 0, or with
-/// PiSSA above half of the matrix, as the exported adapter has twice the rank; PiSSA with DoRA, or
-/// with rsLoRA and patterns, for which PEFT has no such form. `section`: of the configuration, with which the
-/// message begins.
+/// a target, exclusion, layer or pattern that names no module, or one that cannot have an adapter, or no
+/// regular expression that strata has; no module left; a rank of 0, or with PiSSA above half of the matrix,
+/// as the exported adapter has twice the rank; PiSSA with DoRA, or with rsLoRA and patterns, for which PEFT
+/// has no such form. `section`: of the configuration, with which the message begins.
 Result<std::vector<LoraTarget>> lora_targets(const DecoderConfig& config, const LoraSettings& settings,
                                              std::string_view section = "adapter");
+/// What is trained whole beside the adapters, as LoraSettings::save and LoraSettings::bias choose it. Errors:
+/// those of lora_targets(); `invalid` for a name that no module ends with, for what shares a parameter with
+/// something that is not trained, such as a part of a fused matrix or a tied head, and for a regular
+/// expression.
+Result<std::vector<HfTensor>> saved_tensors(const DecoderConfig& config, const LoraSettings& settings,
+                                            std::string_view section = "adapter");
+/// The settings without targets, layers and patterns that name no module of the model, which PEFT ignores as
+/// long as there is another one.
+LoraSettings without_absent(const DecoderConfig& config, LoraSettings settings);
 /// The groups of the targets' modules, as add_lora() takes them.
 std::vector<LoraGroup> lora_groups(const std::vector<LoraTarget>& targets);
 /// The columns of each matrix, by parameter.
@@ -61,5 +80,10 @@ std::map<std::string, std::int64_t> inner_extents(const DecoderConfig& config);
 /// that `magnitude` has for it, or stays zero. Sums are f64 and rounded once.
 void merge_lora(const LoraGroup& group, std::int64_t inner, std::span<const float> a,
                 std::span<const float> b, std::span<float> weight, std::span<const float> magnitude = {});
+
+/// Adds s B a to each row of a table [rows, columns], where a is the row of `a`, [rows, rank]. As
+/// merge_lora().
+void merge_lora_table(const LoraGroup& group, std::int64_t columns, std::span<const float> a,
+                      std::span<const float> b, std::span<float> table);
 
 }  // namespace strata

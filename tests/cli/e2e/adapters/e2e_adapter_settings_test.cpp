@@ -1,0 +1,100 @@
+// Runs that train adapters with dropout, of embeddings and heads, and beside whole modules and biases.
+#include "cli/e2e/adapters/adapter_runs.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CliAdapterSettingsE2e : public AdapterRunsE2e {
+ protected:
+  /// A model whose head is its own.
+  void make_untied_base() {
+    succeeds(
+        tiny("train", {"--out", "run-of-base", "train.steps=1", "train.dtype=f32", "model.family=llama"}));
+    succeeds({"export", "run-of-base", "--out", "base"});
+  }
+  Words llama_run(const std::string& name, Words words) {
+    words.insert(words.begin(), {"model.family=llama", "train.dtype=f32"});
+    return run_of(name, words);
+  }
+  double loss_of(const Words& words) { return evaluated(words)["loss"].get<double>(); }
+};
+
+TEST_F(CliAdapterSettingsE2e, DropoutHasTheSameBitsInTiersInRanksAndAfterAStop) {
+  make_base("base");
+  expect_tiers_and_ranks_change_no_bit({"adapter.dropout=0.3"});
+  expect_killed_run_resumes("adapter.dropout=0.3");
+}
+
+TEST_F(CliAdapterSettingsE2e, DropoutChangesTrainingAlone) {
+  make_base("base");
+  succeeds(run_of("plain"));
+  succeeds(run_of("dropped", {"adapter.dropout=0.3"}));
+  succeeds(run_of(
+      "parts", {"adapter.dropout=0.3", "train.recompute=full", "offload.micro_batch_order=breadth_first"}));
+  EXPECT_EQ(loss_bits("dropped")[0], loss_bits("plain")[0]) << "B is zero";
+  EXPECT_NE(loss_bits("dropped"), loss_bits("plain"));
+  EXPECT_EQ(loss_bits("parts"), loss_bits("dropped"));
+  succeeds({"export", "dropped", "--out", "adapter", "--check"});
+  EXPECT_EQ(nlohmann::json::parse(read_all(file("adapter/adapter_config.json")))["lora_dropout"], 0.3);
+  EXPECT_NEAR(loss_of({"base", "--adapter", "adapter", "train.dtype=bf16"}), loss_of({"dropped"}), 1e-3);
+  // A run that goes on has the folder's dropout, or another one.
+  const auto more = [&](const std::string& name, Words words) {
+    words.insert(words.begin(),
+                 {"--out", name, "--init", "base", "--adapter", "adapter", "train.steps=3", "log.every=1"});
+    succeeds(tiny("train", words));
+  };
+  more("more", {});
+  more("none", {"adapter.dropout=0"});
+  EXPECT_NE(loss_bits("more"), loss_bits("none"));
+  EXPECT_THAT(refused(run_of("pairs", {"adapter.dropout=0.1", "train.objective=dpo"})),
+              HasSubstr("adapter.dropout = 0.1, but train.objective is dpo"));
+}
+
+// What is trained is in the folder and in its checkpoints, and merged the model has the loss of the run.
+TEST_F(CliAdapterSettingsE2e, TablesModulesAndBiasesAreTrainedExportedAndMerged) {
+  make_untied_base();
+  const std::pair<const char*, Words> kRuns[] = {
+      {"tables", {"adapter.targets=q_proj,embed_tokens,lm_head"}},
+      {"saved", {"adapter.targets=q_proj", "adapter.modules_to_save=lm_head,norm"}}};
+  for (const auto& [name, words] : kRuns) {
+    SCOPED_TRACE(name);
+    succeeds(llama_run(name, words));
+    const std::string adapter = str(name, "-adapter"), merged = str(name, "-merged");
+    succeeds({"export", name, "--out", adapter, "--check"});
+    succeeds({"export", name, "--out", merged, "--format", "merged", "--check"});
+    const double trained = loss_of({name});
+    EXPECT_LT(trained, loss_of({"base", "train.dtype=f32"}) - 1e-3);
+    EXPECT_NEAR(loss_of({"base", "--adapter", adapter, "train.dtype=f32"}), trained, 1e-5);
+    EXPECT_NEAR(loss_of({merged, "train.dtype=f32"}), trained, 1e-5);
+    succeeds({"generate", "base", "--adapter", adapter, "--prompt", "She ", "--tokens", "4"});
+    EXPECT_THAT(refused({"generate", "base", "--adapter", "a=" + adapter, "--prompt", "She "}),
+                HasSubstr("give it alone, --adapter " + adapter));
+  }
+}
+
+TEST_F(CliAdapterSettingsE2e, ARunOfTablesResumesBitForBit) {
+  make_base("base");
+  expect_tiers_and_ranks_change_no_bit(
+      {"adapter.targets=c_attn,wte,lm_head", "adapter.bias=all", "adapter.modules_to_save=ln_f"});
+  succeeds(run_of("stopped", {"adapter.targets=c_attn,wte,lm_head", "adapter.bias=all",
+                              "adapter.modules_to_save=ln_f", "train.max_time=0s", "train.grad_accum=6"}));
+  succeeds({"train", "--resume", "stopped", "train.max_time=none"});
+  EXPECT_EQ(loss_bits("stopped"), loss_bits("whole"));
+  EXPECT_THAT(refused({"export", "stopped", "--out", "merged", "--format", "merged"}),
+              HasSubstr("which no matrix of the model can take up"));
+}
+
+TEST_F(CliAdapterSettingsE2e, AnAdapterThatIsNamedAsAModelIsRefusedWithItsBase) {
+  make_base("base");
+  succeeds(run_of("run"));
+  succeeds({"export", "run", "--out", "adapter", "--check"});
+  const std::string remedy = "base --adapter adapter";
+  for (const Words& words :
+       {Words{"generate", "adapter", "--prompt", "a"}, {"chat", "adapter"}, {"serve", "adapter"}})
+    EXPECT_THAT(refused(words), HasSubstr(remedy)) << words.front();
+}
+
+}  // namespace
+}  // namespace strata::test
