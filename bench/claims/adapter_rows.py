@@ -32,6 +32,8 @@ def report(name, programs):
             figures += [row["figures"][figure] / limit for figure, limit in row.get("limits", {}).items() if limit and figure in row["figures"]]
         worst = {figure: max((row["figures"].get(figure, 0) for row in rows), default=None) for figure in limits}
         detail[program[0]] = {"rows": len(rows), "worst": worst, "limits": result.get("limits", limits)}
+        if refused := [f"{row['case']} {row['adapter']}: {row['refused']}" for row in rows if row.get("refused")]:
+            detail[program[0]]["refused"] = refused
         problems += [f"{row['case']} {row['adapter']}: {problem}" for row in rows for problem in row["problems"]]
         holds = holds and result["ok"]
     detail |= {"peft": result["peft"], "transformers": result["transformers"], "problems": problems}
