@@ -103,7 +103,7 @@ class Builder {
   Value swiglu(Value gate_up);  ///< [T, 2f] -> [T, f]
   Value geglu(Value gate_up);   ///< like swiglu, with GELU (tanh approximation) as the gate
   Value scale(Value x, float factor);
-  /// x / (1 - p) for the elements that are kept by the rows' keys [T, 2] i32; see kernels/dropout.h.
+  /// x / (1 - p) for the elements that are kept by the rows' keys [T, 2] i32; see kernels/adapters/dropout.h.
   Value dropout(Value x, Value keys, float p, std::uint32_t stream);
   Value softcap(Value x, float cap);  ///< cap * tanh(x / cap), f32 only; has no derivative
   /// Position of every token, [tokens] i32: its index in its row of `seq` tokens, or in its document if

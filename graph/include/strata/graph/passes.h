@@ -108,9 +108,9 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules);
 /// Of an embedding, s B a is added to the row of each token, where a is the token's row of A; A starts with
 /// zeros and B as standard normal numbers, as in PEFT. Of a head, logits are computed as a whole, also where
 /// the program fused them with their loss. With `dropout`, what A reads of a linear layer or the head is
-/// dropped out (kernels/dropout.h) by the keys in the input "dropout_keys" [rows, 2] i32, which the program
-/// gets, with the group's number as the stream; with DoRA, the whole change has the dropped operand, as in
-/// PEFT. It has the parameters of the one without.
+/// dropped out (kernels/adapters/dropout.h) by the keys in the input "dropout_keys" [rows, 2] i32, which the
+/// program gets, with the group's number as the stream; with DoRA, the whole change has the dropped operand,
+/// as in PEFT. It has the parameters of the one without.
 Result<Program> add_lora(Program program, std::span<const LoraGroup> groups, float dropout = 0);
 inline constexpr const char* kDropoutKeys = "dropout_keys";
 

@@ -16,8 +16,9 @@ class AdapterRunsE2e : public CliE2e {
  protected:
   /// A run over the folder `base`; `words` override its keys.
   static Words run_of(const std::string& name, const Words& words = {}) {
-    Words all = {"--out", name, "--init", "base", "adapter.method=lora", "adapter.targets=all-linear"};
-    for (const std::string key : {"train.steps=6", "train.grad_accum=2", "log.every=1", "optim.lr=1e-2"})
+    Words all = {"--out", name, "--init", "base", "adapter.method=lora"};
+    for (const std::string key : {"adapter.targets=all-linear", "train.steps=6", "train.grad_accum=2",
+                                  "log.every=1", "optim.lr=1e-2"})
       if (std::none_of(words.begin(), words.end(), [&](const std::string& word) {
             return word.starts_with(key.substr(0, key.find('=') + 1));
           }))

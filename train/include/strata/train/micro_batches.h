@@ -24,8 +24,8 @@ class MicroBatches : public BatchSource {
 };
 
 /// Writes the key [2] of each token of `sequences` sequences, the first of which is sample `first` of the run
-/// (kernels/dropout.h): a function of the seed, of the sample's number, which counts on from epoch to epoch,
-/// and of the position. `keys` may be empty.
+/// (kernels/adapters/dropout.h): a function of the seed, of the sample's number, which counts on from epoch
+/// to epoch, and of the position. `keys` may be empty.
 inline void fill_dropout_keys(std::uint64_t seed, std::uint64_t first, std::int64_t sequences,
                               std::span<std::int32_t> keys) {
   constexpr std::uint32_t kStream = 0xD809;  // no other stream of the seed
