@@ -63,7 +63,8 @@ def compare_values(ours, folder, row):
 
 
 def log_probability(path, lines):
-    model = llama_cpp.Llama(str(path), n_ctx=max(map(len, lines)), n_batch=512, logits_all=True, verbose=False, n_threads=2)
+    n = max(map(len, lines))
+    model = llama_cpp.Llama(str(path), n_ctx=n, n_batch=n, logits_all=True, verbose=False, n_threads=2)
     total = 0.0
     for ids in lines:
         model.reset()
