@@ -85,7 +85,7 @@ Result<ShownRecord> first_record(Io& io, const TextCodec& codec, const std::stri
   return shown;
 }
 
-std::string token_text(const Tokenizer& tokenizer, std::int32_t id) {
+std::string shown_token(const Tokenizer& tokenizer, std::int32_t id) {
   return str("'", tokenizer.decode(std::span(&id, 1)).value_or(std::string("?")), "' (", id, ")");
 }
 

@@ -72,8 +72,8 @@ std::string part_text(const ShownRecord& record, const ShownRecord::Part& part, 
       str("record   ", part.name.empty() ? "1" : str("1, ", part.name), ": ", plural_grouped(n, "token"),
           record.is_cut ? " of its beginning" : "", ", ", grouped(part.n_trained()), " of them trained");
   if (n > 0)
-    text += terminal_text(str(", from ", token_text(of.codec.tokenizer, part.ids.front()), " to ",
-                              token_text(of.codec.tokenizer, part.ids.back())));
+    text += terminal_text(str(", from ", shown_token(of.codec.tokenizer, part.ids.front()), " to ",
+                              shown_token(of.codec.tokenizer, part.ids.back())));
   if (of.seq > 0 && n > of.seq) text += str("; longer than model.seq = ", of.seq);
   return str(text, "\n\n", marked_text(part, in_colour), "\n");
 }

@@ -35,6 +35,6 @@ Result<ShownRecord> first_record(Io& io, const TextCodec& codec, const std::stri
                                  RecordUse use = RecordUse::any);
 
 /// A token as text, and its id: "'<|im_end|>' (151645)".
-std::string token_text(const Tokenizer& tokenizer, std::int32_t id);
+std::string shown_token(const Tokenizer& tokenizer, std::int32_t id);
 
 }  // namespace strata
