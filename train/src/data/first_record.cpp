@@ -86,7 +86,10 @@ Result<ShownRecord> first_record(Io& io, const TextCodec& codec, const std::stri
 }
 
 std::string shown_token(const Tokenizer& tokenizer, std::int32_t id) {
-  return str("'", tokenizer.decode(std::span(&id, 1)).value_or(std::string("?")), "' (", id, ")");
+  std::string text = tokenizer.decode(std::span(&id, 1)).value_or(std::string("?"));
+  for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 2)
+    text.replace(at, 1, "\\n");
+  return str("'", text, "' (", id, ")");
 }
 
 }  // namespace strata
