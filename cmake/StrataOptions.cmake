@@ -1,5 +1,5 @@
 # Optional parts of a build. AUTO uses what the machine has and prints it; ON is an error if it is missing.
-foreach(feature CUDA CUDNN NCCL MPI URING LIBTORCH HTTP)
+foreach(feature CUDA CUDNN NCCL MPI URING LIBTORCH LIBEDIT HTTP)
   set(STRATA_WITH_${feature} AUTO CACHE STRING "Build with ${feature}: AUTO, ON or OFF")
   set_property(CACHE STRATA_WITH_${feature} PROPERTY STRINGS AUTO ON OFF)
   if(NOT STRATA_WITH_${feature} MATCHES "^(AUTO|ON|OFF)$")
@@ -16,6 +16,10 @@ if(STRATA_C_LIBRARY_ONLY)
     set(STRATA_BUILD_${part} OFF)
   endforeach()
 endif()
+# For packages that run on other systems than the one they are built on: the command and the C interface share their
+# code. scripts/wheel.sh builds it.
+option(STRATA_BUNDLE "Put the command into libstrata.so" OFF)
+set(STRATA_STATIC_PREFIX "" CACHE PATH "Folder of static libraries by scripts/wheel/dependencies.sh, instead of shared ones")
 option(STRATA_WERROR "Warnings are errors" OFF)
 option(STRATA_DCHECKS "Keep the costly internal checks" OFF)
 option(STRATA_COVERAGE "Instrument for line coverage (gcov)" OFF)

