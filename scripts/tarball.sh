@@ -15,29 +15,29 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 -m zipfile -e "$wheel" "$work/wheel"
 version=${wheel##*/strata-}
-name=strata-${version%%-*}-linux-x86_64
-mkdir -p "$out" "$work/$name/bin" "$work/$name/lib"
+packed=strata-${version%%-*}-linux-x86_64
+mkdir -p "$out" "$work/$packed/bin" "$work/$packed/lib"
 cd "$work/wheel/strata"
-mv bin/strata "$work/$name/bin/"
-mv libstrata.so "$work/$name/lib/"
-mv share LICENSE NOTICE "$work/$name/"
-chmod +x "$work/$name/bin/strata"
+mv bin/strata "$work/$packed/bin/"
+mv libstrata.so "$work/$packed/lib/"
+mv share LICENSE NOTICE "$work/$packed/"
+chmod +x "$work/$packed/bin/strata"
 
 # Manual pages and completions, which the command prints.
 cd "$OLDPWD"
-cmake -DSTRATA="$work/$name/bin/strata" -DOUT="$work/shell" -P cmake/StrataShellFiles.cmake
-share=$work/$name/share
+cmake -DSTRATA="$work/$packed/bin/strata" -DOUT="$work/shell" -P cmake/StrataShellFiles.cmake
+share=$work/$packed/share
 mkdir -p "$share/man" "$share/bash-completion/completions" "$share/zsh/vendor-completions" "$share/fish/vendor_completions.d"
 mv "$work/shell/man1" "$share/man/"
 mv "$work/shell/bash/strata" "$share/bash-completion/completions/"
 mv "$work/shell/zsh/_strata" "$share/zsh/vendor-completions/"
 mv "$work/shell/fish/strata.fish" "$share/fish/vendor_completions.d/"
-tar -C "$work" --owner=0 --group=0 --sort=name -czf "$out/$name.tar.gz" "$name"
+tar -C "$work" --owner=0 --group=0 --sort=name -czf "$out/$packed.tar.gz" "$packed"
 
 # In another place than the one that it was packed in.
-try_it() {
-  mkdir "$work/try" && cd "$work/try" && tar -xzf "$out/$name.tar.gz" && mv "$name" 'any place'
+try_it() (
+  mkdir "$work/try" && cd "$work/try" && tar -xzf "$out/$packed.tar.gz" && mv "$packed" 'any place'
   'any place/bin/strata' demo model.layers=1 model.hidden=64 train.steps=4 optim.warmup=2 train.eval_every=0
-}
+)
 step 'the tarball in another place' --log build/tarball.log try_it
-ls -l "$out/$name.tar.gz"
+ls -l "$out/$packed.tar.gz"

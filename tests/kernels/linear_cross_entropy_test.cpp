@@ -20,8 +20,8 @@ struct Case {
 };
 
 /// Operands, and the loss and its gradients in f64.
-struct Problem {
-  explicit Problem(const Case& c)
+struct HeadProblem {
+  explicit HeadProblem(const Case& c)
       : rows(c.rows),
         vocab(c.vocab),
         k(c.k),
@@ -72,7 +72,7 @@ struct Problem {
 class LinearCrossEntropyTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(LinearCrossEntropyTest, LossesAndGradientsFollowTheF64Reference) {
-  Problem p(GetParam());
+  HeadProblem p(GetParam());
   Tensor losses = Tensor::unwritten({p.rows}), mean = Tensor::unwritten({1}), again = losses, same = mean;
   Tensor dx = Tensor::unwritten({p.rows, p.k}, p.dtype), dw = Tensor::unwritten({p.vocab, p.k});
   test::Workspace workspace(p.workspace_bytes());
@@ -91,7 +91,7 @@ TEST_P(LinearCrossEntropyTest, LossesAndGradientsFollowTheF64Reference) {
 }
 
 TEST_P(LinearCrossEntropyTest, OmittingAGradientChangesNoBitOfTheOther) {
-  Problem p(GetParam());
+  HeadProblem p(GetParam());
   Tensor losses = Tensor::unwritten({p.rows}), mean = Tensor::unwritten({1});
   Tensor dx = Tensor::unwritten({p.rows, p.k}, p.dtype), dw = Tensor::unwritten({p.vocab, p.k});
   Tensor dx_alone = dx, dw_alone = dw;
@@ -105,7 +105,7 @@ TEST_P(LinearCrossEntropyTest, OmittingAGradientChangesNoBitOfTheOther) {
 }
 
 TEST_P(LinearCrossEntropyTest, AddsToTheWeightsGradientAndScalesBoth) {
-  Problem p(GetParam());
+  HeadProblem p(GetParam());
   Tensor losses = Tensor::unwritten({p.rows}), mean = Tensor::unwritten({1});
   Tensor dx = Tensor::unwritten({p.rows, p.k}, p.dtype), dx4 = dx, dw = Tensor::unwritten({p.vocab, p.k});
   Tensor sum({p.vocab, p.k}, test::Values(9).floats(p.vocab * p.k));
@@ -123,7 +123,7 @@ TEST_P(LinearCrossEntropyTest, AddsToTheWeightsGradientAndScalesBoth) {
 
 // Two parts of the vocabulary of which neither has all targets.
 TEST_P(LinearCrossEntropyTest, PartsOfTheVocabularyGiveTheLossesAndGradientsOfAllOfIt) {
-  Problem p(GetParam());
+  HeadProblem p(GetParam());
   if (p.vocab < 2) return;
   const std::int64_t half = p.vocab / 2, sizes[] = {half, p.vocab - half};
   Tensor stats = Tensor::unwritten({4, p.rows}), lse = Tensor::unwritten({p.rows}), losses = lse,
@@ -189,7 +189,7 @@ TEST(LinearCrossEntropyBlocksTest, RowsComeInBlocksOfAbout32MiBAndNeverLessThan6
 
 TEST(LinearCrossEntropyBlocksTest, GradientsOfAnyThreadCountHaveTheSameBits) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    Problem p({200, 60001, 4, dtype});
+    HeadProblem p({200, 60001, 4, dtype});
     std::vector<std::vector<float>> seen;
     for (const int threads : {1, 2, 3}) {
       Tensor losses = Tensor::unwritten({p.rows}), mean = Tensor::unwritten({1});
@@ -206,7 +206,7 @@ TEST(LinearCrossEntropyBlocksTest, GradientsOfAnyThreadCountHaveTheSameBits) {
 TEST(LinearCrossEntropyQueueTest, RefusesInconsistentOperands) {
   test::InlineBackend backend;
   Stream stream = must(backend.create_stream(StreamRole::compute));
-  Problem p({5, 17, 3, DType::bf16});
+  HeadProblem p({5, 17, 3, DType::bf16});
   Tensor losses = Tensor::unwritten({5}), mean = Tensor::unwritten({1});
   Tensor dx = Tensor::unwritten({5, 3}, DType::bf16), dw = Tensor::unwritten({17, 3}, DType::bf16);
   test::Workspace workspace(p.workspace_bytes()), small(8);

@@ -49,7 +49,9 @@ TEST(DropoutTest, TheShareThatIsDroppedIsPAndTheRestIsScaled) {
     const std::vector<float> y = dropped(x, keys, p, 3);
     std::int64_t zeros = 0, first_column = 0;
     for (std::size_t i = 0; i < y.size(); ++i) {
-      if (y[i] != 0) EXPECT_FLOAT_EQ(y[i], 2 / (1 - p));
+      if (y[i] != 0) {
+        EXPECT_FLOAT_EQ(y[i], 2 / (1 - p));
+      }
       zeros += y[i] == 0 ? 1 : 0;
       first_column += i % n == 0 && y[i] == 0 ? 1 : 0;
     }
