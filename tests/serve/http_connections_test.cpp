@@ -97,7 +97,8 @@ TEST(HttpConnectionsTest, AClientThatSendsNoMoreStillGetsItsAnswer) {
   START_OR_SKIP(server, tiny, options());
   for (const char* stream : {"false", "true"}) {
     const RawClient client(server.port());
-    client.send(posted(str(R"({"prompt": "cat", "max_tokens": 30, "temperature": 0, "stream": )", stream, "}")));
+    client.send(
+        posted(str(R"({"prompt": "cat", "max_tokens": 30, "temperature": 0, "stream": )", stream, "}")));
     client.send_no_more();
     EXPECT_THAT(client.read_all(), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("finish_reason\":\"length")));
   }

@@ -1,7 +1,7 @@
 // The options of each verb, added to its parser. Each changes `args`, which must outlive `app`.
 #pragma once
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): of another library
 class App;
 }
 

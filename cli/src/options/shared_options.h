@@ -5,7 +5,7 @@
 
 #include "args.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): of another library
 class App;
 }
 

@@ -15,7 +15,6 @@ namespace {
 using detail::ModuleName;
 using detail::RankLimit;
 
-constexpr std::string_view kWeight = ".weight";
 constexpr double kLargestAlpha = 1e6;  // as in section adapter
 
 /// A matrix that can have an adapter, by its module.

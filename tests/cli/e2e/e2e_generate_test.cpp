@@ -207,8 +207,8 @@ TEST_F(CliGenerateE2e, MistakesAreReportedWithAHint) {
               HasSubstr("bad.jsonl: line 2: it is not an object with either 'prompt' or 'messages'"));
   write("none.txt", "\n");
   EXPECT_THAT(refusal({"--prompts", "none.txt"}), HasSubstr("none.txt has no prompts"));
-  write("role.jsonl", R"({"messages": [{"role": "tool", "content": "x"}]})");
-  EXPECT_THAT(refusal({"--prompts", "role.jsonl"}), HasSubstr("the role 'tool'"));
+  write("role.jsonl", R"({"messages": [{"role": "narrator", "content": "x"}]})");
+  EXPECT_THAT(refusal({"--prompts", "role.jsonl"}), HasSubstr("the role 'narrator'"));
 }
 
 // A run that was trained in bf16, and its folder; the dtype in which the run was trained does not matter.

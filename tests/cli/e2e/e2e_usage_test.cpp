@@ -47,10 +47,6 @@ TEST_F(CliUsageE2e, ADataFileThatMayNotBeReadIsAnIoError) {
                  {"data.train: ", "secret.txt: Permission denied"});
 }
 
-TEST_F(CliUsageE2e, AFolderIsNoDataFile) {
-  expect_refused(tiny("train", {"--out", "run", "data.train=."}), 2, {"data.train: ", "not a regular file"});
-}
-
 TEST_F(CliUsageE2e, AnEmptyCorpusIsRefusedByName) {
   write("empty.txt", "");
   expect_refused(tiny("train", {"--out", "run", "data.train=empty.txt"}), 2,

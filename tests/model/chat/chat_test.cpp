@@ -206,7 +206,8 @@ TEST(ChatTest, ArgumentsCannotSayWhatTheConversationSays) {
 }
 
 TEST(ChatTest, SpecialTokensInArgumentsAreText) {
-  const ChatTemplate chat = must(own("<s>{{ name }}{{ messages[0].content }}").with_arguments(R"({"name": "<s>"})"));
+  const ChatTemplate chat =
+      must(own("<s>{{ name }}{{ messages[0].content }}").with_arguments(R"({"name": "<s>"})"));
   const ChatText text = must(apply_chat_template(chat, kShort, true));
   EXPECT_EQ(text.text, "<s><s>Q");
   ASSERT_EQ(text.of_template.size(), 1u);

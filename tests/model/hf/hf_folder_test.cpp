@@ -142,7 +142,8 @@ TEST_F(HfFilesTest, AnAdapterIsNamedWithTheModelItIsOf) {
   must(posix_io().remove_all(path + "/model.safetensors"));
   must(write_text_atomically(posix_io(), path + "/adapter_config.json",
                              R"({"base_model_name_or_path": "org/base", "peft_type": "LORA"})"));
-  expect_refused(Code::unsupported, {" is a PEFT adapter of org/base", ": base --adapter ", "to which you have downloaded org/base"});
+  expect_refused(Code::unsupported, {" is a PEFT adapter of org/base", ": base --adapter ",
+                                     "to which you have downloaded org/base"});
   must(posix_io().remove_all(path + "/config.json"));
   expect_refused(Code::unsupported, {" is a PEFT adapter of org/base"});
   must(write_text_atomically(posix_io(), path + "/adapter_config.json", "{"));
