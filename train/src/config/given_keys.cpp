@@ -13,7 +13,7 @@ bool is_given(const ConfigTree& tree, const ConfigEntry& entry) {
   if (entry.spec->type == KeyType::number_list)
     return !tree.numbers(key).empty();  // the default of all of them
   if (entry.spec->type != KeyType::text_list) return entry.raw != entry.spec->default_text;
-  const auto texts = tree.texts(key);
+  const auto& texts = tree.texts(key);
   return fmt::format("{}", fmt::join(texts, ",")) != entry.spec->default_text;
 }
 

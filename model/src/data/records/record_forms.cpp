@@ -337,7 +337,7 @@ std::span<const RecordForm> record_forms() noexcept { return kForms; }
 
 std::string missing_key(const RecordJson& record, const RecordForm& form) {
   for (std::string_view keys = form.keys; !keys.empty();)
-    if (const std::string key(next_word(keys)); !key.ends_with('?') && !record.contains(key)) return key;
+    if (std::string key(next_word(keys)); !key.ends_with('?') && !record.contains(key)) return key;
   return {};
 }
 
