@@ -100,7 +100,7 @@ Result<std::vector<std::string>> locate_data_files(const std::vector<std::string
       found.push_back(file);
       continue;
     }
-    const auto files = data_files_of(posix_io(), file, [](std::string) {});
+    const auto files = data_files_of(posix_io(), file, [](const std::string&) {});
     bad.add(files.status().annotate(key));
     if (files.has_value()) found.insert(found.end(), files->begin(), files->end());
   }
