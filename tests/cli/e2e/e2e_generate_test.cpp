@@ -208,7 +208,7 @@ TEST_F(CliGenerateE2e, MistakesAreReportedWithAHint) {
   write("none.txt", "\n");
   EXPECT_THAT(refusal({"--prompts", "none.txt"}), HasSubstr("none.txt has no prompts"));
   write("role.jsonl", R"({"messages": [{"role": "narrator", "content": "x"}]})");
-  EXPECT_THAT(refusal({"--prompts", "role.jsonl"}), HasSubstr("the role 'narrator'"));
+  EXPECT_THAT(refusal({"--prompts", "role.jsonl"}), HasSubstr("'role' is 'narrator'"));
 }
 
 // A run that was trained in bf16, and its folder; the dtype in which the run was trained does not matter.
