@@ -95,9 +95,10 @@ TEST(CommandTest, ASecondFileIsRefused) {
 TEST(CommandTest, UsageErrorsHaveSuggestionsAndReturnTwo) {
   EXPECT_THAT(
       strata_command({"confg"}).err,
-      HasSubstr("unknown verb 'confg'; known: demo, init, train, plan, budget, bench, generate, chat, serve, eval, "
-                "score, report, top, compare, trace, ckpt, export, verify, tokenizer, "
-                "data, config, completions, man, doctor; did you mean 'config'?"));
+      HasSubstr(
+          "unknown verb 'confg'; known: demo, init, train, plan, budget, bench, generate, chat, serve, eval, "
+          "score, report, top, compare, trace, ckpt, export, verify, tokenizer, "
+          "data, config, completions, man, doctor; did you mean 'config'?"));
   EXPECT_THAT(strata_command({"config", "shwo"}).err, HasSubstr("did you mean 'show'?"));
   EXPECT_THAT(strata_command({"config"}).err, HasSubstr("missing action; known: show, check"));
   EXPECT_THAT(strata_command({"doctor", "--jsn"}).err,
