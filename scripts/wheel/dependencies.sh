@@ -116,7 +116,7 @@ for library in fmtlib:libfmt-dev spdlog:libspdlog-dev onetbb:libtbb-dev; do sour
 [[ -e $prefix/lib/libhwloc.a ]] || (hwloc)
 httplib
 [[ -e $prefix/lib/libdnnl.a ]] || onednn
-# Of these Debian has static libraries.
+# Debian has static libraries of these packages.
 for package in libxxhash-dev libutf8proc-dev liburing-dev libstdc++-12-dev nlohmann-json3-dev libtomlplusplus-dev \
   libcli11-dev libexpected-dev libxsimd-dev libeigen3-dev; do
   cp "/usr/share/doc/$package/copyright" "$prefix/share/licenses/${package%-dev}"

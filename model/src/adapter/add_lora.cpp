@@ -27,7 +27,7 @@ struct Matrix {
 
 std::string module_of(const HfTensor& tensor) { return tensor.name.substr(0, tensor.name.rfind('.')); }
 
-/// Those of blocks, the token embedding and the head.
+/// The matrices of the blocks, of the token embedding and of the head, in the order of their tensors.
 std::vector<Matrix> matrices_of(const std::vector<HfTensor>& tensors) {
   std::vector<Matrix> matrices;
   const HfTensor* tokens = nullptr;

@@ -129,7 +129,7 @@ bool takes_body(std::string_view path) {
   return std::find(std::begin(kPostPaths), std::end(kPostPaths), path) != std::end(kPostPaths);
 }
 
-// Of the request that this thread answers.
+// When the request began that this thread answers.
 thread_local std::chrono::steady_clock::time_point request_begin;
 
 class HttplibServer final : public HttpServer {

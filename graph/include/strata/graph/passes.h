@@ -105,7 +105,7 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules);
 /// so. Run it before derive_backward(). Errors: `invalid`, all problems at once: a name that is not the
 /// matrix of a linear layer, a rank that is 0 or above the matrix, DoRA and PiSSA of one module.
 ///
-/// Of an embedding, s B a is added to the row of each token, where a is the token's row of A; A starts with
+/// In an embedding, s B a is added to the row of each token, where a is the token's row of A; A starts with
 /// zeros and B as standard normal numbers, as in PEFT. Of a head, logits are computed as a whole, also where
 /// the program fused them with their loss. With `dropout`, what A reads of a linear layer or the head is
 /// dropped out (kernels/adapters/dropout.h) by the keys in the input "dropout_keys" [rows, 2] i32, which the

@@ -298,7 +298,7 @@ constexpr std::array<RecordForm, 9> kForms = {{
     {"ShareGPT conversation", false, "conversations system? tools?", read_sharegpt},
     {"Alpaca record", false, "instruction input? output system? history?", read_alpaca, true},
     {"Dolly record", false, "instruction context? response", read_dolly, true},
-    // Of two pairs that fit, the later one has more keys.
+    // If two pairs fit a record, the later one has more keys.
     {"preference pair", true, "prompt? chosen rejected tools?", read_pair},
     {"ShareGPT preference pair", true, "conversations chosen rejected system? tools?", read_sharegpt_pair},
     {"Alpaca preference pair", true, "instruction input? chosen rejected system? history?", read_alpaca_pair,

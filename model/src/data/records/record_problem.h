@@ -20,7 +20,7 @@ struct Problem {
   std::string kind;
   std::string message;
 };
-/// Of this kind is the problem of a file: every further record would have it for the same reason.
+/// A problem of this kind is one of the whole file: every further record would have it for the same reason.
 inline constexpr std::string_view kOfFile = "kind";
 using Outcome = std::optional<Problem>;
 
