@@ -53,6 +53,17 @@ TEST(ConfigConvertTest, WhatIsTakenOfAYamlFileIsAConfigurationAndTheRestIsAnErro
   EXPECT_THAT(checked.out, HasSubstr("\nlr = 2e-05\n")) << checked.err << converted.out;
 }
 
+TEST(ConfigConvertTest, ValuesThatTheKeysOfStrataDoNotTakeAreRefusedByName) {
+  const TempFile yaml("trainer.conf", "base_model: m\nseed: 1_000\nnum_epochs: three\nmicro_batch_size: 2\n");
+  const Outcome converted = strata_command({"config", "convert", yaml.path(), "--json"});
+  EXPECT_EQ(converted.code, kExitUsage);
+  EXPECT_THAT(converted.err, AllOf(HasSubstr("seed = \"1_000\": train.seed expects an integer"),
+                                   HasSubstr("num_epochs = \"three\": train.epochs expects a number")));
+  const auto found = nlohmann::json::parse(converted.out);
+  EXPECT_FALSE(found["ok"]);
+  EXPECT_THAT(found["toml"].get<std::string>(), HasSubstr("micro_batch = 2\n"));
+}
+
 /// `config check` of what a file becomes.
 void expect_accepted(const std::string& file) {
   const Outcome converted = strata_command({"config", "convert", file});

@@ -53,5 +53,13 @@ TEST(YamlDocumentTest, AliasesDoNotMultiplyASmallFile) {
   EXPECT_THAT(json_of("a: " + std::string(1000, '[') + "\n"), HasSubstr("nested deeper than 64"));
 }
 
+TEST(YamlDocumentTest, TheDepthOfAnAliasCounts) {
+  std::string yaml = "a0: &a0 " + std::string(30, '[') + std::string(30, ']') + "\n";
+  yaml += "a1: &a1 " + std::string(30, '[') + "*a0" + std::string(30, ']') + "\n";
+  EXPECT_THAT(json_of(yaml), StartsWith("{\"a0\":[["));
+  yaml += "a2: [[[[[*a1]]]]]\n";
+  EXPECT_EQ(json_of(yaml), "line 3: *a1 is nested 59 deep at depth 6; at most 64 are read");
+}
+
 }  // namespace
 }  // namespace strata

@@ -23,10 +23,33 @@ bool is_file(const std::string& path) {
          std::any_of(std::begin(kEnds), std::end(kEnds),
                      [&](std::string_view end) { return path.ends_with(end); });
 }
+/// Whether `path` is the name of a reader of the datasets library, whose files are in data_files.
+bool is_reader(const std::string& path) {
+  for (const char* name : {"json", "text", "csv", "parquet", "arrow"})
+    if (path == name) return true;
+  return false;
+}
+
+/// What of an entry of `datasets` strata would read otherwise; else empty.
+std::string problem_of(const Json& entry) {
+  if (at(entry, "type").is_object())
+    return "'type' has fields and a format of its own: write the records as messages, prompts or texts";
+  const Json& split = at(entry, "split");
+  if (split.is_string() && split.get_ref<const std::string&>().find('[') != std::string::npos)
+    return str("'split' = ", split.dump(), " is a part of the records: write those into a file of their own");
+  const Json& names = at(entry, "message_property_mappings");
+  if (!names.is_object()) return {};
+  for (const auto& [what, name] : names.items())
+    if (name != what && !(what == "role" && name == "from") && !(what == "content" && name == "value"))
+      return str("'message_property_mappings' has ", what, ": ", name.dump(),
+                 "; strata reads messages with role and content, or from and value");
+  return {};
+}
 
 /// The files of one entry of `datasets`, or why there are none.
 std::string add_files(const Json& entry, Json& files) {
   if (!entry.is_object() || !at(entry, "path").is_string()) return "each entry must have a path";
+  if (std::string problem = problem_of(entry); !problem.empty()) return problem;
   for (const auto& [key, value] : entry.items()) {
     static constexpr std::string_view kKnown[] = {
         "path",  "type", "data_files",     "ds_type",
@@ -37,23 +60,31 @@ std::string add_files(const Json& entry, Json& files) {
                  "inspect FILE' shows");
   }
   const std::string path = at(entry, "path").get<std::string>();
-  if (const Json& named = at(entry, "data_files"); !named.is_null()) {
-    for (const Json& file : as_list(named)) files.push_back(file);
-    return {};
+  const Json named = as_list(at(entry, "data_files"));
+  if (named.is_null()) files.push_back(path);
+  for (const Json& file : named) {
+    if (!file.is_string()) return "'data_files' must be a list of names";
+    files.push_back(is_reader(path) ? file.get<std::string>() : str(path, "/", file.get<std::string>()));
   }
-  if (!is_file(path))
-    return str("'", path, "' is a data set of the Hub: download it (hf download --repo-type dataset ", path,
-               ") and name its files in data.train");
-  files.push_back(path);
   return {};
 }
 
 YamlOutcome data_sets(const YamlRow& row, const Json& value, const Json&) {
   if (!value.is_array()) return refused("it must be a list");
   Json files = Json::array();
-  for (const Json& entry : value)
+  bool is_of_hub = false;
+  for (const Json& entry : value) {
     if (std::string why = add_files(entry, files); !why.empty()) return refused(std::move(why));
-  return taken(row.strata_keys, files, "each file is known by the keys of its records, not by its type");
+    const std::string path = at(entry, "path").get<std::string>();
+    is_of_hub = is_of_hub || !(is_file(path) || is_reader(path));
+  }
+  constexpr std::string_view kForms =
+      "records are known by their keys, and those of Alpaca are conversations in data.chat_template";
+  return taken(row.strata_keys, files,
+               is_of_hub ? str("a folder: of a name on the Hub, where 'hf download NAME --repo-type dataset "
+                               "--local-dir DIR' put it; ",
+                               kForms)
+                         : std::string(kForms));
 }
 
 YamlOutcome adapter(const YamlRow&, const Json& value, const Json&) {
@@ -61,9 +92,31 @@ YamlOutcome adapter(const YamlRow&, const Json& value, const Json&) {
   return refused("strata reads lora and qlora here; see adapter.method for others");
 }
 
+YamlOutcome listed(const YamlRow& row, const Json& value, const Json& root) {
+  if (is_off(at(root, "lora_target_linear"))) return targets(row, value, root);
+  return meaningless("lora_target_linear takes all linear layers");
+}
+
 YamlOutcome all_linear(const YamlRow&, const Json& value, const Json&) {
   if (is_off(value)) return meaningless("adapter.targets names the modules");
   return taken("adapter.targets", Json::array({"all-linear"}));
+}
+
+/// {NAME: NUMBER} as NAME=NUMBER.
+YamlOutcome patterns(const YamlRow& row, const Json& value, const Json&) {
+  if (is_off(value)) return meaningless("as in strata");
+  if (!value.is_object()) return refused("it must have a number for each name");
+  Json list = Json::array();
+  for (const auto& [name, number] : value.items()) list.push_back(str(name, "=", number.dump()));
+  return taken(row.strata_keys, list);
+}
+
+YamlOutcome start(const YamlRow&, const Json& value, const Json&) {
+  if (value == true || value.is_null()) return meaningless("as in strata");
+  if (value == "pissa") return taken("adapter.init", "pissa");
+  if (value.is_string() && value.get_ref<const std::string&>().starts_with("pissa_niter_"))
+    return taken("adapter.init", "pissa-subspace");
+  return refused("strata has PEFT's default and pissa (adapter.init)");
 }
 
 YamlOutcome packing(const YamlRow&, const Json& value, const Json&) {
@@ -85,6 +138,7 @@ YamlOutcome chat_template(const YamlRow&, const Json& value, const Json&) {
   if (value == "tokenizer_default") return taken("data.chat_template", "own");
   for (const char* name : {"chatml", "llama3", "gemma", "qwen3"})
     if (value == name) return taken("data.chat_template", name);
+  if (value == "gemma3") return taken("data.chat_template", "gemma");
   if (value.is_string() && value.get_ref<const std::string&>().starts_with("tokenizer_default_fallback"))
     return meaningless("data.chat_template=auto: the folder's own, if it has one");
   return refused("set data.chat_template to one of its names, or to own, the one in the model's folder");
@@ -113,7 +167,18 @@ YamlOutcome plugins(const YamlRow&, const Json& value, const Json&) {
 }
 
 YamlOutcome half(const YamlRow& row, const Json& value, const Json& root) {
-  return value == "full" ? taken("train.dtype", "bf16") : dtype(row, value, root);
+  if (value == "full") return taken("train.dtype", "bf16");
+  const auto is_off_or_absent = [&](const char* key) { return is_off(at(root, key)); };
+  if (value == false && is_off_or_absent("fp16") && is_off_or_absent("float16") &&
+      is_off_or_absent("bfloat16") && is_off_or_absent("bf16"))
+    return taken("train.dtype", "f32", "neither bf16 nor fp16");
+  return dtype(row, value, root);
+}
+
+std::string_view ignored(std::string_view key, const Json& root) {
+  const bool is_of_adapter = key.starts_with("lora_") || key.starts_with("peft_");
+  if (!is_of_adapter || key == "lora_model_dir" || !is_off(at(root, "adapter"))) return {};
+  return "the file asks for no adapter";
 }
 
 constexpr YamlRow kRows[] = {
@@ -154,11 +219,18 @@ constexpr YamlRow kRows[] = {
     {"adapter", kTaken, "adapter.method", "", adapter},
     {"lora_r", kTaken, "adapter.rank", ""},
     {"lora_alpha", kTaken, "adapter.alpha", ""},
-    {"lora_dropout", kRefused, "", "adapters have no dropout here", unless_off},
-    {"lora_target_modules", kTaken, "adapter.targets", "", targets},
+    {"lora_dropout", kTaken, "adapter.dropout", ""},
+    {"lora_target_modules", kTaken, "adapter.targets", "", listed},
     {"lora_target_linear", kTaken, "adapter.targets", "", all_linear},
     {"lora_target_parameters", kRefused, "", kExperts, unless_off},
-    {"lora_modules_to_save", kRefused, "", "whole modules are not trained beside adapters here", unless_off},
+    {"lora_modules_to_save", kTaken, "adapter.modules_to_save", "", modules},
+    {"peft_layers_to_transform", kTaken, "adapter.layers", ""},
+    {"lora_rank_pattern", kTaken, "adapter.rank_pattern", "", patterns},
+    {"lora_alpha_pattern", kTaken, "adapter.alpha_pattern", "", patterns},
+    {"peft_init_lora_weights", kTaken, "adapter.init", "", start},
+    {"peft_layers_pattern", kNothing, "adapter.layers", "layers are known by their numbers in names"},
+    {"peft_autocast_adapter_dtype", kNothing, "train.dtype", "masters of adapters are f32"},
+    {"lora_on_cpu", kNothing, "memory.device", kPlacement},
     {"lora_fan_in_fan_out", kNothing, "", "the folder's family says how matrices are stored"},
     {"lora_model_dir", kTaken, "adapter.from", "an adapter's folder to go on from"},
     {"peft_use_dora", kTaken, "adapter.dora", ""},
@@ -180,12 +252,12 @@ constexpr YamlRow kRows[] = {
     {"max_steps", kTaken, "train.steps", "", steps},
     {"learning_rate", kTaken, "optim.lr", ""},
     {"optimizer", kTaken, "optim.name offload.states", "", optimizer},
-    {"lr_scheduler", kTaken, "optim.schedule optim.min_lr_ratio", "ends at 0", schedule},
+    {"lr_scheduler", kTaken, "optim.schedule optim.min_lr_ratio", "", schedule},
     {"cosine_min_lr_ratio", kTaken, "optim.min_lr_ratio", ""},
     {"cosine_constant_lr_ratio", kRefused, "optim.schedule", "there is no schedule with such an end",
      unless_off},
-    {"warmup_steps", kTaken, "optim.warmup", ""},
-    {"warmup_ratio", kTaken, "optim.warmup", "", warmup_ratio},
+    {"warmup_steps", kTaken, "optim.warmup optim.warmup_ratio", "", warmup_steps},
+    {"warmup_ratio", kTaken, "optim.warmup_ratio", "", warmup_ratio},
     {"weight_decay", kTaken, "optim.weight_decay", ""},
     {"adam_beta1", kTaken, "optim.beta1", ""},
     {"adam_beta2", kTaken, "optim.beta2", ""},
@@ -233,9 +305,9 @@ constexpr YamlRow kRows[] = {
     {"cut_cross_entropy", kNothing, "", kSpeed},
     {"use_kernels", kNothing, "", kSpeed},
     {"logging_steps", kTaken, "log.every", ""},
-    {"eval_steps", kTaken, "train.eval_every", ""},
+    {"eval_steps", kTaken, "train.eval_every", "", every},
     {"evals_per_epoch", kNothing, "train.eval_every", "in steps here"},
-    {"save_steps", kTaken, "checkpoint.every", ""},
+    {"save_steps", kTaken, "checkpoint.every", "", every},
     {"saves_per_epoch", kNothing, "checkpoint.interval", "by time here, and at the end"},
     {"save_strategy", kNothing, "checkpoint.interval", "by time here, and at the end"},
     {"save_total_limit", kTaken, "checkpoint.keep", ""},
@@ -244,6 +316,29 @@ constexpr YamlRow kRows[] = {
     {"output_dir", kNothing, "", "strata train --out DIR"},
     {"resume_from_checkpoint", kNothing, "", "strata train --resume RUN"},
     {"auto_resume_from_checkpoints", kNothing, "", "strata train --resume RUN"},
+    {"fp8", kTaken, "train.fp8", ""},
+    {"trackio_project_name", kNothing, "log.command", kReports},
+    {"trackio_run_name", kNothing, "log.command", kReports},
+    {"trackio_space_id", kNothing, "log.command", kReports},
+    {"use_wandb", kNothing, "log.command", kReports},
+    {"evaluation_strategy", kNothing, "train.eval_every", "in steps here"},
+    {"eval_strategy", kNothing, "train.eval_every", "in steps here"},
+    {"eval_table_size", kNothing, "log.sample_every", "see log.sample_every"},
+    {"max_packed_sequence_len", kRefused, "data.packing", "set sequence_len and sample_packing", unless_off},
+    {"pretraining_dataset", kRefused, "data.train", "name its files in data.train", unless_off},
+    {"tokenizer_use_fast", kNothing, "data.tokenizer", "tokenizer.json in the model's folder is read"},
+    {"tokenizer_legacy", kNothing, "data.tokenizer", "tokenizer.json in the model's folder is read"},
+    {"low_cpu_mem_usage", kNothing, "memory.pinned", kPlacement},
+    {"hf_use_auth_token", kNothing, "", "strata downloads nothing"},
+    {"resize_token_embeddings_to_32x", kNothing, "", "kernels need no such multiple"},
+    {"flash_attn_fuse_mlp", kNothing, "", kSpeed},
+    {"flash_attn_rms_norm", kNothing, "", kSpeed},
+    {"flash_optimum", kNothing, "", kSpeed},
+    {"flex_attn_compile_kwargs", kNothing, "", kSpeed},
+    {"fused_attn_kernel", kNothing, "", kSpeed},
+    {"torch_compile_mode", kNothing, "", kSpeed},
+    {"sample_packing_eff_est", kNothing, "data.packing", "rows are filled as they are read"},
+    {"total_num_tokens", kNothing, "data.cache_dir", "tokens are counted"},
     {"wandb_project", kNothing, "log.command", kReports},
     {"wandb_entity", kNothing, "log.command", kReports},
     {"wandb_watch", kNothing, "log.command", kReports},
@@ -273,7 +368,7 @@ constexpr YamlDefault kDefaults[] = {
 }  // namespace
 
 const TrainerTable& axolotl_table() noexcept {
-  static constexpr TrainerTable kTable = {"axolotl", kRows, kDefaults};
+  static constexpr TrainerTable kTable = {"axolotl", kRows, kDefaults, ignored};
   return kTable;
 }
 

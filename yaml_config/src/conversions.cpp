@@ -17,7 +17,7 @@ constexpr std::array<NameOf, 4> kSchedules = {{{"cosine", "cosine"},
                                                {"linear", "linear"},
                                                {"constant", "constant"},
                                                {"constant_with_warmup", "constant"}}};
-constexpr std::array<NameOf, 14> kOptimizers = {{{"adamw_torch", "adamw"},
+constexpr std::array<NameOf, 15> kOptimizers = {{{"adamw_torch", "adamw"},
                                                  {"adamw_torch_fused", "adamw"},
                                                  {"adamw_torch_xla", "adamw"},
                                                  {"adamw_hf", "adamw"},
@@ -25,6 +25,7 @@ constexpr std::array<NameOf, 14> kOptimizers = {{{"adamw_torch", "adamw"},
                                                  {"paged_adamw_32bit", "adamw"},
                                                  {"adamw_bnb_8bit", "adamw 8"},
                                                  {"adamw_8bit", "adamw 8"},
+                                                 {"adamw_torch_8bit", "adamw 8"},
                                                  {"paged_adamw_8bit", "adamw 8"},
                                                  {"lion_32bit", "lion"},
                                                  {"lion_8bit", "lion 8"},
@@ -67,8 +68,11 @@ YamlOutcome schedule(const YamlRow&, const Json& value, const Json& root) {
   const std::string_view name = ours(kSchedules, value);
   if (name.empty()) return refused("strata has cosine, linear, constant and wsd (optim.schedule)");
   YamlOutcome outcome = taken("optim.schedule", std::string(name));
-  // Theirs end at 0 unless a key of its own says otherwise.
-  if (name != "constant" && is_off(at(root, "cosine_min_lr_ratio")))
+  if (name == "constant") return outcome;
+  outcome.reason = "ends at 0";
+  if (!is_off(at(root, "cosine_min_lr_ratio")))
+    outcome.reason = "ends where cosine_min_lr_ratio says";
+  else
     outcome.settings.emplace_back("optim.min_lr_ratio", 0);
   return outcome;
 }
@@ -98,26 +102,38 @@ YamlOutcome steps(const YamlRow&, const Json& value, const Json& root) {
   return has_steps(root) ? taken("train.steps", value) : meaningless("not positive: the epochs count");
 }
 
-YamlOutcome warmup_ratio(const YamlRow&, const Json& value, const Json& root) {
-  if (!value.is_number()) return refused("it must be a number");
-  const double ratio = value.get<double>();
-  if (ratio == 0) return taken("optim.warmup", 0);
-  if (has_steps(root))
-    return taken("optim.warmup",
-                 static_cast<std::int64_t>(std::ceil(ratio * at(root, "max_steps").get<double>())),
-                 "this share of max_steps");
-  if (ratio == 0.03) return meaningless("optim.warmup=auto is this share of the steps");
-  return refused(
-      "optim.warmup is in steps: set it to this share of those that the run begins with (auto: 3 %)");
+YamlOutcome warmup_steps(const YamlRow&, const Json& value, const Json&) {
+  if (value.is_number() && value.get<double>() > 0 && value.get<double>() < 1)
+    return taken("optim.warmup_ratio", value, "a number below 1 is a share of the steps");
+  return taken("optim.warmup", value);
 }
 
-YamlOutcome targets(const YamlRow&, const Json& value, const Json&) {
-  if (value == "all" || value == "all-linear") return taken("adapter.targets", Json::array({"all-linear"}));
-  const Json list = as_list(value);
+YamlOutcome every(const YamlRow& row, const Json& value, const Json&) {
+  if (value.is_number_float() && value.get<double>() < 1)
+    return refused(str("it is a share of the steps; ", row.strata_keys, " is a number of steps"));
+  return taken(row.strata_keys, value);
+}
+
+YamlOutcome warmup_ratio(const YamlRow&, const Json& value, const Json& root) {
+  if (!is_off(at(root, "warmup_steps"))) return meaningless("warmup_steps takes precedence");
+  return taken("optim.warmup_ratio", value);
+}
+
+YamlOutcome modules(const YamlRow& row, const Json& value, const Json&) {
+  if (is_off(value)) return meaningless("as in strata");
+  // A text with the marks of a regular expression is one, commas and all.
+  const bool is_expression = value.is_string() && value.get_ref<const std::string&>().find_first_of(
+                                                      "\\*[]{}()|^$+?") != std::string::npos;
+  const Json list = is_expression ? Json::array({value}) : as_list(value);
   const auto is_text = [](const Json& one) { return one.is_string(); };
   if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_text))
     return refused("it must be a list of names");
-  return taken("adapter.targets", list);
+  return taken(row.strata_keys, list);
+}
+
+YamlOutcome targets(const YamlRow& row, const Json& value, const Json& root) {
+  if (value == "all" || value == "all-linear") return taken(row.strata_keys, Json::array({"all-linear"}));
+  return modules(row, value, root);
 }
 
 YamlOutcome seq(const YamlRow&, const Json& value, const Json&) {
@@ -131,7 +147,7 @@ YamlOutcome unless_off(const YamlRow& row, const Json& value, const Json&) {
 YamlOutcome dtype(const YamlRow& row, const Json& value, const Json&) {
   if (is_off(value)) return meaningless("not asked for");
   if (value == "auto") return meaningless("train.dtype=auto is bf16 where it is the fastest");
-  return taken("train.dtype", row.key == "fp16" ? "f16" : "bf16",
+  return taken("train.dtype", row.key == "fp16" || row.key == "float16" ? "f16" : "bf16",
                "parameters and activations; masters are f32");
 }
 

@@ -14,9 +14,13 @@ using detail::Json;
 using detail::YamlOutcome;
 using detail::YamlRow;
 
+constexpr std::string_view kNotSet = "null: not set";
+
 class Converter {
  public:
-  Converter(const detail::TrainerTable& table, const Json& root) : table_(table), root_(root) {}
+  Converter(const detail::TrainerTable& table, const Json& root) : table_(table), root_(root) {
+    for (auto& [key, value] : root_.items()) value = as_number(value);
+  }
 
   std::vector<DsFinding> run() {
     for (const auto& [key, value] : root_.items()) add(key, value, false);
@@ -31,6 +35,10 @@ class Converter {
   void add(const std::string& key, const Json& value, bool is_default) {
     const auto row = std::find_if(table_.rows.begin(), table_.rows.end(),
                                   [&](const YamlRow& one) { return one.key == key; });
+    if (row == table_.rows.end() && value.is_null()) {
+      findings_.push_back({key, "null", DsVerdict::meaningless, "", "", std::string(kNotSet)});
+      return;
+    }
     if (row == table_.rows.end()) {
       std::vector<std::string_view> keys;
       for (const YamlRow& one : table_.rows) keys.push_back(one.key);
@@ -38,9 +46,7 @@ class Converter {
                            str("no key of ", table_.name, " that is known here", did_you_mean(key, keys))});
       return;
     }
-    YamlOutcome outcome = value.is_null()           ? detail::meaningless("null: not set")
-                          : row->convert != nullptr ? row->convert(*row, value, root_)
-                                                    : plain(*row, value);
+    YamlOutcome outcome = outcome_of(*row, value);
     std::string reason = outcome.reason.empty() ? std::string(row->reason) : std::move(outcome.reason);
     if (is_default) reason = str("the default of ", table_.name, reason.empty() ? "" : "; ", reason);
     DsFinding finding = {key, value.dump(),      outcome.verdict, std::string(row->strata_keys),
@@ -49,9 +55,13 @@ class Converter {
     for (auto& [name, set] : outcome.settings) findings_.push_back(checked(finding, name, set.dump()));
   }
 
-  static YamlOutcome plain(const YamlRow& row, const Json& value) {
+  YamlOutcome outcome_of(const YamlRow& row, const Json& value) const {
+    if (value.is_null()) return detail::meaningless(std::string(kNotSet));
+    if (const std::string_view why = table_.ignored(row.key, root_); !why.empty())
+      return detail::meaningless(std::string(why));
+    if (row.convert != nullptr) return row.convert(row, value, root_);
     if (row.verdict != DsVerdict::taken) return {row.verdict, {}, {}};
-    return detail::taken(row.strata_keys.substr(0, row.strata_keys.find(' ')), as_number(value));
+    return detail::taken(row.strata_keys.substr(0, row.strata_keys.find(' ')), value);
   }
 
   /// Trainers convert a number in quotes, and PyYAML reads 2e-5, which has no point, as text.
@@ -76,7 +86,7 @@ class Converter {
   }
 
   const detail::TrainerTable& table_;
-  const Json& root_;
+  Json root_;
   std::vector<DsFinding> findings_;
   std::map<std::string, std::pair<std::string, std::string>> set_;  ///< strata key: value, set by
 };

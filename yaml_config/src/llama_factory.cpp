@@ -1,4 +1,5 @@
 // The keys of LLaMA-Factory 0.9.5 that its examples use (hparams/).
+#include <algorithm>
 #include <cstdint>
 
 #include <strata/runtime/str.h>
@@ -57,10 +58,45 @@ YamlOutcome quantization(const YamlRow&, const Json& value, const Json& root) {
   return taken("train.base", twice.is_null() || !is_off(twice) ? "nf4-dq" : "nf4");
 }
 
+YamlOutcome four_bit_type(const YamlRow&, const Json& value, const Json&) {
+  return value == "nf4" ? meaningless("4 bits are NF4") : refused("4 bits are NF4 here (train.base)");
+}
+
+/// Templates that folders have under no name are refused. The others are those of a family's folder, without
+/// which strata refuses the run instead of writing conversations in another form.
 YamlOutcome chat_template(const YamlRow&, const Json& value, const Json&) {
-  if (value == "alpaca" || value == "default" || value == "vicuna" || value == "empty")
-    return refused("set data.chat_template to one of its names, or to own, the one in the model's folder");
-  return meaningless("the chat template in the model's folder is used; data.chat_template sets another");
+  for (const char* name : {"alpaca", "default", "vicuna", "empty", "fewshot"})
+    if (value == name)
+      return refused("set data.chat_template to one of its names, or to own, the one in the model's folder");
+  return taken("data.chat_template", "own",
+               "the template in the model's folder; where it has none, one of strata's names");
+}
+
+YamlOutcome use_galore(const YamlRow&, const Json& value, const Json&) {
+  return is_off(value) ? meaningless("as in strata") : taken("optim.name", "galore");
+}
+
+YamlOutcome principal_start(const YamlRow&, const Json& value, const Json& root) {
+  if (is_off(value)) return meaningless("as in strata");
+  const Json& iterations = at(root, "pissa_iter");
+  const bool is_exact = iterations.is_number() && iterations.get<double>() < 0;
+  return taken("adapter.init", is_exact ? "pissa" : "pissa-subspace");
+}
+
+bool has_adapter(const Json& root) {
+  const Json& type = at(root, "finetuning_type");
+  return type.is_null() || type == "lora";
+}
+/// An adapter that the run makes itself.
+bool makes_adapter(const Json& root) { return has_adapter(root) && is_off(at(root, "adapter_name_or_path")); }
+
+std::string_view ignored(std::string_view key, const Json& root) {
+  constexpr std::string_view kOfAdapters[] = {"additional_target", "use_rslora", "use_dora", "pissa_init"};
+  const bool is_of_adapter =
+      key.starts_with("lora_") ||
+      std::find(std::begin(kOfAdapters), std::end(kOfAdapters), key) != std::end(kOfAdapters);
+  if (!is_of_adapter || makes_adapter(root)) return {};
+  return has_adapter(root) ? "the folder of adapter_name_or_path says it" : "the file asks for no adapter";
 }
 
 YamlOutcome preference(const YamlRow&, const Json& value, const Json&) {
@@ -91,12 +127,12 @@ constexpr YamlRow kRows[] = {
     {"finetuning_type", kTaken, "adapter.method", "", finetuning},
     {"lora_rank", kTaken, "adapter.rank adapter.alpha", "", rank},
     {"lora_alpha", kTaken, "adapter.alpha", ""},
-    {"lora_dropout", kRefused, "", "adapters have no dropout here", unless_off},
+    {"lora_dropout", kTaken, "adapter.dropout", ""},
     {"lora_target", kTaken, "adapter.targets", "", targets},
-    {"additional_target", kRefused, "", "whole modules are not trained beside adapters here", unless_off},
+    {"additional_target", kTaken, "adapter.modules_to_save", "", modules},
     {"use_rslora", kTaken, "adapter.rslora", ""},
     {"use_dora", kTaken, "adapter.dora", ""},
-    {"pissa_init", kRefused, "adapter.init", "set adapter.init=pissa", unless_off},
+    {"pissa_init", kTaken, "adapter.init", "", principal_start},
     {"pissa_iter", kNothing, "adapter.init", "pissa-subspace decides its iterations"},
     {"pissa_convert", kNothing, "", "strata export writes LoRA's form"},
     {"loraplus_lr_ratio", kRefused, "optim.param_groups", "rates of parameters are optim.param_groups",
@@ -104,7 +140,12 @@ constexpr YamlRow kRows[] = {
     {"create_new_adapter", kRefused, "", kOtherMethod, unless_off},
     {"freeze_trainable_layers", kRefused, "train.freeze", "name what is not trained instead", unless_off},
     {"freeze_trainable_modules", kRefused, "train.freeze", "name what is not trained instead", unless_off},
-    {"use_galore", kRefused, "optim.name", "set optim.name=galore", unless_off},
+    {"use_galore", kTaken, "optim.name", "", use_galore},
+    {"galore_rank", kTaken, "optim.galore_rank", ""},
+    {"galore_scale", kTaken, "optim.galore_scale", ""},
+    {"galore_update_interval", kTaken, "optim.galore_gap", ""},
+    {"galore_target", kTaken, "optim.galore_targets", "", targets},
+    {"galore_layerwise", kNothing, "optim.name", kPlacement},
     {"use_apollo", kRefused, "", kOtherMethod, unless_off},
     {"use_badam", kRefused, "", kOtherMethod, unless_off},
     {"use_muon", kRefused, "", kOtherMethod, unless_off},
@@ -117,7 +158,7 @@ constexpr YamlRow kRows[] = {
     {"neftune_noise_alpha", kRefused, "", kOtherMethod, unless_off},
     {"quantization_bit", kTaken, "train.base", "", quantization},
     {"quantization_method", kNothing, "train.base", "as bitsandbytes' matrices are"},
-    {"quantization_type", kNothing, "train.base", "4 bits are NF4"},
+    {"quantization_type", kNothing, "train.base", "", four_bit_type},
     {"double_quantization", kNothing, "train.base", "decides between nf4 and nf4-dq"},
     {"pref_beta", kTaken, "align.beta", ""},
     {"pref_loss", kTaken, "align.loss", "", preference},
@@ -130,7 +171,7 @@ constexpr YamlRow kRows[] = {
     {"val_size", kRefused, "data.val",
      "strata validates on files of their own: set data.val, whose records are then no longer in data.train",
      unless_off},
-    {"template", kNothing, "data.chat_template", "", chat_template},
+    {"template", kTaken, "data.chat_template", "", chat_template},
     {"enable_thinking", kNothing, "", "what a record says is trained as it is"},
     {"cutoff_len", kTaken, "model.seq", "", seq},
     {"max_samples", kRefused, "data.train", "all records are trained: name a shorter file", unless_off},
@@ -152,9 +193,9 @@ constexpr YamlRow kRows[] = {
     {"learning_rate", kTaken, "optim.lr", ""},
     {"num_train_epochs", kTaken, "train.epochs", "", epochs},
     {"max_steps", kTaken, "train.steps", "", steps},
-    {"lr_scheduler_type", kTaken, "optim.schedule optim.min_lr_ratio", "ends at 0", schedule},
-    {"warmup_ratio", kTaken, "optim.warmup", "", warmup_ratio},
-    {"warmup_steps", kTaken, "optim.warmup", ""},
+    {"lr_scheduler_type", kTaken, "optim.schedule optim.min_lr_ratio", "", schedule},
+    {"warmup_ratio", kTaken, "optim.warmup_ratio", "", warmup_ratio},
+    {"warmup_steps", kTaken, "optim.warmup optim.warmup_ratio", "", warmup_steps},
     {"optim", kTaken, "optim.name offload.states", "", optimizer},
     {"weight_decay", kTaken, "optim.weight_decay", ""},
     {"adam_beta1", kTaken, "optim.beta1", ""},
@@ -177,11 +218,11 @@ constexpr YamlRow kRows[] = {
     {"ddp_timeout", kNothing, "parallel.patience", "a rank that hangs is given up after parallel.patience"},
     {"ray_num_workers", kNothing, "parallel.ranks", kPlacement},
     {"logging_steps", kTaken, "log.every", ""},
-    {"save_steps", kTaken, "checkpoint.every", ""},
+    {"save_steps", kTaken, "checkpoint.every", "", every},
     {"save_strategy", kNothing, "checkpoint.interval", "by time here, and at the end"},
     {"save_total_limit", kTaken, "checkpoint.keep", ""},
     {"save_only_model", kNothing, "", "a checkpoint is one to go on from; strata export writes the model"},
-    {"eval_steps", kTaken, "train.eval_every", ""},
+    {"eval_steps", kTaken, "train.eval_every", "", every},
     {"eval_strategy", kNothing, "train.eval_every", "in steps here"},
     {"plot_loss", kNothing, "", "strata report"},
     {"report_to", kNothing, "log.tensorboard", "see strata report, strata top and log.*"},
@@ -193,16 +234,14 @@ constexpr YamlRow kRows[] = {
 };
 
 bool has_no_steps(const Json& root) { return !has_steps(root); }
-bool has_adapter(const Json& root) {
-  const Json& type = at(root, "finetuning_type");
-  return type.is_null() || type == "lora";
-}
+bool has_no_warmup(const Json& root) { return is_off(at(root, "warmup_ratio")); }
 
 // Where LLaMA-Factory's or transformers' default is not strata's.
 constexpr YamlDefault kDefaults[] = {
     {"finetuning_type", "\"lora\""},
-    {"lora_target", "\"all\"", has_adapter},
-    {"lora_rank", "8", has_adapter},
+    {"lora_target", "\"all\"", makes_adapter},
+    {"lora_rank", "8", makes_adapter},
+    {"warmup_steps", "0", has_no_warmup},
     {"cutoff_len", "2048"},
     {"packing", "false"},
     {"per_device_train_batch_size", "8"},
@@ -216,7 +255,7 @@ constexpr YamlDefault kDefaults[] = {
 }  // namespace
 
 const TrainerTable& llama_factory_table() noexcept {
-  static constexpr TrainerTable kTable = {"LLaMA-Factory", kRows, kDefaults};
+  static constexpr TrainerTable kTable = {"LLaMA-Factory", kRows, kDefaults, ignored};
   return kTable;
 }
 

@@ -43,6 +43,8 @@ struct TrainerTable {
   std::string_view name;
   std::span<const YamlRow> rows;
   std::span<const YamlDefault> defaults;
+  /// Why the trainer does not look at a key beside the others, such as a rank without an adapter; else empty.
+  std::string_view (*ignored)(std::string_view key, const Json& root);
 };
 const TrainerTable& axolotl_table() noexcept;
 const TrainerTable& llama_factory_table() noexcept;
@@ -71,7 +73,13 @@ YamlOutcome optimizer(const YamlRow& row, const Json& value, const Json& root);
 bool has_steps(const Json& root);
 YamlOutcome epochs(const YamlRow& row, const Json& value, const Json& root);
 YamlOutcome steps(const YamlRow& row, const Json& value, const Json& root);
+/// A number below 1 is a share of the steps, as in transformers 5.
+YamlOutcome warmup_steps(const YamlRow& row, const Json& value, const Json& root);
+/// A number of steps; shares of them are refused.
+YamlOutcome every(const YamlRow& row, const Json& value, const Json& root);
 YamlOutcome warmup_ratio(const YamlRow& row, const Json& value, const Json& root);
+/// A list of names of modules, for the row's key.
+YamlOutcome modules(const YamlRow& row, const Json& value, const Json& root);
 YamlOutcome targets(const YamlRow& row, const Json& value, const Json& root);
 YamlOutcome seq(const YamlRow& row, const Json& value, const Json& root);
 /// Refused unless the value is off; then meaningless.

@@ -1,5 +1,6 @@
 #include "yaml_document.h"
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <string>
@@ -82,9 +83,10 @@ class Parser {
   Status value(Json& into, int depth) {
     if (depth > kMaxDepth) return at(str("nested deeper than ", kMaxDepth));
     if (++n_values_ > kMaxValues) return at(str("more than ", kMaxValues, " values"));
-    if (event_.type == YAML_ALIAS_EVENT) return alias(into);
+    if (event_.type == YAML_ALIAS_EVENT) return alias(into, depth);
     std::string anchor;
     STRATA_TRY(anchor_of(anchor));
+    const int outer = std::exchange(deepest_, depth), n_before = n_values_;
     if (event_.type == YAML_SCALAR_EVENT) {
       const auto& scalar = event_.data.scalar;
       const std::string text = text_of(scalar.value, scalar.length);
@@ -92,17 +94,24 @@ class Parser {
     } else {
       STRATA_TRY(event_.type == YAML_SEQUENCE_START_EVENT ? sequence(into, depth) : mapping(into, depth));
     }
-    if (!anchor.empty()) anchors_[anchor] = into;
+    if (!anchor.empty()) anchors_[anchor] = {into, deepest_ - depth, n_values_ - n_before};
+    deepest_ = std::max(deepest_, outer);
     return {};
   }
 
-  Status alias(Json& into) {
+  Status alias(Json& into, int depth) {
     const auto* const name = reinterpret_cast<const char*>(event_.data.alias.anchor);
     const auto found = anchors_.find(name);
     if (found == anchors_.end()) return at(str("*", name, " has no anchor before it"));
-    n_values_ += static_cast<int>(found->second.flatten().size());
-    into = found->second;
-    return n_values_ > kMaxValues ? at(str("more than ", kMaxValues, " values")) : Status::ok();
+    const Anchored& anchored = found->second;
+    if (depth + anchored.depth > kMaxDepth)
+      return at(str("*", name, " is nested ", anchored.depth, " deep at depth ", depth, "; at most ",
+                    kMaxDepth, " are read"));
+    n_values_ += anchored.n_values;
+    if (n_values_ > kMaxValues) return at(str("more than ", kMaxValues, " values"));
+    deepest_ = std::max(deepest_, depth + anchored.depth);
+    into = anchored.value;
+    return {};
   }
 
   Status anchor_of(std::string& into) const {
@@ -147,10 +156,15 @@ class Parser {
     return {};
   }
 
+  struct Anchored {
+    Json value;
+    int depth = 0, n_values = 0;  // of what is inside
+  };
+
   yaml_parser_t parser_{};
   yaml_event_t event_{};
-  std::map<std::string, Json> anchors_;
-  int n_values_ = 0;
+  std::map<std::string, Anchored> anchors_;
+  int n_values_ = 0, deepest_ = 0;
 };
 
 }  // namespace
