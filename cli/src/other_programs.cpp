@@ -38,8 +38,9 @@ constexpr OtherName kOtherVerbs[] = {
     {"resume", "train --resume RUN"},
     {"evaluate", "eval, or score for lm_eval"},
     {"perplexity", "eval MODEL --data FILE"},
-    {"merge", "export RUN --format merged"},
-    {"merge-lora", "export RUN --format merged"},
+    {"merge", "export BASE --adapter DIR --out FOLDER, or of a run export RUN --format merged --out FOLDER"},
+    {"merge-lora",
+     "export BASE --adapter DIR --out FOLDER, or of a run export RUN --format merged --out FOLDER"},
     {"convert", "export for models, config convert for configurations"},
     {"quantize", "export --format gguf, or train.base=nf4 for training and answers"},
     {"preprocess", "data pack"},
@@ -79,6 +80,7 @@ constexpr OtherName kOtherOptions[] = {
     {"--epochs", "train.epochs=N"},
     {"--steps", "train.steps=N"},
     {"--data", "data.train=FILE"},
+    {"--config", "the file as an argument: train FILE"},
 };
 
 }  // namespace

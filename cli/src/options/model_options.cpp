@@ -101,10 +101,7 @@ void add_eval_options(CLI::App& app, Args& args) {
       ->option_text("FILE ...");
   app.add_option("--batches", args.batches, "Evaluate only the first N micro-batches")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  app.add_option("--checkpoint", args.checkpoint,
-                 "Step of the run's checkpoint to evaluate (default: the newest)")
-      ->option_text("STEP")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 60));
+  add_checkpoint(app, args, "Step of the run's checkpoint to evaluate");
   app.add_flag("--json", args.json, "Print JSON");
 }
 
@@ -142,18 +139,7 @@ void add_export_options(CLI::App& app, Args& args) {
       ->check(CLI::IsMember({"auto", "hf", "peft", "merged", "gguf"}));
   app.add_option("--dtype", args.dtype,
                  "Dtype of the weights: f32, bf16 or f16; of gguf also q8_0, q6_k, q5_k_m, q4_k_m or q4_0");
-  app.add_option_function<std::string>(
-         "--checkpoint",
-         [&args](const std::string& text) {
-           args.checkpoint = text == "best" ? kBestCheckpoint : std::strtoll(text.c_str(), nullptr, 10);
-         },
-         "Step of the run's checkpoint, or best: that of the lowest validation loss (default: the newest)")
-      ->option_text("STEP|best")
-      ->check([](const std::string& text) {
-        const bool is_step =
-            !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
-        return text == "best" || is_step ? std::string() : "it is a step or best, not " + text;
-      });
+  add_checkpoint(app, args, "Step of the run's checkpoint");
   app.add_option("--max-shard-size", args.max_shard_size, "Maximum bytes of tensors per file");
   app.add_flag("--ema", args.ema,
                "The moving average of the parameters instead of the newest (optim.ema_decay)");

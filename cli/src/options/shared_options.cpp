@@ -45,6 +45,21 @@ void add_nvme_dirs(CLI::App& app, Args& args) {
       ->option_text("DIR[,DIR...]");
 }
 
+void add_checkpoint(CLI::App& app, Args& args, const std::string& doc) {
+  app.add_option_function<std::string>(
+         "--checkpoint",
+         [&args](const std::string& text) {
+           args.checkpoint = text == "best" ? kBestCheckpoint : std::strtoll(text.c_str(), nullptr, 10);
+         },
+         doc + ", or best: that of the lowest validation loss (default: the newest)")
+      ->option_text("STEP|best")
+      ->check([](const std::string& text) {
+        const bool is_step =
+            !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
+        return text == "best" || is_step ? std::string() : "it is a step or best, not " + text;
+      });
+}
+
 void add_adapter(CLI::App& app, Args& args) {
   app.add_option("--adapter", args.adapter, "Folder of a PEFT adapter of the model; same as adapter.from=DIR")
       ->option_text("DIR");

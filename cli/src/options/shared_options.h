@@ -28,6 +28,8 @@ void add_nvme_dirs(CLI::App& app, Args& args);
 
 /// --adapter: one adapter.
 void add_adapter(CLI::App& app, Args& args);
+/// --checkpoint STEP|best; `doc` begins its text.
+void add_checkpoint(CLI::App& app, Args& args, const std::string& doc);
 
 /// --adapter and --default-adapter: adapters that prompts or lines choose by their names.
 void add_named_adapters(CLI::App& app, Args& args);

@@ -11,6 +11,7 @@
 #include <strata/train/align/objective.h>
 
 #include "config/given_keys.h"
+#include "run/run_paths.h"
 
 namespace strata::detail {
 namespace {
@@ -146,15 +147,17 @@ void check_pissa(const ConfigTree& tree, const TrainConfig& config, std::vector<
     refuse("model.states", config.model.states, ", which has no values of what PiSSA starts from");
 }
 
-// What PEFT has in the training of a loss over tokens.
+// Some settings of adapters are of losses over tokens alone. A dropout that an adapter's folder says, or a
+// run has from one, is not used there (start_notes.cpp).
 void check_objective(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
   const TrainConfig::Adapter& given = config.adapter;
   const auto refuse = [&](const char* key, const std::string& value, const char* why) {
     problems.push_back(str(tree.entry(key).origin, ": ", key, " = ", value, ", but train.objective is ",
                            config.train.objective, " (", tree.entry("train.objective").origin, "), ", why));
   };
-  const bool is_of_folder = tree.entry("adapter.dropout").origin.ends_with("adapter_config.json");
-  if (given.dropout > 0 && !is_of_folder && (compares_pairs(config) || samples_answers(config)))
+  const std::string& origin = tree.entry("adapter.dropout").origin;
+  const bool is_asked_for = !origin.ends_with("adapter_config.json") && run_of_origin(origin).empty();
+  if (given.dropout > 0 && is_asked_for && (compares_pairs(config) || samples_answers(config)))
     refuse("adapter.dropout", str(given.dropout), "whose programs have no dropout");
   if (!samples_answers(config)) return;
   constexpr const char* kWhy = "whose reference is the base without what the run trains";

@@ -56,8 +56,8 @@ bool samples(const ConfigTree& tree) {
   return objective == "ppo" || objective == "grpo";
 }
 
-std::int64_t warmup_of(bool tuned, std::int64_t steps) {
-  return tuned ? static_cast<std::int64_t>(std::ceil(kWarmupShare * static_cast<double>(steps))) : kWarmup;
+std::int64_t share_of(double ratio, std::int64_t steps) {
+  return static_cast<std::int64_t>(std::ceil(ratio * static_cast<double>(steps)));
 }
 
 }  // namespace
@@ -127,9 +127,12 @@ Status decide_without_data(ConfigTree& tree) {
 
 void decide_warmup(ConfigTree& tree, std::int64_t steps) {
   if (!tree.is_auto("optim.warmup")) return;
-  const bool tuned = is_tuned(tree);
-  tree.resolve("optim.warmup", warmup_of(tuned, steps),
-               tuned ? "3 % of the steps" : "a run from random values");
+  if (!tree.is_auto("optim.warmup_ratio"))
+    tree.resolve("optim.warmup", share_of(tree.number("optim.warmup_ratio"), steps), "optim.warmup_ratio");
+  else if (is_tuned(tree))
+    tree.resolve("optim.warmup", share_of(kWarmupShare, steps), "3 % of the steps");
+  else
+    tree.resolve("optim.warmup", kWarmup, "a run from random values");
 }
 
 }  // namespace strata::detail

@@ -233,6 +233,12 @@ bool is_assignment(const std::string& item) {
 Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unless_set) {
   STRATA_TRY_ASSIGN(ConfigSources sources, config_sources(request));
   const std::string run = run_folder_of_config(sources.file);
+  if (const std::string& file = sources.file; file.ends_with(".yaml") || file.ends_with(".yml"))
+    return Status::error(Code::unsupported,
+                         str(file,
+                             " is YAML, and strata reads TOML or JSON; of a file of axolotl or "
+                             "LLaMA-Factory makes one: strata config convert ",
+                             file, " > run.toml"));
   STRATA_TRY_ASSIGN(ConfigTree tree, ConfigTree::build(train_schema(), sources));
   std::erase_if(unless_set.values,
                 [&](const auto& value) { return tree.entry(value.first).origin != "default"; });
@@ -257,7 +263,6 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
     STRATA_TRY(check_found(tree, sources.discovered.back()));
   }
   // A run has taken what it needs from the folder into its own configuration.
-  std::string ignored_of_adapter;
   const std::string adapter = tree.text("adapter.from"), given_by = tree.entry("adapter.from").origin;
   if (!adapter.empty() && (run.empty() || !given_by.starts_with("file "))) {
     if (!run.empty())
@@ -268,9 +273,6 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
     if (!found.has_value()) return found.status().annotate("adapter.from");
     if (auto* const lora = std::get_if<LoraSettings>(&*found); lora != nullptr && model)
       *lora = without_absent(model->decoder, std::move(*lora));
-    STRATA_TRY_ASSIGN(const std::string text,
-                      read_text(posix_io(), adapter + "/adapter_config.json", kModelConfigLimit));
-    STRATA_TRY_ASSIGN(ignored_of_adapter, ignored_settings_of(adapter + "/adapter_config.json", text));
     sources.discovered.push_back({adapter + "/adapter_config.json", detail::adapter_keys_of(*found)});
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
     STRATA_TRY(check_found(tree, sources.discovered.back()));
@@ -292,11 +294,6 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
                                " is a reward model, which scores sequences and has no head for tokens; use "
                                "--task reward, or name the model that it was made of"));
   }
-  const bool drops_out =
-      config.adapter.method == "lora" && !compares_pairs(config) && !samples_answers(config);
-  if (!ignored_of_adapter.empty() && !drops_out)
-    config.model.ignored_settings +=
-        str(config.model.ignored_settings.empty() ? "" : ", and ", ignored_of_adapter);
   STRATA_TRY(decide_chat(tree, config));
   const auto load_run = [](const std::string& file) -> Result<TrainConfig> {
     STRATA_TRY_ASSIGN(LoadedConfig of_run, load_config({.items = {file}}));

@@ -297,9 +297,7 @@ Status Trainer::record_skipped_step(std::int64_t step, const StepReport& report)
 
 // The work between steps, which count_resources() does not cover.
 Status Trainer::after_step(std::int64_t step) {
-  const auto due = [&](std::int64_t every) {
-    return every > 0 && step % every == 0 && step < config_.train.steps;
-  };
+  const auto due = [&](std::int64_t every) { return every > 0 && step % every == 0; };
   if (gradient_norms_ != nullptr) {
     STRATA_TRY(gradient_norms_->read(*engine_));
     line_.tensor_norms = gradient_norms_->of_tensors();
@@ -307,7 +305,8 @@ Status Trainer::after_step(std::int64_t step) {
   }
   STRATA_TRY(folder_.after_step(line_));
   if (due(config_.train.eval_every) && !stop_requested()) STRATA_TRY(validate(step));
-  if (due(config_.log.sample_every) && !stop_requested()) STRATA_TRY(sample(step));
+  const bool is_last = step == config_.train.steps;  // whose sample finish() takes
+  if (due(config_.log.sample_every) && !is_last && !stop_requested()) STRATA_TRY(sample(step));
   return !stop_requested() && is_save_due(step) ? save_periodic_checkpoint() : Status::ok();
 }
 

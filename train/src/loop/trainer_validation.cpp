@@ -24,6 +24,7 @@ Status Trainer::validate(std::int64_t step) {
       loss->pairs.n > 0 ? fmt::format(", accuracy {:.3f}", loss->pairs.accuracy) : std::string();
   observer_.on_message(fmt::format("step {}: validation loss {:.4f}{} over {}", step, loss->nats, accuracy,
                                    plural(n, "micro-batch")));
+  if (n == val_batches_->n_batches() && step == config_.train.steps) final_loss_ = *loss;
   return folder_.add_validation({step, loss->nats, loss->pairs}, n);
 }
 
@@ -63,13 +64,14 @@ Status Trainer::validate_final(TrainOutcome& outcome) {
   if (trace_ != nullptr) trace_->set_enabled(false);  // its many passes would displace the steps
   if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_->steps()));
   if (MicroBatches* const val = val_batches_.get(); val != nullptr && !stop_requested()) {
-    const auto loss =
-        evaluate_loss(*engine_, *val, val->n_batches(), evaluation_observer("validating the last step"));
+    const auto loss = final_loss_ ? Result<EvaluationLoss>(*final_loss_)
+                                  : evaluate_loss(*engine_, *val, val->n_batches(),
+                                                  evaluation_observer("validating the last step"));
     if (!loss.has_value()) return stop_requested() ? Status::ok() : loss.status();
     outcome.val_loss = loss->nats;
     outcome.bits_per_byte = loss->bits_per_byte();
     outcome.val_pairs = loss->pairs;
-    folder_.tell_last_validation({engine_->steps(), loss->nats, loss->pairs});
+    if (!final_loss_) folder_.tell_last_validation({engine_->steps(), loss->nats, loss->pairs});
   }
   if (stop_requested()) return {};
   STRATA_TRY_ASSIGN(outcome.state_digest, engine_->state_digest());

@@ -1,5 +1,7 @@
 #include <strata/train/start_notes.h>
 
+#include <cmath>
+
 #include <strata/model/hf/config.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
@@ -24,10 +26,19 @@ std::vector<std::string> start_notes(const TrainConfig& config) {
                           " ties the head to the token embedding, but the files have both with "
                           "different values: the head is not tied, as in transformers"));
   }
+  if (config.adapter.dropout > 0 && !has_dropout(config))
+    notes.push_back(str("adapter  lora_dropout = ", config.adapter.dropout,
+                        " of the adapter that the run begins with is not used: the programs of "
+                        "train.objective = ",
+                        config.train.objective, " have no dropout"));
   if (const std::int64_t steps = config.train.steps; steps > 0 && config.optim.warmup > steps)
     notes.push_back(str("optim    optim.warmup = ", config.optim.warmup,
                         " is longer than the run of train.steps = ", steps,
                         ": the learning rate rises until the last step"));
+  if (const auto& ratio = config.optim.warmup_ratio;
+      ratio && config.optim.warmup != std::ceil(*ratio * static_cast<double>(config.train.steps)))
+    notes.push_back(str("optim    optim.warmup_ratio = ", *ratio,
+                        " is not used: optim.warmup = ", config.optim.warmup, " is given"));
   if (config.optim.lr == 0)
     notes.emplace_back("optim    optim.lr = 0: the steps are computed, and no parameter changes");
   return notes;

@@ -65,17 +65,18 @@ Args with_configuration_of(const Args& args, EvalTarget& target) {
 
 Status choose_checkpoint(const Args& args, const TrainConfig& config, EvalTarget& target, Io& io) {
   if (target.is_folder)
-    return args.checkpoint < 0 ? Status::ok()
-                               : Status::error(Code::invalid, str("--checkpoint applies to runs only; ",
-                                                                  target.path, " is a Hugging Face folder"));
+    return args.checkpoint == -1
+               ? Status::ok()
+               : Status::error(Code::invalid, str("--checkpoint applies to runs only; ", target.path,
+                                                  " is a Hugging Face folder"));
+  const auto warn = [&](std::string_view text) { print(args.err, str("strata eval: ", text, "\n")); };
   STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
-                    list_checkpoints(config, target.path, io, [&](std::string_view text) {
-                      print(args.err, str("strata eval: ", text, "\n"));
-                    }));
+                    list_checkpoints(config, target.path, io, warn));
   if (checkpoints.empty()) return no_checkpoint(config, target.path);
   target.checkpoint = checkpoints.front();
-  if (args.checkpoint < 0) return {};
-  auto found = find_checkpoint(checkpoints, args.checkpoint, io);
+  if (args.checkpoint == -1) return {};
+  auto found = args.checkpoint == kBestCheckpoint ? best_checkpoint(checkpoints, target.path, io, warn)
+                                                  : find_checkpoint(checkpoints, args.checkpoint, io);
   if (!found.has_value()) return found.status().annotate(target.path);
   target.checkpoint = *std::move(found);
   return {};

@@ -1,3 +1,4 @@
+#include <strata/model/hf/explain_folder.h>
 #include <strata/model/hf/model_files.h>
 #include <strata/session/checkpoint.h>
 #include <strata/model/adapter/peft_folder.h>
@@ -170,6 +171,8 @@ int run_export(const Args& args) {
   };
   if (!is_run_folder(posix_io(), run) && model_file_exists(posix_io(), run + "/config.json"))
     return print_result(export_model_of_folder(args, run));
+  if (!is_run_folder(posix_io(), run))
+    if (const Status why = explain_hf_folder(posix_io(), run); !why.is_ok()) return refuse(why);
   if (const Status there = RunFolder::check(posix_io(), run, RunFolder::Mode::resume); !there.is_ok())
     return refuse(there);
   if (!args.adapter.empty())

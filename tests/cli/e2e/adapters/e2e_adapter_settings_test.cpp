@@ -52,6 +52,24 @@ TEST_F(CliAdapterSettingsE2e, DropoutChangesTrainingAlone) {
               HasSubstr("adapter.dropout = 0.1, but train.objective is dpo"));
 }
 
+// The folder of an adapter says a dropout, which a run of pairs keeps without using it.
+TEST_F(CliAdapterSettingsE2e, ARunOfPairsFromAnAdapterWithDropoutResumesAndIsExported) {
+  make_base("base");
+  succeeds(run_of("dropped", {"adapter.dropout=0.3"}));
+  succeeds({"export", "dropped", "--out", "adapter"});
+  write("pairs.jsonl", "{\"prompt\": \"a \", \"chosen\": \"good\", \"rejected\": \"bad\"}\n");
+  const ProgramResult trained =
+      strata(tiny("train", {"--out", "pairs", "--init", "base", "--adapter", "adapter", "--task", "dpo",
+                            "data.train=pairs.jsonl", "data.val=", "train.steps=2"}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(trained.out,
+              HasSubstr("lora_dropout = 0.3 of the adapter that the run begins with is not used: "
+                        "the programs of train.objective = dpo have no dropout"));
+  succeeds({"train", "--resume", "pairs", "train.steps=3"});
+  succeeds({"export", "pairs", "--out", "more"});
+  EXPECT_EQ(nlohmann::json::parse(read_all(file("more/adapter_config.json")))["lora_dropout"], 0.3);
+}
+
 // What is trained is in the folder and in its checkpoints, and merged the model has the loss of the run.
 TEST_F(CliAdapterSettingsE2e, TablesModulesAndBiasesAreTrainedExportedAndMerged) {
   make_untied_base();

@@ -1,5 +1,8 @@
 // Exports what is no run, and checkpoints other than the newest.
 #include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "cli/e2e/adapters/adapter_runs.h"
 
@@ -49,6 +52,33 @@ TEST_F(CliExportE2e, ACheckpointIsChosenByItsStepOrItsValidation) {
               HasSubstr("no checkpoint of step 3; available: 2, 4, 6"));
   EXPECT_THAT(strata({"export", "run", "--checkpoint", "last", "--out", "x"}).err,
               HasSubstr("it is a step or best, not last"));
+}
+
+TEST_F(CliExportE2e, TheLastStepOfARunCanBeTheBestAndEvalTakesTheSame) {
+  succeeds(tiny("train", {"--out", "run", "train.steps=6", "train.eval_every=2", "checkpoint.every=2",
+                          "checkpoint.keep=9", "optim.lr=0.02", "optim.schedule=constant"}));
+  std::vector<std::pair<double, int>> losses;
+  for (const nlohmann::json& line : metrics("run"))
+    if (line.contains("val_loss")) losses.emplace_back(line["val_loss"], line["step"]);
+  ASSERT_EQ(losses.size(), 3U);
+  ASSERT_EQ(std::min_element(losses.begin(), losses.end())->second, 6) << "the loss falls";
+  const ProgramResult done = strata({"export", "run", "--checkpoint", "best", "--out", "best"});
+  EXPECT_THAT(done.out, HasSubstr("from run/checkpoints/step-00000006: ")) << done.err;
+  EXPECT_EQ(strata({"eval", "run", "--checkpoint", "best", "--json"}).out,
+            strata({"eval", "run", "--checkpoint", "6", "--json"}).out);
+  EXPECT_THAT(strata({"eval", "run", "--checkpoint", "bset"}).err, HasSubstr("a step or best, not bset"));
+  // A run that goes on from there has the validation once.
+  succeeds({"train", "--resume", "run", "train.steps=8"});
+  int n = 0;
+  for (const nlohmann::json& line : metrics("run")) n += line.contains("val_loss") && line["step"] == 6;
+  EXPECT_EQ(n, 1);
+}
+
+TEST_F(CliExportE2e, AnAdaptersFolderAloneIsExplained) {
+  std::filesystem::create_directory(file("lora"));
+  write("lora/adapter_config.json", R"({"base_model_name_or_path": "base"})");
+  EXPECT_THAT(strata({"export", "lora", "--out", "x"}).err,
+              AllOf(HasSubstr("lora is a PEFT adapter of base"), HasSubstr("base --adapter lora")));
 }
 
 TEST_F(CliExportE2e, TheBestCheckpointThatIsKeptIsTakenAndABetterOneIsNamed) {

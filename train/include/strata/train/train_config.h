@@ -109,6 +109,7 @@ struct TrainConfig {
     double clip = 0;       ///< maximum global norm; 0: no clipping
     double loss_scale = 1;
     std::int64_t warmup = 0;
+    std::optional<double> warmup_ratio;  ///< what `warmup` is decided by, if it is given
     double min_lr_ratio = 0, decay_ratio = 0;
     int galore_rank = 0;
     double galore_scale = 0;

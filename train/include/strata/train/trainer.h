@@ -152,6 +152,7 @@ class Trainer {
   double last_step_s_ = 0;
   std::int64_t steps_in_plan_ = 0;
   double step_seconds_ = 0, tokens_ = 0;
+  std::optional<EvaluationLoss> final_loss_;  // of all validation data, if the last step's validation had them
   std::string checkpoint_path_;
   std::uint64_t nvme_bytes_before_ = 0;  // written by earlier plans
   std::uint64_t allocations_before_ = 0, resources_before_ = 0;

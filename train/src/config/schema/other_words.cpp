@@ -14,7 +14,6 @@ constexpr OtherWord kWords[] = {
     {"warmup_steps", "optim.warmup"},
     {"num_warmup_steps", "optim.warmup"},
     {"warmup_iters", "optim.warmup"},
-    {"warmup_ratio", "optim.warmup", "in steps; from a folder it is 3 % of them by default"},
     {"optimizer", "optim.name"},
     {"optim", "optim.name"},
     {"adam_beta1", "optim.beta1"},

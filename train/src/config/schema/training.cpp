@@ -309,7 +309,8 @@ constexpr TrainKey kKeys[] = {
       .name = "warmup",
       .type = KeyType::integer,
       .default_text = "auto",
-      .doc = "steps of linear warm-up; auto: 50, or from a folder 3 % of the steps",
+      .doc = "steps of linear warm-up; auto: optim.warmup_ratio of the steps, if given; else 50, or from a "
+             "folder 3 %",
       .example = "optim.warmup=50",
       .allows_auto = true,
       .min = 0,
@@ -317,6 +318,16 @@ constexpr TrainKey kKeys[] = {
      [](const ConfigEntry& entry, C& config) {
        if (!detail::is_open_auto(entry)) detail::copy_value(entry, config.optim.warmup);
      }},
+    {{.section = "optim",
+      .name = "warmup_ratio",
+      .type = KeyType::number,
+      .default_text = "auto",
+      .doc = "share of the steps with linear warm-up, where optim.warmup is auto",
+      .example = "optim.warmup_ratio=0.1",
+      .allows_auto = true,
+      .min = 0,
+      .max = 1},
+     field<&C::optim, &C::Optim::warmup_ratio>},
     {{.section = "optim",
       .name = "schedule",
       .type = KeyType::choice,
