@@ -59,6 +59,11 @@ class HttpServerTest : public ::testing::Test {
   void note(const HttpServer::AccessLine& line) {
     const std::lock_guard lock(mutex_);
     told_.push_back(str(line.address, " ", line.method, " ", line.target, " ", line.status));
+    slowest_ = std::max(slowest_, line.seconds);
+  }
+  double slowest() {
+    const std::lock_guard lock(mutex_);
+    return slowest_;
   }
   /// What the server has told of requests, in any order.
   std::vector<std::string> told() {
@@ -69,6 +74,7 @@ class HttpServerTest : public ::testing::Test {
   ServedTiny tiny;
   std::mutex mutex_;
   std::vector<std::string> told_;
+  double slowest_ = 0;
   std::unique_ptr<HttpServer> server;
 };
 
@@ -115,6 +121,16 @@ TEST_F(HttpServerTest, WhatIsNoRequestIsRefusedAndTheConnectionClosed) {
   EXPECT_THAT(answer(post("{}", "Content-Type: multipart/form-data; boundary=x\r\n")),
               StartsWith("HTTP/1.1 415"));
   EXPECT_TRUE(is_healthy());
+}
+
+TEST_F(HttpServerTest, LinesOfWhatCannotBeReadHaveTheAddressAndTheirOwnTime) {
+  (void)answer("hello\r\n\r\n");
+  (void)answer(str("GET /", std::string(9000, 'x'), " HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+  (void)answer("GET /health HTTP/9.1\r\nHost: localhost\r\n\r\n");
+  const std::vector<std::string> lines = told();
+  ASSERT_EQ(lines.size(), 3U);
+  for (const std::string& line : lines) EXPECT_THAT(line, StartsWith("127.0.0.1 "));
+  EXPECT_LT(slowest(), 60) << "not the time since the machine began";
 }
 
 TEST_F(HttpServerTest, APostWithoutABodyIsAnsweredWithoutWaitingForOne) {

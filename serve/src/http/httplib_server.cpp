@@ -7,9 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <exception>
@@ -23,11 +21,11 @@
 #include <httplib.h>
 
 #include <strata/runtime/str.h>
-#include <strata/serve/local_host.h>
 
 #include "http/connection.h"
 #include "http/connection_loop.h"
 #include "http/listen_address.h"
+#include "http/request_checks.h"
 
 namespace strata {
 namespace {
@@ -36,7 +34,6 @@ using detail::Connection;
 using detail::ConnectionLoop;
 
 constexpr std::size_t kHeadBytes = 64 * kKiB;
-constexpr std::size_t kMaxShown = 80;  // bytes of a client's own text in a message
 constexpr std::chrono::milliseconds kPoll{2};
 constexpr std::chrono::seconds kSendLimit{15};  // for answers that are being sent at the end
 
@@ -87,55 +84,21 @@ class AtOnce final : public httplib::TaskQueue {
   void shutdown() override {}
 };
 
-/// Whether a body is JSON by its header. Other types are refused because a web page may send those to any
-/// address without being asked to prove that it is allowed to.
-bool is_json(std::string type) {
-  std::transform(type.begin(), type.end(), type.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const std::string_view json = "application/json";
-  return type.starts_with(json) &&
-         (type.size() == json.size() || type[json.size()] == ';' || type[json.size()] == ' ');
-}
-
-/// What is wrong with the headers that tell how long a body is; empty: nothing. httplib takes the first
-/// length of several, and what is no number for 0 or a very large one.
-std::string problem_of_length(const httplib::Request& request) {
-  const std::string length = request.get_header_value("Content-Length");
-  if (request.has_header("Transfer-Encoding")) {
-    const std::string encoding = request.get_header_value("Transfer-Encoding");
-    if (encoding != "chunked")
-      return str("the header Transfer-Encoding is '", encoding.substr(0, kMaxShown),
-                 "'; only chunked is known");
-    if (!length.empty()) return "a body is chunked or has the header Content-Length, not both";
-  }
-  if (request.get_header_value_count("Content-Length") > 1)
-    return "there is more than one header Content-Length";
-  if (length.find_first_not_of("0123456789") != std::string::npos)
-    return str("the header Content-Length is '", length.substr(0, kMaxShown),
-               "'; it must be the number of bytes of the body");
-  return {};
-}
-
-// Takes as long for any text of this length, so that time does not tell how much of a key is right.
-bool is_same_secret(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  unsigned differs = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    differs |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
-  return differs == 0;
-}
-
 bool takes_body(std::string_view path) {
   return std::find(std::begin(kPostPaths), std::end(kPostPaths), path) != std::end(kPostPaths);
 }
 
-// When the request began that this thread answers.
-thread_local std::chrono::steady_clock::time_point request_begin;
+/// The request that this thread answers. httplib knows the address of no request that it cannot read.
+struct Answered {
+  std::chrono::steady_clock::time_point begin;
+  std::string address;
+};
+thread_local Answered answered;
 
 class HttplibServer final : public HttpServer {
  public:
   HttplibServer(Service& service, const Options& options)
-      : service_(service), options_(options), only_local_(is_this_machine(options.host)) {
+      : service_(service), options_(options), checks_(options_) {
     set_limits();
     set_handlers();
   }
@@ -145,9 +108,9 @@ class HttplibServer final : public HttpServer {
 
   Status listen() {
     STRATA_TRY(detail::check_listen_address(options_.host, options_.port));
-    STRATA_TRY_ASSIGN(loop_, ConnectionLoop::create(
-                                 loop_options(), {[this](Connection& c) { return server_.serve_request(c); },
-                                                  [this](auto why) { return refusal(why); }}));
+    STRATA_TRY_ASSIGN(loop_,
+                      ConnectionLoop::create(loop_options(), {[this](Connection& c) { return serve(c); },
+                                                              [this](auto why) { return refusal(why); }}));
     server_.add = [this](socket_t socket) { loop_->add(socket); };
     errno = 0;
     const bool any = options_.port == 0;
@@ -179,6 +142,13 @@ class HttplibServer final : public HttpServer {
   }
 
  private:
+  bool serve(Connection& connection) {
+    answered.begin = std::chrono::steady_clock::now();
+    int port = 0;
+    connection.get_remote_ip_and_port(answered.address, port);
+    return server_.serve_request(connection);
+  }
+
   // httplib returns before stop() if the system refuses it sockets. A server that nobody can reach should
   // end.
   void accept_all() noexcept {
@@ -210,8 +180,7 @@ class HttplibServer final : public HttpServer {
     // Not by patterns: std::regex recurses for each character of a path.
     server_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       using Routed = httplib::Server::HandlerResponse;
-      request_begin = std::chrono::steady_clock::now();
-      if (const auto error = check_head(request)) {
+      if (const auto error = checks_.problem_of_head(request)) {
         send(service_.refuse(*error, request.path), response);
         return Routed::Handled;
       }
@@ -223,14 +192,14 @@ class HttplibServer final : public HttpServer {
       server_.Post(std::string(path), [this](const httplib::Request& request, httplib::Response& response,
                                              const httplib::ContentReader& reader) {
         std::string body;
-        if (const auto error = read_body(request, reader, body))
+        if (const auto error = checks_.read_body(request, reader, body))
           send(service_.refuse(*error, request.path), response);
         else
           answer(request, body, response);
       });
     server_.set_expect_100_continue_handler(
         [this](const httplib::Request& request, httplib::Response& response) {
-          if (!has_large_body(request)) return 100;
+          if (!checks_.has_large_body(request)) return 100;
           return response.status = 413;  // httplib 0.11 does not set it
         });
     server_.set_post_routing_handler([](const httplib::Request& request, httplib::Response& response) {
@@ -242,9 +211,9 @@ class HttplibServer final : public HttpServer {
     });
     if (options_.on_request != nullptr)
       server_.set_logger([this](const httplib::Request& request, const httplib::Response& response) {
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - request_begin;
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - answered.begin;
         options_.on_request(
-            {request.remote_addr, request.method, request.target, response.status, took.count()});
+            {answered.address, request.method, request.target, response.status, took.count()});
       });
     // What httplib refuses by itself. All other errors have a body, or nobody who could read it.
     server_.set_error_handler([this](const httplib::Request& request, httplib::Response& response) {
@@ -282,87 +251,10 @@ class HttplibServer final : public HttpServer {
   }
 
   ApiError httplib_error(int status) const {
-    if (status == 413) return too_large();
+    if (status == 413) return checks_.too_large();
     if (status >= 500) return {500, "the request failed", {}, "internal"};
     return {status, "this is not a request of HTTP/1.1 that can be read", {}, "bad_request"};
   }
-  ApiError too_large() const {
-    return {413,
-            str("the body is larger than ", options_.max_body_bytes, " bytes, which --max-body allows"),
-            {},
-            "body_too_large"};
-  }
-
-  /// What is wrong with a request before its body is read.
-  std::optional<ApiError> check_head(const httplib::Request& request) const {
-    const std::size_t n_hosts = request.get_header_value_count("Host");
-    if (n_hosts > 1 || (n_hosts == 0 && request.version == "HTTP/1.1"))
-      return ApiError{400,
-                      str("the request has ", n_hosts, " headers Host; HTTP/1.1 has exactly one"),
-                      {},
-                      "bad_request"};
-    if (auto error = check_host(request.get_header_value("Host"))) return error;
-    if (options_.api_keys.empty() || request.path == "/health" || has_key(request)) return std::nullopt;
-    return ApiError{401,
-                    "this server needs one of the keys of its file: Authorization: Bearer KEY",
-                    {},
-                    "invalid_api_key"};
-  }
-
-  // A page whose name an attacker's DNS points to this machine sends that name (DNS rebinding).
-  std::optional<ApiError> check_host(const std::string& host) const {
-    const std::vector<std::string>& allowed = options_.allowed_hosts;
-    if ((!only_local_ && allowed.empty()) || host.empty() || is_this_machine(host)) return std::nullopt;
-    if (std::any_of(allowed.begin(), allowed.end(), [&](const auto& name) { return is_host(host, name); }))
-      return std::nullopt;
-    return ApiError{403,
-                    str("the request is for '", host.substr(0, kMaxShown),
-                        "', which this server does not answer for; --allowed-host NAME allows it",
-                        only_local_ ? ", and --host ADDRESS makes the server one for other machines" : ""),
-                    {},
-                    "host_not_allowed"};
-  }
-
-  bool has_key(const httplib::Request& request) const {
-    const std::string given = request.get_header_value("Authorization");
-    const std::size_t space = given.find(' ');
-    if (!is_host(given.substr(0, space), "bearer") || space == std::string::npos) return false;
-    const std::string_view key = std::string_view(given).substr(space + 1);
-    return std::any_of(options_.api_keys.begin(), options_.api_keys.end(),
-                       [&](const std::string& each) { return is_same_secret(key, each); });
-  }
-
-  bool has_large_body(const httplib::Request& request) const {
-    const std::string length = request.get_header_value("Content-Length");
-    std::size_t bytes = 0;
-    const auto [end, code] = std::from_chars(length.data(), length.data() + length.size(), bytes);
-    return code == std::errc::result_out_of_range || bytes > options_.max_body_bytes;
-  }
-
-  std::optional<ApiError> read_body(const httplib::Request& request, const httplib::ContentReader& reader,
-                                    std::string& body) const {
-    if (!is_json(request.get_header_value("Content-Type")))
-      return ApiError{415,
-                      "the body must be JSON, with the header Content-Type: application/json",
-                      {},
-                      "unsupported_media_type"};
-    if (std::string problem = problem_of_length(request); !problem.empty())
-      return ApiError{400, std::move(problem), {}, "bad_request"};
-    if (has_large_body(request)) return too_large();
-    // There is no body; httplib would wait for one until the client closes the connection.
-    if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding"))
-      return std::nullopt;
-    bool fits = true;
-    const bool was_read = reader([&](const char* data, std::size_t n) {
-      fits = body.size() + n <= options_.max_body_bytes;
-      if (fits) body.append(data, n);
-      return fits;
-    });
-    if (!fits) return too_large();
-    if (!was_read) return ApiError{400, "the body could not be read to its end", {}, "incomplete_body"};
-    return std::nullopt;
-  }
-
   void answer(const httplib::Request& request, std::string_view body, httplib::Response& response) {
     send(service_.handle({request.method == "HEAD" ? "GET" : std::string_view(request.method), request.path,
                           body, [&request] { return client_of(request); }}),
@@ -393,7 +285,7 @@ class HttplibServer final : public HttpServer {
 
   Service& service_;
   const Options options_;
-  const bool only_local_;
+  const detail::RequestChecks checks_;
   ConnectionServer server_;
   std::unique_ptr<ConnectionLoop> loop_;  // after the server, which its threads use
   std::atomic<bool> stopping_{false};

@@ -108,10 +108,12 @@ void print_access(const Args& args, const HttpServer::AccessLine& line) {
   std::tm day{};
   std::array<char, 32> when{};
   (void)std::strftime(when.data(), when.size(), "%Y-%m-%d %H:%M:%S", localtime_r(&now, &day));
-  print(args.err, fmt::format("{} {} {} {} {} {}\n", when.data(), line.address,
-                              terminal_text(line.method.substr(0, kMaxTarget)),
-                              terminal_text(line.target.substr(0, kMaxTarget)), line.status,
-                              Figure(line.seconds, "s").view()));
+  // Nothing is known of what is no request.
+  const auto shown = [](std::string_view text) {
+    return text.empty() ? "-" : terminal_text(text.substr(0, kMaxTarget));
+  };
+  print(args.err, fmt::format("{} {} {} {} {} {}\n", when.data(), shown(line.address), shown(line.method),
+                              shown(line.target), line.status, Figure(line.seconds, "s").view()));
 }
 
 Status serve(const Args& args) {
