@@ -281,6 +281,22 @@ void PolicyIterations::set_critic_advantages() {
   kl_coef_ = KlControl{config_.align.kl_target, config_.align.kl_horizon}.after(kl_coef_, kl / n, n);
 }
 
+namespace {
+
+/// The share of groups of `size` answers to a prompt that all have the same reward.
+double share_of_equal_rewards(std::span<const Rollout> rollouts, std::size_t size) {
+  if (size < 2) return 0;
+  double n = 0;
+  for (std::size_t first = 0; first < rollouts.size(); first += size) {
+    const std::span<const Rollout> group = rollouts.subspan(first, size);
+    n += std::all_of(group.begin(), group.end(),
+                     [&](const Rollout& one) { return one.reward == group.front().reward; });
+  }
+  return n * static_cast<double>(size) / static_cast<double>(rollouts.size());
+}
+
+}  // namespace
+
 void PolicyIterations::describe() {
   const auto n = static_cast<double>(batches_.rollouts().size());
   const auto tokens = static_cast<double>(batches_.n_tokens());
@@ -293,6 +309,8 @@ void PolicyIterations::describe() {
   figures_.n = n;
   figures_.reward = sum / n;
   figures_.reward_deviation = std::sqrt(std::max(0.0, squares / n - figures_.reward * figures_.reward));
+  figures_.equal_rewards =
+      share_of_equal_rewards(batches_.rollouts(), static_cast<std::size_t>(sizes_.samples));
   figures_.answer_tokens = tokens / n;
   figures_.packed = static_cast<double>(batches_.n_inputs()) / static_cast<double>(batches_.n_positions());
   figures_.kl_coef = has_critic(config_) ? used_kl_coef_ : kl_coef_;

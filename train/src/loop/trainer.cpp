@@ -243,6 +243,7 @@ Status Trainer::train_critic(MetricsLine& line) {
   critic.flags = line.report.flags;
   STRATA_TRY(policy_->after_step(
       *engine_, cpuopt::learning_rate(lr_schedule(optim, config_.train.steps), line.step), line, critic));
+  warn_of_equal_rewards(line);
   if (!has_critic(config_)) return {};
   line.report.seconds += critic.seconds;
   line.report.times += critic.times;
@@ -254,6 +255,18 @@ Status Trainer::train_critic(MetricsLine& line) {
   line.report.skipped = true;
   line.report.skip_reason = critic.skip_reason;
   return {};
+}
+
+// Advantages are rewards beside those of the same prompt: if these are equal, only the divergence is learned
+// from.
+void Trainer::warn_of_equal_rewards(const MetricsLine& line) {
+  constexpr std::int64_t kWarnAfter = 5;
+  equal_in_a_row_ = line.policy.equal_rewards == 1 ? equal_in_a_row_ + 1 : 0;
+  if (equal_in_a_row_ == kWarnAfter && !has_critic(config_))
+    observer_.on_message(str("steps ", line.step - kWarnAfter + 1, " to ", line.step,
+                             " learned nothing from the rewards: all ", config_.align.samples,
+                             " answers to each prompt had the same one. Easier prompts, a reward with "
+                             "degrees or more answers (align.samples) help"));
 }
 
 void Trainer::resume_from(const Manifest& manifest) { subspaces_.resume(manifest.step, manifest.run); }

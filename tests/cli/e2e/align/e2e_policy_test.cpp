@@ -69,6 +69,18 @@ TEST_F(CliPolicyE2e, GrpoRaisesTheRewardFromTheModelThatItStartsFrom) {
   EXPECT_EQ(text.exit_code, 0) << text.err;
 }
 
+TEST_F(CliPolicyE2e, ARunWhoseRewardsAreEqualSaysThatItLearnsNothingFromThem) {
+  make_base();
+  const ProgramResult run = strata(run_of("run", "grpo", {"align.reward=matches:[0-9]{9}"}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out + run.err, HasSubstr("steps 1 to 5 learned nothing from the rewards: all 4 answers"));
+  EXPECT_THAT(all_of("run", "equal_rewards"), ::testing::Each(1.0));
+  const ProgramResult other = strata(run_of("other", "grpo", {}));
+  ASSERT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_THAT(all_of("other", "equal_rewards"), ::testing::Each(::testing::Lt(1.0)));
+  EXPECT_THAT(other.out + other.err, ::testing::Not(HasSubstr("learned nothing")));
+}
+
 // With any placement, and stopped in the midst of an iteration that has several steps, it has the bits and
 // texts of the whole run.
 TEST_F(CliPolicyE2e, IterationsHaveTheSameBitsWhereverTheirBytesLie) {

@@ -62,6 +62,7 @@ struct PairFigures {
 struct PolicyFigures {
   double n = 0;  ///< answers of the iteration; 0: there are no such figures
   double reward = 0, reward_deviation = 0;
+  double equal_rewards = 0;  ///< the share of prompts whose answers, of several, all have the same reward
   double kl = 0;       ///< of the policy from the reference, an estimate (k3) for each token of the answers
   double entropy = 0;  ///< nats for each of them
   double kl_coef = 0;
@@ -79,7 +80,7 @@ inline constexpr std::size_t kPairFigures = 4;
 /// "accuracy", "margin" (of the scores), "chosen" and "rejected".
 std::array<NamedFigure, kPairFigures> named_figures(const PairFigures& pairs) noexcept;
 /// Those of a critic come last: as many as there are if `policy` has one.
-inline constexpr std::size_t kPolicyFigures = 17, kCriticFigures = 3;
+inline constexpr std::size_t kPolicyFigures = 18, kCriticFigures = 3;
 std::array<NamedFigure, kPolicyFigures> named_figures(const PolicyFigures& policy) noexcept;
 /// How many of them a run has: none if it samples no answers.
 std::size_t count_figures(const PolicyFigures& policy) noexcept;

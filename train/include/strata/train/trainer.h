@@ -104,6 +104,7 @@ class Trainer {
   PairFigures figures_of_step() const;
   Status renew_subspaces(MetricsLine& line);
   Status sample_answers();
+  void warn_of_equal_rewards(const MetricsLine& line);
   Status train_critic(MetricsLine& line);
   double tokens_of_step() const;
   Status after_step(std::int64_t step);
@@ -142,7 +143,7 @@ class Trainer {
   const std::map<std::string, std::string> identity_;  // computed once because it digests all data
   WriteBudget write_budget_;
   SteadyClock clock_;
-  std::int64_t skipped_in_a_row_ = 0;
+  std::int64_t skipped_in_a_row_ = 0, equal_in_a_row_ = 0;  // steps: without an update, with equal rewards
   std::unique_ptr<detail::GradientNorms> gradient_norms_;  // null without log.histograms
   MetricsLine line_;                                       // of the last step
   TrainOutcome outcome_;

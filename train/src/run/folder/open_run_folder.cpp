@@ -245,6 +245,7 @@ std::array<NamedFigure, kPairFigures> named_figures(const PairFigures& pairs) no
 std::array<NamedFigure, kPolicyFigures> named_figures(const PolicyFigures& policy) noexcept {
   return {{{"reward", policy.reward},
            {"reward_deviation", policy.reward_deviation},
+           {"equal_rewards", policy.equal_rewards},
            {"kl", policy.kl},
            {"kl_coef", policy.kl_coef},
            {"entropy", policy.entropy},
