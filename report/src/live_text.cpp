@@ -124,10 +124,11 @@ void add_head(const RunRecord& run, Lines& lines) {
   lines.add(text, "1");
 }
 
-void add_spark(const RunRecord& run, const char* label, const char* series, Lines& lines) {
+void add_spark(const RunRecord& run, const char* label, const char* series, Lines& lines,
+               const char* unit = "") {
   const double value = last_of(run, series);
   if (!std::isfinite(value)) return;
-  lines.add(fmt::format("{:<{}}{:>{}} {}", label, kLabel, figure_text(value, ""), kFigure,
+  lines.add(fmt::format("{:<{}}{:>{}} {}", label, kLabel, figure_text(value, unit), kFigure,
                         sparkline(run, series, lines.width() - kLabel - kFigure - 1)));
 }
 
@@ -184,7 +185,7 @@ std::string live_text(const RunRecord& run, const LiveScreen& screen) {
   add_waits(run, lines);
   add_lanes(run, lines);
   add_spark(run, "grad norm", "grad_norm", lines);
-  add_spark(run, "step s", "step_s", lines);
+  add_spark(run, "step time", "step_s", lines, "s");
   if (!run.validations.empty())
     lines.add(fmt::format("{:<{}}{:>{}} at step {}", "validation", kLabel,
                           figure_text(run.validations.back().loss, ""), kFigure,

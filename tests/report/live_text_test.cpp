@@ -52,6 +52,7 @@ TEST(LiveText, ShowsTheLastStep) {
        {"loss", "tokens/s", "device", "pinned", "computing", "nvme", "moves", "grad norm", "validation"})
     EXPECT_THAT(text, HasSubstr(of));
   EXPECT_THAT(text, HasSubstr("80.0 %")) << "of a step is computed";
+  EXPECT_THAT(text, ::testing::ContainsRegex("step time +[0-9.]+ m?s")) << "a figure with its unit";
   EXPECT_THAT(live_line(run), HasSubstr("run: step 250 of "));
 }
 

@@ -15,7 +15,7 @@ namespace strata::cli {
 void add_generate_options(CLI::App& app, Args& args) {
   app.add_option(
          "run", args.items,
-         "Run folder, or a Hugging Face folder; texts to continue, in quotes, or - for standard input, "
+         "Run folder, Hugging Face folder or GGUF file; texts to continue, in quotes, or - for standard input, "
          "which is read, too, if there is no prompt; section.key=value")
       ->option_text("RUN [TEXT ...] [key=value ...]")
       ->required();
