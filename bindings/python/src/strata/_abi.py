@@ -1,6 +1,7 @@
 """strata.h by ctypes: its structs, enumerations and functions, and nothing more."""
 
 import ctypes
+import importlib.util
 import os
 import pathlib
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
@@ -149,11 +150,22 @@ TEXT_FUNCTIONS = {
 _library = None
 
 
+def library_path():
+    """The file that STRATA_LIBRARY names, the library of the package strata-cuda, or the one in this package."""
+    if path := os.environ.get("STRATA_LIBRARY"):
+        return path
+    if cuda := importlib.util.find_spec("strata_cuda"):
+        path = pathlib.Path(cuda.submodule_search_locations[0]) / "libstrata_cuda.so"
+        if path.exists():
+            return str(path)
+    return str(pathlib.Path(__file__).parent / "libstrata.so")
+
+
 def load():
-    """libstrata.so: the one in this package, or the one that STRATA_LIBRARY names."""
+    """The library at library_path()."""
     global _library
     if _library is None:
-        path = os.environ.get("STRATA_LIBRARY") or str(pathlib.Path(__file__).parent / "libstrata.so")
+        path = library_path()
         loaded = ctypes.CDLL(path)
         for name, arguments in FUNCTIONS.items():
             getattr(loaded, name).restype = c_int32

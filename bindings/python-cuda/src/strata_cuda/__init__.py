@@ -1,0 +1,1 @@
+"""strata's library with CUDA. There is nothing to import: `strata` loads it."""
