@@ -122,8 +122,8 @@ TEST(TokenTargetsTest, AFolderHasThemAsPeftWritesThem) {
     const auto folder = must(PeftFolder::open(posix_io(), path, decoder("llama", tied)));
     EXPECT_TRUE(must(are_same_adapter(decoder("llama", tied), folder->settings(), settings)));
     std::vector<std::string> names;
-    for (const auto& entry :
-         must(SafetensorsFile::open(posix_io(), path + "/adapter_model.safetensors"))->entries())
+    const auto file = must(SafetensorsFile::open(posix_io(), path + "/adapter_model.safetensors"));
+    for (const SafetensorsEntry& entry : file->entries())
       if (entry.name.find("lora_") == std::string::npos)
         names.push_back(str(entry.name, " ", entry.shape[0], " ", entry.shape[1]));
     return names;
