@@ -30,7 +30,8 @@ std::string problems_of(const Program& program, const TokenRows& rows) {
   const ParamInfo* const param = detail::find_param(program, rows.weight);
   if (param == nullptr) return str("\n  ", rows.weight, " is no parameter");
   const bool is_table = is_read_by(program, param->value, {Op::embedding});
-  const bool is_head = is_read_by(program, param->value, {Op::linear, Op::linear_cross_entropy});
+  const bool is_head =
+      is_read_by(program, param->value, {Op::linear, Op::linear_cross_entropy, Op::linear_log_probs});
   if (param->shape.rank != 2 || !(rows.in_embedding ? is_table : is_head))
     return str("\n  ", rows.weight, " ", to_string(param->shape), " is not ",
                rows.in_embedding ? "a table of embeddings" : "the head");
@@ -53,7 +54,7 @@ Status check_head(const Program& program, const TokenRows& rows) {
     if (rows.in_head && std::find(instr.in.begin(), instr.in.end(), value) != instr.in.end() &&
         instr.op != Op::embedding && instr.op != Op::linear && instr.op != Op::linear_cross_entropy)
       return Status::error(Code::unsupported,
-                           str("tokens of ", rows.weight, ", the head: ", op_name(instr.op),
+                           str("tokens of ", rows.weight, ", the head: a loss by ", op_name(instr.op),
                                " has no logits in which their columns could be replaced"));
   return {};
 }

@@ -96,15 +96,6 @@ void vjp_linear_backward_input(VjpContext& c) {
   if (c.needs_input_grad(1)) c.emit(Op::linear_backward_weight, {c.in(0), dx, c.in(1)}, {1}, LinearAttrs{});
   if (c.needs_input_grad(0)) c.emit(Op::linear, {dx, c.in(1), kNoValue}, {0}, LinearAttrs{});
 }
-// By rows of dy; by columns of w; and by columns of dy and rows of w, with sums of the ranks' products.
-std::vector<ShardStrategy> shard_linear_backward_input(const ShardQuery& q) {
-  const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0)), whole = ShardPlacement::copied();
-  const ShardPlacement columns = ShardPlacement::split(1, q.cut_of(1, 1));
-  const Cut inner = q.is_split(0, 1) ? q.cut_of(0, 1) : q.cut_of(1, 0);
-  return {{{rows, whole}, rows},
-          {{whole, columns}, columns},
-          {{ShardPlacement::split(1, inner), ShardPlacement::split(0, inner)}, ShardPlacement::partial()}};
-}
 
 Specs infer_linear_backward_weight(In in, const Attrs& attrs) {
   return gemm_output("dw", in[2]->shape, in[2]->dtype, attrs.as<LinearAttrs>().gemm);
@@ -156,7 +147,6 @@ constinit const OpDef detail::op_defs::linear_backward_input = {
     .vjp = vjp_linear_backward_input,
     .flops = flops_linear_backward,
     .launch = launch_linear_backward_input,
-    .shard = shard_linear_backward_input,
     .fp8 = &kFp8LinearInput,
 };
 constinit const OpDef detail::op_defs::linear_backward_weight = {

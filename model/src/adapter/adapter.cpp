@@ -164,7 +164,10 @@ Result<Program> add_lora_of(Program program, const DecoderConfig& config, const 
   STRATA_TRY_ASSIGN(program, add_lora(std::move(program), lora_groups(targets), static_cast<float>(dropout)));
   std::vector<TokenRows> rows;
   for (const TokenTarget& target : tokens) rows.push_back(target.rows);
-  return rows.empty() ? std::move(program) : add_token_rows(std::move(program), rows);
+  if (rows.empty()) return program;
+  auto with_rows = add_token_rows(std::move(program), rows);
+  if (!with_rows.has_value()) return with_rows.status().annotate("trainable_tokens");
+  return with_rows;
 }
 
 }  // namespace
