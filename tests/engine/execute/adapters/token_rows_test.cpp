@@ -80,28 +80,30 @@ TEST_P(TokenRowsTest, OtherRowsGiveTheLossOfATableThatHasThem) {
     TinyRun rows(must(Engine::plan(record(true), {}))), table(must(Engine::plan(record(false), {})));
     must(rows.engine->initialize(5));
     must(table.engine->initialize(5));
-    const auto other = [&](std::size_t row, std::size_t column) {
-      return 0.01f * static_cast<float>(row * 100 + column) - 1.0f;
+    const auto was = [](std::size_t row, std::size_t k) {
+      return 0.3f - 0.07f * static_cast<float>(row + k);
     };
+    const auto is = [](std::size_t row, std::size_t k) { return 0.01f * static_cast<float>(row * 100 + k); };
     const auto columns = static_cast<std::size_t>(made.hidden);
     StateTensors params = test::states_of(*rows.engine, Payload::param);
     const std::vector<std::int64_t> tokens = test::tokens_of(made).front().tokens;
-    for (std::size_t i = 0; i < tokens.size(); ++i)
-      for (std::size_t k = 0; k < columns; ++k) {
-        params["tokens.token_rows"][i * columns + k] = other(i, k);
-        params["tokens.weight"][static_cast<std::size_t>(tokens[i]) * columns + k] = 0;
-      }
-    // The table's own rows no longer matter, nor what they were.
-    params["tokens.token_rows0"].assign(params["tokens.token_rows0"].size(), 0.0f);
+    const auto set_table = [&](const auto& value) {
+      for (std::size_t i = 0; i < tokens.size(); ++i)
+        for (std::size_t k = 0; k < columns; ++k)
+          params["tokens.weight"][static_cast<std::size_t>(tokens[i]) * columns + k] = value(i, k);
+    };
+    set_table(was);
+    for (std::size_t i = 0; i < tokens.size() * columns; ++i) {
+      params["tokens.token_rows0"][i] = was(i / columns, i % columns);
+      params["tokens.token_rows"][i] = is(i / columns, i % columns);
+    }
     const auto fill_rows = [&](const StatePiece& piece, std::span<float> values) {
       std::copy_n(params.at(std::string(piece.name)).begin() + piece.offset, values.size(), values.begin());
       return Status::ok();
     };
     must(rows.engine->fill(Payload::param, fill_rows));
     const double with_rows = rows.train(1)[0];
-    for (std::size_t i = 0; i < tokens.size(); ++i)
-      for (std::size_t k = 0; k < columns; ++k)
-        params["tokens.weight"][static_cast<std::size_t>(tokens[i]) * columns + k] = other(i, k);
+    set_table(is);
     must(table.engine->fill(Payload::param, fill_rows));
     EXPECT_EQ(with_rows, table.train(1)[0]);
   }
