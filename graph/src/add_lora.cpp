@@ -138,16 +138,11 @@ class Adder {
           program_.code.push_back(std::move(instr));
       }
     }
-    for (ValueId& output : program_.outputs) {
-      const ValueId by = now_.current(output);
-      if (by != output) std::swap(value(by).name, value(output).name);
-      output = by;
-    }
+    detail::replace_outputs(program_, now_);
     return {};
   }
 
  private:
-  ValueInfo& value(ValueId id) { return program_.values[static_cast<std::size_t>(id)]; }
   std::vector<const Adapted*> of(const Instr& instr, bool of_table) const {
     std::vector<const Adapted*> found;
     const auto [first, last] = of_weight_.equal_range(instr.in[1]);
@@ -234,19 +229,12 @@ class Adder {
       program_.code.push_back(std::move(instr));
       return {};
     }
-    if (instr.attrs.as<LinearCrossEntropyAttrs>().softcap != 0)
-      return Status::error(Code::unsupported, str("an adapter of ", adapters.front()->group.weight,
-                                                  ", the head: logits with a soft cap cannot be trained so"));
-    Instr head{.op = Op::linear,
-               .in = {instr.in[0], instr.in[1], kNoValue},
-               .out = instr.out,
-               .attrs = LinearAttrs{},
-               .region = instr.region};
-    ValueId logits = append(program_, head, Op::linear, head.in, head.attrs);
+    STRATA_TRY_ASSIGN(
+        const Instr head,
+        detail::append_logits(program_, instr, str("an adapter of ", adapters.front()->group.weight)));
+    ValueId logits = head.out[0];
     for (const Adapted* const adapted : adapters) logits = add_to_head(head, *adapted, logits);
-    now_.replace(instr.out[0],
-                 append(program_, head, Op::cross_entropy, {logits, instr.in[2], instr.in[3]}, NoAttrs{}));
-    now_.replace(instr.out[1], program_.code.back().out[1]);
+    detail::append_loss(program_, instr, logits, now_);
     return {};
   }
   void add_to_embedding(Instr instr) {

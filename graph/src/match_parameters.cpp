@@ -37,6 +37,7 @@ Program prefix_parameters(Program program, std::string_view prefix,
   for (ParamInfo& param : program.params) {
     rename(param.init.norms.of);
     rename(param.init.principal.of);
+    rename(param.init.picked.of);
     rename(param.init.copy_of);
     rename(param.name);
     program.values[static_cast<std::size_t>(param.value)].name = param.name;

@@ -79,6 +79,31 @@ ValueId append(Program& program, const Instr& of, Op op, std::vector<ValueId> in
   return program.code.back().out[0];
 }
 
+Result<Instr> append_logits(Program& program, const Instr& fused, std::string_view what) {
+  if (fused.attrs.as<LinearCrossEntropyAttrs>().softcap != 0)
+    return Status::error(Code::unsupported,
+                         str(what, ", the head: logits with a soft cap cannot be trained so"));
+  append(program, fused, Op::linear, {fused.in[0], fused.in[1], kNoValue}, LinearAttrs{});
+  return program.code.back();
+}
+
+void append_loss(Program& program, const Instr& fused, ValueId logits, Replacements& now) {
+  now.replace(fused.out[0],
+              append(program, fused, Op::cross_entropy, {logits, fused.in[2], fused.in[3]}, NoAttrs{}));
+  now.replace(fused.out[1], program.code.back().out[1]);
+}
+
+void replace_outputs(Program& program, const Replacements& now) {
+  const auto name = [&](ValueId id) -> std::string& {
+    return program.values[static_cast<std::size_t>(id)].name;
+  };
+  for (ValueId& output : program.outputs) {
+    const ValueId by = now.current(output);
+    if (by != output) std::swap(name(by), name(output));
+    output = by;
+  }
+}
+
 Init linear_init(std::int64_t columns) {
   return {.std = 1 / std::sqrt(3.0f * static_cast<float>(columns)), .is_uniform = true};
 }

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <strata/graph/ops.h>
@@ -39,6 +40,13 @@ ValueId add_param(Program& program, const std::string& name, const Shape& shape,
                   const Init& init, bool decay = true);
 /// Appends an instruction of the region of `of`, and returns its first output.
 ValueId append(Program& program, const Instr& of, Op op, std::vector<ValueId> in, const Attrs& attrs);
+/// Appends the linear layer that makes the logits of a linear_cross_entropy, and returns it. Errors:
+/// `unsupported` for logits with a soft cap; `what` is what needs them.
+Result<Instr> append_logits(Program& program, const Instr& fused, std::string_view what);
+/// Appends the loss of these logits, whose results `now` puts in the place of those of `fused`.
+void append_loss(Program& program, const Instr& fused, ValueId logits, Replacements& now);
+/// Outputs of the program are what is now in their place, and keep their names.
+void replace_outputs(Program& program, const Replacements& now);
 /// As torch.nn.Linear starts: uniform in +- 1 / sqrt(columns), which is Kaiming-uniform with a = sqrt(5).
 Init linear_init(std::int64_t columns);
 

@@ -23,7 +23,8 @@ from reference import Batches
 LIMIT, ROUNDINGS = 3e-7, 1.5
 NAMES = ("names", "absent names", "regex", "lookahead", "whole name", "exclude", "exclude regex", "layers", "layers and a whole name",
          "first pattern", "dropout", "dropout dora", "embedding", "head", "embedding and head", "saved head", "saved tables", "saved norm",
-         "bias", "bias of adapters", "new tokens")  # fmt: skip
+         "bias", "bias of adapters", "new tokens", "tokens by name", "tokens of the head", "tokens of both", "tokens and dropout",
+         "tokens and a saved head", "tokens and a head")  # fmt: skip
 FAMILIES = ("gpt2-bare", "gpt2-untied", "opt", "bloom", "llama", "llama-biased", "qwen2", "qwen2-untied", "gemma3", "phi3")
 
 
@@ -57,6 +58,12 @@ def settings_of(base):
         "bias": listed | {"bias": "all"},
         "bias of adapters": listed | {"bias": "lora_only"},
         "new tokens": {"target_modules": [kinds[0]], "trainable_token_indices": [3, 7]},
+        "tokens by name": listed | {"trainable_token_indices": {last: [7, 3, 12]}, "use_dora": True},
+        "tokens of the head": {"target_modules": [kinds[0]], "trainable_token_indices": {"lm_head": [9, 3]}},
+        "tokens of both": {"target_modules": [kinds[0]], "trainable_token_indices": {table: [3, 7], "lm_head": [7, 3, 11]}},
+        "tokens and dropout": listed | {"trainable_token_indices": [3, 7], "lora_dropout": 0.1},
+        "tokens and a saved head": {"target_modules": [kinds[0]], "trainable_token_indices": [3, 7], "modules_to_save": ["lm_head"]},
+        "tokens and a head": {"target_modules": [kinds[0], "lm_head"], "trainable_token_indices": [3, 7]},
     }
 
 

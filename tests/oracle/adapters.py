@@ -47,6 +47,8 @@ CASES = {
     "saved tables": dict(r=4, lora_alpha=8, tables="saved"),
     "bias all": dict(r=4, lora_alpha=8, target_modules="all-linear", bias="all"),
     "bias lora_only": dict(r=4, lora_alpha=8, target_modules="all-linear", bias="lora_only"),
+    "tokens": dict(r=4, lora_alpha=8, trainable_token_indices=[7, 3, 12]),
+    "tokens of the head": dict(r=4, lora_alpha=8, trainable_token_indices={"lm_head": [3, 9]}),
     "patterns dora": dict(r=4, lora_alpha=8, target_modules="all-linear", patterns=True, use_rslora=True, use_dora=True),
 }
 LINEAR = ("Linear", "Linear4bit", "Conv1D")  # classes of modules that can have an adapter
@@ -158,7 +160,7 @@ def save_adapter(model, folder):
 def file_name(parameter):
     """The name in PEFT's file."""
     plain = parameter.replace("lora_magnitude_vector.default.weight", "lora_magnitude_vector").replace("modules_to_save.default.", "")
-    return re.sub(r"(lora_embedding_[AB])\.default$", r"\1", plain).replace(".default.", ".")
+    return re.sub(r"(lora_embedding_[AB]|trainable_tokens_delta)\.default$", r"\1", plain).replace(".default.", ".")
 
 
 def trained(model):

@@ -72,11 +72,11 @@ Status InitialFill::fill_values(const StatePiece& piece, std::span<float> values
 }
 
 Status InitialFill::fill_whole(const StatePiece& piece, std::span<float> values) {
-  if (given_) {
+  const Init& init = plan_.init_of_tensor[static_cast<std::size_t>(piece.tensor)];
+  if (given_ && !init.is_constant) {
     STRATA_TRY_ASSIGN(const bool is_given, given_(piece, values));
     if (is_given) return Status::ok();
   }
-  const Init& init = plan_.init_of_tensor[static_cast<std::size_t>(piece.tensor)];
   if (!init.norms.of.empty()) {
     if (norms_tensor_ != piece.tensor) STRATA_TRY(compute_norms(init.norms));
     norms_tensor_ = piece.tensor;
@@ -89,9 +89,39 @@ Status InitialFill::fill_whole(const StatePiece& piece, std::span<float> values)
     std::copy_n(factor.begin() + piece.offset, values.size(), values.begin());
     return {};
   }
+  if (!init.picked.of.empty()) return fill_picked(piece, init.picked, values);
   if (!init.copy_of.empty()) return fill_whole(renamed(piece, init.copy_of), values);
-  draw(piece, values);
+  if (init.one_hot.empty())
+    draw(piece, values);
+  else
+    fill_one_hot(piece, init.one_hot, values);
   return {};
+}
+
+// Row by row, of the matrix's first values.
+Status InitialFill::fill_picked(const StatePiece& piece, const PickedRows& picked, std::span<float> values) {
+  StatePiece from = renamed(piece, picked.of);
+  const auto tensor = static_cast<std::size_t>(from.tensor);
+  from.n_elems = plan_.tensors.parts.empty() ? plan_.tensors.specs[tensor].n_elems
+                                             : plan_.tensors.parts[tensor].whole.n_elems();
+  for (std::size_t done = 0; done < values.size();) {
+    const std::int64_t at = piece.offset + static_cast<std::int64_t>(done), column = at % picked.columns;
+    const auto n = std::min(values.size() - done, static_cast<std::size_t>(picked.columns - column));
+    const std::int64_t row = picked.rows[static_cast<std::size_t>(at / picked.columns)];
+    from.offset = row * picked.columns + column;
+    STRATA_TRY(fill_whole(from, values.subspan(done, n)));
+    done += n;
+  }
+  return {};
+}
+
+void InitialFill::fill_one_hot(const StatePiece& piece, std::span<const std::int64_t> rows,
+                               std::span<float> values) {
+  std::fill(values.begin(), values.end(), 0.0f);
+  for (std::int64_t column = 0; column < std::ssize(rows); ++column) {
+    const std::int64_t at = rows[static_cast<std::size_t>(column)] * std::ssize(rows) + column - piece.offset;
+    if (at >= 0 && at < std::ssize(values)) values[static_cast<std::size_t>(at)] = 1;
+  }
 }
 
 // The same elements of another parameter.

@@ -14,8 +14,8 @@
 namespace strata::detail {
 
 /// The values that a run's parameters start from: given ones, or draws that are a function of (seed, program
-/// order, element), which neither the layout nor the ranks change, or norms of rows and principal factors of
-/// what a matrix starts from; quantized where the run holds a matrix quantized.
+/// order, element), which neither the layout nor the ranks change, or rows, norms of rows and principal
+/// factors of what a matrix starts from; quantized where the run holds a matrix quantized.
 class InitialFill {
  public:
   /// `plan` and `pool` outlive it.
@@ -35,6 +35,9 @@ class InitialFill {
   Status fill_quantized(const StatePiece& piece, std::span<float> values);
   Status quantized_bytes(const StatePiece& piece);
   StatePiece renamed(const StatePiece& piece, std::string_view name) const;
+  Status fill_picked(const StatePiece& piece, const PickedRows& picked, std::span<float> values);
+  static void fill_one_hot(const StatePiece& piece, std::span<const std::int64_t> rows,
+                           std::span<float> values);
   void draw(const StatePiece& piece, std::span<float> values);
   /// A matrix whose rows are read: of a quantized one, whose bytes are in bytes_, what it stands for.
   struct Matrix {

@@ -3,7 +3,7 @@
 #include "ops/op_defs.h"
 
 // linear: (x [T, K], w [N, K], b [N] or none) -> y [T, N]
-// linear_backward_input: (dy [T, N], w [N, K]) -> dx [T, K]
+// linear_backward_input: (dy [T, N], w [N, K]) -> dx [T, K]; forward, the product with w as it is stored
 // linear_backward_weight: (dy [T, N], x [T, K], w for its shape) -> dw [N, K]
 // linear_backward_bias: (dy [T, N], b for its shape) -> db [N], workspace
 // The first three are GEMMs, whose last output is their workspace if they have one.
@@ -76,6 +76,8 @@ std::vector<ShardStrategy> shard_linear(const ShardQuery& q) {
 }
 
 Specs infer_linear_backward_input(In in, const Attrs& attrs) {
+  if (!is_matrix(in[0]) || !is_matrix(in[1]) || in[0]->shape.dim(1) != in[1]->shape.dim(0))
+    return mismatch("dy [T, N], weight [N, K]", in);
   return gemm_output("dx", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype,
                      attrs.as<LinearAttrs>().gemm);
 }
@@ -86,6 +88,13 @@ double flops_linear_backward(In in, In, const Attrs&) {
 Status launch_linear_backward_input(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::linear_backward_input_async(
       backend, stream, {c.in[0], c.in[1], c.out[0], accumulates(c, 0), workspace_or_none(c, 1)});
+}
+
+// Of x = u w with the gradient dx: du = dx w^T, and dw = u^T dx.
+void vjp_linear_backward_input(VjpContext& c) {
+  const ValueId dx = c.grad_output(0);
+  if (c.needs_input_grad(1)) c.emit(Op::linear_backward_weight, {c.in(0), dx, c.in(1)}, {1}, LinearAttrs{});
+  if (c.needs_input_grad(0)) c.emit(Op::linear, {dx, c.in(1), kNoValue}, {0}, LinearAttrs{});
 }
 
 Specs infer_linear_backward_weight(In in, const Attrs& attrs) {
@@ -135,6 +144,7 @@ constinit const OpDef detail::op_defs::linear_backward_input = {
     .kind = OpKind::gemm,
     .n_in = 2,
     .infer_outputs = infer_linear_backward_input,
+    .vjp = vjp_linear_backward_input,
     .flops = flops_linear_backward,
     .launch = launch_linear_backward_input,
     .fp8 = &kFp8LinearInput,

@@ -105,8 +105,11 @@ Result<bool> can_merge(const DecoderConfig& config, const AdapterSettings& setti
   if (lora == nullptr) return false;
   if (!config.tied_head) return true;
   STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(config, *lora));
+  STRATA_TRY_ASSIGN(const std::vector<TokenTarget> tokens, token_targets(config, *lora));
   return std::all_of(targets.begin(), targets.end(),
-                     [](const LoraTarget& t) { return t.lora.place == LoraPlace::linear; });
+                     [](const LoraTarget& t) { return t.lora.place == LoraPlace::linear; }) &&
+         std::all_of(tokens.begin(), tokens.end(),
+                     [](const TokenTarget& t) { return t.rows.in_embedding && t.rows.in_head; });
 }
 
 std::string describe(const AdapterSettings& settings) {
@@ -140,8 +143,10 @@ Result<bool> are_same_adapter(const DecoderConfig& config, const AdapterSettings
   STRATA_TRY_ASSIGN(const auto targets_b, lora_targets(config, *lora_b));
   STRATA_TRY_ASSIGN(const auto saved_a, saved_tensors(config, *lora_a));
   STRATA_TRY_ASSIGN(const auto saved_b, saved_tensors(config, *lora_b));
+  STRATA_TRY_ASSIGN(const auto tokens_a, token_targets(config, *lora_a));
+  STRATA_TRY_ASSIGN(const auto tokens_b, token_targets(config, *lora_b));
   const auto name = [](const HfTensor& x, const HfTensor& y) { return x.name == y.name; };
-  return targets_a == targets_b &&
+  return targets_a == targets_b && tokens_a == tokens_b &&
          std::equal(saved_a.begin(), saved_a.end(), saved_b.begin(), saved_b.end(), name);
 }
 
@@ -154,8 +159,15 @@ Result<Program> add_lora_of(Program program, const DecoderConfig& config, const 
   for (ParamInfo& param : program.params)
     if (std::any_of(saved.begin(), saved.end(), [&](const HfTensor& t) { return t.param == param.name; }))
       param.trainable = true;
+  STRATA_TRY_ASSIGN(const std::vector<TokenTarget> tokens, token_targets(config, settings));
   const double dropout = use == AdapterUse::training ? settings.dropout : 0;
-  return add_lora(std::move(program), lora_groups(targets), static_cast<float>(dropout));
+  STRATA_TRY_ASSIGN(program, add_lora(std::move(program), lora_groups(targets), static_cast<float>(dropout)));
+  std::vector<TokenRows> rows;
+  for (const TokenTarget& target : tokens) rows.push_back(target.rows);
+  if (rows.empty()) return program;
+  auto with_rows = add_token_rows(std::move(program), rows);
+  if (!with_rows.has_value()) return with_rows.status().annotate("trainable_tokens");
+  return with_rows;
 }
 
 }  // namespace

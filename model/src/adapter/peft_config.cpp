@@ -128,6 +128,34 @@ Status read_saved(const json& modules, LoraSettings& settings) {
   return {};
 }
 
+Result<TrainedTokens> read_tokens_of(const std::string& module, const json& ids) {
+  TrainedTokens tokens{module};
+  const std::string where = module.empty() ? "" : "." + module;
+  if (!ids.is_array())
+    return corrupt(
+        str("trainable_token_indices", where, " is ", shown(ids), "; it must be a list of tokens"));
+  for (const json& id : ids) {
+    if (!id.is_number_integer())
+      return corrupt(
+          str("trainable_token_indices", where, " has ", shown(id), "; it must be a list of tokens"));
+    tokens.ids.push_back(id.get<std::int64_t>());
+  }
+  return tokens;
+}
+
+/// A list, or an object with one for each module.
+Status read_tokens(const json& tokens, LoraSettings& settings) {
+  if (tokens.is_null()) return {};
+  if (!tokens.is_object()) {
+    STRATA_TRY_ASSIGN(settings.tokens.emplace_back(), read_tokens_of("", tokens));
+    return {};
+  }
+  for (const auto& [module, ids] : tokens.items()) {
+    STRATA_TRY_ASSIGN(settings.tokens.emplace_back(), read_tokens_of(module, ids));
+  }
+  return {};
+}
+
 /// layers_pattern, which says how the model names its list of layers, follows from the model.
 Status read_layers(const json& root, LoraSettings& settings) {
   const json& value = field(root, "layers_to_transform");
@@ -148,14 +176,15 @@ Status read_layers(const json& root, LoraSettings& settings) {
 
 Result<LoraSettings> read_lora(const json& root, const nlohmann::ordered_json& in_order) {
   STRATA_TRY(check_start(field(root, "init_lora_weights")));
-  STRATA_TRY(
-      refuse_other_keys(root, {"peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "target_modules",
-                               "exclude_modules", "layers_to_transform", "rank_pattern", "alpha_pattern",
-                               "use_rslora", "use_dora", "bias", "modules_to_save", "init_lora_weights"}));
+  STRATA_TRY(refuse_other_keys(
+      root, {"peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "target_modules", "exclude_modules",
+             "layers_to_transform", "rank_pattern", "alpha_pattern", "use_rslora", "use_dora", "bias",
+             "modules_to_save", "trainable_token_indices", "init_lora_weights"}));
   LoraSettings settings;
   STRATA_TRY(read_dropout(field(root, "lora_dropout"), settings));
   STRATA_TRY(read_bias(field(root, "bias"), settings));
   STRATA_TRY(read_saved(field(root, "modules_to_save"), settings));
+  STRATA_TRY(read_tokens(field(root, "trainable_token_indices"), settings));
   STRATA_TRY_ASSIGN(settings.rank, whole_number(root, "r", settings.rank));
   if (const json& alpha = field(root, "lora_alpha"); !alpha.is_null()) {
     STRATA_TRY_ASSIGN(settings.alpha, real_number(alpha, "lora_alpha"));
@@ -231,6 +260,14 @@ nlohmann::ordered_json pattern_object(const std::vector<std::pair<std::string, T
   return object;
 }
 
+/// A list is of the token embedding, and an object has modules by their names.
+nlohmann::ordered_json token_indices(const std::vector<TrainedTokens>& tokens) {
+  if (tokens.size() == 1 && tokens.front().module.empty()) return tokens.front().ids;
+  nlohmann::ordered_json value;
+  for (const TrainedTokens& each : tokens) value[each.module] = each.ids;
+  return value;
+}
+
 }  // namespace
 
 std::string peft_config_json(const LoraSettings& settings, const std::vector<std::string>& modules,
@@ -260,6 +297,7 @@ std::string peft_config_json(const LoraSettings& settings, const std::vector<std
     root["modules_to_save"] = nullptr;
   else
     root["modules_to_save"] = settings.save;
+  root["trainable_token_indices"] = token_indices(settings.tokens);
   root["rank_pattern"] = pattern_object(settings.rank_pattern);
   root["alpha_pattern"] = pattern_object(settings.alpha_pattern);
   return root.dump(2) + "\n";

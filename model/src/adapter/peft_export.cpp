@@ -92,7 +92,13 @@ Result<std::string> adapter_config_text(const DecoderConfig& config, const Adapt
   const std::vector<HfTensor> all = hf_tensors(config);
   const bool turned = std::any_of(all.begin(), all.end(),
                                   [](const HfTensor& t) { return t.layout == HfTensor::Layout::transposed; });
-  return detail::peft_config_json(*lora, target_modules(config, targets, lora->save), base, turned);
+  LoraSettings written = *lora;
+  if (written.tokens.size() > 1) {  // an object, which has names
+    STRATA_TRY_ASSIGN(const std::vector<TokenTarget> tokens, token_targets(config, *lora));
+    for (TrainedTokens& each : written.tokens)
+      if (each.module.empty()) each.module = tokens.front().module;
+  }
+  return detail::peft_config_json(written, target_modules(config, targets, lora->save), base, turned);
 }
 
 Status write_folder(Io& io, const std::string& path, const DecoderConfig& config,
@@ -136,6 +142,20 @@ ParamSource merged_source(ParamSource source, std::vector<LoraGroup> groups, con
         STRATA_TRY(source(group.magnitude, magnitude));
       }
       merge_lora(group, inner.at(group.weight), a, b, into, magnitude);
+    }
+    return {};
+  };
+}
+
+ParamSource with_token_rows(ParamSource source, std::vector<TokenTarget> targets) {
+  return [source = std::move(source), targets = std::move(targets)](std::string_view name,
+                                                                    std::span<float> into) -> Status {
+    STRATA_TRY(source(name, into));
+    for (const TokenTarget& target : targets) {
+      if (target.rows.weight != name) continue;
+      std::vector<float> rows(target.rows.tokens.size() * static_cast<std::size_t>(target.columns));
+      STRATA_TRY(source(target.rows.rows(), rows));
+      replace_token_rows(target.rows, target.columns, rows, into);
     }
     return {};
   };

@@ -64,6 +64,7 @@ Result<std::unique_ptr<PeftFolder>> PeftFolder::open(Io& io, const std::string& 
     if (!targets.has_value()) return targets.status().annotate(path);
     folder->targets_ = *std::move(targets);
     STRATA_TRY(saved_tensors(config, *lora, detail::kPeftSection).status().annotate(path));
+    STRATA_TRY(token_targets(config, *lora, detail::kPeftSection).status().annotate(path));
   }
   STRATA_TRY_ASSIGN(folder->tensors_, detail::adapter_tensors(folder->config_, folder->settings_));
   STRATA_TRY(check_format(io, path));

@@ -108,6 +108,21 @@ std::vector<PeftTensor> peft_tensors(const DecoderConfig& config, const std::vec
 
 namespace {
 
+/// Rows of tokens, and the table that PEFT stores with them where its vocabulary has grown.
+void add_token_tensors(const DecoderConfig& config, const TokenTarget& target,
+                       std::vector<PeftTensor>& tensors) {
+  const std::string name = str(kPeftPrefix, target.module, ".token_adapter.");
+  tensors.push_back({.name = name + "base_layer.weight",
+                     .param = target.rows.weight,
+                     .rows = config.vocab,
+                     .columns = target.columns,
+                     .optional = true});
+  tensors.push_back({.name = name + "trainable_tokens_delta",
+                     .param = target.rows.rows(),
+                     .rows = std::ssize(target.rows.tokens),
+                     .columns = target.columns});
+}
+
 /// A tensor that is trained whole.
 PeftTensor saved_tensor(const HfTensor& tensor, const std::vector<LoraTarget>& targets) {
   const std::size_t dot = tensor.name.rfind('.');
@@ -137,6 +152,8 @@ Result<std::vector<PeftTensor>> adapter_tensors(const DecoderConfig& config,
     std::vector<PeftTensor> all = peft_tensors(config, targets);
     STRATA_TRY_ASSIGN(const std::vector<HfTensor> saved, saved_tensors(config, *lora));
     for (const HfTensor& tensor : saved) all.push_back(saved_tensor(tensor, targets));
+    STRATA_TRY_ASSIGN(const std::vector<TokenTarget> tokens, token_targets(config, *lora));
+    for (const TokenTarget& target : tokens) add_token_tensors(config, target, all);
     return all;
   }
   if (const auto* bottleneck = std::get_if<BottleneckSettings>(&settings))

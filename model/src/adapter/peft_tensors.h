@@ -31,7 +31,8 @@ struct PeftTensor {
 /// A and B of each target, and the magnitudes of DoRA, in the order of the targets.
 std::vector<PeftTensor> peft_tensors(const DecoderConfig& config, const std::vector<LoraTarget>& targets);
 
-/// The tensors of an adapter of any method. Errors: those of lora_targets().
+/// The tensors of an adapter of any method. Errors: those of lora_targets(),
+/// saved_tensors() and token_targets().
 Result<std::vector<PeftTensor>> adapter_tensors(const DecoderConfig& config, const AdapterSettings& settings);
 
 /// Copy what a whole tensor has of the parameter to its place there, or back.

@@ -13,8 +13,9 @@
 
 namespace strata::test {
 
-/// With `dropped`, the training program has dropout; `tables`: also of the token embedding and the head.
-enum class LowRank : std::uint8_t { lora, dora, pissa, dropped, dropped_dora, dropped_pissa, tables };
+/// With `dropped`, the training program has dropout; `tables`: also of the token embedding and the head;
+/// `tokens`: beside rows of tokens.
+enum class LowRank : std::uint8_t { lora, dora, pissa, dropped, dropped_dora, dropped_pissa, tables, tokens };
 
 inline float dropout_of(LowRank kind) {
   return kind == LowRank::dropped || kind == LowRank::dropped_dora || kind == LowRank::dropped_pissa ? 0.25f
@@ -52,6 +53,14 @@ inline std::vector<LoraGroup> adapters_of(const DecoderConfig& config, LowRank k
   return group_lora_modules(modules);
 }
 
+/// Tokens of the embedding and the head; of a tied one the same.
+inline std::vector<TokenRows> tokens_of(const DecoderConfig& config) {
+  const bool tied = config.tied_head;
+  std::vector<TokenRows> rows = {{"tokens.weight", "tokens", {7, 3, config.vocab - 1}, true, tied}};
+  if (!tied) rows.push_back({"head.weight", "head", {3, 11}, false, true});
+  return rows;
+}
+
 /// A program of the model with the adapters of adapters_of(), which alone are trainable.
 inline Program adapted_program(const DecoderConfig& config, LowRank kind, std::int64_t batch,
                                DecoderHead head, DType compute = DType::f32,
@@ -59,6 +68,7 @@ inline Program adapted_program(const DecoderConfig& config, LowRank kind, std::i
   Program program = must(record_decoder(config, batch, head, DecoderRows::whole, compute));
   for (ParamInfo& param : program.params) param.trainable = false;
   program = must(add_lora(std::move(program), adapters_of(config, kind), dropout));
+  if (kind == LowRank::tokens) program = must(add_token_rows(std::move(program), tokens_of(config)));
   if (base == kernels::WeightFormat::full) return program;
   return must(quantize_weights(std::move(program), base, weight_parts(config)));
 }

@@ -229,6 +229,14 @@ class ForwardReference {
         out(0) = reference::linear_forward(in(0), in(1), instr.in[2] == kNoValue ? Vec{} : in(2),
                                            dim(instr.in[0], 0), dim(instr.in[1], 0), dim(instr.in[1], 1));
         return;
+      case Op::linear_backward_input: {
+        const std::size_t inner = dim(instr.in[1], 0), columns = dim(instr.in[1], 1);
+        out(0).assign(dim(instr.in[0], 0) * columns, 0.0);
+        for (std::size_t i = 0; i < out(0).size(); ++i)
+          for (std::size_t k = 0; k < inner; ++k)
+            out(0)[i] += in(0)[i / columns * inner + k] * in(1)[k * columns + i % columns];
+        return;
+      }
       case Op::lora_up: {
         const std::size_t columns = dim(instr.in[0], 1), ranks = dim(instr.in[1], 1);
         std::size_t first_column = 0, first_elem = 0;

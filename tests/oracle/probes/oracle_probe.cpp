@@ -315,7 +315,9 @@ void probe(const Options& o) {
       must(record_decoder(config, batches.packed() ? batch : 1, DecoderHead::logits, rows, o.compute)));
   if (model.adapter && !o.pissa) model.write(o.out, "same", model.source());
   if (model.adapter && !o.pissa && must(can_merge(model.config(), model.trained))) {
-    const auto merged = merged_source(model.source(), lora_groups(model.adapter->targets()), model.config());
+    const auto merged =
+        with_token_rows(merged_source(model.source(), lora_groups(model.adapter->targets()), model.config()),
+                        must(token_targets(model.config(), std::get<LoraSettings>(model.trained))));
     must(export_hf(posix_io(), o.out + "/merged", model.config(), merged, options_of(*model.folder)));
   }
   write_logits(o, programs, model, batches);

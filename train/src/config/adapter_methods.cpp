@@ -47,9 +47,10 @@ Result<AdapterSettings> read_prefix(const TrainConfig& config) {
   return AdapterSettings(PrefixSettings{config.adapter.virtual_tokens});
 }
 
-constexpr std::array<std::string_view, 13> kLoraKeys = {
-    "rank",         "alpha",         "rslora",          "dora", "init",   "targets", "exclude", "layers",
-    "rank_pattern", "alpha_pattern", "modules_to_save", "bias", "dropout"};
+constexpr std::array<std::string_view, 14> kLoraKeys = {
+    "rank",          "alpha",           "rslora",           "dora",   "init",
+    "targets",       "exclude",         "dropout",          "layers", "rank_pattern",
+    "alpha_pattern", "modules_to_save", "trainable_tokens", "bias"};
 constexpr std::array<std::string_view, 4> kSeriesKeys = {"bottleneck", "placement", "activation", "scale"};
 constexpr std::array<std::string_view, 3> kParallelKeys = {"bottleneck", "activation", "scale"};
 constexpr std::array<std::string_view, 2> kPromptKeys = {"virtual_tokens", "prompt_text"};
@@ -74,6 +75,14 @@ std::string patterns_text(const std::vector<std::pair<std::string, T>>& patterns
   return list_text(texts);
 }
 
+std::string tokens_text(const std::vector<TrainedTokens>& tokens) {
+  std::vector<std::string> texts;
+  for (const TrainedTokens& each : tokens)
+    for (const std::int64_t id : each.ids)
+      texts.push_back(each.module.empty() ? str(id) : str(each.module, "=", id));
+  return list_text(texts);
+}
+
 struct KeysOf {
   KeyValues operator()(const LoraSettings& s) const {
     return {{"adapter.method", "lora"},
@@ -90,6 +99,7 @@ struct KeysOf {
             {"adapter.rank_pattern", patterns_text(s.rank_pattern)},
             {"adapter.alpha_pattern", patterns_text(s.alpha_pattern)},
             {"adapter.modules_to_save", list_text(s.save)},
+            {"adapter.trainable_tokens", tokens_text(s.tokens)},
             {"adapter.bias", s.bias == LoraSettings::Bias::none  ? "none"
                              : s.bias == LoraSettings::Bias::all ? "all"
                                                                  : "lora_only"},

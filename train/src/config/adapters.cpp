@@ -42,6 +42,27 @@ void read_layers(const std::vector<double>& numbers, std::vector<std::int64_t>& 
   }
 }
 
+/// "3" is a token of the embedding, and "lm_head=3" one of a module.
+void read_tokens(const std::vector<std::string>& texts, std::vector<TrainedTokens>& tokens,
+                 std::string& problems) {
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.rfind('=');
+    const std::string module = equals == std::string::npos ? "" : text.substr(0, equals);
+    const char* const begin = text.data() + (equals == std::string::npos ? 0 : equals + 1);
+    const char* const end = text.data() + text.size();
+    std::int64_t id = 0;
+    const auto parsed = std::from_chars(begin, end, id);
+    if (equals == 0 || parsed.ec != std::errc{} || parsed.ptr != end) {
+      problems += str("\n  adapter.trainable_tokens: '", text, "' is neither a token nor MODULE=TOKEN");
+      continue;
+    }
+    auto of = std::find_if(tokens.begin(), tokens.end(),
+                           [&](const TrainedTokens& each) { return each.module == module; });
+    if (of == tokens.end()) of = tokens.insert(of, TrainedTokens{module});
+    of->ids.push_back(id);
+  }
+}
+
 }  // namespace
 
 kernels::WeightFormat base_format(const TrainConfig& config) noexcept {
@@ -88,6 +109,7 @@ Result<LoraSettings> lora_settings(const TrainConfig& config) {
   parse_patterns("adapter.rank_pattern", given.rank_pattern, settings.rank_pattern, problems);
   parse_patterns("adapter.alpha_pattern", given.alpha_pattern, settings.alpha_pattern, problems);
   read_layers(given.layers, settings.layers, problems);
+  read_tokens(given.trainable_tokens, settings.tokens, problems);
   if (problems.empty()) return settings;
   return Status::error(Code::invalid, str("section adapter:", problems));
 }

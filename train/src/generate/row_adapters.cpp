@@ -26,7 +26,8 @@ Result<std::unique_ptr<PeftFolder>> open_lora(Io& io, const std::string& path, c
   const auto* const lora = std::get_if<LoraSettings>(&folder->settings());
   const auto is_of_layer = [](const LoraTarget& target) { return target.lora.place == LoraPlace::linear; };
   const auto& targets = folder->targets();
-  const bool is_whole = lora != nullptr && (!lora->save.empty() || lora->bias != LoraSettings::Bias::none ||
+  const bool is_whole = lora != nullptr && (!lora->save.empty() || !lora->tokens.empty() ||
+                                            lora->bias != LoraSettings::Bias::none ||
                                             !std::all_of(targets.begin(), targets.end(), is_of_layer));
   if (is_whole)
     return Status::error(

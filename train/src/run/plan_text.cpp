@@ -156,6 +156,9 @@ std::string adapter_text(const TrainConfig& c, const DecoderConfig& d) {
   std::string more;
   if (has_dropout(c)) more += str(", with a dropout of ", lora->dropout);
   if (!lora->save.empty()) more += fmt::format("; trained whole: {}", fmt::join(lora->save, ", "));
+  std::size_t n_tokens = 0;
+  for (const TrainedTokens& tokens : lora->tokens) n_tokens += tokens.ids.size();
+  if (n_tokens > 0) more += str("; with rows of ", plural(n_tokens, "token"));
   if (lora->bias != LoraSettings::Bias::none)
     more += str("; biases: ", lora->bias == LoraSettings::Bias::all ? "all" : "of these modules");
   return fmt::format("adapter  {}{}{} of rank {} on {}: {}{}\n", lora->rslora ? "rs" : "",

@@ -144,6 +144,8 @@ void add_training(Identity& identity, const TrainConfig& c) {
   if (!c.adapter.exclude.empty()) identity.add_list("adapter.exclude", c.adapter.exclude);
   if (!c.adapter.modules_to_save.empty())
     identity.add_list("adapter.modules_to_save", c.adapter.modules_to_save);
+  if (!c.adapter.trainable_tokens.empty())
+    identity.add_list("adapter.trainable_tokens", c.adapter.trainable_tokens);
   if (c.adapter.bias != "none") identity.add("adapter.bias", c.adapter.bias);
   if (has_dropout(c)) identity.add("adapter.dropout", c.adapter.dropout);
   if (!c.adapter.layers.empty()) identity.add_list("adapter.layers", c.adapter.layers);

@@ -20,8 +20,11 @@ Result<ParamSource> with_adapter_merged(const TrainConfig& config, ParamSource c
                              ", which no matrix of the model can take up; its format is peft"));
   STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets,
                     lora_targets(decoder, std::get<LoraSettings>(folder_settings(settings))));
-  return merged_source(folder_values(std::move(checkpoint), decoder, settings), lora_groups(targets),
-                       decoder);
+  STRATA_TRY_ASSIGN(std::vector<TokenTarget> tokens,
+                    token_targets(decoder, std::get<LoraSettings>(settings)));
+  return with_token_rows(
+      merged_source(folder_values(std::move(checkpoint), decoder, settings), lora_groups(targets), decoder),
+      std::move(tokens));
 }
 
 }  // namespace

@@ -114,6 +114,28 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules);
 Result<Program> add_lora(Program program, std::span<const LoraGroup> groups, float dropout = 0);
 inline constexpr const char* kDropoutKeys = "dropout_keys";
 
+/// Tokens whose rows of a matrix [vocabulary, columns] are trained while the others stay: of the token
+/// embedding, of the head, or of one that is both.
+struct TokenRows {
+  std::string weight;                     ///< the matrix, a parameter
+  std::string name;                       ///< with which the names of its parameters begin
+  std::vector<std::int64_t> tokens = {};  ///< the rows
+  bool in_embedding = true, in_head = false;
+  std::string rows() const { return name + ".token_rows"; }
+  friend bool operator==(const TokenRows&, const TokenRows&) = default;
+};
+/// Puts rows that are trained in the place of these of a matrix where embedding and head read it, as PEFT
+/// does with trainable_token_indices. They are parameter "<name>.token_rows" [n, columns], of the matrix's
+/// dtype, which starts as a copy of them. It comes after all others with two constants: that copy,
+/// "<name>.token_rows0", and "<name>.token_columns" [vocabulary, n], by which tokens choose rows, so that
+/// memory grows with their product. An embedding is x - c rows0 + c rows, where c [T, n] has the tokens' rows
+/// of token_columns: exactly the new rows, and exactly x for other tokens. Logits are y + (h rows^T - h
+/// rows0^T) token_columns^T, computed as a whole also where the program fused them with their loss. Run it
+/// after add_lora() and before derive_backward(). Errors: `invalid`, all problems at once: a name that is not
+/// such a matrix, a token without a row or named twice; `unsupported` for a head of another loss, or whose
+/// logits have a soft cap.
+Result<Program> add_token_rows(Program program, std::span<const TokenRows> rows);
+
 /// An adapter that rows of a batch choose by its number, its index in the list that add_lora_rows() takes.
 struct NamedLora {
   std::string name;

@@ -63,15 +63,27 @@ struct PrincipalFactor {
   kernels::SvdMethod method = kernels::SvdMethod::exact;
 };
 
+/// Rows of a matrix, which is a parameter.
+struct PickedRows {
+  std::string of = {};  ///< the parameter; empty: none
+  std::vector<std::int64_t> rows = {};
+  std::int64_t columns = 0;  ///< of the matrix
+};
+
 /// Initial value of a parameter: every element is a function of (seed, parameter, index), or what `norms`,
-/// `principal` or `copy_of` says of the initial value of another one.
+/// `principal`, `picked` or `copy_of` says of the initial value of another one.
 struct Init {
   float mean = 0;
   float std = 0;            ///< 0: every element is `mean`
   bool is_uniform = false;  ///< uniform in mean +- sqrt(3) std, which has that deviation; else normal
   RowNorms norms = {};
   PrincipalFactor principal = {};
+  PickedRows picked = {};
   std::string copy_of = {};  ///< of the same shape; empty: of none
+  /// Column j is 1 in row one_hot[j] and 0 elsewhere; empty: it is not.
+  std::vector<std::int64_t> one_hot = {};
+  /// Whether it is this value wherever the run's parameters come from, since no folder has it.
+  bool is_constant = false;
 };
 
 struct ParamInfo {

@@ -104,6 +104,68 @@ TEST_F(CliAdapterSettingsE2e, ARunOfTablesResumesBitForBit) {
               HasSubstr("which no matrix of the model can take up"));
 }
 
+// The head is tied, and has the rows, too.
+TEST_F(CliAdapterSettingsE2e, RowsOfTokensHaveTheSameBitsInTiersInRanksAndAfterAStop) {
+  make_base("base");
+  const std::string tokens = "adapter.trainable_tokens=32,101,5";
+  expect_tiers_and_ranks_change_no_bit({tokens});
+  succeeds(run_of("parts", {tokens, "train.grad_accum=6", "train.recompute=full"}));
+  EXPECT_EQ(loss_bits("parts"), loss_bits("whole"));
+  succeeds(run_of("stopped", {tokens, "train.max_time=0s", "train.grad_accum=6"}));
+  const auto held = manifest("stopped/checkpoints/step-00000001");
+  EXPECT_TRUE(held["frozen"].contains("tokens.token_columns")) << "no checkpoint has constants";
+  succeeds({"train", "--resume", "stopped", "train.max_time=none"});
+  EXPECT_EQ(loss_bits("stopped"), loss_bits("whole"));
+  EXPECT_EQ(digest("stopped"), digest("whole"));
+}
+
+TEST_F(CliAdapterSettingsE2e, RowsOfTokensAreExportedMergedAndTrainedFurther) {
+  make_untied_base();
+  make_base("tied");
+  const std::pair<const char*, std::string> kRuns[] = {
+      {"tied", "adapter.trainable_tokens=32,101"}, {"base", "adapter.trainable_tokens=32,101,lm_head=116"}};
+  for (const auto& [base, tokens] : kRuns) {
+    SCOPED_TRACE(base);
+    const std::string run = str(base, "-run"), adapter = str(base, "-adapter"), merged = str(base, "-merged");
+    succeeds(tiny("train", {"--out", run, "--init", base, "train.dtype=f32", "train.steps=6", "optim.lr=1e-2",
+                            "adapter.method=lora", "adapter.targets=all-linear", tokens}));
+    succeeds({"export", run, "--out", adapter, "--check"});
+    succeeds({"export", run, "--out", merged, "--format", "merged", "--check"});
+    const double trained = loss_of({run});
+    EXPECT_NE(trained, loss_of({base, "train.dtype=f32"}));
+    EXPECT_NEAR(loss_of({base, "--adapter", adapter, "train.dtype=f32"}), trained, 1e-5);
+    EXPECT_NEAR(loss_of({merged, "train.dtype=f32"}), trained, 1e-5);
+    const auto text = [&](Words model) {
+      model.insert(model.begin(), "generate");
+      model.insert(model.end(), {"--prompt", "She ", "--tokens", "8", "--temperature", "0"});
+      return strata(model).out;
+    };
+    EXPECT_EQ(text({base, "--adapter", adapter}), text({merged}));
+    EXPECT_EQ(text({run}), text({merged}));
+    EXPECT_THAT(refused({"generate", base, "--adapter", "a=" + adapter, "--prompt", "She "}),
+                HasSubstr("give it alone, --adapter " + adapter));
+    succeeds(tiny("train", {"--out", run + "2", "--init", base, "--adapter", adapter, "train.steps=2",
+                            "train.dtype=f32"}));
+    const auto config = nlohmann::json::parse(read_all(file(adapter + "/adapter_config.json")));
+    EXPECT_EQ(config["trainable_token_indices"],
+              base == std::string("tied")
+                  ? nlohmann::json({32, 101})
+                  : nlohmann::json({{"model.embed_tokens", {32, 101}}, {"lm_head", {116}}}));
+  }
+}
+
+TEST_F(CliAdapterSettingsE2e, TokensThatTheModelDoesNotHaveAreRefusedByKeyAndNumber) {
+  make_base("base");
+  const auto refusal = [&](const std::string& tokens) {
+    return refused(run_of("run", {"adapter.trainable_tokens=" + tokens}));
+  };
+  EXPECT_THAT(refusal("3,x"), HasSubstr("adapter.trainable_tokens: 'x' is neither a token nor MODULE=TOKEN"));
+  EXPECT_THAT(refusal("3,3"), HasSubstr("trainable_tokens has 3 twice"));
+  EXPECT_THAT(refusal("-1"), HasSubstr("trainable_tokens has -1; the model has tokens 0 to "));
+  EXPECT_THAT(refusal("100000"), HasSubstr("trainable_tokens has 100000; the model has tokens 0 to "));
+  EXPECT_THAT(refusal("wpe=1"), HasSubstr("trainable_tokens of 'wpe': the token embedding, transformer.wte"));
+}
+
 TEST_F(CliAdapterSettingsE2e, AnAdapterThatIsNamedAsAModelIsRefusedWithItsBase) {
   make_base("base");
   succeeds(run_of("run"));

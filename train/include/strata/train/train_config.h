@@ -67,7 +67,7 @@ struct TrainConfig {
     std::vector<std::string> targets, exclude, rank_pattern,
         alpha_pattern;  ///< as written; see lora_settings()
     std::vector<double> layers;
-    std::vector<std::string> modules_to_save;
+    std::vector<std::string> modules_to_save, trainable_tokens;
     std::string bias;  ///< none, all, lora_only
     double dropout = 0;
     int bottleneck = 0;

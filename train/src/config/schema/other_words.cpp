@@ -120,6 +120,7 @@ constexpr OtherWord kWords[] = {
     {"lora_layers_to_transform", "adapter.layers"},
     {"lora_modules_to_save", "adapter.modules_to_save"},
     {"additional_target", "adapter.modules_to_save"},
+    {"trainable_token_indices", "adapter.trainable_tokens"},
     {"use_dora", "adapter.dora"},
     {"use_rslora", "adapter.rslora"},
     {"init_lora_weights", "adapter.init"},

@@ -51,8 +51,8 @@ std::vector<BottleneckModule> bottleneck_modules(const DecoderConfig& config,
 /// Virtual tokens before each sequence; 0 for methods without.
 std::int64_t virtual_tokens(const AdapterSettings& settings) noexcept;
 /// Whether the adapter's change is one of the model's matrices, so that a model without adapters can have it:
-/// of LoRA, unless it is one of the embedding or the head of a model that ties them. Errors: those of
-/// lora_targets().
+/// of LoRA, unless it is one of the embedding or the head of a model that ties them, or trains tokens of one
+/// of these alone. Errors: those of lora_targets() and token_targets().
 Result<bool> can_merge(const DecoderConfig& config, const AdapterSettings& settings);
 /// "series adapters of width 64 after attention and MLP", for people.
 std::string describe(const AdapterSettings& settings);
@@ -64,8 +64,8 @@ Result<bool> are_same_adapter(const DecoderConfig& config, const AdapterSettings
 /// What a program with an adapter is for. Dropout is for training alone.
 enum class AdapterUse : std::uint8_t { inference, training };
 /// Adds the adapter to a program of record_decoder() or record_cached_decoder(); modules that are trained
-/// whole become trainable. Errors: those of lora_targets(), of saved_tensors() and of the passes; `invalid`
-/// if a learned table has too few positions for the virtual tokens.
+/// whole become trainable. Errors: those of lora_targets(), saved_tensors(), token_targets() and the passes;
+/// `invalid` if a learned table has too few positions for the virtual tokens.
 Result<Program> add_adapter(Program program, const DecoderConfig& config, const AdapterSettings& settings,
                             AdapterUse use = AdapterUse::inference);
 

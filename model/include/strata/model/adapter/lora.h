@@ -15,6 +15,13 @@
 
 namespace strata {
 
+/// Tokens of which the rows of a module's matrix are trained (PEFT's trainable_token_indices).
+struct TrainedTokens {
+  std::string module;  ///< an end of the name of the token embedding or of the head; empty: the embedding
+  std::vector<std::int64_t> ids = {};
+  friend bool operator==(const TrainedTokens&, const TrainedTokens&) = default;
+};
+
 /// Low-rank adapters of a model (LoRA; Hu et al. 2021, arXiv 2106.09685) in the terms of PEFT's LoraConfig.
 /// Module names are those of the Hugging Face model.
 struct LoraSettings {
@@ -43,6 +50,9 @@ struct LoraSettings {
   std::vector<std::pair<std::string, double>> alpha_pattern = {};
   /// Modules that are trained whole beside the adapters, by ends of their names (modules_to_save).
   std::vector<std::string> save = {};
+  /// Tokens that are trained beside the adapters. A head that is tied to the embedding has the same rows,
+  /// unless it is named with other tokens, or alone: then it has rows of its own.
+  std::vector<TrainedTokens> tokens = {};
   enum class Bias : std::uint8_t { none, all, lora_only } bias = Bias::none;  ///< biases that are trained
   double dropout = 0;  ///< of what A reads, in training; see add_lora()
   friend bool operator==(const LoraSettings&, const LoraSettings&) = default;
@@ -69,6 +79,21 @@ Result<std::vector<LoraTarget>> lora_targets(const DecoderConfig& config, const 
 /// expression.
 Result<std::vector<HfTensor>> saved_tensors(const DecoderConfig& config, const LoraSettings& settings,
                                             std::string_view section = "adapter");
+/// A module of which the rows of some tokens are trained.
+struct TokenTarget {
+  std::string module;  ///< "model.embed_tokens"
+  TokenRows rows;
+  std::int64_t columns = 0;  ///< of its matrix
+  friend bool operator==(const TokenTarget&, const TokenTarget&) = default;
+};
+/// What LoraSettings::tokens names, as add_token_rows() takes it. Errors: those of lora_targets(); `invalid`,
+/// all problems at once: a name that is neither the token embedding's nor the head's alone, no token, one
+/// outside the vocabulary or named twice, and a module that has an adapter or is trained whole.
+Result<std::vector<TokenTarget>> token_targets(const DecoderConfig& config, const LoraSettings& settings,
+                                               std::string_view section = "adapter");
+/// Puts rows [n, columns] in the place of those of a matrix.
+void replace_token_rows(const TokenRows& of, std::int64_t columns, std::span<const float> rows,
+                        std::span<float> matrix);
 /// The settings without targets, layers and patterns that name no module of the model, which PEFT ignores as
 /// long as there is another one.
 LoraSettings without_absent(const DecoderConfig& config, LoraSettings settings);

@@ -74,6 +74,8 @@ Status export_peft(Io& io, const std::string& path, const DecoderConfig& config,
 
 /// The parameters of a whole model from those of the base and of its adapters: see merge_lora().
 ParamSource merged_source(ParamSource source, std::vector<LoraGroup> groups, const DecoderConfig& decoder);
+/// The same of trained rows of tokens: see replace_token_rows().
+ParamSource with_token_rows(ParamSource source, std::vector<TokenTarget> targets);
 /// Reads the folder back and compares every element with `source`. Errors: `corrupt` with the parameter.
 Status check_peft_export(Io& io, const std::string& path, const DecoderConfig& config,
                          const ParamSource& source);
