@@ -201,7 +201,8 @@ class Adder {
     const ValueId changed = add_norms(done, adapted, whole, bias);
     return add(done, Op::add, {add(done, Op::add, {y, minus}, NoAttrs{}), changed}, NoAttrs{});
   }
-  /// B is a matrix here, whose product may be f32 beside 16-bit operands, as logits are.
+  /// B is a matrix here. In inference its product is f32 beside 16-bit operands, as the logits are; in
+  /// training the logits that are appended here are rounded to the dtype of x, as those of PEFT are.
   ValueId add_to_head(const Instr& done, const Adapted& adapted, ValueId y) {
     const ValueId u = add(done, Op::linear, {dropped(done, adapted), adapted.a, kNoValue}, LinearAttrs{});
     const ValueId v =

@@ -273,6 +273,8 @@ TEST(YamlConfigTest, WhatAdaptersHaveIsTaken) {
             "meaningless: lora_target_linear takes all linear layers");
   EXPECT_EQ(of_axolotl("lora_rank_pattern", "{q_proj: 4}", lora),
             "taken adapter.rank_pattern = [\"q_proj=4\"]");
+  EXPECT_EQ(of_axolotl("peft_trainable_token_indices", "{lm_head: [3, 4]}", lora),
+            "taken adapter.trainable_tokens = [\"lm_head=3\",\"lm_head=4\"]");
   EXPECT_EQ(of_factory("pissa_init", "true", "pissa_iter: -1\n"), "taken adapter.init = \"pissa\"");
   EXPECT_EQ(of_factory("pissa_init", "true"), "taken adapter.init = \"pissa-subspace\"");
   EXPECT_EQ(of_factory("use_galore", "true"), "taken optim.name = \"galore\"");

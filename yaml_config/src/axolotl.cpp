@@ -111,6 +111,19 @@ YamlOutcome patterns(const YamlRow& row, const Json& value, const Json&) {
   return taken(row.strata_keys, list);
 }
 
+/// A list of ids, or one for each module.
+YamlOutcome tokens(const YamlRow& row, const Json& value, const Json&) {
+  if (is_off(value)) return meaningless("as in strata");
+  Json list = Json::array();
+  const auto add = [&](const std::string& module, const Json& ids) {
+    for (const Json& id : ids) list.push_back(str(module, module.empty() ? "" : "=", id.dump()));
+  };
+  if (value.is_array()) add("", value);
+  if (value.is_object())
+    for (const auto& [module, ids] : value.items()) add(module, ids);
+  return taken(row.strata_keys, list);
+}
+
 YamlOutcome start(const YamlRow&, const Json& value, const Json&) {
   if (value == true || value.is_null()) return meaningless("as in strata");
   if (value == "pissa") return taken("adapter.init", "pissa");
@@ -225,6 +238,7 @@ constexpr YamlRow kRows[] = {
     {"lora_target_parameters", kRefused, "", kExperts, unless_off},
     {"lora_modules_to_save", kTaken, "adapter.modules_to_save", "", modules},
     {"peft_layers_to_transform", kTaken, "adapter.layers", ""},
+    {"peft_trainable_token_indices", kTaken, "adapter.trainable_tokens", "", tokens},
     {"lora_rank_pattern", kTaken, "adapter.rank_pattern", "", patterns},
     {"lora_alpha_pattern", kTaken, "adapter.alpha_pattern", "", patterns},
     {"peft_init_lora_weights", kTaken, "adapter.init", "", start},

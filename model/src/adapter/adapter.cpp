@@ -100,16 +100,20 @@ std::int64_t virtual_tokens(const AdapterSettings& settings) noexcept {
   return 0;
 }
 
-Result<bool> can_merge(const DecoderConfig& config, const AdapterSettings& settings) {
+Status check_can_merge(const DecoderConfig& config, const AdapterSettings& settings) {
+  const auto refuse = [](const std::string& why) { return Status::error(Code::unsupported, why); };
   const auto* lora = std::get_if<LoraSettings>(&settings);
-  if (lora == nullptr) return false;
-  if (!config.tied_head) return true;
+  if (lora == nullptr) return refuse(describe(settings) + " change no matrix of the model");
+  if (!config.tied_head) return {};
+  constexpr const char* kTied = ", and the model ties its embedding to its head, which would change alike";
   STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(config, *lora));
+  for (const LoraTarget& target : targets)
+    if (target.lora.place != LoraPlace::linear) return refuse(str(target.module, " has an adapter", kTied));
   STRATA_TRY_ASSIGN(const std::vector<TokenTarget> tokens, token_targets(config, *lora));
-  return std::all_of(targets.begin(), targets.end(),
-                     [](const LoraTarget& t) { return t.lora.place == LoraPlace::linear; }) &&
-         std::all_of(tokens.begin(), tokens.end(),
-                     [](const TokenTarget& t) { return t.rows.in_embedding && t.rows.in_head; });
+  for (const TokenTarget& target : tokens)
+    if (!target.rows.in_embedding || !target.rows.in_head)
+      return refuse(str("tokens of ", target.module, " alone are trained", kTied));
+  return {};
 }
 
 std::string describe(const AdapterSettings& settings) {

@@ -82,7 +82,7 @@ class Chooser {
   Result<std::vector<LoraTarget>> run() {
     const bool is_peft = section_ == detail::kPeftSection;
     const std::vector<ModuleName> targets =
-        names_of(is_peft ? "target_modules" : "target",
+        names_of(is_peft ? "target_modules" : "targets",
                  settings_.targets.empty() ? default_targets(matrices_) : settings_.targets);
     const std::vector<ModuleName> excluded =
         names_of(is_peft ? "exclude_modules" : "exclude", settings_.exclude);
@@ -152,7 +152,7 @@ class Chooser {
     return names;
   }
   void check_name(std::string_view what, const ModuleName& name) {
-    if (name.is_all_linear()) return;
+    if (name.is_all_linear() && what.starts_with("target")) return;
     if (std::any_of(matrices_.begin(), matrices_.end(),
                     [&](const Matrix& m) { return name.names(m.module); }))
       return;

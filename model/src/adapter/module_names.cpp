@@ -1,6 +1,7 @@
 #include "adapter/module_names.h"
 
 #include <algorithm>
+#include <map>
 
 #include <strata/model/adapter/lora.h>
 #include <strata/runtime/str.h>
@@ -70,10 +71,9 @@ class SavedTensors {
       : config_(config), settings_(settings), section_(section), tensors_(hf_tensors(config)) {}
 
   Result<std::vector<HfTensor>> run() {
-    if (settings_.bias == LoraSettings::Bias::lora_only) {
-      STRATA_TRY_ASSIGN(targets_, lora_targets(config_, settings_, section_));
-    }
+    STRATA_TRY_ASSIGN(targets_, lora_targets(config_, settings_, section_));
     for (const std::string& name : settings_.save) check_name(name);
+    check_overlaps();
     std::vector<HfTensor> saved;
     for (const HfTensor& tensor : tensors_) {
       if (!is_saved(tensor)) continue;
@@ -85,7 +85,40 @@ class SavedTensors {
   }
 
  private:
-  const char* key() const { return section_ == detail::kPeftSection ? "modules_to_save" : "save"; }
+  static constexpr const char* kKey = "modules_to_save";
+  /// The modules that are trained whole, each with the name that it is given by.
+  std::map<std::string, std::string> saved_modules() const {
+    std::map<std::string, std::string> modules;
+    for (const HfTensor& tensor : tensors_)
+      for (std::size_t dot = tensor.name.rfind('.'); dot != std::string::npos && dot > 0;
+           dot = tensor.name.rfind('.', dot - 1)) {
+        const std::string module = tensor.name.substr(0, dot);
+        for (const std::string& name : settings_.save)
+          if (module.ends_with(name)) modules.emplace(module, name);
+      }
+    return modules;
+  }
+  // PEFT writes folders of such adapters that it cannot read.
+  void check_overlaps() {
+    const std::map<std::string, std::string> modules = saved_modules();
+    const auto is_within = [](const std::string& inner, const std::string& module) {
+      return inner == module || inner.starts_with(module + ".");
+    };
+    for (const auto& [module, name] : modules) {
+      for (const LoraTarget& target : targets_)
+        if (is_within(target.module, module)) {
+          problems_ += str("\n  ", kKey, " has '", name, "', which names ", module, ", and ", target.module,
+                           " has an adapter; name whole parts of names, or exclude it");
+          break;
+        }
+      for (const auto& [inner, of_name] : modules)
+        if (inner != module && is_within(inner, module)) {
+          problems_ += str("\n  ", kKey, " has '", name, "', which names ", module, ", and '", of_name,
+                           "', which names ", inner, " within it; name one of them");
+          break;
+        }
+    }
+  }
   bool is_trained_bias(const HfTensor& tensor) const {
     if (settings_.bias == LoraSettings::Bias::none || !tensor.name.ends_with(".bias")) return false;
     const std::string module = tensor.name.substr(0, tensor.name.rfind('.'));
@@ -105,20 +138,19 @@ class SavedTensors {
       return t.param == "tokens.weight" && detail::has_saved_module(t.name, name);
     };
     if (detail::is_module_pattern(name) || name.empty())
-      problems_ += str("\n  ", key(), " has '", name, "'; it takes ends of names, not regular expressions");
+      problems_ += str("\n  ", kKey, " has '", name, "'; it takes ends of names, not regular expressions");
     else if (config_.tied_head && (is_head || std::any_of(tensors_.begin(), tensors_.end(), has_tied)))
-      problems_ += str("\n  ", key(), " has '", name, "', which the model ties to its ",
-                       is_head ? "embedding" : "head",
-                       "; PEFT trains a copy that is tied to nothing, for which such a model has no place");
+      problems_ +=
+          str("\n  ", kKey, " has '", name, "', which the model ties to its ", is_head ? "embedding" : "head",
+              "; PEFT trains a copy that is tied to nothing, for which such a model has no place");
     else if (std::none_of(tensors_.begin(), tensors_.end(),
                           [&](const HfTensor& t) { return detail::has_saved_module(t.name, name); }))
-      problems_ += str("\n  ", key(), " has '", name, "', which no module of the model ends with");
+      problems_ += str("\n  ", kKey, " has '", name, "', which no module of the model ends with");
   }
-  // The first problem says enough.
   void check_parts(const HfTensor& tensor) {
     for (const HfTensor& other : tensors_)
-      if (other.param == tensor.param && !is_saved(other) && problems_.empty())
-        problems_ += str("\n  ", is_trained_bias(tensor) ? "bias = lora_only" : key(), ": ", tensor.name,
+      if (other.param == tensor.param && !is_saved(other))
+        problems_ += str("\n  ", is_trained_bias(tensor) ? "bias = lora_only" : kKey, ": ", tensor.name,
                          " is stored as one parameter with ", other.name, "; name the modules of both");
   }
 

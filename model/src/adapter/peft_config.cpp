@@ -110,11 +110,10 @@ Status read_dropout(const json& dropout, LoraSettings& settings) {
 }
 
 Status read_bias(const json& bias, LoraSettings& settings) {
-  using enum LoraSettings::Bias;
-  if (bias.is_null() || bias == "none") return {};
-  if (bias != "all" && bias != "lora_only")
-    return corrupt(str("bias is ", shown(bias), "; it must be none, all or lora_only"));
-  settings.bias = bias == "all" ? all : lora_only;
+  if (bias.is_null()) return {};
+  const auto named = bias.is_string() ? LoraSettings::bias_named(bias.get<std::string>()) : std::nullopt;
+  if (!named) return corrupt(str("bias is ", shown(bias), "; it must be none, all or lora_only"));
+  settings.bias = *named;
   return {};
 }
 
@@ -285,9 +284,7 @@ std::string peft_config_json(const LoraSettings& settings, const std::vector<std
   else
     root["lora_alpha"] = settings.alpha;
   root["lora_dropout"] = settings.dropout;
-  root["bias"] = settings.bias == LoraSettings::Bias::none  ? "none"
-                 : settings.bias == LoraSettings::Bias::all ? "all"
-                                                            : "lora_only";
+  root["bias"] = settings.bias_name();
   root["use_rslora"] = settings.rslora;
   root["use_dora"] = settings.dora;
   root["fan_in_fan_out"] = fan_in_fan_out;

@@ -103,6 +103,13 @@ Status PeftFolder::check_tensors() const {
   return Status::error(Code::invalid, str("the adapter does not fit the model:", problems));
 }
 
+std::map<std::string, std::string> PeftFolder::base_params() const {
+  std::map<std::string, std::string> names;
+  for (const detail::PeftTensor& tensor : tensors_)
+    if (tensor.optional) names.emplace(tensor.param, tensor.name);
+  return names;
+}
+
 bool PeftFolder::has(std::string_view param) const noexcept {
   return std::any_of(tensors_.begin(), tensors_.end(),
                      [&](const detail::PeftTensor& tensor) { return tensor.param == param; });

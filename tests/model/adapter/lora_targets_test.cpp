@@ -46,6 +46,8 @@ TEST(LoraTargetNamesTest, ExcludedModulesHaveNoAdapter) {
       chosen({.targets = {"q_proj", "k_proj"}, .exclude = {"layers.0.self_attn.q_proj", R"(.*1\..*k_.*)"}}),
       ElementsAre("model.layers.0.self_attn.k_proj", "model.layers.1.self_attn.q_proj"));
   EXPECT_THAT(refusal({.targets = {"q_proj"}, .exclude = {"q_proj"}}), HasSubstr("no module is left"));
+  EXPECT_THAT(refusal({.targets = {"q_proj"}, .exclude = {"all-linear"}}),
+              HasSubstr("exclude 'all-linear' names no module"));
   EXPECT_THAT(refusal({.targets = {"q_proj"}, .exclude = {"z_proj"}}),
               HasSubstr("exclude 'z_proj' names no module"));
 }
@@ -74,8 +76,8 @@ TEST(LoraTargetNamesTest, TheEmbeddingAndTheHeadAreNamedOrLeftOut) {
   tied.tied_head = true;
   const auto targets = must(lora_targets(tied, {.targets = {"embed_tokens", "lm_head"}}));
   for (const LoraTarget& target : targets) EXPECT_EQ(target.lora.weight, "tokens.weight");
-  EXPECT_FALSE(must(can_merge(tied, LoraSettings{.targets = {"lm_head"}})));
-  EXPECT_TRUE(must(can_merge(llama(), LoraSettings{.targets = {"lm_head"}})));
+  EXPECT_FALSE(check_can_merge(tied, LoraSettings{.targets = {"lm_head"}}).is_ok());
+  EXPECT_TRUE(check_can_merge(llama(), LoraSettings{.targets = {"lm_head"}}).is_ok());
   EXPECT_THAT(refusal({.dora = true, .targets = {"lm_head"}}),
               HasSubstr("lm_head: the embedding and the head cannot have adapters of DoRA"));
 }
@@ -97,10 +99,26 @@ TEST(SavedTensorsTest, ModulesAreThoseWhoseNamesEndSo) {
   EXPECT_THAT(saved(tied, {.save = {"embed_tokens"}}),
               ElementsAre(HasSubstr("which the model ties to its head")));
   EXPECT_THAT(saved(tied, {.save = {"lm_head"}}), ElementsAre(HasSubstr("ties to its embedding")));
-  EXPECT_THAT(saved(llama(), {.save = {"lm_heat"}}),
-              ElementsAre(HasSubstr("save has 'lm_heat', which no module of the model ends with")));
+  EXPECT_THAT(
+      saved(llama(), {.save = {"lm_heat"}}),
+      ElementsAre(HasSubstr("modules_to_save has 'lm_heat', which no module of the model ends with")));
   EXPECT_THAT(saved(llama(), {.save = {".*norm"}}), ElementsAre(HasSubstr("not regular expressions")));
   EXPECT_THAT(without_absent(llama(), {.save = {"lm_heat", "norm"}}).save, ElementsAre("norm"));
+}
+
+// PEFT cannot read folders in which a module is saved and within another one, or has an adapter.
+TEST(SavedTensorsTest, ModulesThatOverlapAreRefusedWithBothNames) {
+  EXPECT_THAT(
+      saved(llama(), {.targets = {"q_proj"}, .save = {"attn"}}),
+      ElementsAre(AllOf(HasSubstr("modules_to_save has 'attn', which names model.layers.0.self_attn, and "
+                                  "model.layers.0.self_attn.q_proj has an adapter"))));
+  EXPECT_THAT(saved(llama(), {.targets = {"q_proj", "lm_head"}, .save = {"head"}}),
+              ElementsAre(HasSubstr("'head', which names lm_head, and lm_head has an adapter")));
+  EXPECT_THAT(saved(llama(), {.targets = {"layers.0.self_attn.q_proj"}, .save = {"layers.1", "norm"}}),
+              ElementsAre(HasSubstr("'layers.1', which names model.layers.1, and 'norm', which names "
+                                    "model.layers.1.input_layernorm within it")));
+  EXPECT_THAT(saved(llama(), {.targets = {"q_proj"}, .save = {"self_attn"}}).size(), 1u)
+      << "no module is left";
 }
 
 TEST(SavedTensorsTest, AModuleThatIsSavedHasNoAdapter) {

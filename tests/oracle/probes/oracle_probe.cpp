@@ -314,7 +314,7 @@ void probe(const Options& o) {
   programs[ProgramRole::infer] = model.with_adapter(
       must(record_decoder(config, batches.packed() ? batch : 1, DecoderHead::logits, rows, o.compute)));
   if (model.adapter && !o.pissa) model.write(o.out, "same", model.source());
-  if (model.adapter && !o.pissa && must(can_merge(model.config(), model.trained))) {
+  if (model.adapter && !o.pissa && check_can_merge(model.config(), model.trained).is_ok()) {
     const auto merged =
         with_token_rows(merged_source(model.source(), lora_groups(model.adapter->targets()), model.config()),
                         must(token_targets(model.config(), std::get<LoraSettings>(model.trained))));

@@ -100,9 +100,7 @@ struct KeysOf {
             {"adapter.alpha_pattern", patterns_text(s.alpha_pattern)},
             {"adapter.modules_to_save", list_text(s.save)},
             {"adapter.trainable_tokens", tokens_text(s.tokens)},
-            {"adapter.bias", s.bias == LoraSettings::Bias::none  ? "none"
-                             : s.bias == LoraSettings::Bias::all ? "all"
-                                                                 : "lora_only"},
+            {"adapter.bias", s.bias_name()},
             {"adapter.dropout", str(s.dropout)}};
   }
   KeyValues operator()(const BottleneckSettings& s) const {

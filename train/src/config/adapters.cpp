@@ -99,9 +99,7 @@ Result<LoraSettings> lora_settings(const TrainConfig& config) {
                         .targets = given.targets,
                         .exclude = given.exclude,
                         .save = given.modules_to_save,
-                        .bias = given.bias == "all"         ? LoraSettings::Bias::all
-                                : given.bias == "lora_only" ? LoraSettings::Bias::lora_only
-                                                            : LoraSettings::Bias::none,
+                        .bias = LoraSettings::bias_named(given.bias).value_or(LoraSettings::Bias::none),
                         .dropout = given.dropout};
   if (given.init != "default")
     settings.pissa = given.init == "pissa" ? kernels::SvdMethod::exact : kernels::SvdMethod::subspace;

@@ -60,6 +60,29 @@ Status PretrainedValues::read_prompt(std::int64_t offset, std::span<float> value
   return {};
 }
 
+Status PretrainedValues::check_base() const {
+  constexpr std::int64_t kAtOnce = std::int64_t{1} << 20;
+  if (!adapter_ || !folder_) return {};
+  const std::map<std::string, std::int64_t> sizes = adapter_->params();
+  std::vector<float> theirs, ours;
+  for (const auto& [param, tensor] : adapter_->base_params())
+    for (std::int64_t at = 0, n = sizes.at(param); at < n; at += kAtOnce) {
+      theirs.resize(static_cast<std::size_t>(std::min(kAtOnce, n - at)));
+      ours.resize(theirs.size());
+      STRATA_TRY(adapter_->read_part(param, at, theirs));
+      STRATA_TRY(folder_->read_part(param, at, ours));
+      const auto [own, other] = std::mismatch(ours.begin(), ours.end(), theirs.begin());
+      if (own != ours.end())
+        return Status::error(
+            Code::unsupported,
+            str("adapter.from: ", tensor, " is ", *other, " at element ", at + (own - ours.begin()), ", and ",
+                *own,
+                " in model.from: the adapter's folder changes its base, which a run cannot "
+                "keep; write both as one model first: strata export MODEL --adapter ADAPTER --out FOLDER"));
+    }
+  return {};
+}
+
 Result<bool> PretrainedValues::read(const StatePiece& piece, std::span<float> values) const {
   if (reward_ != nullptr && piece.name.starts_with(kRewardPrefix)) return reward_->read(piece, values);
   if (adapter_ && adapter_->has(piece.name)) {

@@ -62,6 +62,7 @@ Status load_states(Engine& engine, const std::string& path, const HfFolder& fold
 
 Status set_initial_states(Engine& engine, const TrainConfig& config, Io& io) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<PretrainedValues> given, PretrainedValues::open(io, config));
+  STRATA_TRY(given->check_base());
   if (config.model.states.empty()) return given->initialize(engine, config.train.seed);
   STRATA_TRY(engine.initialize(config.train.seed));
   return load_states(engine, config.model.states, *given->folder(), io).annotate("model.states");

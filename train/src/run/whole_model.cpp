@@ -13,11 +13,9 @@ namespace {
 Result<ParamSource> with_adapter_merged(const TrainConfig& config, ParamSource checkpoint,
                                         const DecoderConfig& decoder) {
   STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(config));
-  STRATA_TRY_ASSIGN(const bool merges, can_merge(decoder, settings));
-  if (!merges)
-    return Status::error(Code::unsupported,
-                         str("the run trained ", describe(settings),
-                             ", which no matrix of the model can take up; its format is peft"));
+  if (const Status merges = check_can_merge(decoder, settings); !merges.is_ok())
+    return merges.annotate(
+        str("the run trained ", describe(settings), ", which cannot be merged (--format peft writes them)"));
   STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets,
                     lora_targets(decoder, std::get<LoraSettings>(folder_settings(settings))));
   STRATA_TRY_ASSIGN(std::vector<TokenTarget> tokens,

@@ -1,9 +1,16 @@
 // Runs that train adapters with dropout, of embeddings and heads, and beside whole modules and biases.
+#include <filesystem>
+#include <span>
+
+#include <strata/runtime/convert.h>
+#include <strata/runtime/io/safetensors.h>
+
 #include "cli/e2e/adapters/adapter_runs.h"
 
 namespace strata::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class CliAdapterSettingsE2e : public AdapterRunsE2e {
@@ -68,6 +75,58 @@ TEST_F(CliAdapterSettingsE2e, ARunOfPairsFromAnAdapterWithDropoutResumesAndIsExp
   succeeds({"train", "--resume", "pairs", "train.steps=3"});
   succeeds({"export", "pairs", "--out", "more"});
   EXPECT_EQ(nlohmann::json::parse(read_all(file("more/adapter_config.json")))["lora_dropout"], 0.3);
+}
+
+/// Adds a tensor to a file of F32.
+void add_tensor(const std::string& path, const std::string& name, const std::vector<std::uint64_t>& shape,
+                const std::vector<float>& values) {
+  std::vector<std::vector<std::byte>> contents;
+  std::vector<TensorSpec> specs;
+  {
+    const auto file = must(SafetensorsFile::open(posix_io(), path));
+    for (const SafetensorsEntry& entry : file->entries()) {
+      specs.push_back({entry.name, entry.dtype, entry.shape});
+      contents.emplace_back(static_cast<std::size_t>(entry.bytes));
+      ASSERT_TRUE(file->read_range(entry, 0, contents.back()).is_ok());
+    }
+  }
+  specs.push_back({name, "F32", shape});
+  const auto bytes = std::as_bytes(std::span(values));
+  contents.emplace_back(bytes.begin(), bytes.end());
+  const auto writer = must(SafetensorsWriter::create(posix_io(), path + ".new", specs, {}));
+  for (const auto& content : contents) ASSERT_TRUE(writer->append(content).is_ok());
+  ASSERT_TRUE(writer->finish().is_ok());
+  std::filesystem::rename(path + ".new", path);
+}
+
+// PEFT stores the table beside an adapter of it, which may have been trained or made larger before.
+TEST_F(CliAdapterSettingsE2e, AnAdapterThatChangesItsBaseIsRefusedWhereARunWouldLoseTheChange) {
+  make_untied_base();
+  succeeds(llama_run("run", {"adapter.targets=q_proj,embed_tokens"}));
+  succeeds({"export", "run", "--out", "same"});
+  succeeds({"export", "run", "--out", "other"});
+  const nlohmann::json config = nlohmann::json::parse(read_all(file("base/config.json")));
+  const std::uint64_t rows = config["vocab_size"], columns = config["hidden_size"];
+  const auto base = must(SafetensorsFile::open(posix_io(), file("base/model.safetensors")));
+  const SafetensorsEntry& entry = *base->find("model.embed_tokens.weight");
+  std::vector<float> table(rows * columns);
+  std::vector<std::byte> raw(entry.bytes);
+  ASSERT_TRUE(base->read_range(entry, 0, raw).is_ok());
+  ASSERT_TRUE(widen_to_f32(*dtype_from_safetensors(entry.dtype), raw, table).is_ok());
+  const std::string name = "base_model.model.model.embed_tokens.base_layer.weight";
+  add_tensor(file("same/adapter_model.safetensors"), name, {rows, columns}, table);
+  table[columns + 3] += 1;
+  add_tensor(file("other/adapter_model.safetensors"), name, {rows, columns}, table);
+  const auto more = [](const std::string& adapter) {
+    return tiny("train", {"--out", "more-" + adapter, "--init", "base", "--adapter", adapter, "train.steps=2",
+                          "train.dtype=f32"});
+  };
+  succeeds(more("same"));
+  EXPECT_THAT(refused(more("other")), AllOf(HasSubstr(name), HasSubstr(str("at element ", columns + 3)),
+                                            HasSubstr("strata export MODEL --adapter ADAPTER --out FOLDER")));
+  succeeds({"export", "base", "--adapter", "other", "--out", "merged", "--check"});
+  EXPECT_NEAR(loss_of({"merged", "train.dtype=f32"}),
+              loss_of({"base", "--adapter", "other", "train.dtype=f32"}), 1e-5);
 }
 
 // What is trained is in the folder and in its checkpoints, and merged the model has the loss of the run.

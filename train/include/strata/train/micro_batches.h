@@ -6,6 +6,7 @@
 #include <span>
 
 #include <strata/engine/batch_source.h>
+#include <strata/graph/passes.h>
 #include <strata/model/dataset.h>
 #include <strata/runtime/rng.h>
 
@@ -47,7 +48,7 @@ class DatasetBatches final : public MicroBatches {
   DatasetBatches(const Dataset& data, std::int64_t sequences, std::uint64_t seed = 0)
       : data_(data), sequences_(sequences), seed_(seed) {}
   Status fill(std::int64_t index, const BatchView& batch) override {
-    fill_dropout_keys(seed_, sample(index), sequences_, batch["dropout_keys"]);
+    fill_dropout_keys(seed_, sample(index), sequences_, batch[kDropoutKeys]);
     return data_.fill_padded_batch(sample(index), sequences_, there(sample(index), sequences_),
                                    {batch["tokens"], batch["targets"], batch["doc_start"]});
   }

@@ -61,7 +61,7 @@ constexpr TrainKey kKeys[] = {
       .default_text = "",
       .doc =
           "lora: modules with an adapter, by Hugging Face names, their last parts or regular expressions of "
-          "whole names, or all-linear; empty = queries and values",
+          "whole names (one with a comma as [\"...\"]), or all-linear; empty = queries and values",
       .example = "adapter.targets=q_proj,v_proj,down_proj",
       .accepts_scalar = true},
      field<&C::adapter, &C::Adapter::targets>},

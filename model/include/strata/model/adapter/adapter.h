@@ -52,8 +52,8 @@ std::vector<BottleneckModule> bottleneck_modules(const DecoderConfig& config,
 std::int64_t virtual_tokens(const AdapterSettings& settings) noexcept;
 /// Whether the adapter's change is one of the model's matrices, so that a model without adapters can have it:
 /// of LoRA, unless it is one of the embedding or the head of a model that ties them, or trains tokens of one
-/// of these alone. Errors: those of lora_targets() and token_targets().
-Result<bool> can_merge(const DecoderConfig& config, const AdapterSettings& settings);
+/// of these alone. Errors: `unsupported` with the module if not; those of lora_targets() and token_targets().
+Status check_can_merge(const DecoderConfig& config, const AdapterSettings& settings);
 /// "series adapters of width 64 after attention and MLP", for people.
 std::string describe(const AdapterSettings& settings);
 /// Whether both are the same adapter of a model: of LoRA, the same modules with the same ranks and scales.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -54,6 +56,14 @@ struct LoraSettings {
   /// unless it is named with other tokens, or alone: then it has rows of its own.
   std::vector<TrainedTokens> tokens = {};
   enum class Bias : std::uint8_t { none, all, lora_only } bias = Bias::none;  ///< biases that are trained
+  static constexpr std::array<const char*, 3> kBiasNames = {"none", "all",
+                                                            "lora_only"};  ///< as PEFT has them
+  static std::optional<Bias> bias_named(std::string_view name) noexcept {
+    const auto found = std::find(kBiasNames.begin(), kBiasNames.end(), name);
+    if (found == kBiasNames.end()) return std::nullopt;
+    return static_cast<Bias>(found - kBiasNames.begin());
+  }
+  const char* bias_name() const noexcept { return kBiasNames.at(static_cast<std::size_t>(bias)); }
   double dropout = 0;  ///< of what A reads, in training; see add_lora()
   friend bool operator==(const LoraSettings&, const LoraSettings&) = default;
 };

@@ -41,7 +41,11 @@ class PeftFolder {
   std::map<std::string, std::int64_t> params() const;
   /// base_model_name_or_path; empty if there is none.
   const std::string& base() const noexcept { return base_; }
-  /// Whether `param` is a parameter of the adapter.
+  /// Parameters of the base that the folder has beside the adapter's own, with their tensors' names: the
+  /// table that PEFT writes where the embedding or the head has an adapter. They are read instead of the
+  /// base's.
+  std::map<std::string, std::string> base_params() const;
+  /// Whether `param` is a parameter of the adapter, or one of these.
   bool has(std::string_view param) const noexcept;
   /// Reads elements [offset, offset + into.size()) of a parameter of add_adapter() as f32. Errors:
   /// `not_found`, `io_error`, and `corrupt` for a NaN or an infinity, with its tensor.

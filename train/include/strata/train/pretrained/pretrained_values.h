@@ -25,6 +25,9 @@ class PretrainedValues {
   /// Reads the values of a piece and returns true, or returns false if neither has the parameter: one that
   /// starts as Engine::initialize() draws it.
   Result<bool> read(const StatePiece& piece, std::span<float> values) const;
+  /// Whether a run can train over these values: a run has its base in the folder. Errors: `unsupported` if
+  /// the adapter's folder has a table of the base with other values than model.from; those of reading.
+  Status check_base() const;
   /// The same for a quantized matrix that the folder has in this format, as QuantizedValues.
   Result<bool> read_quantized(const StatePiece& piece, const kernels::QuantizedMatrix& matrix,
                               std::span<std::byte> bytes) const;
