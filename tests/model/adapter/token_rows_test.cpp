@@ -26,7 +26,7 @@ LoraSettings settings_of(std::vector<TrainedTokens> tokens) {
   settings.tokens = std::move(tokens);
   return settings;
 }
-/// "MODULE NAME of WEIGHT: tokens", with the places, of each target.
+/// Each target is shown as "MODULE PARAMETER of WEIGHT: places".
 std::vector<std::string> targets(const DecoderConfig& config, std::vector<TrainedTokens> tokens) {
   std::vector<std::string> shown;
   for (const TokenTarget& target : must(token_targets(config, settings_of(std::move(tokens)))))
