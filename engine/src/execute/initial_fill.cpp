@@ -98,7 +98,7 @@ Status InitialFill::fill_whole(const StatePiece& piece, std::span<float> values)
   return {};
 }
 
-// Row by row, of the matrix's first values.
+// The matrix's own initial values are read row by row.
 Status InitialFill::fill_picked(const StatePiece& piece, const PickedRows& picked, std::span<float> values) {
   StatePiece from = renamed(piece, picked.of);
   const auto tensor = static_cast<std::size_t>(from.tensor);

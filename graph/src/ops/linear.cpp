@@ -90,7 +90,7 @@ Status launch_linear_backward_input(const OpCall& c, Backend& backend, Stream& s
       backend, stream, {c.in[0], c.in[1], c.out[0], accumulates(c, 0), workspace_or_none(c, 1)});
 }
 
-// Of x = u w with the gradient dx: du = dx w^T, and dw = u^T dx.
+// The derivative of x = u w with the gradient dx is du = dx w^T and dw = u^T dx.
 void vjp_linear_backward_input(VjpContext& c) {
   const ValueId dx = c.grad_output(0);
   if (c.needs_input_grad(1)) c.emit(Op::linear_backward_weight, {c.in(0), dx, c.in(1)}, {1}, LinearAttrs{});

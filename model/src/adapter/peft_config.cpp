@@ -142,7 +142,7 @@ Result<TrainedTokens> read_tokens_of(const std::string& module, const json& ids)
   return tokens;
 }
 
-/// A list, or an object with one for each module.
+/// The value is a list, or an object that has one for each module.
 Status read_tokens(const json& tokens, LoraSettings& settings) {
   if (tokens.is_null()) return {};
   if (!tokens.is_object()) {

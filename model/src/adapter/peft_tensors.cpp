@@ -108,19 +108,42 @@ std::vector<PeftTensor> peft_tensors(const DecoderConfig& config, const std::vec
 
 namespace {
 
-/// Rows of tokens, and the table that PEFT stores with them where its vocabulary has grown.
+/// A table that PEFT stores beside rows of tokens if it is asked to, or if its vocabulary has grown.
+PeftTensor table_of(const DecoderConfig& config, std::string name, std::string param) {
+  return {.name = std::move(name),
+          .param = std::move(param),
+          .rows = config.vocab,
+          .columns = config.hidden,
+          .optional = true};
+}
+
+/// Rows of tokens. Where tables are stored, those of a tied head are stored a second time.
 void add_token_tensors(const DecoderConfig& config, const TokenTarget& target,
                        std::vector<PeftTensor>& tensors) {
-  const std::string name = str(kPeftPrefix, target.module, ".token_adapter.");
-  tensors.push_back({.name = name + "base_layer.weight",
-                     .param = target.rows.weight,
-                     .rows = config.vocab,
-                     .columns = target.columns,
-                     .optional = true});
-  tensors.push_back({.name = name + "trainable_tokens_delta",
-                     .param = target.rows.rows(),
-                     .rows = std::ssize(target.rows.tokens),
-                     .columns = target.columns});
+  const auto add = [&](std::string_view module, bool is_copy) {
+    const std::string name = str(kPeftPrefix, module, ".token_adapter.");
+    tensors.push_back(table_of(config, name + "base_layer.weight", target.rows.weight));
+    tensors.push_back({.name = name + "trainable_tokens_delta",
+                       .param = target.rows.rows(),
+                       .rows = std::ssize(target.rows.tokens),
+                       .columns = target.columns,
+                       .optional = is_copy});
+  };
+  add(target.module, false);
+  const std::string_view head = hf_head_name();
+  if (target.rows.in_embedding && target.rows.in_head) add(head.substr(0, head.rfind('.')), true);
+}
+
+/// The table of an untied model whose rows are not trained, unless the adapter has it in another way.
+void add_other_table(const DecoderConfig& config, const std::vector<TokenTarget>& targets,
+                     std::vector<PeftTensor>& tensors) {
+  if (targets.size() != 1 || config.tied_head || config.scores) return;
+  for (const HfTensor& tensor : hf_tensors(config)) {
+    const bool is_table = tensor.param == "tokens.weight" || tensor.param == "head.weight";
+    if (is_table && std::none_of(tensors.begin(), tensors.end(),
+                                 [&](const PeftTensor& other) { return other.param == tensor.param; }))
+      tensors.push_back(table_of(config, kPeftPrefix + tensor.name, tensor.param));
+  }
 }
 
 /// A tensor that is trained whole.
@@ -154,6 +177,7 @@ Result<std::vector<PeftTensor>> adapter_tensors(const DecoderConfig& config,
     for (const HfTensor& tensor : saved) all.push_back(saved_tensor(tensor, targets));
     STRATA_TRY_ASSIGN(const std::vector<TokenTarget> tokens, token_targets(config, *lora));
     for (const TokenTarget& target : tokens) add_token_tensors(config, target, all);
+    add_other_table(config, tokens, all);
     return all;
   }
   if (const auto* bottleneck = std::get_if<BottleneckSettings>(&settings))

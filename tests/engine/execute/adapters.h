@@ -53,7 +53,7 @@ inline std::vector<LoraGroup> adapters_of(const DecoderConfig& config, LowRank k
   return group_lora_modules(modules);
 }
 
-/// Tokens of the embedding and the head; of a tied one the same.
+/// Tokens of the embedding and the head, which are the same if it is tied.
 inline std::vector<TokenRows> tokens_of(const DecoderConfig& config) {
   const bool tied = config.tied_head;
   std::vector<TokenRows> rows = {{"tokens.weight", "tokens", {7, 3, config.vocab - 1}, true, tied}};

@@ -26,7 +26,7 @@ LoraSettings settings_of(std::vector<TrainedTokens> tokens) {
   settings.tokens = std::move(tokens);
   return settings;
 }
-/// "MODULE NAME of WEIGHT: tokens", with the places, of each target.
+/// Each target is shown as "MODULE PARAMETER of WEIGHT: places".
 std::vector<std::string> targets(const DecoderConfig& config, std::vector<TrainedTokens> tokens) {
   std::vector<std::string> shown;
   for (const TokenTarget& target : must(token_targets(config, settings_of(std::move(tokens)))))
@@ -141,6 +141,35 @@ TEST(TokenTargetsTest, AFolderHasThemAsPeftWritesThem) {
   EXPECT_EQ(indices(), R"({"lm_head":[1,2],"model.embed_tokens":[7]})");
   EXPECT_THAT(tensors_of(settings_of({}), false), ElementsAre());
   EXPECT_EQ(indices(), "null");
+}
+
+// PEFT's save_embedding_layers, which it sets by itself where the vocabulary has grown.
+TEST(TokenTargetsTest, AFolderMayHaveTheTablesAsWell) {
+  const test::TempDir dir;
+  for (const bool tied : {false, true}) {
+    const std::string path = dir.file(tied ? "tied" : "untied"), file = path + "/adapter_model.safetensors";
+    const DecoderConfig config = decoder("llama", tied);
+    must(export_peft(posix_io(), path, config, settings_of({{"", {7}}}), "base", zeros));
+    std::map<std::string, std::vector<std::uint64_t>> shapes;
+    {
+      const auto written = must(SafetensorsFile::open(posix_io(), file));
+      for (const SafetensorsEntry& entry : written->entries()) shapes[entry.name] = entry.shape;
+    }
+    const std::string begin = "base_model.model.", end = ".token_adapter.";
+    shapes[begin + "model.embed_tokens" + end + "base_layer.weight"] = {30, 16};
+    shapes[begin + "lm_head" + (tied ? end + "base_layer" : "") + ".weight"] = {30, 16};
+    if (tied) shapes[begin + "lm_head" + end + "trainable_tokens_delta"] = {1, 16};
+    std::vector<TensorSpec> specs;
+    for (const auto& [name, shape] : shapes) specs.push_back({name, "F32", shape});
+    must(posix_io().remove_all(file));
+    const auto writer = must(SafetensorsWriter::create(posix_io(), file, specs, {}));
+    for (const TensorSpec& spec : specs)
+      must(writer->append(
+          std::as_bytes(std::span<const float>(std::vector<float>(spec.shape[0] * spec.shape[1], 0.0f)))));
+    must(writer->finish());
+    EXPECT_TRUE(
+        must(PeftFolder::open(posix_io(), path, config))->has(tied ? "tokens.weight" : "head.weight"));
+  }
 }
 
 }  // namespace

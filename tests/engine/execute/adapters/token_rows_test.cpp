@@ -65,7 +65,7 @@ TEST_P(TokenRowsTest, NewRowsAreThoseOfTheTableAndChangeNothing) {
   }
 }
 
-// To the bit in the embedding, where rows of zeros and ones choose among exact values.
+// The bits are equal in the embedding, where rows of zeros and ones choose among exact values.
 TEST_P(TokenRowsTest, OtherRowsGiveTheLossOfATableThatHasThem) {
   for (const DType compute : {DType::f32, DType::bf16}) {
     const DecoderConfig made = config(false);
