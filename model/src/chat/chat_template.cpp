@@ -9,6 +9,7 @@
 #include <strata/runtime/str.h>
 
 #include "chat/chat_formats.h"
+#include "chat/chat_values.h"
 #include "chat/parsed_template.h"
 #include "jinja/parser.h"
 #include "text/strict_json.h"
@@ -113,7 +114,9 @@ std::vector<std::vector<ChatMessage>> probes() {
 /// What the template writes for a probe; nullopt if it refuses it.
 std::optional<std::string> probed(const ChatTemplate& chat, const std::vector<ChatMessage>& probe,
                                   bool asked) {
-  const auto text = detail::written(chat, probe, asked);
+  const auto values = detail::ChatValues::of(probe, {});
+  if (!values.has_value()) return std::nullopt;
+  const auto text = detail::written(chat, *values, probe.size(), asked);
   if (!text.has_value()) return std::nullopt;
   return text->bytes();
 }
