@@ -1,6 +1,7 @@
 #include "chat/chat_values.h"
 
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include <strata/runtime/str.h>
@@ -16,6 +17,8 @@ using jinja::None;
 using jinja::Text;
 using jinja::Value;
 
+constexpr std::uint64_t kMaxSigned = std::numeric_limits<std::int64_t>::max();
+
 template <class Json>
 Value made_of(const Json& from, jinja::Author author) {
   if (from.is_object()) {
@@ -30,6 +33,8 @@ Value made_of(const Json& from, jinja::Author author) {
   }
   if (from.is_string()) return {Text(from.template get<std::string>(), author)};
   if (from.is_boolean()) return {from.template get<bool>()};
+  if (from.is_number_unsigned() && from.template get<std::uint64_t>() > kMaxSigned)
+    return Value::large(from.template get<std::uint64_t>());
   if (from.is_number_integer()) return {from.template get<std::int64_t>()};
   if (from.is_number()) return {from.template get<double>()};
   return {None{}};

@@ -10,6 +10,7 @@
 
 #include "data/records/record_forms.h"
 #include "data/records/record_reader.h"
+#include "text/large_integer.h"
 #include "text/strict_json.h"
 
 namespace strata {
@@ -76,6 +77,7 @@ Result<Prompt> prompt_of(const detail::Record& line, std::map<std::string, int>&
   std::vector<std::string> used = {"prompt", "tools"};
   STRATA_TRY_ASSIGN(Prompt prompt,
                     record.contains("prompt") ? prompt_at_key(record) : prompt_of_form(record, used));
+  if (const auto large = detail::large_integer_in(line.text, used)) return wrong(why_refused(*large));
   STRATA_TRY_ASSIGN(prompt.adapter, detail::adapter_choice(record));
   used.emplace_back("adapter");
   for (const auto& [key, value] : record.items())

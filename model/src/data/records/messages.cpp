@@ -9,6 +9,7 @@
 
 #include <strata/runtime/str.h>
 
+#include "text/large_integer.h"
 #include "text/strict_json.h"
 
 namespace strata::detail {
@@ -41,12 +42,26 @@ std::string_view role_of(std::string_view written) {
   return found == kRoles.end() ? std::string_view() : found->role;
 }
 
+/// JSON in a string of a record. `kind` and `what` name it if it is none.
+Outcome json_in(const std::string& text, const char* kind, const std::string& what, RecordJson& into) {
+  auto parsed = parse_strict_ordered_json(text);
+  if (!parsed.has_value())
+    return Problem{kind, str(what, " is no JSON: ", shown_text(parsed.status().message()))};
+  if (const auto large = large_integer_in(text)) return Problem{"large integer", why_refused(*large)};
+  into = *std::move(parsed);
+  return {};
+}
+
 /// OpenAI has the arguments of a call as JSON in a string, where templates want an object.
-void read_arguments(RecordJson& call) {
-  RecordJson& function = call.contains("function") ? call["function"] : call;
-  if (!function.is_object() || !function.contains("arguments") || !function["arguments"].is_string()) return;
-  auto arguments = parse_strict_ordered_json(function["arguments"].get_ref<const std::string&>());
-  if (arguments.has_value() && arguments->is_object()) function["arguments"] = *std::move(arguments);
+Outcome read_arguments(RecordJson& function) {
+  if (!function.contains("arguments") || !function["arguments"].is_string()) return {};
+  RecordJson arguments;
+  constexpr const char* kNoJson = "no JSON";
+  const std::string& text = function["arguments"].get_ref<const std::string&>();
+  const Outcome problem = json_in(text, kNoJson, "", arguments);
+  if (problem && problem->kind != kNoJson) return problem;
+  if (arguments.is_object()) function["arguments"] = std::move(arguments);  // else it is a text
+  return {};
 }
 
 /// A list of calls or tools, each as {"type": "function", "function": {...}}. A single one is a list of one.
@@ -66,7 +81,7 @@ Outcome read_calls(RecordJson calls, RecordJson& more) {
     const auto function = call.is_object() ? call.find("function") : call.end();
     if (!call.is_object() || function == call.end() || !function->is_object() || !function->contains("name"))
       return Problem{"calls", "its tool calls are no objects with 'name' and 'arguments'"};
-    read_arguments(call);
+    if (Outcome problem = read_arguments(*function)) return problem;
   }
   more["tool_calls"] = std::move(calls);
   return {};
@@ -151,9 +166,10 @@ Outcome read_message(const RecordJson& message, Messages& said) {
   const bool may_be_empty = read.role != "assistant" || more.contains("tool_calls");
   if (Outcome problem = read_content(message, content_key, may_be_empty, read.content)) return problem;
   if (*role == kCalls) {
-    auto calls = parse_strict_ordered_json(read.content);
-    if (!calls.has_value()) return Problem{"calls", str("'", content_key, "' of a function_call is no JSON")};
-    if (Outcome problem = read_calls(*std::move(calls), more)) return problem;
+    RecordJson calls;
+    const std::string what = str("'", content_key, "' of a function_call");
+    if (Outcome problem = json_in(read.content, "calls", what, calls)) return problem;
+    if (Outcome problem = read_calls(std::move(calls), more)) return problem;
     read.content.clear();
   }
   if (!more.is_null()) read.more = more.dump();
@@ -188,11 +204,8 @@ Outcome tools_at(const RecordJson& record, std::string& tools) {
   RecordJson list = *found;
   if (list.is_string()) {
     if (list.get_ref<const std::string&>().empty()) return {};
-    auto parsed = parse_strict_ordered_json(list.get_ref<const std::string&>());
-    if (!parsed.has_value())
-      return Problem{"tools",
-                     str("'tools' is a string that is no JSON: ", shown_text(parsed.status().message()))};
-    list = *std::move(parsed);
+    const std::string text = list.get<std::string>();
+    if (Outcome problem = json_in(text, "tools", "'tools' is a string that", list)) return problem;
   }
   list = as_functions(std::move(list));
   if (!list.is_array()) return Problem{"tools", str("'tools' must be an array, not ", kind_of(list))};

@@ -11,6 +11,7 @@
 #include "data/records/byte_source.h"
 #include "data/records/record_forms.h"
 #include "data/records/record_reader.h"
+#include "text/large_integer.h"
 #include "text/strict_json.h"
 
 namespace strata {
@@ -69,7 +70,7 @@ class RecordsOfFile {
       stats_.form = form_->name;
       stats_.are_pairs = form_->is_pair;
     }
-    return build(*parsed, into);
+    return build(text, *parsed, into);
   }
 
  private:
@@ -82,7 +83,9 @@ class RecordsOfFile {
                    str(reason(why), "; a .json file is an array of records, or has one record on each line")};
   }
 
-  Outcome build(const RecordJson& record, std::vector<Document>& into) {
+  Outcome build(const std::string& text, const RecordJson& record, std::vector<Document>& into) {
+    if (const auto large = detail::large_integer_in(text, keys_))
+      return Problem{"large integer", why_refused(*large)};
     if (const std::string missing = missing_key(record, *form_); !missing.empty())
       return other_form(record, missing);
     RecordParts parts;

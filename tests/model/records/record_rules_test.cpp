@@ -1,0 +1,70 @@
+// What single keys and values of records mean, where programs differ.
+#include <strata/model/prompts.h>
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+#include "model/records/records_of_file.h"
+
+namespace strata {
+namespace {
+
+using test::named;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+struct RecordRulesTest : test::ReadRecordsTest {
+  std::string pair_of(const std::string& prompt, const std::string& before) {
+    const auto side = [&](const char* said) {
+      return str("[", before, "{\"role\": \"assistant\", \"content\": \"", said, "\"}]");
+    };
+    return str("{\"prompt\": \"", prompt, "\", \"chosen\": ", side("yes"), ", \"rejected\": ", side("no"),
+               "}");
+  }
+  std::string refusal_of(const std::string& text, const Result<ChatTemplate>& chat) {
+    return std::string(read(text, chat).status().message());
+  }
+};
+
+std::string json_message(const char* role, const char* content) {
+  return str("{\"role\": \"", role, "\", \"content\": \"", content, "\"}");
+}
+/// A conversation whose last message has these keys, too.
+std::string conversation_with(const std::string& keys, const char* role = "assistant") {
+  return str("{\"messages\": [", json_message("user", "q"), ", {\"role\": \"", role,
+             "\", \"content\": \"a\", ", keys, "}, ", json_message("assistant", "b"), "]}");
+}
+
+// --- Calls ---
+
+TEST_F(RecordRulesTest, IntegersOfCallsKeepTheirDigitsOrAreRefused) {
+  const ChatTemplate chat = must(ChatTemplate::parse(
+      "{% for m in messages %}{{ m.role }} {{ m.content }}{% for c in m.tool_calls %}{{ c.function.name }}"
+      "{{ c.function.arguments "
+      "| "
+      "tojson }}{% endfor %}\n{% endfor %}{% if add_generation_prompt %}assistant {% endif %}",
+      {}));
+  const auto calls = [](const std::string& arguments) {
+    return conversation_with(str(R"("tool_calls": [{"name": "f", "arguments": )", arguments, "}]"));
+  };
+  must(read(calls("{\"n\": 18446744073709551615, \"m\": -9223372036854775808, \"x\": 1e22}"), chat));
+  EXPECT_THAT(documents[0],
+              HasSubstr(R"({"n": 18446744073709551615, "m": -9223372036854775808, "x": 1e+22})"));
+  const std::string why = "'id' is 18446744073709551616, an integer of more than 64 bits";
+  EXPECT_THAT(refusal_of(calls(R"({"n": {"id": 18446744073709551616}})"), chat), HasSubstr("line 1: " + why));
+  EXPECT_THAT(refusal_of(calls(R"("{\"id\": 18446744073709551616}")"), chat),
+              HasSubstr("line 1: message 2 of 3: " + why));
+  EXPECT_THAT(refusal_of(calls("[-9223372036854775809]"), chat),
+              HasSubstr("'arguments' is -9223372036854775809"));
+  EXPECT_EQ(refusal(R"({"text": "a 99999999999999999999", "id": 99999999999999999999})"), "taken");
+}
+
+}  // namespace
+}  // namespace strata
