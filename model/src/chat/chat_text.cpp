@@ -53,6 +53,9 @@ std::size_t common_size(std::string_view a, std::string_view b) {
   return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
+/// "message 1 of 3": as in the messages about records.
+std::string place_of(std::size_t i, std::size_t n) { return str("message ", i + 1, " of ", n); }
+
 class AnswerFinder {
  public:
   AnswerFinder(const ChatTemplate& chat, std::span<const ChatMessage> messages, const ChatValues& values,
@@ -97,7 +100,8 @@ class AnswerFinder {
       answer.begin = said.begin;
     } else {
       return Status::error(Code::unsupported,
-                           str("message ", i, ": the template does not show where the assistant's answer begins"));
+                           str(place_of(i, messages_.size()),
+                               ": the template does not show where the assistant's answer begins"));
     }
     answer.said_end = has_said ? said.end : answer.begin;
     const std::size_t next = next_content(i);
@@ -210,9 +214,9 @@ Status check_all_written(std::span<const ChatMessage> messages, const ChatValues
     const bool may_be_dropped = for_generation && messages[i].role == "assistant";
     if (!is_written(authors.content(i)) && !may_be_dropped &&
         !stripped(Text(messages[i].content), true, true).empty())
-      return left_out(str("message ", i, " has the role '", messages[i].role, "'"));
+      return left_out(str(place_of(i, messages.size()), " has the role '", messages[i].role, "'"));
     if (values.has_calls[i] && !is_written(authors.more(i)))
-      return left_out(str("message ", i, " has tool calls"));
+      return left_out(str(place_of(i, messages.size()), " has tool calls"));
   }
   const bool has_tools = !values.tools.is_none();
   return has_tools && !is_written(authors.tools()) ? left_out("the conversation has tools") : Status::ok();
@@ -226,7 +230,7 @@ Result<ChatText> apply_chat_template(const ChatTemplate& chat, std::span<const C
     return Status::error(Code::invalid, "a conversation has 0 messages; it needs at least 1");
   for (std::size_t i = 0; i < messages.size(); ++i)
     if (const std::string& role = messages[i].role; !is_chat_role(role))
-      return Status::error(Code::unsupported, str("message ", i, " has the role '",
+      return Status::error(Code::unsupported, str(place_of(i, messages.size()), " has the role '",
                                                   role.substr(0, 80), "'; the known roles are ", kChatRoles));
   STRATA_TRY_ASSIGN(const ChatValues values, ChatValues::of(messages, tools));
   auto text = detail::written(chat, values, messages.size(), for_generation);

@@ -100,9 +100,9 @@ TEST(ChatTest, AnOrderThatTheTemplateRefusesIsRefused) {
   for (const char* name : {"mistral", "gemma"}) {
     EXPECT_THAT(
         refusal(named(name), kFour),
-        HasSubstr("the template says: message 0 has the role 'system', but the roles must alternate"));
+        HasSubstr("the template says: message 1 of 4 has the role 'system', but the roles must alternate"));
     EXPECT_THAT(refusal(named(name), {{"user", "a"}, {"user", "b"}}),
-                HasSubstr("message 1 has the role 'user'"));
+                HasSubstr("message 2 of 2 has the role 'user'"));
   }
 }
 
@@ -114,18 +114,18 @@ TEST(ChatTest, PlainNamesRolesByWords) {
 TEST(ChatTest, AnEmptyConversationOrAnotherRoleIsRefused) {
   EXPECT_EQ(apply_chat_template(named("chatml"), {}).status().code(), Code::invalid);
   EXPECT_EQ(refusal(named("chatml"), {{"bot", "x"}}),
-            "message 0 has the role 'bot'; the known roles are system, user, assistant, tool");
+            "message 1 of 1 has the role 'bot'; the known roles are system, user, assistant, tool");
 }
 
 TEST(ChatTest, AMessageThatTheTemplateLeavesOutIsRefused) {
   const ChatTemplate deaf =
       own("{% for m in messages %}{% if m.role != 'system' %}[{{ m.content }}]{% endif %}{% endfor %}");
-  EXPECT_EQ(refusal(deaf, kFour), "message 0 has the role 'system', which the chat template leaves out");
+  EXPECT_EQ(refusal(deaf, kFour), "message 1 of 4 has the role 'system', which the chat template leaves out");
   EXPECT_EQ(text_of(deaf, kShort), "[Q][A]");
   const ChatTemplate questions =
       own("{% for m in messages if m.role == 'user' %}[{{ m.content }}]{% endfor %}");
   EXPECT_EQ(refusal(questions, kShort),
-            "message 1 has the role 'assistant', which the chat template leaves out");
+            "message 2 of 2 has the role 'assistant', which the chat template leaves out");
   EXPECT_EQ(text_of(questions, kShort, true), "[Q]") << "an earlier answer may be dropped";
 }
 

@@ -165,7 +165,7 @@ TEST_F(OneFileTest, WhatATemplateLeavesOutIsRefused) {
   const auto chatml = ChatTemplate::named("chatml");
   const auto read = read_records(io, "a.jsonl", chatml, [](const Document&) { return Status::ok(); });
   EXPECT_THAT(std::string(read.status().message()),
-              HasSubstr("message 0 has tool calls, which the chat template leaves out"));
+              HasSubstr("message 1 of 1 has tool calls, which the chat template leaves out"));
   EXPECT_EQ(refusal("a.jsonl", str("{\"messages\": [", call, "]}")), "read");
 }
 
