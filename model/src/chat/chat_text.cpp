@@ -44,7 +44,7 @@ ChatRange joined(ChatRange a, ChatRange b) {
 std::vector<ChatRange> said_of(const std::vector<ChatRange>& by_author, const detail::ChatAuthors& authors) {
   std::vector<ChatRange> out(authors.n);
   for (std::size_t i = 0; i < authors.n; ++i)
-    for (const auto author : {authors.content(i), authors.more(i)})
+    for (const auto author : {authors.content(i), authors.more(i), authors.reasoning(i)})
       out[i] = joined(out[i], by_author[static_cast<std::size_t>(author)]);
   return out;
 }
@@ -222,6 +222,23 @@ Status check_all_written(std::span<const ChatMessage> messages, const ChatValues
   return has_tools && !is_written(authors.tools()) ? left_out("the conversation has tools") : Status::ok();
 }
 
+/// Refuses reasoning if the template knows none. One that does may leave out that of earlier answers.
+Status check_reasoning(const ChatTemplate& chat, const ChatValues& values,
+                       const std::vector<ChatRange>& written) {
+  const auto is_written = [&](const std::vector<ChatRange>& by_author, std::size_t i) {
+    const ChatRange& range = by_author[static_cast<std::size_t>(values.authors.reasoning(i))];
+    return range.begin < range.end;
+  };
+  const std::vector<bool>& has = values.has_reasoning;
+  const auto first = static_cast<std::size_t>(std::find(has.begin(), has.end(), true) - has.begin());
+  for (std::size_t i = first; i < has.size(); ++i)
+    if (has[i] && is_written(written, i)) return {};
+  if (first == has.size()) return {};
+  const auto alone = detail::written(chat, values, first + 1, false);
+  if (alone.has_value() && is_written(contents_of(*alone, values.authors.count()), first)) return {};
+  return left_out(str(place_of(first, has.size()), " has reasoning ('reasoning_content')"));
+}
+
 }  // namespace
 
 Result<ChatText> apply_chat_template(const ChatTemplate& chat, std::span<const ChatMessage> messages,
@@ -237,6 +254,7 @@ Result<ChatText> apply_chat_template(const ChatTemplate& chat, std::span<const C
   if (!text.has_value()) return text.status().annotate(str("chat template ", chat.name()));
   const std::vector<ChatRange> by_author = contents_of(*text, values.authors.count());
   STRATA_TRY(check_all_written(messages, values, by_author, for_generation));
+  STRATA_TRY(check_reasoning(chat, values, by_author));
   ChatText out;
   if (!for_generation) {
     const std::vector<ChatRange> said = said_of(by_author, values.authors);

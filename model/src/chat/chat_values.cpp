@@ -45,7 +45,8 @@ Value made_of(const Json& from, jinja::Author author) {
 Value value_of(const nlohmann::json& from, jinja::Author author) { return made_of(from, author); }
 
 Result<ChatValues> ChatValues::of(std::span<const ChatMessage> messages, const std::string& tools) {
-  ChatValues out{{messages.size()}, {}, std::vector<bool>(messages.size()), Value(None{})};
+  const std::vector<bool> none(messages.size());
+  ChatValues out{{messages.size()}, {}, none, none, Value(None{})};
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const ChatMessage& message = messages[i];
     jinja::Dict dict = {{"role", Value(message.role)},
@@ -53,8 +54,13 @@ Result<ChatValues> ChatValues::of(std::span<const ChatMessage> messages, const s
     if (!message.more.empty()) {
       STRATA_TRY_ASSIGN(const auto more, parse_strict_ordered_json(message.more));
       out.has_calls[i] = more.contains("tool_calls");
+      out.has_reasoning[i] = more.contains("reasoning_content");
       for (const auto& [key, value] : more.items())
-        dict.emplace_back(key, made_of(value, out.authors.more(i)));
+        if (key == "reasoning_content")  // templates know it by either name
+          for (const char* const name : {"reasoning_content", "reasoning"})
+            dict.emplace_back(name, made_of(value, out.authors.reasoning(i)));
+        else
+          dict.emplace_back(key, made_of(value, out.authors.more(i)));
     }
     out.messages.emplace_back(std::move(dict));
   }

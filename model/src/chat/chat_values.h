@@ -22,14 +22,15 @@ struct ChatAuthors {
   /// What else the message has: calls and names.
   jinja::Author more(std::size_t i) const noexcept { return static_cast<jinja::Author>(n + i); }
   jinja::Author tools() const noexcept { return static_cast<jinja::Author>(2 * n); }
-  std::size_t count() const noexcept { return 2 * n + 1; }
+  jinja::Author reasoning(std::size_t i) const noexcept { return static_cast<jinja::Author>(2 * n + 1 + i); }
+  std::size_t count() const noexcept { return 3 * n + 1; }
 };
 
 /// A conversation as a template reads it: parsed once for all that is written of it.
 struct ChatValues {
   ChatAuthors authors;
   jinja::List messages;
-  std::vector<bool> has_calls;  ///< per message
+  std::vector<bool> has_calls, has_reasoning;  ///< per message
   jinja::Value tools;
 
   /// Errors: `invalid` for tools or a message's `more` that is not JSON.

@@ -66,5 +66,42 @@ TEST_F(RecordRulesTest, IntegersOfCallsKeepTheirDigitsOrAreRefused) {
   EXPECT_EQ(refusal(R"({"text": "a 99999999999999999999", "id": 99999999999999999999})"), "taken");
 }
 
+// --- Reasoning ---
+
+TEST_F(RecordRulesTest, ReasoningIsGivenToATemplateThatReadsItAndIsLearned) {
+  const std::string source =
+      must(read_text(posix_io(), std::string(STRATA_SOURCE_DIR) + "/tests/model/chat/qwen3.jinja", kMiB));
+  const ChatTemplate qwen3 = must(ChatTemplate::parse(source, {}));
+  for (const char* const key : {"reasoning_content", "reasoning"}) {
+    must(read(str("{\"messages\": [", json_message("user", "q"),
+                  ", {\"role\": \"assistant\", \"content\": \"4\", \"", key, "\": \"easy\"}]}"),
+              qwen3));
+    EXPECT_THAT(documents, ElementsAre("<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
+                                       "[<think>\neasy\n</think>\n\n4]<|im_end|>\n|"))
+        << key;
+  }
+  const std::string earlier = str("{\"messages\": [", json_message("user", "q"),
+                                  R"(, {"role": "assistant", "content": "4", "reasoning_content": "easy"}, )",
+                                  json_message("user", "r"), ", ", json_message("assistant", "5"), "]}");
+  must(read(earlier, qwen3));
+  EXPECT_EQ(documents[0].find("easy"), std::string::npos) << "as the template has it";
+}
+
+TEST_F(RecordRulesTest, ReasoningThatTheTemplateDoesNotKnowIsRefused) {
+  const std::string record = conversation_with(R"("reasoning_content": "hm")");
+  for (const char* const name : {"plain", "chatml", "qwen3", "llama3"})
+    EXPECT_THAT(refusal_of(record, named(name)),
+                HasSubstr("message 2 of 3 has reasoning ('reasoning_content'), "
+                          "which the chat template leaves out"))
+        << name;
+  EXPECT_EQ(refusal(conversation_with(R"("reasoning_content": "")", "user")), "taken");
+  EXPECT_THAT(refusal(conversation_with(R"("reasoning": "hm")", "user")),
+              HasSubstr("'reasoning' in a message of the user; only the assistant reasons"));
+  EXPECT_THAT(refusal(conversation_with(R"("reasoning": "hm", "reasoning_content": "so")")),
+              HasSubstr("'reasoning_content' and 'reasoning' differ"));
+  EXPECT_THAT(refusal(conversation_with(R"("reasoning": 1)")),
+              HasSubstr("'reasoning' must be a string, not a number"));
+}
+
 }  // namespace
 }  // namespace strata

@@ -124,6 +124,22 @@ Outcome read_weight(const RecordJson& weight, ChatMessage& into) {
   return {};
 }
 
+/// What an answer thought before its text, which some programs write by the shorter name.
+Outcome read_reasoning(const std::string& key, const RecordJson& value, std::string_view role,
+                       RecordJson& more) {
+  if (!value.is_string())
+    return Problem{"reasoning", str("'", key, "' must be a string, not ", kind_of(value))};
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.empty()) return {};
+  if (role != "assistant")
+    return Problem{"reasoning",
+                   str("'", key, "' in a message of the ", role, "; only the assistant reasons")};
+  if (more.contains("reasoning_content") && more["reasoning_content"] != value)
+    return Problem{"reasoning", "'reasoning_content' and 'reasoning' differ"};
+  more["reasoning_content"] = value;
+  return {};
+}
+
 /// The keys other than those of the role and of the text.
 Outcome read_rest(const RecordJson& message, std::string_view role_key, std::string_view content_key,
                   ChatMessage& into, RecordJson& more) {
@@ -134,13 +150,15 @@ Outcome read_rest(const RecordJson& message, std::string_view role_key, std::str
     } else if (key == "tool_calls" && into.role == "assistant") {
       if (value.is_array() && value.empty()) continue;
       if (Outcome problem = read_calls(value, more)) return problem;
+    } else if (key == "reasoning_content" || key == "reasoning") {
+      if (Outcome problem = read_reasoning(key, value, into.role, more)) return problem;
     } else if (key == "name" || key == "tool_call_id") {
       more[key] = value;
     } else {
       // It would change what is trained on, so it is not ignored.
       return Problem{"part", str("'", shown_text(key),
                                  "' of a message is not supported; only 'role', 'content', 'weight', 'name', "
-                                 "'tool_calls' and 'tool_call_id' are")};
+                                 "'tool_calls', 'tool_call_id' and 'reasoning_content' are")};
     }
   }
   return {};
