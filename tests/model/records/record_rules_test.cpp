@@ -42,6 +42,30 @@ std::string conversation_with(const std::string& keys, const char* role = "assis
              "\", \"content\": \"a\", ", keys, "}, ", json_message("assistant", "b"), "]}");
 }
 
+// --- A text as the prompt of conversations ---
+
+constexpr const char* kAsked = "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n";
+
+TEST_F(RecordRulesTest, ATextPromptThatTheAnswersLackIsPutBeforeThem) {
+  must(read_pairs(pair_of("Why?", "")));
+  EXPECT_THAT(documents, ElementsAre(str(kAsked, "[yes]<|im_end|>\n|"), str(kAsked, "[no]<|im_end|>\n|")));
+  must(read_pairs(pair_of("Why?", json_message("system", "s") + ", ")));
+  EXPECT_EQ(documents[0], str("<|im_start|>system\ns<|im_end|>\n", kAsked, "[yes]<|im_end|>\n|"));
+}
+
+TEST_F(RecordRulesTest, ATextPromptThatTheAnswersBeginWithIsNotRepeated) {
+  for (const char* const prompt : {"Why?", " Why?\\n", "\\n\\nHuman: Why?\\n\\nAssistant:", ""}) {
+    must(read_pairs(pair_of(prompt, json_message("user", "Why?") + ", ")));
+    EXPECT_EQ(documents[0], str(kAsked, "[yes]<|im_end|>\n|")) << prompt;
+  }
+}
+
+TEST_F(RecordRulesTest, ATextPromptIsThatOfAnswersOfOneMessage) {
+  must(read_pairs(str("{\"prompt\": \"Why?\", \"chosen\": ", json_message("assistant", "yes"),
+                      ", \"rejected\": ", json_message("assistant", "no"), "}")));
+  EXPECT_EQ(documents[0], str(kAsked, "[yes]<|im_end|>\n|"));
+}
+
 // --- Calls ---
 
 TEST_F(RecordRulesTest, IntegersOfCallsKeepTheirDigitsOrAreRefused) {
