@@ -66,6 +66,31 @@ TEST_F(RecordRulesTest, ATextPromptIsThatOfAnswersOfOneMessage) {
   EXPECT_EQ(documents[0], str(kAsked, "[yes]<|im_end|>\n|"));
 }
 
+// --- Unpaired preferences ---
+
+TEST_F(RecordRulesTest, UnpairedPreferencesAreRefusedOnceInEveryForm) {
+  const std::vector<std::string> forms = {
+      str("\"messages\": [", json_message("user", "q"), ", ", json_message("assistant", "bad"), "]"),
+      R"("conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "bad"}])",
+      R"("prompt": "q", "completion": "bad")", R"("instruction": "q", "output": "bad")",
+      R"("instruction": "q", "response": "bad")"};
+  for (const std::string& form : forms)
+    for (const char* const mark : {R"("label": false)", R"("label": 0)", R"("label": true)", R"("label": 1)",
+                                   R"("kto_tag": false)", R"("kto_tag": true)"}) {
+      const std::string record = str("{", form, ", ", mark, "}\n");
+      EXPECT_THAT(refusal(record + record), HasSubstr("line 1: its records are unpaired preferences"))
+          << record;
+      EXPECT_EQ(refusal(record + record).find("more"), std::string::npos) << record;
+    }
+}
+
+TEST_F(RecordRulesTest, AClassOfATextAndAnotherLabelAreNoPreference) {
+  EXPECT_EQ(refusal(R"({"text": "a", "label": 0})"), "taken");
+  EXPECT_EQ(refusal(R"({"prompt": "a", "completion": "b", "label": "good"})"), "taken");
+  EXPECT_EQ(refusal(R"({"prompt": "a", "completion": "b", "label": 3})"), "taken");
+  must(read_pairs(R"({"prompt": "a", "chosen": "b", "rejected": "c", "label": false})"));
+}
+
 // --- Calls ---
 
 TEST_F(RecordRulesTest, IntegersOfCallsKeepTheirDigitsOrAreRefused) {

@@ -48,12 +48,6 @@ Messages continued(Messages prompt, const Messages& answer) {
 }
 
 Outcome read_completion(const RecordJson& record, bool, RecordParts& into) {
-  if (const auto label = record.find("label"); label != record.end() && label->is_boolean())
-    return Problem{
-        std::string(kOfFile),
-        "its records are unpaired preferences ('prompt', 'completion', 'label'), which no task "
-        "learns from; to train on the good ones, keep the records whose 'label' is true, and remove "
-        "that key"};
   if (is_list(record, "prompt") && is_list(record, "completion")) {
     Messages prompt, completion;
     if (Outcome problem = messages_at(record, "prompt", prompt)) return problem;
