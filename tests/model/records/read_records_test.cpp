@@ -245,7 +245,7 @@ constexpr Malformed kTexts[] = {
 constexpr Malformed kCompletions[] = {
     {"{\"prompt\": \"a\"}", "no 'completion'; its keys: prompt"},
     {"{\"completion\": \"a\"}", "no 'prompt'; its keys: completion"},
-    {"{\"prompt\": \"a\", \"completion\": \"\"}", "'completion' is empty"},
+    {"{\"prompt\": \"\", \"completion\": \"\"}", "'completion' is empty"},
     {"{\"prompt\": \"a\", \"completion\": 1}", "'completion' must be a string, not a number"},
     {"{\"prompt\": [], \"completion\": \"a\"}", "'prompt' must be a string, not an array"},
     {"{\"text\": \"a\"}", "no 'prompt'; its keys: text"},
@@ -266,7 +266,6 @@ constexpr Malformed kMessages[] = {
     {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": "
      "null}]}",
      "message 2 of 2: 'content' must be a string, not null"},
-    {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\"}]}", "message 1 of 1: 'content' is empty"},
     {"{\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": \"text\"}]}]}",
      "'content' has a part that is no text: \"text\""},
     {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": [3]}]}",

@@ -91,6 +91,27 @@ TEST_F(RecordRulesTest, AClassOfATextAndAnotherLabelAreNoPreference) {
   must(read_pairs(R"({"prompt": "a", "chosen": "b", "rejected": "c", "label": false})"));
 }
 
+// --- Empty answers ---
+
+TEST_F(RecordRulesTest, AnEmptyAnswerIsLearnedAsItsEnd) {
+  must(read(R"({"instruction": "i", "input": "", "output": ""})"));
+  EXPECT_THAT(documents,
+              ElementsAre("<|im_start|>user\ni<|im_end|>\n<|im_start|>assistant\n[]<|im_end|>\n|"));
+  must(read(R"({"instruction": "i", "output": ""})", named("plain")));
+  EXPECT_THAT(documents[0], EndsWith("### Response:\n[]|"));
+  must(read(R"({"instruction": "i", "response": ""})", named("plain")));
+  EXPECT_THAT(documents[0], EndsWith("### Response:\n[]|"));
+  must(read(R"({"prompt": "p", "completion": ""})"));
+  EXPECT_THAT(documents, ElementsAre("p[]|"));
+  must(read(str("{\"messages\": [", json_message("user", "i"), ", ", json_message("assistant", ""), "]}")));
+  EXPECT_THAT(documents,
+              ElementsAre("<|im_start|>user\ni<|im_end|>\n<|im_start|>assistant\n[]<|im_end|>\n|"));
+  EXPECT_THAT(refusal(R"({"prompt": "", "completion": ""})"), HasSubstr("'completion' is empty"));
+  EXPECT_THAT(
+      std::string(read_pairs(R"({"instruction": "i", "chosen": "", "rejected": "b"})").status().message()),
+      HasSubstr("'chosen' is empty"));
+}
+
 // --- Calls ---
 
 TEST_F(RecordRulesTest, IntegersOfCallsKeepTheirDigitsOrAreRefused) {

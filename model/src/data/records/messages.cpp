@@ -87,14 +87,16 @@ Outcome read_calls(RecordJson calls, RecordJson& more) {
   return {};
 }
 
-/// The text of a message; null is none, and a list is that of its parts.
-Outcome read_content(const RecordJson& message, const char* key, bool may_be_empty, std::string& into) {
+/// The text of a message, which may be empty: an answer is then learned as an end at once. Null is none, and
+/// a list is the text of its parts.
+Outcome read_content(const RecordJson& message, const char* key, bool may_be_null, bool may_lack,
+                     std::string& into) {
   const auto content = message.find(key);
-  if (content != message.end() && content->is_null() && may_be_empty) return {};
+  if (content == message.end() && may_lack) return {};
+  if (content != message.end() && content->is_null() && may_be_null) return {};
   if (content == message.end() || !content->is_array()) {
-    if (content == message.end() && may_be_empty && message.contains("tool_calls")) return {};
     const std::string* text = nullptr;
-    if (Outcome problem = string_at(message, key, may_be_empty, text)) return problem;
+    if (Outcome problem = string_at(message, key, true, text)) return problem;
     into = *text;
     return {};
   }
@@ -107,7 +109,6 @@ Outcome read_content(const RecordJson& message, const char* key, bool may_be_emp
               part.is_object() && part.contains("type") ? str(": ", shown_text(part["type"].dump())) : "")};
     into += part["text"].get_ref<const std::string&>();
   }
-  if (into.empty() && !may_be_empty) return Problem{str("empty ", key), str("'", key, "' is empty")};
   return {};
 }
 
@@ -181,8 +182,10 @@ Outcome read_message(const RecordJson& message, Messages& said) {
                        ", and ShareGPT's human, gpt, function_call and observation")};
   RecordJson more;
   if (Outcome problem = read_rest(message, role_key, content_key, read, more)) return problem;
-  const bool may_be_empty = read.role != "assistant" || more.contains("tool_calls");
-  if (Outcome problem = read_content(message, content_key, may_be_empty, read.content)) return problem;
+  const bool has_calls = more.contains("tool_calls");
+  const bool may_be_null = read.role != "assistant" || has_calls;
+  if (Outcome problem = read_content(message, content_key, may_be_null, has_calls, read.content))
+    return problem;
   if (*role == kCalls) {
     RecordJson calls;
     const std::string what = str("'", content_key, "' of a function_call");

@@ -57,7 +57,7 @@ Outcome read_completion(const RecordJson& record, bool, RecordParts& into) {
   }
   const std::string *prompt = nullptr, *completion = nullptr;
   if (Outcome problem = string_at(record, "prompt", true, prompt)) return problem;
-  if (Outcome problem = string_at(record, "completion", false, completion)) return problem;
+  if (Outcome problem = string_at(record, "completion", !prompt->empty(), completion)) return problem;
   into.texts.push_back(prompted(*prompt, *completion));
   return {};
 }
@@ -169,7 +169,9 @@ Outcome answered(const RecordJson& record, InstructionKeys keys, std::span<const
   if (Outcome problem = read_instruction(record, keys, asked)) return problem;
   for (const char* const key : answers) {
     const std::string* answer = nullptr;
-    if (Outcome problem = string_at(record, key, false, answer)) return problem;
+    // An empty one is learned as an end at once; Alpaca's own file has dozens.
+    const bool may_be_empty = answers.size() == 1;
+    if (Outcome problem = string_at(record, key, may_be_empty, answer)) return problem;
     if (as_text) {
       into.texts.push_back(asked.segments());
       into.texts.back().push_back({*answer});
