@@ -114,6 +114,15 @@ TEST_F(RecordRulesTest, AnEmptyAnswerIsLearnedAsItsEnd) {
 
 // --- Calls ---
 
+TEST_F(RecordRulesTest, AMessageOfAnyRoleMayHaveNoCalls) {
+  for (const char* const role : {"system", "user", "assistant", "tool"})
+    EXPECT_EQ(refusal(conversation_with(R"("tool_calls": [])", role)), "taken") << role;
+  EXPECT_THAT(
+      refusal(conversation_with(R"("tool_calls": [{"name": "f", "arguments": {}}])", "user")),
+      HasSubstr("message 2 of 3: 'tool_calls' has 1 call in a message of the user; only the assistant "
+                "calls tools"));
+}
+
 TEST_F(RecordRulesTest, IntegersOfCallsKeepTheirDigitsOrAreRefused) {
   const ChatTemplate chat = must(ChatTemplate::parse(
       "{% for m in messages %}{{ m.role }} {{ m.content }}{% for c in m.tool_calls %}{{ c.function.name }}"

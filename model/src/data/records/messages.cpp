@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 
 #include "text/large_integer.h"
@@ -148,8 +149,11 @@ Outcome read_rest(const RecordJson& message, std::string_view role_key, std::str
     if (key == role_key || key == content_key || value.is_null()) continue;  // null: tables have every column
     if (key == "weight") {
       if (Outcome problem = read_weight(value, into)) return problem;
-    } else if (key == "tool_calls" && into.role == "assistant") {
-      if (value.is_array() && value.empty()) continue;
+    } else if (key == "tool_calls") {
+      if (value.is_array() && value.empty()) continue;  // some files have the key in every message
+      if (into.role != "assistant")
+        return Problem{"calls", str("'tool_calls' has ", plural(value.size(), "call"),
+                                    " in a message of the ", into.role, "; only the assistant calls tools")};
       if (Outcome problem = read_calls(value, more)) return problem;
     } else if (key == "reasoning_content" || key == "reasoning") {
       if (Outcome problem = read_reasoning(key, value, into.role, more)) return problem;
