@@ -182,5 +182,21 @@ TEST_F(RecordRulesTest, ReasoningThatTheTemplateDoesNotKnowIsRefused) {
               HasSubstr("'reasoning' must be a string, not a number"));
 }
 
+// --- As prompts ---
+
+TEST_F(RecordRulesTest, WhatIsTrainedOnCanBeAPrompt) {
+  const auto prompt = [&](const std::string& record) {
+    io.put("p.jsonl", record);
+    const std::vector<Prompt> all = must(read_prompts(io, "p.jsonl", [](std::string_view) {}));
+    std::string said = all[0].text;
+    for (const ChatMessage& one : all[0].messages) said += str(one.role, " ", one.content, "; ");
+    return said;
+  };
+  const std::string said = str("[", json_message("user", "q"), ", ", json_message("assistant", "a"), "]");
+  EXPECT_EQ(prompt(str(R"({"prompt": "q", "prompt_id": "x", "messages": )", said, "}")), "user q; ");
+  EXPECT_EQ(prompt(str(R"({"label": false, "messages": )", said, "}")), "user q; ");
+  EXPECT_EQ(prompt(R"({"prompt": "q", "completion": "a", "label": false})"), "q");
+}
+
 }  // namespace
 }  // namespace strata
