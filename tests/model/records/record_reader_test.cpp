@@ -118,6 +118,18 @@ TEST_F(RecordReaderTest, BrokenGzipDataIsCorruptWithTheFile) {
               HasSubstr("corrupt a.jsonl.gz: the gzip data is damaged"));
 }
 
+TEST_F(RecordReaderTest, ZerosBehindGzipDataArePadding) {
+  const std::string whole = gzip("{\"a\": 1}\n");
+  for (const std::size_t zeros : {std::size_t{1}, std::size_t{512}, std::size_t{3} << 20})
+    EXPECT_THAT(read("a.jsonl.gz", whole + std::string(zeros, '\0')), ElementsAre("line 1: {\"a\": 1}"))
+        << zeros;
+  EXPECT_THAT(read("a.jsonl.gz", whole + std::string(5, '\0') + "sign"),
+              testing::Contains(str("corrupt a.jsonl.gz: 4 bytes behind the gzip data, from byte ",
+                                    whole.size() + 5, ": is the file complete?")));
+  EXPECT_THAT(read("a.jsonl.gz", whole + "x").back(), HasSubstr("1 byte behind the gzip data"));
+  EXPECT_THAT(read("a.jsonl.gz", std::string(9, '\0')).back(), HasSubstr("is damaged"));
+}
+
 struct GzipCacheTest : testing::Test {
   std::vector<std::int32_t> tokens(const std::string& name, const std::string& bytes) {
     io.put(name, bytes);
