@@ -289,6 +289,32 @@ TEST_F(GgufReadTest, HugeCountsAreCorruptWithTheirOffset) {
   }
 }
 
+TEST_F(GgufReadTest, ALongListThatNothingReadsIsNotKept) {
+  detail::GgufMetadata metadata;
+  metadata.add_i32s("general.hostile", std::vector<std::int32_t>(100000, 7));
+  metadata.add_texts("general.texts", std::vector<std::string>(70000, "x"));
+  metadata.add_i32s("general.short", std::vector<std::int32_t>(5, 7));
+  metadata.add_texts("tokenizer.ggml.tokens", std::vector<std::string>(70000, "x"));
+  const auto file = must(detail::GgufReader::open(posix_io(), with(metadata, {})));
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(file->metadata().at("general.hostile")));
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(file->metadata().at("general.texts")));
+  EXPECT_EQ(file->find<std::vector<std::int64_t>>("general.short")->size(), 5u);
+  EXPECT_EQ(file->find<std::vector<std::string>>("tokenizer.ggml.tokens")->size(), 70000u);
+}
+
+TEST_F(GgufReadTest, ListsAreLimitedTogether) {
+  detail::GgufMetadata metadata;
+  const std::vector<std::int32_t> half(std::size_t{1} << 21, 0);
+  metadata.add_i32s("tokenizer.ggml.scores", half);
+  metadata.add_i32s("tokenizer.ggml.token_type", half);
+  metadata.add_i32s("general.one_more", std::vector<std::int32_t>(1, 0));
+  const Status status = refused(with(metadata, {}));
+  EXPECT_EQ(status.code(), Code::corrupt);
+  EXPECT_THAT(status.message(), HasSubstr("general.one_more: byte "));
+  EXPECT_THAT(status.message(),
+              HasSubstr("with a list of 1 elements all lists have 4194305, at most 4194304"));
+}
+
 TEST_F(GgufReadTest, AnyChangedByteOfTheHeaderIsReadOrRefused) {
   DecoderConfig config = model_of("llama");
   config.layers = 1;

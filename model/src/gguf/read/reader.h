@@ -20,9 +20,11 @@
 
 namespace strata::detail {
 
-/// A value of the metadata. Integers of all widths are 64 bits, floats double; texts are UTF-8.
-using GgufValue = std::variant<std::int64_t, double, bool, std::string, std::vector<std::int64_t>,
-                               std::vector<double>, std::vector<bool>, std::vector<std::string>>;
+/// A value of the metadata. Integers of all widths are 64 bits, floats double; texts are UTF-8. Of a long
+/// list that nothing reads there is only that it is there (std::monostate).
+using GgufValue =
+    std::variant<std::monostate, std::int64_t, double, bool, std::string, std::vector<std::int64_t>,
+                 std::vector<double>, std::vector<bool>, std::vector<std::string>>;
 
 /// A tensor and the offset of its data in the file.
 struct GgufEntry {
