@@ -1,5 +1,5 @@
-// Files in the forms of other programs (forms/) have the tokens of the same records written by hand in
-// strata's own (NAME.want.jsonl).
+// Files in the forms of other programs (forms/theirs) have the tokens of the same records written by hand in
+// strata's own (forms/ours).
 #include <algorithm>
 #include <filesystem>
 #include <set>

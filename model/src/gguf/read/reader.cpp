@@ -56,7 +56,7 @@ class HeaderParser {
     if (magic != 0x46554747) return in_.corrupt_at(0, "it does not begin with GGUF");
     STRATA_TRY_ASSIGN(const auto version, in_.number<std::uint32_t>("the version"));
     if (version == 2 || version == 3) return {};
-    const bool swapped = (version & 0xffff) == 0;
+    const bool swapped = version != 0 && (version & 0xffff) == 0;
     return Status::error(Code::unsupported,
                          swapped ? str("byte 4: the file is big-endian; only little-endian files are read")
                                  : str("byte 4: the version is ", version, "; 2 and 3 are read"));
@@ -188,8 +188,8 @@ class HeaderParser {
     for (std::uint32_t i = 0; i < n_dims; ++i) {
       const std::uint64_t at = in_.at();
       STRATA_TRY_ASSIGN(const auto extent, in_.number<std::uint64_t>(name));
-      // No element is below half a byte, so that 16 times the file holds any tensor.
-      if (extent == 0 || extent > 16 * in_.size() / n_elems)
+      // Elements have more than half a byte (q4_0: 18 bytes for 32), so that no tensor has two for each byte.
+      if (extent == 0 || extent > 2 * in_.size() / n_elems)
         return in_.corrupt_at(at, str(name, " has a dimension of ", extent, ", more than the file holds"));
       n_elems *= extent;
       entry.tensor.shape.insert(entry.tensor.shape.begin(), extent);

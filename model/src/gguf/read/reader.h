@@ -40,7 +40,6 @@ class GgufReader {
   /// Errors: `corrupt` with the offset; `unsupported` for another version, byte order or format of values.
   static Result<std::unique_ptr<GgufReader>> open(Io& io, const std::string& path);
 
-  const std::string& path() const noexcept { return path_; }
   const std::map<std::string, GgufValue, std::less<>>& metadata() const noexcept { return metadata_; }
   const std::map<std::string, GgufEntry, std::less<>>& tensors() const noexcept { return tensors_; }
   /// The value of a key; null if there is none.
