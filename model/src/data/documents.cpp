@@ -123,8 +123,8 @@ Result<std::vector<std::string>> data_files_of(Io& io, const std::string& folder
   if (!others.empty()) note(str(folder, ": not read: ", named(others)));
   if (!parts.left_out.empty())
     note(split == DataSplit::train
-             ? str(folder, ": not trained on, by their names: ", named(parts.left_out), "; data.val=", base,
-                   parts.left_out.front(), " evaluates on one, data.train=FILE,... names all")
+             ? str(folder, ": not trained on, by their names: ", named(parts.left_out), "; data.val=", folder,
+                   " evaluates on such, and data.train=FILE,... trains on any")
              : str(folder, ": not evaluated on: ", named(parts.left_out), "; name files to choose others"));
   for (const std::string& name : data) files.push_back(base + name);
   return files;

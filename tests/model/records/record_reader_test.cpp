@@ -205,11 +205,10 @@ struct DataSplitTest : testing::Test {
 };
 
 TEST_F(DataSplitTest, TrainingLeavesOutWhatANameHoldsOut) {
-  EXPECT_THAT(
-      files({"train.jsonl", "test.jsonl", "validation.jsonl"}, DataSplit::train),
-      ElementsAre("d/train.jsonl",
-                  "[d: not trained on, by their names: test.jsonl, validation.jsonl; data.val=d/test.jsonl "
-                  "evaluates on one, data.train=FILE,... names all]"));
+  EXPECT_THAT(files({"train.jsonl", "test.jsonl", "validation.jsonl"}, DataSplit::train),
+              ElementsAre("d/train.jsonl",
+                          "[d: not trained on, by their names: test.jsonl, validation.jsonl; data.val=d "
+                          "evaluates on such, and data.train=FILE,... trains on any]"));
   for (const char* const held : {"dev.json", "val-00.jsonl.gz", "Eval.jsonl", "qa_test.jsonl",
                                  "a.valid.jsonl", "test2.jsonl", "evaluation.jsonl", "testing_1.jsonl"})
     EXPECT_EQ(files({"notes.jsonl", held}, DataSplit::train).at(0), "d/notes.jsonl") << held;
