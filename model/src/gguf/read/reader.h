@@ -20,8 +20,8 @@
 
 namespace strata::detail {
 
-/// A value of the metadata. Integers of all widths are 64 bits, floats double; texts are UTF-8. Of a long
-/// list that nothing reads there is only that it is there (std::monostate).
+/// A value of the metadata. Integers of all widths are 64 bits, floats double; texts are UTF-8. A long list
+/// that nothing reads is not kept: std::monostate says that it is there.
 using GgufValue =
     std::variant<std::monostate, std::int64_t, double, bool, std::string, std::vector<std::int64_t>,
                  std::vector<double>, std::vector<bool>, std::vector<std::string>>;
