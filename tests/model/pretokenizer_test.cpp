@@ -109,6 +109,12 @@ TEST(PreTokenizerTest, EachRuleIsFoundByItsExpression) {
   EXPECT_FALSE(detail::rule_of_regex("\\w+").has_value());
 }
 
+TEST(PreTokenizerTest, TextWithoutAsciiIsSafelyCutBeforeItsLineEnds) {
+  EXPECT_EQ(detail::last_safe_cut("\u4eca\u3002\n\u660e"), 6u);
+  EXPECT_EQ(detail::last_safe_cut("\u4eca\u3000\n\u660e"), 0u) << "an ideographic space joins the line end";
+  EXPECT_EQ(detail::last_safe_cut("\x80\n"), 0u) << "no character";
+}
+
 TEST(PreTokenizerTest, ThereIsNoSafeCutInsideARun) {
   EXPECT_EQ(detail::last_safe_cut("aaaa"), 0u);
   EXPECT_EQ(detail::last_safe_cut("    "), 0u);

@@ -115,7 +115,7 @@ TEST(PromptsTest, FilesHaveOnePromptPerLineOrRecords) {
        {"{", "[1]", "{\"prompt\": \"a\", \"adapter\": 1}", "{\"prompt\": \"a\", \"adapter\": \"\"}", "{}",
         "{\"prompt\": \"a\", \"messages\": []}", "{\"prompt\": \"\"}", "{\"prompt\": 1}",
         "{\"messages\": []}", "{\"messages\": [1]}", "{\"messages\": [{\"role\": \"user\"}]}",
-        "{\"messages\": [{\"role\": \"user\", \"content\": \"c\", \"tool_calls\": []}]}"})
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"c\", \"tool_calls\": [1]}]}"})
     EXPECT_THAT(std::string(read("b.jsonl", std::string("{\"prompt\": \"a\"}\n") + bad).status().message()),
                 HasSubstr("line 2: "))
         << bad;

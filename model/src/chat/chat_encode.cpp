@@ -18,11 +18,21 @@ struct Turn {
   bool is_learned = true;
 };
 
-Turn turn_of(const ChatAnswer& answer, std::span<const FoundToken> found) {
+bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+/// Whether what is visible of the token lies before `end`: it may have taken white space behind it.
+bool is_before(const FoundToken& token, std::size_t end, std::string_view text) {
+  std::size_t seen = token.at.end;
+  while (seen > token.at.begin && is_space(text[seen - 1])) --seen;
+  return seen <= end;
+}
+
+Turn turn_of(const ChatAnswer& answer, std::span<const FoundToken> found, std::string_view text) {
   auto end = std::partition_point(found.begin(), found.end(),
                                   [&](const FoundToken& token) { return token.at.begin < answer.said_end; });
   // The tokens that close calls are the assistant's, too; the last one of the turn ends it.
-  while (answer.has_calls && end != found.end() && end + 1 != found.end() && (end + 1)->at.begin < answer.end)
+  while (answer.has_calls && end != found.end() && end + 1 != found.end() &&
+         is_before(*(end + 1), answer.end, text))
     ++end;
   // The token at the very end is that of the next turn.
   if (end == found.end() || end->at.begin > answer.end)
@@ -111,7 +121,7 @@ Result<ChatTokens> encode_chat(const Tokenizer& tokenizer, const ChatText& chat,
   STRATA_TRY(check_markers(tokenizer, chat));
   const std::vector<FoundToken> found = tokenizer.special_tokens_in(chat.text, chat.of_template);
   std::vector<Turn> turns;
-  for (const ChatAnswer& answer : chat.answers) turns.push_back(turn_of(answer, found));
+  for (const ChatAnswer& answer : chat.answers) turns.push_back(turn_of(answer, found, chat.text));
   ChatEncoder encoder(tokenizer, chat.text, turns);
   std::size_t done = 0;
   for (const FoundToken& token : found) {

@@ -8,10 +8,11 @@ namespace {
 #define STRATA_EACH(BODY) "{% for message in messages %}" BODY "{% endfor %}"
 #define STRATA_ASKED(TEXT) "{% if add_generation_prompt %}{{ '" TEXT "' }}{% endif %}"
 #define STRATA_UNTOLD(TEXT) "{% if messages[0]['role'] != 'system' %}{{ '" TEXT "' }}{% endif %}"
-#define STRATA_ALTERNATES                                                                                 \
-  "{% if message['role'] != ('user' if loop.index0 % 2 == 0 else 'assistant') %}"                         \
-  "{{ raise_exception(\"message \" ~ loop.index0 ~ \" has the role '\" ~ message['role'] ~ \"', but the " \
-  "roles "                                                                                                \
+#define STRATA_ALTERNATES                                                                          \
+  "{% if message['role'] != ('user' if loop.index0 % 2 == 0 else 'assistant') %}"                  \
+  "{{ raise_exception(\"message \" ~ loop.index ~ \" of \" ~ loop.length ~ \" has the role '\" ~ " \
+  "message['role'] ~ \"', but the "                                                                \
+  "roles "                                                                                         \
   "must alternate, beginning with 'user'\") }}{% endif %}"
 
 constexpr std::string_view kPlain = STRATA_EACH(

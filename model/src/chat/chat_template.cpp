@@ -9,8 +9,10 @@
 #include <strata/runtime/str.h>
 
 #include "chat/chat_formats.h"
+#include "chat/chat_values.h"
 #include "chat/parsed_template.h"
 #include "jinja/parser.h"
+#include "text/large_integer.h"
 #include "text/strict_json.h"
 
 namespace strata {
@@ -113,7 +115,9 @@ std::vector<std::vector<ChatMessage>> probes() {
 /// What the template writes for a probe; nullopt if it refuses it.
 std::optional<std::string> probed(const ChatTemplate& chat, const std::vector<ChatMessage>& probe,
                                   bool asked) {
-  const auto text = detail::written(chat, probe, asked);
+  const auto values = detail::ChatValues::of(probe, {});
+  if (!values.has_value()) return std::nullopt;
+  const auto text = detail::written(chat, *values, probe.size(), asked);
   if (!text.has_value()) return std::nullopt;
   return text->bytes();
 }
@@ -175,6 +179,7 @@ Result<ChatTemplate> ChatTemplate::with_arguments(const std::string& json) const
   if (!object.has_value()) return refuse(std::string(object.status().message()));
   if (!object->is_object())
     return refuse(str(json.substr(0, 80), " is no JSON object as {\"enable_thinking\": false}"));
+  if (const auto large = detail::large_integer_in(json)) return refuse(why_refused(*large));
   auto other = std::make_shared<Parsed>(*parsed_);
   for (const auto& [name, value] : object->items()) {
     const bool is_word = std::any_of(parsed_->words.begin(), parsed_->words.end(),

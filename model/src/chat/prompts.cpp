@@ -10,6 +10,7 @@
 
 #include "data/records/record_forms.h"
 #include "data/records/record_reader.h"
+#include "text/large_integer.h"
 #include "text/strict_json.h"
 
 namespace strata {
@@ -41,8 +42,8 @@ Result<Prompt> prompt_of_form(const RecordJson& record, std::vector<std::string>
   const detail::RecordForm* form = nullptr;
   if (find_form(record, RecordUse::texts, form).has_value() || form->keys == "text")
     return wrong(
-        "it is not an object with either 'prompt' or 'messages', nor with 'conversations', nor with "
-        "'instruction' and 'output'");
+        str("it has none of 'prompt', 'messages', 'conversations', and 'instruction' with 'output'; ",
+            detail::keys_of(record)));
   used = keys_read(*form);
   RecordParts parts, as_text;
   if (const Outcome problem = form->read(record, false, parts)) return invalid_prompt(problem);
@@ -71,11 +72,12 @@ Result<Prompt> prompt_at_key(const RecordJson& record) {
 /// Parses one record and counts its unused keys.
 Result<Prompt> prompt_of(const detail::Record& line, std::map<std::string, int>& ignored_keys) {
   STRATA_TRY_ASSIGN(const RecordJson record, detail::parse_strict_ordered_json(line.text));
-  if (!record.is_object() || (record.contains("prompt") && record.contains("messages")))
-    return wrong("it is not an object with either 'prompt' or 'messages'");
+  if (!record.is_object()) return wrong(str("it must be an object, not ", detail::kind_of(record)));
   std::vector<std::string> used = {"prompt", "tools"};
-  STRATA_TRY_ASSIGN(Prompt prompt,
-                    record.contains("prompt") ? prompt_at_key(record) : prompt_of_form(record, used));
+  // As for training, a prompt beside a conversation is its beginning once more.
+  const bool has_key = record.contains("prompt") && !record.contains("messages");
+  STRATA_TRY_ASSIGN(Prompt prompt, has_key ? prompt_at_key(record) : prompt_of_form(record, used));
+  if (const auto large = detail::large_integer_in(line.text, used)) return wrong(why_refused(*large));
   STRATA_TRY_ASSIGN(prompt.adapter, detail::adapter_choice(record));
   used.emplace_back("adapter");
   for (const auto& [key, value] : record.items())

@@ -9,6 +9,7 @@
 #include <strata/model/text_check.h>
 #include <strata/runtime/str.h>
 
+#include "data/file_splits.h"
 #include "data/records/byte_source.h"
 
 namespace strata {
@@ -96,7 +97,7 @@ Result<std::string> read_source_text(Io& io, const std::string& path, std::uint6
   return text;
 }
 
-Result<std::vector<std::string>> data_files_of(Io& io, const std::string& folder,
+Result<std::vector<std::string>> data_files_of(Io& io, const std::string& folder, DataSplit split,
                                                const std::function<void(std::string)>& note) {
   STRATA_TRY_ASSIGN(const std::vector<std::string> names, io.list(folder));
   std::vector<std::string> records, texts, others, files;
@@ -115,8 +116,16 @@ Result<std::vector<std::string>> data_files_of(Io& io, const std::string& folder
                              others.empty() ? "" : str("; it has ", named(others))));
   if (!records.empty()) others.insert(others.end(), texts.begin(), texts.end());
   std::sort(others.begin(), others.end());
-  if (!others.empty()) note(str(folder, ": not read: ", named(others)));
   const std::string base = folder.ends_with('/') ? folder : folder + "/";
+  const detail::FolderSplit parts = detail::split_by_name(std::move(data), split);
+  data = parts.read;
+  STRATA_TRY(detail::check_no_file_twice(folder, data));
+  if (!others.empty()) note(str(folder, ": not read: ", named(others)));
+  if (!parts.left_out.empty())
+    note(split == DataSplit::train
+             ? str(folder, ": not trained on, by their names: ", named(parts.left_out), "; data.val=", folder,
+                   " evaluates on such, and data.train=FILE,... trains on any")
+             : str(folder, ": not evaluated on: ", named(parts.left_out), "; name files to choose others"));
   for (const std::string& name : data) files.push_back(base + name);
   return files;
 }

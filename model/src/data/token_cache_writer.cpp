@@ -14,12 +14,15 @@
 #include <strata/runtime/units.h>
 
 #include "data/records/byte_source.h"
+#include "tokenizer/pretokenizer.h"
 
 namespace strata::detail {
 namespace {
 
 constexpr std::size_t kBlockBytes = 4 * kMiB;
 constexpr std::size_t kFlushBytes = 256 * kKiB;  // records are short, so they are written in larger blocks
+// What is tokenized as a whole takes nine times its size. No text that people read has such a stretch.
+constexpr std::size_t kMaxUncutBytes = 4 * kMaxPretokenBytes;
 constexpr std::int32_t kSmallVocab = 65536;
 
 // Several processes may build a cache, and several threads of one.
@@ -34,6 +37,13 @@ Result<std::unique_ptr<File>> create_file(Io& io, const std::string& path) {
   if (!file.has_value() && file.status().code() == Code::not_found)
     return Status::error(Code::io_error, std::string(file.status().message()));
   return file;
+}
+
+Status uncut(const std::string& path, std::uint64_t begin, std::size_t bytes) {
+  return Status::error(
+      Code::invalid,
+      str(path, ": there is no white space in ", bytes, " bytes from byte ", begin, " on; at most ",
+          kMaxUncutBytes, " can be tokenized at once: break its lines, or write records of .jsonl"));
 }
 
 }  // namespace
@@ -107,26 +117,42 @@ Result<FileDigest> TokenCacheWriter::encode_source(const std::string& path) {
   return has_records(path) ? encode_records(path) : encode_text(path);
 }
 
+/// The last safe cut of a text whose first `searched` bytes were found to have none.
+std::size_t TokenCacheWriter::safe_cut(std::string_view text, std::size_t searched) const {
+  constexpr std::size_t kSeen = 8;  // what decides about a cut: a character on either side
+  const std::size_t from = searched - std::min(searched, kSeen);
+  const std::size_t cut = tokenizer_.last_safe_cut(text.substr(from));
+  return cut > 0 ? from + cut : 0;
+}
+
 Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<ByteSource> source, ByteSource::open(io_, path));
   begin_document();
   STRATA_TRY(append_prefix(true));
   TextCheck check(path);
-  std::string text;  // read, but not yet encoded
+  std::string text;           // read, but not yet encoded
+  std::size_t searched = 0;   // bytes of it that have no safe cut
+  std::uint64_t text_at = 0;  // its first byte in the (uncompressed) file
   TextPosition place = TextPosition::begin;
   for (bool is_first = true, at_end = false; !at_end; is_first = false) {
     STRATA_TRY_ASSIGN(const std::string_view block, source->next());
     at_end = block.empty();
     STRATA_TRY(check.add(block));
-    text += is_first ? without_byte_order_mark(block) : block;
+    const std::string_view more = is_first ? without_byte_order_mark(block) : block;
+    if (is_first) text_at = block.size() - more.size();
+    text += more;
     header_.source_bytes += block.size();
     if (text.size() < kBlockBytes && !at_end) continue;
-    const std::size_t cut = at_end ? text.size() : tokenizer_.last_safe_cut(text);
+    const std::size_t cut = at_end ? text.size() : safe_cut(text, searched);
+    searched = text.size() - cut;
+    if (cut == 0 && text.size() > kMaxUncutBytes && tokenizer_.has_safe_cuts())
+      return uncut(path, text_at, text.size());
     STRATA_TRY(append(tokenizer_.encode(std::string_view(text).substr(0, cut), SpecialTokens::as_text,
                                         AddSpecialTokens::no, place),
                       true));
     if (cut > 0) place = TextPosition::inside;
     text.erase(0, cut);
+    text_at += cut;
   }
   STRATA_TRY(check.finish());
   if (std::string note = check.note(); !note.empty()) notes_.push_back(std::move(note));

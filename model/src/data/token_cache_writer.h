@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <strata/model/chat.h>
@@ -30,6 +31,7 @@ class TokenCacheWriter {
   Status write_all_sources(const std::vector<std::string>& sources);
   Status finish(const std::vector<std::string>& sources);
   Result<FileDigest> encode_source(const std::string& path);
+  std::size_t safe_cut(std::string_view text, std::size_t searched) const;
   Result<FileDigest> encode_text(const std::string& path);
   Result<FileDigest> encode_records(const std::string& path);
   Status add_document(const Document& document);

@@ -80,11 +80,12 @@ Result<GgufMix> gguf_mix(std::string_view name) {
 }
 
 namespace detail {
-namespace {
 
-DType dtype_in_gguf(GgufFormat format) {
+DType dtype_in_gguf(GgufFormat format) noexcept {
   return format == GgufFormat::f16 ? DType::f16 : format == GgufFormat::bf16 ? DType::bf16 : DType::f32;
 }
+
+namespace {
 
 Status check_blocks(GgufFormat format, std::size_t n_values, std::size_t n_bytes) {
   const GgufBlock block = gguf_block(format);

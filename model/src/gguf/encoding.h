@@ -4,9 +4,13 @@
 #include <span>
 
 #include <strata/model/gguf/format.h>
+#include <strata/runtime/dtype.h>
+#include <strata/runtime/status.h>
 
 namespace strata::detail {
 
+/// The dtype whose values the format has; f32 for blocks.
+DType dtype_in_gguf(GgufFormat format) noexcept;
 /// Converts finite values to `format`: f16 and bf16 by rounding to nearest, blocks with the bits of ggml's
 /// reference quantizers (quantize_row_*_ref), which use no importance matrix. `into` has the bytes that they
 /// need, of whole blocks. Errors: `invalid` for other sizes.

@@ -23,8 +23,14 @@ std::string base_of(Io& io, const std::string& adapter_config) {
   return base != root->end() && base->is_string() ? base->get<std::string>() : std::string();
 }
 
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
 /// What to name instead of an adapter's folder.
-std::string adapter_remedy(Io& io, const std::string& path, const std::string& base) {
+std::string adapter_remedy(Io& io, const std::string& path, const std::string& named) {
+  const std::string base = without_slashes(named);
   const bool is_here = !base.empty() && io.exists(base + "/config.json");
   const std::string folder = is_here ? base : base.empty() ? "BASE" : base.substr(base.rfind('/') + 1);
   return str(" is a PEFT adapter", base.empty() ? "" : " of ", base,
@@ -35,15 +41,17 @@ std::string adapter_remedy(Io& io, const std::string& path, const std::string& b
                             : str(", where ", folder, " is the folder to which you have downloaded ", base));
 }
 
-// Whether the Hugging Face Hub could have a model of this name: OWNER/NAME.
-bool may_be_on_the_hub(std::string_view path) {
+// Whether the Hugging Face Hub could have a model of this name: OWNER/NAME. What begins with a folder that is
+// here is a mistyped path.
+bool may_be_on_the_hub(Io& io, std::string_view path) {
   const auto is_part = [](std::string_view part) {
     return !part.empty() && part.front() != '.' &&
            part.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
                std::string_view::npos;
   };
   const std::size_t slash = path.find('/');
-  return slash != std::string_view::npos && is_part(path.substr(0, slash)) && is_part(path.substr(slash + 1));
+  return slash != std::string_view::npos && is_part(path.substr(0, slash)) &&
+         is_part(path.substr(slash + 1)) && !io.exists(std::string(path.substr(0, slash)));
 }
 
 // Programs that load models by such a name fetch them; this one reads folders alone.
@@ -59,8 +67,9 @@ Status not_downloaded(const std::string& path) {
 
 }  // namespace
 
-Status explain_hf_folder(Io& io, const std::string& path) {
-  if (may_be_on_the_hub(path) && !io.exists(path)) return not_downloaded(path);
+Status explain_hf_folder(Io& io, const std::string& given) {
+  const std::string path = without_slashes(given);
+  if (!io.exists(path) && may_be_on_the_hub(io, path)) return not_downloaded(path);
   const auto refuse = [&](const std::string& why) {
     return Status::error(Code::unsupported, str(path, why));
   };

@@ -64,7 +64,7 @@ Value json_of(Evaluator& evaluator, const Value& value, const Arguments& argumen
     if (v.dict() != nullptr)
       return std::all_of(v.dict()->begin(), v.dict()->end(),
                          [&](const auto& e) { return writable(e.second); });
-    return v.is_none() || v.is_number() || v.text() != nullptr;
+    return v.is_none() || v.is_number() || v.is_large() || v.text() != nullptr;
   };
   if (!writable(value)) return evaluator.fail(str("'tojson' of ", value.kind(), " or of something in it"));
   const Value *ascii = arguments.get(0, "ensure_ascii"), *separators = arguments.get(2, "separators");

@@ -86,6 +86,11 @@ Value::Value(Dict dict) {
   ++nesting;
   held = std::make_shared<const Dict>(std::move(dict));
 }
+Value Value::large(std::uint64_t value) {
+  Value out;
+  out.held = value;
+  return out;
+}
 Value Value::undefined(std::string name) {
   Value out;
   out.held = Undefined{std::move(name)};
@@ -161,9 +166,10 @@ bool Value::truth() const noexcept {
 }
 
 std::string_view Value::kind() const noexcept {
-  constexpr std::string_view kNames[] = {"an undefined value", "none",       "a boolean", "a whole number",
-                                         "a number",           "a text",     "a list",    "a mapping",
-                                         "a namespace",        "a function", "a macro"};
+  constexpr std::string_view kNames[] = {
+      "an undefined value", "none",       "a boolean", "a whole number",
+      "a number",           "a text",     "a list",    "a mapping",
+      "a namespace",        "a function", "a macro",   "a large whole number"};
   return kNames[held.index()];
 }
 
@@ -180,6 +186,8 @@ bool equal(const Value& a, const Value& b) noexcept {
       return other != nullptr && equal(entry.second, *other);
     });
   }
+  const auto *large = std::get_if<std::uint64_t>(&a.held), *other = std::get_if<std::uint64_t>(&b.held);
+  if (large != nullptr && other != nullptr) return *large == *other;
   return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined());
 }
 
@@ -190,6 +198,7 @@ Text printed(const Value& value, bool quoted) {
   if (value.is_bool()) return Text(value.integer() != 0 ? "True" : "False");
   if (value.is_integer()) return Text(std::to_string(value.integer()));
   if (value.is_number()) return Text(number_text(value.number()));
+  if (const auto* large = std::get_if<std::uint64_t>(&value.held)) return Text(std::to_string(*large));
   if (const List* list = value.list())
     return enclosed("[]", list->size(), ", ", "", "",
                     [&](std::size_t i) { return printed((*list)[i], true); });
@@ -227,7 +236,7 @@ Text to_json(const Value& value, int indent, bool sort_keys, int depth) {
       return entry;
     });
   }
-  return value.is_number() ? printed(value) : Text("null");
+  return value.is_number() || value.is_large() ? printed(value) : Text("null");
 }
 
 }  // namespace strata::detail::jinja

@@ -38,7 +38,8 @@ struct Value {
   std::variant<Undefined, None, bool, std::int64_t, double, std::shared_ptr<const Text>,
                std::shared_ptr<const List>, std::shared_ptr<const Dict>,
                std::shared_ptr<Dict>,  // a namespace, the only value that a template changes
-               std::shared_ptr<const Builtin>, std::shared_ptr<const Macro>>
+               std::shared_ptr<const Builtin>, std::shared_ptr<const Macro>,
+               std::uint64_t>  // a whole number above those of std::int64_t: it is printed, and no more
       held;
   /// Lists and mappings inside each other, at most kMaxNesting. A namespace counts as so many, since it could
   /// otherwise be made to contain itself.
@@ -53,6 +54,7 @@ struct Value {
   Value(bool value) : held(value) {}
   Value(std::int64_t value) : held(value) {}
   Value(double value) : held(value) {}
+  static Value large(std::uint64_t value);  ///< above the largest std::int64_t
   Value(Text text) : weight(1 + text.size()) { held = std::make_shared<const Text>(std::move(text)); }
   Value(const std::string& text) : Value(Text(text)) {}
   Value(List list);
@@ -74,6 +76,7 @@ struct Value {
   bool is_bool() const noexcept { return std::holds_alternative<bool>(held); }
   bool is_number() const noexcept;  ///< bool included, as in Python
   bool is_integer() const noexcept;
+  bool is_large() const noexcept { return std::holds_alternative<std::uint64_t>(held); }
   std::int64_t integer() const noexcept;                   ///< of a number
   double number() const noexcept;                          ///< of a number
   const Value* find(std::string_view key) const noexcept;  ///< of a dict; null if there is none

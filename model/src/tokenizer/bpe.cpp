@@ -48,10 +48,14 @@ std::int32_t CharacterTable::find(std::string_view character) const noexcept {
   return found == ids_.end() ? -1 : found->second;
 }
 
-// Valid as a cut only because no added token that is searched contains a space.
-std::size_t CharacterTable::last_cut_before_a_space(std::string_view text) const noexcept {
-  for (std::size_t n = text.size(); n-- > 1;)
-    if (text[n] == ' ' && !may_join(text[n - 1], ' ')) return n;
+// A space and a line end are valid cuts only because no added token that is searched contains them. U+2581
+// stands for a space, which may join a line end.
+std::size_t CharacterTable::last_cut(std::string_view text) const noexcept {
+  constexpr char kEndOfSpace = '\x81';
+  for (std::size_t n = text.size(); n-- > 1;) {
+    const bool may_cut = text[n] == ' ' || (text[n] == '\n' && text[n - 1] != kEndOfSpace);
+    if (may_cut && !may_join(text[n - 1], text[n])) return n;
+  }
   return 0;
 }
 

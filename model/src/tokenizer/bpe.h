@@ -22,7 +22,7 @@ class CharacterTable {
   /// The token of one character, or -1.
   std::int32_t find(std::string_view character) const noexcept;
   bool may_join(char left, char right) const noexcept { return joined_[index(left, right)]; }
-  std::size_t last_cut_before_a_space(std::string_view text) const noexcept;
+  std::size_t last_cut(std::string_view text) const noexcept;
 
  private:
   static std::size_t index(char left, char right) noexcept {

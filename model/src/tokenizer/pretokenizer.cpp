@@ -175,14 +175,28 @@ std::optional<SplitRule> rule_of_regex(std::string_view regex) noexcept {
   return std::nullopt;
 }
 
+namespace {
+
+/// Whether the last character is whole and no space, of which there are some beyond ASCII.
+bool ends_with_no_space(std::string_view text) noexcept {
+  constexpr std::size_t kLongest = 4;
+  std::size_t at = text.size() - 1;
+  const auto continues = [&] { return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; };
+  while (at > 0 && text.size() - at < kLongest && continues()) --at;
+  const CodePoint last = code_point_at(text, at);
+  return last.value != kNoCodePoint && at + last.length == text.size() && !is_space(last.value);
+}
+
+}  // namespace
+
 std::size_t last_safe_cut(std::string_view text, SplitRule rule) noexcept {
   const bool wide = rule != SplitRule::gpt2;
   for (std::size_t n = text.size(); n-- > 1;) {
     const auto before = static_cast<unsigned char>(text[n - 1]);
     const auto after = static_cast<unsigned char>(text[n]);
-    // A word or a punctuation run never continues into a space. The character before must be ASCII, since a
-    // non-ASCII one could itself be a space. In the wide rules punctuation includes the newlines after it.
-    const bool word_ends = before < 0x80 && !is_ascii_space(before) && is_ascii_space(after);
+    // A word or a punctuation run never continues into a space. In the wide rules punctuation includes the
+    // newlines after it.
+    const bool word_ends = is_ascii_space(after) && ends_with_no_space(text.substr(0, n));
     if (word_ends && !(wide && is_newline(text[n]))) return n;
     // In the wide rules a line end also ends the pre-token; in Chinese text there is no other place to cut.
     // The next character must be complete, since a partial one at the end may still become a space.

@@ -301,9 +301,11 @@ std::string Tokenizer::normalized(std::string_view text, TextPosition place) con
   return nfc ? std::move(*nfc) : std::string(text);
 }
 
+bool Tokenizer::has_safe_cuts() const noexcept { return model_->safe_cuts; }
+
 std::size_t Tokenizer::last_safe_cut(std::string_view text) const noexcept {
   if (!model_->safe_cuts) return 0;
-  if (model_->bpe.characters) return model_->bpe.characters->last_cut_before_a_space(text);
+  if (model_->bpe.characters) return model_->bpe.characters->last_cut(text);
   return detail::last_safe_cut(text, spec().split);
 }
 

@@ -204,7 +204,7 @@ TEST_F(CliGenerateE2e, MistakesAreReportedWithAHint) {
               HasSubstr("argument train.dtype=bf17"));
   write("bad.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
   EXPECT_THAT(refusal({"--prompts", "bad.jsonl"}),
-              HasSubstr("bad.jsonl: line 2: it is not an object with either 'prompt' or 'messages'"));
+              HasSubstr("bad.jsonl: line 2: it has none of 'prompt', 'messages', "));
   write("none.txt", "\n");
   EXPECT_THAT(refusal({"--prompts", "none.txt"}), HasSubstr("none.txt has no prompts"));
   write("role.jsonl", R"({"messages": [{"role": "narrator", "content": "x"}]})");

@@ -240,7 +240,8 @@ TEST_F(CliHfE2e, AFoldersChatTemplateIsUsedAndADamagedOneIsReported) {
   write("hf/chat_template.jinja", "{% for m in messages %}<|im_start|>{{ m.role }}<|im_end|>{% endfor %}");
   const ProgramResult chatml = strata(words);
   EXPECT_EQ(chatml.exit_code, 2);
-  EXPECT_THAT(chatml.err, HasSubstr("message 0 has the role 'user', which the chat template leaves out"));
+  EXPECT_THAT(chatml.err,
+              HasSubstr("message 1 of 1 has the role 'user', which the chat template leaves out"));
   write("hf/chat_template.jinja", "[Q]{{ messages[0].content }}[A]");
   EXPECT_THAT(
       nlohmann::json::parse(strata(words).out)["prompt_ids"],

@@ -81,12 +81,24 @@ void expect_same_config(const DecoderConfig& found, const DecoderConfig& want) {
   EXPECT_EQ(hf_config_json(found, DType::f32), hf_config_json(want, DType::f32));
 }
 
+/// The same with a window below the positions, if the family has one.
+DecoderConfig windowed(DecoderConfig config) {
+  if (config.window > 0) config.window = 24;
+  return config;
+}
+
 class GgufReadFamilyTest : public GgufReadTest, public ::testing::WithParamInterface<std::string_view> {};
 
 TEST_P(GgufReadFamilyTest, AFileHasTheConfigAndTheParametersItWasWrittenFrom) {
-  DecoderConfig config = with_derived_sizes(model_of(GetParam()));
-  if (config.family == "mistral") config.family = "llama", config.window = 0, config.sliding = {false, false};
-  const auto folder = must(HfFolder::open(posix_io(), exported(config)));
+  const DecoderConfig given = with_derived_sizes(windowed(model_of(GetParam())));
+  const auto folder = must(HfFolder::open(posix_io(), exported(given)));
+  DecoderConfig config = given;
+  if (config.family == "mistral") {  // it is a llama up to its window, beyond which it slides
+    config.family = "llama";
+    config.positions = config.window;
+    config.window = 0;
+    config.sliding = {false, false};
+  }
   expect_same_config(folder->config(), config);
   for (const auto& [param, n] : sizes_of(config)) {
     std::vector<float> want(static_cast<std::size_t>(n));
@@ -289,6 +301,32 @@ TEST_F(GgufReadTest, HugeCountsAreCorruptWithTheirOffset) {
   }
 }
 
+TEST_F(GgufReadTest, ALongListThatNothingReadsIsNotKept) {
+  detail::GgufMetadata metadata;
+  metadata.add_i32s("general.hostile", std::vector<std::int32_t>(100000, 7));
+  metadata.add_texts("general.texts", std::vector<std::string>(70000, "x"));
+  metadata.add_i32s("general.short", std::vector<std::int32_t>(5, 7));
+  metadata.add_texts("tokenizer.ggml.tokens", std::vector<std::string>(70000, "x"));
+  const auto file = must(detail::GgufReader::open(posix_io(), with(metadata, {})));
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(file->metadata().at("general.hostile")));
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(file->metadata().at("general.texts")));
+  EXPECT_EQ(file->find<std::vector<std::int64_t>>("general.short")->size(), 5u);
+  EXPECT_EQ(file->find<std::vector<std::string>>("tokenizer.ggml.tokens")->size(), 70000u);
+}
+
+TEST_F(GgufReadTest, ListsAreLimitedTogether) {
+  detail::GgufMetadata metadata;
+  const std::vector<std::int32_t> half(std::size_t{1} << 21, 0);
+  metadata.add_i32s("tokenizer.ggml.scores", half);
+  metadata.add_i32s("tokenizer.ggml.token_type", half);
+  metadata.add_i32s("general.one_more", std::vector<std::int32_t>(1, 0));
+  const Status status = refused(with(metadata, {}));
+  EXPECT_EQ(status.code(), Code::corrupt);
+  EXPECT_THAT(status.message(), HasSubstr("general.one_more: byte "));
+  EXPECT_THAT(status.message(),
+              HasSubstr("with a list of 1 elements all lists have 4194305, at most 4194304"));
+}
+
 TEST_F(GgufReadTest, AnyChangedByteOfTheHeaderIsReadOrRefused) {
   DecoderConfig config = model_of("llama");
   config.layers = 1;
@@ -319,6 +357,7 @@ TEST_F(GgufReadTest, OtherFormatsVersionsAndByteOrdersAreNamed) {
   };
   EXPECT_THAT(changed(0, "GGML").message(), HasSubstr("byte 0: it does not begin with GGUF"));
   EXPECT_EQ(changed(4, "\x01").code(), Code::unsupported);
+  EXPECT_THAT(changed(4, std::string(1, '\0')).message(), HasSubstr("the version is 0; 2 and 3 are read"));
   EXPECT_THAT(changed(4, std::string("\0\0\0\x03", 4)).message(), HasSubstr("big-endian"));
   const std::size_t format = bytes.find("token_embd.weight") + 17 + 4 + 16;
   const Status other = changed(format, "\x0a");

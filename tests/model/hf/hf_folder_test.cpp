@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/model/hf/explain_folder.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/str.h>
 
@@ -148,6 +149,26 @@ TEST_F(HfFilesTest, AnAdapterIsNamedWithTheModelItIsOf) {
   expect_refused(Code::unsupported, {" is a PEFT adapter of org/base"});
   must(write_text_atomically(posix_io(), path + "/adapter_config.json", "{"));
   expect_refused(Code::unsupported, {" is a PEFT adapter, which has no weights of its own"});
+}
+
+TEST_F(HfFilesTest, ABaseWithASlashAtItsEndKeepsItsName) {
+  must(posix_io().remove_all(path + "/model.safetensors"));
+  must(write_text_atomically(posix_io(), path + "/adapter_config.json",
+                             R"({"base_model_name_or_path": "models/nope/", "peft_type": "LORA"})"));
+  expect_refused(Code::unsupported, {" is a PEFT adapter of models/nope,", ": nope --adapter ",
+                                     "where nope is the folder to which you have downloaded models/nope"});
+}
+
+TEST_F(HfFilesTest, OnlyAPathWhoseFirstFolderIsNotHereMayBeAModelOfTheHub) {
+  const std::string cwd = std::filesystem::current_path();
+  std::filesystem::current_path(dir.file(""));
+  must(posix_io().make_dirs("runs"));
+  const Status typo = explain_hf_folder(posix_io(), "runs/typo");
+  const Status model = explain_hf_folder(posix_io(), "Qwen/Qwen3-0.6B/");
+  std::filesystem::current_path(cwd);
+  EXPECT_TRUE(typo.is_ok()) << typo.message() << " - reading the folder reports the error";
+  EXPECT_EQ(model.code(), Code::not_found);
+  EXPECT_THAT(std::string(model.message()), HasSubstr("hf download Qwen/Qwen3-0.6B --local-dir"));
 }
 
 TEST_F(HfFilesTest, AModelNextToPickledWeightsIsRead) {

@@ -7,52 +7,16 @@
 #include <gtest/gtest.h>
 
 #include <strata/runtime/str.h>
-#include <support/memory_io.h>
+
+#include "model/records/records_of_file.h"
 
 namespace strata {
 namespace {
 
+using test::named;
+using test::ReadRecordsTest;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-/// A document as one line: the text in the loss is in brackets; "|" is an end of text in the loss.
-std::string drawn(const Document& document) {
-  std::string out;
-  for (const Segment& s : document.segments) out += s.loss_mask ? str("[", s.text, "]") : s.text;
-  const ChatText& chat = document.chat;
-  std::size_t done = 0;
-  for (const ChatAnswer& answer : chat.answers) {
-    out += str(chat.text.substr(done, answer.begin - done), "[",
-               chat.text.substr(answer.begin, answer.said_end - answer.begin), "]");
-    done = answer.said_end;
-  }
-  return out + chat.text.substr(done) + (document.end_loss_mask ? "|" : "");
-}
-ChatTemplate named(const char* name) { return must(ChatTemplate::named(name)); }
-
-struct ReadRecordsTest : testing::Test {
-  Result<RecordStats> read(const std::string& text,
-                           const Result<ChatTemplate>& chat = ChatTemplate::named("chatml"),
-                           RecordUse use = RecordUse::texts) {
-    io.put("a.jsonl", text);
-    documents.clear();
-    const auto take = [this](const Document& document) {
-      documents.push_back(drawn(document));
-      return Status::ok();
-    };
-    return read_records(io, "a.jsonl", chat, take, use);
-  }
-  Result<RecordStats> read_pairs(const std::string& text) {
-    return read(text, ChatTemplate::named("chatml"), RecordUse::pairs);
-  }
-  std::string refusal(const std::string& text) {
-    const auto stats = read(text);
-    EXPECT_EQ(stats.status().code(), stats.has_value() ? Code::ok : Code::invalid) << text;
-    return stats.has_value() ? "taken" : std::string(stats.status().message());
-  }
-  MemoryIo io;
-  std::vector<std::string> documents;
-};
 
 TEST_F(ReadRecordsTest, EveryTokenOfATextIsInTheLoss) {
   EXPECT_EQ(must(read("{\"text\": \"one\"}\n{\"text\": \"two\"}")).form, "text record");
@@ -281,7 +245,7 @@ constexpr Malformed kTexts[] = {
 constexpr Malformed kCompletions[] = {
     {"{\"prompt\": \"a\"}", "no 'completion'; its keys: prompt"},
     {"{\"completion\": \"a\"}", "no 'prompt'; its keys: completion"},
-    {"{\"prompt\": \"a\", \"completion\": \"\"}", "'completion' is empty"},
+    {"{\"prompt\": \"\", \"completion\": \"\"}", "'completion' is empty"},
     {"{\"prompt\": \"a\", \"completion\": 1}", "'completion' must be a string, not a number"},
     {"{\"prompt\": [], \"completion\": \"a\"}", "'prompt' must be a string, not an array"},
     {"{\"text\": \"a\"}", "no 'prompt'; its keys: text"},
@@ -302,7 +266,6 @@ constexpr Malformed kMessages[] = {
     {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": "
      "null}]}",
      "message 2 of 2: 'content' must be a string, not null"},
-    {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\"}]}", "message 1 of 1: 'content' is empty"},
     {"{\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": \"text\"}]}]}",
      "'content' has a part that is no text: \"text\""},
     {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": [3]}]}",

@@ -1,5 +1,5 @@
-// Files in the forms of other programs (forms/) have the tokens of the same records written by hand in
-// strata's own (NAME.want.jsonl).
+// Files in the forms of other programs (forms/theirs) have the tokens of the same records written by hand in
+// strata's own (forms/ours).
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -165,7 +165,7 @@ TEST_F(OneFileTest, WhatATemplateLeavesOutIsRefused) {
   const auto chatml = ChatTemplate::named("chatml");
   const auto read = read_records(io, "a.jsonl", chatml, [](const Document&) { return Status::ok(); });
   EXPECT_THAT(std::string(read.status().message()),
-              HasSubstr("message 0 has tool calls, which the chat template leaves out"));
+              HasSubstr("message 1 of 1 has tool calls, which the chat template leaves out"));
   EXPECT_EQ(refusal("a.jsonl", str("{\"messages\": [", call, "]}")), "read");
 }
 

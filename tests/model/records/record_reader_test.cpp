@@ -118,6 +118,18 @@ TEST_F(RecordReaderTest, BrokenGzipDataIsCorruptWithTheFile) {
               HasSubstr("corrupt a.jsonl.gz: the gzip data is damaged"));
 }
 
+TEST_F(RecordReaderTest, ZerosBehindGzipDataArePadding) {
+  const std::string whole = gzip("{\"a\": 1}\n");
+  for (const std::size_t zeros : {std::size_t{1}, std::size_t{512}, std::size_t{3} << 20})
+    EXPECT_THAT(read("a.jsonl.gz", whole + std::string(zeros, '\0')), ElementsAre("line 1: {\"a\": 1}"))
+        << zeros;
+  EXPECT_THAT(read("a.jsonl.gz", whole + std::string(5, '\0') + "sign"),
+              testing::Contains(str("corrupt a.jsonl.gz: 4 bytes behind the gzip data, from byte ",
+                                    whole.size() + 5, ": is the file complete?")));
+  EXPECT_THAT(read("a.jsonl.gz", whole + "x").back(), HasSubstr("1 byte behind the gzip data"));
+  EXPECT_THAT(read("a.jsonl.gz", std::string(9, '\0')).back(), HasSubstr("is damaged"));
+}
+
 struct GzipCacheTest : testing::Test {
   std::vector<std::int32_t> tokens(const std::string& name, const std::string& bytes) {
     io.put(name, bytes);
@@ -167,7 +179,7 @@ TEST_F(GzipCacheTest, ACacheOfInstructionsIsOfTheTemplateThatWritesThem) {
 TEST(DataFolderTest, ItsRecordsAreItsDataAndTheRestIsNamed) {
   MemoryIo io;
   const auto files = [&](std::string* noted) {
-    return data_files_of(io, "d", [&](const std::string& note) { *noted += note; });
+    return data_files_of(io, "d", DataSplit::train, [&](const std::string& note) { *noted += note; });
   };
   std::string noted;
   EXPECT_FALSE(files(&noted).has_value());
@@ -176,6 +188,53 @@ TEST(DataFolderTest, ItsRecordsAreItsDataAndTheRestIsNamed) {
     io.put(name, "x");
   EXPECT_THAT(must(files(&noted)), ElementsAre("d/a.json.gz", "d/b.jsonl"));
   EXPECT_EQ(noted, "d: not read: LICENSE.txt, README.md, dataset_info.json");
+}
+
+struct DataSplitTest : testing::Test {
+  /// The files and the notes, each in brackets.
+  std::vector<std::string> files(const std::vector<const char*>& names, DataSplit split) {
+    MemoryIo io;
+    for (const char* const name : names) io.put(str("d/", name), "x");
+    std::vector<std::string> notes;
+    const auto found = data_files_of(io, "d", split, [&](const std::string& note) { notes.push_back(note); });
+    std::vector<std::string> all =
+        found.has_value() ? *found : std::vector<std::string>{std::string(found.status().message())};
+    for (const std::string& note : notes) all.push_back(str("[", note, "]"));
+    return all;
+  }
+};
+
+TEST_F(DataSplitTest, TrainingLeavesOutWhatANameHoldsOut) {
+  EXPECT_THAT(files({"train.jsonl", "test.jsonl", "validation.jsonl"}, DataSplit::train),
+              ElementsAre("d/train.jsonl",
+                          "[d: not trained on, by their names: test.jsonl, validation.jsonl; data.val=d "
+                          "evaluates on such, and data.train=FILE,... trains on any]"));
+  for (const char* const held : {"dev.json", "val-00.jsonl.gz", "Eval.jsonl", "qa_test.jsonl",
+                                 "a.valid.jsonl", "test2.jsonl", "evaluation.jsonl", "testing_1.jsonl"})
+    EXPECT_EQ(files({"notes.jsonl", held}, DataSplit::train).at(0), "d/notes.jsonl") << held;
+  for (const char* const kept :
+       {"latest.jsonl", "values.jsonl", "developers.jsonl", "contest.jsonl", "train_test.jsonl"})
+    EXPECT_EQ(files({"aaa.jsonl", kept}, DataSplit::train).size(), 2u) << kept;
+  EXPECT_THAT(files({"test.jsonl"}, DataSplit::train), ElementsAre("d/test.jsonl"));
+  EXPECT_THAT(files({"train.txt", "test.txt"}, DataSplit::train), testing::Contains("d/train.txt"));
+}
+
+TEST_F(DataSplitTest, AnEvaluationReadsWhatANameHoldsOut) {
+  EXPECT_THAT(files({"train.jsonl", "test.jsonl", "val.jsonl"}, DataSplit::validation),
+              ElementsAre("d/val.jsonl",
+                          "[d: not evaluated on: test.jsonl, train.jsonl; name files to choose others]"));
+  EXPECT_EQ(files({"train.jsonl", "test.jsonl"}, DataSplit::validation).at(0), "d/test.jsonl");
+  EXPECT_THAT(files({"a.jsonl", "b.jsonl"}, DataSplit::validation), ElementsAre("d/a.jsonl", "d/b.jsonl"));
+}
+
+TEST_F(DataSplitTest, AFileBesideItsOwnGzipDataIsRefused) {
+  EXPECT_THAT(
+      files({"a.jsonl", "train.jsonl", "train.jsonl.gz"}, DataSplit::train),
+      ElementsAre("d: train.jsonl and train.jsonl.gz are the same data twice: remove one, or name the "
+                  "files"));
+  EXPECT_THAT(files({"a.jsonl", "test.jsonl", "test.jsonl.gz"}, DataSplit::train),
+              testing::Contains("d/a.jsonl"))
+      << "of what is not read it does not matter";
 }
 
 }  // namespace

@@ -59,7 +59,8 @@ Status expand_data_patterns(Io& io, ConfigTree& tree, std::vector<std::string>& 
     for (const std::string& path : tree.texts(key)) {
       if (const std::string folder = folder_of(path); !folder.empty()) {
         const auto found =
-            data_files_of(io, folder, [&](std::string note) { notes.push_back(std::move(note)); });
+            data_files_of(io, folder, key == "data.val" ? DataSplit::validation : DataSplit::train,
+                          [&](std::string note) { notes.push_back(std::move(note)); });
         if (found.has_value())
           files.insert(files.end(), found->begin(), found->end());
         else

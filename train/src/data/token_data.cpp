@@ -90,6 +90,7 @@ Result<std::vector<std::string>> locate_data_files(const std::vector<std::string
                                                    std::string_view key) {
   if (paths.empty()) return Status::error(Code::invalid, str(key, " is empty; name at least one file"));
   const std::vector<std::string> dirs = default_data_dirs();
+  const bool evaluates = key == "data.val" || key == "--data";
   std::vector<std::string> found;
   ErrorList bad;
   for (const std::string& path : paths) {
@@ -100,7 +101,8 @@ Result<std::vector<std::string>> locate_data_files(const std::vector<std::string
       found.push_back(file);
       continue;
     }
-    const auto files = data_files_of(posix_io(), file, [](const std::string&) {});
+    const auto files = data_files_of(posix_io(), file, evaluates ? DataSplit::validation : DataSplit::train,
+                                     [](const std::string&) {});
     bad.add(files.status().annotate(key));
     if (files.has_value()) found.insert(found.end(), files->begin(), files->end());
   }

@@ -21,7 +21,8 @@ bool is_chat_role(std::string_view role) noexcept;
 struct ChatMessage {
   std::string role;  ///< one of kChatRoles
   std::string content;
-  /// What else the template reads of the message, as a JSON object: "tool_calls", "name", "tool_call_id".
+  /// What else the template reads of the message, as a JSON object: "tool_calls", "name", "tool_call_id",
+  /// "reasoning_content".
   std::string more = {};
   bool is_learned = true;  ///< of the assistant: whether the loss is on it
 
@@ -92,7 +93,7 @@ struct ChatText {
 /// Writes the messages as the template does. With `for_generation` the text ends where the assistant
 /// continues. `tools` is a JSON array of the tools that the model may call, or empty. Errors: `invalid` for
 /// no messages, `unsupported` for an unknown role, for a conversation that the template refuses, and for a
-/// message, tool calls or tools that it would leave out; those of evaluating the template.
+/// message, tool calls, reasoning or tools that it would leave out; those of evaluating the template.
 Result<ChatText> apply_chat_template(const ChatTemplate& chat, std::span<const ChatMessage> messages,
                                      bool for_generation = false, const std::string& tools = {});
 

@@ -32,9 +32,16 @@ Status check_source_name(std::string_view path);
 Result<std::string> read_source_text(Io& io, const std::string& path, std::uint64_t limit_bytes);
 /// The same, of a longer text only so much; the last character may be cut.
 Result<std::string> read_source_beginning(Io& io, const std::string& path, std::uint64_t limit_bytes);
-/// The data files of a folder, sorted by name: its files of records, or its .txt files if it has none. Tells
-/// `note` which others there are. Errors: `invalid` if there are no data files; those of listing.
-Result<std::vector<std::string>> data_files_of(Io& io, const std::string& folder,
+/// What a folder's files are read for. Their names say what they were made for, as in `datasets` of Hugging
+/// Face: test, testing, eval and evaluation; val, valid, validation and dev; each between separators.
+enum class DataSplit : std::uint8_t {
+  train,       ///< files that were made for neither of the others, unless there are only those
+  validation,  ///< files for validation, or else for tests, or else all
+};
+/// The data files of a folder, sorted by name: its files of records, or its .txt files if it has none, of one
+/// split. Tells `note` which others there are. Errors: `invalid` if there are no data files, and for a file
+/// beside its own .gz; those of listing.
+Result<std::vector<std::string>> data_files_of(Io& io, const std::string& folder, DataSplit split,
                                                const std::function<void(std::string)>& note);
 
 /// A part of a document. It is tokenized by itself, so its border is a token border.

@@ -122,6 +122,8 @@ class Tokenizer {
   /// The largest n such that encoding the first n bytes and the rest separately gives the tokens of the whole
   /// text, whatever follows it; 0 if none is known.
   std::size_t last_safe_cut(std::string_view text) const noexcept;
+  /// Whether any text has one: not if an added token has white space, or takes what is beside it.
+  bool has_safe_cuts() const noexcept;
 
  private:
   explicit Tokenizer(std::shared_ptr<const detail::TokenizerModel> model) noexcept

@@ -6,6 +6,7 @@
 
 #include <zlib.h>
 
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
@@ -22,6 +23,7 @@ class PlainSource final : public ByteSource {
 };
 
 /// gzip data may have several members, one after the other, whose texts are one text (RFC 1952, section 2.2).
+/// Zeros behind a member are the padding of tapes and archives, which gzip skips, too.
 class GzipSource final : public ByteSource {
  public:
   GzipSource(std::unique_ptr<File> file, std::uint64_t size)
@@ -43,12 +45,25 @@ class GzipSource final : public ByteSource {
         stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(more.data()));
         stream_.avail_in = static_cast<uInt>(more.size());
       }
-      STRATA_TRY(inflate_some());
+      if (is_open_ && !in_member_) STRATA_TRY(skip_padding());
+      if (stream_.avail_in > 0) STRATA_TRY(inflate_some());
     }
     return std::string_view(text_).substr(0, text_.size() - stream_.avail_out);
   }
 
  private:
+  Status skip_padding() {
+    while (stream_.avail_in > 0 && *stream_.next_in == 0) {
+      ++stream_.next_in;
+      --stream_.avail_in;
+    }
+    constexpr Bytef kMagic = 0x1f;  // of the next member
+    if (stream_.avail_in == 0 || *stream_.next_in == kMagic) return {};
+    const std::uint64_t begin = at() - stream_.avail_in;
+    return Status::error(
+        Code::corrupt, str(path(), ": ", plural(size() - begin, "byte"), " behind the gzip data, from byte ",
+                           begin, ": is the file complete?"));
+  }
   Status inflate_some() {
     constexpr int kGzip = 16;  // zlib.h: adding 16 to the window bits asks for gzip's header and checksum
     if (!is_open_ && inflateInit2(&stream_, kGzip + MAX_WBITS) != Z_OK)

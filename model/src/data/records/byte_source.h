@@ -36,6 +36,7 @@ class ByteSource {
   Result<std::string_view> next_stored();
   const std::string& path() const noexcept { return file_->path(); }
   std::uint64_t at() const noexcept { return at_; }
+  std::uint64_t size() const noexcept { return size_; }
 
  private:
   std::unique_ptr<File> file_;

@@ -7,8 +7,10 @@
 #include <string_view>
 #include <utility>
 
+#include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 
+#include "text/large_integer.h"
 #include "text/strict_json.h"
 
 namespace strata::detail {
@@ -41,12 +43,26 @@ std::string_view role_of(std::string_view written) {
   return found == kRoles.end() ? std::string_view() : found->role;
 }
 
+/// JSON in a string of a record. `kind` and `what` name it if it is none.
+Outcome json_in(const std::string& text, const char* kind, const std::string& what, RecordJson& into) {
+  auto parsed = parse_strict_ordered_json(text);
+  if (!parsed.has_value())
+    return Problem{kind, str(what, " is no JSON: ", shown_text(parsed.status().message()))};
+  if (const auto large = large_integer_in(text)) return Problem{"large integer", why_refused(*large)};
+  into = *std::move(parsed);
+  return {};
+}
+
 /// OpenAI has the arguments of a call as JSON in a string, where templates want an object.
-void read_arguments(RecordJson& call) {
-  RecordJson& function = call.contains("function") ? call["function"] : call;
-  if (!function.is_object() || !function.contains("arguments") || !function["arguments"].is_string()) return;
-  auto arguments = parse_strict_ordered_json(function["arguments"].get_ref<const std::string&>());
-  if (arguments.has_value() && arguments->is_object()) function["arguments"] = *std::move(arguments);
+Outcome read_arguments(RecordJson& function) {
+  if (!function.contains("arguments") || !function["arguments"].is_string()) return {};
+  RecordJson arguments;
+  constexpr const char* kNoJson = "no JSON";
+  const std::string& text = function["arguments"].get_ref<const std::string&>();
+  const Outcome problem = json_in(text, kNoJson, "", arguments);
+  if (problem && problem->kind != kNoJson) return problem;
+  if (arguments.is_object()) function["arguments"] = std::move(arguments);  // else it is a text
+  return {};
 }
 
 /// A list of calls or tools, each as {"type": "function", "function": {...}}. A single one is a list of one.
@@ -66,20 +82,22 @@ Outcome read_calls(RecordJson calls, RecordJson& more) {
     const auto function = call.is_object() ? call.find("function") : call.end();
     if (!call.is_object() || function == call.end() || !function->is_object() || !function->contains("name"))
       return Problem{"calls", "its tool calls are no objects with 'name' and 'arguments'"};
-    read_arguments(call);
+    if (Outcome problem = read_arguments(*function)) return problem;
   }
   more["tool_calls"] = std::move(calls);
   return {};
 }
 
-/// The text of a message; null is none, and a list is that of its parts.
-Outcome read_content(const RecordJson& message, const char* key, bool may_be_empty, std::string& into) {
+/// The text of a message, which may be empty: an answer is then learned as an end at once. Null is none, and
+/// a list is the text of its parts.
+Outcome read_content(const RecordJson& message, const char* key, bool may_be_null, bool may_lack,
+                     std::string& into) {
   const auto content = message.find(key);
-  if (content != message.end() && content->is_null() && may_be_empty) return {};
+  if (content == message.end() && may_lack) return {};
+  if (content != message.end() && content->is_null() && may_be_null) return {};
   if (content == message.end() || !content->is_array()) {
-    if (content == message.end() && may_be_empty && message.contains("tool_calls")) return {};
     const std::string* text = nullptr;
-    if (Outcome problem = string_at(message, key, may_be_empty, text)) return problem;
+    if (Outcome problem = string_at(message, key, true, text)) return problem;
     into = *text;
     return {};
   }
@@ -92,7 +110,6 @@ Outcome read_content(const RecordJson& message, const char* key, bool may_be_emp
               part.is_object() && part.contains("type") ? str(": ", shown_text(part["type"].dump())) : "")};
     into += part["text"].get_ref<const std::string&>();
   }
-  if (into.empty() && !may_be_empty) return Problem{str("empty ", key), str("'", key, "' is empty")};
   return {};
 }
 
@@ -109,6 +126,22 @@ Outcome read_weight(const RecordJson& weight, ChatMessage& into) {
   return {};
 }
 
+/// What an answer thought before its text, which some programs write by the shorter name.
+Outcome read_reasoning(const std::string& key, const RecordJson& value, std::string_view role,
+                       RecordJson& more) {
+  if (!value.is_string())
+    return Problem{"reasoning", str("'", key, "' must be a string, not ", kind_of(value))};
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.empty()) return {};
+  if (role != "assistant")
+    return Problem{"reasoning",
+                   str("'", key, "' in a message of the ", role, "; only the assistant reasons")};
+  if (more.contains("reasoning_content") && more["reasoning_content"] != value)
+    return Problem{"reasoning", "'reasoning_content' and 'reasoning' differ"};
+  more["reasoning_content"] = value;
+  return {};
+}
+
 /// The keys other than those of the role and of the text.
 Outcome read_rest(const RecordJson& message, std::string_view role_key, std::string_view content_key,
                   ChatMessage& into, RecordJson& more) {
@@ -116,16 +149,21 @@ Outcome read_rest(const RecordJson& message, std::string_view role_key, std::str
     if (key == role_key || key == content_key || value.is_null()) continue;  // null: tables have every column
     if (key == "weight") {
       if (Outcome problem = read_weight(value, into)) return problem;
-    } else if (key == "tool_calls" && into.role == "assistant") {
-      if (value.is_array() && value.empty()) continue;
+    } else if (key == "tool_calls") {
+      if (value.is_array() && value.empty()) continue;  // some files have the key in every message
+      if (into.role != "assistant")
+        return Problem{"calls", str("'tool_calls' has ", plural(value.size(), "call"),
+                                    " in a message of the ", into.role, "; only the assistant calls tools")};
       if (Outcome problem = read_calls(value, more)) return problem;
+    } else if (key == "reasoning_content" || key == "reasoning") {
+      if (Outcome problem = read_reasoning(key, value, into.role, more)) return problem;
     } else if (key == "name" || key == "tool_call_id") {
       more[key] = value;
     } else {
       // It would change what is trained on, so it is not ignored.
       return Problem{"part", str("'", shown_text(key),
                                  "' of a message is not supported; only 'role', 'content', 'weight', 'name', "
-                                 "'tool_calls' and 'tool_call_id' are")};
+                                 "'tool_calls', 'tool_call_id' and 'reasoning_content' are")};
     }
   }
   return {};
@@ -148,12 +186,15 @@ Outcome read_message(const RecordJson& message, Messages& said) {
                        ", and ShareGPT's human, gpt, function_call and observation")};
   RecordJson more;
   if (Outcome problem = read_rest(message, role_key, content_key, read, more)) return problem;
-  const bool may_be_empty = read.role != "assistant" || more.contains("tool_calls");
-  if (Outcome problem = read_content(message, content_key, may_be_empty, read.content)) return problem;
+  const bool has_calls = more.contains("tool_calls");
+  const bool may_be_null = read.role != "assistant" || has_calls;
+  if (Outcome problem = read_content(message, content_key, may_be_null, has_calls, read.content))
+    return problem;
   if (*role == kCalls) {
-    auto calls = parse_strict_ordered_json(read.content);
-    if (!calls.has_value()) return Problem{"calls", str("'", content_key, "' of a function_call is no JSON")};
-    if (Outcome problem = read_calls(*std::move(calls), more)) return problem;
+    RecordJson calls;
+    const std::string what = str("'", content_key, "' of a function_call");
+    if (Outcome problem = json_in(read.content, "calls", what, calls)) return problem;
+    if (Outcome problem = read_calls(std::move(calls), more)) return problem;
     read.content.clear();
   }
   if (!more.is_null()) read.more = more.dump();
@@ -188,11 +229,8 @@ Outcome tools_at(const RecordJson& record, std::string& tools) {
   RecordJson list = *found;
   if (list.is_string()) {
     if (list.get_ref<const std::string&>().empty()) return {};
-    auto parsed = parse_strict_ordered_json(list.get_ref<const std::string&>());
-    if (!parsed.has_value())
-      return Problem{"tools",
-                     str("'tools' is a string that is no JSON: ", shown_text(parsed.status().message()))};
-    list = *std::move(parsed);
+    const std::string text = list.get<std::string>();
+    if (Outcome problem = json_in(text, "tools", "'tools' is a string that", list)) return problem;
   }
   list = as_functions(std::move(list));
   if (!list.is_array()) return Problem{"tools", str("'tools' must be an array, not ", kind_of(list))};

@@ -11,6 +11,7 @@
 #include "data/records/byte_source.h"
 #include "data/records/record_forms.h"
 #include "data/records/record_reader.h"
+#include "text/large_integer.h"
 #include "text/strict_json.h"
 
 namespace strata {
@@ -69,7 +70,7 @@ class RecordsOfFile {
       stats_.form = form_->name;
       stats_.are_pairs = form_->is_pair;
     }
-    return build(*parsed, into);
+    return build(text, *parsed, into);
   }
 
  private:
@@ -82,7 +83,26 @@ class RecordsOfFile {
                    str(reason(why), "; a .json file is an array of records, or has one record on each line")};
   }
 
-  Outcome build(const RecordJson& record, std::vector<Document>& into) {
+  /// Records of answers with a mark whether each is good, as TRL ('label') and LLaMA-Factory ('kto_tag') have
+  /// them: the bad ones would be learned like the good ones. A text with a number as its label is a class.
+  Outcome refuse_unpaired(const RecordJson& record) const {
+    for (const char* const key : {"label", "kto_tag"}) {
+      const auto mark = record.find(key);
+      if (form_->is_pair || mark == record.end()) continue;
+      const bool is_number = form_->keys != "text" && mark->is_number() && (*mark == 0 || *mark == 1);
+      if (!mark->is_boolean() && !is_number) continue;
+      return Problem{std::string(detail::kOfFile),
+                     str("its records are unpaired preferences ('", key, "' is ", mark->dump(),
+                         "), which no task learns from; to train on the good ones, keep the records whose '",
+                         key, "' is true, and remove that key")};
+    }
+    return {};
+  }
+
+  Outcome build(const std::string& text, const RecordJson& record, std::vector<Document>& into) {
+    if (const auto large = detail::large_integer_in(text, keys_))
+      return Problem{"large integer", why_refused(*large)};
+    if (Outcome problem = refuse_unpaired(record)) return problem;
     if (const std::string missing = missing_key(record, *form_); !missing.empty())
       return other_form(record, missing);
     RecordParts parts;

@@ -9,6 +9,8 @@
 
 #include <strata/runtime/str.h>
 
+#include "data/records/text_prompt.h"
+
 namespace strata::detail {
 namespace {
 
@@ -46,12 +48,6 @@ Messages continued(Messages prompt, const Messages& answer) {
 }
 
 Outcome read_completion(const RecordJson& record, bool, RecordParts& into) {
-  if (const auto label = record.find("label"); label != record.end() && label->is_boolean())
-    return Problem{
-        std::string(kOfFile),
-        "its records are unpaired preferences ('prompt', 'completion', 'label'), which no task "
-        "learns from; to train on the good ones, keep the records whose 'label' is true, and remove "
-        "that key"};
   if (is_list(record, "prompt") && is_list(record, "completion")) {
     Messages prompt, completion;
     if (Outcome problem = messages_at(record, "prompt", prompt)) return problem;
@@ -61,7 +57,7 @@ Outcome read_completion(const RecordJson& record, bool, RecordParts& into) {
   }
   const std::string *prompt = nullptr, *completion = nullptr;
   if (Outcome problem = string_at(record, "prompt", true, prompt)) return problem;
-  if (Outcome problem = string_at(record, "completion", false, completion)) return problem;
+  if (Outcome problem = string_at(record, "completion", !prompt->empty(), completion)) return problem;
   into.texts.push_back(prompted(*prompt, *completion));
   return {};
 }
@@ -173,7 +169,9 @@ Outcome answered(const RecordJson& record, InstructionKeys keys, std::span<const
   if (Outcome problem = read_instruction(record, keys, asked)) return problem;
   for (const char* const key : answers) {
     const std::string* answer = nullptr;
-    if (Outcome problem = string_at(record, key, false, answer)) return problem;
+    // An empty one is learned as an end at once; Alpaca's own file has dozens.
+    const bool may_be_empty = answers.size() == 1;
+    if (Outcome problem = string_at(record, key, may_be_empty, answer)) return problem;
     if (as_text) {
       into.texts.push_back(asked.segments());
       into.texts.back().push_back({*answer});
@@ -214,12 +212,6 @@ Outcome side_at(const RecordJson& record, const char* key, Messages& said) {
   return {};
 }
 
-std::size_t common_messages(const Messages& a, const Messages& b) {
-  std::size_t n = 0;
-  while (n < a.size() && n < b.size() && a[n] == b[n]) ++n;
-  return n;
-}
-
 /// Two conversations of a prompt and an answer. What both sides begin with is the prompt, as in TRL; at least
 /// one message of each is its answer.
 void add_pair(const Messages& prompt, const Messages& chosen, const Messages& rejected, RecordParts& into) {
@@ -237,10 +229,12 @@ void add_pair(const Messages& prompt, const Messages& chosen, const Messages& re
   }
 }
 
-Outcome read_chat_pair(const RecordJson& record, const Messages& prompt, RecordParts& into) {
+Outcome read_chat_pair(const RecordJson& record, const Messages& prompt, const std::string& text_prompt,
+                       RecordParts& into) {
   Messages chosen, rejected;
   if (Outcome problem = side_at(record, "chosen", chosen)) return problem;
   if (Outcome problem = side_at(record, "rejected", rejected)) return problem;
+  add_text_prompt(text_prompt, chosen, rejected);
   add_pair(prompt, chosen, rejected, into);
   return {};
 }
@@ -274,21 +268,24 @@ Outcome read_pair(const RecordJson& record, bool, RecordParts& into) {
   const bool is_text = record.at("chosen").is_string() && !is_list(record, "prompt");
   if (is_text) return read_text_pair(record, into);
   Messages prompt;
-  // A prompt that is a text beside conversations is their beginning once more (ultrafeedback).
-  if (is_list(record, "prompt"))
+  std::string text;
+  if (is_list(record, "prompt")) {
     if (Outcome problem = messages_at(record, "prompt", prompt)) return problem;
-  if (!is_list(record, "chosen") && prompt.empty())
-    return Problem{"no prompt", str("'chosen' is ", kind_of(record.at("chosen")),
-                                    ", which needs a 'prompt' that is a list of messages")};
+  } else if (Outcome problem = optional_string_at(record, "prompt", text)) {
+    return problem;
+  }
+  if (!is_list(record, "chosen") && prompt.empty() && text.empty())
+    return Problem{"no prompt",
+                   str("'chosen' is ", kind_of(record.at("chosen")), ", which needs a 'prompt'")};
   if (Outcome problem = tools_at(record, into.tools)) return problem;
-  return read_chat_pair(record, prompt, into);
+  return read_chat_pair(record, prompt, text, into);
 }
 
 Outcome read_sharegpt_pair(const RecordJson& record, bool, RecordParts& into) {
   Messages prompt;
   if (Outcome problem = sharegpt_messages(record, prompt)) return problem;
   if (Outcome problem = tools_at(record, into.tools)) return problem;
-  return read_chat_pair(record, prompt, into);
+  return read_chat_pair(record, prompt, {}, into);
 }
 
 constexpr std::array<RecordForm, 9> kForms = {{

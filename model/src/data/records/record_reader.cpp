@@ -163,7 +163,7 @@ class ArrayCutter : Cutter {
   bool is_bracketed_ = false, in_string_ = false, is_escaped_ = false;
 };
 
-/// Feeds the blocks of a file after its byte order mark to what `choose` makes of the first visible byte.
+/// Feeds the blocks of a file after its byte order mark to `add`, each with its offset.
 template <class Add>
 Result<ReadText> for_each_block(Io& io, const std::string& path, const Add& add) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<ByteSource> source, ByteSource::open(io, path));

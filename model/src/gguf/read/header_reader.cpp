@@ -34,6 +34,13 @@ Status GgufHeaderReader::check_count(std::uint64_t n, std::uint64_t bytes_each, 
                              left, " bytes left of ", size_));
 }
 
+Status GgufHeaderReader::skip(std::uint64_t bytes, std::string_view what) {
+  if (bytes > size_ - at_)
+    return corrupt_at(at_, str(what, " needs ", bytes, " bytes, but the file ends after ", size_ - at_));
+  at_ += bytes;
+  return {};
+}
+
 Status GgufHeaderReader::take(std::span<std::byte> into, std::string_view what) {
   if (into.size() > size_ - at_)
     return corrupt_at(at_,

@@ -30,6 +30,8 @@ class GgufHeaderReader {
   }
   /// A length of 8 bytes and so many bytes of UTF-8, at most `limit`.
   Result<std::string> text(std::string_view what, std::uint64_t limit);
+  /// Passes over so many bytes. Errors: as for number().
+  Status skip(std::uint64_t bytes, std::string_view what);
   /// Refuses a count of things of at least `bytes_each` that the rest of the file cannot hold.
   Status check_count(std::uint64_t n, std::uint64_t bytes_each, std::string_view what) const;
   Status corrupt_at(std::uint64_t offset, std::string_view why) const;

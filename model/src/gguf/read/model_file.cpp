@@ -9,6 +9,7 @@
 #include <strata/model/hf/config.h>
 #include <strata/runtime/str.h>
 
+#include "gguf/encoding.h"
 #include "gguf/read/config.h"
 #include "gguf/read/vocabulary_files.h"
 #include "hf/folder_files.h"
@@ -19,10 +20,6 @@ namespace {
 
 constexpr std::size_t kProblemsShown = 20;
 
-DType dtype_of(GgufFormat format) {
-  return format == GgufFormat::f16 ? DType::f16 : format == GgufFormat::bf16 ? DType::bf16 : DType::f32;
-}
-
 /// The config.json of the file, with the tokens' ids.
 Result<std::string> config_text_of(const GgufReader& file, const DecoderConfig& config) {
   std::string ids = "{}";
@@ -30,7 +27,7 @@ Result<std::string> config_text_of(const GgufReader& file, const DecoderConfig& 
     STRATA_TRY_ASSIGN(ids, generation_config_from_gguf(file));
   }
   const auto tokens = file.tensors().find("token_embd.weight");
-  return hf_config_json(config, dtype_of(tokens->second.tensor.format), ids);
+  return hf_config_json(config, dtype_in_gguf(tokens->second.tensor.format), ids);
 }
 
 /// The row of the file that has row `row` of the parameter's part: the reverse of gather_gguf().
@@ -110,7 +107,7 @@ Status GgufModel::locate_tensors(const GgufArchitecture& architecture) {
 }
 
 DType GgufModel::dtype(std::string_view tensor) const {
-  return dtype_of(file_->tensors().find(tensor)->second.tensor.format);
+  return dtype_in_gguf(file_->tensors().find(tensor)->second.tensor.format);
 }
 
 Status GgufModel::read(std::string_view tensor, std::int64_t begin, std::span<float> into) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -14,7 +15,12 @@ namespace strata::detail {
 namespace {
 
 constexpr std::uint64_t kKeyLimit = 65535, kNameLimit = 256, kTextLimit = std::uint64_t{64} << 20;
-constexpr std::uint64_t kListLimit = std::uint64_t{1} << 24, kTensorLimit = std::uint64_t{1} << 20;
+// All lists together, and all texts. A vocabulary of 262144 tokens with its merges is below a third of that.
+constexpr std::uint64_t kListLimit = std::uint64_t{1} << 22, kTextsLimit = std::uint64_t{256} << 20;
+constexpr std::uint64_t kTensorLimit = std::uint64_t{1} << 20;
+constexpr std::uint64_t kShortList = 65536;  // nothing but a vocabulary has longer ones that are read
+constexpr std::string_view kLongLists[] = {"tokenizer.ggml.tokens", "tokenizer.ggml.scores",
+                                           "tokenizer.ggml.token_type", "tokenizer.ggml.merges"};
 constexpr std::uint64_t kReadBytes = 1 << 20;
 
 // Value types (gguf_metadata_value_type).
@@ -50,7 +56,7 @@ class HeaderParser {
     if (magic != 0x46554747) return in_.corrupt_at(0, "it does not begin with GGUF");
     STRATA_TRY_ASSIGN(const auto version, in_.number<std::uint32_t>("the version"));
     if (version == 2 || version == 3) return {};
-    const bool swapped = (version & 0xffff) == 0;
+    const bool swapped = version != 0 && (version & 0xffff) == 0;
     return Status::error(Code::unsupported,
                          swapped ? str("byte 4: the file is big-endian; only little-endian files are read")
                                  : str("byte 4: the version is ", version, "; 2 and 3 are read"));
@@ -100,6 +106,10 @@ class HeaderParser {
       }
       case Kind::text: {
         STRATA_TRY_ASSIGN(std::string text, in_.text("a text", kTextLimit));
+        text_bytes_ += text.size();
+        if (text_bytes_ > kTextsLimit)
+          return in_.corrupt_at(begin, str("with a text of ", text.size(), " bytes all texts have ",
+                                           text_bytes_, ", at most ", kTextsLimit, " are read"));
         return GgufValue(std::move(text));
       }
       case Kind::list:
@@ -118,14 +128,31 @@ class HeaderParser {
     }
     return GgufValue(std::move(values));
   }
+  /// Passes over a list without keeping it.
+  Result<GgufValue> skipped(Kind kind, std::uint64_t n) {
+    if (kind != Kind::text) {
+      STRATA_TRY(in_.skip(n * bytes_of(kind), "a list"));
+      return GgufValue(std::monostate());
+    }
+    for (std::uint64_t i = 0; i < n; ++i) {
+      STRATA_TRY_ASSIGN(const auto bytes, in_.number<std::uint64_t>("a text"));
+      STRATA_TRY(in_.skip(bytes, "a text"));
+    }
+    return GgufValue(std::monostate());
+  }
   Result<GgufValue> list() {
     STRATA_TRY_ASSIGN(const Kind kind, this->kind());
     const std::uint64_t begin = in_.at();
     STRATA_TRY_ASSIGN(const auto n, in_.number<std::uint64_t>("a list"));
     if (kind == Kind::list) return in_.corrupt_at(begin - 4, "a list has lists");
     STRATA_TRY(in_.check_count(n, bytes_of(kind), "elements of a list"));
-    if (n > kListLimit)
-      return in_.corrupt_at(begin, str("a list has ", n, " elements, at most ", kListLimit, " are read"));
+    const bool is_read = n <= kShortList || std::find(std::begin(kLongLists), std::end(kLongLists), key_) !=
+                                                std::end(kLongLists);
+    if (!is_read) return skipped(kind, n);
+    list_elems_ += n;
+    if (list_elems_ > kListLimit)
+      return in_.corrupt_at(begin, str("with a list of ", n, " elements all lists have ", list_elems_,
+                                       ", at most ", kListLimit, " are read"));
     if (kind == Kind::text) return list_of<std::string>(kind, n);
     if (kind == Kind::boolean) return list_of<bool>(kind, n);
     return kind == Kind::f32 || kind == Kind::f64 ? list_of<double>(kind, n) : list_of<std::int64_t>(kind, n);
@@ -140,12 +167,12 @@ class HeaderParser {
 
   Status parse_pair() {
     const std::uint64_t begin = in_.at();
-    STRATA_TRY_ASSIGN(std::string key, in_.text("a key", kKeyLimit));
+    STRATA_TRY_ASSIGN(key_, in_.text("a key", kKeyLimit));
     STRATA_TRY_ASSIGN(const Kind kind, this->kind());
     auto read = value(kind);
-    if (!read.has_value()) return read.status().annotate(key);
-    if (!metadata.emplace(key, *std::move(read)).second)
-      return in_.corrupt_at(begin, str("the key ", key, " is there twice"));
+    if (!read.has_value()) return read.status().annotate(key_);
+    if (!metadata.emplace(key_, *std::move(read)).second)
+      return in_.corrupt_at(begin, str("the key ", key_, " is there twice"));
     return {};
   }
 
@@ -161,8 +188,8 @@ class HeaderParser {
     for (std::uint32_t i = 0; i < n_dims; ++i) {
       const std::uint64_t at = in_.at();
       STRATA_TRY_ASSIGN(const auto extent, in_.number<std::uint64_t>(name));
-      // No element is below half a byte, so that 16 times the file holds any tensor.
-      if (extent == 0 || extent > 16 * in_.size() / n_elems)
+      // Elements have more than half a byte (q4_0: 18 bytes for 32), so that no tensor has two for each byte.
+      if (extent == 0 || extent > 2 * in_.size() / n_elems)
         return in_.corrupt_at(at, str(name, " has a dimension of ", extent, ", more than the file holds"));
       n_elems *= extent;
       entry.tensor.shape.insert(entry.tensor.shape.begin(), extent);
@@ -223,6 +250,8 @@ class HeaderParser {
   }
 
   GgufHeaderReader& in_;
+  std::string key_;  // of the value that is read
+  std::uint64_t list_elems_ = 0, text_bytes_ = 0;
 };
 
 }  // namespace

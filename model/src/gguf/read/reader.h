@@ -20,9 +20,11 @@
 
 namespace strata::detail {
 
-/// A value of the metadata. Integers of all widths are 64 bits, floats double; texts are UTF-8.
-using GgufValue = std::variant<std::int64_t, double, bool, std::string, std::vector<std::int64_t>,
-                               std::vector<double>, std::vector<bool>, std::vector<std::string>>;
+/// A value of the metadata. Integers of all widths are 64 bits, floats double; texts are UTF-8. A long list
+/// that nothing reads is not kept: std::monostate says that it is there.
+using GgufValue =
+    std::variant<std::monostate, std::int64_t, double, bool, std::string, std::vector<std::int64_t>,
+                 std::vector<double>, std::vector<bool>, std::vector<std::string>>;
 
 /// A tensor and the offset of its data in the file.
 struct GgufEntry {
@@ -38,7 +40,6 @@ class GgufReader {
   /// Errors: `corrupt` with the offset; `unsupported` for another version, byte order or format of values.
   static Result<std::unique_ptr<GgufReader>> open(Io& io, const std::string& path);
 
-  const std::string& path() const noexcept { return path_; }
   const std::map<std::string, GgufValue, std::less<>>& metadata() const noexcept { return metadata_; }
   const std::map<std::string, GgufEntry, std::less<>>& tensors() const noexcept { return tensors_; }
   /// The value of a key; null if there is none.
