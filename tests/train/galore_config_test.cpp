@@ -129,7 +129,7 @@ TEST(SubspaceGroupsTest, ModulesAndRanksThatDoNotFitAreNamed) {
   const TrainConfig config = must(galore_run({"optim.galore_targets=q_proj,c_fc", "optim.galore_rank=65"}));
   EXPECT_THAT(
       std::string(subspace_groups(config, decoder_of(config)).status().message()),
-      AllOf(HasSubstr("optim.galore:"), HasSubstr("target 'q_proj' names no module of the model"),
+      AllOf(HasSubstr("optim.galore:"), HasSubstr("targets 'q_proj' names no module of the model"),
             HasSubstr("the rank of transformer.h.0.mlp.c_fc is 65; its matrix [256, 64] allows 1 to 64")));
 }
 

@@ -103,7 +103,7 @@ std::int64_t virtual_tokens(const AdapterSettings& settings) noexcept {
 Status check_can_merge(const DecoderConfig& config, const AdapterSettings& settings) {
   const auto refuse = [](const std::string& why) { return Status::error(Code::unsupported, why); };
   const auto* lora = std::get_if<LoraSettings>(&settings);
-  if (lora == nullptr) return refuse(describe(settings) + " change no matrix of the model");
+  if (lora == nullptr) return refuse("no matrix of the model can take that up");
   if (!config.tied_head) return {};
   constexpr const char* kTied = ", and the model ties its embedding to its head, which would change alike";
   STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(config, *lora));

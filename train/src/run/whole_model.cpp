@@ -14,8 +14,8 @@ Result<ParamSource> with_adapter_merged(const TrainConfig& config, ParamSource c
                                         const DecoderConfig& decoder) {
   STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(config));
   if (const Status merges = check_can_merge(decoder, settings); !merges.is_ok())
-    return merges.annotate(
-        str("the run trained ", describe(settings), ", which cannot be merged (--format peft writes them)"));
+    return Status::error(merges.code(), str("the run trained ", describe(settings), ", but ",
+                                            merges.message(), "; its format is peft"));
   STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets,
                     lora_targets(decoder, std::get<LoraSettings>(folder_settings(settings))));
   STRATA_TRY_ASSIGN(std::vector<TokenTarget> tokens,

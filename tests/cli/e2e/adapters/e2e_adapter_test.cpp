@@ -96,7 +96,7 @@ TEST_F(CliAdapterE2e, AnAdapterIsExportedGoesOnAndIsMerged) {
 TEST_F(CliAdapterE2e, WhatDoesNotFitIsRefused) {
   EXPECT_THAT(
       strata(tiny("plan", {"adapter.method=lora", "adapter.targets=q_proj"})).err,
-      HasSubstr("target 'q_proj' names no module of the model; the modules are c_attn, c_fc, c_proj"));
+      HasSubstr("targets 'q_proj' names no module of the model; the modules are c_attn, c_fc, c_proj"));
   EXPECT_THAT(strata(tiny("plan", {"adapter.method=lora", "adapter.rank_pattern=c_attn"})).err,
               HasSubstr("adapter.rank_pattern: 'c_attn' does not have the form NAME=NUMBER"));
   EXPECT_THAT(strata(run_of("run", {"adapter.from=nowhere"})).err,
