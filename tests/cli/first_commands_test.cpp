@@ -82,6 +82,8 @@ std::vector<FirstCommand> first_commands() {
       {{"serve", "Qwen/Qwen3-0.6B"}, "hf download"},
       {{"train", "--init", "Qwen/Qwen3-0.6B", "data.train=x.txt"},
        "model.from: Qwen/Qwen3-0.6B does not exist"},
+      {{"data", "pack", "tatsu-lab/alpaca", "--out", "/nowhere/x", "--tokenizer", "x"},
+       "hf download tatsu-lab/alpaca --repo-type dataset --local-dir tatsu-lab/alpaca"},
       {{"export", "Qwen/Qwen3-0.6B", "--out", "x"}, "hf download Qwen/Qwen3-0.6B --local-dir"},
       {{"train", "lora.yml"}, "strata config convert lora.yml > run.toml"},
       {{"train", "--config", "lora.yml"}, "use the file as an argument: train FILE"},

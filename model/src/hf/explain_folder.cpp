@@ -54,22 +54,25 @@ bool may_be_on_the_hub(Io& io, std::string_view path) {
          is_part(path.substr(slash + 1)) && !io.exists(std::string(path.substr(0, slash)));
 }
 
-// Programs that load models by such a name fetch them; this one reads folders alone.
-Status not_downloaded(const std::string& path) {
-  return Status::error(
-      Code::not_found,
-      str(path,
-          " does not exist here; a model of this name on the Hugging Face Hub is downloaded "
-          "by: hf download ",
-          path, " --local-dir ", path, " (pip install huggingface_hub), and strata train --out ", path,
-          " starts a run there"));
+// Programs that load by such a name fetch what it stands for; this one reads folders and files alone.
+Status not_downloaded(const std::string& path, const char* what, const char* option) {
+  return Status::error(Code::not_found,
+                       str(path, " does not exist here; ", what,
+                           " of this name on the Hugging Face Hub is downloaded by: hf download ", path,
+                           option, " --local-dir ", path, " (pip install huggingface_hub)"));
 }
 
 }  // namespace
 
+Status explain_missing_data(Io& io, const std::string& path) {
+  const bool has_extension = path.find('.', path.rfind('/') + 1) != std::string::npos;
+  if (has_extension || io.exists(path) || !may_be_on_the_hub(io, path)) return {};
+  return not_downloaded(path, "a data set", " --repo-type dataset");
+}
+
 Status explain_hf_folder(Io& io, const std::string& given) {
   const std::string path = without_slashes(given);
-  if (!io.exists(path) && may_be_on_the_hub(io, path)) return not_downloaded(path);
+  if (!io.exists(path) && may_be_on_the_hub(io, path)) return not_downloaded(path, "a model", "");
   const auto refuse = [&](const std::string& why) {
     return Status::error(Code::unsupported, str(path, why));
   };

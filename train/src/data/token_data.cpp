@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <strata/model/documents.h>
+#include <strata/model/hf/explain_folder.h>
 #include <strata/model/hf/tokenizer_reader.h>
 #include <strata/model/model_rows.h>
 #include <strata/runtime/error_list.h>
@@ -95,6 +96,7 @@ Result<std::vector<std::string>> locate_data_files(const std::vector<std::string
   ErrorList bad;
   for (const std::string& path : paths) {
     bad.add(check_source_name(path).annotate(key));
+    bad.add(explain_missing_data(posix_io(), path).annotate(key));
     const std::string file = locate_data_file(path, dirs);
     std::error_code ignored;
     if (!std::filesystem::is_directory(file, ignored)) {
