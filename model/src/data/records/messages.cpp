@@ -59,7 +59,7 @@ Outcome read_arguments(RecordJson& function) {
   RecordJson arguments;
   constexpr const char* kNoJson = "no JSON";
   const std::string& text = function["arguments"].get_ref<const std::string&>();
-  const Outcome problem = json_in(text, kNoJson, "", arguments);
+  Outcome problem = json_in(text, kNoJson, "", arguments);
   if (problem && problem->kind != kNoJson) return problem;
   if (arguments.is_object()) function["arguments"] = std::move(arguments);  // else it is a text
   return {};
