@@ -1,5 +1,5 @@
-// The command of a package in which all code is in a library: the one with CUDA if there is one of this version,
-// else the one without. Both are found by the run path of this program (cli/CMakeLists.txt).
+// The command of a package in which all code is in a library: the one with CUDA if there is one of this
+// version, else the one without. Both are found by the run path of this program (cli/CMakeLists.txt).
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/model/documents.h>
+#include <strata/model/data_split.h>
 #include <strata/runtime/status.h>
 
 namespace strata::detail {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <strata/model/chat.h>
+#include <strata/model/data_split.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/io/io.h>
@@ -32,12 +33,6 @@ Status check_source_name(std::string_view path);
 Result<std::string> read_source_text(Io& io, const std::string& path, std::uint64_t limit_bytes);
 /// The same, of a longer text only so much; the last character may be cut.
 Result<std::string> read_source_beginning(Io& io, const std::string& path, std::uint64_t limit_bytes);
-/// What a folder's files are read for. Their names say what they were made for, as in `datasets` of Hugging
-/// Face: test, testing, eval and evaluation; val, valid, validation and dev; each between separators.
-enum class DataSplit : std::uint8_t {
-  train,       ///< files that were made for neither of the others, unless there are only those
-  validation,  ///< files for validation, or else for tests, or else all
-};
 /// The data files of a folder, sorted by name: its files of records, or its .txt files if it has none, of one
 /// split. Tells `note` which others there are. Errors: `invalid` if there are no data files, and for a file
 /// beside its own .gz; those of listing.
