@@ -33,6 +33,27 @@ TEST_F(CliHfE2e, ARunThatStartsFromAnExportHasTheFinalLossOfTheExportedRun) {
   EXPECT_EQ(strata({"train", "--resume", "again", "train.steps=2"}).exit_code, 0);
 }
 
+// As trainers of records do, each is read by itself; a book is read in windows.
+TEST_F(CliHfE2e, ShortTextsAreTunedOnByThemselvesAndALongOneInWindows) {
+  make_folder("qwen3");
+  std::string records;
+  for (int i = 0; i < 12; ++i) records += str("{\"text\": \"Mr. Bennet ", i, "\"}\n");
+  write("texts.jsonl", records);
+  const auto packing_of = [&](const std::string& name, const Words& words) {
+    Words all = {"train", "--init", "hf", "--out", name, "train.steps=1"};
+    all.insert(all.end(), words.begin(), words.end());
+    const ProgramResult trained = strata(all);
+    EXPECT_EQ(trained.exit_code, 0) << trained.err;
+    const std::string config = read_all(file(name + "/config.resolved.toml"));
+    return config.substr(config.find("packing = ") + 10, 8);
+  };
+  EXPECT_THAT(packing_of("texts", {"data.train=texts.jsonl"}), HasSubstr("\"pack\""));
+  EXPECT_THAT(packing_of("book", {"data.train=train.txt"}), HasSubstr("\"stream\""));
+  EXPECT_THAT(packing_of("long", {"data.train=texts.jsonl", "model.seq=2"}), HasSubstr("\"stream\""));
+  EXPECT_THAT(packing_of("asked", {"data.train=texts.jsonl", "data.packing=stream"}),
+              HasSubstr("\"stream\""));
+}
+
 TEST_F(CliHfE2e, AFolderIsTunedForThreeEpochsOfRowsThatItsDataNeed) {
   make_folder("qwen3");
   std::string records;

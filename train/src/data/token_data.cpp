@@ -135,9 +135,21 @@ Result<std::unique_ptr<TokenCache>> open_token_cache(const TrainConfig& config, 
 
 bool is_masked(const TokenCache& cache) { return cache.n_loss_tokens() < cache.n_tokens(); }
 
-std::string resolve_packing(const TrainConfig& config, bool masked) {
+bool has_whole_documents(const TrainConfig& config, const TokenCache& cache) {
+  if (is_masked(cache)) return true;
+  const std::uint64_t n = cache.n_documents(), seq = static_cast<std::uint64_t>(config.model.seq);
+  // cuDNN has no attention within documents.
+  if (config.model.from.empty() || !config.model.states.empty() || n < 2 ||
+      config.train.attention_backend == "cudnn")
+    return false;
+  std::uint64_t n_whole = 0;
+  for (std::uint64_t d = 0; d < n; ++d) n_whole += cache.document_end(d) - cache.document_begin(d) <= seq;
+  return 2 * n_whole >= n;
+}
+
+std::string resolve_packing(const TrainConfig& config, bool whole) {
   if (config.data.packing != "auto") return config.data.packing;
-  return masked && virtual_tokens(config) == 0 ? "pack" : "stream";
+  return whole && virtual_tokens(config) == 0 ? "pack" : "stream";
 }
 
 Result<TokenDataset> create_dataset(const TokenCache& cache, const TrainConfig& config,

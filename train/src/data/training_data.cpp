@@ -133,12 +133,12 @@ class TrainingDataBuilder {
   // resolved.
   void decide_packing() {
     const auto& caches = into_.train_caches_;
-    const bool masked =
-        std::any_of(caches.begin(), caches.end(), [](const auto& c) { return is_masked(*c); }) ||
-        (!into_.val_caches_.empty() && is_masked(*into_.val_caches_.front()));
+    const bool whole = std::any_of(caches.begin(), caches.end(),
+                                   [&](const auto& c) { return has_whole_documents(config_, *c); }) ||
+                       (!into_.val_caches_.empty() && is_masked(*into_.val_caches_.front()));
     const auto has_chats = [](const auto& cache) { return cache->has_conversations(); };
     into_.has_conversations_ = std::any_of(caches.begin(), caches.end(), has_chats);
-    into_.packing_ = compares_pairs(config_) ? "pack" : resolve_packing(config_, masked);
+    into_.packing_ = compares_pairs(config_) ? "pack" : resolve_packing(config_, whole);
   }
 
   Status make_pairs() {

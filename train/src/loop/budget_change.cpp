@@ -68,8 +68,9 @@ std::string nvme_text(const Engine& engine) { return engine.nvme_note() + paths_
 void resolve_data_autos(LoadedConfig& loaded, const std::string& path, const TrainingData& training_data) {
   if (loaded.tree.is_auto("data.packing"))
     loaded.tree.resolve("data.packing", training_data.packing(),
-                        training_data.packing() == "pack" ? "the loss mask excludes parts of the data"
-                                                          : "all tokens are in the loss");
+                        training_data.packing() == "pack"
+                            ? "some tokens are not in the loss, or records are fine-tuned on"
+                            : "all tokens are in the loss");
   if (loaded.tree.is_auto("data.tokenizer"))
     loaded.tree.resolve(
         "data.tokenizer", path + "/tokenizer.json",

@@ -268,7 +268,7 @@ Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, EvalTarget 
   STRATA_TRY(io.make_dirs(config.data.cache_dir));
   STRATA_TRY_ASSIGN(const std::unique_ptr<TokenCache> cache,
                     annotated(open_token_cache(config, codec, m.files, io, m.notes), "--data"));
-  m.packing = config.data.packing = resolve_packing(config, is_masked(*cache));
+  m.packing = config.data.packing = resolve_packing(config, has_whole_documents(config, *cache));
   STRATA_TRY_ASSIGN(const EvalData data,
                     annotated(EvalData::create(cache, codec.tokenizer, config, m.packing), "--data"));
   const std::int64_t there = data.batches()->n_batches();

@@ -48,8 +48,11 @@ bool is_masked(const TokenCache& cache);
 /// A digest of tokens, loss masks and, with packing "pack", documents, in hex: equal digests mean equal data.
 std::string data_digest(const Tokenizer& tokenizer, std::span<const std::unique_ptr<TokenCache>> caches,
                         std::string_view packing);
-/// "stream" or "pack": data.packing or, if that is `auto`, the choice for data that is `masked` or not.
-std::string resolve_packing(const TrainConfig& config, bool masked);
+/// Whether documents should stay whole: some tokens are not in the loss, or a model from a folder reads
+/// several documents, most of which fit into model.seq, as records do.
+bool has_whole_documents(const TrainConfig& config, const TokenCache& cache);
+/// "stream" or "pack": data.packing or, if that is `auto`, the choice for data with whole documents or not.
+std::string resolve_packing(const TrainConfig& config, bool whole);
 
 struct TokenDataset {
   std::unique_ptr<Dataset> data;
