@@ -13,10 +13,10 @@
 namespace strata::cli {
 
 void add_generate_options(CLI::App& app, Args& args) {
-  app.add_option(
-         "run", args.items,
-         "Run folder, Hugging Face folder or GGUF file; texts to continue, in quotes, or - for standard input, "
-         "which is read, too, if there is no prompt; section.key=value")
+  app.add_option("run", args.items,
+                 "Run folder, Hugging Face folder or GGUF file; texts to continue, in quotes, or - for "
+                 "standard input, "
+                 "which is read, too, if there is no prompt; section.key=value")
       ->option_text("RUN [TEXT ...] [key=value ...]")
       ->required();
   add_chat_arguments(app, args);

@@ -59,7 +59,8 @@ void add_machine_options(CLI::App& app, Args& args) {
   add_adapter(app, args);
   app.add_option("--init", args.init, "Hugging Face folder to start from; same as model.from=DIR")
       ->option_text("DIR");
-  app.add_option("--out", args.out_dir, "Ignored, so that a command of strata train can be planned: nothing is written")
+  app.add_option("--out", args.out_dir,
+                 "Ignored, so that a command of strata train can be planned: nothing is written")
       ->option_text("DIR");
   std::string names;
   for (const ShippedMachine& machine : shipped_machines())

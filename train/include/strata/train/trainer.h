@@ -144,8 +144,8 @@ class Trainer {
   WriteBudget write_budget_;
   SteadyClock clock_;
   std::int64_t skipped_in_a_row_ = 0, equal_in_a_row_ = 0;  // steps: without an update, with equal rewards
-  std::unique_ptr<detail::GradientNorms> gradient_norms_;  // null without log.histograms
-  MetricsLine line_;                                       // of the last step
+  std::unique_ptr<detail::GradientNorms> gradient_norms_;   // null without log.histograms
+  MetricsLine line_;                                        // of the last step
   TrainOutcome outcome_;
   MovedBytes moved_before_;
   std::int64_t begin_ns_ = 0, saved_step_ = -1, first_step_ = 0;
@@ -153,7 +153,8 @@ class Trainer {
   double last_step_s_ = 0;
   std::int64_t steps_in_plan_ = 0;
   double step_seconds_ = 0, tokens_ = 0;
-  std::optional<EvaluationLoss> final_loss_;  // of all validation data, if the last step's validation had them
+  std::optional<EvaluationLoss>
+      final_loss_;  // of all validation data, if the last step's validation had them
   std::string checkpoint_path_;
   std::uint64_t nvme_bytes_before_ = 0;  // written by earlier plans
   std::uint64_t allocations_before_ = 0, resources_before_ = 0;
