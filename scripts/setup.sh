@@ -11,7 +11,7 @@ packages=(
   libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev libbenchmark-dev
 )
-dev_packages=(clang clang-format clang-tidy libomp-dev gcovr python3-torch fio abigail-tools valgrind)
+dev_packages=(clang clang-format clang-tidy libomp-dev gcovr python3-torch python3-venv fio abigail-tools valgrind)
 # 68 MB with what they need beside python3-torch. Without them the tests that need them are skipped.
 optional_dev_packages=(libtorch-dev)
 optional=()

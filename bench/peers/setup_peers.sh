@@ -6,18 +6,20 @@
 # needs no GPU.
 #   bench/peers/setup_peers.sh DIR             keeps what is already installed; logs are in DIR
 #   bench/peers/setup_peers.sh DIR --debian    also installs Debian's python3-torch for /usr/bin/python3
+#   bench/peers/setup_peers.sh DIR --torch     installs torch and numpy alone
 # torch is required. The other packages are optional: what could not be installed is named at the end, the rest
 # is set up all the same, and the exit code is 3.
 # The venv uses $PYTHON, or python3 if it is not set.
 set -euo pipefail
 
-usage() { echo 'usage: bench/peers/setup_peers.sh DIR [--debian]' >&2; exit 2; }
+usage() { echo 'usage: bench/peers/setup_peers.sh DIR [--debian | --torch]' >&2; exit 2; }
 fail() { printf 'setup_peers: %s\n' "$*" >&2; exit 1; }
 
-dir='' debian=0
+dir='' debian=0 torch_alone=0
 for argument in "$@"; do
   case $argument in
     --debian) debian=1 ;;
+    --torch) torch_alone=1 ;;
     -*) usage ;;
     *) [[ -z $dir ]] || usage; dir=$argument ;;
   esac
@@ -48,6 +50,8 @@ if ! imports torch; then
   step torch --log "$dir/torch.log" "$python" -m pip install --upgrade torch numpy setuptools wheel packaging
   imports torch || fail "torch is installed in $venv but does not import: $(why_not torch)"
 fi
+
+(( ! torch_alone )) || exit 0
 
 # package NAME: installs it without replacing the torch that is there.
 package() {
