@@ -11,7 +11,7 @@
 
 #include <fmt/core.h>
 
-#include <strata/model/tokenizer.h>
+#include <strata/text/tokenizer.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes model/src/text/unicode_ranges.cpp: the sets of code points that tokenizers need.
+"""Writes text/src/text/unicode_ranges.cpp: the sets of code points that tokenizers need.
 
 The tables follow Unicode 16.0, the version of the Oniguruma library inside Hugging Face's tokenizers 0.2x.
 Python's own module is older, so this script needs `unicodedata2`:   pip install unicodedata2==16.0.0

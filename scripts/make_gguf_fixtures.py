@@ -51,7 +51,7 @@ def main():
 
 #include <cstdint>
 
-#include <strata/model/gguf/format.h>
+#include <strata/runtime/io/gguf/format.h>
 
 namespace strata::test {{
 

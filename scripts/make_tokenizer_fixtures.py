@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/model/tokenizers/: small tokenizers in the formats in which GPT-2, LLaMA-3, Qwen2, GLM-4,
+"""Writes tests/text/tokenizers/: small tokenizers in the formats in which GPT-2, LLaMA-3, Qwen2, GLM-4,
 Mistral, Phi-3 and Gemma are shipped, and the ids of difficult texts according to Hugging Face's `tokenizers`.
   pip install tokenizers==0.23.3
 """
@@ -9,7 +9,7 @@ import random
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-OUT = pathlib.Path(__file__).resolve().parents[1] / "tests/model/tokenizers"
+OUT = pathlib.Path(__file__).resolve().parents[1] / "tests/text/tokenizers"
 CORPUS = """The quick brown fox jumps over the lazy dog, and the dog doesn't mind: it's 1813, or 2024. We'll see; they've
 seen it, I'm told, and you'd agree. THE DOG DOESN'T MIND. Numbers: 1234567890, 3.14159, 100 000.
     for (int i = 0; i < n; ++i) { total += values[i]; }\r\n\r\n\tif (total > 100) return total;  // the end

@@ -1,5 +1,5 @@
-"""The batches of a run, computed without strata: the tokens of a packed file (model/README.md, "Token cache") in
-the order in which `data.packing=stream` trains on them (model/README.md, "Datasets")."""
+"""The batches of a run, computed without strata: the tokens of a packed file (text/README.md, "Token cache") in
+the order in which `data.packing=stream` trains on them (text/README.md, "Datasets")."""
 import array
 import itertools
 import pathlib
@@ -21,7 +21,7 @@ def philox(counter, key):
 
 def permuted(i, n, seed, epoch):
     """Element i of a permutation of range(n): a Feistel network over the smallest even number of bits that holds
-    n, repeated until its result is below n (model/src/data/permutation.h)."""
+    n, repeated until its result is below n (text/src/data/permutation.h)."""
     half_bits = max(1, ((n - 1).bit_length() + 1) // 2)
     while True:
         left, right = i >> half_bits, i & (1 << half_bits) - 1

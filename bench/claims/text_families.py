@@ -26,7 +26,7 @@ OLMO2 = ("{{ bos_token }}{% for message in messages %}{% if message['role'] == '
 @dataclasses.dataclass
 class Family:
     case: str  # of tests/oracle/make_folders.py
-    tokenizer: str  # of tests/model/tokenizers
+    tokenizer: str  # of tests/text/tokenizers
     special: tuple  # tokens that are appended where the file lacks them
     bos: str | None
     eos: str
@@ -64,7 +64,7 @@ BYTE_LEVEL = ("gpt2", "llama3", "qwen2")  # their special tokens are behind the 
 
 
 def tokenizer_of(family):
-    root = json.loads((claim.ROOT / f"tests/model/tokenizers/{family.tokenizer}.json").read_text())
+    root = json.loads((claim.ROOT / f"tests/text/tokenizers/{family.tokenizer}.json").read_text())
     added = [] if family.tokenizer in BYTE_LEVEL else root["added_tokens"]
     ids = {token["content"]: token["id"] for token in added}
     after = max([*root["model"]["vocab"].values(), *ids.values()]) + 1

@@ -1,6 +1,6 @@
 // merges.txt, tokenizer_config.json, generation_config.json and chat templates; the first byte selects which.
-#include <strata/model/chat.h>
-#include <strata/model/tokenizer.h>
+#include <strata/text/chat.h>
+#include <strata/text/tokenizer.h>
 
 #include "fuzz.h"
 

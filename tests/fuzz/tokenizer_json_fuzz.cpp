@@ -2,7 +2,7 @@
 // after writing and loading it again.
 #include <fmt/format.h>
 
-#include <strata/model/tokenizer.h>
+#include <strata/text/tokenizer.h>
 
 #include "fuzz.h"
 

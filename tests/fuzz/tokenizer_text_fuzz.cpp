@@ -1,6 +1,6 @@
 // Any bytes as text, for the tokenizers of four families: decoding returns the bytes, and encoding in parts
 // split at last_safe_cut() returns the same ids.
-#include <strata/model/tokenizer.h>
+#include <strata/text/tokenizer.h>
 
 #include "fuzz.h"
 
@@ -9,7 +9,7 @@ STRATA_FUZZ_TARGET(input) {
     std::vector<strata::Tokenizer> out;
     for (const char* name : {"gpt2", "llama3", "qwen2", "glm4"})
       out.push_back(strata::must(strata::Tokenizer::load(
-          strata::posix_io(), std::string(STRATA_SOURCE_DIR "/tests/model/tokenizers/") + name + ".json")));
+          strata::posix_io(), std::string(STRATA_SOURCE_DIR "/tests/text/tokenizers/") + name + ".json")));
     return out;
   }();
   for (const strata::Tokenizer& tokenizer : tokenizers) {

@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include <strata/runtime/units.h>
+#include <strata/runtime/utf8.h>
 
 namespace strata {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <strata/model/prompts.h>
-#include <strata/model/utf8_stream.h>
+#include <strata/text/prompts.h>
+#include <strata/text/utf8_stream.h>
 #include <strata/runtime/signals.h>
 #include <strata/serve/service.h>
 

@@ -11,7 +11,7 @@
 #include <support/memory_io.h>
 #include <support/temp_dir.h>
 
-#include <strata/model/tokenizer.h>
+#include <strata/text/tokenizer.h>
 
 namespace strata {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <string_view>
 
-#include <strata/model/tokenizer.h>
-#include <strata/model/utf8_stream.h>
+#include <strata/text/tokenizer.h>
+#include <strata/text/utf8_stream.h>
 
 #include "print.h"
 

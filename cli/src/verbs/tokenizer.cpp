@@ -1,7 +1,7 @@
-#include <strata/model/chat.h>
-#include <strata/model/documents.h>
+#include <strata/text/chat.h>
+#include <strata/text/documents.h>
 #include <strata/model/hf/model_files.h>
-#include <strata/model/tokenizer.h>
+#include <strata/text/tokenizer.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/io/output_file.h>

@@ -3,7 +3,7 @@
 #include <strata/runtime/str.h>
 
 #include "adapter/peft_config.h"
-#include "text/json_fields.h"
+#include <strata/runtime/config/json_fields.h>
 
 // adapter_config.json of the methods other than LoRA: prompt tuning, P-tuning and prefix tuning as PEFT has
 // them, and bottleneck adapters, which PEFT does not have.

@@ -9,8 +9,8 @@
 #include <strata/runtime/str.h>
 
 #include "adapter/module_pattern.h"
-#include "text/json_fields.h"
-#include "text/strict_json.h"
+#include <strata/runtime/config/json_fields.h>
+#include <strata/runtime/config/strict_json.h>
 
 namespace strata::detail {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <strata/runtime/convert.h>
 #include <strata/runtime/str.h>
+#include <strata/text/model_files.h>
 
 #include "adapter/choose_modules.h"
 #include "adapter/peft_config.h"
@@ -68,7 +69,7 @@ Result<std::unique_ptr<PeftFolder>> PeftFolder::open(Io& io, const std::string& 
   }
   STRATA_TRY_ASSIGN(folder->tensors_, detail::adapter_tensors(folder->config_, folder->settings_));
   STRATA_TRY(check_format(io, path));
-  STRATA_TRY_ASSIGN(const std::string where, detail::file_in_hf_folder(path, "adapter_model.safetensors"));
+  STRATA_TRY_ASSIGN(const std::string where, file_in_hf_folder(path, "adapter_model.safetensors"));
   STRATA_TRY_ASSIGN(folder->file_, SafetensorsFile::open(io, where));
   std::erase_if(folder->tensors_, [&](const detail::PeftTensor& tensor) {
     return tensor.optional && folder->file_->find(tensor.name) == nullptr;

@@ -8,7 +8,7 @@
 #include <strata/model/decoder.h>
 #include <strata/runtime/status.h>
 
-#include "gguf/layout.h"
+#include <strata/runtime/io/gguf/layout.h>
 
 namespace strata::detail {
 

@@ -5,12 +5,12 @@
 #include <functional>
 
 #include <strata/runtime/str.h>
+#include <strata/text/gguf_vocabulary.h>
 
 #include "gguf/architecture.h"
-#include "gguf/encoding.h"
-#include "gguf/layout.h"
+#include <strata/runtime/io/gguf/encoding.h>
+#include <strata/runtime/io/gguf/layout.h>
 #include "gguf/tensors.h"
-#include "gguf/vocabulary.h"
 #include "hf/folder_files.h"
 #include "hf/written_values.h"
 
@@ -43,7 +43,7 @@ void note_model(const detail::GgufArchitecture& architecture, const DecoderConfi
   if (n == 0) return;
   const GgufPart& first = *std::find_if(parts.begin(), parts.end(), is_replaced);
   notes.push_back(str(n, " matrices have another format, since ", to_string(first.wanted),
-                      " needs rows of a multiple of ", detail::gguf_block(first.wanted).elems,
+                      " needs rows of a multiple of ", gguf_block(first.wanted).elems,
                       " values: ", first.tensor.name, " has ", first.columns(), " and is ",
                       to_string(first.tensor.format)));
 }
@@ -53,20 +53,21 @@ Result<GgufPlan> plan_gguf(const DecoderConfig& given, const Tokenizer& tokenize
   const DecoderConfig config = with_derived_sizes(given);
   STRATA_TRY_ASSIGN(const detail::GgufArchitecture architecture, detail::gguf_architecture(config));
   GgufPlan plan;
-  detail::GgufMetadata metadata;
+  GgufMetadata metadata;
   metadata.add_text("general.architecture", architecture.name);
   metadata.add_text("general.type", "model");
-  const std::string name = detail::gguf_model_name(tokenizer, options.name, plan.notes);
+  const std::string name = gguf_model_name(tokenizer, options.name, plan.notes);
   if (!name.empty()) metadata.add_text("general.name", name);
   metadata.add_u32("general.file_type", static_cast<std::int64_t>(options.format));
   metadata.add_u32("general.quantization_version", kQuantizationVersion);
   detail::add_architecture(architecture, config, metadata);
-  STRATA_TRY(detail::add_vocabulary(tokenizer, config.vocab, options, metadata, plan.notes));
+  STRATA_TRY(
+      add_vocabulary(tokenizer, config.vocab, {options.end, options.chat_template}, metadata, plan.notes));
   plan.parts = detail::gguf_parts(architecture, config, options.format);
   note_model(architecture, config, plan.parts, plan.notes);
-  std::vector<detail::GgufTensor> tensors;
+  std::vector<GgufTensor> tensors;
   for (const GgufPart& part : plan.parts) tensors.push_back(part.tensor);
-  plan.header = detail::gguf_header(metadata, tensors);
+  plan.header = gguf_header(metadata, tensors);
   return plan;
 }
 
@@ -79,14 +80,14 @@ struct EncodedRows {
   void resize(GgufFormat format, std::int64_t n) {
     values.resize(static_cast<std::size_t>(n));
     rounded.resize(values.size());
-    bytes.resize(detail::gguf_bytes(format, values.size()));
+    bytes.resize(gguf_bytes(format, values.size()));
   }
   /// The values become bytes. `begin` is the number of the first value in the tensor.
-  Status encode(const detail::GgufTensor& tensor, std::int64_t begin) {
+  Status encode(const GgufTensor& tensor, std::int64_t begin) {
     const std::string_view format = to_string(tensor.format);
     STRATA_TRY(detail::check_written(tensor.name, begin, values, values, format));
-    STRATA_TRY(detail::encode_gguf(values, tensor.format, bytes));
-    STRATA_TRY(detail::decode_gguf(bytes, tensor.format, rounded));
+    STRATA_TRY(encode_gguf(values, tensor.format, bytes));
+    STRATA_TRY(decode_gguf(bytes, tensor.format, rounded));
     return detail::check_written(tensor.name, begin, values, rounded, format);
   }
 };
@@ -135,7 +136,7 @@ class PartStream {
     STRATA_TRY(rows.status);
     return sink_(rows.bytes);
   }
-  Status pad() { return sink_(std::vector<std::byte>(detail::gguf_padding(part_.tensor.bytes()))); }
+  Status pad() { return sink_(std::vector<std::byte>(gguf_padding(part_.tensor.bytes()))); }
 
   const GgufPart& part_;
   ThreadPool* const pool_;
@@ -160,8 +161,7 @@ Status send_file(const GgufPlan& plan, const DecoderConfig& config, const ParamS
 
 std::uint64_t file_bytes(const GgufPlan& plan) {
   std::uint64_t bytes = plan.header.size();
-  for (const GgufPart& part : plan.parts)
-    bytes += part.tensor.bytes() + detail::gguf_padding(part.tensor.bytes());
+  for (const GgufPart& part : plan.parts) bytes += part.tensor.bytes() + gguf_padding(part.tensor.bytes());
   return bytes;
 }
 

@@ -4,9 +4,9 @@
 #include <string_view>
 
 #include <strata/model/decoder.h>
-#include <strata/model/gguf/format.h>
+#include <strata/runtime/io/gguf/format.h>
 
-#include "gguf/layout.h"
+#include <strata/runtime/io/gguf/layout.h>
 
 namespace strata::detail {
 

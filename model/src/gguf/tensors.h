@@ -6,10 +6,10 @@
 #include <vector>
 
 #include <strata/model/decoder.h>
-#include <strata/model/gguf/format.h>
+#include <strata/runtime/io/gguf/format.h>
 
 #include "gguf/architecture.h"
-#include "gguf/layout.h"
+#include <strata/runtime/io/gguf/layout.h>
 
 namespace strata::detail {
 

@@ -10,7 +10,7 @@
 #include <strata/runtime/str.h>
 
 #include "folder_files.h"
-#include "text/strict_json.h"
+#include <strata/runtime/config/strict_json.h>
 
 namespace strata::detail {
 namespace {

@@ -6,7 +6,7 @@
 #include <strata/runtime/str.h>
 
 #include "config_rope.h"
-#include "text/strict_json.h"
+#include <strata/runtime/config/strict_json.h>
 
 namespace strata {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "config_rope.h"
-#include "text/strict_json.h"
+#include <strata/runtime/config/strict_json.h>
 
 namespace strata {
 namespace {

@@ -11,7 +11,8 @@
 #include "folder_files.h"
 #include "gguf/read/model_file.h"
 #include "hf/bnb_matrix.h"
-#include "text/strict_json.h"
+#include <strata/runtime/config/strict_json.h>
+#include <strata/text/model_files.h>
 
 namespace strata {
 namespace {
@@ -70,7 +71,7 @@ HfFolder::~HfFolder() = default;
 Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path) {
   std::unique_ptr<HfFolder> folder(new HfFolder);
   folder->path_ = path;
-  if (detail::is_gguf_file(io, path)) {
+  if (is_gguf_file(io, path)) {
     STRATA_TRY(folder->open_gguf(io));
     return folder;
   }
@@ -91,7 +92,7 @@ Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path
 Result<DecoderConfig> HfFolder::config_of(Io& io, const std::string& path) {
   HfFolder folder;
   folder.path_ = path;
-  if (detail::is_gguf_file(io, path)) {
+  if (is_gguf_file(io, path)) {
     STRATA_TRY(folder.open_gguf(io));
     return folder.config_;
   }
@@ -148,7 +149,7 @@ Status HfFolder::open_files(Io& io) {
     STRATA_TRY(explain_hf_folder(io, path_));
   }
   for (const std::string& name : names) {
-    STRATA_TRY_ASSIGN(const std::string where, detail::file_in_hf_folder(path_, name));
+    STRATA_TRY_ASSIGN(const std::string where, file_in_hf_folder(path_, name));
     STRATA_TRY_ASSIGN(std::unique_ptr<SafetensorsFile> file,
                       SafetensorsFile::open(io, where, OpenMode::read_no_follow));
     files_.push_back(std::move(file));

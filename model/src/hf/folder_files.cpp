@@ -7,45 +7,12 @@
 #include <cerrno>
 #include <charconv>
 #include <climits>
-#include <filesystem>
-#include <system_error>
 
 #include <strata/model/hf/model_files.h>
 #include <strata/runtime/str.h>
+#include <strata/text/model_files.h>
 
 namespace strata::detail {
-namespace {
-
-namespace fs = std::filesystem;
-
-bool is_within(const fs::path& file, const fs::path& folder) {
-  return std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end();
-}
-
-}  // namespace
-
-Result<std::string> file_in_hf_folder(const std::string& folder, const std::string& name) {
-  const fs::path path = fs::path(folder) / name;
-  std::error_code error;
-  if (!fs::is_symlink(path, error)) return str(folder, "/", name);
-  const fs::path target = fs::canonical(path, error);
-  if (error)
-    return Status::error(Code::not_found,
-                         str(path.string(), ": a symlink to ", fs::read_symlink(path, error).string(),
-                             ", which is not there"));
-  const fs::path home = fs::canonical(folder, error);
-  if (error) return Status::error(Code::io_error, str(folder, ": ", error.message()));
-  const bool is_snapshot = home.parent_path().filename() == "snapshots";
-  if (is_within(target, home) ||
-      (is_snapshot && is_within(target, home.parent_path().parent_path() / "blobs")))
-    return target.string();
-  return Status::error(
-      Code::invalid,
-      str(path.string(), ": a symlink to ", target.string(),
-          ", which is neither in this folder nor in the blobs of "
-          "a hub cache that it is a snapshot of; copy the file here, or name the folder that it is in"));
-}
-
 Result<std::string> read_in_hf_folder(Io& io, const std::string& folder, const std::string& name,
                                       std::uint64_t limit_bytes) {
   STRATA_TRY_ASSIGN(const std::string path, file_in_hf_folder(folder, name));

@@ -12,13 +12,8 @@ namespace strata::detail {
 
 inline constexpr std::int64_t kElemsAtOnce = (1 << 20) / 4;  ///< of a tensor that are read or written in f32
 
-/// Resolves the folder's file `name`: the file itself, or the target of a symlink within the folder or, in a
-/// snapshot of the Hugging Face hub's cache (REPOSITORY/snapshots/REVISION), within REPOSITORY/blobs. A
-/// symlink must not lead anywhere else. Errors: `invalid` for a symlink to another place, with the place;
-/// `not_found` for a dangling one.
-Result<std::string> file_in_hf_folder(const std::string& folder, const std::string& name);
-
-/// The text of the folder's file `name`, which is found as above. Errors: those of both.
+/// The text of the folder's file `name`. Errors: those of file_in_hf_folder() and
+/// read_model_file().
 Result<std::string> read_in_hf_folder(Io& io, const std::string& folder, const std::string& name,
                                       std::uint64_t limit_bytes);
 

@@ -8,6 +8,7 @@
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/config/suggest.h>
+#include <strata/runtime/utf8.h>
 
 #include "config/config_raw.h"
 #include "io/small_file.h"

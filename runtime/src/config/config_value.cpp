@@ -9,6 +9,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/config/suggest.h>
 #include <strata/runtime/units.h>
+#include <strata/runtime/utf8.h>
 
 #include "config/config_raw.h"
 

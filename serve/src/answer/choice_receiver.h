@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <strata/model/tokenizer.h>
-#include <strata/model/utf8_stream.h>
+#include <strata/text/tokenizer.h>
+#include <strata/text/utf8_stream.h>
 #include <strata/serve/stop_filter.h>
 #include <strata/train/generate/batcher.h>
 

@@ -7,6 +7,7 @@
 
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
+#include <strata/runtime/utf8.h>
 
 #include "api/json_text.h"
 

@@ -7,8 +7,8 @@
 #include <system_error>
 #include <utility>
 
-#include <strata/model/prompts.h>
-#include <strata/model/utf8_stream.h>
+#include <strata/text/prompts.h>
+#include <strata/text/utf8_stream.h>
 #include <strata/runtime/config/suggest.h>
 #include <strata/runtime/str.h>
 

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "cli/e2e/adapters/adapter_runs.h"
-#include "model/gguf/gguf_file.h"
+#include "runtime/io/gguf_file.h"
 
 namespace strata::test {
 namespace {

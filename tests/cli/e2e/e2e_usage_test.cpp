@@ -93,7 +93,7 @@ TEST_F(CliUsageE2e, TokensDecodeToTheOriginalText) {
 }
 
 TEST_F(CliUsageE2e, ATokenizerOfAHuggingFaceFolderIsShownAndUsed) {
-  const std::string fixture = std::string(STRATA_SOURCE_DIR) + "/tests/model/tokenizers/llama3.json";
+  const std::string fixture = std::string(STRATA_SOURCE_DIR) + "/tests/text/tokenizers/llama3.json";
   ASSERT_TRUE(posix_io().make_dirs(file("hf")).is_ok());
   write("hf/tokenizer.json", read_all(fixture));
   write("hf/tokenizer_config.json",

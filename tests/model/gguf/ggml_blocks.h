@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <strata/model/gguf/format.h>
+#include <strata/runtime/io/gguf/format.h>
 
 namespace strata::test {
 

@@ -9,8 +9,8 @@
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
-#include "gguf/encoding.h"
-#include "gguf/layout.h"
+#include <strata/runtime/io/gguf/encoding.h>
+#include <strata/runtime/io/gguf/layout.h>
 #include "gguf/mix.h"
 #include "model/gguf/ggml_blocks.h"
 
@@ -18,7 +18,6 @@ namespace strata {
 namespace {
 
 using detail::GgufMixOf;
-using detail::GgufTensor;
 
 // The same as block_values() of scripts/make_gguf_fixtures.py.
 std::vector<float> block_values() {
@@ -40,13 +39,13 @@ std::uint64_t fnv(std::span<const std::byte> data) {
 }
 
 std::vector<std::byte> encoded(std::span<const float> values, GgufFormat format) {
-  std::vector<std::byte> bytes(detail::gguf_bytes(format, values.size()));
-  must(detail::encode_gguf(values, format, bytes));
+  std::vector<std::byte> bytes(gguf_bytes(format, values.size()));
+  must(encode_gguf(values, format, bytes));
   return bytes;
 }
 std::vector<float> decoded(std::span<const std::byte> bytes, GgufFormat format, std::size_t n) {
   std::vector<float> values(n);
-  must(detail::decode_gguf(bytes, format, values));
+  must(decode_gguf(bytes, format, values));
   return values;
 }
 
@@ -78,11 +77,10 @@ TEST_P(GgufBlocksTest, AValueIsOffByAStepOfItsBlockAtMost) {
 
 TEST_P(GgufBlocksTest, PartsOfBlocksAreRefusedWithBothNumbers) {
   const GgufFormat format = GetParam().format;
-  const std::uint64_t n = detail::gguf_block(format).elems;
-  std::vector<std::byte> bytes(detail::gguf_block(format).bytes);
+  const std::uint64_t n = gguf_block(format).elems;
+  std::vector<std::byte> bytes(gguf_block(format).bytes);
   std::vector<float> values(n + 1);
-  for (const Status& status :
-       {detail::encode_gguf(values, format, bytes), detail::decode_gguf(bytes, format, values)}) {
+  for (const Status& status : {encode_gguf(values, format, bytes), decode_gguf(bytes, format, values)}) {
     EXPECT_EQ(status.code(), Code::invalid);
     EXPECT_THAT(status.message(), ::testing::HasSubstr(str(n + 1, " values and ", bytes.size(), " bytes")));
   }

@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <strata/model/gguf/export.h>
-#include <strata/model/tokenizer.h>
+#include <strata/text/tokenizer.h>
 #include <strata/runtime/str.h>
 
-#include "model/gguf/gguf_file.h"
+#include "runtime/io/gguf_file.h"
 #include "model/gguf/gguf_models.h"
 #include "support/temp_dir.h"
 

@@ -11,14 +11,14 @@
 #include <strata/model/hf/config.h>
 #include <strata/model/hf/folder.h>
 #include <strata/model/hf/model_files.h>
-#include <strata/model/tokenizer.h>
-#include <strata/model/tokenizer_config.h>
+#include <strata/text/tokenizer.h>
+#include <strata/text/tokenizer_config.h>
 #include <strata/runtime/str.h>
 
-#include "gguf/layout.h"
+#include <strata/runtime/io/gguf/layout.h>
 #include "gguf/read/config.h"
 #include "gguf/tensors.h"
-#include "model/gguf/gguf_file.h"
+#include "runtime/io/gguf_file.h"
 #include "model/gguf/gguf_models.h"
 #include "support/temp_dir.h"
 
@@ -50,10 +50,10 @@ class GgufReadTest : public ::testing::Test {
     return opened.has_value() ? Status::ok() : opened.status();
   }
   /// A file with other metadata and tensors, which are all zeros.
-  std::string with(const detail::GgufMetadata& metadata, const std::vector<detail::GgufTensor>& tensors) {
-    std::string bytes = detail::gguf_header(metadata, tensors);
-    for (const detail::GgufTensor& tensor : tensors)
-      bytes.append(tensor.bytes() + detail::gguf_padding(tensor.bytes()), '\0');
+  std::string with(const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors) {
+    std::string bytes = gguf_header(metadata, tensors);
+    for (const GgufTensor& tensor : tensors)
+      bytes.append(tensor.bytes() + gguf_padding(tensor.bytes()), '\0');
     return written(bytes);
   }
 
@@ -203,7 +203,7 @@ TEST_F(GgufReadTest, TheTokenizerEncodesAsTheOneItWasWrittenFrom) {
   config.vocab = 700;
   for (const std::string name : {"gpt2", "llama3", "qwen2", "gemma", "mistral"}) {
     tokenizer =
-        must(Tokenizer::load(posix_io(), str(STRATA_SOURCE_DIR, "/tests/model/tokenizers/", name, ".json")));
+        must(Tokenizer::load(posix_io(), str(STRATA_SOURCE_DIR, "/tests/text/tokenizers/", name, ".json")));
     const Tokenizer found = must(Tokenizer::load(posix_io(), exported(config)));
     EXPECT_EQ(found.vocab_size(), tokenizer.vocab_size()) << name;
     EXPECT_EQ(found.encode(text), tokenizer.encode(text)) << name;
@@ -227,13 +227,13 @@ TEST_F(GgufReadTest, TheEndOfTextAndTheChatTemplateAreThoseOfTheMetadata) {
 // --- Files that cannot be read ---
 
 TEST_F(GgufReadTest, WhatIsNotKnownIsNamed) {
-  detail::GgufMetadata mamba;
+  GgufMetadata mamba;
   mamba.add_text("general.architecture", "mamba");
   EXPECT_THAT(refused(with(mamba, {})).message(),
               HasSubstr("general.architecture is mamba; gpt2, bloom, llama"));
   mamba.add_u32("split.count", 3);
   EXPECT_THAT(refused(with(mamba, {})).message(), HasSubstr("the model is in 3 files"));
-  detail::GgufMetadata llama;
+  GgufMetadata llama;
   llama.add_text("general.architecture", "llama");
   llama.add_u32("llama.expert_count", 8);
   llama.add_u32("llama.block_count", 1);
@@ -302,12 +302,12 @@ TEST_F(GgufReadTest, HugeCountsAreCorruptWithTheirOffset) {
 }
 
 TEST_F(GgufReadTest, ALongListThatNothingReadsIsNotKept) {
-  detail::GgufMetadata metadata;
+  GgufMetadata metadata;
   metadata.add_i32s("general.hostile", std::vector<std::int32_t>(100000, 7));
   metadata.add_texts("general.texts", std::vector<std::string>(70000, "x"));
   metadata.add_i32s("general.short", std::vector<std::int32_t>(5, 7));
   metadata.add_texts("tokenizer.ggml.tokens", std::vector<std::string>(70000, "x"));
-  const auto file = must(detail::GgufReader::open(posix_io(), with(metadata, {})));
+  const auto file = must(GgufReader::open(posix_io(), with(metadata, {})));
   EXPECT_TRUE(std::holds_alternative<std::monostate>(file->metadata().at("general.hostile")));
   EXPECT_TRUE(std::holds_alternative<std::monostate>(file->metadata().at("general.texts")));
   EXPECT_EQ(file->find<std::vector<std::int64_t>>("general.short")->size(), 5u);
@@ -315,7 +315,7 @@ TEST_F(GgufReadTest, ALongListThatNothingReadsIsNotKept) {
 }
 
 TEST_F(GgufReadTest, ListsAreLimitedTogether) {
-  detail::GgufMetadata metadata;
+  GgufMetadata metadata;
   const std::vector<std::int32_t> half(std::size_t{1} << 21, 0);
   metadata.add_i32s("tokenizer.ggml.scores", half);
   metadata.add_i32s("tokenizer.ggml.token_type", half);

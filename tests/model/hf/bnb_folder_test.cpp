@@ -26,7 +26,7 @@ using kernels::WeightFormat;
 using ::testing::HasSubstr;
 using enum kernels::WeightFormat;
 
-DecoderConfig config_of(std::string_view family) {
+DecoderConfig bnb_config_of(std::string_view family) {
   DecoderConfig c = decoder_for_family(family).value();
   c.layers = 2;
   c.hidden = 64;
@@ -62,7 +62,7 @@ class BnbFolderTest : public ::testing::TestWithParam<std::pair<const char*, Wei
 // A parameter's bytes are those of the files, and what is read as f32 is what they stand for.
 TEST_P(BnbFolderTest, ReadsTheQuantizedMatricesAsTheyAre) {
   const auto [family, format] = GetParam();
-  const DecoderConfig config = config_of(family);
+  const DecoderConfig config = bnb_config_of(family);
   BnbFolder written(config, format);
   const std::unique_ptr<HfFolder> folder = written.open();
   EXPECT_EQ(folder->quantized_to(), format);
@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, BnbFolderTest,
 
 // A row has one scale, also if it does not end with a block of 64.
 TEST(BnbFolderErrorsTest, RowsOf8BitsThatAreNoWholeBlocksAreReadAsFloats) {
-  DecoderConfig config = config_of("llama");
+  DecoderConfig config = bnb_config_of("llama");
   config.hidden = 72;
   config.head_dim = 16;
   BnbFolder written(config, int8);
@@ -125,7 +125,7 @@ TEST(BnbFolderErrorsTest, RowsOf8BitsThatAreNoWholeBlocksAreReadAsFloats) {
 TEST(BnbFolderErrorsTest, WhatIsDamagedOrNotSupportedIsNamed) {
   const std::string q = "model.layers.0.self_attn.q_proj.weight";
   const auto error_after = [&](WeightFormat format, const auto& change) {
-    BnbFolder folder(config_of("llama"), format);
+    BnbFolder folder(bnb_config_of("llama"), format);
     change(folder);
     return folder.error_text();
   };

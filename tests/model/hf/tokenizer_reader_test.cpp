@@ -1,4 +1,4 @@
-#include <strata/model/hf/tokenizer_reader.h>
+#include <strata/text/tokenizer_reader.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <strata/model/chat.h>
+#include <strata/text/chat.h>
 
 namespace strata {
 namespace {

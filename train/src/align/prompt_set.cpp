@@ -1,6 +1,6 @@
 #include <strata/train/align/prompt_set.h>
 
-#include <strata/model/model_rows.h>
+#include <strata/text/model_rows.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/str.h>
 

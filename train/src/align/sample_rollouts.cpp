@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include <strata/model/permutation.h>
+#include <strata/text/permutation.h>
 #include <strata/runtime/str.h>
 
 namespace strata {

@@ -1,7 +1,7 @@
 #include <strata/train/chat_choice.h>
 
-#include <strata/model/text_markers.h>
-#include <strata/model/tokenizer_config.h>
+#include <strata/text/text_markers.h>
+#include <strata/text/tokenizer_config.h>
 #include <strata/runtime/str.h>
 #include <strata/train/run_folder.h>
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <strata/model/documents.h>
+#include <strata/text/documents.h>
 #include <strata/runtime/str.h>
 #include <strata/train/train_config.h>
 

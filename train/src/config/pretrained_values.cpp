@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include <strata/model/model_rows.h>
-#include <strata/model/tokenizer.h>
+#include <strata/text/model_rows.h>
+#include <strata/text/tokenizer.h>
 #include <strata/runtime/str.h>
 #include <strata/train/training_data.h>
 

@@ -5,7 +5,7 @@
 
 #include <strata/model/hf/config.h>
 #include <strata/model/hf/model_files.h>
-#include <strata/model/tokenizer.h>
+#include <strata/text/tokenizer.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
 #include <strata/train/align/objective.h>

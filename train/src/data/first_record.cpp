@@ -4,9 +4,9 @@
 #include <span>
 #include <utility>
 
-#include <strata/model/prompts.h>
-#include <strata/model/text_check.h>
-#include <strata/model/token_cache.h>
+#include <strata/text/prompts.h>
+#include <strata/text/text_check.h>
+#include <strata/text/token_cache.h>
 #include <strata/runtime/str.h>
 
 namespace strata {

@@ -8,10 +8,10 @@
 #include <system_error>
 #include <utility>
 
-#include <strata/model/documents.h>
+#include <strata/text/documents.h>
 #include <strata/model/hf/explain_folder.h>
-#include <strata/model/hf/tokenizer_reader.h>
-#include <strata/model/model_rows.h>
+#include <strata/text/tokenizer_reader.h>
+#include <strata/text/model_rows.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/plural.h>

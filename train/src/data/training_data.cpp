@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <strata/model/model_rows.h>
+#include <strata/text/model_rows.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/plural.h>

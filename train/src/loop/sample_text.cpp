@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <strata/model/sampling.h>
-#include <strata/model/utf8_stream.h>
+#include <strata/text/utf8_stream.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <strata/engine/engine.h>
-#include <strata/model/tokenizer.h>
+#include <strata/text/tokenizer.h>
 #include <strata/runtime/signals.h>
 #include <strata/train/training_data.h>
 

@@ -3,7 +3,7 @@
 #include <ctime>
 #include <memory>
 
-#include <strata/model/text_markers.h>
+#include <strata/text/text_markers.h>
 #include <strata/parallel/agree.h>
 #include <strata/session/checkpoint.h>
 #include <strata/runtime/io/output_file.h>

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include <strata/model/text_markers.h>
+#include <strata/text/text_markers.h>
 #include <strata/runtime/str.h>
 #include <strata/session/average_checkpoints.h>
 #include <strata/train/resume.h>

@@ -2,10 +2,10 @@
 
 #include <string_view>
 
-#include <strata/model/chat.h>
+#include <strata/text/chat.h>
 #include <strata/model/hf/config.h>
 #include <strata/model/hf/model_files.h>
-#include <strata/model/text_markers.h>
+#include <strata/text/text_markers.h>
 #include <strata/runtime/str.h>
 #include <strata/train/resume.h>
 #include <strata/train/run_folder.h>

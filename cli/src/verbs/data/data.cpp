@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include <strata/model/data_summary.h>
-#include <strata/model/documents.h>
-#include <strata/model/token_cache.h>
+#include <strata/text/data_summary.h>
+#include <strata/text/documents.h>
+#include <strata/text/token_cache.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>

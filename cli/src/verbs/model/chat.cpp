@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <strata/model/prompts.h>
+#include <strata/text/prompts.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
 #include <strata/train/generate/generation_source.h>

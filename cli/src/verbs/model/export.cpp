@@ -3,8 +3,8 @@
 #include <strata/session/checkpoint.h>
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/model/hf/folder.h>
-#include <strata/model/hf/tokenizer_reader.h>
-#include <strata/model/tokenizer.h>
+#include <strata/text/tokenizer_reader.h>
+#include <strata/text/tokenizer.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/io/safetensors.h>
 #include <strata/runtime/str.h>

@@ -1,6 +1,6 @@
 #include "verbs/model/export_source.h"
 
-#include <strata/model/tokenizer_config.h>
+#include <strata/text/tokenizer_config.h>
 #include <strata/runtime/str.h>
 #include <strata/train/align/objective.h>
 #include <strata/train/pretrained/whole_model.h>

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include <strata/model/hf/folder.h>
-#include <strata/model/tokenizer.h>
+#include <strata/text/tokenizer.h>
 #include <strata/runtime/io/io.h>
 #include <strata/train/load_config.h>
 #include <strata/train/pretrained/checkpoint_params.h>

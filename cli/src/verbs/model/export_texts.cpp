@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <strata/model/hf/model_files.h>
-#include <strata/model/tokenizer_config.h>
+#include <strata/text/tokenizer_config.h>
 #include <strata/runtime/str.h>
 #include <strata/train/run_folder.h>
 

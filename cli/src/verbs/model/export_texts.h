@@ -5,7 +5,7 @@
 #include <string>
 
 #include <strata/model/hf/folder.h>
-#include <strata/model/tokenizer.h>
+#include <strata/text/tokenizer.h>
 #include <strata/runtime/io/io.h>
 
 namespace strata::cli {

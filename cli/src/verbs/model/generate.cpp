@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <strata/model/model_rows.h>
-#include <strata/model/prompts.h>
-#include <strata/model/utf8_stream.h>
+#include <strata/text/model_rows.h>
+#include <strata/text/prompts.h>
+#include <strata/text/utf8_stream.h>
 #include <strata/parallel/world.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include <strata/model/documents.h>
-#include <strata/model/score_request.h>
+#include <strata/text/documents.h>
+#include <strata/text/score_request.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/io/output_file.h>

@@ -5,7 +5,7 @@
 #include <strata/runtime/status.h>
 
 #include "gguf/architecture.h"
-#include "gguf/read/reader.h"
+#include <strata/runtime/io/gguf/reader.h>
 
 namespace strata::detail {
 

@@ -7,13 +7,15 @@
 #include <nlohmann/json.hpp>
 
 #include <strata/model/hf/config.h>
+#include <strata/model/hf/model_files.h>
+#include <strata/text/gguf_tokenizer.h>
+#include <strata/text/model_files.h>
 #include <strata/runtime/str.h>
 
-#include "gguf/encoding.h"
+#include <strata/runtime/io/gguf/encoding.h>
 #include "gguf/read/config.h"
-#include "gguf/read/vocabulary_files.h"
 #include "hf/folder_files.h"
-#include "text/strict_json.h"
+#include <strata/runtime/config/strict_json.h>
 
 namespace strata::detail {
 namespace {
@@ -131,27 +133,36 @@ Status GgufModel::read(std::string_view tensor, std::int64_t begin, std::span<fl
   return {};
 }
 
-bool is_gguf_file(Io& io, const std::string& path) {
-  return path.ends_with(".gguf") && io.exists(path) && !io.exists(path + "/.");
+}  // namespace strata::detail
+
+namespace strata {
+namespace {
+
+constexpr std::string_view kConfig = "/config.json";
+
+/// The GGUF file whose config.json `path` is; empty if it is none.
+std::string gguf_of_config(Io& io, const std::string& path) {
+  return path.ends_with(kConfig) ? gguf_of(io, path) : std::string();
 }
 
-bool gguf_has_text(std::string_view name) {
-  return name == "config.json" || name == "tokenizer.json" || name == "tokenizer_config.json" ||
-         name == "generation_config.json";
-}
-
-Result<std::string> gguf_text(Io& io, const std::string& path, std::string_view name) {
-  if (!gguf_has_text(name)) return Status::error(Code::not_found, str(path, " has no ", name));
+Result<std::string> config_from_file(Io& io, const std::string& path) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<GgufReader> file, GgufReader::open(io, path));
-  auto text = [&]() -> Result<std::string> {
-    if (name == "tokenizer.json") return tokenizer_from_gguf(*file);
-    if (name == "tokenizer_config.json") return tokenizer_config_from_gguf(*file);
-    if (name == "generation_config.json") return generation_config_from_gguf(*file);
-    STRATA_TRY_ASSIGN(const DecoderConfig config, config_from_gguf(*file));
-    return config_text_of(*file, config);
-  }();
-  if (!text.has_value()) return text.status().annotate(path);
+  STRATA_TRY_ASSIGN(const DecoderConfig config, detail::config_from_gguf(*file));
+  return detail::config_text_of(*file, config);
+}
+
+}  // namespace
+
+bool model_file_exists(Io& io, const std::string& path) {
+  return tokenizer_file_exists(io, path) || !gguf_of_config(io, path).empty();
+}
+
+Result<std::string> read_model_file(Io& io, const std::string& path, std::uint64_t limit_bytes) {
+  const std::string file = gguf_of_config(io, path);
+  if (file.empty()) return read_tokenizer_file(io, path, limit_bytes);
+  auto text = config_from_file(io, file);
+  if (!text.has_value()) return text.status().annotate(file);
   return text;
 }
 
-}  // namespace strata::detail
+}  // namespace strata

@@ -15,7 +15,7 @@
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/status.h>
 
-#include "gguf/read/reader.h"
+#include <strata/runtime/io/gguf/reader.h>
 #include "gguf/tensors.h"
 
 namespace strata::detail {
@@ -47,12 +47,5 @@ class GgufModel {
   std::vector<HfTensor> tensors_;
   std::map<std::string, GgufPart, std::less<>> parts_;  // by name
 };
-
-/// Whether there is a GGUF file of that name.
-bool is_gguf_file(Io& io, const std::string& path);
-/// Whether the file has what a folder's text file `name` says.
-bool gguf_has_text(std::string_view name);
-/// That text. Errors: `not_found` for another name; those of GgufReader::open() and of what writes the text.
-Result<std::string> gguf_text(Io& io, const std::string& path, std::string_view name);
 
 }  // namespace strata::detail

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include <strata/model/chat.h>
+#include <strata/text/chat.h>
 #include <strata/model/sampling.h>
 #include <strata/serve/api_error.h>
 

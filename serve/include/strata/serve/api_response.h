@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <strata/model/tokenizer.h>
+#include <strata/text/tokenizer.h>
 
 namespace strata {
 

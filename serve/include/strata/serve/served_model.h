@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <strata/model/chat.h>
-#include <strata/model/tokenizer.h>
+#include <strata/text/chat.h>
+#include <strata/text/tokenizer.h>
 #include <strata/serve/api_error.h>
 #include <strata/serve/api_request.h>
 #include <strata/train/generate/generation_source.h>

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <strata/model/chat.h>
+#include <strata/text/chat.h>
 #include <strata/runtime/io/io.h>
 
 namespace strata {

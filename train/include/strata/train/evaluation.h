@@ -6,7 +6,7 @@
 #include <string>
 
 #include <strata/engine/engine.h>
-#include <strata/model/dataset.h>
+#include <strata/text/dataset.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/signals.h>
 #include <strata/train/align/pair_batches.h>

@@ -7,7 +7,7 @@
 
 #include <strata/engine/batch_source.h>
 #include <strata/graph/passes.h>
-#include <strata/model/dataset.h>
+#include <strata/text/dataset.h>
 #include <strata/runtime/rng.h>
 
 namespace strata {

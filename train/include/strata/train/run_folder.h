@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <strata/engine/engine.h>
-#include <strata/model/text_markers.h>
+#include <strata/text/text_markers.h>
 #include <strata/runtime/io/io.h>
 #include <strata/train/folder_lock.h>
 #include <strata/train/observer.h>

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include <strata/model/dataset.h>
-#include <strata/model/tokenizer.h>
+#include <strata/text/dataset.h>
+#include <strata/text/tokenizer.h>
 #include <strata/runtime/io/io.h>
 #include <strata/train/chat_choice.h>
 #include <strata/train/train_config.h>

@@ -7,9 +7,9 @@
 
 #include <strata/engine/engine.h>
 #include <strata/graph/passes.h>
-#include <strata/model/dataset.h>
+#include <strata/text/dataset.h>
 #include <strata/model/decoder.h>
-#include <strata/model/tokenizer.h>
+#include <strata/text/tokenizer.h>
 #include <strata/runtime/io/io.h>
 #include <strata/train/activation_choices.h>
 #include <strata/train/micro_batches.h>

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include <strata/model/text_markers.h>
+#include <strata/text/text_markers.h>
 #include <strata/session/checkpoint.h>
 #include <strata/profile/stalls.h>
 #include <strata/report/samples_file.h>

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include <strata/runtime/io/io.h>
-#include <strata/model/text_markers.h>
+#include <strata/text/text_markers.h>
 #include <strata/train/run_folder.h>
 
 namespace strata::detail {

@@ -6,7 +6,7 @@
 #include <strata/model/decoder.h>
 #include <strata/model/gguf/options.h>
 #include <strata/model/hf/folder.h>
-#include <strata/model/tokenizer.h>
+#include <strata/text/tokenizer.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/status.h>
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include <strata/model/gguf/format.h>
+#include <strata/runtime/io/gguf/format.h>
 #include <strata/runtime/threads/thread_pool.h>
 
 namespace strata {

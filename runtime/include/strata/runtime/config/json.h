@@ -5,9 +5,6 @@
 
 namespace strata {
 
-/// Whether the bytes are well-formed UTF-8 (no surrogates, no overlong forms).
-bool is_utf8(std::string_view text) noexcept;
-
 /// Appends `text` as a quoted JSON string. Bytes that are not valid UTF-8 become U+FFFD, so that the output
 /// always parses.
 void append_json_string(std::string& out, std::string_view text);

@@ -5,9 +5,9 @@
 #include <strata/kernels/align/loss_options.h>
 #include <strata/model/align/pairs.h>
 #include <strata/model/align/policy.h>
-#include <strata/model/documents.h>
-#include <strata/model/pair_dataset.h>
-#include <strata/model/tokenizer.h>
+#include <strata/text/documents.h>
+#include <strata/text/pair_dataset.h>
+#include <strata/text/tokenizer.h>
 #include <strata/train/train_config.h>
 
 // What a run learns (train.objective), apart from the next token.

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <strata/engine/engine.h>
-#include <strata/model/pair_dataset.h>
+#include <strata/text/pair_dataset.h>
 #include <strata/runtime/io/io.h>
 #include <strata/train/micro_batches.h>
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/model/prompts.h>
+#include <strata/text/prompts.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/io/io.h>
 #include <strata/train/token_data.h>

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include <strata/model/documents.h>
+#include <strata/text/documents.h>
 #include <strata/runtime/io/io.h>
 #include <strata/train/token_data.h>
 

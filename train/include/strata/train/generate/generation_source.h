@@ -8,7 +8,7 @@
 
 #include <strata/engine/engine.h>
 #include <strata/session/checkpoint.h>
-#include <strata/model/tokenizer.h>
+#include <strata/text/tokenizer.h>
 #include <strata/train/generate/row_adapters.h>
 #include <strata/train/job.h>
 #include <strata/train/load_config.h>

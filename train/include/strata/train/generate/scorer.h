@@ -7,7 +7,7 @@
 
 #include <strata/engine/engine.h>
 #include <strata/model/decoder.h>
-#include <strata/model/score_request.h>
+#include <strata/text/score_request.h>
 
 namespace strata {
 

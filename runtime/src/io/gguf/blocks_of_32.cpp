@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "io/gguf/blocks.h"
+
+namespace strata::detail {
+namespace {
+
+constexpr std::size_t kElems = 32;
+using Codes = std::array<unsigned, kElems>;
+
+/// What follows the floats of a block: the fifth bits, if there are, and two codes of 4 bits in each byte.
+void put_codes(const Codes& codes, bool five_bits, std::byte* into) {
+  std::uint32_t fifth = 0;
+  for (std::size_t i = 0; i < kElems; ++i) fifth |= (codes[i] >> 4 & 1u) << i;
+  if (five_bits) {
+    std::memcpy(into, &fifth, sizeof fifth);
+    into += sizeof fifth;
+  }
+  for (std::size_t i = 0; i < kElems / 2; ++i)
+    into[i] = static_cast<std::byte>((codes[i] & 15) | (codes[i + kElems / 2] & 15) << 4);
+}
+Codes get_codes(const std::byte* from, bool five_bits) {
+  std::uint32_t fifth = 0;
+  if (five_bits) {
+    std::memcpy(&fifth, from, sizeof fifth);
+    from += sizeof fifth;
+  }
+  Codes codes{};
+  for (std::size_t i = 0; i < kElems / 2; ++i) {
+    codes[i] = bits_of(from[i]) & 15;
+    codes[i + kElems / 2] = bits_of(from[i]) >> 4;
+  }
+  for (std::size_t i = 0; i < kElems; ++i) codes[i] |= (fifth >> i & 1u) << 4;
+  return codes;
+}
+
+// The inverse of a scale near the smallest numbers is infinite. In f16 such a scale is 0.
+unsigned code_of(float multiple, unsigned most) {
+  return std::isfinite(multiple) ? std::min(most, static_cast<unsigned>(std::max(multiple, 0.0f))) : 0;
+}
+float inverse_of(float scale) { return scale != 0 ? 1.0f / scale : 0.0f; }
+
+/// The value of the largest magnitude becomes code 0, so that its sign decides that of the scale.
+void encode_symmetric(std::span<const float> values, unsigned levels, std::byte* into) {
+  float largest = 0, extreme = 0;
+  for (const float x : values)
+    if (std::abs(x) > largest) {
+      largest = std::abs(x);
+      extreme = x;
+    }
+  const unsigned middle = levels / 2;
+  const auto half = static_cast<float>(middle);
+  const float scale = extreme / -half, inverse = inverse_of(scale);
+  put_f16(scale, into);
+  Codes codes{};
+  for (std::size_t i = 0; i < kElems; ++i)
+    codes[i] = code_of(values[i] * inverse + (half + 0.5f), levels - 1);
+  put_codes(codes, levels > 16, into + 2);
+}
+
+void encode_affine(std::span<const float> values, unsigned levels, std::byte* into) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  const float scale = (*most - *least) / static_cast<float>(levels - 1), inverse = inverse_of(scale);
+  put_f16(scale, into);
+  put_f16(*least, into + 2);
+  Codes codes{};
+  for (std::size_t i = 0; i < kElems; ++i)
+    codes[i] = code_of((values[i] - *least) * inverse + 0.5f, levels - 1);
+  put_codes(codes, levels > 16, into + 4);
+}
+
+void encode_q8(std::span<const float> values, std::byte* into) {
+  float largest = 0;
+  for (const float x : values) largest = std::max(largest, std::abs(x));
+  const float scale = largest / 127.0f, inverse = inverse_of(scale);
+  put_f16(scale, into);
+  for (std::size_t i = 0; i < kElems; ++i) {
+    const float multiple = std::isfinite(inverse) ? std::round(values[i] * inverse) : 0.0f;
+    into[2 + i] = static_cast<std::byte>(static_cast<std::int8_t>(multiple));
+  }
+}
+
+bool has_five_bits(GgufFormat format) { return format == GgufFormat::q5_0 || format == GgufFormat::q5_1; }
+bool has_minimum(GgufFormat format) { return format == GgufFormat::q4_1 || format == GgufFormat::q5_1; }
+
+}  // namespace
+
+void encode_block_of_32(std::span<const float> values, GgufFormat format, std::byte* into) {
+  if (format == GgufFormat::q8_0) return encode_q8(values, into);
+  const unsigned levels = has_five_bits(format) ? 32 : 16;
+  if (has_minimum(format)) return encode_affine(values, levels, into);
+  encode_symmetric(values, levels, into);
+}
+
+void decode_block_of_32(const std::byte* from, GgufFormat format, std::span<float> values) {
+  const float scale = get_f16(from);
+  if (format == GgufFormat::q8_0) {
+    for (std::size_t i = 0; i < kElems; ++i)
+      values[i] = static_cast<float>(static_cast<std::int8_t>(from[2 + i])) * scale;
+    return;
+  }
+  const bool affine = has_minimum(format), five = has_five_bits(format);
+  const Codes codes = get_codes(from + (affine ? 4 : 2), five);
+  const float minimum = affine ? get_f16(from + 2) : 0.0f;
+  const int zero = affine ? 0 : five ? 16 : 8;
+  for (std::size_t i = 0; i < kElems; ++i) {
+    const float product = static_cast<float>(static_cast<int>(codes[i]) - zero) * scale;
+    values[i] = affine ? product + minimum : product;
+  }
+}
+
+}  // namespace strata::detail
