@@ -16,7 +16,7 @@
 #include <strata/graph/passes.h>
 #include <strata/model/decoder.h>
 #include <strata/runtime/backend/host_backend.h>
-#include <strata/train/split/split_model.h>
+#include <strata/plan/split/split_model.h>
 
 #include "overlap_program.h"
 

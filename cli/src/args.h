@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/train/load_config.h>
+#include <strata/config/load_config.h>
 
 namespace strata::cli {
 

@@ -14,7 +14,7 @@
 
 #include <strata/runtime/config/config.h>
 #include <strata/runtime/str.h>
-#include <strata/train/train_config.h>
+#include <strata/config/train_config.h>
 
 namespace strata::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <strata/parallel/mpi_world.h>
 #include <strata/parallel/nccl_world.h>
 #include <strata/runtime/str.h>
-#include <strata/train/load_config.h>
+#include <strata/config/load_config.h>
 
 namespace strata::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <strata/ds_config/ds_config.h>
-#include <strata/train/load_config.h>
+#include <strata/config/load_config.h>
 #include <strata/yaml_config/yaml_config.h>
 
 #include "cli/run_command.h"

@@ -13,7 +13,7 @@
 #include <strata/runtime/signals.h>
 #include <strata/serve/service.h>
 
-#include "train/cached_model.h"
+#include "infer/cached_model.h"
 
 namespace strata::test {
 

@@ -12,7 +12,7 @@
 #include <strata/model/decoder.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
-#include <strata/train/split/split_model.h>
+#include <strata/plan/split/split_model.h>
 
 #include "sharding/sharded_run.h"
 

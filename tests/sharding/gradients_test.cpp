@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <strata/train/split/split_annotations.h>
+#include <strata/config/split_annotations.h>
 
 #include "sharding/gradient_run.h"
 

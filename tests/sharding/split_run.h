@@ -7,8 +7,8 @@
 #include <strata/graph/passes.h>
 #include <strata/session/checkpoint.h>
 #include <strata/session/ranks/rank_traffic.h>
-#include <strata/train/split/model_pipeline.h>
-#include <strata/train/split/split_model.h>
+#include <strata/plan/split/model_pipeline.h>
+#include <strata/plan/split/split_model.h>
 
 #include "engine/rank_run.h"
 #include "support/temp_dir.h"

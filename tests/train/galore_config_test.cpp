@@ -5,10 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <strata/runtime/str.h>
-#include <strata/train/activation_choices.h>
-#include <strata/train/subspaces/groups.h>
+#include <strata/plan/activation_choices.h>
+#include <strata/plan/subspaces.h>
 #include <strata/train/subspaces/schedule.h>
-#include <strata/train/training_data.h>
+#include <strata/config/train_config.h>
+#include <strata/config/model_choice.h>
 
 namespace strata {
 namespace {

@@ -5,8 +5,8 @@
 #include <CLI/CLI.hpp>
 
 #include <strata/offload/machine_profile.h>
-#include <strata/train/load_config.h>
-#include <strata/train/task.h>
+#include <strata/config/load_config.h>
+#include <strata/config/task.h>
 
 #include "verb_table.h"
 

@@ -4,7 +4,7 @@
 #include <set>
 #include <string_view>
 
-#include <strata/train/load_config.h>
+#include <strata/config/load_config.h>
 
 namespace strata::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <strata/runtime/str.h>
-#include <strata/train/load_config.h>
+#include <strata/config/load_config.h>
 
 #include "exit_code.h"
 

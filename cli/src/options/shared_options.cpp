@@ -6,8 +6,8 @@
 #include <CLI/CLI.hpp>
 
 #include <strata/runtime/str.h>
-#include <strata/train/load_config.h>
-#include <strata/train/task.h>
+#include <strata/config/load_config.h>
+#include <strata/config/task.h>
 
 namespace strata::cli {
 

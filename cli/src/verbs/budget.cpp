@@ -4,9 +4,10 @@
 #include <strata/runtime/memory/host_memory.h>
 #include <strata/runtime/str.h>
 #include <strata/train/budget_request.h>
-#include <strata/train/job.h>
-#include <strata/train/load_config.h>
+#include <strata/plan/job.h>
+#include <strata/config/load_config.h>
 #include <strata/train/run_folder.h>
+#include <strata/config/run_layout.h>
 
 #include "exit_code.h"
 #include "print.h"

@@ -12,9 +12,11 @@
 #include <strata/session/checkpoint.h>
 #include <strata/train/tools/average_run.h>
 #include <strata/train/folder_lock.h>
-#include <strata/train/load_config.h>
+#include <strata/config/load_config.h>
 #include <strata/train/resume.h>
 #include <strata/train/run_folder.h>
+#include <strata/config/run_checkpoints.h>
+#include <strata/config/run_layout.h>
 
 #include "exit_code.h"
 #include "print.h"

@@ -2,7 +2,7 @@
 
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
-#include <strata/train/load_config.h>
+#include <strata/config/load_config.h>
 
 #include "describe/describe_keys.h"
 #include "exit_code.h"

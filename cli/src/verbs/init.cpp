@@ -4,9 +4,9 @@
 #include <strata/profile/profile_cache.h>
 #include <strata/runtime/io/output_file.h>
 #include <strata/runtime/str.h>
-#include <strata/train/plan_text.h>
-#include <strata/train/tools/starter_config.h>
-#include <strata/train/task.h>
+#include <strata/plan/plan_text.h>
+#include <strata/plan/starter_config.h>
+#include <strata/config/task.h>
 
 #include "exit_code.h"
 #include "terminal/line_reader.h"

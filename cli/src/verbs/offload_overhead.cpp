@@ -7,9 +7,9 @@
 
 #include <strata/runtime/str.h>
 #include <strata/runtime/threads/topology.h>
-#include <strata/train/job.h>
-#include <strata/train/load_config.h>
-#include <strata/train/data/run_length.h>
+#include <strata/plan/job.h>
+#include <strata/config/load_config.h>
+#include <strata/batches/run_length.h>
 #include <strata/train/subspaces/schedule.h>
 
 // Contract C7: the share of a step's time that offloading costs, measured on the user's own model. Both runs

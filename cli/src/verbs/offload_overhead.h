@@ -1,7 +1,7 @@
 #pragma once
 
 #include <strata/train/offload_overhead.h>
-#include <strata/train/training_data.h>
+#include <strata/batches/training_data.h>
 
 #include "args.h"
 

@@ -10,11 +10,11 @@
 #include <strata/runtime/io/output_file.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
-#include <strata/train/load_config.h>
-#include <strata/train/split/plan_stages.h>
-#include <strata/train/plan_text.h>
+#include <strata/config/load_config.h>
+#include <strata/plan/split/plan_stages.h>
+#include <strata/plan/plan_text.h>
 #include <strata/train/start_notes.h>
-#include <strata/train/write_budget.h>
+#include <strata/plan/write_budget.h>
 
 #include "exit_code.h"
 #include "print.h"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/train/split/mesh_search.h>
+#include <strata/plan/split/mesh_search.h>
 
 namespace strata::cli {
 

@@ -3,12 +3,12 @@
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
-#include <strata/train/align/objective.h>
-#include <strata/train/job.h>
-#include <strata/train/load_config.h>
-#include <strata/train/data/run_length.h>
+#include <strata/config/objective.h>
+#include <strata/plan/job.h>
+#include <strata/config/load_config.h>
+#include <strata/batches/run_length.h>
 #include <strata/train/subspaces/schedule.h>
-#include <strata/train/training_data.h>
+#include <strata/batches/training_data.h>
 
 #include "exit_code.h"
 #include "print.h"

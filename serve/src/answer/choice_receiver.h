@@ -10,7 +10,7 @@
 #include <strata/text/tokenizer.h>
 #include <strata/text/utf8_stream.h>
 #include <strata/serve/stop_filter.h>
-#include <strata/train/generate/batcher.h>
+#include <strata/infer/batcher.h>
 
 #include "answer/answer_channel.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <strata/train/generate/scorer.h>
+#include <strata/infer/scorer.h>
 
 namespace strata::detail {
 namespace {

@@ -25,10 +25,13 @@
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/str.h>
-#include <strata/train/load_config.h>
-#include <strata/train/subspaces/groups.h>
+#include <strata/config/load_config.h>
+#include <strata/plan/subspaces.h>
 #include <strata/train/subspaces/schedule.h>
-#include <strata/train/training_data.h>
+#include <strata/config/train_config.h>
+#include <strata/config/model_choice.h>
+#include <strata/plan/record_programs.h>
+#include <strata/plan/activation_choices.h>
 
 #include "forward_once.h"
 

@@ -11,6 +11,7 @@
 #include <strata/train/align/advantages.h>
 #include <strata/train/align/rollout_file.h>
 #include <strata/train/align/sample_rollouts.h>
+#include <strata/config/objective.h>
 
 namespace strata {
 namespace {

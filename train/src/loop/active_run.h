@@ -7,12 +7,12 @@
 #include <strata/profile/profile_cache.h>
 #include <strata/runtime/io/io.h>
 #include <strata/session/manifest.h>
-#include <strata/train/job.h>
+#include <strata/plan/job.h>
 #include <strata/train/observer.h>
 #include <strata/train/run_folder.h>
 #include <strata/train/session_request.h>
 #include <strata/train/trainer.h>
-#include <strata/train/training_data.h>
+#include <strata/batches/training_data.h>
 
 namespace strata {
 

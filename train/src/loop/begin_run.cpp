@@ -1,16 +1,17 @@
 #include "loop/begin_run.h"
 
 #include <strata/runtime/str.h>
-#include <strata/train/align/objective.h>
-#include <strata/train/plan_text.h>
+#include <strata/config/objective.h>
+#include <strata/plan/plan_text.h>
 #include <strata/train/resume.h>
-#include <strata/train/data/run_length.h>
+#include <strata/batches/run_length.h>
 #include <strata/train/start_notes.h>
 
 #include "loop/initial_states.h"
 #include "loop/task_state.h"
 #include "run/run_files.h"
-#include "run/run_paths.h"
+#include <strata/config/run_paths.h>
+#include <strata/infer/load_checkpoint.h>
 
 namespace strata {
 

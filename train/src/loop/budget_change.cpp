@@ -6,12 +6,14 @@
 #include <strata/session/checkpoint.h>
 #include <strata/runtime/str.h>
 #include <strata/train/budget_request.h>
-#include <strata/train/plan_text.h>
+#include <strata/plan/plan_text.h>
 #include <strata/train/resume.h>
 #include <strata/train/run_identity.h>
-#include <strata/train/data/run_length.h>
+#include <strata/batches/run_length.h>
 
-#include "run/run_paths.h"
+#include <strata/config/run_paths.h>
+#include <strata/infer/load_checkpoint.h>
+#include <strata/config/run_layout.h>
 
 namespace strata {
 namespace {

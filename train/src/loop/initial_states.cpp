@@ -6,7 +6,7 @@
 #include <strata/runtime/str.h>
 #include <strata/session/checkpoint.h>
 #include <strata/session/checkpoint_folders.h>
-#include <strata/train/pretrained/pretrained_values.h>
+#include <strata/infer/pretrained_values.h>
 
 namespace strata {
 namespace {

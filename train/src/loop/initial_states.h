@@ -2,7 +2,7 @@
 
 #include <strata/engine/engine.h>
 #include <strata/runtime/io/io.h>
-#include <strata/train/train_config.h>
+#include <strata/config/train_config.h>
 
 namespace strata {
 

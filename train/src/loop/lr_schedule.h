@@ -1,7 +1,7 @@
 #pragma once
 
 #include <strata/cpuopt/schedule.h>
-#include <strata/train/train_config.h>
+#include <strata/config/train_config.h>
 
 namespace strata {
 

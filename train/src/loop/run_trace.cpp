@@ -2,6 +2,7 @@
 
 #include <strata/runtime/str.h>
 #include <strata/train/run_folder.h>
+#include <strata/config/run_layout.h>
 
 namespace strata::detail {
 

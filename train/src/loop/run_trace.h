@@ -6,7 +6,7 @@
 #include <strata/runtime/clock.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/trace/trace.h>
-#include <strata/train/train_config.h>
+#include <strata/config/train_config.h>
 
 namespace strata::detail {
 

@@ -8,7 +8,7 @@
 #include <strata/engine/engine.h>
 #include <strata/text/tokenizer.h>
 #include <strata/runtime/signals.h>
-#include <strata/train/training_data.h>
+#include <strata/batches/training_data.h>
 
 namespace strata {
 

@@ -10,13 +10,13 @@
 #include <strata/runtime/log.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
-#include <strata/train/align/objective.h>
+#include <strata/config/objective.h>
 #include <strata/train/align/policy_iterations.h>
 #include <strata/train/budget_request.h>
-#include <strata/train/split/plan_stages.h>
+#include <strata/plan/split/plan_stages.h>
 #include <strata/train/resume.h>
-#include <strata/train/data/run_length.h>
-#include <strata/train/write_budget.h>
+#include <strata/batches/run_length.h>
+#include <strata/plan/write_budget.h>
 
 #include "loop/active_run.h"
 #include "loop/begin_run.h"
@@ -25,8 +25,9 @@
 #include "loop/start/match_checkpoint.h"
 #include "loop/start/rank_start.h"
 #include "loop/run_trace.h"
-#include "plan/gemm_choice.h"
-#include "run/run_paths.h"
+#include <strata/plan/gemm_choice.h>
+#include <strata/config/run_paths.h>
+#include <strata/config/run_layout.h>
 #include "run/summary.h"
 
 namespace strata {

@@ -5,8 +5,9 @@
 
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
-#include <strata/train/subspaces/groups.h>
-#include <strata/train/training_data.h>
+#include <strata/plan/subspaces.h>
+#include <strata/config/train_config.h>
+#include <strata/config/model_choice.h>
 
 namespace strata {
 namespace {

@@ -8,10 +8,11 @@
 #include <strata/runtime/clock.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
-#include <strata/train/align/objective.h>
-#include <strata/train/align/pair_batches.h>
-#include <strata/train/evaluation.h>
+#include <strata/config/objective.h>
+#include <strata/batches/pair_batches.h>
+#include <strata/infer/evaluation.h>
 #include <strata/train/run_folder.h>
+#include <strata/config/run_layout.h>
 
 #include "loop/initial_states.h"
 

@@ -4,9 +4,9 @@
 
 #include <strata/session/checkpoint.h>
 #include <strata/train/align/policy_iterations.h>
-#include <strata/train/job.h>
+#include <strata/plan/job.h>
 #include <strata/train/observer.h>
-#include <strata/train/training_data.h>
+#include <strata/batches/training_data.h>
 
 // What a run has besides the states of its parameters, and keeps in its checkpoints: what the reference of
 // DPO gives the pairs, and the answers of an iteration that is not over.

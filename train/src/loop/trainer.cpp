@@ -7,10 +7,11 @@
 
 #include <strata/runtime/memory/alloc_counter.h>
 #include <strata/runtime/str.h>
-#include <strata/train/align/objective.h>
-#include <strata/train/align/pair_sums.h>
+#include <strata/config/objective.h>
+#include <strata/infer/pair_sums.h>
 #include <strata/train/align/policy_iterations.h>
-#include <strata/train/plan_text.h>
+#include <strata/plan/plan_text.h>
+#include <strata/infer/pair_figures.h>
 
 #include "loop/gradient_norms.h"
 #include "loop/lr_schedule.h"

@@ -2,10 +2,12 @@
 #include <strata/profile/compute_device.h>
 #include <strata/runtime/str.h>
 #include <strata/session/checkpoint.h>
-#include <strata/train/align/objective.h>
+#include <strata/config/objective.h>
 #include <strata/train/align/policy_iterations.h>
 #include <strata/train/resume.h>
 #include <strata/train/trainer.h>
+#include <strata/config/run_checkpoints.h>
+#include <strata/config/run_layout.h>
 
 #include "loop/task_state.h"
 

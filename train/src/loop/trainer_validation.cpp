@@ -5,9 +5,9 @@
 
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
-#include <strata/train/align/objective.h>
+#include <strata/config/objective.h>
 #include <strata/train/align/policy_iterations.h>
-#include <strata/train/evaluation.h>
+#include <strata/infer/evaluation.h>
 #include <strata/train/trainer.h>
 
 #include "loop/sample_text.h"

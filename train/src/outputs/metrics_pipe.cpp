@@ -4,6 +4,8 @@
 
 #include <sys/socket.h>
 
+#include <strata/runtime/shell_command.h>
+
 namespace strata::detail {
 
 Result<std::unique_ptr<MetricsPipe>> MetricsPipe::start(const std::string& command) {

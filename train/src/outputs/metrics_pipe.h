@@ -7,7 +7,7 @@
 
 #include <strata/runtime/status.h>
 
-#include "outputs/shell_command.h"
+#include <strata/runtime/shell_command.h>
 
 namespace strata::detail {
 

@@ -10,6 +10,8 @@
 #include <strata/report/report_page.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
+#include <strata/config/run_layout.h>
+#include <strata/infer/pair_figures.h>
 
 namespace strata::detail {
 namespace {

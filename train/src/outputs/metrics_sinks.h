@@ -8,7 +8,8 @@
 #include <strata/report/event_file.h>
 #include <strata/train/observer.h>
 #include <strata/train/run_folder.h>
-#include <strata/train/train_config.h>
+#include <strata/config/train_config.h>
+#include <strata/infer/pair_figures.h>
 
 #include "outputs/metrics_pipe.h"
 

@@ -8,7 +8,9 @@
 #include <strata/train/resume.h>
 #include <strata/train/run_folder.h>
 
-#include "run/run_paths.h"
+#include <strata/config/run_paths.h>
+#include <strata/config/run_checkpoints.h>
+#include <strata/config/run_layout.h>
 
 namespace strata {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <strata/parallel/world.h>
 #include <strata/runtime/status.h>
-#include <strata/train/job.h>
+#include <strata/plan/job.h>
 
 namespace strata {
 

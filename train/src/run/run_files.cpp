@@ -11,7 +11,8 @@
 #include <strata/train/run_folder.h>
 #include <strata/train/start_notes.h>
 
-#include "run/run_paths.h"
+#include <strata/config/run_paths.h>
+#include <strata/config/run_layout.h>
 
 namespace strata {
 namespace {

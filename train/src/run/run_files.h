@@ -4,7 +4,7 @@
 #include <string>
 
 #include <strata/runtime/io/io.h>
-#include <strata/train/training_data.h>
+#include <strata/batches/training_data.h>
 
 namespace strata {
 

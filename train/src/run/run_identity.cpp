@@ -9,9 +9,10 @@
 #include <strata/profile/compute_device.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/str.h>
-#include <strata/train/align/objective.h>
+#include <strata/config/objective.h>
+#include <strata/config/model_choice.h>
 
-#include "config/adapter_methods.h"
+#include <strata/config/adapter_methods.h>
 
 namespace strata {
 

@@ -9,8 +9,8 @@
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
-#include <strata/train/evaluation.h>
-#include <strata/train/tiers.h>
+#include <strata/infer/evaluation.h>
+#include <strata/plan/tiers.h>
 
 #include "run/lanes.h"
 #include "run/rank_memory.h"

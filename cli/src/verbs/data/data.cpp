@@ -7,9 +7,9 @@
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
-#include <strata/train/chat_choice.h>
-#include <strata/train/load_config.h>
-#include <strata/train/token_data.h>
+#include <strata/config/chat_choice.h>
+#include <strata/config/load_config.h>
+#include <strata/batches/token_data.h>
 
 #include "exit_code.h"
 #include "print.h"

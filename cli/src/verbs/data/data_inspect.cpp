@@ -11,9 +11,9 @@
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/terminal_text.h>
-#include <strata/train/align/objective.h>
-#include <strata/train/chat_choice.h>
-#include <strata/train/data/first_record.h>
+#include <strata/config/objective.h>
+#include <strata/config/chat_choice.h>
+#include <strata/batches/first_record.h>
 
 #include "print.h"
 

@@ -7,8 +7,8 @@
 #include <strata/text/prompts.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
-#include <strata/train/generate/generation_source.h>
-#include <strata/train/generate/generator.h>
+#include <strata/infer/generation_source.h>
+#include <strata/infer/generator.h>
 
 #include "exit_code.h"
 #include "terminal/line_editor.h"

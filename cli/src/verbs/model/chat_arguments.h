@@ -1,7 +1,7 @@
 #pragma once
 
 #include <strata/runtime/status.h>
-#include <strata/train/generate/generation_source.h>
+#include <strata/infer/generation_source.h>
 
 #include "args.h"
 

@@ -9,11 +9,13 @@
 #include <strata/runtime/io/safetensors.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
-#include <strata/train/align/objective.h>
-#include <strata/train/load_config.h>
+#include <strata/config/objective.h>
+#include <strata/config/load_config.h>
 #include <strata/train/run_folder.h>
-#include <strata/train/subspaces/groups.h>
-#include <strata/train/training_data.h>
+#include <strata/plan/subspaces.h>
+#include <strata/config/train_config.h>
+#include <strata/config/model_choice.h>
+#include <strata/config/run_layout.h>
 
 #include "exit_code.h"
 #include "print.h"

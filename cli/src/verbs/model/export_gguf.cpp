@@ -2,7 +2,7 @@
 
 #include <strata/model/gguf/export.h>
 #include <strata/runtime/str.h>
-#include <strata/train/training_data.h>
+#include <strata/config/train_config.h>
 
 #include "print.h"
 #include "verbs/model/export_source.h"

@@ -2,11 +2,14 @@
 
 #include <strata/text/tokenizer_config.h>
 #include <strata/runtime/str.h>
-#include <strata/train/align/objective.h>
-#include <strata/train/pretrained/whole_model.h>
+#include <strata/config/objective.h>
+#include <strata/infer/whole_model.h>
 #include <strata/train/resume.h>
 #include <strata/train/run_folder.h>
-#include <strata/train/training_data.h>
+#include <strata/config/train_config.h>
+#include <strata/config/model_choice.h>
+#include <strata/config/run_checkpoints.h>
+#include <strata/config/run_layout.h>
 
 #include "print.h"
 #include "verbs/model/export_texts.h"

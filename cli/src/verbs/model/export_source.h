@@ -9,9 +9,9 @@
 #include <strata/model/hf/folder.h>
 #include <strata/text/tokenizer.h>
 #include <strata/runtime/io/io.h>
-#include <strata/train/load_config.h>
-#include <strata/train/pretrained/checkpoint_params.h>
-#include <strata/train/pretrained/pretrained_values.h>
+#include <strata/config/load_config.h>
+#include <strata/infer/checkpoint_params.h>
+#include <strata/infer/pretrained_values.h>
 
 #include "args.h"
 

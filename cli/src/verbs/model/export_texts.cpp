@@ -8,6 +8,7 @@
 #include <strata/text/tokenizer_config.h>
 #include <strata/runtime/str.h>
 #include <strata/train/run_folder.h>
+#include <strata/config/run_layout.h>
 
 namespace strata::cli {
 namespace {

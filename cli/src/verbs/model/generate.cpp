@@ -12,9 +12,9 @@
 #include <strata/parallel/world.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
-#include <strata/train/generate/generation_source.h>
-#include <strata/train/generate/generator.h>
-#include <strata/train/load_config.h>
+#include <strata/infer/generation_source.h>
+#include <strata/infer/generator.h>
+#include <strata/config/load_config.h>
 
 #include "exit_code.h"
 #include "print.h"

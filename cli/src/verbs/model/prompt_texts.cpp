@@ -8,7 +8,7 @@
 
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
-#include <strata/train/load_config.h>
+#include <strata/config/load_config.h>
 
 namespace strata::cli {
 namespace {

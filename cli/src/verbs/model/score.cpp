@@ -15,9 +15,9 @@
 #include <strata/runtime/io/output_file.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
-#include <strata/train/generate/generation_source.h>
-#include <strata/train/generate/scorer.h>
-#include <strata/train/load_config.h>
+#include <strata/infer/generation_source.h>
+#include <strata/infer/scorer.h>
+#include <strata/config/load_config.h>
 
 #include "exit_code.h"
 #include "terminal/line_reader.h"

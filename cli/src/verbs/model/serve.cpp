@@ -15,8 +15,8 @@
 #include <strata/serve/http_server.h>
 #include <strata/serve/local_host.h>
 #include <strata/serve/service.h>
-#include <strata/train/generate/batcher.h>
-#include <strata/train/generate/generation_source.h>
+#include <strata/infer/batcher.h>
+#include <strata/infer/generation_source.h>
 
 #include "exit_code.h"
 #include "print.h"

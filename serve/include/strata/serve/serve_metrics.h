@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <strata/runtime/thread_annotations.h>
-#include <strata/train/generate/generation_queue.h>
+#include <strata/infer/generation_queue.h>
 
 namespace strata {
 

@@ -10,7 +10,7 @@
 #include <strata/text/tokenizer.h>
 #include <strata/serve/api_error.h>
 #include <strata/serve/api_request.h>
-#include <strata/train/generate/generation_source.h>
+#include <strata/infer/generation_source.h>
 
 namespace strata {
 

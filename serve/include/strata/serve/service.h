@@ -16,7 +16,7 @@
 #include <strata/serve/api_error.h>
 #include <strata/serve/serve_metrics.h>
 #include <strata/serve/served_model.h>
-#include <strata/train/generate/generation_queue.h>
+#include <strata/infer/generation_queue.h>
 
 namespace strata {
 

@@ -6,15 +6,11 @@
 #include <limits>
 #include <string_view>
 
+#include <strata/infer/pair_figures.h>
+
 namespace strata {
 
 struct TrainConfig;
-
-/// A figure of a step, by the name that all outputs have for it.
-struct NamedFigure {
-  const char* name = "";
-  double value = 0;
-};
 
 /// What one step reports.
 struct StepProgress {

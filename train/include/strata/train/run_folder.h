@@ -13,50 +13,12 @@
 #include <strata/engine/engine.h>
 #include <strata/text/text_markers.h>
 #include <strata/runtime/io/io.h>
+#include <strata/config/run_layout.h>
+#include <strata/infer/pair_figures.h>
 #include <strata/train/folder_lock.h>
 #include <strata/train/observer.h>
 
 namespace strata {
-
-/// The configuration of a run with every `auto` resolved.
-inline constexpr const char* kResolvedConfig = kRunConfigFile;
-
-/// The chat template that a run's conversations are written with.
-inline constexpr const char* kChatTemplateFile = "chat_template.jinja";
-
-/// The algorithms that GPU GEMMs used: gemm_algorithms_text().
-inline constexpr const char* kGemmAlgorithmsFile = "gemm_algorithms.txt";
-
-/// Files of a Hugging Face folder that a run initialized from it copies to its own folder `base`. The run can
-/// then be continued and exported after the original folder was removed.
-inline constexpr const char* kBaseFiles[] = {"config.json", "tokenizer_config.json",
-                                             "special_tokens_map.json", "generation_config.json"};
-
-/// TensorBoard's files, whose names end so that no other program's are taken for them.
-inline constexpr const char* kEventsFolder = "tensorboard";
-inline constexpr std::string_view kEventsPrefix = "events.out.tfevents.", kEventsSuffix = ".strata";
-
-/// When the lanes of each rank worked and waited in the steps of log.trace: trace.json of rank 0.
-inline constexpr std::string_view kRankTracePrefix = "trace-rank-", kRankTraceSuffix = ".json";
-std::string trace_file(int rank);
-
-/// A file by which ranks find that they see the same folder.
-inline constexpr std::string_view kRanksPrefix = ".ranks-";
-
-/// The answers of an iteration that a checkpoint is in the midst of, before checkpoints had them:
-/// rollouts-N.bin.
-inline constexpr std::string_view kRolloutsPrefix = "rollouts-", kRolloutsSuffix = ".bin";
-
-/// Whether `path` contains a run.
-bool is_run_folder(Io& io, const std::string& path);
-
-/// What a model makes of pairs, in the mean.
-struct PairFigures {
-  double n = 0;         ///< pairs; 0: there are no such figures
-  double accuracy = 0;  ///< the share of pairs whose chosen answer has the higher score
-  double chosen = 0;    ///< score of the chosen answers; beside the reference and times beta if there is one
-  double rejected = 0;
-};
 
 /// Of a run that learns from answers that it samples: its iteration, and the step.
 struct PolicyFigures {
@@ -76,9 +38,6 @@ struct PolicyFigures {
   double value_loss = 0, critic_grad_norm = 0, critic_s = 0;  ///< of the critic's step, if there is one
 };
 
-inline constexpr std::size_t kPairFigures = 4;
-/// "accuracy", "margin" (of the scores), "chosen" and "rejected".
-std::array<NamedFigure, kPairFigures> named_figures(const PairFigures& pairs) noexcept;
 /// Those of a critic come last: as many as there are if `policy` has one.
 inline constexpr std::size_t kPolicyFigures = 18, kCriticFigures = 3;
 std::array<NamedFigure, kPolicyFigures> named_figures(const PolicyFigures& policy) noexcept;

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include <strata/train/training_data.h>
+#include <strata/batches/training_data.h>
 
 namespace strata {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <strata/train/load_config.h>
+#include <strata/config/load_config.h>
 
 namespace strata {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/train/train_config.h>
+#include <strata/config/train_config.h>
 
 namespace strata {
 

@@ -9,15 +9,16 @@
 #include <strata/runtime/signals.h>
 #include <strata/session/manifest.h>
 #include <strata/train/budget_request.h>
-#include <strata/train/evaluation.h>
-#include <strata/train/job.h>
-#include <strata/train/load_config.h>
+#include <strata/infer/evaluation.h>
+#include <strata/plan/job.h>
+#include <strata/config/load_config.h>
 #include <strata/train/observer.h>
 #include <strata/train/run_folder.h>
 #include <strata/train/run_identity.h>
 #include <strata/train/subspaces/schedule.h>
-#include <strata/train/training_data.h>
-#include <strata/train/write_budget.h>
+#include <strata/batches/training_data.h>
+#include <strata/plan/write_budget.h>
+#include <strata/infer/pair_figures.h>
 
 namespace strata {
 

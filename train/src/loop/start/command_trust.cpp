@@ -9,9 +9,10 @@
 
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
-#include <strata/train/align/objective.h>
-#include <strata/train/align/rewards.h>
+#include <strata/config/objective.h>
+#include <strata/text/rewards/rewards.h>
 #include <strata/train/run_folder.h>
+#include <strata/config/run_layout.h>
 
 namespace strata {
 namespace {

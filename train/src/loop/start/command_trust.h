@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <strata/train/load_config.h>
+#include <strata/config/load_config.h>
 #include <strata/train/observer.h>
 
 // A configuration can carry commands of the shell, which a run starts: log.command and align.reward.

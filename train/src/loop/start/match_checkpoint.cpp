@@ -8,8 +8,10 @@
 #include <strata/train/run_folder.h>
 #include <strata/train/run_identity.h>
 #include <strata/profile/compute_device.h>
+#include <strata/config/run_checkpoints.h>
+#include <strata/config/run_layout.h>
 
-#include "plan/gemm_choice.h"
+#include <strata/plan/gemm_choice.h>
 
 namespace strata {
 

@@ -7,7 +7,7 @@
 #include <strata/session/manifest.h>
 #include <strata/train/observer.h>
 #include <strata/train/session_request.h>
-#include <strata/train/training_data.h>
+#include <strata/batches/training_data.h>
 
 namespace strata {
 

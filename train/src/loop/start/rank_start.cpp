@@ -10,6 +10,7 @@
 #include <strata/runtime/threads/core_share.h>
 #include <strata/runtime/str.h>
 #include <strata/train/run_folder.h>
+#include <strata/config/run_layout.h>
 
 namespace strata {
 

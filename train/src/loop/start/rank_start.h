@@ -11,7 +11,7 @@
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/signals.h>
 #include <strata/runtime/thread_annotations.h>
-#include <strata/train/load_config.h>
+#include <strata/config/load_config.h>
 #include <strata/train/observer.h>
 
 namespace strata {

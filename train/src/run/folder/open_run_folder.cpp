@@ -13,6 +13,8 @@
 #include <strata/profile/stalls.h>
 #include <strata/report/samples_file.h>
 #include <strata/runtime/str.h>
+#include <strata/config/run_layout.h>
+#include <strata/infer/pair_figures.h>
 
 #include "run/folder/own_files.h"
 
@@ -21,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t kTextLimit = std::uint64_t{1} << 32;
 
-constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kMetrics = kMetricsFile;
 constexpr const char* kSamples = "samples.txt";
 constexpr std::string_view kValidationBits = "\"val_loss_bits\": \"";
 
@@ -40,28 +42,12 @@ double parse_double_after(std::string_view text, std::string_view key) {
 
 }  // namespace
 
-std::string trace_file(int rank) {
-  return rank == 0 ? std::string(detail::kTraceFile) : str(kRankTracePrefix, rank, kRankTraceSuffix);
-}
-
-// Metrics without a configuration are left where removing a run was interrupted.
-bool is_run_folder(Io& io, const std::string& path) {
-  return io.exists(path + "/" + kResolvedConfig) ||
-         (io.exists(path + "/" + kMetrics) && detail::has_begun(io, path));
-}
-
 Status RunFolder::check(Io& io, const std::string& path, Mode mode, std::span<const std::string> inputs) {
   if (mode == Mode::fresh && is_run_folder(io, path))
     return Status::error(Code::invalid, str(path, " contains a run; continue it with --resume ", path,
                                             ", replace it with --overwrite, or name another --out"));
-  if (mode == Mode::resume && !io.exists(path + "/" + kResolvedConfig))
-    return Status::error(
-        Code::not_found,
-        io.exists(path) ? str(path, " contains no run: there is no ", path, "/", kResolvedConfig,
-                              "; start one with strata train --out ", path)
-                        : str(path, " does not exist; strata train --out ", path, " starts a run there"));
-  return mode == Mode::resume ? Status::ok()
-                              : detail::check_no_other_files(io, path, is_run_folder(io, path), inputs);
+  if (mode == Mode::resume) return check_is_run(io, path);
+  return detail::check_no_other_files(io, path, is_run_folder(io, path), inputs);
 }
 
 Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& path, Mode mode,
@@ -97,7 +83,7 @@ Status RunFolder::begin(std::int64_t resumed_step, std::string_view config,
                         const std::map<std::string, std::string>& files, bool ends_again) {
   STRATA_TRY(check_unchanged());
   lock_->keep();
-  STRATA_TRY(lock_->mark(detail::kBegunMark));
+  STRATA_TRY(lock_->mark(kBegunMark));
   if (mode_ != Mode::resume) STRATA_TRY(clear());
   STRATA_TRY(remove_temp_files());
   STRATA_TRY(remove_named(path_, kRankTracePrefix, kRankTraceSuffix));
@@ -234,13 +220,6 @@ std::size_t write_policy_json(std::span<char> into, const PolicyFigures& policy)
 }
 
 }  // namespace
-
-std::array<NamedFigure, kPairFigures> named_figures(const PairFigures& pairs) noexcept {
-  return {{{"accuracy", pairs.accuracy},
-           {"margin", pairs.chosen - pairs.rejected},
-           {"chosen", pairs.chosen},
-           {"rejected", pairs.rejected}}};
-}
 
 std::array<NamedFigure, kPolicyFigures> named_figures(const PolicyFigures& policy) noexcept {
   return {{{"reward", policy.reward},

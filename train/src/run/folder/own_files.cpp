@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <strata/runtime/str.h>
+#include <strata/config/run_layout.h>
 
 namespace strata::detail {
 namespace {
@@ -64,11 +65,6 @@ bool is_own_temp_file(std::string_view name) {
   const std::string_view digits = name.substr(at + kMark.size());
   return digits.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
          std::find(std::begin(kOwnFiles), std::end(kOwnFiles), name.substr(0, at)) != std::end(kOwnFiles);
-}
-
-bool has_begun(Io& io, const std::string& path) {
-  const auto text = read_text(io, str(path, "/", kLockFile), 4096);
-  return text.has_value() && *text == kBegunMark;
 }
 
 Result<std::vector<std::string>> own_names_in(Io& io, const std::string& path) {

@@ -6,15 +6,11 @@
 
 #include <strata/runtime/io/io.h>
 #include <strata/text/text_markers.h>
-#include <strata/train/run_folder.h>
+#include <strata/config/run_layout.h>
 
 namespace strata::detail {
 
-inline constexpr const char* kTraceFile = "trace.json";
 inline constexpr const char* kBaseFolder = "base";
-inline constexpr const char* kLockFile = ".lock";
-/// What the lock file holds once a run has begun to write into its folder, even if it was killed at once.
-inline constexpr std::string_view kBegunMark = "a run of strata\n";
 
 /// The files that strata writes into a run folder, except checkpoints, those of ranks, base/ and the lock.
 /// The configuration, which makes a folder a run, comes first.
@@ -26,8 +22,6 @@ inline constexpr const char* kOwnFiles[] = {
 /// Whether `name` is a file that an interrupted write_text_atomically() left: NAME.tmp- and 16 hex digits.
 bool is_own_temp_file(std::string_view name);
 
-/// Whether a run has begun to write into the folder: what has the names of a run there is then a run's.
-bool has_begun(Io& io, const std::string& path);
 /// The names in the folder that are those of a run's files, sorted. Errors: those of listing it.
 Result<std::vector<std::string>> own_names_in(Io& io, const std::string& path);
 

@@ -11,13 +11,13 @@
 #include <strata/engine/engine.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/io/io.h>
-#include <strata/train/align/objective.h>
-#include <strata/train/align/prompt_set.h>
-#include <strata/train/align/rewards.h>
+#include <strata/config/objective.h>
+#include <strata/batches/prompt_set.h>
+#include <strata/text/rewards/rewards.h>
 #include <strata/train/align/rollout_batches.h>
 #include <strata/train/run_folder.h>
-#include <strata/train/training_data.h>
-#include <strata/train/train_config.h>
+#include <strata/batches/training_data.h>
+#include <strata/config/train_config.h>
 
 namespace strata {
 

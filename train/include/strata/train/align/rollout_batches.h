@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <strata/train/align/rollout.h>
-#include <strata/train/micro_batches.h>
+#include <strata/batches/micro_batches.h>
 
 namespace strata {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include <strata/engine/engine.h>
-#include <strata/train/align/prompt_set.h>
+#include <strata/batches/prompt_set.h>
 #include <strata/train/align/rollout.h>
-#include <strata/train/generate/batcher.h>
+#include <strata/infer/batcher.h>
 
 namespace strata {
 

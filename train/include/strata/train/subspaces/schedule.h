@@ -7,7 +7,7 @@
 
 #include <strata/engine/engine.h>
 #include <strata/graph/passes.h>
-#include <strata/train/train_config.h>
+#include <strata/config/train_config.h>
 
 namespace strata {
 

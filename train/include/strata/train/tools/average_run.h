@@ -4,7 +4,7 @@
 #include <string>
 
 #include <strata/runtime/io/io.h>
-#include <strata/train/load_config.h>
+#include <strata/config/load_config.h>
 
 namespace strata {
 

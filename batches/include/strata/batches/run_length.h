@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <strata/config/load_config.h>
+#include <strata/batches/training_data.h>
+
+namespace strata {
+
+/// Decides what depends on the data and is open: data.packing, model.seq, train.steps by train.epochs, and
+/// optim.warmup.
+void decide_by_data(LoadedConfig& loaded, const TrainingData& data);
+
+/// What a run reads, and how often: "40 conversations, 12,292 tokens, longest 346; 15 steps of 4,096 tokens
+/// are 3 epochs".
+std::string run_length_text(const TrainConfig& config, const TrainingData& data);
+/// What is probably not meant: many passes over the data, documents that are split, or a learning rate far
+/// from what is usual for fine-tuning.
+std::vector<std::string> run_length_warnings(const TrainConfig& config, const TrainingData& data);
+
+}  // namespace strata

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <strata/config/train_config.h>
+#include <strata/model/decoder.h>
+#include <strata/runtime/dtype.h>
+
+namespace strata {
+
+/// The model that a configuration describes.
+DecoderConfig decoder_config(const TrainConfig& config);
+/// The dtype that train.dtype names. It must not be `auto` any more.
+DType compute_dtype(const TrainConfig& config);
+
+}  // namespace strata

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <strata/model/adapter/adapter.h>
+#include <strata/model/decoder.h>
+
+namespace strata {
+
+/// A reward model as another run uses it: a Hugging Face folder for sequence classification, or a run of
+/// train.objective=reward.
+struct RewardModel {
+  std::string path;
+  bool is_run = false;
+  std::string checkpoints = {};  ///< of a run
+  DecoderConfig decoder;
+  /// Of a run with an adapter: it is over the base of the other run, with which it shares that.
+  std::optional<AdapterSettings> adapter;
+};
+
+/// Before the names of a reward model's parameters, but for those that it shares.
+inline constexpr std::string_view kRewardPrefix = "reward.";
+
+}  // namespace strata

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include <strata/engine/plan_search.h>
+#include <strata/config/load_config.h>
+
+namespace strata {
+
+/// Decides the `auto` keys that depend on the machine and not on the model, and applies the choice of the
+/// instruction set. `other_machine`: the profile of the machine that is planned for; null: this one. Returns
+/// the machine's memory. Errors: `unsupported` for a key that the machine has no hardware for.
+Result<TierBytes> decide_machine(LoadedConfig& loaded, const MachineProfile* other_machine = nullptr);
+
+/// Decides train.frozen_masters. Errors: those of reading the folder of model.from.
+Status decide_frozen_masters(LoadedConfig& loaded);
+
+/// Lists the planned keys that are `auto` in offload.auto_keys, if the run does not have the list yet.
+void record_auto_keys(ConfigTree& tree);
+
+/// Writes the options that the search changed into the configuration, with the reason `why`, and returns a
+/// list of them.
+std::string resolve_changes(LoadedConfig& loaded, const SessionOptions& asked, const FoundPlan& found,
+                            const std::string& why);
+
+/// Resolves offload.prefetch to the depth that the plan chose.
+void resolve_prefetch(LoadedConfig& loaded, const RunPlan& plan);
+
+/// Resolves the other offload keys that are still `auto` to what the plan has.
+void resolve_plan(LoadedConfig& loaded, const RunPlan& plan);
+
+}  // namespace strata

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+
+#include <strata/config/train_config.h>
+#include <strata/plan/activation_choices.h>
+
+namespace strata::detail {
+
+/// What is trained of a program with the run's adapters or subspaces.
+Result<Program> with_trainable(Program program, const TrainConfig& config,
+                               std::span<const LoraGroup> subspaces);
+/// The program of a micro-batch, which says what is trained, with its derivative.
+Result<Program> record_derivative(const TrainConfig& config, const ActivationChoice& activations,
+                                  Program forward);
+/// The training program with everything that the configuration chooses for it.
+Result<Program> record_training(const TrainConfig& config, const ActivationChoice& activations, Program train,
+                                std::span<const LoraGroup> subspaces);
+
+}  // namespace strata::detail

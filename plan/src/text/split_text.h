@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include <strata/engine/run_plan.h>
+#include <strata/config/train_config.h>
+
+namespace strata {
+
+/// Lines that say which tensors ranks share that share the model, what they exchange in a micro-batch, or in
+/// a step of a pipeline, and how that pipeline runs; empty if none do.
+std::string split_lines(const TrainConfig& c, const RunPlan& plan);
+
+}  // namespace strata

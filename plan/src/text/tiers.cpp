@@ -1,0 +1,31 @@
+#include <strata/plan/tiers.h>
+
+#include <fmt/format.h>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+namespace strata {
+
+std::string tiers_json(const TierBytes& bytes) {
+  std::string text;
+  for (std::size_t t = 0; t < kTiers; ++t)
+    text += fmt::format("{}\"{}\": {}", t > 0 ? ", " : "", to_string(static_cast<Tier>(t)),
+                        bytes[t] == kUnlimited ? std::string("null") : str(bytes[t]));
+  return "{" + text + "}";
+}
+
+std::string tiers_text(const Engine& engine) {
+  const TierBytes peak = engine.peak_bytes();
+  std::string text =
+      fmt::format("\n  {:<7} {:>12} {:>14} {:>14}\n", "tier", "budget", "planned peak", "measured peak");
+  for (std::size_t t = 0; t < kTiers; ++t) {
+    const std::uint64_t budget = engine.plan().options.budgets[t];
+    text += fmt::format("  {:<7} {:>12} {:>14} {:>14}\n", to_string(static_cast<Tier>(t)),
+                        budget == kUnlimited ? "unlimited" : format_bytes(budget),
+                        format_bytes(engine.plan().planned_peak[t]), format_bytes(peak[t]));
+  }
+  return text;
+}
+
+}  // namespace strata
