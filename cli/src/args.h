@@ -7,11 +7,9 @@
 #include <vector>
 
 #include <strata/config/load_config.h>
+#include <strata/config/run_checkpoints.h>
 
 namespace strata::cli {
-
-/// For Args::checkpoint: the one with the lowest validation loss.
-inline constexpr std::int64_t kBestCheckpoint = -2;
 
 /// The parsed command line, the environment and the output streams. Only the parser and main() access argv,
 /// environ and stdout directly.
@@ -47,20 +45,20 @@ struct Args : ConfigRequest {
   std::string machine;            ///< `plan`: name or file of a profile
   int ranks = 0;                  ///< `plan`: compare layouts of so many; 0: do not
   std::string params;             ///< `plan`: plan a model of this size ("7b"); empty: the configured model
-  bool sweep = false, optimize = false;   ///< `plan`
-  std::string timeline;                   ///< `plan`: a file for the steps of ranks
-  std::vector<std::string> data;          ///< `eval`
-  std::int64_t batches = 0;               ///< `eval`; 0: all
-  std::int64_t checkpoint = -1;           ///< `eval`, `export`: step of the checkpoint; negative: the newest
-  std::vector<std::int64_t> checkpoints;  ///< `ckpt`: steps
-  int keep = 0, last = 0;                 ///< `ckpt prune`, `ckpt average`
-  std::int64_t every = 0;                 ///< `ckpt prune`; 0: none
-  bool dry_run = false;                   ///< `ckpt prune`
-  std::string model;                      ///< `init`: a folder or a size
-  bool yes = false;                       ///< `init`: ask nothing
-  std::string system;                     ///< `chat`: the first message
-  std::string trace_steps;                ///< `trace`: FIRST-LAST; empty: all
-  std::string in_file = "-";              ///< `score`; "-": standard input
+  bool sweep = false, optimize = false;         ///< `plan`
+  std::string timeline;                         ///< `plan`: a file for the steps of ranks
+  std::vector<std::string> data;                ///< `eval`
+  std::int64_t batches = 0;                     ///< `eval`; 0: all
+  std::int64_t checkpoint = kNewestCheckpoint;  ///< `eval`, `export`: see choose_checkpoint()
+  std::vector<std::int64_t> checkpoints;        ///< `ckpt`: steps
+  int keep = 0, last = 0;                       ///< `ckpt prune`, `ckpt average`
+  std::int64_t every = 0;                       ///< `ckpt prune`; 0: none
+  bool dry_run = false;                         ///< `ckpt prune`
+  std::string model;                            ///< `init`: a folder or a size
+  bool yes = false;                             ///< `init`: ask nothing
+  std::string system;                           ///< `chat`: the first message
+  std::string trace_steps;                      ///< `trace`: FIRST-LAST; empty: all
+  std::string in_file = "-";                    ///< `score`; "-": standard input
   std::string out_file = "-";  ///< `score`, `report`, `trace`; "-": standard output, or the default file
   std::int64_t context = 0;    ///< `score`: tokens the model reads at once; 0: the default
   std::int64_t seq = 1024;     ///< `data`

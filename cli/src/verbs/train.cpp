@@ -7,6 +7,7 @@
 
 #include <strata/runtime/signals.h>
 #include <strata/runtime/str.h>
+#include <strata/align/tasks.h>
 #include <strata/train/session.h>
 
 #include "exit_code.h"
@@ -93,7 +94,7 @@ int run_train(const Args& args) {
   const auto signals = install_signals();
   if (!signals.has_value()) return print_error(args, "train", signals.status());
   (*signals)->set_answer("\nstrata train: stopping before the first step; press again to stop immediately");
-  SessionRequest request{args, args.out_dir, args.resume, args.overwrite};
+  SessionRequest request{args, args.out_dir, args.resume, args.overwrite, all_tasks()};
   const auto result = worlds->empty()
                           ? run_session(request, observer, **signals)
                           : run_session_of_ranks(request, observer, **signals, *std::move(worlds));

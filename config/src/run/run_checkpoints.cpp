@@ -89,4 +89,15 @@ Result<std::string> best_checkpoint(const std::vector<std::string>& checkpoints,
   return found;
 }
 
+Result<std::string> choose_checkpoint(const TrainConfig& config, const std::string& path, std::int64_t asked,
+                                      Io& io, const CheckpointWarning& warn) {
+  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, list_checkpoints(config, path, io, warn));
+  if (checkpoints.empty()) return no_checkpoint(config, path);
+  if (asked == kNewestCheckpoint) return checkpoints.front();
+  auto found = asked == kBestCheckpoint ? best_checkpoint(checkpoints, path, io, warn)
+                                        : find_checkpoint(checkpoints, asked, io);
+  if (!found.has_value() && asked != kBestCheckpoint) return found.status().annotate(path);
+  return found;
+}
+
 }  // namespace strata

@@ -15,17 +15,18 @@ std::string tiers_json(const TierBytes& bytes) {
   return "{" + text + "}";
 }
 
-std::string tiers_text(const Engine& engine) {
-  const TierBytes peak = engine.peak_bytes();
+std::string tiers_text(const TierBytes& budgets, const TierBytes& planned, const TierBytes& measured) {
   std::string text =
       fmt::format("\n  {:<7} {:>12} {:>14} {:>14}\n", "tier", "budget", "planned peak", "measured peak");
-  for (std::size_t t = 0; t < kTiers; ++t) {
-    const std::uint64_t budget = engine.plan().options.budgets[t];
+  for (std::size_t t = 0; t < kTiers; ++t)
     text += fmt::format("  {:<7} {:>12} {:>14} {:>14}\n", to_string(static_cast<Tier>(t)),
-                        budget == kUnlimited ? "unlimited" : format_bytes(budget),
-                        format_bytes(engine.plan().planned_peak[t]), format_bytes(peak[t]));
-  }
+                        budgets[t] == kUnlimited ? "unlimited" : format_bytes(budgets[t]),
+                        format_bytes(planned[t]), format_bytes(measured[t]));
   return text;
+}
+
+std::string tiers_text(const Engine& engine) {
+  return tiers_text(engine.plan().options.budgets, engine.plan().planned_peak, engine.peak_bytes());
 }
 
 }  // namespace strata

@@ -1,14 +1,12 @@
 #include "loop/begin_run.h"
 
 #include <strata/runtime/str.h>
-#include <strata/config/objective.h>
 #include <strata/plan/plan_text.h>
 #include <strata/train/resume.h>
 #include <strata/batches/run_length.h>
 #include <strata/train/start_notes.h>
 
-#include "loop/initial_states.h"
-#include "loop/task_state.h"
+#include <strata/infer/initial_states.h>
 #include "run/run_files.h"
 #include <strata/config/run_paths.h>
 #include <strata/infer/load_checkpoint.h>
@@ -36,18 +34,18 @@ void report_start(const ActiveRun& active, const TrainingData& training_data, Ob
 }
 
 Status fill_states(ActiveRun& active, const std::vector<std::string>& checkpoints, const std::string& path,
-                   const TrainingData& training_data, PolicyIterations* policy, Observer& observer) {
+                   RunTask& task, Observer& observer) {
   const TrainConfig& config = active.loaded.config;
   Engine& engine = active.job->engine();
   if (checkpoints.empty()) {
     STRATA_TRY(set_initial_states(engine, config, active.io));
     if (!active.request.resume.empty())
       observer.on_message(str(path, " has no checkpoint yet: starting from the beginning"));
-    return detail::compute_references(*active.job, config, training_data, observer);
+    return task.begin(engine, observer);
   }
   const auto warn = [&](std::string_view text) { observer.on_warning(text); };
   const auto load_task = [&](const std::string& checkpoint) {
-    return detail::load_task_state(active.io, config, checkpoint, path, training_data, policy);
+    return task.resume(active.io, checkpoint, path);
   };
   STRATA_TRY_ASSIGN(const std::string from,
                     load_newest_checkpoint(engine, config, checkpoints, active.io, warn, load_task));
@@ -56,13 +54,14 @@ Status fill_states(ActiveRun& active, const std::vector<std::string>& checkpoint
   return {};
 }
 
-Status begin_folder(const ActiveRun& active, const TrainingData& training_data, RunFolder& folder) {
+Status begin_folder(const ActiveRun& active, const TrainingData& training_data, const RunTask& task,
+                    RunFolder& folder) {
   const LoadedConfig& loaded = active.loaded;
   STRATA_TRY_ASSIGN(const auto files,
                     run_files(loaded.config, training_data, !active.request.resume.empty(), active.io));
   const std::int64_t steps = active.job->engine().steps();
   STRATA_TRY(folder.begin(steps, run_config_toml(active.io, loaded.tree, folder.path()), files,
-                          steps == loaded.config.train.steps && !samples_answers(loaded.config)));
+                          steps == loaded.config.train.steps && task.samples_again()));
   return folder.write("plan.json", plan_json(loaded.config, *active.planned.plan, active.planned.recompute));
 }
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <strata/runtime/log.h>
-#include <strata/train/align/policy_iterations.h>
+#include <strata/train/run_task.h>
 
 #include "loop/active_run.h"
 
@@ -19,11 +19,12 @@ Status start_job(ActiveRun& active);
 void report_start(const ActiveRun& active, const TrainingData& training_data, Observer& observer, Log& log);
 
 /// Fills the states from the newest of the checkpoints that is whole, or with initial values if there is
-/// none, and sets what the task of the run needs besides them. `policy` may be null. All ranks call it.
+/// none, and sets what the task of the run needs besides them. All ranks call it.
 Status fill_states(ActiveRun& active, const std::vector<std::string>& checkpoints, const std::string& path,
-                   const TrainingData& training_data, PolicyIterations* policy, Observer& observer);
+                   RunTask& task, Observer& observer);
 
 /// Writes what the folder of a run has from its beginning on.
-Status begin_folder(const ActiveRun& active, const TrainingData& training_data, RunFolder& folder);
+Status begin_folder(const ActiveRun& active, const TrainingData& training_data, const RunTask& task,
+                    RunFolder& folder);
 
 }  // namespace strata

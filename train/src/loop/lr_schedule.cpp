@@ -1,4 +1,4 @@
-#include "loop/lr_schedule.h"
+#include <strata/train/lr_schedule.h>
 
 #include <algorithm>
 #include <cmath>

@@ -11,7 +11,6 @@
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/config/objective.h>
-#include <strata/train/align/policy_iterations.h>
 #include <strata/train/budget_request.h>
 #include <strata/plan/split/plan_stages.h>
 #include <strata/train/resume.h>
@@ -86,11 +85,11 @@ Status drop_applied_request(const SessionRequest& request, const std::string& pa
 }
 
 Result<SessionResult> train_to_end(ActiveRun& active, const TrainingData& training_data, RunFolder& folder,
-                                   Observer& observer, Signals& signals,
-                                   std::unique_ptr<PolicyIterations> policy) {
+                                   Observer& observer, Signals& signals, RunTask& task) {
   const TrainConfig& config = active.loaded.config;
-  Trainer trainer(config, *active.job, training_data, folder, observer, signals, active.io, active.trace,
-                  active.world, std::move(policy));
+  Trainer trainer(
+      {config, training_data, task, folder, observer, signals, active.io, active.trace, active.world},
+      *active.job);
   if (active.resumed) trainer.resume_from(*active.resumed);
   detail::MetricsSinks sinks(config, folder, active.io, observer);
   folder.set_listener(&sinks);
@@ -202,22 +201,20 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
   STRATA_TRY(start_job(active));
   report_start(active, *training_data, observer, *log);
   name_commands(config, observer);
-  std::unique_ptr<PolicyIterations> policy;
-  if (samples_answers(config)) {
-    STRATA_TRY_ASSIGN(policy, PolicyIterations::create(config, *training_data));
-  }
+  STRATA_TRY_ASSIGN(const TaskKind* const kind, task_kind(config, request.tasks));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<RunTask> task, kind->create(config, *training_data));
   // Whatever may fail comes before the folder is changed.
-  STRATA_TRY(fill_states(active, checkpoints, path, *training_data, policy.get(), observer));
+  STRATA_TRY(fill_states(active, checkpoints, path, *task, observer));
   const auto begin = [&]() -> Status {
     STRATA_TRY(check_not_cancelled(signals));
     resolve_data_autos(loaded, path, *training_data);
-    STRATA_TRY(begin_folder(active, *training_data, *folder));
+    STRATA_TRY(begin_folder(active, *training_data, *task, *folder));
     if (checkpoint_lock != nullptr) checkpoint_lock->keep();
     return drop_applied_request(request, path, asked, io);
   };
   STRATA_TRY(agree(ranks.world, begin()));
   observer.on_start(config);
-  return train_to_end(active, *training_data, *folder, observer, signals, std::move(policy));
+  return train_to_end(active, *training_data, *folder, observer, signals, *task);
 }
 
 // A rank other than 0: its configuration, data and checkpoints are those of rank 0.
@@ -237,6 +234,7 @@ Result<SessionResult> follow(const SessionRequest& request, Signals& signals, Wo
   CachedProfile no_profile;
   LoadedConfig loaded;
   std::unique_ptr<TrainingData> training_data;
+  std::unique_ptr<RunTask> task;
   const SteadyClock clock;
   std::unique_ptr<Trace> trace;
   ActiveRun active{given, loaded, no_profile, io, nullptr, &world, {}, {}};
@@ -249,6 +247,8 @@ Result<SessionResult> follow(const SessionRequest& request, Signals& signals, Wo
     STRATA_TRY_ASSIGN(loaded, load({}));
     watch_ranks(world, loaded.config.parallel.patience_s, observer);
     STRATA_TRY_ASSIGN(training_data, TrainingData::open(loaded.config, io));
+    STRATA_TRY_ASSIGN(const TaskKind* const kind, task_kind(loaded.config, request.tasks));
+    STRATA_TRY_ASSIGN(task, kind->create(loaded.config, *training_data));
     STRATA_TRY_ASSIGN(active.planned, plan_follower(loaded, load));
     trace = detail::create_trace(loaded.config, world.rank(), clock);
     active.trace = trace.get();
@@ -257,11 +257,11 @@ Result<SessionResult> follow(const SessionRequest& request, Signals& signals, Wo
   STRATA_TRY(agree(&world, prepare()));
   STRATA_TRY(see_checkpoints(loaded.config, world, io));
   STRATA_TRY(start_job(active));
-  STRATA_TRY(fill_states(active, start.checkpoints, start.path, *training_data, nullptr, silent));
+  STRATA_TRY(fill_states(active, start.checkpoints, start.path, *task, silent));
   STRATA_TRY(agree(&world, Status::ok()));
   const std::unique_ptr<RunFolder> folder = RunFolder::follow(io, start.path);
-  Trainer trainer(loaded.config, *active.job, *training_data, *folder, silent, signals, io, trace.get(),
-                  &world);
+  Trainer trainer({loaded.config, *training_data, *task, *folder, silent, signals, io, trace.get(), &world},
+                  *active.job);
   STRATA_TRY_ASSIGN(const TrainOutcome outcome, trainer.run());
   STRATA_TRY(detail::write_trace(trace.get(), world.rank(), start.path, io));
   return SessionResult{outcome.stop_reason, start.path, {}, outcome.why_stopped};
@@ -298,7 +298,8 @@ Status decide_ranks(const SessionRequest& request, const Signals& signals, Loade
   if (trains_in_subspaces(loaded.config))
     return Status::error(Code::unsupported, str("optim.name = galore, but there are ",
                                                 plural(ranks.world->size(), "rank"), "; start one"));
-  if (samples_answers(loaded.config))
+  STRATA_TRY_ASSIGN(const TaskKind* const kind, task_kind(loaded.config, request.tasks));
+  if (!kind->runs_on_ranks)
     return Status::error(Code::unsupported,
                          str("train.objective = ", loaded.config.train.objective, ", but there are ",
                              plural(ranks.world->size(), "rank"), "; start one"));
@@ -338,6 +339,7 @@ Result<SessionResult> lead(const SessionRequest& request, Observer& observer, Si
   if (!request.resume.empty())
     given.items.insert(given.items.begin(), str(request.resume, "/", kResolvedConfig));
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
+  STRATA_TRY(task_kind(loaded.config, request.tasks).status());
   if (!request.resume.empty()) STRATA_TRY(check_commands(loaded, request.resume));
   std::unique_ptr<RankThreads> threads;
   STRATA_TRY(decide_ranks(request, signals, loaded, threads, ranks));

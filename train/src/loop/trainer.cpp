@@ -7,14 +7,10 @@
 
 #include <strata/runtime/memory/alloc_counter.h>
 #include <strata/runtime/str.h>
-#include <strata/config/objective.h>
-#include <strata/infer/pair_sums.h>
-#include <strata/train/align/policy_iterations.h>
-#include <strata/plan/plan_text.h>
+#include <strata/train/lr_schedule.h>
 #include <strata/infer/pair_figures.h>
 
 #include "loop/gradient_norms.h"
-#include "loop/lr_schedule.h"
 #include "run/rank_memory.h"
 
 namespace strata {
@@ -36,26 +32,23 @@ void add_figures_of_task(const MetricsLine& line, StepProgress& progress) noexce
 
 }  // namespace
 
-Trainer::Trainer(const TrainConfig& config, Job& job, const TrainingData& training_data, RunFolder& folder,
-                 Observer& observer, Signals& signals, Io& io, Trace* trace, World* world,
-                 std::unique_ptr<PolicyIterations> policy)
-    : config_(config),
+Trainer::Trainer(const TrainerParts& parts, Job& job)
+    : config_(parts.config),
       engine_(&job.engine()),
-      training_data_(training_data),
-      folder_(folder),
-      observer_(observer),
-      signals_(signals),
-      io_(io),
-      trace_(trace),
-      world_(world),
-      request_(io, folder.path()),
-      batches_(training_data.train_batches(config.train.micro_batch)),
-      val_batches_(training_data.val_batches(config.train.micro_batch)),
-      policy_(std::move(policy)),
-      subspaces_(config),
-      identity_(run_identity(config, training_data)),
-      write_budget_(config.io.write_budget_bytes, planned_writes(engine_->plan())) {
-  if (config.log.histograms && (world == nullptr || world->rank() == 0))
+      training_data_(parts.data),
+      task_(parts.task),
+      folder_(parts.folder),
+      observer_(parts.observer),
+      signals_(parts.signals),
+      io_(parts.io),
+      trace_(parts.trace),
+      world_(parts.world),
+      request_(parts.io, parts.folder.path()),
+      val_batches_(parts.data.val_batches(parts.config.train.micro_batch)),
+      subspaces_(parts.config),
+      identity_(run_identity(parts.config, parts.data)),
+      write_budget_(parts.config.io.write_budget_bytes, planned_writes(engine_->plan())) {
+  if (config_.log.histograms && (world_ == nullptr || world_->rank() == 0))
     gradient_norms_ = std::make_unique<detail::GradientNorms>(engine_->state_plan().tensors);
 }
 Trainer::~Trainer() = default;
@@ -137,7 +130,7 @@ Status Trainer::train(TrainOutcome& outcome) {
       return {};
     }
     const std::int64_t next = engine_->steps() + 1;
-    if (Status status = sample_answers(); !status.is_ok()) {
+    if (Status status = prepare_step(); !status.is_ok()) {
       if (stop_requested()) continue;
       return status;
     }
@@ -185,12 +178,10 @@ Status Trainer::step(std::int64_t step) {
   line.lr = cpuopt::learning_rate(lr_schedule(config_.optim, config_.train.steps), step);
   const LaneBusySeconds lanes_before = engine_->lane_busy_seconds();
   line.report.flags = decisions();
-  STRATA_TRY(policy_ != nullptr ? policy_->train(*engine_, line.lr, line.report)
-                                : engine_->train_step(*batches_, line.lr, line.report));
+  STRATA_TRY(task_.step(*engine_, line.lr, line.report));
   agreed_ = line.report.flags;
-  if (policy_ != nullptr) STRATA_TRY(train_critic(line));
-  if (compares_pairs(config_) && world_ == nullptr) line.pairs = figures_of_step();
-  const double tokens = tokens_of_step();
+  STRATA_TRY(task_.after_step(*engine_, line, observer_));
+  const double tokens = task_.tokens_of_step();
   tokens_ += tokens;
   line.tokens_per_s = tokens / line.report.seconds;
   line.used = engine_->used_bytes();
@@ -221,68 +212,23 @@ Status Trainer::step(std::int64_t step) {
   return Status::ok();
 }
 
-// Of micro-batches that are packed with texts, the positions that hold one.
-double Trainer::tokens_of_step() const {
-  return policy_ != nullptr ? policy_->mean_tokens_of_step() : tokens_per_step(config_);
-}
-
-// The answers that the next step trains on, if it needs new ones.
-Status Trainer::sample_answers() {
-  if (policy_ == nullptr || !policy_->is_due(engine_->steps())) return {};
+// What the next step needs before it, whose time counts as its own.
+Status Trainer::prepare_step() {
+  if (!task_.is_due(engine_->steps())) return {};
   if (trace_ != nullptr) trace_->set_enabled(config_.log.trace.contains(engine_->steps() + 1));
   const std::int64_t begin = clock_.now_ns();
-  STRATA_TRY(policy_->begin(*engine_, engine_->steps(), [this] { return stop_requested(); }));
+  STRATA_TRY(task_.prepare(*engine_, engine_->steps(), [this] { return stop_requested(); }));
   step_seconds_ += static_cast<double>(clock_.now_ns() - begin) * 1e-9;
   return {};
 }
 
-// The step is the policy's and the critic's; its time is that of both.
-Status Trainer::train_critic(MetricsLine& line) {
-  TrainConfig::Optim optim = config_.optim;
-  optim.lr = config_.align.critic_lr.value_or(optim.lr);
-  StepReport critic;
-  critic.flags = line.report.flags;
-  STRATA_TRY(policy_->after_step(
-      *engine_, cpuopt::learning_rate(lr_schedule(optim, config_.train.steps), line.step), line, critic));
-  warn_of_equal_rewards(line);
-  if (!has_critic(config_)) return {};
-  line.report.seconds += critic.seconds;
-  line.report.times += critic.times;
-  line.report.overflow_retries += critic.overflow_retries;
-  line.report.speculated += critic.speculated;
-  line.report.rolled_back += critic.rolled_back;
-  if (!critic.skipped) return {};
-  observer_.on_message(str("step ", line.step, " of the critic skipped: ", critic.skip_reason));
-  line.report.skipped = true;
-  line.report.skip_reason = critic.skip_reason;
-  return {};
-}
-
-// Advantages are rewards beside those of the same prompt: if these are equal, only the divergence is learned
-// from.
-void Trainer::warn_of_equal_rewards(const MetricsLine& line) {
-  constexpr std::int64_t kWarnAfter = 5;
-  equal_in_a_row_ = line.policy.equal_rewards == 1 ? equal_in_a_row_ + 1 : 0;
-  if (equal_in_a_row_ == kWarnAfter && !has_critic(config_))
-    observer_.on_message(str("steps ", line.step - kWarnAfter + 1, " to ", line.step,
-                             " learned nothing from the rewards: all ", config_.align.samples,
-                             " answers to each prompt had the same one. Easier prompts, a reward with "
-                             "degrees or more answers (align.samples) help"));
-}
-
 void Trainer::resume_from(const Manifest& manifest) { subspaces_.resume(manifest.step, manifest.run); }
-
-PairFigures Trainer::figures_of_step() const {
-  PairSums sums;
-  for (std::int32_t k = 0; k < config_.train.grad_accum; ++k) sums.add(engine_->output("train", "stats", k));
-  return sums.figures();
-}
 
 // Right before the step whose gradient they are of: only if it fails is anything saved between the two.
 Status Trainer::renew_subspaces(MetricsLine& line) {
   if (!subspaces_.is_due(engine_->steps())) return {};
   const std::int64_t begin = clock_.now_ns();
-  STRATA_TRY_ASSIGN(const auto renewal, subspaces_.before_step(*engine_, *batches_));
+  STRATA_TRY_ASSIGN(const auto renewal, subspaces_.before_step(*engine_, *task_.batches()));
   line.renew_bases_s = static_cast<double>(clock_.now_ns() - begin) * 1e-9;
   line.basis_energy = renewal.energy;
   if (!renewal.note.empty()) observer_.on_message(str("step ", line.step, ": ", renewal.note));

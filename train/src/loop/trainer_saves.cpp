@@ -2,14 +2,10 @@
 #include <strata/profile/compute_device.h>
 #include <strata/runtime/str.h>
 #include <strata/session/checkpoint.h>
-#include <strata/config/objective.h>
-#include <strata/train/align/policy_iterations.h>
 #include <strata/train/resume.h>
 #include <strata/train/trainer.h>
 #include <strata/config/run_checkpoints.h>
 #include <strata/config/run_layout.h>
-
-#include "loop/task_state.h"
 
 namespace strata {
 
@@ -50,12 +46,11 @@ Status Trainer::save_in(const std::string& run) {
                                      gemm_algorithms_text(gemm_implementation(
                                          "cuda", config_.train.dtype, config_.train.attention_backend))));
   std::map<std::string, std::string> state = subspaces_.state(engine_->steps());
-  if (policy_ != nullptr) state.merge(policy_->state());
+  state.merge(task_.manifest_state());
   state.insert(identity_.begin(), identity_.end());
-  STRATA_TRY_ASSIGN(
-      checkpoint_path_,
-      save_checkpoint(*engine_, io_, checkpoint_dir(config_, run), std::move(state), config_.checkpoint.keep,
-                      detail::task_state(training_data_, policy_.get(), engine_->steps())));
+  STRATA_TRY_ASSIGN(checkpoint_path_,
+                    save_checkpoint(*engine_, io_, checkpoint_dir(config_, run), std::move(state),
+                                    config_.checkpoint.keep, task_.state(engine_->steps())));
   saved_step_ = engine_->steps();
   return Status::ok();
 }
@@ -77,10 +72,9 @@ Status Trainer::save_after_error(const Status& why) {
   if (world_ != nullptr && why.code() != Code::lost_peer && why.code() != Code::diverged)
     world_->give_up(why);
   if (saved_step_ == engine_->steps()) return why;
-  // States of two steps are those of none that a run could go on from.
-  if (has_critic(config_) && engine_->steps(1) != engine_->steps())
+  if (const Status whole = task_.check_is_whole(*engine_); !whole.is_ok())
     return why.annotate(
-        str("the critic lacks step ", engine_->steps(), ", which is not saved; the newest checkpoint is ",
+        str(whole.message(), ", which is not saved; the newest checkpoint is ",
             checkpoint_path_.empty() ? "the one from before this start, if any" : checkpoint_path_));
   if (world_ != nullptr)  // the others may be anywhere, and saving needs all ranks
     return Status::error(why.code(),

@@ -5,12 +5,8 @@
 
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
-#include <strata/config/objective.h>
-#include <strata/train/align/policy_iterations.h>
 #include <strata/infer/evaluation.h>
 #include <strata/train/trainer.h>
-
-#include "loop/sample_text.h"
 
 namespace strata {
 
@@ -37,26 +33,11 @@ EvaluationObserver Trainer::evaluation_observer(std::string what) {
 }
 
 Status Trainer::sample(std::int64_t step) {
-  if (is_reward_model(config_)) return {};  // it gives no tokens
-  if (policy_ != nullptr) return sample_policy(step);
-  const TextSampleOptions options{.tokens = config_.log.sample_tokens,
-                                  .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
-  STRATA_TRY_ASSIGN(const SamplePrompt prompt, sample_prompt(config_, training_data_));
-  STRATA_TRY_ASSIGN(const std::string text, sample_text(*engine_, training_data_.tokenizer(), prompt.ids,
-                                                        options, world_ == nullptr ? &signals_ : nullptr));
-  if (stop_requested()) return {};  // an incomplete text is not stored
-  STRATA_TRY(folder_.add_sample(step, prompt.text, text));
-  observer_.on_message(str("sample at step ", step, ": ", prompt.text, text));
-  return Status::ok();
-}
-
-// One of the answers that the run samples anyway.
-Status Trainer::sample_policy(std::int64_t step) {
-  if (policy_->batches().rollouts().empty()) return {};
-  STRATA_TRY_ASSIGN(const PolicyIterations::Sample sample, policy_->sample(step));
-  const std::string text = fmt::format("{} (reward {:.4g})", sample.answer, sample.reward);
-  STRATA_TRY(folder_.add_sample(step, sample.prompt, text));
-  observer_.on_message(str("sample at step ", step, ": ", sample.prompt, text));
+  STRATA_TRY_ASSIGN(const std::optional<ModelSample> sample,
+                    task_.sample(*engine_, step, world_ == nullptr ? &signals_ : nullptr));
+  if (!sample || stop_requested()) return {};  // an incomplete text is not stored
+  STRATA_TRY(folder_.add_sample(step, sample->prompt, sample->text));
+  observer_.on_message(str("sample at step ", step, ": ", sample->prompt, sample->text));
   return {};
 }
 

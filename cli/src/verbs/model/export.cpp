@@ -1,194 +1,27 @@
-#include <strata/model/hf/explain_folder.h>
-#include <strata/model/hf/model_files.h>
-#include <strata/session/checkpoint.h>
-#include <strata/model/adapter/peft_folder.h>
-#include <strata/model/hf/folder.h>
-#include <strata/text/tokenizer_reader.h>
-#include <strata/text/tokenizer.h>
-#include <strata/runtime/io/digest.h>
-#include <strata/runtime/io/safetensors.h>
+#include <strata/infer/export_model.h>
 #include <strata/runtime/str.h>
-#include <strata/runtime/units.h>
-#include <strata/config/objective.h>
-#include <strata/config/load_config.h>
-#include <strata/train/run_folder.h>
-#include <strata/plan/subspaces.h>
-#include <strata/config/train_config.h>
-#include <strata/config/model_choice.h>
-#include <strata/config/run_layout.h>
 
 #include "exit_code.h"
 #include "print.h"
-#include "verbs/model/export_source.h"
-#include "verbs/model/export_texts.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
-namespace {
-
-Result<DType> dtype_of(const std::string& name) {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-    if (name == to_string(dtype)) return dtype;
-  return Status::error(Code::invalid, str("--dtype ", name, " is not one of f32, bf16, f16"));
-}
-
-/// Writes the checkpoint `from` into `out` under the names that tensors have in a Hugging Face folder, for
-/// trainers in Python.
-Result<std::string> export_states(Io& io, const std::string& from, const DecoderConfig& decoder,
-                                  const std::string& out) {
-  STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, from));
-  std::vector<Payload> payloads;
-  for (const Payload payload : kCheckpointPayloads)
-    if (io.exists(payload_file(from, payload))) payloads.push_back(payload);
-  return write_checkpoint(
-      io, out, manifest, payloads, [&](Payload payload, const std::string& path) -> Status {
-        STRATA_TRY_ASSIGN(const auto tensors, CheckpointTensors::open(io, from, manifest, payload));
-        const auto wanted = [&](std::string_view name) { return tensors->file().find(name) != nullptr; };
-        const ParamSource source = [&](std::string_view name, std::span<float> into) {
-          return tensors->read(name, into);
-        };
-        return export_hf_tensors(io, path, decoder, wanted, source);
-      });
-}
-
-/// Whether the states of the optimizer are those of the parameters that are exported.
-Status check_states(const TrainConfig& config, const DecoderConfig& decoder) {
-  if (has_adapters(config))
-    return Status::error(Code::invalid, "--states: a merged model has no states of an optimizer");
-  STRATA_TRY_ASSIGN(const std::vector<LoraGroup> subspaces, subspace_groups(config, decoder));
-  if (subspaces.empty()) return {};
-  return Status::error(Code::invalid,
-                       "--states: the run trained matrices in subspaces of their gradients "
-                       "(optim.name = galore), whose states are not those of whole matrices");
-}
-
-/// What the run trained, in the format that was asked for. `auto`: an adapter as PEFT has it, else a whole
-/// model.
-Result<std::string> chosen_format(const Args& args, const TrainConfig& config) {
-  const bool adapted = has_adapters(config);
-  if (adapted && is_reward_model(config) && (args.format == "auto" || args.format == "peft"))
-    return Status::error(Code::unsupported,
-                         str("--format ", args.format,
-                             ": the run trained a score beside its adapter, which a folder "
-                             "of PEFT would lack; use --format merged"));
-  const std::string format = args.format == "auto" ? (adapted ? "peft" : "hf") : args.format;
-  if (format == "gguf" || adapted == (format != "hf")) return format;
-  return Status::error(
-      Code::invalid,
-      adapted
-          ? str("--format ", format, ": the run trained an adapter; its formats are peft, merged and gguf")
-          : str("--format ", format, ": the run trained a whole model; its formats are hf and gguf"));
-}
-
-Result<std::string> export_adapter(const Args& args, const LoadedConfig& loaded, const std::string& run) {
-  Io& io = posix_io();
-  STRATA_TRY_ASSIGN(const ExportedCheckpoint from, open_checkpoint(args, loaded, run, io));
-  STRATA_TRY_ASSIGN(const AdapterSettings trained, adapter_settings(loaded.config));
-  const DecoderConfig decoder = with_derived_sizes(decoder_config(loaded.config));
-  const ParamSource source = folder_values(from.source(), decoder, trained);
-  const AdapterSettings settings = folder_settings(trained);
-  STRATA_TRY(export_peft(io, args.out_dir, decoder, settings, loaded.config.model.from, source));
-  const bool of_peft = !std::holds_alternative<BottleneckSettings>(settings);
-  std::string text = str("wrote ", args.out_dir, " from ", from.path, ": ", describe(settings),
-                         of_peft ? " for PEFT\n" : ", which PEFT does not have\n");
-  if (!args.check) return text;
-  STRATA_TRY(check_peft_export(io, args.out_dir, decoder, source));
-  return text + "checked: all tensors read back as they were written\n";
-}
-
-Result<std::string> export_folder(const Args& args, const LoadedConfig& loaded, const ExportedModel& model) {
-  Io& io = posix_io();
-  HfExport options;
-  STRATA_TRY_ASSIGN(options.dtype, dtype_of(args.dtype));
-  STRATA_TRY_ASSIGN(options.shard_bytes, parse_bytes(args.max_shard_size));
-  options.files = model.texts;
-  options.source_config = model.source_config;
-  options.token_ids = model.token_ids;
-  if (args.states) STRATA_TRY(check_states(loaded.config, model.decoder));
-  STRATA_TRY(export_hf(io, args.out_dir, model.decoder, model.source, options));
-  std::string text =
-      str("wrote ", args.out_dir, " from ", model.from, ": ", model.decoder.family, ", ",
-          to_string(options.dtype), has_adapters(loaded.config) ? ", with the adapter merged\n" : "\n");
-  STRATA_TRY_ASSIGN(const TokenizerConfig words, load_tokenizer_config(io, args.out_dir));
-  const Status reader = check_tokenizer_reader(*model.tokenizer, model.decoder.family, words.tokenizer_class);
-  if (!reader.is_ok() && args.check) return reader.annotate(args.out_dir);
-  if (!reader.is_ok()) text += str("note: ", reader.message(), "\n");
-  if (args.states) {
-    STRATA_TRY_ASSIGN(const std::string states, export_states(io, model.from, model.decoder, args.out_dir));
-    text += str("wrote ", states, ", the f32 masters and the states of the optimizer\n");
-  }
-  if (!args.check) return text;
-  STRATA_TRY(check_hf_export(io, args.out_dir, model.source, options.dtype));
-  STRATA_TRY_ASSIGN(const Tokenizer written, Tokenizer::load(io, args.out_dir));
-  if (written.digest() != model.tokenizer->digest())
-    return Status::error(
-        Code::corrupt, str(args.out_dir, ": the exported tokenizer has the digest ", to_hex(written.digest()),
-                           ", that of ", model.from, " has ", to_hex(model.tokenizer->digest())));
-  return text + str("checked: all tensors read back as they were written, and the tokenizer equals the ",
-                    model.folder ? "folder" : "run", "'s, also as transformers reads it\n");
-}
-
-Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, const std::string& run) {
-  STRATA_TRY_ASSIGN(const std::string format, chosen_format(args, loaded.config));
-  if (format == "peft") return export_adapter(args, loaded, run);
-  STRATA_TRY_ASSIGN(const ExportedModel model, model_of_run(args, loaded, run, format));
-  return format == "gguf" ? export_gguf_file(args, loaded, model) : export_folder(args, loaded, model);
-}
-
-/// Options that need a run.
-Status check_folder_options(const Args& args, const std::string& folder) {
-  const auto refuse = [&](const char* option, const char* why) {
-    return Status::error(Code::invalid, str(option, ": ", folder, " is a Hugging Face folder, ", why));
-  };
-  if (args.checkpoint != -1) return refuse("--checkpoint", "which has one state of its weights");
-  if (args.ema) return refuse("--ema", "which has no average");
-  if (args.states) return refuse("--states", "which has no states of an optimizer");
-  if (args.format == "peft") return refuse("--format peft", "and an adapter of it is such a folder already");
-  return {};
-}
-
-Result<std::string> export_model_of_folder(const Args& args, const std::string& folder) {
-  STRATA_TRY(check_folder_options(args, folder));
-  Args given = args;
-  given.items.front() = "model.from=" + folder;
-  given.use = ModelUse::inference;
-  STRATA_TRY_ASSIGN(const LoadedConfig loaded, load_config(given));
-  if (args.format == "merged" && !has_adapters(loaded.config))
-    return Status::error(Code::invalid, "--format merged: there is no adapter; name it with --adapter DIR");
-  STRATA_TRY_ASSIGN(const ExportedModel model, model_of_folder(loaded, folder, args.format));
-  return args.format == "gguf" ? export_gguf_file(args, loaded, model) : export_folder(args, loaded, model);
-}
-
-}  // namespace
 
 int run_export(const Args& args) {
-  const auto refuse = [&](const Status& status) { return print_error(args, "export", status); };
-  const std::string run = args.items.front();
-  if (args.out_dir.empty())
-    return refuse(Status::error(Code::invalid, "name the folder or file to write: --out PATH"));
-  const auto print_result = [&](const Result<std::string>& text) -> int {
-    if (!text.has_value()) return refuse(text.status());
-    print(args.out, *text);
-    return kExitOk;
-  };
-  if (!is_run_folder(posix_io(), run) && model_file_exists(posix_io(), run + "/config.json"))
-    return print_result(export_model_of_folder(args, run));
-  if (!is_run_folder(posix_io(), run))
-    if (const Status why = explain_hf_folder(posix_io(), run); !why.is_ok()) return refuse(why);
-  if (const Status there = RunFolder::check(posix_io(), run, RunFolder::Mode::resume); !there.is_ok())
-    return refuse(there);
-  if (!args.adapter.empty())
-    return refuse(Status::error(Code::invalid, str("--adapter ", args.adapter, ": ", run,
-                                                   " is a run, whose adapters are those it trained")));
-  Args given = args;
-  given.items.front() = str(run, "/", kResolvedConfig);
-  given.use = ModelUse::saved;
-  if (posix_io().exists(run + "/config.json"))
-    print(args.err,
-          str("strata export: note: ", run, " is a run and a Hugging Face folder; the run is read\n"));
-  auto loaded = load_config(given);
-  if (!loaded.has_value()) return refuse(loaded.status());
-  return print_result(export_run(args, *loaded, run));
+  ExportRequest request{args};
+  request.out_dir = args.out_dir;
+  request.format = args.format;
+  request.dtype = args.dtype;
+  request.max_shard_size = args.max_shard_size;
+  request.ema = args.ema;
+  request.states = args.states;
+  request.check = args.check;
+  request.checkpoint = args.checkpoint;
+  const auto text = export_model(
+      request, [&](std::string_view said) { print(args.err, str("strata export: ", said, "\n")); });
+  if (!text.has_value()) return print_error(args, "export", text.status());
+  print(args.out, *text);
+  return kExitOk;
 }
 
 }  // namespace strata::cli

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,6 +14,7 @@
 #include <strata/infer/generation_source.h>
 #include <strata/infer/generator.h>
 #include <strata/config/load_config.h>
+#include <strata/infer/run_on_ranks.h>
 
 #include "exit_code.h"
 #include "print.h"
@@ -184,24 +184,15 @@ Status generate(const Args& args, World* world);
 
 /// On ranks that are threads. All compute the same tokens, and the first one prints them.
 Status generate_on_ranks(const Args& args, int ranks) {
-  STRATA_TRY_ASSIGN(auto worlds, create_thread_worlds(ranks));
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> nowhere(std::fopen("/dev/null", "w"), &std::fclose);
   if (nowhere == nullptr) return Status::error(Code::io_error, "/dev/null cannot be opened");
-  std::vector<Status> outcomes(worlds.size());
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t r = 0; r < worlds.size(); ++r)
-      threads.emplace_back([&, r] {
-        Args own = args;
-        if (r > 0) own.out = own.err = nowhere.get();
-        outcomes[r] = generate(own, worlds[r].get());
-        if (!outcomes[r].is_ok()) worlds[r].reset();  // so that the others do not wait for this rank
-      });
-  }
-  for (const Status& outcome : outcomes)
-    if (!outcome.is_ok() && outcome.code() != Code::lost_peer) return outcome;
-  for (const Status& outcome : outcomes) STRATA_TRY(outcome);
-  return {};
+  return run_on_ranks(ranks,
+                      [&](World& world) {
+                        Args own = args;
+                        if (world.rank() > 0) own.out = own.err = nowhere.get();
+                        return generate(own, &world);
+                      })
+      .status();
 }
 
 Status generate(const Args& given, World* world) {

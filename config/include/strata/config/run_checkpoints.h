@@ -31,4 +31,11 @@ Result<std::string> find_checkpoint(const std::vector<std::string>& checkpoints,
 Result<std::string> best_checkpoint(const std::vector<std::string>& checkpoints, const std::string& path,
                                     Io& io, const CheckpointWarning& warn);
 
+/// The checkpoint that a command asks for: a step, or one of these.
+inline constexpr std::int64_t kNewestCheckpoint = -1, kBestCheckpoint = -2;
+
+/// That checkpoint of the run in `path`. Errors: those of the functions above.
+Result<std::string> choose_checkpoint(const TrainConfig& config, const std::string& path, std::int64_t asked,
+                                      Io& io, const CheckpointWarning& warn);
+
 }  // namespace strata

@@ -42,11 +42,4 @@ struct EvaluationObserver {
 Result<EvaluationLoss> evaluate_loss(Engine& engine, MicroBatches& data, std::int64_t n,
                                      const EvaluationObserver& observer = {});
 
-/// Sets the log-probabilities that the reference of a run gives `pairs`, whose data has the digest `digest`:
-/// those of the checkpoint for such data, else those computed with the parameters with which the run started.
-/// The engine then has these. Does nothing for other runs. Errors: those of the files; `unsupported` if it is
-/// to be computed by ranks that share the model.
-Status set_reference(Engine& engine, const TrainConfig& config, PairBatches& pairs, const std::string& digest,
-                     const std::string& checkpoint, Io& io);
-
 }  // namespace strata

@@ -3,14 +3,16 @@
 #include <string>
 
 #include <strata/config/load_config.h>
+#include <strata/train/run_task.h>
 
 namespace strata {
 
 /// What to train, and where its results go.
 struct SessionRequest : ConfigRequest {
-  std::string out_dir;     ///< the run folder; empty: runs/<preset>-<time>
-  std::string resume;      ///< the run folder of a run to continue; empty: a new run
-  bool overwrite = false;  ///< `out_dir` may hold an earlier run, which is removed
+  std::string out_dir;             ///< the run folder; empty: runs/<preset>-<time>
+  std::string resume;              ///< the run folder of a run to continue; empty: a new run
+  bool overwrite = false;          ///< `out_dir` may hold an earlier run, which is removed
+  TaskKinds tasks = text_tasks();  ///< the kinds of runs that the session knows; static data
 };
 
 }  // namespace strata

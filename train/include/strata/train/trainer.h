@@ -15,14 +15,13 @@
 #include <strata/train/observer.h>
 #include <strata/train/run_folder.h>
 #include <strata/train/run_identity.h>
+#include <strata/train/run_task.h>
 #include <strata/train/subspaces/schedule.h>
 #include <strata/batches/training_data.h>
 #include <strata/plan/write_budget.h>
 #include <strata/infer/pair_figures.h>
 
 namespace strata {
-
-class PolicyIterations;
 
 namespace detail {
 class GradientNorms;
@@ -65,6 +64,19 @@ struct TrainOutcome {
   std::vector<RankMemory> memory{};  ///< by process
 };
 
+/// What a trainer works with; all of it outlives the trainer.
+struct TrainerParts {
+  const TrainConfig& config;
+  const TrainingData& data;
+  RunTask& task;
+  RunFolder& folder;
+  Observer& observer;
+  Signals& signals;
+  Io& io;
+  Trace* trace = nullptr;  ///< null: none is recorded
+  World* world = nullptr;  ///< null if there is one rank
+};
+
 /// The training loop: steps, progress, metrics, validation, samples, checkpoints. A signal ends it after the
 /// current step and cuts validations and samples short. If an error ends it, training states that are
 /// consistent and not saved yet are saved first, and the error says where. With several ranks, every rank has
@@ -72,10 +84,7 @@ struct TrainOutcome {
 /// thread-safe.
 class Trainer {
  public:
-  /// `policy`: of a run that samples answers; else null.
-  Trainer(const TrainConfig& config, Job& job, const TrainingData& training_data, RunFolder& folder,
-          Observer& observer, Signals& signals, Io& io, Trace* trace, World* world = nullptr,
-          std::unique_ptr<PolicyIterations> policy = nullptr);
+  Trainer(const TrainerParts& parts, Job& job);
   ~Trainer();
   /// Trains until the end, or until there is a BudgetRequest in the run folder; call it again in that case.
   Result<TrainOutcome> run();
@@ -102,12 +111,8 @@ class Trainer {
   Status record_skipped_step(std::int64_t step, const StepReport& report);
   Status train(TrainOutcome& outcome);
   Status step(std::int64_t step);
-  PairFigures figures_of_step() const;
   Status renew_subspaces(MetricsLine& line);
-  Status sample_answers();
-  void warn_of_equal_rewards(const MetricsLine& line);
-  Status train_critic(MetricsLine& line);
-  double tokens_of_step() const;
+  Status prepare_step();
   Status after_step(std::int64_t step);
   bool is_save_due(std::int64_t step) const;
   Status save_periodic_checkpoint();
@@ -118,7 +123,6 @@ class Trainer {
   void record_writes();
   Status validate(std::int64_t step);
   Status sample(std::int64_t step);
-  Status sample_policy(std::int64_t step);
   Status save();
   Status save_in(const std::string& run);
   Result<std::string> ensure_saved();
@@ -129,6 +133,7 @@ class Trainer {
   const TrainConfig& config_;
   Engine* engine_;
   const TrainingData& training_data_;
+  RunTask& task_;
   RunFolder& folder_;
   Observer& observer_;
   Signals& signals_;
@@ -138,15 +143,14 @@ class Trainer {
   std::uint32_t agreed_ = 0;  // decisions of all ranks
   const BudgetRequest request_;
   bool polls_requests_ = true;
-  const std::unique_ptr<MicroBatches> batches_, val_batches_;  // null if there are none
-  std::unique_ptr<PolicyIterations> policy_;                   // of a run that samples answers; else null
+  const std::unique_ptr<MicroBatches> val_batches_;  // null if there are none
   SubspaceSchedule subspaces_;
   const std::map<std::string, std::string> identity_;  // computed once because it digests all data
   WriteBudget write_budget_;
   SteadyClock clock_;
-  std::int64_t skipped_in_a_row_ = 0, equal_in_a_row_ = 0;  // steps: without an update, with equal rewards
-  std::unique_ptr<detail::GradientNorms> gradient_norms_;   // null without log.histograms
-  MetricsLine line_;                                        // of the last step
+  std::int64_t skipped_in_a_row_ = 0;                      // steps without an update
+  std::unique_ptr<detail::GradientNorms> gradient_norms_;  // null without log.histograms
+  MetricsLine line_;                                       // of the last step
   TrainOutcome outcome_;
   MovedBytes moved_before_;
   std::int64_t begin_ns_ = 0, saved_step_ = -1, first_step_ = 0;

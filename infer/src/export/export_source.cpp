@@ -1,34 +1,18 @@
-#include "verbs/model/export_source.h"
+#include "export/export_source.h"
 
 #include <strata/text/tokenizer_config.h>
 #include <strata/runtime/str.h>
 #include <strata/config/objective.h>
 #include <strata/infer/whole_model.h>
-#include <strata/train/resume.h>
-#include <strata/train/run_folder.h>
 #include <strata/config/train_config.h>
 #include <strata/config/model_choice.h>
 #include <strata/config/run_checkpoints.h>
 #include <strata/config/run_layout.h>
 
-#include "print.h"
-#include "verbs/model/export_texts.h"
+#include "export/export_texts.h"
 
-namespace strata::cli {
+namespace strata::detail {
 namespace {
-
-Result<std::string> chosen_checkpoint(const Args& args, const LoadedConfig& loaded, const std::string& run,
-                                      Io& io) {
-  const auto warn = [&](std::string_view text) { print(args.err, str("strata export: ", text, "\n")); };
-  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
-                    list_checkpoints(loaded.config, run, io, warn));
-  if (checkpoints.empty()) return no_checkpoint(loaded.config, run);
-  if (args.checkpoint == kBestCheckpoint) return best_checkpoint(checkpoints, run, io, warn);
-  if (args.checkpoint < 0) return checkpoints.front();
-  auto found = find_checkpoint(checkpoints, args.checkpoint, io);
-  if (!found.has_value()) return found.status().annotate(run);
-  return found;
-}
 
 /// The text of a file that may be absent; then it is empty.
 Result<std::string> text_if_there(Io& io, const std::string& path) {
@@ -44,18 +28,20 @@ Result<ParamSource> whole_model_of(const LoadedConfig& loaded, ParamSource parts
 
 }  // namespace
 
-Result<ExportedCheckpoint> open_checkpoint(const Args& args, const LoadedConfig& loaded,
-                                           const std::string& run, Io& io) {
+Result<ExportedCheckpoint> open_checkpoint(const ExportRequest& request, const LoadedConfig& loaded,
+                                           const std::string& run, Io& io,
+                                           const std::function<void(std::string_view)>& note) {
   ExportedCheckpoint checkpoint;
-  STRATA_TRY_ASSIGN(checkpoint.path, chosen_checkpoint(args, loaded, run, io));
+  STRATA_TRY_ASSIGN(checkpoint.path, choose_checkpoint(loaded.config, run, request.checkpoint, io, note));
   STRATA_TRY_ASSIGN(checkpoint.params,
                     CheckpointParams::open(loaded.config, checkpoint.path, io,
-                                           args.ema ? TrainedValues::average : TrainedValues::newest));
+                                           request.ema ? TrainedValues::average : TrainedValues::newest));
   return checkpoint;
 }
 
-Result<ExportedModel> model_of_run(const Args& args, const LoadedConfig& loaded, const std::string& run,
-                                   std::string_view format) {
+Result<ExportedModel> model_of_run(const ExportRequest& request, const LoadedConfig& loaded,
+                                   const std::string& run, std::string_view format,
+                                   const std::function<void(std::string_view)>& note) {
   Io& io = posix_io();
   ExportedModel model;
   STRATA_TRY_ASSIGN(model.tokenizer, Tokenizer::load(io, run + "/tokenizer.json"));
@@ -64,7 +50,7 @@ Result<ExportedModel> model_of_run(const Args& args, const LoadedConfig& loaded,
   const bool is_based = io.exists(run + "/base/tokenizer_config.json");
   model.token_ids = token_ids_of(model.tokenizer->markers(), is_based, is_reward_model(loaded.config));
   STRATA_TRY_ASSIGN(model.chat_template, text_if_there(io, str(run, "/", kChatTemplateFile)));
-  STRATA_TRY_ASSIGN(model.checkpoint, open_checkpoint(args, loaded, run, io));
+  STRATA_TRY_ASSIGN(model.checkpoint, open_checkpoint(request, loaded, run, io, note));
   model.from = model.checkpoint.path;
   model.decoder = decoder_config(loaded.config);
   STRATA_TRY_ASSIGN(model.source, whole_model_of(loaded, model.checkpoint.source(), format));
@@ -95,4 +81,4 @@ Result<ExportedModel> model_of_folder(const LoadedConfig& loaded, const std::str
   return model;
 }
 
-}  // namespace strata::cli
+}  // namespace strata::detail

@@ -6,7 +6,7 @@
 
 #include <strata/engine/engine.h>
 #include <strata/batches/prompt_set.h>
-#include <strata/train/align/rollout.h>
+#include <strata/align/rollout.h>
 #include <strata/infer/batcher.h>
 
 namespace strata {

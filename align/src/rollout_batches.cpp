@@ -1,4 +1,4 @@
-#include <strata/train/align/rollout_batches.h>
+#include <strata/align/rollout_batches.h>
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include <strata/train/align/rollout_file.h>
+#include <strata/align/rollout_file.h>
 
 #include <cstring>
 

@@ -14,7 +14,7 @@
 #include <strata/config/objective.h>
 #include <strata/batches/prompt_set.h>
 #include <strata/text/rewards/rewards.h>
-#include <strata/train/align/rollout_batches.h>
+#include <strata/align/rollout_batches.h>
 #include <strata/train/run_folder.h>
 #include <strata/batches/training_data.h>
 #include <strata/config/train_config.h>

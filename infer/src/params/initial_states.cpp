@@ -1,4 +1,4 @@
-#include "loop/initial_states.h"
+#include <strata/infer/initial_states.h>
 
 #include <algorithm>
 

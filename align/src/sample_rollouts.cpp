@@ -1,4 +1,4 @@
-#include <strata/train/align/sample_rollouts.h>
+#include <strata/align/sample_rollouts.h>
 
 #include <memory>
 

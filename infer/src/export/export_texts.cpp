@@ -1,4 +1,4 @@
-#include "verbs/model/export_texts.h"
+#include "export/export_texts.h"
 
 #include <algorithm>
 
@@ -7,10 +7,9 @@
 #include <strata/model/hf/model_files.h>
 #include <strata/text/tokenizer_config.h>
 #include <strata/runtime/str.h>
-#include <strata/train/run_folder.h>
 #include <strata/config/run_layout.h>
 
-namespace strata::cli {
+namespace strata::detail {
 namespace {
 
 using nlohmann::ordered_json;
@@ -108,4 +107,4 @@ HfTokenIds token_ids_of(const TextMarkers& markers, bool is_based, bool scores) 
   return ids;
 }
 
-}  // namespace strata::cli
+}  // namespace strata::detail

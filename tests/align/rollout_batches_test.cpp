@@ -1,5 +1,5 @@
-#include <strata/train/align/rollout_batches.h>
-#include <strata/train/align/rollout_file.h>
+#include <strata/align/rollout_batches.h>
+#include <strata/align/rollout_file.h>
 
 #include <fstream>
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include <strata/runtime/status.h>
-#include <strata/train/align/rollout_batches.h>
+#include <strata/align/rollout_batches.h>
 
 namespace strata {
 

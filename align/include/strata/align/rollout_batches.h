@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include <strata/train/align/rollout.h>
+#include <strata/align/rollout.h>
 #include <strata/batches/micro_batches.h>
 
 namespace strata {

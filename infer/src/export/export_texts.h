@@ -8,7 +8,7 @@
 #include <strata/text/tokenizer.h>
 #include <strata/runtime/io/io.h>
 
-namespace strata::cli {
+namespace strata::detail {
 
 inline constexpr std::uint64_t kExportTextLimit = 256 << 20;  // bytes of a text file that is copied
 
@@ -25,4 +25,4 @@ Result<std::map<std::string, std::string>> texts_of_folder(const Tokenizer& toke
 /// What config.json says of the same. `is_based`: the run began with a folder that describes its tokens.
 HfTokenIds token_ids_of(const TextMarkers& markers, bool is_based, bool scores);
 
-}  // namespace strata::cli
+}  // namespace strata::detail

@@ -1,4 +1,4 @@
-#include <strata/train/align/advantages.h>
+#include <strata/align/advantages.h>
 
 #include <cmath>
 #include <numeric>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,9 +14,9 @@
 #include <strata/infer/checkpoint_params.h>
 #include <strata/infer/pretrained_values.h>
 
-#include "args.h"
+#include <strata/infer/export_model.h>
 
-namespace strata::cli {
+namespace strata::detail {
 
 /// A whole checkpoint of a run, whose parameters are read one after the other.
 struct ExportedCheckpoint {
@@ -25,9 +26,10 @@ struct ExportedCheckpoint {
     return [of = params.get()](std::string_view name, std::span<float> into) { return of->read(name, into); };
   }
 };
-/// The checkpoint that --checkpoint names, or the newest.
-Result<ExportedCheckpoint> open_checkpoint(const Args& args, const LoadedConfig& loaded,
-                                           const std::string& run, Io& io);
+/// The checkpoint that the request asks for. `note` hears of damaged ones.
+Result<ExportedCheckpoint> open_checkpoint(const ExportRequest& request, const LoadedConfig& loaded,
+                                           const std::string& run, Io& io,
+                                           const std::function<void(std::string_view)>& note);
 
 /// A whole model that is written: of a run's checkpoint, or of a folder, with its adapter merged.
 struct ExportedModel {
@@ -44,13 +46,15 @@ struct ExportedModel {
   std::unique_ptr<PretrainedValues> folder;  ///< of a folder
 };
 /// `format` is the one asked for, for messages.
-Result<ExportedModel> model_of_run(const Args& args, const LoadedConfig& loaded, const std::string& run,
-                                   std::string_view format);
+Result<ExportedModel> model_of_run(const ExportRequest& request, const LoadedConfig& loaded,
+                                   const std::string& run, std::string_view format,
+                                   const std::function<void(std::string_view)>& note);
 Result<ExportedModel> model_of_folder(const LoadedConfig& loaded, const std::string& folder,
                                       std::string_view format);
 
-/// Writes the model as a GGUF file, and says so.
-Result<std::string> export_gguf_file(const Args& args, const LoadedConfig& loaded,
-                                     const ExportedModel& model);
+/// Writes the model as a GGUF file, and says so. `note` hears of what llama.cpp does differently.
+Result<std::string> export_gguf_file(const ExportRequest& request, const LoadedConfig& loaded,
+                                     const ExportedModel& model,
+                                     const std::function<void(std::string_view)>& note);
 
-}  // namespace strata::cli
+}  // namespace strata::detail

@@ -1,4 +1,4 @@
-#include <strata/train/align/policy_iterations.h>
+#include <strata/align/policy_iterations.h>
 
 #include <algorithm>
 #include <array>
@@ -8,9 +8,9 @@
 
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
-#include <strata/train/align/advantages.h>
-#include <strata/train/align/rollout_file.h>
-#include <strata/train/align/sample_rollouts.h>
+#include <strata/align/advantages.h>
+#include <strata/align/rollout_file.h>
+#include <strata/align/sample_rollouts.h>
 #include <strata/config/objective.h>
 
 namespace strata {

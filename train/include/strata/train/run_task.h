@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <strata/batches/training_data.h>
+#include <strata/config/train_config.h>
+#include <strata/engine/engine.h>
+#include <strata/runtime/signals.h>
+#include <strata/session/checkpoint.h>
+#include <strata/train/observer.h>
+#include <strata/train/run_folder.h>
+
+namespace strata {
+
+/// A text that shows what a model makes of a prompt.
+struct ModelSample {
+  std::string prompt, text;
+};
+
+/// A kind of run: what its steps train on and compute, and what its checkpoints have besides the states of
+/// parameters. A session calls begin() or resume() once, and then its trainer for each step prepare(), if it
+/// is due, step() and after_step(). All ranks of a run have a task each. Not thread-safe.
+class RunTask {
+ public:
+  virtual ~RunTask() = default;
+
+  /// Begins a new run, whose parameters are set. Errors: those of the engine.
+  virtual Status begin(Engine& engine, Observer& observer) = 0;
+  /// Goes on from `checkpoint` of the run in the folder `run`. Errors: `corrupt` if it lacks something;
+  /// `invalid` for a checkpoint of other data.
+  virtual Status resume(Io& io, const std::string& checkpoint, const std::string& run) = 0;
+  /// What a checkpoint after `steps` steps is to have.
+  virtual TaskState state(std::int64_t steps) const = 0;
+  /// What its manifest is to say of the run.
+  virtual std::map<std::string, std::string> manifest_state() const = 0;
+  /// Errors: `internal` with what the engine's states lack of a step that a run could go on from.
+  virtual Status check_is_whole(const Engine& engine) const = 0;
+
+  /// Whether the step after `steps` needs prepare().
+  virtual bool is_due(std::int64_t steps) const noexcept = 0;
+  /// Errors: `cancelled` once `stops` returns true; those of the engine.
+  virtual Status prepare(Engine& engine, std::int64_t steps, const std::function<bool()>& stops) = 0;
+  /// Does a step. Errors: those of Engine::train_step().
+  virtual Status step(Engine& engine, double lr, StepReport& report) = 0;
+  /// Adds to the line of the step what is known of it beside its report, and to the report what else it
+  /// trained. Nothing is allocated.
+  virtual Status after_step(Engine& engine, MetricsLine& line, Observer& observer) = 0;
+  /// What the steps train on; null if it is only there once it is prepared.
+  virtual BatchSource* batches() noexcept = 0;
+  /// Tokens of the present step.
+  virtual double tokens_of_step() const noexcept = 0;
+
+  /// A sample of the model after `step`; nothing if its outputs are no texts. `signals` may cut it short;
+  /// null: nothing does.
+  virtual Result<std::optional<ModelSample>> sample(Engine& engine, std::int64_t step,
+                                                    const Signals* signals) = 0;
+  /// Whether a run that is resumed behind its last step samples again.
+  virtual bool samples_again() const noexcept = 0;
+};
+
+/// The task of a value of train.objective.
+struct TaskKind {
+  std::string_view objective;
+  bool runs_on_ranks;  ///< whether several ranks may run it
+  /// What is referred to outlives the task. Errors: those of the task.
+  Result<std::unique_ptr<RunTask>> (*create)(const TrainConfig& config, const TrainingData& data);
+};
+using TaskKinds = std::span<const TaskKind>;
+
+/// Training of a language model by the next token: train.objective=lm. Those of alignment are in
+/// strata/align/tasks.h.
+TaskKinds text_tasks() noexcept;
+/// Errors: `unsupported` if `kinds` have no task for the run's objective.
+Result<const TaskKind*> task_kind(const TrainConfig& config, TaskKinds kinds);
+
+}  // namespace strata

@@ -1,0 +1,56 @@
+#include <strata/train/text_task.h>
+
+#include <strata/plan/plan_text.h>
+#include <strata/runtime/str.h>
+
+#include "loop/sample_text.h"
+
+namespace strata {
+
+Status TextTask::begin(Engine&, Observer&) {
+  batches_ = data_.train_batches(config_.train.micro_batch);
+  return {};
+}
+Status TextTask::resume(Io&, const std::string&, const std::string&) {
+  batches_ = data_.train_batches(config_.train.micro_batch);
+  return {};
+}
+TaskState TextTask::state(std::int64_t) const { return {}; }
+
+Status TextTask::step(Engine& engine, double lr, StepReport& report) {
+  return engine.train_step(*batches_, lr, report);
+}
+
+double TextTask::tokens_of_step() const noexcept { return tokens_per_step(config_); }
+
+Result<std::optional<ModelSample>> TextTask::sample(Engine& engine, std::int64_t step,
+                                                    const Signals* signals) {
+  const TextSampleOptions options{.tokens = config_.log.sample_tokens,
+                                  .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
+  STRATA_TRY_ASSIGN(SamplePrompt prompt, sample_prompt(config_, data_));
+  STRATA_TRY_ASSIGN(std::string text, sample_text(engine, data_.tokenizer(), prompt.ids, options, signals));
+  return ModelSample{std::move(prompt.text), std::move(text)};
+}
+
+namespace {
+
+Result<std::unique_ptr<RunTask>> create_text_task(const TrainConfig& config, const TrainingData& data) {
+  return std::make_unique<TextTask>(config, data);
+}
+constexpr TaskKind kTextTasks[] = {{"lm", true, create_text_task}};
+
+}  // namespace
+
+TaskKinds text_tasks() noexcept { return kTextTasks; }
+
+Result<const TaskKind*> task_kind(const TrainConfig& config, TaskKinds kinds) {
+  std::string known;
+  for (const TaskKind& kind : kinds) {
+    if (kind.objective == config.train.objective) return &kind;
+    known += str(known.empty() ? "" : ", ", kind.objective);
+  }
+  return Status::error(Code::unsupported, str("train.objective = ", config.train.objective,
+                                              ", but this program runs ", known, " (SessionRequest::tasks)"));
+}
+
+}  // namespace strata
