@@ -14,7 +14,7 @@
 #include <strata/infer/checkpoint_params.h>
 #include <strata/infer/pretrained_values.h>
 
-#include <strata/infer/export_model.h>
+#include <strata/infer/export_request.h>
 
 namespace strata::detail {
 

@@ -1,28 +1,13 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 
-#include <strata/config/load_config.h>
-#include <strata/config/run_checkpoints.h>
+#include <strata/infer/export_request.h>
 #include <strata/runtime/status.h>
 
 namespace strata {
-
-/// What is written where. The first of `items` is a run, or a Hugging Face folder or GGUF file; of a folder,
-/// `adapter` may be merged into it.
-struct ExportRequest : ConfigRequest {
-  std::string out_dir = {};                     ///< the folder, or the file for format gguf, which is new
-  std::string format = "auto";                  ///< hf, peft, merged, gguf; auto: what the run trained
-  std::string dtype = "f32";                    ///< f32, bf16, f16; for gguf a GgufMix
-  std::string max_shard_size = "5GB";           ///< of files of weights
-  bool ema = false;                             ///< the moving average of the parameters
-  bool states = false;                          ///< also the states of the optimizer
-  bool check = false;                           ///< reads back what was written
-  std::int64_t checkpoint = kNewestCheckpoint;  ///< of a run
-};
 
 /// Writes a model for other programs, and returns a text that says what was written. `note` hears of what
 /// these do differently. Errors: `invalid` and `unsupported` with the option; those of reading and writing,
