@@ -8,7 +8,7 @@ function(strata_cuda_kernels module)
   # additions separately. A switch that lacks an enumerator would fall through to a wrong kernel.
   target_compile_options(${objects} PRIVATE -std=c++20 --fmad=false --expt-relaxed-constexpr "SHELL:-Werror all-warnings"
     -Xcompiler=-Werror=switch)
-  target_link_libraries(${objects} PRIVATE strata::cpuopt strata::dispatch strata::runtime_cuda)
+  target_link_libraries(${objects} PRIVATE strata::simd strata::dispatch strata::runtime_cuda)
   target_sources(strata_${module} PRIVATE $<TARGET_OBJECTS:${objects}>)
   target_link_libraries(strata_${module} PRIVATE $<BUILD_INTERFACE:strata::runtime_cuda> CUDA::cudart_static ${CMAKE_DL_LIBS})
 endfunction()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests the NEON SIMD kernels: cross-compiles cpuopt, state_kernels, kernels and their tests for AArch64
+# Tests the NEON SIMD kernels: cross-compiles simd, cpuopt, state_kernels, kernels and their tests for AArch64
 # (tests/aarch64) and runs them under QEMU. Installs nothing: if packages are missing, it names them and exits with 77.
 #   scripts/check_neon.sh
 set -uo pipefail
@@ -22,5 +22,5 @@ step 'configure for AArch64' --log "$logs/configure.log" cmake -S tests/aarch64 
   step 'build for AArch64' --log "$logs/build.log" cmake --build "$build" -j "$jobs" || exit 1
 status=0
 step 'tests under QEMU' --log "$logs/tests.log" ctest --test-dir "$build" -j "$jobs" --output-on-failure --no-tests=error || status=1
-printf 'check_neon: cpuopt, state_kernels and kernels, scalar and NEON kernels, under QEMU: %s\n' "$(grep 'tests passed' "$logs/tests.log")"
+printf 'check_neon: simd, cpuopt, state_kernels and kernels, scalar and NEON kernels, under QEMU: %s\n' "$(grep 'tests passed' "$logs/tests.log")"
 exit "$status"

@@ -32,7 +32,7 @@ struct Options {
 struct Job {
   cpuopt::OptimizerParams params;
   StreamShape shape;
-  cpuopt::CpuIsa isa;
+  simd::CpuIsa isa;
   std::string layout;
 };
 
@@ -132,10 +132,10 @@ class Rounds {
              : "{:<8} {:<11} {:>4} {:<5} {:<7} {:>3} {:>10} {:>7.3f} {:>8.4f} {:>8.4f} {:>8.4f} {:>8.2f} "
                "{:>8.2f} {:>6.3f} {:>6.3f} {:>6.3f} {:>8.2f} {:>6.3f}\n";
     fmt::print(fmt::runtime(line), cpuopt::to_string(job_.params.optimizer), job_.layout,
-               job_.shape.narrow_gradient ? 16 : 32, to_string(job_.shape.states),
-               cpuopt::to_string(job_.isa), pool_.threads(), static_cast<std::int64_t>(elems_), bytes,
-               ns(took.median), ns(took.low), ns(took.high), rate(took_), rate(bound_), r.median, r.low,
-               r.high, rate(bound_ahead_), summarize(ratio_ahead_).median);
+               job_.shape.narrow_gradient ? 16 : 32, to_string(job_.shape.states), simd::to_string(job_.isa),
+               pool_.threads(), static_cast<std::int64_t>(elems_), bytes, ns(took.median), ns(took.low),
+               ns(took.high), rate(took_), rate(bound_), r.median, r.low, r.high, rate(bound_ahead_),
+               summarize(ratio_ahead_).median);
     std::fflush(stdout);
   }
 
@@ -172,7 +172,7 @@ class Rounds {
 };
 
 void measure(const Job& job, std::int64_t n, ThreadPool& pool, const Options& options) {
-  must(cpuopt::use_isa(job.isa));
+  must(simd::use_isa(job.isa));
   Rounds rounds(job, n, pool, options);
   if (options.serve) {
     int served = 0;
@@ -208,7 +208,7 @@ Result<Job> job_of(const std::string& optimizer, const std::string& layout, cons
   job.shape.states = states == "int8"   ? StateFormat::int8
                      : states == "bf16" ? StateFormat::bf16
                                         : StateFormat::fp32;
-  STRATA_TRY_ASSIGN(job.isa, cpuopt::select_isa(isa));
+  STRATA_TRY_ASSIGN(job.isa, simd::select_isa(isa));
   job.layout = layout;
   return job;
 }

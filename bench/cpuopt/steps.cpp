@@ -9,8 +9,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <strata/cpuopt/isa.h>
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/isa.h>
+#include <strata/simd/norm.h>
 #include <strata/cpuopt/update.h>
 #include <strata/runtime/str.h>
 
@@ -42,10 +42,10 @@ Status write_floats(const std::string& path, const std::vector<float>& values) {
 void step(const cpuopt::OptimizerParams& params, const cpuopt::UpdateBlock& block, std::int64_t n) {
   const cpuopt::UpdateStep constants = cpuopt::make_update_step(params);
   if (params.optimizer != cpuopt::Optimizer::lamb) return cpuopt::update_block(constants, block, n, {});
-  std::vector<double> masters(static_cast<std::size_t>(cpuopt::norm_partial_count(n))),
+  std::vector<double> masters(static_cast<std::size_t>(simd::norm_partial_count(n))),
       directions(masters.size());
   cpuopt::lamb_moments_block(constants, block, n, {}, masters.data(), directions.data());
-  const float trust = cpuopt::lamb_trust_ratio(cpuopt::tree_sum(masters), cpuopt::tree_sum(directions));
+  const float trust = cpuopt::lamb_trust_ratio(simd::tree_sum(masters), simd::tree_sum(directions));
   cpuopt::lamb_apply_block(constants, trust, block, n);
 }
 
@@ -57,8 +57,8 @@ struct Options {
 Status run(Options options) {
   STRATA_TRY_ASSIGN(options.settings.optimizer, cpuopt::optimizer_named(options.optimizer));
   STRATA_TRY(cpuopt::validate(options.settings));
-  STRATA_TRY_ASSIGN(const cpuopt::CpuIsa isa, cpuopt::select_isa(options.isa));
-  STRATA_TRY(cpuopt::use_isa(isa));
+  STRATA_TRY_ASSIGN(const simd::CpuIsa isa, simd::select_isa(options.isa));
+  STRATA_TRY(simd::use_isa(isa));
   STRATA_TRY_ASSIGN(std::vector<float> p, read_floats(options.params));
   STRATA_TRY_ASSIGN(const std::vector<float> grads, read_floats(options.grads));
   if (grads.size() % p.size() != 0)

@@ -79,8 +79,8 @@ __attribute__((target("avx512f,avx512bw"))) void run_avx512(const UpdateBlock& b
 }
 
 template <MasterLayout kLayout, int kMoments, int kMomentBytes, bool kNarrow>
-StreamKernel chosen(cpuopt::CpuIsa isa, bool prefetch) {
-  const bool wide = isa == cpuopt::CpuIsa::avx512;
+StreamKernel chosen(simd::CpuIsa isa, bool prefetch) {
+  const bool wide = isa == simd::CpuIsa::avx512;
   if (prefetch)
     return wide ? &run_avx512<kLayout, kMoments, kMomentBytes, kNarrow, true>
                 : &run_avx2<kLayout, kMoments, kMomentBytes, kNarrow, true>;
@@ -88,7 +88,7 @@ StreamKernel chosen(cpuopt::CpuIsa isa, bool prefetch) {
               : &run_avx2<kLayout, kMoments, kMomentBytes, kNarrow, false>;
 }
 template <MasterLayout kLayout, bool kNarrow>
-StreamKernel by_moments(const StreamShape& shape, cpuopt::CpuIsa isa, bool prefetch) {
+StreamKernel by_moments(const StreamShape& shape, simd::CpuIsa isa, bool prefetch) {
   if (shape.moments == 0) return chosen<kLayout, 0, 4, kNarrow>(isa, prefetch);
   const bool two = shape.moments == 2;
   switch (shape.states) {
@@ -105,14 +105,14 @@ StreamKernel by_moments(const StreamShape& shape, cpuopt::CpuIsa isa, bool prefe
   __builtin_unreachable();
 }
 template <MasterLayout kLayout>
-StreamKernel by_gradient(const StreamShape& shape, cpuopt::CpuIsa isa, bool prefetch) {
+StreamKernel by_gradient(const StreamShape& shape, simd::CpuIsa isa, bool prefetch) {
   return shape.narrow_gradient ? by_moments<kLayout, true>(shape, isa, prefetch)
                                : by_moments<kLayout, false>(shape, isa, prefetch);
 }
 
 }  // namespace
 
-StreamKernel select_stream_kernel(const StreamShape& shape, cpuopt::CpuIsa isa, bool prefetch) {
+StreamKernel select_stream_kernel(const StreamShape& shape, simd::CpuIsa isa, bool prefetch) {
   switch (shape.layout) {
     case MasterLayout::f32:
       return by_gradient<MasterLayout::f32>(shape, isa, prefetch);

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/isa.h>
+#include <strata/simd/isa.h>
 #include <strata/cpuopt/update.h>
 
 namespace strata::bench {
@@ -18,7 +18,7 @@ struct StreamShape {
 };
 using StreamKernel = void (*)(const cpuopt::UpdateBlock& block, std::int64_t n);
 /// `prefetch`: with software prefetches, as in the update. Uses AVX-512 if `isa` is that, otherwise AVX2.
-StreamKernel select_stream_kernel(const StreamShape& shape, cpuopt::CpuIsa isa, bool prefetch);
+StreamKernel select_stream_kernel(const StreamShape& shape, simd::CpuIsa isa, bool prefetch);
 
 /// Bytes that a step must move per element: every span that it reads and every span that it writes.
 double necessary_bytes(const StreamShape& shape);

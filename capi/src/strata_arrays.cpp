@@ -2,7 +2,7 @@
 #include <vector>
 
 #include <strata/cpuopt/master.h>
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 #include <strata/cpuopt/update.h>
 #include <strata/runtime/convert.h>
 
@@ -58,11 +58,11 @@ void update(const Arrays& arrays, const cpuopt::UpdateStep& step) {
     cpuopt::update_block(step, arrays.block, arrays.n, {});
     return;
   }
-  std::vector<double> masters(static_cast<std::size_t>(cpuopt::norm_partial_count(arrays.n)));
+  std::vector<double> masters(static_cast<std::size_t>(simd::norm_partial_count(arrays.n)));
   std::vector<double> directions(masters.size());
   cpuopt::lamb_moments_block(step, arrays.block, arrays.n, {}, masters.data(), directions.data());
   cpuopt::lamb_apply_block(step,
-                           cpuopt::lamb_trust_ratio(cpuopt::tree_sum(masters), cpuopt::tree_sum(directions)),
+                           cpuopt::lamb_trust_ratio(simd::tree_sum(masters), simd::tree_sum(directions)),
                            arrays.block, arrays.n);
 }
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <strata/cpuopt/master.h>
-#include <strata/cpuopt/simd.h>
+#include <strata/simd/simd.h>
 
 // For SIMD kernels: load and store the 16 or 32 masters from element i on, in each layout. finish() must be
 // called after the last store_32() and before another thread reads the result.
 
 namespace strata::cpuopt::STRATA_ISA {
+
+using namespace simd::STRATA_ISA;
 
 template <MasterLayout kLayout>
 struct Masters;

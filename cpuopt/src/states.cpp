@@ -1,12 +1,14 @@
 #include <algorithm>
 
-#include <strata/cpuopt/convert.h>
+#include <strata/simd/convert.h>
 #include <strata/cpuopt/master.h>
 #include <strata/cpuopt/moments.h>
 
 #include "state_table.h"
 
 namespace strata::cpuopt {
+
+using namespace simd;
 namespace {
 
 const detail::StateTable& state_kernels() noexcept { return STRATA_ACTIVE_TABLE(state_table); }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include <strata/cpuopt/convert.h>
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/convert.h>
+#include <strata/simd/norm.h>
 #include <strata/cpuopt/prefetch.h>
 
 #include "update_in_f32.h"
@@ -12,6 +12,8 @@
 #include "update_table.h"
 
 namespace strata::cpuopt {
+
+using namespace simd;
 namespace {
 
 using detail::rule_of;

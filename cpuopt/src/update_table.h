@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/isa_table.h>
+#include <strata/simd/isa_table.h>
 #include <strata/cpuopt/master.h>
 #include <strata/cpuopt/math/rules.h>
 #include <strata/cpuopt/prefetch_spans.h>

@@ -1,15 +1,15 @@
-#include <strata/cpuopt/simd.h>
+#include <strata/simd/simd.h>
 
 #include "cached_attention_table.h"
 
 namespace strata::kernels::STRATA_ISA {
 namespace {
 
-using cpuopt::STRATA_ISA::f32x16;
-using cpuopt::STRATA_ISA::for_each_16;
-using cpuopt::STRATA_ISA::load_lanes;
-using cpuopt::STRATA_ISA::reduce_add;
-using cpuopt::STRATA_ISA::store_lanes;
+using simd::STRATA_ISA::f32x16;
+using simd::STRATA_ISA::for_each_16;
+using simd::STRATA_ISA::load_lanes;
+using simd::STRATA_ISA::reduce_add;
+using simd::STRATA_ISA::store_lanes;
 
 template <class T>
 void scores(const T* query, const T* keys, float* out, std::int64_t d, std::int64_t n) {

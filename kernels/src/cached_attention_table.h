@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <strata/cpuopt/isa_table.h>
+#include <strata/simd/isa_table.h>
 #include <strata/runtime/float16.h>
 
 namespace strata::kernels::detail {
@@ -24,7 +24,7 @@ struct CachedAttentionTable {
   void (*weighted_sum)(const float* weights, const T* values, T* out, std::int64_t d, std::int64_t n);
 };
 
-/// The table of cpuopt::active_isa().
+/// The table of simd::active_isa().
 template <class T>
 const CachedAttentionTable<T>& cached_attention_table() noexcept;
 

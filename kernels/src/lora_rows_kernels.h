@@ -1,15 +1,15 @@
-#include <strata/cpuopt/simd.h>
+#include <strata/simd/simd.h>
 
 #include "lora_rows_table.h"
 
 namespace strata::kernels::STRATA_ISA {
 namespace {
 
-using cpuopt::STRATA_ISA::f32x16;
-using cpuopt::STRATA_ISA::for_each_16;
-using cpuopt::STRATA_ISA::load_lanes;
-using cpuopt::STRATA_ISA::reduce_add;
-using cpuopt::STRATA_ISA::store_lanes;
+using simd::STRATA_ISA::f32x16;
+using simd::STRATA_ISA::for_each_16;
+using simd::STRATA_ISA::load_lanes;
+using simd::STRATA_ISA::reduce_add;
+using simd::STRATA_ISA::store_lanes;
 
 template <class X, class T>
 STRATA_HD float dot(const X* x, const T* row, std::int64_t n) {

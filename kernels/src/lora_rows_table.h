@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/isa_table.h>
+#include <strata/simd/isa_table.h>
 #include <strata/runtime/float16.h>
 
 namespace strata::kernels::detail {
@@ -17,7 +17,7 @@ struct LoraRowsTable {
   void (*up)(const float* u, const T* matrix, T* y, std::int64_t inner, std::int64_t count);
 };
 
-/// The table of cpuopt::active_isa().
+/// The table of simd::active_isa().
 template <class T>
 const LoraRowsTable<T>& lora_rows_table() noexcept;
 

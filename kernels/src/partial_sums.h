@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <strata/cpuopt/convert.h>
+#include <strata/simd/convert.h>
 #include <strata/dispatch/ranges.h>
 
 #include "dtype_dispatch.h"
@@ -19,7 +19,7 @@ inline void store_sum(const TensorView& out, std::int64_t first, const float* su
     return;
   }
   dispatch_dtype(out.dtype,
-                 [&]<class T>(std::type_identity<T>) { cpuopt::narrow(sum, out.as<T>() + first, n); });
+                 [&]<class T>(std::type_identity<T>) { simd::narrow(sum, out.as<T>() + first, n); });
 }
 
 /// Sums rows over fixed blocks of rows, in parallel: add(row, sum) adds a row to the `columns` values of its

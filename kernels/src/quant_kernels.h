@@ -1,4 +1,4 @@
-#include <strata/cpuopt/simd.h>
+#include <strata/simd/simd.h>
 #include <strata/kernels/quantized_matrix.h>
 
 #include "cuda/quant/nf4_levels.h"
@@ -7,13 +7,13 @@
 namespace strata::kernels::STRATA_ISA {
 namespace {
 
-using cpuopt::select_greater;
-using cpuopt::STRATA_ISA::abs_of;
-using cpuopt::STRATA_ISA::bits_of;
-using cpuopt::STRATA_ISA::f32x16;
-using cpuopt::STRATA_ISA::float_of;
-using cpuopt::STRATA_ISA::max_of;
-using cpuopt::STRATA_ISA::u32x16;
+using simd::select_greater;
+using simd::STRATA_ISA::abs_of;
+using simd::STRATA_ISA::bits_of;
+using simd::STRATA_ISA::f32x16;
+using simd::STRATA_ISA::float_of;
+using simd::STRATA_ISA::max_of;
+using simd::STRATA_ISA::u32x16;
 
 constexpr int kCodesOf16 = 8;  // bytes
 // Copies with internal linkage: a weak symbol of one instruction set could replace that of another.

@@ -1,20 +1,20 @@
 #pragma once
 
 // Used by both row_kernels.h and simd_kernels.h.
-#include <strata/cpuopt/simd.h>
+#include <strata/simd/simd.h>
 
 #include "lowest_score.h"
 
 namespace strata::kernels::STRATA_ISA {
 namespace {
 
-using cpuopt::STRATA_ISA::f32x16;
-using cpuopt::STRATA_ISA::for_each_16;
-using cpuopt::STRATA_ISA::load_lanes;
-using cpuopt::STRATA_ISA::max_of;
-using cpuopt::STRATA_ISA::reduce_add;
-using cpuopt::STRATA_ISA::reduce_max;
-using cpuopt::STRATA_ISA::store_lanes;
+using simd::STRATA_ISA::f32x16;
+using simd::STRATA_ISA::for_each_16;
+using simd::STRATA_ISA::load_lanes;
+using simd::STRATA_ISA::max_of;
+using simd::STRATA_ISA::reduce_add;
+using simd::STRATA_ISA::reduce_max;
+using simd::STRATA_ISA::store_lanes;
 
 // Lanes past the end of a row are filled with it, so that they do not affect a maximum.
 constexpr float kLowest = detail::kLowestScore;

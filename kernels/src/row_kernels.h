@@ -1,4 +1,4 @@
-#include <strata/cpuopt/simd.h>
+#include <strata/simd/simd.h>
 
 #include "row_common.h"
 #include "row_table.h"
@@ -6,9 +6,9 @@
 namespace strata::kernels::STRATA_ISA {
 namespace {
 
-using cpuopt::exp_of;
-using cpuopt::log_of;
-using cpuopt::tanh_of;
+using simd::exp_of;
+using simd::log_of;
+using simd::tanh_of;
 
 float attention_softmax(float* x, float scale, std::int64_t n) {
   const float row_max = reduce_row_max(x, n) * scale;  // scale > 0, so the maximum stays the maximum

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/isa_table.h>
+#include <strata/simd/isa_table.h>
 
 namespace strata::kernels::detail {
 
@@ -29,7 +29,7 @@ struct RowTable {
   void (*scale_add)(float* x, float scale, const float* bias, std::int64_t n);
 };
 
-/// The table of cpuopt::active_isa().
+/// The table of simd::active_isa().
 const RowTable& row_table() noexcept;
 
 }  // namespace strata::kernels::detail

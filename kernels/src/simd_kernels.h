@@ -1,4 +1,4 @@
-#include <strata/cpuopt/simd.h>
+#include <strata/simd/simd.h>
 
 #include "row_common.h"
 #include "simd_table.h"
@@ -7,13 +7,13 @@
 namespace strata::kernels::STRATA_ISA {
 namespace {
 
-using cpuopt::exp_of;
-using cpuopt::gelu_derivative_of;
-using cpuopt::gelu_of;
-using cpuopt::log_of;
-using cpuopt::select_greater;
-using cpuopt::sigmoid_of;
-using cpuopt::sqrt_of;
+using simd::exp_of;
+using simd::gelu_derivative_of;
+using simd::gelu_of;
+using simd::log_of;
+using simd::select_greater;
+using simd::sigmoid_of;
+using simd::sqrt_of;
 
 template <class T>
 void add(const T* a, const T* b, T* y, std::int64_t n) {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include <strata/runtime/float16.h>
-#include <strata/cpuopt/isa_table.h>
+#include <strata/simd/isa_table.h>
 
 namespace strata::kernels::detail {
 
@@ -54,7 +54,7 @@ struct SimdTable {
   void (*softmax_from_lse)(const T* x, T* y, float lse, float scale, std::int64_t n);
 };
 
-/// The table of cpuopt::active_isa().
+/// The table of simd::active_isa().
 template <class T>
 const SimdTable<T>& simd_table() noexcept;
 template <>

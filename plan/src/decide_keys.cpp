@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <strata/cpuopt/isa.h>
+#include <strata/simd/isa.h>
 #include <strata/cpuopt/prefetch.h>
 #include <strata/kernels/attention.h>
 #include <strata/kernels/bf16_gemm.h>
@@ -100,12 +100,11 @@ void decide_dtype(LoadedConfig& loaded, const MachineProfile* machine, const Com
 
 Status decide_isa(LoadedConfig& loaded) {
   const std::string& asked = loaded.config.cpu.isa;
-  STRATA_TRY_ASSIGN(const cpuopt::CpuIsa isa, cpuopt::select_isa(asked == "sse4" ? "sse42" : asked));
+  STRATA_TRY_ASSIGN(const simd::CpuIsa isa, simd::select_isa(asked == "sse4" ? "sse42" : asked));
   if (asked == "auto")
-    loaded.tree.resolve("cpu.isa",
-                        std::string(isa == cpuopt::CpuIsa::sse42 ? "sse4" : cpuopt::to_string(isa)),
+    loaded.tree.resolve("cpu.isa", std::string(isa == simd::CpuIsa::sse42 ? "sse4" : simd::to_string(isa)),
                         "the best that this CPU supports");
-  STRATA_TRY(cpuopt::use_isa(isa));
+  STRATA_TRY(simd::use_isa(isa));
   static_cast<void>(cpuopt::active_prefetch());  // measured now instead of in the first step
   return {};
 }

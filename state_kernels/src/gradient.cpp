@@ -1,7 +1,7 @@
 #include <strata/state_kernels/gradient.h>
 
-#include <strata/cpuopt/gradient.h>
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/gradient.h>
+#include <strata/simd/norm.h>
 #include <strata/dispatch/op.h>
 #include <strata/dispatch/ranges.h>
 
@@ -22,15 +22,15 @@ STRATA_OP(square_sum_partials, SquareSumPartialsArgs);
 void accumulate_host(const AccumulateArgs& a, ThreadPool& pool) {
   dispatch::parallel_for_ranges(pool, a.acc.n_elems(), detail::kItemElems,
                                 [&](std::int64_t i, std::int64_t n) {
-                                  cpuopt::accumulate({a.acc.as<float>() + i, static_cast<std::size_t>(n)},
-                                                     a.g.dtype, elements_from(a.g, i), a.first);
+                                  simd::accumulate({a.acc.as<float>() + i, static_cast<std::size_t>(n)},
+                                                   a.g.dtype, elements_from(a.g, i), a.first);
                                 });
 }
 
 void square_sum_partials_host(const SquareSumPartialsArgs& a, ThreadPool& pool) {
   dispatch::parallel_for_ranges(pool, a.x.n_elems(), detail::kItemElems, [&](std::int64_t i, std::int64_t n) {
-    cpuopt::square_sum_partials(a.x.dtype, elements_from(a.x, i), n,
-                                a.partials.as<double>() + i / cpuopt::kNormPartialElems);
+    simd::square_sum_partials(a.x.dtype, elements_from(a.x, i), n,
+                              a.partials.as<double>() + i / simd::kNormPartialElems);
   });
 }
 
@@ -45,7 +45,7 @@ Status accumulate_async(Backend& backend, Stream& stream, const AccumulateArgs& 
 
 Status square_sum_partials_async(Backend& backend, Stream& stream, const SquareSumPartialsArgs& a) {
   STRATA_TRY(dispatch::Check("square_sum_partials", "x", a.x)
-                 .elements("partials", a.partials, DType::f64, cpuopt::norm_partial_count(a.x.n_elems()))
+                 .elements("partials", a.partials, DType::f64, simd::norm_partial_count(a.x.n_elems()))
                  .status());
   return dispatch::enqueue(backend, stream, square_sum_partials_op, a, {a.x}, {a.partials});
 }

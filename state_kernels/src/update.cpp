@@ -1,6 +1,6 @@
 #include <strata/state_kernels/update.h>
 
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 #include <strata/dispatch/op.h>
 #include <strata/dispatch/ranges.h>
 
@@ -74,7 +74,7 @@ Status enqueue_block(Backend& backend, Stream& stream, const dispatch::OpImpl<Ar
 
 Access partials_of(const double* partials, std::int64_t n) {
   return {reinterpret_cast<const std::byte*>(partials),
-          sizeof(double) * static_cast<std::size_t>(cpuopt::norm_partial_count(n)), true};
+          sizeof(double) * static_cast<std::size_t>(simd::norm_partial_count(n)), true};
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ void update_host(const UpdateArgs& a, ThreadPool& pool) {
 
 void lamb_partials_host(const LambPartialsArgs& a, ThreadPool& pool) {
   dispatch::parallel_for_ranges(pool, a.n, detail::kItemElems, [&](std::int64_t i, std::int64_t n) {
-    const std::int64_t partial = i / cpuopt::kNormPartialElems;
+    const std::int64_t partial = i / simd::kNormPartialElems;
     cpuopt::lamb_partials_block(a.step, a.block.at(i), n, a.master_partials + partial,
                                 a.direction_partials + partial);
   });

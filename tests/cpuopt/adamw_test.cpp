@@ -1,6 +1,6 @@
 #include <strata/cpuopt/adamw.h>
-#include <strata/cpuopt/convert.h>
-#include <strata/cpuopt/gradient.h>
+#include <strata/simd/convert.h>
+#include <strata/simd/gradient.h>
 #include <strata/cpuopt/master.h>
 
 #include <limits>

@@ -4,13 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <strata/cpuopt/master.h>
-#include <strata/cpuopt/math/master.h>
+#include <strata/simd/math/master.h>
 #include <strata/runtime/threads/thread_pool.h>
 
 #include "support/isas.h"
 #include "support/numeric.h"
 
 namespace strata::cpuopt {
+
+using namespace simd;
 namespace {
 
 using test::differing_bits;

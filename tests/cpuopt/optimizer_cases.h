@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 #include <strata/cpuopt/update.h>
 #include <strata/runtime/convert.h>
 #include <strata/runtime/str.h>

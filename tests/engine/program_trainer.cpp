@@ -5,8 +5,8 @@
 #include <cstring>
 #include <numeric>
 
-#include <strata/cpuopt/gradient.h>
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/gradient.h>
+#include <strata/simd/norm.h>
 #include <strata/graph/launch.h>
 #include <strata/graph/ops.h>
 
@@ -41,7 +41,7 @@ ProgramTrainer::ProgramTrainer(const Program& program, const SessionOptions& opt
     param.values = allocate(program.value(param.info->value).bytes());
     address_[index(param.info->value)] = param.values.view().data;
     first_partial_.push_back(n_partials);
-    n_partials += static_cast<std::size_t>(cpuopt::norm_partial_count(param.info->shape.n_elems()));
+    n_partials += static_cast<std::size_t>(simd::norm_partial_count(param.info->shape.n_elems()));
     if (param.info->grad == kNoValue) continue;
     param.gradient = allocate(program.value(param.info->grad).bytes());
     address_[index(param.info->grad)] = param.gradient.view().data;
@@ -117,7 +117,7 @@ void ProgramTrainer::take_gradients(TrainerSession& session, std::int32_t instr,
     if (session_holds_params())
       must(session.accumulate(number, gradient.data, dtype));
     else
-      cpuopt::accumulate(param.sum, dtype, gradient.data, is_first);
+      simd::accumulate(param.sum, dtype, gradient.data, is_first);
   }
 }
 
@@ -154,7 +154,7 @@ double ProgramTrainer::norm(const TrainerSession& session) {
     std::int64_t begin, n;
     double* into;
   };
-  constexpr std::int64_t kAtOnce = 16 * cpuopt::kNormPartialElems;
+  constexpr std::int64_t kAtOnce = 16 * simd::kNormPartialElems;
   std::vector<Block> blocks;
   for (std::size_t p = 0; p < params_.size(); ++p) {
     const Param& param = params_[p];
@@ -163,16 +163,16 @@ double ProgramTrainer::norm(const TrainerSession& session) {
     const std::int64_t n = param.info->shape.n_elems();
     for (std::int64_t at = 0; at < n; at += kAtOnce)
       blocks.push_back({&param, dtype, at, std::min(kAtOnce, n - at),
-                        partials_.data() + first_partial_[p] + at / cpuopt::kNormPartialElems});
+                        partials_.data() + first_partial_[p] + at / simd::kNormPartialElems});
   }
   pool_.parallel_for(std::ssize(blocks), [&](std::int64_t i) {
     const Block& block = blocks[static_cast<std::size_t>(i)];
-    cpuopt::square_sum_partials(block.dtype,
-                                static_cast<const std::byte*>(gradient_of(*block.param)) +
-                                    static_cast<std::size_t>(block.begin) * size_of(block.dtype),
-                                block.n, block.into);
+    simd::square_sum_partials(block.dtype,
+                              static_cast<const std::byte*>(gradient_of(*block.param)) +
+                                  static_cast<std::size_t>(block.begin) * size_of(block.dtype),
+                              block.n, block.into);
   });
-  return std::sqrt(cpuopt::tree_sum(std::span<const double>(partials_)));
+  return std::sqrt(simd::tree_sum(std::span<const double>(partials_)));
 }
 
 std::vector<ParamUpdate> ProgramTrainer::updates(double lr, double grad_factor) {

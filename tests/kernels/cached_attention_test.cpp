@@ -135,7 +135,7 @@ TEST_P(CachedAttentionTest, EveryInstructionSetGivesTheSameBits) {
   for (const DType stored : {DType::f32, DType::f16, DType::bf16}) {
     store_in(stored);
     std::vector<float> first;
-    for (const cpuopt::CpuIsa isa : test::supported_isas()) {
+    for (const simd::CpuIsa isa : test::supported_isas()) {
       const test::IsaScope scope(isa);
       const std::vector<float> got = one_by_one();
       if (first.empty()) first = got;

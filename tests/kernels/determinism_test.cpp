@@ -218,7 +218,7 @@ TEST_P(DeterminismTest, ThreadsNeverChangeABit) {
 TEST_P(DeterminismTest, InstructionSetsNeverChangeABit) {
   const auto pool = test::pool(1);
   const auto want = GetParam().run(*pool);
-  for (const cpuopt::CpuIsa name : test::supported_isas()) {
+  for (const simd::CpuIsa name : test::supported_isas()) {
     const test::IsaScope isa(name);
     EXPECT_EQ(test::differing_bits(GetParam().run(*pool), want), 0u) << to_string(name);
   }

@@ -9,7 +9,7 @@
 
 #include <gmock/gmock.h>
 
-#include <strata/cpuopt/isa.h>
+#include <strata/simd/isa.h>
 #include <strata/kernels/cublaslt_algorithms.h>
 
 #include "support/op_test.h"
@@ -98,7 +98,7 @@ TEST(LinearTest, AnEmptyInnerExtentGivesTheBias) {
 // CPU.
 TEST(LinearTest, ARowHasTheSameBitsAmongAnyNumberOfOthersOnAvx2) {
   const char* limit = std::getenv("ONEDNN_MAX_CPU_ISA");
-  if (cpuopt::active_isa() != cpuopt::CpuIsa::avx2 && (limit == nullptr || std::string_view(limit) != "AVX2"))
+  if (simd::active_isa() != simd::CpuIsa::avx2 && (limit == nullptr || std::string_view(limit) != "AVX2"))
     GTEST_SKIP() << "the kernels for other CPUs are other ones";
   constexpr std::int64_t kRows = 300;
   for (const auto& [columns, depth, step] : {std::array{70, 33, 1}, {33, 1100, 7}, {1100, 33, 7}}) {

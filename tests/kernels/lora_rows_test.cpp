@@ -57,7 +57,7 @@ TEST_P(LoraRowsTest, ARowAloneHasTheBitsOfTheRowInTheBatch) {
 TEST_P(LoraRowsTest, BitsDoNotDependOnThreadsOrTheInstructionSet) {
   for (const RowAdapters& problem : test::row_adapter_problems(GetParam())) {
     const std::vector<float> want = problem.run(1);
-    for (const cpuopt::CpuIsa isa : test::supported_isas()) {
+    for (const simd::CpuIsa isa : test::supported_isas()) {
       const test::IsaScope scope(isa);
       EXPECT_EQ(test::differing_bits(problem.run(3), want), 0u) << problem.name;
     }

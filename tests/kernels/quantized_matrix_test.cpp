@@ -159,7 +159,7 @@ TEST(QuantizedMatrixTest, NoBitDependsOnThreadsOrTheInstructionSet) {
     const std::vector<float> in = weights(matrix);
     Bytes want = quantized(matrix, in, 1);
     const std::vector<float> values = dequantized(matrix, want);
-    for (const cpuopt::CpuIsa name : test::supported_isas()) {
+    for (const simd::CpuIsa name : test::supported_isas()) {
       const test::IsaScope isa(name);
       Bytes bytes = quantized(matrix, in, 3);
       EXPECT_TRUE(std::equal(bytes.span().begin(), bytes.span().end(), want.span().begin()));

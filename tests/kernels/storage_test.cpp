@@ -251,7 +251,7 @@ TEST(StorageTest, NeitherThreadsNorInstructionSetsChangeABit) {
     SCOPED_TRACE(stored.name());
     const std::vector<Tensor> want = stored.run(stored.storage, *test::pool(1));
     expect_same_bits(stored.run(stored.storage, *test::pool(3)), want, "3 threads");
-    for (const cpuopt::CpuIsa name : test::supported_isas()) {
+    for (const simd::CpuIsa name : test::supported_isas()) {
       const test::IsaScope isa(name);
       expect_same_bits(stored.run(stored.storage, *test::pool(2)), want, to_string(name));
     }

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 #include <strata/cpuopt/update.h>
 #include <strata/offload/nvme_store.h>
 #include <strata/offload/placement_planner.h>
@@ -122,12 +122,10 @@ class Reference {
         cpuopt::update_block(constants, block, n, noise);
         continue;
       }
-      std::vector<double> masters(static_cast<std::size_t>(cpuopt::norm_partial_count(n))),
-          directions(masters);
+      std::vector<double> masters(static_cast<std::size_t>(simd::norm_partial_count(n))), directions(masters);
       cpuopt::lamb_moments_block(constants, block, n, noise, masters.data(), directions.data());
       cpuopt::lamb_apply_block(
-          constants, cpuopt::lamb_trust_ratio(cpuopt::tree_sum(masters), cpuopt::tree_sum(directions)), block,
-          n);
+          constants, cpuopt::lamb_trust_ratio(simd::tree_sum(masters), simd::tree_sum(directions)), block, n);
     }
   }
 

@@ -44,7 +44,7 @@ TEST(StateDeterminismTest, ThreadsNeverChangeABit) {
 TEST(StateDeterminismTest, InstructionSetsNeverChangeABit) {
   const auto pool = test::pool(1);
   const std::vector<float> want = all_ops(*pool);
-  for (const cpuopt::CpuIsa name : test::supported_isas()) {
+  for (const simd::CpuIsa name : test::supported_isas()) {
     const test::IsaScope isa(name);
     EXPECT_EQ(test::differing_bits(all_ops(*pool), want), 0u) << to_string(name);
   }

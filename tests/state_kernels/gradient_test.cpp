@@ -1,6 +1,6 @@
 #include <strata/state_kernels/gradient.h>
 
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 
 #include "support/op_test.h"
 
@@ -29,9 +29,9 @@ TEST_P(GradientTest, AccumulateAddsElementwise) {
 
 TEST_P(GradientTest, NormPartialsHaveTheBitsOfCpuopt) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    std::vector<double> want(static_cast<std::size_t>(cpuopt::norm_partial_count(n))), got = want;
+    std::vector<double> want(static_cast<std::size_t>(simd::norm_partial_count(n))), got = want;
     Tensor x({n}, a, dtype);
-    cpuopt::square_sum_partials(dtype, x.view().data, n, want.data());
+    simd::square_sum_partials(dtype, x.view().data, n, want.data());
     square_sum_partials_host({x.view(), test::view(got)}, *test::pool());
     EXPECT_EQ(test::differing_bits(got, want), 0u) << to_string(dtype);
   }

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 #include <strata/runtime/status.h>
 #include <strata/state_kernels/update.h>
 
@@ -23,13 +23,13 @@ inline void step_by_ops(Backend& backend, Stream& stream, const cpuopt::Optimize
   const cpuopt::UpdateStep step = cpuopt::make_update_step(params);
   must(state_kernels::update_async(backend, stream, {step, block, n, noise}));
   if (params.optimizer == cpuopt::Optimizer::lamb) {
-    const auto count = static_cast<std::size_t>(cpuopt::norm_partial_count(n));
+    const auto count = static_cast<std::size_t>(simd::norm_partial_count(n));
     must(state_kernels::lamb_partials_async(
         backend, stream, {step, block, n, norms.master_partials, norms.direction_partials}));
     must(backend.synchronize(stream));
     *norms.trust =
-        cpuopt::lamb_trust_ratio(cpuopt::tree_sum(std::span<const double>(norms.master_partials, count)),
-                                 cpuopt::tree_sum(std::span<const double>(norms.direction_partials, count)));
+        cpuopt::lamb_trust_ratio(simd::tree_sum(std::span<const double>(norms.master_partials, count)),
+                                 simd::tree_sum(std::span<const double>(norms.direction_partials, count)));
     must(state_kernels::lamb_apply_async(backend, stream, {step, block, n, norms.trust}));
   }
   must(backend.synchronize(stream));

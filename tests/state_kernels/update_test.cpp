@@ -1,6 +1,6 @@
 #include <strata/state_kernels/update.h>
 
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 
 #include "cpuopt/optimizer_cases.h"
 #include "state_kernels/step_by_ops.h"
@@ -22,7 +22,7 @@ class UpdateTest : public ::testing::TestWithParam<std::int64_t> {
 TEST_P(UpdateTest, EveryOptimizerLayoutAndFormatHasTheBitsOfCpuopt) {
   test::InlineBackend backend;
   Stream stream = must(backend.create_stream(StreamRole::compute));
-  std::vector<double> partials(static_cast<std::size_t>(2 * cpuopt::norm_partial_count(n)));
+  std::vector<double> partials(static_cast<std::size_t>(2 * simd::norm_partial_count(n)));
   float trust = 0;
   for (const cpuopt::OptimizerParams& each : cpuopt::test::every_optimizer())
     for (const MasterLayout layout :
@@ -35,7 +35,7 @@ TEST_P(UpdateTest, EveryOptimizerLayoutAndFormatHasTheBitsOfCpuopt) {
         cpuopt::OptimizerParams params = each;
         params.step = 1;
         test::step_by_ops(backend, stream, params, block, n, cpuopt::rounding_noise(17, 3, 1, 0),
-                          {partials.data(), partials.data() + cpuopt::norm_partial_count(n), &trust});
+                          {partials.data(), partials.data() + simd::norm_partial_count(n), &trust});
         EXPECT_EQ(got.differing_bits_from(want), 0u) << cpuopt::test::name_of(each) << ", layout "
                                                      << static_cast<int>(layout) << ", " << to_string(states);
       }

@@ -2,28 +2,28 @@
 
 #include <vector>
 
-#include <strata/cpuopt/isa.h>
+#include <strata/simd/isa.h>
 
 namespace strata::test {
 
 /// The instruction sets that this CPU supports.
-inline std::vector<cpuopt::CpuIsa> supported_isas() {
-  std::vector<cpuopt::CpuIsa> out;
-  for (int i = 0; i < cpuopt::kCpuIsas; ++i)
-    if (cpuopt::is_supported(static_cast<cpuopt::CpuIsa>(i))) out.push_back(static_cast<cpuopt::CpuIsa>(i));
+inline std::vector<simd::CpuIsa> supported_isas() {
+  std::vector<simd::CpuIsa> out;
+  for (int i = 0; i < simd::kCpuIsas; ++i)
+    if (simd::is_supported(static_cast<simd::CpuIsa>(i))) out.push_back(static_cast<simd::CpuIsa>(i));
   return out;
 }
 
 /// Makes the CPU kernels use one instruction set for the lifetime of the scope.
 class IsaScope {
  public:
-  explicit IsaScope(cpuopt::CpuIsa isa) : before_(cpuopt::active_isa()) { must(cpuopt::use_isa(isa)); }
-  ~IsaScope() { (void)cpuopt::use_isa(before_).is_ok(); }
+  explicit IsaScope(simd::CpuIsa isa) : before_(simd::active_isa()) { must(simd::use_isa(isa)); }
+  ~IsaScope() { (void)simd::use_isa(before_).is_ok(); }
   IsaScope(const IsaScope&) = delete;
   IsaScope& operator=(const IsaScope&) = delete;
 
  private:
-  cpuopt::CpuIsa before_;
+  simd::CpuIsa before_;
 };
 
 }  // namespace strata::test

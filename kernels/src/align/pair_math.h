@@ -1,7 +1,7 @@
 #pragma once
 
-#include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/elementary.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/kernels/align/loss_options.h>
 
 #include "align/loss_operands.h"
@@ -12,7 +12,7 @@ namespace strata::kernels::detail {
 /// -log sigmoid(z) = log(1 + e^-z).
 STRATA_HD double minus_log_sigmoid(float z) {
   const float size = z < 0.0f ? 0.0f - z : z;
-  const double tail = cpuopt::log_of(1.0 + static_cast<double>(cpuopt::exp_of(0.0f - size)));
+  const double tail = simd::log_of(1.0 + static_cast<double>(simd::exp_of(0.0f - size)));
   return z < 0.0f ? static_cast<double>(size) + tail : tail;
 }
 
@@ -52,7 +52,7 @@ struct PairLoss {
   /// The derivative of the loss with respect to the difference of the scores.
   STRATA_HD float slope(std::int64_t i) const {
     if (options.kind == PairLossKind::ipo) return 2.0f * ipo_error(i);
-    const auto s = cpuopt::sigmoid_of(logit(i));
+    const auto s = simd::sigmoid_of(logit(i));
     const float flipped = options.label_smoothing;
     return options.beta * (flipped * s.value - (1.0f - flipped) * s.complement);
   }

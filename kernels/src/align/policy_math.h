@@ -1,7 +1,7 @@
 #pragma once
 
-#include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/elementary.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/kernels/align/loss_options.h>
 
 #include "align/loss_operands.h"
@@ -10,7 +10,7 @@
 namespace strata::kernels::detail {
 
 /// e^d with d limited to +-80: finite, and not 0.
-STRATA_HD float limited_exp(float d) { return cpuopt::exp_of(d > 80.0f ? 80.0f : d < -80.0f ? -80.0f : d); }
+STRATA_HD float limited_exp(float d) { return simd::exp_of(d > 80.0f ? 80.0f : d < -80.0f ? -80.0f : d); }
 /// e^d - 1 - d, which is not below 0, without cancellation for small d.
 STRATA_HD float exp_minus_linear(float d) {
   if (d > 0.5f || d < -0.5f || !(d == d)) return limited_exp(d) - 1.0f - d;

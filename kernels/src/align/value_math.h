@@ -1,6 +1,6 @@
 #pragma once
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/kernels/align/loss_options.h>
 
 #include "align/loss_operands.h"

@@ -2,7 +2,7 @@
 #include <limits>
 #include <utility>
 
-#include <strata/cpuopt/convert.h>
+#include <strata/simd/convert.h>
 #include <strata/dispatch/rows.h>
 #include <strata/kernels/attention.h>
 #include <strata/runtime/threads/thread_pool.h>
@@ -52,14 +52,14 @@ class HeadScratch {
   HeadRows load(T* from, std::int64_t ld, std::int64_t n) {
     const HeadRows rows = allocate(from, ld, n);
     for (std::int64_t i = 0; i < n && dtype_of<T> != DType::f32; ++i)
-      cpuopt::widen(from + i * ld, rows.row(i), d_);
+      simd::widen(from + i * ld, rows.row(i), d_);
     return rows;
   }
   /// Rounds rows from allocate(into, ld, n) to `into`; does nothing if `into` is f32.
   template <class T>
   void store(const HeadRows& rows, T* into, std::int64_t ld, std::int64_t n) const {
     for (std::int64_t i = 0; i < n && dtype_of<T> != DType::f32; ++i)
-      cpuopt::narrow(rows.row(i), into + i * ld, d_);
+      simd::narrow(rows.row(i), into + i * ld, d_);
   }
 
  private:

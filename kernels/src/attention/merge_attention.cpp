@@ -1,4 +1,4 @@
-#include <strata/cpuopt/convert.h>
+#include <strata/simd/convert.h>
 #include <strata/dispatch/op.h>
 #include <strata/dispatch/ranges.h>
 #include <strata/dispatch/rows.h>

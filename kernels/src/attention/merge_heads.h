@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/elementary.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/runtime/float16.h>
 
 /// The arithmetic of merge_attention and attention_delta for one head of one query, on the host and on a GPU.
@@ -23,9 +23,9 @@ STRATA_HD MergedWeights merge_lse(float a, float b) {
   const float most = a > b ? a : b;
   if (most == -INFINITY) return {0.0f, 0.0f, -INFINITY};
   // exp_of() is not defined for an infinity.
-  const float of_a = a == -INFINITY ? 0.0f : cpuopt::exp_of(a - most),
-              of_b = b == -INFINITY ? 0.0f : cpuopt::exp_of(b - most), sum = of_a + of_b;
-  return {of_a / sum, of_b / sum, most + static_cast<float>(cpuopt::log_of(static_cast<double>(sum)))};
+  const float of_a = a == -INFINITY ? 0.0f : simd::exp_of(a - most),
+              of_b = b == -INFINITY ? 0.0f : simd::exp_of(b - most), sum = of_a + of_b;
+  return {of_a / sum, of_b / sum, most + static_cast<float>(simd::log_of(static_cast<double>(sum)))};
 }
 
 template <class T>

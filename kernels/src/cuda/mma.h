@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/runtime/float16.h>
 
 /// mma.sync m16n8k16 with f32 accumulators.

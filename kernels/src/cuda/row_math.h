@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/elementary.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/dispatch/cuda/lanes.h>
 #include <strata/runtime/float16.h>
 
@@ -22,11 +22,11 @@ STRATA_HD T stored_add(T a, T b) {
 }
 template <class T>
 STRATA_HD T stored_gelu(T x) {
-  return from_f32<T>(cpuopt::gelu_of(to_f32(x)));
+  return from_f32<T>(simd::gelu_of(to_f32(x)));
 }
 template <class T>
 STRATA_HD T stored_gelu_backward(T x, T dy) {
-  return from_f32<T>(to_f32(dy) * cpuopt::gelu_derivative_of(to_f32(x)));
+  return from_f32<T>(to_f32(dy) * simd::gelu_derivative_of(to_f32(x)));
 }
 template <class T>
 STRATA_HD T stored_relu(T x) {
@@ -40,7 +40,7 @@ STRATA_HD T stored_relu_backward(T x, T dy) {
 template <class T>
 STRATA_HD T stored_swiglu(T gate, T up) {
   const float g = to_f32(gate);
-  return from_f32<T>(g * cpuopt::sigmoid_of(g).value * to_f32(up));
+  return from_f32<T>(g * simd::sigmoid_of(g).value * to_f32(up));
 }
 template <class T>
 struct GateUp {
@@ -49,31 +49,31 @@ struct GateUp {
 template <class T>
 STRATA_HD GateUp<T> stored_swiglu_backward(T gate, T up, T dy) {
   const float g = to_f32(gate), u = to_f32(up), d = to_f32(dy);
-  const auto s = cpuopt::sigmoid_of(g);
+  const auto s = simd::sigmoid_of(g);
   return {from_f32<T>(d * u * (s.value + g * (s.value * s.complement))), from_f32<T>(d * (g * s.value))};
 }
 template <class T>
 STRATA_HD T stored_geglu(T gate, T up) {
-  return from_f32<T>(cpuopt::gelu_of(to_f32(gate)) * to_f32(up));
+  return from_f32<T>(simd::gelu_of(to_f32(gate)) * to_f32(up));
 }
 template <class T>
 STRATA_HD GateUp<T> stored_geglu_backward(T gate, T up, T dy) {
   const float g = to_f32(gate), u = to_f32(up), d = to_f32(dy);
-  return {from_f32<T>(d * u * cpuopt::gelu_derivative_of(g)), from_f32<T>(d * cpuopt::gelu_of(g))};
+  return {from_f32<T>(d * u * simd::gelu_derivative_of(g)), from_f32<T>(d * simd::gelu_of(g))};
 }
 template <class T>
 STRATA_HD T stored_scale(T x, float factor) {
   return from_f32<T>(to_f32(x) * factor);
 }
 /// The soft cap of a logit, cap * tanh(x / cap), and its derivative as a function of the capped logit.
-STRATA_HD float capped_logit(float x, float cap) { return cpuopt::tanh_of(x * (1.0f / cap)) * cap; }
+STRATA_HD float capped_logit(float x, float cap) { return simd::tanh_of(x * (1.0f / cap)) * cap; }
 STRATA_HD float cap_derivative(float capped, float cap) {
   const float t = capped * (1.0f / cap);
   return 1.0f - t * t;
 }
 /// cap * tanh(factor * x / cap), or factor * x if cap is 0.
 STRATA_HD float scaled_capped_logit(float x, float factor, float cap) {
-  return cap > 0.0f ? cpuopt::tanh_of(x * (factor / cap)) * cap : x * factor;
+  return cap > 0.0f ? simd::tanh_of(x * (factor / cap)) * cap : x * factor;
 }
 template <class T>
 struct Pair {
@@ -105,7 +105,7 @@ STRATA_DEVICE_INLINE void layernorm_row(const Lanes& lanes, const T* x, const T*
     const float d = to_f32(x[i]) - center;
     return d * d;
   });
-  const float scale = 1.0f / cpuopt::sqrt_of(squares / count + eps);
+  const float scale = 1.0f / simd::sqrt_of(squares / count + eps);
   if (lanes.is_leader()) {
     *mean = center;
     *rstd = scale;
@@ -157,7 +157,7 @@ STRATA_DEVICE_INLINE void rmsnorm_row(const Lanes& lanes, const T* x, const T* w
                                       float eps, std::int64_t n, float offset = 0.0f) {
   const float squares =
       lanes.template sum<float>(n, [&](std::int64_t i) { return to_f32(x[i]) * to_f32(x[i]); });
-  const float scale = 1.0f / cpuopt::sqrt_of(squares / static_cast<float>(n) + eps);
+  const float scale = 1.0f / simd::sqrt_of(squares / static_cast<float>(n) + eps);
   if (lanes.is_leader()) *rstd = scale;
   lanes.for_each(
       n, [&](std::int64_t i) { y[i] = from_f32<T>(to_f32(x[i]) * scale * (to_f32(weight[i]) + offset)); });
@@ -216,8 +216,8 @@ STRATA_DEVICE_INLINE float exp_sum_of_run(const Lanes& lanes, const T* x, float 
                                           std::int64_t n) {
   const std::int64_t at = run * kLseRun;
   const std::int64_t length = n - at < kLseRun ? n - at : kLseRun;
-  return lanes.template sum<float>(
-      length, [&](std::int64_t i) { return cpuopt::exp_of(to_f32(x[at + i]) - row_max); });
+  return lanes.template sum<float>(length,
+                                   [&](std::int64_t i) { return simd::exp_of(to_f32(x[at + i]) - row_max); });
 }
 /// The sum of p log p over run `run` of a row with that log-sum-exp. The caller adds the runs as above.
 template <class Lanes>
@@ -227,21 +227,21 @@ STRATA_DEVICE_INLINE float entropy_sum_of_run(const Lanes& lanes, const float* x
   const std::int64_t length = n - at < kLseRun ? n - at : kLseRun;
   return lanes.template sum<float>(length, [&](std::int64_t i) {
     const float v = x[at + i] - lse;
-    return cpuopt::exp_of(v) * v;
+    return simd::exp_of(v) * v;
   });
 }
 STRATA_HD float lse_of(float row_max, double total) {
-  return static_cast<float>(static_cast<double>(row_max) + cpuopt::log_of(total));
+  return static_cast<float>(static_cast<double>(row_max) + simd::log_of(total));
 }
 template <class T>
 STRATA_HD T loss_gradient(T logit, float lse, float scale, bool is_target) {
-  const float p = cpuopt::exp_of(to_f32(logit) - lse) * scale;
+  const float p = simd::exp_of(to_f32(logit) - lse) * scale;
   return from_f32<T>(is_target ? p - scale : p);
 }
 
 // --- sums in one order
 
-/// cpuopt::tree_sum() of n values, one value after the other: equal-sized sums of powers of two are merged as
+/// simd::tree_sum() of n values, one value after the other: equal-sized sums of powers of two are merged as
 /// soon as there are two of them, and the rest is added from the last to the first. At most 2^40 values.
 template <class F>
 STRATA_HD double tree_sum_of(std::int64_t n, const F& value) {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/runtime/float16.h>
 
 /// The arithmetic of dropout on host and device.

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/kernels/rope.h>
 
 namespace strata::kernels::detail {

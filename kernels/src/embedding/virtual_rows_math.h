@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/runtime/float16.h>
 
 // Which row and which value each element of the ops of virtual_rows.h is, on host and device.

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <strata/cpuopt/convert.h>
+#include <strata/simd/convert.h>
 #include <strata/dispatch/cuda/emulation/half_warp.h>
 #include <strata/dispatch/op.h>
 #include <strata/dispatch/ranges.h>
@@ -120,7 +120,7 @@ void row_norms(std::span<const float> values, std::int64_t columns, DType dtype,
         pool, rows, detail::rows_per_item(columns), [&](std::int64_t first, std::int64_t n) {
           std::vector<T> row(static_cast<std::size_t>(columns));
           for (std::int64_t i = first; i < first + n; ++i) {
-            cpuopt::narrow(values.data() + i * columns, row.data(), columns);
+            simd::narrow(values.data() + i * columns, row.data(), columns);
             norms[static_cast<std::size_t>(i)] =
                 static_cast<float>(std::sqrt(detail::simd_table<T>().square_sum(row.data(), columns)));
           }

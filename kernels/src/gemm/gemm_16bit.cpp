@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <strata/cpuopt/convert.h>
+#include <strata/simd/convert.h>
 
 #include "dtype_dispatch.h"
 
@@ -12,7 +12,7 @@ namespace {
 /// Converts a block of a matrix to f32, with contiguous rows.
 template <class T>
 const float* widened(const T* from, std::int64_t ld, std::int64_t rows, std::int64_t columns, float* into) {
-  for (std::int64_t i = 0; i < rows; ++i) cpuopt::widen(from + i * ld, into + i * columns, columns);
+  for (std::int64_t i = 0; i < rows; ++i) simd::widen(from + i * ld, into + i * columns, columns);
   return into;
 }
 

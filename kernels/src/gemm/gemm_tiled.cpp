@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <strata/cpuopt/convert.h>
+#include <strata/simd/convert.h>
 #include <strata/dispatch/rows.h>
 #include <strata/kernels/bf16_gemm.h>
 
@@ -52,7 +52,7 @@ void rounded_tile(const Gemm& g, const T* bias, float* block) {
   for (std::int64_t i = 0; i < g.m; ++i) {
     T* row = static_cast<T*>(g.c) + i * g.ldc;
     if (g.accumulate) simd_table<T>().accumulate_row(block + i * g.n, row, g.n);
-    cpuopt::narrow(block + i * g.n, row, g.n);
+    simd::narrow(block + i * g.n, row, g.n);
   }
 }
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/math/elementary.h>
+#include <strata/simd/norm.h>
 #include <strata/dispatch/rows.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/tensor_view.h>
@@ -22,7 +22,7 @@ inline double loss_divisor(const TensorView& given, const std::int32_t* targets,
       std::count_if(targets, targets + rows, [](std::int32_t target) { return target >= 0; }));
 }
 inline float mean_loss(const float* losses, std::int64_t rows, double divisor) {
-  const double sum = cpuopt::tree_sum(std::span<const float>(losses, static_cast<std::size_t>(rows)));
+  const double sum = simd::tree_sum(std::span<const float>(losses, static_cast<std::size_t>(rows)));
   return divisor > 0 ? static_cast<float>(sum / divisor) : 0.0f;
 }
 
@@ -42,7 +42,7 @@ void row_gradient(const T* row, std::int64_t vocab, std::int32_t target, float l
     return;
   }
   // The target's entry is computed separately, so that it is also rounded only once.
-  const float at_target = cpuopt::exp_of(to_f32(row[target]) - lse) * scale - scale;
+  const float at_target = simd::exp_of(to_f32(row[target]) - lse) * scale - scale;
   simd_table<T>().softmax_from_lse(row, out, lse, scale, vocab);
   out[target] = from_f32<T>(at_target);
 }
@@ -55,7 +55,7 @@ inline void capped_row_gradient(float* row, std::int64_t vocab, std::int32_t tar
     return;
   }
   const float t = row[target] * (1.0f / cap);
-  const float at_target = (cpuopt::exp_of(row[target] - lse) * scale - scale) * (1.0f - t * t);
+  const float at_target = (simd::exp_of(row[target] - lse) * scale - scale) * (1.0f - t * t);
   row_table().capped_softmax_from_lse(row, lse, scale, cap, vocab);
   row[target] = at_target;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <strata/cpuopt/convert.h>
+#include <strata/simd/convert.h>
 #include <strata/dispatch/ranges.h>
 #include <strata/dispatch/rows.h>
 
@@ -43,7 +43,7 @@ void for_head_rows_backward(const Head& head, const TensorView& dx, const Tensor
       const float* const gradient = block.logits + t * block.vocab;
       dispatch_dtype(head.x.dtype, [&]<class T>(std::type_identity<T>) {
         if constexpr (dtype_of<T> != DType::f32)
-          cpuopt::narrow(gradient, reinterpret_cast<T*>(block.dlogits) + t * block.vocab, block.vocab);
+          simd::narrow(gradient, reinterpret_cast<T*>(block.dlogits) + t * block.vocab, block.vocab);
       });
     });
     if (dispatch::is_present(dx)) gemm_tiled(head_input_gemm(head, block, dx), nullptr, pool);

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/elementary.h>
+#include <strata/simd/math/host_device.h>
 
 namespace strata::kernels::detail {
 
@@ -18,8 +18,8 @@ STRATA_HD void merge_row_loss(const float* stats, std::int64_t parts, std::int64
     logit = logit + stats[(2 * p + 1) * stride];
   }
   float sum = 0.0f;
-  for (std::int64_t p = 0; p < parts; ++p) sum = sum + cpuopt::exp_of(stats[2 * p * stride] - most);
-  lse = most + static_cast<float>(cpuopt::log_of(static_cast<double>(sum)));
+  for (std::int64_t p = 0; p < parts; ++p) sum = sum + simd::exp_of(stats[2 * p * stride] - most);
+  lse = most + static_cast<float>(simd::log_of(static_cast<double>(sum)));
   loss = target >= 0 ? lse - logit : 0.0f;
 }
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/isa_table.h>
+#include <strata/simd/isa_table.h>
 #include <strata/runtime/float16.h>
 
 namespace strata::kernels::detail {
@@ -20,7 +20,7 @@ struct QuantizeTable {
   void (*nf4)(const float* x, std::uint8_t* codes, float* scales, std::int64_t blocks);
 };
 
-/// The tables of cpuopt::active_isa().
+/// The tables of simd::active_isa().
 template <class T>
 const DequantizeTable<T>& dequantize_table() noexcept;
 template <>

@@ -4,7 +4,7 @@
 #include <array>
 #include <atomic>
 
-#include <strata/cpuopt/convert.h>
+#include <strata/simd/convert.h>
 #include <strata/dispatch/op.h>
 #include <strata/dispatch/ranges.h>
 #include <strata/dispatch/rows.h>
@@ -88,7 +88,7 @@ void finish_row(const float* sum, const C* bias, bool accumulate, C* row, std::i
   if constexpr (std::is_same_v<C, float>)
     std::copy_n(joined, n, row);
   else
-    cpuopt::narrow(joined, row, n);
+    simd::narrow(joined, row, n);
 }
 
 template <class C>

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/kernels/subspace.h>
 #include <strata/runtime/dtype.h>
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <strata/cpuopt/isa.h>
+#include <strata/simd/isa.h>
 #include <strata/model/decoder.h>
 #include <strata/profile/compute_device.h>
 #include <strata/runtime/plural.h>
@@ -246,7 +246,7 @@ std::string machine_lines(const TrainConfig& c, const PlannedJob& job, const std
     const auto device = compute_device(c.memory.backend);
     text = fmt::format("machine  {}, {}; nvme: {}\n",
                        device.has_value() && device->kind == DeviceKind::cuda ? device->name : "host backend",
-                       cpuopt::to_string(cpuopt::active_isa()), nvme_note);
+                       simd::to_string(simd::active_isa()), nvme_note);
     text += str("cores    ", c.cpu.share.why, "\n");
   } else {
     text = str("machine  ", job.other_machine, " (profile)\n");

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 
 namespace strata::detail {
 
@@ -19,23 +19,23 @@ class PartialNumbers {
     uncounted_ = tensors.parts[tensor].uncounted();
     for (const TensorPart::Range& range : uncounted_)
       for (const std::int64_t at : {range.begin, range.end})
-        if (at % cpuopt::kNormPartialElems != 0 && at < n_elems_) breaks_.push_back(at);
+        if (at % simd::kNormPartialElems != 0 && at < n_elems_) breaks_.push_back(at);
   }
   /// Of the partial that contains element `at`, or begins there.
   std::int64_t index(std::int64_t at) const {
-    return at / cpuopt::kNormPartialElems +
+    return at / simd::kNormPartialElems +
            (std::upper_bound(breaks_.begin(), breaks_.end(), at) - breaks_.begin());
   }
   std::int64_t count() const {
-    return cpuopt::norm_partial_count(n_elems_) + static_cast<std::int64_t>(breaks_.size());
+    return simd::norm_partial_count(n_elems_) + static_cast<std::int64_t>(breaks_.size());
   }
   /// The end of a block that begins at `at`.
   std::int64_t block_end(std::int64_t at, std::int64_t end) const {
     const auto next = std::upper_bound(breaks_.begin(), breaks_.end(), at);
     if (next != breaks_.end()) end = std::min(end, *next);
-    const std::int64_t into_partial = at % cpuopt::kNormPartialElems;
+    const std::int64_t into_partial = at % simd::kNormPartialElems;
     return std::min(
-        end, at + (into_partial == 0 ? TensorBlock::kBlockElems : cpuopt::kNormPartialElems - into_partial));
+        end, at + (into_partial == 0 ? TensorBlock::kBlockElems : simd::kNormPartialElems - into_partial));
   }
   std::span<const TensorPart::Range> uncounted() const noexcept { return uncounted_; }
   std::int64_t end_index(std::int64_t end) const { return end == n_elems_ ? count() : index(end); }
@@ -53,7 +53,7 @@ void add_blocks(const Slice& slice, const ElemRange& range, std::int64_t first_p
   for (std::int64_t at = std::max<std::int64_t>(0, range.begin - slice.offset); at < end;
        at += TensorBlock::kBlockElems)
     blocks.push_back({slice.offset + at - range.begin, std::min(TensorBlock::kBlockElems, end - at),
-                      first_partial + at / cpuopt::kNormPartialElems, at, tensor});
+                      first_partial + at / simd::kNormPartialElems, at, tensor});
 }
 
 // The same, where no block covers more than one partial begins apart from multiples of their size.

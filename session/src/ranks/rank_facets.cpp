@@ -1,6 +1,6 @@
 #include "ranks/rank_facets.h"
 
-#include <strata/cpuopt/isa.h>
+#include <strata/simd/isa.h>
 #include <strata/parallel/compare_ranks.h>
 #include <strata/runtime/str.h>
 
@@ -74,7 +74,7 @@ Status check_ranks_agree(StateContext& context, const PassSchedule& training) {
   if (context.world() == nullptr) return {};
   const StatePlan& plan = context.plan();
   const RankFacet facets[] = {{"build of strata", {build_id()}},
-                              {"instruction set", {std::string(cpuopt::to_string(cpuopt::active_isa()))}},
+                              {"instruction set", {std::string(simd::to_string(simd::active_isa()))}},
                               settings(plan),
                               tensors(plan),
                               layout(plan),

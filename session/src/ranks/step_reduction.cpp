@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 
 #include "plan/chunk_tables.h"
 
@@ -14,7 +14,7 @@ StepReduction::StepReduction(StateContext& context) : context_(context) {
   std::vector<std::pair<std::int64_t, std::int64_t>> own;
   for (ChunkId chunk = 0; chunk < context.plan().layout.n_chunks(); ++chunk)
     for (const TensorBlock& block : tables.summed(chunk))
-      own.emplace_back(block.first_partial, block.first_partial + cpuopt::norm_partial_count(block.n));
+      own.emplace_back(block.first_partial, block.first_partial + simd::norm_partial_count(block.n));
   std::sort(own.begin(), own.end());
   std::int64_t at = 0;
   for (const auto& [begin, end] : own) {

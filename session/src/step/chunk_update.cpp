@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include <strata/cpuopt/copy.h>
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 
 namespace strata::detail {
 const cpuopt::UpdateStep& step_of(const ChunkUpdate& u, const TensorBlock& block) {
@@ -80,10 +80,9 @@ void compute_trust_ratios(const ChunkUpdate& u) {
     if (block.tensor == last) continue;
     last = block.tensor;
     const auto tensor = static_cast<std::size_t>(block.tensor);
-    const auto n =
-        static_cast<std::size_t>(cpuopt::norm_partial_count(u.plan->tensors.specs[tensor].n_elems));
+    const auto n = static_cast<std::size_t>(simd::norm_partial_count(u.plan->tensors.specs[tensor].n_elems));
     const auto sum = [&](const double* partials) {
-      return cpuopt::tree_sum(std::span<const double>(partials + u.norms.first_in_chunk[tensor], n));
+      return simd::tree_sum(std::span<const double>(partials + u.norms.first_in_chunk[tensor], n));
     };
     u.norms.trust[tensor] =
         cpuopt::lamb_trust_ratio(sum(u.norms.master_partials), sum(u.norms.direction_partials));
@@ -135,7 +134,7 @@ void run_chunk_update(const ChunkUpdate& u, ThreadPool& pool) {
   // With an undo log, pieces are small enough to stay in cache between copy and update; without one, blocks
   // are whole.
   const std::int64_t piece =
-      u.undo == UndoAction::none ? TensorBlock::kBlockElems : 4 * cpuopt::kNormPartialElems;
+      u.undo == UndoAction::none ? TensorBlock::kBlockElems : 4 * simd::kNormPartialElems;
   pool.parallel_for(std::ssize(u.blocks), [&](std::int64_t i) {
     const TensorBlock& whole = u.blocks[static_cast<std::size_t>(i)];
     if (!u.updates(whole)) return;

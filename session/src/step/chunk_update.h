@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 #include <strata/cpuopt/update.h>
 #include <strata/runtime/threads/thread_pool.h>
 
@@ -33,7 +33,7 @@ struct TensorNorms {
   float* trust = nullptr;                        ///< by tensor of the layout
 
   std::int64_t index(const TensorBlock& block) const {
-    return first_in_chunk[block.tensor] + block.at / cpuopt::kNormPartialElems;
+    return first_in_chunk[block.tensor] + block.at / simd::kNormPartialElems;
   }
 };
 

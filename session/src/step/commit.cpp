@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 #include <strata/runtime/trace/profiler_range.h>
 #include <strata/runtime/str.h>
 
@@ -69,7 +69,7 @@ Result<double> Commit::gradient_norm(double loss_scale, std::uint32_t& flags) {
   STRATA_TRY(model_.add_stages(n));
   const std::int64_t* const own =
       &context_.tables().first_partial_of_trainee[static_cast<std::size_t>(schedule_.trainee)];
-  double square_sum = cpuopt::tree_sum(
+  double square_sum = simd::tree_sum(
       std::span<const double>(context_.norm_partials() + own[0], static_cast<std::size_t>(own[1] - own[0])));
   STRATA_TRY(model_.run(square_sum, flags));
   return std::sqrt(square_sum) / context_.plan().micro_batches(schedule_.trainee);
@@ -94,7 +94,7 @@ void Commit::gradient_norms(std::span<double> norms) const {
     const GroupKey& group = tensors.specs[tensor].group;
     if (!group.trainable || group.trainee != schedule_.trainee || context_.synthetic()) continue;
     const auto n = static_cast<std::size_t>(count_norm_partials(tensors, tensor));
-    norms[param] = std::sqrt(cpuopt::tree_sum(std::span<const double>(
+    norms[param] = std::sqrt(simd::tree_sum(std::span<const double>(
         context_.norm_partials() + context_.tables().first_partial_of_tensor[tensor], n)));
   }
 }

@@ -1,6 +1,6 @@
 #include "step/device_work.h"
 
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 #include <strata/runtime/assert.h>
 #include <strata/state_kernels/gradient.h>
 #include <strata/state_kernels/update.h>
@@ -21,7 +21,7 @@ Status each_run(std::span<const TensorBlock> blocks, const Queue& queue) {
     TensorBlock run = blocks[i++];
     for (; i < blocks.size() && blocks[i].tensor == run.tensor &&
            blocks[i].at / kIndexed == run.at / kIndexed &&
-           blocks[i].first_partial == run.first_partial + run.n / cpuopt::kNormPartialElems;
+           blocks[i].first_partial == run.first_partial + run.n / simd::kNormPartialElems;
          ++i)
       run.n += blocks[i].n;
     STRATA_TRY(queue(run));
@@ -51,7 +51,7 @@ Status queue_device_norm_partials(StateContext& context, ChunkId chunk, BufferVi
   const DType dtype = context.plan().layout.group_of(chunk).accum;
   return each_run(context.tables().summed(chunk), [&](const TensorBlock& run) {
     const TensorView norm_partials{reinterpret_cast<std::byte*>(context.norm_partials() + run.first_partial),
-                                   Shape{cpuopt::norm_partial_count(run.n)}, DType::f64};
+                                   Shape{simd::norm_partial_count(run.n)}, DType::f64};
     return state_kernels::square_sum_partials_async(context.backend(), stream,
                                                     {values(sum, dtype, run), norm_partials});
   });

@@ -1,7 +1,7 @@
 #include "step/gradient_sums.h"
 
-#include <strata/cpuopt/gradient.h>
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/gradient.h>
+#include <strata/simd/norm.h>
 
 #include "plan/chunk_tables.h"
 #include "step/device_work.h"
@@ -21,8 +21,8 @@ void run_accumulate(const AccumulateState& s, ThreadPool& pool) {
     const TensorBlock& b = s.blocks[i];
     const std::size_t at = static_cast<std::size_t>(b.offset) * size_of(s.addends.dtype);
     for (std::int32_t n = 0; n < s.addends.ranks.ranks; ++n)
-      cpuopt::accumulate({s.sum + b.offset, static_cast<std::size_t>(b.n)}, s.addends.dtype,
-                         s.addends.nth(n).data + at, s.first && n == 0);
+      simd::accumulate({s.sum + b.offset, static_cast<std::size_t>(b.n)}, s.addends.dtype,
+                       s.addends.nth(n).data + at, s.first && n == 0);
   });
 }
 
@@ -36,8 +36,8 @@ struct NormPartialsState {
 void run_norm_partials(const NormPartialsState& s, ThreadPool& pool) {
   pool.parallel_for(s.n_blocks, [&](std::int64_t i) {
     const TensorBlock& b = s.blocks[i];
-    cpuopt::square_sum_partials(s.dtype, s.sum + static_cast<std::size_t>(b.offset) * size_of(s.dtype), b.n,
-                                s.norm_partials + b.first_partial);
+    simd::square_sum_partials(s.dtype, s.sum + static_cast<std::size_t>(b.offset) * size_of(s.dtype), b.n,
+                              s.norm_partials + b.first_partial);
   });
 }
 
@@ -91,7 +91,7 @@ Status queue_norm_partials(StateContext& context, ChunkId chunk, BufferView sum,
   for (const TensorBlock& block : blocks) {
     if (call.accesses().size() + 1 >= HostCall::kMaxAccesses) break;
     call.writes(context.norm_partials() + block.first_partial,
-                sizeof(double) * static_cast<std::size_t>(cpuopt::norm_partial_count(block.n)));
+                sizeof(double) * static_cast<std::size_t>(simd::norm_partial_count(block.n)));
   }
   return context.backend().host_call_async(call, stream);
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include <strata/cpuopt/gradient.h>
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/gradient.h>
+#include <strata/simd/norm.h>
 
 #include "plan/chunk_tables.h"
 
@@ -19,7 +19,7 @@ AccumulatedGradients::AccumulatedGradients(StateContext& context)
 
 std::span<double> AccumulatedGradients::partials_of(std::int32_t tensor) const {
   const auto i = static_cast<std::size_t>(tensor);
-  const std::int64_t n = cpuopt::norm_partial_count(context_.plan().tensors.specs[i].n_elems);
+  const std::int64_t n = simd::norm_partial_count(context_.plan().tensors.specs[i].n_elems);
   return {context_.norm_partials() + context_.tables().first_partial_of_tensor[i],
           static_cast<std::size_t>(n)};
 }
@@ -42,10 +42,10 @@ Status AccumulatedGradients::add(std::int32_t tensor, const std::byte* gradient,
       std::find_if(first, blocks.end(), [&](const TensorBlock& block) { return block.tensor != tensor; });
   context_.pool().parallel_for(end - first, [&](std::int64_t i) {
     const TensorBlock& block = first[i];
-    cpuopt::accumulate({sums + block.offset, static_cast<std::size_t>(block.n)}, dtype,
-                       gradient + static_cast<std::size_t>(block.at) * size_of(dtype), is_first);
-    cpuopt::square_sum_partials(DType::f32, sums + block.offset, block.n,
-                                context_.norm_partials() + block.first_partial);
+    simd::accumulate({sums + block.offset, static_cast<std::size_t>(block.n)}, dtype,
+                     gradient + static_cast<std::size_t>(block.at) * size_of(dtype), is_first);
+    simd::square_sum_partials(DType::f32, sums + block.offset, block.n,
+                              context_.norm_partials() + block.first_partial);
   });
   is_written_[chunk] = true;
   present_[static_cast<std::size_t>(tensor)] = true;
@@ -53,11 +53,11 @@ Status AccumulatedGradients::add(std::int32_t tensor, const std::byte* gradient,
 }
 
 double AccumulatedGradients::square_sum(std::int32_t tensor) const {
-  return has(tensor) ? cpuopt::tree_sum(partials_of(tensor)) : 0;
+  return has(tensor) ? simd::tree_sum(partials_of(tensor)) : 0;
 }
 
 double AccumulatedGradients::norm() const {
-  return std::sqrt(cpuopt::tree_sum(std::span<const double>(
+  return std::sqrt(simd::tree_sum(std::span<const double>(
       context_.norm_partials(), static_cast<std::size_t>(context_.tables().n_partials))));
 }
 

@@ -1,4 +1,4 @@
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 #include <strata/dispatch/cuda/lanes.h>
 #include <strata/dispatch/cuda/launch.h>
 #include <strata/state_kernels/gradient.h>
@@ -31,10 +31,10 @@ __global__ void __launch_bounds__(kThreads)
     sum_squares(const T* x, double* partials, std::int64_t n, std::int64_t count) {
   const std::int64_t partial = half_warp_index();
   if (partial >= count) return;
-  const std::int64_t first = partial * cpuopt::kNormPartialElems, left = n - first;
+  const std::int64_t first = partial * simd::kNormPartialElems, left = n - first;
   const HalfWarp lanes;
-  const double sum = detail::square_sum(lanes, x + first,
-                                        left < cpuopt::kNormPartialElems ? left : cpuopt::kNormPartialElems);
+  const double sum =
+      detail::square_sum(lanes, x + first, left < simd::kNormPartialElems ? left : simd::kNormPartialElems);
   if (lanes.is_leader()) partials[partial] = sum;
 }
 
@@ -51,7 +51,7 @@ Status accumulate(Backend&, Stream& stream, const AccumulateArgs& a) {
 }
 
 Status square_sum_partials(Backend&, Stream& stream, const SquareSumPartialsArgs& a) {
-  const std::int64_t n = a.x.n_elems(), count = cpuopt::norm_partial_count(n);
+  const std::int64_t n = a.x.n_elems(), count = simd::norm_partial_count(n);
   if (count == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {

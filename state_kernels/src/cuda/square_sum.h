@@ -7,7 +7,7 @@
 
 namespace strata::state_kernels::detail {
 
-/// The sum of exact squares that is one partial of the gradient norm (cpuopt/norm.h). `Lanes` is HalfWarp, or
+/// The sum of exact squares that is one partial of the gradient norm (simd/norm.h). `Lanes` is HalfWarp, or
 /// EmulatedHalfWarp in tests.
 template <class Lanes, class T>
 STRATA_DEVICE_INLINE double square_sum(const Lanes& lanes, const T* x, std::int64_t n) {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include <strata/cpuopt/math/element.h>
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 #include <strata/dispatch/cuda/lanes.h>
 #include <strata/dispatch/cuda/launch.h>
 #include <strata/state_kernels/update.h>
@@ -103,9 +103,9 @@ template <MasterLayout kLayout>
 __global__ void __launch_bounds__(kUpdateThreads, 1)
     lamb_norm_partials(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, double* master_partials,
                        double* direction_partials) {
-  const std::int64_t partial = dispatch::half_warp_index(), first = partial * cpuopt::kNormPartialElems;
+  const std::int64_t partial = dispatch::half_warp_index(), first = partial * simd::kNormPartialElems;
   if (first >= n) return;
-  const std::int64_t len = n - first < cpuopt::kNormPartialElems ? n - first : cpuopt::kNormPartialElems;
+  const std::int64_t len = n - first < simd::kNormPartialElems ? n - first : simd::kNormPartialElems;
   const HalfWarp lanes;
   const auto square = [](float x) { return static_cast<double>(x) * static_cast<double>(x); };
   const auto master = [&](std::int64_t i) {
@@ -200,7 +200,7 @@ Status update(Backend&, Stream& stream, const UpdateArgs& a) {
 
 Status lamb_partials(Backend&, Stream& stream, const LambPartialsArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  const std::int64_t count = cpuopt::norm_partial_count(a.n);
+  const std::int64_t count = simd::norm_partial_count(a.n);
   return launch_layout(a.block.layout, [&]<MasterLayout kLayout>(LayoutConstant<kLayout>) {
     lamb_norm_partials<kLayout>
         <<<num_blocks(count, kUpdateThreads / dispatch::kLanes), kUpdateThreads, 0, queue>>>(

@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include <strata/cpuopt/isa.h>
+#include <strata/simd/isa.h>
 #include <strata/parallel/mpi_world.h>
 #include <strata/runtime/str.h>
 #include <strata/session/ranks/rank_traffic.h>
@@ -111,7 +111,7 @@ Status train(World& world, const Fault& fault) {
   WrongDevice wrong(*device, batches);
   Backend& backend = fault.is("nan", world) ? static_cast<Backend&>(wrong) : *device;
   test::FaultIo io(posix_io(), 1);
-  if (fault.is("isa", world)) must(cpuopt::use_isa(cpuopt::CpuIsa::sse42));
+  if (fault.is("isa", world)) must(simd::use_isa(simd::CpuIsa::sse42));
   const auto planned = plan(fault, world);
   STRATA_TRY_ASSIGN(
       const auto engine,

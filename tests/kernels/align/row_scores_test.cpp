@@ -83,7 +83,7 @@ TEST_P(RowScoresTest, ThreadsAndInstructionSetsNeverChangeABit) {
   };
   const std::vector<float> want = run(1);
   for (const int threads : {2, 3}) EXPECT_EQ(test::differing_bits(run(threads), want), 0u);
-  for (const cpuopt::CpuIsa name : test::supported_isas()) {
+  for (const simd::CpuIsa name : test::supported_isas()) {
     const test::IsaScope isa(name);
     EXPECT_EQ(test::differing_bits(run(1), want), 0u) << to_string(name);
   }

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 #include <strata/dispatch/cuda/emulation/half_warp.h>
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
@@ -319,14 +319,14 @@ TEST(DeviceSumTest, TreeSumsMatchTheHost) {
     for (const float value : Values(2).floats(n))
       x.push_back(std::ldexp(static_cast<double>(value), static_cast<int>(x.size() * 13 % 64)));
     const auto at = [&](std::int64_t i) { return x[static_cast<std::size_t>(i)]; };
-    EXPECT_EQ(detail::tree_sum_of(n, at), cpuopt::tree_sum(x)) << n;
+    EXPECT_EQ(detail::tree_sum_of(n, at), simd::tree_sum(x)) << n;
     // As in the kernel: each of a few threads sums a run of 2^k values, and one thread sums the runs.
     std::int64_t run = 1;
     while (run * 8 < n) run *= 2;
     const auto of_run = [&](std::int64_t i) {
       return detail::tree_sum_of(std::min(run, n - i * run), [&](std::int64_t j) { return at(i * run + j); });
     };
-    EXPECT_EQ(detail::tree_sum_of((n + run - 1) / run, of_run), cpuopt::tree_sum(x)) << n;
+    EXPECT_EQ(detail::tree_sum_of((n + run - 1) / run, of_run), simd::tree_sum(x)) << n;
   }
 }
 

@@ -1,7 +1,7 @@
 // Ops on gradients on the GPU have the bits of the host's. Skipped without a GPU.
 #include <gtest/gtest.h>
 
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 #include <strata/state_kernels/gradient.h>
 
 #include "support/device_fixture.h"
@@ -21,7 +21,7 @@ TEST_P(DeviceGradientTest, GradientsAndTheirNorms) {
     expect_same_bits<AccumulateArgs>("accumulate", {in({n}, 1, 1.0, DType::f32), g, first}, &accumulate_host,
                                      &accumulate_async, {&AccumulateArgs::acc});
   expect_same_bits<SquareSumPartialsArgs>(
-      "partials", {g, unwritten({cpuopt::norm_partial_count(n)}, DType::f64)}, &square_sum_partials_host,
+      "partials", {g, unwritten({simd::norm_partial_count(n)}, DType::f64)}, &square_sum_partials_host,
       &square_sum_partials_async, {&SquareSumPartialsArgs::partials});
 }
 

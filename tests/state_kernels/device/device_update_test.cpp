@@ -45,7 +45,7 @@ class DeviceCopy {
 /// Applies one step to `tensor` on the device.
 void step_on_device(Backend& backend, Stream& stream, const cpuopt::OptimizerParams& params,
                     StoredTensor& tensor, std::vector<float>& g, RoundingNoise noise) {
-  const auto n = std::ssize(g), n_partials = cpuopt::norm_partial_count(n);
+  const auto n = std::ssize(g), n_partials = simd::norm_partial_count(n);
   const auto elems = static_cast<std::size_t>(n);
   const UpdateBlock host = tensor.block();
   const std::size_t blocks = (elems + kMomentBlock - 1) / kMomentBlock;

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 
 namespace strata::kernels {
 

@@ -14,7 +14,7 @@ namespace strata::kernels {
 /// 2310.18547; S-LoRA, Sheng et al. 2023, arXiv 2311.03285):
 ///   y[t, rows of a part] = base[t, ...] + b_part u[t, its columns], with u[t] = scale * a x[t],
 /// where adapters[t] == adapter, and y = base elsewhere. u is f32; each sum is a sum over lanes as in
-/// cpuopt/simd.h, rounded once into y. So the bits of a row depend only on that row of base and x and on a, b
+/// simd/simd.h, rounded once into y. So the bits of a row depend only on that row of base and x and on a, b
 /// and scale: not on other rows, the number of rows, threads or the instruction set, and CUDA gives the same.
 struct LoraRowsArgs {
   TensorView base;      ///< stored dtype (embedding.h) [T, N]

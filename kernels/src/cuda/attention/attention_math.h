@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/elementary.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/dispatch/cuda/lanes.h>
 #include <strata/kernels/attention_heads.h>
 #include <strata/runtime/float16.h>
@@ -87,7 +87,7 @@ struct AttentionView {
     return first_visible_key(batch, query) >= end;
   }
   /// tanh(scale * (q . k) / softcap), where `product` is q . k; softcap times this is the capped score.
-  STRATA_HD float capped(float product) const { return cpuopt::tanh_of(product * (scale / softcap)); }
+  STRATA_HD float capped(float product) const { return simd::tanh_of(product * (scale / softcap)); }
   STRATA_HD float score(float product, float slope, std::int64_t query, std::int64_t key) const {
     if (softcap > 0) return capped(product) * softcap;
     return product * scale + slope * static_cast<float>(keys.at(key) - queries.at(query));
@@ -185,7 +185,7 @@ STRATA_DEVICE_INLINE void attention_forward_tile(const ThreadBlock& block, std::
         const float other = partials[i * kThreadsPerRow + part];
         new_max = other > new_max ? other : new_max;
       }
-      rescale[i] = cpuopt::exp_of(row_max[i] - new_max);
+      rescale[i] = simd::exp_of(row_max[i] - new_max);
       row_max[i] = new_max;
     });
     block.run_and_sync([&](int thread) {
@@ -193,7 +193,7 @@ STRATA_DEVICE_INLINE void attention_forward_tile(const ThreadBlock& block, std::
       float sum = 0.0f;
       for (int j = thread % kThreadsPerRow; j < kTile; j += kThreadsPerRow) {
         float& p = scores(i, j);
-        p = v.is_visible(batch, first + i, key + j) ? cpuopt::exp_of(p - row_max[i]) : 0.0f;
+        p = v.is_visible(batch, first + i, key + j) ? simd::exp_of(p - row_max[i]) : 0.0f;
         sum = sum + p;
       }
       partials[thread] = sum;
@@ -212,7 +212,7 @@ STRATA_DEVICE_INLINE void attention_forward_tile(const ThreadBlock& block, std::
     if (thread < kTile && first + thread < v.q_rows())
       lse[v.stat(batch, head) + first + thread] =
           row_sum[thread] > 0 ? static_cast<float>(static_cast<double>(row_max[thread]) +
-                                                   cpuopt::log_of(static_cast<double>(row_sum[thread])))
+                                                   simd::log_of(static_cast<double>(row_sum[thread])))
                               : -INFINITY;
   });
 }
@@ -233,7 +233,7 @@ STRATA_DEVICE_INLINE void probabilities(const ThreadBlock& block, const Attentio
         continue;
       }
       const float product = p;
-      p = cpuopt::exp_of(v.score(product, slope, i, j) - lse[v.stat(batch, head) + i]);
+      p = simd::exp_of(v.score(product, slope, i, j) - lse[v.stat(batch, head) + i]);
       if (delta == nullptr) continue;
       float& d = dp(e / kTile, e % kTile);
       d = d - delta[e / kTile];

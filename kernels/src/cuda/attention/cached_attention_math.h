@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/elementary.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/dispatch/cuda/lanes.h>
 
 #include "cuda/row_math.h"
@@ -24,14 +24,14 @@ STRATA_HD float alibi_score(float score, float scale, float slope, std::int64_t 
 }
 /// cap * tanh(scale * score / cap).
 STRATA_HD float capped_score(float score, float scale, float cap) {
-  return cpuopt::tanh_of(score * (scale / cap)) * cap;
+  return simd::tanh_of(score * (scale / cap)) * cap;
 }
 /// Turns the n scores in `x`, times `scale`, into softmax weights in place.
 template <class Lanes>
 STRATA_DEVICE_INLINE void cached_softmax(const Lanes& lanes, float* x, float scale, std::int64_t n) {
   const float row_max = max_of_row(lanes, x, n) * scale;
   const float total = lanes.template sum<float>(n, [&](std::int64_t i) {
-    x[i] = cpuopt::exp_of(x[i] * scale - row_max);
+    x[i] = simd::exp_of(x[i] * scale - row_max);
     return x[i];
   });
   const float inverse = 1.0f / total;

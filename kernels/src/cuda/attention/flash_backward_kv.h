@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/dispatch/cuda/lanes.h>
 
 #include "cuda/attention/flash_tiles.h"

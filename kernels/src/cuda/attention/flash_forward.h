@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/elementary.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/dispatch/cuda/lanes.h>
 
 #include "cuda/attention/flash_tiles.h"
@@ -154,7 +154,7 @@ struct FlashForward {
       if (column == 0)
         lse[v.stat(batch, head) + query] =
             static_cast<float>(static_cast<double>(r.row_max[m][half]) * 0.69314718055994531 +
-                               cpuopt::log_of(static_cast<double>(row_sum)));
+                               simd::log_of(static_cast<double>(row_sum)));
     });
   }
 };

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 
 #include "cuda/warps.h"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/runtime/float16.h>
 
 namespace strata::kernels::detail {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/runtime/tensor_view.h>
 
 namespace strata::kernels::detail {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 
 // The 8-bit dynamic data type (Dettmers 2015, arXiv 1511.04561; Dettmers et al. 2022, arXiv 2110.02861), as
 // bitsandbytes maps it: 127 positive values over seven decades, which are the midpoints of 1, 2, 4 ... 64

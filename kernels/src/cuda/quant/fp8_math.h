@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/runtime/float8.h>
 
 // Casts to fp8: the scale, the conversion of a value, and which part of a tile each thread of a block casts.

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/kernels/quantized_matrix.h>
 #include <strata/runtime/float16.h>
 

@@ -17,10 +17,10 @@ struct AccumulateArgs {
 Status accumulate_async(Backend& backend, Stream& stream, const AccumulateArgs& args);
 void accumulate_host(const AccumulateArgs& args, ThreadPool& pool);
 
-/// The partials of a gradient norm: cpuopt::square_sum_partials().
+/// The partials of a gradient norm: simd::square_sum_partials().
 struct SquareSumPartialsArgs {
   TensorView x;         ///< f32, bf16 or f16
-  TensorView partials;  ///< f64, cpuopt::norm_partial_count(n) values in device or pinned memory, written
+  TensorView partials;  ///< f64, simd::norm_partial_count(n) values in device or pinned memory, written
 };
 Status square_sum_partials_async(Backend& backend, Stream& stream, const SquareSumPartialsArgs& args);
 void square_sum_partials_host(const SquareSumPartialsArgs& args, ThreadPool& pool);

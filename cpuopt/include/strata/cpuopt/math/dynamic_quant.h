@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/elementary.h>
+#include <strata/simd/math/host_device.h>
 
 /// 8-bit dynamic quantization: levels whose spacing grows with the value, after the dynamic tree quantization
 /// of Dettmers et al. 2022 ("8-bit optimizers via block-wise quantization"). Decade k of [0, 1], from
@@ -13,6 +13,8 @@
 /// is then concave and piecewise linear, hence the minimum of the linear pieces, and its inverse is the
 /// maximum of the inverse pieces. This needs no table and no search, and gives the same bits everywhere.
 namespace strata::cpuopt {
+
+using namespace simd;
 
 /// The first moment is signed, the second is not negative.
 enum class MomentKind : std::uint8_t { first, second };

@@ -5,13 +5,15 @@
 #include <strata/cpuopt/master.h>
 #include <strata/cpuopt/math/rounding_noise.h>
 #include <strata/cpuopt/math/dynamic_quant.h>
-#include <strata/cpuopt/math/master.h>
+#include <strata/simd/math/master.h>
 #include <strata/cpuopt/math/rules.h>
 #include <strata/runtime/float16.h>
 
 /// The optimizer step of one element, as one GPU thread runs it. The mathematics is that of the SIMD kernels,
 /// so the bits are the same.
 namespace strata::cpuopt {
+
+using namespace simd;
 
 template <MasterLayout kLayout>
 STRATA_HD float load_master_at(const void* param, const void* master, std::int64_t i) {

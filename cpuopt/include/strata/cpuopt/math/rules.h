@@ -1,12 +1,14 @@
 #pragma once
 
-#include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/elementary.h>
+#include <strata/simd/math/host_device.h>
 
 /// One step of each optimizer for one element, written once over a value type V (float, or a SIMD value with
 /// the same operators). The order of operations is part of the contract: because of it all instruction sets
 /// and CUDA agree bit for bit.
 namespace strata::cpuopt {
+
+using namespace simd;
 
 /// The constants of a step, each computed in f64 and rounded once (see update_scalars). V is float, or a
 /// value broadcast to all lanes of a SIMD value.

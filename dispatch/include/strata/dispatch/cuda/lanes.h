@@ -3,7 +3,7 @@
 #include <cstdint>
 
 /// A row is processed by sixteen lanes: lane j handles elements j, j + 16, ... in order, and the lanes are
-/// reduced in one fixed tree. The host does the same on every instruction set (cpuopt/simd.h), so a half warp
+/// reduced in one fixed tree. The host does the same on every instruction set (simd/simd.h), so a half warp
 /// produces the same bits. The functions on rows are templates over Lanes: HalfWarp, or the same lanes in one
 /// thread of the host (emulation/half_warp.h).
 

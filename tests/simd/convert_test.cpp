@@ -1,4 +1,4 @@
-#include <strata/cpuopt/convert.h>
+#include <strata/simd/convert.h>
 
 #include <bit>
 #include <vector>
@@ -7,7 +7,7 @@
 
 #include "support/isas.h"
 
-namespace strata::cpuopt {
+namespace strata::simd {
 namespace {
 
 template <class T>
@@ -78,4 +78,4 @@ TYPED_TEST(StorageTest, NothingPastTheEndIsReadOrWritten) {
 }
 
 }  // namespace
-}  // namespace strata::cpuopt
+}  // namespace strata::simd

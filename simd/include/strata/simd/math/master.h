@@ -2,10 +2,10 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/runtime/float16.h>
 
-namespace strata::cpuopt {
+namespace strata::simd {
 
 /// An f32 master as two 16-bit halves. `high`, rounded half away from zero, is the bf16 parameter that the
 /// model reads; `low` is the signed remainder: bits = (high << 16) + low. The split is exact for every value,
@@ -25,4 +25,4 @@ STRATA_HD float join_master(bf16 high, std::uint16_t low) {
   return __builtin_bit_cast(float, (static_cast<std::uint32_t>(high.bits) << 16) + signed_low);
 }
 
-}  // namespace strata::cpuopt
+}  // namespace strata::simd

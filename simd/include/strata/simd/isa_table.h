@@ -1,6 +1,6 @@
 #pragma once
 
-#include <strata/cpuopt/isa.h>
+#include <strata/simd/isa.h>
 
 /// Declares a module's tables of SIMD kernels: one table of function pointers per instruction set
 /// (cmake/StrataSimd.cmake), called `table` in a namespace named after the set. Use it at the scope of the
@@ -25,16 +25,16 @@
 /// The table of active_isa().
 #if defined(__x86_64__)
 #define STRATA_ACTIVE_TABLE(table) \
-  ::strata::cpuopt::detail::active_table(scalar::table, sse42::table, avx2::table, avx512::table)
+  ::strata::simd::detail::active_table(scalar::table, sse42::table, avx2::table, avx512::table)
 #elif defined(__aarch64__)
 #define STRATA_ACTIVE_TABLE(table) \
-  (::strata::cpuopt::active_isa() == ::strata::cpuopt::CpuIsa::neon ? neon::table : scalar::table)
+  (::strata::simd::active_isa() == ::strata::simd::CpuIsa::neon ? neon::table : scalar::table)
 #else
 #define STRATA_ACTIVE_TABLE(table) scalar::table
 #endif
 
 #if defined(__x86_64__)
-namespace strata::cpuopt::detail {
+namespace strata::simd::detail {
 
 template <class Table>
 const Table& active_table(const Table& scalar, const Table& sse42, const Table& avx2,
@@ -53,5 +53,5 @@ const Table& active_table(const Table& scalar, const Table& sse42, const Table& 
   return scalar;
 }
 
-}  // namespace strata::cpuopt::detail
+}  // namespace strata::simd::detail
 #endif

@@ -2,12 +2,12 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 
 /// Elementary functions as fixed sequences of IEEE additions, multiplications and divisions, written once
 /// over a value type V (float, or a SIMD value with the same operators), so that every instruction set and
 /// CUDA give the same bits. The functions of libm would not: glibc selects their versions by CPU.
-namespace strata::cpuopt {
+namespace strata::simd {
 
 // The operations that a value type needs besides + - * /. Those of SIMD types are found by argument-dependent
 // lookup.
@@ -128,4 +128,4 @@ STRATA_HD V gelu_derivative_of(V x) {
   return s.value + x * (s.value * s.complement) * du2;
 }
 
-}  // namespace strata::cpuopt
+}  // namespace strata::simd

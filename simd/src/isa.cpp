@@ -1,4 +1,4 @@
-#include <strata/cpuopt/isa.h>
+#include <strata/simd/isa.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -8,7 +8,7 @@
 
 #include <strata/runtime/str.h>
 
-namespace strata::cpuopt {
+namespace strata::simd {
 namespace {
 
 // A process-wide setting instead of an argument of every call: it changes speed, never results.
@@ -103,4 +103,4 @@ Status use_isa(CpuIsa isa) {
 
 CpuIsa active_isa() noexcept { return active().load(std::memory_order_relaxed); }
 
-}  // namespace strata::cpuopt
+}  // namespace strata::simd

@@ -2,17 +2,17 @@
 
 // The Register of simd.h for the scalar set: one float.
 #ifndef STRATA_ISA
-#error "strata/cpuopt/simd_scalar.h is a part of strata/cpuopt/simd.h"
+#error "strata/simd/simd_scalar.h is a part of strata/simd/simd.h"
 #endif
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/math/host_device.h>
-#include <strata/cpuopt/math/master.h>
+#include <strata/simd/math/elementary.h>
+#include <strata/simd/math/host_device.h>
+#include <strata/simd/math/master.h>
 #include <strata/runtime/float16.h>
 
-namespace strata::cpuopt::STRATA_ISA {
+namespace strata::simd::STRATA_ISA {
 
 struct Register {
   using Part = float;
@@ -72,9 +72,9 @@ struct Register {
   }
   static STRATA_HD Part sqrt(Part x) { return sqrt_of(x); }
   static STRATA_HD Part select_greater(Part a, Part b, Part x, Part y) {
-    return cpuopt::select_greater(a, b, x, y);
+    return simd::select_greater(a, b, x, y);
   }
-  static STRATA_HD Part pow2_of_rounded(Part t) { return cpuopt::pow2_of_rounded(t); }
+  static STRATA_HD Part pow2_of_rounded(Part t) { return simd::pow2_of_rounded(t); }
 };
 
-}  // namespace strata::cpuopt::STRATA_ISA
+}  // namespace strata::simd::STRATA_ISA

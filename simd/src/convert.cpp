@@ -1,10 +1,10 @@
-#include <strata/cpuopt/convert.h>
+#include <strata/simd/convert.h>
 
 #include <algorithm>
 
 #include "convert_table.h"
 
-namespace strata::cpuopt {
+namespace strata::simd {
 namespace {
 
 const detail::ConvertTable& convert_kernels() noexcept { return STRATA_ACTIVE_TABLE(convert_table); }
@@ -26,4 +26,4 @@ void narrow(const float* from, f16* into, std::int64_t n) noexcept {
   convert_kernels().narrow_f16(from, into, n);
 }
 
-}  // namespace strata::cpuopt
+}  // namespace strata::simd

@@ -2,7 +2,7 @@
 
 // The Register of simd.h for SSE4.2, AVX2 and AVX-512.
 #ifndef STRATA_ISA
-#error "strata/cpuopt/simd_x86.h is a part of strata/cpuopt/simd.h"
+#error "strata/simd/simd_x86.h is a part of strata/simd/simd.h"
 #endif
 
 #include <immintrin.h>
@@ -10,10 +10,10 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/runtime/float16.h>
 
-namespace strata::cpuopt::STRATA_ISA {
+namespace strata::simd::STRATA_ISA {
 
 #if defined(STRATA_ISA_IS_avx512)
 // Indices of a permutation of the 16-bit words of two registers; the second register's words start at 32.
@@ -289,4 +289,4 @@ struct Register {
 #endif
 };
 
-}  // namespace strata::cpuopt::STRATA_ISA
+}  // namespace strata::simd::STRATA_ISA

@@ -1,4 +1,4 @@
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 
 #include <limits>
 
@@ -9,7 +9,7 @@
 #include "support/isas.h"
 #include "support/numeric.h"
 
-namespace strata::cpuopt {
+namespace strata::simd {
 namespace {
 
 std::vector<double> partials_of(std::span<const float> x) {
@@ -99,4 +99,4 @@ INSTANTIATE_TEST_SUITE_P(Storages, NormStorageTest, ::testing::Values(DType::f32
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
 }  // namespace
-}  // namespace strata::cpuopt
+}  // namespace strata::simd

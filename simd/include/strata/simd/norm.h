@@ -6,7 +6,7 @@
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
 
-namespace strata::cpuopt {
+namespace strata::simd {
 
 /// Elements per norm partial. A gradient norm is the sum of partials whose boundaries are tensor coordinates,
 /// so its bits do not depend on chunks, ranks, threads or the instruction set.
@@ -29,4 +29,4 @@ double tree_sum(std::span<const double> values) noexcept;
 /// The same sum in f64 of f32 values.
 double tree_sum(std::span<const float> values) noexcept;
 
-}  // namespace strata::cpuopt
+}  // namespace strata::simd

@@ -5,7 +5,7 @@
 
 #include <strata/runtime/status.h>
 
-namespace strata::cpuopt {
+namespace strata::simd {
 
 /// Instruction sets that SIMD kernels are compiled for, in increasing order on x86-64, which has all but
 /// `neon`; AArch64 has `scalar` and `neon`. `avx2` includes F16C; `avx512` means F, CD, BW, DQ and VL.
@@ -28,4 +28,4 @@ Status use_isa(CpuIsa isa);
 /// The instruction set that kernels use: that of the last use_isa(), otherwise detect_isa().
 CpuIsa active_isa() noexcept;
 
-}  // namespace strata::cpuopt
+}  // namespace strata::simd

@@ -3,9 +3,9 @@
 #include <cstdint>
 
 #include <strata/runtime/float16.h>
-#include <strata/cpuopt/isa_table.h>
+#include <strata/simd/isa_table.h>
 
-namespace strata::cpuopt::detail {
+namespace strata::simd::detail {
 
 struct ConvertTable {
   void (*widen_bf16)(const bf16* from, float* into, std::int64_t n);
@@ -14,8 +14,8 @@ struct ConvertTable {
   void (*narrow_f16)(const float* from, f16* into, std::int64_t n);
 };
 
-}  // namespace strata::cpuopt::detail
+}  // namespace strata::simd::detail
 
-namespace strata::cpuopt {
+namespace strata::simd {
 STRATA_DECLARE_ISA_TABLE(detail::ConvertTable, convert_table)
-}  // namespace strata::cpuopt
+}  // namespace strata::simd

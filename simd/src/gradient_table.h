@@ -2,10 +2,10 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/isa_table.h>
+#include <strata/simd/isa_table.h>
 #include <strata/runtime/dtype.h>
 
-namespace strata::cpuopt::detail {
+namespace strata::simd::detail {
 
 /// Index of a dtype (f32, bf16 or f16) in the arrays below.
 inline constexpr std::size_t kStorages = 3;
@@ -18,8 +18,8 @@ struct GradientTable {
   void (*square_sum_partials[kStorages])(const void* x, std::int64_t n, double* partials);
 };
 
-}  // namespace strata::cpuopt::detail
+}  // namespace strata::simd::detail
 
-namespace strata::cpuopt {
+namespace strata::simd {
 STRATA_DECLARE_ISA_TABLE(detail::GradientTable, gradient_table)
-}  // namespace strata::cpuopt
+}  // namespace strata::simd

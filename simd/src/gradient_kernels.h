@@ -1,8 +1,8 @@
-#include <strata/cpuopt/simd.h>
+#include <strata/simd/simd.h>
 
 #include "gradient_table.h"
 
-namespace strata::cpuopt::STRATA_ISA {
+namespace strata::simd::STRATA_ISA {
 namespace {
 
 constexpr std::int64_t kPartialElems = 4096;
@@ -45,4 +45,4 @@ extern const detail::GradientTable gradient_table = {
     {&accumulate<float>, &accumulate<bf16>, &accumulate<f16>},
     {&square_sum_partials<float>, &square_sum_partials<bf16>, &square_sum_partials<f16>}};
 
-}  // namespace strata::cpuopt::STRATA_ISA
+}  // namespace strata::simd::STRATA_ISA

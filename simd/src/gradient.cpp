@@ -1,13 +1,13 @@
-#include <strata/cpuopt/gradient.h>
+#include <strata/simd/gradient.h>
 
 #include <bit>
 
-#include <strata/cpuopt/norm.h>
+#include <strata/simd/norm.h>
 #include <strata/runtime/str.h>
 
 #include "gradient_table.h"
 
-namespace strata::cpuopt {
+namespace strata::simd {
 namespace {
 
 const detail::GradientTable& gradient_kernels() noexcept { return STRATA_ACTIVE_TABLE(gradient_table); }
@@ -42,4 +42,4 @@ void square_sum_partials(DType dtype, const void* tensor, std::int64_t n, double
 double tree_sum(std::span<const double> values) noexcept { return tree_sum_of(values); }
 double tree_sum(std::span<const float> values) noexcept { return tree_sum_of(values); }
 
-}  // namespace strata::cpuopt
+}  // namespace strata::simd

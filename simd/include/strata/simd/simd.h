@@ -3,25 +3,25 @@
 // For SIMD kernels only, that is, for translation units that cmake/StrataSimd.cmake compiles once per
 // instruction set. Everything here is in a namespace named after the set, so that no two sets share a symbol.
 #ifndef STRATA_ISA
-#error "strata/cpuopt/simd.h is for SIMD kernels; see cmake/StrataSimd.cmake"
+#error "strata/simd/simd.h is for SIMD kernels; see cmake/StrataSimd.cmake"
 #endif
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/math/host_device.h>
-#include <strata/cpuopt/math/master.h>
+#include <strata/simd/math/elementary.h>
+#include <strata/simd/math/host_device.h>
+#include <strata/simd/math/master.h>
 #include <strata/runtime/float16.h>
 
 #if defined(STRATA_ISA_IS_neon)
-#include <strata/cpuopt/simd_neon.h>
+#include <strata/simd/simd_neon.h>
 #elif defined(STRATA_ISA_IS_scalar)
-#include <strata/cpuopt/simd_scalar.h>
+#include <strata/simd/simd_scalar.h>
 #else
-#include <strata/cpuopt/simd_x86.h>
+#include <strata/simd/simd_x86.h>
 #endif
 
-namespace strata::cpuopt::STRATA_ISA {
+namespace strata::simd::STRATA_ISA {
 
 /// One value broadcast to all lanes. It needs a single register, even where f32x16 needs several.
 struct f32splat {
@@ -321,4 +321,4 @@ STRATA_HD void store_lanes(T* p, const f32x16& x, int lanes) {
     x.store_first(p, lanes);
 }
 
-}  // namespace strata::cpuopt::STRATA_ISA
+}  // namespace strata::simd::STRATA_ISA

@@ -4,17 +4,17 @@
 // division and square root on NEON are refined estimates (8.1): their bits differ from IEEE 754's, which
 // contract C1 forbids.
 #ifndef STRATA_ISA_IS_neon
-#error "strata/cpuopt/simd_neon.h is the part of strata/cpuopt/simd.h for NEON"
+#error "strata/simd/simd_neon.h is the part of strata/simd/simd.h for NEON"
 #endif
 
 #include <arm_neon.h>
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/host_device.h>
+#include <strata/simd/math/host_device.h>
 #include <strata/runtime/float16.h>
 
-namespace strata::cpuopt::STRATA_ISA {
+namespace strata::simd::STRATA_ISA {
 
 struct Register {
   using Part = float32x4_t;
@@ -109,4 +109,4 @@ struct Register {
   static STRATA_HD void store_raw(void* p, uint16x4_t x) { __builtin_memcpy(p, &x, sizeof x); }
 };
 
-}  // namespace strata::cpuopt::STRATA_ISA
+}  // namespace strata::simd::STRATA_ISA

@@ -1,10 +1,10 @@
-#include <strata/cpuopt/isa.h>
+#include <strata/simd/isa.h>
 
 #include <gtest/gtest.h>
 
 #include "support/isas.h"
 
-namespace strata::cpuopt {
+namespace strata::simd {
 namespace {
 
 TEST(IsaTest, AutoIsTheDetectedSet) { EXPECT_EQ(must(select_isa("auto")), detect_isa()); }
@@ -45,4 +45,4 @@ TEST(IsaTest, UseIsaSetsTheActiveSet) {
 }
 
 }  // namespace
-}  // namespace strata::cpuopt
+}  // namespace strata::simd

@@ -4,10 +4,10 @@
 
 #include <strata/runtime/dtype.h>
 
-namespace strata::cpuopt {
+namespace strata::simd {
 
 /// Computes acc += g elementwise, or acc = g if `first` is true; `g` has acc.size() values of f32, bf16 or
 /// f16. Not threaded.
 void accumulate(std::span<float> acc, DType dtype, const void* g, bool first) noexcept;
 
-}  // namespace strata::cpuopt
+}  // namespace strata::simd

@@ -4,7 +4,7 @@
 
 #include <strata/runtime/float16.h>
 
-namespace strata::cpuopt {
+namespace strata::simd {
 
 /// Converts n values to f32, exactly; `from` and `into` must not overlap. Not threaded.
 void widen(const float* from, float* into, std::int64_t n) noexcept;
@@ -15,4 +15,4 @@ void narrow(const float* from, float* into, std::int64_t n) noexcept;
 void narrow(const float* from, bf16* into, std::int64_t n) noexcept;
 void narrow(const float* from, f16* into, std::int64_t n) noexcept;
 
-}  // namespace strata::cpuopt
+}  // namespace strata::simd

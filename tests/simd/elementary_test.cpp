@@ -1,11 +1,11 @@
-#include <strata/cpuopt/math/elementary.h>
+#include <strata/simd/math/elementary.h>
 
 #include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
 
-namespace strata::cpuopt {
+namespace strata::simd {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -66,4 +66,4 @@ TEST(ElementaryTest, TanhIsExactAboutZeroAndWithinTwoUlpsOfOneBeyond) {
 }
 
 }  // namespace
-}  // namespace strata::cpuopt
+}  // namespace strata::simd

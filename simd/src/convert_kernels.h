@@ -1,8 +1,8 @@
-#include <strata/cpuopt/simd.h>
+#include <strata/simd/simd.h>
 
 #include "convert_table.h"
 
-namespace strata::cpuopt::STRATA_ISA {
+namespace strata::simd::STRATA_ISA {
 namespace {
 
 template <class From, class Into>
@@ -16,4 +16,4 @@ void convert(const From* from, Into* into, std::int64_t n) {
 extern const detail::ConvertTable convert_table = {&convert<bf16, float>, &convert<f16, float>,
                                                    &convert<float, bf16>, &convert<float, f16>};
 
-}  // namespace strata::cpuopt::STRATA_ISA
+}  // namespace strata::simd::STRATA_ISA
