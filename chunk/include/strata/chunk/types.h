@@ -34,7 +34,8 @@ enum class Payload : std::uint8_t {
   /// The gradient that backward writes, until it is accumulated: that of one micro-batch or, if a pass covers
   /// all of them, their f32 sum.
   grad,
-  // A run of several ranks has these, too; each exists only while it is used, except `gathered` where it has a home:
+  // A run of several ranks has these, too. Each exists only while it is used, except `gathered` where it has
+  // a home.
   gathered,  ///< the parameters of the whole chunk, of which `param` is this rank's shard
   received,  ///< every rank's micro-batch adds this to the part of the gradient that this rank sums
 };
