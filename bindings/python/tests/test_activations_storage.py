@@ -118,7 +118,7 @@ class StorageTest(unittest.TestCase):
         self.assertEqual(kept, 2 * n)
         self.assertEqual(self.saved(), (3, 3 * n))
         y.sum().backward()
-        with self.activations:  # those that backward has used up take no room
+        with self.activations:  # tensors that backward has used up take no room
             z = [x.exp(), x.exp()]
         self.assertEqual(self.saved(), (0, 0))
         del z

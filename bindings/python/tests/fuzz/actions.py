@@ -36,7 +36,7 @@ def step(world, random):
 
 def _zero_grad(world, to_none):
     world.optimizer.zero_grad(set_to_none=to_none)
-    for param in world.net.parameters():  # of those that the optimizer does not have
+    for param in world.net.parameters():  # also parameters that the optimizer does not have
         param.grad = None if to_none else param.grad
     return []
 

@@ -31,7 +31,8 @@ def llama():
 
 
 MODELS = {"gpt2": gpt2, "llama": llama}
-# Of one step that changes no parameter and adds nothing to moments beyond their last bits: they only decay.
+# A step with these settings changes no parameter and adds nothing to moments beyond their last bits: they
+# only decay.
 NEUTRAL = ["optim.lr=1e-30", "optim.weight_decay=0", "optim.clip=1e-30", "optim.warmup=0", "train.dtype=f32",
            "train.micro_batch=1", "train.grad_accum=1", "train.eval_every=0", "memory.backend=host"]  # fmt: skip
 BETA1, BETA2 = 0.9, 0.95

@@ -14,9 +14,9 @@ class LeavingGradients:
     MOST = 2  # as many buffers as Staging has
 
     def __init__(self, owner):
-        self._owner, self._staging = weakref.ref(owner), {}  # by device
+        self._owner, self._staging = weakref.ref(owner), {}  # the staging memory of each device
         self._queue = collections.deque()  # (session, index, on the host, its event, on the device), oldest first
-        self._square_sums = {}  # by index
+        self._square_sums = {}  # keyed by index
 
     def add(self, session, index, gradient):
         """Adds a gradient, which has the memory order of its parameter, to the session's."""

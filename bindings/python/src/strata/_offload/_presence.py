@@ -26,7 +26,7 @@ class Presence:
         self._threads = {}  # that pin something: how much
         self._waiting = set()
         self._in_use, self._here, self._stale = {}, {}, set()  # units; parameters, in order of use; of the step before
-        self._order, self._staging = UseOrder(), {}  # by device: for parameters that come to a GPU
+        self._order, self._staging = UseOrder(), {}  # the staging memory of each device: for parameters that come to a GPU
         self._last_unit = None
         self._device_now = self.peak_device_bytes = 0
 
