@@ -135,7 +135,7 @@ def pairs_of(place):
     ]
 
 
-# What differs from run to run: times, and the order of two that both succeed.
+# These files differ from run to run: times, and the order of two that both succeed.
 VARIES = ("metrics.jsonl", "summary.json", "plan.json", "config.resolved.toml", "report.html", "trace.json")
 
 
