@@ -10,7 +10,7 @@ from processes import CheckFailed, ProcessResult
 
 @dataclasses.dataclass
 class Run:
-    """What a run wrote, whether or not it finished."""
+    """The output of a run, whether or not it finished."""
 
     done: ProcessResult
     steps: list  # the lines of metrics.jsonl, one for each finished step

@@ -68,7 +68,7 @@ def left_behind(session, folder, text):
 
 
 class Outcome:
-    """What one run has said, line by line, with the seconds since it began."""
+    """The output of one run, line by line, with the seconds since it began."""
 
     def __init__(self, lines, code, session):
         self.lines, self.code, self.session = lines, code, session

@@ -1,4 +1,4 @@
-"""What a program does with a model. Each returns what it saw, which must not depend on the world."""
+"""The actions of a program on a model. Each returns what it saw, which must not depend on the world."""
 
 import copy
 import io
@@ -312,7 +312,7 @@ def settings(world, random):
 
 
 def gradients(world, random):
-    """What people do to gradients between backward and step."""
+    """Changes gradients as people do between backward and step."""
     loss_of(world.net, *batch(random)).backward()
     kind = random.choice(["mul_", "none", "norm", "set", "value", "clone"])
     params = [p for p in world.net.parameters() if p.grad is not None]

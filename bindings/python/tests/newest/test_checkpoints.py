@@ -71,7 +71,7 @@ class CheckpointTest(unittest.TestCase):
         return done.stdout
 
     def hugging_face_folder(self, model):
-        """What model.save_pretrained() writes, with a tokenizer of as many tokens."""
+        """A folder that model.save_pretrained() writes, with a tokenizer of as many tokens."""
         path = self.folder / "hf"
         model.save_pretrained(path)
         self.command("tokenizer", "train", self.text, "--vocab", VOCAB, "--out", path / "tokenizer.json")

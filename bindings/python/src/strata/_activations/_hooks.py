@@ -26,7 +26,7 @@ def untraced(function):
 
 
 class ActivationOffload:
-    """What strata.offload_activations() returns: a context for forward, which may be used any number of times."""
+    """The result of strata.offload_activations(): a context for forward, which may be used any number of times."""
 
     def __init__(self, store, device_bytes, min_bytes):
         self._store, self.device_bytes, self.min_bytes = store, device_bytes, min_bytes

@@ -8,7 +8,7 @@ from ..optim._tensors import DTYPE_INDEX
 
 
 class LeavingGradients:
-    """Those in CPU memory are there at once. Those on a GPU are copied to the host first, of which two may be under
+    """Gradients in CPU memory are there at once. Those on a GPU are copied to the host first, of which two may be under
     way while backward goes on."""
 
     MOST = 2  # as many buffers as Staging has
@@ -42,6 +42,6 @@ class LeavingGradients:
             self._end_oldest()
 
     def square_sum(self, index):
-        """Of a parameter's gradient so far."""
+        """The sum of squares of a parameter's gradient so far."""
         self.end()
         return self._square_sums[index]

@@ -228,7 +228,7 @@ class Offload(Presence):
     # ---- the step ----
 
     def gradient_for_step(self, index):
-        """What a step reads: nothing, for a gradient that the session has, or a tensor; and its factor."""
+        """The gradient that a step reads: nothing, for a gradient that the session has, or a tensor; and its factor."""
         self._leaving.end()
         gradient = self.params[index].grad
         if not isinstance(gradient, LeftGradient):
@@ -242,7 +242,7 @@ class Offload(Presence):
         return None, gradient.factor
 
     def after_step(self):
-        """What is here is of the step before."""
+        """Notes that the values that are here are of the step before."""
         for param in self.params:
             gradient = param.grad
             if isinstance(gradient, LeftGradient):

@@ -96,7 +96,7 @@ class Presence:
         return parking.is_here and tensor.dtype == parking.home.dtype and not tensor.is_neg()
 
     def restore(self, saved):
-        """What backward needs of a parameter that a graph saved."""
+        """Returns the values of a parameter that a graph saved and backward needs."""
         with self._lock:
             index, parking = saved.index, self.parking[saved.index]
             if parking.raw_version() != saved.version:
@@ -196,7 +196,7 @@ class Presence:
         return missing <= 0
 
     def _least_wanted_first(self, wanted):
-        """What may leave: first of the units that are used last from here on, at the end of those that are in use."""
+        """The parameters that may leave: first those whose units are used last from here on, at the end those in use."""
         idle, in_use = [], []
         for index in self._here:
             if index not in wanted and self._pins[index] == 0:

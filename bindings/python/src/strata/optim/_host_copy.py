@@ -1,4 +1,4 @@
-"""What a session updates of a parameter that is on a GPU."""
+"""The copy on the host that a session updates for a parameter on a GPU."""
 
 from .. import _device
 

@@ -88,7 +88,7 @@ class Sealed:
             _device.wait(device)
 
     def _give_values(self, indices):
-        """What the session has written becomes the parameters'."""
+        """Copies the values that the session has written to the parameters."""
         mark_written([self.params[index] for index in indices if self._host_copies[index] is None])
         for index in indices:
             if self._host_copies[index] is not None:
