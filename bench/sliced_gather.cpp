@@ -27,7 +27,7 @@ struct BenchOptions {
   std::int32_t ranks = 4;
   std::int64_t layers = 8, hidden = 512, seq = 1024;
   int rounds = 5, micro_batches = 2;
-  // Times of the GEMM of a slice that has the fewest operations, and of a hop.
+  // The time of the GEMM of a slice that has the fewest operations, and the latency of a hop.
   double slice_s = 4e-3, latency_s = 20e-6;
 };
 

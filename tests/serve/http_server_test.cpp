@@ -267,7 +267,7 @@ unsigned backlog_of(int port) {
     size = sizeof(info);
     if (ntohs(address.sin_port) != port || ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
       continue;
-    return info.tcpi_sacked;  // the number of waiting connections if the socket listens
+    return info.tcpi_sacked;  // the limit of the backlog if the socket listens
   }
   return 0;
 }

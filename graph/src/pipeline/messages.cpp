@@ -101,7 +101,7 @@ Result<std::vector<StageMessage>> stage_messages(const Program& program, const P
                                    " after rank ", rank, " reads it"));
         for (const auto& [rank, at] : read_by) all.push_back({id, k, from, rank, sent, made_by, at});
         if (!is_output(program, id)) continue;
-        // Whom nothing but the end of the step needs it for, gets it then: nobody waits for it before.
+        // Ranks that need the output only at the end of the step get it then: nobody waits for it before.
         for (std::int32_t rank = 0; rank < ranks; ++rank)
           if (rank != from && read_by.count(rank) == 0)
             all.push_back({id, k, from, rank, timing.end, n_tasks(from) - 1, n_tasks(rank)});

@@ -70,7 +70,8 @@ class Connection final : public httplib::Stream {
   Client client() const;
   /// Whether the rest of the connection cannot be read as a request, since a limit was reached.
   bool is_broken() const noexcept { return broken_; }
-  /// Whose connections are counted together: an IPv4 address, or a network /64; empty for this machine's own.
+  /// The peer whose connections are counted together: an IPv4 address, or a network /64; empty for this
+  /// machine's own.
   std::string peer() const;
 
   bool is_readable() const override { return client() != Client::left; }

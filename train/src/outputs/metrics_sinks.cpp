@@ -27,7 +27,7 @@ std::int64_t steady_ns() {
 
 constexpr std::int64_t kPrometheusNs = 1'000'000'000;
 constexpr int kLeastNorm = -80, kMostNorm = 40;  // ends of intervals of norms, in half powers of two
-// Reports cost at most one part of so many of the time between two of them.
+// The time between two reports is at least so many times their cost.
 constexpr std::int64_t kReportShare = 400;
 
 // The tags are indexed by StallCause and by Tier.
