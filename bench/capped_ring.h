@@ -71,7 +71,7 @@ class CappedRing final : public detail::RingOps {
   const std::unique_ptr<detail::RingOps> ring_;
   const SteadyClock clock_;
   std::vector<Device> devices_;
-  std::unordered_map<std::uint64_t, double> due_ns_;  // by tag
+  std::unordered_map<std::uint64_t, double> due_ns_;  // keyed by tag
   std::vector<detail::RingCompletion> held_;
   std::atomic<bool> woken_{false};
 };

@@ -83,11 +83,11 @@ strata::SessionOptions step_options() {
 }
 
 struct Times {
-  std::vector<double> seconds;  // of each step
-  std::string digest;           // of all states after the last one
+  std::vector<double> seconds;  // the time of each step
+  std::string digest;           // the digest of all states after the last one
 };
 
-/// What a run needs, and the engine.
+/// The objects that a run needs, and the engine.
 struct Run {
   Run(strata::DType compute, int threads, const strata::SessionOptions& options = step_options())
       : pool(must(strata::ThreadPool::create(threads))) {

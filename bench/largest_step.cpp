@@ -26,7 +26,7 @@
 namespace strata::bench {
 namespace {
 
-constexpr float kScale = 0.03f;  // of every block: values up to 0.03
+constexpr float kScale = 0.03f;  // the scale of every block: values up to 0.03
 
 struct Arguments {
   std::int64_t layers = 0, tokens = 0;

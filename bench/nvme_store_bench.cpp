@@ -121,7 +121,7 @@ class Bench {
   // meanwhile.
   static std::size_t default_requests(const BenchOptions& options) {
     const std::size_t queued = 2 * static_cast<std::size_t>(options.depth) * options.block_kib * kKiB;
-    const std::size_t half = options.total_mib / options.slot_mib / 2;  // of all objects
+    const std::size_t half = options.total_mib / options.slot_mib / 2;  // half of all objects
     return std::clamp<std::size_t>(queued / (options.slot_mib * kMiB), 1,
                                    std::clamp<std::size_t>(half, 1, kMaxRequests));
   }

@@ -25,13 +25,13 @@ namespace {
 
 struct BenchOptions {
   std::string schedule = "1f1b";
-  std::int32_t ranks = 2, virtual_stages = 1, micro_batches = 4;  // of a copy of the model
+  std::int32_t ranks = 2, virtual_stages = 1, micro_batches = 4;  // all are numbers of one copy of the model
   std::int32_t copies = 1, zero = 2;
-  double bytes_per_s = 0, latency_s = 0;  // of what a rank sends; 0: as fast as memory
-  std::int64_t layers = 0;                // of the model: as many as stages
+  double bytes_per_s = 0, latency_s = 0;  // the rate at which a rank sends; 0: as fast as memory
+  std::int64_t layers = 0;                // the layers of the model: as many as stages
   std::int64_t hidden = 512, vocab = 16, seq = 16;
   int steps = 3, warmup = 1, threads = 1;
-  double compute_s = 1;  // of each rank, in a step
+  double compute_s = 1;  // the computation of each rank in a step
 };
 
 /// A pipeline, and when its tasks run if messages take no time.

@@ -77,7 +77,7 @@ Result<Forecast> forecast_of(const BenchOptions& c, const RunPlan& plan) {
   return forecast(plan, paced_machine(rate_of(c, plan).bytes_per_s, c.latency_s));
 }
 
-/// What a rank measured: the mean lanes of the ranks, and its own steps.
+/// The measurements of a rank: the mean lanes of the ranks, and its own steps.
 struct Measured {
   std::vector<double> step_s;
   LaneBusySeconds lanes{};

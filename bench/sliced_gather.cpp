@@ -27,7 +27,8 @@ struct BenchOptions {
   std::int32_t ranks = 4;
   std::int64_t layers = 8, hidden = 512, seq = 1024;
   int rounds = 5, micro_batches = 2;
-  double slice_s = 4e-3, latency_s = 20e-6;  // of the GEMM of a slice that has the fewest operations
+  // The time of the GEMM of a slice that has the fewest operations, and the latency of a hop.
+  double slice_s = 4e-3, latency_s = 20e-6;
 };
 
 DecoderConfig model_of(const BenchOptions& c) {
@@ -40,7 +41,8 @@ DecoderConfig model_of(const BenchOptions& c) {
           .seq = c.seq};
 }
 
-/// Of the linear layer with q, k and v, which is the smaller one of the two that gather rows.
+/// The operations of a slice of the linear layer with q, k and v, which is the smaller one of the two that
+/// gather rows.
 double slice_flops(const BenchOptions& c) {
   const auto n = static_cast<double>(c.ranks), h = static_cast<double>(c.hidden);
   return 2 * static_cast<double>(c.seq) / n * h * 3 * h / n;
@@ -50,7 +52,7 @@ double hop_bytes(const BenchOptions& c) {
 }
 /// A hop takes as long as the GEMM of a slice.
 NetworkRate rate_of(const BenchOptions& c) { return {hop_bytes(c) / (c.slice_s - c.latency_s), c.latency_s}; }
-/// Of all gathers of a micro-batch: two a block, of n - 1 parts each.
+/// The time of all gathers of a micro-batch: two a block, of n - 1 parts each.
 double gather_s(const BenchOptions& c) {
   return 2 * static_cast<double>(c.layers) *
          (c.latency_s + (c.ranks - 1) * hop_bytes(c) / rate_of(c).bytes_per_s);

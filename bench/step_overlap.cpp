@@ -38,8 +38,8 @@ struct BenchOptions {
   bool full_undo_log = false;
   bool states_on_device = false;  // then only activations are moved
   std::string activations = "none";
-  double disk_gb_per_s = 0;  // of both directions together, of a simulated device; 0: the real one
-  std::string profile;       // of this machine: also print the forecast of a step
+  double disk_gb_per_s = 0;  // the rate of both directions together, of a simulated device; 0: the real one
+  std::string profile;       // the profile of this machine: also print the forecast of a step
 };
 
 Result<ProgramSet> record(const BenchOptions& c) {

@@ -18,7 +18,7 @@ if(STRATA_DCHECKS)
   target_compile_definitions(strata_flags INTERFACE STRATA_DCHECKS=1)
 endif()
 if(STRATA_SANITIZE)
-  # With a sanitizer GCC 12 warns of uninitialized values in its own <regex> and <functional>.
+  # GCC 12 warns of uninitialized values in its own <regex> and <functional> if there is a sanitizer.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(strata_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
   endif()

@@ -10,7 +10,7 @@ write_output("${OUT}/bash/strata" completions bash)
 write_output("${OUT}/zsh/_strata" completions zsh)
 write_output("${OUT}/fish/strata.fish" completions fish)
 write_output("${OUT}/man1/strata.1" man)
-# What the first word may become: a verb, a tab and what it does.
+# Each completion of the first word is a verb, a tab and what the verb does.
 execute_process(COMMAND "${STRATA}" complete "" OUTPUT_VARIABLE words COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "(^|\n)[a-z]+\t" words "${words}")
 foreach(word IN LISTS words)

@@ -1,4 +1,4 @@
-// Of the site only. A page that was opened from a folder (file:) may not start a Worker, and the site's search needs
+// Only the site uses this. A page that was opened from a folder (file:) may not start a Worker, and the site's search needs
 // one: there, a hidden frame runs the same script.
 if (location.protocol === "file:") window.Worker = class extends EventTarget {
   constructor(url) {

@@ -43,6 +43,6 @@ with torch.no_grad():
 out = attention()
 grad = torch.ones_like(out)
 backward = seconds(lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True))
-flops = 2.0 * tokens * seq * heads * head_dim  # of the causal forward: half of the FLOPs without a mask
+flops = 2.0 * tokens * seq * heads * head_dim  # the causal forward: half of the FLOPs without a mask
 print(json.dumps({"torch": torch.__version__, "gemm_flops_per_s": gemm_rates, "attention_flops_per_s": flops / forward,
                   "attention_backward_flops_per_s": 2.5 * flops / backward}))  # fmt: skip

@@ -36,8 +36,8 @@ for test in bindings/python/tests/test_*.py bindings/python/tests/newest/test_*.
   printf '== %s (%d s): %s\n' "$name" $((SECONDS - start)) "$verdict"
   if (( status == 0 )); then grep -hE 'losses|MiB' "$log" | sed 's/^\.*/  /'; elif (( status != 77 )); then tail -n 40 "$log"; fi
 done
-# With the compiler alone: the CMake package of a torch for CUDA cannot be loaded where there is no CUDA toolkit. LibTorch
-# of torch 2.15 is C++20, and its C++ ABI is that of GoogleTest here.
+# The compiler alone builds this: the CMake package of a torch for CUDA cannot be loaded where there is no CUDA toolkit.
+# LibTorch of torch 2.15 is C++20, and its C++ ABI is that of GoogleTest here.
 torch_home=$("$dir/venv/bin/python" -c 'import os, torch; print(os.path.dirname(torch.__file__))')
 libtorch_flags=(-std=c++20 -O1 -Wall -Wextra -Werror -Icapi/include -Ibindings/libtorch/include
   -isystem "$torch_home/include" -isystem "$torch_home/include/torch/csrc/api/include")

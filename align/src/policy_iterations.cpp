@@ -26,7 +26,7 @@ RolloutShape shape_of(const TrainConfig& config, const PolicySizes& sizes) {
           .counts_tokens = has_critic(config) || align_loss(config) == "dapo"};
 }
 
-// Of a token that the policy chose, how far the reference is from it: the estimators k1 and k3.
+// How far the reference is from the policy for a token that the policy chose: the estimators k1 and k3.
 double kl_estimate(float log_prob, float reference, bool k3) {
   const double d = static_cast<double>(reference) - static_cast<double>(log_prob);
   return k3 ? std::expm1(d) - d : -d;
@@ -206,7 +206,7 @@ Status PolicyIterations::run_scores(Engine& engine, const char* program, const c
   return check_finite(into, program);
 }
 
-// What a step has computed of micro-batch `k` of its own.
+// Takes the log-probabilities that a step has computed of micro-batch `k` of its own.
 void PolicyIterations::take_log_probs(const Engine& engine, std::int64_t first, std::int64_t k) {
   const auto of = static_cast<std::int32_t>(k);
   batches_.take(first + k, engine.output(kPolicyProgram, "log_probs", of),
@@ -317,7 +317,7 @@ void PolicyIterations::describe() {
   figures_.kl_coef = has_critic(config_) ? used_kl_coef_ : kl_coef_;
 }
 
-// What its log-probabilities tell of it.
+// Adds the figures that the policy's log-probabilities give.
 void PolicyIterations::describe_policy() {
   const auto tokens = static_cast<double>(batches_.n_tokens());
   for (const float entropy : batches_.values(TokenValue::entropy))

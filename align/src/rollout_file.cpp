@@ -12,10 +12,10 @@ struct RolloutsHeader {
   char magic[8] = {'s', 't', 'r', 'a', 't', 'a', 'A', '1'};
   std::int64_t iteration = 0;
   std::uint64_t n_rollouts = 0;
-  Digest digest{};  // of what follows
+  Digest digest{};  // the digest of what follows
 };
 
-/// Of one rollout; its ids follow.
+/// The record of one rollout; its ids follow.
 struct RolloutRecord {
   std::uint32_t prompt = 0, n_prompt = 0, n_ids = 0;
   std::int32_t stop = -1;

@@ -12,7 +12,7 @@
 namespace strata {
 namespace {
 
-constexpr std::uint64_t kShownBytes = 4096;  // of a text
+constexpr std::uint64_t kShownBytes = 4096;  // how much of a text is shown
 
 Result<ShownRecord::Part> part_of(const Tokenizer& tokenizer, std::string name, DocumentTokens tokens) {
   ShownRecord::Part part{std::move(name), std::move(tokens.ids), std::move(tokens.loss_mask), {}};

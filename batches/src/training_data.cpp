@@ -203,7 +203,7 @@ class TrainingDataBuilder {
     return std::move(rows.data);
   }
 
-  TrainConfig config_;  // with the decided model.seq
+  TrainConfig config_;  // has the decided model.seq
   Io& io_;
   TrainingData& into_;
 };

@@ -1,4 +1,4 @@
-"""What the claims of adapters share: programs of tests/oracle that print rows of figures with their limits."""
+"""The parts that the claims of adapters share: programs of tests/oracle that print rows of figures with their limits."""
 import subprocess
 import sys
 
@@ -10,7 +10,7 @@ UNIT = "worst figure / its limit"
 
 
 def run(name, program):
-    """What tests/oracle/PROGRAM, with its options, prints."""
+    """The output of tests/oracle/PROGRAM with its options."""
     script, *options = program
     command = [interleaved.PYTHON, f"tests/oracle/{script}", "--probe", claim.need("tests/oracle/oracle_probe"), "--json", *options]
     done = subprocess.run(command, cwd=claim.ROOT, stdout=subprocess.PIPE, text=True)

@@ -48,7 +48,7 @@ class DebianRoot:
     def __exit__(self, *_):
         if not self.problem:
             for point in ("proc", "dev"):
-                run("umount", "--lazy", self.path / point)  # what deletes the folder must not find the machine's devices
+                run("umount", "--lazy", self.path / point)  # the command that deletes the folder must not find the machine's devices
 
     def run(self, script):
         return run("chroot", self.path, "bash", "-ec", script, env=ENVIRONMENT)

@@ -1,4 +1,4 @@
-"""What the claims of GGUF files share: the models and their exports, and the programs of peers."""
+"""The parts that the claims of GGUF files share: the models and their exports, and the programs of peers."""
 import json
 import pathlib
 import subprocess

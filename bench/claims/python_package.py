@@ -1,4 +1,4 @@
-"""What the claims of the Python package share: its environment in the build that is measured, and programs that need
+"""The parts that the claims of the Python package share: its environment in the build that is measured, and programs that need
 the peers' Python ($CLAIMS_PEERS: see interleaved.py)."""
 import os
 import subprocess

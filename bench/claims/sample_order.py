@@ -5,7 +5,7 @@ import itertools
 import pathlib
 import struct
 
-ROUNDS = 6  # of the Feistel network
+ROUNDS = 6  # rounds of the Feistel network
 WORD = 0xFFFFFFFF
 
 

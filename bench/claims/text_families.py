@@ -25,16 +25,16 @@ OLMO2 = ("{{ bos_token }}{% for message in messages %}{% if message['role'] == '
 
 @dataclasses.dataclass
 class Family:
-    case: str  # of tests/oracle/make_folders.py
-    tokenizer: str  # of tests/text/tokenizers
+    case: str  # a case of tests/oracle/make_folders.py
+    tokenizer: str  # a folder of tests/text/tokenizers
     special: tuple  # tokens that are appended where the file lacks them
     bos: str | None
     eos: str
     pad: str | None
     ends: tuple  # eos_token_id of generation_config.json
     template: str  # or the name of trl's
-    prefix: tuple = ()  # what the post-processor writes before a text
-    change: dict = dataclasses.field(default_factory=dict)  # of the configuration, so that GGUF takes it
+    prefix: tuple = ()  # the tokens that the post-processor writes before a text
+    change: dict = dataclasses.field(default_factory=dict)  # changes of the configuration, so that GGUF takes it
     gguf: bool = True
     first: str | None = None  # bos_token_id of config.json and generation_config.json, if the tokenizer has no BOS
 

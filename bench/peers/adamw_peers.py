@@ -44,7 +44,7 @@ MODULES = {"deepspeed": "deepspeed", "torchao": "torchao", "strata": "strata"}
 TORCH_KINDS = {"torch-fused": {"fused": True}, "torch-foreach": {"foreach": True}, "torch-plain": {"foreach": False}}
 SETTINGS = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 ROUND_S, WARM_STEPS, TINY_N, ABSENT = 0.2, 3, 16, 77
-EMBEDDING = 0.31  # of the parameters of GPT-2 124M
+EMBEDDING = 0.31  # the embedding's share of the parameters of GPT-2 124M
 MEMORY = {"ordinary": "", "huge": "glibc.malloc.hugetlb=1"}
 MEMORY["kept"] = MEMORY["huge"] + ":glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776"
 # Pins each OpenMP thread to a core, unless the caller has set these variables.

@@ -29,7 +29,7 @@ PLACES = {
     "TPTrainingConfig": "tensor_parallel",
     "WeightQuantConfig": "weight_quantization",
 }
-# Of inference, only these are used in training.
+# Only these keys of inference are used in training.
 FROM_INFERENCE = ("WeightQuantConfig", "BaseQuantConfig")
 
 # (file, dictionary) of get_scalar_param(dictionary, KEY, default) and dictionary.get(KEY), and the section it is.

@@ -29,7 +29,7 @@ torch.set_num_threads(1)
 
 GLMS, GEMMAS = ("glm", "glm4"), ("gemma2", "gemma3_text")
 FAMILIES = ("gpt2", "opt", "bloom", "llama", "qwen2", "qwen3", *GLMS, "mistral", "olmo2", "phi3", "smollm3", *GEMMAS)
-OWN_HEAD_DIM = ("llama", "qwen3", "mistral", *GLMS, *GEMMAS)  # of which the class of the configuration has head_dim
+OWN_HEAD_DIM = ("llama", "qwen3", "mistral", *GLMS, *GEMMAS)  # the class of their configuration has head_dim
 POSITIONS, SEQUENCES, TRIES = 64, 2, 40
 ACTS = ("gelu", "gelu_new", "relu", "quick_gelu", "tanh", "relu2", "mish", "gelu_pytorch_tanh", "silu", "swish", "gelu_fast", "leaky_relu")
 # Keys that are left out of some files, with the default of the class as their value.
@@ -252,7 +252,7 @@ class Draw:
 
     def old_rope(self, whole):
         self.names.append("old rope")
-        inside = self.kind != "default" and self.likely(0.2)  # what usually is beside the scaling
+        inside = self.kind != "default" and self.likely(0.2)  # keys that usually are beside the scaling
         old = {} if inside else {key: whole.pop(key) for key in ("rope_theta", "partial_rotary_factor") if key in whole}
         if self.family == "gemma3_text":
             old["rope_local_base_freq"] = self.config["rope_parameters"]["sliding_attention"]["rope_theta"]
@@ -355,7 +355,7 @@ def draw_model(name, family, at, odd=None):
             sequences = draw_sequences(draw.config["vocab_size"], rng, POSITIONS - 4)
             found = logprobs(model, sequences)
             rounding = most_apart(found, logprobs(from_folder(at / "model", torch.float64), sequences))
-        except Exception as error:  # of transformers, of any type
+        except Exception as error:  # transformers raises errors of any type
             tell(f"model {name}, try {tried}: {family} {names}", error)
             continue
         answer = {"kind": family, "drawn": draw.shown(), "tries": tried, "model": str(at / "model"), "pairs": pairs_of(sequences), "want": found,
@@ -492,7 +492,7 @@ def draw_adapter(case, seed, at):
             found = logprobs(peft.PeftModel.from_pretrained(model, at / "adapter").eval(), sequences, **more)
             is_plain = kind in ("LORA", *VIRTUAL) and (variant.get("converted") or not isinstance(variant.get("init_lora_weights"), str))
             rounding = most_apart(found, in_float64(at, sequences)) if is_plain else 0  # PEFT has not all in float64
-        except Exception as error:  # of PEFT, of any type
+        except Exception as error:  # PEFT raises errors of any type
             tell(f"adapter {case}, try {tried}: {kind} {variant}", error)
             shutil.rmtree(at, ignore_errors=True)
             continue
@@ -503,7 +503,7 @@ def draw_adapter(case, seed, at):
 
 
 def main():
-    answers = os.fdopen(os.dup(1), "w")  # what a library prints is no answer
+    answers = os.fdopen(os.dup(1), "w")  # the output of a library is no answer
     os.dup2(2, 1)
     print(json.dumps({"transformers": transformers.__version__, "peft": peft.__version__, "adapters": ADAPTERS}), file=answers, flush=True)
     for line in sys.stdin:

@@ -119,6 +119,6 @@ def send_changed_requests(url, model, n, seed, known, seen):
             if status not in known and status != 416:  # httplib reads ranges, which no answer has
                 seen.problem(f"{status} for {data!r}")
         seen.count("changed requests")
-        # What the server does with the rest of one that waits for more is not seen.
+        # This does not see what the server does with the rest of a request that waits for more.
         if not closed or not got:
             seen.count("unanswered")

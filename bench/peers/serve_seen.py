@@ -1,4 +1,4 @@
-"""What the clients of serve_clients.py saw, and whether the figures of the server's /metrics agree with it."""
+"""The observations of the clients of serve_clients.py, and whether the figures of the server's /metrics agree with it."""
 import collections
 import re
 import threading
@@ -58,7 +58,7 @@ class Figures:
 
 
 def agreement(seen, figures):
-    """What the server has counted besides what clients saw, by status, and whether the clients that saw nothing explain it."""
+    """The requests that the server counted and no client saw, by status, and whether the clients that saw nothing explain it."""
     server = figures.statuses()
     excess = {status: server[status] - seen.statuses[status] for status in sorted(server.keys() | seen.statuses.keys())}
     holds = all(n >= 0 for n in excess.values()) and sum(excess.values()) <= seen.unknown()

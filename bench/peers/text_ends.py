@@ -62,7 +62,7 @@ def continued(request):
     return {"ids": said, "ends": ends if isinstance(ends, list) else [ends], "eos": tokenizer.eos_token_id, "bos": tokenizer.bos_token_id}
 
 
-# What a library prints is no answer.
+# The output of a library is no answer.
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 print(json.dumps({"transformers": transformers.__version__}), file=answers, flush=True)

@@ -28,7 +28,7 @@ def main():
         records = datasets.Dataset.from_list([json.loads(line) for line in file])
     model = transformers.AutoModelForCausalLM.from_pretrained(given.model, dtype=torch.float32)
     with tempfile.TemporaryDirectory() as folder:
-        # What is not a default: no GPU, f32, nothing kept or reported.
+        # These settings are not the defaults: no GPU, f32, nothing kept or reported.
         config = trl.SFTConfig(output_dir=folder, use_cpu=True, bf16=False, report_to=[], save_strategy="no", disable_tqdm=True)
         trainer = trl.SFTTrainer(model=model, args=config, train_dataset=records, processing_class=tokenizer)
         steps = trainer.train().global_step

@@ -72,8 +72,9 @@ enum {
   STRATA_SGD = 5
 };
 
-/* What a session holds. STATES: what the optimizer needs beside parameters and gradients, which stay the
- * caller's. PARAMS: the parameters, too, of which the caller reads copies, and the gradients of a step. */
+/* The contents of a session. STATES: the states that the optimizer needs beside parameters and gradients,
+ * which stay the caller's. PARAMS: the parameters, too, of which the caller reads copies, and the gradients
+ * of a step. */
 typedef int32_t strata_holds;
 enum { STRATA_HOLDS_STATES = 0, STRATA_HOLDS_PARAMS = 1 };
 
@@ -86,7 +87,7 @@ enum { STRATA_STATES_F32 = 0, STRATA_STATES_BF16 = 1, STRATA_STATES_INT8 = 2 };
 typedef int32_t strata_placement;
 enum { STRATA_PLACE_AUTO = 0, STRATA_PLACE_PINNED = 1, STRATA_PLACE_NVME = 2 };
 
-/* What strata_session_visit() and strata_session_fill() access, always as f32. PARAM is the master. */
+/* A state, which strata_session_visit() and strata_session_fill() access as f32. PARAM is the master. */
 typedef int32_t strata_state;
 enum { STRATA_PARAM = 0, STRATA_FIRST_MOMENT = 1, STRATA_SECOND_MOMENT = 2 };
 
@@ -122,7 +123,7 @@ typedef struct strata_session_options {
   int64_t chunk_elems;
   /* Threads that update; 0: the cores of this process. */
   int32_t threads;
-  /* Of several ranks that each have a session; 0 and 0, or 0 of 1. Others are refused so far. */
+  /* This rank of several that each have a session; 0 and 0, or 0 of 1. Others are refused so far. */
   int32_t rank, ranks;
   strata_holds holds;
   /* For stochastic rounding. */
@@ -237,7 +238,7 @@ typedef struct strata_piece {
   size_t struct_size;
   const char* name;
   int64_t param, offset, n; /* elements [offset, offset + n) of the parameter */
-  int64_t n_elems;          /* of the whole parameter */
+  int64_t n_elems;          /* elements of the whole parameter */
 } strata_piece;
 
 /* Returns 0 to go on; anything else ends the call with STRATA_CANCELLED. */
@@ -286,8 +287,8 @@ typedef struct strata_stats {
 
 strata_status strata_session_stats(strata_session session, strata_stats* stats);
 
-/* What was planned and why, one sentence per line, into `text` of `size` bytes, ended by 0 and cut if it is
- * too long. `needed`, if not null, is set to the bytes of the whole text with its 0. */
+/* Writes what was planned and why, one sentence per line, into `text` of `size` bytes, ended by 0 and cut if
+ * it is too long. `needed`, if not null, is set to the bytes of the whole text with its 0. */
 strata_status strata_session_notes(strata_session session, char* text, size_t size, size_t* needed);
 
 /* Gives back memory and files. The handle is then stale: every call with it returns STRATA_CLOSED. */
@@ -307,7 +308,7 @@ typedef struct strata_activation_options {
   /* Folders on NVMe, over which bytes are spread; created if absent. The files have no names. */
   const char* const* nvme_dirs;
   size_t n_nvme_dirs;
-  uint64_t page_bytes; /* of which budgets are multiples, and which are moved as a whole; 0: chosen */
+  uint64_t page_bytes; /* moved as a whole; budgets are multiples of it; 0: chosen */
 } strata_activation_options;
 
 /* Errors: INVALID, naming the option; DOES_NOT_FIT if the machine has not the memory; OUT_OF_MEMORY. */
@@ -338,8 +339,8 @@ typedef struct strata_activation_stats {
   uint64_t peak_pinned_bytes, peak_nvme_bytes;  /* at most so far */
   uint64_t n_gets, n_late_gets;                 /* calls, and how many waited for NVMe */
   uint64_t nvme_read_bytes, nvme_written_bytes; /* since creation */
-  /* With requests in flight, summed over parts of the files that are busy at the same time: may exceed the
-   * time that has passed. */
+  /* The time with requests in flight, summed over parts of the files that are busy at the same time: may
+   * exceed the time that has passed. */
   double nvme_read_seconds, nvme_write_seconds;
 } strata_activation_stats;
 
@@ -354,11 +355,11 @@ strata_status strata_activations_close(strata_activations activations);
 typedef struct strata_arrays {
   size_t struct_size;
   int64_t n;
-  strata_dtype dtype;          /* of param */
-  strata_dtype gradient_dtype; /* of gradient */
+  strata_dtype dtype;          /* dtype of param */
+  strata_dtype gradient_dtype; /* dtype of gradient */
   void* param;                 /* read and written */
-  /* What the f32 master has beyond `param`: for F32 nothing (null); for BF16 its lower 16 bits; for F16 the
-   * whole f32. strata_arrays_init() sets it. */
+  /* The bits of the f32 master beyond `param`: for F32 nothing (null); for BF16 its lower 16 bits; for F16
+   * the whole f32. strata_arrays_init() sets it. */
   void* master;
   float *m, *v; /* null if the optimizer has no such moment */
   const void* gradient;
@@ -379,7 +380,7 @@ typedef struct strata_tensor {
   void* data; /* its first element */
   strata_dtype dtype;
   int32_t n_dims;
-  const int64_t* dims; /* those of the DLPack tensor */
+  const int64_t* dims; /* the array of the DLPack tensor */
   int64_t n_elems;
   int32_t is_read_only;
   int32_t reserved;
@@ -393,7 +394,7 @@ strata_status strata_tensor_from_dlpack(const void* managed, int32_t is_versione
 
 /* ---- configurations of DeepSpeed ---- */
 
-/* What becomes of a key: TAKEN sets a key of strata; AUTO is "auto", which another program fills in;
+/* The verdict on a key: TAKEN sets a key of strata; AUTO is "auto", which another program fills in;
  * MEANINGLESS changes no result here; REFUSED asks for something that strata does not do; UNKNOWN is no key
  * of DeepSpeed. */
 typedef int32_t strata_ds_verdict;

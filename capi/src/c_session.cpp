@@ -10,7 +10,8 @@
 namespace strata::capi {
 namespace {
 
-constexpr std::int64_t kMaxElems = std::int64_t{1} << 45;  // of a session: no machine has room for more
+// The elements of a session: no machine has room for more.
+constexpr std::int64_t kMaxElems = std::int64_t{1} << 45;
 constexpr std::int32_t kMaxDims = 8;
 
 Status check(const strata_session_options& options) {

@@ -13,7 +13,7 @@
 
 namespace strata::capi {
 
-/// What is behind a handle: parameters are registered, then the session is sealed and used. Used by one
+/// The object behind a handle: parameters are registered, then the session is sealed and used. Used by one
 /// thread at a time.
 class CSession {
  public:

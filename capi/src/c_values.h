@@ -24,7 +24,7 @@ std::optional<Payload> payload_of(int value) noexcept;
 std::optional<TrainerHolds> holds_of(int value) noexcept;
 strata_status status_of(Code code) noexcept;
 
-/// What is wrong with folders on NVMe and their budget, a line each.
+/// The problems of folders on NVMe and their budget, a line each.
 std::string problems_of_dirs(const char* const* dirs, std::size_t n_dirs, std::uint64_t bytes);
 
 /// Errors: `invalid`, naming what is not finite or not zero.

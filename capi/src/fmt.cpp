@@ -1,4 +1,4 @@
-// What fmt 9 does not define in its headers and we use, so that libstrata.so does not need libfmt.so.
+// Functions of fmt 9 that its headers do not define and we use, so that libstrata.so does not need libfmt.so.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -70,7 +70,7 @@ void update(const Arrays& arrays, const cpuopt::UpdateStep& step) {
 
 strata_status strata_arrays_init(const strata_arrays* given, strata_optimizer optimizer) {
   return capi::call([&]() -> Status {
-    const bool momentum = given != nullptr && given->m != nullptr;  // of SGD
+    const bool momentum = given != nullptr && given->m != nullptr;  // SGD has momentum if `m` is given
     STRATA_TRY_ASSIGN(const Arrays arrays, arrays_of(given, optimizer, momentum));
     const auto n = static_cast<std::size_t>(arrays.n);
     for (const cpuopt::Moment& moment : {arrays.block.m, arrays.block.v})

@@ -14,7 +14,7 @@ using detail::describe;
 
 namespace {
 
-// What is wrong with the copy of `key` in a memory tier, or nothing.
+// The fault of the copy of `key` in a memory tier, or nothing.
 std::optional<std::string> fault_of_copy(const ResidencyTable& residency, const SlotPool& slots,
                                          PayloadKey key, Tier tier) {
   const bool present = residency.has_copy(key, tier);

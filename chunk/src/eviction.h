@@ -11,7 +11,7 @@
 
 namespace strata::detail {
 
-/// What the choice of a victim depends on.
+/// The objects that the choice of a victim reads.
 struct EvictionInputs {
   const Placement& placement;
   const UseSchedule& uses;

@@ -27,9 +27,9 @@ constexpr std::size_t kOpenChunks = 4;
 /// The groups of the tensors, in order of first use, and what the tensors need.
 struct Grouped {
   std::vector<GroupKey> groups;
-  std::vector<std::int32_t> group_of;  // by tensor
+  std::vector<std::int32_t> group_of;  // indexed by tensor
   std::int64_t used_elems = 0;
-  std::int64_t largest_elems = 0;  // of one tensor, in whole units
+  std::int64_t largest_elems = 0;  // the largest tensor, in whole units
 };
 
 // The size of each group's chunks. Where parts of a model are frozen, groups differ by orders of magnitude,

@@ -51,7 +51,7 @@ Status SlotPool::carve(const ChunkLayout& layout, const Placement& placement, Ti
 }
 
 void SlotPool::assign_homes(const Placement& placement, Tier tier) {
-  std::vector<std::int32_t> next(placement.classes.size(), 0);  // by class
+  std::vector<std::int32_t> next(placement.classes.size(), 0);  // indexed by class
   for (std::size_t i = 0; i < held_.size(); ++i) {
     const PayloadKey key = key_at(i);
     if (placement.home(key) != tier) continue;

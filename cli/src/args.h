@@ -14,7 +14,7 @@ namespace strata::cli {
 /// The parsed command line, the environment and the output streams. Only the parser and main() access argv,
 /// environ and stdout directly.
 struct Args : ConfigRequest {
-  std::string action;                  ///< of a verb with several, for example show of `config show`
+  std::string action;  ///< the action of a verb that has several, for example show of `config show`
   std::vector<std::string> nvme_dirs;  ///< `bench` and `doctor`
   std::string out_dir, resume;         ///< `train`; out_dir: also of `data pack`, `export` and `bench`
   bool overwrite = false;

@@ -12,7 +12,7 @@
 namespace strata::cli {
 namespace {
 
-/// What another program calls something, and what this one has in its place.
+/// A name that another program uses, and what this one has in its place.
 struct OtherName {
   std::string_view name, means;
 };

@@ -9,11 +9,11 @@
 
 namespace strata::cli {
 
-/// What follows the message that there is no verb `word`: what this program has for it, or all `known` verbs
-/// and the nearest of them.
+/// The text that follows the message that there is no verb `word`: what this program has for it, or all
+/// `known` verbs and the nearest of them.
 std::string verb_that_is_meant(std::string_view word, std::span<const std::string_view> known);
-/// What follows the message that a verb with the options `known` (long names with their dashes) has no option
-/// `name`: the option or key of this program, or the nearest option; empty if there is none.
+/// The text that follows the message that a verb with the options `known` (long names with their dashes) has
+/// no option `name`: the option or key of this program, or the nearest option; empty if there is none.
 std::string option_that_is_meant(const std::string& name, const std::vector<std::string>& known);
 
 }  // namespace strata::cli

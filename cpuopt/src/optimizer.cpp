@@ -21,7 +21,7 @@ constexpr Facts kFacts[] = {
     {Optimizer::lion, "lion", true, false, true, false},
     {Optimizer::lamb, "lamb", true, true, true, true},
     {Optimizer::adagrad, "adagrad", false, true, false, true},
-    {Optimizer::sgd, "sgd", false, false, false, false},  // with momentum it has a first moment: moments_of()
+    {Optimizer::sgd, "sgd", false, false, false, false},  // has a first moment with momentum: moments_of()
 };
 constexpr const Facts& facts(Optimizer optimizer) noexcept {
   return kFacts[static_cast<std::size_t>(optimizer)];

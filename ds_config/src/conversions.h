@@ -6,7 +6,7 @@
 
 #include "table.h"
 
-// What the conversions of rows are made of.
+// Functions from which the conversions of rows are made.
 namespace strata::detail {
 
 inline Outcome taken(std::string key, const Json& value, std::string reason = {}) {

@@ -134,7 +134,7 @@ class Converter {
     return finding;
   }
 
-  /// Those of one section, or all that are left.
+  /// Adds the defaults of one section, or all that are left.
   void add_defaults(const std::string& section) {
     std::vector<detail::Default> left;
     for (detail::Default& one : defaults_)

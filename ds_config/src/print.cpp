@@ -19,7 +19,7 @@ std::string shortened(const std::string& value) {
 
 using Line = std::array<std::string, 5>;
 
-/// What is set, or else which keys of strata are about the same.
+/// The setting of strata, or else the keys of strata that are about the same.
 std::string strata_part(const DsFinding& one) {
   if (!one.strata_value.empty()) return str(one.strata_key, " = ", one.strata_value);
   return one.strata_key.empty() ? "-" : one.strata_key;

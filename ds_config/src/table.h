@@ -12,11 +12,11 @@
 namespace strata::detail {
 
 struct Setting {
-  std::string key;    ///< of strata
+  std::string key;    ///< a key of strata
   std::string value;  ///< JSON
 };
 
-/// What a value becomes. An empty reason stands for that of the row.
+/// The outcome of a value. An empty reason stands for that of the row.
 struct Outcome {
   DsVerdict verdict = DsVerdict::taken;
   std::vector<Setting> settings = {};
@@ -29,10 +29,10 @@ using Convert = Outcome (*)(const TableRow& row, const Json& value, const Docume
 /// A row with what the table keeps to itself.
 struct TableRow {
   DsRow row;
-  Convert convert = nullptr;  ///< of keys that are taken, or whose verdict depends on more than `off`
-  /// Of keys that are refused: the values, as JSON separated by '|', that ask for nothing.
+  Convert convert = nullptr;  ///< set for keys that are taken, or whose verdict depends on more than `off`
+  /// For keys that are refused: the values, as JSON separated by '|', that ask for nothing.
   std::string_view off = {};
-  double min = 0, max = 1e15;    ///< of numbers that are taken
+  double min = 0, max = 1e15;    ///< limits of numbers that are taken
   bool auto_is_a_value = false;  ///< DeepSpeed's own "auto", which no trainer fills in
 };
 
@@ -43,7 +43,7 @@ std::span<const TableRow> offload_rows() noexcept;    ///< offload_*, aio, zenfl
 std::span<const TableRow> precision_rows() noexcept;  ///< fp16, bf16, amp, data_types
 std::span<const TableRow> optimizer_rows() noexcept;
 std::span<const TableRow> scheduler_rows() noexcept;
-std::span<const TableRow> data_and_model_rows() noexcept;  ///< what is done to data and models; compilers
+std::span<const TableRow> data_and_model_rows() noexcept;  ///< changes of data and models; compilers
 std::span<const TableRow> report_rows() noexcept;          ///< logs, profilers, checkpoints, tuning
 
 /// The row of a key, or of the pattern that covers it; nullptr if there is none.
@@ -65,7 +65,7 @@ struct Default {
   std::string_view key;
   JsonTree<Json> value;
 };
-/// Those that apply to this document.
+/// The defaults that apply to this document.
 std::vector<Default> defaults_for(const Document& document);
 /// Their parts (optimizer.cpp, scheduler.cpp).
 void add_optimizer_defaults(const Document& document, std::vector<Default>& into);

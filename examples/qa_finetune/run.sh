@@ -26,7 +26,7 @@ for task in lora qlora; do
   "$strata" train --init "$base" --task $task data.train="$work/train.jsonl" data.val="$work/test.jsonl" model.seq=128 \
     train.micro_batch=16 train.grad_accum=1 train.steps=700 optim.lr=3e-3 log.sample_every=0 --out "$work/$task" "$@"
   echo "after $task: $(python3 "$here/accuracy.py" "$work/test.jsonl" "$strata" score "$work/$task")"
-  "$strata" export "$work/$task" --out "$work/$task-adapter" --check       # what PEFT loads
+  "$strata" export "$work/$task" --out "$work/$task-adapter" --check       # PEFT loads this
 done
 
 echo "== the base serves an adapter"

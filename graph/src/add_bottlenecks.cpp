@@ -105,7 +105,7 @@ class BottleneckPass {
 
   Program& program_;
   std::multimap<ValueId, Bottleneck> of_weight_;
-  std::map<ValueId, ValueId> operand_of_;  // of each layer so far, by its matrix
+  std::map<ValueId, ValueId> operand_of_;  // the operand of each layer so far, keyed by the layer's matrix
   detail::Replacements now_;
 };
 

@@ -15,11 +15,11 @@ namespace {
 using detail::add_param;
 using detail::append;
 
-/// What reads a matrix, while the program is copied.
+/// An adapter and its values, while the program is copied.
 struct Adapted {
   LoraGroup group;
   ValueId a = kNoValue, b = kNoValue, magnitude = kNoValue, a0 = kNoValue, b0 = kNoValue;  // the parameters
-  std::uint32_t number = 0;                                                                // of the group
+  std::uint32_t number = 0;  // the number of the group
   bool is_dora() const { return magnitude != kNoValue; }
 };
 using AdaptersOfWeights = std::multimap<ValueId, Adapted>;
@@ -153,7 +153,7 @@ class Adder {
   ValueId add(const Instr& of, Op op, std::vector<ValueId> in, const Attrs& attrs) {
     return append(program_, of, op, std::move(in), attrs);
   }
-  /// What A reads of the operand x.
+  /// The value that A reads in place of the operand x: x itself, or x after dropout.
   ValueId dropped(const Instr& done, const Adapted& adapted) {
     if (dropout_ == 0) return done.in[0];
     if (keys_ == kNoValue) {
@@ -223,7 +223,7 @@ class Adder {
       now_.replace(done.out[0], add_adapter(done, *adapted, y, is_last ? bias : kNoValue));
     }
   }
-  /// With an adapter of the head, the logits exist.
+  /// Adds the adapters of the head, for which the logits must exist.
   Status add_to_loss(Instr instr) {
     const std::vector<const Adapted*> adapters = of(instr, false);
     if (adapters.empty()) {

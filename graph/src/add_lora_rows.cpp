@@ -19,7 +19,7 @@ struct RowAdapter {
   LoraRowsAttrs attrs;
 };
 
-// Of a linear layer, an adapter can change the result of those rows that are tokens.
+// An adapter can change the result of a linear layer only if the layer's rows are tokens.
 std::string problems_of_group(const Program& program, const LoraGroup& group, std::int64_t rows) {
   std::string problems = detail::problems_of_lora(program, group);
   if (!problems.empty()) return problems;

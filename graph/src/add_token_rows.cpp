@@ -59,7 +59,7 @@ Status check_head(const Program& program, const TokenRows& rows) {
   return {};
 }
 
-/// What is trained comes before the constants.
+/// Adds the parameters of the rows; those that are trained come before the constants.
 Replaced add_params(Program& program, const TokenRows& rows) {
   const ParamInfo base = *detail::find_param(program, rows.weight);
   const DType dtype = program.value(base.value).dtype;

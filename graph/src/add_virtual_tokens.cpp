@@ -10,7 +10,7 @@ namespace {
 
 Init embedding_init() { return {.std = 1}; }  // as torch.nn.Embedding
 
-/// What both passes do: they copy the program, and change or add instructions on the way.
+/// The common part of both passes: they copy the program, and change or add instructions on the way.
 class VirtualTokensPass {
  public:
   VirtualTokensPass(Program& program, const VirtualTokens& tokens)
@@ -36,7 +36,7 @@ class VirtualTokensPass {
   virtual void before(Instr& instr) = 0;
   virtual void after(const Instr& done) = 0;
 
-  /// Of an attention without a KV cache.
+  /// Lengthens the sequences of an attention without a KV cache.
   void lengthen(Instr& attention) {
     auto& attrs = attention.attrs.as<AttentionAttrs>();
     attrs.seq += n_;
@@ -197,7 +197,7 @@ class PrefixPass final : public VirtualTokensPass {
   }
 
  private:
-  std::vector<ValueId> prefixes_;  // of each attention, in program order
+  std::vector<ValueId> prefixes_;  // the prefix of each attention, in program order
   std::size_t next_ = 0;
 };
 

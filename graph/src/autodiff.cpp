@@ -78,7 +78,8 @@ ValueId VjpContext::made_from(ValueId value) const {
   return found->in.front();
 }
 
-// What ranks make of a loss comes after the instruction that now writes it, which is the last one.
+// Moves the instructions with which ranks process a loss behind the instruction that now writes it, which is
+// the last one.
 void VjpContext::move_readers_behind(std::size_t by, std::vector<ValueId> written) {
   std::vector<Instr> moved;
   for (std::size_t i = 0; i < by;) {
@@ -121,7 +122,7 @@ std::vector<ValueId> same_values(const Program& program, ValueId param) {
 DType grad_dtype(const Program& program, const ParamInfo& param) {
   std::int64_t uses = 0;
   for (const Instr& instr : program.code)
-    if (op_def(instr.op).vjp != nullptr)  // what it makes is a constant in backward otherwise
+    if (op_def(instr.op).vjp != nullptr)  // any other result is a constant in backward
       uses += std::count(instr.in.begin(), instr.in.end(), param.value);
   const bool is_sum = std::any_of(program.code.begin(), program.code.end(), [&](const Instr& instr) {
     const int operand = op_def(instr.op).is_identity ? 0 : op_def(instr.op).f32_grad_in;

@@ -194,7 +194,7 @@ class Offload {
     });
     Program program = program_;
     std::vector<Placed> moves;
-    std::vector<ValueId> now(program_.values.size());  // by value: the value that its readers now read
+    std::vector<ValueId> now(program_.values.size());  // the value that the readers of each value now read
     std::iota(now.begin(), now.end(), 0);
     for (const OffloadCandidate& candidate : chosen) add_moves(candidate, program, moves);
     std::stable_sort(moves.begin(), moves.end(),
@@ -257,7 +257,7 @@ class Offload {
   const OffloadOptions options_;
   const TransferPath path_;
   std::vector<double> ends_s_;           // end time of every instruction, from the beginning of the program
-  std::vector<std::size_t> segment_of_;  // by instruction: index of its segment
+  std::vector<std::size_t> segment_of_;  // the index of each instruction's segment
   std::vector<std::size_t> segment_begin_;  // first instruction of each segment, then the end of the program
 };
 

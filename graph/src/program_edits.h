@@ -8,11 +8,11 @@
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 
-// What passes that add to a program share.
+// Functions that are shared by the passes that add to a program.
 
 namespace strata::detail {
 
-/// What the readers of a value read instead, while a pass copies a program.
+/// The values that replace others for their readers, while a pass copies a program.
 class Replacements {
  public:
   void replace(ValueId old, ValueId by) { by_[old] = by; }

@@ -122,10 +122,10 @@ class Recomputation {
   Program program_;
   const Recompute mode_;
   std::vector<Instr> forward_, backward_;
-  std::vector<bool> recomputed_;       // by index into forward_
-  std::vector<std::size_t> producer_;  // by value before cloning: its producer's index into forward_
-  std::vector<bool> saved_, needed_;   // by value before cloning
-  // By value before cloning: operations to compute it from values that are saved or recomputed anyway.
+  std::vector<bool> recomputed_;       // indexed like forward_
+  std::vector<std::size_t> producer_;  // the index into forward_ of the producer of each value before cloning
+  std::vector<bool> saved_, needed_;   // indexed by value before cloning
+  // The operations that compute each value before cloning from values that are saved or recomputed anyway.
   std::vector<double> recompute_flops_;
   std::vector<ValueId> clone_;
 };

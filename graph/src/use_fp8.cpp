@@ -111,7 +111,7 @@ class Fp8Rewriter {
 
   Program program_;
   std::vector<Instr> from_;
-  std::map<ValueId, Layouts> read_;  // by activation or gradient of one
+  std::map<ValueId, Layouts> read_;  // the layouts in which each activation or gradient is read
   std::map<ValueId, Quantized> casts_;
 };
 

@@ -57,8 +57,8 @@ Status choose(const EvaluateRequest& request, const TrainConfig& config, Target&
 /// supports.
 void resolve_target_config(LoadedConfig& loaded, const Target& target) {
   TrainConfig& config = loaded.config;
-  // What learns from pairs is evaluated on pairs, if there is a run with a reference; what learns to answer
-  // is a model of texts.
+  // A model that learns from pairs is evaluated on pairs, if there is a run with a reference; one that learns
+  // to answer is a model of texts.
   if (target.is_folder ? !is_reward_model(config) : !compares_pairs(config)) config.train.objective = "lm";
   if (!target.is_folder) {
     config.data.tokenizer = target.path + "/tokenizer.json";
@@ -115,11 +115,11 @@ class EvaluationData {
  private:
   std::unique_ptr<Dataset> rows_;
   std::optional<PairDataset> pairs_;
-  std::string digest_;  // of the pairs' data
+  std::string digest_;  // the digest of the pairs' data
   std::int64_t sequences_ = 1;
 };
 
-/// What the ranks of an evaluation have in common.
+/// The objects that the ranks of an evaluation have in common.
 struct Evaluation {
   const EvaluateRequest& request;
   const Target& target;

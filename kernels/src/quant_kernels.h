@@ -38,7 +38,7 @@ STRATA_HD __m256 levels_of_8(__m128i codes) {
   const __m256i index = _mm256_cvtepu8_epi32(codes);
   const __m256 below = _mm256_permutevar8x32_ps(_mm256_loadu_ps(kLevels.of), index),
                above = _mm256_permutevar8x32_ps(_mm256_loadu_ps(kLevels.of + 8), index);
-  return _mm256_blendv_ps(below, above, _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));  // by bit 3
+  return _mm256_blendv_ps(below, above, _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));  // bit 3 selects
 }
 STRATA_HD f32x16 levels_of(const std::uint8_t* codes) {
   const __m128i all = unpacked(codes);

@@ -77,7 +77,7 @@ void capped_softmax_from_lse(float* x, float lse, float scale, float cap, std::i
   });
 }
 
-// With runs as in log_sum_exp().
+// Sums in runs of 4096, as log_sum_exp() does.
 float entropy(const float* x, float lse, std::int64_t n) {
   const f32x16 shift(lse);
   double total = 0.0;

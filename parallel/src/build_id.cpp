@@ -59,7 +59,7 @@ int look_into(dl_phdr_info* file, std::size_t, void* data) {
 
 }  // namespace
 
-// Of the program or shared library that contains this function.
+// Returns the build ID of the program or shared library that contains this function.
 std::string build_id() {
   Search search{reinterpret_cast<std::uintptr_t>(&build_id), {}};
   (void)dl_iterate_phdr(&look_into, &search);

@@ -10,7 +10,7 @@
 namespace strata {
 namespace {
 
-/// Of the first `n` lines, or of all if there are fewer.
+/// The digest of the first `n` lines, or of all if there are fewer.
 std::string digest_of_first(const RankFacet& facet, std::size_t n) {
   Digester digester;
   digester.update(facet.name);
@@ -20,7 +20,7 @@ std::string digest_of_first(const RankFacet& facet, std::size_t n) {
   return to_hex(digester.digest());
 }
 
-/// What a rank says of a facet.
+/// A rank's values of a facet.
 struct Compared {
   std::string group, digest;
 };

@@ -33,7 +33,7 @@ constexpr Known kKnown[] = {
     {Launcher::torchrun, "WORLD_SIZE", "LOCAL_RANK", kTorchrun},
     {Launcher::other, "HOROVOD_SIZE", "HOROVOD_RANK", kMpirun},
     {Launcher::other, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", kPmix},
-    {Launcher::other, "WORLD_SIZE", "", kTorchrun},  // of Kubeflow: it counts nodes
+    {Launcher::other, "WORLD_SIZE", "", kTorchrun},  // Kubeflow sets it to the number of nodes
     {Launcher::other, "PET_NNODES", "", kTorchrun},
     {Launcher::other, "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", kMpirun},
 };

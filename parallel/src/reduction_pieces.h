@@ -13,7 +13,7 @@ namespace strata::detail {
 /// ranks, and a part moves in pieces, so that the inbox for those of the others is small.
 struct ReductionPieces {
   const std::byte* source;
-  BufferView into;  ///< of this rank: its part, reduced
+  BufferView into;  ///< the rank's part, reduced
   DType dtype;
   Reduction reduction;
   bool whole_elements;  ///< the parts may differ by an element

@@ -60,7 +60,7 @@ class Together final : public Queue {
  private:
   const SimulatedPeers peers_;
   const SimulatedRanks::Key lineage_;
-  std::map<std::vector<int>, int> counts_;  // of the messages between two ranks; of none: of collectives
+  std::map<std::vector<int>, int> counts_;  // messages between two ranks; the empty key counts collectives
   int n_splits_ = 0;
 };
 

@@ -122,7 +122,7 @@ class Estimator {
     if (c.memory.nvme_bytes > 0) budget_[2] = static_cast<double>(c.memory.nvme_bytes);
   }
 
-  /// What it needs; the times only if it fits.
+  /// Estimates the memory that the layout needs, and its times only if it fits.
   LayoutEstimate of(const MeshLayout& layout) const {
     LayoutEstimate e{.layout = layout};
     const int m = c_.train.grad_accum / layout.dp;
@@ -175,8 +175,8 @@ class Estimator {
 
  private:
   double all_tiers() const { return budget_[0] + budget_[1] + budget_[2]; }
-  // What a layer keeps of a micro-batch. Ranks along tp keep what is gathered for their GEMMs, in attention
-  // and in the MLP; with rings, partial results and what travels take about as much again.
+  // The bytes that a layer keeps of a micro-batch. Ranks along tp keep what is gathered for their GEMMs, in
+  // attention and in the MLP; with rings, partial results and what travels take about as much again.
   double kept_bytes(const MeshLayout& layout) const {
     const double shared = s_.kept / (layout.tp * layout.cp),
                  gathered = layout.tp > 1
@@ -185,7 +185,7 @@ class Estimator {
     return (shared + gathered) * (layout.cp > 1 ? 2 : 1);
   }
   static bool is_breadth_first(const MeshLayout& layout) { return layout.schedule == "breadth-first"; }
-  // Of the rank with the most.
+  // The layers of the rank that has the most.
   double layers_of(const MeshLayout& layout) const {
     const int stages = layout.pp * layout.virtual_stages;
     return std::ceil(static_cast<double>(s_.layers) / stages) * layout.virtual_stages;
@@ -231,7 +231,8 @@ class Estimator {
     const bool on_device = e.state_bytes <= room;
     e.update_s = on_device ? own * 2 * kStateBytes / p_.device_bytes_per_s : own * p_.update_s_per_param[0];
     const double streamed = on_device ? 0 : std::max(0.0, params * s_.element - room);
-    const double reads = 2 * (is_breadth_first(layout) ? 1 : m);  // of what is streamed
+    // How often the streamed parameters are read.
+    const double reads = 2 * (is_breadth_first(layout) ? 1 : m);
     const double moved = streamed * reads + (on_device ? 0 : own * (kSumBytes + s_.element));
     e.link_s = std::max(0.0, moved / p_.h2d_bytes_per_s - e.compute_s);
   }

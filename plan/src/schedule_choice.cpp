@@ -31,7 +31,7 @@ void apply(const Candidate& candidate, TrainConfig& config) {
   config.parallel.virtual_stages = candidate.virtual_stages;
 }
 
-// Those that the layers, the micro-batches and what the user has set allow.
+// The schedules that the layers, the micro-batches and the user's settings allow.
 std::vector<Candidate> candidates_of(TrainConfig config) {
   std::optional<int> wanted = config.parallel.virtual_stages;
   if (const auto& layers = config.parallel.stage_layers)

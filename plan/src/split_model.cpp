@@ -31,7 +31,8 @@ std::vector<Cut> ways_to_cut_tokens(const Program& program, const ModelParallel&
   return ways;
 }
 
-// What a rank along the axis has of a program, with the cut of its tokens that exchanges the fewest bytes.
+// The part of a program that a rank along the axis has, with the cut of its tokens that exchanges the fewest
+// bytes.
 Result<Program> part_of(const Program& program, ShardAxis& axis, std::span<const ShardAnnotation> annotations,
                         const Program* like, std::span<const Cut> ways) {
   Result<Program> best = Status::error(Code::internal, "no way to cut tokens");

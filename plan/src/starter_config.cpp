@@ -19,7 +19,7 @@
 namespace strata {
 namespace {
 
-constexpr int kSequences = 16;          // of a step
+constexpr int kSequences = 16;          // sequences of a step
 constexpr std::size_t kMaxListed = 20;  // files; more stay a pattern
 
 using Assignments = std::vector<std::string>;
@@ -51,7 +51,7 @@ Result<Assignments> memory_keys(const StarterAnswers& answers) {
   return Assignments{str("memory.nvme_dir=", answers.nvme_dir), str("memory.nvme=", free / 10 * 9)};
 }
 
-// Of several files the last one is for validation.
+// The last one of several files is for validation.
 Result<Assignments> data_keys(const StarterAnswers& answers, const std::vector<std::string>& environment) {
   const Assignments all = {str("data.train=", answers.data)};
   STRATA_TRY_ASSIGN(const LoadedConfig loaded, load_config({.items = all, .environment = environment}));

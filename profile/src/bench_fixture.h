@@ -19,8 +19,8 @@ namespace strata {
 struct MeasureSizes {
   std::vector<double> gemm_sizes;             ///< smallest dimension of the GEMMs
   std::int64_t gemm_other_size;               ///< minimum of their other dimensions
-  std::int64_t tokens, seq, heads, head_dim;  ///< of attention
-  std::int64_t rows, columns;                 ///< of norms and activations
+  std::int64_t tokens, seq, heads, head_dim;  ///< the sizes of attention
+  std::int64_t rows, columns;                 ///< the sizes of norms and activations
   std::size_t link_bytes, link_piece;         ///< bytes per round over the link, and per copy
 };
 

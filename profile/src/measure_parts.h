@@ -22,7 +22,7 @@ Status measure_event_latency(BenchFixture& fixture, MachineProfile& p);
 Status measure_ram(BenchFixture& fixture, bool quick, MachineProfile& p);
 /// Requires p.cores.
 Status measure_optimizer(BenchFixture& fixture, bool quick, MachineProfile& p);
-/// Of two ranks that are threads.
+/// Measures the network of two ranks that are threads.
 Status measure_thread_network(BenchFixture& fixture, bool quick, MachineProfile& p);
 Status measure_disk(BenchFixture& fixture, const MeasureOptions& options, MachineProfile& p);
 

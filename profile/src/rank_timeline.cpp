@@ -29,11 +29,11 @@ Kind kind_of(std::string_view label) {
   return has("backward") ? Kind::input_gradient : Kind::forward;
 }
 
-/// What a rank does in the window, with neighbours of one kind merged where a gap between them cannot be
+/// The work of a rank in the window, with neighbours of one kind merged where a gap between them cannot be
 /// seen.
 struct Piece {
   Kind kind;
-  double begin, end;  // of the width
+  double begin, end;  // positions along the width
 };
 std::vector<Piece> pieces_of(const Trace::TrackSpans& track, bool is_exchange, std::int64_t begin_ns,
                              std::int64_t end_ns) {

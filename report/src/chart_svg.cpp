@@ -21,7 +21,7 @@ constexpr double kPlotWidth = kWidth - kLeft - kRight, kPlotHeight = kHeight - k
 
 /// The figures of a chart as they are drawn: those of a stack are sums.
 struct Drawn {
-  std::vector<std::vector<double>> low, high;  // of each line
+  std::vector<std::vector<double>> low, high;  // the values of each line
   double x_low = 0, x_high = 1, y_low = 0, y_high = 1;
 };
 
@@ -100,7 +100,7 @@ class Picture {
       chart_.form == Chart::Form::stack ? area(chart_.lines.size() - 1 - i) : line(i);
     return std::move(svg_);
   }
-  // What a script needs to find the step under the pointer.
+  // The attributes by which a script finds the step under the pointer.
   std::string attributes() const {
     return fmt::format("data-x0=\"{:.6g}\" data-x1=\"{:.6g}\" data-left=\"{}\" data-width=\"{}\"", x_.low,
                        x_.high, kLeft, kPlotWidth);

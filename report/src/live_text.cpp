@@ -23,7 +23,7 @@ double last_of(const RunRecord& run, std::string_view name) {
   const auto* const values = run.find(name);
   return values == nullptr || values->empty() ? kNoValue64 : values->back();
 }
-// Of the last steps.
+// The mean of the last steps.
 double recent(const RunRecord& run, std::string_view name) {
   const auto* const values = run.find(name);
   if (values == nullptr) return kNoValue64;

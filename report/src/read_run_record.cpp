@@ -297,7 +297,7 @@ double RunRecord::mean(std::string_view series_name) const noexcept {
 
 namespace {
 
-constexpr std::uint64_t kRecentBytes = 192 << 10;  // of metrics
+constexpr std::uint64_t kRecentBytes = 192 << 10;  // metrics that read_recent_steps() reads
 
 Result<RunRecord> read_run(Io& io, const std::string& path, bool whole) {
   const Folder folder(io, path);

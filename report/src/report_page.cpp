@@ -69,7 +69,8 @@ std::string figures_html(const RunRecord& run) {
   return html + "</dl>\n";
 }
 
-// What a script needs to tell the figures of a step: number of the run, series and label of each line.
+// The attribute from which a script tells the figures of a step: number of the run, series and label of each
+// line.
 std::string lines_attribute(const Chart& chart) {
   std::string json = "[";
   for (const Chart::Line& line : chart.lines)

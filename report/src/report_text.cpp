@@ -67,7 +67,7 @@ std::vector<Row> setting_rows(const std::vector<RunRecord>& runs) {
     rows.push_back({difference.key, std::move(difference.values)});
   return rows;
 }
-// Of what the plan and the summary say; what takes time differs always.
+// Compares what the plan and the summary say, without what takes time, which differs always.
 std::vector<Row> fact_rows(const std::vector<RunRecord>& runs) {
   std::vector<Row> rows;
   for (const auto& [name, value] : runs.front().facts) {

@@ -94,7 +94,7 @@ std::string counts_of(const std::string& tiers) {
 
 }  // namespace
 
-// With a traced step, the payloads that have no home have rows, too.
+// The payloads that have no home have rows, too, if a step was traced.
 std::string chunk_map_svg(const RunRecord& run, const std::string& id) {
   std::vector<RunRecord::Homes> rows = run.homes;
   for (std::size_t row = rows.size(); row < run.playback.begin.size(); ++row)

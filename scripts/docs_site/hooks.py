@@ -60,7 +60,7 @@ def source_text(path):
 
 
 def text_of(path):
-    """What a page of the site has of a file or folder of the repository."""
+    """The text of the site's page for a file or folder of the repository."""
     full = ROOT / path
     if full.is_dir():
         return folder_text(path)

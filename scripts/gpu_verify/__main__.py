@@ -24,7 +24,7 @@ from report import Report
 @dataclasses.dataclass
 class Part:
     name: str
-    share: float  # of the time, relative to the other parts
+    share: float  # a share of the time, relative to the other parts
     work: object
     highlights: object = None  # a function of its items: texts for the table
 

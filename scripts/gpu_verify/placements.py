@@ -2,7 +2,7 @@
 import dataclasses
 
 MIB = 1 << 20
-STATES = ("master", "m", "v")  # of the optimizer
+STATES = ("master", "m", "v")  # the optimizer's
 
 
 class PlanResidency:

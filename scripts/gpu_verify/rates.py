@@ -6,7 +6,7 @@ import sys
 
 from processes import TAIL, CheckFailed
 
-PARTS = ("peak", "attention_mma", "attention_wgmma", "attention_cudnn", "matrix", "link", "dram")  # of machine_rates
+PARTS = ("peak", "attention_mma", "attention_wgmma", "attention_cudnn", "matrix", "link", "dram")  # the parts of machine_rates
 
 
 def parsed(text, what):

@@ -129,7 +129,7 @@ def place_scenario(check, scenario):
         return {"skipped": f"does not fit on this machine: {said[-1]}"}
     if not said:
         return {"skipped": f"it needs more RAM than the {check.machine.ram_bytes()} bytes available"}
-    # With all of HBM there is no other budget to try.
+    # There is no other budget to try if all of HBM is used.
     return {"skipped" if scenario.placement == "all in HBM" else "error": f"no memory budgets lead to this placement; {'; '.join(said)}"}
 
 

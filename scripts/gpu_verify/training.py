@@ -10,10 +10,10 @@ from processes import CheckFailed, ProcessResult
 
 @dataclasses.dataclass
 class Run:
-    """What a run wrote, whether or not it finished."""
+    """The output of a run, whether or not it finished."""
 
     done: ProcessResult
-    steps: list  # of metrics.jsonl: one line per finished step
+    steps: list  # the lines of metrics.jsonl, one for each finished step
     summary: dict
     plan: dict
 
@@ -65,7 +65,7 @@ def train(check, name, *settings, backend=None, model=("--preset", "austen-5m"),
     return result
 
 
-# With the preset's learning rate some batches' gradient norms exceed 100, and what is rounded otherwise then leads elsewhere.
+# Some batches' gradient norms exceed 100 at the preset's learning rate, and what is rounded otherwise then leads elsewhere.
 LOSSES = ("optim.warmup=3", "optim.lr=3e-4", "memory.device=256MiB", "memory.pinned=256MiB", "memory.nvme=0")
 
 

@@ -31,7 +31,7 @@ TEST(AdvantagesTest, WithoutTheDeviationTheyKeepTheirSize) {
   EXPECT_EQ(of_groups({1, 3, 5, 10, 20, 30}, 3, false), (std::vector<double>{-2, 0, 2, -10, 0, 10}));
 }
 
-// By the definition: the sum over later differences, discounted.
+// Computes advantages by their definition: the sum over later differences, discounted.
 double by_definition(const std::vector<double>& rewards, const std::vector<float>& values,
                      const GaeOptions& options, std::size_t t) {
   double sum = 0;

@@ -21,7 +21,7 @@ def pages(root):
 
 
 def problem_with(root, page, target, texts):
-    """What is wrong with a link, or None."""
+    """The error in a link, or None."""
     path, _, anchor = target.partition("#")
     path = urllib.parse.unquote(path)
     if path.startswith("/"):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks the structure of the source tree: no folder has more than 25 files, no source files include each
-other in a circle (a header and its source count as one), and no replaced word (old_words.txt) is used.
+other in a circle (a header and its source count as one), no replaced word (old_words.txt) is used, and no
+comment begins as a fragment of a sentence does: with a preposition, or with "those".
 
-    structure.py ROOT [folders] [circles] [words]"""
+    structure.py ROOT [folders] [circles] [words] [comments]"""
 import pathlib
 import re
 import sys
@@ -12,6 +13,8 @@ EXEMPT = {"bench/claims"}  # one command per claim, found by its name
 SKIPPED = {".git", "build", "runs", "__pycache__", ".cache"}
 SOURCES = {".h", ".hpp", ".cpp", ".cu", ".cuh"}
 TEXTS = SOURCES | {".md", ".py", ".sh", ".txt", ".cmake", ".toml", ".in", ""}
+COMMENTED = TEXTS - {".md", ".txt"} | {".c"}
+FRAGMENT = re.compile(r"(that of|those|of|by|with)\b", re.IGNORECASE)
 
 
 def files(root):
@@ -116,7 +119,32 @@ def old_words(root):
     return problems
 
 
-CHECKS = {"folders": crowded_folders, "circles": circles, "words": old_words}
+def comment_blocks(path):
+    """(line, text) of the first comment of each block: comments on consecutive lines, at one column, with one marker."""
+    marker = r"//[/<]*|/\*" if path.suffix in SOURCES | {".c"} else "#"
+    comment = re.compile(rf"(?<!\S)({marker})(?!\S)\s*(.*)")
+    before = None
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        found = comment.search(line)
+        code = line[: found.start()] if found else ""
+        place = (found[1], len(code)) if found and code.count('"') % 2 == 0 else None  # else it is in a string
+        if place and (code.strip() or place != before):
+            yield number, found[2]
+        before = place
+
+
+def fragments(root):
+    problems = []
+    for path in files(root):
+        name = path.relative_to(root)
+        if path.suffix not in COMMENTED and path.name != "CMakeLists.txt" or str(name.parent) in EXEMPT or "corpus" in name.parts:
+            continue
+        problems += [f"{name}:{number}: a comment is a sentence: it cannot begin with '{FRAGMENT.match(text)[0]}': {text}"
+                     for number, text in comment_blocks(path) if FRAGMENT.match(text)]  # fmt: skip
+    return problems
+
+
+CHECKS = {"folders": crowded_folders, "circles": circles, "words": old_words, "comments": fragments}
 
 
 def main():
@@ -126,4 +154,5 @@ def main():
     sys.exit(1 if problems else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -146,7 +146,7 @@ class Caller {
     param.value.is_frozen = rarely() ? 1 : 0;
     count(strata_session_add(of.session, maybe_null(&param.value)));
   }
-  /// Of `n` parameters at least; a session may have more than there are arrays.
+  /// The addresses of at least `n` parameters; a session may have more than there are arrays.
   std::vector<void*> addresses(Handle& of, std::size_t n = kParams) {
     std::vector<void*> all;
     for (std::size_t i = 0; i < std::max(n, kParams); ++i)

@@ -11,7 +11,7 @@
 
 #include <strata.h>
 
-// What the threads of call_sequences.cpp share, and callbacks.
+// The state that the threads of call_sequences.cpp share, and callbacks.
 namespace strata::test {
 
 inline constexpr std::int64_t kElems = 300;
@@ -26,7 +26,7 @@ struct Handle {
       std::vector<std::vector<float>>(kParams, std::vector<float>(kElems));
 };
 
-/// What all threads use.
+/// The state that all threads use.
 struct World {
   std::mutex mutex;
   std::vector<std::shared_ptr<Handle>> handles;

@@ -64,7 +64,7 @@ TEST_F(CapiDlpackTest, ATensorIsDescribed) {
   EXPECT_EQ(found.data, values.data() + 2);
   EXPECT_EQ(found.dtype, STRATA_BF16);
   shape[0] = 1;
-  strides[0] = 77;  // of one element
+  strides[0] = 77;  // the stride of one element means nothing
   EXPECT_EQ(describe(), STRATA_OK) << strata_last_error();
   shape[1] = 0;
   tensor.data = nullptr;

@@ -1,4 +1,4 @@
-// What a trainer does with the C interface, from the first call to the last.
+// Uses the C interface as a trainer does, from the first call to the last.
 #include <gmock/gmock.h>
 
 #include <cstring>

@@ -59,7 +59,7 @@ std::int64_t status_kib(const std::string& key) {
 
 struct Resource {
   const char* name;
-  std::int64_t before, after, allowance;  // what the allocator's own rounding may add
+  std::int64_t before, after, allowance;  // allowance: the allocator's own rounding may add so much
 };
 
 }  // namespace

@@ -42,8 +42,8 @@ inline Placement with_homes(Placement placement, Payload payload, Tier tier) {
 
 inline PayloadKey param(ChunkId chunk) { return {chunk, Payload::param}; }
 
-/// What a chunk manager and its parts need: a host backend under latest_legal with the happens-before check,
-/// a mover, and memory and budgets of the placement's size.
+/// The objects that a chunk manager and its parts need: a host backend under latest_legal with the
+/// happens-before check, a mover, and memory and budgets of the placement's size.
 class ChunkEnvironment {
  public:
   ChunkEnvironment(const ChunkLayout& layout_in, Placement placement_in)

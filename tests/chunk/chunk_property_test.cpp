@@ -112,7 +112,7 @@ class Walk {
     pins_.clear();
     fixture_.mover.fail_reads = fixture_.mover.fail_writes = fixture_.mover.fail_copies = 0;
     for (const auto& [i, version] :
-         versions_)  // those without a home first: afterwards their copies block nothing
+         versions_)  // payloads without a home come first: afterwards their copies block nothing
       if (!fixture_.placement.home(key(i))) {
         fixture_.check(key(i),
                        fixture_.manager->residency().state(key(i), Tier::device) == Residency::absent

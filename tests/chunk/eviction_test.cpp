@@ -188,7 +188,7 @@ TEST(EvictionTest, KnowingWhichPassFollowsGivesTheOptimumOverPhases) {
       EXPECT_LE(known, optimum * 1.05);
       most_saved = std::max(most_saved, unknown - known);
     }
-  EXPECT_GE(most_saved, 28);  // of one pass each in 8 or 12 slots
+  EXPECT_GE(most_saved, 28);  // one pass each in 8 or 12 slots
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What a chunk manager notes in a trace leads to the spans of the work that moved and used each payload.
+// Tests that the notes of a chunk manager in a trace lead to the spans of the work that moved and used each
+// payload.
 #include <algorithm>
 #include <string>
 

@@ -56,7 +56,7 @@ TEST(WriteBackQueueTest, NoWriteOvertakesAnOlderOne) {
 TEST(WriteBackQueueTest, AClassWithoutSparesWaitsForItsOwnOldestWrite) {
   const auto fixture = homes_on_nvme(small_layout(3, 1), 3, 2);
   for (const ChunkId c : {0u, 1u}) fixture->push_written(param(c), fixture->cpu);
-  must(fixture->write_backs.wait_for_spare(param(3)));  // of another class
+  must(fixture->write_backs.wait_for_spare(param(3)));  // has another class
   EXPECT_EQ(fixture->residency.state(param(0), Tier::pinned), Residency::writing_back);
   must(fixture->write_backs.wait_for_spare(param(2)));
   EXPECT_EQ(fixture->residency.state(param(0), Tier::pinned), Residency::clean);

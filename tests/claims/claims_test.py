@@ -141,7 +141,7 @@ class SharedTest(unittest.TestCase):
         self.assertEqual(server.close(), {"sum": 2})
 
     def test_the_order_of_samples_is_a_permutation_by_philox(self):
-        words = sample_order.philox((0, 0, 0, 0), (0, 0))  # of Random123's known answers
+        words = sample_order.philox((0, 0, 0, 0), (0, 0))  # one of Random123's known answers
         self.assertEqual(words, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8])
         for n in (1, 2, 5, 64, 65, 1000):
             self.assertEqual(sorted(sample_order.permuted(i, n, 42, 3) for i in range(n)), list(range(n)))

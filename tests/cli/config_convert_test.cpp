@@ -1,4 +1,4 @@
-// What `strata config convert` prints is a configuration that the other commands accept.
+// Tests that the other commands accept the configuration that `strata config convert` prints.
 #include <fstream>
 #include <sstream>
 

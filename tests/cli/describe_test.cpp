@@ -1,4 +1,4 @@
-// What the command says of itself: completions, manual pages, keys.
+// Tests what the command says about itself: completions, manual pages, keys.
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 

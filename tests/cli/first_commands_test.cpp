@@ -1,4 +1,4 @@
-// What people type first who come from other programs: each command has the remedy in its message.
+// Tests the first commands of people who come from other programs: each has the remedy in its message.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -128,7 +128,7 @@ TEST(OtherWordsTest, EachNamesAKeyThatThereIs) {
       return key.section == word.key.substr(0, dot) && key.name == word.key.substr(dot + 1);
     });
     EXPECT_TRUE(dot == std::string_view::npos || is_key) << word.key;
-    EXPECT_TRUE(word.word == "device" ||  // of section memory
+    EXPECT_TRUE(word.word == "device" ||  // a key of section memory
                 std::none_of(schema.keys.begin(), schema.keys.end(), is_word))
         << "a key has this name";
   }

@@ -93,7 +93,7 @@ def changed(before, after):
 
 
 def own_outputs(arguments):
-    """What a command has written itself, and may replace: a report or a trace in the folder of the run."""
+    """Files that a command has written itself, and may replace: a report or a trace in the folder of the run."""
     return {"run/report.html", "run/trace-perfetto.json", "run/budget.request"} if arguments[0] in ("report", "trace", "budget") else set()
 
 
@@ -135,7 +135,7 @@ def pairs_of(place):
     ]
 
 
-# What differs from run to run: times, and the order of two that both succeed.
+# These files differ from run to run: times, and the order of two that both succeed.
 VARIES = ("metrics.jsonl", "summary.json", "plan.json", "config.resolved.toml", "report.html", "trace.json")
 
 

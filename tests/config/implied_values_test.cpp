@@ -1,4 +1,4 @@
-// What a key implies for others that nobody has set.
+// Tests the values that a key implies for others that nobody has set.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

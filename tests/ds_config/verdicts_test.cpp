@@ -11,7 +11,7 @@ using test::reason_of;
 using test::verdict_of;
 using ::testing::HasSubstr;
 
-/// What one key sets, in a document with others.
+/// A document, one of its keys, and what the key sets.
 struct Case {
   const char* json;
   const char* key;

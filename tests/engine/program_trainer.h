@@ -36,9 +36,10 @@ class ProgramTrainer {
   struct Param {
     const ParamInfo* info = nullptr;
     Buffer values, gradient;
-    std::vector<float> sum;        // of the step's gradients, if there are several and the trainer holds them
+    // The sum of the step's gradients, if there are several and the trainer holds them.
+    std::vector<float> sum;
     std::int32_t first_use = -1;   // instructions
-    std::int32_t last_write = -1;  // of its gradient; -1: it has none
+    std::int32_t last_write = -1;  // the instruction that writes its gradient last; -1: it has none
     bool is_current = false;       // a copy of what the session holds
   };
   bool session_holds_params() const noexcept { return holds_ == TrainerHolds::params; }
@@ -62,9 +63,9 @@ class ProgramTrainer {
   Buffer arena_;
   std::vector<Param> params_;
   std::vector<std::int32_t> order_;  // parameters by first use
-  std::vector<std::size_t> place_;   // by parameter: its index in that order
-  std::vector<std::byte*> address_;  // by value
-  std::vector<double> partials_;     // of the norm, parameter by parameter
+  std::vector<std::size_t> place_;   // the index of each parameter in that order
+  std::vector<std::byte*> address_;  // indexed by value
+  std::vector<double> partials_;     // partials of the norm, parameter by parameter
   std::vector<std::size_t> first_partial_;
 };
 

@@ -58,7 +58,7 @@ std::vector<Status> outcomes(const std::function<void(SessionOptions&)>& change,
     return outcome;
   });
   for (Status& status : ended)
-    if (status.is_ok()) status = all.status;  // of a rank that has no engine
+    if (status.is_ok()) status = all.status;  // the status of a rank that has no engine
   return ended;
 }
 

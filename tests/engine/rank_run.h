@@ -19,12 +19,12 @@
 
 namespace strata::test {
 
-/// What a run computed: of one rank, or put together from what every rank holds.
+/// The results of a run: of one rank, or put together from what every rank holds.
 struct RankOutcome {
   std::vector<std::uint64_t> bits;             ///< loss and norm of every step, and how it ended
-  std::map<std::string, StateTensors> states;  ///< by payload
+  std::map<std::string, StateTensors> states;  ///< keyed by payload
   std::vector<float> losses, evaluated;
-  GroupCounters counters;  ///< of rank 0
+  GroupCounters counters;  ///< the counters of rank 0
   int clipped = 0, skipped = 0, overflow_retries = 0, speculated = 0, rolled_back = 0;
   Status status;  ///< the first that is not ok
 };
@@ -77,7 +77,7 @@ struct RankRun {
     RankOutcome all = std::move(outcomes.front());
     for (std::size_t r = 1; r < outcomes.size(); ++r) {
       RankOutcome& other = outcomes[r];
-      // What a rank failed of says more than that it has gone.
+      // The error of a rank that failed says more than that it has gone.
       if (all.status.is_ok() || all.status.code() == Code::cancelled || all.status.code() == Code::lost_peer)
         if (!other.status.is_ok()) all.status = other.status;
       EXPECT_EQ(all.bits, other.bits) << "ranks 0 and " << r << " disagree";

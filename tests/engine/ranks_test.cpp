@@ -221,7 +221,8 @@ std::vector<RankCase> rank_cases() {
 }
 INSTANTIATE_TEST_SUITE_P(Pairwise, RanksTest, ::testing::ValuesIn(rank_cases()));
 
-// What a rank sends in a step is the formula, which sums over chunks what the technique's mathematics says.
+// The bytes that a rank sends in a step are those of the formula, which sums over chunks what the technique's
+// mathematics says.
 TEST(RanksTest, BytesSentAreTheFormula) {
   for (const std::int32_t ranks : {2, 3, 4, 6})
     for (const Technique& technique : {kDdp, kZero1, kZero2, kZero3, kHsdp})

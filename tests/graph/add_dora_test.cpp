@@ -58,7 +58,7 @@ TEST(AddDoraTest, MagnitudesAreTheLastParametersAndStartAsTheNormsOfTheirRows) {
   EXPECT_EQ(magnitude.init.norms.parts.part[0], (LoraPart{3, 1, 1}));
 }
 
-// What reads A and B for the norm is no contribution to their gradients, which stay in their dtype.
+// The norm reads A and B, but contributes nothing to their gradients, which stay in their dtype.
 TEST(AddDoraTest, TheNormIsAConstantInBackward) {
   for (const bool train_bias : {false, true}) {
     const Program program = must(derive_backward(adapted_layer(DType::bf16, true, train_bias), "loss"));

@@ -210,7 +210,7 @@ TEST(OffloadActivationsTest, AShareOffloadsTheLongestUnusedFirstAndNoMoreThanItN
   for (const Move& move : moves_of(half)) some.push_back(move.value);
   std::sort(every.begin(), every.end());
   std::sort(some.begin(), some.end());
-  EXPECT_TRUE(std::equal(some.begin(), some.end(), every.begin()));  // those that forward produces first
+  EXPECT_TRUE(std::equal(some.begin(), some.end(), every.begin()));  // forward produces these first
   EXPECT_LT(plan_memory(half).arena_bytes, plan_memory(program).arena_bytes);
   EXPECT_LT(plan_memory(all).arena_bytes, plan_memory(half).arena_bytes);
 }

@@ -51,7 +51,7 @@ class ProgramRun {
     }
     must(backend->synchronize(stream));
   }
-  /// Of an output or a parameter.
+  /// The values of an output or a parameter.
   std::vector<float> values(std::string_view name) { return values_of(find(name)); }
   std::vector<float> gradient(std::string_view param) {
     for (const ParamInfo& info : program_.params)

@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, EmbeddingTest,
                          ::testing::Values(Size{0, 3, 5}, Size{1, 1, 1}, Size{12, 7, 17},
                                            Size{96, 40, 600, 2}, Size{300, 11, 33, 3}));
 
-// Of the rows of a table that two ranks have, each id has one; what the ranks find adds up.
+// Two ranks have parts of a table. Each id's row is on one of them, so what the ranks find adds up.
 TEST(EmbeddingTest, PartsOfATableGiveZerosForTheRowsOfOthers) {
   std::vector<std::int32_t> ids = {3, 0, 1, 3};
   const std::vector<float> table = {1, 2, 3, 4};

@@ -59,7 +59,7 @@ TEST_P(LayernormTest, BackwardFollowsTheF64Reference) {
                            .accumulate_dbias = true,
                            .workspace = workspace.view()},
                           *test::pool());
-  // With one element per row, dx is a difference of equal numbers: zero except for rounding.
+  // If a row has one element, dx is a difference of equal numbers: zero except for rounding.
   EXPECT_LE(p.h == 1 ? 0.0 : test::relative_error(dx.values(), want.dx), 2e-6);
   EXPECT_LE(p.h == 1 ? 0.0 : test::relative_error(dw.values(), want.dweight), 2e-6);
   EXPECT_LE(test::relative_error(db.values(), test::reference::add(want.dbias, test::widen(p.bias))), 2e-6);

@@ -19,7 +19,7 @@ struct RowAdapters {
   };
   std::string name;
   Tensor base, x;
-  std::vector<std::int32_t> numbers;  // by row
+  std::vector<std::int32_t> numbers;  // one for each row
   std::vector<Adapter> adapters;
   std::int64_t columns, inner;
 

@@ -30,7 +30,7 @@ TEST_P(LoraRowsTest, FollowsTheF64Reference) {
   }
 }
 
-// What a batch of many adapters is for: each row is the row of the same batch under its adapter alone.
+// A batch of many adapters exists for this: each row is the row of the same batch under its adapter alone.
 TEST_P(LoraRowsTest, ARowHasTheBitsOfTheBatchUnderItsAdapterAlone) {
   for (const RowAdapters& problem : test::row_adapter_problems(GetParam())) {
     const std::vector<float> mixed = problem.run();
@@ -81,7 +81,7 @@ TEST_P(LoraRowsTest, NotInPlaceTheBaseStaysAndTheResultIsTheSame) {
   }
 }
 
-/// What the kernels of lora_rows.cu do, one half warp after the other.
+/// Runs what the kernels of lora_rows.cu do, one half warp after the other.
 template <class T>
 void run_on_half_warps(const LoraRowsArgs& a) {
   const dispatch::EmulatedHalfWarp lanes;

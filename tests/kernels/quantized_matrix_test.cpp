@@ -181,7 +181,7 @@ TEST(QuantizedMatrixTest, AnyRangeOfValuesCanBeRead) {
   }
 }
 
-// With scalar accesses, and with vector accesses where all runs are whole.
+// Tests scalar accesses, and vector accesses where all runs are whole.
 TEST(QuantizedMatrixTest, TheDevicesThreadsDequantizeTheSame) {
   constexpr std::int64_t kRun = detail::kDequantizedRun;
   for (const QuantizedMatrix& matrix : all_matrices()) {

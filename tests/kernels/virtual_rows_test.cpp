@@ -110,7 +110,7 @@ TEST_P(VirtualRowsTest, BitsDoNotDependOnTheNumberOfThreads) {
 INSTANTIATE_TEST_SUITE_P(DTypes, VirtualRowsTest, ::testing::Values(DType::f32, DType::bf16, DType::f16),
                          [](const auto& each) { return std::string(to_string(each.param)); });
 
-// What each thread of the device computes, on the host.
+// Computes on the host what each thread of the device does.
 TEST(VirtualRowsMathTest, ElementsAreThoseOfTheHostsOps) {
   const auto pool = test::pool();
   for (const Sizes& s : kSizes) {

@@ -203,7 +203,7 @@ TEST(LibTorchTest, GroupsKeepOptionsOfClassesThatTorchDoesNotKnow) {
   strata::torch::Lion optimizer(groups, LionOptions(0.25), in_ram());
   optimizer.add_param_group({std::vector<Tensor>{c}, std::make_unique<LionOptions>(0.125)});
   for (const Tensor& param : {a, b, c}) set_gradient(param);
-  optimizer.step();  // of Lion: the sign of the gradient
+  optimizer.step();  // Lion steps by the sign of the gradient
   EXPECT_EQ(a.item<float>(), 0.5F);
   EXPECT_EQ(b.item<float>(), 0.75F);
   EXPECT_EQ(c.item<float>(), 0.875F);

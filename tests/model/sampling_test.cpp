@@ -75,7 +75,7 @@ TEST(SamplingTest, TopPUsesTheProbabilitiesAfterTopK) {
 
 TEST(SamplingTest, TopPKeepsTheSmallestSetThatReachesP) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
-    const std::int64_t vocab = seed % 2 == 0 ? 40 : 5000;  // of the larger one, thousands are needed
+    const std::int64_t vocab = seed % 2 == 0 ? 40 : 5000;  // the larger one needs thousands
     const std::vector<float> logits = test::Values(seed).floats(vocab, 3.0);
     const auto all = candidates({.top_k = vocab}, logits);
     const std::size_t n = ids({.top_p = 0.7}, logits).size();

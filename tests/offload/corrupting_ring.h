@@ -84,7 +84,7 @@ class CorruptingRing final : public detail::RingOps {
   const std::unique_ptr<detail::RingOps> ring_;
   const std::vector<int> descriptors_;
   const BitFlips& flips_;
-  std::unordered_map<std::uint64_t, detail::RingOp> in_flight_;  // by tag
+  std::unordered_map<std::uint64_t, detail::RingOp> in_flight_;  // keyed by tag
 };
 
 }  // namespace strata::test

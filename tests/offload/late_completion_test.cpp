@@ -1,4 +1,4 @@
-// What happens when a request completes after the store has given up on it, and its memory may be freed.
+// Tests requests that complete after the store has given up on them, and whose memory may be freed.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -69,7 +69,7 @@ TEST(PlacementPlannerTest, TheFastestTierIsFilledFirstAndOnlyTheExcessSpills) {
     const Placement placement = must(plan_placement(model.layout, model.trace, {budgets}));
     expect_within(model, placement, budgets);
     EXPECT_EQ(homes_in(placement, Tier::nvme), 0u);  // pinned memory has room
-    // With a larger budget the device use never falls, and no memory remains that could hold the parameters
+    // The device use never falls with a larger budget, and no memory remains that could hold the parameters
     // of another chunk.
     const std::uint64_t used = placement_bytes(model.layout, model.trace, placement)[0];
     EXPECT_GE(used, last) << slots;

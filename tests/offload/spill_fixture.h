@@ -32,14 +32,15 @@ inline Bytes bytes_of(std::size_t n, std::uint64_t seed) {
   return bytes;
 }
 
-/// What a WatchedStore does, and what it saw. For one thread.
+/// Tells a WatchedStore what to do, and holds what it saw. For one thread.
 struct Watch {
   bool hangs = false;                     ///< writes never end
   bool answers_late = false;              ///< that a read has ended is only known to who waits for it
   std::set<std::uint64_t> failing_reads;  ///< ids whose next read fails
   const std::byte* written_from = nullptr;
-  std::set<std::uint64_t> reading;             ///< ids whose read has not ended
-  std::vector<std::size_t> n_following_reads;  ///< by wait: reads in flight among the 7 ids after that one
+  std::set<std::uint64_t> reading;  ///< ids whose read has not ended
+  /// For each wait: reads in flight among the 7 ids after that one.
+  std::vector<std::size_t> n_following_reads;
 };
 
 /// Forwards to another store as a Watch says.
@@ -94,7 +95,8 @@ class WatchedStore final : public ObjectStore {
   static constexpr std::uint64_t kHanging = ~std::uint64_t{0};
   StorePtr<ObjectStore> store_;
   Watch& watch_;
-  std::map<std::uint64_t, std::pair<std::uint64_t, bool>> reads_;  // by sequence: id, and whether it fails
+  // Keyed by sequence number: id, and whether it fails.
+  std::map<std::uint64_t, std::pair<std::uint64_t, bool>> reads_;
 };
 
 /// A store of `frames` pages in RAM and `slots` on NVMe, in the memory of the test.
@@ -127,7 +129,7 @@ class SpillStoreTest : public testing::Test {
     return bytes;
   }
 
-  Watch watch_;  // of the store, which it outlives
+  Watch watch_;  // watches the store, which it outlives
   MemoryIo memory_;
   test::FaultIo faults_{memory_, 1};
   SteadyClock clock_;

@@ -73,7 +73,7 @@ TEST_F(SpillStoreTest, AFailedReadNamesTheObjectAndMayBeRepeated) {
 }
 
 TEST_F(SpillStoreTest, AReadThatFailsAmongOthersInFlightIsRepeated) {
-  make(64, 200, &watch_);  // of which 4 are for reading
+  make(64, 200, &watch_);  // 4 of these frames are for reading
   std::vector<std::uint64_t> ids;
   for (std::uint64_t i = 0; i < 100; ++i) ids.push_back(put(bytes_of(kPage, i)));
   for (std::uint64_t i = 0; i < 3; ++i, ids.pop_back()) must(store_->discard(ids.back()));  // frames

@@ -70,7 +70,7 @@ TEST_F(SpillStoreTest, WhatRamHasRoomForIsNotWritten) {
 }
 
 TEST_F(SpillStoreTest, TheOldestPagesAreWrittenAsSoonAsTheLastCycleSaysThatTheyWillNotFit) {
-  make(32, 100);  // of which 30 are for pages that are not on NVMe
+  make(32, 100);  // 30 of these frames are for pages that are not on NVMe
   const auto fill = [&](std::uint64_t from, std::uint64_t to) {
     std::vector<std::uint64_t> ids;
     for (std::uint64_t i = from; i < to; ++i) ids.push_back(put(bytes_of(kPage, i)));
@@ -102,7 +102,8 @@ TEST_F(SpillStoreTest, GettingReadsWhatIsOlderAhead) {
     (void)get(ids.back(), kPage);
     must(store_->discard(ids.back()));
   }
-  // What was got is gone, and older pages have come, but for those whose room a late write still took.
+  // The object that was got is gone, and older pages have come, but for those whose room a late write still
+  // took.
   EXPECT_GE(store_->stats().pinned_bytes, 24 * kPage);
   EXPECT_EQ(get(ids.back(), kPage), bytes_of(kPage, 59));
 }
@@ -157,7 +158,7 @@ TEST_F(SpillStoreTest, WrongArgumentsAreRefused) {
 }
 
 TEST_F(SpillStoreTest, ThePagesOfAnObjectThatRamHasNoRoomForAreReadSeveralAtATime) {
-  make(128, 500, &watch_);  // of which 8 are for reading
+  make(128, 500, &watch_);  // 8 of these frames are for reading
   const Bytes bytes = bytes_of(400 * kPage, 1);
   const std::uint64_t id = put(bytes);
   watch_.answers_late = true;

@@ -116,7 +116,7 @@ TEST(StripeTest, ExtentsHoldTheObjectInsideTheirSlotAndOverlapNoOther) {
   const Counts weights{7, 65536, 20000};
   const SlotAllocator allocator(classes, weights);
   std::vector<Extent> whole, part;
-  Counts end(weights.size());  // of the previous slot, in each file
+  Counts end(weights.size());  // the end of the previous slot, in each file
   for (std::uint32_t slot = 0; slot < allocator.size(); ++slot) {
     const std::size_t slot_bytes = allocator.slot_bytes(allocator[slot].slot_class);
     allocator.map_extents(slot, slot_bytes, whole);

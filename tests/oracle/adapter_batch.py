@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from compare import PROBE_TIMEOUT_S
 
-LIMIT = 1e-4  # of the difference of a log-probability, per token
+LIMIT = 1e-4  # the largest difference of a log-probability, per token
 FAMILIES = ["gpt2", "bloom", "llama", "llama-biased", "qwen2", "qwen3"]
-VOCAB = 300  # that of the tokenizer
+VOCAB = 300  # the vocabulary of the tokenizer
 SETTINGS = [
     dict(r=4, lora_alpha=8),
     dict(r=1, lora_alpha=3, target_modules="all-linear"),

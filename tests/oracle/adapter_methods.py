@@ -163,7 +163,7 @@ def compare(case, method, scratch, args):
     got = torch.from_numpy(tensors.read(out / "logits.safetensors")["logits"].copy())
     figures["logits"] = ((got - want).abs().max() / want.abs().max()).item()
     figures["files"] = differing_bits(out / "same", adapter)
-    # What strata wrote of the adapter that it read is loaded again.
+    # The folder that strata wrote of the adapter that it read is loaded again.
     model = make(folder / "hf", method, args.seed, out / "same")
     parameters = model.trained()
     loss = mean_loss(model.logits(tokens), targets)

@@ -1,4 +1,4 @@
-"""What the comparisons of adapters share: what they need, their common arguments, the loop over cases and adapters, and the
+"""Functions that the comparisons of adapters share: what they need, their common arguments, the loop over cases and adapters, and the
 table with its verdict. Importing it ends the program with 77 where PyTorch, transformers or PEFT is missing."""
 import argparse
 import json

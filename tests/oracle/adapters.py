@@ -28,8 +28,8 @@ try:
 except ImportError:
     bitsandbytes = None  # only --base needs it
 
-# By the largest difference / the largest value, also of the folder that strata merged; by the norm of the worst tensor; of the worst of all steps. `files`:
-# bits in which the exported folder differs from the one that was read, and missing or unexpected keys.
+# The limits are by the largest difference / the largest value, also of the folder that strata merged; by the norm of the worst tensor; and of the worst of
+# all steps. `files`: bits in which the exported folder differs from the one that was read, and missing or unexpected keys.
 LIMITS = {"logits": 1e-4, "merged": 1e-5, "gradients": 1e-4, "losses": 1e-3, "exported": 1e-3, "files": 0}
 CASES = {
     "default": dict(r=4, lora_alpha=8),
@@ -52,7 +52,7 @@ CASES = {
     "patterns dora": dict(r=4, lora_alpha=8, target_modules="all-linear", patterns=True, use_rslora=True, use_dora=True),
 }
 LINEAR = ("Linear", "Linear4bit", "Conv1D")  # classes of modules that can have an adapter
-# What strata adapts where PEFT has no default.
+# The modules that strata adapts where PEFT has no default.
 DEFAULTS = {"phi3": ["qkv_proj"], "glm": ["q_proj", "v_proj"], "glm4": ["q_proj", "v_proj"], "olmo2": ["q_proj", "v_proj"],
             "smollm3": ["q_proj", "v_proj"], "gemma3_text": ["q_proj", "v_proj"]}  # fmt: skip
 

@@ -34,7 +34,7 @@ def _errors(hf, batches_path, out):
 
 
 def _compare_errors(by_seed, row):
-    over_seeds = {}  # what: (root mean square of strata's errors, of PyTorch's errors)
+    over_seeds = {}  # root mean squares of strata's errors and of PyTorch's errors for each figure
     for what in by_seed[0]:
         over_seeds[what] = np.sqrt(np.mean(np.square([errors[what] for errors in by_seed]), axis=0))
     ratios = {what: float(ours / theirs) for what, (ours, theirs) in over_seeds.items()}

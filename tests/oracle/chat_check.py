@@ -28,7 +28,7 @@ except ImportError:
 OWN = ["plain", "chatml", "qwen3", "llama3", "llama3.1", "glm4", "mistral", "gemma", "phi3", "olmo2"]
 WORDS = ["", " ", "Hi", "it's", "a\nb", "\n\nlines\n", " \t spaced \u3000", "{{ m }}", "{% x %}", "\\n", "Zoë ✓ 日本", "\x1c", "'\"", "<b>",
          "<think>\nHm.\n</think>\n\nSo", "<|im_end|>", "/no_think", "[/INST]"]  # fmt: skip
-NO_WORDS = {"bos_token": "<s>", "eos_token": "</s>"}  # of a template that comes without a configuration
+NO_WORDS = {"bos_token": "<s>", "eos_token": "</s>"}  # the words of a template that comes without a configuration
 
 
 class Generation(Extension):

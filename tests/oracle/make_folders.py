@@ -27,7 +27,7 @@ class Case:
     bare: bool = False  # names without the family's prefix
     shards: int = 1
     dtype: str = "F32"
-    old_buffers: bool = False  # with the mask buffers of old GPT-2 files
+    old_buffers: bool = False  # the file has the mask buffers of old GPT-2 files
     tied_head_too: bool = False  # the file contains the head although it is tied
 
 

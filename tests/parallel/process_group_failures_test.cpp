@@ -90,7 +90,7 @@ TEST_P(ProcessGroupTest, WhoeverWaitsForARankThatHasLeftIsCancelled) {
   });
 }
 
-// What a rank has sent before it left arrives.
+// A message that a rank has sent before it left arrives.
 TEST_P(ProcessGroupTest, ARankMayLeaveWhenItsOwnPartIsDone) {
   for (int round = 0; round < 5; ++round)
     must_run([&](Rank& rank) -> Status {

@@ -1,4 +1,4 @@
-// What every transport of ProcessGroup must do; process_group_failures_test.cpp has what goes wrong. Each
+// The contract of every transport of ProcessGroup; process_group_failures_test.cpp has what goes wrong. Each
 // transport has a program that contains both.
 #include <gmock/gmock.h>
 

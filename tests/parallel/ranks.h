@@ -13,7 +13,7 @@
 
 namespace strata::test {
 
-/// What one rank has in a test: its group, which it may destroy, a stream, and buffers.
+/// The objects of one rank in a test: its group, which it may destroy, a stream, and buffers.
 struct Rank {
   std::unique_ptr<ProcessGroup>& group_owner;
   ProcessGroup& group;

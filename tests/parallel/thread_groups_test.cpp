@@ -1,4 +1,4 @@
-// What threads as ranks do beyond the contract: they compare their calls when they queue them.
+// Tests threads as ranks beyond the contract: they compare their calls when they queue them.
 #include <memory>
 #include <string>
 #include <thread>

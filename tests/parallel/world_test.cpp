@@ -1,4 +1,4 @@
-// What the ranks of a run tell each other outside of streams.
+// Tests the exchanges of a run's ranks outside of streams.
 #include <functional>
 #include <memory>
 #include <vector>

@@ -67,7 +67,7 @@ void fill_micro_batches(ShardedRun& run, const Program& program, std::uint64_t v
 }
 
 struct Step {
-  std::vector<float> losses;  ///< by micro-batch
+  std::vector<float> losses;  ///< one for each micro-batch
   test::NamedValues gradients;
 };
 Result<Step> run_step(const Program& program, const Program& whole, Rank& rank,

@@ -102,7 +102,7 @@ RankOutcome train(const PipelineCase& c) {
                 .ranks = c.ranks * c.copies});
 }
 
-/// What one rank computes in the same step.
+/// The results of one rank in the same step.
 const RankOutcome& one_rank(const PipelineCase& c) {
   static std::map<std::string, RankOutcome> known;
   const PipelineCase same{

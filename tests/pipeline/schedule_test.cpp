@@ -50,7 +50,7 @@ TEST_P(PipelineSchedules, SeveralStagesARankDivideTheBubble) {
   for (const std::int32_t v : {2, 3}) {
     const PipelineSchedule schedule = must(interleaved_one_f_one_b(p(), m(), v));
     expect_valid(schedule);
-    EXPECT_THAT(time_pipeline(schedule, kTicks).idle, Each((p() - 1) * kAll));  // of m v kAll
+    EXPECT_THAT(time_pipeline(schedule, kTicks).idle, Each((p() - 1) * kAll));  // the whole is m v kAll
     for (std::int32_t rank = 0; rank < p(); ++rank)
       EXPECT_EQ(max_live_micro_batches(schedule, rank),
                 std::min(2 * (p() - rank - 1) + (v - 1) * p() + 1, m() * v));

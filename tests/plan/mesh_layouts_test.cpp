@@ -110,8 +110,8 @@ TEST(MeshSearch, AsManyThreadsAsThereAreFindTheSame) {
   }
 }
 
-// By the real engines: together the stages have all parameters, and no send lacks its receive, or it would
-// fail.
+// The real engines run dry: together the stages have all parameters, and no send lacks its receive, or it
+// would fail.
 TEST(MeshSearch, StagesThatRunDryHoldTheWholeModel) {
   const std::vector<std::string> items = {"model.family=llama", "model.layers=8",      "model.hidden=256",
                                           "model.heads=4",      "model.ffn=512",       "model.vocab=512",

@@ -1,4 +1,4 @@
-// What differs between runs, and whether it means anything.
+// Tests the differences between runs, and whether they mean anything.
 #include <gmock/gmock.h>
 
 #include <strata/report/compare_runs.h>
@@ -41,7 +41,7 @@ TEST(SpeedDifference, IsSignificantWhereItIsLargerThanTheNoise) {
   EXPECT_GT(slower.high, 1.1);
 }
 
-// Of a hundred pairs of equally fast runs about five are called different.
+// About five of a hundred pairs of equally fast runs are called different.
 TEST(SpeedDifference, IsRarelySignificantWhereThereIsNone) {
   int called = 0;
   for (std::uint64_t pair = 0; pair < 100; ++pair)

@@ -40,7 +40,7 @@ inline std::vector<std::string> event_records(const std::string& file) {
 /// The fields of a message of protocol buffers, in their order: numbers, or bytes.
 struct MessageField {
   int number = 0;
-  std::uint64_t value = 0;  ///< of fixed sizes: the bits
+  std::uint64_t value = 0;  ///< the bits, if the size is fixed
   std::string bytes;
   double real() const {
     double number_of_bits = 0;

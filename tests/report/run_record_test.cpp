@@ -1,4 +1,4 @@
-// What is read from a run folder.
+// Tests what is read from a run folder.
 #include <gmock/gmock.h>
 
 #include <cmath>

@@ -231,7 +231,7 @@ TEST_F(FakeCudaTest, ADeviceThatIsBehindLosesMarksButNoWork) {
 TEST(GpuClockTest, AMarkIsBetweenItsQueuedAndSeenTimes) {
   detail::GpuClock clock;
   EXPECT_EQ(clock.to_host_ns(500, 10'000, 20'000), 10'000);  // the first mark: there is no other bound yet
-  EXPECT_EQ(clock.to_host_ns(600, 10'050, 20'000), 10'100);  // by the GPU's own clock
+  EXPECT_EQ(clock.to_host_ns(600, 10'050, 20'000), 10'100);  // measured by the GPU's own clock
   EXPECT_EQ(clock.to_host_ns(700, 10'400, 20'000), 10'400);  // the GPU clock ran slow
   EXPECT_EQ(clock.to_host_ns(800, 10'450, 20'000), 10'500);
   EXPECT_EQ(clock.to_host_ns(5'800, 10'500, 15'000), 15'000);  // the GPU clock ran fast

@@ -1,4 +1,4 @@
-// On which NUMA node the host backend places memory.
+// Tests on which NUMA node the host backend places memory.
 #include <strata/runtime/backend/host_backend.h>
 
 #include <memory>

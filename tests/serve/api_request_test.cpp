@@ -1,4 +1,4 @@
-// What clients ask, and how requests that cannot be honoured are refused.
+// Tests the requests of clients, and how those that cannot be honoured are refused.
 #include <strata/serve/api_request.h>
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What clients receive, in the form that OpenAI's clients parse.
+// Tests the answers to clients, in the form that OpenAI's clients parse.
 #include <strata/serve/api_response.h>
 
 #include <gmock/gmock.h>

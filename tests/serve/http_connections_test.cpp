@@ -1,4 +1,4 @@
-// Whom the HTTP server answers, and when, while other connections are idle, slow, half closed or many.
+// Tests whom the HTTP server answers, and when, while other connections are idle, slow, half closed or many.
 #include <strata/serve/http_server.h>
 
 #include <atomic>

@@ -65,7 +65,7 @@ class HttpServerTest : public ::testing::Test {
     const std::lock_guard lock(mutex_);
     return slowest_;
   }
-  /// What the server has told of requests, in any order.
+  /// The server's lines about requests, in any order.
   std::vector<std::string> told() {
     const std::lock_guard lock(mutex_);
     return told_;
@@ -267,7 +267,7 @@ unsigned backlog_of(int port) {
     size = sizeof(info);
     if (ntohs(address.sin_port) != port || ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
       continue;
-    return info.tcpi_sacked;  // of a listening socket
+    return info.tcpi_sacked;  // the limit of the backlog if the socket listens
   }
   return 0;
 }

@@ -36,7 +36,7 @@ class RawClient {
     }
   }
   void send_no_more() const { ::shutdown(socket_, SHUT_WR); }
-  /// What arrives until `text` is there or the connection is closed.
+  /// Returns what arrives until `text` is there or the connection is closed.
   std::string read_until(const std::string& text) const {
     std::string all;
     char buffer[4096];

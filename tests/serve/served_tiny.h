@@ -60,7 +60,7 @@ class ServedTiny {
   }
   ApiResponse get(std::string_view path) { return service.handle({"GET", path, {}}); }
 
-  /// What the generator makes of a prompt, by another engine with one place.
+  /// The text that the generator makes of a prompt, by another engine with one place.
   std::string generated(const Prompt& prompt, std::int64_t n, const SamplingOptions& sampling,
                         std::uint64_t seed) const {
     CachedModel alone(config(), {1, 16, 48});

@@ -80,7 +80,7 @@ TEST_F(HeldParamsTest, NormsAreOfThisStepAlone) {
   EXPECT_EQ(session_->square_sum(0), 0);
 }
 
-// What was accumulated before states are loaded is of another run.
+// Gradients that were accumulated before states are loaded belong to another run.
 TEST_F(HeldParamsTest, LoadingForgetsGradients) {
   create(options());
   const std::string folder =

@@ -98,7 +98,7 @@ class Driver final : public Session {
     must(machine().commit(kLr, report));
     grad_norm = report.grad_norm;
   }
-  double grad_norm = 0;  // of the last step
+  double grad_norm = 0;  // the norm of the last step
   static constexpr double kLr = 1e-2;
 
  private:

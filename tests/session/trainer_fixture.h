@@ -147,7 +147,7 @@ class TrainerSessionTest : public ::testing::Test {
     options.nvme.engine = IoEngine::threads;
     return options;
   }
-  /// With which the working window has room, and no home.
+  /// The budgets in which the working window has room, and no home.
   static TierBytes least_budgets(const SessionOptions& options, TrainerHolds holds = TrainerHolds::states) {
     const auto plan = must(plan_trainer_states(kParams, options, holds));
     return minimum_budgets(plan->layout, plan->trace, {.budgets = {0, 4096, kUnlimited}, .prefetch = 2});

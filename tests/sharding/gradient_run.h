@@ -224,7 +224,7 @@ inline void expect_same(const Program& whole, int ranks, std::vector<ShardAnnota
                         double tolerance = 1e-5) {
   expect_same(whole, {{tp_axis(ranks), std::move(texts)}}, tolerance);
 }
-/// Of ranks that have parts of the sequences.
+/// The same for ranks that have parts of the sequences.
 inline void expect_same_in_parts(const Program& whole, int ranks, std::int64_t seq,
                                  std::vector<ShardAnnotation> texts, bool rings) {
   for (const bool zigzag : {false, true}) {

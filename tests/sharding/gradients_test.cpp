@@ -117,7 +117,7 @@ TEST_P(PartitionMeshes, LayoutsOfSeveralDimensionsHaveTheGradientsOfOneRank) {
 INSTANTIATE_TEST_SUITE_P(Families, PartitionMeshes,
                          ::testing::Values("gpt2", "llama", "qwen3", "bloom", "glm4"));
 
-/// By tensor: the squares of the differences to other gradients.
+/// For each tensor, the squares of the differences to other gradients.
 using Errors = std::map<std::string, double, std::less<>>;
 void add_errors(const Program& part, const Gradients& found, const Gradients& oracle, Errors& errors) {
   for (const ParamInfo& param : part.params) {

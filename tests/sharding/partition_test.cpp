@@ -73,7 +73,8 @@ double attention_flops(const Program& program) {
   return sum;
 }
 
-// With n ranks, one after the other, rank r has (2 r + 1) / n^2 of the work (without the diagonal).
+// If n ranks had one part after the other, rank r would have (2 r + 1) / n^2 of the work (without the
+// diagonal).
 TEST(Partition, ZigzagBalancesTheWorkOfAttention) {
   DecoderConfig config = small_config("llama");
   config.seq = 4096;

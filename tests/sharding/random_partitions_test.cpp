@@ -11,8 +11,8 @@ namespace {
 
 using test::Along;
 
-/// What is annotated of a program, each in a dimension: parameters, and results of instructions by their
-/// names.
+/// The objects of a program that can be annotated, each in a dimension: parameters, and results of
+/// instructions by their names.
 std::vector<std::pair<std::string, int>> splittable(const Program& program) {
   std::vector<std::pair<std::string, int>> all;
   for (const ParamInfo& param : program.params) all.emplace_back(param.name, param.shape.rank);

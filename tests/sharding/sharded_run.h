@@ -132,11 +132,11 @@ class ShardedRun {
   const Program& program_;
   Rank& rank_;
   AxisGroups axes_;
-  // Of neighbours, by the axis and their number.
+  // The groups of neighbours, keyed by the axis and their number.
   std::map<std::pair<std::int32_t, std::int32_t>, std::unique_ptr<ProcessGroup>> groups_;
   std::optional<Stream> messages_;
-  std::map<std::int32_t, Event> passed_;  // by the number of a message
-  std::vector<std::size_t> offsets_;      // of values in the memory
+  std::map<std::int32_t, Event> passed_;  // keyed by the number of a message
+  std::vector<std::size_t> offsets_;      // the offsets of values in the memory
   Buffer memory_;
 };
 

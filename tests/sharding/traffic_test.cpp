@@ -1,4 +1,4 @@
-// What ranks send that share a model, against the formulas of the techniques.
+// Compares the bytes that ranks that share a model send with the formulas of the techniques.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -18,9 +18,10 @@ using test::SplitCase;
 
 /// Sizes in bytes of a decoder of the kind of LLaMA, in f32, and what collectives of n ranks send of them.
 struct Formula {
-  double n = 1;                                 ///< ranks
-  double act = 0, qkv = 0, kv = 0, tokens = 0;  ///< of all tokens: [T, h], [T, h + 2 h_kv], [T, 2 h_kv], [T]
-  double ffn = 0;                               ///< [T, f]
+  double n = 1;  ///< ranks
+  /// Elements of all tokens: [T, h], [T, h + 2 h_kv], [T, 2 h_kv], [T].
+  double act = 0, qkv = 0, kv = 0, tokens = 0;
+  double ffn = 0;                             ///< [T, f]
   double norms = 0, table = 0, matrices = 0;  ///< parameters: of norms, tokens or head, and all of the blocks
   double layers = 0;
 
@@ -92,7 +93,7 @@ double sent_by(const Program& program) {
 
 struct Technique {
   SplitCase run;
-  std::function<double(const Formula&)> sent;  ///< by a rank in one micro-batch
+  std::function<double(const Formula&)> sent;  ///< the bytes that a rank sends in one micro-batch
 };
 
 void PrintTo(const Technique& technique, std::ostream* out) { *out << technique.run.shard.front(); }
@@ -139,7 +140,7 @@ std::vector<Technique> techniques() {
   return all;
 }
 
-/// What one more block sends.
+/// The bytes that one more block sends.
 double sent_by_block(const SplitCase& c) {
   DecoderConfig model = realistic_model();
   double sent[2] = {};
@@ -150,8 +151,8 @@ double sent_by_block(const SplitCase& c) {
   return sent[1] - sent[0];
 }
 
-// Of layouts with q ranks along each axis, and d copies: `matrices` are those of one block. Norms, which need
-// whole rows, gather them, and their gradients are sums along the axis of columns.
+// The formulas are for layouts with q ranks along each axis, and d copies: `matrices` are those of one block.
+// Norms, which need whole rows, gather them, and their gradients are sums along the axis of columns.
 
 // Xu & You 2021: along tp, columns of what is multiplied; along tp2, matrices and their gradients.
 double block_2d(const Formula& f, double q, double d) {

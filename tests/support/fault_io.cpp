@@ -164,7 +164,8 @@ class FaultFile final : public File {
         return to == offset ? Status::ok() : write_all(*base_, to, from);
       }
       case FaultKind::tear: {
-        std::vector<bool> kept;  // by sector: drawing for each byte would dominate the run time of many tears
+        // One for each sector: drawing for each byte would dominate the run time of many tears.
+        std::vector<bool> kept;
         for (std::size_t at = 0; at < from.size(); at += kSector)
           kept.push_back(injection.rng.below(at / kSector, 2) == 0);
         io_.note(injection, str("torn, ", what));

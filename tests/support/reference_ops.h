@@ -267,7 +267,7 @@ struct AttentionShape {
   bool causal = true;
   std::size_t kv_heads = 0;  ///< 0: equal to heads
   bool alibi = false;
-  Ints doc_start = {};  ///< by token: start of its document; empty: no documents
+  Ints doc_start = {};  ///< for each token, the start of its document; empty: no documents
   std::size_t window = 0;
   double softcap = 0, scale = 0;  ///< softcap 0: none; scale 0: 1 / sqrt(head_dim)
   std::size_t h() const { return heads * head_dim; }

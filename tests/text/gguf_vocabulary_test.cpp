@@ -204,7 +204,7 @@ TEST(GgufVocabularyTest, AModelIsNamedPhi3IfAndOnlyIfItHasThatTokenizer) {
 TEST(GgufVocabularyTest, TwoTokensOfOneTextAreRefused) {
   TokenizerSpec spec = fixture("gpt2").spec();
   AddedToken added;
-  added.content = "\xC4\xA0";  // what a space is written as
+  added.content = "\xC4\xA0";  // a space is written as this
   added.id = static_cast<std::int32_t>(spec.tokens.size());
   spec.tokens.push_back(added.content);
   spec.added.push_back(added);

@@ -381,7 +381,7 @@ TEST_F(RecordCacheTest, FilesThatCannotBeReadAreReportedWithAllOtherBadOnes) {
   io.put("b.jsonl", "{\"text\": 1}\n");
   const std::vector<std::string> sources = {"gone.txt", "b.jsonl", "a.parquet", "a.txt", "lost.txt"};
   const Status status = TokenCache::open_or_build(io, tokenizer, sources, "d/c").status();
-  EXPECT_EQ(status.code(), Code::not_found);  // of the first
+  EXPECT_EQ(status.code(), Code::not_found);  // the code of the first one
   EXPECT_THAT(status.message(),
               testing::ContainsRegex("gone.txt.*\nb.jsonl: line 1.*\na.parquet: .*\n.*lost.txt"));
   EXPECT_TRUE(must(io.list("d")).empty());

@@ -30,7 +30,7 @@ bool is_reader(const std::string& path) {
   return false;
 }
 
-/// What of an entry of `datasets` strata would read otherwise; else empty.
+/// The part of an entry of `datasets` that strata would read otherwise; else empty.
 std::string problem_of(const Json& entry) {
   if (at(entry, "type").is_object())
     return "'type' has fields and a format of its own: write the records as messages, prompts or texts";

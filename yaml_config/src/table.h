@@ -12,10 +12,10 @@
 
 namespace strata::detail {
 
-/// What a value becomes. An empty reason stands for that of the row.
+/// The outcome of a value. An empty reason stands for that of the row.
 struct YamlOutcome {
   DsVerdict verdict = DsVerdict::taken;
-  std::vector<std::pair<std::string, Json>> settings = {};  ///< of strata's keys
+  std::vector<std::pair<std::string, Json>> settings = {};  ///< keys of strata and their values
   std::string reason = {};
 };
 
@@ -23,7 +23,7 @@ struct YamlRow;
 /// `root`: the whole file, whose other keys may decide.
 using YamlConvert = YamlOutcome (*)(const YamlRow& row, const Json& value, const Json& root);
 
-/// What becomes of a key.
+/// The verdict on a key.
 struct YamlRow {
   std::string_view key;
   DsVerdict verdict = DsVerdict::meaningless;
@@ -35,7 +35,7 @@ struct YamlRow {
 
 /// A key that counts although the file lacks it, as the value of another key of strata.
 struct YamlDefault {
-  std::string_view key, value;  ///< of the trainer; the value as JSON
+  std::string_view key, value;  ///< a key of the trainer, and its value as JSON
   bool (*applies)(const Json& root) = nullptr;
 };
 

@@ -158,7 +158,7 @@ class Parser {
 
   struct Anchored {
     Json value;
-    int depth = 0, n_values = 0;  // of what is inside
+    int depth = 0, n_values = 0;  // describe what is inside
   };
 
   yaml_parser_t parser_{};

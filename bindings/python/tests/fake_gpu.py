@@ -34,7 +34,7 @@ class FakeGpu:
         self.copied_bytes = 0
 
     def is_host(self, tensor):
-        if type(tensor).__name__ == "FakeTensor":  # of a step without data
+        if type(tensor).__name__ == "FakeTensor":  # it belongs to a step without data
             return False
         begin = tensor.data_ptr()
         return any(first <= begin < last for first, last in map(address_range, self._host))
@@ -53,7 +53,7 @@ class FakeGpu:
         self.copied_bytes += tensor.numel() * tensor.element_size()
         host, writes = (into, True) if self.is_host(into) else (tensor, False)
         with torch.no_grad():
-            # Of copies that use the same memory of the host, the earlier ones come first.
+            # Earlier copies come first if several use the same memory of the host.
             self._end([queued for queued in self._queue if queued.overlaps(host)])
             values = tensor.detach().clone()
             if writes:

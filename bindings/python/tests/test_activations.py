@@ -161,7 +161,7 @@ class ActivationsTest(unittest.TestCase):
 
 
 class MemoryTest(unittest.TestCase):
-    """Of a process of its own, which saves 48 times 4 MiB."""
+    """The peak of a process of its own, which saves 48 times 4 MiB."""
 
     LOOP = """
 import sys, torch, strata

@@ -1,4 +1,4 @@
-"""What strata.offload_activations() saves, and how often: storages, views, and what stays."""
+"""Tests what strata.offload_activations() saves, and how often: storages, views, and what stays."""
 
 import unittest
 
@@ -15,7 +15,7 @@ except ImportError:
 
 
 class StorageTest(unittest.TestCase):
-    """What is saved, and how often."""
+    """Tests what is saved, and how often."""
 
     def setUp(self):
         self.activations = strata.offload_activations(**{**RAM, "min_bytes": 4 * KIB})  # no scalars
@@ -118,7 +118,7 @@ class StorageTest(unittest.TestCase):
         self.assertEqual(kept, 2 * n)
         self.assertEqual(self.saved(), (3, 3 * n))
         y.sum().backward()
-        with self.activations:  # those that backward has used up take no room
+        with self.activations:  # tensors that backward has used up take no room
             z = [x.exp(), x.exp()]
         self.assertEqual(self.saved(), (0, 0))
         del z

@@ -24,7 +24,7 @@ class DsConfigTest(unittest.TestCase):
         self.assertEqual((config.dtype, config.loss_scale), ("f16", 4096))
         self.assertEqual((config.micro_batch_size, config.gradient_accumulation_steps), (4, 2))
         self.assertEqual(config.gradient_clipping, 0.5)
-        self.assertEqual(config.settings["train.grad_accum"], 16)  # of all ranks
+        self.assertEqual(config.settings["train.grad_accum"], 16)  # the micro-batches of all ranks
         self.assertEqual(config.settings["memory.nvme_dir"], ["/mnt/disk0/swap", "/mnt/disk1/swap"])
 
     def test_auto_leaves_attributes_open(self):

@@ -27,7 +27,7 @@ BY_NAME = {
     "gradients of samples": lambda net: vmap(grad(lambda p, x: functional_call(net, p, (x,)).sum()), (None, 0))(
         dict(net.named_parameters()), X)["4.weight"],
 }  # fmt: skip
-# What needs one module at a time.
+# These transforms need one module at a time.
 BY_MODULE = {
     "jvp of inputs": lambda net: jvp(net, (X,), (X,))[1],
     "vmap over inputs": lambda net: vmap(net)(X),

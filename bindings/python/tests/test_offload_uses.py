@@ -16,7 +16,7 @@ LARGEST = (48 * 48 + 48) * 4  # the largest module of the model
 
 
 class UsesTest(unittest.TestCase):
-    """With room for the largest module alone."""
+    """The device has room for the largest module alone."""
 
     def check(self, use, device=LARGEST):
         found = []

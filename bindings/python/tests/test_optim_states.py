@@ -246,7 +246,8 @@ cycle.append(cycle)
             text = code.format(tests=tests, optimizer=optimizer, end=end)
             return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
 
-        # What an interrupt leaves depends on the versions of Python and torch, so that torch's optimizer says it.
+        # The effect of an interrupt depends on the versions of Python and torch, so that torch's optimizer says
+        # it.
         interrupted = end_with("torch.optim.AdamW(net.parameters())", "raise KeyboardInterrupt").returncode
         for end, expected in (("", 0), ("sys.exit(3)", 3), ("del net, state", 0), ("raise KeyboardInterrupt", interrupted),
                               ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -15)):  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a step notices about parameters and gradients, and when it looks."""
+"""Tests what a step notices about parameters and gradients, and when it looks."""
 
 import unittest
 from unittest import mock

@@ -42,7 +42,7 @@ std::string option_meaning(const OptionHelp& option) {
              : str(text, " (default: ", code_text(option.default_text), ")");
 }
 
-/// Of a verb without actions, or of an action: what it is called with, and its options.
+/// Describes a verb without actions, or an action: what it is called with, and its options.
 std::string command_use(const std::string& name, const CommandHelp& command) {
   std::string arguments, rows;
   bool has_options = false;

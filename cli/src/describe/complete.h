@@ -10,7 +10,7 @@ namespace strata::cli {
 struct Completion {
   std::string word, text;
 };
-/// What the last of the words may become: verbs, actions, options, their values, and keys of the
+/// The completions of the last of the words: verbs, actions, options, their values, and keys of the
 /// configuration with theirs. `words`: what is on the command line behind "strata"; the last one may be
 /// empty. None where the shell knows better, as for files.
 std::vector<Completion> complete(const CommandHelp& strata, const std::vector<std::string>& words);

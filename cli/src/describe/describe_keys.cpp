@@ -26,7 +26,7 @@ std::string range_text(const KeySpec& key) {
   return high ? " of at most " + number_text(key.max) : std::string();
 }
 
-// What may be written behind "key=".
+// The values that may be written behind "key=".
 std::string accepts_text(const KeySpec& key) {
   std::string text;
   switch (key.type) {

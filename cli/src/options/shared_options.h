@@ -20,7 +20,7 @@ void add_task(CLI::App& app, Args& args);
 /// FILE, key=value, --preset and --task, which every verb with a configuration accepts.
 void add_run_options(CLI::App& app, Args& args);
 
-/// Those, and --json.
+/// Adds the run options and --json.
 void add_plan_options(CLI::App& app, Args& args);
 
 /// --nvme-dir

@@ -23,7 +23,8 @@ class LineReader {
   /// Takes the next line without its line feed. `waits`: until there is one or the input ends. The text after
   /// the last line feed is a line unless it is empty. Errors: `io_error`.
   Result<Got> next(bool waits, std::string& line);
-  std::uint64_t line_number() const noexcept { return line_number_; }  ///< of the last line; starts at 1
+  /// The number of the last line; starts at 1.
+  std::uint64_t line_number() const noexcept { return line_number_; }
 
  private:
   bool take(std::string& line);

@@ -72,7 +72,7 @@ std::string steps_text(const std::vector<CheckpointInfo>& checkpoints) {
   return fmt::format("{}", fmt::join(steps, ", "));
 }
 
-// Those of the steps that were named, or all. All steps that do not exist are named at once.
+// The checkpoints of the steps that were named, or all. All steps that do not exist are named at once.
 Result<std::vector<CheckpointInfo>> chosen(const Args& args, const Place& place) {
   if (args.checkpoints.empty()) return place.found;
   const std::set<std::int64_t> wanted(args.checkpoints.begin(), args.checkpoints.end());

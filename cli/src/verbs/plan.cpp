@@ -127,8 +127,8 @@ Status print_sweep(const Args& args, const RunPlan& run, double tokens,
 /// The stages of a pipeline.
 struct Stages {
   std::vector<PlannedJob> later;      ///< behind that of rank 0
-  std::vector<const RunPlan*> plans;  ///< of all
-  std::vector<Forecast> forecasts;    ///< of all together; empty without a profile
+  std::vector<const RunPlan*> plans;  ///< the plans of all stages
+  std::vector<Forecast> forecasts;    ///< forecasts of all stages together; empty without a profile
 };
 
 // The last step of a trace, as a picture or as events for Perfetto.

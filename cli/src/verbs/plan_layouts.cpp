@@ -26,7 +26,7 @@ std::uint64_t most(const DryRunLayout& layout, Tier tier) {
   return bytes;
 }
 
-// What takes most of the step besides computing, and what makes it shorter.
+// Names the part that takes most of the step besides computing, and a change that makes it shorter.
 std::string next_change(const LayoutEstimate& e) {
   const bool each = e.layout.dp > 1 && e.copies_s > 0;
   const std::array<std::pair<double, const char*>, 5> parts = {{

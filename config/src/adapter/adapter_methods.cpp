@@ -138,7 +138,8 @@ std::string readers_of(std::string_view key) {
   return names;
 }
 
-// With what a converted adapter cannot be stated, and states of a trainer, which has no values of A0 and B0.
+// Refuses settings with which a converted adapter cannot be stated, and states of a trainer, which has no
+// values of A0 and B0.
 void check_pissa(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
   const TrainConfig::Adapter& given = config.adapter;
   if (given.init == "default") return;

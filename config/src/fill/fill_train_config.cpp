@@ -24,7 +24,7 @@ namespace {
 
 using detail::set_by;
 
-// What config.json of a family has no key for: the model could not be exported.
+// Refuses sizes for which config.json of a family has no key: the model could not be exported.
 void check_new_model(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
   const TrainConfig::Model& m = config.model;
   if (m.family == "bloom" && m.ffn != 4 * m.hidden)
@@ -118,7 +118,7 @@ void check_reward(const ConfigTree& tree, const TrainConfig& config, std::vector
       problems.push_back(str(tree.entry("align.reward").origin, ": ", status.message()));
 }
 
-// Of objectives that sample answers.
+// Checks the settings of objectives that sample answers.
 void check_policy(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
   const PolicySizes sizes = policy_sizes(config);
   check_reward(tree, config, problems);
@@ -180,7 +180,7 @@ void check_loss_name(const ConfigTree& tree, const TrainConfig& config, std::vec
                          ")"));
 }
 
-// What only objectives that sample answers have.
+// Refuses settings that only objectives that sample answers have.
 void check_mixture(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
   if (!config.data.mixture.empty() && !samples_answers(config))
     problems.push_back(str(set_by(tree, "data.mixture"), " names files, but train.objective is ",
@@ -211,7 +211,7 @@ void check_objective(const ConfigTree& tree, const TrainConfig& config, std::vec
            "whose texts are packed, and virtual tokens are of a row");
 }
 
-// What ranks that share the model do not support.
+// Refuses settings that ranks that share the model do not support.
 void check_split(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
   const auto refuse = [&](const char* key, const auto& value, const char* why) {
     problems.push_back(str(set_by(tree, key), " = ", value, " ", why, ", but ranks share the model (",

@@ -44,8 +44,8 @@ constexpr std::array<std::string_view, 13> k2d = {"layers.*.qkv.weight 0:tp",
 // Copies of such a layout have other rows.
 constexpr std::array<std::string_view, 15> k25d =
     with(k2d, std::array<std::string_view, 2>{"embed/embedding 0:tp3", "layers.*/linear 0:tp3"});
-// Of two linear layers, one is split by rows along tp and by columns along tp2, and the next the other way
-// round; rows of activations gather matrices along tp3.
+// One linear layer is split by rows along tp and by columns along tp2, and the next one the other way round;
+// rows of activations gather matrices along tp3.
 constexpr std::array<std::string_view, 18> k3d = {"layers.*.qkv.weight 0:tp",
                                                   "layers.*.mlp_in.weight 0:tp",
                                                   "embed/embedding 0:tp",

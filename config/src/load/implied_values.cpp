@@ -12,10 +12,10 @@
 namespace strata::detail {
 namespace {
 
-/// What is learned of a model from a folder.
+/// The part of a folder's model that is fine-tuned.
 enum class Tuning : std::uint8_t { none, parameters, matrices };  // matrices: of adapters
 
-// A run with states goes on that another trainer began.
+// A run with states is no fine-tuning: it goes on where another trainer ended.
 Tuning tuning(std::string_view from, std::string_view states, std::string_view objective,
               std::string_view method) {
   if (from.empty() || !states.empty() || objective != "lm") return Tuning::none;
@@ -37,8 +37,8 @@ constexpr Implied kImplied[] = {
     {"parallel.zero", "1", "parallel.reduce", "once"},    // whole gradients are added once a step
 };
 
-constexpr std::int64_t kSeq = 128, kSteps = 1000, kWarmup = 50;  // of runs that start from random values
-constexpr double kWarmupShare = 0.03;                            // of fine-tuning
+constexpr std::int64_t kSeq = 128, kSteps = 1000, kWarmup = 50;  // for runs that start from random values
+constexpr double kWarmupShare = 0.03;                            // for fine-tuning
 
 int precedence(std::string_view origin) {
   constexpr std::array<std::string_view, 3> kLater = {"file ", "environment ", "argument "};
@@ -47,7 +47,7 @@ int precedence(std::string_view origin) {
   return origin == "default" ? 0 : 1;  // else a preset or a task
 }
 
-// With states a run goes on that another trainer began.
+// A run with states is no fine-tuning: it goes on where another trainer ended.
 bool is_tuned(const ConfigTree& tree) {
   return !tree.text("model.from").empty() && tree.text("model.states").empty();
 }

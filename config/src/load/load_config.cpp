@@ -117,7 +117,7 @@ Status check_found(const ConfigTree& tree, const ConfigLayer& found) {
   std::vector<std::string> problems;
   for (const auto& [key, want] : found.values) {
     const ConfigEntry& entry = tree.entry(key);
-    if (key == "adapter.dropout") continue;  // of the training, not of what is trained
+    if (key == "adapter.dropout") continue;  // belongs to the training, not to what is trained
     const std::string is = entry.spec->type == KeyType::number_list
                                ? fmt::format("{}", fmt::join(tree.numbers(key), ","))
                            : entry.spec->type == KeyType::text_list ? detail::list_text(tree.texts(key))

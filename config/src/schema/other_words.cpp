@@ -3,7 +3,8 @@
 namespace strata {
 namespace {
 
-// What TRL and transformers, PEFT, LLaMA-Factory, torchtune, axolotl, unsloth, nanoGPT and llama.cpp call it.
+// The names of TRL and transformers, PEFT, LLaMA-Factory, torchtune, axolotl, unsloth, nanoGPT and llama.cpp
+// for keys.
 constexpr OtherWord kWords[] = {
     {"learning_rate", "optim.lr"},
     {"base_lr", "optim.lr"},

@@ -22,7 +22,7 @@ std::span<const TrainKey> outputs_keys() noexcept;         ///< log, checkpoint
 
 /// All of them, in the order of the schema.
 std::span<const TrainKey> train_keys();
-/// What other programs call the keys.
+/// The names of other programs for the keys.
 std::span<const OtherWord> other_words() noexcept;
 
 }  // namespace strata

@@ -59,7 +59,7 @@ constexpr ConfigPreset kPresets[] = {
 };
 constexpr EnvName kEnvNames[] = {
     {"STRATA_CONFIG", ""},   // the file if the command names none; read by load_config()
-    {"STRATA_LIBRARY", ""},  // of the Python package
+    {"STRATA_LIBRARY", ""},  // read by the Python package
     {"STRATA_PROGRESS", "log.progress"},
 };
 

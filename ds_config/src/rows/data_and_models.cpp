@@ -1,6 +1,6 @@
 #include "conversions.h"
 
-// What is done to data and models: refused where it would change the result.
+// Keys for changes of data and models: refused where they would change the result.
 namespace strata::detail {
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "conversions.h"
 
-// What is offloaded, and how it is moved.
+// Keys for offloading and its transfers.
 namespace strata::detail {
 namespace {
 

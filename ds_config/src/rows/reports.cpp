@@ -3,7 +3,7 @@
 
 #include "conversions.h"
 
-// What a run reports and saves.
+// Keys for the reports and checkpoints of a run.
 namespace strata::detail {
 namespace {
 

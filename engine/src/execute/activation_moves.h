@@ -27,7 +27,7 @@ class ActivationMoves {
 
   StateContext& context_;
   const ProgramMemory& memory_;
-  std::vector<Event> done_;  // by move: after its last copy
+  std::vector<Event> done_;  // the event after the last copy of each move
   ActivationStore store_;
 };
 

@@ -11,7 +11,7 @@ namespace strata::detail {
 /// The slots for activations on the slow tier: one for each activation, and a spare for each size.
 struct ActivationSlots {
   std::vector<SlotClass> classes;
-  std::vector<std::uint32_t> class_of;  ///< by stored activation: index into classes
+  std::vector<std::uint32_t> class_of;  ///< the index into classes of each stored activation
 };
 ActivationSlots activation_slots(const LoweredProgram& program);
 

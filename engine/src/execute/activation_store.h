@@ -44,8 +44,8 @@ class ActivationStore {
   const ProgramMemory& memory_;
   const LoweredProgram& program_;
   std::vector<std::int32_t> stored_of_move_;
-  std::vector<std::uint32_t> class_of_;  // by stored activation: its class in the store
-  std::vector<IoTicket> tickets_;        // by stored activation: its last request
+  std::vector<std::uint32_t> class_of_;  // the class of each stored activation in the store
+  std::vector<IoTicket> tickets_;        // the last request of each stored activation
   std::vector<Request> queue_;           // not submitted yet, oldest first
 };
 

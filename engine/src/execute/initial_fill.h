@@ -56,11 +56,11 @@ class InitialFill {
   const QuantizedValues given_quantized_;
   std::int32_t tensor_ = -1;  // the one of quantizer_
   std::optional<MatrixQuantizer> quantizer_;
-  std::vector<std::byte> bytes_;    // of one piece
+  std::vector<std::byte> bytes_;    // the bytes of one piece
   std::int32_t norms_tensor_ = -1;  // the one of norms_
   std::vector<float> norms_;
   PrincipalFactor factor_;         // the one of factors_, of either side
-  std::vector<float> factors_[2];  // by side
+  std::vector<float> factors_[2];  // indexed by side
 };
 
 }  // namespace strata::detail

@@ -34,8 +34,8 @@ class MatrixQuantizer {
   std::int64_t quantized_ = 0;  // its blocks whose scales are known, from the first
   std::vector<float> scales_;
   std::vector<std::byte> sections_;  // the bytes behind its values, when all scales are known
-  std::vector<float> values_;        // of some blocks
-  std::vector<std::uint8_t> codes_;  // of the same
+  std::vector<float> values_;        // the values of some blocks
+  std::vector<std::uint8_t> codes_;  // the codes of the same blocks
 };
 
 }  // namespace strata::detail

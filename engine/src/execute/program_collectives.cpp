@@ -49,7 +49,7 @@ Status ProgramCollectives::queue(Op op, const CollectiveAttrs& attrs, const Tens
                                  const TensorView& out) {
   Stream& compute = context_.streams().compute;
   if (op == Op::shift_begin) return begin_shift(attrs, in, out);
-  // What is added up is in `out` already.
+  // A summand is in `out` already.
   const bool is_copied = op != Op::accumulate_over_ranks && (reduces_in_place(op) || op == Op::shift_end);
   if (op == Op::shift_end)
     STRATA_TRY(context_.backend().wait_on_async(shifted_[static_cast<std::size_t>(attrs.number)], compute));

@@ -21,14 +21,14 @@ class ProgramCollectives {
   /// All references outlive it.
   ProgramCollectives(StateContext& context, const RunPlan& plan);
 
-  /// Of accumulate_over_ranks, `out` already has the rank's part.
+  /// Queues a collective. For accumulate_over_ranks, `out` already has the rank's part.
   Status queue(Op op, const CollectiveAttrs& attrs, const TensorView& in, const TensorView& out);
 
  private:
   Status begin_shift(const CollectiveAttrs& attrs, const TensorView& in, const TensorView& out);
 
   StateContext& context_;
-  std::vector<Event> shifted_;  // by number
+  std::vector<Event> shifted_;  // indexed by number
 };
 
 }  // namespace strata::detail

@@ -28,7 +28,7 @@ class ProgramExecutor {
   using AfterInstr = std::function<Status(std::size_t)>;
   /// Runs `program` once.
   Status run(const LoweredProgram& program, const StepMachine::Pass& pass, const AfterInstr& after = {});
-  /// By program of the plan: the bytes of the arena that it has used so far.
+  /// The bytes of the arena that each program of the plan has used so far.
   std::span<const std::size_t> arena_used() const noexcept { return arena_used_; }
   /// To be called after a failure, once the streams are idle.
   void release() noexcept { moves_.release(); }
@@ -45,7 +45,7 @@ class ProgramExecutor {
   const RunPlan& plan_;
   const InstructionCosts* const costs_;
   std::vector<std::size_t> arena_used_;
-  std::size_t* used_ = nullptr;  // of the program that runs
+  std::size_t* used_ = nullptr;  // belongs to the program that runs
   ActivationMoves moves_;
   ProgramCollectives collectives_;
   ProgramMessages messages_;

@@ -57,8 +57,8 @@ PinnedParts pinned_parts(const RunPlan& plan) {
   return parts;
 }
 
-// Of the programs that run while sequences are continued: their activations, behind which the cache is, and
-// the cache.
+// The programs that run while sequences are continued share memory: their activations, and behind these the
+// cache.
 bool keeps_cache(ProgramRole role) noexcept {
   return role == ProgramRole::prefill || role == ProgramRole::decode || role == ProgramRole::infer;
 }

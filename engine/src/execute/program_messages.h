@@ -21,7 +21,7 @@ class ProgramMessages {
 
  private:
   StateContext& context_;
-  std::vector<Event> passed_;  // by number
+  std::vector<Event> passed_;  // indexed by number
 };
 
 }  // namespace strata::detail

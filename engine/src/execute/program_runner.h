@@ -107,7 +107,7 @@ class ProgramRunner {
   std::vector<Replay> replays_;
   ProgramExecutor executor_;
   KvCacheTracker kv_cache_;
-  std::vector<BatchInput> inputs_;   // of the micro-batch that is being filled
+  std::vector<BatchInput> inputs_;   // the inputs of the micro-batch that is being filled
   std::int32_t bad_loss_ = -1;       // the first micro-batch of the last gradient whose loss is not finite
   std::size_t slot_ = 0;             // index of the next input slot
   std::array<Event, 2> uploaded_{};  // after which the slot may be written again

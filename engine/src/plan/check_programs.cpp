@@ -51,7 +51,8 @@ Status check_inputs(std::span<const NamedProgram* const> programs) {
   return {};
 }
 
-// What the engine itself fills and reads in programs of a role. Other inputs are up to the BatchSource.
+// The inputs that the engine itself fills, and the output that it reads, in programs of a role. Other inputs
+// are up to the BatchSource.
 struct Ports {
   std::span<const std::string_view> inputs;
   std::string_view output;

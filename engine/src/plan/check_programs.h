@@ -12,12 +12,12 @@ namespace strata::detail {
 
 /// The programs of a run that can be planned together, and their parameters. Refers to the set.
 struct CheckedPrograms {
-  /// Those that exist, in the order of their roles. The first one represents the model.
+  /// The programs that exist, in the order of their roles. The first one represents the model.
   std::vector<const NamedProgram*> programs;
   ParameterUnion parameters;
 
   bool train() const noexcept { return programs.front()->role == ProgramRole::train; }
-  /// Those that train.
+  /// The programs that train.
   std::span<const NamedProgram* const> trained() const noexcept {
     std::size_t n = 0;
     while (n < programs.size() && programs[n]->role == ProgramRole::train) ++n;
@@ -25,7 +25,7 @@ struct CheckedPrograms {
   }
 };
 
-/// Of a step of a program that trains, of all ranks together.
+/// The micro-batches of a step of a program that trains, of all ranks together.
 std::int32_t micro_batches_of(const NamedProgram& named, const SessionOptions& options) noexcept;
 
 /// Errors: `invalid` or `unsupported`, naming the program, and the input, output or parameter that is wrong.

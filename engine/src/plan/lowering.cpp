@@ -313,7 +313,7 @@ class Lowering {
   const MemoryPlan& plan_;
   const std::vector<std::int32_t> tensor_of_param_;
   std::map<ValueId, std::size_t> state_offset_;
-  std::map<std::int32_t, ValueId> moved_;  // by move: the value that moves
+  std::map<std::int32_t, ValueId> moved_;  // the value that each move moves
 };
 
 }  // namespace

@@ -12,7 +12,8 @@
 namespace strata {
 namespace {
 
-constexpr double kMinImprovement = 0.99;  // of the time before; smaller gains are within a profile's error
+// A share of the time before; smaller gains are within a profile's error.
+constexpr double kMinImprovement = 0.99;
 
 class PlanSearch {
  public:

@@ -24,7 +24,7 @@ std::size_t arena_of(const NamedProgram& program) {
 
 // The size of the model's activations on the device, by the program that represents it.
 std::size_t arena_of(const CheckedPrograms& checked) {
-  // Of the programs that continue sequences, the one for few tokens.
+  // Among the programs that continue sequences, the one for few tokens represents the model.
   const bool continues = checked.programs.front()->role == ProgramRole::prefill;
   std::size_t bytes = arena_of(continues ? *checked.programs.back() : *checked.programs.front());
   for (const NamedProgram* named : checked.programs)
@@ -73,7 +73,7 @@ std::vector<PlannedStep> plan_steps(const CheckedPrograms& checked, const Sessio
   return steps;
 }
 
-// What the options say of the trainees, in the order of the steps. One without a name needs no entry.
+// The options of the trainees, in the order of the steps. One without a name needs no entry.
 std::vector<TraineeOptions> trainee_options(const std::vector<PlannedStep>& steps,
                                             const SessionOptions& options) {
   if (steps.size() == 1 && steps.front().parts.size() == 1 && options.trainees.empty()) return {};
@@ -87,7 +87,7 @@ std::vector<TraineeOptions> trainee_options(const std::vector<PlannedStep>& step
   return trainees;
 }
 
-// Of each trainee the last pass of its step; if nothing is trained, a pass without uses.
+// The last pass of each trainee's step; if nothing is trained, a pass without uses.
 std::vector<const UseTrace*> last_passes(const RunPlan& plan) {
   static const UseTrace kNothing;
   std::vector<const UseTrace*> last;

@@ -48,11 +48,11 @@ class MicroBatchCopies {
   const Program& from_;
   Program& to_;
   std::optional<CollectiveAttrs> over_ranks_;
-  std::vector<ValueId> sum_;                // by parameter: in which gradients are added up
-  std::vector<std::size_t> last_writer_;    // by parameter: the instruction that completes its gradient
+  std::vector<ValueId> sum_;                // the value in which each parameter's gradients are added up
+  std::vector<std::size_t> last_writer_;    // the instruction that completes each parameter's gradient
   std::set<ValueId> written_;               // gradients
-  std::vector<std::vector<ValueId>> copy_;  // by micro-batch and value
-  std::vector<std::vector<ValueId>> micro_batch_grads_;  // by micro-batch and parameter
+  std::vector<std::vector<ValueId>> copy_;  // indexed by micro-batch and value
+  std::vector<std::vector<ValueId>> micro_batch_grads_;  // indexed by micro-batch and parameter
 };
 
 }  // namespace strata::detail

@@ -21,8 +21,8 @@ Specs infer_accumulate(In in, const Attrs&) {
 Status launch_accumulate(const OpCall& c, Backend& backend, Stream& stream) {
   return state_kernels::accumulate_async(backend, stream, {c.out[0], c.in[0], !accumulates(c, 0)});
 }
-/// What a rank does before the sums of all ranks are added: rank 0 has what was summed before, and the others
-/// have nothing, so that it counts once.
+/// Prepares a rank's summand before the sums of all ranks are added: rank 0 has what was summed before, and
+/// the others have nothing, so that it counts once.
 Status launch_own_part(const OpCall& c, Backend& backend, Stream& stream) {
   const bool first = !accumulates(c, 0) || c.attrs.as<CollectiveAttrs>().rank > 0;
   return state_kernels::accumulate_async(backend, stream, {c.out[0], c.in[0], first});

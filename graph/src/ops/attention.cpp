@@ -133,9 +133,8 @@ AttentionAttrs own_heads(const AttentionAttrs& a, const ShardAxis& axis) {
   return own;
 }
 
-// By sequences; by tokens, of which every rank has its own queries and gets all keys and values; and by
-// heads, of which every rank has its own, where keys and values that are fewer than ranks are computed by
-// several.
+// Splits by sequences; by tokens, where every rank has its own queries and gets all keys and values; and by
+// heads, where every rank has its own, and keys and values that are fewer than ranks are computed by several.
 std::vector<ShardStrategy> shard_attention(const ShardQuery& q) {
   const auto& a = q.attrs.as<AttentionAttrs>();
   std::vector<ShardStrategy> ways;

@@ -29,8 +29,8 @@ Status launch_embedding(const OpCall& c, Backend& backend, Stream& stream) {
                                            c.attrs.as<EmbeddingAttrs>().is_part});
 }
 
-// By tokens; by columns of the table; and by its rows, with sums of what the ranks find, which are one row
-// and zeros.
+// Splits by tokens; by columns of the table; and by its rows, where the result is the sum of what the ranks
+// find: one rank finds the row, and the others zeros.
 std::vector<ShardStrategy> shard_embedding(const ShardQuery& q) {
   const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0)), whole = ShardPlacement::copied();
   const ShardPlacement columns = ShardPlacement::split(1, q.cut_of(1, 1));

@@ -55,8 +55,8 @@ std::vector<ValueId> lower_sliced_linear(const Instr& on_shards, const ShardAxis
   return {whole};
 }
 
-// By rows of x; by rows of w, which are columns of y; and by columns of x and w, with sums of the ranks'
-// products, to which rank 0 adds the bias.
+// Splits by rows of x; by rows of w, which are columns of y; and by columns of x and w, where the result is
+// the sum of the ranks' products, to which rank 0 adds the bias.
 std::vector<ShardStrategy> shard_linear(const ShardQuery& q) {
   const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0)), whole = ShardPlacement::copied();
   Cut out = q.columns.n > 0 && !q.is_split(1, 0) ? q.columns : q.cut_of(1, 0);
@@ -81,7 +81,8 @@ Specs infer_linear_backward_input(In in, const Attrs& attrs) {
   return gemm_output("dx", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype,
                      attrs.as<LinearAttrs>().gemm);
 }
-// Of linear_backward_input and linear_backward_weight, each of which costs as much as the forward GEMM.
+// Counts for linear_backward_input and linear_backward_weight, each of which costs as much as the forward
+// GEMM.
 double flops_linear_backward(In in, In, const Attrs&) {
   return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
 }

@@ -10,9 +10,9 @@
 #include <strata/graph/launch.h>
 #include <strata/graph/ops.h>
 
-// What the files of this folder share. Each file defines an op with its derivative ops, or a few ops that
-// belong together: the order of the operands, the function of Builder that records it, the rules, and the
-// call of its kernels.
+// The files of this folder share these declarations. Each file defines an op with its derivative ops, or a
+// few ops that belong together: the order of the operands, the function of Builder that records it, the
+// rules, and the call of its kernels.
 
 /// The definitions of all ops. An op of the list without one does not link.
 namespace strata::detail::op_defs {
@@ -46,7 +46,7 @@ Specs infer_elementwise_backward(In in, const Attrs& attrs);
 
 double no_flops(In in, In out, const Attrs& attrs);
 double per_element(In in, In out, const Attrs& attrs);
-/// Of a GEMM whose inner extent is the row length of operand 0.
+/// The operations of a GEMM whose inner extent is the row length of operand 0.
 double gemm_flops(In in, In out, const Attrs& attrs);
 
 /// The operands and the result are split in the same dimension, in any.

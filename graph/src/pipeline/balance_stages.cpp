@@ -22,7 +22,7 @@ class Cuts {
  public:
   Cuts(std::span<const double> costs, std::size_t stages) : n_(costs.size()), sum_(n_ + 1) {
     for (std::size_t i = 0; i < n_; ++i) sum_[i + 1] = sum_[i] + costs[i];
-    // By stages and first item: of the items from there on.
+    // Both are indexed by a number of stages and a first item, and describe the items from there on.
     slowest_.assign(stages + 1, std::vector<double>(n_ + 1, std::numeric_limits<double>::infinity()));
     end_.assign(stages + 1, std::vector<std::size_t>(n_ + 1, 0));
     slowest_[0][n_] = 0;

@@ -34,7 +34,7 @@ struct Reader {
   std::int32_t stage;
   StagePhase phase;
 };
-/// By value, who reads it.
+/// The readers of each value.
 std::vector<std::vector<Reader>> readers_of(const Program& program, const StageCode& code) {
   std::vector<std::vector<Reader>> readers(program.values.size());
   for (std::size_t i = 0; i < program.code.size(); ++i)
@@ -87,7 +87,7 @@ Result<std::vector<StageMessage>> stage_messages(const Program& program, const P
       for (std::int32_t k = 0; k < schedule.micro_batches; ++k) {
         const std::int32_t made_by = numbers.of(stage, code.phase[i], k);
         const std::int64_t sent = start(from, made_by) + ticks(task(from, made_by).work);
-        std::map<std::int32_t, std::int32_t> read_by;  // by rank
+        std::map<std::int32_t, std::int32_t> read_by;  // the first reading task of each rank
         for (const Reader& reader : readers[static_cast<std::size_t>(id)]) {
           const std::int32_t rank = reader.stage % ranks, at = numbers.of(reader.stage, reader.phase, k);
           if (rank == from) continue;
@@ -101,7 +101,7 @@ Result<std::vector<StageMessage>> stage_messages(const Program& program, const P
                                    " after rank ", rank, " reads it"));
         for (const auto& [rank, at] : read_by) all.push_back({id, k, from, rank, sent, made_by, at});
         if (!is_output(program, id)) continue;
-        // Whom nothing but the end of the step needs it for, gets it then: nobody waits for it before.
+        // Ranks that need the output only at the end of the step get it then: nobody waits for it before.
         for (std::int32_t rank = 0; rank < ranks; ++rank)
           if (rank != from && read_by.count(rank) == 0)
             all.push_back({id, k, from, rank, timing.end, n_tasks(from) - 1, n_tasks(rank)});

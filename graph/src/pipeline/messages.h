@@ -14,7 +14,7 @@ namespace strata::detail {
 /// A value of a micro-batch that one rank makes and another one reads.
 struct StageMessage {
   ValueId value = kNoValue;
-  std::int32_t micro_batch = 0;   ///< of a gradient -1: its sum over all on the sender
+  std::int32_t micro_batch = 0;   ///< -1 for a gradient: its sum over all on the sender
   std::int32_t from = 0, to = 0;  ///< ranks
   std::int64_t sent = 0;          ///< when, in the timing of the schedule
   std::int32_t made_by = 0;       ///< task of the sender
@@ -24,7 +24,7 @@ struct StageMessage {
 /// before it is made.
 Result<std::vector<StageMessage>> stage_messages(const Program& program, const PipelineSchedule& schedule,
                                                  const StageCode& code);
-/// By parameter, the ranks whose stages read it.
+/// The ranks whose stages read each parameter.
 std::vector<std::set<std::int32_t>> ranks_of_params(const Program& program, const StageCode& code,
                                                     std::int32_t ranks);
 

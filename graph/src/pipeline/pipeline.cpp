@@ -132,7 +132,7 @@ class RankProgram {
         copies_.add(i, task.micro_batch);
   }
 
-  /// What is queued or ends before a task.
+  /// Queues the begins and ends of messages that come before a task.
   void queue(std::int32_t task) {
     for (std::size_t m = 0; m < messages_.size(); ++m)
       if (messages_[m].begin == task) begin(m);
@@ -190,8 +190,9 @@ class RankProgram {
   Program to_;
   MicroBatchCopies copies_;
   std::vector<QueuedMessage> messages_;
-  std::vector<ValueId> sent_;  // by message: what its begin returns
-  // By gradient and rank, what the rank adds to the gradient of a parameter of several ranks.
+  std::vector<ValueId> sent_;  // the value that each message's begin returns
+  // Indexed by gradient and rank: the part that the rank adds to the gradient of a parameter of several
+  // ranks.
   std::map<std::pair<ValueId, std::int32_t>, ValueId> parts_;
   std::int32_t region_ = 0;
 };

@@ -8,7 +8,7 @@
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/str.h>
 
-// What a schedule's tasks wait for: who may go when.
+// The order in which a schedule's tasks can run: which task waits for which.
 
 namespace strata {
 namespace {
@@ -20,7 +20,7 @@ std::string name_of(const StageTask& task) {
              " in virtual stage ", task.virtual_stage);
 }
 
-/// What a stage has passed on or finished.
+/// The results of a stage that others wait for, and its end.
 enum class Passed : std::uint8_t { output, gradient, end };
 using Key = std::tuple<Passed, std::int32_t, std::int32_t>;  // stage, micro-batch
 

@@ -9,7 +9,7 @@
 namespace strata::detail {
 namespace {
 
-/// By parameter, how many instructions add to its gradient.
+/// The number of instructions that add to each parameter's gradient.
 std::vector<int> count_writers(const Program& program) {
   std::vector<int> writers(program.params.size());
   for (const Instr& instr : program.code)
@@ -40,7 +40,7 @@ StageCode stage_code(const Program& program, std::span<const std::int32_t> stage
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const Instr& instr = program.code[i];
     const bool is_everywhere = is_constant(instr);
-    // What reads a loss that backward computes with its gradient comes behind it.
+    // If backward computes a loss together with its gradient, the readers of the loss run in backward, too.
     const bool is_backward = instr.backward || std::any_of(instr.in.begin(), instr.in.end(), [&](ValueId id) {
                                return id != kNoValue && by_backward[static_cast<std::size_t>(id)];
                              });

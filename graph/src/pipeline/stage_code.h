@@ -19,9 +19,9 @@ inline constexpr int kStagePhases = 3;
 /// The instructions of each stage.
 struct StageCode {
   static constexpr std::int32_t kEverywhere = -1;  ///< constants, which every rank computes
-  std::vector<std::int32_t> stage;                 ///< by instruction
-  std::vector<StagePhase> phase;                   ///< by instruction
-  /// By stage and phase, in order.
+  std::vector<std::int32_t> stage;                 ///< the stage of each instruction
+  std::vector<StagePhase> phase;                   ///< the phase of each instruction
+  /// The instructions of each stage and phase, in order.
   std::vector<std::array<std::vector<std::size_t>, kStagePhases>> code;
   std::vector<std::size_t> constants;
 

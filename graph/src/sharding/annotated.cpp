@@ -35,10 +35,10 @@ std::deque<ShardAnnotation> annotate_like(const Program& program, const Program&
 
 namespace {
 
-/// What annotations can name: parameters, and instructions by the names of their first results.
+/// The objects that annotations can name: parameters, and instructions by the names of their first results.
 struct Named {
   std::vector<std::string> names;
-  std::vector<std::size_t> target;  // of a name: a parameter, or behind them an instruction
+  std::vector<std::size_t> target;  // the target of each name: a parameter, or behind them an instruction
 
   void add(std::string name, std::size_t at) {
     names.push_back(std::move(name));

@@ -13,7 +13,8 @@ struct ConversionStep {
   Op op;
   Attrs attrs;
 };
-/// What turns a value in one placement into the same in another; none if nothing can. `whole` is its shape.
+/// The steps that turn a value in one placement into the same in another; none if nothing can. `whole` is its
+/// shape.
 std::optional<std::vector<ConversionStep>> conversion(const ShardPlacement& from, const ShardPlacement& to,
                                                       const Shape& whole, const ShardAxis& axis);
 /// Bytes that a rank sends for these steps, forward and, for a value with a gradient, backward.

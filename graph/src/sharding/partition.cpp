@@ -26,7 +26,7 @@ constexpr double kImpossible = std::numeric_limits<double>::infinity();
 /// Operations that take as long as a byte's exchange takes, about, on a CPU and on a GPU.
 constexpr double kFlopsPerByte = 1000;
 
-/// By value, whether it needs a gradient: it depends on a trainable parameter.
+/// Whether each value needs a gradient: it depends on a trainable parameter.
 std::vector<bool> values_with_grads(const Program& program) {
   std::vector<bool> needs(program.values.size(), false);
   for (const ParamInfo& param : program.params)
@@ -70,8 +70,8 @@ class Partitioner : public ShardedCode {
  private:
   struct Home {
     ShardPlacement at;
-    bool decided = false;                         // of a parameter: some instruction has read it
-    const ShardAnnotation* annotation = nullptr;  // of a parameter
+    bool decided = false;                         // parameters only: some instruction has read it
+    const ShardAnnotation* annotation = nullptr;  // parameters only
   };
   struct Choice {
     ShardStrategy strategy;
@@ -103,7 +103,7 @@ class Partitioner : public ShardedCode {
     }
   }
 
-  /// What is gathered for its readers is split evenly, whatever they are.
+  /// Splits parameters that are gathered for their readers evenly, whatever the readers are.
   Status split_gathered_params() {
     for (const ParamInfo& param : from_.params) {
       const ShardAnnotation* const annotation = home_[at(param.value)].annotation;
@@ -119,7 +119,7 @@ class Partitioner : public ShardedCode {
     return {};
   }
 
-  /// Of a state that nothing has read yet.
+  /// The price of a state that nothing has read yet.
   double price_of_state(const ValueInfo& whole, const ShardPlacement& to) const {
     if (to.kind == ShardPlacement::Kind::replicated) return 0;
     const bool suits =
@@ -167,7 +167,7 @@ class Partitioner : public ShardedCode {
             result->dim == strategy.out.dim);
   }
 
-  /// What a rank computes, as the bytes that could be exchanged meanwhile.
+  /// The work of a rank, as the bytes that could be exchanged meanwhile.
   double work_bytes(const Instr& instr, const ShardStrategy& strategy) const {
     const bool splits = std::any_of(strategy.in.begin(), strategy.in.end(), [](const ShardPlacement& in) {
       return in.is_split() || in.kind == ShardPlacement::Kind::partial;
@@ -400,13 +400,13 @@ class Partitioner : public ShardedCode {
   const Annotated annotated_;
   const std::vector<Cut> wanted_;
   const std::vector<bool> has_grad_;
-  std::vector<Home> home_;   // by value of the whole program
+  std::vector<Home> home_;   // indexed by value of the whole program
   std::vector<ValueId> id_;  // the same value of the rank's program, in its home placement
   struct Placed {
     Cut cut;
     ValueId value;
   };
-  std::map<Key, std::vector<Placed>> placed_;  // what values were converted to
+  std::map<Key, std::vector<Placed>> placed_;  // the values that others were converted to
   Program to_;
   const Instr* lowered_ = nullptr;  // the instruction in whose place others are added
   std::int32_t next_number_ = 0;

@@ -15,7 +15,7 @@ bool is_needless(const Program& program, const Instr& instr) {
 }
 
 Program without_copies(Program program) {
-  std::vector<ValueId> same(program.values.size());  // what is read instead of a value
+  std::vector<ValueId> same(program.values.size());  // the value that is read instead of each value
   std::iota(same.begin(), same.end(), 0);
   for (const Instr& instr : program.code)
     if (is_needless(program, instr))
@@ -27,7 +27,7 @@ Program without_copies(Program program) {
   return program;
 }
 
-/// By value, how many instructions read it.
+/// The number of instructions that read each value.
 std::vector<int> readers_of(const Program& program) {
   std::vector<int> readers(program.values.size(), 0);
   for (const Instr& instr : program.code)

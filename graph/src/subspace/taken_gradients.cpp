@@ -25,7 +25,7 @@ Result<TakenGradients> take_gradients(Program& program, std::span<const LoraGrou
   for (const LoraGroup& group : groups) problems += problem_of_taking(program, group);
   if (!problems.empty()) return Status::error(Code::invalid, str(what, ":", problems));
   TakenGradients taken;
-  for (const LoraGroup& group : groups)  // of two groups of one matrix, the second finds it taken
+  for (const LoraGroup& group : groups)  // if a matrix has two groups, the second finds it taken
     taken.emplace(group.weight, find_param(program, group.weight)->grad);
   for (ParamInfo& param : program.params) {
     if (taken.count(param.name) == 0) continue;

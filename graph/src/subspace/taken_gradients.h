@@ -6,7 +6,8 @@
 
 #include <strata/graph/subspace_passes.h>
 
-// What passes share that compute with the gradients of matrices instead of training these.
+// Functions that are shared by the passes that compute with the gradients of matrices instead of training
+// these.
 
 namespace strata::detail {
 

@@ -63,8 +63,8 @@ Status check_states(const TrainConfig& config, const DecoderConfig& decoder) {
                        "(optim.name = galore), whose states are not those of whole matrices");
 }
 
-/// What the run trained, in the format that was asked for. `auto`: an adapter as PEFT has it, else a whole
-/// model.
+/// The format that was asked for, which must fit what the run trained. `auto`: an adapter as PEFT has it,
+/// else a whole model.
 Result<std::string> chosen_format(const ExportRequest& request, const TrainConfig& config) {
   const bool adapted = has_adapters(config);
   if (adapted && is_reward_model(config) && (request.format == "auto" || request.format == "peft"))

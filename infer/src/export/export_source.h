@@ -37,13 +37,13 @@ struct ExportedModel {
   DecoderConfig decoder;
   ParamSource source;  ///< valid while the object is
   std::optional<Tokenizer> tokenizer;
-  std::map<std::string, std::string> texts;  ///< what a folder has besides config.json and the weights
+  std::map<std::string, std::string> texts;  ///< files of a folder besides config.json and the weights
   std::string source_config;                 ///< the model's own config.json; empty: none
   HfTokenIds token_ids;
   std::string chat_template;  ///< Jinja; empty: none
 
-  ExportedCheckpoint checkpoint;             ///< of a run
-  std::unique_ptr<PretrainedValues> folder;  ///< of a folder
+  ExportedCheckpoint checkpoint;             ///< if a run is exported
+  std::unique_ptr<PretrainedValues> folder;  ///< if a folder is exported
 };
 /// `format` is the one asked for, for messages.
 Result<ExportedModel> model_of_run(const ExportRequest& request, const LoadedConfig& loaded,

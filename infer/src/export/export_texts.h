@@ -22,7 +22,8 @@ Result<std::map<std::string, std::string>> texts_beside(const Tokenizer& tokeniz
 Result<std::map<std::string, std::string>> texts_of_folder(const Tokenizer& tokenizer,
                                                            const std::string& folder, Io& io);
 
-/// What config.json says of the same. `is_based`: the run began with a folder that describes its tokens.
+/// The ids in config.json for the same markers. `is_based`: the run began with a folder that describes its
+/// tokens.
 HfTokenIds token_ids_of(const TextMarkers& markers, bool is_based, bool scores);
 
 }  // namespace strata::detail

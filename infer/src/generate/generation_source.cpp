@@ -31,7 +31,7 @@ std::string requested_dtype(const LoadedConfig& loaded) {
   return origin.starts_with("argument ") && dtype != "auto" ? dtype : "f32";
 }
 
-// What strftime_now() of a chat template writes for a question, as in transformers.
+// The day that strftime_now() of a chat template writes for a question, as in transformers.
 std::tm today() {
   const std::time_t now = std::time(nullptr);
   std::tm day{};
@@ -179,7 +179,7 @@ Result<int> GenerationSource::ranks() const {
   return n;
 }
 
-// By heads and columns. What splits rows does not apply: a token that is decoded is one row.
+// Splits by heads and columns. Layouts that split rows do not apply: a token that is decoded is one row.
 Status GenerationSource::share(ProgramSet& programs, const World& world) {
   TrainConfig& config = loaded_->config;
   TrainConfig::Parallel& parallel = config.parallel;

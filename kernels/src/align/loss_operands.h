@@ -11,7 +11,7 @@ inline const float* floats_or_null(const TensorView& view) {
   return dispatch::is_present(view) ? view.as<float>() : nullptr;
 }
 
-/// Of the arguments of a loss whose items have these weights.
+/// The call of a loss with the arguments `a`, whose items have these weights.
 template <class Loss, class Args>
 LossCall<Loss> loss_call(const Loss& loss, const TensorView& weights, const Args& a) {
   return {loss, weights.n_elems(), a.divisor.template as<float>(), a.loss.template as<float>(),

@@ -17,7 +17,7 @@ struct ValueLoss {
   float clip;
 
   struct Errors {
-    float free, held;  ///< of the value, and of the clipped one
+    float free, held;  ///< the error of the value, and the error of the clipped value
     STRATA_HD bool clipped() const { return held * held > free * free; }
   };
   STRATA_HD Errors errors(std::int64_t i) const {

@@ -67,7 +67,7 @@ class HeadScratch {
   std::int64_t d_;
 };
 
-/// What no query sees.
+/// Zeroes the rows of queries that see no key, and of keys that no query sees.
 void clear_rows(const HeadRows& rows, std::int64_t begin, std::int64_t end, std::int64_t d) {
   for (std::int64_t row = begin; row < end; ++row) std::fill_n(rows.row(row), d, 0.0f);
 }

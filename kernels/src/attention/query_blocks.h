@@ -10,7 +10,7 @@
 #include "attention/head_dim.h"
 #include "row_table.h"
 
-// What attention on the host is divided into: blocks of query rows of one head, and the keys that they see.
+// Attention on the host is divided into blocks of query rows of one head, and the keys that they see.
 
 namespace strata::kernels::detail {
 
@@ -18,9 +18,10 @@ namespace strata::kernels::detail {
 struct AttentionGeometry {
   AttentionHeads shape;
   std::int64_t d;
-  std::int64_t queries, keys;    ///< of a sequence
-  std::int64_t width, kv_width;  ///< of a row of the tensor with queries, and of that with keys and values
-  std::int64_t keys_before;      ///< heads before the first key head in such a row
+  std::int64_t queries, keys;  ///< queries and keys of a sequence
+  /// The length of a row of the tensor with queries, and of a row of the tensor with keys and values.
+  std::int64_t width, kv_width;
+  std::int64_t keys_before;  ///< heads before the first key head in such a row
   std::int64_t out_width, pairs, group;
   float scale;
   const std::int32_t* doc_start;

@@ -151,7 +151,7 @@ struct BlockWarps {
   }
   /// Starts copying 16 bytes, or zeros if not `valid`, to shared memory.
   static __device__ __forceinline__ void cp_async(void* to, const void* from, bool valid) {
-    const int bytes = valid ? 16 : 0;  // what is not read becomes zero
+    const int bytes = valid ? 16 : 0;  // bytes that are not read become zero
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                      static_cast<unsigned>(__cvta_generic_to_shared(to))),
                  "l"(from), "r"(bytes)

@@ -13,7 +13,7 @@ namespace strata::kernels::detail {
 inline std::uint32_t drop_below(float p) noexcept {
   return static_cast<std::uint32_t>(std::floor(static_cast<double>(p) * 4294967296.0));
 }
-/// What kept elements are multiplied by.
+/// The factor of the elements that are kept.
 inline float keep_factor(float p) noexcept {
   return static_cast<float>(1.0 / (1.0 - static_cast<double>(p)));
 }

@@ -16,11 +16,11 @@
 /// CUDA.
 namespace strata::kernels::detail {
 
-/// What dora_norm's workspace is divided into.
+/// The arrays in dora_norm's workspace.
 struct DoraWorkspace {
   float* gram = nullptr;       ///< A A^T of a part
   float* products = nullptr;   ///< w A^T of a panel
-  std::byte* panel = nullptr;  ///< of a quantized matrix, a panel's values
+  std::byte* panel = nullptr;  ///< a panel's values if the matrix is quantized
   std::size_t bytes = 0;
 };
 inline DoraWorkspace dora_workspace(const LoraParts& parts, std::int64_t columns,

@@ -13,7 +13,7 @@
 /// `Lanes` is HalfWarp (lanes.h), or EmulatedHalfWarp on the host.
 namespace strata::kernels::detail {
 
-/// What the rows of a panel of an adapted part have in common, and where the panel's first row is.
+/// Operands that the rows of a panel of an adapted part have in common, and where the panel's first row is.
 struct DoraRows {
   const void* w = nullptr;          ///< stored dtype [rows, columns]
   const void* a = nullptr;          ///< stored dtype [rank, columns]

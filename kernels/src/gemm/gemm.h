@@ -19,7 +19,8 @@ struct Gemm {
   void* c = nullptr;
   std::int64_t ldc = 0;
   bool accumulate = false;
-  DType dtype = DType::f32;    ///< of A and B: f32, bf16 or f16 (fp8 GEMMs of device_gemm(): only of A)
+  /// The dtype of A and B: f32, bf16 or f16 (fp8 GEMMs of device_gemm(): the dtype of A only).
+  DType dtype = DType::f32;
   DType c_dtype = DType::f32;  ///< f32, or `dtype`: then the f32 sum is rounded once
 };
 

@@ -17,7 +17,7 @@ STRATA_OP(lora_up_backward_weight, LoraUpBackwardWeightArgs);
 
 namespace {
 
-constexpr std::int64_t kCopyBytes = std::int64_t{256} << 10;  // by a thread at a time
+constexpr std::int64_t kCopyBytes = std::int64_t{256} << 10;  // a thread copies so many bytes at a time
 
 }  // namespace
 

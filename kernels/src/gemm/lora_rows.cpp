@@ -31,7 +31,7 @@ const detail::LoraRowsTable<f16>& detail::lora_rows_table<f16>() noexcept {
 
 namespace {
 
-constexpr std::int64_t kCopyBytes = std::int64_t{256} << 10;  // by a thread at a time
+constexpr std::int64_t kCopyBytes = std::int64_t{256} << 10;  // a thread copies so many bytes at a time
 
 /// The rows of one adapter. Work is split by elements of u and of y, whatever the number of rows is.
 template <class T>

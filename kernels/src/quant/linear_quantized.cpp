@@ -15,7 +15,7 @@ STRATA_OP(linear_quantized_backward_input, LinearQuantizedBackwardInputArgs);
 
 namespace {
 
-/// What is done with each panel: its values are in a.panel before the GEMM.
+/// The function that runs for each panel: it dequantizes the panel into a.panel, then multiplies.
 template <class Args>
 auto on_host(const Args& a, DType dtype, ThreadPool& pool) {
   return [&a, dtype, &pool](const detail::Panel& panel, const detail::Gemm& gemm, const void* bias) {

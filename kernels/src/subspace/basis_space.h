@@ -47,7 +47,7 @@ inline BasisPart basis_part(const TensorView& g, const LoraPart& part, SubspaceS
           side};
 }
 
-/// What the workspace of one part is divided into; parts use the same memory one after the other.
+/// The arrays in the workspace of one part; parts use the same memory one after the other.
 struct BasisSpace {
   float* vectors = nullptr;    ///< [vectors, length]
   float* products = nullptr;   ///< [vectors, length]
@@ -55,7 +55,7 @@ struct BasisSpace {
   float* panel = nullptr;      ///< rows of G in f32; null if they need not be widened
   float* small = nullptr;      ///< [vectors, vectors]
   float* rotation = nullptr;   ///< [vectors, vectors]
-  double* sums = nullptr;      ///< of the rows and of the vectors, and four more
+  double* sums = nullptr;      ///< sums of the rows and of the vectors, and four more
   std::size_t bytes = 0;
 };
 inline BasisSpace basis_space(const BasisPart& part, std::byte* data) noexcept {

@@ -29,7 +29,7 @@ inline SquareRows square_rows(const TensorView& rows, double* sums) noexcept {
 /// Elements of r whose squares are summed as one row.
 inline constexpr std::int64_t kFlatRow = 4096;
 
-/// Of gradient_outside: where the sums of the gradient's rows are, and those of r after them.
+/// Sums of gradient_outside: the number of sums of the gradient's rows, and of r's rows, which follow them.
 struct OutsideSums {
   double* sums = nullptr;
   std::int64_t of_g = 0, of_r = 0;

@@ -8,7 +8,7 @@
 #include "subspace/gradient_squares.h"
 #include "work_split.h"
 
-/// What the host's ops on subspaces share.
+/// Checks and sums that the host's ops on subspaces share.
 namespace strata::kernels::detail {
 
 /// Requires a tensor of f32, bf16 or f16, whatever the op's other tensors are, with `n` elements.

@@ -34,7 +34,7 @@ void choose_signs(float* vectors, std::int64_t n, std::int64_t length, float* pa
 /// |rows|^2, or an Inf or a NaN if one of them is.
 double square_norm(const TensorView& rows, double* sums, ThreadPool& pool);
 
-/// What multiplies and widens on the host.
+/// The steps of the subspace iteration on the host: multiplying and widening.
 struct HostBasisSteps {
   ThreadPool& pool;
   Status multiply(const Gemm& gemm) const;

@@ -37,10 +37,10 @@ std::vector<Matrix> matrices_of(const std::vector<HfTensor>& tensors) {
     if (of_tokens) tokens = &tensor;
     has_head = has_head || of_head || tensor.param == "score.weight";
     if (tensor.shape.size() != 2 || !(tensor.param.starts_with("layers.") || of_tokens || of_head)) continue;
-    const bool turned = tensor.layout == HfTensor::Layout::transposed;
+    const bool transposed = tensor.layout == HfTensor::Layout::transposed;
     matrices.push_back({module_of(tensor), tensor.param, tensor.layout, tensor.first_row,
-                        static_cast<std::int64_t>(tensor.shape[turned ? 1 : 0]),
-                        static_cast<std::int64_t>(tensor.shape[turned ? 0 : 1]),
+                        static_cast<std::int64_t>(tensor.shape[transposed ? 1 : 0]),
+                        static_cast<std::int64_t>(tensor.shape[transposed ? 0 : 1]),
                         of_tokens ? LoraPlace::embedding
                         : of_head ? LoraPlace::head
                                   : LoraPlace::linear});
@@ -103,7 +103,7 @@ class Chooser {
   }
 
  private:
-  // What folder_settings() can state.
+  // Refuses what folder_settings() cannot state.
   void check_pissa() {
     if (settings_.dora) problems_ += "\n  PiSSA and DoRA cannot be combined";
     if (settings_.rslora && !(settings_.rank_pattern.empty() && settings_.alpha_pattern.empty()))

@@ -16,8 +16,8 @@ std::map<ModuleRows, LoraTrained> trained_factors(const DecoderConfig& config) {
   for (const HfTensor& tensor : hf_tensors(config)) {
     if (tensor.shape.size() != 2) continue;
     const bool of_rows = tensor.shape[0] >= tensor.shape[1];
-    const bool turned = tensor.layout == HfTensor::Layout::transposed;
-    trained[{tensor.param, tensor.first_row}] = of_rows == turned ? LoraTrained::a : LoraTrained::b;
+    const bool transposed = tensor.layout == HfTensor::Layout::transposed;
+    trained[{tensor.param, tensor.first_row}] = of_rows == transposed ? LoraTrained::a : LoraTrained::b;
   }
   return trained;
 }

@@ -23,7 +23,7 @@ bool is_in_saved(const std::vector<std::string>& save, std::string_view module);
 /// Whether a module that has the tensor, or one around it, ends in the name, as in PEFT.
 bool has_saved_module(const std::string& tensor, std::string_view name);
 
-/// What names modules in the settings of an adapter.
+/// A name or pattern of modules in the settings of an adapter.
 class ModuleName {
  public:
   enum class Kind : std::uint8_t {

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-// What changes nothing here: where the adapter comes from, and how PEFT treats the object that it loads.
+// These keys change nothing here: where the adapter comes from, and how PEFT treats the object that it loads.
 // fan_in_fan_out says how the base stores its matrices, which its family says, too.
 constexpr const char* kIgnored[] = {"auto_mapping",   "base_model_name_or_path", "fan_in_fan_out",
                                     "inference_mode", "layers_pattern",          "megatron_core",

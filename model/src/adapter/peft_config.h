@@ -24,7 +24,7 @@ std::string peft_config_json(const LoraSettings& settings, const std::vector<std
 std::string adapter_config_json(const DecoderConfig& config, const AdapterSettings& settings,
                                 const std::string& base);
 
-// What the methods share.
+// The methods share these functions.
 
 /// The settings of a method whose peft_type is not LORA. Errors: `unsupported` if strata does not have it,
 /// and those of reading.

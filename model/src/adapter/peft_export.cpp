@@ -80,7 +80,7 @@ class TensorWriter {
   const DecoderConfig& config_;
   const std::vector<detail::PeftTensor>& tensors_;
   const ParamSource& source_;
-  std::map<std::string, std::int64_t> elems_;  // of each parameter
+  std::map<std::string, std::int64_t> elems_;  // elements of each parameter
   std::map<std::string, std::vector<float>> params_;
 };
 
@@ -90,15 +90,15 @@ Result<std::string> adapter_config_text(const DecoderConfig& config, const Adapt
   if (lora == nullptr) return detail::adapter_config_json(config, settings, base);
   STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(config, *lora));
   const std::vector<HfTensor> all = hf_tensors(config);
-  const bool turned = std::any_of(all.begin(), all.end(),
-                                  [](const HfTensor& t) { return t.layout == HfTensor::Layout::transposed; });
+  const bool transposed = std::any_of(
+      all.begin(), all.end(), [](const HfTensor& t) { return t.layout == HfTensor::Layout::transposed; });
   LoraSettings written = *lora;
   if (written.tokens.size() > 1) {  // an object, which has names
     STRATA_TRY_ASSIGN(const std::vector<TokenTarget> tokens, token_targets(config, *lora));
     for (TrainedTokens& each : written.tokens)
       if (each.module.empty()) each.module = tokens.front().module;
   }
-  return detail::peft_config_json(written, target_modules(config, targets, lora->save), base, turned);
+  return detail::peft_config_json(written, target_modules(config, targets, lora->save), base, transposed);
 }
 
 Status write_folder(Io& io, const std::string& path, const DecoderConfig& config,

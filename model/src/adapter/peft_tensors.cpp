@@ -26,7 +26,7 @@ void each_row(const PeftTensor& tensor, const Copy& copy) {
 }
 
 std::vector<PeftTensor> prefix_tensors(const DecoderConfig& config, std::int64_t n) {
-  // Of each virtual token: of each layer, its keys and then its values.
+  // A row belongs to a virtual token, and has each layer's keys and then its values.
   const std::int64_t columns = 2 * config.kv_heads * config.head_dim;
   std::vector<PeftTensor> tensors;
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
@@ -155,11 +155,11 @@ PeftTensor saved_tensor(const HfTensor& tensor, const std::vector<LoraTarget>& t
   const bool is_vector = tensor.shape.size() == 1;
   const auto extent = [&](std::size_t i) { return static_cast<std::int64_t>(tensor.shape[i]); };
   const std::int64_t columns = is_vector ? 1 : extent(1), rows = extent(0);
-  const bool turned = tensor.layout == HfTensor::Layout::transposed;
+  const bool transposed = tensor.layout == HfTensor::Layout::transposed;
   return {.name = str(kPeftPrefix, tensor.name.substr(0, dot), has_adapter ? ".base_layer" : "",
                       tensor.name.substr(dot)),
           .param = tensor.param,
-          .first = tensor.first_row * (turned ? rows : columns),
+          .first = tensor.first_row * (transposed ? rows : columns),
           .rows = rows,
           .columns = columns,
           .layout = tensor.layout,

@@ -9,17 +9,17 @@
 
 namespace strata::detail {
 
-/// What adapter_model.safetensors has of one parameter of an adapter: elements [first, first + rows *
-/// columns) of the parameter are a tensor, or columns of one. The parts of a tensor follow each other.
+/// The tensor of adapter_model.safetensors that holds a parameter of an adapter: elements [first, first +
+/// rows * columns) of the parameter are a tensor, or columns of one. The parts of a tensor follow each other.
 struct PeftTensor {
   std::string name;
   std::string param;
   std::int64_t first = 0, rows = 0, columns = 0;
-  HfTensor::Layout layout = HfTensor::Layout::rows;  ///< of the rows
+  HfTensor::Layout layout = HfTensor::Layout::rows;  ///< the layout of the rows
   std::int64_t file_columns = 0;  ///< columns of the tensor, if the parameter has not all of them; else 0
-  std::int64_t first_column = 0;  ///< of the tensor
+  std::int64_t first_column = 0;  ///< its first column in the tensor
   bool is_vector = false;         ///< the tensor is [rows], and columns is 1
-  bool optional = false;          ///< what PEFT stores of the base in some files; it is not written
+  bool optional = false;          ///< PEFT stores such a tensor of the base in some files; it is not written
   std::int64_t n_elems() const noexcept { return rows * columns; }
   std::int64_t file_elems() const noexcept { return rows * (file_columns > 0 ? file_columns : columns); }
   std::vector<std::uint64_t> shape() const {

@@ -11,7 +11,7 @@ namespace strata {
 std::vector<WeightParts> weight_parts(const DecoderConfig& config) {
   const std::vector<HfTensor> tensors = hf_tensors(config);
   std::vector<WeightParts> weights;
-  std::map<std::string, std::map<std::int64_t, std::int64_t>> rows_of;  // by matrix and first row
+  std::map<std::string, std::map<std::int64_t, std::int64_t>> rows_of;  // keyed by matrix and first row
   for (const HfTensor& tensor : tensors) {
     if (tensor.shape.size() != 2 || !tensor.param.starts_with("layers.")) continue;
     const auto [found, is_new] = rows_of.try_emplace(tensor.param);

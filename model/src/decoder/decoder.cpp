@@ -183,10 +183,10 @@ class Recorder {
   const Heads heads_;
   const DType compute_;
   const float residual_std_;
-  std::optional<CacheShape> cache_;  // of a program with a KV cache
+  std::optional<CacheShape> cache_;  // only in a program with a KV cache
   Value tokens_weight_;
   Value doc_start_, positions_, slots_;  // set if the model and the program use them
-  std::array<Value, 2> angles_;          // of full layers, and of sliding layers if they have their own
+  std::array<Value, 2> angles_;  // the angles of full layers, and of sliding layers if they have their own
   Builder b_;
 };
 

@@ -1,4 +1,4 @@
-// What llama.cpp calls the families, and what it can compute of each.
+// The names of the families in llama.cpp, and what it can compute of each.
 #pragma once
 
 #include <string>

@@ -19,13 +19,13 @@ namespace {
 
 using detail::GgufPart;
 
-constexpr std::int64_t kGgufElemsAtOnce = (1 << 20) / 4;  // of a thread
+constexpr std::int64_t kGgufElemsAtOnce = (1 << 20) / 4;  // a thread converts so many elements at a time
 constexpr std::int64_t kQuantizationVersion = 2;          // GGML_QNT_VERSION
 
 /// Takes the bytes of a file from front to back.
 using ByteSink = std::function<Status(std::span<const std::byte>)>;
 
-/// What an export consists of, before any value is read.
+/// The contents of an export, before any value is read.
 struct GgufPlan {
   std::string header;
   std::vector<GgufPart> parts;

@@ -10,7 +10,7 @@
 
 namespace strata::detail {
 
-/// What the formats of a file depend on besides its mix.
+/// The mix of a file, and the other facts that decide the formats of its matrices.
 struct GgufMixOf {
   GgufMix mix = GgufMix::f32;
   std::int64_t layers = 0;

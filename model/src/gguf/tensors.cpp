@@ -114,7 +114,7 @@ class PartList {
   const GgufArchitecture& architecture_;
   const DecoderConfig c_;
   const GgufMix mix_;
-  std::map<std::string, int> n_tensors_;  // of each parameter
+  std::map<std::string, int> n_tensors_;  // tensors of each parameter
   std::vector<GgufPart> out_;
 };
 

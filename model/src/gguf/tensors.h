@@ -36,7 +36,7 @@ std::vector<GgufPart> gguf_parts(const GgufArchitecture& architecture, const Dec
 void gather_gguf(const GgufPart& part, std::int64_t begin, std::span<const float> param,
                  std::span<float> into);
 
-/// What each frequency of RoPE is divided by, of the scaling llama3 (Grattafiori et al. 2024).
+/// The divisor of each frequency of RoPE in the scaling llama3 (Grattafiori et al. 2024).
 std::vector<float> llama3_factors(const RopeFrequencies& frequencies, std::int64_t rotary_dim);
 
 }  // namespace strata::detail

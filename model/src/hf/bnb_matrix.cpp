@@ -71,7 +71,7 @@ Status check_not_packed(const StoredTensor& scales, const std::string& weight) {
           "is evaluated"));
 }
 
-/// What the JSON of a quantized matrix says.
+/// The JSON of a quantized matrix.
 struct QuantState {
   std::string type;
   std::int64_t block = 0, nested_block = 0;
@@ -177,7 +177,8 @@ bool BnbMatrix::has_bytes() const noexcept {
 }
 
 Status BnbMatrix::read_scales(std::int64_t first_block, std::span<float> into) const {
-  if (matrix_.format == WeightFormat::int8) {  // of the row that begins in each block, or before it
+  // A block has the scale of the row that begins in it, or before it.
+  if (matrix_.format == WeightFormat::int8) {
     const std::int64_t last =
         std::min((first_block + std::ssize(into) - 1) * kWeightBlock / matrix_.columns, matrix_.rows() - 1);
     const std::int64_t first = first_block * kWeightBlock / matrix_.columns;

@@ -53,7 +53,7 @@ class BnbMatrix {
 
   kernels::QuantizedMatrix matrix_;
   StoredTensor values_, scales_, group_scales_;
-  std::vector<float> map_;  // of 8-bit scales
+  std::vector<float> map_;  // the values of 8-bit scales
   float mean_ = 0;
 };
 

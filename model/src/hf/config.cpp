@@ -188,7 +188,7 @@ void read_llama(Keys& k, DecoderConfig& c) {
   if (is_gemma) read_gemma(k, c);
 }
 
-// What is quantized, and how, is in the files.
+// Refuses other quantizations by the config; the files say which matrices are quantized, and how.
 void read_quantization(Keys& keys) {
   const json* const given = keys.find({"quantization_config"});
   if (given == nullptr) return;

@@ -132,7 +132,7 @@ std::string hf_config_json(const DecoderConfig& config, DType dtype, const std::
   json j = {{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}};
   if (const auto given = detail::parse_strict_json(source); given.has_value() && given->is_object())
     j.update(*given);
-  j.erase("quantization_config");  // what is written is not quantized
+  j.erase("quantization_config");  // the exported values are not quantized
   j.update(family_json(c));
   j["model_type"] = c.family;
   j["architectures"] = json::array({architecture(c.family)});

@@ -11,7 +11,7 @@ using Scaling = Frequencies::Scaling;
 /// 0.1 m ln(s) + 1: YaRN's attention factor, which grows with the length (Peng et al. 2023, section 3.4).
 double yarn_mscale(double factor, double m) { return factor <= 1 ? 1.0 : 0.1 * m * std::log(factor) + 1.0; }
 
-/// What a config says about RoPE in one place.
+/// The settings of RoPE in one place of a config.
 struct Section {
   const json* values;
   std::string name;       ///< "rope_scaling"

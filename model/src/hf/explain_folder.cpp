@@ -28,7 +28,7 @@ std::string without_slashes(std::string path) {
   return path;
 }
 
-/// What to name instead of an adapter's folder.
+/// Says what to name instead of an adapter's folder.
 std::string adapter_remedy(Io& io, const std::string& path, const std::string& named) {
   const std::string base = without_slashes(named);
   const bool is_here = !base.empty() && io.exists(base + "/config.json");

@@ -42,7 +42,8 @@ std::string draft_prefix(const std::string& path) {
   return str(path, ".unfinished-", host, "-");
 }
 
-// What exports to `path` by processes of this host that are no more have left. Nothing else has such a name.
+// Removes the drafts of exports to `path` by processes of this host that no longer exist. Nothing else has
+// such a name.
 Status remove_old_drafts(Io& io, const std::string& path) {
   const std::string parent = parent_of(path), prefix = draft_prefix(path.substr(path.rfind('/') + 1));
   const auto names = io.list(parent);

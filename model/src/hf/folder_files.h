@@ -10,7 +10,8 @@
 
 namespace strata::detail {
 
-inline constexpr std::int64_t kElemsAtOnce = (1 << 20) / 4;  ///< of a tensor that are read or written in f32
+/// Elements of a tensor that are read or written in f32 at a time.
+inline constexpr std::int64_t kElemsAtOnce = (1 << 20) / 4;
 
 /// The text of the folder's file `name`. Errors: those of file_in_hf_folder() and
 /// read_model_file().

@@ -95,7 +95,7 @@ Status HfFolder::read_part(std::string_view param, std::int64_t offset, std::spa
 
 Result<bool> HfFolder::read_quantized(std::string_view param, const kernels::QuantizedMatrix& matrix,
                                       std::int64_t offset, std::span<std::byte> into) const {
-  std::map<std::int64_t, const HfTensor*> parts;  // by first row
+  std::map<std::int64_t, const HfTensor*> parts;  // keyed by first row
   for (const HfTensor& tensor : tensors_)
     if (tensor.param == param) parts[tensor.first_row] = &tensor;
   if (parts.size() != matrix.n_parts()) return false;

@@ -147,9 +147,9 @@ class TensorListBuilder {
   void matrix(const std::string& param, const std::string& name, std::int64_t rows, std::int64_t columns,
               Layout layout, std::int64_t first_row = 0) {
     const auto r = static_cast<std::uint64_t>(rows), c = static_cast<std::uint64_t>(columns);
-    const bool turned = layout == Layout::transposed;
+    const bool transposed = layout == Layout::transposed;
     out_.push_back(
-        {name + ".weight", {turned ? c : r, turned ? r : c}, param + ".weight", first_row, layout});
+        {name + ".weight", {transposed ? c : r, transposed ? r : c}, param + ".weight", first_row, layout});
   }
   void vector(const std::string& param, const std::string& name, std::int64_t n, Layout layout = Layout::rows,
               std::int64_t first = 0) {

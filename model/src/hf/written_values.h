@@ -1,4 +1,5 @@
-// What writers of models share: parameters read one after the other, and a check of what is written.
+// Functions that writers of models share: they read parameters one after the other, and check the values to
+// write.
 #pragma once
 
 #include <cstdint>

@@ -156,8 +156,8 @@ class HomesSearch {
       consider(0);
       return std::move(best_);
     }
-    // With few chunks left to stream the windows shrink with every chunk on the device, so a larger number
-    // may fit where a smaller one does not. These numbers are tried one by one.
+    // Where few chunks are left to stream, the windows shrink with every chunk on the device, so a larger
+    // number may fit where a smaller one does not. These numbers are tried one by one.
     constexpr std::int64_t kEach = 24;
     std::int64_t n = all;
     for (; n >= 0 && n > all - kEach; --n) {

@@ -33,7 +33,7 @@ struct HomedPayloads {
   std::span<const Payload> all;
 };
 HomedPayloads homed_payloads(const AccessTrace& trace);
-/// What the passes read parameters from, as far as it has a home.
+/// The payload from which the passes read parameters, as far as it has a home.
 Payload read_payload(const ChunkLayout& layout, const AccessTrace& trace, ChunkId chunk);
 /// Sets the windows to what a run with these homes needs, plus what `width` adds.
 void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const WindowWidth& width, Placement& p);

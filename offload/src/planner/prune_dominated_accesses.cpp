@@ -17,7 +17,7 @@ AccessTrace prune_dominated_accesses(const AccessTrace& trace) {
   }
   std::sort(sets.begin(), sets.end(),
             [](const auto& a, const auto& b) { return a.size() != b.size() ? a.size() > b.size() : a < b; });
-  std::map<std::uint64_t, std::vector<std::size_t>> kept_with;  // by key: the kept sets that contain it
+  std::map<std::uint64_t, std::vector<std::size_t>> kept_with;  // the kept sets that contain each key
   std::vector<std::size_t> kept;
   for (std::size_t i = 0; i < sets.size(); ++i) {
     const std::vector<std::size_t>& near = kept_with[sets[i].front()];

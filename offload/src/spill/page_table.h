@@ -51,7 +51,7 @@ struct Page {
   PageState state = PageState::copying;
   FrameIndex frame = kNoFrame;
   std::uint32_t bytes = 0;
-  std::uint32_t part = 0;     // of the NVMe tier; from writing on
+  std::uint32_t part = 0;     // the part of the NVMe tier; from writing on
   std::uint32_t readers = 0;  // threads that copy from its frame
   bool is_dead = false;       // removed when its request has ended and its readers are done
   bool write_failed = false;  // not written again before put() has returned the error
@@ -85,8 +85,9 @@ class PageTable {
   /// Clean, without readers, and not of [from, to): the oldest below `from`, or else the newest.
   std::optional<PageNumber> clean_outside(PageNumber from, PageNumber to) const;
   std::optional<PageNumber> newest_stored(PageNumber below) const;
-  std::optional<PageNumber> oldest_stored(PageNumber from, PageNumber to) const;  ///< of [from, to)
-  bool forget_failed_writes();                                                    ///< whether there were any
+  /// The oldest of [from, to).
+  std::optional<PageNumber> oldest_stored(PageNumber from, PageNumber to) const;
+  bool forget_failed_writes();  ///< whether there were any
 
  private:
   std::set<PageNumber>& of(PageState state) noexcept { return by_state_[static_cast<std::size_t>(state)]; }

@@ -1,4 +1,4 @@
-// What callers ask for. Requests to NVMe are in spill_requests.cpp.
+// The calls of SpillStore. Requests to NVMe are in spill_requests.cpp.
 #include "spill/paged_spill_store.h"
 
 #include <algorithm>
@@ -90,7 +90,7 @@ Result<std::uint64_t> PagedSpillStore::admit(Object& object) {
   STRATA_TRY(timeout_);
   const std::uint64_t id = ++last_id_;
   const std::uint64_t n_free = max_pages() - std::min(max_pages(), n_live_);
-  // With the slots that were retired it would fit.
+  // The object would fit if no slots were retired.
   if (object.n_pages > n_free && object.n_pages <= n_free + space_.n_retired())
     return write_failure_.annotate(str("making room for object ", id));
   if (object.n_pages > n_free)
@@ -141,7 +141,7 @@ Status PagedSpillStore::copy_in(std::uint64_t id, const Object& object, const st
       note_peaks();
     }
     std::memcpy(frame.data, from + at, n);
-    // What is written to the file beyond the object must not be the bytes of another.
+    // The file gets bytes beyond the object, which must not be those of another object.
     std::memset(frame.data + n, 0, (kStoreAlign - n % kStoreAlign) % kStoreAlign);
     const MutexLock lock(mutex_);
     pages_.set(number, PageState::dirty);

@@ -45,7 +45,7 @@ class SpillSpace {
   std::uint64_t max_slots_;  // without retired ones
   std::uint64_t n_retired_ = 0;
   const BufferView memory_;
-  std::uint64_t n_slots_ = 0;  // of all parts, without retired ones
+  std::uint64_t n_slots_ = 0;  // the slots of all parts, without retired ones
   std::vector<Part> parts_;
 };
 

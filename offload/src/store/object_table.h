@@ -26,7 +26,8 @@ class ObjectTable {
   void publish(std::uint64_t id, const Version& written);
   void end_write(std::uint64_t id) { drop_pending(id); }
 
-  void begin_read(std::uint64_t id);  ///< of live(), which is not null
+  /// Requires that live() is not null, and reads that version.
+  void begin_read(std::uint64_t id);
   void end_read(std::uint64_t id, SlotIndex slot);
 
   /// These require that the id has no request in flight (asserted), and return the versions whose slots they

@@ -25,10 +25,10 @@ struct StoreRequest {
   SlotIndex slot = kNoSlot;
   std::byte* data = nullptr;
   std::size_t bytes = 0;
-  std::uint32_t crc = 0;  // of a read: of the whole object, as published
+  std::uint32_t crc = 0;  // reads only: the CRC of the whole object, as published
   std::int64_t begin_ns = 0;
-  std::vector<Extent> extents;  // of the slot; capacity for one per file
-  Status first_failure;         // of a write: why it was moved to another slot
+  std::vector<Extent> extents;  // the extents of the slot; capacity for one per file
+  Status first_failure;         // writes only: why it was moved to another slot
 };
 
 /// The requests in flight, in entries that are reused, and the outcome of every earlier request. A sequence
@@ -50,7 +50,7 @@ class RequestTable {
   bool is_in_flight(IoTicket ticket) const noexcept;
   /// The outcome of a request that has ended. Errors: `invalid` if there was no such request.
   Status outcome(IoTicket ticket) const;
-  const StoreRequest& oldest() const noexcept;  ///< of those in flight
+  const StoreRequest& oldest() const noexcept;  ///< the oldest request in flight
   std::uint64_t n_ended() const noexcept { return n_ended_; }
 
  private:
@@ -58,7 +58,8 @@ class RequestTable {
   std::vector<std::uint32_t> idle_;
   std::uint64_t last_sequence_ = 0;
   std::uint64_t n_ended_ = 0;
-  std::unordered_map<std::uint64_t, Status> failures_;  // by sequence number, for late calls of outcome()
+  // Keyed by sequence number, for late calls of outcome().
+  std::unordered_map<std::uint64_t, Status> failures_;
 };
 
 }  // namespace strata::detail

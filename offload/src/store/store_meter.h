@@ -11,7 +11,8 @@
 
 namespace strata::detail {
 
-/// What a store reports of its requests: counters, busy times and spans in a trace. Guarded by its owner.
+/// The reports of a store about its requests: counters, busy times and spans in a trace. Guarded by its
+/// owner.
 class StoreMeter {
  public:
   StoreMeter(Trace* trace, std::uint64_t files_opened) : trace_(trace) {
@@ -51,7 +52,7 @@ class StoreMeter {
 
  private:
   NvmeCounters counters_;
-  std::array<BusyTime, 2> busy_time_;  // of reads, of writes
+  std::array<BusyTime, 2> busy_time_;  // the busy times of reads and of writes
   StoreTrace trace_;
 };
 

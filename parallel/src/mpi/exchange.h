@@ -18,7 +18,7 @@ struct Transfer {
   std::size_t bytes = 0;
 
   std::size_t moved = 0;
-  std::size_t message_bytes = 0;  ///< of the message in flight
+  std::size_t message_bytes = 0;  ///< the size of the message in flight
   bool in_flight = false;
   MpiRequest request = {};
 };

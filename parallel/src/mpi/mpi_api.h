@@ -45,8 +45,8 @@ struct MpiApi {
   int (*irecv)(MpiChannel channel, void* data, std::size_t bytes, int from, int tag, MpiRequest* request);
   /// Sets `*done` to 1 if the request has ended, with or without an error; then it may not be used again.
   int (*test)(MpiRequest* request, int* done, MpiReceived* received);
-  int (*cancel)(
-      MpiRequest* request);  ///< of a receive, or within the process; test() tells when it has ended
+  /// Cancels a receive, or a request within the process; test() tells when it has ended.
+  int (*cancel)(MpiRequest* request);
   int (*abandon)(MpiRequest* request);  ///< it ends by itself, or never
   int (*finalize)();                    ///< ends MPI once all ranks of the process have called it
   void (*describe)(int error, char* text, std::size_t bytes);

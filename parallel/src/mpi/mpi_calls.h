@@ -24,7 +24,7 @@ class MpiCalls {
   Status run(const Collective& call, int tag, ThreadPool& pool);
 
  private:
-  /// What one running collective needs.
+  /// The memory that one running collective needs.
   struct Scratch {
     Exchange exchanges[2];
     std::vector<std::byte> inbox;

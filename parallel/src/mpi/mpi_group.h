@@ -38,7 +38,7 @@ class MpiGroup final : public ProcessGroup {
   const std::shared_ptr<MpiCalls> calls_;  // queued work refers to it
   GroupCounters counters_;
   std::uint64_t sequence_ = 0;
-  std::vector<std::uint64_t> sends_, receives_;  // by peer
+  std::vector<std::uint64_t> sends_, receives_;  // indexed by peer
 };
 
 }  // namespace strata::detail

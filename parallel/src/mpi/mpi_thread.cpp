@@ -25,7 +25,7 @@ constexpr int kSpins = 50;
 constexpr std::chrono::microseconds kNap{30};       // between tests of what is in flight
 constexpr int kLongWait = 1000;                     // tests without a change, after which
 constexpr std::chrono::microseconds kLongNap{300};  // a nap costs little beside what was waited for
-constexpr std::chrono::milliseconds kIdleNap{5};    // with nothing in flight
+constexpr std::chrono::milliseconds kIdleNap{5};    // while nothing is in flight
 constexpr std::chrono::milliseconds kSettle{500};   // for messages of a failed exchange to end
 constexpr std::size_t kManyExchanges = 64;          // in flight at once without an allocation
 

@@ -23,7 +23,8 @@ namespace strata::detail {
 
 struct MpiOptions {
   std::size_t max_message_bytes = kGiB;  ///< MPI counts in int
-  std::size_t max_piece_bytes = kMiB;    ///< of a reduction; the inbox holds two pieces of every other rank
+  /// The piece size of a reduction; the inbox holds two pieces of every other rank.
+  std::size_t max_piece_bytes = kMiB;
   std::chrono::milliseconds leave_wait{1000};
   int ranks_here = 1, here = 0;  ///< ranks of this process, and the index of this one
 };
@@ -140,8 +141,9 @@ class MpiThread {
   Status ended_ STRATA_GUARDED_BY(mutex_);  // the error by which the thread has ended; it takes nothing more
   std::vector<Exchange*> begun_ STRATA_GUARDED_BY(mutex_);
   std::vector<Leaving> leaving_ STRATA_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<Group>> groups_ STRATA_GUARDED_BY(mutex_);  // by number; null: of other ranks
-  std::vector<LeaveMailbox::Arrived> early_ STRATA_GUARDED_BY(mutex_);    // of groups not yet known here
+  // Indexed by number; null: a group of other ranks.
+  std::vector<std::unique_ptr<Group>> groups_ STRATA_GUARDED_BY(mutex_);
+  std::vector<LeaveMailbox::Arrived> early_ STRATA_GUARDED_BY(mutex_);  // from groups not yet known here
   std::vector<std::shared_ptr<void>> kept_ STRATA_GUARDED_BY(mutex_);
   std::vector<MpiWatch::Loss> lost_ STRATA_GUARDED_BY(mutex_);  // for groups that are created later
   bool watch_changed_ STRATA_GUARDED_BY(mutex_) = false;
@@ -150,7 +152,7 @@ class MpiThread {
   RankProgress progress_;
   std::atomic<std::uint64_t> control_sent_{0}, control_received_{0}, memory_{0};
 
-  // Of the MPI thread.
+  // Only the MPI thread uses these.
   LeaveMailbox mailbox_;
   std::optional<MpiWatch> watch_;
   std::vector<Exchange*> active_;  // null: finished in this round

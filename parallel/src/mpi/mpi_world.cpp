@@ -37,7 +37,7 @@ class MpiWorld final : public World {
     thread_->leave_all(str("on host ", thread_->info().host, ", ", why.to_string(), "; it was ",
                            to_string(thread_->progress().position())));
   }
-  // Of what a process has once, its first rank tells.
+  // The first rank of a process reports the memory that the process has once.
   std::uint64_t transport_bytes() const override {
     return thread_->memory() + (thread_->info().here == 0 ? resident_bytes().shared : 0);
   }

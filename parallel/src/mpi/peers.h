@@ -71,7 +71,7 @@ class Peers {
   struct Peer {
     std::uint64_t sent = 0, received = 0;  // complete messages
     bool left = false;
-    std::uint64_t all_sent = 0, all_received = 0;  // by the rank that has left
+    std::uint64_t all_sent = 0, all_received = 0;  // messages of the rank that has left
     LeaveCause cause = {};
   };
   int index_of(int world_rank) const;  ///< -1: not a member

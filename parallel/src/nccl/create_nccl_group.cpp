@@ -15,11 +15,11 @@
 namespace strata::detail {
 namespace {
 
-/// What a rank tells the others before any of them waits in NCCL.
+/// A rank sends this to the others before any of them waits in NCCL.
 struct Hello {
   Code code = Code::ok;  ///< and if it is not, why this rank cannot take part
   std::array<char, 400> error{};
-  NcclUniqueId id{};               ///< of rank 0
+  NcclUniqueId id{};               ///< made by rank 0
   std::array<char, 48> machine{};  ///< the same for ranks on one machine only
   std::array<char, 32> gpu{};
   int visible_gpus = 0;

@@ -36,7 +36,7 @@ inline constexpr int kOldestNccl = 21800;
 
 /// Communicators and streams are pointers: ncclComm_t, cudaStream_t. Functions return an ncclResult_t.
 struct NcclApi {
-  int version = 0;  ///< of the loaded library
+  int version = 0;  ///< the version of the loaded library
   int (*get_version)(int* version) = nullptr;
   int (*get_unique_id)(NcclUniqueId* id) = nullptr;
   int (*init_rank)(void** comm, int n_ranks, NcclUniqueId id, int rank, NcclConfig* config) = nullptr;
@@ -57,7 +57,7 @@ struct NcclApi {
   int (*receive)(void* data, std::size_t count, int type, int peer, void* comm, void* stream) = nullptr;
 };
 
-/// What a function of NCCL has returned, and its name.
+/// The result of a function of NCCL, and the function's name.
 struct NcclOutcome {
   const char* function = "";
   int result = kNcclSuccess;

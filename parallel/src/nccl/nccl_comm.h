@@ -61,7 +61,8 @@ class NcclComm {
     return wait_until_ready("ncclGroupEnd", timeout_);
   }
 
-  /// What NCCL has noticed since: an error of this rank's network, or that another rank is gone. Cheap.
+  /// Returns the error that NCCL has noticed since: an error of this rank's network, or that another rank is
+  /// gone. Cheap.
   Status check();
 
   /// Ok, or why nothing works any more.

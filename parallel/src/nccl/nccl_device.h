@@ -9,13 +9,14 @@
 
 namespace strata::detail {
 
-/// What tells GPUs apart.
+/// Facts that tell GPUs apart.
 struct GpuIdentity {
   std::string bus_id;  ///< "0000:3B:00.0", unique on its machine
   int visible_gpus = 0;
 };
 
-/// What the transport needs of CUDA besides a Backend; tests replace it. Without state and thread-safe.
+/// The functions of CUDA that the transport needs besides a Backend; tests replace them. Without state and
+/// thread-safe.
 class NcclDevice {
  public:
   virtual ~NcclDevice() = default;

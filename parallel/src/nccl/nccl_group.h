@@ -19,9 +19,9 @@
 
 namespace strata::detail {
 
-/// What the groups of a rank have in common.
+/// The objects that all groups of a rank use.
 struct NcclSetup {
-  const NcclDevice& device;  ///< of the life of the process
+  const NcclDevice& device;  ///< lives as long as the process
   Backend& backend;
   NcclOptions options;
 };

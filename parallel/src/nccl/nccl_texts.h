@@ -12,7 +12,8 @@
 
 namespace strata::detail {
 
-/// What the ranks of a communicator tell each other over NCCL, through two small buffers. Used by one thread.
+/// Exchanges texts between the ranks of a communicator over NCCL, through two small buffers. Used by one
+/// thread.
 class NcclTexts {
  public:
   NcclTexts(Backend& backend, const NcclDevice& device, NcclComm& comm, NcclWork& work)

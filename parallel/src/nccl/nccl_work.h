@@ -12,8 +12,8 @@
 
 namespace strata::detail {
 
-/// What a group has queued, and what of it has ended. Queued work refers to it: call wait() before it is
-/// destroyed.
+/// The work that a group has queued, and how much of it has ended. Queued work refers to it: call wait()
+/// before it is destroyed.
 class NcclWork {
  public:
   NcclWork(Backend& backend, NcclComm& comm) : backend_(backend), comm_(comm) {}
@@ -40,7 +40,7 @@ class NcclWork {
   NcclComm& comm_;
   std::atomic<std::uint64_t> queued_{0}, ended_{0}, skipped_{0};
   Mutex mutex_;
-  std::vector<Event> last_ STRATA_GUARDED_BY(mutex_);  // of each stream
+  std::vector<Event> last_ STRATA_GUARDED_BY(mutex_);  // the last event of each stream
 };
 
 }  // namespace strata::detail

@@ -22,7 +22,7 @@ class NcclWorld final : public World {
         pool_(std::move(pool)),
         backend_(std::move(backend)) {}
 
-  /// What all ranks tell each other goes through it.
+  /// All texts that ranks exchange go through this group.
   void join(std::unique_ptr<NcclGroup> ranks) { ranks_ = std::move(ranks); }
 
   int rank() const noexcept override { return ranks_->rank(); }

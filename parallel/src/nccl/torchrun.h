@@ -7,7 +7,7 @@
 
 namespace strata::detail {
 
-/// What torchrun tells a process.
+/// The environment that torchrun gives a process.
 struct TorchrunRank {
   int rank = 0, size = 1, local_rank = 0;
   std::string comm_id;  ///< "host:port", where rank 0 listens

@@ -16,24 +16,24 @@
 
 namespace strata::detail {
 
-/// What a rank contributes to a meeting: its call, the point in its stream up to which others wait, and
+/// The contribution of a rank to a meeting: its call, the point in its stream up to which others wait, and
 /// whether it has failed.
 struct Contribution {
   int rank = 0;  ///< in its group; a meeting of two ranks numbers them otherwise
   Collective call = {};
   Event event = {};
   Status status = {};
-  std::span<const int> members = {};  ///< of split()
-  std::string_view doing = {};        ///< of a world: the name of the call
-  std::string_view text = {};         ///< of a world
-  std::shared_ptr<void> shared = {};  ///< what the first rank has created for all
+  std::span<const int> members = {};  ///< set by split()
+  std::string_view doing = {};        ///< set by a world: the name of the call
+  std::string_view text = {};         ///< set by a world
+  std::shared_ptr<void> shared = {};  ///< an object that the first rank has created for all
 };
 
 /// The threads that meet, as ranks of the world that watches them.
 struct WatchedRanks {
   std::shared_ptr<ThreadWatch> watch = {};  ///< null: nobody watches
   std::vector<int> world_ranks = {};
-  /// Those of `members`.
+  /// The watched ranks that are `members`.
   WatchedRanks part(std::span<const int> members) const;
 };
 
@@ -64,7 +64,7 @@ class Meeting {
       contributions_;  // each rank writes its own; others read after the meeting
   std::uint64_t meeting_ STRATA_GUARDED_BY(mutex_) = 0;
   int arrived_ STRATA_GUARDED_BY(mutex_) = 0;
-  std::vector<bool> came_ STRATA_GUARDED_BY(mutex_);  // by rank
+  std::vector<bool> came_ STRATA_GUARDED_BY(mutex_);  // indexed by rank
   int left_ STRATA_GUARDED_BY(mutex_) = -1;           // a rank that has left, or is lost
   std::string why_ STRATA_GUARDED_BY(mutex_);
   std::vector<int> missing_ STRATA_GUARDED_BY(mutex_);  // memory of look_for_lost()

@@ -24,7 +24,7 @@ void run_reduction(const QueuedReduction& queued, ThreadPool& pool) {
   reduce(args, pool);
 }
 
-/// What others read of a rank's buffers.
+/// The buffer of a rank that others read.
 const std::byte* source(const Collective& call) noexcept {
   return call.send.data != nullptr ? call.send.data : call.receive.data;
 }

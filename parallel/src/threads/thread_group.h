@@ -12,7 +12,7 @@ namespace strata::detail {
 
 inline constexpr int kMaxThreadRanks = 16;  // HostCall declares at most 20 memory accesses
 
-/// What the ranks of a group share.
+/// The objects that the ranks of a group share.
 struct SharedGroup {
   SharedGroup(int n_ranks, Backend& on, WatchedRanks watched = {});
   /// The meeting of two ranks for data that goes from one to the other.

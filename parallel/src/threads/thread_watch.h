@@ -32,8 +32,9 @@ class ThreadWatch {
     std::string reason = {};
   };
   struct Findings {
-    std::optional<Loss> loss = {};           ///< the first of the missing ranks that is lost or has failed
-    std::vector<std::string> warnings = {};  ///< of those that are late, and of any that goes on
+    std::optional<Loss> loss = {};  ///< the first of the missing ranks that is lost or has failed
+    /// Warnings about ranks that are late, and about any that goes on.
+    std::vector<std::string> warnings = {};
   };
   /// To be called several times a second by a rank that waits for the `missing` ones, and has since
   /// `since_ns` or longer.
@@ -51,7 +52,8 @@ class ThreadWatch {
   Mutex mutex_;
   PeerWatch peers_ STRATA_GUARDED_BY(mutex_);
   WatchOptions options_ STRATA_GUARDED_BY(mutex_);
-  // By rank. RankPosition::changes when it was found late, 0 if it is not; and why it has failed.
+  // Both are indexed by rank: RankPosition::changes when the rank was found late, 0 if it is not; and why it
+  // has failed.
   std::vector<std::uint64_t> late_at_ STRATA_GUARDED_BY(mutex_);
   std::vector<std::string> failures_ STRATA_GUARDED_BY(mutex_);
 };

@@ -20,12 +20,12 @@ class ProcessWatch {
 
   /// Whether its process has ended; a system call.
   bool has_ended(int rank) const;
-  /// What is known of the end of the process with this number.
+  /// Describes how the process with this number has ended, as far as that is known.
   std::string how_ended(int rank) const;
 
  private:
   const std::vector<ProcessIdentity>& identities_;
-  std::vector<int> files_;  // by rank; -1: not watched
+  std::vector<int> files_;  // indexed by rank; -1: not watched
   const long kills_before_;
 };
 

@@ -107,7 +107,7 @@ Program specialize_for_backend(Program program, const TrainConfig& config) {
   return assign_gemm_workspaces(std::move(program));
 }
 
-// With an adapter everything else is frozen, but not the head of a reward model, which the base lacks.
+// Trains the head of a reward model, which the base lacks: an adapter freezes everything else.
 Result<Program> with_trained_score(Result<Program> program) {
   if (!program.has_value()) return program;
   for (ParamInfo& param : program->params)
@@ -137,13 +137,13 @@ Result<Program> record_evaluation(const TrainConfig& config) {
 
 namespace {
 
-/// What is trained: the program of the evaluation, unless it drops something out.
+/// The program that is trained: that of the evaluation, unless it drops something out.
 Result<Program> training_forward(const TrainConfig& config, const Program& evaluation) {
   if (!has_dropout(config)) return evaluation;
   return record_loss(config, AdapterUse::training);
 }
 
-// What the configuration chooses for a program with a backward pass and its arena.
+// Applies the configuration's choices for a program with a backward pass and its arena.
 Program with_activation_choice(Program program, const TrainConfig& config,
                                const ActivationChoice& activations) {
   program = specialize_for_backend(std::move(program), config);

@@ -76,7 +76,7 @@ class FactorGroups {
 
   const TrainConfig& config_;
   const std::vector<ParamGroup> given_;
-  std::vector<bool> is_of_others_;  // by given group: whether it has a parameter that is no such matrix
+  std::vector<bool> is_of_others_;  // whether each given group has a parameter that is no such matrix
   std::vector<ParamGroup> groups_;
   std::string problems_;
 };

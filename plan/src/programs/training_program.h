@@ -7,7 +7,7 @@
 
 namespace strata::detail {
 
-/// What is trained of a program with the run's adapters or subspaces.
+/// Makes the parameters of the run's adapters or subspaces the trainable ones of a program.
 Result<Program> with_trainable(Program program, const TrainConfig& config,
                                std::span<const LoraGroup> subspaces);
 /// The program of a micro-batch, which says what is trained, with its derivative.

@@ -130,8 +130,8 @@ std::string chunk_bytes_json(const RunPlan& plan) {
   return "{" + text + "}";
 }
 
-// What each program needs on the device beside chunks: its activations, and the states of sequences that it
-// continues.
+// The memory that each program needs on the device beside chunks: its activations, and the states of
+// sequences that it continues.
 std::string programs_json(const RunPlan& plan) {
   std::string text;
   for (const PlannedProgram& planned : plan.programs)
@@ -185,7 +185,7 @@ SubspaceSizes subspace_sizes(const TrainConfig& c, const DecoderConfig& d) {
   return sizes;
 }
 
-// What is trained in subspaces, and the values that the optimizer has of it.
+// Describes what is trained in subspaces, and the values that the optimizer has of it.
 std::string subspace_text(const TrainConfig& c, const DecoderConfig& d) {
   if (!trains_in_subspaces(c)) return "";
   const SubspaceSizes sizes = subspace_sizes(c, d);
@@ -221,7 +221,7 @@ std::string base_text(const TrainConfig& c, const RunPlan& plan) {
                      static_cast<double>(bytes) / static_cast<double>(params), c.train.dtype);
 }
 
-// What is trained, and how a step computes.
+// Describes what is trained, and how a step computes.
 std::string model_lines(const TrainConfig& c, const PlannedJob& job) {
   const RunPlan& plan = *job.plan;
   const DecoderConfig d = decoder_config(c);

@@ -62,7 +62,7 @@ struct Exchanged {
   std::uint64_t bytes = 0;
 };
 
-// What the program sends, by its axis and kind.
+// The bytes that the program sends, by axis and kind.
 std::string traffic_text(const LoweredProgram& program) {
   std::map<std::pair<std::string, std::string>, Exchanged> by_kind;
   for (std::size_t i = 0; i < program.code.size(); ++i) {

@@ -20,7 +20,7 @@ class NoteSpans {
   std::size_t plan_at(std::int64_t ns) const;
 
   const RankTrace& trace_;
-  std::vector<std::size_t> by_work_;    // by queue, number, and begin
+  std::vector<std::size_t> by_work_;    // sorted by queue, number, and begin
   std::vector<std::int64_t> plans_ns_;  // when each plan began
 };
 

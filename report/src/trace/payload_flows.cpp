@@ -92,7 +92,7 @@ class FlowFinder {
   void use(const Key& key, Place place, const std::vector<std::size_t>& spans) {
     Way& from = way(key, place);
     if (spans.empty()) return;
-    // What a copy has just written from this payload is another one with the same contents.
+    // A payload that was just written as a copy of this one is another one with the same contents.
     if (is_copy(spans.front()) && copied_ && copied_->second == spans.front()) {
       Way& copy = way(copied_->first, place == Place::device ? Place::pinned : Place::device);
       copy.spans.insert(copy.spans.begin(), from.spans.begin(), from.spans.end());
@@ -135,7 +135,7 @@ class FlowFinder {
   const detail::NoteSpans spans_;
   std::map<Key, Ways> ways_;
   Way given_;
-  std::optional<std::pair<Key, std::size_t>> copied_;  // by the last work that overwrote a payload
+  std::optional<std::pair<Key, std::size_t>> copied_;  // written by the last work that overwrote a payload
   std::vector<PayloadFlow> flows_;
 };
 

@@ -25,11 +25,11 @@ std::size_t at(Place place) { return static_cast<std::size_t>(place); }
 /// A copy that begins or ceases to exist, or a move that begins or ends.
 struct Moment {
   std::int64_t ns = 0;
-  char letter = '-';  ///< of a tier, or of a move
+  char letter = '-';  ///< the letter of a tier, or of a move
   bool on = false;
 };
 
-/// What happened to a payload of a chunk.
+/// The events of a payload of a chunk.
 class PayloadStory {
  public:
   /// Copies that were there before the first note of them.

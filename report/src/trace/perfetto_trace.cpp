@@ -48,10 +48,10 @@ class RankWriter {
   }
 
  private:
-  /// What notes say of a span.
+  /// The facts that notes state about a span.
   struct Shown {
-    std::string name;       ///< of a move: its payload
-    std::string direction;  ///< of a move
+    std::string name;       ///< the payload of a move
+    std::string direction;  ///< the direction of a move
     std::vector<std::string> uses;
     std::size_t more_uses = 0;
   };
@@ -152,7 +152,7 @@ class RankWriter {
     }
   }
 
-  // Of a flow, what is in the window: its kind is that of its last lane there.
+  // Writes the part of a flow that is in the window: its kind is that of its last lane there.
   void write_flow(const PayloadFlow& flow) {
     std::vector<std::size_t> spans;
     for (const std::size_t span : flow.spans)
@@ -224,7 +224,7 @@ Result<TraceSteps> parse_trace_steps(std::string_view text) {
 Result<PerfettoTrace> perfetto_trace(const std::vector<RankTrace>& ranks, const TraceSteps& steps) {
   PerfettoTrace out;
   std::vector<Window> windows;
-  std::int64_t origin_ns = INT64_MAX;  // by the calendar, of the first event that is shown
+  std::int64_t origin_ns = INT64_MAX;  // the calendar time of the first event that is shown
   for (const RankTrace& trace : ranks) {
     const Window window = windows.emplace_back(window_of(trace, steps));
     if (window.begin_ns > window.end_ns) return none_of_the_steps(trace, steps);

@@ -73,7 +73,7 @@ RankTrace::Note note_of(const Json& note, Names& payload_of) {
 void read_events(const Json& events, RankTrace& into) {
   std::vector<std::string> names;
   Names lane_of(names), label_of(into.labels);
-  std::map<int, int> lanes;  // by thread id
+  std::map<int, int> lanes;  // keyed by thread id
   for (const Json& event : events) {
     const std::string kind = event.value("ph", "");
     const int thread = event.value("tid", 0);

@@ -7,7 +7,7 @@
 #include <strata/runtime/config/config_schema.h>
 #include <strata/runtime/status.h>
 
-// What the readers of the layers pass to the schema: values not yet matched with any key.
+// The readers of the layers pass these values to the schema; they are not yet matched with any key.
 namespace strata::detail {
 
 /// How a scalar was written. `untyped` is text from the environment or the command line.
@@ -30,7 +30,7 @@ struct RawAssignment {
   std::string origin;
 };
 
-/// What a reader found; `problems` are complete lines that start with their origin.
+/// The result of a reader; `problems` are complete lines that start with their origin.
 struct RawLayer {
   std::vector<RawAssignment> assignments;
   std::vector<std::string> problems;

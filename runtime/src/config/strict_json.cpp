@@ -24,7 +24,7 @@ Result<Json> parse(const std::string& text, std::size_t max_keys) {
   // The parser treats a NUL as the end and would not read the rest.
   if (const std::size_t nul = text.find('\0'); nul != std::string::npos)
     return Status::error(Code::corrupt, str("a NUL at byte ", nul));
-  std::vector<std::unordered_set<std::string>> keys;  // of each open object
+  std::vector<std::unordered_set<std::string>> keys;  // the keys of each open object
   using Event = typename Json::parse_event_t;
   const auto check = [&](int depth, Event event, Json& parsed) {
     if (depth > kMaxDepth) throw Refused{str("nested deeper than ", kMaxDepth)};

@@ -64,7 +64,7 @@ std::vector<CutRun> runs_of(const Cut& cut, int ranks, int rank) {
   STRATA_ASSERT(cut.divides(ranks), to_string(cut), " is not divided among ", ranks, " ranks");
   std::vector<CutRun> runs;
   CutRun run;
-  std::int64_t begin = 0;  // of the segment
+  std::int64_t begin = 0;  // the first element of the segment
   for (std::int64_t time = 0; time < cut.times; ++time)
     for (const CutSegment& each : cut.all()) {
       const int at = each.from_last ? ranks - 1 - rank : rank;

@@ -22,7 +22,7 @@ constexpr std::array<Prefix, 4> kCounts = {{{1e12, " T"}, {1e9, " G"}, {1e6, " M
 constexpr double kLeastCount = 1e4;  // a count below has no prefix
 
 const Prefix& prefix_of(double value, std::span<const Prefix> prefixes) {
-  // What rounds up to the next prefix has it: 999.9 us is 1 ms.
+  // A figure that rounds up to the next prefix gets that prefix: 999.9 us is 1 ms.
   for (std::size_t i = 0; i + 1 < prefixes.size(); ++i)
     if (std::abs(value) >= 0.9995 * prefixes[i].size) return prefixes[i];
   return prefixes.back();

@@ -23,7 +23,7 @@ Character character_at(std::string_view text) {
     if ((byte(i) & 0xC0U) != 0x80U) return {};
     code = code << 6U | (byte(i) & 0x3FU);
   }
-  constexpr std::uint32_t kFirst[] = {0, 0, 0x80, 0x800, 0x10000};  // of so many bytes
+  constexpr std::uint32_t kFirst[] = {0, 0, 0x80, 0x800, 0x10000};  // the first code point that needs n bytes
   if (code < kFirst[n] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return {};
   return {code, n};
 }

@@ -21,7 +21,8 @@ Result<std::string> head_of(const std::string& path) {
   return head;
 }
 
-// What a folder is whose files have names of their own; nullptr for any other.
+// Names the owner of a folder whose files have names of their own, such as "a run"; nullptr for any other
+// folder.
 const char* owner_of(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder / "config.resolved.toml", error)) return "a run";

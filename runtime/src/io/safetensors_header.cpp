@@ -151,7 +151,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  /// What the parser expects next.
+  /// The part of the header that the parser expects next.
   enum class At : std::uint8_t {
     start,
     root,

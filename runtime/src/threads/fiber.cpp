@@ -66,7 +66,7 @@ struct Fiber::Impl {
 #endif
   };
 
-  // What runs first on the new stack. `from`: the side that was left.
+  // Runs first on the new stack. `from`: the side that was left.
   static void arrive([[maybe_unused]] Side& at, [[maybe_unused]] Side& from) {
 #if defined(STRATA_FIBER_ASAN)
     __sanitizer_finish_switch_fiber(at.fake_stack, &from.bottom, &from.bytes);

@@ -46,7 +46,8 @@ void append_us(std::string& out, std::int64_t ns) {
   fmt::format_to(std::back_inserter(out), "{}.{:03}", ns / 1000, ns % 1000);
 }
 
-// By the calendar, so that traces of several machines can be shown together. `age_ns`: how long ago it was.
+// Returns calendar time, so that traces of several machines can be shown together. `age_ns`: how long ago it
+// was.
 std::int64_t unix_ns(std::int64_t age_ns) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() - age_ns;

@@ -12,7 +12,7 @@
 
 namespace strata::detail {
 
-/// What has become certain of one of a request's answers.
+/// A part of one of a request's answers that has become certain.
 struct AnswerPiece {
   ApiChoice choice;
   std::size_t tokens = 0;  ///< generated for it

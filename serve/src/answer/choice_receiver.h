@@ -16,7 +16,7 @@
 
 namespace strata::detail {
 
-/// What an answer consists of besides the text that is generated.
+/// The options of an answer besides the text that is generated.
 struct ChoiceOptions {
   std::size_t index = 0;
   std::vector<std::string> stop;
@@ -25,7 +25,8 @@ struct ChoiceOptions {
   bool echo = false;
   std::string prompt;                    ///< for echo
   std::vector<std::int32_t> prompt_ids;  ///< for echo with scores
-  std::size_t n_unwritten = 0;  ///< of them at the beginning, such as BOS, that its text does not have
+  /// The number of them at the beginning, such as BOS, that its text does not have.
+  std::size_t n_unwritten = 0;
 };
 
 /// Makes text of the tokens of one answer, on the batcher's thread, and ends it at a stop text.
@@ -54,7 +55,7 @@ class ChoiceReceiver final : public SequenceReceiver {
   const std::shared_ptr<AnswerChannel> channel_;
   Utf8Stream utf8_;
   StopFilter stop_;
-  std::deque<TokenScore> scores_;  // of tokens whose text is not certain yet
+  std::deque<TokenScore> scores_;  // the scores of tokens whose text is not certain yet
   std::size_t read_chars_ = 0;     // characters of the text so far, with what the filter holds back
   std::size_t certain_chars_ = 0;
   bool begun_ = false, ended_ = false;

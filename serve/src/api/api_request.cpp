@@ -166,7 +166,7 @@ std::optional<ApiError> read_message(const Json& value, const std::string& path,
   RequestFields fields(value, path);
   const auto role = fields.text("role");
   message.role = role_named(role.value_or(""));
-  // What tools answer belongs to calls, of which this API writes none.
+  // The answers of tools belong to calls, of which this API writes none.
   if (!fields.error() && (!is_chat_role(message.role) || message.role == "tool"))
     fields.fail("role", "must be one of developer, system, user, assistant", "invalid_value");
   const Json* const content = fields.find("content");
@@ -177,7 +177,7 @@ std::optional<ApiError> read_message(const Json& value, const std::string& path,
   } else if (const auto text = fields.text("content")) {
     message.content = *text;
   }
-  (void)fields.text("name");  // of a participant, which no template that is known here writes
+  (void)fields.text("name");  // the name of a participant, which no template that is known here writes
   // An answer of this API, sent back.
   for (const std::string_view name : {"refusal", "audio", "function_call", "reasoning_content"})
     fields.accept_only(name, "[]");

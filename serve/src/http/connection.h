@@ -12,8 +12,8 @@
 namespace strata::detail {
 
 struct ConnectionLimits {
-  std::size_t head_bytes = 0;  ///< of one request: its first line and its headers
-  std::size_t body_bytes = 0;  ///< of its body as it is sent, in chunks or compressed
+  std::size_t head_bytes = 0;  ///< bytes of a request's first line and its headers
+  std::size_t body_bytes = 0;  ///< bytes of its body as it is sent, in chunks or compressed
   std::chrono::seconds request{30}, idle{5}, write{10};
 };
 
@@ -40,7 +40,7 @@ class Connection final : public httplib::Stream {
   Head receive_head();
   /// No more of the head is received: what is there is read as a request.
   void give_up_head() noexcept { left_ = 0; }
-  /// What has been received and not read yet.
+  /// The bytes that have been received and not read yet.
   std::string_view received() const noexcept { return std::string_view(buffer_).substr(begin_); }
   /// Until when the rest of the head, or the first byte of a request, must arrive.
   Time deadline() const noexcept { return deadline_; }
@@ -68,9 +68,10 @@ class Connection final : public httplib::Stream {
     left,
   };
   Client client() const;
-  /// What follows on the connection cannot be read as a request, since a limit was reached.
+  /// Whether the rest of the connection cannot be read as a request, since a limit was reached.
   bool is_broken() const noexcept { return broken_; }
-  /// Whose connections are counted together: an IPv4 address, or a network /64; empty for this machine's own.
+  /// The peer whose connections are counted together: an IPv4 address, or a network /64; empty for this
+  /// machine's own.
   std::string peer() const;
 
   bool is_readable() const override { return client() != Client::left; }
@@ -90,8 +91,9 @@ class Connection final : public httplib::Stream {
   const ConnectionLimits limits_;
   const std::atomic<bool>& stopping_;
   std::string buffer_;
-  std::size_t begin_ = 0, searched_ = 0;  // of the buffer: read by httplib, searched for the end of the head
-  std::size_t left_ = 0;                  // bytes that the body may still have
+  // Positions in the buffer: read by httplib, searched for the end of the head.
+  std::size_t begin_ = 0, searched_ = 0;
+  std::size_t left_ = 0;  // bytes that the body may still have
   std::size_t drained_ = 0;
   Time deadline_, waits_since_;
   std::chrono::seconds write_limit_{0};

@@ -32,7 +32,7 @@ class ConnectionLoop {
     ConnectionLimits limits;
     std::size_t n_threads = 1;
     std::size_t max_open = 1;         ///< beyond, the connection that has been silent for longest is closed
-    std::size_t max_per_address = 0;  ///< of one address, likewise; 0: so many as of all of them
+    std::size_t max_per_address = 0;  ///< the same for one address; 0: so many as of all of them
     bool counts_own = false;          ///< this machine's own address is an address, too
   };
   struct Calls {

@@ -37,7 +37,7 @@ constexpr std::size_t kHeadBytes = 64 * kKiB;
 constexpr std::chrono::milliseconds kPoll{2};
 constexpr std::chrono::seconds kSendLimit{15};  // for answers that are being sent at the end
 
-// What a handler asks through Request::progress, which httplib has for clients and leaves empty here.
+// The questions of a handler to Request::progress, which httplib has for clients and leaves empty here.
 constexpr std::uint64_t kIsThere = 0, kStillSends = 1;
 
 /// httplib's server with our connections.
@@ -215,7 +215,8 @@ class HttplibServer final : public HttpServer {
         options_.on_request(
             {answered.address, request.method, request.target, response.status, took.count()});
       });
-    // What httplib refuses by itself. All other errors have a body, or nobody who could read it.
+    // The handler answers requests that httplib refuses by itself. All other errors have a body, or nobody
+    // who could read it.
     server_.set_error_handler([this](const httplib::Request& request, httplib::Response& response) {
       if (response.body.empty() && response.status != kClientLeft)
         send(service_.refuse(httplib_error(response.status), request.path), response);

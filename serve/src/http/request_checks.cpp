@@ -25,8 +25,8 @@ bool is_json(std::string type) {
          (type.size() == json.size() || type[json.size()] == ';' || type[json.size()] == ' ');
 }
 
-/// What is wrong with the headers that tell how long a body is; empty: nothing. httplib takes the first
-/// length of several, and what is no number for 0 or a very large one.
+/// The error in the headers that tell how long a body is; empty: none. httplib takes the first length of
+/// several, and what is no number for 0 or a very large one.
 std::string problem_of_length(const httplib::Request& request) {
   const std::string length = request.get_header_value("Content-Length");
   if (request.has_header("Transfer-Encoding")) {

@@ -10,14 +10,14 @@
 
 namespace strata::detail {
 
-/// What a request must be before the service sees it: for this server by its host, with a key if there are
-/// keys, and with a body of JSON that is not too large. Any thread may ask.
+/// Checks requests before the service sees them: a request must be for this server by its host, with a key if
+/// there are keys, and with a body of JSON that is not too large. Any thread may ask.
 class RequestChecks {
  public:
   /// `options` outlives it.
   explicit RequestChecks(const HttpServer::Options& options);
 
-  /// What is wrong with a request before its body is read; empty: nothing.
+  /// The error in a request before its body is read; empty: none.
   std::optional<ApiError> problem_of_head(const httplib::Request& request) const;
   /// Reads the body, which is left empty where the request has none. What is wrong with it; empty: nothing.
   std::optional<ApiError> read_body(const httplib::Request& request, const httplib::ContentReader& reader,

@@ -47,7 +47,7 @@ ApiResult<ServedPrompt> decoded(const ServedModel& model, const std::vector<std:
   return ServedPrompt{std::move(text), ids, {}, 0};
 }
 
-/// With the tokens that end any text, unless it is too long.
+/// Adds the tokens that end any text to the prompt, unless it is too long.
 ApiResult<ServedPrompt> checked(const ServedModel& model, ApiResult<ServedPrompt> prompt, const char* field) {
   if (!prompt.has_value()) return prompt;
   if (prompt->ids.size() > static_cast<std::size_t>(model.context))

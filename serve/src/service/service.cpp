@@ -23,7 +23,7 @@ namespace strata {
 
 namespace detail {
 
-/// What a request asks of the batcher.
+/// The part of a request that the batcher needs.
 struct Ask {
   bool is_chat = false;
   AnswerOptions options;
@@ -48,7 +48,8 @@ using detail::Ask;
 using detail::Asked;
 using detail::RequestCount;
 
-constexpr std::int64_t kDefaultTokens = 16;          // of OpenAI's completions; in chats there is no limit
+// The default of OpenAI's completions; in chats there is no limit.
+constexpr std::int64_t kDefaultTokens = 16;
 constexpr std::chrono::milliseconds kPatience{100};  // until a stop is noticed while there is no work
 constexpr std::string_view kModels = "/v1/models", kModel = "/v1/models/", kCompletions = kPostPaths[0],
                            kChat = kPostPaths[1], kHealth = "/health", kMetrics = "/metrics";

@@ -28,8 +28,9 @@ Status check_files(Io& io, const std::string& folder, const Manifest& manifest);
 /// which the model declares them, which no layout and no number of ranks changes.
 struct StoredTensors {
   std::vector<TensorSpec> specs;
-  std::vector<std::int32_t> tensors;   ///< by index into specs: the tensor of the layout
-  std::vector<std::int32_t> index_of;  ///< by tensor of the layout: index into specs; -1: it is not stored
+  std::vector<std::int32_t> tensors;  ///< the tensor of the layout; indexed like specs
+  /// The index into specs of each tensor of the layout; -1: it is not stored.
+  std::vector<std::int32_t> index_of;
 };
 using LeftOut = std::map<std::string, std::string, std::less<>>;  // Manifest::frozen
 StoredTensors stored_tensors(const StatePlan& plan, Payload payload, const LeftOut& left_out);

@@ -134,7 +134,7 @@ Status read_shared(const CheckpointTensors& tensors, const TensorPart& part, con
 struct OpenCheckpoint {
   std::string folder;
   Manifest manifest;
-  std::vector<std::unique_ptr<CheckpointTensors>> files;  // by state; null: it has none
+  std::vector<std::unique_ptr<CheckpointTensors>> files;  // indexed by state; null: it has none
   FrozenFrom frozen_from() const {
     return manifest.frozen.empty() ? FrozenFrom::checkpoint : FrozenFrom::elsewhere;
   }
@@ -312,7 +312,7 @@ void set_trainees(Session& session, const Manifest& manifest) {
   }
 }
 
-// By registration order, from the counts that differ from the checkpoint's step.
+// The steps of each parameter by registration order, from the counts that differ from the checkpoint's step.
 std::vector<std::int64_t> param_steps(const StatePlan& plan, const Manifest& manifest) {
   std::vector<std::int64_t> steps;
   for (const LayoutTensor& tensor : plan.tensors.specs) {

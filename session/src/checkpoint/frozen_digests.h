@@ -20,9 +20,9 @@ class FrozenDigests {
   /// When the session saves its frozen tensors after all.
   void forget() noexcept { digests_.reset(); }
   bool known() const noexcept { return digests_.has_value(); }
-  /// Of the values that the tensor was filled with, in hex, by name.
+  /// The digests of the values that the tensors were filled with, in hex, by name.
   std::map<std::string, std::string, std::less<>> given() const;
-  /// Of a tensor of the layout as it is stored, which is what Session::visit() reads.
+  /// The digest of a tensor of the layout as it is stored, which is what Session::visit() reads.
   const Digest& stored(std::int32_t tensor) const;
 
  private:

@@ -31,7 +31,7 @@ class PartDigests {
   void add(const StatePiece& piece, std::span<const float> values, std::size_t series = 0);
   /// After the last values. Errors: those of World::all_gather().
   Status finish();
-  /// By tensor of the layout; complete after finish().
+  /// The digest of a tensor of the layout; complete after finish().
   const Digest& of(std::int32_t tensor, std::size_t series = 0) const {
     return series_[series].digests[static_cast<std::size_t>(tensor)];
   }
@@ -45,8 +45,8 @@ class PartDigests {
   };
   struct Series {
     std::vector<Digest> digests;
-    Blocks now;              ///< of the tensor whose values are given
-    BlockDigester digester;  ///< of the same
+    Blocks now;              ///< the blocks of the tensor whose values are given
+    BlockDigester digester;  ///< digests the same tensor
   };
   bool covers(ChunkId chunk) const { return !covers_ || covers_(chunk); }
   ChunkId chunk_of(const Blocks& run) const { return plan_.layout.slice(run.tensor).chunk; }
@@ -59,7 +59,7 @@ class PartDigests {
   World* world_;
   Covers covers_;
   std::vector<Series> series_;
-  std::vector<Blocks> blocks_;  // of all chunks, by this rank
+  std::vector<Blocks> blocks_;  // the blocks of all chunks that this rank has digested
 };
 
 }  // namespace strata::detail

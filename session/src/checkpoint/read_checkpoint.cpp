@@ -115,7 +115,7 @@ Status publish(Io& io, const std::string& draft, const std::string& target) {
   Status status = Status::heap_exhausted();
   try {
     status = io.rename(draft, target);
-  } catch (const std::bad_alloc&) {  // of the message of a failure
+  } catch (const std::bad_alloc&) {  // the message of a failure can throw it
   }
   if (!status.is_ok()) {
     (void)io.rename(aside, target);

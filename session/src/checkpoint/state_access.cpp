@@ -13,7 +13,7 @@
 namespace strata::detail {
 namespace {
 
-// Of the values that `payload` stores: a moving average is not a moment, and always in f32.
+// The format of the values that `payload` stores: a moving average is not a moment, and always in f32.
 StateFormat format_of(const GroupKey& group, Payload payload) {
   return payload == Payload::ema ? StateFormat::fp32 : group.format;
 }

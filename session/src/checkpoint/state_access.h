@@ -11,9 +11,9 @@ namespace strata::detail {
 /// Whether a tensor is among them, by index in StatePlan::tensors.
 using TensorSet = std::vector<bool>;
 
-/// What a pass over the states covers.
+/// The states that a pass over them covers.
 struct StateSelection {
-  bool only_part = false;  ///< of what this rank holds
+  bool only_part = false;  ///< whether it covers only this rank's part of what the rank holds
   VisitScope scope = VisitScope::all;
   const TensorSet* tensors = nullptr;  ///< null: all
   bool has(std::int32_t tensor) const {
@@ -77,7 +77,7 @@ class StateAccess {
 
   Status visit_range(Payload payload, const VisitState& visit, const StateSelection& of);
   bool has_any(ChunkId chunk, const StateSelection& of) const;
-  /// Of the elements of the chunk that this rank holds, or of its part of them.
+  /// The pieces of the elements of the chunk that this rank holds, or of its part of them.
   std::vector<Piece> pieces_of(ChunkId chunk, const StateSelection& of = {}) const;
   std::vector<Run> runs_of(const std::vector<Piece>& pieces) const;
   StatePiece piece_info(const Piece& piece) const;
@@ -114,8 +114,8 @@ class StateAccess {
 
   StateContext& context_;
   std::vector<float> values_ =
-      std::vector<float>(static_cast<std::size_t>(kMaxStatePieceElems));  // of one piece
-  std::array<Event, 2> copied_;  // by slot of the staging memory: after its last copy
+      std::vector<float>(static_cast<std::size_t>(kMaxStatePieceElems));  // the values of one piece
+  std::array<Event, 2> copied_;  // the last copy of each slot of the staging memory
 };
 
 }  // namespace strata::detail

@@ -9,7 +9,7 @@ namespace strata {
 
 namespace {
 
-// Of the parts of all ranks that share a copy of the model, which the first ranks of the run do.
+// Digests the parts of all ranks that share a copy of the model: the first ranks of the run share one.
 Result<std::string> digest_of_model(World& world, std::int32_t sharing, const std::string& own) {
   STRATA_TRY_ASSIGN(const std::vector<std::string> parts, world.all_gather(own));
   Digester all;

@@ -41,7 +41,7 @@ Result<std::unique_ptr<StateContext>> StateContext::create(const StatePlan& plan
                                             : "a session over a backend without data needs synthetic norms");
   if (all_ranks(plan) > 1 && environment.world == nullptr && context->has_data())
     return Status::error(Code::invalid, "the plan is for several ranks, but the session was given no world");
-  // What one rank lacks, the others learn before they wait for it.
+  // The other ranks learn of a rank's failure before they wait for it.
   STRATA_TRY(agree(context->world(), context->allocate()));
   STRATA_TRY(context->join_ranks());
   return context;

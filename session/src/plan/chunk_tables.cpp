@@ -21,7 +21,7 @@ class PartialNumbers {
       for (const std::int64_t at : {range.begin, range.end})
         if (at % simd::kNormPartialElems != 0 && at < n_elems_) breaks_.push_back(at);
   }
-  /// Of the partial that contains element `at`, or begins there.
+  /// The number of the partial that contains element `at`, or begins there.
   std::int64_t index(std::int64_t at) const {
     return at / simd::kNormPartialElems +
            (std::upper_bound(breaks_.begin(), breaks_.end(), at) - breaks_.begin());

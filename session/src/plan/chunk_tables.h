@@ -28,12 +28,13 @@ struct TensorBlock {
 /// Where ranks share tensors of the model, a partial covers either elements that this rank counts or others
 /// (TensorPart::uncounted), which partials of another rank cover.
 struct ChunkTables {
-  using Blocks = std::vector<std::vector<TensorBlock>>;  ///< by chunk
-  Blocks blocks;                                         ///< of the states that this rank holds
-  Blocks whole;  ///< of the whole chunk; empty if that is the same, or if it is never worked on
-  Blocks part;   ///< of the part of the gradient that this rank sums; empty if that is all of its states, and
-                 ///< partials are not split
-  std::vector<std::int64_t> first_partial_of_tensor;  ///< by tensor of the layout
+  using Blocks = std::vector<std::vector<TensorBlock>>;  ///< indexed by chunk
+  Blocks blocks;                                         ///< the blocks of the states that this rank holds
+  Blocks whole;  ///< the blocks of the whole chunk; empty if that is the same, or if it is never worked on
+  /// The blocks of the part of the gradient that this rank sums; empty if that is all of its states, and
+  /// partials are not split.
+  Blocks part;
+  std::vector<std::int64_t> first_partial_of_tensor;  ///< indexed by tensor of the layout
   std::int64_t n_partials = 0;
   std::vector<std::int64_t> first_partial_of_trainee;  ///< and at the end n_partials
   /// The same partials numbered chunk by chunk, for sums that ranks exchange for one chunk: by tensor of the

@@ -21,7 +21,7 @@ void check_settings(const ParamGroup& group, std::string& problems) {
   if (group.weight_decay) check("weight_decay", *group.weight_decay);
 }
 
-// By registration order: the group that updates the parameter, or -1.
+// Returns the group that updates each parameter, or -1, by registration order.
 Result<std::vector<std::int32_t>> groups_of(const TensorTable& tensors,
                                             const std::vector<ParamGroup>& groups) {
   std::vector<std::string> patterns, names;

@@ -29,7 +29,7 @@ GatherSchedule gather_schedule(const UseTrace& uses, const ChunkLayout& layout, 
   const auto ahead = static_cast<std::size_t>(ranks.gather_ahead);
   GatherSchedule schedule;
   std::vector<GatherSchedule::Gather>& gathers = schedule.gathers;
-  // By chunk: the index of its last use in `found` and of its last gather; -1: none yet.
+  // Both are indexed by chunk: the index of its last use in `found` and of its last gather; -1: none yet.
   std::vector<std::int64_t> last_use(layout.n_chunks(), -1), last_gather(layout.n_chunks(), -1);
   for (std::size_t i = 0; i < found.size(); ++i) {
     const auto& [position, chunk] = found[i];

@@ -28,8 +28,8 @@ Status accumulate_from_all_ranks(StateContext& context, ChunkId chunk, bool firs
   return chunks.drop(received_key);
 }
 
-// With `once`, the rank's part of the sum gets those of the other ranks. Where a rank holds more than its
-// part (DDP, HSDP), the rest comes from the ranks that have summed it.
+// The rank's part of the sum gets those of the other ranks if the reduction is `once`. Where a rank holds
+// more than its part (DDP, HSDP), the rest comes from the ranks that have summed it.
 Status complete_sum(StateContext& context, ChunkId chunk, Tier tier) {
   const DataParallel& ranks = context.plan().options.ranks;
   RankGroups& groups = *context.groups();

@@ -2,7 +2,7 @@
 
 namespace strata::detail {
 
-// Of the first `n` values.
+// Reduces the first `n` values.
 Status ModelReduction::all_reduce(std::size_t n, Reduction reduction) {
   Backend& backend = context_.backend();
   Stream& collective = context_.streams().collective;

@@ -6,7 +6,7 @@
 
 namespace strata::detail {
 
-/// What the ranks that share a copy of the model tell each other at the end of a step. Every rank has the
+/// The exchange at the end of a step between the ranks that share a copy of the model. Every rank has the
 /// norm of its parts of the gradient.
 class ModelReduction {
  public:

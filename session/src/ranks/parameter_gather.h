@@ -32,7 +32,7 @@ class ParameterGather {
 
  private:
   StateContext& context_;
-  std::vector<bool> is_current_;  // by chunk
+  std::vector<bool> is_current_;  // indexed by chunk
   std::size_t next_ = 0;          // index into GatherSchedule::gathers
   std::size_t next_release_ = 0;  // index into GatherSchedule::by_release
 };

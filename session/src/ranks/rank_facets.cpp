@@ -40,7 +40,7 @@ RankFacet tensors(const StatePlan& plan) {
   return facet;
 }
 
-// Of the ranks that have the same part of the model.
+// The layout is compared between the ranks that have the same part of the model.
 RankFacet layout(const StatePlan& plan) {
   RankFacet facet{"layout of chunks", {}, plan.options.model.rank};
   for (const LayoutTensor& tensor : plan.tensors.specs)

@@ -23,14 +23,14 @@ std::uint64_t gradient_bytes(const StatePlan& plan, ChunkId chunk) {
   return added + static_cast<std::uint64_t>(ranks.replicas() - 1) * part * size_of(group.accum);
 }
 
-// Of what the program adds up.
+// The bytes that the program adds up over ranks.
 std::uint64_t summed_bytes(const StatePlan& plan, const UseTrace& uses) {
   std::uint64_t bytes = 0;
   for (const UseTrace::Position& position : uses.positions) bytes += position.summed_bytes;
   return bytes * static_cast<std::uint64_t>(plan.passes());
 }
 
-// Of the norms of tensors, which the ranks that hold a chunk's shards exchange chunk by chunk.
+// The bytes of the norms of tensors, which the ranks that hold a chunk's shards exchange chunk by chunk.
 std::uint64_t norm_bytes(const StatePlan& plan) {
   const DataParallel& ranks = plan.options.ranks;
   const detail::ChunkTables tables = detail::chunk_tables(plan.tensors, plan.layout);

@@ -131,8 +131,8 @@ void run_chunk_update(const ChunkUpdate& u, ThreadPool& pool) {
     run_lamb_moments(u, pool);
     return run_lamb_apply(u, pool);
   }
-  // With an undo log, pieces are small enough to stay in cache between copy and update; without one, blocks
-  // are whole.
+  // Pieces are small enough to stay in cache between copy and update if there is an undo log; otherwise
+  // blocks are whole.
   const std::int64_t piece =
       u.undo == UndoAction::none ? TensorBlock::kBlockElems : 4 * simd::kNormPartialElems;
   pool.parallel_for(std::ssize(u.blocks), [&](std::int64_t i) {

@@ -18,7 +18,7 @@ namespace strata::detail {
 /// Constants of one step, the same for all chunks.
 struct StepConstants {
   explicit StepConstants(const StatePlan& plan) : by_rule(plan.rules.size()) {}
-  std::vector<cpuopt::UpdateStep> by_rule;  ///< by index into StatePlan::rules
+  std::vector<cpuopt::UpdateStep> by_rule;  ///< indexed like StatePlan::rules
   std::uint64_t rounding_seed = 0;
   std::int64_t step = 0;
 };
@@ -30,14 +30,14 @@ struct TensorNorms {
   double* direction_partials = nullptr;  ///< `n`, right after those
   std::int64_t n = 0;
   const std::int64_t* first_in_chunk = nullptr;  ///< ChunkTables::first_in_chunk
-  float* trust = nullptr;                        ///< by tensor of the layout
+  float* trust = nullptr;                        ///< the trust ratio of each tensor of the layout
 
   std::int64_t index(const TensorBlock& block) const {
     return first_in_chunk[block.tensor] + block.at / simd::kNormPartialElems;
   }
 };
 
-/// What a trainer asks for a tensor. Null: the parameter, or the gradient, is a payload of the chunk.
+/// The request of a trainer for a tensor. Null: the parameter, or the gradient, is a payload of the chunk.
 struct TrainerTensor {
   std::byte* param = nullptr;
   const std::byte* grad = nullptr;
@@ -54,7 +54,8 @@ struct ChunkUpdate {
   const StatePlan* plan = nullptr;
   TensorNorms norms;
   UndoAction undo = UndoAction::none;
-  /// By tensor of the layout; null: all are updated, and parameters and gradients are payloads of the chunk.
+  /// Indexed by tensor of the layout; null: all are updated, and parameters and gradients are payloads of the
+  /// chunk.
   const TrainerTensor* of_trainer = nullptr;
 
   bool updates(const TensorBlock& block) const noexcept {

@@ -16,7 +16,8 @@ namespace {
 constexpr std::array<Payload, 6> kUpdatePayloads = {Payload::accum, Payload::param, Payload::master,
                                                     Payload::m,     Payload::v,     Payload::ema};
 
-// Of the trainee's tensors in this rank's part of the model; the number of all if there is none.
+// Searches the trainee's tensors in this rank's part of the model; returns the number of all tensors if all
+// are finite.
 std::size_t first_non_finite_param(const StateContext& context, std::int32_t trainee) {
   const std::vector<std::int32_t>& tensor_of_param = context.plan().tensors.tensor_of_param;
   for (std::size_t p = 0; p < tensor_of_param.size(); ++p) {

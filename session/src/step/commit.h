@@ -58,10 +58,11 @@ class Commit {
   StateContext& context_;
   Speculation& speculation_;
   const PassSchedule& schedule_;
-  // By chunk: end in the commit order of the updates that must precede its use; 0: it is not the trainee's.
+  // For each chunk, the end in the commit order of the updates that must precede its use; 0: it is not the
+  // trainee's.
   std::vector<std::size_t> until_;
-  std::vector<UndoAction> undo_;        // by chunk: undo action of its pending update
-  std::vector<bool> done_;              // by chunk: queued, or its speculative update is valid
+  std::vector<UndoAction> undo_;        // the undo action of each chunk's pending update
+  std::vector<bool> done_;              // whether each chunk is queued, or its speculative update is valid
   std::size_t next_;                    // next update in the commit order
   std::size_t fetched_ = 0;             // end in the commit order of what is prefetched
   std::size_t fetched_early_ = 0;       // the same, for prefetch_states()

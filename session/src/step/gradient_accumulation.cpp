@@ -12,7 +12,8 @@ bool sum_has_grad_dtype(const StateContext& context, ChunkId chunk) {
   return group.accum == group.grad;
 }
 
-// What the rank sums of the whole chunk's gradient: all of it, unless the program has summed all ranks'.
+// The part of the whole chunk's gradient that the rank sums: all of it, unless the program has summed all
+// ranks'.
 BufferView summed_here(const StateContext& context, ChunkId chunk, const ChunkPin& grad) {
   const ChunkLayout& layout = context.plan().layout;
   const ElemRange held = layout.range(chunk, Payload::accum);
@@ -73,8 +74,8 @@ Status accumulate_in_ram(StateContext& context, ChunkId chunk, bool first) {
 Status accumulate_gradient(StateContext& context, ChunkId chunk, bool first, bool last) {
   const bool on_device = context.plan().placement.home({chunk, Payload::accum}) == Tier::device;
   const Tier tier = on_device ? Tier::device : Tier::pinned;
-  // What waits for an exchange is not queued on the compute stream, where the next instruction would wait,
-  // too.
+  // Work that waits for an exchange is not queued on the compute stream, where the next instruction would
+  // wait, too.
   Stream& of_device = context.groups() != nullptr ? context.streams().collective : context.streams().compute;
   Stream& stream = on_device ? of_device : context.streams().cpu;
   if (context.plan().layout.has(chunk, Payload::received))

@@ -52,8 +52,8 @@ class Speculation {
   bool active_ = false;
   std::vector<ChunkId> order_;     // covered chunks, in the order in which they become ready
   std::size_t fetched_ = 0;        // index into order_: end of what is prefetched
-  std::vector<bool> snapshotted_;  // by chunk: nvme holds a snapshot of its states
-  std::vector<bool> updated_;      // by chunk: its update is queued
+  std::vector<bool> snapshotted_;  // whether nvme holds a snapshot of each chunk's states
+  std::vector<bool> updated_;      // whether each chunk's update is queued
   std::int32_t n_updated_ = 0;
   SpeculationPolicy choice_;
   std::uint64_t steps_ = 0;

@@ -24,7 +24,7 @@ struct StepMachine::Trainee {
   detail::Commit commit;
   std::int64_t steps = 0;
   LossScale loss_scale;
-  double gradient_scale = 1;  // by which the norm partials' gradients are larger than the mean
+  double gradient_scale = 1;  // the factor by which the norm partials' gradients are larger than the mean
 };
 
 struct StepMachine::Parts {

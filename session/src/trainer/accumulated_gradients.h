@@ -31,8 +31,8 @@ class AccumulatedGradients {
   std::span<double> partials_of(std::int32_t tensor) const;
 
   StateContext& context_;
-  std::vector<bool> present_;     // by tensor
-  std::vector<bool> is_written_;  // by chunk: whether it has any
+  std::vector<bool> present_;     // indexed by tensor
+  std::vector<bool> is_written_;  // whether each chunk has any
 };
 
 }  // namespace strata::detail

@@ -58,7 +58,7 @@ Result<std::unique_ptr<StatePlan>> plan_trainer_states(std::span<const TrainerPa
   options.ranks = {};
   options.groups.clear();
   options.step_mode = StepMode::serial;
-  options.prefetch = 0;  // what passes through the device is the trainer's
+  options.prefetch = 0;  // the trainer itself moves what passes through the device
   plan->options = std::move(options);
   add_tensors(params, holds, *plan);
   plan->trace.training = true;

@@ -28,14 +28,14 @@ struct TrainerSession::Step {
     });
   }
   detail::StepConstants constants;
-  std::vector<detail::TrainerTensor> tensors;  // by parameter; those of no pending update are empty
-  std::vector<bool> is_pending;                // by chunk: whether its update of the last step is
+  std::vector<detail::TrainerTensor> tensors;  // indexed by parameter; empty unless an update is pending
+  std::vector<bool> is_pending;                // whether each chunk's update of the last step is pending
   detail::AccumulatedGradients gradients;
 };
 
 namespace {
 
-// What a chunk holds, as far as the parameters' dtype and the optimizer need it.
+// The payloads that a chunk holds, as far as the parameters' dtype and the optimizer need them.
 constexpr std::array<Payload, 4> kStates = {Payload::param, Payload::master, Payload::m, Payload::v};
 
 template <class Function>
@@ -173,7 +173,7 @@ Status TrainerSession::discard(std::int32_t param) {
   return {};
 }
 
-// Those of pending updates belong to the last step.
+// Keeps the gradients of pending updates, which belong to the last step.
 void TrainerSession::discard() noexcept {
   for (ChunkId chunk = 0; chunk < step_->is_pending.size(); ++chunk)
     if (!step_->is_pending[chunk]) (void)step_->gradients.drop(chunk);

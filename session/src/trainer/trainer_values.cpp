@@ -1,5 +1,5 @@
-// What a trainer gives a session: the addresses of its parameters, their first values, and what it writes
-// later.
+// The values that a trainer gives a session: the addresses of its parameters, their first values, and what it
+// writes later.
 #include <strata/session/trainer_session.h>
 
 #include <algorithm>

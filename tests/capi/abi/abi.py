@@ -52,7 +52,7 @@ def source_of(header):
 
 
 def run(*command):
-    """What a command has to say if it fails, else nothing."""
+    """The output of a command if it fails, else nothing."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}" if done.returncode != 0 else ""
 

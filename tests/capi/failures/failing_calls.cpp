@@ -38,7 +38,7 @@ struct Options {
   std::uint64_t stride = 1, at = 0;
 };
 
-/// What the child tells, in shared memory, since it may die at any time.
+/// The child writes its progress to shared memory, since it may die at any time.
 struct Progress {
   std::uint64_t next = 1, runs = 0, failures = 0, refused = 0, expected = 0, events = 0;
   int problems = 0;
@@ -58,7 +58,7 @@ std::vector<std::string> files_below(const fs::path& folder) {
   return names;
 }
 
-/// What a process holds and a session must have given back.
+/// The resources that a process holds and a session must have given back.
 struct Resources {
   Held memory;
   std::size_t threads = 0, descriptors = 0;
@@ -79,7 +79,7 @@ class Child {
 
   void run() {
     mark_test_thread();
-    if (!options_.cold) {  // what is created once in a process is no leak
+    if (!options_.cold) {  // objects that are created once in a process are no leak
       run_once({});
       run_once({});  // the pools' threads have started
       files_ = files_below(dir_);

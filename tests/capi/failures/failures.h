@@ -4,7 +4,7 @@
 
 namespace strata::test {
 
-/// What can be made to fail in this program, whose operator new and system calls are replaced
+/// The failures that can be injected into this program, whose operator new and system calls are replaced
 /// (failing_allocations.cpp, failing_system_calls.cpp).
 enum class Failure : std::uint8_t {
   none,
@@ -46,7 +46,7 @@ class CallScope {
 /// The thread is the test's.
 void mark_test_thread() noexcept;
 
-/// What is held now.
+/// The memory that is held now.
 struct Held {
   std::int64_t allocations = 0, bytes = 0, mapped_bytes = 0;
   friend bool operator==(const Held&, const Held&) = default;

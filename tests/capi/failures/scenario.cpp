@@ -184,7 +184,7 @@ strata_status ScenarioRun::visit(strata_state state) {
   return status;
 }
 
-// What a trainer does whose session holds the parameters: reads, accumulates, steps.
+// Adds the calls of a trainer whose session holds the parameters: it reads, accumulates, steps.
 void ScenarioRun::add_update_calls(std::vector<Call>& calls) {
   static constexpr std::int64_t kAll[] = {0, 1, 2};
   calls.push_back({"prefetch", [this] { return strata_session_prefetch(session_, kAll, 3); }, 0});

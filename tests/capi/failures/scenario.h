@@ -40,7 +40,8 @@ class ScenarioRun {
   int problems() const { return problems_; }
   /// oneTBB could not start, which it tries once: there is no result.
   bool needs_new_process() const { return needs_new_process_; }
-  strata_status refused_with() const { return refused_with_; }  ///< by the call that failed first; OK: none
+  /// The status of the call that failed first; OK: none.
+  strata_status refused_with() const { return refused_with_; }
 
  private:
   struct Call {

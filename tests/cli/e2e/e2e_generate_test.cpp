@@ -227,7 +227,7 @@ TEST_F(CliGenerateE2e, A16BitDtypeIsChosenByAnArgumentAndTakesHalfTheMemory) {
       EXPECT_THAT(result.err, HasSubstr("tokens/s, in " + dtype));
       in_dtype.insert(in_dtype.end(), {"offload.policy=pinned", "memory.device=1MiB"});
       EXPECT_EQ(generate(in_dtype, from).out, result.out) << "placement";
-      // What f32 needs does not fit where 16 bits do.
+      // The bytes of f32 do not fit where those of 16 bits do.
       for (const bool fits : {true, false}) {
         Words small = words;
         if (fits) small.push_back("train.dtype=" + dtype);

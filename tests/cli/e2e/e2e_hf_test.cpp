@@ -182,7 +182,7 @@ TEST_F(CliHfE2e, AnExportContainsTheRunsTokenizerAndStopTokens) {
 }
 
 TEST_F(CliHfE2e, AnExportSaysWhereTransformersSplitsOtherwiseThanTheRun) {
-  make_folder("qwen2");  // with --check: its own tokenizer has the splits that transformers gives it
+  make_folder("qwen2");  // passes --check: its own tokenizer has the splits that transformers gives it
   EXPECT_THAT(strata({"tokenizer", "info", "-t", "hf"}).out, HasSubstr("splits as     qwen2"));
   ASSERT_EQ(strata({"tokenizer", "train", "val.txt", "--vocab", "400", "--out", "other.json"}).exit_code, 0);
   const Words words = {"--out", "again", "--init", "hf", "train.steps=1", "data.tokenizer=other.json"};

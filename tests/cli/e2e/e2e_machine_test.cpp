@@ -95,7 +95,7 @@ TEST_F(CliMachineE2e, IoUringRefusedGivesTheSameBitsThroughThreads) {
   EXPECT_EQ(digest("run"), want_digest);
 }
 
-// With every limit the run either succeeds or is refused: it is never killed by a signal and never stops
+// The run either succeeds or is refused under every limit: it is never killed by a signal and never stops
 // half-way.
 TEST_F(CliMachineE2e, ASmallAddressSpaceIsRefusedAndNeverACrash) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

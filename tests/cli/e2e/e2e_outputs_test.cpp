@@ -1,4 +1,4 @@
-// What a run writes for other programs and for people, beside its metrics.
+// Tests the files that a run writes for other programs and for people, beside its metrics.
 #include <cmath>
 #include <filesystem>
 

@@ -19,7 +19,7 @@ class CliPipelineE2e : public CliSharedE2e {
   void train_untied(const std::string& name, const Words& words = {}) const {
     train(name, joined(kUntied, words));
   }
-  /// Of the bytes of the run's parameters.
+  /// The hash of the bytes of the run's parameters.
   std::size_t params_hash(const std::string& name) const {
     std::filesystem::remove_all(file(name + "-hf"));
     const ProgramResult result = strata({"export", name, "--out", name + "-hf"});

@@ -7,7 +7,7 @@
 
 namespace strata::test {
 
-/// What is given again replaces what was given first.
+/// Joins arguments: a key that is given again replaces the one that was given first.
 inline Words joined(Words first, const Words& then) {
   const auto key = [](const std::string& word) { return word.substr(0, word.find('=')); };
   std::erase_if(first, [&](const std::string& word) {

@@ -1,4 +1,4 @@
-// What comes between steps: micro-batches that a step leaves out, and updates that advance under other
+// Tests what comes between steps: micro-batches that a step leaves out, and updates that advance under other
 // passes.
 #include <optional>
 
@@ -16,7 +16,7 @@ namespace {
 using test::TinyRun;
 using ::testing::HasSubstr;
 
-/// Of four micro-batches of a step, the first ones have no target: as many as the step's number allows.
+/// The first of a step's four micro-batches have no target: as many as the step's number allows.
 class PartlyEmpty final : public BatchSource {
  public:
   explicit PartlyEmpty(bool says_so) : says_so_(says_so) {}

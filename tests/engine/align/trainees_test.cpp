@@ -57,7 +57,7 @@ SessionOptions options_of_one() {
   return options;
 }
 
-/// What a trainee's steps return, and what it has learned.
+/// The results of a trainee's steps, and what it has learned.
 struct Learned {
   std::vector<float> losses;
   std::vector<double> norms;
@@ -196,7 +196,7 @@ class Later final : public BatchSource {
   std::int64_t n_counted(std::int64_t index, std::int64_t n) override { return batches_.n_counted(index, n); }
 
  private:
-  // Of each step's four micro-batches the first or the last two.
+  // Maps to the first or the last two of each step's four micro-batches.
   std::int64_t of(std::int64_t index) const { return index / 2 * stride_ + first_ + index % 2; }
   const std::int64_t first_, stride_;
   CountingBatches batches_{test::tiny_config().vocab};

@@ -275,7 +275,7 @@ TEST_F(LeftOutTest, SavingReadsNoFrozenChunk) {
   EXPECT_LE(trained, all - 2 * frozen);
 }
 
-// With 4096 elements for each rank in a chunk, some ranks hold nothing of the adapters.
+// Some ranks hold nothing of the adapters, since each has 4096 elements of a chunk.
 RankRun ranks_of(std::int32_t ranks, std::int32_t zero, DType compute) {
   RankRun run;
   run.ranks = ranks;

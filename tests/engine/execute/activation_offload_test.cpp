@@ -51,8 +51,7 @@ SessionOptions options_of(const Case& which, StepMode mode, const std::string& d
   return options;
 }
 
-// With all_three, parameters stream and computation waits for many copies; with device, only activations
-// move.
+// In all_three, parameters stream and computation waits for many copies; in device, only activations move.
 enum class Tiers : std::uint8_t { all_three, device };
 
 void assign_homes(Tiers tiers, const ChunkLayout& layout, Placement& placement) {

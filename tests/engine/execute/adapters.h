@@ -13,8 +13,8 @@
 
 namespace strata::test {
 
-/// With `dropped`, the training program has dropout; `tables`: also of the token embedding and the head;
-/// `tokens`: beside rows of tokens.
+/// The training program of `dropped` kinds has dropout; `tables` has adapters also of the token embedding and
+/// the head, and `tokens` has them beside rows of tokens.
 enum class LowRank : std::uint8_t { lora, dora, pissa, dropped, dropped_dora, dropped_pissa, tables, tokens };
 
 inline float dropout_of(LowRank kind) {
@@ -91,8 +91,8 @@ inline ProgramSet adapted_programs(const DecoderConfig& config, Recompute recomp
   return set;
 }
 
-/// What a run computes with instead of the parameter `name`, whose values it holds as `held`: of a quantized
-/// matrix, what it stands for.
+/// The values that a run computes with instead of the parameter `name`, whose values it holds as `held`: a
+/// quantized matrix is dequantized.
 inline std::vector<float> values_of(const RunPlan& plan, std::string_view name,
                                     const std::vector<float>& held) {
   const auto& specs = plan.tensors.specs;

@@ -42,7 +42,7 @@ class Cached16BitTest : public ::testing::TestWithParam<Stored> {
  protected:
   const DecoderConfig config = test::tiny_of_family(GetParam().family);
   const RowAdapterPrograms programs{.config = config, .adapters = {}, .compute = GetParam().compute};
-  /// Of values rounded to the dtype in each of the model's layers.
+  /// The error if values are rounded to the dtype in each of the model's layers.
   double tolerance() const { return GetParam().compute == DType::bf16 ? 3e-2 : 4e-3; }
 };
 
@@ -92,7 +92,7 @@ TEST_P(Cached16BitTest, ParametersAndTheCacheTakeHalfTheBytes) {
     return bytes;
   };
   EXPECT_EQ(2 * state_bytes(GetParam().compute), state_bytes(DType::f32));
-  // Of two plans that differ in their sequences alone, the one with more needs their keys and values.
+  // If two plans differ in their sequences alone, the one with more needs their keys and values.
   const auto cache_in_plan = [&](DType compute) {
     const auto states = [&](std::int64_t sequences) {
       std::uint64_t bytes = 0;

@@ -152,7 +152,8 @@ TEST_P(PissaRunTest, EveryGradientIsTheCentralDifferenceOfTheLossInDouble) {
   test::expect_central_differences(test::forward_of_first_batch(programs[ProgramRole::eval]), first);
 }
 
-// What is added is zero up to rounding, and what is subtracted has the same bits.
+// The adapter changes nothing up to rounding: s B A is added, and s B0 A0, which has the same bits, is
+// subtracted.
 TEST_P(PissaRunTest, TheModelStartsAsTheBase) {
   const auto loss = [&](const ProgramSet& programs) {
     TinyRun run(must(Engine::plan(programs, {})));

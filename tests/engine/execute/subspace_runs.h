@@ -43,8 +43,8 @@ struct Kind {
   Recompute recompute = Recompute::none;
   DType compute = DType::f32;
   bool clips = true;               ///< whether the norm is that of the whole gradient
-  std::int32_t micro_batches = 1;  ///< of a step
-  std::int32_t of_train = 0;       ///< those that the training program covers; 0: all
+  std::int32_t micro_batches = 1;  ///< micro-batches of a step
+  std::int32_t of_train = 0;       ///< micro-batches that the training program covers; 0: all
   kernels::SvdMethod method = kernels::SvdMethod::exact;
 };
 
@@ -139,7 +139,7 @@ inline double square_of(const std::vector<double>& values) {
   return sum;
 }
 
-/// Of the rows of a part.
+/// The sum of squares of the rows of a part.
 inline double square_of_rows(const std::vector<float>& gradient, std::int64_t columns, const LoraPart& part) {
   double sum = 0;
   for (std::int64_t i = part.first_row * columns; i < (part.first_row + part.rows) * columns; ++i)

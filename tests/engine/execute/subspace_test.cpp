@@ -96,7 +96,8 @@ TEST_P(SubspaceTest, AFactorsGradientIsTheProjectedOneAndTheNormThatOfTheWholeGr
       EXPECT_NEAR(outside / std::sqrt(all - square), 1, 1e-4) << group.outside;
       EXPECT_LT(square, all) << "the basis misses something";
     }
-    for (const auto& [name, values] : want.gradients)  // what is trained whole has the same gradient
+    // Parameters that are trained whole have the same gradient.
+    for (const auto& [name, values] : want.gradients)
       if (const auto same = found.gradients.find(name); same != found.gradients.end()) {
         EXPECT_EQ(same->second, values) << name;
       }

@@ -19,7 +19,7 @@ import time
 RANKS = 3
 HOST = r"on host [^,]*, "
 LAST = r"in step %s, micro-batch \d+"
-# What the ranks that have not failed must say. %d is the number of the failed rank, %s the step.
+# The ranks that have not failed must say this. %d is the number of the failed rank, %s the step.
 LOST = r"lost_peer: .*rank %d of 3 has left the group: " + HOST
 SAME = r"invalid: ranks do not have the same "
 EXPECTED = {
@@ -68,7 +68,7 @@ def left_behind(session, folder, text):
 
 
 class Outcome:
-    """What one run has said, line by line, with the seconds since it began."""
+    """The output of one run, line by line, with the seconds since it began."""
 
     def __init__(self, lines, code, session):
         self.lines, self.code, self.session = lines, code, session

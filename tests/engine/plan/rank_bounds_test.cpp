@@ -57,8 +57,8 @@ MachineProfile machine_of(const RunPlan& plan, const Point& at) {
   return p;
 }
 
-// With one micro-batch a rank: max(f C, g M) + max((1-f) C, (1-g) M), where C is the computation, f its
-// forward fraction, M the time of all collectives and g the fraction of those that forward needs.
+// The bound for one micro-batch a rank: max(f C, g M) + max((1-f) C, (1-g) M), where C is the computation, f
+// its forward fraction, M the time of all collectives and g the fraction of those that forward needs.
 double bound_of(const RunPlan& plan, const LaneBusySeconds& lanes) {
   const UseTrace& uses = plan.of(ProgramRole::train).uses;
   const UseTrace::PassFlops flops = uses.pass_flops();

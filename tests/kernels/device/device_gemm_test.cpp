@@ -16,12 +16,12 @@
 
 namespace {
 
-/// What the fake library was asked for, and what it answers.
+/// The requests to the fake library, and its answers.
 struct Asked {
   int searches = 0;
   std::uint64_t workspace_limit = ~std::uint64_t{0};
   std::uint32_t reductions = ~0u;
-  std::uint64_t algorithm = 0;  ///< of the last GEMM
+  std::uint64_t algorithm = 0;  ///< the algorithm of the last GEMM
   const void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
   cublasStatus_t refuses = CUBLAS_STATUS_SUCCESS;  ///< the answer to a check of a recorded algorithm

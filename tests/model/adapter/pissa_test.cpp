@@ -1,4 +1,4 @@
-// What a PiSSA adapter is exported as.
+// Tests the export of a PiSSA adapter.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

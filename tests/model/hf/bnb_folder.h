@@ -63,9 +63,9 @@ class BnbFolder {
 
  private:
   void quantize(const HfTensor& tensor, const std::vector<float>& values, kernels::WeightFormat format) {
-    const bool turned = tensor.layout == HfTensor::Layout::transposed;  // stored as [out, in]
-    const auto rows = static_cast<std::int64_t>(tensor.shape[turned ? 1 : 0]),
-               columns = static_cast<std::int64_t>(tensor.shape[turned ? 0 : 1]);
+    const bool transposed = tensor.layout == HfTensor::Layout::transposed;  // stored as [out, in]
+    const auto rows = static_cast<std::int64_t>(tensor.shape[transposed ? 1 : 0]),
+               columns = static_cast<std::int64_t>(tensor.shape[transposed ? 0 : 1]);
     const kernels::QuantizedMatrix matrix = {format, columns, {rows}};
     const kernels::QuantizedPart part = matrix.part(0);
     std::string bytes(static_cast<std::size_t>(matrix.bytes()), '\0');

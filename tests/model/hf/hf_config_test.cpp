@@ -1,4 +1,5 @@
-// What a config.json means where transformers has two places for a value, and what is refused of it.
+// Tests the meaning of a config.json where transformers has two places for a value, and what is refused of
+// it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

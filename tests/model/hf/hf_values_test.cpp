@@ -1,4 +1,4 @@
-// What folders mean that are written in older or unusual forms.
+// Tests the meaning of folders that are written in older or unusual forms.
 #include <fstream>
 
 #include <strata/model/hf/folder.h>

@@ -95,7 +95,7 @@ class FileBatches final : public BatchSource {
 struct Model {
   std::unique_ptr<HfFolder> folder;
   std::unique_ptr<PeftFolder> adapter;
-  AdapterSettings trained;  // those of `adapter`, or PiSSA with them
+  AdapterSettings trained;  // the settings of `adapter`, or PiSSA with them
   std::int64_t seq = 0;     // tokens of a row of the batches
   const DecoderConfig& config() const { return folder->config(); }
   bool starts_as_pissa() const {
@@ -181,7 +181,7 @@ HfExport options_of(const HfFolder& folder) {
   return options;
 }
 
-// With beta1 = 0 and neither clipping nor decay, the first moment after one step is the gradient.
+// The first moment after one step is the gradient if beta1 = 0 and there is neither clipping nor decay.
 void write_gradients(const Options& o, const ProgramSet& programs, const Model& model, FileBatches& batches) {
   SessionOptions options;
   options.clip = 0;

@@ -1,4 +1,4 @@
-// What groups over MPI do beyond the contract: mismatched calls are found by the sizes of messages.
+// Tests groups over MPI beyond the contract: mismatched calls are found by the sizes of messages.
 #include <memory>
 #include <string>
 #include <vector>

@@ -15,7 +15,7 @@
 namespace strata::test {
 namespace {
 
-std::vector<std::unique_ptr<World>> worlds;  // of the whole program: MPI starts once
+std::vector<std::unique_ptr<World>> worlds;  // live as long as the program: MPI starts once
 
 class RankProcess final : public Ranks {
  public:

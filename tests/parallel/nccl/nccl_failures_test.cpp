@@ -1,4 +1,4 @@
-// What the NCCL transport does when NCCL, the backend or another rank fails: nobody hangs or crashes, and
+// Tests the NCCL transport when NCCL, the backend or another rank fails: nobody hangs or crashes, and
 // everybody is told why.
 #include <functional>
 #include <string>

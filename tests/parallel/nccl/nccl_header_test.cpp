@@ -1,4 +1,4 @@
-// What the transport declares of NCCL, which it does not include, is what nccl.h says.
+// Tests that the transport's declarations of NCCL, whose header it does not include, agree with nccl.h.
 #include <nccl.h>
 
 #include <type_traits>

@@ -46,7 +46,7 @@ class NcclRanks final : public Ranks {
   void run_worlds(const std::function<void(World&)>& body) override;
   bool names_who_left() const override { return false; }
   bool on_fake_cuda() const override { return on_fake_cuda_; }
-  /// What the group of a rank uses as its backend; the rank itself does not.
+  /// The backend of the rank's group; the rank itself does not use it.
   FaultBackend& faults(int rank) { return *faults_[static_cast<std::size_t>(rank)]; }
 
  private:

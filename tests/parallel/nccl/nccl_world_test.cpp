@@ -67,7 +67,7 @@ class NcclWorldTest : public ::testing::TestWithParam<int> {
   void SetUp() override {
     fake_nccl().set_polls(1);
     fake_nccl().set_notices(true);
-    // Of each test another one, as of each run.
+    // Each test has another id, as each run has.
     const std::string id =
         str(::testing::UnitTest::GetInstance()->current_test_info()->name(), " with ", GetParam());
     ASSERT_EQ(::setenv("NCCL_COMM_ID", id.c_str(), 1), 0);

@@ -1,4 +1,4 @@
-// What a terminal may show of a text from elsewhere.
+// Tests what a terminal may show of a text from elsewhere.
 #include <strata/runtime/terminal_text.h>
 
 #include <string>

@@ -118,7 +118,7 @@ TEST(SafetensorsTest, AFileWithoutTensorsIsValid) {
   EXPECT_TRUE(must(SafetensorsFile::open(io, "m"))->entries().empty());
 }
 
-// With a mapping the process would get SIGBUS here; positioned reads report the end of the file.
+// The process would get SIGBUS here if the file were mapped; positioned reads report the end of the file.
 TEST(SafetensorsTest, AFileTruncatedWhileItIsReadIsCorruptWithoutACrash) {
   const test::TempDir dir;
   const std::string path = dir.file("m.safetensors");

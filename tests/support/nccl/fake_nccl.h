@@ -2,9 +2,9 @@
 
 namespace strata::test {
 
-/// What tests tell libfake_nccl.so, which implements the functions of NCCL that strata uses for ranks that
-/// are threads of one process, over memory of the host. Plain C types: the library shares no code with the
-/// tests.
+/// The settings of libfake_nccl.so, through which tests control it. It implements the functions of NCCL that
+/// strata uses for ranks that are threads of one process, over memory of the host. Plain C types: the library
+/// shares no code with the tests.
 struct FakeNccl {
   /// Runs `work(argument)` in the order of a stream; returns 0 if it is queued. To be set before all else.
   using Launch = int (*)(void* stream, void (*work)(void*), void* argument);

@@ -14,9 +14,9 @@
 
 #include "support/nccl/fake_nccl.h"
 
-// What the parts of libfake_nccl.so share. All collectives are messages between two ranks. The k-th message
-// of a communicator from one rank to another is received by the k-th receive, in the order of the calls,
-// whatever streams run them.
+// The state that the parts of libfake_nccl.so share. All collectives are messages between two ranks. The k-th
+// message of a communicator from one rank to another is received by the k-th receive, in the order of the
+// calls, whatever streams run them.
 namespace strata::test::fake_nccl {
 
 constexpr int kMaxRanks = 16, kMaxTransfers = 2 * kMaxRanks;
@@ -63,7 +63,7 @@ struct Message {
 
 inline std::mutex mutex;  // guards all that follows
 inline std::condition_variable changed;
-// What NCCL calls refer to is kept: work of a stream that has failed never runs.
+// Objects that NCCL calls refer to are kept: work of a stream that has failed never runs.
 inline std::deque<Comm> comms;
 inline std::deque<Work> works;
 inline std::vector<Message> messages;
@@ -72,7 +72,8 @@ struct Pending {
   std::shared_ptr<Clique> clique;
 };
 inline std::vector<Pending> joining;
-inline std::vector<std::pair<std::string, std::shared_ptr<Clique>>> splits;  // by parent, split and color
+// Identified by parent, split and color.
+inline std::vector<std::pair<std::string, std::shared_ptr<Clique>>> splits;
 inline std::atomic<FakeNccl::Launch> launch{nullptr};
 inline int version = 22809, polls = 0, n_ids = 0;
 inline bool notices = true;

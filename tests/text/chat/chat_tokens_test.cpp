@@ -35,7 +35,7 @@ Tokenizer bytes_and(const std::vector<std::string>& special, bool nfc = false, b
 }
 Tokenizer chatml_tokenizer(bool nfc = false) { return bytes_and({"<|im_start|>", "<|im_end|>"}, nfc); }
 
-/// What the assistant writes of a conversation, answer by answer.
+/// The assistant's part of a conversation, answer by answer.
 std::vector<std::string> answers_in(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                     const std::vector<ChatMessage>& messages) {
   const ChatTokens tokens = must(encode_chat(tokenizer, must(apply_chat_template(chat, messages))));

@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// What a template writes for one question, "Hi ".
+/// Renders a template for one question, "Hi ".
 std::string written(const std::string& jinja) {
   const ChatTemplate chat = must(ChatTemplate::parse(jinja + "{{ messages[0].content }}", {}));
   std::string text = must(apply_chat_template(chat, std::vector<ChatMessage>{{"user", "Hi "}})).text;

@@ -111,7 +111,7 @@ TEST_F(RecordReaderTest, BrokenGzipDataIsCorruptWithTheFile) {
       testing::StartsWith(str("corrupt a.jsonl.gz: the gzip data ends early, after ", whole.size() - 1)));
   EXPECT_THAT(read("a.jsonl.gz", ""), ElementsAre(HasSubstr("the gzip data ends early, after 0 bytes")));
   std::string changed = whole;
-  changed[changed.size() - 6] = static_cast<char>(changed[changed.size() - 6] + 1);  // of the checksum
+  changed[changed.size() - 6] = static_cast<char>(changed[changed.size() - 6] + 1);  // a byte of the checksum
   EXPECT_THAT(read("a.jsonl.gz", changed).back(),
               HasSubstr("a.jsonl.gz: the gzip data is damaged before byte"));
   EXPECT_THAT(read("a.jsonl.gz", "{\"a\": 1}\n").back(),

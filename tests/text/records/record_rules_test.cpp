@@ -1,4 +1,4 @@
-// What single keys and values of records mean, where programs differ.
+// Tests the meaning of single keys and values of records, where programs differ.
 #include <strata/text/prompts.h>
 
 #include <string>

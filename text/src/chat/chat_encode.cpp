@@ -131,7 +131,8 @@ Result<ChatTokens> encode_chat(const Tokenizer& tokenizer, const ChatText& chat,
   }
   if (done < chat.text.size()) encoder.text({done, chat.text.size()}, special);
   ChatTokens out = encoder.take();
-  // What a template writes at the very end may end the text, too: a second token after the turn's (Phi-3).
+  // Tokens that a template writes at the very end may end the text, too: a second token after the turn's
+  // (Phi-3).
   out.is_ended = !turns.empty() && turns.back().end_id >= 0 && !found.empty() &&
                  turns.back().end_token + 2 >= found.size() &&
                  is_blank(std::string_view(chat.text).substr(found.back().at.end));

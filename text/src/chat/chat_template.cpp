@@ -33,7 +33,7 @@ std::tm default_day() {
   return day;
 }
 
-/// What a conversation and its tokenizer say.
+/// The variables that a conversation sets, which arguments cannot replace.
 constexpr std::array<std::string_view, 4> kOwnVariables = {"messages", "tools", "documents",
                                                            "add_generation_prompt"};
 
@@ -112,7 +112,7 @@ std::vector<std::vector<ChatMessage>> probes() {
           {system}};
 }
 
-/// What the template writes for a probe; nullopt if it refuses it.
+/// Renders a probe; nullopt if the template refuses it.
 std::optional<std::string> probed(const ChatTemplate& chat, const std::vector<ChatMessage>& probe,
                                   bool asked) {
   const auto values = detail::ChatValues::of(probe, {});

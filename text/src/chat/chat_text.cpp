@@ -74,7 +74,8 @@ class AnswerFinder {
   }
 
  private:
-  /// What the template writes for the first n messages, if the whole text begins with it.
+  /// The size of the text that the template writes for the first n messages, if the whole text begins with
+  /// it.
   std::optional<std::size_t> size_of_beginning(std::size_t n, bool for_generation) const {
     if (n == 0) return std::nullopt;  // templates may look at messages[0]
     const auto before = detail::written(chat_, values_, n, for_generation);
@@ -87,7 +88,7 @@ class AnswerFinder {
     const bool has_said = said.begin < said.end;
     ChatAnswer answer;
     answer.has_calls = values_.has_calls[i];
-    // What the template writes before and behind calls is its text of calls, not that of every turn.
+    // The text that the template writes before and behind calls belongs to calls, not to every turn.
     const bool is_usual = has_said && !answer.has_calls;
     // The text before and behind the first answer is found by rendering; that of the others is usually the
     // same.
@@ -142,7 +143,7 @@ class AnswerFinder {
       answer.has_calls = false;  // nothing shows which tokens close the calls: the first one ends the turn
   }
 
-  /// What the template writes behind message i if it is the last one.
+  /// The text that the template writes behind message i if it is the last one.
   std::optional<std::string> text_behind_last(std::size_t i) const {
     const auto text = detail::written(chat_, values_, i + 1, false);
     if (!text.has_value()) return std::nullopt;
@@ -150,8 +151,8 @@ class AnswerFinder {
     return said.begin < said.end ? std::optional(text->bytes().substr(said.end)) : std::nullopt;
   }
 
-  /// What the template writes behind any answer, whether it is the last one or not; empty if it shows
-  /// nothing.
+  /// The text that the template writes behind any answer, whether it is the last one or not; empty if it
+  /// shows none.
   const std::string& usual_end() {
     if (usual_end_) return *usual_end_;
     usual_end_.emplace();
@@ -193,7 +194,7 @@ class AnswerFinder {
   const ChatValues& values_;
   const std::string& text_;
   const std::vector<ChatRange>& contents_;
-  std::string prompt_, tail_;  // of the first answer
+  std::string prompt_, tail_;  // the texts before and behind the first answer
   std::optional<std::string> usual_end_;
 };
 

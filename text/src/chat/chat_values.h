@@ -19,7 +19,7 @@ struct ChatAuthors {
   std::size_t n = 0;
 
   jinja::Author content(std::size_t i) const noexcept { return static_cast<jinja::Author>(i); }
-  /// What else the message has: calls and names.
+  /// The author of the message's other fields: calls and names.
   jinja::Author more(std::size_t i) const noexcept { return static_cast<jinja::Author>(n + i); }
   jinja::Author tools() const noexcept { return static_cast<jinja::Author>(2 * n); }
   jinja::Author reasoning(std::size_t i) const noexcept { return static_cast<jinja::Author>(2 * n + 1 + i); }
@@ -40,8 +40,7 @@ struct ChatValues {
 /// A JSON value whose texts have this author. It is at most 64 deep, as the parser has it.
 jinja::Value value_of(const nlohmann::json& from, jinja::Author author);
 
-/// What the template writes for the first `n` messages, each byte with its author. Errors: those of
-/// evaluating the template.
+/// Renders the first `n` messages, each byte with its author. Errors: those of evaluating the template.
 Result<jinja::Text> written(const ChatTemplate& chat, const ChatValues& values, std::size_t n,
                             bool for_generation);
 

@@ -20,7 +20,7 @@ struct ChatTemplate::Parsed {
   nlohmann::json arguments = nlohmann::json::object();
   std::tm day{};
   Digest digest{};
-  std::vector<std::string> markers;  // of a built-in template
+  std::vector<std::string> markers;  // the special tokens of a built-in template
 };
 
 }  // namespace strata

@@ -38,7 +38,7 @@ Result<Prompt> asked_of(RecordParts parts) {
   return prompt;
 }
 
-/// What the record's form of texts or conversations asks. `used`: the keys that are read.
+/// The prompt of a record in one of the forms of texts or conversations. `used`: the keys that are read.
 Result<Prompt> prompt_of_form(const RecordJson& record, std::vector<std::string>& used) {
   const detail::RecordForm* form = nullptr;
   if (find_form(record, RecordUse::texts, form).has_value() || form->keys == "text")

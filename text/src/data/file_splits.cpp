@@ -35,7 +35,7 @@ constexpr std::string_view kSeparators = "-._ 0123456789";
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-/// What the first keyword of a name says.
+/// The purpose that the first keyword of a name states.
 Purpose purpose_of(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(), lower);
   for (std::size_t at = 0; at < name.size();) {

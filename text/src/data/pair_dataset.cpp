@@ -15,7 +15,7 @@ namespace detail {
 /// The tokens of a document that are used, and where they are in a micro-batch.
 struct PlacedDocument {
   std::uint64_t begin = 0, end = 0;  ///< in the cache
-  std::uint32_t row = 0, at = 0;     ///< of the first one
+  std::uint32_t row = 0, at = 0;     ///< where the first token is in the micro-batch
 };
 
 }  // namespace detail
@@ -37,9 +37,9 @@ std::uint64_t excess(std::uint64_t tokens, std::uint64_t room) { return tokens >
 
 struct PairDataset::Packed {
   PairStats stats;
-  std::vector<std::uint32_t> pairs;                              // of all micro-batches, one after the other
-  std::vector<std::array<detail::PlacedDocument, 2>> documents;  // of each of these
-  std::vector<std::uint64_t> first;  // by micro-batch, and at the end the number of pairs
+  std::vector<std::uint32_t> pairs;  // the pairs of all micro-batches, one after the other
+  std::vector<std::array<detail::PlacedDocument, 2>> documents;  // the documents of each of these
+  std::vector<std::uint64_t> first;  // the first pair of each micro-batch, and at the end the number of pairs
 };
 
 namespace {

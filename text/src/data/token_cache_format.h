@@ -31,11 +31,11 @@ struct CacheHeader {
   std::uint32_t n_sources = 0;
   Digest tokenizer{};
   Digest sources{};
-  Digest payload{};  // of everything after the header
+  Digest payload{};  // the digest of everything after the header
   std::uint64_t n_documents = 0;
   std::uint64_t n_loss_tokens = 0;  // equal to n_tokens: the file has no loss mask
   std::array<std::byte, 8> chat{};  // first bytes of the chat template's digest; zero without conversations
-  Digest header{};                  // of the bytes before it
+  Digest header{};                  // the digest of the bytes before it
 
   Digest digest_of_rest() const noexcept {
     return digest_of(std::as_bytes(std::span(this, 1)).first(offsetof(CacheHeader, header)));
@@ -61,7 +61,8 @@ struct CacheLayout {
   std::uint64_t loss_mask, documents, end;
 };
 
-/// What of a file is read: its records, its text, or its text after a byte order mark; each also in gzip.
+/// The form in which a file is read: as records, as text, or as text after a byte order mark; each also in
+/// gzip.
 Result<std::string> source_form(Io& io, const std::string& path);
 
 /// One digest for a list of files: their sizes, digests and forms, in order. It does not cover their paths,

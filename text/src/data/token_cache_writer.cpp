@@ -21,7 +21,8 @@ namespace {
 
 constexpr std::size_t kBlockBytes = 4 * kMiB;
 constexpr std::size_t kFlushBytes = 256 * kKiB;  // records are short, so they are written in larger blocks
-// What is tokenized as a whole takes nine times its size. No text that people read has such a stretch.
+// A stretch that is tokenized as a whole takes nine times its size. No text that people read has such a
+// stretch.
 constexpr std::size_t kMaxUncutBytes = 4 * kMaxPretokenBytes;
 constexpr std::int32_t kSmallVocab = 65536;
 
@@ -119,7 +120,7 @@ Result<FileDigest> TokenCacheWriter::encode_source(const std::string& path) {
 
 /// The last safe cut of a text whose first `searched` bytes were found to have none.
 std::size_t TokenCacheWriter::safe_cut(std::string_view text, std::size_t searched) const {
-  constexpr std::size_t kSeen = 8;  // what decides about a cut: a character on either side
+  constexpr std::size_t kSeen = 8;  // bytes that decide about a cut: a character on either side
   const std::size_t from = searched - std::min(searched, kSeen);
   const std::size_t cut = tokenizer_.last_safe_cut(text.substr(from));
   return cut > 0 ? from + cut : 0;

@@ -141,7 +141,7 @@ json special_json(const std::string& token, std::int32_t id) {
   return {{"id", token}, {"ids", json::array({id})}, {"tokens", json::array({token})}};
 }
 
-/// What adds the tokens around a text: a template of transformers.
+/// The post-processor that adds the tokens around a text, as a template of transformers.
 json template_json(const TokenizerSpec& spec) {
   json single = json::array(), special = json::object();
   const auto add = [&](std::int32_t id) {

@@ -90,7 +90,7 @@ SpecialIds special_ids(const Tokenizer& tokenizer, const GgufTexts& given) {
   return {bos, given.end >= 0 ? given.end : markers.end, markers.pad};
 }
 
-/// What llama.cpp adds around a text: only BOS and EOS.
+/// Writes the tokens that llama.cpp adds around a text: it knows only BOS and EOS.
 void add_surroundings(const TokenizerSpec& spec, SpecialIds ids, GgufMetadata& metadata,
                       std::vector<std::string>& notes) {
   const bool begins = spec.prefix.size() == 1, ends = spec.suffix.size() == 1 && spec.suffix[0] == ids.eos;
@@ -186,7 +186,7 @@ namespace detail {
 
 SentencePieceScores sentencepiece_scores(const TokenizerSpec& spec) {
   SentencePieceScores out;
-  std::vector<std::int64_t> order(spec.tokens.size(), -1);  // of the first merge with this result
+  std::vector<std::int64_t> order(spec.tokens.size(), -1);  // the first merge with this result, indexed by id
   MergePairs pairs;
   std::int64_t n_results = 0;
   for (const Merge& merge : spec.merges) {

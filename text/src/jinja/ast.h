@@ -40,7 +40,7 @@ struct Expr {
   };
   Kind kind = Kind::literal;
   int line = 1;
-  std::string name;                ///< of a name, attribute, filter, test; the operator of arithmetic
+  std::string name;                ///< the name, attribute, filter or test; the operator of arithmetic
   std::vector<std::string> names;  ///< the operators of a comparison
   Value value;
   std::vector<ExprPtr> args;
@@ -57,7 +57,7 @@ struct Node {
     set_block,  ///< names[0] = what the body writes, through the filters of exprs[0] on `written`
     macro,      ///< names[0]; parameters, with defaults
     call,       ///< exprs[0] is a call of a macro, whose caller() is the body
-    filter,     ///< what the body writes, through the filters of exprs[0] on `written`
+    filter,     ///< the output of the body passes through the filters of exprs[0] on `written`
     with,       ///< names = exprs, seen in the body
     scope,      ///< the body as it is: {% generation %}
     break_loop,
@@ -65,7 +65,7 @@ struct Node {
   };
   Kind kind = Kind::data;
   int line = 1;
-  std::string text;  ///< of data
+  std::string text;  ///< the text of data
   bool of_namespace = false;
   std::vector<std::string> names;
   std::vector<ExprPtr> exprs;

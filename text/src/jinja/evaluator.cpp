@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kMaxCalls = 200;                          // calls and expressions inside each other
 constexpr std::size_t kMaxWork = std::size_t{1} << 28;  // one unit is about the time of a byte
-constexpr std::size_t kStepWork = 256;                  // that of an expression or a value
+constexpr std::size_t kStepWork = 256;                  // the work of an expression or a value
 
 Value loop_value(const std::vector<Value>& values, std::size_t i) {
   const std::size_t n = values.size();

@@ -24,7 +24,7 @@ struct Scope {
 
 using ScopePtr = std::shared_ptr<Scope>;
 
-/// What functions and filters are called with.
+/// The arguments of a call of a function or filter.
 struct Arguments {
   std::vector<Value> values;
   Dict named;

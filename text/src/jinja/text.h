@@ -18,7 +18,7 @@ inline constexpr Author kTemplate = -1, kArgument = -2;
 class Text {
  public:
   struct Stretch {
-    std::size_t end;  ///< of the bytes; it begins where the one before ends
+    std::size_t end;  ///< where its bytes end; it begins where the one before ends
     Author author;
   };
 
@@ -46,7 +46,7 @@ class Text {
 /// Without the white space at either end, or without the characters in `of` if it is not empty: Python's
 /// strip(), lstrip() and rstrip().
 Text stripped(const Text& text, bool left, bool right, std::string_view of = {});
-/// With each `from` replaced by `to`, the first `limit` ones only unless it is negative.
+/// The text with each `from` replaced by `to`; only the first `limit` ones unless it is negative.
 Text replaced(const Text& text, std::string_view from, const Text& to, std::int64_t limit = -1);
 /// Letter by letter; the result has the author of the first byte that a message wrote.
 Text upper(const Text& text);

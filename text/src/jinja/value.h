@@ -15,8 +15,8 @@ namespace strata::detail::jinja {
 struct Value;
 struct Macro;
 
-/// What a name or key that does not exist evaluates to. It prints as nothing; whatever else is done with it
-/// is an error that names it.
+/// The value of a name or key that does not exist. It prints as nothing; whatever else is done with it is an
+/// error that names it.
 struct Undefined {
   std::string name;
 };
@@ -68,7 +68,7 @@ struct Value {
   const Text* text() const noexcept;
   const List* list() const noexcept;
   const Dict* dict() const noexcept;  ///< also of a namespace
-  Dict* changeable() const noexcept;  ///< of a namespace
+  Dict* changeable() const noexcept;  ///< null unless it is a namespace
   const Builtin* builtin() const noexcept;
   const Macro* macro() const noexcept;
   bool is_undefined() const noexcept { return std::holds_alternative<Undefined>(held); }
@@ -77,9 +77,10 @@ struct Value {
   bool is_number() const noexcept;  ///< bool included, as in Python
   bool is_integer() const noexcept;
   bool is_large() const noexcept { return std::holds_alternative<std::uint64_t>(held); }
-  std::int64_t integer() const noexcept;                   ///< of a number
-  double number() const noexcept;                          ///< of a number
-  const Value* find(std::string_view key) const noexcept;  ///< of a dict; null if there is none
+  std::int64_t integer() const noexcept;  ///< the value of a number
+  double number() const noexcept;         ///< the value of a number
+  /// The value of a key of a dict; null if there is none.
+  const Value* find(std::string_view key) const noexcept;
 
   /// The weight as it is now; that of a namespace changes.
   std::size_t present_weight() const noexcept;

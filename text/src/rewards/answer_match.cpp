@@ -49,7 +49,8 @@ bool is_minus(utf8proc_int32_t code) { return code == 0x2212 || code == 0xFE63 |
 /// Spaces that do not break a line, which some languages write between the groups of a number.
 bool joins_groups(utf8proc_int32_t code) { return code == 0xA0 || code == 0x2009 || code == 0x202F; }
 
-// What compatibility would change too much: 5 to the power of 2 is no 52, and a space in a number no space.
+// Replaces the characters that compatibility normalization would change too much: 5 to the power of 2 is not
+// 52, and a space in a number is no space between words.
 std::string prepared(std::string_view text) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {

@@ -15,15 +15,15 @@ std::string folded(std::string_view text);
 struct Decimal {
   bool negative = false;
   std::string digits;         ///< without zeros at both ends; empty: 0
-  std::int64_t exponent = 0;  ///< of the last digit
+  std::int64_t exponent = 0;  ///< the exponent of the last digit
   friend bool operator==(const Decimal&, const Decimal&) = default;
 };
 /// The number that a folded text is, as a whole: a sign, a currency sign, digits, which may be in groups of
 /// three, a fraction, an exponent, and a percent sign. Nullopt for anything else.
 std::optional<Decimal> decimal_of(std::string_view text);
 
-/// What the answer of a record asks for: the folded text behind the last "####", as GSM8K has it, or all of
-/// it.
+/// The text that the answer of a record asks for: the folded text behind the last "####", as GSM8K has it, or
+/// all of it.
 std::string wanted_answer(std::string_view answer);
 
 /// Whether the folded text has what is wanted: if that is a number, a number of the same value, else the same

@@ -58,7 +58,7 @@ Status CommandReward::exchange(std::string_view& to_send, const Stops& stops) {
   if ((socket.revents & POLLOUT) != 0) {
     const ::ssize_t n = ::send(socket.fd, to_send.data(), to_send.size(), MSG_NOSIGNAL);
     if (n > 0) to_send.remove_prefix(static_cast<std::size_t>(n));
-    if (n < 0 && errno == EPIPE) to_send = {};  // what it has written may still be read
+    if (n < 0 && errno == EPIPE) to_send = {};  // its output may still be read
     if (n < 0 && errno != EPIPE && errno != EAGAIN && errno != EINTR)
       return command_->failed("writing", errno);
   }

@@ -14,8 +14,8 @@ constexpr bool stands_for_itself(unsigned b) noexcept {
 }
 
 struct Alphabet {
-  std::array<char32_t, 256> letter{};      // by byte
-  std::array<std::int16_t, 0x144> byte{};  // by letter, -1 for none
+  std::array<char32_t, 256> letter{};      // indexed by byte
+  std::array<std::int16_t, 0x144> byte{};  // indexed by letter; -1: not in the alphabet
 };
 constexpr Alphabet make_alphabet() noexcept {
   Alphabet out;

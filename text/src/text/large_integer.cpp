@@ -12,7 +12,7 @@
 namespace strata::detail {
 namespace {
 
-constexpr std::size_t kFewestDigits = 19;  // of -9223372036854775809
+constexpr std::size_t kFewestDigits = 19;  // the digits of -9223372036854775809
 constexpr std::size_t kShown = 80;
 
 bool has_many_digits(std::string_view text) {
@@ -74,7 +74,7 @@ class Finder : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 std::optional<LargeInteger> large_integer_in(const std::string& text, std::span<const std::string> keys) {
-  if (!has_many_digits(text)) return std::nullopt;  // of most texts this is all that is done
+  if (!has_many_digits(text)) return std::nullopt;  // most texts are done here
   Finder finder(keys);
   (void)nlohmann::json::sax_parse(text, &finder);
   return finder.found;

@@ -21,7 +21,7 @@ bool is_within(const fs::path& file, const fs::path& folder) {
 
 using Writer = Result<std::string> (*)(const GgufReader& file);
 
-/// What writes the file `name` of a GGUF file's metadata; null if they do not say it.
+/// The function that writes the file `name` from a GGUF file's metadata; null if the metadata do not say it.
 Writer writer_of(std::string_view name) {
   if (name == "tokenizer.json") return tokenizer_from_gguf;
   if (name == "tokenizer_config.json") return tokenizer_config_from_gguf;

@@ -141,8 +141,8 @@ Status read_post_processor(const json& root, TokenizerSpec& spec) {
 }  // namespace
 
 Status read_pipeline(const json& root, TokenizerSpec& spec) {
-  // What the last training call set, and not a property of the tokenizer: transformers resets both for each
-  // call.
+  // The last training call set these two, so they are no property of the tokenizer: transformers resets both
+  // for each call.
   for (const char* const key : {"truncation", "padding"})
     if (!field(root, key).is_null()) spec.ignored.emplace_back(key);
   if (spec.split == SplitRule::none) {

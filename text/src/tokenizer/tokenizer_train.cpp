@@ -103,7 +103,7 @@ class PairCounts {
 
 std::vector<Word> distinct_pieces(std::span<const std::string_view> texts, const TokenizerSpec& spec) {
   std::vector<Word> words;
-  std::deque<std::string> normalized;  // what the index points to
+  std::deque<std::string> normalized;  // owns the texts that the index points to
   std::unordered_map<std::string_view, std::size_t> index;
   for (std::string_view text : texts) {
     if (auto nfc = spec.nfc ? detail::to_nfc(text) : std::nullopt; nfc.has_value())

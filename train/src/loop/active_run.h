@@ -26,7 +26,7 @@ struct ActiveRun {
   World* world;  ///< null if there is one rank
   PlannedJob planned;
   std::unique_ptr<Job> job;
-  std::optional<Manifest> resumed{};  ///< of the checkpoint that the run was loaded from
+  std::optional<Manifest> resumed{};  ///< the manifest of the checkpoint that the run was loaded from
 
   PlanBasis basis() const { return {machine.profile ? &*machine.profile : nullptr, false}; }
 };

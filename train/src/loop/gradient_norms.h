@@ -11,18 +11,18 @@ namespace strata::detail {
 class GradientNorms {
  public:
   explicit GradientNorms(const TensorTable& tensors);
-  /// Those of the session's last step, until its next one. Allocates nothing.
+  /// Reads the norms of the session's last step; call it before the next one. Allocates nothing.
   Status read(const Session& session);
 
-  /// Of each trained tensor.
+  /// The norm of each trained tensor.
   std::span<const double> of_tensors() const noexcept { return of_tensors_; }
-  /// Of all that is before the layers, of each layer, and of all that is behind them; 0 where nothing is
-  /// trained.
+  /// The norms of all that is before the layers, of each layer, and of all that is behind them; 0 where
+  /// nothing is trained.
   std::span<const double> of_layers() const noexcept { return of_layers_; }
 
  private:
   std::vector<std::size_t> trained_;   // parameters, by registration order
-  std::vector<std::size_t> layer_of_;  // by parameter: index in of_layers_
+  std::vector<std::size_t> layer_of_;  // the index in of_layers_ of each parameter
   std::vector<double> norms_, of_tensors_, of_layers_;
 };
 

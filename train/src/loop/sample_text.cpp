@@ -11,7 +11,7 @@
 namespace strata {
 namespace {
 
-constexpr std::size_t kShownBytes = 240;  // of a prompt, before each sample
+constexpr std::size_t kShownBytes = 240;  // how much of a prompt is shown before each sample
 
 }  // namespace
 

@@ -19,7 +19,7 @@ struct TextSampleOptions {
   std::uint64_t seed = 0;
 };
 
-/// What a sample continues: log.sample_prompt, or of the run's data.
+/// The prompt that a sample continues: log.sample_prompt, or one of the run's data.
 struct SamplePrompt {
   std::string text;               ///< for people; a long one is cut at its begin
   std::vector<std::int32_t> ids;  ///< at least one

@@ -285,7 +285,7 @@ Status decide_ranks(const SessionRequest& request, const Signals& signals, Loade
     return Status::error(Code::invalid, str("parallel.transport = mpi, but no launcher started ", asked,
                                             " processes; use mpirun -np ", asked));
   if (!launched && asked > 1) {
-    // By value: a thread that is hung may outlive the request.
+    // The request is captured by value: a thread that is hung may outlive it.
     const auto run = [request](World& world, Signals& shared) {
       return follow(request, shared, world, nullptr).status();
     };
@@ -311,7 +311,8 @@ Status decide_ranks(const SessionRequest& request, const Signals& signals, Loade
   return check(data_parallel(loaded.config), loaded.config.train.grad_accum);
 }
 
-// What may be in the folder of a new run besides the run: its configuration, and what is kept for all runs.
+// The paths that may be in the folder of a new run besides the run: its configuration, and what is kept for
+// all runs.
 std::vector<std::string> may_be_inside(const SessionRequest& request, const TrainConfig& config) {
   std::vector<std::string> paths = request.items;
   paths.push_back(config.data.cache_dir);
@@ -352,7 +353,7 @@ Result<SessionResult> lead(const SessionRequest& request, Observer& observer, Si
   Result<SessionResult> result = train(given, loaded, std::move(folder), observer, signals, asked, ranks);
   if (threads == nullptr) return result;
   to_threads.finish(result.status());
-  // What another rank failed of says more than that it has gone.
+  // The error of another rank says more than that the rank has gone.
   const Status other = threads->join(result.status());
   return !result.has_value() && result.status().code() == Code::lost_peer && !other.is_ok() ? other : result;
 }

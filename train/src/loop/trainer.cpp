@@ -212,7 +212,7 @@ Status Trainer::step(std::int64_t step) {
   return Status::ok();
 }
 
-// What the next step needs before it, whose time counts as its own.
+// Prepares the next step; the time counts as the step's own.
 Status Trainer::prepare_step() {
   if (!task_.is_due(engine_->steps())) return {};
   if (trace_ != nullptr) trace_->set_enabled(config_.log.trace.contains(engine_->steps() + 1));

@@ -9,7 +9,7 @@
 
 namespace strata {
 
-// With checkpoint.interval, a save is due if the next step, which takes about as long as the last one, would
+// A save is due with checkpoint.interval if the next step, which takes about as long as the last one, would
 // end after the interval.
 bool Trainer::is_save_due(std::int64_t step) const {
   if (step >= config_.train.steps) return false;

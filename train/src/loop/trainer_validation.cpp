@@ -1,4 +1,4 @@
-// What a run says of the model beside its steps: validation losses and samples.
+// Reports of a run about the model beside its steps: validation losses and samples.
 #include <algorithm>
 
 #include <fmt/format.h>

@@ -28,7 +28,7 @@ class MetricsPipe {
   explicit MetricsPipe(std::unique_ptr<ShellCommand> command) : command_(std::move(command)) {}
 
   const std::unique_ptr<ShellCommand> command_;
-  std::string rest_;  // of a line that was sent in part
+  std::string rest_;  // the rest of a line that was sent in part
   std::uint64_t dropped_ = 0;
 };
 

@@ -27,9 +27,10 @@ std::int64_t steady_ns() {
 
 constexpr std::int64_t kPrometheusNs = 1'000'000'000;
 constexpr int kLeastNorm = -80, kMostNorm = 40;  // ends of intervals of norms, in half powers of two
-constexpr std::int64_t kReportShare = 400;  // of the time between two reports, their cost is at most one part
+// The time between two reports is at least so many times their cost.
+constexpr std::int64_t kReportShare = 400;
 
-// By StallCause and by Tier.
+// The tags are indexed by StallCause and by Tier.
 constexpr std::array<std::string_view, kStallCauses> kWaitTags = {
     "waits/h2d",        "waits/d2h",  "waits/optimizer", "waits/nvme",
     "waits/collective", "waits/data", "waits/host"};
@@ -99,9 +100,9 @@ void MetricsSinks::write_histogram(std::string_view tag) {
                      std::span<const double>(counts_).subspan(begin, end - begin));
 }
 
-// By layer, the bar of layer 12 is between 11.5 and 12.5 and as high as its norm; what is before and behind
-// the layers has a bar on either side. By tensor, a bar is the number of tensors whose norms are in its
-// interval.
+// The first histogram has a bar for each layer: the bar of layer 12 is between 11.5 and 12.5 and as high as
+// its norm; what is before and behind the layers has a bar on either side. In the second, a bar is the number
+// of tensors whose norms are in its interval.
 void MetricsSinks::add_histograms(const MetricsLine& line) {
   if (line.layer_norms.empty()) return;
   const auto finite = [](double norm) { return std::isfinite(norm) ? norm : 0; };

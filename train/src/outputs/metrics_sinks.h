@@ -44,7 +44,7 @@ class MetricsSinks final : public MetricsListener {
   Io& io_;
   Observer& observer_;
   std::unique_ptr<EventFile> events_;
-  std::vector<double> limits_, counts_;  // of a histogram, reused
+  std::vector<double> limits_, counts_;  // the arrays of a histogram, reused
   std::unique_ptr<MetricsPipe> pipe_;
   bool has_prometheus_ = false, has_report_ = false;
   MetricsLine last_;

@@ -15,7 +15,7 @@
 namespace strata {
 namespace {
 
-// What makes a run independent of the folders that it was started from.
+// The files that make a run independent of the folders that it was started from.
 Result<std::map<std::string, std::string>> kept_files(Io& io, const std::string& run) {
   constexpr std::uint64_t kLimit = std::uint64_t{256} << 20;
   std::map<std::string, std::string> files;

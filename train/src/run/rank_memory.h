@@ -10,8 +10,8 @@
 
 namespace strata {
 
-/// What every process of the run holds in RAM, by its first rank; ranks that are threads are one process. A
-/// collective call; `world` may be null. `planned_bytes` and `data_bytes`: of this rank.
+/// Returns what every process of the run holds in RAM, listed by its first rank; ranks that are threads are
+/// one process. A collective call; `world` may be null. `planned_bytes` and `data_bytes`: of this rank.
 Result<std::vector<RankMemory>> gather_rank_memory(World* world, std::uint64_t planned_bytes,
                                                    std::uint64_t data_bytes);
 

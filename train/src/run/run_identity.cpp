@@ -125,7 +125,7 @@ void add_training(Identity& identity, const TrainConfig& c) {
   identity.add("train.seed", c.train.seed);
   identity.add_list("train.freeze", c.train.freeze);
   if ((freezes(c) || trains_in_subspaces(c)) &&
-      c.train.dtype != "f32")  // with f32 the masters are the parameters
+      c.train.dtype != "f32")  // the masters are the parameters if the dtype is f32
     identity.add("train.frozen_masters", c.train.frozen_masters.value_or(true));
   identity.add("train.steps", c.train.steps);  // kScheduleSteps
   identity.add("adapter.method", c.adapter.method);
@@ -182,7 +182,7 @@ Status check_identity(const std::map<std::string, std::string>& saved,
     if (key == "model.decoder" && sizes_differ) continue;  // follows from the sizes that are reported
     const auto found = saved.find(key);
     const std::string was = found != saved.end()      ? found->second
-                            : key == "data.packing"   ? "stream"  // what runs without the key used
+                            : key == "data.packing"   ? "stream"  // runs without the key used this
                             : key == "offload.states" ? "fp32"
                             : key == "data.weights"   ? ""
                             : key == "train.fp8" || key == "adapter.dora"          ? "false"

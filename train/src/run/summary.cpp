@@ -48,7 +48,7 @@ std::string bits_json(std::optional<double> number) {
   return number ? str("\"", double_bits(*number), "\"") : "null";
 }
 
-// Of the programs' activations on the device, what they have used.
+// The bytes that the programs' activations on the device have used.
 std::string activation_json(const Engine& engine) {
   std::string text;
   for (std::size_t i = 0; i < engine.plan().programs.size(); ++i)

@@ -3,14 +3,14 @@
 #include <cstddef>
 #include <span>
 
-// What a policy's tokens are worth, in f64. A rollout's tokens are those that the policy chose.
+// The advantages of a policy's tokens, in f64. A rollout's tokens are those that the policy chose.
 
 namespace strata {
 
-/// Of GRPO (Shao et al. 2024, arXiv 2402.03300, section 4.1.2): in each group of `size` rewards, how far each
-/// is from their mean, divided by their deviation (with size - 1 degrees of freedom) plus 1e-4. Without
-/// `by_deviation` it is not divided (Dr. GRPO: Liu et al. 2025, arXiv 2503.20783). A group of one, or of
-/// equal rewards, has no advantage.
+/// Computes the advantages of GRPO (Shao et al. 2024, arXiv 2402.03300, section 4.1.2): in each group of
+/// `size` rewards, how far each is from their mean, divided by their deviation (with size - 1 degrees of
+/// freedom) plus 1e-4. Without `by_deviation` it is not divided (Dr. GRPO: Liu et al. 2025, arXiv
+/// 2503.20783). A group of one, or of equal rewards, has no advantage.
 void group_advantages(std::span<const double> rewards, std::size_t size, bool by_deviation,
                       std::span<double> advantages);
 

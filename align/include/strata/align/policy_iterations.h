@@ -26,7 +26,7 @@ namespace strata {
 /// Everything is a function of the run's seed, states and iteration, wherever the bytes lie. Not thread-safe.
 class PolicyIterations {
  public:
-  /// What is referred to outlives it. Errors: those of create_reward().
+  /// `config` and `data` outlive it. Errors: those of create_reward().
   static Result<std::unique_ptr<PolicyIterations>> create(const TrainConfig& config,
                                                           const TrainingData& data);
 
@@ -39,7 +39,7 @@ class PolicyIterations {
   double mean_tokens_of_step() const {
     return static_cast<double>(batches_.n_inputs()) / static_cast<double>(sizes_.mini_batches);
   }
-  /// What the steps train on.
+  /// The batches that the steps train on.
   RolloutBatches& batches() noexcept { return batches_; }
   /// Does a step of the policy, with the data that it is mixed with.
   Status train(Engine& engine, double lr, StepReport& report);
@@ -54,8 +54,8 @@ class PolicyIterations {
   /// An answer of the present iteration, another one for each `number`. Errors: those of decoding.
   Result<Sample> sample(std::int64_t number) const;
 
-  /// What a checkpoint after `steps` needs besides the states: the answers of an iteration that is not over;
-  /// empty if it is.
+  /// The answers of an iteration that is not over, which a checkpoint after `steps` needs besides the states;
+  /// empty if it is over.
   std::string answers(std::int64_t steps) const;
   std::map<std::string, std::string> state() const;
   /// Goes on from a checkpoint, with the answers that it has. Errors: `corrupt` if it lacks some; those of
@@ -90,15 +90,15 @@ class PolicyIterations {
   const PolicySizes sizes_;
   const bool on_policy_;
   std::vector<std::pair<double, std::unique_ptr<RewardFunction>>> rewards_;
-  double model_weight_ = 0;  // of the reward model's score
+  double model_weight_ = 0;  // the weight of the reward model's score
   RolloutBatches batches_;
   std::vector<std::string_view> programs_;       // in the order in which an iteration runs them
-  std::vector<std::string_view> next_;           // those that are expected
+  std::vector<std::string_view> next_;           // the programs that are expected
   const std::unique_ptr<MicroBatches> mixture_;  // null if there is none
   SteadyClock clock_;
   std::int64_t iteration_ = -1;
-  double kl_coef_, used_kl_coef_;  // of the next iteration, and of this one
-  PolicyFigures figures_;          // of the iteration
+  double kl_coef_, used_kl_coef_;  // the coefficients of the next iteration, and of this one
+  PolicyFigures figures_;          // the figures of the iteration
 };
 
 }  // namespace strata

@@ -12,7 +12,7 @@
 
 namespace strata {
 
-/// What is known of each token that the policy chose, and read by programs, but for the entropy.
+/// The values of each token that the policy chose. Programs read them, but for the entropy.
 enum class TokenValue : std::uint8_t {
   old_log_prob,
   reference,
@@ -53,7 +53,7 @@ class RolloutBatches final : public MicroBatches {
   const std::vector<float>& values(TokenValue what) const noexcept {
     return values_[static_cast<std::size_t>(what)];
   }
-  /// Those of a rollout.
+  /// The values of a rollout's tokens.
   std::span<float> values_of(TokenValue what, std::size_t rollout) noexcept {
     return std::span(values(what)).subspan(first_token_[rollout], rollouts_[rollout].n_chosen());
   }
@@ -75,7 +75,7 @@ class RolloutBatches final : public MicroBatches {
  private:
   struct Placed {
     std::uint32_t rollout = 0;
-    std::int64_t at = 0;  // of its first position in the micro-batch
+    std::int64_t at = 0;  // where its first position is in the micro-batch
   };
   Status place_share(std::size_t first, std::size_t n, std::int64_t step);
   const std::vector<Placed>& placed(std::int64_t index) const {
@@ -87,8 +87,8 @@ class RolloutBatches final : public MicroBatches {
 
   const RolloutShape shape_;
   std::vector<Rollout> rollouts_;
-  std::vector<std::size_t> first_token_;     // by rollout, and at the end the number of all
-  std::vector<std::vector<Placed>> placed_;  // by micro-batch of an epoch
+  std::vector<std::size_t> first_token_;  // the first token of each rollout, and at the end the number of all
+  std::vector<std::vector<Placed>> placed_;  // indexed by micro-batch of an epoch
   std::array<std::vector<float>, kTokenValues> values_;
 };
 

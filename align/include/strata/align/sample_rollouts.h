@@ -15,7 +15,7 @@ struct RolloutOptions {
   std::int64_t prompts = 1, samples = 1;  ///< answers to each prompt, which follow each other
   std::int64_t max_tokens = 1;
   double temperature = 1;
-  std::vector<std::int32_t> ends;  ///< of the tokenizer; each ends an answer
+  std::vector<std::int32_t> ends;  ///< the tokenizer's tokens that each end an answer
   BatchLimits limits;
   std::uint64_t seed = 0;
 };

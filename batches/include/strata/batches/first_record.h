@@ -24,8 +24,8 @@ struct ShownRecord {
     std::vector<Run> runs;  ///< all of its text
     std::uint64_t n_trained() const noexcept;
   };
-  std::string form;     ///< what the file is, as runs say it
-  bool is_cut = false;  ///< of a text, which is one document, only the beginning is here
+  std::string form;     ///< describes the file, as runs do
+  bool is_cut = false;  ///< a text is one document, of which only the beginning is here
   std::vector<Part> parts;
 };
 

@@ -17,7 +17,7 @@ class MicroBatches : public BatchSource {
  public:
   /// How many there are of data that is read once, in order. Other data has no end.
   virtual std::int64_t n_batches() const = 0;
-  /// What the loss of micro-batches [index, index + n) counts: tokens, or pairs.
+  /// The targets that the loss of micro-batches [index, index + n) counts: tokens, or pairs.
   virtual TargetCount counted(std::int64_t index, std::int64_t n) const = 0;
   std::int64_t n_counted(std::int64_t index, std::int64_t n) override {
     return static_cast<std::int64_t>(counted(index, n).tokens);

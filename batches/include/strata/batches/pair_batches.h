@@ -23,8 +23,9 @@ class PairBatches final : public MicroBatches {
   std::int64_t n_batches() const override;
   TargetCount counted(std::int64_t index, std::int64_t n) const override;
 
-  /// What the reference gives each pair of the cache: the scores of its two documents (record_pair_scores),
-  /// one pair after the other. fill() needs it for programs with an input "reference".
+  /// Sets the scores that the reference gives the two documents of each pair of the cache
+  /// (record_pair_scores), one pair after the other. fill() needs them for programs with an input
+  /// "reference".
   void set_reference(std::vector<float> scores) {
     reference_ = std::make_shared<const std::vector<float>>(std::move(scores));
   }
@@ -33,7 +34,7 @@ class PairBatches final : public MicroBatches {
 
  private:
   PairDataset data_;
-  std::shared_ptr<const std::vector<float>> reference_;  // of all copies
+  std::shared_ptr<const std::vector<float>> reference_;  // shared by all copies
 };
 
 /// Computes the reference's scores of all pairs with the engine's present parameters, by kReferenceProgram.

@@ -12,11 +12,11 @@ namespace strata {
 /// optim.warmup.
 void decide_by_data(LoadedConfig& loaded, const TrainingData& data);
 
-/// What a run reads, and how often: "40 conversations, 12,292 tokens, longest 346; 15 steps of 4,096 tokens
-/// are 3 epochs".
+/// Says what a run reads, and how often: "40 conversations, 12,292 tokens, longest 346; 15 steps of 4,096
+/// tokens are 3 epochs".
 std::string run_length_text(const TrainConfig& config, const TrainingData& data);
-/// What is probably not meant: many passes over the data, documents that are split, or a learning rate far
-/// from what is usual for fine-tuning.
+/// Warns of what is probably not meant: many passes over the data, documents that are split, or a learning
+/// rate far from what is usual for fine-tuning.
 std::vector<std::string> run_length_warnings(const TrainConfig& config, const TrainingData& data);
 
 }  // namespace strata

@@ -39,12 +39,12 @@ class TrainingData {
   /// of pairs are as they were packed. The data outlives them. Of validation: null if there is no such data.
   std::unique_ptr<MicroBatches> train_batches(std::int64_t sequences) const;
   std::unique_ptr<MicroBatches> val_batches(std::int64_t sequences) const;
-  /// Of data.mixture; null if there is none.
+  /// The batches of data.mixture; null if there is none.
   std::unique_ptr<MicroBatches> mixture_batches(std::int64_t sequences) const;
-  /// Of a run that compares pairs, which train_batches() and val_batches() copy; else null.
+  /// The pairs of a run that compares pairs, which train_batches() and val_batches() copy; else null.
   PairBatches* train_pairs() const noexcept { return train_pairs_.get(); }
   PairBatches* val_pairs() const noexcept { return val_pairs_.get(); }
-  /// Of a run that samples answers, which has no batches before it does; else null.
+  /// The prompts of a run that samples answers, which has no batches before it does; else null.
   const PromptSet* prompts() const noexcept { return prompts_.get(); }
   /// Whether some of the data was written with a chat template.
   bool has_conversations() const noexcept { return has_conversations_; }
@@ -52,9 +52,9 @@ class TrainingData {
   const std::string& packing() const noexcept { return packing_; }
   /// One sentence per .jsonl file that was read to build token files, and notes on data that is not used.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
-  /// What a sample of the model continues: of the first document of data.val, or of data.train if there is no
-  /// other, the tokens before the first that the loss counts, or its first words if it counts all. Not of a
-  /// run that samples answers.
+  /// The prompt that a sample of the model continues: of the first document of data.val, or of data.train if
+  /// there is no other, the tokens before the first that the loss counts, or its first words if it counts
+  /// all. Not of a run that samples answers.
   std::vector<std::int32_t> first_prompt() const;
   /// Tokens of a row: model.seq, or what the data need of it if it is the most.
   std::int64_t seq() const noexcept { return seq_; }
@@ -74,7 +74,7 @@ class TrainingData {
   std::unique_ptr<TextCodec> codec_;
   Caches train_caches_;                          // one; with weights, one per file
   Caches val_caches_;                            // at most one
-  std::vector<std::unique_ptr<Dataset>> parts_;  // of a mixture
+  std::vector<std::unique_ptr<Dataset>> parts_;  // the parts of a mixture
   std::unique_ptr<Dataset> train_, val_, mixture_;
   std::unique_ptr<PairBatches> train_pairs_, val_pairs_;
   std::unique_ptr<const PromptSet> prompts_;

@@ -122,7 +122,7 @@ class OptimizerOf final : public Optimizer {
   explicit OptimizerOf(std::vector<Tensor> params, const Options& defaults = Kind::defaults(),
                        StateOptions states = {})
       : OptimizerOf(std::vector<Group>{Group(std::move(params))}, defaults, std::move(states)) {}
-  /// Of module->named_parameters(), whose names errors and checkpoints then have.
+  /// Takes module->named_parameters(), whose names errors and checkpoints then have.
   explicit OptimizerOf(const Named& params, const Options& defaults = Kind::defaults(),
                        StateOptions states = {})
       : Optimizer(std::make_unique<Options>(defaults), Kind::kOptimizer, std::move(states)) {

@@ -2,7 +2,7 @@
 
 import weakref
 
-offloads = weakref.WeakValueDictionary()  # by id of a parameter, as long as its model lives
+offloads = weakref.WeakValueDictionary()  # keyed by id of a parameter, as long as its model lives
 optimizers = weakref.WeakSet()
 
 

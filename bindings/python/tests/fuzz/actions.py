@@ -1,4 +1,4 @@
-"""What a program does with a model. Each returns what it saw, which must not depend on the world."""
+"""The actions of a program on a model. Each returns what it saw, which must not depend on the world."""
 
 import copy
 import io
@@ -36,7 +36,7 @@ def step(world, random):
 
 def _zero_grad(world, to_none):
     world.optimizer.zero_grad(set_to_none=to_none)
-    for param in world.net.parameters():  # of those that the optimizer does not have
+    for param in world.net.parameters():  # also parameters that the optimizer does not have
         param.grad = None if to_none else param.grad
     return []
 
@@ -312,7 +312,7 @@ def settings(world, random):
 
 
 def gradients(world, random):
-    """What people do to gradients between backward and step."""
+    """Changes gradients as people do between backward and step."""
     loss_of(world.net, *batch(random)).backward()
     kind = random.choice(["mul_", "none", "norm", "set", "value", "clone"])
     params = [p for p in world.net.parameters() if p.grad is not None]

@@ -14,7 +14,7 @@ from .world import Setup, World
 
 
 class Fault(Exception):
-    """What must never be: another number, NaN, an error that names nothing, or none where PyTorch has one."""
+    """A result that must never be: another number, NaN, an error that names nothing, or none where PyTorch has one."""
 
 
 def _attempt(action, world, seed):

@@ -18,7 +18,7 @@ OPTIMIZERS = {
 
 
 class Setup:
-    """What a case is made of; both worlds are built from it."""
+    """The settings of a case; both worlds are built from it."""
 
     def __init__(self, random, folder):
         self.model_seed, self.n_blocks = random.randrange(1 << 30), random.randint(1, 4)

@@ -31,7 +31,8 @@ def llama():
 
 
 MODELS = {"gpt2": gpt2, "llama": llama}
-# Of one step that changes no parameter and adds nothing to moments beyond their last bits: they only decay.
+# A step with these settings changes no parameter and adds nothing to moments beyond their last bits: they
+# only decay.
 NEUTRAL = ["optim.lr=1e-30", "optim.weight_decay=0", "optim.clip=1e-30", "optim.warmup=0", "train.dtype=f32",
            "train.micro_batch=1", "train.grad_accum=1", "train.eval_every=0", "memory.backend=host"]  # fmt: skip
 BETA1, BETA2 = 0.9, 0.95
@@ -70,7 +71,7 @@ class CheckpointTest(unittest.TestCase):
         return done.stdout
 
     def hugging_face_folder(self, model):
-        """What model.save_pretrained() writes, with a tokenizer of as many tokens."""
+        """A folder that model.save_pretrained() writes, with a tokenizer of as many tokens."""
         path = self.folder / "hf"
         model.save_pretrained(path)
         self.command("tokenizer", "train", self.text, "--vocab", VOCAB, "--out", path / "tokenizer.json")

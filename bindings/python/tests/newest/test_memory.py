@@ -17,7 +17,7 @@ LOOP = pathlib.Path(__file__).with_name("memory_loop.py")
 
 
 def loop(kind, *arguments, **keywords):
-    """What memory_loop.py prints, in a process of its own. Freed tensors go back to the system at once: what malloc
+    """The output of memory_loop.py in a process of its own. Freed tensors go back to the system at once: what malloc
     keeps of them differs from run to run."""
     environment = {
         **os.environ,

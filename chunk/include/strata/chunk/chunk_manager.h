@@ -56,7 +56,7 @@ class ChunkPin {
   Intent intent_ = Intent::read;
   Stream* stream_ = nullptr;
   BufferView view_;
-  Event before_;  ///< of the stream when the pin began, if notes are taken
+  Event before_;  ///< where the stream was when the pin began, if notes are taken
 };
 
 /// Tracks where every payload of every chunk is and has it moved to where it is needed.

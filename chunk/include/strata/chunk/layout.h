@@ -78,7 +78,7 @@ struct ElemRange {
 struct Sharding {
   std::int32_t ranks = 1, part = 0;
   std::int32_t shards = 1;
-  bool shards_frozen = false;  ///< of chunks that are not trained, too, a rank holds its shard only
+  bool shards_frozen = false;  ///< a rank holds only its shard of chunks that are not trained, too
   /// Every rank sums the gradients of its own micro-batches over the whole chunk before the ranks' sums are
   /// added, so the accumulated gradient spans the chunk.
   bool sums_locally = false;
@@ -151,7 +151,7 @@ class ChunkLayout {
   ElemRange range(ChunkId id, Payload payload) const noexcept;
   /// The elements whose gradient this rank sums.
   ElemRange summed(ChunkId id) const noexcept;
-  /// What a program reads the chunk's parameters from.
+  /// The payload from which a program reads the chunk's parameters.
   Payload read_payload(ChunkId id) const {
     return has(id, Payload::gathered) ? Payload::gathered : Payload::param;
   }
@@ -168,8 +168,8 @@ class ChunkLayout {
 
   std::vector<GroupKey> groups_;
   std::vector<ChunkInfo> chunks_;
-  std::vector<std::array<std::size_t, kPayloads>> payload_bytes_;  // by chunk; precomputed for speed
-  std::vector<std::array<std::uint32_t, kPayloads>> size_class_;   // by chunk
+  std::vector<std::array<std::size_t, kPayloads>> payload_bytes_;  // indexed by chunk; precomputed for speed
+  std::vector<std::array<std::uint32_t, kPayloads>> size_class_;   // indexed by chunk
   std::vector<std::size_t> payload_sizes_;
   std::vector<Slice> slices_;
   std::int64_t chunk_elems_ = 0;

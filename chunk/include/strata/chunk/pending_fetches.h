@@ -39,7 +39,7 @@ class PendingFetches {
   Backend& backend_;
   Mover& mover_;
   PayloadNotes* const notes_;
-  std::vector<IoTicket> reads_;  // by key; valid while a read into pinned memory is pending
+  std::vector<IoTicket> reads_;  // indexed by key; valid while a read into pinned memory is pending
 };
 
 }  // namespace strata

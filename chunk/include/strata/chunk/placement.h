@@ -25,7 +25,7 @@ struct SizeClass {
 /// exists only temporarily.
 struct Placement {
   std::vector<SizeClass> classes;
-  std::vector<std::array<std::optional<Tier>, kPayloads>> homes;  ///< by chunk, then payload
+  std::vector<std::array<std::optional<Tier>, kPayloads>> homes;  ///< indexed by chunk, then payload
 
   std::optional<Tier> home(PayloadKey key) const {
     return homes[key.chunk][static_cast<std::size_t>(key.payload)];

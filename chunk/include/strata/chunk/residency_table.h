@@ -70,7 +70,7 @@ class ResidencyTable {
  private:
   struct CopyState {
     Residency state = Residency::absent;
-    bool written = false;  ///< by the pin that is alive
+    bool written = false;  ///< the pin that is alive has written it
     std::int32_t pins = 0;
   };
   struct PayloadState {
@@ -85,7 +85,7 @@ class ResidencyTable {
     return payloads_[index_of(key)].copies[index_of(tier)];
   }
 
-  std::vector<PayloadState> payloads_;  // by key
+  std::vector<PayloadState> payloads_;  // indexed by key
   PayloadNotes* const notes_;
 };
 

@@ -44,7 +44,7 @@ struct PayloadSlot {
 class SlotPool {
  public:
   struct Slabs {
-    BufferView device, pinned;  ///< of Placement::bytes() each
+    BufferView device, pinned;  ///< have Placement::bytes() each
   };
   /// Charges whole slabs, since they are resident from the start whether their slots are used or not, and the
   /// extents on nvme. The budgets must outlive the pool. Errors: `invalid` for wrong slab sizes,
@@ -96,7 +96,7 @@ class SlotPool {
       return slot;
     }
   };
-  struct ClassSlots {  ///< of one tier and class
+  struct ClassSlots {  ///< the slots of one tier and class
     std::vector<PayloadSlot> slots;
     FreeList free;
     std::size_t peak_used = 0;  ///< homes included
@@ -116,8 +116,8 @@ class SlotPool {
   std::int32_t& held(PayloadKey key, Tier tier) noexcept { return held_[index_of(key)][index_of(tier)]; }
   std::int32_t held(PayloadKey key, Tier tier) const noexcept { return held_[index_of(key)][index_of(tier)]; }
 
-  std::vector<std::uint32_t> class_of_;  // by key
-  // By key: index of the slot that it holds on the device and in pinned memory, or -1.
+  std::vector<std::uint32_t> class_of_;  // indexed by key
+  // Indexed by key: the index of the slot that it holds on the device and in pinned memory, or -1.
   std::vector<std::array<std::int32_t, 2>> held_;
   std::array<std::vector<ClassSlots>, 2> by_tier_;  // device, pinned; by class
   std::vector<Reservation> charges_;

@@ -31,11 +31,13 @@ enum class Payload : std::uint8_t {
   v,       ///< second moment
   ema,     ///< the exponential moving average of the masters, in f32
   accum,   ///< the step's gradient, accumulated over micro-batches
-  grad,    ///< what a backward pass writes, until it is accumulated: the gradient of one micro-batch or,
-           ///< if a pass covers all of them, their f32 sum
-  // With several ranks; each exists only while it is used, except `gathered` where it has a home:
+  /// The gradient that backward writes, until it is accumulated: that of one micro-batch or, if a pass covers
+  /// all of them, their f32 sum.
+  grad,
+  // A run of several ranks has these, too. Each exists only while it is used, except `gathered` where it has
+  // a home.
   gathered,  ///< the parameters of the whole chunk, of which `param` is this rank's shard
-  received,  ///< what every rank's micro-batch adds to the part of the gradient that this rank sums
+  received,  ///< every rank's micro-batch adds this to the part of the gradient that this rank sums
 };
 inline constexpr std::size_t kPayloads = 9;
 constexpr std::string_view to_string(Payload payload) noexcept {

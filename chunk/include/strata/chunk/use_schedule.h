@@ -28,7 +28,7 @@ class FirstUses {
   std::int32_t cycle() const noexcept { return cycle_; }
 
  private:
-  std::vector<std::array<std::int32_t, 2>> first_;  // by key; device, pinned
+  std::vector<std::array<std::int32_t, 2>> first_;  // indexed by key; device, pinned
   std::int32_t cycle_;
 };
 
@@ -46,8 +46,8 @@ class UseSchedule {
   /// Sets the uses from here on, in order of position, and the position to 0. Position `cycle` is position 0
   /// of the next round. The uses are copied.
   void set_uses(std::span<const Use> uses, std::int32_t cycle);
-  /// What follows the uses that are set now, in order; copied, and what they point to outlives the schedule.
-  /// Empty: the same uses again.
+  /// Sets the uses that follow those that are set now, in order. The span is copied, and the objects that it
+  /// points to outlive the schedule. Empty: the same uses again.
   void set_following(std::span<const FirstUses* const> following) {
     following_.assign(following.begin(), following.end());
   }
@@ -73,8 +73,8 @@ class UseSchedule {
 
  private:
   using Positions = std::vector<std::int32_t>;       // ascending
-  std::vector<std::array<Positions, 2>> positions_;  // by key; device, pinned
-  std::vector<std::uint64_t> last_used_epoch_;       // by key
+  std::vector<std::array<Positions, 2>> positions_;  // indexed by key; device, pinned
+  std::vector<std::uint64_t> last_used_epoch_;       // indexed by key
   std::vector<const FirstUses*> following_;
   std::int32_t position_ = 0, cycle_ = 0;
   std::uint64_t epoch_ = 1;  // incremented by set_position(), since positions repeat each round

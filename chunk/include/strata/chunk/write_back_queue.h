@@ -68,7 +68,7 @@ class WriteBackQueue {
   Backend& backend_;
   Mover& mover_;
   PayloadNotes* const notes_;
-  std::vector<ClassLimits> limits_;   // by class
+  std::vector<ClassLimits> limits_;   // indexed by class
   std::vector<PendingWrite> writes_;  // oldest first, capacity fixed
 };
 

@@ -20,7 +20,7 @@
 namespace strata::cli {
 namespace {
 
-/// What the data of a run, or the files, are encoded with.
+/// The files that are inspected, or those of a run, and what encodes them.
 struct Inspected {
   std::vector<std::string> files;
   TextCodec codec;

@@ -160,7 +160,7 @@ class Chat {
   std::uint64_t retries_ = 0;
 };
 
-// What a line asks for. Returns whether the conversation goes on.
+// Does what a line asks for. Returns whether the conversation goes on.
 Result<bool> obey(const Args& args, Chat& chat, const std::string& line) {
   const std::size_t space = std::min(line.find(' '), line.size());
   const std::string command = line.substr(0, space);

@@ -61,7 +61,7 @@ std::int64_t context_of(const Args& args, std::int64_t max_positions) {
   return max_positions > 0 ? std::min(max_positions, kMaxDefaultContext) : kMaxDefaultContext;
 }
 
-/// What a line becomes sequences with.
+/// The rules by which a line becomes sequences.
 struct LineRules {
   const ScoreEncoding& encoding;
   const GenerationSource& source;

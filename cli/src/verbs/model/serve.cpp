@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::int64_t kContext = 4096;      // tokens, unless the model supports fewer
 constexpr std::int64_t kPrefillRows = 128;   // tokens of a pass
-constexpr std::int64_t kPrefillLogits = 64;  // of which so many may be scored for an echo
+constexpr std::int64_t kPrefillLogits = 64;  // so many tokens of a pass may be scored for an echo
 constexpr std::uint64_t kMaxBodyBytes = kGiB;
 constexpr std::size_t kMaxKeyFileBytes = 1 << 20, kMinKeyBytes = 8;
 constexpr std::size_t kSpareConnections = 16;  // for those that are refused, and for figures
@@ -96,7 +96,7 @@ void print_end(const Args& args, const BatchStats& done) {
                     done.prompt_tokens, done.tokens, done.passes, seconds));
 }
 
-// What watches the server asks every few seconds.
+// Monitors send these requests every few seconds.
 bool is_probe(const HttpServer::AccessLine& line) {
   return line.status == 200 && (line.target == "/health" || line.target == "/metrics");
 }

@@ -11,10 +11,10 @@
 
 namespace strata {
 
-/// What a configuration is loaded for.
+/// The purpose for which a configuration is loaded.
 enum class ModelUse : std::uint8_t {
   training,
-  saved,             ///< what a run has saved is read, so that models beside its own may be gone
+  saved,             ///< a saved run is read, so models beside its own may be gone
   inference,         ///< nothing is trained, so the model may be quantized
   base_of_adapters,  ///< the same; `auto` keeps the format of a folder that is quantized
 };

@@ -10,7 +10,7 @@
 #include <strata/text/tokenizer.h>
 #include <strata/config/train_config.h>
 
-// What a run learns (train.objective), apart from the next token.
+// The objectives of a run (train.objective) apart from the next token.
 
 namespace strata {
 
@@ -25,7 +25,7 @@ std::string_view align_loss(const TrainConfig& config);
 /// Which records its data consists of.
 RecordUse record_use(const TrainConfig& config);
 
-/// Of a run that compares pairs: its programs, and how its data are packed.
+/// The programs of a run that compares pairs, and how its data are packed.
 PairProgram pair_program(const TrainConfig& config);
 PairOptions pair_options(const TrainConfig& config, SampleOrder order, const Tokenizer& tokenizer);
 
@@ -44,8 +44,9 @@ struct PolicySizes {
   std::int64_t mini_batches = 0;          ///< steps of an epoch
   std::int64_t epochs = 0;
   std::int64_t max_prompt = 0, max_tokens = 0;  ///< tokens of a prompt, and of an answer
-  std::int64_t micro_batches = 0;  ///< of a step at most, if all texts are as long as they may be
-  std::int64_t slots = 0;          ///< answers that are continued at the same time
+  /// micro-batches of a step at most, if all texts are as long as they may be.
+  std::int64_t micro_batches = 0;
+  std::int64_t slots = 0;  ///< answers that are continued at the same time
   std::int64_t answers() const noexcept { return prompts * samples; }
   std::int64_t steps() const noexcept { return mini_batches * epochs; }
   std::int64_t context() const noexcept { return max_prompt + max_tokens; }

@@ -14,9 +14,9 @@ namespace strata {
 struct RewardModel {
   std::string path;
   bool is_run = false;
-  std::string checkpoints = {};  ///< of a run
+  std::string checkpoints = {};  ///< if it is a run, the folder of its checkpoints
   DecoderConfig decoder;
-  /// Of a run with an adapter: it is over the base of the other run, with which it shares that.
+  /// The adapter, if the run has one: it is over the base of the other run, with which it shares that.
   std::optional<AdapterSettings> adapter;
 };
 

@@ -11,7 +11,7 @@
 
 namespace strata {
 
-/// What parallel.shard asks of parameters and activations.
+/// The requests of parallel.shard for parameters and activations.
 struct SplitAnnotations {
   bool rings_attention = false;  ///< ShardAxis::rings_attention, along cp
   bool zigzag = false;           ///< each rank along cp has an early and a late part of every sequence

@@ -8,7 +8,7 @@
 
 namespace strata {
 
-/// What a run is for: a named set of values, like a preset, that says nothing about the model.
+/// The purpose of a run: a named set of values, like a preset, that says nothing about the model.
 struct TrainTask {
   std::string_view name, doc;
   std::span<const std::pair<std::string_view, std::string_view>> values;  ///< key, text

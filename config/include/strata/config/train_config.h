@@ -36,9 +36,9 @@ struct TrainConfig {
     std::optional<std::string> tokenizer;          ///< auto: train one on `train`
     std::string chat_template;                     ///< the name of a format, or auto
     std::string cache_dir;
-    std::string packing;          ///< stream, pack, auto
-    std::vector<double> weights;  ///< one for each of `train`, or empty
-    ChatChoice chosen_chat;       ///< what `chat_template` resolved to; set by load_config() for all commands
+    std::string packing;             ///< stream, pack, auto
+    std::vector<double> weights;     ///< one for each of `train`, or empty
+    ChatChoice chosen_chat;          ///< `chat_template`, resolved; set by load_config() for all commands
     std::vector<std::string> notes;  ///< about folders in `train`, `val` and `mixture`
   } data;
   struct Train {
@@ -97,7 +97,7 @@ struct TrainConfig {
     bool whiten = false;
     double mixture_weight = 0;
     int mixture_batches = 0;
-    std::optional<RewardModel> reward_model;  ///< of `reward`; set by load_config()
+    std::optional<RewardModel> reward_model;  ///< the reward model of `reward`; set by load_config()
   } align;
   struct Optim {
     std::string name, schedule;
@@ -105,11 +105,11 @@ struct TrainConfig {
     double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, momentum = 0;
     std::vector<std::string> param_groups;  ///< as written; see parse_param_group()
     bool nesterov = false;
-    double ema_decay = 0;  ///< of the moving average of the parameters; 0: there is none
+    double ema_decay = 0;  ///< the decay of the moving average of the parameters; 0: there is none
     double clip = 0;       ///< maximum global norm; 0: no clipping
     double loss_scale = 1;
     std::int64_t warmup = 0;
-    std::optional<double> warmup_ratio;  ///< what `warmup` is decided by, if it is given
+    std::optional<double> warmup_ratio;  ///< decides `warmup`, if it is given
     double min_lr_ratio = 0, decay_ratio = 0;
     int galore_rank = 0;
     double galore_scale = 0;
@@ -159,7 +159,7 @@ struct TrainConfig {
     std::string reduce;  ///< each, once
     int gather_ahead = 2;
     double patience_s = 0;
-    int rank = 0;         ///< of this process or thread; set by the session
+    int rank = 0;         ///< the rank of this process or thread; set by the session
     int local_rank = 0;   ///< its number among them; set by the session
     int local_ranks = 1;  ///< on this machine, which share its memory; set by the session
   } parallel;
@@ -209,7 +209,7 @@ kernels::WeightFormat base_format(const TrainConfig& config) noexcept;
 /// The settings of section `adapter` for its method, which is not `none`. Errors: `invalid`, all patterns
 /// that are not NAME=NUMBER at once.
 Result<AdapterSettings> adapter_settings(const TrainConfig& config);
-/// Those of method `lora`.
+/// The settings of method `lora`.
 Result<LoraSettings> lora_settings(const TrainConfig& config);
 /// Whether the training program drops out what adapters read.
 bool has_dropout(const TrainConfig& config) noexcept;

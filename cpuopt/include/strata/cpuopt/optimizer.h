@@ -29,7 +29,7 @@ struct OptimizerParams {
   double momentum = 0.0;   ///< sgd; 0: there is no moment
   bool nesterov = false;   ///< sgd with momentum
   std::int64_t step = 1;   ///< counts from 1
-  double ema_decay = 0.0;  ///< of the moving average of the parameters; 0: there is none
+  double ema_decay = 0.0;  ///< the decay of the moving average of the parameters; 0: there is none
   double grad_factor = 1.0;  ///< multiplies every gradient (loss unscaling and clipping in one); used as f32
 };
 

@@ -15,7 +15,7 @@ namespace strata::cpuopt {
 struct UpdateBlock {
   MasterLayout layout = MasterLayout::f32;
   StateFormat states = StateFormat::fp32;
-  DType grad = DType::f32;  ///< of `g`: f32, bf16 or f16
+  DType grad = DType::f32;  ///< the dtype of `g`: f32, bf16 or f16
   void* param = nullptr;
   void* master = nullptr;
   Moment m{}, v{};

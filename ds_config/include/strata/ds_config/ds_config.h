@@ -10,7 +10,7 @@
 
 namespace strata {
 
-/// What becomes of a key of DeepSpeed's configuration.
+/// The verdict on a key of DeepSpeed's configuration.
 enum class DsVerdict : std::uint8_t {
   taken,        ///< one or more keys of strata are set
   automatic,    ///< "auto", which the Hugging Face Trainer fills in: left to strata
@@ -23,7 +23,8 @@ std::string_view to_string(DsVerdict verdict) noexcept;
 /// One row of the table. `key` is dotted; a key that ends in ".*" stands for everything below it.
 struct DsRow {
   std::string_view key;
-  /// Of a value that asks for something. Values that ask for nothing, such as `false`, are meaningless.
+  /// The verdict on a value that asks for something. Values that ask for nothing, such as `false`, are
+  /// meaningless.
   DsVerdict verdict = DsVerdict::meaningless;
   /// Separated by blanks. Of a key that is taken: what it may set. Of the others: where strata decides it.
   std::string_view strata_keys;
@@ -33,7 +34,7 @@ struct DsRow {
 /// All rows, in the order of DeepSpeed's documentation. Other names of a key have rows of their own.
 std::span<const DsRow> ds_rows();
 
-/// What one key of a document became. A key that sets two keys of strata has two findings.
+/// The finding about one key of a document. A key that sets two keys of strata has two findings.
 struct DsFinding {
   std::string key;    ///< as it was written
   std::string value;  ///< JSON

@@ -11,7 +11,7 @@ namespace strata {
 /// One input of a micro-batch to be filled.
 struct BatchInput {
   std::string_view name;
-  std::span<std::int32_t> values;  ///< of an input in f32, the values' bits
+  std::span<std::int32_t> values;  ///< if the input is f32, the values' bits
 };
 
 /// The inputs of one micro-batch, by name.

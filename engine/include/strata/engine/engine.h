@@ -53,7 +53,7 @@ class Engine final : public Session {
   struct Dataless {
     SyntheticSteps steps{};
     Simulation* simulation = nullptr;         ///< requests to the slow tier take its time; null: none
-    const MachineProfile* profile = nullptr;  ///< what work costs; null: nothing
+    const MachineProfile* profile = nullptr;  ///< the costs of work; null: work costs nothing
     const SimulatedPeers* peers = nullptr;    ///< simulated together with this rank; null: none
   };
   struct Environment {
@@ -80,7 +80,7 @@ class Engine final : public Session {
 
   const RunPlan& plan() const noexcept { return plan_; }
 
-  /// What initialize() fills parameters with, for Session::fill(); valid while the engine is.
+  /// The values that initialize() fills parameters with, for Session::fill(); valid while the engine is.
   FillState initial_values(std::uint64_t seed, const InitialValues& given = {},
                            const QuantizedValues& quantized = {});
   /// Sets parameters to those of `given` or, where it has none, to their initial values, a function of (seed,
@@ -109,12 +109,12 @@ class Engine final : public Session {
   /// Runs a program with the role `forward` on micro-batch `index` of `source`; an input "divisor" is 1.
   /// Errors: `unsupported` without such a program; `io_error`, `corrupt`.
   Status forward(std::string_view program, BatchSource& source, std::int64_t index);
-  /// What forward() or the last step has computed, valid until the next call of either: an output of a
-  /// program, for a program that trains that of a micro-batch which the step computed, and never its "loss".
-  /// Empty if there is none of that name.
+  /// Returns an output that forward() or the last step has computed, valid until the next call of either; for
+  /// a program that trains, that of a micro-batch which the step computed, and never its "loss". Empty if
+  /// there is none of that name.
   std::span<const float> output(std::string_view program, std::string_view name,
                                 std::int32_t micro_batch = 0) const;
-  /// By program of the plan: the bytes of the device's arena that its instructions have used so far.
+  /// The bytes of the device's arena that the instructions of each program of the plan have used so far.
   std::span<const std::size_t> arena_used() const noexcept;
   /// Returns the mean loss over the counted targets of `n` micro-batches of `source` from index 0, by the
   /// evaluation program of that name, or the first one. After each micro-batch that this rank computes,
@@ -137,15 +137,15 @@ class Engine final : public Session {
   /// A basis as renew_bases() found it.
   struct RenewedBasis {
     std::string name;
-    std::vector<float> energy;  ///< of each part: the share of its gradient's square that the basis captures
+    std::vector<float> energy;  ///< the share of its gradient's square that the basis of each part captures
     bool kept = false;          ///< it stays as it was, since the one that was found is not finite
   };
-  /// What subspace training does before the steps in which bases change: merge_factors(), refresh(), and the
-  /// results, rounded to the compute dtype, become the bases. Afterwards the model computes what it did
-  /// before, to rounding. If refresh() fails, the call may be repeated, and gives the same bits. Returns the
-  /// bases in the order of `groups`. Errors: those of the parts; `invalid` for a basis that is no result;
-  /// `diverged` naming a basis that is not finite, unless the run skips such steps (NonFinite::skip), and
-  /// then the basis is kept.
+  /// Renews the bases, as subspace training does before the steps in which bases change: merge_factors() and
+  /// refresh() run, and the results, rounded to the compute dtype, become the bases. Afterwards the model
+  /// computes what it did before, to rounding. If refresh() fails, the call may be repeated, and gives the
+  /// same bits. Returns the bases in the order of `groups`. Errors: those of the parts; `invalid` for a basis
+  /// that is no result; `diverged` naming a basis that is not finite, unless the run skips such steps
+  /// (NonFinite::skip), and then the basis is kept.
   Result<std::vector<RenewedBasis>> renew_bases(BatchSource& source, std::span<const LoraGroup> groups);
 
   /// Returns the logits of row `row` for one sequence of infer's length. Valid until the next call.

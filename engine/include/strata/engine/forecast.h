@@ -27,7 +27,7 @@ struct ForecastOptions {
   /// missing. It has no effect on a run that does not clip or that updates nothing speculatively.
   double clipped = 0;
   Trace* trace = nullptr;      ///< receives the lanes of the last two steps
-  std::string track_prefix{};  ///< what the names of their tracks begin with
+  std::string track_prefix{};  ///< the beginning of the names of their tracks
 };
 
 /// Deterministic: the same plan, profile and options give the same figures. Errors: `unsupported` for a plan

@@ -40,14 +40,14 @@ struct LoweredInstr {
 /// A Program bound to a layout, as the executor replays it. All offsets are static.
 struct LoweredProgram {
   std::vector<LoweredInstr> code;
-  UseTrace uses;  ///< what each instruction of `code` does with chunks, at the same index
+  UseTrace uses;  ///< the uses of chunks by each instruction of `code`, at the same index
   struct Binding {
     std::string name;
     std::int32_t micro_batch = 0;
     bool is_input = false;
     Operand operand;
-    /// Of an input: where its bytes are in the memory that is uploaded; of an output other than "loss" and
-    /// "logits": in the memory that it is read back to.
+    /// For an input, the offset of its bytes in the memory that is uploaded; for an output other than "loss"
+    /// and "logits", in the memory that it is read back to.
     std::size_t slot_offset = 0;
   };
   std::vector<Binding> bindings;  ///< inputs and outputs
@@ -61,10 +61,10 @@ struct LoweredProgram {
   std::vector<ResultValue> results;  ///< in the order of their instructions
   std::size_t result_bytes = 0;      ///< on the host, of all of them
   std::int32_t micro_batches = 1;    ///< processed by one run
-  std::size_t input_bytes = 0;       ///< of all inputs, which are uploaded one after the other
-  std::size_t output_bytes = 0;      ///< of all outputs other than "loss" and "logits"
+  std::size_t input_bytes = 0;       ///< the bytes of all inputs, which are uploaded one after the other
+  std::size_t output_bytes = 0;      ///< the bytes of all outputs other than "loss" and "logits"
   std::size_t arena_bytes = 0;
-  std::size_t state_bytes = 0;  ///< of its states, in order; equal states have equal offsets
+  std::size_t state_bytes = 0;  ///< the bytes of its states, in order; equal states have equal offsets
   /// Activations that are offloaded while nothing reads them (offload_activations).
   struct Offload {
     std::int32_t n = 0;
@@ -90,7 +90,7 @@ struct LoweredProgram {
 /// parameter whose shapes or dtypes differ.
 struct ParameterUnion {
   TensorTable tensors;
-  std::vector<Init> inits;                          ///< by index into the table's specs
+  std::vector<Init> inits;                          ///< indexed like the table's specs
   std::vector<kernels::QuantizedMatrix> quantized;  ///< the same; of format `full` if it is not quantized
 };
 Result<ParameterUnion> unite_parameters(std::span<const NamedProgram* const> programs);

@@ -11,7 +11,7 @@
 
 namespace strata {
 
-/// What an engine does with a program.
+/// The use of a program by an engine.
 enum class ProgramRole : std::uint8_t {
   train,  ///< forward, loss and backward; it may cover all micro-batches of a step, each with its own inputs
           ///< and "loss" (interleave_micro_batches)
@@ -38,11 +38,12 @@ struct NamedProgram {
   Program program;
   /// Result of plan_memory() for callers that make many plans; if null, every plan computes it.
   std::shared_ptr<const MemoryPlan> memory = nullptr;
-  /// Of the role `train`: whose gradient it computes. Programs of one trainee train the same parameters, and
-  /// a step of the trainee runs them one after the other.
+  /// Role `train` only: the model whose gradient it computes. Programs of one trainee train the same
+  /// parameters, and a step of the trainee runs them one after the other.
   std::string trainee = {};
-  std::int32_t micro_batches = 0;  ///< of the role `train`: of a step; 0: SessionOptions::grad_accum
-  double weight = 1;               ///< of the role `train`: of its loss, among those of the trainee
+  /// Role `train` only: micro-batches of a step; 0: SessionOptions::grad_accum.
+  std::int32_t micro_batches = 0;
+  double weight = 1;  ///< role `train` only: the weight of its loss among those of the trainee
 };
 
 /// The programs of a run. Parameters with one name are one parameter; a program need not have all of them. No

@@ -23,7 +23,7 @@ struct PlannedStep {
   struct Part {
     std::size_t program = 0;  ///< index into RunPlan::programs
     std::int32_t passes = 1;
-    std::int32_t micro_batches = 1;  ///< of all ranks together
+    std::int32_t micro_batches = 1;  ///< the micro-batches of all ranks together
     double weight = 1;
   };
   std::string trainee;
@@ -40,9 +40,10 @@ struct PlannedStep {
 /// and the programs that compute with them.
 struct RunPlan : StatePlan {
   std::vector<PlannedProgram> programs;
-  std::vector<PlannedStep> steps;  ///< of each trainee; none if nothing is trained
+  std::vector<PlannedStep> steps;  ///< the step of each trainee; none if nothing is trained
   std::vector<Init> init_of_tensor;
-  std::vector<kernels::QuantizedMatrix> quantized_of_tensor;  ///< of format `full`: not quantized
+  /// Has format `full` if the tensor is not quantized.
+  std::vector<kernels::QuantizedMatrix> quantized_of_tensor;
 
   /// The first program of that role; an empty one if there is none.
   const LoweredProgram& of(ProgramRole role) const noexcept;

@@ -44,9 +44,9 @@ class KvCacheTracker {
 
   Limits prefill_, decode_;
   std::int32_t capacity_ = 0, vocab_ = 0, n_adapters_ = 0;
-  std::vector<std::int32_t> lengths_, next_;            // by slot
-  std::vector<std::int32_t> adapters_, next_adapters_;  // by slot
-  std::vector<std::uint8_t> begun_;                     // by slot: it has a token in this call
+  std::vector<std::int32_t> lengths_, next_;            // indexed by slot
+  std::vector<std::int32_t> adapters_, next_adapters_;  // indexed by slot
+  std::vector<std::uint8_t> begun_;                     // whether each slot has a token in this call
 };
 
 }  // namespace strata::detail

@@ -30,7 +30,7 @@ void add_rows(const float* x, const float* q, std::int64_t rank, std::int64_t co
 
 void add_to_row(const FactorMerge::Product& product, const RowPart& at, float* values) {
   std::array<float, kBlock> sum;
-  std::int64_t ranks = 0, elems = 0;  // of the parts before
+  std::int64_t ranks = 0, elems = 0;  // sums over the parts before
   for (const LoraPart& part : product.group->parts.all()) {
     const std::int64_t row = at.row - part.first_row;
     if (row >= 0 && row < part.rows) {

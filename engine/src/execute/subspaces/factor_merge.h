@@ -20,7 +20,7 @@ class FactorMerge {
   struct Product {
     const LoraGroup* group = nullptr;
     std::int64_t columns = 0;
-    std::vector<float> a, b;  ///< of group->a and group->b
+    std::vector<float> a, b;  ///< the values of group->a and group->b
   };
 
   void add(const LoraGroup& group, std::int64_t columns);

@@ -45,7 +45,7 @@ class FoundBases {
   const RunPlan& plan_;
   const std::span<const LoraGroup> groups_;
   std::map<std::string, Basis, std::less<>> bases_;
-  std::map<std::string, std::vector<float>, std::less<>> energies_;  ///< by the name of their result
+  std::map<std::string, std::vector<float>, std::less<>> energies_;  ///< keyed by the name of their result
 };
 
 }  // namespace strata::detail

@@ -2,7 +2,7 @@
 
 namespace strata {
 
-/// What the attributes of every GEMM contain.
+/// The attributes that all GEMMs contain.
 struct GemmAttrs {
   bool workspace = false;  ///< the last output is the GEMM's workspace
   friend bool operator==(const GemmAttrs&, const GemmAttrs&) = default;

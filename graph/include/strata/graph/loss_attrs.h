@@ -12,12 +12,12 @@ namespace strata {
 
 struct LinearCrossEntropyAttrs {
   float softcap = 0;
-  bool no_dx = false, no_dw = false;  ///< of the backward: that gradient is not needed, and empty
-  std::int64_t first_row = 0;         ///< of the vocabulary, where the weight is a part of it
+  bool no_dx = false, no_dw = false;  ///< backward only: that gradient is not needed, and empty
+  std::int64_t first_row = 0;         ///< the first row of the vocabulary, where the weight is a part of it
   GemmAttrs gemm = {};
   friend bool operator==(const LinearCrossEntropyAttrs&, const LinearCrossEntropyAttrs&) = default;
 };
-/// Of merge_losses: what the derivative needs of linear_cross_entropy on a part of the vocabulary.
+/// Attributes of merge_losses: the derivative of linear_cross_entropy on a part of the vocabulary needs them.
 struct MergeLossesAttrs {
   float softcap = 0;
   std::int64_t first_row = 0;
@@ -26,7 +26,7 @@ struct MergeLossesAttrs {
 struct LinearLogProbsAttrs {
   kernels::LogProbScaling scaling = {};
   bool entropy = false;               ///< compute entropies
-  bool no_dx = false, no_dw = false;  ///< of the backward: that gradient is not needed, and empty
+  bool no_dx = false, no_dw = false;  ///< backward only: that gradient is not needed, and empty
   GemmAttrs gemm = {};
   friend bool operator==(const LinearLogProbsAttrs&, const LinearLogProbsAttrs&) = default;
 };

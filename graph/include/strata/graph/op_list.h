@@ -93,12 +93,12 @@ struct AttentionAttrs {
   float softcap = 0;
   float scale = 0;  ///< factor of q k^T; 0: 1 / sqrt(d)
   AttentionBackend backend = AttentionBackend::mma;
-  /// With ALiBi, on a rank's heads: how many the layer has, and which the rank's first one is; 0: all are
-  /// here.
+  /// ALiBi on a rank's heads needs these: the number of the layer's heads, and which of them is the rank's
+  /// first one; 0: all are here.
   std::int32_t alibi_heads = 0, alibi_first = 0;
-  /// Of part_attention: which of a sequence's tokens have queries, and keys, here.
+  /// The tokens of a sequence that have queries, and keys, here (part_attention).
   kernels::TokenRuns queries = {}, keys = {};
-  DType out = DType::f32;  ///< of ring_attention_end
+  DType out = DType::f32;  ///< the result's dtype of ring_attention_end
   friend bool operator==(const AttentionAttrs&, const AttentionAttrs&) = default;
 };
 struct SwigluAttrs {
@@ -142,28 +142,30 @@ struct LoraAttrs {
   std::span<const LoraPart> all() const noexcept { return {part.data(), static_cast<std::size_t>(n)}; }
   friend bool operator==(const LoraAttrs&, const LoraAttrs&) = default;
 };
-/// Of dora_norm: the adapters s B A of a matrix. If its format is not `full`, the matrix is quantized.
+/// Attributes of dora_norm: the adapters s B A of a matrix. If its format is not `full`, the matrix is
+/// quantized.
 struct DoraNormAttrs {
   LoraAttrs parts = {};
   float scale = 1;
   kernels::QuantizedMatrix matrix = {};
   friend bool operator==(const DoraNormAttrs&, const DoraNormAttrs&) = default;
 };
-/// Of find_basis and gradient_outside: the parts of a gradient, and of which side their bases are. All parts
-/// have the same side.
+/// Attributes of find_basis and gradient_outside: the parts of a gradient, and the side of their bases. All
+/// parts have the same side.
 struct BasisAttrs {
   LoraAttrs parts = {};
   kernels::SubspaceSide side = kernels::SubspaceSide::right;
-  kernels::SvdMethod method = kernels::SvdMethod::subspace;  ///< of find_basis
+  kernels::SvdMethod method = kernels::SvdMethod::subspace;  ///< find_basis only
   friend bool operator==(const BasisAttrs&, const BasisAttrs&) = default;
 };
 /// Rows before each sequence that belong to no token of it.
 struct VirtualRowsAttrs {
-  std::int32_t n = 0;    ///< of each sequence
+  std::int32_t n = 0;    ///< virtual rows of each sequence
   std::int32_t seq = 0;  ///< rows of a sequence without them
   friend bool operator==(const VirtualRowsAttrs&, const VirtualRowsAttrs&) = default;
 };
-/// Of an adapter that rows of a batch choose: the number by which they name it, and the scale of its B A.
+/// Attributes of an adapter that rows of a batch choose: the number by which they name it, and the scale of
+/// its B A.
 struct LoraRowsAttrs {
   LoraAttrs parts = {};
   float scale = 1;
@@ -180,29 +182,30 @@ struct Fp8GemmAttrs {
   GemmAttrs gemm = {};
   friend bool operator==(const Fp8GemmAttrs&, const Fp8GemmAttrs&) = default;
 };
-/// Of a collective among the ranks along an axis of the mesh.
+/// Attributes of a collective among the ranks along an axis of the mesh.
 struct CollectiveAttrs {
   std::int32_t axis = 0;
   std::int32_t ranks = 1;
   std::int32_t rank = 0;
-  /// Of all_gather: every rank computes a part of the result's gradient, not the whole.
+  /// all_gather only: every rank computes a part of the result's gradient, not the whole.
   bool copied = false;
-  /// Of share_rows and all_reduce_rows: so many neighbours among the ranks share these rows.
+  /// share_rows and all_reduce_rows only: so many neighbours among the ranks share these rows.
   std::int32_t group = 0;
   std::int64_t first_row = 0, rows = 0;
-  /// Of shifts: by how many places along the axis; and which of the program, since an end follows its begin.
+  /// Shifts only: the number of places along the axis, and the number of the shift in the program, since an
+  /// end follows its begin.
   std::int32_t step = 0, number = 0;
   friend bool operator==(const CollectiveAttrs&, const CollectiveAttrs&) = default;
 };
-/// Of what joins or splits rows or columns: how those of the whole are cut.
+/// Attributes of ops that join or split rows or columns: how those of the whole are cut.
 struct CutAttrs {
   Cut cut = {};
   std::int32_t ranks = 1;
-  std::int32_t rank = 0;  ///< of put_columns and get_columns
+  std::int32_t rank = 0;  ///< put_columns and get_columns only
   friend bool operator==(const CutAttrs&, const CutAttrs&) = default;
 };
-/// Of messages between two ranks along an axis: the other rank, the number of the message in the program, and
-/// what is sent.
+/// Attributes of messages between two ranks along an axis: the other rank, the number of the message in the
+/// program, and the shape and dtype of what is sent.
 struct MessageAttrs {
   std::int32_t axis = 0;
   std::int32_t peer = 0;
@@ -211,13 +214,14 @@ struct MessageAttrs {
   DType dtype = DType::f32;
   friend bool operator==(const MessageAttrs&, const MessageAttrs&) = default;
 };
-/// Of put_rows and get_rows: rows [block * R, (block + 1) * R) of blocks * R.
+/// Attributes of put_rows and get_rows: rows [block * R, (block + 1) * R) of blocks * R.
 struct BlockAttrs {
   std::int32_t block = 0, blocks = 1;
   friend bool operator==(const BlockAttrs&, const BlockAttrs&) = default;
 };
 struct MoveAttrs {
-  std::int32_t number = 0;  ///< of the offload that a move belongs to; all moves of one value share it
+  /// The number of the offload that a move belongs to; all moves of one value share it.
+  std::int32_t number = 0;
   friend bool operator==(const MoveAttrs&, const MoveAttrs&) = default;
 };
 
@@ -372,7 +376,7 @@ class Attrs {
   const T* get_if() const noexcept {
     return std::get_if<T>(&of_);
   }
-  /// What all GEMMs have; null if these are not the attributes of a GEMM.
+  /// The attributes that all GEMMs have; null if these are not the attributes of a GEMM.
   const GemmAttrs* gemm() const noexcept;
   GemmAttrs* gemm() noexcept { return const_cast<GemmAttrs*>(std::as_const(*this).gemm()); }
   bool has_gemm_workspace() const noexcept { return gemm() != nullptr && gemm()->workspace; }

@@ -106,7 +106,7 @@ struct OpDef {
   /// in any way.
   Cut (*operand_columns)(const ValueInfo& operand, const Attrs& attrs, const Cut& out) = nullptr;
 
-  // What passes do with the op.
+  // Graph passes read the following fields.
 
   /// The op that fuses a preceding addition into this one (fuse_add_norm): its operands 0 and 1 are the
   /// summands, and the sum is one more output.
@@ -135,12 +135,12 @@ ValueId add_output(Program& program, std::string_view prefix, const OutputSpec& 
 /// Floating-point operations of an instruction, as counted by its op's `flops`.
 double flops(const Program& program, const Instr& instr);
 
-/// What a derivative rule works with. It reads forward values by their position and the gradients of the
-/// outputs, and hands back the gradients of the inputs.
+/// A derivative rule works with this interface. The rule reads forward values by their position and the
+/// gradients of the outputs, and hands back the gradients of the inputs.
 class VjpContext {
  public:
-  /// By value: `grads`, the gradient that it has so far; `sums`, the value that its gradient is summed in, or
-  /// kNoValue.
+  /// Both vectors are indexed by value: `grads` has the gradient that the value has so far; `sums` has the
+  /// value that its gradient is summed in, or kNoValue.
   VjpContext(Program& program, const Instr& forward, std::vector<ValueId>& grads,
              const std::vector<ValueId>& sums, const std::vector<bool>& needs_grad)
       : program_(program), forward_(forward), grads_(grads), sums_(sums), needs_grad_(needs_grad) {}

@@ -49,7 +49,7 @@ enum class LoraPlace : std::uint8_t { linear, embedding, head };
 /// 2106.09685).
 struct LoraModule {
   std::string weight;  ///< the parameter
-  LoraPart part;       ///< of an embedding: all columns of the table
+  LoraPart part;       ///< all columns of the table if that is an embedding
   float scale = 1;     ///< s
   bool dora = false;   ///< whether the adapted rows are scaled to norms that are trained, too: see add_lora()
   LoraTrained trained = LoraTrained::both;  ///< without DoRA and PiSSA
@@ -70,22 +70,22 @@ struct LoraGroup {
   std::string a;
   /// Parameter [elements]: the B [rows, rank] of each part, one after the other. Of a head, [rows, rank].
   std::string b;
-  /// Of DoRA, parameter [sum of rows], f32: the magnitudes of each part's rows; empty without DoRA.
+  /// DoRA only: parameter [sum of rows], f32: the magnitudes of each part's rows; empty without DoRA.
   std::string magnitude = {};
   LoraTrained trained = LoraTrained::both;
-  /// With a basis, the parameter [1] of add_gradient_outside(); else empty.
+  /// The parameter [1] of add_gradient_outside(), if there is a basis; else empty.
   std::string outside = {};
   std::optional<kernels::SvdMethod> pissa = {};
-  std::string a0 = {};  ///< of PiSSA, parameters: what a and b start as; empty without it
+  std::string a0 = {};  ///< PiSSA only: the parameters that a and b start as; empty without it
   std::string b0 = {};
   LoraPlace place = LoraPlace::linear;
   bool has_basis() const noexcept { return trained != LoraTrained::both; }
-  /// With a basis: the names of the parameter that is frozen, and of the one that is trained.
+  /// If there is a basis: the names of the parameter that is frozen, and of the one that is trained.
   const std::string& basis() const noexcept { return trained == LoraTrained::a ? b : a; }
   const std::string& factor() const noexcept { return trained == LoraTrained::a ? a : b; }
   std::int64_t ranks() const noexcept;  ///< their sum
-  std::int64_t rows() const noexcept;   ///< of the parts together
-  std::int64_t elems() const noexcept;  ///< of b
+  std::int64_t rows() const noexcept;   ///< rows of the parts together
+  std::int64_t elems() const noexcept;  ///< elements of b
 };
 /// Groups modules, with parts in the order of their rows. The names are "<matrix>.lora_A", "<matrix>.lora_B",
 /// "<matrix>.lora_magnitude", "<matrix>.lora_outside", "<matrix>.lora_A0" and "<matrix>.lora_B0"; those of a
@@ -118,7 +118,7 @@ inline constexpr const char* kDropoutKeys = "dropout_keys";
 /// embedding, of the head, or of one that is both.
 struct TokenRows {
   std::string weight;                     ///< the matrix, a parameter
-  std::string name;                       ///< with which the names of its parameters begin
+  std::string name;                       ///< the names of its parameters begin with this
   std::vector<std::int64_t> tokens = {};  ///< the rows
   bool in_embedding = true, in_head = false;
   std::string rows() const { return name + ".token_rows"; }
@@ -217,11 +217,12 @@ Result<Program> derive_backward(Program program, std::string_view loss);
 /// It changes results, so apply it to all programs of a run, before recompute_regions(). Idempotent.
 Program use_fp8(Program program);
 
-/// What backward recomputes instead of reading a stored value, in order of increasing work.
+/// The values that backward recomputes instead of reading stored ones, in order of increasing work.
 enum class Recompute : std::uint8_t {
   none,
-  selective,  ///< what is cheap for its bytes: norms, activations, rotations; not GEMMs and attention
-  full,       ///< everything in a marked region; only values that cross its borders are stored
+  /// Values that are cheap for their bytes: norms, activations, rotations; not GEMMs and attention.
+  selective,
+  full,  ///< everything in a marked region; only values that cross its borders are stored
 };
 inline constexpr std::array kRecomputeModes = {Recompute::none, Recompute::selective, Recompute::full};
 std::string_view to_string(Recompute mode) noexcept;
@@ -261,10 +262,10 @@ Program select_attention_backend(Program program, AttentionBackend by);
 /// how early a move begins; no result depends on them.
 struct OffloadOptions {
   double share = 1;                  ///< fraction of the eligible bytes to move, longest unread first
-  double flops_per_s = 1e14;         ///< of the device's arithmetic
-  double memory_bytes_per_s = 2e12;  ///< of the device's memory
+  double flops_per_s = 1e14;         ///< the rate of the device's arithmetic
+  double memory_bytes_per_s = 2e12;  ///< the rate of the device's memory
   double link_bytes_per_s = 2e10;    ///< between device and host, in each direction
-  double store_bytes_per_s = 1e9;    ///< of the slow tier, in each direction
+  double store_bytes_per_s = 1e9;    ///< the rate of the slow tier, in each direction
 };
 
 /// Moves values that are not read for a long time to the host, such as what forward stores for backward, and
@@ -286,7 +287,7 @@ struct MemoryPlan {
   static constexpr std::size_t kAlign = 256;
   static constexpr std::size_t kHostAlign = 4096;  ///< alignment of reads and writes of the slow tier
   static constexpr std::size_t kUnplaced = ~std::size_t{0};
-  std::vector<std::size_t> offset;  ///< by ValueId; kUnplaced for values in neither arena
+  std::vector<std::size_t> offset;  ///< indexed by ValueId; kUnplaced for values in neither arena
   std::size_t arena_bytes = 0;
   std::size_t host_bytes = 0;
 };

@@ -25,11 +25,11 @@ std::vector<StageTicks> stage_ticks(const Program& program, std::span<const std:
 
 /// Where a rank is in a pipeline, and which of several copies of the pipeline it belongs to.
 struct PipelineRank {
-  std::int32_t axis = 0;  ///< by which messages name the axis of the mesh
+  std::int32_t axis = 0;  ///< the number by which messages name the axis of the mesh
   std::int32_t rank = 0;
   /// Copies whose gradients are added up micro-batch by micro-batch, in the order of the copies, so that they
   /// have the bits of one rank that computes the copies' k-th micro-batches one after the other, for each k.
-  std::int32_t copies_axis = 0;  ///< by which their sums name the axis of the mesh
+  std::int32_t copies_axis = 0;  ///< the number by which their sums name the axis of the mesh
   std::int32_t copies = 1, copy = 0;
 };
 

@@ -10,11 +10,11 @@
 
 namespace strata {
 
-/// What a rank of a pipeline computes of a micro-batch in one of its stages.
+/// The work of a rank of a pipeline on a micro-batch in one of its stages.
 enum class StageWork : std::uint8_t {
   forward,
   backward,         ///< all gradients
-  input_gradient,   ///< what the stage before it waits for
+  input_gradient,   ///< the gradient that the stage before it waits for
   weight_gradient,  ///< the rest of backward, which nobody waits for (Qi et al. 2023, arXiv 2401.10241)
 };
 struct StageTask {
@@ -28,7 +28,7 @@ struct StageTask {
 /// r.
 struct PipelineSchedule {
   std::int32_t micro_batches = 0, virtual_stages = 1;
-  std::vector<std::vector<StageTask>> tasks;  ///< by rank, in order
+  std::vector<std::vector<StageTask>> tasks;  ///< for each rank, in order
 
   std::int32_t ranks() const noexcept { return static_cast<std::int32_t>(tasks.size()); }
   std::int32_t stages() const noexcept { return ranks() * virtual_stages; }
@@ -60,7 +60,7 @@ Result<PipelineSchedule> zero_bubble_h1(std::int32_t ranks, std::int32_t micro_b
 /// Forwards alone, as for evaluation: of as many micro-batches as ranks in each stage of a rank, and so on.
 Result<PipelineSchedule> forward_pipeline(std::int32_t ranks, std::int32_t micro_batches,
                                           std::int32_t virtual_stages);
-/// By name: "gpipe", "1f1b", "interleaved", "zb-h1", "breadth-first".
+/// The schedule of a name: "gpipe", "1f1b", "interleaved", "zb-h1", "breadth-first".
 Result<PipelineSchedule> make_pipeline_schedule(std::string_view name, std::int32_t ranks,
                                                 std::int32_t micro_batches, std::int32_t virtual_stages);
 std::vector<std::string> pipeline_schedule_names();
@@ -80,9 +80,9 @@ struct StageTicks {
   std::int64_t forward = 1, input_gradient = 1, weight_gradient = 1;
 };
 struct PipelineTiming {
-  std::vector<std::vector<std::int64_t>> start;  ///< of each task, by rank
-  std::int64_t end = 0;                          ///< of the last task
-  std::vector<std::int64_t> idle;                ///< of each rank, until then: its bubble
+  std::vector<std::vector<std::int64_t>> start;  ///< the start of each task, for each rank
+  std::int64_t end = 0;                          ///< the end of the last task
+  std::vector<std::int64_t> idle;                ///< the time that each rank idles until then: its bubble
 };
 /// When each task starts, if every rank does the next one of its list as soon as it can and messages take no
 /// time. `schedule` passes check().

@@ -67,7 +67,7 @@ struct PrincipalFactor {
 struct PickedRows {
   std::string of = {};  ///< the parameter; empty: none
   std::vector<std::int64_t> rows = {};
-  std::int64_t columns = 0;  ///< of the matrix
+  std::int64_t columns = 0;  ///< columns of the matrix
 };
 
 /// Initial value of a parameter: every element is a function of (seed, parameter, index), or what `norms`,
@@ -79,7 +79,7 @@ struct Init {
   RowNorms norms = {};
   PrincipalFactor principal = {};
   PickedRows picked = {};
-  std::string copy_of = {};  ///< of the same shape; empty: of none
+  std::string copy_of = {};  ///< the name of a parameter of the same shape; empty: it is no copy
   /// Column j is 1 in row one_hot[j] and 0 elsewhere; empty: it is not.
   std::vector<std::int64_t> one_hot = {};
   /// Whether it is this value wherever the run's parameters come from, since no folder has it.
@@ -107,7 +107,7 @@ struct Instr {
   Op op = Op::add;
   std::vector<ValueId> in;
   std::vector<ValueId> out;      ///< the workspace, if the op has one, comes last
-  Attrs attrs;                   ///< of the type that the list of ops states for `op`
+  Attrs attrs;                   ///< have the type that the list of ops states for `op`
   std::uint32_t accumulate = 0;  ///< bit i: output i is added to what is there instead of overwriting it
   std::int32_t region = 0;       ///< index into Program::regions; backward has its forward's region
   bool backward = false;

@@ -13,7 +13,7 @@ struct ShardAnnotation {
   /// read.
   std::string pattern;
   int dim = -1;  ///< that is split; -1: they are whole on every rank
-  /// Of parameters: split where they are stored, and gathered by the instructions that read them.
+  /// Parameters only: they are split where they are stored, and gathered by the instructions that read them.
   bool gathered = false;
   friend bool operator==(const ShardAnnotation&, const ShardAnnotation&) = default;
 };

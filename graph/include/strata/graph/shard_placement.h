@@ -22,7 +22,7 @@ struct ShardPlacement {
   };
   Kind kind = Kind::replicated;
   int dim = -1;  ///< that is split
-  Cut cut = {};  ///< of it
+  Cut cut = {};  ///< how that dimension is cut
 
   static ShardPlacement replicated() noexcept { return {}; }
   static ShardPlacement copied() noexcept { return {Kind::copied, -1, {}}; }
@@ -37,7 +37,7 @@ std::string to_string(const ShardPlacement& placement);
 /// An axis of the mesh, as a rank along it sees it.
 struct ShardAxis {
   std::string name = "tp";
-  std::int32_t number = 0;  ///< by which collectives name it
+  std::int32_t number = 0;  ///< the number by which collectives name it
   int ranks = 1;
   int rank = 0;
   /// How rows of activations are cut, where an annotation splits them; no segments: evenly. Of values with
@@ -52,12 +52,13 @@ struct ShardAxis {
   Cut cut_of_rows(std::int64_t extent) const;
 };
 
-/// What the rule of an op knows of an instruction.
+/// An instruction as the rule of its op sees it.
 struct ShardQuery {
-  std::span<const ValueInfo* const> in;           ///< whole values
-  std::span<const ShardPlacement* const> placed;  ///< of the operands, as far as they are placed; else null
-  const ValueInfo& out;                           ///< the first result
-  const Cut& columns;                             ///< how readers of the result want its columns to be cut
+  std::span<const ValueInfo* const> in;  ///< whole values
+  /// The placements of the operands, as far as they are placed; else null.
+  std::span<const ShardPlacement* const> placed;
+  const ValueInfo& out;  ///< the first result
+  const Cut& columns;    ///< how readers of the result want its columns to be cut
   const Attrs& attrs;
   const ShardAxis& axis;
 
@@ -84,9 +85,9 @@ class ShardedCode {
 /// One way in which an op runs on shards: where its operands have to be, and where its first result is then.
 /// Its other results are local to the rank.
 struct ShardStrategy {
-  std::vector<ShardPlacement> in;  ///< of all operands; of absent ones too
+  std::vector<ShardPlacement> in;  ///< the placements of all operands; absent ones have one, too
   ShardPlacement out;
-  std::optional<Attrs> attrs = std::nullopt;  ///< of the instruction on shards, if they are others
+  std::optional<Attrs> attrs = std::nullopt;  ///< attributes of the instruction on shards, if they are others
   /// Adds what runs in place of the instruction on shards, and returns its results as far as they are read;
   /// null: the instruction itself does.
   std::vector<ValueId> (*lower)(const Instr& on_shards, const ShardAxis& axis, ShardedCode& code) = nullptr;

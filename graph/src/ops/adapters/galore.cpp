@@ -57,7 +57,7 @@ Specs infer_find_basis(In in, const Attrs& attrs) {
                                  workspace(kernels::find_basis_workspace_bytes(
                                      kernel_parts(a.parts), in[0]->shape.dim(1), a.side, in[0]->dtype))};
 }
-// Of the iterations that most gradients need: each multiplies the gradient twice by its block of vectors.
+// Counts the iterations that most gradients need: each multiplies the gradient twice by its block of vectors.
 double flops_find_basis(In in, In, const Attrs& attrs) {
   constexpr double kIterations = 4;
   double flops = 0;

@@ -95,7 +95,7 @@ Value Builder::lora_up(Value base, Value u, Value b, const LoraAttrs& parts) {
   return op(Op::lora_up, {base, u, b}, parts);
 }
 
-// Of the kind of elementwise ops: with an inner extent of a rank, reading and writing y is their time.
+// It counts as elementwise: since its inner extent is a rank, reading and writing y takes its time.
 constinit const OpDef detail::op_defs::lora_up = {
     .n_in = 3,
     .infer_outputs = infer_lora_up,

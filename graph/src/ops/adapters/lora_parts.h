@@ -3,7 +3,7 @@
 #include <strata/graph/op_list.h>
 #include <strata/kernels/lora_parts.h>
 
-// What the ops of low-rank adapters need to know of a matrix's parts.
+// Sizes of a matrix's parts that the ops of low-rank adapters need.
 namespace strata::detail {
 
 /// Sums over the parts.

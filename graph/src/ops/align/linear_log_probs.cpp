@@ -61,7 +61,7 @@ Status launch_linear_log_probs(const OpCall& c, Backend& backend, Stream& stream
                                           .scaling = a.scaling});
 }
 
-// By rows. What is known of entropies is only that they are local to the rank, so they are computed whole.
+// Splits by rows. Entropies are known only to be local to the rank, so they are computed whole.
 std::vector<ShardStrategy> shard_linear_log_probs(const ShardQuery& q) {
   if (q.attrs.as<LinearLogProbsAttrs>().entropy) return {};
   const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0));

@@ -27,7 +27,7 @@ Status launch_cross_entropy(const OpCall& c, Backend& backend, Stream& stream) {
       backend, stream, {c.in[0], c.in[1], c.out[1], c.out[2], c.out[0], or_none(c.in[2])});
 }
 
-// By rows; the loss is a sum, since all ranks divide by the same divisor.
+// Splits by rows; the loss is a sum, since all ranks divide by the same divisor.
 std::vector<ShardStrategy> shard_cross_entropy(const ShardQuery& q) {
   if (q.in[2] == nullptr) return {};
   const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0));

@@ -35,7 +35,7 @@ void vjp_linear_cross_entropy(VjpContext& c) {
   attrs.no_dw = !c.needs_input_grad(1);
   const std::size_t backward = c.emit(Op::linear_cross_entropy_backward, {c.in(0), c.in(1), c.in(2), c.in(3)},
                                       {0, 1, -1, -1, -1}, attrs);
-  c.replace_forward(backward, 2, 2);  // by its loss and losses
+  c.replace_forward(backward, 2, 2);  // its loss and losses replace the forward's
 }
 double flops_linear_cross_entropy(In in, In, const Attrs&) {
   return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(0));
@@ -47,8 +47,8 @@ Status launch_linear_cross_entropy(const OpCall& c, Backend& backend, Stream& st
        workspace_or_none(c, 3), c.attrs.as<LinearCrossEntropyAttrs>().softcap});
 }
 
-// By rows, where the loss is a sum, since all ranks divide by the same divisor; and by rows of the weight,
-// where the loss is merged from those of the parts of the vocabulary.
+// Splits by rows, where the loss is a sum, since all ranks divide by the same divisor; and by rows of the
+// weight, where the loss is merged from those of the parts of the vocabulary.
 std::vector<ShardStrategy> shard_linear_cross_entropy(const ShardQuery& q) {
   const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0)), whole = ShardPlacement::copied();
   std::vector<ShardStrategy> ways;

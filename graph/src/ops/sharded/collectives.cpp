@@ -10,8 +10,8 @@
 
 #include "ops/op_defs.h"
 
-// What partition() inserts where a value is needed in another placement than it has. All are along one axis
-// of the mesh, with n ranks, and concern the first dimension.
+// partition() inserts these ops where a value is needed in another placement than it has. All are along one
+// axis of the mesh, with n ranks, and concern the first dimension.
 // copy_to_ranks: (x) -> y = x, for readers that compute a part of the gradient on each rank
 // share_rows: the same of some rows of x, which are computed with on the rank's neighbours, too
 // keep_on_first_rank: (x) -> y = x on rank 0 and 0 on the others, so that the sum of all is x

@@ -2,7 +2,7 @@
 
 #include "ops/op_defs.h"
 
-// What travels from one rank along an axis of the mesh to another one, while both compute.
+// Messages from one rank along an axis of the mesh to another one, which travel while both compute.
 // send_begin: (x) -> sent [0]
 // send_end: (sent, x) -> left [0]; keeps x until it has left
 // receive_begin: () -> y, which is not to be read before

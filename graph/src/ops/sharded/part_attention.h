@@ -20,9 +20,9 @@ inline std::int64_t head_dim(const ValueInfo& q, const AttentionAttrs& a) { retu
 /// Whether q [B * queries, heads d] and kv [B * keys, 2 kv_heads d] are those of the tokens of the
 /// attributes, and doc_start, if there is one, is that of the queries.
 bool are_parts(const ValueInfo* q, const ValueInfo* kv, const ValueInfo* doc_start, const AttentionAttrs& a);
-/// What are_parts() asks for, for messages.
+/// The requirements of are_parts(), for messages.
 std::string parts_text(const AttentionAttrs& a);
-/// Of two matmuls on the pairs that are visible; backward has five.
+/// The operations of two matmuls on the pairs that are visible; backward has five matmuls.
 double flops_of_parts(op_rules::In in, op_rules::In out, const Attrs& attrs);
 double flops_of_parts_backward(op_rules::In in, op_rules::In out, const Attrs& attrs);
 std::size_t part_forward_bytes(const ValueInfo& q, const AttentionAttrs& a);

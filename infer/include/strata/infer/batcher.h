@@ -29,8 +29,8 @@ struct BatchSequence {
   std::int32_t cached = 0;
   std::int64_t max_tokens = 128;  ///< 0: the prompt alone is computed
   SamplingOptions sampling;
-  std::uint64_t seed = 0;      ///< with `index` it selects the random numbers, so others do not matter
-  std::uint64_t index = 0;     ///< of the prompt in its request
+  std::uint64_t seed = 0;      ///< selects the random numbers together with `index`, so others do not matter
+  std::uint64_t index = 0;     ///< the index of the prompt in its request
   bool scores_prompt = false;  ///< the receiver wants the logits of the prompt, which then takes more passes
 };
 
@@ -51,19 +51,20 @@ class SequenceReceiver {
   virtual void on_end(const Result<FinishReason>& how) = 0;
 };
 
-/// What the sequences of a batch share.
+/// The limits that the sequences of a batch share.
 struct BatchLimits {
-  std::int32_t context = 0;         ///< maximum tokens of a sequence, prompt included: those of the KV cache
-  std::int32_t vocab = 0;           ///< only ids below it are sampled: a model may have rows without a token
-  std::int32_t virtual_tokens = 0;  ///< of an adapter, before those of a sequence; `context` is without them
+  std::int32_t context = 0;  ///< maximum tokens of a sequence, prompt included: those of the KV cache
+  std::int32_t vocab = 0;    ///< only ids below it are sampled: a model may have rows without a token
+  /// An adapter's, before the tokens of a sequence; `context` is without them.
+  std::int32_t virtual_tokens = 0;
 };
 
-/// What a batcher has done so far.
+/// The work that a batcher has done so far.
 struct BatchStats {
   std::uint64_t passes = 0, prompt_tokens = 0, tokens = 0;
-  std::uint64_t decode_tokens = 0;  ///< of `tokens`, those of passes without tokens of prompts
-  double prefill_seconds = 0;       ///< of passes that have tokens of prompts
-  double decode_seconds = 0;        ///< of the others
+  std::uint64_t decode_tokens = 0;  ///< the part of `tokens` from passes without tokens of prompts
+  double prefill_seconds = 0;       ///< the time of passes that have tokens of prompts
+  double decode_seconds = 0;        ///< the time of the other passes
 };
 
 /// Continues sequences that join and leave at any time (continuous batching: Yu et al. 2022, "Orca",
@@ -111,7 +112,7 @@ class Batcher {
   Engine& engine_;
   const BatchLimits limits_;
   Sampler sampler_;
-  std::size_t rows_ = 0, logit_rows_ = 0;  // of the largest pass
+  std::size_t rows_ = 0, logit_rows_ = 0;  // the sizes of the largest pass
   std::int32_t model_rows_ = 0;            // tokens of the model
   std::vector<Place> places_;
   std::vector<std::size_t> order_;  // active places, in the order in which they were taken

@@ -46,7 +46,7 @@ class CheckpointParams {
   Io& io_;
   Manifest manifest_;
   std::unique_ptr<CheckpointTensors> tensors_, average_;
-  std::map<std::string, kernels::QuantizedMatrix, std::less<>> quantized_;  // by parameter
+  std::map<std::string, kernels::QuantizedMatrix, std::less<>> quantized_;  // keyed by parameter
   std::shared_ptr<PretrainedValues> base_;
 };
 

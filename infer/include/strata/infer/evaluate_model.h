@@ -15,7 +15,7 @@ namespace strata {
 struct EvaluateRequest : ConfigRequest {
   std::vector<std::string> data = {};           ///< files; empty: data.val
   std::int64_t batches = 0;                     ///< micro-batches; 0: all
-  std::int64_t checkpoint = kNewestCheckpoint;  ///< of a run
+  std::int64_t checkpoint = kNewestCheckpoint;  ///< if a run is evaluated
 };
 
 struct ModelEvaluation {

@@ -21,7 +21,7 @@ struct EvaluationLoss {
   double nats = 0;      ///< mean per counted target
   TargetCount counted;  ///< the targets of the mean
   std::int64_t micro_batches = 0;
-  PairFigures pairs;  ///< of a run with one rank that compares pairs
+  PairFigures pairs;  ///< if the run has one rank and compares pairs
   double perplexity() const;
   /// Nothing if the counted targets correspond to no bytes of text.
   std::optional<double> bits_per_byte() const;

@@ -33,7 +33,8 @@ struct GenerateOptions {
   std::int32_t context = 0;       ///< maximum tokens of a sequence, prompt included: those of the KV cache
   std::int32_t vocab = 0;         ///< only ids below it are sampled: a model may have rows without a token
   std::uint64_t seed = 0;
-  std::int32_t virtual_tokens = 0;  ///< of an adapter, before those of a sequence; `context` is without them
+  /// An adapter's, before the tokens of a sequence; `context` is without them.
+  std::int32_t virtual_tokens = 0;
 };
 
 /// Continues several prompts as one batch, each with its own keys and values in the KV cache (Batcher). Not
@@ -50,7 +51,8 @@ class Generator {
   /// logits are not finite; those of Engine::extend() and of `on_token`.
   Result<std::vector<Completion>> run(std::span<const GenerationRequest> requests, const OnToken& on_token);
 
-  /// Of all calls of run(): passes that had tokens of prompts and the others, and tokens of the others.
+  /// Sums over all calls of run(): passes that had tokens of prompts and the others, and tokens of the
+  /// others.
   const BatchStats& stats() const noexcept { return batcher_.stats(); }
 
  private:

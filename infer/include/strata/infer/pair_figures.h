@@ -11,7 +11,7 @@ struct NamedFigure {
   double value = 0;
 };
 
-/// What a model makes of pairs, in the mean.
+/// The figures of a model on pairs, in the mean.
 struct PairFigures {
   double n = 0;         ///< pairs; 0: there are no such figures
   double accuracy = 0;  ///< the share of pairs whose chosen answer has the higher score

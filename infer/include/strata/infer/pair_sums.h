@@ -9,7 +9,7 @@ namespace strata {
 /// Adds up the statistics of pair losses (PairLossArgs::stats).
 class PairSums {
  public:
-  /// Of a micro-batch; nothing if a program has none.
+  /// Adds the sums of a micro-batch, which are empty if a program has none.
   void add(std::span<const float> stats) noexcept {
     for (std::size_t i = 0; i < stats.size() && stats.size() == kStats; ++i)
       sums_[i] += static_cast<double>(stats[i]);

@@ -12,7 +12,8 @@
 #include <strata/runtime/io/io.h>
 #include <strata/session/checkpoint.h>
 
-// What the reference of a run (train.objective=dpo) gives its pairs, which its checkpoints keep.
+// The scores that the reference of a run (train.objective=dpo) gives its pairs. Checkpoints of the run keep
+// them.
 
 namespace strata {
 
@@ -22,7 +23,7 @@ struct ReferencePart {
   const char *name, *key;
   std::size_t n_scores() const { return 2 * pairs->data().n_pairs_of_cache(); }
 };
-/// Those of data.train and data.val.
+/// The parts of data.train and data.val.
 std::array<ReferencePart, 2> reference_parts(const TrainingData& data);
 
 /// The scores that a checkpoint has; of one from before checkpoints had them, those in the folder of its run.

@@ -14,10 +14,10 @@
 
 namespace strata {
 
-/// What the options --adapter and --default-adapter of a command say.
+/// The values of the options --adapter and --default-adapter of a command.
 struct AdapterArguments {
   std::vector<std::string> adapters;  ///< "NAME=DIR", or one "DIR"
-  std::string default_adapter;        ///< of texts that do not choose; empty: see RowAdapters::choose()
+  std::string default_adapter;        ///< for texts that do not choose; empty: see RowAdapters::choose()
 };
 
 /// An adapter that texts choose by its name, in a folder of PEFT.

@@ -30,7 +30,7 @@ class Scorer {
   /// The shape of the engine's programs, the same for both roles.
   static constexpr std::int64_t kRows = 128;  ///< tokens per pass; more is hardly faster on CPUs
   static constexpr std::int64_t kLogitRows =
-      64;  ///< of which this many are scored; each takes 4 x vocab bytes
+      64;  ///< so many of these rows are scored; each takes 4 x vocab bytes
   static CacheShape shape(std::int64_t sequences, std::int64_t context) {
     return {kRows, sequences, context, kLogitRows};
   }

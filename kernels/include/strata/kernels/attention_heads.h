@@ -62,8 +62,8 @@ struct AttentionHeads {
   std::int64_t window = 0;    ///< a query sees this many keys up to its own; 0: all earlier ones. Causal only
   float softcap = 0;          ///< scores s become softcap tanh(s / softcap); 0: no cap. Not with ALiBi
   float scale = 0;            ///< factor of q k^T; 0: 1 / sqrt(d)
-  /// Of ALiBi, if these are not all heads of a layer: how many it has, and which of them the first one is. 0:
-  /// these are all.
+  /// ALiBi needs these if the heads are not all heads of a layer: the number of the layer's heads, and which
+  /// of them the first one here is. 0: these are all.
   std::int64_t alibi_heads = 0, alibi_first = 0;
   TokenRuns queries = {}, keys = {};  ///< which of a sequence's `seq` tokens have queries, and keys, here
 };
@@ -72,7 +72,7 @@ float attention_scale(const AttentionHeads& shape, std::int64_t head_dim) noexce
 /// The ALiBi slope of a head. With n the largest power of two <= heads, the first n heads have powers of
 /// 2^(-8 / n), and the others odd powers of 2^(-4 / n).
 float alibi_slope(std::int64_t head, std::int64_t heads) noexcept;
-/// That of query head `head` of `shape`.
+/// The slope of query head `head` of `shape`.
 float alibi_slope(const AttentionHeads& shape, std::int64_t head) noexcept;
 
 }  // namespace strata::kernels

@@ -33,9 +33,9 @@ std::size_t linear_cross_entropy_gemm_workspace_bytes(std::int64_t rows, std::in
 Status linear_cross_entropy_async(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& args);
 void linear_cross_entropy_host(const LinearCrossEntropyArgs& args, ThreadPool& pool);
 
-/// Of a part of the vocabulary (Shoeybi et al. 2019, arXiv 1909.08053, section 3): a.lse, the log-sum-exp of
-/// its logits, and in a.losses the logit of the target, 0 where that is ignored or in another part.
-/// a.mean_loss is not used.
+/// Computes for a part of the vocabulary (Shoeybi et al. 2019, arXiv 1909.08053, section 3): in a.lse, the
+/// log-sum-exp of the part's logits, and in a.losses the logit of the target, 0 where that is ignored or in
+/// another part. a.mean_loss is not used.
 Status linear_log_sum_exp_async(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& args);
 void linear_log_sum_exp_host(const LinearCrossEntropyArgs& args, ThreadPool& pool);
 

@@ -38,11 +38,11 @@ inline constexpr std::int64_t kScaleCodes = 256;
 struct QuantizedPart {
   std::int64_t first_row = 0, rows = 0, elems = 0;
   std::int64_t blocks = 0, groups = 0;
-  std::int64_t values = 0;  ///< of int8, elems bytes; else two values a byte, the first in its upper half
-  std::int64_t scales = 0;  ///< f32 [blocks]; of nf4-dq u8 [blocks]
-  std::int64_t group_scales = 0;  ///< of nf4-dq: f32 [groups]
-  std::int64_t map = 0;           ///< of nf4-dq: f32 [256], what the codes of scales stand for
-  std::int64_t mean = 0;          ///< of nf4-dq: f32 [1], the mean of the scales of the blocks
+  std::int64_t values = 0;        ///< int8: elems bytes; else two values a byte, the first in its upper half
+  std::int64_t scales = 0;        ///< f32 [blocks]; of nf4-dq u8 [blocks]
+  std::int64_t group_scales = 0;  ///< nf4-dq only: f32 [groups]
+  std::int64_t map = 0;           ///< nf4-dq only: f32 [256], the values of the codes of scales
+  std::int64_t mean = 0;          ///< nf4-dq only: f32 [1], the mean of the scales of the blocks
   std::int64_t end = 0;
 };
 
@@ -51,7 +51,7 @@ struct QuantizedPart {
 /// groups.
 struct QuantizedMatrix {
   static constexpr std::size_t kMaxParts = 3;
-  static constexpr std::int64_t kAlign = 64;  ///< of the sections, in bytes
+  static constexpr std::int64_t kAlign = 64;  ///< the alignment of the sections in bytes
 
   WeightFormat format = WeightFormat::full;
   std::int64_t columns = 0;
@@ -81,7 +81,7 @@ struct QuantizedMatrix {
     }
     return at;
   }
-  /// Of all parts.
+  /// The bytes of all parts.
   constexpr std::int64_t bytes() const noexcept { return part(n_parts() - 1).end; }
   friend constexpr bool operator==(const QuantizedMatrix&, const QuantizedMatrix&) = default;
 

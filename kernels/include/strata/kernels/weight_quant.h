@@ -39,7 +39,7 @@ void dequantize_weights(WeightFormat format, const std::uint8_t* codes, std::spa
 void dequantize_scales(std::span<const std::uint8_t> codes, std::int64_t first_block,
                        std::span<const float> group_scales, std::span<const float> map, float mean,
                        std::span<float> into);
-/// What the 16 codes of nf4 stand for, and the 256 codes of scales that are quantized here.
+/// The values of the 16 codes of nf4, and those of the 256 codes of scales that are quantized here.
 std::span<const float> nf4_levels() noexcept;
 std::span<const float> scale_map() noexcept;
 

@@ -60,7 +60,7 @@ struct CachedView {
   std::int64_t window = 0;
   float softcap = 0;
 
-  /// Of the first `all` positions, which end at the query's own, the number that the window hides.
+  /// The window hides so many of the first `all` positions, which end at the query's own.
   STRATA_HD std::int64_t first_visible(std::int64_t all) const {
     return window > 0 && all > window ? all - window : 0;
   }

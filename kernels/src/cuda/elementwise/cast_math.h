@@ -23,7 +23,7 @@ STRATA_HD Y cast_value(X x) {
     return from_f32<Y>(to_f32(x));
 }
 
-/// What replaces y: x, or y + x.
+/// The value that replaces y: x, or y + x.
 template <bool kAdds, class Y, class X>
 STRATA_HD Y cast_onto(Y y, X x) {
   if constexpr (kAdds)

@@ -204,7 +204,7 @@ class GemmPlanCache {
   std::map<GemmKey, Algorithm> recorded_ STRATA_GUARDED_BY(mutex_);
 };
 
-/// What the plan of a GEMM depends on.
+/// The key of a GEMM's plan: everything that the plan depends on.
 GemmKey key_of(const Gemm& g, bool has_bias, const Fp8GemmScales* fp8, std::size_t workspace_bytes) {
   return {.trans_a = g.trans_a,
           .trans_b = g.trans_b,

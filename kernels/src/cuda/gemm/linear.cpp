@@ -24,7 +24,7 @@ Status linear_backward_input(Backend&, Stream& stream, const LinearBackwardInput
   return multiply(detail::gemm_of_matrices(a.dy, a.w, a.dx, a.accumulate), nullptr, a.workspace, stream);
 }
 
-// With no rows (k = 0) the gradient is zero.
+// The gradient is zero if there are no rows (k = 0).
 Status linear_backward_weight(Backend&, Stream& stream, const LinearBackwardWeightArgs& a) {
   const detail::Gemm gemm = detail::gemm_of_columns(a.dy, a.x, a.dw, a.accumulate);
   if (gemm.k > 0) return multiply(gemm, nullptr, a.workspace, stream);

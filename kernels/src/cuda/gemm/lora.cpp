@@ -24,7 +24,7 @@ Status lora_up_backward_input(Backend&, Stream& stream, const LoraUpBackwardInpu
   });
 }
 
-// With no rows (k = 0) the gradient is zero.
+// The gradient is zero if there are no rows (k = 0).
 Status lora_up_backward_weight(Backend&, Stream& stream, const LoraUpBackwardWeightArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   if (dispatch::row_count(a.dy) == 0) {

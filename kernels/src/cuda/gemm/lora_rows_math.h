@@ -16,12 +16,13 @@ template <class T>
 struct LoraRowsView {
   const T* x;
   const T* a;
-  const T* b;  ///< of the part
+  const T* b;  ///< the B of the part
   const std::int32_t* adapters;
   T* y;
   float* u;
   std::int64_t rows, columns, inner, ranks;
-  std::int64_t first_row = 0, part_rows = 0, rank = 0, first_u = 0;  ///< of the part: in y, extents, in u
+  /// The part's first row in y, its extents, and its first element in a row of u.
+  std::int64_t first_row = 0, part_rows = 0, rank = 0, first_u = 0;
   float scale = 1;
   std::int32_t adapter = 0;
 };

@@ -24,9 +24,9 @@ struct LossRows {
   const float* divisor;
   float factor;
   float softcap;  ///< logits are soft-capped in place first; 0: no cap
-  // Of a part of the vocabulary:
+  // These are set for a part of the vocabulary.
   std::int64_t first_row = 0;  ///< the number in the vocabulary of the first logit's row
-  float* lse = nullptr;        ///< of the rows; null: the logits are all of the vocabulary
+  float* lse = nullptr;        ///< the rows' log-sum-exps; null: the logits are all of the vocabulary
   /// The number of a target among the logits of a row: below 0 if it is ignored or none of them.
   STRATA_HD std::int64_t own_target(std::int32_t target) const {
     const std::int64_t own = target - first_row;

@@ -43,7 +43,7 @@ inline constexpr int kFp8TileBytes = kFp8Tile * kFp8TilePitch;
 
 struct Fp8Tile {
   std::int64_t row, column;    ///< where the tile begins
-  std::int64_t rows, columns;  ///< of the whole operand; multiples of sixteen
+  std::int64_t rows, columns;  ///< extents of the whole operand; multiples of sixteen
 };
 
 /// Thread `thread` casts its part of the tile into `out` (stored as the operand's rows; null: none) and,

@@ -10,7 +10,7 @@
 #include "subspace/basis_space.h"
 #include "subspace/gradient_squares.h"
 
-/// What the kernels of find_basis compute: for each of n rows a function of lanes and the row, or for each of
+/// The arithmetic of find_basis's kernels: for each of n rows a function of lanes and the row, or for each of
 /// n elements a function of the element. Tests run them on the host.
 namespace strata::kernels::detail {
 

@@ -50,7 +50,7 @@ Status orthonormalize_rows(const Device& device, float* vectors, std::int64_t n,
   return {};
 }
 
-/// What a part writes.
+/// The memory that a part writes.
 struct BasisOutput {
   const TensorView& previous;
   float *basis, *energy;

@@ -106,14 +106,14 @@ enum class DecoderRows : std::uint8_t {
 Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, DecoderHead head,
                                DecoderRows rows = DecoderRows::whole, DType compute = DType::f32);
 
-/// What a decoder ends in, for those who record it: see record_decoder_with().
+/// The end of a decoder, for callers that record their own outputs: see record_decoder_with().
 struct DecoderEnd {
   Builder& builder;
   Value x;                ///< [batch * seq, hidden], after the last norm
   std::int64_t rows = 0;  ///< batch * seq
   std::int64_t hidden = 0;
   std::function<Value()> head;  ///< the matrix [vocab, hidden] of the logits, which may be that of embeddings
-  float softcap = 0;            ///< of the logits; 0: none
+  float softcap = 0;            ///< the softcap of the logits; 0: none
 };
 /// The outputs of the program, by name.
 using RecordDecoderEnd = std::function<std::vector<std::pair<std::string, Value>>(const DecoderEnd&)>;

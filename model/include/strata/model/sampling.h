@@ -12,7 +12,7 @@ namespace strata {
 struct SamplingOptions {
   double temperature = 1.0;  ///< divides the logits; 0: always the most likely token
   std::int64_t top_k = 0;    ///< only the k most likely tokens; 0: all
-  double top_p = 1.0;        ///< of these the fewest whose probabilities sum to top_p (Holtzman et al. 2020)
+  double top_p = 1.0;  ///< keeps the fewest of these whose probabilities sum to top_p (Holtzman et al. 2020)
 };
 
 /// A token that may be sampled.

@@ -172,7 +172,7 @@ class ConfigReader {
     const float grown = f.factor > 1 ? 0.1f * std::log(f.factor) + 1.0f : 1.0f;
     const auto share = static_cast<float>(keys_.number("rope.scaling.attn_factor", 1));
     f.attention_factor = share * grown;
-    // What the paper's formula gives in f64 is its own value; the product may have lost a bit.
+    // A value that is the paper's formula in f64 is set to just that; the product may have lost a bit.
     const auto own =
         static_cast<float>(f.factor > 1 ? 0.1 * std::log(static_cast<double>(f.factor)) + 1.0 : 1.0);
     if (std::abs(f.attention_factor - own) < 1e-6f) f.attention_factor = own;

@@ -14,7 +14,7 @@ namespace strata::detail {
 /// what is computed and is not known; each by name, all at once.
 Result<DecoderConfig> config_from_gguf(const GgufReader& file);
 
-/// What llama3_factors() was computed from; false if `factors` are not those of any setting. The scaling has
+/// Finds the setting that llama3_factors() computed `factors` from; false if there is none. The scaling has
 /// the same factors for any multiple of its three settings, so low_freq_factor is 1.
 bool find_llama3_scaling(std::span<const float> factors, std::int64_t rotary_dim, RopeFrequencies& f);
 

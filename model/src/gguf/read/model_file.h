@@ -45,7 +45,7 @@ class GgufModel {
   DecoderConfig config_;
   std::string config_text_;
   std::vector<HfTensor> tensors_;
-  std::map<std::string, GgufPart, std::less<>> parts_;  // by name
+  std::map<std::string, GgufPart, std::less<>> parts_;  // keyed by name
 };
 
 }  // namespace strata::detail

@@ -15,7 +15,7 @@ struct AccessTrace {
     std::vector<PayloadKey> on_device;  ///< resident together while this instruction runs
     double flops = 0;
   };
-  std::vector<Access> accesses;        ///< of one pass of every program, the training pass first
+  std::vector<Access> accesses;        ///< the accesses of one pass of every program, the training pass first
   std::int32_t micro_batches = 1;      ///< passes of the training program per optimizer step
   bool training = true;                ///< whether parameters have moments and accumulated gradients
   bool keeps_gathered = false;         ///< gathered parameters have homes: a step gathers them only once

@@ -28,10 +28,10 @@ struct MachineProfile {
   std::vector<double> gemm_sizes, flops_16bit, flops_f32;
   std::vector<double> flops_8bit;  ///< may be empty: then 8-bit GEMMs run at the 16-bit rate
   double attention_flops_per_s = 0;
-  /// With the other attention backends (kernels/attention_heads.h); 0: unknown, attention_flops_per_s
+  /// The rates of the other attention backends (kernels/attention_heads.h); 0: unknown, attention_flops_per_s
   /// applies.
   double wgmma_attention_flops_per_s = 0, cudnn_attention_flops_per_s = 0;
-  double device_bytes_per_s = 0;  ///< of ops that are not GEMMs, over all bytes they read and write
+  double device_bytes_per_s = 0;  ///< the rate of ops that are not GEMMs, over all bytes they read and write
   double launch_s = 0;            ///< minimum time of any instruction
   double wake_s = 0;              ///< from the end of a wait for another queue until the waiting queue runs
 
@@ -40,19 +40,19 @@ struct MachineProfile {
   double link_latency_s = 0;
 
   double host_bytes_per_s = 0;  ///< RAM bandwidth, reads plus writes, all cores
-  /// Of AdamW on all cores, by StateFormat.
+  /// The time of AdamW on all cores, indexed by StateFormat.
   std::array<double, 3> update_s_per_param{};
   static constexpr double kAdamWBytesPerParam =
       26;  ///< RAM traffic of AdamW per parameter with exact (fp32) states
 
-  double read_bytes_per_s = 0, write_bytes_per_s = 0;  ///< of the NVMe tier
+  double read_bytes_per_s = 0, write_bytes_per_s = 0;  ///< rates of the NVMe tier
   double disk_bytes_per_s = 0;                         ///< total of reads and writes at once
   double disk_latency_s = 0;
   double disk_cpu_s_per_byte = 0;  ///< core seconds to transfer a byte and compute its checksum
 
-  /// What a rank sends per second in large collectives, and the time of a small one; 0: not known. Of ranks
-  /// that a launcher started as processes, measured with `network_ranks` of them, and of ranks that are
-  /// threads of one process.
+  /// The bytes that a rank sends per second in large collectives, and the time of a small one; 0: not known.
+  /// The first line is for ranks that a launcher started as processes, measured with `network_ranks` of them,
+  /// the second for ranks that are threads of one process.
   double network_bytes_per_s = 0, network_latency_s = 0, network_ranks = 0;
   double thread_network_bytes_per_s = 0, thread_network_latency_s = 0;
   /// The same of ranks of one node, of which there are `node_ranks`; 0: the rates above hold for all.
@@ -60,8 +60,8 @@ struct MachineProfile {
   struct Network {
     double bytes_per_s = 0, latency_s = 0;
   };
-  /// Of ranks that are threads or processes: if only the rate of the other kind is known, that one. With a
-  /// rate of 0 a forecast takes collectives as free.
+  /// The rates of ranks that are threads, or of those that are processes; if only the rate of the other kind
+  /// is known, that one. A forecast takes collectives as free if the rate is 0.
   Network network(bool threads) const noexcept;
 
   /// Series that help to set cpu.threads, offload.chunk, io.block or io.queue_depth by hand;

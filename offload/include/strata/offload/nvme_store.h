@@ -55,8 +55,8 @@ class NvmeStore : public ObjectStore {
   virtual bool is_complete(IoTicket ticket) const noexcept = 0;
 
   virtual std::optional<StoredInfo> find(std::uint64_t id) const = 0;
-  virtual std::uint64_t used_bytes()
-      const = 0;  ///< of slots that are published, being written or still being read
+  /// Counts slots that are published, being written or still being read.
+  virtual std::uint64_t used_bytes() const = 0;
   virtual std::uint64_t capacity_bytes() const = 0;  ///< preallocated
 };
 

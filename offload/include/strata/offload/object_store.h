@@ -11,7 +11,7 @@
 
 namespace strata {
 
-/// What a write does with the previous generation.
+/// The effect of a write on the previous generation.
 enum class WriteMode : std::uint8_t {
   replace,   ///< its slot is freed when the new generation is published
   snapshot,  ///< it stays in its slot until commit() or rollback()
@@ -21,7 +21,7 @@ enum class WriteMode : std::uint8_t {
 struct NvmeCounters {
   std::uint64_t reads = 0;  ///< successful requests
   std::uint64_t writes = 0;
-  std::uint64_t bytes_read = 0;  ///< by successful requests
+  std::uint64_t bytes_read = 0;  ///< bytes of successful requests
   std::uint64_t bytes_written = 0;
   std::uint64_t verified_bytes = 0;     ///< read with the right checksum
   std::uint64_t endurance_bytes = 0;    ///< bytes sent to the devices, retried writes included

@@ -28,7 +28,7 @@ struct SpillStats {
   std::uint64_t pinned_bytes = 0, nvme_bytes = 0;            ///< pages in use now
   std::uint64_t peak_pinned_bytes = 0, peak_nvme_bytes = 0;  ///< at most so far
   std::uint64_t n_gets = 0;
-  std::uint64_t n_late_gets = 0;  ///< of which waited for NVMe
+  std::uint64_t n_late_gets = 0;  ///< gets that waited for NVMe
   std::uint64_t nvme_read_bytes = 0, nvme_written_bytes = 0;
   /// Summed over the parts of the NVMe tier, which may be busy at the same time.
   std::int64_t nvme_read_busy_ns = 0, nvme_write_busy_ns = 0;
@@ -57,7 +57,7 @@ class SpillStore {
   virtual Status prefetch(std::uint64_t id) = 0;
   /// Errors: `not_found`.
   virtual Status discard(std::uint64_t id) = 0;
-  /// Of objects that were discarded, pages with a request in flight still count.
+  /// Pages of discarded objects still count while they have a request in flight.
   virtual SpillStats stats() = 0;
 };
 

@@ -20,8 +20,8 @@
 namespace strata::detail {
 namespace {
 
-constexpr int kMaxRetries = 500;              // of one block in a row: a second with the longest backoff
-constexpr int kMaxStalls = 64;                // short transfers in a row of less than one aligned unit
+constexpr int kMaxRetries = 500;  // retries of one block in a row: a second with the longest backoff
+constexpr int kMaxStalls = 64;    // short transfers in a row of less than one aligned unit
 constexpr std::size_t kMaxRegistered = kGiB;  // kernel limit of one registered buffer
 constexpr std::uint64_t kOpBits = 16;
 

@@ -30,7 +30,7 @@ class ThreadIoBackend final : public IoBackend {
     workers_.reserve(workers);
     try {
       for (std::size_t i = 0; i < workers; ++i) workers_.emplace_back([this] { run(); });
-    } catch (...) {  // those that were started are joined before the caller learns of it
+    } catch (...) {  // the threads that were started are joined before the caller learns of it
       stop();
       throw;
     }

@@ -28,8 +28,8 @@ struct BlockTask {
 
 /// Maximum numbers of blocks in flight.
 struct InFlightLimits {
-  std::uint32_t per_direction = 1;  ///< of one direction of one file
-  std::uint32_t per_file = 1;       ///< of both directions of one file
+  std::uint32_t per_direction = 1;  ///< limits one direction of one file
+  std::uint32_t per_file = 1;       ///< limits both directions of one file together
 };
 
 /// Splits transfers into blocks and joins their outcomes. Each direction of each file has its own FIFO queue
@@ -60,7 +60,7 @@ class TransferScheduler {
     std::uint32_t in_flight = 0;
     Status failure;
   };
-  struct ExtentProgress {  // of an entry, in one file
+  struct ExtentProgress {  // the progress of an entry in one file
     Extent extent;
     std::size_t at = 0;  // within the transfer
     std::size_t issued = 0;
@@ -86,7 +86,7 @@ class TransferScheduler {
   const InFlightLimits limits_;
   std::vector<Entry> entries_;
   std::vector<ExtentProgress> progress_;  // one per file for each entry
-  std::vector<DirectionQueue> queues_;    // by file, then direction
+  std::vector<DirectionQueue> queues_;    // ordered by file, then direction
   std::size_t next_queue_ = 0;
   bool is_abandoned_ = false;
 };

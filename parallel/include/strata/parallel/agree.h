@@ -12,8 +12,8 @@ namespace strata {
 /// those of World::all_gather().
 Status agree(World* world, const Status& mine);
 
-/// What rank 0 has; its error, which the other ranks prefix, if it has one. Every rank calls it; only the
-/// argument of rank 0 matters. `world` may be null.
+/// Returns the text of rank 0, or its error, which the other ranks prefix, if it has one. Every rank calls
+/// it; only the argument of rank 0 matters. `world` may be null.
 Result<std::string> from_first_rank(World* world, const Result<std::string>& mine);
 
 }  // namespace strata

@@ -46,8 +46,8 @@ struct Collective {
   CollectiveKind kind = CollectiveKind::all_reduce;
   ConstBufferView send = {};
   BufferView receive = {};
-  DType dtype = DType::u8;               ///< of reductions: f64, f32, bf16, f16 or i32
-  Reduction reduction = Reduction::sum;  ///< of reductions
+  DType dtype = DType::u8;               ///< for reductions: f64, f32, bf16, f16 or i32
+  Reduction reduction = Reduction::sum;  ///< for reductions
   /// The root of a broadcast; the other rank of a send or receive; how many ranks further a shift reads.
   int peer = 0;
 };

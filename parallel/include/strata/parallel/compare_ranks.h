@@ -14,7 +14,7 @@ namespace strata {
 struct RankFacet {
   std::string name;  ///< "layout of chunks"
   std::vector<std::string> lines;
-  std::int32_t group = 0;  ///< of this rank; ranks of different groups need not have the same
+  std::int32_t group = 0;  ///< the group of this rank; ranks of different groups need not have the same lines
 };
 
 /// Compares digests first, and searches for the first line that differs only if some do. Every rank calls it,

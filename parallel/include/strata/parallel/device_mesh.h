@@ -10,7 +10,8 @@
 
 namespace strata {
 
-/// What ranks divide among them. Those of an inner axis are closer to each other: neighbours in number.
+/// The axes along which ranks divide work and states. The ranks of an inner axis are closer to each other:
+/// neighbours in number.
 enum class MeshAxis : std::uint8_t {
   dp,    ///< data parallelism: copies of the states
   fsdp,  ///< shards of one copy of the states
@@ -26,7 +27,7 @@ std::string_view to_string(MeshAxis axis) noexcept;
 /// The ranks of a run as a grid, outermost axis first.
 class DeviceMesh {
  public:
-  using Coordinates = std::array<int, kMeshAxes>;  ///< by MeshAxis
+  using Coordinates = std::array<int, kMeshAxes>;  ///< indexed by MeshAxis
   DeviceMesh() noexcept { sizes_.fill(1); }
   /// Errors: `invalid`, naming the axis, for a size below 1, or if the product of all is not `ranks`.
   static Result<DeviceMesh> create(const Coordinates& sizes, int ranks);

@@ -18,7 +18,7 @@ struct NcclOptions {
   /// How long a rank waits for the others, in a call or in queued work, before it gives up. It includes the
   /// work that is in a stream before a collective.
   std::chrono::milliseconds timeout{std::chrono::minutes(10)};
-  /// Of a reduction: the device memory of a group holds one piece of every other rank.
+  /// The piece size of reductions: the device memory of a group holds one piece of every other rank.
   std::size_t piece_bytes = 4 * kMiB;
   /// Returns an error if it is known by other means than NCCL that a rank has failed, which NCCL may not
   /// notice; asked every 20 ms while ranks join the group, and then by the thread that watches it. May be

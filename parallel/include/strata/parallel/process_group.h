@@ -44,7 +44,7 @@ class ProcessGroup {
   /// a rank has left.
   virtual Result<std::unique_ptr<ProcessGroup>> split(std::span<const int> members) = 0;
 
-  /// What this rank has queued so far.
+  /// Counts of everything that this rank has queued so far.
   virtual GroupCounters counters() const noexcept = 0;
 
   Status all_gather(ConstBufferView send, BufferView receive, Stream& stream) {

@@ -9,7 +9,7 @@ namespace strata {
 /// Where a rank is in its work.
 struct RankPosition {
   enum class Activity : std::uint8_t {
-    outside,   ///< of a training step
+    outside,   ///< not in a training step
     step,      ///< in a training step
     user_code  ///< in code of the caller, such as a batch source that a training step has called
   };
@@ -17,7 +17,7 @@ struct RankPosition {
   std::int64_t step = 0;      ///< counted from 1; 0: outside of a step
   std::int32_t micro_batch = 0, instruction = 0, n_instructions = 0;
   Activity activity = Activity::outside;
-  char name[39] = {};  ///< of the instruction, or of what else the rank does
+  char name[39] = {};  ///< the name of the instruction, or of what else the rank does
 };
 
 /// "in step 12, micro-batch 3, instruction 45 of 112 (linear)", for messages.

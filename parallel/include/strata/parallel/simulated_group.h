@@ -28,7 +28,7 @@ struct NetworkRates {
   NetworkRate between = {};  ///< ranks of different nodes
   NetworkRate within = {};   ///< a node
   int node_ranks = 0;        ///< consecutive ranks that are on one node; 0: all ranks exchange as `between`
-  /// Of a collective of these ranks of the run.
+  /// The rate of a collective of these ranks of the run.
   const NetworkRate& of(std::span<const int> members) const noexcept;
 };
 
@@ -61,7 +61,7 @@ class SimulatedRanks {
   std::set<int> exist_;
   std::map<Key, Open> open_;
 };
-/// What a rank needs to meet others.
+/// The objects that a rank needs to meet others.
 struct SimulatedPeers {
   SimulatedRanks& ranks;
   Simulation& machine;

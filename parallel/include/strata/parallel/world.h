@@ -42,8 +42,8 @@ class World {
   /// leave.
   virtual CollectiveBytes control_bytes() const noexcept { return {}; }
 
-  /// What the transport itself holds in this process's RAM, measured: its libraries, what they allocated when
-  /// it was opened, shared memory, and the inboxes of reductions.
+  /// The RAM that the transport itself holds in this process, measured: its libraries, what they allocated
+  /// when it was opened, shared memory, and the inboxes of reductions.
   virtual std::uint64_t transport_bytes() const { return 0; }
 
   /// Every rank's `text`, by rank. Blocks until all have called it. Errors: `lost_peer` if a

@@ -18,8 +18,8 @@ class LocalMessages {
   struct Message {
     bool sends = false;
     int from = 0, to = 0, tag = 0;
-    const void* source = nullptr;  ///< of a send
-    void* target = nullptr;        ///< of a receive
+    const void* source = nullptr;  ///< set for a send
+    void* target = nullptr;        ///< set for a receive
     std::size_t bytes = 0;
     bool done = false;
     MpiReceived received = {};

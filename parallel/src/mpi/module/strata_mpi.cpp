@@ -23,14 +23,14 @@ constexpr int kChannels = 3;
 /// MPI knows processes. Ranks of one process are told apart by communicators of their own, as receivers, and
 /// by the tags, as senders.
 struct Process {
-  std::mutex mutex;  // of MPI's calls, if the process has several ranks
+  std::mutex mutex;  // guards MPI's calls, if the process has several ranks
   int ranks = 0;     // 0: MPI has not been started
   bool started[kMaxRanksHere] = {};
-  int error = 0;   // of the start
+  int error = 0;   // the error of the start
   int ended = 0;   // ranks that have called finalize()
-  int number = 0;  // of the process
+  int number = 0;  // the number of the process
   MPI_Comm communicators[kMaxRanksHere][kChannels] = {};
-  LocalMessages local;  // of the channel `data`
+  LocalMessages local;  // messages of the channel `data`
 };
 Process process;        // NOLINT: an MPI library is global, too
 thread_local int here;  // NOLINT: index of the rank of this thread
@@ -71,7 +71,7 @@ int check_ranks() {
 }
 
 int open_communicators() {
-  // Of the world, too: the default handler ends the process at the first error.
+  // The communicator of the world needs it, too: the default handler ends the process at the first error.
   if (const int error = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); error != 0) return error;
   if (const int error = check_ranks(); error != 0) return error;
   for (int index = 0; index < process.ranks; ++index)
@@ -168,7 +168,7 @@ int test(MpiRequest* request, int* done, MpiReceived* received) {
   int bytes = 0, cancelled = 0;
   MPI_Get_count(&status, MPI_BYTE, &bytes);
   MPI_Test_cancelled(&status, &cancelled);
-  // Of a send, the source means nothing.
+  // The source means nothing if the request is a send.
   const int source = status.MPI_SOURCE * process.ranks + status.MPI_TAG % process.ranks;
   *received = {source, static_cast<std::size_t>(std::max(bytes, 0)), cancelled != 0, false};
   return 0;

@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kPollNs = 20 * kMs;
-// What a rank has sent before its process ended, such as why, may still be on its way; and those that watch
-// it know what it did last.
+// Messages that a rank has sent before its process ended, such as why, may still be on their way; and the
+// processes that watch it know what it did last.
 constexpr std::int64_t kLastWordsNs = 100 * kMs, kWordOfWatchersNs = 500 * kMs;
 
 }  // namespace

@@ -23,7 +23,7 @@ class MpiWatch {
 
   struct Loss {
     int rank = 0;
-    std::string reason = {};  ///< with the host, and what the rank did last
+    std::string reason = {};  ///< states the host, too, and what the rank did last
   };
   /// To be called in every round of the MPI thread; most calls only read the time. `waits`: this rank waits
   /// for messages of others. `has_left(rank)`: the rank has said that it ends. Returns a rank that is newly
@@ -42,7 +42,7 @@ class MpiWatch {
   /// Another rank has found this one lost.
   void note_lost(int rank) { others_[static_cast<std::size_t>(rank)].lost = true; }
   void close() { heartbeats_.close(); }
-  /// Of heartbeats, since the last call.
+  /// The bytes of heartbeats since the last call.
   CollectiveBytes take_bytes() noexcept { return heartbeats_.take_bytes(); }
 
  private:

@@ -4,7 +4,7 @@
 
 namespace strata::detail {
 
-/// What this process has in RAM, as the kernel reports it; 0 if it does not.
+/// The bytes that this process has in RAM, as the kernel reports them; 0 if it does not.
 struct ResidentBytes {
   std::uint64_t own = 0;     ///< anonymous memory and files
   std::uint64_t shared = 0;  ///< memory that processes share

@@ -9,12 +9,12 @@
 
 namespace strata {
 
-/// What a run does with the activations that forward produces for backward: backward recomputes some of them,
-/// and some are offloaded in the meantime.
+/// The handling of the activations that forward produces for backward: backward recomputes some of them, and
+/// some are offloaded in the meantime.
 struct ActivationChoice {
   Recompute recompute = Recompute::none;
   double offload_share = 0;    ///< share of the offloadable activations that is offloaded; 0: none
-  bool to_nvme = false;        ///< those unused for long move on from pinned RAM to NVMe
+  bool to_nvme = false;        ///< activations unused for long move on from pinned RAM to NVMe
   bool breadth_first = false;  ///< interleave_micro_batches(): activations of all micro-batches at once
 };
 

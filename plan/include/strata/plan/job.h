@@ -19,11 +19,11 @@ namespace strata {
 /// Contract C3: memory that a process may use beyond what is planned and what others of it measure.
 inline constexpr std::uint64_t kProcessSlack = 64 * kMiB;
 
-/// Of the process of one rank, or of several that are its threads.
+/// The memory of the process of one rank, or of several ranks that are its threads.
 struct RankMemory {
   int rank = 0;                     ///< the first of the process
   std::uint64_t planned_bytes = 0;  ///< in RAM, of all its ranks
-  std::uint64_t data_bytes = 0;     ///< of the dataset, which each of them maps
+  std::uint64_t data_bytes = 0;     ///< the dataset's bytes, which each of them maps
   std::uint64_t transport_bytes = 0;
   std::uint64_t peak_rss_bytes = 0;
   std::uint64_t limit_bytes() const noexcept {

@@ -8,7 +8,7 @@
 
 namespace strata {
 
-/// What a user says of a new run.
+/// A user's answers about a new run.
 struct StarterAnswers {
   std::string model;     ///< a Hugging Face folder, or the size of a model to train from scratch (5m, 1.3b)
   std::string data;      ///< files to train on, as in data.train
@@ -18,9 +18,9 @@ struct StarterAnswers {
 
 /// A configuration that fits this machine.
 struct StarterConfig {
-  std::string toml;  ///< with a comment for every key
+  std::string toml;  ///< has a comment for every key
   std::string task;
-  double step_s = 0;        ///< by the forecast; 0: there was no profile
+  double step_s = 0;        ///< forecast; 0: there was no profile
   double tokens_per_s = 0;  ///< likewise
   LoadedConfig loaded;
   PlannedJob job;

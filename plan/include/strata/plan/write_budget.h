@@ -10,8 +10,9 @@ namespace strata {
 
 /// Upper bounds of the bytes that a plan writes to the NVMe tier.
 struct PlannedWrites {
-  std::uint64_t home_bytes = 0;  ///< by initialization; also the maximum that is dirty in RAM at any time
-  std::uint64_t step_bytes = 0;  ///< by each step
+  /// Written by initialization; also the maximum that is dirty in RAM at any time.
+  std::uint64_t home_bytes = 0;
+  std::uint64_t step_bytes = 0;  ///< written by each step
 };
 PlannedWrites planned_writes(const RunPlan& plan);
 

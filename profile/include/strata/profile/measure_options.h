@@ -7,7 +7,7 @@
 
 namespace strata {
 
-/// What measure_machine() measures, and how it reports progress.
+/// The measurements of measure_machine(), and how it reports progress.
 struct MeasureOptions {
   std::vector<std::string> environment;  ///< "NAME=value"; determines a run's share of the cores
   std::vector<std::string> nvme_dirs{};  ///< directories of the NVMe tier; none: it is not measured

@@ -26,7 +26,8 @@ Result<CachedProfile> load_cached_profile(Io& io, const std::string& path, const
 /// Writes a profile, with the folders above it. Errors: those of writing; `invalid` for one that could not be
 /// read back, which would make every plan fail.
 Status store_profile(Io& io, const MachineProfile& profile, const std::string& path);
-/// What a profile depends on: "AMD EPYC, 2 threads", "NVIDIA H200 with AMD EPYC, 16 threads".
+/// The name of the machine that a profile depends on: "AMD EPYC, 2 threads", "NVIDIA H200 with AMD EPYC, 16
+/// threads".
 std::string machine_name(const ComputeDevice& device, int threads);
 /// The stored profile of this host for the device that a run computes on. Errors: those of
 /// load_cached_profile(), and `unsupported` if there is no such device. `local_ranks`: processes that share

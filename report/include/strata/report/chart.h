@@ -14,7 +14,7 @@ struct Chart {
   struct Line {
     std::string label;
     std::vector<double> x = {}, y = {};  ///< NaN: a gap
-    int colour = 0;                      ///< of eight
+    int colour = 0;                      ///< one of eight
     bool dashed = false;
     bool dots = false;  ///< few points, which are marked
     /// Where the page's data has it: number of the run, and name of the series; empty: nowhere.
@@ -27,7 +27,7 @@ struct Chart {
   bool from_zero = false;
   bool log_scale = false;
   std::vector<Line> lines = {};
-  std::string text = {};  ///< what it shows, in words
+  std::string text = {};  ///< the contents of the chart in words
 };
 
 /// The charts of one run, or of several in one picture each where that can be read: those that compare them.

@@ -8,7 +8,7 @@ namespace strata {
 
 struct LiveScreen {
   int columns = 80, rows = 24;
-  bool colours = false;  ///< by escape sequences
+  bool colours = false;  ///< whether escape sequences colour the text
 };
 /// A run as it is now, in at most `rows` lines of at most `columns` columns: progress, losses and speed of
 /// the last steps, tiers, what steps wait for, and lanes. What matters least is left out first.

@@ -20,7 +20,7 @@ struct TraceSteps {
 /// "10-12", "10-" or "10", as in log.trace; empty: all. Errors: `invalid`.
 Result<TraceSteps> parse_trace_steps(std::string_view text);
 
-/// What a trace for Perfetto has.
+/// A trace for Perfetto, and figures about it.
 struct PerfettoTrace {
   struct Lane {
     int rank = 0;
@@ -29,7 +29,7 @@ struct PerfettoTrace {
   };
   std::string json;
   std::vector<Lane> lanes;
-  std::array<std::size_t, 3> flows{};          ///< by PayloadFlow::Kind
+  std::array<std::size_t, 3> flows{};          ///< indexed by PayloadFlow::Kind
   std::size_t arrows = 0;                      ///< a flow of n slices has n - 1
   std::int64_t first_step = 0, last_step = 0;  ///< 0: the trace has no whole step
   std::uint64_t dropped = 0;                   ///< spans that the trace of the run had no room for
@@ -41,7 +41,7 @@ struct PerfettoTrace {
 /// the steps.
 Result<PerfettoTrace> perfetto_trace(const std::vector<RankTrace>& ranks, const TraceSteps& steps);
 
-/// What was written, for a terminal and as JSON. `file`: where to.
+/// Describes what was written, for a terminal and as JSON. `file`: where to.
 std::string perfetto_text(const PerfettoTrace& trace, const std::string& file);
 std::string perfetto_summary_json(const PerfettoTrace& trace, const std::string& file);
 

@@ -12,8 +12,8 @@ namespace strata {
 std::string report_html(const std::vector<RunRecord>& runs);
 /// The same in short for a terminal of `columns` columns.
 std::string report_text(const std::vector<RunRecord>& runs, int columns);
-/// What differs between the first run and each of the others: configuration, plan, speed, losses and the bits
-/// of the final states.
+/// The differences between the first run and each of the others: configuration, plan, speed, losses and the
+/// bits of the final states.
 std::string comparison_text(const std::vector<RunRecord>& runs);
 
 }  // namespace strata

@@ -16,7 +16,7 @@ namespace strata {
 
 inline constexpr double kNoValue64 = std::numeric_limits<double>::quiet_NaN();
 
-/// What a run folder tells of a run, whether it has ended or not.
+/// The contents of a run folder about a run, whether it has ended or not.
 struct RunRecord {
   /// A figure of every step that metrics.jsonl has, or of every second one, every fourth and so on where
   /// there are more than 20,000; NaN where a step lacks it. Members of objects have the object's name before
@@ -28,7 +28,7 @@ struct RunRecord {
   struct Validation {
     std::int64_t step = 0;
     double loss = 0;
-    double accuracy = kNoValue64;  ///< of pairs, if the run compares them
+    double accuracy = kNoValue64;  ///< the accuracy on pairs, if the run compares them
   };
   using Sample = TextSample;
   /// A key of the configuration.
@@ -45,7 +45,7 @@ struct RunRecord {
     std::string name;
     double busy_s = 0;                      ///< in the whole run
     std::uint64_t bytes = 0;                ///< 0: it moves none
-    double expected_s = 0, measured_s = 0;  ///< of a step, where there was a forecast
+    double expected_s = 0, measured_s = 0;  ///< the times of a step, where there was a forecast
   };
   /// Where each chunk of a payload lives: a letter per chunk, the first of the tier's name, or '-'.
   struct Homes {
@@ -60,7 +60,7 @@ struct RunRecord {
       std::int64_t arg = 0;
     };
     std::vector<std::string> lanes, labels;
-    std::vector<Span> spans;   ///< by lane, and then by time
+    std::vector<Span> spans;   ///< sorted by lane, and then by time
     std::size_t left_out = 0;  ///< older spans
   };
   /// Where the payloads of each chunk were in a traced step. Letters are those of Homes, and of moves: 'r' is
@@ -68,18 +68,18 @@ struct RunRecord {
   struct Playback {
     struct Change {
       double us = 0;  ///< since the step began
-      int row = 0;    ///< of `begin`
+      int row = 0;    ///< the index of a row of `begin`
       int chunk = 0;
       char letter = '-';
     };
     std::int64_t step = 0;
-    double us = 0;                ///< what is played; 0: nothing
+    double us = 0;                ///< the length of what is played; 0: nothing
     bool is_cut = false;          ///< the step goes on, with more changes than a page can hold
     std::vector<Homes> begin;     ///< when the step began
-    std::vector<Change> changes;  ///< by time
+    std::vector<Change> changes;  ///< sorted by time
   };
 
-  std::string name;  ///< of the folder
+  std::string name;  ///< the name of the folder
   std::vector<std::int64_t> steps;
   std::vector<Series> series;
   std::vector<Validation> validations;
@@ -91,7 +91,7 @@ struct RunRecord {
   Timeline timeline;
   Playback playback;
   std::map<std::string, std::string>
-      facts;  ///< of the plan and the end of the run: "dtype", "parameters" ...
+      facts;  ///< facts of the plan and of the end of the run: "dtype", "parameters" ...
   double expected_step_s = 0, measured_step_s = 0;  ///< 0: there was no forecast
   bool has_ended = false;
 

@@ -11,14 +11,14 @@
 
 namespace strata {
 
-/// What the lanes of one rank did in the steps that log.trace selected, as its file has it. Times are
+/// The work of one rank's lanes in the steps that log.trace selected, as its file has it. Times are
 /// nanoseconds since `begin_unix_ns`.
 struct RankTrace {
   enum class LaneKind : std::uint8_t {
     work,   ///< compute, cpu, collective
     copy,   ///< h2d, d2h
-    read,   ///< of the NVMe tier
-    write,  ///< of the NVMe tier
+    read,   ///< reads of the NVMe tier
+    write,  ///< writes to the NVMe tier
     other,  ///< phases of steps, stalls
   };
   struct Lane {
@@ -29,11 +29,11 @@ struct RankTrace {
   struct Span {
     int lane = 0, label = 0;
     std::int64_t begin_ns = 0, end_ns = 0;
-    std::int64_t arg = 0;     ///< of copies, reads and writes: bytes
+    std::int64_t arg = 0;     ///< copies, reads and writes: bytes
     std::int32_t queue = -1;  ///< as notes name it; -1: none does
     std::uint64_t work = 0;
   };
-  /// What happened to a payload of a chunk, in the order in which it was decided. PayloadNotes explains them.
+  /// An event of a payload of a chunk, in the order in which they were decided. PayloadNotes explains them.
   enum class What : std::uint8_t { plan, read, write, copy, use, update, overwrite, absent, give, take };
   enum class Place : std::uint8_t { device, pinned, nvme };
   struct Note {
@@ -41,7 +41,7 @@ struct RankTrace {
     Place place = Place::device;
     int payload = 0;
     std::int64_t chunk = 0;
-    std::int32_t queue = -1;  ///< with `after` and `last`: the work
+    std::int32_t queue = -1;  ///< names the work together with `after` and `last`
     std::uint64_t after = 0, last = 0;
     std::int64_t at_ns = 0;
   };
@@ -55,9 +55,9 @@ struct RankTrace {
   std::int64_t begin_unix_ns = 0;
   std::vector<Lane> lanes;
   std::vector<std::string> labels, payloads;
-  std::vector<Span> spans;  ///< by lane, and then by begin
+  std::vector<Span> spans;  ///< sorted by lane, and then by begin
   std::vector<Note> notes;
-  std::vector<Step> steps;  ///< by number
+  std::vector<Step> steps;  ///< sorted by number
 };
 
 /// The traces of all ranks in a run folder, by rank. Errors: `not_found` if there is none, saying which key

@@ -36,7 +36,7 @@ struct Cut {
   static Cut nearly_even(std::int64_t extent, int ranks) noexcept {
     return {{CutSegment{extent, 1}}, 1, 1, extent % ranks != 0};
   }
-  /// Of `sequences` of `length` elements, of each of which every rank has one part, or two.
+  /// Cuts `sequences` of `length` elements: every rank has one part of each sequence, or two if it is zigzag.
   static Cut of_sequences(std::int64_t sequences, std::int64_t length, int ranks, bool zigzag) noexcept;
   std::span<const CutSegment> all() const noexcept { return {segment.data(), static_cast<std::size_t>(n)}; }
   std::int64_t extent() const noexcept;

@@ -21,8 +21,9 @@ struct PartRun {
 /// Which elements of a tensor a rank has: those of some rows and some columns. The elements of a vector are
 /// its rows.
 struct TensorPart {
-  Shape whole = {};                    ///< of rank 0: the ranks do not share the tensor
-  std::vector<PartRun> rows, columns;  ///< in the order of `own`, without gaps there; of a vector no columns
+  Shape whole = {};  ///< has rank 0 if the ranks do not share the tensor
+  /// Both are in the order of `own`, without gaps there; a vector has no columns.
+  std::vector<PartRun> rows, columns;
   /// Whether this rank has none of them: they are those of the same rank of another stage of a pipeline.
   bool is_elsewhere = false;
 
@@ -32,7 +33,7 @@ struct TensorPart {
   void cut(int dim, const Cut& by, int ranks, int rank);
   /// Every rank along an axis has what was left.
   void replicate(int rank);
-  /// Of what this rank has of it.
+  /// The shape of the part of the tensor that this rank has.
   Shape shape() const;
   /// Elements that are left, wherever they are.
   std::int64_t n_left() const noexcept { return extent(rows) * (whole.rank == 2 ? extent(columns) : 1); }

@@ -85,7 +85,7 @@ class CudaTimeline {
     Kind last_pushed = Kind::end;  // kind of the last mark pushed
     bool busy = false;             // state after the last mark passed
     std::int64_t since_ns = 0;     // start of the present busy interval
-    std::uint64_t sequence = 0;    // of its work
+    std::uint64_t sequence = 0;    // the sequence number of that interval's work
     std::int64_t last_ns = 0;      // host time of the last mark passed
     double last_gpu_ns = 0;        // the same on the GPU's clock
   };

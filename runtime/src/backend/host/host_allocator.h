@@ -15,7 +15,7 @@
 
 namespace strata::detail {
 
-/// What fresh memory contains: inaccessible (address space only), zeros, or 0xFF bytes.
+/// The contents of fresh memory: inaccessible (address space only), zeros, or 0xFF bytes.
 enum class Fill : std::uint8_t { unreachable, zero, poison };
 inline constexpr int kPoisonByte = 0xFF;
 

@@ -25,7 +25,7 @@ struct StreamSlot {
   StreamSlot(int slot_id, std::size_t depth) : id(slot_id), ring(depth), ends_ns(depth, 0) {}
   const int id;
   StreamRole role = StreamRole::compute;  // written while no Stream uses the slot
-  Trace::Track* track = nullptr;          // of the thread that queues work, which gives it to each entry
+  Trace::Track* track = nullptr;  // belongs to the thread that queues work, which gives it to each entry
 
   // Entries in [completed, queued) belong to the scheduler, the next free one to the producer thread.
   std::vector<StreamEntry> ring;

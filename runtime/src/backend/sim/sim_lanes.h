@@ -24,7 +24,8 @@ class SimLanes final : public SimRank {
   SimLanes(const SimOptions& options, SimScheduler& scheduler, int rank);
   ~SimLanes() override;
 
-  /// Of the thread that queues work: it runs ahead of the lanes until it waits, or asks what they have done.
+  /// The time of the thread that queues work: it runs ahead of the lanes until it waits, or asks what they
+  /// have done.
   double now_ns() const noexcept { return std::max(queued_until_ns_, scheduler_.now_ns()); }
   double lanes_now_ns() const noexcept { return scheduler_.now_ns(); }
   /// Queues work that takes `ns` nanoseconds when undisturbed and returns its number. `label` must be a
@@ -83,7 +84,7 @@ class SimLanes final : public SimRank {
   };
   LaneQueue& of(SimLane lane) noexcept { return lanes_[static_cast<std::size_t>(lane)]; }
   const LaneQueue& of(SimLane lane) const noexcept { return lanes_[static_cast<std::size_t>(lane)]; }
-  /// What the lane does now; null: nothing.
+  /// The entry that the lane works on now; null: nothing.
   Entry* front(LaneQueue& lane) const noexcept {
     return lane.entries.empty() || lane.entries.front().queued_ns > lanes_now_ns() ? nullptr
                                                                                    : &lane.entries.front();

@@ -12,7 +12,7 @@
 
 namespace strata::detail {
 
-/// What the scheduler knows of the lanes of a rank.
+/// The interface through which the scheduler sees the lanes of a rank.
 class SimRank {
  public:
   virtual ~SimRank() = default;

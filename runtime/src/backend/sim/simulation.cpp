@@ -27,7 +27,7 @@ class SimClock final : public Clock {
   SimLanes& lanes_;
 };
 
-/// That of the lanes, in which what they do is accounted for.
+/// The lanes' clock, by whose time their work is accounted for.
 class LanesClock final : public Clock {
  public:
   explicit LanesClock(const SimLanes& lanes) : lanes_(lanes) {}

@@ -9,8 +9,8 @@ namespace strata::detail {
 namespace {
 
 constexpr std::size_t kSuperBlock = 256;
-constexpr std::size_t kGroup = 32, kGroups = kSuperBlock / kGroup;     // of q4_k and q5_k
-constexpr std::size_t kGroup6 = 16, kGroups6 = kSuperBlock / kGroup6;  // of q6_k
+constexpr std::size_t kGroup = 32, kGroups = kSuperBlock / kGroup;     // the groups of q4_k and q5_k
+constexpr std::size_t kGroup6 = 16, kGroups6 = kSuperBlock / kGroup6;  // the groups of q6_k
 constexpr float kNothing = 1e-15f;                                     // groups below this magnitude are zero
 using SuperCodes = std::array<int, kSuperBlock>;
 

@@ -11,7 +11,8 @@ namespace {
 constexpr std::size_t kElems = 32;
 using Codes = std::array<unsigned, kElems>;
 
-/// What follows the floats of a block: the fifth bits, if there are, and two codes of 4 bits in each byte.
+/// Writes what follows the floats of a block: the fifth bits, if there are any, and two codes of 4 bits in
+/// each byte.
 void put_codes(const Codes& codes, bool five_bits, std::byte* into) {
   std::uint32_t fifth = 0;
   for (std::size_t i = 0; i < kElems; ++i) fifth |= (codes[i] >> 4 & 1u) << i;

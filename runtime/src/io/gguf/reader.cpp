@@ -252,7 +252,7 @@ class HeaderParser {
   }
 
   GgufHeaderReader& in_;
-  std::string key_;  // of the value that is read
+  std::string key_;  // the key of the value that is read
   std::uint64_t list_elems_ = 0, text_bytes_ = 0;
 };
 

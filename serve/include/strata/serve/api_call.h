@@ -10,10 +10,10 @@
 
 namespace strata {
 
-/// What is posted to, with a body of JSON.
+/// The paths that take a POST with a body of JSON.
 inline constexpr std::string_view kPostPaths[] = {"/v1/completions", "/v1/chat/completions"};
 
-/// What a transport knows of a client that waits for an answer.
+/// The state of a client that waits for an answer, as far as a transport knows it.
 enum class ClientState : std::uint8_t {
   there,
   sends_no_more,  ///< it has closed its half of the connection, or has left: only sending something tells

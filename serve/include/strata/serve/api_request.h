@@ -13,8 +13,8 @@
 
 namespace strata {
 
-/// What the requests for texts and for answers in a conversation have in common. What a request leaves out
-/// has OpenAI's defaults.
+/// The options that requests for texts and for answers in a conversation have in common. What a request
+/// leaves out has OpenAI's defaults.
 struct AnswerOptions {
   std::optional<std::string> model;        ///< nullopt: the request names none
   std::optional<std::int64_t> max_tokens;  ///< nullopt: the endpoint's default
@@ -32,21 +32,23 @@ using PromptInput = std::variant<std::string, std::vector<std::int32_t>>;
 struct CompletionRequest {
   AnswerOptions options;
   std::vector<PromptInput> prompts;
-  bool echo = false;                     ///< the text begins with the prompt
-  std::optional<std::int64_t> logprobs;  ///< of each token, and of so many of the most likely ones
+  bool echo = false;  ///< the text begins with the prompt
+  /// Asks for that of each token, and those of so many of the most likely ones.
+  std::optional<std::int64_t> logprobs;
 };
 
 struct ChatRequest {
   AnswerOptions options;
-  std::vector<ChatMessage> messages;     ///< parts of a content are joined
-  std::string template_arguments;        ///< a JSON object; empty: none
-  std::optional<std::int64_t> logprobs;  ///< of each token, and of so many of the most likely ones
+  std::vector<ChatMessage> messages;  ///< parts of a content are joined
+  std::string template_arguments;     ///< a JSON object; empty: none
+  /// Asks for that of each token, and those of so many of the most likely ones.
+  std::optional<std::int64_t> logprobs;
 };
 
 inline constexpr std::int64_t kMaxAnswers = 128;     ///< `n`
 inline constexpr std::int64_t kMaxTopLogprobs = 20;  ///< `logprobs`, `top_logprobs`
 inline constexpr std::size_t kMaxStops = 16;         ///< texts in `stop`
-inline constexpr std::size_t kMaxStopBytes = 1024;   ///< of each of them
+inline constexpr std::size_t kMaxStopBytes = 1024;   ///< bytes of each of them
 inline constexpr std::int64_t kMaxTokensAsked = 1 << 20;
 
 /// Parse the body of POST /v1/completions and /v1/chat/completions. A field that is null counts as absent.

@@ -30,7 +30,7 @@ class HttpServer {
     std::size_t max_body_bytes = kMiB;
     std::size_t max_connections = 88;  ///< requests answered at the same time; others wait
     std::size_t max_open = 1024;       ///< connections, with those that are idle
-    std::size_t max_per_address = 64;  ///< of another machine
+    std::size_t max_per_address = 64;  ///< connections from one address of another machine
     bool counts_own_address = false;   ///< the limit for an address is one for this machine's, too
     std::vector<std::string> allowed_hosts =
         {};                                  ///< names in the header Host besides this machine's; see below

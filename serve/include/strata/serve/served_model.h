@@ -14,7 +14,7 @@
 
 namespace strata {
 
-/// What a service needs to know of its model.
+/// The properties of its model that a service needs.
 struct ServedModel {
   std::string name;
   std::vector<std::string> adapters;  ///< names that a request may give instead of the model's
@@ -37,9 +37,10 @@ Result<ServedModel> served_model(const GenerationSource& source, const std::stri
 
 /// A prompt as the sequence that the model continues.
 struct ServedPrompt {
-  std::string text;  ///< what the answer may begin with (echo)
+  std::string text;  ///< the text with which the answer may begin (echo)
   std::vector<std::int32_t> ids, stop_ids;
-  std::size_t n_unwritten = 0;  ///< of `ids` at the beginning, such as BOS, that the text does not have
+  /// The number of `ids` at the beginning, such as BOS, that the text does not have.
+  std::size_t n_unwritten = 0;
 };
 /// Encode as `strata generate` does; a text may have special tokens and begin with BOS itself. Errors: 400
 /// for an empty prompt, ids outside of the vocabulary, a conversation that the template does not allow, and a

@@ -16,7 +16,7 @@
 
 namespace strata {
 
-/// What a run needs besides the states of its parameters, as bytes by name, in a checkpoint's
+/// The state that a run needs besides the states of its parameters, as bytes by name, in a checkpoint's
 /// task.safetensors.
 using TaskState = std::map<std::string, std::string>;
 
@@ -85,7 +85,7 @@ std::string payload_file(const std::string& folder, Payload payload);
 
 /// The values of the frozen tensors that a checkpoint leaves out.
 struct FrozenSource {
-  std::string name;  ///< what they are read from, for messages
+  std::string name;  ///< names where they are read from, for messages
   FillState read;    ///< not set: there is none
 };
 /// Errors: `invalid`, with both digests, if `digest` (BlockDigester) is not the one that `manifest` has for
@@ -93,14 +93,14 @@ struct FrozenSource {
 Status check_frozen(const Manifest& manifest, std::string_view name, const Digest& digest,
                     const std::string& source);
 
-/// With several ranks, all of them call it, and errors are the same on all. Checks every name and shape and
-/// reports all problems at once. Then it fills the session, checking each tensor's digest while reading it,
-/// and sets the session's step. Placement, chunk size and budgets may differ from those of the run that saved
-/// it. A moving average that the checkpoint lacks begins with its parameters. What the checkpoint leaves out
-/// is read from `frozen`, and its digests are checked, too. A session that trains nothing may lack tensors
-/// whose names begin with one of `other_models`. Errors: `corrupt`, `invalid` (another model, another source
-/// or none), `not_found`, `io_error`. After an error while tensors are filled, the session has no valid
-/// states until others are loaded.
+/// If there are several ranks, all of them call it, and errors are the same on all. Checks every name and
+/// shape and reports all problems at once. Then it fills the session, checking each tensor's digest while
+/// reading it, and sets the session's step. Placement, chunk size and budgets may differ from those of the
+/// run that saved it. A moving average that the checkpoint lacks begins with its parameters. What the
+/// checkpoint leaves out is read from `frozen`, and its digests are checked, too. A session that trains
+/// nothing may lack tensors whose names begin with one of `other_models`. Errors: `corrupt`, `invalid`
+/// (another model, another source or none), `not_found`, `io_error`. After an error while tensors are filled,
+/// the session has no valid states until others are loaded.
 Result<Manifest> load_checkpoint(Session& session, Io& io, const std::string& folder,
                                  const FrozenSource& frozen = {},
                                  std::span<const std::string_view> other_models = {});

@@ -21,7 +21,7 @@ Status remove_checkpoints(Io& io, const std::string& dir);
 struct CheckpointInfo {
   std::int64_t step = 0;
   std::string path;
-  std::uint64_t bytes = 0;  ///< of its files, as the manifest has them
+  std::uint64_t bytes = 0;  ///< the size of its files, as the manifest states it
   Status status;            ///< ok if the manifest is valid and the files have the right sizes
 };
 /// All of `dir`, the oldest first; none if there is no `dir`. Errors: `io_error`.

@@ -15,7 +15,8 @@ namespace strata {
 struct CheckpointFile {
   std::string name;
   std::uint64_t bytes = 0;
-  std::string digest;  ///< of the whole file: XXH3-128 of the digests of its header and of its tensors
+  /// The digest of the whole file: XXH3-128 of the digests of its header and of its tensors.
+  std::string digest;
   std::map<std::string, std::string> tensors;  ///< digest of each tensor's bytes (BlockDigester), by name
   friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
 };
@@ -24,25 +25,25 @@ struct CheckpointFile {
 /// known, when training is resumed.
 struct Manifest {
   static constexpr int kVersion = 3;
-  static constexpr int kFrozen = 4;  ///< with `frozen`, which older programs refuse by the version
-  static constexpr int kNewest = 5;  ///< with `trainees`, too
+  static constexpr int kFrozen = 4;  ///< adds `frozen`, which older programs refuse by the version
+  static constexpr int kNewest = 5;  ///< adds `trainees`
   static constexpr int kOldest = 2;  ///< still read: digests are the XXH3-128 of all bytes in a row
   static constexpr int kBlockDigests =
       3;  ///< from here on digests are of blocks, which ranks digest together
   int version = kVersion;
-  std::int64_t step = 0;  ///< of several trainees, that of the first one; so is the loss scale
-  LossScale loss_scale;   ///< of a run that computes in f16
-  /// What a run with several trainees knows of each.
+  std::int64_t step = 0;  ///< if there are several trainees, the step of the first one; so is the loss scale
+  LossScale loss_scale;   ///< used by a run that computes in f16
+  /// The progress of one of several trainees.
   struct Trainee {
     std::int64_t step = 0;
     LossScale loss_scale;
     friend bool operator==(const Trainee&, const Trainee&) = default;
   };
   std::map<std::string, Trainee> trainees;
-  /// Of the parameters that were not updated in all steps: in how many.
+  /// For parameters that were not updated in all steps: in how many they were.
   std::map<std::string, std::int64_t> param_steps;
   std::vector<CheckpointFile> files;
-  /// Of the frozen tensors that the files leave out: the digest (BlockDigester) of their f32 values.
+  /// The digest (BlockDigester) of the f32 values of each frozen tensor that the files leave out.
   std::map<std::string, std::string, std::less<>> frozen;
   std::map<std::string, std::string> run;
 

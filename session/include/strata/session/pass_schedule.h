@@ -38,7 +38,7 @@ struct PassSchedule {
     std::int32_t first = 0;   ///< position
     std::int32_t length = 0;  ///< positions of one pass
     std::int32_t passes = 1;
-    GatherSchedule gathers;  ///< of one pass
+    GatherSchedule gathers;  ///< the gathers of one pass
   };
 
   /// A parameter that is needed on the device.

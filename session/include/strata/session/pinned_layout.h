@@ -7,8 +7,8 @@
 
 namespace strata {
 
-/// What a session holds in pinned memory for itself, apart from payloads; it follows the driver's part. Sizes
-/// are in bytes, multiples of a page.
+/// The pinned memory that a session holds for itself, apart from payloads; it follows the driver's part.
+/// Sizes are in bytes, multiples of a page.
 struct PinnedLayout {
   std::size_t norm_partials =
       0;  ///< f64 partials of the gradient norm, then step_value_count() and model_value_count()

@@ -45,7 +45,7 @@ class Session {
   std::span<const std::int64_t> param_steps() const noexcept { return param_steps_; }
   /// Set it when resuming. One count for each parameter, if there are counts.
   void set_param_steps(std::vector<std::int64_t> steps);
-  /// Of a run that computes in f16; 1 otherwise. Set it when resuming.
+  /// The loss scale of a run that computes in f16; 1 otherwise. Set it when resuming.
   const LossScale& loss_scale(std::int32_t trainee = 0) const noexcept {
     return machine_.loss_scale(trainee);
   }
@@ -79,8 +79,8 @@ class Session {
   /// Fills every state of `payload`, in the same order. A moving average begins anew with the parameters that
   /// are filled, so it is filled after them.
   Status fill(Payload payload, const FillState& fill, FrozenFrom frozen = FrozenFrom::checkpoint);
-  /// Of the frozen tensors that a checkpoint of the session leaves out: the digests of the values that they
-  /// were filled with, by name; empty if it leaves out nothing.
+  /// The frozen tensors that a checkpoint of the session leaves out, by name, with the digests of the values
+  /// that they were filled with; empty if it leaves out nothing.
   std::map<std::string, std::string, std::less<>> left_out() const;
   /// Digest of parameters and, if the run trains, moments, in name order; of all ranks, all of which call it.
   Result<std::string> state_digest();
@@ -94,7 +94,8 @@ class Session {
   const StatePlan& state_plan() const noexcept { return context_->plan(); }
   /// Ranks that are threads share a backend; of what it counts, each reports the mean.
   MovedBytes moved() const;
-  /// What this rank has sent to others and received from them on streams; nothing if there is one rank.
+  /// Counts of what this rank has sent to others and received from them on streams; nothing if there is one
+  /// rank.
   GroupCounters group_counters() const;
   /// The ranks of the run; null if there is one.
   World* world() const noexcept { return context_->world(); }
@@ -124,13 +125,13 @@ class Session {
   void count_step(std::int32_t param) { ++param_steps_[static_cast<std::size_t>(param)]; }
   StateContext& context() noexcept { return *context_; }
   StepMachine& machine() noexcept { return machine_; }
-  /// Of a step's passes of each trainee.
+  /// The passes of each trainee in a step.
   std::span<const PassSchedule> step_schedules() const noexcept { return steps_; }
 
  private:
   int ranks_on_backend() const noexcept;
   Status fill_params(const FillState& fill, FrozenFrom frozen);
-  /// By index in StatePlan::tensors, whether a tensor is among `names`.
+  /// Whether a tensor is among `names`, by index in StatePlan::tensors.
   Result<std::vector<bool>> find_tensors(std::span<const std::string> names, Payload payload) const;
 
   std::unique_ptr<StateContext> context_;

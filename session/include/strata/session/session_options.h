@@ -14,7 +14,7 @@
 
 namespace strata {
 
-/// What happens to a step whose gradient is not finite (in f16: at every loss scale).
+/// The effect of a gradient that is not finite (in f16: at every loss scale) on its step.
 enum class NonFinite : std::uint8_t {
   stop,  ///< the step returns the error `diverged`
   skip,  ///< it counts as a step, and no state changes
@@ -33,20 +33,21 @@ struct ParamGroup {
 /// scale and count of steps.
 struct TraineeOptions {
   std::string name;
-  std::int32_t micro_batches = 0;  ///< of a step, of all ranks together; 0: SessionOptions::grad_accum
-  std::optional<double> clip{};    ///< not set: SessionOptions::clip
+  /// The micro-batches of a step, of all ranks together; 0: SessionOptions::grad_accum.
+  std::int32_t micro_batches = 0;
+  std::optional<double> clip{};  ///< not set: SessionOptions::clip
 };
 
 /// How the states of a run are laid out, placed and updated.
 struct SessionOptions {
   TierBytes budgets{kUnlimited, kUnlimited, kUnlimited};
-  /// What the machine has; a refusal suggests no more than this.
+  /// The memory of the machine; a refusal suggests no more than this.
   TierBytes capacity{kUnlimited, kUnlimited, kUnlimited};
   PlacementPolicy policy = PlacementPolicy::automatic;
   GradientPolicy gradients = GradientPolicy::automatic;
   std::int64_t chunk_elems = 0;  ///< 0: searched
-  /// With several ranks: what a rank sends in a collective that reaches half the network's rate, which makes
-  /// the search prefer larger chunks; 0: not known.
+  /// The bytes that a rank sends in a collective that reaches half the network's rate, if there are several
+  /// ranks; they make the search prefer larger chunks; 0: not known.
   double network_half_rate_bytes = 0;
   /// Parameter chunks to prefetch, at most 64; 0: fetched on demand; if not set, chosen by the device's
   /// budget. A plan holds the number chosen.

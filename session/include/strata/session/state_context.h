@@ -26,8 +26,8 @@ namespace detail {
 struct ChunkTables;
 }
 
-/// What a session runs on. Everything outlives the session, except `costs`, which is used only while work is
-/// queued.
+/// The environment that a session runs in. Everything outlives the session, except `costs`, which is used
+/// only while work is queued.
 struct SessionEnvironment {
   Backend& backend;
   ThreadPool& pool;
@@ -50,7 +50,7 @@ struct SessionEnvironment {
 struct SessionStreams {
   Stream compute, h2d, d2h, cpu, collective;
   std::array<Stream*, 5> all() noexcept { return {&compute, &h2d, &d2h, &cpu, &collective}; }
-  /// Those that compute gradients, their sums and norm partials.
+  /// The streams that compute gradients, their sums and norm partials.
   std::array<Stream*, 3> of_gradients() noexcept { return {&compute, &cpu, &collective}; }
 };
 
@@ -79,7 +79,7 @@ class StateContext {
   RankProgress* progress() const noexcept {                     ///< null if there is one rank
     return environment_.world == nullptr ? nullptr : &environment_.world->progress();
   }
-  /// Of DataParallel; null if there is one rank of it.
+  /// The groups of DataParallel; null if there is one rank of it.
   RankGroups* groups() noexcept { return groups_ ? &*groups_ : nullptr; }
   /// Null if no ranks share a copy of the model.
   ModelGroups* model_groups() noexcept { return model_groups_ ? &*model_groups_ : nullptr; }
@@ -101,7 +101,8 @@ class StateContext {
   double* norm_partials() const noexcept { return reinterpret_cast<double*>(memory_->session_pinned().data); }
   /// The losses and flags of a step, which follow the norm partials; none if there is one rank.
   std::span<double> step_values() const noexcept;
-  /// What the ranks that share a copy of the model exchange, which follows; none if there are none.
+  /// The values that the ranks that share a copy of the model exchange, which follow; none if there are no
+  /// such ranks.
   std::span<double> model_values() const noexcept;
   /// Address of a part of a slot of PinnedLayout::states.
   std::byte* state_staging(std::size_t slot, std::size_t part) const noexcept {
@@ -123,8 +124,8 @@ class StateContext {
 
  private:
   StateContext(const StatePlan& plan, const SessionEnvironment& environment);
-  Status allocate();    ///< what this rank needs for itself
-  Status join_ranks();  ///< with all ranks
+  Status allocate();    ///< allocates what this rank needs for itself
+  Status join_ranks();  ///< creates what it shares with all ranks
 
   const StatePlan& plan_;
   const SessionEnvironment environment_;

@@ -7,7 +7,7 @@
 
 namespace strata {
 
-/// What an update does with the undo log, which holds a chunk's states from before a speculative update.
+/// The use of the undo log by an update. The log holds a chunk's states from before a speculative update.
 enum class UndoAction : std::uint8_t {
   none,
   save,                  ///< saves the states to the log, then updates them

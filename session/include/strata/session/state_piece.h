@@ -13,13 +13,13 @@ namespace strata {
 struct StatePiece {
   std::string_view name;
   std::int64_t offset = 0;
-  std::int64_t n_elems = 0;  ///< of the whole tensor
+  std::int64_t n_elems = 0;  ///< the number of elements of the whole tensor
   std::int32_t tensor = -1;  ///< index into StatePlan::tensors
 };
 /// Which states a pass over them covers.
 enum class VisitScope : std::uint8_t {
   all,
-  saved,  ///< of tensors that checkpoints hold (GroupKey::saved)
+  saved,  ///< tensors that checkpoints hold (GroupKey::saved)
 };
 constexpr bool covers(VisitScope scope, bool is_saved) noexcept {
   return scope == VisitScope::all || is_saved;

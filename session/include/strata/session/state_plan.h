@@ -21,12 +21,12 @@ namespace strata {
 /// so that layouts change no bit.
 struct TensorTable {
   std::vector<LayoutTensor> specs;
-  std::vector<Shape> shapes;  ///< by index into specs
-  std::vector<bool> decays;   ///< by index into specs: whether weight decay applies
-  /// By index into specs: the parameters that it represents, which are more than its elements if it is
+  std::vector<Shape> shapes;  ///< indexed like specs
+  std::vector<bool> decays;   ///< whether weight decay applies; indexed like specs
+  /// Indexed like specs: the parameters that the tensor represents, which are more than its elements if it is
   /// quantized. Empty: one an element.
   std::vector<std::int64_t> params;
-  /// By index into specs: which elements of the model's tensor it consists of. Empty: ranks do not share
+  /// Indexed like specs: the elements of the model's tensor of which it consists. Empty: ranks do not share
   /// tensors of the model.
   std::vector<TensorPart> parts;
   std::vector<std::int32_t> tensor_of_param;  ///< index into specs, by registration order
@@ -84,8 +84,8 @@ struct StatePlan {
   SessionOptions options;
   DriverMemory driver;
   TierBytes planned_peak{};          ///< peak of used + reserved bytes, by tier
-  std::vector<std::string> notes;    ///< what was chosen and why, one sentence each
-  std::vector<Payload> held_states;  ///< those of kCheckpointPayloads that the run has
+  std::vector<std::string> notes;    ///< say what was chosen and why, one sentence each
+  std::vector<Payload> held_states;  ///< the states in kCheckpointPayloads that the run has
 
   bool trains() const noexcept { return trace.training; }
   std::int32_t n_trainees() const noexcept {

@@ -41,7 +41,7 @@ void choose_prefetch(StatePlan& plan);
 void add_fixed_bytes(StatePlan& plan);
 
 PlacementRequest placement_request(const SessionOptions& options);
-/// Of each trainee the last pass of its step, in their order; at least one.
+/// The last pass of each trainee's step, in their order; at least one.
 using LastPasses = std::span<const UseTrace* const>;
 /// Places the states and leaves room for the undo log if both fit, else as if there were no log. Nothing if
 /// they do not fit.
@@ -63,9 +63,9 @@ struct TrainerParam {
   DType dtype = DType::f32;
   bool trainable = true;  ///< if false, it is held, without a master, and never updated
 };
-/// What a session holds for a trainer that computes in its own memory.
+/// The memory that a session holds for a trainer that computes in its own memory.
 enum class TrainerHolds : std::uint8_t {
-  states,  ///< what the optimizer needs beside parameters and gradients
+  states,  ///< the states that the optimizer needs beside parameters and gradients
   params,  ///< the parameters, too, and the gradients of a step, accumulated in f32
 };
 /// Errors: `invalid` with all problems of the parameters.

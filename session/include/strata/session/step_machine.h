@@ -72,7 +72,8 @@ class StepMachine {
   Status finish_gradient(StepReport& report, std::span<float> losses = {});
   /// Sets the losses of other ranks' micro-batches, of which there are at most as many as in a step.
   Status share_losses(std::span<float> losses);
-  /// Of each parameter, in the step whose gradient was finished last: see Session::gradient_norms().
+  /// The norm of each parameter's gradient, in the step whose gradient was finished last: see
+  /// Session::gradient_norms().
   void gradient_norms(std::span<double> norms) const;
   /// The error `diverged`, naming the first tensor whose gradient is not finite; called by all ranks that
   /// share a copy of the model, since it is the same on all.
@@ -130,8 +131,8 @@ class StepMachine {
   std::unique_ptr<Parts> parts_;
   Trainee* active_ = nullptr;  // whose step it is, or was last
   const PassSchedule* current_ = nullptr;
-  std::vector<ChunkPin> params_;      // of the present position
-  std::vector<ChunkPin> open_grads_;  // by chunk
+  std::vector<ChunkPin> params_;      // the parameters of the present position
+  std::vector<ChunkPin> open_grads_;  // indexed by chunk
   std::size_t next_param_ = 0;        // index into PassSchedule::params: the next access
   std::size_t next_ready_ = 0;        // index into PassSchedule::ready, in a last pass
   bool in_step_ = false;              // from begin() until the step counts or has failed

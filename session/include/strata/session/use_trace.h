@@ -19,7 +19,7 @@ struct GradWrite {
   bool last = false;   ///< last use: the chunk's gradient is complete and is accumulated
 };
 
-/// What one pass of a step does with the chunks, position by position: all that a session knows of the
+/// The uses of chunks in one pass of a step, position by position: all that a session knows of the
 /// computation. Lowering a Program creates one, with a position for each instruction.
 struct UseTrace {
   struct Position {
@@ -27,7 +27,7 @@ struct UseTrace {
     std::vector<GradWrite> grads;  ///< chunks whose gradients are written or read, each once
     double flops = 0;
     std::uint64_t sent_bytes = 0;    ///< to other ranks that share a copy of the model
-    std::uint64_t summed_bytes = 0;  ///< of gradients, to ranks of other copies (GradientReduce::in_program)
+    std::uint64_t summed_bytes = 0;  ///< gradients sent to ranks of other copies (GradientReduce::in_program)
   };
   std::vector<Position> positions;
 

@@ -15,7 +15,7 @@ struct UpdateArgs {
   cpuopt::UpdateStep step;
   cpuopt::UpdateBlock block;      ///< in device memory
   std::int64_t n = 0;             ///< elements
-  cpuopt::RoundingNoise noise{};  ///< of the tensor and the high bits of the elements' indices
+  cpuopt::RoundingNoise noise{};  ///< the noise of the tensor and of the high bits of the elements' indices
 };
 Status update_async(Backend& backend, Stream& stream, const UpdateArgs& args);
 void update_host(const UpdateArgs& args, ThreadPool& pool);

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 struct MethodOfRun {
   const char* name;
   Words keys;
-  const char* text;  // what the plan and the export say
+  const char* text;  // both the plan and the export say this
 };
 const MethodOfRun kMethods[] = {
     {"series",

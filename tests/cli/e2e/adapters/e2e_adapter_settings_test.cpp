@@ -129,7 +129,7 @@ TEST_F(CliAdapterSettingsE2e, AnAdapterThatChangesItsBaseIsRefusedWhereARunWould
               loss_of({"base", "--adapter", "other", "train.dtype=f32"}), 1e-5);
 }
 
-// What is trained is in the folder and in its checkpoints, and merged the model has the loss of the run.
+// The trained tensors are in the folder and in its checkpoints, and merged the model has the loss of the run.
 TEST_F(CliAdapterSettingsE2e, TablesModulesAndBiasesAreTrainedExportedAndMerged) {
   make_untied_base();
   const std::pair<const char*, Words> kRuns[] = {

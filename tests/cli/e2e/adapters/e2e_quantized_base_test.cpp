@@ -23,7 +23,7 @@ TEST_F(CliQuantizedBaseE2e, TiersAndRanksChangeNoBit) {
   expect_tiers_and_ranks_change_no_bit({"train.base=nf4-dq"});
 }
 
-// What is exported is merged into what the adapter was trained over.
+// An exported adapter is merged into the values that it was trained over.
 TEST_F(CliQuantizedBaseE2e, AMergedModelHasTheLossOfTheRun) {
   make_base("base");
   for (const std::string base : {"int8", "nf4", "nf4-dq"}) {

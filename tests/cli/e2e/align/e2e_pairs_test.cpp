@@ -87,7 +87,7 @@ TEST_F(CliPairsE2e, ARewardModelIsExportedAndReadAsAClassifier) {
   EXPECT_EQ(scores("hf")["chosen"], nlohmann::json::parse(strata({"eval", "run", "--json"}).out)["chosen"]);
 }
 
-// With any placement, and interrupted, it has the bits of the whole run.
+// The run has the bits of the whole run in any placement, also if it is interrupted.
 TEST_F(CliPairsE2e, DpoStartsAtItsReferenceAndResumesBitForBit) {
   const ProgramResult whole = strata(run_of("whole", "dpo", {"optim.lr=0.001"}));
   ASSERT_EQ(whole.exit_code, 0) << whole.err;

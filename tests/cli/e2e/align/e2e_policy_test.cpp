@@ -81,8 +81,8 @@ TEST_F(CliPolicyE2e, ARunWhoseRewardsAreEqualSaysThatItLearnsNothingFromThem) {
   EXPECT_THAT(other.out + other.err, ::testing::Not(HasSubstr("learned nothing")));
 }
 
-// With any placement, and stopped in the midst of an iteration that has several steps, it has the bits and
-// texts of the whole run.
+// The run has the bits and texts of the whole run in any placement, also if it is stopped in the midst of an
+// iteration that has several steps.
 TEST_F(CliPolicyE2e, IterationsHaveTheSameBitsWhereverTheirBytesLie) {
   make_base();
   struct Case {
@@ -105,8 +105,9 @@ TEST_F(CliPolicyE2e, IterationsHaveTheSameBitsWhereverTheirBytesLie) {
     };
     const ProgramResult whole = strata(run_of(name, task, with({})));
     ASSERT_EQ(whole.exit_code, 0) << whole.err;
-    EXPECT_EQ(all_of(name, "ratio_max")[0], 1.0);                   // of the first step of an iteration
-    EXPECT_EQ(all_of(name, "ratio_max")[2] == 1.0, epochs == "1");  // of a later epoch, if there is one
+    EXPECT_EQ(all_of(name, "ratio_max")[0], 1.0);  // the first step of an iteration
+    // A step of a later epoch, if there is one.
+    EXPECT_EQ(all_of(name, "ratio_max")[2] == 1.0, epochs == "1");
     EXPECT_EQ(all_of(name, "ratio_max")[4], 1.0);
     const std::string other = name + "-nvme";
     const ProgramResult stopped =

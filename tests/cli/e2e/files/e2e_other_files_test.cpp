@@ -1,4 +1,4 @@
-// What belongs to somebody else is never written over, by no verb.
+// Tests that no verb ever overwrites a file that belongs to somebody else.
 #include <sys/stat.h>
 
 #include <filesystem>

@@ -55,7 +55,7 @@ class CliTraceE2e : public CliE2e {
     const ProgramResult result = strata(all);
     ASSERT_EQ(result.exit_code, 0) << result.output();
   }
-  /// What `strata trace --json` says of the file that it writes.
+  /// Writes a trace, and returns what `strata trace --json` says of the file.
   TraceJson write(const Words& words) const {
     Words all = {"trace", "run", "--json", "--out", "trace.json"};
     all.insert(all.end(), words.begin(), words.end());

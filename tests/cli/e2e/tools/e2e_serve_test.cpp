@@ -58,7 +58,7 @@ class CliServeE2e : public AdapterRunsE2e {
   }
   json completed(const json& body) const { return body_of(request("/v1/completions", body)); }
   std::string text_of(const json& body) const { return completed(body)["choices"][0]["text"]; }
-  /// Of all events of a stream, the text.
+  /// The text of all events of a stream.
   static std::string streamed_text(const std::string& response) {
     std::string text;
     for (std::size_t at = response.find("data: {"); at != std::string::npos;

@@ -21,10 +21,10 @@ bool is_chat_role(std::string_view role) noexcept;
 struct ChatMessage {
   std::string role;  ///< one of kChatRoles
   std::string content;
-  /// What else the template reads of the message, as a JSON object: "tool_calls", "name", "tool_call_id",
-  /// "reasoning_content".
+  /// Further fields of the message that the template reads, as a JSON object: "tool_calls", "name",
+  /// "tool_call_id", "reasoning_content".
   std::string more = {};
-  bool is_learned = true;  ///< of the assistant: whether the loss is on it
+  bool is_learned = true;  ///< for the assistant: whether the loss is on the message
 
   bool operator==(const ChatMessage&) const = default;
 };
@@ -75,15 +75,16 @@ using ChatRange = TextRange;
 /// Where an answer of the assistant is.
 struct ChatAnswer {
   std::size_t begin = 0;     ///< where the assistant goes on after the generation prompt
-  std::size_t said_end = 0;  ///< of what the message says
-  std::size_t end = 0;       ///< of the turn, with what the template writes after it
-  bool has_calls = false;    ///< ends with tool calls, which the template may close with tokens of their own
-  bool is_learned = true;    ///< whether the loss is on it
+  std::size_t said_end = 0;  ///< where the text of the message ends
+  std::size_t end = 0;     ///< where the turn ends, with the text that the template writes after the message
+  bool has_calls = false;  ///< ends with tool calls, which the template may close with tokens of their own
+  bool is_learned = true;  ///< whether the loss is on it
 };
 
 struct ChatText {
   std::string text;
-  /// What the template wrote itself, in order. Special tokens are recognized there and nowhere else.
+  /// The parts of the text that the template wrote itself, in order. Special tokens are recognized there and
+  /// nowhere else.
   std::vector<ChatRange> of_template;
   std::vector<ChatAnswer> answers;
   /// Special tokens that a built-in template cannot do without.

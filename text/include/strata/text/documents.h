@@ -61,10 +61,10 @@ struct DocumentTokens {
 /// Errors: `not_found` if the tokenizer lacks a token of a built-in chat template.
 Result<DocumentTokens> encode_document(const Tokenizer& tokenizer, const Document& document);
 
-/// What a file of records is.
+/// Figures about a file of records.
 struct RecordStats {
   FileDigest file;          ///< as it is stored
-  std::uint64_t bytes = 0;  ///< of its text, which a .gz file has compressed
+  std::uint64_t bytes = 0;  ///< the size of its text, which a .gz file has compressed
   std::string form;         ///< "Alpaca record", ...: one of a table (model/README.md, "Records")
   bool are_pairs = false;   ///< each record is two documents
   bool has_chats = false;   ///< some document is a conversation
@@ -95,7 +95,7 @@ Result<RecordStats> read_records(Io& io, const std::string& path, const Result<C
 
 /// The documents of the first record, and its form.
 struct FirstRecord {
-  RecordStats stats;  ///< of that record alone
+  RecordStats stats;  ///< covers that record alone
   std::vector<Document> documents;
 };
 Result<FirstRecord> read_first_record(Io& io, const std::string& path, const Result<ChatTemplate>& chat,

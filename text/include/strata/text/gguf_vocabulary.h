@@ -11,7 +11,7 @@
 
 namespace strata {
 
-/// What a GGUF file says of texts beside the tokenizer.
+/// Facts about texts that a GGUF file states beside the tokenizer.
 struct GgufTexts {
   std::int32_t end = -1;           ///< ends a text, if it is another than the tokenizer's markers say
   std::string chat_template = {};  ///< Jinja; empty: none

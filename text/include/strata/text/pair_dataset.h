@@ -12,12 +12,12 @@ namespace strata {
 
 struct PairOptions {
   std::int64_t seq = 0;        ///< tokens of a row
-  std::int64_t rows = 1;       ///< of a micro-batch
-  std::int64_t max_pairs = 1;  ///< of a micro-batch
-  /// What a document's segment covers: its last token, not counting the end of text, or the tokens before
-  /// those of its answer, whose targets these are.
+  std::int64_t rows = 1;       ///< rows of a micro-batch
+  std::int64_t max_pairs = 1;  ///< pairs of a micro-batch
+  /// The tokens that a document's segment covers: its last token, not counting the end of text, or the tokens
+  /// before those of its answer, whose targets these are.
   enum class Segments : std::uint8_t { last_token, answers } segments = Segments::answers;
-  std::int32_t end_of_text = -1;  ///< of the tokenizer; -1: none
+  std::int32_t end_of_text = -1;  ///< the tokenizer's end of text; -1: it has none
   SampleOrder order = SampleOrder::sequential;
   std::uint64_t seed = 0;  ///< for the order, and for which pairs share a micro-batch
 };
@@ -26,16 +26,16 @@ struct PairOptions {
 /// Targets and weights may be empty if they are not needed.
 struct PairBatch {
   std::span<std::int32_t> inputs;
-  std::span<std::int32_t> targets;    ///< of answers; the rest is kIgnoreIndex
+  std::span<std::int32_t> targets;    ///< tokens of answers; the rest is kIgnoreIndex
   std::span<std::int32_t> doc_start;  ///< as in Batch
-  std::span<std::int32_t> segments;   ///< of the micro-batch's pair i: 2 i for its chosen document, 2 i + 1
-                                      ///< for the other; -1 elsewhere
+  /// For the micro-batch's pair i, 2 i for its chosen document and 2 i + 1 for the other; -1 elsewhere.
+  std::span<std::int32_t> segments;
   std::span<float> weights;
 };
 
 struct PairStats {
-  std::uint64_t n_pairs = 0;          ///< of an epoch
-  std::uint64_t n_batches = 0;        ///< of an epoch
+  std::uint64_t n_pairs = 0;          ///< pairs in an epoch
+  std::uint64_t n_batches = 0;        ///< micro-batches in an epoch
   std::uint64_t n_packed_tokens = 0;  ///< positions of these that are not padding
   std::uint64_t n_cut = 0;            ///< pairs of which tokens are left out, since a row is too short
   std::uint64_t n_dropped = 0;        ///< pairs with a document that has no token in the loss
@@ -60,7 +60,7 @@ class PairDataset {
   /// Fills micro-batch `k`; in sequential order k < n_batches. Does not allocate. Errors: `invalid` for spans
   /// of other sizes.
   Status fill(std::uint64_t k, const PairBatch& batch) const;
-  /// Of micro-batch `k`: the number of each of its pairs in the cache.
+  /// The pairs of micro-batch `k`, each as its number in the cache.
   std::span<const std::uint32_t> pairs_of(std::uint64_t k) const noexcept;
 
  private:

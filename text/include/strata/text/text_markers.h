@@ -23,7 +23,7 @@ SpecialWords special_words(const TokenizerConfig& config);
 struct TextMarkers {
   /// Whether a text gets the tokens of the tokenizer's own template before it, such as BOS.
   bool encloses = true;
-  std::int32_t bos = -1;           ///< what an empty context is scored after; -1: `end`
+  std::int32_t bos = -1;           ///< the token after which an empty context is scored; -1: `end`
   std::int32_t end = -1;           ///< ends each document of training; -1: documents have no end
   std::int32_t pad = -1;           ///< fills rows; -1: `end`
   std::vector<std::int32_t> ends;  ///< each ends a text that is generated; `end` is one of them
@@ -31,11 +31,11 @@ struct TextMarkers {
   std::int32_t turn_end = -1;
   SpecialWords words;
 
-  /// What an empty context is scored after, as lm_eval does; -1 if there is none.
+  /// The token after which an empty context is scored, as lm_eval does; -1 if there is none.
   std::int32_t before_nothing() const noexcept { return bos >= 0 ? bos : end; }
   bool is_end(std::int32_t id) const noexcept;
   void add_end(std::int32_t id);
-  /// What a model that was trained with these markers ends an answer with.
+  /// The token with which a model that was trained with these markers ends an answer.
   std::int32_t learned_end() const noexcept { return turn_end >= 0 ? turn_end : end; }
   friend bool operator==(const TextMarkers&, const TextMarkers&) = default;
 };
@@ -46,7 +46,7 @@ inline constexpr const char* kRunConfigFile = "config.resolved.toml";
 /// the file has another name than tokenizer.json: what is beside it may then belong to another tokenizer.
 std::string folder_of_tokenizer(const std::string& tokenizer);
 
-/// What a run writes of its markers into its folder.
+/// The file in a run's folder that holds the run's markers.
 inline constexpr const char* kTextMarkersFile = "text_markers.json";
 std::string text_markers_json(const TextMarkers& markers);
 /// Errors: `corrupt`, with the key.

@@ -100,7 +100,7 @@ class TokenCache {
   std::size_t bytes_per_token_ = 2;
   Digest source_digest_{};
   std::array<std::byte, 8> chat_mark_{};
-  std::vector<std::uint16_t> token_bytes_;  // by id
+  std::vector<std::uint16_t> token_bytes_;  // indexed by id
   std::string rebuild_reason_;
   std::vector<std::string> notes_;
   void* mapping_ = nullptr;  // null if the Io has no descriptors; then heap_ holds the file

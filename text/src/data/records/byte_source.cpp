@@ -57,7 +57,7 @@ class GzipSource final : public ByteSource {
       ++stream_.next_in;
       --stream_.avail_in;
     }
-    constexpr Bytef kMagic = 0x1f;  // of the next member
+    constexpr Bytef kMagic = 0x1f;  // the first byte of the next member
     if (stream_.avail_in == 0 || *stream_.next_in == kMagic) return {};
     const std::uint64_t begin = at() - stream_.avail_in;
     return Status::error(

@@ -27,7 +27,7 @@ class ByteSource {
   /// The next bytes, valid until the next call; empty at the end. Errors: those of reading; `corrupt` for
   /// gzip data that is damaged or ends early, with the file.
   virtual Result<std::string_view> next() = 0;
-  /// What was read of the file so far, as it is stored.
+  /// The digest and size of the part of the stored file that was read so far.
   FileDigest file() const { return {digester_.digest(), at_}; }
 
  protected:

@@ -126,7 +126,7 @@ Outcome read_weight(const RecordJson& weight, ChatMessage& into) {
   return {};
 }
 
-/// What an answer thought before its text, which some programs write by the shorter name.
+/// Reads the reasoning of an answer, which precedes its text. Some programs write it under the shorter name.
 Outcome read_reasoning(const std::string& key, const RecordJson& value, std::string_view role,
                        RecordJson& more) {
   if (!value.is_string())

@@ -93,7 +93,7 @@ struct InstructionKeys {
   const char *instruction, *input;
 };
 
-/// What Alpaca's own prompt begins with.
+/// The beginning of Alpaca's own prompt.
 std::string_view alpaca_task(bool has_input) {
   return has_input
              ? "Below is an instruction that describes a task, paired with an input that provides further "

@@ -12,16 +12,16 @@
 
 namespace strata::detail {
 
-/// What a record says: texts or conversations, one, or two of a pair, the preferred one first.
+/// The contents of a record: texts or conversations, one, or two of a pair, the preferred one first.
 struct RecordParts {
   std::vector<std::vector<Segment>> texts;
   std::vector<Messages> chats;  ///< if there are no texts
-  std::string tools;            ///< of the conversations, as a JSON array
+  std::string tools;            ///< the tools of the conversations, as a JSON array
 };
 
 /// How a file's records are recognized and read.
 struct RecordForm {
-  std::string_view name;  ///< of one, for messages
+  std::string_view name;  ///< the name of one record, for messages
   bool is_pair = false;
   std::string_view keys;  ///< separated by blanks; those that a record may lack end in '?'
   Outcome (*read)(const RecordJson& record, bool as_text, RecordParts& into) = nullptr;

@@ -15,7 +15,7 @@ namespace strata::detail {
 /// A record with its keys in the order of the file, in which a template writes those of tools.
 using RecordJson = nlohmann::ordered_json;
 
-/// What is wrong with a record. Problems of one kind are counted together.
+/// An error in a record. Problems of one kind are counted together.
 struct Problem {
   std::string kind;
   std::string message;

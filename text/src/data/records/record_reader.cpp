@@ -76,7 +76,7 @@ class ArrayCutter : Cutter {
       : Cutter(max_bytes, take, true), path_(path) {}
 
   Status add(std::string_view block, std::uint64_t offset) {
-    std::size_t from = 0;  // of the part of the record that is in this block
+    std::size_t from = 0;  // where the part of the record that is in this block begins
     for (std::size_t i = 0; i < block.size(); ++i) {
       const char c = block[i];
       if (place_ == Place::record) {

@@ -12,8 +12,8 @@ namespace strata::detail {
 
 /// The text of one record of a file.
 struct Record {
-  std::uint64_t number = 0;  ///< of the line, or of the element of an array; starts at 1
-  std::uint64_t offset = 0;  ///< of its first byte in the (uncompressed) file
+  std::uint64_t number = 0;  ///< the number of the line, or of the element of an array; starts at 1
+  std::uint64_t offset = 0;  ///< the position of its first byte in the (uncompressed) file
   const std::string& text;   ///< only the beginning if it is too long
   bool in_array = false;
   bool too_long = false;
@@ -23,7 +23,7 @@ struct Record {
 
 struct ReadText {
   FileDigest file;          ///< as it is stored
-  std::uint64_t bytes = 0;  ///< of its text
+  std::uint64_t bytes = 0;  ///< the size of its text
 };
 
 /// Calls `take` for each line of a file after its byte order mark, also uncompressed from a .gz. It is read

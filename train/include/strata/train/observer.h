@@ -12,7 +12,7 @@ namespace strata {
 
 struct TrainConfig;
 
-/// What one step reports.
+/// The report of one step.
 struct StepProgress {
   std::int64_t step = 0;  ///< from 1
   std::int64_t steps = 0;
@@ -22,7 +22,7 @@ struct StepProgress {
   double elapsed_s = 0;
   double max_time_s = std::numeric_limits<double>::infinity();
   std::int64_t first_step = 0;  ///< steps done before `elapsed_s` began: those before the run was resumed
-  /// What tells of the task beside the loss: of pairs their accuracy and margin, of sampled answers the
+  /// Figures of the task beside the loss: for pairs their accuracy and margin, for sampled answers the
   /// reward, the divergence, the entropy and the length.
   std::array<NamedFigure, 4> of_task = {};
   std::size_t n_of_task = 0;

@@ -24,7 +24,7 @@ struct OffloadOverhead {
   StepSeconds on_device;  ///< everything on the device; empty if not measured
   std::string
       not_measured_reason;  ///< if `on_device` is empty; the compute time of `offloaded` is then used instead
-  StallTimes times;         ///< of the steps as configured
+  StallTimes times;         ///< the stalls of the steps as configured
 
   bool measured() const noexcept { return !on_device.all.empty(); }
   double on_device_s() const;

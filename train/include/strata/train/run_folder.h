@@ -20,25 +20,27 @@
 
 namespace strata {
 
-/// Of a run that learns from answers that it samples: its iteration, and the step.
+/// The figures of a run that learns from answers that it samples: of its iteration, and of the step.
 struct PolicyFigures {
   double n = 0;  ///< answers of the iteration; 0: there are no such figures
   double reward = 0, reward_deviation = 0;
   double equal_rewards = 0;  ///< the share of prompts whose answers, of several, all have the same reward
-  double kl = 0;       ///< of the policy from the reference, an estimate (k3) for each token of the answers
+  /// Divergence of the policy from the reference, an estimate (k3) for each token of the answers.
+  double kl = 0;
   double entropy = 0;  ///< nats for each of them
   double kl_coef = 0;
-  double answer_tokens = 0;  ///< of an answer
+  double answer_tokens = 0;  ///< tokens of an answer
   double ended = 0;          ///< the share of answers that the model ended
   double packed = 0;         ///< the share of positions of micro-batches that hold a token
   double rollout_s = 0, reward_s = 0, score_s = 0;  ///< before the first step of the iteration, else 0
-  double clip_fraction = 0;                         ///< of the step's tokens, those whose ratio is clipped
+  double clip_fraction = 0;                         ///< the share of the step's tokens whose ratio is clipped
   double old_kl = 0;     ///< how far the policy is from the one that sampled, for each token
   double ratio_max = 0;  ///< the largest ratio of probabilities under these two
-  double value_loss = 0, critic_grad_norm = 0, critic_s = 0;  ///< of the critic's step, if there is one
+  /// Figures of the critic's step, if there is one.
+  double value_loss = 0, critic_grad_norm = 0, critic_s = 0;
 };
 
-/// Those of a critic come last: as many as there are if `policy` has one.
+/// The figures of a critic come last: as many as there are if `policy` has one.
 inline constexpr std::size_t kPolicyFigures = 18, kCriticFigures = 3;
 std::array<NamedFigure, kPolicyFigures> named_figures(const PolicyFigures& policy) noexcept;
 /// How many of them a run has: none if it samples no answers.
@@ -56,8 +58,8 @@ struct MetricsLine {
   double basis_energy = 0;   ///< the share of the gradients' squares that they capture
   PairFigures pairs;
   PolicyFigures policy;
-  /// With log.histograms: norms of the gradient, of each trained tensor, and of what is before the layers,
-  /// each layer, and what is behind them. Valid until the next step; not in metrics.jsonl.
+  /// The norms that log.histograms asks for: of the gradient, of each trained tensor, and of what is before
+  /// the layers, each layer, and what is behind them. Valid until the next step; not in metrics.jsonl.
   std::span<const double> tensor_norms{}, layer_norms{};
 };
 

@@ -36,9 +36,9 @@ class RunTask {
   /// Goes on from `checkpoint` of the run in the folder `run`. Errors: `corrupt` if it lacks something;
   /// `invalid` for a checkpoint of other data.
   virtual Status resume(Io& io, const std::string& checkpoint, const std::string& run) = 0;
-  /// What a checkpoint after `steps` steps is to have.
+  /// The task's state for a checkpoint after `steps` steps.
   virtual TaskState state(std::int64_t steps) const = 0;
-  /// What its manifest is to say of the run.
+  /// The task's entries about the run in that checkpoint's manifest.
   virtual std::map<std::string, std::string> manifest_state() const = 0;
   /// Errors: `internal` with what the engine's states lack of a step that a run could go on from.
   virtual Status check_is_whole(const Engine& engine) const = 0;
@@ -52,7 +52,7 @@ class RunTask {
   /// Adds to the line of the step what is known of it beside its report, and to the report what else it
   /// trained. Nothing is allocated.
   virtual Status after_step(Engine& engine, MetricsLine& line, Observer& observer) = 0;
-  /// What the steps train on; null if it is only there once it is prepared.
+  /// The batches that the steps train on; null if they only exist once prepared.
   virtual BatchSource* batches() noexcept = 0;
   /// Tokens of the present step.
   virtual double tokens_of_step() const noexcept = 0;
@@ -69,7 +69,7 @@ class RunTask {
 struct TaskKind {
   std::string_view objective;
   bool runs_on_ranks;  ///< whether several ranks may run it
-  /// What is referred to outlives the task. Errors: those of the task.
+  /// Creates the task, which refers to its arguments: they outlive it. Errors: those of the task.
   Result<std::unique_ptr<RunTask>> (*create)(const TrainConfig& config, const TrainingData& data);
 };
 using TaskKinds = std::span<const TaskKind>;

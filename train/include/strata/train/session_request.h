@@ -7,7 +7,7 @@
 
 namespace strata {
 
-/// What to train, and where its results go.
+/// A request to train: the configuration, and where the results go.
 struct SessionRequest : ConfigRequest {
   std::string out_dir;             ///< the run folder; empty: runs/<preset>-<time>
   std::string resume;              ///< the run folder of a run to continue; empty: a new run

@@ -43,28 +43,30 @@ struct TrainOutcome {
   std::optional<double> val_loss;  ///< nats per token, over all of data.val; nothing if not measured
   std::optional<double> bits_per_byte;
   PairFigures val_pairs;  ///< beside val_loss, of a run that compares pairs
-  std::optional<Validation> last_validation, best_validation;  ///< of the validations between steps
-  double tokens_per_s = 0;                                     ///< of the steps only
+  std::optional<Validation> last_validation, best_validation;  ///< the validations between steps
+  double tokens_per_s = 0;                                     ///< measured over the steps only
   double train_seconds = 0;
   std::string state_digest;
-  std::uint64_t heap_allocations = 0;   ///< of strata's code in steps 3 to 12 of each plan of this process
+  /// Made by strata's code in steps 3 to 12 of each plan of this process.
+  std::uint64_t heap_allocations = 0;
   std::uint64_t resources_created = 0;  ///< buffers, streams, events and files created in the same steps
-  StallTimes times{};                   ///< of the steps
+  StallTimes times{};                   ///< the stalls of the steps
   std::int64_t skipped_steps = 0;       ///< because a gradient was not finite
-  /// Of the steps of the last plan, without its first three, in which pools and caches still fill.
+  /// The following cover the steps of the last plan, without its first three, in which pools and caches still
+  /// fill.
   std::int64_t warm_steps = 0;
   std::int64_t warm_clipped = 0;
   double warm_seconds = 0;
   LaneBusySeconds warm_lanes{};
-  /// Of this process, in all of its plans.
+  /// The following cover this process, in all of its plans.
   MovedBytes moved{};
   LaneBusySeconds lanes{};
   std::uint64_t nvme_bytes_written = 0;
   std::uint64_t planned_in_ram = 0;  ///< maximum of all plans
-  std::vector<RankMemory> memory{};  ///< by process
+  std::vector<RankMemory> memory{};  ///< one for each process
 };
 
-/// What a trainer works with; all of it outlives the trainer.
+/// The objects that a trainer works with; all of them outlive the trainer.
 struct TrainerParts {
   const TrainConfig& config;
   const TrainingData& data;
@@ -95,13 +97,15 @@ class Trainer {
   Result<std::string> save_for_restart();
   /// Call it after the job was restarted with another plan and loaded the saved states.
   void continue_in(Job& job);
-  /// What the checkpoint says that training continues from, besides its states. Call it before run().
+  /// Takes up what the checkpoint says besides its states, from which training continues. Call it before
+  /// run().
   void resume_from(const Manifest& manifest);
   /// Stops looking for requests: one whose file cannot be removed would be found before every step.
   void ignore_requests() noexcept { polls_requests_ = false; }
 
  private:
-  /// What a rank would decide before a step; every rank acts on what any of them said with the last step.
+  /// A decision that a rank would make before a step; every rank acts on what any of them said with the last
+  /// step.
   enum Decision : std::uint32_t { kStop = 1, kTimeIsUp = 2, kSaveIsDue = 4, kWritesAreUsedUp = 8 };
   std::uint32_t decisions() const;
   bool decides(Decision decision) const { return (agreed_ & decision) != 0; }
@@ -150,7 +154,7 @@ class Trainer {
   SteadyClock clock_;
   std::int64_t skipped_in_a_row_ = 0;                      // steps without an update
   std::unique_ptr<detail::GradientNorms> gradient_norms_;  // null without log.histograms
-  MetricsLine line_;                                       // of the last step
+  MetricsLine line_;                                       // the metrics of the last step
   TrainOutcome outcome_;
   MovedBytes moved_before_;
   std::int64_t begin_ns_ = 0, saved_step_ = -1, first_step_ = 0;
@@ -159,7 +163,7 @@ class Trainer {
   std::int64_t steps_in_plan_ = 0;
   double step_seconds_ = 0, tokens_ = 0;
   std::optional<EvaluationLoss>
-      final_loss_;  // of all validation data, if the last step's validation had them
+      final_loss_;  // covers all validation data, if the last step's validation had them
   std::string checkpoint_path_;
   std::uint64_t nvme_bytes_before_ = 0;  // written by earlier plans
   std::uint64_t allocations_before_ = 0, resources_before_ = 0;

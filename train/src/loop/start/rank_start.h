@@ -16,7 +16,7 @@
 
 namespace strata {
 
-/// What rank 0 tells the other ranks before a run: its configuration with every `auto` resolved, and where
+/// Rank 0 sends this to the other ranks before a run: its configuration with every `auto` resolved, and where
 /// the run is.
 struct RankStart {
   std::string path;                      ///< the run folder
@@ -57,7 +57,7 @@ std::vector<std::string> launcher_variables(const std::vector<std::string>& envi
 /// All ranks of this process but the first, as its threads.
 class RankThreads {
  public:
-  /// What such a rank does.
+  /// The function that such a rank runs.
   using Follow = std::function<Status(World& world, Signals& signals)>;
   /// Starts the threads. `signals`, whose stop requests reach all ranks, outlives the process's last thread.
   static std::unique_ptr<RankThreads> start(std::vector<std::unique_ptr<World>> worlds,
@@ -70,7 +70,7 @@ class RankThreads {
   Status join(const Status& mine);
 
  private:
-  /// What the threads use: it lives as long as the last one.
+  /// The objects that the threads share: they live as long as the last thread.
   struct Shared {
     explicit Shared(Follow does) : follow(std::move(does)) {}
     const Follow follow;

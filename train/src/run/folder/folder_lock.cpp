@@ -30,7 +30,7 @@ Result<bool> FolderLock::try_acquire() {
   const std::string file = path_ + kLock;
   made_folder_ = !io_.exists(path_);
   STRATA_TRY(io_.make_dirs(path_));
-  std::error_code ignored;  // of file systems without permissions
+  std::error_code ignored;  // some file systems have no permissions
   if (made_folder_) std::filesystem::permissions(path_, std::filesystem::perms::owner_all, ignored);
   made_lock_ = !io_.exists(file);
   auto opened = io_.open(file, OpenMode::append);

@@ -188,7 +188,7 @@ struct JsonNumber {
   std::string_view view() const { return {text.data(), n}; }
 };
 
-// What precedes a step with new subspaces; nothing for other steps.
+// Writes what precedes a step with new subspaces; nothing for other steps.
 std::size_t write_renewal_json(std::span<char> into, const MetricsLine& line) {
   if (line.renew_bases_s <= 0) return 0;
   return fmt::format_to_n(into.data(), into.size(), "\"renew_bases_s\": {:.6f}, \"basis_energy\": {}, ",
@@ -197,7 +197,7 @@ std::size_t write_renewal_json(std::span<char> into, const MetricsLine& line) {
       .size;
 }
 
-// Of a run that compares pairs; nothing for others.
+// Writes the figures of a run that compares pairs; nothing for others.
 std::size_t write_pairs_json(std::span<char> into, const PairFigures& pairs, std::string_view prefix) {
   if (pairs.n <= 0) return 0;
   std::size_t at = 0;
@@ -208,7 +208,7 @@ std::size_t write_pairs_json(std::span<char> into, const PairFigures& pairs, std
   return at;
 }
 
-// Of a run that samples answers; nothing for others.
+// Writes the figures of a run that samples answers; nothing for others.
 std::size_t write_policy_json(std::span<char> into, const PolicyFigures& policy) {
   const auto figures = named_figures(policy);
   std::size_t at = 0;

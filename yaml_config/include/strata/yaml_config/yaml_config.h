@@ -9,7 +9,7 @@
 
 namespace strata {
 
-/// What a YAML file of a trainer became. The findings are those of ds_config: they print alike.
+/// The conversion of a trainer's YAML file. The findings are those of ds_config: they print alike.
 struct YamlConversion {
   std::string trainer;  ///< "axolotl" or "LLaMA-Factory"
   std::vector<DsFinding> findings;

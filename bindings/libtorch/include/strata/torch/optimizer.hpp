@@ -1,4 +1,4 @@
-/// What the optimizers of strata/torch.hpp have in common.
+/// The common part of the optimizers of strata/torch.hpp.
 #pragma once
 
 #include <strata/torch/params.hpp>
@@ -19,7 +19,7 @@
 
 namespace strata::torch {
 
-/// What the optimizers have in common. States are made by the first step, save() or load(), of the parameters
+/// The common part of the optimizers. States are made by the first step, save() or load(), of the parameters
 /// that require a gradient then; parameters that are added later get states of their own at the next step.
 /// Parameters are f32, bf16 or f16; 16-bit ones are trained by f32 masters, which are among the states.
 ///
@@ -56,8 +56,8 @@ class Optimizer : public ::torch::optim::Optimizer {
     return loss;
   }
 
-  /// What the states of the parameters that require a gradient will need. Throws STRATA_DOES_NOT_FIT with the
-  /// smallest budgets that do.
+  /// The memory that the states of the parameters that require a gradient will need. Throws
+  /// STRATA_DOES_NOT_FIT with the smallest budgets that do.
   strata_plan plan() const {
     strata_plan made{};
     made.struct_size = sizeof made;
@@ -65,7 +65,7 @@ class Optimizer : public ::torch::optim::Optimizer {
     return made;
   }
 
-  /// What is planned and why, a sentence per line.
+  /// Says what is planned and why, a sentence per line.
   std::string notes() const {
     const detail::Session session = planned();
     std::size_t needed = 0;
@@ -76,7 +76,7 @@ class Optimizer : public ::torch::optim::Optimizer {
     return text;
   }
 
-  /// What the states use; zero before the first step.
+  /// The memory that the states use; zero before the first step.
   strata_stats stats() const {
     strata_stats total{};
     total.struct_size = sizeof total;
@@ -308,7 +308,7 @@ class Optimizer : public ::torch::optim::Optimizer {
     if (std::exchange(sealed.addresses[index], update.values) != update.values) may_overlap_ = true;
   }
 
-  /// Of what has states, and of `others`.
+  /// Checks parameters that have states, and `others`, for memory that overlaps.
   void check_overlap(const std::vector<detail::Param>& others = {}) const {
     detail::OverlapCheck overlap;
     for (const detail::Param& param : others) overlap.add(param.tensor, param.name);
@@ -336,7 +336,7 @@ class Optimizer : public ::torch::optim::Optimizer {
   std::unordered_map<const ::c10::TensorImpl*, std::string> names_;
   std::vector<detail::Sealed> sealed_;
   std::unordered_map<const ::c10::TensorImpl*, Place> place_of_;
-  std::vector<strata_settings> settings_;  // by group
+  std::vector<strata_settings> settings_;  // indexed by group
   bool may_overlap_ = false;    // a parameter is at another address than when this was last checked
   std::vector<Tensor> copies_;  // gradients live until they have been read
 };

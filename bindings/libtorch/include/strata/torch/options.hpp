@@ -44,7 +44,7 @@ struct StateOptions {
   TORCH_ARG(std::uint64_t, rounding_seed) = 0;
 };
 
-/// Of Lion (Chen et al. 2023).
+/// The options of Lion (Chen et al. 2023).
 struct LionOptions : public ::torch::optim::OptimizerCloneableOptions<LionOptions> {
   LionOptions(double lr = 1e-4) : lr_(lr) {}  // NOLINT(google-explicit-constructor): as torch's options
   using betas_t = std::tuple<double, double>;
@@ -57,7 +57,7 @@ struct LionOptions : public ::torch::optim::OptimizerCloneableOptions<LionOption
   void set_lr(const double lr) override { lr_ = lr; }
 };
 
-/// Of LAMB (You et al. 2020).
+/// The options of LAMB (You et al. 2020).
 struct LAMBOptions : public ::torch::optim::OptimizerCloneableOptions<LAMBOptions> {
   LAMBOptions(double lr = 1e-3) : lr_(lr) {}  // NOLINT(google-explicit-constructor): as torch's options
   using betas_t = std::tuple<double, double>;

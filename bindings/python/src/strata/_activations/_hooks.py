@@ -26,14 +26,14 @@ def untraced(function):
 
 
 class ActivationOffload:
-    """What strata.offload_activations() returns: a context for forward, which may be used any number of times."""
+    """The result of strata.offload_activations(): a context for forward, which may be used any number of times."""
 
     def __init__(self, store, device_bytes, min_bytes):
         self._store, self.device_bytes, self.min_bytes = store, device_bytes, min_bytes
-        self._saved = {}  # by address of a storage: (weak reference to it, state, weak reference to a SavedStorage)
+        self._saved = {}  # address of a storage: (weak reference to it, state, weak reference to a SavedStorage)
         self._gone = collections.deque()  # keys of _saved whose SavedStorage has died, perhaps in the collector
         self._kept = collections.deque()  # weak references to those that are in torch's memory, oldest first
-        self._freed_bytes = collections.deque()  # of those that died in torch's memory
+        self._freed_bytes = collections.deque()  # bytes of those that died in torch's memory
         self._kept_bytes = self._peak_kept_bytes = 0
         self._of_modules = set()  # addresses of storages of parameters and buffers
         self._lock = threading.Lock()
@@ -118,8 +118,8 @@ class ActivationOffload:
         """Equal for tensors over one storage between whose saving it was not written to, as far as one can know."""
         if base_of(tensor).grad_fn is not None:
             return tensor._version
-        # What is not computed by autograd may be the caller's memory, to which a new batch is written, by numpy or
-        # `.data`, for the next forward: without a new version.
+        # A tensor that autograd does not compute may be the caller's memory, to which a new batch is written, by
+        # numpy or `.data`, for the next forward: without a new version.
         return tensor._version, self._entered.__dict__.get("forward") or object()
 
     def _forget_gone(self):

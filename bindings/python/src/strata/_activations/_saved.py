@@ -20,7 +20,7 @@ else:
 
 
 def address_of(storage):
-    """Of the storage itself: the same for all its Python objects, and of no other as long as a weak reference lives."""
+    """The key of the storage itself: all its Python objects have it, and no other as long as a weak reference lives."""
     return storage._cdata
 
 

@@ -2,7 +2,7 @@
 
 
 class Nothing:
-    """What a hook is in a copy of its module."""
+    """Takes the place of a hook in a copy of its module."""
 
     def __call__(self, *_):
         return None

@@ -8,15 +8,15 @@ from ..optim._tensors import DTYPE_INDEX
 
 
 class LeavingGradients:
-    """Those in CPU memory are there at once. Those on a GPU are copied to the host first, of which two may be under
+    """Gradients in CPU memory are there at once. Those on a GPU are copied to the host first, of which two may be under
     way while backward goes on."""
 
     MOST = 2  # as many buffers as Staging has
 
     def __init__(self, owner):
-        self._owner, self._staging = weakref.ref(owner), {}  # by device
+        self._owner, self._staging = weakref.ref(owner), {}  # the staging memory of each device
         self._queue = collections.deque()  # (session, index, on the host, its event, on the device), oldest first
-        self._square_sums = {}  # by index
+        self._square_sums = {}  # keyed by index
 
     def add(self, session, index, gradient):
         """Adds a gradient, which has the memory order of its parameter, to the session's."""
@@ -42,6 +42,6 @@ class LeavingGradients:
             self._end_oldest()
 
     def square_sum(self, index):
-        """Of a parameter's gradient so far."""
+        """The sum of squares of a parameter's gradient so far."""
         self.end()
         return self._square_sums[index]

@@ -43,7 +43,7 @@ class Offload(Presence):
         self._has_left, self._trained = [], set()
         self._leaving, self._me = LeavingGradients(self), weakref.ref(self)
         self._saving_state = threading.local()
-        self._to = None if to is None else torch.empty(0, device=to).device  # with its index
+        self._to = None if to is None else torch.empty(0, device=to).device  # the device with its index
         if self._to is not None:
             _device.check(self._to, "to is")
         for name, param in model.named_parameters():
@@ -213,7 +213,7 @@ class Offload(Presence):
         if gradient.requires_grad:
             raise UnsupportedError(f"backward(create_graph=True) would lose the graph of the gradient of '{self.names[index]}', "
                                    "which leaves for the session; use torch.autograd.grad")  # fmt: skip
-        self.forget(index)  # of a step that was not taken
+        self.forget(index)  # a gradient of a step that was not taken
         self.accumulate(index, dense_gradient(param, self.names[index], self.parking[index].home))
         param.grad = LeftGradient(self, index, param)
 
@@ -228,7 +228,7 @@ class Offload(Presence):
     # ---- the step ----
 
     def gradient_for_step(self, index):
-        """What a step reads: nothing, for a gradient that the session has, or a tensor; and its factor."""
+        """The gradient that a step reads: nothing, for a gradient that the session has, or a tensor; and its factor."""
         self._leaving.end()
         gradient = self.params[index].grad
         if not isinstance(gradient, LeftGradient):
@@ -242,7 +242,7 @@ class Offload(Presence):
         return None, gradient.factor
 
     def after_step(self):
-        """What is here is of the step before."""
+        """Notes that the values that are here are of the step before."""
         for param in self.params:
             gradient = param.grad
             if isinstance(gradient, LeftGradient):

@@ -10,7 +10,7 @@ class UseOrder:
 
     def __init__(self):
         self._recorded, self._current, self._at = [], [], 0
-        self._positions = {}  # by unit: where it is in the recorded order
+        self._positions = {}  # where each unit is in the recorded order
         self.misses = 0
 
     def use(self, unit):

@@ -22,7 +22,7 @@ def _access(names, *kinds):
     return {getattr(getattr(_Tensor, name), _ACCESS[kind]) for name in names.split() if hasattr(_Tensor, name) for kind in kinds}
 
 
-# What needs no values.
+# These accesses need no values.
 NO_VALUES = (
     _access("shape dtype device is_leaf grad_fn layout ndim is_cuda is_cpu is_meta is_sparse is_sparse_csr is_quantized "
             "is_mkldnn is_nested is_xpu is_mps names output_nr retains_grad _base _version itemsize nbytes requires_grad grad "
@@ -33,9 +33,9 @@ NO_VALUES = (
                         "retain_grad has_names is_pinned is_same_size backward __hash__")
     | _those_that_exist(torch, "is_floating_point is_complex is_conj is_neg numel is_tensor is_same_size get_device")
 )  # fmt: skip
-# What the memory answers that a parameter has while it is there.
+# These accesses are answered by the memory that a parameter has while it is there.
 OF_SHAPE = _those_that_exist(_Tensor, "stride is_contiguous storage_offset is_set_to dim_order is_non_overlapping_and_dense")
-# What gives memory to which one can write without changing the parameter's version.
+# These accesses give memory to which one can write without changing the parameter's version.
 EXPOSE = _access("data", "get") | _those_that_exist(
     _Tensor, "data_ptr numpy __array__ untyped_storage storage _typed_storage __dlpack__")  # fmt: skip
 OTHER_MEMORY = {"set_", "resize_", "resize_as_", "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_",

@@ -48,7 +48,7 @@ class Parking:
             self.home.untyped_storage().resize_(0)  # never all parameters at once: they need not fit there
         self.storage = self.home.untyped_storage()
         self._nan = torch.full((), float("nan"), dtype=param.dtype, device=self.home.device).expand(param.shape)
-        self.version = None  # of the parameter, when its memory and the session were last the same
+        self.version = None  # the parameter's version when its memory and the session were last the same
         self.is_exposed = False  # whether somebody had its memory who can write to it without changing the version
         self._node, self._users = None, 1
 
@@ -89,7 +89,7 @@ class Parking:
         self.source = None
         with torch._C.DisableTorchFunctionSubclass():
             self.param.data = self._nan
-        if not self.storage.resizable():  # that of an array, or of a file
+        if not self.storage.resizable():  # the storage belongs to an array, or to a file
             self.home = torch.empty_strided(self.home.shape, self.home.stride(), dtype=self.home.dtype, device=self.home.device)
             self.storage = self.home.untyped_storage()
         self.storage.resize_(0)

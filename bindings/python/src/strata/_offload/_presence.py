@@ -26,7 +26,7 @@ class Presence:
         self._threads = {}  # that pin something: how much
         self._waiting = set()
         self._in_use, self._here, self._stale = {}, {}, set()  # units; parameters, in order of use; of the step before
-        self._order, self._staging = UseOrder(), {}  # by device: for parameters that come to a GPU
+        self._order, self._staging = UseOrder(), {}  # the staging memory of each device: for parameters that come to a GPU
         self._last_unit = None
         self._device_now = self.peak_device_bytes = 0
 
@@ -96,7 +96,7 @@ class Presence:
         return parking.is_here and tensor.dtype == parking.home.dtype and not tensor.is_neg()
 
     def restore(self, saved):
-        """What backward needs of a parameter that a graph saved."""
+        """Returns the values of a parameter that a graph saved and backward needs."""
         with self._lock:
             index, parking = saved.index, self.parking[saved.index]
             if parking.raw_version() != saved.version:
@@ -196,7 +196,7 @@ class Presence:
         return missing <= 0
 
     def _least_wanted_first(self, wanted):
-        """What may leave: first of the units that are used last from here on, at the end of those that are in use."""
+        """The parameters that may leave: first those whose units are used last from here on, at the end those in use."""
         idle, in_use = [], []
         for index in self._here:
             if index not in wanted and self._pins[index] == 0:

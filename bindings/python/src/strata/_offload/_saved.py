@@ -1,4 +1,4 @@
-"""What autograd saves of parameters: their numbers, so that their memory can go until backward needs it."""
+"""Autograd saves numbers in the place of parameters, so that their memory can go until backward needs it."""
 
 import weakref
 
@@ -6,7 +6,7 @@ import torch
 
 
 def storage_of(tensor):
-    """What two tensors that share memory have in common; None for those that have no storage."""
+    """The key that two tensors that share memory have in common; None for those that have no storage."""
     try:
         return tensor.untyped_storage()._cdata
     except (NotImplementedError, RuntimeError):

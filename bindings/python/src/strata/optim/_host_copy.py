@@ -1,4 +1,4 @@
-"""What a session updates of a parameter that is on a GPU."""
+"""The copy on the host that a session updates for a parameter on a GPU."""
 
 from .. import _device
 
@@ -8,7 +8,7 @@ class HostCopy:
 
     def __init__(self, param):
         self.values, self.gradient = _device.host_like(param), None
-        self._version = None  # of the parameter, when it and `values` were last the same
+        self._version = None  # the parameter's version when it and `values` were last the same
 
     def take_values(self, param):
         """Queues a copy of the parameter, unless nobody has written to it since the last one."""

@@ -29,7 +29,7 @@ class Optimizer(StateDicts, torch.optim.Optimizer):
         self._folder = (paths_of(nvme) or [None])[0]
         self._sealed, self._is_made, self._schedule = [], False, None
         self._place_of = {}  # id of a parameter: (sealed session, number in it)
-        self._settings = []  # by group; pointers
+        self._settings = []  # one for each group; pointers
         super().__init__(params, defaults)
         for offload in self._offloads():
             offload.join(self)

@@ -21,13 +21,13 @@ class Sealed:
         self._host_copies = self._make_host_copies()
         self._devices = {param.device for param, copy in zip(params, self._host_copies) if copy is not None}
         self._updates = (_abi.Update * len(params))()
-        self._update_of = list(self._updates)  # by parameter; views of the array
+        self._update_of = list(self._updates)  # one for each parameter; views of the array
         for index, update in enumerate(self._update_of):
             update.struct_size = ctypes.sizeof(_abi.Update)
             update.param = index
         self._with_whole_masters = [i for i, param in enumerate(params) if param.dtype == torch.float16]
         self._versions = {}
-        self._checked = [None] * len(params)  # what was last found to be right: see add()
+        self._checked = [None] * len(params)  # the facts that were last found to be right: see add()
         self._added, self._copies = [], []
 
     def _make_host_copies(self):
@@ -88,7 +88,7 @@ class Sealed:
             _device.wait(device)
 
     def _give_values(self, indices):
-        """What the session has written becomes the parameters'."""
+        """Copies the values that the session has written to the parameters."""
         mark_written([self.params[index] for index in indices if self._host_copies[index] is None])
         for index in indices:
             if self._host_copies[index] is not None:

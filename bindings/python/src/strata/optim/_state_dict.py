@@ -7,7 +7,7 @@ import torch
 from ..errors import InvalidError
 from ._state_file import StateFile, copy_out
 
-_LOAD_HOOKS = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")  # of torch 2
+_LOAD_HOOKS = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")  # the hooks of torch 2
 
 
 class StateDicts:
@@ -108,7 +108,7 @@ class StateDicts:
 
             def fill(index, offset, n, address, key=key, copies=copies):
                 if offset == 0:
-                    copies.clear()  # of the parameter before
+                    copies.clear()  # the copies of the parameter before
                     value, like = states[index].get(key), sealed.likes[index].detach()
                     missing = like if key == "master" else torch.zeros((), dtype=torch.float32).expand(like.shape)
                     copies[index] = copy_out(missing if value is None else value.detach(), like)

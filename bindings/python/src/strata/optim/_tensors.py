@@ -1,4 +1,4 @@
-"""What the optimizers need to know about tensors."""
+"""Facts about tensors that the optimizers need."""
 
 import torch
 

@@ -28,7 +28,7 @@ enum class PairLossKind : std::uint8_t { sigmoid, ipo };
 struct PairLossOptions {
   PairLossKind kind = PairLossKind::sigmoid;
   float beta = 1;
-  float label_smoothing = 0;  ///< of sigmoid: the probability that the label of a pair is wrong
+  float label_smoothing = 0;  ///< for sigmoid, the probability that the label of a pair is wrong
   friend bool operator==(const PairLossOptions&, const PairLossOptions&) = default;
 };
 

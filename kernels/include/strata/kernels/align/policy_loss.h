@@ -9,7 +9,7 @@ namespace strata::kernels {
 /// f32, T values each; nothing is read of a token whose weight is 0. The weights contain the normalization of
 /// the loss: those of GRPO, Dr. GRPO and DAPO differ in nothing else.
 struct PolicyTokens {
-  TensorView log_probs;           ///< of the tokens, under the policy
+  TensorView log_probs;           ///< log-probabilities of the tokens under the policy
   TensorView old_log_probs;       ///< under the policy that sampled them
   TensorView advantages;          ///< A
   TensorView weights;             ///< w

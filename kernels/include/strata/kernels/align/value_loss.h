@@ -9,7 +9,7 @@ namespace strata::kernels {
 /// f32, T values each; nothing is read of a token whose weight is 0.
 struct ValueTokens {
   TensorView values;           ///< v, of the value model
-  TensorView old_values = {};  ///< of the model that sampled; rank 0: none, if nothing is clipped
+  TensorView old_values = {};  ///< values of the model that sampled; rank 0: none, if nothing is clipped
   TensorView returns;          ///< R
   TensorView weights;          ///< w
 };

@@ -61,7 +61,7 @@ std::string describe(const AdapterSettings& settings);
 Result<bool> are_same_adapter(const DecoderConfig& config, const AdapterSettings& a,
                               const AdapterSettings& b);
 
-/// What a program with an adapter is for. Dropout is for training alone.
+/// The use of a program with an adapter. Dropout is for training alone.
 enum class AdapterUse : std::uint8_t { inference, training };
 /// Adds the adapter to a program of record_decoder() or record_cached_decoder(); modules that are trained
 /// whole become trainable. Errors: those of lora_targets(), saved_tensors(), token_targets() and the passes;

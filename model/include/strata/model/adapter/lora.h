@@ -64,7 +64,7 @@ struct LoraSettings {
     return static_cast<Bias>(found - kBiasNames.begin());
   }
   const char* bias_name() const noexcept { return kBiasNames.at(static_cast<std::size_t>(bias)); }
-  double dropout = 0;  ///< of what A reads, in training; see add_lora()
+  double dropout = 0;  ///< the dropout of A's input in training; see add_lora()
   friend bool operator==(const LoraSettings&, const LoraSettings&) = default;
 };
 
@@ -83,22 +83,23 @@ struct LoraTarget {
 /// has no such form. `section`: of the configuration, with which the message begins.
 Result<std::vector<LoraTarget>> lora_targets(const DecoderConfig& config, const LoraSettings& settings,
                                              std::string_view section = "adapter");
-/// What is trained whole beside the adapters, as LoraSettings::save and LoraSettings::bias choose it. Errors:
-/// those of lora_targets(); `invalid` for a name that no module ends with, for what shares a parameter with
-/// something that is not trained, such as a part of a fused matrix or a tied head, and for a regular
-/// expression.
+/// The tensors that are trained whole beside the adapters, as LoraSettings::save and LoraSettings::bias
+/// choose it. Errors: those of lora_targets(); `invalid` for a name that no module ends with, for what shares
+/// a parameter with something that is not trained, such as a part of a fused matrix or a tied head, and for a
+/// regular expression.
 Result<std::vector<HfTensor>> saved_tensors(const DecoderConfig& config, const LoraSettings& settings,
                                             std::string_view section = "adapter");
 /// A module of which the rows of some tokens are trained.
 struct TokenTarget {
   std::string module;  ///< "model.embed_tokens"
   TokenRows rows;
-  std::int64_t columns = 0;  ///< of its matrix
+  std::int64_t columns = 0;  ///< columns of its matrix
   friend bool operator==(const TokenTarget&, const TokenTarget&) = default;
 };
-/// What LoraSettings::tokens names, as add_token_rows() takes it. Errors: those of lora_targets(); `invalid`,
-/// all problems at once: a name that is neither the token embedding's nor the head's alone, no token, one
-/// outside the vocabulary or named twice, and a module that has an adapter or is trained whole.
+/// The rows of the tokens that LoraSettings::tokens names, as add_token_rows() takes them. Errors: those of
+/// lora_targets(); `invalid`, all problems at once: a name that is neither the token embedding's nor the
+/// head's alone, no token, one outside the vocabulary or named twice, and a module that has an adapter or is
+/// trained whole.
 Result<std::vector<TokenTarget>> token_targets(const DecoderConfig& config, const LoraSettings& settings,
                                                std::string_view section = "adapter");
 /// Puts rows [n, columns] in the place of those of a matrix.

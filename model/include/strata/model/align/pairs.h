@@ -13,7 +13,7 @@ namespace strata {
 /// The head of a reward model, [1, hidden]: as "score" of LlamaForSequenceClassification and the like.
 inline constexpr const char* kScoreWeight = "score.weight";
 
-/// What is made of the two documents of a pair.
+/// The objective that is computed from the two documents of a pair.
 enum class PairObjective : std::uint8_t {
   reward,  ///< the score of a document's last token, by kScoreWeight, which is higher for the chosen one
            ///< (Ouyang et al. 2022, arXiv 2203.02155, equation 1)
@@ -25,9 +25,9 @@ enum class PairObjective : std::uint8_t {
 struct PairProgram {
   PairObjective objective = PairObjective::dpo;
   std::int64_t batch = 1;      ///< rows of a micro-batch
-  std::int32_t max_pairs = 1;  ///< of a micro-batch
-  float beta = 0.1f;           ///< of dpo and ipo
-  float label_smoothing = 0;   ///< of dpo
+  std::int32_t max_pairs = 1;  ///< pairs of a micro-batch
+  float beta = 0.1f;           ///< used by dpo and ipo
+  float label_smoothing = 0;   ///< used by dpo
 };
 /// Records the forward pass of the model and the loss of pairs. Inputs: those of packed rows, "segments"
 /// [batch * seq] i32, "weights" [max_pairs] f32, "divisor" [1] f32; of dpo and ipo "targets" [batch * seq]

@@ -12,9 +12,9 @@
 
 namespace strata {
 
-/// What programs over sampled answers have in common: rows of a micro-batch, and the temperature at which
-/// tokens were sampled, by which logits are divided; and whether the parameters that a step trains are still
-/// those that sampled its answers.
+/// Settings of programs over sampled answers: rows of a micro-batch; the temperature at which tokens were
+/// sampled, by which logits are divided; and whether the parameters that a step trains are still those that
+/// sampled its answers.
 struct PolicyProgram {
   std::int64_t batch = 1;
   float temperature = 1;

@@ -8,10 +8,10 @@
 
 namespace strata {
 
-/// What an export as a GGUF file is told beside the model.
+/// Options of an export as a GGUF file beside the model.
 struct GgufExport {
-  GgufMix format = GgufMix::f32;   ///< of the matrices; vectors, norms and positions stay f32
-  std::string name = {};           ///< of the model, for people
+  GgufMix format = GgufMix::f32;   ///< the formats of the matrices; vectors, norms and positions stay f32
+  std::string name = {};           ///< the name of the model, for people
   std::int32_t end = -1;           ///< ends a text, if it is another than the tokenizer's markers say
   std::string chat_template = {};  ///< Jinja; empty: none
   ThreadPool* pool = nullptr;      ///< encodes rows; null: the calling thread does

@@ -47,7 +47,7 @@ class HfFolder {
   ~HfFolder();
 
   const std::string& path() const noexcept { return path_; }
-  /// With a head that is tied only if the files do not contradict config.json.
+  /// The configuration of the model. The head is tied only if the files do not contradict config.json.
   const DecoderConfig& config() const noexcept { return config_; }
   /// The text of config.json.
   const std::string& config_text() const noexcept { return config_text_; }
@@ -100,7 +100,7 @@ class HfFolder {
   std::vector<HfTensor> tensors_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::unique_ptr<detail::GgufModel> gguf_;                       // instead of files
-  std::map<std::string, TensorLocation, std::less<>> locations_;  // by tensor name in the file
+  std::map<std::string, TensorLocation, std::less<>> locations_;  // keyed by the tensor's name in the file
   std::map<std::string, std::unique_ptr<detail::BnbMatrix>, std::less<>> quantized_;  // the same
   kernels::WeightFormat quantized_to_ = kernels::WeightFormat::full;
   mutable std::string rearranged_name_;  // the parameter that read_part() holds

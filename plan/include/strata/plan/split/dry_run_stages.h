@@ -9,13 +9,13 @@ namespace strata {
 /// A step of all stages of a run, whose engines ran dry together.
 struct StagesDryRun {
   double step_s = 0;
-  double traced_s = 0;  ///< of the step that was run, which may have fewer micro-batches
-  /// Of the stages, in their order: what each has in the tiers, computes, and waits for other ranks, in a
+  double traced_s = 0;  ///< the time of the step that was run, which may have fewer micro-batches
+  /// For each stage, in their order: what it has in the tiers, computes, and waits for other ranks, in a
   /// step.
   std::vector<TierBytes> peak = {};
   std::vector<double> computes_s = {}, waits_s = {};
-  std::int64_t param_elems = 0;  ///< of all stages, and all ranks that share them
-  double idle_share() const;     ///< of all stages: the mean part of a step that is not computing
+  std::int64_t param_elems = 0;  ///< counts all stages, and all ranks that share them
+  double idle_share() const;     ///< the mean part of a step in which stages do not compute
 };
 
 /// Plans each stage of the first copy of the model, and runs all of them dry in one virtual time on

@@ -22,26 +22,26 @@ std::string to_string(const MeshLayout& layout);
 /// The keys of section `parallel` that make a run have it.
 std::vector<std::string> assignments(const MeshLayout& layout);
 
-/// What the layouts of a search have in common; what is set is not varied.
+/// The settings that the layouts of a search have in common; what is set is not varied.
 struct MeshRequest {
   int ranks = 1;
   std::optional<int> pp = {}, virtual_stages = {}, tp = {}, cp = {}, zero = {};
   std::optional<std::string> schedule = {};
 };
 
-/// What closed forms say of a layout: enough to compare layouts, before the real engine runs dry for the
-/// best.
+/// The estimate of a layout by closed forms: enough to compare layouts, before the real engine runs dry for
+/// the best.
 struct LayoutEstimate {
   MeshLayout layout = {};
   bool recomputes = false;          ///< blocks are recomputed, since their activations would not fit
   double step_s = 0;                ///< the sum of the following
-  double compute_s = 0;             ///< of a rank
-  double bubble_s = 0;              ///< in which it waits for other stages
+  double compute_s = 0;             ///< the computation of a rank
+  double bubble_s = 0;              ///< the time in which a rank waits for other stages
   double layers_s = 0;              ///< collectives within layers, as far as nothing hides them
   double copies_s = 0;              ///< gradients and parameters among copies, likewise
   double update_s = 0, link_s = 0;  ///< the optimizer; copies between tiers that nothing hides
-  double activation_bytes = 0, state_bytes = 0;  ///< of a rank
-  double work_bytes = 0;  ///< of a layer's parameters and gradients, and of a pipeline's gradient
+  double activation_bytes = 0, state_bytes = 0;  ///< the bytes of a rank
+  double work_bytes = 0;  ///< bytes of a layer's parameters and gradients, and of a pipeline's gradient
 };
 
 /// The layouts of `request.ranks` ranks that the model and the step allow and whose states and activations

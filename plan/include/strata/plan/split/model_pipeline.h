@@ -17,10 +17,10 @@ class ModelPipeline {
   /// `program` as possible. Errors: those of pipeline_schedule() and balance_stages().
   static Result<ModelPipeline> create(const Program& program, const TrainConfig& config);
 
-  /// What this rank runs of a step, from the program of a micro-batch with its derivative. Errors: those of
-  /// pipeline().
+  /// The program that this rank runs in a step, from the program of a micro-batch with its derivative.
+  /// Errors: those of pipeline().
   Result<Program> training(const Program& program) const;
-  /// What it runs of one micro-batch, forward.
+  /// The program that this rank runs for the forward pass of one micro-batch.
   Result<Program> forward(const Program& program) const;
 
  private:

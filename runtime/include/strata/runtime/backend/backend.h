@@ -76,7 +76,7 @@ class Buffer {
   BufferView view_;
 };
 
-/// What a stream is used for, fixed for its life. The default CUDA stream is never used.
+/// The use of a stream, fixed for its life. The default CUDA stream is never used.
 enum class StreamRole : std::uint8_t { compute, h2d, d2h, cpu, collective };
 inline constexpr std::size_t kStreamRoles = 5;
 std::string_view to_string(StreamRole role) noexcept;
@@ -196,13 +196,15 @@ class HostCall {
   alignas(16) std::array<std::byte, kStateBytes> state_{};
 };
 
-/// What a backend has created and copied so far; contract C6 compares two snapshots of it.
+/// Counts of everything that a backend has created and copied so far; contract C6 compares two snapshots of
+/// it.
 struct BackendCounters {
   std::uint64_t buffers_created = 0;
   std::uint64_t streams_created = 0;
   std::uint64_t events_created = 0;  ///< new events in the pool, not recordings
   std::uint64_t copies = 0;
-  std::array<std::uint64_t, kStreamRoles> copied_bytes{};  ///< by the role of the stream that ran the copy
+  /// The bytes copied by the streams of each role.
+  std::array<std::uint64_t, kStreamRoles> copied_bytes{};
   /// Time that each role's streams spent working. On CUDA, only the work whose timing events have been read.
   std::array<std::int64_t, kStreamRoles> busy_ns{};
 };

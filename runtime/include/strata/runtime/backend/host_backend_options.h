@@ -27,7 +27,7 @@ struct HostBackendOptions {
   bool check = false;            ///< happens-before check of every access (allocates; for tests)
   CopyLink h2d = {}, d2h = {};   ///< ignored under latest_legal, as all pacing is: it has order but no time
   bool paced_compute = false;    ///< HostCall::paced_ns is the minimum time that a call takes
-  bool skip_arithmetic = false;  ///< with paced_compute: paced calls take their time but compute nothing
+  bool skip_arithmetic = false;  ///< needs paced_compute: paced calls take their time but compute nothing
   bool huge_pages = true;
   Trace* trace = nullptr;  ///< gets a track per stream role with a span for each call and copy, and a track
                            ///< of compute stalls; must outlive the backend

@@ -19,7 +19,8 @@ struct SimOptions {
     double bytes_per_s = 0;  ///< 0: infinitely fast
     double latency_s = 0;    ///< added to every transfer
   };
-  std::array<Rate, kSimLanes> rates{};  ///< of copies and NVMe requests; other work has its own time
+  /// The rates of copies and NVMe requests; other work has its own time.
+  std::array<Rate, kSimLanes> rates{};
   /// Fraction of each resource that a lane's work uses when it runs undisturbed. When the fractions of all
   /// active lanes add up to more than 1, each of them slows down in proportion. A lane that runs alone is
   /// never slowed.

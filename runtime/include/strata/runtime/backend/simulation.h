@@ -21,7 +21,7 @@ namespace strata {
 class Simulation {
  public:
   static std::unique_ptr<Simulation> create(const SimOptions& options);
-  /// That of one of several ranks, which its thread creates, uses and destroys in its turn.
+  /// Simulates one of several ranks. The rank's thread creates, uses and destroys the simulation in its turn.
   static std::unique_ptr<Simulation> create(const SimOptions& options, SimWorld& world, int rank);
   virtual ~Simulation() = default;
 

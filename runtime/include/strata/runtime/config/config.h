@@ -35,7 +35,8 @@ struct ConfigSources {
 /// The value of one key and where it came from.
 struct ConfigEntry {
   const KeySpec* spec = nullptr;
-  ConfigValue value = {};   ///< of the type's alternative; meaningless while `automatic && !resolved`
+  /// The value has the alternative of the key's type; it is meaningless while `automatic && !resolved`.
+  ConfigValue value = {};
   std::string raw = {};     ///< as the user wrote it
   std::string origin = {};  ///< "default", "preset austen-5m", "file run.toml:12", "environment
                             ///< STRATA_IO_BLOCK", "argument memory.device=32MiB"

@@ -79,11 +79,11 @@ struct RenamedKey {
   std::string_view old_name, new_name;
 };
 
-/// What other programs call a key: a refusal of the word, in whichever section or as an option, names the
-/// key. `key` may also be an option or a command.
+/// A name that other programs have for a key: a refusal of the word, in whichever section or as an option,
+/// names the key. `key` may also be an option or a command.
 struct OtherWord {
   std::string_view word, key;
-  std::string_view note = {};  ///< what to write there, if the name alone would mislead
+  std::string_view note = {};  ///< says which value to write there, if the name alone would mislead
 };
 
 /// All keys that a program accepts. Points to static tables, which must outlive every ConfigTree built from

@@ -55,7 +55,7 @@ class BlockDigester {
 
  private:
   std::vector<Digest> blocks_;
-  std::vector<std::byte> rest_;  // of a block that is not complete
+  std::vector<std::byte> rest_;  // bytes of a block that is not complete
 };
 
 /// Digest and size of a whole file, read in blocks. Errors: those of Io::open and read_exact.

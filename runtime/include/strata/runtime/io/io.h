@@ -16,7 +16,7 @@ namespace strata {
 /// requirement.
 struct DirectAlignment {
   std::uint32_t memory = 1;
-  std::uint32_t offset = 1;  ///< of the file offset and of the length
+  std::uint32_t offset = 1;  ///< the alignment of the file offset and of the length
 };
 
 /// An open file, closed by its destructor. Each positioned call is one system call and may transfer less than
@@ -69,7 +69,8 @@ class Io {
   virtual ~Io() = default;
   /// `direct` requests O_DIRECT; if the file system refuses it, I/O is buffered (see File::direct).
   virtual Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode, bool direct = false) = 0;
-  virtual Status make_dirs(const std::string& path) = 0;  ///< with parents, with the umask's permissions
+  /// Creates the directory and its parents with the umask's permissions.
+  virtual Status make_dirs(const std::string& path) = 0;
   virtual Status rename(const std::string& from, const std::string& to) = 0;
   virtual Status sync_dir(const std::string& path) = 0;
   virtual Status remove_all(const std::string& path) = 0;  ///< a file, or a directory with its contents

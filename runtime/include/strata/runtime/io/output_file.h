@@ -11,9 +11,9 @@ namespace strata {
 
 /// A file that a command is told to write.
 struct OutputFile {
-  std::string option;  ///< by which it was named, for messages
+  std::string option;  ///< the option that named it, for messages
   std::string path;
-  std::string what;                      ///< what the command writes, such as "a report of strata"
+  std::string what;                      ///< names what the command writes, such as "a report of strata"
   std::vector<std::string> inputs = {};  ///< files that the command reads
   bool may_stream = false;               ///< a pipe or a device will do
   bool stands_alone = false;             ///< it is never a file of a run or of a model

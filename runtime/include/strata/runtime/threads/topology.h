@@ -73,7 +73,7 @@ CpuFeatures read_cpu_features();
 
 struct HugePages {
   std::string transparent;           ///< "always", "madvise", "never"; empty if unsupported
-  std::uint64_t reserved_bytes = 0;  ///< of the default size
+  std::uint64_t reserved_bytes = 0;  ///< the reserved bytes in pages of the default size
   std::uint64_t free_bytes = 0;
 };
 
@@ -83,7 +83,7 @@ struct HostFacts {
   std::uint64_t total_ram_bytes = 0;
   std::uint64_t available_ram_bytes = 0;
   std::optional<std::uint64_t> cgroup_limit_bytes;  ///< the smallest limit of our cgroup and its ancestors
-  std::optional<std::uint64_t> cgroup_used_bytes;   ///< of the cgroup with that limit
+  std::optional<std::uint64_t> cgroup_used_bytes;   ///< the use of the cgroup with that limit
   /// Memory that the cgroups leave: limit minus use, the minimum over our cgroup and its ancestors. File
   /// cache counts as free, since the kernel reclaims it.
   std::optional<std::uint64_t> cgroup_free_bytes;

@@ -60,7 +60,7 @@ class StallMeter {
     Activity activity = Activity::idle;
     StreamRole on = StreamRole::compute;
   };
-  /// What the thread that queues work is doing: waiting for a stream, or for something else.
+  /// The state of the thread that queues work: it waits for a stream, or for something else.
   struct HostState {
     bool for_stream = false;
     StreamRole on = StreamRole::compute;

@@ -44,7 +44,7 @@ class Trace {
   };
   /// A fact about an object, which has a kind and a number. All texts are string literals.
   struct Note {
-    const char* what = "";  ///< what happens to it: "copy"
+    const char* what = "";  ///< names what happens to the object: "copy"
     const char* kind = "";
     std::int64_t number = 0;
     const char* place = "";   ///< where: "device"
@@ -60,7 +60,7 @@ class Trace {
   };
   struct TrackSpans {
     std::string name;
-    std::vector<Span> spans;  ///< by begin
+    std::vector<Span> spans;  ///< sorted by begin
   };
 
   explicit Trace(const Clock& clock) : Trace(clock, Options{}) {}
@@ -77,7 +77,7 @@ class Trace {
   void set_enabled(bool on) noexcept { enabled_.store(on, std::memory_order_relaxed); }
   bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
 
-  /// What the spans of all tracks work on. Allocates when it is called first.
+  /// Notes about the objects that the spans of all tracks work on. Allocates when it is called first.
   Notes& notes();
 
   /// A copy of the intervals of all tracks.
@@ -151,7 +151,7 @@ class Trace::Track {
     std::int64_t begin_ns;
     std::int64_t end_ns;
     Kind kind : 8;
-    std::int32_t queue : 16;  // of the work; a backend has at most 256 streams
+    std::int32_t queue : 16;  // the queue of the work; a backend has at most 256 streams
     std::uint64_t number : 40;
   };
   static_assert(sizeof(TraceEvent) == 40);

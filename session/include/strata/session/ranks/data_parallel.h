@@ -16,8 +16,8 @@ enum class GradientReduce : std::uint8_t {
   /// After the last micro-batch: each rank's own sum, in rank order. Sends less if there are several
   /// micro-batches a rank; the bits depend on the number of ranks.
   once,
-  /// By the program that computes them, as pipelines do (accumulate_over_ranks): when it ends, every rank has
-  /// the sum of all ranks, with the bits of `each`.
+  /// The program that computes them adds them, as pipelines do (accumulate_over_ranks): when it ends, every
+  /// rank has the sum of all ranks, with the bits of `each`.
   in_program,
 };
 std::string_view to_string(GradientReduce reduce) noexcept;

@@ -27,7 +27,7 @@ class ModelGroups {
   /// A collective call.
   Status prepare_neighbours(MeshAxis axis, std::int32_t n);
   ProcessGroup& neighbours(MeshAxis axis, std::int32_t n) const { return *neighbours_.at({axis, n}); }
-  /// Of all groups together, except `data`.
+  /// The counters of all groups together, except `data`.
   GroupCounters counters() const noexcept;
 
  private:

@@ -24,7 +24,7 @@ struct ModelParallel {
 /// The axes along which ranks share the model, outermost first.
 inline constexpr std::array kModelAxes = {MeshAxis::pp, MeshAxis::cp, MeshAxis::tp3, MeshAxis::tp2,
                                           MeshAxis::tp};
-/// Those along which tensors are divided.
+/// The axes along which tensors are divided.
 inline constexpr std::array kSplitAxes = {MeshAxis::cp, MeshAxis::tp3, MeshAxis::tp2, MeshAxis::tp};
 /// "cp 2 x tp 4"
 std::string to_string(const ModelParallel& model);

@@ -14,7 +14,7 @@ class RankGroups {
   /// `ranks`; those of ProcessGroup::split().
   static Result<RankGroups> create(ProcessGroup& world, const DataParallel& ranks);
 
-  /// Of all groups together.
+  /// The counters of all groups together.
   GroupCounters counters() const noexcept;
   ProcessGroup& world() const noexcept { return *world_; }
   /// All ranks, in the order of the parts of the gradient that they sum.

@@ -14,7 +14,7 @@ struct AnswerText {
   std::string_view prompt;
   std::string_view record;  ///< the JSON line of the prompt's file; empty if it is no .jsonl file
   std::string answer;
-  bool ended = false;  ///< by the model, and not cut off
+  bool ended = false;  ///< whether the model ended the answer; false if it was cut off
 };
 
 /// Gives each answer a number. Not thread-safe.

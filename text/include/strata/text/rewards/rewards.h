@@ -9,7 +9,7 @@
 #include <strata/runtime/status.h>
 #include <strata/text/rewards/reward_function.h>
 
-// What an answer is worth: align.reward.
+// Rewards of answers: align.reward.
 
 namespace strata {
 

@@ -23,8 +23,8 @@ class SubspaceSchedule {
     double energy = 0;
     std::string note;  ///< for people, if bases stayed as they were; else empty
   };
-  /// Of a planned run, whose configuration is known to have valid subspaces; of one without any, it does
-  /// nothing.
+  /// The schedule of a planned run, whose configuration is known to have valid subspaces; in a run without
+  /// any, it does nothing.
   explicit SubspaceSchedule(const TrainConfig& config);
 
   /// Whether the step that follows `steps` done ones begins with new bases.
@@ -35,8 +35,8 @@ class SubspaceSchedule {
   /// Engine::renew_bases().
   Result<Renewal> before_step(Engine& engine, BatchSource& source);
 
-  /// What a checkpoint after `steps` steps says about the run: that bases were already renewed for the next
-  /// one, or nothing.
+  /// The entries of a checkpoint after `steps` steps about the run: that bases were already renewed for the
+  /// next one, or nothing.
   std::map<std::string, std::string> state(std::int64_t steps) const;
   /// Continues from a checkpoint after `steps` steps that says this.
   void resume(std::int64_t steps, const std::map<std::string, std::string>& run);

@@ -11,7 +11,7 @@
 
 namespace strata {
 
-inline constexpr std::uint64_t kGgufAlignment = 32;  // of the data and of each tensor in it
+inline constexpr std::uint64_t kGgufAlignment = 32;  // the alignment of the data and of each tensor in it
 
 /// The key-value pairs, encoded as they are added. Keys must differ.
 class GgufMetadata {
