@@ -173,7 +173,7 @@ TEST_F(CliFolderE2e, ValidationsAreInTheMetricsAndTheLastAndBestInTheSummary) {
 }
 
 TEST_F(CliFolderE2e, TheGuideAndTheHelpHaveTheSameTableOfExitCodes) {
-  const std::string guide = read_all(str(STRATA_SOURCE_DIR, "/docs/user-guide.md")),
+  const std::string guide = read_all(str(STRATA_SOURCE_DIR, "/docs/guide/runs.md")),
                     help = strata({"--help"}).out;
   std::size_t rows = 0;
   for (const int code : {0, 1, 2, 3, 4, 5, 75}) {

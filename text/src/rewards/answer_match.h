@@ -27,7 +27,7 @@ std::optional<Decimal> decimal_of(std::string_view text);
 std::string wanted_answer(std::string_view answer);
 
 /// Whether the folded text has what is wanted: if that is a number, a number of the same value, else the same
-/// words, which are not parts of others. docs/user-guide.md, GRPO and PPO, states the rule.
+/// words, which are not parts of others. docs/guide/align.md states the rule.
 bool has_answer(std::string_view text, std::string_view wanted);
 
 }  // namespace strata::detail
