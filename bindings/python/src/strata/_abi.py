@@ -6,6 +6,8 @@ import os
 import pathlib
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
+from .errors import error
+
 ABI_VERSION = 1
 UNLIMITED = 2**64 - 1
 
@@ -178,3 +180,10 @@ def load():
                               f"this package needs {ABI_VERSION}")  # fmt: skip
         _library = loaded
     return _library
+
+
+def check(status):
+    """Raises the error of a call that has failed."""
+    if status != 0:
+        text = load().strata_last_error().decode(errors="replace")
+        raise error(load().strata_status_name(status).decode(), text)

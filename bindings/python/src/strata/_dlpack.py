@@ -42,9 +42,7 @@ class HostTensor:
 
     @staticmethod
     def _describe(managed, is_versioned, tensor, what):
-        from ._session import check
-
         try:
-            check(_abi.load().strata_tensor_from_dlpack(managed, int(is_versioned), ctypes.byref(tensor)))
+            _abi.check(_abi.load().strata_tensor_from_dlpack(managed, int(is_versioned), ctypes.byref(tensor)))
         except StrataError as failure:
             raise error(failure.status, f"{what}: {failure}") from None

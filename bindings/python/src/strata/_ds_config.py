@@ -9,7 +9,7 @@ import sys
 import typing
 
 from . import _abi
-from ._session import check
+from ._abi import check
 from .errors import InvalidError, UnsupportedError
 
 _KINDS = {"adamw": "AdamW", "adam": "Adam", "lion": "Lion", "adagrad": "Adagrad", "sgd": "SGD"}

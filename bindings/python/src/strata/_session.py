@@ -5,16 +5,10 @@ import os
 import weakref
 
 from . import _abi
+from ._abi import check
 from ._dlpack import HostTensor
 from ._sizes import to_bytes
-from .errors import InvalidError, error
-
-
-def check(status):
-    if status != 0:
-        lib = _abi.load()
-        text = lib.strata_last_error().decode(errors="replace")
-        raise error(lib.strata_status_name(status).decode(), text)
+from .errors import InvalidError
 
 
 def index_of(value, names, what):

@@ -5,7 +5,8 @@ import ctypes
 import weakref
 
 from .. import _abi
-from .._session import budget_of, check, paths_of
+from .._abi import check
+from .._session import budget_of, paths_of
 from .._sizes import to_bytes
 
 
