@@ -21,6 +21,15 @@
 #include <strata/simd/simd_x86.h>
 #endif
 
+/// Placed before a loop over the registers of a value, which is unrolled into straight code; but for
+/// `scalar`, whose 16 registers of one lane would be most of the compiler's work and are used by CPUs without
+/// any other set.
+#ifdef STRATA_ISA_IS_scalar
+#define STRATA_UNROLL_PARTS
+#else
+#define STRATA_UNROLL_PARTS _Pragma("GCC unroll 16")
+#endif
+
 namespace strata::simd::STRATA_ISA {
 
 /// One value broadcast to all lanes. It needs a single register, even where f32x16 needs several.
@@ -40,11 +49,11 @@ struct f32x16 {
 
   f32x16() = default;
   explicit STRATA_HD f32x16(float x) {
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kParts; ++i) part[i] = Register::broadcast(x);
   }
   explicit STRATA_HD f32x16(const f32splat& x) {
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kParts; ++i) part[i] = x.part;
   }
   /// Loads from and stores to memory of float, bf16 or f16; bf16 and f16 are rounded to nearest even when
@@ -52,13 +61,13 @@ struct f32x16 {
   template <class T>
   static STRATA_HD f32x16 load(const T* p) {
     f32x16 out;
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kParts; ++i) out.part[i] = Register::load(p + i * Register::kLanes);
     return out;
   }
   template <class T>
   STRATA_HD void store(T* p) const {
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kParts; ++i) Register::store(p + i * Register::kLanes, part[i]);
   }
   /// Loads the first n < 16 lanes and sets the others to `fill`. Reads nothing past p + n.
@@ -78,13 +87,13 @@ struct f32x16 {
   /// Load and store 16 split masters; the functions with `first` in their name, n < 16 of them.
   static STRATA_HD f32x16 load_master(const bf16* high, const std::uint16_t* low) {
     f32x16 out;
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kParts; ++i)
       out.part[i] = Register::load_master(high + i * Register::kLanes, low + i * Register::kLanes);
     return out;
   }
   STRATA_HD void store_master(bf16* high, std::uint16_t* low) const {
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kParts; ++i)
       Register::store_master(high + i * Register::kLanes, low + i * Register::kLanes, part[i]);
   }
@@ -110,21 +119,21 @@ struct f32x16 {
     return load(lanes);
   }
 
-#define STRATA_F32X16_OPERATOR(op)                                                                  \
-  friend STRATA_HD f32x16 operator op(const f32x16& a, const f32x16& b) {                           \
-    f32x16 out;                                                                                     \
-    _Pragma("GCC unroll 16") for (int i = 0; i < kParts; ++i) out.part[i] = a.part[i] op b.part[i]; \
-    return out;                                                                                     \
-  }                                                                                                 \
-  friend STRATA_HD f32x16 operator op(const f32x16& a, const f32splat& b) {                         \
-    f32x16 out;                                                                                     \
-    _Pragma("GCC unroll 16") for (int i = 0; i < kParts; ++i) out.part[i] = a.part[i] op b.part;    \
-    return out;                                                                                     \
-  }                                                                                                 \
-  friend STRATA_HD f32x16 operator op(const f32splat& a, const f32x16& b) {                         \
-    f32x16 out;                                                                                     \
-    _Pragma("GCC unroll 16") for (int i = 0; i < kParts; ++i) out.part[i] = a.part op b.part[i];    \
-    return out;                                                                                     \
+#define STRATA_F32X16_OPERATOR(op)                                                             \
+  friend STRATA_HD f32x16 operator op(const f32x16& a, const f32x16& b) {                      \
+    f32x16 out;                                                                                \
+    STRATA_UNROLL_PARTS for (int i = 0; i < kParts; ++i) out.part[i] = a.part[i] op b.part[i]; \
+    return out;                                                                                \
+  }                                                                                            \
+  friend STRATA_HD f32x16 operator op(const f32x16& a, const f32splat& b) {                    \
+    f32x16 out;                                                                                \
+    STRATA_UNROLL_PARTS for (int i = 0; i < kParts; ++i) out.part[i] = a.part[i] op b.part;    \
+    return out;                                                                                \
+  }                                                                                            \
+  friend STRATA_HD f32x16 operator op(const f32splat& a, const f32x16& b) {                    \
+    f32x16 out;                                                                                \
+    STRATA_UNROLL_PARTS for (int i = 0; i < kParts; ++i) out.part[i] = a.part op b.part[i];    \
+    return out;                                                                                \
   }
   STRATA_F32X16_OPERATOR(+)
   STRATA_F32X16_OPERATOR(-)
@@ -135,20 +144,20 @@ struct f32x16 {
 
 STRATA_HD f32x16 sqrt_of(const f32x16& x) {
   f32x16 out;
-#pragma GCC unroll 16
+  STRATA_UNROLL_PARTS
   for (int i = 0; i < f32x16::kParts; ++i) out.part[i] = Register::sqrt(x.part[i]);
   return out;
 }
 STRATA_HD f32x16 select_greater(const f32x16& a, const f32x16& b, const f32x16& x, const f32x16& y) {
   f32x16 out;
-#pragma GCC unroll 16
+  STRATA_UNROLL_PARTS
   for (int i = 0; i < f32x16::kParts; ++i)
     out.part[i] = Register::select_greater(a.part[i], b.part[i], x.part[i], y.part[i]);
   return out;
 }
 STRATA_HD f32x16 pow2_of_rounded(const f32x16& t) {
   f32x16 out;
-#pragma GCC unroll 16
+  STRATA_UNROLL_PARTS
   for (int i = 0; i < f32x16::kParts; ++i) out.part[i] = Register::pow2_of_rounded(t.part[i]);
   return out;
 }
@@ -161,13 +170,13 @@ struct u32x16 {
 
   u32x16() = default;
   explicit STRATA_HD u32x16(std::uint32_t x) {
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kParts; ++i) part[i] = Register::broadcast(x);
   }
   /// first, first + 1, ...
   static STRATA_HD u32x16 counting(std::uint32_t first) {
     u32x16 out;
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kParts; ++i)
       out.part[i] = Register::counting() +
                     Register::broadcast(first + static_cast<std::uint32_t>(i * Register::kLanes));
@@ -175,30 +184,30 @@ struct u32x16 {
   }
   static STRATA_HD u32x16 load_bytes(const std::uint8_t* p) {
     u32x16 out;
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kParts; ++i) out.part[i] = Register::load_bytes(p + i * Register::kLanes);
     return out;
   }
   /// Store the low 8 or 16 bits of each lane.
   STRATA_HD void store_bytes(std::uint8_t* p) const {
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kParts; ++i) Register::store_bytes(p + i * Register::kLanes, part[i]);
   }
   STRATA_HD void store_halves(std::uint16_t* p) const {
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kParts; ++i) Register::store_halves(p + i * Register::kLanes, part[i]);
   }
   STRATA_HD u32x16 operator>>(int n) const {
     u32x16 out;
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kParts; ++i) out.part[i] = part[i] >> n;
     return out;
   }
-#define STRATA_U32X16_OPERATOR(op)                                                                  \
-  friend STRATA_HD u32x16 operator op(const u32x16& a, const u32x16& b) {                           \
-    u32x16 out;                                                                                     \
-    _Pragma("GCC unroll 16") for (int i = 0; i < kParts; ++i) out.part[i] = a.part[i] op b.part[i]; \
-    return out;                                                                                     \
+#define STRATA_U32X16_OPERATOR(op)                                                             \
+  friend STRATA_HD u32x16 operator op(const u32x16& a, const u32x16& b) {                      \
+    u32x16 out;                                                                                \
+    STRATA_UNROLL_PARTS for (int i = 0; i < kParts; ++i) out.part[i] = a.part[i] op b.part[i]; \
+    return out;                                                                                \
   }
   STRATA_U32X16_OPERATOR(+)
   STRATA_U32X16_OPERATOR(*)
@@ -209,26 +218,26 @@ struct u32x16 {
 };
 STRATA_HD u32x16 bits_of(const f32x16& x) {
   u32x16 out;
-#pragma GCC unroll 16
+  STRATA_UNROLL_PARTS
   for (int i = 0; i < f32x16::kParts; ++i) out.part[i] = Register::bits_of(x.part[i]);
   return out;
 }
 STRATA_HD f32x16 float_of(const u32x16& x) {
   f32x16 out;
-#pragma GCC unroll 16
+  STRATA_UNROLL_PARTS
   for (int i = 0; i < f32x16::kParts; ++i) out.part[i] = Register::float_of(x.part[i]);
   return out;
 }
 STRATA_HD u32x16 max_of(const u32x16& a, const u32x16& b) {
   u32x16 out;
-#pragma GCC unroll 16
+  STRATA_UNROLL_PARTS
   for (int i = 0; i < u32x16::kParts; ++i) out.part[i] = Register::max(a.part[i], b.part[i]);
   return out;
 }
 /// x, with every NaN replaced by the canonical quiet NaN.
 STRATA_HD f32x16 quiet_nan(const f32x16& x) {
   f32x16 out;
-#pragma GCC unroll 16
+  STRATA_UNROLL_PARTS
   for (int i = 0; i < f32x16::kParts; ++i) out.part[i] = Register::quiet_nan(x.part[i]);
   return out;
 }
@@ -262,30 +271,30 @@ struct f32x32 {
   template <class T>
   static STRATA_HD f32x32 load(const T* p) {
     f32x32 out;
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kPairs; ++i) Register::load_two(p + i * kStep, out.part(2 * i), out.part(2 * i + 1));
     return out;
   }
   template <class T>
   STRATA_HD void store(T* p) const {
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kPairs; ++i) Register::store_two(p + i * kStep, part(2 * i), part(2 * i + 1));
   }
   /// Non-temporal store, which bypasses the caches; `p` must be aligned to 64 bytes.
   template <class T>
   STRATA_HD void stream(T* p) const {
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kPairs; ++i) Register::stream_two(p + i * kStep, part(2 * i), part(2 * i + 1));
   }
   static STRATA_HD f32x32 load_master(const bf16* high, const std::uint16_t* low) {
     f32x32 out;
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kPairs; ++i)
       Register::load_two_masters(high + i * kStep, low + i * kStep, out.part(2 * i), out.part(2 * i + 1));
     return out;
   }
   STRATA_HD void store_master(bf16* high, std::uint16_t* low) const {
-#pragma GCC unroll 16
+    STRATA_UNROLL_PARTS
     for (int i = 0; i < kPairs; ++i)
       Register::store_two_masters(high + i * kStep, low + i * kStep, part(2 * i), part(2 * i + 1));
   }
