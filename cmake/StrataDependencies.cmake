@@ -67,7 +67,11 @@ if(NOT STRATA_WITH_CUDA STREQUAL "OFF")
   # Debian 12's CMake sets a property of nvToolsExt if a project requires CMake 3.25, and CUDA 13 has no such library.
   set(strata_required_cmake "${CMAKE_MINIMUM_REQUIRED_VERSION}")
   set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
+  # The toolkit is found by its shared runtime, also where everything is linked statically.
+  set(strata_suffixes "${CMAKE_FIND_LIBRARY_SUFFIXES}")
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .so .a)
   find_package(CUDAToolkit 12.5 QUIET)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES "${strata_suffixes}")
   set(CMAKE_MINIMUM_REQUIRED_VERSION "${strata_required_cmake}")
   if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE)
     set(strata_cuda_found TRUE)
