@@ -163,13 +163,17 @@ Result<LoadedConfig> config_of_rank(const Evaluation& e, int rank, int ranks) {
 /// Evaluates on ranks that share the model, and tells `take` of the first one.
 Status evaluate_shared(const Evaluation& e, int ranks, const std::function<void(const RankResult&)>& take) {
   std::vector<RankResult> all(static_cast<std::size_t>(ranks));
-  STRATA_TRY_ASSIGN(const auto worlds, run_on_ranks(ranks, [&](World& world) -> Status {
-                      STRATA_TRY_ASSIGN(LoadedConfig loaded, config_of_rank(e, world.rank(), ranks));
-                      return evaluate_rank(e, loaded, &world, all[static_cast<std::size_t>(world.rank())]);
-                    }));
-  take(all.front());
-  all.clear();  // before their worlds
-  return {};
+  const auto evaluate = [&](World& world) -> Status {
+    RankResult& rank = all[static_cast<std::size_t>(world.rank())];
+    STRATA_TRY_ASSIGN(LoadedConfig loaded, config_of_rank(e, world.rank(), ranks));
+    Status status = evaluate_rank(e, loaded, &world, rank);
+    if (!status.is_ok()) rank = {};  // its world ends now
+    return status;
+  };
+  return run_on_ranks(ranks, evaluate, [&] {
+    if (all.front().job != nullptr) take(all.front());
+    all.clear();
+  });
 }
 
 Result<ModelEvaluation> evaluate(const EvaluateRequest& request, LoadedConfig& loaded, Target target,

@@ -186,13 +186,11 @@ Status generate(const Args& args, World* world);
 Status generate_on_ranks(const Args& args, int ranks) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> nowhere(std::fopen("/dev/null", "w"), &std::fclose);
   if (nowhere == nullptr) return Status::error(Code::io_error, "/dev/null cannot be opened");
-  return run_on_ranks(ranks,
-                      [&](World& world) {
-                        Args own = args;
-                        if (world.rank() > 0) own.out = own.err = nowhere.get();
-                        return generate(own, &world);
-                      })
-      .status();
+  return run_on_ranks(ranks, [&](World& world) {
+    Args own = args;
+    if (world.rank() > 0) own.out = own.err = nowhere.get();
+    return generate(own, &world);
+  });
 }
 
 Status generate(const Args& given, World* world) {
