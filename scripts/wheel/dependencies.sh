@@ -109,10 +109,9 @@ httplib() {
     >"$prefix/lib/pkgconfig/cpp-httplib.pc"
 }
 
-for library in fmtlib:libfmt-dev spdlog:libspdlog-dev onetbb:libtbb-dev; do source_of "${library%:*}" "${library#*:}"; done
+for library in fmtlib:libfmt-dev spdlog:libspdlog-dev; do source_of "${library%:*}" "${library#*:}"; done
 [[ -e $prefix/lib/libfmt.a ]] || by_cmake fmt "$work/source/fmtlib" fmt libfmt.a -DFMT_TEST=OFF -DFMT_DOC=OFF
 [[ -e $prefix/lib/libspdlog.a ]] || by_cmake spdlog "$work/source/spdlog" spdlog libspdlog.a -DSPDLOG_FMT_EXTERNAL=ON
-[[ -e $prefix/lib/libtbb.a ]] || by_cmake tbb "$work/source/onetbb" tbb '*/libtbb.a' -DTBB_TEST=OFF -DTBBMALLOC_BUILD=OFF
 [[ -e $prefix/lib/libhwloc.a ]] || (hwloc)
 httplib
 [[ -e $prefix/lib/libdnnl.a ]] || onednn

@@ -29,7 +29,4 @@ void AllocCounter::fail_at(std::uint64_t number) noexcept { failing_allocation =
 ThirdPartyScope::ThirdPartyScope() noexcept { ++third_party_depth; }
 ThirdPartyScope::~ThirdPartyScope() { --third_party_depth; }
 
-OwnCodeScope::OwnCodeScope() noexcept : saved_(third_party_depth) { third_party_depth = 0; }
-OwnCodeScope::~OwnCodeScope() { third_party_depth = saved_; }
-
 }  // namespace strata

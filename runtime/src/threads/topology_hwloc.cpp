@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <type_traits>
+#include <utility>
 
 #include <hwloc.h>
 
@@ -32,13 +34,21 @@ std::uint64_t cache_bytes(hwloc_topology_t topology, hwloc_obj_type_t type, int 
   return total;
 }
 
-Result<TopologyHandle> load_topology() {
+// The machine as hwloc sees it, read at the first use: that takes milliseconds, and every pinned slab and
+// every thread pool asks. It is only read afterwards, which hwloc allows from several threads. A failure is
+// not kept.
+Result<hwloc_topology_t> machine_topology() {
+  static std::mutex mutex;
+  static TopologyHandle machine;
+  const std::scoped_lock lock(mutex);
+  if (machine != nullptr) return machine.get();
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return Status::error(Code::unsupported, "hwloc cannot be initialized");
   TopologyHandle topology(raw);
   if (hwloc_topology_load(raw) != 0)
     return Status::error(Code::unsupported, "hwloc cannot read this machine");
-  return topology;
+  machine = std::move(topology);
+  return machine.get();
 }
 
 struct FreeBitmap {
@@ -52,33 +62,32 @@ Status refused(const char* what) {
 
 }  // namespace
 
-// There are few, large slabs, so loading the topology again for each has no noticeable cost.
 Status bind_to_numa(void* data, std::size_t bytes, int node) {
-  STRATA_TRY_ASSIGN(const TopologyHandle topology, load_topology());
-  const int n = count(topology.get(), HWLOC_OBJ_NUMANODE);
+  STRATA_TRY_ASSIGN(const hwloc_topology_t topology, machine_topology());
+  const int n = count(topology, HWLOC_OBJ_NUMANODE);
   if (node == kAllNumaNodes) {
     if (n < 2) return {};
-    const hwloc_const_nodeset_t all = hwloc_topology_get_allowed_nodeset(topology.get());
-    const int rc = hwloc_set_area_membind(topology.get(), data, bytes, all, HWLOC_MEMBIND_INTERLEAVE,
-                                          HWLOC_MEMBIND_BYNODESET);
+    const hwloc_const_nodeset_t all = hwloc_topology_get_allowed_nodeset(topology);
+    const int rc =
+        hwloc_set_area_membind(topology, data, bytes, all, HWLOC_MEMBIND_INTERLEAVE, HWLOC_MEMBIND_BYNODESET);
     return rc == 0 ? Status() : refused("interleaving memory over NUMA nodes");
   }
   const hwloc_obj_t object =
-      node < 0 ? nullptr : hwloc_get_numanode_obj_by_os_index(topology.get(), static_cast<unsigned>(node));
+      node < 0 ? nullptr : hwloc_get_numanode_obj_by_os_index(topology, static_cast<unsigned>(node));
   if (object == nullptr)
     return Status::error(Code::invalid,
                          str("NUMA node ", node, " was requested, but the number of NUMA nodes is ", n));
-  const int rc = hwloc_set_area_membind(topology.get(), data, bytes, object->nodeset, HWLOC_MEMBIND_BIND,
+  const int rc = hwloc_set_area_membind(topology, data, bytes, object->nodeset, HWLOC_MEMBIND_BIND,
                                         HWLOC_MEMBIND_BYNODESET);
   return rc == 0 ? Status() : refused("binding memory to a NUMA node");
 }
 
 Result<int> numa_binding(const void* data, std::size_t bytes) {
-  STRATA_TRY_ASSIGN(const TopologyHandle topology, load_topology());
+  STRATA_TRY_ASSIGN(const hwloc_topology_t topology, machine_topology());
   const Bitmap nodes(hwloc_bitmap_alloc());
   hwloc_membind_policy_t policy = HWLOC_MEMBIND_DEFAULT;
   if (nodes == nullptr ||
-      hwloc_get_area_membind(topology.get(), data, bytes, nodes.get(), &policy, HWLOC_MEMBIND_BYNODESET) != 0)
+      hwloc_get_area_membind(topology, data, bytes, nodes.get(), &policy, HWLOC_MEMBIND_BYNODESET) != 0)
     return refused("reading the NUMA binding of memory");
   const bool one = policy == HWLOC_MEMBIND_BIND && hwloc_bitmap_weight(nodes.get()) == 1;
   return one ? hwloc_bitmap_first(nodes.get()) : kAllNumaNodes;
@@ -137,9 +146,9 @@ Result<Topology> build_topology(hwloc_topology_t raw, std::span<const int> mask)
 }  // namespace
 
 Result<Topology> read_topology() {
-  STRATA_TRY_ASSIGN(const TopologyHandle topology, load_topology());
+  STRATA_TRY_ASSIGN(const hwloc_topology_t topology, machine_topology());
   const std::vector<int> mask = detail::affinity_mask();
-  STRATA_TRY_ASSIGN(Topology result, build_topology(topology.get(), mask));
+  STRATA_TRY_ASSIGN(Topology result, build_topology(topology, mask));
   result.can_bind = !mask.empty() && detail::bind_thread(::pthread_self(), mask).is_ok();
   return result;
 }

@@ -108,7 +108,6 @@ class Child {
       mark_test_thread();
       start_failures(failure);
       std::uint64_t hash = 0;
-      bool needs_new_process = false;
       if (options_.scenario == nullptr) {
         problems_of_run_ += run_without_sessions(failure);
       } else {
@@ -116,12 +115,10 @@ class Child {
         hash = one.run();
         problems_of_run_ += one.problems();
         was_refused_ = one.refused_with() != STRATA_OK;
-        needs_new_process = one.needs_new_process();
       }
       stop_failures();
       if (failure.kind == Failure::none) progress_.expected = hash;
-      if (hash != progress_.expected && !needs_new_process)
-        complain("the result differs from that of a run without failures");
+      if (hash != progress_.expected) complain("the result differs from that of a run without failures");
     }).join();
     check_resources();
     check_files();

@@ -132,7 +132,7 @@ WRAPPED(int, io_uring_submit_and_wait, io_uring* ring, unsigned wait_nr) {
 
 #endif
 
-// Fails those of std::thread alone: oneTBB ends the program if it gets no thread.
+// Fails those of std::thread alone, and none of other libraries.
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) {
   using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   static const auto real = reinterpret_cast<Create>(::dlsym(RTLD_NEXT, "pthread_create"));

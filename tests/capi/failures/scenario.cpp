@@ -91,10 +91,7 @@ strata_status ScenarioRun::made(const char* name, const std::function<strata_sta
 bool ScenarioRun::repeat_once(const char* name, const std::function<strata_status()>& make) {
   if (made(name, make) == STRATA_OK) return true;
   const strata_status again = made(name, make);
-  needs_new_process_ =
-      failure_.kind == Failure::allocation && again == STRATA_OUT_OF_MEMORY &&
-      std::string_view(strata_last_error()).find("start the process again") != std::string_view::npos;
-  if (again != STRATA_OK && !needs_new_process_) problem((std::string(name) + " fails again").c_str(), again);
+  if (again != STRATA_OK) problem((std::string(name) + " fails again").c_str(), again);
   return again == STRATA_OK;
 }
 

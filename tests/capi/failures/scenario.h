@@ -38,8 +38,6 @@ class ScenarioRun {
   /// Returns a hash of all that the trainer sees at the end.
   std::uint64_t run();
   int problems() const { return problems_; }
-  /// oneTBB could not start, which it tries once: there is no result.
-  bool needs_new_process() const { return needs_new_process_; }
   /// The status of the call that failed first; OK: none.
   strata_status refused_with() const { return refused_with_; }
 
@@ -79,7 +77,6 @@ class ScenarioRun {
   std::uint64_t hash_ = 0, visited_ = 0;
   int problems_ = 0;
   strata_status refused_with_ = STRATA_OK;
-  bool needs_new_process_ = false;
 };
 
 /// Calls that need no session: strata_arrays_*, strata_ds_config_convert(), refused options and handles.

@@ -21,25 +21,13 @@ class AllocCounter {
   static void fail_at(std::uint64_t number) noexcept;
 };
 
-/// Marks a call into a library whose allocations are not counted (oneTBB, oneDNN). Cheap; may be nested.
+/// Marks a call into a library whose allocations are not counted (oneDNN, CUDA). Cheap; may be nested.
 class ThirdPartyScope {
  public:
   ThirdPartyScope() noexcept;
   ~ThirdPartyScope();
   ThirdPartyScope(const ThirdPartyScope&) = delete;
   ThirdPartyScope& operator=(const ThirdPartyScope&) = delete;
-};
-
-/// Inside a ThirdPartyScope, marks a callback into strata's own code, whose allocations count again.
-class OwnCodeScope {
- public:
-  OwnCodeScope() noexcept;
-  ~OwnCodeScope();
-  OwnCodeScope(const OwnCodeScope&) = delete;
-  OwnCodeScope& operator=(const OwnCodeScope&) = delete;
-
- private:
-  int saved_;
 };
 
 }  // namespace strata

@@ -1,22 +1,31 @@
 // Threads grouped by NUMA node. The state of a call is on its caller's stack: each node has a part of the
 // items, which threads take one by one with an atomic cursor, those of their own node first. A lock per node
 // guards who may join a call there; it is taken twice per call and thread, never per item.
+#include <strata/runtime/threads/thread_pool.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <strata/runtime/str.h>
 #include <strata/runtime/thread_annotations.h>
 
 #include "threads/affinity.h"
-#include "threads/thread_pools.h"
 
-namespace strata::detail {
+namespace strata {
 namespace {
+
+using detail::bind_thread;
+
+constexpr int kMaxThreads = 1024;
+constexpr std::size_t kMaxNumaNodes = 64;
 
 // How often an idle worker polls for a call before it sleeps: about 30 us. Waking a sleeping thread takes
 // about as long, and calls in quick succession would pay that each time. The loop pauses rather than yields,
@@ -31,10 +40,11 @@ void cpu_relax() noexcept {
 #endif
 }
 
-class NumaThreadPool final : public ThreadPool {
+class NodeThreadPool final : public ThreadPool {
  public:
-  explicit NumaThreadPool(const CoreShare& share);
-  ~NumaThreadPool() override;
+  explicit NodeThreadPool(const CoreShare& share);
+  ~NodeThreadPool() override;
+  /// Errors: `out_of_memory` if the system starts no more threads, `unsupported` if it refuses to bind one.
   Status start(const CoreShare& share);
 
   int threads() const noexcept override { return threads_before_.back(); }
@@ -86,6 +96,7 @@ class NumaThreadPool final : public ThreadPool {
   std::size_t callers_node() const noexcept;
   void publish(std::size_t node, Call& call, NodeRange& part) noexcept;
   void withdraw(std::size_t node, NodeRange& part) noexcept;
+  Status add_worker(std::size_t node);
   void worker_loop(std::size_t node) noexcept;
   static void wait_for_call(Node& at) noexcept STRATA_REQUIRES(at.mutex);
   static NodeRange* joinable(const Node& at, std::size_t node) noexcept STRATA_REQUIRES(at.mutex);
@@ -103,7 +114,7 @@ class NumaThreadPool final : public ThreadPool {
 thread_local const void* t_pool = nullptr;
 thread_local std::size_t t_node = 0;
 
-NumaThreadPool::NumaThreadPool(const CoreShare& share) : nodes_(share.nodes.size()) {
+NodeThreadPool::NodeThreadPool(const CoreShare& share) : nodes_(share.nodes.size()) {
   for (std::size_t k = 0; k < share.nodes.size(); ++k) {
     const CoreShare::Node& node = share.nodes[k];
     threads_before_.push_back(threads_before_.back() + node.threads);
@@ -116,7 +127,7 @@ NumaThreadPool::NumaThreadPool(const CoreShare& share) : nodes_(share.nodes.size
   }
 }
 
-NumaThreadPool::~NumaThreadPool() {
+NodeThreadPool::~NodeThreadPool() {
   for (Node& node : nodes_) {
     const MutexLock lock(node.mutex);
     node.stopping = true;
@@ -124,20 +135,31 @@ NumaThreadPool::~NumaThreadPool() {
   }
 }
 
-// Every node gets all its threads, although one of them idles while a caller on that node takes part, because
-// callers may be on any node.
-Status NumaThreadPool::start(const CoreShare& share) {
+// A bound node gets all its threads, although one of them idles while a caller on that node takes part,
+// because callers may be on any node. Callers of a pool that is not bound take part on its only node.
+Status NodeThreadPool::start(const CoreShare& share) {
   if (threads() == 1) return {};
   for (std::size_t k = 0; k < share.nodes.size(); ++k)
-    for (int i = 0; i < share.nodes[k].threads; ++i) {
-      std::jthread& worker = workers_.emplace_back([this, k] { worker_loop(k); });
+    for (int i = share.bound ? 0 : 1; i < share.nodes[k].threads; ++i) {
+      STRATA_TRY(add_worker(k));
+      std::jthread& worker = workers_.back();
       (void)::pthread_setname_np(worker.native_handle(), str("st-cpu-", k, "-", i).substr(0, 15).c_str());
       if (share.bound) STRATA_TRY(bind_thread(worker.native_handle(), share.nodes[k].cpus));
     }
   return {};
 }
 
-void NumaThreadPool::Call::run_items(std::size_t home) noexcept {
+Status NodeThreadPool::add_worker(std::size_t node) {
+  try {
+    workers_.emplace_back([this, node] { worker_loop(node); });
+    return {};
+  } catch (const std::system_error& error) {
+    return Status::error(Code::out_of_memory, str("thread ", workers_.size() + 1, " of a pool of ", threads(),
+                                                  " cannot be started: ", error.what()));
+  }
+}
+
+void NodeThreadPool::Call::run_items(std::size_t home) noexcept {
   for (std::size_t hop = 0; hop < (node_local ? 1 : n_parts); ++hop) {
     NodeRange& part = parts[(home + hop) % n_parts];
     while (part.has_items()) {
@@ -147,7 +169,7 @@ void NumaThreadPool::Call::run_items(std::size_t home) noexcept {
   }
 }
 
-std::size_t NumaThreadPool::callers_node() const noexcept {
+std::size_t NodeThreadPool::callers_node() const noexcept {
   if (t_pool == this) return t_node;
   const int cpu = ::sched_getcpu();
   if (cpu < 0 || static_cast<std::size_t>(cpu) >= node_of_cpu_.size()) return 0;
@@ -155,7 +177,7 @@ std::size_t NumaThreadPool::callers_node() const noexcept {
   return node < nodes_.size() ? node : 0;
 }
 
-void NumaThreadPool::publish(std::size_t node, Call& call, NodeRange& part) noexcept {
+void NodeThreadPool::publish(std::size_t node, Call& call, NodeRange& part) noexcept {
   if (part.joins_left <= 0) return;
   Node& at = nodes_[node];
   const int joins_left = part.joins_left;
@@ -171,7 +193,7 @@ void NumaThreadPool::publish(std::size_t node, Call& call, NodeRange& part) noex
 
 // The cursors do not order memory: the caller sees what the workers wrote because they leave under the lock.
 // Items are left at this point only if the caller took none; workers leave only when none are left.
-void NumaThreadPool::withdraw(std::size_t node, NodeRange& part) noexcept {
+void NodeThreadPool::withdraw(std::size_t node, NodeRange& part) noexcept {
   if (part.call == nullptr) return;  // was never published
   Node& at = nodes_[node];
   const MutexLock lock(at.mutex);
@@ -183,7 +205,7 @@ void NumaThreadPool::withdraw(std::size_t node, NodeRange& part) noexcept {
     }
 }
 
-void NumaThreadPool::run(std::int64_t n, Function function, const void* context, Stealing stealing) {
+void NodeThreadPool::run(std::int64_t n, Function function, const void* context, Stealing stealing) {
   if (n <= 0) return;
   const bool nested = t_pool == this;
   const bool node_local = stealing == Stealing::within_node && !nested && nodes_.size() > 1;
@@ -210,14 +232,14 @@ void NumaThreadPool::run(std::int64_t n, Function function, const void* context,
   for (std::size_t k = 0; k < nodes_.size(); ++k) withdraw(k, call.parts[k]);
 }
 
-NumaThreadPool::NodeRange* NumaThreadPool::joinable(const Node& at, std::size_t node) noexcept {
+NodeThreadPool::NodeRange* NodeThreadPool::joinable(const Node& at, std::size_t node) noexcept {
   for (NodeRange* part = at.top; part != nullptr; part = part->below)
     if (part->joins_left > 0 && part->call->has_items(node)) return part;
   return nullptr;
 }
 
 // May return without a call to join.
-void NumaThreadPool::wait_for_call(Node& at) noexcept {
+void NodeThreadPool::wait_for_call(Node& at) noexcept {
   const std::uint32_t seen = at.published.load(std::memory_order_relaxed);
   at.mutex.unlock();
   for (int i = 0; i < kSpins && at.published.load(std::memory_order_relaxed) == seen; ++i) cpu_relax();
@@ -225,7 +247,7 @@ void NumaThreadPool::wait_for_call(Node& at) noexcept {
   if (at.published.load(std::memory_order_relaxed) == seen && !at.stopping) at.wake.wait(at.mutex);
 }
 
-void NumaThreadPool::worker_loop(std::size_t node) noexcept {
+void NodeThreadPool::worker_loop(std::size_t node) noexcept {
   t_pool = this;
   t_node = node;
   Node& at = nodes_[node];
@@ -248,10 +270,26 @@ void NumaThreadPool::worker_loop(std::size_t node) noexcept {
 
 }  // namespace
 
-Result<std::unique_ptr<ThreadPool>> create_numa_thread_pool(const CoreShare& share) {
-  auto pool = std::make_unique<NumaThreadPool>(share);
+Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads) {
+  if (threads < 0 || threads > kMaxThreads)
+    return Status::error(Code::invalid, str("cpu.threads is ", threads,
+                                            "; it must be from 0 (this process's share) to ", kMaxThreads));
+  if (threads > 0) return create({.nodes = {{0, threads, {}}}, .why = {}});
+  std::vector<std::string> environment;
+  for (char** word = environ; word != nullptr && *word != nullptr; ++word) environment.emplace_back(*word);
+  STRATA_TRY_ASSIGN(const CoreShare share, process_core_share(environment));
+  return create(share);
+}
+
+Result<std::unique_ptr<ThreadPool>> ThreadPool::create(const CoreShare& share) {
+  const int threads = share.threads();
+  if (threads < 1 || threads > kMaxThreads || share.nodes.size() > kMaxNumaNodes)
+    return Status::error(Code::invalid, str("a share of ", threads, " threads on ", share.nodes.size(),
+                                            " NUMA nodes; a pool has 1 to ", kMaxThreads, " threads on 1 to ",
+                                            kMaxNumaNodes, " nodes"));
+  auto pool = std::make_unique<NodeThreadPool>(share);
   STRATA_TRY(pool->start(share));
   return Result<std::unique_ptr<ThreadPool>>(std::move(pool));
 }
 
-}  // namespace strata::detail
+}  // namespace strata
