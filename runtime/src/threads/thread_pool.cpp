@@ -18,6 +18,7 @@
 #include <strata/runtime/thread_annotations.h>
 
 #include "threads/affinity.h"
+#include "threads/thread_refused.h"
 
 namespace strata {
 namespace {
@@ -154,8 +155,7 @@ Status NodeThreadPool::add_worker(std::size_t node) {
     workers_.emplace_back([this, node] { worker_loop(node); });
     return {};
   } catch (const std::system_error& error) {
-    return Status::error(Code::out_of_memory, str("thread ", workers_.size() + 1, " of a pool of ", threads(),
-                                                  " cannot be started: ", error.what()));
+    return detail::thread_refused(str("thread ", workers_.size() + 1, " of a pool of ", threads()), error);
   }
 }
 

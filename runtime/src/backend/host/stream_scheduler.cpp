@@ -7,6 +7,8 @@
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
 
+#include "threads/thread_refused.h"
+
 namespace strata::detail {
 
 Result<int> StreamScheduler::open(StreamRole role) {
@@ -179,9 +181,7 @@ class ThreadedScheduler final : public StreamScheduler {
     try {
       slot.worker = std::jthread([this, &slot] { run(slot); });
     } catch (const std::exception& e) {
-      return Status::error(Code::out_of_memory,
-                           str("starting the thread of a ", to_string(slot.role), " stream: ", e.what(),
-                               "; the limits are those of `ulimit -u` and of the cgroup's pids.max"));
+      return thread_refused(str("the thread of a ", to_string(slot.role), " stream"), e);
     }
     std::array<char, 16> name{};  // the thread runs: nothing may fail from here on
     fmt::format_to_n(name.data(), name.size() - 1, "st-{}-{}", to_string(slot.role), slot.id);
