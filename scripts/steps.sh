@@ -5,9 +5,19 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 # shellcheck disable=SC2034  # used by the scripts that source this
 jobs=$(nproc)  # respects the affinity mask
 
+# Shows every 20 seconds how far a build is whose output goes to FILE: the last "[n/m]" there.
+show_progress() {
+  local file=$1 start=$SECONDS now='' before=''
+  while sleep 20 > /dev/null; do
+    now=$(tail -c 20000 "$file" | grep -oE '^\[ *[0-9]+(/[0-9]+|%)\]' | tail -n 1)
+    [[ -z $now || $now == "$before" ]] || printf '   %s after %d s\n' "$now" $((SECONDS - start))
+    before=$now
+  done
+}
+
 # step NAME [--log FILE] COMMAND...: --log sends the output to FILE, whose end is shown after a failure.
 step() {
-  local name=$1 log='' start=$SECONDS status=0
+  local name=$1 log='' start=$SECONDS status=0 watcher=''
   shift
   if [[ $1 == --log ]]; then
     log=$2
@@ -16,7 +26,15 @@ step() {
   fi
   printf '== %s: %s\n' "$name" "$*"
   [[ -z $log ]] || printf '   (its output goes to %s)\n' "$log"
-  if [[ -n $log ]]; then "$@" >"$log" 2>&1 || status=$?; else "$@" || status=$?; fi
+  if [[ -n $log ]]; then
+    show_progress "$log" 2> /dev/null &
+    watcher=$!
+    "$@" >"$log" 2>&1 || status=$?
+    kill "$watcher" 2> /dev/null || true
+    wait "$watcher" 2> /dev/null || true
+  else
+    "$@" || status=$?
+  fi
   if (( status == 0 )); then
     printf '== %s: done in %d s\n' "$name" $((SECONDS - start))
     return 0

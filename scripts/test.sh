@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs missing packages, builds everything and runs the tests. Arguments go to ctest, e.g.
-#   scripts/test.sh -R adamw
+# Installs missing packages, builds everything and runs the tests. Arguments go to ctest, whose tests are suites, e.g.
+#   scripts/test.sh -R Optimizer
 # STRATA_TEST_PRESET selects the preset; release uses CUDA if the toolkit is found.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
@@ -12,8 +12,10 @@ step set-up scripts/setup.sh
 step configure --log "build/$preset/configure.log" cmake --preset "$preset"
 step build --log "build/$preset/build.log" cmake --build --preset "$preset" -j "$jobs"
 # Long tests run in scripts/full_check.sh.
-results=$PWD/build/$preset/ctest.xml
-step test ctest --preset "$preset" -j "$jobs" -LE long --output-junit "$results" "$@"
+results=$PWD/build/$preset/results
+rm -rf "$results"
+step test ctest --preset "$preset" -j "$jobs" -LE long "$@"
+cmake "-DRESULTS=$results" -P tests/build/count_cases.cmake
 # Every test that docs/faults.md names must have run, unless sanitizers skip it or arguments select others.
 absent=''
 [[ -e build/$preset/tests/runtime/fake_cuda_test ]] || absent=fake_cuda_test

@@ -1,6 +1,6 @@
 cmake_minimum_required(VERSION 3.25)
-# Fails if docs/faults.md names a file, a claim or a test that does not exist. With RESULTS, a file of `ctest
-# --output-junit`, it also fails if any case of a named test failed, was skipped or did not run. ABSENT lists
+# Fails if docs/faults.md names a file, a claim or a test that does not exist. With RESULTS, the folder of the programs'
+# results, it also fails if any case of a named test failed, was skipped or did not run. ABSENT lists
 # the programs that this build omits; with MOUNTS=OFF, for systems that allow no mounts, tests that need a small
 # file system may be skipped. TABLE and MIN_ROWS are for the test of this script.
 if(NOT TABLE)
@@ -11,10 +11,8 @@ if(NOT MIN_ROWS)
 endif()
 file(STRINGS "${TABLE}" lines)
 if(RESULTS)
-  # One line per test, without its output and without brackets, which break CMake lists.
-  file(READ "${RESULTS}" results)
-  string(REGEX REPLACE "[][;]" "_" results "${results}")
-  string(REGEX MATCHALL "<testcase name=\"[^\"]*\"[^>]* status=\"[a-z]+\"" results "${results}")
+  include("${CMAKE_CURRENT_LIST_DIR}/case_results.cmake")
+  read_cases("${RESULTS}" results)
 endif()
 
 set(mounting NvmeCreateTest.SmallTmpfsSaysNeededAndFree NvmePathCreateTest.PathThatIsFullIsRefusedByNameWithNeededAndFree
@@ -26,23 +24,23 @@ endif()
 
 # Fails unless every case of the test has run and passed.
 function(check_result program suite test)
-  set(found 0)
-  foreach(case IN LISTS results)
-    if(case MATCHES "name=\"([^\"]*[./])?${suite}\\.${test}[/\"].* status=\"([a-z]+)\"")
-      set(status "${CMAKE_MATCH_2}")
-      math(EXPR found "${found} + 1")
-      if(status STREQUAL "notrun" AND "${suite}.${test}" IN_LIST may_skip)
-        message(STATUS "${suite}.${test} was skipped: no file system may be mounted here")
-      elseif(NOT status STREQUAL "run")
-        string(REGEX REPLACE "^[^\"]*\"([^\"]*)\".*$" "\\1" name "${case}")
-        string(REPLACE "notrun" "was skipped" status "${status}")
-        message(SEND_ERROR "docs/faults.md: ${name}: ${status}; it did not pass")
-      endif()
-    endif()
-  endforeach()
-  if(found EQUAL 0)
+  set(cases ${results})
+  list(FILTER cases INCLUDE REGEX "^(.*/)?${suite}[.]${test}[/ ]")
+  if(NOT cases)
     message(SEND_ERROR "docs/faults.md: ${suite}.${test} (${program}) did not run")
   endif()
+  foreach(case IN LISTS cases)
+    if(NOT case MATCHES "^(.*) (failed|skipped)$")
+      continue()
+    endif()
+    if(CMAKE_MATCH_2 STREQUAL "failed")
+      message(SEND_ERROR "docs/faults.md: ${CMAKE_MATCH_1} failed")
+    elseif("${suite}.${test}" IN_LIST may_skip)
+      message(STATUS "${suite}.${test} was skipped: no file system may be mounted here")
+    else()
+      message(SEND_ERROR "docs/faults.md: ${CMAKE_MATCH_1} was skipped; it did not pass")
+    endif()
+  endforeach()
 endfunction()
 
 set(rows 0)
