@@ -36,7 +36,7 @@ struct PlacementCase {
   std::int32_t grad_accum;
   const char* optimizer = "adamw";
   StateFormat states = StateFormat::fp32;
-  std::uint64_t placements = 64;
+  std::uint64_t placements = 32;
   std::vector<std::string> freeze = {};
 };
 
@@ -104,7 +104,7 @@ std::string case_name(const ::testing::TestParamInfo<PlacementCase>& test) {
 
 PlacementCase frozen(const char* family, DType compute, std::int32_t grad_accum) {
   PlacementCase frozen{family, compute, grad_accum};
-  frozen.placements = 32;
+  frozen.placements = 16;
   frozen.freeze = {"tokens.weight", "layers.0.*", "layers.1.mlp_in.weight"};
   return frozen;
 }
@@ -123,9 +123,9 @@ std::vector<PlacementCase> optimizer_cases() {
   std::vector<PlacementCase> cases;
   for (const char* optimizer : {"adamw", "adam", "lion", "lamb", "adagrad", "sgd"})
     for (const StateFormat states : {StateFormat::fp32, StateFormat::bf16, StateFormat::int8})
-      cases.push_back({"gpt2", DType::bf16, 2, optimizer, states, 12});
-  cases.push_back({"gpt2", DType::f16, 1, "lamb", StateFormat::int8, 12});
-  cases.push_back({"gpt2", DType::f32, 1, "adamw", StateFormat::int8, 12});
+      cases.push_back({"gpt2", DType::bf16, 2, optimizer, states, 8});
+  cases.push_back({"gpt2", DType::f16, 1, "lamb", StateFormat::int8, 8});
+  cases.push_back({"gpt2", DType::f32, 1, "adamw", StateFormat::int8, 8});
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Optimizers, PlacementIdentityTest, ::testing::ValuesIn(optimizer_cases()),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "infer/cached_model.h"
+#include "support/families.h"
 
 namespace strata {
 namespace {
@@ -57,8 +58,8 @@ TEST_P(GeneratorFamilyTest, NeitherOtherPromptsNorTheirSplitChangeASequence) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GeneratorFamilyTest,
-                         ::testing::ValuesIn(std::vector<std::string>(decoder_families().begin(),
-                                                                      decoder_families().end())),
+                         ::testing::ValuesIn(std::vector<std::string>(test::kFamilyKinds.begin(),
+                                                                      test::kFamilyKinds.end())),
                          [](const auto& param) { return param.param; });
 
 TEST(GeneratorTest, GreedyTokensAreTheMostLikelyOnesOfAFullForward) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/tiny_run.h"
+#include "support/families.h"
 #include "support/numeric.h"
 
 namespace strata {
@@ -118,8 +119,8 @@ TEST_P(ScorerFamilyTest, NeitherSlotsNorOtherSequencesChangeABit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ScorerFamilyTest,
-                         ::testing::ValuesIn(std::vector<std::string>(decoder_families().begin(),
-                                                                      decoder_families().end())),
+                         ::testing::ValuesIn(std::vector<std::string>(test::kFamilyKinds.begin(),
+                                                                      test::kFamilyKinds.end())),
                          [](const auto& param) { return param.param; });
 
 TEST(ScorerTest, LogitsThatAreNotFiniteAreAnError) {

@@ -7,6 +7,7 @@
 #include "engine/execute/central_differences.h"
 #include "engine/execute/frozen_runs.h"
 #include "engine/execute/method_programs.h"
+#include "support/families.h"
 #include "support/numeric.h"
 
 namespace strata {
@@ -116,7 +117,7 @@ TEST_P(AdapterMethodTest, AnySplitOfASequenceInTheCacheHasTheLogitsOfTheWholeCon
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, AdapterMethodTest,
-                         ::testing::Combine(::testing::ValuesIn(decoder_families()),
+                         ::testing::Combine(::testing::ValuesIn(test::kFamilyKinds),
                                             ::testing::ValuesIn(names_of(other_methods()))),
                          [](const auto& each) {
                            return str(std::get<0>(each.param), "_", std::get<1>(each.param));
@@ -162,7 +163,7 @@ TEST_P(VirtualTokensTest, APromptOfTheEmbeddingsOfTokensIsThoseTokens) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, VirtualTokensTest, ::testing::ValuesIn(decoder_families()),
+INSTANTIATE_TEST_SUITE_P(Families, VirtualTokensTest, ::testing::ValuesIn(test::kFamilyKinds),
                          [](const auto& each) { return std::string(each.param); });
 
 // --- placements ---

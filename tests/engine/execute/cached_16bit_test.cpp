@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/execute/row_adapters.h"
+#include "support/families.h"
 #include "support/numeric.h"
 
 namespace strata {
@@ -20,7 +21,7 @@ struct Stored {
 
 std::vector<Stored> stored_cases() {
   std::vector<Stored> cases;
-  for (const std::string_view family : decoder_families())
+  for (const std::string_view family : test::kFamilyKinds)
     for (const DType compute : {DType::bf16, DType::f16}) cases.push_back({family, compute});
   return cases;
 }

@@ -4,6 +4,7 @@
 
 #include "engine/execute/adapters.h"
 #include "engine/execute/central_differences.h"
+#include "support/families.h"
 
 namespace strata {
 namespace {
@@ -86,7 +87,7 @@ TEST_P(DoraRunTest, TrainsOverAQuantizedBaseAsOverItsDequantizedValues) {
   test::expect_losses_of_the_dequantized_base(config, test::LowRank::dora);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, DoraRunTest, ::testing::ValuesIn(decoder_families()),
+INSTANTIATE_TEST_SUITE_P(Families, DoraRunTest, ::testing::ValuesIn(test::kFamilyKinds),
                          [](const auto& test_case) { return std::string(test_case.param); });
 
 TEST(DoraStepTest, EveryModeAndPlacementGivesTheBitsOfTheSerialStepOnTheDevice) {

@@ -67,13 +67,14 @@ class FrozenTest : public ::testing::TestWithParam<Model> {};
 TEST_P(FrozenTest, EveryModeAndPlacementGivesTheBitsOfTheSerialStepOnTheDevice) {
   std::vector<Patterns> tried = freezings();
   tried.insert(tried.end(), 2, kAdapters);
-  // Each is clipped in one of two models of a dtype, and not in the other one.
-  const std::size_t of_family = GetParam().family == std::string_view("llama") ? 1 : 0;
-  for (std::size_t f = 0; f < tried.size(); ++f) {
-    const double clip = (f / 2 + of_family) % 2 == 0 ? 0.0 : 1e-4;
+  // Each is tried in both families and in two dtypes, with and without clipping and accumulation.
+  const std::size_t family = GetParam().family == std::string_view("llama") ? 1 : 0;
+  const std::size_t dtype = GetParam().compute == DType::bf16 ? 1 : 0;
+  for (std::size_t f = (family + dtype) % 2; f < tried.size(); f += 2) {
+    const double clip = (f / 2 + dtype) % 2 == 0 ? 0.0 : 1e-4;
     SCOPED_TRACE(str("freezing ", f, ", clip ", clip));
     SessionOptions options;
-    options.grad_accum = f % 2 == 0 ? 1 : 3;
+    options.grad_accum = (f / 2 + family) % 2 == 0 ? 1 : 3;
     options.clip = clip;
     if (f == 3) options.groups = {{"layers.0.*", 0.5, 0.2}, {"*norm*", 2, {}}};
     expect_same_bits(programs_of(GetParam().family, GetParam().compute, tried[f]), options);

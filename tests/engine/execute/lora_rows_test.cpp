@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/execute/row_adapters.h"
+#include "support/families.h"
 #include "support/numeric.h"
 
 namespace strata {
@@ -77,7 +78,7 @@ TEST_P(LoraRowsFamilyTest, AnAdapterOfRowsIsTheAdapterOfTheModel) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, LoraRowsFamilyTest, ::testing::ValuesIn(decoder_families()),
+INSTANTIATE_TEST_SUITE_P(Families, LoraRowsFamilyTest, ::testing::ValuesIn(test::kFamilyKinds),
                          [](const auto& test_case) { return std::string(test_case.param); });
 
 TEST(LoraRowsTest, EightAdaptersInOneBatchOverAQuantizedBase) {

@@ -3,6 +3,7 @@
 
 #include "engine/execute/adapters.h"
 #include "engine/execute/central_differences.h"
+#include "support/families.h"
 
 namespace strata {
 namespace {
@@ -56,7 +57,7 @@ TEST_P(LoraGradientTest, AStepChangesEveryAdapterAndLeavesTheBase) {
     EXPECT_EQ(values == before.at(name), !is_adapter(name)) << name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, LoraGradientTest, ::testing::ValuesIn(decoder_families()),
+INSTANTIATE_TEST_SUITE_P(Families, LoraGradientTest, ::testing::ValuesIn(test::kFamilyKinds),
                          [](const auto& test_case) { return std::string(test_case.param); });
 
 TEST(AddLoraTest, AllProblemsAreReportedAtOnce) {

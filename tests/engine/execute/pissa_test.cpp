@@ -2,6 +2,7 @@
 
 #include "engine/execute/adapters.h"
 #include "engine/execute/central_differences.h"
+#include "support/families.h"
 
 namespace strata {
 namespace {
@@ -179,7 +180,7 @@ TEST_P(PissaRunTest, TrainsOverAQuantizedBaseAsOverItsDequantizedValues) {
   test::expect_losses_of_the_dequantized_base(config, test::LowRank::pissa);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, PissaRunTest, ::testing::ValuesIn(decoder_families()),
+INSTANTIATE_TEST_SUITE_P(Families, PissaRunTest, ::testing::ValuesIn(test::kFamilyKinds),
                          [](const auto& test_case) { return std::string(test_case.param); });
 
 TEST(PissaStepTest, EveryModeAndPlacementGivesTheBitsOfTheSerialStepOnTheDevice) {

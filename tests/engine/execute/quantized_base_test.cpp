@@ -11,6 +11,7 @@
 #include "engine/execute/frozen_runs.h"
 #include "engine/states.h"
 #include "execute/matrix_quantizer.h"
+#include "support/families.h"
 
 namespace strata {
 namespace {
@@ -207,7 +208,7 @@ TEST(QuantizedBaseStepTest, ABaseOnNvmeIsWrittenOnce) {
   EXPECT_GT(run.engine->moved().nvme_read, before.nvme_read);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, QuantizedBaseTest, ::testing::ValuesIn(decoder_families()),
+INSTANTIATE_TEST_SUITE_P(Families, QuantizedBaseTest, ::testing::ValuesIn(test::kFamilyKinds),
                          [](const auto& test_case) { return std::string(test_case.param); });
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "engine/execute/central_differences.h"
 #include "engine/execute/subspace_runs.h"
+#include "support/families.h"
 
 namespace strata {
 namespace {
@@ -184,7 +185,7 @@ TEST_P(SubspaceTest, MergingMovesTheProductIntoTheMatrixAndChangesNoLoss) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, SubspaceTest, ::testing::ValuesIn(decoder_families()),
+INSTANTIATE_TEST_SUITE_P(Families, SubspaceTest, ::testing::ValuesIn(test::kFamilyKinds),
                          [](const auto& test_case) { return std::string(test_case.param); });
 
 TEST(SubspaceStepTest, AStepChangesFactorsAndWhatIsTrainedWholeAndNothingElse) {
