@@ -34,8 +34,9 @@ std::unique_ptr<const RunPlan> swapped_plan(const std::string& dir, std::vector<
       }));
 }
 
-struct FaultyRun {
-  explicit FaultyRun(const std::string& dir, std::vector<Payload> kept = {}, StepMode mode = StepMode::serial)
+struct FaultyIoRun {
+  explicit FaultyIoRun(const std::string& dir, std::vector<Payload> kept = {},
+                       StepMode mode = StepMode::serial)
       : run(swapped_plan(dir, std::move(kept), mode), 1,
             {.schedule = StreamSchedule::latest_legal, .check = true}, io) {
     must(run.engine->initialize(3));
@@ -52,7 +53,7 @@ struct FaultyRun {
 
 TEST(SwapFaultTest, PermanentReadFailuresFailTheStepNamingChunkAndPayloadAndTheStatesStay) {
   const test::TempDir dir;
-  FaultyRun faulty(dir.path());
+  FaultyIoRun faulty(dir.path());
   const std::string before = must(faulty.run.engine->state_digest());
   faulty.io.add({IoCall::read, FaultKind::fail, faulty.io.calls(IoCall::read) + 1, true});
   const Status status = faulty.step();
@@ -65,7 +66,7 @@ TEST(SwapFaultTest, PermanentReadFailuresFailTheStepNamingChunkAndPayloadAndTheS
 
 TEST(SwapFaultTest, AStepThatFailedBeforeItsUpdateCanBeRetriedWithTheSameBits) {
   const test::TempDir dir;
-  FaultyRun straight(dir.path()), faulty(dir.path());
+  FaultyIoRun straight(dir.path()), faulty(dir.path());
   must(straight.step());
   faulty.io.add({IoCall::read, FaultKind::fail, faulty.io.calls(IoCall::read) + 9, true});
   EXPECT_EQ(faulty.step().code(), Code::io_error);
@@ -76,7 +77,7 @@ TEST(SwapFaultTest, AStepThatFailedBeforeItsUpdateCanBeRetriedWithTheSameBits) {
 
 TEST(SwapFaultTest, AFlippedBitIsFoundNamedAndNeverUsed) {
   const test::TempDir dir;
-  FaultyRun faulty(dir.path());
+  FaultyIoRun faulty(dir.path());
   const std::string before = must(faulty.run.engine->state_digest());
   faulty.io.add({IoCall::read, FaultKind::flip, faulty.io.calls(IoCall::read) + 3, true});
   const Status status = faulty.step();
@@ -88,7 +89,7 @@ TEST(SwapFaultTest, AFlippedBitIsFoundNamedAndNeverUsed) {
 
 TEST(SwapFaultTest, AnInterruptedUpdateIsReportedUntilACheckpointIsLoaded) {
   const test::TempDir dir;
-  FaultyRun faulty(dir.path(), {Payload::param, Payload::accum});
+  FaultyIoRun faulty(dir.path(), {Payload::param, Payload::accum});
   const std::string saved =
       must(save_checkpoint(*faulty.run.engine, posix_io(), dir.file("checkpoints"), {}, 0));
   const std::string before = must(faulty.run.engine->state_digest());
@@ -113,12 +114,12 @@ class PendingUpdateTest : public testing::TestWithParam<StepMode> {};
 TEST_P(PendingUpdateTest, StaysPendingUntilTheSwapWorksAgain) {
   const test::TempDir dir;
   for (std::uint64_t nth = 1;; nth += 3) {
-    FaultyRun straight(dir.path(), {Payload::param, Payload::accum}, GetParam());
-    FaultyRun faulty(dir.path(), {Payload::param, Payload::accum}, GetParam());
+    FaultyIoRun straight(dir.path(), {Payload::param, Payload::accum}, GetParam());
+    FaultyIoRun faulty(dir.path(), {Payload::param, Payload::accum}, GetParam());
     must(straight.step());
     const std::string after = must(straight.run.engine->state_digest());
-    const std::string before =
-        must(FaultyRun(dir.path(), {Payload::param, Payload::accum}, GetParam()).run.engine->state_digest());
+    const std::string before = must(
+        FaultyIoRun(dir.path(), {Payload::param, Payload::accum}, GetParam()).run.engine->state_digest());
     faulty.io.add({IoCall::read, FaultKind::fail, faulty.io.calls(IoCall::read) + nth, true});
     const Status status = faulty.step();
     if (status.is_ok() && faulty.run.engine->state_digest().has_value()) {
@@ -143,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, PendingUpdateTest,
 
 TEST(SwapFaultTest, APendingUpdateThatFailsIsDiscardedByLoadingACheckpoint) {
   const test::TempDir dir;
-  FaultyRun faulty(dir.path(), {Payload::param, Payload::accum}, StepMode::two_phase);
+  FaultyIoRun faulty(dir.path(), {Payload::param, Payload::accum}, StepMode::two_phase);
   const std::string saved =
       must(save_checkpoint(*faulty.run.engine, posix_io(), dir.file("checkpoints"), {}, 0));
   const std::string before = must(faulty.run.engine->state_digest());
@@ -160,7 +161,7 @@ TEST(SwapFaultTest, APendingUpdateThatFailsIsDiscardedByLoadingACheckpoint) {
 // the next call, which reads or sets all states, works as if nothing had happened.
 void sweep_between_steps(const std::function<Result<double>(Engine&)>& call) {
   const test::TempDir dir;
-  FaultyRun straight(dir.path()), faulty(dir.path());
+  FaultyIoRun straight(dir.path()), faulty(dir.path());
   Engine& engine = *faulty.run.engine;
   const std::string saved = must(save_checkpoint(engine, posix_io(), dir.file("checkpoints"), {}, 0));
   const double want = must(call(*straight.run.engine));
@@ -177,7 +178,7 @@ void sweep_between_steps(const std::function<Result<double>(Engine&)>& call) {
       ASSERT_EQ(must(call(engine)), want) << "read " << failures;
   }
   EXPECT_GT(failures, 3u);
-  for (FaultyRun* run : {&straight, &faulty}) must(run->step());
+  for (FaultyIoRun* run : {&straight, &faulty}) must(run->step());
   EXPECT_EQ(must(engine.state_digest()), must(straight.run.engine->state_digest()));
 }
 TEST(SwapFaultTest, AnEvaluationThatFailsAnywhereHoldsNothing) {
@@ -199,7 +200,7 @@ TEST(SwapFaultTest, AnInferenceThatFailsAnywhereHoldsNothing) {
 void sweep(IoCall call, Code code) {
   const test::TempDir dir;
   for (std::uint64_t nth = 1;; nth += nth < 12 ? 1 : 5) {
-    FaultyRun faulty(dir.path());
+    FaultyIoRun faulty(dir.path());
     const std::string before = must(faulty.run.engine->state_digest());
     faulty.io.add({call, FaultKind::fail, faulty.io.calls(call) + nth, true, code});
     const Status status = faulty.step();

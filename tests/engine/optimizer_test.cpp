@@ -14,20 +14,20 @@ using test::tiny_programs;
 using test::TinyRun;
 using ::testing::ElementsAre;
 
-struct Case {
+struct OptimizerCase {
   cpuopt::Optimizer optimizer;
   double momentum;
   StateFormat states;
 };
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<OptimizerCase> cases() {
+  std::vector<OptimizerCase> all;
   for (const StateFormat states : {StateFormat::fp32, StateFormat::bf16, StateFormat::int8})
     for (const cpuopt::Optimizer optimizer : cpuopt::all_optimizers())
       for (const double momentum : {0.9, 0.0})
         if (momentum > 0 || optimizer == cpuopt::Optimizer::sgd) all.push_back({optimizer, momentum, states});
   return all;
 }
-SessionOptions options_of(const Case& c) {
+SessionOptions options_of(const OptimizerCase& c) {
   SessionOptions options;
   options.grad_accum = 2;
   options.optimizer = {.optimizer = c.optimizer, .weight_decay = 0.1, .momentum = c.momentum};
@@ -36,7 +36,7 @@ SessionOptions options_of(const Case& c) {
   return options;
 }
 
-class OptimizerTest : public ::testing::TestWithParam<Case> {};
+class OptimizerTest : public ::testing::TestWithParam<OptimizerCase> {};
 
 // States on the slow tier, on the device and in RAM go through a checkpoint, which is f32 whatever their
 // format.
@@ -94,7 +94,7 @@ TEST_P(OptimizerTest, LowersTheLoss) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OptimizerTest, ::testing::ValuesIn(cases()), [](const auto& test) {
-  const Case& c = test.param;
+  const OptimizerCase& c = test.param;
   return str(cpuopt::to_string(c.optimizer), c.momentum > 0 ? "" : "_plain", "_", to_string(c.states));
 });
 

@@ -14,7 +14,7 @@ namespace {
 using test::ProgramTrainer;
 using test::TinyRun;
 
-struct Case {
+struct TrainerCase {
   const char* family = "gpt2";
   DType compute = DType::f32;
   std::int32_t grad_accum = 1;
@@ -25,8 +25,8 @@ struct Case {
   std::vector<std::string> freeze = {};
 };
 
-std::string name_of(const ::testing::TestParamInfo<Case>& info) {
-  const Case& c = info.param;
+std::string name_of(const ::testing::TestParamInfo<TrainerCase>& info) {
+  const TrainerCase& c = info.param;
   return str(c.family, "_", to_string(c.compute), "_", c.grad_accum, "_",
              c.holds == TrainerHolds::params ? "params" : "states", c.on_nvme ? "_nvme" : "", "_",
              c.optimizer, c.states == StateFormat::fp32 ? "" : "_moments_in_",
@@ -43,7 +43,7 @@ struct Outcome {
 
 constexpr int kSteps = 4;
 
-class ProgramTrainerTest : public ::testing::TestWithParam<Case> {
+class ProgramTrainerTest : public ::testing::TestWithParam<TrainerCase> {
  protected:
   SessionOptions options() const {
     SessionOptions options;
@@ -122,8 +122,8 @@ TEST_P(ProgramTrainerTest, StepsHaveTheBitsOfTheEngine) {
 
 constexpr auto kParams = TrainerHolds::params;
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<TrainerCase> cases() {
+  std::vector<TrainerCase> all;
   for (const std::string_view family : decoder_families())  // its names end with a zero
     for (const DType compute : {DType::f32, DType::bf16})
       all.push_back({.family = family.data(), .compute = compute, .holds = kParams});

@@ -39,7 +39,7 @@ struct Technique {
 constexpr Technique kDdp{"DDP", 0}, kZero1{"ZeRO-1", 1}, kZero2{"ZeRO-2", 2}, kZero3{"ZeRO-3", 3},
     kHsdp{"HSDP", 3, true};
 
-enum class Tiers : std::uint8_t { device, ram, three };
+enum class RankTiers : std::uint8_t { device, ram, three };
 constexpr std::array kTierNames = {"device", "ram", "three tiers"};
 enum class Clipping : std::uint8_t { never, sometimes, always };
 constexpr std::array kClippingNames = {"never", "sometimes", "always"};
@@ -48,7 +48,7 @@ struct RankCase {
   std::int32_t ranks = 1;
   Technique technique = kDdp;
   StepMode mode = StepMode::two_phase;
-  Tiers tiers = Tiers::ram;
+  RankTiers tiers = RankTiers::ram;
   DType compute = DType::f32;
   Clipping clipping = Clipping::sometimes;
   GradientReduce reduce = GradientReduce::each;
@@ -78,8 +78,8 @@ void assign_homes(const RankCase& c, const ChunkLayout& layout, Placement& place
     for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::ema,
                                   Payload::accum, Payload::gathered}) {
       if (!layout.has(chunk, payload) || (payload == Payload::gathered && c.technique.zero == 3)) continue;
-      Tier home = c.tiers == Tiers::device ? Tier::device : Tier::pinned;
-      if (c.tiers == Tiers::three)
+      Tier home = c.tiers == RankTiers::device ? Tier::device : Tier::pinned;
+      if (c.tiers == RankTiers::three)
         home = chunk % 4 == 0                                     ? Tier::device
                : (chunk + static_cast<ChunkId>(payload)) % 2 == 0 ? Tier::pinned
                                                                   : Tier::nvme;
@@ -190,7 +190,8 @@ TEST_P(RanksTest, ComputeTheBitsOfOneDevice) {
               : c.clipping == Clipping::always ? got.clipped == steps
                                                : got.clipped > 0 && got.clipped < steps)
       << got.clipped << " of " << steps;
-  const bool waits = c.mode == StepMode::serial || c.mode == StepMode::two_phase || c.tiers == Tiers::device;
+  const bool waits =
+      c.mode == StepMode::serial || c.mode == StepMode::two_phase || c.tiers == RankTiers::device;
   if (c.mode != StepMode::automatic || waits) {
     EXPECT_EQ(got.speculated > 0, !waits) << got.speculated;
   }
@@ -198,11 +199,11 @@ TEST_P(RanksTest, ComputeTheBitsOfOneDevice) {
 
 // Every pair of step mode, tiers, dtype and clipping, each with another number of ranks and technique.
 std::vector<RankCase> rank_cases() {
-  struct Kind {
+  struct RankKind {
     std::int32_t ranks;
     Technique technique;
   };
-  std::vector<Kind> kinds;
+  std::vector<RankKind> kinds;
   for (const std::int32_t ranks : {2, 3, 4, 6, 8})
     for (const Technique& technique : {kDdp, kZero2, kZero3, kHsdp})
       if (!technique.hybrid || ranks % 2 == 0) kinds.push_back({ranks, technique});
@@ -211,9 +212,9 @@ std::vector<RankCase> rank_cases() {
   constexpr std::array kDTypes = {DType::f32, DType::bf16, DType::f16};
   std::vector<RankCase> all;
   for (std::size_t a = 0; a < (compares_all() ? 90 : 45); ++a) {
-    const Kind& kind = kinds[(a * 7 + a / 15) % kinds.size()];
-    all.push_back({kind.ranks, kind.technique, kModes[a % 5], static_cast<Tiers>(a % 3), kDTypes[a / 15 % 3],
-                   static_cast<Clipping>((a / 15 + a / 5) % 3), GradientReduce::each,
+    const RankKind& kind = kinds[(a * 7 + a / 15) % kinds.size()];
+    all.push_back({kind.ranks, kind.technique, kModes[a % 5], static_cast<RankTiers>(a % 3),
+                   kDTypes[a / 15 % 3], static_cast<Clipping>((a / 15 + a / 5) % 3), GradientReduce::each,
                    cpuopt::Optimizer::adamw, StateFormat::fp32});
   }
   return all;
@@ -269,7 +270,7 @@ TEST(RanksTest, EveryOptimizerAndStateFormatHasTheBitsOfOneDevice) {
         const RankCase c{.ranks = technique.hybrid ? (many ? 6 : 4) : (many ? 3 : 2),
                          .technique = technique,
                          .mode = kModes[i % 3],
-                         .tiers = static_cast<Tiers>((i + i / 3) % 3),
+                         .tiers = static_cast<RankTiers>((i + i / 3) % 3),
                          .compute = (i + i / 2 + i / 8) % 2 == 0 ? DType::f32 : DType::bf16,
                          .optimizer = optimizer,
                          .states = kFormats[i / 3 % 3],

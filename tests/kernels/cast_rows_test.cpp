@@ -46,28 +46,28 @@ void with_type(DType dtype, const F& f) {
   f(std::type_identity<float>{});
 }
 
-struct Case {
+struct CastCase {
   std::int64_t rows, columns, x_stride, y_stride;
   bool adds = false;
 };
-constexpr Case kCases[] = {{1, 1, 1, 1},
-                           {3, 40, 40, 40},
-                           {5, 24, 64, 24},
-                           {7, 24, 24, 56},
-                           {4, 1030, 1040, 1032},
-                           {6, 13, 17, 19},
-                           {3, 12000, 12000, 12000},
-                           {5, 24, 64, 24, true},
-                           {4, 1030, 1040, 1032, true},
-                           {3, 40, 40, 40, true},
-                           {6, 13, 17, 19, true}};
+constexpr CastCase kCases[] = {{1, 1, 1, 1},
+                               {3, 40, 40, 40},
+                               {5, 24, 64, 24},
+                               {7, 24, 24, 56},
+                               {4, 1030, 1040, 1032},
+                               {6, 13, 17, 19},
+                               {3, 12000, 12000, 12000},
+                               {5, 24, 64, 24, true},
+                               {4, 1030, 1040, 1032, true},
+                               {3, 40, 40, 40, true},
+                               {6, 13, 17, 19, true}};
 
 class CastRowsTest : public ::testing::TestWithParam<std::pair<DType, DType>> {
  protected:
   /// Bits of y including its gaps, as f32, after cast(args); x and y begin `off` values after a multiple of
   /// 16 bytes.
   template <class Cast>
-  std::vector<std::uint32_t> result(const Case& c, std::size_t off, const Cast& cast) {
+  std::vector<std::uint32_t> result(const CastCase& c, std::size_t off, const Cast& cast) {
     const auto [from, to] = GetParam();
     const std::vector<float> in = matrix(c.rows, c.columns, c.x_stride);
     Tensor x({c.rows * c.x_stride}, in, from);
@@ -87,7 +87,7 @@ class CastRowsTest : public ::testing::TestWithParam<std::pair<DType, DType>> {
     return bits_of(y.values());
   }
   /// The same by the definition of the op.
-  std::vector<std::uint32_t> expected(const Case& c) {
+  std::vector<std::uint32_t> expected(const CastCase& c) {
     const auto [from, to] = GetParam();
     const std::vector<float> in = matrix(c.rows, c.columns, c.x_stride);
     std::vector<float> y(static_cast<std::size_t>(c.rows * c.y_stride), kBetween);
@@ -112,7 +112,7 @@ class CastRowsTest : public ::testing::TestWithParam<std::pair<DType, DType>> {
 };
 
 TEST_P(CastRowsTest, RoundsEachValueOrSumOnceAndLeavesGapsUnchanged) {
-  for (const Case& c : kCases)
+  for (const CastCase& c : kCases)
     for (const int threads : {1, 2})
       EXPECT_EQ(result(c, 0, [&](const CastRowsArgs& args) { cast_rows_host(args, *test::pool(threads)); }),
                 expected(c))
@@ -135,14 +135,14 @@ TEST_P(CastRowsTest, DeviceThreadsCastLikeTheHost) {
       });
     };
   };
-  const auto expect_in_both_ways = [&](const Case& c, auto adds) {
+  const auto expect_in_both_ways = [&](const CastCase& c, auto adds) {
     EXPECT_EQ(result(c, 1, run(std::false_type{}, adds)), expected(c)) << c.rows << " x " << c.columns;
     if (c.x_stride % 8 == 0 && c.y_stride % 8 == 0) {
       EXPECT_EQ(result(c, 0, run(std::true_type{}, adds)), expected(c))
           << c.rows << " x " << c.columns << " at once";
     }
   };
-  for (const Case& c : kCases)
+  for (const CastCase& c : kCases)
     if (c.adds)
       expect_in_both_ways(c, std::true_type{});
     else

@@ -7,13 +7,13 @@ namespace {
 
 using test::Tensor;
 
-struct Size {
+struct TableSize {
   std::int64_t tokens, vocab, h, offset = 0;
 };
-class EmbeddingTest : public ::testing::TestWithParam<Size> {};
+class EmbeddingTest : public ::testing::TestWithParam<TableSize> {};
 
 TEST_P(EmbeddingTest, ForwardIsTheRowOfEachId) {
-  const Size s = GetParam();
+  const TableSize s = GetParam();
   test::Values values(1);
   auto ids = values.below(s.tokens, s.vocab - s.offset);
   const auto table = values.floats(s.vocab * s.h);
@@ -25,7 +25,7 @@ TEST_P(EmbeddingTest, ForwardIsTheRowOfEachId) {
 }
 
 TEST_P(EmbeddingTest, BackwardSumsTheRowsOfEachId) {
-  const Size s = GetParam();
+  const TableSize s = GetParam();
   test::Values values(2);
   auto ids = values.below(s.tokens, s.vocab - s.offset);
   const auto dx = values.floats(s.tokens * s.h);
@@ -44,8 +44,8 @@ TEST_P(EmbeddingTest, BackwardSumsTheRowsOfEachId) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, EmbeddingTest,
-                         ::testing::Values(Size{0, 3, 5}, Size{1, 1, 1}, Size{12, 7, 17},
-                                           Size{96, 40, 600, 2}, Size{300, 11, 33, 3}));
+                         ::testing::Values(TableSize{0, 3, 5}, TableSize{1, 1, 1}, TableSize{12, 7, 17},
+                                           TableSize{96, 40, 600, 2}, TableSize{300, 11, 33, 3}));
 
 // Two ranks have parts of a table. Each id's row is on one of them, so what the ranks find adds up.
 TEST(EmbeddingTest, PartsOfATableGiveZerosForTheRowsOfOthers) {

@@ -13,7 +13,7 @@ namespace {
 using test::Tensor;
 using test::reference::Vec;
 
-struct Case {
+struct HeadCase {
   std::int64_t rows, vocab, k;
   DType dtype;
   double softcap = 0;
@@ -21,7 +21,7 @@ struct Case {
 
 /// Operands, and the loss and its gradients in f64.
 struct HeadProblem {
-  explicit HeadProblem(const Case& c)
+  explicit HeadProblem(const HeadCase& c)
       : rows(c.rows),
         vocab(c.vocab),
         k(c.k),
@@ -69,7 +69,7 @@ struct HeadProblem {
   double mean = 0;
 };
 
-class LinearCrossEntropyTest : public ::testing::TestWithParam<Case> {};
+class LinearCrossEntropyTest : public ::testing::TestWithParam<HeadCase> {};
 
 TEST_P(LinearCrossEntropyTest, LossesAndGradientsFollowTheF64Reference) {
   HeadProblem p(GetParam());
@@ -168,16 +168,17 @@ TEST_P(LinearCrossEntropyTest, PartsOfTheVocabularyGiveTheLossesAndGradientsOfAl
   EXPECT_LE(test::relative_error(dw, p.dw), bound);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, LinearCrossEntropyTest,
-                         ::testing::Values(Case{1, 1, 1, DType::f32}, Case{5, 17, 3, DType::f32},
-                                           Case{70, 256, 40, DType::f32}, Case{70, 256, 40, DType::bf16},
-                                           Case{70, 256, 40, DType::f16}, Case{200, 60001, 4, DType::f32},
-                                           Case{200, 60001, 4, DType::bf16}, Case{70, 256, 40, DType::f32, 5},
-                                           Case{70, 256, 40, DType::bf16, 5}),
-                         [](const auto& test) {
-                           return str(to_string(test.param.dtype), "_", test.param.rows, "x",
-                                      test.param.vocab, test.param.softcap > 0 ? "_capped" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Cases, LinearCrossEntropyTest,
+    ::testing::Values(HeadCase{1, 1, 1, DType::f32}, HeadCase{5, 17, 3, DType::f32},
+                      HeadCase{70, 256, 40, DType::f32}, HeadCase{70, 256, 40, DType::bf16},
+                      HeadCase{70, 256, 40, DType::f16}, HeadCase{200, 60001, 4, DType::f32},
+                      HeadCase{200, 60001, 4, DType::bf16}, HeadCase{70, 256, 40, DType::f32, 5},
+                      HeadCase{70, 256, 40, DType::bf16, 5}),
+    [](const auto& test) {
+      return str(to_string(test.param.dtype), "_", test.param.rows, "x", test.param.vocab,
+                 test.param.softcap > 0 ? "_capped" : "");
+    });
 
 TEST(LinearCrossEntropyBlocksTest, RowsComeInBlocksOfAbout32MiBAndNeverLessThan64) {
   EXPECT_EQ(linear_cross_entropy_block_rows(4096, 1024), 4096);

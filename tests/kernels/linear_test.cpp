@@ -19,11 +19,11 @@ namespace {
 
 using test::Tensor;
 
-struct Size {
+struct LinearSize {
   std::int64_t rows, n, k;
 };
 struct LinearProblem {
-  explicit LinearProblem(Size s)
+  explicit LinearProblem(LinearSize s)
       : rows(s.rows),
         n(s.n),
         k(s.k),
@@ -40,7 +40,7 @@ struct LinearProblem {
   }
 };
 
-class LinearTest : public ::testing::TestWithParam<Size> {};
+class LinearTest : public ::testing::TestWithParam<LinearSize> {};
 
 TEST_P(LinearTest, ForwardFollowsTheF64Reference) {
   const LinearProblem p(GetParam());
@@ -84,9 +84,10 @@ TEST_P(LinearTest, AccumulationAddsToThePreviousValues) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, LinearTest,
-                         ::testing::Values(Size{0, 3, 4}, Size{1, 1, 1}, Size{2, 3, 1}, Size{5, 7, 9},
-                                           Size{130, 129, 33}, Size{257, 65, 400}, Size{300, 520, 48},
-                                           Size{1100, 300, 40}));
+                         ::testing::Values(LinearSize{0, 3, 4}, LinearSize{1, 1, 1}, LinearSize{2, 3, 1},
+                                           LinearSize{5, 7, 9}, LinearSize{130, 129, 33},
+                                           LinearSize{257, 65, 400}, LinearSize{300, 520, 48},
+                                           LinearSize{1100, 300, 40}));
 
 TEST(LinearTest, AnEmptyInnerExtentGivesTheBias) {
   Tensor x({2, 0}, {}), w({3, 0}, {}), b({3}, {1.0f, 2.0f, 3.0f}), y = Tensor::unwritten({2, 3});

@@ -11,11 +11,11 @@ using test::reference::central_differences;
 using test::reference::dot;
 using test::reference::Vec;
 
-struct Size {
+struct RmsNormSize {
   std::int64_t rows, h;
   float offset = 0;
 };
-class RmsnormTest : public ::testing::TestWithParam<Size> {};
+class RmsnormTest : public ::testing::TestWithParam<RmsNormSize> {};
 
 TEST_P(RmsnormTest, ForwardFollowsTheF64Reference) {
   const auto [rows, h, offset] = GetParam();
@@ -82,8 +82,9 @@ TEST_P(RmsnormTest, ResidualIsAddedToDx) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, RmsnormTest,
-                         ::testing::Values(Size{0, 8}, Size{1, 3}, Size{3, 17}, Size{70, 24}, Size{6, 300},
-                                           Size{130, 15}, Size{70, 24, 1}));
+                         ::testing::Values(RmsNormSize{0, 8}, RmsNormSize{1, 3}, RmsNormSize{3, 17},
+                                           RmsNormSize{70, 24}, RmsNormSize{6, 300}, RmsNormSize{130, 15},
+                                           RmsNormSize{70, 24, 1}));
 
 struct Heads {
   std::int64_t rows, heads, kv_heads, n, m;

@@ -46,7 +46,7 @@ struct DtypeSetup {
   }
 };
 
-struct Case {
+struct OpCase {
   const char* name;
   std::vector<Tensor> (*run)(const DtypeSetup& k);
 };
@@ -197,7 +197,7 @@ std::vector<Tensor> bias_case(const DtypeSetup& k) {
 
 // One op with 16-bit tensors, and gradients in f32 or in the same dtype.
 struct StorageCase {
-  Case op;
+  OpCase op;
   DType storage;
   bool f32_gradients;
 
@@ -212,12 +212,12 @@ struct StorageCase {
 
 std::vector<StorageCase> all_storage_cases() {
   std::vector<StorageCase> all;
-  for (const Case& op :
-       {Case{"elementwise", &elementwise_case}, Case{"embedding", &embedding_case},
-        Case{"layernorm", &layernorm_case}, Case{"rmsnorm", &rmsnorm_case}, Case{"no_rows", &no_rows_case},
-        Case{"heads", &heads_case}, Case{"cross_entropy", &cross_entropy_case},
-        Case{"few_classes", &few_classes_case}, Case{"attention", &attention_case}, Case{"bias", &bias_case},
-        Case{"row_scores", &row_scores_case}})
+  for (const OpCase& op : {OpCase{"elementwise", &elementwise_case}, OpCase{"embedding", &embedding_case},
+                           OpCase{"layernorm", &layernorm_case}, OpCase{"rmsnorm", &rmsnorm_case},
+                           OpCase{"no_rows", &no_rows_case}, OpCase{"heads", &heads_case},
+                           OpCase{"cross_entropy", &cross_entropy_case},
+                           OpCase{"few_classes", &few_classes_case}, OpCase{"attention", &attention_case},
+                           OpCase{"bias", &bias_case}, OpCase{"row_scores", &row_scores_case}})
     for (const DType storage : {DType::bf16, DType::f16})
       for (const bool f32_gradients : {false, true}) all.push_back({op, storage, f32_gradients});
   return all;

@@ -76,7 +76,7 @@ constexpr EnvName kEnvNames[] = {{"STRATA_CONFIG", ""}, {"STRATA_SHAPE", "optim.
 const ConfigSchema kSchema = {kKeys, kPresets, "model.preset", kEnvNames};
 
 ConfigSources toml(std::string text) { return {.file = "run.toml", .file_text = std::move(text)}; }
-ConfigSources json(std::string text) { return {.file = "run.json", .file_text = std::move(text)}; }
+ConfigSources json_sources(std::string text) { return {.file = "run.json", .file_text = std::move(text)}; }
 Result<ConfigTree> build(const ConfigSources& sources) { return ConfigTree::build(kSchema, sources); }
 std::string problems(const ConfigSources& sources) { return std::string(build(sources).status().message()); }
 Result<ConfigTree> with_arguments(std::vector<std::string> arguments) {
@@ -120,8 +120,8 @@ TEST(ConfigTest, TheCommandLinesPresetOverridesTheFilesPresetButNotItsValues) {
 TEST(ConfigTest, JsonHoldsTheSameTreeAsToml) {
   const auto from_toml = must(
       build(toml("[optim]\nlr = 2e-3\n[train]\nfiles = [\"a, b\"]\nmix = [1, 0.5]\nmax_time = \"90s\"\n")));
-  const auto from_json = must(build(
-      json(R"({"optim": {"lr": 2e-3}, "train": {"files": ["a, b"], "mix": [1, 0.5], "max_time": "90s"}})")));
+  const auto from_json = must(build(json_sources(
+      R"({"optim": {"lr": 2e-3}, "train": {"files": ["a, b"], "mix": [1, 0.5], "max_time": "90s"}})")));
   EXPECT_EQ(from_toml.to_toml(false), from_json.to_toml(false));
   EXPECT_EQ(from_json.texts("train.files"), std::vector<std::string>{"a, b"});
   EXPECT_EQ(from_json.numbers("train.mix"), (std::vector<double>{1, 0.5}));
@@ -129,7 +129,7 @@ TEST(ConfigTest, JsonHoldsTheSameTreeAsToml) {
 }
 
 TEST(ConfigTest, JsonKeysKnowTheirLine) {
-  const auto tree = must(build(json("{\n  \"model\": {\n    \"layers\":\n 3\n  }\n}\n")));
+  const auto tree = must(build(json_sources("{\n  \"model\": {\n    \"layers\":\n 3\n  }\n}\n")));
   EXPECT_EQ(tree.entry("model.layers").origin, "file run.json:3");
 }
 
@@ -168,26 +168,29 @@ TEST(ConfigTest, AnUnknownPresetNamesTheKnownOnes) {
 
 TEST(ConfigTest, AKeyGivenTwiceIsRefusedInEveryLayer) {
   EXPECT_THAT(argument_problems({"optim.lr=1", "optim.lr=2"}), HasSubstr("optim.lr: is given 2 times"));
-  EXPECT_THAT(problems(json(R"({"optim": {"lr": 1, "lr": 2}})")), HasSubstr("optim.lr is given twice"));
+  EXPECT_THAT(problems(json_sources(R"({"optim": {"lr": 1, "lr": 2}})")),
+              HasSubstr("optim.lr is given twice"));
   EXPECT_THAT(problems(toml("[optim]\nlr = 1\nlr = 2\n")), StartsWith("file run.toml:3: not TOML"));
 }
 
 TEST(ConfigTest, KeysOutsideASectionAreRefused) {
   EXPECT_THAT(problems(toml("lr = 1\n")), HasSubstr("file run.toml:1: 'lr' is outside a section"));
-  EXPECT_THAT(problems(json("{\"lr\": 1}")), HasSubstr("file run.json:1: 'lr' is outside a section"));
-  EXPECT_THAT(problems(json("[1]")), HasSubstr("the file must be a JSON object"));
+  EXPECT_THAT(problems(json_sources("{\"lr\": 1}")), HasSubstr("file run.json:1: 'lr' is outside a section"));
+  EXPECT_THAT(problems(json_sources("[1]")), HasSubstr("the file must be a JSON object"));
 }
 
 TEST(ConfigTest, AnEmptyUnknownSectionIsRefusedAndAnEmptyKnownOneIsNot) {
   EXPECT_THAT(problems(toml("[modle]\n")), HasSubstr("unknown section 'modle'; did you mean 'model'?"));
-  EXPECT_THAT(problems(json("{\"modle\": {}}")), HasSubstr("unknown section 'modle'; did you mean 'model'?"));
+  EXPECT_THAT(problems(json_sources("{\"modle\": {}}")),
+              HasSubstr("unknown section 'modle'; did you mean 'model'?"));
   EXPECT_TRUE(build(toml("[model]\n")).has_value());
 }
 
 TEST(ConfigTest, ADamagedFileNamesTheLine) {
   EXPECT_THAT(problems(toml("[model]\nlayers = \n")), StartsWith("file run.toml:2: not TOML"));
-  EXPECT_THAT(problems(json("{\n\"model\": {\n\"layers\" 3}}")), StartsWith("file run.json:3: not JSON"));
-  EXPECT_THAT(problems(json("{\"model\": {\"layers\": 3}")), HasSubstr("not JSON"));
+  EXPECT_THAT(problems(json_sources("{\n\"model\": {\n\"layers\" 3}}")),
+              StartsWith("file run.json:3: not JSON"));
+  EXPECT_THAT(problems(json_sources("{\"model\": {\"layers\": 3}")), HasSubstr("not JSON"));
   EXPECT_THAT(problems(toml(std::string("\xff\xfe\x00", 3))), HasSubstr("not TOML"));
   // Characters between the ranges of toml++'s tables, a case that it marks as unreachable.
   for (const char* character : {"\u00a1", "\u05d0", "\u4eca", "\ufefb", "\U0001F600"})
@@ -197,10 +200,11 @@ TEST(ConfigTest, ADamagedFileNamesTheLine) {
 TEST(ConfigTest, NestedTablesAndListsAreRefusedWithoutHarm) {
   EXPECT_THAT(problems(toml("[model.layers]\nx = 1\n")),
               HasSubstr("model.layers expects an integer, got a table"));
-  EXPECT_THAT(problems(json(R"({"model": {"layers": {"x": [1, {"y": 2}]}}})")), HasSubstr("got a table"));
-  EXPECT_THAT(problems(json(R"({"train": {"files": [["a"], {"b": 1}]}})")),
+  EXPECT_THAT(problems(json_sources(R"({"model": {"layers": {"x": [1, {"y": 2}]}}})")),
+              HasSubstr("got a table"));
+  EXPECT_THAT(problems(json_sources(R"({"train": {"files": [["a"], {"b": 1}]}})")),
               HasSubstr("train.files expects a list of strings, got a list in it"));
-  EXPECT_THAT(problems(json(std::string(100000, '['))), HasSubstr("run.json"));
+  EXPECT_THAT(problems(json_sources(std::string(100000, '['))), HasSubstr("run.json"));
   EXPECT_THAT(problems(toml("x = " + std::string(100000, '['))), HasSubstr("run.toml"));
 }
 
@@ -235,7 +239,7 @@ TEST(ConfigTest, TypesAreStrictInFiles) {
   EXPECT_THAT(problems(toml("[train]\nfiles = [1]\n")),
               HasSubstr("expects a list of strings, got '1' in it"));
   EXPECT_THAT(problems(toml("[optim]\nlr = inf\n")), HasSubstr("not a finite number"));
-  EXPECT_THAT(problems(json("{\"io\": {\"direct\": null}}")), HasSubstr("got null"));
+  EXPECT_THAT(problems(json_sources("{\"io\": {\"direct\": null}}")), HasSubstr("got null"));
 }
 
 TEST(ConfigTest, ListsOnTheCommandLineAreCommaSeparatedOrArrays) {
@@ -292,7 +296,7 @@ TEST(ConfigTest, ThePrintedTreeReadsBackToTheSameValues) {
                            "train.mix=0.1,1e-300,3", "train.files=[\"q\\\"\\\\ \\n\\u00e9\", \"#\"]"}));
   const ConfigTree again = must(build(toml(tree.to_toml(true))));
   EXPECT_EQ(again.to_toml(false), tree.to_toml(false));
-  EXPECT_EQ(must(build(json(tree.to_json(false)))).to_toml(false), tree.to_toml(false));
+  EXPECT_EQ(must(build(json_sources(tree.to_json(false)))).to_toml(false), tree.to_toml(false));
   for (std::size_t i = 0; i < tree.entries().size(); ++i)
     EXPECT_EQ(tree.entries()[i].value, again.entries()[i].value);
 }
@@ -324,7 +328,7 @@ TEST(ConfigTest, DamagedFilesAreRefusedOrReadTheSameTwice) {
       else
         text[at] = static_cast<char>(random());
     }
-    const Result<ConfigTree> tree = build(as_json ? json(text) : toml(text));
+    const Result<ConfigTree> tree = build(as_json ? json_sources(text) : toml(text));
     if (!tree.has_value()) {
       EXPECT_THAT(tree.status().message(), StartsWith("file run.")) << text;
       continue;

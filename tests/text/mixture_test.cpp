@@ -17,7 +17,7 @@ namespace {
 using detail::Mixture;
 using testing::HasSubstr;
 
-std::string refusal(const std::vector<double>& weights) {
+std::string mixture_refusal(const std::vector<double>& weights) {
   return std::string(Mixture::create(weights, 1).status().message());
 }
 
@@ -89,14 +89,16 @@ TEST(MixtureTest, TheSeedBreaksTies) {
 }
 
 TEST(MixtureTest, InvalidWeightsAreRefusedWithTheNumber) {
-  EXPECT_THAT(refusal({}), HasSubstr("weights of 0 sources; the number must be at least 1 and at most 64"));
-  EXPECT_THAT(refusal(std::vector<double>(65, 1)), HasSubstr("weights of 65 sources"));
-  EXPECT_THAT(refusal({1, 0}), HasSubstr("a weight of 0; it must be above 0"));
-  EXPECT_THAT(refusal({1, -2}), HasSubstr("a weight of -2"));
-  EXPECT_THAT(refusal({1, std::nan("")}), HasSubstr("a weight of nan"));
-  EXPECT_THAT(refusal({1, INFINITY}), HasSubstr("a weight of inf"));
-  EXPECT_THAT(refusal({1, 1.0 / 3}), HasSubstr("more than 6 decimals"));
-  EXPECT_THAT(refusal({1, 0.123457}), HasSubstr("sum to 1123457, the maximum is 1048576; round them"));
+  EXPECT_THAT(mixture_refusal({}),
+              HasSubstr("weights of 0 sources; the number must be at least 1 and at most 64"));
+  EXPECT_THAT(mixture_refusal(std::vector<double>(65, 1)), HasSubstr("weights of 65 sources"));
+  EXPECT_THAT(mixture_refusal({1, 0}), HasSubstr("a weight of 0; it must be above 0"));
+  EXPECT_THAT(mixture_refusal({1, -2}), HasSubstr("a weight of -2"));
+  EXPECT_THAT(mixture_refusal({1, std::nan("")}), HasSubstr("a weight of nan"));
+  EXPECT_THAT(mixture_refusal({1, INFINITY}), HasSubstr("a weight of inf"));
+  EXPECT_THAT(mixture_refusal({1, 1.0 / 3}), HasSubstr("more than 6 decimals"));
+  EXPECT_THAT(mixture_refusal({1, 0.123457}),
+              HasSubstr("sum to 1123457, the maximum is 1048576; round them"));
 }
 
 // --- Datasets ---

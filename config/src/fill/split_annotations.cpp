@@ -65,7 +65,7 @@ constexpr std::array<std::string_view, 18> k3d = {"layers.*.qkv.weight 0:tp",
                                                   "embed/embedding 0:tp3",
                                                   "layers.*/linear 0:tp3"};
 constexpr std::string_view kUntiedHead = "head.weight 0:tp";
-constexpr std::array<SplitPreset, 10> kPresets = {{
+constexpr std::array<SplitPreset, 10> kSplitPresets = {{
     {.name = "megatron", .technique = "tensor parallelism (Shoeybi et al. 2019)", .annotations = kMegatron},
     {.name = "megatron+sp",
      .technique = "and sequence parallelism (Korthikanti et al. 2022)",
@@ -101,14 +101,14 @@ constexpr std::array<SplitPreset, 10> kPresets = {{
 }};
 
 const SplitPreset* preset_named(std::string_view name) {
-  const auto found = std::find_if(kPresets.begin(), kPresets.end(),
+  const auto found = std::find_if(kSplitPresets.begin(), kSplitPresets.end(),
                                   [&](const SplitPreset& preset) { return preset.name == name; });
-  return found == kPresets.end() ? nullptr : &*found;
+  return found == kSplitPresets.end() ? nullptr : &*found;
 }
 
 std::string preset_names() {
   std::string names;
-  for (const SplitPreset& preset : kPresets) names += str(names.empty() ? "" : ", ", preset.name);
+  for (const SplitPreset& preset : kSplitPresets) names += str(names.empty() ? "" : ", ", preset.name);
   return names;
 }
 
@@ -149,7 +149,7 @@ void add(std::string_view text, const ModelParallel& model, SplitAnnotations& an
 
 }  // namespace
 
-std::span<const SplitPreset> split_presets() noexcept { return kPresets; }
+std::span<const SplitPreset> split_presets() noexcept { return kSplitPresets; }
 
 std::span<const ShardAnnotation> SplitAnnotations::along(MeshAxis axis) const {
   const auto found = of_axis.find(axis);

@@ -53,7 +53,7 @@ constexpr PresetValue kAustenTiny[] = {
     {"log.sample_prompt", "Elizabeth "},
     {"log.sample_tokens", "16"},
 };
-constexpr ConfigPreset kPresets[] = {
+constexpr ConfigPreset kConfigPresets[] = {
     {"austen-5m", "five million parameters on two novels, in 90 seconds", kAusten5m},
     {"austen-tiny", "two layers for tests", kAustenTiny},
 };
@@ -99,7 +99,8 @@ const ConfigSchema& train_schema() noexcept {
     for (const TrainKey& key : train_keys()) all.push_back(key.spec);
     return all;
   }();
-  static const ConfigSchema schema = {specs, kPresets, "model.preset", kEnvNames, kRenamed, other_words()};
+  static const ConfigSchema schema = {specs,     kConfigPresets, "model.preset",
+                                      kEnvNames, kRenamed,       other_words()};
   return schema;
 }
 

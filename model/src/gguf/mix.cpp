@@ -34,7 +34,7 @@ bool deserves_more_bits(std::int64_t layer, std::int64_t layers) {
 }
 
 /// The N of "blk.N.ffn_down.weight"; -1 outside the layers.
-std::int64_t layer_of(std::string_view name) {
+std::int64_t number_of_layer(std::string_view name) {
   std::int64_t layer = -1;
   if (name.starts_with("blk.")) std::from_chars(name.data() + 4, name.data() + name.size(), layer);
   return layer;
@@ -60,7 +60,7 @@ GgufFormat gguf_matrix_format(const GgufMixOf& of, const GgufTensor& tensor) {
   const auto ends = [&](std::string_view part) { return name.ends_with(part); };
   const bool is_value = ends("attn_v.weight") || ends("attn_qkv.weight"), is_down = ends("ffn_down.weight");
   const bool is_medium = of.mix == GgufMix::q4_k_m || of.mix == GgufMix::q5_k_m;
-  if (is_medium && (is_value || is_down) && deserves_more_bits(layer_of(name), of.layers))
+  if (is_medium && (is_value || is_down) && deserves_more_bits(number_of_layer(name), of.layers))
     return GgufFormat::q6_k;
   return of.is_70b && is_value && most == GgufFormat::q4_k ? GgufFormat::q5_k : most;
 }

@@ -13,7 +13,7 @@
 namespace strata::detail {
 namespace {
 
-constexpr std::size_t kMaxShown = 80;  // bytes of a client's own text in a message
+constexpr std::size_t kMaxShownBytes = 80;  // bytes of a client's own text in a message
 
 /// Whether a body is JSON by its header. Other types are refused because a web page may send those to any
 /// address without being asked to prove that it is allowed to.
@@ -32,14 +32,14 @@ std::string problem_of_length(const httplib::Request& request) {
   if (request.has_header("Transfer-Encoding")) {
     const std::string encoding = request.get_header_value("Transfer-Encoding");
     if (encoding != "chunked")
-      return str("the header Transfer-Encoding is '", encoding.substr(0, kMaxShown),
+      return str("the header Transfer-Encoding is '", encoding.substr(0, kMaxShownBytes),
                  "'; only chunked is known");
     if (!length.empty()) return "a body is chunked or has the header Content-Length, not both";
   }
   if (request.get_header_value_count("Content-Length") > 1)
     return "there is more than one header Content-Length";
   if (length.find_first_not_of("0123456789") != std::string::npos)
-    return str("the header Content-Length is '", length.substr(0, kMaxShown),
+    return str("the header Content-Length is '", length.substr(0, kMaxShownBytes),
                "'; it must be the number of bytes of the body");
   return {};
 }
@@ -83,7 +83,7 @@ std::optional<ApiError> RequestChecks::problem_of_host(const std::string& host) 
   if (std::any_of(allowed.begin(), allowed.end(), [&](const auto& name) { return is_host(host, name); }))
     return std::nullopt;
   return ApiError{403,
-                  str("the request is for '", host.substr(0, kMaxShown),
+                  str("the request is for '", host.substr(0, kMaxShownBytes),
                       "', which this server does not answer for; --allowed-host NAME allows it",
                       only_local_ ? ", and --host ADDRESS makes the server one for other machines" : ""),
                   {},

@@ -20,14 +20,14 @@ class CliOffloadOverheadE2e : public CliE2e {
 TEST_F(CliOffloadOverheadE2e, BothRunsAreMeasuredOverTheRequestedSteps) {
   const ProgramResult measured = offload_overhead({"--steps", "4", "--json", "train.freeze=tokens.weight"});
   ASSERT_EQ(measured.exit_code, 0) << measured.err;
-  const auto json = nlohmann::json::parse(measured.out);
-  EXPECT_TRUE(json["measured"]) << json["not_measured_reason"];
-  EXPECT_EQ(json["steps"], 4);
-  const double with = json["step_offloaded_s"]["median"], without = json["step_on_device_s"]["median"];
+  const auto figures = nlohmann::json::parse(measured.out);
+  EXPECT_TRUE(figures["measured"]) << figures["not_measured_reason"];
+  EXPECT_EQ(figures["steps"], 4);
+  const double with = figures["step_offloaded_s"]["median"], without = figures["step_on_device_s"]["median"];
   EXPECT_GT(with, 0);
-  EXPECT_NEAR(json["offload_efficiency"].get<double>(), without / with, 1e-4 * without / with);
-  double shares = json["compute_share"];
-  for (const auto& [cause, share] : json["exposed_share"].items()) shares += share.get<double>();
+  EXPECT_NEAR(figures["offload_efficiency"].get<double>(), without / with, 1e-4 * without / with);
+  double shares = figures["compute_share"];
+  for (const auto& [cause, share] : figures["exposed_share"].items()) shares += share.get<double>();
   EXPECT_NEAR(shares, 1, 1e-4);
 }
 
@@ -48,11 +48,11 @@ TEST_F(CliOffloadOverheadE2e, IfBothRunsDoNotFitComputeTimeReplacesTheOnDeviceRu
   };
   const ProgramResult bounded = offload_overhead({"--steps", "2", "--json", "cpu.threads=2"});
   ASSERT_EQ(bounded.exit_code, 0) << bounded.err;
-  const auto json = nlohmann::json::parse(bounded.out);
-  EXPECT_FALSE(json["measured"]);
-  EXPECT_THAT(json["not_measured_reason"].get<std::string>(), HasSubstr("ulimit -v"));
-  EXPECT_TRUE(json["step_on_device_s"].is_null());
-  EXPECT_NEAR(json["offload_efficiency"].get<double>(), json["compute_share"].get<double>(), 1e-4);
+  const auto figures = nlohmann::json::parse(bounded.out);
+  EXPECT_FALSE(figures["measured"]);
+  EXPECT_THAT(figures["not_measured_reason"].get<std::string>(), HasSubstr("ulimit -v"));
+  EXPECT_TRUE(figures["step_on_device_s"].is_null());
+  EXPECT_NEAR(figures["offload_efficiency"].get<double>(), figures["compute_share"].get<double>(), 1e-4);
 }
 
 TEST_F(CliOffloadOverheadE2e, WhatCannotRunIsRefused) {

@@ -42,7 +42,7 @@ ProgramSet both() {
   return set;
 }
 
-SessionOptions options_of(StepMode mode = StepMode::two_phase) {
+SessionOptions trainee_options(StepMode mode = StepMode::two_phase) {
   SessionOptions options;
   options.step_mode = mode;
   options.grad_accum = 2;
@@ -52,7 +52,7 @@ SessionOptions options_of(StepMode mode = StepMode::two_phase) {
 }
 
 SessionOptions options_of_one() {
-  SessionOptions options = options_of();
+  SessionOptions options = trainee_options();
   options.trainees.clear();
   return options;
 }
@@ -113,27 +113,28 @@ Learned train_alone(NamedProgram program, double clip, const test::StateTensors&
 }
 
 TEST(TraineesTest, EachLearnsWhatItLearnsAlone) {
-  TinyRun run(must(Engine::plan(both(), options_of())));
+  TinyRun run(must(Engine::plan(both(), trainee_options())));
   must(run.engine->initialize(1));
   const test::StateTensors start = test::states_of(*run.engine, Payload::param);
   const auto [actor_of_both, critic_of_both] = train_both(*run.engine, 5);
   EXPECT_EQ(run.engine->steps(), 5);
   EXPECT_EQ(run.engine->steps(1), 3);
-  EXPECT_EQ(actor_of_both, train_alone(actor(), options_of().clip, of_prefix(start, false), kActorLr, 5));
+  EXPECT_EQ(actor_of_both,
+            train_alone(actor(), trainee_options().clip, of_prefix(start, false), kActorLr, 5));
   const Learned critic_alone = train_alone(critic(), 0.05, of_prefix(start, true), kCriticLr, 3);
   EXPECT_EQ(critic_of_both, critic_alone);
   EXPECT_GT(critic_alone.norms.front(), 0.05);  // its own clip factor matters
 }
 
 TEST(TraineesTest, PlacementsAndStepModesGiveTheSameBits) {
-  TinyRun in_hbm(must(Engine::plan(both(), options_of(StepMode::serial))));
+  TinyRun in_hbm(must(Engine::plan(both(), trainee_options(StepMode::serial))));
   must(in_hbm.engine->initialize(1));
   const auto expected = train_both(*in_hbm.engine, 6);
   const test::TempDir dir;
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     SessionOptions options = test::swapping_options(dir.path(), static_cast<StepMode>(seed % 5));
     options.chunk_elems = seed % 2 == 0 ? 4096 : 8192;
-    options.trainees = options_of().trainees;
+    options.trainees = trainee_options().trainees;
     options.undo_bytes = kUnlimited;
     TinyRun run(must(Engine::plan_with(both(), options, [&](const ChunkLayout& layout, Placement& placement) {
       test::random_homes(seed, layout, placement);
@@ -146,15 +147,15 @@ TEST(TraineesTest, PlacementsAndStepModesGiveTheSameBits) {
 
 TEST(TraineesTest, ACheckpointHasTheStepsOfEach) {
   const test::TempDir dir;
-  TinyRun through(must(Engine::plan(both(), options_of())));
+  TinyRun through(must(Engine::plan(both(), trainee_options())));
   must(through.engine->initialize(1));
   const auto expected = train_both(*through.engine, 7);
-  TinyRun first(must(Engine::plan(both(), options_of())));
+  TinyRun first(must(Engine::plan(both(), trainee_options())));
   must(first.engine->initialize(1));
   (void)train_both(*first.engine, 4);
   const std::string folder = must(save_checkpoint(*first.engine, posix_io(), dir.path(), {}, 1));
   EXPECT_EQ(must(read_manifest(posix_io(), folder)).trainees.at("critic").step, 2);
-  TinyRun second(must(Engine::plan(both(), options_of(StepMode::serial))));
+  TinyRun second(must(Engine::plan(both(), trainee_options(StepMode::serial))));
   must(load_checkpoint(*second.engine, posix_io(), folder));
   EXPECT_EQ(second.engine->steps(1), 2);
   EXPECT_EQ(train_both(*second.engine, 7, 4).first.params, expected.first.params);
@@ -167,7 +168,8 @@ TEST(TraineesTest, ACheckpointHasTheStepsOfEach) {
 }
 
 TEST(TraineesTest, AFailedStepOfOneLeavesThePendingUpdateOfTheOther) {
-  TinyRun run(must(Engine::plan(both(), options_of()))), clean(must(Engine::plan(both(), options_of())));
+  TinyRun run(must(Engine::plan(both(), trainee_options()))),
+      clean(must(Engine::plan(both(), trainee_options())));
   for (TinyRun* each : {&run, &clean}) {
     must(each->engine->initialize(1));
     Learned ignored;

@@ -47,7 +47,7 @@ InitialValues initial_values(const test::StateTensors& base) {
 
 FrozenSource source_of(const test::StateTensors& base) { return {"models/base", test::fill_from(base)}; }
 
-struct Case {
+struct FrozenCase {
   const char* name;
   const char* family;
   DType compute;
@@ -56,7 +56,7 @@ struct Case {
   test::LowRank adapters = test::LowRank::lora;
 };
 
-class FrozenCheckpointTest : public ::testing::TestWithParam<Case> {
+class FrozenCheckpointTest : public ::testing::TestWithParam<FrozenCase> {
  protected:
   SessionOptions options(bool saves_frozen) const {
     SessionOptions options;
@@ -167,17 +167,18 @@ TEST_P(FrozenCheckpointTest, AnotherBaseIsRefusedWithTheTensorAndBothDigests) {
 
 INSTANTIATE_TEST_SUITE_P(
     Placements, FrozenCheckpointTest,
-    ::testing::Values(
-        Case{"f32", "gpt2", DType::f32, true, PlacementPolicy::automatic},
-        Case{"f32_nvme", "qwen3", DType::f32, false, PlacementPolicy::nvme},
-        Case{"bf16", "llama", DType::bf16, false, PlacementPolicy::automatic},
-        Case{"bf16_device", "gpt2", DType::bf16, false, PlacementPolicy::device},
-        Case{"bf16_masters", "qwen3", DType::bf16, true, PlacementPolicy::pinned},
-        Case{"bf16_nvme", "gpt2", DType::bf16, false, PlacementPolicy::nvme},
-        Case{"f16_masters_nvme", "gpt2", DType::f16, true, PlacementPolicy::nvme},
-        Case{"f16_pinned", "llama", DType::f16, false, PlacementPolicy::pinned},
-        Case{"pissa", "gpt2", DType::f32, true, PlacementPolicy::automatic, test::LowRank::pissa},
-        Case{"pissa_bf16_nvme", "llama", DType::bf16, false, PlacementPolicy::nvme, test::LowRank::pissa}),
+    ::testing::Values(FrozenCase{"f32", "gpt2", DType::f32, true, PlacementPolicy::automatic},
+                      FrozenCase{"f32_nvme", "qwen3", DType::f32, false, PlacementPolicy::nvme},
+                      FrozenCase{"bf16", "llama", DType::bf16, false, PlacementPolicy::automatic},
+                      FrozenCase{"bf16_device", "gpt2", DType::bf16, false, PlacementPolicy::device},
+                      FrozenCase{"bf16_masters", "qwen3", DType::bf16, true, PlacementPolicy::pinned},
+                      FrozenCase{"bf16_nvme", "gpt2", DType::bf16, false, PlacementPolicy::nvme},
+                      FrozenCase{"f16_masters_nvme", "gpt2", DType::f16, true, PlacementPolicy::nvme},
+                      FrozenCase{"f16_pinned", "llama", DType::f16, false, PlacementPolicy::pinned},
+                      FrozenCase{"pissa", "gpt2", DType::f32, true, PlacementPolicy::automatic,
+                                 test::LowRank::pissa},
+                      FrozenCase{"pissa_bf16_nvme", "llama", DType::bf16, false, PlacementPolicy::nvme,
+                                 test::LowRank::pissa}),
     [](const auto& test) { return std::string(test.param.name); });
 
 class LeftOutTest : public ::testing::Test {

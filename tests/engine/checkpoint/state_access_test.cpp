@@ -23,13 +23,13 @@ DecoderConfig with_a_large_tensor() {
   return config;
 }
 
-struct Case {
+struct AccessCase {
   const char* name;
   DType compute;
   PlacementPolicy policy;
 };
 
-class StateAccessTest : public ::testing::TestWithParam<Case> {
+class StateAccessTest : public ::testing::TestWithParam<AccessCase> {
  protected:
   SessionOptions options() const {
     SessionOptions options;
@@ -116,12 +116,12 @@ TEST_P(StateAccessTest, ARunThatOnlyEvaluatesLoadsOnlyParametersButChecksAllFile
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, StateAccessTest,
-                         ::testing::Values(Case{"f32", DType::f32, PlacementPolicy::automatic},
-                                           Case{"bf16", DType::bf16, PlacementPolicy::automatic},
-                                           Case{"bf16_pinned", DType::bf16, PlacementPolicy::pinned},
-                                           Case{"bf16_nvme", DType::bf16, PlacementPolicy::nvme},
-                                           Case{"f16", DType::f16, PlacementPolicy::automatic},
-                                           Case{"f16_nvme", DType::f16, PlacementPolicy::nvme}),
+                         ::testing::Values(AccessCase{"f32", DType::f32, PlacementPolicy::automatic},
+                                           AccessCase{"bf16", DType::bf16, PlacementPolicy::automatic},
+                                           AccessCase{"bf16_pinned", DType::bf16, PlacementPolicy::pinned},
+                                           AccessCase{"bf16_nvme", DType::bf16, PlacementPolicy::nvme},
+                                           AccessCase{"f16", DType::f16, PlacementPolicy::automatic},
+                                           AccessCase{"f16_nvme", DType::f16, PlacementPolicy::nvme}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 // For states on the device.

@@ -17,7 +17,7 @@ namespace {
 
 using test::TinyRun;
 
-struct Case {
+struct OffloadCase {
   const char* family;
   DType compute;
   std::int32_t grad_accum;
@@ -32,7 +32,7 @@ DecoderConfig deep(std::string_view family) {
 
 enum class Offloading : std::uint8_t { none, all, half, stored };
 
-ProgramSet programs_of(const Case& which, Recompute recompute, Offloading offloaded) {
+ProgramSet programs_of(const OffloadCase& which, Recompute recompute, Offloading offloaded) {
   ProgramSet set = test::tiny_programs(recompute, 3, deep(which.family), which.compute);
   const OffloadOptions options{
       .share = offloaded == Offloading::half ? 0.5 : 1, .link_bytes_per_s = 1, .store_bytes_per_s = 1};
@@ -43,7 +43,7 @@ ProgramSet programs_of(const Case& which, Recompute recompute, Offloading offloa
   return set;
 }
 
-SessionOptions options_of(const Case& which, StepMode mode, const std::string& dir) {
+SessionOptions options_of(const OffloadCase& which, StepMode mode, const std::string& dir) {
   SessionOptions options = test::swapping_options(dir, mode);
   options.grad_accum = which.grad_accum;
   options.undo_bytes = kUnlimited;
@@ -62,7 +62,7 @@ void assign_homes(Tiers tiers, const ChunkLayout& layout, Placement& placement) 
             tiers == Tiers::device ? Tier::device : static_cast<Tier>(chunk % kTiers);
 }
 
-std::unique_ptr<const RunPlan> plan_of(const Case& which, Recompute recompute, Offloading offloaded,
+std::unique_ptr<const RunPlan> plan_of(const OffloadCase& which, Recompute recompute, Offloading offloaded,
                                        StepMode mode, const std::string& dir,
                                        Tiers tiers = Tiers::all_three) {
   return must(Engine::plan_with(
@@ -92,7 +92,7 @@ Outcome outcome_of(TinyRun& run, int steps) {
   return out;
 }
 
-class ActivationOffloadTest : public ::testing::TestWithParam<Case> {};
+class ActivationOffloadTest : public ::testing::TestWithParam<OffloadCase> {};
 
 TEST_P(ActivationOffloadTest, GivesTheSameBitsInEveryModeOfRecomputationAndOfTheStep) {
   const test::TempDir dir;
@@ -147,14 +147,16 @@ TEST_P(ActivationOffloadTest, GivesTheSameBitsOnThreadedStreams) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, ActivationOffloadTest,
-                         ::testing::Values(Case{"gpt2", DType::f32, 1}, Case{"gpt2", DType::bf16, 4},
-                                           Case{"llama", DType::f32, 4}, Case{"llama", DType::bf16, 1}),
+                         ::testing::Values(OffloadCase{"gpt2", DType::f32, 1},
+                                           OffloadCase{"gpt2", DType::bf16, 4},
+                                           OffloadCase{"llama", DType::f32, 4},
+                                           OffloadCase{"llama", DType::bf16, 1}),
                          [](const auto& test) {
-                           const Case& c = test.param;
+                           const OffloadCase& c = test.param;
                            return str(c.family, "_", to_string(c.compute), "_", c.grad_accum);
                          });
 
-constexpr Case kOne{"gpt2", DType::f32, 2};
+constexpr OffloadCase kOne{"gpt2", DType::f32, 2};
 
 std::uint64_t stored_bytes(const RunPlan& plan) {
   std::uint64_t bytes = 0;

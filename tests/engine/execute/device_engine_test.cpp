@@ -17,14 +17,14 @@ using test::tiny_of_family;
 using test::tiny_programs;
 using test::TinyRun;
 
-struct Case {
+struct DeviceCase {
   const char* family;
   DType compute;
   const char* optimizer = "adamw";
   StateFormat states = StateFormat::fp32;
 };
-std::string case_name(const ::testing::TestParamInfo<Case>& test) {
-  const Case& c = test.param;
+std::string case_name(const ::testing::TestParamInfo<DeviceCase>& test) {
+  const DeviceCase& c = test.param;
   return str(c.family, "_", to_string(c.compute), "_", c.optimizer, "_", to_string(c.states));
 }
 
@@ -34,7 +34,7 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-class DeviceEngineTest : public ::testing::TestWithParam<Case> {
+class DeviceEngineTest : public ::testing::TestWithParam<DeviceCase> {
  protected:
   void SetUp() override {
     if (!cuda_available()) GTEST_SKIP() << cuda_status();
@@ -111,14 +111,14 @@ TEST_P(DeviceEngineTest, StepModesGiveTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, DeviceEngineTest,
-                         ::testing::Values(Case{"gpt2", DType::f32}, Case{"qwen3", DType::f32},
-                                           Case{"gpt2", DType::bf16}, Case{"llama", DType::bf16},
-                                           Case{"bloom", DType::bf16}, Case{"glm4", DType::f16},
-                                           Case{"opt", DType::f16}),
+                         ::testing::Values(DeviceCase{"gpt2", DType::f32}, DeviceCase{"qwen3", DType::f32},
+                                           DeviceCase{"gpt2", DType::bf16}, DeviceCase{"llama", DType::bf16},
+                                           DeviceCase{"bloom", DType::bf16}, DeviceCase{"glm4", DType::f16},
+                                           DeviceCase{"opt", DType::f16}),
                          case_name);
 
-std::vector<Case> optimizer_cases() {
-  std::vector<Case> cases;
+std::vector<DeviceCase> optimizer_cases() {
+  std::vector<DeviceCase> cases;
   for (const char* optimizer : {"adam", "lion", "lamb", "adagrad", "sgd"})
     for (const StateFormat states : {StateFormat::fp32, StateFormat::bf16, StateFormat::int8})
       cases.push_back({"gpt2", DType::bf16, optimizer, states});

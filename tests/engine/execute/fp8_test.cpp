@@ -11,12 +11,12 @@ namespace {
 
 using test::TinyRun;
 
-struct Case {
+struct Fp8Case {
   const char* family;
   DType compute;
 };
 
-ProgramSet fp8_programs(const Case& which, Recompute recompute, bool interleaved = false,
+ProgramSet fp8_programs(const Fp8Case& which, Recompute recompute, bool interleaved = false,
                         bool offload = false) {
   const DecoderConfig config = test::tiny_of_family(which.family);
   ProgramSet set = test::unfused_programs(Recompute::none, 3, config, which.compute);
@@ -30,7 +30,7 @@ ProgramSet fp8_programs(const Case& which, Recompute recompute, bool interleaved
   return set;
 }
 
-class Fp8Test : public ::testing::TestWithParam<Case> {
+class Fp8Test : public ::testing::TestWithParam<Fp8Case> {
  protected:
   const test::TempDir dir_;
 };
@@ -79,8 +79,8 @@ TEST_P(Fp8Test, NeitherPlacementNorModeNorRecomputationChangesABit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Fp8Test,
-                         ::testing::Values(Case{"gpt2", DType::bf16}, Case{"llama", DType::bf16},
-                                           Case{"qwen3", DType::f16}),
+                         ::testing::Values(Fp8Case{"gpt2", DType::bf16}, Fp8Case{"llama", DType::bf16},
+                                           Fp8Case{"qwen3", DType::f16}),
                          [](const auto& test) {
                            return str(test.param.family, "_", to_string(test.param.compute));
                          });

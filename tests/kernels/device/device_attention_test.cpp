@@ -30,7 +30,7 @@ using detail::F32Math;
 using test::Tensor;
 using test::Values;
 
-struct Case {
+struct AttentionCase {
   const char* name;
   std::int64_t batches, seq, heads, kv_heads, d;
   bool causal = true, alibi = false, documents = false;
@@ -142,7 +142,7 @@ void run_flash(const Call<T>& c) {
 
 /// Compares `run` with the host's op.
 template <class T>
-void compare(const Case& c, double bar, void (*run)(const Call<T>&)) {
+void compare(const AttentionCase& c, double bar, void (*run)(const Call<T>&)) {
   const std::int64_t tokens = c.batches * c.seq, width = (c.heads + 2 * c.kv_heads) * c.d,
                      out_width = c.heads * c.d;
   const DType dtype = dtype_of<T>;
@@ -200,22 +200,22 @@ void compare(const Case& c, double bar, void (*run)(const Call<T>&)) {
   EXPECT_LE(test::relative_error(values(dqkv, tokens * width), test::widen(want_d.values())), bar) << c.name;
 }
 
-constexpr Case kCases[] = {{"plain", 2, 70, 2, 2, 16},
-                           {"groups", 1, 64, 6, 2, 24},
-                           {"one token", 3, 1, 2, 1, 8},
-                           {"both ways", 1, 50, 2, 1, 16, false},
-                           {"alibi", 1, 65, 3, 3, 16, true, true},
-                           {"documents", 2, 97, 4, 2, 16, true, false, true},
-                           {"alibi of documents", 1, 80, 4, 4, 8, true, true, true},
-                           {"a window", 2, 150, 4, 2, 16, true, false, false, 20},
-                           {"a window of a tile", 1, 150, 2, 2, 16, true, false, false, 32},
-                           {"a window of one key", 1, 70, 2, 1, 16, true, false, false, 1},
-                           {"a window of documents", 2, 150, 4, 2, 16, true, false, true, 30},
-                           {"a soft cap", 1, 97, 4, 2, 16, true, false, false, 0, 1.5f},
-                           {"all of it", 2, 150, 4, 2, 16, true, false, true, 40, 2.0f, 0.5f}};
+constexpr AttentionCase kTileCases[] = {{"plain", 2, 70, 2, 2, 16},
+                                        {"groups", 1, 64, 6, 2, 24},
+                                        {"one token", 3, 1, 2, 1, 8},
+                                        {"both ways", 1, 50, 2, 1, 16, false},
+                                        {"alibi", 1, 65, 3, 3, 16, true, true},
+                                        {"documents", 2, 97, 4, 2, 16, true, false, true},
+                                        {"alibi of documents", 1, 80, 4, 4, 8, true, true, true},
+                                        {"a window", 2, 150, 4, 2, 16, true, false, false, 20},
+                                        {"a window of a tile", 1, 150, 2, 2, 16, true, false, false, 32},
+                                        {"a window of one key", 1, 70, 2, 1, 16, true, false, false, 1},
+                                        {"a window of documents", 2, 150, 4, 2, 16, true, false, true, 30},
+                                        {"a soft cap", 1, 97, 4, 2, 16, true, false, false, 0, 1.5f},
+                                        {"all of it", 2, 150, 4, 2, 16, true, false, true, 40, 2.0f, 0.5f}};
 
 TEST(DeviceAttentionTest, SharedMemoryTilesMatchTheHost) {
-  for (const Case& c : kCases) {
+  for (const AttentionCase& c : kTileCases) {
     using Order = EmulatedAttentionThreads<false>;
     using ReverseOrder = EmulatedAttentionThreads<true>;
     compare<float>(c, 2e-6, &run_tiles<F32Math, 32, float, Order>);
@@ -232,26 +232,27 @@ TEST(DeviceAttentionTest, SharedMemoryTilesMatchTheHost) {
 }
 
 // Sequences that end within a tile, at its end and just after it; documents that begin within a tile.
-constexpr Case kFlashCases[] = {{"plain", 2, 130, 2, 2, 64},
-                                {"whole tiles", 1, 128, 2, 1, 64},
-                                {"groups", 1, 70, 6, 2, 64},
-                                {"one token", 2, 1, 2, 1, 64},
-                                {"both ways", 1, 150, 2, 1, 64, false},
-                                {"both ways, documents", 1, 150, 2, 1, 64, false, false, true},
-                                {"alibi", 1, 97, 3, 3, 64, true, true},
-                                {"documents", 2, 200, 4, 2, 64, true, false, true},
-                                {"alibi of documents", 1, 80, 4, 4, 64, true, true, true},
-                                {"documents behind whole tiles", 1, 300, 2, 1, 64, true, false, true},
-                                {"three tiles both ways", 1, 300, 2, 1, 64, false},
-                                {"a window", 1, 300, 4, 2, 64, true, false, false, 40},
-                                {"a window of a tile", 1, 300, 2, 1, 64, true, false, false, 64},
-                                {"a window over tiles", 1, 300, 2, 1, 64, true, false, false, 130},
-                                {"a window of documents", 1, 300, 2, 1, 64, true, false, true, 50},
-                                {"a scale", 1, 70, 2, 1, 64, true, false, false, 33, 0, 0.25f}};
+constexpr AttentionCase kFlashCases[] = {
+    {"plain", 2, 130, 2, 2, 64},
+    {"whole tiles", 1, 128, 2, 1, 64},
+    {"groups", 1, 70, 6, 2, 64},
+    {"one token", 2, 1, 2, 1, 64},
+    {"both ways", 1, 150, 2, 1, 64, false},
+    {"both ways, documents", 1, 150, 2, 1, 64, false, false, true},
+    {"alibi", 1, 97, 3, 3, 64, true, true},
+    {"documents", 2, 200, 4, 2, 64, true, false, true},
+    {"alibi of documents", 1, 80, 4, 4, 64, true, true, true},
+    {"documents behind whole tiles", 1, 300, 2, 1, 64, true, false, true},
+    {"three tiles both ways", 1, 300, 2, 1, 64, false},
+    {"a window", 1, 300, 4, 2, 64, true, false, false, 40},
+    {"a window of a tile", 1, 300, 2, 1, 64, true, false, false, 64},
+    {"a window over tiles", 1, 300, 2, 1, 64, true, false, false, 130},
+    {"a window of documents", 1, 300, 2, 1, 64, true, false, true, 50},
+    {"a scale", 1, 70, 2, 1, 64, true, false, false, 33, 0, 0.25f}};
 
 TEST(DeviceAttentionTest, MmaTilesMatchTheHost) {
   using detail::MmaPolicy;
-  for (Case c : kFlashCases) {
+  for (AttentionCase c : kFlashCases) {
     compare<bf16>(c, 8e-3, &run_flash<64, 2, false, MmaPolicy, bf16>);
     compare<bf16>(c, 8e-3, &run_flash<64, 1, true, MmaPolicy, bf16>);
     compare<f16>(c, 1e-3, &run_flash<64, 2, true, MmaPolicy, f16>);
@@ -265,7 +266,7 @@ TEST(DeviceAttentionTest, MmaTilesMatchTheHost) {
 
 TEST(DeviceAttentionTest, WgmmaTilesMatchTheHost) {
   using detail::WgmmaPolicy;
-  for (Case c : kFlashCases) {
+  for (AttentionCase c : kFlashCases) {
     compare<bf16>(c, 8e-3, &run_flash<64, 1, false, WgmmaPolicy, bf16>);
     compare<f16>(c, 1e-3, &run_flash<64, 1, true, WgmmaPolicy, f16>);
     c.d = 128;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kTile = 64;
 
-struct Case {
+struct SortCase {
   std::int64_t vocab, tokens, offset;
   std::uint32_t spread;  // ids are below this
 };
@@ -26,9 +26,9 @@ void in_both_orders(const Body& body) {
   body(EmulatedThreads<kTile, true>());
 }
 
-class DeviceRowSortTest : public ::testing::TestWithParam<Case> {
+class DeviceRowSortTest : public ::testing::TestWithParam<SortCase> {
  protected:
-  static std::vector<std::int32_t> ids_of(const Case& c) {
+  static std::vector<std::int32_t> ids_of(const SortCase& c) {
     std::vector<std::int32_t> ids;
     std::uint32_t state = 7;
     for (std::int64_t t = 0; t < c.tokens; ++t) {
@@ -40,7 +40,7 @@ class DeviceRowSortTest : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(DeviceRowSortTest, RowBeginsArePrefixSums) {
-  const Case& c = GetParam();
+  const SortCase& c = GetParam();
   std::vector<std::int32_t> counted(static_cast<std::size_t>(c.vocab) + 1, 0);
   for (const std::int32_t id : ids_of(c)) ++counted[static_cast<std::size_t>(id + c.offset)];
   std::vector<std::int32_t> expected(counted.size());
@@ -54,7 +54,7 @@ TEST_P(DeviceRowSortTest, RowBeginsArePrefixSums) {
 }
 
 TEST_P(DeviceRowSortTest, SortIsStable) {
-  const Case& c = GetParam();
+  const SortCase& c = GetParam();
   const std::vector<std::int32_t> ids = ids_of(c);
   std::vector<std::int32_t> expected(ids.size());
   std::iota(expected.begin(), expected.end(), 0);
@@ -86,9 +86,10 @@ TEST_P(DeviceRowSortTest, SortIsStable) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, DeviceRowSortTest,
-                         ::testing::Values(Case{1, 5, 0, 1}, Case{64, 64, 0, 64}, Case{65, 130, 0, 65},
-                                           Case{1000, 777, 0, 1000}, Case{200, 1000, 2, 3},
-                                           Case{300, 63, 100, 150}, Case{64, 0, 0, 1}),
+                         ::testing::Values(SortCase{1, 5, 0, 1}, SortCase{64, 64, 0, 64},
+                                           SortCase{65, 130, 0, 65}, SortCase{1000, 777, 0, 1000},
+                                           SortCase{200, 1000, 2, 3}, SortCase{300, 63, 100, 150},
+                                           SortCase{64, 0, 0, 1}),
                          [](const auto& test) {
                            return std::to_string(test.param.tokens) + "_tokens_over_" +
                                   std::to_string(test.param.vocab) + "_rows";

@@ -18,12 +18,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::size_t kHidden = 24;
+constexpr std::size_t kFolderHidden = 24;
 
 DecoderConfig small_llama() {
   DecoderConfig c = decoder_for_family("llama").value();
   c.layers = 2;
-  c.hidden = kHidden;
+  c.hidden = kFolderHidden;
   c.heads = 4;
   c.kv_heads = 2;
   c.head_dim = 8;
@@ -32,14 +32,14 @@ DecoderConfig small_llama() {
   c.positions = 64;
   return c;
 }
-Status values_of(std::string_view, std::span<float> into) {
+Status folder_values(std::string_view, std::span<float> into) {
   for (std::size_t i = 0; i < into.size(); ++i) into[i] = static_cast<float>(i % 100) / 128.0f;
   return {};
 }
 
 class HfFilesTest : public ::testing::Test {
  protected:
-  HfFilesTest() { must(export_hf(posix_io(), path, config, values_of, {})); }
+  HfFilesTest() { must(export_hf(posix_io(), path, config, folder_values, {})); }
   void expect_refused(Code code, std::initializer_list<std::string> parts) const {
     const Status status = HfFolder::open(posix_io(), path).status();
     EXPECT_EQ(status.code(), code) << status.message();
@@ -54,7 +54,7 @@ class HfFilesTest : public ::testing::Test {
 TEST_F(HfFilesTest, AFileOfTensorsHasWholeParameters) {
   const std::string file = dir.file("m.safetensors");
   const auto wanted = [](std::string_view param) { return !param.starts_with("layers.1."); };
-  must(export_hf_tensors(posix_io(), file, config, wanted, values_of));
+  must(export_hf_tensors(posix_io(), file, config, wanted, folder_values));
   const auto tensors = must(HfFolder::open_tensors(posix_io(), file, config));
   EXPECT_TRUE(tensors->has("layers.0.qkv.weight"));
   EXPECT_FALSE(tensors->has("layers.1.qkv.weight"));
@@ -182,7 +182,7 @@ TEST_F(HfFilesTest, AModelNextToPickledWeightsIsRead) {
 TEST_F(HfFilesTest, ANonFiniteWeightNamesItsTensorAndElement) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const std::string other = dir.file(std::string(to_string(dtype)));
-    must(export_hf(posix_io(), other, config, values_of, {.dtype = dtype}));
+    must(export_hf(posix_io(), other, config, folder_values, {.dtype = dtype}));
     const auto folder = must(HfFolder::open(posix_io(), other));
     const auto file = must(SafetensorsFile::open(posix_io(), other + "/model.safetensors"));
     const SafetensorsEntry entry = *file->find("model.layers.1.mlp.down_proj.weight");
@@ -196,7 +196,7 @@ TEST_F(HfFilesTest, ANonFiniteWeightNamesItsTensorAndElement) {
     const auto tensors = hf_tensors(config);
     const auto tensor =
         std::find_if(tensors.begin(), tensors.end(), [&](const HfTensor& t) { return t.name == entry.name; });
-    std::vector<float> values(kHidden * 40);
+    std::vector<float> values(kFolderHidden * 40);
     const Status status = folder->read(tensor->param, values);
     EXPECT_EQ(status.code(), Code::corrupt) << status.message();
     EXPECT_THAT(std::string(status.message()),
@@ -208,7 +208,7 @@ TEST_F(HfFilesTest, ANonFiniteWeightNamesItsTensorAndElement) {
 TEST_F(HfFilesTest, NoValueIsExportedThatTheFileCannotHold) {
   const auto with = [](float value) {
     return [value](std::string_view param, std::span<float> into) {
-      STRATA_TRY(values_of(param, into));
+      STRATA_TRY(folder_values(param, into));
       if (param == "final_norm.weight") into[5] = value;
       return Status::ok();
     };

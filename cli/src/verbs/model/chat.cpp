@@ -15,13 +15,11 @@
 #include "print.h"
 #include "terminal/token_printer.h"
 #include "verbs/model/chat_arguments.h"
+#include "verbs/model/generation_sizes.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
 namespace {
-
-constexpr std::int64_t kContext = 4096;     // tokens, unless the model supports fewer
-constexpr std::int64_t kPrefillRows = 128;  // prompt tokens at once
 
 constexpr std::string_view kHelp =
     "/reset          begin a new conversation\n"
@@ -206,7 +204,7 @@ Status converse(const Args& args) {
   STRATA_TRY(source->chat().status());
   STRATA_TRY(set_chat_arguments(args, *source));
   if (const std::string warning = source->chat_warning(); !warning.empty()) warn(warning);
-  const std::int64_t most = source->max_positions(), wanted = args.context > 0 ? args.context : kContext;
+  const std::int64_t most = source->max_positions(), wanted = args.context > 0 ? args.context : kUsualContext;
   if (args.context > 0 && most > 0 && wanted > most)
     return Status::error(Code::invalid,
                          str("--context ", wanted, ": the model supports ", most, " positions"));

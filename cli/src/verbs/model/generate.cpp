@@ -20,6 +20,7 @@
 #include "print.h"
 #include "terminal/token_printer.h"
 #include "verbs/model/chat_arguments.h"
+#include "verbs/model/generation_sizes.h"
 #include "verbs/model/prompt_texts.h"
 #include "verbs/verbs.h"
 
@@ -27,7 +28,6 @@ namespace strata::cli {
 namespace {
 
 constexpr std::int64_t kDefaultTokens = 128;
-constexpr std::size_t kPrefillRows = 128;  // prompt tokens per prefill; more is hardly faster and uses memory
 
 /// The state of one invocation of the verb.
 struct Work {
@@ -98,7 +98,7 @@ std::int64_t prefill_rows_of(const Work& work) {
     std::size_t tokens = 0;
     for (std::size_t i = at; i < std::min(at + work.batch, work.requests.size()); ++i)
       tokens += work.requests[i].prompt.size() + static_cast<std::size_t>(work.options.virtual_tokens);
-    most = std::max(most, std::min(tokens, kPrefillRows));
+    most = std::max(most, std::min<std::size_t>(tokens, kPrefillRows));
   }
   return static_cast<std::int64_t>(most);
 }

@@ -21,13 +21,12 @@
 #include "exit_code.h"
 #include "print.h"
 #include "verbs/model/chat_arguments.h"
+#include "verbs/model/generation_sizes.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
 namespace {
 
-constexpr std::int64_t kContext = 4096;      // tokens, unless the model supports fewer
-constexpr std::int64_t kPrefillRows = 128;   // tokens of a pass
 constexpr std::int64_t kPrefillLogits = 64;  // so many tokens of a pass may be scored for an echo
 constexpr std::uint64_t kMaxBodyBytes = kGiB;
 constexpr std::size_t kMaxKeyFileBytes = 1 << 20, kMinKeyBytes = 8;
@@ -38,7 +37,7 @@ Result<std::int64_t> context_of(const Args& args, const GenerationSource& source
   if (args.context > 0 && most > 0 && args.context > most)
     return Status::error(Code::invalid,
                          str("--context ", args.context, ": the model supports ", most, " positions"));
-  const std::int64_t wanted = args.context > 0 ? args.context : kContext;
+  const std::int64_t wanted = args.context > 0 ? args.context : kUsualContext;
   return most > 0 ? std::min(most, wanted) : wanted;
 }
 

@@ -2,6 +2,7 @@
 
 #include <strata/kernels/linear_cross_entropy.h>
 
+#include "ops/loss/head_gemm.h"
 #include "ops/op_defs.h"
 
 // linear_log_probs: (x [T, K], w [V, K], targets [T] i32) -> log_probs [T], entropies [T] or empty, lse [T],
@@ -15,16 +16,14 @@ namespace {
 
 using namespace detail::op_rules;
 using namespace detail::op_calls;
+using detail::flops_head_gemm;
+using detail::is_head;
 
-std::vector<OutputSpec> with_workspaces(std::vector<OutputSpec> made, In in, const Attrs& attrs) {
+std::vector<OutputSpec> with_head_workspaces(std::vector<OutputSpec> made, In in, const Attrs& attrs) {
   const std::int64_t rows = in[0]->shape.dim(0), vocab = in[1]->shape.dim(0), k = in[1]->shape.dim(1);
   made.push_back(workspace(kernels::linear_cross_entropy_workspace_bytes(rows, vocab, in[0]->dtype)));
   return with_gemm_workspace(std::move(made), attrs.as<LinearLogProbsAttrs>().gemm,
                              kernels::linear_cross_entropy_gemm_workspace_bytes(rows, vocab, k));
-}
-bool is_head(In in) {
-  return is_matrix(in[0]) && is_matrix(in[1]) && in[0]->dtype == in[1]->dtype &&
-         in[0]->shape.dim(1) == in[1]->shape.dim(1) && has_type(in[2], {in[0]->shape.dim(0)}, DType::i32);
 }
 
 Specs infer_linear_log_probs(In in, const Attrs& attrs) {
@@ -32,8 +31,8 @@ Specs infer_linear_log_probs(In in, const Attrs& attrs) {
   if (!is_head(in) || !(a.scaling.temperature > 0) || a.scaling.softcap < 0)
     return mismatch("x [T, K], weight [V, K] of one dtype, targets [T] i32, a temperature above 0", in);
   const Shape rows = {in[0]->shape.dim(0)}, none = {0};
-  return with_workspaces({{"log_probs", rows}, {"entropies", a.entropy ? rows : none}, {"lse", rows}}, in,
-                         attrs);
+  return with_head_workspaces({{"log_probs", rows}, {"entropies", a.entropy ? rows : none}, {"lse", rows}},
+                              in, attrs);
 }
 void vjp_linear_log_probs(VjpContext& c) {
   auto attrs = c.attrs().as<LinearLogProbsAttrs>();
@@ -43,9 +42,6 @@ void vjp_linear_log_probs(VjpContext& c) {
   attrs.no_dw = !c.needs_input_grad(1);
   c.emit(Op::linear_log_probs_backward, {c.in(0), c.in(1), c.in(2), c.out(2), c.grad_output(0)}, {0, 1, -1},
          attrs);
-}
-double flops_head_gemm(In in, In, const Attrs&) {
-  return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(0));
 }
 Status launch_linear_log_probs(const OpCall& c, Backend& backend, Stream& stream) {
   const auto& a = c.attrs.as<LinearLogProbsAttrs>();
@@ -73,9 +69,9 @@ Specs infer_linear_log_probs_backward(In in, const Attrs& attrs) {
   if (!is_head(in) || !has_type(in[3], in[2]->shape) || !has_type(in[4], in[2]->shape))
     return mismatch("x [T, K], weight [V, K] of one dtype, targets [T] i32, lse [T], dlog_probs [T]", in);
   const Shape none = {0};
-  return with_workspaces({{"dx", a.no_dx ? none : in[0]->shape, in[0]->dtype},
-                          {"dw", a.no_dw ? none : in[1]->shape, DType::f32}},
-                         in, attrs);
+  return with_head_workspaces({{"dx", a.no_dx ? none : in[0]->shape, in[0]->dtype},
+                               {"dw", a.no_dw ? none : in[1]->shape, DType::f32}},
+                              in, attrs);
 }
 double flops_linear_log_probs_backward(In in, In out, const Attrs& attrs) {
   const auto& a = attrs.as<LinearLogProbsAttrs>();

@@ -2,6 +2,7 @@
 
 #include <strata/kernels/linear_cross_entropy.h>
 
+#include "ops/loss/head_gemm.h"
 #include "ops/op_defs.h"
 
 // The cross entropy of linear_cross_entropy where each of n ranks has a part of the vocabulary.
@@ -19,11 +20,9 @@ namespace {
 
 using namespace detail::op_rules;
 using namespace detail::op_calls;
+using detail::flops_head_gemm;
+using detail::is_head;
 
-bool is_head(In in) {
-  return is_matrix(in[0]) && is_matrix(in[1]) && in[0]->dtype == in[1]->dtype &&
-         in[0]->shape.dim(1) == in[1]->shape.dim(1) && has_type(in[2], {in[0]->shape.dim(0)}, DType::i32);
-}
 std::vector<OutputSpec> with_workspaces(std::vector<OutputSpec> made, In in, const Attrs& attrs) {
   const std::int64_t rows = in[0]->shape.dim(0), vocab = in[1]->shape.dim(0), k = in[1]->shape.dim(1);
   made.push_back(workspace(kernels::linear_cross_entropy_workspace_bytes(rows, vocab, in[0]->dtype)));
@@ -38,9 +37,6 @@ TensorView row_of(const TensorView& stats, std::int64_t row) {
 Specs infer_linear_log_sum_exp(In in, const Attrs& attrs) {
   if (!is_head(in)) return mismatch("x [T, K], weight [V, K] of one dtype, targets [T] i32", in);
   return with_workspaces({{"stats", {2, in[0]->shape.dim(0)}}}, in, attrs);
-}
-double flops_head_gemm(In in, In, const Attrs&) {
-  return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(0));
 }
 Status launch_linear_log_sum_exp(const OpCall& c, Backend& backend, Stream& stream) {
   const auto& a = c.attrs.as<LinearCrossEntropyAttrs>();
