@@ -1,9 +1,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <strata/engine/engine.h>
@@ -19,6 +21,12 @@ namespace strata::test {
 inline DecoderConfig tiny_config() {
   return {.family = "gpt2", .layers = 2, .hidden = 32, .heads = 2, .ffn = 64, .vocab = 50, .seq = 16};
 }
+
+/// One family for each way in which decoders differ: tied tables, biases and learned positions; ALiBi; RoPE
+/// with grouped queries and a gated MLP; normalized queries and heads wider than hidden / heads; windows,
+/// soft caps and norms on both sides. Tests of what is added to a decoder run for these; those of a family's
+/// own code run for decoder_families().
+inline constexpr std::array<std::string_view, 5> kFamilyKinds = {"gpt2", "bloom", "llama", "qwen3", "gemma2"};
 
 /// A tiny model of `family`, with grouped queries if the family has them.
 inline DecoderConfig tiny_of_family(std::string_view family) {

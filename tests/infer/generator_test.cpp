@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "infer/cached_model.h"
-#include "support/families.h"
 
 namespace strata {
 namespace {

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "engine/tiny_run.h"
-#include "support/families.h"
 #include "support/numeric.h"
 
 namespace strata {

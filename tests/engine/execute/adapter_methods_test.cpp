@@ -7,7 +7,6 @@
 #include "engine/execute/central_differences.h"
 #include "engine/execute/frozen_runs.h"
 #include "engine/execute/method_programs.h"
-#include "support/families.h"
 #include "support/numeric.h"
 
 namespace strata {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "engine/execute/row_adapters.h"
-#include "support/families.h"
 #include "support/numeric.h"
 
 namespace strata {

@@ -3,7 +3,6 @@
 
 #include "engine/execute/adapters.h"
 #include "engine/execute/central_differences.h"
-#include "support/families.h"
 
 namespace strata {
 namespace {

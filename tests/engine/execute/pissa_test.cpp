@@ -2,7 +2,6 @@
 
 #include "engine/execute/adapters.h"
 #include "engine/execute/central_differences.h"
-#include "support/families.h"
 
 namespace strata {
 namespace {

@@ -11,7 +11,6 @@
 #include "engine/execute/frozen_runs.h"
 #include "engine/states.h"
 #include "execute/matrix_quantizer.h"
-#include "support/families.h"
 
 namespace strata {
 namespace {

@@ -4,7 +4,6 @@
 
 #include "engine/execute/central_differences.h"
 #include "engine/execute/subspace_runs.h"
-#include "support/families.h"
 
 namespace strata {
 namespace {
