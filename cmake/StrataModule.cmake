@@ -63,7 +63,9 @@ function(strata_add_test name)
   target_link_libraries(${name} PRIVATE strata_flags ${arg_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tests")
   target_compile_definitions(${name} PRIVATE ${arg_DEFINES})
+  target_compile_options(${name} PRIVATE "SHELL:-include \"${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tests/support/printing/params.h\"")
   add_dependencies(strata_tests ${name})
+  set_property(GLOBAL APPEND_STRING PROPERTY STRATA_TEST_PROGRAMS "$<TARGET_FILE:${name}>\n")
   # Most of the time is that of headers and templates, which the files of a unit share; so the files of a program use
   # different names.
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
