@@ -23,6 +23,8 @@
 #include <fmt/format.h>
 
 #include <strata/engine/engine.h>
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/passes.h>
 #include <strata/kernels/bf16_gemm.h>
 #include <strata/kernels/linear.h>

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/offload/sim_store.h>
 #include <strata/parallel/compare_ranks.h>

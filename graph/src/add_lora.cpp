@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/passes.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
@@ -309,12 +311,12 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules) {
       found = groups.end() - 1;
     }
     LoraAttrs& parts = found->parts;
-    STRATA_ASSERT(parts.n < static_cast<std::int64_t>(parts.part.size()), module.weight, " has more than ",
-                  parts.part.size(), " adapters");
-    parts.part[static_cast<std::size_t>(parts.n++)] = module.part;
+    STRATA_ASSERT(parts.n < parts.part.size(), module.weight, " has more than ", parts.part.size(),
+                  " adapters");
+    parts.part[parts.n++] = module.part;
   }
   for (LoraGroup& group : groups)
-    std::sort(group.parts.part.begin(), group.parts.part.begin() + group.parts.n,
+    std::sort(group.parts.part.begin(), group.parts.part.begin() + static_cast<std::ptrdiff_t>(group.parts.n),
               [](const LoraPart& a, const LoraPart& b) { return a.first_row < b.first_row; });
   return groups;
 }

@@ -2,6 +2,8 @@
 #include <map>
 #include <set>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 #include <strata/runtime/str.h>

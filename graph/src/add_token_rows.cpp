@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/passes.h>
 #include <strata/runtime/str.h>
 

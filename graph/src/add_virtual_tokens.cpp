@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/passes.h>
 #include <strata/runtime/str.h>
 

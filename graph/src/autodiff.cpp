@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 #include <strata/runtime/assert.h>

@@ -1,5 +1,6 @@
 #include <optional>
 
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 
 namespace strata {

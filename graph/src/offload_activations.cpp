@@ -2,6 +2,8 @@
 #include <numeric>
 #include <optional>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 

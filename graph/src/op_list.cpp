@@ -2,21 +2,10 @@
 
 #include <array>
 
+#include <strata/graph/op_attrs.h>
 #include <strata/runtime/assert.h>
 
 namespace strata {
-
-std::string_view to_string(AttentionBackend backend) noexcept {
-  switch (backend) {
-    case AttentionBackend::mma:
-      return "mma";
-    case AttentionBackend::wgmma:
-      return "wgmma";
-    case AttentionBackend::cudnn:
-      return "cudnn";
-  }
-  return "?";
-}
 
 const char* op_name(Op op) noexcept {
 #define STRATA_NAME(name, attrs) #name,
@@ -29,30 +18,11 @@ void detail::wrong_attrs(const std::type_info& wanted, const std::type_info& hel
   STRATA_ASSERT(false, "the attributes of an instruction are ", held.name(), ", not ", wanted.name());
 }
 
-const GemmAttrs* Attrs::gemm() const noexcept {
-  return std::visit(
-      [](const auto& of) -> const GemmAttrs* {
-        if constexpr (requires { of.gemm; })
-          return &of.gemm;
-        else
-          return nullptr;
-      },
-      of_);
-}
-
 bool Attrs::belong_to(Op op) const noexcept {
-  switch (op) {
-#define STRATA_CASE(name, attrs) \
-  case Op::name:                 \
-    return std::holds_alternative<attrs>(of_);
-    STRATA_GRAPH_OPS(STRATA_CASE)
-#undef STRATA_CASE
-  }
-  return false;
-}
-
-const std::type_info& Attrs::type() const noexcept {
-  return std::visit([](const auto& of) -> const std::type_info& { return typeid(of); }, of_);
+#define STRATA_TYPE(name, attrs) &detail::kAttrsType<attrs>,
+  static constexpr std::array<const detail::AttrsType*, kOps> kTypes = {STRATA_GRAPH_OPS(STRATA_TYPE)};
+#undef STRATA_TYPE
+  return type_ == kTypes[static_cast<std::size_t>(op)];
 }
 
 }  // namespace strata

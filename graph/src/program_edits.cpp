@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/runtime/str.h>
 
 namespace strata::detail {

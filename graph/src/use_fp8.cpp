@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/kernels/fp8.h>
 #include <strata/runtime/assert.h>

@@ -1,3 +1,4 @@
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/graph/program.h>
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <strata/config/train_config.h>
+#include <strata/graph/op_list.h>
 #include <strata/plan/record_programs.h>
 #include <strata/plan/activation_choices.h>
 

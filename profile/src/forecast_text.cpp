@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/profile/stalls.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/units.h>

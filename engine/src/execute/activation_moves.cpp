@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/runtime/assert.h>
 
 // Why copies never touch bytes that are in use: a begin is ordered after everything that the compute stream

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
+
 #include "plan/collective_of.h"
 
 namespace strata::detail {

@@ -4,6 +4,8 @@
 #include <array>
 
 #include <strata/graph/launch.h>
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/trace/profiler_range.h>

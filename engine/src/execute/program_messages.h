@@ -3,7 +3,7 @@
 #include <vector>
 
 #include <strata/engine/run_plan.h>
-#include <strata/graph/op_list.h>
+#include <strata/graph/op_attrs.h>
 #include <strata/runtime/tensor_view.h>
 #include <strata/session/state_context.h>
 

@@ -8,6 +8,8 @@
 #include <string_view>
 
 #include <strata/cpuopt/optimizer.h>
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>

@@ -1,5 +1,7 @@
 #include "plan/collective_of.h"
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/runtime/assert.h>
 

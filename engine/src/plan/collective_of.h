@@ -2,7 +2,8 @@
 
 #include <cstdint>
 
-#include <strata/graph/op_list.h>
+#include <strata/graph/attrs.h>
+#include <strata/graph/op_attrs.h>
 #include <strata/parallel/collective.h>
 #include <strata/runtime/tensor_view.h>
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <strata/graph/op_attrs.h>
 #include <strata/graph/ops.h>
 #include <strata/session/pinned_layout.h>
 

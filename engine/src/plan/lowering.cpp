@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
+
 namespace strata::detail {
 
 bool is_constant(const Instr& instr) noexcept {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include <strata/graph/op_attrs.h>
 #include <strata/graph/program.h>
 
 namespace strata::detail {

@@ -22,17 +22,6 @@ namespace {
 using namespace detail::op_rules;
 using namespace detail::op_calls;
 
-kernels::AttentionBackend kernel_backend(AttentionBackend backend) {
-  switch (backend) {
-    case AttentionBackend::mma:
-      return kernels::AttentionBackend::mma;
-    case AttentionBackend::wgmma:
-      return kernels::AttentionBackend::wgmma;
-    case AttentionBackend::cudnn:
-      return kernels::AttentionBackend::cudnn;
-  }
-  return kernels::AttentionBackend::mma;
-}
 using detail::attention_heads;
 
 }  // namespace
@@ -43,7 +32,7 @@ kernels::AttentionHeads detail::attention_heads(const AttentionAttrs& a) {
           .seq = a.seq,
           .causal = true,
           .alibi = a.alibi,
-          .backend = kernel_backend(a.backend),
+          .backend = a.backend,
           .window = a.window,
           .softcap = a.softcap,
           .scale = a.scale,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <strata/graph/op_list.h>
+#include <strata/graph/op_attrs.h>
 #include <strata/kernels/attention.h>
 
 namespace strata::detail {

@@ -8,6 +8,8 @@
 
 #include <strata/graph/builder.h>
 #include <strata/graph/launch.h>
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 
 // The files of this folder share these declarations. Each file defines an op with its derivative ops, or a

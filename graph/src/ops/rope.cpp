@@ -21,35 +21,8 @@ Specs infer_rope_table(In in, const Attrs& attrs) {
                     in);
   return std::vector<OutputSpec>{{"table", {a.positions, a.rotary_dim}}};
 }
-kernels::RopeFrequencies::Scaling kernel_scaling(RopeFrequencies::Scaling scaling) {
-  using To = kernels::RopeFrequencies::Scaling;
-  switch (scaling) {
-    case RopeFrequencies::Scaling::none:
-      return To::none;
-    case RopeFrequencies::Scaling::linear:
-      return To::linear;
-    case RopeFrequencies::Scaling::llama3:
-      return To::llama3;
-    case RopeFrequencies::Scaling::yarn:
-      return To::yarn;
-  }
-  return To::none;
-}
-kernels::RopeFrequencies kernel_frequencies(const RopeFrequencies& f) {
-  return {.scaling = kernel_scaling(f.scaling),
-          .theta = f.theta,
-          .factor = f.factor,
-          .low_freq_factor = f.low_freq_factor,
-          .high_freq_factor = f.high_freq_factor,
-          .original_positions = f.original_positions,
-          .beta_fast = f.beta_fast,
-          .beta_slow = f.beta_slow,
-          .attention_factor = f.attention_factor,
-          .truncate = f.truncate};
-}
 Status launch_rope_table(const OpCall& c, Backend& backend, Stream& stream) {
-  return kernels::rope_table_async(backend, stream,
-                                   {c.out[0], kernel_frequencies(c.attrs.as<RopeTableAttrs>().frequencies)});
+  return kernels::rope_table_async(backend, stream, {c.out[0], c.attrs.as<RopeTableAttrs>().frequencies});
 }
 
 Specs infer_rope(In in, const Attrs& attrs) {

@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/str.h>

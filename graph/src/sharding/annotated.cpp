@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <strata/graph/op_list.h>
 #include <strata/runtime/config/match_names.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/str.h>

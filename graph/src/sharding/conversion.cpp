@@ -1,5 +1,8 @@
 #include "sharding/conversion.h"
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
+
 namespace strata::detail {
 namespace {
 

@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 #include <strata/runtime/assert.h>

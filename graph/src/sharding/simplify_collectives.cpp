@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/graph/partition.h>
 

@@ -1,3 +1,5 @@
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/graph/subspace_passes.h>
 #include <strata/runtime/str.h>

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 
+#include <strata/graph/op_list.h>
 #include <strata/graph/partition.h>
 #include <strata/graph/passes.h>
 #include <strata/graph/subspace_passes.h>
@@ -47,11 +48,11 @@ Status no_fp8_gemm(const TrainConfig& config) {
                            " tokens, model.hidden = ", model.hidden, ", model.ffn = ", model.ffn));
 }
 
-AttentionBackend requested_attention_backend(const TrainConfig& config) {
-  if (config.memory.backend != "cuda") return AttentionBackend::mma;
-  return config.train.attention_backend == "wgmma"   ? AttentionBackend::wgmma
-         : config.train.attention_backend == "cudnn" ? AttentionBackend::cudnn
-                                                     : AttentionBackend::mma;
+kernels::AttentionBackend requested_attention_backend(const TrainConfig& config) {
+  if (config.memory.backend != "cuda") return kernels::AttentionBackend::mma;
+  return config.train.attention_backend == "wgmma"   ? kernels::AttentionBackend::wgmma
+         : config.train.attention_backend == "cudnn" ? kernels::AttentionBackend::cudnn
+                                                     : kernels::AttentionBackend::mma;
 }
 
 // Also checked on the host backend, whose attention does not depend on the setting: otherwise a run started

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/simd/isa.h>
 #include <strata/model/decoder.h>
 #include <strata/profile/compute_device.h>

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <strata/engine/forecast.h>
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 
 #include "engine/tiny_run.h"
 

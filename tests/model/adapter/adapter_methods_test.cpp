@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>

@@ -31,7 +31,7 @@ struct Operand {
 
 /// An instruction whose operands are offsets into memory instead of values.
 struct LoweredInstr {
-  Op op = Op::add;
+  Op op = {};
   Attrs attrs;
   std::uint32_t accumulate = 0;  ///< bit k: output k is added to
   std::vector<Operand> in, out;

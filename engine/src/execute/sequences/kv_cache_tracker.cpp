@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/runtime/str.h>
 
 namespace strata::detail {

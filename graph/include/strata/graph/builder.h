@@ -4,8 +4,15 @@
 #include <string>
 
 #include <strata/graph/program.h>
+#include <strata/kernels/align/log_prob_scaling.h>
+#include <strata/kernels/align/loss_options.h>
 
 namespace strata {
+
+namespace kernels {
+struct RopeFrequencies;
+}
+struct LoraRowsAttrs;
 
 /// A symbolic tensor in a model that is being recorded. After an error values are dead, and any op on a dead
 /// value returns a dead value.
@@ -110,7 +117,7 @@ class Builder {
   /// doc_start, the index at which each token's document begins, is given.
   Value positions(std::int64_t tokens, int seq, Value doc_start = {});
   /// Cosines and sines of all rotation angles by position: [positions, rotary_dim].
-  Value rope_table(int positions, int rotary_dim, const RopeFrequencies& frequencies);
+  Value rope_table(int positions, int rotary_dim, const kernels::RopeFrequencies& frequencies);
   /// Rotates the query and key heads of qkv (RoPE). Elements are paired as (i, i + n / 2), or as (2i, 2i + 1)
   /// if interleaved.
   Value rope(Value qkv, Value positions, Value table, Heads heads, bool interleaved);
@@ -145,14 +152,14 @@ class Builder {
   /// The clipped loss of PPO, GRPO and DAPO: operands [T] f32 -> loss [1], the sum over tokens times their
   /// weights / divisor [1], and stats [6]. Only log_probs have a derivative; ref_log_probs may be absent.
   /// See kernels/align/policy_loss.h.
-  LossAndStats policy_loss(const PolicyLossOperands& of, const PolicyLossAttrs& options = {});
+  LossAndStats policy_loss(const PolicyLossOperands& of, const kernels::PolicyLossOptions& options = {});
   /// The loss of PPO's value function, likewise, with stats [4]. Only values have a derivative; old_values
   /// may be absent if nothing is clipped. See kernels/align/value_loss.h.
-  LossAndStats value_loss(const ValueLossOperands& of, const ValueLossAttrs& options = {});
+  LossAndStats value_loss(const ValueLossOperands& of, const kernels::ValueLossOptions& options = {});
   /// The loss of P pairs of a chosen and a rejected response, which are neighbours in scores and ref_scores
   /// [2 P] f32: of reward models, DPO and IPO, with weights and margins [P] and stats [4]. Only scores have a
   /// derivative; ref_scores and margins may be absent. See kernels/align/pair_loss.h.
-  LossAndStats pair_loss(const PairLossOperands& of, const PairLossAttrs& options = {});
+  LossAndStats pair_loss(const PairLossOperands& of, const kernels::PairLossOptions& options = {});
 
   /// Returns the program with these named outputs, which stay alive to its end. Errors: the first error of
   /// the recording.

@@ -9,7 +9,7 @@ namespace strata {
 
 /// One instruction with its operands bound to memory. Views of absent operands have null data.
 struct OpCall {
-  Op op = Op::add;
+  Op op = {};
   Attrs attrs;
   std::uint32_t accumulate = 0;
   std::span<const TensorView> in;

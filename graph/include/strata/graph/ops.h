@@ -7,8 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include <strata/graph/shard_placement.h>
 #include <strata/graph/program.h>
+#include <strata/graph/shard_placement.h>
+#include <strata/kernels/values/attention_backend.h>
 
 namespace strata {
 
@@ -118,8 +119,8 @@ struct OpDef {
   int saved_bytes_per_byte = 1;
   /// Returns the backend that runs the op on a GPU if `requested` is asked for (select_attention_backend);
   /// null: there is only one. The workspace is the last output.
-  AttentionBackend (*effective_backend)(ValueInfos in, const Attrs& attrs,
-                                        AttentionBackend requested) = nullptr;
+  kernels::AttentionBackend (*effective_backend)(ValueInfos in, const Attrs& attrs,
+                                                 kernels::AttentionBackend requested) = nullptr;
 };
 const OpDef& op_def(Op op) noexcept;
 inline bool is_move(Op op) noexcept { return op_def(op).kind == OpKind::move; }

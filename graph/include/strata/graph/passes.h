@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include <strata/graph/lora_attrs.h>
 #include <strata/graph/program.h>
+#include <strata/kernels/values/attention_backend.h>
 
 namespace strata {
 
@@ -256,7 +258,7 @@ Program assign_gemm_workspaces(Program program);
 /// Selects the GPU implementation of attention, forward and backward, and sizes its workspace. Heads that
 /// `by` does not support fall back to mma (kernels::effective_attention_backend). Run it before
 /// offload_activations(). Idempotent.
-Program select_attention_backend(Program program, AttentionBackend by);
+Program select_attention_backend(Program program, kernels::AttentionBackend by);
 
 /// Options of offload_activations(). The rates are rates that the program can rely on throughout. They decide
 /// how early a move begins; no result depends on them.

@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include <strata/graph/op_list.h>
+#include <strata/graph/attrs.h>
+#include <strata/graph/lora_attrs.h>
+#include <strata/kernels/quantized_matrix.h>
 #include <strata/kernels/subspace_method.h>
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
@@ -104,7 +106,7 @@ struct ParamInfo {
 };
 
 struct Instr {
-  Op op = Op::add;
+  Op op = {};
   std::vector<ValueId> in;
   std::vector<ValueId> out;      ///< the workspace, if the op has one, comes last
   Attrs attrs;                   ///< have the type that the list of ops states for `op`

@@ -16,7 +16,6 @@ namespace {
 
 using namespace detail::op_rules;
 using namespace detail::op_calls;
-using detail::kernel_parts;
 using detail::PartSizes;
 using detail::sizes_of;
 
@@ -38,7 +37,7 @@ Specs infer_dora_norm(In in, const Attrs& attrs) {
         in);
   return std::vector<OutputSpec>{
       {"norm", {sizes.rows}},
-      workspace(kernels::dora_norm_workspace_bytes(kernel_parts(a.parts), columns, a.matrix, in[1]->dtype))};
+      workspace(kernels::dora_norm_workspace_bytes(a.parts, columns, a.matrix, in[1]->dtype))};
 }
 // The matrix is multiplied by A, and each of its values is squared.
 double flops_dora_norm(In in, In, const Attrs& attrs) {
@@ -50,9 +49,9 @@ double flops_dora_norm(In in, In, const Attrs& attrs) {
 }
 Status launch_dora_norm(const OpCall& c, Backend& backend, Stream& stream) {
   const auto& a = c.attrs.as<DoraNormAttrs>();
-  return kernels::dora_norm_async(backend, stream,
-                                  {c.in[0], c.in[1], c.in[2], c.out[0], as_workspace(c.out[1]),
-                                   kernel_parts(a.parts), a.scale, a.matrix});
+  return kernels::dora_norm_async(
+      backend, stream,
+      {c.in[0], c.in[1], c.in[2], c.out[0], as_workspace(c.out[1]), a.parts, a.scale, a.matrix});
 }
 
 Specs infer_scale_columns(In in, const Attrs& attrs) {
@@ -75,8 +74,7 @@ void vjp_scale_columns(VjpContext& c) {
 }
 Status launch_scale_columns(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::scale_columns_async(
-      backend, stream,
-      {c.in[0], c.in[1], c.in[2], or_none(c.in[3]), c.out[0], kernel_parts(c.attrs.as<LoraAttrs>())});
+      backend, stream, {c.in[0], c.in[1], c.in[2], or_none(c.in[3]), c.out[0], c.attrs.as<LoraAttrs>()});
 }
 
 Specs infer_scale_columns_backward_weight(In in, const Attrs&) {
@@ -88,7 +86,7 @@ Specs infer_scale_columns_backward_weight(In in, const Attrs&) {
 Status launch_scale_columns_backward_weight(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::scale_columns_backward_weight_async(
       backend, stream,
-      {c.in[0], c.in[1], c.in[2], c.out[0], as_workspace(c.out[1]), kernel_parts(c.attrs.as<LoraAttrs>()),
+      {c.in[0], c.in[1], c.in[2], c.out[0], as_workspace(c.out[1]), c.attrs.as<LoraAttrs>(),
        accumulates(c, 0)});
 }
 

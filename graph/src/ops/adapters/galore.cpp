@@ -17,7 +17,6 @@ namespace {
 
 using namespace detail::op_rules;
 using namespace detail::op_calls;
-using detail::kernel_parts;
 using detail::PartSizes;
 using detail::sizes_of;
 using kernels::SubspaceSide;
@@ -52,10 +51,10 @@ Status check(In in, const BasisAttrs& a, const char* name, SubspaceSide side) {
 Specs infer_find_basis(In in, const Attrs& attrs) {
   const auto& a = attrs.as<BasisAttrs>();
   STRATA_TRY(check(in, a, "previous", a.side));
-  return std::vector<OutputSpec>{{"basis", in[1]->shape},
-                                 {"energy", {a.parts.n}},
-                                 workspace(kernels::find_basis_workspace_bytes(
-                                     kernel_parts(a.parts), in[0]->shape.dim(1), a.side, in[0]->dtype))};
+  return std::vector<OutputSpec>{
+      {"basis", in[1]->shape},
+      {"energy", {static_cast<std::int64_t>(a.parts.n)}},
+      workspace(kernels::find_basis_workspace_bytes(a.parts, in[0]->shape.dim(1), a.side, in[0]->dtype))};
 }
 // Counts the iterations that most gradients need: each multiplies the gradient twice by its block of vectors.
 double flops_find_basis(In in, In, const Attrs& attrs) {
@@ -67,17 +66,17 @@ double flops_find_basis(In in, In, const Attrs& attrs) {
 }
 Status launch_find_basis(const OpCall& c, Backend& backend, Stream& stream) {
   const auto& a = c.attrs.as<BasisAttrs>();
-  return kernels::find_basis_async(backend, stream,
-                                   {c.in[0], c.in[1], c.out[0], c.out[1], as_workspace(c.out[2]),
-                                    kernel_parts(a.parts), a.side, a.method});
+  return kernels::find_basis_async(
+      backend, stream,
+      {c.in[0], c.in[1], c.out[0], c.out[1], as_workspace(c.out[2]), a.parts, a.side, a.method});
 }
 
 Specs infer_gradient_outside(In in, const Attrs& attrs) {
   const auto& a = attrs.as<BasisAttrs>();
   STRATA_TRY(check(in, a, "r", other(a.side)));
-  return std::vector<OutputSpec>{{"rho", {1}},
-                                 workspace(kernels::gradient_outside_workspace_bytes(
-                                     kernel_parts(a.parts), in[0]->shape.dim(1), a.side))};
+  return std::vector<OutputSpec>{
+      {"rho", {1}},
+      workspace(kernels::gradient_outside_workspace_bytes(a.parts, in[0]->shape.dim(1), a.side))};
 }
 double flops_gradient_outside(In in, In, const Attrs&) {
   return 2.0 * static_cast<double>(in[0]->shape.n_elems() + in[1]->shape.n_elems());
@@ -85,7 +84,7 @@ double flops_gradient_outside(In in, In, const Attrs&) {
 Status launch_gradient_outside(const OpCall& c, Backend& backend, Stream& stream) {
   const auto& a = c.attrs.as<BasisAttrs>();
   return kernels::gradient_outside_async(
-      backend, stream, {c.in[0], c.in[1], c.out[0], as_workspace(c.out[1]), kernel_parts(a.parts), a.side});
+      backend, stream, {c.in[0], c.in[1], c.out[0], as_workspace(c.out[1]), a.parts, a.side});
 }
 
 }  // namespace

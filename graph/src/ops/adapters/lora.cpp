@@ -26,17 +26,11 @@ detail::PartSizes detail::sizes_of(const LoraAttrs& parts, std::int64_t rows) no
   sizes.in_order = sizes.in_order && parts.n > 0;
   return sizes;
 }
-kernels::LoraParts detail::kernel_parts(const LoraAttrs& parts) noexcept {
-  kernels::LoraParts kernel;
-  for (const LoraPart& part : parts.all()) kernel.part[kernel.n++] = {part.first_row, part.rows, part.rank};
-  return kernel;
-}
 
 namespace {
 
 using namespace detail::op_rules;
 using namespace detail::op_calls;
-using detail::kernel_parts;
 using detail::PartSizes;
 using detail::sizes_of;
 
@@ -60,7 +54,7 @@ void vjp_lora_up(VjpContext& c) {
   if (c.needs_input_grad(1)) c.emit(Op::lora_up_backward_input, {dy, c.in(2)}, {1}, c.attrs());
   if (c.needs_input_grad(0)) c.propagate_grad(0, dy);
 }
-kernels::LoraParts parts_of(const OpCall& c) { return kernel_parts(c.attrs.as<LoraAttrs>()); }
+const LoraAttrs& parts_of(const OpCall& c) { return c.attrs.as<LoraAttrs>(); }
 Status launch_lora_up(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::lora_up_async(backend, stream, {c.in[0], c.in[1], c.in[2], c.out[0], parts_of(c)});
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-#include <strata/graph/op_list.h>
-#include <strata/kernels/lora_parts.h>
+#include <cstdint>
+
+#include <strata/graph/lora_attrs.h>
 
 // Sizes of a matrix's parts that the ops of low-rank adapters need.
 namespace strata::detail {
@@ -13,6 +14,5 @@ struct PartSizes {
 };
 /// `rows`: of the matrix.
 PartSizes sizes_of(const LoraAttrs& parts, std::int64_t rows) noexcept;
-kernels::LoraParts kernel_parts(const LoraAttrs& parts) noexcept;
 
 }  // namespace strata::detail

@@ -13,12 +13,7 @@ namespace {
 using namespace detail::op_rules;
 using namespace detail::op_calls;
 
-kernels::LoraParts row_parts(const Attrs& attrs) {
-  kernels::LoraParts parts;
-  for (const LoraPart& part : attrs.as<LoraRowsAttrs>().parts.all())
-    parts.part[parts.n++] = {part.first_row, part.rows, part.rank};
-  return parts;
-}
+const LoraAttrs& row_parts(const Attrs& attrs) { return attrs.as<LoraRowsAttrs>().parts; }
 
 struct RowSizes {
   std::int64_t rank = 0, elems = 0;

@@ -1,27 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
+#include <strata/kernels/values/attention_backend.h>
 #include <strata/simd/math/host_device.h>
 
 namespace strata::kernels {
-
-/// The implementation of attention on a GPU. Results of the backends differ by rounding.
-enum class AttentionBackend : std::uint8_t {
-  mma,  ///< mma.sync
-  /// wgmma, executed by warpgroups of four warps: for 16-bit heads of 64 or 128 elements without a soft cap,
-  /// if cuda_has_wgmma().
-  wgmma,
-  /// cuDNN's fused attention, if cudnn_version() finds it: for 16-bit heads of 16 to 128 elements (multiples
-  /// of 8) without ALiBi, packed documents, window, soft cap or custom scale. Its backward rounds each query
-  /// head's contribution to a key's gradient and stores two bytes per score; if that is more than 2 GiB,
-  /// backward uses mma.
-  cudnn,
-};
-
-/// The name in train.attention_backend: mma, wgmma or cudnn.
-std::string_view to_string(AttentionBackend backend) noexcept;
 
 /// Which tokens of every sequence of a batch a tensor has, one after the other: those at [position[i],
 /// position[i] + length[i]) for each run i, in ascending order. No runs: all.

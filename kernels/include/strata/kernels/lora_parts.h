@@ -14,12 +14,14 @@ struct LoraPart {
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
   std::int64_t rank = 0;
+  friend bool operator==(const LoraPart&, const LoraPart&) = default;
 };
 /// The parts of a matrix: that of queries, keys and values has three.
 struct LoraParts {
   std::array<LoraPart, 3> part = {};
   std::size_t n = 0;
   std::span<const LoraPart> all() const noexcept { return {part.data(), std::min(n, part.size())}; }
+  friend bool operator==(const LoraParts&, const LoraParts&) = default;
 };
 
 }  // namespace strata::kernels

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <strata/graph/builder.h>
+#include <strata/graph/op_attrs.h>
 #include <strata/graph/program.h>
 #include <strata/runtime/status.h>
 
