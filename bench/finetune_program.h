@@ -11,6 +11,7 @@
 #include <strata/graph/passes.h>
 #include <strata/model/adapter/lora.h>
 #include <strata/model/adapter/weight_parts.h>
+#include <strata/model/decoder.h>
 #include <strata/runtime/rng.h>
 
 namespace strata::bench {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/config/train_config.h>
 #include <strata/engine/engine.h>
 #include <strata/graph/partition.h>
 #include <strata/graph/passes.h>

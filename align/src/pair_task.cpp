@@ -1,6 +1,7 @@
 #include "pair_task.h"
 
 #include <strata/config/objective.h>
+#include <strata/config/train_config.h>
 #include <strata/infer/pair_sums.h>
 #include <strata/infer/reference.h>
 #include <strata/runtime/clock.h>

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <strata/config/train_config.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
 #include <strata/align/advantages.h>

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <strata/config/load_config.h>
+#include <strata/config/train_config.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/config/objective.h>

@@ -8,6 +8,9 @@
 #include <system_error>
 #include <utility>
 
+#include <strata/config/data_files.h>
+#include <strata/config/train_config.h>
+#include <strata/model/adapter/adapter_settings.h>
 #include <strata/text/documents.h>
 #include <strata/model/hf/explain_folder.h>
 #include <strata/text/tokenizer_reader.h>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <strata/config/train_config.h>
 #include <strata/text/model_rows.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/io/digest.h>

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <strata/config/load_config.h>
-#include <strata/config/run_checkpoints.h>
+#include <strata/config/config_request.h>
+#include <strata/config/checkpoint_choice.h>
 
 namespace strata::cli {
 

@@ -12,9 +12,9 @@
 #include <memory>
 #include <utility>
 
+#include <strata/config/train_schema.h>
 #include <strata/runtime/config/config.h>
 #include <strata/runtime/str.h>
-#include <strata/config/train_config.h>
 
 namespace strata::cli {
 namespace {

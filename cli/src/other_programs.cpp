@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/config/train_schema.h>
 #include <strata/runtime/config/suggest.h>
 #include <strata/runtime/str.h>
-#include <strata/config/train_config.h>
 
 namespace strata::cli {
 namespace {

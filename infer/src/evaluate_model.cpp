@@ -6,6 +6,7 @@
 
 #include <strata/batches/pair_batches.h>
 #include <strata/batches/token_data.h>
+#include <strata/config/load_config.h>
 #include <strata/config/objective.h>
 #include <strata/config/run_layout.h>
 #include <strata/infer/load_checkpoint.h>

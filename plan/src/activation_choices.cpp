@@ -1,5 +1,6 @@
 #include <strata/plan/activation_choices.h>
 
+#include <strata/config/train_config.h>
 #include <strata/runtime/str.h>
 #include <strata/config/objective.h>
 #include <strata/plan/subspaces.h>

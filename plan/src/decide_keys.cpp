@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/config/load_config.h>
+#include <strata/runtime/config/config.h>
 #include <strata/simd/isa.h>
 #include <strata/cpuopt/prefetch.h>
 #include <strata/kernels/attention.h>

@@ -3,9 +3,11 @@
 #include <string>
 
 #include <strata/engine/plan_search.h>
-#include <strata/config/load_config.h>
+#include <strata/runtime/config/config.h>
 
 namespace strata {
+
+struct LoadedConfig;
 
 /// Decides the `auto` keys that depend on the machine and not on the model, and applies the choice of the
 /// instruction set. `other_machine`: the profile of the machine that is planned for; null: this one. Returns

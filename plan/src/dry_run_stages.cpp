@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include <strata/config/load_config.h>
 #include <strata/engine/forecast_ranks.h>
 #include <strata/runtime/str.h>
 #include <strata/plan/split/model_pipeline.h>

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <strata/config/load_config.h>
 #include <strata/kernels/bf16_gemm.h>
 #include <strata/runtime/str.h>
 

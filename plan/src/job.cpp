@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/config/train_config.h>
 #include <strata/profile/compute_device.h>
 #include <strata/profile/memory_budgets.h>
 #include <strata/runtime/memory/host_memory.h>

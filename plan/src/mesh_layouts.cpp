@@ -7,6 +7,7 @@
 #include <set>
 
 #include <strata/model/decoder.h>
+#include <strata/parallel/simulated_group.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <thread>
 
+#include <strata/config/load_config.h>
+
 namespace strata {
 
 DryRunLayout dry_run_layout(const LayoutEstimate& estimate, const LoadWith& load,

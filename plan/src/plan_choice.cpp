@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <strata/config/load_config.h>
 #include <strata/config/train_config.h>
 #include <strata/graph/op_list.h>
 #include <strata/plan/record_programs.h>

@@ -4,9 +4,10 @@
 
 #include <strata/engine/plan_search.h>
 #include <strata/plan/activation_choices.h>
-#include <strata/config/load_config.h>
 
 namespace strata {
+
+struct LoadedConfig;
 
 /// Candidate programs for the step, and the activation choice of each.
 struct CandidatePrograms {

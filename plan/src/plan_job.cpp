@@ -1,3 +1,5 @@
+#include <strata/config/config_request.h>
+#include <strata/config/load_config.h>
 #include <strata/cpuopt/optimizer.h>
 #include <strata/engine/plan_search.h>
 #include <strata/model/decoder.h>

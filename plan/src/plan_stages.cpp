@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <strata/config/config_request.h>
+#include <strata/config/load_config.h>
 #include <strata/runtime/str.h>
 
 namespace strata {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <strata/config/load_config.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/plan/split/dry_run_stages.h>

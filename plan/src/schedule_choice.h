@@ -1,7 +1,10 @@
 #pragma once
 
 #include <strata/offload/machine_profile.h>
-#include <strata/config/load_config.h>
+
+namespace strata {
+struct LoadedConfig;
+}  // namespace strata
 
 namespace strata::detail {
 

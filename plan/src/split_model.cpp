@@ -1,5 +1,6 @@
 #include <strata/plan/split/split_model.h>
 
+#include <strata/config/load_config.h>
 #include <strata/graph/partition.h>
 #include <strata/runtime/str.h>
 #include <strata/config/split_annotations.h>

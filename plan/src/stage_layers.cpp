@@ -1,5 +1,6 @@
 #include "stage_layers.h"
 
+#include <strata/config/load_config.h>
 #include <strata/engine/region_costs.h>
 #include <strata/runtime/str.h>
 #include <strata/plan/activation_choices.h>

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/config/load_config.h>
 #include <strata/model/hf/model_files.h>
 #include <strata/profile/model_shapes.h>
 #include <strata/runtime/backend/cuda_device.h>

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <strata/config/train_config.h>
+#include <strata/config/train_schema.h>
 
 namespace strata {
 namespace {

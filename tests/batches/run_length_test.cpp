@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/config/load_config.h>
 #include <strata/runtime/plural.h>
 
 #include "support/temp_dir.h"

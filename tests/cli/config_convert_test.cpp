@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <strata/config/train_schema.h>
 #include <strata/ds_config/ds_config.h>
-#include <strata/config/load_config.h>
 #include <strata/yaml_config/yaml_config.h>
 
 #include "cli/run_command.h"

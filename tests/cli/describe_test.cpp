@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include <strata/config/load_config.h>
+#include <strata/config/train_schema.h>
 
 #include "describe/command_reference.h"
 #include "describe/complete.h"

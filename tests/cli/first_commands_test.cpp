@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <strata/config/train_config.h>
+#include <strata/config/train_schema.h>
 
 #include "cli/run_command.h"
 #include "exit_code.h"

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/config/train_schema.h>
 #include <strata/runtime/str.h>
 #include <strata/config/load_config.h>
 #include <strata/config/train_config.h>

@@ -10,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/config/data_files.h>
+#include <strata/config/train_schema.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <strata/model/adapter/weight_parts.h>
+#include <strata/model/decoder.h>
 #include <strata/model/hf/folder.h>
 
 #include "fuzz.h"

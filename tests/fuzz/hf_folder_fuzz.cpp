@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include <strata/model/decoder.h>
 #include <strata/model/hf/config.h>
 #include <strata/model/hf/folder.h>
 #include <support/memory_io.h>

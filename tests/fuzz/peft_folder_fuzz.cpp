@@ -3,7 +3,9 @@
 #include <vector>
 
 #include <strata/graph/passes.h>
+#include <strata/model/adapter/adapter.h>
 #include <strata/model/adapter/peft_folder.h>
+#include <strata/model/decoder.h>
 #include <support/memory_io.h>
 #include <support/temp_dir.h>
 

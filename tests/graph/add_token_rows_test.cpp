@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 
 #include "graph/program_maker.h"

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <strata/graph/builder.h>
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/graph/partition.h>
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 #include <strata/runtime/str.h>

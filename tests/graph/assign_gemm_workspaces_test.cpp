@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/linear_cross_entropy.h>

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 
 #include "graph/arena_replay.h"

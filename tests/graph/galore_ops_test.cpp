@@ -4,6 +4,8 @@
 
 #include <strata/graph/builder.h>
 #include <strata/graph/launch.h>
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 #include <strata/runtime/backend/host_backend.h>

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 
 #include "graph/program_maker.h"

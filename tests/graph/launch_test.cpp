@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <strata/graph/launch.h>
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/threads/thread_pool.h>

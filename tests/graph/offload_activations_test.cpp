@@ -4,6 +4,9 @@
 #include <map>
 #include <numeric>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
+
 #include "graph/arena_replay.h"
 #include "graph/program_maker.h"
 

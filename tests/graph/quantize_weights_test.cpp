@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/graph/op_list.h>
 #include <strata/graph/passes.h>
 #include <strata/model/adapter/weight_parts.h>
 #include <strata/model/decoder.h>

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 
 #include "graph/program_maker.h"

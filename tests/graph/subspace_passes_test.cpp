@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <strata/graph/builder.h>
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/graph/subspace_passes.h>
 #include <strata/model/decoder.h>

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <strata/config/train_config.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/partition.h>
 #include <strata/graph/passes.h>
 #include <strata/model/decoder.h>

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <strata/config/split_annotations.h>
+#include <strata/config/train_config.h>
 
 #include "sharding/gradient_run.h"
 

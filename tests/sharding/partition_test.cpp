@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/graph/op_list.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/units.h>
 

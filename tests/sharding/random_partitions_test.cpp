@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <strata/graph/op_list.h>
+
 #include "graph/program_maker.h"
 #include "sharding/gradient_run.h"
 

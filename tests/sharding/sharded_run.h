@@ -10,6 +10,8 @@
 #include <gtest/gtest.h>
 
 #include <strata/graph/launch.h>
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/graph/partition.h>
 #include <strata/parallel/process_group.h>

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include <strata/config/train_config.h>
 #include <strata/graph/partition.h>
 #include <strata/graph/passes.h>
 #include <strata/session/checkpoint.h>

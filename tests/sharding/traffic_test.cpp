@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/runtime/str.h>
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/config/train_schema.h>
 #include <strata/runtime/str.h>
 #include <strata/plan/activation_choices.h>
 #include <strata/plan/subspaces.h>

@@ -4,8 +4,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <strata/config/train_schema.h>
 #include <strata/offload/machine_profile.h>
-#include <strata/config/load_config.h>
 #include <strata/config/task.h>
 
 #include "verb_table.h"

@@ -4,7 +4,7 @@
 #include <set>
 #include <string_view>
 
-#include <strata/config/load_config.h>
+#include <strata/config/train_schema.h>
 
 namespace strata::cli {
 namespace {

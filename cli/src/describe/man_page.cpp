@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <strata/config/train_schema.h>
 #include <strata/runtime/str.h>
-#include <strata/config/load_config.h>
 
 #include "exit_code.h"
 

@@ -5,8 +5,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <strata/config/train_schema.h>
 #include <strata/runtime/str.h>
-#include <strata/config/load_config.h>
 #include <strata/config/task.h>
 
 namespace strata::cli {

@@ -11,7 +11,6 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/threads/core_share.h>
 #include <strata/runtime/units.h>
-#include <strata/config/load_config.h>
 
 #include "exit_code.h"
 #include "launched_world.h"

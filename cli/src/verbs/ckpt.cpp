@@ -120,7 +120,7 @@ Status prune(const Args& args) {
     STRATA_TRY_ASSIGN(lock, FolderLock::acquire(io, place.run.empty() ? place.path : place.run));
     if (place.is_run) {
       STRATA_TRY_ASSIGN(const LoadedConfig loaded, load_run(args, place.path));
-      STRATA_TRY_ASSIGN(dir_lock, lock_checkpoint_dir(loaded.config, place.path, io));
+      STRATA_TRY_ASSIGN(dir_lock, lock_checkpoint_dir(loaded.config.checkpoint.dir, place.path, io));
     }
     STRATA_TRY(clear_drafts(io, place.dir));
     STRATA_TRY_ASSIGN(place.found, describe_checkpoints(io, place.dir));

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include <strata/config/train_schema.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
 #include <strata/config/load_config.h>

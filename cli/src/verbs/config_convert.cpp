@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <strata/config/train_schema.h>
 #include <strata/ds_config/ds_config.h>
 #include <strata/runtime/config/config.h>
 #include <strata/runtime/config/json.h>

@@ -4,7 +4,6 @@
 
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
-#include <strata/config/load_config.h>
 
 #include "exit_code.h"
 #include "print.h"

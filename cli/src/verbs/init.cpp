@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <strata/config/load_config.h>
 #include <strata/profile/measure.h>
 #include <strata/profile/profile_cache.h>
 #include <strata/runtime/io/output_file.h>

@@ -261,7 +261,7 @@ Status plan(const Args& args) {
                                                           }));
   const TrainConfig& config = loaded.config;
   STRATA_TRY_ASSIGN(const Stages stages, plan_stages(args, loaded, job, basis));
-  STRATA_TRY(check_write_budget(config, *job.plan));
+  STRATA_TRY(check_write_budget(config.io.write_budget_bytes, *job.plan));
   STRATA_TRY(require_forecast(args, config, job));
   // Forecasts use the micro-batches of the plan, which may have been split.
   const Args as_planned = job.split.empty()

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/config/load_config.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>

@@ -7,7 +7,6 @@
 #include <strata/runtime/io/output_file.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
-#include <strata/config/load_config.h>
 
 #include "exit_code.h"
 #include "print.h"

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <memory>
 
+#include <strata/config/train_config.h>
 #include <strata/runtime/signals.h>
 #include <strata/runtime/str.h>
 #include <strata/align/tasks.h>

@@ -1,5 +1,6 @@
 #include "fill/galore.h"
 
+#include <strata/config/train_config.h>
 #include <strata/runtime/str.h>
 
 #include <strata/config/given_keys.h>

@@ -4,7 +4,10 @@
 #include <vector>
 
 #include <strata/runtime/config/config.h>
-#include <strata/config/train_config.h>
+
+namespace strata {
+struct TrainConfig;
+}  // namespace strata
 
 namespace strata::detail {
 

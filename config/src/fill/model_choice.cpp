@@ -1,5 +1,6 @@
 #include <strata/config/model_choice.h>
 
+#include <strata/config/train_config.h>
 #include <strata/runtime/assert.h>
 #include <strata/config/objective.h>
 

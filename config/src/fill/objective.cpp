@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <strata/config/train_config.h>
+
 namespace strata {
 namespace {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <strata/config/train_config.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include <strata/config/train_config.h>
 #include <strata/runtime/error_list.h>
 #include <strata/runtime/str.h>
+#include <strata/session/ranks/model_parallel.h>
 
 namespace strata {
 namespace {

@@ -3,9 +3,21 @@
 #include <filesystem>
 #include <system_error>
 
+#include <strata/config/data_files.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
+
+bool has_adapters(const TrainConfig& config) { return config.adapter.method != "none"; }
+
+bool trains_in_subspaces(const TrainConfig& config) { return config.optim.name == "galore"; }
+
+bool freezes(const TrainConfig& config) { return has_adapters(config) || !config.train.freeze.empty(); }
+
+bool saves_frozen(const TrainConfig& config) {
+  return !has_adapters(config) || config.model.from.empty() || !config.model.states.empty() ||
+         !config.train.freeze.empty();
+}
 
 int all_ranks(const TrainConfig& config) noexcept {
   return config.parallel.ranks.value_or(model_parallel(config).ranks());

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <strata/config/data_files.h>
 #include <strata/text/documents.h>
 #include <strata/runtime/str.h>
 #include <strata/config/train_config.h>

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include <strata/config/train_config.h>
+#include <strata/config/train_schema.h>
 #include <strata/runtime/str.h>
 
 #include <strata/config/run_paths.h>

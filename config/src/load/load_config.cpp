@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/config/train_schema.h>
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/model/hf/config.h>
 #include <strata/model/hf/explain_folder.h>

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include <strata/config/train_config.h>
 #include <strata/runtime/str.h>
 
 namespace strata {

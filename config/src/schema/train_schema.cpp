@@ -1,3 +1,5 @@
+#include <strata/config/train_schema.h>
+
 #include <vector>
 
 #include <strata/config/train_config.h>

@@ -1,5 +1,6 @@
 #include <filesystem>
 
+#include <strata/config/load_config.h>
 #include <strata/model/gguf/export.h>
 #include <strata/runtime/str.h>
 #include <strata/config/train_config.h>

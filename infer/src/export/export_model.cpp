@@ -1,5 +1,6 @@
 #include <strata/infer/export_model.h>
 
+#include <strata/model/adapter/adapter.h>
 #include <strata/model/hf/explain_folder.h>
 #include <strata/model/hf/model_files.h>
 #include <strata/session/checkpoint.h>

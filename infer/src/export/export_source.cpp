@@ -1,5 +1,6 @@
 #include "export/export_source.h"
 
+#include <strata/config/load_config.h>
 #include <strata/text/tokenizer_config.h>
 #include <strata/runtime/str.h>
 #include <strata/config/objective.h>

@@ -10,11 +10,14 @@
 #include <strata/model/hf/folder.h>
 #include <strata/text/tokenizer.h>
 #include <strata/runtime/io/io.h>
-#include <strata/config/load_config.h>
 #include <strata/infer/checkpoint_params.h>
 #include <strata/infer/pretrained_values.h>
 
 #include <strata/infer/export_request.h>
+
+namespace strata {
+struct LoadedConfig;
+}  // namespace strata
 
 namespace strata::detail {
 

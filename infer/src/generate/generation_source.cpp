@@ -8,6 +8,7 @@
 
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/model/adapter/weight_parts.h>
+#include <strata/model/decoder.h>
 #include <strata/model/hf/explain_folder.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
@@ -15,7 +16,7 @@
 #include <strata/infer/checkpoint_params.h>
 #include <strata/plan/split/split_model.h>
 #include <strata/plan/subspaces.h>
-#include <strata/config/train_config.h>
+#include <strata/config/load_config.h>
 #include <strata/config/model_choice.h>
 #include <strata/plan/record_programs.h>
 #include <strata/config/run_checkpoints.h>
@@ -87,6 +88,15 @@ Status GenerationSource::open_adapters(const std::vector<NamedFolder>& folders,
   STRATA_TRY_ASSIGN(adapters_, RowAdapters::open(io_, folders, default_adapter, decoder_));
   return {};
 }
+
+GenerationSource::GenerationSource(Io& io, std::string path) : io_(io), path_(std::move(path)) {}
+GenerationSource::~GenerationSource() = default;
+
+const Result<ChatTemplate>& GenerationSource::chat() const noexcept {
+  return loaded_->config.data.chosen_chat.chat;
+}
+
+std::string GenerationSource::chat_warning() const { return loaded_->config.data.chosen_chat.warning(); }
 
 Status GenerationSource::set_chat_arguments(const std::string& json) {
   STRATA_TRY(chat().status());

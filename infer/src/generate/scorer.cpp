@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <strata/model/decoder.h>
 #include <strata/runtime/str.h>
 
 namespace strata {

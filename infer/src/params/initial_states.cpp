@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <strata/config/train_config.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/str.h>
 #include <strata/session/checkpoint.h>

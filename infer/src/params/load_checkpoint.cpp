@@ -3,6 +3,7 @@
 #include <array>
 
 #include <strata/config/objective.h>
+#include <strata/config/reward_model.h>
 #include <strata/infer/checkpoint_params.h>
 #include <strata/parallel/agree.h>
 #include <strata/runtime/str.h>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <strata/model/adapter/adapter.h>
 #include <strata/text/model_rows.h>
 #include <strata/text/tokenizer.h>
 #include <strata/runtime/str.h>

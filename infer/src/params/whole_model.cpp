@@ -2,10 +2,11 @@
 
 #include <utility>
 
+#include <strata/model/adapter/adapter.h>
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/runtime/str.h>
 #include <strata/plan/subspaces.h>
-#include <strata/config/train_config.h>
+#include <strata/config/frozen_base.h>
 #include <strata/config/model_choice.h>
 
 namespace strata {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include <strata/graph/op_list.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 

@@ -5,7 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <strata/model/adapter/adapter.h>
+#include <strata/model/adapter/adapter_settings.h>
+#include <strata/model/decoder_config.h>
 #include <strata/runtime/status.h>
 
 namespace strata::detail {

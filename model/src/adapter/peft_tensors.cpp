@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <strata/model/adapter/adapter.h>
+#include <strata/model/adapter/lora.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
 

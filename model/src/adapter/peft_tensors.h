@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/model/adapter/adapter.h>
+#include <strata/model/adapter/lora.h>
 
 namespace strata::detail {
 

@@ -1,6 +1,7 @@
 #include <strata/model/align/pairs.h>
 
 #include <strata/graph/builder.h>
+#include <strata/model/decoder.h>
 
 namespace strata {
 namespace {

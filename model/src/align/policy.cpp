@@ -2,6 +2,7 @@
 
 #include <strata/graph/builder.h>
 #include <strata/model/align/pairs.h>
+#include <strata/model/decoder.h>
 
 namespace strata {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 #include <strata/runtime/status.h>
 
 #include <strata/runtime/io/gguf/layout.h>

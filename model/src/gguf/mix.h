@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 #include <strata/runtime/io/gguf/format.h>
 
 #include <strata/runtime/io/gguf/layout.h>

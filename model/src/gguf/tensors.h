@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 #include <strata/runtime/io/gguf/format.h>
 
 #include "gguf/architecture.h"

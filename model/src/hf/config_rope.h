@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 
 #include "config_keys.h"
 

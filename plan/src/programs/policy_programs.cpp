@@ -6,11 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include <strata/config/reward_model.h>
+#include <strata/config/train_config.h>
 #include <strata/model/adapter/adapter.h>
 #include <strata/model/adapter/weight_parts.h>
 #include <strata/model/align/pairs.h>
 #include <strata/config/objective.h>
 #include <strata/config/model_choice.h>
+#include <strata/model/decoder.h>
 #include <strata/plan/record_programs.h>
 #include <strata/plan/activation_choices.h>
 

@@ -1,7 +1,11 @@
 #pragma once
 
-#include <strata/config/train_config.h>
+#include <strata/engine/program_set.h>
 #include <strata/plan/activation_choices.h>
+
+namespace strata {
+struct TrainConfig;
+}  // namespace strata
 
 namespace strata::detail {
 

@@ -8,6 +8,7 @@
 #include <strata/graph/subspace_passes.h>
 #include <strata/kernels/attention.h>
 #include <strata/kernels/fp8.h>
+#include <strata/model/decoder.h>
 #include <strata/runtime/str.h>
 #include <strata/config/objective.h>
 #include <strata/plan/split/model_pipeline.h>

@@ -9,6 +9,7 @@
 #include <strata/runtime/str.h>
 
 #include <strata/config/param_groups.h>
+#include <strata/config/train_config.h>
 
 namespace strata {
 namespace {
@@ -85,6 +86,10 @@ class FactorGroups {
 
 GaloreSettings galore_settings(const TrainConfig& config) {
   return {.rank = config.optim.galore_rank, .targets = config.optim.galore_targets};
+}
+
+bool measures_whole_gradients(const TrainConfig& config) {
+  return trains_in_subspaces(config) && config.optim.clip > 0;
 }
 
 Result<std::vector<LoraGroup>> subspace_groups(const TrainConfig& config, const DecoderConfig& decoder) {

@@ -2,8 +2,11 @@
 
 #include <span>
 
-#include <strata/config/train_config.h>
 #include <strata/plan/activation_choices.h>
+
+namespace strata {
+struct TrainConfig;
+}  // namespace strata
 
 namespace strata::detail {
 

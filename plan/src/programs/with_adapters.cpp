@@ -1,4 +1,6 @@
 #include <strata/config/model_choice.h>
+#include <strata/config/frozen_base.h>
+#include <strata/model/adapter/adapter.h>
 #include <strata/model/adapter/weight_parts.h>
 #include <strata/plan/record_programs.h>
 #include <strata/plan/subspaces.h>

@@ -326,8 +326,8 @@ std::string paths_text(const std::vector<NvmePath>& paths) {
 
 std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::string& nvme_note) {
   return model_lines(c, job) + machine_lines(c, job, nvme_note) + rank_line(c, *job.plan) +
-         split_lines(c, *job.plan) + plan_lines(c, job) + write_budget_text(c, *job.plan) +
-         tier_table(*job.plan);
+         split_lines(c, *job.plan) + plan_lines(c, job) +
+         write_budget_text(c.io.write_budget_bytes, *job.plan) + tier_table(*job.plan);
 }
 
 double tokens_per_step(const TrainConfig& c) noexcept {

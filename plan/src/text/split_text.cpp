@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/parallel/device_mesh.h>
 #include <strata/runtime/plural.h>

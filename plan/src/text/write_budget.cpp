@@ -49,25 +49,25 @@ std::string WriteBudget::to_string() const {
              " more");
 }
 
-Status check_write_budget(const TrainConfig& config, const RunPlan& plan) {
+Status check_write_budget(std::uint64_t budget_bytes, const RunPlan& plan) {
   const PlannedWrites planned = planned_writes(plan);
-  WriteBudget budget(config.io.write_budget_bytes, planned);
+  WriteBudget budget(budget_bytes, planned);
   budget.begin(planned.home_bytes);
   if (budget.allows_step()) return Status::ok();
   return Status::error(Code::does_not_fit,
-                       str("io.write_budget is ", exactly(config.io.write_budget_bytes),
+                       str("io.write_budget is ", exactly(budget_bytes),
                            ", but initialization, one step and its checkpoint may write ",
                            exactly(2 * planned.home_bytes + planned.step_bytes), " to the NVMe tier"));
 }
 
-std::string write_budget_text(const TrainConfig& config, const RunPlan& plan) {
+std::string write_budget_text(std::uint64_t budget_bytes, const RunPlan& plan) {
   const PlannedWrites planned = planned_writes(plan);
-  WriteBudget budget(config.io.write_budget_bytes, planned);
+  WriteBudget budget(budget_bytes, planned);
   if (!budget.is_limited()) return "";
   budget.begin(planned.home_bytes);
   return fmt::format(
       "writes   about {} per step to the nvme tier: io.write_budget = {} is enough for about {:.0f} steps\n",
-      format_bytes(planned.step_bytes), format_bytes(config.io.write_budget_bytes), budget.steps_left());
+      format_bytes(planned.step_bytes), format_bytes(budget_bytes), budget.steps_left());
 }
 
 }  // namespace strata

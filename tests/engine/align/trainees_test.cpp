@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/graph/op_list.h>
 #include <strata/graph/passes.h>
 #include <strata/session/checkpoint.h>
 

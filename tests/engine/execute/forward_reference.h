@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include <strata/graph/op_attrs.h>
+#include <strata/graph/op_list.h>
 #include <strata/graph/program.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/rng.h>

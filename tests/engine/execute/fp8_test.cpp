@@ -1,6 +1,7 @@
 // Blocks with fp8 GEMMs: they learn, and placement changes no bit.
 #include <gtest/gtest.h>
 
+#include <strata/graph/op_list.h>
 #include <strata/runtime/str.h>
 
 #include "engine/random_homes.h"

@@ -5,6 +5,7 @@
 
 #include <strata/graph/op_attrs.h>
 #include <strata/graph/op_list.h>
+#include <strata/model/adapter/adapter.h>
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>

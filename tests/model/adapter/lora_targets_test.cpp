@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <strata/model/adapter/adapter.h>
 #include <strata/model/adapter/peft_folder.h>
 
 #include "model/adapter/small_decoder.h"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <strata/model/adapter/adapter.h>
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/runtime/rng.h>
 

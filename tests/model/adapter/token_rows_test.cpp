@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <strata/model/adapter/adapter.h>
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/runtime/str.h>
 

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <strata/model/decoder.h>
 #include <strata/model/hf/config.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/convert.h>

@@ -20,8 +20,10 @@
 #include <strata/engine/engine.h>
 #include <strata/graph/passes.h>
 #include <strata/kernels/bf16_gemm.h>
+#include <strata/model/adapter/adapter.h>
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/model/adapter/weight_parts.h>
+#include <strata/model/decoder.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/str.h>

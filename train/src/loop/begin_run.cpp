@@ -1,5 +1,6 @@
 #include "loop/begin_run.h"
 
+#include <strata/config/load_config.h>
 #include <strata/runtime/str.h>
 #include <strata/plan/plan_text.h>
 #include <strata/train/resume.h>

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/config/load_config.h>
 #include <strata/session/checkpoint.h>
 #include <strata/runtime/str.h>
 #include <strata/train/budget_request.h>

@@ -6,8 +6,8 @@
 
 namespace strata::detail {
 
-std::unique_ptr<Trace> create_trace(const TrainConfig& config, int rank, const Clock& clock) {
-  if (config.log.trace.empty()) return nullptr;
+std::unique_ptr<Trace> create_trace(const StepRange& steps, int rank, const Clock& clock) {
+  if (steps.empty()) return nullptr;
   Trace::Options options;
   options.process = str("rank ", rank);
   auto trace = std::make_unique<Trace>(clock, std::move(options));

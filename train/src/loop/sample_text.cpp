@@ -15,9 +15,8 @@ constexpr std::size_t kShownBytes = 240;  // how much of a prompt is shown befor
 
 }  // namespace
 
-Result<SamplePrompt> sample_prompt(const TrainConfig& config, const TrainingData& data) {
+Result<SamplePrompt> sample_prompt(const std::string& text, const TrainingData& data) {
   const Tokenizer& tokenizer = data.tokenizer();
-  const std::string& text = config.log.sample_prompt;
   if (text != "auto") {
     SamplePrompt given = {text, tokenizer.encode(text, SpecialTokens::as_text, AddSpecialTokens::yes)};
     if (given.ids.empty()) return Status::error(Code::invalid, "log.sample_prompt has no tokens");

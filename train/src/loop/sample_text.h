@@ -19,13 +19,14 @@ struct TextSampleOptions {
   std::uint64_t seed = 0;
 };
 
-/// The prompt that a sample continues: log.sample_prompt, or one of the run's data.
+/// The prompt that a sample continues.
 struct SamplePrompt {
   std::string text;               ///< for people; a long one is cut at its begin
   std::vector<std::int32_t> ids;  ///< at least one
 };
-/// Errors: `invalid` for a configured prompt without tokens.
-Result<SamplePrompt> sample_prompt(const TrainConfig& config, const TrainingData& data);
+/// `text`: log.sample_prompt; if it is "auto", the prompt is one of the run's data. Errors: `invalid` for a
+/// text without tokens.
+Result<SamplePrompt> sample_prompt(const std::string& text, const TrainingData& data);
 
 /// Continues `prompt` token by token. Each token is computed from the whole context (the last `seq` tokens),
 /// without a KV cache. Stops at end of text, or if `signals` (may be null) requests a stop. Equal engine

@@ -3,6 +3,7 @@
 #include <ctime>
 #include <memory>
 
+#include <strata/config/load_config.h>
 #include <strata/text/text_markers.h>
 #include <strata/parallel/agree.h>
 #include <strata/session/checkpoint.h>
@@ -69,7 +70,7 @@ Status plan_run(ActiveRun& active, const TrainingData& data, const Signals& sign
   };
   STRATA_TRY_ASSIGN(active.planned,
                     plan_with_batch_split(active.request, active.loaded, active.basis(), load));
-  STRATA_TRY(check_write_budget(active.loaded.config, *active.planned.plan));
+  STRATA_TRY(check_write_budget(active.loaded.config.io.write_budget_bytes, *active.planned.plan));
   return check_not_cancelled(signals);
 }
 
@@ -178,7 +179,8 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
   STRATA_TRY_ASSIGN(const LogLevel level, parse_log_level(config.log.level));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Log> log, Log::create(level));
   STRATA_TRY(check_prometheus_file(config.log.prometheus, io));
-  STRATA_TRY_ASSIGN(const std::unique_ptr<FolderLock> checkpoint_lock, lock_checkpoint_dir(config, path, io));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<FolderLock> checkpoint_lock,
+                    lock_checkpoint_dir(config.checkpoint.dir, path, io));
   STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
                     checkpoints_to_resume(request, config, path, io, observer));
   STRATA_TRY_ASSIGN(const std::unique_ptr<TrainingData> training_data, TrainingData::open(config, io));
@@ -194,7 +196,7 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
                     load_local_profile(io, request.environment, config.memory.backend,
                                        config.cpu.share.threads(), config.parallel.local_ranks));
   const SteadyClock clock;
-  const std::unique_ptr<Trace> trace = detail::create_trace(config, 0, clock);
+  const std::unique_ptr<Trace> trace = detail::create_trace(config.log.trace, 0, clock);
   ActiveRun active{request, loaded, machine, io, trace.get(), ranks.world, {}, {}};
   STRATA_TRY(plan_run(active, *training_data, signals));
   STRATA_TRY(announce(active, *training_data, path, checkpoints, ranks));
@@ -250,7 +252,7 @@ Result<SessionResult> follow(const SessionRequest& request, Signals& signals, Wo
     STRATA_TRY_ASSIGN(const TaskKind* const kind, task_kind(loaded.config, request.tasks));
     STRATA_TRY_ASSIGN(task, kind->create(loaded.config, *training_data));
     STRATA_TRY_ASSIGN(active.planned, plan_follower(loaded, load));
-    trace = detail::create_trace(loaded.config, world.rank(), clock);
+    trace = detail::create_trace(loaded.config.log.trace, world.rank(), clock);
     active.trace = trace.get();
     return {};
   };

@@ -1,4 +1,5 @@
 // When a run is saved, and how.
+#include <strata/config/train_config.h>
 #include <strata/profile/compute_device.h>
 #include <strata/runtime/str.h>
 #include <strata/session/checkpoint.h>

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <strata/config/train_config.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/infer/evaluation.h>

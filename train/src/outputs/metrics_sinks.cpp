@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <strata/config/train_config.h>
 #include <strata/report/report_page.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>

@@ -8,10 +8,13 @@
 #include <strata/report/event_file.h>
 #include <strata/train/observer.h>
 #include <strata/train/run_folder.h>
-#include <strata/config/train_config.h>
 #include <strata/infer/pair_figures.h>
 
 #include "outputs/metrics_pipe.h"
+
+namespace strata {
+struct TrainConfig;
+}  // namespace strata
 
 namespace strata::detail {
 

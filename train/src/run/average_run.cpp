@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include <strata/config/load_config.h>
 #include <strata/text/text_markers.h>
 #include <strata/runtime/str.h>
 #include <strata/session/average_checkpoints.h>

@@ -7,9 +7,8 @@
 
 namespace strata {
 
-Result<std::unique_ptr<FolderLock>> lock_checkpoint_dir(const TrainConfig& config, const std::string& path,
+Result<std::unique_ptr<FolderLock>> lock_checkpoint_dir(const std::string& dir, const std::string& path,
                                                         Io& io) {
-  const std::string& dir = config.checkpoint.dir;
   if (dir.empty()) return std::unique_ptr<FolderLock>();
   const std::filesystem::path absolute =
       std::filesystem::absolute(dir + "/").lexically_normal().parent_path();

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include <strata/config/train_config.h>
 #include <strata/text/chat.h>
 #include <strata/model/hf/config.h>
 #include <strata/model/hf/model_files.h>

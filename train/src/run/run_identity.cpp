@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/config/train_config.h>
 #include <strata/model/hf/config.h>
 #include <strata/profile/compute_device.h>
 #include <strata/runtime/io/digest.h>

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include <strata/config/train_config.h>
 #include <strata/model/hf/config.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>

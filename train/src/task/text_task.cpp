@@ -1,5 +1,6 @@
 #include <strata/train/text_task.h>
 
+#include <strata/config/train_config.h>
 #include <strata/plan/plan_text.h>
 #include <strata/runtime/str.h>
 
@@ -27,7 +28,7 @@ Result<std::optional<ModelSample>> TextTask::sample(Engine& engine, std::int64_t
                                                     const Signals* signals) {
   const TextSampleOptions options{.tokens = config_.log.sample_tokens,
                                   .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
-  STRATA_TRY_ASSIGN(SamplePrompt prompt, sample_prompt(config_, data_));
+  STRATA_TRY_ASSIGN(SamplePrompt prompt, sample_prompt(config_.log.sample_prompt, data_));
   STRATA_TRY_ASSIGN(std::string text, sample_text(engine, data_.tokenizer(), prompt.ids, options, signals));
   return ModelSample{std::move(prompt.text), std::move(text)};
 }

@@ -17,9 +17,10 @@
 #include <strata/align/rollout_batches.h>
 #include <strata/train/run_folder.h>
 #include <strata/batches/training_data.h>
-#include <strata/config/train_config.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 /// The iterations of a run that learns from answers that it samples: in each, answers are sampled, rewarded
 /// and scored by the models that the loss needs, and then trained on for PolicySizes::steps() steps.

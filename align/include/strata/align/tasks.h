@@ -1,6 +1,6 @@
 #pragma once
 
-#include <strata/train/run_task.h>
+#include <strata/train/task_kind.h>
 
 namespace strata {
 

@@ -3,10 +3,12 @@
 #include <string>
 #include <vector>
 
-#include <strata/config/load_config.h>
 #include <strata/batches/training_data.h>
 
 namespace strata {
+
+struct LoadedConfig;
+struct TrainConfig;
 
 /// Decides what depends on the data and is open: data.packing, model.seq, train.steps by train.epochs, and
 /// optim.warmup.

@@ -11,10 +11,11 @@
 #include <strata/text/tokenizer.h>
 #include <strata/runtime/io/io.h>
 #include <strata/config/chat_choice.h>
-#include <strata/config/train_config.h>
 
 // Turns files into rows of tokens; used by training, validation and evaluation.
 namespace strata {
+
+struct TrainConfig;
 
 template <class T>
 Result<T> annotated(Result<T> result, std::string_view doing) {

@@ -10,9 +10,10 @@
 #include <strata/runtime/io/io.h>
 #include <strata/batches/micro_batches.h>
 #include <strata/batches/token_data.h>
-#include <strata/config/train_config.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 class PairBatches;
 class PromptSet;

@@ -8,7 +8,6 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/config/chat_choice.h>
-#include <strata/config/load_config.h>
 #include <strata/batches/token_data.h>
 
 #include "exit_code.h"

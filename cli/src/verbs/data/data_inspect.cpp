@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <strata/config/load_config.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>

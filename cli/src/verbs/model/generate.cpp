@@ -13,7 +13,6 @@
 #include <strata/runtime/str.h>
 #include <strata/infer/generation_source.h>
 #include <strata/infer/generator.h>
-#include <strata/config/load_config.h>
 #include <strata/infer/run_on_ranks.h>
 
 #include "exit_code.h"

@@ -8,7 +8,6 @@
 
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
-#include <strata/config/load_config.h>
 
 namespace strata::cli {
 namespace {

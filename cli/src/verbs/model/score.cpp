@@ -17,7 +17,6 @@
 #include <strata/runtime/str.h>
 #include <strata/infer/generation_source.h>
 #include <strata/infer/scorer.h>
-#include <strata/config/load_config.h>
 
 #include "exit_code.h"
 #include "terminal/line_reader.h"

@@ -6,9 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include <strata/model/adapter/adapter.h>
+#include <strata/model/adapter/adapter_settings.h>
 #include <strata/runtime/config/config.h>
-#include <strata/config/train_config.h>
+
+namespace strata {
+struct TrainConfig;
+}  // namespace strata
 
 namespace strata::detail {
 

@@ -3,7 +3,10 @@
 #include <cstdint>
 
 #include <strata/runtime/config/config.h>
-#include <strata/config/train_config.h>
+
+namespace strata {
+struct TrainConfig;
+}  // namespace strata
 
 namespace strata::detail {
 

@@ -1,10 +1,11 @@
 #pragma once
 
-#include <strata/config/train_config.h>
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 #include <strata/runtime/dtype.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 /// The model that a configuration describes.
 DecoderConfig decoder_config(const TrainConfig& config);

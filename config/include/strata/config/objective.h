@@ -8,11 +8,12 @@
 #include <strata/text/documents.h>
 #include <strata/text/pair_dataset.h>
 #include <strata/text/tokenizer.h>
-#include <strata/config/train_config.h>
 
 // The objectives of a run (train.objective) apart from the next token.
 
 namespace strata {
+
+struct TrainConfig;
 
 /// Whether the run learns from pairs of answers.
 bool compares_pairs(const TrainConfig& config);

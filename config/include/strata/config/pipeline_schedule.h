@@ -2,10 +2,11 @@
 
 #include <cstdint>
 
-#include <strata/config/train_config.h>
 #include <strata/graph/pipeline.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 /// The schedule that parallel.schedule names (while it is `auto`, one that allows parallel.virtual_stages),
 /// or that the file of that name contains, for parallel.pp ranks and the micro-batches of a copy of the

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include <strata/model/adapter/adapter.h>
-#include <strata/model/decoder.h>
+#include <strata/model/adapter/adapter_settings.h>
+#include <strata/model/decoder_config.h>
 
 namespace strata {
 

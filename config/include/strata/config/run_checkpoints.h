@@ -4,11 +4,13 @@
 #include <string>
 #include <vector>
 
-#include <strata/config/train_config.h>
+#include <strata/config/checkpoint_choice.h>
 #include <strata/runtime/io/io.h>
 #include <strata/session/checkpoint.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 /// The checkpoint directory of the run in `path`.
 std::string checkpoint_dir(const TrainConfig& config, const std::string& path);
@@ -30,9 +32,6 @@ Result<std::string> find_checkpoint(const std::vector<std::string>& checkpoints,
 /// with the steps of both.
 Result<std::string> best_checkpoint(const std::vector<std::string>& checkpoints, const std::string& path,
                                     Io& io, const CheckpointWarning& warn);
-
-/// The checkpoint that a command asks for: a step, or one of these.
-inline constexpr std::int64_t kNewestCheckpoint = -1, kBestCheckpoint = -2;
 
 /// That checkpoint of the run in `path`. Errors: those of the functions above.
 Result<std::string> choose_checkpoint(const TrainConfig& config, const std::string& path, std::int64_t asked,

@@ -7,9 +7,10 @@
 
 #include <strata/graph/partition.h>
 #include <strata/parallel/device_mesh.h>
-#include <strata/config/train_config.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 /// The requests of parallel.shard for parameters and activations.
 struct SplitAnnotations {

@@ -2,22 +2,19 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include <strata/model/adapter/adapter.h>
-#include <strata/model/decoder.h>
+#include <strata/model/adapter/adapter_settings.h>
+#include <strata/model/decoder_config.h>
 #include <strata/runtime/config/config.h>
 #include <strata/runtime/threads/core_share.h>
 #include <strata/session/ranks/model_parallel.h>
+#include <strata/config/frozen_base.h>
 #include <strata/config/reward_model.h>
 #include <strata/config/chat_choice.h>
 
 namespace strata {
-
-/// The keys and presets of a training run. `config show`, the checks and the help all use this table.
-const ConfigSchema& train_schema() noexcept;
 
 /// The checked configuration of a training run. An empty optional means `auto`: the code that owns the
 /// decision makes it and writes it back with ConfigTree::resolve(). Strings are choices of the schema, and
@@ -190,32 +187,6 @@ ModelParallel model_parallel(const TrainConfig& config) noexcept;
 /// All ranks of the run; 1 where they are not decided.
 int all_ranks(const TrainConfig& config) noexcept;
 
-/// Whether the run trains adapters of a frozen model.
-inline bool has_adapters(const TrainConfig& config) { return config.adapter.method != "none"; }
-/// Whether matrices are trained in subspaces of their gradients.
-inline bool trains_in_subspaces(const TrainConfig& config) { return config.optim.name == "galore"; }
-/// Whether some parameters are not trained.
-inline bool freezes(const TrainConfig& config) {
-  return has_adapters(config) || !config.train.freeze.empty();
-}
-/// Whether checkpoints hold frozen parameters. Those of adapters leave them out if all of them are in the
-/// folder model.from, where they are read again.
-inline bool saves_frozen(const TrainConfig& config) {
-  return !has_adapters(config) || config.model.from.empty() || !config.model.states.empty() ||
-         !config.train.freeze.empty();
-}
-/// How train.base stores the matrices of a frozen base.
-kernels::WeightFormat base_format(const TrainConfig& config) noexcept;
-/// The settings of section `adapter` for its method, which is not `none`. Errors: `invalid`, all patterns
-/// that are not NAME=NUMBER at once.
-Result<AdapterSettings> adapter_settings(const TrainConfig& config);
-/// The settings of method `lora`.
-Result<LoraSettings> lora_settings(const TrainConfig& config);
-/// Whether the training program drops out what adapters read.
-bool has_dropout(const TrainConfig& config) noexcept;
-/// The virtual tokens that the run's adapter puts before each sequence; 0 for methods without.
-std::int64_t virtual_tokens(const TrainConfig& config) noexcept;
-
 /// Resolves the `auto` keys that depend only on this machine: offload.step_mode, cpu.threads,
 /// cpu.service_cores.
 void resolve_simple_autos(ConfigTree& tree, const CoreShare& share);
@@ -226,11 +197,5 @@ std::string tokenizer_source(const TrainConfig& config);
 /// Fills the struct and makes the checks that involve several keys. `trains`: whether the model is trained,
 /// which a quantized one cannot be. Errors: `invalid`, with one line per problem.
 Result<TrainConfig> fill_train_config(const ConfigTree& tree, bool trains = true);
-
-/// The location of a data file: the path as written if it exists, else below the first of `data_dirs` that
-/// contains it, else as written, so that the error on opening it names what the user wrote.
-std::string locate_data_file(const std::string& path, std::span<const std::string> data_dirs);
-/// The folders of installed data files: beside the running program, and those fixed at build time.
-std::vector<std::string> default_data_dirs();
 
 }  // namespace strata

@@ -10,9 +10,10 @@
 #include <strata/kernels/quantized_matrix.h>
 #include <strata/runtime/io/io.h>
 #include <strata/session/checkpoint.h>
-#include <strata/config/train_config.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 class PretrainedValues;
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/config/load_config.h>
+#include <strata/config/config_request.h>
 #include <strata/config/run_checkpoints.h>
 #include <strata/infer/evaluation.h>
 

@@ -12,7 +12,6 @@
 #include <strata/batches/pair_batches.h>
 #include <strata/batches/micro_batches.h>
 #include <strata/infer/pair_figures.h>
-#include <strata/config/train_config.h>
 
 namespace strata {
 

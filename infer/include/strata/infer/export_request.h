@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include <strata/config/load_config.h>
-#include <strata/config/run_checkpoints.h>
+#include <strata/config/config_request.h>
+#include <strata/config/checkpoint_choice.h>
 
 namespace strata {
 

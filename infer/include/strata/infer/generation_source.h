@@ -7,14 +7,18 @@
 #include <vector>
 
 #include <strata/engine/engine.h>
+#include <strata/model/decoder_config.h>
 #include <strata/session/checkpoint.h>
+#include <strata/text/chat.h>
 #include <strata/text/tokenizer.h>
 #include <strata/infer/row_adapters.h>
 #include <strata/plan/job.h>
-#include <strata/config/load_config.h>
 #include <strata/infer/pretrained_values.h>
 
 namespace strata {
+
+struct ConfigRequest;
+struct LoadedConfig;
 
 /// The model that generates or scores text: a run with a checkpoint, or a Hugging Face folder.
 class GenerationSource {
@@ -26,6 +30,7 @@ class GenerationSource {
   static Result<std::unique_ptr<GenerationSource>> open(const ConfigRequest& request,
                                                         const AdapterArguments& adapters, Io& io,
                                                         const CheckpointWarning& warn);
+  ~GenerationSource();
 
   const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
   /// Positions that the model supports for the tokens of a sequence; 0: no limit.
@@ -38,11 +43,11 @@ class GenerationSource {
   /// The token before a text without context: BOS, else the one that ends a text; -1 if there is none.
   std::int32_t prefix_id() const noexcept { return tokenizer_->markers().before_nothing(); }
   /// The chat template. An error if it is unknown; it matters only if there is a conversation.
-  const Result<ChatTemplate>& chat() const noexcept { return loaded_->config.data.chosen_chat.chat; }
+  const Result<ChatTemplate>& chat() const noexcept;
   /// Gives the template variables of a JSON object: ChatTemplate::with_arguments(). Errors: those of it and
   /// of chat().
   Status set_chat_arguments(const std::string& json);
-  std::string chat_warning() const { return loaded_->config.data.chosen_chat.warning(); }
+  std::string chat_warning() const;
   /// The adapter of a text, as RowAdapters::choose(); -1 if there are none. Errors: `invalid` for a name that
   /// is not loaded.
   Result<std::int32_t> choose_adapter(const std::optional<std::string>& name) const;
@@ -63,7 +68,7 @@ class GenerationSource {
   Result<int> ranks() const;
 
  private:
-  GenerationSource(Io& io, std::string path) : io_(io), path_(std::move(path)) {}
+  GenerationSource(Io& io, std::string path);
   Status open_run(const ConfigRequest& request, const CheckpointWarning& warn);
   Status open_folder(const ConfigRequest& request);
   Status open_adapters(const std::vector<NamedFolder>& folders, const std::string& default_adapter);

@@ -2,9 +2,10 @@
 
 #include <strata/engine/engine.h>
 #include <strata/runtime/io/io.h>
-#include <strata/config/train_config.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 /// Sets the states of a new run: parameters from the folder of model.from, or random ones, and moments of
 /// zero; or, with model.states, masters, moments and steps of a checkpoint that a trainer in Python has saved

@@ -5,11 +5,12 @@
 #include <string_view>
 #include <vector>
 
-#include <strata/config/train_config.h>
 #include <strata/engine/engine.h>
 #include <strata/session/checkpoint.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 /// Loads a checkpoint of a run. The parameters that it leaves out are read from the folder model.from. With
 /// several ranks, all of them call it. Errors: those of load_checkpoint() and open_frozen_source().

@@ -8,10 +8,11 @@
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/model/hf/folder.h>
 #include <strata/session/state_piece.h>
-#include <strata/config/train_config.h>
 #include <strata/infer/reward_model_values.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 /// The values that a model starts from: of the folder model.from, and of the adapter adapter.from or of the
 /// text adapter.prompt_text. Also those of a reward model that the run uses.

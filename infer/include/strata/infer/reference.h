@@ -7,7 +7,6 @@
 
 #include <strata/batches/pair_batches.h>
 #include <strata/batches/training_data.h>
-#include <strata/config/train_config.h>
 #include <strata/engine/engine.h>
 #include <strata/runtime/io/io.h>
 #include <strata/session/checkpoint.h>
@@ -16,6 +15,8 @@
 // them.
 
 namespace strata {
+
+struct TrainConfig;
 
 /// The pairs of one key, and where their scores are kept.
 struct ReferencePart {

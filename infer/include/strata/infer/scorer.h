@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <strata/engine/engine.h>
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 #include <strata/text/score_request.h>
 
 namespace strata {

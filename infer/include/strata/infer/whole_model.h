@@ -1,9 +1,10 @@
 #pragma once
 
 #include <strata/model/hf/folder.h>
-#include <strata/config/train_config.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 /// The parameters of the whole model that a run trained, from those of one of its checkpoints: its adapter is
 /// merged, and what it trained in subspaces of gradients is added. Errors: `unsupported` for an adapter that

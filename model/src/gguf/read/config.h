@@ -1,7 +1,7 @@
 // The reverse of add_architecture(): a model's config from the metadata of a GGUF file.
 #pragma once
 
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 #include <strata/runtime/status.h>
 
 #include "gguf/architecture.h"

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 #include <strata/model/hf/tensors.h>
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/io/io.h>

@@ -5,9 +5,10 @@
 
 #include <strata/graph/passes.h>
 #include <strata/runtime/config/config.h>
-#include <strata/config/train_config.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 /// The handling of the activations that forward produces for backward: backward recomputes some of them, and
 /// some are offloaded in the meantime.

@@ -2,9 +2,11 @@
 
 #include <string>
 
-#include <strata/config/load_config.h>
+#include <strata/runtime/status.h>
 
 namespace strata {
+
+struct LoadedConfig;
 
 /// Resolves cpu.bf16_matmul for a run on this machine's CPU, and applies it to all bf16 GEMMs of this
 /// process. If it is `auto` and the run may compute in bf16, the implementations are measured, once per

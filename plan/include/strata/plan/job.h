@@ -12,9 +12,12 @@
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/units.h>
-#include <strata/config/load_config.h>
 
 namespace strata {
+
+struct ConfigRequest;
+struct LoadedConfig;
+struct TrainConfig;
 
 /// Contract C3: memory that a process may use beyond what is planned and what others of it measure.
 inline constexpr std::uint64_t kProcessSlack = 64 * kMiB;

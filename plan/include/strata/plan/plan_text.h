@@ -7,6 +7,8 @@
 
 namespace strata {
 
+struct TrainConfig;
+
 /// How the NVMe tier is divided among its directories: ", 75 % in /mnt/a, 25 % in /mnt/b". Empty for a single
 /// one.
 std::string paths_text(const std::vector<NvmePath>& paths);

@@ -1,12 +1,13 @@
 #pragma once
 
-#include <strata/config/train_config.h>
 #include <strata/engine/engine.h>
 #include <strata/graph/passes.h>
-#include <strata/model/decoder.h>
+#include <strata/model/adapter/adapter.h>
 #include <strata/plan/activation_choices.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 /// Applies the passes that depend on the configuration: FP8 GEMMs if train.fp8 is set, additions fused with
 /// norms and, on a GPU, the attention backend of train.attention_backend and GEMM workspaces.

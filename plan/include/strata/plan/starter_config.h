@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include <strata/config/load_config.h>
 #include <strata/offload/machine_profile.h>
 #include <strata/plan/job.h>
 

@@ -4,13 +4,14 @@
 
 #include <strata/graph/passes.h>
 #include <strata/model/adapter/galore.h>
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 #include <strata/session/session_options.h>
-#include <strata/config/train_config.h>
 
 // Training of matrices in subspaces of their gradients: optim.name = galore.
 
 namespace strata {
+
+struct TrainConfig;
 
 /// The settings of optim.galore_rank and optim.galore_targets.
 GaloreSettings galore_settings(const TrainConfig& config);
@@ -23,9 +24,7 @@ Result<std::vector<LoraGroup>> subspace_groups(const TrainConfig& config, const 
 /// subspace_groups(), a pattern that matches no parameter, a group with weight decay of such a matrix.
 Result<std::vector<ParamGroup>> param_groups(const TrainConfig& config, const DecoderConfig& decoder);
 /// Whether a step needs the norm of whole gradients, which no part of a step's micro-batches has.
-inline bool measures_whole_gradients(const TrainConfig& config) {
-  return trains_in_subspaces(config) && config.optim.clip > 0;
-}
+bool measures_whole_gradients(const TrainConfig& config);
 
 /// The program with the factors of the run's matrices, and without training of what train.freeze names.
 /// Errors: those of subspace_groups() and of the passes.

@@ -4,7 +4,7 @@
 #include <string>
 
 #include <strata/engine/engine.h>
-#include <strata/config/train_config.h>
+#include <strata/runtime/config/config_schema.h>
 
 namespace strata {
 
@@ -63,9 +63,9 @@ class WriteBudget {
   std::uint64_t first_bytes_ = 0, written_bytes_ = 0, steps_ = 0;
 };
 
-/// Errors: `does_not_fit` if the budget does not allow a single step.
-Status check_write_budget(const TrainConfig& config, const RunPlan& plan);
+/// `budget_bytes`: io.write_budget. Errors: `does_not_fit` if it does not allow a single step.
+Status check_write_budget(std::uint64_t budget_bytes, const RunPlan& plan);
 /// A line for the start table; empty if writes are not limited or there are none.
-std::string write_budget_text(const TrainConfig& config, const RunPlan& plan);
+std::string write_budget_text(std::uint64_t budget_bytes, const RunPlan& plan);
 
 }  // namespace strata

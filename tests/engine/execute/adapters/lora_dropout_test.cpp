@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <strata/graph/op_list.h>
+
 #include "engine/execute/adapters.h"
 #include "engine/execute/central_differences.h"
 

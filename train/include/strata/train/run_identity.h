@@ -8,6 +8,8 @@
 
 namespace strata {
 
+struct TrainConfig;
+
 /// The GEMM implementation of a run. It may differ on another machine, and bits of the results then differ
 /// too.
 inline constexpr std::string_view kGemmImplementation = "cpu.bf16_matmul";

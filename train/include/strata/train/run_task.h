@@ -5,17 +5,16 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include <strata/batches/training_data.h>
-#include <strata/config/train_config.h>
 #include <strata/engine/engine.h>
 #include <strata/runtime/signals.h>
 #include <strata/session/checkpoint.h>
 #include <strata/train/observer.h>
 #include <strata/train/run_folder.h>
+#include <strata/train/task_kind.h>
 
 namespace strata {
 
@@ -64,20 +63,5 @@ class RunTask {
   /// Whether a run that is resumed behind its last step samples again.
   virtual bool samples_again() const noexcept = 0;
 };
-
-/// The task of a value of train.objective.
-struct TaskKind {
-  std::string_view objective;
-  bool runs_on_ranks;  ///< whether several ranks may run it
-  /// Creates the task, which refers to its arguments: they outlive it. Errors: those of the task.
-  Result<std::unique_ptr<RunTask>> (*create)(const TrainConfig& config, const TrainingData& data);
-};
-using TaskKinds = std::span<const TaskKind>;
-
-/// Training of a language model by the next token: train.objective=lm. Those of alignment are in
-/// strata/align/tasks.h.
-TaskKinds text_tasks() noexcept;
-/// Errors: `unsupported` if `kinds` have no task for the run's objective.
-Result<const TaskKind*> task_kind(const TrainConfig& config, TaskKinds kinds);
 
 }  // namespace strata

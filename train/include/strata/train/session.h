@@ -4,13 +4,15 @@
 #include <string>
 #include <vector>
 
-#include <strata/parallel/world.h>
 #include <strata/runtime/signals.h>
+#include <strata/runtime/status.h>
 #include <strata/train/observer.h>
 #include <strata/train/session_request.h>
-#include <strata/train/trainer.h>
+#include <strata/train/stop_reason.h>
 
 namespace strata {
+
+class World;
 
 /// How a training session ended.
 struct SessionResult {

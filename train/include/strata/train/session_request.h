@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include <strata/config/load_config.h>
-#include <strata/train/run_task.h>
+#include <strata/config/config_request.h>
+#include <strata/train/task_kind.h>
 
 namespace strata {
 

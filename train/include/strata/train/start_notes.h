@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include <strata/config/train_config.h>
-
 namespace strata {
+
+struct TrainConfig;
 
 /// Whether the model has a head of its own though its config.json ties it: the files decided (HfFolder).
 bool unties_head(const TrainConfig& config, const std::string& config_json);

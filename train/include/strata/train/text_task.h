@@ -7,6 +7,8 @@
 
 namespace strata {
 
+struct TrainConfig;
+
 /// A run that trains on the micro-batches of its data: by the next token, unless a class derived from this
 /// one has another loss.
 class TextTask : public RunTask {

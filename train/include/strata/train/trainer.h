@@ -11,11 +11,11 @@
 #include <strata/train/budget_request.h>
 #include <strata/infer/evaluation.h>
 #include <strata/plan/job.h>
-#include <strata/config/load_config.h>
 #include <strata/train/observer.h>
 #include <strata/train/run_folder.h>
 #include <strata/train/run_identity.h>
 #include <strata/train/run_task.h>
+#include <strata/train/stop_reason.h>
 #include <strata/train/subspaces/schedule.h>
 #include <strata/batches/training_data.h>
 #include <strata/plan/write_budget.h>
@@ -23,18 +23,11 @@
 
 namespace strata {
 
+struct TrainConfig;
+
 namespace detail {
 class GradientNorms;
 }
-
-/// Why training ended.
-enum class StopReason : std::uint8_t {
-  finished,       ///< all steps are done
-  time_limit,     ///< train.max_time; saved, can be resumed
-  write_budget,   ///< io.write_budget; saved, can be resumed
-  signal,         ///< a signal; saved, can be resumed
-  budget_change,  ///< not an end: other budgets were requested, see Trainer::continue_in()
-};
 
 struct TrainOutcome {
   StopReason stop_reason = StopReason::finished;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include <strata/config/load_config.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
 #include <strata/config/objective.h>

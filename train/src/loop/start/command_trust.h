@@ -2,12 +2,15 @@
 
 #include <string>
 
-#include <strata/config/load_config.h>
+#include <strata/runtime/status.h>
 #include <strata/train/observer.h>
 
 // A configuration can carry commands of the shell, which a run starts: log.command and align.reward.
 
 namespace strata {
+
+struct LoadedConfig;
+struct TrainConfig;
 
 /// Checks that a run that is resumed from `run` starts no command that another user wrote there. Errors:
 /// `invalid` for a command from the run's configuration if the folder or that file belongs to another user;

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include <strata/config/load_config.h>
 #include <strata/runtime/str.h>
 #include <strata/session/checkpoint.h>
 #include <strata/train/resume.h>

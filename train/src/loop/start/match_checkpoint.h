@@ -11,6 +11,9 @@
 
 namespace strata {
 
+struct LoadedConfig;
+struct TrainConfig;
+
 /// The checkpoints to resume from, newest first; none for a new run. The folders must be locked. Errors:
 /// `invalid` for a new run where another one has checkpoints; those of list_checkpoints().
 Result<std::vector<std::string>> checkpoints_to_resume(const SessionRequest& request,

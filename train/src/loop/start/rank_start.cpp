@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include <strata/config/load_config.h>
 #include <strata/parallel/agree.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/threads/core_share.h>

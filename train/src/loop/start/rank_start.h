@@ -11,10 +11,11 @@
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/signals.h>
 #include <strata/runtime/thread_annotations.h>
-#include <strata/config/load_config.h>
 #include <strata/train/observer.h>
 
 namespace strata {
+
+struct LoadedConfig;
 
 /// Rank 0 sends this to the other ranks before a run: its configuration with every `auto` resolved, and where
 /// the run is.

@@ -6,7 +6,7 @@
 
 #include <strata/graph/passes.h>
 #include <strata/model/adapter/lora.h>
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 #include <strata/runtime/status.h>
 
 namespace strata {

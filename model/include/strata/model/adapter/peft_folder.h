@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <strata/model/adapter/adapter.h>
+#include <strata/model/adapter/lora.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/io/safetensors.h>

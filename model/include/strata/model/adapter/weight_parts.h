@@ -3,7 +3,7 @@
 #include <vector>
 
 #include <strata/graph/passes.h>
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 
 namespace strata {
 

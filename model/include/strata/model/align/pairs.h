@@ -2,13 +2,15 @@
 
 #include <cstdint>
 
-#include <strata/graph/program.h>
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
+#include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
 
 // Programs that compare pairs of documents, packed as PairDataset does.
 
 namespace strata {
+
+struct Program;
 
 /// The head of a reward model, [1, hidden]: as "score" of LlamaForSequenceClassification and the like.
 inline constexpr const char* kScoreWeight = "score.weight";

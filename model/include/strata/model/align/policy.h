@@ -2,15 +2,17 @@
 
 #include <cstdint>
 
-#include <strata/graph/program.h>
 #include <strata/kernels/align/loss_options.h>
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
+#include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
 
 // Programs of a policy, its critic, and what they are compared with. All of them read the same packed rows,
 // so that log-probabilities of one model are those of another program with the same parameters, to the bit.
 
 namespace strata {
+
+struct Program;
 
 /// Settings of programs over sampled answers: rows of a micro-batch; the temperature at which tokens were
 /// sampled, by which logits are divided; and whether the parameters that a step trains are still those that

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 #include <strata/model/gguf/options.h>
 #include <strata/model/hf/folder.h>
 #include <strata/text/tokenizer.h>

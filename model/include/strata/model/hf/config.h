@@ -3,7 +3,7 @@
 #include <string>
 
 #include <strata/kernels/quantized_matrix.h>
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <strata/kernels/quantized_matrix.h>
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 #include <strata/model/hf/tensors.h>
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/io/io.h>

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 
 namespace strata {
 

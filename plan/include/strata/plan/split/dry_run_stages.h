@@ -6,6 +6,8 @@
 
 namespace strata {
 
+struct LoadedConfig;
+
 /// A step of all stages of a run, whose engines ran dry together.
 struct StagesDryRun {
   double step_s = 0;

@@ -5,9 +5,10 @@
 #include <vector>
 
 #include <strata/offload/machine_profile.h>
-#include <strata/config/train_config.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 /// A way in which ranks divide a run: copies of the model (dp), whose layers are stages (pp), whose layers
 /// and sequences ranks share (tp, cp).

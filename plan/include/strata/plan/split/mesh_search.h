@@ -8,6 +8,8 @@
 
 namespace strata {
 
+struct LoadedConfig;
+
 /// A layout whose stages were planned and forecast together by their real engines.
 struct DryRunLayout : StagesDryRun {
   LayoutEstimate estimate = {};

@@ -9,6 +9,8 @@
 
 namespace strata {
 
+struct TrainConfig;
+
 /// The ranks of a copy of the model as stages of a pipeline: which regions of its programs belong to which
 /// stage, and when a rank computes what.
 class ModelPipeline {

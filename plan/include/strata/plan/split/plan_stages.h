@@ -8,6 +8,8 @@
 
 namespace strata {
 
+struct LoadedConfig;
+
 /// Loads, for a rank, what rank 0 has decided, with more assignments.
 using LoadDecided = std::function<Result<LoadedConfig>(const std::vector<std::string>& assignments)>;
 /// Plans a rank that follows what rank 0 has decided. What a stage of a pipeline does with its activations is

@@ -3,10 +3,11 @@
 #include <span>
 
 #include <strata/graph/program.h>
-#include <strata/config/load_config.h>
-#include <strata/config/train_config.h>
 
 namespace strata {
+
+struct LoadedConfig;
+struct TrainConfig;
 
 /// Replaces the programs of a model by those of this rank, if ranks share the model; the first one decides
 /// where parameters are that no annotation places. Run it before the derivative is taken. Errors: those of

@@ -7,9 +7,10 @@
 
 #include <strata/engine/engine.h>
 #include <strata/graph/passes.h>
-#include <strata/config/train_config.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 /// When the subspaces of a run change (subspaces.h): before the steps 1, 1 + gap, 1 + 2 gap ..., by the
 /// gradient of that step (GaLore; Zhao et al. 2024, arXiv 2403.03507, algorithm 2). Moments stay as they are.

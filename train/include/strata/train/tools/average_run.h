@@ -4,9 +4,10 @@
 #include <string>
 
 #include <strata/runtime/io/io.h>
-#include <strata/config/load_config.h>
 
 namespace strata {
+
+struct LoadedConfig;
 
 /// Makes `out` a run whose only checkpoint is average_checkpoints() of `checkpoints` of the run in `run`,
 /// with its tokenizer and its configuration `loaded`, whose checkpoint.dir has to be empty: it can be

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/kernels/quantized_matrix.h>
+#include <strata/model/adapter/adapter_settings.h>
+#include <strata/runtime/status.h>
+
+// What a run trains of its model, and what of it stays as it was.
+
+namespace strata {
+
+struct TrainConfig;
+
+/// Whether the run trains adapters of a frozen model.
+bool has_adapters(const TrainConfig& config);
+/// Whether matrices are trained in subspaces of their gradients.
+bool trains_in_subspaces(const TrainConfig& config);
+/// Whether some parameters are not trained.
+bool freezes(const TrainConfig& config);
+/// Whether checkpoints hold frozen parameters. Those of adapters leave them out if all of them are in the
+/// folder model.from, where they are read again.
+bool saves_frozen(const TrainConfig& config);
+/// How train.base stores the matrices of a frozen base.
+kernels::WeightFormat base_format(const TrainConfig& config) noexcept;
+/// The settings of section `adapter` for its method, which is not `none`. Errors: `invalid`, all patterns
+/// that are not NAME=NUMBER at once.
+Result<AdapterSettings> adapter_settings(const TrainConfig& config);
+/// The settings of method `lora`.
+Result<LoraSettings> lora_settings(const TrainConfig& config);
+/// Whether the training program drops out what adapters read.
+bool has_dropout(const TrainConfig& config) noexcept;
+/// The virtual tokens that the run's adapter puts before each sequence; 0 for methods without.
+std::int64_t virtual_tokens(const TrainConfig& config) noexcept;
+
+}  // namespace strata

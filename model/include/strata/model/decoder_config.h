@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <strata/kernels/values/rope_frequencies.h>
+#include <strata/runtime/dtype.h>
+#include <strata/runtime/status.h>
+
+namespace strata {
+
+using RopeFrequencies = kernels::RopeFrequencies;
+
+/// The shape of a decoder-only transformer. A family is a value of this type; there is no code per family.
+/// The defaults are GPT-2's; decoder_for_family() returns those of other families.
+struct DecoderConfig {
+  enum class Norm : std::uint8_t { layer, rms };
+  enum class Position : std::uint8_t { learned, rope, alibi };
+  enum class Mlp : std::uint8_t { gelu, relu, swiglu, geglu };
+  enum class QkNorm : std::uint8_t {
+    none,
+    heads,  ///< RMSNorm of each query and key head (Qwen3, Gemma 3)
+    whole,  ///< RMSNorm of all query heads together and of all key heads together (OLMo 2)
+  };
+
+  std::string family = "gpt2";
+  std::int64_t layers = 0;
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  ///< key and value heads; 0: same as `heads`
+  std::int64_t head_dim = 0;  ///< 0: hidden / heads
+  std::int64_t ffn = 0;       ///< inner width of the MLP
+  std::int64_t vocab = 0;
+  std::int64_t seq = 0;        ///< tokens of one sequence
+  std::int64_t positions = 0;  ///< maximum positions, >= seq; rows of a learned table; 0: same as `seq`
+
+  Norm norm = Norm::layer;
+  float norm_eps = 1e-5f;
+  float norm_offset = 0;    ///< added to the stored weight of an RMSNorm (Gemma: 1)
+  bool embed_norm = false;  ///< a norm directly after the embedding (BLOOM)
+  bool pre_norms = true;    ///< a norm before the attention and the MLP of each block (not OLMo 2)
+  bool post_norms = false;  ///< a norm on the output of attention and MLP (GLM-4-0414, OLMo 2, Gemma)
+  QkNorm qk_norm = QkNorm::none;
+  bool scaled_embedding = false;  ///< embeddings are multiplied by sqrt(hidden) (Gemma)
+
+  Position position = Position::learned;
+  std::int64_t position_offset = 0;  ///< row of position 0 in the learned table (OPT: 2)
+  std::int64_t rotary_dim = 0;       ///< elements of a head that RoPE rotates; 0: all
+  bool rotary_interleaved = false;   ///< pairs (2i, 2i + 1) instead of (i, i + rotary_dim / 2)
+  RopeFrequencies frequencies = {};
+  /// RoPE frequencies of sliding layers if they differ (Gemma 3).
+  std::optional<RopeFrequencies> sliding_frequencies = {};
+  std::int64_t no_rope_every = 0;      ///< every n-th layer has no RoPE (SmolLM3); 0: all layers have it
+  std::vector<bool> rope_layers = {};  ///< per layer: whether it has RoPE; empty: see no_rope_every
+
+  /// Keys that a query of a sliding-window layer sees, up to its own (Beltagy et al. 2020); 0: no such
+  /// layers.
+  std::int64_t window = 0;
+  std::int64_t full_every = 0;     ///< every n-th layer sees all keys (Gemma); 0: all layers slide
+  std::vector<bool> sliding = {};  ///< per layer: whether it slides; empty: see full_every
+  float score_softcap = 0;         ///< scores s become cap tanh(s / cap) (Gemma 2); 0: no softcap
+  float logit_softcap = 0;         ///< the same for logits
+  float query_scalar = 0;          ///< scores are divided by its square root; 0: by sqrt(head_dim)
+
+  Mlp mlp = Mlp::gelu;
+  bool qkv_bias = true, out_bias = true, mlp_bias = true;
+  bool tied_head = true;  ///< the head shares the token embedding
+  /// Instead of logits it has one score of a sequence: a reward model, with the parameter "score.weight" (see
+  /// align/pairs.h). record_decoder() does not record it.
+  bool scores = false;
+};
+
+/// Whether the MLP is gated, so that its first matrix computes both gate and up.
+constexpr bool is_gated(DecoderConfig::Mlp mlp) noexcept { return mlp >= DecoderConfig::Mlp::swiglu; }
+/// The supported families.
+const std::vector<std::string_view>& decoder_families();
+/// A config of `family` whose sizes are still 0; nullopt for an unknown family.
+std::optional<DecoderConfig> decoder_for_family(std::string_view family);
+/// Returns `config` with the sizes filled in that follow from others.
+DecoderConfig with_derived_sizes(DecoderConfig config);
+
+/// Reports all problems at once, each with its key and both numbers. Errors: `invalid`.
+Status validate(const DecoderConfig& config);
+/// Number of parameters of the model; tied ones count once.
+std::int64_t count_parameters(const DecoderConfig& config);
+
+/// Sizes of a program with a KV cache.
+struct CacheShape {
+  std::int64_t rows = 1;        ///< tokens per run, of one or of several sequences
+  std::int64_t sequences = 1;   ///< sequence slots of the cache
+  std::int64_t context = 0;     ///< tokens of one sequence, at most DecoderConfig::positions
+  std::int64_t logit_rows = 1;  ///< rows of logits per run
+};
+/// Bytes of the states that record_cached_decoder() declares.
+std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape, DType compute = DType::f32);
+
+}  // namespace strata
