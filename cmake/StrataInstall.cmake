@@ -27,10 +27,17 @@ install(FILES "${PROJECT_BINARY_DIR}/strata.pc" DESTINATION "${CMAKE_INSTALL_LIB
 install(TARGETS strata_alloc_hook EXPORT strataTargets OBJECTS DESTINATION "${CMAKE_INSTALL_LIBDIR}/strata")
 install(EXPORT strataTargets NAMESPACE strata:: DESTINATION "${strata_package_dir}")
 
+# The headers of the API and what they include, which is found out when they are installed: it is what they include then.
+get_property(strata_api GLOBAL PROPERTY STRATA_API)
+set(strata_include_dirs "")
 foreach(module IN LISTS strata_modules)
   get_target_property(module_dir ${module} SOURCE_DIR)
-  install(DIRECTORY "${module_dir}/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+  list(APPEND strata_include_dirs "${module_dir}/include")
 endforeach()
+install(CODE "set(api \"${strata_api}\")
+  set(include_dirs \"${strata_include_dirs}\")
+  set(destination \"${CMAKE_INSTALL_INCLUDEDIR}\")")
+install(SCRIPT cmake/install_api.cmake)
 install(DIRECTORY bindings/libtorch/include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 
 configure_package_config_file(cmake/strataConfig.cmake.in "${PROJECT_BINARY_DIR}/strataConfig.cmake"

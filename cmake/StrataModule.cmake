@@ -1,4 +1,4 @@
-# A module is a folder with include/ (public), src/ (private) and one target. It only sees the headers of
+# A module is a folder with include/ (for other modules), src/ (private) and one target. It only sees the headers of
 # modules it links, so an include that violates the dependencies does not compile.
 
 # Compile options of all our targets. FMA contraction is off everywhere: bits must not depend on whether the
@@ -35,12 +35,15 @@ if(STRATA_COVERAGE)
 endif()
 
 set_property(GLOBAL PROPERTY STRATA_MODULES "")
+set_property(GLOBAL PROPERTY STRATA_API "")
 
-# strata_add_module(NAME SOURCES ... [DEPENDS strata::x ...] [PRIVATE_LIBS ...] [PUBLIC_LIBS ...] [RUNS_ONCE])
+# strata_add_module(NAME SOURCES ... [DEPENDS strata::x ...] [PRIVATE_LIBS ...] [PUBLIC_LIBS ...] [API ...] [RUNS_ONCE])
+# API: the headers that programs outside of this tree include, as they write them. These are installed, with what they
+# include, and no others (docs/architecture.md lists them).
 # RUNS_ONCE: what the module does is done once per run or per command, not per step, so that a third of its compile time
 # is worth more than its optimization.
 function(strata_add_module name)
-  cmake_parse_arguments(arg "RUNS_ONCE" "" "SOURCES;DEPENDS;PRIVATE_LIBS;PUBLIC_LIBS" ${ARGN})
+  cmake_parse_arguments(arg "RUNS_ONCE" "" "SOURCES;DEPENDS;PRIVATE_LIBS;PUBLIC_LIBS;API" ${ARGN})
   add_library(strata_${name} STATIC ${arg_SOURCES})
   add_library(strata::${name} ALIAS strata_${name})
   set_target_properties(strata_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
@@ -54,6 +57,7 @@ function(strata_add_module name)
     target_compile_options(strata_${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   endif()
   set_property(GLOBAL APPEND PROPERTY STRATA_MODULES strata_${name})
+  set_property(GLOBAL APPEND PROPERTY STRATA_API ${arg_API})
 endfunction()
 
 # strata_add_test(NAME SOURCES ... DEPENDS ... [LABELS ...]): a GoogleTest program.

@@ -1,5 +1,7 @@
 # Installs the build to a folder, moves that folder (a package must not depend on where it was built), builds
 # the consumer against it and runs it.
+cmake_policy(VERSION 3.25)
+
 function(must)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT code EQUAL 0)
@@ -24,11 +26,31 @@ foreach(file IN LISTS package_files)
   endforeach()
 endforeach()
 
+# Whoever includes an installed header needs no other.
+file(GLOB_RECURSE headers RELATIVE "${WORK}/prefix/include" "${WORK}/prefix/include/*")
+foreach(header IN LISTS headers)
+  file(STRINGS "${WORK}/prefix/include/${header}" lines REGEX "^[ \t]*#[ \t]*include[ \t]*(\"|<strata[/.])")
+  foreach(line IN LISTS lines)
+    string(REGEX REPLACE "^[^<\"]*[<\"]([^>\"]+)[>\"].*$" "\\1" included "${line}")
+    if(NOT included IN_LIST headers)
+      message(FATAL_ERROR "${header} is installed, and ${included}, which it includes, is not")
+    endif()
+  endforeach()
+endforeach()
+# The modules' own headers stay in the tree.
+if("strata/config/train_config.h" IN_LIST headers OR "strata/graph/program.h" IN_LIST headers)
+  message(FATAL_ERROR "headers that are no part of the API are installed: ${headers}")
+endif()
+
 must(${CMAKE_COMMAND} -S "${CONSUMER}" -B "${WORK}/build" -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${COMPILER}"
   "-DCMAKE_BUILD_TYPE=${CONFIG}" "-DCMAKE_PREFIX_PATH=${WORK}/prefix")
 must(${CMAKE_COMMAND} --build "${WORK}/build")
-must("${WORK}/build/consumer")
-foreach(says "100 of 4096 bytes reserved" "linear(x, weight, -) -> y:[8, 2]" "parameters is planned" "from 1 to 0.875" "1 allocation counted")
+execute_process(COMMAND "${WORK}/build/consumer" "${SOURCE}/README.md" WORKING_DIRECTORY "${WORK}" RESULT_VARIABLE code
+  OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "exit ${code}: the consumer\n${output}")
+endif()
+foreach(says "step 2 of 2" "exported" "from 1 to 0.875" "1 allocation counted")
   string(FIND "${output}" "${says}" at)
   if(at EQUAL -1)
     message(FATAL_ERROR "the consumer does not print '${says}':\n${output}")

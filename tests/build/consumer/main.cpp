@@ -1,39 +1,55 @@
+// A program outside of the tree: a training run, an export and the CPU optimizer, through what is installed.
 #include <cstdio>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include <strata/align/tasks.h>
 #include <strata/cpuopt/adamw.h>
-#include <strata/engine/engine.h>
-#include <strata/graph/builder.h>
-#include <strata/graph/passes.h>
-#include <strata/model/decoder.h>
+#include <strata/infer/export_model.h>
 #include <strata/runtime/memory/alloc_counter.h>
-#include <strata/runtime/memory/budget.h>
+#include <strata/runtime/signals.h>
+#include <strata/train/session.h>
 
-int main() {
-  strata::Budget pinned("pinned", 4096);
-  const strata::Reservation reservation = strata::must(pinned.reserve(100, "an example"));
-  std::printf("%zu of %zu bytes reserved\n", pinned.reserved_bytes(), pinned.limit_bytes());
+namespace {
 
-  strata::Builder builder;
-  const strata::Value x = builder.input("x", {8, 4}, strata::DType::f32);
-  const strata::Value weight = builder.param("weight", {2, 4}, {.init = {.std = 0.02f}});
-  const strata::Program program = strata::must(builder.finish({{"y", builder.linear(x, weight)}}));
-  std::printf("%s", strata::to_string(program).c_str());
+class Printer final : public strata::Observer {
+ public:
+  void on_step(const strata::StepProgress& step) noexcept override {
+    std::printf("step %d of %d\n", static_cast<int>(step.step), static_cast<int>(step.steps));
+  }
+  void on_warning(std::string_view text) override {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+  }
+};
 
-  // The plan is computed by the real engine, so this links all modules and their dependencies.
-  const strata::DecoderConfig config{.layers = 1, .hidden = 16, .heads = 2, .ffn = 32, .vocab = 32, .seq = 8};
-  strata::ProgramSet programs;
-  programs[strata::ProgramRole::eval] =
-      strata::must(strata::record_decoder(config, 1, strata::DecoderHead::loss));
-  programs[strata::ProgramRole::train] =
-      strata::must(strata::derive_backward(programs[strata::ProgramRole::eval], "loss"));
-  programs[strata::ProgramRole::infer] =
-      strata::must(strata::record_decoder(config, 1, strata::DecoderHead::logits));
-  const auto plan = strata::must(strata::Engine::plan(programs, {}));
-  std::printf("a model of %lld parameters is planned\n",
-              static_cast<long long>(strata::count_parameters(config)));
+/// Two steps of a small model on `text`.
+strata::SessionResult train(const std::string& text) {
+  strata::SessionRequest request;
+  request.items = {"model.family=gpt2", "model.layers=1",      "model.hidden=16",     "model.heads=2",
+                   "model.ffn=32",      "model.vocab=300",     "model.seq=16",        "data.train=" + text,
+                   "train.steps=2",     "train.micro_batch=2", "memory.device=64MiB", "memory.pinned=64MiB",
+                   "memory.nvme=0",     "memory.backend=host", "checkpoint.dir=saved"};
+  request.out_dir = "run";
+  request.overwrite = true;
+  request.tasks = strata::all_tasks();
+  const auto signals = strata::must(strata::install_signals());
+  Printer printer;
+  return strata::must(strata::run_session(request, printer, *signals));
+}
 
-  // Only the CPU optimizer, for a trainer that has its own states.
+}  // namespace
+
+int main(int, char** argv) {
+  const strata::SessionResult run = train(argv[1]);
+  std::printf("%s", run.summary.c_str());
+
+  strata::ExportRequest exported;
+  exported.items = {run.run};
+  exported.out_dir = "exported";
+  std::printf("%s", strata::must(strata::export_model(exported, [](std::string_view) {})).c_str());
+
+  // The CPU optimizer alone, for a trainer that has its own states.
   std::vector<float> p(8, 1.0f), m(8), v(8);
   const std::vector<float> g(8, 0.5f);
   strata::must(strata::cpuopt::adamw_update({.lr = 0.125}, p, g, m, v));
