@@ -11,8 +11,9 @@
 #include <strata/train/observer.h>
 #include <strata/train/run_folder.h>
 #include <strata/train/session_request.h>
-#include <strata/train/trainer.h>
 #include <strata/batches/training_data.h>
+
+#include "loop/trainer.h"
 
 namespace strata {
 

@@ -9,6 +9,7 @@
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
+#include <strata/config/train_config.h>
 #include <strata/infer/evaluation.h>
 #include <strata/plan/tiers.h>
 

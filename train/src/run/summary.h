@@ -3,7 +3,7 @@
 #include <string>
 
 #include <strata/train/forecast_comparison.h>
-#include <strata/train/trainer.h>
+#include <strata/train/train_outcome.h>
 
 namespace strata {
 

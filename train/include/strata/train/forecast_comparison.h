@@ -5,7 +5,7 @@
 
 #include <strata/engine/forecast.h>
 #include <strata/profile/profile_cache.h>
-#include <strata/train/trainer.h>
+#include <strata/train/train_outcome.h>
 
 namespace strata {
 

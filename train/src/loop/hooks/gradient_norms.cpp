@@ -1,4 +1,4 @@
-#include "loop/gradient_norms.h"
+#include "loop/hooks/gradient_norms.h"
 
 #include <algorithm>
 #include <charconv>
@@ -20,8 +20,10 @@ int layer_of_name(std::string_view name) {
 
 }  // namespace
 
-GradientNorms::GradientNorms(const TensorTable& tensors)
-    : layer_of_(tensors.tensor_of_param.size()), norms_(tensors.tensor_of_param.size()) {
+GradientNorms::GradientNorms(RunLoop& loop) : loop_(loop) {
+  const TensorTable& tensors = loop.engine->state_plan().tensors;
+  layer_of_.resize(tensors.tensor_of_param.size());
+  norms_.resize(tensors.tensor_of_param.size());
   int last = -1;
   const auto spec_of = [&](std::size_t param) -> const LayoutTensor& {
     return tensors.specs[static_cast<std::size_t>(tensors.tensor_of_param[param])];
@@ -39,8 +41,8 @@ GradientNorms::GradientNorms(const TensorTable& tensors)
   of_layers_.resize(static_cast<std::size_t>(last) + 3);
 }
 
-Status GradientNorms::read(const Session& session) {
-  STRATA_TRY(session.gradient_norms(norms_));
+Status GradientNorms::after_step(MetricsLine& line) {
+  STRATA_TRY(loop_.engine->gradient_norms(norms_));
   std::fill(of_layers_.begin(), of_layers_.end(), 0.0);
   for (std::size_t i = 0; i < trained_.size(); ++i) {
     const double norm = norms_[trained_[i]];
@@ -48,6 +50,8 @@ Status GradientNorms::read(const Session& session) {
     of_layers_[layer_of_[trained_[i]]] += norm * norm;
   }
   for (double& square_sum : of_layers_) square_sum = std::sqrt(square_sum);
+  line.tensor_norms = of_tensors_;
+  line.layer_norms = of_layers_;
   return {};
 }
 
