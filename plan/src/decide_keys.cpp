@@ -23,6 +23,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/runtime/threads/topology.h>
+#include <strata/config/key_facts.h>
 #include <strata/config/objective.h>
 #include <strata/plan/job.h>
 #include <strata/config/train_config.h>
@@ -210,8 +211,8 @@ Status decide_frozen_masters(LoadedConfig& loaded) {
 void record_auto_keys(ConfigTree& tree) {
   if (!tree.is_auto("offload.auto_keys")) return;
   std::vector<std::string> open;
-  for (const std::string_view key : kPlannedKeys)
-    if (tree.entry(key).automatic) open.emplace_back(key);
+  for (const std::string& key : planned_keys())
+    if (tree.entry(key).automatic) open.push_back(key);
   tree.resolve("offload.auto_keys", std::move(open), "the keys that were auto when the run started");
 }
 

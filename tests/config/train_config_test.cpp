@@ -82,10 +82,11 @@ TEST(TrainConfigTest, EveryKeyReachesItsField) {
   std::set<FillField> fields;
   std::vector<std::string> without;
   for (std::size_t i = 0; i < train_keys().size(); ++i) {
-    const auto& [spec, fill] = train_keys()[i];
+    const KeySpec& spec = train_keys()[i].spec;
+    const FillField fill = train_keys()[i].field.fill;
     TrainConfig config;
     EXPECT_NO_THROW(fill(tree.entries()[i], config)) << spec.section << "." << spec.name;
-    if (fill == kNoField)
+    if (fill == kNoField.fill)
       without.push_back(str(spec.section, ".", spec.name));
     else
       EXPECT_TRUE(fields.insert(fill).second)

@@ -194,6 +194,11 @@ const AdapterMethod* adapter_method(std::string_view name) noexcept {
   return found == std::end(kMethods) ? nullptr : found;
 }
 
+bool method_reads(std::string_view name, std::string_view key) noexcept {
+  const AdapterMethod* const method = adapter_method(name);
+  return method != nullptr && is_among(key, method->keys);
+}
+
 KeyValues adapter_keys_of(const AdapterSettings& settings) { return std::visit(KeysOf{}, settings); }
 
 void check_adapter(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
@@ -201,7 +206,7 @@ void check_adapter(const ConfigTree& tree, const TrainConfig& config, std::vecto
   for (const ConfigEntry& entry : tree.entries()) {
     const std::string_view name = entry.spec->name;
     if (std::string_view(entry.spec->section) != "adapter" || name == "method" || name == "from") continue;
-    if (!is_given(tree, entry) || (method != nullptr && is_among(name, method->keys))) continue;
+    if (!is_given(tree, entry) || method_reads(config.adapter.method, name)) continue;
     problems.push_back(str(entry.origin, ": adapter.", name, " = ", entry.raw,
                            " is of adapter.method = ", readers_of(name), ", but adapter.method is ",
                            config.adapter.method, " (", tree.entry("adapter.method").origin, ")"));

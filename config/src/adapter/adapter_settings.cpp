@@ -82,10 +82,7 @@ bool has_dropout(const TrainConfig& config) noexcept {
 }
 
 std::int64_t virtual_tokens(const TrainConfig& config) noexcept {
-  const detail::AdapterMethod* const method = detail::adapter_method(config.adapter.method);
-  const bool has = method != nullptr && std::find(method->keys.begin(), method->keys.end(),
-                                                  "virtual_tokens") != method->keys.end();
-  return has ? config.adapter.virtual_tokens : 0;
+  return detail::method_reads(config.adapter.method, "virtual_tokens") ? config.adapter.virtual_tokens : 0;
 }
 
 Result<LoraSettings> lora_settings(const TrainConfig& config) {

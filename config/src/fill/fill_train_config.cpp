@@ -326,7 +326,7 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config, bool tr
 Result<TrainConfig> fill_train_config(const ConfigTree& tree, bool trains) {
   TrainConfig config;
   const std::span<const TrainKey> keys = train_keys();
-  for (std::size_t i = 0; i < keys.size(); ++i) keys[i].fill(tree.entries()[i], config);
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i].field.fill(tree.entries()[i], config);
   STRATA_TRY(check_together(tree, config, trains));
   if (samples_answers(config)) config.train.grad_accum = static_cast<int>(policy_sizes(config).micro_batches);
   return config;

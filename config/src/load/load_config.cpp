@@ -1,7 +1,6 @@
 #include <strata/config/load_config.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -19,6 +18,7 @@
 #include <strata/config/objective.h>
 #include <strata/runtime/threads/core_share.h>
 #include <strata/config/chat_choice.h>
+#include <strata/config/key_facts.h>
 #include <strata/config/task.h>
 
 #include <strata/config/run_paths.h>
@@ -27,6 +27,7 @@
 #include "load/data_patterns.h"
 #include <strata/config/implied_values.h>
 #include "load/find_reward_model.h"
+#include "schema/sections.h"
 
 namespace strata {
 namespace {
@@ -107,10 +108,11 @@ Result<FolderModel> read_folder_model(const std::string& path, const std::string
 }
 
 std::vector<std::pair<std::string, std::string>> model_sizes(const DecoderConfig& config) {
-  const DecoderConfig c = with_derived_sizes(config);
-  return {{"model.family", c.family},    {"model.layers", str(c.layers)},     {"model.hidden", str(c.hidden)},
-          {"model.heads", str(c.heads)}, {"model.kv_heads", str(c.kv_heads)}, {"model.ffn", str(c.ffn)},
-          {"model.vocab", str(c.vocab)}};
+  const DecoderConfig decoder = with_derived_sizes(config);
+  std::vector<std::pair<std::string, std::string>> sizes;
+  for (const TrainKey& key : train_keys())
+    if (key.facts.from_folder != nullptr) sizes.emplace_back(key.name(), key.facts.from_folder(decoder));
+  return sizes;
 }
 
 /// Refuses configured values that differ from those of the folder: they would be another model or adapter.
@@ -192,6 +194,11 @@ Status decide_chat(ConfigTree& tree, TrainConfig& config) {
   return {};
 }
 
+bool is_planned(const std::string& key) {
+  const std::vector<std::string>& planned = planned_keys();
+  return std::find(planned.begin(), planned.end(), key) != planned.end();
+}
+
 // Assignments KEY=auto for the keys that a run had decided itself: for `all` of them, also if the budgets or
 // the ranks have changed, else for the undo log. Its size is what the placement leaves; as a setting it would
 // be reserved before states are placed, and the resumed run would not have the plan of its start.
@@ -199,15 +206,11 @@ std::vector<std::string> keys_to_replan(const ConfigTree& tree, bool all) {
   const auto is_of_file = [&](std::string_view key) { return tree.entry(key).origin.starts_with("file "); };
   std::vector<std::string> assignments;
   if (tree.is_auto("offload.auto_keys")) return assignments;
-  constexpr std::array kInputs = {"memory.device",  "memory.pinned",     "memory.nvme",
-                                  "parallel.ranks", "parallel.zero",     "parallel.shard_ranks",
-                                  "parallel.pp",    "parallel.schedule", "parallel.virtual_stages",
-                                  "parallel.tp",    "parallel.tp2",      "parallel.tp3",
-                                  "parallel.cp",    "parallel.shard"};
-  const bool same_inputs = !all && std::all_of(kInputs.begin(), kInputs.end(), is_of_file);
+  const bool same_inputs =
+      !all && std::all_of(train_keys().begin(), train_keys().end(),
+                          [&](const TrainKey& key) { return !key.facts.replans || is_of_file(key.name()); });
   for (const std::string& key : tree.texts("offload.auto_keys"))
-    if (std::find(std::begin(kPlannedKeys), std::end(kPlannedKeys), key) != std::end(kPlannedKeys) &&
-        is_of_file(key) && (!same_inputs || key == "offload.undo_log"))
+    if (is_planned(key) && is_of_file(key) && (!same_inputs || key == "offload.undo_log"))
       assignments.push_back(key + "=auto");
   return assignments;
 }
@@ -216,9 +219,7 @@ std::vector<std::string> keys_to_replan(const ConfigTree& tree, bool all) {
 std::string remaining_auto_keys(const ConfigTree& tree) {
   std::string keys;
   for (const std::string& key : tree.texts("offload.auto_keys"))
-    if (const auto known = std::find(std::begin(kPlannedKeys), std::end(kPlannedKeys), key);
-        known != std::end(kPlannedKeys) &&
-        (tree.entry(key).automatic || tree.entry(key).origin.starts_with("file ")))
+    if (is_planned(key) && (tree.entry(key).automatic || tree.entry(key).origin.starts_with("file ")))
       keys += str(keys.empty() ? "" : ",", key);
   return keys;
 }
@@ -322,9 +323,10 @@ void apply_defaults(ConfigRequest& request, const std::vector<std::string>& assi
 }
 
 std::vector<std::string> device_only_overrides() {
-  return {"memory.device=unlimited", "memory.pinned=unlimited",       "memory.nvme=0",
-          "offload.policy=device",   "offload.activations=none",      "offload.activation_share=auto",
-          "offload.gradients=auto",  "offload.micro_batch_order=auto"};
+  std::vector<std::string> overrides;
+  for (const TrainKey& key : train_keys())
+    if (!key.facts.on_device.empty()) overrides.push_back(str(key.name(), "=", key.facts.on_device));
+  return overrides;
 }
 
 }  // namespace strata

@@ -13,7 +13,8 @@ inline constexpr double kMaxCount = 1 << 30;
 inline constexpr double kMaxSteps = 1e15;
 
 std::span<const TrainKey> model_and_data_keys() noexcept;  ///< model, data
-std::span<const TrainKey> training_keys() noexcept;        ///< train, optim
+std::span<const TrainKey> training_keys() noexcept;        ///< train
+std::span<const TrainKey> optimizer_keys() noexcept;       ///< optim
 std::span<const TrainKey> adapter_keys() noexcept;         ///< adapter
 std::span<const TrainKey> align_keys() noexcept;           ///< align
 std::span<const TrainKey> placement_keys() noexcept;       ///< memory, offload, io, cpu

@@ -87,8 +87,8 @@ constexpr RenamedKey kRenamed[] = {
 std::span<const TrainKey> train_keys() {
   static const std::vector<TrainKey> keys = [] {
     std::vector<TrainKey> all;
-    for (const auto part : {model_and_data_keys(), training_keys(), adapter_keys(), align_keys(),
-                            placement_keys(), parallel_keys(), outputs_keys()})
+    for (const auto part : {model_and_data_keys(), training_keys(), optimizer_keys(), adapter_keys(),
+                            align_keys(), placement_keys(), parallel_keys(), outputs_keys()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();

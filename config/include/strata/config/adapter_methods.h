@@ -24,6 +24,8 @@ struct AdapterMethod {
 };
 /// The method that the configuration names; null for none.
 const AdapterMethod* adapter_method(std::string_view name) noexcept;
+/// Whether the method of that name reads a key of the section, given without the section. None reads `from`.
+bool method_reads(std::string_view method, std::string_view key) noexcept;
 /// A list as the command line takes it: "a,b", or ["a", "b"] where an item needs quotes.
 std::string list_text(const std::vector<std::string>& items);
 /// The keys that give these settings, with their values as text; the method comes first.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <strata/runtime/config/config.h>
@@ -15,15 +14,6 @@ struct LoadedConfig {
   ConfigTree tree;
   TrainConfig config;
 };
-
-/// Keys that determine how a step runs but change no bit of its results. A plan decides those that are `auto`
-/// for its budgets.
-inline constexpr std::string_view kPlannedKeys[] = {
-    "train.recompute",           "offload.chunk",        "offload.prefetch",
-    "offload.step_mode",         "offload.undo_log",     "offload.activations",
-    "offload.activation_share",  "offload.policy",       "offload.gradients",
-    "offload.micro_batch_order", "parallel.zero",        "parallel.schedule",
-    "parallel.virtual_stages",   "parallel.stage_layers"};
 
 /// Loads and checks the configuration of a request and resolves the `auto` keys that depend only on this
 /// machine. `unless_set`: values that replace defaults. If the file is a run's resolved configuration and the
