@@ -1,4 +1,5 @@
 #include <strata/cpuopt/optimizer.h>
+#include <strata/cpuopt/optimizer_facts.h>
 
 #include <array>
 #include <cmath>
@@ -9,23 +10,37 @@
 namespace strata::cpuopt {
 namespace {
 
-// Each optimizer's name, the hyper-parameters that it reads, and its moments.
-struct Facts {
-  Optimizer optimizer;
-  std::string_view name;
-  bool betas, eps, first, second;
+constexpr OptimizerFacts kFacts[] = {
+    {.optimizer = Optimizer::adamw,
+     .name = "adamw",
+     .betas = true,
+     .eps = true,
+     .first = true,
+     .second = true},
+    {.optimizer = Optimizer::adam, .name = "adam", .betas = true, .eps = true, .first = true, .second = true},
+    {.optimizer = Optimizer::lion, .name = "lion", .betas = true, .first = true},
+    {.optimizer = Optimizer::lamb,
+     .name = "lamb",
+     .betas = true,
+     .eps = true,
+     .first = true,
+     .second = true,
+     .tensor_norms = true},
+    {.optimizer = Optimizer::adagrad, .name = "adagrad", .eps = true, .second = true},
+    {.optimizer = Optimizer::sgd, .name = "sgd", .momentum = true},
 };
-constexpr Facts kFacts[] = {
-    {Optimizer::adamw, "adamw", true, true, true, true},
-    {Optimizer::adam, "adam", true, true, true, true},
-    {Optimizer::lion, "lion", true, false, true, false},
-    {Optimizer::lamb, "lamb", true, true, true, true},
-    {Optimizer::adagrad, "adagrad", false, true, false, true},
-    {Optimizer::sgd, "sgd", false, false, false, false},  // has a first moment with momentum: moments_of()
-};
-constexpr const Facts& facts(Optimizer optimizer) noexcept {
-  return kFacts[static_cast<std::size_t>(optimizer)];
-}
+constexpr std::array kAll = [] {
+  std::array<Optimizer, std::size(kFacts)> all{};
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = kFacts[i].optimizer;
+  return all;
+}();
+static_assert(
+    [] {
+      for (std::size_t i = 0; i < kAll.size(); ++i)
+        if (static_cast<std::size_t>(kAll[i]) != i) return false;
+      return kAll.back() == Optimizer::sgd;
+    }(),
+    "kFacts has a row for every optimizer, in the order of the enumeration, whose last one is sgd");
 
 /// base^n by squaring: about log2(n) roundings, in an order that depends on n alone.
 double power(double base, std::int64_t n) noexcept {
@@ -37,16 +52,15 @@ double power(double base, std::int64_t n) noexcept {
 
 }  // namespace
 
-std::span<const Optimizer> all_optimizers() noexcept {
-  static constexpr std::array kAll = {Optimizer::adamw, Optimizer::adam,    Optimizer::lion,
-                                      Optimizer::lamb,  Optimizer::adagrad, Optimizer::sgd};
-  return kAll;
+const OptimizerFacts& facts_of(Optimizer optimizer) noexcept {
+  return kFacts[static_cast<std::size_t>(optimizer)];
 }
-std::string_view to_string(Optimizer optimizer) noexcept { return facts(optimizer).name; }
+std::span<const Optimizer> all_optimizers() noexcept { return kAll; }
+std::string_view to_string(Optimizer optimizer) noexcept { return facts_of(optimizer).name; }
 
 Result<Optimizer> optimizer_named(std::string_view name) {
   std::string known;
-  for (const Facts& f : kFacts) {
+  for (const OptimizerFacts& f : kFacts) {
     if (f.name == name) return f.optimizer;
     known += str(known.empty() ? "" : ", ", f.name);
   }
@@ -54,7 +68,7 @@ Result<Optimizer> optimizer_named(std::string_view name) {
 }
 
 Status validate(const OptimizerParams& p) {
-  const Facts& f = facts(p.optimizer);
+  const OptimizerFacts& f = facts_of(p.optimizer);
   const auto bad = [&](const char* name, auto value, const char* takes) {
     return Status::error(Code::invalid, str(f.name, ": ", name, " is ", value, "; it must be ", takes));
   };
@@ -66,7 +80,7 @@ Status validate(const OptimizerParams& p) {
   if (f.betas && !decays(p.beta2)) return bad("beta2", p.beta2, "in [0, 1)");
   if (f.eps && !(p.eps >= 0.0 && std::isfinite(p.eps)))
     return bad("eps", p.eps, "a finite number, 0 or more");
-  if (p.optimizer == Optimizer::sgd) {
+  if (f.momentum) {
     if (!decays(p.momentum)) return bad("momentum", p.momentum, "in [0, 1)");
     if (p.nesterov && p.momentum == 0.0) return bad("nesterov", "true", "false, or momentum must be above 0");
   }
@@ -78,13 +92,13 @@ Status validate(const OptimizerParams& p) {
 }
 
 MomentSet moments_of(Optimizer optimizer, bool momentum) noexcept {
-  const Facts& f = facts(optimizer);
-  return {f.first || (optimizer == Optimizer::sgd && momentum), f.second};
+  const OptimizerFacts& f = facts_of(optimizer);
+  return {f.first || (f.momentum && momentum), f.second};
 }
 MomentSet moments_of(const OptimizerParams& p) noexcept { return moments_of(p.optimizer, p.momentum > 0); }
 
 UpdateScalars<float> update_scalars(const OptimizerParams& p) noexcept {
-  const Facts& f = facts(p.optimizer);
+  const OptimizerFacts& f = facts_of(p.optimizer);
   const double bias1 = f.betas ? 1.0 - power(p.beta1, p.step) : 1.0;
   const double bias2 = f.betas ? 1.0 - power(p.beta2, p.step) : 1.0;
   const bool corrects_step = p.optimizer == Optimizer::adamw || p.optimizer == Optimizer::adam;

@@ -13,6 +13,7 @@
 #include <strata/plan/subspaces.h>
 #include <strata/config/train_config.h>
 #include <strata/config/model_choice.h>
+#include <strata/config/optimizer_choice.h>
 #include <strata/plan/record_programs.h>
 
 #include "decide_keys.h"
@@ -37,12 +38,13 @@ GradientPolicy gradient_policy(const std::string& name) {
                             : GradientPolicy::automatic;
 }
 
-cpuopt::OptimizerParams optimizer_params(const TrainConfig::Optim& c) {
+cpuopt::OptimizerParams optimizer_params(const TrainConfig& config) {
+  const TrainConfig::Optim& c = config.optim;
+  const cpuopt::OptimizerFacts& reads = chosen_optimizer(config);
   cpuopt::OptimizerParams o;
-  // The schema knows no other names. GaLore is AdamW on other parameters.
-  o.optimizer = *cpuopt::optimizer_named(c.name == "galore" ? "adamw" : c.name);
-  o.momentum = c.name == "sgd" ? c.momentum : 0;
-  o.nesterov = c.name == "sgd" && c.nesterov;
+  o.optimizer = reads.optimizer;
+  o.momentum = reads.momentum ? c.momentum : 0;
+  o.nesterov = reads.momentum && c.nesterov;
   o.beta1 = c.beta1;
   o.beta2 = c.beta2;
   o.eps = c.eps;
@@ -80,7 +82,7 @@ Result<SessionOptions> engine_options(const TrainConfig& c) {
   o.saves_frozen = saves_frozen(c);
   o.clip = c.optim.clip;
   o.loss_scale = c.optim.loss_scale;
-  o.optimizer = optimizer_params(c.optim);
+  o.optimizer = optimizer_params(c);
   STRATA_TRY_ASSIGN(o.groups, param_groups(c, decoder_config(c)));
   o.states = c.offload.states == "int8"   ? StateFormat::int8
              : c.offload.states == "bf16" ? StateFormat::bf16

@@ -95,13 +95,5 @@ TEST_F(ChatChoiceTest, AWrongNameListsTheKnownOnes) {
               HasSubstr("called 'vicuna'; choose one by name: plain, chatml, qwen3, llama3,"));
 }
 
-TEST_F(ChatChoiceTest, TheSchemaHasTheSameFormatNames) {
-  std::string names;
-  for (const KeySpec& key : train_schema().keys)
-    if (key.section == "data" && key.name == "chat_template") names = key.choices;
-  for (std::size_t at = 0; (at = names.find('|', at)) != std::string::npos;) names.replace(at, 1, ", ");
-  EXPECT_EQ(names, chat_template_names() + ", own");
-}
-
 }  // namespace
 }  // namespace strata

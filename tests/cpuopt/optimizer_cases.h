@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <strata/simd/norm.h>
+#include <strata/cpuopt/optimizer_facts.h>
 #include <strata/cpuopt/update.h>
 #include <strata/runtime/convert.h>
 #include <strata/runtime/str.h>
@@ -14,17 +15,19 @@ namespace strata::cpuopt::test {
 
 using namespace strata::test;
 
-/// Every optimizer, and every variant of sgd.
+/// Every optimizer, and the variants of those with momentum.
 inline std::vector<OptimizerParams> every_optimizer() {
   std::vector<OptimizerParams> all;
-  for (const Optimizer optimizer : all_optimizers())
-    all.push_back(
-        {.optimizer = optimizer, .lr = 3e-3, .eps = 1e-8, .weight_decay = 0.1, .grad_factor = 0.37});
-  OptimizerParams momentum = all.back();
-  momentum.momentum = 0.9;
-  all.push_back(momentum);
-  momentum.nesterov = true;
-  all.push_back(momentum);
+  for (const Optimizer optimizer : all_optimizers()) {
+    OptimizerParams params{
+        .optimizer = optimizer, .lr = 3e-3, .eps = 1e-8, .weight_decay = 0.1, .grad_factor = 0.37};
+    all.push_back(params);
+    if (!facts_of(optimizer).momentum) continue;
+    params.momentum = 0.9;
+    all.push_back(params);
+    params.nesterov = true;
+    all.push_back(params);
+  }
   return all;
 }
 inline std::string name_of(const OptimizerParams& p) {

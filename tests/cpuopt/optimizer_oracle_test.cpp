@@ -90,6 +90,31 @@ TEST_P(OptimizerOracle, AHundredStepsStayWithinRounding) {
 INSTANTIATE_TEST_SUITE_P(All, OptimizerOracle, ::testing::ValuesIn(every_optimizer()),
                          [](const auto& test) { return name_of(test.param); });
 
+// The identity of a run has the settings that the facts name: one that is missing there could change on
+// resume.
+TEST(OptimizerFactsTest, AStepDependsOnExactlyTheHyperParametersThatTheFactsName) {
+  const auto after = [](const OptimizerParams& params) {
+    StoredTensor tensor(params, MasterLayout::f32, StateFormat::fp32, Values(1).floats(kOracleElems));
+    for (const std::int64_t step : {1, 2, 3})
+      tensor.step(step, Values(100 + static_cast<std::uint64_t>(step)).floats(kOracleElems, 0.1), DType::f32,
+                  kOracleElems);
+    return tensor.masters();
+  };
+  for (const Optimizer optimizer : all_optimizers()) {
+    const OptimizerFacts& facts = facts_of(optimizer);
+    const OptimizerParams plain{.optimizer = optimizer, .weight_decay = 0.1};
+    const auto depends = [&](auto change) {
+      OptimizerParams changed = plain;
+      change(changed);
+      return after(changed) != after(plain);
+    };
+    EXPECT_EQ(depends([](OptimizerParams& p) { p.beta1 = 0.5; }), facts.betas) << facts.name;
+    EXPECT_EQ(depends([](OptimizerParams& p) { p.beta2 = 0.5; }), facts.betas) << facts.name;
+    EXPECT_EQ(depends([](OptimizerParams& p) { p.eps = 0.1; }), facts.eps) << facts.name;
+    EXPECT_EQ(depends([](OptimizerParams& p) { p.momentum = 0.5; }), facts.momentum) << facts.name;
+  }
+}
+
 TEST(LambTest, TheTrustRatioIsOneIfANormIsZero) {
   EXPECT_EQ(lamb_trust_ratio(0.0, 4.0), 1.0f);
   EXPECT_EQ(lamb_trust_ratio(4.0, 0.0), 1.0f);

@@ -194,6 +194,12 @@ const AdapterMethod* adapter_method(std::string_view name) noexcept {
   return found == std::end(kMethods) ? nullptr : found;
 }
 
+std::vector<std::string_view> adapter_method_names() {
+  std::vector<std::string_view> names;
+  for (const AdapterMethod& method : kMethods) names.push_back(method.name);
+  return names;
+}
+
 bool method_reads(std::string_view name, std::string_view key) noexcept {
   const AdapterMethod* const method = adapter_method(name);
   return method != nullptr && is_among(key, method->keys);

@@ -16,6 +16,7 @@
 #include <strata/config/given_keys.h>
 #include <strata/config/param_groups.h>
 #include <strata/config/model_choice.h>
+#include <strata/config/optimizer_choice.h>
 #include <strata/config/pipeline_schedule.h>
 #include "schema/sections.h"
 
@@ -87,7 +88,7 @@ void check_offload(const ConfigTree& tree, const TrainConfig& config, std::vecto
 
 void check_training(const ConfigTree& tree, const TrainConfig& config, bool trains,
                     std::vector<std::string>& problems) {
-  if (config.optim.name == "sgd" && config.optim.nesterov && config.optim.momentum == 0)
+  if (chosen_optimizer(config).momentum && config.optim.nesterov && config.optim.momentum == 0)
     problems.push_back(str(set_by(tree, "optim.nesterov"), " = true, but optim.momentum is 0 (",
                            tree.entry("optim.momentum").origin, ")"));
   if (config.train.fp8 && config.train.dtype == "f32")
@@ -223,7 +224,8 @@ void check_split(const ConfigTree& tree, const TrainConfig& config, std::vector<
   if (has_adapters(config)) refuse("adapter.method", config.adapter.method, "trains on one rank's model");
   if (config.train.base != "full") refuse("train.base", config.train.base, "is not split among ranks");
   if (trains_in_subspaces(config)) refuse("optim.name", config.optim.name, "trains on one rank's model");
-  if (config.optim.name == "lamb") refuse("optim.name", "lamb", "needs norms of whole tensors");
+  if (chosen_optimizer(config).tensor_norms)
+    refuse("optim.name", config.optim.name, "needs norms of whole tensors");
   if (config.offload.micro_batch_order == "breadth_first")
     refuse("offload.micro_batch_order", "breadth_first", "needs whole gradients of each micro-batch");
   if (config.log.histograms && model_parallel(config).ranks() > config.parallel.pp)
@@ -289,7 +291,7 @@ void check_parallel(const ConfigTree& tree, const TrainConfig& config, std::vect
         str(set_by(tree, "offload.micro_batch_order"),
             " = breadth_first sums a rank's gradients in one pass; it needs parallel.reduce=once"));
   const std::string& mode = config.offload.step_mode;
-  if (config.optim.name == "lamb" && ranks > 1 && config.parallel.zero.value_or(2) > 0 &&
+  if (chosen_optimizer(config).tensor_norms && ranks > 1 && config.parallel.zero.value_or(2) > 0 &&
       (mode == "speculative" || mode == "hybrid"))
     problems.push_back(str(set_by(tree, "offload.step_mode"), " = ", mode, " updates speculatively, which ",
                            set_by(tree, "optim.name"),

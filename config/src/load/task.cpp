@@ -5,24 +5,26 @@
 namespace strata {
 namespace {
 
-using Value = std::pair<std::string_view, std::string_view>;
+using TaskValue = std::pair<std::string_view, std::string_view>;
 
-constexpr Value kLora[] = {{"adapter.method", "lora"}, {"adapter.rank", "16"},
-                           {"adapter.alpha", "32"},    {"adapter.targets", "all-linear"},
-                           {"optim.lr", "2e-4"},       {"optim.weight_decay", "0"}};
+constexpr TaskValue kLora[] = {{"adapter.method", "lora"}, {"adapter.rank", "16"},
+                               {"adapter.alpha", "32"},    {"adapter.targets", "all-linear"},
+                               {"optim.lr", "2e-4"},       {"optim.weight_decay", "0"}};
 // The settings of Dettmers et al. 2023 (arXiv 2305.14314) but for the rank, which is 64 there.
-constexpr Value kQlora[] = {
+constexpr TaskValue kQlora[] = {
     kLora[0], kLora[1], kLora[2], kLora[3], kLora[4], kLora[5], {"train.base", "nf4-dq"}};
 
-constexpr Value kSft[] = {{"train.objective", "lm"}};
-constexpr Value kReward[] = {
+constexpr TaskValue kSft[] = {{"train.objective", "lm"}};
+constexpr TaskValue kReward[] = {
     {"train.objective", "reward"}, {"optim.lr", "1e-5"}, {"optim.weight_decay", "0"}};
-constexpr Value kDpo[] = {{"train.objective", "dpo"}, {"optim.lr", "1e-6"}, {"optim.weight_decay", "0"}};
+constexpr TaskValue kDpo[] = {{"train.objective", "dpo"}, {"optim.lr", "1e-6"}, {"optim.weight_decay", "0"}};
 
-constexpr Value kGrpo[] = {{"train.objective", "grpo"}, {"optim.lr", "1e-6"}, {"optim.weight_decay", "0"}};
-constexpr Value kPpo[] = {{"train.objective", "ppo"}, {"optim.lr", "1e-6"},    {"optim.weight_decay", "0"},
-                          {"align.samples", "1"},     {"align.prompts", "64"}, {"align.mini_batches", "4"},
-                          {"align.kl_coef", "0.05"}};
+constexpr TaskValue kGrpo[] = {
+    {"train.objective", "grpo"}, {"optim.lr", "1e-6"}, {"optim.weight_decay", "0"}};
+constexpr TaskValue kPpo[] = {{"train.objective", "ppo"},  {"optim.lr", "1e-6"},
+                              {"optim.weight_decay", "0"}, {"align.samples", "1"},
+                              {"align.prompts", "64"},     {"align.mini_batches", "4"},
+                              {"align.kl_coef", "0.05"}};
 
 constexpr TrainTask kTasks[] = {
     {"full", "train all parameters", {}},

@@ -1,9 +1,13 @@
+#include <strata/config/adapter_methods.h>
+
 #include "schema/sections.h"
 
 namespace strata {
 namespace {
 
 using C = TrainConfig;
+
+std::string method_names() { return "none|" + joined_names(detail::adapter_method_names()); }
 
 constexpr TrainKey kKeys[] = {
     {{.section = "adapter",
@@ -13,10 +17,9 @@ constexpr TrainKey kKeys[] = {
       .doc = "train adapters of a frozen model instead of the model: low-rank ones of its matrices (lora), "
              "bottlenecks after its sublayers (series) or beside the MLP (parallel), embeddings of virtual "
              "tokens before each sequence (prompt; p-tuning: from an encoder), or their keys and values in "
-             "every layer (prefix)",
-      .choices = "none|lora|series|parallel|prompt|p-tuning|prefix"},
+             "every layer (prefix)"},
      field<&C::adapter, &C::Adapter::method>,
-     {.identity = kIdentity.formerly("none")}},
+     {.identity = kIdentity.formerly("none"), .choices = method_names}},
     {{.section = "adapter",
       .name = "rank",
       .type = KeyType::integer,

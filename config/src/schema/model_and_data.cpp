@@ -1,9 +1,19 @@
+#include <strata/text/chat.h>
+
 #include "schema/sections.h"
 
 namespace strata {
 namespace {
 
 using C = TrainConfig;
+
+std::string family_names() { return joined_names(decoder_families()); }
+std::string template_names() {
+  std::string names;
+  for (const char c : chat_template_names() + ", own")
+    if (c != ' ') names += c == ',' ? '|' : c;
+  return names;
+}
 
 constexpr TrainKey kKeys[] = {
     {{.section = "model",
@@ -34,10 +44,11 @@ constexpr TrainKey kKeys[] = {
       .name = "family",
       .type = KeyType::choice,
       .default_text = "gpt2",
-      .doc = "architecture",
-      .choices = "gpt2|opt|bloom|llama|qwen2|qwen3|glm|glm4|mistral|olmo2|phi3|smollm3|gemma2|gemma3_text"},
+      .doc = "architecture"},
      field<&C::model, &C::Model::family>,
-     {.identity = kIdentity, .from_folder = [](const DecoderConfig& c) { return c.family; }}},
+     {.identity = kIdentity,
+      .from_folder = [](const DecoderConfig& c) { return c.family; },
+      .choices = family_names}},
     {{.section = "model",
       .name = "layers",
       .type = KeyType::integer,
@@ -176,10 +187,9 @@ constexpr TrainKey kKeys[] = {
       .default_text = "auto",
       .doc = "chat template of conversations; own = that of the tokenizer's folder; auto = own if there is "
              "one, else plain",
-      .allows_auto = true,
-      .choices = "plain|chatml|qwen3|llama3|llama3.1|glm4|mistral|gemma|phi3|olmo2|own"},
+      .allows_auto = true},
      field<&C::data, &C::Data::chat_template>,
-     {.identity = kInOtherEntries}},
+     {.identity = kInOtherEntries, .choices = template_names}},
     {{.section = "data",
       .name = "cache_dir",
       .default_text = "runs/cache",

@@ -1,3 +1,6 @@
+#include <strata/config/optimizer_choice.h>
+#include <strata/cpuopt/optimizer.h>
+
 #include "schema/sections.h"
 
 namespace strata {
@@ -6,19 +9,19 @@ namespace {
 using C = TrainConfig;
 
 // Settings that the optimizer does not read do not affect the results.
-bool reads_betas(const C& c) { return c.optim.name != "sgd" && c.optim.name != "adagrad"; }
-bool reads_eps(const C& c) { return c.optim.name != "sgd" && c.optim.name != "lion"; }
-bool reads_momentum(const C& c) { return c.optim.name == "sgd"; }
+bool reads_betas(const C& c) { return chosen_optimizer(c).betas; }
+bool reads_eps(const C& c) { return chosen_optimizer(c).eps; }
+bool reads_momentum(const C& c) { return chosen_optimizer(c).momentum; }
+std::string optimizer_names() { return joined_names(cpuopt::all_optimizers()) + "|galore"; }
 
 constexpr TrainKey kKeys[] = {
     {{.section = "optim",
       .name = "name",
       .type = KeyType::choice,
       .default_text = "adamw",
-      .doc = "optimizer; galore: AdamW, of matrices in low-rank subspaces of their gradients",
-      .choices = "adamw|adam|lion|lamb|adagrad|sgd|galore"},
+      .doc = "optimizer; galore: AdamW, of matrices in low-rank subspaces of their gradients"},
      field<&C::optim, &C::Optim::name>,
-     {.identity = kIdentity}},
+     {.identity = kIdentity, .choices = optimizer_names}},
     {{.section = "optim",
       .name = "lr",
       .type = KeyType::number,

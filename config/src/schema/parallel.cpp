@@ -1,9 +1,13 @@
+#include <strata/graph/pipeline_schedule.h>
+
 #include "schema/sections.h"
 
 namespace strata {
 namespace {
 
 using C = TrainConfig;
+
+std::string schedule_names() { return joined_names(pipeline_schedule_names()); }
 
 constexpr TrainKey kKeys[] = {
     {{.section = "parallel",
@@ -46,10 +50,9 @@ constexpr TrainKey kKeys[] = {
              "breadth-first, or a file with a line of tasks for each rank, such as F0 F1 B0 B1; auto = the "
              "fastest that fits, by a forecast of all stages",
       .example = "parallel.schedule=zb-h1",
-      .allows_auto = true,
-      .choices = "gpipe|1f1b|interleaved|zb-h1|breadth-first"},
+      .allows_auto = true},
      field<&C::parallel, &C::Parallel::schedule>,
-     {.identity = kNoBits, .planned = true, .replans = true}},
+     {.identity = kNoBits, .planned = true, .replans = true, .choices = schedule_names}},
     {{.section = "parallel",
       .name = "virtual_stages",
       .type = KeyType::integer,

@@ -1,9 +1,13 @@
+#include <strata/session/step_mode.h>
+
 #include "schema/sections.h"
 
 namespace strata {
 namespace {
 
 using C = TrainConfig;
+
+std::string step_mode_names() { return joined_names(std::span(kStepModes).subspan<1>()); }  // without auto
 
 constexpr TrainKey kKeys[] = {
     {{.section = "memory",
@@ -97,10 +101,9 @@ constexpr TrainKey kKeys[] = {
       .default_text = "auto",
       .doc = "when the optimizer runs: after backward, during the next forward, or speculatively during "
              "backward",
-      .allows_auto = true,
-      .choices = "serial|two_phase|speculative|hybrid"},
+      .allows_auto = true},
      field<&C::offload, &C::Offload::step_mode>,
-     {.identity = kNoBits, .planned = true}},
+     {.identity = kNoBits, .planned = true, .choices = step_mode_names}},
     {{.section = "offload",
       .name = "undo_log",
       .type = KeyType::bytes,

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -36,7 +37,7 @@ struct KeyIdentity {
 
   Kind kind;
   Condition condition = nullptr;        ///< the runs that have the entry; null: all
-  Text text = nullptr;                  ///< of the entry; null: that of the field
+  Text text = nullptr;                  ///< the text of the entry; null: that of the field
   std::string_view former = "nothing";  ///< what checkpoints without the entry were made with
 
   constexpr explicit KeyIdentity(Kind of_kind) noexcept : kind(of_kind) {}
@@ -74,7 +75,8 @@ struct KeyFacts {
   bool replans = false;  ///< a run with another value than before decides planned keys again
   /// The value that the folder model.from determines; null: none.
   std::string (*from_folder)(const DecoderConfig& decoder) = nullptr;
-  std::string_view on_device = {};  ///< the value with which nothing is offloaded
+  std::string_view on_device = {};     ///< the value with which nothing is offloaded
+  std::string (*choices)() = nullptr;  ///< KeySpec::choices, where a table elsewhere has the names
 };
 
 /// One configuration key: its schema, its field and all else that is true of it alone.
@@ -149,6 +151,20 @@ inline constexpr KeyField field_if_known = {[](const ConfigEntry& entry, TrainCo
                                                 detail::copy_value(entry, config.*Section.*Field);
                                             },
                                             detail::field_text<Section, Field>};
+
+/// The names of an enumeration's table, or names themselves, for KeyFacts::choices.
+template <class Values>
+std::string joined_names(const Values& values) {
+  std::string names;
+  for (const auto& value : values) {
+    if (!names.empty()) names += '|';
+    if constexpr (std::is_enum_v<std::decay_t<decltype(value)>>)
+      names += to_string(value);
+    else
+      names += value;
+  }
+  return names;
+}
 
 /// KeyFacts::from_folder of a size.
 template <auto Size>

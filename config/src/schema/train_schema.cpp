@@ -1,5 +1,6 @@
 #include <strata/config/train_schema.h>
 
+#include <deque>
 #include <vector>
 
 #include <strata/config/train_config.h>
@@ -82,17 +83,24 @@ constexpr RenamedKey kRenamed[] = {
     {"offload.policy=least_moves", "offload.policy=min_traffic"},
 };
 
+/// The rows of all sections, with the choices that tables elsewhere have.
+struct Rows {
+  Rows() {
+    for (const auto part : {model_and_data_keys(), training_keys(), optimizer_keys(), adapter_keys(),
+                            align_keys(), placement_keys(), parallel_keys(), outputs_keys()})
+      keys.insert(keys.end(), part.begin(), part.end());
+    for (TrainKey& key : keys)
+      if (key.facts.choices != nullptr) key.spec.choices = choices.emplace_back(key.facts.choices());
+  }
+  std::vector<TrainKey> keys;
+  std::deque<std::string> choices;  // the keys view them
+};
+
 }  // namespace
 
 std::span<const TrainKey> train_keys() {
-  static const std::vector<TrainKey> keys = [] {
-    std::vector<TrainKey> all;
-    for (const auto part : {model_and_data_keys(), training_keys(), optimizer_keys(), adapter_keys(),
-                            align_keys(), placement_keys(), parallel_keys(), outputs_keys()})
-      all.insert(all.end(), part.begin(), part.end());
-    return all;
-  }();
-  return keys;
+  static const Rows rows;
+  return rows.keys;
 }
 
 const ConfigSchema& train_schema() noexcept {

@@ -1,9 +1,13 @@
+#include <strata/graph/passes.h>
+
 #include "schema/sections.h"
 
 namespace strata {
 namespace {
 
 using C = TrainConfig;
+
+std::string recompute_names() { return joined_names(kRecomputeModes); }
 
 // The masters are the parameters if the dtype is f32.
 bool may_have_frozen_masters(const C& c) {
@@ -129,10 +133,9 @@ constexpr TrainKey kKeys[] = {
       .type = KeyType::choice,
       .default_text = "auto",
       .doc = "activations that backward recomputes",
-      .allows_auto = true,
-      .choices = "none|selective|full"},
+      .allows_auto = true},
      field<&C::train, &C::Train::recompute>,
-     {.identity = kNoBits, .planned = true}},
+     {.identity = kNoBits, .planned = true, .choices = recompute_names}},
     {{.section = "train",
       .name = "freeze",
       .type = KeyType::text_list,

@@ -24,6 +24,7 @@ struct AdapterMethod {
 };
 /// The method that the configuration names; null for none.
 const AdapterMethod* adapter_method(std::string_view name) noexcept;
+std::vector<std::string_view> adapter_method_names();
 /// Whether the method of that name reads a key of the section, given without the section. None reads `from`.
 bool method_reads(std::string_view method, std::string_view key) noexcept;
 /// A list as the command line takes it: "a,b", or ["a", "b"] where an item needs quotes.

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <strata/cpuopt/optimizer_facts.h>
+#include <strata/config/train_config.h>
+
+namespace strata {
+
+/// The optimizer that updates parameters in the run: GaLore is AdamW on other parameters. The schema knows no
+/// other names.
+const cpuopt::OptimizerFacts& chosen_optimizer(const TrainConfig& config) noexcept;
+
+}  // namespace strata
