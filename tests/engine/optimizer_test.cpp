@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/cpuopt/optimizer_facts.h>
 #include <strata/session/checkpoint.h>
 #include <strata/runtime/str.h>
 
@@ -24,7 +25,8 @@ std::vector<OptimizerCase> cases() {
   for (const StateFormat states : {StateFormat::fp32, StateFormat::bf16, StateFormat::int8})
     for (const cpuopt::Optimizer optimizer : cpuopt::all_optimizers())
       for (const double momentum : {0.9, 0.0})
-        if (momentum > 0 || optimizer == cpuopt::Optimizer::sgd) all.push_back({optimizer, momentum, states});
+        if (momentum > 0 || cpuopt::facts_of(optimizer).momentum)
+          all.push_back({optimizer, momentum, states});
   return all;
 }
 SessionOptions options_of(const OptimizerCase& c) {
@@ -83,10 +85,27 @@ TEST_P(OptimizerTest, HoldsOnlyTheMomentsThatTheOptimizerHas) {
   EXPECT_EQ(plan->states().size(), 1u + kept.first + kept.second);
 }
 
+double rate_of(cpuopt::Optimizer optimizer) {
+  using enum cpuopt::Optimizer;
+  switch (optimizer) {
+    case adamw:
+    case adam:
+      return 1e-2;
+    case lion:
+      return 1e-3;
+    case lamb:
+      return 2e-2;
+    case adagrad:
+      return 3e-2;
+    case sgd:
+      return 0.3;
+  }
+  return 0;
+}
+
 // The loss falls only if the update rule moves tensors, and in the right direction.
 TEST_P(OptimizerTest, LowersTheLoss) {
-  constexpr double kRates[] = {1e-2, 1e-2, 1e-3, 2e-2, 3e-2, 0.3};  // adamw adam lion lamb adagrad sgd
-  const double rate = kRates[static_cast<std::size_t>(GetParam().optimizer)];
+  const double rate = rate_of(GetParam().optimizer);
   TinyRun run(must(Engine::plan(tiny_programs(), options_of(GetParam()))));
   must(run.engine->initialize(3));
   const std::vector<float> losses = run.train(30, rate);

@@ -34,7 +34,7 @@ struct PlacementCase {
   const char* family;
   DType compute;
   std::int32_t grad_accum;
-  const char* optimizer = "adamw";
+  cpuopt::Optimizer optimizer = cpuopt::Optimizer::adamw;
   StateFormat states = StateFormat::fp32;
   std::uint64_t placements = 32;
   std::vector<std::string> freeze = {};
@@ -43,7 +43,7 @@ struct PlacementCase {
 SessionOptions options_of(const PlacementCase& which) {
   SessionOptions options;
   options.grad_accum = which.grad_accum;
-  options.optimizer.optimizer = must(cpuopt::optimizer_named(which.optimizer));
+  options.optimizer.optimizer = which.optimizer;
   options.optimizer.momentum = 0.9;  // used by sgd
   options.optimizer.weight_decay = 0.1;
   options.states = which.states;
@@ -98,8 +98,8 @@ TEST_P(PlacementIdentityTest, RandomPlacementsGiveTheSameBits) {
 
 std::string case_name(const ::testing::TestParamInfo<PlacementCase>& test) {
   const PlacementCase& c = test.param;
-  return str(c.family, "_", to_string(c.compute), "_", c.optimizer, "_", to_string(c.states),
-             c.freeze.empty() ? "" : "_frozen");
+  return str(c.family, "_", to_string(c.compute), "_", cpuopt::to_string(c.optimizer), "_",
+             to_string(c.states), c.freeze.empty() ? "" : "_frozen");
 }
 
 PlacementCase frozen(const char* family, DType compute, std::int32_t grad_accum) {
@@ -121,11 +121,11 @@ INSTANTIATE_TEST_SUITE_P(
 
 std::vector<PlacementCase> optimizer_cases() {
   std::vector<PlacementCase> cases;
-  for (const char* optimizer : {"adamw", "adam", "lion", "lamb", "adagrad", "sgd"})
+  for (const cpuopt::Optimizer optimizer : cpuopt::all_optimizers())
     for (const StateFormat states : {StateFormat::fp32, StateFormat::bf16, StateFormat::int8})
       cases.push_back({"gpt2", DType::bf16, 2, optimizer, states, 8});
-  cases.push_back({"gpt2", DType::f16, 1, "lamb", StateFormat::int8, 8});
-  cases.push_back({"gpt2", DType::f32, 1, "adamw", StateFormat::int8, 8});
+  cases.push_back({"gpt2", DType::f16, 1, cpuopt::Optimizer::lamb, StateFormat::int8, 8});
+  cases.push_back({"gpt2", DType::f32, 1, cpuopt::Optimizer::adamw, StateFormat::int8, 8});
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Optimizers, PlacementIdentityTest, ::testing::ValuesIn(optimizer_cases()),

@@ -16,9 +16,9 @@ using test::tiny_programs;
 using test::TinyRun;
 using testing::HasSubstr;
 
-SessionOptions options_of(const char* optimizer, double weight_decay, std::vector<ParamGroup> groups) {
+SessionOptions options_of(cpuopt::Optimizer optimizer, double weight_decay, std::vector<ParamGroup> groups) {
   SessionOptions options;
-  options.optimizer.optimizer = must(cpuopt::optimizer_named(optimizer));
+  options.optimizer.optimizer = optimizer;
   options.optimizer.momentum = 0.9;  // used by sgd
   options.optimizer.weight_decay = weight_decay;
   options.groups = std::move(groups);
@@ -33,7 +33,7 @@ test::StateTensors after_a_step(const SessionOptions& options, double lr) {
   return test::states_of(*run.engine, Payload::param);
 }
 
-class ParamGroupTest : public ::testing::TestWithParam<const char*> {};
+class ParamGroupTest : public ::testing::TestWithParam<cpuopt::Optimizer> {};
 
 TEST_P(ParamGroupTest, ATensorIsUpdatedByTheSettingsOfTheFirstGroupThatMatchesIt) {
   constexpr double kLr = 1e-2;
@@ -55,18 +55,20 @@ TEST_P(ParamGroupTest, ATensorIsUpdatedByTheSettingsOfTheFirstGroupThatMatchesIt
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, ParamGroupTest,
-                         ::testing::Values("adamw", "adam", "lion", "lamb", "adagrad", "sgd"),
-                         [](const auto& test) { return std::string(test.param); });
+                         ::testing::ValuesIn(cpuopt::all_optimizers().begin(),
+                                             cpuopt::all_optimizers().end()),
+                         [](const auto& test) { return std::string(cpuopt::to_string(test.param)); });
 
 TEST(ParamGroupsTest, AnExplicitDecayAlsoHoldsForTensorsThatTheModelDoesNotDecay) {
-  const auto plain = after_a_step(options_of("adamw", 0.1, {}), 1e-2);
-  const auto decayed = after_a_step(options_of("adamw", 0.1, {{"*norm*", 1, 0.1}}), 1e-2);
+  const auto plain = after_a_step(options_of(cpuopt::Optimizer::adamw, 0.1, {}), 1e-2);
+  const auto decayed = after_a_step(options_of(cpuopt::Optimizer::adamw, 0.1, {{"*norm*", 1, 0.1}}), 1e-2);
   for (const auto& [name, values] : decayed)
     EXPECT_EQ(values == plain.at(name), !name.ends_with("norm.weight")) << name;  // shifts are 0
 }
 
 TEST(ParamGroupsTest, ALearningRateOfZeroLeavesATensorUnchanged) {
-  TinyRun run(must(Engine::plan(tiny_programs(), options_of("adamw", 0.1, {{"layers.1.*", 0, {}}}))));
+  TinyRun run(must(
+      Engine::plan(tiny_programs(), options_of(cpuopt::Optimizer::adamw, 0.1, {{"layers.1.*", 0, {}}}))));
   must(run.engine->initialize(3));
   const auto before = test::states_of(*run.engine, Payload::param);
   run.train(3);
@@ -78,7 +80,7 @@ TEST(ParamGroupsTest, GroupsWithoutEffectOrOutOfRangeAreRefusedByName) {
   const auto refusal = [](std::vector<ParamGroup> groups) {
     const Status status =
         Engine::plan(tiny_programs(Recompute::none, 3, test::tiny_config(), DType::f32, {"tokens.weight"}),
-                     options_of("adamw", 0.1, std::move(groups)))
+                     options_of(cpuopt::Optimizer::adamw, 0.1, std::move(groups)))
             .status();
     EXPECT_EQ(status.code(), Code::invalid);
     return std::string(status.message());
@@ -101,7 +103,7 @@ TEST(ParamGroupsTest, EveryParameterMayHaveSettingsOfItsOwn) {
   for (const ParamInfo& param : programs[ProgramRole::train].params)
     groups.push_back({param.name, 0.5 + static_cast<double>(groups.size()), {}});
   ASSERT_EQ(groups.size(), 40u);
-  const auto plan = must(Engine::plan(programs, options_of("adamw", 0.1, groups)));
+  const auto plan = must(Engine::plan(programs, options_of(cpuopt::Optimizer::adamw, 0.1, groups)));
   EXPECT_EQ(plan->rules.size(), 40u);
 }
 
