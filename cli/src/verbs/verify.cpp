@@ -13,64 +13,19 @@
 #include "exit_code.h"
 #include "print.h"
 #include "verbs/offload_overhead.h"
+#include "verbs/verify_variants.h"
 #include "verbs/verbs.h"
 
 // Checks contract C1 on the user's own model: results have the same bits wherever the states are placed.
 namespace strata::cli {
 namespace {
 
-struct Variant {
-  std::string name;
-  std::vector<std::string> overrides;  ///< key=value, above the configuration
-};
-
-// The first variant is the reference. `disk` places all chunks on NVMe; only the working window is in other
-// tiers.
-std::vector<Variant> variants() {
-  const std::vector<std::string> all_device = device_only_overrides();
-  const std::vector<std::string> ram = {
-      "memory.device=unlimited", "memory.pinned=unlimited",  "memory.nvme=0",
-      "offload.policy=pinned",   "offload.activations=auto", "offload.activation_share=auto"};
-  const std::vector<std::string> disk = {"memory.device=unlimited", "memory.pinned=unlimited",
-                                         "memory.nvme=unlimited", "offload.policy=nvme"};
-  const auto with = [](std::vector<std::string> list, const std::vector<std::string>& more) {
-    list.insert(list.end(), more.begin(), more.end());
-    return list;
-  };
-  return {
-      {"all on the device", all_device},
-      {"states in RAM", ram},
-      {"three tiers as configured", {}},
-      {"all but the working window on nvme", disk},
-      {"three tiers, small chunks", {"offload.chunk=65536"}},
-      {"nvme, chunks of 131072", with(disk, {"offload.chunk=131072"})},
-      {"RAM, chunks of 524288", with(ram, {"offload.chunk=524288"})},
-      {"three tiers, no prefetch", {"offload.prefetch=0"}},
-      {"nvme, prefetch 8", with(disk, {"offload.prefetch=8"})},
-      {"three tiers, serial step", {"offload.step_mode=serial"}},
-      {"RAM, two-phase step", with(ram, {"offload.step_mode=two_phase"})},
-      {"RAM, speculative step", with(ram, {"offload.step_mode=speculative", "offload.undo_log=auto"})},
-      {"three tiers, hybrid step", {"offload.step_mode=hybrid", "offload.undo_log=auto"}},
-      {"three tiers, 1 thread", {"cpu.threads=1"}},
-      {"three tiers, 2 threads", {"cpu.threads=2"}},
-      {"device, no recomputation", with(all_device, {"train.recompute=none"})},
-      {"RAM, selective recomputation", with(ram, {"train.recompute=selective"})},
-      {"RAM, full recomputation", with(ram, {"train.recompute=full"})},
-      {"RAM, layer by layer", with(ram, {"offload.micro_batch_order=breadth_first"})},
-      {"RAM, activations offloaded", with(ram, {"offload.activations=pinned", "train.recompute=none"})},
-      {"RAM, block inputs offloaded", with(ram, {"offload.activations=pinned", "train.recompute=full"})},
-      {"nvme, activations too", with(disk, {"offload.activations=nvme", "train.recompute=selective"})},
-      {"three tiers, I/O threads", {"io.engine=threads"}},
-      {"nvme, io_uring where it works", with(disk, {"io.engine=auto"})},
-  };
-}
-
 struct Bits {
   std::vector<std::uint32_t> losses;
   std::string digest;
 };
 
-Result<Bits> run_variant(const Args& args, const Variant& variant, const TrainingData& training_data,
+Result<Bits> run_variant(const Args& args, const VerifyVariant& variant, const TrainingData& training_data,
                          std::int64_t steps) {
   std::vector<std::string> overrides = variant.overrides;
   overrides.emplace_back("parallel.ranks=1");
@@ -109,7 +64,7 @@ Result<bool> verify(const Args& args, const TrainConfig& config) {
   bool all = true;
   std::string json;
   std::size_t n = 0;
-  for (const Variant& variant : variants()) {
+  for (const VerifyVariant& variant : verify_variants()) {
     auto outcome = run_variant(args, variant, *training_data, args.steps);
     if (!outcome.has_value()) return outcome.status().annotate(variant.name);
     const Bits& bits = *outcome;
