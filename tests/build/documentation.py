@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks the pages of docs/ that repeat what sources say: docs/python.md is written from docstrings, and
 docs/c-interface.md names every function of strata.h and shows the program of examples/c_session, and the tests that
-docs/differences.md names exist.
+docs/differences.md names exist. The pages of docs/guide name every configuration key, and what lists the optimizers or
+the decoder families by hand has all of them.
 
     documentation.py ROOT"""
 import pathlib
@@ -36,9 +37,39 @@ def differences_problems(root):
     return [f"docs/differences.md names {suite}.{name}, which is no test" for suite, name in sorted(named - there)]
 
 
+def key_problems(root):
+    keys = re.findall(r"^\| `(\w+)\.(\w+)` \|", (root / "docs/configuration.md").read_text(), re.MULTILINE)
+    guide = "\n".join(path.read_text() for path in sorted((root / "docs/guide").glob("*.md")))
+    return [f"no page of docs/guide names {section}.{name}" for section, name in keys
+            if not re.search(rf"\b{section}\.{name}\b|`{name}[`=]", guide)]  # fmt: skip
+
+
+# Tables of sources, the expression of a name in a row, and the files that have the names, too.
+TABLES = [
+    ("cpuopt/src/optimizer.cpp", "kFacts", r'\.name = "(\w+)"', [
+        "docs/guide/train.md", "docs/python.md", "bench/claims/optimizer_accuracy", "bench/claims/optimizer_demo",
+        "bench/peers/optimizer_ulps.py"]),
+    ("model/src/decoder/decoder_family.cpp", "kFamilies", r'\{"(\w+)", ', [
+        "docs/guide/models.md", "tests/oracle/families.py"]),
+]  # fmt: skip
+
+
+def list_problems(root):
+    problems = []
+    for source, table, row, files in TABLES:
+        rows = re.search(rf"{table}\[\] = \{{(.*?)^\}};", (root / source).read_text(), re.DOTALL | re.MULTILINE)
+        names = re.findall(row, rows.group(1)) if rows else []
+        problems += [] if names else [f"{source}: {table} has no names; is it written otherwise now?"]
+        for file in files:
+            there = set(re.findall(r"\w+", (root / file).read_text()))
+            problems += [f"{file} lacks {name} of {table} in {source}" for name in names if name not in there]
+    return problems
+
+
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
-    problems = c_interface_problems(root) + python_problems(root) + differences_problems(root)
+    checks = [c_interface_problems, python_problems, differences_problems, key_problems, list_problems]
+    problems = [problem for check in checks for problem in check(root)]
     print("\n".join(problems) or "the pages say what the sources say")
     sys.exit(1 if problems else 0)
 
