@@ -47,8 +47,7 @@ def key_problems(root):
 # Tables of sources, the expression of a name in a row, and the files that have the names, too.
 TABLES = [
     ("cpuopt/src/optimizer.cpp", "kFacts", r'\.name = "(\w+)"', [
-        "docs/guide/train.md", "docs/python.md", "bench/claims/optimizer_accuracy", "bench/claims/optimizer_demo",
-        "bench/peers/optimizer_ulps.py"]),
+        "docs/guide/train.md", "bench/claims/optimizer_accuracy", "bench/claims/optimizer_demo", "bench/peers/optimizer_ulps.py"]),
     ("model/src/decoder/decoder_family.cpp", "kFamilies", r'\{"(\w+)", ', [
         "docs/guide/models.md", "tests/oracle/families.py"]),
 ]  # fmt: skip

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <set>
+#include <sstream>
 
 #include "cli/e2e/e2e_fixture.h"
 
@@ -240,6 +242,22 @@ TEST_F(CliRunE2e, VerifyFindsTheSameBitsInEveryPlacement) {
   EXPECT_EQ(verified.exit_code, 0) << verified.output();
   EXPECT_THAT(verified.out, HasSubstr("all losses and states have the same bits"));
   EXPECT_THAT(verified.out, Not(HasSubstr("DIFFERS")));
+}
+
+// Keys that follow from others, or that a resumed run decides again for its machine, and gradients on two
+// tiers.
+TEST_F(CliRunE2e, ARunDecidesAllOtherAutos) {
+  const std::set<std::string> may_be_open = {
+      "kv_heads",       "epochs",       "warmup_ratio", "loss",      "max_pairs", "max_prompt", "slots",
+      "clip_high",      "kl",           "critic_lr",    "gradients", "engine",    "ranks",      "transport",
+      "virtual_stages", "stage_layers", "progress"};
+  ASSERT_EQ(strata(run_of("run", 1)).exit_code, 0);
+  std::istringstream lines(read_all(file("run/config.resolved.toml")));
+  std::vector<std::string> open;
+  for (std::string line; std::getline(lines, line);)
+    if (line.find(" = \"auto\"") != std::string::npos) open.push_back(line.substr(0, line.find(' ')));
+  EXPECT_FALSE(open.empty());
+  for (const std::string& key : open) EXPECT_TRUE(may_be_open.contains(key)) << key;
 }
 
 TEST_F(CliRunE2e, JsonOfPlanAndVerifyParses) {
