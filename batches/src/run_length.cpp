@@ -10,6 +10,7 @@
 #include <strata/config/train_config.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
+#include <strata/config/decide.h>
 #include <strata/config/objective.h>
 
 #include <strata/config/implied_values.h>
@@ -43,16 +44,15 @@ void decide_by_data(LoadedConfig& loaded, const TrainingData& data) {
   ConfigTree& tree = loaded.tree;
   config.data.packing = data.packing();
   if (tree.is_auto("model.seq")) {
-    tree.resolve("model.seq", data.seq(), str("the longest document, at most ", config.model.seq));
-    config.model.seq = static_cast<int>(data.seq());
+    decide(loaded, "model.seq", data.seq(), str("the longest document, at most ", config.model.seq));
     config.model.seq_is_most = false;
   }
   if (tree.is_auto("train.steps")) {
     const double exact =
         *config.train.epochs * static_cast<double>(data.size().epoch_rows) / rows_of_step(config);
-    config.train.steps = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(exact - 1e-9)));
-    tree.resolve("train.steps", config.train.steps,
-                 str("train.epochs = ", *config.train.epochs, " of data.train"));
+    decide(loaded, "train.steps",
+           std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(exact - 1e-9))),
+           str("train.epochs = ", *config.train.epochs, " of data.train"));
   }
   detail::decide_warmup(tree, config.train.steps);
   config.optim.warmup = tree.integer("optim.warmup");

@@ -23,6 +23,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/runtime/threads/topology.h>
+#include <strata/config/decide.h>
 #include <strata/config/key_facts.h>
 #include <strata/config/objective.h>
 #include <strata/plan/job.h>
@@ -37,23 +38,23 @@ namespace {
 // Resolves `auto` budgets from the memory of this machine, or from the profile of another one.
 void decide_memory(LoadedConfig& loaded, const MachineProfile* machine, const ComputeDevice& device) {
   TrainConfig& c = loaded.config;
-  const auto decide = [&](std::optional<std::uint64_t>& bytes, Tier tier, std::uint64_t here,
-                          const std::string& why) {
+  const auto decide_tier = [&](const std::optional<std::uint64_t>& bytes, Tier tier, std::uint64_t here,
+                               const std::string& why) {
     if (bytes) return;
-    bytes = machine == nullptr ? here : machine->memory[static_cast<std::size_t>(tier)];
-    loaded.tree.resolve(str("memory.", to_string(tier)), *bytes,
-                        machine == nullptr ? why : str("the memory of ", machine->name));
+    decide(loaded, str("memory.", to_string(tier)),
+           machine == nullptr ? here : machine->memory[static_cast<std::size_t>(tier)],
+           machine == nullptr ? why : str("the memory of ", machine->name));
   };
   const auto ranks = static_cast<std::uint64_t>(c.parallel.local_ranks);
   const std::uint64_t share = default_ram_budget(read_host_facts()) / ranks / kPageBytes * kPageBytes;
   const std::string of_ranks =
       ranks == 1 ? std::string() : str(", divided by ", plural(ranks, "rank"), " on this machine");
   if (device.kind == DeviceKind::cuda)
-    decide(c.memory.device_bytes, Tier::device, default_gpu_budget(device.free_bytes),
-           str("90 % of the free memory of ", device.name));
+    decide_tier(c.memory.device_bytes, Tier::device, default_gpu_budget(device.free_bytes),
+                str("90 % of the free memory of ", device.name));
   else
-    decide(c.memory.device_bytes, Tier::device, share, "40 % of the free memory" + of_ranks);
-  decide(
+    decide_tier(c.memory.device_bytes, Tier::device, share, "40 % of the free memory" + of_ranks);
+  decide_tier(
       c.memory.pinned_bytes, Tier::pinned, device.kind == DeviceKind::cuda ? 2 * share : share,
       (device.kind == DeviceKind::cuda ? "80 % of the free memory" : "40 % of the free memory") + of_ranks);
 }
@@ -97,8 +98,7 @@ std::pair<const char*, std::string> fastest_dtype(const LoadedConfig& loaded, co
 void decide_dtype(LoadedConfig& loaded, const MachineProfile* machine, const ComputeDevice& device) {
   if (loaded.config.train.dtype != "auto") return;
   auto [dtype, why] = fastest_dtype(loaded, machine, device);
-  loaded.config.train.dtype = dtype;
-  loaded.tree.resolve("train.dtype", loaded.config.train.dtype, std::move(why));
+  decide(loaded, "train.dtype", std::string(dtype), std::move(why));
 }
 
 Status decide_isa(LoadedConfig& loaded) {
@@ -137,10 +137,8 @@ Status decide_matrix_masters(LoadedConfig& loaded) {
                              ": train.frozen_masters = false, but ", "optim.name = galore in ", c.train.dtype,
                              " adds what it has trained to the f32 masters of its matrices"));
   if (c.train.frozen_masters) return {};
-  c.train.frozen_masters = needed;
-  loaded.tree.resolve(
-      "train.frozen_masters", needed,
-      needed ? "of matrices that are trained in subspaces" : "a parameter in f32 is its own master");
+  decide(loaded, "train.frozen_masters", needed,
+         needed ? "of matrices that are trained in subspaces" : "a parameter in f32 is its own master");
   return {};
 }
 
@@ -153,11 +151,11 @@ std::string_view name_of(GradientPolicy where) {
 void resolve_backend(LoadedConfig& loaded, const MachineProfile* other_machine) {
   TrainConfig& c = loaded.config;
   if (c.memory.backend != "auto") return;
-  c.memory.backend = other_machine != nullptr && !other_machine->device_is_host ? "cuda" : "host";
-  loaded.tree.resolve("memory.backend", c.memory.backend,
-                      other_machine != nullptr ? str("the compute device of ", other_machine->name)
-                      : cuda_available()       ? std::string("a GPU is used only with memory.backend=cuda")
-                                               : cuda_status());
+  const bool is_cuda = other_machine != nullptr && !other_machine->device_is_host;
+  decide(loaded, "memory.backend", std::string(is_cuda ? "cuda" : "host"),
+         other_machine != nullptr ? str("the compute device of ", other_machine->name)
+         : cuda_available()       ? std::string("a GPU is used only with memory.backend=cuda")
+                                  : cuda_status());
 }
 
 Result<TierBytes> decide_machine(LoadedConfig& loaded, const MachineProfile* other_machine) {
@@ -203,8 +201,7 @@ Status decide_frozen_masters(LoadedConfig& loaded) {
     why = str(c.model.from, keeps ? " has values that are not exact in " : " has only values of ",
               c.train.dtype);
   }
-  c.train.frozen_masters = keeps;
-  loaded.tree.resolve("train.frozen_masters", keeps, why);
+  decide(loaded, "train.frozen_masters", keeps, why);
   return {};
 }
 
@@ -218,33 +215,18 @@ void record_auto_keys(ConfigTree& tree) {
 
 std::string resolve_changes(LoadedConfig& loaded, const SessionOptions& asked, const FoundPlan& found,
                             const std::string& why) {
-  TrainConfig& c = loaded.config;
   std::vector<std::string> kept;
-  const auto keep = [&](const char* key, ConfigValue value, const auto& shown) {
-    loaded.tree.resolve(key, std::move(value), why);
-    kept.push_back(str(key, "=", shown));
+  const auto keep = [&](const char* key, const auto& value, const char* more = "") {
+    decide(loaded, key, value, why);
+    kept.push_back(str(key, "=", value, more));
   };
   const SessionOptions& now = found.options;
-  if (now.policy != asked.policy) {
-    c.offload.policy = "device";
-    keep("offload.policy", c.offload.policy, c.offload.policy);
-  }
-  if (now.chunk_elems != asked.chunk_elems) {
-    c.offload.chunk_elems = now.chunk_elems;
-    keep("offload.chunk", now.chunk_elems, now.chunk_elems);
-  }
-  if (now.gradients != asked.gradients) {
-    c.offload.gradients = name_of(now.gradients);
-    keep("offload.gradients", c.offload.gradients, c.offload.gradients);
-  }
-  if (now.prefetch != asked.prefetch) {
-    c.offload.prefetch = static_cast<std::int32_t>(*now.prefetch);
-    keep("offload.prefetch", std::int64_t{*now.prefetch}, *now.prefetch);
-  }
-  if (now.step_mode != asked.step_mode) {
-    c.offload.step_mode = to_string(now.step_mode);
-    keep("offload.step_mode", c.offload.step_mode, c.offload.step_mode + " with an undo log");
-  }
+  if (now.policy != asked.policy) keep("offload.policy", std::string("device"));
+  if (now.chunk_elems != asked.chunk_elems) keep("offload.chunk", now.chunk_elems);
+  if (now.gradients != asked.gradients) keep("offload.gradients", std::string(name_of(now.gradients)));
+  if (now.prefetch != asked.prefetch) keep("offload.prefetch", std::int64_t{*now.prefetch});
+  if (now.step_mode != asked.step_mode)
+    keep("offload.step_mode", std::string(to_string(now.step_mode)), " with an undo log");
   return fmt::format("{}", fmt::join(kept, ", "));
 }
 

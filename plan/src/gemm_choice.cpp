@@ -6,6 +6,7 @@
 #include <strata/kernels/bf16_gemm.h>
 #include <strata/runtime/str.h>
 
+#include <strata/config/decide.h>
 #include <strata/config/run_paths.h>
 
 namespace strata {
@@ -20,8 +21,7 @@ constexpr const char* kWidened = "widened";
 bool cpu_has_bf16() { return kernels::native_bf16_gemm() != Bf16Gemm::widened; }
 
 void decide(LoadedConfig& loaded, const char* choice, std::string why) {
-  loaded.config.cpu.bf16_matmul = choice;
-  loaded.tree.resolve(kKey, std::string(choice), std::move(why));
+  decide(loaded, kKey, std::string(choice), std::move(why));
 }
 
 void decide_by_time(LoadedConfig& loaded) {

@@ -12,6 +12,7 @@
 #include <strata/plan/job.h>
 #include <strata/plan/subspaces.h>
 #include <strata/config/train_config.h>
+#include <strata/config/decide.h>
 #include <strata/config/model_choice.h>
 #include <strata/config/optimizer_choice.h>
 #include <strata/plan/record_programs.h>
@@ -119,23 +120,22 @@ namespace {
 Result<FoundPlan> choose_stage(LoadedConfig& loaded, CandidatePrograms& candidates, SessionOptions& asked,
                                const MachineProfile* profile, bool explain_refusal) {
   TrainConfig::Parallel& parallel = loaded.config.parallel;
-  const auto decide = [&](int stage, std::string why) {
-    parallel.zero = stage;
-    loaded.tree.resolve("parallel.zero", std::int64_t{stage}, std::move(why));
+  const auto decide_stage = [&](int stage, std::string why) {
+    decide(loaded, "parallel.zero", std::int64_t{stage}, std::move(why));
     asked.ranks = data_parallel(loaded.config);
   };
-  if (!parallel.zero && asked.ranks.ranks == 1) decide(0, "there is one copy of the model");
+  if (!parallel.zero && asked.ranks.ranks == 1) decide_stage(0, "there is one copy of the model");
   if (parallel.zero) return choose_plan(loaded, candidates, asked, profile, explain_refusal);
   asked.ranks.zero = 2;
   CandidatePrograms fewer_gathers;
   auto found = choose_plan(loaded, fewer_gathers, asked, profile, false);
   if (found.has_value()) {
-    decide(2, "parameters are gathered once a step");
+    decide_stage(2, "parameters are gathered once a step");
     candidates = std::move(fewer_gathers);
     return found;
   }
   if (found.status().code() != Code::does_not_fit) return found;
-  decide(3, "with gathered parameters kept for a whole step, the run does not fit");
+  decide_stage(3, "with gathered parameters kept for a whole step, the run does not fit");
   return choose_plan(loaded, candidates, asked, profile, explain_refusal);
 }
 

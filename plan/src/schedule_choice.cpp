@@ -11,6 +11,7 @@
 #include <strata/runtime/str.h>
 #include <strata/plan/split/dry_run_stages.h>
 #include <strata/plan/split/model_pipeline.h>
+#include <strata/config/decide.h>
 #include <strata/config/train_config.h>
 #include <strata/config/model_choice.h>
 #include <strata/config/pipeline_schedule.h>
@@ -112,13 +113,11 @@ Status decide_schedule(LoadedConfig& loaded, const MachineProfile* profile, bool
       reason = fit.empty() ? "no schedule fits" : why(fit, *profile);
       if (!fit.empty()) chosen = fit.front();
     }
-    c.parallel.schedule = chosen.schedule;
-    loaded.tree.resolve("parallel.schedule", c.parallel.schedule, reason);
+    decide(loaded, "parallel.schedule", std::string(chosen.schedule), reason);
   }
   if (c.parallel.virtual_stages) return {};
-  c.parallel.virtual_stages = is_open ? chosen.virtual_stages : virtual_stages(c);
-  loaded.tree.resolve("parallel.virtual_stages", std::int64_t{*c.parallel.virtual_stages},
-                      is_open ? reason : std::string("2 with interleaved and breadth-first, else 1"));
+  decide(loaded, "parallel.virtual_stages", std::int64_t{is_open ? chosen.virtual_stages : virtual_stages(c)},
+         is_open ? reason : std::string("2 with interleaved and breadth-first, else 1"));
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <strata/runtime/str.h>
 #include <strata/plan/activation_choices.h>
 #include <strata/plan/split/model_pipeline.h>
+#include <strata/config/decide.h>
 #include <strata/config/train_config.h>
 #include <strata/plan/record_programs.h>
 #include <strata/config/pipeline_schedule.h>
@@ -22,11 +23,9 @@ Status decide_stage_layers(LoadedConfig& loaded, const MachineProfile* profile) 
   const std::vector<double> costs =
       profile == nullptr ? region_flops(program) : region_seconds(program, *profile);
   STRATA_TRY_ASSIGN(const std::vector<std::int32_t> stages, balance_stages(costs, schedule.stages()));
-  c.parallel.stage_layers = layers_of_stages(program, stages, schedule.stages());
-  loaded.tree.resolve("parallel.stage_layers", *c.parallel.stage_layers,
-                      profile == nullptr
-                          ? std::string("the slowest stage computes as few flops as possible")
-                          : str("the slowest stage takes as little time as possible on ", profile->name));
+  decide(loaded, "parallel.stage_layers", layers_of_stages(program, stages, schedule.stages()),
+         profile == nullptr ? std::string("the slowest stage computes as few flops as possible")
+                            : str("the slowest stage takes as little time as possible on ", profile->name));
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/config/decide.h>
 #include <strata/config/load_config.h>
 #include <strata/runtime/str.h>
 
@@ -83,6 +84,18 @@ TEST(KeyFactsTest, SizesOfAFolderAreKeysOfSectionModelApartFromTheLengthOfSequen
   EXPECT_THAT(keys_where([](const TrainKey& key) { return key.facts.from_folder != nullptr; }),
               ElementsAre("model.family", "model.layers", "model.hidden", "model.heads", "model.kv_heads",
                           "model.ffn", "model.vocab"));
+}
+
+TEST(DecideTest, ADecisionReachesTheTreeAndTheField) {
+  LoadedConfig loaded = must(load_config({}));
+  decide(loaded, "memory.device", std::uint64_t{1} << 20, "the device of a test");
+  decide(loaded, "parallel.zero", std::int64_t{3}, "the ranks of a test");
+  decide(loaded, "train.dtype", std::string("bf16"), "the dtype of a test");
+  EXPECT_EQ(loaded.config.memory.device_bytes, 1u << 20);
+  EXPECT_EQ(loaded.config.parallel.zero, 3);
+  EXPECT_EQ(loaded.config.train.dtype, "bf16");
+  EXPECT_EQ(loaded.tree.text("train.dtype"), "bf16");
+  EXPECT_EQ(loaded.tree.entry("train.dtype").why, "the dtype of a test");
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <strata/config/objective.h>
 #include <strata/runtime/threads/core_share.h>
 #include <strata/config/chat_choice.h>
+#include <strata/config/decide.h>
 #include <strata/config/key_facts.h>
 #include <strata/config/task.h>
 
@@ -189,8 +190,7 @@ Status decide_chat(ConfigTree& tree, TrainConfig& config) {
   const bool keeps = is_of_run(tree.entry("data.chat_template").origin, folder_of_tokenizer(tokenizer));
   STRATA_TRY_ASSIGN(choice, choose_chat(posix_io(), config.data.chat_template, tokenizer, keeps));
   if (!tree.is_auto("data.chat_template") || !choice.chat.has_value()) return {};
-  config.data.chat_template = choice.chat->name();
-  tree.resolve("data.chat_template", config.data.chat_template, choice.why);
+  decide(tree, config, "data.chat_template", std::string(choice.chat->name()), choice.why);
   return {};
 }
 
@@ -327,6 +327,10 @@ std::vector<std::string> device_only_overrides() {
   for (const TrainKey& key : train_keys())
     if (!key.facts.on_device.empty()) overrides.push_back(str(key.name(), "=", key.facts.on_device));
   return overrides;
+}
+
+void decide(LoadedConfig& loaded, std::string_view key, ConfigValue value, std::string why) {
+  decide(loaded.tree, loaded.config, key, std::move(value), std::move(why));
 }
 
 }  // namespace strata

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include <strata/config/adapter_methods.h>
+#include <strata/config/decide.h>
+#include <strata/runtime/assert.h>
 
 #include "schema/sections.h"
 
@@ -18,6 +20,13 @@ bool has_entry(const TrainKey& key, const TrainConfig& config) {
   return identity.condition == nullptr || identity.condition(config);
 }
 
+const TrainKey* find_key(std::string_view name) {
+  const auto keys = train_keys();
+  const auto key =
+      std::find_if(keys.begin(), keys.end(), [&](const TrainKey& each) { return each.name() == name; });
+  return key == keys.end() ? nullptr : &*key;
+}
+
 }  // namespace
 
 std::map<std::string, std::string> identity_of_keys(const TrainConfig& config) {
@@ -31,10 +40,16 @@ std::map<std::string, std::string> identity_of_keys(const TrainConfig& config) {
 }
 
 std::string_view former_value(std::string_view name) {
-  const auto keys = train_keys();
-  const auto key =
-      std::find_if(keys.begin(), keys.end(), [&](const TrainKey& each) { return each.name() == name; });
-  return key == keys.end() ? "nothing" : key->facts.identity.former;
+  const TrainKey* const key = find_key(name);
+  return key == nullptr ? "nothing" : key->facts.identity.former;
+}
+
+void decide(ConfigTree& tree, TrainConfig& config, std::string_view name, ConfigValue value,
+            std::string why) {
+  const TrainKey* const key = find_key(name);
+  STRATA_ASSERT(key != nullptr, "there is no key", name);
+  tree.resolve(name, std::move(value), std::move(why));
+  key->field.fill(tree.entry(name), config);
 }
 
 const std::vector<std::string>& planned_keys() {
