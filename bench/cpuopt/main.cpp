@@ -247,7 +247,8 @@ Status run(const Options& options) {
 int main(int argc, char** argv) {
   strata::bench::Options options;
   CLI::App app("Benchmarks the CPU's optimizer step against a stream of the same bytes");
-  app.add_option("--optimizer", options.optimizers, "names; a wrong one is refused with all names; sgd has momentum");
+  app.add_option("--optimizer", options.optimizers,
+                 "names; a wrong one is refused with all names; sgd has momentum");
   app.add_option("--layout", options.layouts, "f32 bf16_split bf16_shadow f16_shadow");
   app.add_option("--grad", options.grads, "bits: 16 or 32")->check(CLI::IsMember({"16", "32"}));
   app.add_option("--states", options.states, "fp32 bf16 int8")

@@ -84,7 +84,8 @@ Status run(Options options) {
 int main(int argc, char** argv) {
   strata::bench::Options options;
   CLI::App app("Runs one optimizer over raw f32 files and writes the parameters after all gradients");
-  app.add_option("--optimizer", options.optimizer, "its name; a wrong one is refused with all names")->required();
+  app.add_option("--optimizer", options.optimizer, "its name; a wrong one is refused with all names")
+      ->required();
   app.add_option("--params", options.params, "n values")->required();
   app.add_option("--grads", options.grads, "n values per step, steps in sequence")->required();
   app.add_option("--out", options.out, "n values")->required();
