@@ -28,7 +28,6 @@ namespace strata {
 class Trainer {
  public:
   Trainer(const TrainerParts& parts, Job& job);
-  ~Trainer();
   /// Trains until the end, or until there is a BudgetRequest in the run folder; call it again in that case.
   Result<TrainOutcome> run();
   /// Checks that training may continue with another plan. Errors: `does_not_fit` if io.write_budget does not

@@ -17,12 +17,11 @@ class GradientNorms final : public StepHook {
 
  private:
   RunLoop& loop_;
-  std::vector<std::size_t> trained_;   // parameters, by registration order
-  std::vector<std::size_t> layer_of_;  // the index in of_layers_ of each parameter
-  std::vector<double> norms_;          // of each parameter
-  std::vector<double> of_tensors_;     // of each trained one
-  // of all that is before the layers, of each layer, and of all that is behind them; 0: nothing is trained
-  // there
+  std::vector<std::size_t> trained_;        // parameters, by registration order
+  std::vector<std::size_t> layer_of_;       // the index in of_layers_ of each parameter
+  std::vector<double> norms_, of_tensors_;  // one for each parameter, one for each trained parameter
+  // One for what is before the layers, one for each layer, one for what is behind them; 0: nothing is trained
+  // there.
   std::vector<double> of_layers_;
 };
 

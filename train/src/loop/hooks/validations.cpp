@@ -32,7 +32,7 @@ Result<std::optional<EvaluationLoss>> Validations::of_last_step() {
   return loss;
 }
 
-// With several ranks all evaluate to the end. Nothing if a signal cuts it short.
+// Gives nothing if a signal cuts it short. Several ranks all evaluate to the end.
 Result<std::optional<EvaluationLoss>> Validations::evaluate(std::int64_t n, std::string what) {
   const EvaluationObserver watch{
       loop_.interrupts(), &loop_.clock, [this, what = std::move(what)](std::int64_t done, std::int64_t all) {
