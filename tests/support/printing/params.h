@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstddef>
 #include <ostream>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -18,6 +19,34 @@ template <class E>
 concept NamedEnum = std::is_enum_v<E> && requires(const E e, std::ostream& out) {
   out << to_string(e);
 };
+
+/// The name of the enumerator V, as the compiler writes it; empty if V is the value of none.
+template <auto V>
+constexpr std::string_view enumerator_name() {
+  std::string_view name =
+      __PRETTY_FUNCTION__;  // "... [with auto V = strata::Tier::device; ...]" or "[V = ...]"
+  name.remove_prefix(name.find("V = ") + 4);
+  name = name.substr(0, name.find_first_of(";]"));
+  if (name.starts_with('(')) return {};  // a cast
+  return name.substr(name.rfind(':') + 1);
+}
+
+/// Enumerations without to_string(), whose values are below 16.
+template <class E>
+concept PlainEnum = std::is_enum_v<E> && !std::is_convertible_v<E, int> && !NamedEnum<E> &&
+                    !requires(const E e, std::ostream* out) {
+  PrintTo(e, out);
+};
+template <PlainEnum E, std::size_t... Is>
+void print_enumerator(E value, std::ostream& out, std::index_sequence<Is...>) {
+  std::string_view name;
+  ((static_cast<std::size_t>(value) == Is ? void(name = enumerator_name<static_cast<E>(Is)>()) : void()),
+   ...);
+  if (name.empty())
+    out << static_cast<long long>(value);
+  else
+    out << name;
+}
 
 struct AnyField {
   template <class T>
@@ -84,11 +113,26 @@ class UniversalPrinter<E> {
   static void Print(const E& value, std::ostream* out) { *out << to_string(value); }
 };
 
+template <class E>
+requires strata::test::PlainEnum<E>
+class UniversalPrinter<E> {
+ public:
+  static void Print(const E& value, std::ostream* out) {
+    strata::test::print_enumerator(value, *out, std::make_index_sequence<16>());
+  }
+};
+
 template <class T>
 requires strata::test::PrintedByFields<T>
 class UniversalPrinter<T> {
  public:
   static void Print(const T& value, std::ostream* out) { strata::test::print_aggregate(value, *out); }
+};
+
+template <class Result, class... Arguments>
+class UniversalPrinter<Result (*)(Arguments...)> {
+ public:
+  static void Print(Result (*)(Arguments...), std::ostream* out) { *out << "a function"; }
 };
 
 template <>
