@@ -8,7 +8,8 @@
 
 namespace strata::detail {
 
-/// The error of a thread that the system did not start: `out_of_memory`, with the limits that may be the cause.
+/// The error of a thread that the system did not start: `out_of_memory`, with the limits that may be the
+/// cause.
 inline Status thread_refused(std::string_view thread, const std::exception& error) {
   return Status::error(
       Code::out_of_memory,
