@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <strata/model/decoder.h>
+#include <strata/model/decoder_config.h>
 #include <strata/runtime/config/config.h>
 #include <strata/runtime/str.h>
 #include <strata/config/train_config.h>
