@@ -1,11 +1,12 @@
 # Included by ctest. Adds a test for each suite of the GoogleTest program PROGRAM, which runs all its cases in one
 # process: what a suite prepares once, it then prepares once. The parameterised instances of a suite are one test.
-# The results of the cases go to RESULTS/<test>.xml. The list of suites is kept in LIST until the program changes.
+# EMULATOR runs programs of another architecture; it is empty for this one. The results of the cases go to
+# RESULTS/<test>.xml. The list of suites is kept in LIST until the program changes.
 cmake_minimum_required(VERSION 3.25)
 
 # Lists the suites of the program, as lines of `name;filter`.
 function(strata_list_suites program list)
-  execute_process(COMMAND "${program}" --gtest_list_tests OUTPUT_VARIABLE output RESULT_VARIABLE failed)
+  execute_process(COMMAND ${EMULATOR} "${program}" --gtest_list_tests OUTPUT_VARIABLE output RESULT_VARIABLE failed)
   if(failed)
     message(FATAL_ERROR "${program} --gtest_list_tests: ${failed}")
   endif()
@@ -39,7 +40,7 @@ file(STRINGS "${LIST}" suites)
 foreach(suite IN LISTS suites)
   string(REGEX REPLACE " .*$" "" name "${suite}")
   string(REGEX REPLACE "^[^ ]* " "" filter "${suite}")
-  add_test("${PREFIX}.${name}" "${PROGRAM}" "--gtest_filter=${filter}" "--gtest_output=xml:${RESULTS}/${PREFIX}.${name}.xml")
+  add_test("${PREFIX}.${name}" ${EMULATOR} "${PROGRAM}" "--gtest_filter=${filter}" "--gtest_output=xml:${RESULTS}/${PREFIX}.${name}.xml")
   # A suite counts as skipped if all its cases were.
   set_tests_properties("${PREFIX}.${name}" PROPERTIES TIMEOUT 1800 LABELS "${LABELS}" WORKING_DIRECTORY "${DIRECTORY}"
     SKIP_REGULAR_EXPRESSION "PASSED  . 0 tests[.]\n(.  SKIPPED . [^\n]*\n)+(\n *YOU HAVE [^\n]*\n*)?$")
