@@ -58,7 +58,8 @@ template <class T, std::size_t... Is>
 constexpr bool has_fields(std::index_sequence<Is...>) {
   return requires { T{(static_cast<void>(Is), AnyField{})...}; };
 }
-template <class T, std::size_t N = 14>
+/// The number of members of the aggregate T, or 17 for more than 16.
+template <class T, std::size_t N = 17>
 constexpr std::size_t n_fields() {
   if constexpr (N == 0 || has_fields<T>(std::make_index_sequence<N>()))
     return N;
@@ -69,7 +70,7 @@ constexpr std::size_t n_fields() {
 template <class T>
 concept PrintedByFields = std::is_class_v<T> && std::is_aggregate_v<T> && std::copy_constructible<T> &&
     n_fields<T>()
-> 0 && !requires(const T& value, std::ostream& out) { out << value; }
+> 0 && n_fields<T>() <= 16 && !requires(const T& value, std::ostream& out) { out << value; }
 &&!requires(const T& value, std::ostream* out) { PrintTo(value, out); }
 &&!requires(const T& value) { value.begin(); };
 
@@ -98,7 +99,9 @@ void print_aggregate(const T& value, std::ostream& out) {
   else if constexpr (n == 11) { const auto& [a, b, c, d, e, f, g, h, i, j, k] = value; print(a, b, c, d, e, f, g, h, i, j, k); }
   else if constexpr (n == 12) { const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = value; print(a, b, c, d, e, f, g, h, i, j, k, l); }
   else if constexpr (n == 13) { const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = value; print(a, b, c, d, e, f, g, h, i, j, k, l, m); }
-  else { const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o] = value; print(a, b, c, d, e, f, g, h, i, j, k, l, m, o); }
+  else if constexpr (n == 14) { const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o] = value; print(a, b, c, d, e, f, g, h, i, j, k, l, m, o); }
+  else if constexpr (n == 15) { const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o, p] = value; print(a, b, c, d, e, f, g, h, i, j, k, l, m, o, p); }
+  else { const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q] = value; print(a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q); }
   // clang-format on
 }
 
