@@ -15,7 +15,7 @@ Result<std::unique_ptr<RunTask>> PairTask::create(const TrainConfig& config, con
 }
 
 Status PairTask::begin(Engine& engine, Observer& observer) {
-  if (has_reference(config())) STRATA_TRY(score_pairs(engine, observer));
+  if (objective_of(config()).has_reference) STRATA_TRY(score_pairs(engine, observer));
   return TextTask::begin(engine, observer);
 }
 
@@ -36,7 +36,7 @@ Status PairTask::score_pairs(Engine& engine, Observer& observer) {
 }
 
 Status PairTask::resume(Io& io, const std::string& checkpoint, const std::string& run) {
-  if (!has_reference(config())) return TextTask::resume(io, checkpoint, run);
+  if (!objective_of(config()).has_reference) return TextTask::resume(io, checkpoint, run);
   STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint));
   STRATA_TRY_ASSIGN(const TaskState task, read_task_state(io, checkpoint, manifest));
   for (const ReferencePart& part : reference_parts(data())) {
@@ -67,7 +67,7 @@ Status PairTask::after_step(Engine& engine, MetricsLine& line, Observer&) {
 
 Result<std::optional<ModelSample>> PairTask::sample(Engine& engine, std::int64_t step,
                                                     const Signals* signals) {
-  if (is_reward_model(config())) return std::optional<ModelSample>();  // it gives no tokens
+  if (objective_of(config()).scores) return std::optional<ModelSample>();  // it gives no tokens
   return TextTask::sample(engine, step, signals);
 }
 

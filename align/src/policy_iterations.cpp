@@ -24,7 +24,7 @@ RolloutShape shape_of(const TrainConfig& config, const PolicySizes& sizes) {
           .micro_batches = sizes.micro_batches,
           .rows = config.train.micro_batch,
           .seq = config.model.seq,
-          .counts_tokens = has_critic(config) || align_loss(config) == "dapo"};
+          .counts_tokens = objective_of(config).has_critic || align_loss(config) == "dapo"};
 }
 
 // How far the reference is from the policy for a token that the policy chose: the estimators k1 and k3.
@@ -57,16 +57,16 @@ PolicyIterations::PolicyIterations(const TrainConfig& config, const TrainingData
   if (config.align.reward_model) programs_.push_back(kRewardProgram);
   if (!on_policy_) programs_.push_back(kLogProbsProgram);
   if (needs_reference_policy(config)) programs_.push_back(kReferenceProgram);
-  if (has_critic(config)) programs_.push_back(kScoresProgram);
+  if (objective_of(config).has_critic) programs_.push_back(kScoresProgram);
   programs_.push_back(kPolicyProgram);
-  if (has_critic(config)) programs_.push_back(kCriticProgram);
+  if (objective_of(config).has_critic) programs_.push_back(kCriticProgram);
 }
 
 Status PolicyIterations::expect_after(Engine& engine, std::string_view now, bool again) {
   const auto found = std::find(programs_.begin(), programs_.end(), now);
   STRATA_ASSERT(found != programs_.end(), "an iteration does not run the program ", now);
   next_.clear();
-  if (now == kPolicyProgram && again && has_critic(config_)) next_.emplace_back(kCriticProgram);
+  if (now == kPolicyProgram && again && objective_of(config_).has_critic) next_.emplace_back(kCriticProgram);
   if (now == kCriticProgram && again) next_.emplace_back(kPolicyProgram);
   if (again) next_.push_back(now);
   next_.insert(next_.end(), found + 1, programs_.end());
@@ -133,7 +133,7 @@ Status PolicyIterations::begin(Engine& engine, std::int64_t steps, const std::fu
   STRATA_TRY(score(engine));
   figures_.score_s = seconds_since(scoring);
   set_weights();
-  if (has_critic(config_))
+  if (objective_of(config_).has_critic)
     set_critic_advantages();
   else
     set_group_advantages();
@@ -192,7 +192,7 @@ Status PolicyIterations::score(Engine& engine) {
     STRATA_TRY(run_scores(engine, kLogProbsProgram, "log_probs", batches_.values(TokenValue::old_log_prob)));
   if (needs_reference_policy(config_))
     STRATA_TRY(run_scores(engine, kReferenceProgram, "log_probs", batches_.values(TokenValue::reference)));
-  if (has_critic(config_))
+  if (objective_of(config_).has_critic)
     STRATA_TRY(run_scores(engine, kScoresProgram, "scores", batches_.values(TokenValue::old_value)));
   return {};
 }
@@ -231,7 +231,7 @@ Status PolicyIterations::for_each_micro_batch(Engine& engine, const char* progra
 
 // The losses of GRPO, Dr. GRPO and DAPO differ in nothing else.
 void PolicyIterations::set_weights() {
-  const std::string_view loss = has_critic(config_) ? "ppo" : align_loss(config_);
+  const std::string_view loss = align_loss(config_);  // empty for PPO
   for (std::size_t i = 0; i < batches_.rollouts().size(); ++i) {
     const std::span<float> weights = batches_.values_of(TokenValue::weight, i);
     const double weight = loss == "grpo"      ? 1 / static_cast<double>(weights.size())
@@ -315,7 +315,7 @@ void PolicyIterations::describe() {
       share_of_equal_rewards(batches_.rollouts(), static_cast<std::size_t>(sizes_.samples));
   figures_.answer_tokens = tokens / n;
   figures_.packed = static_cast<double>(batches_.n_inputs()) / static_cast<double>(batches_.n_positions());
-  figures_.kl_coef = has_critic(config_) ? used_kl_coef_ : kl_coef_;
+  figures_.kl_coef = objective_of(config_).has_critic ? used_kl_coef_ : kl_coef_;
 }
 
 // Adds the figures that the policy's log-probabilities give.
@@ -353,7 +353,7 @@ Status PolicyIterations::after_step(Engine& engine, double critic_lr, MetricsLin
   line.policy.clip_fraction = weights > 0 ? clipped / weights : 0;
   line.policy.old_kl = weights > 0 ? moved / weights : 0;
   figures_.ratio_max = figures_.rollout_s = figures_.reward_s = figures_.score_s = 0;  // they are of one step
-  if (!has_critic(config_)) return {};
+  if (!objective_of(config_).has_critic) return {};
   STRATA_TRY(expect_after(engine, kCriticProgram, line.step % sizes_.steps() != 0));
   BatchSource* const source = &batches_;
   STRATA_TRY(engine.train_step(kCriticTrainee, {&source, 1}, critic_lr, critic));

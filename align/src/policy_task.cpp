@@ -49,7 +49,7 @@ TaskState PolicyTask::state(std::int64_t steps) const {
 }
 
 Status PolicyTask::check_is_whole(const Engine& engine) const {
-  if (!has_critic(config_) || engine.steps(1) == engine.steps()) return {};
+  if (!objective_of(config_).has_critic || engine.steps(1) == engine.steps()) return {};
   return Status::error(Code::internal, str("the critic lacks step ", engine.steps()));
 }
 
@@ -61,7 +61,7 @@ Status PolicyTask::after_step(Engine& engine, MetricsLine& line, Observer& obser
   STRATA_TRY(iterations_->after_step(
       engine, cpuopt::learning_rate(lr_schedule(optim, config_.train.steps), line.step), line, critic));
   warn_of_equal_rewards(line, observer);
-  if (!has_critic(config_)) return {};
+  if (!objective_of(config_).has_critic) return {};
   line.report.seconds += critic.seconds;
   line.report.times += critic.times;
   line.report.overflow_retries += critic.overflow_retries;
@@ -79,7 +79,7 @@ Status PolicyTask::after_step(Engine& engine, MetricsLine& line, Observer& obser
 void PolicyTask::warn_of_equal_rewards(const MetricsLine& line, Observer& observer) {
   constexpr std::int64_t kWarnAfter = 5;
   equal_in_a_row_ = line.policy.equal_rewards == 1 ? equal_in_a_row_ + 1 : 0;
-  if (equal_in_a_row_ == kWarnAfter && !has_critic(config_))
+  if (equal_in_a_row_ == kWarnAfter && !objective_of(config_).has_critic)
     observer.on_message(str("steps ", line.step - kWarnAfter + 1, " to ", line.step,
                             " learned nothing from the rewards: all ", config_.align.samples,
                             " answers to each prompt had the same one. Easier prompts, a reward with "

@@ -22,7 +22,7 @@ constexpr double kManyEpochs = 10, kFarRate = 10;
 
 /// Returns what a step reads, in the units of DataSize::epoch_rows.
 double rows_of_step(const TrainConfig& config) {
-  const double rows = compares_pairs(config) ? 1 : config.train.micro_batch;
+  const double rows = objective_of(config).data == RunData::pairs ? 1 : config.train.micro_batch;
   return rows * config.train.grad_accum;
 }
 
@@ -33,7 +33,7 @@ double epochs_of(const TrainConfig& config, const DataSize& size) {
 
 std::string documents_text(const TrainConfig& config, const TrainingData& data) {
   const std::uint64_t n = data.size().n_documents;
-  if (compares_pairs(config)) return plural_grouped(n / 2, "pair");
+  if (objective_of(config).data == RunData::pairs) return plural_grouped(n / 2, "pair");
   return plural_grouped(n, data.has_conversations() ? "conversation" : "document");
 }
 

@@ -66,7 +66,7 @@ std::string cache_path(const TrainConfig& config, const TextCodec& codec,
   Digester names;
   for (const std::string& file : files) names.update(std::as_bytes(std::span(file.data(), file.size() + 1)));
   names.update(codec.tokenizer.document_digest());
-  if (compares_pairs(config)) names.update(std::as_bytes(std::span("pairs", 5)));
+  if (objective_of(config).data == RunData::pairs) names.update(std::as_bytes(std::span("pairs", 5)));
   if (const auto& chat = codec.chat.chat;
       chat.has_value() && std::any_of(files.begin(), files.end(), has_records))
     names.update(chat->digest());
@@ -121,7 +121,7 @@ Result<std::unique_ptr<TokenCache>> open_token_cache(const TrainConfig& config, 
   for (const std::string& file : files) {
     // Files that cannot be read are reported below, with all other bad ones.
     if (!TokenCache::is_cache(io, file).value_or(false)) continue;
-    if (compares_pairs(config))
+    if (objective_of(config).data == RunData::pairs)
       return Status::error(Code::unsupported,
                            str(file, " is a packed file, which cannot hold pairs; name .jsonl files"));
     if (files.size() > 1)

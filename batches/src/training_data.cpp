@@ -35,15 +35,16 @@ class TrainingDataBuilder {
                      .annotate("log.sample_prompt"));
     if (std::string note = into_.tokenizer().note(); !note.empty()) into_.notes_.push_back(std::move(note));
     into_.seq_ = config_.model.seq;
-    if (samples_answers(config_)) return open_prompts(train);
+    const Objective& objective = objective_of(config_);
+    if (objective.data == RunData::prompts) return open_prompts(train);
     STRATA_TRY(io_.make_dirs(config_.data.cache_dir));
     STRATA_TRY(open_caches(train));
     decide_packing();
     count_documents();
     decide_seq();
-    STRATA_TRY(compares_pairs(config_) ? make_pairs() : make_datasets());
+    STRATA_TRY(objective.data == RunData::pairs ? make_pairs() : make_datasets());
     into_.data_digest_ = data_digest(into_.tokenizer(), into_.train_caches_, into_.packing_);
-    if (has_reference(config_) && !into_.val_caches_.empty())
+    if (objective.has_reference && !into_.val_caches_.empty())
       into_.val_digest_ = data_digest(into_.tokenizer(), into_.val_caches_, into_.packing_);
     return {};
   }
@@ -139,7 +140,7 @@ class TrainingDataBuilder {
                        (!into_.val_caches_.empty() && is_masked(*into_.val_caches_.front()));
     const auto has_chats = [](const auto& cache) { return cache->has_conversations(); };
     into_.has_conversations_ = std::any_of(caches.begin(), caches.end(), has_chats);
-    into_.packing_ = compares_pairs(config_) ? "pack" : resolve_packing(config_, whole);
+    into_.packing_ = objective_of(config_).data == RunData::pairs ? "pack" : resolve_packing(config_, whole);
   }
 
   Status make_pairs() {
@@ -162,7 +163,8 @@ class TrainingDataBuilder {
                                  " are cut to model.seq = ", config_.model.seq, ", and ", stats.n_dropped,
                                  " have an answer without tokens"));
     into_.packed_bytes_ += data.memory_bytes();
-    if (has_reference(config_)) into_.packed_bytes_ += 2 * data.n_pairs_of_cache() * sizeof(float);
+    if (objective_of(config_).has_reference)
+      into_.packed_bytes_ += 2 * data.n_pairs_of_cache() * sizeof(float);
     return std::make_unique<PairBatches>(std::move(data));
   }
 

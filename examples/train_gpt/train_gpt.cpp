@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include <strata/runtime/signals.h>
-#include <strata/train/session.h>
+#include <strata/train/run.h>
 
 namespace {
 
@@ -27,7 +27,7 @@ class Printer final : public strata::Observer {
 }  // namespace
 
 int main(int argc, char** argv) {
-  strata::SessionRequest request;
+  strata::RunRequest request;
   request.preset =
       "austen-5m";  // a model, its data and the budgets of three tiers; `items` override its values
   request.items.assign(argv + 1, argv + argc);
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   Printer printer;
-  const auto result = strata::run_session(request, printer, **signals);
+  const auto result = strata::run_training(request, printer, **signals);
   if (!result.has_value()) {  // the configuration is wrong, the run does not fit, a file cannot be read, ...
     std::fprintf(stderr, "train_gpt: %s\n", std::string(result.status().message()).c_str());
     return 1;

@@ -60,7 +60,8 @@ void resolve_target_config(LoadedConfig& loaded, const Target& target) {
   TrainConfig& config = loaded.config;
   // A model that learns from pairs is evaluated on pairs, if there is a run with a reference; one that learns
   // to answer is a model of texts.
-  if (target.is_folder ? !is_reward_model(config) : !compares_pairs(config)) config.train.objective = "lm";
+  if (target.is_folder ? !objective_of(config).scores : objective_of(config).data != RunData::pairs)
+    config.train.objective = "lm";
   if (!target.is_folder) {
     config.data.tokenizer = target.path + "/tokenizer.json";
   } else if (loaded.tree.entry("model.seq").origin == "default") {
@@ -86,7 +87,7 @@ class EvaluationData {
                                        const TrainConfig& config, const std::string& packing) {
     EvaluationData data;
     data.sequences_ = config.train.micro_batch;
-    if (compares_pairs(config)) {
+    if (objective_of(config).data == RunData::pairs) {
       STRATA_TRY_ASSIGN(
           PairDataset pairs,
           PairDataset::create(*cache, pair_options(config, SampleOrder::sequential, tokenizer)));

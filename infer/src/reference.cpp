@@ -34,7 +34,7 @@ Result<std::vector<float>> kept_reference(Io& io, const ReferencePart& part, con
 
 Status set_reference(Engine& engine, const TrainConfig& config, PairBatches& pairs, const std::string& digest,
                      const std::string& checkpoint, Io& io) {
-  if (!has_reference(config)) return {};
+  if (!objective_of(config).has_reference) return {};
   STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint));
   STRATA_TRY_ASSIGN(const TaskState task, read_task_state(io, checkpoint, manifest));
   for (const auto& [name, key] : {std::pair{"reference-val", "data.val"}, std::pair{"reference", "data"}}) {

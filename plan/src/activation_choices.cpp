@@ -41,7 +41,7 @@ std::vector<ActivationChoice> activation_choices(const TrainConfig& config, bool
   // One pass over all micro-batches of a rank sums their gradients, which `each` adds one by one.
   const bool may_sum = (ranks.ranks == 1 || ranks.sums_locally()) && model_parallel(config).ranks() == 1;
   const bool either = config.offload.micro_batch_order == "auto" && several && by_time && may_sum && !sums &&
-                      !samples_answers(config);  // whose steps leave micro-batches out
+                      objective_of(config).data != RunData::prompts;  // whose steps leave micro-batches out
   if (where == "none" || where == "auto")
     for (const bool layers : {false, true})
       for (const Recompute mode : modes)

@@ -68,7 +68,7 @@ Status check_gpu_kernels(const TrainConfig& c, const ComputeDevice& device) {
   if (c.train.fp8 && device.compute_capability < kernels::kMinFp8ComputeCapability)
     return Status::error(Code::unsupported, str("train.fp8 = true: ", device.name, " has compute capability ",
                                                 capability(), "; FP8 GEMMs need 8.9 or later"));
-  if (trains_in_subspaces(c) && c.optim.galore_svd == "exact")
+  if (trained_part(c) == TrainedPart::subspaces && c.optim.galore_svd == "exact")
     return Status::error(Code::unsupported,
                          "optim.galore_svd = exact is computed on the host backend; use subspace on a GPU");
   if (c.train.attention_backend == "wgmma" && !kernels::cuda_has_wgmma())
@@ -180,14 +180,15 @@ Result<TierBytes> decide_machine(LoadedConfig& loaded, const MachineProfile* oth
 // if checkpoints hold them.
 Status decide_frozen_masters(LoadedConfig& loaded) {
   TrainConfig& c = loaded.config;
-  if (trains_in_subspaces(c)) return decide_matrix_masters(loaded);
+  if (trained_part(c) == TrainedPart::subspaces) return decide_matrix_masters(loaded);
   if (c.train.frozen_masters) return {};
   if (!freezes(c)) {
     // A reference and a reward model compute in train.dtype, and are never trained on from there.
-    if (samples_answers(c)) c.train.frozen_masters = false;
+    if (objective_of(c).data == RunData::prompts) c.train.frozen_masters = false;
     loaded.tree.resolve("train.frozen_masters", false,
-                        samples_answers(c) ? "frozen models are compared with, and compute in train.dtype"
-                                           : "no parameter is frozen");
+                        objective_of(c).data == RunData::prompts
+                            ? "frozen models are compared with, and compute in train.dtype"
+                            : "no parameter is frozen");
     return {};
   }
   bool keeps = false;

@@ -232,7 +232,7 @@ Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded, boo
     }
   }
   programs[ProgramRole::eval] = specialize_for_backend(std::move(evaluation), loaded.config);
-  if (has_reference(loaded.config) && !shared) {
+  if (objective_of(loaded.config).has_reference && !shared) {
     STRATA_TRY_ASSIGN(Program reference, record_reference(loaded.config));
     programs.add({kReferenceProgram, ProgramRole::forward, std::move(reference)});
   }

@@ -113,7 +113,8 @@ bool is_shown(const TrainConfig& config, std::string_view key) {
   if (key == "train.epochs") return config.train.epochs.has_value();
   if (key == "train.steps") return !config.train.epochs.has_value();
   if (key.starts_with("model.") && key != "model.seq") return config.model.from.empty();
-  if (key.starts_with("adapter.") || key == "train.base") return has_adapters(config);
+  if (key.starts_with("adapter.") || key == "train.base")
+    return trained_part(config) == TrainedPart::adapters;
   if (key == "data.val") return !config.data.val.empty();
   if (key.starts_with("memory.nvme")) return config.memory.nvme_bytes > 0;
   return true;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks the pages of docs/ that repeat what sources say: docs/python.md is written from docstrings, and
 docs/c-interface.md names every function of strata.h and shows the program of examples/c_session, and the tests that
-docs/differences.md names exist. The pages of docs/guide name every configuration key, and what lists the optimizers or
-the decoder families by hand has all of them.
+docs/differences.md names exist. The pages of docs/guide name every configuration key, and what lists the optimizers,
+the decoder families or the objectives by hand has all of them.
 
     documentation.py ROOT"""
 import pathlib
@@ -50,6 +50,7 @@ TABLES = [
         "docs/guide/train.md", "bench/claims/optimizer_accuracy", "bench/claims/optimizer_demo", "bench/peers/optimizer_ulps.py"]),
     ("model/src/decoder/decoder_family.cpp", "kFamilies", r'\{"(\w+)", ', [
         "docs/guide/models.md", "tests/oracle/families.py"]),
+    ("config/src/fill/objectives.cpp", "kObjectives", r'\.name = "(\w+)"', ["docs/guide/align.md"]),
 ]  # fmt: skip
 
 

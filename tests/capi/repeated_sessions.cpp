@@ -25,7 +25,7 @@ void must(strata_status status, const char* call) {
   std::exit(1);
 }
 
-void run_session(const char* folder, std::vector<float>& values, const std::vector<float>& gradient) {
+void run_training(const char* folder, std::vector<float>& values, const std::vector<float>& gradient) {
   strata_session_options options{};
   options.struct_size = sizeof options;
   options.threads = 2;
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
   std::vector<std::int64_t> before;
   for (int round = 0; round < rounds + kWarmUp; ++round) {
     if (round == kWarmUp) before = measure();
-    run_session(folder.empty() ? nullptr : folder.c_str(), values, gradient);
+    run_training(folder.empty() ? nullptr : folder.c_str(), values, gradient);
   }
   const std::vector<std::int64_t> after = measure();
   // A leak of 100 bytes in each of 1,000 rounds would be found.

@@ -9,7 +9,7 @@
 #include <strata/runtime/signals.h>
 #include <strata/runtime/str.h>
 #include <strata/align/tasks.h>
-#include <strata/train/session.h>
+#include <strata/train/run.h>
 
 #include "exit_code.h"
 #include "launched_world.h"
@@ -74,7 +74,7 @@ std::string rank_that_failed(std::string_view message, OwnRanks own) {
 // Rank 0 prints what it has failed of, and so does each other rank. One that ends because of another says no
 // more.
 int end_of_other_rank(const Args& args, const std::string& rank, OwnRanks own,
-                      const Result<SessionResult>& result) {
+                      const Result<RunResult>& result) {
   if (result.has_value()) return result->why_stopped.empty() ? kExitOk : kExitStopped;
   if (const std::string other = rank_that_failed(result.status().message(), own); !other.empty()) {
     if (other != "0") print(args.err, str("strata train: ", rank, " ends because of rank ", other, "\n"));
@@ -95,10 +95,10 @@ int run_train(const Args& args) {
   const auto signals = install_signals();
   if (!signals.has_value()) return print_error(args, "train", signals.status());
   (*signals)->set_answer("\nstrata train: stopping before the first step; press again to stop immediately");
-  SessionRequest request{args, args.out_dir, args.resume, args.overwrite, all_tasks()};
+  RunRequest request{args, args.out_dir, args.resume, args.overwrite, all_tasks()};
   const auto result = worlds->empty()
-                          ? run_session(request, observer, **signals)
-                          : run_session_of_ranks(request, observer, **signals, *std::move(worlds));
+                          ? run_training(request, observer, **signals)
+                          : run_training_of_ranks(request, observer, **signals, *std::move(worlds));
   observer.finish();
   if (!is_first) return end_of_other_rank(args, rank, own, result);
   if (!result.has_value()) return print_error(args, "train", result.status());

@@ -106,7 +106,7 @@ int run_verify(const Args& args) {
     return print_error(
         args, "verify",
         Status::error(Code::invalid, str("--steps is ", args.steps, "; it must be at least 1")));
-  if (samples_answers(loaded->config))
+  if (objective_of(loaded->config).data == RunData::prompts)
     return print_error(
         args, "verify",
         Status::error(Code::unsupported,

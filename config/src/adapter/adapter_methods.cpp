@@ -167,9 +167,9 @@ void check_objective(const ConfigTree& tree, const TrainConfig& config, std::vec
   };
   const std::string& origin = tree.entry("adapter.dropout").origin;
   const bool is_asked_for = !origin.ends_with("adapter_config.json") && run_of_origin(origin).empty();
-  if (given.dropout > 0 && is_asked_for && (compares_pairs(config) || samples_answers(config)))
+  if (given.dropout > 0 && is_asked_for && objective_of(config).data != RunData::texts)
     refuse("adapter.dropout", str(given.dropout), "whose programs have no dropout");
-  if (!samples_answers(config)) return;
+  if (objective_of(config).data != RunData::prompts) return;
   constexpr const char* kWhy = "whose reference is the base without what the run trains";
   if (!given.modules_to_save.empty())
     refuse("adapter.modules_to_save", tree.entry("adapter.modules_to_save").raw, kWhy);

@@ -77,8 +77,8 @@ Result<AdapterSettings> adapter_settings(const TrainConfig& config) {
 }
 
 bool has_dropout(const TrainConfig& config) noexcept {
-  return config.adapter.method == "lora" && config.adapter.dropout > 0 && !compares_pairs(config) &&
-         !samples_answers(config);
+  return config.adapter.method == "lora" && config.adapter.dropout > 0 &&
+         objective_of(config).data == RunData::texts;
 }
 
 std::int64_t virtual_tokens(const TrainConfig& config) noexcept {

@@ -94,9 +94,11 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, bool trai
   if (config.train.fp8 && config.train.dtype == "f32")
     problems.push_back(str(set_by(tree, "train.fp8"), " = true, but train.dtype is f32 (",
                            tree.entry("train.dtype").origin, "); it must be bf16 or f16"));
-  if (config.train.frozen_masters.value_or(false) && !freezes(config) && !trains_in_subspaces(config))
+  if (config.train.frozen_masters.value_or(false) && trained_part(config) == TrainedPart::parameters &&
+      config.train.freeze.empty())
     problems.push_back(str(set_by(tree, "train.frozen_masters"), " = true, but train.freeze is empty"));
-  if (base_format(config) != kernels::WeightFormat::full && !has_adapters(config) && trains)
+  if (base_format(config) != kernels::WeightFormat::full && trained_part(config) != TrainedPart::adapters &&
+      trains)
     problems.push_back(str(set_by(tree, "train.base"), " = ", config.train.base,
                            ", but only a frozen base can be quantized, and adapter.method is none (",
                            tree.entry("adapter.method").origin, ")"));
@@ -136,7 +138,7 @@ void check_policy(const ConfigTree& tree, const TrainConfig& config, std::vector
                            " does not divide the ", sizes.answers(),
                            " answers of an iteration (align.prompts = ", sizes.prompts,
                            ", align.samples = ", sizes.samples, ")"));
-  if (!has_critic(config) && sizes.samples < 2)
+  if (!objective_of(config).has_critic && sizes.samples < 2)
     problems.push_back(
         str(set_by(tree, "align.samples"), " = ", sizes.samples,
             ", but grpo compares answers to one prompt with each other; there must be 2 or more"));
@@ -144,18 +146,18 @@ void check_policy(const ConfigTree& tree, const TrainConfig& config, std::vector
     problems.push_back(str(set_by(tree, "train.grad_accum"), " = ", n, ", but a step of ",
                            config.train.objective, " has ", sizes.micro_batches,
                            " micro-batches, which follow from section align; leave it out"));
-  if (config.align.kl == "k1" && !has_critic(config))
+  if (config.align.kl == "k1" && !objective_of(config).has_critic)
     problems.push_back(
         str(set_by(tree, "align.kl"), " = k1, whose gradient in the loss of grpo is none; use k3"));
-  if (config.align.kl_target > 0 && (!has_critic(config) || config.align.kl_coef == 0))
+  if (config.align.kl_target > 0 && (!objective_of(config).has_critic || config.align.kl_coef == 0))
     problems.push_back(str(set_by(tree, "align.kl_target"), " = ", config.align.kl_target, ", but ",
-                           has_critic(config) ? "align.kl_coef is 0, which nothing adapts"
-                                              : "only the penalty of ppo adapts to it"));
+                           objective_of(config).has_critic ? "align.kl_coef is 0, which nothing adapts"
+                                                           : "only the penalty of ppo adapts to it"));
   if (config.offload.micro_batch_order == "breadth_first")
     problems.push_back(str(set_by(tree, "offload.micro_batch_order"),
                            " = breadth_first computes all micro-batches of a step, but train.objective is ",
                            config.train.objective, ", which leaves out those that are empty"));
-  if (config.log.histograms && has_critic(config))
+  if (config.log.histograms && objective_of(config).has_critic)
     problems.push_back(str(set_by(tree, "log.histograms"), " = true shows one model, but ppo trains two"));
   constexpr std::int64_t kMostAnswers = std::int64_t{1} << 20;
   if (sizes.answers() > kMostAnswers)
@@ -173,17 +175,19 @@ void check_policy(const ConfigTree& tree, const TrainConfig& config, std::vector
 void check_loss_name(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
   const std::string &loss = config.align.loss, &objective = config.train.objective;
   if (loss == "auto") return;
-  const bool of_pairs = loss == "sigmoid" || loss == "ipo";
-  if (objective == (of_pairs ? "dpo" : "grpo")) return;
-  if (of_pairs && (objective == "lm" || objective == "reward")) return;  // as older configurations have it
-  problems.push_back(str(set_by(tree, "align.loss"), " = ", loss, " is a loss of ", of_pairs ? "dpo" : "grpo",
+  const Objective& has_it = *std::ranges::find_if(
+      all_objectives(), [&](const Objective& each) { return std::ranges::count(each.losses, loss) > 0; });
+  if (objective == has_it.name) return;
+  // Older configurations name a loss of pairs where nothing reads it.
+  if (has_it.data == RunData::pairs && (objective == "lm" || objective == "reward")) return;
+  problems.push_back(str(set_by(tree, "align.loss"), " = ", loss, " is a loss of ", has_it.name,
                          ", but train.objective is ", objective, " (", tree.entry("train.objective").origin,
                          ")"));
 }
 
 // Refuses settings that only objectives that sample answers have.
 void check_mixture(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
-  if (!config.data.mixture.empty() && !samples_answers(config))
+  if (!config.data.mixture.empty() && objective_of(config).data != RunData::prompts)
     problems.push_back(str(set_by(tree, "data.mixture"), " names files, but train.objective is ",
                            config.train.objective, " (", tree.entry("train.objective").origin,
                            "), which has no answers to mix them with; name them in data.train"));
@@ -193,7 +197,7 @@ void check_objective(const ConfigTree& tree, const TrainConfig& config, std::vec
   check_loss_name(tree, config, problems);
   check_mixture(tree, config, problems);
   if (config.train.objective == "lm") return;
-  if (samples_answers(config)) check_policy(tree, config, problems);
+  if (objective_of(config).data == RunData::prompts) check_policy(tree, config, problems);
   const auto refuse = [&](const char* key, const auto& value, const char* why) {
     problems.push_back(str(set_by(tree, key), " = ", value, ", but train.objective is ",
                            config.train.objective, " (", tree.entry("train.objective").origin, "), ", why));
@@ -206,7 +210,8 @@ void check_objective(const ConfigTree& tree, const TrainConfig& config, std::vec
                            tree.entry("train.objective").origin, "), which needs whole models"));
   if (config.train.allow_micro_batch_split)
     refuse("train.allow_micro_batch_split", "true", "whose micro-batches are packed with whole texts");
-  if (trains_in_subspaces(config)) refuse("optim.name", config.optim.name, "which has no bases of subspaces");
+  if (config.optim.name == "galore")
+    refuse("optim.name", config.optim.name, "which has no bases of subspaces");
   if (virtual_tokens(config) > 0)
     refuse("adapter.method", config.adapter.method,
            "whose texts are packed, and virtual tokens are of a row");
@@ -221,9 +226,10 @@ void check_split(const ConfigTree& tree, const TrainConfig& config, std::vector<
   if (const Status status = split_annotations(config, decoder_config(config).tied_head).status();
       !status.is_ok())
     problems.emplace_back(status.message());
-  if (has_adapters(config)) refuse("adapter.method", config.adapter.method, "trains on one rank's model");
+  if (config.adapter.method != "none")
+    refuse("adapter.method", config.adapter.method, "trains on one rank's model");
   if (config.train.base != "full") refuse("train.base", config.train.base, "is not split among ranks");
-  if (trains_in_subspaces(config)) refuse("optim.name", config.optim.name, "trains on one rank's model");
+  if (config.optim.name == "galore") refuse("optim.name", config.optim.name, "trains on one rank's model");
   if (chosen_optimizer(config).tensor_norms)
     refuse("optim.name", config.optim.name, "needs norms of whole tensors");
   if (config.offload.micro_batch_order == "breadth_first")
@@ -330,7 +336,8 @@ Result<TrainConfig> fill_train_config(const ConfigTree& tree, bool trains) {
   const std::span<const TrainKey> keys = train_keys();
   for (std::size_t i = 0; i < keys.size(); ++i) keys[i].field.fill(tree.entries()[i], config);
   STRATA_TRY(check_together(tree, config, trains));
-  if (samples_answers(config)) config.train.grad_accum = static_cast<int>(policy_sizes(config).micro_batches);
+  if (objective_of(config).data == RunData::prompts)
+    config.train.grad_accum = static_cast<int>(policy_sizes(config).micro_batches);
   return config;
 }
 

@@ -52,7 +52,7 @@ void check_combinations(const TrainConfig& c, GaloreCheck& check) {
 
 void check_galore(const ConfigTree& tree, const TrainConfig& config, bool trains,
                   std::vector<std::string>& problems) {
-  if (trains_in_subspaces(config)) {
+  if (config.optim.name == "galore") {
     GaloreCheck check(tree, problems);
     if (trains) check_combinations(config, check);
     return;

@@ -11,7 +11,7 @@ DecoderConfig decoder_config(const TrainConfig& config) {
   if (m.loaded) {
     DecoderConfig decoder = *m.loaded;
     decoder.seq = m.seq;
-    decoder.scores = is_reward_model(config);
+    decoder.scores = objective_of(config).scores;
     return decoder;
   }
   DecoderConfig decoder = decoder_for_family(m.family).value();  // the schema allows known families only
@@ -22,7 +22,7 @@ DecoderConfig decoder_config(const TrainConfig& config) {
   decoder.ffn = m.ffn;
   decoder.vocab = m.vocab;
   decoder.seq = m.seq;
-  decoder.scores = is_reward_model(config);
+  decoder.scores = objective_of(config).scores;
   return decoder;
 }
 

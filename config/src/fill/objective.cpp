@@ -18,11 +18,6 @@ std::int32_t max_pairs(const TrainConfig& config) {
 
 }  // namespace
 
-bool samples_answers(const TrainConfig& config) {
-  return config.train.objective == "grpo" || config.train.objective == "ppo";
-}
-bool has_critic(const TrainConfig& config) { return config.train.objective == "ppo"; }
-
 PolicySizes policy_sizes(const TrainConfig& config) {
   constexpr std::int64_t kMostSlots = 32;  // more use memory for little speed where a pass is bound by GEMMs
   const TrainConfig::Align& align = config.align;
@@ -41,7 +36,7 @@ PolicySizes policy_sizes(const TrainConfig& config) {
 }
 
 bool is_on_policy(const TrainConfig& config) {
-  return policy_sizes(config).steps() == 1 && !has_critic(config);
+  return policy_sizes(config).steps() == 1 && !objective_of(config).has_critic;
 }
 
 PolicyProgram policy_program(const TrainConfig& config) {
@@ -56,13 +51,14 @@ kernels::PolicyLossOptions policy_loss_options(const TrainConfig& config) {
   options.clip_low = static_cast<float>(align.clip);
   options.clip_high = static_cast<float>(align.clip_high.value_or(align.clip));
   // PPO has its penalty in the rewards.
-  options.kl_coef = has_critic(config) ? 0.0f : static_cast<float>(align.kl_coef);
+  options.kl_coef = objective_of(config).has_critic ? 0.0f : static_cast<float>(align.kl_coef);
   options.kl = kl_estimator(config);
   return options;
 }
 
 kernels::KlEstimator kl_estimator(const TrainConfig& config) {
-  const bool is_k1 = config.align.kl == "k1" || (config.align.kl == "auto" && has_critic(config));
+  const bool is_k1 =
+      config.align.kl == "k1" || (config.align.kl == "auto" && objective_of(config).has_critic);
   return is_k1 ? kernels::KlEstimator::k1 : kernels::KlEstimator::k3;
 }
 
@@ -71,25 +67,22 @@ kernels::ValueLossOptions value_loss_options(const TrainConfig& config) {
 }
 
 bool needs_reference_policy(const TrainConfig& config) {
-  return samples_answers(config) && config.align.kl_coef > 0;
+  return objective_of(config).data == RunData::prompts && config.align.kl_coef > 0;
 }
-
-bool is_reward_model(const TrainConfig& config) { return config.train.objective == "reward"; }
-bool has_reference(const TrainConfig& config) { return config.train.objective == "dpo"; }
-bool compares_pairs(const TrainConfig& config) { return is_reward_model(config) || has_reference(config); }
 
 std::string_view align_loss(const TrainConfig& config) {
   if (config.align.loss != "auto") return config.align.loss;
-  return has_reference(config) ? "sigmoid" : "grpo";
+  const auto losses = objective_of(config).losses;
+  return losses.empty() ? std::string_view() : losses.front();
 }
 
 RecordUse record_use(const TrainConfig& config) {
-  return compares_pairs(config) ? RecordUse::pairs : RecordUse::texts;
+  return objective_of(config).data == RunData::pairs ? RecordUse::pairs : RecordUse::texts;
 }
 
 PairProgram pair_program(const TrainConfig& config) {
   PairProgram pairs;
-  pairs.objective = is_reward_model(config)       ? PairObjective::reward
+  pairs.objective = objective_of(config).scores   ? PairObjective::reward
                     : align_loss(config) == "ipo" ? PairObjective::ipo
                                                   : PairObjective::dpo;
   pairs.batch = config.train.micro_batch;
@@ -103,8 +96,8 @@ PairOptions pair_options(const TrainConfig& config, SampleOrder order, const Tok
   return {.seq = config.model.seq,
           .rows = config.train.micro_batch,
           .max_pairs = max_pairs(config),
-          .segments =
-              is_reward_model(config) ? PairOptions::Segments::last_token : PairOptions::Segments::answers,
+          .segments = objective_of(config).scores ? PairOptions::Segments::last_token
+                                                  : PairOptions::Segments::answers,
           .end_of_text = tokenizer.markers().end,
           .order = order,
           .seed = config.train.seed};

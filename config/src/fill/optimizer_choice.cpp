@@ -7,7 +7,7 @@ namespace strata {
 
 const cpuopt::OptimizerFacts& chosen_optimizer(const TrainConfig& config) noexcept {
   const auto optimizer =
-      trains_in_subspaces(config) ? cpuopt::Optimizer::adamw : cpuopt::optimizer_named(config.optim.name);
+      config.optim.name == "galore" ? cpuopt::Optimizer::adamw : cpuopt::optimizer_named(config.optim.name);
   STRATA_ASSERT(optimizer.has_value(), "optim.name = ", config.optim.name, " is no optimizer");
   return cpuopt::facts_of(*optimizer);
 }

@@ -8,15 +8,18 @@
 
 namespace strata {
 
-bool has_adapters(const TrainConfig& config) { return config.adapter.method != "none"; }
+TrainedPart trained_part(const TrainConfig& config) noexcept {
+  if (config.adapter.method != "none") return TrainedPart::adapters;
+  return config.optim.name == "galore" ? TrainedPart::subspaces : TrainedPart::parameters;
+}
 
-bool trains_in_subspaces(const TrainConfig& config) { return config.optim.name == "galore"; }
-
-bool freezes(const TrainConfig& config) { return has_adapters(config) || !config.train.freeze.empty(); }
+bool freezes(const TrainConfig& config) {
+  return trained_part(config) == TrainedPart::adapters || !config.train.freeze.empty();
+}
 
 bool saves_frozen(const TrainConfig& config) {
-  return !has_adapters(config) || config.model.from.empty() || !config.model.states.empty() ||
-         !config.train.freeze.empty();
+  return trained_part(config) != TrainedPart::adapters || config.model.from.empty() ||
+         !config.model.states.empty() || !config.train.freeze.empty();
 }
 
 int all_ranks(const TrainConfig& config) noexcept {

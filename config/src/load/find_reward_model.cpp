@@ -24,16 +24,16 @@ Status no_reward_model(const std::string& path, const std::string& why) {
 
 Result<RewardModel> read_run(const std::string& path, const TrainConfig& config, const LoadRun& load) {
   STRATA_TRY_ASSIGN(const TrainConfig of_run, load(str(path, "/", kResolvedConfig)));
-  if (!is_reward_model(of_run))
+  if (!objective_of(of_run).scores)
     return no_reward_model(path, str("it is a run of train.objective = ", of_run.train.objective));
   RewardModel model{
       .path = path, .is_run = true, .checkpoints = {}, .decoder = decoder_config(of_run), .adapter = {}};
   model.checkpoints = checkpoint_dir(of_run, path);
-  if (!has_adapters(of_run)) return model;
-  if (!has_adapters(config) || of_run.train.base != config.train.base)
+  if (of_run.adapter.method == "none") return model;
+  if (config.adapter.method == "none" || of_run.train.base != config.train.base)
     return no_reward_model(
         path,
-        has_adapters(config)
+        config.adapter.method != "none"
             ? str("its base is ", of_run.train.base, ", but train.base is ", config.train.base)
             : std::string("it is an adapter over a base that this run would train (adapter.method is none)") +
                   "; export it with --format merged and name that folder");
@@ -67,7 +67,7 @@ Status check_vocabulary(const RewardModel& model, const TrainConfig& config) {
 }  // namespace
 
 Status find_reward_model(ConfigTree& tree, TrainConfig& config, const LoadRun& load) {
-  if (!samples_answers(config)) return {};
+  if (objective_of(config).data != RunData::prompts) return {};
   std::vector<std::string>& rewards = config.align.reward;
   for (std::string& text : rewards) {
     STRATA_TRY_ASSIGN(const RewardSpec spec, parse_reward(text));

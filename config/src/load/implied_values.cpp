@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include <strata/config/objectives.h>
 #include <strata/config/train_config.h>
 #include <strata/config/train_schema.h>
 #include <strata/runtime/str.h>
@@ -54,8 +55,7 @@ bool is_tuned(const ConfigTree& tree) {
   return !tree.text("model.from").empty() && tree.text("model.states").empty();
 }
 bool samples(const ConfigTree& tree) {
-  const std::string& objective = tree.text("train.objective");
-  return objective == "ppo" || objective == "grpo";
+  return objective_named(tree.text("train.objective")).data == RunData::prompts;
 }
 
 std::int64_t share_of(double ratio, std::int64_t steps) {

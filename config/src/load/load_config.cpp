@@ -289,7 +289,7 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
     config.model.loaded = std::move(model->decoder);
     limit_open_length(tree, config);
     config.model.ignored_settings = std::move(model->ignored_settings);
-    if (config.model.loaded->scores && !is_reward_model(config))
+    if (config.model.loaded->scores && !objective_of(config).scores)
       return Status::error(Code::invalid,
                            str("model.from = ", config.model.from,
                                " is a reward model, which scores sequences and has no head for tokens; use "

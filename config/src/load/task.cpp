@@ -1,5 +1,7 @@
 #include <strata/config/task.h>
 
+#include <vector>
+
 #include <strata/runtime/str.h>
 
 namespace strata {
@@ -14,38 +16,34 @@ constexpr TaskValue kLora[] = {{"adapter.method", "lora"}, {"adapter.rank", "16"
 constexpr TaskValue kQlora[] = {
     kLora[0], kLora[1], kLora[2], kLora[3], kLora[4], kLora[5], {"train.base", "nf4-dq"}};
 
-constexpr TaskValue kSft[] = {{"train.objective", "lm"}};
-constexpr TaskValue kReward[] = {
-    {"train.objective", "reward"}, {"optim.lr", "1e-5"}, {"optim.weight_decay", "0"}};
-constexpr TaskValue kDpo[] = {{"train.objective", "dpo"}, {"optim.lr", "1e-6"}, {"optim.weight_decay", "0"}};
-
-constexpr TaskValue kGrpo[] = {
-    {"train.objective", "grpo"}, {"optim.lr", "1e-6"}, {"optim.weight_decay", "0"}};
-constexpr TaskValue kPpo[] = {{"train.objective", "ppo"},  {"optim.lr", "1e-6"},
-                              {"optim.weight_decay", "0"}, {"align.samples", "1"},
-                              {"align.prompts", "64"},     {"align.mini_batches", "4"},
-                              {"align.kl_coef", "0.05"}};
-
+// The tasks of the other objectives are in their rows.
 constexpr TrainTask kTasks[] = {
-    {"full", "train all parameters", {}},
-    {"lora", "low-rank adapters of all linear layers", kLora},
-    {"qlora", "the same over a base in NF4 with double quantization", kQlora},
-    {"sft", "learn answers to prompts, or texts", kSft},
-    {"reward", "a reward model of pairs of answers", kReward},
-    {"dpo", "prefer the chosen answers of pairs (align.loss=ipo: IPO)", kDpo},
-    {"grpo", "raise the rewards of sampled answers, compared in groups (align.loss=dr_grpo, dapo)", kGrpo},
-    {"ppo", "raise the rewards of sampled answers, compared with a critic's values", kPpo},
+    {.name = "full", .doc = "train all parameters"},
+    {.name = "lora", .doc = "low-rank adapters of all linear layers", .values = kLora},
+    {.name = "qlora", .doc = "the same over a base in NF4 with double quantization", .values = kQlora},
+    {.name = "sft", .doc = "learn answers to prompts, or texts", .objective = "lm"},
 };
+
+std::vector<TrainTask> make_tasks() {
+  std::vector<TrainTask> tasks(std::begin(kTasks), std::end(kTasks));
+  for (const Objective& each : all_objectives())
+    if (!each.doc.empty()) tasks.push_back({each.name, each.doc, each.name, each.values});
+  return tasks;
+}
 
 }  // namespace
 
-std::span<const TrainTask> train_tasks() noexcept { return kTasks; }
+std::span<const TrainTask> train_tasks() {
+  static const std::vector<TrainTask> tasks = make_tasks();
+  return tasks;
+}
 
 Result<ConfigLayer> task_layer(std::string_view name) {
   std::string names;
-  for (const TrainTask& task : kTasks) {
+  for (const TrainTask& task : train_tasks()) {
     if (task.name == name) {
       ConfigLayer layer{str("--task ", name), {}};
+      if (!task.objective.empty()) layer.values.emplace_back("train.objective", task.objective);
       for (const auto& [key, text] : task.values) layer.values.emplace_back(key, text);
       return layer;
     }

@@ -7,8 +7,18 @@ namespace {
 
 using C = TrainConfig;
 
-bool has_named_loss(const C& c) { return has_reference(c) || (samples_answers(c) && !has_critic(c)); }
+bool has_named_loss(const C& c) { return !objective_of(c).losses.empty(); }
+bool has_reference(const C& c) { return objective_of(c).has_reference; }
+bool compares_pairs(const C& c) { return objective_of(c).data == RunData::pairs; }
+bool has_critic(const C& c) { return objective_of(c).has_critic; }
+bool samples_answers(const C& c) { return objective_of(c).data == RunData::prompts; }
 bool has_mixture(const C& c) { return samples_answers(c) && !c.data.mixture.empty(); }
+std::string loss_names() {
+  std::string names;
+  for (const Objective& objective : all_objectives())
+    for (const std::string_view loss : objective.losses) names += str(names.empty() ? "" : "|", loss);
+  return names;
+}
 std::string kl_text(const C& c) { return kl_estimator(c) == kernels::KlEstimator::k1 ? "k1" : "k3"; }
 
 constexpr TrainKey kKeys[] = {
@@ -19,10 +29,10 @@ constexpr TrainKey kKeys[] = {
       .doc = "of dpo: sigmoid, or ipo, which bounds how far answers are driven apart; of grpo: grpo, which "
              "weighs answers equally, dr_grpo, without a bias to long ones, or dapo, which weighs tokens "
              "equally; auto: sigmoid, or grpo",
-      .allows_auto = true,
-      .choices = "sigmoid|ipo|grpo|dr_grpo|dapo"},
+      .allows_auto = true},
      field<&C::align, &C::Align::loss>,
-     {.identity = kIdentity.when(has_named_loss).as([](const C& c) { return std::string(align_loss(c)); })}},
+     {.identity = kIdentity.when(has_named_loss).as([](const C& c) { return std::string(align_loss(c)); }),
+      .choices = loss_names}},
     {{.section = "align",
       .name = "beta",
       .type = KeyType::number,

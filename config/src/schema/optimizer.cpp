@@ -11,6 +11,7 @@ using C = TrainConfig;
 // Settings that the optimizer does not read do not affect the results.
 bool reads_betas(const C& c) { return chosen_optimizer(c).betas; }
 bool reads_eps(const C& c) { return chosen_optimizer(c).eps; }
+bool trains_in_subspaces(const C& c) { return c.optim.name == "galore"; }
 bool reads_momentum(const C& c) { return chosen_optimizer(c).momentum; }
 std::string optimizer_names() { return joined_names(cpuopt::all_optimizers()) + "|galore"; }
 

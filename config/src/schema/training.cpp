@@ -1,4 +1,7 @@
+#include <ranges>
+
 #include <strata/graph/passes.h>
+#include <strata/config/objectives.h>
 
 #include "schema/sections.h"
 
@@ -7,11 +10,14 @@ namespace {
 
 using C = TrainConfig;
 
+std::string objective_names() {
+  return joined_names(all_objectives() | std::views::transform(&Objective::name));
+}
 std::string recompute_names() { return joined_names(kRecomputeModes); }
 
 // The masters are the parameters if the dtype is f32.
 bool may_have_frozen_masters(const C& c) {
-  return (freezes(c) || trains_in_subspaces(c)) && c.train.dtype != "f32";
+  return (freezes(c) || trained_part(c) == TrainedPart::subspaces) && c.train.dtype != "f32";
 }
 
 constexpr TrainKey kKeys[] = {
@@ -20,10 +26,9 @@ constexpr TrainKey kKeys[] = {
       .type = KeyType::choice,
       .default_text = "lm",
       .doc = "what is learned: the next token (lm), a score that prefers the chosen answers of pairs "
-             "(reward), to answer as they do (dpo), or to give answers that are rewarded (ppo, grpo)",
-      .choices = "lm|reward|dpo|ppo|grpo"},
+             "(reward), to answer as they do (dpo), or to give answers that are rewarded (ppo, grpo)"},
      field<&C::train, &C::Train::objective>,
-     {.identity = kIdentity.formerly("lm")}},
+     {.identity = kIdentity.formerly("lm"), .choices = objective_names}},
     {{.section = "train",
       .name = "steps",
       .type = KeyType::integer,

@@ -29,7 +29,8 @@ Result<std::string> export_gguf_file(const ExportRequest& request, const LoadedC
   for (const std::string& each : notes) note(str("note: ", each));
   const std::string text =
       str("wrote ", request.out_dir, " from ", model.from, ": ", model.decoder.family, ", ",
-          to_string(options.format), has_adapters(loaded.config) ? ", with the adapter merged\n" : "\n");
+          to_string(options.format),
+          trained_part(loaded.config) == TrainedPart::adapters ? ", with the adapter merged\n" : "\n");
   if (!request.check) return text;
   STRATA_TRY(check_gguf_export(io, request.out_dir, model.decoder, *model.tokenizer, model.source, options));
   return text + "checked: every byte reads back as it was written\n";

@@ -55,7 +55,7 @@ Result<std::string> export_states(Io& io, const std::string& from, const Decoder
 
 /// Whether the states of the optimizer are those of the parameters that are exported.
 Status check_states(const TrainConfig& config, const DecoderConfig& decoder) {
-  if (has_adapters(config))
+  if (trained_part(config) == TrainedPart::adapters)
     return Status::error(Code::invalid, "--states: a merged model has no states of an optimizer");
   STRATA_TRY_ASSIGN(const std::vector<LoraGroup> subspaces, subspace_groups(config, decoder));
   if (subspaces.empty()) return {};
@@ -67,8 +67,8 @@ Status check_states(const TrainConfig& config, const DecoderConfig& decoder) {
 /// The format that was asked for, which must fit what the run trained. `auto`: an adapter as PEFT has it,
 /// else a whole model.
 Result<std::string> chosen_format(const ExportRequest& request, const TrainConfig& config) {
-  const bool adapted = has_adapters(config);
-  if (adapted && is_reward_model(config) && (request.format == "auto" || request.format == "peft"))
+  const bool adapted = trained_part(config) == TrainedPart::adapters;
+  if (adapted && objective_of(config).scores && (request.format == "auto" || request.format == "peft"))
     return Status::error(Code::unsupported,
                          str("--format ", request.format,
                              ": the run trained a score beside its adapter, which a folder "
@@ -112,7 +112,8 @@ Result<std::string> export_folder(const ExportRequest& request, const LoadedConf
   STRATA_TRY(export_hf(io, request.out_dir, model.decoder, model.source, options));
   std::string text =
       str("wrote ", request.out_dir, " from ", model.from, ": ", model.decoder.family, ", ",
-          to_string(options.dtype), has_adapters(loaded.config) ? ", with the adapter merged\n" : "\n");
+          to_string(options.dtype),
+          trained_part(loaded.config) == TrainedPart::adapters ? ", with the adapter merged\n" : "\n");
   STRATA_TRY_ASSIGN(const TokenizerConfig words, load_tokenizer_config(io, request.out_dir));
   const Status reader = check_tokenizer_reader(*model.tokenizer, model.decoder.family, words.tokenizer_class);
   if (!reader.is_ok() && request.check) return reader.annotate(request.out_dir);
@@ -162,7 +163,7 @@ Result<std::string> export_model_of_folder(const ExportRequest& request, const s
   given.items.front() = "model.from=" + folder;
   given.use = ModelUse::inference;
   STRATA_TRY_ASSIGN(const LoadedConfig loaded, load_config(given));
-  if (request.format == "merged" && !has_adapters(loaded.config))
+  if (request.format == "merged" && trained_part(loaded.config) != TrainedPart::adapters)
     return Status::error(Code::invalid, "--format merged: there is no adapter; name it with --adapter DIR");
   STRATA_TRY_ASSIGN(const ExportedModel model, model_of_folder(loaded, folder, request.format));
   return request.format == "gguf" ? export_gguf_file(request, loaded, model, note)

@@ -49,7 +49,7 @@ Result<ExportedModel> model_of_run(const ExportRequest& request, const LoadedCon
   STRATA_TRY_ASSIGN(model.texts, texts_beside(*model.tokenizer, loaded.config.model.seq, run, io));
   STRATA_TRY_ASSIGN(model.source_config, text_if_there(io, run + "/base/config.json"));
   const bool is_based = io.exists(run + "/base/tokenizer_config.json");
-  model.token_ids = token_ids_of(model.tokenizer->markers(), is_based, is_reward_model(loaded.config));
+  model.token_ids = token_ids_of(model.tokenizer->markers(), is_based, objective_of(loaded.config).scores);
   STRATA_TRY_ASSIGN(model.chat_template, text_if_there(io, str(run, "/", kChatTemplateFile)));
   STRATA_TRY_ASSIGN(model.checkpoint, open_checkpoint(request, loaded, run, io, note));
   model.from = model.checkpoint.path;

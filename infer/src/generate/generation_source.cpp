@@ -79,7 +79,7 @@ Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const ConfigReq
 
 Status GenerationSource::open_adapters(const std::vector<NamedFolder>& folders,
                                        const std::string& default_adapter) {
-  if (has_adapters(loaded_->config))
+  if (trained_part(loaded_->config) == TrainedPart::adapters)
     return Status::error(
         Code::unsupported,
         str(path_, values_ ? " is read with adapter.from" : " is a run of adapters",
@@ -120,7 +120,7 @@ Status GenerationSource::open_run(const ConfigRequest& request, const Checkpoint
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
   loaded_ = std::make_unique<LoadedConfig>(std::move(loaded));
   if (const TrainConfig& config = loaded_->config;
-      base_format(config) != kernels::WeightFormat::full && !has_adapters(config))
+      base_format(config) != kernels::WeightFormat::full && trained_part(config) != TrainedPart::adapters)
     return Status::error(Code::unsupported, str(loaded_->tree.entry("train.base").origin,
                                                 ": train.base = ", config.train.base, ", but ", path_,
                                                 " is a run, whose checkpoints have whole values; export it, "
@@ -129,7 +129,7 @@ Status GenerationSource::open_run(const ConfigRequest& request, const Checkpoint
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
   STRATA_TRY_ASSIGN(checkpoints_, list_checkpoints(loaded_->config, path_, io_, warn));
   if (checkpoints_.empty()) return no_checkpoint(loaded_->config, path_);
-  if (is_reward_model(loaded_->config))
+  if (objective_of(loaded_->config).scores)
     return Status::error(Code::unsupported,
                          str(path_, " is a reward model, which scores texts and writes none"));
   decoder_ = with_derived_sizes(decoder_config(loaded_->config));
@@ -159,7 +159,8 @@ std::int32_t GenerationSource::virtual_tokens() const noexcept {
 Result<Program> GenerationSource::record(const CacheShape& shape) const {
   const TrainConfig& config = loaded_->config;
   STRATA_TRY_ASSIGN(Program program, record_cached_decoder(decoder_, shape, dtype_));
-  if (has_adapters(config) || (!adapters_ && trains_in_subspaces(config))) {
+  if (trained_part(config) == TrainedPart::adapters ||
+      (!adapters_ && trained_part(config) == TrainedPart::subspaces)) {
     STRATA_TRY_ASSIGN(program, with_adapters(std::move(program), config, decoder_));
     STRATA_TRY_ASSIGN(program, with_unread_parameters(std::move(program), config, decoder_));
     return specialize_for_backend(std::move(program), config);
@@ -183,7 +184,8 @@ Result<int> GenerationSource::ranks() const {
         Code::unsupported,
         str("parallel: ranks share a model that generates along tp alone, but this asks for ",
             to_string(model_parallel(config))));
-  if (adapters_ || has_adapters(config) || base_format(config) != kernels::WeightFormat::full)
+  if (adapters_ || trained_part(config) == TrainedPart::adapters ||
+      base_format(config) != kernels::WeightFormat::full)
     return Status::error(Code::unsupported,
                          str("parallel.tp = ", n, ", but adapters and quantized bases generate on one rank"));
   return n;

@@ -32,7 +32,7 @@ Result<ParamSource> with_adapter_merged(const TrainConfig& config, ParamSource c
 Result<ParamSource> whole_model(const TrainConfig& config, ParamSource checkpoint) {
   const DecoderConfig decoder = decoder_config(config);
   ParamSource source = std::move(checkpoint);
-  if (has_adapters(config)) {
+  if (trained_part(config) == TrainedPart::adapters) {
     STRATA_TRY_ASSIGN(source, with_adapter_merged(config, std::move(source), decoder));
   }
   STRATA_TRY_ASSIGN(std::vector<LoraGroup> subspaces, subspace_groups(config, decoder));

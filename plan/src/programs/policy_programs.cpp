@@ -43,7 +43,7 @@ class PolicyRecorder {
       STRATA_TRY(
           add_forward(kLogProbsProgram, of_policy(record_log_probs(decoder_, policy_, true, compute_))));
     if (needs_reference_policy(config_)) STRATA_TRY(add_reference());
-    if (has_critic(config_)) STRATA_TRY(add_critic());
+    if (objective_of(config_).has_critic) STRATA_TRY(add_critic());
     if (config_.align.reward_model) STRATA_TRY(add_reward(*config_.align.reward_model));
     STRATA_TRY(add_sampling());
     return std::move(set_);

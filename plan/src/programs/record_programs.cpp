@@ -120,7 +120,7 @@ Result<Program> with_trained_score(Result<Program> program) {
 namespace {
 
 Result<Program> record_loss(const TrainConfig& config, AdapterUse use) {
-  if (compares_pairs(config)) {
+  if (objective_of(config).data == RunData::pairs) {
     STRATA_TRY_ASSIGN(Program program,
                       record_pair_loss(decoder_config(config), pair_program(config), compute_dtype(config)));
     return with_trained_score(with_adapters(std::move(program), config, decoder_config(config)));
@@ -240,7 +240,8 @@ Result<Program> record_reference(const TrainConfig& config) {
 
 Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationChoice& activations) {
   STRATA_TRY(check_attention_backend(config));
-  if (samples_answers(config)) return detail::record_policy_programs(config, activations);
+  if (objective_of(config).data == RunData::prompts)
+    return detail::record_policy_programs(config, activations);
   std::array<Program, 2> forward;
   auto& [evaluation, inference] = forward;
   STRATA_TRY_ASSIGN(evaluation, record_evaluation(config));
@@ -265,9 +266,9 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
     set.add({"refresh", ProgramRole::refresh, std::move(refresh)});
   }
   set.add({"eval", ProgramRole::eval, specialize_for_backend(std::move(evaluation), config)});
-  if (is_reward_model(config)) return set;  // it gives no tokens
+  if (objective_of(config).scores) return set;  // it gives no tokens
   set.add({"infer", ProgramRole::infer, specialize_for_backend(std::move(inference), config)});
-  if (!has_reference(config)) return set;
+  if (!objective_of(config).has_reference) return set;
   STRATA_TRY_ASSIGN(Program reference, record_reference(config));
   set.add({kReferenceProgram, ProgramRole::forward, std::move(reference)});
   return set;

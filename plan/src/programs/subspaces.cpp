@@ -89,11 +89,11 @@ GaloreSettings galore_settings(const TrainConfig& config) {
 }
 
 bool measures_whole_gradients(const TrainConfig& config) {
-  return trains_in_subspaces(config) && config.optim.clip > 0;
+  return trained_part(config) == TrainedPart::subspaces && config.optim.clip > 0;
 }
 
 Result<std::vector<LoraGroup>> subspace_groups(const TrainConfig& config, const DecoderConfig& decoder) {
-  if (!trains_in_subspaces(config)) return std::vector<LoraGroup>();
+  if (trained_part(config) != TrainedPart::subspaces) return std::vector<LoraGroup>();
   STRATA_TRY_ASSIGN(std::vector<LoraGroup> groups, galore_groups(decoder, galore_settings(config)));
   STRATA_TRY_ASSIGN(const auto frozen, match_model(decoder, config.train.freeze, "train.freeze"));
   std::erase_if(groups, [&](const LoraGroup& group) { return frozen.at(group.weight) >= 0; });
@@ -104,7 +104,7 @@ Result<std::vector<LoraGroup>> subspace_groups(const TrainConfig& config, const 
 
 Result<std::vector<ParamGroup>> param_groups(const TrainConfig& config, const DecoderConfig& decoder) {
   STRATA_TRY_ASSIGN(std::vector<ParamGroup> given, given_groups(config));
-  if (!trains_in_subspaces(config)) return given;
+  if (trained_part(config) != TrainedPart::subspaces) return given;
   STRATA_TRY_ASSIGN(const std::vector<LoraGroup> subspaces, subspace_groups(config, decoder));
   std::vector<std::string> patterns;
   for (const ParamGroup& group : given) patterns.push_back(group.pattern);

@@ -9,7 +9,8 @@ namespace strata {
 
 Result<Program> with_adapters(Program program, const TrainConfig& config, const DecoderConfig& decoder,
                               AdapterUse use) {
-  if (!has_adapters(config)) return with_subspaces(std::move(program), config, decoder);
+  if (trained_part(config) != TrainedPart::adapters)
+    return with_subspaces(std::move(program), config, decoder);
   STRATA_TRY_ASSIGN(const AdapterSettings settings, adapter_settings(config));
   for (ParamInfo& param : program.params) param.trainable = false;
   STRATA_TRY_ASSIGN(program, add_adapter(std::move(program), decoder, settings, use));

@@ -145,7 +145,7 @@ std::string programs_json(const RunPlan& plan) {
 
 // Which modules have adapters, by the last parts of their names. The plan has already found them all.
 std::string adapter_text(const TrainConfig& c, const DecoderConfig& d) {
-  if (!has_adapters(c)) return "";
+  if (trained_part(c) != TrainedPart::adapters) return "";
   const AdapterSettings settings = must(adapter_settings(c));
   const auto* const lora = std::get_if<LoraSettings>(&settings);
   if (lora == nullptr) return str("adapter  ", describe(settings), "\n");
@@ -189,7 +189,7 @@ SubspaceSizes subspace_sizes(const TrainConfig& c, const DecoderConfig& d) {
 
 // Describes what is trained in subspaces, and the values that the optimizer has of it.
 std::string subspace_text(const TrainConfig& c, const DecoderConfig& d) {
-  if (!trains_in_subspaces(c)) return "";
+  if (trained_part(c) != TrainedPart::subspaces) return "";
   const SubspaceSizes sizes = subspace_sizes(c, d);
   return fmt::format(
       "galore   {} of rank {}: {} parameters are trained as {} in subspaces, whose bases have {} and change "
@@ -200,7 +200,7 @@ std::string subspace_text(const TrainConfig& c, const DecoderConfig& d) {
 }
 
 std::string subspace_json(const TrainConfig& c, const DecoderConfig& d) {
-  if (!trains_in_subspaces(c)) return "";
+  if (trained_part(c) != TrainedPart::subspaces) return "";
   const SubspaceSizes sizes = subspace_sizes(c, d);
   return fmt::format(
       ",\n  \"galore\": {{\"modules\": {}, \"matrix_elems\": {}, \"factor_elems\": {}, \"basis_elems\": {}}}",
@@ -230,7 +230,8 @@ std::string model_lines(const TrainConfig& c, const PlannedJob& job) {
   std::string text = fmt::format(
       "model    {}: {}, hidden {}, heads {}, vocabulary {}, sequence {}: {} parameters\n", d.family,
       plural(d.layers, "layer"), d.hidden, d.heads, d.vocab, d.seq, count_text(count_parameters(d)));
-  if (const std::int64_t frozen = plan.n_params(false); frozen > 0 && !trains_in_subspaces(c))
+  if (const std::int64_t frozen = plan.n_params(false);
+      frozen > 0 && trained_part(c) != TrainedPart::subspaces)
     text += fmt::format("frozen   {} parameters; {} are trained\n", count_text(frozen),
                         count_text(plan.n_params(true)));
   text += adapter_text(c, d) + subspace_text(c, d) + base_text(c, plan);

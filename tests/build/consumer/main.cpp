@@ -9,7 +9,7 @@
 #include <strata/infer/export_model.h>
 #include <strata/runtime/memory/alloc_counter.h>
 #include <strata/runtime/signals.h>
-#include <strata/train/session.h>
+#include <strata/train/run.h>
 
 namespace {
 
@@ -24,8 +24,8 @@ class Printer final : public strata::Observer {
 };
 
 /// Two steps of a small model on `text`.
-strata::SessionResult train(const std::string& text) {
-  strata::SessionRequest request;
+strata::RunResult train(const std::string& text) {
+  strata::RunRequest request;
   request.items = {"model.family=gpt2", "model.layers=1",      "model.hidden=16",     "model.heads=2",
                    "model.ffn=32",      "model.vocab=300",     "model.seq=16",        "data.train=" + text,
                    "train.steps=2",     "train.micro_batch=2", "memory.device=64MiB", "memory.pinned=64MiB",
@@ -35,13 +35,13 @@ strata::SessionResult train(const std::string& text) {
   request.tasks = strata::all_tasks();
   const auto signals = strata::must(strata::install_signals());
   Printer printer;
-  return strata::must(strata::run_session(request, printer, *signals));
+  return strata::must(strata::run_training(request, printer, *signals));
 }
 
 }  // namespace
 
 int main(int, char** argv) {
-  const strata::SessionResult run = train(argv[1]);
+  const strata::RunResult run = train(argv[1]);
   std::printf("%s", run.summary.c_str());
 
   strata::ExportRequest exported;

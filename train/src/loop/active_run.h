@@ -10,16 +10,16 @@
 #include <strata/plan/job.h>
 #include <strata/train/observer.h>
 #include <strata/train/run_folder.h>
-#include <strata/train/session_request.h>
+#include <strata/train/run_request.h>
 #include <strata/batches/training_data.h>
 
 #include "loop/trainer.h"
 
 namespace strata {
 
-/// The state of a running session. Its plan may change when budgets change.
+/// What a run holds while it goes on. Its plan may change when budgets change.
 struct ActiveRun {
-  const SessionRequest& request;
+  const RunRequest& request;
   LoadedConfig& loaded;
   const CachedProfile& machine;
   Io& io;

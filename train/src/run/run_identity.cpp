@@ -24,7 +24,7 @@ std::map<std::string, std::string> other_entries(const TrainConfig& c, const Tra
       {"data", training_data.data_digest()},
       {"data.packing", training_data.packing()},
       {std::string(kDecoder), to_hex(digest_of(std::as_bytes(std::span(decoder))))}};
-  if (has_reference(c)) entries.emplace(kValidation, training_data.val_digest());
+  if (objective_of(c).has_reference) entries.emplace(kValidation, training_data.val_digest());
   if (std::string gemm = gemm_implementation(c.memory.backend, c.train.dtype, c.train.attention_backend);
       !gemm.empty())
     entries.emplace(kGemmImplementation, std::move(gemm));

@@ -51,7 +51,7 @@ Result<const TaskKind*> task_kind(const TrainConfig& config, TaskKinds kinds) {
     known += str(known.empty() ? "" : ", ", kind.objective);
   }
   return Status::error(Code::unsupported, str("train.objective = ", config.train.objective,
-                                              ", but this program runs ", known, " (SessionRequest::tasks)"));
+                                              ", but this program runs ", known, " (RunRequest::tasks)"));
 }
 
 }  // namespace strata

@@ -4,7 +4,7 @@
 
 namespace strata {
 
-/// The tasks of all values of train.objective, for SessionRequest::tasks.
+/// The tasks of all values of train.objective, for RunRequest::tasks.
 TaskKinds all_tasks() noexcept;
 
 }  // namespace strata

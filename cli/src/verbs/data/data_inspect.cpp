@@ -41,7 +41,8 @@ Result<Inspected> of_config(const Args& args, Io& io) {
   STRATA_TRY_ASSIGN(std::vector<std::string> files, locate_data_files(config.data.train, "data.train"));
   STRATA_TRY_ASSIGN(TextCodec codec, open_codec(config, files, io));
   const std::int64_t seq = config.model.seq_is_most ? 0 : config.model.seq;
-  return Inspected{std::move(files), std::move(codec), samples_answers(config), record_use(config), seq};
+  return Inspected{std::move(files), std::move(codec), objective_of(config).data == RunData::prompts,
+                   record_use(config), seq};
 }
 
 Result<Inspected> of_files(const Args& args, Io& io) {

@@ -12,10 +12,13 @@ namespace strata {
 
 struct TrainConfig;
 
-/// Whether the run trains adapters of a frozen model.
-bool has_adapters(const TrainConfig& config);
-/// Whether matrices are trained in subspaces of their gradients.
-bool trains_in_subspaces(const TrainConfig& config);
+/// What a step changes.
+enum class TrainedPart : std::uint8_t {
+  parameters,  ///< the model's own, except those that train.freeze names
+  adapters,    ///< the model itself is frozen
+  subspaces,   ///< matrices change in subspaces of their gradients, all other parameters as a whole
+};
+TrainedPart trained_part(const TrainConfig& config) noexcept;
 /// Whether some parameters are not trained.
 bool freezes(const TrainConfig& config);
 /// Whether checkpoints hold frozen parameters. Those of adapters leave them out if all of them are in the

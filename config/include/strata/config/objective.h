@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include <strata/config/objectives.h>
 #include <strata/kernels/align/loss_options.h>
 #include <strata/model/align/pairs.h>
 #include <strata/model/align/policy.h>
@@ -9,19 +10,13 @@
 #include <strata/text/pair_dataset.h>
 #include <strata/text/tokenizer.h>
 
-// The objectives of a run (train.objective) apart from the next token.
+// What the objectives of a run apart from the next token are made of: programs, losses, sizes.
 
 namespace strata {
 
 struct TrainConfig;
 
-/// Whether the run learns from pairs of answers.
-bool compares_pairs(const TrainConfig& config);
-/// Whether it compares the model with the one that the run starts from.
-bool has_reference(const TrainConfig& config);
-/// Whether the model gives a score instead of tokens.
-bool is_reward_model(const TrainConfig& config);
-/// The name of its loss, of those that align.loss has for the objective.
+/// The name of its loss, of those that align.loss has for the objective; empty if it has none.
 std::string_view align_loss(const TrainConfig& config);
 /// Which records its data consists of.
 RecordUse record_use(const TrainConfig& config);
@@ -33,11 +28,6 @@ PairOptions pair_options(const TrainConfig& config, SampleOrder order, const Tok
 /// The program of a run with a reference that computes what its pairs or answers are compared with
 /// (ProgramRole::forward).
 inline constexpr const char* kReferenceProgram = "reference";
-
-/// Whether the run learns from answers that it samples: of the objectives ppo and grpo.
-bool samples_answers(const TrainConfig& config);
-/// Whether a critic is trained beside the policy.
-bool has_critic(const TrainConfig& config);
 
 /// How much of what an iteration of such a run has.
 struct PolicySizes {

@@ -3,6 +3,7 @@
 #include <span>
 #include <string_view>
 
+#include <strata/config/objectives.h>
 #include <strata/runtime/config/config.h>
 #include <strata/runtime/status.h>
 
@@ -11,9 +12,10 @@ namespace strata {
 /// The purpose of a run: a named set of values, like a preset, that says nothing about the model.
 struct TrainTask {
   std::string_view name, doc;
-  std::span<const std::pair<std::string_view, std::string_view>> values;  ///< key, text
+  std::string_view objective = {};  ///< train.objective; empty: it stays as it is
+  KeyValues values = {};
 };
-std::span<const TrainTask> train_tasks() noexcept;
+std::span<const TrainTask> train_tasks();
 /// The values of a task; the origin is "--task NAME". Errors: `invalid`, with the names that there are.
 Result<ConfigLayer> task_layer(std::string_view name);
 

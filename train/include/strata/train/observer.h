@@ -28,8 +28,8 @@ struct StepProgress {
   std::size_t n_of_task = 0;
 };
 
-/// Observes a training session, for example for a terminal, a log or a notebook. Nothing it does changes the
-/// run. All calls come from the thread that runs the session, except warnings that other ranks are late,
+/// Observes a run, for example for a terminal, a log or a notebook. Nothing it does changes the
+/// run. All calls come from the thread of run_training(), except warnings that other ranks are late,
 /// which come from a thread of the transport as long as the world exists.
 class Observer {
  public:

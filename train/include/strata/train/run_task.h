@@ -24,7 +24,7 @@ struct ModelSample {
 };
 
 /// A kind of run: what its steps train on and compute, and what its checkpoints have besides the states of
-/// parameters. A session calls begin() or resume() once, and then its trainer for each step prepare(), if it
+/// parameters. A run calls begin() or resume() once, and then its trainer for each step prepare(), if it
 /// is due, step() and after_step(). All ranks of a run have a task each. Not thread-safe.
 class RunTask {
  public:

@@ -12,7 +12,7 @@ namespace strata::detail {
 class GradientNorms final : public StepHook {
  public:
   explicit GradientNorms(RunLoop& loop);
-  /// Reads the norms of the session's last step. Allocates nothing.
+  /// Reads the norms of the engine's last step. Allocates nothing.
   Status after_step(MetricsLine& line) override;
 
  private:

@@ -29,7 +29,7 @@ std::vector<RunCommand> commands_of(const TrainConfig& config) {
   if (!config.log.command.empty()) commands.push_back({"log.command", config.log.command});
   for (const std::string& reward : config.align.reward)
     if (const auto spec = parse_reward(reward);
-        samples_answers(config) && spec.has_value() && spec->kind == "command")
+        objective_of(config).data == RunData::prompts && spec.has_value() && spec->kind == "command")
       commands.push_back({"align.reward", spec->argument});
   return commands;
 }

@@ -16,9 +16,8 @@
 
 namespace strata {
 
-Result<std::vector<std::string>> checkpoints_to_resume(const SessionRequest& request,
-                                                       const TrainConfig& config, const std::string& path,
-                                                       Io& io, Observer& observer) {
+Result<std::vector<std::string>> checkpoints_to_resume(const RunRequest& request, const TrainConfig& config,
+                                                       const std::string& path, Io& io, Observer& observer) {
   if (!request.resume.empty()) STRATA_TRY(clear_drafts(io, checkpoint_dir(config, path)));
   auto found = list_checkpoints(config, path, io, [&](std::string_view text) { observer.on_warning(text); });
   if (!request.resume.empty()) {

@@ -6,7 +6,7 @@
 #include <strata/runtime/log.h>
 #include <strata/session/manifest.h>
 #include <strata/train/observer.h>
-#include <strata/train/session_request.h>
+#include <strata/train/run_request.h>
 #include <strata/batches/training_data.h>
 
 namespace strata {
@@ -16,9 +16,8 @@ struct TrainConfig;
 
 /// The checkpoints to resume from, newest first; none for a new run. The folders must be locked. Errors:
 /// `invalid` for a new run where another one has checkpoints; those of list_checkpoints().
-Result<std::vector<std::string>> checkpoints_to_resume(const SessionRequest& request,
-                                                       const TrainConfig& config, const std::string& path,
-                                                       Io& io, Observer& observer);
+Result<std::vector<std::string>> checkpoints_to_resume(const RunRequest& request, const TrainConfig& config,
+                                                       const std::string& path, Io& io, Observer& observer);
 
 bool is_finished(const Manifest& manifest, const TrainConfig& config, const std::string& path, Io& io);
 

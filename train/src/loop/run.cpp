@@ -1,4 +1,4 @@
-#include <strata/train/session.h>
+#include <strata/train/run.h>
 
 #include <ctime>
 #include <memory>
@@ -42,13 +42,13 @@ std::string default_folder(const TrainConfig& config) {
   return str("runs/", config.model.preset.empty() ? std::string("run") : config.model.preset, "-", stamp);
 }
 
-RunFolder::Mode open_mode(const SessionRequest& request) {
+RunFolder::Mode open_mode(const RunRequest& request) {
   return !request.resume.empty() ? RunFolder::Mode::resume
          : request.overwrite     ? RunFolder::Mode::overwrite
                                  : RunFolder::Mode::fresh;
 }
 
-SessionResult nothing_to_do(const Manifest& manifest, const TrainConfig& config, const std::string& path) {
+RunResult nothing_to_do(const Manifest& manifest, const TrainConfig& config, const std::string& path) {
   return {StopReason::finished,
           path,
           str(path, " is finished: ", manifest.step, " of ", config.train.steps, " steps; nothing to do\n"),
@@ -76,7 +76,7 @@ Status plan_run(ActiveRun& active, const TrainingData& data, const Signals& sign
 
 // Removes a budget request of the run that was overwritten, or one that this run has already applied, but not
 // one that was submitted since.
-Status drop_applied_request(const SessionRequest& request, const std::string& path,
+Status drop_applied_request(const RunRequest& request, const std::string& path,
                             const std::vector<std::string>& asked, Io& io) {
   const BudgetRequest pending(io, path);
   if (pending.is_pending() &&
@@ -85,7 +85,7 @@ Status drop_applied_request(const SessionRequest& request, const std::string& pa
   return {};
 }
 
-Result<SessionResult> train_to_end(ActiveRun& active, const TrainingData& training_data, RunFolder& folder,
+Result<RunResult> train_to_end(ActiveRun& active, const TrainingData& training_data, RunFolder& folder,
                                    Observer& observer, Signals& signals, RunTask& task) {
   const TrainConfig& config = active.loaded.config;
   Trainer trainer(
@@ -106,7 +106,7 @@ Result<SessionResult> train_to_end(ActiveRun& active, const TrainingData& traini
   STRATA_TRY(
       folder.write("summary.json", summary_json(outcome, engine, config.io.write_budget_bytes, expected)));
   sinks.finish();
-  return SessionResult{outcome.stop_reason, folder.path(), summary_text(outcome, engine, folder, expected),
+  return RunResult{outcome.stop_reason, folder.path(), summary_text(outcome, engine, folder, expected),
                        outcome.why_stopped};
 }
 
@@ -170,7 +170,7 @@ Status check_prometheus_file(const std::string& file, Io& io) {
 }
 
 // `asked`: the assignments of the budget request in the folder that are already part of `loaded`.
-Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
+Result<RunResult> train(const RunRequest& request, LoadedConfig& loaded,
                             std::unique_ptr<RunFolder> folder, Observer& observer, Signals& signals,
                             const std::vector<std::string>& asked, Ranks& ranks) {
   Io& io = posix_io();
@@ -220,13 +220,13 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
 }
 
 // A rank other than 0: its configuration, data and checkpoints are those of rank 0.
-Result<SessionResult> follow(const SessionRequest& request, Signals& signals, World& world,
+Result<RunResult> follow(const RunRequest& request, Signals& signals, World& world,
                              Observer* observer) {
   STRATA_TRY_ASSIGN(const RankStart start, receive_start(world));
-  if (start.config.empty()) return SessionResult{};
+  if (start.config.empty()) return RunResult{};
   Io& io = posix_io();
   STRATA_TRY(check_all_see(world, start.path, io));
-  SessionRequest given{{.items = {str(start.path, "/", kResolvedConfig)},
+  RunRequest given{{.items = {str(start.path, "/", kResolvedConfig)},
                         .file_text = start.config,
                         .environment = launcher_variables(request.environment)},
                        start.path,
@@ -266,12 +266,12 @@ Result<SessionResult> follow(const SessionRequest& request, Signals& signals, Wo
                   *active.job);
   STRATA_TRY_ASSIGN(const TrainOutcome outcome, trainer.run());
   STRATA_TRY(detail::write_trace(trace.get(), world.rank(), start.path, io));
-  return SessionResult{outcome.stop_reason, start.path, {}, outcome.why_stopped};
+  return RunResult{outcome.stop_reason, start.path, {}, outcome.why_stopped};
 }
 
 // Starts threads as ranks if they are asked for. parallel.ranks and parallel.transport stay `auto` in the
 // tree, since the run may be resumed by another launcher.
-Status decide_ranks(const SessionRequest& request, const Signals& signals, LoadedConfig& loaded,
+Status decide_ranks(const RunRequest& request, const Signals& signals, LoadedConfig& loaded,
                     std::unique_ptr<RankThreads>& threads, Ranks& ranks) {
   TrainConfig::Parallel& parallel = loaded.config.parallel;
   const bool launched = ranks.world != nullptr;
@@ -297,7 +297,7 @@ Status decide_ranks(const SessionRequest& request, const Signals& signals, Loade
   }
   if (ranks.world == nullptr) return {};
   describe_ranks(*ranks.world, request.environment, loaded);
-  if (trains_in_subspaces(loaded.config))
+  if (trained_part(loaded.config) == TrainedPart::subspaces)
     return Status::error(Code::unsupported, str("optim.name = galore, but there are ",
                                                 plural(ranks.world->size(), "rank"), "; start one"));
   STRATA_TRY_ASSIGN(const TaskKind* const kind, task_kind(loaded.config, request.tasks));
@@ -315,7 +315,7 @@ Status decide_ranks(const SessionRequest& request, const Signals& signals, Loade
 
 // The paths that may be in the folder of a new run besides the run: its configuration, and what is kept for
 // all runs.
-std::vector<std::string> may_be_inside(const SessionRequest& request, const TrainConfig& config) {
+std::vector<std::string> may_be_inside(const RunRequest& request, const TrainConfig& config) {
   std::vector<std::string> paths = request.items;
   paths.push_back(config.data.cache_dir);
   paths.insert(paths.end(), config.memory.nvme_dirs.begin(), config.memory.nvme_dirs.end());
@@ -324,7 +324,7 @@ std::vector<std::string> may_be_inside(const SessionRequest& request, const Trai
 }
 
 // Everything happens under the lock, so that a second command does not touch a run that is training.
-Result<SessionResult> lead(const SessionRequest& request, Observer& observer, Signals& signals,
+Result<RunResult> lead(const RunRequest& request, Observer& observer, Signals& signals,
                            Ranks& ranks) {
   Io& io = posix_io();
   std::unique_ptr<RunFolder> folder;
@@ -337,7 +337,7 @@ Result<SessionResult> lead(const SessionRequest& request, Observer& observer, Si
   std::vector<std::string> asked;
   if (const BudgetRequest pending(io, request.resume); !request.resume.empty() && pending.is_pending())
     asked = pending.read().value_or(asked);  // on an error change_budgets() consumes and refuses it
-  SessionRequest given = with_defaults(request, asked);
+  RunRequest given = with_defaults(request, asked);
   given.replans = ranks.world != nullptr;
   if (!request.resume.empty())
     given.items.insert(given.items.begin(), str(request.resume, "/", kResolvedConfig));
@@ -352,7 +352,7 @@ Result<SessionResult> lead(const SessionRequest& request, Observer& observer, Si
                     may_be_inside(request, loaded.config)));
   StartAnnouncement to_threads(threads == nullptr ? nullptr : ranks.world);
   if (threads != nullptr) ranks.announcement = &to_threads;
-  Result<SessionResult> result = train(given, loaded, std::move(folder), observer, signals, asked, ranks);
+  Result<RunResult> result = train(given, loaded, std::move(folder), observer, signals, asked, ranks);
   if (threads == nullptr) return result;
   to_threads.finish(result.status());
   // The error of another rank says more than that the rank has gone.
@@ -362,19 +362,19 @@ Result<SessionResult> lead(const SessionRequest& request, Observer& observer, Si
 
 }  // namespace
 
-Result<SessionResult> run_session(const SessionRequest& request, Observer& observer, Signals& signals,
+Result<RunResult> run_training(const RunRequest& request, Observer& observer, Signals& signals,
                                   World* world) {
   if (world != nullptr) watch_ranks(*world, WatchOptions().patience_s, &observer);
   if (world != nullptr && world->rank() > 0) return follow(request, signals, *world, &observer);
   World* const launched = world != nullptr && world->size() > 1 ? world : nullptr;
   StartAnnouncement to_processes(launched);
   Ranks ranks{launched, &to_processes};
-  Result<SessionResult> result = lead(request, observer, signals, ranks);
+  Result<RunResult> result = lead(request, observer, signals, ranks);
   to_processes.finish(result.status());
   return result;
 }
 
-Result<SessionResult> run_session_of_ranks(const SessionRequest& request, Observer& observer,
+Result<RunResult> run_training_of_ranks(const RunRequest& request, Observer& observer,
                                            Signals& signals, std::vector<std::unique_ptr<World>> worlds) {
   // No rank ends before the last one has written; after an error the others learn that this one has gone.
   const auto run = [request](World& world, Signals& shared) {
@@ -383,7 +383,7 @@ Result<SessionResult> run_session_of_ranks(const SessionRequest& request, Observ
     return status;
   };
   const auto threads = RankThreads::start(std::move(worlds), signals, run);
-  Result<SessionResult> result = run_session(request, observer, signals, &threads->first());
+  Result<RunResult> result = run_training(request, observer, signals, &threads->first());
   if (result.has_value()) (void)threads->first().all_gather("");
   const Status other = threads->join(result.status());
   return !other.is_ok() && (result.has_value() || result.status().code() == Code::lost_peer) ? other : result;

@@ -7,22 +7,22 @@
 #include <strata/runtime/signals.h>
 #include <strata/runtime/status.h>
 #include <strata/train/observer.h>
-#include <strata/train/session_request.h>
+#include <strata/train/run_request.h>
 #include <strata/train/stop_reason.h>
 
 namespace strata {
 
 class World;
 
-/// How a training session ended.
-struct SessionResult {
+/// How a run ended, or this part of it.
+struct RunResult {
   StopReason stop_reason = StopReason::finished;
   std::string run;          ///< the run folder
   std::string summary;      ///< text for the user; ends with a newline
   std::string why_stopped;  ///< "by a signal"; empty if all steps are done
 };
 
-/// Runs a training session, with several ranks that of one of them: locks the run folder, loads or trains the
+/// Runs a training, with several ranks the part of one of them: locks the run folder, loads or trains the
 /// tokenizer, plans, resumes from the newest checkpoint, trains, changes budgets on request, validates, and
 /// writes the run folder. Blocks until it ends; `signals` may end it early. With several ranks, rank 0 does
 /// all that, its configuration is that of all, and the others follow it: they write only their parts of
@@ -31,12 +31,12 @@ struct SessionResult {
 /// late. Errors: those of the configuration (`invalid`), of the plan
 /// (`does_not_fit`), of files, and `diverged`. Training states that are consistent are saved before an error
 /// is returned.
-Result<SessionResult> run_session(const SessionRequest& request, Observer& observer, Signals& signals,
+Result<RunResult> run_training(const RunRequest& request, Observer& observer, Signals& signals,
                                   World* world = nullptr);
 
 /// The same for all ranks of this process, which are its threads; returns how the first one ended, or the
 /// error of another that it ended by. Returns when all ranks of the run have ended.
-Result<SessionResult> run_session_of_ranks(const SessionRequest& request, Observer& observer,
+Result<RunResult> run_training_of_ranks(const RunRequest& request, Observer& observer,
                                            Signals& signals, std::vector<std::unique_ptr<World>> worlds);
 
 }  // namespace strata
