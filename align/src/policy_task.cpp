@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <strata/config/train_config.h>
 #include <strata/config/objective.h>
 #include <strata/config/run_layout.h>
 #include <strata/runtime/str.h>
@@ -54,12 +55,11 @@ Status PolicyTask::check_is_whole(const Engine& engine) const {
 }
 
 Status PolicyTask::after_step(Engine& engine, MetricsLine& line, Observer& observer) {
-  TrainConfig::Optim optim = config_.optim;
-  optim.lr = config_.align.critic_lr.value_or(optim.lr);
+  const double lr = config_.align.critic_lr.value_or(config_.optim.lr);
   StepReport critic;
   critic.flags = line.report.flags;
-  STRATA_TRY(iterations_->after_step(
-      engine, cpuopt::learning_rate(lr_schedule(optim, config_.train.steps), line.step), line, critic));
+  STRATA_TRY(iterations_->after_step(engine, cpuopt::learning_rate(lr_schedule(config_, lr), line.step), line,
+                                     critic));
   warn_of_equal_rewards(line, observer);
   if (!objective_of(config_).has_critic) return {};
   line.report.seconds += critic.seconds;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <strata/runtime/str.h>
+#include <strata/session/ranks/rank_traffic.h>
 
 #include "sharding/split_run.h"
 

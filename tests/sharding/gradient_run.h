@@ -7,14 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include <strata/config/train_config.h>
 #include <strata/graph/op_list.h>
 #include <strata/graph/partition.h>
 #include <strata/graph/passes.h>
 #include <strata/model/decoder.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
-#include <strata/plan/split/split_model.h>
 
 #include "sharding/sharded_run.h"
 
@@ -179,22 +177,6 @@ inline void run_mesh(const Program& whole, const std::vector<Along>& mesh, const
       axis.rank = rank / stride % axis.ranks;
       STRATA_TRY_ASSIGN(part, partition(part, axis, along.texts));
     }
-    return part;
-  };
-  run_parts(whole, axes, part_of_rank, check, seed);
-}
-
-/// The ranks have what parallel.shard says.
-inline void run_layout(const Program& whole, TrainConfig config, bool tied_head, const CheckRank& check,
-                       std::uint64_t seed = 1) {
-  std::vector<std::pair<std::int32_t, int>> axes;
-  for (const MeshAxis axis : kSplitAxes)
-    axes.emplace_back(static_cast<std::int32_t>(axis), model_parallel(config).size(axis));
-  const auto part_of_rank = [&](int rank) -> Result<Program> {
-    Program part = whole;
-    TrainConfig of_rank = config;
-    of_rank.parallel.rank = rank;
-    STRATA_TRY(split_among_ranks({&part, 1}, of_rank, tied_head));
     return part;
   };
   run_parts(whole, axes, part_of_rank, check, seed);

@@ -7,6 +7,7 @@
 
 #include <strata/config/split_annotations.h>
 #include <strata/config/train_config.h>
+#include <strata/plan/split/split_model.h>
 
 #include "sharding/gradient_run.h"
 
@@ -14,6 +15,22 @@ namespace strata {
 namespace {
 
 using namespace test;  // NOLINT
+
+// The ranks have what parallel.shard says.
+void run_layout(const Program& whole, const TrainConfig& config, bool tied_head, const CheckRank& check,
+                std::uint64_t seed = 1) {
+  std::vector<std::pair<std::int32_t, int>> axes;
+  for (const MeshAxis axis : kSplitAxes)
+    axes.emplace_back(static_cast<std::int32_t>(axis), model_parallel(config).size(axis));
+  const auto part_of_rank = [&](int rank) -> Result<Program> {
+    Program part = whole;
+    TrainConfig of_rank = config;
+    of_rank.parallel.rank = rank;
+    STRATA_TRY(split_among_ranks({&part, 1}, of_rank, tied_head));
+    return part;
+  };
+  run_parts(whole, axes, part_of_rank, check, seed);
+}
 
 class PartitionFamilies : public ::testing::TestWithParam<std::tuple<const char*, int>> {
  protected:

@@ -10,6 +10,7 @@
 #include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 #include <strata/runtime/str.h>
+#include <strata/session/ranks/rank_traffic.h>
 
 #include "sharding/split_run.h"
 

@@ -1,5 +1,6 @@
 #include <strata/config/optimizer_choice.h>
 
+#include <strata/config/train_config.h>
 #include <strata/cpuopt/optimizer.h>
 #include <strata/runtime/assert.h>
 

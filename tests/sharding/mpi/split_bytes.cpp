@@ -8,6 +8,7 @@
 
 #include <strata/parallel/mpi_world.h>
 #include <strata/runtime/str.h>
+#include <strata/session/ranks/rank_traffic.h>
 
 #include "sharding/split_run.h"
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include <strata/batches/training_data.h>
-#include <strata/config/train_config.h>
 #include <strata/engine/engine.h>
 #include <strata/parallel/world.h>
 #include <strata/runtime/clock.h>
@@ -15,6 +14,8 @@
 #include <strata/train/run_task.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 /// The objects that a trainer works with; all of them outlive the trainer.
 struct TrainerParts {
@@ -54,10 +55,6 @@ struct RunLoop {
   Signals* interrupts() const noexcept { return parts.world == nullptr ? &parts.signals : nullptr; }
   double seconds_since(std::int64_t then_ns) const noexcept {
     return static_cast<double>(clock.now_ns() - then_ns) * 1e-9;
-  }
-  /// Records what follows in the trace if log.trace has the step.
-  void trace_step(std::int64_t step) const {
-    if (parts.trace != nullptr) parts.trace->set_enabled(config().log.trace.contains(step));
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <strata/config/train_config.h>
 #include <strata/infer/pair_figures.h>
 #include <strata/runtime/memory/alloc_counter.h>
 #include <strata/runtime/str.h>
@@ -17,6 +18,11 @@
 
 namespace strata {
 namespace {
+
+// Records what follows in the trace if log.trace has the step.
+void trace_step(const detail::RunLoop& loop, std::int64_t step) {
+  if (loop.parts.trace != nullptr) loop.parts.trace->set_enabled(loop.config().log.trace.contains(step));
+}
 
 void add_figures_of_task(const MetricsLine& line, StepProgress& progress) noexcept {
   const auto add = [&](const auto& figures, std::initializer_list<std::string_view> shown) {
@@ -163,7 +169,7 @@ Status Trainer::prepare_step() {
   RunTask& task = loop_.parts.task;
   const std::int64_t steps = loop_.engine->steps();
   if (!task.is_due(steps)) return {};
-  loop_.trace_step(steps + 1);
+  trace_step(loop_, steps + 1);
   const std::int64_t begin = loop_.clock.now_ns();
   STRATA_TRY(task.prepare(*loop_.engine, steps, [this] { return loop_.stops(); }));
   meter_.add_seconds(loop_.seconds_since(begin));
@@ -175,12 +181,12 @@ Status Trainer::step(std::int64_t step) {
   Engine& engine = *loop_.engine;
   meter_.begin_step();
   update_signal_answer();
-  loop_.trace_step(step);
+  trace_step(loop_, step);
   line_ = {};
   line_.step = step;
   for (detail::StepHook* const hook : hooks_) STRATA_TRY(hook->before_step(line_));
   meter_.count_resources(true);
-  line_.lr = cpuopt::learning_rate(lr_schedule(loop_.config().optim, loop_.config().train.steps), step);
+  line_.lr = cpuopt::learning_rate(lr_schedule(loop_.config(), loop_.config().optim.lr), step);
   const LaneBusySeconds lanes_before = engine.lane_busy_seconds();
   line_.report.flags = decisions();
   STRATA_TRY(task.step(engine, line_.lr, line_.report));

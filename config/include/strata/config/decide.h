@@ -3,11 +3,12 @@
 #include <string>
 #include <string_view>
 
-#include <strata/config/train_config.h>
+#include <strata/runtime/config/config.h>
 
 namespace strata {
 
 struct LoadedConfig;
+struct TrainConfig;
 
 /// Gives a key that is `auto` its value and the reason, in the tree that users see and in the struct that the
 /// run reads, so that the two cannot differ. Asserts if the key is not `auto`, as ConfigTree::resolve() does.

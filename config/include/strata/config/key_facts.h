@@ -5,11 +5,11 @@
 #include <string_view>
 #include <vector>
 
-#include <strata/config/train_config.h>
-
 // What the rows of the schema say about keys, beyond their values.
 
 namespace strata {
+
+struct TrainConfig;
 
 /// The entries of run_identity() that are values of keys, by key.
 std::map<std::string, std::string> identity_of_keys(const TrainConfig& config);

@@ -1,9 +1,10 @@
 #pragma once
 
 #include <strata/cpuopt/optimizer_facts.h>
-#include <strata/config/train_config.h>
 
 namespace strata {
+
+struct TrainConfig;
 
 /// The optimizer that updates parameters in the run: GaLore is AdamW on other parameters. The schema knows no
 /// other names.

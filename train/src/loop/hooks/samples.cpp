@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include <strata/config/train_config.h>
 #include <strata/runtime/str.h>
 
 namespace strata::detail {

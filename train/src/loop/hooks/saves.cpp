@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <strata/config/train_config.h>
 #include <strata/config/run_checkpoints.h>
 #include <strata/config/run_layout.h>
 #include <strata/profile/compute_device.h>

@@ -5,10 +5,14 @@
 
 #include <fmt/format.h>
 
+#include <strata/config/train_config.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 
 namespace strata::detail {
+
+Validations::Validations(RunLoop& loop)
+    : loop_(loop), batches_(loop.parts.data.val_batches(loop.config().train.micro_batch)) {}
 
 Status Validations::after_step(MetricsLine& line) {
   const TrainConfig::Train& train = loop_.config().train;

@@ -14,8 +14,7 @@ namespace strata::detail {
 /// Losses over data.val: of train.eval_batches every train.eval_every steps, and of all after the last step.
 class Validations final : public StepHook {
  public:
-  explicit Validations(RunLoop& loop)
-      : loop_(loop), batches_(loop.parts.data.val_batches(loop.config().train.micro_batch)) {}
+  explicit Validations(RunLoop& loop);
   Status after_step(MetricsLine& line) override;
   /// Over all validation data, after the last step; nothing if there are none or a signal cuts it short.
   Result<std::optional<EvaluationLoss>> of_last_step();
