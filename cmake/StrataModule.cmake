@@ -37,13 +37,17 @@ endif()
 set_property(GLOBAL PROPERTY STRATA_MODULES "")
 set_property(GLOBAL PROPERTY STRATA_API "")
 
-# strata_add_module(NAME SOURCES ... [DEPENDS strata::x ...] [PRIVATE_LIBS ...] [PUBLIC_LIBS ...] [API ...] [RUNS_ONCE])
+# strata_add_module(NAME [SOURCES ...] [DEPENDS strata::x ...] [PRIVATE_LIBS ...] [PUBLIC_LIBS ...] [API ...] [RUNS_ONCE])
+# SOURCES: all .cpp files below src/, unless they are listed, as they are where they depend on what was found.
 # API: the headers that programs outside of this tree include, as they write them. These are installed, with what they
 # include, and no others (docs/architecture.md lists them).
 # RUNS_ONCE: what the module does is done once per run or per command, not per step, so that a third of its compile time
 # is worth more than its optimization.
 function(strata_add_module name)
   cmake_parse_arguments(arg "RUNS_ONCE" "" "SOURCES;DEPENDS;PRIVATE_LIBS;PUBLIC_LIBS;API" ${ARGN})
+  if(NOT arg_SOURCES)
+    file(GLOB_RECURSE arg_SOURCES CONFIGURE_DEPENDS src/*.cpp)
+  endif()
   add_library(strata_${name} STATIC ${arg_SOURCES})
   add_library(strata::${name} ALIAS strata_${name})
   set_target_properties(strata_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
@@ -60,9 +64,13 @@ function(strata_add_module name)
   set_property(GLOBAL APPEND PROPERTY STRATA_API ${arg_API})
 endfunction()
 
-# strata_add_test(NAME SOURCES ... DEPENDS ... [LABELS ...]): a GoogleTest program.
+# strata_add_test(NAME [SOURCES ...] DEPENDS ... [LABELS ...]): a GoogleTest program, of all .cpp files of its folder
+# unless they are listed.
 function(strata_add_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LABELS;DEFINES" ${ARGN})
+  if(NOT arg_SOURCES)
+    file(GLOB_RECURSE arg_SOURCES CONFIGURE_DEPENDS *.cpp)
+  endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE strata_flags ${arg_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tests")
