@@ -9,8 +9,4 @@ namespace strata {
 std::uint32_t crc32c(std::uint32_t, std::span<const std::byte>) noexcept { return 0; }
 std::uint32_t crc32c_seed(std::uint64_t, std::uint64_t) noexcept { return 0; }
 std::uint32_t crc32c_shift(std::uint32_t, std::uint64_t) noexcept { return 0; }
-
-namespace detail {
-std::uint32_t crc32c_portable(std::uint32_t, std::span<const std::byte>) noexcept { return 0; }
-}  // namespace detail
 }  // namespace strata

@@ -12,5 +12,5 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 # The C library needs nothing else to build against; the C++ libraries need the headers of what they use.
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "bash-completion, g++, cmake, pkg-config, libfmt-dev, libspdlog-dev, libexpected-dev, \
-libhwloc-dev, liburing-dev, libxxhash-dev, libutf8proc-dev, zlib1g-dev, libyaml-dev, libdnnl-dev, libcpp-httplib-dev, nlohmann-json3-dev")
+libhwloc-dev, libisal-dev, liburing-dev, libxxhash-dev, libutf8proc-dev, zlib1g-dev, libyaml-dev, libdnnl-dev, libcpp-httplib-dev, nlohmann-json3-dev")
 include(CPack)

@@ -7,7 +7,7 @@ set -euo pipefail
 packages=(
   git ca-certificates g++ cmake ninja-build ccache pkg-config python3
   libfmt-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libexpected-dev
-  libhwloc-dev libxsimd-dev libeigen3-dev libdnnl-dev liburing-dev libxxhash-dev libutf8proc-dev zlib1g-dev libyaml-dev libedit-dev libcpp-httplib-dev
+  libhwloc-dev libisal-dev libxsimd-dev libeigen3-dev libdnnl-dev liburing-dev libxxhash-dev libutf8proc-dev zlib1g-dev libyaml-dev libedit-dev libcpp-httplib-dev
   libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev libbenchmark-dev
 )

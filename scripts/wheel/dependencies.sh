@@ -99,6 +99,17 @@ hwloc() {
   sed -i '/^Libs.private:/d' "$prefix/lib/pkgconfig/hwloc.pc"  # parts of the C library, which stays shared
 }
 
+# Its checksums alone, which only nasm assembles.
+isal() {
+  local source
+  command -v nasm >/dev/null || { echo 'dependencies: isa-l needs nasm: apt-get install nasm' >&2; exit 1; }
+  source=$(source_of libisal libisal-dev)
+  rm -rf "$work/built/isal" && cp -r "$source" "$work/built/isal" && cd "$work/built/isal"
+  make -f Makefile.unx units=crc lib
+  cp bin/isa-l.a "$prefix/lib/libisal.a"
+  sed "s|^libdir=.*|libdir=$prefix/lib|" "$(pkg-config --variable=libdir libisal)/pkgconfig/libisal.pc" >"$prefix/lib/pkgconfig/libisal.pc"
+}
+
 # In one header, without TLS and compression, whose libraries are larger than the rest.
 httplib() {
   local source version
@@ -113,6 +124,7 @@ for library in fmtlib:libfmt-dev spdlog:libspdlog-dev; do source_of "${library%:
 [[ -e $prefix/lib/libfmt.a ]] || by_cmake fmt "$work/source/fmtlib" fmt libfmt.a -DFMT_TEST=OFF -DFMT_DOC=OFF
 [[ -e $prefix/lib/libspdlog.a ]] || by_cmake spdlog "$work/source/spdlog" spdlog libspdlog.a -DSPDLOG_FMT_EXTERNAL=ON
 [[ -e $prefix/lib/libhwloc.a ]] || (hwloc)
+[[ -e $prefix/lib/libisal.a ]] || (isal)
 httplib
 [[ -e $prefix/lib/libdnnl.a ]] || onednn
 # Debian has static libraries of these packages.

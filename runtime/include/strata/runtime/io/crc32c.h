@@ -7,8 +7,7 @@
 namespace strata {
 
 /// CRC-32C (Castagnoli; RFC 3720 B.4) of `bytes`, continuing from `seed`: crc32c(crc32c(0, a), b) is the
-/// checksum of a followed by b. A seed of 0 starts a new checksum. Uses the CPU's CRC instruction if there is
-/// one.
+/// checksum of a followed by b. A seed of 0 starts a new checksum.
 std::uint32_t crc32c(std::uint32_t seed, std::span<const std::byte> bytes) noexcept;
 
 /// The seed for checksums of generation `generation` of object `id`. A block that belongs to another object,
@@ -19,10 +18,4 @@ std::uint32_t crc32c_seed(std::uint64_t id, std::uint64_t generation) noexcept;
 /// |b|) ^ crc32c(0, b). It is linear, so the parts may be checksummed in any order and combined by xor.
 std::uint32_t crc32c_shift(std::uint32_t crc, std::uint64_t bytes) noexcept;
 
-namespace detail {
-std::uint32_t crc32c_portable(std::uint32_t seed, std::span<const std::byte> bytes) noexcept;
-/// Uses the CPU's CRC instruction. Call it only if crc32c_has_hardware().
-std::uint32_t crc32c_hardware(std::uint32_t seed, std::span<const std::byte> bytes) noexcept;
-bool crc32c_has_hardware() noexcept;
-}  // namespace detail
 }  // namespace strata
