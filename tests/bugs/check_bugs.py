@@ -92,8 +92,8 @@ def places_of(bugs, texts):
     return places, problems
 
 
-def planted(bugs, places, texts):
-    """{path: text} of the sources that have bugs."""
+def planted(bugs, places, texts, header):
+    """{path: text} of the sources that have bugs, which include `header`."""
     changed = {}
     for bug in bugs:
         path = places[bug["name"]]
@@ -101,7 +101,7 @@ def planted(bugs, places, texts):
         if path.suffix == ".py":
             asks = r'(__import__("os").environ.get("PLANTED_BUG") == \1)'
             replace = re.sub(r'STRATA_BUG\(("[^"]+")\)', asks, replace)
-        before = changed.get(path, texts[path])
+        before = changed.get(path, texts[path] if path.suffix == ".py" else f'#include "{header}"\n{texts[path]}')
         if before.count(bug["find"]) != 1:
             sys.exit(f"{bug['name']}: another bug is in its place")
         changed[path] = before.replace(bug["find"], replace)
@@ -134,9 +134,9 @@ def copy_tree(tree, into, changed):
             path.unlink()
 
 
-def build(source, header, binary, jobs):
+def build(source, binary, jobs):
     configure = ["cmake", "--preset", "release", "-B", str(binary), "-DSTRATA_WITH_CUDA=OFF", "-DSTRATA_WITH_NCCL=OFF",
-                 f"-DCMAKE_CXX_FLAGS=-include {header}"]  # fmt: skip
+                 "-DSTRATA_BUILD_BENCH=OFF"]  # fmt: skip
     subprocess.run(configure, cwd=source, check=True)
     subprocess.run(["cmake", "--build", str(binary), "--parallel", str(jobs)], check=True)
 
@@ -216,7 +216,6 @@ def main():
             problems.append(f"{STARTER} does not have {GIVEN} once: programs would not know of the bug")
         if problems:
             sys.exit("\n".join(problems))
-        changed = {**planted(bugs, places, texts), STARTER: starter}
     if given.list:
         return
     if given.build is None:
@@ -225,8 +224,8 @@ def main():
     header, binary = folder / "planted_bug.h", folder / "build"
     if not given.built:
         write_if_other(header, HEADER.encode())
-        copy_tree(tree, folder / "tree", changed)
-        build(folder / "tree", header, binary, given.jobs)
+        copy_tree(tree, folder / "tree", {**planted(bugs, places, texts, header), STARTER: starter})
+        build(folder / "tree", binary, given.jobs)
     sys.exit(0 if check(chosen, binary, given.jobs) else 1)
 
 
