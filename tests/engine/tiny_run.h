@@ -23,10 +23,11 @@ inline DecoderConfig tiny_config() {
 }
 
 /// One family for each way in which decoders differ: tied tables, biases and learned positions; ALiBi; RoPE
-/// with grouped queries and a gated MLP; normalized queries and heads wider than hidden / heads; windows,
-/// soft caps and norms on both sides. Tests of what is added to a decoder run for these; those of a family's
-/// own code run for decoder_families().
-inline constexpr std::array<std::string_view, 5> kFamilyKinds = {"gpt2", "bloom", "llama", "qwen3", "gemma2"};
+/// with grouped queries and a gated MLP; windows, soft caps and norms on both sides; normalized queries,
+/// heads wider than hidden / heads, and two RoPE tables. Tests of what is added to a decoder run for these;
+/// those of a family's own code run for decoder_families().
+inline constexpr std::array<std::string_view, 5> kFamilyKinds = {"gpt2", "bloom", "llama", "gemma2",
+                                                                 "gemma3_text"};
 
 /// A tiny model of `family`, with grouped queries if the family has them.
 inline DecoderConfig tiny_of_family(std::string_view family) {
@@ -35,7 +36,7 @@ inline DecoderConfig tiny_of_family(std::string_view family) {
   config.hidden = 32;
   config.heads = 4;
   config.kv_heads = config.norm == DecoderConfig::Norm::rms ? 2 : 4;
-  config.head_dim = family == "qwen3" ? 12 : 0;  // heads wider than hidden / heads
+  if (family == "qwen3" || family == "gemma3_text") config.head_dim = 12;  // wider than hidden / heads
   config.ffn = 48;
   config.vocab = 50;
   config.seq = 16;

@@ -22,9 +22,9 @@ TEST(SelectAttentionBackendTest, ForwardAndBackwardGetTheBackendAlsoWhereRecompu
       const bool is_attention = was.op == Op::attention || was.op == Op::attention_backward;
       Attrs attrs = is.attrs;
       if (is_attention) {
-        EXPECT_EQ(was.attrs.as<AttentionAttrs>().backend, AttentionBackend::mma);
+        EXPECT_EQ(was.attrs.as<AttentionAttrs>().backend, AttentionBackend::host);
         EXPECT_EQ(is.attrs.as<AttentionAttrs>().backend, AttentionBackend::wgmma) << op_name(is.op);
-        attrs.as<AttentionAttrs>().backend = AttentionBackend::mma;
+        attrs.as<AttentionAttrs>().backend = AttentionBackend::host;
       }
       marked += is_attention;
       EXPECT_EQ(attrs, was.attrs);  // nothing else changes
@@ -71,6 +71,24 @@ TEST(SelectAttentionBackendTest, ABackwardWithTooLargeAWorkspaceFallsBackToMma) 
   }
 }
 
+// The kernels of CUDA keep scores in registers: forward needs nothing, backward one number for a token and
+// head.
+TEST(SelectAttentionBackendTest, TheScratchOfTheHostsKernelIsNotInProgramsForAGpu) {
+  DecoderConfig config = test::make_decoder_config(1, 128);
+  config.seq = 4096;
+  const Program program = select_attention_backend(
+      test::decoder_program(config, 1, Recompute::none, DType::bf16), AttentionBackend::mma);
+  for (const Instr& instr : program.code) {
+    const std::size_t bytes = instr.out.empty() ? 0 : program.value(instr.out.back()).bytes();
+    if (instr.op == Op::attention) {
+      EXPECT_EQ(bytes, 0u);
+    }
+    if (instr.op == Op::attention_backward) {
+      EXPECT_EQ(bytes, 4096u * 2 * sizeof(float));
+    }
+  }
+}
+
 // cuDNN's backward stores the score gradients: 2 bytes for each of 2 sequences' 2 heads' 512 x 512 scores.
 TEST(SelectAttentionBackendTest, CudnnGetsItsWorkspaceAndNoPackedDocuments) {
   DecoderConfig config = test::make_decoder_config(2, 128);
@@ -90,7 +108,7 @@ TEST(SelectAttentionBackendTest, CudnnGetsItsWorkspaceAndNoPackedDocuments) {
               kernels::attention_backward_workspace_bytes(2 * 512, heads, DType::bf16, 64));
     EXPECT_GE(after.value(instr.out.back()).bytes(), std::size_t{2 * 2 * 512 * 512 * 2});
   }
-  const Program back = select_attention_backend(after, AttentionBackend::mma);
+  const Program back = select_attention_backend(after, AttentionBackend::host);
   for (std::size_t i = 0; i < whole.values.size(); ++i)
     EXPECT_EQ(back.values[i].bytes(), whole.values[i].bytes()) << whole.values[i].name;
 

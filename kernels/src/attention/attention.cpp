@@ -82,6 +82,12 @@ dispatch::Check check(const char* op, const Args& a) {
   return check;
 }
 
+// What the workspace on `backend` has to be for.
+AttentionHeads shape_on(const Backend& backend, AttentionHeads shape) noexcept {
+  if (backend.info().kind != DeviceKind::cuda) shape.backend = AttentionBackend::host;
+  return shape;
+}
+
 }  // namespace
 
 STRATA_OP(attention_forward, AttentionForwardArgs);
@@ -102,9 +108,9 @@ std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const Attenti
 }
 std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape, DType dtype,
                                               std::int64_t head_dim) noexcept {
-  return std::max(
-      workspace_bytes(tokens, shape, detail::attention_forward_slot(shape, dtype, head_dim)),
-      cudnn_workspace_bytes(detail::cudnn_attention(false, tokens, shape, dtype, head_dim), shape));
+  if (shape.backend == AttentionBackend::host)
+    return workspace_bytes(tokens, shape, detail::attention_forward_slot(shape, dtype, head_dim));
+  return cudnn_workspace_bytes(detail::cudnn_attention(false, tokens, shape, dtype, head_dim), shape);
 }
 std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept {
   return attention_backward_workspace_bytes(tokens, shape, DType::f32, 0);
@@ -112,17 +118,19 @@ std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const Attent
 std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape, DType dtype,
                                                std::int64_t head_dim) noexcept {
   // On CUDA the workspace has one f32 for each token and head.
-  return std::max(
-      {workspace_bytes(tokens, shape, detail::attention_backward_slot(shape, dtype, head_dim)),
-       static_cast<std::size_t>(tokens * shape.heads) * sizeof(float),
-       cudnn_workspace_bytes(detail::cudnn_attention(true, tokens, shape, dtype, head_dim), shape)});
+  const std::size_t of_cuda =
+      std::max(static_cast<std::size_t>(tokens * shape.heads) * sizeof(float),
+               cudnn_workspace_bytes(detail::cudnn_attention(true, tokens, shape, dtype, head_dim), shape));
+  if (shape.backend != AttentionBackend::host) return of_cuda;
+  return std::max(workspace_bytes(tokens, shape, detail::attention_backward_slot(shape, dtype, head_dim)),
+                  of_cuda);
 }
 
 Status attention_forward_async(Backend& backend, Stream& stream, const AttentionForwardArgs& a) {
   STRATA_TRY(check("attention_forward", a)
-                 .workspace(a.workspace,
-                            attention_forward_workspace_bytes(detail::sequences_of(a) * a.shape.seq, a.shape,
-                                                              a.qkv.dtype, detail::head_dim_of(a)))
+                 .workspace(a.workspace, attention_forward_workspace_bytes(
+                                             detail::sequences_of(a) * a.shape.seq,
+                                             shape_on(backend, a.shape), a.qkv.dtype, detail::head_dim_of(a)))
                  .status());
   return dispatch::enqueue(backend, stream, attention_forward_op, a, {a.qkv, a.kv, a.doc_start},
                            {a.out, a.lse}, a.workspace);
@@ -134,9 +142,9 @@ Status attention_backward_async(Backend& backend, Stream& stream, const Attentio
   all.rows("dout", a.dout, rows, dispatch::row_length(a.out))
       .optional_elements("delta", a.delta, DType::f32, rows * a.shape.heads)
       .rows("dqkv", a.dqkv, rows, dispatch::row_length(a.qkv))
-      .workspace(a.workspace,
-                 attention_backward_workspace_bytes(detail::sequences_of(a) * a.shape.seq, a.shape,
-                                                    a.qkv.dtype, detail::head_dim_of(a)));
+      .workspace(a.workspace, attention_backward_workspace_bytes(detail::sequences_of(a) * a.shape.seq,
+                                                                 shape_on(backend, a.shape), a.qkv.dtype,
+                                                                 detail::head_dim_of(a)));
   if (dispatch::is_present(a.kv))
     all.rows("dkv", a.dkv, dispatch::row_count(a.kv), dispatch::row_length(a.kv));
   STRATA_TRY(all.status());

@@ -6,6 +6,8 @@ namespace strata::kernels {
 
 std::string_view to_string(AttentionBackend backend) noexcept {
   switch (backend) {
+    case AttentionBackend::host:
+      return "host";
     case AttentionBackend::mma:
       return "mma";
     case AttentionBackend::wgmma:

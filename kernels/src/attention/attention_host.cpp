@@ -5,6 +5,7 @@
 #include <strata/simd/convert.h>
 #include <strata/dispatch/rows.h>
 #include <strata/kernels/attention.h>
+#include <strata/runtime/assert.h>
 #include <strata/runtime/threads/thread_pool.h>
 
 #include "attention/attention_workspace.h"
@@ -222,6 +223,9 @@ template <class Body>
 void for_pairs(const AttentionGeometry& g, BufferView workspace, std::int64_t slot_floats, ThreadPool& pool,
                const Body& body) {
   const std::int64_t slots = detail::attention_slots(g.pairs);
+  STRATA_ASSERT(workspace.bytes >= static_cast<std::size_t>(slots * slot_floats) * sizeof(float),
+                "attention on the host has a workspace of ", workspace.bytes, " bytes for ", slots,
+                " slots of ", slot_floats, " floats");
   pool.parallel_for(slots, [&](std::int64_t slot) {
     float* scratch = reinterpret_cast<float*>(workspace.data) + slot * slot_floats;
     for (std::int64_t pair = slot; pair < g.pairs; pair += slots) body(pair, scratch);

@@ -101,15 +101,16 @@ std::string chunk_homes_json(const RunPlan& plan) {
   return "{" + text + "}";
 }
 
-// The attention backends of a program, if they are not the default (mma).
+// The attention backends of a program for a GPU, if they are not the default (mma).
 std::string attention_text(const LoweredProgram& train) {
   const auto by = [&](Op op) {
     for (const LoweredInstr& instr : train.code)
       if (instr.op == op) return instr.attrs.as<AttentionAttrs>().backend;
-    return AttentionBackend::mma;
+    return AttentionBackend::host;
   };
   const AttentionBackend forward = by(Op::attention), backward = by(Op::attention_backward);
-  if (forward == AttentionBackend::mma && backward == forward) return "";
+  if (forward == AttentionBackend::host || (forward == AttentionBackend::mma && backward == forward))
+    return "";
   return str(", attention by ", to_string(forward),
              backward == forward ? "" : str(" and backward by ", to_string(backward)));
 }

@@ -69,7 +69,7 @@ struct AttentionAttrs {
   std::int32_t window = 0;  ///< number of keys that a query sees; 0: all
   float softcap = 0;
   float scale = 0;  ///< factor of q k^T; 0: 1 / sqrt(d)
-  AttentionBackend backend = AttentionBackend::mma;
+  AttentionBackend backend = AttentionBackend::host;
   /// ALiBi on a rank's heads needs these: the number of the layer's heads, and which of them is the rank's
   /// first one; 0: all are here.
   std::int32_t alibi_heads = 0, alibi_first = 0;

@@ -41,11 +41,12 @@ struct AttentionHeads {
   std::int64_t seq = 0;
   bool causal = true;
   bool alibi = false;  ///< adds slope(head) * (key - query) to a score (Press et al. 2022); causal only
-  AttentionBackend backend =
-      AttentionBackend::mma;  ///< requested; heads that it does not support use mma. Ignored on the host
-  std::int64_t window = 0;    ///< a query sees this many keys up to its own; 0: all earlier ones. Causal only
-  float softcap = 0;          ///< scores s become softcap tanh(s / softcap); 0: no cap. Not with ALiBi
-  float scale = 0;            ///< factor of q k^T; 0: 1 / sqrt(d)
+  /// What was asked for. Heads that it does not support use mma. The host ignores it, but needs the workspace
+  /// of AttentionBackend::host.
+  AttentionBackend backend = AttentionBackend::host;
+  std::int64_t window = 0;  ///< a query sees this many keys up to its own; 0: all earlier ones. Causal only
+  float softcap = 0;        ///< scores s become softcap tanh(s / softcap); 0: no cap. Not with ALiBi
+  float scale = 0;          ///< factor of q k^T; 0: 1 / sqrt(d)
   /// ALiBi needs these if the heads are not all heads of a layer: the number of the layer's heads, and which
   /// of them the first one here is. 0: these are all.
   std::int64_t alibi_heads = 0, alibi_first = 0;

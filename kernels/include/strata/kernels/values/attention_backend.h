@@ -5,9 +5,10 @@
 
 namespace strata::kernels {
 
-/// The implementation of attention on a GPU. Results of the backends differ by rounding.
+/// The implementation of attention: the host's, or one of those on a GPU, whose results differ by rounding.
 enum class AttentionBackend : std::uint8_t {
-  mma,  ///< mma.sync
+  host,  ///< what programs are recorded for; a GPU runs it as mma
+  mma,   ///< mma.sync
   /// wgmma, executed by warpgroups of four warps: for 16-bit heads of 64 or 128 elements without a soft cap,
   /// if cuda_has_wgmma().
   wgmma,
@@ -18,7 +19,7 @@ enum class AttentionBackend : std::uint8_t {
   cudnn,
 };
 
-/// The name in train.attention_backend: mma, wgmma or cudnn.
+/// The name in train.attention_backend: mma, wgmma or cudnn; host, which is none of its choices.
 std::string_view to_string(AttentionBackend backend) noexcept;
 
 }  // namespace strata::kernels
