@@ -9,7 +9,7 @@ using C = TrainConfig;
 
 std::string method_names() { return "none|" + joined_names(detail::adapter_method_names()); }
 
-constexpr TrainKey kKeys[] = {
+constexpr TrainKey kAdapterKeys[] = {
     {{.section = "adapter",
       .name = "method",
       .type = KeyType::choice,
@@ -225,6 +225,6 @@ constexpr TrainKey kKeys[] = {
 
 }  // namespace
 
-std::span<const TrainKey> adapter_keys() noexcept { return kKeys; }
+std::span<const TrainKey> adapter_keys() noexcept { return kAdapterKeys; }
 
 }  // namespace strata

@@ -21,7 +21,7 @@ std::string loss_names() {
 }
 std::string kl_text(const C& c) { return kl_estimator(c) == kernels::KlEstimator::k1 ? "k1" : "k3"; }
 
-constexpr TrainKey kKeys[] = {
+constexpr TrainKey kAlignKeys[] = {
     {{.section = "align",
       .name = "loss",
       .type = KeyType::choice,
@@ -300,6 +300,6 @@ constexpr TrainKey kKeys[] = {
 
 }  // namespace
 
-std::span<const TrainKey> align_keys() noexcept { return kKeys; }
+std::span<const TrainKey> align_keys() noexcept { return kAlignKeys; }
 
 }  // namespace strata

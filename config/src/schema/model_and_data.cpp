@@ -15,7 +15,7 @@ std::string template_names() {
   return names;
 }
 
-constexpr TrainKey kKeys[] = {
+constexpr TrainKey kModelAndDataKeys[] = {
     {{.section = "model",
       .name = "preset",
       .default_text = "",
@@ -201,6 +201,6 @@ constexpr TrainKey kKeys[] = {
 
 }  // namespace
 
-std::span<const TrainKey> model_and_data_keys() noexcept { return kKeys; }
+std::span<const TrainKey> model_and_data_keys() noexcept { return kModelAndDataKeys; }
 
 }  // namespace strata

@@ -15,7 +15,7 @@ bool trains_in_subspaces(const C& c) { return c.optim.name == "galore"; }
 bool reads_momentum(const C& c) { return chosen_optimizer(c).momentum; }
 std::string optimizer_names() { return joined_names(cpuopt::all_optimizers()) + "|galore"; }
 
-constexpr TrainKey kKeys[] = {
+constexpr TrainKey kOptimizerKeys[] = {
     {{.section = "optim",
       .name = "name",
       .type = KeyType::choice,
@@ -242,6 +242,6 @@ constexpr TrainKey kKeys[] = {
 
 }  // namespace
 
-std::span<const TrainKey> optimizer_keys() noexcept { return kKeys; }
+std::span<const TrainKey> optimizer_keys() noexcept { return kOptimizerKeys; }
 
 }  // namespace strata

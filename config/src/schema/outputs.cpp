@@ -5,7 +5,7 @@ namespace {
 
 using C = TrainConfig;
 
-constexpr TrainKey kKeys[] = {
+constexpr TrainKey kOutputsKeys[] = {
     {{.section = "log",
       .name = "every",
       .type = KeyType::integer,
@@ -167,6 +167,6 @@ constexpr TrainKey kKeys[] = {
 
 }  // namespace
 
-std::span<const TrainKey> outputs_keys() noexcept { return kKeys; }
+std::span<const TrainKey> outputs_keys() noexcept { return kOutputsKeys; }
 
 }  // namespace strata

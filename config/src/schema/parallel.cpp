@@ -9,7 +9,7 @@ using C = TrainConfig;
 
 std::string schedule_names() { return joined_names(pipeline_schedule_names()); }
 
-constexpr TrainKey kKeys[] = {
+constexpr TrainKey kParallelKeys[] = {
     {{.section = "parallel",
       .name = "ranks",
       .type = KeyType::integer,
@@ -187,6 +187,6 @@ constexpr TrainKey kKeys[] = {
 
 }  // namespace
 
-std::span<const TrainKey> parallel_keys() noexcept { return kKeys; }
+std::span<const TrainKey> parallel_keys() noexcept { return kParallelKeys; }
 
 }  // namespace strata

@@ -9,7 +9,7 @@ using C = TrainConfig;
 
 std::string step_mode_names() { return joined_names(std::span(kStepModes).subspan<1>()); }  // without auto
 
-constexpr TrainKey kKeys[] = {
+constexpr TrainKey kPlacementKeys[] = {
     {{.section = "memory",
       .name = "backend",
       .type = KeyType::choice,
@@ -275,6 +275,6 @@ constexpr TrainKey kKeys[] = {
 
 }  // namespace
 
-std::span<const TrainKey> placement_keys() noexcept { return kKeys; }
+std::span<const TrainKey> placement_keys() noexcept { return kPlacementKeys; }
 
 }  // namespace strata

@@ -20,7 +20,7 @@ bool may_have_frozen_masters(const C& c) {
   return (freezes(c) || trained_part(c) == TrainedPart::subspaces) && c.train.dtype != "f32";
 }
 
-constexpr TrainKey kKeys[] = {
+constexpr TrainKey kTrainingKeys[] = {
     {{.section = "train",
       .name = "objective",
       .type = KeyType::choice,
@@ -184,6 +184,6 @@ constexpr TrainKey kKeys[] = {
 
 }  // namespace
 
-std::span<const TrainKey> training_keys() noexcept { return kKeys; }
+std::span<const TrainKey> training_keys() noexcept { return kTrainingKeys; }
 
 }  // namespace strata

@@ -49,7 +49,7 @@ Outcome accumulation(const TableRow& row, const Json& value, const Document& doc
                "for one rank; train.grad_accum counts the micro-batches of all ranks: multiply it by them");
 }
 
-constexpr TableRow kRows[] = {
+constexpr TableRow kBatchRows[] = {
     {{kBatch, DsVerdict::taken, "train.grad_accum train.micro_batch", "the sequences of a step"},
      batch,
      {},
@@ -109,6 +109,6 @@ constexpr TableRow kRows[] = {
 
 }  // namespace
 
-std::span<const TableRow> batch_rows() noexcept { return kRows; }
+std::span<const TableRow> batch_rows() noexcept { return kBatchRows; }
 
 }  // namespace strata::detail

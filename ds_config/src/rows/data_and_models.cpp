@@ -19,7 +19,7 @@ constexpr std::string_view kHybrid = "strata generates and trains in different c
 constexpr std::string_view kElastic = "set the batch; a checkpoint resumes with any number of ranks";
 constexpr std::string_view kCompiled = "strata compiles a model's program itself";
 constexpr std::string_view kPlaced = "strata decides by the budgets what is offloaded";
-constexpr TableRow kRows[] = {
+constexpr TableRow kDataAndModelsRows[] = {
     {{"data_efficiency.enabled", DsVerdict::refused, "data.train", kData}, nullptr, "false"},
     {{"data_efficiency.seed", DsVerdict::meaningless, "train.seed", "of what data_efficiency switches on"}},
     {{"data_efficiency.data_sampling.enabled", DsVerdict::refused, "data.train", kData}, nullptr, "false"},
@@ -116,6 +116,6 @@ constexpr TableRow kRows[] = {
 
 }  // namespace
 
-std::span<const TableRow> data_and_model_rows() noexcept { return kRows; }
+std::span<const TableRow> data_and_model_rows() noexcept { return kDataAndModelsRows; }
 
 }  // namespace strata::detail

@@ -79,7 +79,7 @@ constexpr std::string_view kBuffers = "strata sizes its buffers for the largest 
 constexpr std::string_view kOverlaps = "strata always overlaps reads, updates and writes";
 constexpr std::string_view kRecomputed = "strata decides by tensor what is recomputed";
 constexpr std::string_view kZenFlow = "strata updates every parameter in every step: the algorithm is exact";
-constexpr TableRow kRows[] = {
+constexpr TableRow kOffloadRows[] = {
     {{"zero_optimization.offload_param.device", DsVerdict::taken, "memory.pinned memory.nvme",
       "where parameters may be"},
      device},
@@ -173,6 +173,6 @@ constexpr TableRow kRows[] = {
 
 }  // namespace
 
-std::span<const TableRow> offload_rows() noexcept { return kRows; }
+std::span<const TableRow> offload_rows() noexcept { return kOffloadRows; }
 
 }  // namespace strata::detail

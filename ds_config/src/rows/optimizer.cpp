@@ -81,7 +81,7 @@ Outcome boolean(const TableRow& row, const Json& value, const Document&) {
 }
 
 constexpr std::string_view kNormRatio = "strata's lamb does not limit the ratio of the norms of a tensor";
-constexpr TableRow kRows[] = {
+constexpr TableRow kOptimizerRows[] = {
     {{"optimizer.type", DsVerdict::taken, "optim.name", "the same update"}, type},
     {{"optimizer.params.lr", DsVerdict::taken, "optim.lr", "the peak of the schedule"}, lr, {}, 0, 1e6},
     {{"optimizer.params.betas", DsVerdict::taken, "optim.beta1 optim.beta2", "decays of the moments"},
@@ -152,7 +152,7 @@ constexpr TableRow kRows[] = {
 
 }  // namespace
 
-std::span<const TableRow> optimizer_rows() noexcept { return kRows; }
+std::span<const TableRow> optimizer_rows() noexcept { return kOptimizerRows; }
 
 void add_optimizer_defaults(const Document& document, std::vector<Default>& into) {
   const std::string_view name = strata_name(document);

@@ -59,7 +59,7 @@ constexpr std::string_view kScaling =
 constexpr std::string_view kMasters = "the masters of 16-bit parameters are always f32";
 constexpr std::string_view kAutocast = "strata computes all of a model in train.dtype";
 constexpr std::string_view kQuantized = "strata does not train quantized weights";
-constexpr TableRow kRows[] = {
+constexpr TableRow kPrecisionRows[] = {
     {{"fp16.enabled", DsVerdict::taken, "train.dtype", "parameters and activations; masters are f32"}, dtype},
     {{"fp16.loss_scale", DsVerdict::taken, "optim.loss_scale", "the first loss scale"},
      loss_scale,
@@ -116,6 +116,6 @@ constexpr TableRow kRows[] = {
 
 }  // namespace
 
-std::span<const TableRow> precision_rows() noexcept { return kRows; }
+std::span<const TableRow> precision_rows() noexcept { return kPrecisionRows; }
 
 }  // namespace strata::detail

@@ -19,7 +19,7 @@ constexpr std::string_view kMetrics = "metrics.jsonl in the run folder has a lin
 constexpr std::string_view kTimes = "every step reports its times, waits by cause and bytes by lane";
 constexpr std::string_view kCheckpoint = "strata writes its own checkpoints, in pieces and verified";
 constexpr std::string_view kTuning = "strata plan --sweep and --optimize forecast other budgets";
-constexpr TableRow kRows[] = {
+constexpr TableRow kReportsRows[] = {
     {{"steps_per_print", DsVerdict::taken, "log.every", "steps between progress lines"},
      to_integer,
      {},
@@ -89,6 +89,6 @@ constexpr TableRow kRows[] = {
 
 }  // namespace
 
-std::span<const TableRow> report_rows() noexcept { return kRows; }
+std::span<const TableRow> report_rows() noexcept { return kReportsRows; }
 
 }  // namespace strata::detail

@@ -14,18 +14,18 @@ namespace {
 // is an iteration ahead of its line.
 constexpr std::string_view kShift = "the same rates, two steps earlier than DeepSpeed's";
 
-std::string type_of(const Document& document) {
+std::string scheduler_of(const Document& document) {
   const Json* const type = document.value("scheduler.type");
   return type != nullptr && type->is_string() ? type->get<std::string>() : std::string();
 }
 
-Outcome type(const TableRow&, const Json& value, const Document& document) {
+Outcome scheduler_type(const TableRow&, const Json& value, const Document& document) {
   if (value.is_null()) {
     Outcome none = taken("optim.schedule", "constant", "without a scheduler DeepSpeed's rate is constant");
     none.settings.push_back({"optim.warmup", "0"});
     return none;
   }
-  const std::string name = type_of(document);
+  const std::string name = scheduler_of(document);
   if (name == "WarmupLR") return taken("optim.schedule", "constant", std::string(kShift));
   if (name == "WarmupCosineLR")
     return taken("optim.schedule", "cosine", str(kShift, ", and in the same steps while it falls"));
@@ -48,14 +48,14 @@ Outcome warmup_steps(const TableRow& row, const Json& value, const Document& doc
 }
 
 Outcome total_steps(const TableRow& row, const Json& value, const Document& document) {
-  if (type_of(document) == "WarmupLR") return refused("WarmupLR has no such parameter");
+  if (scheduler_of(document) == "WarmupLR") return refused("WarmupLR has no such parameter");
   return to_integer(row, value, document);
 }
 
 constexpr std::string_view kStart = "strata's warm-up begins at 0";
 constexpr std::string_view kOneCycle = "of OneCycle, which strata cannot represent";
 constexpr std::string_view kRangeTest = "of LRRangeTest, which strata cannot represent";
-constexpr TableRow kRows[] = {
+constexpr TableRow kSchedulerRows[] = {
     {{"scheduler.type", DsVerdict::taken, "optim.schedule optim.min_lr_ratio optim.warmup", kShift}, type},
     {{"scheduler.params.total_num_steps", DsVerdict::taken, "train.steps",
       "steps of the schedule and the run"},
@@ -107,14 +107,14 @@ constexpr TableRow kRows[] = {
 
 }  // namespace
 
-std::span<const TableRow> scheduler_rows() noexcept { return kRows; }
+std::span<const TableRow> scheduler_rows() noexcept { return kSchedulerRows; }
 
 void add_scheduler_defaults(const Document& document, std::vector<Default>& into) {
   const auto add = [&](std::string_view key, Json value) {
     JsonTree tree(std::move(value));
     if (document.find(key) == nullptr) into.push_back({key, std::move(tree)});
   };
-  const std::string type = type_of(document);
+  const std::string type = scheduler_of(document);
   if (document.find("scheduler") == nullptr) {
     // A file for the Hugging Face Trainer leaves the schedule to it.
     if (document.find("optimizer") != nullptr && !document.has_autos())

@@ -69,8 +69,8 @@ constexpr std::string_view kBudget =
     "strata keeps on the device what fits into its budget, and knows when "
     "each parameter is used next";
 constexpr std::string_view kRecorded = "strata knows the accesses of a model before it runs";
-constexpr std::string_view kQuantized = "strata does not quantize what ranks exchange";
-constexpr TableRow kRows[] = {
+constexpr std::string_view kExchangeIsWhole = "strata does not quantize what ranks exchange";
+constexpr TableRow kZeroRows[] = {
     {{"zero_optimization", DsVerdict::taken, "parallel.zero parallel.reduce", "the old form of stage"},
      is_enabled},
     {{"zero_optimization.stage", DsVerdict::taken, "parallel.zero parallel.reduce",
@@ -135,13 +135,17 @@ constexpr TableRow kRows[] = {
      65536},
     {{"zero_optimization.mics_hierarchical_params_gather", DsVerdict::meaningless, "",
       "which collective is used changes no result"}},
-    {{"zero_optimization.zero_quantized_weights", DsVerdict::refused, "", kQuantized}, nullptr, "false"},
+    {{"zero_optimization.zero_quantized_weights", DsVerdict::refused, "", kExchangeIsWhole},
+     nullptr,
+     "false"},
     {{"zero_optimization.zero_quantized_nontrainable_weights", DsVerdict::refused, "",
       "strata stores frozen weights in train.dtype"},
      nullptr,
      "false"},
-    {{"zero_optimization.zero_quantized_gradients", DsVerdict::refused, "", kQuantized}, nullptr, "false"},
-    {{"zero_optimization.zeropp_loco_param.*", DsVerdict::refused, "", kQuantized}},
+    {{"zero_optimization.zero_quantized_gradients", DsVerdict::refused, "", kExchangeIsWhole},
+     nullptr,
+     "false"},
+    {{"zero_optimization.zeropp_loco_param.*", DsVerdict::refused, "", kExchangeIsWhole}},
     {{"zero_optimization.memory_efficient_linear", DsVerdict::meaningless, "",
       "no operation keeps a copy of its weight"}},
     {{"zero_optimization.pipeline_loading_checkpoint", DsVerdict::meaningless, "",
@@ -159,6 +163,6 @@ constexpr TableRow kRows[] = {
 
 }  // namespace
 
-std::span<const TableRow> zero_rows() noexcept { return kRows; }
+std::span<const TableRow> zero_rows() noexcept { return kZeroRows; }
 
 }  // namespace strata::detail

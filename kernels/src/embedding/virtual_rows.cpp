@@ -20,7 +20,7 @@ using dispatch::is_present;
 using dispatch::row_count;
 using dispatch::row_length;
 
-constexpr std::int64_t kColumns = 512;  // columns of a row that are summed at a time, on the stack
+constexpr std::int64_t kSummedColumns = 512;  // columns of a row that are summed at a time, on the stack
 
 /// Writes the virtual row `from` (null: zeros) to the row `to` of `h` values.
 template <class T>
@@ -57,9 +57,9 @@ void sum_virtual_rows(const SpliceRowsBackwardArgs& a, ThreadPool& pool) {
   dispatch::parallel_for_ranges(
       pool, n, detail::rows_per_item(columns * sequences), [&](std::int64_t first, std::int64_t count) {
         for (std::int64_t row = first; row < first + count; ++row)
-          for (std::int64_t at = 0; at < columns; at += kColumns) {
-            const std::int64_t some = std::min(kColumns, columns - at);
-            float sum[kColumns] = {};
+          for (std::int64_t at = 0; at < columns; at += kSummedColumns) {
+            const std::int64_t some = std::min(kSummedColumns, columns - at);
+            float sum[kSummedColumns] = {};
             for (std::int64_t s = 0; s < sequences; ++s)
               table.accumulate_row(sum, a.dy.as<T>() + (s * of_sequence + row) * h + (h - columns) + at,
                                    some);

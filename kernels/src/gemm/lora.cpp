@@ -15,19 +15,8 @@ STRATA_OP(lora_up, LoraUpArgs);
 STRATA_OP(lora_up_backward_input, LoraUpBackwardInputArgs);
 STRATA_OP(lora_up_backward_weight, LoraUpBackwardWeightArgs);
 
-namespace {
-
-constexpr std::int64_t kCopyBytes = std::int64_t{256} << 10;  // a thread copies so many bytes at a time
-
-}  // namespace
-
 void lora_up_host(const LoraUpArgs& a, ThreadPool& pool) {
-  if (a.y.data != a.base.data) {
-    dispatch::parallel_for_ranges(
-        pool, static_cast<std::int64_t>(a.y.bytes()), kCopyBytes, [&](std::int64_t begin, std::int64_t n) {
-          std::memcpy(a.y.data + begin, a.base.data + begin, static_cast<std::size_t>(n));
-        });
-  }
+  detail::copy_base(a.base, a.y, pool);
   (void)detail::for_each_part(a.parts, [&](const LoraPart& part, const detail::LoraOffsets& offsets) {
     detail::gemm_tiled(detail::lora_up_gemm(a.u, a.b, a.y, part, offsets), nullptr, pool);
     return Status::ok();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstring>
+
 #include <strata/dispatch/rows.h>
 #include <strata/kernels/lora_parts.h>
 #include <strata/runtime/status.h>
@@ -17,6 +19,16 @@ struct LoraOffsets {
 
 inline void* at(const TensorView& view, std::int64_t element) noexcept {
   return view.data + element * static_cast<std::int64_t>(size_of(view.dtype));
+}
+
+/// Copies the base's result to y, if it is not there already.
+inline void copy_base(const TensorView& base, const TensorView& y, ThreadPool& pool) {
+  constexpr std::int64_t kBytes = std::int64_t{256} << 10;  // of a thread at a time
+  if (y.data == base.data) return;
+  dispatch::parallel_for_ranges(pool, static_cast<std::int64_t>(y.bytes()), kBytes,
+                                [&](std::int64_t begin, std::int64_t n) {
+                                  std::memcpy(y.data + begin, base.data + begin, static_cast<std::size_t>(n));
+                                });
 }
 
 /// Calls `run(part, offsets)` for each part, in order, until one returns an error.

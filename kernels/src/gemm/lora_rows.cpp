@@ -31,8 +31,6 @@ const detail::LoraRowsTable<f16>& detail::lora_rows_table<f16>() noexcept {
 
 namespace {
 
-constexpr std::int64_t kCopyBytes = std::int64_t{256} << 10;  // a thread copies so many bytes at a time
-
 /// The rows of one adapter. Work is split by elements of u and of y, whatever the number of rows is.
 template <class T>
 class AdapterRows {
@@ -88,12 +86,7 @@ std::size_t lora_rows_workspace_bytes(std::int64_t rows, const LoraParts& parts)
 }
 
 void lora_rows_host(const LoraRowsArgs& a, ThreadPool& pool) {
-  if (a.y.data != a.base.data) {
-    dispatch::parallel_for_ranges(
-        pool, static_cast<std::int64_t>(a.y.bytes()), kCopyBytes, [&](std::int64_t begin, std::int64_t n) {
-          std::memcpy(a.y.data + begin, a.base.data + begin, static_cast<std::size_t>(n));
-        });
-  }
+  detail::copy_base(a.base, a.y, pool);
   detail::dispatch_dtype(a.base.dtype,
                          [&]<class T>(std::type_identity<T>) { AdapterRows<T>(a, pool).run(); });
 }
