@@ -123,20 +123,20 @@ constexpr Prefetch kDefaultPrefetch = kLayout == MasterLayout::f32 ? Prefetch::n
         STRATA_UPDATES_OF_LAYOUT(R, bf16_shadow), STRATA_UPDATES_OF_LAYOUT(R, f16_shadow) \
   }
 
+template <class... R>
+constexpr detail::UpdateTable table_of(RuleList<R...>) {
+  return {{STRATA_UPDATES_OF(R)...},
+          {STRATA_UPDATES_IN_F32(R)...},
+          {&direction<MasterLayout::f32>, &direction<MasterLayout::bf16_split>,
+           &direction<MasterLayout::bf16_shadow>, &direction<MasterLayout::f16_shadow>},
+          {&step_along<MasterLayout::f32>, &step_along<MasterLayout::bf16_split>,
+           &step_along<MasterLayout::bf16_shadow>, &step_along<MasterLayout::f16_shadow>},
+          {&update_ema<MasterLayout::f32>, &update_ema<MasterLayout::bf16_split>,
+           &update_ema<MasterLayout::bf16_shadow>, &update_ema<MasterLayout::f16_shadow>}};
+}
+
 }  // namespace
 
-extern const detail::UpdateTable update_table = {
-    {STRATA_UPDATES_OF(AdamWRule), STRATA_UPDATES_OF(AdamRule), STRATA_UPDATES_OF(LionRule),
-     STRATA_UPDATES_OF(AdagradRule), STRATA_UPDATES_OF(SgdRule), STRATA_UPDATES_OF(MomentumRule),
-     STRATA_UPDATES_OF(NesterovRule), STRATA_UPDATES_OF(LambMomentsRule)},
-    {STRATA_UPDATES_IN_F32(AdamWRule), STRATA_UPDATES_IN_F32(AdamRule), STRATA_UPDATES_IN_F32(LionRule),
-     STRATA_UPDATES_IN_F32(AdagradRule), STRATA_UPDATES_IN_F32(SgdRule), STRATA_UPDATES_IN_F32(MomentumRule),
-     STRATA_UPDATES_IN_F32(NesterovRule), STRATA_UPDATES_IN_F32(LambMomentsRule)},
-    {&direction<MasterLayout::f32>, &direction<MasterLayout::bf16_split>,
-     &direction<MasterLayout::bf16_shadow>, &direction<MasterLayout::f16_shadow>},
-    {&step_along<MasterLayout::f32>, &step_along<MasterLayout::bf16_split>,
-     &step_along<MasterLayout::bf16_shadow>, &step_along<MasterLayout::f16_shadow>},
-    {&update_ema<MasterLayout::f32>, &update_ema<MasterLayout::bf16_split>,
-     &update_ema<MasterLayout::bf16_shadow>, &update_ema<MasterLayout::f16_shadow>}};
+extern constinit const detail::UpdateTable update_table = table_of(UpdateRules());
 
 }  // namespace strata::cpuopt::STRATA_ISA

@@ -139,4 +139,16 @@ STRATA_HD V lamb_direction(V p, V m, V v, const UpdateScalars<S>& s) {
   return (m * s.inv_bias1) / denom + s.weight_decay * p;
 }
 
+/// A list of types, which tables of kernels are made from.
+template <class... R>
+struct RuleList {
+  static constexpr int kSize = sizeof...(R);
+  template <class... More>
+  using With = RuleList<R..., More...>;
+};
+/// The rule of each optimizer, in the order of the enumeration; lamb's updates the moments.
+using OptimizerRules = RuleList<AdamWRule, AdamRule, LionRule, LambMomentsRule, AdagradRule, SgdRule>;
+/// The rules that have kernels: behind the others, the two of momentum.
+using UpdateRules = OptimizerRules::With<MomentumRule, NesterovRule>;
+
 }  // namespace strata::cpuopt
