@@ -7,10 +7,10 @@ namespace {
 using Spans = detail::UpdateSpans;
 
 UpdateScalars<f32splat> splat(const UpdateScalars<float>& s) {
-  return {f32splat(s.grad_factor),     f32splat(s.momentum),  f32splat(s.one_minus_beta1),
-          f32splat(s.one_minus_beta2), f32splat(s.eps),       f32splat(s.weight_decay),
-          f32splat(s.decay),           f32splat(s.step_size), f32splat(s.inv_bias1),
-          f32splat(s.inv_sqrt_bias2)};
+  return {f32splat(s.grad_factor),     f32splat(s.momentum),      f32splat(s.one_minus_beta1),
+          f32splat(s.one_minus_beta2), f32splat(s.eps),           f32splat(s.weight_decay),
+          f32splat(s.decay),           f32splat(s.step_size),     f32splat(s.corrected_step_size),
+          f32splat(s.inv_bias1),       f32splat(s.inv_sqrt_bias2)};
 }
 
 // If the master is stored apart from its parameter, the moments are prefetched: every kPrefetchGroup
@@ -40,30 +40,30 @@ void update(const UpdateScalars<float>& scalars, const Spans& spans, std::int64_
         prefetch_group(static_cast<const float*>(spans.param) + i);
         prefetch_group(static_cast<const float*>(spans.g) + i);
       }
-      if constexpr (R::kHasFirstMoment) prefetch_group(m + i);
-      if constexpr (R::kHasSecondMoment) prefetch_group(v + i);
+      if constexpr (R::kFacts.moments.first) prefetch_group(m + i);
+      if constexpr (R::kFacts.moments.second) prefetch_group(v + i);
     }
     const f32x32 pi = masters.load_32(i), gi = f32x32::load(g + i);
     f32x32 mi, vi, moved;
-    if constexpr (R::kHasFirstMoment) mi = f32x32::load(m + i);
-    if constexpr (R::kHasSecondMoment) vi = f32x32::load(v + i);
+    if constexpr (R::kFacts.moments.first) mi = f32x32::load(m + i);
+    if constexpr (R::kFacts.moments.second) vi = f32x32::load(v + i);
     moved.a = R::update(pi.a, gi.a * s.grad_factor, mi.a, vi.a, s);
     moved.b = R::update(pi.b, gi.b * s.grad_factor, mi.b, vi.b, s);
-    if constexpr (R::kUpdatesParam) masters.store_32(i, moved);
-    if constexpr (R::kHasFirstMoment) mi.store(m + i);
-    if constexpr (R::kHasSecondMoment) vi.store(v + i);
+    if constexpr (!R::kFacts.tensor_norms) masters.store_32(i, moved);
+    if constexpr (R::kFacts.moments.first) mi.store(m + i);
+    if constexpr (R::kFacts.moments.second) vi.store(v + i);
   }
-  if constexpr (R::kUpdatesParam) masters.finish();
+  if constexpr (!R::kFacts.tensor_norms) masters.finish();
   for_each_16(n - i, [&](std::int64_t j, int lanes) STRATA_LANES_INLINE {
     const std::int64_t at = i + j;
     f32x16 mi, vi;
-    if constexpr (R::kHasFirstMoment) mi = load_lanes(m + at, lanes);
-    if constexpr (R::kHasSecondMoment) vi = load_lanes(v + at, lanes);
+    if constexpr (R::kFacts.moments.first) mi = load_lanes(m + at, lanes);
+    if constexpr (R::kFacts.moments.second) vi = load_lanes(v + at, lanes);
     const f32x16 pi =
         R::update(masters.load(at, lanes), load_lanes(g + at, lanes) * s.grad_factor, mi, vi, s);
-    if constexpr (R::kUpdatesParam) masters.store(at, pi, lanes);
-    if constexpr (R::kHasFirstMoment) store_lanes(m + at, mi, lanes);
-    if constexpr (R::kHasSecondMoment) store_lanes(v + at, vi, lanes);
+    if constexpr (!R::kFacts.tensor_norms) masters.store(at, pi, lanes);
+    if constexpr (R::kFacts.moments.first) store_lanes(m + at, mi, lanes);
+    if constexpr (R::kFacts.moments.second) store_lanes(v + at, vi, lanes);
   });
 }
 

@@ -86,14 +86,14 @@ __global__ void __launch_bounds__(kUpdateThreads)
   const auto index = b.index + static_cast<std::uint32_t>(i);
   float m = 0, v = 0;
   if (inside) {
-    if constexpr (Rule::kHasFirstMoment) m = load_moment<MomentKind::first>(b.states, b.m, i);
-    if constexpr (Rule::kHasSecondMoment) v = load_moment<MomentKind::second>(b.states, b.v, i);
+    if constexpr (Rule::kFacts.moments.first) m = load_moment<MomentKind::first>(b.states, b.m, i);
+    if constexpr (Rule::kFacts.moments.second) v = load_moment<MomentKind::second>(b.states, b.v, i);
   }
   __syncthreads();  // a block's old scale has been read before the new one is written
   if (inside) cpuopt::update_at<Rule, kLayout>(s, b.param, b.master, m, v, gradient_at(b, i), i);
-  if constexpr (Rule::kHasFirstMoment)
+  if constexpr (Rule::kFacts.moments.first)
     store_moment<MomentKind::first>(b.states, b.m, i, m, inside, noise, index);
-  if constexpr (Rule::kHasSecondMoment)
+  if constexpr (Rule::kFacts.moments.second)
     store_moment<MomentKind::second>(b.states, b.v, i, v, inside, noise, index);
 }
 
