@@ -4,38 +4,77 @@
 Both run the same steps on the same bytes, so that the error of another implementation can be measured in ulps
 of float32 and compared with PyTorch's own.
 
-    optimizer_ulps.py --optimizer adam|adamw|adagrad|sgd|lion|lamb --lr X [--beta1 X --beta2 X] [--eps X] [--weight-decay X]
-                      [--momentum X [--nesterov]] [--steps N] --params P.f32 --grads G.f32 [--out P.f64] [--out32 P.f32]
-                      [--compare RESULT.f32] [--make N SEED]
+    optimizer_ulps.py --optimizer NAME --lr X [--beta1 X --beta2 X] [--eps X] [--weight-decay X] [--momentum X [--nesterov]]
+                      [--steps N] --params P.f32 --grads G.f32 [--out P.f64] [--out32 P.f32] [--compare RESULT.f32]
+                      [--make N SEED]
 
 Files are raw, little-endian, without a header: P.f32 has n floats, G.f32 steps * n floats, step by step; the
 results are the parameters after the last step. The step is PyTorch's plain one (neither foreach nor fused).
 Adam's weight decay is added to the gradient, AdamW's is decoupled; the optimizers' names mean what they mean
-in torch.optim. Lion and LAMB, which torch.optim lacks, are the formulas of their papers (Chen et al. 2023,
-Alg. 2; You et al. 2020, Alg. 2, with decay in the direction and no bound on the ratio of norms).
+in torch.optim. An optimizer that torch.optim lacks is the formula of its paper.
 --make first writes both inputs: N normal parameters (deviation 0.02) and gradients (1e-3) from SEED.
 
 Prints one line of JSON: the error of PyTorch's float32, and with --compare that of RESULT.f32, against the
 float64 result in float32 units in the last place: of the result (of_value), and of the largest magnitude that
 the parameter had in the float64 run (of_path), since any implementation loses the last places of a value that
 ends near zero. Each has the maximum error, its index, the mean, the median and the 99.9th percentile. Exits
-with 77 without torch."""
+with 77 without torch. The claims optimizer_accuracy and optimizer_demo read OPTIMIZERS."""
 import argparse
+import inspect
 import json
 import pathlib
 import sys
+import typing
 
 try:
     import numpy as np
     import torch
-except ImportError as error:
-    print(f"optimizer_ulps: {error}", file=sys.stderr)
-    sys.exit(77)
+except ImportError as error:  # OPTIMIZERS needs neither
+    if __name__ == "__main__":
+        print(f"optimizer_ulps: {error}", file=sys.stderr)
+        sys.exit(77)
+
+
+def lion(s, given, g):
+    """Chen et al. 2023, Alg. 2."""
+    direction = (given.beta1 * s.m + (1 - given.beta1) * g).sign()
+    s.m = given.beta2 * s.m + (1 - given.beta2) * g
+    return direction + given.weight_decay * s.parameters
+
+
+def lamb(s, given, g):
+    """You et al. 2020, Alg. 2, with decay in the direction and no bound on the ratio of norms."""
+    s.m = given.beta1 * s.m + (1 - given.beta1) * g
+    s.v = given.beta2 * s.v + (1 - given.beta2) * g * g
+    m, v = s.m / (1 - given.beta1**s.steps), s.v / (1 - given.beta2**s.steps)
+    eps = 1e-8 if given.eps is None else given.eps
+    direction = m / (v.sqrt() + eps) + given.weight_decay * s.parameters
+    return s.parameters.norm() / direction.norm() * direction
+
+
+class Optimizer(typing.NamedTuple):
+    step: typing.Any  # a class of torch.optim, by name, or the formula of a step divided by lr
+    accuracy: dict  # options of this program in the claim optimizer_accuracy, by variant
+    demo: str  # keys in the claim optimizer_demo
+
+
+BETAS = "--beta1 0.9 --beta2 0.95"
+ADAPTIVE = f"{BETAS} --eps 1e-8"
+SGD = "--lr 0.1 --weight-decay 0.01"
+OPTIMIZERS = {
+    "adamw": Optimizer("AdamW", {"": f"--lr 1e-3 --weight-decay 0.1 {ADAPTIVE}"}, ""),
+    "adam": Optimizer("Adam", {"": f"--lr 1e-3 --weight-decay 0.01 {ADAPTIVE}"}, "optim.weight_decay=0"),
+    "lion": Optimizer(lion, {"": f"--lr 1e-4 --weight-decay 0.1 {BETAS}"}, "optim.lr=6e-4 optim.beta2=0.99 optim.weight_decay=0.3"),
+    "lamb": Optimizer(lamb, {"": f"--lr 1e-3 --weight-decay 0.01 {ADAPTIVE}"}, "optim.lr=1e-2 optim.eps=1e-6"),
+    "adagrad": Optimizer("Adagrad", {"": "--lr 1e-2 --weight-decay 0.01 --eps 1e-8"}, "optim.lr=1e-2 optim.eps=1e-10 optim.weight_decay=0"),
+    "sgd": Optimizer("SGD", {"": SGD, " momentum": f"{SGD} --momentum 0.9", " nesterov": f"{SGD} --momentum 0.9 --nesterov"},
+                     "optim.lr=1 optim.nesterov=true optim.weight_decay=0"),
+}  # fmt: skip
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--optimizer", choices=("adam", "adamw", "adagrad", "sgd", "lion", "lamb"), required=True)
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, required=True)
     parser.add_argument("--lr", type=float, required=True)
     for name, default in (("beta1", 0.9), ("beta2", 0.999), ("eps", None), ("weight-decay", 0.0), ("momentum", 0.0)):
         parser.add_argument(f"--{name}", type=float, default=default)
@@ -65,46 +104,29 @@ def read(path, count=None):
 
 
 class Formula:
-    """Lion and LAMB on one tensor, in its dtype."""
+    """A formula on one tensor, in its dtype."""
 
     def __init__(self, given, parameters):
         self.given, self.parameters, self.steps = given, parameters, 0
         self.m, self.v = torch.zeros_like(parameters), torch.zeros_like(parameters)
 
-    @torch.no_grad()
     def step(self):
         self.steps += 1
-        self.parameters.sub_(self.given.lr * (self.lion() if self.given.optimizer == "lion" else self.lamb()))
-
-    def lion(self):
-        given, g = self.given, self.parameters.grad
-        direction = torch.sign(given.beta1 * self.m + (1 - given.beta1) * g)
-        self.m = given.beta2 * self.m + (1 - given.beta2) * g
-        return direction + given.weight_decay * self.parameters
-
-    def lamb(self):
-        given, g = self.given, self.parameters.grad
-        self.m = given.beta1 * self.m + (1 - given.beta1) * g
-        self.v = given.beta2 * self.v + (1 - given.beta2) * g * g
-        m, v = self.m / (1 - given.beta1**self.steps), self.v / (1 - given.beta2**self.steps)
-        eps = 1e-8 if given.eps is None else given.eps
-        direction = m / (v.sqrt() + eps) + given.weight_decay * self.parameters
-        return self.parameters.norm() / direction.norm() * direction
+        with torch.no_grad():
+            step = OPTIMIZERS[self.given.optimizer].step(self, self.given, self.parameters.grad)
+            self.parameters.sub_(self.given.lr * step)
 
 
 def optimizer_of(given, parameters):
     """PyTorch's optimizer, with its default eps if none is given (1e-8; Adagrad 1e-10)."""
-    if given.optimizer in ("lion", "lamb"):
+    step = OPTIMIZERS[given.optimizer].step
+    if callable(step):
         return Formula(given, parameters)
-    settings = {"lr": given.lr, "weight_decay": given.weight_decay, "foreach": False}
-    if given.optimizer == "sgd":
-        return torch.optim.SGD([parameters], momentum=given.momentum, nesterov=given.nesterov, **settings)
-    if given.eps is not None:
-        settings["eps"] = given.eps
-    if given.optimizer == "adagrad":
-        return torch.optim.Adagrad([parameters], **settings)
-    kind = torch.optim.Adam if given.optimizer == "adam" else torch.optim.AdamW
-    return kind([parameters], betas=(given.beta1, given.beta2), **settings)
+    kind = getattr(torch.optim, step)
+    settings = {"lr": given.lr, "betas": (given.beta1, given.beta2), "eps": given.eps, "weight_decay": given.weight_decay,
+                "momentum": given.momentum, "nesterov": given.nesterov, "foreach": False}  # fmt: skip
+    reads = inspect.signature(kind).parameters
+    return kind([parameters], **{name: value for name, value in settings.items() if name in reads and value is not None})
 
 
 def trained(given, first, gradients, dtype):
@@ -158,4 +180,5 @@ def main():
     print(json.dumps(report))
 
 
-main()
+if __name__ == "__main__":
+    main()

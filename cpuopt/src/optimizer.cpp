@@ -10,27 +10,13 @@
 namespace strata::cpuopt {
 namespace {
 
-constexpr OptimizerFacts kFacts[] = {
-    {.optimizer = Optimizer::adamw,
-     .name = "adamw",
-     .betas = true,
-     .eps = true,
-     .first = true,
-     .second = true},
-    {.optimizer = Optimizer::adam, .name = "adam", .betas = true, .eps = true, .first = true, .second = true},
-    {.optimizer = Optimizer::lion, .name = "lion", .betas = true, .first = true},
-    {.optimizer = Optimizer::lamb,
-     .name = "lamb",
-     .betas = true,
-     .eps = true,
-     .first = true,
-     .second = true,
-     .tensor_norms = true},
-    {.optimizer = Optimizer::adagrad, .name = "adagrad", .eps = true, .second = true},
-    {.optimizer = Optimizer::sgd, .name = "sgd", .momentum = true},
-};
+template <class... R>
+constexpr std::array<OptimizerFacts, sizeof...(R)> facts_in(RuleList<R...>) {
+  return {R::kFacts...};
+}
+constexpr std::array kFacts = facts_in(OptimizerRules());
 constexpr std::array kAll = [] {
-  std::array<Optimizer, std::size(kFacts)> all{};
+  std::array<Optimizer, kFacts.size()> all{};
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = kFacts[i].optimizer;
   return all;
 }();
@@ -40,7 +26,7 @@ static_assert(
         if (static_cast<std::size_t>(kAll[i]) != i) return false;
       return kAll.back() == Optimizer::sgd;
     }(),
-    "kFacts has a row for every optimizer, in the order of the enumeration, whose last one is sgd");
+    "OptimizerRules has the rule of every optimizer, in the order of the enumeration, whose last one is sgd");
 
 /// base^n by squaring: about log2(n) roundings, in an order that depends on n alone.
 double power(double base, std::int64_t n) noexcept {
@@ -93,7 +79,7 @@ Status validate(const OptimizerParams& p) {
 
 MomentSet moments_of(Optimizer optimizer, bool momentum) noexcept {
   const OptimizerFacts& f = facts_of(optimizer);
-  return {f.first || (f.momentum && momentum), f.second};
+  return {f.moments.first || (f.momentum && momentum), f.moments.second};
 }
 MomentSet moments_of(const OptimizerParams& p) noexcept { return moments_of(p.optimizer, p.momentum > 0); }
 
@@ -101,7 +87,6 @@ UpdateScalars<float> update_scalars(const OptimizerParams& p) noexcept {
   const OptimizerFacts& f = facts_of(p.optimizer);
   const double bias1 = f.betas ? 1.0 - power(p.beta1, p.step) : 1.0;
   const double bias2 = f.betas ? 1.0 - power(p.beta2, p.step) : 1.0;
-  const bool corrects_step = p.optimizer == Optimizer::adamw || p.optimizer == Optimizer::adam;
   return {.grad_factor = static_cast<float>(p.grad_factor),
           .momentum = static_cast<float>(p.momentum),
           .one_minus_beta1 = static_cast<float>(1.0 - p.beta1),
@@ -109,7 +94,8 @@ UpdateScalars<float> update_scalars(const OptimizerParams& p) noexcept {
           .eps = static_cast<float>(p.eps),
           .weight_decay = static_cast<float>(p.weight_decay),
           .decay = static_cast<float>(p.lr * p.weight_decay),
-          .step_size = static_cast<float>(corrects_step ? p.lr / bias1 : p.lr),
+          .step_size = static_cast<float>(p.lr),
+          .corrected_step_size = static_cast<float>(p.lr / bias1),
           .inv_bias1 = static_cast<float>(1.0 / bias1),
           .inv_sqrt_bias2 = static_cast<float>(1.0 / std::sqrt(bias2))};
 }

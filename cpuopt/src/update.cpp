@@ -8,15 +8,12 @@
 #include <strata/cpuopt/prefetch.h>
 
 #include "update_in_f32.h"
-#include "update_rule.h"
 #include "update_table.h"
 
 namespace strata::cpuopt {
 
 using namespace simd;
 namespace {
-
-using detail::rule_of;
 
 const detail::UpdateTable& update_kernels() noexcept { return STRATA_ACTIVE_TABLE(update_table); }
 
@@ -94,8 +91,8 @@ void update_block(const UpdateStep& step, const UpdateBlock& b, std::int64_t n,
   if (in_f32)
     return detail::update_in_f32(step, b, n, n < kMinPrefetchElems ? Prefetch::none : active_prefetch());
   const auto kernel =
-      update_kernels().update[static_cast<std::size_t>(rule_of(step))][static_cast<std::size_t>(b.layout)]
-                             [is_narrow(b.layout, b.grad) ? 1 : 0];
+      update_kernels()
+          .update[step.rule][static_cast<std::size_t>(b.layout)][is_narrow(b.layout, b.grad) ? 1 : 0];
   if (b.states == StateFormat::fp32 && has_kernel(b.layout, b.grad)) {
     kernel(step.scalars,
            {b.param, b.master, static_cast<float*>(b.m.values), static_cast<float*>(b.v.values), b.g}, n);

@@ -1,4 +1,5 @@
 #include <strata/cpuopt/update_block.h>
+#include <strata/cpuopt/optimizer_facts.h>
 
 #include <cstddef>
 #include <type_traits>
@@ -24,7 +25,9 @@ UpdateBlock UpdateBlock::at(std::int64_t offset) const noexcept {
 }
 
 UpdateStep make_update_step(const OptimizerParams& params) noexcept {
-  return {update_scalars(params), params.optimizer, params.momentum > 0, params.nesterov,
+  const bool momentum = params.momentum > 0 && facts_of(params.optimizer).momentum;
+  const int rule = momentum ? OptimizerRules::kSize + params.nesterov : static_cast<int>(params.optimizer);
+  return {update_scalars(params), static_cast<std::uint8_t>(rule), moments_of(params),
           static_cast<float>(1.0 - params.ema_decay)};
 }
 

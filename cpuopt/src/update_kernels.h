@@ -7,10 +7,10 @@ namespace {
 using Spans = detail::UpdateSpans;
 
 UpdateScalars<f32splat> splat(const UpdateScalars<float>& s) {
-  return {f32splat(s.grad_factor),     f32splat(s.momentum),  f32splat(s.one_minus_beta1),
-          f32splat(s.one_minus_beta2), f32splat(s.eps),       f32splat(s.weight_decay),
-          f32splat(s.decay),           f32splat(s.step_size), f32splat(s.inv_bias1),
-          f32splat(s.inv_sqrt_bias2)};
+  return {f32splat(s.grad_factor),     f32splat(s.momentum),      f32splat(s.one_minus_beta1),
+          f32splat(s.one_minus_beta2), f32splat(s.eps),           f32splat(s.weight_decay),
+          f32splat(s.decay),           f32splat(s.step_size),     f32splat(s.corrected_step_size),
+          f32splat(s.inv_bias1),       f32splat(s.inv_sqrt_bias2)};
 }
 
 // If the master is stored apart from its parameter, the moments are prefetched: every kPrefetchGroup
@@ -40,30 +40,30 @@ void update(const UpdateScalars<float>& scalars, const Spans& spans, std::int64_
         prefetch_group(static_cast<const float*>(spans.param) + i);
         prefetch_group(static_cast<const float*>(spans.g) + i);
       }
-      if constexpr (R::kHasFirstMoment) prefetch_group(m + i);
-      if constexpr (R::kHasSecondMoment) prefetch_group(v + i);
+      if constexpr (R::kFacts.moments.first) prefetch_group(m + i);
+      if constexpr (R::kFacts.moments.second) prefetch_group(v + i);
     }
     const f32x32 pi = masters.load_32(i), gi = f32x32::load(g + i);
     f32x32 mi, vi, moved;
-    if constexpr (R::kHasFirstMoment) mi = f32x32::load(m + i);
-    if constexpr (R::kHasSecondMoment) vi = f32x32::load(v + i);
+    if constexpr (R::kFacts.moments.first) mi = f32x32::load(m + i);
+    if constexpr (R::kFacts.moments.second) vi = f32x32::load(v + i);
     moved.a = R::update(pi.a, gi.a * s.grad_factor, mi.a, vi.a, s);
     moved.b = R::update(pi.b, gi.b * s.grad_factor, mi.b, vi.b, s);
-    if constexpr (R::kUpdatesParam) masters.store_32(i, moved);
-    if constexpr (R::kHasFirstMoment) mi.store(m + i);
-    if constexpr (R::kHasSecondMoment) vi.store(v + i);
+    if constexpr (!R::kFacts.tensor_norms) masters.store_32(i, moved);
+    if constexpr (R::kFacts.moments.first) mi.store(m + i);
+    if constexpr (R::kFacts.moments.second) vi.store(v + i);
   }
-  if constexpr (R::kUpdatesParam) masters.finish();
+  if constexpr (!R::kFacts.tensor_norms) masters.finish();
   for_each_16(n - i, [&](std::int64_t j, int lanes) STRATA_LANES_INLINE {
     const std::int64_t at = i + j;
     f32x16 mi, vi;
-    if constexpr (R::kHasFirstMoment) mi = load_lanes(m + at, lanes);
-    if constexpr (R::kHasSecondMoment) vi = load_lanes(v + at, lanes);
+    if constexpr (R::kFacts.moments.first) mi = load_lanes(m + at, lanes);
+    if constexpr (R::kFacts.moments.second) vi = load_lanes(v + at, lanes);
     const f32x16 pi =
         R::update(masters.load(at, lanes), load_lanes(g + at, lanes) * s.grad_factor, mi, vi, s);
-    if constexpr (R::kUpdatesParam) masters.store(at, pi, lanes);
-    if constexpr (R::kHasFirstMoment) store_lanes(m + at, mi, lanes);
-    if constexpr (R::kHasSecondMoment) store_lanes(v + at, vi, lanes);
+    if constexpr (!R::kFacts.tensor_norms) masters.store(at, pi, lanes);
+    if constexpr (R::kFacts.moments.first) store_lanes(m + at, mi, lanes);
+    if constexpr (R::kFacts.moments.second) store_lanes(v + at, vi, lanes);
   });
 }
 
@@ -123,20 +123,20 @@ constexpr Prefetch kDefaultPrefetch = kLayout == MasterLayout::f32 ? Prefetch::n
         STRATA_UPDATES_OF_LAYOUT(R, bf16_shadow), STRATA_UPDATES_OF_LAYOUT(R, f16_shadow) \
   }
 
+template <class... R>
+constexpr detail::UpdateTable table_of(RuleList<R...>) {
+  return {{STRATA_UPDATES_OF(R)...},
+          {STRATA_UPDATES_IN_F32(R)...},
+          {&direction<MasterLayout::f32>, &direction<MasterLayout::bf16_split>,
+           &direction<MasterLayout::bf16_shadow>, &direction<MasterLayout::f16_shadow>},
+          {&step_along<MasterLayout::f32>, &step_along<MasterLayout::bf16_split>,
+           &step_along<MasterLayout::bf16_shadow>, &step_along<MasterLayout::f16_shadow>},
+          {&update_ema<MasterLayout::f32>, &update_ema<MasterLayout::bf16_split>,
+           &update_ema<MasterLayout::bf16_shadow>, &update_ema<MasterLayout::f16_shadow>}};
+}
+
 }  // namespace
 
-extern const detail::UpdateTable update_table = {
-    {STRATA_UPDATES_OF(AdamWRule), STRATA_UPDATES_OF(AdamRule), STRATA_UPDATES_OF(LionRule),
-     STRATA_UPDATES_OF(AdagradRule), STRATA_UPDATES_OF(SgdRule), STRATA_UPDATES_OF(MomentumRule),
-     STRATA_UPDATES_OF(NesterovRule), STRATA_UPDATES_OF(LambMomentsRule)},
-    {STRATA_UPDATES_IN_F32(AdamWRule), STRATA_UPDATES_IN_F32(AdamRule), STRATA_UPDATES_IN_F32(LionRule),
-     STRATA_UPDATES_IN_F32(AdagradRule), STRATA_UPDATES_IN_F32(SgdRule), STRATA_UPDATES_IN_F32(MomentumRule),
-     STRATA_UPDATES_IN_F32(NesterovRule), STRATA_UPDATES_IN_F32(LambMomentsRule)},
-    {&direction<MasterLayout::f32>, &direction<MasterLayout::bf16_split>,
-     &direction<MasterLayout::bf16_shadow>, &direction<MasterLayout::f16_shadow>},
-    {&step_along<MasterLayout::f32>, &step_along<MasterLayout::bf16_split>,
-     &step_along<MasterLayout::bf16_shadow>, &step_along<MasterLayout::f16_shadow>},
-    {&update_ema<MasterLayout::f32>, &update_ema<MasterLayout::bf16_split>,
-     &update_ema<MasterLayout::bf16_shadow>, &update_ema<MasterLayout::f16_shadow>}};
+extern constinit const detail::UpdateTable update_table = table_of(UpdateRules());
 
 }  // namespace strata::cpuopt::STRATA_ISA

@@ -17,19 +17,16 @@ struct UpdateSpans {
   float* v;
   const void* g;
 };
-/// The rules of math/rules.h, in the order of the tables below.
-enum class Rule : std::uint8_t { adamw, adam, lion, adagrad, sgd, momentum, nesterov, lamb_moments };
-inline constexpr std::size_t kRules = 8;
 
 /// The update kernels of one instruction set.
 struct UpdateTable {
   using Update = void (*)(const UpdateScalars<float>& s, const UpdateSpans& spans, std::int64_t n);
-  /// Indexed by rule, by layout and by the gradient's dtype: 0 for f32, 1 for the 16-bit dtype of the
-  /// layout's parameter.
-  Update update[kRules][kMasterLayouts][2];
+  /// Indexed by rule (its position in UpdateRules), by layout and by the gradient's dtype: 0 for f32, 1 for
+  /// the 16-bit dtype of the layout's parameter.
+  Update update[UpdateRules::kSize][kMasterLayouts][2];
   /// For blocks whose spans are all f32: indexed by rule and by Prefetch. The kernel of Prefetch::none is
   /// also in the table above.
-  Update in_f32[kRules][kPrefetches];
+  Update in_f32[UpdateRules::kSize][kPrefetches];
   /// Writes lamb's direction to `into`; reads the master and the moments.
   void (*direction[kMasterLayouts])(const UpdateScalars<float>& s, const UpdateSpans& spans, float* into,
                                     std::int64_t n);

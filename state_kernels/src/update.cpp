@@ -39,7 +39,7 @@ template <class Args>
 Status check_block(const char* op, const Args& a, const Touches& touches,
                    std::initializer_list<NamedAccess> others) {
   const cpuopt::UpdateBlock& b = a.block;
-  const cpuopt::MomentSet moments = cpuopt::moments_of(a.step.optimizer, a.step.momentum);
+  const cpuopt::MomentSet moments = a.step.moments;
   dispatch::Check check(op);
   check.require(a.n >= 0, "n is ", a.n, "; it must be 0 or more")
       .require(b.param != nullptr, "block.param is null")

@@ -112,26 +112,11 @@ void step_elements(MasterLayout layout, const UpdateStep& step, StoredTensor& te
       return step_elements<Rule, MasterLayout::f16_shadow>(step, tensor, g);
   }
 }
-void step_elements(const OptimizerParams& params, MasterLayout layout, StoredTensor& tensor,
+template <class... Rules>
+void step_elements(RuleList<Rules...>, MasterLayout layout, const UpdateStep& step, StoredTensor& tensor,
                    std::span<const float> g) {
-  const UpdateStep step = make_update_step(params);
-  switch (params.optimizer) {
-    case Optimizer::adamw:
-      return step_elements<AdamWRule>(layout, step, tensor, g);
-    case Optimizer::adam:
-      return step_elements<AdamRule>(layout, step, tensor, g);
-    case Optimizer::lion:
-      return step_elements<LionRule>(layout, step, tensor, g);
-    case Optimizer::adagrad:
-      return step_elements<AdagradRule>(layout, step, tensor, g);
-    case Optimizer::lamb:
-      return step_elements<LambMomentsRule>(layout, step, tensor, g);
-    case Optimizer::sgd:
-      break;
-  }
-  if (params.nesterov) return step_elements<NesterovRule>(layout, step, tensor, g);
-  if (params.momentum > 0) return step_elements<MomentumRule>(layout, step, tensor, g);
-  step_elements<SgdRule>(layout, step, tensor, g);
+  int at = 0;
+  ((at++ == step.rule ? step_elements<Rules>(layout, step, tensor, g) : void()), ...);
 }
 
 // moments_test.cpp tests the element functions that store moments. For lamb only the first pass has an
@@ -145,7 +130,7 @@ TEST_P(OptimizerBits, MatchTheElementFunctionsThatAGpuRuns) {
         blocks.lamb_moments(p.step, g);
       else
         blocks.step(p.step, g, DType::f32, elems());
-      step_elements(p, stored.layout, elements, g);
+      step_elements(UpdateRules(), stored.layout, make_update_step(p), elements, g);
     }
     EXPECT_EQ(elements.differing_bits_from(blocks), 0u) << describe(stored);
   }

@@ -80,7 +80,7 @@ YamlOutcome schedule(const YamlRow&, const Json& value, const Json& root) {
 YamlOutcome optimizer(const YamlRow&, const Json& value, const Json&) {
   const std::string_view name = ours(kOptimizers, value);
   if (name.empty())
-    return refused("strata has adamw, adam, lion, lamb, adagrad, sgd and galore (optim.name)");
+    return refused("strata has no such optimizer; strata config explain optim.name lists its own");
   const bool in_8_bits = name.ends_with(" 8");
   YamlOutcome outcome = taken("optim.name", std::string(name.substr(0, name.find(' '))));
   if (!in_8_bits) return outcome;

@@ -7,12 +7,18 @@ namespace strata {
 namespace {
 
 using C = TrainConfig;
+using Facts = cpuopt::OptimizerFacts;
 
-// Settings that the optimizer does not read do not affect the results.
-bool reads_betas(const C& c) { return chosen_optimizer(c).betas; }
-bool reads_eps(const C& c) { return chosen_optimizer(c).eps; }
 bool trains_in_subspaces(const C& c) { return c.optim.name == "galore"; }
-bool reads_momentum(const C& c) { return chosen_optimizer(c).momentum; }
+/// A key that some optimizers read. Without one of them it does not affect the results.
+template <bool Facts::*kRead>
+constexpr KeyFacts kReadBySome = {
+    .identity = kIdentity.when([](const C& c) { return chosen_optimizer(c).*kRead; }), .readers = [] {
+      std::string names;
+      for (const cpuopt::Optimizer each : cpuopt::all_optimizers())
+        if (cpuopt::facts_of(each).*kRead) names += str(names.empty() ? "" : ", ", to_string(each));
+      return names + (cpuopt::facts_of(cpuopt::Optimizer::adamw).*kRead ? ", galore" : "");
+    }};
 std::string optimizer_names() { return joined_names(cpuopt::all_optimizers()) + "|galore"; }
 
 constexpr TrainKey kOptimizerKeys[] = {
@@ -37,38 +43,37 @@ constexpr TrainKey kOptimizerKeys[] = {
       .name = "beta1",
       .type = KeyType::number,
       .default_text = "0.9",
-      .doc = "decay of the first moment: adamw, adam, lamb, lion, galore",
+      .doc = "decay of the first moment",
       .example = "optim.beta1=0.9",
       .min = 0,
       .max = 0.999999999},
      field<&C::optim, &C::Optim::beta1>,
-     {.identity = kIdentity.when(reads_betas)}},
+     kReadBySome<&Facts::betas>},
     {{.section = "optim",
       .name = "beta2",
       .type = KeyType::number,
       .default_text = "0.95",
-      .doc = "decay of the second moment; lion: of the stored momentum",
+      .doc = "decay of the second moment, or without one of the stored momentum",
       .example = "optim.beta2=0.999",
       .min = 0,
       .max = 0.999999999},
      field<&C::optim, &C::Optim::beta2>,
-     {.identity = kIdentity.when(reads_betas)}},
+     kReadBySome<&Facts::betas>},
     {{.section = "optim",
       .name = "eps",
       .type = KeyType::number,
       .default_text = "1e-08",
-      .doc = "added to the square root of the second moment: adamw, adam, lamb, adagrad, galore",
+      .doc = "added to the square root of the second moment",
       .example = "optim.eps=1e-8",
       .min = 1e-38,
       .max = 1},
      field<&C::optim, &C::Optim::eps>,
-     {.identity = kIdentity.when(reads_eps)}},
+     kReadBySome<&Facts::eps>},
     {{.section = "optim",
       .name = "weight_decay",
       .type = KeyType::number,
       .default_text = "0.1",
-      .doc =
-          "decoupled (adamw, lion), in the update direction (lamb) or in the gradient (adam, adagrad, sgd)",
+      .doc = "decoupled, in the update direction or in the gradient, as the optimizer has it",
       .example = "optim.weight_decay=0.1",
       .min = 0,
       .max = 1e6},
@@ -86,20 +91,20 @@ constexpr TrainKey kOptimizerKeys[] = {
       .name = "momentum",
       .type = KeyType::number,
       .default_text = "0.9",
-      .doc = "momentum of sgd; 0 = none, and no moment is stored",
+      .doc = "momentum; 0 = none, and no moment is stored",
       .example = "optim.momentum=0.9",
       .min = 0,
       .max = 0.999999999},
      field<&C::optim, &C::Optim::momentum>,
-     {.identity = kIdentity.when(reads_momentum)}},
+     kReadBySome<&Facts::momentum>},
     {{.section = "optim",
       .name = "nesterov",
       .type = KeyType::boolean,
       .default_text = "false",
-      .doc = "Nesterov momentum for sgd",
+      .doc = "Nesterov momentum",
       .example = "optim.nesterov=true"},
      field<&C::optim, &C::Optim::nesterov>,
-     {.identity = kIdentity.when(reads_momentum)}},
+     kReadBySome<&Facts::momentum>},
     {{.section = "optim",
       .name = "ema_decay",
       .type = KeyType::number,

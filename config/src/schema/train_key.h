@@ -77,6 +77,7 @@ struct KeyFacts {
   std::string (*from_folder)(const DecoderConfig& decoder) = nullptr;
   std::string_view on_device = {};     ///< the value with which nothing is offloaded
   std::string (*choices)() = nullptr;  ///< KeySpec::choices, where a table elsewhere has the names
+  std::string (*readers)() = nullptr;  ///< who reads the key, for the end of KeySpec::doc
 };
 
 /// One configuration key: its schema, its field and all else that is true of it alone.

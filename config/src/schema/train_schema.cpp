@@ -83,17 +83,20 @@ constexpr RenamedKey kRenamed[] = {
     {"offload.policy=least_moves", "offload.policy=min_traffic"},
 };
 
-/// The rows of all sections, with the choices that tables elsewhere have.
+/// The rows of all sections, with the choices and readers that tables elsewhere have.
 struct Rows {
   Rows() {
     for (const auto part : {model_and_data_keys(), training_keys(), optimizer_keys(), adapter_keys(),
                             align_keys(), placement_keys(), parallel_keys(), outputs_keys()})
       keys.insert(keys.end(), part.begin(), part.end());
-    for (TrainKey& key : keys)
-      if (key.facts.choices != nullptr) key.spec.choices = choices.emplace_back(key.facts.choices());
+    for (TrainKey& key : keys) {
+      if (key.facts.choices != nullptr) key.spec.choices = texts.emplace_back(key.facts.choices());
+      if (key.facts.readers != nullptr)
+        key.spec.doc = texts.emplace_back(str(key.spec.doc, "; read by ", key.facts.readers()));
+    }
   }
   std::vector<TrainKey> keys;
-  std::deque<std::string> choices;  // the keys view them
+  std::deque<std::string> texts;  // the keys view them
 };
 
 }  // namespace

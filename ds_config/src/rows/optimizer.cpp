@@ -46,8 +46,8 @@ Outcome type(const TableRow&, const Json& value, const Document& document) {
     return refused(
         "DeepSpeed's Lamb limits the norms' ratio of a tensor to 0.01 to 10, optim.name=lamb does not");
   if (!value.is_string()) return refused("it must be the name of an optimizer");
-  return refused(str("strata has no ", value.get<std::string>(),
-                     "; optim.name is one of adamw, adam, lion, lamb, adagrad and sgd"));
+  return refused(
+      str("strata has no ", value.get<std::string>(), "; strata config explain optim.name lists its own"));
 }
 
 Outcome lr(const TableRow& row, const Json& value, const Document& document) {

@@ -23,7 +23,7 @@ inline void* at(const TensorView& view, std::int64_t element) noexcept {
 
 /// Copies the base's result to y, if it is not there already.
 inline void copy_base(const TensorView& base, const TensorView& y, ThreadPool& pool) {
-  constexpr std::int64_t kBytes = std::int64_t{256} << 10;  // of a thread at a time
+  constexpr std::int64_t kBytes = std::int64_t{256} << 10;  // a thread copies so many at a time
   if (y.data == base.data) return;
   dispatch::parallel_for_ranges(pool, static_cast<std::int64_t>(y.bytes()), kBytes,
                                 [&](std::int64_t begin, std::int64_t n) {

@@ -16,7 +16,6 @@ namespace {
 using cpuopt::MasterLayout;
 using cpuopt::Moment;
 using cpuopt::MomentKind;
-using cpuopt::Optimizer;
 using cpuopt::RoundingNoise;
 using cpuopt::UpdateBlock;
 using cpuopt::UpdateScalars;
@@ -87,14 +86,14 @@ __global__ void __launch_bounds__(kUpdateThreads)
   const auto index = b.index + static_cast<std::uint32_t>(i);
   float m = 0, v = 0;
   if (inside) {
-    if constexpr (Rule::kHasFirstMoment) m = load_moment<MomentKind::first>(b.states, b.m, i);
-    if constexpr (Rule::kHasSecondMoment) v = load_moment<MomentKind::second>(b.states, b.v, i);
+    if constexpr (Rule::kFacts.moments.first) m = load_moment<MomentKind::first>(b.states, b.m, i);
+    if constexpr (Rule::kFacts.moments.second) v = load_moment<MomentKind::second>(b.states, b.v, i);
   }
   __syncthreads();  // a block's old scale has been read before the new one is written
   if (inside) cpuopt::update_at<Rule, kLayout>(s, b.param, b.master, m, v, gradient_at(b, i), i);
-  if constexpr (Rule::kHasFirstMoment)
+  if constexpr (Rule::kFacts.moments.first)
     store_moment<MomentKind::first>(b.states, b.m, i, m, inside, noise, index);
-  if constexpr (Rule::kHasSecondMoment)
+  if constexpr (Rule::kFacts.moments.second)
     store_moment<MomentKind::second>(b.states, b.v, i, v, inside, noise, index);
 }
 
@@ -166,36 +165,23 @@ Status launch_layout(MasterLayout layout, const Launch& launch) {
 }
 
 template <class Rule>
-Status launch_update(const UpdateArgs& a, cudaStream_t queue) {
+Status launch_rule(const UpdateArgs& a, cudaStream_t queue) {
   return launch_layout(a.block.layout, [&]<MasterLayout kLayout>(LayoutConstant<kLayout>) {
     update_elements<Rule, kLayout><<<num_blocks(a.n, kUpdateThreads), kUpdateThreads, 0, queue>>>(
         a.step.scalars, a.block, a.n, a.noise);
   });
+}
+template <class... Rules>
+Status launch_update(cpuopt::RuleList<Rules...>, const UpdateArgs& a, cudaStream_t queue) {
+  constexpr Status (*kLaunches[])(const UpdateArgs&, cudaStream_t) = {launch_rule<Rules>...};
+  return kLaunches[a.step.rule](a, queue);
 }
 
 }  // namespace
 
 Status update(Backend&, Stream& stream, const UpdateArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  switch (a.step.optimizer) {
-    case Optimizer::adamw:
-      return launch_update<cpuopt::AdamWRule>(a, queue);
-    case Optimizer::adam:
-      return launch_update<cpuopt::AdamRule>(a, queue);
-    case Optimizer::lion:
-      return launch_update<cpuopt::LionRule>(a, queue);
-    case Optimizer::lamb:
-      return launch_update<cpuopt::LambMomentsRule>(a, queue);
-    case Optimizer::adagrad:
-      return launch_update<cpuopt::AdagradRule>(a, queue);
-    case Optimizer::sgd:
-      return !a.step.momentum  ? launch_update<cpuopt::SgdRule>(a, queue)
-             : a.step.nesterov ? launch_update<cpuopt::NesterovRule>(a, queue)
-                               : launch_update<cpuopt::MomentumRule>(a, queue);
-  }
-  return Status::error(
-      Code::invalid,
-      "update: optimizer " + std::to_string(static_cast<int>(a.step.optimizer)) + " has no CUDA kernels");
+  return launch_update(cpuopt::UpdateRules(), a, queue);
 }
 
 Status lamb_partials(Backend&, Stream& stream, const LambPartialsArgs& a) {

@@ -10,27 +10,25 @@
 
 namespace strata::cpuopt {
 
-/// The optimizers; math/rules.h has the formula and the paper of each.
-enum class Optimizer : std::uint8_t { adamw, adam, lion, lamb, adagrad, sgd };
 std::span<const Optimizer> all_optimizers() noexcept;
 std::string_view to_string(Optimizer optimizer) noexcept;
 /// Parses an optimizer's name. Errors: `invalid`, with a list of the known names.
 Result<Optimizer> optimizer_named(std::string_view name);
 
-/// Hyper-parameters of one step: a plain value that is copied into queued work.
+/// Hyper-parameters of one step: a plain value that is copied into queued work. OptimizerFacts says which an
+/// optimizer reads.
 struct OptimizerParams {
   Optimizer optimizer = Optimizer::adamw;
   double lr = 1e-3;
-  double beta1 = 0.9;   ///< adamw, adam, lamb, lion
-  double beta2 = 0.95;  ///< adamw, adam, lamb, lion
-  double eps = 1e-8;    ///< adamw, adam, lamb, adagrad: added outside the square root
-  double weight_decay =
-      0.0;                 ///< adamw, lion: decoupled, times lr; lamb: part of the direction; the others: L2
-  double momentum = 0.0;   ///< sgd; 0: there is no moment
-  bool nesterov = false;   ///< sgd with momentum
-  std::int64_t step = 1;   ///< counts from 1
-  double ema_decay = 0.0;  ///< the decay of the moving average of the parameters; 0: there is none
-  double grad_factor = 1.0;  ///< multiplies every gradient (loss unscaling and clipping in one); used as f32
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;          ///< added outside the square root
+  double weight_decay = 0.0;  ///< decoupled (times lr), part of the direction, or L2, as the rule has it
+  double momentum = 0.0;      ///< 0: there is no moment
+  bool nesterov = false;      ///< only with momentum
+  std::int64_t step = 1;      ///< counts from 1
+  double ema_decay = 0.0;     ///< the decay of the moving average of the parameters; 0: there is none
+  double grad_factor = 1.0;   ///< multiplies every gradient (loss unscaling and clipping in one); used as f32
 };
 
 /// Errors: `invalid` if step < 1; if a beta, the momentum or ema_decay is outside [0, 1), eps is not above 0
@@ -38,11 +36,6 @@ struct OptimizerParams {
 /// another number is not finite.
 Status validate(const OptimizerParams& params);
 
-/// The moments that are stored between steps.
-struct MomentSet {
-  bool first = false, second = false;
-  friend bool operator==(const MomentSet&, const MomentSet&) = default;
-};
 /// `momentum`: whether sgd has momentum.
 MomentSet moments_of(Optimizer optimizer, bool momentum) noexcept;
 MomentSet moments_of(const OptimizerParams& params) noexcept;

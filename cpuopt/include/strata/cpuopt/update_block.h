@@ -30,9 +30,9 @@ struct UpdateBlock {
 /// Constants and rule of one step: prepared once and passed to every thread.
 struct UpdateStep {
   UpdateScalars<float> scalars{};
-  Optimizer optimizer = Optimizer::adamw;
-  bool momentum = false, nesterov = false;
-  float ema_weight = 0;  ///< 1 - ema_decay
+  std::uint8_t rule = 0;          ///< its position in UpdateRules
+  MomentSet moments{true, true};  ///< the moments that the rule has
+  float ema_weight = 0;           ///< 1 - ema_decay
 };
 UpdateStep make_update_step(const OptimizerParams& params) noexcept;
 

@@ -42,7 +42,7 @@ template <class Rule, MasterLayout kLayout>
 STRATA_HD void update_at(const UpdateScalars<float>& s, void* param, void* master, float& m, float& v,
                          float g, std::int64_t i) {
   const float p = Rule::update(load_master_at<kLayout>(param, master, i), g * s.grad_factor, m, v, s);
-  if constexpr (Rule::kUpdatesParam) store_master_at<kLayout>(param, master, i, p);
+  if constexpr (!Rule::kFacts.tensor_norms) store_master_at<kLayout>(param, master, i, p);
 }
 
 /// The 16 random bits for one moment of the element whose index has the low 32 bits `index`.

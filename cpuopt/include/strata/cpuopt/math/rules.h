@@ -2,6 +2,7 @@
 
 #include <strata/simd/math/elementary.h>
 #include <strata/simd/math/host_device.h>
+#include <strata/cpuopt/optimizer_facts.h>
 
 /// One step of each optimizer for one element, written once over a value type V (float, or a SIMD value with
 /// the same operators). The order of operations is part of the contract: because of it all instruction sets
@@ -9,6 +10,9 @@
 namespace strata::cpuopt {
 
 using namespace simd;
+
+/// The optimizers, in the order of OptimizerRules below; sgd is the last.
+enum class Optimizer : std::uint8_t { adamw, adam, lion, lamb, adagrad, sgd };
 
 /// The constants of a step, each computed in f64 and rounded once (see update_scalars). V is float, or a
 /// value broadcast to all lanes of a SIMD value.
@@ -18,11 +22,12 @@ struct UpdateScalars {
   V momentum;
   V one_minus_beta1, one_minus_beta2;
   V eps;
-  V weight_decay;    ///< for rules that add the decay to the gradient or to the direction
-  V decay;           ///< lr * weight_decay, for decoupled decay
-  V step_size;       ///< lr; for adam and adamw divided by the bias of the first moment
-  V inv_bias1;       ///< 1 / (1 - beta1^step)
-  V inv_sqrt_bias2;  ///< 1 / sqrt(1 - beta2^step)
+  V weight_decay;         ///< for rules that add the decay to the gradient or to the direction
+  V decay;                ///< lr * weight_decay, for decoupled decay
+  V step_size;            ///< lr
+  V corrected_step_size;  ///< lr / (1 - beta1^step)
+  V inv_bias1;            ///< 1 / (1 - beta1^step)
+  V inv_sqrt_bias2;       ///< 1 / sqrt(1 - beta2^step)
 };
 
 /// The moving average of a parameter after its update: of weight 1 - decay is the new parameter `p`.
@@ -31,8 +36,9 @@ STRATA_HD V moved_ema(V ema, V p, S weight) {
   return ema + weight * (p - ema);
 }
 
-// A rule has a function `update`, which returns the new parameter (the old one unless kUpdatesParam) and
-// updates the moments that the rule has (kHasFirstMoment, kHasSecondMoment); `g` is already scaled.
+// A rule states the facts of its optimizer (kFacts), on which all other code depends, and has a function
+// `update`, which updates the moments of the facts and returns the new parameter, or the old one if a second
+// pass follows (tensor_norms); `g` is already scaled.
 
 /// Exponential moving averages of g and g^2, as m += (1 - beta) * (g - m). The form beta * m + (1 - beta) * g
 /// needs one more multiplication, and multiplications share an execution unit with the square root and the
@@ -47,12 +53,13 @@ template <class V, class S>
 STRATA_HD V adam_step(V g, V& m, V& v, const UpdateScalars<S>& s) {
   update_moments(g, m, v, s);
   const V denom = sqrt_of(v) * s.inv_sqrt_bias2 + s.eps;
-  return s.step_size * (m / denom);
+  return s.corrected_step_size * (m / denom);
 }
 
 /// Kingma & Ba 2015, Alg. 1; decoupled decay, Loshchilov & Hutter 2019, Alg. 2.
 struct AdamWRule {
-  static constexpr bool kHasFirstMoment = true, kHasSecondMoment = true, kUpdatesParam = true;
+  static constexpr OptimizerFacts kFacts{
+      .optimizer = Optimizer::adamw, .name = "adamw", .betas = true, .eps = true, .moments = {true, true}};
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V& m, V& v, const UpdateScalars<S>& s) {
     return p - (s.decay * p + adam_step(g, m, v, s));
@@ -61,7 +68,8 @@ struct AdamWRule {
 
 /// Kingma & Ba 2015, Alg. 1, with L2 regularization: the decay is added to the gradient.
 struct AdamRule {
-  static constexpr bool kHasFirstMoment = true, kHasSecondMoment = true, kUpdatesParam = true;
+  static constexpr OptimizerFacts kFacts{
+      .optimizer = Optimizer::adam, .name = "adam", .betas = true, .eps = true, .moments = {true, true}};
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V& m, V& v, const UpdateScalars<S>& s) {
     return p - adam_step(g + s.weight_decay * p, m, v, s);
@@ -72,7 +80,8 @@ struct AdamRule {
 /// the interpolation of moment and gradient with beta1; the interpolation with beta2 is the new moment. The
 /// sign of 0 and of NaN is 0.
 struct LionRule {
-  static constexpr bool kHasFirstMoment = true, kHasSecondMoment = false, kUpdatesParam = true;
+  static constexpr OptimizerFacts kFacts{
+      .optimizer = Optimizer::lion, .name = "lion", .betas = true, .moments = {true, false}};
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V& m, V&, const UpdateScalars<S>& s) {
     const V zero(0.0f), step(s.step_size);
@@ -85,7 +94,8 @@ struct LionRule {
 
 /// Duchi et al. 2011 (diagonal), with L2 regularization.
 struct AdagradRule {
-  static constexpr bool kHasFirstMoment = false, kHasSecondMoment = true, kUpdatesParam = true;
+  static constexpr OptimizerFacts kFacts{
+      .optimizer = Optimizer::adagrad, .name = "adagrad", .eps = true, .moments = {false, true}};
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V&, V& v, const UpdateScalars<S>& s) {
     const V with_decay = g + s.weight_decay * p;
@@ -96,7 +106,7 @@ struct AdagradRule {
 
 /// Gradient descent with L2 regularization.
 struct SgdRule {
-  static constexpr bool kHasFirstMoment = false, kHasSecondMoment = false, kUpdatesParam = true;
+  static constexpr OptimizerFacts kFacts{.optimizer = Optimizer::sgd, .name = "sgd", .momentum = true};
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V&, V&, const UpdateScalars<S>& s) {
     return p - s.step_size * (g + s.weight_decay * p);
@@ -104,7 +114,8 @@ struct SgdRule {
 };
 /// SGD with momentum: m = momentum * m + g (Polyak 1964; Sutskever et al. 2013).
 struct MomentumRule {
-  static constexpr bool kHasFirstMoment = true, kHasSecondMoment = false, kUpdatesParam = true;
+  static constexpr OptimizerFacts kFacts{
+      .optimizer = Optimizer::sgd, .name = "sgd", .momentum = true, .moments = {true, false}};
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V& m, V&, const UpdateScalars<S>& s) {
     m = s.momentum * m + (g + s.weight_decay * p);
@@ -113,7 +124,7 @@ struct MomentumRule {
 };
 /// SGD with Nesterov momentum: the step is along g + momentum * m.
 struct NesterovRule {
-  static constexpr bool kHasFirstMoment = true, kHasSecondMoment = false, kUpdatesParam = true;
+  static constexpr OptimizerFacts kFacts = MomentumRule::kFacts;
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V& m, V&, const UpdateScalars<S>& s) {
     const V with_decay = g + s.weight_decay * p;
@@ -125,7 +136,12 @@ struct NesterovRule {
 /// First pass of LAMB (You et al. 2020, Alg. 2), which updates only the moments. LAMB takes two passes,
 /// because the length of its step depends on the whole tensor.
 struct LambMomentsRule {
-  static constexpr bool kHasFirstMoment = true, kHasSecondMoment = true, kUpdatesParam = false;
+  static constexpr OptimizerFacts kFacts{.optimizer = Optimizer::lamb,
+                                         .name = "lamb",
+                                         .betas = true,
+                                         .eps = true,
+                                         .moments = {true, true},
+                                         .tensor_norms = true};
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V& m, V& v, const UpdateScalars<S>& s) {
     update_moments(g, m, v, s);
@@ -138,5 +154,17 @@ STRATA_HD V lamb_direction(V p, V m, V v, const UpdateScalars<S>& s) {
   const V denom = sqrt_of(v) * s.inv_sqrt_bias2 + s.eps;
   return (m * s.inv_bias1) / denom + s.weight_decay * p;
 }
+
+/// A list of types, which tables of kernels are made from.
+template <class... R>
+struct RuleList {
+  static constexpr int kSize = sizeof...(R);
+  template <class... More>
+  using With = RuleList<R..., More...>;
+};
+/// The rule of each optimizer, in the order of the enumeration; lamb's updates the moments.
+using OptimizerRules = RuleList<AdamWRule, AdamRule, LionRule, LambMomentsRule, AdagradRule, SgdRule>;
+/// The rules that have kernels: behind the others, the two of momentum.
+using UpdateRules = OptimizerRules::With<MomentumRule, NesterovRule>;
 
 }  // namespace strata::cpuopt
