@@ -48,7 +48,7 @@ def key_problems(root):
 TABLES = [
     ("cpuopt/src/optimizer.cpp", "kFacts", r'\.name = "(\w+)"', [
         "docs/guide/train.md", "bench/claims/optimizer_accuracy", "bench/claims/optimizer_demo", "bench/peers/optimizer_ulps.py"]),
-    ("model/src/decoder/decoder_family.cpp", "kFamilies", r'\{"(\w+)", ', [
+    ("model/src/family/families.cpp", "kFamilies", r'\{\.name = "(\w+)", \.change', [
         "docs/guide/models.md", "tests/oracle/families.py"]),
     ("config/src/fill/objectives.cpp", "kObjectives", r'\.name = "(\w+)"', ["docs/guide/align.md"]),
 ]  # fmt: skip

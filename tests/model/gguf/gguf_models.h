@@ -19,8 +19,9 @@ inline DecoderConfig model_of(std::string_view family) {
   c.layers = 2;
   c.hidden = kHidden;
   c.heads = kHeads;
-  c.kv_heads = c.norm == DecoderConfig::Norm::rms ? 2 : 4;
-  c.ffn = c.family == "bloom" ? 4 * kHidden : 96;
+  const FamilyLimits limits = family_limits(family);
+  c.kv_heads = limits.grouped_queries ? 2 : 4;
+  c.ffn = limits.ffn_factor > 0 ? limits.ffn_factor * kHidden : 96;
   c.vocab = 270;
   c.positions = 64;
   return c;

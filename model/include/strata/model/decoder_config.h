@@ -79,6 +79,14 @@ constexpr bool is_gated(DecoderConfig::Mlp mlp) noexcept { return mlp >= Decoder
 const std::vector<std::string_view>& decoder_families();
 /// A config of `family` whose sizes are still 0; nullopt for an unknown family.
 std::optional<DecoderConfig> decoder_for_family(std::string_view family);
+/// What no file of a family can state, so that no new model may have it.
+struct FamilyLimits {
+  std::string_view title;       ///< as its authors write it
+  bool grouped_queries = true;  ///< several query heads may share one of keys and values
+  std::int64_t ffn_factor = 0;  ///< `ffn` is that many times `hidden`; 0: it is any
+};
+/// Empty for an unknown family.
+FamilyLimits family_limits(std::string_view family);
 /// Returns `config` with the sizes filled in that follow from others.
 DecoderConfig with_derived_sizes(DecoderConfig config);
 

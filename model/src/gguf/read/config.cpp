@@ -86,11 +86,13 @@ class GgufKeys {
 
 class ConfigReader {
  public:
-  ConfigReader(const GgufReader& file, const GgufArchitecture& architecture)
-      : file_(file), keys_(file, std::string(architecture.name)), architecture_(architecture) {}
+  ConfigReader(const GgufReader& file, const Family& family)
+      : file_(file),
+        keys_(file, std::string(family.gguf.name)),
+        architecture_(family.gguf),
+        c_(*decoder_for_family(family.name)) {}
 
   Result<DecoderConfig> read() {
-    c_ = *decoder_for_family(architecture_.family);
     read_sizes();
     read_biases();
     if (c_.position == DecoderConfig::Position::rope) read_rope();
@@ -187,7 +189,7 @@ class ConfigReader {
   }
 
   void read_attention() {
-    if (architecture_.slides || architecture_.name == "phi3")
+    if (architecture_.slides || architecture_.window_key)
       c_.window = keys_.integer("attention.sliding_window", 0);
     if (architecture_.slides) read_pattern();
     if (c_.score_softcap > 0)
@@ -196,7 +198,7 @@ class ConfigReader {
       c_.logit_softcap =
           static_cast<float>(keys_.number("final_logit_softcapping", static_cast<double>(c_.logit_softcap)));
     if (c_.norm_offset > 0 && c_.heads > 0)
-      c_.query_scalar = static_cast<float>(gguf_divisor_of_scores(architecture_.name, c_));
+      c_.query_scalar = static_cast<float>(gguf_divisor_of_scores(architecture_, c_));
   }
 
   // A list with a flag for each layer, or the number of layers of which the last sees all keys.
@@ -282,11 +284,11 @@ Result<DecoderConfig> config_from_gguf(const GgufReader& file) {
   if (const auto* const n = file.find<std::int64_t>("split.count"); n != nullptr && *n > 1)
     return Status::error(Code::unsupported, str("split.count is ", *n, ": the model is in ", *n,
                                                 " files; make one of them with llama-gguf-split --merge"));
-  const GgufArchitecture* const architecture = gguf_architecture_named(*name);
-  if (architecture == nullptr)
+  const Family* const family = family_of_gguf(*name);
+  if (family == nullptr)
     return Status::error(Code::unsupported, str("general.architecture is ", *name, "; ",
                                                 gguf_architecture_names(), " are read"));
-  return ConfigReader(file, *architecture).read();
+  return ConfigReader(file, *family).read();
 }
 
 }  // namespace strata::detail

@@ -1,140 +1,14 @@
+#include <strata/model/decoder_config.h>
+
 #include <algorithm>
 #include <utility>
 
-#include <strata/model/decoder.h>
 #include <strata/runtime/str.h>
-
-// The families, as changes to GPT-2's config.
 
 namespace strata {
 namespace {
 
-using Norm = DecoderConfig::Norm;
 using Position = DecoderConfig::Position;
-using Mlp = DecoderConfig::Mlp;
-
-void opt(DecoderConfig& c) {
-  c.mlp = Mlp::relu;
-  c.position_offset = 2;
-}
-void bloom(DecoderConfig& c) {
-  c.position = Position::alibi;
-  c.embed_norm = true;
-}
-void llama(DecoderConfig& c) {
-  c.norm = Norm::rms;
-  c.norm_eps = 1e-6f;
-  c.position = Position::rope;
-  c.mlp = Mlp::swiglu;
-  c.qkv_bias = c.out_bias = c.mlp_bias = false;
-  c.tied_head = false;
-}
-void qwen2(DecoderConfig& c) {
-  llama(c);
-  c.qkv_bias = true;
-}
-void qwen3(DecoderConfig& c) {
-  llama(c);
-  c.qk_norm = DecoderConfig::QkNorm::heads;
-}
-void glm(DecoderConfig& c) {
-  llama(c);
-  c.norm_eps = 1.5625e-7f;
-  c.qkv_bias = true;
-  c.rotary_interleaved = true;  // with_derived_sizes() sets rotary_dim to half a head
-}
-void glm4(DecoderConfig& c) {
-  glm(c);
-  c.norm_eps = 1e-5f;
-  c.post_norms = true;
-}
-
-void mistral(DecoderConfig& c) {
-  llama(c);
-  c.window = 4096;
-}
-void olmo2(DecoderConfig& c) {
-  llama(c);
-  c.norm_eps = 1e-5f;
-  c.qk_norm = DecoderConfig::QkNorm::whole;
-  c.pre_norms = false;
-  c.post_norms = true;
-}
-void phi3(DecoderConfig& c) {
-  llama(c);
-  c.norm_eps = 1e-5f;
-}
-void smollm3(DecoderConfig& c) {
-  llama(c);
-  c.tied_head = true;
-  c.frequencies.theta = 2e6f;
-  c.no_rope_every = 4;
-}
-void gemma2(DecoderConfig& c) {
-  llama(c);
-  c.tied_head = true;
-  c.norm_offset = 1;
-  c.post_norms = true;
-  c.scaled_embedding = true;
-  c.mlp = Mlp::geglu;
-  c.window = 4096;
-  c.full_every = 2;
-  c.score_softcap = 50;
-  c.logit_softcap = 30;
-}
-void gemma3(DecoderConfig& c) {
-  gemma2(c);
-  c.qk_norm = DecoderConfig::QkNorm::heads;
-  c.full_every = 6;
-  c.score_softcap = c.logit_softcap = 0;
-  c.frequencies.theta = 1e6f;
-  c.sliding_frequencies.emplace();
-}
-
-struct Family {
-  std::string_view name;
-  void (*change)(DecoderConfig& config);
-};
-constexpr Family kFamilies[] = {
-    {"gpt2", [](DecoderConfig&) {}},
-    {"opt", opt},
-    {"bloom", bloom},
-    {"llama", llama},
-    {"qwen2", qwen2},
-    {"qwen3", qwen3},
-    {"glm", glm},
-    {"glm4", glm4},
-    {"mistral", mistral},
-    {"olmo2", olmo2},
-    {"phi3", phi3},
-    {"smollm3", smollm3},
-    {"gemma2", gemma2},
-    {"gemma3_text", gemma3},
-};
-
-}  // namespace
-
-const std::vector<std::string_view>& decoder_families() {
-  static const std::vector<std::string_view> names = [] {
-    std::vector<std::string_view> all;
-    for (const Family& family : kFamilies) all.push_back(family.name);
-    return all;
-  }();
-  return names;
-}
-
-std::optional<DecoderConfig> decoder_for_family(std::string_view family) {
-  for (const Family& known : kFamilies)
-    if (known.name == family) {
-      DecoderConfig config;
-      config.family = family;
-      known.change(config);
-      return config;
-    }
-  return std::nullopt;
-}
-
-namespace {
 
 // Far above any model, and low enough that no product of sizes comes near 2^63.
 constexpr std::int64_t kMaxLayers = 10000;
