@@ -78,9 +78,10 @@ void read_sliding(Keys& k, DecoderConfig& c, HfWindows how) {
     if (!has_flag(how)) return;
     const std::int64_t first = k.integer({"max_window_layers"}, 28);
     c.sliding.assign(layers, false);
-    for (std::size_t i = 0; i < layers && c.window > 0; ++i)
-      c.sliding[i] =
-          how == HfWindows::without_rope ? !c.rope_layers[i] : static_cast<std::int64_t>(i) >= first;
+    const bool by_rope = how == HfWindows::without_rope;
+    const std::size_t known = by_rope ? c.rope_layers.size() : layers;  // fewer if their key is refused
+    for (std::size_t i = 0; i < known && c.window > 0; ++i)
+      c.sliding[i] = by_rope ? !c.rope_layers[i] : static_cast<std::int64_t>(i) >= first;
     return;
   }
   if (!types->is_array() || types->size() != layers)
