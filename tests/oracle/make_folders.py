@@ -73,8 +73,8 @@ LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_fac
 
 CASES = [
     Case("gpt2", gpt2(), saved=True),
-    Case("gpt2-bare", gpt2(n_inner=80), bare=True, old_buffers=True),
     Case("gpt2-untied", gpt2(tie_word_embeddings=False), saved=True),
+    Case("gpt2-bare", gpt2(n_inner=80), bare=True, old_buffers=True),
     Case("opt", opt(), saved=True),
     Case("opt-shards", opt(), shards=2, dtype="F16"),
     Case("bloom", bloom(hidden_size=48, n_layer=3, n_head=6), saved=True),
@@ -206,6 +206,16 @@ def choose(names):
         if name not in known:
             raise SystemExit(f"there is no case or family {name}; available: {', '.join(sorted(known))}")
     return [case for case in CASES if not names or {case.name, case.config["model_type"]} & set(names)]
+
+
+def one_of_each():
+    """The last case of each family."""
+    from families import FAMILIES
+
+    cases = {case.config["model_type"]: case for case in CASES}
+    if lacking := FAMILIES.keys() - cases.keys():
+        raise SystemExit(f"make_folders.py has no case of {', '.join(sorted(lacking))}")
+    return list(cases.values())
 
 
 def main():
