@@ -63,7 +63,7 @@ class Recorder {
     b_.region("embed", false);
     tokens_weight_ = weight("tokens.weight", {c_.vocab, c_.hidden}, kInitStd);
     Value x = b_.embedding(tokens, tokens_weight_);
-    if (c_.scaled_embedding) x = b_.scale(x, embedding_scale());
+    if (const float scale = rounded_embedding_scale(); scale != 1) x = b_.scale(x, scale);
     x = add_positions(x);
     if (c_.embed_norm) x = norm("embed_norm", x);
     for (std::int64_t layer = 0; layer < c_.layers; ++layer) x = block(static_cast<std::size_t>(layer), x);
@@ -96,12 +96,12 @@ class Recorder {
     }
     return x;
   }
-  // The factor, rounded to the dtype in which embeddings are multiplied.
-  float embedding_scale() const {
-    const float root = std::sqrt(static_cast<float>(c_.hidden));
-    return compute_ == DType::bf16  ? to_f32(from_f32<bf16>(root))
-           : compute_ == DType::f16 ? to_f32(from_f32<f16>(root))
-                                    : root;
+  // Rounded to the dtype in which embeddings are multiplied.
+  float rounded_embedding_scale() const {
+    const float scale = embedding_scale(c_);
+    return compute_ == DType::bf16  ? to_f32(from_f32<bf16>(scale))
+           : compute_ == DType::f16 ? to_f32(from_f32<f16>(scale))
+                                    : scale;
   }
   Value logits(Value x) {
     const Value plain = b_.linear_f32(x, head_weight());
@@ -145,11 +145,10 @@ class Recorder {
   // A window of at least `seq` tokens is no window.
   ScoreOptions scores(std::size_t layer) const {
     const bool slides = c_.sliding[layer] && c_.window < c_.seq;
-    const bool own_scale = c_.query_scalar > 0 && c_.query_scalar != static_cast<float>(c_.head_dim);
     return {.alibi = c_.position == DecoderConfig::Position::alibi,
             .window = slides ? static_cast<int>(c_.window) : 0,
             .softcap = c_.score_softcap,
-            .scale = own_scale ? 1 / std::sqrt(c_.query_scalar) : 0};
+            .scale = score_scale(c_)};
   }
   Value attend(const std::string& name, Value qkv, const ScoreOptions& scores) {
     if (!cache_) return b_.attention(qkv, heads_, static_cast<int>(c_.seq), scores, doc_start_);

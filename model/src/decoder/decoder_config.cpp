@@ -1,6 +1,7 @@
 #include <strata/model/decoder_config.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <strata/runtime/str.h>
@@ -79,6 +80,15 @@ void check_decoder_attention(const DecoderConfig& c, DecoderProblems& problems) 
 }
 
 }  // namespace
+
+float embedding_scale(const DecoderConfig& c) {
+  return c.scaled_embedding ? std::sqrt(static_cast<float>(c.hidden)) : 1.0f;
+}
+
+float score_scale(const DecoderConfig& c) {
+  const bool own = c.query_scalar > 0 && c.query_scalar != static_cast<float>(c.head_dim);
+  return own ? 1 / std::sqrt(c.query_scalar) : 0;
+}
 
 DecoderConfig with_derived_sizes(DecoderConfig c) {
   if (c.kv_heads == 0) c.kv_heads = c.heads;

@@ -71,6 +71,8 @@ struct DecoderConfig {
   /// Instead of logits it has one score of a sequence: a reward model, with the parameter "score.weight" (see
   /// align/pairs.h). record_decoder() does not record it.
   bool scores = false;
+
+  bool operator==(const DecoderConfig&) const = default;
 };
 
 /// Whether the MLP is gated, so that its first matrix computes both gate and up.
@@ -87,6 +89,10 @@ struct FamilyLimits {
 };
 /// Empty for an unknown family.
 FamilyLimits family_limits(std::string_view family);
+/// The factor of embeddings.
+float embedding_scale(const DecoderConfig& config);
+/// The factor of attention scores; 0: 1 / sqrt(head_dim). `config` has its derived sizes.
+float score_scale(const DecoderConfig& config);
 /// Returns `config` with the sizes filled in that follow from others.
 DecoderConfig with_derived_sizes(DecoderConfig config);
 
