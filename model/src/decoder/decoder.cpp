@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include <strata/graph/builder.h>
 #include <strata/runtime/float16.h>
@@ -28,8 +29,8 @@ class Recorder {
     if (head == DecoderHead::logits) return b_.finish({{"logits", logits(x)}});
     const Value targets = b_.input("targets", {rows_}, DType::i32);
     const Value divisor = b_.input("divisor", {1}, DType::f32);
-    return b_.finish(
-        {{"loss", b_.linear_cross_entropy(x, head_weight(), targets, divisor, c_.logit_softcap)}});
+    const auto [input, matrix] = head_of(x);
+    return b_.finish({{"loss", b_.linear_cross_entropy(input, matrix, targets, divisor, c_.logit_softcap)}});
   }
 
   Result<Program> run_with(DecoderRows rows, const RecordDecoderEnd& end) {
@@ -38,7 +39,7 @@ class Recorder {
                           .x = x,
                           .rows = rows_,
                           .hidden = c_.hidden,
-                          .head = [this] { return head_weight(); },
+                          .head = [this, x] { return head_of(x); },
                           .softcap = c_.logit_softcap}));
   }
 
@@ -70,8 +71,9 @@ class Recorder {
     b_.region("head", false);
     return x;
   }
-  Value head_weight() {
-    return c_.tied_head ? tokens_weight_ : weight("head.weight", {c_.vocab, c_.hidden}, kInitStd);
+  /// What the head multiplies, and its matrix.
+  std::pair<Value, Value> head_of(Value x) {
+    return {x, c_.tied_head ? tokens_weight_ : weight("head.weight", {c_.vocab, c_.hidden}, kInitStd)};
   }
 
   // Adds learned positions here, or prepares those that attention applies to queries and keys.
@@ -104,7 +106,8 @@ class Recorder {
                                     : scale;
   }
   Value logits(Value x) {
-    const Value plain = b_.linear_f32(x, head_weight());
+    const auto [input, matrix] = head_of(x);
+    const Value plain = b_.linear_f32(input, matrix);
     return c_.logit_softcap > 0 ? b_.softcap(plain, c_.logit_softcap) : plain;
   }
 
