@@ -110,12 +110,7 @@ TEST_P(GgufFamilyTest, SixteenBitMatricesAreRounded) {
   }
 }
 
-std::vector<std::string_view> families_in_llama_cpp() {
-  std::vector<std::string_view> families = decoder_families();
-  std::erase_if(families, [](std::string_view name) { return detail::find_family(name)->gguf.name.empty(); });
-  return families;
-}
-INSTANTIATE_TEST_SUITE_P(Families, GgufFamilyTest, ::testing::ValuesIn(families_in_llama_cpp()),
+INSTANTIATE_TEST_SUITE_P(Families, GgufFamilyTest, ::testing::ValuesIn(test::families_in_llama_cpp()),
                          [](const auto& test_case) { return std::string(test_case.param); });
 
 // Row 2 i + j of a head is row i + j * 8 of ours.

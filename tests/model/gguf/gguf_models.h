@@ -5,10 +5,13 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include <strata/model/decoder.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/status.h>
+
+#include "family/family.h"
 
 namespace strata::test {
 
@@ -25,6 +28,13 @@ inline DecoderConfig model_of(std::string_view family) {
   c.vocab = 270;
   c.positions = 64;
   return c;
+}
+
+inline std::vector<std::string_view> families_in_llama_cpp() {
+  std::vector<std::string_view> names;
+  for (const detail::Family& family : detail::families())
+    if (!family.gguf.name.empty()) names.push_back(family.name);
+  return names;
 }
 
 inline float value_at(std::string_view param, std::size_t i) {

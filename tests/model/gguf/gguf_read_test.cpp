@@ -122,9 +122,7 @@ TEST_P(GgufReadFamilyTest, PartsOfParametersAreThoseOfTheWhole) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, GgufReadFamilyTest,
-                         ::testing::Values("gpt2", "bloom", "llama", "mistral", "qwen2", "qwen3", "glm",
-                                           "glm4", "olmo2", "phi3", "smollm3", "gemma2", "gemma3_text"),
+INSTANTIATE_TEST_SUITE_P(Families, GgufReadFamilyTest, ::testing::ValuesIn(test::families_in_llama_cpp()),
                          [](const auto& of) { return std::string(of.param); });
 
 TEST_F(GgufReadTest, SettingsThatFamiliesShareComeBack) {
