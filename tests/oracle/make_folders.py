@@ -111,6 +111,10 @@ CASES = [
     Case("gemma3-scaled", gemma("gemma3_text", "Gemma3", rope_scaling={"rope_type": "linear", "factor": 8.0}, attention_bias=True,
                                 layer_types=["sliding_attention", "sliding_attention", "full_attention"], final_logit_softcapping=5.0),
          shards=2),
+    Case("granite", llama_like("granite", "Granite", tie_word_embeddings=True, embedding_multiplier=3.0, residual_multiplier=0.7,
+                               attention_multiplier=0.2, logits_scaling=2.0), saved=True),
+    Case("granite-scaled", llama_like("granite", "Granite", attention_bias=True, mlp_bias=True, head_dim=24, rope_scaling=YARN,
+                                      embedding_multiplier=12.0, attention_multiplier=0.35, logits_scaling=0.8), dtype="BF16"),
 ]  # fmt: skip
 
 

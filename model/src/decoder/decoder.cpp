@@ -64,7 +64,7 @@ class Recorder {
     b_.region("embed", false);
     tokens_weight_ = weight("tokens.weight", {c_.vocab, c_.hidden}, kInitStd);
     Value x = b_.embedding(tokens, tokens_weight_);
-    if (const float scale = rounded_embedding_scale(); scale != 1) x = b_.scale(x, scale);
+    x = scaled(x, rounded_embedding_scale());
     x = add_positions(x);
     if (c_.embed_norm) x = norm("embed_norm", x);
     for (std::int64_t layer = 0; layer < c_.layers; ++layer) x = block(static_cast<std::size_t>(layer), x);
@@ -73,7 +73,8 @@ class Recorder {
   }
   /// What the head multiplies, and its matrix.
   std::pair<Value, Value> head_of(Value x) {
-    return {x, c_.tied_head ? tokens_weight_ : weight("head.weight", {c_.vocab, c_.hidden}, kInitStd)};
+    return {scaled(x, 1 / c_.logit_divisor),
+            c_.tied_head ? tokens_weight_ : weight("head.weight", {c_.vocab, c_.hidden}, kInitStd)};
   }
 
   // Adds learned positions here, or prepares those that attention applies to queries and keys.
@@ -98,13 +99,15 @@ class Recorder {
     }
     return x;
   }
-  // Rounded to the dtype in which embeddings are multiplied.
+  // Gemma's is rounded to the dtype in which embeddings are multiplied.
   float rounded_embedding_scale() const {
     const float scale = embedding_scale(c_);
+    if (!c_.scaled_embedding) return scale;
     return compute_ == DType::bf16  ? to_f32(from_f32<bf16>(scale))
            : compute_ == DType::f16 ? to_f32(from_f32<f16>(scale))
                                     : scale;
   }
+  Value scaled(Value x, float factor) { return factor == 1 ? x : b_.scale(x, factor); }
   Value logits(Value x) {
     const auto [input, matrix] = head_of(x);
     const Value plain = b_.linear_f32(input, matrix);
@@ -174,10 +177,10 @@ class Recorder {
     b_.region(name, true);
     Value added = attention(name, layer, c_.pre_norms ? norm(name + ".attn_norm", x) : x);
     if (c_.post_norms) added = norm(name + ".attn_post_norm", added);
-    x = b_.add(x, added);
+    x = b_.add(x, scaled(added, c_.residual_factor));
     added = mlp(name, c_.pre_norms ? norm(name + ".mlp_norm", x) : x);
     if (c_.post_norms) added = norm(name + ".mlp_post_norm", added);
-    return b_.add(x, added);
+    return b_.add(x, scaled(added, c_.residual_factor));
   }
 
   const DecoderConfig c_;

@@ -77,15 +77,20 @@ void check_decoder_attention(const DecoderConfig& c, DecoderProblems& problems) 
   problems.need(c.score_softcap >= 0 && c.logit_softcap >= 0 && c.query_scalar >= 0,
                 str("soft caps of ", c.score_softcap, " and ", c.logit_softcap, " and a query scalar of ",
                     c.query_scalar, "; each must be 0 or more"));
+  problems.need(c.embedding_factor > 0 && c.residual_factor > 0 && c.score_factor >= 0 && c.logit_divisor > 0,
+                str("factors of ", c.embedding_factor, " for embeddings, ", c.residual_factor,
+                    " for residuals and ", c.score_factor, " for scores and a divisor of ", c.logit_divisor,
+                    " for logits; each must be above 0"));
 }
 
 }  // namespace
 
 float embedding_scale(const DecoderConfig& c) {
-  return c.scaled_embedding ? std::sqrt(static_cast<float>(c.hidden)) : 1.0f;
+  return c.embedding_factor * (c.scaled_embedding ? std::sqrt(static_cast<float>(c.hidden)) : 1.0f);
 }
 
 float score_scale(const DecoderConfig& c) {
+  if (c.score_factor > 0) return c.score_factor;
   const bool own = c.query_scalar > 0 && c.query_scalar != static_cast<float>(c.head_dim);
   return own ? 1 / std::sqrt(c.query_scalar) : 0;
 }

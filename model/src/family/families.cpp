@@ -92,6 +92,13 @@ void gemma3(DecoderConfig& c) {
   c.frequencies.theta = 1e6f;
   c.sliding_frequencies.emplace();
 }
+void granite(DecoderConfig& c) {
+  llama(c);
+  c.embedding_factor = 12;
+  c.residual_factor = 0.22f;
+  c.score_factor = 0.015625f;
+  c.logit_divisor = 8;
+}
 
 // The names of tensors.
 
@@ -192,6 +199,9 @@ constexpr Family kFamilies[] = {
      .hf = {.class_name = "Gemma3", .classifier = "TextForSequenceClassification", .names = kGemma,
             .windows = HfWindows::by_pattern, .head_dim = 256, .is_gemma = true},
      .gguf = {.name = "gemma3", .slides = true, .yarn = false, .layers_by_hidden = 62}},
+    {.name = "granite", .change = granite, .limits = {.title = "Granite"},
+     .hf = {.class_name = "Granite", .names = kLlama, .mlp_bias = HfKey::written, .has_factors = true},
+     .gguf = {.name = "granite", .permutes_qk = true, .out_biases = true, .rope_factors = true, .factors = true}},
 };
 // clang-format on
 

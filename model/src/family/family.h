@@ -53,6 +53,7 @@ struct HfFamily {
   double rotary_share = 0;        ///< without the key, which is refused if this is 0
   bool has_rope_scalings = true;  ///< all that strata computes
   bool is_gemma = false;          ///< has keys of soft caps, and hidden_activation
+  bool has_factors = false;       ///< has keys of four factors, each of which is 1 without it
 };
 
 /// A family's architecture in llama.cpp: src/models/ there has a file for each, and conversion/ what its
@@ -71,6 +72,7 @@ struct GgufArchitecture {
   bool score_softcap = false;         ///< always has a soft cap of scores
   std::int64_t no_rope_every = 0;     ///< every n-th layer has no RoPE
   std::int64_t layers_by_hidden = 0;  ///< in models of so many, scores have the divisor hidden / heads
+  bool factors = false;               ///< has keys of the factors of embeddings, residuals, scores and logits
   bool is_70b = false, is_70b_if_grouped = false;  ///< takes a model of 80 layers for one of 70 B parameters
 };
 

@@ -146,6 +146,12 @@ void add_architecture(const GgufArchitecture& architecture, const DecoderConfig&
     metadata.add_u32(prefix + "attention.sliding_window", c.window);
   if (architecture.slides) metadata.add_bools(prefix + "attention.sliding_window_pattern", c.sliding);
   if (c.score_softcap > 0) metadata.add_f32(prefix + "attn_logit_softcapping", c.score_softcap);
+  if (architecture.factors) {
+    metadata.add_f32(prefix + "embedding_scale", c.embedding_factor);
+    metadata.add_f32(prefix + "residual_scale", c.residual_factor);
+    metadata.add_f32(prefix + "attention.scale", c.score_factor);
+    metadata.add_f32(prefix + "logit_scale", c.logit_divisor);
+  }
   // Without the key llama.cpp takes Gemma 2's own value.
   if (architecture.slides) metadata.add_f32(prefix + "final_logit_softcapping", c.logit_softcap);
 }

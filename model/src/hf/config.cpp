@@ -152,6 +152,13 @@ void read_gemma(Keys& k, DecoderConfig& c) {
 
 bool is_gelu(const DecoderConfig& c) { return c.mlp == DecoderConfig::Mlp::geglu; }
 
+void read_factors(Keys& k, DecoderConfig& c) {
+  c.embedding_factor = k.positive({"embedding_multiplier"}, 1.0);
+  c.residual_factor = k.positive({"residual_multiplier"}, 1.0);
+  c.score_factor = k.positive({"attention_multiplier"}, 1.0);
+  c.logit_divisor = k.positive({"logits_scaling"}, 1.0);
+}
+
 constexpr std::int64_t kMaxConfigLayers = 10000;
 
 void read_llama(Keys& k, DecoderConfig& c) {
@@ -176,6 +183,7 @@ void read_llama(Keys& k, DecoderConfig& c) {
       is_gelu(c) ? std::span<const std::string_view>(kTanhGelu) : std::span<const std::string_view>(kSilu));
   read_biases(k, c);
   if (family.is_gemma) read_gemma(k, c);
+  if (family.has_factors) read_factors(k, c);
 }
 
 void read_family(Keys& k, DecoderConfig& c) {

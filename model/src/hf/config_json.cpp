@@ -38,6 +38,11 @@ json switches_json(const DecoderConfig& c) {
     j["no_rope_layers"] = json::array();
     for (const bool turned : c.rope_layers) j["no_rope_layers"].push_back(turned ? 1 : 0);
   }
+  if (family.has_factors)
+    j.update({{"embedding_multiplier", decimal(c.embedding_factor)},
+              {"residual_multiplier", decimal(c.residual_factor)},
+              {"attention_multiplier", decimal(c.score_factor)},
+              {"logits_scaling", decimal(c.logit_divisor)}});
   if (!family.is_gemma) return j;
   const auto cap = [](float value) { return value > 0 ? json(decimal(value)) : json(nullptr); };
   j["attn_logit_softcapping"] = cap(c.score_softcap);

@@ -139,6 +139,15 @@ TEST_F(GgufReadTest, SettingsThatFamiliesShareComeBack) {
   expect_same_config(must(HfFolder::open(posix_io(), exported(gemma)))->config(), gemma);
 }
 
+TEST_F(GgufReadTest, FactorsComeBack) {
+  DecoderConfig config = with_derived_sizes(model_of("granite"));
+  config.embedding_factor = 3;
+  config.residual_factor = 0.7f;
+  config.score_factor = 0.2f;
+  config.logit_divisor = 16;
+  expect_same_config(must(HfFolder::open(posix_io(), exported(config)))->config(), config);
+}
+
 TEST_F(GgufReadTest, RopeScalingsComeBack) {
   using Scaling = RopeFrequencies::Scaling;
   DecoderConfig config = with_derived_sizes(model_of("llama"));

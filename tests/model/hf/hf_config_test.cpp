@@ -120,6 +120,10 @@ TEST(HfConfigPlacesTest, WrongLayersWithoutRopeAreRefusedAlsoIfTheySlide) {
 TEST(HfConfigPlacesTest, DefaultsAreThoseOfTheConfigurationsClass) {
   EXPECT_EQ(must(read("glm4", json::object())).norm_eps, 1.5625e-7f);
   EXPECT_EQ(must(read("glm4", {{"rms_norm_eps", 1e-5}})).norm_eps, 1e-5f);
+  const DecoderConfig granite = must(read("granite", {{"residual_multiplier", 0.22}}));
+  EXPECT_EQ(granite.residual_factor, 0.22f);
+  EXPECT_EQ(granite.score_factor, 1);
+  EXPECT_THAT(refusal("granite", {{"logits_scaling", 0}}), HasSubstr("logits_scaling is 0"));
 }
 
 TEST(HfConfigPlacesTest, BloomLosesBiasesInTransformersIfItIsSlowButExactInParts) {

@@ -45,6 +45,10 @@ struct DecoderConfig {
   bool post_norms = false;  ///< a norm on the output of attention and MLP (GLM-4-0414, OLMo 2, Gemma)
   QkNorm qk_norm = QkNorm::none;
   bool scaled_embedding = false;  ///< embeddings are multiplied by sqrt(hidden) (Gemma)
+  float embedding_factor = 1;     ///< embeddings are multiplied by it, too (Granite, as the next three)
+  float residual_factor = 1;      ///< what attention and MLP add to the residual stream is multiplied by it
+  float score_factor = 0;         ///< scores are multiplied by it; 0: see query_scalar
+  float logit_divisor = 1;        ///< logits are divided by it
 
   Position position = Position::learned;
   std::int64_t position_offset = 0;  ///< row of position 0 in the learned table (OPT: 2)

@@ -50,6 +50,7 @@ class GgufKeys {
   void unsupported(const std::string& what) { add(unsupported_, what); }
   void corrupt(const std::string& what) { add(corrupt_, what); }
   void know(std::string_view name) { known_.insert(prefix_ + std::string(name)); }
+  bool knows(std::string_view name) const { return known_.contains(prefix_ + std::string(name)); }
   const std::string& prefix() const noexcept { return prefix_; }
 
   /// All problems, also of keys that nobody asked for.
@@ -97,9 +98,10 @@ class ConfigReader {
     read_biases();
     if (c_.position == DecoderConfig::Position::rope) read_rope();
     read_attention();
+    if (architecture_.factors) read_model_factors();
     for (const char* name : {"expert_count", "expert_used_count", "attention.clamp_kqv", "logit_scale",
                              "residual_scale", "embedding_scale", "attention.scale"})
-      if (keys_.has(name)) refuse_if_set(name);
+      if (keys_.has(name) && !keys_.knows(name)) refuse_if_set(name);
     STRATA_TRY(keys_.status());
     STRATA_TRY(settle_head());
     DecoderConfig trial = c_;
@@ -178,6 +180,18 @@ class ConfigReader {
     const auto own =
         static_cast<float>(f.factor > 1 ? 0.1 * std::log(static_cast<double>(f.factor)) + 1.0 : 1.0);
     if (std::abs(f.attention_factor - own) < 1e-6f) f.attention_factor = own;
+  }
+
+  // llama.cpp takes a 0 for a key that is missing.
+  void read_model_factors() {
+    const auto read = [&](const char* name, float otherwise) {
+      const auto x = static_cast<float>(keys_.number(name, 0));
+      return x > 0 ? x : otherwise;
+    };
+    c_.embedding_factor = read("embedding_scale", 1);
+    c_.residual_factor = read("residual_scale", 1);
+    c_.score_factor = read("attention.scale", 1 / std::sqrt(static_cast<float>(c_.head_dim)));
+    c_.logit_divisor = read("logit_scale", 1);
   }
 
   void read_factors(RopeFrequencies& f) {
