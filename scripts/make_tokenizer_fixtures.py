@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tests/text/tokenizers/: small tokenizers in the formats in which GPT-2, LLaMA-3, Qwen2, GLM-4,
-Mistral, Phi-3 and Gemma are shipped, and the ids of difficult texts according to Hugging Face's `tokenizers`.
+Mistral, Phi-3, Gemma and Granite are shipped, and the ids of difficult texts according to Hugging Face's `tokenizers`.
   pip install tokenizers==0.23.3
 """
 import json
@@ -39,6 +39,13 @@ def trained(pre_tokenizer, normalizer=None):
 def gpt2():
     tokenizer = trained(pre_tokenizers.ByteLevel(add_prefix_space=False))
     tokenizer.add_special_tokens(["<|endoftext|>"])
+    return json.loads(tokenizer.to_str())
+
+
+def granite():
+    tokenizer = trained(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                                 pre_tokenizers.ByteLevel(add_prefix_space=False)]))
+    tokenizer.add_special_tokens(["<|end_of_text|>", "<|start_of_role|>", "<|end_of_role|>"])
     return json.loads(tokenizer.to_str())
 
 
@@ -166,7 +173,7 @@ def main():
     texts = TEXTS + ["".join(rng.choice(PARTS) for _ in range(rng.randint(2, 14))) for _ in range(120)]
     OUT.mkdir(parents=True, exist_ok=True)
     expected = {"texts": texts, "families": {}}
-    for make in (gpt2, llama3, qwen2, glm4, mistral, mistral_v3, phi3, gemma):
+    for make in (gpt2, llama3, qwen2, glm4, mistral, mistral_v3, phi3, gemma, granite):
         root = make()
         path = OUT / f"{make.__name__}.json"
         path.write_text(json.dumps(root, ensure_ascii=True, separators=(",", ":")) + "\n")

@@ -48,9 +48,9 @@ def key_problems(root):
 TABLES = [
     ("cpuopt/include/strata/cpuopt/math/rules.h", r'\.name = "(\w+)"', [
         "docs/guide/train.md", "bench/peers/optimizer_ulps.py"]),
-    ("model/src/decoder/decoder_family.cpp", r'^    \{"(\w+)", ', [
+    ("model/src/family/families.cpp", r'\{\.name = "(\w+)", \.change', [
         "docs/guide/models.md", "tests/oracle/families.py"]),
-    ("config/src/fill/objectives.cpp", "kObjectives", r'\.name = "(\w+)"', ["docs/guide/align.md"]),
+    ("config/src/fill/objectives.cpp", r'\.name = "(\w+)"', ["docs/guide/align.md"]),
 ]  # fmt: skip
 
 

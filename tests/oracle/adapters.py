@@ -52,9 +52,6 @@ CASES = {
     "patterns dora": dict(r=4, lora_alpha=8, target_modules="all-linear", patterns=True, use_rslora=True, use_dora=True),
 }
 LINEAR = ("Linear", "Linear4bit", "Conv1D")  # classes of modules that can have an adapter
-# The modules that strata adapts where PEFT has no default.
-DEFAULTS = {"phi3": ["qkv_proj"], "glm": ["q_proj", "v_proj"], "glm4": ["q_proj", "v_proj"], "olmo2": ["q_proj", "v_proj"],
-            "smollm3": ["q_proj", "v_proj"], "gemma3_text": ["q_proj", "v_proj"]}  # fmt: skip
 
 
 BASES = {
@@ -95,6 +92,13 @@ def base_of(folder, dtype=torch.float64):
     return model
 
 
+def with_targets(settings, family):
+    """The settings with the modules that strata adapts where PEFT has no default."""
+    if "target_modules" in settings or family in peft.utils.TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING:
+        return settings
+    return settings | {"target_modules": ["qkv_proj"] if family == "phi3" else ["q_proj", "v_proj"]}
+
+
 def with_patterns(base, settings):
     """The settings with a rank for one kind of modules, and an alpha for another one and for one module."""
     names = [name for name, module in base.named_modules() if module.__class__.__name__ in LINEAR and name != "lm_head"]
@@ -132,8 +136,7 @@ def make_adapter(folder, family, settings, seed, dtype=torch.float64):
         settings = with_names(base, settings)
     if "tables" in settings:
         settings = with_tables(base, settings)
-    if "target_modules" not in settings and family in DEFAULTS:
-        settings["target_modules"] = DEFAULTS[family]
+    settings = with_targets(settings, family)
     model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", **settings))
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -44,9 +44,7 @@ def svd_in_double():
 
 def make_pissa(folder, family, settings, dtype=torch.float64):
     """PEFT's model, whose base it makes the residual in float32."""
-    settings = dict(settings)
-    if "target_modules" not in settings and family in adapters.DEFAULTS:
-        settings["target_modules"] = adapters.DEFAULTS[family]
+    settings = adapters.with_targets(settings, family)
     base = adapters.base_of(folder, torch.float32)
     config = peft.LoraConfig(task_type="CAUSAL_LM", init_lora_weights="pissa", **settings)
     with svd_in_double():

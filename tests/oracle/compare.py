@@ -128,6 +128,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--probe", type=pathlib.Path, required=True, metavar="PATH", help="the program oracle_probe")
     parser.add_argument("--family", nargs="+", metavar="NAME", help="families or cases to run (default: all)")
+    parser.add_argument("--one-of-each", action="store_true", help="run one case of each family")
     parser.add_argument("--dtype", choices=sorted(LIMITS), default="f32")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--lr", type=float, default=1e-3)
@@ -148,7 +149,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="strata-oracle-") as temporary:
         scratch = args.keep or pathlib.Path(temporary)
         scratch.mkdir(parents=True, exist_ok=not args.keep)
-        cases = make_folders.choose(args.family)
+        cases = make_folders.one_of_each() if args.one_of_each else make_folders.choose(args.family)
         result["rows"] = [compare_case(case, rows, scratch, args) for case in cases for rows in ("whole", "packed")]
     result["seeds"], result["bf16_gemm"] = args.seeds, result["rows"][0]["bf16_gemm"]
     result["ok"] = not any(row["problems"] for row in result["rows"])

@@ -472,9 +472,29 @@ class Gemma3(Gemma2):
         return self.local_rope if self.types[layer] == "sliding_attention" else self.rope
 
 
+class Granite(Llama):
+    """Granite team 2024: LLaMA with factors of embeddings, scores, residuals and logits, as in Yang et al. 2022."""
+
+    def read_switches(self, config):
+        super().read_switches(config)
+        self.embedding_factor = config.get("embedding_multiplier", 1.0)
+        self.residual_factor = config.get("residual_multiplier", 1.0)
+        self.scalar = config.get("attention_multiplier", 1.0) ** -2
+        self.logits_scaling = config.get("logits_scaling", 1.0)
+
+    def attention(self, w, at, layer, y, rows):
+        return super().attention(w, at, layer, y, rows) * self.residual_factor
+
+    def mlp(self, w, at, y):
+        return super().mlp(w, at, y) * self.residual_factor
+
+    def logits(self, tensors, tokens, doc_start=None):
+        return super().logits(tensors, tokens, doc_start) / self.logits_scaling
+
+
 FAMILIES = {"gpt2": Gpt2, "opt": Opt, "bloom": Bloom, "llama": Llama}
 FAMILIES |= {"qwen2": Qwen2, "qwen3": Qwen3, "glm": Glm, "glm4": Glm4, "mistral": Mistral, "olmo2": Olmo2}
-FAMILIES |= {"phi3": Phi3, "smollm3": SmolLm3, "gemma2": Gemma2, "gemma3_text": Gemma3}
+FAMILIES |= {"phi3": Phi3, "smollm3": SmolLm3, "gemma2": Gemma2, "gemma3_text": Gemma3, "granite": Granite}
 
 
 def family_of(config):

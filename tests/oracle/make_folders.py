@@ -73,8 +73,8 @@ LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_fac
 
 CASES = [
     Case("gpt2", gpt2(), saved=True),
-    Case("gpt2-bare", gpt2(n_inner=80), bare=True, old_buffers=True),
     Case("gpt2-untied", gpt2(tie_word_embeddings=False), saved=True),
+    Case("gpt2-bare", gpt2(n_inner=80), bare=True, old_buffers=True),
     Case("opt", opt(), saved=True),
     Case("opt-shards", opt(), shards=2, dtype="F16"),
     Case("bloom", bloom(hidden_size=48, n_layer=3, n_head=6), saved=True),
@@ -111,6 +111,10 @@ CASES = [
     Case("gemma3-scaled", gemma("gemma3_text", "Gemma3", rope_scaling={"rope_type": "linear", "factor": 8.0}, attention_bias=True,
                                 layer_types=["sliding_attention", "sliding_attention", "full_attention"], final_logit_softcapping=5.0),
          shards=2),
+    Case("granite", llama_like("granite", "Granite", tie_word_embeddings=True, embedding_multiplier=3.0, residual_multiplier=0.7,
+                               attention_multiplier=0.2, logits_scaling=2.0), saved=True),
+    Case("granite-scaled", llama_like("granite", "Granite", attention_bias=True, mlp_bias=True, head_dim=24, rope_scaling=YARN,
+                                      embedding_multiplier=12.0, attention_multiplier=0.35, logits_scaling=0.8), dtype="BF16"),
 ]  # fmt: skip
 
 
@@ -206,6 +210,16 @@ def choose(names):
         if name not in known:
             raise SystemExit(f"there is no case or family {name}; available: {', '.join(sorted(known))}")
     return [case for case in CASES if not names or {case.name, case.config["model_type"]} & set(names)]
+
+
+def one_of_each():
+    """The last case of each family."""
+    from families import FAMILIES
+
+    cases = {case.config["model_type"]: case for case in CASES}
+    if lacking := FAMILIES.keys() - cases.keys():
+        raise SystemExit(f"make_folders.py has no case of {', '.join(sorted(lacking))}")
+    return list(cases.values())
 
 
 def main():

@@ -87,6 +87,8 @@ TEST(PreTokenizerTest, WideRulesContractInAnyCase) {
 TEST(PreTokenizerTest, DigitsAreGroupedByThreesOrSingle) {
   EXPECT_THAT(pieces_of("a 12345", SplitRule::cl100k), ElementsAre("a", " ", "123", "45"));
   EXPECT_THAT(pieces_of("a 123", SplitRule::qwen2), ElementsAre("a", " ", "1", "2", "3"));
+  EXPECT_THAT(pieces_of("a  12 b's\u00b2", SplitRule::digits),
+              ElementsAre("a", "  ", "1", "2", " b", "'s", "\u00b2"));
 }
 
 TEST(PreTokenizerTest, WideRulesEndPreTokensAtLines) {

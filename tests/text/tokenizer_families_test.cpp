@@ -100,7 +100,7 @@ TEST_P(TokenizerFamilyTest, EncodingInSafePartsChangesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerFamilyTest,
                          testing::Values("gpt2", "llama3", "qwen2", "glm4", "mistral", "mistral_v3", "phi3",
-                                         "gemma"),
+                                         "gemma", "granite"),
                          [](const auto& test) { return test.param; });
 
 TEST(TokenizerFamiliesTest, WhiteSpaceInAnAddedTokenLeavesNoSafeCut) {

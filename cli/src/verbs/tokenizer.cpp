@@ -85,6 +85,8 @@ std::string_view name_of(SplitRule rule) {
   switch (rule) {
     case SplitRule::gpt2:
       return "gpt2";
+    case SplitRule::digits:
+      return "digits";
     case SplitRule::cl100k:
       return "cl100k";
     case SplitRule::qwen2:

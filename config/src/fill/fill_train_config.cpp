@@ -28,12 +28,12 @@ using detail::set_by;
 // Refuses sizes for which config.json of a family has no key: the model could not be exported.
 void check_new_model(const ConfigTree& tree, const TrainConfig& config, std::vector<std::string>& problems) {
   const TrainConfig::Model& m = config.model;
-  if (m.family == "bloom" && m.ffn != 4 * m.hidden)
-    problems.push_back(str(set_by(tree, "model.ffn"), " = ", m.ffn,
-                           ", but the MLP of BLOOM is 4 x model.hidden = ", 4 * m.hidden,
-                           " wide (model.hidden = ", m.hidden, ", ", tree.entry("model.hidden").origin, ")"));
-  const bool shares_no_heads = m.family == "gpt2" || m.family == "opt" || m.family == "bloom";
-  if (shares_no_heads && m.kv_heads.value_or(m.heads) != m.heads)
+  const FamilyLimits limits = family_limits(m.family);
+  if (const std::int64_t n = limits.ffn_factor; n > 0 && m.ffn != n * m.hidden)
+    problems.push_back(str(set_by(tree, "model.ffn"), " = ", m.ffn, ", but the MLP of ", limits.title, " is ",
+                           n, " x model.hidden = ", n * m.hidden, " wide (model.hidden = ", m.hidden, ", ",
+                           tree.entry("model.hidden").origin, ")"));
+  if (!limits.grouped_queries && m.kv_heads.value_or(m.heads) != m.heads)
     problems.push_back(str(set_by(tree, "model.kv_heads"), " = ", *m.kv_heads, ", but ", m.family,
                            " has keys and values for each of its model.heads = ", m.heads, " (",
                            tree.entry("model.heads").origin, ")"));

@@ -1,7 +1,6 @@
 #include <strata/infer/pretrained_values.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include <strata/model/adapter/adapter.h>
 #include <strata/text/model_rows.h>
@@ -50,7 +49,7 @@ Status PretrainedValues::open_prompt(Io& io, const TrainConfig& config) {
 Status PretrainedValues::read_prompt(std::int64_t offset, std::span<float> values) const {
   const DecoderConfig& config = folder_->config();
   const std::int64_t h = config.hidden;
-  const float scale = config.scaled_embedding ? std::sqrt(static_cast<float>(h)) : 1.0f;
+  const float scale = embedding_scale(config);
   for (std::size_t done = 0; done < values.size();) {
     const std::int64_t at = offset + static_cast<std::int64_t>(done), column = at % h;
     const std::span<float> row =

@@ -18,7 +18,8 @@ Value scores_of(const DecoderEnd& end, const PairProgram& pairs) {
     return b.segment_sum(b.row_scores(end.x, weight), segments, n);
   }
   const Value targets = b.input("targets", {end.rows}, DType::i32);
-  const Value log_probs = b.linear_log_probs(end.x, end.head(), targets, {.softcap = end.softcap}).log_probs;
+  const auto [x, matrix] = end.head();
+  const Value log_probs = b.linear_log_probs(x, matrix, targets, {.softcap = end.softcap}).log_probs;
   return b.segment_sum(log_probs, segments, n, pairs.objective == PairObjective::ipo);
 }
 

@@ -18,8 +18,9 @@ Value token_input(const DecoderEnd& end, const char* name) {
 LogProbs log_probs_of(const DecoderEnd& end, const PolicyProgram& policy, bool entropy) {
   Builder& b = end.builder;
   const Value targets = b.input("targets", {end.rows}, DType::i32);
-  return b.linear_log_probs(end.x, end.head(), targets,
-                            {.softcap = end.softcap, .temperature = policy.temperature}, entropy);
+  const auto [x, matrix] = end.head();
+  return b.linear_log_probs(x, matrix, targets, {.softcap = end.softcap, .temperature = policy.temperature},
+                            entropy);
 }
 
 Value token_scores(const DecoderEnd& end) {

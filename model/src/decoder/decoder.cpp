@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include <strata/graph/builder.h>
 #include <strata/runtime/float16.h>
@@ -28,8 +29,8 @@ class Recorder {
     if (head == DecoderHead::logits) return b_.finish({{"logits", logits(x)}});
     const Value targets = b_.input("targets", {rows_}, DType::i32);
     const Value divisor = b_.input("divisor", {1}, DType::f32);
-    return b_.finish(
-        {{"loss", b_.linear_cross_entropy(x, head_weight(), targets, divisor, c_.logit_softcap)}});
+    const auto [input, matrix] = head_of(x);
+    return b_.finish({{"loss", b_.linear_cross_entropy(input, matrix, targets, divisor, c_.logit_softcap)}});
   }
 
   Result<Program> run_with(DecoderRows rows, const RecordDecoderEnd& end) {
@@ -38,7 +39,7 @@ class Recorder {
                           .x = x,
                           .rows = rows_,
                           .hidden = c_.hidden,
-                          .head = [this] { return head_weight(); },
+                          .head = [this, x] { return head_of(x); },
                           .softcap = c_.logit_softcap}));
   }
 
@@ -63,15 +64,17 @@ class Recorder {
     b_.region("embed", false);
     tokens_weight_ = weight("tokens.weight", {c_.vocab, c_.hidden}, kInitStd);
     Value x = b_.embedding(tokens, tokens_weight_);
-    if (c_.scaled_embedding) x = b_.scale(x, embedding_scale());
+    x = scaled(x, rounded_embedding_scale());
     x = add_positions(x);
     if (c_.embed_norm) x = norm("embed_norm", x);
     for (std::int64_t layer = 0; layer < c_.layers; ++layer) x = block(static_cast<std::size_t>(layer), x);
     b_.region("head", false);
     return x;
   }
-  Value head_weight() {
-    return c_.tied_head ? tokens_weight_ : weight("head.weight", {c_.vocab, c_.hidden}, kInitStd);
+  /// What the head multiplies, and its matrix.
+  std::pair<Value, Value> head_of(Value x) {
+    return {scaled(x, 1 / c_.logit_divisor),
+            c_.tied_head ? tokens_weight_ : weight("head.weight", {c_.vocab, c_.hidden}, kInitStd)};
   }
 
   // Adds learned positions here, or prepares those that attention applies to queries and keys.
@@ -96,15 +99,18 @@ class Recorder {
     }
     return x;
   }
-  // The factor, rounded to the dtype in which embeddings are multiplied.
-  float embedding_scale() const {
-    const float root = std::sqrt(static_cast<float>(c_.hidden));
-    return compute_ == DType::bf16  ? to_f32(from_f32<bf16>(root))
-           : compute_ == DType::f16 ? to_f32(from_f32<f16>(root))
-                                    : root;
+  // Gemma's is rounded to the dtype in which embeddings are multiplied.
+  float rounded_embedding_scale() const {
+    const float scale = embedding_scale(c_);
+    if (!c_.scaled_embedding) return scale;
+    return compute_ == DType::bf16  ? to_f32(from_f32<bf16>(scale))
+           : compute_ == DType::f16 ? to_f32(from_f32<f16>(scale))
+                                    : scale;
   }
+  Value scaled(Value x, float factor) { return factor == 1 ? x : b_.scale(x, factor); }
   Value logits(Value x) {
-    const Value plain = b_.linear_f32(x, head_weight());
+    const auto [input, matrix] = head_of(x);
+    const Value plain = b_.linear_f32(input, matrix);
     return c_.logit_softcap > 0 ? b_.softcap(plain, c_.logit_softcap) : plain;
   }
 
@@ -145,11 +151,10 @@ class Recorder {
   // A window of at least `seq` tokens is no window.
   ScoreOptions scores(std::size_t layer) const {
     const bool slides = c_.sliding[layer] && c_.window < c_.seq;
-    const bool own_scale = c_.query_scalar > 0 && c_.query_scalar != static_cast<float>(c_.head_dim);
     return {.alibi = c_.position == DecoderConfig::Position::alibi,
             .window = slides ? static_cast<int>(c_.window) : 0,
             .softcap = c_.score_softcap,
-            .scale = own_scale ? 1 / std::sqrt(c_.query_scalar) : 0};
+            .scale = score_scale(c_)};
   }
   Value attend(const std::string& name, Value qkv, const ScoreOptions& scores) {
     if (!cache_) return b_.attention(qkv, heads_, static_cast<int>(c_.seq), scores, doc_start_);
@@ -172,10 +177,10 @@ class Recorder {
     b_.region(name, true);
     Value added = attention(name, layer, c_.pre_norms ? norm(name + ".attn_norm", x) : x);
     if (c_.post_norms) added = norm(name + ".attn_post_norm", added);
-    x = b_.add(x, added);
+    x = b_.add(x, scaled(added, c_.residual_factor));
     added = mlp(name, c_.pre_norms ? norm(name + ".mlp_norm", x) : x);
     if (c_.post_norms) added = norm(name + ".mlp_post_norm", added);
-    return b_.add(x, added);
+    return b_.add(x, scaled(added, c_.residual_factor));
   }
 
   const DecoderConfig c_;

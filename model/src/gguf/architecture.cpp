@@ -10,22 +10,6 @@ namespace {
 
 using Scaling = RopeFrequencies::Scaling;
 
-constexpr GgufArchitecture kArchitectures[] = {
-    {.family = "gpt2", .name = "gpt2", .square_heads = true, .out_biases = true},
-    {.family = "bloom", .name = "bloom", .square_heads = true, .out_biases = true},
-    {.family = "llama", .name = "llama", .permutes_qk = true, .out_biases = true, .rope_factors = true},
-    {.family = "mistral", .name = "llama", .permutes_qk = true, .out_biases = true, .rope_factors = true},
-    {.family = "qwen2", .name = "qwen2", .square_heads = true},
-    {.family = "qwen3", .name = "qwen3"},
-    {.family = "glm", .name = "chatglm", .square_heads = true},
-    {.family = "glm4", .name = "glm4"},
-    {.family = "olmo2", .name = "olmo2", .square_heads = true, .head_required = true},
-    {.family = "phi3", .name = "phi3", .square_heads = true},
-    {.family = "smollm3", .name = "smollm3", .permutes_qk = true},
-    {.family = "gemma2", .name = "gemma2", .slides = true, .head_always_tied = true},
-    {.family = "gemma3_text", .name = "gemma3", .slides = true},
-};
-
 class GgufProblems {
  public:
   void need(bool ok, const std::string& what) {
@@ -41,20 +25,22 @@ class GgufProblems {
   std::string text_;
 };
 
+bool has_rope(const GgufArchitecture& a, std::size_t layer) {
+  return a.no_rope_every == 0 || (static_cast<std::int64_t>(layer) + 1) % a.no_rope_every != 0;
+}
+
 void check_attention(const GgufArchitecture& a, const DecoderConfig& c, GgufProblems& problems) {
   problems.need(!a.square_heads || c.heads * c.head_dim == c.hidden,
                 str(c.heads, " heads of ", c.head_dim, " are not the hidden size, ", c.hidden));
   const float scalar = c.query_scalar > 0 ? c.query_scalar : static_cast<float>(c.head_dim);
-  const std::int64_t divisor = gguf_divisor_of_scores(a.name, c);
+  const std::int64_t divisor = gguf_divisor_of_scores(a, c);
   problems.need(scalar == static_cast<float>(divisor),
                 str("scores are divided by the square root of ", scalar, ", there by that of ", divisor));
-  const bool gemma2 = a.name == "gemma2";
-  problems.need(gemma2 == (c.score_softcap > 0),
+  problems.need(a.score_softcap == (c.score_softcap > 0),
                 str("attention scores have a softcap of ", c.score_softcap,
-                    gemma2 ? ", and there must be one" : ", which it does not have"));
+                    a.score_softcap ? ", and there must be one" : ", which it does not have"));
   for (std::size_t i = 0; i < c.rope_layers.size(); ++i)
-    problems.need(c.position != DecoderConfig::Position::rope ||
-                      c.rope_layers[i] == (a.name != "smollm3" || (i + 1) % 4 != 0),
+    problems.need(c.position != DecoderConfig::Position::rope || c.rope_layers[i] == has_rope(a, i),
                   str("layer ", i, c.rope_layers[i] ? " has RoPE" : " has no RoPE",
                       "; only every fourth layer of smollm3 has none"));
 }
@@ -63,8 +49,7 @@ void check_rope(const GgufArchitecture& a, const DecoderConfig& c, GgufProblems&
   const RopeFrequencies& f = c.frequencies;
   problems.need(f.scaling != Scaling::llama3 || a.rope_factors,
                 "its RoPE has the scaling llama3, which is only known in llama");
-  const bool gemma3 = a.name == "gemma3";
-  problems.need(f.scaling != Scaling::yarn || !gemma3, "its RoPE has the scaling yarn");
+  problems.need(f.scaling != Scaling::yarn || a.yarn, "its RoPE has the scaling yarn");
   problems.need(f.scaling != Scaling::yarn || (f.truncate && f.beta_fast == 32.0f && f.beta_slow == 1.0f),
                 str("YaRN has beta_fast ", f.beta_fast, ", beta_slow ", f.beta_slow, " and truncate ",
                     f.truncate, ", there always 32, 1 and true"));
@@ -105,39 +90,36 @@ Result<GgufArchitecture> gguf_architecture(const DecoderConfig& config) {
     return Status::error(
         Code::unsupported,
         "a reward model has scores, and llama.cpp computes logits: export it as --format hf");
-  const auto* const found = std::find_if(
-      std::begin(kArchitectures), std::end(kArchitectures),
-      [&](const GgufArchitecture& architecture) { return architecture.family == config.family; });
-  if (found == std::end(kArchitectures))
+  const Family* const family = find_family(config.family);
+  if (family == nullptr || family->gguf.name.empty())
     return Status::error(Code::unsupported,
                          str("llama.cpp has no architecture for the family ", config.family,
                              ": export it as a Hugging Face folder, --format hf"));
   const DecoderConfig c = with_derived_sizes(config);
   GgufProblems problems;
-  check_attention(*found, c, problems);
-  check_rope(*found, c, problems);
-  check_parts(*found, c, problems);
-  STRATA_TRY(problems.status(found->name));
-  return *found;
+  const GgufArchitecture& a = family->gguf;
+  check_attention(a, c, problems);
+  check_rope(a, c, problems);
+  check_parts(a, c, problems);
+  STRATA_TRY(problems.status(a.name));
+  return a;
 }
 
-const GgufArchitecture* gguf_architecture_named(std::string_view name) {
-  const auto* const found =
-      std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
-                   [&](const GgufArchitecture& architecture) { return architecture.name == name; });
-  return found == std::end(kArchitectures) ? nullptr : found;
+const Family* family_of_gguf(std::string_view architecture) {
+  for (const Family& family : families())
+    if (!architecture.empty() && family.gguf.name == architecture) return &family;
+  return nullptr;
 }
 
 std::string gguf_architecture_names() {
   std::string all;
-  for (const GgufArchitecture& one : kArchitectures)
-    if (gguf_architecture_named(one.name) == &one) all += str(all.empty() ? "" : ", ", one.name);
+  for (const Family& family : families())
+    if (family_of_gguf(family.gguf.name) == &family) all += str(all.empty() ? "" : ", ", family.gguf.name);
   return all;
 }
 
-std::int64_t gguf_divisor_of_scores(std::string_view name, const DecoderConfig& c) {
-  const bool largest = (name == "gemma2" && c.layers == 46) || (name == "gemma3" && c.layers == 62);
-  return largest ? c.hidden / c.heads : c.head_dim;
+std::int64_t gguf_divisor_of_scores(const GgufArchitecture& a, const DecoderConfig& c) {
+  return a.layers_by_hidden > 0 && c.layers == a.layers_by_hidden ? c.hidden / c.heads : c.head_dim;
 }
 
 std::int64_t gguf_context(const GgufArchitecture& architecture, const DecoderConfig& config) {
@@ -160,11 +142,16 @@ void add_architecture(const GgufArchitecture& architecture, const DecoderConfig&
                    c.norm_eps);
   metadata.add_u32(prefix + "vocab_size", c.vocab);
   if (c.position == DecoderConfig::Position::rope) add_rope(prefix, c, metadata);
-  // Some versions read Phi-3's window, and none of them without the key.
-  if (architecture.slides || architecture.name == "phi3")
+  if (architecture.slides || architecture.window_key)
     metadata.add_u32(prefix + "attention.sliding_window", c.window);
   if (architecture.slides) metadata.add_bools(prefix + "attention.sliding_window_pattern", c.sliding);
   if (c.score_softcap > 0) metadata.add_f32(prefix + "attn_logit_softcapping", c.score_softcap);
+  if (architecture.factors) {
+    metadata.add_f32(prefix + "embedding_scale", c.embedding_factor);
+    metadata.add_f32(prefix + "residual_scale", c.residual_factor);
+    metadata.add_f32(prefix + "attention.scale", c.score_factor);
+    metadata.add_f32(prefix + "logit_scale", c.logit_divisor);
+  }
   // Without the key llama.cpp takes Gemma 2's own value.
   if (architecture.slides) metadata.add_f32(prefix + "final_logit_softcapping", c.logit_softcap);
 }

@@ -42,10 +42,11 @@ std::int64_t number_of_layer(std::string_view name) {
 
 }  // namespace
 
-GgufMixOf gguf_mix_of(GgufMix mix, std::string_view architecture, const DecoderConfig& config,
+GgufMixOf gguf_mix_of(GgufMix mix, const GgufArchitecture& architecture, const DecoderConfig& config,
                       bool has_head) {
-  const bool is_70b = config.layers == 80 && (architecture == "qwen2" ||
-                                              (architecture == "llama" && config.heads != config.kv_heads));
+  const bool is_70b =
+      config.layers == 80 &&
+      (architecture.is_70b || (architecture.is_70b_if_grouped && config.heads != config.kv_heads));
   return {mix, config.layers, is_70b, has_head};
 }
 

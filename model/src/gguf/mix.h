@@ -8,6 +8,8 @@
 
 #include <strata/runtime/io/gguf/layout.h>
 
+#include "family/family.h"
+
 namespace strata::detail {
 
 /// The mix of a file, and the other facts that decide the formats of its matrices.
@@ -17,7 +19,8 @@ struct GgufMixOf {
   bool is_70b = false;   ///< llama.cpp takes it for a model whose few values per layer deserve more bits
   bool has_head = true;  ///< the file has output.weight
 };
-GgufMixOf gguf_mix_of(GgufMix mix, std::string_view architecture, const DecoderConfig& config, bool has_head);
+GgufMixOf gguf_mix_of(GgufMix mix, const GgufArchitecture& architecture, const DecoderConfig& config,
+                      bool has_head);
 
 /// The format that llama.cpp's quantizer (llama-quant.cpp) gives a matrix of this name.
 GgufFormat gguf_matrix_format(const GgufMixOf& of, const GgufTensor& tensor);

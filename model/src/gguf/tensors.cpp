@@ -103,7 +103,7 @@ class PartList {
   void choose_formats() {
     const bool has_head = std::any_of(
         out_.begin(), out_.end(), [](const GgufPart& part) { return part.tensor.name == "output.weight"; });
-    const GgufMixOf of = gguf_mix_of(mix_, architecture_.name, c_, has_head);
+    const GgufMixOf of = gguf_mix_of(mix_, architecture_, c_, has_head);
     for (GgufPart& part : out_) {
       if (part.tensor.shape.size() < 2 || part.param.starts_with("positions.")) continue;
       part.wanted = gguf_matrix_format(of, part.tensor);

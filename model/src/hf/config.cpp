@@ -6,11 +6,15 @@
 #include <strata/runtime/str.h>
 
 #include "config_rope.h"
+#include "family/family.h"
 #include <strata/runtime/config/strict_json.h>
 
 namespace strata {
 namespace {
 
+using detail::HfFamily;
+using detail::HfKey;
+using detail::HfWindows;
 using detail::Keys;
 using detail::read_rope;
 using nlohmann::json;
@@ -60,31 +64,24 @@ void read_bloom(Keys& k, DecoderConfig& c) {
     k.unsupported(str("slow_but_exact is true with a pretraining_tp of ", parts));
 }
 
-/// How the configs of a family specify which layers have a sliding window.
-enum class Slides : std::uint8_t {
-  no,
-  all,      ///< all layers if sliding_window is a number (Mistral, Phi-3)
-  flagged,  ///< some layers if use_sliding_window is true (Qwen, SmolLM3)
-  always,   ///< some layers (Gemma)
-};
-Slides slides_of(const DecoderConfig& c) {
-  if (c.full_every > 0) return Slides::always;
-  if (c.family == "mistral" || c.family == "phi3") return Slides::all;
-  return c.family.starts_with("qwen") || c.family == "smollm3" ? Slides::flagged : Slides::no;
+bool has_flag(HfWindows windows) {
+  return windows == HfWindows::from_layer || windows == HfWindows::without_rope;
 }
 
 /// Reads which layers slide, from layer_types or, if that is absent, by the family's rule.
-void read_sliding(Keys& k, DecoderConfig& c, Slides how) {
+void read_sliding(Keys& k, DecoderConfig& c, HfWindows how) {
   const auto layers = static_cast<std::size_t>(c.layers);
   const json* const types = k.find({"layer_types"});
   if (types == nullptr) {
     c.full_every = k.integer({"sliding_window_pattern"}, c.full_every);
-    if (how == Slides::always && c.full_every < 1) k.unsupported("sliding_window_pattern is 0");
-    if (how != Slides::flagged) return;
+    if (how == HfWindows::by_pattern && c.full_every < 1) k.unsupported("sliding_window_pattern is 0");
+    if (!has_flag(how)) return;
     const std::int64_t first = k.integer({"max_window_layers"}, 28);
     c.sliding.assign(layers, false);
-    for (std::size_t i = 0; i < layers && c.window > 0; ++i)
-      c.sliding[i] = c.family == "smollm3" ? !c.rope_layers[i] : static_cast<std::int64_t>(i) >= first;
+    const bool by_rope = how == HfWindows::without_rope;
+    const std::size_t known = by_rope ? c.rope_layers.size() : layers;  // fewer if their key is refused
+    for (std::size_t i = 0; i < known && c.window > 0; ++i)
+      c.sliding[i] = by_rope ? !c.rope_layers[i] : static_cast<std::int64_t>(i) >= first;
     return;
   }
   if (!types->is_array() || types->size() != layers)
@@ -96,19 +93,19 @@ void read_sliding(Keys& k, DecoderConfig& c, Slides how) {
       return k.unsupported(str("layer_types has ", type.dump().substr(0, 80)));
   }
   const auto sliding = static_cast<std::size_t>(std::count(c.sliding.begin(), c.sliding.end(), true));
-  if (how == Slides::all && sliding != (c.window > 0 ? layers : 0))
+  if (how == HfWindows::all && sliding != (c.window > 0 ? layers : 0))
     k.unsupported(
         str("layer_types has ", sliding, " sliding layers of ", layers, " and sliding_window is ", c.window));
 }
 
-void read_window(Keys& k, DecoderConfig& c) {
-  const Slides how = slides_of(c);
-  if (how == Slides::no) return k.must_be("use_sliding_window", false, false);
-  const bool on = how != Slides::flagged || k.flag("use_sliding_window", false);
-  const std::int64_t otherwise = how == Slides::flagged && c.family != "smollm3" ? 4096 : c.window;
+void read_window(Keys& k, DecoderConfig& c, HfWindows how) {
+  if (how == HfWindows::none) return k.must_be("use_sliding_window", false, false);
+  const bool on = !has_flag(how) || k.flag("use_sliding_window", false);
+  const std::int64_t otherwise = how == HfWindows::from_layer ? 4096 : c.window;
   c.window = !on ? 0 : k.integer({"sliding_window"}, k.has("sliding_window") ? 0 : otherwise);
   read_sliding(k, c, how);
-  if (c.window == 0 && (how == Slides::always || std::count(c.sliding.begin(), c.sliding.end(), true) > 0))
+  if (c.window == 0 &&
+      (how == HfWindows::by_pattern || std::count(c.sliding.begin(), c.sliding.end(), true) > 0))
     k.unsupported("layers have a sliding window, but sliding_window is not set");
 }
 
@@ -132,13 +129,12 @@ void read_rope_layers(Keys& k, DecoderConfig& c) {
 }
 
 void read_biases(Keys& k, DecoderConfig& c) {
-  if (c.family == "mistral" || c.family == "phi3") return;  // never have biases; the keys are ignored
-  if (c.family != "qwen2") {
-    const bool bias = k.flag("attention_bias", c.rotary_interleaved);
-    c.qkv_bias = bias;
-    c.out_bias = bias && !c.rotary_interleaved;  // GLM's output projection has none
+  const HfFamily& family = detail::family_of(c).hf;
+  if (family.attention_bias != HfKey::ignored) {
+    c.qkv_bias = k.flag("attention_bias", c.qkv_bias);
+    c.out_bias = c.qkv_bias && family.out_bias;
   }
-  c.mlp_bias = k.flag("mlp_bias", false);
+  if (family.mlp_bias != HfKey::ignored) c.mlp_bias = k.flag("mlp_bias", false);
 }
 
 void read_gemma(Keys& k, DecoderConfig& c) {
@@ -149,43 +145,59 @@ void read_gemma(Keys& k, DecoderConfig& c) {
                                                         : 0.0f;
   };
   // Gemma 3's configs may have a cap of scores, from Gemma 2's, which no implementation applies.
-  if (c.family == "gemma2") c.score_softcap = cap("attn_logit_softcapping", c.score_softcap);
+  if (c.score_softcap > 0) c.score_softcap = cap("attn_logit_softcapping", c.score_softcap);
   c.logit_softcap = cap("final_logit_softcapping", c.logit_softcap);
   k.must_be("use_bidirectional_attention", false, false);
 }
 
 bool is_gelu(const DecoderConfig& c) { return c.mlp == DecoderConfig::Mlp::geglu; }
 
-std::int64_t default_head_dim(const DecoderConfig& c) {
-  if (c.norm_offset > 0) return 256;  // Gemma
-  return c.family == "qwen3" || c.rotary_interleaved ? 128 : 0;
+void read_factors(Keys& k, DecoderConfig& c) {
+  c.embedding_factor = k.positive({"embedding_multiplier"}, 1.0);
+  c.residual_factor = k.positive({"residual_multiplier"}, 1.0);
+  c.score_factor = k.positive({"attention_multiplier"}, 1.0);
+  c.logit_divisor = k.positive({"logits_scaling"}, 1.0);
 }
 
 constexpr std::int64_t kMaxConfigLayers = 10000;
 
 void read_llama(Keys& k, DecoderConfig& c) {
+  const HfFamily& family = detail::family_of(c).hf;
   c.layers = k.integer({"num_hidden_layers"});
   c.hidden = k.integer({"hidden_size"});
   c.heads = k.integer({"num_attention_heads"});
   c.kv_heads = k.integer({"num_key_value_heads"}, c.heads);
-  c.head_dim = k.integer({"head_dim"}, default_head_dim(c));
+  c.head_dim = k.integer({"head_dim"}, family.head_dim);
   c.ffn = k.integer({"intermediate_size"});
   c.positions = k.integer({"max_position_embeddings"}, 0);
-  // A configuration of GLM-4 has another default than its models, whose it is for random values.
-  const double eps = c.family == "glm4" ? 1.5625e-7 : static_cast<double>(c.norm_eps);
-  c.norm_eps = k.positive({"rms_norm_eps"}, eps);
+  c.norm_eps =
+      k.positive({"rms_norm_eps"}, family.norm_eps > 0 ? family.norm_eps : static_cast<double>(c.norm_eps));
   read_rope(k, c);
   if (c.layers <= kMaxConfigLayers) {  // else validate() fails before anything per layer is allocated
     read_rope_layers(k, c);
-    read_window(k, c);
+    read_window(k, c, family.windows);
   }
-  const bool is_gemma = c.norm_offset > 0;  // whose files may have both keys
-  const char* const act = is_gemma ? "hidden_activation" : "hidden_act";
+  const char* const act = family.is_gemma ? "hidden_activation" : "hidden_act";  // files may have both
   k.must_be_one_of(
       act, k.text({act}, is_gelu(c) ? "gelu_pytorch_tanh" : "silu"),
       is_gelu(c) ? std::span<const std::string_view>(kTanhGelu) : std::span<const std::string_view>(kSilu));
   read_biases(k, c);
-  if (is_gemma) read_gemma(k, c);
+  if (family.is_gemma) read_gemma(k, c);
+  if (family.has_factors) read_factors(k, c);
+}
+
+void read_family(Keys& k, DecoderConfig& c) {
+  using enum detail::HfKeys;
+  switch (detail::family_of(c).hf.keys) {
+    case gpt2:
+      return read_gpt2(k, c);
+    case opt:
+      return read_opt(k, c);
+    case bloom:
+      return read_bloom(k, c);
+    case llama:
+      return read_llama(k, c);
+  }
 }
 
 // Refuses other quantizations by the config; the files say which matrices are quantized, and how.
@@ -214,7 +226,8 @@ kernels::WeightFormat quantization_in_hf_config(const std::string& text) {
   if (keys.flag("load_in_8bit", false)) return int8;
   if (!keys.flag("load_in_4bit", false)) return full;
   // BLOOM's rows are in another order here, which groups of scales would not survive; their values do.
-  const bool reorders = Keys(*root).text({"model_type"}, "") == "bloom";
+  const detail::Family* const family = detail::find_family(Keys(*root).text({"model_type"}, ""));
+  const bool reorders = family != nullptr && family->hf.names.qkv_by_head;
   return keys.flag("bnb_4bit_use_double_quant", false) && !reorders ? nf4_dq : nf4;
 }
 
@@ -250,10 +263,7 @@ Result<DecoderConfig> decoder_from_hf_config(const std::string& text) {
   }
   DecoderConfig& c = *config;
   c.vocab = keys.integer({"vocab_size"});
-  if (family == "gpt2") read_gpt2(keys, c);
-  if (family == "opt") read_opt(keys, c);
-  if (family == "bloom") read_bloom(keys, c);
-  if (c.position == DecoderConfig::Position::rope) read_llama(keys, c);
+  read_family(keys, c);
   c.tied_head = keys.flag("tie_word_embeddings", c.tied_head);
   STRATA_TRY_ASSIGN(c.scores, is_classifier(root));
   read_quantization(keys);

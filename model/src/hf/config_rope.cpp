@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "family/family.h"
+
 namespace strata::detail {
 namespace {
 
@@ -47,17 +49,17 @@ void read_scaling(Keys& k, const Section& section, const DecoderConfig& c, Frequ
   Keys s = k.within(*section.values, section.name + ".");
   f.theta = s.positive({"rope_theta"}, static_cast<double>(f.theta));
   const std::string type = s.text({"rope_type", "type"}, "default");
-  const bool is_phi3 = c.family == "phi3";  // Phi-3 only has longrope, and formerly called it yarn
-  if (type == "linear" && !is_phi3) {
+  const bool knows = family_of(c).hf.has_rope_scalings;
+  if (type == "linear" && knows) {
     f.scaling = Scaling::linear;
     f.factor = s.positive({"factor"});
-  } else if (type == "llama3" && !is_phi3) {
+  } else if (type == "llama3" && knows) {
     f.scaling = Scaling::llama3;
     f.factor = s.positive({"factor"});
     f.low_freq_factor = s.positive({"low_freq_factor"});
     f.high_freq_factor = s.positive({"high_freq_factor"});
     f.original_positions = original_positions(k, s, section, c);
-  } else if (type == "yarn" && !is_phi3) {
+  } else if (type == "yarn" && knows) {
     read_yarn(s, f);
     f.original_positions = original_positions(k, s, section, c);
   } else if (type != "default") {
@@ -69,9 +71,10 @@ void read_scaling(Keys& k, const Section& section, const DecoderConfig& c, Frequ
 /// Reads the fraction of a head's elements that RoPE rotates. `section`: null if there is none.
 void read_rotary_dim(Keys& k, const Section* section, DecoderConfig& c) {
   constexpr const char* kName = "partial_rotary_factor";
-  const bool known = c.rotary_interleaved || c.family == "phi3";
+  const double usual = family_of(c).hf.rotary_share;
+  const bool known = usual > 0;
   std::string name = kName;
-  double share = k.number({kName}, c.rotary_interleaved ? 0.5 : 1.0);
+  double share = k.number({kName}, known ? usual : 1.0);
   if (section != nullptr && section->values->is_object() && section->values->contains(kName)) {
     name = str(section->name, ".", kName);
     Keys s = k.within(*section->values, section->name + ".");
@@ -173,7 +176,7 @@ void read_rope(Keys& k, DecoderConfig& c) {
 
 json rope_json(const DecoderConfig& c) {
   json j = {{"rope_theta", decimal(c.frequencies.theta)}, {"rope_scaling", scaling_json(c.frequencies)}};
-  if (c.rotary_interleaved || c.family == "phi3")
+  if (family_of(c).hf.rotary_share > 0)
     j["partial_rotary_factor"] = static_cast<double>(c.rotary_dim) / static_cast<double>(c.head_dim);
   if (!c.sliding_frequencies) return j;
   j["rope_local_base_freq"] = decimal(c.sliding_frequencies->theta);

@@ -1,134 +1,23 @@
 #include <strata/model/hf/tensors.h>
 
-#include <array>
+#include <utility>
 
 #include <strata/runtime/str.h>
 
-// The tensor names of each family. "" is a part that the family does not have.
+#include "family/family.h"
 
 namespace strata {
 namespace {
 
 using Layout = HfTensor::Layout;
 
-struct Names {
-  std::string_view family;
-  std::string_view tokens, positions, embed_norm, layer;
-  std::string_view attn_norm;
-  std::array<std::string_view, 3> qkv;  // one fused tensor, or three
-  std::string_view q_norm, k_norm, attn_out, attn_post_norm, mlp_norm;
-  std::array<std::string_view, 2> mlp_in;  // one tensor, or gate and up
-  std::string_view mlp_out, mlp_post_norm, final_norm;
-  Layout linear = Layout::rows, fused_qkv = Layout::rows;
-};
-
-constexpr Names kLlama = {.family = "llama",
-                          .tokens = "model.embed_tokens",
-                          .positions = "",
-                          .embed_norm = "",
-                          .layer = "model.layers.",
-                          .attn_norm = "input_layernorm",
-                          .qkv = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
-                          .q_norm = "self_attn.q_norm",
-                          .k_norm = "self_attn.k_norm",
-                          .attn_out = "self_attn.o_proj",
-                          .attn_post_norm = "post_self_attn_layernorm",
-                          .mlp_norm = "post_attention_layernorm",
-                          .mlp_in = {"mlp.gate_proj", "mlp.up_proj"},
-                          .mlp_out = "mlp.down_proj",
-                          .mlp_post_norm = "post_mlp_layernorm",
-                          .final_norm = "model.norm"};
-constexpr Names kGlm = [] {
-  Names names = kLlama;
-  names.family = "glm";
-  names.mlp_in = {"mlp.gate_up_proj", ""};
-  return names;
-}();
-constexpr Names kPhi3 = [] {
-  Names names = kLlama;
-  names.family = "phi3";
-  names.qkv = {"self_attn.qkv_proj", "", ""};
-  names.mlp_in = {"mlp.gate_up_proj", ""};
-  return names;
-}();
-constexpr Names kOlmo2 = [] {
-  Names names = kLlama;
-  names.family = "olmo2";
-  names.attn_post_norm = "post_attention_layernorm";
-  names.mlp_post_norm = "post_feedforward_layernorm";
-  return names;
-}();
-constexpr Names kGemma2 = [] {
-  Names names = kOlmo2;
-  names.family = "gemma2";
-  names.mlp_norm = "pre_feedforward_layernorm";
-  return names;
-}();
-constexpr Names kGpt2 = {.family = "gpt2",
-                         .tokens = "transformer.wte",
-                         .positions = "transformer.wpe",
-                         .embed_norm = "",
-                         .layer = "transformer.h.",
-                         .attn_norm = "ln_1",
-                         .qkv = {"attn.c_attn", "", ""},
-                         .q_norm = "",
-                         .k_norm = "",
-                         .attn_out = "attn.c_proj",
-                         .attn_post_norm = "",
-                         .mlp_norm = "ln_2",
-                         .mlp_in = {"mlp.c_fc", ""},
-                         .mlp_out = "mlp.c_proj",
-                         .mlp_post_norm = "",
-                         .final_norm = "transformer.ln_f",
-                         .linear = Layout::transposed,
-                         .fused_qkv = Layout::transposed};
-constexpr Names kOpt = {.family = "opt",
-                        .tokens = "model.decoder.embed_tokens",
-                        .positions = "model.decoder.embed_positions",
-                        .embed_norm = "",
-                        .layer = "model.decoder.layers.",
-                        .attn_norm = "self_attn_layer_norm",
-                        .qkv = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
-                        .q_norm = "",
-                        .k_norm = "",
-                        .attn_out = "self_attn.out_proj",
-                        .attn_post_norm = "",
-                        .mlp_norm = "final_layer_norm",
-                        .mlp_in = {"fc1", ""},
-                        .mlp_out = "fc2",
-                        .mlp_post_norm = "",
-                        .final_norm = "model.decoder.final_layer_norm"};
-constexpr Names kBloom = {.family = "bloom",
-                          .tokens = "transformer.word_embeddings",
-                          .positions = "",
-                          .embed_norm = "transformer.word_embeddings_layernorm",
-                          .layer = "transformer.h.",
-                          .attn_norm = "input_layernorm",
-                          .qkv = {"self_attention.query_key_value", "", ""},
-                          .q_norm = "",
-                          .k_norm = "",
-                          .attn_out = "self_attention.dense",
-                          .attn_post_norm = "",
-                          .mlp_norm = "post_attention_layernorm",
-                          .mlp_in = {"mlp.dense_h_to_4h", ""},
-                          .mlp_out = "mlp.dense_4h_to_h",
-                          .mlp_post_norm = "",
-                          .final_norm = "transformer.ln_f",
-                          .linear = Layout::rows,
-                          .fused_qkv = Layout::by_head};
-
-const Names& names_of(std::string_view family) {
-  if (family == "glm4") return kGlm;
-  if (family == "gemma3_text") return kGemma2;
-  for (const Names* names : {&kGpt2, &kOpt, &kBloom, &kGlm, &kPhi3, &kOlmo2, &kGemma2})
-    if (names->family == family) return *names;
-  return kLlama;  // also Qwen, Mistral and SmolLM3
-}
-
 class TensorListBuilder {
  public:
   explicit TensorListBuilder(const DecoderConfig& config)
-      : c_(with_derived_sizes(config)), names_(names_of(c_.family)) {}
+      : c_(with_derived_sizes(config)),
+        names_(detail::family_of(c_).hf.names),
+        linear_(names_.transposed ? Layout::transposed : Layout::rows),
+        fused_qkv_(names_.qkv_by_head ? Layout::by_head : linear_) {}
 
   std::vector<HfTensor> make() {
     matrix("tokens", str(names_.tokens), c_.vocab, c_.hidden, Layout::rows);
@@ -173,35 +62,35 @@ class TensorListBuilder {
     const std::string qkv = param + "qkv";
     if (c_.pre_norms) norm(param + "attn_norm", str(name, names_.attn_norm), c_.hidden);
     if (names_.qkv[1].empty()) {
-      linear(qkv, str(name, names_.qkv[0]), q + 2 * kv, c_.hidden, c_.qkv_bias, names_.fused_qkv);
+      linear(qkv, str(name, names_.qkv[0]), q + 2 * kv, c_.hidden, c_.qkv_bias, fused_qkv_);
     } else {
-      linear(qkv, str(name, names_.qkv[0]), q, c_.hidden, c_.qkv_bias, names_.linear);
-      linear(qkv, str(name, names_.qkv[1]), kv, c_.hidden, c_.qkv_bias, names_.linear, q);
-      linear(qkv, str(name, names_.qkv[2]), kv, c_.hidden, c_.qkv_bias, names_.linear, q + kv);
+      linear(qkv, str(name, names_.qkv[0]), q, c_.hidden, c_.qkv_bias, linear_);
+      linear(qkv, str(name, names_.qkv[1]), kv, c_.hidden, c_.qkv_bias, linear_, q);
+      linear(qkv, str(name, names_.qkv[2]), kv, c_.hidden, c_.qkv_bias, linear_, q + kv);
     }
     if (c_.qk_norm != DecoderConfig::QkNorm::none) {
       const bool whole = c_.qk_norm == DecoderConfig::QkNorm::whole;
       vector(param + "q_norm.weight", str(name, names_.q_norm, ".weight"), whole ? q : c_.head_dim);
       vector(param + "k_norm.weight", str(name, names_.k_norm, ".weight"), whole ? kv : c_.head_dim);
     }
-    linear(param + "attn_out", str(name, names_.attn_out), c_.hidden, q, c_.out_bias, names_.linear);
+    linear(param + "attn_out", str(name, names_.attn_out), c_.hidden, q, c_.out_bias, linear_);
     if (c_.post_norms) norm(param + "attn_post_norm", str(name, names_.attn_post_norm), c_.hidden);
     if (c_.pre_norms) norm(param + "mlp_norm", str(name, names_.mlp_norm), c_.hidden);
     const bool gated = is_gated(c_.mlp);
     const std::string mlp_in = param + "mlp_in";
     if (gated && !names_.mlp_in[1].empty()) {
-      linear(mlp_in, str(name, names_.mlp_in[0]), c_.ffn, c_.hidden, c_.mlp_bias, names_.linear);
-      linear(mlp_in, str(name, names_.mlp_in[1]), c_.ffn, c_.hidden, c_.mlp_bias, names_.linear, c_.ffn);
+      linear(mlp_in, str(name, names_.mlp_in[0]), c_.ffn, c_.hidden, c_.mlp_bias, linear_);
+      linear(mlp_in, str(name, names_.mlp_in[1]), c_.ffn, c_.hidden, c_.mlp_bias, linear_, c_.ffn);
     } else {
-      linear(mlp_in, str(name, names_.mlp_in[0]), (gated ? 2 : 1) * c_.ffn, c_.hidden, c_.mlp_bias,
-             names_.linear);
+      linear(mlp_in, str(name, names_.mlp_in[0]), (gated ? 2 : 1) * c_.ffn, c_.hidden, c_.mlp_bias, linear_);
     }
-    linear(param + "mlp_out", str(name, names_.mlp_out), c_.hidden, c_.ffn, c_.mlp_bias, names_.linear);
+    linear(param + "mlp_out", str(name, names_.mlp_out), c_.hidden, c_.ffn, c_.mlp_bias, linear_);
     if (c_.post_norms) norm(param + "mlp_post_norm", str(name, names_.mlp_post_norm), c_.hidden);
   }
 
   const DecoderConfig c_;
-  const Names& names_;
+  const detail::HfNames& names_;
+  const Layout linear_, fused_qkv_;
   std::vector<HfTensor> out_;
 };
 

@@ -7,19 +7,10 @@
 
 #include <strata/runtime/config/strict_json.h>
 
+#include "family/family.h"
+
 namespace strata {
 namespace {
-
-// Default dropouts above 0 in the configuration classes of Hugging Face transformers.
-struct Default {
-  std::string_view family;
-  const char* key;
-  double value;
-};
-constexpr Default kDefaults[] = {{"gpt2", "attn_pdrop", 0.1},
-                                 {"gpt2", "embd_pdrop", 0.1},
-                                 {"gpt2", "resid_pdrop", 0.1},
-                                 {"opt", "dropout", 0.1}};
 
 // Recognizes a dropout by the name of its key. The dropout of a classifier head does not concern a language
 // model.
@@ -35,8 +26,10 @@ Result<std::string> ignored_training_settings(const std::string& config_json) {
   if (!root.is_object()) return Status::error(Code::corrupt, "it is not an object");
   std::map<std::string, double> asked;
   const auto type = root.find("model_type");
-  for (const Default& preset : kDefaults)
-    if (type != root.end() && *type == preset.family) asked[preset.key] = preset.value;
+  const bool is_text = type != root.end() && type->is_string();
+  if (const detail::Family* const family = is_text ? detail::find_family(type->get<std::string>()) : nullptr)
+    for (const char* const key : family->hf.dropouts)
+      if (key != nullptr) asked[key] = 0.1;
   for (const auto& [key, value] : root.items())
     if (is_dropout(key) && value.is_number()) asked[key] = value.get<double>();
   std::string text;

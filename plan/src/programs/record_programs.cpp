@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include <strata/graph/op_list.h>
 #include <strata/graph/partition.h>
@@ -61,7 +60,6 @@ kernels::AttentionBackend requested_attention_backend(const TrainConfig& config)
 Status check_attention_backend(const TrainConfig& config) {
   if (config.train.attention_backend == "mma") return {};
   const DecoderConfig d = with_derived_sizes(decoder_config(config));
-  const bool own_scale = d.query_scalar > 0 && d.query_scalar != static_cast<float>(d.head_dim);
   const std::int64_t seq = d.seq + virtual_tokens(config);
   const kernels::AttentionHeads heads = {
       .heads = d.heads,
@@ -72,7 +70,7 @@ Status check_attention_backend(const TrainConfig& config) {
                                                            : kernels::AttentionBackend::wgmma,
       .window = std::count(d.sliding.begin(), d.sliding.end(), false) == 0 && d.window < seq ? d.window : 0,
       .softcap = d.score_softcap,
-      .scale = own_scale ? 1 / std::sqrt(d.query_scalar) : 0};
+      .scale = score_scale(d)};
   const bool packed = config.data.packing == "pack",
              of_cudnn = heads.backend == kernels::AttentionBackend::cudnn;
   const std::int64_t tokens = config.train.micro_batch * seq;

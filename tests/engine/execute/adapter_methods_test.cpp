@@ -140,7 +140,7 @@ TEST_P(VirtualTokensTest, APromptOfTheEmbeddingsOfTokensIsThoseTokens) {
   adapted[ProgramRole::infer] =
       test::with_method(must(record_decoder(shorter, 1, DecoderHead::logits)), shorter, PromptSettings{n});
   TinyRun base(must(Engine::plan(whole, {}))), run(must(Engine::plan(adapted, {})));
-  const float scale = config.scaled_embedding ? std::sqrt(static_cast<float>(config.hidden)) : 1.0f;
+  const float scale = embedding_scale(config);
   must(base.engine->initialize(1));
   must(base.engine->fill(Payload::param, random_values));
   const test::StateTensors states = test::states_of(*base.engine, Payload::param);

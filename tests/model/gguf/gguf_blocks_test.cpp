@@ -136,8 +136,8 @@ TEST(GgufMixTest, ModelsThatLlamaCppTakesFor70BHaveMoreBitsForValues) {
   config.kv_heads = 8;
   const GgufTensor value{"blk.10.attn_v.weight", {1024, 8192}};
   const auto format = [&](std::string_view architecture) {
-    return detail::gguf_matrix_format(detail::gguf_mix_of(GgufMix::q4_k_m, architecture, config, true),
-                                      value);
+    const detail::GgufArchitecture& row = detail::find_family(architecture)->gguf;
+    return detail::gguf_matrix_format(detail::gguf_mix_of(GgufMix::q4_k_m, row, config, true), value);
   };
   EXPECT_EQ(format("llama"), GgufFormat::q5_k);
   EXPECT_EQ(format("qwen3"), GgufFormat::q4_k);

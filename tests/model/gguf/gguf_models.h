@@ -5,10 +5,13 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include <strata/model/decoder.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/status.h>
+
+#include "family/family.h"
 
 namespace strata::test {
 
@@ -19,11 +22,19 @@ inline DecoderConfig model_of(std::string_view family) {
   c.layers = 2;
   c.hidden = kHidden;
   c.heads = kHeads;
-  c.kv_heads = c.norm == DecoderConfig::Norm::rms ? 2 : 4;
-  c.ffn = c.family == "bloom" ? 4 * kHidden : 96;
+  const FamilyLimits limits = family_limits(family);
+  c.kv_heads = limits.grouped_queries ? 2 : 4;
+  c.ffn = limits.ffn_factor > 0 ? limits.ffn_factor * kHidden : 96;
   c.vocab = 270;
   c.positions = 64;
   return c;
+}
+
+inline std::vector<std::string_view> families_in_llama_cpp() {
+  std::vector<std::string_view> names;
+  for (const detail::Family& family : detail::families())
+    if (!family.gguf.name.empty()) names.push_back(family.name);
+  return names;
 }
 
 inline float value_at(std::string_view param, std::size_t i) {

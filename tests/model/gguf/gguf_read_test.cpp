@@ -122,9 +122,7 @@ TEST_P(GgufReadFamilyTest, PartsOfParametersAreThoseOfTheWhole) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, GgufReadFamilyTest,
-                         ::testing::Values("gpt2", "bloom", "llama", "mistral", "qwen2", "qwen3", "glm",
-                                           "glm4", "olmo2", "phi3", "smollm3", "gemma2", "gemma3_text"),
+INSTANTIATE_TEST_SUITE_P(Families, GgufReadFamilyTest, ::testing::ValuesIn(test::families_in_llama_cpp()),
                          [](const auto& of) { return std::string(of.param); });
 
 TEST_F(GgufReadTest, SettingsThatFamiliesShareComeBack) {
@@ -139,6 +137,15 @@ TEST_F(GgufReadTest, SettingsThatFamiliesShareComeBack) {
   gemma.sliding = {true, false};
   gemma.logit_softcap = 12;
   expect_same_config(must(HfFolder::open(posix_io(), exported(gemma)))->config(), gemma);
+}
+
+TEST_F(GgufReadTest, FactorsComeBack) {
+  DecoderConfig config = with_derived_sizes(model_of("granite"));
+  config.embedding_factor = 3;
+  config.residual_factor = 0.7f;
+  config.score_factor = 0.2f;
+  config.logit_divisor = 16;
+  expect_same_config(must(HfFolder::open(posix_io(), exported(config)))->config(), config);
 }
 
 TEST_F(GgufReadTest, RopeScalingsComeBack) {

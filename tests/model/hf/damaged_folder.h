@@ -23,11 +23,12 @@ inline DecoderConfig config_in(std::string_view family) {
   c.layers = 2;
   c.hidden = 24;
   c.heads = 4;
-  c.kv_heads = c.norm == DecoderConfig::Norm::rms ? 2 : 4;
+  const FamilyLimits limits = family_limits(family);
+  c.kv_heads = limits.grouped_queries ? 2 : 4;
   c.head_dim = c.norm == DecoderConfig::Norm::rms ? 8 : 6;
-  c.ffn = c.family == "bloom" ? 96 : 40;
+  c.ffn = limits.ffn_factor > 0 ? limits.ffn_factor * c.hidden : 40;
   c.vocab = 31;
-  c.positions = c.family == "bloom" ? 0 : 64;
+  c.positions = c.position == DecoderConfig::Position::alibi ? 0 : 64;
   return c;
 }
 

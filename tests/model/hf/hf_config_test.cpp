@@ -107,9 +107,23 @@ TEST(HfConfigPlacesTest, GemmasReadTheirOwnKeyOfTheActivation) {
   EXPECT_TRUE(read("llama", {{"hidden_act", "silu"}, {"hidden_activation", "relu"}}).has_value());
 }
 
+TEST(HfConfigPlacesTest, WrongLayersWithoutRopeAreRefusedAlsoIfTheySlide) {
+  const json slides = {{"use_sliding_window", true}, {"sliding_window", 4}};
+  for (const json& wrong :
+       {json{{"no_rope_layer_interval", 0}}, json{{"no_rope_layers", 3}}, json{{"no_rope_layers", {"a"}}}}) {
+    json both = slides;
+    both.update(wrong);
+    EXPECT_THAT(refusal("smollm3", both), HasSubstr(wrong.begin().key()));
+  }
+}
+
 TEST(HfConfigPlacesTest, DefaultsAreThoseOfTheConfigurationsClass) {
   EXPECT_EQ(must(read("glm4", json::object())).norm_eps, 1.5625e-7f);
   EXPECT_EQ(must(read("glm4", {{"rms_norm_eps", 1e-5}})).norm_eps, 1e-5f);
+  const DecoderConfig granite = must(read("granite", {{"residual_multiplier", 0.22}}));
+  EXPECT_EQ(granite.residual_factor, 0.22f);
+  EXPECT_EQ(granite.score_factor, 1);
+  EXPECT_THAT(refusal("granite", {{"logits_scaling", 0}}), HasSubstr("logits_scaling is 0"));
 }
 
 TEST(HfConfigPlacesTest, BloomLosesBiasesInTransformersIfItIsSlowButExactInParts) {

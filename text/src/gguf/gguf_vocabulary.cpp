@@ -29,6 +29,8 @@ std::string_view pre_tokenizer_name(const TokenizerSpec& spec) {
   switch (spec.split) {
     case SplitRule::gpt2:
       return spec.ignore_merges ? "" : "gpt-2";
+    case SplitRule::digits:
+      return spec.ignore_merges ? "" : "refact";
     case SplitRule::cl100k:
       return spec.ignore_merges ? "llama-bpe" : "chatglm-bpe";
     case SplitRule::qwen2:

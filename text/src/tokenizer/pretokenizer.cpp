@@ -155,11 +155,23 @@ constexpr std::array<Spelling, 8> kSpellings = {{
 
 }  // namespace
 
+// What is between two digits is split by itself.
+std::size_t PreTokenizer::digits_end() noexcept {
+  if (const Char first = char_at(text_, at_); first.kind == Class::number) return at_ + first.length;
+  if (part_end_ <= at_) {
+    part_end_ = at_;
+    for (Char c{}; part_end_ < text_.size(); part_end_ += c.length)
+      if (c = char_at(text_, part_end_); c.kind == Class::number) break;
+  }
+  return gpt2_end(text_.substr(0, part_end_), at_);
+}
+
 std::string_view PreTokenizer::next() noexcept {
   if (at_ == text_.size()) return {};
   const std::size_t begin = at_;
-  at_ = rule_ == SplitRule::gpt2 ? gpt2_end(text_, begin)
-                                 : wide_end(text_, begin, rule_ == SplitRule::qwen2 ? 1 : 3);
+  at_ = rule_ == SplitRule::gpt2     ? gpt2_end(text_, begin)
+        : rule_ == SplitRule::digits ? digits_end()
+                                     : wide_end(text_, begin, rule_ == SplitRule::qwen2 ? 1 : 3);
   return text_.substr(begin, at_ - begin);
 }
 
@@ -190,7 +202,7 @@ bool ends_with_no_space(std::string_view text) noexcept {
 }  // namespace
 
 std::size_t last_safe_cut(std::string_view text, SplitRule rule) noexcept {
-  const bool wide = rule != SplitRule::gpt2;
+  const bool wide = rule != SplitRule::gpt2 && rule != SplitRule::digits;
   for (std::size_t n = text.size(); n-- > 1;) {
     const auto before = static_cast<unsigned char>(text[n - 1]);
     const auto after = static_cast<unsigned char>(text[n]);

@@ -23,9 +23,12 @@ class PreTokenizer {
   std::string_view next() noexcept;
 
  private:
+  std::size_t digits_end() noexcept;
+
   std::string_view text_;
   SplitRule rule_;
   std::size_t at_ = 0;
+  std::size_t part_end_ = 0;  // where the next digit is, if the rule is SplitRule::digits
 };
 
 /// The regular expression in tokenizer.json files; several spellings mean the same rule.

@@ -116,7 +116,13 @@ std::string pre_tokenizer_to_json(const TokenizerSpec& spec) {
   const SplitRule rule = spec.split;
   constexpr std::string_view kToBytes =
       R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": )";
-  if (rule == SplitRule::gpt2) return str(kToBytes, R"(true, "use_regex": true})");
+  const std::string splits = str(kToBytes, R"(true, "use_regex": true})");
+  if (rule == SplitRule::gpt2) return splits;
+  if (rule == SplitRule::digits)
+    return str(R"({"type": "Sequence", "pretokenizers": [
+    {"type": "Digits", "individual_digits": true},
+    )",
+               splits, "\n  ]}");
   return str(R"({"type": "Sequence", "pretokenizers": [
     {"type": "Split", "pattern": {"Regex": )",
              quoted(std::string(detail::regex_of(rule))), R"(}, "behavior": "Isolated", "invert": false},

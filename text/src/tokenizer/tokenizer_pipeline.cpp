@@ -46,6 +46,13 @@ Result<SplitRule> read_split(const json& part) {
   return *rule;
 }
 
+Result<SplitRule> read_digits(const json& part) {
+  STRATA_TRY(refuse_unknown(part, "pre_tokenizer.Digits.", {"type", "individual_digits"}));
+  STRATA_TRY_ASSIGN(const bool each, flag(part, "pre_tokenizer.Digits.", "individual_digits", false));
+  if (each) return SplitRule::digits;
+  return unsupported("pre_tokenizer.Digits: individual_digits = false is not supported");
+}
+
 Status read_pre_tokenizer(const json& root, TokenizerSpec& spec) {
   const json& whole = field(root, "pre_tokenizer");
   STRATA_TRY_ASSIGN(const auto parts, parts_of(whole, "pre_tokenizer", "pretokenizers"));
@@ -56,19 +63,23 @@ Status read_pre_tokenizer(const json& root, TokenizerSpec& spec) {
       STRATA_TRY_ASSIGN(rule, read_split(part));
       continue;
     }
+    if (type_of(part) == "Digits" && !rule && !to_bytes) {
+      STRATA_TRY_ASSIGN(rule, read_digits(part));
+      continue;
+    }
     if (type_of(part) != "ByteLevel" || to_bytes)
-      return wrong_kind("pre_tokenizer", part, "ByteLevel, alone or behind one Split,");
+      return wrong_kind("pre_tokenizer", part, "ByteLevel, alone or behind one Split or Digits,");
     to_bytes = true;
     STRATA_TRY(
         refuse_unknown(part, "pre_tokenizer.", {"type", "add_prefix_space", "trim_offsets", "use_regex"}));
     STRATA_TRY(refuse_set(part, "pre_tokenizer.", {"add_prefix_space"}));
     STRATA_TRY_ASSIGN(const bool splits, flag(part, "pre_tokenizer.", "use_regex", true));
-    if (splits == rule.has_value())
+    if (splits == (rule.has_value() && *rule != SplitRule::digits))
       return unsupported(str("pre_tokenizer.use_regex = ", splits ? "true after" : "false without",
                              " a Split is not supported"));
-    if (splits) rule = SplitRule::gpt2;
+    if (!rule) rule = SplitRule::gpt2;
   }
-  if (!to_bytes) return wrong_kind("pre_tokenizer", whole, "ByteLevel, alone or behind one Split,");
+  if (!to_bytes) return wrong_kind("pre_tokenizer", whole, "ByteLevel, alone or behind one Split or Digits,");
   spec.split = *rule;
   return {};
 }

@@ -44,6 +44,7 @@ Reading reading_of(Reader reader, const TokenizerSpec& spec) {
 
 std::string described(SplitRule split, bool nfc) {
   const char* const name = split == SplitRule::gpt2     ? "GPT-2"
+                           : split == SplitRule::digits ? "StarCoder"
                            : split == SplitRule::cl100k ? "cl100k"
                            : split == SplitRule::qwen2  ? "Qwen2"
                                                         : "SentencePiece";

@@ -38,8 +38,9 @@ struct DecoderEnd {
   Value x;                ///< [batch * seq, hidden], after the last norm
   std::int64_t rows = 0;  ///< batch * seq
   std::int64_t hidden = 0;
-  std::function<Value()> head;  ///< the matrix [vocab, hidden] of the logits, which may be that of embeddings
-  float softcap = 0;            ///< the softcap of the logits; 0: none
+  /// What the head multiplies, and its matrix [vocab, hidden], which may be that of embeddings.
+  std::function<std::pair<Value, Value>()> head;
+  float softcap = 0;  ///< the softcap of the logits; 0: none
 };
 /// The outputs of the program, by name.
 using RecordDecoderEnd = std::function<std::vector<std::pair<std::string, Value>>(const DecoderEnd&)>;

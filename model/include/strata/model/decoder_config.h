@@ -45,6 +45,10 @@ struct DecoderConfig {
   bool post_norms = false;  ///< a norm on the output of attention and MLP (GLM-4-0414, OLMo 2, Gemma)
   QkNorm qk_norm = QkNorm::none;
   bool scaled_embedding = false;  ///< embeddings are multiplied by sqrt(hidden) (Gemma)
+  float embedding_factor = 1;     ///< embeddings are multiplied by it, too (Granite, as the next three)
+  float residual_factor = 1;      ///< what attention and MLP add to the residual stream is multiplied by it
+  float score_factor = 0;         ///< scores are multiplied by it; 0: see query_scalar
+  float logit_divisor = 1;        ///< logits are divided by it
 
   Position position = Position::learned;
   std::int64_t position_offset = 0;  ///< row of position 0 in the learned table (OPT: 2)
@@ -71,6 +75,8 @@ struct DecoderConfig {
   /// Instead of logits it has one score of a sequence: a reward model, with the parameter "score.weight" (see
   /// align/pairs.h). record_decoder() does not record it.
   bool scores = false;
+
+  bool operator==(const DecoderConfig&) const = default;
 };
 
 /// Whether the MLP is gated, so that its first matrix computes both gate and up.
@@ -79,6 +85,18 @@ constexpr bool is_gated(DecoderConfig::Mlp mlp) noexcept { return mlp >= Decoder
 const std::vector<std::string_view>& decoder_families();
 /// A config of `family` whose sizes are still 0; nullopt for an unknown family.
 std::optional<DecoderConfig> decoder_for_family(std::string_view family);
+/// What no file of a family can state, so that no new model may have it.
+struct FamilyLimits {
+  std::string_view title;       ///< as its authors write it
+  bool grouped_queries = true;  ///< several query heads may share one of keys and values
+  std::int64_t ffn_factor = 0;  ///< `ffn` is that many times `hidden`; 0: it is any
+};
+/// Empty for an unknown family.
+FamilyLimits family_limits(std::string_view family);
+/// The factor of embeddings.
+float embedding_scale(const DecoderConfig& config);
+/// The factor of attention scores; 0: 1 / sqrt(head_dim). `config` has its derived sizes.
+float score_scale(const DecoderConfig& config);
 /// Returns `config` with the sizes filled in that follow from others.
 DecoderConfig with_derived_sizes(DecoderConfig config);
 

@@ -50,6 +50,7 @@ class GgufKeys {
   void unsupported(const std::string& what) { add(unsupported_, what); }
   void corrupt(const std::string& what) { add(corrupt_, what); }
   void know(std::string_view name) { known_.insert(prefix_ + std::string(name)); }
+  bool knows(std::string_view name) const { return known_.contains(prefix_ + std::string(name)); }
   const std::string& prefix() const noexcept { return prefix_; }
 
   /// All problems, also of keys that nobody asked for.
@@ -86,18 +87,21 @@ class GgufKeys {
 
 class ConfigReader {
  public:
-  ConfigReader(const GgufReader& file, const GgufArchitecture& architecture)
-      : file_(file), keys_(file, std::string(architecture.name)), architecture_(architecture) {}
+  ConfigReader(const GgufReader& file, const Family& family)
+      : file_(file),
+        keys_(file, std::string(family.gguf.name)),
+        architecture_(family.gguf),
+        c_(*decoder_for_family(family.name)) {}
 
   Result<DecoderConfig> read() {
-    c_ = *decoder_for_family(architecture_.family);
     read_sizes();
     read_biases();
     if (c_.position == DecoderConfig::Position::rope) read_rope();
     read_attention();
+    if (architecture_.factors) read_model_factors();
     for (const char* name : {"expert_count", "expert_used_count", "attention.clamp_kqv", "logit_scale",
                              "residual_scale", "embedding_scale", "attention.scale"})
-      if (keys_.has(name)) refuse_if_set(name);
+      if (keys_.has(name) && !keys_.knows(name)) refuse_if_set(name);
     STRATA_TRY(keys_.status());
     STRATA_TRY(settle_head());
     DecoderConfig trial = c_;
@@ -178,6 +182,18 @@ class ConfigReader {
     if (std::abs(f.attention_factor - own) < 1e-6f) f.attention_factor = own;
   }
 
+  // llama.cpp takes a 0 for a key that is missing.
+  void read_model_factors() {
+    const auto read = [&](const char* name, float otherwise) {
+      const auto x = static_cast<float>(keys_.number(name, 0));
+      return x > 0 ? x : otherwise;
+    };
+    c_.embedding_factor = read("embedding_scale", 1);
+    c_.residual_factor = read("residual_scale", 1);
+    c_.score_factor = read("attention.scale", 1 / std::sqrt(static_cast<float>(c_.head_dim)));
+    c_.logit_divisor = read("logit_scale", 1);
+  }
+
   void read_factors(RopeFrequencies& f) {
     const GgufEntry& entry = file_.tensors().find("rope_freqs.weight")->second;
     std::vector<float> factors(entry.tensor.n_elems());
@@ -187,7 +203,7 @@ class ConfigReader {
   }
 
   void read_attention() {
-    if (architecture_.slides || architecture_.name == "phi3")
+    if (architecture_.slides || architecture_.window_key)
       c_.window = keys_.integer("attention.sliding_window", 0);
     if (architecture_.slides) read_pattern();
     if (c_.score_softcap > 0)
@@ -196,7 +212,7 @@ class ConfigReader {
       c_.logit_softcap =
           static_cast<float>(keys_.number("final_logit_softcapping", static_cast<double>(c_.logit_softcap)));
     if (c_.norm_offset > 0 && c_.heads > 0)
-      c_.query_scalar = static_cast<float>(gguf_divisor_of_scores(architecture_.name, c_));
+      c_.query_scalar = static_cast<float>(gguf_divisor_of_scores(architecture_, c_));
   }
 
   // A list with a flag for each layer, or the number of layers of which the last sees all keys.
@@ -282,11 +298,11 @@ Result<DecoderConfig> config_from_gguf(const GgufReader& file) {
   if (const auto* const n = file.find<std::int64_t>("split.count"); n != nullptr && *n > 1)
     return Status::error(Code::unsupported, str("split.count is ", *n, ": the model is in ", *n,
                                                 " files; make one of them with llama-gguf-split --merge"));
-  const GgufArchitecture* const architecture = gguf_architecture_named(*name);
-  if (architecture == nullptr)
+  const Family* const family = family_of_gguf(*name);
+  if (family == nullptr)
     return Status::error(Code::unsupported, str("general.architecture is ", *name, "; ",
                                                 gguf_architecture_names(), " are read"));
-  return ConfigReader(file, *architecture).read();
+  return ConfigReader(file, *family).read();
 }
 
 }  // namespace strata::detail

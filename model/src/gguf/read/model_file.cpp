@@ -71,7 +71,7 @@ Result<std::unique_ptr<GgufModel>> GgufModel::open(Io& io, const std::string& pa
     STRATA_TRY_ASSIGN(model->config_text_, config_text_of(*model->file_, found));
     STRATA_TRY_ASSIGN(model->config_, decoder_from_hf_config(model->config_text_));
     const auto* const name = model->file_->find<std::string>("general.architecture");
-    return model->locate_tensors(*gguf_architecture_named(*name));
+    return model->locate_tensors(family_of_gguf(*name)->gguf);
   };
   STRATA_TRY(fill().annotate(path));
   return model;

@@ -17,6 +17,7 @@ struct Merge {
 /// How text is pre-tokenized, named after the first tokenizer that used the rule.
 enum class SplitRule : std::uint8_t {
   gpt2,    ///< GPT-2 and GPT-3: words with the space before them, numbers of any length
+  digits,  ///< StarCoder and Granite: every digit by itself, and what is between digits as in GPT-2
   cl100k,  ///< also LLaMA-3 and GLM-4: caseless contractions, at most three digits, newlines separate
   qwen2,   ///< Qwen2 and Qwen3: as cl100k, but every digit by itself
   none,    ///< SentencePiece: no pre-tokenization; tokens consist of characters, not of bytes

@@ -1,140 +1,15 @@
+#include <strata/model/decoder_config.h>
+
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
-#include <strata/model/decoder.h>
 #include <strata/runtime/str.h>
-
-// The families, as changes to GPT-2's config.
 
 namespace strata {
 namespace {
 
-using Norm = DecoderConfig::Norm;
 using Position = DecoderConfig::Position;
-using Mlp = DecoderConfig::Mlp;
-
-void opt(DecoderConfig& c) {
-  c.mlp = Mlp::relu;
-  c.position_offset = 2;
-}
-void bloom(DecoderConfig& c) {
-  c.position = Position::alibi;
-  c.embed_norm = true;
-}
-void llama(DecoderConfig& c) {
-  c.norm = Norm::rms;
-  c.norm_eps = 1e-6f;
-  c.position = Position::rope;
-  c.mlp = Mlp::swiglu;
-  c.qkv_bias = c.out_bias = c.mlp_bias = false;
-  c.tied_head = false;
-}
-void qwen2(DecoderConfig& c) {
-  llama(c);
-  c.qkv_bias = true;
-}
-void qwen3(DecoderConfig& c) {
-  llama(c);
-  c.qk_norm = DecoderConfig::QkNorm::heads;
-}
-void glm(DecoderConfig& c) {
-  llama(c);
-  c.norm_eps = 1.5625e-7f;
-  c.qkv_bias = true;
-  c.rotary_interleaved = true;  // with_derived_sizes() sets rotary_dim to half a head
-}
-void glm4(DecoderConfig& c) {
-  glm(c);
-  c.norm_eps = 1e-5f;
-  c.post_norms = true;
-}
-
-void mistral(DecoderConfig& c) {
-  llama(c);
-  c.window = 4096;
-}
-void olmo2(DecoderConfig& c) {
-  llama(c);
-  c.norm_eps = 1e-5f;
-  c.qk_norm = DecoderConfig::QkNorm::whole;
-  c.pre_norms = false;
-  c.post_norms = true;
-}
-void phi3(DecoderConfig& c) {
-  llama(c);
-  c.norm_eps = 1e-5f;
-}
-void smollm3(DecoderConfig& c) {
-  llama(c);
-  c.tied_head = true;
-  c.frequencies.theta = 2e6f;
-  c.no_rope_every = 4;
-}
-void gemma2(DecoderConfig& c) {
-  llama(c);
-  c.tied_head = true;
-  c.norm_offset = 1;
-  c.post_norms = true;
-  c.scaled_embedding = true;
-  c.mlp = Mlp::geglu;
-  c.window = 4096;
-  c.full_every = 2;
-  c.score_softcap = 50;
-  c.logit_softcap = 30;
-}
-void gemma3(DecoderConfig& c) {
-  gemma2(c);
-  c.qk_norm = DecoderConfig::QkNorm::heads;
-  c.full_every = 6;
-  c.score_softcap = c.logit_softcap = 0;
-  c.frequencies.theta = 1e6f;
-  c.sliding_frequencies.emplace();
-}
-
-struct Family {
-  std::string_view name;
-  void (*change)(DecoderConfig& config);
-};
-constexpr Family kFamilies[] = {
-    {"gpt2", [](DecoderConfig&) {}},
-    {"opt", opt},
-    {"bloom", bloom},
-    {"llama", llama},
-    {"qwen2", qwen2},
-    {"qwen3", qwen3},
-    {"glm", glm},
-    {"glm4", glm4},
-    {"mistral", mistral},
-    {"olmo2", olmo2},
-    {"phi3", phi3},
-    {"smollm3", smollm3},
-    {"gemma2", gemma2},
-    {"gemma3_text", gemma3},
-};
-
-}  // namespace
-
-const std::vector<std::string_view>& decoder_families() {
-  static const std::vector<std::string_view> names = [] {
-    std::vector<std::string_view> all;
-    for (const Family& family : kFamilies) all.push_back(family.name);
-    return all;
-  }();
-  return names;
-}
-
-std::optional<DecoderConfig> decoder_for_family(std::string_view family) {
-  for (const Family& known : kFamilies)
-    if (known.name == family) {
-      DecoderConfig config;
-      config.family = family;
-      known.change(config);
-      return config;
-    }
-  return std::nullopt;
-}
-
-namespace {
 
 // Far above any model, and low enough that no product of sizes comes near 2^63.
 constexpr std::int64_t kMaxLayers = 10000;
@@ -202,9 +77,23 @@ void check_decoder_attention(const DecoderConfig& c, DecoderProblems& problems) 
   problems.need(c.score_softcap >= 0 && c.logit_softcap >= 0 && c.query_scalar >= 0,
                 str("soft caps of ", c.score_softcap, " and ", c.logit_softcap, " and a query scalar of ",
                     c.query_scalar, "; each must be 0 or more"));
+  problems.need(c.embedding_factor > 0 && c.residual_factor > 0 && c.score_factor >= 0 && c.logit_divisor > 0,
+                str("factors of ", c.embedding_factor, " for embeddings, ", c.residual_factor,
+                    " for residuals and ", c.score_factor, " for scores and a divisor of ", c.logit_divisor,
+                    " for logits; each must be above 0"));
 }
 
 }  // namespace
+
+float embedding_scale(const DecoderConfig& c) {
+  return c.embedding_factor * (c.scaled_embedding ? std::sqrt(static_cast<float>(c.hidden)) : 1.0f);
+}
+
+float score_scale(const DecoderConfig& c) {
+  if (c.score_factor > 0) return c.score_factor;
+  const bool own = c.query_scalar > 0 && c.query_scalar != static_cast<float>(c.head_dim);
+  return own ? 1 / std::sqrt(c.query_scalar) : 0;
+}
 
 DecoderConfig with_derived_sizes(DecoderConfig c) {
   if (c.kv_heads == 0) c.kv_heads = c.heads;

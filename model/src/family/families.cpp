@@ -1,0 +1,249 @@
+#include "family/family.h"
+
+#include <algorithm>
+
+#include <strata/runtime/assert.h>
+
+namespace strata {
+namespace detail {
+namespace {
+
+using Norm = DecoderConfig::Norm;
+using Position = DecoderConfig::Position;
+using Mlp = DecoderConfig::Mlp;
+
+// The decoders, as changes to GPT-2's.
+
+void gpt2(DecoderConfig&) {}
+void opt(DecoderConfig& c) {
+  c.mlp = Mlp::relu;
+  c.position_offset = 2;
+}
+void bloom(DecoderConfig& c) {
+  c.position = Position::alibi;
+  c.embed_norm = true;
+}
+void llama(DecoderConfig& c) {
+  c.norm = Norm::rms;
+  c.norm_eps = 1e-6f;
+  c.position = Position::rope;
+  c.mlp = Mlp::swiglu;
+  c.qkv_bias = c.out_bias = c.mlp_bias = false;
+  c.tied_head = false;
+}
+void qwen2(DecoderConfig& c) {
+  llama(c);
+  c.qkv_bias = true;
+}
+void qwen3(DecoderConfig& c) {
+  llama(c);
+  c.qk_norm = DecoderConfig::QkNorm::heads;
+}
+void glm(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1.5625e-7f;
+  c.qkv_bias = true;
+  c.rotary_interleaved = true;  // with_derived_sizes() sets rotary_dim to half a head
+}
+void glm4(DecoderConfig& c) {
+  glm(c);
+  c.norm_eps = 1e-5f;
+  c.post_norms = true;
+}
+
+void mistral(DecoderConfig& c) {
+  llama(c);
+  c.window = 4096;
+}
+void olmo2(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1e-5f;
+  c.qk_norm = DecoderConfig::QkNorm::whole;
+  c.pre_norms = false;
+  c.post_norms = true;
+}
+void phi3(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1e-5f;
+}
+void smollm3(DecoderConfig& c) {
+  llama(c);
+  c.tied_head = true;
+  c.frequencies.theta = 2e6f;
+  c.no_rope_every = 4;
+}
+void gemma2(DecoderConfig& c) {
+  llama(c);
+  c.tied_head = true;
+  c.norm_offset = 1;
+  c.post_norms = true;
+  c.scaled_embedding = true;
+  c.mlp = Mlp::geglu;
+  c.window = 4096;
+  c.full_every = 2;
+  c.score_softcap = 50;
+  c.logit_softcap = 30;
+}
+void gemma3(DecoderConfig& c) {
+  gemma2(c);
+  c.qk_norm = DecoderConfig::QkNorm::heads;
+  c.full_every = 6;
+  c.score_softcap = c.logit_softcap = 0;
+  c.frequencies.theta = 1e6f;
+  c.sliding_frequencies.emplace();
+}
+void granite(DecoderConfig& c) {
+  llama(c);
+  c.embedding_factor = 12;
+  c.residual_factor = 0.22f;
+  c.score_factor = 0.015625f;
+  c.logit_divisor = 8;
+}
+
+// The names of tensors.
+
+// clang-format off
+constexpr HfNames kGpt2 = {
+    .tokens = "transformer.wte", .positions = "transformer.wpe", .layer = "transformer.h.", .attn_norm = "ln_1",
+    .qkv = {"attn.c_attn"}, .attn_out = "attn.c_proj", .mlp_norm = "ln_2", .mlp_in = {"mlp.c_fc"}, .mlp_out = "mlp.c_proj",
+    .final_norm = "transformer.ln_f", .transposed = true};
+constexpr HfNames kOpt = {
+    .tokens = "model.decoder.embed_tokens", .positions = "model.decoder.embed_positions", .layer = "model.decoder.layers.",
+    .attn_norm = "self_attn_layer_norm", .qkv = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+    .attn_out = "self_attn.out_proj", .mlp_norm = "final_layer_norm", .mlp_in = {"fc1"}, .mlp_out = "fc2",
+    .final_norm = "model.decoder.final_layer_norm"};
+constexpr HfNames kBloom = {
+    .tokens = "transformer.word_embeddings", .embed_norm = "transformer.word_embeddings_layernorm", .layer = "transformer.h.",
+    .attn_norm = "input_layernorm", .qkv = {"self_attention.query_key_value"}, .attn_out = "self_attention.dense",
+    .mlp_norm = "post_attention_layernorm", .mlp_in = {"mlp.dense_h_to_4h"}, .mlp_out = "mlp.dense_4h_to_h",
+    .final_norm = "transformer.ln_f", .qkv_by_head = true};
+constexpr HfNames kLlama = {
+    .tokens = "model.embed_tokens", .layer = "model.layers.", .attn_norm = "input_layernorm",
+    .qkv = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}, .q_norm = "self_attn.q_norm",
+    .k_norm = "self_attn.k_norm", .attn_out = "self_attn.o_proj", .mlp_norm = "post_attention_layernorm",
+    .mlp_in = {"mlp.gate_proj", "mlp.up_proj"}, .mlp_out = "mlp.down_proj", .final_norm = "model.norm"};
+// clang-format on
+constexpr HfNames kGlm = [] {
+  HfNames names = kLlama;
+  names.attn_post_norm = "post_self_attn_layernorm";
+  names.mlp_in = {"mlp.gate_up_proj"};
+  names.mlp_post_norm = "post_mlp_layernorm";
+  return names;
+}();
+constexpr HfNames kPhi3 = [] {
+  HfNames names = kLlama;
+  names.qkv = {"self_attn.qkv_proj"};
+  names.mlp_in = {"mlp.gate_up_proj"};
+  return names;
+}();
+constexpr HfNames kOlmo2 = [] {
+  HfNames names = kLlama;
+  names.attn_post_norm = "post_attention_layernorm";
+  names.mlp_post_norm = "post_feedforward_layernorm";
+  return names;
+}();
+constexpr HfNames kGemma = [] {
+  HfNames names = kOlmo2;
+  names.mlp_norm = "pre_feedforward_layernorm";
+  return names;
+}();
+
+// clang-format off
+constexpr Family kFamilies[] = {
+    {.name = "gpt2", .change = gpt2, .limits = {.title = "GPT-2", .grouped_queries = false},
+     .hf = {.class_name = "GPT2", .causal_lm = "LMHeadModel", .names = kGpt2,
+            .dropouts = {"attn_pdrop", "embd_pdrop", "resid_pdrop"}, .keys = HfKeys::gpt2},
+     .gguf = {.name = "gpt2", .square_heads = true, .out_biases = true}},
+    {.name = "opt", .change = opt, .limits = {.title = "OPT", .grouped_queries = false},
+     .hf = {.class_name = "OPT", .names = kOpt, .dropouts = {"dropout"}, .keys = HfKeys::opt},
+     .gguf = {.name = ""}},
+    {.name = "bloom", .change = bloom, .limits = {.title = "BLOOM", .grouped_queries = false, .ffn_factor = 4},
+     .hf = {.class_name = "Bloom", .names = kBloom, .keys = HfKeys::bloom},
+     .gguf = {.name = "bloom", .square_heads = true, .out_biases = true}},
+    {.name = "llama", .change = llama, .limits = {.title = "LLaMA"},
+     .hf = {.class_name = "Llama", .names = kLlama, .mlp_bias = HfKey::written},
+     .gguf = {.name = "llama", .permutes_qk = true, .out_biases = true, .rope_factors = true, .is_70b_if_grouped = true}},
+    {.name = "qwen2", .change = qwen2, .limits = {.title = "Qwen2"},
+     .hf = {.class_name = "Qwen2", .names = kLlama, .windows = HfWindows::from_layer, .attention_bias = HfKey::ignored},
+     .gguf = {.name = "qwen2", .square_heads = true, .is_70b = true}},
+    {.name = "qwen3", .change = qwen3, .limits = {.title = "Qwen3"},
+     .hf = {.class_name = "Qwen3", .names = kLlama, .windows = HfWindows::from_layer, .head_dim = 128},
+     .gguf = {.name = "qwen3"}},
+    {.name = "glm", .change = glm, .limits = {.title = "GLM-4"},
+     .hf = {.class_name = "Glm", .names = kGlm, .out_bias = false, .head_dim = 128, .rotary_share = 0.5},
+     .gguf = {.name = "chatglm", .square_heads = true}},
+    {.name = "glm4", .change = glm4, .limits = {.title = "GLM-4-0414"},
+     .hf = {.class_name = "Glm4", .names = kGlm, .out_bias = false, .head_dim = 128,
+            .norm_eps = 1.5625e-7,  // its models have another one
+            .rotary_share = 0.5},
+     .gguf = {.name = "glm4"}},
+    {.name = "mistral", .change = mistral, .limits = {.title = "Mistral"},
+     .hf = {.class_name = "Mistral", .names = kLlama, .windows = HfWindows::all,
+            .attention_bias = HfKey::ignored, .mlp_bias = HfKey::ignored},
+     .gguf = {.name = "llama", .permutes_qk = true, .out_biases = true, .rope_factors = true, .is_70b_if_grouped = true}},
+    {.name = "olmo2", .change = olmo2, .limits = {.title = "OLMo 2"},
+     .hf = {.class_name = "Olmo2", .names = kOlmo2},
+     .gguf = {.name = "olmo2", .square_heads = true, .head_required = true}},
+    {.name = "phi3", .change = phi3, .limits = {.title = "Phi-3"},
+     .hf = {.class_name = "Phi3", .names = kPhi3, .windows = HfWindows::all,
+            .attention_bias = HfKey::ignored, .mlp_bias = HfKey::ignored, .rotary_share = 1,
+            .has_rope_scalings = false},  // it only has longrope, and formerly called it yarn
+     .gguf = {.name = "phi3", .square_heads = true, .window_key = true}},
+    {.name = "smollm3", .change = smollm3, .limits = {.title = "SmolLM3"},
+     .hf = {.class_name = "SmolLM3", .names = kLlama, .windows = HfWindows::without_rope, .mlp_bias = HfKey::written},
+     .gguf = {.name = "smollm3", .permutes_qk = true, .no_rope_every = 4}},
+    {.name = "gemma2", .change = gemma2, .limits = {.title = "Gemma 2"},
+     .hf = {.class_name = "Gemma2", .names = kGemma, .windows = HfWindows::by_pattern, .head_dim = 256, .is_gemma = true},
+     .gguf = {.name = "gemma2", .slides = true, .head_always_tied = true, .score_softcap = true, .layers_by_hidden = 46}},
+    {.name = "gemma3_text", .change = gemma3, .limits = {.title = "Gemma 3"},
+     .hf = {.class_name = "Gemma3", .classifier = "TextForSequenceClassification", .names = kGemma,
+            .windows = HfWindows::by_pattern, .head_dim = 256, .is_gemma = true},
+     .gguf = {.name = "gemma3", .slides = true, .yarn = false, .layers_by_hidden = 62}},
+    {.name = "granite", .change = granite, .limits = {.title = "Granite"},
+     .hf = {.class_name = "Granite", .names = kLlama, .mlp_bias = HfKey::written, .has_factors = true},
+     .gguf = {.name = "granite", .permutes_qk = true, .out_biases = true, .rope_factors = true, .factors = true}},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const Family> families() { return kFamilies; }
+
+const Family* find_family(std::string_view name) {
+  const auto* const found = std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                                         [&](const Family& family) { return family.name == name; });
+  return found == std::end(kFamilies) ? nullptr : found;
+}
+
+const Family& family_of(const DecoderConfig& decoder) {
+  const Family* const found = find_family(decoder.family);
+  STRATA_ASSERT(found != nullptr, "a family that is not known", decoder.family);
+  return *found;
+}
+
+}  // namespace detail
+
+const std::vector<std::string_view>& decoder_families() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> all;
+    for (const detail::Family& family : detail::families()) all.push_back(family.name);
+    return all;
+  }();
+  return names;
+}
+
+std::optional<DecoderConfig> decoder_for_family(std::string_view family) {
+  const detail::Family* const found = detail::find_family(family);
+  if (found == nullptr) return std::nullopt;
+  DecoderConfig config;
+  config.family = family;
+  found->change(config);
+  return config;
+}
+
+FamilyLimits family_limits(std::string_view family) {
+  const detail::Family* const found = detail::find_family(family);
+  return found == nullptr ? FamilyLimits{} : found->limits;
+}
+
+}  // namespace strata

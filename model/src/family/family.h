@@ -1,0 +1,94 @@
+// What distinguishes the families: one row says all that readers and writers of their files ask.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <strata/model/decoder_config.h>
+
+namespace strata::detail {
+
+/// The names of a family's tensors in a Hugging Face folder; "" is a part that it does not have.
+struct HfNames {
+  std::string_view tokens, positions = {}, embed_norm = {}, layer;
+  std::string_view attn_norm;
+  std::array<std::string_view, 3> qkv;  ///< one fused tensor, or three
+  std::string_view q_norm = {}, k_norm = {}, attn_out, attn_post_norm = {}, mlp_norm;
+  std::array<std::string_view, 2> mlp_in;  ///< one tensor, or gate and up
+  std::string_view mlp_out, mlp_post_norm = {}, final_norm;
+  bool transposed = false;   ///< matrices of the layers are [in, out]
+  bool qkv_by_head = false;  ///< each head has its rows of queries, keys and values next to each other
+};
+
+/// The keys that a config.json has: each kind has a reader in hf/config.cpp and a writer in
+/// hf/config_json.cpp.
+enum class HfKeys : std::uint8_t { gpt2, opt, bloom, llama };
+
+/// Which layers have a sliding window.
+enum class HfWindows : std::uint8_t {
+  none,
+  all,           ///< all layers if sliding_window is a number
+  from_layer,    ///< the layers from max_window_layers on if use_sliding_window is true
+  without_rope,  ///< the layers without RoPE if use_sliding_window is true
+  by_pattern,    ///< all layers but every sliding_window_pattern-th
+};
+
+/// Whether a key has an effect, and whether it is always written.
+enum class HfKey : std::uint8_t { ignored, read, written };
+
+/// A family in the files of Hugging Face transformers. What follows `keys` is of the keys of LLaMA.
+struct HfFamily {
+  std::string_view class_name;  ///< "Llama" of LlamaForCausalLM
+  std::string_view causal_lm = "ForCausalLM", classifier = "ForSequenceClassification";
+  const HfNames& names;
+  std::array<const char*, 3> dropouts = {};  ///< keys of those that are 0.1 without the key
+  HfKeys keys = HfKeys::llama;
+  HfWindows windows = HfWindows::none;
+  HfKey attention_bias = HfKey::written, mlp_bias = HfKey::read;
+  bool out_bias = true;           ///< attention_bias is true of the output projection, too
+  std::int64_t head_dim = 0;      ///< without the key; 0: hidden / heads
+  double norm_eps = 0;            ///< without the key; 0: the decoder's
+  double rotary_share = 0;        ///< without the key, which is refused if this is 0
+  bool has_rope_scalings = true;  ///< all that strata computes
+  bool is_gemma = false;          ///< has keys of soft caps, and hidden_activation
+  bool has_factors = false;       ///< has keys of four factors, each of which is 1 without it
+};
+
+/// A family's architecture in llama.cpp: src/models/ there has a file for each, and conversion/ what its
+/// converter from Hugging Face folders does with the tensors.
+struct GgufArchitecture {
+  std::string_view name;       ///< "" if there is none
+  bool permutes_qk = false;    ///< RoPE turns pairs (2i, 2i + 1), where ours are (i, i + head_dim / 2)
+  bool square_heads = false;   ///< heads times head_dim must be hidden
+  bool slides = false;         ///< knows layers with a sliding window
+  bool window_key = false;     ///< some versions read the window, and none of them without the key
+  bool out_biases = false;     ///< has places for biases of attn_out, mlp_in and mlp_out
+  bool head_required = false;  ///< a tied head must be in the file, too
+  bool head_always_tied = false;
+  bool rope_factors = false;          ///< reads rope_freqs.weight
+  bool yarn = true;                   ///< knows the scaling
+  bool score_softcap = false;         ///< always has a soft cap of scores
+  std::int64_t no_rope_every = 0;     ///< every n-th layer has no RoPE
+  std::int64_t layers_by_hidden = 0;  ///< in models of so many, scores have the divisor hidden / heads
+  bool factors = false;               ///< has keys of the factors of embeddings, residuals, scores and logits
+  bool is_70b = false, is_70b_if_grouped = false;  ///< takes a model of 80 layers for one of 70 B parameters
+};
+
+struct Family {
+  std::string_view name;                   ///< model.family, and model_type in config.json
+  void (*change)(DecoderConfig& decoder);  ///< makes the family's decoder of GPT-2's
+  FamilyLimits limits;
+  HfFamily hf;
+  GgufArchitecture gguf;
+};
+
+/// All of them; decoder_families() has their names.
+std::span<const Family> families();
+/// Null for an unknown name.
+const Family* find_family(std::string_view name);
+/// The row of a family that is known.
+const Family& family_of(const DecoderConfig& decoder);
+
+}  // namespace strata::detail
