@@ -56,7 +56,8 @@ constexpr std::string_view kStart = "strata's warm-up begins at 0";
 constexpr std::string_view kOneCycle = "of OneCycle, which strata cannot represent";
 constexpr std::string_view kRangeTest = "of LRRangeTest, which strata cannot represent";
 constexpr TableRow kSchedulerRows[] = {
-    {{"scheduler.type", DsVerdict::taken, "optim.schedule optim.min_lr_ratio optim.warmup", kShift}, type},
+    {{"scheduler.type", DsVerdict::taken, "optim.schedule optim.min_lr_ratio optim.warmup", kShift},
+     scheduler_type},
     {{"scheduler.params.total_num_steps", DsVerdict::taken, "train.steps",
       "steps of the schedule and the run"},
      total_steps,
