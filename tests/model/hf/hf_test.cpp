@@ -81,6 +81,18 @@ TEST_P(HfFamilyTest, TheConfigurationRoundTrips) {
   EXPECT_TRUE(got == want) << hf_config_json(got, DType::f32) << hf_config_json(want, DType::f32);
 }
 
+TEST_P(HfFamilyTest, EveryFractionThatIsWrittenIsRead) {
+  json written = json::parse(hf_config_json(config, DType::f32));
+  written.erase("rope_parameters");  // which repeats keys beside it
+  for (const auto& [key, value] : written.items()) {
+    if (!value.is_number_float() || value == 0) continue;
+    json changed = written;
+    changed[key] = value.get<double>() / 2;
+    const DecoderConfig got = must(decoder_from_hf_config(changed.dump()));
+    EXPECT_EQ(json::parse(hf_config_json(got, DType::f32))[key], changed[key]) << key;
+  }
+}
+
 TEST_P(HfFamilyTest, OtherKeysOfTheSourceAreCarriedOver) {
   const std::string source =
       R"({"eos_token_id": [7, 9], "pad_token_id": null, "hidden_size": 99, "dtype": "float32"})";
