@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include <strata/dispatch/ranges.h>
 #include <strata/dispatch/rows.h>
 #include <strata/kernels/lora_parts.h>
 #include <strata/runtime/status.h>
