@@ -168,7 +168,7 @@ Result<std::string> attention_rates(Bench& bench, kernels::AttentionBackend by) 
 
 Status attention_mma(Bench& bench, const RowSink& row) {
   if (!bench.gpu) return row(skipped(cuda_status())), Status::ok();
-  STRATA_TRY_ASSIGN(const std::string rates, attention_rates(bench, kernels::AttentionBackend::mma));
+  STRATA_TRY_ASSIGN(const std::string rates, attention_rates(bench, kernels::AttentionBackend::host));
   row(rates);
   return Status::ok();
 }

@@ -45,9 +45,12 @@ Result<double> attention_rate(BenchFixture& fixture, kernels::AttentionBackend b
   STRATA_TRY_ASSIGN(const TensorView qkv, fixture.tensor({of.tokens, 3 * width}, DType::bf16));
   STRATA_TRY_ASSIGN(const TensorView out, fixture.tensor({of.tokens, width}, DType::bf16));
   STRATA_TRY_ASSIGN(const TensorView lse, fixture.tensor({of.tokens * of.heads}, DType::f32));
-  STRATA_TRY_ASSIGN(const BufferView workspace,
-                    fixture.memory(MemoryKind::device, kernels::attention_forward_workspace_bytes(
-                                                           of.tokens, shape, DType::bf16, of.head_dim)));
+  const std::size_t scratch =
+      kernels::attention_forward_workspace_bytes(of.tokens, shape, DType::bf16, of.head_dim);
+  BufferView workspace;
+  if (scratch > 0) {
+    STRATA_TRY_ASSIGN(workspace, fixture.memory(MemoryKind::device, scratch));
+  }
   STRATA_TRY_ASSIGN(const double s, fixture.stream_seconds([&] {
     return kernels::attention_forward_async(fixture.backend(), fixture.compute(),
                                             {qkv, out, lse, {}, shape, workspace});
@@ -106,7 +109,7 @@ Status measure_cudnn(BenchFixture& fixture, MachineProfile& p) {
 }  // namespace
 
 Status measure_attention(BenchFixture& fixture, MachineProfile& p) {
-  STRATA_TRY_ASSIGN(p.attention_flops_per_s, attention_rate(fixture, kernels::AttentionBackend::mma));
+  STRATA_TRY_ASSIGN(p.attention_flops_per_s, attention_rate(fixture, kernels::AttentionBackend::host));
   return {};
 }
 

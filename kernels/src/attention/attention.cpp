@@ -82,12 +82,6 @@ dispatch::Check check(const char* op, const Args& a) {
   return check;
 }
 
-// What the workspace on `backend` has to be for.
-AttentionHeads shape_on(const Backend& backend, AttentionHeads shape) noexcept {
-  if (backend.info().kind != DeviceKind::cuda) shape.backend = AttentionBackend::host;
-  return shape;
-}
-
 }  // namespace
 
 STRATA_OP(attention_forward, AttentionForwardArgs);
@@ -128,9 +122,9 @@ std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const Attent
 
 Status attention_forward_async(Backend& backend, Stream& stream, const AttentionForwardArgs& a) {
   STRATA_TRY(check("attention_forward", a)
-                 .workspace(a.workspace, attention_forward_workspace_bytes(
-                                             detail::sequences_of(a) * a.shape.seq,
-                                             shape_on(backend, a.shape), a.qkv.dtype, detail::head_dim_of(a)))
+                 .workspace(a.workspace,
+                            attention_forward_workspace_bytes(detail::sequences_of(a) * a.shape.seq, a.shape,
+                                                              a.qkv.dtype, detail::head_dim_of(a)))
                  .status());
   return dispatch::enqueue(backend, stream, attention_forward_op, a, {a.qkv, a.kv, a.doc_start},
                            {a.out, a.lse}, a.workspace);
@@ -142,9 +136,9 @@ Status attention_backward_async(Backend& backend, Stream& stream, const Attentio
   all.rows("dout", a.dout, rows, dispatch::row_length(a.out))
       .optional_elements("delta", a.delta, DType::f32, rows * a.shape.heads)
       .rows("dqkv", a.dqkv, rows, dispatch::row_length(a.qkv))
-      .workspace(a.workspace, attention_backward_workspace_bytes(detail::sequences_of(a) * a.shape.seq,
-                                                                 shape_on(backend, a.shape), a.qkv.dtype,
-                                                                 detail::head_dim_of(a)));
+      .workspace(a.workspace,
+                 attention_backward_workspace_bytes(detail::sequences_of(a) * a.shape.seq, a.shape,
+                                                    a.qkv.dtype, detail::head_dim_of(a)));
   if (dispatch::is_present(a.kv))
     all.rows("dkv", a.dkv, dispatch::row_count(a.kv), dispatch::row_length(a.kv));
   STRATA_TRY(all.status());
