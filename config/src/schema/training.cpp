@@ -1,5 +1,3 @@
-#include <ranges>
-
 #include <strata/graph/passes.h>
 #include <strata/config/objectives.h>
 
@@ -11,7 +9,9 @@ namespace {
 using C = TrainConfig;
 
 std::string objective_names() {
-  return joined_names(all_objectives() | std::views::transform(&Objective::name));
+  std::string names;
+  for (const Objective& objective : all_objectives()) names += str(names.empty() ? "" : "|", objective.name);
+  return names;
 }
 std::string recompute_names() { return joined_names(kRecomputeModes); }
 

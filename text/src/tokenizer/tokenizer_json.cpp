@@ -116,7 +116,7 @@ std::string pre_tokenizer_to_json(const TokenizerSpec& spec) {
   const SplitRule rule = spec.split;
   constexpr std::string_view kToBytes =
       R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": )";
-  const std::string splits = str(kToBytes, R"(true, "use_regex": true})");
+  std::string splits = str(kToBytes, R"(true, "use_regex": true})");
   if (rule == SplitRule::gpt2) return splits;
   if (rule == SplitRule::digits)
     return str(R"({"type": "Sequence", "pretokenizers": [

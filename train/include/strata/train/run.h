@@ -32,11 +32,11 @@ struct RunResult {
 /// (`does_not_fit`), of files, and `diverged`. Training states that are consistent are saved before an error
 /// is returned.
 Result<RunResult> run_training(const RunRequest& request, Observer& observer, Signals& signals,
-                                  World* world = nullptr);
+                               World* world = nullptr);
 
 /// The same for all ranks of this process, which are its threads; returns how the first one ended, or the
 /// error of another that it ended by. Returns when all ranks of the run have ended.
-Result<RunResult> run_training_of_ranks(const RunRequest& request, Observer& observer,
-                                           Signals& signals, std::vector<std::unique_ptr<World>> worlds);
+Result<RunResult> run_training_of_ranks(const RunRequest& request, Observer& observer, Signals& signals,
+                                        std::vector<std::unique_ptr<World>> worlds);
 
 }  // namespace strata
