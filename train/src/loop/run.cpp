@@ -86,7 +86,7 @@ Status drop_applied_request(const RunRequest& request, const std::string& path,
 }
 
 Result<RunResult> train_to_end(ActiveRun& active, const TrainingData& training_data, RunFolder& folder,
-                                   Observer& observer, Signals& signals, RunTask& task) {
+                               Observer& observer, Signals& signals, RunTask& task) {
   const TrainConfig& config = active.loaded.config;
   Trainer trainer(
       {config, training_data, task, folder, observer, signals, active.io, active.trace, active.world},
@@ -107,7 +107,7 @@ Result<RunResult> train_to_end(ActiveRun& active, const TrainingData& training_d
       folder.write("summary.json", summary_json(outcome, engine, config.io.write_budget_bytes, expected)));
   sinks.finish();
   return RunResult{outcome.stop_reason, folder.path(), summary_text(outcome, engine, folder, expected),
-                       outcome.why_stopped};
+                   outcome.why_stopped};
 }
 
 /// The ranks of a run, as rank 0 sees them.
@@ -170,9 +170,9 @@ Status check_prometheus_file(const std::string& file, Io& io) {
 }
 
 // `asked`: the assignments of the budget request in the folder that are already part of `loaded`.
-Result<RunResult> train(const RunRequest& request, LoadedConfig& loaded,
-                            std::unique_ptr<RunFolder> folder, Observer& observer, Signals& signals,
-                            const std::vector<std::string>& asked, Ranks& ranks) {
+Result<RunResult> train(const RunRequest& request, LoadedConfig& loaded, std::unique_ptr<RunFolder> folder,
+                        Observer& observer, Signals& signals, const std::vector<std::string>& asked,
+                        Ranks& ranks) {
   Io& io = posix_io();
   const TrainConfig& config = loaded.config;
   const std::string& path = folder->path();
@@ -220,18 +220,17 @@ Result<RunResult> train(const RunRequest& request, LoadedConfig& loaded,
 }
 
 // A rank other than 0: its configuration, data and checkpoints are those of rank 0.
-Result<RunResult> follow(const RunRequest& request, Signals& signals, World& world,
-                             Observer* observer) {
+Result<RunResult> follow(const RunRequest& request, Signals& signals, World& world, Observer* observer) {
   STRATA_TRY_ASSIGN(const RankStart start, receive_start(world));
   if (start.config.empty()) return RunResult{};
   Io& io = posix_io();
   STRATA_TRY(check_all_see(world, start.path, io));
   RunRequest given{{.items = {str(start.path, "/", kResolvedConfig)},
-                        .file_text = start.config,
-                        .environment = launcher_variables(request.environment)},
-                       start.path,
-                       {},
-                       false};
+                    .file_text = start.config,
+                    .environment = launcher_variables(request.environment)},
+                   start.path,
+                   {},
+                   false};
   Observer silent;
   CachedProfile no_profile;
   LoadedConfig loaded;
@@ -324,8 +323,7 @@ std::vector<std::string> may_be_inside(const RunRequest& request, const TrainCon
 }
 
 // Everything happens under the lock, so that a second command does not touch a run that is training.
-Result<RunResult> lead(const RunRequest& request, Observer& observer, Signals& signals,
-                           Ranks& ranks) {
+Result<RunResult> lead(const RunRequest& request, Observer& observer, Signals& signals, Ranks& ranks) {
   Io& io = posix_io();
   std::unique_ptr<RunFolder> folder;
   const auto lock = [&](const std::string& path, const std::vector<std::string>& inputs) -> Status {
@@ -363,7 +361,7 @@ Result<RunResult> lead(const RunRequest& request, Observer& observer, Signals& s
 }  // namespace
 
 Result<RunResult> run_training(const RunRequest& request, Observer& observer, Signals& signals,
-                                  World* world) {
+                               World* world) {
   if (world != nullptr) watch_ranks(*world, WatchOptions().patience_s, &observer);
   if (world != nullptr && world->rank() > 0) return follow(request, signals, *world, &observer);
   World* const launched = world != nullptr && world->size() > 1 ? world : nullptr;
@@ -374,8 +372,8 @@ Result<RunResult> run_training(const RunRequest& request, Observer& observer, Si
   return result;
 }
 
-Result<RunResult> run_training_of_ranks(const RunRequest& request, Observer& observer,
-                                           Signals& signals, std::vector<std::unique_ptr<World>> worlds) {
+Result<RunResult> run_training_of_ranks(const RunRequest& request, Observer& observer, Signals& signals,
+                                        std::vector<std::unique_ptr<World>> worlds) {
   // No rank ends before the last one has written; after an error the others learn that this one has gone.
   const auto run = [request](World& world, Signals& shared) {
     Status status = follow(request, shared, world, nullptr).status();
