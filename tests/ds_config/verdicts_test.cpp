@@ -27,6 +27,8 @@ TEST(DsVerdictTest, TheBatchDeterminesTheMicroBatchesOfAllRanks) {
        "taken train.grad_accum=16"},
       {R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2})",
        "gradient_accumulation_steps", "meaningless"},
+      {R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2})",
+       "train_batch_size", "taken train.grad_accum=16"},
       {R"({"train_batch_size": 64, "gradient_accumulation_steps": 2})", "train_batch_size",
        "taken train.micro_batch=32"},
       {R"({"train_batch_size": 64, "gradient_accumulation_steps": 2})", "gradient_accumulation_steps",
