@@ -142,6 +142,18 @@ TEST_F(SimulationTest, AnUnderusedResourceSlowsNoLane) {
   EXPECT_EQ(after(compute), 100);
 }
 
+// Together they ask for twice the memory: in proportion both would take twice as long.
+TEST_F(SimulationTest, LanesYieldToEachOtherAsMuchAsTheyAreSaidTo) {
+  options.share(SimLane::compute, SimResource::memory) = options.share(SimLane::cpu, SimResource::memory) = 1;
+  options.memory_yield(SimLane::compute) = 0.25;
+  options.memory_yield(SimLane::cpu) = 3;
+  start();
+  must(backend().host_call_async(work(100), compute));
+  must(backend().host_call_async(work(100), cpu));
+  EXPECT_EQ(after(compute), 125);
+  EXPECT_NEAR(static_cast<double>(after(cpu)), 125 + (100 - 125 / 4.0), 1);
+}
+
 TEST_F(SimulationTest, TheNvmeTierIsTwoLanesThatCanShareADisk) {
   options.rate(SimLane::nvme_read) = options.rate(SimLane::nvme_write) = {.bytes_per_s = 1e9};
   options.share(SimLane::nvme_read, SimResource::disk) =

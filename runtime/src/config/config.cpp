@@ -387,10 +387,28 @@ void ConfigTree::replace_texts(std::string_view key, std::vector<std::string> te
   }
 }
 
+namespace {
+
+// The entries by section, which a schema may list in several places: in a file each stands once.
+std::vector<const ConfigEntry*> by_section(const std::vector<ConfigEntry>& entries) {
+  std::vector<std::string_view> sections;
+  for (const ConfigEntry& entry : entries)
+    if (std::find(sections.begin(), sections.end(), entry.spec->section) == sections.end())
+      sections.push_back(entry.spec->section);
+  std::vector<const ConfigEntry*> ordered;
+  for (const std::string_view section : sections)
+    for (const ConfigEntry& entry : entries)
+      if (entry.spec->section == section) ordered.push_back(&entry);
+  return ordered;
+}
+
+}  // namespace
+
 std::string ConfigTree::to_toml(bool with_origins) const {
   std::string out;
   std::string_view section;
-  for (const ConfigEntry& entry : entries_) {
+  for (const ConfigEntry* const each : by_section(entries_)) {
+    const ConfigEntry& entry = *each;
     if (entry.spec->section != section) {
       section = entry.spec->section;
       out += str(out.empty() ? "" : "\n", "[", section, "]\n");
@@ -407,10 +425,13 @@ std::string ConfigTree::to_toml(bool with_origins) const {
   return out;
 }
 
+std::string ConfigTree::shown(std::string_view key) const { return shown_value(entry(key)); }
+
 std::string ConfigTree::to_json(bool with_origins) const {
   std::string out = "{";
   std::string_view section;
-  for (const ConfigEntry& entry : entries_) {
+  for (const ConfigEntry* const each : by_section(entries_)) {
+    const ConfigEntry& entry = *each;
     const bool first = entry.spec->section != section;
     if (first) {
       out += str(section.empty() ? "" : "\n  },", "\n  ", json_string(entry.spec->section), ": {");

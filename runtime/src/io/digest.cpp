@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include <strata/runtime/assert.h>
+#include <strata/runtime/threads/thread_pool.h>
 #include <strata/runtime/units.h>
 
 namespace strata {
@@ -63,17 +64,39 @@ Digest digest_of(std::span<const std::byte> bytes) noexcept {
   return canonical(XXH3_128bits(bytes.data(), bytes.size()));
 }
 
+// What a block that has begun takes of `bytes`. Returns the rest, which is empty if the block is not
+// complete.
+std::span<const std::byte> BlockDigester::complete(std::span<const std::byte> bytes) {
+  if (rest_.empty()) return bytes;
+  const std::size_t n = std::min(bytes.size(), kBlockBytes - rest_.size());
+  rest_.insert(rest_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n));
+  if (rest_.size() < kBlockBytes) return {};
+  blocks_.push_back(digest_of(rest_));
+  rest_.clear();
+  return bytes.subspan(n);
+}
+
 void BlockDigester::update(std::span<const std::byte> bytes) {
-  if (!rest_.empty()) {
-    const std::size_t n = std::min(bytes.size(), kBlockBytes - rest_.size());
-    rest_.insert(rest_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n));
-    bytes = bytes.subspan(n);
-    if (rest_.size() < kBlockBytes) return;
-    blocks_.push_back(digest_of(rest_));
-    rest_.clear();
-  }
+  bytes = complete(bytes);
+  if (!rest_.empty()) return;
   for (; bytes.size() >= kBlockBytes; bytes = bytes.subspan(kBlockBytes))
     blocks_.push_back(digest_of(bytes.first(kBlockBytes)));
+  rest_.assign(bytes.begin(), bytes.end());
+}
+
+void BlockDigester::update(std::span<const std::byte> bytes, ThreadPool& pool) {
+  constexpr std::size_t kBlocksAtOnce = 16;
+  bytes = complete(bytes);
+  if (!rest_.empty()) return;
+  const std::size_t n = bytes.size() / kBlockBytes, before = blocks_.size();
+  blocks_.resize(before + n);
+  pool.parallel_for(static_cast<std::int64_t>((n + kBlocksAtOnce - 1) / kBlocksAtOnce),
+                    [&](std::int64_t part) {
+                      const std::size_t first = static_cast<std::size_t>(part) * kBlocksAtOnce;
+                      for (std::size_t i = first; i < std::min(n, first + kBlocksAtOnce); ++i)
+                        blocks_[before + i] = digest_of(bytes.subspan(i * kBlockBytes, kBlockBytes));
+                    });
+  bytes = bytes.subspan(n * kBlockBytes);
   rest_.assign(bytes.begin(), bytes.end());
 }
 

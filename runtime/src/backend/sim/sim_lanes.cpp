@@ -139,8 +139,11 @@ std::array<double, kSimLanes> SimLanes::speeds() const noexcept {
   }
   for (std::size_t i = 0; i < kSimLanes; ++i)
     for (std::size_t r = 0; r < kSimResources && speed[i] > 0; ++r)
-      if (options_.shares[i][r] > 0 && askers[r] > 1 && asked[r] > 1)
-        speed[i] = std::min(speed[i], 1 / asked[r]);
+      if (options_.shares[i][r] > 0 && askers[r] > 1 && asked[r] > 1) {
+        const bool is_memory = r == static_cast<std::size_t>(SimResource::memory);
+        const double yields = is_memory ? options_.memory_yields[i] : 1;
+        speed[i] = std::min(speed[i], 1 / (1 + yields * (asked[r] - 1)));
+      }
   return speed;
 }
 

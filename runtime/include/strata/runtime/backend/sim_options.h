@@ -25,12 +25,16 @@ struct SimOptions {
   /// active lanes add up to more than 1, each of them slows down in proportion. A lane that runs alone is
   /// never slowed.
   std::array<std::array<double, kSimResources>, kSimLanes> shares{};
+  /// How much of the slowdown by a scarce memory a lane takes; 1: in proportion. Where the fractions add up
+  /// to A, the lane takes 1 + yields (A - 1) times as long.
+  std::array<double, kSimLanes> memory_yields = {1, 1, 1, 1, 1, 1, 1};
   /// Time that the thread that queues work needs for each entry.
   double launch_overhead_s = 0;
   /// Delay until a lane or thread that waited for another lane continues after that lane's work has ended.
   double wake_s = 0;
 
   Rate& rate(SimLane lane) noexcept { return rates[static_cast<std::size_t>(lane)]; }
+  double& memory_yield(SimLane lane) noexcept { return memory_yields[static_cast<std::size_t>(lane)]; }
   double& share(SimLane lane, SimResource of) noexcept {
     return shares[static_cast<std::size_t>(lane)][static_cast<std::size_t>(of)];
   }

@@ -86,6 +86,8 @@ class ConfigTree {
   /// The same tree as JSON. With origins each value is an object {"value", "origin", "auto", "why"}, for
   /// programs to read.
   std::string to_json(bool with_origins) const;
+  /// The value of a key as a file has it: 3, "text", [1, 2].
+  std::string shown(std::string_view key) const;
 
  private:
   template <class T>

@@ -14,6 +14,8 @@
 
 namespace strata {
 
+class ThreadPool;
+
 /// XXH3's 128 bits in canonical (big-endian) order, so that the hex form equals the output of `xxhsum -H2`.
 using Digest = std::array<std::byte, 16>;
 
@@ -47,6 +49,8 @@ class BlockDigester {
  public:
   static constexpr std::size_t kBlockBytes = 16384;
   void update(std::span<const std::byte> bytes);
+  /// Does the same on the threads of a pool.
+  void update(std::span<const std::byte> bytes, ThreadPool& pool);
   /// The digests of the blocks given since construction or the last take(), of which the last one ends here.
   std::vector<Digest> take();
   /// The digest of everything given since construction or the last take(), which it ends.
@@ -54,6 +58,7 @@ class BlockDigester {
   static Digest digest_of_blocks(std::span<const Digest> blocks) noexcept;
 
  private:
+  std::span<const std::byte> complete(std::span<const std::byte> bytes);
   std::vector<Digest> blocks_;
   std::vector<std::byte> rest_;  // bytes of a block that is not complete
 };
