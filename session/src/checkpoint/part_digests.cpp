@@ -26,8 +26,12 @@ void PartDigests::add(const StatePiece& piece, std::span<const float> values, st
     of.now = {
         static_cast<std::int32_t>(series), piece.tensor, static_cast<std::int32_t>(begin / kBlockElems), {}};
   }
-  of.digester.update(std::as_bytes(
-      values.subspan(static_cast<std::size_t>(begin - piece.offset), static_cast<std::size_t>(end - begin))));
+  const auto own = std::as_bytes(
+      values.subspan(static_cast<std::size_t>(begin - piece.offset), static_cast<std::size_t>(end - begin)));
+  if (pool_ != nullptr)
+    of.digester.update(own, *pool_);
+  else
+    of.digester.update(own);
 }
 
 // A rank that is alone has all blocks of a tensor.

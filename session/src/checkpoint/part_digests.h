@@ -26,6 +26,8 @@ class PartDigests {
     for (Series& of : series_) of.digests.resize(plan.tensors.specs.size());
   }
 
+  /// Digests on the threads of a pool from here on.
+  void use(ThreadPool& pool) { pool_ = &pool; }
   /// The next values of a series, in the order in which Session visits and fills. Those of chunks that are
   /// not covered and those outside the part of each chunk that this rank sums are ignored.
   void add(const StatePiece& piece, std::span<const float> values, std::size_t series = 0);
@@ -57,6 +59,7 @@ class PartDigests {
 
   const StatePlan& plan_;
   World* world_;
+  ThreadPool* pool_ = nullptr;
   Covers covers_;
   std::vector<Series> series_;
   std::vector<Blocks> blocks_;  // the blocks of all chunks that this rank has digested

@@ -192,18 +192,46 @@ void StateAccess::encode(const Opened& chunk, const Addresses& into, std::span<c
                           {into[0], reinterpret_cast<float*>(into[1])});
 }
 
-Status StateAccess::visit_in_ram(const Opened& chunk, const std::vector<Piece>& pieces,
-                                 const VisitState& visit) {
-  for (const Piece& piece : pieces) {
-    STRATA_TRY(decode(chunk, in_place(chunk, piece), values_of(piece)));
-    STRATA_TRY(visit(piece_info(piece), values_of(piece)));
+template <class AddressesOf>
+Status StateAccess::visit_pieces(const Opened& chunk, std::span<const Piece> pieces, const AddressesOf& at,
+                                 const VisitState& visit, bool joins) {
+  for (std::size_t first = 0, end = 0; first < pieces.size(); first = end) {
+    Piece all = pieces[first];
+    for (end = first + 1; end < pieces.size() && end - first < kVisitedPieces; ++end) {
+      const Piece& next = pieces[end];
+      if (next.tensor != all.tensor || next.offset != all.offset + all.n) break;
+      all.n += next.n;
+    }
+    std::array<Status, kVisitedPieces> decoded;
+    context_.pool().parallel_for(static_cast<std::int64_t>(end - first), [&](std::int64_t i) {
+      const Piece& piece = pieces[first + static_cast<std::size_t>(i)];
+      decoded[static_cast<std::size_t>(i)] =
+          decode(chunk, at(piece),
+                 std::span(values_).subspan(static_cast<std::size_t>(piece.offset - all.offset),
+                                            static_cast<std::size_t>(piece.n)));
+    });
+    for (const Status& status : decoded) STRATA_TRY(status);
+    if (joins) {
+      STRATA_TRY(visit(piece_info(all), values_of(all)));
+      continue;
+    }
+    for (const Piece& piece : pieces.subspan(first, end - first))
+      STRATA_TRY(visit(piece_info(piece), std::span<const float>(values_).subspan(
+                                              static_cast<std::size_t>(piece.offset - all.offset),
+                                              static_cast<std::size_t>(piece.n))));
   }
   return {};
 }
 
+Status StateAccess::visit_in_ram(const Opened& chunk, const std::vector<Piece>& pieces,
+                                 const VisitState& visit, bool joins) {
+  return visit_pieces(
+      chunk, pieces, [&](const Piece& piece) { return in_place(chunk, piece); }, visit, joins);
+}
+
 // The next run is copied while one is visited.
 Status StateAccess::visit_on_device(const Opened& chunk, const std::vector<Piece>& pieces,
-                                    const VisitState& visit) {
+                                    const VisitState& visit, bool joins) {
   const std::vector<Run> runs = runs_of(pieces);
   const std::size_t slots = context_.pinned_layout().state_slots;
   STRATA_TRY(context_.backend().synchronize(context_.streams().h2d));  // in case a fill ended in an error
@@ -213,10 +241,9 @@ Status StateAccess::visit_on_device(const Opened& chunk, const std::vector<Piece
     const std::size_t slot = r % slots;
     STRATA_TRY(context_.backend().wait(copied_[slot]));
     STRATA_TRY(host_access(chunk, runs[r], slot, false));
-    for (std::size_t i = runs[r].first; i < runs[r].end; ++i) {
-      STRATA_TRY(decode(chunk, staged(chunk, runs[r], slot, pieces[i]), values_of(pieces[i])));
-      STRATA_TRY(visit(piece_info(pieces[i]), values_of(pieces[i])));
-    }
+    STRATA_TRY(visit_pieces(
+        chunk, std::span(pieces).subspan(runs[r].first, runs[r].end - runs[r].first),
+        [&](const Piece& piece) { return staged(chunk, runs[r], slot, piece); }, visit, joins));
     if (r + slots < runs.size()) STRATA_TRY(copy_run(chunk, runs[r + slots], slot, Intent::read));
   }
   return {};
@@ -234,8 +261,8 @@ Status StateAccess::visit_range(Payload payload, const VisitState& visit, const 
       continue;
     STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, Intent::read));
     const std::vector<Piece> pieces = pieces_of(chunk, of);
-    STRATA_TRY(opened.tier == Tier::device ? visit_on_device(opened, pieces, visit)
-                                           : visit_in_ram(opened, pieces, visit));
+    STRATA_TRY(opened.tier == Tier::device ? visit_on_device(opened, pieces, visit, of.joins_pieces)
+                                           : visit_in_ram(opened, pieces, visit, of.joins_pieces));
   }
   return context_.chunks().status();
 }

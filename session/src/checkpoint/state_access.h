@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <vector>
 
 #include <strata/session/state_context.h>
@@ -16,6 +17,7 @@ struct StateSelection {
   bool only_part = false;  ///< whether it covers only this rank's part of what the rank holds
   VisitScope scope = VisitScope::all;
   const TensorSet* tensors = nullptr;  ///< null: all
+  bool joins_pieces = false;  ///< whether a visitor takes more than kMaxStatePieceElems values at once
   bool has(std::int32_t tensor) const {
     return tensors == nullptr || (*tensors)[static_cast<std::size_t>(tensor)];
   }
@@ -34,7 +36,7 @@ class StateAccess {
   /// Visits what this rank holds, or of each chunk the part whose gradient it sums.
   Status visit(Payload payload, const VisitState& visit) { return visit_range(payload, visit, {}); }
   Status visit_part(Payload payload, const VisitState& visit, VisitScope scope) {
-    return visit_range(payload, visit, {.only_part = true, .scope = scope});
+    return visit_range(payload, visit, {.only_part = true, .scope = scope, .joins_pieces = true});
   }
   Status visit_tensors(Payload payload, const VisitState& visit, const TensorSet& tensors) {
     return visit_range(payload, visit, {.tensors = &tensors});
@@ -87,8 +89,10 @@ class StateAccess {
   Addresses in_place(const Opened& chunk, const Piece& piece) const;
   Addresses staged(const Opened& chunk, const Run& run, std::size_t slot, const Piece& piece) const;
   Result<Opened> open(ChunkId chunk, Payload payload, Intent intent);
-  Status visit_in_ram(const Opened& chunk, const std::vector<Piece>& pieces, const VisitState& visit);
-  Status visit_on_device(const Opened& chunk, const std::vector<Piece>& pieces, const VisitState& visit);
+  Status visit_in_ram(const Opened& chunk, const std::vector<Piece>& pieces, const VisitState& visit,
+                      bool joins);
+  Status visit_on_device(const Opened& chunk, const std::vector<Piece>& pieces, const VisitState& visit,
+                         bool joins);
   template <class Fill>
   Status fill_pieces(Payload payload, const Fill& fill, const VisitState& rounded = {});
   template <class Fill>
@@ -111,10 +115,17 @@ class StateAccess {
   std::span<float> values_of(const Piece& piece) {
     return std::span(values_).first(static_cast<std::size_t>(piece.n));
   }
+  /// Decodes pieces that lie at `at` in parallel and visits them; with `joins`, up to kVisitedPieces of one
+  /// tensor that follow each other as one.
+  template <class AddressesOf>
+  Status visit_pieces(const Opened& chunk, std::span<const Piece> pieces, const AddressesOf& at,
+                      const VisitState& visit, bool joins);
+
+  static constexpr std::size_t kVisitedPieces = 4;
 
   StateContext& context_;
   std::vector<float> values_ =
-      std::vector<float>(static_cast<std::size_t>(kMaxStatePieceElems));  // the values of one piece
+      std::vector<float>(kVisitedPieces * static_cast<std::size_t>(kMaxStatePieceElems));
   std::array<Event, 2> copied_;  // the last copy of each slot of the staging memory
 };
 

@@ -28,6 +28,7 @@ Result<std::string> Session::state_digest() {
   for (const Payload payload : plan.states()) {
     detail::PartDigests of_tensors(
         plan, world(), [&](ChunkId chunk) { return covers(scope, plan.layout.group_of(chunk).saved); });
+    of_tensors.use(context().pool());
     STRATA_TRY(visit_part(
         payload,
         [&](const StatePiece& piece, std::span<const float> values) {
