@@ -40,8 +40,7 @@ struct Args : ConfigRequest {
   std::int64_t steps = 30;        ///< `verify`
   bool offload_overhead = false;  ///< `verify`
   bool quick = false;             ///< `bench`
-  bool optional_kernels = false;  ///< `bench`
-  std::string backend = "host";   ///< `bench`
+  std::string backend = "auto";   ///< `bench`
   std::string machine;            ///< `plan`: name or file of a profile
   int ranks = 0;                  ///< `plan`: compare layouts of so many; 0: do not
   std::string params;             ///< `plan`: plan a model of this size ("7b"); empty: the configured model

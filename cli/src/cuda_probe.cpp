@@ -1,13 +1,18 @@
 #include "doctor.h"
 
-#include <strata/runtime/backend/cuda_backend.h>
+#include <strata/profile/compute_device.h>
+#include <strata/runtime/backend/cuda_device.h>
+#include <strata/runtime/str.h>
 
 namespace strata::cli {
 
-// The runtime module knows whether this build has CUDA and what the driver reports. A run uses a GPU only
-// with memory.backend=cuda, so a machine without one is still usable.
+// The runtime module knows whether this build has CUDA and what the driver reports. A run with
+// memory.backend=auto uses a GPU if it can, so a machine without one is still usable.
 CudaProbe cuda_probe() {
-  return {cuda_available(), cuda_status(),
+  const auto gpu = usable_gpu();
+  return {gpu.has_value(),
+          gpu.has_value() ? str(cuda_status(), "; runs use it unless memory.backend is host")
+                          : std::string(gpu.status().message()),
           "build with CUDA (cmake --preset cuda) and run on a machine with a GPU and its driver"};
 }
 

@@ -139,7 +139,8 @@ Check check_profile(const Result<CachedProfile>& profile) {
     check.code = profile.status().code();
   } else if (!profile->profile) {
     check.health = Health::unchecked;
-    check.detail = "this machine was not measured, so plans have no forecast";
+    check.detail = profile->warning.empty() ? "this machine was not measured, so plans have no forecast"
+                                            : profile->warning;
     check.remedy = "strata bench --nvme-dir DIR";
   } else if (!profile->warning.empty()) {
     check.health = Health::degraded;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <utility>
 
+#include <strata/plan/starter_config.h>
 #include <strata/config/train_schema.h>
 #include <strata/runtime/config/config.h>
 #include <strata/runtime/str.h>
@@ -101,7 +102,7 @@ DoctorFacts gather_facts(const std::vector<std::string>& nvme_dirs,
   facts.cuda = cuda_probe();
   facts.collectives = probe_collectives();
   const int threads = facts.share.value_or(CoreShare{}).threads();
-  facts.profile = load_local_profile(posix_io(), environment, "host", threads);
+  facts.profile = load_local_profile(posix_io(), environment, starter_backend(), threads);
   facts.environment = ConfigTree::build(train_schema(), {.environment = environment}).status();
   return facts;
 }

@@ -39,12 +39,15 @@ class BenchFixture {
   Result<std::unique_ptr<ThreadPool>> create_pool(int threads) const;
   Stream& compute() noexcept { return compute_; }
 
+  double now_s() const { return 1e-9 * static_cast<double>(clock_.now_ns()); }
   /// Median seconds of `round` after one warm-up round: at least 3 rounds, for 0.3 s (0.06 s if quick).
   Result<double> seconds(const std::function<Status()>& round);
-  /// Median seconds of the work that `queue` queues on the compute stream.
+  /// Median seconds of the work that `queue` queues on the compute stream. On a GPU it is queued as often as
+  /// takes a millisecond, so that the time of a launch and of a wait by the host does not count.
   Result<double> stream_seconds(const std::function<Status()>& queue);
 
-  /// A tensor in device memory, filled with values that are not denormal.
+  /// A tensor in device memory with random values around 0, since equal ones draw less power and GPUs then
+  /// compute faster than in a run.
   Result<TensorView> tensor(const Shape& shape, DType dtype);
   Result<BufferView> memory(MemoryKind kind, std::size_t bytes);
   void release_buffers() { buffers_.clear(); }

@@ -16,17 +16,23 @@ constexpr int kMinComputeCapability =
 
 int gpu_of_local_rank(int local_rank) { return cuda_device_count() == 1 ? 0 : local_rank; }
 
+Result<ComputeDevice> usable_gpu(int index) {
+  STRATA_TRY_ASSIGN(const CudaDevice gpu, cuda_device(index));
+  if (gpu.compute_capability < kMinComputeCapability)
+    return Status::error(Code::unsupported,
+                         str(gpu.name, " has compute capability ", gpu.compute_capability / 10, ".",
+                             gpu.compute_capability % 10, "; kernels need ", kMinComputeCapability / 10, ".",
+                             kMinComputeCapability % 10, " or later"));
+  return ComputeDevice{DeviceKind::cuda, gpu.name, gpu.free_bytes, gpu.compute_capability};
+}
+
 Result<ComputeDevice> compute_device(const std::string& backend, int index) {
   if (backend != "cuda") return ComputeDevice{};
-  auto gpu = cuda_device(index);
-  if (!gpu.has_value()) return gpu.status().annotate("memory.backend = cuda");
-  if (gpu->compute_capability < kMinComputeCapability)
-    return Status::error(
-        Code::unsupported,
-        str("memory.backend = cuda: ", gpu->name, " has compute capability ", gpu->compute_capability / 10,
-            ".", gpu->compute_capability % 10, "; kernels need ", kMinComputeCapability / 10, ".",
-            kMinComputeCapability % 10, " or later"));
-  return ComputeDevice{DeviceKind::cuda, gpu->name, gpu->free_bytes, gpu->compute_capability};
+  auto gpu = usable_gpu(index);
+  if (!gpu.has_value())
+    return Status::error(gpu.status().code(), str("memory.backend = cuda: ", gpu.status().message(),
+                                                  "; memory.backend=host computes on the CPU"));
+  return gpu;
 }
 
 Result<std::unique_ptr<Backend>> create_backend(DeviceKind kind, const BackendOptions& options,
@@ -44,10 +50,10 @@ std::string gemm_implementation(const std::string& backend, const std::string& d
                                 const std::string& attention) {
   if (backend == "cuda") {
     const auto device = compute_device(backend);
-    const auto cudnn = attention == "cudnn" ? kernels::cudnn_version() : Result<std::string>("");
-    return str(kernels::cublaslt_version(), attention == "cudnn" ? ", " : "",
-               cudnn.has_value() ? *cudnn : "no cuDNN", " on ",
-               device.has_value() ? device->name : std::string("no GPU"));
+    const bool by_cudnn = attention.find("cudnn") != std::string::npos;
+    const auto cudnn = by_cudnn ? kernels::cudnn_version() : Result<std::string>("");
+    return str(kernels::cublaslt_version(), by_cudnn ? ", " : "", cudnn.has_value() ? *cudnn : "no cuDNN",
+               " on ", device.has_value() ? device->name : std::string("no GPU"));
   }
   return dtype == "bf16" ? kernels::bf16_gemm_kind() : "";
 }

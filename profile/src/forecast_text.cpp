@@ -37,7 +37,7 @@ std::string unmodeled_text(const LoweredProgram& program, const MachineProfile& 
     fp8 = fp8 || instr.op == Op::fp8_gemm;
   }
   std::string text;
-  const char* const hint = machine.device_is_host ? "" : " (strata bench --optional-kernels measures it)";
+  const char* const hint = machine.device_is_host ? "" : " (strata bench measures it)";
   const auto line = [&](bool has, bool is_known, const char* what, const char* as) {
     if (has && !is_known)
       text += fmt::format("{} is forecast as {}: the profile has no rate for it{}\n", what, as, hint);
@@ -55,9 +55,9 @@ std::string network_text(const SessionOptions& options, const MachineProfile& ma
   const auto [bytes_per_s, latency_s] = machine.network(ranks.threads);
   if (bytes_per_s <= 0)
     return fmt::format(
-        "collectives are taken as free: the profile has no rate of the network (mpirun -np {} strata bench{} "
+        "collectives are taken as free: the profile has no rate of the network (mpirun -np {} strata bench "
         "measures it)\n",
-        all, machine.device_is_host ? "" : " --backend cuda");
+        all);
   const bool of_threads = bytes_per_s == machine.thread_network_bytes_per_s;
   return fmt::format(
       "network     {:.3g} GB/s sent by each rank, {:.3g} us for a small collective; measured with {}\n",

@@ -19,7 +19,8 @@ Result<MachineProfile> measure_machine(const MeasureOptions& options) {
   const CpuTime before = read_cpu_time();
   const HostFacts facts = read_host_facts();
   p.name = machine_name(fixture->device(), fixture->share().threads());
-  p.source = str("measured by strata bench", options.quick ? " --quick" : "");
+  p.source = str(kMeasuredSource, options.quick ? " --quick" : "");
+  p.format = MachineProfile::kMeasuredFormat;
   p.cores = std::max(1, fixture->pool().threads());
   p.device_is_host = !fixture->is_gpu();
   const std::uint64_t share = std::max<std::uint64_t>(default_ram_budget(facts), 4096);
@@ -34,8 +35,8 @@ Result<MachineProfile> measure_machine(const MeasureOptions& options) {
   STRATA_TRY(part("memory-bound kernels", [&] { return measure_streaming(*fixture, p); }));
   STRATA_TRY(part("the link", [&] { return measure_link(*fixture, options.quick, p); }));
   STRATA_TRY(part("event latency", [&] { return measure_event_latency(*fixture, p); }));
-  STRATA_TRY(part("RAM", [&] { return measure_ram(*fixture, options.quick, p); }));
-  STRATA_TRY(part("the optimizer", [&] { return measure_optimizer(*fixture, options.quick, p); }));
+  STRATA_TRY(part("RAM", [&] { return measure_ram(*fixture, p); }));
+  STRATA_TRY(part("the optimizer", [&] { return measure_optimizer(*fixture, p); }));
   STRATA_TRY(part("ranks as threads", [&] { return measure_thread_network(*fixture, options.quick, p); }));
   if (!options.nvme_dirs.empty()) {
     STRATA_TRY(part("the NVMe tier", [&] { return measure_disk(*fixture, options, p); }));
@@ -43,11 +44,10 @@ Result<MachineProfile> measure_machine(const MeasureOptions& options) {
     p.memory[2] = free / 2 / 4096 * 4096;
   }
   // These come last because a failure here may leave the device unusable.
-  if (options.optional_kernels)
-    for (const OptionalMeasurement& choice : optional_measurements(*fixture)) {
-      const Status measured = part(choice.name, [&] { return choice.measure(*fixture, p); });
-      if (!measured.is_ok()) options.report(measured.message());
-    }
+  for (const OptionalMeasurement& choice : optional_measurements(*fixture)) {
+    const Status measured = part(choice.name, [&] { return choice.measure(*fixture, p); });
+    if (!measured.is_ok()) options.report(measured.message());
+  }
   if (const std::string busy = busy_note(before, read_cpu_time()); !busy.empty()) {
     options.report(busy);
     p.source += ", on a busy machine";

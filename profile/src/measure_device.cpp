@@ -37,26 +37,46 @@ Status measure_gemm(BenchFixture& fixture, bool quick, MachineProfile& p) {
 
 namespace {
 
-// FLOP/s of causal forward attention, which has half of the FLOPs of full attention.
-Result<double> attention_rate(BenchFixture& fixture, kernels::AttentionBackend by) {
+/// FLOP/s of causal attention, which has half of the FLOPs of full attention. A backward has 2.5 times those
+/// of a forward, whatever its implementation computes again.
+struct AttentionRates {
+  double forward = 0, backward = 0;
+};
+Result<AttentionRates> attention_rates(BenchFixture& fixture, kernels::AttentionBackend by) {
   const MeasureSizes& of = fixture.sizes();
   const std::int64_t width = of.heads * of.head_dim;
   const kernels::AttentionHeads shape{.heads = of.heads, .kv_heads = of.heads, .seq = of.seq, .backend = by};
   STRATA_TRY_ASSIGN(const TensorView qkv, fixture.tensor({of.tokens, 3 * width}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView dqkv, fixture.tensor(qkv.shape, DType::bf16));
   STRATA_TRY_ASSIGN(const TensorView out, fixture.tensor({of.tokens, width}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView dout, fixture.tensor(out.shape, DType::bf16));
   STRATA_TRY_ASSIGN(const TensorView lse, fixture.tensor({of.tokens * of.heads}, DType::f32));
-  const std::size_t scratch =
-      kernels::attention_forward_workspace_bytes(of.tokens, shape, DType::bf16, of.head_dim);
-  BufferView workspace;
-  if (scratch > 0) {
-    STRATA_TRY_ASSIGN(workspace, fixture.memory(MemoryKind::device, scratch));
-  }
-  STRATA_TRY_ASSIGN(const double s, fixture.stream_seconds([&] {
+  const auto memory = [&](std::size_t bytes) -> Result<BufferView> {
+    if (bytes == 0) return BufferView{};
+    return fixture.memory(MemoryKind::device, bytes);
+  };
+  STRATA_TRY_ASSIGN(const BufferView scratch, memory(kernels::attention_forward_workspace_bytes(
+                                                  of.tokens, shape, DType::bf16, of.head_dim)));
+  STRATA_TRY_ASSIGN(const BufferView scratch_back, memory(kernels::attention_backward_workspace_bytes(
+                                                       of.tokens, shape, DType::bf16, of.head_dim)));
+  STRATA_TRY_ASSIGN(const double forward_s, fixture.stream_seconds([&] {
     return kernels::attention_forward_async(fixture.backend(), fixture.compute(),
-                                            {qkv, out, lse, {}, shape, workspace});
+                                            {qkv, out, lse, {}, shape, scratch});
+  }));
+  STRATA_TRY_ASSIGN(const double backward_s, fixture.stream_seconds([&] {
+    return kernels::attention_backward_async(fixture.backend(), fixture.compute(),
+                                             {qkv, out, lse, dout, {}, dqkv, shape, scratch_back});
   }));
   fixture.release_buffers();
-  return 2.0 * static_cast<double>(of.tokens * of.seq * width) / s;
+  const double flops = 2.0 * static_cast<double>(of.tokens * of.seq * width);
+  return AttentionRates{flops / forward_s, 2.5 * flops / backward_s};
+}
+Status measure_attention_by(BenchFixture& fixture, kernels::AttentionBackend by, double& forward,
+                            double& backward) {
+  STRATA_TRY_ASSIGN(const AttentionRates rates, attention_rates(fixture, by));
+  forward = rates.forward;
+  backward = rates.backward;
+  return {};
 }
 
 Status measure_fp8_gemm(BenchFixture& fixture, MachineProfile& p) {
@@ -98,19 +118,19 @@ Status measure_fp8_gemm(BenchFixture& fixture, MachineProfile& p) {
   return {};
 }
 Status measure_wgmma(BenchFixture& fixture, MachineProfile& p) {
-  STRATA_TRY_ASSIGN(p.wgmma_attention_flops_per_s, attention_rate(fixture, kernels::AttentionBackend::wgmma));
-  return {};
+  return measure_attention_by(fixture, kernels::AttentionBackend::wgmma, p.wgmma_attention_flops_per_s,
+                              p.wgmma_attention_backward_flops_per_s);
 }
 Status measure_cudnn(BenchFixture& fixture, MachineProfile& p) {
-  STRATA_TRY_ASSIGN(p.cudnn_attention_flops_per_s, attention_rate(fixture, kernels::AttentionBackend::cudnn));
-  return {};
+  return measure_attention_by(fixture, kernels::AttentionBackend::cudnn, p.cudnn_attention_flops_per_s,
+                              p.cudnn_attention_backward_flops_per_s);
 }
 
 }  // namespace
 
 Status measure_attention(BenchFixture& fixture, MachineProfile& p) {
-  STRATA_TRY_ASSIGN(p.attention_flops_per_s, attention_rate(fixture, kernels::AttentionBackend::host));
-  return {};
+  const auto by = fixture.is_gpu() ? kernels::AttentionBackend::mma : kernels::AttentionBackend::host;
+  return measure_attention_by(fixture, by, p.attention_flops_per_s, p.attention_backward_flops_per_s);
 }
 
 std::vector<OptionalMeasurement> optional_measurements(const BenchFixture& fixture) {

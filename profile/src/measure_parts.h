@@ -19,14 +19,14 @@ Status measure_streaming(BenchFixture& fixture, MachineProfile& p);
 Status measure_link(BenchFixture& fixture, bool quick, MachineProfile& p);
 /// Requires the figures of measure_link().
 Status measure_event_latency(BenchFixture& fixture, MachineProfile& p);
-Status measure_ram(BenchFixture& fixture, bool quick, MachineProfile& p);
-/// Requires p.cores.
-Status measure_optimizer(BenchFixture& fixture, bool quick, MachineProfile& p);
+Status measure_ram(BenchFixture& fixture, MachineProfile& p);
+/// Requires p.cores and, on a GPU, the figures of measure_link().
+Status measure_optimizer(BenchFixture& fixture, MachineProfile& p);
 /// Measures the network of two ranks that are threads.
 Status measure_thread_network(BenchFixture& fixture, bool quick, MachineProfile& p);
 Status measure_disk(BenchFixture& fixture, const MeasureOptions& options, MachineProfile& p);
 
-/// A kernel that a run uses only if its configuration enables it. `measure` requires p.gemm_sizes and leaves
+/// A kernel that not every GPU or build has. `measure` requires p.gemm_sizes and leaves
 /// `p` unchanged if it fails.
 struct OptionalMeasurement {
   const char* name;

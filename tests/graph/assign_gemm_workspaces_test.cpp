@@ -50,6 +50,23 @@ TEST(AssignGemmWorkspacesTest, TheFusedLossOfAnEvaluationGetsOneToo) {
   EXPECT_EQ(workspaces_of(eval, Op::linear_cross_entropy).size(), 1u);
 }
 
+TEST(AssignGemmWorkspacesTest, BlocksOfLogitsAreThoseOfAGpu) {
+  DecoderConfig config = test::make_decoder_config(1, 32);
+  config.vocab = 50257;
+  config.seq = 2048;
+  const Program bare = must(record_decoder(config, 2, DecoderHead::loss)),
+                given = assign_gemm_workspaces(bare);
+  const auto block_bytes = [](const Program& program) {
+    for (const Instr& instr : program.code)
+      if (instr.op == Op::linear_cross_entropy) return program.value(instr.out[2]).bytes();
+    return std::size_t{0};
+  };
+  EXPECT_EQ(block_bytes(bare), kernels::linear_cross_entropy_workspace_bytes(4096, 50257, DType::f32));
+  EXPECT_EQ(block_bytes(given), kernels::linear_cross_entropy_workspace_bytes(4096, 50257, DType::f32,
+                                                                              kernels::HeadBlocks::device));
+  EXPECT_GE(block_bytes(given), 7 * block_bytes(bare));
+}
+
 TEST(AssignGemmWorkspacesTest, IsIdempotent) {
   const Program once = assign_gemm_workspaces(test::decoder_program(test::make_decoder_config(1, 32), 2));
   EXPECT_EQ(to_string(assign_gemm_workspaces(once)), to_string(once));

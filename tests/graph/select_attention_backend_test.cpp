@@ -11,11 +11,15 @@
 namespace strata {
 namespace {
 
+Program selected(Program program, AttentionBackend by) {
+  return select_attention_backend(std::move(program), {{by}, {by}});
+}
+
 TEST(SelectAttentionBackendTest, ForwardAndBackwardGetTheBackendAlsoWhereRecomputed) {
   for (const Recompute recompute : kRecomputeModes) {
     const Program before =
                       test::decoder_program(test::make_decoder_config(2, 128), 2, recompute, DType::bf16),
-                  after = select_attention_backend(before, AttentionBackend::wgmma);
+                  after = selected(before, AttentionBackend::wgmma);
     int marked = 0;
     for (std::size_t i = 0; i < before.code.size(); ++i) {
       const Instr &was = before.code[i], &is = after.code[i];
@@ -36,7 +40,7 @@ TEST(SelectAttentionBackendTest, ForwardAndBackwardGetTheBackendAlsoWhereRecompu
 // wgmma supports 16-bit heads of 64 and 128 elements, cuDNN 16-bit heads of 16 to 128.
 TEST(SelectAttentionBackendTest, UnsupportedHeadsFallBackToMma) {
   const auto by = [](AttentionBackend asked, std::int64_t hidden, DType dtype) {
-    const Program program = select_attention_backend(
+    const Program program = selected(
         test::decoder_program(test::make_decoder_config(1, hidden), 2, Recompute::none, dtype), asked);
     std::vector<AttentionBackend> all;
     for (const Instr& instr : program.code)
@@ -59,8 +63,8 @@ TEST(SelectAttentionBackendTest, UnsupportedHeadsFallBackToMma) {
 TEST(SelectAttentionBackendTest, ABackwardWithTooLargeAWorkspaceFallsBackToMma) {
   DecoderConfig config = test::make_decoder_config(1, 128);
   config.seq = 32768;
-  const Program program = select_attention_backend(
-      test::decoder_program(config, 1, Recompute::none, DType::bf16), AttentionBackend::cudnn);
+  const Program program =
+      selected(test::decoder_program(config, 1, Recompute::none, DType::bf16), AttentionBackend::cudnn);
   for (const Instr& instr : program.code) {
     if (instr.op == Op::attention) {
       EXPECT_EQ(instr.attrs.as<AttentionAttrs>().backend, AttentionBackend::cudnn);
@@ -71,13 +75,37 @@ TEST(SelectAttentionBackendTest, ABackwardWithTooLargeAWorkspaceFallsBackToMma) 
   }
 }
 
+// The same heads in both directions, of which cuDNN supports the forward alone; and a window, which it never
+// does.
+TEST(SelectAttentionBackendTest, EachOpTakesTheFirstOfSeveralThatSupportsIt) {
+  using enum AttentionBackend;
+  DecoderConfig config = test::make_decoder_config(1, 128);
+  config.seq = 32768;
+  const auto by = [&](const kernels::AttentionOrder& order) {
+    const Program program =
+        select_attention_backend(test::decoder_program(config, 1, Recompute::none, DType::bf16), order);
+    std::vector<AttentionBackend> all;
+    for (const Instr& instr : program.code)
+      if (const auto* attrs = instr.attrs.get_if<AttentionAttrs>()) all.push_back(attrs->backend);
+    return all;
+  };
+  using Both = std::vector<AttentionBackend>;
+  EXPECT_EQ(by({{cudnn, wgmma, mma}, {cudnn, wgmma, mma}}), (Both{cudnn, wgmma}));
+  EXPECT_EQ(by({{wgmma, cudnn}, {cudnn}}), (Both{wgmma, mma}));
+  EXPECT_EQ(by({{mma}, {wgmma}}), (Both{mma, wgmma}));
+  config.window = 64;
+  config.sliding = {true};
+  EXPECT_EQ(by({{cudnn, wgmma, mma}, {cudnn, wgmma, mma}}), (Both{wgmma, wgmma}));
+  EXPECT_EQ(by({{cudnn}, {cudnn}}), (Both{mma, mma}));
+}
+
 // The kernels of CUDA keep scores in registers: forward needs nothing, backward one number for a token and
 // head.
 TEST(SelectAttentionBackendTest, TheScratchOfTheHostsKernelIsNotInProgramsForAGpu) {
   DecoderConfig config = test::make_decoder_config(1, 128);
   config.seq = 4096;
-  const Program program = select_attention_backend(
-      test::decoder_program(config, 1, Recompute::none, DType::bf16), AttentionBackend::mma);
+  const Program program =
+      selected(test::decoder_program(config, 1, Recompute::none, DType::bf16), AttentionBackend::mma);
   for (const Instr& instr : program.code) {
     const std::size_t bytes = instr.out.empty() ? 0 : program.value(instr.out.back()).bytes();
     if (instr.op == Op::attention) {
@@ -94,7 +122,7 @@ TEST(SelectAttentionBackendTest, CudnnGetsItsWorkspaceAndNoPackedDocuments) {
   DecoderConfig config = test::make_decoder_config(2, 128);
   config.seq = 512;
   const Program whole = test::decoder_program(config, 2, Recompute::none, DType::bf16),
-                after = select_attention_backend(whole, AttentionBackend::cudnn);
+                after = selected(whole, AttentionBackend::cudnn);
   EXPECT_EQ(after.values.size(), whole.values.size());
   for (const Instr& instr : after.code) {
     if (instr.op == Op::attention) {
@@ -108,14 +136,12 @@ TEST(SelectAttentionBackendTest, CudnnGetsItsWorkspaceAndNoPackedDocuments) {
               kernels::attention_backward_workspace_bytes(2 * 512, heads, DType::bf16, 64));
     EXPECT_GE(after.value(instr.out.back()).bytes(), std::size_t{2 * 2 * 512 * 512 * 2});
   }
-  const Program back = select_attention_backend(after, AttentionBackend::mma),
-                mma = select_attention_backend(whole, AttentionBackend::mma);
+  const Program back = selected(after, AttentionBackend::mma), mma = selected(whole, AttentionBackend::mma);
   for (std::size_t i = 0; i < whole.values.size(); ++i)
     EXPECT_EQ(back.values[i].bytes(), mma.values[i].bytes()) << whole.values[i].name;
 
   const Program packed = must(record_decoder(config, 2, DecoderHead::loss, DecoderRows::packed, DType::bf16));
-  for (const Instr& instr :
-       select_attention_backend(must(derive_backward(packed, "loss")), AttentionBackend::cudnn).code)
+  for (const Instr& instr : selected(must(derive_backward(packed, "loss")), AttentionBackend::cudnn).code)
     if (const auto* attrs = instr.attrs.get_if<AttentionAttrs>()) {
       EXPECT_EQ(attrs->backend, AttentionBackend::mma) << op_name(instr.op);
     }

@@ -181,11 +181,42 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST(LinearCrossEntropyBlocksTest, RowsComeInBlocksOfAbout32MiBAndNeverLessThan64) {
-  EXPECT_EQ(linear_cross_entropy_block_rows(4096, 1024), 4096);
-  EXPECT_EQ(linear_cross_entropy_block_rows(4096, 50257), 128);
-  EXPECT_EQ(linear_cross_entropy_block_rows(4096, 151936), 64);
-  EXPECT_EQ(linear_cross_entropy_block_rows(7, 151936), 7);
+  EXPECT_EQ(head_block_rows(4096, 1024, HeadBlocks::host), 4096);
+  EXPECT_EQ(head_block_rows(4096, 50257, HeadBlocks::host), 128);
+  EXPECT_EQ(head_block_rows(4096, 151936, HeadBlocks::host), 64);
+  EXPECT_EQ(head_block_rows(7, 151936, HeadBlocks::host), 7);
   EXPECT_LE(linear_cross_entropy_workspace_bytes(1 << 20, 151936, DType::f32), std::size_t{40} << 20);
+}
+
+TEST(LinearCrossEntropyBlocksTest, OnAGpuBlocksHave1024RowsAtLeast) {
+  EXPECT_EQ(head_block_rows(16384, 4096, HeadBlocks::device), 2048);
+  for (const std::int64_t vocab : {8192, 32768, 50257, 131072})
+    EXPECT_EQ(head_block_rows(16384, vocab, HeadBlocks::device), 1024) << vocab;
+  EXPECT_EQ(head_block_rows(900, 131072, HeadBlocks::device), 900);
+  EXPECT_EQ(linear_cross_entropy_workspace_bytes(16384, 131072, DType::bf16, HeadBlocks::device),
+            std::size_t{1024} * 131072 * 6);
+}
+
+// The blocks of a GPU on the host: one of 200 rows instead of four.
+TEST(LinearCrossEntropyBlocksTest, TheBlocksOfAGpuDifferByTheRoundingOfTheWeightsGradientAlone) {
+  HeadProblem p({200, 60001, 4, DType::f32});
+  Tensor losses = Tensor::unwritten({p.rows}), mean = Tensor::unwritten({1}), same = losses, same_mean = mean;
+  Tensor dx = Tensor::unwritten({p.rows, p.k}), dw = Tensor::unwritten({p.vocab, p.k}), dx_gpu = dx,
+         dw_gpu = dw;
+  test::Workspace small(p.workspace_bytes()),
+      large(linear_cross_entropy_workspace_bytes(p.rows, p.vocab, p.dtype, HeadBlocks::device));
+  linear_cross_entropy_backward_host({p.args(losses, mean, small), dx.view(), dw.view()}, *test::pool());
+  LinearCrossEntropyArgs of_gpu = p.args(same, same_mean, large);
+  of_gpu.blocks = HeadBlocks::device;
+  linear_cross_entropy_backward_host({of_gpu, dx_gpu.view(), dw_gpu.view()}, *test::pool());
+  EXPECT_EQ(same.values(), losses.values());
+  EXPECT_EQ(same_mean.values(), mean.values());
+  EXPECT_LE(test::relative_error(dx_gpu.values(), p.dx), 1e-4);
+  EXPECT_LE(test::relative_error(dw_gpu.values(), p.dw), 5e-6);
+  of_gpu.workspace = small.view();
+  test::InlineBackend backend;
+  Stream stream = must(backend.create_stream(StreamRole::compute));
+  EXPECT_FALSE(linear_cross_entropy_async(backend, stream, of_gpu).is_ok());
 }
 
 TEST(LinearCrossEntropyBlocksTest, GradientsOfAnyThreadCountHaveTheSameBits) {

@@ -70,7 +70,9 @@ TEST(Partition, ABlockOfMegatronHasTheInstructionsOnRecord) {
 double attention_flops(const Program& program) {
   double sum = 0;
   for (const Instr& instr : program.code)
-    if (op_def(instr.op).kind == OpKind::attention) sum += flops(program, instr);
+    if (const OpKind kind = op_def(instr.op).kind;
+        kind == OpKind::attention || kind == OpKind::attention_backward)
+      sum += flops(program, instr);
   return sum;
 }
 

@@ -95,10 +95,9 @@ void add_bench_options(CLI::App& app, Args& args) {
                  "File to write the profile to (default: where strata plan and train look for it)")
       ->option_text("FILE");
   app.add_flag("--quick", args.quick, "Take a fifth of the time; less exact");
-  app.add_flag("--optional-kernels", args.optional_kernels,
-               "Also measure kernels that a run must enable: FP8 GEMM, wgmma and cuDNN attention");
-  app.add_option("--backend", args.backend, "Compute device to measure: host (CPU) or cuda (GPU)")
-      ->check(CLI::IsMember({"host", "cuda"}))
+  app.add_option("--backend", args.backend,
+                 "Compute device to measure: host (CPU) or cuda (GPU); auto: the one that runs use")
+      ->check(CLI::IsMember({"auto", "host", "cuda"}))
       ->capture_default_str();
   app.add_flag("--json", args.json, "Print JSON");
 }

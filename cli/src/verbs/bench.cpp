@@ -6,6 +6,7 @@
 #include <strata/profile/compute_device.h>
 #include <strata/profile/measure.h>
 #include <strata/profile/measure_network.h>
+#include <strata/plan/starter_config.h>
 #include <strata/profile/profile_cache.h>
 #include <strata/runtime/io/output_file.h>
 #include <strata/runtime/str.h>
@@ -78,9 +79,13 @@ std::string rates_text(const MachineProfile& p) {
   const auto line = [&](const char* what, double value, const char* unit) {
     text += fmt::format("\n  {:<{}} {:>8.3g} {}", what, kLabel, value, unit);
   };
-  line("attention", p.attention_flops_per_s * 1e-12, "TFLOP/s");
-  for (const auto& [what, rate] : {std::pair{"attention, wgmma", p.wgmma_attention_flops_per_s},
-                                   std::pair{"attention, cudnn", p.cudnn_attention_flops_per_s}})
+  for (const auto& [what, rate] :
+       {std::pair{"attention, forward", p.attention_flops_per_s},
+        std::pair{"attention, backward", p.attention_backward_flops_per_s},
+        std::pair{"attention by wgmma, forward", p.wgmma_attention_flops_per_s},
+        std::pair{"attention by wgmma, backward", p.wgmma_attention_backward_flops_per_s},
+        std::pair{"attention by cudnn, forward", p.cudnn_attention_flops_per_s},
+        std::pair{"attention by cudnn, backward", p.cudnn_attention_backward_flops_per_s}})
     if (rate > 0) line(what, rate * 1e-12, "TFLOP/s");
   line("memory-bound kernels", p.device_bytes_per_s * 1e-9, "GB/s");
   line("minimum time of a kernel", p.launch_s * 1e6, "us");
@@ -90,6 +95,8 @@ std::string rates_text(const MachineProfile& p) {
   text += copies_text(p);
   line("RAM, read and written", p.host_bytes_per_s * 1e-9, "GB/s");
   line("AdamW, states in fp32", p.update_s_per_param[0] * 1e9, "ns/parameter");
+  if (p.update_beside_copies_s_per_param > 0)
+    line("AdamW beside copies both ways", p.update_beside_copies_s_per_param * 1e9, "ns/parameter");
   line("AdamW, states in bf16", p.update_s_per_param[1] * 1e9, "ns/parameter");
   line("AdamW, states in int8", p.update_s_per_param[2] * 1e9, "ns/parameter");
   text += "\n  AdamW by threads" + columns("threads (cpu.threads)", p.update_threads, 1) +
@@ -105,13 +112,15 @@ std::string rates_text(const MachineProfile& p) {
   return text + network_text(p) + "\n";
 }
 
+// Runs compute on a GPU if there is one.
+std::string backend_of(const Args& args) { return args.backend == "auto" ? starter_backend() : args.backend; }
+
 MeasureOptions measure_options(const Args& args) {
   MeasureOptions options;
   options.environment = args.environment;
   options.nvme_dirs = args.nvme_dirs;
   options.quick = args.quick;
-  options.optional_kernels = args.optional_kernels;
-  options.backend = args.backend;
+  options.backend = backend_of(args);
   options.report = [&](std::string_view what) { print(args.err, str("strata bench: ", what, "\n")); };
   return options;
 }
@@ -129,6 +138,8 @@ Result<MachineProfile> measure_alone(const Args& args, const std::string& path) 
   const auto before = load_cached_profile(posix_io(), path, profile.name);
   if (before.has_value() && before->profile && before->warning.empty())
     copy_network(*before->profile, profile);
+  else if (before.has_value() && !before->profile && !before->warning.empty())
+    print(args.err, str("strata bench: ", before->warning, "; if ranks were measured, start them again\n"));
   return profile;
 }
 
@@ -164,7 +175,7 @@ Result<MachineProfile> measure_ranks(const Args& args, const std::string& path, 
 }  // namespace
 
 int run_bench(const Args& args) {
-  const DeviceKind device = args.backend == "cuda" ? DeviceKind::cuda : DeviceKind::host;
+  const DeviceKind device = backend_of(args) == "cuda" ? DeviceKind::cuda : DeviceKind::host;
   const std::string path = args.out_dir.empty() ? profile_path(args.environment, device) : args.out_dir;
   if (path.empty())
     return print_error(
@@ -172,8 +183,12 @@ int run_bench(const Args& args) {
         Status::error(Code::invalid,
                       "neither HOME nor XDG_CACHE_HOME is set; name the file to write with --out"));
   const OutputFile output{"--out", path, "a machine profile"};
-  if (const Status may =
-          check_output(output, [&](std::string_view) { return load_machine_profile(path).has_value(); });
+  if (const Status may = check_output(
+          output,
+          [&](std::string_view) {
+            const auto found = load_machine_profile(path);  // unsupported: an earlier version measured it
+            return found.has_value() || found.status().code() == Code::unsupported;
+          });
       !args.out_dir.empty() && !may.is_ok())
     return print_error(args, "bench", may);
   const auto world = open_launched_world(args);

@@ -7,9 +7,11 @@
 #include <strata/profile/profile_cache.h>
 #include <strata/profile/rank_timeline.h>
 #include <strata/profile/stages_text.h>
+#include <strata/runtime/config/json.h>
 #include <strata/runtime/io/output_file.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
+#include <strata/config/key_facts.h>
 #include <strata/config/load_config.h>
 #include <strata/plan/split/plan_stages.h>
 #include <strata/plan/plan_text.h>
@@ -55,10 +57,10 @@ Result<Basis> basis_of(const Args& args, std::optional<MachineProfile> other_mac
                     load_local_profile(posix_io(), args.environment, loaded.config.memory.backend,
                                        loaded.config.cpu.share.threads()));
   basis.profile = std::move(cached.profile);
-  basis.note = basis.profile ? cached.warning
-                             : str("no forecast: strata bench",
-                                   loaded.config.memory.backend == "cuda" ? " --backend cuda" : "",
-                                   " measures this machine; --machine selects another");
+  basis.note =
+      basis.profile || !cached.warning.empty()
+          ? cached.warning
+          : std::string("no forecast: strata bench measures this machine; --machine selects another");
   return basis;
 }
 
@@ -183,9 +185,20 @@ Result<Stages> plan_stages(const Args& args, const LoadedConfig& loaded, Planned
   return stages;
 }
 
-void print_json(const Args& args, const TrainConfig& config, const PlannedJob& job, const Stages& stages,
+// The keys that were auto, with what the plan has; given as settings, they lead to the same plan on other
+// machines.
+std::string chosen_json(const ConfigTree& tree) {
+  std::string text;
+  for (const std::string& key : planned_keys())
+    if (const ConfigEntry& entry = tree.entry(key); entry.automatic && entry.resolved)
+      text += str(text.empty() ? "" : ", ", json_string(key), ": ", tree.shown(key));
+  return str("{", text, "}");
+}
+
+void print_json(const Args& args, const LoadedConfig& loaded, const PlannedJob& job, const Stages& stages,
                 const Basis& basis) {
-  std::vector<JsonField> more;
+  const TrainConfig& config = loaded.config;
+  std::vector<JsonField> more = {{"chosen", chosen_json(loaded.tree)}};
   if (job.forecast)
     more.push_back({"forecast", forecast_json(*job.forecast, *basis.profile, tokens_per_step(config),
                                               job.clipped_step_s)});
@@ -271,7 +284,7 @@ Status plan(const Args& args) {
   const ForecastForBudgets forecast_for = forecasts_of(as_planned, basis);
   if (args.sweep) return print_sweep(args, *job.plan, tokens_per_step(config), forecast_for);
   if (!args.json) return print_text(args, config, job, stages, basis, forecast_for);
-  print_json(args, config, job, stages, basis);
+  print_json(args, loaded, job, stages, basis);
   return {};
 }
 

@@ -25,6 +25,20 @@ double smallest_dim(const LoweredInstr& instr) {
   return min_dim;
 }
 
+BlockedWork blocks_of(const LoweredInstr& instr) {
+  const auto blocks = op_def(instr.op).blocks;
+  if (blocks == nullptr) return {};
+  std::vector<ValueInfo> values(instr.in.size());
+  std::vector<const ValueInfo*> in(instr.in.size());
+  for (std::size_t k = 0; k < in.size(); ++k) {
+    if (instr.in[k].location == Operand::Location::none) continue;
+    values[k].shape = instr.in[k].shape;
+    values[k].dtype = instr.in[k].dtype;
+    in[k] = &values[k];
+  }
+  return blocks(in, instr.attrs);
+}
+
 // The dtype by whose rate a GEMM is priced: that of the first matrix it reads whose elements do not have 16
 // bits (8 bits count as e4m3, others as f32), or bf16 if all have.
 DType gemm_dtype(const LoweredInstr& instr) {
@@ -34,12 +48,19 @@ DType gemm_dtype(const LoweredInstr& instr) {
   return DType::bf16;
 }
 
-double attention_rate(const LoweredInstr& instr, const MachineProfile& p) {
+double attention_rate(const LoweredInstr& instr, bool backward, const MachineProfile& p) {
+  struct Rates {
+    double forward, backward;
+    double of(bool is_backward) const { return is_backward && backward > 0 ? backward : forward; }
+  };
+  const Rates mma = {p.attention_flops_per_s, p.attention_backward_flops_per_s},
+              wgmma = {p.wgmma_attention_flops_per_s, p.wgmma_attention_backward_flops_per_s},
+              cudnn = {p.cudnn_attention_flops_per_s, p.cudnn_attention_backward_flops_per_s};
   const AttentionBackend backend = instr.attrs.as<AttentionAttrs>().backend;
-  const double asked = backend == AttentionBackend::wgmma   ? p.wgmma_attention_flops_per_s
-                       : backend == AttentionBackend::cudnn ? p.cudnn_attention_flops_per_s
+  const double asked = backend == AttentionBackend::wgmma   ? wgmma.of(backward)
+                       : backend == AttentionBackend::cudnn ? cudnn.of(backward)
                                                             : 0;
-  return asked > 0 ? asked : p.attention_flops_per_s;
+  return asked > 0 ? asked : mma.of(backward);
 }
 
 }  // namespace
@@ -51,10 +72,22 @@ double instruction_s(const LoweredInstr& instr, double flops, const MachineProfi
   if (instr.attrs.has_gemm_workspace()) bytes -= instr.out.back().bytes();  // reserved memory, hardly traffic
   double seconds = static_cast<double>(bytes) / profile.device_bytes_per_s;
   const OpKind kind = op_def(instr.op).kind;
-  if (kind == OpKind::gemm)
-    seconds = std::max(seconds, flops / profile.gemm_flops_per_s(gemm_dtype(instr), smallest_dim(instr)));
-  else if (kind == OpKind::attention)
-    seconds = std::max(seconds, flops / attention_rate(instr, profile));
+  if (kind == OpKind::gemm) {
+    double side = smallest_dim(instr), within_blocks = 0;
+    if (const BlockedWork blocks = blocks_of(instr); blocks.rows > 0) {
+      // The memory of a block is before the GEMMs' workspace; what passes through it is in row_bytes.
+      const std::size_t of_block =
+          instr.out[instr.out.size() - (instr.attrs.has_gemm_workspace() ? 2 : 1)].bytes();
+      side = std::min(side, static_cast<double>(blocks.rows));
+      seconds -= static_cast<double>(of_block) / profile.device_bytes_per_s;
+      seconds = std::max(seconds, blocks.gemm_bytes / profile.device_bytes_per_s);
+      within_blocks = blocks.row_bytes / profile.device_bytes_per_s;
+    }
+    seconds = std::max(seconds, flops / profile.gemm_flops_per_s(gemm_dtype(instr), side)) + within_blocks;
+  } else if (kind == OpKind::attention || kind == OpKind::attention_backward) {
+    const bool backward = kind == OpKind::attention_backward;
+    seconds = std::max(seconds, flops / attention_rate(instr, backward, profile));
+  }
   return std::max(seconds, profile.launch_s);
 }
 

@@ -247,7 +247,7 @@ constinit const OpDef detail::op_defs::attention = {
     .effective_backend = effective_backend_forward,
 };
 constinit const OpDef detail::op_defs::attention_backward = {
-    .kind = OpKind::attention,
+    .kind = OpKind::attention_backward,
     .n_in = 5,
     .optional_in = 4,
     .infer_outputs = infer_attention_backward,

@@ -19,7 +19,7 @@ dispatch::Check check_head(const char* op, const Args& a) {
       .require(vocab >= 1, "logits have rows of 0 elements")
       .require(a.scaling.softcap >= 0, "softcap is ", a.scaling.softcap, "; it must be 0 or more")
       .require(a.scaling.temperature > 0, "temperature is ", a.scaling.temperature, "; it must be above 0")
-      .workspace(a.workspace, linear_cross_entropy_workspace_bytes(rows, vocab, a.x.dtype));
+      .workspace(a.workspace, linear_cross_entropy_workspace_bytes(rows, vocab, a.x.dtype, a.blocks));
   return check;
 }
 

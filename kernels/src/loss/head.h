@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <strata/dispatch/rows.h>
+#include <strata/kernels/values/head_blocks.h>
 
 #include "gemm/tensor_gemm.h"
 
@@ -16,21 +17,17 @@ namespace strata::kernels::detail {
 struct Head {
   TensorView x, w;
   BufferView workspace, gemm_workspace;
+  HeadBlocks blocks;
 
   std::int64_t rows() const noexcept { return dispatch::row_count(x); }
   std::int64_t vocab() const noexcept { return w.shape.dim(0); }
+  std::int64_t block_rows() const noexcept { return head_block_rows(rows(), vocab(), blocks); }
 };
 template <class Args>
 Head head_of(const Args& a) {
-  return {a.x, a.w, a.workspace, a.gemm_workspace};
+  return {a.x, a.w, a.workspace, a.gemm_workspace, a.blocks};
 }
 
-/// Rows of a block: about 32 MiB of logits, which stay close to the caches, but at least so many rows that
-/// the GEMMs are efficient.
-constexpr std::int64_t logits_block_rows(std::int64_t rows, std::int64_t vocab) noexcept {
-  constexpr std::int64_t kLogits = std::int64_t{8} << 20, kMinRows = 64;
-  return std::min(rows, std::max(kLogits / std::max<std::int64_t>(vocab, 1) / kMinRows * kMinRows, kMinRows));
-}
 /// Bytes of a block's f32 logits, rounded up to 64 so that the memory after them is aligned.
 constexpr std::size_t logits_bytes(std::int64_t rows, std::int64_t vocab) noexcept {
   return (static_cast<std::size_t>(rows * vocab) * sizeof(float) + 63) / 64 * 64;
@@ -45,11 +42,11 @@ struct LogitsBlock {
 };
 inline std::int64_t n_logits_blocks(const Head& head) {
   const std::int64_t rows = head.rows();
-  return rows == 0 ? 0 : dispatch::ceil_div(rows, logits_block_rows(rows, head.vocab()));
+  return rows == 0 ? 0 : dispatch::ceil_div(rows, head.block_rows());
 }
 inline LogitsBlock logits_block(const Head& head, std::int64_t i) {
-  const std::int64_t rows = head.rows(), vocab = head.vocab(), step = logits_block_rows(rows, vocab),
-                     first = i * step, n = std::min(step, rows - first);
+  const std::int64_t rows = head.rows(), vocab = head.vocab(), step = head.block_rows(), first = i * step,
+                     n = std::min(step, rows - first);
   return {first, n, vocab, reinterpret_cast<float*>(head.workspace.data),
           head.workspace.data + (head.x.dtype == DType::f32 ? 0 : logits_bytes(n, vocab))};
 }

@@ -23,7 +23,7 @@ dispatch::Check check_forward(const char* op, const LinearCrossEntropyArgs& a) {
       .require(vocab >= 1, "logits have rows of 0 elements")
       .require(a.softcap >= 0, "softcap is ", a.softcap, "; it must be 0 or more")
       .optional_elements("divisor", a.divisor, DType::f32, 1)
-      .workspace(a.workspace, linear_cross_entropy_workspace_bytes(rows, vocab, a.x.dtype));
+      .workspace(a.workspace, linear_cross_entropy_workspace_bytes(rows, vocab, a.x.dtype, a.blocks));
   return check;
 }
 
@@ -40,13 +40,9 @@ STRATA_OP(linear_cross_entropy_backward, LinearCrossEntropyBackwardArgs);
 STRATA_OP(linear_log_sum_exp, LinearCrossEntropyArgs);
 STRATA_OP(merge_losses, MergeLossesArgs);
 
-std::int64_t linear_cross_entropy_block_rows(std::int64_t rows, std::int64_t vocab) noexcept {
-  return detail::logits_block_rows(rows, vocab);
-}
-
-std::size_t linear_cross_entropy_workspace_bytes(std::int64_t rows, std::int64_t vocab,
-                                                 DType dtype) noexcept {
-  const std::int64_t block = linear_cross_entropy_block_rows(rows, vocab);
+std::size_t linear_cross_entropy_workspace_bytes(std::int64_t rows, std::int64_t vocab, DType dtype,
+                                                 HeadBlocks blocks) noexcept {
+  const std::int64_t block = head_block_rows(rows, vocab, blocks);
   const std::size_t dlogits_bytes =
       dtype == DType::f32 ? 0 : static_cast<std::size_t>(block * vocab) * size_of(dtype);
   return detail::logits_bytes(block, vocab) + dlogits_bytes;
@@ -54,7 +50,7 @@ std::size_t linear_cross_entropy_workspace_bytes(std::int64_t rows, std::int64_t
 
 std::size_t linear_cross_entropy_gemm_workspace_bytes(std::int64_t rows, std::int64_t vocab,
                                                       std::int64_t k) noexcept {
-  const std::int64_t block = linear_cross_entropy_block_rows(rows, vocab);
+  const std::int64_t block = head_block_rows(rows, vocab, HeadBlocks::device);  // the larger ones
   return std::max(
       {gemm_workspace_bytes(block, vocab), gemm_workspace_bytes(block, k), gemm_workspace_bytes(vocab, k)});
 }

@@ -31,12 +31,16 @@ MachineProfile MachineProfile::shared_by(int n) const {
     for (double& rate : p.*list) rate /= n;
   for (auto rate :
        {&MachineProfile::attention_flops_per_s, &MachineProfile::wgmma_attention_flops_per_s,
-        &MachineProfile::cudnn_attention_flops_per_s, &MachineProfile::device_bytes_per_s,
+        &MachineProfile::cudnn_attention_flops_per_s, &MachineProfile::attention_backward_flops_per_s,
+        &MachineProfile::wgmma_attention_backward_flops_per_s,
+        &MachineProfile::cudnn_attention_backward_flops_per_s, &MachineProfile::device_bytes_per_s,
         &MachineProfile::h2d_bytes_per_s, &MachineProfile::d2h_bytes_per_s, &MachineProfile::link_bytes_per_s,
         &MachineProfile::host_bytes_per_s, &MachineProfile::read_bytes_per_s,
         &MachineProfile::write_bytes_per_s, &MachineProfile::disk_bytes_per_s})
     p.*rate /= n;
   for (double& seconds : p.update_s_per_param) seconds *= n;
+  p.update_beside_copies_s_per_param *= n;
+  p.link_beside_update_bytes_per_s /= n;
   return p;
 }
 
@@ -66,6 +70,16 @@ SimOptions MachineProfile::simulation() const noexcept {
   o.share(SimLane::cpu, SimResource::memory) = of_memory(kAdamWBytesPerParam / update_s_per_param[0]);
   o.share(SimLane::h2d, SimResource::memory) = of_memory(h2d_bytes_per_s);
   o.share(SimLane::d2h, SimResource::memory) = of_memory(d2h_bytes_per_s);
+  // Copies by a device and updates by cores do not yield to each other equally.
+  const double asked = o.share(SimLane::cpu, SimResource::memory) +
+                       o.share(SimLane::h2d, SimResource::memory) +
+                       o.share(SimLane::d2h, SimResource::memory);
+  const auto yield_of = [&](double factor) { return std::max(0.0, factor - 1) / (asked - 1); };
+  if (asked > 1 && update_beside_copies_s_per_param > 0)
+    o.memory_yield(SimLane::cpu) = yield_of(update_beside_copies_s_per_param / update_s_per_param[0]);
+  if (asked > 1 && link_beside_update_bytes_per_s > 0)
+    o.memory_yield(SimLane::h2d) = o.memory_yield(SimLane::d2h) =
+        yield_of((h2d_bytes_per_s + d2h_bytes_per_s) / link_beside_update_bytes_per_s);
   o.share(SimLane::cpu, SimResource::cores) = 1;
   for (const auto& [lane, rate] :
        {std::pair{SimLane::nvme_read, read_bytes_per_s}, std::pair{SimLane::nvme_write, write_bytes_per_s}}) {
@@ -84,6 +98,18 @@ SimOptions MachineProfile::simulation() const noexcept {
   o.launch_overhead_s = 1e-6;
   o.wake_s = wake_s;
   return o;
+}
+
+std::optional<MachineProfile> shipped_profile_of_gpu(std::string_view gpu) {
+  std::optional<MachineProfile> best;
+  for (const ShippedMachine& machine : shipped_machines()) {
+    MachineProfile profile =
+        must(parse_machine_profile(std::string(machine.toml), std::string(machine.name)));
+    if (profile.gpu.empty() || gpu.find(profile.gpu) == std::string_view::npos) continue;
+    // "GH200" says more than "H200".
+    if (!best || profile.gpu.size() > best->gpu.size()) best = std::move(profile);
+  }
+  return best;
 }
 
 Result<MachineProfile> load_machine_profile(const std::string& name_or_path) {

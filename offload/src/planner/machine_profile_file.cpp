@@ -26,11 +26,17 @@ struct ScalarField {
 };
 constexpr ScalarField kScalarFields[] = {
     {"device", "attention_tflops", kTera, &MachineProfile::attention_flops_per_s, false,
-     "rate of attention, 1e12 operations per second"},
+     "rate of attention, forward, 1e12 operations per second"},
+    {"device", "attention_backward_tflops", kTera, &MachineProfile::attention_backward_flops_per_s, true,
+     "rate of attention, backward; 0: as forward"},
     {"device", "wgmma_attention_tflops", kTera, &MachineProfile::wgmma_attention_flops_per_s, true,
-     "rate of attention with train.attention_backend = wgmma; 0: not known"},
+     "rate of attention with train.attention_backend = wgmma, forward; 0: not known"},
+    {"device", "wgmma_attention_backward_tflops", kTera,
+     &MachineProfile::wgmma_attention_backward_flops_per_s, true, "the same backward; 0: as forward"},
     {"device", "cudnn_attention_tflops", kTera, &MachineProfile::cudnn_attention_flops_per_s, true,
-     "rate of attention with train.attention_backend = cudnn; 0: not known"},
+     "rate of attention with train.attention_backend = cudnn, forward; 0: not known"},
+    {"device", "cudnn_attention_backward_tflops", kTera,
+     &MachineProfile::cudnn_attention_backward_flops_per_s, true, "the same backward; 0: as forward"},
     {"device", "memory_gb_per_s", kGiga, &MachineProfile::device_bytes_per_s, false,
      "rate of all ops that are not GEMMs, 1e9 bytes read or written per second"},
     {"device", "launch_us", kMicro, &MachineProfile::launch_s, true, "minimum time of an instruction"},
@@ -40,9 +46,13 @@ constexpr ScalarField kScalarFields[] = {
     {"link", "d2h_gb_per_s", kGiga, &MachineProfile::d2h_bytes_per_s, false, "copies from the device"},
     {"link", "both_gb_per_s", kGiga, &MachineProfile::link_bytes_per_s, false,
      "total of both directions at once"},
+    {"link", "both_beside_update_gb_per_s", kGiga, &MachineProfile::link_beside_update_bytes_per_s, true,
+     "total of both directions beside AdamW on all cores; 0: not known"},
     {"link", "latency_us", kMicro, &MachineProfile::link_latency_s, true, "latency of a copy"},
     {"host", "memory_gb_per_s", kGiga, &MachineProfile::host_bytes_per_s, false,
      "RAM, read and written by all cores"},
+    {"host", "update_beside_copies_ns", kNano, &MachineProfile::update_beside_copies_s_per_param, true,
+     "AdamW with fp32 states beside copies in both directions, nanoseconds per parameter; 0: not known"},
     {"disk", "read_gb_per_s", kGiga, &MachineProfile::read_bytes_per_s, true, "0: no disk"},
     {"disk", "write_gb_per_s", kGiga, &MachineProfile::write_bytes_per_s, true, "0: no disk"},
     {"disk", "both_gb_per_s", kGiga, &MachineProfile::disk_bytes_per_s, true,
@@ -129,10 +139,22 @@ constexpr KeySpec list_key(const ListField& l) {
 constexpr KeySpec kOtherKeys[] = {
     {.section = "machine", .name = "name", .type = KeyType::text, .default_text = "", .doc = "its name"},
     {.section = "machine",
+     .name = "gpu",
+     .type = KeyType::text,
+     .default_text = "",
+     .doc = "part of the name of the GPUs that a shipped profile is of"},
+    {.section = "machine",
      .name = "source",
      .type = KeyType::text,
      .default_text = "",
      .doc = "where the figures come from"},
+    {.section = "machine",
+     .name = "format",
+     .type = KeyType::integer,
+     .default_text = "0",
+     .doc = "how strata bench measured; 0: it did not",
+     .min = 0,
+     .max = 1000},
     {.section = "machine",
      .name = "cores",
      .type = KeyType::integer,
@@ -266,11 +288,23 @@ class Checker {
   std::vector<std::string> problems_;
 };
 
+// Earlier versions of strata bench measured AdamW within the CPU's caches, several times too fast.
+Status check_format(const MachineProfile& p, const std::string& file) {
+  if (!p.source.starts_with(kMeasuredSource) || p.format == MachineProfile::kMeasuredFormat) return {};
+  return Status::error(
+      Code::unsupported,
+      str(file, " was measured by another version of strata bench (machine.format = ", p.format, ", here ",
+          MachineProfile::kMeasuredFormat, "): measure again with strata bench"));
+}
+
 Result<MachineProfile> profile_of(const ConfigSources& sources) {
   STRATA_TRY_ASSIGN(const ConfigTree tree, ConfigTree::build(schema(), sources));
   MachineProfile p;
   p.name = tree.text("machine.name");
+  p.gpu = tree.text("machine.gpu");
   p.source = tree.text("machine.source");
+  p.format = static_cast<int>(tree.integer("machine.format"));
+  STRATA_TRY(check_format(p, sources.file));
   p.cores = static_cast<int>(tree.integer("machine.cores"));
   p.device_is_host = tree.flag("machine.device_is_host");
   for (std::size_t t = 0; t < kTiers; ++t)
@@ -316,9 +350,11 @@ Result<MachineProfile> read_machine_profile(const std::string& path) {
 
 std::string to_toml(const MachineProfile& p) {
   std::string text = fmt::format(
-      "[machine]\nname = {}\nsource = {}\ncores = {}\ndevice_is_host = {}\n\n[memory]\ndevice = {}\n"
+      "[machine]\nname = {}\n{}source = {}\nformat = {}\ncores = {}\ndevice_is_host = {}\n\n[memory]\ndevice "
+      "= {}\n"
       "pinned = {}\nnvme = {}\n",
-      quoted(p.name), quoted(p.source), p.cores, p.device_is_host, p.memory[0], p.memory[1], p.memory[2]);
+      quoted(p.name), p.gpu.empty() ? "" : str("gpu = ", quoted(p.gpu), "\n"), quoted(p.source), p.format,
+      p.cores, p.device_is_host, p.memory[0], p.memory[1], p.memory[2]);
   for (const std::string_view section : {"device", "link", "host", "disk", "network"}) {
     text += fmt::format("\n[{}]\n", section);
     for (const ScalarField& scalar : kScalarFields)

@@ -6,6 +6,7 @@
 #include <strata/graph/passes.h>
 #include <strata/graph/subspace_passes.h>
 #include <strata/kernels/attention.h>
+#include <strata/kernels/values/attention_order.h>
 #include <strata/kernels/fp8.h>
 #include <strata/model/decoder.h>
 #include <strata/runtime/str.h>
@@ -48,17 +49,19 @@ Status no_fp8_gemm(const TrainConfig& config) {
                            " tokens, model.hidden = ", model.hidden, ", model.ffn = ", model.ffn));
 }
 
-kernels::AttentionBackend requested_attention_backend(const TrainConfig& config) {
-  if (config.memory.backend != "cuda") return kernels::AttentionBackend::mma;
-  return config.train.attention_backend == "wgmma"   ? kernels::AttentionBackend::wgmma
-         : config.train.attention_backend == "cudnn" ? kernels::AttentionBackend::cudnn
-                                                     : kernels::AttentionBackend::mma;
+kernels::AttentionOrder attention_order(const TrainConfig& config) {
+  // Programs that are recorded before a machine is known have what every GPU has.
+  if (config.train.attention_backend == "auto")
+    return {{kernels::AttentionBackend::mma}, {kernels::AttentionBackend::mma}};
+  return must(kernels::parse_attention_order(config.train.attention_backend));  // checked when it was loaded
 }
 
-// Also checked on the host backend, whose attention does not depend on the setting: otherwise a run started
-// there could not be continued on a GPU that refuses it.
+// A single backend must support the model; of several, each layer takes the first that does. Also checked on
+// the host backend, whose attention does not depend on the setting: otherwise a run started there could not
+// be continued on a GPU that refuses it.
 Status check_attention_backend(const TrainConfig& config) {
-  if (config.train.attention_backend == "mma") return {};
+  const kernels::AttentionOrder order = attention_order(config);
+  if (order.forward.size() > 1 || order.forward.front() == kernels::AttentionBackend::mma) return {};
   const DecoderConfig d = with_derived_sizes(decoder_config(config));
   const std::int64_t seq = d.seq + virtual_tokens(config);
   const kernels::AttentionHeads heads = {
@@ -66,8 +69,7 @@ Status check_attention_backend(const TrainConfig& config) {
       .kv_heads = d.kv_heads,
       .seq = seq,
       .alibi = d.position == DecoderConfig::Position::alibi,
-      .backend = config.train.attention_backend == "cudnn" ? kernels::AttentionBackend::cudnn
-                                                           : kernels::AttentionBackend::wgmma,
+      .backend = order.forward.front(),
       .window = std::count(d.sliding.begin(), d.sliding.end(), false) == 0 && d.window < seq ? d.window : 0,
       .softcap = d.score_softcap,
       .scale = score_scale(d)};
@@ -103,7 +105,7 @@ Program specialize_for_backend(Program program, const TrainConfig& config) {
   if (config.train.fp8) program = use_fp8(std::move(program));
   program = fuse_add_norm(std::move(program));
   if (config.memory.backend != "cuda") return program;
-  program = select_attention_backend(std::move(program), requested_attention_backend(config));
+  program = select_attention_backend(std::move(program), attention_order(config));
   return assign_gemm_workspaces(std::move(program));
 }
 

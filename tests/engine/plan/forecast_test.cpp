@@ -1,8 +1,10 @@
 #include <functional>
+#include <numeric>
 
 #include <gtest/gtest.h>
 
 #include <strata/engine/forecast.h>
+#include <strata/engine/region_costs.h>
 #include <strata/graph/op_attrs.h>
 #include <strata/graph/op_list.h>
 
@@ -86,7 +88,9 @@ TEST(ForecastTest, AttentionTakesTheRateOfItsBackend) {
   MachineProfile machine = fast_machine();
   machine.attention_flops_per_s = 1e6;
   const auto seconds = [&](AttentionBackend by) {
-    const auto plan = plan_with([&](Program p) { return select_attention_backend(std::move(p), by); });
+    const auto plan = plan_with([&](Program p) {
+      return select_attention_backend(std::move(p), {{by}, {by}});
+    });
     return must(forecast(*plan, machine)).step_s / flops_of(*plan, is_attention);
   };
   EXPECT_NEAR(seconds(AttentionBackend::mma), 1e-6, 1e-8);
@@ -96,6 +100,32 @@ TEST(ForecastTest, AttentionTakesTheRateOfItsBackend) {
   EXPECT_NEAR(seconds(AttentionBackend::mma), 1e-6, 1e-8);
   EXPECT_NEAR(seconds(AttentionBackend::wgmma), 0.5e-6, 1e-8);
   EXPECT_NEAR(seconds(AttentionBackend::cudnn), 0.25e-6, 1e-8);
+  // A forward has 2 of 7 parts of the operations, a backward 5.
+  machine.attention_backward_flops_per_s = 0.5e6;
+  machine.cudnn_attention_backward_flops_per_s = 2e6;
+  EXPECT_NEAR(seconds(AttentionBackend::mma), (2 * 1e-6 + 5 * 2e-6) / 7, 1e-8);
+  EXPECT_NEAR(seconds(AttentionBackend::wgmma), 0.5e-6, 1e-8) << "whose rate backward is that of forward";
+  EXPECT_NEAR(seconds(AttentionBackend::cudnn), (2 * 0.25e-6 + 5 * 0.5e-6) / 7, 1e-8);
+}
+
+// Each block of logits reads the weight and adds to all of its gradient: on a GPU blocks are larger.
+TEST(ForecastTest, AHeadIsPricedByItsBlocks) {
+  const auto seconds = [](std::int64_t vocab, bool on_gpu) {
+    DecoderConfig config = test::tiny_config();
+    config.vocab = vocab;
+    config.seq = 2048;
+    ProgramSet set = test::unfused_programs(Recompute::none, 2, config, DType::bf16);
+    if (on_gpu) set[ProgramRole::train] = assign_gemm_workspaces(std::move(set[ProgramRole::train]));
+    MachineProfile machine = fast_machine();
+    machine.device_bytes_per_s = 1e12;
+    const auto costs = region_seconds(set[ProgramRole::train], machine);
+    return std::accumulate(costs.begin(), costs.end(), 0.0);
+  };
+  const double weights = 131072.0 * static_cast<double>(test::tiny_config().hidden);
+  // 4,096 rows in 64 blocks of 64 rows, or in 4 of 1,024: of each, w is read twice and dw read and written in
+  // f32.
+  EXPECT_NEAR(seconds(131072, false) - seconds(131072, true), 60 * weights * (2 * 2 + 8) / 1e12,
+              0.02 * 60 * weights * 12 / 1e12);
 }
 
 TEST(ForecastTest, Fp8GemmsTakeTheirOwnRate) {

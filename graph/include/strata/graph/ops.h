@@ -34,6 +34,7 @@ enum class OpKind : std::uint8_t {
   memory_bound,
   gemm,  ///< its attributes contain GemmAttrs
   attention,
+  attention_backward,
   move,  ///< computes nothing and has no kernel: the executor copies the value to another kind of memory
   collective,  ///< exchanged among ranks by the executor; its attributes are CollectiveAttrs
   message,     ///< sent from one rank to another one by the executor; its attributes are MessageAttrs
@@ -73,6 +74,13 @@ class OptionalOperands {
   int first_ = -1, second_ = -1;
 };
 
+/// What an op moves that works on blocks of rows, each with GEMMs of its own.
+struct BlockedWork {
+  std::int64_t rows = 0;  ///< in a block: one side of its GEMMs
+  double gemm_bytes = 0;  ///< that the GEMMs of all blocks read and write of what is larger than a block
+  double row_bytes = 0;   ///< that exist within a block, written and read
+};
+
 /// Everything that the rest of strata asks about an op. There is one for each op in the list, defined in
 /// src/ops; fields without a default have to be given.
 struct OpDef {
@@ -92,6 +100,8 @@ struct OpDef {
   InPlace in_place = {};
   /// Floating-point operations, for pacing and prefetch distance.
   double (&flops)(ValueInfos in, ValueInfos out, const Attrs& attrs);
+  /// Null: the op reads and writes each operand once.
+  BlockedWork (*blocks)(ValueInfos in, const Attrs& attrs) = nullptr;
   /// Queues the kernel: see launch() in launch.h.
   Status (&launch)(const OpCall& call, Backend& backend, Stream& stream);
 

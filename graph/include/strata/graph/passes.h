@@ -10,7 +10,7 @@
 
 #include <strata/graph/lora_attrs.h>
 #include <strata/graph/program.h>
-#include <strata/kernels/values/attention_backend.h>
+#include <strata/kernels/values/attention_order.h>
 
 namespace strata {
 
@@ -255,10 +255,10 @@ Program fuse_add_norm(Program program);
 /// offload_activations(). Idempotent.
 Program assign_gemm_workspaces(Program program);
 
-/// Selects the GPU implementation of attention, forward and backward, and sizes its workspace. Heads that
-/// `by` does not support fall back to mma (kernels::effective_attention_backend). Run it before
+/// Selects the GPU implementation of attention, forward and backward, and sizes its workspace: of each op the
+/// first in order that supports its heads (kernels::effective_attention_backend), or else mma. Run it before
 /// offload_activations(). Idempotent.
-Program select_attention_backend(Program program, kernels::AttentionBackend by);
+Program select_attention_backend(Program program, const kernels::AttentionOrder& order);
 
 /// Options of offload_activations(). The rates are rates that the program can rely on throughout. They decide
 /// how early a move begins; no result depends on them.

@@ -1,7 +1,5 @@
 #include <strata/kernels/align/linear_log_probs.h>
 
-#include <strata/kernels/linear_cross_entropy.h>
-
 #include "ops/loss/head_gemm.h"
 #include "ops/op_defs.h"
 
@@ -17,14 +15,9 @@ namespace {
 using namespace detail::op_rules;
 using namespace detail::op_calls;
 using detail::flops_head_gemm;
+using detail::head_blocks;
 using detail::is_head;
-
-std::vector<OutputSpec> with_head_workspaces(std::vector<OutputSpec> made, In in, const Attrs& attrs) {
-  const std::int64_t rows = in[0]->shape.dim(0), vocab = in[1]->shape.dim(0), k = in[1]->shape.dim(1);
-  made.push_back(workspace(kernels::linear_cross_entropy_workspace_bytes(rows, vocab, in[0]->dtype)));
-  return with_gemm_workspace(std::move(made), attrs.as<LinearLogProbsAttrs>().gemm,
-                             kernels::linear_cross_entropy_gemm_workspace_bytes(rows, vocab, k));
-}
+using detail::with_head_workspaces;
 
 Specs infer_linear_log_probs(In in, const Attrs& attrs) {
   const auto& a = attrs.as<LinearLogProbsAttrs>();
@@ -54,7 +47,8 @@ Status launch_linear_log_probs(const OpCall& c, Backend& backend, Stream& stream
                                           .entropies = a.entropy ? c.out[1] : TensorView{},
                                           .workspace = as_workspace(c.out[3]),
                                           .gemm_workspace = workspace_or_none(c, 4),
-                                          .scaling = a.scaling});
+                                          .scaling = a.scaling,
+                                          .blocks = head_blocks(c.attrs)});
 }
 
 // Splits by rows. Entropies are known only to be local to the rank, so they are computed whole.
@@ -89,7 +83,8 @@ Status launch_linear_log_probs_backward(const OpCall& c, Backend& backend, Strea
                                                    .accumulate_dw = accumulates(c, 1),
                                                    .workspace = as_workspace(c.out[2]),
                                                    .gemm_workspace = workspace_or_none(c, 3),
-                                                   .scaling = c.attrs.as<LinearLogProbsAttrs>().scaling});
+                                                   .scaling = c.attrs.as<LinearLogProbsAttrs>().scaling,
+                                                   .blocks = head_blocks(c.attrs)});
 }
 
 }  // namespace
@@ -110,6 +105,7 @@ constinit const OpDef detail::op_defs::linear_log_probs = {
     .only_first_out = true,
     .f32_grad_in = 1,
     .flops = flops_head_gemm,
+    .blocks = detail::blocks_of_forward,
     .launch = launch_linear_log_probs,
     .shard = shard_linear_log_probs,
 };
@@ -118,6 +114,7 @@ constinit const OpDef detail::op_defs::linear_log_probs_backward = {
     .n_in = 5,
     .infer_outputs = infer_linear_log_probs_backward,
     .flops = flops_linear_log_probs_backward,
+    .blocks = detail::blocks_of_backward<LinearLogProbsAttrs>,
     .launch = launch_linear_log_probs_backward,
 };
 

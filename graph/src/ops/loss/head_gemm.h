@@ -1,5 +1,9 @@
 #pragma once
 
+#include <utility>
+
+#include <strata/kernels/linear_cross_entropy.h>
+
 #include "ops/op_defs.h"
 
 // What the ops of a head and its losses share: x [T, K], weight [V, K] of one dtype, targets [T] i32.
@@ -14,6 +18,46 @@ inline bool is_head(op_rules::In in) {
 /// The logits cost this, and so does each of the two GEMMs of a backward.
 inline double flops_head_gemm(op_rules::In in, op_rules::In, const Attrs&) {
   return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(0));
+}
+
+/// GEMMs have workspaces on a GPU, where blocks of logits have more rows.
+inline kernels::HeadBlocks head_blocks(const Attrs& attrs) {
+  return attrs.has_gemm_workspace() ? kernels::HeadBlocks::device : kernels::HeadBlocks::host;
+}
+/// The outputs `made`, then the memory of a block of logits, and the GEMMs' workspace if they have one.
+inline std::vector<OutputSpec> with_head_workspaces(std::vector<OutputSpec> made, op_rules::In in,
+                                                    const Attrs& attrs) {
+  const std::int64_t rows = in[0]->shape.dim(0), vocab = in[1]->shape.dim(0), k = in[1]->shape.dim(1);
+  made.push_back(op_rules::workspace(
+      kernels::linear_cross_entropy_workspace_bytes(rows, vocab, in[0]->dtype, head_blocks(attrs))));
+  return op_rules::with_gemm_workspace(std::move(made), *attrs.gemm(),
+                                       kernels::linear_cross_entropy_gemm_workspace_bytes(rows, vocab, k));
+}
+
+/// What a head moves: a GEMM writes each block of logits, and the loss reads it. Each block reads the weight
+/// `weight_passes` times, and adds to its gradient in f32, which the first block only writes.
+inline BlockedWork blocks_of_head(op_rules::In in, const Attrs& attrs, int weight_passes, double logit_bytes,
+                                  bool has_weight_gradient) {
+  const std::int64_t rows = in[0]->shape.dim(0), vocab = in[1]->shape.dim(0);
+  BlockedWork work{.rows = kernels::head_block_rows(rows, vocab, head_blocks(attrs))};
+  const auto n = static_cast<double>((rows + work.rows - 1) / std::max<std::int64_t>(work.rows, 1));
+  const auto weights = static_cast<double>(in[1]->shape.n_elems());
+  work.gemm_bytes = weights * (n * weight_passes * static_cast<double>(size_of(in[1]->dtype)) +
+                               (has_weight_gradient ? (2 * n - 1) * sizeof(float) : 0.0));
+  work.row_bytes = static_cast<double>(rows * vocab) * logit_bytes;
+  return work;
+}
+/// The work of a forward pass, where logits in f32 are written and read once.
+inline BlockedWork blocks_of_forward(op_rules::In in, const Attrs& attrs) {
+  return blocks_of_head(in, attrs, 1, 8, false);
+}
+/// The work of a backward pass whose attributes have no_dx and no_dw. The logits' gradient is written in the
+/// dtype of x and read by both GEMMs.
+template <class A>
+BlockedWork blocks_of_backward(op_rules::In in, const Attrs& attrs) {
+  const A& a = attrs.as<A>();
+  const double gradient = static_cast<double>(size_of(in[0]->dtype)) * (3.0 - a.no_dx - a.no_dw);
+  return blocks_of_head(in, attrs, a.no_dx ? 1 : 2, 8 + gradient, !a.no_dw);
 }
 
 }  // namespace strata::detail

@@ -1,7 +1,8 @@
 #include <strata/kernels/linear_cross_entropy.h>
 
-#include "ops/op_defs.h"
+#include "ops/loss/head_gemm.h"
 #include "ops/loss/vocab_cross_entropy.h"
+#include "ops/op_defs.h"
 
 // linear_cross_entropy: (x [T, K], w [V, K], targets [T] i32, divisor [1] or none) -> loss [1], losses [T],
 // workspace
@@ -14,19 +15,14 @@ namespace {
 
 using namespace detail::op_rules;
 using namespace detail::op_calls;
+using detail::flops_head_gemm;
+using detail::head_blocks;
+using detail::is_head;
 
 Specs infer_linear_cross_entropy(In in, const Attrs& attrs) {
-  if (!is_matrix(in[0]) || !is_matrix(in[1]) || in[0]->dtype != in[1]->dtype ||
-      in[0]->shape.dim(1) != in[1]->shape.dim(1) || !has_type(in[2], {in[0]->shape.dim(0)}, DType::i32) ||
-      (in[3] != nullptr && !has_type(in[3], {1})))
+  if (!is_head(in) || (in[3] != nullptr && !has_type(in[3], {1})))
     return mismatch("x [T, K], weight [V, K] of one dtype, targets [T] i32, divisor [1] or none", in);
-  const std::int64_t rows = in[0]->shape.dim(0), vocab = in[1]->shape.dim(0), k = in[1]->shape.dim(1);
-  return with_gemm_workspace(
-      {{"loss", {1}},
-       {"losses", {rows}},
-       workspace(kernels::linear_cross_entropy_workspace_bytes(rows, vocab, in[0]->dtype))},
-      attrs.as<LinearCrossEntropyAttrs>().gemm,
-      kernels::linear_cross_entropy_gemm_workspace_bytes(rows, vocab, k));
+  return detail::with_head_workspaces({{"loss", {1}}, {"losses", {in[0]->shape.dim(0)}}}, in, attrs);
 }
 void vjp_linear_cross_entropy(VjpContext& c) {
   auto attrs = c.attrs().as<LinearCrossEntropyAttrs>();
@@ -37,14 +33,18 @@ void vjp_linear_cross_entropy(VjpContext& c) {
                                       {0, 1, -1, -1, -1}, attrs);
   c.replace_forward(backward, 2, 2);  // its loss and losses replace the forward's
 }
-double flops_linear_cross_entropy(In in, In, const Attrs&) {
-  return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(0));
-}
 Status launch_linear_cross_entropy(const OpCall& c, Backend& backend, Stream& stream) {
-  return kernels::linear_cross_entropy_async(
-      backend, stream,
-      {c.in[0], c.in[1], c.in[2], c.out[1], c.out[0], or_none(c.in[3]), as_workspace(c.out[2]),
-       workspace_or_none(c, 3), c.attrs.as<LinearCrossEntropyAttrs>().softcap});
+  return kernels::linear_cross_entropy_async(backend, stream,
+                                             {.x = c.in[0],
+                                              .w = c.in[1],
+                                              .targets = c.in[2],
+                                              .losses = c.out[1],
+                                              .mean_loss = c.out[0],
+                                              .divisor = or_none(c.in[3]),
+                                              .workspace = as_workspace(c.out[2]),
+                                              .gemm_workspace = workspace_or_none(c, 3),
+                                              .softcap = c.attrs.as<LinearCrossEntropyAttrs>().softcap,
+                                              .blocks = head_blocks(c.attrs)});
 }
 
 // Splits by rows, where the loss is a sum, since all ranks divide by the same divisor; and by rows of the
@@ -74,16 +74,24 @@ Specs infer_linear_cross_entropy_backward(In in, const Attrs& attrs) {
 }
 double flops_linear_cross_entropy_backward(In in, In out, const Attrs& attrs) {
   const auto& a = attrs.as<LinearCrossEntropyAttrs>();
-  return (3.0 - a.no_dx - a.no_dw) * flops_linear_cross_entropy(in, out, attrs);
+  return (3.0 - a.no_dx - a.no_dw) * flops_head_gemm(in, out, attrs);
 }
 Status launch_linear_cross_entropy_backward(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::linear_cross_entropy_backward_async(
       backend, stream,
-      {{c.in[0], c.in[1], c.in[2], c.out[3], c.out[2], or_none(c.in[3]), as_workspace(c.out[4]),
-        workspace_or_none(c, 5), c.attrs.as<LinearCrossEntropyAttrs>().softcap},
-       or_none(c.out[0]),
-       or_none(c.out[1]),
-       accumulates(c, 1)});
+      {.forward = {.x = c.in[0],
+                   .w = c.in[1],
+                   .targets = c.in[2],
+                   .losses = c.out[3],
+                   .mean_loss = c.out[2],
+                   .divisor = or_none(c.in[3]),
+                   .workspace = as_workspace(c.out[4]),
+                   .gemm_workspace = workspace_or_none(c, 5),
+                   .softcap = c.attrs.as<LinearCrossEntropyAttrs>().softcap,
+                   .blocks = head_blocks(c.attrs)},
+       .dx = or_none(c.out[0]),
+       .dw = or_none(c.out[1]),
+       .accumulate_dw = accumulates(c, 1)});
 }
 
 }  // namespace
@@ -101,7 +109,8 @@ constinit const OpDef detail::op_defs::linear_cross_entropy = {
     .infer_outputs = infer_linear_cross_entropy,
     .vjp = vjp_linear_cross_entropy,
     .f32_grad_in = 1,
-    .flops = flops_linear_cross_entropy,
+    .flops = flops_head_gemm,
+    .blocks = detail::blocks_of_forward,
     .launch = launch_linear_cross_entropy,
     .shard = shard_linear_cross_entropy,
 };
@@ -111,6 +120,7 @@ constinit const OpDef detail::op_defs::linear_cross_entropy_backward = {
     .optional_in = 3,
     .infer_outputs = infer_linear_cross_entropy_backward,
     .flops = flops_linear_cross_entropy_backward,
+    .blocks = detail::blocks_of_backward<LinearCrossEntropyAttrs>,
     .launch = launch_linear_cross_entropy_backward,
 };
 

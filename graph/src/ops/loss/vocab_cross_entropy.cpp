@@ -21,14 +21,10 @@ namespace {
 using namespace detail::op_rules;
 using namespace detail::op_calls;
 using detail::flops_head_gemm;
+using detail::head_blocks;
 using detail::is_head;
+using detail::with_head_workspaces;
 
-std::vector<OutputSpec> with_workspaces(std::vector<OutputSpec> made, In in, const Attrs& attrs) {
-  const std::int64_t rows = in[0]->shape.dim(0), vocab = in[1]->shape.dim(0), k = in[1]->shape.dim(1);
-  made.push_back(workspace(kernels::linear_cross_entropy_workspace_bytes(rows, vocab, in[0]->dtype)));
-  return with_gemm_workspace(std::move(made), attrs.as<LinearCrossEntropyAttrs>().gemm,
-                             kernels::linear_cross_entropy_gemm_workspace_bytes(rows, vocab, k));
-}
 TensorView row_of(const TensorView& stats, std::int64_t row) {
   const std::int64_t n = stats.shape.dim(1);
   return {stats.data + static_cast<std::size_t>(row * n) * sizeof(float), Shape{n}, DType::f32};
@@ -36,7 +32,7 @@ TensorView row_of(const TensorView& stats, std::int64_t row) {
 
 Specs infer_linear_log_sum_exp(In in, const Attrs& attrs) {
   if (!is_head(in)) return mismatch("x [T, K], weight [V, K] of one dtype, targets [T] i32", in);
-  return with_workspaces({{"stats", {2, in[0]->shape.dim(0)}}}, in, attrs);
+  return with_head_workspaces({{"stats", {2, in[0]->shape.dim(0)}}}, in, attrs);
 }
 Status launch_linear_log_sum_exp(const OpCall& c, Backend& backend, Stream& stream) {
   const auto& a = c.attrs.as<LinearCrossEntropyAttrs>();
@@ -50,7 +46,8 @@ Status launch_linear_log_sum_exp(const OpCall& c, Backend& backend, Stream& stre
                                             .gemm_workspace = workspace_or_none(c, 2),
                                             .softcap = a.softcap,
                                             .first_row = a.first_row,
-                                            .lse = row_of(c.out[0], 0)});
+                                            .lse = row_of(c.out[0], 0),
+                                            .blocks = head_blocks(c.attrs)});
 }
 
 Specs infer_merge_losses(In in, const Attrs&) {
@@ -83,9 +80,9 @@ Specs infer_part_backward(In in, const Attrs& attrs) {
     return mismatch("x [T, K], weight [V, K] of one dtype, targets [T] i32, lse [T], divisor [1] or none",
                     in);
   const Shape none = {0};
-  return with_workspaces({{"dx", a.no_dx ? none : in[0]->shape, in[0]->dtype},
-                          {"dw", a.no_dw ? none : in[1]->shape, DType::f32}},
-                         in, attrs);
+  return with_head_workspaces({{"dx", a.no_dx ? none : in[0]->shape, in[0]->dtype},
+                               {"dw", a.no_dw ? none : in[1]->shape, DType::f32}},
+                              in, attrs);
 }
 double flops_part_backward(In in, In out, const Attrs& attrs) {
   const auto& a = attrs.as<LinearCrossEntropyAttrs>();
@@ -104,7 +101,8 @@ Status launch_part_backward(const OpCall& c, Backend& backend, Stream& stream) {
                                                                    .gemm_workspace = workspace_or_none(c, 3),
                                                                    .softcap = a.softcap,
                                                                    .first_row = a.first_row,
-                                                                   .lse = c.in[3]},
+                                                                   .lse = c.in[3],
+                                                                   .blocks = head_blocks(c.attrs)},
                                                        .dx = or_none(c.out[0]),
                                                        .dw = or_none(c.out[1]),
                                                        .accumulate_dw = accumulates(c, 1)});
@@ -129,6 +127,7 @@ constinit const OpDef detail::op_defs::linear_log_sum_exp = {
     .n_in = 3,
     .infer_outputs = infer_linear_log_sum_exp,
     .flops = flops_head_gemm,
+    .blocks = detail::blocks_of_forward,
     .launch = launch_linear_log_sum_exp,
 };
 constinit const OpDef detail::op_defs::merge_losses = {
@@ -147,6 +146,7 @@ constinit const OpDef detail::op_defs::linear_cross_entropy_part_backward = {
     .optional_in = 4,
     .infer_outputs = infer_part_backward,
     .flops = flops_part_backward,
+    .blocks = detail::blocks_of_backward<LinearCrossEntropyAttrs>,
     .launch = launch_part_backward,
 };
 

@@ -256,7 +256,7 @@ constinit const OpDef detail::op_defs::part_attention = {
     .launch = launch_part_attention,
 };
 constinit const OpDef detail::op_defs::part_attention_backward = {
-    .kind = OpKind::attention,
+    .kind = OpKind::attention_backward,
     .n_in = 6,
     .optional_in = 5,
     .infer_outputs = infer_part_attention_backward,

@@ -179,7 +179,7 @@ constinit const OpDef detail::op_defs::attention_delta = {
     .launch = launch_delta,
 };
 constinit const OpDef detail::op_defs::ring_attention_backward = {
-    .kind = OpKind::attention,
+    .kind = OpKind::attention_backward,
     .n_in = 5,
     .optional_in = 4,
     .infer_outputs = infer_backward,

@@ -1,12 +1,13 @@
 #pragma once
 
+#include <strata/kernels/values/head_blocks.h>
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/tensor_view.h>
 
 namespace strata::kernels {
 
 /// The cross entropy of logits = x w^T, fused with the GEMM: logits exist in f32 only for one block of rows
-/// at a time (linear_cross_entropy_block_rows). Losses, their mean and targets below 0 are as in
+/// at a time (head_block_rows). Losses, their mean and targets below 0 are as in
 /// CrossEntropyForwardArgs.
 struct LinearCrossEntropyArgs {
   TensorView x;             ///< f32, bf16 or f16 [..., K], T rows
@@ -15,7 +16,7 @@ struct LinearCrossEntropyArgs {
   TensorView losses;        ///< f32, T values, written
   TensorView mean_loss;     ///< f32, 1 value, written
   TensorView divisor = {};  ///< f32, 1 value; rank 0: the number of targets that are not ignored
-  BufferView workspace;     ///< linear_cross_entropy_workspace_bytes(T, V, dtype of x), 64-aligned
+  BufferView workspace;     ///< linear_cross_entropy_workspace_bytes(T, V, dtype of x, blocks), 64-aligned
   BufferView gemm_workspace =
       {};                ///< linear_cross_entropy_gemm_workspace_bytes(T, V, K), 256-aligned, or none
   float softcap = 0.0f;  ///< logits l become softcap tanh(l / softcap); 0: no cap
@@ -24,10 +25,11 @@ struct LinearCrossEntropyArgs {
   /// f32, T values: the log-sum-exp of all logits of each row, written by linear_log_sum_exp; rank 0: that of
   /// the logits of w.
   TensorView lse = {};
+  HeadBlocks blocks = HeadBlocks::host;
 };
-std::int64_t linear_cross_entropy_block_rows(std::int64_t rows, std::int64_t vocab) noexcept;
-std::size_t linear_cross_entropy_workspace_bytes(std::int64_t rows, std::int64_t vocab, DType dtype) noexcept;
-/// Workspace of its largest GEMM on a GPU; see gemm_workspace_bytes.
+std::size_t linear_cross_entropy_workspace_bytes(std::int64_t rows, std::int64_t vocab, DType dtype,
+                                                 HeadBlocks blocks = HeadBlocks::host) noexcept;
+/// Workspace of its largest GEMM on a GPU, for either kind of blocks; see gemm_workspace_bytes.
 std::size_t linear_cross_entropy_gemm_workspace_bytes(std::int64_t rows, std::int64_t vocab,
                                                       std::int64_t k) noexcept;
 Status linear_cross_entropy_async(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& args);

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,12 @@ namespace strata {
 /// use it; it changes no numerical result of a run. Units: seconds, bytes, and floating-point operations.
 struct MachineProfile {
   std::string name;
-  std::string source;  ///< where the figures come from; only shown to people
+  std::string gpu;     ///< part of the name of the GPUs that a shipped profile is of; empty in others
+  std::string source;  ///< where the figures come from
+  /// How strata bench measured; 0: the figures were not measured by it, or by a version that did not say.
+  int format = 0;
+  /// 2: AdamW and RAM are measured beyond the caches, attention in both directions.
+  static constexpr int kMeasuredFormat = 2;
   int cores = 1;
   /// Whether the device is the host backend, whose work shares the cores and the memory of the CPU.
   bool device_is_host = false;
@@ -27,10 +33,12 @@ struct MachineProfile {
   /// Rates of GEMMs whose smallest side is gemm_sizes[i] (ascending), interpolated logarithmically.
   std::vector<double> gemm_sizes, flops_16bit, flops_f32;
   std::vector<double> flops_8bit;  ///< may be empty: then 8-bit GEMMs run at the 16-bit rate
-  double attention_flops_per_s = 0;
-  /// The rates of the other attention backends (kernels/attention_heads.h); 0: unknown, attention_flops_per_s
-  /// applies.
-  double wgmma_attention_flops_per_s = 0, cudnn_attention_flops_per_s = 0;
+  /// Attention forward, by the host's kernel or mma; and by the other backends of a GPU
+  /// (kernels/values/attention_backend.h), where 0 means that attention_flops_per_s applies.
+  double attention_flops_per_s = 0, wgmma_attention_flops_per_s = 0, cudnn_attention_flops_per_s = 0;
+  /// The same backward; 0: as forward.
+  double attention_backward_flops_per_s = 0, wgmma_attention_backward_flops_per_s = 0,
+         cudnn_attention_backward_flops_per_s = 0;
   double device_bytes_per_s = 0;  ///< the rate of ops that are not GEMMs, over all bytes they read and write
   double launch_s = 0;            ///< minimum time of any instruction
   double wake_s = 0;              ///< from the end of a wait for another queue until the waiting queue runs
@@ -42,6 +50,9 @@ struct MachineProfile {
   double host_bytes_per_s = 0;  ///< RAM bandwidth, reads plus writes, all cores
   /// The time of AdamW on all cores, indexed by StateFormat.
   std::array<double, 3> update_s_per_param{};
+  /// The time of AdamW with fp32 states while copies in both directions use the same RAM, and the total of
+  /// these copies; 0: not known, and both are slowed alike.
+  double update_beside_copies_s_per_param = 0, link_beside_update_bytes_per_s = 0;
   static constexpr double kAdamWBytesPerParam =
       26;  ///< RAM traffic of AdamW per parameter with exact (fp32) states
 
@@ -89,8 +100,11 @@ struct MachineProfile {
   SimOptions simulation() const noexcept;
 };
 
+/// What the source of a profile begins with that strata bench measured.
+inline constexpr std::string_view kMeasuredSource = "measured by strata bench";
 /// Parses TOML (or JSON if `origin` ends in .json). Errors: `invalid` with all problems at once, each with
-/// its key and the values that are allowed.
+/// its key and the values that are allowed; `unsupported` for one that a version of strata bench measured in
+/// another way.
 Result<MachineProfile> parse_machine_profile(const std::string& text, const std::string& origin);
 Result<MachineProfile> read_machine_profile(const std::string& path);
 /// Parsing the text returns the same profile.
@@ -104,6 +118,9 @@ struct ShippedMachine {
   std::string_view toml;
 };
 const std::vector<ShippedMachine>& shipped_machines() noexcept;
+/// The shipped profile of a GPU by the name that its driver gives: "NVIDIA H100 80GB HBM3". Its memory and
+/// cores are those of the machine that it was written for. Nothing if there is none.
+std::optional<MachineProfile> shipped_profile_of_gpu(std::string_view gpu);
 /// Returns the shipped profile of that name, or reads a file. Errors: `not_found` with the shipped names, and
 /// the errors of parse_machine_profile.
 Result<MachineProfile> load_machine_profile(const std::string& name_or_path);

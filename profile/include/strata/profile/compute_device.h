@@ -23,6 +23,8 @@ struct ComputeDevice {
 /// `backend`: "host" or "cuda", the value of memory.backend. Errors: `unsupported` if there is no GPU, or if
 /// its compute capability is lower than the kernels need.
 Result<ComputeDevice> compute_device(const std::string& backend, int gpu = 0);
+/// A GPU that can run the kernels, which memory.backend = auto takes. Errors: as compute_device().
+Result<ComputeDevice> usable_gpu(int gpu = 0);
 /// The GPU of a rank, by its number among the ranks of its machine: that with the same number, or the only
 /// one that the launcher lets it see.
 int gpu_of_local_rank(int local_rank);

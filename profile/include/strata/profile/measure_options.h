@@ -12,7 +12,6 @@ struct MeasureOptions {
   std::vector<std::string> environment;  ///< "NAME=value"; determines a run's share of the cores
   std::vector<std::string> nvme_dirs{};  ///< directories of the NVMe tier; none: it is not measured
   bool quick = false;                    ///< a fifth of the time, less exact
-  bool optional_kernels = false;         ///< also kernels that a run must enable: FP8 GEMM, wgmma, cuDNN
   std::string backend = "host";          ///< the compute device: "host" or "cuda"
   int gpu = 0;                           ///< which GPU, if it is one
   std::function<void(std::string_view what)> report = [](std::string_view) {};

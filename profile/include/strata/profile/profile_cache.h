@@ -14,8 +14,8 @@ namespace strata {
 /// $XDG_CACHE_HOME/strata or ~/.cache/strata. Empty if `environment` defines neither.
 std::string profile_path(const std::vector<std::string>& environment, DeviceKind device);
 
-/// A stored profile, if there is one. `warning` is empty, or says that the profile was measured on another
-/// machine (another CPU or another number of threads).
+/// A stored profile, if there is one that this version can use. `warning` is empty, or says that the profile
+/// was measured on another machine (another CPU or another number of threads), or why there is none.
 struct CachedProfile {
   std::optional<MachineProfile> profile;
   std::string warning;
@@ -29,10 +29,10 @@ Status store_profile(Io& io, const MachineProfile& profile, const std::string& p
 /// The name of the machine that a profile depends on: "AMD EPYC, 2 threads", "NVIDIA H200 with AMD EPYC, 16
 /// threads".
 std::string machine_name(const ComputeDevice& device, int threads);
-/// The stored profile of this host for the device that a run computes on. Errors: those of
-/// load_cached_profile(), and `unsupported` if there is no such device. `local_ranks`: processes that share
-/// this machine's threads; if there are several, the profile may be that of more threads than one of them
-/// has.
+/// The stored profile of this host for the device that a run computes on; if there is none, the shipped one
+/// of its GPU with a warning. Errors: those of load_cached_profile(), and `unsupported` if there is no such
+/// device. `local_ranks`: processes that share this machine's threads; if there are several, the profile may
+/// be that of more threads than one of them has.
 Result<CachedProfile> load_local_profile(Io& io, const std::vector<std::string>& environment,
                                          const std::string& backend, int threads, int local_ranks = 1);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <strata/kernels/align/log_prob_scaling.h>
+#include <strata/kernels/values/head_blocks.h>
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/tensor_view.h>
 
@@ -17,10 +18,11 @@ struct LinearLogProbsArgs {
   TensorView log_probs;       ///< f32, T values, written
   TensorView lse;             ///< f32, T values, written: the log-sum-exps of the rows' logits
   TensorView entropies = {};  ///< f32, T values, written; rank 0: not computed
-  BufferView workspace;       ///< linear_cross_entropy_workspace_bytes(T, V, dtype of x), 64-aligned
+  BufferView workspace;       ///< linear_cross_entropy_workspace_bytes(T, V, dtype of x, blocks), 64-aligned
   BufferView gemm_workspace =
       {};  ///< linear_cross_entropy_gemm_workspace_bytes(T, V, K), 256-aligned, or none
   LogProbScaling scaling = {};
+  HeadBlocks blocks = HeadBlocks::host;
 };
 Status linear_log_probs_async(Backend& backend, Stream& stream, const LinearLogProbsArgs& args);
 void linear_log_probs_host(const LinearLogProbsArgs& args, ThreadPool& pool);
@@ -36,6 +38,7 @@ struct LinearLogProbsBackwardArgs {
   bool accumulate_dw = false;
   BufferView workspace, gemm_workspace = {};  ///< as in LinearLogProbsArgs
   LogProbScaling scaling = {};
+  HeadBlocks blocks = HeadBlocks::host;
 };
 Status linear_log_probs_backward_async(Backend& backend, Stream& stream,
                                        const LinearLogProbsBackwardArgs& args);
