@@ -66,7 +66,8 @@ STRATA_HD T stored_scale(T x, float factor) {
   return from_f32<T>(to_f32(x) * factor);
 }
 /// The soft cap of a logit, cap * tanh(x / cap), and its derivative as a function of the capped logit.
-STRATA_HD float capped_logit(float x, float cap) { return simd::tanh_of(x * (1.0f / cap)) * cap; }
+STRATA_HD float capped_logit(float x, float cap, float inverse) { return simd::tanh_of(x * inverse) * cap; }
+STRATA_HD float capped_logit(float x, float cap) { return capped_logit(x, cap, 1.0f / cap); }
 STRATA_HD float cap_derivative(float capped, float cap) {
   const float t = capped * (1.0f / cap);
   return 1.0f - t * t;

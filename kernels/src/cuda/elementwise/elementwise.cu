@@ -2,15 +2,17 @@
 #include <strata/dispatch/rows.h>
 #include <strata/kernels/elementwise.h>
 
+#include "cuda/elementwise/packs.h"
 #include "cuda/row_math.h"
 
-// One thread per element.
+// One thread per pack of 16 bytes (packs.h), or per element where tensors are not aligned so.
 namespace strata::kernels::cuda {
 namespace {
 
 using dispatch::dispatch_launch;
 using dispatch::kThreads;
 using dispatch::num_blocks;
+using dispatch::row_grid;
 using dispatch::thread_index;
 
 template <class T, class F>
@@ -20,6 +22,19 @@ __global__ void __launch_bounds__(kThreads) map_one(const T* x, T* y, std::int64
 template <class T, class F>
 __global__ void __launch_bounds__(kThreads) map_two(const T* a, const T* b, T* y, std::int64_t n, F f) {
   if (const std::int64_t i = thread_index(); i < n) y[i] = f(a[i], b[i]);
+}
+template <class T, class F>
+__global__ void __launch_bounds__(kThreads) map_one_packed(const T* x, T* y, std::int64_t n, F f) {
+  detail::map_pack(thread_index(), n, f, y, x);
+}
+template <class T, class F>
+__global__ void __launch_bounds__(kThreads)
+    map_two_packed(const T* a, const T* b, T* y, std::int64_t n, F f) {
+  detail::map_pack(thread_index(), n, f, y, a, b);
+}
+template <class T>
+unsigned pack_blocks(std::int64_t n) {
+  return num_blocks(n, std::int64_t{kThreads} * detail::Pack<T>::kSize);
 }
 
 // Functors instead of lambdas, so that the kernels have names in profiles.
@@ -61,10 +76,13 @@ struct Scale {
     return detail::stored_scale(x, factor);
   }
 };
-__global__ void __launch_bounds__(kThreads)
-    softcap_kernel(const float* x, float* y, std::int64_t n, float cap) {
-  if (const std::int64_t i = thread_index(); i < n) y[i] = detail::capped_logit(x[i], cap);
-}
+struct Softcap {
+  float cap, inverse;
+  template <class T>
+  __device__ T operator()(T x) const {
+    return from_f32<T>(detail::capped_logit(to_f32(x), cap, inverse));
+  }
+};
 
 template <class F>
 Status map(Stream& stream, const TensorView& x, const TensorView& y, F f) {
@@ -72,7 +90,12 @@ Status map(Stream& stream, const TensorView& x, const TensorView& y, F f) {
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(x.dtype, [&]<class T>(std::type_identity<T>) {
-    map_one<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(x.as<T>(), y.as<T>(), n, f);
+    const T* const from = x.as<T>();
+    T* const into = y.as<T>();
+    if (detail::are_pack_aligned(from, into))
+      map_one_packed<<<pack_blocks<T>(n), kThreads, 0, queue>>>(from, into, n, f);
+    else
+      map_one<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(from, into, n, f);
   });
 }
 template <class F>
@@ -81,30 +104,32 @@ Status map(Stream& stream, const TensorView& a, const TensorView& b, const Tenso
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.dtype, [&]<class T>(std::type_identity<T>) {
-    map_two<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(a.as<T>(), b.as<T>(), y.as<T>(), n, f);
+    const T *const one = a.as<T>(), *const other = b.as<T>();
+    T* const into = y.as<T>();
+    if (detail::are_pack_aligned(one, other, into))
+      map_two_packed<<<pack_blocks<T>(n), kThreads, 0, queue>>>(one, other, into, n, f);
+    else
+      map_two<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(one, other, into, n, f);
   });
 }
 
-// i counts the n = rows * f outputs; the gate and up values of an output are f apart.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    swiglu(const T* gate_up, T* y, bool gelu, std::int64_t n, std::int64_t f) {
-  const std::int64_t i = thread_index();
-  if (i >= n) return;
-  const T* gate = gate_up + i / f * 2 * f + i % f;
-  y[i] = gelu ? detail::stored_geglu(gate[0], gate[f]) : detail::stored_swiglu(gate[0], gate[f]);
+// The grid has the parts of a row in x, and rows in y, of which a block has several if there are many.
+template <int kN, class T>
+__global__ void __launch_bounds__(kThreads) gate(const T* gate_up, T* y, bool gelu, int rows, int f) {
+  const int first = static_cast<int>(blockIdx.x * kThreads + threadIdx.x) * kN;
+  if (first >= f) return;
+  for (int row = static_cast<int>(blockIdx.y); row < rows; row += static_cast<int>(gridDim.y))
+    detail::gate_part<kN>(gate_up + std::int64_t{row} * 2 * f, y + std::int64_t{row} * f, gelu, f, first);
 }
-template <class T>
+template <int kN, class T>
 __global__ void __launch_bounds__(kThreads)
-    swiglu_back(const T* gate_up, const T* dy, T* dgate_up, bool gelu, std::int64_t n, std::int64_t f) {
-  const std::int64_t i = thread_index();
-  if (i >= n) return;
-  const std::int64_t at = i / f * 2 * f + i % f;
-  const T gate = gate_up[at], up = gate_up[at + f];
-  const auto d =
-      gelu ? detail::stored_geglu_backward(gate, up, dy[i]) : detail::stored_swiglu_backward(gate, up, dy[i]);
-  dgate_up[at] = d.gate;
-  dgate_up[at + f] = d.up;
+    gate_back(const T* gate_up, const T* dy, T* dgate_up, bool gelu, int rows, int f) {
+  const int first = static_cast<int>(blockIdx.x * kThreads + threadIdx.x) * kN;
+  if (first >= f) return;
+  for (int row = static_cast<int>(blockIdx.y); row < rows; row += static_cast<int>(gridDim.y)) {
+    const std::int64_t at = std::int64_t{row} * 2 * f;
+    detail::gate_part_backward<kN>(gate_up + at, dy + std::int64_t{row} * f, dgate_up + at, gelu, f, first);
+  }
 }
 
 template <class T>
@@ -129,32 +154,39 @@ Status relu_backward(Backend&, Stream& stream, const ReluBackwardArgs& a) {
 Status add(Backend&, Stream& stream, const AddArgs& a) { return map(stream, a.a, a.b, a.y, Add{}); }
 
 Status swiglu_forward(Backend&, Stream& stream, const SwigluForwardArgs& a) {
-  const std::int64_t n = a.y.n_elems();
-  if (n == 0) return Status::ok();
+  const auto rows = static_cast<int>(dispatch::row_count(a.y)),
+             f = static_cast<int>(dispatch::row_length(a.y));
+  if (a.y.n_elems() == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.y.dtype, [&]<class T>(std::type_identity<T>) {
-    swiglu<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(a.gate_up.as<T>(), a.y.as<T>(), a.gelu, n,
-                                                            dispatch::row_length(a.y));
+    constexpr int kSize = detail::Pack<T>::kSize;
+    const T* const from = a.gate_up.as<T>();
+    T* const into = a.y.as<T>();
+    if (f % kSize == 0 && detail::are_pack_aligned(from, into))
+      gate<kSize><<<row_grid(rows, f / kSize), kThreads, 0, queue>>>(from, into, a.gelu, rows, f);
+    else
+      gate<1><<<row_grid(rows, f), kThreads, 0, queue>>>(from, into, a.gelu, rows, f);
   });
 }
 Status swiglu_backward(Backend&, Stream& stream, const SwigluBackwardArgs& a) {
-  const std::int64_t n = a.dy.n_elems();
-  if (n == 0) return Status::ok();
+  const auto rows = static_cast<int>(dispatch::row_count(a.dy)),
+             f = static_cast<int>(dispatch::row_length(a.dy));
+  if (a.dy.n_elems() == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.dy.dtype, [&]<class T>(std::type_identity<T>) {
-    swiglu_back<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(
-        a.gate_up.as<T>(), a.dy.as<T>(), a.dgate_up.as<T>(), a.gelu, n, dispatch::row_length(a.dy));
+    constexpr int kSize = detail::Pack<T>::kSize;
+    const T *const from = a.gate_up.as<T>(), *const dy = a.dy.as<T>();
+    T* const into = a.dgate_up.as<T>();
+    if (f % kSize == 0 && detail::are_pack_aligned(from, dy, into))
+      gate_back<kSize><<<row_grid(rows, f / kSize), kThreads, 0, queue>>>(from, dy, into, a.gelu, rows, f);
+    else
+      gate_back<1><<<row_grid(rows, f), kThreads, 0, queue>>>(from, dy, into, a.gelu, rows, f);
   });
 }
 
 Status scale(Backend&, Stream& stream, const ScaleArgs& a) { return map(stream, a.x, a.y, Scale{a.factor}); }
 Status softcap(Backend&, Stream& stream, const SoftcapArgs& a) {
-  const std::int64_t n = a.x.n_elems();
-  if (n == 0) return Status::ok();
-  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  softcap_kernel<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(a.x.as<float>(), a.y.as<float>(), n, a.cap);
-  STRATA_CUDA_TRY(cudaGetLastError());
-  return Status::ok();
+  return map(stream, a.x, a.y, Softcap{a.cap, 1.0f / a.cap});
 }
 
 Status fill(Backend&, Stream& stream, const FillArgs& a) {

@@ -2,6 +2,7 @@
 #include <strata/dispatch/rows.h>
 #include <strata/kernels/rope.h>
 
+#include "cuda/elementwise/packs.h"
 #include "cuda/row_math.h"
 #include "embedding/rope_scaling.h"
 
@@ -11,12 +12,13 @@ namespace {
 using dispatch::dispatch_launch;
 using dispatch::kThreads;
 using dispatch::num_blocks;
+using dispatch::row_grid;
 using dispatch::thread_index;
 
 __global__ void __launch_bounds__(kThreads)
-    fill_positions(const std::int32_t* starts, std::int32_t* positions, std::int64_t first, std::int64_t seq,
-                   std::int64_t n) {
-  const std::int64_t t = thread_index();
+    fill_positions(const std::int32_t* starts, std::int32_t* positions, std::int64_t first, std::uint32_t seq,
+                   std::uint32_t n) {
+  const auto t = static_cast<std::uint32_t>(thread_index());
   if (t >= n) return;
   const auto position = static_cast<std::int32_t>(first + t % seq);
   positions[t] = starts == nullptr ? position : position - starts[t];
@@ -41,42 +43,17 @@ __global__ void __launch_bounds__(kThreads)
       static_cast<float>(sin(static_cast<double>(angle))) * frequencies.attention_factor;
 }
 
-/// Parameters that all threads of rotate_rows share.
-struct RotateParams {
-  std::int64_t width, heads, head_dim, pairs;
-  bool interleaved, inverse, copies;
-};
-// A thread rotates one pair of a head or copies one element: each head has `parts` threads, the rest of the
-// row has one thread per element.
-template <class T>
+// The grid has the parts of a row in x, and rows in y.
+template <int kN, class T>
 __global__ void __launch_bounds__(kThreads)
-    rotate_rows(const T* x, const std::int32_t* positions, const float* table, T* y, RotateParams a,
-                std::int64_t rows) {
-  const std::int64_t passthrough = a.head_dim - 2 * a.pairs, parts = a.pairs + passthrough;
-  const std::int64_t rest = a.width - a.heads * a.head_dim, of_row = a.heads * parts + rest;
-  const std::int64_t i = thread_index();
-  if (i >= rows * of_row) return;
-  const std::int64_t t = i / of_row, at = i % of_row;
-  const T* from = x + t * a.width;
-  T* into = y + t * a.width;
-  if (at >= a.heads * parts) {
-    const std::int64_t e = a.heads * a.head_dim + at - a.heads * parts;
-    if (a.copies) into[e] = from[e];
-    return;
+    rotate_rows(const T* x, const std::int32_t* positions, const float* table, T* y, detail::Rotation r,
+                int rows) {
+  const int part = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
+  if (part >= r.row_threads<kN>()) return;
+  for (int t = static_cast<int>(blockIdx.y); t < rows; t += static_cast<int>(gridDim.y)) {
+    const std::int64_t at = std::int64_t{t} * r.width;
+    detail::rotate_part<kN>(x + at, table + std::int64_t{positions[t]} * 2 * r.pairs, y + at, r, part);
   }
-  const std::int64_t head = at / parts * a.head_dim, part = at % parts;
-  if (part >= a.pairs) {
-    const std::int64_t e = head + a.pairs + part;
-    if (a.copies) into[e] = from[e];
-    return;
-  }
-  const float* cosines = table + positions[t] * 2 * a.pairs;
-  const float sine = cosines[a.pairs + part];
-  const std::int64_t first = head + (a.interleaved ? 2 * part : part),
-                     second = first + (a.interleaved ? 1 : a.pairs);
-  const auto pair = detail::rotate(from[first], from[second], cosines[part], a.inverse ? -sine : sine);
-  into[first] = pair.first;
-  into[second] = pair.second;
 }
 
 }  // namespace
@@ -87,7 +64,8 @@ Status positions(Backend&, Stream& stream, const PositionsArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   fill_positions<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(
       dispatch::is_present(a.doc_start) ? a.doc_start.as<std::int32_t>() : nullptr,
-      a.positions.as<std::int32_t>(), a.first, a.seq, n);
+      a.positions.as<std::int32_t>(), a.first, static_cast<std::uint32_t>(a.seq),
+      static_cast<std::uint32_t>(n));
   STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();
 }
@@ -102,16 +80,28 @@ Status rope_table(Backend&, Stream& stream, const RopeTableArgs& a) {
 }
 
 Status rope(Backend&, Stream& stream, const RopeArgs& a) {
-  const std::int64_t rows = dispatch::row_count(a.x), width = dispatch::row_length(a.x);
-  const std::int64_t pairs = dispatch::row_length(a.table) / 2;
-  const std::int64_t all = rows * (width - a.heads * pairs);
-  if (all == 0) return Status::ok();
+  const auto rows = static_cast<int>(dispatch::row_count(a.x));
+  const detail::Rotation r = {.width = static_cast<int>(dispatch::row_length(a.x)),
+                              .heads = static_cast<int>(a.heads),
+                              .head_dim = static_cast<int>(a.head_dim),
+                              .pairs = static_cast<int>(dispatch::row_length(a.table) / 2),
+                              .interleaved = a.interleaved,
+                              .inverse = a.inverse,
+                              .copies = a.x.data != a.y.data};
+  if (rows == 0 || r.row_threads<1>() == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
-    rotate_rows<<<num_blocks(all, kThreads), kThreads, 0, queue>>>(
-        a.x.as<T>(), a.positions.as<std::int32_t>(), a.table.as<float>(), a.y.as<T>(),
-        RotateParams{width, a.heads, a.head_dim, pairs, a.interleaved, a.inverse, a.x.data != a.y.data},
-        rows);
+    constexpr int kSize = detail::Pack<T>::kSize;
+    const T* const from = a.x.as<T>();
+    T* const into = a.y.as<T>();
+    const auto* const positions = a.positions.as<std::int32_t>();
+    const auto* const table = a.table.as<float>();
+    if (r.divides<kSize>() && detail::are_pack_aligned(from, into))
+      rotate_rows<kSize><<<row_grid(rows, r.row_threads<kSize>()), kThreads, 0, queue>>>(
+          from, positions, table, into, r, rows);
+    else
+      rotate_rows<1>
+          <<<row_grid(rows, r.row_threads<1>()), kThreads, 0, queue>>>(from, positions, table, into, r, rows);
   });
 }
 

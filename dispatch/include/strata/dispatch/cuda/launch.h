@@ -22,6 +22,12 @@ inline constexpr int kRowsPerBlock = kThreads / kLanes;
 inline unsigned num_blocks(std::int64_t n, std::int64_t per_block) {
   return static_cast<unsigned>(ceil_div(n, per_block));
 }
+/// A grid of kThreads a block for `threads` of each row, so that no thread divides to find its row: x has the
+/// threads of a row, y rows, at most as many as a grid may have.
+inline dim3 row_grid(std::int64_t rows, std::int64_t threads) {
+  constexpr std::int64_t kMaxY = 65535;
+  return {num_blocks(threads, kThreads), static_cast<unsigned>(rows < kMaxY ? rows : kMaxY)};
+}
 /// The element or column of the calling thread.
 __device__ inline std::int64_t thread_index() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 /// The row of the calling half warp.
