@@ -41,6 +41,10 @@ foreach(suite IN LISTS suites)
   string(REGEX REPLACE " .*$" "" name "${suite}")
   string(REGEX REPLACE "^[^ ]* " "" filter "${suite}")
   add_test("${PREFIX}.${name}" ${EMULATOR} "${PROGRAM}" "--gtest_filter=${filter}" "--gtest_output=xml:${RESULTS}/${PREFIX}.${name}.xml")
+  # Programs use a GPU unless they are told otherwise; tests that are not about one run as on a machine without.
+  if(NOT "gpu" IN_LIST LABELS)
+    set_tests_properties("${PREFIX}.${name}" PROPERTIES ENVIRONMENT "CUDA_VISIBLE_DEVICES=")
+  endif()
   # A suite counts as skipped if all its cases were.
   set_tests_properties("${PREFIX}.${name}" PROPERTIES TIMEOUT 1800 LABELS "${LABELS}" WORKING_DIRECTORY "${DIRECTORY}"
     SKIP_REGULAR_EXPRESSION "PASSED  . 0 tests[.]\n(.  SKIPPED . [^\n]*\n)+(\n *YOU HAVE [^\n]*\n*)?$")

@@ -138,12 +138,14 @@ Result<std::unique_ptr<TokenCache>> open_token_cache(const TrainConfig& config, 
 
 bool is_masked(const TokenCache& cache) { return cache.n_loss_tokens() < cache.n_tokens(); }
 
+bool is_cudnn_alone(const std::string& order) { return order == "cudnn" || order.starts_with("cudnn/"); }
+
 bool has_whole_documents(const TrainConfig& config, const TokenCache& cache) {
   if (is_masked(cache)) return true;
   const std::uint64_t n = cache.n_documents(), seq = static_cast<std::uint64_t>(config.model.seq);
   // cuDNN has no attention within documents.
   if (config.model.from.empty() || !config.model.states.empty() || n < 2 ||
-      config.train.attention_backend == "cudnn")
+      is_cudnn_alone(config.train.attention_backend))
     return false;
   std::uint64_t n_whole = 0;
   for (std::uint64_t d = 0; d < n; ++d) n_whole += cache.document_end(d) - cache.document_begin(d) <= seq;

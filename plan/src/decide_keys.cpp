@@ -1,5 +1,7 @@
 #include "decide_keys.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,7 +20,7 @@
 #include <strata/profile/memory_budgets.h>
 #include <strata/runtime/memory/host_memory.h>
 #include <strata/profile/machine_memory.h>
-#include <strata/runtime/backend/cuda_backend.h>
+#include <strata/runtime/backend/cuda_device.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
@@ -31,6 +33,8 @@
 #include <strata/config/model_choice.h>
 
 #include <strata/plan/gemm_choice.h>
+
+#include "decide_attention.h"
 
 namespace strata {
 namespace {
@@ -59,6 +63,11 @@ void decide_memory(LoadedConfig& loaded, const MachineProfile* machine, const Co
       (device.kind == DeviceKind::cuda ? "80 % of the free memory" : "40 % of the free memory") + of_ranks);
 }
 
+// Whether this backend alone computes attention: of several, those that the machine lacks are left out.
+bool asks_for(const TrainConfig& c, kernels::AttentionBackend backend) {
+  return c.train.attention_backend == kernels::to_string(backend);
+}
+
 // Refuses what the user asked for and the GPU or the build lacks.
 Status check_gpu_kernels(const TrainConfig& c, const ComputeDevice& device) {
   if (device.kind != DeviceKind::cuda) return {};
@@ -71,13 +80,14 @@ Status check_gpu_kernels(const TrainConfig& c, const ComputeDevice& device) {
   if (trained_part(c) == TrainedPart::subspaces && c.optim.galore_svd == "exact")
     return Status::error(Code::unsupported,
                          "optim.galore_svd = exact is computed on the host backend; use subspace on a GPU");
-  if (c.train.attention_backend == "wgmma" && !kernels::cuda_has_wgmma())
-    return Status::error(
-        Code::unsupported,
-        str("train.attention_backend = wgmma: ", device.name, " has compute capability ", capability(),
-            "; wgmma needs 9.0 and a build with 90a in CMAKE_CUDA_ARCHITECTURES"));
-  if (c.train.attention_backend == "cudnn")
-    return kernels::cudnn_version().status().annotate("train.attention_backend = cudnn");
+  if (asks_for(c, kernels::AttentionBackend::wgmma) && !kernels::cuda_has_wgmma())
+    return Status::error(Code::unsupported,
+                         str("train.attention_backend = ", c.train.attention_backend, ": ", device.name,
+                             " has compute capability ", capability(),
+                             "; wgmma needs 9.0 and a build with 90a in CMAKE_CUDA_ARCHITECTURES"));
+  if (asks_for(c, kernels::AttentionBackend::cudnn))
+    return kernels::cudnn_version().status().annotate(
+        str("train.attention_backend = ", c.train.attention_backend));
   return {};
 }
 
@@ -146,20 +156,41 @@ std::string_view name_of(GradientPolicy where) {
   return where == GradientPolicy::device ? "device" : "pinned";
 }
 
+struct BackendChoice {
+  std::string_view backend;
+  std::string why;
+};
+// A GPU is used if there is one for each rank on this machine that can run the kernels. A launcher may let
+// each process see one of several.
+BackendChoice backend_of_this_machine(const TrainConfig& c) {
+  const auto gpu = usable_gpu();
+  if (!gpu.has_value()) return {"host", std::string(gpu.status().message())};
+  const int n = cuda_device_count(), ranks = c.parallel.local_ranks;
+  // The CUDA runtime reads this variable, too.
+  const bool shown_one_each =
+      n == 1 && c.parallel.transport != "threads" && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
+  if (ranks > n && !shown_one_each)
+    return {"host", str(plural(ranks, "rank"), " on this machine, but ", plural(n, "GPU"),
+                        "; memory.backend=cuda lets them share")};
+  if (trained_part(c) == TrainedPart::subspaces && c.optim.galore_svd == "exact")
+    return {"host", "optim.galore_svd = exact is computed there alone"};
+  return {"cuda", gpu->name};
+}
+
 }  // namespace
 
 void resolve_backend(LoadedConfig& loaded, const MachineProfile* other_machine) {
-  TrainConfig& c = loaded.config;
-  if (c.memory.backend != "auto") return;
-  const bool is_cuda = other_machine != nullptr && !other_machine->device_is_host;
-  decide(loaded, "memory.backend", std::string(is_cuda ? "cuda" : "host"),
-         other_machine != nullptr ? str("the compute device of ", other_machine->name)
-         : cuda_available()       ? std::string("a GPU is used only with memory.backend=cuda")
-                                  : cuda_status());
+  if (loaded.config.memory.backend != "auto") return;
+  const auto [backend, why] = other_machine == nullptr
+                                  ? backend_of_this_machine(loaded.config)
+                                  : BackendChoice{other_machine->device_is_host ? "host" : "cuda",
+                                                  str("the compute device of ", other_machine->name)};
+  decide(loaded, "memory.backend", std::string(backend), why);
 }
 
-Result<TierBytes> decide_machine(LoadedConfig& loaded, const MachineProfile* other_machine) {
+Result<TierBytes> decide_machine(LoadedConfig& loaded, const MachineProfile* profile, bool is_other) {
   const TrainConfig& c = loaded.config;
+  const MachineProfile* const other_machine = is_other ? profile : nullptr;
   resolve_backend(loaded, other_machine);
   // A plan for another machine's GPU must not require one here.
   ComputeDevice device;
@@ -170,6 +201,7 @@ Result<TierBytes> decide_machine(LoadedConfig& loaded, const MachineProfile* oth
   STRATA_TRY(check_gpu_kernels(c, device));
   if (other_machine == nullptr) STRATA_TRY(resolve_bf16_gemm(loaded));
   decide_dtype(loaded, other_machine, device);
+  decide_attention(loaded, profile, is_other);
   STRATA_TRY(decide_isa(loaded));
   return machine_memory(other_machine, device, read_host_facts(),
                         {*c.memory.device_bytes, *c.memory.pinned_bytes, c.memory.nvme_bytes});

@@ -10,9 +10,11 @@ namespace strata {
 struct LoadedConfig;
 
 /// Decides the `auto` keys that depend on the machine and not on the model, and applies the choice of the
-/// instruction set. `other_machine`: the profile of the machine that is planned for; null: this one. Returns
-/// the machine's memory. Errors: `unsupported` for a key that the machine has no hardware for.
-Result<TierBytes> decide_machine(LoadedConfig& loaded, const MachineProfile* other_machine = nullptr);
+/// instruction set. `profile`: that of this machine, if there is one, or with `is_other` that of the machine
+/// that is planned for. Returns the machine's memory. Errors: `unsupported` for a key that the machine has no
+/// hardware for.
+Result<TierBytes> decide_machine(LoadedConfig& loaded, const MachineProfile* profile = nullptr,
+                                 bool is_other = false);
 
 /// Decides train.frozen_masters. Errors: those of reading the folder of model.from.
 Status decide_frozen_masters(LoadedConfig& loaded);

@@ -142,8 +142,7 @@ Result<FoundPlan> choose_stage(LoadedConfig& loaded, CandidatePrograms& candidat
 }  // namespace
 
 Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
-  STRATA_TRY_ASSIGN(const TierBytes most,
-                    decide_machine(loaded, basis.other_machine ? basis.profile : nullptr));
+  STRATA_TRY_ASSIGN(const TierBytes most, decide_machine(loaded, basis.profile, basis.other_machine));
   const TrainConfig& c = loaded.config;
   STRATA_TRY(validate(decoder_config(c)));
   STRATA_TRY(decide_frozen_masters(loaded));
@@ -202,6 +201,9 @@ Result<PlannedJob> plan_with_batch_split(
                       load(with_overrides(request, {str("train.micro_batch=", micro_batch),
                                                     str("train.grad_accum=", grad_accum)})));
     carry_over_bf16_gemm(loaded, again);
+    if (again.config.train.attention_backend == "auto" && loaded.config.train.attention_backend != "auto")
+      decide(again, "train.attention_backend", loaded.config.train.attention_backend,
+             std::string(loaded.tree.entry("train.attention_backend").why));
     loaded = std::move(again);
   }
 }

@@ -158,7 +158,7 @@ std::string render(const Candidate& run, const std::string& head) {
 
 }  // namespace
 
-std::string starter_backend() { return cuda_available() ? "cuda" : "host"; }
+std::string starter_backend() { return usable_gpu().has_value() ? "cuda" : "host"; }
 
 Result<StarterConfig> make_starter_config(const StarterAnswers& answers,
                                           const std::vector<std::string>& environment,

@@ -96,8 +96,8 @@ const IdentityCase kRuns[] = {
 };
 
 TrainConfig config_of(Arguments arguments) {
-  for (const char* const given :
-       {"memory.backend=host", "train.dtype=f32", "train.base=full", "data.val=", "train.grad_accum=1"})
+  for (const char* const given : {"memory.backend=host", "train.dtype=f32", "train.base=full",
+                                  "data.val=", "train.grad_accum=1", "train.attention_backend=mma"})
     if (std::none_of(arguments.begin(), arguments.end(), [&](const std::string& argument) {
           return argument.starts_with(std::string(given).substr(0, std::string(given).find('=')));
         }))

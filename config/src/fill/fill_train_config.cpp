@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <strata/kernels/values/attention_order.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/config/objective.h>
@@ -107,6 +108,9 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, bool trai
                            tree.entry("train.fp8").origin, "); GEMMs have one of the two"));
   detail::check_adapter(tree, config, problems);
   detail::check_galore(tree, config, trains, problems);
+  if (const std::string& backend = config.train.attention_backend; backend != "auto")
+    if (const Status status = kernels::parse_attention_order(backend).status(); !status.is_ok())
+      problems.push_back(str(set_by(tree, "train.attention_backend"), ": ", status.message()));
   for (const std::string& group : config.optim.param_groups)
     if (const Status status = parse_param_group(group).status(); !status.is_ok())
       problems.push_back(str(set_by(tree, "optim.param_groups"), ": ", status.message()));

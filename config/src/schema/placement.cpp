@@ -14,7 +14,9 @@ constexpr TrainKey kPlacementKeys[] = {
       .name = "backend",
       .type = KeyType::choice,
       .default_text = "auto",
-      .doc = "compute device: the CPU (host) or a GPU (cuda)",
+      .doc = "compute device: the CPU (host) or a GPU (cuda); auto = a GPU, if there is one for each rank on "
+             "this "
+             "machine",
       .allows_auto = true,
       .choices = "host|cuda"},
      field<&C::memory, &C::Memory::backend>,

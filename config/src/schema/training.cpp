@@ -100,6 +100,14 @@ constexpr TrainKey kTrainingKeys[] = {
      field<&C::train, &C::Train::seed>,
      {.identity = kIdentity}},
     {{.section = "train",
+      .name = "digest",
+      .type = KeyType::boolean,
+      .default_text = "true",
+      .doc = "whether the end of a run computes the digest of all states (state_digest of summary.json), for "
+             "which it reads them once"},
+     field<&C::train, &C::Train::digest>,
+     {.identity = kNoBits}},
+    {{.section = "train",
       .name = "dtype",
       .type = KeyType::choice,
       .default_text = "auto",
@@ -127,10 +135,15 @@ constexpr TrainKey kTrainingKeys[] = {
      {.identity = kIdentity.formerly("full")}},
     {{.section = "train",
       .name = "attention_backend",
-      .type = KeyType::choice,
-      .default_text = "mma",
-      .doc = "attention kernels on a GPU: mma, wgmma (compute capability 9.0 only) or cuDNN",
-      .choices = "mma|wgmma|cudnn"},
+      .type = KeyType::text,
+      .default_text = "auto",
+      .doc = "attention kernels on a GPU: mma, wgmma (compute capability 9.0 only) or cudnn, or several in "
+             "order of "
+             "preference, of which each layer takes the first that supports it, and another order of the "
+             "backward "
+             "after a slash; auto = the fastest first",
+      .example = "train.attention_backend=cudnn,wgmma,mma",
+      .allows_auto = true},
      field<&C::train, &C::Train::attention_backend>,
      {.identity = kIdentity.formerly("mma")}},
     {{.section = "train",

@@ -208,10 +208,19 @@ TEST_F(CliRunE2e, MetricsAndSummaryHaveTheDocumentedFields) {
         "nvme_bytes_written", "write_budget_bytes", "peak_rss_bytes", "rss_limit_bytes", "steady_state"})
     EXPECT_TRUE(all.contains(key)) << key;
   EXPECT_EQ(all["state_digest"].get<std::string>().size(), 32u);
+  EXPECT_GT(all["init_s"], 0.0);
+  EXPECT_GT(all["digest_s"], 0.0);
   for (const char* lane : {"h2d", "d2h", "nvme_read", "nvme_write"}) {
     EXPECT_EQ(all["lanes"][lane]["bytes"], all["moved_bytes"][lane]) << lane;
     EXPECT_GT(all["lanes"][lane]["busy_s"].get<double>(), 0) << lane;
   }
+}
+
+TEST_F(CliRunE2e, TheDigestOfTheStatesCanBeLeftOut) {
+  ASSERT_EQ(strata(run_of("run", 2, {"train.digest=false"})).exit_code, 0);
+  const nlohmann::json all = summary("run");
+  EXPECT_TRUE(all["state_digest"].is_null());
+  EXPECT_EQ(all["digest_s"], 0.0);
 }
 
 TEST_F(CliRunE2e, PeaksAreWhatWasPlannedAndWithinTheBudgets) {

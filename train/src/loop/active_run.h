@@ -28,6 +28,7 @@ struct ActiveRun {
   PlannedJob planned;
   std::unique_ptr<Job> job;
   std::optional<Manifest> resumed{};  ///< the manifest of the checkpoint that the run was loaded from
+  double init_s = 0;                  ///< from the start of the run to its first step
 
   PlanBasis basis() const { return {machine.profile ? &*machine.profile : nullptr, false}; }
 };

@@ -102,6 +102,7 @@ Result<RunResult> train_to_end(ActiveRun& active, const TrainingData& training_d
   const ForecastComparison expected =
       compare_forecast(*active.planned.plan, active.planned.forecast, active.machine, outcome);
   STRATA_TRY(detail::write_trace(active.trace, 0, folder.path(), active.io));
+  outcome.init_s = active.init_s;
   Engine& engine = active.job->engine();
   STRATA_TRY(
       folder.write("summary.json", summary_json(outcome, engine, config.io.write_budget_bytes, expected)));
@@ -174,6 +175,8 @@ Result<RunResult> train(const RunRequest& request, LoadedConfig& loaded, std::un
                         Observer& observer, Signals& signals, const std::vector<std::string>& asked,
                         Ranks& ranks) {
   Io& io = posix_io();
+  const SteadyClock clock;
+  const std::int64_t start = clock.now_ns();
   const TrainConfig& config = loaded.config;
   const std::string& path = folder->path();
   STRATA_TRY_ASSIGN(const LogLevel level, parse_log_level(config.log.level));
@@ -186,16 +189,15 @@ Result<RunResult> train(const RunRequest& request, LoadedConfig& loaded, std::un
   STRATA_TRY_ASSIGN(const std::unique_ptr<TrainingData> training_data, TrainingData::open(config, io));
   STRATA_TRY(check_not_cancelled(signals));
   decide_by_data(loaded, *training_data);
+  resolve_backend(loaded);
   if (!checkpoints.empty()) {
     STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoints.front()));
     STRATA_TRY(match_checkpoint(checkpoints.front(), manifest, *training_data, path, loaded, io, *log));
     if (is_finished(manifest, config, path, io)) return nothing_to_do(manifest, config, path);
   }
-  resolve_backend(loaded);
   STRATA_TRY_ASSIGN(const CachedProfile machine,
                     load_local_profile(io, request.environment, config.memory.backend,
                                        config.cpu.share.threads(), config.parallel.local_ranks));
-  const SteadyClock clock;
   const std::unique_ptr<Trace> trace = detail::create_trace(config.log.trace, 0, clock);
   ActiveRun active{request, loaded, machine, io, trace.get(), ranks.world, {}, {}};
   STRATA_TRY(plan_run(active, *training_data, signals));
@@ -215,6 +217,7 @@ Result<RunResult> train(const RunRequest& request, LoadedConfig& loaded, std::un
     return drop_applied_request(request, path, asked, io);
   };
   STRATA_TRY(agree(ranks.world, begin()));
+  active.init_s = 1e-9 * static_cast<double>(clock.now_ns() - start);
   observer.on_start(config);
   return train_to_end(active, *training_data, *folder, observer, signals, *task);
 }

@@ -280,8 +280,12 @@ Status Trainer::measure_last_step() {
     outcome_.val_pairs = loss->pairs;
   }
   if (loop_.stops()) return {};
+  if (!loop_.parts.config.train.digest) return {};
+  const SteadyClock clock;
+  const std::int64_t start = clock.now_ns();
   STRATA_TRY_ASSIGN(outcome_.state_digest, loop_.engine->state_digest());
-  return Status::ok();
+  outcome_.digest_s = 1e-9 * static_cast<double>(clock.now_ns() - start);
+  return {};
 }
 
 }  // namespace strata

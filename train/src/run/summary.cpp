@@ -66,8 +66,8 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, std::uint64_t wr
       "{{\n  \"stop_reason\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {},\n  \"val_loss\": {},\n  "
       "\"val_loss_bits\": {},\n  \"val_accuracy\": {},\n  \"bits_per_byte\": {},\n"
       "  \"last_validation\": {},\n  \"best_validation\": {},\n"
-      "  \"tokens_per_s\": {:.1f},\n  \"train_seconds\": {:.3f},\n  \"skipped_steps\": {},\n  "
-      "\"state_digest\": \"{}\",\n"
+      "  \"tokens_per_s\": {:.1f},\n  \"init_s\": {:.3f},\n  \"train_seconds\": {:.3f},\n  \"digest_s\": "
+      "{:.3f},\n  \"skipped_steps\": {},\n  \"state_digest\": {},\n"
       "  \"peak_bytes\": {},\n  \"planned_bytes\": {},\n  \"budget_bytes\": {},\n  \"activation_bytes\": "
       "{},\n"
       "  \"peak_rss_bytes\": {},\n  \"rss_limit_bytes\": {},\n  \"processes\": {},\n"
@@ -81,12 +81,14 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, std::uint64_t wr
       to_string(o.stop_reason), engine.steps(), or_null(o.train_loss), or_null(o.val_loss),
       bits_json(o.val_loss), or_null(o.val_pairs.n > 0 ? std::optional(o.val_pairs.accuracy) : std::nullopt),
       or_null(o.bits_per_byte), validation_json(o.last_validation), validation_json(o.best_validation),
-      o.tokens_per_s, o.train_seconds, o.skipped_steps, o.state_digest, tiers_json(engine.peak_bytes()),
-      tiers_json(engine.plan().planned_peak), tiers_json(engine.plan().options.budgets),
-      activation_json(engine), o.memory.front().peak_rss_bytes, o.memory.front().limit_bytes(),
-      rank_memory_json(o.memory), stalls_json(o.times), bottleneck_text(o.times), o.moved.h2d, o.moved.d2h,
-      o.moved.nvme_read, o.moved.nvme_write, o.moved.network, lanes_json(o.moved, o.lanes),
-      forecast_comparison_json(expected, o), o.heap_allocations, o.resources_created, o.nvme_bytes_written,
+      o.tokens_per_s, o.init_s, o.train_seconds, o.digest_s, o.skipped_steps,
+      o.state_digest.empty() ? std::string("null") : str("\"", o.state_digest, "\""),
+      tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
+      tiers_json(engine.plan().options.budgets), activation_json(engine), o.memory.front().peak_rss_bytes,
+      o.memory.front().limit_bytes(), rank_memory_json(o.memory), stalls_json(o.times),
+      bottleneck_text(o.times), o.moved.h2d, o.moved.d2h, o.moved.nvme_read, o.moved.nvme_write,
+      o.moved.network, lanes_json(o.moved, o.lanes), forecast_comparison_json(expected, o),
+      o.heap_allocations, o.resources_created, o.nvme_bytes_written,
       write_budget_bytes == kUnlimitedBytes ? std::string("null") : str(write_budget_bytes),
       engine.nvme_note());
 }

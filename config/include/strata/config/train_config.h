@@ -51,8 +51,9 @@ struct TrainConfig {
     std::string dtype, recompute;  ///< dtype: bf16, f16, f32, auto; recompute: a Recompute mode, or auto
     bool fp8 = false;
     std::string base;               ///< full, or the name of a kernels::WeightFormat
-    std::string attention_backend;  ///< mma, wgmma, cudnn
-    std::int64_t eval_every = 0;    ///< steps; 0: never
+    std::string attention_backend;  ///< an order of kernels/values/attention_order.h, or auto
+    bool digest = true;
+    std::int64_t eval_every = 0;  ///< steps; 0: never
     int eval_batches = 0;
   } train;
   struct Adapter {

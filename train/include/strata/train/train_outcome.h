@@ -24,7 +24,9 @@ struct TrainOutcome {
   std::optional<Validation> last_validation, best_validation;  ///< the validations between steps
   double tokens_per_s = 0;                                     ///< measured over the steps only
   double train_seconds = 0;
-  std::string state_digest;
+  double init_s = 0;         ///< from the start of the run to its first step
+  double digest_s = 0;       ///< what the digest of the states took
+  std::string state_digest;  ///< empty if there is none: train.digest = false, or the run was stopped
   /// Made by strata's code in steps 3 to 12 of each plan of this process.
   std::uint64_t heap_allocations = 0;
   std::uint64_t resources_created = 0;  ///< buffers, streams, events and files created in the same steps

@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include <strata/config/decide.h>
+#include <strata/config/key_facts.h>
 #include <strata/config/load_config.h>
 #include <strata/runtime/str.h>
 #include <strata/session/checkpoint.h>
@@ -57,6 +59,12 @@ Status match_checkpoint(const std::string& checkpoint, const Manifest& manifest,
   if (const auto implementation = manifest.run.find(std::string(kGemmImplementation));
       implementation != manifest.run.end())
     STRATA_TRY(resolve_bf16_gemm_as(implementation->second, loaded));
+  if (constexpr const char* kKey = "train.attention_backend";
+      loaded.config.train.attention_backend == "auto") {
+    const auto saved = manifest.run.find(kKey);
+    decide(loaded, kKey, saved != manifest.run.end() ? saved->second : std::string(former_value(kKey)),
+           "what the checkpoint was made with");
+  }
   const TrainConfig& config = loaded.config;
   const auto identity = run_identity(config, training_data);
   STRATA_TRY(check_identity(manifest.run, identity).annotate(checkpoint));
