@@ -1,15 +1,12 @@
 #include <algorithm>
 #include <array>
-#include <span>
 #include <vector>
 
 #include <strata/kernels/attention.h>
 #include <strata/kernels/cublaslt_algorithms.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/linear.h>
-#include <strata/runtime/convert.h>
 #include <strata/runtime/backend/cuda_backend.h>
-#include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
@@ -46,63 +43,25 @@ Result<std::string> matrix_on(Bench& bench, Backend& backend, std::int64_t n) {
   return fmt::format("{{\"n\": {}, \"dtype\": \"f32\", \"rate\": {}}}", n, flops);
 }
 
-/// Fills `bf16` with n standard normal values. A GPU's power consumption, and so its clock rate, depends on
-/// the bits of the data.
-Status fill_random(Bench& bench, std::byte* bf16, std::int64_t n, std::uint64_t seed) {
-  constexpr std::int64_t kPiece = 4096;
-  const Rng rng(seed, 0);
-  bench.pool->parallel_for((n + kPiece - 1) / kPiece, [&](std::int64_t piece) {
-    std::array<float, kPiece> values;
-    const std::int64_t first = piece * kPiece, count = std::min(kPiece, n - first);
-    for (std::int64_t i = 0; i < count; ++i)
-      values[static_cast<std::size_t>(i)] = rng.normal(static_cast<std::uint64_t>(first + i));
-    const auto bytes = static_cast<std::size_t>(count) * sizeof(std::uint16_t);
-    must(narrow_from_f32(std::span(values).first(static_cast<std::size_t>(count)), DType::bf16,
-                         {bf16 + static_cast<std::size_t>(first) * sizeof(std::uint16_t), bytes}));
-  });
-  return Status::ok();
-}
-
-std::int64_t computing_ns(const Backend& backend) {
-  return backend.counters().busy_ns[static_cast<std::size_t>(StreamRole::compute)];
-}
-
 }  // namespace
 
-// Timed like the streams of a run: on a GPU by events around the work, on the host by its worker's clock.
 Status peak(Bench& bench, const RowSink& row) {
-  Backend& backend = *bench.backend;
   const std::int64_t n = bench.gpu ? 8192 : 512;
-  const std::size_t bytes = static_cast<std::size_t>(n * n) * sizeof(std::uint16_t);
-  STRATA_TRY_ASSIGN(Stream stream, backend.create_stream(StreamRole::compute));
-  STRATA_TRY_ASSIGN(Buffer pinned, backend.allocate(MemoryKind::pinned, bytes));
-  std::vector<Buffer> operands;
-  for (std::uint64_t i = 0; i < 3; ++i) {
-    STRATA_TRY(fill_random(bench, pinned.view().data, n * n, i));
-    STRATA_TRY_ASSIGN(Buffer operand, backend.allocate(MemoryKind::device, bytes));
-    STRATA_TRY(backend.copy_async(operand.view(), pinned.view(), stream));
-    STRATA_TRY(backend.synchronize(stream));
-    operands.push_back(std::move(operand));
+  std::array<TensorView, 3> of{};
+  for (TensorView& tensor : of) {
+    STRATA_TRY_ASSIGN(tensor, random_tensor(bench, {n, n}, DType::bf16));
   }
-  const auto tensor = [&](std::size_t i) { return TensorView{operands[i].view().data, {n, n}, DType::bf16}; };
-  STRATA_TRY_ASSIGN(Buffer scratch,
-                    backend.allocate(MemoryKind::device, kernels::gemm_workspace_bytes(n, n)));
-  const int gemms = bench.gpu ? 10 : 1;
-  std::vector<double> rates;
-  for (int round = 0; round <= bench.options.rounds; ++round) {
-    const std::int64_t before = computing_ns(backend);
-    for (int i = 0; i < gemms; ++i)
-      STRATA_TRY(kernels::linear_forward_async(
-          backend, stream,
-          {.x = tensor(0), .w = tensor(1), .b = {}, .y = tensor(2), .workspace = scratch.view()}));
-    STRATA_TRY(backend.synchronize(stream));
-    const auto ns = static_cast<double>(computing_ns(backend) - before);
-    const auto n_real = static_cast<double>(n);
-    if (round > 0) rates.push_back(2 * n_real * n_real * n_real * gemms / ns);  // round 0 is the warm-up
-  }
+  STRATA_TRY_ASSIGN(const BufferView scratch, device_memory(bench, kernels::gemm_workspace_bytes(n, n)));
+  const auto n_real = static_cast<double>(n);
+  STRATA_TRY_ASSIGN(const std::string flops,
+                    queued_rate(bench, "gflop_per_s", 2 * n_real * n_real * n_real, [&] {
+                      return kernels::linear_forward_async(
+                          *bench.backend, bench.compute,
+                          {.x = of[0], .w = of[1], .b = {}, .y = of[2], .workspace = scratch});
+                    }));
   row(fmt::format(
       "{{\"n\": {}, \"dtype\": \"bf16\", \"data\": \"random normal\", \"timed_by\": \"{}\", \"rate\": {}}}",
-      n, bench.gpu ? "device events" : "the host's clock", summary("gflop_per_s", std::move(rates))));
+      n, bench.gpu ? "device events" : "the host's clock", flops));
   return Status::ok();
 }
 

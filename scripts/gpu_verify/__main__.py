@@ -13,6 +13,7 @@ import time
 import traceback
 
 import processes
+import quarter
 import rates
 import scenarios
 import training
@@ -32,6 +33,9 @@ class Part:
 def loss_highlights(items):
     return [f"{kind}: {one['max_relative_error']:.1e} relative error to the host's losses" for kind, one in items.items() if "tolerance" in one]
 
+
+# The parts of --quarter, whose shares are seconds.
+QUARTER = tuple(Part(name, seconds, work, scenarios.highlights if name in ("in HBM", "offloaded", "6.5B", "1.2B") else None) for name, seconds, work in quarter.PARTS)
 
 # The most valuable parts come first, because the machine may be taken away at any time. Later parts get the
 # time that earlier ones leave.
@@ -56,11 +60,21 @@ def options_of(arguments):
     parser.add_argument("--parts", default=",".join(names), help="comma-separated, of " + ",".join(names))
     parser.add_argument("--minutes", type=float, default=9.5, help="minutes in all, shared among the parts")
     parser.add_argument("--quick", action="store_true", help="small models and short measurements")
+    parser.add_argument("--quarter", action="store_true", help="the list that fits a quarter of an hour: " + ", ".join(f"{part.name} {part.share} s" for part in QUARTER))
     parser.add_argument("--scenarios", help="only those whose names contain one of these texts: 1.2B, layer order")
     parser.add_argument("--case-limit", type=float, default=45, help="seconds that one test case may take")
     parser.add_argument("--run-limit", type=float, default=240, help="seconds that one scenario's run may take")
     parser.add_argument("--commit", default="unknown")
     options = parser.parse_args(arguments)
+    if options.quarter:
+        parts = {part.name: part for part in QUARTER}
+        asked = parser.get_default("parts") == options.parts
+        wanted = list(parts) if asked else options.parts.split(",")
+        if unknown := [name for name in wanted if name not in parts]:
+            parser.error(f"unknown part {', '.join(unknown)}; the parts of --quarter are {', '.join(parts)}")
+        options.parts = [parts[name] for name in parts if name in wanted]
+        options.case_limit = min(options.case_limit, 20)
+        return options
     wanted = options.parts.split(",")
     if unknown := [name for name in wanted if name not in names]:
         parser.error(f"unknown part {', '.join(unknown)}; the parts are {', '.join(names)}")
@@ -105,10 +119,12 @@ def main():
     report = Report(machine.out / "gpu_verify.json", options.commit, machine.gpu, machine.backend)
     parts = list(options.parts)
     try:
+        begin = time.monotonic()
         for i, part in enumerate(parts):
             share = part.share / sum(later.share for later in parts[i:]) if machine.gpu else 1  # a host has time
             now = time.monotonic()
-            run_part(part, Check(part.name, machine, report, now + (end - now) * share), report)
+            until = begin + sum(one.share for one in parts[: i + 1]) if options.quarter else now + (end - now) * share
+            run_part(part, Check(part.name, machine, report, min(end, until)), report)
     finally:
         processes.end_all()
         shutil.rmtree(machine.out / "run", ignore_errors=True)

@@ -15,7 +15,7 @@ packed=$stage/strata
 # Tests are paths relative to the build folder: ctest's own files contain absolute paths, which are wrong on
 # another machine.
 mapfile -t programs <"$build/gpu_tests.txt"
-programs+=(bench/machine_rates cli/strata capi/libstrata.so)
+programs+=(bench/machine_rates bench/kernel_rates cli/strata capi/libstrata.so)
 mkdir -p "$packed/build/lib" "$packed/scripts" "$packed/examples/data"
 for program in "${programs[@]}"; do
   [[ -f $build/$program ]] || fail "$build/$program is not built"

@@ -87,6 +87,7 @@ def at_least_share(part, whole, share=0.99):
 
 
 PLACEMENTS = {
+    "where the plan wants": Placement(lambda need, ram: [()], lambda held: True),
     "all in HBM": Placement(lambda need, ram: [memory(policy="device")], lambda held: at_least_share(held.params_and_states("device"), held.params_and_states(), 1)),
     "states in RAM": Placement(in_ram, lambda held: at_least_share(held.states("pinned"), held.states()) and held.window() >= held.params()),
     "states and parameters in RAM": Placement(

@@ -20,14 +20,14 @@ def parsed(text, what):
     return value
 
 
-def rate_of(check, part):
-    """The rows of one part of machine_rates; rows from before a failure are kept beside the error."""
+def rate_of(check, part, program="machine_rates"):
+    """The rows of one part of machine_rates or kernel_rates; rows from before a failure are kept beside the error."""
     quick = ("--gib", "0.125", "--rounds", "2") if check.machine.quick else ()
-    done = check.run(part, [check.machine.build / "bench/machine_rates", "--only", part, *quick], 2 * check.machine.case_limit)
+    done = check.run(part, [check.machine.build / "bench" / program, "--only", part, *quick], 2 * check.machine.case_limit)
     result = {"rows": []}
     for line in done.out.splitlines():
         try:
-            record = parsed(line, "machine_rates")
+            record = parsed(line, program)
         except CheckFailed as failure:
             result.setdefault("error", str(failure))
             continue
@@ -36,11 +36,11 @@ def rate_of(check, part):
         elif record.get("part") == part and isinstance(record.get("row"), dict):
             result["rows"].append(record["row"])
         else:
-            result.setdefault("error", str(record.get("error", f"machine_rates printed {line[:300]}")))
+            result.setdefault("error", str(record.get("error", f"{program} printed {line[:300]}")))
     if not done.ok:
         result.setdefault("error", f"{done.describe_exit()}: {done.output_tail()}")
     if not result["rows"]:
-        result.setdefault("error", "machine_rates printed no row")
+        result.setdefault("error", f"{program} printed no row")
     if result["rows"] and all("skipped" in row for row in result["rows"]) and "error" not in result:
         result["skipped"] = result["rows"][0]["skipped"]
     return result
@@ -84,7 +84,7 @@ def profile(check):
         return
 
     def choices():
-        device = bench(check, "bench choices", machine.out / "choices.toml", "--quick", "--optional-kernels")["device"]
+        device = bench(check, "bench choices", machine.out / "choices.toml", "--quick")["device"]
         return {key: device.get(key) for key in ("tflops_8bit", "wgmma_attention_tflops", "cudnn_attention_tflops")}
 
     check.run_item("choices", choices)

@@ -43,6 +43,7 @@ class Model:
 
 SMALL = Model("small", 4, 128, 4, 352, 128, 1024, 2)
 LLAMA_1B = Model("1.2B", 24, 2048, 16, 5504, 2048, 8192, 4)
+QUARTER_7B = Model("7B/4", 8, 4096, 32, 11008, 2048, 8192, 4)  # a quarter of its layers
 LLAMA_7B = Model("6.5B", 32, 4096, 32, 11008, 2048, 8192, 4)
 LLAMA_13B = Model("13B", 40, 5120, 40, 13824, 2048, 8192, 4)
 LLAMA_20B = Model("20B", 44, 6144, 48, 16384, 2048, 8192, 8)
@@ -57,6 +58,8 @@ class Scenario:
     recompute: str = "full"
     attention: str = "mma"
     usual: bool = True  # False: only if --scenarios names it
+    extra: tuple = ()  # settings
+    free: bool = False  # nothing is forced but what `extra` sets
 
     def tokens(self):
         return self.model.seq * self.model.micro_batch * self.grad_accum
@@ -66,10 +69,13 @@ class Scenario:
         rest = ["layer order"] if self.layer_order else []
         rest += [f"{self.recompute} recomputation"] if self.recompute != "full" else []
         rest += [f"attention by {self.attention}"] if self.attention != "mma" else []
+        rest += [" ".join(self.extra)] if self.extra else []
         return ", ".join([self.model.name, self.placement, tokens, *rest])
 
     def settings(self):
-        return (*self.model.settings(self.grad_accum), f"offload.micro_batch_order={'breadth_first' if self.layer_order else 'depth_first'}",
+        if self.free:
+            return (*self.model.settings(self.grad_accum), *self.extra)
+        return (*self.model.settings(self.grad_accum), *self.extra, f"offload.micro_batch_order={'breadth_first' if self.layer_order else 'depth_first'}",
                 f"train.recompute={self.recompute}", f"train.attention_backend={self.attention}")  # fmt: skip
 
 
@@ -107,6 +113,11 @@ def place_scenario(check, scenario):
     that says why there are none."""
     placement = PLACEMENTS[scenario.placement]
     base = scenario.settings()
+    if scenario.free:
+        plan, refused = plan_run(check, scenario.name(), base)
+        if plan is not None:
+            return base, plan
+        return {"skipped" if refused.code == 3 else "error": f"{refused.describe_exit()}: {refused.output_tail()}"}
     everything, refused = plan_run(check, scenario.name(), (*base, "memory.pinned=unlimited", "memory.nvme=0", "offload.policy=pinned",
                                                            "memory.device=unlimited"))  # fmt: skip
     said = []
@@ -123,7 +134,7 @@ def place_scenario(check, scenario):
     if refused is not None and refused.code is None and check.remaining_s() < 1:
         return {"skipped": NO_TIME}
     if refused is not None and refused.code != 3:
-        asks = re.search(r"train\.(fp8|attention_backend) = \w+: ", refused.output_tail())  # unsupported by GPU, build or machine
+        asks = re.search(r"train\.(fp8|attention_backend) = [\w,/]+: ", refused.output_tail())  # unsupported by GPU, build or machine
         return {"skipped" if asks else "error": f"{refused.describe_exit()}: {refused.output_tail()}"}
     if refused is not None:
         return {"skipped": f"does not fit on this machine: {said[-1]}"}
@@ -215,26 +226,31 @@ def select_scenarios(machine):
 
 
 def scenarios(check):
+    chosen = select_scenarios(check.machine)
+    if not chosen:
+        raise CheckFailed(f"no scenario's name contains {' or '.join(check.machine.scenarios)}")
+    run_scenarios(check, chosen)
+
+
+def run_scenarios(check, chosen):
     peak = []
 
     def measure():
         peak.append(rates.bf16_peak(check))
         return {"flops_per_s": peak[0]}
 
-    by_name = {one.name(): one for one in select_scenarios(check.machine)}
-    if not by_name:
-        raise CheckFailed(f"no scenario's name contains {' or '.join(check.machine.scenarios)}")
+    by_name = {one.name(): one for one in chosen}
     check.run_item("bf16 peak", measure)
     for name in check.missing_first(by_name):
         check.run_item(name, lambda: scenario_run(check, by_name[name], peak[0] if peak else None))
-    add_forecasts(check)
+    add_forecasts(check, check.part)
 
 
-def add_forecasts(check):
+def add_forecasts(check, part="scenarios"):
     """Adds the forecast of the same run by this machine's profile, if there is one, to what was measured."""
     if not rates.profile_path(check.machine).exists():
         return
-    for name, item in list(check.report.items("scenarios").items()):
+    for name, item in list(check.report.items(part).items()):
         config = config_path(check.machine, name)
         if "step_s" not in item or "forecast" in item or not config.exists() or check.remaining_s() < 1:
             continue
@@ -245,7 +261,7 @@ def add_forecasts(check):
                       "measured_by_forecast": item["step_s"] / forecast["step_s"]}  # fmt: skip
         except (CheckFailed, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
             result = {"failed": str(error)[:500]}
-        check.report.record("scenarios", name, {**item, "forecast": result})
+        check.report.record(part, name, {**item, "forecast": result})
 
 
 def profile_and_forecasts(check):

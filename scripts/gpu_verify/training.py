@@ -97,7 +97,7 @@ def choice(check, kind):
     try:
         here = losses_of(check, f"{kind} here", "train.dtype=bf16", *asked, limit=90)
     except CheckFailed as failure:
-        if re.search(r"train\.(fp8|attention_backend) = \w+: ", str(failure)):  # unsupported by GPU, build or machine
+        if re.search(r"train\.(fp8|attention_backend) = [\w,/]+: ", str(failure)):  # unsupported by GPU, build or machine
             return {"skipped": str(failure)}
         raise
     return compare_losses(here, losses_of(check, f"{kind} on the host", "train.dtype=bf16", *(asked if kind == "fp8" else ()), backend="host"), 2e-2)

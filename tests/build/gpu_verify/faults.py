@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import time
 import unittest
 
 PACKAGE, STRATA, CASES, WORK = (pathlib.Path(path) for path in sys.argv[1:5])
@@ -49,7 +50,8 @@ def verify(out, *options, cases=CASES):
     build = WORK / "build"
     shutil.rmtree(build, ignore_errors=True)
     executable(build / "cli/strata", STRATA_SCRIPT.format(strata=STRATA))
-    executable(build / "bench/machine_rates", RATES_SCRIPT.format())
+    for program in ("machine_rates", "kernel_rates"):
+        executable(build / "bench" / program, RATES_SCRIPT.format())
     (build / "gpu_tests.txt").write_text("injected_faults\nmissing_test\n")
     os.symlink(cases, build / "injected_faults")
     done = subprocess.run([sys.executable, PACKAGE, "--build", build, "--out", out, "--quick", "--case-limit", "5", *options],
@@ -112,6 +114,34 @@ class Faults(unittest.TestCase):
         # Without time nothing is measured, and no earlier result is lost.
         done, report = verify(self.out, "--parts", "scenarios", "--scenarios", "all in HBM", "--minutes", "0")
         self.assertEqual(report["parts"]["scenarios"]["items"][name], cut)
+
+
+    # A program of the second part hangs, and the time ends in the third.
+    def test_a_quarter_that_is_cut_off_keeps_what_it_has(self):
+        begin = time.monotonic()
+        done, report = verify(self.out, "--quarter", "--minutes", "0.4")
+        self.assertLess(time.monotonic() - begin, 24 + 15)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        parts = report["parts"]
+        self.assertEqual(list(parts), ["facts", "rates", "conformance", "kernels", "profile", "in HBM", "offloaded", "6.5B", "1.2B"])
+        self.assertGreater(parts["facts"]["items"]["machine"]["ram_bytes"], 0)
+        self.assertEqual(parts["rates"]["items"]["peak"]["rows"], [{"rate": {"gflop_per_s": 50}}])
+        self.assertEqual(parts["rates"]["items"]["link"]["rows"], [{"copy_bytes": 1048576}])
+        self.assertIn("printed no JSON", parts["rates"]["items"]["link"]["error"])
+        self.assertEqual(set(parts["conformance"]["items"]["injected_faults.Values/InjectedFaultTest.Passes/zero"]), {"seconds"})
+        for late in ("6.5B", "1.2B"):
+            self.assertTrue(all(item["skipped"] == "no time was left" for item in parts[late]["items"].values()), parts[late])
+
+    def test_a_part_of_a_quarter_has_its_seconds_and_what_earlier_ones_leave(self):
+        done, report = verify(self.out, "--quarter", "--parts", "facts,kernels,profile")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        kernels = report["parts"]["kernels"]["items"]
+        self.assertEqual(set(kernels), {"attention", "elementwise", "heads", "gemms", "updates"})
+        self.assertTrue(all("SIGSEGV" in one["error"] for one in kernels.values()))
+        self.assertIn("printed null", report["parts"]["profile"]["items"]["machine"]["error"])
+        done, _ = verify(self.out, "--quarter", "--parts", "losses")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("unknown part losses", done.stderr)
 
 
 class Moved(unittest.TestCase):
