@@ -1,6 +1,5 @@
 #include "decide_keys.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <utility>
 

@@ -10,8 +10,8 @@
 #include <strata/config/load_config.h>
 #include <strata/model/hf/model_files.h>
 #include <strata/profile/model_shapes.h>
-#include <strata/runtime/backend/cuda_device.h>
 #include <strata/runtime/config/json.h>
+#include <strata/profile/compute_device.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/plan/plan_text.h>

@@ -1,5 +1,6 @@
 // Checkpoints store the identity of their run, so that older ones can be resumed only while no entry of it
 // changes by a character: run_identity.txt has those of many runs as they have always been.
+#include <strata/config/train_schema.h>
 #include <strata/train/run_identity.h>
 
 #include <algorithm>

@@ -40,7 +40,8 @@ inline BlockedWork blocks_of_head(op_rules::In in, const Attrs& attrs, int weigh
                                   bool has_weight_gradient) {
   const std::int64_t rows = in[0]->shape.dim(0), vocab = in[1]->shape.dim(0);
   BlockedWork work{.rows = kernels::head_block_rows(rows, vocab, head_blocks(attrs))};
-  const auto n = static_cast<double>((rows + work.rows - 1) / std::max<std::int64_t>(work.rows, 1));
+  const std::int64_t blocks = (rows + work.rows - 1) / std::max<std::int64_t>(work.rows, 1);
+  const auto n = static_cast<double>(blocks);
   const auto weights = static_cast<double>(in[1]->shape.n_elems());
   work.gemm_bytes = weights * (n * weight_passes * static_cast<double>(size_of(in[1]->dtype)) +
                                (has_weight_gradient ? (2 * n - 1) * sizeof(float) : 0.0));
