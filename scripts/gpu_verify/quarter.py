@@ -61,7 +61,7 @@ def runs(of_gpu):
     """A part that runs scenarios, on the host the same with a small model."""
 
     def work(check):
-        on_host = [dataclasses.replace(one, model=SMALL, extra=tuple(word for word in one.extra if not word.startswith("memory."))) for one in of_gpu]
+        on_host = [dataclasses.replace(one, model=SMALL, extra=tuple(word for word in one.extra if not word.startswith(("memory.", "train.attention_backend=")))) for one in of_gpu]
         scenarios.run_scenarios(check, of_gpu if check.machine.gpu and not check.machine.quick else list({one.name(): one for one in on_host}.values()))
 
     return work
