@@ -46,5 +46,7 @@ Result<ConfigValue> parse_value(const KeySpec& spec, const RawValue& raw);
 /// Prints one value as TOML; all values that are printed are valid JSON too.
 std::string print_value(const KeySpec& spec, const ConfigValue& value);
 std::string print_raw(const RawValue& raw);
+/// Shortens an origin or a value for display: one line, no control characters, limited length.
+std::string one_line(std::string_view text);
 
 }  // namespace strata::detail
