@@ -16,6 +16,8 @@
 
 namespace {
 
+std::atomic<const char*> gpu_name{"fake GPU"};
+
 std::mutex fault_mutex;
 const char* fault_in = "";
 cudaError_t fault = cudaSuccess;
@@ -111,6 +113,8 @@ struct CUstream_st {
 };
 
 namespace strata::test {
+
+void name_gpu(const char* name) { gpu_name = name; }
 void fail_next_cuda(const char* function, cudaError_t error) {
   const std::lock_guard lock(fault_mutex);
   fault_in = function;
@@ -141,7 +145,7 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   FAKE_ENTER();
   *properties = {};
-  std::strcpy(properties->name, "fake GPU");
+  std::snprintf(properties->name, sizeof properties->name, "%s", gpu_name.load());
   properties->totalGlobalMem = std::size_t{1} << 30;
   properties->major = 9;
   return cudaSuccess;

@@ -11,6 +11,9 @@ namespace strata::test {
 /// runtime, so that the CUDA backend's own logic (event ring, call slots, errors) runs without a GPU.
 void fail_next_cuda(const char* function, cudaError_t error);
 
+/// The name that the device reports from here on: a string literal.
+void name_gpu(const char* name);
+
 /// While `lost` is true, queued host functions never run, as on a device that has failed. Everything else
 /// continues.
 void drop_host_functions(bool lost);

@@ -65,10 +65,22 @@ TEST(GpuChoiceTest, TheHostComputesIfTheUserOrTheMachineSaysSo) {
   EXPECT_THAT(backend_of(load()), HasSubstr("host: "));
 }
 
-// The fake GPU has no shipped profile; an H100 would.
-TEST(GpuChoiceTest, WithoutAStoredProfileThereIsNoneForAnUnknownGpu) {
-  const CachedProfile found = must(load_local_profile(posix_io(), {"XDG_CACHE_HOME=/nowhere"}, "cuda", 2));
-  EXPECT_FALSE(found.profile.has_value());
+TEST(GpuChoiceTest, WithoutAStoredProfileAGpuHasTheShippedOneOfItsName) {
+  const auto found = [] {
+    return must(load_local_profile(posix_io(), {"XDG_CACHE_HOME=/nowhere"}, "cuda", 2));
+  };
+  EXPECT_FALSE(found().profile.has_value());
+  test::name_gpu("NVIDIA H100 80GB HBM3");
+  const CachedProfile shipped = found();
+  test::name_gpu("fake GPU");
+  ASSERT_TRUE(shipped.profile.has_value());
+  EXPECT_EQ(shipped.profile->name, "h100-80gb");
+  EXPECT_EQ(shipped.profile->cores, 2);
+  EXPECT_NE(shipped.profile->memory[0], must(load_machine_profile("h100-80gb")).memory[0])
+      << "of this machine";
+  EXPECT_EQ(shipped.profile->read_bytes_per_s, 0) << "the disk is another one";
+  EXPECT_THAT(shipped.warning,
+              HasSubstr("shipped profile h100-80gb, since NVIDIA H100 80GB HBM3 was not measured"));
 }
 
 }  // namespace
