@@ -1,5 +1,6 @@
 """Functions that the claims share: finding the program, running it, printing the JSON line (see README.md in
 this folder)."""
+import contextlib
 import json
 import os
 import pathlib
@@ -57,14 +58,25 @@ def train(cwd, out, *overrides, preset="austen-5m"):
     return json.loads((folder / "summary.json").read_text()), metrics(folder)
 
 
+def opened_files(pid, folder):
+    """What a process has open below `folder`: (path under /proc, name, stat) of each. A process opens and closes
+    files while it is looked at, and what is gone by then is left out."""
+    inside = os.path.realpath(folder) + "/"
+    for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            name = os.readlink(descriptor)
+            if name.startswith(inside):
+                yield str(descriptor), name, descriptor.stat()
+
+
 def unnamed_file(pid, folder, min_bytes):
     """Path of the unlinked file that a process has in `folder`, found by its size, since inherited log files
     may be there too."""
-    opened = [d for d in pathlib.Path(f"/proc/{pid}/fd").iterdir() if os.readlink(d).startswith(os.path.realpath(folder) + "/")]
-    found = [str(d) for d in opened if (of := d.stat()).st_nlink == 0 and of.st_size >= min_bytes]
+    opened = list(opened_files(pid, folder))
+    found = [path for path, _, of in opened if of.st_nlink == 0 and of.st_size >= min_bytes]
     if len(found) != 1:
         sys.exit(f"process {pid} has {len(found)} unlinked files of {min_bytes} bytes or more in {folder}, not one: "
-                 f"{[(os.readlink(d), d.stat().st_size) for d in opened]}")  # fmt: skip
+                 f"{[(name, of.st_size) for _, name, of in opened]}")  # fmt: skip
     return found[0]
 
 

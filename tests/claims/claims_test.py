@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
@@ -132,6 +133,22 @@ class SharedTest(unittest.TestCase):
                 self.assertEqual(claim.unnamed_file(child.pid, folder, 1 << 20), f"/proc/{child.pid}/fd/{wanted.fileno()}")
                 with self.assertRaises(SystemExit):
                     claim.unnamed_file(child.pid, folder, 1 << 21)
+
+    def test_files_that_a_process_closes_while_it_is_looked_at_are_left_out(self):
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile(dir=folder) as closed, tempfile.TemporaryFile(dir=folder) as wanted:
+            wanted.truncate(1 << 20)
+            gone, seen = f"/proc/{os.getpid()}/fd/{closed.fileno()}", []
+            readlink = os.readlink
+
+            def reads_after_it_was_closed(path):
+                if str(path) == gone:
+                    seen.append(path)
+                    raise FileNotFoundError(path)
+                return readlink(path)
+
+            with unittest.mock.patch("os.readlink", reads_after_it_was_closed):
+                self.assertEqual(claim.unnamed_file(os.getpid(), folder, 1 << 20), f"/proc/{os.getpid()}/fd/{wanted.fileno()}")
+            self.assertEqual(len(seen), 1)
 
     def test_a_program_that_serves_may_log_before_its_json(self):
         script = "import sys\nprint('INFO: importing')\nfor _ in sys.stdin: print('{\"x\": 1}', flush=True)\nprint('{\"sum\": 2}')"
