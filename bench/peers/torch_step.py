@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The step of GPT-2 in PyTorch: eager, in float32, with its own attention, and with an optimizer of torch, of DeepSpeed
-or of strata. Exits with 77 if a package is missing.
+"""The step of GPT-2 in PyTorch: eager, with its own attention, and with an optimizer of torch, of DeepSpeed or of strata.
+Exits with 77 if a package is missing.
 
     torch_step.py STEPS THREADS [--model gpt2|gpt2-medium] [--optimizer torch|deepspeed|strata] [--strata JSON]
-                  [--offload JSON] [--sequences N] [--seq N] [--serve]
+                  [--offload JSON] [--sequences N] [--seq N] [--dtype f32|autocast|bf16] [--serve]
 
+autocast computes in bf16 from parameters in float32; with bf16 the parameters and the optimizer's states are bf16, too.
 torch is its fused AdamW, if available. JSON has the keywords of strata.optim, or those of strata.offload, to which the
 model is given. Prints the seconds of each step, after
 an untimed one, those of the optimizer in it, and the bytes that strata moved to and from NVMe in a step, as JSON.
@@ -82,6 +83,8 @@ class Training:
     def __init__(self, given):
         torch.manual_seed(1)
         self.given, self.model = given, GPT2(*MODELS[given.model])
+        if given.dtype == "bf16":
+            self.model.to(torch.bfloat16)
         if given.offload is not None:
             import strata
 
@@ -97,7 +100,8 @@ class Training:
         """Seconds of a step, and of the optimizer in it."""
         tokens, targets = torch.randint(VOCAB, (2, self.given.sequences, self.given.seq))
         begin = time.perf_counter()
-        loss = self.model(tokens, targets)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.given.dtype == "autocast"):
+            loss = self.model(tokens, targets)
         self.optimizer.zero_grad()
         loss.backward()
         computed = time.perf_counter()
@@ -130,6 +134,7 @@ def main():
     parser.add_argument("--offload", help="keywords of strata.offload, as JSON")
     parser.add_argument("--sequences", type=int, default=4)
     parser.add_argument("--seq", type=int, default=64)
+    parser.add_argument("--dtype", choices=("f32", "autocast", "bf16"), default="f32")
     parser.add_argument("--serve", action="store_true", help="measure STEPS steps for each line on stdin")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
