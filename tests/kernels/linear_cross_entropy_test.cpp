@@ -173,8 +173,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(HeadCase{1, 1, 1, DType::f32}, HeadCase{5, 17, 3, DType::f32},
                       HeadCase{70, 256, 40, DType::f32}, HeadCase{70, 256, 40, DType::bf16},
                       HeadCase{70, 256, 40, DType::f16}, HeadCase{200, 60001, 4, DType::f32},
-                      HeadCase{200, 60001, 4, DType::bf16}, HeadCase{70, 256, 40, DType::f32, 5},
-                      HeadCase{70, 256, 40, DType::bf16, 5}),
+                      HeadCase{200, 60001, 4, DType::bf16}, HeadCase{300, 131073, 2, DType::bf16},
+                      HeadCase{70, 256, 40, DType::f32, 5}, HeadCase{70, 256, 40, DType::bf16, 5}),
     [](const auto& test) {
       return str(to_string(test.param.dtype), "_", test.param.rows, "x", test.param.vocab,
                  test.param.softcap > 0 ? "_capped" : "");
@@ -186,6 +186,15 @@ TEST(LinearCrossEntropyBlocksTest, RowsComeInBlocksOfAbout32MiBAndNeverLessThan6
   EXPECT_EQ(head_block_rows(4096, 151936, HeadBlocks::host), 64);
   EXPECT_EQ(head_block_rows(7, 151936, HeadBlocks::host), 7);
   EXPECT_LE(linear_cross_entropy_workspace_bytes(1 << 20, 151936, DType::f32), std::size_t{40} << 20);
+}
+
+TEST(LinearCrossEntropyBlocksTest, OnTheHost16BitGradientsOfFourBlocksAreMultipliedAtOnce) {
+  EXPECT_EQ(head_gradient_rows(4096, 50257, DType::bf16, HeadBlocks::host), 512);
+  EXPECT_EQ(head_gradient_rows(4096, 50257, DType::f32, HeadBlocks::host), 128);
+  EXPECT_EQ(head_gradient_rows(4096, 50257, DType::bf16, HeadBlocks::device), 1024);
+  EXPECT_EQ(head_gradient_rows(200, 151936, DType::f16, HeadBlocks::host), 200);
+  EXPECT_EQ(linear_cross_entropy_workspace_bytes(4096, 50257, DType::bf16),
+            std::size_t{50257} * (128 * 4 + 512 * 2));
 }
 
 TEST(LinearCrossEntropyBlocksTest, OnAGpuBlocksHave1024RowsAtLeast) {

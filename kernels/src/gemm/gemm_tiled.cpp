@@ -27,8 +27,8 @@ void add_row_bias(const Gemm& g, const T* bias) {
     simd_table<T>().accumulate_row(c + i * g.ldc, bias, g.n);
 }
 
-/// Requests the memory of an f32 C, before a GEMM that writes it in tiles of 16 rows: the CPU does not see such a stride
-/// coming, so that each of its cache lines would be waited for.
+/// Requests the memory of an f32 C, before a GEMM that writes it in tiles of 16 rows: the CPU does not see
+/// such a stride coming, so that each of its cache lines would be waited for.
 void prefetch_result(const Gemm& g) {
   constexpr std::int64_t kLine = 64 / sizeof(float);
   const auto* c = static_cast<const float*>(g.c);

@@ -31,7 +31,7 @@ void for_head_rows(const Head& head, ThreadPool& pool, const Row& row) {
 }
 
 /// The same with the gradients: row() replaces the logits of a row by their gradient, which is rounded once
-/// to the dtype of x for the GEMMs of dx and dw, as far as these are present.
+/// to the dtype of x for the GEMMs of dx and dw, as far as these are present, of gradient_rows() rows each.
 template <class Row>
 void for_head_rows_backward(const Head& head, const TensorView& dx, const TensorView& dw, bool accumulate_dw,
                             ThreadPool& pool, const Row& row) {
@@ -46,8 +46,10 @@ void for_head_rows_backward(const Head& head, const TensorView& dx, const Tensor
           simd::narrow(gradient, reinterpret_cast<T*>(block.dlogits) + t * block.vocab, block.vocab);
       });
     });
-    if (dispatch::is_present(dx)) gemm_tiled(head_input_gemm(head, block, dx), nullptr, pool);
-    if (dispatch::is_present(dw)) gemm_tiled(head_weight_gemm(head, block, dw, accumulate_dw), nullptr, pool);
+    const GradientRows& rows = block.gradients;
+    if (rows.n == 0) continue;
+    if (dispatch::is_present(dx)) gemm_tiled(head_input_gemm(head, rows, dx), nullptr, pool);
+    if (dispatch::is_present(dw)) gemm_tiled(head_weight_gemm(head, rows, dw, accumulate_dw), nullptr, pool);
   }
 }
 

@@ -44,7 +44,9 @@ std::size_t linear_cross_entropy_workspace_bytes(std::int64_t rows, std::int64_t
                                                  HeadBlocks blocks) noexcept {
   const std::int64_t block = head_block_rows(rows, vocab, blocks);
   const std::size_t dlogits_bytes =
-      dtype == DType::f32 ? 0 : static_cast<std::size_t>(block * vocab) * size_of(dtype);
+      dtype == DType::f32
+          ? 0
+          : static_cast<std::size_t>(head_gradient_rows(rows, vocab, dtype, blocks) * vocab) * size_of(dtype);
   return detail::logits_bytes(block, vocab) + dlogits_bytes;
 }
 

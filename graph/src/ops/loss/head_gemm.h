@@ -34,23 +34,28 @@ inline std::vector<OutputSpec> with_head_workspaces(std::vector<OutputSpec> made
                                        kernels::linear_cross_entropy_gemm_workspace_bytes(rows, vocab, k));
 }
 
-/// What a head moves: a GEMM writes each block of logits, and the loss reads it. Each block reads the weight
-/// `weight_passes` times, and adds to its gradient in f32, which the first block only writes.
-inline BlockedWork blocks_of_head(op_rules::In in, const Attrs& attrs, int weight_passes, double logit_bytes,
-                                  bool has_weight_gradient) {
+/// What a head moves: a GEMM reads the weight and writes each block of logits, and the loss reads it. The
+/// gradients of one or several blocks then read the weight for dx, and add to its gradient in f32, which the
+/// first ones only write.
+inline BlockedWork blocks_of_head(op_rules::In in, const Attrs& attrs, double logit_bytes,
+                                  bool has_input_gradient, bool has_weight_gradient) {
   const std::int64_t rows = in[0]->shape.dim(0), vocab = in[1]->shape.dim(0);
   BlockedWork work{.rows = kernels::head_block_rows(rows, vocab, head_blocks(attrs))};
-  const std::int64_t blocks = (rows + work.rows - 1) / std::max<std::int64_t>(work.rows, 1);
-  const auto n = static_cast<double>(blocks);
-  const auto weights = static_cast<double>(in[1]->shape.n_elems());
-  work.gemm_bytes = weights * (n * weight_passes * static_cast<double>(size_of(in[1]->dtype)) +
-                               (has_weight_gradient ? (2 * n - 1) * sizeof(float) : 0.0));
+  const std::int64_t together = kernels::head_gradient_rows(rows, vocab, in[0]->dtype, head_blocks(attrs));
+  const auto passes = [rows](std::int64_t of_rows) {
+    return static_cast<double>((rows + of_rows - 1) / std::max<std::int64_t>(of_rows, 1));
+  };
+  const double weight_passes = passes(work.rows) + (has_input_gradient ? passes(together) : 0.0);
+  const double gradient_passes = has_weight_gradient ? 2 * passes(together) - 1 : 0.0;
+  work.gemm_bytes =
+      static_cast<double>(in[1]->shape.n_elems()) *
+      (weight_passes * static_cast<double>(size_of(in[1]->dtype)) + gradient_passes * sizeof(float));
   work.row_bytes = static_cast<double>(rows * vocab) * logit_bytes;
   return work;
 }
 /// The work of a forward pass, where logits in f32 are written and read once.
 inline BlockedWork blocks_of_forward(op_rules::In in, const Attrs& attrs) {
-  return blocks_of_head(in, attrs, 1, 8, false);
+  return blocks_of_head(in, attrs, 8, false, false);
 }
 /// The work of a backward pass whose attributes have no_dx and no_dw. The logits' gradient is written in the
 /// dtype of x and read by both GEMMs.
@@ -58,7 +63,7 @@ template <class A>
 BlockedWork blocks_of_backward(op_rules::In in, const Attrs& attrs) {
   const A& a = attrs.as<A>();
   const double gradient = static_cast<double>(size_of(in[0]->dtype)) * (3.0 - a.no_dx - a.no_dw);
-  return blocks_of_head(in, attrs, a.no_dx ? 1 : 2, 8 + gradient, !a.no_dw);
+  return blocks_of_head(in, attrs, 8 + gradient, !a.no_dx, !a.no_dw);
 }
 
 }  // namespace strata::detail

@@ -20,14 +20,16 @@ Status for_device_blocks(const Head& head, cudaStream_t queue, const Body& body)
   return Status::ok();
 }
 
-/// The GEMMs of dx and dw, as far as these are present, from a block's gradient.
+/// The GEMMs of dx and dw, as far as these are present, if the block is the last one of theirs.
 inline Status device_gradient_gemms(const Head& head, const LogitsBlock& block, const TensorView& dx,
                                     const TensorView& dw, bool accumulate_dw, cudaStream_t queue) {
+  const GradientRows& rows = block.gradients;
+  if (rows.n == 0) return Status::ok();
   if (dispatch::is_present(dx))
-    STRATA_TRY(device_gemm(head_input_gemm(head, block, dx), nullptr, head.gemm_workspace, queue));
+    STRATA_TRY(device_gemm(head_input_gemm(head, rows, dx), nullptr, head.gemm_workspace, queue));
   if (dispatch::is_present(dw))
     STRATA_TRY(
-        device_gemm(head_weight_gemm(head, block, dw, accumulate_dw), nullptr, head.gemm_workspace, queue));
+        device_gemm(head_weight_gemm(head, rows, dw, accumulate_dw), nullptr, head.gemm_workspace, queue));
   return Status::ok();
 }
 
