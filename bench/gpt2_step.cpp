@@ -3,11 +3,11 @@
 //   gpt2_step MODE f32|bf16|native|widened STEPS THREADS [--sequences N] [--seq N] [--serve] [--ops]
 // MODE: step, the engine; pinned, the engine with all states in pinned memory; states and params, the same
 // step by a trainer that is linked with strata, whose session holds the optimizer states, or the parameters
-// and gradients, too; gemm. With bf16, GEMMs use the fastest implementation on this CPU, which is measured
-// first; native and widened select one. Prints the seconds of each step, after an untimed one, as JSON, and
-// the digest of the states; with --serve as often as there are lines on stdin, with --ops the seconds of a
-// step in each kind of operation instead. The claims `gpt2_step`, `gpt2_shapes` and `trainer_step` compare
-// them.
+// and gradients, too; gemm; products, the GEMMs and those of attention. With bf16, GEMMs use the fastest
+// implementation on this CPU, which is measured first; native and widened select one. Prints the seconds of
+// each step, after an untimed one, as JSON, and the digest of the states; with --serve as often as there are
+// lines on stdin, with --ops the seconds of a step in each kind of operation instead. The claims `gpt2_step`,
+// `gpt2_shapes` and `trainer_step` compare them.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -38,6 +38,7 @@
 #include <strata/runtime/rng.h>
 #include <strata/runtime/trace/trace.h>
 
+#include "attention_products.h"
 #include "engine/program_trainer.h"
 
 namespace {
@@ -214,6 +215,10 @@ class GemmSteps final : public Steps {
   explicit GemmSteps(const Measured& measured)
       : pool_(must(strata::ThreadPool::create(measured.threads))),
         backend_(must(strata::create_host_backend({}, *pool_, clock_))) {
+    const strata::DecoderConfig config = gpt2_124m(measured.seq);
+    if (measured.mode == "products")
+      attention_.resize(static_cast<std::size_t>(config.layers),
+                        {measured.sequences, measured.seq, config.heads, config.hidden / config.heads});
     const strata::Program program = record(measured, strata::DecoderHead::logits);
     for (const strata::Instr& instr : program.code) {
       if (instr.op != strata::Op::linear) continue;
@@ -233,6 +238,7 @@ class GemmSteps final : public Steps {
       strata::kernels::linear_backward_input_host({layer.y, layer.w, layer.dx}, *pool_);
       strata::kernels::linear_backward_weight_host({layer.y, layer.x, layer.dw}, *pool_);
     }
+    for (strata::bench::AttentionProducts& attention : attention_) attention.run(*pool_);
   }
 
  private:
@@ -253,6 +259,7 @@ class GemmSteps final : public Steps {
   std::unique_ptr<strata::Backend> backend_;
   std::map<std::pair<std::string, std::int64_t>, strata::Buffer> buffers_;
   std::vector<Layer> layers_;
+  std::vector<strata::bench::AttentionProducts> attention_;  // of each layer
 };
 
 void choose_gemm(std::string_view dtype) {
@@ -266,7 +273,7 @@ void choose_gemm(std::string_view dtype) {
 std::unique_ptr<Steps> steps_of(const Measured& measured) {
   using Holds = strata::TrainerHolds;
   using Policy = strata::PlacementPolicy;
-  if (measured.mode == "gemm") return std::make_unique<GemmSteps>(measured);
+  if (measured.mode == "gemm" || measured.mode == "products") return std::make_unique<GemmSteps>(measured);
   if (measured.mode == "states") return std::make_unique<TrainerSteps>(measured, Holds::states);
   if (measured.mode == "params") return std::make_unique<TrainerSteps>(measured, Holds::params);
   const Policy policy = measured.mode == "pinned" ? Policy::pinned : Policy::automatic;
@@ -313,7 +320,7 @@ int main(int argc, char** argv) {
   CLI::App app{"steps of GPT-2 124M, or their GEMMs alone"};
   app.add_option("MODE", measured.mode)
       ->required()
-      ->check(CLI::IsMember({"step", "pinned", "states", "params", "gemm"}));
+      ->check(CLI::IsMember({"step", "pinned", "states", "params", "gemm", "products"}));
   app.add_option("DTYPE", measured.dtype)
       ->required()
       ->check(CLI::IsMember({"f32", "bf16", "native", "widened"}));
