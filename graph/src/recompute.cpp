@@ -46,6 +46,7 @@ class Recomputation {
 
   Program run() && {
     find_readers();
+    if (mode_ == Recompute::halves) save_middles();
     for (std::size_t i = 0; i < forward_.size(); ++i)
       if (marked(forward_[i].region)) decide(i);
     program_.code = forward_;
@@ -73,6 +74,57 @@ class Recomputation {
     for (const ValueId id : program_.outputs) saved_[at(id)] = true;
   }
 
+  double needed_bytes(ValueId id) const {
+    return needed_[at(id)] && !saved_[at(id)] ? static_cast<double>(program_.value(id).bytes()) : 0.0;
+  }
+
+  // Saves one value in each marked region: forward can be repeated from there alone, so that what backward
+  // needs before it and behind it is recomputed at different times.
+  void save_middles() {
+    std::vector<std::size_t> last_read(program_.values.size(),
+                                       0);  // by an instruction of the value's own region
+    std::vector<std::vector<std::size_t>> of_region(program_.regions.size());
+    for (std::size_t i = 0; i < forward_.size(); ++i) {
+      of_region[at(forward_[i].region)].push_back(i);
+      for (const ValueId id : forward_[i].in)
+        if (is_produced_in(forward_[i].region, id)) last_read[at(id)] = i;
+    }
+    for (std::size_t region = 0; region < of_region.size(); ++region)
+      if (program_.regions[region].recompute)
+        if (const ValueId middle = middle_of(of_region[region], last_read); middle != kNoValue)
+          saved_[at(middle)] = true;
+  }
+  // The value that alone leads from the instructions before it to those after it, is no larger than what
+  // enters the region, and leaves the smaller maximum of the bytes that are recomputed on its two sides.
+  // kNoValue: none saves bytes.
+  ValueId middle_of(const std::vector<std::size_t>& region, const std::vector<std::size_t>& last_read) const {
+    double border = 0, all = 0, before = 0;
+    for (const std::size_t i : region) {
+      for (const ValueId id : forward_[i].in)
+        if (id != kNoValue && producer_[at(id)] != kNoProducer && !is_produced_in(forward_[i].region, id))
+          border = std::max(border, static_cast<double>(program_.value(id).bytes()));
+      for (const ValueId id : forward_[i].out) all += needed_bytes(id);
+    }
+    ValueId middle = kNoValue;
+    double least = all;
+    std::vector<ValueId> crossing;  // read both before and after an instruction
+    for (const std::size_t i : region) {
+      for (const ValueId id : forward_[i].out) {
+        before += needed_bytes(id);
+        if (!saved_[at(id)]) crossing.push_back(id);
+      }
+      std::erase_if(crossing, [&](ValueId id) { return last_read[at(id)] <= i; });
+      if (crossing.size() != 1) continue;
+      const ValueId one = crossing.front();
+      const auto stored = static_cast<double>(program_.value(one).bytes());
+      const double larger = stored + std::max(before - needed_bytes(one), all - before);
+      if (stored > border || larger > least || (larger == least && middle != kNoValue)) continue;
+      middle = one;
+      least = larger;
+    }
+    return middle;
+  }
+
   void decide(std::size_t i) {
     const Instr& instr = forward_[i];
     double work = flops(program_, instr);
@@ -80,7 +132,7 @@ class Recomputation {
     double bytes = 0;  // that are not stored if it is recomputed
     for (const ValueId id : instr.out)
       if (needed_[at(id)] && !saved_[at(id)]) bytes += saved_bytes(instr.op, program_.value(id));
-    if (bytes > 0 && (mode_ == Recompute::full || work < kCheapFlopsPerByte * bytes)) recompute(i);
+    if (bytes > 0 && (mode_ != Recompute::selective || work < kCheapFlopsPerByte * bytes)) recompute(i);
     for (const ValueId id : instr.out) {
       if (needed_[at(id)] && !recomputed_[i]) saved_[at(id)] = true;
       recompute_flops_[at(id)] = recomputed_[i] || saved_[at(id)] ? 0 : work;
@@ -140,6 +192,8 @@ std::string_view to_string(Recompute mode) noexcept {
       return "selective";
     case Recompute::full:
       return "full";
+    case Recompute::halves:
+      return "halves";
   }
   return "?";
 }

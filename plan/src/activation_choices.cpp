@@ -25,7 +25,8 @@ std::vector<double> shares_of(const TrainConfig& config) {
 const char* why(Recompute recompute) {
   return recompute == Recompute::none        ? "all activations fit"
          : recompute == Recompute::selective ? "keeping all activations does not fit"
-                                             : "keeping the results of GEMMs does not fit";
+         : recompute == Recompute::full      ? "keeping the results of GEMMs does not fit"
+                                             : "recomputing a whole layer at a time does not fit";
 }
 
 }  // namespace

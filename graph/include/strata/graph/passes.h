@@ -219,14 +219,18 @@ Result<Program> derive_backward(Program program, std::string_view loss);
 /// It changes results, so apply it to all programs of a run, before recompute_regions(). Idempotent.
 Program use_fp8(Program program);
 
-/// The values that backward recomputes instead of reading stored ones, in order of increasing work.
+/// The values that backward recomputes instead of reading stored ones, in order of decreasing memory.
 enum class Recompute : std::uint8_t {
   none,
   /// Values that are cheap for their bytes: norms, activations, rotations; not GEMMs and attention.
   selective,
   full,  ///< everything in a marked region; only values that cross its borders are stored
+  /// The same in two parts: one value in the middle of each region is stored, too, between attention and the
+  /// MLP of a transformer's block, so that never more than one part is in memory.
+  halves,
 };
-inline constexpr std::array kRecomputeModes = {Recompute::none, Recompute::selective, Recompute::full};
+inline constexpr std::array kRecomputeModes = {Recompute::none, Recompute::selective, Recompute::full,
+                                               Recompute::halves};
 std::string_view to_string(Recompute mode) noexcept;
 
 /// In every region marked for recomputation, backward reads values recomputed by clones of the region's own
