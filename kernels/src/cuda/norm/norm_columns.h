@@ -8,6 +8,14 @@
 /// Sums over the rows of a block of rows: a thread has kN consecutive columns, and adds row after row.
 namespace strata::kernels::detail {
 
+/// Columns of a thread, of `columns` in rows that are `stride` elements apart: a pack where all of them are
+/// aligned if the first one is.
+template <class T>
+constexpr int columns_of_thread(std::int64_t columns, std::int64_t stride) {
+  constexpr int kSize = dispatch::Pack<T>::kSize;
+  return columns % kSize == 0 && stride % kSize == 0 ? kSize : 1;
+}
+
 /// The gradients of kN columns of a layer norm from `column` on, over the rows from `first` to `end`. The
 /// weight's follow each other at `weight_sums`, the bias's at `bias_sums`.
 template <int kN, class T>
@@ -36,6 +44,11 @@ STRATA_DEVICE_INLINE void layernorm_columns(const T* x, const float* mean, const
 struct HeadGroup {
   std::int64_t first, at, count, d, width, stats;
 };
+/// Columns of a thread for sums over heads. Packs of a short head's columns would leave few threads.
+template <class T>
+constexpr int columns_of_thread(const HeadGroup& heads) {
+  return heads.count == 1 ? columns_of_thread<T>(heads.d, heads.width) : 1;
+}
 /// The same for RMSNorm. Within a row, its heads are added one after the other.
 template <int kN, class T>
 STRATA_DEVICE_INLINE void rmsnorm_columns(const T* x, const float* rstd, const T* dy, const HeadGroup& heads,

@@ -10,6 +10,7 @@
 #include <strata/kernels/rmsnorm.h>
 
 #include "cuda/partial_sums.cuh"
+#include "cuda/norm/head_columns.h"
 #include "cuda/norm/norm_columns.h"
 #include "cuda/norm/staged_norms.h"
 #include "work_split.h"
@@ -93,12 +94,11 @@ template <int kN>
 __device__ std::int64_t first_column() {
   return (std::int64_t{blockIdx.x} * kColumnThreads + threadIdx.x) * kN;
 }
-/// Calls launch(std::integral_constant of the columns of a thread).
+/// Calls launch(std::integral_constant of `per_thread`), or of 1 if the operands are not aligned to packs.
 template <class T, class Launch, class... Operands>
-void launch_columns(std::int64_t columns, const Launch& launch, const Operands*... operands) {
-  constexpr int kSize = dispatch::Pack<T>::kSize;
-  if (columns % kSize == 0 && dispatch::are_pack_aligned(operands...))
-    launch(std::integral_constant<int, kSize>{});
+void launch_columns(int per_thread, const Launch& launch, const Operands*... operands) {
+  if (per_thread > 1 && dispatch::are_pack_aligned(operands...))
+    launch(std::integral_constant<int, dispatch::Pack<T>::kSize>{});
   else
     launch(std::integral_constant<int, 1>{});
 }
@@ -123,6 +123,17 @@ __global__ void __launch_bounds__(kColumnThreads)
   if (column >= heads.d) return;
   detail::rmsnorm_columns<kN>(x, rstd, dy, heads, column, block * rows_of_block,
                               min(rows, (block + 1) * rows_of_block), partials + block * stride + column);
+}
+template <class T>
+__global__ void __launch_bounds__(detail::kHeadColumns)
+    sum_heads(const T* x, const float* rstd, const T* dy, float* partials, std::int64_t stride,
+              std::int64_t rows, std::int64_t rows_of_block, HeadGroup heads) {
+  __shared__ detail::HeadStage<T> stage;
+  float sum;
+  const std::int64_t block = blockIdx.y;
+  detail::rmsnorm_head_columns(detail::HeadColumnsBlock(), x, rstd, dy, heads,
+                               static_cast<int>(blockIdx.x) * detail::kHeadColumns, block * rows_of_block,
+                               min(rows, (block + 1) * rows_of_block), partials + block * stride, stage, sum);
 }
 template <int kN, class T>
 __global__ void __launch_bounds__(kColumnThreads)
@@ -171,7 +182,7 @@ Status layernorm_backward(Backend&, Stream& stream, const LayernormBackwardArgs&
     STRATA_TRY(dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
       const T *const x = a.x.as<T>(), *const dy = a.dy.as<T>();
       launch_columns<T>(
-          h,
+          detail::columns_of_thread<T>(h, h),
           [&](auto n) {
             sum_layernorm<n()><<<columns_by_blocks(h, n(), blocks), kColumnThreads, 0, queue>>>(
                 x, a.mean.as<float>(), a.rstd.as<float>(), dy, partials, rows, blocks.rows, h);
@@ -214,8 +225,15 @@ template <class T>
 void launch_rmsnorm_columns(const T* x, const float* rstd, const T* dy, float* partials, std::int64_t stride,
                             std::int64_t rows, const HeadGroup& heads, cudaStream_t queue) {
   const RowBlocks blocks = detail::row_blocks(rows);
+  if (detail::stages_heads<T>(heads, blocks.rows) &&
+      dispatch::are_pack_aligned(x + heads.at, dy + heads.at)) {
+    const dim3 grid(num_blocks(heads.d, detail::kHeadColumns), static_cast<unsigned>(blocks.count));
+    sum_heads<<<grid, detail::kHeadColumns, 0, queue>>>(x, rstd, dy, partials, stride, rows, blocks.rows,
+                                                        heads);
+    return;
+  }
   launch_columns<T>(
-      heads.count == 1 ? heads.d : 1,  // packs of a head's few columns would leave few threads
+      detail::columns_of_thread<T>(heads),
       [&](auto n) {
         sum_rmsnorm<n()><<<columns_by_blocks(heads.d, n(), blocks), kColumnThreads, 0, queue>>>(
             x, rstd, dy, partials, stride, rows, blocks.rows, heads);
@@ -297,7 +315,7 @@ Status linear_backward_bias(Backend&, Stream& stream, const LinearBackwardBiasAr
     STRATA_TRY(dispatch_launch(a.dy.dtype, [&]<class T>(std::type_identity<T>) {
       const T* const dy = a.dy.as<T>();
       launch_columns<T>(
-          n,
+          detail::columns_of_thread<T>(n, n),
           [&](auto per_thread) {
             sum_bias<per_thread()><<<columns_by_blocks(n, per_thread(), blocks), kColumnThreads, 0, queue>>>(
                 dy, partials, rows, blocks.rows, n);
