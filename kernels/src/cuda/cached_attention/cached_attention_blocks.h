@@ -263,8 +263,7 @@ STRATA_DEVICE_INLINE void cached_weighted_sums(const ThreadBlock& block, const C
 /// all).
 template <class T>
 constexpr CachedGrids cached_grids(const CachedView<T>& v) {
-  const std::int64_t group = v.group(),
-                     keys = v.window > 0 && v.window < v.capacity ? v.window : v.capacity;
+  const std::int64_t group = v.group(), keys = v.window > 0 && v.window < v.capacity ? v.window : v.capacity;
   constexpr int kPack = SumStage<T>::kPack;
   return {(keys + kScoreKeys - 1) / kScoreKeys, (group + kScoreHeads - 1) / kScoreHeads,
           (v.d + kPack - 1) / kPack, (group + kSumHeads - 1) / kSumHeads};
