@@ -13,6 +13,12 @@ constexpr std::int64_t cached_attention_scratch_slots(std::int64_t rows, std::in
   return std::min<std::int64_t>(rows * kv_heads, 32);
 }
 
+/// A GPU has the scores of all heads of this many rows in the workspace at once: of 256 heads in all, which
+/// occupy it, or of one row.
+constexpr std::int64_t cached_attention_rows_at_once(std::int64_t rows, std::int64_t heads) noexcept {
+  return std::clamp<std::int64_t>(256 / std::max<std::int64_t>(heads, 1), 1, std::max<std::int64_t>(rows, 1));
+}
+
 /// SIMD kernels over the cache of one (sequence, key head): n consecutive rows of d elements of stored dtype
 /// T. They compute in f32 and round once, when they store. Each instruction set has one table per T, and all
 /// give the same bits.

@@ -59,10 +59,10 @@ TEST(SelectAttentionBackendTest, UnsupportedHeadsFallBackToMma) {
   EXPECT_EQ(by(AttentionBackend::cudnn, 16, DType::bf16), AttentionBackend::mma);
 }
 
-// The score gradients need more than 2 GiB: 2 bytes for each of 2 heads' 32,768 x 32,768 scores.
+// The score gradients of one head need more than 2 GiB: 2 bytes for each of 65,536 x 65,536 scores.
 TEST(SelectAttentionBackendTest, ABackwardWithTooLargeAWorkspaceFallsBackToMma) {
   DecoderConfig config = test::make_decoder_config(1, 128);
-  config.seq = 32768;
+  config.seq = 65536;
   const Program program =
       selected(test::decoder_program(config, 1, Recompute::none, DType::bf16), AttentionBackend::cudnn);
   for (const Instr& instr : program.code) {
@@ -80,7 +80,7 @@ TEST(SelectAttentionBackendTest, ABackwardWithTooLargeAWorkspaceFallsBackToMma) 
 TEST(SelectAttentionBackendTest, EachOpTakesTheFirstOfSeveralThatSupportsIt) {
   using enum AttentionBackend;
   DecoderConfig config = test::make_decoder_config(1, 128);
-  config.seq = 32768;
+  config.seq = 65536;
   const auto by = [&](const kernels::AttentionOrder& order) {
     const Program program =
         select_attention_backend(test::decoder_program(config, 1, Recompute::none, DType::bf16), order);

@@ -21,7 +21,9 @@ std::size_t workspace_bytes(std::int64_t tokens, const AttentionHeads& shape,
 
 // Workspace of cuDNN's attention, or 0 if it does not compute these heads.
 std::size_t cudnn_workspace_bytes(const detail::CudnnAttention& a, const AttentionHeads& shape) noexcept {
-  return detail::cudnn_supports(a, shape) ? static_cast<std::size_t>(detail::cudnn_workspace_bytes(a)) : 0;
+  return detail::cudnn_supports(a, shape)
+             ? static_cast<std::size_t>(detail::cudnn_workspace_bytes(a, detail::cudnn_parts(a)))
+             : 0;
 }
 
 bool fit(const TokenRuns& runs, std::int64_t seq) {

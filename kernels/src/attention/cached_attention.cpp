@@ -136,9 +136,11 @@ void cached_attention_host(const CachedAttentionArgs& a, ThreadPool& pool) {
 
 std::size_t cached_attention_workspace_bytes(std::int64_t rows, std::int64_t capacity,
                                              const CachedAttentionShape& shape) noexcept {
-  const std::int64_t floats = capacity * (shape.alibi ? 2 : 1);
-  return static_cast<std::size_t>(detail::cached_attention_scratch_slots(rows, shape.kv_heads) * floats) *
-         sizeof(float);
+  const std::int64_t on_host =
+      detail::cached_attention_scratch_slots(rows, shape.kv_heads) * (shape.alibi ? 2 : 1);
+  const std::int64_t on_device =
+      rows > 0 ? detail::cached_attention_rows_at_once(rows, shape.heads) * shape.heads : 0;
+  return static_cast<std::size_t>(std::max(on_host, on_device) * capacity) * sizeof(float);
 }
 
 Status cached_attention_async(Backend& backend, Stream& stream, const CachedAttentionArgs& a) {

@@ -15,6 +15,7 @@ __global__ void __launch_bounds__(dispatch::kThreads)
   const std::int64_t i = dispatch::thread_index();
   if (i >= n) return;
   float sum = count > 0 ? partials[i] : 0.0f;
+#pragma unroll 8  // loads of later blocks do not wait for the sum
   for (std::int64_t block = 1; block < count; ++block) sum = sum + partials[block * stride + i];
   out[i] = from_f32<T>(accumulate ? to_f32(out[i]) + sum : sum);
 }

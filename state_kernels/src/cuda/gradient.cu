@@ -11,9 +11,7 @@ namespace {
 
 using dispatch::are_pack_aligned;
 using dispatch::dispatch_launch;
-using dispatch::half_warp_index;
 using dispatch::HalfWarp;
-using dispatch::kRowsPerBlock;
 using dispatch::kThreads;
 using dispatch::load_pack;
 using dispatch::num_blocks;
@@ -53,16 +51,23 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A half warp per partial.
+// A half warp per partial, from shared memory.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    sum_squares(const T* x, double* partials, std::int64_t n, std::int64_t count) {
-  const std::int64_t partial = half_warp_index();
-  if (partial >= count) return;
-  const std::int64_t first = partial * simd::kNormPartialElems, left = n - first;
+__global__ void __launch_bounds__(detail::PartialStage<T>::kThreads)
+    sum_squares(const T* x, double* partials, std::int64_t n, std::int64_t count, bool is_aligned) {
+  using Stage = detail::PartialStage<T>;
+  __shared__ Stage stage;
+  const std::int64_t begin = std::int64_t{blockIdx.x} * Stage::kPartials;
+  const std::int64_t first = begin * simd::kNormPartialElems;
+  detail::stage_partials(static_cast<int>(threadIdx.x), x + first, n - first, is_aligned, stage);
+  __syncthreads();
+  const int half_warp = static_cast<int>(threadIdx.x) / dispatch::kLanes;
+  const std::int64_t partial = begin + half_warp;
+  if (half_warp >= Stage::kPartials || partial >= count) return;
+  const std::int64_t left = n - partial * simd::kNormPartialElems;
   const HalfWarp lanes;
-  const double sum =
-      detail::square_sum(lanes, x + first, left < simd::kNormPartialElems ? left : simd::kNormPartialElems);
+  const double sum = detail::square_sum(lanes, stage.at + half_warp * Stage::kStride,
+                                        left < simd::kNormPartialElems ? left : simd::kNormPartialElems);
   if (lanes.is_leader()) partials[partial] = sum;
 }
 
@@ -87,8 +92,10 @@ Status square_sum_partials(Backend&, Stream& stream, const SquareSumPartialsArgs
   if (count == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
-    sum_squares<T><<<num_blocks(count, kRowsPerBlock), kThreads, 0, queue>>>(
-        a.x.as<T>(), a.partials.as<double>(), n, count);
+    using Stage = detail::PartialStage<T>;
+    const T* const x = a.x.as<T>();
+    sum_squares<<<num_blocks(count, Stage::kPartials), Stage::kThreads, 0, queue>>>(
+        x, a.partials.as<double>(), n, count, are_pack_aligned(x));
   });
 }
 

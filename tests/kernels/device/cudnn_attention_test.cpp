@@ -5,6 +5,9 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,6 +82,17 @@ TEST_F(CudnnAttentionTest, BackwardWorkspaceHoldsScoreGradients) {
   EXPECT_LE(cudnn_workspace_bytes(a), plan->bytes + plan->bytes / 50);
 }
 
+// Heads that are a part of a row's, which are further apart than those of a whole row.
+TEST_F(CudnnAttentionTest, PartsOfRowsHavePlansThatFit) {
+  CudnnAttention a = of(1, 32, 8, 8192, 128);
+  a.backward = true;
+  const CudnnPart part = cudnn_part(a, cudnn_parts(a), 1);
+  ASSERT_EQ(part.attention.row_heads, 32);
+  const auto plan = cudnn_plan(part.attention, gpu(90, 132, 232448));
+  ASSERT_TRUE(plan.has_value()) << plan.status().message();
+  EXPECT_LE(plan->bytes, cudnn_workspace_bytes(a, cudnn_parts(a)));
+}
+
 TEST_F(CudnnAttentionTest, UnsupportedHeadsAreNamedInTheError) {
   const auto plan = cudnn_plan(of(1, 2, 2, 64, 20), gpu(90, 132, 232448));
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("attention forward of 1 x 64 tokens, 2 heads"));
@@ -101,14 +115,65 @@ TEST(CudnnAttentionShapeTest, SupportFollowsFromTheShapeAlone) {
   EXPECT_FALSE(takes(DType::bf16, 64));
   heads = {.heads = 32, .kv_heads = 8, .seq = 8192, .backend = AttentionBackend::cudnn};
   EXPECT_TRUE(cudnn_supports(cudnn_attention(false, 8192, heads, DType::bf16, 128), heads));
-  EXPECT_FALSE(cudnn_supports(cudnn_attention(true, 8192, heads, DType::bf16, 128), heads));  // 4 GiB
-  heads.seq = 4096;
-  EXPECT_TRUE(cudnn_supports(cudnn_attention(true, 8192, heads, DType::bf16, 128), heads));  // 2 GiB
-  EXPECT_FALSE(cudnn_supports(cudnn_attention(true, 12288, heads, DType::bf16, 128), heads));
+  EXPECT_TRUE(cudnn_supports(cudnn_attention(true, 8192, heads, DType::bf16, 128), heads));  // twice 2 GiB
+  heads.seq = 16384;  // 2 GiB for the four query heads of a key head
+  EXPECT_TRUE(cudnn_supports(cudnn_attention(true, 16384, heads, DType::bf16, 128), heads));
+  heads.seq = 16512;
+  EXPECT_FALSE(cudnn_supports(cudnn_attention(true, 16512, heads, DType::bf16, 128), heads));
   heads.seq = 1;
   EXPECT_FALSE(cudnn_supports(cudnn_attention(false, 64, heads, DType::bf16, 128), heads));
   heads.seq = std::int64_t{1} << 31;
   EXPECT_FALSE(cudnn_supports(cudnn_attention(true, heads.seq, heads, DType::bf16, 128), heads));
+}
+
+/// Every (sequence, head) belongs to exactly one part, whose offsets are those of its first; returns the
+/// largest score bytes of a part.
+std::int64_t check_parts(const CudnnAttention& a) {
+  const CudnnParts parts = cudnn_parts(a);
+  const std::int64_t group = a.heads / a.kv_heads, width = a.heads + 2 * a.kv_heads;
+  std::vector<int> seen(static_cast<std::size_t>(a.batch * a.heads));
+  std::int64_t most = 0, workspace = 0;
+  for (std::int64_t i = 0; i < parts.count(); ++i) {
+    const CudnnPart part = cudnn_part(a, parts, i);
+    const CudnnAttention& of = part.attention;
+    EXPECT_EQ(of.heads, of.kv_heads * group);
+    EXPECT_EQ(of.heads_of_row(), a.heads);
+    EXPECT_EQ(of.kv_heads_of_row(), a.kv_heads);
+    EXPECT_TRUE(of.heads == a.heads || of.batch == 1) << "the lse of some heads of several sequences";
+    const std::int64_t entry = part.lse / (a.heads * a.seq), head = part.lse / a.seq % a.heads,
+                       row = entry * a.seq;
+    EXPECT_EQ(head % group, 0);
+    EXPECT_EQ(part.q, (row * width + head) * a.d);
+    EXPECT_EQ(part.k, (row * width + a.heads + head / group) * a.d);
+    EXPECT_EQ(part.v, (row * width + a.heads + a.kv_heads + head / group) * a.d);
+    EXPECT_EQ(part.out, (row * a.heads + head) * a.d);
+    for (std::int64_t b = entry; b < entry + of.batch; ++b)
+      for (std::int64_t h = head; h < head + of.heads; ++h) ++seen[static_cast<std::size_t>(b * a.heads + h)];
+    most = std::max(most, cudnn_score_bytes(of));
+    workspace = std::max(workspace, cudnn_workspace_bytes(of));
+  }
+  EXPECT_THAT(seen, ::testing::Each(1));
+  EXPECT_EQ(cudnn_workspace_bytes(a, parts), workspace);
+  return most;
+}
+
+TEST(CudnnAttentionShapeTest, BackwardRunsInPartsOfTwoGiB) {
+  const auto backward = [](CudnnAttention a) {
+    a.backward = true;
+    return a;
+  };
+  EXPECT_EQ(cudnn_parts(of(4, 32, 8, 8192, 128)).count(), 1);  // forward
+  EXPECT_EQ(cudnn_parts(backward(of(2, 32, 8, 4096, 128))).count(), 1);
+  EXPECT_EQ(cudnn_parts(backward(of(5, 32, 8, 4096, 128))).of_batch, 3);
+  EXPECT_EQ(cudnn_parts(backward(of(1, 33, 33, 8192, 128))).of_heads, 3);
+  EXPECT_EQ(cudnn_parts(backward(of(1, 32, 8, 16512, 128))).count(), 0);
+  for (const CudnnAttention& a :
+       {of(2, 32, 8, 4096, 128), of(5, 32, 8, 4096, 128), of(3, 32, 8, 8192, 128), of(1, 33, 33, 8192, 64),
+        of(2, 31, 31, 8192, 128), of(7, 6, 2, 10000, 96)}) {
+    const std::int64_t most = check_parts(backward(a));
+    EXPECT_LE(most, kMaxCudnnScoreBytes);
+    EXPECT_GT(2 * most, kMaxCudnnScoreBytes) << "parts are smaller than necessary";
+  }
 }
 
 TEST(CudnnAttentionShapeTest, WorkspaceFollowsTheRequestedBackend) {
@@ -125,6 +190,7 @@ TEST(AttentionPlansTest, RoundTripThroughText) {
   other.attention.backward = true;
   other.attention.causal = false;
   other.attention.dtype = DType::f16;
+  other.attention.row_heads = other.attention.row_kv_heads = 24;
   const std::vector<AttentionPlan> choices = {one, other};
   const std::string text = to_text(choices);
   const auto again = parse_attention_plans("# a title\n0 0 0 f32 a GEMM\n" + text);

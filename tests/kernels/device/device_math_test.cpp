@@ -9,15 +9,11 @@
 #include <strata/dispatch/cuda/emulation/half_warp.h>
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
-#include <strata/kernels/layernorm.h>
-#include <strata/kernels/linear.h>
-#include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
 
 #include "loss/cross_entropy_rows.h"
 #include "cuda/row_math.h"
 #include "support/op_test.h"
-#include "work_split.h"
 
 namespace strata::kernels {
 namespace {
@@ -123,141 +119,6 @@ TEST(DeviceSoftcapTest, SoftcapAndItsGradientHaveTheBitsOfTheHost) {
     v = detail::loss_gradient(v, 31.0f, 0.25f, i == 17) * detail::cap_derivative(v, 30.0f);
   }
   EXPECT_EQ(test::differing_bits(got, row), 0u);
-}
-
-TYPED_TEST(DeviceMathTest, LayerNorm) {
-  for (const std::int64_t h : {1, 15, 16, 100, 1537}) {
-    const std::int64_t rows = 70;
-    Tensor x = this->in({rows, h}, 1, 2.0), w = this->in({h}, 2), b = this->in({h}, 3),
-           dy = this->in({rows, h}, 4);
-    Tensor y = this->out({rows, h}), want_y = y, dx = this->in({rows, h}, 5), want_dx = dx;
-    Tensor mean = this->stat(rows), rstd = mean, want_mean = mean, want_rstd = mean;
-    Tensor dw = this->stat(h), db = dw, want_dw = dw, want_db = dw;
-    layernorm_forward_host({x.view(), w.view(), b.view(), want_y.view(), want_mean.view(), want_rstd.view()},
-                           *this->pool_);
-    test::Workspace workspace(layernorm_backward_workspace_bytes(rows, h));
-    layernorm_backward_host(
-        {x.view(), w.view(), want_mean.view(), want_rstd.view(), dy.view(), want_dx.view(), want_dw.view(),
-         want_db.view(), false, false, workspace.view(), want_dx.view()},
-        *this->pool_);
-    for (std::int64_t t = 0; t < rows; ++t) {
-      detail::layernorm_row(kEmulatedLanes, this->data(x) + t * h, this->data(w), this->data(b),
-                            this->data(y) + t * h, this->floats(mean) + t, this->floats(rstd) + t, 1e-5f, h);
-      detail::layernorm_row_backward(kEmulatedLanes, this->data(x) + t * h, this->data(w),
-                                     this->floats(mean)[t], this->floats(rstd)[t], this->data(dy) + t * h,
-                                     this->data(dx) + t * h, this->data(dx) + t * h, h);
-    }
-    // A block of 64 rows, then the rest.
-    for (std::int64_t c = 0; c < h; ++c) {
-      const auto one = detail::layernorm_column(this->data(x), this->floats(mean), this->floats(rstd),
-                                                this->data(dy), c, 0, 64, h);
-      const auto two = detail::layernorm_column(this->data(x), this->floats(mean), this->floats(rstd),
-                                                this->data(dy), c, 64, rows, h);
-      this->floats(dw)[c] = one.weight + two.weight;
-      this->floats(db)[c] = one.bias + two.bias;
-      EXPECT_EQ(detail::bias_column(this->data(dy), c, h, 0, 64), one.bias);
-    }
-    ASSERT_EQ(detail::row_blocks(rows).rows, 64);
-    this->expect_same(y, want_y, "y");
-    this->expect_same(mean, want_mean, "mean");
-    this->expect_same(rstd, want_rstd, "rstd");
-    this->expect_same(dx, want_dx, "dx");
-    this->expect_same(dw, want_dw, "dweight");
-    this->expect_same(db, want_db, "dbias");
-  }
-}
-
-// A norm fused with the addition before it has the same bits as the two separately, on the host and on the
-// device.
-TYPED_TEST(DeviceMathTest, FusedAddAndNorm) {
-  using T = TypeParam;
-  for (const std::int64_t h : {1, 16, 100}) {
-    const std::int64_t rows = 70;
-    Tensor x = this->in({rows, h}, 1, 2.0), added = this->in({rows, h}, 2), w = this->in({h}, 3),
-           b = this->in({h}, 4);
-    Tensor want_sum = this->out({rows, h}), sum = want_sum, of_row = want_sum;
-    Tensor y = this->out({rows, h}), want_y = y, mean = this->stat(rows), rstd = mean, want_mean = mean,
-           want_rstd = mean;
-    add_host({x.view(), added.view(), want_sum.view()}, *this->pool_);
-    for (std::int64_t t = 0; t < rows; ++t) {
-      T* const row = this->data(of_row) + t * h;
-      EXPECT_EQ(
-          detail::fused_add_row(kEmulatedLanes, this->data(x) + t * h, this->data(added) + t * h, row, h),
-          row);
-    }
-    this->expect_same(of_row, want_sum, "a row's sum");
-
-    layernorm_forward_host(
-        {want_sum.view(), w.view(), b.view(), want_y.view(), want_mean.view(), want_rstd.view()},
-        *this->pool_);
-    layernorm_forward_host(
-        {x.view(), w.view(), b.view(), y.view(), mean.view(), rstd.view(), 1e-5f, added.view(), sum.view()},
-        *this->pool_);
-    this->expect_same(sum, want_sum, "sum");
-    this->expect_same(y, want_y, "layer norm");
-    this->expect_same(mean, want_mean, "mean");
-    this->expect_same(rstd, want_rstd, "rstd");
-
-    Tensor in_place = added;
-    rmsnorm_forward_host({want_sum.view(), w.view(), want_y.view(), want_rstd.view()}, *this->pool_);
-    rmsnorm_forward_host({x.view(), w.view(), y.view(), rstd.view(), 1e-6f, in_place.view(), in_place.view()},
-                         *this->pool_);
-    this->expect_same(in_place, want_sum, "sum in its addend's place");
-    this->expect_same(y, want_y, "rmsnorm");
-    this->expect_same(rstd, want_rstd, "rstd of rmsnorm");
-
-    Tensor dy = this->in({rows, h}, 5), dx = this->in({rows, h}, 6), want_dx = dx, dw = this->stat(h);
-    test::Workspace workspace(rmsnorm_backward_workspace_bytes(rows, h));
-    rmsnorm_backward_host({sum.view(), w.view(), rstd.view(), dy.view(), want_dx.view(), dw.view(), false,
-                           workspace.view(), want_dx.view()},
-                          *this->pool_);
-    for (std::int64_t t = 0; t < rows; ++t) {
-      T* const row = this->data(dx) + t * h;
-      detail::rmsnorm_row_backward(kEmulatedLanes, this->data(sum) + t * h, this->data(w),
-                                   this->floats(rstd)[t], this->data(dy) + t * h, row, row, h);
-    }
-    this->expect_same(dx, want_dx, "dx plus residual");
-  }
-}
-
-TYPED_TEST(DeviceMathTest, RmsNormOfRowsAndHeads) {
-  constexpr std::int64_t rows = 9, heads = 4, kv_heads = 2, d = 24, width = (heads + 2 * kv_heads) * d;
-  constexpr std::int64_t normed = heads + kv_heads;
-  Tensor x = this->in({rows, width}, 1, 2.0), q = this->in({d}, 2), k = this->in({d}, 3),
-         dy = this->in({rows, width}, 4);
-  Tensor y = x, want_y = this->out({rows, width}), dx = dy, want_dx = want_y;
-  Tensor rstd = this->stat(rows * normed), want_rstd = rstd;
-  Tensor dq = this->stat(d), dk = dq, want_dq = dq, want_dk = dq;
-  constexpr float offset = 0.75f;
-  qk_norm_forward_host(
-      {x.view(), q.view(), k.view(), want_y.view(), want_rstd.view(), heads, kv_heads, 1e-6f, offset},
-      *this->pool_);
-  test::Workspace workspace(qk_norm_backward_workspace_bytes(rows, d, d));
-  qk_norm_backward_host(
-      {x.view(), q.view(), k.view(), want_rstd.view(), dy.view(), want_dx.view(), want_dq.view(),
-       want_dk.view(), heads, kv_heads, false, false, workspace.view(), offset},
-      *this->pool_);
-  for (std::int64_t i = 0; i < rows * normed; ++i) {
-    const std::int64_t at = i / normed * width + i % normed * d;
-    const auto* weight = this->data(i % normed < heads ? q : k);
-    detail::rmsnorm_row(kEmulatedLanes, this->data(x) + at, weight, this->data(y) + at,
-                        this->floats(rstd) + i, 1e-6f, d, offset);
-    detail::rmsnorm_row_backward(kEmulatedLanes, this->data(x) + at, weight, this->floats(rstd)[i],
-                                 this->data(dy) + at, this->data(dx) + at,
-                                 static_cast<const TypeParam*>(nullptr), d, offset);
-  }
-  for (std::int64_t c = 0; c < d; ++c) {
-    this->floats(dq)[c] = detail::rmsnorm_column(this->data(x), this->floats(rstd), this->data(dy), c, heads,
-                                                 d, width, normed, 0, rows);
-    this->floats(dk)[c] =
-        detail::rmsnorm_column(this->data(x) + heads * d, this->floats(rstd) + heads,
-                               this->data(dy) + heads * d, c, kv_heads, d, width, normed, 0, rows);
-  }
-  this->expect_same(y, want_y, "y");
-  this->expect_same(rstd, want_rstd, "rstd");
-  this->expect_same(dx, want_dx, "dx");
-  this->expect_same(dq, want_dq, "dq_weight");
-  this->expect_same(dk, want_dk, "dk_weight");
 }
 
 TYPED_TEST(DeviceMathTest, PairsAreRotated) {

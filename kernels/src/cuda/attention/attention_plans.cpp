@@ -10,10 +10,15 @@ namespace strata::kernels::detail {
 
 std::string to_text(const std::vector<AttentionPlan>& choices) {
   std::string text =
-      choices.empty() ? "" : "# attention backward causal dtype batch heads kv_heads seq d plan\n";
-  for (const auto& [a, plan] : choices)
+      choices.empty()
+          ? ""
+          : "# attention backward causal dtype batch heads kv_heads seq d [of row_heads row_kv_heads] plan\n";
+  for (const auto& [a, plan] : choices) {
+    const std::string of_row =
+        a.row_heads > 0 ? str("of ", a.row_heads, " ", a.row_kv_heads, " ") : std::string();
     text += str("attention ", int{a.backward}, " ", int{a.causal}, " ", to_string(a.dtype), " ", a.batch, " ",
-                a.heads, " ", a.kv_heads, " ", a.seq, " ", a.d, " ", plan, "\n");
+                a.heads, " ", a.kv_heads, " ", a.seq, " ", a.d, " ", of_row, plan, "\n");
+  }
   return text;
 }
 
@@ -31,6 +36,11 @@ Result<std::vector<AttentionPlan>> parse_attention_plans(std::string_view text) 
     for (std::int64_t* size : {&a.batch, &a.heads, &a.kv_heads, &a.seq, &a.d})
       *size = fields.number<std::int64_t>();
     choice.plan = fields.word();
+    if (choice.plan == "of") {  // heads that are a part of a row's
+      a.row_heads = fields.number<std::int64_t>();
+      a.row_kv_heads = fields.number<std::int64_t>();
+      choice.plan = fields.word();
+    }
     choices.push_back(std::move(choice));
     return fields.is_done();
   }));

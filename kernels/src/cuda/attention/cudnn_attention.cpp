@@ -7,7 +7,6 @@
 #include <cudnn_frontend.h>
 #include <dlfcn.h>
 
-#include <array>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -54,8 +53,8 @@ Status load() {
 
 std::string title(const CudnnAttention& a) {
   return str("attention ", a.backward ? "backward" : "forward", " of ", a.batch, " x ", a.seq, " tokens, ",
-             a.heads, " heads over ", a.kv_heads, " key heads of dimension ", a.d, " in ",
-             to_string(a.dtype));
+             a.heads, " heads over ", a.kv_heads, " key heads of dimension ", a.d, " in ", to_string(a.dtype),
+             a.row_heads > 0 ? str(", a part of rows of ", a.row_heads, " heads") : std::string());
 }
 Status failure(const CudnnAttention& a, std::string_view what, std::string_view why) {
   return Status::error(Code::unsupported,
@@ -78,6 +77,7 @@ void shape(fe::graph::Tensor_attributes& t, Uid uid, const CudnnAttention& a, st
   const std::int64_t row = parts * a.d;
   t.set_uid(uid).set_dim({a.batch, heads, a.seq, a.d}).set_stride({a.seq * row, a.d, row, 1});
 }
+// cuDNN wants it packed. That of some heads is, too, since they are of one sequence (cudnn_parts).
 void shape_lse(fe::graph::Tensor_attributes& t, const CudnnAttention& a) {
   t.set_uid(kLse)
       .set_dim({a.batch, a.heads, a.seq, 1})
@@ -101,7 +101,7 @@ Graph describe(const CudnnAttention& a, int compute_capability) {
       .set_io_data_type(a.dtype == DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
-  const std::int64_t parts = a.heads + 2 * a.kv_heads;
+  const std::int64_t of_out = a.heads_of_row(), parts = of_out + 2 * a.kv_heads_of_row();
   const auto given = [&](Uid uid, std::int64_t heads, std::int64_t of) {
     fe::graph::Tensor_attributes t;
     shape(t, uid, a, heads, of);
@@ -115,11 +115,11 @@ Graph describe(const CudnnAttention& a, int compute_capability) {
   if (!a.backward) {
     const auto [out, lse] =
         graph->sdpa(q, k, v, options<fe::graph::SDPA_attributes>(a).set_generate_stats(true));
-    made(out, kOut, a.heads, a.heads);
+    made(out, kOut, a.heads, of_out);
     shape_lse(lse->set_output(true), a);
     return graph;
   }
-  const Tensor out = given(kOut, a.heads, a.heads), dout = given(kDout, a.heads, a.heads);
+  const Tensor out = given(kOut, a.heads, of_out), dout = given(kDout, a.heads, of_out);
   fe::graph::Tensor_attributes of_lse;
   shape_lse(of_lse, a);
   const auto [dq, dk, dv] =
@@ -131,14 +131,9 @@ Graph describe(const CudnnAttention& a, int compute_capability) {
   return graph;
 }
 
-// Addresses of the first query, key and value head in a row of qkv.
 template <class View>
-std::array<void*, 3> split_qkv(const View& qkv, const CudnnAttention& a) {
-  std::byte* const q = qkv.data;
-  const auto elems = [&](std::int64_t heads) {
-    return static_cast<std::size_t>(heads * a.d) * size_of(a.dtype);
-  };
-  return {q, q + elems(a.heads), q + elems(a.heads + a.kv_heads)};
+void* element(const View& view, std::int64_t i) {
+  return view.data + i * static_cast<std::int64_t>(size_of(view.dtype));
 }
 
 /// Per device: a cuDNN handle, and the graphs with their chosen plans. Built once; there are few.
@@ -243,9 +238,12 @@ Status cudnn_attention_forward(const AttentionForwardArgs& args, cudaStream_t qu
   const std::int64_t d = head_dim(args.qkv, args.shape);
   const CudnnAttention a =
       cudnn_attention(false, dispatch::row_count(args.qkv), args.shape, args.qkv.dtype, d);
-  const auto [q, k, v] = split_qkv(args.qkv, a);
-  std::unordered_map<std::int64_t, void*> at = {
-      {kQ, q}, {kK, k}, {kV, v}, {kOut, args.out.data}, {kLse, args.lse.data}};
+  const CudnnPart part = cudnn_part(a, {}, 0);
+  std::unordered_map<std::int64_t, void*> at = {{kQ, element(args.qkv, part.q)},
+                                                {kK, element(args.qkv, part.k)},
+                                                {kV, element(args.qkv, part.v)},
+                                                {kOut, args.out.data},
+                                                {kLse, args.lse.data}};
   return CudnnGraphCache::instance().run(a, at, args.workspace, queue);
 }
 
@@ -253,12 +251,18 @@ Status cudnn_attention_backward(const AttentionBackwardArgs& args, cudaStream_t 
   const std::int64_t d = head_dim(args.qkv, args.shape);
   const CudnnAttention a =
       cudnn_attention(true, dispatch::row_count(args.qkv), args.shape, args.qkv.dtype, d);
-  const auto [q, k, v] = split_qkv(args.qkv, a);
-  const auto [dq, dk, dv] = split_qkv(args.dqkv, a);
-  std::unordered_map<std::int64_t, void*> at = {
-      {kQ, q},   {kK, k},   {kV, v},  {kOut, args.out.data}, {kLse, args.lse.data}, {kDout, args.dout.data},
-      {kDq, dq}, {kDk, dk}, {kDv, dv}};
-  return CudnnGraphCache::instance().run(a, at, args.workspace, queue);
+  const CudnnParts parts = cudnn_parts(a);
+  for (std::int64_t i = 0; i < parts.count(); ++i) {
+    const CudnnPart part = cudnn_part(a, parts, i);
+    std::unordered_map<std::int64_t, void*> at = {
+        {kQ, element(args.qkv, part.q)},     {kK, element(args.qkv, part.k)},
+        {kV, element(args.qkv, part.v)},     {kOut, element(args.out, part.out)},
+        {kLse, element(args.lse, part.lse)}, {kDout, element(args.dout, part.out)},
+        {kDq, element(args.dqkv, part.q)},   {kDk, element(args.dqkv, part.k)},
+        {kDv, element(args.dqkv, part.v)}};
+    STRATA_TRY(CudnnGraphCache::instance().run(part.attention, at, args.workspace, queue));
+  }
+  return Status::ok();
 }
 
 Result<CudnnPlan> cudnn_plan(const CudnnAttention& a, std::string_view gpu) try {

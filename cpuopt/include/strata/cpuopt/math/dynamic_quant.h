@@ -38,14 +38,27 @@ STRATA_HD constexpr DecadeLine decade_line(int k) {
           static_cast<float>(width / cuts)};
 }
 
+/// The pieces of all decades, as a constant: nvcc would leave the divisions above to the device.
+template <int kLast>
+struct DecadeLines {
+  DecadeLine of[kLast + 1];
+};
+template <int kLast>
+STRATA_HD constexpr DecadeLines<kLast> decade_lines() {
+  DecadeLines<kLast> lines{};
+  for (int k = 0; k <= kLast; ++k) lines.of[k] = decade_line<kLast>(k);
+  return lines;
+}
+
 /// Quantizes r in [0, 1] without rounding to an integer; returns 0 for a NaN.
 template <int kLast, class V>
 STRATA_HD V quantize_dynamic(V r) {
-  constexpr DecadeLine first = decade_line<kLast>(kLast);
+  constexpr DecadeLines<kLast> lines = decade_lines<kLast>();
+  constexpr DecadeLine first = lines.of[kLast];
   V q = (r - V(first.top_value)) * V(first.q_per_value) + V(first.top_q);
   STRATA_UNROLL_8
   for (int k = 0; k < kLast; ++k) {
-    const DecadeLine line = decade_line<kLast>(k);
+    const DecadeLine line = lines.of[k];
     const V other = (r - V(line.top_value)) * V(line.q_per_value) + V(line.top_q);
     q = select_greater(q, other, other, q);
   }
@@ -54,11 +67,12 @@ STRATA_HD V quantize_dynamic(V r) {
 /// The value in [0, 1] of an integer q.
 template <int kLast, class V>
 STRATA_HD V dequantize_dynamic(V q) {
-  constexpr DecadeLine first = decade_line<kLast>(kLast);
+  constexpr DecadeLines<kLast> lines = decade_lines<kLast>();
+  constexpr DecadeLine first = lines.of[kLast];
   V value = (q - V(first.top_q)) * V(first.value_per_q) + V(first.top_value);
   STRATA_UNROLL_8
   for (int k = 0; k < kLast; ++k) {
-    const DecadeLine line = decade_line<kLast>(k);
+    const DecadeLine line = lines.of[k];
     const V other = (q - V(line.top_q)) * V(line.value_per_q) + V(line.top_value);
     value = select_greater(other, value, other, value);
   }

@@ -62,12 +62,16 @@ STRATA_HD float moment_scale(std::uint32_t bits) {
   return __builtin_bit_cast(float, bits > 0x7F800000u ? 0x7FC00000u : bits);
 }
 STRATA_HD float inverse_scale(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scale; }
-/// Quantizes a moment to a byte with stochastic rounding.
+/// Quantizes a moment to a byte with stochastic rounding; `inverse` is inverse_scale(scale).
 template <MomentKind kKind>
-STRATA_HD std::uint8_t quantize_moment_stochastic(float x, float scale, std::uint32_t random) {
-  const float q = quantize_moment<kKind>(x, scale, inverse_scale(scale));
+STRATA_HD std::uint8_t quantize_moment_stochastic(float x, float scale, float inverse, std::uint32_t random) {
+  const float q = quantize_moment<kKind>(x, scale, inverse);
   const float rounded = (q + noise_offset(static_cast<float>(random >> 1))) + kRoundMagic;
   return static_cast<std::uint8_t>(__builtin_bit_cast(std::uint32_t, rounded));
+}
+template <MomentKind kKind>
+STRATA_HD std::uint8_t quantize_moment_stochastic(float x, float scale, std::uint32_t random) {
+  return quantize_moment_stochastic<kKind>(x, scale, inverse_scale(scale), random);
 }
 template <MomentKind kKind>
 STRATA_HD float dequantize_moment_byte(std::uint8_t byte, float scale) {

@@ -14,8 +14,8 @@ enum class AttentionBackend : std::uint8_t {
   wgmma,
   /// cuDNN's fused attention, if cudnn_version() finds it: for 16-bit heads of 16 to 128 elements (multiples
   /// of 8) without ALiBi, packed documents, window, soft cap or custom scale. Its backward rounds each query
-  /// head's contribution to a key's gradient and stores two bytes per score; if that is more than 2 GiB,
-  /// backward uses mma.
+  /// head's contribution to a key's gradient and stores two bytes per score. It runs in groups of sequences
+  /// or of heads, of 2 GiB at most; if one key head of one sequence needs more, backward uses mma.
   cudnn,
 };
 

@@ -1,0 +1,279 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <strata/dispatch/cuda/packs.h>
+
+#include "cuda/cached_attention/cached_attention_math.h"
+#include "cuda/warps.h"
+
+/// Attention over a KV cache in three kernels, each of which splits its work by shape alone so that few rows
+/// occupy a GPU, too: scores by keys, weights by (row, head), sums by elements of a head. Every number is
+/// added up in the order of cached_attention_kernels.h, hence the bits of the host: a score by sixteen lanes,
+/// which here are registers of one thread; the sum of a softmax by sixteen threads; an element of the output
+/// key by key.
+namespace strata::kernels::detail {
+
+/// Blocks of the three kernels for the rows whose scores the workspace has at once.
+struct CachedGrids {
+  std::int64_t key_blocks, score_heads;  ///< blocks that compute scores, for each (row, key head)
+  std::int64_t elem_blocks, sum_heads;   ///< blocks that add up values, for each (row, key head)
+};
+/// What a row sees of its sequence: `n` keys from offset `cache` of a key head on. No keys without a slot.
+struct VisibleKeys {
+  std::int64_t cache, n;
+};
+template <class T>
+STRATA_HD VisibleKeys visible_keys(const CachedView<T>& v, std::int64_t r, std::int64_t kv_head) {
+  const std::int64_t slot = v.slots[r];
+  if (slot < 0) return {0, 0};
+  const std::int64_t all = std::int64_t{v.positions[r]} + 1, first = v.first_visible(all);
+  return {v.cache_of(slot, kv_head) + first * v.d, all - first};
+}
+
+/// Copies 16 bytes to shared memory asynchronously, or element by element where packs are not aligned; zeros
+/// if not `valid`.
+template <bool kPacked, class ThreadBlock, class T>
+STRATA_DEVICE_INLINE void stage_pack(const ThreadBlock&, T* to, const T* from, int valid) {
+  constexpr int kSize = dispatch::Pack<T>::kSize;
+  if constexpr (kPacked) {
+    ThreadBlock::cp_async(to, from, valid > 0);
+  } else {
+    for (int i = 0; i < kSize; ++i) to[i] = i < valid ? from[i] : T{};
+  }
+}
+
+// --- scores
+
+/// A thread has one key and kScoreHeads query heads, whose sixteen lanes it adds up in registers.
+inline constexpr int kScoreWarps = 4, kScoreKeys = kScoreWarps * 32, kScoreHeads = 4, kScoreElems = 64;
+template <class T>
+struct ScoreStage {
+  static constexpr int kPack = dispatch::Pack<T>::kSize, kStride = kScoreElems + kPack;
+  alignas(16) T keys[kScoreKeys * kStride];
+  alignas(16) float queries[kScoreHeads * kScoreElems];
+};
+struct LaneSums {
+  float of[kScoreHeads][dispatch::kLanes];
+};
+
+/// The scores of row `r` (row `of_scores` of the scratch) of keys [first, first + kScoreKeys) for the heads
+/// [head, head + kScoreHeads) of key head `kv_head`. `x` has `v.capacity` scores for each row and head.
+template <bool kPacked, class ThreadBlock, class T, class Slopes, class Sums>
+STRATA_DEVICE_INLINE void cached_scores(const ThreadBlock& block, const CachedView<T>& v, float scale,
+                                        const Slopes& slopes, std::int64_t r, std::int64_t of_scores,
+                                        std::int64_t kv_head, int head, std::int64_t first, float* x,
+                                        ScoreStage<T>& stage, Sums& sums) {
+  using Stage = ScoreStage<T>;
+  const VisibleKeys visible = visible_keys(v, r, kv_head);
+  if (first >= visible.n) return;
+  const int group = v.group(), d = static_cast<int>(v.d);
+  const std::int64_t left = visible.n - first;
+  const int keys = left < kScoreKeys ? static_cast<int>(left) : kScoreKeys,
+            heads = group - head < kScoreHeads ? group - head : kScoreHeads;
+  const T* const cache = v.keys + visible.cache + first * v.d;
+  const T* const query = v.qkv + r * v.width() + (kv_head * group + head) * v.d;
+  for (int begin = 0; begin < d; begin += kScoreElems) {
+    const int elems = d - begin < kScoreElems ? d - begin : kScoreElems;
+    block.sync();  // the keys before have been read
+    block.for_each_thread([&](int thread) {
+      constexpr int kPerRow = kScoreElems / Stage::kPack;
+      for (int i = thread; i < kScoreKeys * kPerRow; i += kScoreKeys) {
+        const int key = i / kPerRow, at = i % kPerRow * Stage::kPack,
+                  valid = key < keys && at < elems ? elems - at : 0;
+        stage_pack<kPacked>(block, stage.keys + key * Stage::kStride + at,
+                            valid > 0 ? cache + key * d + begin + at : cache, valid);
+      }
+      for (int i = thread; i < kScoreHeads * kScoreElems; i += kScoreKeys) {
+        const int h = i / kScoreElems, e = i % kScoreElems;
+        stage.queries[i] = h < heads && e < elems ? to_f32(query[h * d + begin + e]) : 0.0f;
+      }
+    });
+    block.commit_group();
+    block.template wait_group<0>();
+    block.for_each_thread([&](int thread) {
+      LaneSums& own = ThreadBlock::own(sums, thread);
+      if (begin == 0) own = LaneSums{};
+      for (int e = 0; e < elems; e += dispatch::kLanes) {
+        float key[dispatch::kLanes];
+        unrolled<dispatch::kLanes / Stage::kPack>([&](int pack) {
+          const auto of_key =
+              dispatch::load_pack(stage.keys + thread * Stage::kStride + e + pack * Stage::kPack);
+          unrolled<Stage::kPack>([&](int i) { key[pack * Stage::kPack + i] = to_f32(of_key.value[i]); });
+        });
+        const auto add = [&](int h, int lane) {
+          float& sum = own.of[h][lane];
+          sum = sum + stage.queries[h * kScoreElems + e + lane] * key[lane];
+        };
+        if (e + dispatch::kLanes <= elems)
+          unrolled<kScoreHeads, dispatch::kLanes>(add);
+        else  // lanes without an element add nothing, which is not the same as 0 if their sum is -0
+          unrolled<kScoreHeads, dispatch::kLanes>([&](int h, int lane) {
+            if (e + lane < elems) add(h, lane);
+          });
+      }
+    });
+  }
+  block.for_each_thread([&](int thread) {
+    LaneSums& own = ThreadBlock::own(sums, thread);
+    unrolled<kScoreHeads>([&](int h) {
+      float* const lanes = own.of[h];
+      unrolled<8>([&](int i) { lanes[i] = lanes[i] + lanes[i + 8]; });
+      unrolled<4>([&](int i) { lanes[i] = lanes[i] + lanes[i + 4]; });
+      unrolled<2>([&](int i) { lanes[i] = lanes[i] + lanes[i + 2]; });
+      const float product = lanes[0] + lanes[1];
+      const std::int64_t of_head = kv_head * group + head + h;
+      if (h < heads && thread < keys)
+        x[(of_scores * v.heads + of_head) * v.capacity + first + thread] =
+            v.score(product, scale, slopes(of_head), first + thread, visible.n);
+    });
+  });
+}
+
+// --- weights
+
+inline constexpr int kSoftmaxWarps = 8, kSoftmaxThreads = kSoftmaxWarps * 32, kSoftmaxTile = 2048;
+struct SoftmaxStage {
+  float exps[kSoftmaxTile];
+  float of_threads[kSoftmaxThreads];  ///< maxima, then in the first sixteen the sums of lanes
+};
+/// Turns the n scores in `x`, times `scale`, into softmax weights in place: maxima and exponentials by all
+/// threads, the sum in the order of sixteen lanes.
+template <class ThreadBlock>
+STRATA_DEVICE_INLINE void cached_softmax_block(const ThreadBlock& block, float* x, float scale,
+                                               std::int64_t n, SoftmaxStage& stage) {
+  block.for_each_thread([&](int thread) {
+    float most = kLowestScore;
+    for (std::int64_t i = thread; i < n; i += kSoftmaxThreads) most = x[i] > most ? x[i] : most;
+    stage.of_threads[thread] = most;
+  });
+  for (int width = kSoftmaxThreads / 2; width > 0; width /= 2) {
+    block.sync();
+    block.for_each_thread([&](int thread) {
+      if (thread >= width) return;
+      const float other = stage.of_threads[thread + width];
+      if (other > stage.of_threads[thread]) stage.of_threads[thread] = other;
+    });
+  }
+  block.sync();
+  const float row_max = stage.of_threads[0] * scale;
+  block.sync();  // all threads have read the maximum
+  for (std::int64_t first = 0; first < n; first += kSoftmaxTile) {
+    const int length = n - first < kSoftmaxTile ? static_cast<int>(n - first) : kSoftmaxTile;
+    block.for_each_thread([&](int thread) {
+      for (int i = thread; i < length; i += kSoftmaxThreads)
+        stage.exps[i] = x[first + i] = simd::exp_of(x[first + i] * scale - row_max);
+    });
+    block.sync();
+    block.for_each_thread([&](int thread) {
+      if (thread >= dispatch::kLanes) return;
+      float sum = first == 0 ? 0.0f : stage.of_threads[thread];
+      for (int i = thread; i < length; i += dispatch::kLanes) sum = sum + stage.exps[i];
+      stage.of_threads[thread] = sum;
+    });
+    block.sync();
+  }
+  block.for_each_thread([&](int thread) {
+    float lanes[dispatch::kLanes];
+    unrolled<dispatch::kLanes>([&](int i) { lanes[i] = stage.of_threads[i]; });
+    unrolled<8>([&](int i) { lanes[i] = lanes[i] + lanes[i + 8]; });
+    unrolled<4>([&](int i) { lanes[i] = lanes[i] + lanes[i + 4]; });
+    unrolled<2>([&](int i) { lanes[i] = lanes[i] + lanes[i + 2]; });
+    const float inverse = 1.0f / (lanes[0] + lanes[1]);
+    for (std::int64_t i = thread; i < n; i += kSoftmaxThreads) x[i] = x[i] * inverse;
+  });
+}
+
+// --- sums
+
+/// A thread adds up one element of one head over all keys, whose values are staged tile by tile: one pack of
+/// elements of each key, and the weights of up to kSumHeads heads.
+inline constexpr int kSumWarps = 2, kSumThreads = kSumWarps * 32, kSumHeads = 8, kSumKeys = 256;
+template <class T>
+struct SumStage {
+  static constexpr int kPack = dispatch::Pack<T>::kSize;
+  alignas(16) T values[2][kSumKeys * kPack];
+  alignas(16) float weights[2][kSumHeads * kSumKeys];
+  float sums[kSumThreads];
+};
+/// Elements [element, element + a pack) of heads [head, head + kSumHeads) of key head `kv_head` of row `r`.
+template <bool kPacked, class ThreadBlock, class T>
+STRATA_DEVICE_INLINE void cached_weighted_sums(const ThreadBlock& block, const CachedView<T>& v,
+                                               std::int64_t r, std::int64_t of_weights, std::int64_t kv_head,
+                                               int head, int element, const float* x, SumStage<T>& stage) {
+  constexpr int kPack = SumStage<T>::kPack, kFloats = dispatch::Pack<float>::kSize;
+  static_assert(kSumHeads * kPack <= kSumThreads);
+  const VisibleKeys visible = visible_keys(v, r, kv_head);
+  const int group = v.group(), d = static_cast<int>(v.d);
+  const int heads = group - head < kSumHeads ? group - head : kSumHeads,
+            elems = d - element < kPack ? d - element : kPack;
+  const std::int64_t first_head = kv_head * group + head;
+  const float* const weights = x + (of_weights * v.heads + first_head) * v.capacity;
+  const T* const values = v.values + visible.cache + element;
+  const auto stage_tile = [&](std::int64_t first) {
+    const int into = static_cast<int>(first / kSumKeys % 2);
+    const std::int64_t left = visible.n - first;
+    const int keys = left < 0 ? 0 : left < kSumKeys ? static_cast<int>(left) : kSumKeys;
+    block.for_each_thread([&](int thread) {
+      for (int key = thread; key < kSumKeys; key += kSumThreads)
+        stage_pack<kPacked>(block, stage.values[into] + key * kPack,
+                            key < keys ? values + (first + key) * d : v.values, key < keys ? elems : 0);
+      constexpr int kPerHead = kSumKeys / kFloats;
+      for (int i = thread; i < kSumHeads * kPerHead; i += kSumThreads) {
+        const int h = i / kPerHead, at = i % kPerHead * kFloats,
+                  valid = h < heads && at < keys ? keys - at : 0;
+        stage_pack<kPacked>(block, stage.weights[into] + h * kSumKeys + at,
+                            valid > 0 ? weights + h * v.capacity + first + at : x, valid);
+      }
+    });
+    block.commit_group();
+  };
+  block.for_each_thread([&](int thread) { stage.sums[thread] = 0.0f; });
+  stage_tile(0);
+  for (std::int64_t first = 0; first < visible.n; first += kSumKeys) {
+    stage_tile(first + kSumKeys);
+    block.template wait_group<1>();
+    const std::int64_t left = visible.n - first;
+    const int keys = left < kSumKeys ? static_cast<int>(left) : kSumKeys,
+              from = static_cast<int>(first / kSumKeys % 2);
+    block.for_each_thread([&](int thread) {
+      const int h = thread / kPack, e = thread % kPack;
+      if (h >= heads) return;
+      const T* const of_element = stage.values[from] + e;
+      const float* const of_head = stage.weights[from] + h * kSumKeys;
+      float sum = stage.sums[thread];
+      int key = 0;
+      for (; key + 8 <= keys; key += 8)
+        unrolled<8>([&](int i) { sum = sum + of_head[key + i] * to_f32(of_element[(key + i) * kPack]); });
+      for (; key < keys; ++key) sum = sum + of_head[key] * to_f32(of_element[key * kPack]);
+      stage.sums[thread] = sum;
+    });
+    block.sync();  // the tile has been read
+  }
+  block.template wait_group<0>();
+  block.for_each_thread([&](int thread) {
+    const int h = thread / kPack, e = thread % kPack;
+    if (h < heads && e < elems)
+      v.out[(r * v.heads + first_head + h) * v.d + element + e] = from_f32<T>(stage.sums[thread]);
+  });
+}
+
+/// The grids for heads of `d` elements and caches of `capacity` positions, of which `window` are visible (0:
+/// all).
+template <class T>
+constexpr CachedGrids cached_grids(const CachedView<T>& v) {
+  const std::int64_t group = v.group(), keys = v.window > 0 && v.window < v.capacity ? v.window : v.capacity;
+  constexpr int kPack = SumStage<T>::kPack;
+  return {(keys + kScoreKeys - 1) / kScoreKeys, (group + kScoreHeads - 1) / kScoreHeads,
+          (v.d + kPack - 1) / kPack, (group + kSumHeads - 1) / kSumHeads};
+}
+
+#ifdef __CUDACC__
+template <int kWarps>
+struct CachedBlock : BlockWarps<kWarps> {
+  static __device__ __forceinline__ LaneSums& own(LaneSums& sums, int) { return sums; }
+};
+#endif
+
+}  // namespace strata::kernels::detail
