@@ -61,6 +61,24 @@ STRATA_DEVICE_INLINE void store_pair(T* to, float low, float high) {
   *reinterpret_cast<Two*>(to) = {{from_f32<T>(low), from_f32<T>(high)}};
 }
 
+/// The greater of two values; a NaN is not chosen. One instruction, where a comparison and a choice are two.
+STRATA_DEVICE_INLINE float max_of(float a, float b) {
+#ifdef __CUDACC__
+  return fmaxf(a, b);
+#else
+  return std::fmax(a, b);
+#endif
+}
+
+/// a * b + c.
+STRATA_DEVICE_INLINE float fused_multiply_add(float a, float b, float c) {
+#ifdef __CUDACC__
+  return a * b + c;
+#else
+  return a * b + c;
+#endif
+}
+
 /// 2 to the power x; on the device by ex2.approx, with an error of up to 2 ulp.
 STRATA_DEVICE_INLINE float exp2_approx(float x) {
 #ifdef __CUDACC__
@@ -71,6 +89,12 @@ STRATA_DEVICE_INLINE float exp2_approx(float x) {
   return std::exp2(x);
 #endif
 }
+
+/// The tile of scores of warps that multiply together, and whether its mask was evaluated.
+struct ScoreTileInfo {
+  std::int64_t query, queries, key, keys;
+  bool is_masked;
+};
 
 #ifdef __CUDACC__
 struct DeviceWarp {
@@ -83,6 +107,8 @@ struct DeviceWarp {
 
   int lane;
 
+  /// Tests record here which tiles of scores are masked.
+  static __device__ __forceinline__ void on_scores(const ScoreTileInfo&) {}
   template <class F>
   __device__ __forceinline__ void for_each_lane(const F& f) const {
     f(lane);

@@ -33,7 +33,6 @@ struct FlashBackwardQ {
   struct LaneRegisters {
     float dq[1][kD / 8][4], p[1][kKeys / 8][4], dp[1][kKeys / 8][4];
     float row_delta[2], lse[2];
-    int begin[2];
   };
 
   template <class ThreadBlock>
@@ -58,7 +57,7 @@ struct FlashBackwardQ {
     block.commit_group();
     block.for_each_warp(state, [&](const auto& warp, int index, auto& lanes) {
       warp.for_each_lane([&](int lane) {
-        start(warp.at(lanes, lane), v, batch, first + index * 16 + lane / 4, lse + v.stat(batch, head));
+        start(warp.at(lanes, lane), v, first + index * 16 + lane / 4, lse + v.stat(batch, head));
       });
     });
     for (int step = 0; step < 2 * tiles.count; ++step) {
@@ -82,9 +81,14 @@ struct FlashBackwardQ {
         const auto dp = [&](int lane, int i, int n) { return warp.at(lanes, lane).dp[i][n]; };
         gemm_ss<1, kKeys / 8>(warp, m.q, index * 16, k, p);
         gemm_ss<1, kKeys / 8>(warp, m.dout, index * 16, values, dp);
+        const bool is_masked =
+            is_masked_tile<Policy, 1>(v, opaque(batch), static_cast<int>(first), index, static_cast<int>(key),
+                                      static_cast<int>(key) + kKeys);
+        warp.on_scores(
+            {first + mma_row_begin<Policy, 1>(index), mma_rows<Policy, 1>(), key, kKeys, is_masked});
         warp.for_each_lane([&](int lane) {
-          probabilities(warp.at(lanes, lane), v, static_cast<int>(key) + lane % 4 * 2,
-                        static_cast<int>(first) + index * 16 + lane / 4, scale, bias);
+          probabilities(warp.at(lanes, lane), v, batch, static_cast<int>(key) + lane % 4 * 2,
+                        static_cast<int>(first) + index * 16 + lane / 4, scale, bias, is_masked);
         });
         if (!delta_is_known) {
           warp.for_each_lane([&](int lane) { accumulate_delta(warp.at(lanes, lane)); });
@@ -105,28 +109,33 @@ struct FlashBackwardQ {
   }
 
  private:
-  static STRATA_DEVICE_INLINE void start(LaneRegisters& r, const AttentionView<T>& v, std::int64_t batch,
-                                         std::int64_t row, const float* lse) {
+  static STRATA_DEVICE_INLINE void start(LaneRegisters& r, const AttentionView<T>& v, std::int64_t row,
+                                         const float* lse) {
     unrolled<2>([&](int half) {
       const std::int64_t query = row + half * 8;
       r.row_delta[half] = 0.0f;
       r.lse[half] = query < v.seq ? lse[query] * kLog2E : 0.0f;
-      r.begin[half] = first_visible_key(v, batch, query);
     });
     unrolled<kD / 8, 4>([&](int n, int i) { r.dq[0][n][i] = 0.0f; });
   }
-  static STRATA_DEVICE_INLINE void probabilities(LaneRegisters& r, const AttentionView<T>& v, int key,
-                                                 int row, float scale, float bias) {
-    unrolled<2>([&](int half) {
-      const int query = row + half * 8;
-      unrolled<kKeys / 8, 2>([&](int n, int e) {
-        const int j = key + n * 8 + e;
-        float& p = r.p[0][n][half * 2 + e];
-        float s = p * scale - r.lse[half];
-        if (bias != 0.0f) s = s + bias * static_cast<float>(j - query);
-        p = is_visible(v, r.begin[half], query, j) ? exp2_approx(s) : 0.0f;
+  static STRATA_DEVICE_INLINE void probabilities(LaneRegisters& r, const AttentionView<T>& v,
+                                                 std::int64_t batch, int key, int row, float scale,
+                                                 float bias, bool is_masked) {
+    const auto for_each_score = [&](const auto& f) {
+      unrolled<2, kKeys / 8, 2>([&](int half, int n, int e) { f(r.p[0][n][half * 2 + e], half, n * 8 + e); });
+    };
+    for_each_score([&](float& p, int half, int) { p = fused_multiply_add(p, scale, -r.lse[half]); });
+    if (bias != 0.0f)
+      for_each_score(
+          [&](float& p, int half, int j) { p = p + bias * static_cast<float>(key + j - (row + half * 8)); });
+    for_each_score([&](float& p, int, int) { p = exp2_approx(p); });
+    if (is_masked)
+      unrolled<2>([&](int half) {
+        const int query = row + half * 8, begin = first_visible_key(v, opaque(batch), query);
+        unrolled<kKeys / 8, 2>([&](int n, int e) {
+          if (!is_visible(v, begin, query, key + n * 8 + e)) r.p[0][n][half * 2 + e] = 0.0f;
+        });
       });
-    });
   }
   static STRATA_DEVICE_INLINE void accumulate_delta(LaneRegisters& r) {
     unrolled<2>([&](int half) {
