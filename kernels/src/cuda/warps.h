@@ -70,12 +70,13 @@ STRATA_DEVICE_INLINE float max_of(float a, float b) {
 #endif
 }
 
-/// a * b + c.
+/// a * b + c, rounded once. The compiler fuses nothing on its own (--fmad=false), so that the host's bits are
+/// these.
 STRATA_DEVICE_INLINE float fused_multiply_add(float a, float b, float c) {
 #ifdef __CUDACC__
-  return a * b + c;
+  return __fmaf_rn(a, b, c);
 #else
-  return a * b + c;
+  return std::fma(a, b, c);
 #endif
 }
 
