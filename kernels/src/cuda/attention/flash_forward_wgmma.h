@@ -88,9 +88,12 @@ struct FlashForwardWgmma {
                                            float* lse) {
     const float scale = v.scale * kLog2E, bias = slope * kLog2E;
     typename Group::template State<LaneRegisters> state;
-    const auto start_scores = [&](int tile) {
+    const auto wait_for_keys = [&](int tile) {
       const PipelineState stage{static_cast<unsigned>(tile)};
       group.wait(kKeysFull + static_cast<int>(stage.index()), stage.parity());
+    };
+    const auto start_scores = [&](int tile) {
+      const PipelineState stage{static_cast<unsigned>(tile)};
       group.for_each_warp(state, [&](const auto& warp, int index, auto& lanes) {
         start_gemm_ss<kKeys / 8>(warp, m.q, index * 16, m.k(stage.index()), scores_of(warp, lanes));
       });
@@ -117,9 +120,11 @@ struct FlashForwardWgmma {
             warp, [&](int lane) -> auto& { return warp.at(lanes, lane).s; },
             [&](int lane) -> auto& { return warp.at(lanes, lane).rows; }, v, batch, key, row + index * 16,
             scale, bias, is_masked);
-        // Otherwise the compiler computes the exponentials behind the next wait.
+        // Otherwise the compiler computes the exponentials behind the wait for the outputs. ptxas moves that
+        // one above all arithmetic of its basic block, which the wait for the next keys therefore ends.
         fence_scores<kKeys / 8>(warp, scores_of(warp, lanes));
       });
+      if (tile + 1 < tiles.count) wait_for_keys(tile + 1);
     };
     const auto finish_outputs = [&] {
       group.for_each_warp(state, [&](const auto& warp, int, auto& lanes) {
@@ -142,6 +147,7 @@ struct FlashForwardWgmma {
     });
     group.wait(kQueries, 0);
     if (group.index() == 1 && tiles.count > 1) group.pass_turn();
+    wait_for_keys(0);
     start_scores(0);
     softmax(std::integral_constant<int, 0>(), 0);
     pack();
