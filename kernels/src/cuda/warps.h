@@ -283,4 +283,12 @@ STRATA_DEVICE_INLINE void gemm_rs(const Warp& warp, const Weights& weights, cons
   });
 }
 
+/// As with SwizzledRows (attention/warpgroup/wgmma.h), whose products are asynchronous: these are complete at
+/// once.
+template <int kN, class Warp, class T, int kLength, class Acc>
+STRATA_DEVICE_INLINE void start_gemm_ss(const Warp& warp, const PaddedRows<T, kLength>& a, int row,
+                                        const PaddedRows<T, kLength>& b, const Acc& acc) {
+  gemm_ss<1, kN>(warp, a, row, b, acc);
+}
+
 }  // namespace strata::kernels::detail

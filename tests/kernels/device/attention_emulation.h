@@ -39,6 +39,7 @@ struct AttentionCase {
   bool causal = true, alibi = false, documents = false;
   std::int64_t window = 0;
   float softcap = 0, scale = 0;
+  float common_key = 0;  ///< what all values of all keys have beside their own
 };
 
 /// 16-byte aligned bytes, as on the device.
@@ -177,8 +178,8 @@ void run_flash(const Call<T>& c) {
       for (std::int64_t first = 0; first < v.seq; first += Forward::kRows) run_forward(batch, head, first);
       for (std::int64_t first = 0; first < v.seq; first += BackwardQ::kRows)
         run_backward(batch, false, [&](const ThreadBlock& block) {
-          BackwardQ::run(block, shared, v, batch, head, first, c.slope(head), c.known_lse, c.dout, c.delta,
-                         c.dqkv);
+          BackwardQ::run(block, shared, v, batch, head, first, c.slope(head), c.known_lse, c.out, c.dout,
+                         c.delta, c.dqkv);
         });
     }
     for (std::int64_t kv = 0; kv < v.kv_heads; ++kv)
@@ -195,7 +196,11 @@ void compare(const AttentionCase& c, double bar, void (*run)(const Call<T>&)) {
   const std::int64_t tokens = c.batches * c.seq, width = (c.heads + 2 * c.kv_heads) * c.d,
                      out_width = c.heads * c.d;
   const DType dtype = dtype_of<T>;
-  Tensor qkv({tokens, width}, Values(1).floats(tokens * width), dtype),
+  std::vector<float> inputs = Values(1).floats(tokens * width);
+  for (std::int64_t i = 0; i < tokens * width; ++i)
+    if (i % width / c.d >= c.heads && i % width / c.d < c.heads + c.kv_heads)
+      inputs[static_cast<std::size_t>(i)] += c.common_key;
+  Tensor qkv({tokens, width}, inputs, dtype),
       dout({tokens, out_width}, Values(2).floats(tokens * out_width), dtype);
   Tensor want = Tensor::unwritten({tokens, out_width}, dtype),
          want_d = Tensor::unwritten({tokens, width}, dtype);

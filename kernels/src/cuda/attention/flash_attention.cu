@@ -80,13 +80,14 @@ __global__ void __launch_bounds__(KernelTraits<Policy>::template ForwardBlock<Ti
 template <class Policy, class Tile, class T>
 __global__ void __launch_bounds__(KernelTraits<Policy>::kThreads, KernelTraits<Policy>::kMinBlocksPerSm)
     flash_backward_q_kernel(AttentionView<T> v, AlibiSlopes slopes, std::int64_t tiles, const float* lse,
-                            const T* dout, float* delta, T* dqkv,
+                            const T* out, const T* dout, float* delta, T* dqkv,
                             const __grid_constant__ typename KernelTraits<Policy>::TmaMaps tma_maps) {
   extern __shared__ __align__(1024) std::byte shared[];
   const TileCoord at(tiles, v.heads, v.causal);
   if constexpr (kArchSupported<Policy>)
     Tile::run(typename KernelTraits<Policy>::ThreadBlock(shared + tile_shared_bytes<Tile>(), tma_maps),
-              shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes(at.head), lse, dout, delta, dqkv);
+              shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes(at.head), lse, out, dout, delta,
+              dqkv);
   else
     __trap();
 }
@@ -148,7 +149,8 @@ struct Flash {
                                                    &gradients, a.qkv.dtype, tma_maps));
     STRATA_TRY(launch_attention(&flash_backward_q_kernel<Policy, BackwardQ, T>,
                                 batches * v.heads * query_tiles, kThreads, shared_bytes<BackwardQ>(), queue,
-                                v, slopes, query_tiles, lse, dout, delta, a.dqkv.as<T>(), tma_maps));
+                                v, slopes, query_tiles, lse, static_cast<const T*>(a.out.as<T>()), dout,
+                                delta, a.dqkv.as<T>(), tma_maps));
     return launch_attention(&flash_backward_kv_kernel<Policy, BackwardKV, T>,
                             batches * v.kv_heads * key_tiles, kThreads, shared_bytes<BackwardKV>(), queue, v,
                             slopes, key_tiles, lse, dout, static_cast<const float*>(delta), a.dqkv.as<T>(),

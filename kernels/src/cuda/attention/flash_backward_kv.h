@@ -102,7 +102,9 @@ struct FlashBackwardKV {
         if (v.causal && query + kQueries <= key + mma_row_begin<Policy, 1>(index)) return;
         const auto p = [&](int lane, int i, int n) { return warp.at(lanes, lane).p[i][n]; };
         const auto dp = [&](int lane, int i, int n) { return warp.at(lanes, lane).dp[i][n]; };
-        gemm_ss<1, kQueries / 8>(warp, m.k, index * 16, now.q, p);
+        start_gemm_ss<kQueries / 8>(warp, m.k, index * 16, now.q, p);
+        start_gemm_ss<kQueries / 8>(warp, m.values, index * 16, now.dout, dp);
+        Policy::template finish<1, kQueries / 8>(warp, p);  // the exponentials are computed beside dp
         // The last query sees the fewest of the first keys; past the sequence it sees none.
         const bool is_masked = !is_interior(v, now.begin[kQueries - 1], query,
                                             static_cast<int>(key) + mma_row_begin<Policy, 1>(index),
@@ -113,7 +115,8 @@ struct FlashBackwardKV {
           probabilities(warp.at(lanes, lane), v, now, query, lane % 4 * 2,
                         static_cast<int>(key) + index * 16 + lane / 4, scale, bias, is_masked);
         });
-        gemm_ss<1, kQueries / 8>(warp, m.values, index * 16, now.dout, dp);
+        Policy::template hold<kQueries / 8>(warp, p);
+        Policy::template finish<0, kQueries / 8>(warp, dp);
         gemm_rs<1, kQueries / 16>(warp, p, now.dout,
                                   [&](int lane, int i, int n) { return warp.at(lanes, lane).dv[i][n]; });
         warp.for_each_lane([&](int lane) { gradients(warp.at(lanes, lane), now, lane % 4 * 2, v.scale); });

@@ -29,6 +29,14 @@ struct MmaPolicy {
   /// registers.
   static STRATA_HD constexpr int forward_inner_tile(int d) { return d > 64 ? 32 : 64; }
   static STRATA_HD constexpr int backward_inner_tile(int d) { return forward_inner_tile(d); }
+  /// Keys loaded at once for the gradients of queries, of which there are two accumulators.
+  static STRATA_HD constexpr int backward_keys(int d) { return d > 96 ? 16 : backward_inner_tile(d); }
+  /// Waits for all products but the newest kLeft; `acc` is one that is complete then. Here all are already.
+  template <int kLeft, int kN, class Warp, class Acc>
+  static STRATA_DEVICE_INLINE void finish(const Warp&, const Acc&) {}
+  /// Makes what is computed from a product complete before the next wait.
+  template <int kN, class Warp, class Acc>
+  static STRATA_DEVICE_INLINE void hold(const Warp&, const Acc&) {}
 };
 /// Four warps multiply together, by wgmma, and operands are loaded by TMA.
 struct WgmmaPolicy {
@@ -37,6 +45,15 @@ struct WgmmaPolicy {
   using Rows = SwizzledRows<T, kD, kRows>;
   static STRATA_HD constexpr int forward_inner_tile(int) { return 128; }
   static STRATA_HD constexpr int backward_inner_tile(int) { return 64; }
+  static STRATA_HD constexpr int backward_keys(int) { return 64; }
+  template <int kLeft, int kN, class Warp, class Acc>
+  static STRATA_DEVICE_INLINE void finish(const Warp& warp, const Acc& acc) {
+    finish_gemm<kLeft, kN>(warp, acc);
+  }
+  template <int kN, class Warp, class Acc>
+  static STRATA_DEVICE_INLINE void hold(const Warp& warp, const Acc& acc) {
+    fence_scores<kN>(warp, acc);
+  }
 };
 /// First and end of the rows of the warps that multiply together with `warp`; each warp has 16 kM rows.
 template <class Policy, int kM>
