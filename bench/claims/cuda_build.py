@@ -45,12 +45,24 @@ def cuobjdump():
     return os.environ.get("CUOBJDUMP") or shutil.which("cuobjdump") or next((str(path) for path in packed), None)
 
 
-def instructions(cubin):
-    """{mangled name of a kernel: its SASS instructions, such as 'LDG.E.128.CONSTANT R4, [R2.64]'}."""
+def listing(cubin):
+    """{mangled name of a kernel: its SASS as (address, predicate or '', instruction such as 'LDG.E.128.CONSTANT R4, [R2.64]')}."""
     found, kernel = {}, None
     for line in subprocess.run([cuobjdump(), "-sass", cubin], capture_output=True, text=True, check=True).stdout.splitlines():
         if match := re.search(r"Function : (\S+)", line):
             kernel = found.setdefault(match[1], [])
-        elif kernel is not None and (match := re.search(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+ )?(.*?) ;", line)):
-            kernel.append(match[1].strip())
+        elif kernel is not None and (match := re.search(r"/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\d+) )?(.*?) ;", line)):
+            kernel.append((int(match[1], 16), match[2] or "", match[3].strip()))
     return found
+
+
+def instructions(cubin):
+    """{mangled name of a kernel: its SASS instructions}."""
+    return {name: [text for _, _, text in code] for name, code in listing(cubin).items()}
+
+
+def kernels_in(report):
+    """(mangled name, registers, stack, spilled bytes) of every kernel, from the compiler's report."""
+    found = re.findall(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+                       r".*?Used (\d+) registers", report, re.DOTALL)  # fmt: skip
+    return [(name, int(used), int(stack), int(stores) + int(loads)) for name, stack, stores, loads, used in found]

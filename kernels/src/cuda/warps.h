@@ -61,6 +61,25 @@ STRATA_DEVICE_INLINE void store_pair(T* to, float low, float high) {
   *reinterpret_cast<Two*>(to) = {{from_f32<T>(low), from_f32<T>(high)}};
 }
 
+/// The greater of two values; a NaN is not chosen. One instruction, where a comparison and a choice are two.
+STRATA_DEVICE_INLINE float max_of(float a, float b) {
+#ifdef __CUDACC__
+  return fmaxf(a, b);
+#else
+  return std::fmax(a, b);
+#endif
+}
+
+/// a * b + c, rounded once. The compiler fuses nothing on its own (--fmad=false), so that the host's bits are
+/// these.
+STRATA_DEVICE_INLINE float fused_multiply_add(float a, float b, float c) {
+#ifdef __CUDACC__
+  return __fmaf_rn(a, b, c);
+#else
+  return std::fma(a, b, c);
+#endif
+}
+
 /// 2 to the power x; on the device by ex2.approx, with an error of up to 2 ulp.
 STRATA_DEVICE_INLINE float exp2_approx(float x) {
 #ifdef __CUDACC__
@@ -71,6 +90,12 @@ STRATA_DEVICE_INLINE float exp2_approx(float x) {
   return std::exp2(x);
 #endif
 }
+
+/// The tile of scores of warps that multiply together, and whether its mask was evaluated.
+struct ScoreTileInfo {
+  std::int64_t query, queries, key, keys;
+  bool is_masked;
+};
 
 #ifdef __CUDACC__
 struct DeviceWarp {
@@ -83,6 +108,8 @@ struct DeviceWarp {
 
   int lane;
 
+  /// Tests record here which tiles of scores are masked.
+  static __device__ __forceinline__ void on_scores(const ScoreTileInfo&) {}
   template <class F>
   __device__ __forceinline__ void for_each_lane(const F& f) const {
     f(lane);
@@ -254,6 +281,14 @@ STRATA_DEVICE_INLINE void gemm_rs(const Warp& warp, const Weights& weights, cons
       });
     });
   });
+}
+
+/// As with SwizzledRows (attention/warpgroup/wgmma.h), whose products are asynchronous: these are complete at
+/// once.
+template <int kN, class Warp, class T, int kLength, class Acc>
+STRATA_DEVICE_INLINE void start_gemm_ss(const Warp& warp, const PaddedRows<T, kLength>& a, int row,
+                                        const PaddedRows<T, kLength>& b, const Acc& acc) {
+  gemm_ss<1, kN>(warp, a, row, b, acc);
 }
 
 }  // namespace strata::kernels::detail

@@ -5,9 +5,10 @@
 #include "cuda/attention/attention_launch.h"
 #include "cuda/attention/flash.h"
 #include "cuda/attention/flash_forward.h"
+#include "cuda/attention/flash_forward_wgmma.h"
 #include "cuda/attention/flash_backward_kv.h"
 #include "cuda/attention/flash_backward_q.h"
-#include "cuda/attention/tensor_map.h"
+#include "cuda/attention/warpgroup/tensor_map.h"
 
 namespace strata::kernels::detail {
 namespace {
@@ -21,12 +22,16 @@ struct KernelTraits {
     static constexpr int kBarrierBytes = 0;
     __device__ ThreadBlock(std::byte*, const TmaMaps&) {}
   };
+  template <class Tile>
+  using ForwardBlock = ThreadBlock;
   static constexpr int kThreads = ThreadBlock::kThreads, kMinBlocksPerSm = 2;
   static Status make_tma_maps(const TmaTensor&, const TmaTensor*, DType, TmaMaps&) { return Status::ok(); }
 };
 template <>
 struct KernelTraits<WgmmaPolicy> {
   using ThreadBlock = BlockTmaWarps<WgmmaPolicy::kWarps, CUtensorMap>;
+  template <class Tile>
+  using ForwardBlock = BlockWarpRoles<typename Tile::Barriers, CUtensorMap>;
   using TmaMaps = TensorMaps<CUtensorMap>;
   static constexpr int kThreads = ThreadBlock::kThreads, kMinBlocksPerSm = 1;
   static Status make_tma_maps(const TmaTensor& qkv, const TmaTensor* dout, DType dtype, TmaMaps& maps) {
@@ -59,13 +64,15 @@ STRATA_HD std::int64_t tile_shared_bytes() {
 }
 
 template <class Policy, class Tile, class T>
-__global__ void __launch_bounds__(KernelTraits<Policy>::kThreads, KernelTraits<Policy>::kMinBlocksPerSm)
+__global__ void __launch_bounds__(KernelTraits<Policy>::template ForwardBlock<Tile>::kThreads,
+                                  KernelTraits<Policy>::kMinBlocksPerSm)
     flash_forward_kernel(AttentionView<T> v, AlibiSlopes slopes, std::int64_t tiles, T* out, float* lse,
                          const __grid_constant__ typename KernelTraits<Policy>::TmaMaps tma_maps) {
   extern __shared__ __align__(1024) std::byte shared[];
   const TileCoord at(tiles, v.heads, v.causal);
   if constexpr (kArchSupported<Policy>)
-    Tile::run(typename KernelTraits<Policy>::ThreadBlock(shared + tile_shared_bytes<Tile>(), tma_maps),
+    Tile::run(typename KernelTraits<Policy>::template ForwardBlock<Tile>(shared + tile_shared_bytes<Tile>(),
+                                                                         tma_maps),
               shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes(at.head), out, lse);
   else
     __trap();
@@ -73,13 +80,14 @@ __global__ void __launch_bounds__(KernelTraits<Policy>::kThreads, KernelTraits<P
 template <class Policy, class Tile, class T>
 __global__ void __launch_bounds__(KernelTraits<Policy>::kThreads, KernelTraits<Policy>::kMinBlocksPerSm)
     flash_backward_q_kernel(AttentionView<T> v, AlibiSlopes slopes, std::int64_t tiles, const float* lse,
-                            const T* dout, float* delta, T* dqkv,
+                            const T* out, const T* dout, float* delta, T* dqkv,
                             const __grid_constant__ typename KernelTraits<Policy>::TmaMaps tma_maps) {
   extern __shared__ __align__(1024) std::byte shared[];
   const TileCoord at(tiles, v.heads, v.causal);
   if constexpr (kArchSupported<Policy>)
     Tile::run(typename KernelTraits<Policy>::ThreadBlock(shared + tile_shared_bytes<Tile>(), tma_maps),
-              shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes(at.head), lse, dout, delta, dqkv);
+              shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes(at.head), lse, out, dout, delta,
+              dqkv);
   else
     __trap();
 }
@@ -100,18 +108,21 @@ __global__ void __launch_bounds__(KernelTraits<Policy>::kThreads, KernelTraits<P
 /// The kernels for one head dimension. In the forward a warp handles kM times 16 queries.
 template <class T, int kD, class Policy, int kM>
 struct Flash {
-  using Forward = FlashForward<T, kD, kM, Policy>;
+  static constexpr bool kIsWgmma = std::is_same_v<Policy, WgmmaPolicy>;
+  using Forward = std::conditional_t<kIsWgmma, FlashForwardWgmma<T, kD>, FlashForward<T, kD, kM>>;
   using BackwardQ = FlashBackwardQ<T, kD, Policy>;
   using BackwardKV = FlashBackwardKV<T, kD, Policy>;
   static constexpr int kThreads = KernelTraits<Policy>::kThreads;
 
-  template <class Tile>
+  using ForwardBlock = typename KernelTraits<Policy>::template ForwardBlock<Forward>;
+
+  template <class Tile, class ThreadBlock = typename KernelTraits<Policy>::ThreadBlock>
   static std::int64_t shared_bytes() {
-    return tile_shared_bytes<Tile>() + KernelTraits<Policy>::ThreadBlock::kBarrierBytes;
+    return tile_shared_bytes<Tile>() + ThreadBlock::kBarrierBytes;
   }
   static bool fits() {
-    return std::max({shared_bytes<Forward>(), shared_bytes<BackwardQ>(), shared_bytes<BackwardKV>()}) <=
-           max_shared_bytes_per_block();
+    return std::max({shared_bytes<Forward, ForwardBlock>(), shared_bytes<BackwardQ>(),
+                     shared_bytes<BackwardKV>()}) <= max_shared_bytes_per_block();
   }
   static Status forward(const AttentionForwardArgs& a, const AlibiSlopes& slopes, cudaStream_t queue) {
     const AttentionView<T> v = attention_view<T>(a);
@@ -120,9 +131,9 @@ struct Flash {
     typename KernelTraits<Policy>::TmaMaps tma_maps;
     STRATA_TRY(KernelTraits<Policy>::make_tma_maps(make_tma_tensor(v.qkv, batches, v.seq, v.width()), nullptr,
                                                    a.qkv.dtype, tma_maps));
-    return launch_attention(&flash_forward_kernel<Policy, Forward, T>, batches * v.heads * tiles, kThreads,
-                            shared_bytes<Forward>(), queue, v, slopes, tiles, a.out.as<T>(),
-                            a.lse.as<float>(), tma_maps);
+    return launch_attention(&flash_forward_kernel<Policy, Forward, T>, batches * v.heads * tiles,
+                            ForwardBlock::kThreads, shared_bytes<Forward, ForwardBlock>(), queue, v, slopes,
+                            tiles, a.out.as<T>(), a.lse.as<float>(), tma_maps);
   }
   static Status backward(const AttentionBackwardArgs& a, const AlibiSlopes& slopes, cudaStream_t queue) {
     const AttentionView<T> v = attention_view<T>(a);
@@ -138,7 +149,8 @@ struct Flash {
                                                    &gradients, a.qkv.dtype, tma_maps));
     STRATA_TRY(launch_attention(&flash_backward_q_kernel<Policy, BackwardQ, T>,
                                 batches * v.heads * query_tiles, kThreads, shared_bytes<BackwardQ>(), queue,
-                                v, slopes, query_tiles, lse, dout, delta, a.dqkv.as<T>(), tma_maps));
+                                v, slopes, query_tiles, lse, static_cast<const T*>(a.out.as<T>()), dout,
+                                delta, a.dqkv.as<T>(), tma_maps));
     return launch_attention(&flash_backward_kv_kernel<Policy, BackwardKV, T>,
                             batches * v.kv_heads * key_tiles, kThreads, shared_bytes<BackwardKV>(), queue, v,
                             slopes, key_tiles, lse, dout, static_cast<const float*>(delta), a.dqkv.as<T>(),

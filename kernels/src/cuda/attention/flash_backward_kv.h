@@ -74,7 +74,7 @@ struct FlashBackwardKV {
         const std::int64_t stat = v.stat(at, head) + query + i;
         to.lse[i] = valid ? lse[stat] * kLog2E : 0.0f;
         to.row_delta[i] = valid ? delta[stat] : 0.0f;
-        to.begin[i] = valid ? first_visible_key(v, at, query + i) : INT_MAX;
+        to.begin[i] = valid ? first_visible_key(v, at, static_cast<int>(query) + i) : INT_MAX;
       });
     };
 
@@ -102,12 +102,21 @@ struct FlashBackwardKV {
         if (v.causal && query + kQueries <= key + mma_row_begin<Policy, 1>(index)) return;
         const auto p = [&](int lane, int i, int n) { return warp.at(lanes, lane).p[i][n]; };
         const auto dp = [&](int lane, int i, int n) { return warp.at(lanes, lane).dp[i][n]; };
-        gemm_ss<1, kQueries / 8>(warp, m.k, index * 16, now.q, p);
+        start_gemm_ss<kQueries / 8>(warp, m.k, index * 16, now.q, p);
+        start_gemm_ss<kQueries / 8>(warp, m.values, index * 16, now.dout, dp);
+        Policy::template finish<1, kQueries / 8>(warp, p);  // the exponentials are computed beside dp
+        // The last query sees the fewest of the first keys; past the sequence it sees none.
+        const bool is_masked = !is_interior(v, now.begin[kQueries - 1], query,
+                                            static_cast<int>(key) + mma_row_begin<Policy, 1>(index),
+                                            static_cast<int>(key) + mma_row_end<Policy, 1>(index));
+        warp.on_scores(
+            {query, kQueries, key + mma_row_begin<Policy, 1>(index), mma_rows<Policy, 1>(), is_masked});
         warp.for_each_lane([&](int lane) {
           probabilities(warp.at(lanes, lane), v, now, query, lane % 4 * 2,
-                        static_cast<int>(key) + index * 16 + lane / 4, scale, bias);
+                        static_cast<int>(key) + index * 16 + lane / 4, scale, bias, is_masked);
         });
-        gemm_ss<1, kQueries / 8>(warp, m.values, index * 16, now.dout, dp);
+        Policy::template hold<kQueries / 8>(warp, p);
+        Policy::template finish<0, kQueries / 8>(warp, dp);
         gemm_rs<1, kQueries / 16>(warp, p, now.dout,
                                   [&](int lane, int i, int n) { return warp.at(lanes, lane).dv[i][n]; });
         warp.for_each_lane([&](int lane) { gradients(warp.at(lanes, lane), now, lane % 4 * 2, v.scale); });
@@ -133,7 +142,7 @@ struct FlashBackwardKV {
     if (v.doc_start == nullptr && v.window == 0) return high;
     while (low < high) {
       const int middle = (low + high) / 2;
-      if (v.keys_below_are_masked(batch, first + middle * std::int64_t{kQueries}, key + kRows))
+      if (first_visible_key(v, batch, static_cast<int>(first) + middle * kQueries) >= key + kRows)
         high = middle;
       else
         low = middle + 1;
@@ -145,21 +154,19 @@ struct FlashBackwardKV {
   }
   static STRATA_DEVICE_INLINE void probabilities(LaneRegisters& r, const AttentionView<T>& v,
                                                  const Stage& stage, int query, int column, int row,
-                                                 float scale, float bias) {
-    unrolled<kQueries / 8, 2>([&](int n, int e) {
-      const int i = n * 8 + column + e;
-      const float lse = stage.lse[i];
-      const int begin = stage.begin[i];
-      unrolled<2>([&](int half) {
-        const int j = row + half * 8;
-        float& p = r.p[0][n][half * 2 + e];
-        float s = p * scale - lse;
-        if (bias != 0.0f) s = s + bias * static_cast<float>(j - (query + i));
-        const bool is_visible =
-            j >= begin && (!v.causal || j <= query + i);  // keys past the end are not stored
-        p = is_visible ? exp2_approx(s) : 0.0f;
+                                                 float scale, float bias, bool is_masked) {
+    const auto for_each_score = [&](const auto& f) {
+      unrolled<kQueries / 8, 2, 2>(
+          [&](int n, int e, int half) { f(r.p[0][n][half * 2 + e], n * 8 + column + e, row + half * 8); });
+    };
+    for_each_score([&](float& p, int i, int) { p = fused_multiply_add(p, scale, -stage.lse[i]); });
+    if (bias != 0.0f)
+      for_each_score([&](float& p, int i, int j) { p = p + bias * static_cast<float>(j - (query + i)); });
+    for_each_score([&](float& p, int, int) { p = exp2_approx(p); });
+    if (is_masked)
+      for_each_score([&](float& p, int i, int j) {  // keys past the end are not stored
+        if (j < stage.begin[i] || (v.causal && j > query + i)) p = 0.0f;
       });
-    });
   }
   /// Turns dp into the gradients of the scores.
   static STRATA_DEVICE_INLINE void gradients(LaneRegisters& r, const Stage& stage, int column, float scale) {

@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/attention/wgmma_instr.h"
+#include "cuda/attention/warpgroup/wgmma_instr.h"
 
 namespace strata::kernels::detail {
 
-/// The descriptor of an operand in memory of the host (attention/wgmma.h), for tests.
+/// The descriptor of an operand in memory of the host (attention/warpgroup/wgmma.h), for tests.
 template <class T>
 MatrixDescriptor make_descriptor(const T* at, int leading_byte_offset, int stride_byte_offset) {
   const auto address = reinterpret_cast<std::uintptr_t>(at);

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <functional>
+#include <limits>
+#include <set>
 #include <type_traits>
 #include <vector>
 
@@ -13,8 +17,40 @@
 /// specifies them, so wrong results reveal code that does not follow the coordinates in mma.h.
 namespace strata::kernels::detail {
 
-/// A warp emulated on the host.
+/// Products of a warp in flight: each is computed when its group is waited for, from the operands that are
+/// there then. Until then its accumulators are poisoned.
+class PendingProducts {
+ public:
+  /// A product whose accumulators of each lane and eight columns are `at`.
+  void add(const std::vector<float*>& at, bool accumulate, const std::function<void()>& run) {
+    std::vector<float> before;
+    if (accumulate && in_flight_.count(at.front()) == 0)
+      for (const float* four : at) before.insert(before.end(), four, four + 4);
+    for (float* four : at) std::fill(four, four + 4, std::numeric_limits<float>::quiet_NaN());
+    in_flight_.insert(at.front());
+    groups_.back().push_back([this, at, before, run] {
+      for (std::size_t i = 0; i < before.size(); ++i) at[i / 4][i % 4] = before[i];
+      in_flight_.erase(at.front());
+      run();
+    });
+  }
+  void commit() { groups_.emplace_back(); }
+  void wait(std::size_t left) {
+    for (; groups_.size() > left + 1; groups_.pop_front())
+      for (const auto& run : groups_.front()) run();
+  }
+  bool empty() const { return groups_.size() == 1 && groups_.front().empty(); }
+
+ private:
+  std::deque<std::vector<std::function<void()>>> groups_ =
+      std::deque<std::vector<std::function<void()>>>(1);  // the last is still open
+  std::set<const float*> in_flight_;
+};
+
+/// A warp emulated on the host. Without `products`, its wgmma instructions are complete at once.
 struct EmulatedWarp {
+  PendingProducts* products = nullptr;
+
   template <class V>
   struct PerLane {
     V values[32];
@@ -24,6 +60,14 @@ struct EmulatedWarp {
     return value.values[lane];
   }
 
+  /// The tiles of scores of this thread's warps, if a test wants them.
+  static std::vector<ScoreTileInfo>*& score_tiles() {
+    static thread_local std::vector<ScoreTileInfo>* tiles = nullptr;
+    return tiles;
+  }
+  static void on_scores(const ScoreTileInfo& tile) {
+    if (score_tiles() != nullptr) score_tiles()->push_back(tile);
+  }
   template <class F>
   void for_each_lane(const F& f) const {
     for (int lane = 0; lane < 32; ++lane) f(lane);

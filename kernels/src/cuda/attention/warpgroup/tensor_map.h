@@ -5,7 +5,7 @@
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
 
-#include "cuda/attention/tma.h"
+#include "cuda/attention/warpgroup/tma.h"
 
 namespace strata::kernels::detail {
 

@@ -1,4 +1,4 @@
-#include "cuda/attention/tensor_map.h"
+#include "cuda/attention/warpgroup/tensor_map.h"
 
 #include <cuda_runtime_api.h>
 

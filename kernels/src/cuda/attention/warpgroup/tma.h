@@ -51,6 +51,32 @@ struct TensorMaps {
   Map values[2];
 };
 
+/// Waits until the phase of that parity has completed.
+__device__ __forceinline__ void wait_for_barrier(unsigned barrier, unsigned parity) {
+  for (unsigned is_complete = 0; is_complete == 0;)
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+        : "=r"(is_complete)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+}
+
+/// Starts loading kCount boxes whose bytes count at `barrier`: box(i, to) sets the destination and returns
+/// the coordinates.
+template <int kCount, class T, class Map, class Box>
+__device__ __forceinline__ void load_boxes(const TensorMaps<Map>& maps, TmaOperand matrix, unsigned barrier,
+                                           const Box& box) {
+  unrolled<kCount>([&](int i) {
+    T* to;
+    const BoxCoord at = box(i, to);
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
+        "l"(&maps.values[static_cast<int>(matrix)]), "r"(at.column), "r"(at.row), "r"(at.batch), "r"(barrier)
+        : "memory");
+  });
+}
+
 /// A block whose operands are loaded by TMA.
 template <int kWarps, class Map>
 struct BlockTmaWarps : BlockWarps<kWarps> {
@@ -66,8 +92,7 @@ struct BlockTmaWarps : BlockWarps<kWarps> {
     }
     __syncthreads();
   }
-  /// Starts loading kCount boxes in the current group: box(i, to) sets the destination and returns the
-  /// coordinates.
+  /// Starts loading kCount boxes in the current group.
   template <int kCount, class T, class Box>
   __device__ __forceinline__ void tma_load(TmaOperand matrix, const Box& box) const {
     if (is_leader()) {
@@ -75,16 +100,7 @@ struct BlockTmaWarps : BlockWarps<kWarps> {
       asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier),
                    "n"(kCount * TmaTensor::kBoxBytes)
                    : "memory");
-      unrolled<kCount>([&](int i) {
-        T* to;
-        const BoxCoord at = box(i, to);
-        asm volatile(
-            "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-            "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
-            "l"(&maps.values[static_cast<int>(matrix)]), "r"(at.column), "r"(at.row), "r"(at.batch),
-            "r"(barrier)
-            : "memory");
-      });
+      load_boxes<kCount, T>(maps, matrix, barrier, box);
     }
     __syncwarp();
   }
@@ -99,13 +115,7 @@ struct BlockTmaWarps : BlockWarps<kWarps> {
   template <int kLeft>
   __device__ __forceinline__ void wait_group() const {
     const PipelineState awaited{groups - 1 - kLeft};
-    for (unsigned is_complete = 0; is_complete == 0;)
-      asm volatile(
-          "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-          "selp.u32 %0, 1, 0, p;\n}"
-          : "=r"(is_complete)
-          : "r"(barrier_of(awaited)), "r"(awaited.parity())
-          : "memory");
+    wait_for_barrier(barrier_of(awaited), awaited.parity());
     __syncthreads();
   }
 
