@@ -51,7 +51,7 @@ constexpr std::int64_t kVocab = 50257;
 struct Measured {
   std::string mode, dtype;
   int steps = 1, threads = 1;
-  std::int64_t sequences = 4, seq = 64;  // of a step
+  std::int64_t sequences = 4, seq = 64;  // in a step
   bool serves = false, shows_ops = false;
 
   strata::DType compute() const { return dtype == "f32" ? strata::DType::f32 : strata::DType::bf16; }
@@ -133,7 +133,7 @@ class Steps {
   virtual ~Steps() = default;
   virtual void step() = 0;
   virtual std::string digest() { return ""; }
-  virtual strata::Trace* trace() { return nullptr; }  // of the operations
+  virtual strata::Trace* trace() { return nullptr; }  // it shows operations
 };
 
 class EngineSteps final : public Steps {
@@ -259,7 +259,7 @@ class GemmSteps final : public Steps {
   std::unique_ptr<strata::Backend> backend_;
   std::map<std::pair<std::string, std::int64_t>, strata::Buffer> buffers_;
   std::vector<Layer> layers_;
-  std::vector<strata::bench::AttentionProducts> attention_;  // of each layer
+  std::vector<strata::bench::AttentionProducts> attention_;  // one for each layer
 };
 
 void choose_gemm(std::string_view dtype) {

@@ -82,7 +82,7 @@ class Recomputation {
   // needs before it and behind it is recomputed at different times.
   void save_middles() {
     std::vector<std::size_t> last_read(program_.values.size(),
-                                       0);  // by an instruction of the value's own region
+                                       0);  // the last reader in the value's own region
     std::vector<std::vector<std::size_t>> of_region(program_.regions.size());
     for (std::size_t i = 0; i < forward_.size(); ++i) {
       of_region[at(forward_[i].region)].push_back(i);

@@ -54,8 +54,9 @@ constexpr std::int64_t cudnn_workspace_bytes(const CudnnAttention& a) noexcept {
 }
 
 /// Backward runs in parts, one after the other in the same workspace, each of which stores at most this many
-/// bytes of score gradients.
-inline constexpr std::int64_t kMaxCudnnScoreBytes = std::int64_t{2} << 30;
+/// bytes of score gradients: four heads of 8 Ki tokens, whose tiles of 128 rows occupy a GPU. More would only
+/// take memory from what else a step needs.
+inline constexpr std::int64_t kMaxCudnnScoreBytes = std::int64_t{512} << 20;
 
 /// The parts of an attention: groups of sequences, or groups of key heads of one sequence, each with all of
 /// its query heads. Groups differ by at most one, so there are few plans.
