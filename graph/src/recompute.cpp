@@ -78,6 +78,15 @@ class Recomputation {
     return needed_[at(id)] && !saved_[at(id)] ? static_cast<double>(program_.value(id).bytes()) : 0.0;
   }
 
+  // A value, and what else backward needs of the instruction that computes it, which is not repeated if all
+  // are saved.
+  std::vector<ValueId> outputs_with(ValueId value) const {
+    std::vector<ValueId> ids;
+    for (const ValueId id : forward_[producer_[at(value)]].out)
+      if (id == value || needed_[at(id)]) ids.push_back(id);
+    return ids;
+  }
+
   // Saves one value in each marked region: forward can be repeated from there alone, so that what backward
   // needs before it and behind it is recomputed at different times.
   void save_middles() {
@@ -89,14 +98,21 @@ class Recomputation {
       for (const ValueId id : forward_[i].in)
         if (is_produced_in(forward_[i].region, id)) last_read[at(id)] = i;
     }
-    for (std::size_t region = 0; region < of_region.size(); ++region)
-      if (program_.regions[region].recompute)
-        if (const ValueId middle = middle_of(of_region[region], last_read); middle != kNoValue)
-          saved_[at(middle)] = true;
+    for (std::size_t region = 0; region < of_region.size(); ++region) {
+      if (!program_.regions[region].recompute) continue;
+      const auto save_with = [&](ValueId value) {
+        for (const ValueId id : outputs_with(value)) saved_[at(id)] = true;
+      };
+      for (const std::size_t i : of_region[region])
+        for (const ValueId id : forward_[i].out)
+          if (needed_[at(id)] && saved_[at(id)]) save_with(id);  // for another region, too
+      if (const ValueId middle = middle_of(of_region[region], last_read); middle != kNoValue)
+        save_with(middle);
+    }
   }
-  // The value that alone leads from the instructions before it to those after it, is no larger than what
-  // enters the region, and leaves the smaller maximum of the bytes that are recomputed on its two sides.
-  // kNoValue: none saves bytes.
+  // The value that alone leads from the instructions before it to those after it, is read by backward, is no
+  // larger than what enters the region, and leaves the smaller maximum of the bytes that are recomputed on
+  // its two sides. kNoValue: none saves bytes.
   ValueId middle_of(const std::vector<std::size_t>& region, const std::vector<std::size_t>& last_read) const {
     double border = 0, all = 0, before = 0;
     for (const std::size_t i : region) {
@@ -114,11 +130,17 @@ class Recomputation {
         if (!saved_[at(id)]) crossing.push_back(id);
       }
       std::erase_if(crossing, [&](ValueId id) { return last_read[at(id)] <= i; });
-      if (crossing.size() != 1) continue;
+      if (crossing.size() != 1 || !needed_[at(crossing.front())]) continue;
       const ValueId one = crossing.front();
-      const auto stored = static_cast<double>(program_.value(one).bytes());
-      const double larger = stored + std::max(before - needed_bytes(one), all - before);
-      if (stored > border || larger > least || (larger == least && middle != kNoValue)) continue;
+      double stored = 0, not_repeated = 0;
+      for (const ValueId id : outputs_with(one)) {
+        stored += static_cast<double>(program_.value(id).bytes());
+        not_repeated += needed_bytes(id);
+      }
+      const double larger = stored + std::max(before - not_repeated, all - before);
+      if (static_cast<double>(program_.value(one).bytes()) > border || larger > least ||
+          (larger == least && middle != kNoValue))
+        continue;
       middle = one;
       least = larger;
     }

@@ -183,6 +183,31 @@ TEST(RecomputeTest, HalvesStoreOneMoreValueOfALayerBetweenAttentionAndTheMlp) {
   }
 }
 
+// Attention's output is stored in the middle, and with it the log-sum-exp, without which attention would be
+// repeated.
+TEST(RecomputeTest, HalvesOfAdaptedLayersRepeatNothingThatIsStored) {
+  const DecoderConfig config = make_realistic_config("gpt2");
+  Program forward = freeze_trainable(must(record_decoder(config, kSequences, DecoderHead::loss)));
+  std::vector<LoraModule> modules;
+  for (const ParamInfo& param : forward.params)
+    if (param.name.ends_with("qkv.weight"))
+      for (const std::int64_t first : {0, 2 * 768}) modules.push_back({param.name, {first, 768, 8}});
+  ASSERT_EQ(modules.size(), 24u);
+  forward = must(add_lora(std::move(forward), group_lora_modules(modules)));
+  const Program both = must(derive_backward(std::move(forward), "loss")),
+                full = recompute_regions(both, Recompute::full),
+                halves = recompute_regions(both, Recompute::halves);
+  const auto stored = saved_by(full);
+  std::size_t more = 0;
+  for (const auto& [id, maker] : saved_by(halves)) {
+    if (stored.count(id) != 0 || maker->region != 5) continue;
+    ++more;
+    EXPECT_EQ(ops_of_clones(halves, 5).count(std::string(op_name(maker->op))), 0u) << halves.value(id).name;
+  }
+  EXPECT_GT(more, 0u);
+  EXPECT_LT(total_flops(halves), total_flops(full));
+}
+
 TEST(RecomputeTest, SelectiveRecomputesChainsOfCheapOps) {
   const Program qwen3 = decoder_program(make_realistic_config("qwen3"), kSequences, Recompute::selective);
   EXPECT_EQ(ops_of_clones(qwen3, 5),
@@ -236,7 +261,6 @@ TEST_P(RecomputeFamilyTest, TheArenaShrinksFromModeToMode) {
               .arena_bytes);
     EXPECT_LT(arena[1], 0.8 * arena[0]) << to_string(compute);
     EXPECT_LT(arena[2], 0.5 * arena[1]) << to_string(compute);
-    EXPECT_LE(arena[3], 1.3 * arena[2]) << to_string(compute);
   }
 }
 

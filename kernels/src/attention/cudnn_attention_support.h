@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 
@@ -54,9 +55,11 @@ constexpr std::int64_t cudnn_workspace_bytes(const CudnnAttention& a) noexcept {
 }
 
 /// Backward runs in parts, one after the other in the same workspace, each of which stores at most this many
-/// bytes of score gradients: four heads of 8 Ki tokens, whose tiles of 128 rows occupy a GPU. More would only
+/// bytes of score gradients: two heads of 8 Ki tokens, whose tiles of 128 rows occupy a GPU. More would only
 /// take memory from what else a step needs.
-inline constexpr std::int64_t kMaxCudnnScoreBytes = std::int64_t{512} << 20;
+inline constexpr std::int64_t kPartScoreBytes = std::int64_t{256} << 20;
+/// The query heads of one key head are not divided, so they may store more, but no more than this.
+inline constexpr std::int64_t kMaxCudnnScoreBytes = 2 * kPartScoreBytes;
 
 /// The parts of an attention: groups of sequences, or groups of key heads of one sequence, each with all of
 /// its query heads. Groups differ by at most one, so there are few plans.
@@ -65,17 +68,22 @@ struct CudnnParts {
   std::int64_t of_heads = 1;  ///< groups of the key heads of each
   constexpr std::int64_t count() const noexcept { return of_batch * of_heads; }
 };
-/// No parts if one sequence's query heads of one key head are too many already.
+/// No parts if one sequence's query heads of one key head are too many already, or if the rows of lse of
+/// parts would not all begin at multiples of 16 bytes, as cuDNN wants its tensors.
 constexpr CudnnParts cudnn_parts(const CudnnAttention& a) noexcept {
-  if (!a.backward || cudnn_score_bytes(a) <= kMaxCudnnScoreBytes) return {};
+  if (!a.backward || cudnn_score_bytes(a) <= kPartScoreBytes) return {};
   const std::int64_t of_sequence = cudnn_score_bytes(a) / a.batch, of_key_head = of_sequence / a.kv_heads;
   const auto groups = [](std::int64_t all, std::int64_t bytes_of_one) {
-    const std::int64_t fit = kMaxCudnnScoreBytes / bytes_of_one;
+    const std::int64_t fit = std::max<std::int64_t>(1, kPartScoreBytes / bytes_of_one);
     return (all + fit - 1) / fit;
   };
   if (of_key_head > kMaxCudnnScoreBytes) return {0, 0};
-  if (of_sequence > kMaxCudnnScoreBytes) return {a.batch, groups(a.kv_heads, of_key_head)};
-  return {groups(a.batch, of_sequence), 1};
+  const CudnnParts parts = of_sequence > kPartScoreBytes
+                               ? CudnnParts{a.batch, groups(a.kv_heads, of_key_head)}
+                               : CudnnParts{groups(a.batch, of_sequence), 1};
+  const std::int64_t lse_values = (parts.of_heads > 1 ? a.heads / a.kv_heads : a.heads) * a.seq;
+  if (lse_values % 4 == 0) return parts;
+  return cudnn_score_bytes(a) <= kMaxCudnnScoreBytes ? CudnnParts{} : CudnnParts{0, 0};
 }
 /// Part `i` of an attention, and the elements before it in a row's or a tensor's parts.
 struct CudnnPart {

@@ -125,7 +125,7 @@ TEST_F(CliPlanE2e, OneOfAThingIsNotCalledSeveral) {
 }
 
 // The model has 33 heads of 128 values. wgmma and cuDNN support these; a cuDNN backward that would keep more
-// than 512 MiB runs in groups of heads.
+// than 256 MiB runs in groups of heads.
 TEST_F(CliPlanE2e, TheAttentionBackendIsShownAndRefusedIfUnsupported) {
   EXPECT_THAT(strata(for_machine({})).out,
               AllOf(HasSubstr(", attention by cudnn\n"), Not(HasSubstr("is forecast as"))));

@@ -15,7 +15,7 @@ enum class AttentionBackend : std::uint8_t {
   /// cuDNN's fused attention, if cudnn_version() finds it: for 16-bit heads of 16 to 128 elements (multiples
   /// of 8) without ALiBi, packed documents, window, soft cap or custom scale. Its backward rounds each query
   /// head's contribution to a key's gradient and stores two bytes per score. It runs in groups of sequences
-  /// or of heads, of 2 GiB at most; if one key head of one sequence needs more, backward uses mma.
+  /// or of key heads, of 256 MiB or one key head; if that one needs more than 512 MiB, backward uses mma.
   cudnn,
 };
 
