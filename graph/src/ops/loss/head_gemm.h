@@ -42,8 +42,9 @@ inline BlockedWork blocks_of_head(op_rules::In in, const Attrs& attrs, double lo
   const std::int64_t rows = in[0]->shape.dim(0), vocab = in[1]->shape.dim(0);
   BlockedWork work{.rows = kernels::head_block_rows(rows, vocab, head_blocks(attrs))};
   const std::int64_t together = kernels::head_gradient_rows(rows, vocab, in[0]->dtype, head_blocks(attrs));
-  const auto passes = [rows](std::int64_t of_rows) {
-    return static_cast<double>((rows + of_rows - 1) / std::max<std::int64_t>(of_rows, 1));
+  const auto passes = [rows](std::int64_t of_rows) -> double {
+    const std::int64_t n = (rows + of_rows - 1) / std::max<std::int64_t>(of_rows, 1);
+    return static_cast<double>(n);
   };
   const double weight_passes = passes(work.rows) + (has_input_gradient ? passes(together) : 0.0);
   const double gradient_passes = has_weight_gradient ? 2 * passes(together) - 1 : 0.0;
