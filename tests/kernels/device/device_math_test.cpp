@@ -1,7 +1,6 @@
 // Runs the functions of the device kernels on rows, elements and columns on the host, one lane after the
 // other, and expects the bits of the host's ops. device_ops_test.cpp shows on a GPU that launches give each
 // thread the right elements.
-#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -13,6 +12,7 @@
 
 #include "loss/cross_entropy_rows.h"
 #include "cuda/row_math.h"
+#include "kernels/device/device_tensors.h"
 #include "support/op_test.h"
 
 namespace strata::kernels {
@@ -24,27 +24,8 @@ using test::Values;
 
 constexpr EmulatedHalfWarp kEmulatedLanes;
 
-std::vector<std::uint32_t> bits_of(const Tensor& tensor) {
-  std::vector<std::uint32_t> bits;
-  for (const float x : tensor.values()) bits.push_back(std::bit_cast<std::uint32_t>(x));
-  return bits;
-}
-
 template <class T>
-class DeviceMathTest : public ::testing::Test {
- protected:
-  static Tensor in(Shape shape, std::uint64_t seed, double scale = 1.0) {
-    return Tensor(shape, Values(seed).floats(shape.n_elems(), scale), dtype_of<T>);
-  }
-  static Tensor out(Shape shape) { return Tensor::unwritten(shape, dtype_of<T>); }
-  static Tensor stat(std::int64_t n) { return Tensor::unwritten({n}); }
-  static T* data(Tensor& tensor) { return tensor.view().template as<T>(); }
-  static float* floats(Tensor& tensor) { return tensor.view().template as<float>(); }
-  static void expect_same(const Tensor& got, const Tensor& want, const char* what) {
-    EXPECT_EQ(bits_of(got), bits_of(want)) << what;
-  }
-  const std::unique_ptr<ThreadPool> pool_ = test::pool();
-};
+class DeviceMathTest : public test::DeviceTensors<T> {};
 using Stored = ::testing::Types<float, bf16, f16>;
 TYPED_TEST_SUITE(DeviceMathTest, Stored);
 

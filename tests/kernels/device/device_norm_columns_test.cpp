@@ -1,6 +1,5 @@
 // Runs the sums over rows of a GPU's norms on the host, thread by thread, and expects the bits of the host's
 // ops.
-#include <memory>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -12,6 +11,7 @@
 #include "cuda/emulation/warps.h"
 #include "cuda/norm/head_columns.h"
 #include "cuda/norm/norm_columns.h"
+#include "kernels/device/device_tensors.h"
 #include "support/op_test.h"
 #include "work_split.h"
 
@@ -27,17 +27,7 @@ struct EmulatedHeadColumns : detail::EmulatedWarps<detail::kHeadWarps, kReversed
 };
 
 template <class T>
-class DeviceNormColumnsTest : public ::testing::Test {
- protected:
-  static Tensor in(Shape shape, std::uint64_t seed, double scale = 1.0) {
-    return Tensor(shape, Values(seed).floats(shape.n_elems(), scale), dtype_of<T>);
-  }
-  static Tensor out(Shape shape) { return Tensor::unwritten(shape, dtype_of<T>); }
-  static Tensor stat(std::int64_t n) { return Tensor::unwritten({n}); }
-  static T* data(Tensor& tensor) { return tensor.view().template as<T>(); }
-  static float* floats(Tensor& tensor) { return tensor.view().template as<float>(); }
-  const std::unique_ptr<ThreadPool> pool_ = test::pool();
-};
+class DeviceNormColumnsTest : public test::DeviceTensors<T> {};
 using StoredColumns = ::testing::Types<float, bf16, f16>;
 TYPED_TEST_SUITE(DeviceNormColumnsTest, StoredColumns);
 

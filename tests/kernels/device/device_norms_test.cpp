@@ -11,6 +11,7 @@
 
 #include "cuda/emulation/warps.h"
 #include "cuda/norm/staged_norms.h"
+#include "kernels/device/device_tensors.h"
 #include "support/op_test.h"
 
 namespace strata::kernels {
@@ -75,17 +76,10 @@ void run_long_rows(const Op& op) {
 }
 
 template <class T>
-class DeviceNormsTest : public ::testing::Test {
+class DeviceNormsTest : public test::DeviceTensors<T> {
  protected:
   static constexpr int kSize = dispatch::Pack<T>::kSize;
   static constexpr std::int64_t kRows = 70;
-  static Tensor in(Shape shape, std::uint64_t seed, double scale = 1.0) {
-    return Tensor(shape, Values(seed).floats(shape.n_elems(), scale), dtype_of<T>);
-  }
-  static Tensor out(Shape shape) { return Tensor::unwritten(shape, dtype_of<T>); }
-  static Tensor stat(std::int64_t n) { return Tensor::unwritten({n}); }
-  static T* data(Tensor& tensor) { return tensor.view().template as<T>(); }
-  static float* floats(Tensor& tensor) { return tensor.view().template as<float>(); }
 
   /// Calls check(run), where run(op, poisoned...) runs a norm in each of the ways that it can be run.
   template <class Check>
@@ -107,10 +101,6 @@ class DeviceNormsTest : public ::testing::Test {
     });
     check([](const auto& op, auto*... poisoned) { run_staged<kSize, true>(op, poisoned...); });
   }
-  static void expect_same(const Tensor& got, const Tensor& want, const char* what) {
-    EXPECT_EQ(test::differing_bits(got.values(), want.values()), 0u) << what;
-  }
-  const std::unique_ptr<ThreadPool> pool_ = test::pool();
 };
 using Stored = ::testing::Types<float, bf16, f16>;
 TYPED_TEST_SUITE(DeviceNormsTest, Stored);
