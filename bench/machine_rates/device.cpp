@@ -133,6 +133,7 @@ Status attention_mma(Bench& bench, const RowSink& row) {
 }
 
 Status attention_wgmma(Bench& bench, const RowSink& row) {
+  if (!bench.gpu) return row(skipped(cuda_status())), Status::ok();
   if (!kernels::cuda_has_wgmma())
     return row(skipped("no GPU of compute capability 9.0, or no kernels for 9.0a")), Status::ok();
   STRATA_TRY_ASSIGN(const std::string rates, attention_rates(bench, kernels::AttentionBackend::wgmma));
@@ -141,6 +142,7 @@ Status attention_wgmma(Bench& bench, const RowSink& row) {
 }
 
 Status attention_cudnn(Bench& bench, const RowSink& row) {
+  if (!bench.gpu) return row(skipped(cuda_status())), Status::ok();
   if (const auto version = kernels::cudnn_version(); !version.has_value())
     return row(skipped(version.status().message())), Status::ok();
   STRATA_TRY_ASSIGN(const std::string rates, attention_rates(bench, kernels::AttentionBackend::cudnn));

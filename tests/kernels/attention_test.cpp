@@ -215,6 +215,8 @@ TEST(AttentionTest, AnInvalidWindowCapOrScaleIsRefusedWithItsValue) {
   EXPECT_THAT(refusal({.causal = false, .window = 3}), ::testing::HasSubstr("window is 3;"));
   EXPECT_THAT(refusal({.alibi = true, .softcap = 2}), ::testing::HasSubstr("softcap is 2"));
   EXPECT_THAT(refusal({.scale = -1}), ::testing::HasSubstr("scale is -1"));
+  for (const AttentionBackend gpu : {AttentionBackend::mma, AttentionBackend::wgmma, AttentionBackend::cudnn})
+    EXPECT_THAT(refusal({.backend = gpu}), ::testing::HasSubstr("on a backend of the host"));
 }
 
 TEST(AttentionTest, BackendsWithoutWindowOrSoftCapAreNotSelected) {

@@ -59,7 +59,7 @@ void check_parts(dispatch::Check& check, const Args& a, std::int64_t rows) {
 }
 
 template <class Args>
-dispatch::Check check(const char* op, const Args& a) {
+dispatch::Check check(const char* op, const Backend& backend, const Args& a) {
   const AttentionHeads& s = a.shape;
   const std::int64_t rows = dispatch::row_count(a.qkv);
   const std::int64_t width = dispatch::row_length(a.qkv);
@@ -68,6 +68,9 @@ dispatch::Check check(const char* op, const Args& a) {
   if (!dispatch::is_present(a.kv)) detail::check_heads(check, s, width);
   check_parts(check, a, rows);
   check
+      .require(s.backend == AttentionBackend::host || backend.info().kind == DeviceKind::cuda,
+               "attention backend is ", to_string(s.backend), ", whose kernels and workspaces are a GPU's, on ",
+               "a backend of the host; it must be host there")
       .require(s.seq >= 1 && (dispatch::is_present(a.kv) || rows % s.seq == 0), rows,
                " tokens are not a multiple of seq ", s.seq)
       .require(s.causal || (!s.alibi && !dispatch::is_present(a.doc_start)),
@@ -123,7 +126,7 @@ std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const Attent
 }
 
 Status attention_forward_async(Backend& backend, Stream& stream, const AttentionForwardArgs& a) {
-  STRATA_TRY(check("attention_forward", a)
+  STRATA_TRY(check("attention_forward", backend, a)
                  .workspace(a.workspace,
                             attention_forward_workspace_bytes(detail::sequences_of(a) * a.shape.seq, a.shape,
                                                               a.qkv.dtype, detail::head_dim_of(a)))
@@ -134,7 +137,7 @@ Status attention_forward_async(Backend& backend, Stream& stream, const Attention
 
 Status attention_backward_async(Backend& backend, Stream& stream, const AttentionBackwardArgs& a) {
   const std::int64_t rows = dispatch::row_count(a.qkv);
-  dispatch::Check all = check("attention_backward", a);
+  dispatch::Check all = check("attention_backward", backend, a);
   all.rows("dout", a.dout, rows, dispatch::row_length(a.out))
       .optional_elements("delta", a.delta, DType::f32, rows * a.shape.heads)
       .rows("dqkv", a.dqkv, rows, dispatch::row_length(a.qkv))
