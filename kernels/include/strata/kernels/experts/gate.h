@@ -2,22 +2,11 @@
 
 #include <cstdint>
 
+#include <strata/kernels/values/expert_rules.h>
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/tensor_view.h>
 
 namespace strata::kernels {
-
-/// The activation of an expert, computed in f32 from a row's gate g and up u.
-struct ExpertGate {
-  enum class Kind : std::uint8_t {
-    silu,     ///< g sigmoid(g) u
-    gelu,     ///< gelu(g) u, tanh approximation
-    clamped,  ///< with g at most limit and u in [-limit, limit]: g sigmoid(alpha g) (u + 1) (gpt-oss)
-  };
-  Kind kind = Kind::silu;
-  float limit = 0, alpha = 0;  ///< of `clamped` only
-  friend bool operator==(const ExpertGate&, const ExpertGate&) = default;
-};
 
 /// a[r] = weights[source[r]] gate(gate_up[r]), rounded once. The weight of an expert's result is applied
 /// here, before its second matrix, so that what follows is a plain sum over a token's rows, and no result of

@@ -2,27 +2,11 @@
 
 #include <cstdint>
 
+#include <strata/kernels/values/expert_rules.h>
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/tensor_view.h>
 
 namespace strata::kernels {
-
-/// How a router chooses k of E experts for a token, and weighs them. With the scores s = softmax(l) or
-/// sigmoid(l) of the token's logits l in f32, the k experts with the largest s + bias are chosen, of equal
-/// ones the first; NaN is below all numbers. Their weights are scale s_j, or scale s_j / (eps + the sum of
-/// the chosen scores). Shazeer et al. 2017; with sigmoid, bias and groups DeepSeek-AI 2024 (DeepSeek-V3,
-/// section 2.1.2).
-struct RouterRule {
-  enum class Score : std::uint8_t { softmax, sigmoid };
-  Score score = Score::softmax;
-  bool renormalize = false;  ///< divide by the sum of the chosen scores
-  float eps = 0;
-  float scale = 1;
-  /// The experts are `groups` runs of equal length; only those of the `top_groups` with the largest sum of
-  /// their two best s + bias can be chosen.
-  std::int32_t groups = 1, top_groups = 1;
-  friend bool operator==(const RouterRule&, const RouterRule&) = default;
-};
 
 struct RouterTopKArgs {
   TensorView logits;   ///< f32 [T, E]
