@@ -175,7 +175,7 @@ Status ChunkManager::make_ready(PayloadKey key, Tier tier, Intent intent, Stream
     return Status::error(
         Code::does_not_fit,
         str(describe(key), " needs a slot of ", slot_bytes(key), " bytes in ", to_string(tier), ", but all ",
-            slots_.slots(tier, slots_.class_of(key)).size(), " slots are pinned or are homes"));
+            slots_.slots(tier, slots_.class_of(key, tier)).size(), " slots are pinned or are homes"));
   STRATA_TRY(fetches_.complete(key, tier));
   const PayloadSlot& slot = slots_.slot(key, tier);
   STRATA_TRY(detail::wait_on_async(slot.written, stream, backend_));

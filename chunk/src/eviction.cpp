@@ -46,8 +46,8 @@ std::optional<PayloadKey> choose_victim(const EvictionInputs& inputs, PayloadKey
   std::int32_t latest = 0;
   bool victim_is_clean = false;
   const std::int32_t latest_on_device =
-      tier == Tier::pinned ? latest_use_on_device(inputs, inputs.slots.class_of(key)) : 0;
-  for (const PayloadSlot& slot : inputs.slots.slots(tier, inputs.slots.class_of(key))) {
+      tier == Tier::pinned ? latest_use_on_device(inputs, inputs.slots.class_of(key, Tier::device)) : 0;
+  for (const PayloadSlot& slot : inputs.slots.slots(tier, inputs.slots.class_of(key, tier))) {
     if (slot.is_home || !slot.owner || must_stay(inputs, *slot.owner, tier)) continue;
     const std::int32_t next = tier == Tier::pinned
                                   ? next_need_of_pinned(inputs, *slot.owner, latest_on_device)

@@ -46,6 +46,17 @@ Status Placement::check(const ChunkLayout& layout) const {
     if (const PayloadKey key = key_at(i); home(key) && !layout.has(key.chunk, key.payload))
       return Status::error(Code::invalid, str(detail::describe(key), " has no bytes but has a home in ",
                                               to_string(*home(key))));
+  if (!device_windows.empty() && device_windows.size() != classes.size())
+    return Status::error(Code::invalid, str("the placement has device windows for ", device_windows.size(),
+                                            " classes, but there are ", classes.size()));
+  const std::vector<std::uint32_t> on_device = home_counts(layout, Tier::device);
+  for (std::uint32_t c = 0; c < device_windows.size(); ++c)
+    if (const std::uint32_t w = device_windows[c];
+        w >= classes.size() || w < c || device_windows[w] != w || (w != c && on_device[c] > 0))
+      return Status::error(Code::invalid,
+                           str("payloads of ", classes[c].slot_bytes, " bytes, of which ", on_device[c],
+                               " have their home on the device, cannot pass through the window of class ", w,
+                               " of ", classes.size()));
   const std::vector<std::uint32_t> on_nvme = home_counts(layout, Tier::nvme);
   for (std::size_t c = 0; c < classes.size(); ++c)
     if (on_nvme[c] > 0 && classes[c].window[index_of(Tier::nvme)] == 0)

@@ -16,6 +16,10 @@ Result<SlotPool> SlotPool::create(const ChunkLayout& layout, const Placement& pl
   for (std::size_t i = 0; i < n_keys; ++i)
     if (const PayloadKey key = key_at(i); layout.has(key.chunk, key.payload))
       pool.class_of_[i] = placement.class_of(layout, key);
+  for (std::uint32_t c = 0; c < placement.classes.size(); ++c) {
+    pool.class_bytes_.push_back(placement.classes[c].slot_bytes);
+    pool.device_windows_.push_back(placement.window_class(c, Tier::device));
+  }
   for (const Tier tier : kMemoryTiers) {
     const BufferView slab = tier == Tier::device ? slabs.device : slabs.pinned;
     STRATA_TRY(pool.carve(layout, placement, tier, slab));
@@ -41,7 +45,7 @@ Status SlotPool::carve(const ChunkLayout& layout, const Placement& placement, Ti
     const std::uint32_t n = homes[c] + size_class.window[index_of(tier)];
     carved.slots.resize(n);
     for (std::uint32_t s = 0; s < n; ++s, offset += size_class.slot_bytes)
-      carved.slots[s].view = slab.part(offset, size_class.slot_bytes);
+      carved.slots[s].memory = carved.slots[s].view = slab.part(offset, size_class.slot_bytes);
     carved.free.ring.resize(n);
     for (std::uint32_t s = homes[c]; s < n; ++s) carved.free.push(static_cast<std::int32_t>(s));
     carved.peak_used = carved.used();
@@ -71,10 +75,12 @@ Status SlotPool::charge(Budget& budget, std::size_t bytes, const char* what) {
 
 bool SlotPool::acquire(PayloadKey key, Tier tier) noexcept {
   if (holds_slot(key, tier)) return true;
-  ClassSlots& of_class = class_slots(tier, class_of(key));
+  ClassSlots& of_class = class_slots(tier, class_of(key, tier));
   if (of_class.free.n == 0) return false;
   held(key, tier) = of_class.free.pop();
-  slot(key, tier).owner = key;
+  PayloadSlot& taken = slot(key, tier);
+  taken.owner = key;
+  taken.view = taken.memory.part(0, class_bytes_[class_of(key)]);
   of_class.peak_used = std::max(of_class.peak_used, of_class.used());
   return true;
 }
@@ -82,7 +88,7 @@ bool SlotPool::acquire(PayloadKey key, Tier tier) noexcept {
 void SlotPool::release(PayloadKey key, Tier tier) noexcept {
   if (tier == Tier::nvme || !holds_slot(key, tier) || slot(key, tier).is_home) return;
   slot(key, tier).owner.reset();
-  class_slots(tier, class_of(key)).free.push(std::exchange(held(key, tier), -1));
+  class_slots(tier, class_of(key, tier)).free.push(std::exchange(held(key, tier), -1));
 }
 
 void SlotPool::exchange(PayloadKey a, PayloadKey b, Tier tier) noexcept {

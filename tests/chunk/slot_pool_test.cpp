@@ -42,6 +42,47 @@ TEST(SlotPoolTest, SlotsAreDisjointPartsOfTheSlab) {
   EXPECT_EQ(offset, fixture.slabs().pinned.bytes);
 }
 
+TEST(SlotPoolTest, APayloadInTheWindowOfALargerClassHasTheFirstPartOfASlot) {
+  const LayoutTensor tensors[] = {{"small", 4096, {}}, {"large", 8192, {}}};
+  const ChunkLayout layout = must(ChunkLayout::create(tensors, {.chunk_elems = 4096}));
+  Placement placement;
+  placement.classes = slot_classes(layout);
+  placement.homes.resize(layout.n_chunks());
+  placement.device_windows = {1, 1};
+  placement.classes[1].window[index_of(Tier::device)] = 1;
+  ASSERT_TRUE(placement.check(layout).is_ok());
+  std::vector<std::byte> memory(placement.bytes(layout, Tier::device));
+  Budget device{"device"}, pinned{"pinned"}, nvme{"nvme"};
+  SlotPool pool = must(
+      SlotPool::create(layout, placement, {{memory.data(), memory.size()}, {}}, {&device, &pinned, &nvme}));
+  for (const ChunkId chunk : {0u, 1u, 0u}) {
+    ASSERT_TRUE(pool.acquire(param(chunk), Tier::device));
+    const BufferView view = pool.slot(param(chunk), Tier::device).view;
+    EXPECT_EQ(view.data, memory.data());
+    EXPECT_EQ(view.bytes, layout.payload_bytes(chunk, Payload::param));
+    EXPECT_FALSE(pool.acquire(param(1 - chunk), Tier::device)) << "the only slot is taken";
+    pool.release(param(chunk), Tier::device);
+  }
+}
+
+TEST(SlotPoolTest, APlacementWithoutRoomForAPayloadInItsWindowIsRefused) {
+  const LayoutTensor tensors[] = {{"small", 4096, {}}, {"large", 8192, {}}};
+  const ChunkLayout layout = must(ChunkLayout::create(tensors, {.chunk_elems = 4096}));
+  Placement placement;
+  placement.classes = slot_classes(layout);
+  placement.homes.resize(layout.n_chunks());
+  const auto refused = [&](std::vector<std::uint32_t> windows) {
+    placement.device_windows = std::move(windows);
+    return std::string(placement.check(layout).message());
+  };
+  EXPECT_EQ(refused({1, 1}), "ok");
+  EXPECT_THAT(refused({0}), HasSubstr("1 classes, but there are 2"));
+  EXPECT_THAT(refused({0, 0}), HasSubstr("cannot pass through the window of class 0 of 2")) << "too small";
+  EXPECT_THAT(refused({2, 1}), HasSubstr("cannot pass through the window of class 2 of 2"));
+  placement.homes[0][static_cast<std::size_t>(Payload::param)] = Tier::device;
+  EXPECT_THAT(refused({1, 1}), HasSubstr("of which 1 have their home on the device"));
+}
+
 TEST(SlotPoolTest, TheSlotThatHasBeenFreeLongestIsHandedOut) {
   PoolFixture fixture(4, 3);
   for (const ChunkId c : {0u, 1u, 2u}) EXPECT_TRUE(fixture.pool->acquire(param(c), Tier::pinned));

@@ -96,6 +96,29 @@ TEST(PlacementPlannerTest, RemainingDeviceMemoryCachesParametersInItsWindow) {
   }
 }
 
+// A chunk of one slot and one of two are never in use together, so they take turns in the window of the
+// larger.
+TEST(PlacementPlannerTest, ClassesShareTheDeviceWindowWhereTheirOwnDoNotFit) {
+  const Model model = model_of(8, 1);
+  PlacementRequest request;
+  request.policy = PlacementPolicy::pinned;
+  request.prefetch = 0;
+  const auto placed = [&](std::uint64_t slots) {
+    request.budgets = {8 * kPage + slots * kSlot, kUnlimited, 0};
+    return plan_placement(model.layout, model.trace, request);
+  };
+  const Placement apart = must(placed(6)), shared = must(placed(5)), smallest = must(placed(4));
+  EXPECT_TRUE(apart.device_windows.empty()) << "a parameter and its gradient, of each size";
+  for (const Placement& p : {shared, smallest}) {
+    EXPECT_EQ(p.device_windows, (std::vector<std::uint32_t>{1, 1}));
+    EXPECT_EQ(p.classes[0].window[0], 0u);
+    EXPECT_EQ(p.classes[1].window[0], 2u);
+    EXPECT_TRUE(p.check(model.layout).is_ok());
+  }
+  EXPECT_THAT(std::string(placed(3).status().message()),
+              HasSubstr(str("memory.device=", 8 * kPage + 4 * kSlot)));
+}
+
 TEST(PlacementPlannerTest, GradientsAreWhereThePolicyPutsThem) {
   const Model model = model_of(8);
   PlacementRequest request;

@@ -21,7 +21,8 @@ double step_cost(const ChunkLayout& layout, const AccessTrace& trace, const Plac
     const Payload read = read_payload(layout, trace, chunk);
     double uploads = kUsesInPass * passes;
     if (layout.has(chunk, read))
-      if (std::uint32_t& left = cached[p.class_of(layout, {chunk, read})]; left > 0) {
+      if (std::uint32_t& left = cached[p.window_class(p.class_of(layout, {chunk, read}), Tier::device)];
+          left > 0) {
         uploads = 1;
         --left;
       }

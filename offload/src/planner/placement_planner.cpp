@@ -36,6 +36,18 @@ std::uint64_t pinned_window_bytes(const Placement& p) {
   return bytes;
 }
 
+// Sharing comes last, since what passes in slots of another size takes more of them than it needs.
+std::optional<Placement> with_shared_windows(const ChunkLayout& layout, const AccessTrace& trace,
+                                             const PlacementRequest& request) {
+  std::optional<Placement> narrowest = find_homes(layout, trace, request, {0, 1, 1, true});
+  if (!narrowest) return std::nullopt;
+  const std::array<WindowWidth, 3> widths = {
+      {{request.prefetch, 2, 4, true}, {std::min(request.prefetch, 1u), 2, 2, true}, {0, 1, 2, true}}};
+  for (const WindowWidth& width : widths)
+    if (std::optional<Placement> p = find_homes(layout, trace, request, width)) return p;
+  return narrowest;
+}
+
 }  // namespace
 
 void set_minimum_windows(const ChunkLayout& layout, const AccessTrace& trace, Placement& placement) {
@@ -46,9 +58,9 @@ std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessT
                                         const PlacementRequest& request) {
   if (!may_hold(layout, whole_trace, request.budgets)) return std::nullopt;
   const AccessTrace trace = detail::prune_dominated_accesses(whole_trace);
-  // A run that does not fit with the narrowest windows does not fit with any.
+  // A run that does not fit with the narrowest windows does not fit with any, unless classes share them.
   std::optional<Placement> narrowest = find_homes(layout, trace, request, {0, 1, 1});
-  if (!narrowest) return std::nullopt;
+  if (!narrowest) return with_shared_windows(layout, trace, request);
   // Wide windows first: room to prefetch and to write behind is worth more than one more chunk on the device
   // or in RAM. The widest, which keep the caller several chunks ahead of the NVMe tier, are used only if they
   // take a small part of pinned memory.

@@ -1,6 +1,8 @@
 #include "planner/placement_windows.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 namespace strata::detail {
 namespace {
@@ -15,24 +17,84 @@ bool passes_through(const Placement& p, PayloadKey key, Tier tier) {
   return (p.home({key.chunk, Payload::accum}) == Tier::device) == (tier == Tier::device);
 }
 
+/// The class in whose window a payload passes through the device.
+std::uint32_t device_class(const ChunkLayout& layout, const Placement& p, PayloadKey key) {
+  return p.window_class(p.class_of(layout, key), Tier::device);
+}
+
 // The largest number of payloads that are on the device together and have no home there.
 Counts min_device_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
   Counts peak(p.classes.size(), 0), now(p.classes.size(), 0);
   for (const AccessTrace::Access& access : trace.accesses) {
     std::fill(now.begin(), now.end(), 0);
     for (const PayloadKey key : access.on_device)
-      if (passes_through(p, key, Tier::device)) ++now[p.class_of(layout, key)];
+      if (passes_through(p, key, Tier::device)) ++now[device_class(layout, p, key)];
     update_peak(peak, now);
   }
   return peak;
 }
+
+/// How many payloads of each class pass through the device together: every combination that an access has,
+/// once.
+std::set<Counts> combinations(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
+  std::set<Counts> found;
+  Counts now(p.classes.size(), 0);
+  for (const AccessTrace::Access& access : trace.accesses) {
+    std::fill(now.begin(), now.end(), 0);
+    for (const PayloadKey key : access.on_device)
+      if (passes_through(p, key, Tier::device)) ++now[p.class_of(layout, key)];
+    found.insert(now);
+  }
+  return found;
+}
+
+/// Lets classes pass through the windows of larger ones as long as that makes the windows smaller. A head or
+/// an embedding is several times as large as the matrices of a layer, and is never in use together with
+/// them.
+class WindowSharing {
+ public:
+  WindowSharing(const Placement& p, const std::set<Counts>& used, const Counts& on_device)
+      : classes_(p.classes), used_(used.begin(), used.end()), on_device_(on_device) {
+    for (std::uint32_t c = 0; c < classes_.size(); ++c) windows_.push_back(c);
+  }
+  std::vector<std::uint32_t> run() {
+    while (true) {
+      std::uint64_t most = 0;
+      std::uint32_t from = 0, into = 0;
+      for (std::uint32_t a = 0; a < classes_.size(); ++a)
+        for (std::uint32_t b = a + 1; b < classes_.size() && on_device_[a] == 0; ++b)
+          if (const std::uint64_t saved = saving(a, b); saved > most) most = saved, from = a, into = b;
+      if (most == 0) return windows_;
+      for (Counts& counts : used_) counts[into] += std::exchange(counts[from], 0);
+      std::replace(windows_.begin(), windows_.end(), from, into);
+    }
+  }
+
+ private:
+  /// Bytes that the windows of `a` and `b` take apart, less those of a window of b's slots for both.
+  std::uint64_t saving(std::uint32_t a, std::uint32_t b) const {
+    std::uint64_t of_a = 0, of_b = 0, of_both = 0;
+    for (const Counts& counts : used_) {
+      of_a = std::max<std::uint64_t>(of_a, counts[a]);
+      of_b = std::max<std::uint64_t>(of_b, counts[b]);
+      of_both = std::max<std::uint64_t>(of_both, counts[a] + counts[b]);
+    }
+    const std::uint64_t apart = of_a * classes_[a].slot_bytes + of_b * classes_[b].slot_bytes;
+    return apart - std::min(apart, of_both * classes_[b].slot_bytes);
+  }
+
+  const std::vector<SizeClass>& classes_;
+  std::vector<Counts> used_;
+  const Counts& on_device_;
+  std::vector<std::uint32_t> windows_;
+};
 
 // The number of chunks whose `payload` passes through the device.
 Counts streamed(const ChunkLayout& layout, const Placement& p, Payload payload) {
   Counts n(p.classes.size(), 0);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
     if (layout.has(chunk, payload) && passes_through(p, {chunk, payload}, Tier::device))
-      ++n[p.class_of(layout, {chunk, payload})];
+      ++n[device_class(layout, p, {chunk, payload})];
   return n;
 }
 
@@ -93,6 +155,9 @@ PinnedWindow min_pinned_window(const ChunkLayout& layout, const AccessTrace& tra
 
 void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const WindowWidth& width,
                  Placement& p) {
+  if (width.shares_device)
+    p.device_windows =
+        WindowSharing(p, combinations(layout, trace, p), p.home_counts(layout, Tier::device)).run();
   const Counts device = min_device_window(layout, trace, p);
   const PinnedWindow pinned = min_pinned_window(layout, trace, p);
   const Counts on_nvme = p.home_counts(layout, Tier::nvme);
@@ -113,7 +178,7 @@ Counts streamed_params(const ChunkLayout& layout, const AccessTrace& trace, cons
   Counts n(p.classes.size(), 0);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
     const PayloadKey key{chunk, read_payload(layout, trace, chunk)};
-    if (layout.has(chunk, key.payload) && p.home(key) != Tier::device) ++n[p.class_of(layout, key)];
+    if (layout.has(chunk, key.payload) && p.home(key) != Tier::device) ++n[device_class(layout, p, key)];
   }
   return n;
 }

@@ -21,6 +21,7 @@ struct WindowWidth {
   std::uint32_t device_extra = 0;
   std::uint32_t pinned_factor = 1;
   std::uint32_t spares = 1;
+  bool shares_device = false;  ///< classes of sizes share windows on the device where that saves memory
 };
 
 /// Returns the trace without the accesses whose payloads are a subset of another access, since no placement

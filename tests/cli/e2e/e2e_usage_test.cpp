@@ -1,4 +1,5 @@
 // User errors: each is refused with its exit code and a helpful message.
+#include <algorithm>
 #include <filesystem>
 #include <regex>
 
@@ -263,6 +264,17 @@ TEST_F(CliUsageE2e, ARunIsNotOverwrittenByDefault) {
   ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=3", "--overwrite"})).exit_code, 0);
   EXPECT_EQ(metrics("run").size(), 3u);
   EXPECT_EQ(list("run/checkpoints"), std::vector<std::string>{"step-00000003"});
+}
+
+TEST_F(CliUsageE2e, RunsOfOneSecondHaveFoldersOfTheirOwn) {
+  constexpr std::size_t kRuns = 3;  // each takes a fraction of a second
+  for (std::size_t i = 0; i < kRuns; ++i)
+    ASSERT_EQ(strata(tiny("train", {"train.steps=1"})).exit_code, 0) << i;
+  const std::vector<std::string> folders = list("runs");
+  EXPECT_EQ(std::count_if(folders.begin(), folders.end(),
+                          [](const auto& name) { return name.starts_with("austen-tiny-"); }),
+            static_cast<std::ptrdiff_t>(kRuns))
+      << testing::PrintToString(folders);
 }
 
 TEST_F(CliUsageE2e, ResumingWithOtherKeysIsRefusedWithAllDifferences) {

@@ -26,6 +26,10 @@ struct SizeClass {
 struct Placement {
   std::vector<SizeClass> classes;
   std::vector<std::array<std::optional<Tier>, kPayloads>> homes;  ///< indexed by chunk, then payload
+  /// The class in whose device window the payloads of each class pass: its own, or a larger one, so that
+  /// classes that are used at different times share memory. A class with homes on the device has its own.
+  /// Empty: each has its own.
+  std::vector<std::uint32_t> device_windows;
 
   std::optional<Tier> home(PayloadKey key) const {
     return homes[key.chunk][static_cast<std::size_t>(key.payload)];
@@ -34,10 +38,15 @@ struct Placement {
   std::vector<std::uint32_t> home_counts(const ChunkLayout& layout, Tier tier) const;
   /// The class of a payload; `layout` must be the one that the classes were made for.
   std::uint32_t class_of(const ChunkLayout& layout, PayloadKey key) const;
+  /// The class whose slots in `tier` a payload of `size_class` gets.
+  std::uint32_t window_class(std::uint32_t size_class, Tier tier) const noexcept {
+    return tier == Tier::device && !device_windows.empty() ? device_windows[size_class] : size_class;
+  }
   /// Bytes of all slots (homes and window) in `tier`.
   std::size_t bytes(const ChunkLayout& layout, Tier tier) const;
-  /// Whether a chunk manager can follow it: there are homes for all chunks, only for payloads that exist, and
-  /// a spare extent in every class with homes on nvme. Errors: `invalid`.
+  /// Whether a chunk manager can follow it: there are homes for all chunks, only for payloads that exist, a
+  /// spare extent in every class with homes on nvme, and device windows that are large enough. Errors:
+  /// `invalid`.
   Status check(const ChunkLayout& layout) const;
 };
 /// The distinct payload sizes of `layout`, smallest first, with empty windows.

@@ -18,7 +18,8 @@ namespace strata {
 /// Memory for one payload, and the work that uses it. The fences protect the memory, not the copy in it, and
 /// therefore stay when the owner changes.
 struct PayloadSlot {
-  BufferView view;
+  BufferView memory;
+  BufferView view;                  ///< the part of it that its owner has
   Fence written;                    ///< once these complete, the contents are valid
   Fence read;                       ///< once these complete too, the contents may be overwritten
   std::optional<PayloadKey> owner;  ///< the key that holds the slot; none if it is free
@@ -53,7 +54,11 @@ class SlotPool {
                                  const std::array<Budget*, kTiers>& budgets);
 
   std::size_t n_classes() const noexcept { return by_tier_[0].size(); }
+  /// The class of the payload's size, and the one whose slots in `tier` it gets.
   std::uint32_t class_of(PayloadKey key) const noexcept { return class_of_[index_of(key)]; }
+  std::uint32_t class_of(PayloadKey key, Tier tier) const noexcept {
+    return tier == Tier::device ? device_windows_[class_of(key)] : class_of(key);
+  }
   std::span<const PayloadSlot> slots(Tier tier, std::uint32_t size_class) const noexcept {
     return class_slots(tier, size_class).slots;
   }
@@ -68,10 +73,10 @@ class SlotPool {
   bool holds_slot(PayloadKey key, Tier tier) const noexcept { return held(key, tier) >= 0; }
   /// The slot that `key` holds.
   PayloadSlot& slot(PayloadKey key, Tier tier) noexcept {
-    return class_slots(tier, class_of(key)).slots[static_cast<std::size_t>(held(key, tier))];
+    return class_slots(tier, class_of(key, tier)).slots[static_cast<std::size_t>(held(key, tier))];
   }
   const PayloadSlot& slot(PayloadKey key, Tier tier) const noexcept {
-    return class_slots(tier, class_of(key)).slots[static_cast<std::size_t>(held(key, tier))];
+    return class_slots(tier, class_of(key, tier)).slots[static_cast<std::size_t>(held(key, tier))];
   }
 
   /// Gives `key` the slot that has been free longest, unless it holds one. Returns false if none is free.
@@ -116,7 +121,9 @@ class SlotPool {
   std::int32_t& held(PayloadKey key, Tier tier) noexcept { return held_[index_of(key)][index_of(tier)]; }
   std::int32_t held(PayloadKey key, Tier tier) const noexcept { return held_[index_of(key)][index_of(tier)]; }
 
-  std::vector<std::uint32_t> class_of_;  // indexed by key
+  std::vector<std::uint32_t> class_of_;        // indexed by key
+  std::vector<std::size_t> class_bytes_;       // bytes of a payload of each class
+  std::vector<std::uint32_t> device_windows_;  // see Placement
   // Indexed by key: the index of the slot that it holds on the device and in pinned memory, or -1.
   std::vector<std::array<std::int32_t, 2>> held_;
   std::array<std::vector<ClassSlots>, 2> by_tier_;  // device, pinned; by class
