@@ -15,6 +15,7 @@
 #include <strata/runtime/rng.h>
 
 #include "support/temp_dir.h"
+#include "support/tiny_experts.h"
 
 namespace strata::test {
 
@@ -44,12 +45,7 @@ inline DecoderConfig tiny_of_family(std::string_view family) {
   if (config.full_every > 0) config.full_every = 2;  // one layer of each kind
   if (config.no_rope_every > 0) config.no_rope_every = 2;
   if (config.score_softcap > 0) config.score_softcap = config.logit_softcap = 2;
-  if (!family_limits(family).experts) return config;
-  config.experts.n = 6;
-  config.experts.per_token = 2;
-  if (family_limits(family).expert_ffn) config.experts.ffn = 24;
-  if (config.experts.shared_gate) config.experts.shared_ffn = 40;
-  if (family == "qwen3_moe") config.experts.layers = {false, true};
+  set_tiny_experts(config);
   return config;
 }
 

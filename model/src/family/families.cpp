@@ -243,7 +243,7 @@ constexpr Family kFamilies[] = {
             .experts = HfExperts::qwen},
      .gguf = {.name = ""}},
     {.name = "qwen3_moe", .change = qwen3, .limits = {.title = "Qwen3-MoE", .experts = true},
-     .hf = {.class_name = "Qwen3Moe", .names = kQwenMoe, .windows = HfWindows::from_layer, .experts = HfExperts::qwen},
+     .hf = {.class_name = "Qwen3Moe", .names = kQwenMoe, .experts = HfExperts::qwen},
      .gguf = {.name = ""}},
     {.name = "olmoe", .change = olmoe, .limits = {.title = "OLMoE", .experts = true, .expert_ffn = false},
      .hf = {.class_name = "Olmoe", .names = kQwenMoe, .experts = HfExperts::olmoe},

@@ -186,7 +186,10 @@ void read_experts(Keys& k, DecoderConfig& c, detail::HfExperts how) {
   e.ffn = how == qwen ? k.integer({"moe_intermediate_size"}) : c.ffn;
   if (how != mixtral) e.rule.renormalize = k.flag("norm_topk_prob", false);
   if (how == qwen) read_dense_layers(k, c);
-  if (e.shared_gate) e.shared_ffn = k.integer({"shared_expert_intermediate_size"});
+  if (e.shared_gate) {
+    e.shared_ffn = k.integer({"shared_expert_intermediate_size"});
+    c.qkv_bias = k.flag("qkv_bias", c.qkv_bias);
+  }
   if (k.find({"clip_qkv"}) != nullptr) k.unsupported("clip_qkv limits queries, keys and values");
   // transformers adds the auxiliary loss only if it is asked for the logits of routers.
   k.must_be("output_router_logits", false, false);

@@ -70,7 +70,7 @@ json experts_json(const DecoderConfig& c) {
   j["mlp_only_layers"] = json::array();
   for (std::size_t i = 0; i < e.layers.size(); ++i)
     if (!e.layers[i]) j["mlp_only_layers"].push_back(i);
-  if (e.shared_gate) j["shared_expert_intermediate_size"] = e.shared_ffn;
+  if (e.shared_gate) j.update({{"shared_expert_intermediate_size", e.shared_ffn}, {"qkv_bias", c.qkv_bias}});
   return j;
 }
 
