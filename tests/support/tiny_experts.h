@@ -1,5 +1,6 @@
 #pragma once
 
+#include <strata/graph/program.h>
 #include <strata/model/decoder_config.h>
 
 namespace strata::test {
@@ -15,6 +16,13 @@ inline void set_tiny_experts(DecoderConfig& config) {
   if (config.family != "qwen3_moe") return;
   config.experts.layers.assign(static_cast<std::size_t>(config.layers), true);
   config.experts.layers.front() = false;
+}
+
+/// Whether a parameter is the matrix of a linear layer in a block: experts have stacks of matrices, and
+/// routers are no such layers.
+inline bool is_linear_matrix(const ParamInfo& param) {
+  return param.name.starts_with("layers.") && param.shape.rank == 2 &&
+         !param.name.ends_with(".router.weight") && !param.name.ends_with(".shared_gate.weight");
 }
 
 }  // namespace strata::test

@@ -72,6 +72,7 @@ class TensorListBuilder {
   // The matrices of experts are stacked: those of expert e begin at its row.
   void mixture(const std::string& param, const std::string& name) {
     const ExpertsConfig& e = c_.experts;
+    const std::size_t first = out_.size();
     matrix(param + "router", str(name, names_.router), e.n, c_.hidden, Layout::rows);
     for (std::int64_t i = 0; i < e.n; ++i) {
       const std::string expert = str(name, names_.experts, i, ".");
@@ -81,10 +82,10 @@ class TensorListBuilder {
       matrix(param + "experts_out", str(expert, names_.expert_out), c_.hidden, e.ffn, Layout::rows,
              i * c_.hidden);
     }
-    if (e.shared_ffn == 0) return;
-    mlp(param, name, names_.shared_in, names_.shared_out, e.shared_ffn);
     if (e.shared_gate)
       matrix(param + "shared_gate", str(name, names_.shared_gate), 1, c_.hidden, Layout::rows);
+    for (std::size_t i = first; i < out_.size(); ++i) out_[i].is_linear = false;
+    if (e.shared_ffn > 0) mlp(param, name, names_.shared_in, names_.shared_out, e.shared_ffn);
   }
 
   void block(std::size_t layer, const std::string& param, const std::string& name) {

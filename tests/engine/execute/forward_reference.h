@@ -10,7 +10,7 @@
 #include <strata/runtime/assert.h>
 #include <strata/runtime/rng.h>
 
-#include "support/reference_experts.h"
+#include "engine/execute/expert_reference.h"
 #include "support/reference_ops.h"
 
 namespace strata::test {
@@ -188,8 +188,8 @@ class ForwardReference {
     const auto out = [&](std::size_t i) -> Vec& { return values[static_cast<std::size_t>(instr.out[i])]; };
     if (instr.op == Op::router_top_k) {
       const auto& attrs = instr.attrs.as<RouterAttrs>();
-      auto routing = reference::router_top_k(in(0), dim(instr.in[0], 1), static_cast<std::size_t>(attrs.k),
-                                             attrs.rule, instr.in[1] == kNoValue ? Vec{} : in(1));
+      auto routing = reference::route(in(0), dim(instr.in[0], 1), static_cast<std::size_t>(attrs.k),
+                                      attrs.rule, instr.in[1] == kNoValue ? Vec{} : in(1));
       out(0) = std::move(routing.experts);
       out(1) = std::move(routing.weights);
     } else if (instr.op == Op::route_rows) {
@@ -208,8 +208,8 @@ class ForwardReference {
       out(0) = reference::expert_linear(in(0), in(1), in(2), dim(instr.in[1], 1), dim(instr.in[1], 2),
                                         instr.in[3] == kNoValue ? Vec{} : in(3));
     } else if (instr.op == Op::expert_gate) {
-      out(0) = reference::expert_gate(in(0), in(1), in(2), dim(instr.in[0], 1) / 2,
-                                      instr.attrs.as<ExpertGateAttrs>().gate);
+      out(0) = reference::gate_rows(in(0), in(1), in(2), dim(instr.in[0], 1) / 2,
+                                    instr.attrs.as<ExpertGateAttrs>().gate);
     } else {
       return false;
     }
