@@ -98,7 +98,7 @@ TEST_P(DeviceExpertsTest, GatesHaveTheBitsOfTheHost) {
     }
 }
 
-// With extents that tensor cores have, and with others; for all experts, and for a block of them.
+// Extents that tensor cores have, and others; all experts, and a block of them.
 TEST_P(DeviceExpertsTest, LinearLayersAreCloseToTheHosts) {
   const double tolerance = GetParam() == DType::f32 ? 1e-5 : GetParam() == DType::f16 ? 2e-3 : 1e-2;
   for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{264, 200}, {135, 77}})
