@@ -34,6 +34,12 @@ void check_rule(dispatch::Check& check, const RouterRule& rule, std::int64_t exp
                 " groups have ", rule.top_groups * length, " experts");
 }
 
+/// Memory of a thread for any token.
+struct TokenMemory {
+  float scores[detail::kMostExperts], groups[detail::kMostExperts];
+  detail::RouterSpace space() { return {scores, groups}; }
+};
+
 }  // namespace
 
 void router_top_k_host(const RouterTopKArgs& a, ThreadPool& pool) {
@@ -41,9 +47,9 @@ void router_top_k_host(const RouterTopKArgs& a, ThreadPool& pool) {
   const float* const bias = dispatch::is_present(a.bias) ? a.bias.as<float>() : nullptr;
   dispatch::parallel_for_ranges(pool, dispatch::row_count(a.logits), detail::rows_per_item(shape.experts),
                                 [&](std::int64_t first, std::int64_t n) {
-                                  detail::RouterSpace space;
+                                  TokenMemory memory;
                                   for (std::int64_t t = first; t < first + n; ++t)
-                                    detail::route_token(dispatch::EmulatedHalfWarp(), shape, space,
+                                    detail::route_token(dispatch::EmulatedHalfWarp(), shape, memory.space(),
                                                         a.logits.as<float>() + t * shape.experts, bias,
                                                         a.experts.as<std::int32_t>() + t * shape.chosen,
                                                         a.weights.as<float>() + t * shape.chosen);
@@ -56,10 +62,10 @@ void router_top_k_backward_host(const RouterTopKBackwardArgs& a, ThreadPool& poo
     dispatch::parallel_for_ranges(
         pool, dispatch::row_count(a.logits), detail::rows_per_item(shape.experts),
         [&](std::int64_t first, std::int64_t n) {
-          detail::RouterSpace space;
+          TokenMemory memory;
           for (std::int64_t t = first; t < first + n; ++t)
             detail::route_token_backward(
-                dispatch::EmulatedHalfWarp(), shape, space, a.logits.as<float>() + t * shape.experts,
+                dispatch::EmulatedHalfWarp(), shape, memory.space(), a.logits.as<float>() + t * shape.experts,
                 a.experts.as<std::int32_t>() + t * shape.chosen, a.dweights.as<float>() + t * shape.chosen,
                 a.dlogits.as<T>() + t * shape.experts);
         });

@@ -13,13 +13,13 @@
 /// lanes_sync().
 namespace strata::kernels::detail {
 
-/// The most experts that a token's RouterSpace has room for.
+/// The most experts of a layer: those that the shared memory of a block has room for.
 inline constexpr std::int64_t kMostExperts = 1024;
 
 /// What is kept of a token while its experts are chosen: on the host a thread's, on CUDA in shared memory.
 struct RouterSpace {
-  float scores[kMostExperts];
-  float groups[kMostExperts / 2];  ///< the sums by which groups are chosen; later gradients of scores
+  float* scores;  ///< of each expert
+  float* groups;  ///< the sums by which groups are chosen
 };
 
 /// A key by which scores are compared as integers: larger for a larger score and, of equal ones, for the
@@ -117,7 +117,7 @@ STRATA_HD bool is_chosen_group(const float* groups, std::int64_t g, RouterKey sm
 
 /// The experts and weights of one token. A NaN among the logits makes every weight a NaN.
 template <class Lanes>
-STRATA_DEVICE_INLINE void route_token(const Lanes& lanes, const RouterShape& shape, RouterSpace& space,
+STRATA_DEVICE_INLINE void route_token(const Lanes& lanes, const RouterShape& shape, const RouterSpace& space,
                                       const float* logits, const float* bias, std::int32_t* experts,
                                       float* weights) {
   const RouterRule& rule = shape.rule;
@@ -166,7 +166,7 @@ STRATA_HD std::int32_t bounded_expert(std::int32_t expert, std::int64_t experts)
 /// The gradient of one token's logits.
 template <class T, class Lanes>
 STRATA_DEVICE_INLINE void route_token_backward(const Lanes& lanes, const RouterShape& shape,
-                                               RouterSpace& space, const float* logits,
+                                               const RouterSpace& space, const float* logits,
                                                const std::int32_t* experts, const float* dweights,
                                                T* dlogits) {
   const RouterRule& rule = shape.rule;

@@ -99,7 +99,9 @@ Status route_rows_async(Backend& backend, Stream& stream, const RouteRowsArgs& a
   check.rows("experts", a.experts, DType::i32, tokens, dispatch::row_length(a.experts))
       .elements("offsets", a.offsets, DType::i32, a.offsets.n_elems())
       .require(a.offsets.n_elems() > 1, "offsets has ", a.offsets.n_elems(),
-               " elements; it needs one more than there are experts, at least 2");
+               " elements; it needs one more than there are experts, at least 2")
+      .require(a.offsets.n_elems() <= detail::kMostExperts + 1, "offsets has ", a.offsets.n_elems(),
+               " elements; there may be ", detail::kMostExperts + 1);
   check_choices(check, "source", a.source, rows, tokens);
   check.elements("position", a.position, DType::i32, rows);
   STRATA_TRY(check.status());

@@ -9,7 +9,7 @@
 
 #include "support/isas.h"
 #include "support/op_test.h"
-#include "support/reference_experts.h"
+#include "support/reference/experts.h"
 
 namespace strata::kernels {
 namespace {

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "support/op_test.h"
-#include "support/reference_experts.h"
+#include "support/reference/experts.h"
 
 namespace strata::kernels {
 namespace {
