@@ -5,6 +5,7 @@
 #include <strata/runtime/config/strict_json.h>
 
 #include "fuzz.h"
+#include "support/tiny_experts.h"
 
 namespace {
 
@@ -38,6 +39,7 @@ std::string with_keys_of(std::string_view family, const json& values, std::size_
   config.hidden = 16;
   config.ffn = 64;
   config.vocab = config.positions = 8;
+  strata::test::set_tiny_experts(config);
   json model = json::parse(strata::hf_config_json(config, strata::DType::f32));
   for (const json& value : values)
     std::next(model.begin(), static_cast<std::ptrdiff_t>(first++ % model.size())).value() = value;

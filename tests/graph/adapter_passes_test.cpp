@@ -8,6 +8,8 @@
 #include <strata/graph/passes.h>
 #include <strata/model/decoder.h>
 
+#include "support/tiny_experts.h"
+
 namespace strata {
 namespace {
 
@@ -23,6 +25,7 @@ DecoderConfig decoder(std::string_view family = "llama") {
   config.vocab = 50;
   config.seq = 8;
   config.positions = 16;
+  test::set_tiny_experts(config);
   return config;
 }
 Program recorded(std::int64_t batch = 3, std::string_view family = "llama") {

@@ -73,6 +73,29 @@ TEST(BuilderTest, EveryOpRefusesShapesAndDtypesThatDoNotMatch) {
   EXPECT_TRUE(refuses([](Builder& b, Value x, Value i, Value) {
     b.rope(x, i, b.rope_table(4, 4, {}), {1, 1}, false);
   }));
+  const auto routed = [](Builder& b, Value x, std::int32_t k = 2) { return b.router_top_k(x, k, {}); };
+  EXPECT_TRUE(refuses([&](Builder& b, Value x, Value, Value) { routed(b, x, 7); }));
+  EXPECT_TRUE(refuses([&](Builder& b, Value x, Value, Value) { routed(b, x, 0); }));
+  EXPECT_TRUE(refuses([&](Builder& b, Value x, Value i, Value) { b.router_top_k(x, 2, {}, i); }));
+  EXPECT_TRUE(refuses([&](Builder& b, Value x, Value, Value) { b.route_rows({x, x}, 6); }));
+  EXPECT_TRUE(refuses(
+      [&](Builder& b, Value x, Value, Value) { b.gather_rows(x, b.route_rows(routed(b, x), 6), 1); }));
+  EXPECT_TRUE(
+      refuses([&](Builder& b, Value x, Value, Value) { b.sum_rows(x, b.route_rows(routed(b, x), 6), 2); }));
+  EXPECT_TRUE(refuses([&](Builder& b, Value x, Value, Value) {
+    b.expert_linear(x, b.param("e", {5, 2, 6}, {}), b.route_rows(routed(b, x), 6));
+  }));
+  EXPECT_TRUE(refuses([&](Builder& b, Value x, Value, Value) {
+    b.expert_gate(x, routed(b, x).weights, b.route_rows(routed(b, x), 6).source, {});
+  }));
+  EXPECT_FALSE(refuses([&](Builder& b, Value x, Value, Value) {
+    const Routed chosen = routed(b, x);
+    const RoutedRows rows = b.route_rows(chosen, 6);
+    const Value inner = b.expert_linear(b.gather_rows(x, rows, 2), b.param("e", {6, 4, 6}, {}), rows);
+    const Value ys = b.expert_linear(b.expert_gate(inner, chosen.weights, rows.source, {}),
+                                     b.param("d", {6, 6, 2}, {}), rows, b.param("c", {6, 6}, {}));
+    b.sum_rows(ys, rows, 2, x);
+  }));
   EXPECT_FALSE(refuses([](Builder& b, Value x, Value i, Value) {
     b.cross_entropy(b.attention(b.gelu(b.add(x, x)), {2, 2}, 4, {}, i), i);
   }));

@@ -9,6 +9,8 @@
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
+#include "support/tiny_experts.h"
+
 namespace strata::test {
 
 inline Program decoder_program(const DecoderConfig& config, std::int64_t batch,
@@ -37,6 +39,7 @@ inline DecoderConfig make_realistic_config(std::string_view family) {
   config.ffn = grouped ? 2048 : 3072;
   config.vocab = 50257;
   config.seq = 1024;
+  set_tiny_experts(config);
   return config;
 }
 

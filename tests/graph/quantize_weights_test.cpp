@@ -6,6 +6,8 @@
 #include <strata/model/adapter/weight_parts.h>
 #include <strata/model/decoder.h>
 
+#include "support/tiny_experts.h"
+
 namespace strata {
 namespace {
 
@@ -13,14 +15,14 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 DecoderConfig config_of(std::string_view family) {
-  DecoderConfig config;
-  config.family = family;
+  DecoderConfig config = decoder_for_family(family).value();
   config.layers = 2;
   config.hidden = 32;
   config.heads = 4;
   config.ffn = 64;
   config.vocab = 50;
   config.seq = 8;
+  test::set_tiny_experts(config);
   return config;
 }
 Program frozen(std::string_view family) {
@@ -37,7 +39,7 @@ TEST(QuantizeWeightsTest, EveryMatrixOfTheBlocksIsQuantizedAndNothingElse) {
     std::size_t n = 0;
     for (std::size_t p = 0; p < after.params.size(); ++p) {
       const ParamInfo &was = before.params[p], &now = after.params[p];
-      const bool is_matrix = was.name.starts_with("layers.") && was.shape.rank == 2;
+      const bool is_matrix = test::is_linear_matrix(was);
       EXPECT_EQ(now.quantized.format != kernels::WeightFormat::full, is_matrix) << family << " " << was.name;
       if (!is_matrix) continue;
       ++n;
@@ -45,7 +47,7 @@ TEST(QuantizeWeightsTest, EveryMatrixOfTheBlocksIsQuantizedAndNothingElse) {
       EXPECT_EQ(now.shape, Shape({now.quantized.bytes()})) << was.name;
       EXPECT_EQ(after.value(now.value).dtype, DType::u8);
     }
-    EXPECT_EQ(n, 2u * 4u) << family;
+    EXPECT_GE(n, 2u * 2u) << family << ": those of attention, at least";
     EXPECT_TRUE(has_op(after, Op::linear_quantized));
   }
 }

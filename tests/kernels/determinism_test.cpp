@@ -4,6 +4,10 @@
 #include <strata/kernels/dora.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/embedding.h>
+#include <strata/kernels/experts/expert_linear.h>
+#include <strata/kernels/experts/gate.h>
+#include <strata/kernels/experts/router.h>
+#include <strata/kernels/experts/rows.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/linear_cross_entropy.h>
@@ -207,6 +211,40 @@ std::vector<float> subspace_case(ThreadPool& pool) {
   return joined({basis.values(), energy.values(), rho.values()});
 }
 
+// A layer of experts: some of them have more than a panel of rows, and some have a few.
+std::vector<float> experts_case(ThreadPool& pool) {
+  const std::int64_t tokens = 150, k = 3, rows = tokens * k, h = 70, f = 50;
+  std::vector<std::int32_t> chosen(static_cast<std::size_t>(rows)), offsets(10), source = chosen,
+                                                                                 position = chosen;
+  TensorView choices = test::view(chosen);
+  choices.shape = {tokens, k};
+  Tensor logits({tokens, 9}, Values(1).floats(tokens * 9)), x({tokens, h}, Values(2).floats(tokens * h)),
+      up({9, 2 * f, h}, Values(3).floats(18 * f * h)), down({9, h, f}, Values(4).floats(9 * h * f));
+  Tensor weights = Tensor::unwritten({tokens, k}), dweights = weights, xs = Tensor::unwritten({rows, h}),
+         ys = xs, gates = Tensor::unwritten({rows, 2 * f}), a = Tensor::unwritten({rows, f}), da = a, y = x,
+         dlogits = logits, ddown = down, db = Tensor::unwritten({9, h});
+  Workspace space(expert_linear_forward_workspace_bytes({rows, 9, 2 * f, h, DType::f32}));
+  router_top_k_host({logits.view(), {}, choices, weights.view(), {.renormalize = true}}, pool);
+  route_rows_host({choices, test::view(offsets), test::view(source), test::view(position)}, pool);
+  gather_rows_host({x.view(), test::view(source), xs.view()}, pool);
+  const TensorView at = test::view(offsets);
+  expert_linear_forward_host({xs.view(), up.view(), {}, at, gates.view(), 0, space.view()}, pool);
+  const ExpertGate gate = {ExpertGate::Kind::clamped, 3.0f, 1.702f};
+  expert_gate_forward_host({gates.view(), weights.view(), test::view(source), a.view(), gate}, pool);
+  expert_linear_forward_host({a.view(), down.view(), {}, at, ys.view(), 0, space.view()}, pool);
+  sum_rows_host({ys.view(), test::view(position), x.view(), y.view()}, pool);
+  expert_linear_backward_input_host({xs.view(), down.view(), at, da.view(), 0, space.view()}, pool);
+  expert_linear_backward_weight_host({xs.view(), a.view(), at, ddown.view(), 0, true}, pool);
+  expert_linear_backward_bias_host({xs.view(), at, db.view()}, pool);
+  expert_gate_backward_host(
+      {gates.view(), weights.view(), test::view(source), da.view(), gates.view(), dweights.view(), gate},
+      pool);
+  router_top_k_backward_host({logits.view(), choices, dweights.view(), dlogits.view(), {.renormalize = true}},
+                             pool);
+  return joined(
+      {weights.values(), y.values(), ddown.values(), db.values(), gates.values(), dlogits.values()});
+}
+
 class DeterminismTest : public ::testing::TestWithParam<ThreadCase> {};
 
 TEST_P(DeterminismTest, ThreadsNeverChangeABit) {
@@ -237,7 +275,8 @@ INSTANTIATE_TEST_SUITE_P(
                       ThreadCase{"linear", &linear_case}, ThreadCase{"elementwise", &elementwise_case},
                       ThreadCase{"cross_entropy", &cross_entropy_case},
                       ThreadCase{"log_probs", &log_probs_case}, ThreadCase{"attention", &attention_case},
-                      ThreadCase{"dora", &dora_case}, ThreadCase{"subspace", &subspace_case}),
+                      ThreadCase{"dora", &dora_case}, ThreadCase{"subspace", &subspace_case},
+                      ThreadCase{"experts", &experts_case}),
     [](const auto& test_case) { return std::string(test_case.param.name); });
 
 }  // namespace

@@ -9,6 +9,9 @@
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/embedding.h>
+#include <strata/kernels/experts/expert_linear.h>
+#include <strata/kernels/experts/gate.h>
+#include <strata/kernels/experts/rows.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/rmsnorm.h>
@@ -195,6 +198,27 @@ std::vector<Tensor> bias_case(const DtypeSetup& k) {
   return {db};
 }
 
+std::vector<Tensor> experts_case(const DtypeSetup& k) {
+  const std::int64_t tokens = 50, chosen = 4, rows = tokens * chosen, h = 99;
+  std::vector<std::int32_t> experts = Values(1).below(rows, 7), offsets(8),
+                            source(static_cast<std::size_t>(rows)), position = source;
+  route_rows_host({test::view(experts), test::view(offsets), test::view(source), test::view(position)},
+                  k.pool);
+  Tensor x = k.in({tokens, h}, 2), xs = k.out({rows, h}), gates = k.in({rows, 2 * h}, 3, 8.0),
+         da = k.in({rows, h}, 4), a = k.out({rows, h}), y = k.out({tokens, h}), dgates = k.out({rows, 2 * h}),
+         weights({rows}, Values(5).floats(rows)), dweights = k.stat({rows}), db = k.gradient({7, h}, 6);
+  const ExpertGate gate = {ExpertGate::Kind::clamped, 3.0f, 1.702f};
+  gather_rows_host({x.view(), test::view(source), xs.view()}, k.pool);
+  expert_gate_forward_host({gates.view(), weights.view(), test::view(source), a.view(), gate}, k.pool);
+  expert_gate_backward_host(
+      {gates.view(), weights.view(), test::view(source), da.view(), dgates.view(), dweights.view(), gate},
+      k.pool);
+  sum_rows_host({da.view(), test::view(position), x.view(), y.view()}, k.pool);
+  expert_linear_backward_bias_host({da.view(), test::view(offsets), db.view(), 0, k.accumulate_gradients},
+                                   k.pool);
+  return {xs, a, dgates, dweights, y, db};
+}
+
 // One op with 16-bit tensors, and gradients in f32 or in the same dtype.
 struct StorageCase {
   OpCase op;
@@ -212,12 +236,13 @@ struct StorageCase {
 
 std::vector<StorageCase> all_storage_cases() {
   std::vector<StorageCase> all;
-  for (const OpCase& op : {OpCase{"elementwise", &elementwise_case}, OpCase{"embedding", &embedding_case},
-                           OpCase{"layernorm", &layernorm_case}, OpCase{"rmsnorm", &rmsnorm_case},
-                           OpCase{"no_rows", &no_rows_case}, OpCase{"heads", &heads_case},
-                           OpCase{"cross_entropy", &cross_entropy_case},
-                           OpCase{"few_classes", &few_classes_case}, OpCase{"attention", &attention_case},
-                           OpCase{"bias", &bias_case}, OpCase{"row_scores", &row_scores_case}})
+  for (const OpCase& op :
+       {OpCase{"elementwise", &elementwise_case}, OpCase{"embedding", &embedding_case},
+        OpCase{"layernorm", &layernorm_case}, OpCase{"rmsnorm", &rmsnorm_case},
+        OpCase{"no_rows", &no_rows_case}, OpCase{"heads", &heads_case},
+        OpCase{"cross_entropy", &cross_entropy_case}, OpCase{"few_classes", &few_classes_case},
+        OpCase{"attention", &attention_case}, OpCase{"bias", &bias_case},
+        OpCase{"row_scores", &row_scores_case}, OpCase{"experts", &experts_case}})
     for (const DType storage : {DType::bf16, DType::f16})
       for (const bool f32_gradients : {false, true}) all.push_back({op, storage, f32_gradients});
   return all;

@@ -10,6 +10,7 @@
 
 #include "model/adapter/small_decoder.h"
 #include "support/temp_dir.h"
+#include "support/tiny_experts.h"
 
 namespace strata {
 namespace {
@@ -73,7 +74,7 @@ TEST(LoraTargetsTest, AllLinearIsEveryMatrixOfTheBlocks) {
     std::int64_t rows = 0, wanted = 0;
     for (const LoraTarget& target : targets) rows += target.lora.part.rows;
     for (const ParamInfo& param : program.params)
-      if (param.shape.rank == 2 && param.name.starts_with("layers.")) wanted += param.shape.dim(0);
+      if (test::is_linear_matrix(param)) wanted += param.shape.dim(0);
     EXPECT_EQ(rows, wanted) << family;
     EXPECT_TRUE(add_lora(program, lora_groups(targets)).has_value()) << family;
   }

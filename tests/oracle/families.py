@@ -12,6 +12,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
+from experts import Mixture
 from layers import Rope, Rows, Unsupported, Weights, attention, gelu_tanh, rms_norm, soft_cap, split_heads, upcast_dtype
 
 
@@ -36,6 +37,10 @@ class Family:
         if not self.tied:
             named[self.final_table] = (self.vocab, self.hidden)
         return named
+
+    def per_expert(self, found):
+        """`found` under the names of files, where transformers' models stack tensors of experts."""
+        return found
 
     def without_effect(self, name):
         """Mask of the elements of this tensor that do not affect the result, or None. A bias of the keys adds
@@ -492,9 +497,40 @@ class Granite(Llama):
         return super().logits(tensors, tokens, doc_start) / self.logits_scaling
 
 
+class Qwen2Moe(Mixture, Qwen2):
+    """Yang et al. 2024: experts beside an MLP that computes every token, times a sigmoid."""
+
+
+class Qwen3Moe(Mixture, Qwen3):
+    """Yang et al. 2025."""
+
+    def default_head_dim(self):
+        return self.hidden // self.heads
+
+
+class Olmoe(Mixture, Olmo2):
+    """Muennighoff et al. 2024."""
+
+    pre_norms, post_norms = Llama.pre_norms, Llama.post_norms
+
+
+class Mixtral(Mixture, Mistral):
+    """Jiang et al. 2024."""
+
+    eps_by_default, renormalize = 1e-5, True
+    router, experts, parts = "block_sparse_moe.gate", "block_sparse_moe.experts.", ("w1", "w3", "w2")
+
+    def __init__(self, config):
+        super().__init__({"rope_theta": 1e6} | config)
+
+    def read_switches(self, config):
+        super().read_switches({"sliding_window": None} | config)
+
+
 FAMILIES = {"gpt2": Gpt2, "opt": Opt, "bloom": Bloom, "llama": Llama}
 FAMILIES |= {"qwen2": Qwen2, "qwen3": Qwen3, "glm": Glm, "glm4": Glm4, "mistral": Mistral, "olmo2": Olmo2}
 FAMILIES |= {"phi3": Phi3, "smollm3": SmolLm3, "gemma2": Gemma2, "gemma3_text": Gemma3, "granite": Granite}
+FAMILIES |= {"qwen2_moe": Qwen2Moe, "qwen3_moe": Qwen3Moe, "olmoe": Olmoe, "mixtral": Mixtral}
 
 
 def family_of(config):

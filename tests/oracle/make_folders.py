@@ -9,6 +9,7 @@ save_pretrained if that is installed (--own: never), the others here, in the sty
 import argparse
 import dataclasses
 import pathlib
+import tempfile
 import zlib
 
 import numpy as np
@@ -66,6 +67,10 @@ def gemma(model_type, name, **more):
     return base | more
 
 
+def experts(model_type, name, **more):
+    return llama_like(model_type, name, num_experts_per_tok=2, output_router_logits=False) | more
+
+
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32, beta_fast=4.0, beta_slow=1.0)
 # 8 wavelengths, with 32 original positions: one below 32 / 4 stays, those above 32 are scaled, one between is
 # blended.
@@ -115,6 +120,18 @@ CASES = [
                                attention_multiplier=0.2, logits_scaling=2.0), saved=True),
     Case("granite-scaled", llama_like("granite", "Granite", attention_bias=True, mlp_bias=True, head_dim=24, rope_scaling=YARN,
                                       embedding_multiplier=12.0, attention_multiplier=0.35, logits_scaling=0.8), dtype="BF16"),
+    Case("qwen2_moe", experts("qwen2_moe", "Qwen2Moe", num_experts=6, moe_intermediate_size=40, shared_expert_intermediate_size=56,
+                              mlp_only_layers=[1], use_sliding_window=False), saved=True),
+    Case("qwen2_moe-all", experts("qwen2_moe", "Qwen2Moe", num_experts=5, num_experts_per_tok=5, moe_intermediate_size=24,
+                                  shared_expert_intermediate_size=32, norm_topk_prob=True, use_sliding_window=False), shards=2),
+    Case("qwen3_moe", experts("qwen3_moe", "Qwen3Moe", num_experts=8, moe_intermediate_size=40, norm_topk_prob=True, head_dim=24),
+         saved=True),
+    Case("qwen3_moe-one", experts("qwen3_moe", "Qwen3Moe", num_experts=7, num_experts_per_tok=1, moe_intermediate_size=24,
+                                  decoder_sparse_step=2, attention_bias=True, tie_word_embeddings=True), dtype="BF16"),
+    Case("olmoe", experts("olmoe", "Olmoe", num_experts=8, num_experts_per_tok=3, num_key_value_heads=4), saved=True),
+    Case("olmoe-grouped", experts("olmoe", "Olmoe", num_experts=4, norm_topk_prob=True, attention_bias=True)),
+    Case("mixtral", experts("mixtral", "Mixtral", num_local_experts=8, sliding_window=None), saved=True),
+    Case("mixtral-sliding", experts("mixtral", "Mixtral", num_local_experts=4, sliding_window=WINDOW, head_dim=24), shards=3),
 ]  # fmt: skip
 
 
@@ -154,7 +171,7 @@ def make_case(case, folder, seed, own, of_bf16=False):
     if of_bf16:
         weights = {name: tensors.as_bf16(array) for name, array in weights.items()}
     folder.mkdir(parents=True, exist_ok=True)
-    if not (case.saved and not own and save_pretrained(case, weights, folder / "hf")):
+    if not (case.saved and not own and save_pretrained(case, family, weights, folder / "hf")):
         if case.bare:
             weights = {name.removeprefix(family.prefix): array for name, array in weights.items()}
         if case.old_buffers:
@@ -169,13 +186,18 @@ def make_case(case, folder, seed, own, of_bf16=False):
         tensors.write(folder / f"{rows}.safetensors", batches(seed, rows == "packed"))
 
 
-def save_pretrained(case, weights, folder):
+def save_pretrained(case, family, weights, folder):
     try:
         import torch
         import transformers
     except ImportError:
         return False
     transformers.utils.logging.disable_progress_bar()
+    if hasattr(family, "n_experts"):  # whose weights it stacks when it loads a folder
+        with tempfile.TemporaryDirectory() as plain:
+            tensors.write_folder(pathlib.Path(plain), case.config, weights, "F32", 1)
+            transformers.AutoModelForCausalLM.from_pretrained(plain, dtype=torch.float32).save_pretrained(folder)
+        return True
     model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**case.config))
     missing, unexpected = model.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()}, strict=False)
     if unexpected or any(name != "lm_head.weight" for name in missing):

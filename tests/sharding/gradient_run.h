@@ -15,6 +15,7 @@
 #include <strata/runtime/str.h>
 
 #include "sharding/sharded_run.h"
+#include "support/tiny_experts.h"
 
 namespace strata::test {
 
@@ -28,6 +29,7 @@ inline DecoderConfig small_config(std::string_view family, int ranks = 2) {
   config.ffn = 48;
   config.vocab = 41;
   config.seq = 8;
+  set_tiny_experts(config);
   if (ranks != 3) return config;
   config.hidden = 48;
   config.heads = 6;

@@ -9,6 +9,7 @@
 #include <strata/plan/split/split_model.h>
 
 #include "support/temp_dir.h"
+#include "support/tiny_experts.h"
 
 namespace strata::test {
 
@@ -22,6 +23,7 @@ DecoderConfig split_model(std::string_view family, bool in_threes) {
   config.ffn = 96;
   config.vocab = kSplitVocab;
   config.seq = in_threes ? 12 : 16;
+  set_tiny_experts(config);
   return config;
 }
 

@@ -1,10 +1,28 @@
 #include <strata/config/model_choice.h>
 
+#include <algorithm>
+#include <cstdint>
+
 #include <strata/config/train_config.h>
 #include <strata/runtime/assert.h>
 #include <strata/config/objective.h>
 
 namespace strata {
+
+namespace {
+
+// A mixture of experts that states nothing else has eight experts, two of which compute a token.
+void set_experts(DecoderConfig& decoder, const TrainConfig::Model& m) {
+  const bool has_experts = family_limits(m.family).experts;
+  ExpertsConfig& e = decoder.experts;
+  e.n = m.experts.value_or(has_experts ? 8 : 0);
+  e.per_token =
+      m.experts_per_token.value_or(has_experts ? static_cast<int>(std::min<std::int64_t>(2, e.n)) : 0);
+  e.ffn = m.expert_ffn.value_or(has_experts ? m.ffn : 0);
+  e.shared_ffn = m.shared_ffn.value_or(e.shared_gate ? m.ffn : 0);
+}
+
+}  // namespace
 
 DecoderConfig decoder_config(const TrainConfig& config) {
   const TrainConfig::Model& m = config.model;
@@ -20,6 +38,7 @@ DecoderConfig decoder_config(const TrainConfig& config) {
   decoder.heads = m.heads;
   decoder.kv_heads = m.kv_heads.value_or(0);
   decoder.ffn = m.ffn;
+  set_experts(decoder, m);
   decoder.vocab = m.vocab;
   decoder.seq = m.seq;
   decoder.scores = objective_of(config).scores;

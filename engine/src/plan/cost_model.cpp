@@ -19,10 +19,19 @@ double smallest_dim(const LoweredInstr& instr) {
   double min_dim = 1e30;
   for (const Operand& operand : instr.in) {
     if (operand.location == Operand::Location::none || operand.shape.rank < 2) continue;
-    for (int d = 0; d < operand.shape.rank; ++d)
+    for (int d = operand.shape.rank - 2; d < operand.shape.rank; ++d)  // those of experts are stacked
       min_dim = std::min(min_dim, static_cast<double>(operand.shape.dim(d)));
   }
   return min_dim;
+}
+
+/// The mean number of rows of an expert in an op on stacked matrices.
+double rows_of_expert(const LoweredInstr& instr) {
+  double experts = 1;
+  for (const auto* operands : {&instr.in, &instr.out})
+    for (const Operand& operand : *operands)
+      if (operand.shape.rank == 3) experts = static_cast<double>(operand.shape.dim(0));
+  return static_cast<double>(instr.in[0].shape.dim(0)) / experts;
 }
 
 BlockedWork blocks_of(const LoweredInstr& instr) {
@@ -84,6 +93,10 @@ double instruction_s(const LoweredInstr& instr, double flops, const MachineProfi
       within_blocks = blocks.row_bytes / profile.device_bytes_per_s;
     }
     seconds = std::max(seconds, flops / profile.gemm_flops_per_s(gemm_dtype(instr), side)) + within_blocks;
+  } else if (kind == OpKind::expert_gemm) {
+    const double side = std::min(smallest_dim(instr), rows_of_expert(instr));
+    seconds -= static_cast<double>(instr.out.back().bytes()) / profile.device_bytes_per_s;  // reserved memory
+    seconds = std::max(seconds, flops / profile.gemm_flops_per_s(gemm_dtype(instr), side));
   } else if (kind == OpKind::attention || kind == OpKind::attention_backward) {
     const bool backward = kind == OpKind::attention_backward;
     seconds = std::max(seconds, flops / attention_rate(instr, backward, profile));

@@ -23,6 +23,7 @@ Specs infer_linear(In in, const Attrs& attrs) {
   return gemm_output("y", {in[0]->shape.dim(0), in[1]->shape.dim(0)}, a.f32_out ? DType::f32 : in[0]->dtype,
                      a.gemm);
 }
+// The gradient of an f32 result of 16-bit operands has their dtype.
 void vjp_linear(VjpContext& c) {
   const ValueId dy = c.grad_output(0);
   if (c.needs_input_grad(2)) c.emit(Op::linear_backward_bias, {dy, c.in(2)}, {2, -1});

@@ -15,11 +15,6 @@
 namespace strata::kernels::detail {
 namespace {
 
-TileScratch& scratch() {
-  static TileScratch all;  // scratch memory, so sharing it between all pools changes no result
-  return all;
-}
-
 template <class T>
 void add_row_bias(const Gemm& g, const T* bias) {
   auto* c = static_cast<float*>(g.c);
@@ -36,17 +31,6 @@ void prefetch_result(const Gemm& g) {
     for (std::int64_t j = 0; j < g.n; j += kLine) __builtin_prefetch(c + i * g.ldc + j, 1, 2);
 }
 
-/// Computes an f32 C from operands with stored dtype T.
-template <class T>
-void gemm_to_f32(const Gemm& g, float* panels) {
-  if (dtype_of<T> == DType::f32)
-    gemm_one_thread(g);
-  else if (dtype_of<T> == DType::bf16 && bf16_gemm() != Bf16Gemm::widened)
-    gemm_native_bf16(g);
-  else
-    gemm_widened(g, panels);
-}
-
 /// Computes one tile of a 16-bit C: the sum is computed in an f32 block, and the bias and the previous C are
 /// added before the only rounding. oneDNN's own bf16 destination was not faster when measured (one thread on
 /// Zen 5: the compact f32 tile is written and read in cache while the GEMM is bound by arithmetic).
@@ -56,7 +40,7 @@ void rounded_tile(const Gemm& g, const T* bias, float* block) {
   sum.c = block;
   sum.ldc = g.n;
   sum.accumulate = false;
-  gemm_to_f32<T>(sum, block + kLargestTile.rows * kLargestTile.columns);
+  gemm_to_f32(sum, block + kLargestTile.rows * kLargestTile.columns);
   add_row_bias(sum, bias);
   for (std::int64_t i = 0; i < g.m; ++i) {
     T* row = static_cast<T*>(g.c) + i * g.ldc;
@@ -72,15 +56,15 @@ void tile(const Gemm& g, const T* bias) {
     gemm_one_thread(g);
     add_row_bias(g, bias);
   } else {
-    float* block = scratch().acquire();
+    float* block = tile_scratch().acquire();
     if (g.c_dtype == DType::f32) {
       prefetch_result(g);
-      gemm_to_f32<T>(g, block);
+      gemm_to_f32(g, block);
       add_row_bias(g, bias);
     } else {
       rounded_tile(g, bias, block);
     }
-    scratch().release(block);
+    tile_scratch().release(block);
   }
 }
 
@@ -99,12 +83,26 @@ Gemm tile_of(const Gemm& g, const TileGrid& grid, std::int64_t row, std::int64_t
 
 }  // namespace
 
+TileScratch& tile_scratch() {
+  static TileScratch all;  // scratch memory, so sharing it between all pools changes no result
+  return all;
+}
+
+void gemm_to_f32(const Gemm& g, float* panels) noexcept {
+  if (g.dtype == DType::f32)
+    gemm_one_thread(g);
+  else if (g.dtype == DType::bf16 && bf16_gemm() != Bf16Gemm::widened)
+    gemm_native_bf16(g);
+  else
+    gemm_widened(g, panels);
+}
+
 void gemm_tiled(const Gemm& g, const void* row_bias, ThreadPool& pool) {
   if (g.m == 0 || g.n == 0) return;
   const TileGrid grid = tile_grid(g.m, g.n);
   const std::int64_t down = dispatch::ceil_div(g.m, grid.rows);
   const std::int64_t across = dispatch::ceil_div(g.n, grid.columns);
-  if (g.dtype != DType::f32) scratch().reserve(static_cast<std::size_t>(pool.threads()));
+  if (g.dtype != DType::f32) tile_scratch().reserve(static_cast<std::size_t>(pool.threads()));
   dispatch_dtype(g.dtype, [&]<class T>(std::type_identity<T>) {
     pool.parallel_for(down * across, [&](std::int64_t i) {
       const std::int64_t row = i / across * grid.rows, column = i % across * grid.columns;

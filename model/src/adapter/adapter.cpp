@@ -182,7 +182,12 @@ Result<Program> add_adapter(Program program, const DecoderConfig& config, const 
   if (const auto* lora = std::get_if<LoraSettings>(&settings))
     return add_lora_of(std::move(program), config, *lora, use);
   const DecoderConfig whole = with_derived_sizes(config);
-  if (const auto* bottleneck = std::get_if<BottleneckSettings>(&settings))
+  if (const auto* bottleneck = std::get_if<BottleneckSettings>(&settings); bottleneck && config.experts.n > 0)
+    return Status::error(
+        Code::unsupported,
+        str("series and parallel adapters follow MLPs, but those of ", family_limits(config.family).title,
+            " are mixtures of experts; lora, prompt, p-tuning and prefix can adapt it"));
+  else if (bottleneck != nullptr)
     return add_bottlenecks(std::move(program), bottleneck_modules(whole, *bottleneck));
   const std::int64_t n = virtual_tokens(settings);
   STRATA_TRY(check_positions(program, whole, n));

@@ -36,7 +36,9 @@ std::vector<Matrix> matrices_of(const std::vector<HfTensor>& tensors) {
     const bool of_tokens = tensor.param == "tokens.weight", of_head = tensor.param == "head.weight";
     if (of_tokens) tokens = &tensor;
     has_head = has_head || of_head || tensor.param == "score.weight";
-    if (tensor.shape.size() != 2 || !(tensor.param.starts_with("layers.") || of_tokens || of_head)) continue;
+    if (tensor.shape.size() != 2 || !tensor.is_linear ||
+        !(tensor.param.starts_with("layers.") || of_tokens || of_head))
+      continue;
     const bool transposed = tensor.layout == HfTensor::Layout::transposed;
     matrices.push_back({module_of(tensor), tensor.param, tensor.layout, tensor.first_row,
                         static_cast<std::int64_t>(tensor.shape[transposed ? 1 : 0]),

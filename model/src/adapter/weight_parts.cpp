@@ -13,7 +13,7 @@ std::vector<WeightParts> weight_parts(const DecoderConfig& config) {
   std::vector<WeightParts> weights;
   std::map<std::string, std::map<std::int64_t, std::int64_t>> rows_of;  // keyed by matrix and first row
   for (const HfTensor& tensor : tensors) {
-    if (tensor.shape.size() != 2 || !tensor.param.starts_with("layers.")) continue;
+    if (tensor.shape.size() != 2 || !tensor.is_linear || !tensor.param.starts_with("layers.")) continue;
     const auto [found, is_new] = rows_of.try_emplace(tensor.param);
     if (is_new) weights.push_back({tensor.param});
     const std::size_t rows = tensor.layout == HfTensor::Layout::transposed ? 1 : 0;

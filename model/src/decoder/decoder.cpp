@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <strata/graph/builder.h>
+#include <strata/kernels/values/expert_rules.h>
 #include <strata/runtime/float16.h>
 #include <strata/runtime/str.h>
 
@@ -162,7 +163,10 @@ class Recorder {
     const Value keys = b_.state(name + ".keys", shape), values = b_.state(name + ".values", shape);
     return b_.cached_attention(qkv, positions_, slots_, keys, values, heads_, scores);
   }
-  Value mlp(const std::string& name, Value x) {
+  Value mlp(const std::string& name, std::size_t layer, Value x) {
+    return c_.experts.n > 0 && c_.experts.layers[layer] ? mixture(name, x) : dense(name, x);
+  }
+  Value dense(const std::string& name, Value x) {
     using Mlp = DecoderConfig::Mlp;
     const Value inner =
         linear(name + ".mlp_in", x, is_gated(c_.mlp) ? 2 * c_.ffn : c_.ffn, c_.hidden, c_.mlp_bias, kInitStd);
@@ -172,13 +176,44 @@ class Recorder {
                                                 : b_.gelu(inner);
     return linear(name + ".mlp_out", active, c_.hidden, c_.ffn, c_.mlp_bias, residual_std_);
   }
+  kernels::ExpertGate gate() const {
+    return {.kind = c_.mlp == DecoderConfig::Mlp::geglu ? kernels::ExpertGate::Kind::gelu
+                                                        : kernels::ExpertGate::Kind::silu};
+  }
+  Value mixture(const std::string& name, Value x) {
+    const ExpertsConfig& e = c_.experts;
+    const auto n = static_cast<std::int32_t>(e.n), k = static_cast<std::int32_t>(e.per_token);
+    const Value logits = b_.linear_f32(x, weight(name + ".router.weight", {e.n, c_.hidden}, kInitStd));
+    const Routed routed = b_.router_top_k(logits, k, e.rule);
+    const RoutedRows rows = b_.route_rows(routed, n);
+    const Value in = weight(name + ".experts_in.weight", {e.n, 2 * e.ffn, c_.hidden}, kInitStd);
+    const Value inner = b_.expert_linear(b_.gather_rows(x, rows, k), in, rows);
+    const Value active = b_.expert_gate(inner, routed.weights, rows.source, gate());
+    const Value out = weight(name + ".experts_out.weight", {e.n, c_.hidden, e.ffn}, residual_std_);
+    const Value ys = b_.expert_linear(active, out, rows);
+    return b_.sum_rows(ys, rows, k, e.shared_ffn > 0 ? shared(name, x) : Value{});
+  }
+  // An MLP that computes all tokens. With a gate, it is an expert that a router of its own chooses, always.
+  Value shared(const std::string& name, Value x) {
+    const ExpertsConfig& e = c_.experts;
+    const Value inner = linear(name + ".mlp_in", x, 2 * e.shared_ffn, c_.hidden, c_.mlp_bias, kInitStd);
+    Value active;
+    if (e.shared_gate) {
+      const Value logits = b_.linear_f32(x, weight(name + ".shared_gate.weight", {1, c_.hidden}, kInitStd));
+      const Routed routed = b_.router_top_k(logits, 1, {.score = kernels::RouterRule::Score::sigmoid});
+      active = b_.expert_gate(inner, routed.weights, b_.route_rows(routed, 1).source, gate());
+    } else {
+      active = c_.mlp == DecoderConfig::Mlp::geglu ? b_.geglu(inner) : b_.swiglu(inner);
+    }
+    return linear(name + ".mlp_out", active, c_.hidden, e.shared_ffn, c_.mlp_bias, residual_std_);
+  }
   Value block(std::size_t layer, Value x) {
     const std::string name = str("layers.", layer);
     b_.region(name, true);
     Value added = attention(name, layer, c_.pre_norms ? norm(name + ".attn_norm", x) : x);
     if (c_.post_norms) added = norm(name + ".attn_post_norm", added);
     x = b_.add(x, scaled(added, c_.residual_factor));
-    added = mlp(name, c_.pre_norms ? norm(name + ".mlp_norm", x) : x);
+    added = mlp(name, layer, c_.pre_norms ? norm(name + ".mlp_norm", x) : x);
     if (c_.post_norms) added = norm(name + ".mlp_post_norm", added);
     return b_.add(x, scaled(added, c_.residual_factor));
   }

@@ -14,6 +14,7 @@ using Position = DecoderConfig::Position;
 // Far above any model, and low enough that no product of sizes comes near 2^63.
 constexpr std::int64_t kMaxLayers = 10000;
 constexpr std::int64_t kMaxWidth = 1 << 20;
+constexpr std::int64_t kMaxExperts = 1 << 16;
 constexpr std::int64_t kMaxVocab = 1 << 22;
 constexpr std::int64_t kMaxPositions = std::int64_t{1} << 31;
 
@@ -83,6 +84,40 @@ void check_decoder_attention(const DecoderConfig& c, DecoderProblems& problems) 
                     " for logits; each must be above 0"));
 }
 
+void check_experts(const DecoderConfig& c, DecoderProblems& problems) {
+  const ExpertsConfig& e = c.experts;
+  const FamilyLimits limits = family_limits(c.family);
+  problems.need(limits.experts == (e.n > 0) || limits.title.empty(),
+                str("model.experts is ", e.n, ", but the MLPs of ", limits.title,
+                    limits.experts ? " are mixtures of experts" : " are no mixtures of experts"));
+  if (e.n == 0) {
+    problems.need(e.per_token == 0 && e.ffn == 0 && e.shared_ffn == 0,
+                  str("model.experts_per_token is ", e.per_token, ", model.expert_ffn ", e.ffn,
+                      " and model.shared_ffn ", e.shared_ffn, ", but model.experts is 0"));
+    return;
+  }
+  problems.need_range("experts", e.n, kMaxExperts);
+  problems.need(e.per_token >= 1 && e.per_token <= e.n,
+                str("model.experts_per_token is ", e.per_token, " and model.experts ", e.n,
+                    "; the first must be 1 to the second"));
+  problems.need_range("expert_ffn", e.ffn, 4 * kMaxWidth);
+  problems.need(limits.expert_ffn || e.ffn == c.ffn, str("model.expert_ffn is ", e.ffn, " and model.ffn ",
+                                                         c.ffn, "; in ", limits.title, " they are equal"));
+  problems.need(e.shared_ffn >= 0 && e.shared_ffn <= 4 * kMaxWidth,
+                str("model.shared_ffn is ", e.shared_ffn));
+  problems.need(is_gated(c.mlp),
+                str("model.experts is ", e.n, ", but the MLPs of ", c.family, " have no gate"));
+  problems.need(c.layers < 1 || c.layers > kMaxLayers || std::ssize(e.layers) == c.layers,
+                str("experts have ", e.layers.size(), " layers, but the model has ", c.layers));
+  const auto& [score, renormalize, eps, scale, groups, top_groups] = e.rule;
+  problems.need(groups >= 1 && divides(groups, e.n) && top_groups >= 1 && top_groups <= groups,
+                str("a router with ", top_groups, " of ", groups, " groups of ", e.n, " experts"));
+  problems.need(groups < 1 || !divides(groups, e.n) || e.per_token <= top_groups * (e.n / groups),
+                str("model.experts_per_token is ", e.per_token, ", but the router chooses among ", top_groups,
+                    " of ", groups, " groups of ", e.n, " experts"));
+  problems.need(eps >= 0 && scale > 0, str("a router with an eps of ", eps, " and a scale of ", scale));
+}
+
 }  // namespace
 
 float embedding_scale(const DecoderConfig& c) {
@@ -102,6 +137,9 @@ DecoderConfig with_derived_sizes(DecoderConfig c) {
   if (c.rotary_dim == 0) c.rotary_dim = c.rotary_interleaved ? c.head_dim / 2 : c.head_dim;
   if (c.layers < 1 || c.layers > kMaxLayers) return c;  // validate() returns the error
   if (c.rope_layers.empty()) c.rope_layers = but_every(c.no_rope_every, c.layers);
+  if (c.experts.n > 0 && c.experts.ffn == 0) c.experts.ffn = c.ffn;
+  if (c.experts.n > 0 && c.experts.layers.empty())
+    c.experts.layers.assign(static_cast<std::size_t>(c.layers), true);
   if (c.sliding.empty())
     c.sliding = c.window > 0 ? but_every(c.full_every, c.layers)
                              : std::vector<bool>(static_cast<std::size_t>(c.layers), false);
@@ -118,6 +156,7 @@ Status validate(const DecoderConfig& config) {
   const DecoderConfig c = with_derived_sizes(config);
   check_decoder_sizes(c, config.head_dim != 0, problems);
   check_decoder_attention(c, problems);
+  check_experts(c, problems);
   return problems.text.empty() ? Status::ok() : Status::error(Code::invalid, problems.text);
 }
 

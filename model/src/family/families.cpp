@@ -100,6 +100,22 @@ void granite(DecoderConfig& c) {
   c.logit_divisor = 8;
 }
 
+void qwen2_moe(DecoderConfig& c) {
+  qwen2(c);
+  c.experts.shared_gate = true;
+}
+void olmoe(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1e-5f;
+  c.qk_norm = DecoderConfig::QkNorm::whole;
+}
+void mixtral(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1e-5f;
+  c.frequencies.theta = 1e6f;
+  c.experts.rule.renormalize = true;
+}
+
 // The names of tensors.
 
 // clang-format off
@@ -145,6 +161,26 @@ constexpr HfNames kOlmo2 = [] {
 constexpr HfNames kGemma = [] {
   HfNames names = kOlmo2;
   names.mlp_norm = "pre_feedforward_layernorm";
+  return names;
+}();
+
+constexpr HfNames kQwenMoe = [] {
+  HfNames names = kLlama;
+  names.router = "mlp.gate";
+  names.experts = "mlp.experts.";
+  names.expert_in = {"gate_proj", "up_proj"};
+  names.expert_out = "down_proj";
+  names.shared_in = {"mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj"};
+  names.shared_out = "mlp.shared_expert.down_proj";
+  names.shared_gate = "mlp.shared_expert_gate";
+  return names;
+}();
+constexpr HfNames kMixtral = [] {
+  HfNames names = kLlama;
+  names.router = "block_sparse_moe.gate";
+  names.experts = "block_sparse_moe.experts.";
+  names.expert_in = {"w1", "w3"};
+  names.expert_out = "w2";
   return names;
 }();
 
@@ -202,6 +238,20 @@ constexpr Family kFamilies[] = {
     {.name = "granite", .change = granite, .limits = {.title = "Granite"},
      .hf = {.class_name = "Granite", .names = kLlama, .mlp_bias = HfKey::written, .has_factors = true},
      .gguf = {.name = "granite", .permutes_qk = true, .out_biases = true, .rope_factors = true, .factors = true}},
+    {.name = "qwen2_moe", .change = qwen2_moe, .limits = {.title = "Qwen2-MoE", .experts = true},
+     .hf = {.class_name = "Qwen2Moe", .names = kQwenMoe, .windows = HfWindows::from_layer, .attention_bias = HfKey::ignored,
+            .experts = HfExperts::qwen},
+     .gguf = {.name = ""}},
+    {.name = "qwen3_moe", .change = qwen3, .limits = {.title = "Qwen3-MoE", .experts = true},
+     .hf = {.class_name = "Qwen3Moe", .names = kQwenMoe, .experts = HfExperts::qwen},
+     .gguf = {.name = ""}},
+    {.name = "olmoe", .change = olmoe, .limits = {.title = "OLMoE", .experts = true, .expert_ffn = false},
+     .hf = {.class_name = "Olmoe", .names = kQwenMoe, .experts = HfExperts::olmoe},
+     .gguf = {.name = ""}},
+    {.name = "mixtral", .change = mixtral, .limits = {.title = "Mixtral", .experts = true, .expert_ffn = false},
+     .hf = {.class_name = "Mixtral", .names = kMixtral, .windows = HfWindows::all, .attention_bias = HfKey::ignored,
+            .mlp_bias = HfKey::ignored, .experts = HfExperts::mixtral},
+     .gguf = {.name = ""}},
 };
 // clang-format on
 

@@ -18,6 +18,11 @@ struct HfNames {
   std::string_view q_norm = {}, k_norm = {}, attn_out, attn_post_norm = {}, mlp_norm;
   std::array<std::string_view, 2> mlp_in;  ///< one tensor, or gate and up
   std::string_view mlp_out, mlp_post_norm = {}, final_norm;
+  std::string_view router = {}, experts = {};      ///< expert 3 of a layer is `experts` "3."
+  std::array<std::string_view, 2> expert_in = {};  ///< gate and up
+  std::string_view expert_out = {};
+  std::array<std::string_view, 2> shared_in = {};  ///< gate and up of the MLP beside the experts
+  std::string_view shared_out = {}, shared_gate = {};
   bool transposed = false;   ///< matrices of the layers are [in, out]
   bool qkv_by_head = false;  ///< each head has its rows of queries, keys and values next to each other
 };
@@ -33,6 +38,14 @@ enum class HfWindows : std::uint8_t {
   from_layer,    ///< the layers from max_window_layers on if use_sliding_window is true
   without_rope,  ///< the layers without RoPE if use_sliding_window is true
   by_pattern,    ///< all layers but every sliding_window_pattern-th
+};
+
+/// The keys of mixtures of experts.
+enum class HfExperts : std::uint8_t {
+  none,
+  qwen,     ///< dense layers by mlp_only_layers and decoder_sparse_step, moe_intermediate_size
+  olmoe,    ///< intermediate_size is that of an expert
+  mixtral,  ///< num_local_experts, intermediate_size; chosen scores are always renormalized
 };
 
 /// Whether a key has an effect, and whether it is always written.
@@ -54,6 +67,7 @@ struct HfFamily {
   bool has_rope_scalings = true;  ///< all that strata computes
   bool is_gemma = false;          ///< has keys of soft caps, and hidden_activation
   bool has_factors = false;       ///< has keys of four factors, each of which is 1 without it
+  HfExperts experts = HfExperts::none;
 };
 
 /// A family's architecture in llama.cpp: src/models/ there has a file for each, and conversion/ what its

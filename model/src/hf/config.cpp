@@ -161,6 +161,40 @@ void read_factors(Keys& k, DecoderConfig& c) {
 
 constexpr std::int64_t kMaxConfigLayers = 10000;
 
+/// Qwen's dense layers: those of mlp_only_layers, and all but every decoder_sparse_step-th.
+void read_dense_layers(Keys& k, DecoderConfig& c) {
+  const std::int64_t every = k.integer({"decoder_sparse_step"}, 1);
+  if (every < 1) return k.unsupported("decoder_sparse_step is 0");
+  for (std::int64_t i = 0; i < c.layers; ++i) c.experts.layers.push_back((i + 1) % every == 0);
+  const json* const dense = k.find({"mlp_only_layers"});
+  if (dense == nullptr) return;
+  if (!dense->is_array()) return k.unsupported("mlp_only_layers is not a list");
+  for (const json& layer : *dense) {
+    if (!layer.is_number_integer())
+      return k.unsupported(str("mlp_only_layers has ", layer.dump().substr(0, 80)));
+    if (const auto i = layer.get<std::int64_t>(); i >= 0 && i < c.layers)
+      c.experts.layers[static_cast<std::size_t>(i)] = false;
+  }
+}
+
+void read_experts(Keys& k, DecoderConfig& c, detail::HfExperts how) {
+  using enum detail::HfExperts;
+  if (how == none) return;
+  ExpertsConfig& e = c.experts;
+  e.n = k.integer({"num_experts", "num_local_experts"});
+  e.per_token = k.integer({"num_experts_per_tok"});
+  e.ffn = how == qwen ? k.integer({"moe_intermediate_size"}) : c.ffn;
+  if (how != mixtral) e.rule.renormalize = k.flag("norm_topk_prob", false);
+  if (how == qwen) read_dense_layers(k, c);
+  if (e.shared_gate) {
+    e.shared_ffn = k.integer({"shared_expert_intermediate_size"});
+    c.qkv_bias = k.flag("qkv_bias", c.qkv_bias);
+  }
+  if (k.find({"clip_qkv"}) != nullptr) k.unsupported("clip_qkv limits queries, keys and values");
+  // transformers adds the auxiliary loss only if it is asked for the logits of routers.
+  k.must_be("output_router_logits", false, false);
+}
+
 void read_llama(Keys& k, DecoderConfig& c) {
   const HfFamily& family = detail::family_of(c).hf;
   c.layers = k.integer({"num_hidden_layers"});
@@ -176,6 +210,7 @@ void read_llama(Keys& k, DecoderConfig& c) {
   if (c.layers <= kMaxConfigLayers) {  // else validate() fails before anything per layer is allocated
     read_rope_layers(k, c);
     read_window(k, c, family.windows);
+    read_experts(k, c, family.experts);
   }
   const char* const act = family.is_gemma ? "hidden_activation" : "hidden_act";  // files may have both
   k.must_be_one_of(

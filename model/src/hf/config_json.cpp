@@ -54,6 +54,26 @@ json switches_json(const DecoderConfig& c) {
   return j;
 }
 
+/// The keys of mixtures of experts.
+json experts_json(const DecoderConfig& c) {
+  using enum detail::HfExperts;
+  const ExpertsConfig& e = c.experts;
+  const detail::HfExperts how = detail::family_of(c).hf.experts;
+  if (how == none) return json::object();
+  json j = {{how == mixtral ? "num_local_experts" : "num_experts", e.n},
+            {"num_experts_per_tok", e.per_token},
+            {"output_router_logits", false}};
+  if (how != mixtral) j["norm_topk_prob"] = e.rule.renormalize;
+  if (how != qwen) return j;
+  j["moe_intermediate_size"] = e.ffn;
+  j["decoder_sparse_step"] = 1;
+  j["mlp_only_layers"] = json::array();
+  for (std::size_t i = 0; i < e.layers.size(); ++i)
+    if (!e.layers[i]) j["mlp_only_layers"].push_back(i);
+  if (e.shared_gate) j.update({{"shared_expert_intermediate_size", e.shared_ffn}, {"qkv_bias", c.qkv_bias}});
+  return j;
+}
+
 json llama_json(const DecoderConfig& c) {
   const HfFamily& family = detail::family_of(c).hf;
   json j = {{"num_hidden_layers", c.layers},
@@ -69,6 +89,7 @@ json llama_json(const DecoderConfig& c) {
   if (family.mlp_bias == HfKey::written) j["mlp_bias"] = c.mlp_bias;
   j.update(detail::rope_json(c));
   j.update(switches_json(c));
+  j.update(experts_json(c));
   return j;
 }
 

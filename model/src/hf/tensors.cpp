@@ -1,5 +1,6 @@
 #include <strata/model/hf/tensors.h>
 
+#include <array>
 #include <utility>
 
 #include <strata/runtime/str.h>
@@ -25,7 +26,7 @@ class TensorListBuilder {
       matrix("positions", str(names_.positions), c_.positions + c_.position_offset, c_.hidden, Layout::rows);
     if (c_.embed_norm) norm("embed_norm", str(names_.embed_norm), c_.hidden);
     for (std::int64_t layer = 0; layer < c_.layers; ++layer)
-      block(str("layers.", layer, "."), str(names_.layer, layer, "."));
+      block(static_cast<std::size_t>(layer), str("layers.", layer, "."), str(names_.layer, layer, "."));
     norm("final_norm", str(names_.final_norm), c_.hidden);
     if (c_.scores) matrix("score", "score", 1, c_.hidden, Layout::rows);
     if (!c_.tied_head && !c_.scores) matrix("head", "lm_head", c_.vocab, c_.hidden, Layout::rows);
@@ -57,7 +58,37 @@ class TensorListBuilder {
              first_row);
   }
 
-  void block(const std::string& param, const std::string& name) {
+  void mlp(const std::string& param, const std::string& name, const std::array<std::string_view, 2>& in,
+           std::string_view out, std::int64_t ffn) {
+    const bool gated = is_gated(c_.mlp);
+    if (gated && !in[1].empty()) {
+      linear(param + "mlp_in", str(name, in[0]), ffn, c_.hidden, c_.mlp_bias, linear_);
+      linear(param + "mlp_in", str(name, in[1]), ffn, c_.hidden, c_.mlp_bias, linear_, ffn);
+    } else {
+      linear(param + "mlp_in", str(name, in[0]), (gated ? 2 : 1) * ffn, c_.hidden, c_.mlp_bias, linear_);
+    }
+    linear(param + "mlp_out", str(name, out), c_.hidden, ffn, c_.mlp_bias, linear_);
+  }
+  // The matrices of experts are stacked: those of expert e begin at its row.
+  void mixture(const std::string& param, const std::string& name) {
+    const ExpertsConfig& e = c_.experts;
+    const std::size_t first = out_.size();
+    matrix(param + "router", str(name, names_.router), e.n, c_.hidden, Layout::rows);
+    for (std::int64_t i = 0; i < e.n; ++i) {
+      const std::string expert = str(name, names_.experts, i, ".");
+      for (const std::size_t half : {0u, 1u})
+        matrix(param + "experts_in", str(expert, names_.expert_in[half]), e.ffn, c_.hidden, Layout::rows,
+               (2 * i + static_cast<std::int64_t>(half)) * e.ffn);
+      matrix(param + "experts_out", str(expert, names_.expert_out), c_.hidden, e.ffn, Layout::rows,
+             i * c_.hidden);
+    }
+    if (e.shared_gate)
+      matrix(param + "shared_gate", str(name, names_.shared_gate), 1, c_.hidden, Layout::rows);
+    for (std::size_t i = first; i < out_.size(); ++i) out_[i].is_linear = false;
+    if (e.shared_ffn > 0) mlp(param, name, names_.shared_in, names_.shared_out, e.shared_ffn);
+  }
+
+  void block(std::size_t layer, const std::string& param, const std::string& name) {
     const std::int64_t q = c_.heads * c_.head_dim, kv = c_.kv_heads * c_.head_dim;
     const std::string qkv = param + "qkv";
     if (c_.pre_norms) norm(param + "attn_norm", str(name, names_.attn_norm), c_.hidden);
@@ -76,15 +107,10 @@ class TensorListBuilder {
     linear(param + "attn_out", str(name, names_.attn_out), c_.hidden, q, c_.out_bias, linear_);
     if (c_.post_norms) norm(param + "attn_post_norm", str(name, names_.attn_post_norm), c_.hidden);
     if (c_.pre_norms) norm(param + "mlp_norm", str(name, names_.mlp_norm), c_.hidden);
-    const bool gated = is_gated(c_.mlp);
-    const std::string mlp_in = param + "mlp_in";
-    if (gated && !names_.mlp_in[1].empty()) {
-      linear(mlp_in, str(name, names_.mlp_in[0]), c_.ffn, c_.hidden, c_.mlp_bias, linear_);
-      linear(mlp_in, str(name, names_.mlp_in[1]), c_.ffn, c_.hidden, c_.mlp_bias, linear_, c_.ffn);
-    } else {
-      linear(mlp_in, str(name, names_.mlp_in[0]), (gated ? 2 : 1) * c_.ffn, c_.hidden, c_.mlp_bias, linear_);
-    }
-    linear(param + "mlp_out", str(name, names_.mlp_out), c_.hidden, c_.ffn, c_.mlp_bias, linear_);
+    if (c_.experts.n > 0 && c_.experts.layers[layer])
+      mixture(param, name);
+    else
+      mlp(param, name, names_.mlp_in, names_.mlp_out, c_.ffn);
     if (c_.post_norms) norm(param + "mlp_post_norm", str(name, names_.mlp_post_norm), c_.hidden);
   }
 

@@ -10,6 +10,7 @@
 #include <strata/runtime/assert.h>
 #include <strata/runtime/rng.h>
 
+#include "engine/execute/expert_reference.h"
 #include "support/reference_ops.h"
 
 namespace strata::test {
@@ -179,7 +180,43 @@ class ForwardReference {
     }
     return out;
   }
+  /// The ops of experts. Returns false for any other op.
+  bool run_experts(const Instr& instr, std::vector<Vec>& values) const {
+    const auto in = [&](std::size_t i) -> const Vec& {
+      return values[static_cast<std::size_t>(instr.in[i])];
+    };
+    const auto out = [&](std::size_t i) -> Vec& { return values[static_cast<std::size_t>(instr.out[i])]; };
+    if (instr.op == Op::router_top_k) {
+      const auto& attrs = instr.attrs.as<RouterAttrs>();
+      auto routing = reference::route(in(0), dim(instr.in[0], 1), static_cast<std::size_t>(attrs.k),
+                                      attrs.rule, instr.in[1] == kNoValue ? Vec{} : in(1));
+      out(0) = std::move(routing.experts);
+      out(1) = std::move(routing.weights);
+    } else if (instr.op == Op::route_rows) {
+      auto order =
+          reference::route_rows(in(0), static_cast<std::size_t>(instr.attrs.as<RouteRowsAttrs>().experts));
+      out(0) = std::move(order.offsets);
+      out(1) = std::move(order.source);
+      out(2) = std::move(order.position);
+    } else if (instr.op == Op::gather_rows) {
+      out(0) = reference::gather_rows(in(0), in(1), static_cast<std::size_t>(instr.attrs.as<ChoiceAttrs>().k),
+                                      dim(instr.in[0], 1));
+    } else if (instr.op == Op::sum_rows) {
+      out(0) = reference::sum_rows(in(0), in(2), static_cast<std::size_t>(instr.attrs.as<ChoiceAttrs>().k),
+                                   dim(instr.in[0], 1), instr.in[3] == kNoValue ? Vec{} : in(3));
+    } else if (instr.op == Op::expert_linear) {
+      out(0) = reference::expert_linear(in(0), in(1), in(2), dim(instr.in[1], 1), dim(instr.in[1], 2),
+                                        instr.in[3] == kNoValue ? Vec{} : in(3));
+    } else if (instr.op == Op::expert_gate) {
+      out(0) = reference::gate_rows(in(0), in(1), in(2), dim(instr.in[0], 1) / 2,
+                                    instr.attrs.as<ExpertGateAttrs>().gate);
+    } else {
+      return false;
+    }
+    return true;
+  }
   void run(const Instr& instr, std::vector<Vec>& values) const {
+    if (run_experts(instr, values)) return;
     const auto in = [&](std::size_t i) -> const Vec& {
       return values[static_cast<std::size_t>(instr.in[i])];
     };

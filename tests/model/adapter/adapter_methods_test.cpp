@@ -81,7 +81,12 @@ TEST_F(AdapterFolderTest, WhatIsWrittenIsReadBackForEveryFamilyAndMethod) {
       // The folder has what the program's adapter has.
       Program program = must(record_decoder(config, 1, DecoderHead::loss));
       const std::size_t n_base = program.params.size();
-      program = must(add_adapter(std::move(program), config, settings));
+      auto adapted = add_adapter(std::move(program), config, settings);
+      if (config.experts.n > 0 && std::holds_alternative<BottleneckSettings>(settings)) {
+        EXPECT_THAT(std::string(adapted.status().message()), HasSubstr("are mixtures of experts")) << family;
+        continue;
+      }
+      program = must(std::move(adapted));
       EXPECT_EQ(folder->params().size(), program.params.size() - n_base);
       for (std::size_t i = n_base; i < program.params.size(); ++i)
         EXPECT_EQ(folder->params().at(program.params[i].name), program.params[i].shape.n_elems());

@@ -4,6 +4,8 @@
 
 #include <strata/model/decoder.h>
 
+#include "support/tiny_experts.h"
+
 namespace strata::test {
 
 /// A decoder of `family` of two layers, whose tensors are small.
@@ -16,6 +18,7 @@ inline DecoderConfig small_decoder(std::string_view family) {
   config.ffn = 24;
   config.vocab = 30;
   config.seq = 8;
+  set_tiny_experts(config);
   return config;
 }
 

@@ -12,6 +12,7 @@
 #include <strata/runtime/status.h>
 
 #include "family/family.h"
+#include "support/tiny_experts.h"
 
 namespace strata::test {
 
@@ -27,6 +28,7 @@ inline DecoderConfig model_of(std::string_view family) {
   c.ffn = limits.ffn_factor > 0 ? limits.ffn_factor * kHidden : 96;
   c.vocab = 270;
   c.positions = 64;
+  set_tiny_experts(c);
   return c;
 }
 

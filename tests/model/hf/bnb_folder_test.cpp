@@ -16,6 +16,7 @@
 
 #include "model/hf/bnb_folder.h"
 #include "support/temp_dir.h"
+#include "support/tiny_experts.h"
 
 namespace strata {
 namespace {
@@ -35,6 +36,7 @@ DecoderConfig bnb_config_of(std::string_view family) {
   c.ffn = 128;
   c.vocab = 31;
   c.positions = 64;
+  test::set_tiny_experts(c);
   return c;
 }
 

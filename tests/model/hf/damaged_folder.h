@@ -15,6 +15,7 @@
 #include <strata/runtime/str.h>
 
 #include "support/temp_dir.h"
+#include "support/tiny_experts.h"
 
 namespace strata::test {
 
@@ -29,6 +30,7 @@ inline DecoderConfig config_in(std::string_view family) {
   c.ffn = limits.ffn_factor > 0 ? limits.ffn_factor * c.hidden : 40;
   c.vocab = 31;
   c.positions = c.position == DecoderConfig::Position::alibi ? 0 : 64;
+  set_tiny_experts(c);
   return c;
 }
 

@@ -11,7 +11,9 @@ namespace strata {
 
 namespace kernels {
 struct RopeFrequencies;
-}
+struct RouterRule;
+struct ExpertGate;
+}  // namespace kernels
 struct LoraRowsAttrs;
 
 /// A symbolic tensor in a model that is being recorded. After an error values are dead, and any op on a dead
@@ -46,6 +48,15 @@ struct LogProbs {
 };
 struct LossAndStats {
   Value loss, stats;
+};
+
+/// The k experts of each token and their weights, [T, k].
+struct Routed {
+  Value experts, weights;
+};
+/// The order in which experts compute the R = T k rows of tokens: see kernels/experts/rows.h.
+struct RoutedRows {
+  Value offsets, source, position;
 };
 
 /// Operands of losses; kernels/align/ describes them and the statistics of each loss.
@@ -94,8 +105,22 @@ class Builder {
   /// [heads d] and [kv_heads d].
   Value qk_norm(Value qkv, Value q_weight, Value k_weight, Heads heads, float eps, float offset = 0);
   Value linear(Value x, Value weight, Value bias = {});  ///< [T, K] x [N, K] -> [T, N]
-  /// Like linear(), with an f32 result whatever the dtype of x is; has no derivative unless x is f32.
+  /// Like linear(), with an f32 result whatever the dtype of x is; its derivative needs a gradient in the
+  /// dtype of x.
   Value linear_f32(Value x, Value weight);
+  /// Chooses k of E experts for each token: logits [T, E] f32, bias [E] f32 or none; see
+  /// kernels/experts/router.h.
+  Routed router_top_k(Value logits, std::int32_t k, const kernels::RouterRule& rule, Value bias = {});
+  RoutedRows route_rows(const Routed& routed, std::int32_t experts);
+  /// The rows of tokens in the order of experts, [T, H] -> [T k, H]; and their sums by token, plus a base
+  /// [T, H] if there is one.
+  Value gather_rows(Value x, const RoutedRows& rows, std::int32_t k);
+  Value sum_rows(Value ys, const RoutedRows& rows, std::int32_t k, Value base = {});
+  /// Each row times the matrix of its expert: [R, K] x [E, N, K] -> [R, N], with biases [E, N] or none.
+  Value expert_linear(Value x, Value weights, const RoutedRows& rows, Value biases = {});
+  /// The gated activation of an expert times the weight of its result, [R, 2 F] -> [R, F]; see
+  /// kernels/experts/gate.h.
+  Value expert_gate(Value gate_up, Value weights, Value source, const kernels::ExpertGate& gate);
   /// Adds u B^T of each part to its columns of base; see kernels/lora.h.
   Value lora_up(Value base, Value u, Value b, const LoraAttrs& parts);
   /// Norms of the adapted rows of a matrix, [rows of all parts] f32, which have no derivative; and the

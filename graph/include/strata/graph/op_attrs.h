@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include <strata/graph/expert_attrs.h>
 #include <strata/graph/gemm_attrs.h>
 #include <strata/graph/lora_attrs.h>
 #include <strata/graph/loss_attrs.h>

@@ -86,6 +86,17 @@ namespace strata {
   X(value_loss_backward, ValueLossAttrs)                       \
   X(pair_loss, PairLossAttrs)                                  \
   X(pair_loss_backward, PairLossAttrs)                         \
+  X(router_top_k, RouterAttrs)                                 \
+  X(router_top_k_backward, RouterAttrs)                        \
+  X(route_rows, RouteRowsAttrs)                                \
+  X(gather_rows, ChoiceAttrs)                                  \
+  X(sum_rows, ChoiceAttrs)                                     \
+  X(expert_linear, NoAttrs)                                    \
+  X(expert_linear_backward_input, NoAttrs)                     \
+  X(expert_linear_backward_weight, NoAttrs)                    \
+  X(expert_linear_backward_bias, NoAttrs)                      \
+  X(expert_gate, ExpertGateAttrs)                              \
+  X(expert_gate_backward, ExpertGateAttrs)                     \
   X(fp8_cast, Fp8CastAttrs)                                    \
   X(fp8_gemm, Fp8GemmAttrs)                                    \
   X(accumulate, NoAttrs)                                       \

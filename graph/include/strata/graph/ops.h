@@ -32,7 +32,8 @@ using ValueInfos = std::span<const ValueInfo* const>;
 /// The kind of work of an op, which determines the rate at which it runs.
 enum class OpKind : std::uint8_t {
   memory_bound,
-  gemm,  ///< its attributes contain GemmAttrs
+  gemm,         ///< its attributes contain GemmAttrs
+  expert_gemm,  ///< GEMMs of experts; its weights, or their gradients, are [E, N, K]
   attention,
   attention_backward,
   move,  ///< computes nothing and has no kernel: the executor copies the value to another kind of memory

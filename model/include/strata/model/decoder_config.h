@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include <strata/kernels/values/expert_rules.h>
 #include <strata/kernels/values/rope_frequencies.h>
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
@@ -13,6 +14,18 @@
 namespace strata {
 
 using RopeFrequencies = kernels::RopeFrequencies;
+
+/// The experts of a decoder, some or all of whose MLPs are mixtures of experts (Shazeer et al. 2017).
+struct ExpertsConfig {
+  std::int64_t n = 0;           ///< experts of a layer; 0: all MLPs are dense
+  std::int64_t per_token = 0;   ///< how many of them compute a token
+  std::int64_t ffn = 0;         ///< inner width of an expert
+  std::int64_t shared_ffn = 0;  ///< inner width of an MLP that computes every token beside them; 0: none
+  bool shared_gate = false;     ///< its result is multiplied by sigmoid(x w) (Qwen2-MoE)
+  kernels::RouterRule rule = {};
+  std::vector<bool> layers = {};  ///< per layer: whether its MLP is a mixture; empty: all are
+  bool operator==(const ExpertsConfig&) const = default;
+};
 
 /// The shape of a decoder-only transformer. A family is a value of this type; there is no code per family.
 /// The defaults are GPT-2's; decoder_for_family() returns those of other families.
@@ -70,6 +83,7 @@ struct DecoderConfig {
   float query_scalar = 0;          ///< scores are divided by its square root; 0: by sqrt(head_dim)
 
   Mlp mlp = Mlp::gelu;
+  ExpertsConfig experts = {};
   bool qkv_bias = true, out_bias = true, mlp_bias = true;
   bool tied_head = true;  ///< the head shares the token embedding
   /// Instead of logits it has one score of a sequence: a reward model, with the parameter "score.weight" (see
@@ -90,6 +104,8 @@ struct FamilyLimits {
   std::string_view title;       ///< as its authors write it
   bool grouped_queries = true;  ///< several query heads may share one of keys and values
   std::int64_t ffn_factor = 0;  ///< `ffn` is that many times `hidden`; 0: it is any
+  bool experts = false;         ///< its MLPs are mixtures of experts ...
+  bool expert_ffn = true;       ///< ... whose inner width may differ from `ffn`
 };
 /// Empty for an unknown family.
 FamilyLimits family_limits(std::string_view family);

@@ -22,6 +22,9 @@ struct HfTensor {
   std::string param;           ///< the parameter of record_decoder()
   std::int64_t first_row = 0;  ///< first row of the parameter (in a vector each value is a row)
   Layout layout = Layout::rows;
+  /// Whether, if it is a matrix of a layer, it is that of a linear layer, which may have an adapter or be
+  /// quantized. Those of experts and of their routers are not.
+  bool is_linear = true;
 
   std::int64_t n_elems() const noexcept;
 };

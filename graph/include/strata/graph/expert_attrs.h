@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/kernels/values/expert_rules.h>
+#include <strata/runtime/dtype.h>
+
+// The attributes of the ops of experts; op_list.h states which op has which.
+
+namespace strata {
+
+struct RouterAttrs {
+  kernels::RouterRule rule = {};
+  std::int32_t k = 1;           ///< experts of a token
+  DType gradient = DType::f32;  ///< of the logits: that of the values from which they are computed
+  friend bool operator==(const RouterAttrs&, const RouterAttrs&) = default;
+};
+struct RouteRowsAttrs {
+  std::int32_t experts = 1;  ///< of the layer
+  friend bool operator==(const RouteRowsAttrs&, const RouteRowsAttrs&) = default;
+};
+struct ChoiceAttrs {
+  std::int32_t k = 1;  ///< rows of a token
+  friend bool operator==(const ChoiceAttrs&, const ChoiceAttrs&) = default;
+};
+struct ExpertGateAttrs {
+  kernels::ExpertGate gate = {};
+  friend bool operator==(const ExpertGateAttrs&, const ExpertGateAttrs&) = default;
+};
+
+}  // namespace strata

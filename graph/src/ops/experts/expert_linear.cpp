@@ -1,0 +1,142 @@
+#include <strata/kernels/experts/expert_linear.h>
+
+#include "ops/op_defs.h"
+
+// expert_linear: (x [R, K], w [E, N, K], offsets [E + 1] i32, b [E, N] or none) -> y [R, N], workspace
+// expert_linear_backward_input: (dy [R, N], w, offsets) -> dx [R, K], workspace
+// expert_linear_backward_weight: (dy, x, offsets, w for its shape) -> dw, workspace
+// expert_linear_backward_bias: (dy, offsets, b for its shape) -> db, workspace
+
+namespace strata {
+namespace {
+
+using namespace detail::op_rules;
+using namespace detail::op_calls;
+
+bool are_matrices(const ValueInfo* w) {
+  return w != nullptr && w->shape.rank == 3 && is_stored_dtype(w->dtype);
+}
+kernels::ExpertShape expert_shape(const ValueInfo* rows, const Shape& w) {
+  return {rows->shape.dim(0), w.dim(0), w.dim(1), w.dim(2), rows->dtype};
+}
+
+Specs infer_expert_linear(In in, const Attrs&) {
+  if (!is_matrix(in[0]) || !are_matrices(in[1]) || in[0]->shape.dim(1) != in[1]->shape.dim(2) ||
+      in[0]->dtype != in[1]->dtype || !has_type(in[2], {in[1]->shape.dim(0) + 1}, DType::i32) ||
+      (in[3] != nullptr && !has_type(in[3], {in[1]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype)))
+    return mismatch(
+        "x [R, K], weights [E, N, K] of its dtype, offsets [E + 1] i32, biases [E, N] of its dtype or none",
+        in);
+  return std::vector<OutputSpec>{
+      {"y", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype},
+      workspace(kernels::expert_linear_forward_workspace_bytes(expert_shape(in[0], in[1]->shape)))};
+}
+void vjp_expert_linear(VjpContext& c) {
+  const ValueId dy = c.grad_output(0);
+  if (c.needs_input_grad(3)) c.emit(Op::expert_linear_backward_bias, {dy, c.in(2), c.in(3)}, {3, -1});
+  if (c.needs_input_grad(1))
+    c.emit(Op::expert_linear_backward_weight, {dy, c.in(0), c.in(2), c.in(1)}, {1, -1});
+  if (c.needs_input_grad(0)) c.emit(Op::expert_linear_backward_input, {dy, c.in(1), c.in(2)}, {0, -1});
+}
+double flops_expert_linear(In in, In, const Attrs&) {
+  return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
+}
+Status launch_expert_linear(const OpCall& c, Backend& backend, Stream& stream) {
+  return kernels::expert_linear_forward_async(backend, stream,
+                                              {.x = c.in[0],
+                                               .w = c.in[1],
+                                               .b = or_none(c.in[3]),
+                                               .offsets = c.in[2],
+                                               .y = c.out[0],
+                                               .workspace = as_workspace(c.out[1])});
+}
+
+Specs infer_expert_linear_backward_input(In in, const Attrs&) {
+  if (!is_matrix(in[0]) || !are_matrices(in[1]) || in[0]->shape.dim(1) != in[1]->shape.dim(1) ||
+      !has_type(in[2], {in[1]->shape.dim(0) + 1}, DType::i32))
+    return mismatch("dy [R, N], weights [E, N, K], offsets [E + 1] i32", in);
+  return std::vector<OutputSpec>{
+      {"dx", {in[0]->shape.dim(0), in[1]->shape.dim(2)}, in[0]->dtype},
+      workspace(kernels::expert_linear_backward_input_workspace_bytes(expert_shape(in[0], in[1]->shape)))};
+}
+double flops_expert_linear_backward_input(In in, In, const Attrs&) {
+  return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(2));
+}
+Status launch_expert_linear_backward_input(const OpCall& c, Backend& backend, Stream& stream) {
+  return kernels::expert_linear_backward_input_async(
+      backend, stream,
+      {.dy = c.in[0], .w = c.in[1], .offsets = c.in[2], .dx = c.out[0], .workspace = as_workspace(c.out[1])});
+}
+
+Specs infer_expert_linear_backward_weight(In in, const Attrs&) {
+  return std::vector<OutputSpec>{
+      {"dw", in[3]->shape, in[3]->dtype},
+      workspace(kernels::expert_linear_backward_weight_workspace_bytes(expert_shape(in[0], in[3]->shape)))};
+}
+double flops_expert_linear_backward_weight(In in, In, const Attrs&) {
+  return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
+}
+Status launch_expert_linear_backward_weight(const OpCall& c, Backend& backend, Stream& stream) {
+  return kernels::expert_linear_backward_weight_async(backend, stream,
+                                                      {.dy = c.in[0],
+                                                       .x = c.in[1],
+                                                       .offsets = c.in[2],
+                                                       .dw = c.out[0],
+                                                       .accumulate = accumulates(c, 0),
+                                                       .workspace = as_workspace(c.out[1])});
+}
+
+Specs infer_expert_linear_backward_bias(In in, const Attrs&) {
+  const Shape& b = in[2]->shape;
+  return std::vector<OutputSpec>{{"db", b, in[2]->dtype},
+                                 workspace(kernels::expert_linear_backward_bias_workspace_bytes(
+                                     {in[0]->shape.dim(0), b.dim(0), b.dim(1), 1, in[0]->dtype}))};
+}
+Status launch_expert_linear_backward_bias(const OpCall& c, Backend& backend, Stream& stream) {
+  return kernels::expert_linear_backward_bias_async(backend, stream,
+                                                    {.dy = c.in[0],
+                                                     .offsets = c.in[1],
+                                                     .db = c.out[0],
+                                                     .accumulate = accumulates(c, 0),
+                                                     .workspace = as_workspace(c.out[1])});
+}
+
+}  // namespace
+
+Value Builder::expert_linear(Value x, Value weights, const RoutedRows& rows, Value biases) {
+  return op(Op::expert_linear, {x, weights, rows.offsets, biases});
+}
+
+constinit const OpDef detail::op_defs::expert_linear = {
+    .kind = OpKind::expert_gemm,
+    .n_in = 4,
+    .optional_in = 3,
+    .infer_outputs = infer_expert_linear,
+    .vjp = vjp_expert_linear,
+    .flops = flops_expert_linear,
+    .launch = launch_expert_linear,
+};
+constinit const OpDef detail::op_defs::expert_linear_backward_input = {
+    .kind = OpKind::expert_gemm,
+    .n_in = 3,
+    .infer_outputs = infer_expert_linear_backward_input,
+    .flops = flops_expert_linear_backward_input,
+    .launch = launch_expert_linear_backward_input,
+};
+constinit const OpDef detail::op_defs::expert_linear_backward_weight = {
+    .kind = OpKind::expert_gemm,
+    .n_in = 4,
+    .shape_only_in = 3,
+    .infer_outputs = infer_expert_linear_backward_weight,
+    .flops = flops_expert_linear_backward_weight,
+    .launch = launch_expert_linear_backward_weight,
+};
+constinit const OpDef detail::op_defs::expert_linear_backward_bias = {
+    .n_in = 3,
+    .shape_only_in = 2,
+    .infer_outputs = infer_expert_linear_backward_bias,
+    .flops = no_flops,
+    .launch = launch_expert_linear_backward_bias,
+};
+
+}  // namespace strata

@@ -1,0 +1,137 @@
+// Compares the ops of experts on the GPU with the host's (see device_ops_test.cpp).
+
+#include <gtest/gtest.h>
+
+#include <strata/kernels/experts/expert_linear.h>
+#include <strata/kernels/experts/gate.h>
+#include <strata/kernels/experts/router.h>
+#include <strata/kernels/experts/rows.h>
+
+#include "support/device_fixture.h"
+
+namespace strata::kernels {
+namespace {
+
+class DeviceExpertsTest : public test::DeviceFixture<DType> {
+ protected:
+  DType dtype() const override { return GetParam(); }
+
+  TensorView choices(std::int64_t tokens, std::int64_t chosen, std::int64_t experts) {
+    TensorView view = integers(test::Values(9).below(tokens * chosen, experts));
+    view.shape = {tokens, chosen};
+    return view;
+  }
+  /// Sorted rows, by the host.
+  struct Routed {
+    TensorView offsets, source, position;
+  };
+  Routed routed(const TensorView& of, std::int64_t experts) {
+    const std::int64_t rows = of.n_elems();
+    const Routed r = {unwritten({experts + 1}, DType::i32), unwritten({rows}, DType::i32),
+                      unwritten({rows}, DType::i32)};
+    route_rows_host({of, r.offsets, r.source, r.position}, *pool_);
+    return r;
+  }
+};
+
+TEST_P(DeviceExpertsTest, RoutersHaveTheBitsOfTheHost) {
+  const RouterRule rules[] = {
+      {}, {.renormalize = true, .scale = 2.5f}, {RouterRule::Score::sigmoid, true, 1e-20f, 2.5f, 8, 4}};
+  for (const RouterRule& rule : rules)
+    for (const std::int64_t experts : {64, 1024}) {
+      constexpr std::int64_t tokens = 333, chosen = 6;
+      const TensorView logits = in({tokens, experts}, 1, 4.0, DType::f32),
+                       bias = in({experts}, 2, 0.3, DType::f32);
+      const RouterTopKArgs args = {logits, bias, unwritten({tokens, chosen}, DType::i32),
+                                   unwritten({tokens, chosen}, DType::f32), rule};
+      expect_same_bits<RouterTopKArgs>("router_top_k", args, &router_top_k_host, &router_top_k_async,
+                                       {&RouterTopKArgs::experts, &RouterTopKArgs::weights});
+      expect_same_bits<RouterTopKBackwardArgs>(
+          "router_top_k_backward",
+          {logits, args.experts, in({tokens, chosen}, 3, 1.0, DType::f32),
+           unwritten({tokens, experts}, GetParam()), rule},
+          &router_top_k_backward_host, &router_top_k_backward_async, {&RouterTopKBackwardArgs::dlogits});
+    }
+}
+
+TEST_P(DeviceExpertsTest, RowsHaveTheBitsOfTheHost) {
+  for (const std::int64_t tokens : {1, 700, 5000})
+    for (const std::int64_t h : {96, 131}) {
+      constexpr std::int64_t chosen = 3, experts = 60;
+      const std::int64_t rows = tokens * chosen;
+      const TensorView of = choices(tokens, chosen, experts);
+      expect_same_bits<RouteRowsArgs>(
+          "route_rows",
+          {of, unwritten({experts + 1}, DType::i32), unwritten({rows}, DType::i32),
+           unwritten({rows}, DType::i32)},
+          &route_rows_host, &route_rows_async,
+          {&RouteRowsArgs::offsets, &RouteRowsArgs::source, &RouteRowsArgs::position});
+      const Routed r = routed(of, experts);
+      expect_same_bits<GatherRowsArgs>("gather_rows",
+                                       {in({tokens, h}, 1), r.source, unwritten({rows, h}, GetParam())},
+                                       &gather_rows_host, &gather_rows_async, {&GatherRowsArgs::rows});
+      for (const TensorView& base : {in({tokens, h}, 2), TensorView{}})
+        expect_same_bits<SumRowsArgs>(
+            "sum_rows", {in({rows, h}, 3), r.position, base, unwritten({tokens, h}, GetParam())},
+            &sum_rows_host, &sum_rows_async, {&SumRowsArgs::y});
+    }
+}
+
+TEST_P(DeviceExpertsTest, GatesHaveTheBitsOfTheHost) {
+  const ExpertGate gates[] = {
+      {ExpertGate::Kind::silu}, {ExpertGate::Kind::gelu}, {ExpertGate::Kind::clamped, 2.0f, 1.702f}};
+  for (const ExpertGate& gate : gates)
+    for (const std::int64_t f : {64, 75}) {
+      constexpr std::int64_t tokens = 50, chosen = 2, rows = tokens * chosen;
+      const TensorView gate_up = in({rows, 2 * f}, 1, 4.0),
+                       weights = in({tokens, chosen}, 2, 1.0, DType::f32),
+                       source = routed(choices(tokens, chosen, 7), 7).source;
+      expect_same_bits<ExpertGateForwardArgs>(
+          "expert_gate_forward", {gate_up, weights, source, unwritten({rows, f}, GetParam()), gate},
+          &expert_gate_forward_host, &expert_gate_forward_async, {&ExpertGateForwardArgs::a});
+      expect_same_bits<ExpertGateBackwardArgs>(
+          "expert_gate_backward",
+          {gate_up, weights, source, in({rows, f}, 3), unwritten({rows, 2 * f}, GetParam()),
+           unwritten({tokens, chosen}, DType::f32), gate},
+          &expert_gate_backward_host, &expert_gate_backward_async,
+          {&ExpertGateBackwardArgs::dgate_up, &ExpertGateBackwardArgs::dweights});
+    }
+}
+
+// Extents that tensor cores have, and others; all experts, and a block of them.
+TEST_P(DeviceExpertsTest, LinearLayersAreCloseToTheHosts) {
+  const double tolerance = GetParam() == DType::f32 ? 1e-5 : GetParam() == DType::f16 ? 2e-3 : 1e-2;
+  for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{264, 200}, {135, 77}})
+    for (const auto& [first, experts] : {std::pair<std::int64_t, std::int64_t>{0, 12}, {5, 4}}) {
+      const Routed r = routed(choices(500, 3, 12), 12);
+      constexpr std::int64_t rows = 1500;
+      const ExpertShape shape = {rows, experts, n, k, GetParam()};
+      const TensorView x = in({rows, k}, 1), dy = in({rows, n}, 2), w = in({experts, n, k}, 3),
+                       b = in({experts, n}, 4), y = in({rows, n}, 5), dx = in({rows, k}, 6);
+      expect_close<ExpertLinearForwardArgs>(
+          "expert_linear",
+          {x, w, b, r.offsets, y, first, workspace(expert_linear_forward_workspace_bytes(shape))},
+          &expert_linear_forward_host, &expert_linear_forward_async, &ExpertLinearForwardArgs::y, tolerance);
+      expect_close<ExpertLinearBackwardInputArgs>(
+          "dx", {dy, w, r.offsets, dx, first, workspace(expert_linear_backward_input_workspace_bytes(shape))},
+          &expert_linear_backward_input_host, &expert_linear_backward_input_async,
+          &ExpertLinearBackwardInputArgs::dx, tolerance);
+      for (const bool adds : {false, true}) {
+        const DType gradient = adds ? DType::f32 : GetParam();
+        expect_close<ExpertLinearBackwardWeightArgs>(
+            "dw", {dy, x, r.offsets, in({experts, n, k}, 7, 1.0, gradient), first, adds},
+            &expert_linear_backward_weight_host, &expert_linear_backward_weight_async,
+            &ExpertLinearBackwardWeightArgs::dw, tolerance);
+        expect_same_bits<ExpertLinearBackwardBiasArgs>(
+            "db", {dy, r.offsets, in({experts, n}, 8, 1.0, gradient), first, adds},
+            &expert_linear_backward_bias_host, &expert_linear_backward_bias_async,
+            {&ExpertLinearBackwardBiasArgs::db});
+      }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, DeviceExpertsTest, ::testing::Values(DType::f32, DType::bf16, DType::f16),
+                         [](const auto& each) { return std::string(to_string(each.param)); });
+
+}  // namespace
+}  // namespace strata::kernels

@@ -1,0 +1,85 @@
+"""Mixtures of experts in plain PyTorch (Shazeer et al. 2017): every expert computes every token, and what its router did
+not choose has weight 0. Slow, and nothing is sorted, gathered or grouped."""
+import torch
+import torch.nn.functional as F
+
+from layers import upcast_dtype
+
+
+class Mixture:
+    """A mixin for families of LLaMA's kind: some or all of their MLPs are mixtures."""
+
+    router, experts, parts = "mlp.gate", "mlp.experts.", ("gate_proj", "up_proj", "down_proj")
+    shared = "mlp.shared_expert"
+    renormalize = None  # None: the config says it
+
+    def read_switches(self, config):
+        super().read_switches(config)
+        self.n_experts = config.get("num_experts") or config["num_local_experts"]
+        self.chosen = config["num_experts_per_tok"]
+        self.expert_inner = config.get("moe_intermediate_size") or self.inner
+        self.shared_inner = config.get("shared_expert_intermediate_size")
+        if self.renormalize is None:
+            self.renormalize = config.get("norm_topk_prob", False)
+        step, dense = config.get("decoder_sparse_step", 1), config.get("mlp_only_layers") or ()
+        self.mixtures = [n for n in range(self.layers) if (n + 1) % step == 0 and n not in dense]
+
+    def expert_shapes(self, h, f):
+        """{name: shape} of an MLP without biases, by its three names."""
+        return dict(zip(self.parts, ((f, h), (f, h), (h, f)), strict=True))
+
+    def shapes(self):
+        h, shapes = self.hidden, super().shapes()
+        for n in self.mixtures:
+            at = f"layers.{n}."
+            shapes = {name: shape for name, shape in shapes.items() if not name.startswith(at + "mlp.")}
+            shapes[f"{at}{self.router}.weight"] = (self.n_experts, h)
+            for e in range(self.n_experts):
+                found = self.expert_shapes(h, self.expert_inner).items()
+                shapes |= {f"{at}{self.experts}{e}.{part}.weight": shape for part, shape in found}
+            if self.shared_inner:
+                found = self.expert_shapes(h, self.shared_inner).items()
+                shapes |= {f"{at}{self.shared}.{part}.weight": shape for part, shape in found}
+                shapes[f"{at}{self.shared}_gate.weight"] = (1, h)
+        return shapes
+
+    def expert(self, w, at, x):
+        gate, up, down = (at + part for part in self.parts)
+        return w.linear(self.gate(w.linear(x, gate, False)) * w.linear(x, up, False), down, False)
+
+    def expert_weights(self, logits):
+        """[tokens, experts], 0 where an expert is not chosen."""
+        scores = logits.to(upcast_dtype(logits.dtype)).softmax(-1)
+        best, experts = scores.topk(self.chosen, -1)
+        if self.renormalize:
+            best = best / best.sum(-1, keepdim=True)
+        return torch.zeros_like(scores).scatter(-1, experts, best).to(logits.dtype)
+
+    def mlp(self, w, at, x):
+        layer = at.removesuffix("mlp.")
+        if int(layer.split(".")[1]) not in self.mixtures:
+            return super().mlp(w, at, x)
+        weights = self.expert_weights(F.linear(x, w[f"{layer}{self.router}.weight"]))
+        y = sum(weights[..., e, None] * self.expert(w, f"{layer}{self.experts}{e}.", x) for e in range(self.n_experts))
+        if not self.shared_inner:
+            return y
+        opened = torch.sigmoid(F.linear(x, w[f"{layer}{self.shared}_gate.weight"]))
+        return y + opened * self.expert(w, f"{layer}{self.shared}.", x)
+
+    def per_expert(self, found):
+        """`found` with the stacked tensors of transformers' models, [experts, ...], as those of each expert."""
+        named = {}
+        for name, array in found.items():
+            at, _, last = name.rpartition(".")
+            inside = at.rsplit(".", 1)[0]  # transformers has `mlp` where Mixtral's files have block_sparse_moe
+            if last not in ("gate_up_proj", "down_proj") or not at.endswith(".experts"):
+                named[name.replace(".mlp.gate.", f".{self.router}.")] = array
+                continue
+            layer = inside.removesuffix("mlp")
+            for e, of in enumerate(array):
+                gate, up, down = (f"{layer}{self.experts}{e}.{part}.weight" for part in self.parts)
+                if last == "down_proj":
+                    named[down] = of
+                else:
+                    named[gate], named[up] = of.chunk(2, 0)
+        return named

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <strata/graph/program.h>
+#include <strata/model/decoder_config.h>
+
+namespace strata::test {
+
+/// Gives a decoder of a family of mixtures few and small experts, and one of them a dense layer.
+inline void set_tiny_experts(DecoderConfig& config) {
+  const FamilyLimits limits = family_limits(config.family);
+  if (!limits.experts) return;
+  config.experts.n = 6;
+  config.experts.per_token = 2;
+  if (limits.expert_ffn) config.experts.ffn = 24;
+  if (config.experts.shared_gate) config.experts.shared_ffn = 40;
+  if (config.family != "qwen3_moe") return;
+  config.experts.layers.assign(static_cast<std::size_t>(config.layers), true);
+  config.experts.layers.front() = false;
+}
+
+/// Whether a parameter is the matrix of a linear layer in a block: experts have stacks of matrices, and
+/// routers are no such layers.
+inline bool is_linear_matrix(const ParamInfo& param) {
+  return param.name.starts_with("layers.") && param.shape.rank == 2 &&
+         !param.name.ends_with(".router.weight") && !param.name.ends_with(".shared_gate.weight");
+}
+
+}  // namespace strata::test
