@@ -189,9 +189,10 @@ std::string model_name(const ::testing::TestParamInfo<Model>& test) {
 }
 // Every pair of family, dtype, accumulation and average.
 std::vector<Model> models() {
-  std::vector<Model> some = {{"gpt2", DType::f32, 1, 0.9},   {"gpt2", DType::bf16, 4},
-                             {"gpt2", DType::f16, 1},        {"llama", DType::f32, 4},
-                             {"llama", DType::bf16, 1, 0.9}, {"llama", DType::f16, 4, 0.9}};
+  std::vector<Model> some = {{"gpt2", DType::f32, 1, 0.9},      {"gpt2", DType::bf16, 4},
+                             {"gpt2", DType::f16, 1},           {"llama", DType::f32, 4},
+                             {"llama", DType::bf16, 1, 0.9},    {"llama", DType::f16, 4, 0.9},
+                             {"qwen2_moe", DType::bf16, 4, 0.9}};
   const Model others[] = {{"gpt2", DType::f32, 1},   {"gpt2", DType::f32, 4},
                           {"gpt2", DType::bf16, 1},  {"llama", DType::f32, 1},
                           {"llama", DType::bf16, 1}, {"llama", DType::bf16, 4},

@@ -24,11 +24,11 @@ inline DecoderConfig tiny_config() {
 }
 
 /// One family for each way in which decoders differ: tied tables, biases and learned positions; ALiBi; RoPE
-/// with grouped queries and a gated MLP; windows, soft caps and norms on both sides; normalized queries,
-/// heads wider than hidden / heads, and two RoPE tables. Tests of what is added to a decoder run for these;
-/// those of a family's own code run for decoder_families().
-inline constexpr std::array<std::string_view, 5> kFamilyKinds = {"gpt2", "bloom", "llama", "gemma2",
-                                                                 "gemma3_text"};
+/// with grouped queries and a gated MLP; mixtures of experts; windows, soft caps and norms on both sides;
+/// normalized queries, heads wider than hidden / heads, and two RoPE tables. Tests of what is added to a
+/// decoder run for these; those of a family's own code run for decoder_families().
+inline constexpr std::array<std::string_view, 6> kFamilyKinds = {"gpt2",      "bloom",  "llama",
+                                                                 "qwen2_moe", "gemma2", "gemma3_text"};
 
 /// A tiny model of `family`, with grouped queries if the family has them.
 inline DecoderConfig tiny_of_family(std::string_view family) {

@@ -74,7 +74,8 @@ TEST_P(BatcherFamilyTest, SequencesThatJoinAndLeaveHaveTheirTextsAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, BatcherFamilyTest, ::testing::Values("gpt2", "llama", "gemma2", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(Families, BatcherFamilyTest,
+                         ::testing::Values("gpt2", "llama", "gemma2", "qwen3", "qwen2_moe"),
                          [](const auto& param) { return param.param; });
 
 TEST(BatcherTest, APassTakesATokenOfEachTextAndFillsUpWithPrompts) {

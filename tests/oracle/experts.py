@@ -67,7 +67,8 @@ class Mixture:
         return y + opened * self.expert(w, f"{layer}{self.shared}.", x)
 
     def per_expert(self, found):
-        """`found` with the stacked tensors of transformers' models, [experts, ...], as those of each expert."""
+        """`found` with the stacked tensors of transformers' models and of some folders, [experts, ...], as those of
+        each expert."""
         named = {}
         for name, array in found.items():
             at, _, last = name.rpartition(".")
@@ -81,5 +82,6 @@ class Mixture:
                 if last == "down_proj":
                     named[down] = of
                 else:
-                    named[gate], named[up] = of.chunk(2, 0)
+                    half = len(of) // 2
+                    named[gate], named[up] = of[:half], of[half:]
         return named

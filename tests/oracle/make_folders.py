@@ -29,6 +29,7 @@ class Case:
     shards: int = 1
     dtype: str = "F32"
     old_buffers: bool = False  # the file has the mask buffers of old GPT-2 files
+    stacked: bool = False  # transformers writes the matrices of all experts in one tensor
     tied_head_too: bool = False  # the file contains the head although it is tied
 
 
@@ -128,9 +129,12 @@ CASES = [
          saved=True),
     Case("qwen3_moe-one", experts("qwen3_moe", "Qwen3Moe", num_experts=7, num_experts_per_tok=1, moe_intermediate_size=24,
                                   decoder_sparse_step=2, attention_bias=True, tie_word_embeddings=True), dtype="BF16"),
+    Case("qwen3_moe-stacked", experts("qwen3_moe", "Qwen3Moe", num_experts=4, moe_intermediate_size=40, norm_topk_prob=True),
+         saved=True, stacked=True),
     Case("olmoe", experts("olmoe", "Olmoe", num_experts=8, num_experts_per_tok=3, num_key_value_heads=4), saved=True),
     Case("olmoe-grouped", experts("olmoe", "Olmoe", num_experts=4, norm_topk_prob=True, attention_bias=True)),
     Case("mixtral", experts("mixtral", "Mixtral", num_local_experts=8, sliding_window=None), saved=True),
+    Case("mixtral-stacked", experts("mixtral", "Mixtral", num_local_experts=4, sliding_window=None), saved=True, stacked=True),
     Case("mixtral-sliding", experts("mixtral", "Mixtral", num_local_experts=4, sliding_window=WINDOW, head_dim=24), shards=3),
 ]  # fmt: skip
 
@@ -196,7 +200,8 @@ def save_pretrained(case, family, weights, folder):
     if hasattr(family, "n_experts"):  # whose weights it stacks when it loads a folder
         with tempfile.TemporaryDirectory() as plain:
             tensors.write_folder(pathlib.Path(plain), case.config, weights, "F32", 1)
-            transformers.AutoModelForCausalLM.from_pretrained(plain, dtype=torch.float32).save_pretrained(folder)
+            transformers.AutoModelForCausalLM.from_pretrained(plain, dtype=torch.float32).save_pretrained(
+                folder, save_original_format=not case.stacked)
         return True
     model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**case.config))
     missing, unexpected = model.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()}, strict=False)

@@ -14,7 +14,7 @@ BETAS, EPS, DECAY, CLIP = (0.9, 0.95), 1e-8, 0.1, 1.0  # as in the probe
 def canonical(family, found):
     """`found` under the names of newer files, without tensors that are no parameters; unknown names stay."""
     shapes, named = family.all_shapes(), {}
-    for name, array in found.items():
+    for name, array in family.per_expert(found).items():
         full = family.prefix + name
         if name not in shapes and full in shapes:
             named[full] = array

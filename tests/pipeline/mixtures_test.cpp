@@ -103,6 +103,7 @@ std::vector<SplitCase> all_mixtures() {
        .zero = 2,
        .mode = StepMode::speculative},
       {.shard = vocab, .tp = 2, .pp = 2, .copies = 2, .zero = 2, .reduce = GradientReduce::once},
+      {.family = "qwen2_moe", .pp = 2, .copies = 2, .zero = 3},
   };
   if (std::getenv("MIXTURE_STEPS") == nullptr) return all;
   const std::vector<SplitCase> more = {

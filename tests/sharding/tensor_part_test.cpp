@@ -110,6 +110,20 @@ TEST(TensorPart, RangesThatAreNotCountedAreThoseOfNeighboursBefore) {
   EXPECT_THAT(first.uncounted(), ElementsAre(TensorPart::Range{0, 30}));
 }
 
+TEST(TensorPart, AStackOfMatricesIsCutBetweenThem) {
+  TensorPart part = TensorPart::all_of({4, 3, 5});
+  EXPECT_EQ(part.shape(), Shape({4, 3, 5}));
+  part.cut(0, Cut::even(4), 2, 1);
+  EXPECT_EQ(part.shape(), Shape({2, 3, 5}));
+  std::vector<std::vector<std::int64_t>> runs;
+  part.for_each_run(10, 15, [&](auto whole, auto own, auto n) { runs.push_back({whole, own, n}); });
+  EXPECT_THAT(runs, ElementsAre(std::vector<std::int64_t>{30 + 10, 10, 15}));
+  part.replicate(1);
+  EXPECT_EQ(part.uncounted(), (std::vector<TensorPart::Range>{{0, 30}}));
+  part.is_elsewhere = true;
+  EXPECT_EQ(part.shape(), Shape({0, 3, 5}));
+}
+
 TEST(TensorPart, RunsOfAPieceBeginAndEndWithIt) {
   TensorPart part = TensorPart::all_of({4, 6});
   part.cut(1, Cut::even(6), 2, 1);

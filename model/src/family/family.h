@@ -21,6 +21,9 @@ struct HfNames {
   std::string_view router = {}, experts = {};      ///< expert 3 of a layer is `experts` "3."
   std::array<std::string_view, 2> expert_in = {};  ///< gate and up
   std::string_view expert_out = {};
+  /// The tensors of all experts in a folder that stacks them, and the router in it.
+  std::string_view stacked_in = "mlp.experts.gate_up_proj", stacked_out = "mlp.experts.down_proj",
+                   stacked_router = "mlp.gate";
   std::array<std::string_view, 2> shared_in = {};  ///< gate and up of the MLP beside the experts
   std::string_view shared_out = {}, shared_gate = {};
   bool transposed = false;   ///< matrices of the layers are [in, out]

@@ -84,6 +84,7 @@ Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path
   folder->config_text_ = text;
   folder->tensors_ = hf_tensors(folder->config_);
   STRATA_TRY(folder->open_files(io));
+  folder->settle_stacked_experts();
   STRATA_TRY(folder->settle_tied_head().annotate(path));
   STRATA_TRY(folder->locate_tensors(true).annotate(path));
   return folder;
@@ -100,7 +101,10 @@ Result<DecoderConfig> HfFolder::config_of(Io& io, const std::string& path) {
   STRATA_TRY_ASSIGN(folder.config_, decoder_from_hf_config(text));
   folder.tensors_ = hf_tensors(folder.config_);
   // Files that cannot be read are the business of open().
-  if (folder.config_.tied_head && folder.open_files(io).is_ok()) (void)folder.settle_tied_head().is_ok();
+  if ((folder.config_.tied_head || folder.config_.experts.n > 0) && folder.open_files(io).is_ok()) {
+    folder.settle_stacked_experts();
+    (void)folder.settle_tied_head().is_ok();
+  }
   return folder.config_;
 }
 
@@ -175,6 +179,22 @@ HfFolder::TensorLocation HfFolder::location_of(std::string_view name) const {
       return {file.get(), entry, dtype_from_safetensors(entry->dtype).value_or(DType::f32), nullptr,
               entry->name};
   return {};
+}
+
+// transformers writes one form of experts or the other, as it is asked.
+void HfFolder::settle_stacked_experts() {
+  if (config_.experts.n == 0) return;
+  DecoderConfig stacked = config_;
+  stacked.experts.stacked_files = true;
+  std::vector<HfTensor> tensors = hf_tensors(stacked);
+  const auto is_there = [&](const HfTensor& tensor) {
+    const std::string_view name = tensor.name;
+    return tensor.shape.size() == 3 && (location_of(name).entry != nullptr ||
+                                        location_of(name.substr(name.find('.') + 1)).entry != nullptr);
+  };
+  if (std::none_of(tensors.begin(), tensors.end(), is_there)) return;
+  config_ = std::move(stacked);
+  tensors_ = std::move(tensors);
 }
 
 // The rules of transformers' tie_weights(): safetensors' save_model() keeps of a tied pair the name that

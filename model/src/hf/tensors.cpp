@@ -41,6 +41,9 @@ class TensorListBuilder {
     out_.push_back(
         {name + ".weight", {transposed ? c : r, transposed ? r : c}, param + ".weight", first_row, layout});
   }
+  void stack(const std::string& param, const std::string& name, const std::array<std::int64_t, 3>& shape) {
+    out_.push_back({name, {shape.begin(), shape.end()}, param + ".weight"});
+  }
   void vector(const std::string& param, const std::string& name, std::int64_t n, Layout layout = Layout::rows,
               std::int64_t first = 0) {
     out_.push_back({name, {static_cast<std::uint64_t>(n)}, param, first, layout});
@@ -73,8 +76,13 @@ class TensorListBuilder {
   void mixture(const std::string& param, const std::string& name) {
     const ExpertsConfig& e = c_.experts;
     const std::size_t first = out_.size();
-    matrix(param + "router", str(name, names_.router), e.n, c_.hidden, Layout::rows);
-    for (std::int64_t i = 0; i < e.n; ++i) {
+    matrix(param + "router", str(name, e.stacked_files ? names_.stacked_router : names_.router), e.n,
+           c_.hidden, Layout::rows);
+    if (e.stacked_files) {
+      stack(param + "experts_in", str(name, names_.stacked_in), {e.n, 2 * e.ffn, c_.hidden});
+      stack(param + "experts_out", str(name, names_.stacked_out), {e.n, c_.hidden, e.ffn});
+    }
+    for (std::int64_t i = 0; i < e.n && !e.stacked_files; ++i) {
       const std::string expert = str(name, names_.experts, i, ".");
       for (const std::size_t half : {0u, 1u})
         matrix(param + "experts_in", str(expert, names_.expert_in[half]), e.ffn, c_.hidden, Layout::rows,

@@ -5,11 +5,11 @@
 namespace strata {
 
 TensorPart TensorPart::all_of(const Shape& shape) {
-  STRATA_ASSERT(shape.rank == 1 || shape.rank == 2, "a tensor of ", shape.rank, " dimensions is not shared");
+  STRATA_ASSERT(shape.rank >= 1 && shape.rank <= 3, "a tensor of ", shape.rank, " dimensions is not shared");
   TensorPart part;
   part.whole = shape;
   part.rows = {{0, 0, shape.dim(0)}};
-  if (shape.rank == 2) part.columns = {{0, 0, shape.dim(1)}};
+  if (shape.rank > 1 && shape.dim(0) > 0) part.columns = {{0, 0, shape.n_elems() / shape.dim(0)}};
   return part;
 }
 
@@ -41,7 +41,8 @@ std::vector<PartRun> shard_of(const std::vector<PartRun>& runs, const Cut& by, i
 
 void TensorPart::cut(int dim, const Cut& by, int ranks, int rank) {
   std::vector<PartRun>& runs = dim == 0 ? rows : columns;
-  STRATA_ASSERT(by.extent() == extent(runs), to_string(by), " does not cut ", extent(runs));
+  STRATA_ASSERT(by.extent() == extent(runs) && (dim == 0 || whole.rank == 2), to_string(by), " does not cut ",
+                extent(runs), " of dimension ", dim);
   runs = shard_of(runs, by, ranks, rank);
 }
 
@@ -51,13 +52,15 @@ void TensorPart::replicate(int rank) {
 }
 
 Shape TensorPart::shape() const {
-  if (is_elsewhere) return whole.rank == 2 ? Shape{0, extent(columns)} : Shape{0};
-  return whole.rank == 2 ? Shape{extent(rows), extent(columns)} : Shape{extent(rows)};
+  Shape shape = whole;
+  shape.dims[0] = is_elsewhere ? 0 : extent(rows);
+  if (whole.rank == 2) shape.dims[1] = extent(columns);
+  return shape;
 }
 
 // A run of columns that does not count would be a range in every row.
 std::vector<TensorPart::Range> TensorPart::uncounted() const {
-  const std::int64_t width = whole.rank == 2 ? extent(columns) : 1;
+  const std::int64_t width = whole.rank > 1 ? extent(columns) : 1;
   std::vector<Range> ranges;
   const auto add = [&](std::int64_t begin, std::int64_t end) {
     if (!ranges.empty() && ranges.back().end == begin)

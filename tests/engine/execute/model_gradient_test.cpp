@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -66,6 +67,41 @@ TEST_P(ModelGradientTest, PackedDocumentsDoNotSeeEachOther) {
                                 tiny_programs(Recompute::none, 3, config)[ProgramRole::eval])
                                 .loss(in_double(test::states_of(*run.engine, Payload::param)))),
             1e-3);
+}
+
+// A router of zeros scores all experts alike: of equal ones the first are chosen, and they get all rows. The
+// others get gradients of 0, and their update like all. No routing changes the plan.
+TEST_P(ModelGradientTest, AllTokensMayChooseTheSameExperts) {
+  if (config.experts.n == 0) GTEST_SKIP() << "no experts";
+  const auto equal_scores = [](const StatePiece& piece, std::span<float> values) {
+    must(random_values(piece, values));
+    if (piece.name.ends_with(".router.weight")) std::fill(values.begin(), values.end(), 0.0f);
+    return Status::ok();
+  };
+  const auto first = test::first_gradients(tiny_programs(Recompute::full, 3, config), equal_scores);
+  const auto experts_of = [&](const std::string& name) {
+    const std::vector<float>& all = first.gradients.at(name);
+    std::vector<bool> has_gradient;
+    const auto each = all.size() / static_cast<std::size_t>(config.experts.n);
+    for (std::size_t at = 0; at < all.size(); at += each)
+      has_gradient.push_back(std::any_of(all.begin() + static_cast<std::ptrdiff_t>(at),
+                                         all.begin() + static_cast<std::ptrdiff_t>(at + each),
+                                         [](float value) { return value != 0; }));
+    return has_gradient;
+  };
+  EXPECT_EQ(experts_of("layers.1.experts_in.weight"),
+            (std::vector<bool>{true, true, false, false, false, false}));
+  EXPECT_EQ(experts_of("layers.1.experts_out.weight"),
+            (std::vector<bool>{true, true, false, false, false, false}));
+  TinyRun run(must(Engine::plan(tiny_programs(Recompute::full, 3, config), {})));
+  must(run.engine->initialize(1));
+  must(run.engine->fill(Payload::param, equal_scores));
+  const auto before = test::states_of(*run.engine, Payload::param);
+  const double want =
+      test::forward_of_first_batch(tiny_programs(Recompute::none, 3, config)[ProgramRole::eval])
+          .loss(in_double(before));
+  EXPECT_NEAR(run.train(1)[0], want, 1e-5 * want);
+  EXPECT_EQ(run.engine->peak_bytes(), run.plan->planned_peak);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ModelGradientTest, ::testing::ValuesIn(decoder_families()),

@@ -24,6 +24,7 @@ struct ExpertsConfig {
   bool shared_gate = false;     ///< its result is multiplied by sigmoid(x w) (Qwen2-MoE)
   kernels::RouterRule rule = {};
   std::vector<bool> layers = {};  ///< per layer: whether its MLP is a mixture; empty: all are
+  bool stacked_files = false;     ///< its Hugging Face folder has the matrices of all experts in one tensor
   bool operator==(const ExpertsConfig&) const = default;
 };
 

@@ -19,7 +19,7 @@ struct PartRun {
 };
 
 /// Which elements of a tensor a rank has: those of some rows and some columns. The elements of a vector are
-/// its rows.
+/// its rows. A tensor of three dimensions has rows along the first and is cut there alone.
 struct TensorPart {
   Shape whole = {};  ///< has rank 0 if the ranks do not share the tensor
   /// Both are in the order of `own`, without gaps there; a vector has no columns.
@@ -82,8 +82,8 @@ void TensorPart::for_each_counted_run(std::int64_t begin, std::int64_t n, const 
 template <class Use>
 void TensorPart::each_run(std::int64_t begin, std::int64_t n, const Use& use) const {
   const std::int64_t end = begin + n;
-  const std::int64_t width = whole.rank == 2 ? extent(columns) : 1,
-                     stride = whole.rank == 2 ? whole.dim(1) : 1;
+  const std::int64_t width = whole.rank > 1 ? extent(columns) : 1,
+                     stride = whole.rank > 1 ? whole.n_elems() / whole.dim(0) : 1;
   // Columns of which some do not count are told apart.
   const bool has_all_columns = width == stride && columns.size() < 2;
   while (begin < end) {

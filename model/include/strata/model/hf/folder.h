@@ -83,6 +83,7 @@ class HfFolder {
   HfFolder();
   Status open_files(Io& io);
   Status open_gguf(Io& io);
+  void settle_stacked_experts();
   Status settle_tied_head();
   Result<bool> are_equal(const TensorLocation& one, const TensorLocation& other) const;
   TensorLocation location_of(std::string_view name) const;
