@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include <strata/simd/isa_table.h>
-#include <strata/kernels/experts/gate.h>
+#include <strata/kernels/values/expert_rules.h>
 #include <strata/runtime/float16.h>
 
 namespace strata::kernels::detail {

@@ -5,7 +5,7 @@
 #include <strata/runtime/config/strict_json.h>
 
 #include "fuzz.h"
-#include "support/tiny_experts.h"
+#include "support/experts/tiny_experts.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <strata/graph/passes.h>
 #include <strata/model/decoder.h>
 
-#include "support/tiny_experts.h"
+#include "support/experts/tiny_experts.h"
 
 namespace strata {
 namespace {

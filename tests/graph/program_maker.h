@@ -9,7 +9,7 @@
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
-#include "support/tiny_experts.h"
+#include "support/experts/tiny_experts.h"
 
 namespace strata::test {
 

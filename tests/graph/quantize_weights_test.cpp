@@ -6,7 +6,7 @@
 #include <strata/model/adapter/weight_parts.h>
 #include <strata/model/decoder.h>
 
-#include "support/tiny_experts.h"
+#include "support/experts/tiny_experts.h"
 
 namespace strata {
 namespace {

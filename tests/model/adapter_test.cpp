@@ -10,7 +10,7 @@
 
 #include "model/adapter/small_decoder.h"
 #include "support/temp_dir.h"
-#include "support/tiny_experts.h"
+#include "support/experts/tiny_experts.h"
 
 namespace strata {
 namespace {

@@ -15,7 +15,7 @@
 #include <strata/runtime/str.h>
 
 #include "sharding/sharded_run.h"
-#include "support/tiny_experts.h"
+#include "support/experts/tiny_experts.h"
 
 namespace strata::test {
 

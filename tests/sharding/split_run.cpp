@@ -9,7 +9,7 @@
 #include <strata/plan/split/split_model.h>
 
 #include "support/temp_dir.h"
-#include "support/tiny_experts.h"
+#include "support/experts/tiny_experts.h"
 
 namespace strata::test {
 

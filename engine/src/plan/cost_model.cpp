@@ -19,7 +19,7 @@ double smallest_dim(const LoweredInstr& instr) {
   double min_dim = 1e30;
   for (const Operand& operand : instr.in) {
     if (operand.location == Operand::Location::none || operand.shape.rank < 2) continue;
-    for (int d = operand.shape.rank - 2; d < operand.shape.rank; ++d)  // those of experts are stacked
+    for (int d = operand.shape.rank - 2; d < operand.shape.rank; ++d)  // experts have stacks of matrices
       min_dim = std::min(min_dim, static_cast<double>(operand.shape.dim(d)));
   }
   return min_dim;

@@ -2,7 +2,7 @@
 
 #include <strata/simd/math/elementary.h>
 #include <strata/simd/math/host_device.h>
-#include <strata/kernels/experts/gate.h>
+#include <strata/kernels/values/expert_rules.h>
 
 /// The gate of one element, or of the lanes of a SIMD value: the same operations in the same order on every
 /// instruction set and on CUDA.

@@ -5,7 +5,7 @@
 #include <strata/simd/math/elementary.h>
 #include <strata/simd/math/host_device.h>
 #include <strata/dispatch/cuda/lanes.h>
-#include <strata/kernels/experts/router.h>
+#include <strata/kernels/values/expert_rules.h>
 #include <strata/runtime/float16.h>
 
 /// The router of one token: the same code on the host and on CUDA, hence the same bits. `Lanes` is HalfWarp,
@@ -18,7 +18,7 @@ inline constexpr std::int64_t kMostExperts = 1024;
 
 /// What is kept of a token while its experts are chosen: on the host a thread's, on CUDA in shared memory.
 struct RouterSpace {
-  float* scores;  ///< of each expert
+  float* scores;  ///< one for each expert
   float* groups;  ///< the sums by which groups are chosen
 };
 

@@ -21,7 +21,7 @@ STRATA_OP(sum_rows, SumRowsArgs);
 
 namespace {
 
-constexpr std::int64_t kColumnsTogether = 512;  // of a row that is summed: in the first cache
+constexpr std::int64_t kColumnsTogether = 512;  // so many sums are in the first cache
 
 template <class T>
 void sum_rows(const SumRowsArgs& a, ThreadPool& pool) {

@@ -4,7 +4,7 @@
 
 #include <strata/model/decoder.h>
 
-#include "support/tiny_experts.h"
+#include "support/experts/tiny_experts.h"
 
 namespace strata::test {
 

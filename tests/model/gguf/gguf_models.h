@@ -12,7 +12,7 @@
 #include <strata/runtime/status.h>
 
 #include "family/family.h"
-#include "support/tiny_experts.h"
+#include "support/experts/tiny_experts.h"
 
 namespace strata::test {
 

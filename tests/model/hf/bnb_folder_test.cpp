@@ -16,7 +16,7 @@
 
 #include "model/hf/bnb_folder.h"
 #include "support/temp_dir.h"
-#include "support/tiny_experts.h"
+#include "support/experts/tiny_experts.h"
 
 namespace strata {
 namespace {

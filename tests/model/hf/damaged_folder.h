@@ -15,7 +15,7 @@
 #include <strata/runtime/str.h>
 
 #include "support/temp_dir.h"
-#include "support/tiny_experts.h"
+#include "support/experts/tiny_experts.h"
 
 namespace strata::test {
 

@@ -9,7 +9,7 @@
 
 #include "model/hf/damaged_folder.h"
 #include "support/temp_dir.h"
-#include "support/tiny_experts.h"
+#include "support/experts/tiny_experts.h"
 
 namespace strata {
 namespace {

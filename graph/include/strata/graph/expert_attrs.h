@@ -12,11 +12,11 @@ namespace strata {
 struct RouterAttrs {
   kernels::RouterRule rule = {};
   std::int32_t k = 1;           ///< experts of a token
-  DType gradient = DType::f32;  ///< of the logits: that of the values from which they are computed
+  DType gradient = DType::f32;  ///< the logits' gradient has the dtype of what they are computed from
   friend bool operator==(const RouterAttrs&, const RouterAttrs&) = default;
 };
 struct RouteRowsAttrs {
-  std::int32_t experts = 1;  ///< of the layer
+  std::int32_t experts = 1;  ///< the number in the layer
   friend bool operator==(const RouteRowsAttrs&, const RouteRowsAttrs&) = default;
 };
 struct ChoiceAttrs {

@@ -36,15 +36,15 @@ struct RouteView {
 
 template <int kThreads>
 struct RouteShared {
-  std::int32_t places[kMostExperts];  ///< of each expert: its count, or where its next row is
-  std::int32_t experts[kThreads];     ///< of the choices of a tile
+  std::int32_t places[kMostExperts];  ///< each expert's count, or where its next row is
+  std::int32_t experts[kThreads];     ///< chosen in a tile
   std::int32_t sums[2][kThreads];
 };
 
 /// Adds one to a count in shared memory.
 STRATA_DEVICE_INLINE void count_one(std::int32_t& count) {
 #ifdef __CUDA_ARCH__
-  atomicAdd(&count, 1);  // of integers: their order does not matter
+  atomicAdd(&count, 1);  // integers, whose order does not matter
 #else
   ++count;
 #endif

@@ -21,7 +21,7 @@ namespace strata::kernels {
 struct ExpertShape {
   std::int64_t rows = 0;      ///< R, of all E experts
   std::int64_t experts = 0;   ///< B
-  std::int64_t n = 0, k = 0;  ///< of a matrix [N, K]
+  std::int64_t n = 0, k = 0;  ///< a matrix is [N, K]
   DType dtype = DType::f32;   ///< stored dtype
 };
 

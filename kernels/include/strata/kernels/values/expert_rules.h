@@ -26,10 +26,10 @@ struct ExpertGate {
   enum class Kind : std::uint8_t {
     silu,     ///< g sigmoid(g) u
     gelu,     ///< gelu(g) u, tanh approximation
-    clamped,  ///< with g at most limit and u in [-limit, limit]: g sigmoid(alpha g) (u + 1) (gpt-oss)
+    clamped,  ///< g sigmoid(alpha g) (u + 1), with g at most limit and u in [-limit, limit] (gpt-oss)
   };
   Kind kind = Kind::silu;
-  float limit = 0, alpha = 0;  ///< of `clamped` only
+  float limit = 0, alpha = 0;  ///< `clamped` alone has them
   friend bool operator==(const ExpertGate&, const ExpertGate&) = default;
 };
 

@@ -5,7 +5,7 @@
 
 #include <strata/kernels/values/expert_rules.h>
 
-#include "support/reference_experts.h"
+#include "support/reference/experts.h"
 
 // The ops of experts in f64 on whole tensors. Integers are doubles, too, since a program's values are.
 
