@@ -81,7 +81,8 @@ class RowProducts {
     if (rows_ == 0 || experts == 0 || columns_ == 0) return;
     detail::tile_scratch().reserve(static_cast<std::size_t>(pool_.threads()));
     if (detail::rows_of_expert(p_.offsets, p_.first + experts - 1, rows_).end > first_tail_row()) copy_tail();
-    const std::int64_t together = panels_together() * kExpertPanel;
+    const detail::PanelHeights heights = panel_heights();
+    const std::int64_t together = heights.most;
     const auto items_of = [&](const ExpertRows& of) {
       return dispatch::ceil_div(of.count(), together) * across_;
     };
@@ -90,7 +91,7 @@ class RowProducts {
                 // The rows of a tile of w one after the other, as w is in the cache then.
                 const std::int64_t of_tile = dispatch::ceil_div(of.count(), together),
                                    row = of.begin + item % of_tile * together;
-                rows(e, row, std::min(of.end, row + together), item / of_tile * kColumns);
+                rows(e, row, std::min(of.end, row + together), item / of_tile * kColumns, heights.unit);
               });
   }
 
@@ -119,24 +120,26 @@ class RowProducts {
             .ldc = TileBlock::stride(n),
             .dtype = dtype_of<T>};
   }
-  /// How many panels one GEMM may multiply, for the tiles of all columns.
-  std::int64_t panels_together() const {
-    const std::int64_t last = columns_ - (across_ - 1) * kColumns;
-    return std::min(across_ > 1 ? detail::panels_together(gemm_of(kColumns)) : detail::kMostPanels,
-                    detail::panels_together(gemm_of(last)));
+  /// The heights that the tiles of all columns may have.
+  detail::PanelHeights panel_heights() const {
+    const auto last = detail::panel_heights(gemm_of(columns_ - (across_ - 1) * kColumns));
+    if (across_ == 1) return last;
+    const auto others = detail::panel_heights(gemm_of(kColumns));
+    return {std::max(last.unit, others.unit), std::min(last.most, others.most)};
   }
   /// Columns from `column` on of the rows [row, end).
-  void rows(std::int64_t e, std::int64_t row, std::int64_t end, std::int64_t column) const {
+  void rows(std::int64_t e, std::int64_t row, std::int64_t end, std::int64_t column,
+            std::int64_t unit) const {
     while (row < end) {
-      std::int64_t height = dispatch::ceil_div(end - row, kExpertPanel) * kExpertPanel;
-      if (row + height > rows_ && height > kExpertPanel) height -= kExpertPanel;  // the last one is copied
-      panels(e, row, height, std::min(height, end - row), column);
+      std::int64_t height = dispatch::ceil_div(end - row, unit) * unit;
+      if (row + height > rows_) height = std::max((rows_ - row) / unit, std::int64_t{1}) * unit;
+      panel(e, row, height, std::min(height, end - row), column);
       row += height;
     }
   }
-  /// The first `count` of `height` rows, which are those of whole panels.
-  void panels(std::int64_t e, std::int64_t row, std::int64_t height, std::int64_t count,
-              std::int64_t column) const {
+  /// The first `count` of `height` rows.
+  void panel(std::int64_t e, std::int64_t row, std::int64_t height, std::int64_t count,
+             std::int64_t column) const {
     const T* const w = p_.w.as<T>() + e * inner_ * columns_;
     const TileBlock block;
     const std::int64_t n = std::min(kColumns, columns_ - column);
@@ -233,7 +236,7 @@ class WeightGradients {
   std::int64_t rows_, n_, k_;
 };
 
-static_assert(detail::kMostPanels * kExpertPanel * TileBlock::stride(detail::kLargestTile.columns) <=
+static_assert(detail::kMostPanelRows * TileBlock::stride(detail::kLargestTile.columns) <=
               detail::kLargestTile.rows * detail::kLargestTile.columns);
 
 constexpr std::int64_t kBiasColumns = 256;

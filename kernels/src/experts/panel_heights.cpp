@@ -10,7 +10,6 @@
 #include <strata/runtime/thread_annotations.h>
 
 #include "dtype_dispatch.h"
-#include "experts/expert_panels.h"
 #include "gemm/gemm_tiled.h"
 
 namespace strata::kernels::detail {
@@ -28,55 +27,58 @@ std::vector<T> pseudo_random(std::int64_t n) {
 }
 
 template <class T>
-bool rows_keep_their_bits(Gemm g) {
-  const std::int64_t rows = kMostPanels * kExpertPanel;
-  const std::vector<T> a = pseudo_random<T>(rows * g.lda),
+PanelHeights compare_heights(Gemm g) {
+  const std::vector<T> a = pseudo_random<T>(kMostPanelRows * g.lda),
                        b = pseudo_random<T>((g.trans_b ? g.n : g.k) * g.ldb);
-  std::vector<float> alone(static_cast<std::size_t>(rows * g.ldc)),
-      together = alone, panels(static_cast<std::size_t>(kPanelFloats));
+  std::vector<float> want(static_cast<std::size_t>(kMostPanelRows * g.ldc)),
+      got = want, panels(static_cast<std::size_t>(kPanelFloats));
   g.b = b.data();
-  for (std::int64_t row = 0; row < rows; row += kExpertPanel) {
-    g.m = kExpertPanel;
-    g.a = a.data() + row * g.lda;
-    g.c = alone.data() + row * g.ldc;
-    gemm_to_f32(g, panels.data());
-  }
-  g.a = a.data();
-  g.c = together.data();
-  for (g.m = 2 * kExpertPanel; g.m <= rows; g.m += kExpertPanel) {
-    gemm_to_f32(g, panels.data());
-    for (std::int64_t row = 0; row < g.m; ++row)
-      if (std::memcmp(together.data() + row * g.ldc, alone.data() + row * g.ldc,
+  const auto multiply = [&](std::int64_t height, std::vector<float>& into) {
+    g.m = height;
+    for (std::int64_t row = 0; row + height <= kMostPanelRows; row += height) {
+      g.a = a.data() + row * g.lda;
+      g.c = into.data() + row * g.ldc;
+      gemm_to_f32(g, panels.data());
+    }
+  };
+  const auto has_same_bits = [&](std::int64_t height) {
+    multiply(height, got);
+    for (std::int64_t row = 0; row < kMostPanelRows / height * height; ++row)
+      if (std::memcmp(got.data() + row * g.ldc, want.data() + row * g.ldc,
                       static_cast<std::size_t>(g.n) * sizeof(float)) != 0)
         return false;
-  }
-  return true;
+    return true;
+  };
+  multiply(kExpertPanel, want);
+  const bool higher = has_same_bits(2 * kExpertPanel) && has_same_bits(3 * kExpertPanel);
+  constexpr std::int64_t kHalf = kExpertPanel / 2;
+  const bool halves =
+      has_same_bits(kHalf) && (!higher || (has_same_bits(3 * kHalf) && has_same_bits(5 * kHalf)));
+  return {halves ? kHalf : kExpertPanel, higher ? kMostPanelRows : kExpertPanel};
 }
 
 /// The answers so far: a few for each shape of layers.
 class Answers {
  public:
   using Key = std::tuple<DType, Bf16Gemm, bool, std::int64_t, std::int64_t, std::int64_t>;
-  std::int64_t of(const Gemm& panel) {
+  PanelHeights of(const Gemm& panel) {
     const Key key = {panel.dtype, bf16_gemm(), panel.trans_b, panel.n, panel.k, panel.ldb};
     const MutexLock lock(mutex_);
     if (const auto found = known_.find(key); found != known_.end()) return found->second;
-    std::int64_t most = 1;
-    dispatch_dtype(panel.dtype, [&]<class T>(std::type_identity<T>) {
-      if (rows_keep_their_bits<T>(panel)) most = kMostPanels;
-    });
-    known_.emplace(key, most);
-    return most;
+    PanelHeights heights = {kExpertPanel, kExpertPanel};
+    dispatch_dtype(panel.dtype, [&]<class T>(std::type_identity<T>) { heights = compare_heights<T>(panel); });
+    known_.emplace(key, heights);
+    return heights;
   }
 
  private:
   Mutex mutex_;
-  std::map<Key, std::int64_t> known_ STRATA_GUARDED_BY(mutex_);
+  std::map<Key, PanelHeights> known_ STRATA_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
-std::int64_t panels_together(const Gemm& panel) {
+PanelHeights panel_heights(const Gemm& panel) {
   static Answers all;  // affects only speed
   return all.of(panel);
 }
