@@ -6,6 +6,7 @@
 
 #include "dtype_dispatch.h"
 #include "experts/expert_panels.h"
+#include "experts/panel_heights.h"
 #include "gemm/gemm_tiled.h"
 #include "gemm/tile_grid.h"
 #include "partial_sums.h"
@@ -77,17 +78,21 @@ class RowProducts {
 
   void run() {
     const std::int64_t experts = p_.w.shape.dims[0];
-    if (rows_ == 0 || experts == 0) return;
+    if (rows_ == 0 || experts == 0 || columns_ == 0) return;
     detail::tile_scratch().reserve(static_cast<std::size_t>(pool_.threads()));
     if (detail::rows_of_expert(p_.offsets, p_.first + experts - 1, rows_).end > first_tail_row()) copy_tail();
-    each_item(
-        p_.offsets, p_.first, experts, rows_, pool_,
-        [&](const ExpertRows& of) { return of.panels() * across_; },
-        [&](std::int64_t e, const ExpertRows& of, std::int64_t item) {
-          // The panels of a tile of w one after the other, as w is in the cache then.
-          const std::int64_t row = of.begin + item % of.panels() * kExpertPanel;
-          panel(e, row, std::min(kExpertPanel, of.end - row), item / of.panels() * kColumns);
-        });
+    const detail::PanelHeights heights = panel_heights();
+    const std::int64_t together = heights.most;
+    const auto items_of = [&](const ExpertRows& of) {
+      return dispatch::ceil_div(of.count(), together) * across_;
+    };
+    each_item(p_.offsets, p_.first, experts, rows_, pool_, items_of,
+              [&](std::int64_t e, const ExpertRows& of, std::int64_t item) {
+                // The rows of a tile of w one after the other, as w is in the cache then.
+                const std::int64_t of_tile = dispatch::ceil_div(of.count(), together),
+                                   row = of.begin + item % of_tile * together;
+                rows(e, row, std::min(of.end, row + together), item / of_tile * kColumns, heights.unit);
+              });
   }
 
  private:
@@ -104,25 +109,46 @@ class RowProducts {
         std::fill_n(into, inner_, T{});
     });
   }
-  /// Columns from `column` on of `count` rows from `row` on.
-  void panel(std::int64_t e, std::int64_t row, std::int64_t count, std::int64_t column) {
+  /// What GEMMs of tiles of `n` columns share.
+  Gemm gemm_of(std::int64_t n) const {
+    return {.trans_b = p_.trans_w,
+            .m = kExpertPanel,
+            .n = n,
+            .k = inner_,
+            .lda = inner_,
+            .ldb = p_.trans_w ? inner_ : columns_,
+            .ldc = TileBlock::stride(n),
+            .dtype = dtype_of<T>};
+  }
+  /// The heights that the tiles of all columns may have.
+  detail::PanelHeights panel_heights() const {
+    const auto last = detail::panel_heights(gemm_of(columns_ - (across_ - 1) * kColumns));
+    if (across_ == 1) return last;
+    const auto others = detail::panel_heights(gemm_of(kColumns));
+    return {std::max(last.unit, others.unit), std::min(last.most, others.most)};
+  }
+  /// Columns from `column` on of the rows [row, end).
+  void rows(std::int64_t e, std::int64_t row, std::int64_t end, std::int64_t column,
+            std::int64_t unit) const {
+    while (row < end) {
+      std::int64_t height = dispatch::ceil_div(end - row, unit) * unit;
+      if (row + height > rows_) height = std::max((rows_ - row) / unit, std::int64_t{1}) * unit;
+      panel(e, row, height, std::min(height, end - row), column);
+      row += height;
+    }
+  }
+  /// The first `count` of `height` rows.
+  void panel(std::int64_t e, std::int64_t row, std::int64_t height, std::int64_t count,
+             std::int64_t column) const {
     const T* const w = p_.w.as<T>() + e * inner_ * columns_;
     const TileBlock block;
     const std::int64_t n = std::min(kColumns, columns_ - column);
-    const bool is_whole = row + kExpertPanel <= rows_;
-    detail::gemm_to_f32(
-        {.trans_b = p_.trans_w,
-         .m = kExpertPanel,
-         .n = n,
-         .k = inner_,
-         .a = is_whole ? p_.in.as<T>() + row * inner_ : tail_ + (row - first_tail_row()) * inner_,
-         .lda = inner_,
-         .b = p_.trans_w ? w + column * inner_ : w + column,
-         .ldb = p_.trans_w ? inner_ : columns_,
-         .c = block.sums(),
-         .ldc = TileBlock::stride(n),
-         .dtype = dtype_of<T>},
-        block.panels());
+    Gemm g = gemm_of(n);
+    g.m = height;
+    g.a = row + height <= rows_ ? p_.in.as<T>() + row * inner_ : tail_ + (row - first_tail_row()) * inner_;
+    g.b = p_.trans_w ? w + column * inner_ : w + column;
+    g.c = block.sums();
+    detail::gemm_to_f32(g, block.panels());
     for (std::int64_t i = 0; i < count; ++i) {
       float* const sums = block.sums() + i * TileBlock::stride(n);
       if (dispatch::is_present(p_.bias))
@@ -209,6 +235,9 @@ class WeightGradients {
   ThreadPool& pool_;
   std::int64_t rows_, n_, k_;
 };
+
+static_assert(detail::kMostPanelRows * TileBlock::stride(detail::kLargestTile.columns) <=
+              detail::kLargestTile.rows * detail::kLargestTile.columns);
 
 constexpr std::int64_t kBiasColumns = 256;
 

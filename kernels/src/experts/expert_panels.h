@@ -10,15 +10,14 @@
 /// How the rows of experts are divided into panels, for the host.
 namespace strata::kernels::detail {
 
-/// The rows of a panel. A GEMM of fewer rows has other bits, and one of more rows, too, depending on CPU and
-/// shape; an expert with few rows would waste most of a higher panel.
+/// The rows of a panel, whose bits are those of all rows. A GEMM of more or fewer rows may have other bits,
+/// depending on CPU and shape (panel_heights.h); an expert with few rows would waste most of a higher panel.
 inline constexpr std::int64_t kExpertPanel = 64;
 
 /// The rows [begin, end) of an expert, within those of the tensor whatever the offsets are.
 struct ExpertRows {
   std::int64_t begin, end;
   std::int64_t count() const noexcept { return end - begin; }
-  std::int64_t panels() const noexcept { return dispatch::ceil_div(count(), kExpertPanel); }
 };
 inline ExpertRows rows_of_expert(const TensorView& offsets, std::int64_t expert, std::int64_t rows) noexcept {
   const auto* const at = offsets.as<std::int32_t>() + expert;

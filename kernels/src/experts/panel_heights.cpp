@@ -1,0 +1,86 @@
+#include "experts/panel_heights.h"
+
+#include <cstring>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include <strata/kernels/bf16_gemm.h>
+#include <strata/runtime/float16.h>
+#include <strata/runtime/thread_annotations.h>
+
+#include "dtype_dispatch.h"
+#include "gemm/gemm_tiled.h"
+
+namespace strata::kernels::detail {
+namespace {
+
+template <class T>
+std::vector<T> pseudo_random(std::int64_t n) {
+  std::vector<T> values(static_cast<std::size_t>(n));
+  std::uint32_t state = 1;
+  for (T& x : values) {
+    state = state * 1664525u + 1013904223u;  // Knuth & Lewis
+    x = from_f32<T>(static_cast<float>(state >> 8) * 0x1p-23f - 1.0f);
+  }
+  return values;
+}
+
+template <class T>
+PanelHeights compare_heights(Gemm g) {
+  const std::vector<T> a = pseudo_random<T>(kMostPanelRows * g.lda),
+                       b = pseudo_random<T>((g.trans_b ? g.n : g.k) * g.ldb);
+  std::vector<float> want(static_cast<std::size_t>(kMostPanelRows * g.ldc)),
+      got = want, panels(static_cast<std::size_t>(kPanelFloats));
+  g.b = b.data();
+  const auto multiply = [&](std::int64_t height, std::vector<float>& into) {
+    g.m = height;
+    for (std::int64_t row = 0; row + height <= kMostPanelRows; row += height) {
+      g.a = a.data() + row * g.lda;
+      g.c = into.data() + row * g.ldc;
+      gemm_to_f32(g, panels.data());
+    }
+  };
+  const auto has_same_bits = [&](std::int64_t height) {
+    multiply(height, got);
+    for (std::int64_t row = 0; row < kMostPanelRows / height * height; ++row)
+      if (std::memcmp(got.data() + row * g.ldc, want.data() + row * g.ldc,
+                      static_cast<std::size_t>(g.n) * sizeof(float)) != 0)
+        return false;
+    return true;
+  };
+  multiply(kExpertPanel, want);
+  const bool higher = has_same_bits(2 * kExpertPanel) && has_same_bits(3 * kExpertPanel);
+  constexpr std::int64_t kHalf = kExpertPanel / 2;
+  const bool halves =
+      has_same_bits(kHalf) && (!higher || (has_same_bits(3 * kHalf) && has_same_bits(5 * kHalf)));
+  return {halves ? kHalf : kExpertPanel, higher ? kMostPanelRows : kExpertPanel};
+}
+
+/// The answers so far: a few for each shape of layers.
+class Answers {
+ public:
+  using Key = std::tuple<DType, Bf16Gemm, bool, std::int64_t, std::int64_t, std::int64_t>;
+  PanelHeights of(const Gemm& panel) {
+    const Key key = {panel.dtype, bf16_gemm(), panel.trans_b, panel.n, panel.k, panel.ldb};
+    const MutexLock lock(mutex_);
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+    PanelHeights heights = {kExpertPanel, kExpertPanel};
+    dispatch_dtype(panel.dtype, [&]<class T>(std::type_identity<T>) { heights = compare_heights<T>(panel); });
+    known_.emplace(key, heights);
+    return heights;
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<Key, PanelHeights> known_ STRATA_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+PanelHeights panel_heights(const Gemm& panel) {
+  static Answers all;  // affects only speed
+  return all.of(panel);
+}
+
+}  // namespace strata::kernels::detail
