@@ -14,7 +14,7 @@ using Position = DecoderConfig::Position;
 // Far above any model, and low enough that no product of sizes comes near 2^63.
 constexpr std::int64_t kMaxLayers = 10000;
 constexpr std::int64_t kMaxWidth = 1 << 20;
-constexpr std::int64_t kMaxExperts = 1 << 16;
+constexpr std::int64_t kMaxExperts = 1024;
 constexpr std::int64_t kMaxVocab = 1 << 22;
 constexpr std::int64_t kMaxPositions = std::int64_t{1} << 31;
 

@@ -13,9 +13,9 @@ namespace strata::kernels {
 // + B) of E, and each op writes the rows of these experts alone, so that the blocks of a layer's experts are
 // computed one after the other into the same result.
 //
-// A row's bits depend on the row and its expert's matrix alone, not on the other rows: rows are multiplied in
-// panels of fixed height that begin at an expert's first row, and the last panel is filled up. A sum over
-// rows (dw) goes through the panels in order.
+// A row's bits depend on the row and its expert's matrix alone, not on the other rows: they are those of
+// panels of 64 rows that begin at an expert's first row, the last of which is filled up. A sum over rows (dw)
+// goes through the panels in order. On a GPU the workspaces are not used.
 
 /// The shapes on which a workspace depends.
 struct ExpertShape {

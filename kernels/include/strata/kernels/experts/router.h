@@ -9,7 +9,7 @@
 namespace strata::kernels {
 
 struct RouterTopKArgs {
-  TensorView logits;   ///< f32 [T, E]
+  TensorView logits;   ///< f32 [T, E], E at most 1,024
   TensorView bias;     ///< f32 [E], added to scores for the choice alone; default view (rank 0): none
   TensorView experts;  ///< i32 [T, k], written: from the largest s + bias to the smallest
   TensorView weights;  ///< f32 [T, k], written
@@ -18,7 +18,7 @@ struct RouterTopKArgs {
 Status router_top_k_async(Backend& backend, Stream& stream, const RouterTopKArgs& args);
 void router_top_k_host(const RouterTopKArgs& args, ThreadPool& pool);
 
-/// The choice has no derivative; the weights have.
+/// The choice has no derivative; the weights have. An expert outside [0, E) is taken as E - 1.
 struct RouterTopKBackwardArgs {
   TensorView logits;    ///< f32 [T, E]
   TensorView experts;   ///< i32 [T, k]

@@ -13,8 +13,9 @@ namespace strata::kernels {
 
 /// The order of rows: a stable counting sort of the choices.
 struct RouteRowsArgs {
-  TensorView experts;   ///< i32 [T, k], each in [0, E); others are taken as E - 1
-  TensorView offsets;   ///< i32 [E + 1], written: expert e has rows [offsets[e], offsets[e + 1])
+  TensorView experts;  ///< i32 [T, k], each in [0, E); others are taken as E - 1
+  TensorView
+      offsets;  ///< i32 [E + 1], E at most 1,024, written: expert e has rows [offsets[e], offsets[e + 1])
   TensorView source;    ///< i32 [R], written: the choice of each row
   TensorView position;  ///< i32 [R], written: the row of each choice
 };

@@ -6,9 +6,9 @@ namespace strata::kernels {
 
 /// How a router chooses k of E experts for a token, and weighs them. With the scores s = softmax(l) or
 /// sigmoid(l) of the token's logits l in f32, the k experts with the largest s + bias are chosen, of equal
-/// ones the first; NaN is below all numbers. Their weights are scale s_j, or scale s_j / (eps + the sum of
-/// the chosen scores). Shazeer et al. 2017; with sigmoid, bias and groups DeepSeek-AI 2024 (DeepSeek-V3,
-/// section 2.1.2).
+/// ones the first; NaN is below all numbers, and a NaN among a token's logits makes all its weights NaN.
+/// Their weights are scale s_j, or scale s_j / (eps + the sum of the chosen scores). Shazeer et al. 2017;
+/// with sigmoid, bias and groups DeepSeek-AI 2024 (DeepSeek-V3, section 2.1.2).
 struct RouterRule {
   enum class Score : std::uint8_t { softmax, sigmoid };
   Score score = Score::softmax;
