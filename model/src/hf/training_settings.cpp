@@ -12,11 +12,12 @@
 namespace strata {
 namespace {
 
-// Recognizes a dropout by the name of its key. The dropout of a classifier head does not concern a language
-// model.
+// Recognizes a dropout, or the noise of a router's input (Mixtral), by the name of its key. The dropout of a
+// classifier head does not concern a language model.
 bool is_dropout(std::string_view key) {
   const auto has = [&](std::string_view part) { return key.find(part) != std::string_view::npos; };
-  return (has("dropout") || has("pdrop") || has("layerdrop")) && !has("classifier") && !has("summary");
+  return (has("dropout") || has("pdrop") || has("layerdrop") || has("jitter_noise")) && !has("classifier") &&
+         !has("summary");
 }
 
 }  // namespace

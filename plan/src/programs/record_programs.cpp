@@ -11,6 +11,7 @@
 #include <strata/model/decoder.h>
 #include <strata/runtime/str.h>
 #include <strata/config/objective.h>
+#include <strata/plan/expert_rows.h>
 #include <strata/plan/split/model_pipeline.h>
 #include <strata/plan/split/split_model.h>
 #include <strata/plan/subspaces.h>
@@ -128,6 +129,8 @@ Result<Program> record_loss(const TrainConfig& config, AdapterUse use) {
   const DecoderRows rows = config.data.packing == "pack" ? DecoderRows::packed : DecoderRows::whole;
   STRATA_TRY_ASSIGN(Program program, record_decoder(decoder_config(config), config.train.micro_batch,
                                                     DecoderHead::loss, rows, compute_dtype(config)));
+  // A rank knows its own rows alone.
+  if (all_ranks(config) == 1) program = with_expert_rows(std::move(program));
   return with_adapters(std::move(program), config, decoder_config(config), use);
 }
 

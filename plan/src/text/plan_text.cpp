@@ -224,6 +224,21 @@ std::string base_text(const TrainConfig& c, const RunPlan& plan) {
                      static_cast<double>(bytes) / static_cast<double>(params), c.train.dtype);
 }
 
+// How many experts there are, and how much of them a token and a step use: with few rows an expert, a step is
+// bound by the bytes of the model and not by what it computes.
+std::string experts_text(const TrainConfig& c, const DecoderConfig& decoder) {
+  const DecoderConfig d = with_derived_sizes(decoder);
+  const ExpertsConfig& e = d.experts;
+  if (e.n == 0) return "";
+  const auto layers = std::count(e.layers.begin(), e.layers.end(), true);
+  const std::int64_t idle = layers * (e.n - e.per_token) * 3 * e.ffn * d.hidden, all = count_parameters(d);
+  return fmt::format(
+      "experts  {} in each of {}, {} for a token, for which {} of the parameters compute; {:.1f} rows an "
+      "expert and step\n",
+      e.n, plural(layers, "layer"), e.per_token, count_text(all - idle),
+      static_cast<double>(tokens_per_step(c)) * static_cast<double>(e.per_token) / static_cast<double>(e.n));
+}
+
 // Describes what is trained, and how a step computes.
 std::string model_lines(const TrainConfig& c, const PlannedJob& job) {
   const RunPlan& plan = *job.plan;
@@ -231,6 +246,7 @@ std::string model_lines(const TrainConfig& c, const PlannedJob& job) {
   std::string text = fmt::format(
       "model    {}: {}, hidden {}, heads {}, vocabulary {}, sequence {}: {} parameters\n", d.family,
       plural(d.layers, "layer"), d.hidden, d.heads, d.vocab, d.seq, count_text(count_parameters(d)));
+  text += experts_text(c, d);
   if (const std::int64_t frozen = plan.n_params(false);
       frozen > 0 && trained_part(c) != TrainedPart::subspaces)
     text += fmt::format("frozen   {} parameters; {} are trained\n", count_text(frozen),

@@ -5,6 +5,7 @@
 #include <strata/model/hf/config.h>
 #include <strata/model/hf/folder.h>
 #include <strata/model/hf/tensors.h>
+#include <strata/model/hf/training_settings.h>
 #include <strata/runtime/str.h>
 
 #include "model/hf/damaged_folder.h"
@@ -115,6 +116,26 @@ TEST(HfExpertsConfigTest, WhatIsMissingOrImpossibleIsNamed) {
   EXPECT_THAT(problem_of("qwen3_moe", "mlp_only_layers", "3"), HasSubstr("mlp_only_layers is not a list"));
   EXPECT_THAT(problem_of("qwen3_moe", "output_router_logits", "true"), HasSubstr("output_router_logits"));
   EXPECT_THAT(problem_of("olmoe", "clip_qkv", "8.0"), HasSubstr("clip_qkv"));
+}
+
+TEST(HfExpertsConfigTest, TheNumberOfExpertsHasTwoNames) {
+  DecoderConfig c = decoder_for_family("qwen3_moe").value();
+  c.layers = 2;
+  c.hidden = 32;
+  c.heads = 4;
+  c.ffn = 48;
+  c.vocab = 50;
+  test::set_tiny_experts(c);
+  std::string text = hf_config_json(c, DType::f32);
+  const std::string name = "\"num_experts\"";
+  text.replace(text.find(name), name.size(), "\"num_local_experts\"");
+  EXPECT_EQ(must(decoder_from_hf_config(text)).experts.n, 6);
+}
+
+TEST(HfExpertsConfigTest, NoiseOfARouterIsATrainingSettingThatIsNotApplied) {
+  EXPECT_EQ(must(ignored_training_settings(R"({"model_type": "mixtral", "router_jitter_noise": 0.5})")),
+            "router_jitter_noise = 0.5");
+  EXPECT_EQ(must(ignored_training_settings(R"({"model_type": "mixtral", "router_jitter_noise": 0.0})")), "");
 }
 
 }  // namespace

@@ -149,6 +149,8 @@ void MetricsSinks::on_step(const MetricsLine& line) {
     for (std::size_t i = 0; i < count_figures(line.policy); ++i)
       events_->scalar(str("policy/", figures[i].name), figures[i].value);
     add_pairs(line.pairs, "pairs/");
+    for (const NamedFigure& figure : named_figures(line.experts))
+      if (line.experts.n > 0) events_->scalar(str("experts/", figure.name), figure.value);
     add_histograms(line);
     write_event(line.step);
   }

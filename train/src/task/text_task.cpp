@@ -1,5 +1,6 @@
 #include <strata/train/text_task.h>
 
+#include <strata/config/model_choice.h>
 #include <strata/config/train_config.h>
 #include <strata/plan/plan_text.h>
 #include <strata/runtime/str.h>
@@ -7,6 +8,9 @@
 #include "loop/sample_text.h"
 
 namespace strata {
+
+TextTask::TextTask(const TrainConfig& config, const TrainingData& data)
+    : config_(config), data_(data), expert_load_(decoder_config(config)) {}
 
 Status TextTask::begin(Engine&, Observer&) {
   batches_ = data_.train_batches(config_.train.micro_batch);
@@ -20,6 +24,11 @@ TaskState TextTask::state(std::int64_t) const { return {}; }
 
 Status TextTask::step(Engine& engine, double lr, StepReport& report) {
   return engine.train_step(*batches_, lr, report);
+}
+
+Status TextTask::after_step(Engine& engine, MetricsLine& line, Observer&) {
+  line.experts = expert_load_.of_step(engine, config_.train.grad_accum);
+  return {};
 }
 
 double TextTask::tokens_of_step() const noexcept { return tokens_per_step(config_); }

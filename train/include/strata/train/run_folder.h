@@ -15,6 +15,7 @@
 #include <strata/runtime/io/io.h>
 #include <strata/config/run_layout.h>
 #include <strata/infer/pair_figures.h>
+#include <strata/train/expert_figures.h>
 #include <strata/train/folder_lock.h>
 #include <strata/train/observer.h>
 
@@ -58,6 +59,7 @@ struct MetricsLine {
   double basis_energy = 0;   ///< the share of the gradients' squares that they capture
   PairFigures pairs;
   PolicyFigures policy;
+  ExpertFigures experts;
   /// The norms that log.histograms asks for: of the gradient, of each trained tensor, and of what is before
   /// the layers, each layer, and what is behind them. Valid until the next step; not in metrics.jsonl.
   std::span<const double> tensor_norms{}, layer_norms{};

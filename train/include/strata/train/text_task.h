@@ -3,6 +3,7 @@
 #include <memory>
 
 #include <strata/batches/micro_batches.h>
+#include <strata/train/expert_figures.h>
 #include <strata/train/run_task.h>
 
 namespace strata {
@@ -13,7 +14,7 @@ struct TrainConfig;
 /// one has another loss.
 class TextTask : public RunTask {
  public:
-  TextTask(const TrainConfig& config, const TrainingData& data) : config_(config), data_(data) {}
+  TextTask(const TrainConfig& config, const TrainingData& data);
 
   Status begin(Engine& engine, Observer& observer) override;
   Status resume(Io& io, const std::string& checkpoint, const std::string& run) override;
@@ -24,7 +25,7 @@ class TextTask : public RunTask {
   bool is_due(std::int64_t) const noexcept override { return false; }
   Status prepare(Engine&, std::int64_t, const std::function<bool()>&) override { return {}; }
   Status step(Engine& engine, double lr, StepReport& report) override;
-  Status after_step(Engine&, MetricsLine&, Observer&) override { return {}; }
+  Status after_step(Engine& engine, MetricsLine& line, Observer& observer) override;
   BatchSource* batches() noexcept override { return batches_.get(); }
   double tokens_of_step() const noexcept override;
 
@@ -40,6 +41,7 @@ class TextTask : public RunTask {
  private:
   const TrainConfig& config_;
   const TrainingData& data_;
+  ExpertLoad expert_load_;
   std::unique_ptr<MicroBatches>
       batches_;  // from begin() or resume() on, since copies of pairs share what they know
 };

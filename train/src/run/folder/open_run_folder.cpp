@@ -208,6 +208,17 @@ std::size_t write_pairs_json(std::span<char> into, const PairFigures& pairs, std
   return at;
 }
 
+// Writes how evenly experts are used; nothing for a model without experts.
+std::size_t write_experts_json(std::span<char> into, const ExpertFigures& experts) {
+  if (experts.n <= 0) return 0;
+  std::size_t at = 0;
+  for (const NamedFigure& figure : named_figures(experts))
+    at += fmt::format_to_n(into.data() + at, into.size() - at, "\"{}\": {}, ", figure.name,
+                           JsonNumber(figure.value, 6, 'g').view())
+              .size;
+  return at;
+}
+
 // Writes the figures of a run that samples answers; nothing for others.
 std::size_t write_policy_json(std::span<char> into, const PolicyFigures& policy) {
   const auto figures = named_figures(policy);
@@ -256,11 +267,13 @@ std::string_view metrics_json(const MetricsLine& l, std::span<char, kMetricsLine
   const std::size_t pairs_length = write_pairs_json(pairs, l.pairs, "");
   std::array<char, 640> policy;
   const std::size_t policy_length = write_policy_json(policy, l.policy);
+  std::array<char, 128> experts;
+  const std::size_t experts_length = write_experts_json(experts, l.experts);
   const auto end = fmt::format_to_n(
       buffer.data(), buffer.size(),
       "{{\"step\": {}, \"loss\": {}, \"loss_bits\": \"{:08x}\", \"lr\": {:.6g}, \"grad_norm\": {}, "
       "\"clip_factor\": {:.6g}, \"loss_scale\": {:.0f}, \"overflow_retries\": {}, \"skipped\": {}, "
-      "\"tokens_per_s\": {:.1f}, \"step_s\": {:.6f}, {}{}{}{}, \"speculated\": {}, \"rolled_back\": {}, "
+      "\"tokens_per_s\": {:.1f}, \"step_s\": {:.6f}, {}{}{}{}{}, \"speculated\": {}, \"rolled_back\": {}, "
       "\"used_bytes\": {{\"device\": {}, \"pinned\": {}, \"nvme\": {}}}, "
       "\"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}, \"network\": "
       "{}}}}}\n",
@@ -268,9 +281,9 @@ std::string_view metrics_json(const MetricsLine& l, std::span<char, kMetricsLine
       JsonNumber(l.report.grad_norm, 6, 'g').view(), l.report.clip_factor, l.report.loss_scale,
       l.report.overflow_retries, l.report.skipped, l.tokens_per_s, l.report.seconds,
       std::string_view(pairs.data(), pairs_length), std::string_view(policy.data(), policy_length),
-      std::string_view(renewal.data(), renewal_length), std::string_view(stalls.data(), stalls_length),
-      l.report.speculated, l.report.rolled_back, l.used[0], l.used[1], l.used[2], l.moved.h2d, l.moved.d2h,
-      l.moved.nvme_read, l.moved.nvme_write, l.moved.network);
+      std::string_view(experts.data(), experts_length), std::string_view(renewal.data(), renewal_length),
+      std::string_view(stalls.data(), stalls_length), l.report.speculated, l.report.rolled_back, l.used[0],
+      l.used[1], l.used[2], l.moved.h2d, l.moved.d2h, l.moved.nvme_read, l.moved.nvme_write, l.moved.network);
   return {buffer.data(), std::min(end.size, buffer.size())};
 }
 

@@ -1,0 +1,103 @@
+// Runs of mixtures of experts: the same bits wherever their bytes are, folders in both forms, and what is
+// refused.
+#include "cli/e2e/e2e_fixture.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CliExpertsE2e : public CliE2e {
+ protected:
+  static Words run_of(const std::string& name, const Words& words = {}) {
+    Words all = {"--out",
+                 name,
+                 "train.steps=4",
+                 "log.every=1",
+                 "train.eval_every=2",
+                 "model.family=qwen2_moe",
+                 "model.experts=6",
+                 "model.expert_ffn=48",
+                 "model.shared_ffn=64"};
+    all.insert(all.end(), words.begin(), words.end());
+    return tiny("train", all);
+  }
+};
+
+TEST_F(CliExpertsE2e, ARunHasTheSameBitsInAnyBudgetsOrderAndStepMode) {
+  ASSERT_EQ(strata(run_of("whole")).exit_code, 0);
+  const nlohmann::json line = metrics("whole")[0];
+  EXPECT_GE(line["expert_load"].get<double>(), 1) << "the busiest expert by the mean one";
+  EXPECT_LE(line["expert_load"].get<double>(), 3) << "six experts, two of which compute a token";
+  EXPECT_GT(line["expert_entropy"].get<double>(), 0.5);
+  EXPECT_LE(line["expert_entropy"].get<double>(), 1);
+  EXPECT_EQ(line["experts_empty"].get<double>(), 0);
+  const Words ways[] = {{"memory.device=3MiB", "memory.pinned=4MiB", "memory.nvme=64MiB"},
+                        {"offload.micro_batch_order=breadth_first", "train.recompute=full"},
+                        {"offload.step_mode=speculative", "offload.policy=pinned", "cpu.threads=1"}};
+  for (const Words& words : ways) {
+    const ProgramResult run = strata(run_of("run", words));
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(loss_bits("run"), loss_bits("whole")) << words[0];
+    EXPECT_EQ(digest("run"), digest("whole")) << words[0];
+    EXPECT_EQ(summary("run")["peak_bytes"], summary("run")["planned_bytes"]) << words[0];
+    std::filesystem::remove_all(file("run"));
+  }
+  ASSERT_EQ(strata(run_of("run", {"train.max_time=0s"})).exit_code, 0);
+  ASSERT_EQ(strata({"train", "--resume", "run", "train.max_time=none", "offload.policy=pinned"}).exit_code,
+            0);
+  EXPECT_EQ(digest("run"), digest("whole"));
+  const ProgramResult evaluated = strata({"eval", "whole", "--json"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+  EXPECT_EQ(nlohmann::json::parse(evaluated.out)["loss_bits"], summary("whole")["val_loss_bits"]);
+}
+
+TEST_F(CliExpertsE2e, AFolderIsWrittenReadAdaptedAndContinued) {
+  ASSERT_EQ(strata(run_of("run")).exit_code, 0);
+  const ProgramResult exported = strata({"export", "run", "--out", "model", "--check"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  const Words generate = {"generate", "model", "--prompt", "She ", "--tokens", "8", "--seed", "3"};
+  const ProgramResult written = strata(generate);
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  EXPECT_FALSE(written.out.empty());
+  const Words tuned = {"train",
+                       "--init",
+                       "model",
+                       "--out",
+                       "tuned",
+                       "train.steps=2",
+                       "data.train=train.txt",
+                       "data.val=",
+                       "train.dtype=f32",
+                       "adapter.method=lora"};
+  const ProgramResult adapted = strata(tuned);
+  ASSERT_EQ(adapted.exit_code, 0) << adapted.err;
+  EXPECT_THAT(adapted.out, HasSubstr("modules: "));
+  ASSERT_EQ(strata({"export", "tuned", "--out", "merged", "--check"}).exit_code, 0);
+}
+
+TEST_F(CliExpertsE2e, ThePlanSaysWhatWorksForATokenAndRefusalsSayWhy) {
+  Words plan = run_of("unused");
+  plan[0] = "plan";
+  plan.erase(std::find(plan.begin(), plan.end(), "--out"), std::find(plan.begin(), plan.end(), "--out") + 2);
+  const ProgramResult planned = strata(plan);
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  EXPECT_THAT(planned.out,
+              AllOf(HasSubstr("\nexperts  6 in each of "), HasSubstr(", 2 for a token, for which "),
+                    HasSubstr(" rows an expert and step\n")));
+  const auto refused = [&](const Words& words) {
+    const ProgramResult result = strata(run_of("refused", words));
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refused({"model.experts_per_token=7"}),
+              HasSubstr("model.experts_per_token is 7 and model.experts 6"));
+  EXPECT_THAT(refused({"model.experts=0"}), HasSubstr("the MLPs of Qwen2-MoE are mixtures of experts"));
+  EXPECT_THAT(refused({"model.family=llama"}), HasSubstr("the MLPs of LLaMA are no mixtures of experts"));
+  EXPECT_THAT(refused({"model.family=mixtral", "model.shared_ffn=0"}),
+              HasSubstr("in Mixtral, they are equal"));
+}
+
+}  // namespace
+}  // namespace strata::test

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <strata/infer/pair_figures.h>
+#include <strata/model/decoder_config.h>
+
+namespace strata {
+
+class Engine;
+
+/// How evenly the tokens of a step have used the experts.
+struct ExpertFigures {
+  std::int64_t n = 0;  ///< mixtures of the model; 0: nothing is known
+  double load = 0;     ///< rows of the busiest expert by those of the mean one, of the least even layer
+  double entropy = 0;  ///< the entropy of rows over experts by its maximum, 0 to 1, the mean over layers
+  double empty = 0;    ///< experts without rows, in all layers
+};
+inline constexpr std::size_t kExpertFigures = 3;
+/// "expert_load", "expert_entropy" and "experts_empty".
+std::array<NamedFigure, kExpertFigures> named_figures(const ExpertFigures& experts) noexcept;
+
+/// Counts the rows of experts in a step from the outputs of with_expert_rows().
+class ExpertLoad {
+ public:
+  explicit ExpertLoad(const DecoderConfig& decoder);
+  /// The figures of a step of `micro_batches`, or none if the program has no such outputs. Nothing is
+  /// allocated.
+  ExpertFigures of_step(const Engine& engine, std::int32_t micro_batches);
+
+ private:
+  std::int64_t n_experts_ = 0;
+  std::vector<std::string> outputs_;  ///< one for each mixture
+  std::vector<std::int64_t> rows_;    ///< one for each expert of a mixture
+};
+
+}  // namespace strata

@@ -1,0 +1,65 @@
+#include <strata/train/expert_figures.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+
+#include <strata/engine/engine.h>
+#include <strata/plan/expert_rows.h>
+
+namespace strata {
+
+std::array<NamedFigure, kExpertFigures> named_figures(const ExpertFigures& experts) noexcept {
+  return {
+      {{"expert_load", experts.load}, {"expert_entropy", experts.entropy}, {"experts_empty", experts.empty}}};
+}
+
+ExpertLoad::ExpertLoad(const DecoderConfig& decoder) : n_experts_(decoder.experts.n) {
+  if (n_experts_ == 0) return;
+  const std::vector<bool> layers = with_derived_sizes(decoder).experts.layers;
+  for (const bool is_mixture : layers)
+    if (is_mixture) outputs_.push_back(expert_rows_output(outputs_.size()));
+  rows_.resize(static_cast<std::size_t>(n_experts_));
+}
+
+namespace {
+
+// Outputs are read back as they are; these are integers.
+std::int64_t integer_at(std::span<const float> output, std::size_t i) {
+  return std::bit_cast<std::int32_t>(output[i]);
+}
+
+/// The entropy of shares by that of equal ones.
+double even_entropy(const std::vector<std::int64_t>& rows, double all) {
+  double sum = 0;
+  for (const std::int64_t n : rows)
+    if (n > 0) sum -= static_cast<double>(n) / all * std::log(static_cast<double>(n) / all);
+  return rows.size() > 1 ? sum / std::log(static_cast<double>(rows.size())) : 1;
+}
+
+}  // namespace
+
+ExpertFigures ExpertLoad::of_step(const Engine& engine, std::int32_t micro_batches) {
+  ExpertFigures figures;
+  for (const std::string& name : outputs_) {
+    std::fill(rows_.begin(), rows_.end(), 0);
+    for (std::int32_t k = 0; k < micro_batches; ++k) {
+      const std::span<const float> offsets = engine.output("train", name, k);
+      if (offsets.size() != rows_.size() + 1) return {};
+      for (std::size_t e = 0; e < rows_.size(); ++e)
+        rows_[e] += integer_at(offsets, e + 1) - integer_at(offsets, e);
+    }
+    const auto all = static_cast<double>(std::accumulate(rows_.begin(), rows_.end(), std::int64_t{0}));
+    if (all <= 0) return {};
+    const auto largest = static_cast<double>(*std::max_element(rows_.begin(), rows_.end()));
+    ++figures.n;
+    figures.load = std::max(figures.load, largest * static_cast<double>(rows_.size()) / all);
+    figures.entropy += even_entropy(rows_, all);
+    figures.empty += static_cast<double>(std::count(rows_.begin(), rows_.end(), 0));
+  }
+  if (figures.n > 0) figures.entropy /= static_cast<double>(figures.n);
+  return figures;
+}
+
+}  // namespace strata
