@@ -90,7 +90,8 @@ TEST(LoraTargetsTest, AllProblemsAreReportedAtOnce) {
       AllOf(HasSubstr("targets 'k_prj' names no module of the model; the modules are down_proj, gate_proj, "
                       "k_proj, o_proj, q_proj, up_proj, v_proj, or all of them: all-linear; besides "
                       "embed_tokens, lm_head"),
-            HasSubstr("targets 'norm' is no matrix: positions and norms cannot have adapters"),
+            HasSubstr("targets 'norm' is no linear layer: positions, norms, experts and their routers cannot "
+                      "have adapters"),
             HasSubstr("rank_pattern 'w' names no module"),
             HasSubstr("the rank of model.layers.1.self_attn.q_proj is 70000; its matrix [16, 16] allows 1 to "
                       "65536")));

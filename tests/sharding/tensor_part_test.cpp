@@ -113,8 +113,10 @@ TEST(TensorPart, RangesThatAreNotCountedAreThoseOfNeighboursBefore) {
 TEST(TensorPart, AStackOfMatricesIsCutBetweenThem) {
   TensorPart part = TensorPart::all_of({4, 3, 5});
   EXPECT_EQ(part.shape(), Shape({4, 3, 5}));
+  EXPECT_EQ(part.n_left(), 60);
   part.cut(0, Cut::even(4), 2, 1);
   EXPECT_EQ(part.shape(), Shape({2, 3, 5}));
+  EXPECT_EQ(part.n_left(), 30);
   std::vector<std::vector<std::int64_t>> runs;
   part.for_each_run(10, 15, [&](auto whole, auto own, auto n) { runs.push_back({whole, own, n}); });
   EXPECT_THAT(runs, ElementsAre(std::vector<std::int64_t>{30 + 10, 10, 15}));

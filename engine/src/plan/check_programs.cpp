@@ -90,14 +90,17 @@ Status missing_port(const NamedProgram& named, std::string_view kind, std::strin
                            ", which a program with the role ", to_string(named.role), " needs"));
 }
 
-// The engine reads results of programs as f32.
+// The engine reads losses and logits as f32, and passes on other outputs, which may be counts.
 Status check_output(const NamedProgram& named, std::string_view name) {
   const ValueInfo* const output = find_port(named.program, named.program.outputs, name);
   if (output == nullptr) return missing_port(named, "output", name);
-  if (output->dtype == DType::f32 && output->shape.rank > 0) return {};
+  const bool is_read = name == "loss" || name == "logits";
+  const bool has_dtype = output->dtype == DType::f32 || (output->dtype == DType::i32 && !is_read);
+  if (has_dtype && output->shape.rank > 0) return {};
   return Status::error(Code::invalid, str("output ", name, " of program ", named.name, " with the role ",
                                           to_string(named.role), " is ", to_string(output->dtype), " ",
-                                          to_string(output->shape), "; it must be f32, of rank 1 at least"));
+                                          to_string(output->shape), "; it must be f32",
+                                          is_read ? "" : " or i32", ", of rank 1 at least"));
 }
 
 // All outputs are read back.

@@ -23,12 +23,14 @@ Specs infer_linear(In in, const Attrs& attrs) {
   return gemm_output("y", {in[0]->shape.dim(0), in[1]->shape.dim(0)}, a.f32_out ? DType::f32 : in[0]->dtype,
                      a.gemm);
 }
-// The gradient of an f32 result of 16-bit operands has their dtype.
+// The gradient of an f32 result of 16-bit operands has their dtype, and is no more to be quantized than the
+// result.
 void vjp_linear(VjpContext& c) {
   const ValueId dy = c.grad_output(0);
+  const LinearAttrs attrs{.f32_out = c.attrs().as<LinearAttrs>().f32_out};
   if (c.needs_input_grad(2)) c.emit(Op::linear_backward_bias, {dy, c.in(2)}, {2, -1});
-  if (c.needs_input_grad(1)) c.emit(Op::linear_backward_weight, {dy, c.in(0), c.in(1)}, {1}, LinearAttrs{});
-  if (c.needs_input_grad(0)) c.emit(Op::linear_backward_input, {dy, c.in(1)}, {0}, LinearAttrs{});
+  if (c.needs_input_grad(1)) c.emit(Op::linear_backward_weight, {dy, c.in(0), c.in(1)}, {1}, attrs);
+  if (c.needs_input_grad(0)) c.emit(Op::linear_backward_input, {dy, c.in(1)}, {0}, attrs);
 }
 Status launch_linear(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::linear_forward_async(

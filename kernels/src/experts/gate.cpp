@@ -38,11 +38,16 @@ void each_row(const TensorView& of, ThreadPool& pool, const Body& body) {
                                 });
 }
 
+/// The choice of a row.
+std::int64_t choice_of(const TensorView& source, std::int64_t row) {
+  return dispatch::is_present(source) ? source.as<std::int32_t>()[row] : row;
+}
+
 void check_gate(dispatch::Check& check, const ExpertGate& gate, const TensorView& gate_up,
                 const TensorView& weights, const TensorView& source, std::int64_t rows, std::int64_t f) {
   check.rows("gate_up", gate_up, rows, 2 * f)
       .elements("weights", weights, DType::f32, rows)
-      .elements("source", source, DType::i32, rows);
+      .optional_elements("source", source, DType::i32, rows);
   check.require(gate.kind != ExpertGate::Kind::clamped || gate.limit > 0, "limit is ", gate.limit,
                 "; it must be above 0");
 }
@@ -54,8 +59,7 @@ void expert_gate_forward_host(const ExpertGateForwardArgs& a, ThreadPool& pool) 
   detail::dispatch_dtype(a.a.dtype, [&]<class T>(std::type_identity<T>) {
     each_row<T>(a.a, pool, [&](const auto& table, std::int64_t r) {
       const T* const g = a.gate_up.as<T>() + r * 2 * f;
-      table.forward(a.gate, g, g + f, a.weights.as<float>()[a.source.as<std::int32_t>()[r]],
-                    a.a.as<T>() + r * f, f);
+      table.forward(a.gate, g, g + f, a.weights.as<float>()[choice_of(a.source, r)], a.a.as<T>() + r * f, f);
     });
   });
 }
@@ -66,7 +70,7 @@ void expert_gate_backward_host(const ExpertGateBackwardArgs& a, ThreadPool& pool
     each_row<T>(a.da, pool, [&](const auto& table, std::int64_t r) {
       const T* const g = a.gate_up.as<T>() + r * 2 * f;
       T* const dg = a.dgate_up.as<T>() + r * 2 * f;
-      const std::int32_t choice = a.source.as<std::int32_t>()[r];
+      const std::int64_t choice = choice_of(a.source, r);
       a.dweights.as<float>()[choice] = table.backward(a.gate, g, g + f, a.weights.as<float>()[choice],
                                                       a.da.as<T>() + r * f, dg, dg + f, f);
     });

@@ -1,7 +1,10 @@
 #include "experts/panel_heights.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <tuple>
 #include <vector>
 
@@ -15,21 +18,36 @@
 namespace strata::kernels::detail {
 namespace {
 
+/// A matrix whose first elements of the first rows are pseudo-random, and all others 0, which add nothing to
+/// sums. What is never written takes no memory, so that the matrix of a large expert is no burden.
 template <class T>
-std::vector<T> pseudo_random(std::int64_t n) {
-  std::vector<T> values(static_cast<std::size_t>(n));
-  std::uint32_t state = 1;
-  for (T& x : values) {
-    state = state * 1664525u + 1013904223u;  // Knuth & Lewis
-    x = from_f32<T>(static_cast<float>(state >> 8) * 0x1p-23f - 1.0f);
+class StandIn {
+ public:
+  StandIn(std::int64_t rows, std::int64_t columns, std::int64_t stride)
+      : data_(static_cast<T*>(
+            std::calloc(static_cast<std::size_t>((rows - 1) * stride + columns), sizeof(T)))) {
+    if (data_ == nullptr) return;
+    constexpr std::int64_t kMost = 2048;  // more than any block of a GEMM's inner extent
+    std::uint32_t state = 1;
+    for (std::int64_t row = 0; row < std::min(rows, kMost); ++row)
+      for (std::int64_t i = 0; i < std::min(columns, kMost); ++i) {
+        state = state * 1664525u + 1013904223u;  // Knuth & Lewis
+        data_.get()[row * stride + i] = from_f32<T>(static_cast<float>(state >> 8) * 0x1p-23f - 1.0f);
+      }
   }
-  return values;
-}
+  const T* data() const noexcept { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(T* memory) const noexcept { std::free(memory); }
+  };
+  std::unique_ptr<T, Free> data_;
+};
 
 template <class T>
 PanelHeights compare_heights(Gemm g) {
-  const std::vector<T> a = pseudo_random<T>(kMostPanelRows * g.lda),
-                       b = pseudo_random<T>((g.trans_b ? g.n : g.k) * g.ldb);
+  const StandIn<T> a(kMostPanelRows, g.k, g.lda), b(g.trans_b ? g.n : g.k, g.trans_b ? g.k : g.n, g.ldb);
+  if (a.data() == nullptr || b.data() == nullptr) return {kExpertPanel, kExpertPanel};
   std::vector<float> want(static_cast<std::size_t>(kMostPanelRows * g.ldc)),
       got = want, panels(static_cast<std::size_t>(kPanelFloats));
   g.b = b.data();

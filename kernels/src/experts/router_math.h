@@ -75,6 +75,8 @@ struct RouterShape {
   RouterRule rule;
   std::int64_t experts, chosen;
   STRATA_HD bool has_groups() const { return rule.top_groups < rule.groups; }
+  /// Floats of a token's RouterSpace.
+  STRATA_HD std::int64_t scratch_floats() const { return experts + (has_groups() ? rule.groups : 0); }
   STRATA_HD std::int64_t group_length() const { return experts / rule.groups; }
 };
 

@@ -170,11 +170,12 @@ class Chooser {
     for (const std::string& part : last_parts) known += (known.empty() ? "" : ", ") + part;
     const bool is_other = std::any_of(tensors_.begin(), tensors_.end(),
                                       [&](const HfTensor& t) { return name.names(module_of(t)); });
-    problems_ += str(
-        "\n  ", what, " '", name.text(), "' ",
-        is_other ? "is no matrix: positions and norms cannot have adapters" : "names no module of the model",
-        "; the modules are ", known, ", or all of them: ", LoraSettings::kAllLinear,
-        others.empty() ? "" : "; besides", others.empty() ? "" : others.substr(1));
+    problems_ +=
+        str("\n  ", what, " '", name.text(), "' ",
+            is_other ? "is no linear layer: positions, norms, experts and their routers cannot have adapters"
+                     : "names no module of the model",
+            "; the modules are ", known, ", or all of them: ", LoraSettings::kAllLinear,
+            others.empty() ? "" : "; besides", others.empty() ? "" : others.substr(1));
   }
   /// The first that matches counts, as in PEFT.
   template <class T>

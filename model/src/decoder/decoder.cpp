@@ -191,21 +191,17 @@ class Recorder {
     const Value active = b_.expert_gate(inner, routed.weights, rows.source, gate());
     const Value out = weight(name + ".experts_out.weight", {e.n, c_.hidden, e.ffn}, residual_std_);
     const Value ys = b_.expert_linear(active, out, rows);
-    return b_.sum_rows(ys, rows, k, e.shared_ffn > 0 ? shared(name, x) : Value{});
+    return b_.sum_rows(ys, rows, k, e.shared_gate ? shared(name, x) : Value{});
   }
-  // An MLP that computes all tokens. With a gate, it is an expert that a router of its own chooses, always.
+  // An MLP that computes all tokens. Its gate is the weight of an expert that a router of its own always
+  // chooses.
   Value shared(const std::string& name, Value x) {
-    const ExpertsConfig& e = c_.experts;
-    const Value inner = linear(name + ".mlp_in", x, 2 * e.shared_ffn, c_.hidden, c_.mlp_bias, kInitStd);
-    Value active;
-    if (e.shared_gate) {
-      const Value logits = b_.linear_f32(x, weight(name + ".shared_gate.weight", {1, c_.hidden}, kInitStd));
-      const Routed routed = b_.router_top_k(logits, 1, {.score = kernels::RouterRule::Score::sigmoid});
-      active = b_.expert_gate(inner, routed.weights, b_.route_rows(routed, 1).source, gate());
-    } else {
-      active = c_.mlp == DecoderConfig::Mlp::geglu ? b_.geglu(inner) : b_.swiglu(inner);
-    }
-    return linear(name + ".mlp_out", active, c_.hidden, e.shared_ffn, c_.mlp_bias, residual_std_);
+    const std::int64_t ffn = c_.experts.shared_ffn;
+    const Value inner = linear(name + ".mlp_in", x, 2 * ffn, c_.hidden, c_.mlp_bias, kInitStd);
+    const Value logits = b_.linear_f32(x, weight(name + ".shared_gate.weight", {1, c_.hidden}, kInitStd));
+    const Routed routed = b_.router_top_k(logits, 1, {.score = kernels::RouterRule::Score::sigmoid});
+    return linear(name + ".mlp_out", b_.expert_gate(inner, routed.weights, {}, gate()), c_.hidden, ffn,
+                  c_.mlp_bias, residual_std_);
   }
   Value block(std::size_t layer, Value x) {
     const std::string name = str("layers.", layer);

@@ -87,6 +87,8 @@ void check_decoder_attention(const DecoderConfig& c, DecoderProblems& problems) 
 void check_experts(const DecoderConfig& c, DecoderProblems& problems) {
   const ExpertsConfig& e = c.experts;
   const FamilyLimits limits = family_limits(c.family);
+  problems.need(limits.scores || !c.scores,
+                str("transformers has no reward model of ", limits.title, ", as which one could be written"));
   problems.need(limits.experts == (e.n > 0) || limits.title.empty(),
                 str("model.experts is ", e.n, ", but the MLPs of ", limits.title,
                     limits.experts ? " are mixtures of experts" : " are no mixtures of experts"));
@@ -103,8 +105,10 @@ void check_experts(const DecoderConfig& c, DecoderProblems& problems) {
   problems.need_range("expert_ffn", e.ffn, 4 * kMaxWidth);
   problems.need(limits.expert_ffn || e.ffn == c.ffn, str("model.expert_ffn is ", e.ffn, " and model.ffn ",
                                                          c.ffn, "; in ", limits.title, " they are equal"));
-  problems.need(e.shared_ffn >= 0 && e.shared_ffn <= 4 * kMaxWidth,
-                str("model.shared_ffn is ", e.shared_ffn));
+  problems.need(
+      e.shared_gate ? e.shared_ffn >= 1 && e.shared_ffn <= 4 * kMaxWidth : e.shared_ffn == 0,
+      str("model.shared_ffn is ", e.shared_ffn, "; it must be ",
+          e.shared_gate ? "1 or more" : "0, since no MLP is beside the experts", " in ", limits.title));
   problems.need(is_gated(c.mlp),
                 str("model.experts is ", e.n, ", but the MLPs of ", c.family, " have no gate"));
   problems.need(c.layers < 1 || c.layers > kMaxLayers || std::ssize(e.layers) == c.layers,

@@ -39,6 +39,7 @@ enum class HfWindows : std::uint8_t {
   none,
   all,           ///< all layers if sliding_window is a number
   from_layer,    ///< the layers from max_window_layers on if use_sliding_window is true
+  listed,        ///< the layers of layer_types if use_sliding_window is true
   without_rope,  ///< the layers without RoPE if use_sliding_window is true
   by_pattern,    ///< all layers but every sliding_window_pattern-th
 };

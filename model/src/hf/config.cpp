@@ -65,7 +65,8 @@ void read_bloom(Keys& k, DecoderConfig& c) {
 }
 
 bool has_flag(HfWindows windows) {
-  return windows == HfWindows::from_layer || windows == HfWindows::without_rope;
+  return windows == HfWindows::from_layer || windows == HfWindows::listed ||
+         windows == HfWindows::without_rope;
 }
 
 /// Reads which layers slide, from layer_types or, if that is absent, by the family's rule.
@@ -76,6 +77,10 @@ void read_sliding(Keys& k, DecoderConfig& c, HfWindows how) {
     c.full_every = k.integer({"sliding_window_pattern"}, c.full_every);
     if (how == HfWindows::by_pattern && c.full_every < 1) k.unsupported("sliding_window_pattern is 0");
     if (!has_flag(how)) return;
+    if (how == HfWindows::listed && c.window > 0)
+      return k.unsupported(
+          "use_sliding_window is true without layer_types: versions of transformers differ in "
+          "which layers slide then");
     const std::int64_t first = k.integer({"max_window_layers"}, 28);
     c.sliding.assign(layers, false);
     const bool by_rope = how == HfWindows::without_rope;
@@ -101,7 +106,7 @@ void read_sliding(Keys& k, DecoderConfig& c, HfWindows how) {
 void read_window(Keys& k, DecoderConfig& c, HfWindows how) {
   if (how == HfWindows::none) return k.must_be("use_sliding_window", false, false);
   const bool on = !has_flag(how) || k.flag("use_sliding_window", false);
-  const std::int64_t otherwise = how == HfWindows::from_layer ? 4096 : c.window;
+  const std::int64_t otherwise = how == HfWindows::from_layer || how == HfWindows::listed ? 4096 : c.window;
   c.window = !on ? 0 : k.integer({"sliding_window"}, k.has("sliding_window") ? 0 : otherwise);
   read_sliding(k, c, how);
   if (c.window == 0 &&
@@ -184,6 +189,8 @@ void read_experts(Keys& k, DecoderConfig& c, detail::HfExperts how) {
   e.n = k.integer({"num_experts", "num_local_experts"});
   e.per_token = k.integer({"num_experts_per_tok"});
   e.ffn = how == qwen ? k.integer({"moe_intermediate_size"}) : c.ffn;
+  if (how == qwen && e.ffn == 0 && k.find({"moe_intermediate_size"}) != nullptr)
+    k.unsupported("moe_intermediate_size is 0");
   if (how != mixtral) e.rule.renormalize = k.flag("norm_topk_prob", false);
   if (how == qwen) read_dense_layers(k, c);
   if (e.shared_gate) {

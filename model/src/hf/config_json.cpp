@@ -29,7 +29,8 @@ json switches_json(const DecoderConfig& c) {
   json j = json::object();
   const json window = c.window > 0 ? json(c.window) : json(nullptr);
   const bool flagged =
-      family.windows == HfWindows::without_rope || (family.windows == HfWindows::from_layer && c.window > 0);
+      family.windows == HfWindows::without_rope ||
+      ((family.windows == HfWindows::from_layer || family.windows == HfWindows::listed) && c.window > 0);
   const bool by_layer = flagged || family.windows == HfWindows::by_pattern;
   if (flagged) j["use_sliding_window"] = c.window > 0;
   if (by_layer) j["layer_types"] = layer_types_of(c);

@@ -172,7 +172,9 @@ class HomesSearch {
   }
 
  private:
-  // Below `n` every further chunk on the device needs more device memory, so bisection is valid.
+  // Below `n` every further chunk on the device needs more device memory, so bisection is valid; where
+  // classes share windows, the first home of a class ends its sharing, and fewer chunks may be found than
+  // would fit.
   std::int64_t max_that_fit(std::int64_t n) const {
     const auto fits = [&](std::int64_t chunks) {
       return on_device(layout_, trace_, request_, static_cast<ChunkId>(chunks), width_).has_value();

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include <strata/graph/op_attrs.h>
 #include <strata/graph/op_list.h>
 #include <strata/runtime/str.h>
 
@@ -13,7 +12,7 @@ std::string expert_rows_output(std::size_t mixture) { return str("expert_rows.",
 Program with_expert_rows(Program program) {
   std::size_t mixture = 0;
   for (const Instr& instr : program.code) {
-    if (instr.op != Op::route_rows || instr.attrs.as<RouteRowsAttrs>().experts == 1) continue;
+    if (instr.op != Op::route_rows) continue;
     const ValueId offsets = instr.out.front();
     program.values[static_cast<std::size_t>(offsets)].name = expert_rows_output(mixture++);
     program.outputs.push_back(offsets);

@@ -9,7 +9,7 @@ TensorPart TensorPart::all_of(const Shape& shape) {
   TensorPart part;
   part.whole = shape;
   part.rows = {{0, 0, shape.dim(0)}};
-  if (shape.rank > 1 && shape.dim(0) > 0) part.columns = {{0, 0, shape.n_elems() / shape.dim(0)}};
+  if (shape.rank > 1) part.columns = {{0, 0, row_length(shape)}};
   return part;
 }
 
@@ -60,7 +60,7 @@ Shape TensorPart::shape() const {
 
 // A run of columns that does not count would be a range in every row.
 std::vector<TensorPart::Range> TensorPart::uncounted() const {
-  const std::int64_t width = whole.rank > 1 ? extent(columns) : 1;
+  const std::int64_t width = this->width();
   std::vector<Range> ranges;
   const auto add = [&](std::int64_t begin, std::int64_t end) {
     if (!ranges.empty() && ranges.back().end == begin)

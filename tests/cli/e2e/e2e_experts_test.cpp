@@ -11,15 +11,14 @@ using ::testing::HasSubstr;
 class CliExpertsE2e : public CliE2e {
  protected:
   static Words run_of(const std::string& name, const Words& words = {}) {
-    Words all = {"--out",
-                 name,
-                 "train.steps=4",
-                 "log.every=1",
-                 "train.eval_every=2",
-                 "model.family=qwen2_moe",
-                 "model.experts=6",
-                 "model.expert_ffn=48",
-                 "model.shared_ffn=64"};
+    Words all = {"--out", name};
+    for (const std::string key :
+         {"train.steps=4", "log.every=1", "train.eval_every=2", "model.family=qwen2_moe", "model.experts=6",
+          "model.expert_ffn=48", "model.shared_ffn=64", "memory.device=16MiB", "memory.pinned=16MiB"})
+      if (std::none_of(words.begin(), words.end(), [&](const std::string& word) {
+            return word.starts_with(key.substr(0, key.find('=') + 1));
+          }))
+        all.push_back(key);
     all.insert(all.end(), words.begin(), words.end());
     return tiny("train", all);
   }
@@ -95,8 +94,12 @@ TEST_F(CliExpertsE2e, ThePlanSaysWhatWorksForATokenAndRefusalsSayWhy) {
               HasSubstr("model.experts_per_token is 7 and model.experts 6"));
   EXPECT_THAT(refused({"model.experts=0"}), HasSubstr("the MLPs of Qwen2-MoE are mixtures of experts"));
   EXPECT_THAT(refused({"model.family=llama"}), HasSubstr("the MLPs of LLaMA are no mixtures of experts"));
+  EXPECT_THAT(refused({"model.family=qwen3_moe"}),
+              HasSubstr("model.shared_ffn is 64; it must be 0, since no MLP"));
+  EXPECT_THAT(refused({"model.shared_ffn=0"}),
+              HasSubstr("model.shared_ffn is 0; it must be 1 or more in Qwen2-MoE"));
   EXPECT_THAT(refused({"model.family=mixtral", "model.shared_ffn=0"}),
-              HasSubstr("in Mixtral, they are equal"));
+              HasSubstr("in Mixtral they are equal"));
 }
 
 }  // namespace

@@ -208,8 +208,8 @@ class ForwardReference {
       out(0) = reference::expert_linear(in(0), in(1), in(2), dim(instr.in[1], 1), dim(instr.in[1], 2),
                                         instr.in[3] == kNoValue ? Vec{} : in(3));
     } else if (instr.op == Op::expert_gate) {
-      out(0) = reference::gate_rows(in(0), in(1), in(2), dim(instr.in[0], 1) / 2,
-                                    instr.attrs.as<ExpertGateAttrs>().gate);
+      out(0) = reference::gate_rows(in(0), in(1), instr.in[2] == kNoValue ? Vec{} : in(2),
+                                    dim(instr.in[0], 1) / 2, instr.attrs.as<ExpertGateAttrs>().gate);
     } else {
       return false;
     }

@@ -1,6 +1,9 @@
 // Mixtures of experts in folders: each expert by itself, and stacked.
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <strata/model/hf/config.h>
 #include <strata/model/hf/folder.h>
@@ -18,7 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-Status numbered(std::string_view param, std::span<float> into) {
+Status by_name(std::string_view param, std::span<float> into) {
   const auto first = static_cast<float>(std::hash<std::string_view>{}(param) % 64);
   for (std::size_t i = 0; i < into.size(); ++i) into[i] = first + static_cast<float>(i % 1000) / 1024.0f;
   return {};
@@ -42,7 +45,7 @@ class HfExpertsTest : public ::testing::TestWithParam<std::string_view> {
   }
   std::string written(bool stacked) const {
     const std::string path = dir.file(stacked ? "stacked" : "single");
-    must(export_hf(posix_io(), path, config_of(stacked), numbered, {}));
+    must(export_hf(posix_io(), path, config_of(stacked), by_name, {}));
     return path;
   }
   const test::TempDir dir;
@@ -50,17 +53,18 @@ class HfExpertsTest : public ::testing::TestWithParam<std::string_view> {
 
 TEST_P(HfExpertsTest, BothFormsHoldTheSameParametersAndAreWrittenAsTheyCame) {
   for (const bool stacked : {false, true}) {
-    const auto folder = must(HfFolder::open(posix_io(), written(stacked)));
+    const std::string path = written(stacked);
+    const auto folder = must(HfFolder::open(posix_io(), path));
     EXPECT_EQ(folder->config().experts.stacked_files, stacked);
-    EXPECT_EQ(must(HfFolder::config_of(posix_io(), written(stacked))).experts.stacked_files, stacked);
-    const bool has_stacks =
-        std::any_of(hf_tensors(folder->config()).begin(), hf_tensors(folder->config()).end(),
-                    [](const HfTensor& tensor) { return tensor.shape.size() == 3; });
+    EXPECT_EQ(must(HfFolder::config_of(posix_io(), path)).experts.stacked_files, stacked);
+    const std::vector<HfTensor> tensors = hf_tensors(folder->config());
+    const bool has_stacks = std::any_of(tensors.begin(), tensors.end(),
+                                        [](const HfTensor& tensor) { return tensor.shape.size() == 3; });
     EXPECT_EQ(has_stacks, stacked);
     const std::int64_t n = 6 * 2 * folder->config().experts.ffn * 24;
     std::vector<float> read(static_cast<std::size_t>(n)), want(read.size());
     must(folder->read_part("layers.1.experts_in.weight", 0, read));
-    must(numbered("layers.1.experts_in.weight", want));
+    must(by_name("layers.1.experts_in.weight", want));
     EXPECT_EQ(read, want);
   }
 }
@@ -85,51 +89,54 @@ INSTANTIATE_TEST_SUITE_P(Families, HfExpertsTest,
                          ::testing::Values("qwen2_moe", "qwen3_moe", "olmoe", "mixtral"),
                          [](const auto& test_case) { return std::string(test_case.param); });
 
-std::string problem_of(const std::string& family, const std::string& key, const std::string& value) {
+DecoderConfig small_of(const std::string& family) {
   DecoderConfig c = decoder_for_family(family).value();
   c.layers = 2;
   c.hidden = 32;
   c.heads = 4;
   c.ffn = 48;
   c.vocab = 50;
-  c.seq = 16;
   test::set_tiny_experts(c);
-  std::string text = hf_config_json(c, DType::f32);
-  const std::size_t at = text.find("\"" + key + "\""), end = text.find_first_of(",\n", text.find(':', at));
-  if (at == std::string::npos)
-    text.insert(text.find('{') + 1, str("\"", key, "\": ", value, ","));
-  else
-    text.replace(at, end - at, str("\"", key, "\": ", value));
-  const auto config = decoder_from_hf_config(text);
+  return c;
+}
+// What is said of config.json with these values instead of its own.
+std::string problem_of(const std::string& family, const std::string& values) {
+  auto keys = nlohmann::json::parse(hf_config_json(small_of(family), DType::f32));
+  keys.update(nlohmann::json::parse(values));
+  const auto config = decoder_from_hf_config(keys.dump());
   return config.has_value() ? "ok" : std::string(config.status().message());
 }
 
 TEST(HfExpertsConfigTest, WhatIsMissingOrImpossibleIsNamed) {
-  EXPECT_EQ(problem_of("qwen3_moe", "num_experts_per_tok", "6"), "ok");
-  EXPECT_THAT(problem_of("qwen3_moe", "num_experts_per_tok", "7"),
+  const auto qwen3 = [](const std::string& values) { return problem_of("qwen3_moe", values); };
+  EXPECT_EQ(qwen3(R"({"num_experts_per_tok": 6})"), "ok");
+  EXPECT_THAT(qwen3(R"({"num_experts_per_tok": 7})"),
               HasSubstr("model.experts_per_token is 7 and model.experts 6"));
-  EXPECT_THAT(problem_of("qwen3_moe", "num_experts", "0"), HasSubstr("are mixtures of experts"));
-  EXPECT_THAT(problem_of("qwen3_moe", "num_experts", "-3"), HasSubstr("num_experts"));
-  EXPECT_THAT(problem_of("qwen3_moe", "num_experts", "\"six\""), HasSubstr("num_experts"));
-  EXPECT_THAT(problem_of("qwen3_moe", "moe_intermediate_size", "0"), HasSubstr("moe_intermediate_size"));
-  EXPECT_THAT(problem_of("qwen3_moe", "decoder_sparse_step", "0"), HasSubstr("decoder_sparse_step"));
-  EXPECT_THAT(problem_of("qwen3_moe", "mlp_only_layers", "3"), HasSubstr("mlp_only_layers is not a list"));
-  EXPECT_THAT(problem_of("qwen3_moe", "output_router_logits", "true"), HasSubstr("output_router_logits"));
-  EXPECT_THAT(problem_of("olmoe", "clip_qkv", "8.0"), HasSubstr("clip_qkv"));
+  EXPECT_THAT(qwen3(R"({"num_experts": 0})"), HasSubstr("are mixtures of experts"));
+  EXPECT_THAT(qwen3(R"({"num_experts": -3})"), HasSubstr("num_experts"));
+  EXPECT_THAT(qwen3(R"({"num_experts": "six"})"), HasSubstr("num_experts"));
+  EXPECT_THAT(qwen3(R"({"num_experts": 2000})"), HasSubstr("model.experts is 2000; it must be 1 to 1024"));
+  EXPECT_THAT(qwen3(R"({"moe_intermediate_size": 0})"), HasSubstr("moe_intermediate_size is 0"));
+  EXPECT_THAT(qwen3(R"({"decoder_sparse_step": 0})"), HasSubstr("decoder_sparse_step"));
+  EXPECT_THAT(qwen3(R"({"mlp_only_layers": 3})"), HasSubstr("mlp_only_layers is not a list"));
+  EXPECT_THAT(qwen3(R"({"mlp_only_layers": ["a"]})"), HasSubstr("mlp_only_layers has"));
+  EXPECT_THAT(qwen3(R"({"output_router_logits": true})"), HasSubstr("output_router_logits"));
+  EXPECT_THAT(qwen3(R"({"use_sliding_window": true})"), HasSubstr("use_sliding_window"));
+  EXPECT_THAT(problem_of("olmoe", R"({"clip_qkv": 8.0})"), HasSubstr("clip_qkv"));
+  EXPECT_THAT(problem_of("qwen2_moe", R"({"use_sliding_window": true, "sliding_window": 8})"),
+              HasSubstr("without layer_types"));
+  EXPECT_THAT(problem_of("qwen2_moe", R"({"shared_expert_intermediate_size": 0})"),
+              HasSubstr("model.shared_ffn is 0; it must be 1 or more"));
+  EXPECT_THAT(
+      problem_of("olmoe", R"({"architectures": ["OlmoeForSequenceClassification"], "id2label": {"0": "x"}})"),
+      HasSubstr("transformers has no reward model of OLMoE"));
 }
 
 TEST(HfExpertsConfigTest, TheNumberOfExpertsHasTwoNames) {
-  DecoderConfig c = decoder_for_family("qwen3_moe").value();
-  c.layers = 2;
-  c.hidden = 32;
-  c.heads = 4;
-  c.ffn = 48;
-  c.vocab = 50;
-  test::set_tiny_experts(c);
-  std::string text = hf_config_json(c, DType::f32);
-  const std::string name = "\"num_experts\"";
-  text.replace(text.find(name), name.size(), "\"num_local_experts\"");
-  EXPECT_EQ(must(decoder_from_hf_config(text)).experts.n, 6);
+  auto keys = nlohmann::json::parse(hf_config_json(small_of("qwen3_moe"), DType::f32));
+  keys["num_local_experts"] = keys["num_experts"];
+  keys.erase("num_experts");
+  EXPECT_EQ(must(decoder_from_hf_config(keys.dump())).experts.n, 6);
 }
 
 TEST(HfExpertsConfigTest, NoiseOfARouterIsATrainingSettingThatIsNotApplied) {

@@ -76,9 +76,9 @@ inline Vec expert_linear(const Vec& x, const Vec& w, const Vec& offsets, std::si
 inline Vec gate_rows(const Vec& gate_up, const Vec& weights, const Vec& source, std::size_t f,
                      const kernels::ExpertGate& gate) {
   Vec out;
-  for (std::size_t r = 0; r < source.size(); ++r)
+  for (std::size_t r = 0; r < weights.size(); ++r)
     for (std::size_t i = 0; i < f; ++i)
-      out.push_back(weights[static_cast<std::size_t>(source[r])] *
+      out.push_back(weights[source.empty() ? r : static_cast<std::size_t>(source[r])] *
                     expert_gate(gate, gate_up[r * 2 * f + i], gate_up[(r * 2 + 1) * f + i]));
   return out;
 }

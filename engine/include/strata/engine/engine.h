@@ -110,8 +110,8 @@ class Engine final : public Session {
   /// Errors: `unsupported` without such a program; `io_error`, `corrupt`.
   Status forward(std::string_view program, BatchSource& source, std::int64_t index);
   /// Returns an output that forward() or the last step has computed, valid until the next call of either; for
-  /// a program that trains, that of a micro-batch which the step computed, and never its "loss". Empty if
-  /// there is none of that name.
+  /// a program that trains, that of a micro-batch which the step computed, and never its "loss". Of an i32
+  /// output these are the bits. Empty if there is none of that name.
   std::span<const float> output(std::string_view program, std::string_view name,
                                 std::int32_t micro_batch = 0) const;
   /// The bytes of the device's arena that the instructions of each program of the plan have used so far.

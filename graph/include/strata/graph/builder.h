@@ -118,8 +118,8 @@ class Builder {
   Value sum_rows(Value ys, const RoutedRows& rows, std::int32_t k, Value base = {});
   /// Each row times the matrix of its expert: [R, K] x [E, N, K] -> [R, N], with biases [E, N] or none.
   Value expert_linear(Value x, Value weights, const RoutedRows& rows, Value biases = {});
-  /// The gated activation of an expert times the weight of its result, [R, 2 F] -> [R, F]; see
-  /// kernels/experts/gate.h.
+  /// The gated activation of an expert times the weight of its result, [R, 2 F] -> [R, F]; without a source,
+  /// the rows are the choices in order. See kernels/experts/gate.h.
   Value expert_gate(Value gate_up, Value weights, Value source, const kernels::ExpertGate& gate);
   /// Adds u B^T of each part to its columns of base; see kernels/lora.h.
   Value lora_up(Value base, Value u, Value b, const LoraAttrs& parts);

@@ -18,8 +18,9 @@ __global__ void __launch_bounds__(kThreads) gate_forward(Gate gate, const T* gat
   const int first = static_cast<int>(blockIdx.x * kThreads + threadIdx.x) * kN;
   if (first >= f) return;
   for (int row = static_cast<int>(blockIdx.y); row < rows; row += static_cast<int>(gridDim.y))
-    detail::expert_gate_part<kN>(gate, gate_up + std::int64_t{row} * 2 * f, weights[source[row]],
-                                 a + std::int64_t{row} * f, f, first);
+    detail::expert_gate_part<kN>(gate, gate_up + std::int64_t{row} * 2 * f,
+                                 weights[source == nullptr ? row : source[row]], a + std::int64_t{row} * f, f,
+                                 first);
 }
 // A half warp per row.
 template <class T, class Gate>
@@ -29,10 +30,16 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t row = dispatch::half_warp_index();
   if (row >= rows) return;
   const dispatch::HalfWarp lanes;
-  const std::int32_t choice = source[row];
+  const std::int64_t choice = source == nullptr ? row : source[row];
   const float dweight = detail::expert_gate_row_backward(lanes, gate, gate_up + row * 2 * f, weights[choice],
                                                          da + row * f, dgate_up + row * 2 * f, f);
   if (lanes.is_leader()) dweights[choice] = dweight;
+}
+
+/// Null: the rows are the choices in order.
+template <class Args>
+const std::int32_t* source_of(const Args& a) {
+  return dispatch::is_present(a.source) ? a.source.template as<std::int32_t>() : nullptr;
 }
 
 }  // namespace
@@ -42,7 +49,7 @@ Status expert_gate_forward(Backend&, Stream& stream, const ExpertGateForwardArgs
   const auto rows = static_cast<int>(dispatch::row_count(a.a)),
              f = static_cast<int>(dispatch::row_length(a.a));
   const auto* const weights = a.weights.as<float>();
-  const auto* const source = a.source.as<std::int32_t>();
+  const std::int32_t* const source = source_of(a);
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch::dispatch_launch(a.a.dtype, [&]<class T>(std::type_identity<T>) {
     constexpr int kSize = detail::Pack<T>::kSize;
@@ -57,12 +64,7 @@ Status expert_gate_forward(Backend&, Stream& stream, const ExpertGateForwardArgs
         gate_forward<1>
             <<<row_grid(rows, f), kThreads, 0, queue>>>(gate, from, weights, source, into, rows, f);
     };
-    if (a.gate.kind == ExpertGate::Kind::gelu)
-      launch(detail::GeluGate{});
-    else if (a.gate.kind == ExpertGate::Kind::clamped)
-      launch(detail::ClampedGate{a.gate.limit, a.gate.alpha});
-    else
-      launch(detail::SiluGate{});
+    detail::with_gate(a.gate, launch);
   });
 }
 
@@ -73,15 +75,10 @@ Status expert_gate_backward(Backend&, Stream& stream, const ExpertGateBackwardAr
   return dispatch::dispatch_launch(a.da.dtype, [&]<class T>(std::type_identity<T>) {
     const auto launch = [&](auto gate) {
       gate_backward<<<dispatch::num_blocks(rows, dispatch::kRowsPerBlock), kThreads, 0, queue>>>(
-          gate, a.gate_up.as<T>(), a.weights.as<float>(), a.source.as<std::int32_t>(), a.da.as<T>(),
-          a.dgate_up.as<T>(), a.dweights.as<float>(), rows, f);
+          gate, a.gate_up.as<T>(), a.weights.as<float>(), source_of(a), a.da.as<T>(), a.dgate_up.as<T>(),
+          a.dweights.as<float>(), rows, f);
     };
-    if (a.gate.kind == ExpertGate::Kind::gelu)
-      launch(detail::GeluGate{});
-    else if (a.gate.kind == ExpertGate::Kind::clamped)
-      launch(detail::ClampedGate{a.gate.limit, a.gate.alpha});
-    else
-      launch(detail::SiluGate{});
+    detail::with_gate(a.gate, launch);
   });
 }
 

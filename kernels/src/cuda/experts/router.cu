@@ -18,12 +18,12 @@ constexpr int kTokensPerBlock = 8, kRouterThreads = kTokensPerBlock * dispatch::
 /// The shared memory of the half warp's token.
 __device__ RouterSpace space_of_token(const RouterShape& shape) {
   extern __shared__ float router_memory[];
-  const std::int64_t each = shape.experts + shape.rule.groups;
+  const std::int64_t each = shape.scratch_floats();
   float* const scores = router_memory + threadIdx.x / dispatch::kLanes * each;
   return {scores, scores + shape.experts};
 }
 std::size_t shared_bytes(const RouterShape& shape) {
-  return static_cast<std::size_t>(kTokensPerBlock * (shape.experts + shape.rule.groups)) * sizeof(float);
+  return static_cast<std::size_t>(kTokensPerBlock * shape.scratch_floats()) * sizeof(float);
 }
 
 __global__ void __launch_bounds__(kRouterThreads)

@@ -107,6 +107,7 @@ struct FamilyLimits {
   std::int64_t ffn_factor = 0;  ///< `ffn` is that many times `hidden`; 0: it is any
   bool experts = false;         ///< its MLPs are mixtures of experts ...
   bool expert_ffn = true;       ///< ... whose inner width may differ from `ffn`
+  bool scores = true;           ///< it may be a reward model
 };
 /// Empty for an unknown family.
 FamilyLimits family_limits(std::string_view family);

@@ -10,8 +10,7 @@ namespace strata {
 /// The name of the output of the n-th mixture of experts of a program: i32 [E + 1], expert e has computed
 /// rows [e, e + 1) of it.
 std::string expert_rows_output(std::size_t mixture);
-/// The program with such an output for each of its mixtures, in their order; the one of an expert that
-/// computes every token has none.
+/// The program with such an output for each of its mixtures, in their order.
 Program with_expert_rows(Program program);
 
 }  // namespace strata

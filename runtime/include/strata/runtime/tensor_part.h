@@ -36,7 +36,7 @@ struct TensorPart {
   /// The shape of the part of the tensor that this rank has.
   Shape shape() const;
   /// Elements that are left, wherever they are.
-  std::int64_t n_left() const noexcept { return extent(rows) * (whole.rank == 2 ? extent(columns) : 1); }
+  std::int64_t n_left() const noexcept { return extent(rows) * width(); }
 
   /// Calls `use(whole, own, n)` for runs of elements of the part's [begin, begin + n): they are elements
   /// [whole, whole + n) of the tensor and [own, own + n) of the part. In ascending order of `own`.
@@ -55,6 +55,13 @@ struct TensorPart {
   friend bool operator==(const TensorPart&, const TensorPart&) = default;
 
  private:
+  /// Elements of a row of a tensor, and of those that are left of it.
+  static std::int64_t row_length(const Shape& shape) noexcept {
+    std::int64_t n = 1;
+    for (int d = 1; d < shape.rank; ++d) n *= shape.dim(d);
+    return n;
+  }
+  std::int64_t width() const noexcept { return whole.rank > 1 ? extent(columns) : 1; }
   template <class Use>
   void each_run(std::int64_t begin, std::int64_t n, const Use& use) const;
   static std::int64_t extent(const std::vector<PartRun>& runs) noexcept {
@@ -82,8 +89,7 @@ void TensorPart::for_each_counted_run(std::int64_t begin, std::int64_t n, const 
 template <class Use>
 void TensorPart::each_run(std::int64_t begin, std::int64_t n, const Use& use) const {
   const std::int64_t end = begin + n;
-  const std::int64_t width = whole.rank > 1 ? extent(columns) : 1,
-                     stride = whole.rank > 1 ? whole.n_elems() / whole.dim(0) : 1;
+  const std::int64_t width = this->width(), stride = row_length(whole);
   // Columns of which some do not count are told apart.
   const bool has_all_columns = width == stride && columns.size() < 2;
   while (begin < end) {

@@ -14,8 +14,8 @@ namespace strata::kernels {
 struct ExpertGateForwardArgs {
   TensorView gate_up;  ///< stored dtype [R, 2 F]: the gates of a row, then its ups
   TensorView weights;  ///< f32 [T, k]
-  TensorView source;   ///< i32 [R], the choice of each row (rows.h)
-  TensorView a;        ///< stored dtype [R, F], written
+  TensorView source;  ///< i32 [R], the choice of each row (rows.h); default view (rank 0): row r has choice r
+  TensorView a;       ///< stored dtype [R, F], written
   ExpertGate gate = {};
 };
 Status expert_gate_forward_async(Backend& backend, Stream& stream, const ExpertGateForwardArgs& args);
@@ -25,7 +25,7 @@ void expert_gate_forward_host(const ExpertGateForwardArgs& args, ThreadPool& poo
 struct ExpertGateBackwardArgs {
   TensorView gate_up;   ///< stored dtype [R, 2 F]
   TensorView weights;   ///< f32 [T, k]
-  TensorView source;    ///< i32 [R]
+  TensorView source;    ///< i32 [R], or none
   TensorView da;        ///< stored dtype [R, F]
   TensorView dgate_up;  ///< stored dtype [R, 2 F], written; may be `gate_up`
   TensorView dweights;  ///< f32 [T, k], written
