@@ -95,7 +95,8 @@ double instruction_s(const LoweredInstr& instr, double flops, const MachineProfi
     seconds = std::max(seconds, flops / profile.gemm_flops_per_s(gemm_dtype(instr), side)) + within_blocks;
   } else if (kind == OpKind::expert_gemm) {
     const double side = std::min(smallest_dim(instr), rows_of_expert(instr));
-    seconds -= static_cast<double>(instr.out.back().bytes()) / profile.device_bytes_per_s;  // reserved memory
+    if (instr.out.size() > 1)  // the workspace is reserved memory, hardly traffic
+      seconds -= static_cast<double>(instr.out.back().bytes()) / profile.device_bytes_per_s;
     seconds = std::max(seconds, flops / profile.gemm_flops_per_s(gemm_dtype(instr), side));
   } else if (kind == OpKind::attention || kind == OpKind::attention_backward) {
     const bool backward = kind == OpKind::attention_backward;

@@ -35,8 +35,6 @@ std::size_t expert_linear_forward_workspace_bytes(const ExpertShape& shape) noex
 std::size_t expert_linear_backward_input_workspace_bytes(const ExpertShape& shape) noexcept {
   return detail::tail_bytes(shape.n, shape.dtype);
 }
-std::size_t expert_linear_backward_weight_workspace_bytes(const ExpertShape&) noexcept { return 0; }
-std::size_t expert_linear_backward_bias_workspace_bytes(const ExpertShape&) noexcept { return 0; }
 
 Status expert_linear_forward_async(Backend& backend, Stream& stream, const ExpertLinearForwardArgs& a) {
   const std::int64_t rows = dispatch::row_count(a.x), k = dispatch::row_length(a.x),
@@ -73,11 +71,9 @@ Status expert_linear_backward_weight_async(Backend& backend, Stream& stream,
   check.rows("dy", a.dy, rows, n).rows("x", a.x, rows, k);
   check.gradient("dw", a.dw, {experts, n, k}, a.accumulate);
   check_block(check, "dw", a.offsets, a.first, experts);
-  check.workspace(a.workspace,
-                  expert_linear_backward_weight_workspace_bytes({rows, experts, n, k, a.dy.dtype}));
   STRATA_TRY(check.status());
   return dispatch::enqueue(backend, stream, expert_linear_backward_weight_op, a, {a.dy, a.x, a.offsets},
-                           {a.dw}, a.workspace);
+                           {a.dw});
 }
 
 Status expert_linear_backward_bias_async(Backend& backend, Stream& stream,
@@ -87,11 +83,8 @@ Status expert_linear_backward_bias_async(Backend& backend, Stream& stream,
   dispatch::Check check("expert_linear_backward_bias", "dy", a.dy);
   check.rows("dy", a.dy, rows, n).gradient("db", a.db, {experts, n}, a.accumulate);
   check_block(check, "db", a.offsets, a.first, experts);
-  check.workspace(a.workspace,
-                  expert_linear_backward_bias_workspace_bytes({rows, experts, n, 0, a.dy.dtype}));
   STRATA_TRY(check.status());
-  return dispatch::enqueue(backend, stream, expert_linear_backward_bias_op, a, {a.dy, a.offsets}, {a.db},
-                           a.workspace);
+  return dispatch::enqueue(backend, stream, expert_linear_backward_bias_op, a, {a.dy, a.offsets}, {a.db});
 }
 
 }  // namespace strata::kernels

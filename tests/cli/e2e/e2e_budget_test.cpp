@@ -19,7 +19,7 @@ class CliBudgetE2e : public CliE2e {
   /// A run that is asked for something while it trains takes about a second, so that it does not end before.
   static constexpr int kLiveSteps = 240;
   static inline const Words kRoomy = {"memory.device=8MiB", "memory.pinned=8MiB", "memory.nvme=0"};
-  static inline const Words kTight = {"memory.device=700KiB", "memory.pinned=1300KiB", "memory.nvme=8MiB"};
+  static inline const Words kTight = {"memory.device=600KiB", "memory.pinned=1300KiB", "memory.nvme=8MiB"};
 
   static Words run_of(const std::string& out, int steps, const Words& more) {
     Words words = {"--out", out, str("train.steps=", steps), "log.every=1"};
@@ -51,7 +51,7 @@ TEST_F(CliBudgetE2e, ARunContinuesWithOtherBudgetsAndTheSameBits) {
   const ProgramResult cut = change_budgets(program, kTight);
   ASSERT_EQ(cut.exit_code, 0) << cut.output();
   EXPECT_THAT(cut.out, HasSubstr("before its next step"));
-  ASSERT_TRUE(program.wait_for("continuing with memory.device=700KiB"));
+  ASSERT_TRUE(program.wait_for("continuing with memory.device=600KiB"));
   ASSERT_EQ(change_budgets(program, {"memory.device=2MiB"}).exit_code, 0);
   const ProgramResult ended = program.finish();
   ASSERT_EQ(ended.exit_code, 0) << ended.output();
@@ -152,7 +152,7 @@ TEST_F(CliBudgetE2e, AStoppedRunAppliesRequestedBudgetsWhenItIsResumed) {
   ASSERT_EQ(strata(budget_of("run", kTight)).exit_code, 0);
   const ProgramResult resumed = strata({"train", "--resume", "run", "train.max_time=none"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output();
-  EXPECT_THAT(resumed.out, AllOf(HasSubstr("700.0 KiB"), Not(HasSubstr("continuing with "))))
+  EXPECT_THAT(resumed.out, AllOf(HasSubstr("600.0 KiB"), Not(HasSubstr("continuing with "))))
       << "it starts in them";
   EXPECT_FALSE(exists("run/budget.request"));
   expect_same_states("run", "whole");

@@ -232,7 +232,7 @@ TEST_F(CliGenerateE2e, A16BitDtypeIsChosenByAnArgumentAndTakesHalfTheMemory) {
         Words small = words;
         if (fits) small.push_back("train.dtype=" + dtype);
         small.insert(small.end(),
-                     {"memory.device=256KiB", "memory.pinned=800KiB", "cpu.bf16_matmul=widened"});
+                     {"memory.device=128KiB", "memory.pinned=800KiB", "cpu.bf16_matmul=widened"});
         EXPECT_EQ(generate(small, from).exit_code == 0, fits) << dtype;
       }
     }

@@ -81,13 +81,10 @@ struct ExpertProblem {
     std::vector<std::int32_t> at = offsets();
     const auto workers = pool(threads);
     each_block(of_block, [&](std::int64_t first, std::int64_t count) {
-      Workspace space(kernels::expert_linear_backward_weight_workspace_bytes(shape(count))),
-          of_bias(kernels::expert_linear_backward_bias_workspace_bytes(shape(count)));
       kernels::expert_linear_backward_weight_host(
-          {out.view(), in.view(), view(at), block_of(dw, first, count), first, accumulate, space.view()},
-          *workers);
+          {out.view(), in.view(), view(at), block_of(dw, first, count), first, accumulate}, *workers);
       kernels::expert_linear_backward_bias_host(
-          {out.view(), view(at), block_of(db, first, count), first, accumulate, of_bias.view()}, *workers);
+          {out.view(), view(at), block_of(db, first, count), first, accumulate}, *workers);
     });
     return joined({dw.values(), db.values()});
   }

@@ -12,7 +12,7 @@ inline void set_tiny_experts(DecoderConfig& config) {
   config.experts.n = 6;
   config.experts.per_token = 2;
   if (limits.expert_ffn) config.experts.ffn = 24;
-  if (config.experts.shared_gate) config.experts.shared_ffn = 40;
+  if (config.experts.shared_gate) config.experts.shared_ffn = config.ffn;
   if (config.family != "qwen3_moe") return;
   config.experts.layers.assign(static_cast<std::size_t>(config.layers), true);
   config.experts.layers.front() = false;

@@ -4,8 +4,8 @@
 
 // expert_linear: (x [R, K], w [E, N, K], offsets [E + 1] i32, b [E, N] or none) -> y [R, N], workspace
 // expert_linear_backward_input: (dy [R, N], w, offsets) -> dx [R, K], workspace
-// expert_linear_backward_weight: (dy, x, offsets, w for its shape) -> dw, workspace
-// expert_linear_backward_bias: (dy, offsets, b for its shape) -> db, workspace
+// expert_linear_backward_weight: (dy, x, offsets, w for its shape) -> dw
+// expert_linear_backward_bias: (dy, offsets, b for its shape) -> db
 
 namespace strata {
 namespace {
@@ -33,9 +33,8 @@ Specs infer_expert_linear(In in, const Attrs&) {
 }
 void vjp_expert_linear(VjpContext& c) {
   const ValueId dy = c.grad_output(0);
-  if (c.needs_input_grad(3)) c.emit(Op::expert_linear_backward_bias, {dy, c.in(2), c.in(3)}, {3, -1});
-  if (c.needs_input_grad(1))
-    c.emit(Op::expert_linear_backward_weight, {dy, c.in(0), c.in(2), c.in(1)}, {1, -1});
+  if (c.needs_input_grad(3)) c.emit(Op::expert_linear_backward_bias, {dy, c.in(2), c.in(3)}, {3});
+  if (c.needs_input_grad(1)) c.emit(Op::expert_linear_backward_weight, {dy, c.in(0), c.in(2), c.in(1)}, {1});
   if (c.needs_input_grad(0)) c.emit(Op::expert_linear_backward_input, {dy, c.in(1), c.in(2)}, {0, -1});
 }
 double flops_expert_linear(In in, In, const Attrs&) {
@@ -69,36 +68,23 @@ Status launch_expert_linear_backward_input(const OpCall& c, Backend& backend, St
 }
 
 Specs infer_expert_linear_backward_weight(In in, const Attrs&) {
-  return std::vector<OutputSpec>{
-      {"dw", in[3]->shape, in[3]->dtype},
-      workspace(kernels::expert_linear_backward_weight_workspace_bytes(expert_shape(in[0], in[3]->shape)))};
+  return std::vector<OutputSpec>{{"dw", in[3]->shape, in[3]->dtype}};
 }
 double flops_expert_linear_backward_weight(In in, In, const Attrs&) {
   return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
 }
 Status launch_expert_linear_backward_weight(const OpCall& c, Backend& backend, Stream& stream) {
-  return kernels::expert_linear_backward_weight_async(backend, stream,
-                                                      {.dy = c.in[0],
-                                                       .x = c.in[1],
-                                                       .offsets = c.in[2],
-                                                       .dw = c.out[0],
-                                                       .accumulate = accumulates(c, 0),
-                                                       .workspace = as_workspace(c.out[1])});
+  return kernels::expert_linear_backward_weight_async(
+      backend, stream,
+      {.dy = c.in[0], .x = c.in[1], .offsets = c.in[2], .dw = c.out[0], .accumulate = accumulates(c, 0)});
 }
 
 Specs infer_expert_linear_backward_bias(In in, const Attrs&) {
-  const Shape& b = in[2]->shape;
-  return std::vector<OutputSpec>{{"db", b, in[2]->dtype},
-                                 workspace(kernels::expert_linear_backward_bias_workspace_bytes(
-                                     {in[0]->shape.dim(0), b.dim(0), b.dim(1), 1, in[0]->dtype}))};
+  return std::vector<OutputSpec>{{"db", in[2]->shape, in[2]->dtype}};
 }
 Status launch_expert_linear_backward_bias(const OpCall& c, Backend& backend, Stream& stream) {
-  return kernels::expert_linear_backward_bias_async(backend, stream,
-                                                    {.dy = c.in[0],
-                                                     .offsets = c.in[1],
-                                                     .db = c.out[0],
-                                                     .accumulate = accumulates(c, 0),
-                                                     .workspace = as_workspace(c.out[1])});
+  return kernels::expert_linear_backward_bias_async(
+      backend, stream, {.dy = c.in[0], .offsets = c.in[1], .db = c.out[0], .accumulate = accumulates(c, 0)});
 }
 
 }  // namespace

@@ -61,9 +61,7 @@ struct ExpertLinearBackwardWeightArgs {
   TensorView dw;       ///< f32 or stored dtype [B, N, K], written; 16-bit only if it is not accumulated into
   std::int64_t first = 0;
   bool accumulate = false;
-  BufferView workspace = {};  ///< expert_linear_backward_weight_workspace_bytes(), 256-aligned
 };
-std::size_t expert_linear_backward_weight_workspace_bytes(const ExpertShape& shape) noexcept;
 Status expert_linear_backward_weight_async(Backend& backend, Stream& stream,
                                            const ExpertLinearBackwardWeightArgs& args);
 void expert_linear_backward_weight_host(const ExpertLinearBackwardWeightArgs& args, ThreadPool& pool);
@@ -75,9 +73,7 @@ struct ExpertLinearBackwardBiasArgs {
   TensorView db;       ///< f32 or stored dtype [B, N], written; as dw
   std::int64_t first = 0;
   bool accumulate = false;
-  BufferView workspace = {};  ///< expert_linear_backward_bias_workspace_bytes(), 256-aligned
 };
-std::size_t expert_linear_backward_bias_workspace_bytes(const ExpertShape& shape) noexcept;
 Status expert_linear_backward_bias_async(Backend& backend, Stream& stream,
                                          const ExpertLinearBackwardBiasArgs& args);
 void expert_linear_backward_bias_host(const ExpertLinearBackwardBiasArgs& args, ThreadPool& pool);
