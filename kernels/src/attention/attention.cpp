@@ -69,7 +69,8 @@ dispatch::Check check(const char* op, const Backend& backend, const Args& a) {
   check_parts(check, a, rows);
   check
       .require(s.backend == AttentionBackend::host || backend.info().kind != DeviceKind::host,
-               "attention backend is ", to_string(s.backend), ", whose kernels and workspaces are a GPU's, on ",
+               "attention backend is ", to_string(s.backend),
+               ", whose kernels and workspaces are a GPU's, on ",
                "a backend of the host; it must be host there")
       .require(s.seq >= 1 && (dispatch::is_present(a.kv) || rows % s.seq == 0), rows,
                " tokens are not a multiple of seq ", s.seq)
