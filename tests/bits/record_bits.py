@@ -22,6 +22,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OLD_FAMILIES = {"gpt2": [], "opt": [], "bloom": ["model.ffn=256"]}
 GROUPED = ["model.kv_heads=2"]  # the others have grouped queries
+EXPERTS = dict.fromkeys(["qwen2_moe", "qwen3_moe", "olmoe", "mixtral"], [*GROUPED, "model.experts=4", "model.ffn=32"])
 DTYPES = ["f32", "bf16", "f16"]
 MODES = ["serial", "two_phase", "speculative", "hybrid", "auto"]
 SMALL = ["model.layers=2", "model.hidden=64", "model.heads=4", "model.ffn=128", "model.vocab=300", "model.seq=32",
@@ -78,7 +79,7 @@ class Recorder:
 
     def family(self, family, dtype, mode):
         name = f"{family}-{dtype}-{mode}"
-        own = OLD_FAMILIES.get(family, GROUPED)
+        own = (OLD_FAMILIES | EXPERTS).get(family, GROUPED)
         data = ["data.train=train.txt", "data.val=val.txt", "data.tokenizer=tokenizer.json"]
         found = {name: self.train(name, [f"model.family={family}", f"train.dtype={dtype}", f"offload.step_mode={mode}",
                                          *without(SMALL, own), *own, *COMMON, *data])}  # fmt: skip
