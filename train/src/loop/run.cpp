@@ -34,18 +34,15 @@
 namespace strata {
 namespace {
 
-std::string default_folder(const TrainConfig& config) {
+// Named by the second; with a number if that is taken, of which other processes' ranks could not know.
+std::string default_folder(const TrainConfig& config, bool alone) {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
   gmtime_r(&now, &utc);
   char stamp[32];
   std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &utc);
-  return str("runs/", config.model.preset.empty() ? std::string("run") : config.model.preset, "-", stamp);
-}
-
-/// The path, or with a number if a run that began in the same second has it. Ranks of other processes could
-/// not know of the number.
-std::string free_folder(const std::string& path, bool alone) {
+  const std::string path =
+      str("runs/", config.model.preset.empty() ? "run" : config.model.preset, "-", stamp);
   std::string free = path;
   for (int n = 2; alone && std::filesystem::exists(free); ++n) free = str(path, "-", n);
   return free;
@@ -358,10 +355,9 @@ Result<RunResult> lead(const RunRequest& request, Observer& observer, Signals& s
   STRATA_TRY(decide_ranks(request, signals, loaded, threads, ranks));
   if (ranks.world != nullptr) watch_ranks(*ranks.world, loaded.config.parallel.patience_s, &observer);
   if (folder == nullptr)
-    STRATA_TRY(lock(request.out_dir.empty()
-                        ? free_folder(default_folder(loaded.config), ranks.world == nullptr)
-                        : request.out_dir,
-                    may_be_inside(request, loaded.config)));
+    STRATA_TRY(lock(
+        request.out_dir.empty() ? default_folder(loaded.config, ranks.world == nullptr) : request.out_dir,
+        may_be_inside(request, loaded.config)));
   StartAnnouncement to_threads(threads == nullptr ? nullptr : ranks.world);
   if (threads != nullptr) ranks.announcement = &to_threads;
   Result<RunResult> result = train(given, loaded, std::move(folder), observer, signals, asked, ranks);
