@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include <strata/runtime/assert.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
@@ -13,7 +14,7 @@ namespace {
 
 struct Packed {
   std::vector<ChunkInfo> chunks;
-  std::vector<Slice> slices;
+  std::vector<std::vector<Slice>> slices;  // indexed by tensor
   std::int64_t held_elems() const {
     return std::accumulate(chunks.begin(), chunks.end(), std::int64_t{0},
                            [](std::int64_t n, const ChunkInfo& c) { return n + c.n_elems; });
@@ -29,8 +30,13 @@ struct Grouped {
   std::vector<GroupKey> groups;
   std::vector<std::int32_t> group_of;  // indexed by tensor
   std::int64_t used_elems = 0;
-  std::int64_t largest_elems = 0;  // the largest tensor, in whole units
+  std::int64_t largest_elems = 0;  // the largest tensor or block, in whole units
 };
+
+// The elements of a block of a tensor.
+std::int64_t block_elems(const LayoutTensor& tensor) {
+  return tensor.block_elems > 0 ? std::min(tensor.block_elems, tensor.n_elems) : tensor.n_elems;
+}
 
 // The size of each group's chunks. Where parts of a model are frozen, groups differ by orders of magnitude,
 // such as adapters and their base: there, a group that does not fill a chunk has one that is as large as it
@@ -43,52 +49,94 @@ std::vector<std::int64_t> chunk_sizes(std::span<const LayoutTensor> tensors, con
     return std::vector<std::int64_t>(grouped.groups.size(), largest);
   std::vector<std::int64_t> sizes(grouped.groups.size());
   for (std::size_t t = 0; t < tensors.size(); ++t)
-    if (const std::int64_t padded = round_up(tensors[t].n_elems, ChunkLayout::kSliceAlign);
-        padded <= largest && !tensors[t].is_elsewhere)
-      sizes[static_cast<std::size_t>(grouped.group_of[t])] += padded;
+    if (round_up(block_elems(tensors[t]), ChunkLayout::kSliceAlign) <= largest && !tensors[t].is_elsewhere)
+      sizes[static_cast<std::size_t>(grouped.group_of[t])] +=
+          round_up(tensors[t].n_elems, ChunkLayout::kSliceAlign);
   for (std::int64_t& size : sizes) size = std::min(largest, round_up(size, unit));
   return sizes;
 }
 
-Packed pack(std::span<const LayoutTensor> tensors, const Grouped& grouped, std::int64_t largest_chunk,
-            std::int64_t unit) {
+class Packing {
+ public:
+  Packing(std::size_t n_tensors, std::vector<std::int64_t> sizes, std::int64_t unit)
+      : sizes_(std::move(sizes)), unit_(unit), open_of_(sizes_.size()) {
+    packed_.slices.resize(n_tensors);
+  }
+
+  void add(std::int32_t tensor, std::int32_t group, std::int64_t n_elems, std::int64_t block_elems) {
+    const std::int64_t chunk_elems = sizes_[static_cast<std::size_t>(group)];
+    const std::int64_t padded = round_up(n_elems, ChunkLayout::kSliceAlign);
+    if (padded > chunk_elems) return add_blocks(tensor, group, n_elems, block_elems, chunk_elems);
+    Open& open = find_open(group, padded, chunk_elems);
+    place({static_cast<ChunkId>(open.chunk), open.fill, n_elems, tensor, 0});
+    open.fill += padded;
+  }
+  // One slice without elements.
+  void skip(std::int32_t tensor) {
+    packed_.slices[static_cast<std::size_t>(tensor)].push_back({.tensor = tensor});
+  }
+  Packed take() && { return std::move(packed_); }
+
+ private:
   struct Open {
     std::size_t chunk;
     std::int64_t fill;
   };
-  Packed packed;
-  const std::vector<std::int64_t> sizes = chunk_sizes(tensors, grouped, largest_chunk, unit);
-  std::vector<std::vector<Open>> open_of(grouped.groups.size());  // oldest first
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const std::int32_t group = grouped.group_of[t];
-    if (tensors[t].is_elsewhere) {
-      packed.slices.push_back({});
-      continue;
-    }
-    const std::int64_t chunk_elems = sizes[static_cast<std::size_t>(group)];
-    std::vector<Open>& open = open_of[static_cast<std::size_t>(group)];
-    const std::int64_t n = tensors[t].n_elems;
-    const std::int64_t padded = round_up(n, ChunkLayout::kSliceAlign);
-    if (padded > chunk_elems) {  // oversize: gets its own chunk
-      packed.slices.push_back({static_cast<ChunkId>(packed.chunks.size()), 0, n});
-      packed.chunks.push_back({group, round_up(n, unit), n, {static_cast<std::int32_t>(t)}});
-      continue;
-    }
-    auto at =
-        std::find_if(open.begin(), open.end(), [&](const Open& o) { return o.fill + padded <= chunk_elems; });
-    if (at == open.end()) {
-      if (open.size() == kOpenChunks) open.erase(open.begin());
-      open.push_back({packed.chunks.size(), 0});
-      packed.chunks.push_back({group, chunk_elems, 0, {}});
-      at = open.end() - 1;
-    }
-    ChunkInfo& chunk = packed.chunks[at->chunk];
-    packed.slices.push_back({static_cast<ChunkId>(at->chunk), at->fill, n});
-    chunk.tensors.push_back(static_cast<std::int32_t>(t));
-    chunk.used_elems += n;
-    at->fill += padded;
+
+  Open& open_chunk(std::int32_t group, std::int64_t chunk_elems) {
+    std::vector<Open>& open = open_of_[static_cast<std::size_t>(group)];
+    if (open.size() == kOpenChunks) open.erase(open.begin());
+    open.push_back({packed_.chunks.size(), 0});
+    packed_.chunks.push_back({group, chunk_elems, 0, {}});
+    return open.back();
   }
-  return packed;
+  Open& find_open(std::int32_t group, std::int64_t padded, std::int64_t chunk_elems) {
+    std::vector<Open>& open = open_of_[static_cast<std::size_t>(group)];
+    const auto at =
+        std::find_if(open.begin(), open.end(), [&](const Open& o) { return o.fill + padded <= chunk_elems; });
+    return at != open.end() ? *at : open_chunk(group, chunk_elems);
+  }
+
+  // As many blocks a chunk as fit, or one that is oversize. The chunks have no other tensors, except for the
+  // end of the last one, so that the values of a tensor come in order where states are read chunk by chunk.
+  void add_blocks(std::int32_t tensor, std::int32_t group, std::int64_t n_elems, std::int64_t block_elems,
+                  std::int64_t chunk_elems) {
+    const std::int64_t together = std::max<std::int64_t>(1, chunk_elems / block_elems) * block_elems;
+    for (std::int64_t first = 0; first < n_elems; first += together) {
+      const std::int64_t n = std::min(together, n_elems - first);
+      const bool is_oversize = n > chunk_elems, is_last = first + n == n_elems;
+      const Slice slice = {static_cast<ChunkId>(packed_.chunks.size()), 0, n, tensor, first};
+      if (!is_oversize && is_last)
+        open_chunk(group, chunk_elems).fill = round_up(n, ChunkLayout::kSliceAlign);
+      else
+        packed_.chunks.push_back({group, is_oversize ? round_up(n, unit_) : chunk_elems, 0, {}});
+      place(slice);
+    }
+  }
+
+  void place(const Slice& slice) {
+    ChunkInfo& chunk = packed_.chunks[slice.chunk];
+    chunk.used_elems += slice.n_elems;
+    chunk.slices.push_back(slice);
+    packed_.slices[static_cast<std::size_t>(slice.tensor)].push_back(slice);
+  }
+
+  Packed packed_;
+  const std::vector<std::int64_t> sizes_;  // of the chunks of each group
+  const std::int64_t unit_;
+  std::vector<std::vector<Open>> open_of_;  // by group, oldest first
+};
+
+Packed pack(std::span<const LayoutTensor> tensors, const Grouped& grouped, std::int64_t largest_chunk,
+            std::int64_t unit) {
+  Packing packing(tensors.size(), chunk_sizes(tensors, grouped, largest_chunk, unit), unit);
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    if (tensors[t].is_elsewhere)
+      packing.skip(static_cast<std::int32_t>(t));
+    else
+      packing.add(static_cast<std::int32_t>(t), grouped.group_of[t], tensors[t].n_elems,
+                  block_elems(tensors[t]));
+  return std::move(packing).take();
 }
 
 // Cost of a chunk size: the wasted fraction of the bytes held, plus the fraction of a copy's time that is
@@ -122,11 +170,15 @@ Result<Grouped> group_tensors(std::span<const LayoutTensor> tensors, std::int64_
     }
     if (tensor.n_elems <= 0)
       return Status::error(Code::invalid, str("tensor ", tensor.name, " has ", tensor.n_elems, " elements"));
+    if (tensor.block_elems < 0 || tensor.block_elems % ChunkLayout::kSliceAlign != 0)
+      return Status::error(Code::invalid,
+                           str("tensor ", tensor.name, " has blocks of ", tensor.block_elems,
+                               " elements; they must be a multiple of ", ChunkLayout::kSliceAlign));
     auto found = std::find(grouped.groups.begin(), grouped.groups.end(), tensor.group);
     if (found == grouped.groups.end()) found = grouped.groups.insert(found, tensor.group);
     grouped.group_of.push_back(static_cast<std::int32_t>(found - grouped.groups.begin()));
     grouped.used_elems += tensor.n_elems;
-    grouped.largest_elems = std::max(grouped.largest_elems, round_up(tensor.n_elems, unit));
+    grouped.largest_elems = std::max(grouped.largest_elems, round_up(block_elems(tensor), unit));
   }
   if (grouped.groups.empty()) return Status::error(Code::invalid, "a layout needs at least one tensor");
   return grouped;
@@ -188,6 +240,14 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
                                                       static_cast<double>(grouped.used_elems + wasted)),
                             " % unused");
   return layout;
+}
+
+const Slice& ChunkLayout::slice(std::int32_t tensor, std::int64_t at) const {
+  const std::span<const Slice> all = slices(tensor);
+  const auto next =
+      std::find_if(all.begin(), all.end(), [at](const Slice& slice) { return slice.first > at; });
+  STRATA_ASSERT(next != all.begin(), "tensor ", tensor, " has no element ", at);
+  return *(next - 1);
 }
 
 void ChunkLayout::size_payloads() {

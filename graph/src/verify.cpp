@@ -63,7 +63,8 @@ Status verify(const Program& program) {
             Code::internal, str("two inputs, states, outputs or results are named ", program.value(id).name));
     }
   std::vector<bool> defined(program.values.size(), false);
-  for (const ParamInfo& param : program.params) defined[static_cast<std::size_t>(param.value)] = true;
+  for (std::size_t v = 0; v < program.values.size(); ++v)
+    defined[v] = program.values[v].kind == ValueKind::param;
   for (const auto* list : {&program.inputs, &program.states})
     for (const ValueId id : *list) defined[static_cast<std::size_t>(id)] = true;
   for (std::size_t i = 0; i < program.code.size(); ++i) {

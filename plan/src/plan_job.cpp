@@ -20,6 +20,7 @@
 #include "decide_keys.h"
 #include <strata/plan/gemm_choice.h>
 #include "plan_choice.h"
+#include "programs/training_program.h"
 #include "schedule_choice.h"
 #include "stage_layers.h"
 
@@ -230,7 +231,8 @@ Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded, boo
     STRATA_TRY(split_among_ranks({&evaluation, 1}, loaded.config, decoder_config(loaded.config).tied_head));
     if (loaded.config.parallel.pp > 1) {
       STRATA_TRY_ASSIGN(const ModelPipeline pipeline, ModelPipeline::create(evaluation, loaded.config));
-      STRATA_TRY_ASSIGN(evaluation, pipeline.forward(evaluation));
+      STRATA_TRY_ASSIGN(evaluation,
+                        pipeline.forward(detail::with_expert_blocks(std::move(evaluation), loaded.config)));
     }
   }
   programs[ProgramRole::eval] = specialize_for_backend(std::move(evaluation), loaded.config);

@@ -87,6 +87,47 @@ TEST(LayoutTest, NoTensorStraddlesAndSlicesAreAlignedAndDisjoint) {
   }
 }
 
+// A tensor of blocks is a slice a chunk, and where chunks are read in order, so are its values, without those
+// of other tensors between them.
+TEST(LayoutTest, BlocksOfATensorAreInChunksThatFollowEachOther) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    const Rng rng(seed, 0);
+    std::vector<LayoutTensor> tensors;
+    for (std::uint64_t i = 0; i < 1 + rng.below(0, 12); ++i) {
+      const auto n = 1 + static_cast<std::int64_t>(rng.below(3 * i + 1, 60000));
+      const auto block = 4096 * static_cast<std::int64_t>(rng.below(3 * i + 2, 4));
+      tensors.push_back({"t" + std::to_string(i), n, {}, false, block});
+    }
+    const std::int64_t chunk_elems = 4096 * static_cast<std::int64_t>(rng.below(100, 8));
+    const ChunkLayout layout = must(ChunkLayout::create(tensors, {.chunk_elems = chunk_elems}));
+    std::vector<std::int64_t> next(tensors.size(), 0);
+    std::int32_t last = -1;
+    for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
+      std::int64_t end = 0;
+      for (const Slice& slice : layout.chunk(chunk).slices) {
+        std::int64_t& expected = next[static_cast<std::size_t>(slice.tensor)];
+        ASSERT_EQ(slice.first, expected) << "seed " << seed;
+        ASSERT_TRUE(expected == 0 || last == slice.tensor) << "seed " << seed;
+        ASSERT_TRUE(slice.offset >= end && slice.offset % ChunkLayout::kSliceAlign == 0) << "seed " << seed;
+        ASSERT_EQ(layout.slice(slice.tensor, slice.end() - 1).chunk, chunk) << "seed " << seed;
+        end = slice.offset + slice.n_elems;
+        expected = slice.end();
+        last = slice.tensor;
+        const LayoutTensor& tensor = tensors[static_cast<std::size_t>(slice.tensor)];
+        if (slice.end() < tensor.n_elems) {
+          ASSERT_TRUE(tensor.block_elems > 0 && slice.end() % tensor.block_elems == 0) << "seed " << seed;
+        }
+      }
+      ASSERT_LE(end, layout.chunk(chunk).n_elems) << "seed " << seed;
+    }
+    for (std::size_t t = 0; t < tensors.size(); ++t)
+      ASSERT_EQ(next[t], tensors[t].n_elems) << "seed " << seed;
+  }
+  const std::vector<LayoutTensor> odd = {{"odd", 9000, {}, false, 100}};
+  EXPECT_THAT(ChunkLayout::create(odd, {}).status().message(),
+              HasSubstr("tensor odd has blocks of 100 elements; they must be a multiple of 4096"));
+}
+
 TEST(LayoutTest, GroupsNeverShareAChunk) {
   std::vector<LayoutTensor> tensors = tensors_of({10, 10, 10, 10});
   tensors[1].group.trainable = tensors[3].group.trainable = false;

@@ -69,8 +69,12 @@ class ProgramRun {
   TensorView view(ValueId id) {
     if (id == kNoValue) return {};
     const ValueInfo& info = program_.value(id);
-    if (const auto own = own_.find(id); own != own_.end())
-      return {reinterpret_cast<std::byte*>(own->second.data()), info.shape, info.dtype};
+    if (info.kind == ValueKind::param || info.kind == ValueKind::grad) {
+      const ParamInfo& param = program_.params[static_cast<std::size_t>(info.param)];
+      std::vector<double>& whole = own_.at(info.kind == ValueKind::param ? param.value : param.grad);
+      const std::size_t at = static_cast<std::size_t>(info.first) * size_of(info.dtype);
+      return {reinterpret_cast<std::byte*>(whole.data()) + at, info.shape, info.dtype};
+    }
     const std::size_t at = plan_.offset[static_cast<std::size_t>(id)];
     if (at == MemoryPlan::kUnplaced) return {nullptr, info.shape, info.dtype};
     return {reinterpret_cast<std::byte*>(arena_.data()) + at, info.shape, info.dtype};

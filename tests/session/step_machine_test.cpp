@@ -109,8 +109,8 @@ class Driver final : public Session {
     std::size_t tensor;
   };
   void queue_gradient(std::int32_t k, ChunkId chunk) {
-    const std::int32_t tensor = plan_.states.layout.chunk(chunk).tensors.front();
-    const Slice& slice = plan_.states.layout.slice(tensor);
+    const Slice& slice = plan_.states.layout.chunk(chunk).slices.front();
+    const std::int32_t tensor = slice.tensor;
     const Write write{reinterpret_cast<float*>(machine().gradient(chunk)) + slice.offset, steps() + 1,
                       slice.n_elems, k, static_cast<std::size_t>(tensor)};
     HostCall call(

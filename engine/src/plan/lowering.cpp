@@ -48,7 +48,8 @@ LayoutTensor layout_tensor(const Program& program, const ParamInfo& info, bool t
            .accum = grad,
            .trainable = trainable,
            .saved = trainable || info.derived},
-          info.part.is_elsewhere};
+          info.part.is_elsewhere,
+          info.block_elems};
 }
 
 // Collects parameters by name.
@@ -117,6 +118,10 @@ class Union {
       return Status::error(Code::invalid, str("parameter ", info.name,
                                               " has other elements of the model's parameter in program ",
                                               named.name, " than in program ", known.program));
+    if (info.block_elems != tensor.block_elems)
+      return Status::error(Code::invalid, str("parameter ", info.name, " has blocks of ", info.block_elems,
+                                              " elements in program ", named.name, " and of ",
+                                              tensor.block_elems, " in program ", known.program));
     const DType dtype = named.program.value(info.value).dtype;
     if (dtype != tensor.group.compute)
       return Status::error(Code::invalid,
@@ -260,11 +265,13 @@ class Lowering {
     if (info.kind == ValueKind::state)
       return {Operand::Location::state, state_offset_.at(id), 0, info.shape, info.dtype};
     if (info.kind == ValueKind::param || info.kind == ValueKind::grad) {
-      const Slice& slice = layout_.slice(tensor_of_param_[static_cast<std::size_t>(info.param)]);
+      const Slice& slice = layout_.slice(tensor_of_param_[static_cast<std::size_t>(info.param)], info.first);
+      const std::int64_t n = info.shape.n_elems();
+      STRATA_ASSERT(info.first + n <= slice.end(), info.name, " is in more than one chunk");
       const bool grad = info.kind == ValueKind::grad;
       return {grad ? Operand::Location::grad : Operand::Location::param,
-              static_cast<std::size_t>(slice.offset) * size_of(info.dtype), slice.chunk, info.shape,
-              info.dtype};
+              static_cast<std::size_t>(slice.offset + info.first - slice.first) * size_of(info.dtype),
+              slice.chunk, info.shape, info.dtype};
     }
     const std::size_t offset = plan_.offset[static_cast<std::size_t>(id)];
     if (offset == MemoryPlan::kUnplaced) return {};

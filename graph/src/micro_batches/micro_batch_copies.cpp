@@ -1,6 +1,7 @@
 #include "micro_batches/micro_batch_copies.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include <strata/graph/op_attrs.h>
@@ -14,23 +15,23 @@ bool is_constant(const Instr& instr) noexcept {
 
 MicroBatchCopies::MicroBatchCopies(const Program& from, Program& to, std::int32_t micro_batches,
                                    std::span<const std::size_t> order)
-    : from_(from), to_(to), last_writer_(from.params.size()) {
+    : from_(from), to_(to), sum_(from.values.size()), last_writer_(from.values.size()) {
   to_.micro_batches = micro_batches;
-  for (const ParamInfo& param : from.params) sum_.push_back(param.grad);
+  std::iota(sum_.begin(), sum_.end(), 0);
   for (const std::size_t i : order)
     for (const ValueId id : from_.code[i].out)
-      if (is_gradient(id)) last_writer_[param_of(id)] = i;
+      if (is_gradient(id)) last_writer_[at(id)] = i;
   for (std::int32_t k = 0; k < micro_batches; ++k) {
     copy_.push_back(clone_values(k));
-    micro_batch_grads_.emplace_back(from_.params.size(), kNoValue);
+    micro_batch_grads_.emplace_back(from_.values.size(), kNoValue);
   }
   if (micro_batches > 1) sum_in_f32();
 }
 
 // A gradient is the sum of several micro-batches' gradients.
 void MicroBatchCopies::sum_in_f32() {
-  for (ParamInfo& param : to_.params)
-    if (param.grad != kNoValue) to_.values[at(param.grad)].dtype = DType::f32;
+  for (ValueInfo& value : to_.values)
+    if (value.kind == ValueKind::grad) value.dtype = DType::f32;
 }
 
 std::vector<ValueId> MicroBatchCopies::clone_values(std::int32_t k) {
@@ -54,7 +55,7 @@ std::vector<ValueId> MicroBatchCopies::clone_values(std::int32_t k) {
   return names;
 }
 
-void MicroBatchCopies::add_up_in(ValueId grad, ValueId sum) { sum_[param_of(grad)] = sum; }
+void MicroBatchCopies::add_up_in(ValueId grad, ValueId sum) { sum_[at(grad)] = sum; }
 
 void MicroBatchCopies::add_up_over(const CollectiveAttrs& ranks) {
   over_ranks_ = ranks;
@@ -71,12 +72,12 @@ void MicroBatchCopies::add(std::size_t i, std::int32_t k) {
       id = of(id, k);
       continue;
     }
-    const ValueId grad = id, sum = sum_[param_of(id)];
+    const ValueId grad = id, sum = sum_[at(id)];
     id = to_.micro_batches == 1 && !over_ranks_ ? sum : micro_batch_grad_of(grad, k);
     // The first part of a gradient may be in an instruction that is not copied.
     const std::uint32_t bit = 1u << o;
     instr.accumulate = written_.insert(id).second ? instr.accumulate & ~bit : instr.accumulate | bit;
-    if (id != sum && last_writer_[param_of(grad)] == i)
+    if (id != sum && last_writer_[at(grad)] == i)
       sums.push_back({over_ranks_ ? Op::accumulate_over_ranks : Op::accumulate,
                       {id},
                       {sum},
@@ -90,7 +91,7 @@ void MicroBatchCopies::add(std::size_t i, std::int32_t k) {
 }
 
 ValueId MicroBatchCopies::micro_batch_grad_of(ValueId grad, std::int32_t k) {
-  ValueId& part = micro_batch_grads_[static_cast<std::size_t>(k)][param_of(grad)];
+  ValueId& part = micro_batch_grads_[static_cast<std::size_t>(k)][at(grad)];
   if (part != kNoValue) return part;
   ValueInfo info = from_.value(grad);
   info.name = name_in_micro_batch("micro-batch " + info.name, k);

@@ -41,7 +41,6 @@ class MicroBatchCopies {
  private:
   static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
   bool is_gradient(ValueId id) const { return from_.value(id).kind == ValueKind::grad; }
-  std::size_t param_of(ValueId id) const { return static_cast<std::size_t>(from_.value(id).param); }
   std::vector<ValueId> clone_values(std::int32_t k);
   ValueId micro_batch_grad_of(ValueId grad, std::int32_t k);
   void sum_in_f32();
@@ -49,11 +48,11 @@ class MicroBatchCopies {
   const Program& from_;
   Program& to_;
   std::optional<CollectiveAttrs> over_ranks_;
-  std::vector<ValueId> sum_;                // the value in which each parameter's gradients are added up
-  std::vector<std::size_t> last_writer_;    // the instruction that completes each parameter's gradient
+  std::vector<ValueId> sum_;  // indexed by value: in which the gradients that it is of are added up
+  std::vector<std::size_t> last_writer_;    // indexed by value: the instruction that completes a gradient
   std::set<ValueId> written_;               // gradients
   std::vector<std::vector<ValueId>> copy_;  // indexed by micro-batch and value
-  std::vector<std::vector<ValueId>> micro_batch_grads_;  // indexed by micro-batch and parameter
+  std::vector<std::vector<ValueId>> micro_batch_grads_;  // indexed by micro-batch and value
 };
 
 }  // namespace strata::detail

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include <strata/chunk/layout.h>
 #include <strata/graph/op_list.h>
 #include <strata/graph/partition.h>
 #include <strata/graph/passes.h>
@@ -102,6 +103,7 @@ Status check_attention_backend(const TrainConfig& config) {
 }  // namespace
 
 Program specialize_for_backend(Program program, const TrainConfig& config) {
+  program = detail::with_expert_blocks(std::move(program), config);
   program = simplify_collectives(std::move(program));
   if (config.train.fp8) program = use_fp8(std::move(program));
   program = fuse_add_norm(std::move(program));
@@ -166,6 +168,11 @@ std::int32_t micro_batches_of_rank(const TrainConfig& config) {
 
 namespace detail {
 
+Program with_expert_blocks(Program program, const TrainConfig& config) {
+  return split_experts(std::move(program), {.experts = config.offload.expert_block.value_or(0),
+                                            .align_elems = ChunkLayout::kSliceAlign});
+}
+
 Result<Program> with_trainable(Program program, const TrainConfig& config,
                                std::span<const LoraGroup> subspaces) {
   if (subspaces.empty()) return freeze_parameters(std::move(program), config.train.freeze);
@@ -182,7 +189,7 @@ Result<Program> record_derivative(const TrainConfig& config, const ActivationCho
     train = use_fp8(std::move(train));
     if (!has_op(train, Op::fp8_gemm)) return no_fp8_gemm(config);
   }
-  return recompute_regions(std::move(train), activations.recompute);
+  return with_expert_blocks(recompute_regions(std::move(train), activations.recompute), config);
 }
 
 Result<Program> record_training(const TrainConfig& config, const ActivationChoice& activations, Program train,
@@ -203,7 +210,7 @@ Result<Program> record_refresh(const TrainConfig& config, const ActivationChoice
                                const Program& evaluation, std::span<const LoraGroup> subspaces) {
   STRATA_TRY_ASSIGN(Program forward, train_only_matrices(evaluation, subspaces));
   STRATA_TRY_ASSIGN(Program refresh, derive_backward(std::move(forward), "loss"));
-  refresh = recompute_regions(std::move(refresh), activations.recompute);
+  refresh = detail::with_expert_blocks(recompute_regions(std::move(refresh), activations.recompute), config);
   if (const std::int32_t n = micro_batches_of_rank(config); n > 1)
     refresh = interleave_micro_batches(refresh, n);
   const auto method =
@@ -258,7 +265,7 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
     STRATA_TRY_ASSIGN(const ModelPipeline pipeline, ModelPipeline::create(train, config));
     STRATA_TRY_ASSIGN(train, pipeline.training(train));
     for (Program& each : forward) {
-      STRATA_TRY_ASSIGN(each, pipeline.forward(each));
+      STRATA_TRY_ASSIGN(each, pipeline.forward(detail::with_expert_blocks(std::move(each), config)));
     }
   }
   STRATA_TRY_ASSIGN(train, detail::record_training(config, activations, std::move(train), subspaces));

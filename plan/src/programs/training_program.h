@@ -13,6 +13,8 @@ namespace strata::detail {
 /// Makes the parameters of the run's adapters or subspaces the trainable ones of a program.
 Result<Program> with_trainable(Program program, const TrainConfig& config,
                                std::span<const LoraGroup> subspaces);
+/// The program with the run's blocks of experts, see split_experts(). Idempotent.
+Program with_expert_blocks(Program program, const TrainConfig& config);
 /// The program of a micro-batch, which says what is trained, with its derivative.
 Result<Program> record_derivative(const TrainConfig& config, const ActivationChoice& activations,
                                   Program forward);

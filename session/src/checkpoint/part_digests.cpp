@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <tuple>
+#include <utility>
 
 namespace strata::detail {
 namespace {
@@ -14,18 +14,23 @@ static_assert(ChunkLayout::kSliceAlign % kBlockElems == 0, "the parts of ranks c
 }  // namespace
 
 void PartDigests::add(const StatePiece& piece, std::span<const float> values, std::size_t series) {
-  const Slice& slice = plan_.layout.slice(piece.tensor);
+  const Slice& slice = plan_.layout.slice(piece.tensor, piece.offset);
   if (!covers(slice.chunk)) return;
   const ElemRange part = plan_.layout.summed(slice.chunk);
-  const std::int64_t begin = std::max(piece.offset, part.begin - slice.offset),
-                     end = std::min(piece.offset + std::ssize(values), part.end - slice.offset);
+  const std::int64_t first = slice.offset - slice.first;  // of the tensor, in the chunk
+  const std::int64_t begin = std::max(piece.offset, part.begin - first),
+                     end = std::min(piece.offset + std::ssize(values), part.end - first);
   if (begin >= end) return;
   Series& of = series_[series];
-  if (of.now.tensor != piece.tensor) {
+  if (of.now.tensor != piece.tensor || of.now.chunk != slice.chunk || of.now_end != begin) {
     end_blocks(series);
-    of.now = {
-        static_cast<std::int32_t>(series), piece.tensor, static_cast<std::int32_t>(begin / kBlockElems), {}};
+    of.now = {static_cast<std::int32_t>(series),
+              piece.tensor,
+              static_cast<std::int32_t>(begin / kBlockElems),
+              slice.chunk,
+              {}};
   }
+  of.now_end = end;
   const auto own = std::as_bytes(
       values.subspan(static_cast<std::size_t>(begin - piece.offset), static_cast<std::size_t>(end - begin)));
   if (pool_ != nullptr)
@@ -34,7 +39,7 @@ void PartDigests::add(const StatePiece& piece, std::span<const float> values, st
     of.digester.update(own);
 }
 
-// A rank that is alone has all blocks of a tensor.
+// A rank that is alone has all blocks.
 void PartDigests::end_blocks(std::size_t series) {
   Series& of = series_[series];
   if (of.now.tensor < 0) return;
@@ -79,23 +84,28 @@ Status PartDigests::exchange(std::vector<Blocks>& runs) const {
          !text.empty();) {
       std::int32_t head[4];
       take(text, head, std::size(head));
-      runs.push_back({head[0], head[1], head[2], std::vector<Digest>(static_cast<std::size_t>(head[3]))});
+      runs.push_back({head[0], head[1], head[2], 0, std::vector<Digest>(static_cast<std::size_t>(head[3]))});
       take(text, runs.back().digests.data(), runs.back().digests.size());
     }
   return {};
 }
 
+// A tensor's blocks wait for those in other chunks.
 void PartDigests::join(std::vector<Blocks>& runs) {
-  std::sort(runs.begin(), runs.end(), [](const Blocks& a, const Blocks& b) {
-    return std::tuple(a.series, a.tensor, a.first) < std::tuple(b.series, b.tensor, b.first);
-  });
-  for (std::size_t i = 0; i < runs.size();) {
-    std::vector<Digest> whole = std::move(runs[i].digests);
-    const std::int32_t series = runs[i].series, tensor = runs[i].tensor;
-    for (++i; i < runs.size() && runs[i].series == series && runs[i].tensor == tensor; ++i)
-      whole.insert(whole.end(), runs[i].digests.begin(), runs[i].digests.end());
-    series_[static_cast<std::size_t>(series)].digests[static_cast<std::size_t>(tensor)] =
+  for (Blocks& run : runs) {
+    const auto key = std::pair(run.series, run.tensor);
+    Joined& joined = joined_[key];
+    joined.n_blocks += std::ssize(run.digests);
+    joined.runs.push_back(std::move(run));
+    const std::int64_t n_elems = plan_.tensors.specs[static_cast<std::size_t>(key.second)].n_elems;
+    if (joined.n_blocks < (n_elems + kBlockElems - 1) / kBlockElems) continue;
+    std::sort(joined.runs.begin(), joined.runs.end(),
+              [](const Blocks& a, const Blocks& b) { return a.first < b.first; });
+    std::vector<Digest> whole;
+    for (const Blocks& of : joined.runs) whole.insert(whole.end(), of.digests.begin(), of.digests.end());
+    series_[static_cast<std::size_t>(key.first)].digests[static_cast<std::size_t>(key.second)] =
         BlockDigester::digest_of_blocks(whole);
+    joined_.erase(key);
   }
 }
 
@@ -122,7 +132,7 @@ Status PartDigests::finish() {
   for (std::size_t series = 0; series < series_.size(); ++series) end_blocks(series);
   if (world_ == nullptr) return {};
   std::stable_sort(blocks_.begin(), blocks_.end(),
-                   [&](const Blocks& a, const Blocks& b) { return chunk_of(a) < chunk_of(b); });
+                   [](const Blocks& a, const Blocks& b) { return a.chunk < b.chunk; });
   std::vector<ChunkId> chunks;
   for (ChunkId chunk = 0; chunk < plan_.layout.n_chunks(); ++chunk)
     if (covers(chunk)) chunks.push_back(chunk);
@@ -130,7 +140,7 @@ Status PartDigests::finish() {
   auto next = blocks_.begin();
   for (std::size_t i = 0; i < exchanges; ++i) {
     std::vector<Blocks> runs;
-    for (; i < chunks.size() && next != blocks_.end() && chunk_of(*next) == chunks[i]; ++next)
+    for (; i < chunks.size() && next != blocks_.end() && next->chunk == chunks[i]; ++next)
       runs.push_back(std::move(*next));
     STRATA_TRY(exchange(runs));
     join(runs);

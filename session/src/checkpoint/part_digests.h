@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <strata/parallel/world.h>
@@ -39,19 +41,20 @@ class PartDigests {
   }
 
  private:
-  /// A run of blocks of one tensor.
+  /// A run of blocks of one tensor in one chunk.
   struct Blocks {
     std::int32_t series = 0, tensor = -1;
     std::int32_t first = 0;  ///< index of the first block in the tensor
+    ChunkId chunk = 0;
     std::vector<Digest> digests;
   };
   struct Series {
     std::vector<Digest> digests;
-    Blocks now;              ///< the blocks of the tensor whose values are given
-    BlockDigester digester;  ///< digests the same tensor
+    Blocks now;                ///< the blocks of the tensor whose values are given
+    std::int64_t now_end = 0;  ///< the element of the tensor behind those values
+    BlockDigester digester;    ///< digests the same tensor
   };
   bool covers(ChunkId chunk) const { return !covers_ || covers_(chunk); }
-  ChunkId chunk_of(const Blocks& run) const { return plan_.layout.slice(run.tensor).chunk; }
   void end_blocks(std::size_t series);
   Status exchange(std::vector<Blocks>& runs) const;
   Result<std::size_t> count_exchanges(std::size_t own) const;
@@ -63,6 +66,11 @@ class PartDigests {
   Covers covers_;
   std::vector<Series> series_;
   std::vector<Blocks> blocks_;  // the blocks of all chunks that this rank has digested
+  struct Joined {
+    std::vector<Blocks> runs;
+    std::int64_t n_blocks = 0;
+  };
+  std::map<std::pair<std::int32_t, std::int32_t>, Joined> joined_;  // by series and tensor, incomplete
 };
 
 }  // namespace strata::detail

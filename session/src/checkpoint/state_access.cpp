@@ -55,13 +55,13 @@ std::vector<StateAccess::Piece> StateAccess::pieces_of(ChunkId chunk, const Stat
   const std::int64_t max_elems = std::min(kMaxStatePieceElems, context_.pinned_layout().state_run);
   const ElemRange held = context_.plan().layout.range(chunk, Payload::param);
   const ElemRange wanted = of.only_part ? context_.plan().layout.summed(chunk) : held;
-  for (const std::int32_t tensor : context_.plan().layout.chunk(chunk).tensors) {
-    if (!of.has(tensor)) continue;
-    const Slice& slice = context_.plan().layout.slice(tensor);
+  for (const Slice& slice : context_.plan().layout.chunk(chunk).slices) {
+    if (!of.has(slice.tensor)) continue;
     const std::int64_t end = std::min(slice.n_elems, wanted.end - slice.offset);
     for (std::int64_t at = std::max<std::int64_t>(0, wanted.begin - slice.offset);
          at < end && context_.has_data(); at += max_elems)
-      pieces.push_back({tensor, at, slice.offset + at - held.begin, std::min(max_elems, end - at)});
+      pieces.push_back(
+          {slice.tensor, slice.first + at, slice.offset + at - held.begin, std::min(max_elems, end - at)});
   }
   return pieces;
 }
@@ -81,7 +81,7 @@ std::vector<StateAccess::Run> StateAccess::runs_of(const std::vector<Piece>& pie
 
 StatePiece StateAccess::piece_info(const Piece& piece) const {
   return {context_.plan().tensors.specs[static_cast<std::size_t>(piece.tensor)].name, piece.offset,
-          context_.plan().layout.slice(piece.tensor).n_elems, piece.tensor};
+          context_.plan().tensors.specs[static_cast<std::size_t>(piece.tensor)].n_elems, piece.tensor};
 }
 
 StateAccess::Parts StateAccess::parts_of(const Opened& chunk, std::int64_t at, std::int64_t n) const {
@@ -250,8 +250,8 @@ Status StateAccess::visit_on_device(const Opened& chunk, const std::vector<Piece
 }
 
 bool StateAccess::has_any(ChunkId chunk, const StateSelection& of) const {
-  const std::vector<std::int32_t>& tensors = context_.plan().layout.chunk(chunk).tensors;
-  return std::any_of(tensors.begin(), tensors.end(), [&](std::int32_t tensor) { return of.has(tensor); });
+  const std::vector<Slice>& slices = context_.plan().layout.chunk(chunk).slices;
+  return std::any_of(slices.begin(), slices.end(), [&](const Slice& slice) { return of.has(slice.tensor); });
 }
 
 Status StateAccess::visit_range(Payload payload, const VisitState& visit, const StateSelection& of) {

@@ -46,24 +46,31 @@ class PartialNumbers {
   std::vector<std::int64_t> breaks_;  // that are no multiples
 };
 
+// The elements of its tensor that `slice` has in `range` of the chunk.
+ElemRange elements_in(const Slice& slice, const ElemRange& range) {
+  const std::int64_t begin = std::max<std::int64_t>(0, range.begin - slice.offset),
+                     end = std::min(slice.n_elems, range.end - slice.offset);
+  return {slice.first + begin, slice.first + end};
+}
+
 // Adds the blocks of the elements of `slice` that are in `range`.
-void add_blocks(const Slice& slice, const ElemRange& range, std::int64_t first_partial, std::int32_t tensor,
+void add_blocks(const Slice& slice, const ElemRange& range, std::int64_t first_partial,
                 std::vector<TensorBlock>& blocks) {
-  const std::int64_t end = std::min(slice.n_elems, range.end - slice.offset);
-  for (std::int64_t at = std::max<std::int64_t>(0, range.begin - slice.offset); at < end;
-       at += TensorBlock::kBlockElems)
-    blocks.push_back({slice.offset + at - range.begin, std::min(TensorBlock::kBlockElems, end - at),
-                      first_partial + at / simd::kNormPartialElems, at, tensor});
+  const auto [begin, end] = elements_in(slice, range);
+  for (std::int64_t at = begin; at < end; at += TensorBlock::kBlockElems)
+    blocks.push_back({slice.offset + at - slice.first - range.begin,
+                      std::min(TensorBlock::kBlockElems, end - at),
+                      first_partial + at / simd::kNormPartialElems, at, slice.tensor});
 }
 
 // The same, where no block covers more than one partial begins apart from multiples of their size.
 void add_split_blocks(const Slice& slice, const ElemRange& range, std::int64_t first_partial,
-                      const PartialNumbers& numbers, std::int32_t tensor, std::vector<TensorBlock>& blocks) {
-  const std::int64_t end = std::min(slice.n_elems, range.end - slice.offset);
-  for (std::int64_t at = std::max<std::int64_t>(0, range.begin - slice.offset); at < end;) {
+                      const PartialNumbers& numbers, std::vector<TensorBlock>& blocks) {
+  const auto [begin, end] = elements_in(slice, range);
+  for (std::int64_t at = begin; at < end;) {
     const std::int64_t next = numbers.block_end(at, end);
-    blocks.push_back(
-        {slice.offset + at - range.begin, next - at, first_partial + numbers.index(at), at, tensor});
+    blocks.push_back({slice.offset + at - slice.first - range.begin, next - at,
+                      first_partial + numbers.index(at), at, slice.tensor});
     at = next;
   }
 }
@@ -73,10 +80,12 @@ void number_by_chunk(const TensorTable& tensors, const ChunkLayout& layout, Chun
   tables.before_chunk.assign(layout.n_chunks() + 1, 0);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
     std::int64_t n = 0;
-    for (const std::int32_t tensor : layout.chunk(chunk).tensors) {
-      const LayoutTensor& spec = tensors.specs[static_cast<std::size_t>(tensor)];
-      tables.first_in_chunk[static_cast<std::size_t>(tensor)] = n;
-      if (spec.group.trainable) n += count_norm_partials(tensors, static_cast<std::size_t>(tensor));
+    for (const Slice& slice : layout.chunk(chunk).slices) {
+      const auto tensor = static_cast<std::size_t>(slice.tensor);
+      const PartialNumbers numbers(tensors, tensor);
+      tables.first_in_chunk[tensor] = n;
+      if (tensors.specs[tensor].group.trainable)
+        n += numbers.end_index(slice.end()) - numbers.index(slice.first);
     }
     tables.before_chunk[chunk + 1] = tables.before_chunk[chunk] + n;
   }
@@ -94,14 +103,15 @@ void add_tensor(const TensorTable& tensors, const ChunkLayout& layout, std::int3
     tables.uncounted.emplace_back(first, tables.n_partials);
     return;
   }
-  const Slice& slice = layout.slice(tensor);
-  const auto add = [&](ChunkTables::Blocks& blocks, const ElemRange& range) {
-    if (!blocks.empty()) add_blocks(slice, range, first, tensor, blocks[slice.chunk]);
-  };
-  add(tables.blocks, layout.range(slice.chunk, Payload::param));
-  add(tables.whole, {0, layout.chunk(slice.chunk).n_elems});
-  if (!tables.part.empty())
-    add_split_blocks(slice, layout.summed(slice.chunk), first, numbers, tensor, tables.part[slice.chunk]);
+  for (const Slice& slice : layout.slices(tensor)) {
+    const auto add = [&](ChunkTables::Blocks& blocks, const ElemRange& range) {
+      if (!blocks.empty()) add_blocks(slice, range, first, blocks[slice.chunk]);
+    };
+    add(tables.blocks, layout.range(slice.chunk, Payload::param));
+    add(tables.whole, {0, layout.chunk(slice.chunk).n_elems});
+    if (!tables.part.empty())
+      add_split_blocks(slice, layout.summed(slice.chunk), first, numbers, tables.part[slice.chunk]);
+  }
   for (const TensorPart::Range& range : numbers.uncounted())
     tables.uncounted.emplace_back(first + numbers.index(range.begin), first + numbers.end_index(range.end));
 }

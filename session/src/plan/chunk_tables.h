@@ -38,7 +38,8 @@ struct ChunkTables {
   std::int64_t n_partials = 0;
   std::vector<std::int64_t> first_partial_of_trainee;  ///< and at the end n_partials
   /// The same partials numbered chunk by chunk, for sums that ranks exchange for one chunk: by tensor of the
-  /// layout, its first one among those of its chunk; by chunk, how many are before it, and at the end all.
+  /// layout, its first one among those of its chunk, in which the tensor is whole; by chunk, how many are
+  /// before it, and at the end all.
   std::vector<std::int64_t> first_in_chunk, before_chunk;
   /// Ranges [first, second) of partials of elements that other ranks count, in ascending order.
   std::vector<std::pair<std::int64_t, std::int64_t>> uncounted;

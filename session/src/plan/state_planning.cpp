@@ -59,6 +59,8 @@ void set_formats(StatePlan& plan) {
     tensor.group.ema = tensor.group.trainable && has_ema;
     tensor.group.frozen_masters = tensor.group.trainable || plan.options.frozen_masters;
     tensor.group.saved = tensor.group.saved || plan.options.saves_frozen;
+    // Its trust ratio is that of a whole tensor, which is known when one chunk's gradient is.
+    if (plan.options.optimizer.optimizer == cpuopt::Optimizer::lamb) tensor.block_elems = 0;
   }
   plan.held_states = {Payload::param};
   if (moments.first) plan.held_states.push_back(Payload::m);

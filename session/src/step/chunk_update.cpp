@@ -73,7 +73,7 @@ void apply_undo(const ChunkUpdate& u, const TensorBlock& block) {
 
 }  // namespace
 
-// A tensor is whole in its chunk, of which a rank may hold a part.
+// A tensor is whole in its chunk, as LAMB lays out no blocks, and a rank may hold a part of the chunk.
 void compute_trust_ratios(const ChunkUpdate& u) {
   std::int32_t last = -1;
   for (const TensorBlock& block : u.blocks) {

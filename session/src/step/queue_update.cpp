@@ -78,9 +78,9 @@ void declare_memory(HostCall& call, const ChunkPin& gradient, std::span<const Ch
 
 bool needs_accumulated(const ChunkLayout& layout, ChunkId chunk, const TrainerTensor* of_trainer) {
   if (of_trainer == nullptr) return true;
-  const std::vector<std::int32_t>& tensors = layout.chunk(chunk).tensors;
-  return std::any_of(tensors.begin(), tensors.end(), [&](std::int32_t tensor) {
-    return of_trainer[tensor].is_updated && of_trainer[tensor].grad == nullptr;
+  const std::vector<Slice>& slices = layout.chunk(chunk).slices;
+  return std::any_of(slices.begin(), slices.end(), [&](const Slice& slice) {
+    return of_trainer[slice.tensor].is_updated && of_trainer[slice.tensor].grad == nullptr;
   });
 }
 

@@ -67,8 +67,8 @@ void AccumulatedGradients::clear_norm(std::int32_t tensor) {
 }
 
 void AccumulatedGradients::clear_norms(ChunkId chunk) {
-  for (const std::int32_t tensor : context_.plan().layout.chunk(chunk).tensors)
-    if (has(tensor)) clear_norm(tensor);
+  for (const Slice& slice : context_.plan().layout.chunk(chunk).slices)
+    if (has(slice.tensor)) clear_norm(slice.tensor);
 }
 
 void AccumulatedGradients::forget(std::int32_t tensor) {
@@ -79,7 +79,7 @@ void AccumulatedGradients::forget(std::int32_t tensor) {
 
 Status AccumulatedGradients::drop(ChunkId chunk) {
   if (!is_written_[chunk]) return {};
-  for (const std::int32_t tensor : context_.plan().layout.chunk(chunk).tensors) forget(tensor);
+  for (const Slice& slice : context_.plan().layout.chunk(chunk).slices) forget(slice.tensor);
   is_written_[chunk] = false;
   return context_.chunks().drop({chunk, Payload::accum});
 }

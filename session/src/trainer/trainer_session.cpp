@@ -22,9 +22,9 @@ struct TrainerSession::Step {
         is_pending(context.plan().layout.n_chunks()),
         gradients(context) {}
   bool is_updated(ChunkId chunk, const ChunkLayout& layout) const {
-    const std::vector<std::int32_t>& of_chunk = layout.chunk(chunk).tensors;
-    return std::any_of(of_chunk.begin(), of_chunk.end(), [&](std::int32_t tensor) {
-      return tensors[static_cast<std::size_t>(tensor)].is_updated;
+    const std::vector<Slice>& of_chunk = layout.chunk(chunk).slices;
+    return std::any_of(of_chunk.begin(), of_chunk.end(), [&](const Slice& slice) {
+      return tensors[static_cast<std::size_t>(slice.tensor)].is_updated;
     });
   }
   detail::StepConstants constants;
@@ -224,9 +224,9 @@ Status TrainerSession::set_updates(std::span<const ParamUpdate> updates) {
 // Whether a chunk's update reads nothing of the trainer's.
 bool TrainerSession::may_wait(ChunkId chunk) const {
   if (!holds_params()) return false;
-  const std::vector<std::int32_t>& tensors = state_plan().layout.chunk(chunk).tensors;
-  return std::all_of(tensors.begin(), tensors.end(), [&](std::int32_t tensor) {
-    return step_->tensors[static_cast<std::size_t>(tensor)].grad == nullptr;
+  const std::vector<Slice>& slices = state_plan().layout.chunk(chunk).slices;
+  return std::all_of(slices.begin(), slices.end(), [&](const Slice& slice) {
+    return step_->tensors[static_cast<std::size_t>(slice.tensor)].grad == nullptr;
   });
 }
 
@@ -245,8 +245,8 @@ Status TrainerSession::update(ChunkId chunk) {
     machine().set_broken(status);
     return status;
   }
-  for (const std::int32_t tensor : state_plan().layout.chunk(chunk).tensors)
-    step_->tensors[static_cast<std::size_t>(tensor)] = {};
+  for (const Slice& slice : state_plan().layout.chunk(chunk).slices)
+    step_->tensors[static_cast<std::size_t>(slice.tensor)] = {};
   STRATA_TRY(step_->gradients.drop(chunk));
   return detail::write_back_states(context(), chunk);
 }

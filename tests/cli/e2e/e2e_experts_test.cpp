@@ -32,9 +32,15 @@ TEST_F(CliExpertsE2e, ARunHasTheSameBitsInAnyBudgetsOrderAndStepMode) {
   EXPECT_GT(line["expert_entropy"].get<double>(), 0.5);
   EXPECT_LE(line["expert_entropy"].get<double>(), 1);
   EXPECT_EQ(line["experts_empty"].get<double>(), 0);
-  const Words ways[] = {{"memory.device=3MiB", "memory.pinned=4MiB", "memory.nvme=64MiB"},
-                        {"offload.micro_batch_order=breadth_first", "train.recompute=full"},
-                        {"offload.step_mode=speculative", "offload.policy=pinned", "cpu.threads=1"}};
+  const Words ways[] = {
+      {"memory.device=3MiB", "memory.pinned=4MiB", "memory.nvme=64MiB"},
+      {"memory.device=3MiB", "memory.pinned=4MiB", "memory.nvme=64MiB", "offload.expert_block=1",
+       "offload.chunk=8192"},
+      {"offload.micro_batch_order=breadth_first", "train.recompute=full"},
+      {"offload.micro_batch_order=breadth_first", "offload.expert_block=4", "offload.chunk=4096"},
+      {"parallel.ranks=2", "parallel.zero=3", "offload.expert_block=2", "offload.chunk=8192"},
+      {"parallel.ranks=2", "parallel.pp=2", "offload.expert_block=2", "offload.chunk=8192"},
+      {"offload.step_mode=speculative", "offload.policy=pinned", "cpu.threads=1"}};
   for (const Words& words : ways) {
     const ProgramResult run = strata(run_of("run", words));
     ASSERT_EQ(run.exit_code, 0) << run.err;

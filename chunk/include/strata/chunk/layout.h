@@ -91,21 +91,28 @@ struct LayoutTensor {
   std::int64_t n_elems = 0;
   GroupKey group;
   bool is_elsewhere = false;  ///< another rank has it: it has no elements and is in no chunk
+  /// The elements of a block: blocks may be in different chunks, since nothing reads more than one of them at
+  /// a time. A multiple of ChunkLayout::kSliceAlign, or 0: the tensor is in one piece. The values of a tensor
+  /// come in order where its chunks do, without others between them.
+  std::int64_t block_elems = 0;
 };
 
-/// The location of a tensor: `n_elems` elements from `offset` in its chunk. Offsets are multiples of
-/// kSliceAlign.
+/// The location of a tensor, or of consecutive blocks of one: `n_elems` elements from `offset` in its chunk.
+/// Offsets are multiples of kSliceAlign.
 struct Slice {
   ChunkId chunk = 0;
   std::int64_t offset = 0;
   std::int64_t n_elems = 0;
+  std::int32_t tensor = 0;
+  std::int64_t first = 0;  ///< in elements, from the start of the tensor
+  std::int64_t end() const noexcept { return first + n_elems; }
 };
 
 struct ChunkInfo {
   std::int32_t group = 0;
-  std::int64_t n_elems = 0;           ///< equal for all chunks of a group, except those of oversize tensors
-  std::int64_t used_elems = 0;        ///< sum over its tensors
-  std::vector<std::int32_t> tensors;  ///< in order of offset
+  std::int64_t n_elems = 0;     ///< equal for all chunks of a group, except those of oversize tensors
+  std::int64_t used_elems = 0;  ///< sum over its slices
+  std::vector<Slice> slices;    ///< in order of offset
 };
 
 struct LayoutOptions {
@@ -118,20 +125,26 @@ struct LayoutOptions {
   Sharding sharding = {};
 };
 
-/// Maps every tensor to an element range of a chunk. Tensors are placed in the order given (that of first
-/// use) and never straddle chunks; a tensor larger than the chunk size gets a chunk of its own. Immutable.
+/// Maps every tensor, or every block of one, to an element range of a chunk. They are placed in the order
+/// given (that of first use) and never straddle chunks; one that is larger than the chunk size gets a chunk
+/// of its own. Immutable.
 class ChunkLayout {
  public:
   static constexpr std::int64_t kSliceAlign =
       4096;  ///< in elements; a multiple of the block of norm partials and of O_DIRECT's alignment
 
-  /// Errors: `invalid` for an empty tensor, a chunk size that is not a multiple of kSliceAlign * ranks, or a
-  /// sharding that contradicts itself.
+  /// Errors: `invalid` for an empty tensor, a chunk or block size that is not a multiple of kSliceAlign
+  /// (* ranks), or a sharding that contradicts itself.
   static Result<ChunkLayout> create(std::span<const LayoutTensor> tensors, const LayoutOptions& options);
 
   std::span<const ChunkInfo> chunks() const noexcept { return chunks_; }
   const ChunkInfo& chunk(ChunkId id) const { return chunks_[id]; }
-  const Slice& slice(std::int32_t tensor) const { return slices_[static_cast<std::size_t>(tensor)]; }
+  /// The slices of a tensor in order; one without elements if it is elsewhere.
+  std::span<const Slice> slices(std::int32_t tensor) const {
+    return slices_[static_cast<std::size_t>(tensor)];
+  }
+  /// The slice that contains element `at` of a tensor.
+  const Slice& slice(std::int32_t tensor, std::int64_t at = 0) const;
   std::size_t n_chunks() const noexcept { return chunks_.size(); }
   std::span<const GroupKey> groups() const noexcept { return groups_; }
   const GroupKey& group_of(ChunkId id) const { return groups_[static_cast<std::size_t>(chunks_[id].group)]; }
@@ -171,7 +184,7 @@ class ChunkLayout {
   std::vector<std::array<std::size_t, kPayloads>> payload_bytes_;  // indexed by chunk; precomputed for speed
   std::vector<std::array<std::uint32_t, kPayloads>> size_class_;   // indexed by chunk
   std::vector<std::size_t> payload_sizes_;
-  std::vector<Slice> slices_;
+  std::vector<std::vector<Slice>> slices_;  // indexed by tensor
   std::int64_t chunk_elems_ = 0;
   Sharding sharding_;
   std::string explanation_;

@@ -132,6 +132,7 @@ struct TrainConfig {
     std::string activations;  ///< none, pinned, nvme, auto
     std::optional<double> activation_share;
     std::string micro_batch_order;  ///< depth_first, breadth_first, auto
+    std::optional<int> expert_block;
   } offload;
   struct IoSection {
     std::string engine;  ///< uring, threads, auto

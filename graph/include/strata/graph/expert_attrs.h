@@ -28,4 +28,10 @@ struct ExpertGateAttrs {
   friend bool operator==(const ExpertGateAttrs&, const ExpertGateAttrs&) = default;
 };
 
+/// The experts whose matrices an op has: [first, first + B) of all, where the weight is [B, N, K].
+struct ExpertBlockAttrs {
+  std::int64_t first = 0;
+  friend bool operator==(const ExpertBlockAttrs&, const ExpertBlockAttrs&) = default;
+};
+
 }  // namespace strata

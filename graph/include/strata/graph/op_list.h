@@ -91,10 +91,10 @@ namespace strata {
   X(route_rows, RouteRowsAttrs)                                \
   X(gather_rows, ChoiceAttrs)                                  \
   X(sum_rows, ChoiceAttrs)                                     \
-  X(expert_linear, NoAttrs)                                    \
-  X(expert_linear_backward_input, NoAttrs)                     \
-  X(expert_linear_backward_weight, NoAttrs)                    \
-  X(expert_linear_backward_bias, NoAttrs)                      \
+  X(expert_linear, ExpertBlockAttrs)                           \
+  X(expert_linear_backward_input, ExpertBlockAttrs)            \
+  X(expert_linear_backward_weight, ExpertBlockAttrs)           \
+  X(expert_linear_backward_bias, ExpertBlockAttrs)             \
   X(expert_gate, ExpertGateAttrs)                              \
   X(expert_gate_backward, ExpertGateAttrs)                     \
   X(fp8_cast, Fp8CastAttrs)                                    \

@@ -240,6 +240,18 @@ std::string_view to_string(Recompute mode) noexcept;
 /// byte; it never stores a value that `none` would not store.
 Program recompute_regions(Program program, Recompute mode);
 
+/// How many experts have their matrices in one block.
+struct ExpertBlocks {
+  std::int64_t experts = 0;         ///< 0: the largest power of two that has at most `bytes`
+  std::int64_t bytes = 64ll << 20;  ///< of one tensor, of all experts of a block
+  std::int64_t align_elems = 1;     ///< a block that is not the last one is a multiple of it
+};
+/// Replaces each op of experts by one for each block of them, whose operands are parts of the matrices of all
+/// (ValueInfo::first), so that a block can be in a chunk of its own (ParamInfo::block_elems). A row is
+/// computed by its own expert's op in the same way, so results are bit-identical. Run it on all programs of a
+/// run with the same blocks, after recompute_regions() and before interleave_micro_batches(). Idempotent.
+Program split_experts(Program program, const ExpertBlocks& blocks);
+
 /// Puts all micro-batches of a step into one program, interleaved layer by layer, so that a layer's
 /// parameters are needed once in forward and once in backward, and a gradient is complete before it leaves
 /// the device. In exchange, what forward stores for backward is held for all micro-batches at once. Each

@@ -42,6 +42,7 @@ struct ValueInfo {
   DType dtype = DType::f32;
   ValueKind kind = ValueKind::activation;
   std::int32_t param = -1;  ///< for kinds param and grad: index into Program::params
+  std::int64_t first = 0;   ///< for these kinds: the parameter's element with which it begins
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(shape.n_elems()) * size_of(dtype); }
 };
 
@@ -99,6 +100,9 @@ struct ParamInfo {
   Init init;
   ValueId value = kNoValue;
   ValueId grad = kNoValue;  ///< set by derive_backward for trainable parameters
+  /// Elements of a block, if instructions read and write values that are blocks of it (split_experts) instead
+  /// of `value` and `grad`; 0: they do not.
+  std::int64_t block_elems = 0;
   /// If its format is not `full`, the shape is [quantized.bytes()] of u8, and `init` that of the matrix.
   kernels::QuantizedMatrix quantized = {};
   /// Which elements of the model's parameter it consists of, if ranks share the model (partition).

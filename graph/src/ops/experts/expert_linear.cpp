@@ -1,10 +1,15 @@
 #include <strata/kernels/experts/expert_linear.h>
+#include <strata/runtime/assert.h>
 
 #include "ops/op_defs.h"
 
-// expert_linear: (x [R, K], w [E, N, K], offsets [E + 1] i32, b [E, N] or none) -> y [R, N], workspace
-// expert_linear_backward_input: (dy [R, N], w, offsets) -> dx [R, K], workspace
-// expert_linear_backward_weight: (dy, x, offsets, w for its shape) -> dw
+// The weight has the matrices of B of E experts, whose rows an op writes. Another block's op follows with the
+// result of the one before, into whose memory it writes.
+// expert_linear: (x [R, K], w [B, N, K], offsets [E + 1] i32, b [B, N] or none, y of the block before or
+// none)
+//   -> y [R, N], workspace
+// expert_linear_backward_input: (dy [R, N], w, offsets, dx of the block before or none) -> dx [R, K],
+// workspace expert_linear_backward_weight: (dy, x, offsets, w for its shape) -> dw
 // expert_linear_backward_bias: (dy, offsets, b for its shape) -> db
 
 namespace strata {
@@ -19,94 +24,133 @@ bool are_matrices(const ValueInfo* w) {
 kernels::ExpertShape expert_shape(const ValueInfo* rows, const Shape& w) {
   return {rows->shape.dim(0), w.dim(0), w.dim(1), w.dim(2), rows->dtype};
 }
+/// Whether `offsets` are those of experts to which these `n` belong.
+bool has_experts(const ValueInfo* offsets, std::int64_t n, const Attrs& attrs) {
+  if (offsets == nullptr || offsets->dtype != DType::i32 || offsets->shape.rank != 1) return false;
+  const std::int64_t first = attrs.as<ExpertBlockAttrs>().first;
+  return first >= 0 && first + n < offsets->shape.dim(0);
+}
+/// The rows that `n` of all experts have if all have the same number.
+double rows_of_block(const ValueInfo* rows, const ValueInfo* offsets, std::int64_t n) {
+  return static_cast<double>(rows->shape.dim(0)) * static_cast<double>(n) /
+         static_cast<double>(offsets->shape.dim(0) - 1);
+}
+/// The rows of other experts, if the memory of the block before is not that of this one.
+Status keep_other_rows(Backend& backend, Stream& stream, const TensorView& into, const TensorView& before) {
+  if (before.data == nullptr || before.data == into.data) return {};
+  return backend.copy_async({into.data, into.bytes()}, {before.data, before.bytes()}, stream);
+}
 
-Specs infer_expert_linear(In in, const Attrs&) {
+Specs infer_expert_linear(In in, const Attrs& attrs) {
   if (!is_matrix(in[0]) || !are_matrices(in[1]) || in[0]->shape.dim(1) != in[1]->shape.dim(2) ||
-      in[0]->dtype != in[1]->dtype || !has_type(in[2], {in[1]->shape.dim(0) + 1}, DType::i32) ||
-      (in[3] != nullptr && !has_type(in[3], {in[1]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype)))
+      in[0]->dtype != in[1]->dtype || !has_experts(in[2], in[1]->shape.dim(0), attrs) ||
+      (in[3] != nullptr && !has_type(in[3], {in[1]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype)) ||
+      (in[4] != nullptr && !has_type(in[4], {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype)))
     return mismatch(
-        "x [R, K], weights [E, N, K] of its dtype, offsets [E + 1] i32, biases [E, N] of its dtype or none",
+        "x [R, K], weights [B, N, K] of its dtype, offsets [E + 1] i32, biases [B, N] of its dtype or none, "
+        "y of the block before or none",
         in);
   return std::vector<OutputSpec>{
       {"y", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype},
       workspace(kernels::expert_linear_forward_workspace_bytes(expert_shape(in[0], in[1]->shape)))};
 }
 void vjp_expert_linear(VjpContext& c) {
+  STRATA_ASSERT(c.in(4) == kNoValue, "the derivative of a block of experts is not needed: split_experts()");
   const ValueId dy = c.grad_output(0);
-  if (c.needs_input_grad(3)) c.emit(Op::expert_linear_backward_bias, {dy, c.in(2), c.in(3)}, {3});
-  if (c.needs_input_grad(1)) c.emit(Op::expert_linear_backward_weight, {dy, c.in(0), c.in(2), c.in(1)}, {1});
-  if (c.needs_input_grad(0)) c.emit(Op::expert_linear_backward_input, {dy, c.in(1), c.in(2)}, {0, -1});
+  if (c.needs_input_grad(3)) c.emit(Op::expert_linear_backward_bias, {dy, c.in(2), c.in(3)}, {3}, c.attrs());
+  if (c.needs_input_grad(1))
+    c.emit(Op::expert_linear_backward_weight, {dy, c.in(0), c.in(2), c.in(1)}, {1}, c.attrs());
+  if (c.needs_input_grad(0))
+    c.emit(Op::expert_linear_backward_input, {dy, c.in(1), c.in(2), kNoValue}, {0, -1}, c.attrs());
 }
 double flops_expert_linear(In in, In, const Attrs&) {
-  return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
+  const Shape& w = in[1]->shape;
+  return 2.0 * rows_of_block(in[0], in[2], w.dim(0)) * static_cast<double>(w.dim(1) * w.dim(2));
 }
 Status launch_expert_linear(const OpCall& c, Backend& backend, Stream& stream) {
+  STRATA_TRY(keep_other_rows(backend, stream, c.out[0], or_none(c.in[4])));
   return kernels::expert_linear_forward_async(backend, stream,
                                               {.x = c.in[0],
                                                .w = c.in[1],
                                                .b = or_none(c.in[3]),
                                                .offsets = c.in[2],
                                                .y = c.out[0],
+                                               .first = c.attrs.as<ExpertBlockAttrs>().first,
                                                .workspace = as_workspace(c.out[1])});
 }
 
-Specs infer_expert_linear_backward_input(In in, const Attrs&) {
+Specs infer_expert_linear_backward_input(In in, const Attrs& attrs) {
   if (!is_matrix(in[0]) || !are_matrices(in[1]) || in[0]->shape.dim(1) != in[1]->shape.dim(1) ||
-      !has_type(in[2], {in[1]->shape.dim(0) + 1}, DType::i32))
-    return mismatch("dy [R, N], weights [E, N, K], offsets [E + 1] i32", in);
+      !has_experts(in[2], in[1]->shape.dim(0), attrs) ||
+      (in[3] != nullptr && !has_type(in[3], {in[0]->shape.dim(0), in[1]->shape.dim(2)}, in[0]->dtype)))
+    return mismatch("dy [R, N], weights [B, N, K], offsets [E + 1] i32, dx of the block before or none", in);
   return std::vector<OutputSpec>{
       {"dx", {in[0]->shape.dim(0), in[1]->shape.dim(2)}, in[0]->dtype},
       workspace(kernels::expert_linear_backward_input_workspace_bytes(expert_shape(in[0], in[1]->shape)))};
 }
-double flops_expert_linear_backward_input(In in, In, const Attrs&) {
-  return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(2));
-}
 Status launch_expert_linear_backward_input(const OpCall& c, Backend& backend, Stream& stream) {
-  return kernels::expert_linear_backward_input_async(
-      backend, stream,
-      {.dy = c.in[0], .w = c.in[1], .offsets = c.in[2], .dx = c.out[0], .workspace = as_workspace(c.out[1])});
+  STRATA_TRY(keep_other_rows(backend, stream, c.out[0], or_none(c.in[3])));
+  return kernels::expert_linear_backward_input_async(backend, stream,
+                                                     {.dy = c.in[0],
+                                                      .w = c.in[1],
+                                                      .offsets = c.in[2],
+                                                      .dx = c.out[0],
+                                                      .first = c.attrs.as<ExpertBlockAttrs>().first,
+                                                      .workspace = as_workspace(c.out[1])});
 }
 
 Specs infer_expert_linear_backward_weight(In in, const Attrs&) {
   return std::vector<OutputSpec>{{"dw", in[3]->shape, in[3]->dtype}};
 }
 double flops_expert_linear_backward_weight(In in, In, const Attrs&) {
-  return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
+  const Shape& w = in[3]->shape;
+  return 2.0 * rows_of_block(in[0], in[2], w.dim(0)) * static_cast<double>(w.dim(1) * w.dim(2));
 }
 Status launch_expert_linear_backward_weight(const OpCall& c, Backend& backend, Stream& stream) {
-  return kernels::expert_linear_backward_weight_async(
-      backend, stream,
-      {.dy = c.in[0], .x = c.in[1], .offsets = c.in[2], .dw = c.out[0], .accumulate = accumulates(c, 0)});
+  return kernels::expert_linear_backward_weight_async(backend, stream,
+                                                      {.dy = c.in[0],
+                                                       .x = c.in[1],
+                                                       .offsets = c.in[2],
+                                                       .dw = c.out[0],
+                                                       .first = c.attrs.as<ExpertBlockAttrs>().first,
+                                                       .accumulate = accumulates(c, 0)});
 }
 
 Specs infer_expert_linear_backward_bias(In in, const Attrs&) {
   return std::vector<OutputSpec>{{"db", in[2]->shape, in[2]->dtype}};
 }
 Status launch_expert_linear_backward_bias(const OpCall& c, Backend& backend, Stream& stream) {
-  return kernels::expert_linear_backward_bias_async(
-      backend, stream, {.dy = c.in[0], .offsets = c.in[1], .db = c.out[0], .accumulate = accumulates(c, 0)});
+  return kernels::expert_linear_backward_bias_async(backend, stream,
+                                                    {.dy = c.in[0],
+                                                     .offsets = c.in[1],
+                                                     .db = c.out[0],
+                                                     .first = c.attrs.as<ExpertBlockAttrs>().first,
+                                                     .accumulate = accumulates(c, 0)});
 }
 
 }  // namespace
 
 Value Builder::expert_linear(Value x, Value weights, const RoutedRows& rows, Value biases) {
-  return op(Op::expert_linear, {x, weights, rows.offsets, biases});
+  return op(Op::expert_linear, {x, weights, rows.offsets, biases, {}}, ExpertBlockAttrs{});
 }
 
 constinit const OpDef detail::op_defs::expert_linear = {
     .kind = OpKind::expert_gemm,
-    .n_in = 4,
-    .optional_in = 3,
+    .n_in = 5,
+    .optional_in = {3, 4},
     .infer_outputs = infer_expert_linear,
     .vjp = vjp_expert_linear,
+    .in_place = {.out = 0, .in = 4},
     .flops = flops_expert_linear,
     .launch = launch_expert_linear,
 };
 constinit const OpDef detail::op_defs::expert_linear_backward_input = {
     .kind = OpKind::expert_gemm,
-    .n_in = 3,
+    .n_in = 4,
+    .optional_in = 3,
     .infer_outputs = infer_expert_linear_backward_input,
-    .flops = flops_expert_linear_backward_input,
+    .in_place = {.out = 0, .in = 3},
+    .flops = flops_expert_linear,
     .launch = launch_expert_linear_backward_input,
 };
 constinit const OpDef detail::op_defs::expert_linear_backward_weight = {
