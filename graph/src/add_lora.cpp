@@ -26,12 +26,14 @@ struct Adapted {
 };
 using AdaptersOfWeights = std::multimap<ValueId, Adapted>;
 
-Status check_groups(const Program& program, std::span<const LoraGroup> groups) {
+Status check_groups(const Program& program, std::span<const LoraGroup> groups, float dropout) {
   std::string problems;
   for (const LoraGroup& group : groups) {
     problems += detail::problems_of_lora(program, group);
     if (group.place != LoraPlace::linear && (group.pissa || !group.magnitude.empty()))
       problems += str("\n  ", group.weight, ": DoRA and PiSSA are of linear layers");
+    if (dropout > 0 && group.place == LoraPlace::experts)
+      problems += str("\n  ", group.weight, ": what experts read cannot be dropped out");
     if (group.pissa && !group.magnitude.empty())
       problems += str("\n  ", group.weight, ": DoRA and PiSSA cannot be combined");
   }
@@ -64,7 +66,7 @@ void start_as_principal(Program& program, const LoraGroup& group, Adapted& adapt
 Adapted add_factors(Program& program, const LoraGroup& group, std::uint32_t number) {
   const ParamInfo base = *detail::find_param(program, group.weight);
   const DType dtype = program.value(base.value).dtype;
-  const std::int64_t inner = base.shape.dim(1);
+  const std::int64_t inner = base.shape.dim(base.shape.rank - 1);
   const auto add = [&](const std::string& name, const Shape& shape, const Init& init, bool decays = true) {
     return add_param(program, name, shape, dtype, init, decays);
   };
@@ -77,9 +79,15 @@ Adapted add_factors(Program& program, const LoraGroup& group, std::uint32_t numb
       const ValueId a = add(group.a, {base.shape.dim(0), group.ranks()}, {});
       return adapted(a, add(group.b, {group.elems()}, normal));
     }
-    case LoraPlace::head: {
+    case LoraPlace::head:
+    case LoraPlace::gate: {
       const ValueId a = add(group.a, {group.ranks(), inner}, start);
       return adapted(a, add(group.b, {group.rows(), group.ranks()}, {}));
+    }
+    case LoraPlace::experts: {
+      const std::int64_t experts = base.shape.dim(0);
+      const ValueId a = add(group.a, {experts, group.ranks(), inner}, start);
+      return adapted(a, add(group.b, {experts, group.rows(), group.ranks()}, {}));
     }
     case LoraPlace::linear:
       break;
@@ -136,6 +144,9 @@ class Adder {
         case Op::embedding:
           add_to_embedding(std::move(instr));
           break;
+        case Op::expert_linear:
+          add_to_experts(std::move(instr));
+          break;
         default:
           program_.code.push_back(std::move(instr));
       }
@@ -179,7 +190,8 @@ class Adder {
   /// small.
   ValueId add_adapter(const Instr& done, const Adapted& adapted, ValueId y, ValueId bias) {
     const LoraGroup& group = adapted.group;
-    if (group.place == LoraPlace::head) return add_to_head(done, adapted, y);
+    if (group.place == LoraPlace::head || group.place == LoraPlace::gate)
+      return add_to_head(done, adapted, y);
     if (adapted.a0 != kNoValue)
       y = add_product(done, done.in[0], y, adapted.a0, adapted.b0, -group.scale, group.parts);
     const ValueId x = dropped(done, adapted);
@@ -249,6 +261,21 @@ class Adder {
       const ValueId y = now_.current(done.out[0]);
       now_.replace(done.out[0], add(done, Op::lora_up, {y, scaled(done, u, adapted->group.scale), adapted->b},
                                     adapted->group.parts));
+    }
+  }
+
+  /// The adapters of experts are experts themselves.
+  void add_to_experts(Instr instr) {
+    const std::vector<const Adapted*> adapters = of(instr, false);
+    program_.code.push_back(std::move(instr));
+    const Instr done = program_.code.back();
+    const auto product = [&](ValueId rows, ValueId matrices) {
+      return add(done, Op::expert_linear, {rows, matrices, done.in[2], kNoValue, kNoValue}, done.attrs);
+    };
+    for (const Adapted* const adapted : adapters) {
+      const ValueId u = scaled(done, product(done.in[0], adapted->a), adapted->group.scale);
+      const ValueId y = now_.current(done.out[0]);
+      now_.replace(done.out[0], add(done, Op::add, {y, product(u, adapted->b)}, NoAttrs{}));
     }
   }
 
@@ -322,7 +349,7 @@ std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules) {
 }
 
 Result<Program> add_lora(Program program, std::span<const LoraGroup> groups, float dropout) {
-  STRATA_TRY(check_groups(program, groups));
+  STRATA_TRY(check_groups(program, groups, dropout));
   const AdaptersOfWeights of_weight = add_params(program, groups);
   STRATA_TRY(Adder(program, of_weight, dropout).run());
   STRATA_TRY(verify(program));

@@ -30,15 +30,18 @@ bool is_read_in(const Program& program, const ParamInfo& param, LoraPlace place)
     return std::any_of(program.code.begin(), program.code.end(),
                        [&](const Instr& instr) { return instr.op == op && instr.in[1] == param.value; });
   };
+  if (place == LoraPlace::experts) return param.shape.rank == 3 && reads(Op::expert_linear);
   if (param.shape.rank != 2) return false;
   if (place == LoraPlace::embedding) return reads(Op::embedding);
   return reads(Op::linear) || (place == LoraPlace::head && reads(Op::linear_cross_entropy));
 }
 
 const char* to_text(LoraPlace place) {
-  return place == LoraPlace::linear ? "the matrix of a linear layer"
-         : place == LoraPlace::head ? "the head of a program of logits or their cross entropy"
-                                    : "a table of embeddings";
+  return place == LoraPlace::linear    ? "the matrix of a linear layer"
+         : place == LoraPlace::head    ? "the head of a program of logits or their cross entropy"
+         : place == LoraPlace::gate    ? "the matrix of a gate"
+         : place == LoraPlace::experts ? "the matrices of experts"
+                                       : "a table of embeddings";
 }
 
 }  // namespace

@@ -24,8 +24,9 @@ LIMIT, ROUNDINGS = 3e-7, 1.5
 NAMES = ("names", "absent names", "regex", "lookahead", "whole name", "exclude", "exclude regex", "layers", "layers and a whole name",
          "first pattern", "dropout", "dropout dora", "embedding", "head", "embedding and head", "saved head", "saved tables", "saved norm",
          "bias", "bias of adapters", "new tokens", "tokens by name", "tokens of the head", "tokens of both", "tokens and dropout",
-         "tokens and a saved head", "tokens and a head")  # fmt: skip
-FAMILIES = ("gpt2-bare", "gpt2-untied", "opt", "bloom", "llama", "llama-biased", "qwen2", "qwen2-untied", "gemma3", "phi3")
+         "tokens and a saved head", "tokens and a head", "experts", "experts alone", "experts of a layer", "experts and a pattern")  # fmt: skip
+FAMILIES = ("gpt2-bare", "gpt2-untied", "opt", "bloom", "llama", "llama-biased", "qwen2", "qwen2-untied", "gemma3", "phi3", "qwen2_moe", "qwen3_moe", "olmoe",
+            "mixtral")
 
 
 def settings_of(base):
@@ -36,6 +37,8 @@ def settings_of(base):
     norm = [name for name, module in base.named_modules() if "Norm" in type(module).__name__][-1]
     one, last = names[0], table.rsplit(".", 1)[1]
     listed = {"target_modules": kinds}
+    both = {"target_parameters": adapters.EXPERTS}
+    of_layer = f"{names[0].split('.self_attn')[0]}.mlp.{adapters.EXPERTS[1]}"
     return {
         "names": {"target_modules": [kinds[0], one]},
         "absent names": {"target_modules": [kinds[0], "no_such_proj"], "rank_pattern": {"no_such": 9}},
@@ -63,6 +66,10 @@ def settings_of(base):
         "tokens of both": {"target_modules": [kinds[0]], "trainable_token_indices": {table: [3, 7], "lm_head": [7, 3, 11]}},
         "tokens and dropout": listed | {"trainable_token_indices": [3, 7], "lora_dropout": 0.1},
         "tokens and a saved head": {"target_modules": [kinds[0]], "trainable_token_indices": [3, 7], "modules_to_save": ["lm_head"]},
+        "experts": listed | both,
+        "experts alone": {"target_modules": []} | both,
+        "experts of a layer": {"target_modules": [kinds[0]], "target_parameters": [of_layer, adapters.EXPERTS[0]]},
+        "experts and a pattern": listed | both | {"rank_pattern": {".*experts.*": 2}, "alpha_pattern": {adapters.EXPERTS[0]: 3.0}},
         "tokens and a head": {"target_modules": [kinds[0], "lm_head"], "trainable_token_indices": [3, 7]},
     }
 
@@ -84,6 +91,16 @@ def logits_of(folder, adapter, tokens, dtype):
         return model(tokens).logits.double()
 
 
+def can_reload(folder, adapter):
+    """Whether PEFT reads the folder that it wrote: where it translates targets of experts, it adds a pattern of ranks behind those
+    that it was given, and the file has them sorted, so that another one may match first."""
+    try:
+        peft.PeftModel.from_pretrained(adapters.base_of(folder), adapter)
+    except RuntimeError as error:
+        return "size mismatch" not in str(error)
+    return True
+
+
 def reason_in(message, config):
     """The key of adapter_config.json that the message names, if it says something else than the default."""
     default = peft.LoraConfig(task_type="CAUSAL_LM").to_dict()
@@ -96,13 +113,22 @@ def compare(case, name, scratch, args):
     folder = scratch / case.name
     if not folder.exists():
         make_folders.make_case(case, folder, args.seed, own=False)
+    if name.startswith("experts") and not adapters.is_mixture(case.config):
+        return row
     adapter, out = scratch / f"{case.name} {name}", scratch / f"{case.name} {name} out"
     base = adapters.base_of(folder / "hf")
-    write(adapter, base, settings_of(base)[name], args.seed)
+    try:
+        write(adapter, base, settings_of(base)[name], args.seed)
+    except ValueError as error:
+        if "ParamWrapper does not work with" not in str(error):
+            raise
+        return row  # PEFT has no such adapter of experts
     args.adapter = adapter
     try:
         run_probe(folder, "whole", out, 0, args)
     except ValueError as error:
+        if name.startswith(("experts", "first")) and not can_reload(folder / "hf", adapter):
+            return row
         row["refused"] = reason_in(str(error), json.loads((adapter / "adapter_config.json").read_text()))
         return row if row["refused"] else row | {"problems": [str(error)]}
     tokens = Batches(folder / "whole.safetensors")[0][0]

@@ -31,6 +31,7 @@ except ImportError:
 # The limits are by the largest difference / the largest value, also of the folder that strata merged; by the norm of the worst tensor; and of the worst of
 # all steps. `files`: bits in which the exported folder differs from the one that was read, and missing or unexpected keys.
 LIMITS = {"logits": 1e-4, "merged": 1e-5, "gradients": 1e-4, "losses": 1e-3, "exported": 1e-3, "files": 0}
+EXPERTS = ["experts.down_proj", "experts.gate_up_proj"]
 CASES = {
     "default": dict(r=4, lora_alpha=8),
     "default rslora": dict(r=5, lora_alpha=8, use_rslora=True),
@@ -49,6 +50,10 @@ CASES = {
     "bias lora_only": dict(r=4, lora_alpha=8, target_modules="all-linear", bias="lora_only"),
     "tokens": dict(r=4, lora_alpha=8, trainable_token_indices=[7, 3, 12]),
     "tokens of the head": dict(r=4, lora_alpha=8, trainable_token_indices={"lm_head": [3, 9]}),
+    "experts": dict(r=4, lora_alpha=8, target_parameters=EXPERTS),
+    "experts and attention": dict(r=3, lora_alpha=6, target_parameters=EXPERTS[:1], target_modules=["q_proj", "o_proj"], use_rslora=True),
+    "experts patterns": dict(r=4, lora_alpha=8, target_parameters=["model.layers.0.mlp." + EXPERTS[0], EXPERTS[1]],
+                             target_modules=["v_proj"], rank_pattern={EXPERTS[1]: 2}, alpha_pattern={"gate_up_proj": 24.0}),
     "patterns dora": dict(r=4, lora_alpha=8, target_modules="all-linear", patterns=True, use_rslora=True, use_dora=True),
 }
 LINEAR = ("Linear", "Linear4bit", "Conv1D")  # classes of modules that can have an adapter
@@ -82,10 +87,16 @@ def quantize(folder, base):
     return True
 
 
+def is_mixture(config):
+    return config.get("num_experts") is not None or config.get("num_local_experts") is not None
+
+
 def base_of(folder, dtype=torch.float64):
-    if json.loads((folder / "config.json").read_text()).get("quantization_config"):
+    config = json.loads((folder / "config.json").read_text())
+    if config.get("quantization_config"):
         dtype = torch.float32
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+    more = {"experts_implementation": "eager"} if is_mixture(config) else {}  # the other ones refuse float64
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager", **more).eval()
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
             module.support_avx512bf16_for_cpu = False  # it would compute in bfloat16, whatever the compute dtype is
@@ -225,6 +236,8 @@ def count_files(written, read, base):
 
 def compare(case, name, scratch, args):
     row = {"case": case.name, "adapter": name, "figures": {}, "problems": []}
+    if name.startswith("experts") and not is_mixture(case.config):
+        return row | {"limits": {}, "skipped": "it has no experts"}
     folder = scratch / case.name
     if not folder.exists():
         make_folders.make_case(case, folder, args.seed, own=False)
@@ -233,7 +246,12 @@ def compare(case, name, scratch, args):
             return row | {"limits": {}, "skipped": "bitsandbytes dequantizes its rows wrongly"}
     if CASES[name].get("tables") == "saved" and base_of(folder / "hf").config.tie_word_embeddings:
         return row | {"limits": {}, "skipped": "a tied table has no copy of its own"}
-    model = make_adapter(folder / "hf", case.config["model_type"], CASES[name], args.seed)
+    try:
+        model = make_adapter(folder / "hf", case.config["model_type"], CASES[name], args.seed)
+    except ValueError as error:
+        if "ParamWrapper does not work with" not in str(error):
+            raise
+        return row | {"limits": {}, "skipped": "PEFT has no such adapter of experts"}
     adapter, out = scratch / f"{case.name} {name}", scratch / f"{case.name} {name} out"
     save_adapter(model, adapter)
     args.adapter = adapter
@@ -242,6 +260,8 @@ def compare(case, name, scratch, args):
     except ValueError as error:
         if case.config.get("final_logit_softcapping") and "logits with a soft cap cannot be trained so" in str(error):
             return row | {"limits": {}, "skipped": "logits with a soft cap and an adapter of their matrix are refused"}
+        if "gates cannot have adapters of DoRA" in str(error):
+            return row | {"limits": {}, "skipped": "DoRA of the gate of a shared expert is refused"}
         row["problems"].append(str(error))
         return row
     figures, batches = row["figures"], Batches(folder / "whole.safetensors")

@@ -235,7 +235,7 @@ constexpr YamlRow kRows[] = {
     {"lora_dropout", kTaken, "adapter.dropout", ""},
     {"lora_target_modules", kTaken, "adapter.targets", "", listed},
     {"lora_target_linear", kTaken, "adapter.targets", "", all_linear},
-    {"lora_target_parameters", kRefused, "", kExperts, unless_off},
+    {"lora_target_parameters", kTaken, "adapter.target_parameters", "", listed},
     {"lora_modules_to_save", kTaken, "adapter.modules_to_save", "", modules},
     {"peft_layers_to_transform", kTaken, "adapter.layers", ""},
     {"peft_trainable_token_indices", kTaken, "adapter.trainable_tokens", "", tokens},

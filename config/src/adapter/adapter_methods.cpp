@@ -48,10 +48,10 @@ Result<AdapterSettings> read_prefix(const TrainConfig& config) {
   return AdapterSettings(PrefixSettings{config.adapter.virtual_tokens});
 }
 
-constexpr std::array<std::string_view, 14> kLoraKeys = {
-    "rank",          "alpha",           "rslora",           "dora",   "init",
-    "targets",       "exclude",         "dropout",          "layers", "rank_pattern",
-    "alpha_pattern", "modules_to_save", "trainable_tokens", "bias"};
+constexpr std::array<std::string_view, 15> kLoraKeys = {
+    "rank",    "alpha",   "rslora", "dora",         "init",          "targets",         "target_parameters",
+    "exclude", "dropout", "layers", "rank_pattern", "alpha_pattern", "modules_to_save", "trainable_tokens",
+    "bias"};
 constexpr std::array<std::string_view, 4> kSeriesKeys = {"bottleneck", "placement", "activation", "scale"};
 constexpr std::array<std::string_view, 3> kParallelKeys = {"bottleneck", "activation", "scale"};
 constexpr std::array<std::string_view, 2> kPromptKeys = {"virtual_tokens", "prompt_text"};
@@ -95,6 +95,7 @@ struct KeysOf {
              s.pissa ? std::string(s.pissa == kernels::SvdMethod::exact ? "pissa" : "pissa-subspace")
                      : "default"},
             {"adapter.targets", list_text(s.targets)},
+            {"adapter.target_parameters", list_text(s.parameters)},
             {"adapter.exclude", list_text(s.exclude)},
             {"adapter.layers", fmt::format("{}", fmt::join(s.layers, ","))},
             {"adapter.rank_pattern", patterns_text(s.rank_pattern)},

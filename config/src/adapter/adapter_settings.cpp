@@ -92,6 +92,7 @@ Result<LoraSettings> lora_settings(const TrainConfig& config) {
                         .rslora = given.rslora,
                         .dora = given.dora,
                         .targets = given.targets,
+                        .parameters = given.target_parameters,
                         .exclude = given.exclude,
                         .save = given.modules_to_save,
                         .bias = LoraSettings::bias_named(given.bias).value_or(LoraSettings::Bias::none),

@@ -114,6 +114,7 @@ constexpr OtherWord kWords[] = {
     {"lora_alpha", "adapter.alpha"},
     {"target_modules", "adapter.targets"},
     {"lora_target", "adapter.targets"},
+    {"lora_target_parameters", "adapter.target_parameters"},
     {"lora_target_modules", "adapter.targets"},
     {"lora_dropout", "adapter.dropout"},
     {"exclude_modules", "adapter.exclude"},

@@ -30,12 +30,12 @@ Result<std::unique_ptr<PeftFolder>> open_lora(Io& io, const std::string& path, c
                                             lora->bias != LoraSettings::Bias::none ||
                                             !std::all_of(targets.begin(), targets.end(), is_of_layer));
   if (is_whole)
-    return Status::error(
-        Code::unsupported,
-        str(path,
-            " changes embeddings, the head, biases or whole modules; texts of one batch can only "
-            "choose among adapters of matrices in blocks: give it alone, --adapter ",
-            path));
+    return Status::error(Code::unsupported,
+                         str(path,
+                             " changes embeddings, the head, gates, experts, biases or whole modules; texts "
+                             "of one batch can only "
+                             "choose among adapters of matrices in blocks: give it alone, --adapter ",
+                             path));
   if (lora != nullptr && !lora->dora) return folder;
   return Status::error(Code::unsupported,
                        str(path, " has ", lora == nullptr ? describe(folder->settings()) : "DoRA",

@@ -109,7 +109,8 @@ Status check_can_merge(const DecoderConfig& config, const AdapterSettings& setti
   constexpr const char* kTied = ", and the model ties its embedding to its head, which would change alike";
   STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(config, *lora));
   for (const LoraTarget& target : targets)
-    if (target.lora.place != LoraPlace::linear) return refuse(str(target.module, " has an adapter", kTied));
+    if (target.lora.place == LoraPlace::embedding || target.lora.place == LoraPlace::head)
+      return refuse(str(target.module, " has an adapter", kTied));
   STRATA_TRY_ASSIGN(const std::vector<TokenTarget> tokens, token_targets(config, *lora));
   for (const TokenTarget& target : tokens)
     if (!target.rows.in_embedding || !target.rows.in_head)

@@ -27,6 +27,27 @@ struct Matrix {
 
 std::string module_of(const HfTensor& tensor) { return tensor.name.substr(0, tensor.name.rfind('.')); }
 
+/// What PEFT targets of a mixture, whose matrices transformers keeps as parameters of no linear layer: the
+/// router, and two of all experts.
+constexpr const char *kRouter = "gate.weight", *kExpertsIn = "experts.gate_up_proj",
+                     *kExpertsOut = "experts.down_proj";
+
+std::vector<Matrix> matrices_of_experts(const DecoderConfig& config) {
+  const ExpertsConfig& e = config.experts;
+  std::vector<Matrix> matrices;
+  for (std::size_t layer = 0; e.n > 0 && layer < e.layers.size(); ++layer) {
+    if (!e.layers[layer]) continue;
+    const std::string module = str("model.layers.", layer, ".mlp."), param = str("layers.", layer);
+    matrices.push_back({module + kRouter, param + ".router.weight", HfTensor::Layout::rows, 0, e.n,
+                        config.hidden, LoraPlace::gate});
+    matrices.push_back({module + kExpertsIn, param + ".experts_in.weight", HfTensor::Layout::rows, 0,
+                        2 * e.ffn, config.hidden, LoraPlace::experts});
+    matrices.push_back({module + kExpertsOut, param + ".experts_out.weight", HfTensor::Layout::rows, 0,
+                        config.hidden, e.ffn, LoraPlace::experts});
+  }
+  return matrices;
+}
+
 /// The matrices of the blocks, of the token embedding and of the head, in the order of their tensors.
 std::vector<Matrix> matrices_of(const std::vector<HfTensor>& tensors) {
   std::vector<Matrix> matrices;
@@ -36,7 +57,8 @@ std::vector<Matrix> matrices_of(const std::vector<HfTensor>& tensors) {
     const bool of_tokens = tensor.param == "tokens.weight", of_head = tensor.param == "head.weight";
     if (of_tokens) tokens = &tensor;
     has_head = has_head || of_head || tensor.param == "score.weight";
-    if (tensor.shape.size() != 2 || !tensor.is_linear ||
+    const bool of_gate = tensor.param.ends_with(".shared_gate.weight");
+    if (tensor.shape.size() != 2 || !(tensor.is_linear || of_gate) ||
         !(tensor.param.starts_with("layers.") || of_tokens || of_head))
       continue;
     const bool transposed = tensor.layout == HfTensor::Layout::transposed;
@@ -45,6 +67,7 @@ std::vector<Matrix> matrices_of(const std::vector<HfTensor>& tensors) {
                         static_cast<std::int64_t>(tensor.shape[transposed ? 0 : 1]),
                         of_tokens ? LoraPlace::embedding
                         : of_head ? LoraPlace::head
+                        : of_gate ? LoraPlace::gate
                                   : LoraPlace::linear});
   }
   if (has_head || tokens == nullptr) return matrices;
@@ -76,7 +99,8 @@ class Chooser {
         n_layers_(config.layers),
         limit_(limit),
         tensors_(hf_tensors(config)),
-        matrices_(matrices_of(tensors_)) {
+        matrices_(matrices_of(tensors_)),
+        of_experts_(matrices_of_experts(with_derived_sizes(config))) {
     if (limit == RankLimit::of_matrix)
       std::erase_if(matrices_, [](const Matrix& m) { return m.place != LoraPlace::linear; });
   }
@@ -85,13 +109,15 @@ class Chooser {
     const bool is_peft = section_ == detail::kPeftSection;
     const std::vector<ModuleName> targets =
         names_of(is_peft ? "target_modules" : "targets",
-                 settings_.targets.empty() ? default_targets(matrices_) : settings_.targets);
+                 settings_.targets.empty() && settings_.parameters.empty() ? default_targets(matrices_)
+                                                                           : settings_.targets);
     const std::vector<ModuleName> excluded =
         names_of(is_peft ? "exclude_modules" : "exclude", settings_.exclude);
     ranks_ = names_of_keys("rank_pattern", settings_.rank_pattern);
     alphas_ = names_of_keys("alpha_pattern", settings_.alpha_pattern);
     check_layers(is_peft ? "layers_to_transform" : "layers");
     if (settings_.pissa) check_pissa();
+    check_parameters();
     std::vector<LoraTarget> chosen;
     const auto is_excluded = [&](const std::string& module) {
       if (detail::is_in_saved(settings_.save, module)) return true;
@@ -100,11 +126,30 @@ class Chooser {
     };
     for (const Matrix& matrix : matrices_)
       if (is_target(targets, matrix) && !is_excluded(matrix.module)) chosen.push_back(target_of(matrix));
+    for (const Matrix& matrix : of_experts_)
+      if (detail::is_parameter_named(settings_.parameters, matrix.module))
+        chosen.push_back(target_of(matrix));
     if (problems_.empty() && chosen.empty()) problems_ += "\n  no module is left that would have an adapter";
     return problems_.empty() ? Result<std::vector<LoraTarget>>(std::move(chosen)) : problem();
   }
 
  private:
+  void check_parameters() {
+    for (const std::string& name : settings_.parameters)
+      if (std::none_of(of_experts_.begin(), of_experts_.end(),
+                       [&](const Matrix& m) { return detail::is_parameter_named({name}, m.module); }))
+        problems_ +=
+            str("\n  target_parameters '", name, "' names no matrix of experts or routers",
+                of_experts_.empty() ? std::string(", which the model does not have")
+                                    : str("; they are ", kExpertsIn, ", ", kExpertsOut, " and ", kRouter,
+                                          ", or one layer's, such as ", of_experts_.front().module));
+    if (settings_.parameters.empty()) return;
+    for (const auto& [is_set, what] : {std::pair{settings_.dora, "DoRA"},
+                                       {settings_.pissa.has_value(), "PiSSA"},
+                                       {settings_.dropout > 0, "dropout"}})
+      if (is_set)
+        problems_ += str("\n  target_parameters: adapters of experts and routers cannot have ", what);
+  }
   // Refuses what folder_settings() cannot state.
   void check_pissa() {
     if (settings_.dora) problems_ += "\n  PiSSA and DoRA cannot be combined";
@@ -120,10 +165,14 @@ class Chooser {
           return str(layer) == detail::layer_of(matrix.module);
         });
     return std::any_of(targets.begin(), targets.end(), [&](const ModuleName& target) {
-      const bool is_named =
-          target.is_all_linear() ? matrix.place == LoraPlace::linear : target.names(matrix.module);
+      const bool is_named = target.is_all_linear() ? is_linear(matrix) : target.names(matrix.module);
       return is_named && (has_layer || target.text() == matrix.module);
     });
+  }
+  /// A gate is one for PEFT; it cannot have DoRA or PiSSA here, which leave it out.
+  bool is_linear(const Matrix& matrix) const {
+    return matrix.place == LoraPlace::linear ||
+           (matrix.place == LoraPlace::gate && !settings_.dora && !settings_.pissa);
   }
   void check_layers(std::string_view key) {
     for (const std::int64_t layer : settings_.layers)
@@ -155,9 +204,10 @@ class Chooser {
   }
   void check_name(std::string_view what, const ModuleName& name) {
     if (name.is_all_linear() && what.starts_with("target")) return;
-    if (std::any_of(matrices_.begin(), matrices_.end(),
-                    [&](const Matrix& m) { return name.names(m.module); }))
-      return;
+    const auto is_named = [&](const Matrix& m) { return name.names(m.module); };
+    if (std::any_of(matrices_.begin(), matrices_.end(), is_named)) return;
+    const bool is_pattern = what.ends_with("_pattern");
+    if (is_pattern && std::any_of(of_experts_.begin(), of_experts_.end(), is_named)) return;
     std::set<std::string> last_parts;
     std::string known, others;
     for (const Matrix& matrix : matrices_) {
@@ -170,12 +220,13 @@ class Chooser {
     for (const std::string& part : last_parts) known += (known.empty() ? "" : ", ") + part;
     const bool is_other = std::any_of(tensors_.begin(), tensors_.end(),
                                       [&](const HfTensor& t) { return name.names(module_of(t)); });
-    problems_ +=
-        str("\n  ", what, " '", name.text(), "' ",
-            is_other ? "is no linear layer: positions, norms, experts and their routers cannot have adapters"
-                     : "names no module of the model",
-            "; the modules are ", known, ", or all of them: ", LoraSettings::kAllLinear,
-            others.empty() ? "" : "; besides", others.empty() ? "" : others.substr(1));
+    problems_ += str(
+        "\n  ", what, " '", name.text(), "' ",
+        is_other ? "is no linear layer: positions and norms cannot have adapters, experts and routers only "
+                   "by target_parameters"
+                 : "names no module of the model",
+        "; the modules are ", known, ", or all of them: ", LoraSettings::kAllLinear,
+        others.empty() ? "" : "; besides", others.empty() ? "" : others.substr(1));
   }
   /// The first that matches counts, as in PEFT.
   template <class T>
@@ -201,9 +252,12 @@ class Chooser {
       problems_ += str("\n  the alpha of ", matrix.module, " is ", alpha, "; it must be above 0 and at most ",
                        largest_alpha);
     const double by = settings_.rslora ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank);
-    if (matrix.place != LoraPlace::linear && (settings_.dora || settings_.pissa))
-      problems_ += str("\n  ", matrix.module, ": the embedding and the head cannot have adapters of ",
-                       settings_.dora ? "DoRA" : "PiSSA");
+    if (matrix.place != LoraPlace::linear && matrix.place != LoraPlace::experts &&
+        (settings_.dora || settings_.pissa))
+      problems_ += str("\n  ", matrix.module, ": the embedding, the head and gates cannot have adapters of ",
+                       !settings_.dora                    ? "PiSSA"
+                       : section_ == detail::kPeftSection ? "DoRA (use_dora)"
+                                                          : "DoRA");
     LoraModule lora{matrix.param,
                     {matrix.first_row, matrix.rows, rank},
                     static_cast<float>(problems_.empty() ? alpha / by : 1.0),
@@ -221,7 +275,7 @@ class Chooser {
   const std::int64_t n_layers_;
   const RankLimit limit_;
   const std::vector<HfTensor> tensors_;
-  std::vector<Matrix> matrices_;
+  std::vector<Matrix> matrices_, of_experts_;
   std::vector<ModuleName> ranks_, alphas_;
   std::string problems_;
 };
@@ -242,6 +296,8 @@ Result<std::vector<LoraTarget>> lora_targets(const DecoderConfig& config, const 
 LoraSettings without_absent(const DecoderConfig& config, LoraSettings settings) {
   std::vector<std::string> modules = {"lm_head"};
   for (const HfTensor& tensor : hf_tensors(config)) modules.push_back(module_of(tensor));
+  for (const Matrix& matrix : matrices_of_experts(with_derived_sizes(config)))
+    modules.push_back(matrix.module);
   const auto is_absent = [&](const std::string& text, ModuleName::Kind kind) {
     const auto name = ModuleName::parse(text, kind);
     return name.has_value() && !name->is_all_linear() &&
@@ -258,6 +314,11 @@ LoraSettings without_absent(const DecoderConfig& config, LoraSettings settings) 
     if (!std::all_of(from.begin(), from.end(), is_gone)) std::erase_if(from, is_gone);
   };
   erase_unless_all(settings.targets, is_absent_target);
+  erase_unless_all(settings.parameters, [&](const std::string& name) {
+    return std::none_of(modules.begin(), modules.end(), [&](const std::string& module) {
+      return detail::is_parameter_named({name}, module);
+    });
+  });
   erase_unless_all(settings.layers, is_absent_layer);
   std::erase_if(settings.exclude, is_absent_target);
   std::erase_if(settings.save, [&](const std::string& name) {
@@ -272,9 +333,9 @@ LoraSettings without_absent(const DecoderConfig& config, LoraSettings settings) 
 std::map<std::string, std::int64_t> inner_extents(const DecoderConfig& config) {
   std::map<std::string, std::int64_t> inner;
   for (const HfTensor& tensor : hf_tensors(config))
-    if (tensor.shape.size() == 2)
-      inner[tensor.param] =
-          static_cast<std::int64_t>(tensor.shape[tensor.layout == HfTensor::Layout::transposed ? 0 : 1]);
+    if (tensor.shape.size() > 1)
+      inner[tensor.param] = static_cast<std::int64_t>(
+          tensor.shape[tensor.layout == HfTensor::Layout::transposed ? 0 : tensor.shape.size() - 1]);
   return inner;
 }
 

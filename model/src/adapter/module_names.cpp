@@ -33,6 +33,12 @@ bool is_in_saved(const std::vector<std::string>& save, std::string_view module) 
   });
 }
 
+bool is_parameter_named(const std::vector<std::string>& names, std::string_view parameter) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return !name.empty() && (parameter == name || parameter.ends_with("." + name));
+  });
+}
+
 bool has_saved_module(const std::string& tensor, std::string_view name) {
   for (std::size_t dot = tensor.rfind('.'); dot != std::string::npos && dot > 0;
        dot = tensor.rfind('.', dot - 1))

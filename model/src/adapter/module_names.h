@@ -20,6 +20,8 @@ bool is_named(std::string_view name, std::string_view module);
 /// Whether the module is one that is trained whole, or in one: these have no adapters.
 bool is_in_saved(const std::vector<std::string>& save, std::string_view module);
 
+/// Whether one of PEFT's target_parameters names the parameter: it is its name, or the end behind a dot.
+bool is_parameter_named(const std::vector<std::string>& names, std::string_view parameter);
 /// Whether a module that has the tensor, or one around it, ends in the name, as in PEFT.
 bool has_saved_module(const std::string& tensor, std::string_view name);
 

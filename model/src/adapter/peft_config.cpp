@@ -60,6 +60,18 @@ Status read_names(const json& root, const char* key, std::vector<std::string>& n
   return {};
 }
 
+Status read_parameters(const json& value, LoraSettings& settings) {
+  if (value.is_null()) return {};
+  if (!value.is_array())
+    return corrupt(str("target_parameters is ", shown(value), "; it must be a list of names"));
+  for (const json& name : value) {
+    if (!name.is_string())
+      return corrupt(str("target_parameters has ", shown(name), "; it must be a list of names"));
+    settings.parameters.push_back(name.get<std::string>());
+  }
+  return {};
+}
+
 /// `root` has its keys in the order of the file, the first of which counts that matches.
 template <class T, class Read>
 Status read_pattern(const nlohmann::ordered_json& root, const char* key,
@@ -176,9 +188,10 @@ Status read_layers(const json& root, LoraSettings& settings) {
 Result<LoraSettings> read_lora(const json& root, const nlohmann::ordered_json& in_order) {
   STRATA_TRY(check_start(field(root, "init_lora_weights")));
   STRATA_TRY(refuse_other_keys(
-      root, {"peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "target_modules", "exclude_modules",
-             "layers_to_transform", "rank_pattern", "alpha_pattern", "use_rslora", "use_dora", "bias",
-             "modules_to_save", "trainable_token_indices", "init_lora_weights"}));
+      root,
+      {"peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "target_modules", "target_parameters",
+       "exclude_modules", "layers_to_transform", "rank_pattern", "alpha_pattern", "use_rslora", "use_dora",
+       "bias", "modules_to_save", "trainable_token_indices", "init_lora_weights"}));
   LoraSettings settings;
   STRATA_TRY(read_dropout(field(root, "lora_dropout"), settings));
   STRATA_TRY(read_bias(field(root, "bias"), settings));
@@ -192,6 +205,7 @@ Result<LoraSettings> read_lora(const json& root, const nlohmann::ordered_json& i
   STRATA_TRY_ASSIGN(settings.rslora, flag(root, "", "use_rslora", false));
   STRATA_TRY_ASSIGN(settings.dora, flag(root, "", "use_dora", false));
   STRATA_TRY(read_names(root, "target_modules", settings.targets));
+  STRATA_TRY(read_parameters(field(root, "target_parameters"), settings));
   STRATA_TRY(read_names(root, "exclude_modules", settings.exclude));
   STRATA_TRY(read_layers(root, settings));
   STRATA_TRY(read_patterns(in_order, settings));
@@ -290,6 +304,7 @@ std::string peft_config_json(const LoraSettings& settings, const std::vector<std
   root["fan_in_fan_out"] = fan_in_fan_out;
   root["init_lora_weights"] = true;
   root["target_modules"] = modules;
+  if (!settings.parameters.empty()) root["target_parameters"] = settings.parameters;
   if (settings.save.empty())
     root["modules_to_save"] = nullptr;
   else

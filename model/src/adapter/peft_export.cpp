@@ -17,14 +17,18 @@ namespace {
 std::vector<std::string> target_modules(const DecoderConfig& config, const std::vector<LoraTarget>& targets,
                                         const std::vector<std::string>& save) {
   std::set<std::string> last_parts, all;
+  const auto is_module = [](const LoraTarget& target) { return !target.is_parameter(); };
+  const auto n_modules = std::count_if(targets.begin(), targets.end(), is_module);
+  if (n_modules == 0) return {};
   for (const LoraTarget& target : targets)
-    last_parts.insert(target.module.substr(target.module.rfind('.') + 1));
+    if (is_module(target)) last_parts.insert(target.module.substr(target.module.rfind('.') + 1));
   LoraSettings by_parts;
   by_parts.targets.assign(last_parts.begin(), last_parts.end());
   by_parts.save = save;
   const auto named = lora_targets(config, by_parts);
-  if (named.has_value() && named->size() == targets.size()) return by_parts.targets;
-  for (const LoraTarget& target : targets) all.insert(target.module);
+  if (named.has_value() && std::ssize(*named) == n_modules) return by_parts.targets;
+  for (const LoraTarget& target : targets)
+    if (is_module(target)) all.insert(target.module);
   return {all.begin(), all.end()};
 }
 
@@ -129,8 +133,10 @@ ParamSource merged_source(ParamSource source, std::vector<LoraGroup> groups, con
       const bool of_table = group.place == LoraPlace::embedding;
       const std::int64_t columns = inner.at(group.weight),
                          extent = of_table ? std::ssize(into) / columns : columns;
-      std::vector<float> a(static_cast<std::size_t>(group.ranks() * extent)),
-          b(static_cast<std::size_t>(group.elems())), magnitude;
+      const std::int64_t matrices =
+          group.place == LoraPlace::experts ? std::ssize(into) / (group.rows() * columns) : 1;
+      std::vector<float> a(static_cast<std::size_t>(matrices * group.ranks() * extent)),
+          b(static_cast<std::size_t>(matrices * group.elems())), magnitude;
       STRATA_TRY(source(group.a, a));
       STRATA_TRY(source(group.b, b));
       if (of_table) {
@@ -141,7 +147,12 @@ ParamSource merged_source(ParamSource source, std::vector<LoraGroup> groups, con
         magnitude.resize(static_cast<std::size_t>(group.rows()));
         STRATA_TRY(source(group.magnitude, magnitude));
       }
-      merge_lora(group, inner.at(group.weight), a, b, into, magnitude);
+      const auto of_matrix = [&](auto& values, std::int64_t index) {
+        const std::size_t n = values.size() / static_cast<std::size_t>(matrices);
+        return std::span(values).subspan(static_cast<std::size_t>(index) * n, n);
+      };
+      for (std::int64_t i = 0; i < matrices; ++i)
+        merge_lora(group, columns, of_matrix(a, i), of_matrix(b, i), of_matrix(into, i), magnitude);
     }
     return {};
   };

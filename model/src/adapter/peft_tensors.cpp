@@ -27,6 +27,29 @@ void each_row(const PeftTensor& tensor, const Copy& copy) {
          static_cast<std::size_t>(row) * n, n);
 }
 
+/// The same of each value of a tensor of experts.
+template <class Copy>
+void each_value_of_experts(const PeftTensor& tensor, const Copy& copy) {
+  const std::int64_t ranks = tensor.columns / tensor.experts;
+  for (std::int64_t row = 0; row < tensor.rows; ++row)
+    for (std::int64_t rank = 0; rank < ranks; ++rank)
+      for (std::int64_t e = 0; e < tensor.experts; ++e)
+        copy(static_cast<std::size_t>(row * tensor.columns + rank * tensor.experts + e),
+             static_cast<std::size_t>((e * tensor.rows + row) * ranks + rank));
+}
+
+/// The module that has the adapter: of a parameter, the one whose it is. PEFT wraps the second of two matrices
+/// of experts around the first.
+std::string module_of(const LoraTarget& target, const std::vector<LoraTarget>& targets) {
+  if (!target.is_parameter()) return target.module;
+  const std::string module = target.module.substr(0, target.module.rfind('.'));
+  const bool is_inner = target.module.ends_with(".gate_up_proj") &&
+                        std::any_of(targets.begin(), targets.end(), [&](const LoraTarget& other) {
+                          return other.module == module + ".down_proj";
+                        });
+  return is_inner ? module + ".base_layer" : module;
+}
+
 std::vector<PeftTensor> prefix_tensors(const DecoderConfig& config, std::int64_t n) {
   // A row belongs to a virtual token, and has each layer's keys and then its values.
   const std::int64_t columns = 2 * config.kv_heads * config.head_dim;
@@ -80,8 +103,20 @@ std::vector<PeftTensor> peft_tensors(const DecoderConfig& config, const std::vec
     }
     const LoraPart& part = target.lora.part;
     const std::int64_t inner = columns.at(target.lora.weight);
-    const std::string name = str(kPeftPrefix, target.module);
-    if (target.lora.place != LoraPlace::linear)
+    const bool of_experts = target.lora.place == LoraPlace::experts;
+    const std::string name = kPeftPrefix + module_of(target, targets);
+    if (of_experts) {
+      const std::int64_t e = config.experts.n;
+      tensors.push_back(
+          {.name = name + ".lora_A.weight", .param = group->a, .rows = e * part.rank, .columns = inner});
+      tensors.push_back({.name = name + ".lora_B.weight",
+                         .param = group->b,
+                         .rows = part.rows,
+                         .columns = part.rank * e,
+                         .experts = e});
+      continue;
+    }
+    if (target.lora.place == LoraPlace::embedding || target.lora.place == LoraPlace::head)
       tensors.push_back({.name = name + ".base_layer.weight",
                          .param = target.lora.weight,
                          .rows = config.vocab,
@@ -192,6 +227,9 @@ Result<std::vector<PeftTensor>> adapter_tensors(const DecoderConfig& config,
 
 void scatter_peft(const PeftTensor& tensor, const DecoderConfig& config, std::span<const float> from,
                   std::span<float> param) {
+  if (tensor.experts > 0)
+    return each_value_of_experts(tensor,
+                                 [&](std::size_t in_file, std::size_t at) { param[at] = from[in_file]; });
   if (tensor.file_columns > 0)
     return each_row(tensor, [&](std::size_t in_file, std::size_t at, std::size_t n) {
       std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(in_file), n,
@@ -202,6 +240,9 @@ void scatter_peft(const PeftTensor& tensor, const DecoderConfig& config, std::sp
 
 void gather_peft(const PeftTensor& tensor, const DecoderConfig& config, std::span<const float> param,
                  std::span<float> into) {
+  if (tensor.experts > 0)
+    return each_value_of_experts(tensor,
+                                 [&](std::size_t in_file, std::size_t at) { into[in_file] = param[at]; });
   if (tensor.file_columns > 0)
     return each_row(tensor, [&](std::size_t in_file, std::size_t at, std::size_t n) {
       std::copy_n(param.begin() + static_cast<std::ptrdiff_t>(at), n,

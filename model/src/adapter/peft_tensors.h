@@ -19,7 +19,10 @@ struct PeftTensor {
   std::int64_t file_columns = 0;  ///< columns of the tensor, if the parameter has not all of them; else 0
   std::int64_t first_column = 0;  ///< its first column in the tensor
   bool is_vector = false;         ///< the tensor is [rows], and columns is 1
-  bool optional = false;          ///< PEFT stores such a tensor of the base in some files; it is not written
+  /// If above 0, the parameter has as many matrices [rows, columns / experts] one after the other, and column
+  /// r experts + e of the tensor is column r of matrix e.
+  std::int64_t experts = 0;
+  bool optional = false;  ///< PEFT stores such a tensor of the base in some files; it is not written
   std::int64_t n_elems() const noexcept { return rows * columns; }
   std::int64_t file_elems() const noexcept { return rows * (file_columns > 0 ? file_columns : columns); }
   std::vector<std::uint64_t> shape() const {

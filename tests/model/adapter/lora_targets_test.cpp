@@ -53,6 +53,40 @@ TEST(LoraTargetNamesTest, ExcludedModulesHaveNoAdapter) {
               HasSubstr("exclude 'z_proj' names no module"));
 }
 
+// As PEFT does with target_parameters: the ends of names of two matrices of all experts, and of the router.
+TEST(LoraTargetNamesTest, MatricesOfExpertsAreParameters) {
+  const DecoderConfig mixture = test::small_decoder("qwen2_moe");
+  const auto targets_of = [&](const LoraSettings& settings) {
+    std::vector<std::string> names;
+    for (const LoraTarget& target : must(lora_targets(mixture, settings))) names.push_back(target.module);
+    return names;
+  };
+  const auto refused = [&](const LoraSettings& settings) {
+    return std::string(lora_targets(mixture, settings).status().message());
+  };
+  EXPECT_THAT(targets_of({.parameters = {"experts.down_proj", "model.layers.1.mlp.experts.gate_up_proj"}}),
+              ElementsAre("model.layers.0.mlp.experts.down_proj", "model.layers.1.mlp.experts.gate_up_proj",
+                          "model.layers.1.mlp.experts.down_proj"));
+  EXPECT_THAT(targets_of({.targets = {"q_proj"}, .parameters = {"gate.weight"}, .layers = {0}}),
+              ElementsAre("model.layers.0.self_attn.q_proj", "model.layers.0.mlp.gate.weight",
+                          "model.layers.1.mlp.gate.weight"));
+  const LoraTarget target = must(lora_targets(mixture, {.parameters = {"experts.down_proj"},
+                                                        .rank_pattern = {{"experts.down_proj", 3}}}))
+                                .front();
+  EXPECT_EQ(target.lora.place, LoraPlace::experts);
+  EXPECT_EQ(target.lora.weight, "layers.0.experts_out.weight");
+  EXPECT_EQ(target.lora.part, (LoraPart{0, mixture.hidden, 3}));
+  EXPECT_THAT(
+      refused({.parameters = {"down_proj.weight"}}),
+      HasSubstr("target_parameters 'down_proj.weight' names no matrix of experts or routers; they are "
+                "experts.gate_up_proj, experts.down_proj and gate.weight"));
+  EXPECT_THAT(refused({.dora = true, .parameters = {"experts.down_proj"}}),
+              HasSubstr("target_parameters: adapters of experts and routers cannot have DoRA"));
+  EXPECT_THAT(refused({.parameters = {"experts.down_proj"}, .dropout = 0.1}),
+              HasSubstr("cannot have dropout"));
+  EXPECT_THAT(refusal({.parameters = {"experts.down_proj"}}), HasSubstr("which the model does not have"));
+}
+
 TEST(LoraTargetNamesTest, LayersLimitWhatIsNotNamedInFull) {
   EXPECT_THAT(chosen({.targets = {"q_proj", "model.layers.0.mlp.up_proj"}, .layers = {1}}),
               ElementsAre("model.layers.0.mlp.up_proj", "model.layers.1.self_attn.q_proj"));
@@ -80,7 +114,7 @@ TEST(LoraTargetNamesTest, TheEmbeddingAndTheHeadAreNamedOrLeftOut) {
   EXPECT_FALSE(check_can_merge(tied, LoraSettings{.targets = {"lm_head"}}).is_ok());
   EXPECT_TRUE(check_can_merge(llama(), LoraSettings{.targets = {"lm_head"}}).is_ok());
   EXPECT_THAT(refusal({.dora = true, .targets = {"lm_head"}}),
-              HasSubstr("lm_head: the embedding and the head cannot have adapters of DoRA"));
+              HasSubstr("lm_head: the embedding, the head and gates cannot have adapters of DoRA"));
 }
 
 std::vector<std::string> saved(const DecoderConfig& config, const LoraSettings& settings) {

@@ -63,7 +63,7 @@ struct TrainConfig {
     double alpha = 0;
     bool rslora = false, dora = false;
     std::string init;  ///< default, pissa, pissa-subspace
-    std::vector<std::string> targets, exclude, rank_pattern,
+    std::vector<std::string> targets, target_parameters, exclude, rank_pattern,
         alpha_pattern;  ///< as written; see lora_settings()
     std::vector<double> layers;
     std::vector<std::string> modules_to_save, trainable_tokens;

@@ -43,15 +43,16 @@ Program freeze_trainable(Program program);
 /// on the other one, which is called its basis: see subspace_passes.h.
 enum class LoraTrained : std::uint8_t { both, a, b };
 
-/// Where a matrix is read by what an adapter changes: by linear layers, as a table by embedding, or by the
-/// head, which may be the table as well.
-enum class LoraPlace : std::uint8_t { linear, embedding, head };
+/// Where a matrix is read by what an adapter changes: by linear layers, as a table by embedding, by the
+/// head, which may be the table as well, by a gate, a linear layer whose results stay f32, or by experts, of
+/// which each has a matrix and an adapter of its own.
+enum class LoraPlace : std::uint8_t { linear, embedding, head, gate, experts };
 
 /// An adapter of a model's module: s B A is added to `part` of a matrix (LoRA; Hu et al. 2021, arXiv
 /// 2106.09685).
 struct LoraModule {
   std::string weight;  ///< the parameter
-  LoraPart part;       ///< all columns of the table if that is an embedding
+  LoraPart part;       ///< all columns of the table if that is an embedding; all rows of an expert
   float scale = 1;     ///< s
   bool dora = false;   ///< whether the adapted rows are scaled to norms that are trained, too: see add_lora()
   LoraTrained trained = LoraTrained::both;  ///< without DoRA and PiSSA
@@ -68,9 +69,10 @@ struct LoraGroup {
   float scale = 1;
   LoraAttrs parts;
   /// Parameter [sum of ranks, inner extent]: the A of each part, below each other. Of an embedding, [rows of
-  /// the table, rank], of which a token reads a row.
+  /// the table, rank], of which a token reads a row. Of experts, [experts, rank, inner extent].
   std::string a;
-  /// Parameter [elements]: the B [rows, rank] of each part, one after the other. Of a head, [rows, rank].
+  /// Parameter [elements]: the B [rows, rank] of each part, one after the other. Of a head or a
+  /// gate, [rows, rank]. Of experts, [experts, rows, rank].
   std::string b;
   /// DoRA only: parameter [sum of rows], f32: the magnitudes of each part's rows; empty without DoRA.
   std::string magnitude = {};
@@ -87,14 +89,15 @@ struct LoraGroup {
   const std::string& factor() const noexcept { return trained == LoraTrained::a ? a : b; }
   std::int64_t ranks() const noexcept;  ///< their sum
   std::int64_t rows() const noexcept;   ///< rows of the parts together
-  std::int64_t elems() const noexcept;  ///< elements of b
+  std::int64_t elems() const noexcept;  ///< elements of b, or of one expert's
 };
 /// Groups modules, with parts in the order of their rows. The names are "<matrix>.lora_A", "<matrix>.lora_B",
 /// "<matrix>.lora_magnitude", "<matrix>.lora_outside", "<matrix>.lora_A0" and "<matrix>.lora_B0"; those of a
 /// matrix's second group end in ".1". Of an embedding they are "<table>.lora_embedding_A" and
 /// "<table>.lora_embedding_B".
 std::vector<LoraGroup> group_lora_modules(std::span<const LoraModule> modules);
-/// Adds s B (A x) to the result of every linear layer with one of these matrices. With DoRA (Liu et al. 2024,
+/// Adds s B (A x) to the result of every linear layer with one of these matrices, and to each row that an
+/// expert computes with them its own expert's. With DoRA (Liu et al. 2024,
 /// arXiv 2402.09353), the sum, without the layer's bias, is then multiplied row by row by m / ||W + s B A||,
 /// where the norm is a constant in backward, as in section 4.3 there.
 /// With PiSSA (Meng et al. 2024, arXiv 2404.02948), A and B start as the factors of the adapted rows' best

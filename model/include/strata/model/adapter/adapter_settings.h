@@ -41,8 +41,13 @@ struct LoraSettings {
   /// Whole names ("model.layers.0.self_attn.q_proj"), their last parts ("q_proj"), regular expressions that
   /// match whole names (PEFT's target_modules as a string), or `all-linear`: every matrix of the blocks,
   /// without the token embedding and the head, which are named like the others. "q_proj@3": of layer 3 alone.
-  /// Empty: queries and values, or all three where the family stores them as one.
+  /// Empty: queries and values, or all three where the family stores them as one; nothing if there are
+  /// `parameters`.
   std::vector<std::string> targets = {};
+  /// Matrices of experts with adapters, one for each expert, and of routers ("gate.weight"), by whole names
+  /// ("model.layers.0.mlp.experts.down_proj") or ends of them ("experts.down_proj"): PEFT's
+  /// target_parameters, which neither layers nor `exclude` limit.
+  std::vector<std::string> parameters = {};
   std::vector<std::string> exclude = {};  ///< modules without an adapter, by such names (exclude_modules)
   /// Layers with adapters, of targets that are no whole names (layers_to_transform); empty: all.
   std::vector<std::int64_t> layers = {};

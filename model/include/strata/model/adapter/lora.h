@@ -16,9 +16,11 @@ namespace strata {
 
 /// A module with an adapter.
 struct LoraTarget {
-  std::string module;  ///< "model.layers.0.self_attn.q_proj"
+  /// "model.layers.0.self_attn.q_proj"; of LoraSettings::parameters, the parameter.
+  std::string module;
   LoraModule lora;
   HfTensor::Layout rows = HfTensor::Layout::rows;  ///< how the file orders the rows of B; never `transposed`
+  bool is_parameter() const { return lora.place == LoraPlace::experts || module.ends_with(".weight"); }
   friend bool operator==(const LoraTarget&, const LoraTarget&) = default;
 };
 
