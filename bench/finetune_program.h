@@ -18,12 +18,10 @@ namespace strata::bench {
 
 inline constexpr std::int64_t kLoraRank = 16;
 
-inline kernels::WeightFormat weight_format_named(std::string_view name) {
-  using enum kernels::WeightFormat;
-  for (const auto format : {int8, nf4, nf4_dq})
-    if (name == to_string(format)) return format;
-  if (name == "full") return full;
-  throw std::runtime_error(fmt::format("{} is no base: full, int8, nf4 or nf4-dq", name));
+inline kernels::WeightFormat base_named(std::string_view name) {
+  if (name == "full") return kernels::WeightFormat::full;
+  if (const auto format = kernels::weight_format_named(name)) return *format;
+  throw std::runtime_error(fmt::format("{} is no base: full, or a format of train.base", name));
 }
 
 /// Training of adapters of all linear layers, with full recomputation.

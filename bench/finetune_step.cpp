@@ -1,7 +1,7 @@
 // One AdamW step over low-rank adapters of all linear layers of the Qwen2.5-0.5B shape, rank 16, with four
 // sequences of 512 random tokens, full recomputation and no memory limits.
 //   finetune_step BASE f32|bf16 STEPS THREADS
-// BASE: full, int8, nf4 or nf4-dq (train.base). Prints the seconds of each step, after an untimed one, and
+// BASE: full, or a format of train.base. Prints the seconds of each step, after an untimed one, and
 // the peak of the resident memory, as JSON. The claim `finetune_step` compares it with PEFT.
 #include <chrono>
 #include <cstdlib>
@@ -65,15 +65,15 @@ std::vector<double> time_steps(const strata::ProgramSet& programs, int steps, in
 int main(int argc, char** argv) {
   const std::string_view dtype = argc == 5 ? argv[2] : "";
   if (dtype != "f32" && dtype != "bf16") {
-    fmt::print(stderr, "usage: finetune_step full|int8|nf4|nf4-dq f32|bf16 STEPS THREADS\n");
+    fmt::print(stderr, "usage: finetune_step full|int8|nf4|nf4-dq|mxfp4|fp8|int4 f32|bf16 STEPS THREADS\n");
     return 2;
   }
   try {
     if (dtype == "bf16")
       strata::kernels::force_widened_bf16_gemm(strata::kernels::measure_bf16_gemm().widened_is_faster());
-    const auto programs = strata::bench::finetune_programs(
-        qwen_half_billion(), kSequences, strata::bench::weight_format_named(argv[1]),
-        dtype == "f32" ? strata::DType::f32 : strata::DType::bf16);
+    const auto programs =
+        strata::bench::finetune_programs(qwen_half_billion(), kSequences, strata::bench::base_named(argv[1]),
+                                         dtype == "f32" ? strata::DType::f32 : strata::DType::bf16);
     const std::vector<double> seconds = time_steps(programs, std::atoi(argv[3]), std::atoi(argv[4]));
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);

@@ -64,10 +64,8 @@ void read_tokens(const std::vector<std::string>& texts, std::vector<TrainedToken
 }  // namespace
 
 kernels::WeightFormat base_format(const TrainConfig& config) noexcept {
-  using enum kernels::WeightFormat;
-  for (const kernels::WeightFormat format : {int8, nf4, nf4_dq})
-    if (config.train.base == to_string(format)) return format;
-  return full;  // also if it is `auto` and nothing has decided it
+  // `full` also if it is `auto` and nothing has decided it.
+  return kernels::weight_format_named(config.train.base).value_or(kernels::WeightFormat::full);
 }
 
 Result<AdapterSettings> adapter_settings(const TrainConfig& config) {

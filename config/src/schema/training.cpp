@@ -130,7 +130,7 @@ constexpr TrainKey kTrainingKeys[] = {
       .doc = "matrices of a base under adapters: in train.dtype (full), or in 8 or 4 bits a value (dq: with "
              "8-bit scales, as in QLoRA); auto = as in the folder model.from",
       .allows_auto = true,
-      .choices = "full|int8|nf4|nf4-dq"},
+      .choices = "full|int8|nf4|nf4-dq|mxfp4|fp8|int4"},
      field<&C::train, &C::Train::base>,
      {.identity = kIdentity.formerly("full")}},
     {{.section = "train",

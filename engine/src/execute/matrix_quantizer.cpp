@@ -8,10 +8,14 @@
 namespace strata::detail {
 namespace {
 
-using kernels::kWeightBlock;
 using kernels::QuantizedPart;
+using kernels::QuantizedUnits;
 
-constexpr std::int64_t kBlocksAtOnce = 4096;
+/// Units that are quantized at once: those of about a MiB of values.
+std::int64_t units_at_once(const QuantizedUnits& units) {
+  constexpr std::int64_t kElemsAtOnce = std::int64_t{1} << 18;
+  return std::max<std::int64_t>(1, kElemsAtOnce / units.elems);
+}
 
 /// Copies bytes [at, at + from.size()) to where they are in `into`, which begins at byte `first`, as far as
 /// they overlap.
@@ -27,56 +31,69 @@ void copy_overlap(std::int64_t at, std::span<const std::byte> from, std::int64_t
 }  // namespace
 
 Status MatrixQuantizer::read_bytes(std::int64_t first, std::span<std::byte> into, const ReadValues& read) {
-  const std::int64_t end = first + std::ssize(into);
+  const std::int64_t end = first + std::ssize(into), of_matrix = matrix_.matrix_bytes();
   std::fill(into.begin(), into.end(), std::byte{0});
-  for (std::size_t p = 0; p < matrix_.n_parts(); ++p) {
-    const QuantizedPart part = matrix_.part(p);
-    if (end <= part.values || first >= part.end) continue;
-    const std::int64_t block_bytes =
-        matrix_.format == kernels::WeightFormat::int8 ? kWeightBlock : kWeightBlock / 2;
-    const std::int64_t last = std::min(part.blocks, (end - part.values + block_bytes - 1) / block_bytes);
-    for (std::int64_t block = std::max<std::int64_t>(0, first - part.values) / block_bytes; block < last;) {
-      const std::int64_t to = std::min(last, block + kBlocksAtOnce);
-      STRATA_TRY(quantize(p, block, to, read));
-      copy_overlap(part.values + block * block_bytes, std::as_bytes(std::span(codes_)), first, into);
-      block = to;
-    }
-    if (end <= part.scales) continue;
-    STRATA_TRY(finish_scales(p, read));
-    copy_overlap(part.scales, sections_, first, into);
+  for (std::int64_t m = first / of_matrix; m * of_matrix < end; ++m) {
+    const std::int64_t from = std::max(first, m * of_matrix), to = std::min(end, (m + 1) * of_matrix);
+    for (std::size_t p = 0; p < matrix_.n_parts(); ++p)
+      STRATA_TRY(read_part(
+          {m, p}, from - m * of_matrix,
+          into.subspan(static_cast<std::size_t>(from - first), static_cast<std::size_t>(to - from)), read));
   }
+  return {};
+}
+
+// Bytes [first, first + into.size()) of the matrix, as far as they are the part's.
+Status MatrixQuantizer::read_part(const Part& at, std::int64_t first, std::span<std::byte> into,
+                                  const ReadValues& read) {
+  const std::int64_t end = first + std::ssize(into);
+  const QuantizedPart part = matrix_.part(at.index);
+  const QuantizedUnits units = units_of(matrix_, at.index);
+  if (end <= part.values || first >= part.end) return {};
+  const std::int64_t last = std::min(units.n, (end - part.values + units.bytes - 1) / units.bytes);
+  for (std::int64_t unit = std::max<std::int64_t>(0, first - part.values) / units.bytes; unit < last;) {
+    const std::int64_t to = std::min(last, unit + units_at_once(units));
+    STRATA_TRY(quantize(at, unit, to, read));
+    copy_overlap(part.values + unit * units.bytes, std::as_bytes(std::span(codes_)), first, into);
+    unit = to;
+  }
+  if (end <= part.scales) return {};
+  STRATA_TRY(finish_scales(at, read));
+  copy_overlap(part.scales, sections_, first, into);
   return {};
 }
 
 // Leaves the values' bytes in codes_.
-Status MatrixQuantizer::quantize(std::size_t p, std::int64_t first_block, std::int64_t end_block,
+Status MatrixQuantizer::quantize(const Part& at, std::int64_t first_unit, std::int64_t end_unit,
                                  const ReadValues& read) {
-  const QuantizedPart part = matrix_.part(p);
-  if (part_ != p) {
-    part_ = p;
+  const QuantizedPart part = matrix_.part(at.index);
+  const QuantizedUnits units = units_of(matrix_, at.index);
+  if (part_ != at) {
+    part_ = at;
     quantized_ = 0;
     sections_.clear();
     scales_.assign(static_cast<std::size_t>(part.blocks), 0.0f);
   }
-  const std::int64_t first = first_block * kWeightBlock, end = std::min(part.elems, end_block * kWeightBlock);
+  const std::int64_t first = first_unit * units.elems, end = std::min(part.elems, end_unit * units.elems);
   values_.resize(static_cast<std::size_t>(end - first));
-  STRATA_TRY(read(part.first_row * matrix_.columns + first, values_));
-  const bool is_int8 = matrix_.format == kernels::WeightFormat::int8;
-  codes_.resize(static_cast<std::size_t>(is_int8 ? end - first : (end - first + 1) / 2));
-  kernels::quantize_weights(matrix_.format, values_, codes_.data(), scales_.data() + first_block, pool_);
-  if (first_block <= quantized_) quantized_ = std::max(quantized_, end_block);
+  STRATA_TRY(read(at.matrix * matrix_.matrix_elems() + part.first_row * matrix_.columns + first, values_));
+  codes_.resize(static_cast<std::size_t>(kernels::code_bytes(matrix_, end - first)));
+  kernels::quantize_weights(matrix_, values_, codes_.data(), scales_.data() + first_unit * units.blocks,
+                            pool_);
+  if (first_unit <= quantized_) quantized_ = std::max(quantized_, end_unit);
   return {};
 }
 
-Status MatrixQuantizer::finish_scales(std::size_t p, const ReadValues& read) {
-  const QuantizedPart part = matrix_.part(p);
-  if (part_ == p && !sections_.empty()) return {};
-  while (part_ != p || quantized_ < part.blocks) {  // the pieces did not begin with the part
-    const std::int64_t block = part_ == p ? quantized_ : 0;
-    STRATA_TRY(quantize(p, block, std::min(part.blocks, block + kBlocksAtOnce), read));
+Status MatrixQuantizer::finish_scales(const Part& at, const ReadValues& read) {
+  const QuantizedPart part = matrix_.part(at.index);
+  const QuantizedUnits units = units_of(matrix_, at.index);
+  if (part_ == at && !sections_.empty()) return {};
+  while (part_ != at || quantized_ < units.n) {  // the pieces did not begin with the part
+    const std::int64_t unit = part_ == at ? quantized_ : 0;
+    STRATA_TRY(quantize(at, unit, std::min(units.n, unit + units_at_once(units)), read));
   }
   sections_.assign(static_cast<std::size_t>(part.end - part.scales), std::byte{0});
-  kernels::write_weight_scales(matrix_, p, scales_, sections_.data());
+  kernels::write_weight_scales(matrix_, at.index, scales_, sections_.data());
   return {};
 }
 

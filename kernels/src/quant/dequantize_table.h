@@ -7,12 +7,21 @@
 
 namespace strata::kernels::detail {
 
-/// SIMD kernels over whole blocks of a quantized matrix (kWeightBlock values), each with its scale. Each
-/// instruction set has one table per T (float, bf16 or f16), and all give the same bits.
+/// Values of a block of NF4 and int8, and of one of the types of 4 bits whose first value is in the lower
+/// half.
+inline constexpr std::int64_t kLongBlock = 64, kShortBlock = 32;
+
+/// SIMD kernels over whole blocks of a quantized matrix, each with its scale. Each instruction set has one
+/// table per T (float, bf16 or f16), and all give the same bits.
 template <class T>
 struct DequantizeTable {
   void (*nf4)(const std::uint8_t* codes, const float* scales, T* x, std::int64_t blocks);
   void (*int8)(const std::uint8_t* codes, const float* scales, T* x, std::int64_t blocks);
+  /// `levels`: the values of the 16 codes.
+  void (*first_lower)(const std::uint8_t* codes, const float* levels, const float* scales, T* x,
+                      std::int64_t blocks);
+  /// n values with one scale; n is a multiple of 16.
+  void (*e4m3)(const std::uint8_t* codes, float scale, T* x, std::int64_t n);
 };
 /// The same for the way back, from f32.
 struct QuantizeTable {

@@ -29,6 +29,7 @@ void check_matrix(dispatch::Check& check, const QuantizedMatrix& matrix, const T
                   BufferView panel, DType dtype) {
   check.require(matrix.format != WeightFormat::full && matrix.columns > 0 && matrix.rows_of[0] > 0,
                 "the matrix is not quantized, or empty");
+  check.require(matrix.count == 1, "w has ", matrix.count, " matrices; it must have 1");
   if (!check.status().is_ok()) return;
   check.shape("w", w, DType::u8, {matrix.bytes()})
       .workspace(panel, linear_quantized_workspace_bytes(matrix, dtype));

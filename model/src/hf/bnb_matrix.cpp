@@ -15,10 +15,11 @@
 namespace strata::detail {
 namespace {
 
-using kernels::kWeightBlock;
 using kernels::kWeightGroup;
 using kernels::QuantizedPart;
 using kernels::WeightFormat;
+
+constexpr std::int64_t kWeightBlock = kernels::traits_of(WeightFormat::nf4).block_columns;
 
 constexpr std::uint64_t kMaxStateBytes = 64 << 10;
 constexpr const char* kNf4State = ".quant_state.bitsandbytes__nf4";
@@ -212,7 +213,7 @@ Status BnbMatrix::read(std::int64_t begin, std::span<float> into) const {
   std::vector<std::uint8_t> codes(static_cast<std::size_t>(is_int8 ? end - from : (end - from + 1) / 2));
   STRATA_TRY(values_.file->read_range(*values_.entry, static_cast<std::uint64_t>(is_int8 ? from : from / 2),
                                       std::as_writable_bytes(std::span(codes))));
-  kernels::dequantize_weights(matrix_.format, codes.data(), scales, begin - from, into);
+  kernels::dequantize_weights(matrix_, codes.data(), scales, begin - from, into);
   return {};
 }
 
@@ -228,7 +229,7 @@ Status BnbMatrix::read_rows(std::int64_t begin, std::span<float> into) const {
     const std::size_t n =
         std::min(into.size() - done, static_cast<std::size_t>((row + 1) * matrix_.columns - at));
     const std::vector<float> of_blocks(n / kWeightBlock + 1, scales[static_cast<std::size_t>(row)]);
-    kernels::dequantize_weights(WeightFormat::int8, codes.data() + done, of_blocks, 0, into.subspan(done, n));
+    kernels::dequantize_weights(matrix_, codes.data() + done, of_blocks, 0, into.subspan(done, n));
     done += n;
   }
   return {};

@@ -1,7 +1,8 @@
 // Quantizes a matrix as a frozen base is quantized, and dequantizes it again.
 //   quantize_probe FORMAT ROWS COLUMNS VALUES OUT_DIR
-// FORMAT: int8, nf4 or nf4-dq; VALUES: a file of f32 [ROWS, COLUMNS]. Writes OUT_DIR/values, scales,
-// group_scales and mean, the sections of the quantized matrix (QuantizedPart), and OUT_DIR/dequantized, f32.
+// FORMAT: int8, nf4, nf4-dq, mxfp4, fp8 or int4; VALUES: a file of f32 [ROWS, COLUMNS]. Writes
+// OUT_DIR/values, scales, group_scales and mean, the sections of the quantized matrix (QuantizedPart), and
+// OUT_DIR/dequantized, f32.
 #include <cstdio>
 #include <stdexcept>
 #include <thread>
@@ -14,10 +15,8 @@ namespace strata {
 namespace {
 
 kernels::WeightFormat format_of(const std::string& name) {
-  using enum kernels::WeightFormat;
-  for (const kernels::WeightFormat format : {int8, nf4, nf4_dq})
-    if (name == to_string(format)) return format;
-  throw std::runtime_error(name + " is no format: int8, nf4 or nf4-dq");
+  if (const auto format = kernels::weight_format_named(name)) return *format;
+  throw std::runtime_error(name + " is the name of no format (train.base)");
 }
 
 void write(const std::string& path, std::span<const std::byte> bytes) {
@@ -45,9 +44,8 @@ void probe(const std::string& format, std::int64_t rows, std::int64_t columns, c
     write(str(out, "/", name),
           std::span(bytes).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(n)));
   };
-  section("values", part.values,
-          matrix.format == kernels::WeightFormat::int8 ? part.elems : (part.elems + 1) / 2);
-  section("scales", part.scales, part.blocks * (nested ? 1 : 4));
+  section("values", part.values, part.value_bytes);
+  section("scales", part.scales, part.blocks * scale_bytes(kernels::traits_of(matrix.format).scales));
   section("group_scales", part.group_scales, part.groups * 4);
   section("mean", part.mean, nested ? 4 : 0);
   kernels::dequantize_matrix(matrix, bytes, 0, values);

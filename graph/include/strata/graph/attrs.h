@@ -53,7 +53,7 @@ inline constexpr AttrsType kAttrsType = describe_attrs<T>();
 /// on no op.
 class Attrs {
  public:
-  static constexpr std::size_t kMaxBytes = 128;  ///< the largest attributes
+  static constexpr std::size_t kMaxBytes = 144;  ///< the largest attributes
 
   Attrs() noexcept : Attrs(NoAttrs{}) {}
   template <class T>

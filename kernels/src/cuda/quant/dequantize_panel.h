@@ -8,6 +8,7 @@
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
 
+#include "cuda/experts/expert_tiles.h"
 #include "cuda/quant/weight_math.h"
 #include "quant/dequantize_panel.h"
 
@@ -16,8 +17,7 @@ namespace strata::kernels::detail {
 /// Rows of one part of a panel.
 struct PanelRows {
   PartData part;
-  std::int64_t first = 0;   ///< value of the part with which the first row begins
-  std::int64_t stride = 0;  ///< values from one row of the matrix to the next
+  std::int64_t row = 0, column = 0;  ///< of the part, with which the panel's rows begin
   std::int64_t rows = 0, columns = 0;
 };
 
@@ -25,7 +25,10 @@ struct PanelRows {
 Status launch_dequantize_panel(const QuantizedMatrix& matrix, const std::byte* bytes, const Panel& panel,
                                DType dtype, std::byte* out, cudaStream_t queue);
 
-/// Queues the dequantization of `rows` to `out`, `dtype` [rows.rows, rows.columns].
-Status launch_dequantize(const PanelRows& rows, DType dtype, void* out, cudaStream_t queue);
+/// Queues the dequantization of the matrices of `experts` from `bytes` on, of those that have rows, to `out`,
+/// `dtype` [experts, rows, columns].
+Status launch_dequantize_experts(const QuantizedMatrix& matrix, const std::byte* bytes,
+                                 const ExpertOffsets& experts, DType dtype, std::byte* out,
+                                 cudaStream_t queue);
 
 }  // namespace strata::kernels::detail

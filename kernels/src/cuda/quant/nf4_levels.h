@@ -19,16 +19,6 @@ inline constexpr float kNf4Levels[16] = {-1.0f,
                                          0.5626170039176941f,
                                          0.7229568362236023f,
                                          1.0f};
-/// The same as a value, for constant memory.
-struct Nf4Levels {
-  float of[16];
-};
-constexpr Nf4Levels nf4_levels() {
-  Nf4Levels levels{};
-  for (int i = 0; i < 16; ++i) levels.of[i] = kNf4Levels[i];
-  return levels;
-}
-
 /// The midpoints between levels, rounded to f32 as bitsandbytes has them.
 struct Nf4Middles {
   float of[15];
