@@ -23,14 +23,29 @@ struct ExpertOp {
 std::optional<ExpertOp> expert_op(Op op) {
   switch (op) {
     case Op::expert_linear:
+    case Op::expert_linear_quantized:
       return ExpertOp{.weight = 1, .bias = 3, .before = 4};
     case Op::expert_linear_backward_input:
+    case Op::expert_linear_quantized_backward_input:
       return ExpertOp{.weight = 1, .before = 3};
     case Op::expert_linear_backward_weight:
       return ExpertOp{.weight = 3};
     default:
       return std::nullopt;
   }
+}
+
+/// The experts whose matrices a parameter has.
+std::int64_t experts_in(const ParamInfo& info) {
+  return info.quantized.format == kernels::WeightFormat::full ? info.shape.dim(0) : info.quantized.count;
+}
+/// The attributes of the op for `count` of its experts, from `first` on.
+Attrs attrs_of_block(const Instr& instr, std::int64_t first, std::int64_t count) {
+  const auto* const quantized = instr.attrs.get_if<ExpertLinearQuantizedAttrs>();
+  if (quantized == nullptr) return ExpertBlockAttrs{first};
+  ExpertLinearQuantizedAttrs some = {quantized->matrix, first};
+  some.matrix.count = count;
+  return some;
 }
 
 class ExpertSplit {
@@ -82,7 +97,7 @@ class ExpertSplit {
   // The largest power of two of experts whose matrices have at most that many bytes, or as many as are asked
   // for, but no fewer than end where a slice may.
   std::int64_t block_elems(const ParamInfo& info) const {
-    const std::int64_t experts = info.shape.dim(0), each = info.shape.n_elems() / experts;
+    const std::int64_t experts = experts_in(info), each = info.shape.n_elems() / experts;
     const auto bytes = static_cast<std::int64_t>(size_of(program_.value(info.value).dtype)) * each;
     std::int64_t n = blocks_.experts;
     if (n == 0)
@@ -94,24 +109,28 @@ class ExpertSplit {
   void split(const Instr& instr, const ExpertOp& op) {
     const ValueId weight = instr.in[static_cast<std::size_t>(op.weight)];
     const std::int32_t number = program_.value(weight).param;
-    const std::int64_t experts = param(number).shape.dim(0), each = param(number).shape.n_elems() / experts,
+    const std::int64_t experts = experts_in(param(number)), each = param(number).shape.n_elems() / experts,
                        n = param(number).block_elems / each;
     ValueId before = kNoValue;
     for (std::int64_t first = 0; first < experts; first += n) {
       const std::int64_t count = std::min(n, experts - first);
       Instr part = instr;
-      part.attrs = ExpertBlockAttrs{first};
+      part.attrs = attrs_of_block(instr, first, count);
       for (const int i : {op.weight, op.bias})
-        if (i >= 0) replace(part.in[static_cast<std::size_t>(i)], first, count);
+        if (i >= 0) replace(part.in[static_cast<std::size_t>(i)], experts, first, count);
       if (op.before >= 0) {
         part.in[static_cast<std::size_t>(op.before)] = before;
         // The last one has the instruction's own result, which others read.
         if (first + count < experts)
           part.out[0] = copy_of(instr.out[0], str(" up to expert ", first + count));
         before = part.out[0];
-        if (part.out.size() > 1 && first > 0) part.out[1] = copy_of(instr.out[1], {});
+        if (part.out.size() > 1) {
+          if (first > 0) part.out[1] = copy_of(instr.out[1], {});
+          program_.values[static_cast<std::size_t>(part.out[1])].shape =
+              must(infer_outputs(program_, part)).back().shape;
+        }
       } else {
-        replace(part.out[0], first, count);
+        replace(part.out[0], experts, first, count);
       }
       program_.code.push_back(std::move(part));
     }
@@ -121,15 +140,15 @@ class ExpertSplit {
     info.name += suffix;
     return program_.add_value(std::move(info));
   }
-  // Replaces what has a part for each expert by that of `count` experts from `first` on.
-  void replace(ValueId& id, std::int64_t first, std::int64_t count) {
+  // Replaces what has a part for each of the experts by that of `count` of them from `first` on.
+  void replace(ValueId& id, std::int64_t experts, std::int64_t first, std::int64_t count) {
     if (id == kNoValue) return;
     const auto [found, is_new] = block_of_.try_emplace({id, first}, kNoValue);
     if (is_new) {
       ValueInfo info = program_.value(id);
       STRATA_ASSERT(info.param >= 0, info.name, " is no parameter");
-      info.first = first * (info.shape.n_elems() / info.shape.dim(0));
-      info.shape.dims[0] = count;
+      info.first = first * (info.shape.n_elems() / experts);
+      info.shape.dims[0] = count * (info.shape.dim(0) / experts);
       info.name += str("[", first, ":", first + count, "]");
       found->second = program_.add_value(std::move(info));
     }

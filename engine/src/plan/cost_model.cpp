@@ -27,10 +27,7 @@ double smallest_dim(const LoweredInstr& instr) {
 
 /// The mean number of rows of an expert in an op on stacked matrices.
 double rows_of_expert(const LoweredInstr& instr) {
-  double experts = 1;
-  for (const auto* operands : {&instr.in, &instr.out})
-    for (const Operand& operand : *operands)
-      if (operand.shape.rank == 3) experts = static_cast<double>(operand.shape.dim(0));
+  const auto experts = static_cast<double>(instr.in[2].shape.dim(0) - 1);  // the offsets of their rows
   return static_cast<double>(instr.in[0].shape.dim(0)) / experts;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include <strata/kernels/quantized_matrix.h>
 #include <strata/kernels/values/expert_rules.h>
 #include <strata/runtime/dtype.h>
 
@@ -32,6 +33,12 @@ struct ExpertGateAttrs {
 struct ExpertBlockAttrs {
   std::int64_t first = 0;
   friend bool operator==(const ExpertBlockAttrs&, const ExpertBlockAttrs&) = default;
+};
+/// The same of products with quantized matrices: one for each of the experts from `first` on.
+struct ExpertLinearQuantizedAttrs {
+  kernels::QuantizedMatrix matrix = {};
+  std::int64_t first = 0;
+  friend bool operator==(const ExpertLinearQuantizedAttrs&, const ExpertLinearQuantizedAttrs&) = default;
 };
 
 }  // namespace strata

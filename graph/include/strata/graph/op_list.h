@@ -95,6 +95,8 @@ namespace strata {
   X(expert_linear_backward_input, ExpertBlockAttrs)            \
   X(expert_linear_backward_weight, ExpertBlockAttrs)           \
   X(expert_linear_backward_bias, ExpertBlockAttrs)             \
+  X(expert_linear_quantized, ExpertLinearQuantizedAttrs)       \
+  X(expert_linear_quantized_backward_input, ExpertLinearQuantizedAttrs)\
   X(expert_gate, ExpertGateAttrs)                              \
   X(expert_gate_backward, ExpertGateAttrs)                     \
   X(fp8_cast, Fp8CastAttrs)                                    \

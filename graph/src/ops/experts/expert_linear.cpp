@@ -1,6 +1,7 @@
 #include <strata/kernels/experts/expert_linear.h>
 #include <strata/runtime/assert.h>
 
+#include "ops/experts/expert_blocks.h"
 #include "ops/op_defs.h"
 
 // The weight has the matrices of B of E experts, whose rows an op writes. Another block's op follows with the
@@ -17,6 +18,9 @@ namespace {
 
 using namespace detail::op_rules;
 using namespace detail::op_calls;
+using detail::has_experts;
+using detail::keep_other_rows;
+using detail::rows_of_block;
 
 bool are_matrices(const ValueInfo* w) {
   return w != nullptr && w->shape.rank == 3 && is_stored_dtype(w->dtype);
@@ -24,26 +28,11 @@ bool are_matrices(const ValueInfo* w) {
 kernels::ExpertShape expert_shape(const ValueInfo* rows, const Shape& w) {
   return {rows->shape.dim(0), w.dim(0), w.dim(1), w.dim(2), rows->dtype};
 }
-/// Whether `offsets` are those of experts to which these `n` belong.
-bool has_experts(const ValueInfo* offsets, std::int64_t n, const Attrs& attrs) {
-  if (offsets == nullptr || offsets->dtype != DType::i32 || offsets->shape.rank != 1) return false;
-  const std::int64_t first = attrs.as<ExpertBlockAttrs>().first;
-  return first >= 0 && first + n < offsets->shape.dim(0);
-}
-/// The rows that `n` of all experts have if all have the same number.
-double rows_of_block(const ValueInfo* rows, const ValueInfo* offsets, std::int64_t n) {
-  return static_cast<double>(rows->shape.dim(0)) * static_cast<double>(n) /
-         static_cast<double>(offsets->shape.dim(0) - 1);
-}
-/// The rows of other experts, if the memory of the block before is not that of this one.
-Status keep_other_rows(Backend& backend, Stream& stream, const TensorView& into, const TensorView& before) {
-  if (before.data == nullptr || before.data == into.data) return {};
-  return backend.copy_async({into.data, into.bytes()}, {before.data, before.bytes()}, stream);
-}
 
 Specs infer_expert_linear(In in, const Attrs& attrs) {
   if (!is_matrix(in[0]) || !are_matrices(in[1]) || in[0]->shape.dim(1) != in[1]->shape.dim(2) ||
-      in[0]->dtype != in[1]->dtype || !has_experts(in[2], in[1]->shape.dim(0), attrs) ||
+      in[0]->dtype != in[1]->dtype ||
+      !has_experts(in[2], in[1]->shape.dim(0), attrs.as<ExpertBlockAttrs>().first) ||
       (in[3] != nullptr && !has_type(in[3], {in[1]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype)) ||
       (in[4] != nullptr && !has_type(in[4], {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype)))
     return mismatch(
@@ -81,7 +70,7 @@ Status launch_expert_linear(const OpCall& c, Backend& backend, Stream& stream) {
 
 Specs infer_expert_linear_backward_input(In in, const Attrs& attrs) {
   if (!is_matrix(in[0]) || !are_matrices(in[1]) || in[0]->shape.dim(1) != in[1]->shape.dim(1) ||
-      !has_experts(in[2], in[1]->shape.dim(0), attrs) ||
+      !has_experts(in[2], in[1]->shape.dim(0), attrs.as<ExpertBlockAttrs>().first) ||
       (in[3] != nullptr && !has_type(in[3], {in[0]->shape.dim(0), in[1]->shape.dim(2)}, in[0]->dtype)))
     return mismatch("dy [R, N], weights [B, N, K], offsets [E + 1] i32, dx of the block before or none", in);
   return std::vector<OutputSpec>{
