@@ -15,10 +15,10 @@ bool is_plain_linear(const Instr& instr) {
   return instr.op == Op::linear && !instr.attrs.as<LinearAttrs>().f32_out;
 }
 
-/// How many operands of instructions the parameter is, of how many linear layers it is the matrix, and of how
-/// many of their adapters' norms.
+/// How many operands of instructions the parameter is, of how many linear layers it is the matrix, of how
+/// many of their adapters' norms, and of how many linear layers of experts it has the matrices.
 struct Readers {
-  std::int64_t all = 0, linear = 0, norms = 0;
+  std::int64_t all = 0, linear = 0, norms = 0, experts = 0;
 };
 Readers readers_of(const Program& program, ValueId value) {
   Readers readers;
@@ -26,8 +26,17 @@ Readers readers_of(const Program& program, ValueId value) {
     readers.all += std::count(instr.in.begin(), instr.in.end(), value);
     readers.linear += is_plain_linear(instr) && instr.in[1] == value ? 1 : 0;
     readers.norms += instr.op == Op::dora_norm && instr.in[0] == value ? 1 : 0;
+    readers.experts += instr.op == Op::expert_linear && instr.in[1] == value ? 1 : 0;
   }
   return readers;
+}
+
+/// The matrix, or those of experts, of a parameter of rank 2, or 3.
+kernels::QuantizedMatrix matrix_of(const ParamInfo& info, const WeightParts& parts,
+                                   kernels::WeightFormat format) {
+  if (info.shape.rank == 3)
+    return {format, info.shape.dim(2), parts.rows, info.shape.dim(0), kernels::QuantizedMatrix::kExpertAlign};
+  return {format, info.shape.dim(1), parts.rows};
 }
 
 std::string problem_of(const Program& program, const ParamInfo* param, const WeightParts& parts,
@@ -35,11 +44,14 @@ std::string problem_of(const Program& program, const ParamInfo* param, const Wei
   if (param == nullptr) return "is no parameter";
   if (param->trainable) return str("is trained; in ", to_string(format), " it cannot be");
   const Readers readers = readers_of(program, param->value);
-  if (param->shape.rank != 2 || readers.linear == 0 || readers.linear + readers.norms != readers.all)
-    return str(to_string(param->shape), " is not the matrix of linear layers alone");
-  const kernels::QuantizedMatrix matrix = {format, param->shape.dim(1), parts.rows};
-  if (matrix.rows() != param->shape.dim(0))
-    return str(to_string(param->shape), " has ", param->shape.dim(0), " rows, its parts ", matrix.rows());
+  const bool is_one = param->shape.rank == 2 && readers.linear > 0 &&
+                      readers.linear + readers.norms == readers.all,
+             are_experts = param->shape.rank == 3 && readers.experts > 0 && readers.experts == readers.all;
+  if (!is_one && !are_experts)
+    return str(to_string(param->shape), " is not the matrix of linear layers, or of experts, alone");
+  const std::int64_t rows = param->shape.dim(are_experts ? 1 : 0),
+                     of_parts = matrix_of(*param, parts, format).rows();
+  if (rows != of_parts) return str(to_string(param->shape), " has ", rows, " rows, its parts ", of_parts);
   return {};
 }
 
@@ -48,6 +60,13 @@ void quantize_linear(Program& program, Instr& instr, const kernels::QuantizedMat
   instr.attrs = LinearQuantizedAttrs{matrix};
   instr.out.push_back(
       add_output(program, program.value(instr.out[0]).name, must(infer_outputs(program, instr)).back()));
+}
+// Both have a workspace, of another size.
+void quantize_experts(Program& program, Instr& instr, const kernels::QuantizedMatrix& matrix) {
+  instr.op = Op::expert_linear_quantized;
+  instr.attrs = ExpertLinearQuantizedAttrs{matrix};
+  program.values[static_cast<std::size_t>(instr.out[1])].shape =
+      must(infer_outputs(program, instr)).back().shape;
 }
 // The workspace then has a panel of the matrix, too.
 void quantize_norm(Program& program, Instr& instr, const kernels::QuantizedMatrix& matrix) {
@@ -71,7 +90,7 @@ Result<Program> quantize_weights(Program program, kernels::WeightFormat format,
       problems += str("\n  ", parts.weight, " ", problem);
       continue;
     }
-    const kernels::QuantizedMatrix matrix = {format, param->shape.dim(1), parts.rows};
+    const kernels::QuantizedMatrix matrix = matrix_of(*param, parts, format);
     quantized.emplace(param->value, matrix);
     param->quantized = matrix;
     param->shape = {matrix.bytes()};
@@ -84,6 +103,9 @@ Result<Program> quantize_weights(Program program, kernels::WeightFormat format,
     if (const auto found = is_plain_linear(instr) ? quantized.find(instr.in[1]) : quantized.end();
         found != quantized.end())
       quantize_linear(program, instr, found->second);
+    if (const auto found = instr.op == Op::expert_linear ? quantized.find(instr.in[1]) : quantized.end();
+        found != quantized.end())
+      quantize_experts(program, instr, found->second);
     if (const auto found = instr.op == Op::dora_norm ? quantized.find(instr.in[0]) : quantized.end();
         found != quantized.end())
       quantize_norm(program, instr, found->second);

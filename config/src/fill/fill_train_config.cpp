@@ -103,10 +103,6 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, bool trai
     problems.push_back(str(set_by(tree, "train.base"), " = ", config.train.base,
                            ", but only a frozen base can be quantized, and adapter.method is none (",
                            tree.entry("adapter.method").origin, ")"));
-  if (base_format(config) != kernels::WeightFormat::full && decoder_config(config).experts.n > 0)
-    problems.push_back(str(set_by(tree, "train.base"), " = ", config.train.base, ", but the experts of ",
-                           family_limits(config.model.family).title,
-                           " cannot be quantized yet; train.base=full"));
   if (base_format(config) != kernels::WeightFormat::full && config.train.fp8)
     problems.push_back(str(set_by(tree, "train.base"), " = ", config.train.base, ", but train.fp8 is true (",
                            tree.entry("train.fp8").origin, "); GEMMs have one of the two"));

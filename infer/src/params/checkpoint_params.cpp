@@ -54,12 +54,8 @@ Result<std::unique_ptr<CheckpointParams>> CheckpointParams::open(const TrainConf
                                                                  const std::string& checkpoint, Io& io,
                                                                  TrainedValues values) {
   std::unique_ptr<CheckpointParams> params(new CheckpointParams(config, io));
-  if (const kernels::WeightFormat format = base_format(config); format != kernels::WeightFormat::full) {
-    const DecoderConfig decoder = decoder_config(config);
-    const std::map<std::string, std::int64_t> columns = inner_extents(decoder);
-    for (const WeightParts& parts : weight_parts(decoder))
-      params->quantized_[parts.weight] = {format, columns.at(parts.weight), parts.rows};
-  }
+  if (const kernels::WeightFormat format = base_format(config); format != kernels::WeightFormat::full)
+    params->quantized_ = quantized_matrices(decoder_config(config), format);
   STRATA_TRY_ASSIGN(params->manifest_, read_manifest(io, checkpoint));
   STRATA_TRY_ASSIGN(params->tensors_,
                     CheckpointTensors::open(io, checkpoint, params->manifest_, Payload::param));

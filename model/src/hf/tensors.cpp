@@ -43,6 +43,12 @@ class TensorListBuilder {
   }
   void stack(const std::string& param, const std::string& name, const std::array<std::int64_t, 3>& shape) {
     out_.push_back({name, {shape.begin(), shape.end()}, param + ".weight"});
+    out_.back().of_experts = true;
+  }
+  void of_expert(const std::string& param, const std::string& name, std::int64_t rows, std::int64_t columns,
+                 std::int64_t first_row) {
+    matrix(param, name, rows, columns, Layout::rows, first_row);
+    out_.back().of_experts = true;
   }
   void vector(const std::string& param, const std::string& name, std::int64_t n, Layout layout = Layout::rows,
               std::int64_t first = 0) {
@@ -85,10 +91,9 @@ class TensorListBuilder {
     for (std::int64_t i = 0; i < e.n && !e.stacked_files; ++i) {
       const std::string expert = str(name, names_.experts, i, ".");
       for (const std::size_t half : {0u, 1u})
-        matrix(param + "experts_in", str(expert, names_.expert_in[half]), e.ffn, c_.hidden, Layout::rows,
-               (2 * i + static_cast<std::int64_t>(half)) * e.ffn);
-      matrix(param + "experts_out", str(expert, names_.expert_out), c_.hidden, e.ffn, Layout::rows,
-             i * c_.hidden);
+        of_expert(param + "experts_in", str(expert, names_.expert_in[half]), e.ffn, c_.hidden,
+                  (2 * i + static_cast<std::int64_t>(half)) * e.ffn);
+      of_expert(param + "experts_out", str(expert, names_.expert_out), c_.hidden, e.ffn, i * c_.hidden);
     }
     if (e.shared_gate)
       matrix(param + "shared_gate", str(name, names_.shared_gate), 1, c_.hidden, Layout::rows);

@@ -197,17 +197,17 @@ Result<Program> add_prompt(Program program, const VirtualTokens& tokens, std::st
 /// before those of each sequence, whose positions start at n. The rest is as in add_prompt().
 Result<Program> add_prefix(Program program, const VirtualTokens& tokens);
 
-/// A matrix that quantize_weights() quantizes.
+/// A matrix that quantize_weights() quantizes, or the matrices of experts.
 struct WeightParts {
-  std::string weight;  ///< the parameter [rows, columns]
-  /// Rows of the tensors that it consists of, as in kernels::QuantizedMatrix.
+  std::string weight;  ///< the parameter [rows, columns], or [experts, rows, columns]
+  /// Rows of the tensors that a matrix consists of, as in kernels::QuantizedMatrix.
   std::array<std::int64_t, kernels::QuantizedMatrix::kMaxParts> rows = {};
 };
-/// Stores these matrices of linear layers in `format`, and multiplies by them panel by panel
-/// (kernels/linear_quantized.h; QLoRA, Dettmers et al. 2023, arXiv 2305.14314). It changes results, so apply
-/// it to all programs of a run. Run it after adapters are added and before derive_backward(). Errors:
-/// `invalid`, all problems at once: a name that is not the matrix of linear layers alone, one that is
-/// trained, rows that are not those of its parts.
+/// Stores these matrices of linear layers, and of those of experts, in `format`, and multiplies by them panel
+/// by panel (kernels/linear_quantized.h, experts/expert_linear_quantized.h; QLoRA, Dettmers et al. 2023, arXiv
+/// 2305.14314). It changes results, so apply it to all programs of a run. Run it after adapters are added and
+/// before derive_backward(). Errors: `invalid`, all problems at once: a name that is not the matrix of linear
+/// layers, or of experts, alone, one that is trained, rows that are not those of its parts.
 Result<Program> quantize_weights(Program program, kernels::WeightFormat format,
                                  std::span<const WeightParts> weights);
 

@@ -26,7 +26,7 @@ TEST_F(CliQuantizedBaseE2e, TiersAndRanksChangeNoBit) {
 // An exported adapter is merged into the values that it was trained over.
 TEST_F(CliQuantizedBaseE2e, AMergedModelHasTheLossOfTheRun) {
   make_base("base");
-  for (const std::string base : {"int8", "nf4", "nf4-dq"}) {
+  for (const std::string base : {"int8", "nf4", "nf4-dq", "mxfp4", "fp8", "int4"}) {
     succeeds(run_of("run", {"train.base=" + base, "train.dtype=f32", "--overwrite"}));
     const std::string merged = "merged-" + base;
     succeeds({"export", "run", "--out", merged, "--format", "merged", "--check"});
@@ -45,6 +45,19 @@ TEST_F(CliQuantizedBaseE2e, ARandomBaseIsInTheCheckpoint) {
   const double loss = evaluated({"random"})["loss"];
   succeeds({"export", "random", "--out", "merged", "--format", "merged", "--check"});
   EXPECT_NEAR(evaluated({"merged", "train.dtype=f32"})["loss"].get<double>(), loss, 1e-5 * loss);
+}
+
+TEST_F(CliQuantizedBaseE2e, TheExpertsOfAMixtureAreQuantizedToo) {
+  Words random = run_of("random", {"train.base=mxfp4", "train.dtype=f32", "model.family=qwen3_moe",
+                                   "model.experts=4", "model.experts_per_token=2", "model.expert_ffn=48"});
+  random.erase(std::find(random.begin(), random.end(), "--init"));
+  random.erase(std::find(random.begin(), random.end(), "base"));
+  succeeds(random);
+  succeeds({"train", "--resume", "random", "train.steps=7"});
+  const double loss = evaluated({"random"})["loss"];
+  succeeds({"export", "random", "--out", "merged", "--format", "merged", "--check"});
+  EXPECT_NEAR(evaluated({"merged", "train.dtype=f32"})["loss"].get<double>(), loss, 1e-5 * loss);
+  succeeds({"generate", "random", "--prompt", "She ", "--tokens", "4"});
 }
 
 TEST_F(CliQuantizedBaseE2e, APlanNamesTheFormatAndItsBytes) {

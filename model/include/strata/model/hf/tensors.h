@@ -25,6 +25,8 @@ struct HfTensor {
   /// Whether, if it is a matrix of a layer, it is that of a linear layer, which may have an adapter or be
   /// quantized. Those of experts and of their routers are not.
   bool is_linear = true;
+  /// Whether it is a matrix of an expert, or those of all experts of a layer.
+  bool of_experts = false;
 
   std::int64_t n_elems() const noexcept;
 };
