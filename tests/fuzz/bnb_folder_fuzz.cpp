@@ -1,6 +1,6 @@
-// A folder whose matrices bitsandbytes has quantized: in one of its formats, and with one of its tensors, or
-// its config.json, replaced by the input. The first byte selects the format, the second what is replaced. If
-// it opens, every parameter can be read, as values and as bytes.
+// A folder whose matrices bitsandbytes has quantized, or which are in tiles of FP8: in one of the formats,
+// and with one of its tensors, or its config.json, replaced by the input. The first byte selects the format,
+// the second what is replaced. If it opens, every parameter can be read, as values and as bytes.
 #include <array>
 #include <vector>
 
@@ -9,7 +9,7 @@
 #include <strata/model/hf/folder.h>
 
 #include "fuzz.h"
-#include "model/hf/bnb_folder.h"
+#include "model/hf/quantized_folder.h"
 #include "support/memory_io.h"
 #include "support/temp_dir.h"
 
@@ -18,7 +18,8 @@ namespace {
 using strata::must;
 using strata::kernels::WeightFormat;
 
-constexpr std::array kFormats = {WeightFormat::int8, WeightFormat::nf4, WeightFormat::nf4_dq};
+constexpr std::array kFormats = {WeightFormat::int8, WeightFormat::nf4, WeightFormat::nf4_dq,
+                                 WeightFormat::fp8_block};
 constexpr const char* kTensors = "m/model.safetensors";
 
 strata::DecoderConfig tiny() {
@@ -37,7 +38,7 @@ strata::DecoderConfig tiny() {
 struct Written {
   std::string config, tensors;
 };
-Written written(const strata::test::BnbFolder& folder) {
+Written written(const strata::test::QuantizedFolder& folder) {
   const strata::test::TempDir dir;
   folder.write(dir.file("m"));
   const auto text = [&](const char* name) {
@@ -65,10 +66,11 @@ void read_all(const strata::HfFolder& folder) {
 }  // namespace
 
 STRATA_FUZZ_TARGET(input) {
-  static const std::array folders = {strata::test::BnbFolder(tiny(), kFormats[0]),
-                                     strata::test::BnbFolder(tiny(), kFormats[1]),
-                                     strata::test::BnbFolder(tiny(), kFormats[2])};
-  static const std::array texts = {written(folders[0]), written(folders[1]), written(folders[2])};
+  static const std::array folders = {
+      strata::test::QuantizedFolder(tiny(), kFormats[0]), strata::test::QuantizedFolder(tiny(), kFormats[1]),
+      strata::test::QuantizedFolder(tiny(), kFormats[2]), strata::test::QuantizedFolder(tiny(), kFormats[3])};
+  static const std::array texts = {written(folders[0]), written(folders[1]), written(folders[2]),
+                                   written(folders[3])};
   if (input.size() < 2) return;
   const std::size_t format = static_cast<std::uint8_t>(input[0]) % kFormats.size();
   const std::string_view rest = input.substr(2);
@@ -81,9 +83,12 @@ STRATA_FUZZ_TARGET(input) {
     auto changed = folders[format];
     auto at = changed.tensors.begin();
     std::advance(at, which - 1);
-    at->second = {at->second.dtype == "F32" ? "F32" : "U8",
-                  {at->second.dtype == "F32" ? rest.size() / 4 : rest.size()},
-                  std::string(rest.substr(0, at->second.dtype == "F32" ? rest.size() / 4 * 4 : rest.size()))};
+    const bool is_f32 = at->second.dtype == "F32";
+    const std::size_t n = is_f32 ? rest.size() / 4 * 4 : rest.size();
+    at->second = {at->second.dtype, {is_f32 ? n / 4 : n}, std::string(rest.substr(0, n))};
+    // Tensors of FP8 keep their shape where the length is theirs.
+    if (const auto& was = folders[format].tensors.at(at->first); was.bytes.size() == n)
+      at->second.shape = was.shape;
     now = written(changed);
   }
   strata::MemoryIo io;

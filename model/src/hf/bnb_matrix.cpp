@@ -24,23 +24,6 @@ constexpr std::int64_t kWeightBlock = kernels::traits_of(WeightFormat::nf4).bloc
 constexpr std::uint64_t kMaxStateBytes = 64 << 10;
 constexpr const char* kNf4State = ".quant_state.bitsandbytes__nf4";
 
-Status wrong(const std::string& name, const std::string& is, const std::string& must_be) {
-  return Status::error(Code::corrupt, str(name, " is ", is, "; it must be ", must_be));
-}
-
-/// A tensor with that dtype and number of elements.
-Result<StoredTensor> expect(const std::string& name, std::string_view dtype, std::int64_t elems,
-                            const BnbMatrix::Find& find, std::vector<std::string>& names) {
-  const StoredTensor found = find(name);
-  if (found.entry == nullptr) return Status::error(Code::corrupt, str(name, " is missing"));
-  names.push_back(name);
-  std::uint64_t n = 1;
-  for (const std::uint64_t extent : found.entry->shape) n *= extent;
-  if (found.entry->dtype == dtype && n == static_cast<std::uint64_t>(elems)) return found;
-  return wrong(name, str(found.entry->dtype, " ", shape_text(found.entry->shape)),
-               str(dtype, " with ", elems, " elements"));
-}
-
 Result<std::vector<float>> read_floats(const StoredTensor& tensor, std::size_t n) {
   std::vector<float> values(n);
   STRATA_TRY(tensor.file->read_range(*tensor.entry, 0, std::as_writable_bytes(std::span(values))));
@@ -48,9 +31,9 @@ Result<std::vector<float>> read_floats(const StoredTensor& tensor, std::size_t n
 }
 
 /// A table of values that codes stand for must be the one that the kernels have.
-Status check_map(const std::string& name, std::span<const float> levels, const BnbMatrix::Find& find,
+Status check_map(const std::string& name, std::span<const float> levels, const FindTensor& find,
                  std::vector<std::string>& names) {
-  STRATA_TRY_ASSIGN(const StoredTensor map, expect(name, "F32", std::ssize(levels), find, names));
+  STRATA_TRY_ASSIGN(const StoredTensor map, expect_tensor(name, "F32", std::ssize(levels), find, names));
   STRATA_TRY_ASSIGN(const std::vector<float> values, read_floats(map, levels.size()));
   for (std::size_t i = 0; i < levels.size(); ++i)
     if (values[i] != levels[i])
@@ -84,8 +67,8 @@ Result<QuantState> quant_state(const std::string& name, const StoredTensor& tens
   std::uint64_t bytes = 1;
   for (const std::uint64_t extent : tensor.entry->shape) bytes *= extent;
   if (tensor.entry->dtype != "U8" || bytes > kMaxStateBytes)
-    return wrong(name, str(tensor.entry->dtype, " ", shape_text(tensor.entry->shape)),
-                 "U8, the text of an object");
+    return wrong_tensor(name, str(tensor.entry->dtype, " ", shape_text(tensor.entry->shape)),
+                        "U8, the text of an object");
   std::string text(bytes, '\0');
   STRATA_TRY(tensor.file->read_range(*tensor.entry, 0, std::as_writable_bytes(std::span(text))));
   try {
@@ -106,31 +89,21 @@ Result<QuantState> quant_state(const std::string& name, const StoredTensor& tens
   }
 }
 
-/// Copies what bytes [at, at + n) of a section have in common with [begin, begin + into.size()), which
-/// `read(offset, span)` reads.
-template <class Read>
-Status copy_section(std::int64_t at, std::int64_t n, std::int64_t begin, std::span<std::byte> into,
-                    const Read& read) {
-  const std::int64_t from = std::max(at, begin), to = std::min(at + n, begin + std::ssize(into));
-  if (from >= to) return {};
-  return read(from - at,
-              into.subspan(static_cast<std::size_t>(from - begin), static_cast<std::size_t>(to - from)));
-}
-
 }  // namespace
 
-Result<BnbMatrix> BnbMatrix::open(const std::string& weight, std::int64_t rows, std::int64_t columns,
-                                  const Find& find, std::vector<std::string>& names) {
-  BnbMatrix made;
-  made.matrix_ = {WeightFormat::nf4, columns, {rows}};
+Result<std::unique_ptr<StoredMatrix>> BnbMatrix::open(const std::string& weight, std::int64_t rows,
+                                                      std::int64_t columns, const FindTensor& find,
+                                                      std::vector<std::string>& names) {
+  std::unique_ptr<BnbMatrix> made(new BnbMatrix({WeightFormat::nf4, columns, {rows}}));
   const StoredTensor values = find(weight);
   names.push_back(weight);
-  STRATA_TRY(values.entry->dtype == "I8" ? made.open_int8(weight, find, names)
-                                         : made.open_nf4(weight, find, names));
-  return made;
+  STRATA_TRY(values.entry->dtype == "I8" ? made->open_int8(weight, find, names)
+                                         : made->open_nf4(weight, find, names));
+  return std::unique_ptr<StoredMatrix>(std::move(made));
 }
 
-Status BnbMatrix::open_nf4(const std::string& weight, const Find& find, std::vector<std::string>& names) {
+Status BnbMatrix::open_nf4(const std::string& weight, const FindTensor& find,
+                           std::vector<std::string>& names) {
   if (find(weight + ".quant_state.bitsandbytes__fp4").entry != nullptr)
     return Status::error(Code::unsupported,
                          str(weight, " is quantized to fp4, which is not supported; nf4 is"));
@@ -150,25 +123,27 @@ Status BnbMatrix::open_nf4(const std::string& weight, const Find& find, std::vec
                              "], but the model needs [", matrix_.rows(), ", ", matrix_.columns, "]"));
   matrix_.format = nested ? WeightFormat::nf4_dq : WeightFormat::nf4;
   const QuantizedPart part = matrix_.part(0);
-  STRATA_TRY_ASSIGN(values_, expect(weight, "U8", (part.elems + 1) / 2, find, names));
+  STRATA_TRY_ASSIGN(values_, expect_tensor(weight, "U8", (part.elems + 1) / 2, find, names));
   STRATA_TRY(check_map(weight + ".quant_map", kernels::nf4_levels(), find, names));
   if (!nested) STRATA_TRY(check_not_packed(find(weight + ".absmax"), weight));
-  STRATA_TRY_ASSIGN(scales_, expect(weight + ".absmax", nested ? "U8" : "F32", part.blocks, find, names));
+  STRATA_TRY_ASSIGN(scales_,
+                    expect_tensor(weight + ".absmax", nested ? "U8" : "F32", part.blocks, find, names));
   if (!nested) return {};
   STRATA_TRY_ASSIGN(const StoredTensor map,
-                    expect(weight + ".nested_quant_map", "F32", kernels::kScaleCodes, find, names));
+                    expect_tensor(weight + ".nested_quant_map", "F32", kernels::kScaleCodes, find, names));
   STRATA_TRY_ASSIGN(map_, read_floats(map, static_cast<std::size_t>(kernels::kScaleCodes)));
-  STRATA_TRY_ASSIGN(group_scales_, expect(weight + ".nested_absmax", "F32", part.groups, find, names));
+  STRATA_TRY_ASSIGN(group_scales_, expect_tensor(weight + ".nested_absmax", "F32", part.groups, find, names));
   mean_ = static_cast<float>(state.nested_offset);
   return {};
 }
 
 // Outliers are chosen from activations, so that the file has none; all values are in 8 bits.
-Status BnbMatrix::open_int8(const std::string& weight, const Find& find, std::vector<std::string>& names) {
+Status BnbMatrix::open_int8(const std::string& weight, const FindTensor& find,
+                            std::vector<std::string>& names) {
   matrix_.format = WeightFormat::int8;
-  STRATA_TRY_ASSIGN(values_, expect(weight, "I8", matrix_.n_elems(), find, names));
+  STRATA_TRY_ASSIGN(values_, expect_tensor(weight, "I8", matrix_.n_elems(), find, names));
   const std::string base = weight.substr(0, weight.rfind(".weight"));
-  STRATA_TRY_ASSIGN(scales_, expect(base + ".SCB", "F32", matrix_.rows(), find, names));
+  STRATA_TRY_ASSIGN(scales_, expect_tensor(base + ".SCB", "F32", matrix_.rows(), find, names));
   if (find(base + ".weight_format").entry != nullptr) names.push_back(base + ".weight_format");
   return {};
 }

@@ -242,17 +242,33 @@ void read_family(Keys& k, DecoderConfig& c) {
   }
 }
 
+void read_bitsandbytes(Keys& keys, Keys& quantization) {
+  if (quantization.flag("load_in_4bit", false) && quantization.text({"bnb_4bit_quant_type"}, "fp4") != "nf4")
+    keys.unsupported("quantization_config.bnb_4bit_quant_type is not nf4");
+}
+void read_fp8(Keys& keys, Keys& quantization) {
+  const json* const block = quantization.find({"weight_block_size"});
+  if (block == nullptr || *block != json::array({128, 128}))
+    keys.unsupported(str("quantization_config.weight_block_size is ",
+                         block == nullptr ? "not there" : block->dump(), ", not [128,128]"));
+  if (const std::string scheme = quantization.text({"activation_scheme"}, "dynamic"); scheme != "dynamic")
+    keys.unsupported(str("quantization_config.activation_scheme is '", scheme, "', not dynamic"));
+  if (const std::string scales = quantization.text({"scale_fmt"}, "float"); scales != "float")
+    keys.unsupported(str("quantization_config.scale_fmt is '", scales, "', not float"));
+}
+
 // Refuses other quantizations by the config; the files say which matrices are quantized, and how.
 void read_quantization(Keys& keys) {
   const json* const given = keys.find({"quantization_config"});
   if (given == nullptr) return;
   Keys quantization = keys.within(*given);
   const std::string method = given->is_object() ? quantization.text({"quant_method"}, "") : "";
-  if (method != "bitsandbytes")
-    keys.unsupported(str("quantization_config.quant_method is '", method, "', not bitsandbytes"));
-  else if (quantization.flag("load_in_4bit", false) &&
-           quantization.text({"bnb_4bit_quant_type"}, "fp4") != "nf4")
-    keys.unsupported("quantization_config.bnb_4bit_quant_type is not nf4");
+  if (method == "bitsandbytes")
+    read_bitsandbytes(keys, quantization);
+  else if (method == "fp8")
+    read_fp8(keys, quantization);
+  else
+    keys.unsupported(str("quantization_config.quant_method is '", method, "', neither bitsandbytes nor fp8"));
   keys.take(quantization);
 }
 
@@ -265,6 +281,7 @@ kernels::WeightFormat quantization_in_hf_config(const std::string& text) {
   const json& given = root->at("quantization_config");
   if (!given.is_object()) return full;
   Keys keys(given);
+  if (keys.text({"quant_method"}, "") == "fp8") return fp8_block;
   if (keys.flag("load_in_8bit", false)) return int8;
   if (!keys.flag("load_in_4bit", false)) return full;
   // BLOOM's rows are in another order here, which groups of scales would not survive; their values do.

@@ -10,7 +10,7 @@
 
 #include "folder_files.h"
 #include "gguf/read/model_file.h"
-#include "hf/bnb_matrix.h"
+#include "hf/stored_matrix.h"
 #include <strata/runtime/config/strict_json.h>
 #include <strata/text/model_files.h>
 
@@ -249,9 +249,12 @@ std::set<std::string, std::less<>> HfFolder::open_quantized(const std::function<
   bool by_head = false;
   for (HfTensor& tensor : tensors_) {
     const SafetensorsEntry* const entry = find(tensor.name).entry;
-    const bool is_matrix = tensor.shape.size() == 2 && tensor.param.starts_with("layers.");
-    if (!is_matrix) continue;
-    if (entry == nullptr || !detail::BnbMatrix::is_one(entry->dtype)) {
+    const bool is_quantizable = tensor.param.starts_with("layers.") && tensor.shape.size() >= 2 &&
+                                (tensor.is_linear || tensor.of_experts);
+    if (!is_quantizable) continue;
+    const detail::StoredForm* const form =
+        entry == nullptr || tensor.shape.size() != 2 ? nullptr : detail::stored_form_of(entry->dtype);
+    if (form == nullptr) {
       formats.insert(kernels::WeightFormat::full);
       continue;
     }
@@ -260,16 +263,16 @@ std::set<std::string, std::less<>> HfFolder::open_quantized(const std::function<
       tensor.layout = HfTensor::Layout::rows;
     }
     std::vector<std::string> of_matrix;
-    auto opened = detail::BnbMatrix::open(tensor.name, static_cast<std::int64_t>(tensor.shape[0]),
-                                          static_cast<std::int64_t>(tensor.shape[1]), find, of_matrix);
+    auto opened = form->open(tensor.name, static_cast<std::int64_t>(tensor.shape[0]),
+                             static_cast<std::int64_t>(tensor.shape[1]), find, of_matrix);
     names.insert(of_matrix.begin(), of_matrix.end());
     if (!opened.has_value()) {
       problem(std::string(opened.status().message()));
       continue;
     }
     by_head = by_head || tensor.layout == HfTensor::Layout::by_head;
-    formats.insert(opened->format());
-    quantized_[tensor.name] = std::make_unique<detail::BnbMatrix>(*std::move(opened));
+    formats.insert((*opened)->format());
+    quantized_[tensor.name] = *std::move(opened);
   }
   if (formats.size() == 1) quantized_to_ = *formats.begin();
   // Groups of scales do not survive another order of rows.

@@ -8,7 +8,7 @@
 
 #include "folder_files.h"
 #include "gguf/read/model_file.h"
-#include "hf/bnb_matrix.h"
+#include "hf/stored_matrix.h"
 
 namespace strata {
 
@@ -93,30 +93,34 @@ Status HfFolder::read_part(std::string_view param, std::int64_t offset, std::spa
   return {};
 }
 
+// The tensors of experts are the parts of their matrices, expert by expert.
 Result<bool> HfFolder::read_quantized(std::string_view param, const kernels::QuantizedMatrix& matrix,
                                       std::int64_t offset, std::span<std::byte> into) const {
   std::map<std::int64_t, const HfTensor*> parts;  // keyed by first row
   for (const HfTensor& tensor : tensors_)
     if (tensor.param == param) parts[tensor.first_row] = &tensor;
-  if (parts.size() != matrix.n_parts()) return false;
-  std::size_t index = 0;
+  const auto of_matrix = static_cast<std::int64_t>(matrix.n_parts());
+  if (std::ssize(parts) != matrix.count * of_matrix) return false;
+  std::int64_t index = 0;
   for (const auto& [row, tensor] : parts) {
     const auto found = quantized_.find(tensor->name);
     if (found == quantized_.end() || tensor->layout != HfTensor::Layout::rows ||
         found->second->format() != matrix.format || !found->second->has_bytes() ||
-        static_cast<std::int64_t>(tensor->shape[0]) != matrix.rows_of[index++] ||
+        static_cast<std::int64_t>(tensor->shape[0]) !=
+            matrix.rows_of[static_cast<std::size_t>(index++ % of_matrix)] ||
         static_cast<std::int64_t>(tensor->shape[1]) != matrix.columns)
       return false;
   }
   const std::int64_t end = offset + std::ssize(into);
   index = 0;
   for (const auto& [row, tensor] : parts) {
-    const kernels::QuantizedPart part = matrix.part(index++);
-    const std::int64_t from = std::max(offset, part.values), to = std::min(end, part.end);
+    const kernels::QuantizedPart part = matrix.part(static_cast<std::size_t>(index % of_matrix));
+    const std::int64_t begins = index++ / of_matrix * matrix.matrix_bytes() + part.values,
+                       from = std::max(offset, begins), to = std::min(end, begins + part.end - part.values);
     if (from < to)
       STRATA_TRY(quantized_.at(tensor->name)
-                     ->read_bytes(from - part.values, into.subspan(static_cast<std::size_t>(from - offset),
-                                                                   static_cast<std::size_t>(to - from))));
+                     ->read_bytes(from - begins, into.subspan(static_cast<std::size_t>(from - offset),
+                                                              static_cast<std::size_t>(to - from))));
   }
   return true;
 }

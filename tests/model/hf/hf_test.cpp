@@ -297,7 +297,8 @@ TEST_F(HfDamageTest, TheCheckFindsAFlippedBit) {
 
 TEST_F(HfDamageTest, OtherQuantizationsAreRefusedByName) {
   edit_config([](json& j) { j["quantization_config"] = {{"quant_method", "mxfp4"}}; });
-  expect_refused(Code::unsupported, {"quantization_config.quant_method is 'mxfp4', not bitsandbytes"});
+  expect_refused(Code::unsupported,
+                 {"quantization_config.quant_method is 'mxfp4', neither bitsandbytes nor fp8"});
 }
 
 }  // namespace

@@ -20,15 +20,15 @@
 namespace strata {
 
 namespace detail {
-class BnbMatrix;
+class StoredMatrix;
 class GgufModel;
 }  // namespace detail
 
 /// A Hugging Face folder, or a GGUF file that says the same: config.json, and model.safetensors or its shards
 /// with model.safetensors.index.json. open() guarantees that the files contain every tensor of the model
 /// exactly once, with its shape and a readable dtype, and no other tensor. Matrices of blocks may be
-/// quantized by bitsandbytes (NF4 and 8 bits); read as f32 they are dequantized. Immutable; read() from one
-/// thread at a time.
+/// quantized by bitsandbytes (NF4 and 8 bits), or in tiles of FP8; read as f32 they are dequantized.
+/// Immutable; read() from one thread at a time.
 ///
 /// A head that config.json ties to the token embedding is read as transformers reads it: the files may have
 /// the embedding, the head alone, which is then both, or both; if these differ, the head is not tied.
@@ -77,8 +77,8 @@ class HfFolder {
     const SafetensorsFile* file = nullptr;
     const SafetensorsEntry* entry = nullptr;
     DType dtype = DType::f32;
-    const detail::BnbMatrix* quantized = nullptr;  // then the entry is that of its values
-    std::string_view name = {};                    // in the file
+    const detail::StoredMatrix* quantized = nullptr;  // then the entry is that of its values
+    std::string_view name = {};                       // in the file
   };
   HfFolder();
   Status open_files(Io& io);
@@ -102,7 +102,7 @@ class HfFolder {
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::unique_ptr<detail::GgufModel> gguf_;                       // instead of files
   std::map<std::string, TensorLocation, std::less<>> locations_;  // keyed by the tensor's name in the file
-  std::map<std::string, std::unique_ptr<detail::BnbMatrix>, std::less<>> quantized_;  // the same
+  std::map<std::string, std::unique_ptr<detail::StoredMatrix>, std::less<>> quantized_;  // the same
   kernels::WeightFormat quantized_to_ = kernels::WeightFormat::full;
   mutable std::string rearranged_name_;  // the parameter that read_part() holds
   mutable std::vector<float> rearranged_;

@@ -28,16 +28,17 @@ std::string bytes_of(std::span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
-/// A folder with random values, whose matrices bitsandbytes has quantized: written from strata's own
-/// quantization.
-class BnbFolder {
+/// A folder with random values, whose matrices bitsandbytes has quantized, or which are in tiles of FP8:
+/// written from strata's own quantization.
+class QuantizedFolder {
  public:
-  BnbFolder(const DecoderConfig& config, kernels::WeightFormat format) : config_(config) {
+  QuantizedFolder(const DecoderConfig& config, kernels::WeightFormat format) : config_(config) {
     for (const HfTensor& tensor : hf_tensors(config)) {
       std::vector<float> values(static_cast<std::size_t>(tensor.n_elems()));
       const Rng rng(tensors.size(), 1);
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.1f * rng.normal(i);
-      if (tensor.shape.size() == 2 && tensor.param.starts_with("layers."))
+      if (tensor.shape.size() == 2 && tensor.param.starts_with("layers.") &&
+          (tensor.is_linear || tensor.of_experts))
         quantize(tensor, values, format);
       else
         tensors[tensor.name] = {"F32", tensor.shape, bytes_of(std::span<const float>(values))};
@@ -76,6 +77,15 @@ class BnbFolder {
     };
     const std::string& name = tensor.name;
     const auto u64 = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
+    if (format == kernels::WeightFormat::fp8_block) {
+      tensors[name] = {"F8_E4M3", {u64(rows), u64(columns)}, section(part.values, part.elems)};
+      tensors[name + "_scale_inv"] = {"F32",
+                                      {u64(part.blocks / part.line_blocks), u64(part.line_blocks)},
+                                      section(part.scales, part.blocks * 4)};
+      quantization =
+          R"({"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]})";
+      return;
+    }
     if (format == kernels::WeightFormat::int8) {  // a row's scale is 127 of its largest part, so that all its
                                                   // blocks have one
       std::vector<float> scales(static_cast<std::size_t>(rows));

@@ -1,0 +1,73 @@
+#include "hf/fp8_matrix.h"
+
+#include <algorithm>
+
+#include <strata/kernels/weight_quant.h>
+#include <strata/runtime/str.h>
+
+#include "folder_files.h"
+
+namespace strata::detail {
+namespace {
+
+constexpr std::int64_t kTileRows = kernels::traits_of(kernels::WeightFormat::fp8_block).block_rows;
+
+/// A tensor with that dtype and shape.
+Result<StoredTensor> expect_matrix(const std::string& name, std::string_view dtype, std::int64_t rows,
+                                   std::int64_t columns, const FindTensor& find,
+                                   std::vector<std::string>& names) {
+  STRATA_TRY_ASSIGN(const StoredTensor found, expect_tensor(name, dtype, rows * columns, find, names));
+  const std::vector<std::uint64_t> shape = {static_cast<std::uint64_t>(rows),
+                                            static_cast<std::uint64_t>(columns)};
+  if (found.entry->shape == shape) return found;
+  return wrong_tensor(name, str(dtype, " ", shape_text(found.entry->shape)),
+                      str(dtype, " ", shape_text(shape)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StoredMatrix>> Fp8Matrix::open(const std::string& weight, std::int64_t rows,
+                                                      std::int64_t columns, const FindTensor& find,
+                                                      std::vector<std::string>& names) {
+  std::unique_ptr<Fp8Matrix> made(new Fp8Matrix({kernels::WeightFormat::fp8_block, columns, {rows}}));
+  const kernels::QuantizedPart part = made->matrix_.part(0);
+  STRATA_TRY_ASSIGN(made->values_, expect_matrix(weight, "F8_E4M3", rows, columns, find, names));
+  STRATA_TRY_ASSIGN(made->scales_, expect_matrix(weight + "_scale_inv", "F32", part.blocks / part.line_blocks,
+                                                 part.line_blocks, find, names));
+  return std::unique_ptr<StoredMatrix>(std::move(made));
+}
+
+Status Fp8Matrix::read(std::int64_t begin, std::span<float> into) const {
+  const std::int64_t of_tiles = kTileRows * matrix_.columns;
+  for (std::size_t done = 0; done < into.size();) {
+    const std::int64_t at = begin + static_cast<std::int64_t>(done), end = (at / of_tiles + 1) * of_tiles;
+    const std::size_t n = std::min(into.size() - done, static_cast<std::size_t>(end - at));
+    STRATA_TRY(read_in_tiles(at, into.subspan(done, n)));
+    done += n;
+  }
+  return {};
+}
+
+// Values of rows that share their tiles.
+Status Fp8Matrix::read_in_tiles(std::int64_t begin, std::span<float> into) const {
+  const std::int64_t row = begin / matrix_.columns, skip = begin % matrix_.columns;
+  std::vector<std::uint8_t> codes(static_cast<std::size_t>(skip) + into.size());
+  STRATA_TRY(read_stored(values_, row * matrix_.columns, std::as_writable_bytes(std::span(codes))));
+  std::vector<float> scales(static_cast<std::size_t>(matrix_.part(0).line_blocks));
+  STRATA_TRY(read_stored(scales_, row / kTileRows * std::ssize(scales) * std::int64_t{sizeof(float)},
+                         std::as_writable_bytes(std::span(scales))));
+  kernels::dequantize_weights(matrix_, codes.data(), scales, skip, into);
+  return {};
+}
+
+Status Fp8Matrix::read_bytes(std::int64_t begin, std::span<std::byte> into) const {
+  std::fill(into.begin(), into.end(), std::byte{0});
+  const kernels::QuantizedPart part = matrix_.part(0);
+  const auto of_file = [](const StoredTensor& tensor) {
+    return [&tensor](std::int64_t at, std::span<std::byte> some) { return read_stored(tensor, at, some); };
+  };
+  STRATA_TRY(copy_section(part.values, part.value_bytes, begin, into, of_file(values_)));
+  return copy_section(part.scales, part.blocks * std::int64_t{sizeof(float)}, begin, into, of_file(scales_));
+}
+
+}  // namespace strata::detail
