@@ -29,8 +29,8 @@ float attention_softmax(float* x, float scale, std::int64_t n) {
 // The sum that is subtracted from dp is computed from the same p and dp, so that a row of score gradients
 // adds up to zero. Mathematically it is also the dot product of the output and its gradient, but a 16-bit
 // output is too inexact for that: the gradient of the keys' bias is the sum of such rows, which is zero.
-void attention_softmax_backward(float* x, float* dp, float lse, float scale, float dp_scale,
-                                const float* given, std::int64_t n) {
+float attention_softmax_backward(float* x, float* dp, float lse, float scale, float dp_scale,
+                                 const float* given, std::int64_t n) {
   const f32x16 factor(scale), dp_factor(dp_scale), shift(lse);
   f32x16 sum(0.0f);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
@@ -38,10 +38,12 @@ void attention_softmax_backward(float* x, float* dp, float lse, float scale, flo
     store_lanes(x + i, p, lanes);
     sum = sum + (lanes < 16 ? p.keep_first(lanes) : p) * load_lanes(dp + i, lanes);
   });
-  const f32x16 center(given == nullptr ? reduce_add(sum) : *given);
+  const float value = given == nullptr ? reduce_add(sum) : *given;
+  const f32x16 center(value);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     store_lanes(dp + i, load_lanes(x + i, lanes) * (load_lanes(dp + i, lanes) - center) * dp_factor, lanes);
   });
+  return value;
 }
 
 void softcap(float* x, float scale, float cap, std::int64_t n) {
@@ -53,20 +55,22 @@ void softcap(float* x, float scale, float cap, std::int64_t n) {
 
 // The derivative needs both the tanh of a score and its probability, but x has space for only one of them, so
 // both are computed twice from the score.
-void softcap_softmax_backward(float* x, float* dp, float lse, float scale, float cap, const float* given,
-                              std::int64_t n) {
+float softcap_softmax_backward(float* x, float* dp, float lse, float scale, float cap, const float* given,
+                               std::int64_t n) {
   const f32x16 factor(scale / cap), cap_lanes(cap), shift(lse), dp_factor(scale), one(1.0f);
   f32x16 sum(0.0f);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     const f32x16 p = exp_of(tanh_of(load_lanes(x + i, lanes) * factor) * cap_lanes - shift);
     sum = sum + (lanes < 16 ? p.keep_first(lanes) : p) * load_lanes(dp + i, lanes);
   });
-  const f32x16 center(given == nullptr ? reduce_add(sum) : *given);
+  const float value = given == nullptr ? reduce_add(sum) : *given;
+  const f32x16 center(value);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     const f32x16 t = tanh_of(load_lanes(x + i, lanes) * factor), p = exp_of(t * cap_lanes - shift);
     store_lanes(x + i, p, lanes);
     store_lanes(dp + i, p * ((load_lanes(dp + i, lanes) - center) * (one - t * t)) * dp_factor, lanes);
   });
+  return value;
 }
 
 void capped_softmax_from_lse(float* x, float lse, float scale, float cap, std::int64_t n) {

@@ -13,14 +13,14 @@ struct RowTable {
   /// x becomes softmax(scale * x); returns the lse of scale * x.
   float (*attention_softmax)(float* x, float scale, std::int64_t n);
   /// x (scores) becomes p = exp(scale * x - lse); dp becomes p * (dp - center) * dp_scale, where center is
-  /// given, or null for sum(p * dp).
-  void (*attention_softmax_backward)(float* x, float* dp, float lse, float scale, float dp_scale,
-                                     const float* center, std::int64_t n);
+  /// given, or null for sum(p * dp). Returns center.
+  float (*attention_softmax_backward)(float* x, float* dp, float lse, float scale, float dp_scale,
+                                      const float* center, std::int64_t n);
   /// x = cap * tanh(scale * x / cap).
   void (*softcap)(float* x, float scale, float cap, std::int64_t n);
   /// attention_softmax_backward() for scores with a soft cap, where x has the scores before softcap().
-  void (*softcap_softmax_backward)(float* x, float* dp, float lse, float scale, float cap,
-                                   const float* center, std::int64_t n);
+  float (*softcap_softmax_backward)(float* x, float* dp, float lse, float scale, float cap,
+                                    const float* center, std::int64_t n);
   /// x (after softcap()) becomes exp(x - lse) * scale times the derivative of the cap.
   void (*capped_softmax_from_lse)(float* x, float lse, float scale, float cap, std::int64_t n);
   /// The entropy of softmax(x), whose log-sum-exp is given.

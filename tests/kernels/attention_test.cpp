@@ -1,5 +1,7 @@
 #include <strata/kernels/attention.h>
 
+#include <numeric>
+
 #include <gmock/gmock.h>
 
 #include "support/op_test.h"
@@ -33,14 +35,18 @@ class AttentionTest : public ::testing::TestWithParam<AttentionShape> {
   const std::int64_t width = static_cast<std::int64_t>(shape.width());
   const std::vector<float> qkv = test::Values(1).floats(tokens * width, 2.0);
   const std::vector<float> dout = test::Values(2).floats(tokens * h);
+  Tensor sinks{{static_cast<std::int64_t>(shape.sinks.size())}, {shape.sinks.begin(), shape.sinks.end()}};
+
+  TensorView sinks_view() { return shape.sinks.empty() ? TensorView{} : sinks.view(); }
 };
 
 TEST_P(AttentionTest, ForwardFollowsTheF64Reference) {
   Tensor in({tokens, width}, qkv), out = Tensor::unwritten({tokens, h}),
                                    lse = Tensor::unwritten({tokens * heads.heads});
   test::Workspace workspace(attention_forward_workspace_bytes(tokens, heads));
-  attention_forward_host({in.view(), out.view(), lse.view(), starts_of(shape), heads, workspace.view()},
-                         *test::pool());
+  attention_forward_host(
+      {in.view(), out.view(), lse.view(), starts_of(shape), heads, workspace.view(), {}, sinks_view()},
+      *test::pool());
   const auto want = test::reference::attention_forward(test::widen(qkv), shape);
   EXPECT_LE(test::relative_error(out.values(), want.out), 2e-6);
   EXPECT_LE(test::relative_error(lse.values(), want.lse), 2e-6);
@@ -58,6 +64,42 @@ TEST_P(AttentionTest, BackwardFollowsTheF64Reference) {
       *test::pool());
   const auto want = test::reference::attention_backward(test::widen(qkv), test::widen(dout), shape);
   EXPECT_LE(test::relative_error(dqkv.values(), want), 5e-6);
+}
+
+// Compared with the difference of two values of the loss <dout, out>.
+TEST_P(AttentionTest, GradientsOfSinksFollowTheF64Reference) {
+  if (shape.sinks.empty()) return;
+  const auto forward = test::reference::attention_forward(test::widen(qkv), shape);
+  Tensor in({tokens, width}, qkv), out({tokens, h}, {forward.out.begin(), forward.out.end()}),
+      d({tokens, h}, dout), lse({tokens * heads.heads}, {forward.lse.begin(), forward.lse.end()}),
+      dqkv = Tensor::unwritten({tokens, width}), delta = Tensor::unwritten({tokens * heads.heads}),
+      dsinks = Tensor::unwritten({heads.heads});
+  test::Workspace workspace(attention_backward_workspace_bytes(tokens, heads));
+  attention_backward_host({.qkv = in.view(),
+                           .out = out.view(),
+                           .lse = lse.view(),
+                           .dout = d.view(),
+                           .doc_start = starts_of(shape),
+                           .dqkv = dqkv.view(),
+                           .shape = heads,
+                           .workspace = workspace.view(),
+                           .sinks = sinks.view(),
+                           .delta_out = delta.view()},
+                          *test::pool());
+  attention_backward_sinks_host({lse.view(), delta.view(), sinks.view(), dsinks.view(), heads.seq},
+                                *test::pool());
+  test::reference::Vec want;
+  for (const std::size_t head : {std::size_t{0}, shape.heads - 1}) {
+    const auto loss = [&](double step) {
+      AttentionShape moved = shape;
+      moved.sinks[head] += step;
+      const auto at = test::reference::attention_forward(test::widen(qkv), moved);
+      return std::inner_product(at.out.begin(), at.out.end(), dout.begin(), 0.0);
+    };
+    want.push_back((loss(1e-5) - loss(-1e-5)) / 2e-5);
+  }
+  const std::vector<float> got = dsinks.values();
+  EXPECT_LE(test::relative_error(std::vector<float>{got.front(), got.back()}, want), 1e-5);
 }
 
 /// Columns [first, first + n) of those rows of a matrix that are tokens `runs` of each sequence.
@@ -105,7 +147,8 @@ TEST_P(AttentionTest, QueriesOfSomeTokensGetTheirRowsOfTheWhole) {
                             .doc_start = doc_start,
                             .shape = part,
                             .workspace = workspace.view(),
-                            .kv = kv.view()},
+                            .kv = kv.view(),
+                            .sinks = sinks_view()},
                            *test::pool());
     EXPECT_LE(test::relative_error(out.values(), test::widen(part_of(out_all, h, 0, h, batch, seq, queries))),
               2e-6);
@@ -198,6 +241,25 @@ INSTANTIATE_TEST_SUITE_P(
                                      .softcap = 2,
                                      .scale = 0.5}));
 
+// Sinks below, among and far above the scores.
+INSTANTIATE_TEST_SUITE_P(
+    Sinks, AttentionTest,
+    ::testing::Values(AttentionShape{.batch = 2, .seq = 70, .heads = 2, .head_dim = 8, .sinks = {-3, 1.5}},
+                      AttentionShape{.batch = 1,
+                                     .seq = 150,
+                                     .heads = 4,
+                                     .head_dim = 8,
+                                     .kv_heads = 2,
+                                     .window = 20,
+                                     .sinks = {0.25, 0, -1, 12}},
+                      AttentionShape{.batch = 3,
+                                     .seq = 129,
+                                     .heads = 2,
+                                     .head_dim = 16,
+                                     .doc_start = documents(3, 129),
+                                     .scale = 0.5,
+                                     .sinks = {2, -0.5}}));
+
 TEST(AttentionTest, AnInvalidWindowCapOrScaleIsRefusedWithItsValue) {
   test::InlineBackend backend;
   Stream stream = must(backend.create_stream(StreamRole::compute));
@@ -223,6 +285,8 @@ TEST(AttentionTest, BackendsWithoutWindowOrSoftCapAreNotSelected) {
   AttentionHeads heads{.heads = 4, .kv_heads = 4, .seq = 256, .backend = AttentionBackend::cudnn};
   const auto by = [&] { return effective_attention_backend(heads, 512, DType::bf16, 64, false, false); };
   EXPECT_EQ(by(), AttentionBackend::cudnn);
+  EXPECT_EQ(effective_attention_backend(heads, 512, DType::bf16, 64, false, false, true),
+            AttentionBackend::mma);  // sinks are not its forward's
   heads.window = 32;
   EXPECT_EQ(by(), AttentionBackend::mma);
   heads.backend = AttentionBackend::wgmma;

@@ -67,10 +67,13 @@ class CachedAttentionTest : public ::testing::TestWithParam<AttentionShape> {
     const auto n = static_cast<std::int64_t>(positions.size());
     Tensor in({n, static_cast<std::int64_t>(shape.width())}, qkv, dtype),
         out = Tensor::unwritten({n, static_cast<std::int64_t>(shape.h())}, dtype);
+    Tensor sinks({static_cast<std::int64_t>(shape.sinks.size())}, {shape.sinks.begin(), shape.sinks.end()},
+                 dtype);
     test::Workspace workspace(cached_attention_workspace_bytes(n, kCapacity, heads));
-    cached_attention_host({in.view(), test::view(positions), test::view(slots), keys.view(), values.view(),
-                           out.view(), heads, workspace.view()},
-                          *test::pool(threads));
+    cached_attention_host(
+        {in.view(), test::view(positions), test::view(slots), keys.view(), values.view(), out.view(), heads,
+         workspace.view(), shape.sinks.empty() ? TensorView{} : sinks.view()},
+        *test::pool(threads));
     return out.values();
   }
   std::vector<float> one_by_one() {
@@ -159,6 +162,16 @@ INSTANTIATE_TEST_SUITE_P(
         AttentionShape{.batch = 1, .seq = 1, .heads = 2, .head_dim = 8, .softcap = 1.5, .scale = 0.5},
         AttentionShape{
             .batch = 1, .seq = 1, .heads = 6, .head_dim = 5, .kv_heads = 1, .window = 33, .softcap = 20}));
+INSTANTIATE_TEST_SUITE_P(
+    Sinks, CachedAttentionTest,
+    ::testing::Values(AttentionShape{.batch = 1,
+                                     .seq = 1,
+                                     .heads = 4,
+                                     .head_dim = 24,
+                                     .kv_heads = 2,
+                                     .window = 9,
+                                     .sinks = {-2, 0.5, 3, 20}},
+                      AttentionShape{.batch = 1, .seq = 1, .heads = 2, .head_dim = 8, .sinks = {1, -0.25}}));
 
 struct OneHead {
   std::vector<std::int32_t> positions{0, 1}, slots{0, 0};

@@ -270,6 +270,7 @@ struct AttentionShape {
   Ints doc_start = {};  ///< for each token, the start of its document; empty: no documents
   std::size_t window = 0;
   double softcap = 0, scale = 0;  ///< softcap 0: none; scale 0: 1 / sqrt(head_dim)
+  Vec sinks = {};                 ///< a score of each head that has no value; empty: none
   std::size_t h() const { return heads * head_dim; }
   std::size_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
   std::size_t width() const { return h() + 2 * key_heads() * head_dim; }
@@ -314,8 +315,9 @@ inline Vec attention_probabilities(const Vec& qkv, const AttentionShape& a, std:
     if (a.alibi) p[key] += a.slope(head) * (static_cast<double>(key) - static_cast<double>(query));
     if (!a.sees(b, query, key)) p[key] = -1e300;
   }
-  const double most = *std::max_element(p.begin(), p.end());
-  double sum = 0.0;
+  const double sink = a.sinks.empty() ? -1e300 : a.sinks[head];
+  const double most = std::max(sink, *std::max_element(p.begin(), p.end()));
+  double sum = std::exp(sink - most);
   for (const double s : p) sum += std::exp(s - most);
   *lse = most + std::log(sum);
   for (double& s : p) s = std::exp(s - *lse);

@@ -7,14 +7,17 @@
 #include "ops/op_defs.h"
 #include "ops/sharded/part_attention.h"
 
-// attention: (qkv [T, (heads + 2 kv_heads) d], doc_start [T] i32 or none)
+// attention: (qkv [T, (heads + 2 kv_heads) d], doc_start [T] i32 or none, sinks [heads] or none)
 //   -> out [T, heads d], lse [T * heads], workspace
 //
-// attention_backward: (qkv, out, lse, dout, doc_start or none) -> dqkv, workspace
+// attention_backward: (qkv, out, lse, dout, doc_start or none, sinks or none) -> dqkv, delta
+//   [T * heads] if there are sinks, workspace
+//
+// attention_backward_sinks: (lse, delta, sinks) -> dsinks
 //
 // cached_attention: (qkv [R, (heads + 2 kv_heads) d], positions [R] i32, slots [R] i32, keys and values:
-//   states [sequences, kv_heads, capacity, d] of the dtype of qkv, written in place) -> out [R, heads d],
-//   workspace
+//   states [sequences, kv_heads, capacity, d] of the dtype of qkv, written in place, sinks or none)
+//   -> out [R, heads d], workspace
 
 namespace strata {
 namespace {
@@ -47,19 +50,22 @@ namespace {
 std::int64_t head_dim(const ValueInfo& qkv, const AttentionAttrs& a) {
   return qkv.shape.dim(1) / (a.heads + 2 * a.kv_heads);
 }
+bool sinks_fit(const ValueInfo* sinks, const ValueInfo& qkv, const AttentionAttrs& a) {
+  return sinks == nullptr || has_type(sinks, {a.heads}, qkv.dtype);
+}
 bool scores_fit(const AttentionAttrs& a) { return a.window >= 0 && a.softcap >= 0 && a.scale >= 0; }
 /// Twice the mean number of keys that a query sees: all up to its own, or at most `window` of them.
 double twice_mean_keys(double max_keys, std::int32_t window) {
   return window == 0 || window >= max_keys ? max_keys : window * (2.0 - window / max_keys);
 }
-/// doc_start, the last operand, is given for packed documents.
+/// doc_start, which is operand 1 or, of the backward, operand 4, is given for packed documents.
 AttentionBackend effective_backend(In in, const Attrs& attrs, AttentionBackend requested, bool backward) {
   AttentionAttrs a = attrs.as<AttentionAttrs>();
   a.backend = requested;
   const kernels::AttentionHeads heads = attention_heads(a);
-  const bool packed = in.back() != nullptr;
+  const bool packed = in[backward ? 4 : 1] != nullptr, sinks = in[backward ? 5 : 2] != nullptr;
   return kernels::effective_attention_backend(heads, in[0]->shape.dim(0), in[0]->dtype, head_dim(*in[0], a),
-                                              packed, backward) == heads.backend
+                                              packed, backward, sinks) == heads.backend
              ? requested
              : AttentionBackend::mma;
 }
@@ -69,12 +75,13 @@ Specs infer_attention(In in, const Attrs& attrs) {
   const std::int64_t parts = a.heads + 2 * a.kv_heads;
   if (!is_matrix(in[0]) || a.heads <= 0 || a.kv_heads <= 0 || a.heads % a.kv_heads != 0 || a.seq <= 0 ||
       in[0]->shape.dim(1) % parts != 0 || in[0]->shape.dim(0) % a.seq != 0 || !scores_fit(a) ||
-      (in[1] != nullptr && !has_type(in[1], {in[0]->shape.dim(0)}, DType::i32)))
-    return mismatch(
-        str("qkv [batch * ", a.seq, ", (", a.heads, " + 2 * ", a.kv_heads,
-            ") d] with heads a multiple of kv_heads, doc_start [T] i32 or none, a window of ", a.window,
-            ", a soft cap of ", a.softcap, " and a scale of ", a.scale, " that are not negative"),
-        in);
+      (in[1] != nullptr && !has_type(in[1], {in[0]->shape.dim(0)}, DType::i32)) ||
+      !sinks_fit(in[2], *in[0], a))
+    return mismatch(str("qkv [batch * ", a.seq, ", (", a.heads, " + 2 * ", a.kv_heads,
+                        ") d] with heads a multiple of kv_heads, doc_start [T] i32 or none, sinks [", a.heads,
+                        "] of the dtype of qkv or none, a window of ", a.window, ", a soft cap of ",
+                        a.softcap, " and a scale of ", a.scale, " that are not negative"),
+                    in);
   const std::int64_t rows = in[0]->shape.dim(0), d = head_dim(*in[0], a);
   return std::vector<OutputSpec>{
       {"out", {rows, d * a.heads}, in[0]->dtype},
@@ -82,8 +89,12 @@ Specs infer_attention(In in, const Attrs& attrs) {
       workspace(kernels::attention_forward_workspace_bytes(rows, attention_heads(a), in[0]->dtype, d))};
 }
 void vjp_attention(VjpContext& c) {
-  c.emit(Op::attention_backward, {c.in(0), c.out(0), c.out(1), c.grad_output(0), c.in(1)}, {0, -1},
-         c.attrs());
+  const bool has_sinks = c.in(2) != kNoValue;
+  const std::size_t backward =
+      c.emit(Op::attention_backward, {c.in(0), c.out(0), c.out(1), c.grad_output(0), c.in(1), c.in(2)},
+             has_sinks ? std::vector<int>{0, -1, -1} : std::vector<int>{0, -1}, c.attrs());
+  if (c.needs_input_grad(2))
+    c.emit(Op::attention_backward_sinks, {c.out(1), c.emitted(backward, 1), c.in(2)}, {2}, c.attrs());
 }
 // Two matmuls of T * seq * heads * d each, halved by the causal mask; backward has five.
 double flops_attention(In in, In, const Attrs& attrs) {
@@ -92,10 +103,15 @@ double flops_attention(In in, In, const Attrs& attrs) {
   return 2.0 * static_cast<double>(in[0]->shape.dim(0)) * twice_mean_keys(a.seq, a.window) * a.heads * d;
 }
 Status launch_attention(const OpCall& c, Backend& backend, Stream& stream) {
-  return kernels::attention_forward_async(
-      backend, stream,
-      {c.in[0], c.out[0], c.out[1], or_none(c.in[1]), attention_heads(c.attrs.as<AttentionAttrs>()),
-       as_workspace(c.out[2])});
+  return kernels::attention_forward_async(backend, stream,
+                                          {c.in[0],
+                                           c.out[0],
+                                           c.out[1],
+                                           or_none(c.in[1]),
+                                           attention_heads(c.attrs.as<AttentionAttrs>()),
+                                           as_workspace(c.out[2]),
+                                           {},
+                                           or_none(c.in[2])});
 }
 AttentionBackend effective_backend_forward(In in, const Attrs& attrs, AttentionBackend requested) {
   return effective_backend(in, attrs, requested, false);
@@ -128,11 +144,13 @@ std::vector<ShardStrategy> shard_attention(const ShardQuery& q) {
   const auto& a = q.attrs.as<AttentionAttrs>();
   std::vector<ShardStrategy> ways;
   const ShardPlacement rows = ShardPlacement::split(0, q.cut_of(0, 0));
-  if (are_sequences(rows.cut, a.seq, q.axis)) ways.push_back({{rows, rows}, rows});
-  if (auto by_tokens = detail::shard_part_attention(q)) ways.push_back(*std::move(by_tokens));
+  if (are_sequences(rows.cut, a.seq, q.axis)) ways.push_back({{rows, rows, {}}, rows});
+  if (q.in[2] == nullptr)
+    if (auto by_tokens = detail::shard_part_attention(q)) ways.push_back(*std::move(by_tokens));
   if (a.heads % q.axis.ranks != 0) return ways;
   const Cut heads = attention_columns(*q.in[0], q.attrs, {});
-  ways.push_back({{ShardPlacement::split(1, heads), ShardPlacement::copied()},
+  ways.push_back({{ShardPlacement::split(1, heads), ShardPlacement::copied(),
+                   ShardPlacement::split(0, Cut::even(a.heads))},
                   ShardPlacement::split(1, {{heads.segment[0]}, 1}),
                   own_heads(a, q.axis)});
   return ways;
@@ -143,29 +161,47 @@ std::vector<ShardStrategy> shard_cached_attention(const ShardQuery& q) {
   if (a.heads % q.axis.ranks != 0) return {};
   const Cut heads = attention_columns(*q.in[0], q.attrs, {});
   const ShardPlacement whole, cache = ShardPlacement::split(1, Cut::even(a.kv_heads));
-  return {{{ShardPlacement::split(1, heads), whole, whole, cache, cache},
+  return {{{ShardPlacement::split(1, heads), whole, whole, cache, cache,
+            ShardPlacement::split(0, Cut::even(a.heads))},
            ShardPlacement::split(1, {{heads.segment[0]}, 1}),
            own_heads(a, q.axis)}};
 }
 
 Specs infer_attention_backward(In in, const Attrs& attrs) {
   const auto& a = attrs.as<AttentionAttrs>();
-  return std::vector<OutputSpec>{
-      {"dqkv", in[0]->shape, in[0]->dtype},
-      workspace(kernels::attention_backward_workspace_bytes(in[0]->shape.dim(0), attention_heads(a),
-                                                            in[0]->dtype, head_dim(*in[0], a)))};
+  std::vector<OutputSpec> out = {{"dqkv", in[0]->shape, in[0]->dtype}};
+  if (in[5] != nullptr) out.push_back({"delta", in[2]->shape});
+  out.push_back(workspace(kernels::attention_backward_workspace_bytes(in[0]->shape.dim(0), attention_heads(a),
+                                                                      in[0]->dtype, head_dim(*in[0], a))));
+  return out;
 }
 double flops_attention_backward(In in, In out, const Attrs& attrs) {
   return 2.5 * flops_attention(in, out, attrs);
 }
 Status launch_attention_backward(const OpCall& c, Backend& backend, Stream& stream) {
-  return kernels::attention_backward_async(
-      backend, stream,
-      {c.in[0], c.in[1], c.in[2], c.in[3], or_none(c.in[4]), c.out[0],
-       attention_heads(c.attrs.as<AttentionAttrs>()), as_workspace(c.out[1])});
+  return kernels::attention_backward_async(backend, stream,
+                                           {.qkv = c.in[0],
+                                            .out = c.in[1],
+                                            .lse = c.in[2],
+                                            .dout = c.in[3],
+                                            .doc_start = or_none(c.in[4]),
+                                            .dqkv = c.out[0],
+                                            .shape = attention_heads(c.attrs.as<AttentionAttrs>()),
+                                            .workspace = as_workspace(c.out.back()),
+                                            .sinks = or_none(c.in[5]),
+                                            .delta_out = c.out.size() > 2 ? c.out[1] : TensorView{}});
 }
 AttentionBackend effective_backend_backward(In in, const Attrs& attrs, AttentionBackend requested) {
   return effective_backend(in, attrs, requested, true);
+}
+
+Specs infer_attention_backward_sinks(In in, const Attrs&) {
+  return std::vector<OutputSpec>{{"dsinks", in[2]->shape, in[2]->dtype}};
+}
+Status launch_attention_backward_sinks(const OpCall& c, Backend& backend, Stream& stream) {
+  return kernels::attention_backward_sinks_async(
+      backend, stream,
+      {c.in[0], c.in[1], c.in[2], c.out[0], c.attrs.as<AttentionAttrs>().seq, accumulates(c, 0)});
 }
 
 kernels::CachedAttentionShape cached_attention_shape(const AttentionAttrs& a) {
@@ -190,12 +226,13 @@ Specs infer_cached_attention(In in, const Attrs& attrs) {
       in[0]->shape.dim(1) % parts != 0 || !scores_fit(a) ||
       !has_type(in[1], {in[0]->shape.dim(0)}, DType::i32) ||
       !has_type(in[2], {in[0]->shape.dim(0)}, DType::i32) || !holds(in[3]) ||
-      !has_type(in[4], in[3]->shape, in[0]->dtype) || in[4]->kind != ValueKind::state)
+      !has_type(in[4], in[3]->shape, in[0]->dtype) || in[4]->kind != ValueKind::state ||
+      !sinks_fit(in[5], *in[0], a))
     return mismatch(
         str("qkv [R, (", a.heads, " + 2 * ", a.kv_heads,
             ") d] with heads a multiple of kv_heads, positions and slots [R] i32, and the states keys "
             "and values [sequences, ",
-            a.kv_heads, ", capacity, d] of the dtype of qkv"),
+            a.kv_heads, ", capacity, d] and sinks [", a.heads, "] or none, of the dtype of qkv"),
         in);
   const std::int64_t rows = in[0]->shape.dim(0);
   return std::vector<OutputSpec>{{"out", {rows, head_dim(*in[0], a) * a.heads}, in[0]->dtype},
@@ -211,7 +248,7 @@ Status launch_cached_attention(const OpCall& c, Backend& backend, Stream& stream
   return kernels::cached_attention_async(
       backend, stream,
       {c.in[0], c.in[1], c.in[2], c.in[3], c.in[4], c.out[0],
-       cached_attention_shape(c.attrs.as<AttentionAttrs>()), as_workspace(c.out[1])});
+       cached_attention_shape(c.attrs.as<AttentionAttrs>()), as_workspace(c.out[1]), or_none(c.in[5])});
 }
 
 AttentionAttrs attention_attrs(Heads heads, int seq, const ScoreOptions& scores) {
@@ -226,18 +263,20 @@ AttentionAttrs attention_attrs(Heads heads, int seq, const ScoreOptions& scores)
 
 }  // namespace
 
-Value Builder::attention(Value qkv, Heads heads, int seq, const ScoreOptions& scores, Value doc_start) {
-  return op(Op::attention, {qkv, doc_start}, attention_attrs(heads, seq, scores));
+Value Builder::attention(Value qkv, Heads heads, int seq, const ScoreOptions& scores, Value doc_start,
+                         Value sinks) {
+  return op(Op::attention, {qkv, doc_start, sinks}, attention_attrs(heads, seq, scores));
 }
 Value Builder::cached_attention(Value qkv, Value positions, Value slots, Value keys, Value values,
-                                Heads heads, const ScoreOptions& scores) {
-  return op(Op::cached_attention, {qkv, positions, slots, keys, values}, attention_attrs(heads, 0, scores));
+                                Heads heads, const ScoreOptions& scores, Value sinks) {
+  return op(Op::cached_attention, {qkv, positions, slots, keys, values, sinks},
+            attention_attrs(heads, 0, scores));
 }
 
 constinit const OpDef detail::op_defs::attention = {
     .kind = OpKind::attention,
-    .n_in = 2,
-    .optional_in = 1,
+    .n_in = 3,
+    .optional_in = {1, 2},
     .infer_outputs = infer_attention,
     .vjp = vjp_attention,
     .flops = flops_attention,
@@ -248,16 +287,23 @@ constinit const OpDef detail::op_defs::attention = {
 };
 constinit const OpDef detail::op_defs::attention_backward = {
     .kind = OpKind::attention_backward,
-    .n_in = 5,
-    .optional_in = 4,
+    .n_in = 6,
+    .optional_in = {4, 5},
     .infer_outputs = infer_attention_backward,
     .flops = flops_attention_backward,
     .launch = launch_attention_backward,
     .effective_backend = effective_backend_backward,
 };
+constinit const OpDef detail::op_defs::attention_backward_sinks = {
+    .n_in = 3,
+    .infer_outputs = infer_attention_backward_sinks,
+    .flops = no_flops,
+    .launch = launch_attention_backward_sinks,
+};
 constinit const OpDef detail::op_defs::cached_attention = {
     .kind = OpKind::attention,
-    .n_in = 5,
+    .n_in = 6,
+    .optional_in = 5,
     .infer_outputs = infer_cached_attention,
     .flops = flops_cached_attention,
     .launch = launch_cached_attention,

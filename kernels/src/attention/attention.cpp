@@ -94,11 +94,12 @@ STRATA_OP(attention_forward, AttentionForwardArgs);
 STRATA_OP(attention_backward, AttentionBackwardArgs);
 
 AttentionBackend effective_attention_backend(const AttentionHeads& shape, std::int64_t tokens, DType dtype,
-                                             std::int64_t head_dim, bool packed, bool backward) noexcept {
+                                             std::int64_t head_dim, bool packed, bool backward,
+                                             bool sinks) noexcept {
   const bool use_wgmma = shape.backend == AttentionBackend::wgmma && size_of(dtype) == 2 &&
                          (head_dim == 64 || head_dim == 128) && shape.softcap == 0;
   const bool use_cudnn =
-      !packed &&
+      !packed && !sinks &&
       detail::cudnn_supports(detail::cudnn_attention(backward, tokens, shape, dtype, head_dim), shape);
   return use_wgmma || use_cudnn ? shape.backend : AttentionBackend::mma;
 }
@@ -128,11 +129,12 @@ std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const Attent
 
 Status attention_forward_async(Backend& backend, Stream& stream, const AttentionForwardArgs& a) {
   STRATA_TRY(check("attention_forward", backend, a)
+                 .optional_elements("sinks", a.sinks, a.qkv.dtype, a.shape.heads)
                  .workspace(a.workspace,
                             attention_forward_workspace_bytes(detail::sequences_of(a) * a.shape.seq, a.shape,
                                                               a.qkv.dtype, detail::head_dim_of(a)))
                  .status());
-  return dispatch::enqueue(backend, stream, attention_forward_op, a, {a.qkv, a.kv, a.doc_start},
+  return dispatch::enqueue(backend, stream, attention_forward_op, a, {a.qkv, a.kv, a.doc_start, a.sinks},
                            {a.out, a.lse}, a.workspace);
 }
 
@@ -141,6 +143,8 @@ Status attention_backward_async(Backend& backend, Stream& stream, const Attentio
   dispatch::Check all = check("attention_backward", backend, a);
   all.rows("dout", a.dout, rows, dispatch::row_length(a.out))
       .optional_elements("delta", a.delta, DType::f32, rows * a.shape.heads)
+      .optional_elements("sinks", a.sinks, a.qkv.dtype, a.shape.heads)
+      .optional_elements("delta_out", a.delta_out, DType::f32, rows * a.shape.heads)
       .rows("dqkv", a.dqkv, rows, dispatch::row_length(a.qkv))
       .workspace(a.workspace,
                  attention_backward_workspace_bytes(detail::sequences_of(a) * a.shape.seq, a.shape,
@@ -149,8 +153,8 @@ Status attention_backward_async(Backend& backend, Stream& stream, const Attentio
     all.rows("dkv", a.dkv, dispatch::row_count(a.kv), dispatch::row_length(a.kv));
   STRATA_TRY(all.status());
   return dispatch::enqueue(backend, stream, attention_backward_op, a,
-                           {a.qkv, a.kv, a.out, a.lse, a.dout, a.doc_start, a.delta}, {a.dqkv, a.dkv},
-                           a.workspace);
+                           {a.qkv, a.kv, a.out, a.lse, a.dout, a.doc_start, a.delta, a.sinks},
+                           {a.dqkv, a.dkv, a.delta_out}, a.workspace);
 }
 
 }  // namespace strata::kernels

@@ -9,6 +9,7 @@
 #include <strata/runtime/threads/thread_pool.h>
 
 #include "attention/attention_workspace.h"
+#include "attention/merge_heads.h"
 #include "attention/query_blocks.h"
 #include "dtype_dispatch.h"
 #include "gemm/gemm.h"
@@ -121,7 +122,17 @@ Gemm kv_gradient_gemm(const QueryBlock& block, std::int64_t d, const float* scor
 struct ForwardHead {
   HeadRows q, k, v, out;
   float* lse;
+  const float* sink;  // null: none
 };
+
+/// Adds the sink to the keys of all rows.
+void join_sink(const AttentionGeometry& g, const ForwardHead& head) {
+  for (std::int64_t i = 0; i < g.queries; ++i) {
+    const detail::MergedWeights w = detail::merge_lse(head.lse[i], *head.sink);
+    head.lse[i] = w.lse;
+    for (std::int64_t c = 0; c < g.d; ++c) head.out.row(i)[c] *= w.a;
+  }
+}
 
 void forward_head(const AttentionGeometry& g, const QueryBlocks& blocks, const ForwardHead& head,
                   const AlibiBias& bias, float* scores) {
@@ -155,12 +166,14 @@ void forward_head(const AttentionGeometry& g, const QueryBlocks& blocks, const F
     }
     detail::gemm_one_thread(query_rows_gemm(block, g.d, scores, head.v, head.out));
   }
+  if (head.sink != nullptr) join_sink(g, head);
 }
 
 struct BackwardHead {
   HeadRows q, k, v, dout, dq, dk, dv;
   const float* lse;
   const float* delta;  // null: not given
+  float* delta_out;    // null: not asked for
 };
 
 /// Computes the probabilities of a block in p and the gradient of its scores in dp.
@@ -185,10 +198,12 @@ void backward_scores(const AttentionGeometry& g, const QueryBlocks& blocks, cons
     }
     const float lse = head.lse[block.first + r];
     const float* const center = head.delta == nullptr ? nullptr : head.delta + block.first + r;
-    if (g.shape.softcap > 0)
-      table.softcap_softmax_backward(p_row + begin, dp_row + begin, lse, g.scale, g.shape.softcap, center, n);
-    else
-      table.attention_softmax_backward(p_row + begin, dp_row + begin, lse, scale, g.scale, center, n);
+    const float delta =
+        g.shape.softcap > 0
+            ? table.softcap_softmax_backward(p_row + begin, dp_row + begin, lse, g.scale, g.shape.softcap,
+                                             center, n)
+            : table.attention_softmax_backward(p_row + begin, dp_row + begin, lse, scale, g.scale, center, n);
+    if (head.delta_out != nullptr) head.delta_out[block.first + r] = delta;
     zero_outside(p_row, begin, end, block.keys());
     zero_outside(dp_row, begin, end, block.keys());
   }
@@ -251,9 +266,14 @@ void forward(const AttentionForwardArgs& a, ThreadPool& pool) {
     for (std::int64_t i = 0; i < g.group; ++i) {
       HeadScratch queries = keys;  // all query heads use the same memory
       Out* out = a.out.as<Out>() + g.out(pair, i);
-      const ForwardHead head = {queries.load(q + g.q(pair, i), g.width, g.queries), k, v,
+      const bool has_sink = dispatch::is_present(a.sinks);
+      const float sink = has_sink ? to_f32(a.sinks.as<T>()[g.head(pair, i)]) : 0.0f;
+      const ForwardHead head = {queries.load(q + g.q(pair, i), g.width, g.queries),
+                                k,
+                                v,
                                 queries.allocate(out, g.out_width, g.queries),
-                                a.lse.as<float>() + g.lse(pair, i)};
+                                a.lse.as<float>() + g.lse(pair, i),
+                                has_sink ? &sink : nullptr};
       forward_head(g, blocks, head, AlibiBias(scratch + slot.bias, g.shape, g.head(pair, i)), scratch);
       queries.store(head.out, out, g.out_width, g.queries);
     }
@@ -287,7 +307,8 @@ void backward(const AttentionBackwardArgs& a, ThreadPool& pool) {
           dk,
           dv,
           a.lse.as<float>() + g.lse(pair, i),
-          dispatch::is_present(a.delta) ? a.delta.as<float>() + g.lse(pair, i) : nullptr};
+          dispatch::is_present(a.delta) ? a.delta.as<float>() + g.lse(pair, i) : nullptr,
+          dispatch::is_present(a.delta_out) ? a.delta_out.as<float>() + g.lse(pair, i) : nullptr};
       backward_head(g, blocks, head, i == 0, AlibiBias(scratch + slot.bias, g.shape, g.head(pair, i)),
                     scratch, scratch + scores);
       queries.store(head.dq, dq + at, g.width, g.queries);

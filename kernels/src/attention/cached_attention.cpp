@@ -10,6 +10,7 @@
 
 #include "attention/check_heads.h"
 #include "attention/head_dim.h"
+#include "attention/merge_heads.h"
 #include "cached_attention_table.h"
 #include "dtype_dispatch.h"
 #include "row_table.h"
@@ -86,7 +87,11 @@ void attend(const CacheGeometry<T>& g, std::int64_t r, std::int64_t kv_head, flo
       table.scale_add(scratch, scale, bias, n);
     }
     if (shape.softcap > 0) table.softcap(scratch, scale, shape.softcap, n);
-    table.attention_softmax(scratch, shape.alibi || shape.softcap > 0 ? 1.0f : scale, n);
+    const float lse = table.attention_softmax(scratch, shape.alibi || shape.softcap > 0 ? 1.0f : scale, n);
+    if (dispatch::is_present(g.a.sinks)) {
+      const float weight = detail::merge_lse(lse, to_f32(g.a.sinks.template as<T>()[head])).a;
+      for (std::int64_t j = 0; j < n; ++j) scratch[j] *= weight;
+    }
     cached.weighted_sum(scratch, g.values() + cache, out + i * g.d, g.d, n);
   }
 }
@@ -161,9 +166,10 @@ Status cached_attention_async(Backend& backend, Stream& stream, const CachedAtte
                  .shape("keys", a.keys, a.qkv.dtype, cache)
                  .shape("values", a.values, a.qkv.dtype, cache)
                  .rows("out", a.out, rows, d * s.heads)
+                 .optional_elements("sinks", a.sinks, a.qkv.dtype, s.heads)
                  .workspace(a.workspace, cached_attention_workspace_bytes(rows, capacity, s))
                  .status());
-  return dispatch::enqueue(backend, stream, cached_attention_op, a, {a.qkv, a.positions, a.slots},
+  return dispatch::enqueue(backend, stream, cached_attention_op, a, {a.qkv, a.positions, a.slots, a.sinks},
                            {a.out, a.keys, a.values}, a.workspace);
 }
 

@@ -7,7 +7,8 @@
 #include <strata/simd/math/host_device.h>
 #include <strata/runtime/float16.h>
 
-/// The arithmetic of merge_attention and attention_delta for one head of one query, on the host and on a GPU.
+/// The arithmetic of merge_attention, attention_delta and sinks for one head of one query, on the host and on
+/// a GPU.
 namespace strata::kernels::detail {
 
 /// The index of a statistic in [sequences, heads, queries], for row `t` of the output.
@@ -33,6 +34,11 @@ STRATA_HD float head_dot(const float* out, const T* dout, std::int64_t d) {
   float sum = 0.0f;
   for (std::int64_t c = 0; c < d; ++c) sum = sum + out[c] * to_f32(dout[c]);
   return sum;
+}
+
+/// What a row adds to the gradient of a head's sink.
+STRATA_HD double sink_gradient(float lse, float delta, float sink) {
+  return -static_cast<double>(simd::exp_of(sink - lse)) * static_cast<double>(delta);
 }
 
 }  // namespace strata::kernels::detail

@@ -105,7 +105,7 @@ class ForwardReference {
         of_heads ? static_cast<std::size_t>(attrs.heads) : 1,
         of_heads ? static_cast<std::size_t>(attrs.kv_heads) : 1, static_cast<double>(attrs.eps));
   }
-  Vec attention(const Instr& instr, const Vec& qkv) const {
+  Vec attention(const Instr& instr, const Vec& qkv, const Vec& sinks) const {
     const auto& attrs = instr.attrs.as<AttentionAttrs>();
     const auto seq = static_cast<std::size_t>(attrs.seq);
     reference::AttentionShape shape{.batch = dim(instr.in[0], 0) / seq,
@@ -116,7 +116,8 @@ class ForwardReference {
                                     .alibi = attrs.alibi,
                                     .window = static_cast<std::size_t>(attrs.window),
                                     .softcap = static_cast<double>(attrs.softcap),
-                                    .scale = static_cast<double>(attrs.scale)};
+                                    .scale = static_cast<double>(attrs.scale),
+                                    .sinks = sinks};
     if (instr.in[1] != kNoValue) shape.doc_start = doc_start_;
     return reference::attention_forward(qkv, shape).out;
   }
@@ -323,7 +324,7 @@ class ForwardReference {
         out(0) = reference::add(in(0), in(1));
         return;
       case Op::attention:
-        out(0) = attention(instr, in(0));
+        out(0) = attention(instr, in(0), instr.in[2] == kNoValue ? Vec{} : in(2));
         return;
       case Op::cross_entropy:
         out(0) = {reference::cross_entropy_forward(in(0), targets_, dim(instr.in[0], 1)).mean_loss};

@@ -40,6 +40,7 @@ struct AttentionCase {
   std::int64_t window = 0;
   float softcap = 0, scale = 0;
   float common_key = 0;  ///< what all values of all keys have beside their own
+  bool sinks = false;
 };
 
 /// 16-byte aligned bytes, as on the device.
@@ -221,11 +222,14 @@ void compare(const AttentionCase& c, double bar, void (*run)(const Call<T>&)) {
                              .window = c.window,
                              .softcap = c.softcap,
                              .scale = c.scale};
+  Tensor sinks({c.heads}, Values(3).floats(c.heads, 4.0), dtype);
+  const TensorView sinks_view = c.sinks ? sinks.view() : TensorView{};
   const TensorView documents = c.documents ? test::view(starts) : TensorView{};
   test::Workspace workspace(attention_backward_workspace_bytes(tokens, shape, dtype, c.d) +
                             attention_forward_workspace_bytes(tokens, shape, dtype, c.d));
-  attention_forward_host({qkv.view(), want.view(), want_lse.view(), documents, shape, workspace.view()},
-                         *test::pool());
+  attention_forward_host(
+      {qkv.view(), want.view(), want_lse.view(), documents, shape, workspace.view(), {}, sinks_view},
+      *test::pool());
   attention_backward_host({qkv.view(), want.view(), want_lse.view(), dout.view(), documents, want_d.view(),
                            shape, workspace.view()},
                           *test::pool());
@@ -234,8 +238,20 @@ void compare(const AttentionCase& c, double bar, void (*run)(const Call<T>&)) {
   std::vector<Line> out = aligned_copy(Tensor::unwritten({tokens, out_width}, dtype).view()),
                     dqkv = aligned_copy(Tensor::unwritten({tokens, width}, dtype).view());
   std::vector<float> delta(static_cast<std::size_t>(tokens * c.heads));
-  run({{reinterpret_cast<const T*>(aligned_qkv.data()), c.documents ? starts.data() : nullptr, c.heads,
-        c.kv_heads, c.d, c.seq, attention_scale(shape, c.d), c.causal, c.window, c.softcap},
+  run({{reinterpret_cast<const T*>(aligned_qkv.data()),
+        c.documents ? starts.data() : nullptr,
+        c.heads,
+        c.kv_heads,
+        c.d,
+        c.seq,
+        attention_scale(shape, c.d),
+        c.causal,
+        c.window,
+        c.softcap,
+        nullptr,
+        {},
+        {},
+        c.sinks ? sinks.view().as<T>() : nullptr},
        c.batches,
        [&](std::int64_t head) { return c.alibi ? alibi_slope(head, c.heads) : 0.0f; },
        reinterpret_cast<T*>(out.data()),
@@ -271,6 +287,7 @@ inline constexpr AttentionCase kFlashCases[] = {
     {"a window of a tile", 1, 300, 2, 1, 64, true, false, false, 64},
     {"a window over tiles", 1, 300, 2, 1, 64, true, false, false, 130},
     {"a window of documents", 1, 300, 2, 1, 64, true, false, true, 50},
-    {"a scale", 1, 70, 2, 1, 64, true, false, false, 33, 0, 0.25f}};
+    {"a scale", 1, 70, 2, 1, 64, true, false, false, 33, 0, 0.25f},
+    {"sinks", 2, 150, 4, 2, 64, true, false, true, 60, 0, 0, 0, true}};
 
 }  // namespace strata::kernels::test_attention

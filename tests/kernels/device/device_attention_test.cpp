@@ -23,6 +23,7 @@ constexpr AttentionCase kTileCases[] = {{"plain", 2, 70, 2, 2, 16},
                                         {"a window of one key", 1, 70, 2, 1, 16, true, false, false, 1},
                                         {"a window of documents", 2, 150, 4, 2, 16, true, false, true, 30},
                                         {"a soft cap", 1, 97, 4, 2, 16, true, false, false, 0, 1.5f},
+                                        {"sinks", 2, 97, 4, 2, 16, true, false, true, 40, 0, 0, 0, true},
                                         {"all of it", 2, 150, 4, 2, 16, true, false, true, 40, 2.0f, 0.5f}};
 
 TEST(DeviceAttentionTest, SharedMemoryTilesMatchTheHost) {

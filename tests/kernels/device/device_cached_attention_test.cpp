@@ -47,7 +47,7 @@ void run(const CachedView<T>& v, float scale, float* x) {
                                        block % static_cast<int>(grids.score_heads) * detail::kScoreHeads,
                                        block / grids.score_heads * detail::kScoreKeys, x, *stage, sums);
     for (std::int64_t head = 0; head < v.heads && n > 0; ++head)
-      detail::cached_softmax_block(EmulatedCachedBlock<detail::kSoftmaxWarps, kReversed>(),
+      detail::cached_softmax_block(EmulatedCachedBlock<detail::kSoftmaxWarps, kReversed>(), v, head,
                                    x + (of_workspace * v.heads + head) * v.capacity,
                                    v.scales_scores() ? 1.0f : scale, n, *softmax);
     for (std::int64_t kv = 0; kv < v.kv_heads; ++kv)
@@ -83,9 +83,12 @@ void DeviceCachedAttentionTest::expect_bits_of_the_host(DType dtype, std::int64_
   Tensor want({rows, shape.heads * d}, std::vector<float>(static_cast<std::size_t>(rows * shape.heads * d)),
               dtype);
   Tensor got = want;
+  // Shapes with an even number of heads also have sinks.
+  Tensor sinks({shape.heads}, Values(4).floats(shape.heads, 3.0), dtype);
+  const bool has_sinks = shape.heads % 2 == 0;
   test::Workspace workspace(cached_attention_workspace_bytes(rows, capacity, shape));
   cached_attention_host({qkv.view(), test::view(positions), test::view(slots), keys.view(), values.view(),
-                         want.view(), shape, workspace.view()},
+                         want.view(), shape, workspace.view(), has_sinks ? sinks.view() : TensorView{}},
                         *test::pool());
   const CachedView<T> view = {qkv.view().as<T>(),
                               positions.data(),
@@ -100,7 +103,8 @@ void DeviceCachedAttentionTest::expect_bits_of_the_host(DType dtype, std::int64_
                               d,
                               shape.alibi,
                               shape.window,
-                              shape.softcap};
+                              shape.softcap,
+                              has_sinks ? sinks.view().as<T>() : nullptr};
   const float scale = attention_scale({.scale = shape.scale}, d);
   run<kPacked, false>(view, scale, reinterpret_cast<float*>(workspace.view().data));
   EXPECT_EQ(test::differing_bits(got.values(), want.values()), 0u);

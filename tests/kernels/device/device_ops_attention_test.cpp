@@ -101,23 +101,69 @@ TEST_P(DeviceAttentionTest, IsCloseToTheHosts) {
                                  .backend = attention_backend()};
       const TensorView qkv = in({rows, width}, 1), dout = in({rows, heads * d}, 2),
                        out = unwritten({rows, heads * d}, dtype());
-      const TensorView lse = unwritten({rows * heads}, DType::f32);
+      const TensorView lse = unwritten({rows * heads}, DType::f32),
+                       sinks = heads == 4 ? in({heads}, 3, 2.0) : TensorView{};
       expect_close<AttentionForwardArgs>(
           "attention",
-          {qkv, out, lse, documents, shape,
-           workspace(either_workspace(&attention_forward_workspace_bytes, rows, shape, dtype(), d))},
+          {qkv,
+           out,
+           lse,
+           documents,
+           shape,
+           workspace(either_workspace(&attention_forward_workspace_bytes, rows, shape, dtype(), d)),
+           {},
+           sinks},
           &attention_forward_host, &attention_forward_async, &AttentionForwardArgs::out, tolerance);
       expect_close<AttentionForwardArgs>(
           "attention's lse",
-          {qkv, out, lse, documents, shape,
-           workspace(either_workspace(&attention_forward_workspace_bytes, rows, shape, dtype(), d))},
+          {qkv,
+           out,
+           lse,
+           documents,
+           shape,
+           workspace(either_workspace(&attention_forward_workspace_bytes, rows, shape, dtype(), d)),
+           {},
+           sinks},
           &attention_forward_host, &attention_forward_async, &AttentionForwardArgs::lse, 1e-5);
       expect_close<AttentionBackwardArgs>(
           "attention backward",
-          {qkv, out, lse, dout, documents, unwritten({rows, width}, dtype()), shape,
-           workspace(either_workspace(&attention_backward_workspace_bytes, rows, shape, dtype(), d))},
+          {qkv,
+           out,
+           lse,
+           dout,
+           documents,
+           unwritten({rows, width}, dtype()),
+           shape,
+           workspace(either_workspace(&attention_backward_workspace_bytes, rows, shape, dtype(), d)),
+           {},
+           {},
+           {},
+           sinks},
           &attention_backward_host, &attention_backward_async, &AttentionBackwardArgs::dqkv,
           backward_tolerance(dtype(), attention_backend()));
+      if (heads != 4) continue;
+      const TensorView delta = unwritten({rows * heads}, DType::f32);
+      expect_close<AttentionBackwardArgs>(
+          "delta",
+          {qkv,
+           out,
+           lse,
+           dout,
+           documents,
+           unwritten({rows, width}, dtype()),
+           shape,
+           workspace(either_workspace(&attention_backward_workspace_bytes, rows, shape, dtype(), d)),
+           {},
+           {},
+           {},
+           sinks,
+           delta},
+          &attention_backward_host, &attention_backward_async, &AttentionBackwardArgs::delta_out,
+          backward_tolerance(dtype(), attention_backend()));
+      expect_close<AttentionBackwardSinksArgs>(
+          "gradients of sinks", {lse, delta, sinks, unwritten({heads}, dtype()), seq},
+          &attention_backward_sinks_host, &attention_backward_sinks_async,
+          &AttentionBackwardSinksArgs::dsinks, tolerance);
     }
   }
 }
@@ -148,7 +194,8 @@ TEST_P(DeviceCacheTest, AttentionOverACache) {
         {in({rows, (shape.heads + 2 * shape.kv_heads) * d}, 1, 2.0), integers(places), integers(slots),
          in({sequences, shape.kv_heads, capacity, d}, 2), in({sequences, shape.kv_heads, capacity, d}, 3),
          unwritten({rows, shape.heads * d}, dtype()), shape,
-         workspace(cached_attention_workspace_bytes(rows, capacity, shape))},
+         workspace(cached_attention_workspace_bytes(rows, capacity, shape)),
+         shape.heads == 8 ? in({shape.heads}, 4, 2.0) : TensorView{}},
         &cached_attention_host, &cached_attention_async,
         {&CachedAttentionArgs::out, &CachedAttentionArgs::keys, &CachedAttentionArgs::values});
   }

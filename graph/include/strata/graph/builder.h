@@ -147,13 +147,15 @@ class Builder {
   /// if interleaved.
   Value rope(Value qkv, Value positions, Value table, Heads heads, bool interleaved);
   /// Causal attention, [T, (heads + 2 kv_heads) d] -> [T, heads d]. If doc_start is given, tokens attend only
-  /// to tokens of their own document.
-  Value attention(Value qkv, Heads heads, int seq, const ScoreOptions& scores = {}, Value doc_start = {});
+  /// to tokens of their own document. `sinks` [heads]: a score of each head that takes its part of the
+  /// softmax, and has no value.
+  Value attention(Value qkv, Heads heads, int seq, const ScoreOptions& scores = {}, Value doc_start = {},
+                  Value sinks = {});
   /// Attention over a KV cache for R tokens of the sequences `slots` [R] i32 (-1: unused row), at `positions`
   /// [R] i32 in them: [R, (heads + 2 kv_heads) d] -> [R, heads d]. The tokens' keys and values are first
   /// written to the states keys and values [sequences, kv_heads, capacity, d].
   Value cached_attention(Value qkv, Value positions, Value slots, Value keys, Value values, Heads heads,
-                         const ScoreOptions& scores = {});
+                         const ScoreOptions& scores = {}, Value sinks = {});
   /// Gathers rows: x [R, h], `rows` [N] i32 -> [N, h].
   Value select_rows(Value x, Value rows);
   Value add(Value a, Value b);

@@ -57,6 +57,7 @@ namespace strata {
   X(rope, RopeAttrs)                                           \
   X(attention, AttentionAttrs)                                 \
   X(attention_backward, AttentionAttrs)                        \
+  X(attention_backward_sinks, AttentionAttrs)                  \
   X(unpack_qkv, AttentionAttrs)                                \
   X(pack_qkv, AttentionAttrs)                                  \
   X(part_attention, AttentionAttrs)                            \

@@ -169,6 +169,8 @@ class VjpContext {
   /// written to the parameter's gradient (accumulated from the second contribution on); for an activation it
   /// is summed with the gradient that the activation already has. Returns the index of the instruction.
   std::size_t emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for, Attrs attrs = {});
+  /// Output `i` of an emitted instruction.
+  ValueId emitted(std::size_t instr, std::size_t i) const { return program_.code[instr].out[i]; }
   /// The first operand of the last instruction that has written `value`.
   ValueId made_from(ValueId value) const;
   /// Makes `grad` itself the gradient of input `i` (as for both inputs of an addition).

@@ -9,9 +9,10 @@
 namespace strata::kernels {
 
 /// The backend that such heads use on a GPU and in a build that have shape.backend: shape.backend if it
-/// supports the heads, otherwise mma. `packed`: doc_start is given.
+/// supports the heads, otherwise mma. `packed`: doc_start is given; `sinks`: they are.
 AttentionBackend effective_attention_backend(const AttentionHeads& shape, std::int64_t tokens, DType dtype,
-                                             std::int64_t head_dim, bool packed, bool backward) noexcept;
+                                             std::int64_t head_dim, bool packed, bool backward,
+                                             bool sinks = false) noexcept;
 
 /// Returns whether the current GPU has compute capability 9.0 and this build has kernels for 9.0a.
 bool cuda_has_wgmma();
@@ -32,6 +33,9 @@ struct AttentionForwardArgs {
   /// sequences, in all others that of the queries. A query that sees no key has an output of 0 and an lse of
   /// -infinity.
   TensorView kv = {};
+  /// As qkv, a score of each head that joins the sum of the softmax, and has no value (gpt-oss); rank 0:
+  /// none. lse is that of the keys and the sink.
+  TensorView sinks = {};
 };
 /// The first overload is for f32 qkv, the second for any dtype with heads of `head_dim` elements.
 std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept;
@@ -54,12 +58,29 @@ struct AttentionBackwardArgs {
   /// f32, as lse: the dot products of the rows of dout with the whole output, where lse and dout are those of
   /// more keys than are here (attention_delta); rank 0: computed from the keys that are here.
   TensorView delta = {};
+  TensorView sinks = {};  ///< as in the forward
+  /// f32, as lse, written: the sums over keys of p dp, which are those products, without the rounding of a
+  /// 16-bit output; rank 0: they are not wanted. Not of queries that see no key.
+  TensorView delta_out = {};
 };
 std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept;
 std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape, DType dtype,
                                                std::int64_t head_dim) noexcept;
 Status attention_backward_async(Backend& backend, Stream& stream, const AttentionBackwardArgs& args);
 void attention_backward_host(const AttentionBackwardArgs& args, ThreadPool& pool);
+
+/// The gradient of sinks: minus the sum over rows of a sink's probability times delta, in f64.
+struct AttentionBackwardSinksArgs {
+  TensorView lse;        ///< from the forward
+  TensorView delta;      ///< from the backward: delta_out
+  TensorView sinks;      ///< stored dtype, a score of each head
+  TensorView dsinks;     ///< f32 or as sinks, written; 16-bit only if it is not accumulated into
+  std::int64_t seq = 1;  ///< rows of a sequence
+  bool accumulate = false;
+};
+Status attention_backward_sinks_async(Backend& backend, Stream& stream,
+                                      const AttentionBackwardSinksArgs& args);
+void attention_backward_sinks_host(const AttentionBackwardSinksArgs& args, ThreadPool& pool);
 
 // Attention on keys that come part by part (Liu et al. 2023, arXiv 2310.01889): the outputs of parts are f32.
 

@@ -34,7 +34,8 @@ struct CachedAttentionArgs {
   TensorView values;     ///< as keys
   TensorView out;        ///< as qkv, [R, heads d], written
   CachedAttentionShape shape;
-  BufferView workspace;  ///< cached_attention_workspace_bytes(R, capacity, shape), 4-aligned
+  BufferView workspace;   ///< cached_attention_workspace_bytes(R, capacity, shape), 4-aligned
+  TensorView sinks = {};  ///< as in attention_forward
 };
 std::size_t cached_attention_workspace_bytes(std::int64_t rows, std::int64_t capacity,
                                              const CachedAttentionShape& shape) noexcept;

@@ -88,7 +88,7 @@ struct Tiled {
     const std::int64_t query_tiles = dispatch::ceil_div(v.q_rows(), kTile),
                        key_tiles = dispatch::ceil_div(v.k_rows(), kTile), batches = detail::sequences_of(a);
     const bool has_delta = dispatch::is_present(a.delta);
-    auto* delta = has_delta ? a.delta.as<float>() : reinterpret_cast<float*>(a.workspace.data);
+    float* const delta = detail::delta_of(a);
     const float* lse = a.lse.as<float>();
     const T* dout = a.dout.as<T>();
     STRATA_TRY(detail::launch_attention(
@@ -114,7 +114,7 @@ bool is_flash(const Args& a) {
 // Whether cuDNN is requested and supports these arguments.
 template <class Args>
 bool is_cudnn(const Args& a, bool backward) {
-  if (dispatch::is_present(a.kv)) return false;
+  if (dispatch::is_present(a.kv) || dispatch::is_present(a.sinks)) return false;
   const std::int64_t d = detail::head_dim(a.qkv, a.shape);
   // The caller aligns the workspace and lse; those of a program always are.
   if (reinterpret_cast<std::uintptr_t>(a.workspace.data) % 256 != 0 ||

@@ -43,7 +43,15 @@ AttentionView<T> attention_view(const Args& a) {
           a.shape.softcap,
           dispatch::is_present(a.kv) ? a.kv.template as<T>() : nullptr,
           a.shape.queries,
-          a.shape.keys};
+          a.shape.keys,
+          dispatch::is_present(a.sinks) ? a.sinks.template as<T>() : nullptr};
+}
+
+/// Where the deltas of all rows are: given, wanted, or in the workspace.
+inline float* delta_of(const AttentionBackwardArgs& a) {
+  if (dispatch::is_present(a.delta)) return a.delta.as<float>();
+  return dispatch::is_present(a.delta_out) ? a.delta_out.as<float>()
+                                           : reinterpret_cast<float*>(a.workspace.data);
 }
 
 /// The maximum opt-in shared memory of a block, queried once from the current device.

@@ -140,7 +140,7 @@ struct Flash {
     const std::int64_t batches = dispatch::row_count(a.qkv) / v.seq,
                        query_tiles = dispatch::ceil_div(v.seq, BackwardQ::kRows),
                        key_tiles = dispatch::ceil_div(v.seq, BackwardKV::kRows);
-    auto* const delta = reinterpret_cast<float*>(a.workspace.data);
+    float* const delta = delta_of(a);
     const float* const lse = a.lse.as<float>();
     const T* const dout = a.dout.as<T>();
     const TmaTensor gradients = make_tma_tensor(dout, batches, v.seq, v.heads * v.d);

@@ -16,7 +16,8 @@ namespace strata::kernels::detail {
 /// delta alone would cost two products. Here c is only where the one pass begins; with r, the sum over keys
 /// of p * (dp - c),
 ///   delta = c + r   and   dq = scale * (sum of p * (dp - c) * k  -  r * sum of p * k),
-/// whose last sum costs one product. r is so small that the rounding of that product does not matter.
+/// whose last sum costs one product. r is so small that the rounding of that product does not matter. The p
+/// of a query without a sink add up to 1; a sink's part of them has no dp, so that c times it is not in r.
 template <class T, int kD, class Policy = MmaPolicy>
 struct FlashBackwardQ {
   static constexpr int kRows = Policy::kWarps * 16, kKeys = Policy::backward_keys(kD);
@@ -173,10 +174,14 @@ struct FlashBackwardQ {
       const std::int64_t query = row + half * 8;
       if (query >= v.seq) return;
       T* const to = dqkv + v.q(batch, head) + query * v.width() + column;
-      const float rest = r.rest[half] * v.scale;
+      float rest_of_delta = r.rest[half];
+      if (v.sinks != nullptr)
+        rest_of_delta = rest_of_delta - r.center[half] * exp2_approx(fused_multiply_add(
+                                                             to_f32(v.sinks[head]), kLog2E, -r.lse[half]));
+      const float rest = rest_of_delta * v.scale;
       const auto dq = [&](int n, int i) { return r.dq[0][n][i] - rest * r.pk[0][n][i]; };
       unrolled<kD / 8>([&](int n) { store_pair(to + n * 8, dq(n, half * 2), dq(n, half * 2 + 1)); });
-      if (column == 0) delta[v.stat(batch, head) + query] = r.center[half] + r.rest[half];
+      if (column == 0) delta[v.stat(batch, head) + query] = r.center[half] + rest_of_delta;
     });
   }
 };

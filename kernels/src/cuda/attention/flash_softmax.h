@@ -125,14 +125,15 @@ STRATA_DEVICE_INLINE void store_outputs(const Warp& warp, const Sums& sums, cons
       const std::int64_t query = row + lane / 4 + m * 16 + half * 8;
       if (query >= v.seq) return;
       const float row_sum = r.sum[m][half];
+      const MergedWeights weights =
+          v.with_sink(head, static_cast<float>(static_cast<double>(r.max[m][half]) * 0.69314718055994531 +
+                                               simd::log_of(static_cast<double>(row_sum))));
       T* const to = out + v.out(batch, head) + query * v.heads * v.d + column;
       unrolled<kColumns>([&](int n) {
-        store_pair(to + n * 8, o[m][n][half * 2] / row_sum, o[m][n][half * 2 + 1] / row_sum);
+        store_pair(to + n * 8, o[m][n][half * 2] / row_sum * weights.a,
+                   o[m][n][half * 2 + 1] / row_sum * weights.a);
       });
-      if (column == 0)
-        lse[v.stat(batch, head) + query] =
-            static_cast<float>(static_cast<double>(r.max[m][half]) * 0.69314718055994531 +
-                               simd::log_of(static_cast<double>(row_sum)));
+      if (column == 0) lse[v.stat(batch, head) + query] = weights.lse;
     });
   });
 }

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(detail::kSoftmaxThreads)
   __shared__ detail::SoftmaxStage stage;
   const std::int64_t row = blockIdx.y, n = detail::visible_keys(v, first + row, 0).n;
   if (n > 0)
-    detail::cached_softmax_block(CachedBlock<detail::kSoftmaxWarps>(),
+    detail::cached_softmax_block(CachedBlock<detail::kSoftmaxWarps>(), v, blockIdx.x,
                                  x + (row * v.heads + blockIdx.x) * v.capacity,
                                  v.scales_scores() ? 1.0f : scale, n, stage);
 }
@@ -94,7 +94,8 @@ CachedView<T> view_of(const CachedAttentionArgs& a) {
           a.keys.shape.dim(3),
           a.shape.alibi,
           a.shape.window,
-          a.shape.softcap};
+          a.shape.softcap,
+          dispatch::is_present(a.sinks) ? a.sinks.as<T>() : nullptr};
 }
 
 }  // namespace

@@ -139,10 +139,11 @@ struct SoftmaxStage {
   float of_threads[kSoftmaxThreads];  ///< maxima, then in the first sixteen the sums of lanes
 };
 /// Turns the n scores in `x`, times `scale`, into softmax weights in place: maxima and exponentials by all
-/// threads, the sum in the order of sixteen lanes.
-template <class ThreadBlock>
-STRATA_DEVICE_INLINE void cached_softmax_block(const ThreadBlock& block, float* x, float scale,
-                                               std::int64_t n, SoftmaxStage& stage) {
+/// threads, the sum in the order of sixteen lanes. They are the weights of `head`, so a sink takes its part.
+template <class ThreadBlock, class T>
+STRATA_DEVICE_INLINE void cached_softmax_block(const ThreadBlock& block, const CachedView<T>& v,
+                                               std::int64_t head, float* x, float scale, std::int64_t n,
+                                               SoftmaxStage& stage) {
   block.for_each_thread([&](int thread) {
     float most = kLowestScore;
     for (std::int64_t i = thread; i < n; i += kSoftmaxThreads) most = x[i] > most ? x[i] : most;
@@ -180,8 +181,12 @@ STRATA_DEVICE_INLINE void cached_softmax_block(const ThreadBlock& block, float* 
     unrolled<8>([&](int i) { lanes[i] = lanes[i] + lanes[i + 8]; });
     unrolled<4>([&](int i) { lanes[i] = lanes[i] + lanes[i + 4]; });
     unrolled<2>([&](int i) { lanes[i] = lanes[i] + lanes[i + 2]; });
-    const float inverse = 1.0f / (lanes[0] + lanes[1]);
+    const float total = lanes[0] + lanes[1], inverse = 1.0f / total;
     for (std::int64_t i = thread; i < n; i += kSoftmaxThreads) x[i] = x[i] * inverse;
+    if (v.sinks == nullptr) return;
+    const float weight = v.weight_of_keys(
+        head, static_cast<float>(static_cast<double>(row_max) + simd::log_of(static_cast<double>(total))));
+    for (std::int64_t i = thread; i < n; i += kSoftmaxThreads) x[i] = x[i] * weight;
   });
 }
 

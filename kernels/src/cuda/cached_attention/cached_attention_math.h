@@ -5,6 +5,7 @@
 #include <strata/simd/math/elementary.h>
 #include <strata/simd/math/host_device.h>
 
+#include "attention/merge_heads.h"
 #include "cuda/row_math.h"
 
 /// The elements of attention over a KV cache: the operations of cached_attention_kernels.h and row_kernels.h
@@ -33,7 +34,12 @@ struct CachedView {
   bool alibi;
   std::int64_t window = 0;
   float softcap = 0;
+  const T* sinks = nullptr;  // null: none
 
+  /// What a sink leaves of the weights of a head's keys, whose log-sum-exp is `lse`.
+  STRATA_HD float weight_of_keys(std::int64_t head, float lse) const {
+    return merge_lse(lse, to_f32(sinks[head])).a;
+  }
   /// The window hides so many of the first `all` positions, which end at the query's own.
   STRATA_HD std::int64_t first_visible(std::int64_t all) const {
     return window > 0 && all > window ? all - window : 0;
