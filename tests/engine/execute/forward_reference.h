@@ -208,6 +208,11 @@ class ForwardReference {
     } else if (instr.op == Op::expert_linear) {
       out(0) = reference::expert_linear(in(0), in(1), in(2), dim(instr.in[1], 1), dim(instr.in[1], 2),
                                         instr.in[3] == kNoValue ? Vec{} : in(3));
+    } else if (instr.op == Op::router_bias) {
+      out(0) = in(0);
+      for (std::size_t i = 0; i < out(0).size(); ++i) out(0)[i] += in(1)[i % in(1).size()];
+    } else if (instr.op == Op::expert_bias) {
+      out(0) = reference::expert_bias(in(0), in(1), in(2), dim(instr.in[1], 1), dim(instr.in[0], 1));
     } else if (instr.op == Op::expert_gate) {
       out(0) = reference::gate_rows(in(0), in(1), instr.in[2] == kNoValue ? Vec{} : in(2),
                                     dim(instr.in[0], 1) / 2, instr.attrs.as<ExpertGateAttrs>().gate);

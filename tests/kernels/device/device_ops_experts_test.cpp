@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <strata/kernels/experts/biases.h>
 #include <strata/kernels/experts/expert_linear.h>
 #include <strata/kernels/experts/gate.h>
 #include <strata/kernels/experts/router.h>
@@ -96,6 +97,30 @@ TEST_P(DeviceExpertsTest, GatesHaveTheBitsOfTheHost) {
           &expert_gate_backward_host, &expert_gate_backward_async,
           {&ExpertGateBackwardArgs::dgate_up, &ExpertGateBackwardArgs::dweights});
     }
+}
+
+TEST_P(DeviceExpertsTest, BiasesHaveTheBitsOfTheHost) {
+  constexpr std::int64_t tokens = 300, chosen = 2, experts = 7, h = 301;
+  TensorView chosen_of = choices(tokens, chosen, experts);
+  const Routed r = routed(chosen_of, experts);
+  const TensorView b = in({experts, h}, 1), weights = in({tokens, chosen}, 2, 1.0, DType::f32),
+                   dy = in({tokens, h}, 3);
+  expect_same_bits<RouterBiasArgs>(
+      "router_bias",
+      {in({tokens, experts}, 4, 1.0, DType::f32), in({experts}, 5), unwritten({tokens, experts}, DType::f32)},
+      &router_bias_host, &router_bias_async, {&RouterBiasArgs::sums});
+  expect_same_bits<ExpertBiasForwardArgs>(
+      "expert_bias_forward", {b, weights, chosen_of, unwritten({tokens, h}, GetParam())},
+      &expert_bias_forward_host, &expert_bias_forward_async, {&ExpertBiasForwardArgs::y});
+  expect_same_bits<ExpertBiasBackwardWeightsArgs>(
+      "expert_bias_backward_weights", {dy, b, chosen_of, unwritten({tokens, chosen}, DType::f32)},
+      &expert_bias_backward_weights_host, &expert_bias_backward_weights_async,
+      {&ExpertBiasBackwardWeightsArgs::dweights});
+  for (const bool adds : {false, true})
+    expect_same_bits<ExpertBiasBackwardArgs>(
+        "expert_bias_backward",
+        {dy, weights, r.offsets, r.source, in({experts, h}, 6, 1.0, adds ? DType::f32 : GetParam()), adds},
+        &expert_bias_backward_host, &expert_bias_backward_async, {&ExpertBiasBackwardArgs::dbias});
 }
 
 // Extents that tensor cores have, and others; all experts, and a block of them.

@@ -1,4 +1,5 @@
 // Tests what the *_async functions of the ops of experts do besides computing (see queue_test.cpp).
+#include <strata/kernels/experts/biases.h>
 #include <strata/kernels/experts/expert_linear.h>
 #include <strata/kernels/experts/gate.h>
 #include <strata/kernels/experts/router.h>
@@ -42,6 +43,13 @@ class ExpertLayer {
     must(expert_gate_backward_async(
         backend, stream,
         {gates.view(), weights.view(), test::view(source), a.view(), gates.view(), dweights.view(), {}}));
+    must(router_bias_async(backend, stream, {logits.view(), of_router.view(), logits.view()}));
+    must(expert_bias_forward_async(backend, stream, {of_down.view(), weights.view(), choices(), y.view()}));
+    must(expert_bias_backward_async(
+        backend, stream,
+        {y.view(), weights.view(), test::view(offsets), test::view(source), of_down.view()}));
+    must(expert_bias_backward_weights_async(backend, stream,
+                                            {y.view(), of_down.view(), choices(), dweights.view()}));
     must(router_top_k_backward_async(backend, stream,
                                      {logits.view(), choices(), dweights.view(), dlogits.view(), {}}));
   }
@@ -55,6 +63,8 @@ class ExpertLayer {
   Tensor xs = Tensor::unwritten({rows, h}, x.dtype()), gates = Tensor::unwritten({rows, 2 * f}, x.dtype()),
          a = Tensor::unwritten({rows, f}, x.dtype()), ys = xs, y = x, dup = up,
          db = Tensor::unwritten({experts, 2 * f}, x.dtype());
+  Tensor of_router{{experts}, Values(5).floats(experts)},
+      of_down{{experts, h}, Values(6).floats(experts*h), x.dtype()};
   test::Workspace space{1 << 17};
 
   TensorView choices() {

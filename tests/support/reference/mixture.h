@@ -73,6 +73,14 @@ inline Vec expert_linear(const Vec& x, const Vec& w, const Vec& offsets, std::si
       }
   return out;
 }
+/// b [E, h]; experts and weights [T, k].
+inline Vec expert_bias(const Vec& b, const Vec& weights, const Vec& experts, std::size_t k, std::size_t h) {
+  Vec out(weights.size() / k * h, 0.0);
+  for (std::size_t c = 0; c < weights.size(); ++c)
+    for (std::size_t i = 0; i < h; ++i)
+      out[c / k * h + i] += weights[c] * b[static_cast<std::size_t>(experts[c]) * h + i];
+  return out;
+}
 inline Vec gate_rows(const Vec& gate_up, const Vec& weights, const Vec& source, std::size_t f,
                      const kernels::ExpertGate& gate) {
   Vec out;

@@ -112,6 +112,10 @@ class Builder {
   /// kernels/experts/router.h.
   Routed router_top_k(Value logits, std::int32_t k, const kernels::RouterRule& rule, Value bias = {});
   RoutedRows route_rows(const Routed& routed, std::int32_t experts);
+  /// Adds a bias [E] to logits [T, E] f32; and the sum of the weighted biases [E, H] of the experts of each
+  /// token, [T, H]. See kernels/experts/biases.h.
+  Value router_bias(Value logits, Value bias);
+  Value expert_bias(Value biases, const Routed& routed, const RoutedRows& rows);
   /// The rows of tokens in the order of experts, [T, H] -> [T k, H]; and their sums by token, plus a base
   /// [T, H] if there is one.
   Value gather_rows(Value x, const RoutedRows& rows, std::int32_t k);

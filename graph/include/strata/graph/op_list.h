@@ -100,6 +100,10 @@ namespace strata {
   X(expert_linear_quantized_backward_input, ExpertLinearQuantizedAttrs)\
   X(expert_gate, ExpertGateAttrs)                              \
   X(expert_gate_backward, ExpertGateAttrs)                     \
+  X(router_bias, NoAttrs)                                      \
+  X(expert_bias, NoAttrs)                                      \
+  X(expert_bias_backward, NoAttrs)                             \
+  X(expert_bias_backward_weights, NoAttrs)                     \
   X(fp8_cast, Fp8CastAttrs)                                    \
   X(fp8_gemm, Fp8GemmAttrs)                                    \
   X(accumulate, NoAttrs)                                       \
