@@ -117,8 +117,8 @@ INSTANTIATE_TEST_SUITE_P(
                       PlacementCase{"gpt2", DType::bf16, 2}, PlacementCase{"llama", DType::bf16, 1},
                       PlacementCase{"llama", DType::f16, 2}, PlacementCase{"qwen2_moe", DType::f32, 2},
                       PlacementCase{"qwen3_moe", DType::bf16, 1}, PlacementCase{"mixtral", DType::f16, 2},
-                      frozen("gpt2", DType::bf16, 2), frozen("qwen3", DType::f32, 1),
-                      frozen("llama", DType::f16, 2)),
+                      PlacementCase{"gpt_oss", DType::bf16, 2}, frozen("gpt2", DType::bf16, 2),
+                      frozen("qwen3", DType::f32, 1), frozen("llama", DType::f16, 2)),
     case_name);
 
 std::vector<PlacementCase> optimizer_cases() {

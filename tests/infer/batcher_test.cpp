@@ -75,7 +75,7 @@ TEST_P(BatcherFamilyTest, SequencesThatJoinAndLeaveHaveTheirTextsAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, BatcherFamilyTest,
-                         ::testing::Values("gpt2", "llama", "gemma2", "qwen3", "qwen2_moe"),
+                         ::testing::Values("gpt2", "llama", "gemma2", "qwen3", "qwen2_moe", "gpt_oss"),
                          [](const auto& param) { return param.param; });
 
 TEST(BatcherTest, APassTakesATokenOfEachTextAndFillsUpWithPrompts) {

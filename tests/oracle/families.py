@@ -288,8 +288,11 @@ class Llama(Family):
             q, k = self.norm(q, w[at + "q_norm.weight"]), self.norm(k, w[at + "k_norm.weight"])
         if rope := self.rope_of(layer):
             q, k = rope.rotate(q, rows.positions), rope.rotate(k, rows.positions)
-        mixed = attention(q, k, v, rows, window=self.window_of(layer), cap=self.score_cap, scalar=self.scalar)
+        mixed = attention(q, k, v, rows, window=self.window_of(layer), cap=self.score_cap, scalar=self.scalar, sinks=self.sinks(w, at))
         return w.linear(mixed, at + "o_proj", self.out_bias)
+
+    def sinks(self, w, at):
+        return None
 
     def gate(self, x):
         return F.silu(x)
@@ -527,10 +530,65 @@ class Mixtral(Mixture, Mistral):
         super().read_switches({"sliding_window": None} | config)
 
 
+class GptOss(Mixture, Llama):
+    """Agarwal et al. 2025: sinks, every second layer full, and stacks of experts with biases and clamped gates. Gates and
+    ups take turns in the columns of their matrices."""
+
+    eps_by_default, qkv_bias_by_default = 1e-5, True
+
+    def __init__(self, config):
+        yarn = dict(rope_type="yarn", factor=32.0, original_max_position_embeddings=4096, truncate=False)
+        given = config.get("rope_parameters") or config.get("rope_scaling")
+        super().__init__({"rope_theta": 150000.0} | config | {"rope_parameters": given or yarn})
+
+    def default_head_dim(self):
+        return 64
+
+    def read_switches(self, config):
+        types = config.get("layer_types") or ["full_attention" if n % 2 else "sliding_attention" for n in range(self.layers)]
+        super().read_switches({k: v for k, v in config.items() if k != "layer_types"})
+        window = config.get("sliding_window", 128)
+        self.windows = [window if kind == "sliding_attention" else None for kind in types]
+        self.limit, self.alpha = config.get("swiglu_limit", 7.0), config.get("swiglu_alpha", 1.702)
+
+    def window_of(self, layer):
+        return self.windows[layer]
+
+    def sinks(self, w, at):
+        return w[at + "sinks"]
+
+    def shapes(self):
+        n_experts, h, f = self.n_experts, self.hidden, self.inner
+        shapes = {name: shape for name, shape in super().shapes().items() if ".mlp." not in name}
+        for n in range(self.layers):
+            at = f"layers.{n}."
+            shapes |= {at + "self_attn.sinks": (self.heads,), at + "mlp.router.weight": (n_experts, h), at + "mlp.router.bias": (n_experts,)}
+            at += "mlp.experts."
+            shapes |= {at + "gate_up_proj": (n_experts, h, 2 * f), at + "gate_up_proj_bias": (n_experts, 2 * f)}
+            shapes |= {at + "down_proj": (n_experts, f, h), at + "down_proj_bias": (n_experts, h)}
+        return shapes
+
+    def per_expert(self, found):
+        return found
+
+    def mlp(self, w, at, x):
+        logits = w.linear(x, at + "router")
+        best, chosen = logits.to(upcast_dtype(logits.dtype)).topk(self.chosen, -1)
+        weights = torch.zeros_like(logits).scatter(-1, chosen, best.softmax(-1).to(logits.dtype))
+        y = 0
+        for e in range(self.n_experts):
+            both = x @ w[at + "experts.gate_up_proj"][e] + w[at + "experts.gate_up_proj_bias"][e]
+            gate, up = both[..., 0::2].clamp(max=self.limit), both[..., 1::2].clamp(-self.limit, self.limit)
+            inner = (up + 1) * gate * torch.sigmoid(self.alpha * gate)
+            y = y + weights[..., e, None] * (inner @ w[at + "experts.down_proj"][e] + w[at + "experts.down_proj_bias"][e])
+        return y
+
+
 FAMILIES = {"gpt2": Gpt2, "opt": Opt, "bloom": Bloom, "llama": Llama}
 FAMILIES |= {"qwen2": Qwen2, "qwen3": Qwen3, "glm": Glm, "glm4": Glm4, "mistral": Mistral, "olmo2": Olmo2}
 FAMILIES |= {"phi3": Phi3, "smollm3": SmolLm3, "gemma2": Gemma2, "gemma3_text": Gemma3, "granite": Granite}
 FAMILIES |= {"qwen2_moe": Qwen2Moe, "qwen3_moe": Qwen3Moe, "olmoe": Olmoe, "mixtral": Mixtral}
+FAMILIES |= {"gpt_oss": GptOss}
 
 
 def family_of(config):

@@ -41,9 +41,9 @@ def split_heads(x, heads):
     return x.view(batch, seq, heads, width // heads).transpose(1, 2)  # [batch, heads, seq, head_dim]
 
 
-def attention(q, k, v, rows, bias=None, window=None, cap=None, scalar=None):
+def attention(q, k, v, rows, bias=None, window=None, cap=None, scalar=None, sinks=None):
     """softmax(q k' / sqrt(d) + bias) v over the tokens each token sees; heads of q share those of k in equal
-    groups. `scalar` replaces d."""
+    groups. `scalar` replaces d. `sinks`: a score of each head that has no value (Xiao et al. 2023)."""
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     high = upcast_dtype(q.dtype)
@@ -51,8 +51,11 @@ def attention(q, k, v, rows, bias=None, window=None, cap=None, scalar=None):
     scores = soft_cap(scores, cap)
     if bias is not None:
         scores = scores + bias
-    shares = scores.masked_fill(~rows.seen_within(window)[:, None], -math.inf).softmax(-1).to(v.dtype)
     batch, heads, seq, head_dim = q.shape
+    scores = scores.masked_fill(~rows.seen_within(window)[:, None], -math.inf)
+    if sinks is not None:
+        scores = torch.cat((scores, sinks.to(high)[None, :, None, None].expand(batch, -1, seq, 1)), -1)
+    shares = scores.softmax(-1)[..., :seq].to(v.dtype)
     return (shares @ v).transpose(1, 2).reshape(batch, seq, heads * head_dim)
 
 

@@ -136,6 +136,11 @@ CASES = [
     Case("mixtral", experts("mixtral", "Mixtral", num_local_experts=8, sliding_window=None), saved=True),
     Case("mixtral-stacked", experts("mixtral", "Mixtral", num_local_experts=4, sliding_window=None), saved=True, stacked=True),
     Case("mixtral-sliding", experts("mixtral", "Mixtral", num_local_experts=4, sliding_window=WINDOW, head_dim=24), shards=3),
+    Case("gpt_oss", experts("gpt_oss", "GptOss", num_local_experts=6, sliding_window=WINDOW, head_dim=24, attention_bias=True,
+                            rope_scaling=YARN | {"truncate": False}), saved=True),
+    Case("gpt_oss-limited", experts("gpt_oss", "GptOss", num_local_experts=4, num_experts_per_tok=3, sliding_window=WINDOW,
+                                    layer_types=["full_attention", "sliding_attention", "sliding_attention"], attention_bias=False,
+                                    head_dim=16, swiglu_limit=2.5, swiglu_alpha=1.25, rope_scaling={"rope_type": "default"}), shards=2),
 ]  # fmt: skip
 
 

@@ -74,8 +74,9 @@ class Reference:
 
     def train(self, batches, steps, lr):
         """Trains the weights at index and returns the losses before each step."""
-        plain = [w for name, w in self.weights.items() if name.endswith(".bias") or is_norm(name)]
-        decayed = [w for name, w in self.weights.items() if not (name.endswith(".bias") or is_norm(name))]
+        is_plain = {name: name.endswith(("bias", ".sinks")) or is_norm(name) for name in self.weights}
+        plain = [w for name, w in self.weights.items() if is_plain[name]]
+        decayed = [w for name, w in self.weights.items() if not is_plain[name]]
         groups = [dict(params=decayed, weight_decay=DECAY), dict(params=plain, weight_decay=0.0)]
         optimizer = torch.optim.AdamW(groups, lr=lr, betas=BETAS, eps=EPS)
         losses = []

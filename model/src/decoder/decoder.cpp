@@ -124,13 +124,16 @@ class Recorder {
   Value norm(const std::string& name, Value x) {
     const Value weight = scale(name, c_.hidden);
     if (c_.norm == DecoderConfig::Norm::rms) return b_.rmsnorm(x, weight, c_.norm_eps, c_.norm_offset);
-    const Value shift = b_.param(name + ".bias", {c_.hidden}, {.init = {0, 0}, .decay = false});
+    const Value shift = bias(name, {c_.hidden});
     return b_.layernorm(x, weight, shift, c_.norm_eps);
   }
-  Value linear(const std::string& name, Value x, std::int64_t out, std::int64_t in, bool bias, float std) {
+  Value bias(const std::string& name, Shape shape) {
+    return b_.param(name + ".bias", shape, {.init = {0, 0}, .decay = false});
+  }
+  Value linear(const std::string& name, Value x, std::int64_t out, std::int64_t in, bool has_bias,
+               float std) {
     const Value w = weight(name + ".weight", {out, in}, std);
-    return b_.linear(x, w,
-                     bias ? b_.param(name + ".bias", {out}, {.init = {0, 0}, .decay = false}) : Value{});
+    return b_.linear(x, w, has_bias ? bias(name, {out}) : Value{});
   }
 
   Value attention(const std::string& name, std::size_t layer, Value x) {
@@ -158,10 +161,12 @@ class Recorder {
             .scale = score_scale(c_)};
   }
   Value attend(const std::string& name, Value qkv, const ScoreOptions& scores) {
-    if (!cache_) return b_.attention(qkv, heads_, static_cast<int>(c_.seq), scores, doc_start_);
+    const Value sinks =
+        c_.sinks ? b_.param(name + ".sinks", {c_.heads}, {.init = {0, kInitStd}, .decay = false}) : Value{};
+    if (!cache_) return b_.attention(qkv, heads_, static_cast<int>(c_.seq), scores, doc_start_, sinks);
     const Shape shape = {cache_->sequences, c_.kv_heads, cache_->context, c_.head_dim};
     const Value keys = b_.state(name + ".keys", shape), values = b_.state(name + ".values", shape);
-    return b_.cached_attention(qkv, positions_, slots_, keys, values, heads_, scores);
+    return b_.cached_attention(qkv, positions_, slots_, keys, values, heads_, scores, sinks);
   }
   Value mlp(const std::string& name, std::size_t layer, Value x) {
     return c_.experts.n > 0 && c_.experts.layers[layer] ? mixture(name, x) : dense(name, x);
@@ -177,21 +182,32 @@ class Recorder {
     return linear(name + ".mlp_out", active, c_.hidden, c_.ffn, c_.mlp_bias, residual_std_);
   }
   kernels::ExpertGate gate() const {
+    const ExpertsConfig& e = c_.experts;
+    if (e.gate_limit > 0) return {kernels::ExpertGate::Kind::clamped, e.gate_limit, e.gate_alpha};
     return {.kind = c_.mlp == DecoderConfig::Mlp::geglu ? kernels::ExpertGate::Kind::gelu
                                                         : kernels::ExpertGate::Kind::silu};
   }
   Value mixture(const std::string& name, Value x) {
     const ExpertsConfig& e = c_.experts;
     const auto n = static_cast<std::int32_t>(e.n), k = static_cast<std::int32_t>(e.per_token);
-    const Value logits = b_.linear_f32(x, weight(name + ".router.weight", {e.n, c_.hidden}, kInitStd));
+    Value logits = b_.linear_f32(x, weight(name + ".router.weight", {e.n, c_.hidden}, kInitStd));
+    if (e.biases) logits = b_.router_bias(logits, bias(name + ".router", {e.n}));
     const Routed routed = b_.router_top_k(logits, k, e.rule);
     const RoutedRows rows = b_.route_rows(routed, n);
     const Value in = weight(name + ".experts_in.weight", {e.n, 2 * e.ffn, c_.hidden}, kInitStd);
-    const Value inner = b_.expert_linear(b_.gather_rows(x, rows, k), in, rows);
+    const Value inner = b_.expert_linear(b_.gather_rows(x, rows, k), in, rows,
+                                         e.biases ? bias(name + ".experts_in", {e.n, 2 * e.ffn}) : Value{});
     const Value active = b_.expert_gate(inner, routed.weights, rows.source, gate());
     const Value out = weight(name + ".experts_out.weight", {e.n, c_.hidden, e.ffn}, residual_std_);
     const Value ys = b_.expert_linear(active, out, rows);
-    return b_.sum_rows(ys, rows, k, e.shared_gate ? shared(name, x) : Value{});
+    return b_.sum_rows(ys, rows, k, beside_experts(name, x, routed, rows));
+  }
+  // What is added to the results of a token's experts. Their weights are applied before their second
+  // matrices, whose biases therefore come by themselves.
+  Value beside_experts(const std::string& name, Value x, const Routed& routed, const RoutedRows& rows) {
+    const ExpertsConfig& e = c_.experts;
+    if (e.biases) return b_.expert_bias(bias(name + ".experts_out", {e.n, c_.hidden}), routed, rows);
+    return e.shared_gate ? shared(name, x) : Value{};
   }
   // An MLP that computes all tokens. Its gate is the weight of an expert that a router of its own always
   // chooses.

@@ -119,6 +119,8 @@ void check_experts(const DecoderConfig& c, DecoderProblems& problems) {
   problems.need(groups < 1 || !divides(groups, e.n) || e.per_token <= top_groups * (e.n / groups),
                 str("model.experts_per_token is ", e.per_token, ", but the router chooses among ", top_groups,
                     " of ", groups, " groups of ", e.n, " experts"));
+  problems.need(e.gate_limit >= 0 && (e.gate_limit == 0 || e.gate_alpha > 0),
+                str("a gate with a limit of ", e.gate_limit, " and an alpha of ", e.gate_alpha));
   problems.need(eps >= 0 && scale > 0, str("a router with an eps of ", eps, " and a scale of ", scale));
 }
 

@@ -116,6 +116,24 @@ void mixtral(DecoderConfig& c) {
   c.experts.rule.renormalize = true;
 }
 
+void gpt_oss(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1e-5f;
+  c.qkv_bias = c.out_bias = c.sinks = true;
+  c.window = 128;
+  c.full_every = 2;
+  c.frequencies = {.scaling = RopeFrequencies::Scaling::yarn,
+                   .theta = 150000,
+                   .factor = 32,
+                   .original_positions = 4096,
+                   .attention_factor = 1.3465736f,  // 0.1 ln(32) + 1
+                   .truncate = false};
+  c.experts.rule.renormalize = true;  // as a softmax of the chosen logits alone
+  c.experts.biases = true;
+  c.experts.gate_limit = 7;
+  c.experts.gate_alpha = 1.702f;
+}
+
 // The names of tensors.
 
 // clang-format off
@@ -181,6 +199,13 @@ constexpr HfNames kMixtral = [] {
   names.experts = "block_sparse_moe.experts.";
   names.expert_in = {"w1", "w3"};
   names.expert_out = "w2";
+  return names;
+}();
+constexpr HfNames kGptOss = [] {
+  HfNames names = kLlama;
+  names.sinks = "self_attn.sinks";
+  names.stacked_router = "mlp.router";
+  names.stacked_transposed = true;
   return names;
 }();
 
@@ -251,6 +276,10 @@ constexpr Family kFamilies[] = {
     {.name = "mixtral", .change = mixtral, .limits = {.title = "Mixtral", .experts = true, .expert_ffn = false},
      .hf = {.class_name = "Mixtral", .names = kMixtral, .windows = HfWindows::all, .attention_bias = HfKey::ignored,
             .mlp_bias = HfKey::ignored, .experts = HfExperts::mixtral},
+     .gguf = {.name = ""}},
+    {.name = "gpt_oss", .change = gpt_oss, .limits = {.title = "gpt-oss", .experts = true, .expert_ffn = false},
+     .hf = {.class_name = "GptOss", .names = kGptOss, .windows = HfWindows::by_pattern, .mlp_bias = HfKey::ignored,
+            .head_dim = 64, .experts = HfExperts::gpt_oss},
      .gguf = {.name = ""}},
 };
 // clang-format on

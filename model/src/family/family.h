@@ -13,7 +13,7 @@ namespace strata::detail {
 /// The names of a family's tensors in a Hugging Face folder; "" is a part that it does not have.
 struct HfNames {
   std::string_view tokens, positions = {}, embed_norm = {}, layer;
-  std::string_view attn_norm;
+  std::string_view attn_norm, sinks = {};
   std::array<std::string_view, 3> qkv;  ///< one fused tensor, or three
   std::string_view q_norm = {}, k_norm = {}, attn_out, attn_post_norm = {}, mlp_norm;
   std::array<std::string_view, 2> mlp_in;  ///< one tensor, or gate and up
@@ -24,6 +24,8 @@ struct HfNames {
   /// The tensors of all experts in a folder that stacks them, and the router in it.
   std::string_view stacked_in = "mlp.experts.gate_up_proj", stacked_out = "mlp.experts.down_proj",
                    stacked_router = "mlp.gate";
+  /// The stacked matrices are [experts, in, out], gates and ups in turn; there is no other form.
+  bool stacked_transposed = false;
   std::array<std::string_view, 2> shared_in = {};  ///< gate and up of the MLP beside the experts
   std::string_view shared_out = {}, shared_gate = {};
   bool transposed = false;   ///< matrices of the layers are [in, out]
@@ -50,6 +52,7 @@ enum class HfExperts : std::uint8_t {
   qwen,     ///< dense layers by mlp_only_layers and decoder_sparse_step, moe_intermediate_size
   olmoe,    ///< intermediate_size is that of an expert
   mixtral,  ///< num_local_experts, intermediate_size; chosen scores are always renormalized
+  gpt_oss,  ///< the same, and swiglu_limit and swiglu_alpha
 };
 
 /// Whether a key has an effect, and whether it is always written.

@@ -191,7 +191,11 @@ void read_experts(Keys& k, DecoderConfig& c, detail::HfExperts how) {
   e.ffn = how == qwen ? k.integer({"moe_intermediate_size"}) : c.ffn;
   if (how == qwen && e.ffn == 0 && k.find({"moe_intermediate_size"}) != nullptr)
     k.unsupported("moe_intermediate_size is 0");
-  if (how != mixtral) e.rule.renormalize = k.flag("norm_topk_prob", false);
+  if (how == gpt_oss) {
+    e.gate_limit = k.positive({"swiglu_limit"}, 7.0);
+    e.gate_alpha = k.positive({"swiglu_alpha"}, 1.702);
+  }
+  if (how != mixtral && how != gpt_oss) e.rule.renormalize = k.flag("norm_topk_prob", false);
   if (how == qwen) read_dense_layers(k, c);
   if (e.shared_gate) {
     e.shared_ffn = k.integer({"shared_expert_intermediate_size"});

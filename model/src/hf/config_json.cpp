@@ -61,10 +61,13 @@ json experts_json(const DecoderConfig& c) {
   const ExpertsConfig& e = c.experts;
   const detail::HfExperts how = detail::family_of(c).hf.experts;
   if (how == none) return json::object();
-  json j = {{how == mixtral ? "num_local_experts" : "num_experts", e.n},
+  const bool always_renormalizes = how == mixtral || how == gpt_oss;
+  json j = {{always_renormalizes ? "num_local_experts" : "num_experts", e.n},
             {"num_experts_per_tok", e.per_token},
             {"output_router_logits", false}};
-  if (how != mixtral) j["norm_topk_prob"] = e.rule.renormalize;
+  if (!always_renormalizes) j["norm_topk_prob"] = e.rule.renormalize;
+  if (how == gpt_oss)
+    j.update({{"swiglu_limit", decimal(e.gate_limit)}, {"swiglu_alpha", decimal(e.gate_alpha)}});
   if (how != qwen) return j;
   j["moe_intermediate_size"] = e.ffn;
   j["decoder_sparse_step"] = 1;

@@ -49,6 +49,7 @@ void read_scaling(Keys& k, const Section& section, const DecoderConfig& c, Frequ
   Keys s = k.within(*section.values, section.name + ".");
   f.theta = s.positive({"rope_theta"}, static_cast<double>(f.theta));
   const std::string type = s.text({"rope_type", "type"}, "default");
+  f = {.theta = f.theta};  // nothing is left of a family's own scaling
   const bool knows = family_of(c).hf.has_rope_scalings;
   if (type == "linear" && knows) {
     f.scaling = Scaling::linear;
@@ -176,6 +177,9 @@ void read_rope(Keys& k, DecoderConfig& c) {
 
 json rope_json(const DecoderConfig& c) {
   json j = {{"rope_theta", decimal(c.frequencies.theta)}, {"rope_scaling", scaling_json(c.frequencies)}};
+  // Without the key, a family with a scaling of its own has that one.
+  if (j["rope_scaling"].is_null() && decoder_for_family(c.family)->frequencies.scaling != Scaling::none)
+    j["rope_scaling"] = {{"rope_type", "default"}};
   if (family_of(c).hf.rotary_share > 0)
     j["partial_rotary_factor"] = static_cast<double>(c.rotary_dim) / static_cast<double>(c.head_dim);
   if (!c.sliding_frequencies) return j;

@@ -8,6 +8,7 @@
 #include <strata/runtime/convert.h>
 #include <strata/runtime/str.h>
 
+#include "family/family.h"
 #include "folder_files.h"
 #include "gguf/read/model_file.h"
 #include "hf/stored_matrix.h"
@@ -183,7 +184,7 @@ HfFolder::TensorLocation HfFolder::location_of(std::string_view name) const {
 
 // transformers writes one form of experts or the other, as it is asked.
 void HfFolder::settle_stacked_experts() {
-  if (config_.experts.n == 0) return;
+  if (config_.experts.n == 0 || detail::family_of(config_).hf.names.stacked_transposed) return;
   DecoderConfig stacked = config_;
   stacked.experts.stacked_files = true;
   std::vector<HfTensor> tensors = hf_tensors(stacked);

@@ -41,9 +41,10 @@ class TensorListBuilder {
     out_.push_back(
         {name + ".weight", {transposed ? c : r, transposed ? r : c}, param + ".weight", first_row, layout});
   }
-  void stack(const std::string& param, const std::string& name, const std::array<std::int64_t, 3>& shape) {
-    out_.push_back({name, {shape.begin(), shape.end()}, param + ".weight"});
-    out_.back().of_experts = true;
+  void stack(const std::string& param, const std::string& name, const std::vector<std::int64_t>& shape,
+             Layout layout = Layout::rows) {
+    out_.push_back({name, {shape.begin(), shape.end()}, param, 0, layout});
+    out_.back().of_experts = shape.size() == 3;
   }
   void of_expert(const std::string& param, const std::string& name, std::int64_t rows, std::int64_t columns,
                  std::int64_t first_row) {
@@ -82,13 +83,25 @@ class TensorListBuilder {
   void mixture(const std::string& param, const std::string& name) {
     const ExpertsConfig& e = c_.experts;
     const std::size_t first = out_.size();
-    matrix(param + "router", str(name, e.stacked_files ? names_.stacked_router : names_.router), e.n,
-           c_.hidden, Layout::rows);
-    if (e.stacked_files) {
-      stack(param + "experts_in", str(name, names_.stacked_in), {e.n, 2 * e.ffn, c_.hidden});
-      stack(param + "experts_out", str(name, names_.stacked_out), {e.n, c_.hidden, e.ffn});
+    const bool is_stacked = e.stacked_files || names_.stacked_transposed;
+    matrix(param + "router", str(name, is_stacked ? names_.stacked_router : names_.router), e.n, c_.hidden,
+           Layout::rows);
+    if (names_.stacked_transposed) {
+      stack(param + "experts_in.weight", str(name, names_.stacked_in), {e.n, c_.hidden, 2 * e.ffn},
+            Layout::stack_in_turn);
+      stack(param + "experts_out.weight", str(name, names_.stacked_out), {e.n, e.ffn, c_.hidden},
+            Layout::stack_transposed);
+    } else if (e.stacked_files) {
+      stack(param + "experts_in.weight", str(name, names_.stacked_in), {e.n, 2 * e.ffn, c_.hidden});
+      stack(param + "experts_out.weight", str(name, names_.stacked_out), {e.n, c_.hidden, e.ffn});
     }
-    for (std::int64_t i = 0; i < e.n && !e.stacked_files; ++i) {
+    if (e.biases) {
+      vector(param + "router.bias", str(name, names_.stacked_router, ".bias"), e.n);
+      stack(param + "experts_in.bias", str(name, names_.stacked_in, "_bias"), {e.n, 2 * e.ffn},
+            Layout::stack_in_turn);
+      stack(param + "experts_out.bias", str(name, names_.stacked_out, "_bias"), {e.n, c_.hidden});
+    }
+    for (std::int64_t i = 0; i < e.n && !is_stacked; ++i) {
       const std::string expert = str(name, names_.experts, i, ".");
       for (const std::size_t half : {0u, 1u})
         of_expert(param + "experts_in", str(expert, names_.expert_in[half]), e.ffn, c_.hidden,
@@ -117,6 +130,7 @@ class TensorListBuilder {
       vector(param + "q_norm.weight", str(name, names_.q_norm, ".weight"), whole ? q : c_.head_dim);
       vector(param + "k_norm.weight", str(name, names_.k_norm, ".weight"), whole ? kv : c_.head_dim);
     }
+    if (c_.sinks) vector(param + "sinks", str(name, names_.sinks), c_.heads);
     linear(param + "attn_out", str(name, names_.attn_out), c_.hidden, q, c_.out_bias, linear_);
     if (c_.post_norms) norm(param + "attn_post_norm", str(name, names_.attn_post_norm), c_.hidden);
     if (c_.pre_norms) norm(param + "mlp_norm", str(name, names_.mlp_norm), c_.hidden);
@@ -144,9 +158,16 @@ class ElementMap {
     const DecoderConfig full = with_derived_sizes(config);
     heads_ = full.heads;
     head_dim_ = full.head_dim;
+    in_ = tensor.shape.size() > 2 ? columns_ : 1;
+    out_ = static_cast<std::int64_t>(tensor.shape.back());
   }
   std::int64_t operator()(std::int64_t e) const {
     if (layout_ == Layout::rows) return first_ + e;
+    if (layout_ >= Layout::stack_transposed) {
+      const std::int64_t expert = e / (in_ * out_), of_in = e / out_ % in_, at = e % out_;
+      const std::int64_t row = layout_ == Layout::stack_in_turn ? at % 2 * (out_ / 2) + at / 2 : at;
+      return (expert * out_ + row) * in_ + of_in;
+    }
     const std::int64_t row = e / columns_, column = e % columns_;
     if (layout_ == Layout::transposed) return first_ + column * rows_ + row;
     const std::int64_t head = row / (3 * head_dim_), part = row / head_dim_ % 3, i = row % head_dim_;
@@ -156,6 +177,7 @@ class ElementMap {
  private:
   Layout layout_;
   std::int64_t columns_, rows_, first_, heads_ = 0, head_dim_ = 1;
+  std::int64_t in_ = 1, out_ = 1;  // the extents of an expert in a stack
 };
 
 }  // namespace

@@ -132,6 +132,57 @@ TEST(HfExpertsConfigTest, WhatIsMissingOrImpossibleIsNamed) {
       HasSubstr("transformers has no reward model of OLMoE"));
 }
 
+// [experts, in, out], with the rows of gates and ups in turn.
+TEST(HfGptOssTest, StacksAreTransposedAndGatesAndUpsTakeTurns) {
+  const DecoderConfig config = small_of("gpt_oss");
+  const std::int64_t f = config.ffn, h = config.hidden;
+  const auto in_file = [&](const std::string& name, std::int64_t element) {
+    for (const HfTensor& tensor : hf_tensors(config)) {
+      if (tensor.name != "model.layers.1." + name) continue;
+      std::vector<float> param(static_cast<std::size_t>(tensor.n_elems())), value(1);
+      for (std::size_t i = 0; i < param.size(); ++i) param[i] = static_cast<float>(i);
+      gather_hf(tensor, config, element, param, value);
+      std::vector<float> back(param.size());
+      scatter_hf(tensor, config, element, value, back);
+      EXPECT_EQ(back[static_cast<std::size_t>(value[0])], value[0]);
+      return static_cast<std::int64_t>(value[0]);
+    }
+    ADD_FAILURE() << name;
+    return std::int64_t{-1};
+  };
+  const std::int64_t e = 3, column = 5, in = 7;
+  for (const std::int64_t up : {0, 1}) {
+    const std::int64_t row = e * 2 * f + up * f + column;
+    EXPECT_EQ(in_file("mlp.experts.gate_up_proj", (e * h + in) * 2 * f + 2 * column + up), row * h + in);
+    EXPECT_EQ(in_file("mlp.experts.gate_up_proj_bias", e * 2 * f + 2 * column + up), row);
+  }
+  EXPECT_EQ(in_file("mlp.experts.down_proj", (e * f + in) * h + column), (e * h + column) * f + in);
+  EXPECT_EQ(in_file("mlp.experts.down_proj_bias", e * h + column), e * h + column);
+}
+
+TEST(HfGptOssTest, WithoutAScalingItHasItsOwnAndWithTheDefaultNone) {
+  auto keys = nlohmann::json::parse(hf_config_json(small_of("gpt_oss"), DType::f32));
+  keys.erase("rope_scaling");
+  const DecoderConfig own = must(decoder_from_hf_config(keys.dump()));
+  EXPECT_EQ(own.frequencies.scaling, RopeFrequencies::Scaling::yarn);
+  EXPECT_EQ(own.frequencies.factor, 32);
+  EXPECT_FALSE(own.frequencies.truncate);
+  keys["rope_scaling"] = {{"rope_type", "default"}};
+  const DecoderConfig plain = must(decoder_from_hf_config(keys.dump()));
+  EXPECT_TRUE((plain.frequencies == RopeFrequencies{.theta = 150000}));
+  EXPECT_TRUE(must(decoder_from_hf_config(hf_config_json(plain, DType::f32))).frequencies ==
+              plain.frequencies);
+}
+
+TEST(HfGptOssTest, GatesHaveTheLimitsOfTheConfigAndQuantizedExpertsAreRefused) {
+  auto keys = nlohmann::json::parse(hf_config_json(small_of("gpt_oss"), DType::f32));
+  keys["swiglu_limit"] = 2.5;
+  EXPECT_EQ(must(decoder_from_hf_config(keys.dump())).experts.gate_limit, 2.5f);
+  EXPECT_THAT(problem_of("gpt_oss", R"({"swiglu_limit": 0})"), HasSubstr("swiglu_limit"));
+  EXPECT_THAT(problem_of("gpt_oss", R"({"quantization_config": {"quant_method": "mxfp4"}})"),
+              HasSubstr("quantization_config.quant_method is 'mxfp4'"));
+}
+
 TEST(HfExpertsConfigTest, TheNumberOfExpertsHasTwoNames) {
   auto keys = nlohmann::json::parse(hf_config_json(small_of("qwen3_moe"), DType::f32));
   keys["num_local_experts"] = keys["num_experts"];

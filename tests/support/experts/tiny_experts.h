@@ -21,7 +21,7 @@ inline void set_tiny_experts(DecoderConfig& config) {
 /// Whether a parameter is the matrix of a linear layer in a block: experts have stacks of matrices, and
 /// routers are no such layers.
 inline bool is_linear_matrix(const ParamInfo& param) {
-  return param.name.starts_with("layers.") && param.shape.rank == 2 &&
+  return param.name.starts_with("layers.") && param.name.ends_with(".weight") && param.shape.rank == 2 &&
          !param.name.ends_with(".router.weight") && !param.name.ends_with(".shared_gate.weight");
 }
 

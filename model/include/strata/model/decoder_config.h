@@ -23,6 +23,9 @@ struct ExpertsConfig {
   std::int64_t shared_ffn = 0;  ///< inner width of an MLP that computes every token beside them; 0: none
   bool shared_gate = false;     ///< its result is multiplied by sigmoid(x w) (Qwen2-MoE)
   kernels::RouterRule rule = {};
+  bool biases = false;  ///< routers and both matrices of experts have biases (gpt-oss)
+  /// The gate has limits (kernels::ExpertGate::Kind::clamped); 0: it has none.
+  float gate_limit = 0, gate_alpha = 0;
   std::vector<bool> layers = {};  ///< per layer: whether its MLP is a mixture; empty: all are
   bool stacked_files = false;     ///< its Hugging Face folder has the matrices of all experts in one tensor
   bool operator==(const ExpertsConfig&) const = default;
@@ -81,6 +84,7 @@ struct DecoderConfig {
   std::vector<bool> sliding = {};  ///< per layer: whether it slides; empty: see full_every
   float score_softcap = 0;         ///< scores s become cap tanh(s / cap) (Gemma 2); 0: no softcap
   float logit_softcap = 0;         ///< the same for logits
+  bool sinks = false;              ///< each head has a score that takes its part of the softmax (gpt-oss)
   float query_scalar = 0;          ///< scores are divided by its square root; 0: by sqrt(head_dim)
 
   Mlp mlp = Mlp::gelu;

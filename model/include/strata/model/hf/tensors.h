@@ -13,9 +13,11 @@ namespace strata {
 /// One tensor of a Hugging Face folder: some or all rows of one of our parameters, in that family's layout.
 struct HfTensor {
   enum class Layout : std::uint8_t {
-    rows,        ///< same as ours, [out, in]
-    transposed,  ///< [in, out] (GPT-2)
-    by_head,     ///< query, key and value rows of head 0, then of head 1 ... (BLOOM)
+    rows,              ///< same as ours, [out, in]
+    transposed,        ///< [in, out] (GPT-2)
+    by_head,           ///< query, key and value rows of head 0, then of head 1 ... (BLOOM)
+    stack_transposed,  ///< [experts, in, out] (gpt-oss)
+    stack_in_turn,     ///< the same or, of biases, [experts, out], with the rows of gates and ups in turn
   };
   std::string name;
   std::vector<std::uint64_t> shape;
