@@ -88,7 +88,7 @@ def quantize(folder, base):
 
 
 def is_mixture(config):
-    return config.get("num_experts") is not None or config.get("num_local_experts") is not None
+    return "num_experts" in config or "num_local_experts" in config
 
 
 def base_of(folder, dtype=torch.float64):

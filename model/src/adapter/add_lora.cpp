@@ -7,78 +7,18 @@
 #include <strata/runtime/str.h>
 
 #include "adapter/choose_modules.h"
+#include "adapter/matrices.h"
 #include "adapter/module_names.h"
 
 namespace strata {
 namespace {
 
+using detail::Matrix;
+using detail::module_of;
 using detail::ModuleName;
 using detail::RankLimit;
 
 constexpr double kLargestAlpha = 1e6;  // as in section adapter
-
-/// A matrix that can have an adapter, by its module.
-struct Matrix {
-  std::string module, param;
-  HfTensor::Layout layout;
-  std::int64_t first_row, rows, columns;
-  LoraPlace place = LoraPlace::linear;
-};
-
-std::string module_of(const HfTensor& tensor) { return tensor.name.substr(0, tensor.name.rfind('.')); }
-
-/// What PEFT targets of a mixture, whose matrices transformers keeps as parameters of no linear layer: the
-/// router, and two of all experts.
-constexpr const char *kRouter = "gate.weight", *kExpertsIn = "experts.gate_up_proj",
-                     *kExpertsOut = "experts.down_proj";
-
-std::vector<Matrix> matrices_of_experts(const DecoderConfig& config) {
-  const ExpertsConfig& e = config.experts;
-  std::vector<Matrix> matrices;
-  for (std::size_t layer = 0; e.n > 0 && layer < e.layers.size(); ++layer) {
-    if (!e.layers[layer]) continue;
-    const std::string module = str("model.layers.", layer, ".mlp."), param = str("layers.", layer);
-    matrices.push_back({module + kRouter, param + ".router.weight", HfTensor::Layout::rows, 0, e.n,
-                        config.hidden, LoraPlace::gate});
-    matrices.push_back({module + kExpertsIn, param + ".experts_in.weight", HfTensor::Layout::rows, 0,
-                        2 * e.ffn, config.hidden, LoraPlace::experts});
-    matrices.push_back({module + kExpertsOut, param + ".experts_out.weight", HfTensor::Layout::rows, 0,
-                        config.hidden, e.ffn, LoraPlace::experts});
-  }
-  return matrices;
-}
-
-/// The matrices of the blocks, of the token embedding and of the head, in the order of their tensors.
-std::vector<Matrix> matrices_of(const std::vector<HfTensor>& tensors) {
-  std::vector<Matrix> matrices;
-  const HfTensor* tokens = nullptr;
-  bool has_head = false;
-  for (const HfTensor& tensor : tensors) {
-    const bool of_tokens = tensor.param == "tokens.weight", of_head = tensor.param == "head.weight";
-    if (of_tokens) tokens = &tensor;
-    has_head = has_head || of_head || tensor.param == "score.weight";
-    const bool of_gate = tensor.param.ends_with(".shared_gate.weight");
-    if (tensor.shape.size() != 2 || !(tensor.is_linear || of_gate) ||
-        !(tensor.param.starts_with("layers.") || of_tokens || of_head))
-      continue;
-    const bool transposed = tensor.layout == HfTensor::Layout::transposed;
-    matrices.push_back({module_of(tensor), tensor.param, tensor.layout, tensor.first_row,
-                        static_cast<std::int64_t>(tensor.shape[transposed ? 1 : 0]),
-                        static_cast<std::int64_t>(tensor.shape[transposed ? 0 : 1]),
-                        of_tokens ? LoraPlace::embedding
-                        : of_head ? LoraPlace::head
-                        : of_gate ? LoraPlace::gate
-                                  : LoraPlace::linear});
-  }
-  if (has_head || tokens == nullptr) return matrices;
-  Matrix head = matrices.front();  // tied
-  for (const Matrix& matrix : matrices)
-    if (matrix.place == LoraPlace::embedding) head = matrix;
-  head.module = module_of({std::string(hf_head_name()), {}, {}, 0, {}});
-  head.place = LoraPlace::head;
-  matrices.push_back(head);
-  return matrices;
-}
 
 /// As PEFT chooses them for the families that it knows.
 std::vector<std::string> default_targets(const std::vector<Matrix>& matrices) {
@@ -99,8 +39,8 @@ class Chooser {
         n_layers_(config.layers),
         limit_(limit),
         tensors_(hf_tensors(config)),
-        matrices_(matrices_of(tensors_)),
-        of_experts_(matrices_of_experts(with_derived_sizes(config))) {
+        matrices_(detail::matrices_of(tensors_)),
+        of_experts_(detail::matrices_of_mixtures(tensors_)) {
     if (limit == RankLimit::of_matrix)
       std::erase_if(matrices_, [](const Matrix& m) { return m.place != LoraPlace::linear; });
   }
@@ -138,11 +78,11 @@ class Chooser {
     for (const std::string& name : settings_.parameters)
       if (std::none_of(of_experts_.begin(), of_experts_.end(),
                        [&](const Matrix& m) { return detail::is_parameter_named({name}, m.module); }))
-        problems_ +=
-            str("\n  target_parameters '", name, "' names no matrix of experts or routers",
-                of_experts_.empty() ? std::string(", which the model does not have")
-                                    : str("; they are ", kExpertsIn, ", ", kExpertsOut, " and ", kRouter,
-                                          ", or one layer's, such as ", of_experts_.front().module));
+        problems_ += str("\n  target_parameters '", name, "' names no matrix of experts or routers",
+                         of_experts_.empty() ? std::string(", which the model does not have")
+                                             : str("; they are experts.gate_up_proj, experts.down_proj and ",
+                                                   detail::last_parts(of_experts_.front().module, 2),
+                                                   ", or one layer's, such as ", of_experts_.front().module));
     if (settings_.parameters.empty()) return;
     for (const auto& [is_set, what] : {std::pair{settings_.dora, "DoRA"},
                                        {settings_.pissa.has_value(), "PiSSA"},
@@ -295,9 +235,9 @@ Result<std::vector<LoraTarget>> lora_targets(const DecoderConfig& config, const 
 
 LoraSettings without_absent(const DecoderConfig& config, LoraSettings settings) {
   std::vector<std::string> modules = {"lm_head"};
-  for (const HfTensor& tensor : hf_tensors(config)) modules.push_back(module_of(tensor));
-  for (const Matrix& matrix : matrices_of_experts(with_derived_sizes(config)))
-    modules.push_back(matrix.module);
+  const std::vector<HfTensor> tensors = hf_tensors(config);
+  for (const HfTensor& tensor : tensors) modules.push_back(module_of(tensor));
+  for (const Matrix& matrix : detail::matrices_of_mixtures(tensors)) modules.push_back(matrix.module);
   const auto is_absent = [&](const std::string& text, ModuleName::Kind kind) {
     const auto name = ModuleName::parse(text, kind);
     return name.has_value() && !name->is_all_linear() &&
@@ -330,12 +270,22 @@ LoraSettings without_absent(const DecoderConfig& config, LoraSettings settings) 
   return settings;
 }
 
+namespace {
+
+/// The columns of a matrix, or of those of experts.
+std::int64_t inner_extent(const HfTensor& tensor) {
+  using Layout = HfTensor::Layout;
+  const bool of_stack = tensor.layout == Layout::stack_transposed || tensor.layout == Layout::stack_in_turn;
+  const std::size_t dim = tensor.layout == Layout::transposed ? 0 : of_stack ? 1 : tensor.shape.size() - 1;
+  return static_cast<std::int64_t>(tensor.shape[dim]);
+}
+
+}  // namespace
+
 std::map<std::string, std::int64_t> inner_extents(const DecoderConfig& config) {
   std::map<std::string, std::int64_t> inner;
   for (const HfTensor& tensor : hf_tensors(config))
-    if (tensor.shape.size() > 1)
-      inner[tensor.param] = static_cast<std::int64_t>(
-          tensor.shape[tensor.layout == HfTensor::Layout::transposed ? 0 : tensor.shape.size() - 1]);
+    if (tensor.shape.size() > 1) inner[tensor.param] = inner_extent(tensor);
   return inner;
 }
 

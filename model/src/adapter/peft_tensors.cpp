@@ -27,19 +27,22 @@ void each_row(const PeftTensor& tensor, const Copy& copy) {
          static_cast<std::size_t>(row) * n, n);
 }
 
-/// The same of each value of a tensor of experts.
+/// The same of each value of a tensor of experts, whose rows may be those of gates and ups in turn.
 template <class Copy>
 void each_value_of_experts(const PeftTensor& tensor, const Copy& copy) {
+  const bool in_turn = tensor.layout == HfTensor::Layout::stack_in_turn;
   const std::int64_t ranks = tensor.columns / tensor.experts;
-  for (std::int64_t row = 0; row < tensor.rows; ++row)
+  for (std::int64_t row = 0; row < tensor.rows; ++row) {
+    const std::int64_t at = in_turn ? row % 2 * (tensor.rows / 2) + row / 2 : row;
     for (std::int64_t rank = 0; rank < ranks; ++rank)
       for (std::int64_t e = 0; e < tensor.experts; ++e)
         copy(static_cast<std::size_t>(row * tensor.columns + rank * tensor.experts + e),
-             static_cast<std::size_t>((e * tensor.rows + row) * ranks + rank));
+             static_cast<std::size_t>((e * tensor.rows + at) * ranks + rank));
+  }
 }
 
-/// The module that has the adapter: of a parameter, the one whose it is. PEFT wraps the second of two matrices
-/// of experts around the first.
+/// The module that has the adapter: of a parameter, the one whose it is. PEFT wraps the second of two
+/// matrices of experts around the first.
 std::string module_of(const LoraTarget& target, const std::vector<LoraTarget>& targets) {
   if (!target.is_parameter()) return target.module;
   const std::string module = target.module.substr(0, target.module.rfind('.'));
@@ -113,6 +116,7 @@ std::vector<PeftTensor> peft_tensors(const DecoderConfig& config, const std::vec
                          .param = group->b,
                          .rows = part.rows,
                          .columns = part.rank * e,
+                         .layout = target.rows,
                          .experts = e});
       continue;
     }
