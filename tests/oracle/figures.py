@@ -134,7 +134,9 @@ def _compare_export(folder, truth, before, batch, row):
     family, exported = load(folder)
     if vars_of(family) != vars_of(truth.family):
         raise ValueError(f"the exported config says {vars_of(family)}, not {vars_of(truth.family)}")
-    kinds = {name: kind for name, (_, kind) in canonical(family, tensors.read_folder(folder, with_types=True)[1]).items()}
+    # As arrays, since tensors of experts may be parts of stacks.
+    of_file = {name: np.full(array.shape, kind) for name, (array, kind) in tensors.read_folder(folder, with_types=True)[1].items()}
+    kinds = {name: kind.flat[0] for name, kind in canonical(family, of_file).items()}
     want = {name: _rounded(array, kinds[name]) for name, array in truth.arrays().items()}
     row["figures"]["weights"], worst = _worst_change(family, exported, want, before)
     row["worst"]["weights"] = f", in {worst}"
