@@ -55,7 +55,7 @@ std::size_t expert_linear_quantized_workspace_bytes(const QuantizedMatrix& matri
 void expert_linear_quantized_host(const ExpertLinearQuantizedArgs& a, ThreadPool& pool) {
   (void)detail::for_each_group(a, a.x.dtype, [&](const detail::ExpertGroup& group, BufferView rest) {
     if (dequantize_group(a.matrix, a.offsets, a.first, dispatch::row_count(a.x), group, pool))
-      expert_linear_forward_host(detail::of_group(a, group, rest), pool);
+      expert_linear_forward_host(detail::forward_of_group(a, group, rest), pool);
     return Status::ok();
   });
 }
@@ -63,7 +63,7 @@ void expert_linear_quantized_backward_input_host(const ExpertLinearQuantizedBack
                                                  ThreadPool& pool) {
   (void)detail::for_each_group(a, a.dy.dtype, [&](const detail::ExpertGroup& group, BufferView rest) {
     if (dequantize_group(a.matrix, a.offsets, a.first, dispatch::row_count(a.dy), group, pool))
-      expert_linear_backward_input_host(detail::of_group(a, group, rest), pool);
+      expert_linear_backward_input_host(detail::backward_of_group(a, group, rest), pool);
     return Status::ok();
   });
 }

@@ -5,7 +5,7 @@
 
 #include <strata/dispatch/rows.h>
 #include <strata/kernels/experts/expert_linear.h>
-#include <strata/kernels/experts/expert_linear_quantized.h>
+#include <strata/kernels/quantized_matrix.h>
 #include <strata/runtime/status.h>
 
 #include "experts/expert_panels.h"
@@ -48,8 +48,9 @@ Status for_each_group(const Args& a, DType dtype, const Run& run) {
   return {};
 }
 
-inline ExpertLinearForwardArgs of_group(const ExpertLinearQuantizedArgs& a, const ExpertGroup& group,
-                                        BufferView workspace) {
+/// `Args` is ExpertLinearQuantizedArgs.
+template <class Args>
+ExpertLinearForwardArgs forward_of_group(const Args& a, const ExpertGroup& group, BufferView workspace) {
   TensorView bias = a.b;
   if (dispatch::is_present(bias)) {
     bias.data += group.first * a.matrix.rows() * static_cast<std::int64_t>(size_of(bias.dtype));
@@ -57,8 +58,10 @@ inline ExpertLinearForwardArgs of_group(const ExpertLinearQuantizedArgs& a, cons
   }
   return {a.x, group.panel, bias, a.offsets, a.y, a.first + group.first, workspace};
 }
-inline ExpertLinearBackwardInputArgs of_group(const ExpertLinearQuantizedBackwardInputArgs& a,
-                                              const ExpertGroup& group, BufferView workspace) {
+/// `Args` is ExpertLinearQuantizedBackwardInputArgs.
+template <class Args>
+ExpertLinearBackwardInputArgs backward_of_group(const Args& a, const ExpertGroup& group,
+                                                BufferView workspace) {
   return {a.dy, group.panel, a.offsets, a.dx, a.first + group.first, workspace};
 }
 

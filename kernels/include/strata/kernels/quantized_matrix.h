@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <strata/kernels/weight_format.h>
+#include <strata/kernels/values/weight_format.h>
 
 namespace strata::kernels {
 
@@ -46,24 +46,22 @@ constexpr std::int64_t scale_bytes(ScaleType type) noexcept {
 struct QuantizedMatrix {
   static constexpr std::size_t kMaxParts = 3;
   static constexpr std::int64_t kAlign = 64;  ///< the alignment of the sections in bytes
-  /// That of the matrices of experts, so that each of them may be apart from the others wherever they are
-  /// held.
+  /// Matrices of experts are aligned to it, so that each may be apart from the others wherever they are held.
   static constexpr std::int64_t kExpertAlign = 4096;
 
   WeightFormat format = WeightFormat::full;
   std::int64_t columns = 0;
   std::array<std::int64_t, kMaxParts> rows_of = {};  ///< rows of each part; 0: no further part
   std::int64_t count = 1;                            ///< matrices
-  std::int64_t align = kAlign;                       ///< of each of them, in bytes
+  std::int64_t align = kAlign;                       ///< alignment of a matrix in bytes
 
-  /// Of one matrix.
+  // These are of one matrix, and the next two of all.
   constexpr std::int64_t rows() const noexcept { return rows_of[0] + rows_of[1] + rows_of[2]; }
   constexpr std::size_t n_parts() const noexcept { return rows_of[1] == 0 ? 1 : rows_of[2] == 0 ? 2 : 3; }
   constexpr std::int64_t matrix_elems() const noexcept { return rows() * columns; }
   constexpr std::int64_t matrix_bytes() const noexcept {
     return ceil_div(part(n_parts() - 1).end, align) * align;
   }
-  /// Of all.
   constexpr std::int64_t n_elems() const noexcept { return count * matrix_elems(); }
   constexpr std::int64_t bytes() const noexcept { return count * matrix_bytes(); }
 
@@ -103,9 +101,9 @@ struct QuantizedMatrix {
 /// A part is quantized in units, which do not share blocks: a block where it is one line, and otherwise as
 /// many lines as a block has rows.
 struct QuantizedUnits {
-  std::int64_t n = 0;       ///< of the part; the last one may be shorter
+  std::int64_t n = 0;       ///< units of the part; the last one may be shorter
   std::int64_t elems = 0;   ///< values of each
-  std::int64_t bytes = 0;   ///< of its codes
+  std::int64_t bytes = 0;   ///< bytes of its codes
   std::int64_t blocks = 0;  ///< its scales
 };
 constexpr QuantizedUnits units_of(const QuantizedMatrix& matrix, std::size_t index) noexcept {

@@ -17,7 +17,7 @@ namespace strata::kernels::detail {
 /// Rows of one part of a panel.
 struct PanelRows {
   PartData part;
-  std::int64_t row = 0, column = 0;  ///< of the part, with which the panel's rows begin
+  std::int64_t row = 0, column = 0;  ///< the value of the part with which the panel's rows begin
   std::int64_t rows = 0, columns = 0;
 };
 

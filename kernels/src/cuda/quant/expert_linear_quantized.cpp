@@ -29,7 +29,7 @@ Status expert_linear_quantized(Backend& backend, Stream& stream, const ExpertLin
   return detail::for_each_group(
       a, a.x.dtype, [&](const detail::ExpertGroup& group, BufferView rest) -> Status {
         STRATA_TRY(dequantize_group(a.matrix, a.offsets, a.first, dispatch::row_count(a.x), group, stream));
-        return expert_linear_forward(backend, stream, detail::of_group(a, group, rest));
+        return expert_linear_forward(backend, stream, detail::forward_of_group(a, group, rest));
       });
 }
 Status expert_linear_quantized_backward_input(Backend& backend, Stream& stream,
@@ -37,7 +37,7 @@ Status expert_linear_quantized_backward_input(Backend& backend, Stream& stream,
   return detail::for_each_group(
       a, a.dy.dtype, [&](const detail::ExpertGroup& group, BufferView rest) -> Status {
         STRATA_TRY(dequantize_group(a.matrix, a.offsets, a.first, dispatch::row_count(a.dy), group, stream));
-        return expert_linear_backward_input(backend, stream, detail::of_group(a, group, rest));
+        return expert_linear_backward_input(backend, stream, detail::backward_of_group(a, group, rest));
       });
 }
 

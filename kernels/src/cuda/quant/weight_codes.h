@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include <strata/simd/math/host_device.h>
-#include <strata/kernels/weight_format.h>
+#include <strata/kernels/values/weight_format.h>
 
 #include "cuda/quant/nf4_levels.h"
 
