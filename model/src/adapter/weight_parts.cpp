@@ -8,13 +8,15 @@
 #include <strata/model/hf/tensors.h>
 #include <strata/runtime/assert.h>
 
+#include "family/family.h"
+
 namespace strata {
 namespace {
 
 bool is_experts_in(std::string_view param) { return param.ends_with(".experts_in.weight"); }
 bool is_experts_out(std::string_view param) { return param.ends_with(".experts_out.weight"); }
 
-/// Of the matrices of experts, gate and up are two parts, however a file has them.
+/// Gate and up of an expert are two parts of its matrix, however a file has them.
 WeightParts parts_of_experts(const std::string& param, const DecoderConfig& config) {
   const std::int64_t ffn = config.experts.ffn;
   return is_experts_in(param) ? WeightParts{param, {ffn, ffn}} : WeightParts{param, {config.hidden}};
@@ -27,11 +29,13 @@ std::vector<WeightParts> weight_parts(const DecoderConfig& config) {
   const std::vector<HfTensor> tensors = hf_tensors(config);
   std::vector<WeightParts> weights, experts;
   std::set<std::string_view> known_experts;
+  const bool only_experts = detail::family_of(config).hf.only_experts_quantized;
   std::map<std::string, std::map<std::int64_t, std::int64_t>> rows_of;  // keyed by matrix and first row
   for (const HfTensor& tensor : tensors) {
     if (tensor.of_experts && known_experts.insert(tensor.param).second)
       experts.push_back(parts_of_experts(tensor.param, full));
-    if (tensor.shape.size() != 2 || !tensor.is_linear || !tensor.param.starts_with("layers.")) continue;
+    if (only_experts || tensor.shape.size() != 2 || !tensor.is_linear || !tensor.param.starts_with("layers."))
+      continue;
     const auto [found, is_new] = rows_of.try_emplace(tensor.param);
     if (is_new) weights.push_back({tensor.param});
     const std::size_t rows = tensor.layout == HfTensor::Layout::transposed ? 1 : 0;

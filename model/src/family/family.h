@@ -75,6 +75,7 @@ struct HfFamily {
   bool is_gemma = false;          ///< has keys of soft caps, and hidden_activation
   bool has_factors = false;       ///< has keys of four factors, each of which is 1 without it
   HfExperts experts = HfExperts::none;
+  bool only_experts_quantized = false;  ///< its releases have all other matrices in bf16, and so has a base
 };
 
 /// A family's architecture in llama.cpp: src/models/ there has a file for each, and conversion/ what its

@@ -91,14 +91,19 @@ Result<QuantState> quant_state(const std::string& name, const StoredTensor& tens
 
 }  // namespace
 
-Result<std::unique_ptr<StoredMatrix>> BnbMatrix::open(const std::string& weight, std::int64_t rows,
-                                                      std::int64_t columns, const FindTensor& find,
-                                                      std::vector<std::string>& names) {
-  std::unique_ptr<BnbMatrix> made(new BnbMatrix({WeightFormat::nf4, columns, {rows}}));
+bool BnbMatrix::is_one(const std::string& weight, const FindTensor& find) {
   const StoredTensor values = find(weight);
-  names.push_back(weight);
-  STRATA_TRY(values.entry->dtype == "I8" ? made->open_int8(weight, find, names)
-                                         : made->open_nf4(weight, find, names));
+  return values.entry != nullptr && (values.entry->dtype == "U8" || values.entry->dtype == "I8");
+}
+
+Result<std::unique_ptr<StoredMatrix>> BnbMatrix::open(const StoredWeight& weight, const FindTensor& find,
+                                                      std::vector<std::string>& names) {
+  std::unique_ptr<BnbMatrix> made(
+      new BnbMatrix({WeightFormat::nf4, weight.shape.columns, {weight.shape.rows()}}));
+  const StoredTensor values = find(weight.name);
+  names.push_back(weight.name);
+  STRATA_TRY(values.entry->dtype == "I8" ? made->open_int8(weight.name, find, names)
+                                         : made->open_nf4(weight.name, find, names));
   return std::unique_ptr<StoredMatrix>(std::move(made));
 }
 

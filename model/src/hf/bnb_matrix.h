@@ -8,9 +8,8 @@ namespace strata::detail {
 /// or 8 bits with a scale for each row (LLM.int8; Dettmers et al. 2022, arXiv 2208.07339).
 class BnbMatrix final : public StoredMatrix {
  public:
-  static bool is_one(std::string_view dtype) noexcept { return dtype == "U8" || dtype == "I8"; }
-  static Result<std::unique_ptr<StoredMatrix>> open(const std::string& weight, std::int64_t rows,
-                                                    std::int64_t columns, const FindTensor& find,
+  static bool is_one(const std::string& weight, const FindTensor& find);
+  static Result<std::unique_ptr<StoredMatrix>> open(const StoredWeight& weight, const FindTensor& find,
                                                     std::vector<std::string>& names);
 
   Status read(std::int64_t begin, std::span<float> into) const override;

@@ -271,8 +271,9 @@ void read_quantization(Keys& keys) {
     read_bitsandbytes(keys, quantization);
   else if (method == "fp8")
     read_fp8(keys, quantization);
-  else
-    keys.unsupported(str("quantization_config.quant_method is '", method, "', neither bitsandbytes nor fp8"));
+  else if (method != "mxfp4")
+    keys.unsupported(
+        str("quantization_config.quant_method is '", method, "', neither bitsandbytes, fp8 nor mxfp4"));
   keys.take(quantization);
 }
 
@@ -286,6 +287,7 @@ kernels::WeightFormat quantization_in_hf_config(const std::string& text) {
   if (!given.is_object()) return full;
   Keys keys(given);
   if (keys.text({"quant_method"}, "") == "fp8") return fp8_block;
+  if (keys.text({"quant_method"}, "") == "mxfp4") return mxfp4;
   if (keys.flag("load_in_8bit", false)) return int8;
   if (!keys.flag("load_in_4bit", false)) return full;
   // BLOOM's rows are in another order here, which groups of scales would not survive; their values do.

@@ -11,7 +11,7 @@
 #include "family/family.h"
 #include "folder_files.h"
 #include "gguf/read/model_file.h"
-#include "hf/stored_matrix.h"
+#include "hf/stored_forms.h"
 #include <strata/runtime/config/strict_json.h>
 #include <strata/text/model_files.h>
 
@@ -236,8 +236,34 @@ Result<bool> HfFolder::are_equal(const TensorLocation& one, const TensorLocation
   return true;
 }
 
+namespace {
+
+/// What a tensor of a matrix, or of those of all experts, stands for. Its shape and layout become those of
+/// quantized matrices, which are [out, in] also where the family has transposed ones.
+detail::StoredWeight quantized_weight(HfTensor& tensor) {
+  using Layout = HfTensor::Layout;
+  const bool in_turn = tensor.layout == Layout::stack_in_turn,
+             transposed =
+                 in_turn || tensor.layout == Layout::transposed || tensor.layout == Layout::stack_transposed;
+  const std::size_t last = tensor.shape.size() - 1;
+  if (transposed) {
+    std::swap(tensor.shape[last - 1], tensor.shape[last]);
+    tensor.layout = Layout::rows;
+  }
+  const auto rows = static_cast<std::int64_t>(tensor.shape[last - 1]);
+  kernels::QuantizedMatrix shape = {
+      kernels::WeightFormat::full, static_cast<std::int64_t>(tensor.shape[last]), {rows}};
+  if (last == 2) {
+    shape.count = static_cast<std::int64_t>(tensor.shape[0]);
+    shape.align = kernels::QuantizedMatrix::kExpertAlign;
+  }
+  if (in_turn) shape.rows_of = {rows / 2, rows / 2};
+  return {tensor.name, shape, in_turn};
+}
+
+}  // namespace
+
 // Opens the matrices that are quantized, and returns the names of all tensors that belong to them.
-// bitsandbytes stores [out, in] where the family has the transposed matrix.
 std::set<std::string, std::less<>> HfFolder::open_quantized(const std::function<void(std::string)>& problem) {
   const auto find = [&](const std::string& name) {
     for (const auto& file : files_)
@@ -245,27 +271,21 @@ std::set<std::string, std::less<>> HfFolder::open_quantized(const std::function<
         return detail::StoredTensor{file.get(), entry};
     return detail::StoredTensor{};
   };
+  const bool only_experts = detail::family_of(config_).hf.only_experts_quantized;
   std::set<std::string, std::less<>> names;
   std::set<kernels::WeightFormat> formats;
   bool by_head = false;
   for (HfTensor& tensor : tensors_) {
-    const SafetensorsEntry* const entry = find(tensor.name).entry;
     const bool is_quantizable = tensor.param.starts_with("layers.") && tensor.shape.size() >= 2 &&
-                                (tensor.is_linear || tensor.of_experts);
+                                ((tensor.is_linear && !only_experts) || tensor.of_experts);
     if (!is_quantizable) continue;
-    const detail::StoredForm* const form =
-        entry == nullptr || tensor.shape.size() != 2 ? nullptr : detail::stored_form_of(entry->dtype);
+    const detail::StoredForm* const form = detail::stored_form_of(tensor.name, find);
     if (form == nullptr) {
       formats.insert(kernels::WeightFormat::full);
       continue;
     }
-    if (tensor.layout == HfTensor::Layout::transposed) {
-      std::swap(tensor.shape[0], tensor.shape[1]);
-      tensor.layout = HfTensor::Layout::rows;
-    }
     std::vector<std::string> of_matrix;
-    auto opened = form->open(tensor.name, static_cast<std::int64_t>(tensor.shape[0]),
-                             static_cast<std::int64_t>(tensor.shape[1]), find, of_matrix);
+    auto opened = form->open(quantized_weight(tensor), find, of_matrix);
     names.insert(of_matrix.begin(), of_matrix.end());
     if (!opened.has_value()) {
       problem(std::string(opened.status().message()));
@@ -301,13 +321,18 @@ Status HfFolder::locate_tensors(bool must_be_complete) {
         problems.add(str(entry.name, " is in two files"));
     }
   std::set<std::string, std::less<>> expected = of_quantized;
-  for (const auto& [name, matrix] : quantized_) locations_.at(name).quantized = matrix.get();
+  // A form of files may have no tensor of the matrix's own name.
+  for (const auto& [name, matrix] : quantized_) {
+    TensorLocation& location = locations_[name];
+    location.name = name;
+    location.quantized = matrix.get();
+  }
   const auto expect = [&](const std::string& name, const std::vector<std::uint64_t>& shape) {
     expected.insert(name);
     const auto at = locations_.find(name);
     if (at == locations_.end()) {
       if (must_be_complete) problems.add(str(name, " is missing"));
-    } else if (at->second.entry->shape != shape && of_quantized.count(name) == 0) {
+    } else if (of_quantized.count(name) == 0 && at->second.entry->shape != shape) {
       problems.add(str(name, " has the shape ", detail::shape_text(at->second.entry->shape),
                        ", but the model needs ", detail::shape_text(shape)));
     }

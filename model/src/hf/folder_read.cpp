@@ -99,12 +99,18 @@ Result<bool> HfFolder::read_quantized(std::string_view param, const kernels::Qua
   std::map<std::int64_t, const HfTensor*> parts;  // keyed by first row
   for (const HfTensor& tensor : tensors_)
     if (tensor.param == param) parts[tensor.first_row] = &tensor;
+  if (const auto whole = parts.size() == 1 ? quantized_.find(parts.begin()->second->name) : quantized_.end();
+      whole != quantized_.end() && whole->second->matrix() == matrix && whole->second->has_bytes() &&
+      parts.begin()->second->layout == HfTensor::Layout::rows) {
+    STRATA_TRY(whole->second->read_bytes(offset, into));
+    return true;
+  }
   const auto of_matrix = static_cast<std::int64_t>(matrix.n_parts());
   if (std::ssize(parts) != matrix.count * of_matrix) return false;
   std::int64_t index = 0;
   for (const auto& [row, tensor] : parts) {
     const auto found = quantized_.find(tensor->name);
-    if (found == quantized_.end() || tensor->layout != HfTensor::Layout::rows ||
+    if (found == quantized_.end() || tensor->shape.size() != 2 || tensor->layout != HfTensor::Layout::rows ||
         found->second->format() != matrix.format || !found->second->has_bytes() ||
         static_cast<std::int64_t>(tensor->shape[0]) !=
             matrix.rows_of[static_cast<std::size_t>(index++ % of_matrix)] ||

@@ -26,14 +26,20 @@ Result<StoredTensor> expect_matrix(const std::string& name, std::string_view dty
 
 }  // namespace
 
-Result<std::unique_ptr<StoredMatrix>> Fp8Matrix::open(const std::string& weight, std::int64_t rows,
-                                                      std::int64_t columns, const FindTensor& find,
+bool Fp8Matrix::is_one(const std::string& weight, const FindTensor& find) {
+  const StoredTensor values = find(weight);
+  return values.entry != nullptr && values.entry->dtype == "F8_E4M3" && values.entry->shape.size() == 2;
+}
+
+Result<std::unique_ptr<StoredMatrix>> Fp8Matrix::open(const StoredWeight& weight, const FindTensor& find,
                                                       std::vector<std::string>& names) {
+  const std::int64_t rows = weight.shape.rows(), columns = weight.shape.columns;
   std::unique_ptr<Fp8Matrix> made(new Fp8Matrix({kernels::WeightFormat::fp8_block, columns, {rows}}));
   const kernels::QuantizedPart part = made->matrix_.part(0);
-  STRATA_TRY_ASSIGN(made->values_, expect_matrix(weight, "F8_E4M3", rows, columns, find, names));
-  STRATA_TRY_ASSIGN(made->scales_, expect_matrix(weight + "_scale_inv", "F32", part.blocks / part.line_blocks,
-                                                 part.line_blocks, find, names));
+  STRATA_TRY_ASSIGN(made->values_, expect_matrix(weight.name, "F8_E4M3", rows, columns, find, names));
+  STRATA_TRY_ASSIGN(made->scales_,
+                    expect_matrix(weight.name + "_scale_inv", "F32", part.blocks / part.line_blocks,
+                                  part.line_blocks, find, names));
   return std::unique_ptr<StoredMatrix>(std::move(made));
 }
 

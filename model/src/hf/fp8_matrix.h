@@ -8,9 +8,8 @@ namespace strata::detail {
 /// `weight_scale_inv` in f32 [rows / 128, columns / 128], rounded up, by which the tiles are multiplied.
 class Fp8Matrix final : public StoredMatrix {
  public:
-  static bool is_one(std::string_view dtype) noexcept { return dtype == "F8_E4M3"; }
-  static Result<std::unique_ptr<StoredMatrix>> open(const std::string& weight, std::int64_t rows,
-                                                    std::int64_t columns, const FindTensor& find,
+  static bool is_one(const std::string& weight, const FindTensor& find);
+  static Result<std::unique_ptr<StoredMatrix>> open(const StoredWeight& weight, const FindTensor& find,
                                                     std::vector<std::string>& names);
 
   Status read(std::int64_t begin, std::span<float> into) const override;

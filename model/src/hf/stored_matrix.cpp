@@ -1,32 +1,10 @@
 #include "hf/stored_matrix.h"
 
-#include <algorithm>
-#include <array>
-
 #include <strata/runtime/str.h>
 
 #include "folder_files.h"
-#include "hf/bnb_matrix.h"
-#include "hf/fp8_matrix.h"
 
 namespace strata::detail {
-namespace {
-
-constexpr std::array kForms = {
-    StoredForm{"bitsandbytes", &BnbMatrix::is_one, &BnbMatrix::open},
-    StoredForm{"fp8", &Fp8Matrix::is_one, &Fp8Matrix::open},
-};
-
-}  // namespace
-
-std::span<const StoredForm> stored_forms() noexcept { return kForms; }
-
-const StoredForm* stored_form_of(std::string_view dtype) noexcept {
-  const auto found =
-      std::find_if(kForms.begin(), kForms.end(), [&](const StoredForm& form) { return form.is_one(dtype); });
-  return found == kForms.end() ? nullptr : &*found;
-}
-
 Status wrong_tensor(const std::string& name, const std::string& is, const std::string& must_be) {
   return Status::error(Code::corrupt, str(name, " is ", is, "; it must be ", must_be));
 }

@@ -24,7 +24,14 @@ struct StoredTensor {
 /// Finds a tensor of the folder; its entry is null if there is none.
 using FindTensor = std::function<StoredTensor(const std::string& name)>;
 
-/// A matrix [rows, columns] that is quantized in a folder: several tensors, whose names begin alike.
+/// A matrix, or those of all experts of a layer, that a model reads.
+struct StoredWeight {
+  std::string name;                ///< its tensor's in a folder that is not quantized
+  kernels::QuantizedMatrix shape;  ///< in any format
+  bool rows_in_turn = false;       ///< the rows of its two parts are in turn in a folder
+};
+
+/// A matrix that is quantized in a folder: several tensors, whose names begin alike.
 class StoredMatrix {
  public:
   virtual ~StoredMatrix() = default;
@@ -32,34 +39,19 @@ class StoredMatrix {
   StoredMatrix& operator=(const StoredMatrix&) = delete;
 
   kernels::WeightFormat format() const noexcept { return matrix_.format; }
+  /// What read_bytes() reads.
+  const kernels::QuantizedMatrix& matrix() const noexcept { return matrix_; }
   /// Reads values [begin, begin + into.size()). Errors: `io_error`.
   virtual Status read(std::int64_t begin, std::span<float> into) const = 0;
   /// Whether read_bytes() has them: some forms of files have scales that the format cannot hold.
   virtual bool has_bytes() const noexcept { return true; }
-  /// Reads bytes [begin, begin + into.size()) of the matrix as kernels::QuantizedMatrix with one part has
-  /// them.
+  /// Reads bytes [begin, begin + into.size()) of the quantized matrix.
   virtual Status read_bytes(std::int64_t begin, std::span<std::byte> into) const = 0;
 
  protected:
   explicit StoredMatrix(const kernels::QuantizedMatrix& matrix) : matrix_(matrix) {}
   kernels::QuantizedMatrix matrix_;
 };
-
-/// A way of storing quantized matrices in folders.
-struct StoredForm {
-  std::string_view method;  ///< quantization_config.quant_method
-  /// Whether a tensor of this dtype (as in the file) is the values of such a matrix.
-  bool (*is_one)(std::string_view dtype) noexcept;
-  /// The matrix whose values are the tensor `weight`. `names` gets the names of all its tensors. Errors:
-  /// `unsupported` for another quantization, `corrupt` for tensors that do not belong together; by name, with
-  /// both numbers.
-  Result<std::unique_ptr<StoredMatrix>> (*open)(const std::string& weight, std::int64_t rows,
-                                                std::int64_t columns, const FindTensor& find,
-                                                std::vector<std::string>& names);
-};
-std::span<const StoredForm> stored_forms() noexcept;
-/// The form whose values have this dtype; null if there is none.
-const StoredForm* stored_form_of(std::string_view dtype) noexcept;
 
 // What the forms share.
 Status wrong_tensor(const std::string& name, const std::string& is, const std::string& must_be);

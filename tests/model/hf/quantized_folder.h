@@ -28,8 +28,8 @@ std::string bytes_of(std::span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
-/// A folder with random values, whose matrices bitsandbytes has quantized, or which are in tiles of FP8:
-/// written from strata's own quantization.
+/// A folder with random values, whose matrices bitsandbytes has quantized, or which are in tiles of FP8 or in
+/// MXFP4: written from strata's own quantization.
 class QuantizedFolder {
  public:
   QuantizedFolder(const DecoderConfig& config, kernels::WeightFormat format) : config_(config) {
@@ -37,8 +37,10 @@ class QuantizedFolder {
       std::vector<float> values(static_cast<std::size_t>(tensor.n_elems()));
       const Rng rng(tensors.size(), 1);
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.1f * rng.normal(i);
-      if (tensor.shape.size() == 2 && tensor.param.starts_with("layers.") &&
-          (tensor.is_linear || tensor.of_experts))
+      if (format == kernels::WeightFormat::mxfp4 && tensor.of_experts)
+        quantize_stack(tensor, values);
+      else if (format != kernels::WeightFormat::mxfp4 && tensor.shape.size() == 2 &&
+               tensor.param.starts_with("layers.") && (tensor.is_linear || tensor.of_experts))
         quantize(tensor, values, format);
       else
         tensors[tensor.name] = {"F32", tensor.shape, bytes_of(std::span<const float>(values))};
@@ -63,6 +65,24 @@ class QuantizedFolder {
       R"({"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4"})";
 
  private:
+  /// Rows are outputs, where the tensor has inputs.
+  void quantize_stack(const HfTensor& tensor, const std::vector<float>& values) {
+    const std::uint64_t experts = tensor.shape[0], columns = tensor.shape[1], rows = tensor.shape[2];
+    const kernels::QuantizedMatrix matrix = {kernels::WeightFormat::mxfp4,
+                                             static_cast<std::int64_t>(columns),
+                                             {static_cast<std::int64_t>(experts * rows)}};
+    const kernels::QuantizedPart part = matrix.part(0);
+    std::string bytes(static_cast<std::size_t>(matrix.bytes()), '\0');
+    kernels::quantize_matrix(matrix, values, std::as_writable_bytes(std::span(bytes)),
+                             *must(ThreadPool::create(1)));
+    tensors[tensor.name + "_blocks"] = {
+        "U8", {experts, rows, columns / 32, 16}, bytes.substr(0, static_cast<std::size_t>(part.value_bytes))};
+    tensors[tensor.name + "_scales"] = {
+        "U8",
+        {experts, rows, columns / 32},
+        bytes.substr(static_cast<std::size_t>(part.scales), static_cast<std::size_t>(part.blocks))};
+    quantization = R"({"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]})";
+  }
   void quantize(const HfTensor& tensor, const std::vector<float>& values, kernels::WeightFormat format) {
     const bool transposed = tensor.layout == HfTensor::Layout::transposed;  // stored as [out, in]
     const auto rows = static_cast<std::int64_t>(tensor.shape[transposed ? 1 : 0]),

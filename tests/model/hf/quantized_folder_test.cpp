@@ -44,6 +44,7 @@ DecoderConfig small_config_of(std::string_view family) {
 /// Extents that end within a tile of FP8.
 DecoderConfig config_of(std::string_view family, WeightFormat format) {
   DecoderConfig c = small_config_of(family);
+  if (format == mxfp4) c.ffn = 96;
   if (format != fp8_block) return c;
   c.hidden = 192;
   c.head_dim = 48;
@@ -105,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, QuantizedFolderTest,
                          ::testing::Values(std::pair{"llama", nf4}, std::pair{"llama", nf4_dq},
                                            std::pair{"llama", int8}, std::pair{"gpt2", nf4_dq},
                                            std::pair{"qwen3_moe", nf4}, std::pair{"qwen3", fp8_block},
-                                           std::pair{"qwen3_moe", fp8_block}),
+                                           std::pair{"qwen3_moe", fp8_block}, std::pair{"gpt_oss", mxfp4}),
                          [](const auto& test) {
                            std::string name = str(test.param.first, "_", to_string(test.param.second));
                            std::replace(name.begin(), name.end(), '-', '_');
@@ -177,9 +178,10 @@ TEST(QuantizedFolderErrorsTest, WhatIsDamagedOrNotSupportedIsNamed) {
                             f.tensors[q + ".quant_state.bitsandbytes__fp4"] = {"U8", {2}, "{}"};
                           }),
               HasSubstr(q + " is quantized to fp4, which is not supported; nf4 is"));
-  EXPECT_THAT(error_after(nf4, [&](QuantizedFolder& f) { f.quantization = R"({"quant_method": "gptq"})"; }),
-              HasSubstr("quantization_config.quant_method is 'gptq', neither bitsandbytes nor fp8, which is "
-                        "not supported"));
+  EXPECT_THAT(
+      error_after(nf4, [&](QuantizedFolder& f) { f.quantization = R"({"quant_method": "gptq"})"; }),
+      HasSubstr("quantization_config.quant_method is 'gptq', neither bitsandbytes, fp8 nor mxfp4, which is "
+                "not supported"));
   EXPECT_THAT(error_after(nf4,
                           [&](QuantizedFolder& f) {
                             f.quantization = R"({"quant_method": "bitsandbytes", "load_in_4bit": true})";
@@ -190,6 +192,51 @@ TEST(QuantizedFolderErrorsTest, WhatIsDamagedOrNotSupportedIsNamed) {
                             f.tensors["model.extra.absmax"] = {"F32", {1}, "abcd"};
                           }),
               HasSubstr("model.extra.absmax is not a tensor of this model"));
+}
+
+// gpt-oss: the rows of gates and ups are in turn, [experts, rows, columns / 32, 16].
+TEST(QuantizedFolderErrorsTest, RowsOfMxfp4MoveAsTheyAre) {
+  const DecoderConfig config = config_of("gpt_oss", mxfp4);
+  const std::int64_t rows = 2 * 96, columns = 64, experts = config.experts.n;
+  QuantizedFolder written(config, mxfp4);
+  const std::string name = "model.layers.1.mlp.experts.gate_up_proj";
+  const QuantizedMatrix file = {mxfp4, columns, {experts * rows}};
+  std::vector<std::byte> bytes(static_cast<std::size_t>(file.bytes()));
+  const std::string &blocks = written.tensors[name + "_blocks"].bytes,
+                    &scales = written.tensors[name + "_scales"].bytes;
+  std::memcpy(bytes.data(), blocks.data(), blocks.size());
+  std::memcpy(bytes.data() + file.part(0).scales, scales.data(), scales.size());
+  std::vector<float> of_file(static_cast<std::size_t>(file.n_elems())), got(of_file.size());
+  kernels::dequantize_matrix(file, bytes, 0, of_file);
+  must(written.open()->read("layers.1.experts_in.weight", got));
+  for (std::int64_t e = 0; e < experts; ++e)
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t from = row < rows / 2 ? 2 * row : 2 * (row - rows / 2) + 1;
+      ASSERT_TRUE(std::equal(got.begin() + (e * rows + row) * columns,
+                             got.begin() + (e * rows + row + 1) * columns,
+                             of_file.begin() + (e * rows + from) * columns))
+          << "expert " << e << ", row " << row;
+    }
+}
+
+TEST(QuantizedFolderErrorsTest, WhatIsDamagedInMxfp4IsNamed) {
+  const std::string down = "model.layers.0.mlp.experts.down_proj";
+  const auto error_after = [&](DecoderConfig config, const auto& change) {
+    QuantizedFolder folder(config, mxfp4);
+    change(folder);
+    return folder.error_text();
+  };
+  const DecoderConfig config = config_of("gpt_oss", mxfp4);
+  EXPECT_THAT(error_after(config, [&](QuantizedFolder& f) { f.tensors.erase(down + "_scales"); }),
+              HasSubstr(down + "_scales is missing"));
+  EXPECT_THAT(
+      error_after(config, [&](QuantizedFolder& f) { f.tensors.erase(down + "_blocks"); }),
+      AllOf(HasSubstr(down + " is missing"), HasSubstr(down + "_scales is not a tensor of this model")));
+  EXPECT_THAT(error_after(config,
+                          [&](QuantizedFolder& f) {
+                            f.tensors[down + "_scales"] = {"U8", {7}, "1234567"};
+                          }),
+              HasSubstr(down + "_scales is U8 [7]; it must be U8 with "));
 }
 
 TEST(QuantizedFolderErrorsTest, WhatIsDamagedInTilesOfFp8IsNamed) {

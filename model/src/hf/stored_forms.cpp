@@ -1,0 +1,27 @@
+#include "hf/stored_forms.h"
+
+#include <algorithm>
+#include <array>
+
+#include "hf/bnb_matrix.h"
+#include "hf/fp8_matrix.h"
+#include "hf/mxfp4_stack.h"
+
+namespace strata::detail {
+namespace {
+
+constexpr std::array kForms = {
+    StoredForm{&BnbMatrix::is_one, &BnbMatrix::open},
+    StoredForm{&Fp8Matrix::is_one, &Fp8Matrix::open},
+    StoredForm{&Mxfp4Stack::is_one, &Mxfp4Stack::open},
+};
+
+}  // namespace
+
+const StoredForm* stored_form_of(const std::string& weight, const FindTensor& find) {
+  const auto found = std::find_if(kForms.begin(), kForms.end(),
+                                  [&](const StoredForm& form) { return form.is_one(weight, find); });
+  return found == kForms.end() ? nullptr : &*found;
+}
+
+}  // namespace strata::detail
