@@ -117,6 +117,7 @@ Result<bool> HfFolder::read_quantized(std::string_view param, const kernels::Qua
         static_cast<std::int64_t>(tensor->shape[1]) != matrix.columns)
       return false;
   }
+  std::fill(into.begin(), into.end(), std::byte{0});  // also what is between matrices
   const std::int64_t end = offset + std::ssize(into);
   index = 0;
   for (const auto& [row, tensor] : parts) {

@@ -83,7 +83,8 @@ TEST_P(QuantizedFolderTest, ReadsTheQuantizedMatricesAsTheyAre) {
   EXPECT_EQ(folder->quantized_to(), format);
   EXPECT_EQ(quantization_in_hf_config(folder->config_text()), format);
   for (const auto& [param, matrix] : quantized_matrices(config, format)) {
-    std::vector<std::byte> bytes(static_cast<std::size_t>(matrix.bytes())), pieces(bytes.size());
+    std::vector<std::byte> bytes(static_cast<std::size_t>(matrix.bytes())),
+        pieces(bytes.size(), std::byte{0xCB});
     ASSERT_TRUE(must(folder->read_quantized(param, matrix, 0, bytes))) << param;
     for (std::size_t at = 0; at < pieces.size(); at += 1000)
       ASSERT_TRUE(must(folder->read_quantized(
