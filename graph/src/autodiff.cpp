@@ -20,6 +20,8 @@ void VjpContext::accumulate_grad(ValueId value, ValueId grad) {
   ValueInfo info = program_.value(value);
   info.name = "d(" + info.name + ")";
   info.kind = ValueKind::activation;
+  info.dtype =
+      program_.value(grad).dtype;  // which may be another one: that of an f32 result of 16-bit operands
   const ValueId sum = program_.add_value(std::move(info));
   grads_.resize(program_.values.size(), kNoValue);
   program_.code.push_back(

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/graph/op_attrs.h>
 #include <strata/graph/op_list.h>
 #include <strata/graph/ops.h>
 
@@ -79,6 +80,37 @@ TEST(AutodiffTest, AValueReadTwiceGetsTheSumOfBothGradients) {
   EXPECT_THAT(backward_of(program),
               HasSubstr("2 add(cross_entropy_backward.dlogits, gelu_backward.dx) -> d(.linear.y):[4, 5]\n"
                         "3 linear_backward_weight(d(.linear.y), x, w)"));
+}
+
+// A layer's gradient depends on the sums of all layers, and is added to that of its choices in the dtype of
+// what computed the logits.
+TEST(AutodiffTest, LossesOfRoutersReachEveryLayerThroughTheirSums) {
+  Builder b(DType::bf16);
+  const Value targets = b.input("targets", {4}, DType::i32), factor = b.input("loss_factor", {1}, DType::f32);
+  Value x = b.embedding(b.input("ids", {4}, DType::i32), b.param("table", {7, 5}, {})), sums;
+  for (const std::string layer : {"0", "1"}) {
+    const Value logits = b.linear_f32(x, b.param("router" + layer, {6, 5}, {}));
+    const Routed routed = b.router_top_k(logits, 2, {});
+    const RoutedRows rows = b.route_rows(routed, 6);
+    sums = b.router_sums(logits, rows, sums);
+    const Value in = b.expert_linear(b.gather_rows(x, rows, 2), b.param("in" + layer, {6, 8, 5}, {}), rows);
+    const Value out = b.expert_gate(in, routed.weights, rows.source, {});
+    x = b.sum_rows(b.expert_linear(out, b.param("out" + layer, {6, 5, 4}, {}), rows), rows, 2);
+  }
+  const Value loss = b.linear_cross_entropy(x, b.param("head", {7, 5}, {}), targets);
+  const AddedLosses added = b.router_losses(sums, {.rows = 8, .aux_coef = 0.5f}, factor);
+  const Program program = must(derive_backward(
+      must(b.finish({{"loss", b.add(loss, added.zero)}, {"routers", added.losses}})), "loss"));
+  std::vector<ValueId> slopes;
+  for (const Instr& instr : program.code) {
+    if (instr.op == Op::router_losses_backward) slopes.push_back(instr.out[0]);
+    if (instr.op != Op::router_sums_backward) continue;
+    slopes.push_back(instr.in[1]);
+    EXPECT_EQ(program.value(instr.out[0]).dtype, DType::bf16);
+  }
+  EXPECT_EQ(slopes, std::vector<ValueId>(3, slopes.front()));
+  EXPECT_THAT(backward_of(program),
+              HasSubstr("add(router_sums_backward.dlogits, router_top_k_backward.dlogits)"));
 }
 
 // The gradient of the residual path is added in the norm's backward, without a pass over memory of its own.

@@ -88,6 +88,15 @@ TEST(BuilderTest, EveryOpRefusesShapesAndDtypesThatDoNotMatch) {
   EXPECT_TRUE(refuses([&](Builder& b, Value x, Value, Value) {
     b.expert_gate(x, routed(b, x).weights, b.route_rows(routed(b, x), 6).source, {});
   }));
+  EXPECT_TRUE(refuses(
+      [&](Builder& b, Value x, Value, Value) { b.router_sums(x, b.route_rows(routed(b, x), 6), x); }));
+  EXPECT_TRUE(refuses([&](Builder& b, Value x, Value, Value) {
+    b.router_losses(b.router_sums(x, b.route_rows(routed(b, x), 6)), {.rows = 0});
+  }));
+  EXPECT_FALSE(refuses([&](Builder& b, Value x, Value, Value) {
+    const Value sums = b.router_sums(x, b.route_rows(routed(b, x), 6));
+    b.router_losses(b.router_sums(x, b.route_rows(routed(b, x), 6), sums), {.rows = 8});
+  }));
   EXPECT_FALSE(refuses([&](Builder& b, Value x, Value, Value) {
     const Routed chosen = routed(b, x);
     const RoutedRows rows = b.route_rows(chosen, 6);

@@ -37,13 +37,20 @@ def limits_of(family, dtype):
     return {name: limit and limit * WIDER.get((family, name), 1) for name, limit in LIMITS[dtype].items()}
 
 
-def run_probe(case_folder, rows, out, steps, args):
+def router_options(config):
+    """The probe's options for the losses of routers that a config asks for."""
+    aux = config.get("router_aux_loss_coef", 0.0) if config.get("output_router_logits") else 0.0
+    return ["--router-aux", str(aux), "--router-z", str(config.get("router_z_loss_coef", 0.0))]
+
+
+def run_probe(case_folder, rows, out, steps, args, config=None):
     """Runs the probe and returns how it computes bfloat16 GEMMs; raises ValueError with what went wrong."""
     out.mkdir()
     command = [str(args.probe), str(case_folder / "hf"), str(case_folder / f"{rows}.safetensors"), str(out)]
     command += ["--steps", str(steps), "--lr", str(args.lr), "--dtype", args.dtype] + ["--widened"] * args.widened
     command += ["--adapter", str(args.adapter)] if getattr(args, "adapter", None) else []
     command += ["--pissa"] * getattr(args, "pissa", False)
+    command += router_options(config or {})
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
@@ -62,7 +69,7 @@ def run_seeds(case, rows, scratch, args, row):
         folder, out = scratch / f"{case.name}-{seed}", scratch / f"{case.name}-{seed}-{rows}-out"
         if not folder.exists():
             make_folders.make_case(case, folder, seed, args.own, of_bf16=args.dtype == "bf16")
-        row["bf16_gemm"] = run_probe(folder, rows, out, 0 if done else args.steps, args)
+        row["bf16_gemm"] = run_probe(folder, rows, out, 0 if done else args.steps, args, case.config)
         done.append((folder / "hf", folder / f"{rows}.safetensors", out))
     return done
 

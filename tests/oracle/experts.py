@@ -22,6 +22,9 @@ class Mixture:
         if self.renormalize is None:
             self.renormalize = config.get("norm_topk_prob", False)
         step, dense = config.get("decoder_sparse_step", 1), config.get("mlp_only_layers") or ()
+        # Coefficients of losses of routers. transformers knows the first one alone.
+        self.router_aux = config.get("router_aux_loss_coef", 0.0) if config.get("output_router_logits") else 0.0
+        self.router_z = config.get("router_z_loss_coef", 0.0)
         self.mixtures = [n for n in range(self.layers) if (n + 1) % step == 0 and n not in dense]
 
     def expert_shapes(self, h, f):
@@ -47,10 +50,24 @@ class Mixture:
         gate, up, down = (at + part for part in self.parts)
         return w.linear(self.gate(w.linear(x, gate, False)) * w.linear(x, up, False), down, False)
 
+    def logits(self, tensors, tokens, doc_start=None):
+        self._routed = []  # what the routers of this call see
+        return super().logits(tensors, tokens, doc_start)
+
+    def router_losses(self):
+        """Of all layers of the last call of logits(): the balance of experts as in Fedus et al. 2021, equations 4 to 6,
+        with one mean over the rows of all layers, and the z-loss of Zoph et al. 2022, equation 5."""
+        logits, chosen = (torch.cat([of.flatten(0, -2) for of in each]) for each in zip(*self._routed, strict=True))
+        shares = F.one_hot(chosen, self.n_experts).sum(-2).to(logits.dtype).mean(0)
+        aux = self.n_experts * (shares * logits.softmax(-1).mean(0)).sum()
+        return aux, logits.logsumexp(-1).square().mean()
+
     def expert_weights(self, logits):
         """[tokens, experts], 0 where an expert is not chosen."""
-        scores = logits.to(upcast_dtype(logits.dtype)).softmax(-1)
+        logits_in_full = logits.to(upcast_dtype(logits.dtype))
+        scores = logits_in_full.softmax(-1)
         best, experts = scores.topk(self.chosen, -1)
+        self._routed.append((logits_in_full, experts))
         if self.renormalize:
             best = best / best.sum(-1, keepdim=True)
         return torch.zeros_like(scores).scatter(-1, experts, best).to(logits.dtype)

@@ -42,6 +42,8 @@ class Family:
         """`found` under the names of files, where transformers' models stack tensors of experts."""
         return found
 
+    router_aux, router_z = 0.0, 0.0  # see experts.py
+
     def without_effect(self, name):
         """Mask of the elements of this tensor that do not affect the result, or None. A bias of the keys adds
         the same to all scores of a query, which cancels in softmax, unless RoPE rotates it."""

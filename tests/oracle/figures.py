@@ -151,7 +151,8 @@ def _compare_export(folder, truth, before, batch, row):
 
 def vars_of(family):
     """Everything that a family has read from its config."""
-    return {key: vars(value) if hasattr(value, "__dict__") else value for key, value in vars(family).items()}
+    found = {key: value for key, value in vars(family).items() if not key.startswith("_")}
+    return {key: vars(value) if hasattr(value, "__dict__") else value for key, value in found.items()}
 
 
 def _compare_transformers(folder, family, exported, batch, row):

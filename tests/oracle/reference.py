@@ -68,8 +68,16 @@ class Reference:
     def loss(self, batch):
         return mean_loss(self.logits(batch), batch[1])
 
+    def losses(self, batch):
+        """(the loss, what is differentiated): losses of routers are added to the gradient alone."""
+        loss, family = self.loss(batch), self.family
+        if not family.router_aux and not family.router_z:
+            return loss, loss
+        aux, z = family.router_losses()
+        return loss, loss + family.router_aux * aux + family.router_z * z
+
     def gradients(self, batch):
-        loss = self.loss(batch)
+        _, loss = self.losses(batch)
         return dict(zip(self.weights, torch.autograd.grad(loss, list(self.weights.values())), strict=True))
 
     def train(self, batches, steps, lr):
@@ -82,8 +90,8 @@ class Reference:
         losses = []
         for step in range(steps):
             optimizer.zero_grad()
-            loss = self.loss(batches[step])
-            loss.backward()
+            loss, differentiated = self.losses(batches[step])
+            differentiated.backward()
             torch.nn.utils.clip_grad_norm_(list(self.weights.values()), CLIP)
             optimizer.step()
             losses.append(loss.item())

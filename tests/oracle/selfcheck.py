@@ -25,6 +25,14 @@ def document_ends(starts):
     return list(zip(begins, begins[1:] + [len(starts)], strict=True))
 
 
+def router_losses(family, out):
+    """What the losses of routers add, by transformers' own auxiliary loss."""
+    added = family.router_aux * out.aux_loss if family.router_aux else 0.0
+    if family.router_z:
+        added += family.router_z * torch.cat(out.router_logits).logsumexp(-1).square().mean()
+    return added
+
+
 def check(folder):
     import transformers
 
@@ -34,10 +42,11 @@ def check(folder):
     model = transformers.AutoModelForCausalLM.from_pretrained(folder / "hf", dtype=torch.float64, attn_implementation="eager", **more)
     model.eval()
     batch = Batches(folder / "whole.safetensors")[0]
-    theirs = model(batch[0]).logits
+    out = model(batch[0])
+    theirs = out.logits
     logits = error(ours.logits(batch), theirs)
 
-    mean_loss(theirs, batch[1]).backward()
+    (mean_loss(theirs, batch[1]) + router_losses(ours.family, out)).backward()
     found = canonical(ours.family, {name: parameter.grad for name, parameter in model.named_parameters()})
     gradients = ours.gradients(batch)
     assert set(found) == set(gradients), sorted(set(found) ^ set(gradients))

@@ -87,6 +87,26 @@ void check_offload(const ConfigTree& tree, const TrainConfig& config, std::vecto
                            tree.entry("memory.nvme").origin, ")"));
 }
 
+void check_router_losses(const ConfigTree& tree, const TrainConfig& config,
+                         std::vector<std::string>& problems) {
+  for (const auto& [key, coef] : {std::pair{"train.router_aux", config.train.router_aux},
+                                  std::pair{"train.router_z", config.train.router_z}}) {
+    if (coef == 0) continue;
+    const auto refuse = [&](const std::string& why) {
+      problems.push_back(str(set_by(tree, key), " = ", coef, ", but ", why));
+    };
+    if (!has_softmax_routers(decoder_config(config)))
+      refuse(str("the model has no routers with a softmax: model.family is ", config.model.family, " (",
+                 tree.entry("model.family").origin, ")"));
+    if (config.train.objective != "lm")
+      refuse(str("train.objective is ", config.train.objective, " (", tree.entry("train.objective").origin,
+                 "), whose loss has no losses of routers"));
+    if (model_parallel(config).ranks() > 1)
+      refuse(str("ranks share the model (", to_string(model_parallel(config)),
+                 "), and these losses need all layers and tokens of a micro-batch"));
+  }
+}
+
 void check_training(const ConfigTree& tree, const TrainConfig& config, bool trains,
                     std::vector<std::string>& problems) {
   if (chosen_optimizer(config).momentum && config.optim.nesterov && config.optim.momentum == 0)
@@ -106,6 +126,7 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, bool trai
   if (base_format(config) != kernels::WeightFormat::full && config.train.fp8)
     problems.push_back(str(set_by(tree, "train.base"), " = ", config.train.base, ", but train.fp8 is true (",
                            tree.entry("train.fp8").origin, "); GEMMs have one of the two"));
+  if (trains) check_router_losses(tree, config, problems);
   detail::check_adapter(tree, config, problems);
   detail::check_galore(tree, config, trains, problems);
   if (const std::string& backend = config.train.attention_backend; backend != "auto")

@@ -45,6 +45,11 @@ DecoderConfig decoder_config(const TrainConfig& config) {
   return decoder;
 }
 
+RouterLosses router_losses(const TrainConfig& config) noexcept {
+  return {.aux_coef = static_cast<float>(config.train.router_aux),
+          .z_coef = static_cast<float>(config.train.router_z)};
+}
+
 DType compute_dtype(const TrainConfig& config) {
   return config.train.dtype == "bf16" ? DType::bf16 : config.train.dtype == "f16" ? DType::f16 : DType::f32;
 }

@@ -84,6 +84,7 @@ Result<std::string> ignored_settings_of(const std::string& file, const std::stri
 struct FolderModel {
   DecoderConfig decoder;
   std::string ignored_settings;  ///< training settings that strata does not implement
+  double router_aux = 0;         ///< the coefficient by which it asks for the loss that balances experts
   kernels::WeightFormat quantized = kernels::WeightFormat::full;
 };
 
@@ -105,7 +106,9 @@ Result<FolderModel> read_folder_model(const std::string& path, const std::string
                                                 : decoder_from_hf_config(*text);
   if (!config.has_value()) return config.status().annotate(path);
   STRATA_TRY_ASSIGN(std::string ignored_settings, ignored_settings_of(folder + "/config.json", *text));
-  return FolderModel{*std::move(config), std::move(ignored_settings), quantization_in_hf_config(*text)};
+  STRATA_TRY_ASSIGN(const double router_aux, router_aux_in_hf_config(*text));
+  return FolderModel{*std::move(config), std::move(ignored_settings), router_aux,
+                     quantization_in_hf_config(*text)};
 }
 
 std::vector<std::pair<std::string, std::string>> model_sizes(const DecoderConfig& config) {
@@ -256,12 +259,19 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
   STRATA_TRY(detail::add_implied_values(sources, tree));
   STRATA_TRY(detail::choose_run_length(sources, tree));
   std::optional<FolderModel> model;
+  std::string router_aux_by;
   if (const std::string from = tree.text("model.from"); !from.empty()) {
     const std::string path = model_config_path(tree, run);
     STRATA_TRY_ASSIGN(model, read_folder_model(path, from));
     sources.discovered.push_back({path, model_sizes(model->decoder)});
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
     STRATA_TRY(check_found(tree, sources.discovered.back()));
+    if (model->router_aux > 0 && tree.entry("train.router_aux").origin == "default" &&
+        tree.text("train.objective") == "lm") {
+      sources.discovered.push_back({path, {{"train.router_aux", str(model->router_aux)}}});
+      STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
+      router_aux_by = path;
+    }
   }
   // A run has taken what it needs from the folder into its own configuration.
   const std::string adapter = tree.text("adapter.from"), given_by = tree.entry("adapter.from").origin;
@@ -289,6 +299,7 @@ Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unles
     config.model.loaded = std::move(model->decoder);
     limit_open_length(tree, config);
     config.model.ignored_settings = std::move(model->ignored_settings);
+    config.model.router_aux_by = std::move(router_aux_by);
     if (config.model.loaded->scores && !objective_of(config).scores)
       return Status::error(Code::invalid,
                            str("model.from = ", config.model.from,

@@ -113,14 +113,18 @@ Status ProgramRunner::upload(const LoweredProgram& program) {
 }
 
 Status ProgramRunner::load_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index,
-                                 float divisor) {
+                                 const LossScaling& scaling) {
   for (std::int32_t k = 0; k < program.micro_batches; ++k) {
     STRATA_TRY_ASSIGN(const BatchView batch, open_inputs(program, k));
     const HostWaitScope waits(context_.backend().stall_meter(), StallCause::data);
     const RankProgress::UserCode in_source(context_.progress(), "the batch source");
     STRATA_TRY(source.fill(index + std::int64_t{k} * n_ranks(), batch));
-    if (const std::span<std::int32_t> into = batch["divisor"]; !into.empty())
-      std::memcpy(into.data(), &divisor, sizeof divisor);
+    const auto fill = [&](const char* name, float value) {
+      if (const std::span<std::int32_t> into = batch[name]; !into.empty())
+        std::memcpy(into.data(), &value, sizeof value);
+    };
+    fill("divisor", scaling.divisor);
+    fill("loss_factor", scaling.factor);
   }
   return upload(program);
 }
@@ -198,7 +202,8 @@ Status ProgramRunner::run_part(const TraineeStep& step, std::size_t number, std:
   const double share = static_cast<double>(part.micro_batches) / planned.micro_batches();
   auto divisor = static_cast<float>(counted);
   if (share != 1 || part.weight != 1) divisor = static_cast<float>(counted * share / part.weight);
-  divisor /= static_cast<float>(machine_.loss_scale(step.trainee).value);
+  const auto loss_scale = static_cast<float>(machine_.loss_scale(step.trainee).value);
+  const LossScaling scaling = {divisor / loss_scale, static_cast<float>(part.weight / share) * loss_scale};
   STRATA_TRY_ASSIGN(const std::int32_t left_out, passes_left_out(source, first, part));
   if (left_out > 0 && context_.has_data())
     std::fill_n(memory_.losses() + first_loss, part.micro_batches, 0.0f);
@@ -209,7 +214,7 @@ Status ProgramRunner::run_part(const TraineeStep& step, std::size_t number, std:
     const std::int32_t k = pass * program.micro_batches * n_ranks() + plan_.options.ranks.rank;
     if (progress != nullptr)
       progress->begin_micro_batch(k + 1, static_cast<std::int32_t>(program.code.size()));
-    STRATA_TRY(load_batch(program, source, first + k, divisor));
+    STRATA_TRY(load_batch(program, source, first + k, scaling));
     STRATA_TRY(executor_.run(program, {program.uses, *replay.schedule, true, number, pass, left_out}));
     STRATA_TRY(read_back_losses(program, first_loss + k));
     STRATA_TRY(read_back_outputs(
@@ -256,7 +261,7 @@ Status ProgramRunner::forward(std::string_view name, BatchSource& source, std::i
 Status ProgramRunner::run_forward(const Replay& replay, BatchSource& source, std::int64_t index) {
   const LoweredProgram& program = replay.program();
   activate(replay);
-  STRATA_TRY(load_batch(program, source, index, 1.0f));
+  STRATA_TRY(load_batch(program, source, index, {}));
   STRATA_TRY(run(replay));
   STRATA_TRY(read_back_outputs(program, 0));
   return await_read_back(memory_.outputs(), program.output_bytes);
@@ -305,7 +310,7 @@ Status ProgramRunner::run_refresh(const Replay& replay, BatchSource& source, con
   const std::int32_t grad_accum = context_.plan().options.grad_accum;
   const std::int64_t first = machine_.steps() * grad_accum;
   STRATA_TRY_ASSIGN(const double counted, counted_per(source, first, grad_accum));
-  STRATA_TRY(load_batch(program, source, first, static_cast<float>(counted)));
+  STRATA_TRY(load_batch(program, source, first, {static_cast<float>(counted)}));
   auto next = program.results.begin();
   const auto take_results = [&](std::size_t instr) -> Status {
     for (; next != program.results.end() && next->instr == instr; ++next)
@@ -354,7 +359,7 @@ Result<double> ProgramRunner::mean_loss(const Replay& eval, BatchSource& source,
   for (std::int64_t i = 0; i < n; i += n_ranks()) {
     activate(eval);
     // A rank without a micro-batch of its own computes the last one too, since all ranks run the program.
-    STRATA_TRY(load_batch(eval.program(), source, std::min(i + rank, n - 1), divisor));
+    STRATA_TRY(load_batch(eval.program(), source, std::min(i + rank, n - 1), {divisor}));
     STRATA_TRY(run(eval));
     STRATA_TRY(read_back_losses(eval.program(), rank));
     STRATA_TRY(read_back_outputs(eval.program(), 0));

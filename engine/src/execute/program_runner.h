@@ -92,7 +92,12 @@ class ProgramRunner {
                                                std::span<const std::int32_t> wanted);
   Result<BatchView> open_inputs(const LoweredProgram& program, std::int32_t micro_batch);
   Status upload(const LoweredProgram& program);
-  Status load_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index, float divisor);
+  /// What the engine fills of a micro-batch (NamedProgram).
+  struct LossScaling {
+    float divisor = 1, factor = 1;
+  };
+  Status load_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index,
+                    const LossScaling& scaling);
   Result<double> counted_per(BatchSource& source, std::int64_t index, std::int64_t n);
   Status read_back_losses(const LoweredProgram& program, std::int32_t first);
   Status read_back(std::byte* to, const std::byte* from, std::size_t bytes);

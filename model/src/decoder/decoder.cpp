@@ -1,11 +1,13 @@
 #include <strata/model/decoder.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
 #include <utility>
 
 #include <strata/graph/builder.h>
+#include <strata/graph/expert_attrs.h>
 #include <strata/kernels/values/expert_rules.h>
 #include <strata/runtime/float16.h>
 #include <strata/runtime/str.h>
@@ -25,13 +27,21 @@ class Recorder {
         residual_std_(kInitStd / std::sqrt(2.0f * static_cast<float>(c_.layers))),
         b_(compute) {}
 
-  Result<Program> run(DecoderHead head, DecoderRows rows) {
+  Result<Program> run(DecoderHead head, DecoderRows rows, const RouterLosses& routers) {
+    sums_routers_ = routers.any();
     const Value x = body(rows);
     if (head == DecoderHead::logits) return b_.finish({{"logits", logits(x)}});
     const Value targets = b_.input("targets", {rows_}, DType::i32);
     const Value divisor = b_.input("divisor", {1}, DType::f32);
     const auto [input, matrix] = head_of(x);
-    return b_.finish({{"loss", b_.linear_cross_entropy(input, matrix, targets, divisor, c_.logit_softcap)}});
+    const Value loss = b_.linear_cross_entropy(input, matrix, targets, divisor, c_.logit_softcap);
+    if (!sums_routers_) return b_.finish({{"loss", loss}});
+    const auto& layers = c_.experts.layers;
+    const RouterLossAttrs attrs = {.rows = rows_ * std::count(layers.begin(), layers.end(), true),
+                                   .aux_coef = routers.aux_coef,
+                                   .z_coef = routers.z_coef};
+    const AddedLosses added = b_.router_losses(router_sums_, attrs, b_.input("loss_factor", {1}, DType::f32));
+    return b_.finish({{"loss", b_.add(loss, added.zero)}, {kRouterLossesOutput, added.losses}});
   }
 
   Result<Program> run_with(DecoderRows rows, const RecordDecoderEnd& end) {
@@ -194,6 +204,7 @@ class Recorder {
     if (e.biases) logits = b_.router_bias(logits, bias(name + ".router", {e.n}));
     const Routed routed = b_.router_top_k(logits, k, e.rule);
     const RoutedRows rows = b_.route_rows(routed, n);
+    if (sums_routers_) router_sums_ = b_.router_sums(logits, rows, router_sums_);
     const Value in = weight(name + ".experts_in.weight", {e.n, 2 * e.ffn, c_.hidden}, kInitStd);
     const Value inner = b_.expert_linear(b_.gather_rows(x, rows, k), in, rows,
                                          e.biases ? bias(name + ".experts_in", {e.n, 2 * e.ffn}) : Value{});
@@ -237,6 +248,8 @@ class Recorder {
   const float residual_std_;
   std::optional<CacheShape> cache_;  // only in a program with a KV cache
   Value tokens_weight_;
+  bool sums_routers_ = false;            // for losses of routers
+  Value router_sums_;                    // the sums over the layers so far
   Value doc_start_, positions_, slots_;  // set if the model and the program use them
   std::array<Value, 2> angles_;  // the angles of full layers, and of sliding layers if they have their own
   Builder b_;
@@ -260,13 +273,24 @@ Status check_batch(const DecoderConfig& config, std::int64_t batch) {
   return Status::error(Code::invalid, str("a batch of ", batch, " sequences; it must be at least 1"));
 }
 
+Status check_router_losses(const DecoderConfig& config, DecoderHead head, const RouterLosses& routers) {
+  if (!routers.any()) return {};
+  const std::string asked =
+      str("losses of routers by coefficients of ", routers.aux_coef, " and ", routers.z_coef);
+  if (head != DecoderHead::loss)
+    return Status::error(Code::invalid, str(asked, " of a program without loss"));
+  if (has_softmax_routers(config)) return {};
+  return Status::error(Code::invalid, str(asked, ", but ", config.family, " has no routers with a softmax"));
+}
+
 }  // namespace
 
 Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, DecoderHead head,
-                               DecoderRows rows, DType compute) {
+                               DecoderRows rows, DType compute, const RouterLosses& routers) {
   STRATA_TRY(check_batch(config, batch));
   const DecoderConfig whole = with_derived_sizes(config);
-  return Recorder(whole, batch * whole.seq, compute).run(head, rows);
+  STRATA_TRY(check_router_losses(whole, head, routers));
+  return Recorder(whole, batch * whole.seq, compute).run(head, rows, routers);
 }
 
 Result<Program> record_decoder_with(const DecoderConfig& config, std::int64_t batch, DecoderRows rows,

@@ -136,6 +136,10 @@ float score_scale(const DecoderConfig& c) {
   return own ? 1 / std::sqrt(c.query_scalar) : 0;
 }
 
+bool has_softmax_routers(const DecoderConfig& c) {
+  return c.experts.n > 0 && c.experts.rule.score == kernels::RouterRule::Score::softmax;
+}
+
 DecoderConfig with_derived_sizes(DecoderConfig c) {
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.head_dim == 0 && c.heads > 0) c.head_dim = c.hidden / c.heads;

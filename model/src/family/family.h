@@ -76,6 +76,9 @@ struct HfFamily {
   bool has_factors = false;       ///< has keys of four factors, each of which is 1 without it
   HfExperts experts = HfExperts::none;
   bool only_experts_quantized = false;  ///< its releases have all other matrices in bf16, and so has a base
+  /// router_aux_loss_coef without the key, which has an effect if output_router_logits is true; 0: it has
+  /// none.
+  double router_aux = 0;
 };
 
 /// A family's architecture in llama.cpp: src/models/ there has a file for each, and conversion/ what its

@@ -202,8 +202,6 @@ void read_experts(Keys& k, DecoderConfig& c, detail::HfExperts how) {
     c.qkv_bias = k.flag("qkv_bias", c.qkv_bias);
   }
   if (k.find({"clip_qkv"}) != nullptr) k.unsupported("clip_qkv limits queries, keys and values");
-  // transformers adds the auxiliary loss only if it is asked for the logits of routers.
-  k.must_be("output_router_logits", false, false);
 }
 
 void read_llama(Keys& k, DecoderConfig& c) {

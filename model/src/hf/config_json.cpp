@@ -63,8 +63,7 @@ json experts_json(const DecoderConfig& c) {
   if (how == none) return json::object();
   const bool always_renormalizes = how == mixtral || how == gpt_oss;
   json j = {{always_renormalizes ? "num_local_experts" : "num_experts", e.n},
-            {"num_experts_per_tok", e.per_token},
-            {"output_router_logits", false}};
+            {"num_experts_per_tok", e.per_token}};
   if (!always_renormalizes) j["norm_topk_prob"] = e.rule.renormalize;
   if (how == gpt_oss)
     j.update({{"swiglu_limit", decimal(e.gate_limit)}, {"swiglu_alpha", decimal(e.gate_alpha)}});

@@ -7,6 +7,7 @@
 
 #include <strata/runtime/config/strict_json.h>
 
+#include "config_keys.h"
 #include "family/family.h"
 
 namespace strata {
@@ -37,6 +38,19 @@ Result<std::string> ignored_training_settings(const std::string& config_json) {
   for (const auto& [key, value] : asked)
     if (value > 0) text += str(text.empty() ? "" : ", ", key, " = ", value);
   return text;
+}
+
+Result<double> router_aux_in_hf_config(const std::string& config_json) {
+  STRATA_TRY_ASSIGN(const nlohmann::json root, detail::parse_strict_json(config_json));
+  if (!root.is_object()) return Status::error(Code::corrupt, "it is not an object");
+  detail::Keys keys(root);
+  const detail::Family* const family = detail::find_family(keys.text({"model_type"}, ""));
+  if (family == nullptr || family->hf.router_aux == 0 || !keys.flag("output_router_logits", false))
+    return 0.0;
+  const double coef = keys.number({"router_aux_loss_coef"}, family->hf.router_aux);
+  if (coef < 0) keys.unsupported(str("router_aux_loss_coef is ", coef, "; it must be 0 or more"));
+  STRATA_TRY(keys.status());
+  return coef;
 }
 
 }  // namespace strata

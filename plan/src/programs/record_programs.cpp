@@ -129,8 +129,10 @@ Result<Program> record_loss(const TrainConfig& config, AdapterUse use) {
     return with_trained_score(with_adapters(std::move(program), config, decoder_config(config)));
   }
   const DecoderRows rows = config.data.packing == "pack" ? DecoderRows::packed : DecoderRows::whole;
-  STRATA_TRY_ASSIGN(Program program, record_decoder(decoder_config(config), config.train.micro_batch,
-                                                    DecoderHead::loss, rows, compute_dtype(config)));
+  STRATA_TRY_ASSIGN(Program program,
+                    record_decoder(decoder_config(config), config.train.micro_batch, DecoderHead::loss, rows,
+                                   compute_dtype(config),
+                                   use == AdapterUse::training ? router_losses(config) : RouterLosses{}));
   // A rank knows its own rows alone.
   if (all_ranks(config) == 1) program = with_expert_rows(std::move(program));
   return with_adapters(std::move(program), config, decoder_config(config), use);
@@ -144,9 +146,10 @@ Result<Program> record_evaluation(const TrainConfig& config) {
 
 namespace {
 
-/// The program that is trained: that of the evaluation, unless it drops something out.
+/// The program that is trained: that of the evaluation, unless it drops something out or has losses of
+/// routers.
 Result<Program> training_forward(const TrainConfig& config, const Program& evaluation) {
-  if (!has_dropout(config)) return evaluation;
+  if (!has_dropout(config) && !router_losses(config).any()) return evaluation;
   return record_loss(config, AdapterUse::training);
 }
 

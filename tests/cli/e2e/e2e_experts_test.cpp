@@ -131,6 +131,59 @@ TEST_F(CliExpertsE2e, AdaptersOfExpertsAreTrainedMergedAndContinued) {
   ASSERT_EQ(on.exit_code, 0) << on.err;
 }
 
+TEST_F(CliExpertsE2e, LossesOfRoutersAreInTheMetricsAndTheLossStaysTheCrossEntropy) {
+  ASSERT_EQ(strata(run_of("plain")).exit_code, 0);
+  ASSERT_EQ(strata(run_of("both", {"train.router_aux=0.5", "train.router_z=0.01"})).exit_code, 0);
+  const nlohmann::json first = metrics("both")[0];
+  EXPECT_EQ(first["loss_bits"], metrics("plain")[0]["loss_bits"]);
+  EXPECT_NE(first["grad_norm"], metrics("plain")[0]["grad_norm"]);
+  EXPECT_FALSE(metrics("plain")[0].contains("router_aux"));
+  EXPECT_GE(first["router_aux"].get<double>(), 1.9) << "two of six experts, evenly";
+  EXPECT_LE(first["router_aux"].get<double>(), 6);
+  EXPECT_GT(first["router_z"].get<double>(), 0);
+  EXPECT_LT(metrics("both").back()["router_aux"], first["router_aux"]);
+  const Words order = {"train.router_aux=0.5", "train.router_z=0.01", "train.recompute=full",
+                       "offload.micro_batch_order=breadth_first"};
+  ASSERT_EQ(strata(run_of("again", order)).exit_code, 0);
+  EXPECT_EQ(digest("again"), digest("both"));
+  const ProgramResult dense =
+      strata(run_of("dense", {"model.family=llama", "model.experts=auto", "model.expert_ffn=auto",
+                              "model.shared_ffn=auto", "train.router_aux=0.5"}));
+  EXPECT_EQ(dense.exit_code, 2);
+  EXPECT_THAT(dense.err, HasSubstr("train.router_aux = 0.5, but the model has no routers with a softmax: "
+                                   "model.family is llama"));
+}
+
+TEST_F(CliExpertsE2e, AFolderThatAsksForLogitsOfRoutersTrainsWithItsCoefficient) {
+  ASSERT_EQ(strata(run_of("run", {"train.steps=1"})).exit_code, 0);
+  ASSERT_EQ(strata({"export", "run", "--out", "model"}).exit_code, 0);
+  nlohmann::json config = nlohmann::json::parse(read_all(file("model/config.json")));
+  config["output_router_logits"] = true;
+  config["router_aux_loss_coef"] = 0.25;
+  write("model/config.json", config.dump());
+  const auto tune = [&](const std::string& out, const Words& more) {
+    Words words = {
+        "train",     "--init",         "model", "--out", out, "train.steps=1", "data.train=train.txt",
+        "data.val=", "train.dtype=f32"};
+    words.insert(words.end(), more.begin(), more.end());
+    return strata(words);
+  };
+  const ProgramResult tuned = tune("tuned", {});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  EXPECT_THAT(tuned.out + tuned.err,
+              HasSubstr("model/config.json has output_router_logits = true: the load of "
+                        "experts is balanced with train.router_aux = 0.25"));
+  EXPECT_TRUE(metrics("tuned")[0].contains("router_aux"));
+  const ProgramResult without = tune("without", {"train.router_aux=0"});
+  ASSERT_EQ(without.exit_code, 0) << without.err;
+  EXPECT_EQ((without.out + without.err).find("output_router_logits"), std::string::npos);
+  EXPECT_FALSE(metrics("without")[0].contains("router_aux"));
+  ASSERT_EQ(strata({"export", "tuned", "--out", "exported"}).exit_code, 0);
+  const nlohmann::json exported = nlohmann::json::parse(read_all(file("exported/config.json")));
+  EXPECT_EQ(exported["output_router_logits"], true);
+  EXPECT_EQ(exported["router_aux_loss_coef"], 0.25);
+}
+
 TEST_F(CliExpertsE2e, ThePlanSaysWhatWorksForATokenAndRefusalsSayWhy) {
   Words plan = run_of("unused");
   plan[0] = "plan";

@@ -216,6 +216,15 @@ class ForwardReference {
     } else if (instr.op == Op::expert_gate) {
       out(0) = reference::gate_rows(in(0), in(1), instr.in[2] == kNoValue ? Vec{} : in(2),
                                     dim(instr.in[0], 1) / 2, instr.attrs.as<ExpertGateAttrs>().gate);
+    } else if (instr.op == Op::router_sums) {
+      out(0) = reference::router_sums(in(0), in(1), dim(instr.in[0], 1));
+      if (instr.in[2] != kNoValue) out(0) = reference::add(out(0), in(2));
+    } else if (instr.op == Op::router_losses) {
+      // What is added to the loss here has the derivative that `zero` has by definition.
+      const auto& attrs = instr.attrs.as<RouterLossAttrs>();
+      out(1) = reference::router_losses(in(0), static_cast<double>(attrs.rows));
+      out(0) = {static_cast<double>(attrs.aux_coef) * out(1)[0] +
+                static_cast<double>(attrs.z_coef) * out(1)[1]};
     } else {
       return false;
     }

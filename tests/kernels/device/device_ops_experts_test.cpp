@@ -6,6 +6,7 @@
 #include <strata/kernels/experts/expert_linear.h>
 #include <strata/kernels/experts/gate.h>
 #include <strata/kernels/experts/router.h>
+#include <strata/kernels/experts/router_losses.h>
 #include <strata/kernels/experts/rows.h>
 
 #include "support/device_fixture.h"
@@ -52,6 +53,34 @@ TEST_P(DeviceExpertsTest, RoutersHaveTheBitsOfTheHost) {
           {logits, args.experts, in({tokens, chosen}, 3, 1.0, DType::f32),
            unwritten({tokens, experts}, GetParam()), rule},
           &router_top_k_backward_host, &router_top_k_backward_async, {&RouterTopKBackwardArgs::dlogits});
+    }
+}
+
+TEST_P(DeviceExpertsTest, LossesOfRoutersHaveTheBitsOfTheHost) {
+  for (const std::int64_t experts : {6, 64, 1024})
+    for (const std::int64_t tokens : {1, 333, 5000}) {
+      const std::int64_t sums = 2 * experts + 1;
+      const TensorView logits = in({tokens, experts}, 1, 4.0, DType::f32),
+                       offsets = routed(choices(tokens, 2, experts), experts).offsets,
+                       before = in({sums}, 2, 1.0, DType::f32), factor = in({1}, 3, 1.0, DType::f32),
+                       space = unwritten({static_cast<std::int64_t>(
+                                             router_sums_workspace_bytes(tokens, experts) / sizeof(float))},
+                                         DType::f32);
+      const RouterSumsArgs args = {
+          logits, offsets, before, unwritten({sums}, DType::f32), {space.data, space.bytes()}};
+      expect_same_bits<RouterSumsArgs>("router_sums", args, &router_sums_host, &router_sums_async,
+                                       {&RouterSumsArgs::sums});
+      expect_same_bits<RouterLossesArgs>(
+          "router_losses", {args.sums, unwritten({1}, DType::f32), unwritten({2}, DType::f32), tokens},
+          &router_losses_host, &router_losses_async, {&RouterLossesArgs::zero, &RouterLossesArgs::losses});
+      const RouterLossesBackwardArgs slopes = {args.sums, factor, unwritten({sums}, DType::f32),
+                                               tokens,    0.5f,   0.25f};
+      expect_same_bits<RouterLossesBackwardArgs>("router_losses_backward", slopes,
+                                                 &router_losses_backward_host, &router_losses_backward_async,
+                                                 {&RouterLossesBackwardArgs::dsums});
+      expect_same_bits<RouterSumsBackwardArgs>(
+          "router_sums_backward", {logits, slopes.dsums, unwritten({tokens, experts}, GetParam())},
+          &router_sums_backward_host, &router_sums_backward_async, {&RouterSumsBackwardArgs::dlogits});
     }
 }
 

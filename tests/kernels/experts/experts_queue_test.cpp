@@ -3,6 +3,7 @@
 #include <strata/kernels/experts/expert_linear.h>
 #include <strata/kernels/experts/gate.h>
 #include <strata/kernels/experts/router.h>
+#include <strata/kernels/experts/router_losses.h>
 #include <strata/kernels/experts/rows.h>
 #include <strata/runtime/memory/alloc_counter.h>
 
@@ -52,6 +53,11 @@ class ExpertLayer {
                                             {y.view(), of_down.view(), choices(), dweights.view()}));
     must(router_top_k_backward_async(backend, stream,
                                      {logits.view(), choices(), dweights.view(), dlogits.view(), {}}));
+    must(router_sums_async(backend, stream,
+                           {logits.view(), test::view(offsets), {}, sums.view(), space.view()}));
+    must(router_losses_async(backend, stream, {sums.view(), zero.view(), losses.view(), tokens}));
+    must(router_losses_backward_async(backend, stream, {sums.view(), {}, dsums.view(), tokens, 0.5f, 0.5f}));
+    must(router_sums_backward_async(backend, stream, {logits.view(), dsums.view(), dlogits.view()}));
   }
 
   static constexpr std::int64_t tokens = 100, experts = 8, chosen = 2, rows = tokens * chosen, h = 60, f = 40;
@@ -65,6 +71,8 @@ class ExpertLayer {
          db = Tensor::unwritten({experts, 2 * f}, x.dtype());
   Tensor of_router{{experts}, Values(5).floats(experts)},
       of_down{{experts, h}, Values(6).floats(experts*h), x.dtype()};
+  Tensor sums = Tensor::unwritten({2 * experts + 1}), dsums = sums, zero = Tensor::unwritten({1}),
+         losses = Tensor::unwritten({2});
   test::Workspace space{1 << 17};
 
   TensorView choices() {

@@ -120,7 +120,7 @@ TEST(HfExpertsConfigTest, WhatIsMissingOrImpossibleIsNamed) {
   EXPECT_THAT(qwen3(R"({"decoder_sparse_step": 0})"), HasSubstr("decoder_sparse_step"));
   EXPECT_THAT(qwen3(R"({"mlp_only_layers": 3})"), HasSubstr("mlp_only_layers is not a list"));
   EXPECT_THAT(qwen3(R"({"mlp_only_layers": ["a"]})"), HasSubstr("mlp_only_layers has"));
-  EXPECT_THAT(qwen3(R"({"output_router_logits": true})"), HasSubstr("output_router_logits"));
+  EXPECT_EQ(qwen3(R"({"output_router_logits": true})"), "ok");
   EXPECT_THAT(qwen3(R"({"use_sliding_window": true})"), HasSubstr("use_sliding_window"));
   EXPECT_THAT(problem_of("olmoe", R"({"clip_qkv": 8.0})"), HasSubstr("clip_qkv"));
   EXPECT_THAT(problem_of("qwen2_moe", R"({"use_sliding_window": true, "sliding_window": 8})"),
@@ -181,6 +181,28 @@ TEST(HfGptOssTest, GatesHaveTheLimitsOfTheConfigAndQuantizedExpertsAreRefused) {
   EXPECT_THAT(problem_of("gpt_oss", R"({"swiglu_limit": 0})"), HasSubstr("swiglu_limit"));
   EXPECT_THAT(problem_of("gpt_oss", R"({"quantization_config": {"quant_method": "gptq"}})"),
               HasSubstr("quantization_config.quant_method is 'gptq'"));
+}
+
+// As in transformers, which reads the coefficient only if it is asked for the logits of routers.
+TEST(HfExpertsConfigTest, TheCoefficientOfTheBalanceIsThatOfTheFolder) {
+  const auto coef = [](const std::string& text) { return must(router_aux_in_hf_config(text)); };
+  EXPECT_EQ(coef(R"({"model_type": "qwen3_moe", "router_aux_loss_coef": 0.25})"), 0);
+  EXPECT_EQ(coef(R"({"model_type": "qwen3_moe", "output_router_logits": false})"), 0);
+  EXPECT_EQ(
+      coef(R"({"model_type": "qwen3_moe", "output_router_logits": true, "router_aux_loss_coef": 0.25})"),
+      0.25);
+  EXPECT_EQ(coef(R"({"model_type": "mixtral", "output_router_logits": true})"), 0.001);
+  EXPECT_EQ(coef(R"({"model_type": "olmoe", "output_router_logits": true})"), 0.01);
+  EXPECT_EQ(coef(R"({"model_type": "llama", "output_router_logits": true})"), 0);
+  const auto problem = [](const std::string& value) {
+    return std::string(
+        router_aux_in_hf_config(
+            R"({"model_type": "olmoe", "output_router_logits": true, "router_aux_loss_coef": )" + value + "}")
+            .status()
+            .message());
+  };
+  EXPECT_THAT(problem("\"much\""), HasSubstr("router_aux_loss_coef"));
+  EXPECT_THAT(problem("-1"), HasSubstr("router_aux_loss_coef is -1; it must be 0 or more"));
 }
 
 TEST(HfExpertsConfigTest, TheNumberOfExpertsHasTwoNames) {

@@ -2,7 +2,7 @@
 // gradients, the losses of some training steps, and the trained model as a folder. Prints how bf16 GEMMs are
 // computed.
 //   oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X] [--dtype f32|bf16] [--widened]
-//     [--adapter PEFT_DIR [--pissa] | --galore KEY=VALUE ...]
+//     [--router-aux X] [--router-z X] [--adapter PEFT_DIR [--pissa] | --galore KEY=VALUE ...]
 // --steps 0: no training; --widened: bf16 GEMMs are computed as on a CPU without bf16 instructions.
 // --adapter: only the adapters of a folder of PEFT are trained; gradients and the trained values are such
 // folders, as is `same`, what was read; `merged` is the whole model with them. A quantized HF_DIR stays
@@ -46,6 +46,7 @@ struct Options {
   int steps = 50;
   double lr = 1e-3;
   DType compute = DType::f32;
+  RouterLosses routers;
   bool widened = false, pissa = false;
 };
 
@@ -315,7 +316,9 @@ void probe(const Options& o) {
   ProgramSet programs;
   programs[ProgramRole::eval] =
       model.with_adapter(must(record_decoder(config, batch, DecoderHead::loss, rows, o.compute)));
-  programs[ProgramRole::train] = must(derive_backward(programs[ProgramRole::eval], "loss"));
+  programs[ProgramRole::train] = must(derive_backward(
+      model.with_adapter(must(record_decoder(config, batch, DecoderHead::loss, rows, o.compute, o.routers))),
+      "loss"));
   programs[ProgramRole::infer] = model.with_adapter(
       must(record_decoder(config, batches.packed() ? batch : 1, DecoderHead::logits, rows, o.compute)));
   if (model.adapter && !o.pissa) model.write(o.out, "same", model.source());
@@ -347,6 +350,10 @@ Options parse(int argc, char** argv) {
       o.steps = std::stoi(words[++i]);
     } else if (words[i] == "--lr" && has_value) {
       o.lr = std::stod(words[++i]);
+    } else if (words[i] == "--router-aux" && has_value) {
+      o.routers.aux_coef = std::stof(words[++i]);
+    } else if (words[i] == "--router-z" && has_value) {
+      o.routers.z_coef = std::stof(words[++i]);
     } else if (words[i] == "--adapter" && has_value) {
       o.adapter = words[++i];
     } else if (words[i] == "--galore" && has_value) {
@@ -364,7 +371,8 @@ Options parse(int argc, char** argv) {
   if (names.size() != 3)
     throw std::runtime_error(
         "usage: oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X] [--dtype f32|bf16] "
-        "[--widened] [--adapter PEFT_DIR [--pissa] | --galore KEY=VALUE ...]");
+        "[--widened] [--router-aux X] [--router-z X] [--adapter PEFT_DIR [--pissa] | --galore KEY=VALUE "
+        "...]");
   o.folder = names[0];
   o.batches = names[1];
   o.out = names[2];

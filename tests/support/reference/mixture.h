@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -89,6 +90,28 @@ inline Vec gate_rows(const Vec& gate_up, const Vec& weights, const Vec& source, 
       out.push_back(weights[source.empty() ? r : static_cast<std::size_t>(source[r])] *
                     expert_gate(gate, gate_up[r * 2 * f + i], gate_up[(r * 2 + 1) * f + i]));
   return out;
+}
+
+/// The sums of a layer's routers: choices and probabilities of each expert, and squares of logsumexp.
+inline Vec router_sums(const Vec& logits, const Vec& offsets, std::size_t n) {
+  Vec sums(2 * n + 1, 0.0);
+  for (std::size_t e = 0; e < n; ++e) sums[e] = offsets[e + 1] - offsets[e];
+  for (std::size_t first = 0; first < logits.size(); first += n) {
+    const Vec of_token(logits.begin() + static_cast<std::ptrdiff_t>(first),
+                       logits.begin() + static_cast<std::ptrdiff_t>(first + n));
+    const Vec shares = router_scores(of_token, kernels::RouterRule::Score::softmax);
+    for (std::size_t e = 0; e < n; ++e) sums[n + e] += shares[e];
+    const double log = of_token[0] - std::log(shares[0]);
+    sums[2 * n] += log * log;
+  }
+  return sums;
+}
+/// The losses of routers from the sums over so many rows of all layers.
+inline Vec router_losses(const Vec& sums, double rows) {
+  const std::size_t n = sums.size() / 2;
+  double aux = 0;
+  for (std::size_t e = 0; e < n; ++e) aux += static_cast<double>(n) * (sums[e] / rows) * (sums[n + e] / rows);
+  return {aux, sums[2 * n] / rows};
 }
 
 }  // namespace strata::test::reference

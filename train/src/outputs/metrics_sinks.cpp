@@ -150,7 +150,8 @@ void MetricsSinks::on_step(const MetricsLine& line) {
       events_->scalar(str("policy/", figures[i].name), figures[i].value);
     add_pairs(line.pairs, "pairs/");
     for (const NamedFigure& figure : named_figures(line.experts))
-      if (line.experts.n > 0) events_->scalar(str("experts/", figure.name), figure.value);
+      if (line.experts.n > 0 && *figure.name != '\0')
+        events_->scalar(str("experts/", figure.name), figure.value);
     add_histograms(line);
     write_event(line.step);
   }

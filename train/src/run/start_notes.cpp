@@ -20,6 +20,11 @@ std::vector<std::string> start_notes(const TrainConfig& config) {
   if (!config.model.ignored_settings.empty())
     notes.push_back(str("model    ", config.model.ignored_settings,
                         " for training, which strata does not support; the run trains without dropout"));
+  if (!config.model.router_aux_by.empty())
+    notes.push_back(str("model    ", config.model.router_aux_by,
+                        " has output_router_logits = true: the load of ",
+                        "experts is balanced with train.router_aux = ", config.train.router_aux,
+                        ", its router_aux_loss_coef; train.router_aux=0 leaves this out"));
   if (const std::string path = config.model.from + "/config.json"; config.model.loaded) {
     constexpr std::uint64_t kLimit = std::uint64_t{16} << 20;
     if (const auto text = read_text(posix_io(), path, kLimit); text.has_value() && unties_head(config, *text))

@@ -6,16 +6,24 @@
 #include <numeric>
 
 #include <strata/engine/engine.h>
+#include <strata/model/decoder.h>
 #include <strata/plan/expert_rows.h>
 
 namespace strata {
 
 std::array<NamedFigure, kExpertFigures> named_figures(const ExpertFigures& experts) noexcept {
-  return {
-      {{"expert_load", experts.load}, {"expert_entropy", experts.entropy}, {"experts_empty", experts.empty}}};
+  const auto loss = [](const char* name, const std::optional<double>& value) {
+    return value ? NamedFigure{name, *value} : NamedFigure{};
+  };
+  return {{{"expert_load", experts.load},
+           {"expert_entropy", experts.entropy},
+           {"experts_empty", experts.empty},
+           loss("router_aux", experts.router_aux),
+           loss("router_z", experts.router_z)}};
 }
 
-ExpertLoad::ExpertLoad(const DecoderConfig& decoder) : n_experts_(decoder.experts.n) {
+ExpertLoad::ExpertLoad(const DecoderConfig& decoder, const RouterLosses& losses)
+    : losses_(losses), n_experts_(decoder.experts.n) {
   if (n_experts_ == 0) return;
   const std::vector<bool> layers = with_derived_sizes(decoder).experts.layers;
   for (const bool is_mixture : layers)
@@ -58,8 +66,22 @@ ExpertFigures ExpertLoad::of_step(const Engine& engine, std::int32_t micro_batch
     figures.entropy += even_entropy(rows_, all);
     figures.empty += static_cast<double>(std::count(rows_.begin(), rows_.end(), 0));
   }
-  if (figures.n > 0) figures.entropy /= static_cast<double>(figures.n);
+  if (figures.n == 0) return figures;
+  figures.entropy /= static_cast<double>(figures.n);
+  add_losses(engine, micro_batches, figures);
   return figures;
+}
+
+void ExpertLoad::add_losses(const Engine& engine, std::int32_t micro_batches, ExpertFigures& figures) const {
+  if (!losses_.any()) return;
+  double aux = 0, z = 0;
+  for (std::int32_t k = 0; k < micro_batches; ++k) {
+    const std::span<const float> losses = engine.output("train", kRouterLossesOutput, k);
+    aux += losses[0] / static_cast<double>(micro_batches);
+    z += losses[1] / static_cast<double>(micro_batches);
+  }
+  if (losses_.aux_coef != 0) figures.router_aux = aux;
+  if (losses_.z_coef != 0) figures.router_z = z;
 }
 
 }  // namespace strata

@@ -10,7 +10,7 @@
 namespace strata {
 
 TextTask::TextTask(const TrainConfig& config, const TrainingData& data)
-    : config_(config), data_(data), expert_load_(decoder_config(config)) {}
+    : config_(config), data_(data), expert_load_(decoder_config(config), router_losses(config)) {}
 
 Status TextTask::begin(Engine&, Observer&) {
   batches_ = data_.train_batches(config_.train.micro_batch);

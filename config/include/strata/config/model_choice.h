@@ -9,6 +9,8 @@ struct TrainConfig;
 
 /// The model that a configuration describes.
 DecoderConfig decoder_config(const TrainConfig& config);
+/// The losses of its routers in training.
+RouterLosses router_losses(const TrainConfig& config) noexcept;
 /// The dtype that train.dtype names. It must not be `auto` any more.
 DType compute_dtype(const TrainConfig& config);
 

@@ -28,6 +28,7 @@ struct TrainConfig {
     std::optional<int> experts, experts_per_token, expert_ffn, shared_ffn;  ///< auto: see decoder_config()
     std::optional<DecoderConfig> loaded;  ///< from the folder `from`; the numbers above agree with it
     std::string ignored_settings;         ///< training settings of that folder that strata does not implement
+    std::string router_aux_by;  ///< the file by which train.router_aux is what it is; empty: another source
   } model;
   struct Data {
     std::vector<std::string> train, val, mixture;  ///< as written; see locate_data_file()
@@ -51,8 +52,9 @@ struct TrainConfig {
     std::optional<bool> frozen_masters;
     std::string dtype, recompute;  ///< dtype: bf16, f16, f32, auto; recompute: a Recompute mode, or auto
     bool fp8 = false;
-    std::string base;               ///< full, or the name of a kernels::WeightFormat
-    std::string attention_backend;  ///< an order of kernels/values/attention_order.h, or auto
+    std::string base;                     ///< full, or the name of a kernels::WeightFormat
+    std::string attention_backend;        ///< an order of kernels/values/attention_order.h, or auto
+    double router_aux = 0, router_z = 0;  ///< coefficients of losses of routers of experts
     bool digest = true;
     std::int64_t eval_every = 0;  ///< steps; 0: never
     int eval_batches = 0;

@@ -25,7 +25,8 @@ enum class ProgramRole : std::uint8_t {
 std::string_view to_string(ProgramRole role) noexcept;
 
 /// A program of a run. Its inputs and outputs are known by name. Inputs are filled by the caller's
-/// BatchSource, except "divisor" [1] f32, by which the loss is divided and which the engine fills. A program
+/// BatchSource, except two that the engine fills: "divisor" [1] f32, by which the loss is divided, and
+/// "loss_factor" [1] f32, by which gradients that the divisor does not scale are multiplied. A program
 /// with the role `infer` has the input "tokens" [T] i32; `prefill` and `decode` have "tokens", "positions",
 /// "slots" [R] and "logit_indices" [N], all i32, and the output "logits" [N, vocab]; with adapters that rows
 /// choose (add_lora_rows) also "adapters" [R] i32. The outputs "loss" and "logits" are f32. A program with

@@ -15,6 +15,7 @@ struct RouterRule;
 struct ExpertGate;
 }  // namespace kernels
 struct LoraRowsAttrs;
+struct RouterLossAttrs;
 
 /// A symbolic tensor in a model that is being recorded. After an error values are dead, and any op on a dead
 /// value returns a dead value.
@@ -53,6 +54,10 @@ struct LossAndStats {
 /// The k experts of each token and their weights, [T, k].
 struct Routed {
   Value experts, weights;
+};
+/// What is added to a loss, [1], and losses that are shown beside it.
+struct AddedLosses {
+  Value zero, losses;
 };
 /// The order in which experts compute the R = T k rows of tokens: see kernels/experts/rows.h.
 struct RoutedRows {
@@ -116,6 +121,12 @@ class Builder {
   /// token, [T, H]. See kernels/experts/biases.h.
   Value router_bias(Value logits, Value bias);
   Value expert_bias(Value biases, const Routed& routed, const RoutedRows& rows);
+  /// The sums of which the losses of routers are made, after those of the layers before, if there are any;
+  /// see kernels/experts/router_losses.h.
+  Value router_sums(Value logits, const RoutedRows& rows, Value before = {});
+  /// Losses [2] of routers from the sums of all layers. A loss to which `zero` is added keeps its value, and
+  /// its gradient gets that of these losses by their coefficients, times `factor` [1] if there is one.
+  AddedLosses router_losses(Value sums, const RouterLossAttrs& attrs, Value factor = {});
   /// The rows of tokens in the order of experts, [T, H] -> [T k, H]; and their sums by token, plus a base
   /// [T, H] if there is one.
   Value gather_rows(Value x, const RoutedRows& rows, std::int32_t k);

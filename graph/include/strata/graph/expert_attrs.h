@@ -16,6 +16,15 @@ struct RouterAttrs {
   DType gradient = DType::f32;  ///< the logits' gradient has the dtype of what they are computed from
   friend bool operator==(const RouterAttrs&, const RouterAttrs&) = default;
 };
+struct RouterSumsAttrs {
+  DType gradient = DType::f32;  ///< the dtype of dlogits, as in RouterAttrs
+  friend bool operator==(const RouterSumsAttrs&, const RouterSumsAttrs&) = default;
+};
+struct RouterLossAttrs {
+  std::int64_t rows = 1;  ///< the tokens of all layers
+  float aux_coef = 0, z_coef = 0;
+  friend bool operator==(const RouterLossAttrs&, const RouterLossAttrs&) = default;
+};
 struct RouteRowsAttrs {
   std::int32_t experts = 1;  ///< the number in the layer
   friend bool operator==(const RouteRowsAttrs&, const RouteRowsAttrs&) = default;

@@ -89,6 +89,10 @@ namespace strata {
   X(pair_loss_backward, PairLossAttrs)                         \
   X(router_top_k, RouterAttrs)                                 \
   X(router_top_k_backward, RouterAttrs)                        \
+  X(router_sums, RouterSumsAttrs)                              \
+  X(router_sums_backward, RouterSumsAttrs)                     \
+  X(router_losses, RouterLossAttrs)                            \
+  X(router_losses_backward, RouterLossAttrs)                   \
   X(route_rows, RouteRowsAttrs)                                \
   X(gather_rows, ChoiceAttrs)                                  \
   X(sum_rows, ChoiceAttrs)                                     \

@@ -25,12 +25,18 @@ enum class DecoderRows : std::uint8_t {
            ///< each token's document
 };
 
+/// The output of a program with losses of routers, [2] f32: aux and z, without their coefficients. It has one
+/// more input, "loss_factor" [1] f32.
+inline constexpr const char* kRouterLossesOutput = "router_losses";
+
 /// Records the forward pass of a decoder over `batch` sequences, computing in `compute`: f32, bf16 or f16.
 /// The order of parameters does not depend on the head and the rows; model/README.md, "Parameters", has their
 /// names and layouts. Initial values as in GPT-2 (Radford et al. 2019, section 2.3): N(0, 0.02), projections
-/// into the residual stream scaled by 1 / sqrt(2 layers).
+/// into the residual stream scaled by 1 / sqrt(2 layers). Losses of routers need the head `loss` and a
+/// mixture of experts whose scores are softmaxes.
 Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, DecoderHead head,
-                               DecoderRows rows = DecoderRows::whole, DType compute = DType::f32);
+                               DecoderRows rows = DecoderRows::whole, DType compute = DType::f32,
+                               const RouterLosses& routers = {});
 
 /// The end of a decoder, for callers that record their own outputs: see record_decoder_with().
 struct DecoderEnd {

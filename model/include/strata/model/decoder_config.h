@@ -119,6 +119,14 @@ FamilyLimits family_limits(std::string_view family);
 float embedding_scale(const DecoderConfig& config);
 /// The factor of attention scores; 0: 1 / sqrt(head_dim). `config` has its derived sizes.
 float score_scale(const DecoderConfig& config);
+/// The losses of routers of experts that are added to the gradient of the loss, which keeps its value: see
+/// kernels/experts/router_losses.h.
+struct RouterLosses {
+  float aux_coef = 0, z_coef = 0;
+  bool any() const noexcept { return aux_coef != 0 || z_coef != 0; }
+};
+/// Whether it has mixtures of experts whose scores are softmaxes, of which losses of routers are made.
+bool has_softmax_routers(const DecoderConfig& config);
 /// Returns `config` with the sizes filled in that follow from others.
 DecoderConfig with_derived_sizes(DecoderConfig config);
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,20 +19,27 @@ struct ExpertFigures {
   double load = 0;     ///< rows of the busiest expert by those of the mean one, of the least even layer
   double entropy = 0;  ///< the entropy of rows over experts by its maximum, 0 to 1, the mean over layers
   double empty = 0;    ///< experts without rows, in all layers
+  /// Losses of routers, without their coefficients: the mean over micro-batches. Empty: the run has none.
+  std::optional<double> router_aux{}, router_z{};
 };
-inline constexpr std::size_t kExpertFigures = 3;
-/// "expert_load", "expert_entropy" and "experts_empty".
+inline constexpr std::size_t kExpertFigures = 5;
+/// "expert_load", "expert_entropy", "experts_empty", "router_aux" and "router_z"; the last ones have no name
+/// if the run has no such loss.
 std::array<NamedFigure, kExpertFigures> named_figures(const ExpertFigures& experts) noexcept;
 
 /// Counts the rows of experts in a step from the outputs of with_expert_rows().
 class ExpertLoad {
  public:
-  explicit ExpertLoad(const DecoderConfig& decoder);
+  /// `losses`: those that the run has.
+  ExpertLoad(const DecoderConfig& decoder, const RouterLosses& losses);
   /// The figures of a step of `micro_batches`, or none if the program has no such outputs. Nothing is
   /// allocated.
   ExpertFigures of_step(const Engine& engine, std::int32_t micro_batches);
 
  private:
+  void add_losses(const Engine& engine, std::int32_t micro_batches, ExpertFigures& figures) const;
+
+  RouterLosses losses_;
   std::int64_t n_experts_ = 0;
   std::vector<std::string> outputs_;  ///< one for each mixture
   std::vector<std::int64_t> rows_;    ///< one for each expert of a mixture

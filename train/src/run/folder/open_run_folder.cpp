@@ -212,10 +212,12 @@ std::size_t write_pairs_json(std::span<char> into, const PairFigures& pairs, std
 std::size_t write_experts_json(std::span<char> into, const ExpertFigures& experts) {
   if (experts.n <= 0) return 0;
   std::size_t at = 0;
-  for (const NamedFigure& figure : named_figures(experts))
+  for (const NamedFigure& figure : named_figures(experts)) {
+    if (*figure.name == '\0') continue;
     at += fmt::format_to_n(into.data() + at, into.size() - at, "\"{}\": {}, ", figure.name,
                            JsonNumber(figure.value, 6, 'g').view())
               .size;
+  }
   return at;
 }
 
@@ -267,7 +269,7 @@ std::string_view metrics_json(const MetricsLine& l, std::span<char, kMetricsLine
   const std::size_t pairs_length = write_pairs_json(pairs, l.pairs, "");
   std::array<char, 640> policy;
   const std::size_t policy_length = write_policy_json(policy, l.policy);
-  std::array<char, 128> experts;
+  std::array<char, 192> experts;
   const std::size_t experts_length = write_experts_json(experts, l.experts);
   const auto end = fmt::format_to_n(
       buffer.data(), buffer.size(),
