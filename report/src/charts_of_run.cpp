@@ -23,7 +23,7 @@ struct ChartKind {
   bool from_zero = false;
   bool compares = true;  ///< several runs are lines of one picture
 };
-constexpr std::array<ChartKind, 13> kCharts = {{
+constexpr std::array<ChartKind, 16> kCharts = {{
     {"loss", "Loss", "nats per token", {{{"loss", "training"}}}},
     {"reward", "Reward of the answers", "", {{{"reward", "reward"}}}},
     {"kl", "Divergence from the reference", "nats per token", {{{"kl", "KL"}}}, Chart::Form::lines, true},
@@ -48,6 +48,20 @@ constexpr std::array<ChartKind, 13> kCharts = {{
      false,
      false},
     {"grad_norm", "Norm of the gradient", "", {{{"grad_norm", "norm"}}}, Chart::Form::lines, true},
+    {"expert_load",
+     "Load of the busiest expert, by the mean load",
+     "",
+     {{{"expert_load", "largest of all layers"}, {"expert_load_mean", "mean over layers"}}},
+     Chart::Form::lines,
+     true,
+     false},
+    {"expert_entropy",
+     "Entropy of the load of experts, by its maximum",
+     "",
+     {{{"expert_entropy", "entropy"}}},
+     Chart::Form::lines,
+     true},
+    {"router_aux", "Load balancing loss", "", {{{"router_aux", "auxiliary loss"}}}, Chart::Form::lines, true},
     {"lr", "Learning rate", "", {{{"lr", "learning rate"}}}, Chart::Form::lines, true},
     {"tokens_per_s",
      "Tokens per second",

@@ -132,6 +132,16 @@ void add_spark(const RunRecord& run, const char* label, const char* series, Line
                         sparkline(run, series, lines.width() - kLabel - kFigure - 1)));
 }
 
+// How evenly experts are used: how many times the mean load the busiest one has.
+void add_experts(const RunRecord& run, Lines& lines) {
+  const double load = last_of(run, "expert_load");
+  if (!std::isfinite(load)) return;
+  lines.add(fmt::format("{:<{}}{:>{}} x the mean load, {} over layers, entropy {:.0f} %, {:.0f} idle",
+                        "experts", kLabel, figure_text(load, ""), kFigure,
+                        figure_text(last_of(run, "expert_load_mean"), ""),
+                        100 * last_of(run, "expert_entropy"), last_of(run, "experts_empty")));
+}
+
 void add_tiers(const RunRecord& run, Lines& lines) {
   for (const RunRecord::TierUse& tier : run.tiers) {
     const double used = last_of(run, "used_bytes." + tier.name);
@@ -181,6 +191,7 @@ std::string live_text(const RunRecord& run, const LiveScreen& screen) {
   add_spark(run, "loss", "loss", lines);
   for (const auto& [series, label] : detail::kOfTask) add_spark(run, label, series, lines);
   add_spark(run, "tokens/s", "tokens_per_s", lines);
+  add_experts(run, lines);
   add_tiers(run, lines);
   add_waits(run, lines);
   add_lanes(run, lines);

@@ -12,6 +12,7 @@
 #include <strata/runtime/config/json.h>
 
 #include "assets.h"
+#include "expert_map.h"
 #include "of_task.h"
 #include "run_json.h"
 #include "svg.h"
@@ -136,6 +137,14 @@ std::string timelines_html(const std::vector<RunRecord>& runs) {
       html += fmt::format("<p class=\"note\">{} older intervals are left out; trace.json has all.</p>\n",
                           timeline.left_out);
   }
+  return html;
+}
+
+std::string experts_html(const std::vector<RunRecord>& runs) {
+  std::string html;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    if (const std::string map = detail::expert_map_html(runs[i], fmt::format("experts-{}", i)); !map.empty())
+      html += of_run(runs, runs[i]) + map;
   return html;
 }
 
@@ -342,11 +351,12 @@ std::string report_html(const std::vector<RunRecord>& runs) {
   for (const Chart& chart : charts_of(runs)) charts += chart_html(chart);
   std::string figures;
   for (const RunRecord& run : runs) figures += of_run(runs, run) + figures_html(run);
-  const std::array<Section, 7> sections = {{
+  const std::array<Section, 8> sections = {{
       {"figures", "Figures", figures},
       {"comparison", "Comparison", comparison_html(runs)},
       {"charts", "Charts",
        charts.empty() ? "<p>No step has ended yet.</p>\n" : "<div class=\"charts\">\n" + charts + "</div>\n"},
+      {"experts", "Load of experts by layer", experts_html(runs)},
       {"timeline", "Lanes of traced steps", timelines_html(runs)},
       {"plan", "Planned and measured", plans_html(runs)},
       {"samples", "Samples", samples_html(runs)},

@@ -29,6 +29,11 @@ TEST_F(CliExpertsE2e, ARunHasTheSameBitsInAnyBudgetsOrderAndStepMode) {
   const nlohmann::json line = metrics("whole")[0];
   EXPECT_GE(line["expert_load"].get<double>(), 1) << "the busiest expert by the mean one";
   EXPECT_LE(line["expert_load"].get<double>(), 3) << "six experts, two of which compute a token";
+  double largest = 0;
+  for (const auto& [layer, load] : line["expert_loads"].items())
+    largest = std::max(largest, load.get<double>());
+  EXPECT_NEAR(largest, line["expert_load"].get<double>(), 0.01) << "of all layers";
+  EXPECT_LE(line["expert_load_mean"].get<double>(), line["expert_load"].get<double>());
   EXPECT_GT(line["expert_entropy"].get<double>(), 0.5);
   EXPECT_LE(line["expert_entropy"].get<double>(), 1);
   EXPECT_EQ(line["experts_empty"].get<double>(), 0);

@@ -16,6 +16,7 @@ std::array<NamedFigure, kExpertFigures> named_figures(const ExpertFigures& exper
     return value ? NamedFigure{name, *value} : NamedFigure{};
   };
   return {{{"expert_load", experts.load},
+           {"expert_load_mean", experts.mean_load},
            {"expert_entropy", experts.entropy},
            {"experts_empty", experts.empty},
            loss("router_aux", experts.router_aux),
@@ -26,8 +27,11 @@ ExpertLoad::ExpertLoad(const DecoderConfig& decoder, const RouterLosses& losses)
     : losses_(losses), n_experts_(decoder.experts.n) {
   if (n_experts_ == 0) return;
   const std::vector<bool> layers = with_derived_sizes(decoder).experts.layers;
-  for (const bool is_mixture : layers)
-    if (is_mixture) outputs_.push_back(expert_rows_output(outputs_.size()));
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (!layers[i]) continue;
+    outputs_.push_back(expert_rows_output(outputs_.size()));
+    loads_.push_back({static_cast<std::int64_t>(i), 0});
+  }
   rows_.resize(static_cast<std::size_t>(n_experts_));
 }
 
@@ -61,13 +65,17 @@ ExpertFigures ExpertLoad::of_step(const Engine& engine, std::int32_t micro_batch
     const auto all = static_cast<double>(std::accumulate(rows_.begin(), rows_.end(), std::int64_t{0}));
     if (all <= 0) return {};
     const auto largest = static_cast<double>(*std::max_element(rows_.begin(), rows_.end()));
-    ++figures.n;
-    figures.load = std::max(figures.load, largest * static_cast<double>(rows_.size()) / all);
+    const double load = largest * static_cast<double>(rows_.size()) / all;
+    loads_[static_cast<std::size_t>(figures.n++)].load = load;
+    figures.load = std::max(figures.load, load);
+    figures.mean_load += load;
     figures.entropy += even_entropy(rows_, all);
     figures.empty += static_cast<double>(std::count(rows_.begin(), rows_.end(), 0));
   }
   if (figures.n == 0) return figures;
   figures.entropy /= static_cast<double>(figures.n);
+  figures.mean_load /= static_cast<double>(figures.n);
+  figures.layers = loads_;
   add_losses(engine, micro_batches, figures);
   return figures;
 }

@@ -73,7 +73,7 @@ struct Validation {
 };
 
 /// A line as metrics.jsonl has it, with its newline, in `buffer`; it allocates nothing.
-inline constexpr std::size_t kMetricsLineBytes = 2048;
+inline constexpr std::size_t kMetricsLineBytes = 6144;
 std::string_view metrics_json(const MetricsLine& line, std::span<char, kMetricsLineBytes> buffer);
 
 /// Is told what a run writes into its folder, in the rank that writes it and between two steps.

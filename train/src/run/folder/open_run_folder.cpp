@@ -218,6 +218,15 @@ std::size_t write_experts_json(std::span<char> into, const ExpertFigures& expert
                            JsonNumber(figure.value, 6, 'g').view())
               .size;
   }
+  if (experts.layers.empty() || experts.layers.size() > kMostLayerLoads) return at;
+  const char* before = "\"expert_loads\": {";
+  for (const ExpertFigures::LayerLoad& layer : experts.layers) {
+    at += fmt::format_to_n(into.data() + at, into.size() - at, "{}\"{}\": {}", before, layer.layer,
+                           JsonNumber(layer.load, 3, 'g').view())
+              .size;
+    before = ", ";
+  }
+  at += fmt::format_to_n(into.data() + at, into.size() - at, "}}, ").size;
   return at;
 }
 
@@ -269,7 +278,7 @@ std::string_view metrics_json(const MetricsLine& l, std::span<char, kMetricsLine
   const std::size_t pairs_length = write_pairs_json(pairs, l.pairs, "");
   std::array<char, 640> policy;
   const std::size_t policy_length = write_policy_json(policy, l.policy);
-  std::array<char, 192> experts;
+  std::array<char, 3072> experts;
   const std::size_t experts_length = write_experts_json(experts, l.experts);
   const auto end = fmt::format_to_n(
       buffer.data(), buffer.size(),
