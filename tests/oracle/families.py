@@ -6,358 +6,13 @@ Computation is in the dtype of the weights; float64 is the reference for the oth
 
     families.py selfcheck    compares all of this with the transformers package, if that is installed
 """
-import math
 import sys
 
 import torch
-import torch.nn.functional as F
 
+from base_families import Bloom, Glm, Glm4, Gpt2, Llama, Opt, Qwen2, Qwen3
 from experts import Mixture
-from layers import Rope, Rows, Unsupported, Weights, attention, gelu_tanh, rms_norm, soft_cap, split_heads, upcast_dtype
-
-
-class Family:
-    """Base class. A family sets vocab, hidden, layers and tied, and defines shapes() and hidden_states()."""
-
-    prefix, table, final_table = "model.", "embed_tokens.weight", "lm_head.weight"
-
-    def __init__(self, config):
-        self.model_type = config["model_type"]
-        self.vocab = config["vocab_size"]
-        self.tied = config.get("tie_word_embeddings", self.tied_by_default)
-
-    def logits(self, tensors, tokens, doc_start=None):
-        w = Weights(tensors, self.prefix)
-        x = self.hidden_states(w, tokens, Rows(tokens, doc_start))
-        return F.linear(x, w[self.table] if self.tied else tensors[self.final_table])
-
-    def all_shapes(self):
-        """{name: shape} of everything in the file, names with their prefix."""
-        named = {self.prefix + name: shape for name, shape in self.shapes().items()}
-        if not self.tied:
-            named[self.final_table] = (self.vocab, self.hidden)
-        return named
-
-    def per_expert(self, found):
-        """`found` under the names of files, where transformers' models stack tensors of experts."""
-        return found
-
-    router_aux, router_z = 0.0, 0.0  # see experts.py
-
-    def without_effect(self, name):
-        """Mask of the elements of this tensor that do not affect the result, or None. A bias of the keys adds
-        the same to all scores of a query, which cancels in softmax, unless RoPE rotates it."""
-        return None
-
-
-class Gpt2(Family):
-    """Radford et al. 2019. Linear layers are stored as [in, out]."""
-
-    prefix, table, tied_by_default = "transformer.", "wte.weight", True
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.hidden, self.layers, self.heads = config["n_embd"], config["n_layer"], config["n_head"]
-        self.inner = config.get("n_inner") or 4 * self.hidden
-        self.positions = config["n_positions"]
-        self.eps = config.get("layer_norm_epsilon", 1e-5)
-        act = config.get("activation_function", "gelu_new")
-        if act not in ("gelu_new", "gelu_pytorch_tanh"):
-            raise Unsupported(f"activation_function {act}")
-        if config.get("scale_attn_by_inverse_layer_idx") or not config.get("scale_attn_weights", True):
-            raise Unsupported("another scale of the attention")
-
-    def shapes(self):
-        h, f = self.hidden, self.inner
-        shapes = {"wte.weight": (self.vocab, h), "wpe.weight": (self.positions, h)}
-        for n in range(self.layers):
-            for norm in ("ln_1", "ln_2"):
-                shapes |= {f"h.{n}.{norm}.weight": (h,), f"h.{n}.{norm}.bias": (h,)}
-            for name, i, o in (("attn.c_attn", h, 3 * h), ("attn.c_proj", h, h), ("mlp.c_fc", h, f), ("mlp.c_proj", f, h)):
-                shapes |= {f"h.{n}.{name}.weight": (i, o), f"h.{n}.{name}.bias": (o,)}
-        return shapes | {"ln_f.weight": (h,), "ln_f.bias": (h,)}
-
-    def hidden_states(self, w, tokens, rows):
-        def conv(x, name):
-            return x @ w[name + ".weight"] + w[name + ".bias"]
-
-        x = w["wte.weight"][tokens] + w["wpe.weight"][rows.positions]
-        for n in range(self.layers):
-            q, k, v = conv(w.norm(x, f"h.{n}.ln_1", self.eps), f"h.{n}.attn.c_attn").chunk(3, -1)
-            mixed = attention(*(split_heads(part, self.heads) for part in (q, k, v)), rows)
-            x = x + conv(mixed, f"h.{n}.attn.c_proj")
-            inner = gelu_tanh(conv(w.norm(x, f"h.{n}.ln_2", self.eps), f"h.{n}.mlp.c_fc"))
-            x = x + conv(inner, f"h.{n}.mlp.c_proj")
-        return w.norm(x, "ln_f", self.eps)
-
-    def without_effect(self, name):
-        if not name.endswith("attn.c_attn.bias"):
-            return None
-        return torch.arange(3 * self.hidden) // self.hidden == 1
-
-
-class Opt(Family):
-    """Zhang et al. 2022: GPT-2 with ReLU; position p is row p + 2 of the table."""
-
-    prefix, table, tied_by_default = "model.decoder.", "embed_tokens.weight", True
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.hidden, self.layers = config["hidden_size"], config["num_hidden_layers"]
-        self.heads, self.inner = config["num_attention_heads"], config["ffn_dim"]
-        self.positions = config["max_position_embeddings"]
-        act = config.get("activation_function", "relu")
-        if act != "relu" or (config.get("word_embed_proj_dim") or self.hidden) != self.hidden:
-            raise Unsupported(f"activation_function {act} or word_embed_proj_dim")
-        if not config.get("do_layer_norm_before", True) or config.get("_remove_final_layer_norm"):
-            raise Unsupported("norms after the blocks")
-        if not config.get("enable_bias", True) or not config.get("layer_norm_elementwise_affine", True):
-            raise Unsupported("OPT without biases")
-
-    def shapes(self):
-        h, f = self.hidden, self.inner
-        shapes = {"embed_tokens.weight": (self.vocab, h), "embed_positions.weight": (self.positions + 2, h)}
-        for n in range(self.layers):
-            for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj"):
-                shapes |= {f"layers.{n}.{name}.weight": (h, h), f"layers.{n}.{name}.bias": (h,)}
-            shapes |= {f"layers.{n}.fc1.weight": (f, h), f"layers.{n}.fc1.bias": (f,)}
-            shapes |= {f"layers.{n}.fc2.weight": (h, f), f"layers.{n}.fc2.bias": (h,)}
-            for norm in ("self_attn_layer_norm", "final_layer_norm"):
-                shapes |= {f"layers.{n}.{norm}.weight": (h,), f"layers.{n}.{norm}.bias": (h,)}
-        return shapes | {"final_layer_norm.weight": (h,), "final_layer_norm.bias": (h,)}
-
-    def hidden_states(self, w, tokens, rows):
-        x = w["embed_tokens.weight"][tokens] + w["embed_positions.weight"][rows.positions + 2]
-        for n in range(self.layers):
-            at = f"layers.{n}."
-            y = w.norm(x, at + "self_attn_layer_norm", 1e-5)
-            q, k, v = (split_heads(w.linear(y, f"{at}self_attn.{name}_proj"), self.heads) for name in "qkv")
-            x = x + w.linear(attention(q, k, v, rows), at + "self_attn.out_proj")
-            inner = w.linear(w.norm(x, at + "final_layer_norm", 1e-5), at + "fc1").relu()
-            x = x + w.linear(inner, at + "fc2")
-        return w.norm(x, "final_layer_norm", 1e-5)
-
-    def without_effect(self, name):
-        return torch.ones(self.hidden, dtype=torch.bool) if name.endswith("k_proj.bias") else None
-
-
-class Bloom(Family):
-    """Le Scao et al. 2022: a norm after the embedding, ALiBi, and one matrix with q, k, v interleaved per
-    head."""
-
-    prefix, table, tied_by_default = "transformer.", "word_embeddings.weight", True
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.hidden = config.get("n_embed") or config["hidden_size"]
-        self.layers = config.get("n_layer") or config["num_hidden_layers"]
-        self.heads = config.get("n_head") or config["num_attention_heads"]
-        self.eps = config.get("layer_norm_epsilon", 1e-5)
-        if config.get("apply_residual_connection_post_layernorm"):
-            raise Unsupported("residual connections after the norm")
-
-    def shapes(self):
-        h = self.hidden
-        shapes = {"word_embeddings.weight": (self.vocab, h)}
-        shapes |= {f"word_embeddings_layernorm.{part}": (h,) for part in ("weight", "bias")}
-        for n in range(self.layers):
-            for norm in ("input_layernorm", "post_attention_layernorm"):
-                shapes |= {f"h.{n}.{norm}.weight": (h,), f"h.{n}.{norm}.bias": (h,)}
-            for name, i, o in (
-                ("self_attention.query_key_value", h, 3 * h),
-                ("self_attention.dense", h, h),
-                ("mlp.dense_h_to_4h", h, 4 * h),
-                ("mlp.dense_4h_to_h", 4 * h, h),
-            ):
-                shapes |= {f"h.{n}.{name}.weight": (o, i), f"h.{n}.{name}.bias": (o,)}
-        return shapes | {"ln_f.weight": (h,), "ln_f.bias": (h,)}
-
-    def slopes(self):
-        """Press et al. 2022: a geometric series; heads beyond a power of two use every second slope of the
-        next series."""
-
-        def series(n):
-            return [2.0 ** (-8.0 * (i + 1) / n) for i in range(n)]
-
-        whole = 2 ** int(math.log2(self.heads))
-        return torch.tensor((series(whole) + series(2 * whole)[0::2])[: self.heads], dtype=torch.float64)
-
-    def hidden_states(self, w, tokens, rows):
-        x = w.norm(w["word_embeddings.weight"][tokens], "word_embeddings_layernorm", self.eps)
-        at = torch.arange(tokens.shape[1])
-        bias = (self.slopes()[:, None, None] * (at[None, :] - at[:, None])).to(upcast_dtype(x.dtype))  # [heads, t, s], <= 0
-        for n in range(self.layers):
-            y = w.linear(w.norm(x, f"h.{n}.input_layernorm", self.eps), f"h.{n}.self_attention.query_key_value")
-            batch, seq, _ = y.shape
-            parts = y.view(batch, seq, self.heads, 3, self.hidden // self.heads)
-            q, k, v = (parts[:, :, :, i].transpose(1, 2) for i in range(3))
-            x = x + w.linear(attention(q, k, v, rows, bias), f"h.{n}.self_attention.dense")
-            y = w.norm(x, f"h.{n}.post_attention_layernorm", self.eps)
-            inner = gelu_tanh(w.linear(y, f"h.{n}.mlp.dense_h_to_4h"))
-            x = x + w.linear(inner, f"h.{n}.mlp.dense_4h_to_h")
-        return w.norm(x, "ln_f", self.eps)
-
-    def without_effect(self, name):
-        if not name.endswith("query_key_value.bias"):
-            return None
-        return torch.arange(3 * self.hidden) // (self.hidden // self.heads) % 3 == 1
-
-
-class Llama(Family):
-    """Touvron et al. 2023, and the families derived from it: Qwen2 and Qwen3 (Yang et al. 2024, 2025), GLM-4
-    (GLM team 2024), and the newer ones below."""
-
-    tied_by_default = False
-    eps_by_default = 1e-6
-    qkv_bias_by_default, out_has_it_too = False, True
-    head_norms = False  # RMSNorm of each query and key head before RoPE
-    # Norms of the input and of the output of attention and MLP; None: no norm.
-    pre_norms = ("input_layernorm", "post_attention_layernorm")
-    post_norms = (None, None)
-    norm_offset = 0.0  # added to the stored weight of a norm
-    window, score_cap, logit_cap, scalar, embedding_factor = None, None, None, None, 1.0
-    fused_gate = False  # gate and up in one matrix, gate first
-    interleaved, rotary_part = False, 1.0
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.hidden, self.layers = config["hidden_size"], config["num_hidden_layers"]
-        self.inner, self.heads = config["intermediate_size"], config["num_attention_heads"]
-        self.kv_heads = config.get("num_key_value_heads") or self.heads
-        self.head_dim = config.get("head_dim") or self.default_head_dim()
-        self.eps = config.get("rms_norm_eps", self.eps_by_default)
-        self.qkv_bias = config.get("attention_bias", self.qkv_bias_by_default)
-        self.out_bias = self.qkv_bias and self.out_has_it_too
-        self.mlp_bias = config.get("mlp_bias", False)
-        self.rope = Rope(config, self.head_dim, self.interleaved, self.rotary_part)
-        self.read_switches(config)
-
-    def read_switches(self, config):
-        """Sets the differences of families other than sizes: which layers have a sliding window, and their
-        RoPE."""
-        if config.get("hidden_act", "silu") != "silu":
-            raise Unsupported(f"hidden_act {config['hidden_act']}")
-        if config.get("use_sliding_window") or "sliding_attention" in (config.get("layer_types") or ()):
-            raise Unsupported("sliding windows")
-
-    def window_of(self, layer):
-        return self.window
-
-    def rope_of(self, layer):
-        return self.rope
-
-    def norm(self, x, weight):
-        return rms_norm(x, weight + self.norm_offset if self.norm_offset else weight, self.eps)
-
-    def default_head_dim(self):
-        return self.hidden // self.heads
-
-    def shapes(self):
-        h, f, d = self.hidden, self.inner, self.head_dim
-        shapes = {"embed_tokens.weight": (self.vocab, h)}
-        for n in range(self.layers):
-            norms = [norm for norm in (*self.pre_norms, *self.post_norms) if norm]
-            shapes |= {f"layers.{n}.{norm}.weight": (h,) for norm in norms}
-            q, kv = self.heads * d, self.kv_heads * d
-            shapes |= {f"layers.{n}.self_attn.{norm}.weight": (size,) for norm, size in self.qk_norm_sizes(q, kv)}
-            linears = [(f"self_attn.{name}", h, size, self.qkv_bias) for name, size in self.qkv_sizes(q, kv)]
-            linears += [("self_attn.o_proj", q, h, self.out_bias)]
-            if self.fused_gate:
-                linears += [("mlp.gate_up_proj", h, 2 * f, False)]
-            else:
-                linears += [("mlp.gate_proj", h, f, self.mlp_bias), ("mlp.up_proj", h, f, self.mlp_bias)]
-            linears += [("mlp.down_proj", f, h, self.mlp_bias and not self.fused_gate)]
-            for name, i, o, bias in linears:
-                shapes[f"layers.{n}.{name}.weight"] = (o, i)
-                if bias:
-                    shapes[f"layers.{n}.{name}.bias"] = (o,)
-        return shapes | {"norm.weight": (h,)}
-
-    def qkv_sizes(self, q, kv):
-        return ("q_proj", q), ("k_proj", kv), ("v_proj", kv)
-
-    def qk_norm_sizes(self, q, kv):
-        return (("q_norm", self.head_dim), ("k_norm", self.head_dim)) if self.head_norms else ()
-
-    def project(self, w, at, y):
-        """q, k and v of all heads, concatenated."""
-        return (w.linear(y, f"{at}{name}_proj", self.qkv_bias) for name in "qkv")
-
-    def attention(self, w, at, layer, y, rows):
-        q, k, v = self.project(w, at, y)
-        q, k, v = split_heads(q, self.heads), split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)
-        if self.head_norms:
-            q, k = self.norm(q, w[at + "q_norm.weight"]), self.norm(k, w[at + "k_norm.weight"])
-        if rope := self.rope_of(layer):
-            q, k = rope.rotate(q, rows.positions), rope.rotate(k, rows.positions)
-        mixed = attention(q, k, v, rows, window=self.window_of(layer), cap=self.score_cap, scalar=self.scalar, sinks=self.sinks(w, at))
-        return w.linear(mixed, at + "o_proj", self.out_bias)
-
-    def sinks(self, w, at):
-        return None
-
-    def gate(self, x):
-        return F.silu(x)
-
-    def mlp(self, w, at, y):
-        if self.fused_gate:
-            gate, up = w.linear(y, at + "gate_up_proj", False).chunk(2, -1)
-            return w.linear(self.gate(gate) * up, at + "down_proj", False)
-        gate, up = (w.linear(y, f"{at}{name}_proj", self.mlp_bias) for name in ("gate", "up"))
-        return w.linear(self.gate(gate) * up, at + "down_proj", self.mlp_bias)
-
-    def hidden_states(self, w, tokens, rows):
-        def norm(x, name):
-            return self.norm(x, w[name + ".weight"]) if name else x
-
-        x = w["embed_tokens.weight"][tokens]
-        if self.embedding_factor != 1.0:
-            x = x * torch.tensor(self.embedding_factor, dtype=x.dtype)
-        for n in range(self.layers):
-            at = f"layers.{n}."
-            before, after = ([name and at + name for name in names] for names in (self.pre_norms, self.post_norms))
-            x = x + norm(self.attention(w, at + "self_attn.", n, norm(x, before[0]), rows), after[0])
-            x = x + norm(self.mlp(w, at + "mlp.", norm(x, before[1])), after[1])
-        return norm(x, "norm")
-
-    def logits(self, tensors, tokens, doc_start=None):
-        return soft_cap(super().logits(tensors, tokens, doc_start), self.logit_cap)
-
-    def without_effect(self, name):
-        if not name.endswith("k_proj.bias") or self.rope.width == self.head_dim or self.head_norms:
-            return None
-        return torch.arange(self.kv_heads * self.head_dim) % self.head_dim >= self.rope.width
-
-
-class Qwen2(Llama):
-    qkv_bias_by_default, out_has_it_too = True, False
-
-    def __init__(self, config):
-        # These keys are LLaMA's; here they are ignored.
-        super().__init__({k: v for k, v in config.items() if k not in ("attention_bias", "mlp_bias")})
-
-
-class Qwen3(Llama):
-    head_norms = True
-
-    def default_head_dim(self):
-        return 128
-
-    def __init__(self, config):
-        super().__init__({k: v for k, v in config.items() if k != "mlp_bias"})
-
-
-class Glm(Llama):
-    eps_by_default = 1.5625e-7
-    qkv_bias_by_default, out_has_it_too = True, False
-    fused_gate, interleaved, rotary_part = True, True, 0.5
-
-    def default_head_dim(self):
-        return 128
-
-
-class Glm4(Glm):
-    post_norms = ("post_self_attn_layernorm", "post_mlp_layernorm")
+from layers import Rope, Unsupported, gelu_tanh, upcast_dtype
 
 
 class Mistral(Llama):
@@ -502,6 +157,106 @@ class Granite(Llama):
         return super().logits(tensors, tokens, doc_start) / self.logits_scaling
 
 
+class Olmo3(Olmo2):
+    """OLMo team 2025: OLMo 2 with sliding windows, whose layers have a RoPE without scaling."""
+
+    def __init__(self, config):
+        theta = config.get("rope_theta", 5e5)
+        nested = {kind: dict(of) for kind, of in (config.get("rope_parameters") or {}).items()}
+        full = {"rope_theta": theta} | nested.get("full_attention", {}) | (config.get("rope_scaling") or {})
+        rest = {k: v for k, v in config.items() if k not in ("rope_parameters", "rope_scaling", "mlp_bias")}
+        super().__init__(rest | {"rope_parameters": full})
+        local = {"rope_theta": theta} | nested.get("sliding_attention", {})
+        self.local_rope = Rope({"rope_parameters": local, "max_position_embeddings": config.get("max_position_embeddings")}, self.head_dim)
+
+    def read_switches(self, config):
+        self.window = config.get("sliding_window", 4096)
+        default = ["sliding_attention" if (n + 1) % 4 else "full_attention" for n in range(self.layers)]
+        self.types = config.get("layer_types") or default
+
+    def window_of(self, layer):
+        return self.window if self.types[layer] == "sliding_attention" else None
+
+    def rope_of(self, layer):
+        return self.local_rope if self.types[layer] == "sliding_attention" else self.rope
+
+
+class Ministral3(Mistral):
+    """Liu et al. 2026: queries grow with the logarithm of positions beyond the original ones."""
+
+    eps_by_default = 1e-5
+
+    def default_head_dim(self):
+        return 128
+
+    def read_switches(self, config):
+        self.window = config.get("sliding_window")
+        parameters = config["rope_parameters"]
+        self.growth, self.original = parameters["llama_4_scaling_beta"], parameters["original_max_position_embeddings"]
+        if self.growth and config["max_position_embeddings"] < self.original:
+            raise Unsupported("queries that grow beyond the positions")
+
+    def attention(self, w, at, layer, y, rows):
+        if self.growth and int(rows.positions.max()) >= self.original:
+            raise Unsupported("positions from which queries grow")
+        return super().attention(w, at, layer, y, rows)
+
+
+class SeedOss(Llama):
+    """ByteDance Seed team 2025: LLaMA with a key for the bias of the output projection."""
+
+    qkv_bias_by_default = True
+
+    def default_head_dim(self):
+        return 128
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.out_bias = config.get("attention_out_bias", False)
+
+
+class Exaone4(Llama):
+    """LG AI Research 2025: norms of the outputs and of heads; layers that see all keys have no position encoding where the
+    others slide."""
+
+    eps_by_default, head_norms = 1e-5, True
+    pre_norms, post_norms = (None, None), ("post_attention_layernorm", "post_feedforward_layernorm")
+
+    def __init__(self, config):
+        super().__init__({k: v for k, v in config.items() if k not in ("attention_bias", "mlp_bias")})
+
+    def read_switches(self, config):
+        self.window = config.get("sliding_window", 4096)
+        every = config.get("sliding_window_pattern", 4)
+        default = ["sliding_attention" if self.window and (n + 1) % every else "full_attention" for n in range(self.layers)]
+        self.types = config.get("layer_types") or default
+
+    def window_of(self, layer):
+        return self.window if self.types[layer] == "sliding_attention" else None
+
+    def rope_of(self, layer):
+        return self.rope if not self.window or self.types[layer] == "sliding_attention" else None
+
+
+class HunyuanDense(Llama):
+    """Tencent Hunyuan team 2025: norms of query and key heads behind RoPE, and a RoPE base that a fixed alpha stretches."""
+
+    eps_by_default = 1e-5
+
+    def __init__(self, config):
+        super().__init__({k: v for k, v in config.items() if k != "mlp_bias"})
+
+    def qk_norm_sizes(self, q, kv):
+        return ("query_layernorm", self.head_dim), ("key_layernorm", self.head_dim)
+
+    def rotated(self, w, at, q, k, rope, rows):
+        q, k = super().rotated(w, at, q, k, rope, rows)
+        return self.norm(q, w[at + "query_layernorm.weight"]), self.norm(k, w[at + "key_layernorm.weight"])
+
+    def without_effect(self, name):
+        return None  # a bias of the keys affects their norm
+
+
 class Qwen2Moe(Mixture, Qwen2):
     """Yang et al. 2024: experts beside an MLP that computes every token, times a sigmoid."""
 
@@ -589,6 +344,7 @@ class GptOss(Mixture, Llama):
 FAMILIES = {"gpt2": Gpt2, "opt": Opt, "bloom": Bloom, "llama": Llama}
 FAMILIES |= {"qwen2": Qwen2, "qwen3": Qwen3, "glm": Glm, "glm4": Glm4, "mistral": Mistral, "olmo2": Olmo2}
 FAMILIES |= {"phi3": Phi3, "smollm3": SmolLm3, "gemma2": Gemma2, "gemma3_text": Gemma3, "granite": Granite}
+FAMILIES |= {"olmo3": Olmo3, "ministral3": Ministral3, "seed_oss": SeedOss, "exaone4": Exaone4, "hunyuan_v1_dense": HunyuanDense}
 FAMILIES |= {"qwen2_moe": Qwen2Moe, "qwen3_moe": Qwen3Moe, "olmoe": Olmoe, "mixtral": Mixtral}
 FAMILIES |= {"gpt_oss": GptOss}
 

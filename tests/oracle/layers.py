@@ -86,6 +86,8 @@ class Rope:
         found = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
         self.kind = found.get("rope_type", found.get("type", "default"))
         self.theta = float(found.get("rope_theta", config.get("rope_theta", 10000.0)))
+        if self.kind == "dynamic" and found.get("alpha"):  # Hunyuan's: the base is stretched, whatever the length is
+            self.kind, self.theta = "default", self.theta * found["alpha"] ** (head_dim / (head_dim - 2))
         part = found.get("partial_rotary_factor", config.get("partial_rotary_factor", part))
         self.width = int(head_dim * part)
         self.interleaved = interleaved

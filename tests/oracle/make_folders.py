@@ -77,6 +77,13 @@ YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32, b
 # blended.
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
 
+# YaRN in the layers that see all keys, and the plain base in the others.
+BY_LAYER = {"full_attention": YARN | {"rope_theta": 900.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}}
+# Queries grow from position 128 on, which no row of a case has.
+GROWING = YARN | dict(rope_theta=5000.0, original_max_position_embeddings=128, max_position_embeddings=512, mscale=1.0,
+                      mscale_all_dim=1.0, llama_4_scaling_beta=0.1)
+NO_DROPOUT = dict(attention_dropout=0.0, residual_dropout=0.0)
+
 CASES = [
     Case("gpt2", gpt2(), saved=True),
     Case("gpt2-untied", gpt2(tie_word_embeddings=False), saved=True),
@@ -121,6 +128,23 @@ CASES = [
                                attention_multiplier=0.2, logits_scaling=2.0), saved=True),
     Case("granite-scaled", llama_like("granite", "Granite", attention_bias=True, mlp_bias=True, head_dim=24, rope_scaling=YARN,
                                       embedding_multiplier=12.0, attention_multiplier=0.35, logits_scaling=0.8), dtype="BF16"),
+    Case("olmo3", llama_like("olmo3", "Olmo3", num_hidden_layers=4, sliding_window=WINDOW, layer_types=["sliding_attention"] * 3 + ["full_attention"],
+                             rope_parameters=BY_LAYER), saved=True),
+    Case("olmo3-biased", llama_like("olmo3", "Olmo3", num_hidden_layers=4, sliding_window=WINDOW, attention_bias=True, tie_word_embeddings=True,
+                                    num_key_value_heads=4, rope_theta=500000.0), shards=2),
+    Case("ministral3", llama_like("ministral3", "Ministral3", head_dim=24, sliding_window=None, rope_parameters=GROWING), saved=True),
+    Case("ministral3-sliding", llama_like("ministral3", "Ministral3", sliding_window=WINDOW, head_dim=16, tie_word_embeddings=True,
+                                          rope_parameters=GROWING | {"rope_type": "default", "llama_4_scaling_beta": 0.0}), dtype="BF16"),
+    Case("seed_oss", llama_like("seed_oss", "SeedOss", head_dim=24, attention_bias=True, attention_out_bias=False, **NO_DROPOUT), saved=True),
+    Case("seed_oss-out", llama_like("seed_oss", "SeedOss", head_dim=16, attention_bias=False, attention_out_bias=True, mlp_bias=True,
+                                    tie_word_embeddings=True, rope_scaling=LLAMA3, **NO_DROPOUT), shards=2),
+    Case("exaone4", llama_like("exaone4", "Exaone4", num_hidden_layers=4, sliding_window=WINDOW, sliding_window_pattern=4,
+                               rope_scaling=LLAMA3), saved=True),
+    Case("exaone4-full", llama_like("exaone4", "Exaone4", sliding_window=None, layer_types=["full_attention"] * 3, head_dim=24,
+                                    sliding_window_pattern=None, tie_word_embeddings=True), dtype="BF16"),
+    Case("hunyuan", llama_like("hunyuan_v1_dense", "HunYuanDenseV1", head_dim=24, tie_word_embeddings=True,
+                               rope_scaling={"type": "dynamic", "alpha": 50.0, "factor": 1.0}), saved=True),
+    Case("hunyuan-biased", llama_like("hunyuan_v1_dense", "HunYuanDenseV1", head_dim=16, attention_bias=True, num_key_value_heads=1)),
     Case("qwen2_moe", experts("qwen2_moe", "Qwen2Moe", num_experts=6, moe_intermediate_size=40, shared_expert_intermediate_size=56,
                               mlp_only_layers=[1], use_sliding_window=False), saved=True),
     Case("qwen2_moe-all", experts("qwen2_moe", "Qwen2Moe", num_experts=5, num_experts_per_tok=5, moe_intermediate_size=24,

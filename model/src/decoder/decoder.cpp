@@ -146,19 +146,22 @@ class Recorder {
     return b_.linear(x, w, has_bias ? bias(name, {out}) : Value{});
   }
 
+  Value normed_heads(const std::string& name, Value qkv) {
+    if (c_.qk_norm == DecoderConfig::QkNorm::none) return qkv;
+    const bool whole = c_.qk_norm == DecoderConfig::QkNorm::whole;
+    const Value q = scale(name + ".q_norm", c_.head_dim * (whole ? c_.heads : 1));
+    const Value k = scale(name + ".k_norm", c_.head_dim * (whole ? c_.kv_heads : 1));
+    return b_.qk_norm(qkv, q, k, heads_, c_.norm_eps, c_.norm_offset);
+  }
   Value attention(const std::string& name, std::size_t layer, Value x) {
     const std::int64_t inner = c_.heads * c_.head_dim;
     const std::int64_t width = inner + 2 * c_.kv_heads * c_.head_dim;
     Value qkv = linear(name + ".qkv", x, width, c_.hidden, c_.qkv_bias, kInitStd);
-    if (c_.qk_norm != DecoderConfig::QkNorm::none) {
-      const bool whole = c_.qk_norm == DecoderConfig::QkNorm::whole;
-      const Value q = scale(name + ".q_norm", c_.head_dim * (whole ? c_.heads : 1));
-      const Value k = scale(name + ".k_norm", c_.head_dim * (whole ? c_.kv_heads : 1));
-      qkv = b_.qk_norm(qkv, q, k, heads_, c_.norm_eps, c_.norm_offset);
-    }
+    if (!c_.qk_norm_after_rope) qkv = normed_heads(name, qkv);
     if (c_.position == DecoderConfig::Position::rope && c_.rope_layers[layer])
       qkv = b_.rope(qkv, positions_, angles_[c_.sliding_frequencies.has_value() && c_.sliding[layer]], heads_,
                     c_.rotary_interleaved);
+    if (c_.qk_norm_after_rope) qkv = normed_heads(name, qkv);
     const Value mixed = attend(name, qkv, scores(layer));
     return linear(name + ".attn_out", mixed, c_.hidden, inner, c_.out_bias, residual_std_);
   }

@@ -72,6 +72,10 @@ void check_decoder_attention(const DecoderConfig& c, DecoderProblems& problems) 
   for (const auto& [name, of] : {std::pair{"rope_layers", &c.rope_layers}, std::pair{"sliding", &c.sliding}})
     problems.need(c.layers < 1 || c.layers > kMaxLayers || std::ssize(*of) == c.layers,
                   str(name, " has ", of->size(), " layers, but the model has ", c.layers));
+  problems.need(c.query_growth_from == 0 || c.seq <= c.query_growth_from,
+                str("model.seq is ", c.seq, "; the queries of ", family_limits(c.family).title,
+                    " grow from position ", c.query_growth_from,
+                    " on, which is not supported: set model.seq=", c.query_growth_from, " or less"));
   problems.need(c.window >= 0 && c.window <= kMaxPositions, str("the window has ", c.window, " keys"));
   problems.need(c.window > 0 || std::count(c.sliding.begin(), c.sliding.end(), true) == 0,
                 "a layer has a sliding window, but the window has 0 keys");

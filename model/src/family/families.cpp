@@ -62,6 +62,33 @@ void olmo2(DecoderConfig& c) {
   c.pre_norms = false;
   c.post_norms = true;
 }
+void olmo3(DecoderConfig& c) {
+  olmo2(c);
+  c.window = 4096;
+  c.full_every = 4;
+  c.frequencies.theta = 5e5f;
+  c.sliding_frequencies = c.frequencies;
+}
+void ministral3(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1e-5f;
+  c.frequencies.theta = 1e6f;
+}
+void exaone4(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1e-5f;
+  c.qk_norm = DecoderConfig::QkNorm::heads;
+  c.pre_norms = false;
+  c.post_norms = true;
+  c.window = 4096;
+  c.full_every = c.no_rope_every = 4;
+}
+void hunyuan(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1e-5f;
+  c.qk_norm = DecoderConfig::QkNorm::heads;
+  c.qk_norm_after_rope = true;
+}
 void phi3(DecoderConfig& c) {
   llama(c);
   c.norm_eps = 1e-5f;
@@ -176,6 +203,12 @@ constexpr HfNames kOlmo2 = [] {
   names.mlp_post_norm = "post_feedforward_layernorm";
   return names;
 }();
+constexpr HfNames kHunyuan = [] {
+  HfNames names = kLlama;
+  names.q_norm = "self_attn.query_layernorm";
+  names.k_norm = "self_attn.key_layernorm";
+  return names;
+}();
 constexpr HfNames kGemma = [] {
   HfNames names = kOlmo2;
   names.mlp_norm = "pre_feedforward_layernorm";
@@ -245,6 +278,24 @@ constexpr Family kFamilies[] = {
     {.name = "olmo2", .change = olmo2, .limits = {.title = "OLMo 2"},
      .hf = {.class_name = "Olmo2", .names = kOlmo2},
      .gguf = {.name = "olmo2", .square_heads = true, .head_required = true}},
+    {.name = "olmo3", .change = olmo3, .limits = {.title = "OLMo 3"},
+     .hf = {.class_name = "Olmo3", .names = kOlmo2, .windows = HfWindows::by_pattern, .mlp_bias = HfKey::ignored},
+     .gguf = {.name = ""}},
+    {.name = "ministral3", .change = ministral3, .limits = {.title = "Ministral 3"},
+     .hf = {.class_name = "Ministral3", .names = kLlama, .windows = HfWindows::all, .attention_bias = HfKey::ignored,
+            .mlp_bias = HfKey::ignored, .head_dim = 128, .has_query_growth = true},
+     .gguf = {.name = ""}},
+    {.name = "seed_oss", .change = qwen2, .limits = {.title = "Seed-OSS"},
+     .hf = {.class_name = "SeedOss", .names = kLlama, .dropouts = {"attention_dropout", "residual_dropout"},
+            .mlp_bias = HfKey::written, .out_bias_key = "attention_out_bias", .head_dim = 128},
+     .gguf = {.name = ""}},
+    {.name = "exaone4", .change = exaone4, .limits = {.title = "EXAONE 4"},
+     .hf = {.class_name = "Exaone4", .names = kOlmo2, .windows = HfWindows::with_rope, .attention_bias = HfKey::ignored,
+            .mlp_bias = HfKey::ignored},
+     .gguf = {.name = ""}},
+    {.name = "hunyuan_v1_dense", .change = hunyuan, .limits = {.title = "Hunyuan"},
+     .hf = {.class_name = "HunYuanDenseV1", .names = kHunyuan, .mlp_bias = HfKey::ignored, .has_rope_alpha = true},
+     .gguf = {.name = ""}},
     {.name = "phi3", .change = phi3, .limits = {.title = "Phi-3"},
      .hf = {.class_name = "Phi3", .names = kPhi3, .windows = HfWindows::all,
             .attention_bias = HfKey::ignored, .mlp_bias = HfKey::ignored, .rotary_share = 1,

@@ -44,6 +44,7 @@ enum class HfWindows : std::uint8_t {
   listed,        ///< the layers of layer_types if use_sliding_window is true
   without_rope,  ///< the layers without RoPE if use_sliding_window is true
   by_pattern,    ///< all layers but every sliding_window_pattern-th
+  with_rope,     ///< the same if sliding_window is a number; then the others have no RoPE
 };
 
 /// The keys of mixtures of experts.
@@ -67,13 +68,16 @@ struct HfFamily {
   HfKeys keys = HfKeys::llama;
   HfWindows windows = HfWindows::none;
   HfKey attention_bias = HfKey::written, mlp_bias = HfKey::read;
-  bool out_bias = true;           ///< attention_bias is true of the output projection, too
-  std::int64_t head_dim = 0;      ///< without the key; 0: hidden / heads
-  double norm_eps = 0;            ///< without the key; 0: the decoder's
-  double rotary_share = 0;        ///< without the key, which is refused if this is 0
-  bool has_rope_scalings = true;  ///< all that strata computes
-  bool is_gemma = false;          ///< has keys of soft caps, and hidden_activation
-  bool has_factors = false;       ///< has keys of four factors, each of which is 1 without it
+  const char* out_bias_key = nullptr;  ///< the key of the bias of the output projection, if it is its own
+  bool out_bias = true;                ///< attention_bias is true of the output projection, too
+  std::int64_t head_dim = 0;           ///< without the key; 0: hidden / heads
+  double norm_eps = 0;                 ///< without the key; 0: the decoder's
+  double rotary_share = 0;             ///< without the key, which is refused if this is 0
+  bool has_rope_scalings = true;       ///< all that strata computes
+  bool has_rope_alpha = false;         ///< rope of type dynamic has a fixed alpha, by which the base grows
+  bool has_query_growth = false;       ///< rope_parameters have llama_4_scaling_beta
+  bool is_gemma = false;               ///< has keys of soft caps, and hidden_activation
+  bool has_factors = false;            ///< has keys of four factors, each of which is 1 without it
   HfExperts experts = HfExperts::none;
   bool only_experts_quantized = false;  ///< its releases have all other matrices in bf16, and so has a base
   /// router_aux_loss_coef without the key, which has an effect if output_router_logits is true; 0: it has

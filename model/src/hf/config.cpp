@@ -75,7 +75,8 @@ void read_sliding(Keys& k, DecoderConfig& c, HfWindows how) {
   const json* const types = k.find({"layer_types"});
   if (types == nullptr) {
     c.full_every = k.integer({"sliding_window_pattern"}, c.full_every);
-    if (how == HfWindows::by_pattern && c.full_every < 1) k.unsupported("sliding_window_pattern is 0");
+    const bool is_needed = how == HfWindows::by_pattern || (how == HfWindows::with_rope && c.window > 0);
+    if (is_needed && c.full_every < 1) k.unsupported("sliding_window_pattern is 0");
     if (!has_flag(how)) return;
     if (how == HfWindows::listed && c.window > 0)
       return k.unsupported(
@@ -114,9 +115,19 @@ void read_window(Keys& k, DecoderConfig& c, HfWindows how) {
     k.unsupported("layers have a sliding window, but sliding_window is not set");
 }
 
+/// EXAONE 4's layers without RoPE: where some slide, those that do not.
+void set_rope_layers(DecoderConfig& c) {
+  if (c.sliding.empty() && c.window > 0)
+    c.no_rope_every = c.full_every;
+  else if (c.window > 0)
+    c.rope_layers = c.sliding;
+  else
+    c.rope_layers.assign(static_cast<std::size_t>(c.layers), true);
+}
+
 /// SmolLM3's layers without RoPE.
 void read_rope_layers(Keys& k, DecoderConfig& c) {
-  if (c.no_rope_every == 0) return;
+  if (detail::family_of(c).hf.windows != HfWindows::without_rope) return;
   c.no_rope_every = k.integer({"no_rope_layer_interval"}, c.no_rope_every);
   if (c.no_rope_every < 1) return k.unsupported("no_rope_layer_interval is 0");
   const json* const given = k.find({"no_rope_layers"});
@@ -137,7 +148,8 @@ void read_biases(Keys& k, DecoderConfig& c) {
   const HfFamily& family = detail::family_of(c).hf;
   if (family.attention_bias != HfKey::ignored) {
     c.qkv_bias = k.flag("attention_bias", c.qkv_bias);
-    c.out_bias = c.qkv_bias && family.out_bias;
+    c.out_bias =
+        family.out_bias_key != nullptr ? k.flag(family.out_bias_key, false) : c.qkv_bias && family.out_bias;
   }
   if (family.mlp_bias != HfKey::ignored) c.mlp_bias = k.flag("mlp_bias", false);
 }
@@ -219,6 +231,7 @@ void read_llama(Keys& k, DecoderConfig& c) {
   if (c.layers <= kMaxConfigLayers) {  // else validate() fails before anything per layer is allocated
     read_rope_layers(k, c);
     read_window(k, c, family.windows);
+    if (family.windows == HfWindows::with_rope) set_rope_layers(c);
     read_experts(k, c, family.experts);
   }
   const char* const act = family.is_gemma ? "hidden_activation" : "hidden_act";  // files may have both

@@ -31,7 +31,8 @@ json switches_json(const DecoderConfig& c) {
   const bool flagged =
       family.windows == HfWindows::without_rope ||
       ((family.windows == HfWindows::from_layer || family.windows == HfWindows::listed) && c.window > 0);
-  const bool by_layer = flagged || family.windows == HfWindows::by_pattern;
+  const bool by_layer =
+      flagged || family.windows == HfWindows::by_pattern || family.windows == HfWindows::with_rope;
   if (flagged) j["use_sliding_window"] = c.window > 0;
   if (by_layer) j["layer_types"] = layer_types_of(c);
   if (by_layer || family.windows == HfWindows::all) j["sliding_window"] = window;
@@ -89,6 +90,7 @@ json llama_json(const DecoderConfig& c) {
             {"rms_norm_eps", decimal(c.norm_eps)}};
   if (c.mlp == DecoderConfig::Mlp::swiglu) j["hidden_act"] = "silu";
   if (family.attention_bias == HfKey::written) j["attention_bias"] = c.qkv_bias;
+  if (family.out_bias_key != nullptr) j[family.out_bias_key] = c.out_bias;
   if (family.mlp_bias == HfKey::written) j["mlp_bias"] = c.mlp_bias;
   j.update(detail::rope_json(c));
   j.update(switches_json(c));

@@ -1,6 +1,7 @@
 #include "config_rope.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "family/family.h"
 
@@ -43,7 +44,14 @@ void read_yarn(Keys& s, Frequencies& f) {
   if (!(f.theta > 1)) s.unsupported(str("rope_theta is ", f.theta, " with YaRN, which needs its logarithm"));
 }
 
-void read_scaling(Keys& k, const Section& section, const DecoderConfig& c, Frequencies& f) {
+void read_query_growth(Keys& s, const Section& section, DecoderConfig& c) {
+  c.query_growth = static_cast<float>(s.number({"llama_4_scaling_beta"}));
+  if (c.query_growth == 0) return;
+  c.query_growth_from = s.integer({"original_max_position_embeddings"});
+  if (c.query_growth_from == 0) s.unsupported(str(section.name, ".original_max_position_embeddings is 0"));
+}
+
+void read_scaling(Keys& k, const Section& section, DecoderConfig& c, Frequencies& f) {
   if (!section.values->is_object())
     return k.unsupported(str(section.name, " is ", section.values->dump().substr(0, 80)));
   Keys s = k.within(*section.values, section.name + ".");
@@ -63,10 +71,26 @@ void read_scaling(Keys& k, const Section& section, const DecoderConfig& c, Frequ
   } else if (type == "yarn" && knows) {
     read_yarn(s, f);
     f.original_positions = original_positions(k, s, section, c);
+  } else if (type == "dynamic" && family_of(c).hf.has_rope_alpha && s.find({"alpha"}) != nullptr) {
+    // A fixed alpha stretches the base, whatever the length of a sequence is.
+    const auto d = static_cast<double>(c.head_dim > 0 || c.heads == 0 ? c.head_dim : c.hidden / c.heads);
+    if (d <= 2) return k.unsupported(str(section.name, ".alpha with heads of ", d));
+    f.theta = static_cast<float>(static_cast<double>(f.theta) *
+                                 std::pow(static_cast<double>(s.positive({"alpha"})), d / (d - 2)));
   } else if (type != "default") {
     s.unsupported(str(section.name, s.find({"rope_type"}) != nullptr ? ".rope_type is " : ".type is ", type));
   }
+  if (family_of(c).hf.has_query_growth) read_query_growth(s, section, c);
   k.take(s);
+}
+
+/// What Ministral 3's configuration has without rope_parameters.
+void set_usual_growth(DecoderConfig& c) {
+  c.query_growth = 0.1f;
+  c.query_growth_from = 16384;
+  c.frequencies.scaling = Scaling::yarn;
+  c.frequencies.factor = 16;
+  c.frequencies.original_positions = 16384;
 }
 
 /// Reads the fraction of a head's elements that RoPE rotates. `section`: null if there is none.
@@ -154,9 +178,11 @@ json scaling_json(const Frequencies& f) {
 
 void read_rope(Keys& k, DecoderConfig& c) {
   c.frequencies.theta = k.positive({"rope_theta"}, static_cast<double>(c.frequencies.theta));
+  const bool is_gemma = family_of(c).hf.is_gemma;
   if (c.sliding_frequencies)
     c.sliding_frequencies->theta =
-        k.positive({"rope_local_base_freq"}, static_cast<double>(c.sliding_frequencies->theta));
+        is_gemma ? k.positive({"rope_local_base_freq"}, static_cast<double>(c.sliding_frequencies->theta))
+                 : c.frequencies.theta;
   const json *scaling = k.find({"rope_scaling"}), *const parameters = k.find({"rope_parameters"});
   if (scaling != nullptr && scaling->is_object() && scaling->empty()) scaling = nullptr;
   if (c.sliding_frequencies) {
@@ -166,7 +192,10 @@ void read_rope(Keys& k, DecoderConfig& c) {
   // If there are both, transformers reads the former alone.
   const Section section =
       scaling != nullptr ? Section{scaling, "rope_scaling"} : Section{parameters, "rope_parameters"};
-  if (section.values == nullptr) return read_rotary_dim(k, nullptr, c);
+  if (section.values == nullptr) {
+    if (family_of(c).hf.has_query_growth) set_usual_growth(c);
+    return read_rotary_dim(k, nullptr, c);
+  }
   for (const char* const kind : {"full_attention", "sliding_attention"})
     if (section.values->contains(kind))
       k.unsupported(str(section.name, ".", kind, " is ", (*section.values)[kind].dump().substr(0, 80),
@@ -182,8 +211,19 @@ json rope_json(const DecoderConfig& c) {
     j["rope_scaling"] = {{"rope_type", "default"}};
   if (family_of(c).hf.rotary_share > 0)
     j["partial_rotary_factor"] = static_cast<double>(c.rotary_dim) / static_cast<double>(c.head_dim);
+  if (family_of(c).hf.has_query_growth) {  // transformers needs both keys of the growth
+    json all = scaling_json(c.frequencies);
+    if (all.is_null()) all = {{"rope_type", "default"}};
+    all.update(
+        {{"rope_theta", decimal(c.frequencies.theta)}, {"llama_4_scaling_beta", decimal(c.query_growth)}});
+    if (c.query_growth_from > 0 || !all.contains("original_max_position_embeddings"))
+      all["original_max_position_embeddings"] = c.query_growth_from > 0 ? c.query_growth_from : c.positions;
+    j["rope_scaling"] = nullptr;
+    j["rope_parameters"] = all;
+    return j;
+  }
   if (!c.sliding_frequencies) return j;
-  j["rope_local_base_freq"] = decimal(c.sliding_frequencies->theta);
+  if (family_of(c).hf.is_gemma) j["rope_local_base_freq"] = decimal(c.sliding_frequencies->theta);
   json full = scaling_json(c.frequencies), sliding = scaling_json(*c.sliding_frequencies);
   for (const auto& [of, f] :
        {std::pair{&full, &c.frequencies}, std::pair{&sliding, &*c.sliding_frequencies}}) {

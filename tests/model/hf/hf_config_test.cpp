@@ -1,5 +1,8 @@
 // Tests the meaning of a config.json where transformers has two places for a value, and what is refused of
 // it.
+#include <cmath>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -124,6 +127,68 @@ TEST(HfConfigPlacesTest, DefaultsAreThoseOfTheConfigurationsClass) {
   EXPECT_EQ(granite.residual_factor, 0.22f);
   EXPECT_EQ(granite.score_factor, 1);
   EXPECT_THAT(refusal("granite", {{"logits_scaling", 0}}), HasSubstr("logits_scaling is 0"));
+}
+
+TEST(HfConfigPlacesTest, InOlmo3OnlyLayersThatSeeAllKeysHaveAScaledRope) {
+  const json full = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32}};
+  const DecoderConfig older =
+      must(read("olmo3", {{"num_hidden_layers", 4}, {"rope_theta", 700.0}, {"rope_scaling", full}}));
+  EXPECT_EQ(older.sliding_frequencies->theta, 700);
+  EXPECT_EQ(older.sliding_frequencies->scaling, RopeFrequencies::Scaling::none);
+  EXPECT_EQ(older.frequencies.scaling, RopeFrequencies::Scaling::yarn);
+  EXPECT_EQ(older.window, 4096);
+  EXPECT_EQ(with_derived_sizes(older).sliding, (std::vector<bool>{true, true, true, false}));
+  const json nested = {{"full_attention", full}, {"sliding_attention", {{"rope_theta", 900.0}}}};
+  EXPECT_EQ(must(read("olmo3", {{"rope_parameters", nested}})).sliding_frequencies->theta, 900);
+  EXPECT_EQ(must(read("olmo3", {{"rope_parameters", nested}})).frequencies.theta, 5e5f);
+}
+
+TEST(HfConfigPlacesTest, InExaone4LayersWithoutAWindowHaveNoRopeWhereOthersSlide) {
+  const DecoderConfig hybrid =
+      must(read("exaone4", {{"num_hidden_layers", 4}, {"sliding_window", 8}, {"sliding_window_pattern", 2}}));
+  EXPECT_EQ(with_derived_sizes(hybrid).rope_layers, (std::vector<bool>{true, false, true, false}));
+  const json types = {"full_attention", "sliding_attention"};
+  EXPECT_EQ(must(read("exaone4", {{"num_hidden_layers", 2}, {"layer_types", types}})).rope_layers,
+            (std::vector<bool>{false, true}));
+  const DecoderConfig whole = must(read("exaone4", {{"sliding_window", nullptr}}));
+  EXPECT_EQ(whole.rope_layers, std::vector<bool>{true});
+  EXPECT_EQ(whole.window, 0);
+  EXPECT_THAT(refusal("exaone4", {{"sliding_window_pattern", "LLLG"}}), HasSubstr("sliding_window_pattern"));
+  EXPECT_THAT(refusal("exaone4", {{"sliding_window_pattern", 0}}), HasSubstr("sliding_window_pattern is 0"));
+}
+
+TEST(HfConfigPlacesTest, HunyuansAlphaStretchesTheBase) {
+  const json dynamic = {{"type", "dynamic"}, {"alpha", 1000.0}, {"rope_theta", 1e4}};
+  EXPECT_NEAR(must(read("hunyuan_v1_dense", {{"rope_scaling", dynamic}})).frequencies.theta,
+              1e4 * std::pow(1000.0, 16.0 / 14), 1e4);
+  EXPECT_TRUE(must(read("hunyuan_v1_dense", json::object())).qk_norm_after_rope);
+  EXPECT_THAT(refusal("hunyuan_v1_dense", {{"rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}}}),
+              HasSubstr("rope_scaling.type is dynamic"));
+  EXPECT_THAT(refusal("llama", {{"rope_scaling", dynamic}}), HasSubstr("rope_scaling.type is dynamic"));
+}
+
+TEST(HfConfigPlacesTest, QueriesOfMinistral3DoNotGrowWithinTheOriginalPositions) {
+  json parameters = kYarn;
+  parameters.update({{"llama_4_scaling_beta", 0.1}, {"rope_theta", 1e6}});
+  DecoderConfig config = must(read("ministral3", {{"rope_parameters", parameters}}));
+  config.seq = 32;
+  EXPECT_TRUE(validate(config).is_ok());
+  config.seq = 33;
+  EXPECT_THAT(std::string(validate(config).message()),
+              HasSubstr("model.seq is 33; the queries of Ministral 3 grow from position 32 on"));
+  const json written = json::parse(hf_config_json(config, DType::f32, "{}"))["rope_parameters"];
+  EXPECT_EQ(written["llama_4_scaling_beta"], 0.1);
+  EXPECT_EQ(written["original_max_position_embeddings"], 32);
+  EXPECT_EQ(must(read("ministral3", json::object())).query_growth_from, 16384);
+  EXPECT_THAT(refusal("ministral3", {{"rope_parameters", kYarn}}), HasSubstr("llama_4_scaling_beta"));
+}
+
+TEST(HfConfigPlacesTest, SeedOssHasAKeyForEachBiasOfAttention) {
+  const DecoderConfig usual = must(read("seed_oss", json::object()));
+  EXPECT_TRUE(usual.qkv_bias && !usual.out_bias && !usual.mlp_bias);
+  const DecoderConfig other =
+      must(read("seed_oss", {{"attention_bias", false}, {"attention_out_bias", true}}));
+  EXPECT_TRUE(!other.qkv_bias && other.out_bias);
 }
 
 TEST(HfConfigPlacesTest, BloomLosesBiasesInTransformersIfItIsSlowButExactInParts) {

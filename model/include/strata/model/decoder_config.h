@@ -61,11 +61,12 @@ struct DecoderConfig {
   bool pre_norms = true;    ///< a norm before the attention and the MLP of each block (not OLMo 2)
   bool post_norms = false;  ///< a norm on the output of attention and MLP (GLM-4-0414, OLMo 2, Gemma)
   QkNorm qk_norm = QkNorm::none;
-  bool scaled_embedding = false;  ///< embeddings are multiplied by sqrt(hidden) (Gemma)
-  float embedding_factor = 1;     ///< embeddings are multiplied by it, too (Granite, as the next three)
-  float residual_factor = 1;      ///< what attention and MLP add to the residual stream is multiplied by it
-  float score_factor = 0;         ///< scores are multiplied by it; 0: see query_scalar
-  float logit_divisor = 1;        ///< logits are divided by it
+  bool qk_norm_after_rope = false;  ///< queries and keys are rotated before they are normalized (Hunyuan)
+  bool scaled_embedding = false;    ///< embeddings are multiplied by sqrt(hidden) (Gemma)
+  float embedding_factor = 1;       ///< embeddings are multiplied by it, too (Granite, as the next three)
+  float residual_factor = 1;        ///< what attention and MLP add to the residual stream is multiplied by it
+  float score_factor = 0;           ///< scores are multiplied by it; 0: see query_scalar
+  float logit_divisor = 1;          ///< logits are divided by it
 
   Position position = Position::learned;
   std::int64_t position_offset = 0;  ///< row of position 0 in the learned table (OPT: 2)
@@ -85,7 +86,12 @@ struct DecoderConfig {
   float score_softcap = 0;         ///< scores s become cap tanh(s / cap) (Gemma 2); 0: no softcap
   float logit_softcap = 0;         ///< the same for logits
   bool sinks = false;              ///< each head has a score that takes its part of the softmax (gpt-oss)
-  float query_scalar = 0;          ///< scores are divided by its square root; 0: by sqrt(head_dim)
+  /// From this position on, queries would be multiplied by 1 + query_growth log(1 + floor(position /
+  /// query_growth_from)) (Ministral 3), which is not computed: no sequence may be longer. 0: there is no such
+  /// position.
+  std::int64_t query_growth_from = 0;
+  float query_growth = 0;
+  float query_scalar = 0;  ///< scores are divided by its square root; 0: by sqrt(head_dim)
 
   Mlp mlp = Mlp::gelu;
   ExpertsConfig experts = {};
