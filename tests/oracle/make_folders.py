@@ -168,7 +168,8 @@ CASES = [
                             rope_scaling=YARN | {"truncate": False}), saved=True),
     Case("gpt_oss-limited", experts("gpt_oss", "GptOss", num_local_experts=4, num_experts_per_tok=3, sliding_window=WINDOW,
                                     layer_types=["full_attention", "sliding_attention", "sliding_attention"], attention_bias=False,
-                                    head_dim=16, swiglu_limit=2.5, swiglu_alpha=1.25, rope_scaling={"rope_type": "default"}), shards=2),
+                                    head_dim=16, swiglu_limit=2.5, swiglu_alpha=1.25, rope_scaling={"rope_type": "default"}, output_router_logits=True,
+                                    router_aux_loss_coef=0.4, router_z_loss_coef=0.1), shards=2),
 ]  # fmt: skip
 
 

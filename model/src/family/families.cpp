@@ -330,7 +330,7 @@ constexpr Family kFamilies[] = {
      .gguf = {.name = ""}},
     {.name = "gpt_oss", .change = gpt_oss, .limits = {.title = "gpt-oss", .experts = true, .expert_ffn = false},
      .hf = {.class_name = "GptOss", .names = kGptOss, .windows = HfWindows::by_pattern, .mlp_bias = HfKey::ignored,
-            .head_dim = 64, .experts = HfExperts::gpt_oss, .only_experts_quantized = true},
+            .head_dim = 64, .experts = HfExperts::gpt_oss, .only_experts_quantized = true, .router_aux = 0.001},
      .gguf = {.name = ""}},
 };
 // clang-format on

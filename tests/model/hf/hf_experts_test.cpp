@@ -193,6 +193,7 @@ TEST(HfExpertsConfigTest, TheCoefficientOfTheBalanceIsThatOfTheFolder) {
       0.25);
   EXPECT_EQ(coef(R"({"model_type": "mixtral", "output_router_logits": true})"), 0.001);
   EXPECT_EQ(coef(R"({"model_type": "olmoe", "output_router_logits": true})"), 0.01);
+  EXPECT_EQ(coef(R"({"model_type": "gpt_oss", "output_router_logits": true})"), 0.001);
   EXPECT_EQ(coef(R"({"model_type": "llama", "output_router_logits": true})"), 0);
   const auto problem = [](const std::string& value) {
     return std::string(
