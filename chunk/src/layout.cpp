@@ -122,9 +122,9 @@ class Packing {
   }
 
   Packed packed_;
-  const std::vector<std::int64_t> sizes_;  // of the chunks of each group
+  const std::vector<std::int64_t> sizes_;  // chunks of each group have these elements
   const std::int64_t unit_;
-  std::vector<std::vector<Open>> open_of_;  // by group, oldest first
+  std::vector<std::vector<Open>> open_of_;  // indexed by group; the oldest comes first
 };
 
 Packed pack(std::span<const LayoutTensor> tensors, const Grouped& grouped, std::int64_t largest_chunk,

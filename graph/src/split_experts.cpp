@@ -157,7 +157,7 @@ class ExpertSplit {
 
   Program program_;
   const ExpertBlocks blocks_;
-  std::map<std::pair<ValueId, std::int64_t>, ValueId> block_of_;  // by value and first expert
+  std::map<std::pair<ValueId, std::int64_t>, ValueId> block_of_;  // keyed by value and first expert
 };
 
 }  // namespace

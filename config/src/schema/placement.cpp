@@ -152,8 +152,9 @@ constexpr TrainKey kPlacementKeys[] = {
       .name = "expert_block",
       .type = KeyType::integer,
       .default_text = "auto",
-      .doc = "experts whose matrices are a block, which moves by itself; auto = the largest power of two whose "
-             "block has at most 64 MiB",
+      .doc =
+          "experts whose matrices are a block, which moves by itself; auto = the largest power of two whose "
+          "block has at most 64 MiB",
       .example = "offload.expert_block=4",
       .allows_auto = true,
       .min = 1,

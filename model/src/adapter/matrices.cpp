@@ -55,7 +55,7 @@ std::vector<Matrix> matrices_of_mixtures(const std::vector<HfTensor>& tensors) {
                       module = str("model.", param, ".mlp.");
     const auto experts = static_cast<std::int64_t>(router.shape[0]),
                hidden = static_cast<std::int64_t>(router.shape[1]);
-    std::int64_t elems = 0;  // of the matrices into the experts
+    std::int64_t elems = 0;  // all matrices into the experts have them
     Layout rows = Layout::rows;
     for (const HfTensor& tensor : tensors)
       if (tensor.param == param + ".experts_in.weight") {

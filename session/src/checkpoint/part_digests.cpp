@@ -17,7 +17,7 @@ void PartDigests::add(const StatePiece& piece, std::span<const float> values, st
   const Slice& slice = plan_.layout.slice(piece.tensor, piece.offset);
   if (!covers(slice.chunk)) return;
   const ElemRange part = plan_.layout.summed(slice.chunk);
-  const std::int64_t first = slice.offset - slice.first;  // of the tensor, in the chunk
+  const std::int64_t first = slice.offset - slice.first;  // where the tensor would begin in the chunk
   const std::int64_t begin = std::max(piece.offset, part.begin - first),
                      end = std::min(piece.offset + std::ssize(values), part.end - first);
   if (begin >= end) return;

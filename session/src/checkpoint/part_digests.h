@@ -70,7 +70,8 @@ class PartDigests {
     std::vector<Blocks> runs;
     std::int64_t n_blocks = 0;
   };
-  std::map<std::pair<std::int32_t, std::int32_t>, Joined> joined_;  // by series and tensor, incomplete
+  std::map<std::pair<std::int32_t, std::int32_t>, Joined>
+      joined_;  // keyed by series and tensor; incomplete ones
 };
 
 }  // namespace strata::detail

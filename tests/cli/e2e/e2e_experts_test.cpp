@@ -50,7 +50,7 @@ TEST_F(CliExpertsE2e, ARunHasTheSameBitsInAnyBudgetsOrderAndStepMode) {
     const ProgramResult run = strata(run_of("run", words));
     ASSERT_EQ(run.exit_code, 0) << run.err;
     EXPECT_EQ(loss_bits("run"), loss_bits("whole")) << words[0];
-    // With a pipeline it is that of each rank's own tensors.
+    // The digest of a pipeline is that of each rank's own tensors.
     if (std::find(words.begin(), words.end(), "parallel.pp=2") == words.end()) {
       EXPECT_EQ(digest("run"), digest("whole")) << words[0];
     }
@@ -129,7 +129,8 @@ TEST_F(CliExpertsE2e, AdaptersOfExpertsAreTrainedMergedAndContinued) {
   }
   const ProgramResult exported = strata({"export", "whole", "--out", "adapter", "--check"});
   ASSERT_EQ(exported.exit_code, 0) << exported.err;
-  const ProgramResult merged = strata({"export", "whole", "--out", "merged", "--format", "merged", "--check"});
+  const ProgramResult merged =
+      strata({"export", "whole", "--out", "merged", "--format", "merged", "--check"});
   ASSERT_EQ(merged.exit_code, 0) << merged.err;
   const ProgramResult on = strata({"train", "--init", "model", "--adapter", "adapter", "--out", "on",
                                    "train.steps=1", "data.train=train.txt", "data.val=", "train.dtype=bf16"});

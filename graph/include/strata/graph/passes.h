@@ -204,10 +204,10 @@ struct WeightParts {
   std::array<std::int64_t, kernels::QuantizedMatrix::kMaxParts> rows = {};
 };
 /// Stores these matrices of linear layers, and of those of experts, in `format`, and multiplies by them panel
-/// by panel (kernels/linear_quantized.h, experts/expert_linear_quantized.h; QLoRA, Dettmers et al. 2023, arXiv
-/// 2305.14314). It changes results, so apply it to all programs of a run. Run it after adapters are added and
-/// before derive_backward(). Errors: `invalid`, all problems at once: a name that is not the matrix of linear
-/// layers, or of experts, alone, one that is trained, rows that are not those of its parts.
+/// by panel (kernels/linear_quantized.h, experts/expert_linear_quantized.h; QLoRA, Dettmers et al. 2023,
+/// arXiv 2305.14314). It changes results, so apply it to all programs of a run. Run it after adapters are
+/// added and before derive_backward(). Errors: `invalid`, all problems at once: a name that is not the matrix
+/// of linear layers, or of experts, alone, one that is trained, rows that are not those of its parts.
 Result<Program> quantize_weights(Program program, kernels::WeightFormat format,
                                  std::span<const WeightParts> weights);
 
@@ -246,7 +246,7 @@ Program recompute_regions(Program program, Recompute mode);
 /// How many experts have their matrices in one block.
 struct ExpertBlocks {
   std::int64_t experts = 0;         ///< 0: the largest power of two that has at most `bytes`
-  std::int64_t bytes = 64ll << 20;  ///< of one tensor, of all experts of a block
+  std::int64_t bytes = 64ll << 20;  ///< one tensor of a block of experts has them
   std::int64_t align_elems = 1;     ///< a block that is not the last one is a multiple of it
 };
 /// Replaces each op of experts by one for each block of them, whose operands are parts of the matrices of all
