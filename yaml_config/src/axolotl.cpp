@@ -15,7 +15,6 @@ constexpr std::string_view kSpeed = "strata decides how it computes; it changes 
 constexpr std::string_view kReports = "see strata report, strata top and log.*";
 constexpr std::string_view kPlacement =
     "strata decides by its budgets what is kept, moved and computed again";
-constexpr std::string_view kExperts = "strata trains no mixture of experts from such a folder";
 
 bool is_file(const std::string& path) {
   constexpr std::string_view kEnds[] = {".json", ".jsonl", ".ndjson", ".txt", ".gz", ".parquet", ".csv"};
