@@ -89,11 +89,11 @@ void check_offload(const ConfigTree& tree, const TrainConfig& config, std::vecto
 
 void check_router_losses(const ConfigTree& tree, const TrainConfig& config,
                          std::vector<std::string>& problems) {
-  for (const auto& [key, coef] : {std::pair{"train.router_aux", config.train.router_aux},
-                                  std::pair{"train.router_z", config.train.router_z}}) {
-    if (coef == 0) continue;
+  for (const auto& loss : {std::pair{"train.router_aux", config.train.router_aux},
+                           std::pair{"train.router_z", config.train.router_z}}) {
+    if (loss.second == 0) continue;
     const auto refuse = [&](const std::string& why) {
-      problems.push_back(str(set_by(tree, key), " = ", coef, ", but ", why));
+      problems.push_back(str(set_by(tree, loss.first), " = ", loss.second, ", but ", why));
     };
     if (!has_softmax_routers(decoder_config(config)))
       refuse(str("the model has no routers with a softmax: model.family is ", config.model.family, " (",
