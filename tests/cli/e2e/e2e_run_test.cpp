@@ -276,7 +276,8 @@ TEST_F(CliRunE2e, ARunDecidesAllOtherAutos) {
                                              "experts",
                                              "experts_per_token",
                                              "expert_ffn",
-                                             "shared_ffn"};
+                                             "shared_ffn",
+                                             "expert_block"};
   ASSERT_EQ(strata(run_of("run", 1)).exit_code, 0);
   std::istringstream lines(read_all(file("run/config.resolved.toml")));
   std::vector<std::string> open;
