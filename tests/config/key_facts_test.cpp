@@ -35,12 +35,13 @@ TEST(KeyFactsTest, APlanDecidesOnlyAutosThatChangeNoBit) {
 }
 
 TEST(KeyFactsTest, AutosOfAStepThatChangeNoBitArePlannedUnlessTheyAreKnownBefore) {
-  EXPECT_THAT(keys_where([](const TrainKey& key) {
-                const bool of_step = key.spec.section == "train" || key.spec.section == "offload" ||
-                                     key.spec.section == "parallel";
-                return of_step && key.spec.allows_auto && changes_no_bit(key) && !key.facts.planned;
-              }),
-              ElementsAre("offload.auto_keys", "parallel.ranks", "parallel.transport"));
+  EXPECT_THAT(
+      keys_where([](const TrainKey& key) {
+        const bool of_step =
+            key.spec.section == "train" || key.spec.section == "offload" || key.spec.section == "parallel";
+        return of_step && key.spec.allows_auto && changes_no_bit(key) && !key.facts.planned;
+      }),
+      ElementsAre("offload.expert_block", "offload.auto_keys", "parallel.ranks", "parallel.transport"));
 }
 
 TEST(KeyFactsTest, NothingIsOffloadedWithTheValuesOfOnDevice) {
