@@ -83,7 +83,7 @@ TEST(BuilderTest, EveryOpRefusesShapesAndDtypesThatDoNotMatch) {
   EXPECT_TRUE(
       refuses([&](Builder& b, Value x, Value, Value) { b.sum_rows(x, b.route_rows(routed(b, x), 6), 2); }));
   EXPECT_TRUE(refuses([&](Builder& b, Value x, Value, Value) {
-    b.expert_linear(x, b.param("e", {7, 2, 6}, {}), b.route_rows(routed(b, x), 6));
+    b.expert_linear(x, b.param("e", {5, 2, 6}, {}), b.route_rows(routed(b, x), 6));
   }));
   EXPECT_TRUE(refuses([&](Builder& b, Value x, Value, Value) {
     b.expert_gate(x, routed(b, x).weights, b.route_rows(routed(b, x), 6).source, {});

@@ -1,5 +1,6 @@
 #include <strata/kernels/experts/expert_linear.h>
 #include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
 
 #include "ops/experts/expert_blocks.h"
 #include "ops/op_defs.h"
@@ -120,6 +121,13 @@ Status launch_expert_linear_backward_bias(const OpCall& c, Backend& backend, Str
 }  // namespace
 
 Value Builder::expert_linear(Value x, Value weights, const RoutedRows& rows, Value biases) {
+  // A model has the matrices of all experts; blocks of them are split_experts()'s.
+  if (error_.is_ok() && weights.id != kNoValue && rows.offsets.id != kNoValue) {
+    const Shape &w = program_.value(weights.id).shape, &offsets = program_.value(rows.offsets.id).shape;
+    if (w.rank == 3 && w.dim(0) + 1 != offsets.dim(0))
+      error_ = Status::error(Code::invalid, str(program_.value(weights.id).name, " has the matrices of ",
+                                                w.dim(0), " experts; rows go to ", offsets.dim(0) - 1));
+  }
   return op(Op::expert_linear, {x, weights, rows.offsets, biases, {}}, ExpertBlockAttrs{});
 }
 
