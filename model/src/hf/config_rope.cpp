@@ -179,10 +179,9 @@ json scaling_json(const Frequencies& f) {
 void read_rope(Keys& k, DecoderConfig& c) {
   c.frequencies.theta = k.positive({"rope_theta"}, static_cast<double>(c.frequencies.theta));
   const bool is_gemma = family_of(c).hf.is_gemma;
-  if (c.sliding_frequencies)
+  if (c.sliding_frequencies && is_gemma)  // elsewhere only rope_parameters have it
     c.sliding_frequencies->theta =
-        is_gemma ? k.positive({"rope_local_base_freq"}, static_cast<double>(c.sliding_frequencies->theta))
-                 : c.frequencies.theta;
+        k.positive({"rope_local_base_freq"}, static_cast<double>(c.sliding_frequencies->theta));
   const json *scaling = k.find({"rope_scaling"}), *const parameters = k.find({"rope_parameters"});
   if (scaling != nullptr && scaling->is_object() && scaling->empty()) scaling = nullptr;
   if (c.sliding_frequencies) {

@@ -133,7 +133,8 @@ TEST(HfConfigPlacesTest, InOlmo3OnlyLayersThatSeeAllKeysHaveAScaledRope) {
   const json full = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32}};
   const DecoderConfig older =
       must(read("olmo3", {{"num_hidden_layers", 4}, {"rope_theta", 700.0}, {"rope_scaling", full}}));
-  EXPECT_EQ(older.sliding_frequencies->theta, 700);
+  EXPECT_EQ(older.frequencies.theta, 700);
+  EXPECT_EQ(older.sliding_frequencies->theta, 5e5f) << "as in transformers";
   EXPECT_EQ(older.sliding_frequencies->scaling, RopeFrequencies::Scaling::none);
   EXPECT_EQ(older.frequencies.scaling, RopeFrequencies::Scaling::yarn);
   EXPECT_EQ(older.window, 4096);
