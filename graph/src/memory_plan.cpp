@@ -66,33 +66,74 @@ std::vector<ValueId> share_in_place(const Program& program, std::vector<LiveRang
   return owner;
 }
 
+struct Placed {
+  std::size_t begin, end;  // in the arena
+  LiveRange live;
+};
+
+/// The values that have an offset, by the time in which they are live. A program of all micro-batches has as
+/// many values as instructions, and a search among all of them for each would take minutes. Instructions are
+/// divided into spans, on each level twice as long as on the one before; a span lists what is live in it, by
+/// offset.
+class PlacedValues {
+ public:
+  explicit PlacedValues(std::size_t instructions) {
+    for (int shift = kShortest; levels_.empty() || levels_.back().size() > 1; ++shift)
+      levels_.emplace_back((instructions >> shift) + 1);
+  }
+
+  void insert(const Placed& placed) {
+    for (std::size_t level = 0; level < levels_.size(); ++level)
+      for (std::size_t span = span_of(placed.live.first, level); span <= span_of(placed.live.last, level);
+           ++span) {
+        std::vector<Placed>& values = levels_[level][span];
+        values.insert(std::upper_bound(values.begin(), values.end(), placed, starts_before), placed);
+      }
+  }
+
+  /// The lowest offset at which so many bytes are free during all of `live`.
+  std::size_t lowest_gap(const LiveRange& live, std::size_t bytes) const {
+    std::size_t level = 0;
+    while (span_of(live.last, level) - span_of(live.first, level) > 1) ++level;
+    const std::vector<Placed>&first = levels_[level][span_of(live.first, level)],
+          &second = levels_[level][span_of(live.last, level)];
+    std::size_t at = 0;
+    auto a = first.begin(), b = &first == &second ? second.end() : second.begin();
+    while (a != first.end() || b != second.end()) {  // both lists are walked as one, by offset
+      const bool from_first = b == second.end() || (a != first.end() && starts_before(*a, *b));
+      const Placed& other = from_first ? *a++ : *b++;
+      if (other.live.last < live.first || live.last < other.live.first) continue;
+      if (at + bytes <= other.begin) break;
+      at = std::max(at, other.end);
+    }
+    return at;
+  }
+
+ private:
+  static constexpr int kShortest = 8;  // 256 instructions
+
+  static bool starts_before(const Placed& a, const Placed& b) { return a.begin < b.begin; }
+  static std::size_t span_of(int instruction, std::size_t level) {
+    return static_cast<std::size_t>(instruction) >> (static_cast<std::size_t>(kShortest) + level);
+  }
+
+  std::vector<std::vector<std::vector<Placed>>> levels_;
+};
+
 // Assigns the values of `order` offsets, multiples of `align`, in an arena of their own, and returns its
 // size.
 std::size_t assign_offsets(const Program& program, const std::vector<LiveRange>& live_ranges,
                            const std::vector<ValueId>& order, std::size_t align,
                            std::vector<std::size_t>& offset) {
   std::size_t arena_bytes = 0;
-  struct Placed {
-    std::size_t begin, end;
-    LiveRange live;
-  };
-  std::vector<Placed> placed;  // sorted by offset; what is searched most is kept together
+  PlacedValues placed(program.code.size());
   for (const ValueId id : order) {
     const LiveRange live_range = live_ranges[static_cast<std::size_t>(id)];
     const std::size_t bytes = round_up(program.value(id).bytes(), align);
-    std::size_t at = 0;
-    for (const Placed& other : placed) {  // finds the lowest gap between values live at the same time
-      if (other.live.last < live_range.first || live_range.last < other.live.first) continue;
-      if (at + bytes <= other.begin) break;
-      at = std::max(at, other.end);
-    }
+    const std::size_t at = placed.lowest_gap(live_range, bytes);
     offset[static_cast<std::size_t>(id)] = at;
     arena_bytes = std::max(arena_bytes, at + bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), at,
-                                   [](std::size_t offset_of_new, const Placed& other) {
-                                     return offset_of_new < other.begin;
-                                   }),
-                  {at, at + bytes, live_range});
+    placed.insert({at, at + bytes, live_range});
   }
   return round_up(arena_bytes, MemoryPlan::kHostAlign);
 }

@@ -7,45 +7,14 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
+#include "scaled_budget.h"
+
 namespace strata {
-namespace {
 
-constexpr double kNoGain = 1.02;  // smaller gains are within the error of a forecast
-
-std::uint64_t scaled(std::uint64_t bytes, double by) {
-  return std::max<std::uint64_t>(
-      static_cast<std::uint64_t>(static_cast<double>(bytes) * by) / kPageBytes * kPageBytes, kPageBytes);
-}
-bool is_limited(std::uint64_t bytes) { return bytes != kUnlimited && bytes > 0; }
-// `bytes` scaled by `by`, but at most `limits`, unless the user's budget already exceeds it.
-std::uint64_t scaled_within(std::uint64_t bytes, double by, std::uint64_t limits) {
-  return std::min(scaled(bytes, by), std::max(bytes, limits / kPageBytes * kPageBytes));
-}
-
-}  // namespace
-
-Result<std::string> suggest_budget_change(const TierBytes& budgets, const TierBytes& limits,
-                                          const Forecast& now, const ForecastForBudgets& forecast_for) {
-  constexpr double kMore = 1.25;
-  double best = kNoGain;
-  std::string text;
-  for (std::size_t t = 0; t < kTiers; ++t) {
-    if (!is_limited(budgets[t])) continue;
-    TierBytes more = budgets;
-    more[t] = scaled_within(budgets[t], kMore, limits[t]);
-    if (more[t] == budgets[t]) continue;
-    STRATA_TRY_ASSIGN(const std::optional<Forecast> then, forecast_for(more));
-    if (!then || now.step_s / then->step_s <= best) continue;
-    best = now.step_s / then->step_s;
-    text = fmt::format("with memory.{}={} ({} instead of {}) a step would take {:.4g} s, {:.2f}x as fast\n",
-                       to_string(static_cast<Tier>(t)), more[t], format_bytes(more[t]),
-                       format_bytes(budgets[t]), then->step_s, best);
-  }
-  return text.empty()
-             ? std::string(
-                   "25 % more of any tier that the machine has would make a step less than 2 % faster\n")
-             : text;
-}
+using detail::is_limited;
+using detail::kNoGain;
+using detail::scaled;
+using detail::scaled_within;
 
 Result<BudgetSweep> sweep_budgets(const TierBytes& budgets, const TierBytes& limits,
                                   const ForecastForBudgets& forecast_for) {

@@ -9,6 +9,34 @@
 #include <strata/runtime/units.h>
 
 namespace strata {
+namespace {
+
+/// The lane that is busy for most of the step: no order of its work makes the step shorter than that.
+std::string binding_text(const Forecast& f, const MachineProfile& machine) {
+  const LaneFields* busiest = kLaneFields.data();
+  for (const LaneFields& lane : kLaneFields)
+    if (f.lanes.*lane.seconds > f.lanes.*busiest->seconds) busiest = &lane;
+  const double share = f.lanes.*busiest->seconds / f.step_s;
+  constexpr double kWaits = 0.6;
+  if (share < kWaits)
+    return fmt::format("no lane binds: {}, the busiest one, works for {:.1f} % of the step\n", busiest->name,
+                       100 * share);
+  const auto rate = [](double bytes_per_s) { return fmt::format("{:.3g} GB/s", bytes_per_s * 1e-9); };
+  const auto name = busiest->seconds;
+  const std::string what =
+      name == &LaneBusySeconds::compute ? "compute"
+      : name == &LaneBusySeconds::h2d   ? "copies to the device, " + rate(machine.h2d_bytes_per_s)
+      : name == &LaneBusySeconds::d2h   ? "copies from the device, " + rate(machine.d2h_bytes_per_s)
+      : name == &LaneBusySeconds::cpu
+          ? "updates on the CPU, whose RAM gives " + rate(machine.host_bytes_per_s) + " to them and to copies"
+      : name == &LaneBusySeconds::nvme_read  ? "reads of nvme, " + rate(machine.read_bytes_per_s)
+      : name == &LaneBusySeconds::nvme_write ? "writes to nvme, " + rate(machine.write_bytes_per_s)
+                                             : "collectives";
+  return fmt::format("bound by {}: busy for {:.1f} % of the step\n", what, 100 * share);
+}
+
+}  // namespace
+
 std::string forecast_text(const Forecast& f, const MachineProfile& machine, double tokens,
                           std::optional<double> clipped_step_s) {
   std::string text = fmt::format("forecast for {} ({})\n", machine.name, machine.source);
@@ -24,7 +52,7 @@ std::string forecast_text(const Forecast& f, const MachineProfile& machine, doub
   if (clipped_step_s)
     text += fmt::format("  {:<11} {:>8.4g} s, {:.4g} tokens/s if the gradient of every step is clipped\n",
                         "clipped", *clipped_step_s, tokens / *clipped_step_s);
-  return text + bottleneck_text(f.times) + "\n";
+  return text + binding_text(f, machine) + bottleneck_text(f.times) + "\n";
 }
 
 std::string unmodeled_text(const LoweredProgram& program, const MachineProfile& machine) {

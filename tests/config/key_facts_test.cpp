@@ -84,8 +84,8 @@ TEST(KeyFactsTest, EveryEntryOfTheIdentityHasAText) {
 TEST(KeyFactsTest, SizesOfAFolderAreKeysOfSectionModelApartFromTheLengthOfSequences) {
   EXPECT_THAT(keys_where([](const TrainKey& key) { return key.facts.from_folder != nullptr; }),
               ElementsAre("model.family", "model.layers", "model.hidden", "model.heads", "model.kv_heads",
-                          "model.ffn", "model.experts", "model.experts_per_token", "model.expert_ffn",
-                          "model.shared_ffn", "model.vocab"));
+                          "model.head_dim", "model.ffn", "model.experts", "model.experts_per_token",
+                          "model.expert_ffn", "model.shared_ffn", "model.vocab"));
 }
 
 TEST(DecideTest, ADecisionReachesTheTreeAndTheField) {

@@ -155,6 +155,15 @@ TEST(TrainConfigTest, ModesThatDoNotExistAreRefusedWithTheKnownOnes) {
   EXPECT_THAT(problems({"model.family=lama"}), HasSubstr("'lama' is not one of gpt2"));
 }
 
+TEST(TrainConfigTest, AHeadMayHaveAnyWidthWhereFilesOfTheFamilySayIt) {
+  EXPECT_EQ(problems({"model.family=qwen3", "model.heads=3", "model.head_dim=128"}), "ok");
+  EXPECT_EQ(problems({"model.family=gpt2", "model.head_dim=64"}), "ok");
+  EXPECT_THAT(
+      problems({"model.family=gpt2", "model.head_dim=32"}),
+      HasSubstr("argument model.head_dim=32: model.head_dim = 32, but the 4 heads of GPT-2 are together as "
+                "wide as model.hidden = 256 (default)"));
+}
+
 TEST(TrainConfigTest, KeysThatContradictEachOtherNameBothOrigins) {
   const std::string text =
       problems({"model.heads=3", "memory.nvme=1MiB", "memory.nvme_dir=", "io.block=5000"});

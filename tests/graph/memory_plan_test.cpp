@@ -24,6 +24,16 @@ TEST(MemoryPlanTest, NoTwoLiveValuesShareAByteInDecodersOfManySizes) {
       }
 }
 
+// Values that are stored for backward are live over many spans of instructions, and most are in one or two.
+TEST(MemoryPlanTest, NoTwoLiveValuesShareAByteInProgramsOfManyMicroBatches) {
+  for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+    const Program program =
+        interleave_micro_batches(decoder_program(make_decoder_config(5, 8), 2, recompute), 40);
+    ASSERT_GT(program.code.size(), 10u * 256u);
+    EXPECT_EQ(replay(program), "") << to_string(recompute);
+  }
+}
+
 TEST(MemoryPlanTest, StatesTakeNoArenaMemory) {
   const auto arena = [](std::int64_t sequences) {
     const Program program = must(

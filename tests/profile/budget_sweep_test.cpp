@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <strata/profile/machine_memory.h>
+#include <strata/profile/next_change.h>
 #include <strata/profile/model_shapes.h>
 #include <strata/runtime/units.h>
 
@@ -24,16 +25,36 @@ Forecast of(const TierBytes& budgets) {
 }
 std::string suggestion(std::uint64_t device, std::uint64_t limit) {
   const TierBytes budgets = {device, 8 * kGiB, 0};
-  return must(suggest_budget_change(budgets, {limit, 100 * kGiB, kUnlimited}, of(budgets),
-                                    [](const TierBytes& with) { return std::optional(of(with)); }));
+  return must(suggest_change(budget_changes(budgets, {limit, 8 * kGiB, kUnlimited}), of(budgets),
+                             [](const std::string& setting) {
+                               const std::string bytes = setting.substr(setting.find('=') + 1);
+                               return std::optional(of({std::stoull(bytes), 8 * kGiB, 0}));
+                             }));
 }
 
 TEST(BudgetSweepTest, SuggestionsEndAtWhatTheMachineHas) {
   EXPECT_THAT(suggestion(100 * kGiB, kUnlimited), HasSubstr("125.0 GiB instead of 100.0 GiB"));
   EXPECT_THAT(suggestion(120 * kGiB, 136 * kGiB), HasSubstr("136.0 GiB instead of 120.0 GiB"));
-  EXPECT_THAT(suggestion(136 * kGiB, 136 * kGiB), HasSubstr("25 % more of any tier that the machine has"));
-  EXPECT_THAT(suggestion(140 * kGiB, 136 * kGiB), HasSubstr("25 % more of any tier that the machine has"))
+  EXPECT_THAT(suggestion(136 * kGiB, 136 * kGiB), HasSubstr("no tier of the machine has more"));
+  EXPECT_THAT(suggestion(140 * kGiB, 136 * kGiB), HasSubstr("no tier of the machine has more"))
       << "the user's own";
+}
+
+TEST(NextChangeTest, TheMostTokensPerSecondWin) {
+  const std::vector<RunChange> changes = {{"a.a=1", "", 1}, {"b.b=2", "twice as much", 2}, {"c.c=3", "", 2}};
+  const auto step = [](double seconds) {
+    Forecast forecast;
+    forecast.step_s = seconds;
+    return std::optional(forecast);
+  };
+  const auto suggested = [&](double a_s, double b_s) {
+    return must(suggest_change(changes, *step(10), [&](const std::string& setting) {
+      return setting == "a.a=1" ? step(a_s) : setting == "b.b=2" ? step(b_s) : std::nullopt;
+    }));
+  };
+  EXPECT_EQ(suggested(8, 15), "with b.b=2 (twice as much) a step would take 15 s, 1.33x the tokens/s\n");
+  EXPECT_EQ(suggested(5, 15), "with a.a=1 a step would take 5 s, 2.00x as fast\n");
+  EXPECT_EQ(suggested(9.9, 20), "none of a.a=1, b.b=2, c.c=3 would make it 2 % faster\n");
 }
 
 TEST(BudgetSweepTest, SweepsEndAtWhatTheMachineHas) {

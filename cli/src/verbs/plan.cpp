@@ -4,6 +4,7 @@
 #include <strata/profile/budget_sweep.h>
 #include <strata/profile/forecast_text.h>
 #include <strata/profile/model_shapes.h>
+#include <strata/profile/next_change.h>
 #include <strata/profile/profile_cache.h>
 #include <strata/profile/rank_timeline.h>
 #include <strata/profile/stages_text.h>
@@ -79,20 +80,49 @@ Result<LoadedConfig> load(ConfigRequest request, const std::string& params,
   return load_config(request, std::move(machine));
 }
 
-// Returns a function that forecasts the same run with other budgets.
+// Forecasts the same run with other settings.
+Result<std::optional<Forecast>> forecast_with(const Args& args, const Basis& basis,
+                                              const std::vector<std::string>& settings) {
+  STRATA_TRY_ASSIGN(LoadedConfig loaded, load(with_overrides<ConfigRequest>(args, settings), args.params,
+                                              basis.other_machine ? basis.profile : std::nullopt));
+  auto planned = plan_job(loaded, basis.plan_basis(false));
+  if (planned.has_value()) return std::optional(*planned->forecast);
+  if (planned.status().code() == Code::does_not_fit) return std::optional<Forecast>();
+  return planned.status();
+}
+
 ForecastForBudgets forecasts_of(const Args& args, const Basis& basis) {
-  return [&args, &basis](const TierBytes& budgets) -> Result<std::optional<Forecast>> {
-    std::vector<std::string> overrides;
+  return [&args, &basis](const TierBytes& budgets) {
+    std::vector<std::string> settings;
     for (std::size_t t = 0; t < kTiers; ++t)
-      overrides.push_back(str("memory.", to_string(static_cast<Tier>(t)), "=",
-                              budgets[t] == kUnlimited ? std::string("unlimited") : str(budgets[t])));
-    STRATA_TRY_ASSIGN(LoadedConfig loaded, load(with_overrides<ConfigRequest>(args, overrides), args.params,
-                                                basis.other_machine ? basis.profile : std::nullopt));
-    auto planned = plan_job(loaded, basis.plan_basis(false));
-    if (planned.has_value()) return std::optional(*planned->forecast);
-    if (planned.status().code() == Code::does_not_fit) return std::optional<Forecast>();
-    return planned.status();
+      settings.push_back(str("memory.", to_string(static_cast<Tier>(t)), "=",
+                             budgets[t] == kUnlimited ? std::string("unlimited") : str(budgets[t])));
+    return forecast_with(args, basis, settings);
   };
+}
+
+// The settings that are worth a try: larger budgets, moments in 8 bits, and larger steps, which update as
+// much for more tokens. The last two change what is learned, so that they are never chosen, only named.
+std::vector<RunChange> changes_of(const TrainConfig& config, const RunPlan& run) {
+  std::vector<RunChange> changes = budget_changes(run.options.budgets, run.options.capacity);
+  if (config.offload.states == "fp32")
+    changes.push_back({.setting = "offload.states=int8", .note = "moments in 8 bits"});
+  if (config.parallel.pp == 1)
+    changes.push_back({.setting = str("train.grad_accum=", 2 * config.train.grad_accum),
+                       .note = str(static_cast<std::int64_t>(2 * tokens_per_step(config)), " tokens a step"),
+                       .tokens = 2});
+  return changes;
+}
+
+// The change that helps most. A setting that the run refuses is none.
+Result<std::string> next_change(const Args& args, const Basis& basis, const TrainConfig& config,
+                                const PlannedJob& job) {
+  return suggest_change(changes_of(config, *job.plan), *job.forecast,
+                        [&](const std::string& setting) -> Result<std::optional<Forecast>> {
+                          auto with = forecast_with(args, basis, {setting});
+                          if (with.has_value() || with.status().code() != Code::invalid) return with;
+                          return std::optional<Forecast>();
+                        });
 }
 
 std::string budgets_text(const TierBytes& budgets) {
@@ -206,8 +236,8 @@ void print_json(const Args& args, const LoadedConfig& loaded, const PlannedJob& 
   print(args.out, plan_json(config, *job.plan, job.recompute, more));
 }
 
-Status print_text(const Args& args, const TrainConfig& config, const PlannedJob& job, const Stages& stages,
-                  const Basis& basis, const ForecastForBudgets& forecast_for) {
+Status print_text(const Args& args, const Args& as_planned, const TrainConfig& config, const PlannedJob& job,
+                  const Stages& stages, const Basis& basis) {
   const RunPlan& run = *job.plan;
   for (const std::string& note : start_notes(config)) print(args.out, note + "\n");
   print(args.out, start_table(config, job, "opened when the run starts"));
@@ -219,14 +249,12 @@ Status print_text(const Args& args, const TrainConfig& config, const PlannedJob&
               network_text(run.options, *basis.profile));
   }
   if (job.forecast && stages.plans.empty()) {
-    STRATA_TRY_ASSIGN(
-        const std::string change,
-        suggest_budget_change(run.options.budgets, run.options.capacity, *job.forecast, forecast_for));
+    STRATA_TRY_ASSIGN(const std::string change, next_change(as_planned, basis, config, job));
     print(args.out, change);
   }
   if (args.optimize) {
-    STRATA_TRY_ASSIGN(const TierBytes enough,
-                      smallest_sufficient_budgets(run.options.budgets, *job.forecast, forecast_for));
+    STRATA_TRY_ASSIGN(const TierBytes enough, smallest_sufficient_budgets(run.options.budgets, *job.forecast,
+                                                                          forecasts_of(as_planned, basis)));
     print(args.out, str("at most 2 % slower with ", budgets_text(enough), "\n"));
   }
   if (!basis.note.empty()) print(args.out, basis.note + "\n");
@@ -281,9 +309,9 @@ Status plan(const Args& args) {
                               ? args
                               : with_overrides(args, {str("train.micro_batch=", config.train.micro_batch),
                                                       str("train.grad_accum=", config.train.grad_accum)});
-  const ForecastForBudgets forecast_for = forecasts_of(as_planned, basis);
-  if (args.sweep) return print_sweep(args, *job.plan, tokens_per_step(config), forecast_for);
-  if (!args.json) return print_text(args, config, job, stages, basis, forecast_for);
+  if (args.sweep)
+    return print_sweep(args, *job.plan, tokens_per_step(config), forecasts_of(as_planned, basis));
+  if (!args.json) return print_text(args, as_planned, config, job, stages, basis);
   print_json(args, loaded, job, stages, basis);
   return {};
 }

@@ -38,15 +38,18 @@ void check_new_model(const ConfigTree& tree, const TrainConfig& config, std::vec
     problems.push_back(str(set_by(tree, "model.kv_heads"), " = ", *m.kv_heads, ", but ", m.family,
                            " has keys and values for each of its model.heads = ", m.heads, " (",
                            tree.entry("model.heads").origin, ")"));
+  if (!limits.head_dim && m.head_dim && std::int64_t{*m.head_dim} * m.heads != m.hidden)
+    problems.push_back(str(set_by(tree, "model.head_dim"), " = ", *m.head_dim, ", but the ", m.heads,
+                           " heads of ", limits.title, " are together as wide as model.hidden = ", m.hidden,
+                           " (", tree.entry("model.hidden").origin, ")"));
 }
 
 void check_model_and_data(const ConfigTree& tree, const TrainConfig& config,
                           std::vector<std::string>& problems) {
-  // In a model from a folder, the head dimension may differ from hidden / heads.
-  if (config.model.from.empty() && config.model.hidden % config.model.heads != 0)
+  if (config.model.from.empty() && !config.model.head_dim && config.model.hidden % config.model.heads != 0)
     problems.push_back(str(set_by(tree, "model.heads"), " = ", config.model.heads,
                            " does not divide model.hidden = ", config.model.hidden, " (",
-                           tree.entry("model.hidden").origin, ")"));
+                           tree.entry("model.hidden").origin, "); model.head_dim sets the width of a head"));
   if (!config.model.states.empty() && config.model.from.empty())
     problems.push_back(str(set_by(tree, "model.states"), " = ", config.model.states,
                            ", but model.from, whose tensors it names, is empty"));

@@ -37,6 +37,7 @@ DecoderConfig decoder_config(const TrainConfig& config) {
   decoder.hidden = m.hidden;
   decoder.heads = m.heads;
   decoder.kv_heads = m.kv_heads.value_or(0);
+  decoder.head_dim = m.head_dim.value_or(0);
   decoder.ffn = m.ffn;
   set_experts(decoder, m);
   decoder.vocab = m.vocab;

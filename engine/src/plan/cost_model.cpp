@@ -19,16 +19,39 @@ double smallest_dim(const LoweredInstr& instr) {
   double min_dim = 1e30;
   for (const Operand& operand : instr.in) {
     if (operand.location == Operand::Location::none || operand.shape.rank < 2) continue;
-    for (int d = operand.shape.rank - 2; d < operand.shape.rank; ++d)  // experts have stacks of matrices
+    for (int d = operand.shape.rank - 2; d < operand.shape.rank; ++d)
       min_dim = std::min(min_dim, static_cast<double>(operand.shape.dim(d)));
   }
   return min_dim;
 }
 
-/// The mean number of rows of an expert in an op on stacked matrices.
-double rows_of_expert(const LoweredInstr& instr) {
-  const auto experts = static_cast<double>(instr.in[2].shape.dim(0) - 1);  // the offsets of their rows
-  return static_cast<double>(instr.in[0].shape.dim(0)) / experts;
+/// What an op multiplies with the stacked matrices of some experts, if a router gives each as many rows.
+struct ExpertWork {
+  double side = 1e30;  ///< the smallest dimension of an expert's GEMM
+  double bytes = 0;    ///< of the rows of these experts and of their matrices
+};
+ExpertWork expert_work(const LoweredInstr& instr) {
+  const std::int64_t rows = instr.in[0].shape.dim(0);
+  const auto all_experts = static_cast<double>(instr.in[2].shape.dim(0) - 1);  // the offsets of their rows
+  const auto* const quantized = instr.attrs.get_if<ExpertLinearQuantizedAttrs>();
+  double experts = quantized != nullptr ? static_cast<double>(quantized->matrix.count) : 0;
+  ExpertWork work{.side = static_cast<double>(rows) / all_experts};
+  double row_bytes = 0;
+  const auto count = [&](const Operand& operand) {
+    if (operand.location == Operand::Location::none) return;
+    const Shape& shape = operand.shape;
+    const bool are_rows = shape.rank == 2 && shape.dim(0) == rows, are_matrices = shape.rank == 3;
+    if (are_matrices) experts = static_cast<double>(shape.dim(0));
+    if (are_rows) work.side = std::min(work.side, static_cast<double>(shape.dim(1)));
+    if (are_matrices)
+      work.side = std::min({work.side, static_cast<double>(shape.dim(1)), static_cast<double>(shape.dim(2))});
+    (are_rows ? row_bytes : work.bytes) += static_cast<double>(operand.bytes());
+  };
+  // The result before, whose rows of other experts are kept, is the result's own memory.
+  for (std::size_t i = 0; i < std::min<std::size_t>(instr.in.size(), 2); ++i) count(instr.in[i]);
+  count(instr.out[0]);
+  work.bytes += row_bytes * experts / all_experts;
+  return work;
 }
 
 BlockedWork blocks_of(const LoweredInstr& instr) {
@@ -91,10 +114,9 @@ double instruction_s(const LoweredInstr& instr, double flops, const MachineProfi
     }
     seconds = std::max(seconds, flops / profile.gemm_flops_per_s(gemm_dtype(instr), side)) + within_blocks;
   } else if (kind == OpKind::expert_gemm) {
-    const double side = std::min(smallest_dim(instr), rows_of_expert(instr));
-    if (instr.out.size() > 1)  // the workspace is reserved memory, hardly traffic
-      seconds -= static_cast<double>(instr.out.back().bytes()) / profile.device_bytes_per_s;
-    seconds = std::max(seconds, flops / profile.gemm_flops_per_s(gemm_dtype(instr), side));
+    const ExpertWork work = expert_work(instr);
+    seconds = std::max(work.bytes / profile.device_bytes_per_s,
+                       flops / profile.gemm_flops_per_s(gemm_dtype(instr), work.side));
   } else if (kind == OpKind::attention || kind == OpKind::attention_backward) {
     const bool backward = kind == OpKind::attention_backward;
     seconds = std::max(seconds, flops / attention_rate(instr, backward, profile));

@@ -244,14 +244,14 @@ constexpr HfNames kGptOss = [] {
 
 // clang-format off
 constexpr Family kFamilies[] = {
-    {.name = "gpt2", .change = gpt2, .limits = {.title = "GPT-2", .grouped_queries = false},
+    {.name = "gpt2", .change = gpt2, .limits = {.title = "GPT-2", .grouped_queries = false, .head_dim = false},
      .hf = {.class_name = "GPT2", .causal_lm = "LMHeadModel", .names = kGpt2,
             .dropouts = {"attn_pdrop", "embd_pdrop", "resid_pdrop"}, .keys = HfKeys::gpt2},
      .gguf = {.name = "gpt2", .square_heads = true, .out_biases = true}},
-    {.name = "opt", .change = opt, .limits = {.title = "OPT", .grouped_queries = false},
+    {.name = "opt", .change = opt, .limits = {.title = "OPT", .grouped_queries = false, .head_dim = false},
      .hf = {.class_name = "OPT", .names = kOpt, .dropouts = {"dropout"}, .keys = HfKeys::opt},
      .gguf = {.name = ""}},
-    {.name = "bloom", .change = bloom, .limits = {.title = "BLOOM", .grouped_queries = false, .ffn_factor = 4},
+    {.name = "bloom", .change = bloom, .limits = {.title = "BLOOM", .grouped_queries = false, .head_dim = false, .ffn_factor = 4},
      .hf = {.class_name = "Bloom", .names = kBloom, .keys = HfKeys::bloom},
      .gguf = {.name = "bloom", .square_heads = true, .out_biases = true}},
     {.name = "llama", .change = llama, .limits = {.title = "LLaMA"},

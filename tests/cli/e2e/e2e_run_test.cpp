@@ -256,28 +256,12 @@ TEST_F(CliRunE2e, VerifyFindsTheSameBitsInEveryPlacement) {
 // Keys that follow from others, or that a resumed run decides again for its machine, and gradients on two
 // tiers.
 TEST_F(CliRunE2e, ARunDecidesAllOtherAutos) {
-  const std::set<std::string> may_be_open = {"kv_heads",
-                                             "epochs",
-                                             "warmup_ratio",
-                                             "loss",
-                                             "max_pairs",
-                                             "max_prompt",
-                                             "slots",
-                                             "clip_high",
-                                             "kl",
-                                             "critic_lr",
-                                             "gradients",
-                                             "engine",
-                                             "ranks",
-                                             "transport",
-                                             "virtual_stages",
-                                             "stage_layers",
-                                             "progress",
-                                             "experts",
-                                             "experts_per_token",
-                                             "expert_ffn",
-                                             "shared_ffn",
-                                             "expert_block"};
+  const std::set<std::string> may_be_open = {
+      "kv_heads",     "epochs",     "warmup_ratio", "loss",      "max_pairs",
+      "max_prompt",   "slots",      "clip_high",    "kl",        "critic_lr",
+      "gradients",    "engine",     "ranks",        "transport", "virtual_stages",
+      "stage_layers", "progress",   "head_dim",     "experts",   "experts_per_token",
+      "expert_ffn",   "shared_ffn", "expert_block"};
   ASSERT_EQ(strata(run_of("run", 1)).exit_code, 0);
   std::istringstream lines(read_all(file("run/config.resolved.toml")));
   std::vector<std::string> open;

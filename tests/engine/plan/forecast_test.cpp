@@ -245,6 +245,23 @@ TEST(ForecastTest, ARunThatDoesNotClipOrSpeculateIgnoresTheClippedShare) {
   EXPECT_NE(status.message().find("1.5"), std::string::npos);
 }
 
+// A block computes the rows of its own experts, also if its operands have those of all.
+TEST(ForecastTest, BlocksOfExpertsComputeAsLongAsAllAtOnce) {
+  DecoderConfig config = test::tiny_of_family("gpt_oss");  // its experts have biases
+  config.hidden = config.ffn = config.experts.ffn = 64;    // a matrix is a slice of a chunk
+  MachineProfile machine = fast_machine();
+  machine.device_bytes_per_s = 1e6;
+  machine.gemm_sizes = {1, 64};
+  machine.flops_f32 = {1e6, 64e6};
+  const auto compute_s = [&](std::int64_t experts) {
+    ProgramSet programs = tiny_programs(Recompute::none, 3, config);
+    for (const ProgramRole role : {ProgramRole::eval, ProgramRole::train, ProgramRole::infer})
+      programs[role] = split_experts(std::move(programs[role]), {.experts = experts});
+    return must(forecast(*must(Engine::plan(programs, {})), machine)).lanes.compute;
+  };
+  EXPECT_NEAR(compute_s(1), compute_s(6), 0.01 * compute_s(6));
+}
+
 TEST(ForecastTest, IsDeterministic) {
   MachineProfile machine = must(load_machine_profile("rtx-4090"));
   const auto plan = plan_of(StepMode::two_phase, PlacementPolicy::nvme, 2);

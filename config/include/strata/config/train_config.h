@@ -25,6 +25,7 @@ struct TrainConfig {
     int layers = 0, hidden = 0, heads = 0, ffn = 0, vocab = 0, seq = 0;
     bool seq_is_most = false;     ///< `seq` is the most that decide_by_data() may choose
     std::optional<int> kv_heads;  ///< auto: equal to heads
+    std::optional<int> head_dim;  ///< auto: hidden / heads
     std::optional<int> experts, experts_per_token, expert_ffn, shared_ffn;  ///< auto: see decoder_config()
     std::optional<DecoderConfig> loaded;  ///< from the folder `from`; the numbers above agree with it
     std::string ignored_settings;         ///< training settings of that folder that strata does not implement

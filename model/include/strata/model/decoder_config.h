@@ -114,6 +114,7 @@ std::optional<DecoderConfig> decoder_for_family(std::string_view family);
 struct FamilyLimits {
   std::string_view title;       ///< as its authors write it
   bool grouped_queries = true;  ///< several query heads may share one of keys and values
+  bool head_dim = true;         ///< the width of a head may differ from hidden / heads
   std::int64_t ffn_factor = 0;  ///< `ffn` is that many times `hidden`; 0: it is any
   bool experts = false;         ///< its MLPs are mixtures of experts ...
   bool expert_ffn = true;       ///< ... whose inner width may differ from `ffn`

@@ -14,12 +14,6 @@ namespace strata {
 /// fit in them.
 using ForecastForBudgets = std::function<Result<std::optional<Forecast>>(const TierBytes& budgets)>;
 
-/// Tries a quarter more of each tier's budget, or as much as the machine has (`limits`), and describes the
-/// change with the largest gain: "with memory.pinned=161061273600 (150 GiB instead of 120 GiB) a step would
-/// take 14.2 s, 1.23x as fast". If no change makes the step at least 2 % faster, the text says so.
-Result<std::string> suggest_budget_change(const TierBytes& budgets, const TierBytes& limits,
-                                          const Forecast& now, const ForecastForBudgets& forecast_for);
-
 /// Step times over budgets of the device and of pinned RAM: each from a quarter of its present value to four
 /// times it, limited to what the machine has (`limits`).
 struct BudgetSweep {

@@ -7,7 +7,7 @@
 
 namespace strata {
 
-/// A table of the forecast step on `machine`: its lanes, and one sentence that names the bottleneck.
+/// A table of the forecast step on `machine`: its lanes, the one that binds, and the largest wait.
 /// `tokens`: tokens per step. `clipped_step_s`: the step time if the gradient of every step is clipped, if it
 /// differs.
 std::string forecast_text(const Forecast& forecast, const MachineProfile& machine, double tokens,
