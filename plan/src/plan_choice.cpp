@@ -12,7 +12,7 @@ namespace strata {
 namespace {
 
 // Programs with more instructions are not searched: planning their memory takes too long.
-constexpr std::size_t kMaxSearchedInstructions = 65536;
+constexpr std::size_t kMaxSearchedInstructions = 262144;
 
 // The search request: which options are `auto` and may be varied because they affect only the time of a step.
 PlanSearchRequest plan_choices(const ConfigTree& tree, std::span<const ProgramSet> programs,

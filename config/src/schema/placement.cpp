@@ -154,7 +154,7 @@ constexpr TrainKey kPlacementKeys[] = {
       .default_text = "auto",
       .doc =
           "experts whose matrices are a block, which moves by itself; auto = the largest power of two whose "
-          "block has at most 64 MiB, or up to 256 MiB if the device has 128 times as much",
+          "block has at most 64 MiB, or up to 512 MiB if the device has 128 times as much",
       .example = "offload.expert_block=4",
       .allows_auto = true,
       .min = 1,

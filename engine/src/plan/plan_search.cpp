@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include <strata/engine/engine.h>
@@ -15,16 +16,33 @@ namespace {
 // A share of the time before; smaller gains are within a profile's error.
 constexpr double kMinImprovement = 0.99;
 
+/// Seconds for which a step copies parameters to the device at least, whatever the placement: each of its
+/// runs reads all of them, and the device holds its budget of them when a run begins. 0 with several ranks,
+/// which keep parts.
+double least_copies_s(const ProgramSet& programs, const SessionOptions& options,
+                      const MachineProfile& machine) {
+  const Program& train = programs[ProgramRole::train];
+  const auto device = static_cast<double>(options.budgets[static_cast<std::size_t>(Tier::device)]);
+  if (train.code.empty() || options.ranks.ranks > 1 || options.model.ranks() > 1) return 0;
+  double bytes = 0;
+  for (const ParamInfo& param : train.params) bytes += static_cast<double>(train.value(param.value).bytes());
+  const double runs = static_cast<double>(options.grad_accum) / train.micro_batches;
+  return runs * std::max(0.0, bytes - device) / machine.h2d_bytes_per_s;
+}
+
 class PlanSearch {
  public:
   PlanSearch(const PlanSearchRequest& choices, const SessionOptions& options, const MachineProfile& machine)
       : choices_(choices),
         options_(options),
         machine_(machine),
-        changes_(detail::list_plan_changes(choices.open)) {}
+        changes_(detail::list_plan_changes(choices.open)) {
+    for (const ProgramSet& programs : choices.programs)
+      least_s_.push_back(least_copies_s(programs, options, machine));
+  }
 
   Result<FoundPlan> run() {
-    for (std::size_t i = 0; i < choices_.programs.size(); ++i) {
+    for (const std::size_t i : in_turn()) {
       if (i >= choices_.compared && best_.plan != nullptr) break;
       STRATA_TRY(try_candidate(i, options_));
     }
@@ -39,6 +57,17 @@ class PlanSearch {
   }
 
  private:
+  // Programs that copy far more than others come after them, and are then not even laid out.
+  std::vector<std::size_t> in_turn() const {
+    std::vector<std::size_t> order(choices_.programs.size());
+    std::iota(order.begin(), order.end(), 0);
+    const auto compared =
+        order.begin() + static_cast<std::ptrdiff_t>(std::min(choices_.compared, order.size()));
+    const double least = *std::min_element(least_s_.begin(), least_s_.end());
+    std::stable_partition(order.begin(), compared, [&](std::size_t i) { return least_s_[i] <= 2 * least; });
+    return order;
+  }
+
   Status search() {
     STRATA_TRY(select_together());
     const std::optional<Start> second = runner_up();
@@ -112,6 +141,7 @@ class PlanSearch {
         known_.try_emplace(PlanKey{programs, options.chunk_elems, options.gradients, options.prefetch,
                                    options.step_mode, options.undo_bytes, options.policy});
     if (!is_new && (!known->second || !is_better(*known->second))) return {};
+    if (!is_better(least_s_[programs])) return {};
     auto plan = detail::draft_plan(choices_.programs[programs], options, nullptr);
     if (!plan.has_value()) return ignore_does_not_fit(plan.status());
     const Result<Forecast> expected = forecast(**plan, machine_);
@@ -136,6 +166,7 @@ class PlanSearch {
   const SessionOptions& options_;
   const MachineProfile& machine_;
   const std::vector<std::vector<detail::PlanChange>> changes_;
+  std::vector<double> least_s_;  // of each of the programs
   FoundPlan best_;
   std::vector<Start> starts_;  // all that fit so far
   // Everything in which candidates may differ, with the forecast step time; not set if the candidate does not

@@ -76,7 +76,10 @@ SimulatedSteps simulated_steps(const RunPlan& plan, const ForecastOptions& optio
   constexpr int kPipeline = 3, kRemembered = 32;
   const double clipped = clipped_share(plan, options);
   const bool speculates = plan.undo.covers_any() && plan.options.step_mode != StepMode::serial;
-  SimulatedSteps steps{kPipeline, 2};
+  // What passes from a step to the next matters little where a step is long.
+  constexpr std::size_t kLongStep = 32768;
+  const bool is_long = options.trace == nullptr && plan.of(ProgramRole::train).code.size() > kLongStep;
+  SimulatedSteps steps = is_long ? SimulatedSteps{2, 1} : SimulatedSteps{kPipeline, 2};
   // Mode auto first times steps of both kinds.
   if (speculates && plan.options.step_mode == StepMode::automatic)
     steps.warm += SpeculationPolicy::kFirstTrials * SpeculationPolicy::kTrialSteps + 1;

@@ -175,7 +175,7 @@ Program with_expert_blocks(Program program, const TrainConfig& config) {
   ExpertBlocks blocks{.experts = config.offload.expert_block.value_or(0),
                       .align_elems = ChunkLayout::kSliceAlign};
   // A block is an instruction of each micro-batch, which a window of many gigabytes need not have.
-  constexpr std::uint64_t kBlocksOfDevice = 128, kMostBytes = 256ull << 20;
+  constexpr std::uint64_t kBlocksOfDevice = 128, kMostBytes = 512ull << 20;
   const std::uint64_t share = config.memory.device_bytes.value_or(0) / kBlocksOfDevice;
   blocks.bytes = std::max(blocks.bytes, static_cast<std::int64_t>(std::min(share, kMostBytes)));
   return split_experts(std::move(program), blocks);
