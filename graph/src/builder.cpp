@@ -24,11 +24,13 @@ Value Builder::param(std::string name, Shape shape, const ParamOptions& options)
     return {};
   }
   const auto index = static_cast<std::int32_t>(program_.params.size());
-  const ValueId id = program_.add_value({name, shape, compute_, ValueKind::param, index});
+  const DType dtype = options.is_f32_state ? DType::f32 : compute_;
+  const ValueId id = program_.add_value({name, shape, dtype, ValueKind::param, index});
   program_.params.push_back({.name = std::move(name),
                              .shape = shape,
-                             .trainable = options.trainable,
+                             .trainable = options.trainable && !options.is_f32_state,
                              .decay = options.decay,
+                             .derived = options.is_f32_state,
                              .init = options.init,
                              .value = id});
   return {id};

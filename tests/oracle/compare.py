@@ -20,6 +20,7 @@ except ImportError as error:
 
 import make_folders
 from bf16_figures import compare_bf16
+from families import family_of
 from figures import compare_f32
 
 PROBE_TIMEOUT_S = 300
@@ -39,8 +40,8 @@ def limits_of(family, dtype):
 
 def router_options(config):
     """The probe's options for the losses of routers that a config asks for."""
-    aux = config.get("router_aux_loss_coef", 0.0) if config.get("output_router_logits") else 0.0
-    return ["--router-aux", str(aux), "--router-z", str(config.get("router_z_loss_coef", 0.0))]
+    family = family_of(config)
+    return ["--router-aux", str(family.router_aux), "--router-z", str(family.router_z)]
 
 
 def run_probe(case_folder, rows, out, steps, args, config=None):
@@ -50,7 +51,7 @@ def run_probe(case_folder, rows, out, steps, args, config=None):
     command += ["--steps", str(steps), "--lr", str(args.lr), "--dtype", args.dtype] + ["--widened"] * args.widened
     command += ["--adapter", str(args.adapter)] if getattr(args, "adapter", None) else []
     command += ["--pissa"] * getattr(args, "pissa", False)
-    command += router_options(config or {})
+    command += router_options(config) if config else []
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:

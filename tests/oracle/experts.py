@@ -1,5 +1,7 @@
 """Mixtures of experts in plain PyTorch (Shazeer et al. 2017): every expert computes every token, and what its router did
 not choose has weight 0. Slow, and nothing is sorted, gathered or grouped."""
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -10,7 +12,7 @@ class Mixture:
     """A mixin for families of LLaMA's kind: some or all of their MLPs are mixtures."""
 
     router, experts, parts = "mlp.gate", "mlp.experts.", ("gate_proj", "up_proj", "down_proj")
-    shared = "mlp.shared_expert"
+    shared, shared_gate = "mlp.shared_expert", True
     renormalize = None  # None: the config says it
 
     def read_switches(self, config):
@@ -43,7 +45,8 @@ class Mixture:
             if self.shared_inner:
                 found = self.expert_shapes(h, self.shared_inner).items()
                 shapes |= {f"{at}{self.shared}.{part}.weight": shape for part, shape in found}
-                shapes[f"{at}{self.shared}_gate.weight"] = (1, h)
+                if self.shared_gate:
+                    shapes[f"{at}{self.shared}_gate.weight"] = (1, h)
         return shapes
 
     def expert(self, w, at, x):
@@ -62,8 +65,9 @@ class Mixture:
         aux = self.n_experts * (shares * logits.softmax(-1).mean(0)).sum()
         return aux, logits.logsumexp(-1).square().mean()
 
-    def expert_weights(self, logits):
+    def expert_weights(self, w, layer, x):
         """[tokens, experts], 0 where an expert is not chosen."""
+        logits = F.linear(x, w[f"{layer}{self.router}.weight"])
         logits_in_full = logits.to(upcast_dtype(logits.dtype))
         scores = logits_in_full.softmax(-1)
         best, experts = scores.topk(self.chosen, -1)
@@ -76,12 +80,12 @@ class Mixture:
         layer = at.removesuffix("mlp.")
         if int(layer.split(".")[1]) not in self.mixtures:
             return super().mlp(w, at, x)
-        weights = self.expert_weights(F.linear(x, w[f"{layer}{self.router}.weight"]))
+        weights = self.expert_weights(w, layer, x)
         y = sum(weights[..., e, None] * self.expert(w, f"{layer}{self.experts}{e}.", x) for e in range(self.n_experts))
         if not self.shared_inner:
             return y
-        opened = torch.sigmoid(F.linear(x, w[f"{layer}{self.shared}_gate.weight"]))
-        return y + opened * self.expert(w, f"{layer}{self.shared}.", x)
+        beside = self.expert(w, f"{layer}{self.shared}.", x)
+        return y + (torch.sigmoid(F.linear(x, w[f"{layer}{self.shared}_gate.weight"])) * beside if self.shared_gate else beside)
 
     def per_expert(self, found):
         """`found` with the stacked tensors of transformers' models and of some folders, [experts, ...], as those of
@@ -102,3 +106,36 @@ class Mixture:
                     half = len(of) // 2
                     named[gate], named[up] = of[:half], of[half:]
         return named
+
+
+class GroupedMixture(Mixture):
+    """A mixture with the router of DeepSeek-AI 2024: sigmoid scores, a bias for the choice alone, and groups of experts; and
+    with an MLP beside the experts that has no gate."""
+
+    shared, shared_gate = "mlp.shared_experts", False
+
+    def read_switches(self, config):
+        super().read_switches({"num_experts": config["n_routed_experts"], "norm_topk_prob": True} | config)
+        self.shared_inner = self.expert_inner * config.get("n_shared_experts", 1)
+        self.mixtures = list(range(config.get("first_k_dense_replace", 1), self.layers))
+        self.factor, self.groups = config.get("routed_scaling_factor", 1.0), config.get("n_group", 1)
+        self.best_groups = config.get("topk_group", 1)
+        self.router_aux = 0.0  # transformers has no such loss of these families
+
+    def shapes(self):
+        return super().shapes() | {f"layers.{n}.{self.router}.e_score_correction_bias": (self.n_experts,) for n in self.mixtures}
+
+    def is_trained(self, name):
+        return not name.endswith("e_score_correction_bias")
+
+    def expert_weights(self, w, layer, x):
+        high, router = upcast_dtype(x.dtype), f"{layer}{self.router}."
+        logits = F.linear(x.to(high), w[router + "weight"].to(high))
+        scores = torch.sigmoid(logits)
+        grouped = (scores + w[router + "e_score_correction_bias"].to(high)).unflatten(-1, (self.groups, -1))
+        kept = torch.zeros_like(grouped[..., 0]).scatter(-1, grouped.topk(2, -1)[0].sum(-1).topk(self.best_groups, -1)[1], 1.0)
+        chosen = grouped.masked_fill(kept[..., None] == 0, -math.inf).flatten(-2).topk(self.chosen, -1)[1]
+        best = scores.gather(-1, chosen)
+        if self.renormalize:
+            best = best / (best.sum(-1, keepdim=True) + 1e-20)
+        return torch.zeros_like(scores).scatter(-1, chosen, best * self.factor).to(x.dtype)

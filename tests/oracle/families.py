@@ -11,7 +11,7 @@ import sys
 import torch
 
 from base_families import Bloom, Glm, Glm4, Gpt2, Llama, Opt, Qwen2, Qwen3
-from experts import Mixture
+from experts import GroupedMixture, Mixture
 from layers import Rope, Unsupported, gelu_tanh, upcast_dtype
 
 
@@ -287,6 +287,19 @@ class Mixtral(Mixture, Mistral):
         super().read_switches({"sliding_window": None} | config)
 
 
+class Glm4Moe(GroupedMixture, Llama):
+    """GLM team 2025."""
+
+    eps_by_default, out_has_it_too, rotary_part = 1e-5, False, 0.5
+
+    def __init__(self, config):
+        super().__init__({k: v for k, v in config.items() if k != "mlp_bias"})
+
+    def read_switches(self, config):
+        super().read_switches(config)
+        self.head_norms = config.get("use_qk_norm", False)
+
+
 class GptOss(Mixture, Llama):
     """Agarwal et al. 2025: sinks, every second layer full, and stacks of experts with biases and clamped gates. Gates and
     ups take turns in the columns of their matrices."""
@@ -348,7 +361,7 @@ FAMILIES |= {"qwen2": Qwen2, "qwen3": Qwen3, "glm": Glm, "glm4": Glm4, "mistral"
 FAMILIES |= {"phi3": Phi3, "smollm3": SmolLm3, "gemma2": Gemma2, "gemma3_text": Gemma3, "granite": Granite}
 FAMILIES |= {"olmo3": Olmo3, "ministral3": Ministral3, "seed_oss": SeedOss, "exaone4": Exaone4, "hunyuan_v1_dense": HunyuanDense}
 FAMILIES |= {"qwen2_moe": Qwen2Moe, "qwen3_moe": Qwen3Moe, "olmoe": Olmoe, "mixtral": Mixtral}
-FAMILIES |= {"gpt_oss": GptOss}
+FAMILIES |= {"glm4_moe": Glm4Moe, "gpt_oss": GptOss}
 
 
 def family_of(config):

@@ -75,7 +75,7 @@ def losses_of(out, steps):
 
 def gradients_of(family, out):
     found = canonical(family, tensors.read(out / "grads.safetensors"))
-    shapes = family.all_shapes()
+    shapes = {name: shape for name, shape in family.all_shapes().items() if family.is_trained(name)}
     if set(found) != set(shapes):
         raise ValueError(f"gradients lack {sorted(set(shapes) - set(found))}, have beside {sorted(set(found) - set(shapes))}")
     for name, shape in shapes.items():
@@ -116,6 +116,9 @@ def _worst_change(family, got, want, before):
     rounding noise, so elements whose gradient is only that are left out."""
     errors = []
     for name, weights in want.items():
+        if not family.is_trained(name):
+            errors.append((0.0 if np.array_equal(got[name], before[name]) else np.inf, name))
+            continue
         change = _effective(family, name, weights - before[name])
         if change.size:
             error = np.linalg.norm(_effective(family, name, got[name] - weights))

@@ -58,7 +58,9 @@ class Reference:
         self.family, weights = load(folder)
         self.compute = DTYPES[dtype]
         kept = torch.float64 if dtype == "f64" else torch.float32
-        self.weights = {name: torch.from_numpy(array).to(kept).requires_grad_() for name, array in weights.items()}
+        self.weights = {
+            name: torch.from_numpy(array).to(kept).requires_grad_(self.family.is_trained(name)) for name, array in weights.items()
+        }
 
     def logits(self, batch):
         tokens, _, doc_start = batch
@@ -78,13 +80,14 @@ class Reference:
 
     def gradients(self, batch):
         _, loss = self.losses(batch)
-        return dict(zip(self.weights, torch.autograd.grad(loss, list(self.weights.values())), strict=True))
+        trained = {name: weight for name, weight in self.weights.items() if self.family.is_trained(name)}
+        return dict(zip(trained, torch.autograd.grad(loss, list(trained.values())), strict=True))
 
     def train(self, batches, steps, lr):
         """Trains the weights at index and returns the losses before each step."""
-        is_plain = {name: name.endswith(("bias", ".sinks")) or is_norm(name) for name in self.weights}
-        plain = [w for name, w in self.weights.items() if is_plain[name]]
-        decayed = [w for name, w in self.weights.items() if not is_plain[name]]
+        is_plain = {name: name.endswith(("bias", ".sinks")) or is_norm(name) for name in self.weights if self.family.is_trained(name)}
+        plain = [self.weights[name] for name in is_plain if is_plain[name]]
+        decayed = [self.weights[name] for name in is_plain if not is_plain[name]]
         groups = [dict(params=decayed, weight_decay=DECAY), dict(params=plain, weight_decay=0.0)]
         optimizer = torch.optim.AdamW(groups, lr=lr, betas=BETAS, eps=EPS)
         losses = []

@@ -182,17 +182,17 @@ class Recorder {
     return b_.cached_attention(qkv, positions_, slots_, keys, values, heads_, scores, sinks);
   }
   Value mlp(const std::string& name, std::size_t layer, Value x) {
-    return c_.experts.n > 0 && c_.experts.layers[layer] ? mixture(name, x) : dense(name, x);
+    return c_.experts.n > 0 && c_.experts.layers[layer] ? mixture(name, x) : dense(name, x, c_.ffn);
   }
-  Value dense(const std::string& name, Value x) {
+  Value dense(const std::string& name, Value x, std::int64_t ffn) {
     using Mlp = DecoderConfig::Mlp;
     const Value inner =
-        linear(name + ".mlp_in", x, is_gated(c_.mlp) ? 2 * c_.ffn : c_.ffn, c_.hidden, c_.mlp_bias, kInitStd);
+        linear(name + ".mlp_in", x, is_gated(c_.mlp) ? 2 * ffn : ffn, c_.hidden, c_.mlp_bias, kInitStd);
     const Value active = c_.mlp == Mlp::swiglu  ? b_.swiglu(inner)
                          : c_.mlp == Mlp::geglu ? b_.geglu(inner)
                          : c_.mlp == Mlp::relu  ? b_.relu(inner)
                                                 : b_.gelu(inner);
-    return linear(name + ".mlp_out", active, c_.hidden, c_.ffn, c_.mlp_bias, residual_std_);
+    return linear(name + ".mlp_out", active, c_.hidden, ffn, c_.mlp_bias, residual_std_);
   }
   kernels::ExpertGate gate() const {
     const ExpertsConfig& e = c_.experts;
@@ -205,7 +205,10 @@ class Recorder {
     const auto n = static_cast<std::int32_t>(e.n), k = static_cast<std::int32_t>(e.per_token);
     Value logits = b_.linear_f32(x, weight(name + ".router.weight", {e.n, c_.hidden}, kInitStd));
     if (e.biases) logits = b_.router_bias(logits, bias(name + ".router", {e.n}));
-    const Routed routed = b_.router_top_k(logits, k, e.rule);
+    const Value of_choice = e.choice_bias ? b_.param(name + ".router.choice_bias", {e.n},
+                                                     {.init = {0, 0}, .decay = false, .is_f32_state = true})
+                                          : Value{};
+    const Routed routed = b_.router_top_k(logits, k, e.rule, of_choice);
     const RoutedRows rows = b_.route_rows(routed, n);
     if (sums_routers_) router_sums_ = b_.router_sums(logits, rows, router_sums_);
     const Value in = weight(name + ".experts_in.weight", {e.n, 2 * e.ffn, c_.hidden}, kInitStd);
@@ -221,7 +224,7 @@ class Recorder {
   Value beside_experts(const std::string& name, Value x, const Routed& routed, const RoutedRows& rows) {
     const ExpertsConfig& e = c_.experts;
     if (e.biases) return b_.expert_bias(bias(name + ".experts_out", {e.n, c_.hidden}), routed, rows);
-    return e.shared_gate ? shared(name, x) : Value{};
+    return e.shared_gate ? shared(name, x) : e.shared_plain ? dense(name, x, e.shared_ffn) : Value{};
   }
   // An MLP that computes all tokens. Its gate is the weight of an expert that a router of its own always
   // chooses.

@@ -109,10 +109,14 @@ void check_experts(const DecoderConfig& c, DecoderProblems& problems) {
   problems.need_range("expert_ffn", e.ffn, 4 * kMaxWidth);
   problems.need(limits.expert_ffn || e.ffn == c.ffn, str("model.expert_ffn is ", e.ffn, " and model.ffn ",
                                                          c.ffn, "; in ", limits.title, " they are equal"));
+  const bool has_shared = e.shared_gate || e.shared_plain;
   problems.need(
-      e.shared_gate ? e.shared_ffn >= 1 && e.shared_ffn <= 4 * kMaxWidth : e.shared_ffn == 0,
+      has_shared ? e.shared_ffn >= 1 && e.shared_ffn <= 4 * kMaxWidth : e.shared_ffn == 0,
       str("model.shared_ffn is ", e.shared_ffn, "; it must be ",
-          e.shared_gate ? "1 or more" : "0, since no MLP is beside the experts", " in ", limits.title));
+          has_shared ? "1 or more" : "0, since no MLP is beside the experts", " in ", limits.title));
+  problems.need(!e.shared_plain || e.ffn < 1 || e.shared_ffn % e.ffn == 0,
+                str("model.shared_ffn is ", e.shared_ffn, " and model.expert_ffn ", e.ffn,
+                    "; the first must be a multiple of the second in ", limits.title));
   problems.need(is_gated(c.mlp),
                 str("model.experts is ", e.n, ", but the MLPs of ", c.family, " have no gate"));
   problems.need(c.layers < 1 || c.layers > kMaxLayers || std::ssize(e.layers) == c.layers,
@@ -148,12 +152,12 @@ DecoderConfig with_derived_sizes(DecoderConfig c) {
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.head_dim == 0 && c.heads > 0) c.head_dim = c.hidden / c.heads;
   if (c.positions == 0) c.positions = c.seq;
-  if (c.rotary_dim == 0) c.rotary_dim = c.rotary_interleaved ? c.head_dim / 2 : c.head_dim;
+  if (c.rotary_dim == 0) c.rotary_dim = c.rotary_interleaved || c.rotates_half ? c.head_dim / 2 : c.head_dim;
   if (c.layers < 1 || c.layers > kMaxLayers) return c;  // validate() returns the error
   if (c.rope_layers.empty()) c.rope_layers = but_every(c.no_rope_every, c.layers);
   if (c.experts.n > 0 && c.experts.ffn == 0) c.experts.ffn = c.ffn;
   if (c.experts.n > 0 && c.experts.layers.empty())
-    c.experts.layers.assign(static_cast<std::size_t>(c.layers), true);
+    for (std::int64_t i = 0; i < c.layers; ++i) c.experts.layers.push_back(i >= c.experts.dense_layers);
   if (c.sliding.empty())
     c.sliding = c.window > 0 ? but_every(c.full_every, c.layers)
                              : std::vector<bool>(static_cast<std::size_t>(c.layers), false);

@@ -143,6 +143,14 @@ void mixtral(DecoderConfig& c) {
   c.experts.rule.renormalize = true;
 }
 
+void glm4_moe(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1e-5f;
+  c.rotates_half = true;
+  c.experts.rule = {.score = kernels::RouterRule::Score::sigmoid, .renormalize = true, .eps = 1e-20f};
+  c.experts.shared_plain = c.experts.choice_bias = true;
+  c.experts.dense_layers = 1;
+}
 void gpt_oss(DecoderConfig& c) {
   llama(c);
   c.norm_eps = 1e-5f;
@@ -232,6 +240,14 @@ constexpr HfNames kMixtral = [] {
   names.experts = "block_sparse_moe.experts.";
   names.expert_in = {"w1", "w3"};
   names.expert_out = "w2";
+  return names;
+}();
+constexpr HfNames kGlmMoe = [] {
+  HfNames names = kQwenMoe;
+  names.choice_bias = "mlp.gate.e_score_correction_bias";
+  names.shared_in = {"mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj"};
+  names.shared_out = "mlp.shared_experts.down_proj";
+  names.shared_gate = {};
   return names;
 }();
 constexpr HfNames kGptOss = [] {
@@ -327,6 +343,10 @@ constexpr Family kFamilies[] = {
     {.name = "mixtral", .change = mixtral, .limits = {.title = "Mixtral", .experts = true, .expert_ffn = false},
      .hf = {.class_name = "Mixtral", .names = kMixtral, .windows = HfWindows::all, .attention_bias = HfKey::ignored,
             .mlp_bias = HfKey::ignored, .experts = HfExperts::mixtral, .router_aux = 0.001},
+     .gguf = {.name = ""}},
+    {.name = "glm4_moe", .change = glm4_moe, .limits = {.title = "GLM-4.5", .experts = true, .scores = false},
+     .hf = {.class_name = "Glm4Moe", .names = kGlmMoe, .mlp_bias = HfKey::ignored, .out_bias = false, .rotary_share = 0.5,
+            .qk_norm_key = true, .experts = HfExperts::glm},
      .gguf = {.name = ""}},
     {.name = "gpt_oss", .change = gpt_oss, .limits = {.title = "gpt-oss", .experts = true, .expert_ffn = false},
      .hf = {.class_name = "GptOss", .names = kGptOss, .windows = HfWindows::by_pattern, .mlp_bias = HfKey::ignored,

@@ -18,8 +18,8 @@ struct HfNames {
   std::string_view q_norm = {}, k_norm = {}, attn_out, attn_post_norm = {}, mlp_norm;
   std::array<std::string_view, 2> mlp_in;  ///< one tensor, or gate and up
   std::string_view mlp_out, mlp_post_norm = {}, final_norm;
-  std::string_view router = {}, experts = {};      ///< expert 3 of a layer is `experts` "3."
-  std::array<std::string_view, 2> expert_in = {};  ///< gate and up
+  std::string_view router = {}, choice_bias = {}, experts = {};  ///< expert 3 of a layer is `experts` "3."
+  std::array<std::string_view, 2> expert_in = {};                ///< gate and up
   std::string_view expert_out = {};
   /// The tensors of all experts in a folder that stacks them, and the router in it.
   std::string_view stacked_in = "mlp.experts.gate_up_proj", stacked_out = "mlp.experts.down_proj",
@@ -54,6 +54,7 @@ enum class HfExperts : std::uint8_t {
   olmoe,    ///< intermediate_size is that of an expert
   mixtral,  ///< num_local_experts, intermediate_size; chosen scores are always renormalized
   gpt_oss,  ///< the same, and swiglu_limit and swiglu_alpha
+  glm,      ///< n_routed_experts in groups, n_shared_experts, dense layers by first_k_dense_replace
 };
 
 /// Whether a key has an effect, and whether it is always written.
@@ -76,6 +77,7 @@ struct HfFamily {
   bool has_rope_scalings = true;       ///< all that strata computes
   bool has_rope_alpha = false;         ///< rope of type dynamic has a fixed alpha, by which the base grows
   bool has_query_growth = false;       ///< rope_parameters have llama_4_scaling_beta
+  bool qk_norm_key = false;            ///< use_qk_norm says whether queries and keys are normalized
   bool is_gemma = false;               ///< has keys of soft caps, and hidden_activation
   bool has_factors = false;            ///< has keys of four factors, each of which is 1 without it
   HfExperts experts = HfExperts::none;

@@ -194,9 +194,23 @@ void read_dense_layers(Keys& k, DecoderConfig& c) {
   }
 }
 
+void read_glm_experts(Keys& k, DecoderConfig& c) {
+  ExpertsConfig& e = c.experts;
+  e.n = k.integer({"n_routed_experts", "num_local_experts"});
+  e.per_token = k.integer({"num_experts_per_tok"});
+  e.ffn = k.integer({"moe_intermediate_size"});
+  e.shared_ffn = e.ffn * k.integer({"n_shared_experts"}, 1);
+  e.dense_layers = k.integer({"first_k_dense_replace"}, 1);
+  e.rule.renormalize = k.flag("norm_topk_prob", true);
+  e.rule.scale = k.positive({"routed_scaling_factor"}, 1.0);
+  e.rule.groups = static_cast<std::int32_t>(k.integer({"n_group"}, 1));
+  e.rule.top_groups = static_cast<std::int32_t>(k.integer({"topk_group"}, 1));
+}
+
 void read_experts(Keys& k, DecoderConfig& c, detail::HfExperts how) {
   using enum detail::HfExperts;
   if (how == none) return;
+  if (how == glm) return read_glm_experts(k, c);
   ExpertsConfig& e = c.experts;
   e.n = k.integer({"num_experts", "num_local_experts"});
   e.per_token = k.integer({"num_experts_per_tok"});
@@ -239,6 +253,7 @@ void read_llama(Keys& k, DecoderConfig& c) {
       act, k.text({act}, is_gelu(c) ? "gelu_pytorch_tanh" : "silu"),
       is_gelu(c) ? std::span<const std::string_view>(kTanhGelu) : std::span<const std::string_view>(kSilu));
   read_biases(k, c);
+  if (family.qk_norm_key && k.flag("use_qk_norm", false)) c.qk_norm = DecoderConfig::QkNorm::heads;
   if (family.is_gemma) read_gemma(k, c);
   if (family.has_factors) read_factors(k, c);
 }

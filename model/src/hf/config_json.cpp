@@ -56,12 +56,26 @@ json switches_json(const DecoderConfig& c) {
   return j;
 }
 
+json glm_experts_json(const ExpertsConfig& e) {
+  return {{"n_routed_experts", e.n},
+          {"num_experts_per_tok", e.per_token},
+          {"moe_intermediate_size", e.ffn},
+          {"n_shared_experts", e.shared_ffn / e.ffn},
+          {"first_k_dense_replace", e.dense_layers},
+          {"norm_topk_prob", e.rule.renormalize},
+          {"routed_scaling_factor", decimal(e.rule.scale)},
+          {"n_group", e.rule.groups},
+          {"topk_group", e.rule.top_groups},
+          {"num_nextn_predict_layers", 0}};  // the files have none
+}
+
 /// The keys of mixtures of experts.
 json experts_json(const DecoderConfig& c) {
   using enum detail::HfExperts;
   const ExpertsConfig& e = c.experts;
   const detail::HfExperts how = detail::family_of(c).hf.experts;
   if (how == none) return json::object();
+  if (how == glm) return glm_experts_json(e);
   const bool always_renormalizes = how == mixtral || how == gpt_oss;
   json j = {{always_renormalizes ? "num_local_experts" : "num_experts", e.n},
             {"num_experts_per_tok", e.per_token}};
@@ -91,6 +105,7 @@ json llama_json(const DecoderConfig& c) {
   if (c.mlp == DecoderConfig::Mlp::swiglu) j["hidden_act"] = "silu";
   if (family.attention_bias == HfKey::written) j["attention_bias"] = c.qkv_bias;
   if (family.out_bias_key != nullptr) j[family.out_bias_key] = c.out_bias;
+  if (family.qk_norm_key) j["use_qk_norm"] = c.qk_norm != DecoderConfig::QkNorm::none;
   if (family.mlp_bias == HfKey::written) j["mlp_bias"] = c.mlp_bias;
   j.update(detail::rope_json(c));
   j.update(switches_json(c));

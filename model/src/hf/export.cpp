@@ -15,12 +15,15 @@
 namespace strata {
 namespace {
 
+DType stored_dtype(const HfTensor& tensor, DType dtype) { return tensor.is_f32 ? DType::f32 : dtype; }
+
 /// Splits the tensors into files of at most `limit` bytes.
 std::vector<std::vector<HfTensor>> shards(const DecoderConfig& config, DType dtype, std::uint64_t limit) {
   std::vector<std::vector<HfTensor>> out(1);
   std::uint64_t bytes = 0;
   for (HfTensor& tensor : hf_tensors(config)) {
-    const std::uint64_t size = static_cast<std::uint64_t>(tensor.n_elems()) * size_of(dtype);
+    const std::uint64_t size =
+        static_cast<std::uint64_t>(tensor.n_elems()) * size_of(stored_dtype(tensor, dtype));
     if (!out.back().empty() && bytes + size > limit) {
       out.emplace_back();
       bytes = 0;
@@ -35,7 +38,7 @@ Status write_shard(Io& io, const std::string& path, const std::vector<HfTensor>&
                    const DecoderConfig& config, detail::ParamCache& params, DType dtype) {
   std::vector<TensorSpec> specs;
   for (const HfTensor& tensor : tensors)
-    specs.push_back({tensor.name, std::string(safetensors_dtype(dtype)), tensor.shape});
+    specs.push_back({tensor.name, std::string(safetensors_dtype(stored_dtype(tensor, dtype))), tensor.shape});
   STRATA_TRY_ASSIGN(const auto writer,
                     SafetensorsWriter::create(io, path, std::move(specs), {{"format", "pt"}}));
   std::vector<float> block, rounded;
@@ -45,11 +48,12 @@ Status write_shard(Io& io, const std::string& path, const std::vector<HfTensor>&
     for (std::int64_t at = 0; at < tensor.n_elems(); at += detail::kElemsAtOnce) {
       block.resize(static_cast<std::size_t>(std::min(detail::kElemsAtOnce, tensor.n_elems() - at)));
       gather_hf(tensor, config, at, param, block);
-      raw.resize(block.size() * size_of(dtype));
-      STRATA_TRY(narrow_from_f32(block, dtype, raw));
+      const DType stored = stored_dtype(tensor, dtype);
+      raw.resize(block.size() * size_of(stored));
+      STRATA_TRY(narrow_from_f32(block, stored, raw));
       rounded.resize(block.size());
-      STRATA_TRY(widen_to_f32(dtype, raw, rounded));
-      STRATA_TRY(detail::check_written(tensor.name, at, block, rounded, to_string(dtype)));
+      STRATA_TRY(widen_to_f32(stored, raw, rounded));
+      STRATA_TRY(detail::check_written(tensor.name, at, block, rounded, to_string(stored)));
       STRATA_TRY(writer->append(raw));
     }
   }
@@ -66,7 +70,7 @@ std::string index_json(const std::vector<std::vector<HfTensor>>& all, DType dtyp
   for (std::size_t i = 0; i < all.size(); ++i)
     for (const HfTensor& tensor : all[i]) {
       map[tensor.name] = shard_name(i, all.size());
-      total += static_cast<std::uint64_t>(tensor.n_elems()) * size_of(dtype);
+      total += static_cast<std::uint64_t>(tensor.n_elems()) * size_of(stored_dtype(tensor, dtype));
     }
   return nlohmann::json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n";
 }
@@ -131,9 +135,10 @@ Status check_hf_export(Io& io, const std::string& path, const ParamSource& sourc
     last = tensor.param;
     STRATA_TRY_ASSIGN(const std::span<const float> param, params.get(tensor.param));
     std::vector<float> want(param.begin(), param.end());
-    raw.resize(want.size() * size_of(dtype));
-    STRATA_TRY(narrow_from_f32(want, dtype, raw));
-    STRATA_TRY(widen_to_f32(dtype, raw, want));
+    const DType stored = stored_dtype(tensor, dtype);
+    raw.resize(want.size() * size_of(stored));
+    STRATA_TRY(narrow_from_f32(want, stored, raw));
+    STRATA_TRY(widen_to_f32(stored, raw, want));
     found.resize(want.size());
     STRATA_TRY(folder->read(tensor.param, found));
     if (std::memcmp(found.data(), want.data(), want.size() * sizeof(float)) != 0)

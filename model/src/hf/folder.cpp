@@ -48,6 +48,17 @@ Result<std::set<std::string>> shards_of(const std::string& text) {
   return files;
 }
 
+/// Whether a tensor belongs to a layer behind the last one: GLM-4.5's files have such layers, which predict
+/// further tokens, and which neither transformers nor strata trains.
+bool is_of_extra_layer(const std::string& name, const DecoderConfig& config) {
+  const detail::HfFamily& family = detail::family_of(config).hf;
+  if (family.experts != detail::HfExperts::glm || !name.starts_with(family.names.layer)) return false;
+  const std::string rest = name.substr(family.names.layer.size());
+  const auto digits = static_cast<std::size_t>(
+      std::find_if(rest.begin(), rest.end(), [](char c) { return c < '0' || c > '9'; }) - rest.begin());
+  return digits > 0 && digits < 9 && std::stoll(rest.substr(0, digits)) >= config.layers;
+}
+
 class Problems {
  public:
   void add(const std::string& what) {
@@ -312,7 +323,7 @@ Status HfFolder::locate_tensors(bool must_be_complete) {
     for (const SafetensorsEntry& entry : file->entries()) {
       const auto dtype = dtype_from_safetensors(entry.dtype);
       const bool readable = (dtype && is_stored_dtype(*dtype)) || of_quantized.count(entry.name) != 0;
-      if (is_hf_buffer(entry.name)) continue;
+      if (is_hf_buffer(entry.name) || is_of_extra_layer(entry.name, config_)) continue;
       if (!readable) problems.add(str(entry.name, " is ", entry.dtype, "; F32, BF16 and F16 can be read"));
       if (!locations_
                .try_emplace(entry.name, TensorLocation{file.get(), &entry, dtype.value_or(DType::f32),
@@ -353,8 +364,10 @@ Status HfFolder::locate_tensors(bool must_be_complete) {
 }
 
 bool HfFolder::is_all(DType dtype) const noexcept {
-  return std::all_of(locations_.begin(), locations_.end(),
-                     [&](const auto& location) { return location.second.dtype == dtype; });
+  return std::all_of(tensors_.begin(), tensors_.end(), [&](const HfTensor& tensor) {
+    const auto at = locations_.find(tensor.name);
+    return at == locations_.end() || at->second.dtype == (tensor.is_f32 ? DType::f32 : dtype);
+  });
 }
 
 }  // namespace strata

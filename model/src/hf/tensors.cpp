@@ -95,6 +95,10 @@ class TensorListBuilder {
       stack(param + "experts_in.weight", str(name, names_.stacked_in), {e.n, 2 * e.ffn, c_.hidden});
       stack(param + "experts_out.weight", str(name, names_.stacked_out), {e.n, c_.hidden, e.ffn});
     }
+    if (e.choice_bias) {
+      vector(param + "router.choice_bias", str(name, names_.choice_bias), e.n);
+      out_.back().is_f32 = true;
+    }
     if (e.biases) {
       vector(param + "router.bias", str(name, names_.stacked_router, ".bias"), e.n);
       stack(param + "experts_in.bias", str(name, names_.stacked_in, "_bias"), {e.n, 2 * e.ffn},

@@ -71,10 +71,12 @@ Bars bars_of(std::string_view family, DType compute) {
 }
 
 // In bf16 a token may go to another expert than in f32, where the scores of two are nearly equal, as they are
-// in gpt-oss's: in it each token goes to all experts.
+// in gpt-oss's and GLM-4.5's: in them each token goes to all experts.
 DecoderConfig config_of(std::string_view family) {
   DecoderConfig config = test::tiny_of_family(family);
-  if (config.experts.biases) config.experts.per_token = config.experts.n;
+  if (!config.experts.biases && !config.experts.choice_bias) return config;
+  config.experts.per_token = config.experts.n;
+  config.experts.rule.top_groups = config.experts.rule.groups;
   return config;
 }
 

@@ -53,6 +53,14 @@ TEST(LoraTargetNamesTest, ExcludedModulesHaveNoAdapter) {
               HasSubstr("exclude 'z_proj' names no module"));
 }
 
+TEST(LoraTargetNamesTest, ARouterWithABiasOfTheChoiceIsAParameter) {
+  std::vector<std::string> weights;
+  const LoraSettings settings = {.parameters = {"gate.weight", "experts.gate_up_proj"}};
+  for (const LoraTarget& target : must(lora_targets(test::small_decoder("glm4_moe"), settings)))
+    weights.push_back(target.lora.weight);
+  EXPECT_THAT(weights, ElementsAre("layers.1.router.weight", "layers.1.experts_in.weight"));
+}
+
 // As PEFT does with target_parameters: the ends of names of two matrices of all experts, and of the router.
 TEST(LoraTargetNamesTest, MatricesOfExpertsAreParameters) {
   const DecoderConfig mixture = test::small_decoder("qwen2_moe");

@@ -86,7 +86,7 @@ TEST_P(HfExpertsTest, AMissingOrMisshapenExpertIsNamed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, HfExpertsTest,
-                         ::testing::Values("qwen2_moe", "qwen3_moe", "olmoe", "mixtral"),
+                         ::testing::Values("qwen2_moe", "qwen3_moe", "olmoe", "mixtral", "glm4_moe"),
                          [](const auto& test_case) { return std::string(test_case.param); });
 
 DecoderConfig small_of(const std::string& family) {
@@ -130,6 +130,60 @@ TEST(HfExpertsConfigTest, WhatIsMissingOrImpossibleIsNamed) {
   EXPECT_THAT(
       problem_of("olmoe", R"({"architectures": ["OlmoeForSequenceClassification"], "id2label": {"0": "x"}})"),
       HasSubstr("transformers has no reward model of OLMoE"));
+}
+
+TEST(HfGlmTest, ItsKeysAreReadAndWritten) {
+  DecoderConfig c = small_of("glm4_moe");
+  c.layers = 4;
+  c.experts.dense_layers = 2;
+  c.experts.rule.scale = 2.5f;
+  c.experts.rule.renormalize = false;
+  c.qk_norm = DecoderConfig::QkNorm::heads;
+  const auto keys = nlohmann::json::parse(hf_config_json(c, DType::f32));
+  EXPECT_EQ(keys["first_k_dense_replace"], 2);
+  EXPECT_EQ(keys["n_shared_experts"], 2);
+  EXPECT_EQ(keys["partial_rotary_factor"], 0.5);
+  const DecoderConfig got = with_derived_sizes(must(decoder_from_hf_config(keys.dump())));
+  EXPECT_TRUE(got == with_derived_sizes(c)) << hf_config_json(got, DType::f32) << keys;
+  EXPECT_EQ(got.experts.layers, (std::vector<bool>{false, false, true, true}));
+  EXPECT_THAT(problem_of("glm4_moe", R"({"n_group": 4})"),
+              HasSubstr("a router with 2 of 4 groups of 6 experts"));
+  EXPECT_THAT(problem_of("glm4_moe", R"({"n_shared_experts": 0})"),
+              HasSubstr("model.shared_ffn is 0; it must be 1 or more in GLM-4.5"));
+  EXPECT_EQ(problem_of("glm4_moe", R"({"output_router_logits": true})"), "ok");
+}
+
+TEST(HfGlmTest, TheBiasOfTheChoiceIsF32InFilesOfEveryDtype) {
+  const test::TempDir dir;
+  const DecoderConfig config = small_of("glm4_moe");
+  const auto values = [](std::string_view param, std::span<float> into) {
+    std::fill(into.begin(), into.end(), param.ends_with("choice_bias") ? 1.0f + 0x1p-20f : 0.5f);
+    return Status::ok();
+  };
+  must(export_hf(posix_io(), dir.file("glm"), config, values, {.dtype = DType::bf16}));
+  must(check_hf_export(posix_io(), dir.file("glm"), values, DType::bf16));
+  const auto folder = must(HfFolder::open(posix_io(), dir.file("glm")));
+  EXPECT_TRUE(folder->is_all(DType::bf16));
+  std::vector<float> bias(6);
+  must(folder->read("layers.1.router.choice_bias", bias));
+  EXPECT_EQ(bias, std::vector<float>(6, 1.0f + 0x1p-20f));
+}
+
+class HfExtraLayerTest : public test::DamagedFolder {
+ protected:
+  HfExtraLayerTest() : test::DamagedFolder("glm4_moe") {}
+};
+
+TEST_F(HfExtraLayerTest, LayersThatPredictFurtherTokensAreLeftOut) {
+  const auto add = [&](const std::string& name) {
+    edit_tensors([](TensorSpec&) { return true; }, {{name, "F32", {2, 2}}});
+  };
+  add("model.layers.2.eh_proj.weight");
+  EXPECT_TRUE(HfFolder::open(posix_io(), path).has_value());
+  add("model.layers.1.eh_proj.weight");
+  expect_refused(Code::corrupt, {"model.layers.1.eh_proj.weight is not a tensor of this model"});
+  EXPECT_EQ(must(ignored_training_settings(R"({"model_type": "glm4_moe", "num_nextn_predict_layers": 1})")),
+            "num_nextn_predict_layers = 1");
 }
 
 // [experts, in, out], with the rows of gates and ups in turn.
@@ -195,6 +249,9 @@ TEST(HfExpertsConfigTest, TheCoefficientOfTheBalanceIsThatOfTheFolder) {
   EXPECT_EQ(coef(R"({"model_type": "olmoe", "output_router_logits": true})"), 0.01);
   EXPECT_EQ(coef(R"({"model_type": "gpt_oss", "output_router_logits": true})"), 0.001);
   EXPECT_EQ(coef(R"({"model_type": "llama", "output_router_logits": true})"), 0);
+  EXPECT_EQ(coef(R"({"model_type": "glm4_moe", "output_router_logits": true, "router_aux_loss_coef": 0.25})"),
+            0)
+      << "transformers has no such loss of this family";
   const auto problem = [](const std::string& value) {
     return std::string(
         router_aux_in_hf_config(

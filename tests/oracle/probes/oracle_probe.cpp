@@ -194,9 +194,9 @@ void write_gradients(const Options& o, const ProgramSet& programs, const Model& 
   must(run.engine->train_step(batches, 0.0, report));
   const auto gradients = run.all(Payload::m);
   if (model.adapter) return model.write(o.out, "grads", source_of(gradients));
-  must(export_hf(posix_io(), o.out + "/grads", model.config(), source_of(gradients), {}));
-  must(posix_io().rename(o.out + "/grads/model.safetensors", o.out + "/grads.safetensors"));
-  must(posix_io().remove_all(o.out + "/grads"));
+  const auto is_trained = [&](std::string_view param) { return gradients.count(std::string(param)) > 0; };
+  must(export_hf_tensors(posix_io(), o.out + "/grads.safetensors", model.config(), is_trained,
+                         source_of(gradients)));
 }
 
 std::vector<float> infer_all(const ProgramSet& programs, const Model& model, const FileBatches& batches) {

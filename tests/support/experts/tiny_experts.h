@@ -13,6 +13,11 @@ inline void set_tiny_experts(DecoderConfig& config) {
   config.experts.per_token = 2;
   if (limits.expert_ffn) config.experts.ffn = 24;
   if (config.experts.shared_gate) config.experts.shared_ffn = config.ffn;
+  if (config.experts.shared_plain) config.experts.shared_ffn = 2 * config.experts.ffn;
+  if (config.experts.rule.score == kernels::RouterRule::Score::sigmoid) {
+    config.experts.rule.groups = 3;
+    config.experts.rule.top_groups = 2;
+  }
   if (config.family != "qwen3_moe") return;
   config.experts.layers.assign(static_cast<std::size_t>(config.layers), true);
   config.experts.layers.front() = false;

@@ -27,6 +27,9 @@ struct ParamOptions {
   Init init = {};
   bool decay = true;
   bool trainable = true;
+  /// It is f32 whatever the dtype of the program is, does not train, and is part of every checkpoint, since a
+  /// run may set it (RouterRule's bias of the choice).
+  bool is_f32_state = false;
 };
 
 /// Number of query heads, and of the key/value heads that they share.

@@ -22,11 +22,15 @@ struct ExpertsConfig {
   std::int64_t ffn = 0;         ///< inner width of an expert
   std::int64_t shared_ffn = 0;  ///< inner width of an MLP that computes every token beside them; 0: none
   bool shared_gate = false;     ///< its result is multiplied by sigmoid(x w) (Qwen2-MoE)
+  bool shared_plain = false;    ///< it has such an MLP without a gate (GLM-4.5)
   kernels::RouterRule rule = {};
+  /// The scores of a router have a bias for the choice alone, in f32, that does not train (DeepSeek-V3).
+  bool choice_bias = false;
   bool biases = false;  ///< routers and both matrices of experts have biases (gpt-oss)
   /// The gate has limits (kernels::ExpertGate::Kind::clamped); 0: it has none.
   float gate_limit = 0, gate_alpha = 0;
-  std::vector<bool> layers = {};  ///< per layer: whether its MLP is a mixture; empty: all are
+  std::vector<bool> layers = {};  ///< per layer: whether its MLP is a mixture; empty: see dense_layers
+  std::int64_t dense_layers = 0;  ///< so many layers, the first ones, have no mixture
   bool stacked_files = false;     ///< its Hugging Face folder has the matrices of all experts in one tensor
   bool operator==(const ExpertsConfig&) const = default;
 };
@@ -71,6 +75,7 @@ struct DecoderConfig {
   Position position = Position::learned;
   std::int64_t position_offset = 0;  ///< row of position 0 in the learned table (OPT: 2)
   std::int64_t rotary_dim = 0;       ///< elements of a head that RoPE rotates; 0: all
+  bool rotates_half = false;         ///< 0 elements are half of a head, not all of it (GLM-4.5)
   bool rotary_interleaved = false;   ///< pairs (2i, 2i + 1) instead of (i, i + rotary_dim / 2)
   RopeFrequencies frequencies = {};
   /// RoPE frequencies of sliding layers if they differ (Gemma 3).

@@ -29,6 +29,7 @@ struct HfTensor {
   bool is_linear = true;
   /// Whether it is a matrix of an expert, or those of all experts of a layer.
   bool of_experts = false;
+  bool is_f32 = false;  ///< it is f32 in files of every dtype
 
   std::int64_t n_elems() const noexcept;
 };
