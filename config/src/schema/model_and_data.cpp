@@ -149,8 +149,8 @@ constexpr TrainKey kModelAndDataKeys[] = {
       .name = "shared_ffn",
       .type = KeyType::integer,
       .default_text = "auto",
-      .doc = "width of a feed-forward layer that computes every token beside the experts; auto = that of "
-             "model.ffn in families that have one",
+      .doc = "width of a feed-forward layer that computes every token beside the experts; auto = in "
+             "families that have one, model.ffn or, without a gate of its own, model.expert_ffn",
       .example = "model.shared_ffn=5632",
       .allows_auto = true,
       .min = 0,

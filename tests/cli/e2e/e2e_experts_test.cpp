@@ -190,6 +190,46 @@ TEST_F(CliExpertsE2e, AFolderThatAsksForLogitsOfRoutersTrainsWithItsCoefficient)
   EXPECT_EQ(exported["router_aux_loss_coef"], 0.25);
 }
 
+// Stacks with gates and ups in turn, sinks and biases; and a bias that is f32 in a run of bf16, after a dense
+// layer.
+TEST_F(CliExpertsE2e, FoldersOfGptOssAndGlmAreWrittenReadAndContinued) {
+  const std::pair<std::string, Words> families[] = {
+      {"gpt_oss", {"model.expert_ffn=0", "model.shared_ffn=0"}},
+      {"glm4_moe", {"model.expert_ffn=48", "model.shared_ffn=auto"}}};
+  for (const auto& [family, own] : families) {
+    const auto run = [&, &family = family, &own = own](const std::string& name, const Words& more) {
+      Words words = {"model.family=" + family};
+      words.insert(words.end(), own.begin(), own.end());
+      words.insert(words.end(), more.begin(), more.end());
+      return strata(run_of(name, words));
+    };
+    const ProgramResult trained = run(family, {});
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const Words ways[] = {{"memory.device=3MiB", "memory.pinned=4MiB", "memory.nvme=64MiB",
+                           "offload.expert_block=2", "offload.chunk=8192"},
+                          {"parallel.ranks=2", "parallel.zero=3"}};
+    for (const Words& words : ways) {
+      const ProgramResult other = run("run", words);
+      ASSERT_EQ(other.exit_code, 0) << other.err;
+      EXPECT_EQ(loss_bits("run"), loss_bits(family)) << family << ", " << words[0];
+      EXPECT_EQ(digest("run"), digest(family)) << family << ", " << words[0];
+      std::filesystem::remove_all(file("run"));
+    }
+    ASSERT_EQ(run("stopped", {"train.max_time=0s"}).exit_code, 0);
+    ASSERT_EQ(strata({"train", "--resume", "stopped", "train.max_time=none"}).exit_code, 0);
+    EXPECT_EQ(digest("stopped"), digest(family)) << family;
+    std::filesystem::remove_all(file("stopped"));
+    const ProgramResult exported = strata({"export", family, "--out", family + "-hf", "--check"});
+    ASSERT_EQ(exported.exit_code, 0) << exported.err;
+    const ProgramResult written = strata({"generate", family + "-hf", "--prompt", "She ", "--tokens", "4"});
+    ASSERT_EQ(written.exit_code, 0) << written.err;
+    const ProgramResult tuned =
+        strata({"train", "--init", family + "-hf", "--out", family + "-tuned", "train.steps=2",
+                "data.train=train.txt", "data.val=", "adapter.method=lora"});
+    ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  }
+}
+
 TEST_F(CliExpertsE2e, ThePlanSaysWhatWorksForATokenAndRefusalsSayWhy) {
   Words plan = run_of("unused");
   plan[0] = "plan";
