@@ -22,7 +22,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OLD_FAMILIES = {"gpt2": [], "opt": [], "bloom": ["model.ffn=256"]}
 GROUPED = ["model.kv_heads=2"]  # the others have grouped queries
-EXPERTS = dict.fromkeys(["qwen2_moe", "qwen3_moe", "olmoe", "mixtral", "gpt_oss"], [*GROUPED, "model.experts=4", "model.ffn=32"])
+EXPERTS = dict.fromkeys(["qwen2_moe", "qwen3_moe", "olmoe", "mixtral", "glm4_moe", "gpt_oss"], [*GROUPED, "model.experts=4", "model.ffn=32"])
 DTYPES = ["f32", "bf16", "f16"]
 MODES = ["serial", "two_phase", "speculative", "hybrid", "auto"]
 SMALL = ["model.layers=2", "model.hidden=64", "model.heads=4", "model.ffn=128", "model.vocab=300", "model.seq=32",
