@@ -223,6 +223,9 @@ std::span<const float> Engine::output(std::string_view program, std::string_view
                                       std::int32_t micro_batch) const {
   return runner_->output(program, name, micro_batch);
 }
+std::span<const double> Engine::step_sum(std::string_view output) const noexcept {
+  return runner_->step_sum(output);
+}
 std::span<const std::size_t> Engine::arena_used() const noexcept { return runner_->arena_used(); }
 Status Engine::expect(std::span<const std::string_view> programs) { return runner_->expect(programs); }
 Status Engine::forward(std::string_view program, BatchSource& source, std::int64_t index) {

@@ -115,20 +115,46 @@ Status Session::visit_tensors(Payload payload, std::span<const std::string> name
   return names.empty() ? Status::ok() : access_->visit_tensors(payload, visit, tensors);
 }
 
-Status Session::edit_params(std::span<const std::string> names, const FillState& edit) {
+// The tensors of these names, if they may be changed.
+Result<std::vector<bool>> Session::find_edited(std::span<const std::string> names) const {
   STRATA_TRY(check_held(*context_, Payload::param));
-  STRATA_TRY_ASSIGN(const std::vector<bool> tensors, find_tensors(names, Payload::param));
+  STRATA_TRY_ASSIGN(std::vector<bool> tensors, find_tensors(names, Payload::param));
   const SessionOptions& options = state_plan().options;
-  if (const std::int32_t ranks = options.ranks.ranks * options.model.ranks(); ranks > 1)
-    return Status::error(Code::unsupported,
-                         str("single parameters cannot be changed in a run with ", ranks, " ranks"));
+  const std::int32_t ranks = options.ranks.ranks * options.model.ranks();
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    if (!tensors[t]) continue;
+    const LayoutTensor& spec = state_plan().tensors.specs[t];
+    if (ranks > 1 && (spec.group.trainable || options.model.ranks() > 1))
+      return Status::error(Code::unsupported,
+                           str("single parameters cannot be changed in a run with ", ranks, " ranks"));
+    if (frozen_ != nullptr && !spec.group.saved)
+      return Status::error(
+          Code::unsupported,
+          str(spec.name, " cannot be changed: it is frozen, and checkpoints leave out what is frozen"));
+  }
+  return tensors;
+}
+
+Status Session::edit_params(std::span<const std::string> names, const FillState& edit) {
+  STRATA_TRY_ASSIGN(const std::vector<bool> tensors, find_edited(names));
+  return edit_tensors(tensors, edit);
+}
+
+Status Session::edit_params(const FillState& edit) {
+  if (state_plan().options.edited.empty()) return {};
+  if (edited_.empty()) {
+    STRATA_TRY_ASSIGN(edited_, find_edited(state_plan().options.edited));
+  }
+  return edit_tensors(edited_, edit);
+}
+
+// The update of what is trained may stay pending while what is frozen changes.
+Status Session::edit_tensors(const std::vector<bool>& tensors, const FillState& edit) {
+  bool trained = false;
   for (std::size_t t = 0; t < tensors.size(); ++t)
-    if (frozen_ != nullptr && tensors[t] && !state_plan().tensors.specs[t].group.saved)
-      return Status::error(Code::unsupported, str(state_plan().tensors.specs[t].name,
-                                                  " cannot be changed: it is frozen, and checkpoints leave "
-                                                  "out what is frozen"));
-  STRATA_TRY(flush());
-  if (names.empty()) return {};
+    trained = trained || (tensors[t] && state_plan().tensors.specs[t].group.trainable);
+  STRATA_TRY(trained ? flush() : machine_.broken());
+  machine_.forget_gathered();
   bool changed = false;
   Status status = access_->edit(tensors, edit, changed);
   if (status.is_ok()) return status;

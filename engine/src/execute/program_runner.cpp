@@ -15,7 +15,8 @@ ProgramRunner::ProgramRunner(StateContext& context, StepMachine& machine, const 
       plan_(plan),
       memory_(plan, context.memory()),
       executor_(context, machine, memory_, plan, costs),
-      kv_cache_(plan) {
+      kv_cache_(plan),
+      sums_(plan) {
   std::size_t max_inputs = 0;
   replays_.reserve(plan.programs.size());
   for (const PlannedProgram& planned : plan.programs) {
@@ -188,6 +189,27 @@ Result<std::int32_t> ProgramRunner::passes_left_out(BatchSource& source, std::in
   return static_cast<std::int32_t>(empty / (part.micro_batches / part.passes));
 }
 
+// A micro-batch without a target runs or does not by the number of ranks, so none of these counts.
+Status ProgramRunner::sum_outputs(const TraineeStep& step) {
+  sums_.clear();
+  const PlannedStep& planned = plan_.steps[static_cast<std::size_t>(step.trainee)];
+  for (std::size_t number = 0; number < planned.parts.size(); ++number) {
+    const PlannedStep::Part& part = planned.parts[number];
+    if (!sums_.sums(part.program) || !context_.has_data()) continue;
+    const Replay& replay = replays_[part.program];
+    const std::int32_t together = replay.program().micro_batches;
+    const std::int64_t empty =
+        step.sources[number]->n_empty(machine_.steps(step.trainee) * part.micro_batches, part.micro_batches);
+    for (std::int32_t k = 0; k < part.passes * together; ++k) {
+      if (std::int64_t{k} * n_ranks() + plan_.options.ranks.rank < empty) continue;
+      const std::byte* const at = outputs_of(replay, k / together);
+      STRATA_TRY(context_.backend().host_access({at, replay.program().output_bytes, false}));
+      sums_.add(part.program, k % together, at);
+    }
+  }
+  return {};
+}
+
 // Runs the passes of one of a step's programs. Their losses follow those of the programs before it.
 Status ProgramRunner::run_part(const TraineeStep& step, std::size_t number, std::int32_t first_loss) {
   const PlannedStep& planned = plan_.steps[static_cast<std::size_t>(step.trainee)];
@@ -237,7 +259,8 @@ Status ProgramRunner::compute_gradient(const TraineeStep& step, StepReport& repo
   const auto n = static_cast<std::size_t>(n_losses);
   STRATA_TRY(await_read_back(memory_.losses(), sizeof(float) * n));
   const std::span<float> losses = context_.host_values(memory_.losses(), n);
-  STRATA_TRY(machine_.finish_gradient(report, losses));
+  STRATA_TRY(sum_outputs(step));
+  STRATA_TRY(machine_.finish_gradient(report, losses, sums_.all()));
   context_.end_phase("wait for gradients", machine_.steps(step.trainee) + 1, passes_queued);
   const auto bad =
       std::find_if(losses.begin(), losses.end(), [](float loss) { return !std::isfinite(loss); });
@@ -272,13 +295,12 @@ std::span<const float> ProgramRunner::output(std::string_view name, std::string_
   const Replay* const replay = find(name);
   if (replay == nullptr || !context_.has_data() || output == "loss" || output == "logits") return {};
   const LoweredProgram& program = replay->program();
-  const std::int32_t pass = micro_batch / program.micro_batches;
   for (const LoweredProgram::Binding& binding : program.bindings)
     if (!binding.is_input && binding.name == output &&
         binding.micro_batch == micro_batch % program.micro_batches) {
-      const std::byte* const at = memory_.outputs() + replay->first_output +
-                                  static_cast<std::size_t>(pass) * program.output_bytes + binding.slot_offset;
-      return {reinterpret_cast<const float*>(at), static_cast<std::size_t>(binding.operand.shape.n_elems())};
+      const std::byte* const at = outputs_of(*replay, micro_batch / program.micro_batches);
+      return {reinterpret_cast<const float*>(at + binding.slot_offset),
+              static_cast<std::size_t>(binding.operand.shape.n_elems())};
     }
   return {};
 }

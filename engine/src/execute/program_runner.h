@@ -11,6 +11,7 @@
 #include <strata/session/state_piece.h>
 #include <strata/session/step_machine.h>
 
+#include "execute/output_sums.h"
 #include "execute/sequences/kv_cache_tracker.h"
 #include "execute/program_executor.h"
 #include "execute/program_memory.h"
@@ -46,6 +47,8 @@ class ProgramRunner {
   std::span<const std::size_t> arena_used() const noexcept { return executor_.arena_used(); }
   std::span<const float> output(std::string_view program, std::string_view name,
                                 std::int32_t micro_batch) const noexcept;
+  /// See Engine::step_sum().
+  std::span<const double> step_sum(std::string_view output) const noexcept { return sums_.of(output); }
   /// See Engine::refresh().
   Status refresh(BatchSource& source, const VisitState& sink);
   Result<double> evaluate(std::string_view program, BatchSource& source, std::int64_t n,
@@ -72,6 +75,10 @@ class ProgramRunner {
     const LoweredProgram& program() const noexcept { return planned.program; }
   };
   std::int32_t n_ranks() const noexcept { return context_.plan().options.ranks.ranks; }
+  const std::byte* outputs_of(const Replay& replay, std::int32_t pass) const noexcept {
+    return memory_.outputs() + replay.first_output +
+           static_cast<std::size_t>(pass) * replay.program().output_bytes;
+  }
   const Replay* find(ProgramRole role) const noexcept;
   const Replay* find(std::string_view name) const noexcept;
   Status run(const Replay& replay);
@@ -79,6 +86,7 @@ class ProgramRunner {
   void activate(const Replay& replay);
   Result<std::int32_t> passes_left_out(BatchSource& source, std::int64_t first,
                                        const PlannedStep::Part& part);
+  Status sum_outputs(const TraineeStep& step);
   Status run_part(const TraineeStep& step, std::size_t part, std::int32_t first_loss);
   Status run_forward(const Replay& replay, BatchSource& source, std::int64_t index);
   Status read_back_outputs(const LoweredProgram& program, std::size_t at);
@@ -112,6 +120,7 @@ class ProgramRunner {
   std::vector<Replay> replays_;
   ProgramExecutor executor_;
   KvCacheTracker kv_cache_;
+  OutputSums sums_;
   std::vector<BatchInput> inputs_;   // the inputs of the micro-batch that is being filled
   std::int32_t bad_loss_ = -1;       // the first micro-batch of the last gradient whose loss is not finite
   std::size_t slot_ = 0;             // index of the next input slot

@@ -48,9 +48,11 @@ Status dry_run_forward(Engine& engine, const RunPlan& plan) {
 // Goes through every phase of a run.
 Status dry_run(Engine& engine, const RunPlan& plan) {
   StepReport report;
+  const FillState keep = [](const StatePiece&, std::span<float>) { return Status::ok(); };
   STRATA_TRY(engine.initialize(0));
   for (int step = 0; step < 4; ++step) {
     STRATA_TRY(detail::run_empty_steps(engine, report));
+    STRATA_TRY(engine.edit_params(keep));
     if (step == 1) STRATA_TRY(dry_run_forward(engine, plan));
     if (step == 1 && !plan.of(ProgramRole::refresh).empty()) STRATA_TRY(dry_run_refresh(engine, plan));
     if (const LoweredProgram& infer = plan.of(ProgramRole::infer); step == 2 && !infer.empty()) {

@@ -52,6 +52,12 @@ Result<StateAccess::Opened> StateAccess::open(ChunkId chunk, Payload payload, In
 
 std::vector<StateAccess::Piece> StateAccess::pieces_of(ChunkId chunk, const StateSelection& of) const {
   std::vector<Piece> pieces;
+  list_pieces(chunk, of, pieces);
+  return pieces;
+}
+
+void StateAccess::list_pieces(ChunkId chunk, const StateSelection& of, std::vector<Piece>& into) const {
+  into.clear();
   const std::int64_t max_elems = std::min(kMaxStatePieceElems, context_.pinned_layout().state_run);
   const ElemRange held = context_.plan().layout.range(chunk, Payload::param);
   const ElemRange wanted = of.only_part ? context_.plan().layout.summed(chunk) : held;
@@ -60,23 +66,27 @@ std::vector<StateAccess::Piece> StateAccess::pieces_of(ChunkId chunk, const Stat
     const std::int64_t end = std::min(slice.n_elems, wanted.end - slice.offset);
     for (std::int64_t at = std::max<std::int64_t>(0, wanted.begin - slice.offset);
          at < end && context_.has_data(); at += max_elems)
-      pieces.push_back(
+      into.push_back(
           {slice.tensor, slice.first + at, slice.offset + at - held.begin, std::min(max_elems, end - at)});
   }
-  return pieces;
 }
 
 std::vector<StateAccess::Run> StateAccess::runs_of(const std::vector<Piece>& pieces) const {
   std::vector<Run> runs;
+  list_runs(pieces, runs);
+  return runs;
+}
+
+void StateAccess::list_runs(const std::vector<Piece>& pieces, std::vector<Run>& into) const {
+  into.clear();
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const Piece& piece = pieces[i];
-    if (runs.empty() || runs.back().at + runs.back().n != piece.at ||
-        runs.back().n + piece.n > context_.pinned_layout().state_run)
-      runs.push_back({i, i, piece.at, 0});
-    runs.back().end = i + 1;
-    runs.back().n += piece.n;
+    if (into.empty() || into.back().at + into.back().n != piece.at ||
+        into.back().n + piece.n > context_.pinned_layout().state_run)
+      into.push_back({i, i, piece.at, 0});
+    into.back().end = i + 1;
+    into.back().n += piece.n;
   }
-  return runs;
 }
 
 StatePiece StateAccess::piece_info(const Piece& piece) const {

@@ -81,7 +81,9 @@ class StateAccess {
   bool has_any(ChunkId chunk, const StateSelection& of) const;
   /// The pieces of the elements of the chunk that this rank holds, or of its part of them.
   std::vector<Piece> pieces_of(ChunkId chunk, const StateSelection& of = {}) const;
+  void list_pieces(ChunkId chunk, const StateSelection& of, std::vector<Piece>& into) const;
   std::vector<Run> runs_of(const std::vector<Piece>& pieces) const;
+  void list_runs(const std::vector<Piece>& pieces, std::vector<Run>& into) const;
   StatePiece piece_info(const Piece& piece) const;
   bool has(ChunkId chunk, Payload payload) const;
   bool joins_masters(ChunkId chunk) const;
@@ -124,6 +126,8 @@ class StateAccess {
   static constexpr std::size_t kVisitedPieces = 4;
 
   StateContext& context_;
+  std::vector<Piece> edited_pieces_;  // what edit() changes: once it has run, it allocates nothing
+  std::vector<Run> edited_runs_;
   std::vector<float> values_ =
       std::vector<float>(kVisitedPieces * static_cast<std::size_t>(kMaxStatePieceElems));
   std::array<Event, 2> copied_;  // the last copy of each slot of the staging memory

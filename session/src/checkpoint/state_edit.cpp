@@ -15,9 +15,9 @@ Status StateAccess::edit(const TensorSet& tensors, const FillState& edit, bool& 
       STRATA_TRY_ASSIGN(const Opened opened, open(chunk, Payload::param, Intent::update));
       has_values = static_cast<bool>(opened.values);
       has_rest = static_cast<bool>(opened.rest);
-      const std::vector<Piece> pieces = pieces_of(chunk, of);
-      STRATA_TRY(opened.tier == Tier::device ? edit_on_device(opened, pieces, edit, changed)
-                                             : edit_in_ram(opened, pieces, edit, changed));
+      list_pieces(chunk, of, edited_pieces_);
+      STRATA_TRY(opened.tier == Tier::device ? edit_on_device(opened, edited_pieces_, edit, changed)
+                                             : edit_in_ram(opened, edited_pieces_, edit, changed));
     }
     if (has_values) STRATA_TRY(chunks.write_back({chunk, Payload::param}));
     if (has_rest) STRATA_TRY(chunks.write_back({chunk, Payload::master}));
@@ -58,7 +58,8 @@ Status StateAccess::edit_run(const Opened& chunk, const std::vector<Piece>& piec
 // chunk is complete before the slot is changed.
 Status StateAccess::edit_on_device(const Opened& chunk, const std::vector<Piece>& pieces,
                                    const FillState& edit, bool& changed) {
-  const std::vector<Run> runs = runs_of(pieces);
+  list_runs(pieces, edited_runs_);
+  const std::vector<Run>& runs = edited_runs_;
   const std::size_t slots = context_.pinned_layout().state_slots;
   STRATA_TRY(context_.backend().synchronize(context_.streams().d2h));  // in case a visit ended in an error
   for (std::size_t r = 0; r < std::min(slots, runs.size()); ++r)

@@ -29,9 +29,15 @@ void lay_out_staging(const StatePlan& plan, PinnedLayout& pinned_layout) {
 
 }  // namespace
 
+std::size_t summed_value_count(const StatePlan& plan) noexcept {
+  std::size_t n = 0;
+  for (const StepSum& sum : plan.options.step_sums) n += static_cast<std::size_t>(sum.n);
+  return n;
+}
+
 std::size_t step_value_count(const StatePlan& plan) noexcept {
   if (plan.options.ranks.ranks == 1 || !plan.trains()) return 0;
-  return static_cast<std::size_t>(plan.options.grad_accum) + kStepFlags;
+  return static_cast<std::size_t>(plan.options.grad_accum) + summed_value_count(plan) + kStepFlags;
 }
 
 std::size_t model_value_count(const StatePlan& plan) noexcept {

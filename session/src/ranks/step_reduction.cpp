@@ -24,19 +24,29 @@ StepReduction::StepReduction(StateContext& context) : context_(context) {
   if (at < tables.n_partials) others_.emplace_back(at, tables.n_partials);
 }
 
+// They are between the losses and the flags.
+std::span<double> StepReduction::shared_sums() const noexcept {
+  const StatePlan& plan = context_.plan();
+  return context_.step_values().subspan(static_cast<std::size_t>(plan.options.grad_accum),
+                                        summed_value_count(plan));
+}
+
 // A micro-batch belongs to the rank that computes it, and a flag is set by any number of ranks.
-void StepReduction::write(std::span<const float> losses, std::uint32_t flags) {
+void StepReduction::write(std::span<const float> losses, std::span<const double> sums, std::uint32_t flags) {
   const std::span<double> values = context_.step_values();
   const DataParallel& ranks = context_.plan().options.ranks;
   for (std::size_t k = 0; k < losses.size(); ++k)
     values[k] = static_cast<std::int32_t>(k) % ranks.ranks == ranks.rank ? losses[k] : 0.0;
+  const std::span<double> shared = shared_sums();
+  for (std::size_t i = 0; i < shared.size(); ++i) shared[i] = sums.empty() ? 0 : sums[i];
   for (std::size_t bit = 0; bit < kStepFlags; ++bit)
     values[values.size() - 1 - bit] = (flags >> bit & 1) != 0 ? 1.0 : 0.0;
 }
 
-void StepReduction::read(std::span<float> losses, std::uint32_t& flags) const {
+void StepReduction::read(std::span<float> losses, std::span<double> sums, std::uint32_t& flags) const {
   const std::span<const double> values = context_.step_values();
   for (std::size_t k = 0; k < losses.size(); ++k) losses[k] = static_cast<float>(values[k]);
+  if (!sums.empty()) std::copy_n(shared_sums().begin(), sums.size(), sums.begin());
   flags = 0;
   for (std::size_t bit = 0; bit < kStepFlags; ++bit)
     if (values[values.size() - 1 - bit] != 0) flags |= std::uint32_t{1} << bit;
@@ -54,7 +64,7 @@ Status StepReduction::all_reduce(double* begin) {
   return backend.host_access({all.data, all.bytes, false});
 }
 
-Status StepReduction::run(std::span<float> losses, std::uint32_t& flags) {
+Status StepReduction::run(std::span<float> losses, std::span<double> sums, std::uint32_t& flags) {
   if (context_.groups() == nullptr) return {};
   double* const partials = context_.norm_partials();
   const std::size_t n =
@@ -63,19 +73,19 @@ Status StepReduction::run(std::span<float> losses, std::uint32_t& flags) {
       context_.backend().host_access({reinterpret_cast<std::byte*>(partials), n * sizeof(double), true}));
   if (context_.has_data()) {
     for (const auto& [begin, end] : others_) std::fill(partials + begin, partials + end, 0.0);
-    write(losses, flags);
+    write(losses, sums, flags);
   }
   STRATA_TRY(all_reduce(partials));
-  if (context_.has_data()) read(losses, flags);
+  if (context_.has_data()) read(losses, sums, flags);
   return {};
 }
 
 Status StepReduction::share(std::span<float> losses) {
   if (context_.groups() == nullptr) return {};
   std::uint32_t flags = 0;
-  if (context_.has_data()) write(losses, flags);
+  if (context_.has_data()) write(losses, {}, flags);
   STRATA_TRY(all_reduce(context_.step_values().data()));
-  if (context_.has_data()) read(losses, flags);
+  if (context_.has_data()) read(losses, {}, flags);
   return {};
 }
 

@@ -222,10 +222,10 @@ Status StepMachine::begin(double lr, std::int32_t number) {
   return Status::ok();
 }
 
-Status StepMachine::finish_gradient(StepReport& report, std::span<float> losses) {
+Status StepMachine::finish_gradient(StepReport& report, std::span<float> losses, std::span<double> sums) {
   Trainee& of = *active_;
   STRATA_TRY(of.commit.wait_for_gradients());
-  STRATA_TRY(parts_->reduction.run(losses, report.flags));
+  STRATA_TRY(parts_->reduction.run(losses, sums, report.flags));
   STRATA_TRY_ASSIGN(const double scaled_norm, of.commit.gradient_norm(of.loss_scale.value, report.flags));
   report.grad_norm = scaled_norm / of.loss_scale.value;
   of.gradient_scale = context_.plan().micro_batches(of.number) * of.loss_scale.value;
@@ -311,6 +311,8 @@ Status StepMachine::flush() {
   }
   return {};
 }
+
+void StepMachine::forget_gathered() noexcept { parts_->gather.invalidate(); }
 
 void StepMachine::flush_or_discard() noexcept {
   parts_->gather.invalidate();

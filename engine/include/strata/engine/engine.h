@@ -114,6 +114,10 @@ class Engine final : public Session {
   /// output these are the bits. Empty if there is none of that name.
   std::span<const float> output(std::string_view program, std::string_view name,
                                 std::int32_t micro_batch = 0) const;
+  /// The sum of an output of SessionOptions::step_sums over the micro-batches of the last step, of all ranks;
+  /// empty if there is none of that name. An output that no program of the step has counts as zeros, and so
+  /// do micro-batches without a target that are first (BatchSource::n_empty). Sums of i32 outputs are exact.
+  std::span<const double> step_sum(std::string_view output) const noexcept;
   /// The bytes of the device's arena that the instructions of each program of the plan have used so far.
   std::span<const std::size_t> arena_used() const noexcept;
   /// Returns the mean loss over the counted targets of `n` micro-batches of `source` from index 0, by the

@@ -21,8 +21,10 @@ struct PinnedLayout {
 };
 /// Number of flags that a step's ranks tell each other, see StepMachine::finish_gradient().
 inline constexpr std::size_t kStepFlags = 16;
+/// Number of values of all SessionOptions::step_sums.
+std::size_t summed_value_count(const StatePlan& plan) noexcept;
 /// Number of f64 values, besides norm partials, that the ranks exchange at the end of a step: the loss of
-/// each micro-batch, and the flags. 0 for one rank.
+/// each micro-batch, what is summed, and the flags. 0 for one rank.
 std::size_t step_value_count(const StatePlan& plan) noexcept;
 /// The same of the ranks that share a copy of the model, which follow: a sum of squares, and the flags. 0 if
 /// there are none.

@@ -73,9 +73,12 @@ class Session {
   /// tensors of these names as visit_tensors() does, and stores the values that it leaves. All bits that the
   /// run has of a master are stored. An error before anything has changed leaves the states as they were;
   /// after a later one every call returns it until all states are set again. Errors: those of
-  /// visit_tensors(); `unsupported` with several ranks, and for a frozen parameter that checkpoints leave
+  /// visit_tensors(); `unsupported` with several ranks, unless all are frozen and ranks do not share the
+  /// model, when each rank changes what it holds alike; and for a frozen parameter that checkpoints leave
   /// out. A moving average stays as it is.
   Status edit_params(std::span<const std::string> names, const FillState& edit);
+  /// The same of SessionOptions::edited. Allocates nothing from the second call on.
+  Status edit_params(const FillState& edit);
   /// Fills every state of `payload`, in the same order. A moving average begins anew with the parameters that
   /// are filled, so it is filled after them.
   Status fill(Payload payload, const FillState& fill, FrozenFrom frozen = FrozenFrom::checkpoint);
@@ -131,6 +134,8 @@ class Session {
  private:
   int ranks_on_backend() const noexcept;
   Status fill_params(const FillState& fill, FrozenFrom frozen);
+  Result<std::vector<bool>> find_edited(std::span<const std::string> names) const;
+  Status edit_tensors(const std::vector<bool>& tensors, const FillState& edit);
   /// Whether a tensor is among `names`, by index in StatePlan::tensors.
   Result<std::vector<bool>> find_tensors(std::span<const std::string> names, Payload payload) const;
 
@@ -138,6 +143,7 @@ class Session {
   const std::vector<PassSchedule> steps_;
   StepMachine machine_;
   std::vector<std::int64_t> param_steps_;
+  std::vector<bool> edited_;  // SessionOptions::edited, once they are changed
   std::unique_ptr<detail::StateAccess> access_;
   std::unique_ptr<detail::FrozenDigests> frozen_;  // null if checkpoints hold all parameters
 };

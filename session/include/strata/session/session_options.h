@@ -38,6 +38,12 @@ struct TraineeOptions {
   std::optional<double> clip{};  ///< not set: SessionOptions::clip
 };
 
+/// An output of the programs that train, which a step adds up over its micro-batches on all ranks.
+struct StepSum {
+  std::string output;
+  std::int64_t n = 0;  ///< its elements
+};
+
 /// How the states of a run are laid out, placed and updated.
 struct SessionOptions {
   TierBytes budgets{kUnlimited, kUnlimited, kUnlimited};
@@ -70,7 +76,9 @@ struct SessionOptions {
   /// Whether checkpoints hold all frozen parameters. If not, they hold the digests of those that are not
   /// GroupKey::saved, and load_checkpoint() asks for their values.
   bool saves_frozen = true;
-  std::uint64_t rounding_seed = 0;  ///< for state formats with stochastic rounding
+  std::vector<StepSum> step_sums{};   ///< see Engine::step_sum()
+  std::vector<std::string> edited{};  ///< frozen parameters that Session::edit_params() changes after steps
+  std::uint64_t rounding_seed = 0;    ///< for state formats with stochastic rounding
   NonFinite non_finite = NonFinite::stop;
   double loss_scale = 65536;  ///< the initial one for runs that compute in f16; a power of two
   NvmeOptions nvme{};         ///< its classes are set by the plan

@@ -68,8 +68,9 @@ class StepMachine {
   Status begin(double lr, std::int32_t trainee = 0);
   /// Waits for all gradients of all ranks, sets the report's norm (of the mean gradient) and flags, and adds
   /// to `speculated`. `losses`: one for each micro-batch of the step, of which this rank has set its own, or
-  /// none.
-  Status finish_gradient(StepReport& report, std::span<float> losses = {});
+  /// none. `sums`: this rank's of SessionOptions::step_sums, one after the other, which become those of all
+  /// ranks; or none.
+  Status finish_gradient(StepReport& report, std::span<float> losses = {}, std::span<double> sums = {});
   /// Sets the losses of other ranks' micro-batches, of which there are at most as many as in a step.
   Status share_losses(std::span<float> losses);
   /// The norm of each parameter's gradient, in the step whose gradient was finished last: see
@@ -98,6 +99,8 @@ class StepMachine {
   /// Completes pending updates, so that all states of a trainee are of one step. After a failure they stay
   /// pending.
   Status flush();
+  /// Called after frozen parameters have changed: ranks gather them again.
+  void forget_gathered() noexcept;
   /// Called before all states are set: discards an update that cannot be completed, and records that the
   /// states belong to no step.
   void flush_or_discard() noexcept;
