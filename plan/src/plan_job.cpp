@@ -8,6 +8,7 @@
 #include <strata/plan/split/model_pipeline.h>
 #include <strata/plan/split/split_model.h>
 #include <strata/plan/activation_choices.h>
+#include <strata/plan/expert_rows.h>
 #include <strata/config/objective.h>
 #include <strata/plan/job.h>
 #include <strata/plan/subspaces.h>
@@ -92,6 +93,7 @@ Result<SessionOptions> engine_options(const TrainConfig& c) {
   o.rounding_seed = c.train.seed;
   o.non_finite = c.optim.non_finite == "skip" ? NonFinite::skip : NonFinite::stop;
   o.nvme = nvme_options(c);
+  o.step_sums = expert_sums(c);
   return o;
 }
 

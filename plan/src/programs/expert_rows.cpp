@@ -2,7 +2,11 @@
 
 #include <utility>
 
+#include <strata/config/model_choice.h>
+#include <strata/config/objective.h>
+#include <strata/config/train_config.h>
 #include <strata/graph/op_list.h>
+#include <strata/model/decoder.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
@@ -18,6 +22,21 @@ Program with_expert_rows(Program program) {
     program.outputs.push_back(offsets);
   }
   return program;
+}
+
+bool has_expert_rows(const TrainConfig& config) {
+  return objective_of(config).data == RunData::texts && decoder_config(config).experts.n > 0 &&
+         model_parallel(config).ranks() == 1;
+}
+
+std::vector<StepSum> expert_sums(const TrainConfig& config) {
+  std::vector<StepSum> sums;
+  if (!has_expert_rows(config)) return sums;
+  const ExpertsConfig experts = with_derived_sizes(decoder_config(config)).experts;
+  for (const bool is_mixture : experts.layers)
+    if (is_mixture) sums.push_back({expert_rows_output(sums.size()), experts.n + 1});
+  if (router_losses(config).any()) sums.push_back({kRouterLossesOutput, 2});
+  return sums;
 }
 
 }  // namespace strata

@@ -133,8 +133,7 @@ Result<Program> record_loss(const TrainConfig& config, AdapterUse use) {
                     record_decoder(decoder_config(config), config.train.micro_batch, DecoderHead::loss, rows,
                                    compute_dtype(config),
                                    use == AdapterUse::training ? router_losses(config) : RouterLosses{}));
-  // A rank knows its own rows alone.
-  if (all_ranks(config) == 1) program = with_expert_rows(std::move(program));
+  if (has_expert_rows(config)) program = with_expert_rows(std::move(program));
   return with_adapters(std::move(program), config, decoder_config(config), use);
 }
 

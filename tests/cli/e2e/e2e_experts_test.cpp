@@ -50,9 +50,14 @@ TEST_F(CliExpertsE2e, ARunHasTheSameBitsInAnyBudgetsOrderAndStepMode) {
     const ProgramResult run = strata(run_of("run", words));
     ASSERT_EQ(run.exit_code, 0) << run.err;
     EXPECT_EQ(loss_bits("run"), loss_bits("whole")) << words[0];
-    // The digest of a pipeline is that of each rank's own tensors.
+    const nlohmann::json first = metrics("run")[0];
+    // The digest of a pipeline is that of each rank's own tensors, and each knows its own mixtures.
     if (std::find(words.begin(), words.end(), "parallel.pp=2") == words.end()) {
       EXPECT_EQ(digest("run"), digest("whole")) << words[0];
+      for (const char* of_all : {"expert_load", "expert_loads", "expert_entropy", "experts_empty"})
+        EXPECT_EQ(first[of_all], line[of_all]) << words[0];
+    } else {
+      EXPECT_FALSE(first.contains("expert_load"));
     }
     EXPECT_EQ(summary("run")["peak_bytes"], summary("run")["planned_bytes"]) << words[0];
     std::filesystem::remove_all(file("run"));
@@ -152,6 +157,12 @@ TEST_F(CliExpertsE2e, LossesOfRoutersAreInTheMetricsAndTheLossStaysTheCrossEntro
                        "offload.micro_batch_order=breadth_first"};
   ASSERT_EQ(strata(run_of("again", order)).exit_code, 0);
   EXPECT_EQ(digest("again"), digest("both"));
+  ASSERT_EQ(
+      strata(run_of("ranks", {"train.router_aux=0.5", "train.router_z=0.01", "parallel.ranks=2"})).exit_code,
+      0);
+  EXPECT_EQ(digest("ranks"), digest("both"));
+  EXPECT_EQ(metrics("ranks")[0]["router_aux"], first["router_aux"]);
+  EXPECT_EQ(metrics("ranks")[0]["router_z"], first["router_z"]);
   const ProgramResult dense =
       strata(run_of("dense", {"model.family=llama", "model.experts=auto", "model.expert_ffn=auto",
                               "model.shared_ffn=auto", "train.router_aux=0.5"}));

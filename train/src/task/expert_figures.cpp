@@ -1,7 +1,6 @@
 #include <strata/train/expert_figures.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -37,16 +36,11 @@ ExpertLoad::ExpertLoad(const DecoderConfig& decoder, const RouterLosses& losses)
 
 namespace {
 
-// Outputs are read back as they are; these are integers.
-std::int64_t integer_at(std::span<const float> output, std::size_t i) {
-  return std::bit_cast<std::int32_t>(output[i]);
-}
-
 /// The entropy of shares by that of equal ones.
-double even_entropy(const std::vector<std::int64_t>& rows, double all) {
+double even_entropy(const std::vector<double>& rows, double all) {
   double sum = 0;
-  for (const std::int64_t n : rows)
-    if (n > 0) sum -= static_cast<double>(n) / all * std::log(static_cast<double>(n) / all);
+  for (const double n : rows)
+    if (n > 0) sum -= n / all * std::log(n / all);
   return rows.size() > 1 ? sum / std::log(static_cast<double>(rows.size())) : 1;
 }
 
@@ -55,16 +49,12 @@ double even_entropy(const std::vector<std::int64_t>& rows, double all) {
 ExpertFigures ExpertLoad::of_step(const Engine& engine, std::int32_t micro_batches) {
   ExpertFigures figures;
   for (const std::string& name : outputs_) {
-    std::fill(rows_.begin(), rows_.end(), 0);
-    for (std::int32_t k = 0; k < micro_batches; ++k) {
-      const std::span<const float> offsets = engine.output("train", name, k);
-      if (offsets.size() != rows_.size() + 1) return {};
-      for (std::size_t e = 0; e < rows_.size(); ++e)
-        rows_[e] += integer_at(offsets, e + 1) - integer_at(offsets, e);
-    }
-    const auto all = static_cast<double>(std::accumulate(rows_.begin(), rows_.end(), std::int64_t{0}));
+    const std::span<const double> offsets = engine.step_sum(name);
+    if (offsets.size() != rows_.size() + 1) return {};
+    for (std::size_t e = 0; e < rows_.size(); ++e) rows_[e] = offsets[e + 1] - offsets[e];
+    const double all = std::accumulate(rows_.begin(), rows_.end(), 0.0);
     if (all <= 0) return {};
-    const auto largest = static_cast<double>(*std::max_element(rows_.begin(), rows_.end()));
+    const double largest = *std::max_element(rows_.begin(), rows_.end());
     const double load = largest * static_cast<double>(rows_.size()) / all;
     loads_[static_cast<std::size_t>(figures.n++)].load = load;
     figures.load = std::max(figures.load, load);
@@ -82,14 +72,10 @@ ExpertFigures ExpertLoad::of_step(const Engine& engine, std::int32_t micro_batch
 
 void ExpertLoad::add_losses(const Engine& engine, std::int32_t micro_batches, ExpertFigures& figures) const {
   if (!losses_.any()) return;
-  double aux = 0, z = 0;
-  for (std::int32_t k = 0; k < micro_batches; ++k) {
-    const std::span<const float> losses = engine.output("train", kRouterLossesOutput, k);
-    aux += losses[0] / static_cast<double>(micro_batches);
-    z += losses[1] / static_cast<double>(micro_batches);
-  }
-  if (losses_.aux_coef != 0) figures.router_aux = aux;
-  if (losses_.z_coef != 0) figures.router_z = z;
+  const std::span<const double> sums = engine.step_sum(kRouterLossesOutput);
+  if (sums.size() != 2) return;
+  if (losses_.aux_coef != 0) figures.router_aux = sums[0] / micro_batches;
+  if (losses_.z_coef != 0) figures.router_z = sums[1] / micro_batches;
 }
 
 }  // namespace strata

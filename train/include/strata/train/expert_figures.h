@@ -37,13 +37,12 @@ inline constexpr std::size_t kExpertFigures = 6;
 /// last ones have no name if the run has no such loss.
 std::array<NamedFigure, kExpertFigures> named_figures(const ExpertFigures& experts) noexcept;
 
-/// Counts the rows of experts in a step from the outputs of with_expert_rows().
+/// Counts the rows of experts in a step, of all ranks, from its sums (expert_sums).
 class ExpertLoad {
  public:
   /// `losses`: those that the run has.
   ExpertLoad(const DecoderConfig& decoder, const RouterLosses& losses);
-  /// The figures of a step of `micro_batches`, or none if the program has no such outputs. Nothing is
-  /// allocated.
+  /// The figures of the last step, of `micro_batches`, or none if it has no such sums. Nothing is allocated.
   ExpertFigures of_step(const Engine& engine, std::int32_t micro_batches);
 
  private:
@@ -53,7 +52,7 @@ class ExpertLoad {
   std::int64_t n_experts_ = 0;
   std::vector<std::string> outputs_;  ///< one for each mixture
   std::vector<ExpertFigures::LayerLoad> loads_;
-  std::vector<std::int64_t> rows_;  ///< one for each expert of a mixture
+  std::vector<double> rows_;  ///< one for each expert of a mixture
 };
 
 }  // namespace strata
