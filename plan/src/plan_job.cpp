@@ -94,6 +94,7 @@ Result<SessionOptions> engine_options(const TrainConfig& c) {
   o.non_finite = c.optim.non_finite == "skip" ? NonFinite::skip : NonFinite::stop;
   o.nvme = nvme_options(c);
   o.step_sums = expert_sums(c);
+  o.edited = balanced_biases(c);
   return o;
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <strata/kernels/values/attention_order.h>
+#include <strata/model/decoder.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/config/objective.h>
@@ -110,6 +111,27 @@ void check_router_losses(const ConfigTree& tree, const TrainConfig& config,
   }
 }
 
+void check_router_bias(const ConfigTree& tree, const TrainConfig& config,
+                       std::vector<std::string>& problems) {
+  if (config.train.router_bias_rate == 0) return;
+  const auto refuse = [&](const std::string& why) {
+    problems.push_back(
+        str(set_by(tree, "train.router_bias_rate"), " = ", config.train.router_bias_rate, ", but ", why));
+  };
+  if (choice_biases(decoder_config(config)).empty())
+    refuse(str("the model has no routers with a bias for the choice: model.family is ", config.model.family,
+               " (", tree.entry("model.family").origin, ")"));
+  if (config.train.objective != "lm")
+    refuse(str("train.objective is ", config.train.objective, " (", tree.entry("train.objective").origin,
+               "), whose steps do not change biases of routers"));
+  if (trained_part(config) == TrainedPart::adapters)
+    refuse(str("adapter.method is ", config.adapter.method, " (", tree.entry("adapter.method").origin,
+               "), whose files have no biases of the base's routers"));
+  if (model_parallel(config).ranks() > 1)
+    refuse(str("ranks share the model (", to_string(model_parallel(config)),
+               "), and each counts the rows of its own experts and tokens alone"));
+}
+
 void check_training(const ConfigTree& tree, const TrainConfig& config, bool trains,
                     std::vector<std::string>& problems) {
   if (chosen_optimizer(config).momentum && config.optim.nesterov && config.optim.momentum == 0)
@@ -130,6 +152,7 @@ void check_training(const ConfigTree& tree, const TrainConfig& config, bool trai
     problems.push_back(str(set_by(tree, "train.base"), " = ", config.train.base, ", but train.fp8 is true (",
                            tree.entry("train.fp8").origin, "); GEMMs have one of the two"));
   if (trains) check_router_losses(tree, config, problems);
+  if (trains) check_router_bias(tree, config, problems);
   detail::check_adapter(tree, config, problems);
   detail::check_galore(tree, config, trains, problems);
   if (const std::string& backend = config.train.attention_backend; backend != "auto")

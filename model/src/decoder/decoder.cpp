@@ -17,6 +17,9 @@ namespace {
 
 constexpr float kInitStd = 0.02f;
 
+std::string layer_name(std::size_t layer) { return str("layers.", layer); }
+std::string choice_bias_name(const std::string& layer) { return layer + ".router.choice_bias"; }
+
 class Recorder {
  public:
   Recorder(DecoderConfig config, std::int64_t rows, DType compute)
@@ -205,7 +208,7 @@ class Recorder {
     const auto n = static_cast<std::int32_t>(e.n), k = static_cast<std::int32_t>(e.per_token);
     Value logits = b_.linear_f32(x, weight(name + ".router.weight", {e.n, c_.hidden}, kInitStd));
     if (e.biases) logits = b_.router_bias(logits, bias(name + ".router", {e.n}));
-    const Value of_choice = e.choice_bias ? b_.param(name + ".router.choice_bias", {e.n},
+    const Value of_choice = e.choice_bias ? b_.param(choice_bias_name(name), {e.n},
                                                      {.init = {0, 0}, .decay = false, .is_f32_state = true})
                                           : Value{};
     const Routed routed = b_.router_top_k(logits, k, e.rule, of_choice);
@@ -237,7 +240,7 @@ class Recorder {
                   c_.mlp_bias, residual_std_);
   }
   Value block(std::size_t layer, Value x) {
-    const std::string name = str("layers.", layer);
+    const std::string name = layer_name(layer);
     b_.region(name, true);
     Value added = attention(name, layer, c_.pre_norms ? norm(name + ".attn_norm", x) : x);
     if (c_.post_norms) added = norm(name + ".attn_post_norm", added);
@@ -262,6 +265,15 @@ class Recorder {
 };
 
 }  // namespace
+
+std::vector<std::string> choice_biases(const DecoderConfig& config) {
+  std::vector<std::string> names;
+  const ExpertsConfig experts = with_derived_sizes(config).experts;
+  if (experts.n == 0 || !experts.choice_bias) return names;
+  for (std::size_t layer = 0; layer < experts.layers.size(); ++layer)
+    if (experts.layers[layer]) names.push_back(choice_bias_name(layer_name(layer)));
+  return names;
+}
 
 std::int64_t count_parameters(const DecoderConfig& config) {
   const auto program = record_decoder(config, 1, DecoderHead::logits);

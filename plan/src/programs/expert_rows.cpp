@@ -39,4 +39,9 @@ std::vector<StepSum> expert_sums(const TrainConfig& config) {
   return sums;
 }
 
+std::vector<std::string> balanced_biases(const TrainConfig& config) {
+  if (config.train.router_bias_rate == 0) return {};
+  return choice_biases(decoder_config(config));
+}
+
 }  // namespace strata

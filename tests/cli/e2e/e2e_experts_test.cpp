@@ -1,5 +1,8 @@
 // Runs of mixtures of experts: the same bits wherever their bytes are, folders in both forms, and what is
 // refused.
+#include <cmath>
+#include <cstring>
+
 #include "cli/e2e/e2e_fixture.h"
 
 namespace strata::test {
@@ -239,6 +242,66 @@ TEST_F(CliExpertsE2e, FoldersOfGptOssAndGlmAreWrittenReadAndContinued) {
                 "data.train=train.txt", "data.val=", "adapter.method=lora"});
     ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
   }
+}
+
+/// The values of the f32 tensors of an exported folder whose names end in `ending`.
+std::vector<float> values_of(const std::string& file, std::string_view ending) {
+  const std::string bytes = read_all(file);
+  std::uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  std::vector<float> values;
+  for (const auto& [name, tensor] : nlohmann::json::parse(bytes.substr(8, header)).items()) {
+    if (!name.ends_with(ending)) continue;
+    EXPECT_EQ(tensor["dtype"], "F32") << name;
+    const std::size_t begin = tensor["data_offsets"][0], end = tensor["data_offsets"][1], n = values.size();
+    values.resize(n + (end - begin) / sizeof(float));
+    std::memcpy(values.data() + n, bytes.data() + 8 + header + begin, end - begin);
+  }
+  return values;
+}
+
+// They are states: the same bits anywhere, on any number of ranks, and after a run goes on.
+TEST_F(CliExpertsE2e, BiasesOfRoutersMoveByTheRateAfterEachStep) {
+  const auto balanced = [](const std::string& name, const Words& more) {
+    Words words = {"model.family=glm4_moe", "model.shared_ffn=auto"};
+    words.insert(words.end(), more.begin(), more.end());
+    if (std::none_of(more.begin(), more.end(),
+                     [](const auto& word) { return word.starts_with("train.router"); }))
+      words.push_back("train.router_bias_rate=0.0625");
+    return run_of(name, words);
+  };
+  const ProgramResult whole = strata(balanced("whole", {}));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_EQ(summary("whole")["steady_state"]["heap_allocations"], 0);
+  const Words ways[] = {
+      {"memory.device=3MiB", "memory.pinned=4MiB", "memory.nvme=64MiB", "offload.chunk=8192"},
+      {"offload.step_mode=speculative", "offload.policy=pinned"},
+      {"offload.micro_batch_order=breadth_first", "offload.step_mode=serial"},
+      {"parallel.ranks=2", "parallel.zero=0"},
+      {"parallel.ranks=2", "parallel.zero=3"}};
+  for (const Words& words : ways) {
+    const ProgramResult run = strata(balanced("run", words));
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(digest("run"), digest("whole")) << words[0];
+    EXPECT_EQ(summary("run")["peak_bytes"], summary("run")["planned_bytes"]) << words[0];
+    std::filesystem::remove_all(file("run"));
+  }
+  ASSERT_EQ(strata(balanced("stopped", {"train.max_time=0s"})).exit_code, 0);
+  ASSERT_EQ(strata({"train", "--resume", "stopped", "train.max_time=none"}).exit_code, 0);
+  EXPECT_EQ(digest("stopped"), digest("whole"));
+  ASSERT_EQ(strata({"export", "whole", "--out", "model", "--check"}).exit_code, 0);
+  const std::vector<float> biases = values_of(file("model/model.safetensors"), "e_score_correction_bias");
+  EXPECT_EQ(biases.size() % 6, 0u);
+  EXPECT_GT(std::count_if(biases.begin(), biases.end(), [](float bias) { return bias != 0; }), 0);
+  for (const float bias : biases) {
+    EXPECT_EQ(std::fmod(bias, 0.0625f), 0) << "a sum of steps";
+    EXPECT_LE(std::fabs(bias), 4 * 0.0625f) << "of four of them";
+  }
+  const ProgramResult long_run = strata(balanced("long", {"train.steps=24", "train.router_bias_rate=0.001"}));
+  ASSERT_EQ(long_run.exit_code, 0) << long_run.err;
+  ASSERT_EQ(strata(balanced("plain", {"train.steps=24", "train.router_bias_rate=0"})).exit_code, 0);
+  EXPECT_NE(digest("long"), digest("plain"));
+  EXPECT_LT(metrics("long").back()["expert_load_mean"], metrics("plain").back()["expert_load_mean"]);
 }
 
 TEST_F(CliExpertsE2e, ThePlanSaysWhatWorksForATokenAndRefusalsSayWhy) {

@@ -10,7 +10,10 @@
 namespace strata {
 
 TextTask::TextTask(const TrainConfig& config, const TrainingData& data)
-    : config_(config), data_(data), expert_load_(decoder_config(config), router_losses(config)) {}
+    : config_(config),
+      data_(data),
+      expert_load_(decoder_config(config), router_losses(config)),
+      router_bias_(config) {}
 
 Status TextTask::begin(Engine&, Observer&) {
   batches_ = data_.train_batches(config_.train.micro_batch);
@@ -22,8 +25,18 @@ Status TextTask::resume(Io&, const std::string&, const std::string&) {
 }
 TaskState TextTask::state(std::int64_t) const { return {}; }
 
+Status TextTask::check_is_whole(const Engine& engine) const {
+  if (!lacks_biases_) return {};
+  return Status::error(Code::internal, str("biases of routers lack step ", engine.steps()));
+}
+
 Status TextTask::step(Engine& engine, double lr, StepReport& report) {
-  return engine.train_step(*batches_, lr, report);
+  STRATA_TRY(engine.train_step(*batches_, lr, report));
+  if (!router_bias_.any() || report.skipped) return {};
+  lacks_biases_ = true;
+  STRATA_TRY(router_bias_.after_step(engine));
+  lacks_biases_ = false;
+  return {};
 }
 
 Status TextTask::after_step(Engine& engine, MetricsLine& line, Observer&) {

@@ -56,6 +56,7 @@ struct TrainConfig {
     std::string base;                     ///< full, or the name of a kernels::WeightFormat
     std::string attention_backend;        ///< an order of kernels/values/attention_order.h, or auto
     double router_aux = 0, router_z = 0;  ///< coefficients of losses of routers of experts
+    double router_bias_rate = 0;          ///< the change of a bias of a router by a step; 0: none
     bool digest = true;
     std::int64_t eval_every = 0;  ///< steps; 0: never
     int eval_batches = 0;

@@ -29,6 +29,10 @@ enum class DecoderRows : std::uint8_t {
 /// more input, "loss_factor" [1] f32.
 inline constexpr const char* kRouterLossesOutput = "router_losses";
 
+/// The biases by which the routers of its mixtures choose, in their order: parameters [experts], f32 and not
+/// trained. None if it has no such biases (ExpertsConfig::choice_bias).
+std::vector<std::string> choice_biases(const DecoderConfig& config);
+
 /// Records the forward pass of a decoder over `batch` sequences, computing in `compute`: f32, bf16 or f16.
 /// The order of parameters does not depend on the head and the rows; model/README.md, "Parameters", has their
 /// names and layouts. Initial values as in GPT-2 (Radford et al. 2019, section 2.3): N(0, 0.02), projections

@@ -21,5 +21,7 @@ Program with_expert_rows(Program program);
 bool has_expert_rows(const TrainConfig& config);
 /// The outputs about experts that a step of the run adds up: those, and losses of routers.
 std::vector<StepSum> expert_sums(const TrainConfig& config);
+/// The parameters that a step of the run changes by what it has added up (train.router_bias_rate).
+std::vector<std::string> balanced_biases(const TrainConfig& config);
 
 }  // namespace strata

@@ -4,6 +4,7 @@
 
 #include <strata/batches/micro_batches.h>
 #include <strata/train/expert_figures.h>
+#include <strata/train/router_bias.h>
 #include <strata/train/run_task.h>
 
 namespace strata {
@@ -20,7 +21,7 @@ class TextTask : public RunTask {
   Status resume(Io& io, const std::string& checkpoint, const std::string& run) override;
   TaskState state(std::int64_t steps) const override;
   std::map<std::string, std::string> manifest_state() const override { return {}; }
-  Status check_is_whole(const Engine&) const override { return {}; }
+  Status check_is_whole(const Engine& engine) const override;
 
   bool is_due(std::int64_t) const noexcept override { return false; }
   Status prepare(Engine&, std::int64_t, const std::function<bool()>&) override { return {}; }
@@ -42,6 +43,8 @@ class TextTask : public RunTask {
   const TrainConfig& config_;
   const TrainingData& data_;
   ExpertLoad expert_load_;
+  const RouterBias router_bias_;
+  bool lacks_biases_ = false;  // whether the last step has not changed them
   std::unique_ptr<MicroBatches>
       batches_;  // from begin() or resume() on, since copies of pairs share what they know
 };
