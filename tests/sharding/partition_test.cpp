@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/config/split_annotations.h>
+#include <strata/config/train_config.h>
 #include <strata/graph/op_list.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/units.h>
@@ -124,6 +126,30 @@ TEST(Partition, AnnotatedMatricesAreNotGathered) {
   const Program whole = must(record_decoder(config, 1, DecoderHead::loss));
   const Program part = must(partition(whole, {"tp", 0, 2, 0}, annotations(kMegatron)));
   EXPECT_EQ(collectives(part).find("gather"), std::string::npos);
+}
+// Presets name what most models have.
+TEST(Partition, AnOptionalAnnotationMayMatchNothingIfAnotherOneMatches) {
+  const Program whole = must(record_decoder(small_config("llama"), 1, DecoderHead::loss));
+  const ShardAnnotation qkv{"layers.*.qkv.weight", 0},
+      absent{.pattern = "layers.*.mlp.weight", .dim = 0, .optional = true};
+  const auto split = [&](std::vector<ShardAnnotation> all) { return partition(whole, {"tp", 0, 2, 0}, all); };
+  EXPECT_EQ(collectives(must(split({qkv, absent}))), collectives(must(split({qkv}))));
+  EXPECT_THAT(std::string(split({absent}).status().message()),
+              HasSubstr("parallel.shard: 'layers.*.mlp.weight' matches none of"));
+  ShardAnnotation written = absent;
+  written.optional = false;
+  EXPECT_THAT(std::string(split({qkv, written}).status().message()),
+              HasSubstr("parallel.shard: 'layers.*.mlp.weight' matches none of"));
+}
+TEST(Partition, OnlyAnnotationsOfPresetsAreOptional) {
+  TrainConfig config;
+  config.parallel.tp = 2;
+  config.parallel.shard = {"megatron", "head.weight 0:tp"};
+  const SplitAnnotations found = must(split_annotations(config, false));
+  ASSERT_EQ(found.along(MeshAxis::tp).size(), 3u);
+  EXPECT_TRUE(found.along(MeshAxis::tp)[0].optional);
+  EXPECT_TRUE(found.along(MeshAxis::tp)[1].optional);
+  EXPECT_FALSE(found.along(MeshAxis::tp)[2].optional);
 }
 TEST(Partition, AnAnnotationHasAForm) {
   std::string axis;

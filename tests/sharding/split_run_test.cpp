@@ -124,6 +124,7 @@ std::vector<SplitCase> split_cases() {
                    .zero = 3,
                    .shard_ranks = 2});
   cases.push_back({.family = "qwen2_moe", .shard = {"megatron"}, .tp = 2, .copies = 2, .zero = 3});
+  cases.push_back({.family = "mixtral", .shard = {"megatron"}, .tp = 2});  // all MLPs are mixtures
   cases.push_back({.family = "gpt_oss", .shard = {"ring"}, .cp = 2});
   cases.push_back({.family = "bloom", .shard = {"ring"}, .cp = 4, .recompute = Recompute::selective});
   cases.push_back({.family = "llama", .shard = {"megatron+sp"}, .tp = 8, .recompute = Recompute::full});

@@ -131,7 +131,10 @@ std::vector<std::string_view> texts_of(std::string_view item, bool tied_head, Sp
   return {};
 }
 
-void add(std::string_view text, const ModelParallel& model, SplitAnnotations& annotations, ErrorList& bad) {
+// Models differ in what they have, such as MLPs that are no mixtures, so a preset's annotations may match
+// nothing.
+void add(std::string_view text, bool is_written, const ModelParallel& model, SplitAnnotations& annotations,
+         ErrorList& bad) {
   std::string axis;
   auto annotation = parse_annotation(text, axis);
   bad.add(annotation.status());
@@ -146,6 +149,7 @@ void add(std::string_view text, const ModelParallel& model, SplitAnnotations& an
   if (model.size(*along) == 1)
     bad.add(Status::error(Code::invalid,
                           str("'", text, "' splits along ", axis, ", but parallel.", axis, " is 1")));
+  annotation->optional = !is_written;
   annotations.of_axis[*along].push_back(*std::move(annotation));
 }
 
@@ -168,7 +172,7 @@ Result<SplitAnnotations> split_annotations(const TrainConfig& config, bool tied_
   if (asked.empty() && model.cp > 1) items.emplace_back("ulysses");
   for (const std::string& item : items)
     for (const std::string_view text : texts_of(item, tied_head, annotations, bad))
-      add(text, model, annotations, bad);
+      add(text, text == item, model, annotations, bad);
   for (const MeshAxis axis : kSplitAxes)
     if (model.size(axis) > 1 && annotations.along(axis).empty())
       bad.add(Status::error(Code::invalid, str("nothing is split along ", to_string(axis), ", but parallel.",

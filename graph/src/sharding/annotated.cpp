@@ -71,11 +71,13 @@ Result<Annotated> match_annotations(const Program& program, std::span<const Shar
   for (const ParamInfo& param : program.params) values.push_back(&program.value(param.value));
   for (const Instr& instr : program.code) values.push_back(&program.value(instr.out[0]));
   std::vector<const ShardAnnotation*> of(values.size(), nullptr);
-  ErrorList bad;
+  ErrorList bad, unmatched;
+  bool any = false;
   for (const ShardAnnotation& annotation : annotations) {
     const auto matches = match_names(all.names, std::span(&annotation.pattern, 1), "parallel.shard");
-    bad.add(matches.status());
+    (annotation.optional ? unmatched : bad).add(matches.status());
     if (!matches.has_value()) continue;
+    any = true;
     for (std::size_t i = 0; i < all.names.size(); ++i) {
       if ((*matches)[i] < 0) continue;
       const std::size_t at = all.target[i];
@@ -91,6 +93,7 @@ Result<Annotated> match_annotations(const Program& program, std::span<const Shar
         of[at] = &annotation;
     }
   }
+  if (!any) bad.add(unmatched.status());
   STRATA_TRY(bad.status());
   const auto params = static_cast<std::ptrdiff_t>(program.params.size());
   return Annotated{{of.begin(), of.begin() + params}, {of.begin() + params, of.end()}};

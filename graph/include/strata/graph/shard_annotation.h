@@ -15,6 +15,7 @@ struct ShardAnnotation {
   int dim = -1;  ///< that is split; -1: they are whole on every rank
   /// Parameters only: they are split where they are stored, and gathered by the instructions that read them.
   bool gathered = false;
+  bool optional = false;  ///< it may match nothing, if another one matches
   friend bool operator==(const ShardAnnotation&, const ShardAnnotation&) = default;
 };
 /// Reads "layers.*.qkv.weight 0:tp", "PATTERN gather-0:tp" or "PATTERN whole:tp". `axis` gets the name.
