@@ -43,9 +43,9 @@ class Values {
 
 }  // namespace
 
-std::vector<float> forward_once(const Program& program,
-                                const std::function<Status(std::string_view, std::span<float>)>& param,
-                                const std::function<std::vector<std::int32_t>(const std::string&)>& input) {
+std::map<std::string, std::vector<float>, std::less<>> forward_once(
+    const Program& program, const std::function<Status(std::string_view, std::span<float>)>& param,
+    const std::function<std::vector<std::int32_t>(const std::string&)>& input) {
   SteadyClock clock;
   const auto pool = must(ThreadPool::create(2));
   const auto backend = must(create_host_backend({}, *pool, clock));
@@ -70,8 +70,17 @@ std::vector<float> forward_once(const Program& program,
     must(launch({instr.op, instr.attrs, instr.accumulate, in, out}, *backend, stream));
   }
   must(backend->synchronize(stream));
-  const TensorView logits = values.view(program.find("logits"));
-  return {logits.as<float>(), logits.as<float>() + logits.n_elems()};
+  std::map<std::string, std::vector<float>, std::less<>> outputs;
+  for (const ValueId id : program.outputs) {
+    const TensorView view = values.view(id);
+    std::vector<float>& output = outputs[program.value(id).name];
+    output.resize(static_cast<std::size_t>(view.n_elems()));
+    if (view.bytes() != output.size() * sizeof(float))
+      throw std::runtime_error(str(program.value(id).name, ": ", view.bytes(), " bytes of ", output.size(),
+                                   " values; outputs have 4 bytes each"));
+    std::memcpy(output.data(), view.data, view.bytes());
+  }
+  return outputs;
 }
 
 }  // namespace strata

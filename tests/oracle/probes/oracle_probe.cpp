@@ -11,7 +11,6 @@
 // --galore: the model is trained as `strata train` does it with optim.name=galore and these keys, and nothing
 // else is written than the losses and the trained model.
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <stdexcept>
 
@@ -35,6 +34,8 @@
 #include <strata/plan/record_programs.h>
 #include <strata/plan/activation_choices.h>
 
+#include "choices.h"
+#include "file_batches.h"
 #include "forward_once.h"
 
 namespace strata {
@@ -48,50 +49,6 @@ struct Options {
   DType compute = DType::f32;
   RouterLosses routers;
   bool widened = false, pissa = false;
-};
-
-/// The micro-batches of a file, cyclically.
-class FileBatches final : public BatchSource {
- public:
-  explicit FileBatches(const std::string& path) {
-    const auto file = must(SafetensorsFile::open(posix_io(), path));
-    for (const char* name : {"tokens", "targets", "doc_start"}) {
-      const SafetensorsEntry* entry = file->find(name);
-      if (entry == nullptr && std::strcmp(name, "doc_start") == 0) continue;
-      if (entry == nullptr || entry->dtype != "I32" || entry->shape.size() != 3)
-        throw std::runtime_error(str(path, ": ", name, " is not I32 [n, batch, seq]"));
-      shape = entry->shape;
-      std::vector<std::int32_t>& values = values_[name];
-      values.resize(entry->bytes / 4);
-      must(file->read(name, std::as_writable_bytes(std::span(values))));
-    }
-  }
-  bool packed() const { return values_.count("doc_start") != 0; }
-  std::vector<std::int32_t> of(const char* name, std::int64_t index) const {
-    const std::size_t n = shape[1] * shape[2];
-    const auto begin = values_.at(name).begin() +
-                       static_cast<std::ptrdiff_t>(static_cast<std::size_t>(index) % shape[0] * n);
-    return {begin, begin + static_cast<std::ptrdiff_t>(n)};
-  }
-  Status fill(std::int64_t index, const BatchView& batch) override {
-    const auto put = [&](const char* name, std::span<std::int32_t> into) {
-      if (into.empty()) return;
-      const auto values = of(name, index);
-      std::copy(values.begin(), values.end(), into.begin());
-    };
-    for (const char* name : {"tokens", "targets", "doc_start"}) put(name, batch[name]);
-    return {};
-  }
-  std::int64_t n_counted(std::int64_t index, std::int64_t n) override {
-    std::int64_t counted = 0;
-    for (std::int64_t k = index; k < index + n; ++k)
-      for (const std::int32_t target : of("targets", k)) counted += target >= 0;
-    return counted;
-  }
-  std::vector<std::uint64_t> shape;
-
- private:
-  std::map<std::string, std::vector<std::int32_t>> values_;
 };
 
 /// The model, and its adapter if there is one.
@@ -163,6 +120,11 @@ struct Run {
     }));
     return tensors;
   }
+  /// Adds what the last step's routers chose.
+  void add_choices(Choices& choices, const std::string& of, const ProgramSet& programs) const {
+    choices.add(of, programs[ProgramRole::train],
+                [&](std::string_view name) { return engine->output("train", name); });
+  }
   std::unique_ptr<const RunPlan> plan;
   SteadyClock clock;
   std::unique_ptr<ThreadPool> pool;
@@ -185,13 +147,15 @@ HfExport options_of(const HfFolder& folder) {
 }
 
 // The first moment after one step is the gradient if beta1 = 0 and there is neither clipping nor decay.
-void write_gradients(const Options& o, const ProgramSet& programs, const Model& model, FileBatches& batches) {
+void write_gradients(const Options& o, const ProgramSet& programs, const Model& model, FileBatches& batches,
+                     Choices& choices) {
   SessionOptions options;
   options.clip = 0;
   options.optimizer.beta1 = 0;
   Run run(programs, options, model);
   StepReport report;
   must(run.engine->train_step(batches, 0.0, report));
+  run.add_choices(choices, "gradients", programs);
   const auto gradients = run.all(Payload::m);
   if (model.adapter) return model.write(o.out, "grads", source_of(gradients));
   const auto is_trained = [&](std::string_view param) { return gradients.count(std::string(param)) > 0; };
@@ -214,14 +178,34 @@ std::vector<float> infer_all(const ProgramSet& programs, const Model& model, con
   return logits;
 }
 
-// The engine only infers whole rows, so the program of packed rows is run by forward_once().
+// The program alone, of rows that are whole one by one. The engine returns no choices of an inference, and
+// infers no packed rows.
+std::vector<float> run_alone(const Program& program, const Model& model, const FileBatches& batches,
+                             Choices& choices) {
+  const std::size_t tokens = batches.shape[2] * (batches.packed() ? batches.shape[1] : 1);
+  std::vector<float> logits;
+  for (std::size_t first = 0; first < batches.shape[1] * batches.shape[2]; first += tokens) {
+    const auto outputs = forward_once(program, model.source(), [&](const std::string& name) {
+      const auto all = batches.of(name.c_str(), 0);
+      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first);
+      return std::vector<std::int32_t>(begin, begin + static_cast<std::ptrdiff_t>(tokens));
+    });
+    choices.add("logits", program,
+                [&](std::string_view name) { return std::span<const float>(outputs.find(name)->second); });
+    const std::vector<float>& rows = outputs.find("logits")->second;
+    logits.insert(logits.end(), rows.begin(), rows.end());
+  }
+  return logits;
+}
+
 void write_logits(const Options& o, const ProgramSet& programs, const Model& model,
-                  const FileBatches& batches) {
+                  const FileBatches& batches, Choices& choices) {
+  std::vector<float> logits, alone;
+  if (!model.adapter) alone = run_alone(programs[ProgramRole::infer], model, batches, choices);
+  logits = batches.packed() ? alone : infer_all(programs, model, batches);
+  if (!model.adapter && logits != alone)
+    throw std::runtime_error("the engine infers other logits than its program does alone");
   const auto vocab = static_cast<std::uint64_t>(model.config().vocab);
-  const auto logits = batches.packed()
-                          ? forward_once(programs[ProgramRole::infer], model.source(),
-                                         [&](const std::string& name) { return batches.of(name.c_str(), 0); })
-                          : infer_all(programs, model, batches);
   const auto writer =
       must(SafetensorsWriter::create(posix_io(), o.out + "/logits.safetensors",
                                      {{"logits", "F32", {batches.shape[1], batches.shape[2], vocab}}}));
@@ -229,7 +213,8 @@ void write_logits(const Options& o, const ProgramSet& programs, const Model& mod
   must(writer->finish());
 }
 
-void write_training(const Options& o, const ProgramSet& programs, const Model& model, FileBatches& batches) {
+void write_training(const Options& o, const ProgramSet& programs, const Model& model, FileBatches& batches,
+                    Choices& choices) {
   SessionOptions options;
   options.clip = 1.0;
   options.optimizer.beta1 = 0.9;
@@ -245,6 +230,7 @@ void write_training(const Options& o, const ProgramSet& programs, const Model& m
   for (int step = 0; step < o.steps; ++step) {
     StepReport report;
     must(run.engine->train_step(batches, o.lr, report));
+    run.add_choices(choices, "steps", programs);
     losses += fmt::format("{}{}", step > 0 ? ", " : "", report.loss);
   }
   must(write_text_atomically(posix_io(), o.out + "/losses.json", str("{\"losses\": [", losses, "]}\n")));
@@ -299,12 +285,14 @@ void write_galore(const Options& o, const Model& model, FileBatches& batches) {
 
 void probe(const Options& o) {
   kernels::force_widened_bf16_gemm(o.widened);
-  std::printf("%s\n", kernels::bf16_gemm_kind());
+  std::printf("%s\n", kernels::bf16_gemm_kind());  // compare.py shows what the first line says
   Model model{must(HfFolder::open(posix_io(), o.folder)), nullptr, {}};
   if (!o.adapter.empty()) {
     model.adapter = must(PeftFolder::open(posix_io(), o.adapter, model.config()));
     model.trained = model.adapter->settings();
     if (o.pissa) std::get<LoraSettings>(model.trained).pissa = kernels::SvdMethod::exact;
+    const std::string base(to_string(model.folder->quantized_to()));
+    if (!base.empty()) std::printf("the base stays in %s\n", base.c_str());
   }
   FileBatches batches(o.batches);
   must(posix_io().make_dirs(o.out));
@@ -316,11 +304,12 @@ void probe(const Options& o) {
   ProgramSet programs;
   programs[ProgramRole::eval] =
       model.with_adapter(must(record_decoder(config, batch, DecoderHead::loss, rows, o.compute)));
-  programs[ProgramRole::train] = must(derive_backward(
-      model.with_adapter(must(record_decoder(config, batch, DecoderHead::loss, rows, o.compute, o.routers))),
-      "loss"));
-  programs[ProgramRole::infer] = model.with_adapter(
-      must(record_decoder(config, batches.packed() ? batch : 1, DecoderHead::logits, rows, o.compute)));
+  programs[ProgramRole::train] =
+      must(derive_backward(with_choices(model.with_adapter(must(record_decoder(
+                               config, batch, DecoderHead::loss, rows, o.compute, o.routers)))),
+                           "loss"));
+  programs[ProgramRole::infer] = with_choices(model.with_adapter(
+      must(record_decoder(config, batches.packed() ? batch : 1, DecoderHead::logits, rows, o.compute))));
   if (model.adapter && !o.pissa) model.write(o.out, "same", model.source());
   if (model.adapter && !o.pissa && check_can_merge(model.config(), model.trained).is_ok()) {
     const auto merged =
@@ -328,10 +317,12 @@ void probe(const Options& o) {
                         must(token_targets(model.config(), std::get<LoraSettings>(model.trained))));
     must(export_hf(posix_io(), o.out + "/merged", model.config(), merged, options_of(*model.folder)));
   }
-  write_logits(o, programs, model, batches);
+  Choices choices;
+  write_logits(o, programs, model, batches, choices);
   programs[ProgramRole::infer] = {};
-  write_gradients(o, programs, model, batches);
-  if (o.steps > 0) write_training(o, programs, model, batches);
+  write_gradients(o, programs, model, batches, choices);
+  if (o.steps > 0) write_training(o, programs, model, batches, choices);
+  choices.write(o.out);
 }
 
 DType parse_dtype(const std::string& word) {
