@@ -38,6 +38,14 @@ class Family:
 
     router_aux, router_z = 0.0, 0.0  # see experts.py
 
+    def replay(self, choices):
+        """From now on routers take these experts [routers, batch, seq, k]; None: their own. See routing.py."""
+        assert choices is None, f"{self.model_type} has no routers"
+
+    def choices(self):
+        """The experts that the routers of the last call of logits() took; None without routers."""
+        return None
+
     def without_effect(self, name):
         """Mask of the elements of this tensor that do not affect the result, or None. A bias of the keys adds
         the same to all scores of a query, which cancels in softmax, unless RoPE rotates it."""

@@ -14,6 +14,7 @@ class Mixture:
     router, experts, parts = "mlp.gate", "mlp.experts.", ("gate_proj", "up_proj", "down_proj")
     shared, shared_gate = "mlp.shared_expert", True
     renormalize = None  # None: the config says it
+    _replayed = None
 
     def read_switches(self, config):
         super().read_switches(config)
@@ -65,13 +66,35 @@ class Mixture:
         aux = self.n_experts * (shares * logits.softmax(-1).mean(0)).sum()
         return aux, logits.logsumexp(-1).square().mean()
 
+    def replay(self, choices):
+        self._replayed = choices
+
+    def choose(self, logits):
+        """The experts of each token."""
+        experts = logits.topk(self.chosen, -1)[1] if self._replayed is None else self._replayed[len(self._routed)]
+        self._routed.append((logits, experts))
+        return experts
+
+    def choices(self):
+        return [experts for _, experts in self._routed]
+
+    def shortfalls(self):
+        """For each router and token of the last call of logits(): by how much the logit of one of its experts is below that
+        of the k-th best, relative to the root mean square of the router's logits; infinite unless it has k experts."""
+        shortfalls = []
+        for logits, experts in self._routed:
+            taken = F.one_hot(experts, self.n_experts).sum(-2)  # refuses numbers that no expert has
+            least = torch.where(taken > 0, logits, math.inf).amin(-1)
+            short = (logits.topk(self.chosen, -1)[0][..., -1] - least) / logits[logits > -math.inf].square().mean().sqrt()
+            shortfalls.append(torch.where((taken > 0).sum(-1) == self.chosen, short, math.inf))
+        return torch.stack(shortfalls).detach()
+
     def expert_weights(self, w, layer, x):
         """[tokens, experts], 0 where an expert is not chosen."""
         logits = F.linear(x, w[f"{layer}{self.router}.weight"])
         logits_in_full = logits.to(upcast_dtype(logits.dtype))
-        scores = logits_in_full.softmax(-1)
-        best, experts = scores.topk(self.chosen, -1)
-        self._routed.append((logits_in_full, experts))
+        scores, experts = logits_in_full.softmax(-1), self.choose(logits_in_full)
+        best = scores.gather(-1, experts)
         if self.renormalize:
             best = best / best.sum(-1, keepdim=True)
         return torch.zeros_like(scores).scatter(-1, experts, best).to(logits.dtype)
@@ -134,7 +157,7 @@ class GroupedMixture(Mixture):
         scores = torch.sigmoid(logits)
         grouped = (scores + w[router + "e_score_correction_bias"].to(high)).unflatten(-1, (self.groups, -1))
         kept = torch.zeros_like(grouped[..., 0]).scatter(-1, grouped.topk(2, -1)[0].sum(-1).topk(self.best_groups, -1)[1], 1.0)
-        chosen = grouped.masked_fill(kept[..., None] == 0, -math.inf).flatten(-2).topk(self.chosen, -1)[1]
+        chosen = self.choose(grouped.masked_fill(kept[..., None] == 0, -math.inf).flatten(-2))
         best = scores.gather(-1, chosen)
         if self.renormalize:
             best = best / (best.sum(-1, keepdim=True) + 1e-20)

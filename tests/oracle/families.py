@@ -344,9 +344,9 @@ class GptOss(Mixture, Llama):
     def mlp(self, w, at, x):
         logits = w.linear(x, at + "router")
         logits_in_full = logits.to(upcast_dtype(logits.dtype))
-        best, chosen = logits_in_full.topk(self.chosen, -1)
-        self._routed.append((logits_in_full, chosen))
-        weights = torch.zeros_like(logits).scatter(-1, chosen, best.softmax(-1).to(logits.dtype))
+        experts = self.choose(logits_in_full)
+        best = logits_in_full.gather(-1, experts)
+        weights = torch.zeros_like(logits).scatter(-1, experts, best.softmax(-1).to(logits.dtype))
         y = 0
         for e in range(self.n_experts):
             both = x @ w[at + "experts.gate_up_proj"][e] + w[at + "experts.gate_up_proj_bias"][e]

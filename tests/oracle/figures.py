@@ -6,6 +6,7 @@ import torch
 
 import tensors
 from reference import Batches, Reference, canonical, load
+from routing import Choices, Worst
 
 # A gradient much smaller than the others is rounding noise in float32: its error is relative to this part of
 # the total norm.
@@ -14,25 +15,40 @@ NOISE_FLOOR = 1e-3
 
 def compare_f32(hf, batches_path, out, steps, lr, row):
     """Fills the figures, worst and problems of `row`. `torch_...` is the same figure for PyTorch in float32."""
-    batches = Batches(batches_path)
-    truth, peer = Reference(hf, "f64"), Reference(hf, "f32")
-    figures = row["figures"]
+    batches, truth, peer = Batches(batches_path), Reference(hf, "f64"), Reference(hf, "f32")
+    choices, worst, worst_trained = Choices(out, truth.family), Worst(), Worst()
+    figures, tokens = row["figures"], batches[0][0]
 
+    replay(choices.of("logits", tokens), truth, peer)
     want = truth.logits(batches[0]).detach().numpy()
+    worst.see(truth.family, "logits")
     guard(row, lambda: figures.update(logits=by_max(logits_of(out, want), want)))
     figures["torch_logits"] = by_max(peer.logits(batches[0]).detach().numpy(), want)
 
+    replay(choices.of("gradients", tokens), truth, peer)
     want = as_numpy(truth.gradients(batches[0]))
+    worst.see(truth.family, "gradients")
     guard(row, lambda: _compare_gradients(truth.family, gradients_of(truth.family, out), want, row))
     figures["torch_gradients"] = _worst_gradient(truth.family, as_numpy(peer.gradients(batches[0])), want)[0]
+    worst.into(row, "choices")
+
+    def choices_of(step):
+        return choices.of("steps", tokens, step)
 
     before = truth.arrays()
-    losses = truth.train(batches, steps, lr)
+    losses = truth.train(batches, steps, lr, choices_of, lambda step: worst_trained.see(truth.family, f"step {step}"))
+    worst_trained.into(row, "trained")
     guard(row, lambda: figures.update(losses=by_ratio(losses_of(out, steps), losses)))
-    figures["torch_losses"] = by_ratio(peer.train(batches, steps, lr), losses)
+    figures["torch_losses"] = by_ratio(peer.train(batches, steps, lr, choices_of), losses)
 
     figures["torch_weights"] = _worst_change(truth.family, peer.arrays(), truth.arrays(), before)[0]
+    replay(None, truth, peer)
     guard(row, lambda: _compare_export(out / "hf", truth, before, batches[0], row))
+
+
+def replay(choices, *references):
+    for reference in references:
+        reference.family.replay(choices)
 
 
 def guard(row, figure):
@@ -148,7 +164,10 @@ def _compare_export(folder, truth, before, batch, row):
         weights = {name: torch.from_numpy(array).to(torch.float64) for name, array in weights.items()}
         return family.logits(weights, batch[0], batch[2]).detach().numpy()
 
-    row["figures"]["exported"] = _by_norm(logits(exported), logits(want))
+    expected = logits(want)
+    family.replay(family.choices())
+    row["figures"]["exported"] = _by_norm(logits(exported), expected)
+    family.replay(None)
     _compare_transformers(folder, family, exported, batch, row)
 
 

@@ -83,8 +83,9 @@ class Reference:
         trained = {name: weight for name, weight in self.weights.items() if self.family.is_trained(name)}
         return dict(zip(trained, torch.autograd.grad(loss, list(trained.values())), strict=True))
 
-    def train(self, batches, steps, lr):
-        """Trains the weights at index and returns the losses before each step."""
+    def train(self, batches, steps, lr, choices_of=None, after_loss=None):
+        """Trains the weights at index and returns the losses before each step. `choices_of(step)`: what to replay in a
+        step; `after_loss(step)` is called once its loss is known."""
         is_plain = {name: name.endswith(("bias", ".sinks")) or is_norm(name) for name in self.weights if self.family.is_trained(name)}
         plain = [self.weights[name] for name in is_plain if is_plain[name]]
         decayed = [self.weights[name] for name in is_plain if not is_plain[name]]
@@ -93,7 +94,11 @@ class Reference:
         losses = []
         for step in range(steps):
             optimizer.zero_grad()
+            if choices_of:
+                self.family.replay(choices_of(step))
             loss, differentiated = self.losses(batches[step])
+            if after_loss:
+                after_loss(step)
             differentiated.backward()
             torch.nn.utils.clip_grad_norm_(list(self.weights.values()), CLIP)
             optimizer.step()
