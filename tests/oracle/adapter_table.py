@@ -45,15 +45,16 @@ def print_row(row, digits):
     print(f"{row['case']:<14} {row.get('adapter', ''):<18}{cells}", *row["problems"], sep="\n    " if row["problems"] else "", flush=True)
 
 
-def run(program, args, adapters, compare, about, digits=".2g"):
-    """Calls compare(case, adapter, folder, args) for every case and each of `adapters`, and returns the exit code. Prints the rows,
-    which have case, adapter, figures and problems, or with --json an object of them and of what `about` says."""
+def run(program, args, adapters, compare, about, cases=None, digits=".2g"):
+    """Calls compare(case, adapter, folder, args) for every case (default: those of make_folders.py that are asked for) and each of
+    `adapters`, and returns the exit code. Prints the rows, which have case, adapter, figures and problems, or with --json an object
+    of them and of what `about` says."""
     torch.set_num_threads(1)  # matrices are tiny: threads would only wait for each other
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     rows = []
     with tempfile.TemporaryDirectory(prefix="strata-oracle-") as scratch:
-        for case in make_folders.choose(args.family):
+        for case in make_folders.choose(args.family) if cases is None else cases:
             for adapter in adapters:
                 rows.append(compare(case, adapter, pathlib.Path(scratch), args))
                 if not args.json:

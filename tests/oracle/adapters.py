@@ -147,7 +147,10 @@ def make_adapter(folder, family, settings, seed, dtype=torch.float64):
         settings = with_names(base, settings)
     if "tables" in settings:
         settings = with_tables(base, settings)
-    settings = with_targets(settings, family)
+    return random_adapter(base, with_targets(settings, family), seed)
+
+
+def random_adapter(base, settings, seed):
     model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", **settings))
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
