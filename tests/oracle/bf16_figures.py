@@ -5,7 +5,7 @@ square over several seeds, each with its own model and batches."""
 import numpy as np
 import torch
 
-from figures import NOISE_FLOOR, as_numpy, by_max, by_ratio, gradients_of, guard, logits_of, losses_of, replay, worst_of
+from figures import NOISE_FLOOR, as_numpy, by_max, by_ratio, gradients_of, guard, logits_of, losses_of, ratio_of, replay, worst_of
 from reference import Batches, Reference
 from routing import Choices, Worst
 
@@ -44,7 +44,7 @@ def _compare_errors(by_seed, row):
     over_seeds = {}  # root mean squares of strata's errors and of PyTorch's errors for each figure
     for what in by_seed[0]:
         over_seeds[what] = np.sqrt(np.mean(np.square([errors[what] for errors in by_seed]), axis=0))
-    ratios = {what: float(ours / theirs) for what, (ours, theirs) in over_seeds.items()}
+    ratios = {what: ratio_of(float(ours), float(theirs)) for what, (ours, theirs) in over_seeds.items()}
     figures = row["figures"]
     figures["logits"] = ratios.pop("logits")
     figures["gradients"], worst = worst_of([(ratio, name) for name, ratio in ratios.items()])

@@ -63,6 +63,11 @@ def as_numpy(gradients):
     return {name: gradient.to(torch.float64).numpy() for name, gradient in gradients.items()}
 
 
+def ratio_of(part, whole):
+    """Where there is nothing, as in gradients of a router that has no choice, nothing may differ."""
+    return part / whole if whole else np.inf if part else 0.0
+
+
 def by_max(got, want):
     return float(np.abs(got - want).max() / np.abs(want).max())
 
@@ -138,7 +143,7 @@ def _worst_change(family, got, want, before):
         change = _effective(family, name, weights - before[name])
         if change.size:
             error = np.linalg.norm(_effective(family, name, got[name] - weights))
-            errors.append((float(error / np.linalg.norm(change)), name))
+            errors.append((ratio_of(float(error), float(np.linalg.norm(change))), name))
     return worst_of(errors)
 
 

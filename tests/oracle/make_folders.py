@@ -31,6 +31,7 @@ class Case:
     old_buffers: bool = False  # the file has the mask buffers of old GPT-2 files
     stacked: bool = False  # transformers writes the matrices of all experts in one tensor
     tied_head_too: bool = False  # the file contains the head although it is tied
+    routers: str = ""  # "tied": each expert has a twin with the same scores; "one": all tokens are for one expert
 
 
 def gpt2(**more):
@@ -157,6 +158,8 @@ CASES = [
                                   decoder_sparse_step=2, attention_bias=True, tie_word_embeddings=True), dtype="BF16"),
     Case("qwen3_moe-stacked", experts("qwen3_moe", "Qwen3Moe", num_experts=4, moe_intermediate_size=40, norm_topk_prob=True),
          saved=True, stacked=True),
+    Case("qwen3_moe-tied", experts("qwen3_moe", "Qwen3Moe", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=24),
+         routers="tied"),
     Case("olmoe", experts("olmoe", "Olmoe", num_experts=8, num_experts_per_tok=3, num_key_value_heads=4), saved=True),
     Case("olmoe-grouped", experts("olmoe", "Olmoe", num_experts=4, norm_topk_prob=True, attention_bias=True)),
     Case("mixtral", experts("mixtral", "Mixtral", num_local_experts=8, sliding_window=None), saved=True),
@@ -172,6 +175,8 @@ CASES = [
                                     num_nextn_predict_layers=0, output_router_logits=True, router_aux_loss_coef=0.4), dtype="F32", shards=2),
     Case("gpt_oss", experts("gpt_oss", "GptOss", num_local_experts=6, sliding_window=WINDOW, head_dim=24, attention_bias=True,
                             rope_scaling=YARN | {"truncate": False}), saved=True),
+    Case("gpt_oss-empty", experts("gpt_oss", "GptOss", num_local_experts=6, num_experts_per_tok=1, sliding_window=WINDOW,
+                                  head_dim=16, attention_bias=True, rope_scaling={"rope_type": "default"}), routers="one"),
     Case("gpt_oss-limited", experts("gpt_oss", "GptOss", num_local_experts=4, num_experts_per_tok=3, sliding_window=WINDOW,
                                     layer_types=["full_attention", "sliding_attention", "sliding_attention"], attention_bias=False,
                                     head_dim=16, swiglu_limit=2.5, swiglu_alpha=1.25, rope_scaling={"rope_type": "default"}, output_router_logits=True,
@@ -204,6 +209,14 @@ def random_weights(shapes, case, seed):
     return weights
 
 
+def change_routers(weights, kind):
+    for name, array in weights.items():
+        if kind == "tied" and name.endswith("mlp.gate.weight"):
+            array[1::2] = array[0::2]
+        if kind == "one" and name.endswith("mlp.router.bias"):
+            array[3] += 20
+
+
 def make_case(case, folder, seed, own, of_bf16=False):
     """Writes folder/hf, folder/whole.safetensors and folder/packed.safetensors. `of_bf16`: all weights are
     bfloat16 numbers, whatever the dtype of the file, so that models that round the weights start with the
@@ -212,6 +225,7 @@ def make_case(case, folder, seed, own, of_bf16=False):
 
     family = family_of(case.config)
     weights = random_weights(family.all_shapes(), case, seed)
+    change_routers(weights, case.routers)
     if of_bf16:
         weights = {name: tensors.as_bf16(array) for name, array in weights.items()}
     folder.mkdir(parents=True, exist_ok=True)
