@@ -11,7 +11,7 @@
 #include "family/family.h"
 #include "folder_files.h"
 #include "gguf/read/model_file.h"
-#include "hf/stored_forms.h"
+#include "hf/stored/stored_forms.h"
 #include <strata/runtime/config/strict_json.h>
 #include <strata/text/model_files.h>
 

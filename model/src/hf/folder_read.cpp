@@ -8,7 +8,7 @@
 
 #include "folder_files.h"
 #include "gguf/read/model_file.h"
-#include "hf/stored_matrix.h"
+#include "hf/stored/stored_matrix.h"
 
 namespace strata {
 

@@ -1,11 +1,11 @@
-#include "hf/stored_forms.h"
+#include "hf/stored/stored_forms.h"
 
 #include <algorithm>
 #include <array>
 
-#include "hf/bnb_matrix.h"
-#include "hf/fp8_matrix.h"
-#include "hf/mxfp4_stack.h"
+#include "hf/stored/bnb_matrix.h"
+#include "hf/stored/fp8_matrix.h"
+#include "hf/stored/mxfp4_stack.h"
 
 namespace strata::detail {
 namespace {

@@ -1,4 +1,4 @@
-#include "hf/bnb_matrix.h"
+#include "hf/stored/bnb_matrix.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +9,7 @@
 #include <strata/runtime/config/json_problem.h>
 #include <strata/runtime/str.h>
 
-#include "folder_files.h"
+#include "hf/folder_files.h"
 #include <strata/runtime/config/strict_json.h>
 
 namespace strata::detail {

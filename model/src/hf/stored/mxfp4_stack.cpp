@@ -1,4 +1,4 @@
-#include "hf/mxfp4_stack.h"
+#include "hf/stored/mxfp4_stack.h"
 
 #include <algorithm>
 #include <cstring>

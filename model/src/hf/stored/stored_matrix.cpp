@@ -1,8 +1,8 @@
-#include "hf/stored_matrix.h"
+#include "hf/stored/stored_matrix.h"
 
 #include <strata/runtime/str.h>
 
-#include "folder_files.h"
+#include "hf/folder_files.h"
 
 namespace strata::detail {
 Status wrong_tensor(const std::string& name, const std::string& is, const std::string& must_be) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "hf/stored_matrix.h"
+#include "hf/stored/stored_matrix.h"
 
 namespace strata::detail {
 

@@ -1,11 +1,11 @@
-#include "hf/fp8_matrix.h"
+#include "hf/stored/fp8_matrix.h"
 
 #include <algorithm>
 
 #include <strata/kernels/weight_quant.h>
 #include <strata/runtime/str.h>
 
-#include "folder_files.h"
+#include "hf/folder_files.h"
 
 namespace strata::detail {
 namespace {
