@@ -296,7 +296,13 @@ std::set<std::string, std::less<>> HfFolder::open_quantized(const std::function<
       continue;
     }
     std::vector<std::string> of_matrix;
-    auto opened = form->open(quantized_weight(tensor), find, of_matrix);
+    const detail::StoredWeight weight = quantized_weight(tensor);
+    if (tensor.shape.size() > 2 && !form->has_stacks) {
+      problem(str(tensor.name, " is stored as one matrix, and the model has ", weight.shape.count,
+                  " matrices of experts in it"));
+      continue;
+    }
+    auto opened = form->open(weight, find, of_matrix);
     names.insert(of_matrix.begin(), of_matrix.end());
     if (!opened.has_value()) {
       problem(std::string(opened.status().message()));
@@ -343,7 +349,8 @@ Status HfFolder::locate_tensors(bool must_be_complete) {
     const auto at = locations_.find(name);
     if (at == locations_.end()) {
       if (must_be_complete) problems.add(str(name, " is missing"));
-    } else if (of_quantized.count(name) == 0 && at->second.entry->shape != shape) {
+    } else if (at->second.quantized == nullptr && of_quantized.count(name) == 0 &&
+               at->second.entry->shape != shape) {
       problems.add(str(name, " has the shape ", detail::shape_text(at->second.entry->shape),
                        ", but the model needs ", detail::shape_text(shape)));
     }

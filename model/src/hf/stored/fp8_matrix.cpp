@@ -5,24 +5,10 @@
 #include <strata/kernels/weight_quant.h>
 #include <strata/runtime/str.h>
 
-#include "hf/folder_files.h"
-
 namespace strata::detail {
 namespace {
 
 constexpr std::int64_t kTileRows = kernels::traits_of(kernels::WeightFormat::fp8_block).block_rows;
-
-/// A tensor with that dtype and shape.
-Result<StoredTensor> expect_matrix(const std::string& name, std::string_view dtype, std::int64_t rows,
-                                   std::int64_t columns, const FindTensor& find,
-                                   std::vector<std::string>& names) {
-  STRATA_TRY_ASSIGN(const StoredTensor found, expect_tensor(name, dtype, rows * columns, find, names));
-  const std::vector<std::uint64_t> shape = {static_cast<std::uint64_t>(rows),
-                                            static_cast<std::uint64_t>(columns)};
-  if (found.entry->shape == shape) return found;
-  return wrong_tensor(name, str(dtype, " ", shape_text(found.entry->shape)),
-                      str(dtype, " ", shape_text(shape)));
-}
 
 }  // namespace
 
@@ -36,10 +22,10 @@ Result<std::unique_ptr<StoredMatrix>> Fp8Matrix::open(const StoredWeight& weight
   const std::int64_t rows = weight.shape.rows(), columns = weight.shape.columns;
   std::unique_ptr<Fp8Matrix> made(new Fp8Matrix({kernels::WeightFormat::fp8_block, columns, {rows}}));
   const kernels::QuantizedPart part = made->matrix_.part(0);
-  STRATA_TRY_ASSIGN(made->values_, expect_matrix(weight.name, "F8_E4M3", rows, columns, find, names));
+  STRATA_TRY_ASSIGN(made->values_, expect_shape(weight.name, "F8_E4M3", {rows, columns}, find, names));
   STRATA_TRY_ASSIGN(made->scales_,
-                    expect_matrix(weight.name + "_scale_inv", "F32", part.blocks / part.line_blocks,
-                                  part.line_blocks, find, names));
+                    expect_shape(weight.name + "_scale_inv", "F32",
+                                 {part.blocks / part.line_blocks, part.line_blocks}, find, names));
   return std::unique_ptr<StoredMatrix>(std::move(made));
 }
 
@@ -69,11 +55,13 @@ Status Fp8Matrix::read_in_tiles(std::int64_t begin, std::span<float> into) const
 Status Fp8Matrix::read_bytes(std::int64_t begin, std::span<std::byte> into) const {
   std::fill(into.begin(), into.end(), std::byte{0});
   const kernels::QuantizedPart part = matrix_.part(0);
-  const auto of_file = [](const StoredTensor& tensor) {
-    return [&tensor](std::int64_t at, std::span<std::byte> some) { return read_stored(tensor, at, some); };
-  };
-  STRATA_TRY(copy_section(part.values, part.value_bytes, begin, into, of_file(values_)));
-  return copy_section(part.scales, part.blocks * std::int64_t{sizeof(float)}, begin, into, of_file(scales_));
+  STRATA_TRY(
+      copy_section(part.values, part.value_bytes, begin, into,
+                   [&](std::int64_t at, std::span<std::byte> some) { return read_e4m3(values_, at, some); }));
+  return copy_section(part.scales, part.blocks * std::int64_t{sizeof(float)}, begin, into,
+                      [&](std::int64_t at, std::span<std::byte> some) {
+                        return read_scales(scales_, matrix_.format, at, some);
+                      });
 }
 
 }  // namespace strata::detail

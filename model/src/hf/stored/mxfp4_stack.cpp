@@ -26,11 +26,11 @@ Result<std::unique_ptr<StoredMatrix>> Mxfp4Stack::open(const StoredWeight& weigh
                              " values; those of MXFP4 are whole blocks of ", kBlockValues));
   std::unique_ptr<Mxfp4Stack> made(new Mxfp4Stack(matrix));
   made->rows_in_turn_ = weight.rows_in_turn;
-  names.push_back(weight.name);
-  STRATA_TRY_ASSIGN(made->blocks_,
-                    expect_tensor(weight.name + "_blocks", "U8", matrix.n_elems() / 2, find, names));
-  STRATA_TRY_ASSIGN(made->scales_, expect_tensor(weight.name + "_scales", "U8",
-                                                 matrix.n_elems() / kBlockValues, find, names));
+  std::vector<std::int64_t> shape = {matrix.count, matrix.rows(), matrix.columns / kBlockValues};
+  if (matrix.align != QuantizedMatrix::kExpertAlign) shape.erase(shape.begin());
+  STRATA_TRY_ASSIGN(made->scales_, expect_shape(weight.name + "_scales", "U8", shape, find, names));
+  shape.push_back(kBlockValues / 2);
+  STRATA_TRY_ASSIGN(made->blocks_, expect_shape(weight.name + "_blocks", "U8", shape, find, names));
   return std::unique_ptr<StoredMatrix>(std::move(made));
 }
 
@@ -38,8 +38,11 @@ Result<std::unique_ptr<StoredMatrix>> Mxfp4Stack::open(const StoredWeight& weigh
 Status Mxfp4Stack::read_rows(const StoredTensor& tensor, std::int64_t row_bytes, const Rows& of,
                              std::int64_t at, std::span<std::byte> into) const {
   const std::int64_t first_row = of.matrix * matrix_.rows();
-  if (!rows_in_turn_)
-    return read_stored(tensor, (first_row + matrix_.part(of.part).first_row) * row_bytes + at, into);
+  const auto read_some = [&](std::int64_t from, std::span<std::byte> some) {
+    return &tensor == &scales_ ? read_scales(tensor, matrix_.format, from, some)
+                               : read_stored(tensor, from, some);
+  };
+  if (!rows_in_turn_) return read_some((first_row + matrix_.part(of.part).first_row) * row_bytes + at, into);
   constexpr std::int64_t kBytesAtOnce = 1 << 20;
   const std::int64_t rows_at_once = std::max<std::int64_t>(1, kBytesAtOnce / row_bytes);
   std::vector<std::byte> both;
@@ -48,7 +51,7 @@ Status Mxfp4Stack::read_rows(const StoredTensor& tensor, std::int64_t row_bytes,
                        rows = std::min(rows_at_once, last - row + 1);
     both.resize(static_cast<std::size_t>((2 * rows - 1) * row_bytes));
     const auto in_turn = static_cast<std::int64_t>(of.part);
-    STRATA_TRY(read_stored(tensor, (first_row + 2 * row + in_turn) * row_bytes, both));
+    STRATA_TRY(read_some((first_row + 2 * row + in_turn) * row_bytes, both));
     for (std::int64_t i = 0; i < rows && !into.empty(); ++i) {
       const std::int64_t skip = at % row_bytes;
       const auto n = static_cast<std::size_t>(std::min(row_bytes - skip, std::ssize(into)));

@@ -11,9 +11,9 @@ namespace strata::detail {
 namespace {
 
 constexpr std::array kForms = {
-    StoredForm{&BnbMatrix::is_one, &BnbMatrix::open},
-    StoredForm{&Fp8Matrix::is_one, &Fp8Matrix::open},
-    StoredForm{&Mxfp4Stack::is_one, &Mxfp4Stack::open},
+    StoredForm{&BnbMatrix::is_one, &BnbMatrix::open, false},
+    StoredForm{&Fp8Matrix::is_one, &Fp8Matrix::open, false},
+    StoredForm{&Mxfp4Stack::is_one, &Mxfp4Stack::open, true},
 };
 
 }  // namespace

@@ -13,6 +13,7 @@ struct StoredForm {
   /// both numbers.
   Result<std::unique_ptr<StoredMatrix>> (*open)(const StoredWeight& weight, const FindTensor& find,
                                                 std::vector<std::string>& names);
+  bool has_stacks;  ///< whether a weight may be the matrices of several experts
 };
 /// The form in which the folder has the matrix; null if it is not quantized.
 const StoredForm* stored_form_of(const std::string& weight, const FindTensor& find);

@@ -58,7 +58,16 @@ Status wrong_tensor(const std::string& name, const std::string& is, const std::s
 /// A tensor with that dtype and number of elements.
 Result<StoredTensor> expect_tensor(const std::string& name, std::string_view dtype, std::int64_t elems,
                                    const FindTensor& find, std::vector<std::string>& names);
+/// The same with that shape.
+Result<StoredTensor> expect_shape(const std::string& name, std::string_view dtype,
+                                  const std::vector<std::int64_t>& shape, const FindTensor& find,
+                                  std::vector<std::string>& names);
 Status read_stored(const StoredTensor& tensor, std::int64_t at, std::span<std::byte> into);
+/// The same of scales of a format that is not double quantized, and of codes of E4M3. Errors also: `corrupt`
+/// for one that stands for a value that is not finite, or with which a code does, if the piece has it whole.
+Status read_scales(const StoredTensor& tensor, kernels::WeightFormat format, std::int64_t at,
+                   std::span<std::byte> into);
+Status read_e4m3(const StoredTensor& tensor, std::int64_t at, std::span<std::byte> into);
 
 /// Copies what bytes [at, at + n) of a section have in common with [begin, begin + into.size()), which
 /// `read(offset, span)` reads.
