@@ -29,7 +29,7 @@ std::vector<WeightParts> weight_parts(const DecoderConfig& config) {
   const std::vector<HfTensor> tensors = hf_tensors(config);
   std::vector<WeightParts> weights, experts;
   std::set<std::string_view> known_experts;
-  const bool only_experts = detail::family_of(config).hf.only_experts_quantized;
+  const bool only_experts = config.experts.only_quantized;
   std::map<std::string, std::map<std::int64_t, std::int64_t>> rows_of;  // keyed by matrix and first row
   for (const HfTensor& tensor : tensors) {
     if (tensor.of_experts && known_experts.insert(tensor.param).second)

@@ -167,6 +167,7 @@ void gpt_oss(DecoderConfig& c) {
   c.experts.biases = true;
   c.experts.gate_limit = 7;
   c.experts.gate_alpha = 1.702f;
+  c.experts.only_quantized = true;  // its releases have all other matrices in bf16, and so has a base
 }
 
 // The names of tensors.
@@ -350,7 +351,7 @@ constexpr Family kFamilies[] = {
      .gguf = {.name = ""}},
     {.name = "gpt_oss", .change = gpt_oss, .limits = {.title = "gpt-oss", .experts = true, .expert_ffn = false},
      .hf = {.class_name = "GptOss", .names = kGptOss, .windows = HfWindows::by_pattern, .mlp_bias = HfKey::ignored,
-            .head_dim = 64, .experts = HfExperts::gpt_oss, .only_experts_quantized = true, .router_aux = 0.001},
+            .head_dim = 64, .experts = HfExperts::gpt_oss, .router_aux = 0.001},
      .gguf = {.name = ""}},
 };
 // clang-format on

@@ -81,7 +81,6 @@ struct HfFamily {
   bool is_gemma = false;               ///< has keys of soft caps, and hidden_activation
   bool has_factors = false;            ///< has keys of four factors, each of which is 1 without it
   HfExperts experts = HfExperts::none;
-  bool only_experts_quantized = false;  ///< its releases have all other matrices in bf16, and so has a base
   /// router_aux_loss_coef without the key, which has an effect if output_router_logits is true; 0: it has
   /// none.
   double router_aux = 0;

@@ -5,6 +5,7 @@
 
 #include <strata/runtime/str.h>
 
+#include "config_quantization.h"
 #include "config_rope.h"
 #include "family/family.h"
 #include <strata/runtime/config/strict_json.h>
@@ -272,58 +273,6 @@ void read_family(Keys& k, DecoderConfig& c) {
   }
 }
 
-void read_bitsandbytes(Keys& keys, Keys& quantization) {
-  if (quantization.flag("load_in_4bit", false) && quantization.text({"bnb_4bit_quant_type"}, "fp4") != "nf4")
-    keys.unsupported("quantization_config.bnb_4bit_quant_type is not nf4");
-}
-void read_fp8(Keys& keys, Keys& quantization) {
-  const json* const block = quantization.find({"weight_block_size"});
-  if (block == nullptr || *block != json::array({128, 128}))
-    keys.unsupported(str("quantization_config.weight_block_size is ",
-                         block == nullptr ? "not there" : block->dump(), ", not [128,128]"));
-  if (const std::string scheme = quantization.text({"activation_scheme"}, "dynamic"); scheme != "dynamic")
-    keys.unsupported(str("quantization_config.activation_scheme is '", scheme, "', not dynamic"));
-  if (const std::string scales = quantization.text({"scale_fmt"}, "float"); scales != "float")
-    keys.unsupported(str("quantization_config.scale_fmt is '", scales, "', not float"));
-}
-
-// Refuses other quantizations by the config; the files say which matrices are quantized, and how.
-void read_quantization(Keys& keys) {
-  const json* const given = keys.find({"quantization_config"});
-  if (given == nullptr) return;
-  Keys quantization = keys.within(*given);
-  const std::string method = given->is_object() ? quantization.text({"quant_method"}, "") : "";
-  if (method == "bitsandbytes")
-    read_bitsandbytes(keys, quantization);
-  else if (method == "fp8")
-    read_fp8(keys, quantization);
-  else if (method != "mxfp4")
-    keys.unsupported(
-        str("quantization_config.quant_method is '", method, "', neither bitsandbytes, fp8 nor mxfp4"));
-  keys.take(quantization);
-}
-
-}  // namespace
-
-kernels::WeightFormat quantization_in_hf_config(const std::string& text) {
-  using enum kernels::WeightFormat;
-  const auto root = detail::parse_strict_json(text);
-  if (!root.has_value() || !root->is_object() || !root->contains("quantization_config")) return full;
-  const json& given = root->at("quantization_config");
-  if (!given.is_object()) return full;
-  Keys keys(given);
-  if (keys.text({"quant_method"}, "") == "fp8") return fp8_block;
-  if (keys.text({"quant_method"}, "") == "mxfp4") return mxfp4;
-  if (keys.flag("load_in_8bit", false)) return int8;
-  if (!keys.flag("load_in_4bit", false)) return full;
-  // BLOOM's rows are in another order here, which groups of scales would not survive; their values do.
-  const detail::Family* const family = detail::find_family(Keys(*root).text({"model_type"}, ""));
-  const bool reorders = family != nullptr && family->hf.names.qkv_by_head;
-  return keys.flag("bnb_4bit_use_double_quant", false) && !reorders ? nf4_dq : nf4;
-}
-
-namespace {
-
 // Whether the architecture is a model with one score for a sequence.
 Result<bool> is_classifier(const json& root) {
   const auto architectures = root.find("architectures");
@@ -357,7 +306,7 @@ Result<DecoderConfig> decoder_from_hf_config(const std::string& text) {
   read_family(keys, c);
   c.tied_head = keys.flag("tie_word_embeddings", c.tied_head);
   STRATA_TRY_ASSIGN(c.scores, is_classifier(root));
-  read_quantization(keys);
+  detail::read_quantization(keys, c);
   STRATA_TRY(keys.status());
   DecoderConfig trial = c;  // the rest must be valid for any sequence length
   trial.seq = 1;

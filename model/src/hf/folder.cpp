@@ -282,7 +282,7 @@ std::set<std::string, std::less<>> HfFolder::open_quantized(const std::function<
         return detail::StoredTensor{file.get(), entry};
     return detail::StoredTensor{};
   };
-  const bool only_experts = detail::family_of(config_).hf.only_experts_quantized;
+  const bool only_experts = config_.experts.only_quantized;
   std::set<std::string, std::less<>> names;
   std::set<kernels::WeightFormat> formats;
   bool by_head = false;

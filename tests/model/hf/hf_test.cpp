@@ -297,8 +297,8 @@ TEST_F(HfDamageTest, TheCheckFindsAFlippedBit) {
 
 TEST_F(HfDamageTest, OtherQuantizationsAreRefusedByName) {
   edit_config([](json& j) { j["quantization_config"] = {{"quant_method", "gptq"}}; });
-  expect_refused(Code::unsupported,
-                 {"quantization_config.quant_method is 'gptq', neither bitsandbytes, fp8 nor mxfp4"});
+  expect_refused(Code::unsupported, {"quantization_config.quant_method is 'gptq', neither bitsandbytes, fp8, "
+                                     "mxfp4 nor compressed-tensors"});
 }
 
 }  // namespace

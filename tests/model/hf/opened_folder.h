@@ -32,6 +32,7 @@ inline DecoderConfig quantized_config_of(std::string_view family, kernels::Weigh
   using enum kernels::WeightFormat;
   DecoderConfig c = small_config_of(family);
   if (format == mxfp4) c.ffn = 96;
+  if (format == int4 && c.experts.n > 0) c.experts.ffn = 32;
   if (format != fp8_block) return c;
   c.hidden = 192;
   c.head_dim = 48;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstring>
 #include <map>
 #include <string>
@@ -28,8 +29,8 @@ std::string bytes_of(std::span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
-/// A folder with random values, whose matrices bitsandbytes has quantized, or which are in tiles of FP8 or in
-/// MXFP4: written from strata's own quantization.
+/// A folder with random values, in full, or whose matrices bitsandbytes has quantized, or compressed-tensors
+/// has, or which are in tiles of FP8 or in MXFP4: written from strata's own quantization.
 class QuantizedFolder {
  public:
   QuantizedFolder(const DecoderConfig& config, kernels::WeightFormat format) : config_(config) {
@@ -39,25 +40,32 @@ class QuantizedFolder {
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.1f * rng.normal(i);
       if (format == kernels::WeightFormat::mxfp4 && tensor.of_experts)
         quantize_stack(tensor, values);
-      else if (format != kernels::WeightFormat::mxfp4 && tensor.shape.size() == 2 &&
-               tensor.param.starts_with("layers.") && (tensor.is_linear || tensor.of_experts))
+      else if (format != kernels::WeightFormat::full && format != kernels::WeightFormat::mxfp4 &&
+               tensor.shape.size() == 2 && tensor.param.starts_with("layers.") &&
+               ((tensor.is_linear && !config.experts.only_quantized) || tensor.of_experts))
         quantize(tensor, values, format);
       else
         tensors[tensor.name] = {"F32", tensor.shape, bytes_of(std::span<const float>(values))};
     }
+    if (format == kernels::WeightFormat::full) quantization.clear();
   }
 
   /// Writes config.json and model.safetensors into a new folder.
   void write(const std::string& path) const {
     must(posix_io().make_dirs(path));
-    std::string config = hf_config_json(config_, DType::f32);
-    config.insert(config.find('{') + 1, str("\"quantization_config\": ", quantization, ","));
-    must(write_text_atomically(posix_io(), path + "/config.json", config));
+    must(write_text_atomically(posix_io(), path + "/config.json", config_json()));
     std::vector<TensorSpec> specs;
     for (const auto& [name, stored] : tensors) specs.push_back({name, stored.dtype, stored.shape});
     const auto writer = must(SafetensorsWriter::create(posix_io(), path + "/model.safetensors", specs));
     for (const auto& [name, stored] : tensors) must(writer->append(std::as_bytes(std::span(stored.bytes))));
     must(writer->finish());
+  }
+
+  std::string config_json() const {
+    std::string config = hf_config_json(config_, DType::f32);
+    if (!quantization.empty())
+      config.insert(config.find('{') + 1, str("\"quantization_config\": ", quantization, ","));
+    return config;
   }
 
   std::map<std::string, StoredBytes> tensors;
@@ -83,6 +91,15 @@ class QuantizedFolder {
         bytes.substr(static_cast<std::size_t>(part.scales), static_cast<std::size_t>(part.blocks))};
     quantization = R"({"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]})";
   }
+  std::string int4_config() const {
+    return str(
+        R"({"quant_method": "compressed-tensors", "format": "pack-quantized", "quantization_status": "compressed", )",
+        R"("kv_cache_scheme": null, "ignore": ["lm_head")",
+        config_.experts.only_quantized ? R"(, "re:.*self_attn.*")" : "",
+        R"(], "config_groups": {"group_0": {"input_activations": null, "output_activations": null, )",
+        R"("targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, )",
+        R"("symmetric": true, "dynamic": false, "actorder": null, "observer": "minmax"}}}})");
+  }
   void quantize(const HfTensor& tensor, const std::vector<float>& values, kernels::WeightFormat format) {
     const bool transposed = tensor.layout == HfTensor::Layout::transposed;  // stored as [out, in]
     const auto rows = static_cast<std::int64_t>(tensor.shape[transposed ? 1 : 0]),
@@ -104,6 +121,16 @@ class QuantizedFolder {
                                       section(part.scales, part.blocks * 4)};
       quantization =
           R"({"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]})";
+      return;
+    }
+    if (format == kernels::WeightFormat::int4) {
+      const std::array<std::int64_t, 2> shape = {rows, columns};
+      tensors[name + "_packed"] = {
+          "I32", {u64(rows), u64(columns / 8)}, section(part.values, part.value_bytes)};
+      tensors[name + "_scale"] = {
+          "BF16", {u64(rows), u64(columns / 32)}, section(part.scales, part.blocks * 2)};
+      tensors[name + "_shape"] = {"I64", {2}, bytes_of(std::span<const std::int64_t>(shape))};
+      quantization = int4_config();
       return;
     }
     if (format == kernels::WeightFormat::int8) {  // a row's scale is 127 of its largest part, so that all its

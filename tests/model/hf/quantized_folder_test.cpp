@@ -1,4 +1,4 @@
-// Folders whose matrices are quantized: by bitsandbytes, or in tiles of FP8.
+// Folders whose matrices are quantized: by bitsandbytes or compressed-tensors, or in tiles of FP8.
 #include <cstring>
 
 #include <gmock/gmock.h>
@@ -58,7 +58,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, QuantizedFolderTest,
                          ::testing::Values(std::pair{"llama", nf4}, std::pair{"llama", nf4_dq},
                                            std::pair{"llama", int8}, std::pair{"gpt2", nf4_dq},
                                            std::pair{"qwen3_moe", nf4}, std::pair{"qwen3", fp8_block},
-                                           std::pair{"qwen3_moe", fp8_block}, std::pair{"gpt_oss", mxfp4}),
+                                           std::pair{"qwen3_moe", fp8_block}, std::pair{"gpt_oss", mxfp4},
+                                           std::pair{"llama", int4}, std::pair{"qwen3_moe", int4}),
                          [](const auto& test) {
                            std::string name = str(test.param.first, "_", to_string(test.param.second));
                            std::replace(name.begin(), name.end(), '-', '_');
@@ -131,8 +132,8 @@ TEST(QuantizedFolderErrorsTest, WhatIsDamagedOrNotSupportedIsNamed) {
                           }),
               HasSubstr(q + " is quantized to fp4, which is not supported; nf4 is"));
   EXPECT_THAT(error_after(nf4, [&](OpenedFolder& f) { f.quantization = R"({"quant_method": "gptq"})"; }),
-              HasSubstr("quantization_config.quant_method is 'gptq', neither bitsandbytes, fp8 nor mxfp4, "
-                        "which is not supported"));
+              HasSubstr("quantization_config.quant_method is 'gptq', neither bitsandbytes, fp8, mxfp4 nor "
+                        "compressed-tensors, which is not supported"));
   EXPECT_THAT(error_after(nf4,
                           [&](OpenedFolder& f) {
                             f.quantization = R"({"quant_method": "bitsandbytes", "load_in_4bit": true})";

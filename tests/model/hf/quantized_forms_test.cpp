@@ -1,4 +1,4 @@
-// Folders of matrices in MXFP4 and tiles of FP8: what is damaged, or not supported, is named.
+// Folders of matrices in MXFP4, tiles of FP8, and INT4: what is damaged, or not supported, is named.
 #include <cstring>
 
 #include <gmock/gmock.h>
@@ -102,6 +102,67 @@ TEST(QuantizedFormsTest, WhatIsDamagedInTilesOfFp8IsNamed) {
                     HasSubstr("quantization_config.scale_fmt is 'ue8m0', not float")));
 }
 
+// Kimi K2's releases.
+TEST(QuantizedFormsTest, Int4MayBeOfExpertsAlone) {
+  DecoderConfig config = quantized_config_of("qwen3_moe", int4);
+  config.experts.only_quantized = true;
+  OpenedFolder written(config, int4);
+  const std::unique_ptr<HfFolder> folder = written.open();
+  EXPECT_EQ(folder->quantized_to(), int4);
+  EXPECT_TRUE(folder->config().experts.only_quantized);
+  for (const auto& [param, matrix] : quantized_matrices(folder->config(), int4)) {
+    EXPECT_THAT(param, HasSubstr(".experts_"));
+    std::vector<std::byte> bytes(static_cast<std::size_t>(matrix.bytes()));
+    EXPECT_TRUE(must(folder->read_quantized(param, matrix, 0, bytes))) << param;
+  }
+}
+
+TEST(QuantizedFormsTest, WhatIsDamagedOrAnotherInt4IsNamed) {
+  const std::string up = "model.layers.1.mlp.experts.3.up_proj.weight";
+  const auto error_after = [&](const auto& change) {
+    OpenedFolder folder(quantized_config_of("qwen3_moe", int4), int4);
+    change(folder);
+    return folder.error_text();
+  };
+  const auto with = [](const char* was, const char* is) {
+    return [=](OpenedFolder& f) { f.quantization.replace(f.quantization.find(was), std::strlen(was), is); };
+  };
+  const std::string group = "quantization_config.config_groups.group_0";
+  EXPECT_THAT(error_after(with(R"("group_size": 32)", R"("group_size": 128)")),
+              HasSubstr(group + ".weights.group_size is 128, not 32, which is not supported"));
+  EXPECT_THAT(error_after(with(R"("symmetric": true)", R"("symmetric": false)")),
+              HasSubstr(group + ".weights.symmetric is false, not true, which is not supported"));
+  EXPECT_THAT(error_after(with(R"("num_bits": 4)", R"("num_bits": 8)")),
+              HasSubstr(group + ".weights.num_bits is 8, not 4, which is not supported"));
+  EXPECT_THAT(error_after(with(R"("actorder": null)", R"("actorder": "group")")),
+              HasSubstr(group + ".weights.actorder is \"group\", not null"));
+  EXPECT_THAT(error_after(with(R"("input_activations": null)", R"("input_activations": {"num_bits": 8})")),
+              HasSubstr(group + ".input_activations is {\"num_bits\":8}, not null"));
+  EXPECT_THAT(error_after(with("pack-quantized", "marlin-24")),
+              HasSubstr("quantization_config.format is \"marlin-24\", not \"pack-quantized\""));
+  EXPECT_THAT(error_after([&](OpenedFolder& f) { f.tensors.erase(up + "_scale"); }),
+              HasSubstr(up + "_scale is missing"));
+  EXPECT_THAT(error_after([&](OpenedFolder& f) {
+                f.tensors[up + "_scale"] = {"BF16", {32, 1}, std::string(64, 'x')};
+              }),
+              HasSubstr(up + "_scale is BF16 [32, 1]; it must be BF16 with 64 elements"));
+  EXPECT_THAT(error_after([&](OpenedFolder& f) {
+                f.tensors[up + "_packed"].shape = {8, 32};
+              }),
+              HasSubstr(up + "_packed is I32 [8, 32]; it must be I32 [32, 8]"));
+  EXPECT_THAT(error_after([&](OpenedFolder& f) { f.tensors[up + "_shape"].bytes[0] = 64; }),
+              HasSubstr(up + " is a matrix [64, 64], but the model needs [32, 64]"));
+  EXPECT_THAT(error_after([&](OpenedFolder& f) {
+                f.tensors[up + "_zero_point"] = {"I32", {4, 2}, std::string(32, 'x')};
+              }),
+              HasSubstr(up + "_zero_point is there; INT4 is supported where it is symmetric"));
+  DecoderConfig narrow = quantized_config_of("qwen3_moe", int4);
+  narrow.experts.ffn = 40;
+  OpenedFolder folder(narrow, int4);
+  EXPECT_THAT(folder.error_text(),
+              HasSubstr("down_proj.weight has rows of 40 values; those of INT4 are whole groups of 32"));
+}
+
 // A matrix cannot be in the place of those of all experts.
 TEST(QuantizedFormsTest, OneMatrixIsNoStackOfExperts) {
   const std::string name = "model.layers.0.mlp.experts.down_proj";
@@ -150,6 +211,8 @@ TEST(QuantizedFormsTest, BytesOfScalesThatAreNotFiniteAreRefusedByTheirElement) 
               HasSubstr("element 1 of " + q + "_scale_inv is nan"));
   EXPECT_THAT(error_after("qwen3", fp8_block, "layers.0.qkv.weight", set(q, 777, "\xff")),
               HasSubstr("element 777 of " + q + " is nan; weights must be finite"));
+  EXPECT_THAT(error_after("llama", int4, "layers.0.qkv.weight", set(q + "_scale", 22, "\x80\x7f")),
+              HasSubstr("element 11 of " + q + "_scale is inf"));
 }
 
 // Routers have no tiles, and one matrix that has none makes the base one of values.

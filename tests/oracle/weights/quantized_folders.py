@@ -3,9 +3,10 @@
 
     quantized_folders.py --probe PATH [--family NAME ...] [--steps N] [--json]
 
-The folders are in MXFP4, as gpt-oss's releases are, and in tiles of FP8, as those of DeepSeek-V3 are; numpy writes them here.
-strata keeps their bytes, and computes in float32. transformers loads them with `dequantize=True`, and it and PEFT compute in
-float64 with what the bytes stand for. Compared are logits, and what a backward pass through the quantized matrices gives:
+The folders are in MXFP4, as gpt-oss's releases are, in tiles of FP8, as those of DeepSeek-V3 are, and have experts in INT4, as
+compressed-tensors packs them for Kimi K2; numpy writes them here. strata keeps their bytes, and computes in float32.
+transformers loads them with `dequantize=True` (of INT4: a folder of what the codes and scales stand for), and it and PEFT
+compute in float64. Compared are logits, and what a backward pass through the quantized matrices gives:
 gradients of adapters in front of them and of experts, and the losses of training them. Exit code: 0 if all figures are within
 LIMITS, 1 if one is not, 77 without PyTorch, transformers and PEFT."""
 import json
@@ -25,6 +26,12 @@ from compare import run_probe
 from layers import mean_loss
 from reference import Batches
 
+try:
+    from compressed_tensors.compressors.pack_quantized import PackedQuantizationCompressor
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+except ImportError:
+    PackedQuantizationCompressor = None
+
 LIMITS = {"kept": 0, "logits": 4e-5, "gradients": 1e-4, "losses": 1e-3}
 ADAPTERS = {
     "attention": dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "o_proj"]),
@@ -39,6 +46,7 @@ CASES = [
                                                                 norm_topk_prob=True, **EXPERTS | {"hidden_size": 256}))),
     ("fp8", make_folders.Case("qwen2_moe", make_folders.experts("qwen2_moe", "Qwen2Moe", num_experts=4, moe_intermediate_size=128,
                                                                 shared_expert_intermediate_size=384, use_sliding_window=False, **EXPERTS))),
+    ("int4", make_folders.Case("olmoe", make_folders.experts("olmoe", "Olmoe", num_experts=8, num_experts_per_tok=3, **EXPERTS))),
 ]  # fmt: skip
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
@@ -64,8 +72,33 @@ def fp8(values):
     return torch.from_numpy(values / spread).to(torch.float8_e4m3fn), scales
 
 
+def int4(values):
+    """(codes [rows, columns / 8], each eight values plus 8 from the lowest bits on, bf16 scales [rows, columns / 32], what they
+    stand for)."""
+    groups = values.reshape(len(values), -1, 32)
+    scales = torch.from_numpy(np.abs(groups).max(-1) / 7).to(torch.bfloat16)
+    spread = scales.float().numpy()[..., None]
+    codes = np.clip(np.round(groups / np.where(spread > 0, spread, 1)), -8, 7).astype(np.int64)
+    packed = ((codes + 8).reshape(len(values), -1, 8) << 4 * np.arange(8)).sum(-1).astype(np.uint32).view(np.int32)
+    if PackedQuantizationCompressor is not None:
+        scheme = QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(**INT4))
+        of_weight = {"weight": torch.from_numpy(values), "weight_scale": scales.float(), "weight_zero_point": torch.zeros_like(scales, dtype=torch.int8)}
+        theirs = PackedQuantizationCompressor.compress(of_weight, scheme)["weight_packed"].numpy()
+        assert (theirs == packed).all(), "compressed-tensors packs other bytes"
+    return packed, scales, (codes.astype(np.float32) * spread).reshape(values.shape)
+
+
+INT4 = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 32, "dynamic": False, "actorder": None}
+CONFIGS = {
+    "mxfp4": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]},
+    "fp8": {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]},
+    "int4": {"quant_method": "compressed-tensors", "format": "pack-quantized", "quantization_status": "compressed",
+             "ignore": ["lm_head", "re:.*self_attn.*"], "config_groups": {"group_0": {"targets": ["Linear"], "weights": INT4}}},
+}  # fmt: skip
+
+
 def quantize(folder, base):
-    """Replaces the model in a folder by itself in that format."""
+    """Replaces the model in a folder by itself in that format. Of INT4, folder.parent / "plain" is what it stands for."""
     config, found = tensors.read_folder(folder)
     named = {}
     for name, array in found.items():
@@ -74,12 +107,14 @@ def quantize(folder, base):
             named[name + "_blocks"], named[name + "_scales"] = mxfp4(np.swapaxes(array, 1, 2))
         elif base == "fp8" and name.endswith("_proj.weight"):
             named[name], named[name + "_scale_inv"] = fp8(array)
+        elif base == "int4" and ".experts." in name:
+            named[name + "_packed"], named[name + "_scale"], found[name] = int4(array)
+            named[name + "_shape"] = np.array(array.shape)
         else:
             named[name] = array
-    if base == "mxfp4":
-        config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}
-    else:
-        config["quantization_config"] = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+    if base == "int4":
+        tensors.write_folder(folder.parent / "plain", config, found)
+    config["quantization_config"] = CONFIGS[base]
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     as_torch = {name: of if isinstance(of, torch.Tensor) else torch.from_numpy(of.copy()) for name, of in named.items()}
     safetensors.torch.save_file(as_torch, folder / tensors.SINGLE, {"format": "pt"})
@@ -87,6 +122,8 @@ def quantize(folder, base):
 
 def dequantized(folder):
     """transformers' model of the folder, in float64."""
+    if (folder.parent / "plain").exists():
+        return adapters.base_of(folder.parent / "plain")
     method = json.loads((folder / "config.json").read_text())["quantization_config"]["quant_method"]
     settings = {"mxfp4": transformers.Mxfp4Config, "fp8": transformers.FineGrainedFP8Config}[method](dequantize=True)
     model = transformers.AutoModelForCausalLM.from_pretrained(

@@ -32,6 +32,7 @@ struct ExpertsConfig {
   std::vector<bool> layers = {};  ///< per layer: whether its MLP is a mixture; empty: see dense_layers
   std::int64_t dense_layers = 0;  ///< so many layers, the first ones, have no mixture
   bool stacked_files = false;     ///< its Hugging Face folder has the matrices of all experts in one tensor
+  bool only_quantized = false;    ///< no other matrices of a quantized base are (gpt-oss, Kimi K2)
   bool operator==(const ExpertsConfig&) const = default;
 };
 

@@ -5,6 +5,7 @@
 
 #include "hf/stored/bnb_matrix.h"
 #include "hf/stored/fp8_matrix.h"
+#include "hf/stored/int4_matrix.h"
 #include "hf/stored/mxfp4_stack.h"
 
 namespace strata::detail {
@@ -13,6 +14,7 @@ namespace {
 constexpr std::array kForms = {
     StoredForm{&BnbMatrix::is_one, &BnbMatrix::open, false},
     StoredForm{&Fp8Matrix::is_one, &Fp8Matrix::open, false},
+    StoredForm{&Int4Matrix::is_one, &Int4Matrix::open, false},
     StoredForm{&Mxfp4Stack::is_one, &Mxfp4Stack::open, true},
 };
 
