@@ -38,7 +38,7 @@ TEXT = "It is a truth universally acknowledged, that a single man in possession 
 
 
 def strata(args, words, cwd):
-    done = subprocess.run([str(args.strata), *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S)
+    done = subprocess.run([str(args.strata), *map(str, words)], cwd=cwd, capture_output=True, text=True, errors="replace", timeout=PROBE_TIMEOUT_S)
     if done.returncode != 0:
         raise ValueError(f"strata {' '.join(map(str, words))} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
     return done.stdout

@@ -222,6 +222,7 @@ void read_experts(Keys& k, DecoderConfig& c, detail::HfExperts how) {
     e.gate_limit = k.positive({"swiglu_limit"}, 7.0);
     e.gate_alpha = k.positive({"swiglu_alpha"}, 1.702);
   }
+  e.stacked_files = k.flag(detail::kStackedExperts, false);
   if (how != mixtral && how != gpt_oss) e.rule.renormalize = k.flag("norm_topk_prob", false);
   if (how == qwen) read_dense_layers(k, c);
   if (e.shared_gate) {

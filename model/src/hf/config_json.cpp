@@ -164,6 +164,13 @@ std::string with_tied_head(const std::string& text, bool tied) {
   return given->dump(2) + "\n";
 }
 
+std::string with_stacked_experts(const std::string& text) {
+  auto given = detail::parse_strict_json(text);
+  if (!given.has_value() || !given->is_object()) return text;
+  (*given)[detail::kStackedExperts] = true;
+  return given->dump(2) + "\n";
+}
+
 std::string hf_config_json(const DecoderConfig& config, DType dtype, const std::string& source) {
   const DecoderConfig c = with_derived_sizes(config);
   const HfFamily& family = detail::family_of(c).hf;
@@ -171,6 +178,7 @@ std::string hf_config_json(const DecoderConfig& config, DType dtype, const std::
   if (const auto given = detail::parse_strict_json(source); given.has_value() && given->is_object())
     j.update(*given);
   j.erase("quantization_config");  // the exported values are not quantized
+  j.erase(detail::kStackedExperts);
   j.update(family_json(c));
   j["model_type"] = c.family;
   j["architectures"] = json::array({str(family.class_name, c.scores ? family.classifier : family.causal_lm)});

@@ -19,6 +19,9 @@ namespace strata::detail {
 
 using nlohmann::json;
 
+/// A key of a run's own copy of its model's config.json, see with_stacked_experts().
+inline constexpr const char* kStackedExperts = "strata_stacked_experts";
+
 inline constexpr double kMaxFloat = static_cast<double>(std::numeric_limits<float>::max());
 
 /// Reads keys of one config and collects the problems.

@@ -69,6 +69,16 @@ TEST_P(HfExpertsTest, BothFormsHoldTheSameParametersAndAreWrittenAsTheyCame) {
   }
 }
 
+// A run knows the form of its folder, which may be gone, by its copy of config.json.
+TEST_P(HfExpertsTest, ACopyOfTheConfigSaysWhichFormTheFolderHas) {
+  const std::string text = must(HfFolder::open(posix_io(), written(true)))->config_text();
+  EXPECT_FALSE(must(decoder_from_hf_config(text)).experts.stacked_files);
+  const std::string copy = with_stacked_experts(text);
+  const DecoderConfig config = must(decoder_from_hf_config(copy));
+  EXPECT_TRUE(config.experts.stacked_files);
+  EXPECT_EQ(hf_config_json(config, DType::f32, copy), hf_config_json(config, DType::f32, text));
+}
+
 TEST_P(HfExpertsTest, AMissingOrMisshapenExpertIsNamed) {
   const DecoderConfig config = config_of(false);
   for (const HfTensor& tensor : hf_tensors(config)) {

@@ -14,6 +14,7 @@
 
 #include <strata/config/run_paths.h>
 #include <strata/config/run_layout.h>
+#include <strata/config/model_choice.h>
 
 namespace strata {
 namespace {
@@ -61,6 +62,9 @@ Result<std::map<std::string, std::string>> run_files(const TrainConfig& config,
   if (const auto copy = files.find("base/config.json");
       copy != files.end() && unties_head(config, copy->second))
     copy->second = with_tied_head(copy->second, false);
+  if (const auto copy = files.find("base/config.json");
+      copy != files.end() && decoder_config(config).experts.stacked_files)
+    copy->second = with_stacked_experts(copy->second);
   return files;
 }
 
