@@ -10,14 +10,23 @@
 #include <strata/runtime/convert.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
+#include <strata/simd/normal.h>
 
 namespace strata::detail {
 namespace {
 
-float drawn(const Init& init, const Rng& rng, std::uint64_t index) {
-  if (init.std == 0) return init.mean;
-  if (!init.is_uniform) return init.mean + init.std * rng.normal(index);
-  return init.mean + init.std * std::sqrt(3.0f) * (2 * rng.uniform(index) - 1);
+// Elements [first, first + values.size()) of a tensor.
+void draw_values(const Init& init, std::uint64_t seed, std::uint64_t stream, std::uint64_t first,
+                 std::span<float> values) {
+  if (init.std == 0) return std::fill(values.begin(), values.end(), init.mean);
+  if (init.is_uniform) {
+    const Rng rng(seed, stream);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = init.mean + init.std * std::sqrt(3.0f) * (2 * rng.uniform(first + i) - 1);
+    return;
+  }
+  simd::fill_normal(seed, stream, first, values);
+  for (float& value : values) value = init.mean + init.std * value;
 }
 
 bool are_of_one_product(const PrincipalFactor& x, const PrincipalFactor& y) {
@@ -226,12 +235,13 @@ void InitialFill::draw(const StatePiece& piece, std::span<float> values) {
   constexpr std::int64_t kDrawsAtOnce = 4096;  // elements per task
   const auto tensor = static_cast<std::size_t>(piece.tensor);
   const Init& init = plan_.init_of_tensor[tensor];
-  const Rng rng(seed_, static_cast<std::uint64_t>(plan_.tensors.param_of_tensor[tensor]));
+  const auto stream = static_cast<std::uint64_t>(plan_.tensors.param_of_tensor[tensor]);
   const auto n = std::ssize(values);
   pool_.parallel_for((n + kDrawsAtOnce - 1) / kDrawsAtOnce, [&](std::int64_t task) {
-    const std::int64_t end = std::min(n, (task + 1) * kDrawsAtOnce);
-    for (std::int64_t i = task * kDrawsAtOnce; i < end; ++i)
-      values[static_cast<std::size_t>(i)] = drawn(init, rng, static_cast<std::uint64_t>(piece.offset + i));
+    const std::int64_t first = task * kDrawsAtOnce;
+    draw_values(init, seed_, stream, static_cast<std::uint64_t>(piece.offset + first),
+                values.subspan(static_cast<std::size_t>(first),
+                               static_cast<std::size_t>(std::min(kDrawsAtOnce, n - first))));
   });
 }
 
