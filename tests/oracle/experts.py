@@ -1,5 +1,6 @@
 """Mixtures of experts in plain PyTorch (Shazeer et al. 2017): every expert computes every token, and what its router did
 not choose has weight 0. Slow, and nothing is sorted, gathered or grouped."""
+import itertools
 import math
 
 import torch
@@ -79,15 +80,15 @@ class Mixture:
         return [experts for _, experts in self._routed]
 
     def shortfalls(self):
-        """For each router and token of the last call of logits(): by how much the logit of one of its experts is below that
-        of the k-th best, relative to the root mean square of the router's logits; infinite unless it has k experts."""
-        shortfalls = []
-        for logits, experts in self._routed:
-            taken = F.one_hot(experts, self.n_experts).sum(-2)  # refuses numbers that no expert has
-            least = torch.where(taken > 0, logits, math.inf).amin(-1)
-            short = (logits.topk(self.chosen, -1)[0][..., -1] - least) / logits[logits > -math.inf].square().mean().sqrt()
-            shortfalls.append(torch.where((taken > 0).sum(-1) == self.chosen, short, math.inf))
-        return torch.stack(shortfalls).detach()
+        """For each router and token of the last call of logits(): by how much the score of one of its experts is below that
+        of the k-th best, relative to the standard deviation of the router's scores; infinite unless it has k experts."""
+        return torch.stack([self.short_of(scores, experts) / scores.std() for scores, experts in self._routed]).detach()
+
+    def short_of(self, scores, experts):
+        taken = F.one_hot(experts, self.n_experts).sum(-2)  # refuses numbers that no expert has
+        least = torch.where(taken > 0, scores, math.inf).amin(-1)
+        short = scores.topk(self.chosen, -1)[0][..., -1] - least
+        return torch.where((taken > 0).sum(-1) == self.chosen, short, math.inf)
 
     def expert_weights(self, w, layer, x):
         """[tokens, experts], 0 where an expert is not chosen."""
@@ -151,11 +152,29 @@ class GroupedMixture(Mixture):
     def is_trained(self, name):
         return not name.endswith("e_score_correction_bias")
 
+    def logits(self, tensors, tokens, doc_start=None):
+        self._grouped = []
+        return super().logits(tensors, tokens, doc_start)
+
+    def shortfalls(self):
+        """The same by the groups that suit the experts best: one of them may be short, too."""
+        return torch.stack([self.short_of_groups(*seen) / seen[0].std() for seen in zip(self._grouped, self.choices(), strict=True)]).detach()
+
+    def short_of_groups(self, grouped, experts):
+        of_groups = grouped.topk(2, -1)[0].sum(-1)
+        least, ways = of_groups.topk(self.best_groups, -1)[0][..., -1], []
+        for groups in itertools.combinations(range(self.groups), self.best_groups):
+            others = torch.tensor([group not in groups for group in range(self.groups)])
+            inside = grouped.masked_fill(others[:, None], -math.inf).flatten(-2)
+            ways.append(torch.maximum(least - of_groups[..., groups].amin(-1), self.short_of(inside, experts)))
+        return torch.stack(ways).amin(0)
+
     def expert_weights(self, w, layer, x):
         high, router = upcast_dtype(x.dtype), f"{layer}{self.router}."
         logits = F.linear(x.to(high), w[router + "weight"].to(high))
         scores = torch.sigmoid(logits)
         grouped = (scores + w[router + "e_score_correction_bias"].to(high)).unflatten(-1, (self.groups, -1))
+        self._grouped.append(grouped)
         kept = torch.zeros_like(grouped[..., 0]).scatter(-1, grouped.topk(2, -1)[0].sum(-1).topk(self.best_groups, -1)[1], 1.0)
         chosen = self.choose(grouped.masked_fill(kept[..., None] == 0, -math.inf).flatten(-2))
         best = scores.gather(-1, chosen)
