@@ -112,7 +112,9 @@ void dequantize_matrix(const QuantizedMatrix& matrix, std::span<const std::byte>
 
 void dequantize_weights(const QuantizedMatrix& matrix, const std::uint8_t* codes,
                         std::span<const float> scales, std::int64_t skip, std::span<float> into) {
-  PartData part = detail::data_of(matrix, matrix.part(0), nullptr);
+  QuantizedPart sections = matrix.part(0);  // they are given one by one
+  sections.values = sections.scales = sections.group_scales = sections.map = sections.mean = 0;
+  PartData part = detail::data_of(matrix, sections, nullptr);
   if (!part.by_rows) part.line_elems = skip + std::ssize(into);
   part.values = codes;
   part.scales = reinterpret_cast<const std::uint8_t*>(scales.data());
