@@ -22,6 +22,7 @@ struct StoredBytes {
   std::string dtype;
   std::vector<std::uint64_t> shape;
   std::string bytes;
+  bool operator==(const StoredBytes&) const = default;
 };
 
 template <class T>
