@@ -211,6 +211,7 @@ void read_glm_experts(Keys& k, DecoderConfig& c) {
 void read_experts(Keys& k, DecoderConfig& c, detail::HfExperts how) {
   using enum detail::HfExperts;
   if (how == none) return;
+  c.experts.stacked_files = k.flag(detail::kStackedExperts, false);
   if (how == glm) return read_glm_experts(k, c);
   ExpertsConfig& e = c.experts;
   e.n = k.integer({"num_experts", "num_local_experts"});
@@ -222,7 +223,6 @@ void read_experts(Keys& k, DecoderConfig& c, detail::HfExperts how) {
     e.gate_limit = k.positive({"swiglu_limit"}, 7.0);
     e.gate_alpha = k.positive({"swiglu_alpha"}, 1.702);
   }
-  e.stacked_files = k.flag(detail::kStackedExperts, false);
   if (how != mixtral && how != gpt_oss) e.rule.renormalize = k.flag("norm_topk_prob", false);
   if (how == qwen) read_dense_layers(k, c);
   if (e.shared_gate) {
