@@ -127,9 +127,9 @@ class QuantizedFolder {
     if (format == kernels::WeightFormat::int4) {
       const std::array<std::int64_t, 2> shape = {rows, columns};
       tensors[name + "_packed"] = {
-          "I32", {u64(rows), u64(columns / 8)}, section(part.values, part.value_bytes)};
+          "I32", {u64(rows), u64(part.line_codes / 8)}, section(part.values, part.value_bytes)};
       tensors[name + "_scale"] = {
-          "BF16", {u64(rows), u64(columns / 32)}, section(part.scales, part.blocks * 2)};
+          "BF16", {u64(rows), u64(part.line_blocks)}, section(part.scales, part.blocks * 2)};
       tensors[name + "_shape"] = {"I64", {2}, bytes_of(std::span<const std::int64_t>(shape))};
       quantization = int4_config();
       return;
