@@ -290,6 +290,25 @@ Result<bool> is_classifier(const json& root) {
 
 }  // namespace
 
+kernels::WeightFormat quantization_in_hf_config(const std::string& text) {
+  using enum kernels::WeightFormat;
+  const auto root = detail::parse_strict_json(text);
+  if (!root.has_value() || !root->is_object() || !root->contains("quantization_config")) return full;
+  const nlohmann::json& given = root->at("quantization_config");
+  if (!given.is_object()) return full;
+  detail::Keys keys(given);
+  const std::string method = keys.text({"quant_method"}, "");
+  if (method == "fp8") return fp8_block;
+  if (method == "mxfp4") return mxfp4;
+  if (method == "compressed-tensors") return int4;
+  if (keys.flag("load_in_8bit", false)) return int8;
+  if (!keys.flag("load_in_4bit", false)) return full;
+  // BLOOM's rows are in another order here, which groups of scales would not survive; their values do.
+  const detail::Family* const family = detail::find_family(detail::Keys(*root).text({"model_type"}, ""));
+  const bool reorders = family != nullptr && family->hf.names.qkv_by_head;
+  return keys.flag("bnb_4bit_use_double_quant", false) && !reorders ? nf4_dq : nf4;
+}
+
 Result<DecoderConfig> decoder_from_hf_config(const std::string& text) {
   STRATA_TRY_ASSIGN(const json root, detail::parse_strict_json(text));
   if (!root.is_object()) return Status::error(Code::corrupt, "it is not an object");

@@ -2,14 +2,10 @@
 
 #include <algorithm>
 
-#include <strata/model/hf/config.h>
-#include <strata/runtime/config/strict_json.h>
+#include <strata/kernels/values/weight_format.h>
 #include <strata/runtime/str.h>
 
-#include "family/family.h"
-
-namespace strata {
-namespace detail {
+namespace strata::detail {
 namespace {
 
 constexpr std::int64_t kInt4Group = kernels::traits_of(kernels::WeightFormat::int4).block_columns;
@@ -81,7 +77,7 @@ void read_compressed_tensors(Keys& keys, const json& given, DecoderConfig& confi
   else
     for (const auto& [name, group] : groups->items())
       read_int4_group(keys, group, str(section, ".config_groups.", name));
-  config.experts.only_quantized = config.experts.n > 0 && leaves_attention(quantization.find({"ignore"}));
+  config.experts.only_quantized |= config.experts.n > 0 && leaves_attention(quantization.find({"ignore"}));
 }
 
 }  // namespace
@@ -103,25 +99,4 @@ void read_quantization(Keys& keys, DecoderConfig& config) {
   keys.take(quantization);
 }
 
-}  // namespace detail
-
-kernels::WeightFormat quantization_in_hf_config(const std::string& text) {
-  using enum kernels::WeightFormat;
-  const auto root = detail::parse_strict_json(text);
-  if (!root.has_value() || !root->is_object() || !root->contains("quantization_config")) return full;
-  const nlohmann::json& given = root->at("quantization_config");
-  if (!given.is_object()) return full;
-  detail::Keys keys(given);
-  const std::string method = keys.text({"quant_method"}, "");
-  if (method == "fp8") return fp8_block;
-  if (method == "mxfp4") return mxfp4;
-  if (method == "compressed-tensors") return int4;
-  if (keys.flag("load_in_8bit", false)) return int8;
-  if (!keys.flag("load_in_4bit", false)) return full;
-  // BLOOM's rows are in another order here, which groups of scales would not survive; their values do.
-  const detail::Family* const family = detail::find_family(detail::Keys(*root).text({"model_type"}, ""));
-  const bool reorders = family != nullptr && family->hf.names.qkv_by_head;
-  return keys.flag("bnb_4bit_use_double_quant", false) && !reorders ? nf4_dq : nf4;
-}
-
-}  // namespace strata
+}  // namespace strata::detail

@@ -55,7 +55,7 @@ float scale_at(kernels::ScaleType type, const std::byte* at) {
     return code == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, code - 127);
   }
   float scale = 0;
-  const auto bytes = static_cast<std::size_t>(kernels::scale_bytes(type));  // of bf16 the upper half
+  const auto bytes = static_cast<std::size_t>(kernels::scale_bytes(type));  // bf16 is the upper half
   std::memcpy(reinterpret_cast<std::byte*>(&scale) + sizeof scale - bytes, at, bytes);
   return scale;
 }

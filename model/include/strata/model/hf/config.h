@@ -17,8 +17,8 @@ Result<DecoderConfig> decoder_from_hf_config(const std::string& json);
 
 /// The same config.json with another `tie_word_embeddings`; the text itself if it is no JSON object.
 std::string with_tied_head(const std::string& json, bool tied);
-/// The same config.json, which also says that its folder stacks the matrices of experts: what no folder says of
-/// itself, but a run's copy does.
+/// The same config.json, which also says that its folder stacks the matrices of experts: what no folder says
+/// of itself, but a run's copy does.
 std::string with_stacked_experts(const std::string& json);
 
 /// How the blocks' matrices of a folder with this config.json are quantized; `full` if they are not, or if
