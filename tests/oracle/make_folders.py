@@ -31,7 +31,7 @@ class Case:
     old_buffers: bool = False  # the file has the mask buffers of old GPT-2 files
     stacked: bool = False  # transformers writes the matrices of all experts in one tensor
     tied_head_too: bool = False  # the file contains the head although it is tied
-    routers: str = ""  # "tied": each expert has a twin with the same scores; "one": all tokens are for one expert
+    routers: str = ""  # "tied": each expert has the scores of another; "one": all tokens are for one expert
 
 
 def gpt2(**more):

@@ -27,7 +27,7 @@ from reference import Batches
 # The largest difference of logits / the largest logit, of float32 from float32; tensors whose names, dtypes, shapes or bytes
 # are others, also after a run with a learning rate of 0; and of the folder with a merged adapter the same, its targets left out.
 LIMITS = {"logits": 4e-5, "back": 4e-5, "other_tensors": 0, "other_of_run": 0, "merged": 4e-5, "other_untouched": 0}
-VOCAB = 300  # of the tokenizer, which `strata export` and `strata train` need
+VOCAB = 300  # `strata export` and `strata train` need a tokenizer
 TEXT = "It is a truth universally acknowledged, that a single man in possession of a good fortune must be in want of a wife. "
 EACH, STACKS, TURNS = "each", "stacks", "turns"
 FAMILIES = {"qwen2_moe": (EACH, STACKS), "qwen3_moe": (EACH, STACKS), "olmoe": (EACH, STACKS), "mixtral": (EACH, STACKS), "gpt_oss": (TURNS,)}
