@@ -20,6 +20,10 @@ namespace {
 
 constexpr detail::DynamicMap kMap = detail::dynamic_map();
 constexpr std::int64_t kBlocksPerItem = 256, kElemsPerUnits = 16384;
+constexpr std::size_t kMaxBlockColumns = 128;
+static_assert(std::all_of(kWeightFormats.begin(), kWeightFormats.end(), [](const WeightFormatTraits& f) {
+  return static_cast<std::size_t>(f.block_columns) <= kMaxBlockColumns;
+}));
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 // A part of a block of NF4 at the end of a part of a matrix: the rest of the block is as if it were zeros.
@@ -47,24 +51,18 @@ struct BlockValues {
   const float* at;
   std::int64_t lines, columns, stride;  ///< stride: from one line to the next
 
-  template <class Each>  // each(line, column, value)
-  void for_each(const Each& each) const {
-    for (std::int64_t line = 0; line < lines; ++line)
-      for (std::int64_t i = 0; i < columns; ++i) each(line, i, at[line * stride + i]);
-  }
-  /// The largest magnitude, or NaN if a value is not finite.
+  /// The largest magnitude, or NaN if a value is not finite. Bits of floats without their sign are in the
+  /// order of the floats, and the compiler vectorizes the maximum of integers.
   float largest() const {
-    float largest = 0;
-    bool is_finite = true;
-    for_each([&](std::int64_t, std::int64_t, float value) {
-      largest = std::max(largest, std::abs(value));
-      is_finite = is_finite && std::isfinite(value);
-    });
-    return is_finite ? largest : kNaN;
+    std::int32_t largest = 0;
+    for (std::int64_t line = 0; line < lines; ++line)
+      for (std::int64_t i = 0; i < columns; ++i)
+        largest = std::max(largest, std::bit_cast<std::int32_t>(at[line * stride + i]) & 0x7FFFFFFF);
+    return largest < 0x7F800000 ? std::bit_cast<float>(largest) : kNaN;
   }
 };
 
-/// The scale of a block, and its codes by `store(line, column, code)`.
+/// The scale of a block, and the codes of its lines by `store(line, codes)`.
 template <class Store>
 float quantize_block(ValueType type, const BlockValues& block, const Store& store) {
   // Adding this leaves the integer, rounded to nearest even, in the low bits.
@@ -72,9 +70,14 @@ float quantize_block(ValueType type, const BlockValues& block, const Store& stor
   const auto integer = [](float x) { return std::bit_cast<std::int32_t>(x + kMagic) - 0x4B400000; };
   const float largest = block.largest();
   const auto each = [&](float scale, const auto& code) {
-    block.for_each([&](std::int64_t line, std::int64_t i, float value) {
-      store(line, i, static_cast<std::uint8_t>(code(scale > 0.0f ? value / scale : 0.0f)));
-    });
+    std::array<std::uint8_t, kMaxBlockColumns> codes;
+    codes.fill(static_cast<std::uint8_t>(code(0.0f)));  // where the scale is 0 or NaN
+    for (std::int64_t line = 0; line < block.lines; ++line) {
+      const float* const values = block.at + line * block.stride;
+      for (std::int64_t i = 0; scale > 0.0f && i < block.columns; ++i)
+        codes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(code(values[i] / scale));
+      store(line, codes.data());
+    }
     return scale;
   };
   switch (type) {
@@ -104,12 +107,17 @@ void quantize_unit(const WeightFormatTraits& f, const QuantizedPart& part, const
     *scales++ = quantize_block(
         f.values,
         BlockValues{values + first, lines, std::min<std::int64_t>(f.block_columns, columns - first), columns},
-        [&](std::int64_t line, std::int64_t i, std::uint8_t code) {
-          const std::int64_t at = line * part.line_codes + first + i;
-          if (is_packed)  // the first in the lower half
-            codes[at / 2] = static_cast<std::uint8_t>(codes[at / 2] | code << (at % 2 * 4));
-          else
-            codes[at] = code;
+        [&](std::int64_t line, const std::uint8_t* of_line) {
+          const std::int64_t n = std::min<std::int64_t>(f.block_columns, columns - first),
+                             at = line * part.line_codes + first;
+          if (!is_packed) {
+            std::copy_n(of_line, n, codes + at);
+            return;
+          }
+          std::uint8_t* const pairs = codes + at / 2;  // the first in the lower half
+          for (std::int64_t i = 0; i < n / 2; ++i)
+            pairs[i] = static_cast<std::uint8_t>(of_line[2 * i] | of_line[2 * i + 1] << 4);
+          if (n % 2 != 0) pairs[n / 2] = of_line[n - 1];
         });
 }
 
