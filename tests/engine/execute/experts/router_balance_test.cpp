@@ -75,7 +75,7 @@ Status train_balanced(Engine& engine, RankOutcome& out, int steps = 3) {
 }
 
 TEST(RouterBalanceTest, AStepAddsUpItsMicroBatches) {
-  for (const std::int32_t together : {1, 2}) {
+  for (const std::int32_t together : {1, kMicroBatches}) {
     TinyRun run(must(Engine::plan(programs_with_rows(DType::bf16, together), balanced_options())));
     must(run.engine->initialize(5));
     run.train(2);
@@ -171,7 +171,7 @@ TEST(RouterBalanceTest, NoBitDependsOnStepModesTiersOrRanks) {
 }
 
 TEST(RouterBalanceTest, StepsAndChangesAfterThemAllocateNothing) {
-  TinyRun run(must(Engine::plan(programs_with_rows(), balanced_options(StepMode::two_phase))));
+  TinyRun run(must(Engine::plan(programs_with_rows(), balanced_options(StepMode::two_phase))), 2, {});
   must(run.engine->initialize(5));
   CountingBatches batches(test::tiny_config().vocab);
   StepReport report;
