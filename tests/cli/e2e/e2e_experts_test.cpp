@@ -265,6 +265,10 @@ TEST_F(CliExpertsE2e, BiasesOfRoutersMoveByTheRateAfterEachStep) {
   const auto balanced = [](const std::string& name, const Words& more) {
     Words words = {"model.family=glm4_moe", "model.shared_ffn=auto"};
     words.insert(words.end(), more.begin(), more.end());
+    // After an even number of steps at such a rate, which turns the order of experts round, all are 0 again.
+    if (std::none_of(more.begin(), more.end(),
+                     [](const auto& word) { return word.starts_with("train.steps"); }))
+      words.push_back("train.steps=3");
     if (std::none_of(more.begin(), more.end(),
                      [](const auto& word) { return word.starts_with("train.router"); }))
       words.push_back("train.router_bias_rate=0.0625");
@@ -295,9 +299,9 @@ TEST_F(CliExpertsE2e, BiasesOfRoutersMoveByTheRateAfterEachStep) {
   EXPECT_GT(std::count_if(biases.begin(), biases.end(), [](float bias) { return bias != 0; }), 0);
   for (const float bias : biases) {
     EXPECT_EQ(std::fmod(bias, 0.0625f), 0) << "a sum of steps";
-    EXPECT_LE(std::fabs(bias), 4 * 0.0625f) << "of four of them";
+    EXPECT_LE(std::fabs(bias), 3 * 0.0625f) << "of three of them";
   }
-  const ProgramResult long_run = strata(balanced("long", {"train.steps=24", "train.router_bias_rate=0.001"}));
+  const ProgramResult long_run = strata(balanced("long", {"train.steps=24", "train.router_bias_rate=0.01"}));
   ASSERT_EQ(long_run.exit_code, 0) << long_run.err;
   ASSERT_EQ(strata(balanced("plain", {"train.steps=24", "train.router_bias_rate=0"})).exit_code, 0);
   EXPECT_NE(digest("long"), digest("plain"));
