@@ -82,7 +82,7 @@ def int4(values):
     packed = ((codes + 8).reshape(len(values), -1, 8) << 4 * np.arange(8)).sum(-1).astype(np.uint32).view(np.int32)
     if PackedQuantizationCompressor is not None:
         scheme = QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(**INT4))
-        of_weight = {"weight": torch.from_numpy(values), "weight_scale": scales.float(), "weight_zero_point": torch.zeros_like(scales, dtype=torch.int8)}
+        of_weight = {"weight": torch.from_numpy(values.copy()), "weight_scale": scales.float(), "weight_zero_point": torch.zeros_like(scales, dtype=torch.int8)}
         theirs = PackedQuantizationCompressor.compress(of_weight, scheme)["weight_packed"].numpy()
         assert (theirs == packed).all(), "compressed-tensors packs other bytes"
     return packed, scales, (codes.astype(np.float32) * spread).reshape(values.shape)
