@@ -89,6 +89,32 @@ Result<FoundPlan> first_that_fits(const LoadedConfig& loaded, const std::vector<
 
 }  // namespace
 
+namespace {
+
+// A plan whose activations leave little room on the device for parameters may be slower than one that carries
+// them to pinned RAM and back. That is tried where it may matter, since such programs take long to record.
+std::optional<ActivationChoice> worth_offloading(const TrainConfig& c, const ActivationChoice& chosen,
+                                                 const FoundPlan& found,
+                                                 std::span<const ActivationChoice> offloading) {
+  constexpr double kMuchOfDevice = 0.25, kMuchOfStep = 0.25;
+  const RunPlan& plan = *found.plan;
+  double waits = 0;
+  for (const std::int64_t ns : found.forecast.times.stalled_ns) waits += static_cast<double>(ns) * 1e-9;
+  if (c.offload.activations != "auto" || waits < kMuchOfStep * found.forecast.step_s ||
+      static_cast<double>(plan.trace.device_fixed_bytes) <
+          kMuchOfDevice * static_cast<double>(plan.options.budgets[static_cast<std::size_t>(Tier::device)]))
+    return std::nullopt;
+  for (const ActivationChoice& choice : offloading)
+    if (choice.recompute == chosen.recompute && choice.offload_share == 1 && !choice.to_nvme) {
+      ActivationChoice other = choice;
+      other.breadth_first = chosen.breadth_first || c.offload.micro_batch_order == "auto";
+      return other;
+    }
+  return std::nullopt;
+}
+
+}  // namespace
+
 Result<FoundPlan> choose_plan(const LoadedConfig& loaded, CandidatePrograms& candidates,
                               const SessionOptions& asked, const MachineProfile* profile,
                               bool explain_refusal) {
@@ -101,7 +127,21 @@ Result<FoundPlan> choose_plan(const LoadedConfig& loaded, CandidatePrograms& can
   if (!on_device.empty()) {
     const bool last = first_offloading == all.end();
     auto found = choose(loaded, candidates, asked, *profile, explain_refusal && last);
-    if (found.has_value() || last || found.status().code() != Code::does_not_fit) return found;
+    if (found.has_value()) {
+      const auto other = worth_offloading(loaded.config, candidates.activations[found->programs], *found,
+                                          {first_offloading, all.end()});
+      if (!other) return found;
+      CandidatePrograms carried;
+      STRATA_TRY(record(loaded.config, {&*other, 1}, carried));
+      if (carried.programs.empty()) return found;
+      auto faster = choose(loaded, carried, asked, *profile, false);
+      if (!faster.has_value() && faster.status().code() != Code::does_not_fit) return faster;
+      if (!faster.has_value() || faster->forecast.step_s >= found->forecast.step_s) return found;
+      faster->candidates += found->candidates;
+      candidates = std::move(carried);
+      return faster;
+    }
+    if (last || found.status().code() != Code::does_not_fit) return found;
   }
   STRATA_TRY(record(loaded.config, {first_offloading, all.end()}, candidates));
   return choose(loaded, candidates, asked, *profile, explain_refusal);

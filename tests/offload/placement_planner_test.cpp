@@ -98,6 +98,32 @@ TEST(PlacementPlannerTest, RemainingDeviceMemoryCachesParametersInItsWindow) {
 
 // A chunk of one slot and one of two are never in use together, so they take turns in the window of the
 // larger.
+// Layers of eight chunks, each of which so many micro-batches use before the next layer.
+TEST(PlacementPlannerTest, TheWindowHoldsWhatMicroBatchesUseAgainBeforeTheNextLayer) {
+  constexpr ChunkId kLayers = 6, kOfLayer = 8;
+  const auto window_with = [&](int micro_batches, std::uint64_t slots) {
+    Model model = model_of(kLayers * kOfLayer, 0, 1);
+    model.trace.accesses.clear();
+    model.trace.training = false;
+    const auto use_layer = [&](ChunkId layer) {
+      for (int m = 0; m < micro_batches; ++m)
+        for (ChunkId c = layer * kOfLayer; c < (layer + 1) * kOfLayer; ++c)
+          model.trace.accesses.push_back({{{c, Payload::param}}, 1});
+    };
+    for (ChunkId layer = 0; layer < kLayers; ++layer) use_layer(layer);
+    for (ChunkId layer = kLayers; layer-- > 0;) use_layer(layer);
+    const TierBytes budgets = {8 * kPage + slots * kSlot, kUnlimited, kUnlimited};
+    PlacementRequest request{.budgets = budgets, .gradients = GradientPolicy::pinned};
+    const Placement placement = must(plan_placement(model.layout, model.trace, request));
+    expect_within(model, placement, budgets);
+    return placement.classes[0].window[static_cast<std::size_t>(Tier::device)];
+  };
+  EXPECT_GE(window_with(16, 40), kOfLayer);
+  EXPECT_GE(window_with(2, 40), kOfLayer);
+  EXPECT_LT(window_with(1, 40), kOfLayer);  // the next use is a pass away
+  EXPECT_LT(window_with(16, 7), kOfLayer);  // there is no room for a layer
+}
+
 TEST(PlacementPlannerTest, ClassesShareTheDeviceWindowWhereTheirOwnDoNotFit) {
   const Model model = model_of(8, 1);
   PlacementRequest request;

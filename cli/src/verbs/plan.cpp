@@ -114,12 +114,18 @@ std::vector<RunChange> changes_of(const TrainConfig& config, const RunPlan& run)
   return changes;
 }
 
-// The change that helps most. A setting that the run refuses is none.
-Result<std::string> next_change(const Args& args, const Basis& basis, const TrainConfig& config,
-                                const PlannedJob& job) {
+// The change that helps most. A setting that the run refuses is none. The programs are those of the plan,
+// since to record and compare all of them again takes minutes for large models.
+Result<std::string> next_change(const Args& args, const Basis& basis, const ConfigTree& tree,
+                                const TrainConfig& config, const PlannedJob& job) {
+  std::vector<std::string> as_planned;
+  for (const char* key : {"train.recompute", "offload.micro_batch_order"})
+    if (tree.entry(key).automatic) as_planned.push_back(str(key, "=", tree.text(key)));
   return suggest_change(changes_of(config, *job.plan), *job.forecast,
                         [&](const std::string& setting) -> Result<std::optional<Forecast>> {
-                          auto with = forecast_with(args, basis, {setting});
+                          std::vector<std::string> settings = as_planned;
+                          settings.push_back(setting);
+                          auto with = forecast_with(args, basis, settings);
                           if (with.has_value() || with.status().code() != Code::invalid) return with;
                           return std::optional<Forecast>();
                         });
@@ -236,8 +242,9 @@ void print_json(const Args& args, const LoadedConfig& loaded, const PlannedJob& 
   print(args.out, plan_json(config, *job.plan, job.recompute, more));
 }
 
-Status print_text(const Args& args, const Args& as_planned, const TrainConfig& config, const PlannedJob& job,
+Status print_text(const Args& args, const Args& as_planned, const LoadedConfig& loaded, const PlannedJob& job,
                   const Stages& stages, const Basis& basis) {
+  const TrainConfig& config = loaded.config;
   const RunPlan& run = *job.plan;
   for (const std::string& note : start_notes(config)) print(args.out, note + "\n");
   print(args.out, start_table(config, job, "opened when the run starts"));
@@ -249,7 +256,7 @@ Status print_text(const Args& args, const Args& as_planned, const TrainConfig& c
               network_text(run.options, *basis.profile));
   }
   if (job.forecast && stages.plans.empty()) {
-    STRATA_TRY_ASSIGN(const std::string change, next_change(as_planned, basis, config, job));
+    STRATA_TRY_ASSIGN(const std::string change, next_change(as_planned, basis, loaded.tree, config, job));
     print(args.out, change);
   }
   if (args.optimize) {
@@ -311,7 +318,7 @@ Status plan(const Args& args) {
                                                       str("train.grad_accum=", config.train.grad_accum)});
   if (args.sweep)
     return print_sweep(args, *job.plan, tokens_per_step(config), forecasts_of(as_planned, basis));
-  if (!args.json) return print_text(args, as_planned, config, job, stages, basis);
+  if (!args.json) return print_text(args, as_planned, loaded, job, stages, basis);
   print_json(args, loaded, job, stages, basis);
   return {};
 }

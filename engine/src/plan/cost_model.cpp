@@ -28,7 +28,7 @@ double smallest_dim(const LoweredInstr& instr) {
 /// What an op multiplies with the stacked matrices of some experts, if a router gives each as many rows.
 struct ExpertWork {
   double side = 1e30;  ///< the smallest dimension of an expert's GEMM
-  double bytes = 0;    ///< of the rows of these experts and of their matrices
+  double bytes = 0;    ///< its rows and matrices have them
 };
 ExpertWork expert_work(const LoweredInstr& instr) {
   const std::int64_t rows = instr.in[0].shape.dim(0);

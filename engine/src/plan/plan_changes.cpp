@@ -10,11 +10,12 @@ namespace {
 
 constexpr std::uint32_t kFarAhead = 6;  // chunks; the maximum that planning chooses by itself
 
-// The tensor size that accounts for most parameters: chunks of this size, or of a fraction of it, waste
-// little.
+// The size of a tensor, or of a block of one, that accounts for most parameters: chunks of this size, or of a
+// fraction of it, waste little.
 std::int64_t most_common_tensor_size(const RunPlan& plan) {
   std::map<std::int64_t, std::int64_t> params_of_size;
-  for (const LayoutTensor& tensor : plan.tensors.specs) params_of_size[tensor.n_elems] += tensor.n_elems;
+  for (const LayoutTensor& tensor : plan.tensors.specs)
+    params_of_size[tensor.block_elems > 0 ? tensor.block_elems : tensor.n_elems] += tensor.n_elems;
   return std::max_element(params_of_size.begin(), params_of_size.end(),
                           [](const auto& a, const auto& b) { return a.second < b.second; })
       ->first;

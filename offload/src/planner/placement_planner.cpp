@@ -5,6 +5,7 @@
 
 #include "planner/placement_homes.h"
 #include "planner/placement_windows.h"
+#include "planner/reuse_window.h"
 
 namespace strata {
 
@@ -61,6 +62,10 @@ std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessT
   // A run that does not fit with the narrowest windows does not fit with any, unless classes share them.
   std::optional<Placement> narrowest = find_homes(layout, trace, request, {0, 1, 1});
   if (!narrowest) return with_shared_windows(layout, trace, request);
+  // What all micro-batches use before the next layer is worth more than homes, which are used as often.
+  if (const std::uint32_t reused = detail::reuse_window(whole_trace); reused > request.prefetch)
+    for (const WindowWidth& width : {WindowWidth{reused + request.prefetch, 3, 6}, WindowWidth{reused, 2, 4}})
+      if (std::optional<Placement> p = find_homes(layout, trace, request, width)) return p;
   // Wide windows first: room to prefetch and to write behind is worth more than one more chunk on the device
   // or in RAM. The widest, which keep the caller several chunks ahead of the NVMe tier, are used only if they
   // take a small part of pinned memory.
