@@ -166,7 +166,7 @@ class PlanSearch {
   const SessionOptions& options_;
   const MachineProfile& machine_;
   const std::vector<std::vector<detail::PlanChange>> changes_;
-  std::vector<double> least_s_;  // by programs
+  std::vector<double> least_s_;  // one for each of the programs
   FoundPlan best_;
   std::vector<Start> starts_;  // all that fit so far
   // Everything in which candidates may differ, with the forecast step time; not set if the candidate does not
