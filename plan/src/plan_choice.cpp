@@ -11,8 +11,9 @@
 namespace strata {
 namespace {
 
-// Programs with more instructions are not searched: planning their memory takes too long.
-constexpr std::size_t kMaxSearchedInstructions = 262144;
+// Breadth-first programs with more instructions are planned only if the others wait much, since they take
+// long to plan; beyond the second number they are not planned at all.
+constexpr std::size_t kSearchedInstructions = 16384, kMostInstructions = 262144;
 
 // The search request: which options are `auto` and may be varied because they affect only the time of a step.
 PlanSearchRequest plan_choices(const ConfigTree& tree, std::span<const ProgramSet> programs,
@@ -32,12 +33,12 @@ PlanSearchRequest plan_choices(const ConfigTree& tree, std::span<const ProgramSe
   return candidates;
 }
 
-Status record(const TrainConfig& c, std::span<const ActivationChoice> choices,
-              CandidatePrograms& candidates) {
+Status record(const TrainConfig& c, std::span<const ActivationChoice> choices, CandidatePrograms& candidates,
+              std::size_t most_instructions = kSearchedInstructions) {
   for (const ActivationChoice& choice : choices) {
     STRATA_TRY_ASSIGN(ProgramSet programs, record_programs(c, choice));
     if (choice.breadth_first && c.offload.micro_batch_order == "auto" &&
-        programs[ProgramRole::train].code.size() > kMaxSearchedInstructions)
+        programs[ProgramRole::train].code.size() > most_instructions)
       continue;
     const Op offload_op = choice.to_nvme ? Op::store_begin : Op::offload_begin;
     if (choice.offload_share > 0 && c.offload.activations == "auto" &&
@@ -91,27 +92,68 @@ Result<FoundPlan> first_that_fits(const LoadedConfig& loaded, const std::vector<
 
 namespace {
 
-// A plan whose activations leave little room on the device for parameters may be slower than one that carries
-// them to pinned RAM and back. That is tried where it may matter, since such programs take long to record.
-std::optional<ActivationChoice> worth_offloading(const TrainConfig& c, const ActivationChoice& chosen,
-                                                 const FoundPlan& found,
-                                                 std::span<const ActivationChoice> offloading) {
-  constexpr double kMuchOfDevice = 0.25, kMuchOfStep = 0.25;
-  const RunPlan& plan = *found.plan;
-  double waits = 0;
-  for (const std::int64_t ns : found.forecast.times.stalled_ns) waits += static_cast<double>(ns) * 1e-9;
-  if (c.offload.activations != "auto" || waits < kMuchOfStep * found.forecast.step_s ||
-      static_cast<double>(plan.trace.device_fixed_bytes) <
-          kMuchOfDevice * static_cast<double>(plan.options.budgets[static_cast<std::size_t>(Tier::device)]))
-    return std::nullopt;
-  for (const ActivationChoice& choice : offloading)
-    if (choice.recompute == chosen.recompute && choice.offload_share == 1 && !choice.to_nvme) {
-      ActivationChoice other = choice;
-      other.breadth_first = chosen.breadth_first || c.offload.micro_batch_order == "auto";
-      return other;
+/// The plan that was found, and the programs that it is an index into.
+struct Chosen {
+  FoundPlan found;
+  CandidatePrograms candidates;
+
+  const ActivationChoice& activations() const { return candidates.activations[found.programs]; }
+  bool waits_much() const {
+    constexpr double kMuchOfStep = 0.25;
+    double waits = 0;
+    for (const std::int64_t ns : found.forecast.times.stalled_ns) waits += static_cast<double>(ns) * 1e-9;
+    return waits >= kMuchOfStep * found.forecast.step_s;
+  }
+  // Whether activations leave little room on the device for parameters.
+  bool stores_much() const {
+    constexpr double kMuchOfDevice = 0.25;
+    const auto device = static_cast<double>(found.options.budgets[static_cast<std::size_t>(Tier::device)]);
+    return static_cast<double>(found.plan->trace.device_fixed_bytes) >= kMuchOfDevice * device;
+  }
+};
+
+// Programs that take long to record and to plan are tried only where the plan waits much: breadth-first order
+// of many instructions, and activations that are carried to pinned RAM and back.
+class LongPrograms {
+ public:
+  LongPrograms(const LoadedConfig& loaded, const SessionOptions& asked, const MachineProfile& profile,
+               std::span<const ActivationChoice> all)
+      : loaded_(loaded), asked_(asked), profile_(profile), all_(all) {}
+
+  Status improve(Chosen& chosen) const {
+    const bool may_be_breadth_first = std::any_of(all_.begin(), all_.end(), [](const ActivationChoice& a) {
+      return a.breadth_first && a.offload_share == 0;
+    });
+    ActivationChoice choice = chosen.activations();
+    if (chosen.waits_much() && may_be_breadth_first && !choice.breadth_first) {
+      choice.breadth_first = true;
+      STRATA_TRY(try_too(choice, chosen));
     }
-  return std::nullopt;
-}
+    if (!chosen.waits_much() || !chosen.stores_much() || loaded_.config.offload.activations != "auto")
+      return {};
+    choice = chosen.activations();
+    choice.offload_share = 1;
+    return try_too(choice, chosen);
+  }
+
+ private:
+  Status try_too(const ActivationChoice& choice, Chosen& chosen) const {
+    CandidatePrograms other;
+    STRATA_TRY(record(loaded_.config, {&choice, 1}, other, kMostInstructions));
+    if (other.programs.empty()) return {};
+    auto found = choose(loaded_, other, asked_, profile_, false);
+    if (!found.has_value() && found.status().code() != Code::does_not_fit) return found.status();
+    if (!found.has_value() || found->forecast.step_s >= chosen.found.forecast.step_s) return {};
+    found->candidates += chosen.found.candidates;
+    chosen = {*std::move(found), std::move(other)};
+    return {};
+  }
+
+  const LoadedConfig& loaded_;
+  const SessionOptions& asked_;
+  const MachineProfile& profile_;
+  const std::span<const ActivationChoice> all_;
+};
 
 }  // namespace
 
@@ -128,18 +170,10 @@ Result<FoundPlan> choose_plan(const LoadedConfig& loaded, CandidatePrograms& can
     const bool last = first_offloading == all.end();
     auto found = choose(loaded, candidates, asked, *profile, explain_refusal && last);
     if (found.has_value()) {
-      const auto other = worth_offloading(loaded.config, candidates.activations[found->programs], *found,
-                                          {first_offloading, all.end()});
-      if (!other) return found;
-      CandidatePrograms carried;
-      STRATA_TRY(record(loaded.config, {&*other, 1}, carried));
-      if (carried.programs.empty()) return found;
-      auto faster = choose(loaded, carried, asked, *profile, false);
-      if (!faster.has_value() && faster.status().code() != Code::does_not_fit) return faster;
-      if (!faster.has_value() || faster->forecast.step_s >= found->forecast.step_s) return found;
-      faster->candidates += found->candidates;
-      candidates = std::move(carried);
-      return faster;
+      Chosen chosen{*std::move(found), std::move(candidates)};
+      STRATA_TRY(LongPrograms(loaded, asked, *profile, all).improve(chosen));
+      candidates = std::move(chosen.candidates);
+      return std::move(chosen.found);
     }
     if (last || found.status().code() != Code::does_not_fit) return found;
   }

@@ -114,13 +114,20 @@ std::vector<RunChange> changes_of(const TrainConfig& config, const RunPlan& run)
   return changes;
 }
 
-// The change that helps most. A setting that the run refuses is none. The programs are those of the plan,
-// since to record and compare all of them again takes minutes for large models.
+// The change that helps most. A setting that the run refuses is none. The programs and
+// the size of chunks are those of the plan, since to compare all of them again takes minutes for large
+// models.
 Result<std::string> next_change(const Args& args, const Basis& basis, const ConfigTree& tree,
                                 const TrainConfig& config, const PlannedJob& job) {
+  constexpr double kNoGain = 1.02;
+  if (kNoGain * job.forecast->lanes.compute >= job.forecast->step_s)
+    return std::string(
+        "no larger budget or step would make it 2 % faster, since the device computes all the time\n");
   std::vector<std::string> as_planned;
   for (const char* key : {"train.recompute", "offload.micro_batch_order"})
     if (tree.entry(key).automatic) as_planned.push_back(str(key, "=", tree.text(key)));
+  if (tree.entry("offload.chunk").automatic)
+    as_planned.push_back(str("offload.chunk=", job.plan->layout.chunk_elems()));
   return suggest_change(changes_of(config, *job.plan), *job.forecast,
                         [&](const std::string& setting) -> Result<std::optional<Forecast>> {
                           std::vector<std::string> settings = as_planned;

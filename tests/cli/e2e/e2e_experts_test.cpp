@@ -250,7 +250,8 @@ std::vector<float> values_of(const std::string& file, std::string_view ending) {
   std::uint64_t header = 0;
   std::memcpy(&header, bytes.data(), sizeof header);
   std::vector<float> values;
-  for (const auto& [name, tensor] : nlohmann::json::parse(bytes.substr(8, header)).items()) {
+  const nlohmann::json tensors = nlohmann::json::parse(bytes.substr(8, header));
+  for (const auto& [name, tensor] : tensors.items()) {
     if (!name.ends_with(ending)) continue;
     EXPECT_EQ(tensor["dtype"], "F32") << name;
     const std::size_t begin = tensor["data_offsets"][0], end = tensor["data_offsets"][1], n = values.size();
