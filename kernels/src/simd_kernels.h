@@ -73,6 +73,30 @@ void swiglu_backward(const T* gate, const T* up, const T* dy, T* dgate, T* dup, 
 }
 
 template <class T>
+void sigmoid_gate_forward(const T* x, const T* gate, T* y, std::int64_t n) {
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    store_lanes(y + i, load_lanes(x + i, lanes) * sigmoid_of(load_lanes(gate + i, lanes)).value, lanes);
+  });
+}
+
+template <class T>
+void sigmoid_gate_backward(const T* x, const T* gate, const T* dy, T* dx, T* dgate, std::int64_t n) {
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 of_x = load_lanes(x + i, lanes), d = load_lanes(dy + i, lanes);
+    const auto s = sigmoid_of(load_lanes(gate + i, lanes));
+    store_lanes(dx + i, d * s.value, lanes);
+    store_lanes(dgate + i, d * of_x * (s.value * s.complement), lanes);
+  });
+}
+
+template <class T>
+void multiply(const T* a, const T* b, T* y, std::int64_t n) {
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    store_lanes(y + i, load_lanes(a + i, lanes) * load_lanes(b + i, lanes), lanes);
+  });
+}
+
+template <class T>
 void geglu_forward(const T* gate, const T* up, T* y, std::int64_t n) {
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     store_lanes(y + i, gelu_of(load_lanes(gate + i, lanes)) * load_lanes(up + i, lanes), lanes);
@@ -279,6 +303,9 @@ constexpr detail::SimdTable<T> make_simd_table() {
           &swiglu_backward<T>,
           &geglu_forward<T>,
           &geglu_backward<T>,
+          &sigmoid_gate_forward<T>,
+          &sigmoid_gate_backward<T>,
+          &multiply<T>,
           &scale<T>,
           &rotate<T>,
           &rmsnorm_forward<T>,

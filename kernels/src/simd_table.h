@@ -24,6 +24,11 @@ struct SimdTable {
   void (*swiglu_backward)(const T* gate, const T* up, const T* dy, T* dgate, T* dup, std::int64_t n);
   void (*geglu_forward)(const T* gate, const T* up, T* y, std::int64_t n);
   void (*geglu_backward)(const T* gate, const T* up, const T* dy, T* dgate, T* dup, std::int64_t n);
+  /// y = x * sigmoid(gate).
+  void (*sigmoid_gate_forward)(const T* x, const T* gate, T* y, std::int64_t n);
+  /// dx may be x or dy, and dgate gate.
+  void (*sigmoid_gate_backward)(const T* x, const T* gate, const T* dy, T* dx, T* dgate, std::int64_t n);
+  void (*multiply)(const T* a, const T* b, T* y, std::int64_t n);
   /// y = factor * x; y may be x.
   void (*scale)(const T* x, T* y, float factor, std::int64_t n);
   /// Rotates n pairs (x1[i], x2[i]) by the angles with the given cosines and sines; y1, y2 may be x1, x2.

@@ -102,6 +102,49 @@ TEST_P(GatedTest, FollowsTheF64ReferenceForwardAndBackward) {
 INSTANTIATE_TEST_SUITE_P(Gates, GatedTest, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "GeGlu" : "SwiGlu"; });
 
+TEST(SigmoidGateTest, FollowsTheF64ReferenceForwardAndBackward) {
+  const std::int64_t n = 517;
+  const auto x = test::Values(1).floats(n, 3.0), gate = test::Values(2).floats(n, 6.0),
+             dy = test::Values(3).floats(n);
+  Tensor in({n}, x), gates({n}, gate), y = Tensor::unwritten({n}), d({n}, dy);
+  sigmoid_gate_forward_host({in.view(), gates.view(), y.view()}, *test::pool());
+  test::reference::Vec want_y, want_dx, want_dgate;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double s = 1 / (1 + std::exp(-static_cast<double>(gate[i])));
+    want_y.push_back(x[i] * s);
+    want_dx.push_back(dy[i] * s);
+    want_dgate.push_back(static_cast<double>(dy[i]) * x[i] * s * (1 - s));
+  }
+  EXPECT_LE(test::relative_error(y.values(), want_y), 1e-6);
+  sigmoid_gate_backward_host({in.view(), gates.view(), d.view(), in.view(), gates.view()},
+                             *test::pool());  // in place
+  EXPECT_LE(test::relative_error(in.values(), want_dx), 1e-6);
+  EXPECT_LE(test::relative_error(gates.values(), want_dgate), 1e-6);
+}
+
+TEST(MultiplyTest, RoundsOnce) {
+  const auto a = test::Values(1).floats(533, 3.0), b = test::Values(2).floats(533, 3.0);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    Tensor one({533}, a, dtype), other({533}, b, dtype), y = Tensor::unwritten({533}, dtype);
+    multiply_host({one.view(), other.view(), y.view()}, *test::pool());
+    std::vector<float> want = one.values();
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] *= other.values()[i];
+    EXPECT_EQ(y.values(), Tensor({533}, want, dtype).values());
+  }
+}
+
+TEST(SigmoidGateTest, RoundsOnceInSixteenBits) {
+  const std::int64_t n = 300;
+  const auto x = test::Values(1).floats(n, 3.0), gate = test::Values(2).floats(n, 6.0);
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    Tensor in({n}, x, dtype), gates({n}, gate, dtype), y = Tensor::unwritten({n}, dtype);
+    sigmoid_gate_forward_host({in.view(), gates.view(), y.view()}, *test::pool());
+    Tensor wide({n}, in.values()), wide_gates({n}, gates.values()), wide_y = Tensor::unwritten({n});
+    sigmoid_gate_forward_host({wide.view(), wide_gates.view(), wide_y.view()}, *test::pool());
+    EXPECT_EQ(y.values(), Tensor({n}, wide_y.values(), dtype).values());
+  }
+}
+
 TEST(ScaleTest, MultipliesAndRoundsOnce) {
   const auto x = test::Values(1).floats(5003, 3.0);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {

@@ -53,6 +53,24 @@ STRATA_HD GateUp<T> stored_swiglu_backward(T gate, T up, T dy) {
   return {from_f32<T>(d * u * (s.value + g * (s.value * s.complement))), from_f32<T>(d * (g * s.value))};
 }
 template <class T>
+STRATA_HD T stored_product(T a, T b) {
+  return from_f32<T>(to_f32(a) * to_f32(b));
+}
+template <class T>
+STRATA_HD T stored_sigmoid_gate(T x, T gate) {
+  return from_f32<T>(to_f32(x) * simd::sigmoid_of(to_f32(gate)).value);
+}
+template <class T>
+struct XAndGate {
+  T x, gate;
+};
+template <class T>
+STRATA_HD XAndGate<T> stored_sigmoid_gate_backward(T x, T gate, T dy) {
+  const float d = to_f32(dy);
+  const auto s = simd::sigmoid_of(to_f32(gate));
+  return {from_f32<T>(d * s.value), from_f32<T>(d * to_f32(x) * (s.value * s.complement))};
+}
+template <class T>
 STRATA_HD T stored_geglu(T gate, T up) {
   return from_f32<T>(simd::gelu_of(to_f32(gate)) * to_f32(up));
 }

@@ -78,7 +78,10 @@ STRATA_OP(relu_forward, ReluForwardArgs);
 STRATA_OP(relu_backward, ReluBackwardArgs);
 STRATA_OP(swiglu_forward, SwigluForwardArgs);
 STRATA_OP(swiglu_backward, SwigluBackwardArgs);
+STRATA_OP(sigmoid_gate_forward, SigmoidGateForwardArgs);
+STRATA_OP(sigmoid_gate_backward, SigmoidGateBackwardArgs);
 STRATA_OP(add, AddArgs);
+STRATA_OP(multiply, MultiplyArgs);
 STRATA_OP(scale, ScaleArgs);
 STRATA_OP(softcap, SoftcapArgs);
 STRATA_OP(fill, FillArgs);
@@ -119,10 +122,32 @@ void swiglu_backward_host(const SwigluBackwardArgs& a, ThreadPool& pool) {
   detail::dispatch_dtype(a.dy.dtype, [&]<class T>(std::type_identity<T>) { swiglu_backward<T>(a, pool); });
 }
 
+void sigmoid_gate_forward_host(const SigmoidGateForwardArgs& a, ThreadPool& pool) {
+  dispatch_ranges(a.x, pool,
+                  [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+                    table.sigmoid_gate_forward(a.x.as<T>() + i, a.gate.as<T>() + i, a.y.as<T>() + i, n);
+                  });
+}
+
+void sigmoid_gate_backward_host(const SigmoidGateBackwardArgs& a, ThreadPool& pool) {
+  dispatch_ranges(a.x, pool,
+                  [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+                    table.sigmoid_gate_backward(a.x.as<T>() + i, a.gate.as<T>() + i, a.dy.as<T>() + i,
+                                                a.dx.as<T>() + i, a.dgate.as<T>() + i, n);
+                  });
+}
+
 void add_host(const AddArgs& args, ThreadPool& pool) {
   dispatch_ranges(args.a, pool,
                   [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
                     table.add(args.a.as<T>() + i, args.b.as<T>() + i, args.y.as<T>() + i, n);
+                  });
+}
+
+void multiply_host(const MultiplyArgs& args, ThreadPool& pool) {
+  dispatch_ranges(args.a, pool,
+                  [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+                    table.multiply(args.a.as<T>() + i, args.b.as<T>() + i, args.y.as<T>() + i, n);
                   });
 }
 
@@ -186,8 +211,28 @@ Status swiglu_backward_async(Backend& backend, Stream& stream, const SwigluBackw
   return dispatch::enqueue(backend, stream, swiglu_backward_op, a, {a.gate_up, a.dy}, {a.dgate_up});
 }
 
+Status sigmoid_gate_forward_async(Backend& backend, Stream& stream, const SigmoidGateForwardArgs& a) {
+  return elementwise(backend, stream, sigmoid_gate_forward_op, a, {{"x", a.x}, {"gate", a.gate}}, {"y", a.y});
+}
+
+Status sigmoid_gate_backward_async(Backend& backend, Stream& stream, const SigmoidGateBackwardArgs& a) {
+  const std::int64_t n = a.x.n_elems();
+  STRATA_TRY(dispatch::Check("sigmoid_gate_backward", "x", a.x)
+                 .elements("gate", a.gate, a.x.dtype, n)
+                 .elements("dy", a.dy, a.x.dtype, n)
+                 .elements("dx", a.dx, a.x.dtype, n)
+                 .elements("dgate", a.dgate, a.x.dtype, n)
+                 .status());
+  return dispatch::enqueue(backend, stream, sigmoid_gate_backward_op, a, {a.x, a.gate, a.dy},
+                           {a.dx, a.dgate});
+}
+
 Status add_async(Backend& backend, Stream& stream, const AddArgs& args) {
   return elementwise(backend, stream, add_op, args, {{"a", args.a}, {"b", args.b}}, {"y", args.y});
+}
+
+Status multiply_async(Backend& backend, Stream& stream, const MultiplyArgs& args) {
+  return elementwise(backend, stream, multiply_op, args, {{"a", args.a}, {"b", args.b}}, {"y", args.y});
 }
 
 Status scale_async(Backend& backend, Stream& stream, const ScaleArgs& a) {

@@ -96,9 +96,10 @@ STRATA_DEVICE_INLINE void router_scores(const Lanes& lanes, const RouterShape& s
   lanes_sync(lanes);
 }
 
-/// The sum of the two best values of a group.
+/// By what a group is chosen: the sum of its two best values, or the best one.
 template <class Value>
-STRATA_HD float two_best(std::int64_t first, std::int64_t length, const Value& value) {
+STRATA_HD float group_score(const RouterRule& rule, std::int64_t first, std::int64_t length,
+                            const Value& value) {
   RouterKey best = kNoKey, second = kNoKey;
   for (std::int64_t i = first; i < first + length; ++i) {
     const RouterKey key = router_key(value(i), i);
@@ -109,6 +110,7 @@ STRATA_HD float two_best(std::int64_t first, std::int64_t length, const Value& v
       second = key;
     }
   }
+  if (rule.by_best) return value(index_of_key(best));
   return value(index_of_key(best)) + value(index_of_key(second));
 }
 
@@ -131,7 +133,7 @@ STRATA_DEVICE_INLINE void route_token(const Lanes& lanes, const RouterShape& sha
   const std::int64_t length = shape.group_length();
   if (shape.has_groups()) {
     lanes.for_each(rule.groups,
-                   [&](std::int64_t g) { space.groups[g] = two_best(g * length, length, choice); });
+                   [&](std::int64_t g) { space.groups[g] = group_score(rule, g * length, length, choice); });
     lanes_sync(lanes);
     smallest = kAboveAllKeys;
     for (std::int32_t i = 0; i < rule.top_groups; ++i)

@@ -10,6 +10,7 @@
 #include <strata/runtime/assert.h>
 #include <strata/runtime/rng.h>
 
+#include "engine/execute/mixer_reference.h"
 #include "support/reference/mixture.h"
 #include "support/reference_ops.h"
 
@@ -231,7 +232,7 @@ class ForwardReference {
     return true;
   }
   void run(const Instr& instr, std::vector<Vec>& values) const {
-    if (run_experts(instr, values)) return;
+    if (run_experts(instr, values) || MixerReference(program_, instr, values).run()) return;
     const auto in = [&](std::size_t i) -> const Vec& {
       return values[static_cast<std::size_t>(instr.in[i])];
     };

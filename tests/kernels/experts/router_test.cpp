@@ -57,6 +57,7 @@ std::vector<RouterProblem> router_problems() {
           {"single_expert", 5, 1, 1, {.score = Score::sigmoid}},
           {"sigmoid_bias", 70, 128, 6, {Score::sigmoid, true, 1e-20f, 2.5f}, true},
           {"groups", 70, 64, 8, {Score::sigmoid, true, 1e-20f, 2.5f, 8, 4}, true},
+          {"best_of_group", 70, 64, 6, {Score::softmax, false, 0, 2.5f, 8, 3, true}},
           {"pairs", 70, 32, 4, {Score::softmax, false, 0, 1, 16, 2}},
           {"largest", 3, 1024, 10, {.renormalize = true}}};
 }

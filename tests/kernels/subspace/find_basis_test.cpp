@@ -16,10 +16,10 @@ using test::Values;
 using ::testing::HasSubstr;
 
 // Tall, wide and square; one vector; the full rank; more vectors than a tile.
-const BasisProblem kProblems[] = {{60, 40, 8, SubspaceSide::right},   {40, 60, 8, SubspaceSide::left},
-                                  {33, 33, 1, SubspaceSide::right},   {20, 12, 12, SubspaceSide::right},
-                                  {12, 20, 12, SubspaceSide::left},   {24, 70, 10, SubspaceSide::right},
-                                  {150, 140, 130, SubspaceSide::left}};
+const BasisProblem kBasisProblems[] = {{60, 40, 8, SubspaceSide::right},   {40, 60, 8, SubspaceSide::left},
+                                       {33, 33, 1, SubspaceSide::right},   {20, 12, 12, SubspaceSide::right},
+                                       {12, 20, 12, SubspaceSide::left},   {24, 70, 10, SubspaceSide::right},
+                                       {150, 140, 130, SubspaceSide::left}};
 
 class FindBasisTest : public ::testing::TestWithParam<SvdMethod> {
  protected:
@@ -27,11 +27,11 @@ class FindBasisTest : public ::testing::TestWithParam<SvdMethod> {
     p.method = GetParam();
     return p;
   }
-  static BasisProblem problem(std::size_t i) { return with_method(kProblems[i]); }
+  static BasisProblem problem(std::size_t i) { return with_method(kBasisProblems[i]); }
 };
 
 TEST_P(FindBasisTest, TheBasisIsOrthonormalAndCapturesTheEnergyOfTheLeadingVectors) {
-  for (const BasisProblem& of : kProblems) {
+  for (const BasisProblem& of : kBasisProblems) {
     const BasisProblem p = with_method(of);
     for (const test::Spectrum& spectrum : test::kSpectra) {
       const KnownMatrix m = test::known_matrix(p.rows, p.columns, spectrum.value);
@@ -70,7 +70,7 @@ TEST_P(FindBasisTest, VectorsComeInTheOrderOfTheirEnergies) {
 
 TEST(FindBasisTest, ExactVectorsAreThoseOfTheMatrix) {
   for (const std::size_t i : {0, 1, 5}) {
-    BasisProblem p = kProblems[i];
+    BasisProblem p = kBasisProblems[i];
     p.method = SvdMethod::exact;
     const KnownMatrix m = test::known_matrix(p.rows, p.columns, test::kSpectra[2].value);
     const FoundBasis found = find_basis(p, m.values, p.no_basis());

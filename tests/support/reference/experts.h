@@ -54,7 +54,7 @@ inline std::vector<std::size_t> router_choice(const Vec& logits, const Vec& bias
     const Vec group(choice.begin() + static_cast<std::ptrdiff_t>(g * length),
                     choice.begin() + static_cast<std::ptrdiff_t>((g + 1) * length));
     const auto two = largest(group, 2);
-    sums[g] = group[two[0]] + group[two[1]];
+    sums[g] = rule.by_best ? group[two[0]] : group[two[0]] + group[two[1]];
   }
   for (const std::size_t g : largest(sums, static_cast<std::size_t>(rule.top_groups)))
     for (std::size_t i = g * length; i < (g + 1) * length; ++i) allowed[i] = choice[i];

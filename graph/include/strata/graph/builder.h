@@ -13,6 +13,8 @@ namespace kernels {
 struct RopeFrequencies;
 struct RouterRule;
 struct ExpertGate;
+struct DividedColumns;
+struct LatentHeads;
 }  // namespace kernels
 struct LoraRowsAttrs;
 struct RouterLossAttrs;
@@ -57,6 +59,10 @@ struct LossAndStats {
 /// The k experts of each token and their weights, [T, k].
 struct Routed {
   Value experts, weights;
+};
+/// The columns of a matrix in two.
+struct ColumnParts {
+  Value first, second;
 };
 /// What is added to a loss, [1], and losses that are shown beside it.
 struct AddedLosses {
@@ -150,8 +156,16 @@ class Builder {
   Value lora_rows(Value base, Value x, Value a, Value b, Value adapters, const LoraRowsAttrs& attrs);
   Value gelu(Value x);  ///< tanh approximation
   Value relu(Value x);
-  Value swiglu(Value gate_up);  ///< [T, 2f] -> [T, f]
-  Value geglu(Value gate_up);   ///< like swiglu, with GELU (tanh approximation) as the gate
+  Value swiglu(Value gate_up);              ///< [T, 2f] -> [T, f]
+  Value geglu(Value gate_up);               ///< like swiglu, with GELU (tanh approximation) as the gate
+  Value multiply(Value a, Value b);         ///< by elements
+  Value sigmoid_gate(Value x, Value gate);  ///< x * sigmoid(gate)
+  /// The columns of x [T, all] in two matrices; see kernels/divided_columns.h.
+  ColumnParts divide_columns(Value x, const kernels::DividedColumns& columns);
+  /// Queries, keys and values of latent attention as attention() takes them, and its result without what
+  /// values were padded with; see kernels/latent_heads.h.
+  Value latent_qkv(Value q, Value kv, Value rotated_key, const kernels::LatentHeads& heads);
+  Value trim_heads(Value x, const kernels::LatentHeads& heads);
   Value scale(Value x, float factor);
   /// x / (1 - p) for the elements that are kept by the rows' keys [T, 2] i32; see kernels/adapters/dropout.h.
   Value dropout(Value x, Value keys, float p, std::uint32_t stream);

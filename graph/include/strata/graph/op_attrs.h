@@ -7,6 +7,8 @@
 #include <strata/graph/lora_attrs.h>
 #include <strata/graph/loss_attrs.h>
 #include <strata/kernels/attention_heads.h>
+#include <strata/kernels/divided_columns.h>
+#include <strata/kernels/latent_heads.h>
 #include <strata/kernels/quantized_matrix.h>
 #include <strata/kernels/values/rope_frequencies.h>
 #include <strata/kernels/subspace_method.h>
@@ -82,6 +84,14 @@ struct AttentionAttrs {
 struct SwigluAttrs {
   bool gelu = false;  ///< the gate is GELU instead of SiLU
   friend bool operator==(const SwigluAttrs&, const SwigluAttrs&) = default;
+};
+struct DividedColumnsAttrs {
+  kernels::DividedColumns columns = {};
+  friend bool operator==(const DividedColumnsAttrs&, const DividedColumnsAttrs&) = default;
+};
+struct LatentHeadsAttrs {
+  kernels::LatentHeads heads = {};
+  friend bool operator==(const LatentHeadsAttrs&, const LatentHeadsAttrs&) = default;
 };
 struct ScaleAttrs {
   float factor = 0;

@@ -47,6 +47,15 @@ namespace strata {
   X(softcap, SoftcapAttrs)                                     \
   X(swiglu, SwigluAttrs)                                       \
   X(swiglu_backward, SwigluAttrs)                              \
+  X(latent_qkv, LatentHeadsAttrs)                              \
+  X(latent_qkv_backward, LatentHeadsAttrs)                     \
+  X(trim_heads, LatentHeadsAttrs)                              \
+  X(untrim_heads, LatentHeadsAttrs)                            \
+  X(multiply, NoAttrs)                                         \
+  X(sigmoid_gate, NoAttrs)                                     \
+  X(sigmoid_gate_backward, NoAttrs)                            \
+  X(divide_columns, DividedColumnsAttrs)                       \
+  X(unite_columns, DividedColumnsAttrs)                        \
   X(rmsnorm, RmsnormAttrs)                                     \
   X(rmsnorm_backward, RmsnormAttrs)                            \
   X(add_rmsnorm, RmsnormAttrs)                                 \

@@ -110,16 +110,16 @@ Specs infer_delta(In in, const Attrs& attrs) {
     return mismatch("dy [T, heads d], out and lse in f32", in);
   return std::vector<OutputSpec>{{"stats", {2, in[2]->shape.dim(0)}}};
 }
-TensorView row_of(const TensorView& stats, std::int64_t row) {
+TensorView stat_row(const TensorView& stats, std::int64_t row) {
   const std::int64_t n = stats.shape.dim(1);
   return {stats.data + static_cast<std::size_t>(row * n) * sizeof(float), Shape{n}, DType::f32};
 }
 Status launch_delta(const OpCall& c, Backend& backend, Stream& stream) {
   const auto& a = c.attrs.as<AttentionAttrs>();
-  const TensorView lse = row_of(c.out[0], 0);
+  const TensorView lse = stat_row(c.out[0], 0);
   STRATA_TRY(backend.copy_async({lse.data, lse.bytes()}, {c.in[2].data, c.in[2].bytes()}, stream));
   return kernels::attention_delta_async(
-      backend, stream, {c.in[1], c.in[0], row_of(c.out[0], 1), a.heads, a.queries.tokens(a.seq)});
+      backend, stream, {c.in[1], c.in[0], stat_row(c.out[0], 1), a.heads, a.queries.tokens(a.seq)});
 }
 
 Specs infer_backward(In in, const Attrs& attrs) {
@@ -133,7 +133,7 @@ Status launch_backward(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::attention_backward_async(backend, stream,
                                            {.qkv = c.in[0],
                                             .out = c.in[3],  // not read, as delta is given
-                                            .lse = row_of(c.in[2], 0),
+                                            .lse = stat_row(c.in[2], 0),
                                             .dout = c.in[3],
                                             .doc_start = or_none(c.in[4]),
                                             .dqkv = c.out[0],
@@ -141,7 +141,7 @@ Status launch_backward(const OpCall& c, Backend& backend, Stream& stream) {
                                             .workspace = as_workspace(c.out[2]),
                                             .kv = c.in[1],
                                             .dkv = c.out[1],
-                                            .delta = row_of(c.in[2], 1)});
+                                            .delta = stat_row(c.in[2], 1)});
 }
 
 }  // namespace

@@ -60,6 +60,26 @@ struct SwigluBackwardArgs {
 Status swiglu_backward_async(Backend& backend, Stream& stream, const SwigluBackwardArgs& args);
 void swiglu_backward_host(const SwigluBackwardArgs& args, ThreadPool& pool);
 
+/// y = x * sigmoid(gate).
+struct SigmoidGateForwardArgs {
+  TensorView x;
+  TensorView gate;
+  TensorView y;  ///< written
+};
+Status sigmoid_gate_forward_async(Backend& backend, Stream& stream, const SigmoidGateForwardArgs& args);
+void sigmoid_gate_forward_host(const SigmoidGateForwardArgs& args, ThreadPool& pool);
+
+/// dx = dy * sigmoid(gate), dgate = dy * x * sigmoid'(gate).
+struct SigmoidGateBackwardArgs {
+  TensorView x;
+  TensorView gate;
+  TensorView dy;
+  TensorView dx;     ///< written; may be x or dy
+  TensorView dgate;  ///< written; may be gate, and no other operand
+};
+Status sigmoid_gate_backward_async(Backend& backend, Stream& stream, const SigmoidGateBackwardArgs& args);
+void sigmoid_gate_backward_host(const SigmoidGateBackwardArgs& args, ThreadPool& pool);
+
 /// y = a + b.
 struct AddArgs {
   TensorView a;
@@ -68,6 +88,15 @@ struct AddArgs {
 };
 Status add_async(Backend& backend, Stream& stream, const AddArgs& args);
 void add_host(const AddArgs& args, ThreadPool& pool);
+
+/// y = a * b.
+struct MultiplyArgs {
+  TensorView a;
+  TensorView b;
+  TensorView y;  ///< written
+};
+Status multiply_async(Backend& backend, Stream& stream, const MultiplyArgs& args);
+void multiply_host(const MultiplyArgs& args, ThreadPool& pool);
 
 /// y = factor * x.
 struct ScaleArgs {

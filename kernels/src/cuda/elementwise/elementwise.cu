@@ -62,6 +62,18 @@ struct ReluBackward {
     return detail::stored_relu_backward(x, dy);
   }
 };
+struct SigmoidGate {
+  template <class T>
+  __device__ T operator()(T x, T gate) const {
+    return detail::stored_sigmoid_gate(x, gate);
+  }
+};
+struct Multiply {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return detail::stored_product(a, b);
+  }
+};
 struct Add {
   template <class T>
   __device__ T operator()(T a, T b) const {
@@ -113,6 +125,16 @@ Status map(Stream& stream, const TensorView& a, const TensorView& b, const Tenso
   });
 }
 
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    sigmoid_gate_back(const T* x, const T* gate, const T* dy, T* dx, T* dgate, std::int64_t n) {
+  const std::int64_t i = thread_index();
+  if (i >= n) return;
+  const auto d = detail::stored_sigmoid_gate_backward(x[i], gate[i], dy[i]);
+  dx[i] = d.x;
+  dgate[i] = d.gate;
+}
+
 // The grid has the parts of a row in x, and rows in y, of which a block has several if there are many.
 template <int kN, class T>
 __global__ void __launch_bounds__(kThreads) gate(const T* gate_up, T* y, bool gelu, int rows, int f) {
@@ -150,6 +172,21 @@ Status relu_forward(Backend&, Stream& stream, const ReluForwardArgs& a) {
 }
 Status relu_backward(Backend&, Stream& stream, const ReluBackwardArgs& a) {
   return map(stream, a.x, a.dy, a.dx, ReluBackward{});
+}
+Status sigmoid_gate_forward(Backend&, Stream& stream, const SigmoidGateForwardArgs& a) {
+  return map(stream, a.x, a.gate, a.y, SigmoidGate{});
+}
+Status sigmoid_gate_backward(Backend&, Stream& stream, const SigmoidGateBackwardArgs& a) {
+  const std::int64_t n = a.x.n_elems();
+  if (n == 0) return Status::ok();
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    sigmoid_gate_back<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(
+        a.x.as<T>(), a.gate.as<T>(), a.dy.as<T>(), a.dx.as<T>(), a.dgate.as<T>(), n);
+  });
+}
+Status multiply(Backend&, Stream& stream, const MultiplyArgs& a) {
+  return map(stream, a.a, a.b, a.y, Multiply{});
 }
 Status add(Backend&, Stream& stream, const AddArgs& a) { return map(stream, a.a, a.b, a.y, Add{}); }
 

@@ -18,6 +18,7 @@ struct RouterRule {
   /// The experts are `groups` runs of equal length; only those of the `top_groups` with the largest sum of
   /// their two best s + bias can be chosen.
   std::int32_t groups = 1, top_groups = 1;
+  bool by_best = false;  ///< ... with the best one, not the sum of two (DeepSeek-V2)
   friend bool operator==(const RouterRule&, const RouterRule&) = default;
 };
 
