@@ -24,7 +24,7 @@ Value Builder::param(std::string name, Shape shape, const ParamOptions& options)
     return {};
   }
   const auto index = static_cast<std::int32_t>(program_.params.size());
-  const DType dtype = options.is_f32_state ? DType::f32 : compute_;
+  const DType dtype = options.is_f32_state || options.is_f32 ? DType::f32 : compute_;
   const ValueId id = program_.add_value({name, shape, dtype, ValueKind::param, index});
   program_.params.push_back({.name = std::move(name),
                              .shape = shape,
@@ -48,14 +48,14 @@ Value Builder::input(std::string name, Shape shape, DType dtype) {
   return {id};
 }
 
-Value Builder::state(std::string name, Shape shape) {
+Value Builder::state(std::string name, Shape shape, DType dtype) {
   if (!error_.is_ok()) return {};
   if (shape.n_elems() <= 0 || program_.find(name) != kNoValue) {
     error_ = Status::error(
         Code::invalid, str("state ", name, " of shape ", to_string(shape), " is empty or declared twice"));
     return {};
   }
-  const ValueId id = program_.add_value({std::move(name), shape, compute_, ValueKind::state, -1});
+  const ValueId id = program_.add_value({std::move(name), shape, dtype, ValueKind::state, -1});
   program_.states.push_back(id);
   return {id};
 }

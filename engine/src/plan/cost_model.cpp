@@ -120,6 +120,9 @@ double instruction_s(const LoweredInstr& instr, double flops, const MachineProfi
   } else if (kind == OpKind::attention || kind == OpKind::attention_backward) {
     const bool backward = kind == OpKind::attention_backward;
     seconds = std::max(seconds, flops / attention_rate(instr, backward, profile));
+  } else if (kind == OpKind::recurrent) {
+    constexpr double kChunkRows = 64;
+    seconds = std::max(seconds, flops / profile.gemm_flops_per_s(DType::f32, kChunkRows));
   }
   return std::max(seconds, profile.launch_s);
 }

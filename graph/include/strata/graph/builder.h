@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <utility>
 
 #include <strata/graph/program.h>
 #include <strata/kernels/align/log_prob_scaling.h>
@@ -15,6 +16,7 @@ struct RouterRule;
 struct ExpertGate;
 struct DividedColumns;
 struct LatentHeads;
+struct DeltaHeads;
 }  // namespace kernels
 struct LoraRowsAttrs;
 struct RouterLossAttrs;
@@ -32,6 +34,8 @@ struct ParamOptions {
   /// It is f32 whatever the dtype of the program is, does not train, and is part of every checkpoint, since a
   /// run may set it (RouterRule's bias of the choice).
   bool is_f32_state = false;
+  /// It is f32 whatever the dtype of the program is, and trains like any other (rates of decay).
+  bool is_f32 = false;
 };
 
 /// Number of query heads, and of the key/value heads that they share.
@@ -73,6 +77,11 @@ struct RoutedRows {
   Value offsets, source, position;
 };
 
+/// What a token does to the states of the delta rule, [T, value heads] f32: log decays and rates of writing.
+struct DeltaGates {
+  Value g, beta;
+};
+
 /// Operands of losses; kernels/align/ describes them and the statistics of each loss.
 struct PolicyLossOperands {
   Value log_probs, old_log_probs, advantages, weights, ref_log_probs, divisor;
@@ -97,7 +106,8 @@ class Builder {
   Value param(std::string name, Shape shape, const ParamOptions& options);
   Value input(std::string name, Shape shape, DType dtype);
   /// A tensor in the dtype of the recording that persists from one run of the program to the next.
-  Value state(std::string name, Shape shape);
+  Value state(std::string name, Shape shape) { return state(std::move(name), shape, compute_); }
+  Value state(std::string name, Shape shape, DType dtype);
   /// The instructions that follow belong to region `name`. `recompute` marks a block whose forward may run
   /// again in backward.
   void region(std::string name, bool recompute);
@@ -188,6 +198,23 @@ class Builder {
   /// written to the states keys and values [sequences, kv_heads, capacity, d].
   Value cached_attention(Value qkv, Value positions, Value slots, Value keys, Value values, Heads heads,
                          const ScoreOptions& scores = {}, Value sinks = {});
+  /// A convolution of each channel of x [T, C] over the rows of its document, with weights [C, taps], and
+  /// SiLU of it on request; see kernels/recurrent/causal_conv.h. The second is for rows of sequences `slots`
+  /// [R] i32 at `positions` [R] i32, whose last rows are in the state `kept` [sequences, taps - 1, C].
+  Value causal_conv(Value x, Value weight, Value bias, int seq, bool silu, Value doc_start = {});
+  Value cached_causal_conv(Value x, Value weight, Value bias, Value positions, Value slots, Value kept,
+                           bool silu);
+  /// The gates of the delta rule from rows b | a [T, 2 value heads], and rates and biases [value heads] f32.
+  DeltaGates delta_gates(Value ba, Value a_log, Value dt_bias);
+  /// The gated delta rule: rows q | k | v [T, heads.qkv_width()] -> [T, value_heads value_dim]; see
+  /// kernels/recurrent/delta_rule.h. The second is for rows of sequences as above, whose states are
+  /// `kept` [sequences, key_heads, kernels::delta_state_elems(heads)] f32.
+  Value delta_rule(Value qkv, const DeltaGates& gates, const kernels::DeltaHeads& heads,
+                   Value doc_start = {});
+  Value cached_delta_rule(Value qkv, const DeltaGates& gates, Value positions, Value slots, Value kept,
+                          const kernels::DeltaHeads& heads);
+  /// RMSNorm of every head of x [T, heads n] with a weight [n], times SiLU of z [T, heads n].
+  Value gated_rmsnorm(Value x, Value z, Value weight, float eps);
   /// Gathers rows: x [R, h], `rows` [N] i32 -> [N, h].
   Value select_rows(Value x, Value rows);
   Value add(Value a, Value b);

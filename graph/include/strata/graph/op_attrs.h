@@ -6,6 +6,7 @@
 #include <strata/graph/gemm_attrs.h>
 #include <strata/graph/lora_attrs.h>
 #include <strata/graph/loss_attrs.h>
+#include <strata/graph/recurrent_attrs.h>
 #include <strata/kernels/attention_heads.h>
 #include <strata/kernels/divided_columns.h>
 #include <strata/kernels/latent_heads.h>

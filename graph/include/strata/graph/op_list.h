@@ -117,6 +117,16 @@ namespace strata {
   X(expert_bias, NoAttrs)                                      \
   X(expert_bias_backward, NoAttrs)                             \
   X(expert_bias_backward_weights, NoAttrs)                     \
+  X(causal_conv, CausalConvAttrs)                              \
+  X(causal_conv_backward, CausalConvAttrs)                     \
+  X(cached_causal_conv, CausalConvAttrs)                       \
+  X(delta_gates, NoAttrs)                                      \
+  X(delta_gates_backward, NoAttrs)                             \
+  X(delta_rule, DeltaRuleAttrs)                                \
+  X(delta_rule_backward, DeltaRuleAttrs)                       \
+  X(cached_delta_rule, DeltaRuleAttrs)                         \
+  X(gated_rmsnorm, GatedRmsnormAttrs)                          \
+  X(gated_rmsnorm_backward, GatedRmsnormAttrs)                 \
   X(fp8_cast, Fp8CastAttrs)                                    \
   X(fp8_gemm, Fp8GemmAttrs)                                    \
   X(accumulate, NoAttrs)                                       \

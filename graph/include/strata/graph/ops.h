@@ -36,7 +36,8 @@ enum class OpKind : std::uint8_t {
   expert_gemm,  ///< GEMMs of experts; its weights, or their gradients, are [E, N, K]
   attention,
   attention_backward,
-  move,  ///< computes nothing and has no kernel: the executor copies the value to another kind of memory
+  recurrent,  ///< small products in f32, chunk by chunk
+  move,       ///< computes nothing and has no kernel: the executor copies the value to another kind of memory
   collective,  ///< exchanged among ranks by the executor; its attributes are CollectiveAttrs
   message,     ///< sent from one rank to another one by the executor; its attributes are MessageAttrs
 };

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/kernels/values/delta_heads.h>
+
+// The attributes of the recurrent ops; op_list.h states which op has which.
+
+namespace strata {
+
+struct CausalConvAttrs {
+  std::int32_t seq = 0;  ///< rows of a sequence; 0 for rows that name their sequences
+  bool silu = false;     ///< the result goes through it
+  friend bool operator==(const CausalConvAttrs&, const CausalConvAttrs&) = default;
+};
+struct DeltaRuleAttrs {
+  kernels::DeltaHeads heads = {};
+  friend bool operator==(const DeltaRuleAttrs&, const DeltaRuleAttrs&) = default;
+};
+struct GatedRmsnormAttrs {
+  float eps = 0;
+  friend bool operator==(const GatedRmsnormAttrs&, const GatedRmsnormAttrs&) = default;
+};
+
+}  // namespace strata
