@@ -57,7 +57,7 @@ void check_rows(dispatch::Check& check, const Args& a, std::int64_t rows) {
       .rows("beta", a.beta, DType::f32, rows, h.value_heads);
 }
 template <class Args>
-void check_sequences(dispatch::Check& check, const Args& a, std::int64_t rows) {
+void check_delta_sequences(dispatch::Check& check, const Args& a, std::int64_t rows) {
   check_rows(check, a, rows);
   check
       .require(a.heads.seq >= 1 && rows % std::max(a.heads.seq, 1) == 0, rows, " rows in sequences of ",
@@ -120,7 +120,7 @@ std::size_t cached_delta_rule_workspace_bytes(const DeltaHeads& heads) noexcept 
 Status delta_rule_forward_async(Backend& backend, Stream& stream, const DeltaRuleForwardArgs& a) {
   const std::int64_t rows = dispatch::row_count(a.qkv);
   dispatch::Check check("delta_rule_forward", "qkv", a.qkv);
-  check_sequences(check, a, rows);
+  check_delta_sequences(check, a, rows);
   const std::int64_t sequences = a.heads.seq > 0 ? rows / a.heads.seq : 0,
                      states = sequences * a.heads.value_heads * a.heads.key_dim * a.heads.value_dim;
   STRATA_TRY(check.rows("out", a.out, rows, a.heads.out_width())
@@ -134,7 +134,7 @@ Status delta_rule_forward_async(Backend& backend, Stream& stream, const DeltaRul
 Status delta_rule_backward_async(Backend& backend, Stream& stream, const DeltaRuleBackwardArgs& a) {
   const std::int64_t rows = dispatch::row_count(a.qkv);
   dispatch::Check check("delta_rule_backward", "qkv", a.qkv);
-  check_sequences(check, a, rows);
+  check_delta_sequences(check, a, rows);
   STRATA_TRY(check.rows("dout", a.dout, rows, a.heads.out_width())
                  .rows("dqkv", a.dqkv, rows, a.heads.qkv_width())
                  .rows("dg", a.dg, DType::f32, rows, a.heads.value_heads)
