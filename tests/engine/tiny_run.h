@@ -36,7 +36,7 @@ inline DecoderConfig tiny_of_family(std::string_view family) {
   config.layers = 2;
   config.hidden = 32;
   config.heads = 4;
-  config.kv_heads = config.norm == DecoderConfig::Norm::rms ? 2 : 4;
+  config.kv_heads = family_limits(family).grouped_queries ? 2 : 4;
   if (family == "qwen3" || family == "gemma3_text") config.head_dim = 12;  // wider than hidden / heads
   config.ffn = 48;
   config.vocab = 50;
@@ -46,6 +46,7 @@ inline DecoderConfig tiny_of_family(std::string_view family) {
   if (config.no_rope_every > 0) config.no_rope_every = 2;
   if (config.score_softcap > 0) config.score_softcap = config.logit_softcap = 2;
   config.frequencies = {.theta = config.frequencies.theta};  // the reference in f64 scales none
+  if (config.attention_every > 1) config.attention_every = 2;  // one layer of each kind
   set_tiny_experts(config);
   return config;
 }

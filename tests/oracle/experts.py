@@ -146,6 +146,14 @@ class GroupedMixture(Mixture):
         self.best_groups = config.get("topk_group", 1)
         self.router_aux = 0.0  # transformers has no such loss of these families
 
+    def scores(self, w, router, logits):
+        """What weighs the experts of a token, and by what they are chosen."""
+        scores = torch.sigmoid(logits)
+        return scores, scores + w[router + "e_score_correction_bias"].to(scores.dtype)
+
+    def score_of_group(self, grouped):
+        return grouped.topk(2, -1)[0].sum(-1)
+
     def shapes(self):
         return super().shapes() | {f"layers.{n}.{self.router}.e_score_correction_bias": (self.n_experts,) for n in self.mixtures}
 
@@ -161,7 +169,7 @@ class GroupedMixture(Mixture):
         return torch.stack([self.short_of_groups(*seen) / seen[0].std() for seen in zip(self._grouped, self.choices(), strict=True)]).detach()
 
     def short_of_groups(self, grouped, experts):
-        of_groups = grouped.topk(2, -1)[0].sum(-1)
+        of_groups = self.score_of_group(grouped)
         least, ways = of_groups.topk(self.best_groups, -1)[0][..., -1], []
         for groups in itertools.combinations(range(self.groups), self.best_groups):
             others = torch.tensor([group not in groups for group in range(self.groups)])
@@ -172,10 +180,10 @@ class GroupedMixture(Mixture):
     def expert_weights(self, w, layer, x):
         high, router = upcast_dtype(x.dtype), f"{layer}{self.router}."
         logits = F.linear(x.to(high), w[router + "weight"].to(high))
-        scores = torch.sigmoid(logits)
-        grouped = (scores + w[router + "e_score_correction_bias"].to(high)).unflatten(-1, (self.groups, -1))
+        scores, of_choice = self.scores(w, router, logits)
+        grouped = of_choice.unflatten(-1, (self.groups, -1))
         self._grouped.append(grouped)
-        kept = torch.zeros_like(grouped[..., 0]).scatter(-1, grouped.topk(2, -1)[0].sum(-1).topk(self.best_groups, -1)[1], 1.0)
+        kept = torch.zeros_like(grouped[..., 0]).scatter(-1, self.score_of_group(grouped).topk(self.best_groups, -1)[1], 1.0)
         chosen = self.choose(grouped.masked_fill(kept[..., None] == 0, -math.inf).flatten(-2))
         best = scores.gather(-1, chosen)
         if self.renormalize:

@@ -12,6 +12,7 @@ import torch
 
 from base_families import Bloom, Glm, Glm4, Gpt2, Llama, Opt, Qwen2, Qwen3
 from experts import GroupedMixture, Mixture
+from hybrid import DeepSeekV2, DeepSeekV3, Glm4MoeLite, Lfm2, Qwen3Next, Qwen35, Qwen35Moe
 from layers import Rope, Unsupported, gelu_tanh, upcast_dtype
 
 
@@ -361,7 +362,9 @@ FAMILIES |= {"qwen2": Qwen2, "qwen3": Qwen3, "glm": Glm, "glm4": Glm4, "mistral"
 FAMILIES |= {"phi3": Phi3, "smollm3": SmolLm3, "gemma2": Gemma2, "gemma3_text": Gemma3, "granite": Granite}
 FAMILIES |= {"olmo3": Olmo3, "ministral3": Ministral3, "seed_oss": SeedOss, "exaone4": Exaone4, "hunyuan_v1_dense": HunyuanDense}
 FAMILIES |= {"qwen2_moe": Qwen2Moe, "qwen3_moe": Qwen3Moe, "olmoe": Olmoe, "mixtral": Mixtral}
-FAMILIES |= {"glm4_moe": Glm4Moe, "gpt_oss": GptOss}
+FAMILIES |= {"glm4_moe": Glm4Moe, "gpt_oss": GptOss, "qwen3_5_text": Qwen35}
+FAMILIES |= {"qwen3_5_moe_text": Qwen35Moe, "qwen3_next": Qwen3Next, "lfm2": Lfm2}
+FAMILIES |= {"deepseek_v2": DeepSeekV2, "deepseek_v3": DeepSeekV3, "glm4_moe_lite": Glm4MoeLite}
 
 
 def family_of(config):

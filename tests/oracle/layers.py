@@ -51,12 +51,12 @@ def attention(q, k, v, rows, bias=None, window=None, cap=None, scalar=None, sink
     scores = soft_cap(scores, cap)
     if bias is not None:
         scores = scores + bias
-    batch, heads, seq, head_dim = q.shape
+    batch, _, seq, _ = q.shape
     scores = scores.masked_fill(~rows.seen_within(window)[:, None], -math.inf)
     if sinks is not None:
         scores = torch.cat((scores, sinks.to(high)[None, :, None, None].expand(batch, -1, seq, 1)), -1)
     shares = scores.softmax(-1)[..., :seq].to(v.dtype)
-    return (shares @ v).transpose(1, 2).reshape(batch, seq, heads * head_dim)
+    return (shares @ v).transpose(1, 2).reshape(batch, seq, -1)
 
 
 class Rows:

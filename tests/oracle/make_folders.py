@@ -73,6 +73,24 @@ def experts(model_type, name, **more):
     return llama_like(model_type, name, num_experts_per_tok=2, output_router_logits=False) | more
 
 
+def hybrid(model_type, name, **more):
+    return llama_like(model_type, name, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=8,
+                      linear_conv_kernel_dim=4, partial_rotary_factor=0.25, attention_bias=False) | more  # fmt: skip
+
+
+def short_conv(model_type, name, **more):
+    base = llama_like(model_type, name, norm_eps=1e-3, conv_bias=False, conv_L_cache=3, block_auto_adjust_ff_dim=False, tie_word_embeddings=True)
+    for key in ("rms_norm_eps", "hidden_act"):
+        del base[key]
+    return base | more
+
+
+def latent(model_type, name, **more):
+    return llama_like(model_type, name, num_key_value_heads=4, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=24,
+                      n_shared_experts=1, first_k_dense_replace=1, q_lora_rank=28, kv_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8,
+                      v_head_dim=16, num_nextn_predict_layers=0, attention_bias=False) | more  # fmt: skip
+
+
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32, beta_fast=4.0, beta_slow=1.0)
 # 8 wavelengths, with 32 original positions: one below 32 / 4 stays, those above 32 are scaled, one between is
 # blended.
@@ -181,6 +199,26 @@ CASES = [
                                     layer_types=["full_attention", "sliding_attention", "sliding_attention"], attention_bias=False,
                                     head_dim=16, swiglu_limit=2.5, swiglu_alpha=1.25, rope_scaling={"rope_type": "default"}, output_router_logits=True,
                                     router_aux_loss_coef=0.4, router_z_loss_coef=0.1), shards=2),
+    Case("qwen3_5", hybrid("qwen3_5_text", "Qwen3_5", head_dim=16, layer_types=["linear_attention"] * 2 + ["full_attention"]), saved=True),
+    Case("qwen3_5-wide", hybrid("qwen3_5_text", "Qwen3_5", head_dim=24, num_hidden_layers=4, tie_word_embeddings=True, attention_bias=True,
+                                linear_num_key_heads=3, linear_num_value_heads=3, linear_value_head_dim=20, linear_conv_kernel_dim=3,
+                                partial_rotary_factor=0.5), dtype="BF16", shards=2),
+    Case("qwen3_5_moe", hybrid("qwen3_5_moe_text", "Qwen3_5Moe", head_dim=16, layer_types=["linear_attention", "full_attention"], num_hidden_layers=2,
+                               num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=32), saved=True),
+    Case("qwen3_next", hybrid("qwen3_next", "Qwen3Next", head_dim=16, layer_types=["linear_attention", "full_attention", "linear_attention"],
+                              num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=32, mlp_only_layers=[1]), saved=True),
+    Case("lfm2", short_conv("lfm2", "Lfm2", layer_types=["conv", "full_attention", "conv"]), saved=True),
+    Case("lfm2-biased", short_conv("lfm2", "Lfm2", full_attn_idxs=[1], conv_bias=True, conv_L_cache=4, block_ff_dim=96, block_multiple_of=16,
+                                   block_auto_adjust_ff_dim=True, block_ffn_dim_multiplier=1.25, tie_embedding=False), dtype="BF16", shards=2),
+    Case("deepseek_v3", latent("deepseek_v3", "DeepseekV3", n_group=3, topk_group=2, routed_scaling_factor=1.75, n_shared_experts=2,
+                               rope_scaling=YARN | dict(mscale=1.0, mscale_all_dim=1.0)), saved=True),
+    Case("deepseek_v3-halves", latent("deepseek_v3", "DeepseekV3", n_group=1, topk_group=1, q_lora_rank=None, rope_interleave=False,
+                                      attention_bias=True, norm_topk_prob=False), shards=2),
+    Case("deepseek_v2", latent("deepseek_v2", "DeepseekV2", n_group=3, topk_group=2, topk_method="group_limited_greedy",
+                               routed_scaling_factor=2.5, n_shared_experts=2, rope_scaling=YARN | dict(mscale=0.7, mscale_all_dim=0.9)), saved=True),
+    Case("deepseek_v2-lite", latent("deepseek_v2", "DeepseekV2", topk_method="greedy", q_lora_rank=None, v_head_dim=20), dtype="BF16"),
+    Case("glm4_moe_lite", latent("glm4_moe_lite", "Glm4MoeLite", n_group=1, topk_group=1, mlp_layer_types=["dense", "sparse", "sparse"],
+                                 v_head_dim=16), saved=True),
 ]  # fmt: skip
 
 
@@ -193,11 +231,14 @@ def is_norm(name):
 def random_weights(shapes, case, seed):
     rng = np.random.default_rng([seed, zlib.crc32(case.name.encode())])
     weights = {}
-    offset = 1 if case.config["model_type"].startswith("gemma") else 0  # Gemma stores norm weights around 0
+    around_0 = case.config["model_type"].startswith(("gemma", "qwen3_5", "qwen3_next"))  # they store most norm weights so
     for name, shape in shapes.items():
         noise = rng.standard_normal(shape, dtype=np.float32)
         if is_norm(name):
+            offset = around_0 and ".linear_attn." not in name
             weights[name] = 0.2 * noise + (1 - offset if name.endswith(".weight") else 0)
+        elif name.endswith(("A_log", "dt_bias")):  # a state keeps from nearly all to nearly nothing of itself
+            weights[name] = noise - 1
         elif name.endswith(".bias"):
             weights[name] = 0.2 * noise
             # A ReLU unit that is rarely on has gradients that appear and vanish with rounding, and Adam makes

@@ -121,7 +121,7 @@ void check_experts(const DecoderConfig& c, DecoderProblems& problems) {
                 str("model.experts is ", e.n, ", but the MLPs of ", c.family, " have no gate"));
   problems.need(c.layers < 1 || c.layers > kMaxLayers || std::ssize(e.layers) == c.layers,
                 str("experts have ", e.layers.size(), " layers, but the model has ", c.layers));
-  const auto& [score, renormalize, eps, scale, groups, top_groups] = e.rule;
+  const auto& [score, renormalize, eps, scale, groups, top_groups, by_best] = e.rule;
   problems.need(groups >= 1 && divides(groups, e.n) && top_groups >= 1 && top_groups <= groups,
                 str("a router with ", top_groups, " of ", groups, " groups of ", e.n, " experts"));
   problems.need(groups < 1 || !divides(groups, e.n) || e.per_token <= top_groups * (e.n / groups),
@@ -130,6 +130,55 @@ void check_experts(const DecoderConfig& c, DecoderProblems& problems) {
   problems.need(e.gate_limit >= 0 && (e.gate_limit == 0 || e.gate_alpha > 0),
                 str("a gate with a limit of ", e.gate_limit, " and an alpha of ", e.gate_alpha));
   problems.need(eps >= 0 && scale > 0, str("a router with an eps of ", eps, " and a scale of ", scale));
+}
+
+void check_short_conv(const DecoderConfig& c, DecoderProblems& problems) {
+  const bool any = std::count(c.mixers.begin(), c.mixers.end(), Mixer::short_conv) > 0;
+  const FamilyLimits limits = family_limits(c.family);
+  problems.need(limits.short_conv || !any || limits.title.empty(),
+                str("a layer is a short convolution, which ", limits.title, " does not have"));
+  problems.need((!any && c.conv_taps == 0) || (c.conv_taps >= 2 && c.conv_taps <= 8),
+                str("short convolutions have ", c.conv_taps, " taps; they must have 2 to 8"));
+}
+
+void check_latent(const DecoderConfig& c, DecoderProblems& problems) {
+  const LatentConfig& l = c.latent;
+  if (l.kv_rank == 0) return;
+  const auto within = [](std::int64_t n) { return n >= 1 && n <= kMaxWidth; };
+  problems.need(within(l.kv_rank) && l.q_rank <= kMaxWidth,
+                str("latent attention has ranks of ", l.q_rank, " and ", l.kv_rank, "; they may be at most ",
+                    kMaxWidth, ", and the second at least 1"));
+  problems.need(
+      within(l.plain) && within(l.rotated) && l.rotated % 2 == 0 && within(l.value) &&
+          l.value <= l.plain + l.rotated,
+      str("heads of latent attention have ", l.plain, " and ", l.rotated, " elements, and values of ",
+          l.value, "; each must be at least 1, the second even, and values no longer than both together"));
+  problems.need(c.head_dim == l.plain + l.rotated && c.rotary_dim == l.rotated && c.kv_heads == c.heads,
+                str("model.head_dim is ", c.head_dim, " and model.kv_heads ", c.kv_heads,
+                    "; in latent attention they are ", l.plain + l.rotated, " and ", c.heads));
+}
+
+void check_delta(const DecoderConfig& c, DecoderProblems& problems) {
+  const bool any = std::count(c.mixers.begin(), c.mixers.end(), Mixer::delta) > 0;
+  const FamilyLimits limits = family_limits(c.family);
+  problems.need(c.layers < 1 || c.layers > kMaxLayers || std::ssize(c.mixers) == c.layers,
+                str("mixers have ", c.mixers.size(), " layers, but the model has ", c.layers));
+  problems.need(limits.delta || !any || limits.title.empty(),
+                str("a layer is a gated delta net, which ", limits.title, " does not have"));
+  const DeltaConfig& d = c.delta;
+  if (!any && d.taps == 0) return;
+  problems.need(d.taps >= 2 && d.taps <= 8,
+                str("the convolution of gated delta nets has ", d.taps, " taps; it must have 2 to 8"));
+  const auto fits = [](std::int64_t heads, std::int64_t dim) {
+    return heads >= 1 && dim >= 1 && heads <= kMaxWidth / dim;
+  };
+  problems.need(fits(d.key_heads, d.key_dim) && fits(d.value_heads, d.value_dim),
+                str("gated delta nets have ", d.key_heads, " heads of keys of ", d.key_dim, " and ",
+                    d.value_heads, " heads of values of ", d.value_dim,
+                    "; each must be at least 1, and both products at most ", kMaxWidth));
+  problems.need(divides(d.key_heads, d.value_heads),
+                str("gated delta nets have ", d.value_heads, " heads of values and ", d.key_heads,
+                    " of keys; the first must be a multiple of the second"));
 }
 
 }  // namespace
@@ -148,16 +197,47 @@ bool has_softmax_routers(const DecoderConfig& c) {
   return c.experts.n > 0 && c.experts.rule.score == kernels::RouterRule::Score::softmax;
 }
 
+namespace {
+
+// Those of a new model without the key: as wide together as the heads of DeepSeek's are for their width.
+void set_latent_sizes(DecoderConfig& c) {
+  LatentConfig& l = c.latent;
+  const std::int64_t of_head = c.heads > 0 ? std::max<std::int64_t>(c.hidden / c.heads / 2 * 2, 2) : 0;
+  if (l.rotated == 0) l.rotated = std::max<std::int64_t>(of_head / 4 * 2, 2);
+  if (l.plain == 0) l.plain = c.head_dim > l.rotated ? c.head_dim - l.rotated : of_head;
+  if (l.value == 0) l.value = l.plain;
+  if (l.kv_rank == 0) l.kv_rank = 4 * l.plain;
+  if (c.head_dim == 0) c.head_dim = l.plain + l.rotated;
+  if (c.rotary_dim == 0) c.rotary_dim = l.rotated;
+}
+DeltaConfig with_derived_sizes(DeltaConfig d, const DecoderConfig& c) {
+  if (d.key_heads == 0) d.key_heads = c.heads;
+  if (d.value_heads == 0) d.value_heads = 2 * d.key_heads;
+  if (d.key_dim == 0) d.key_dim = c.head_dim / 2;
+  if (d.value_dim == 0) d.value_dim = d.key_dim;
+  return d;
+}
+
+}  // namespace
+
 DecoderConfig with_derived_sizes(DecoderConfig c) {
   if (c.kv_heads == 0) c.kv_heads = c.heads;
+  if (family_limits(c.family).latent) set_latent_sizes(c);
   if (c.head_dim == 0 && c.heads > 0) c.head_dim = c.hidden / c.heads;
   if (c.positions == 0) c.positions = c.seq;
-  if (c.rotary_dim == 0) c.rotary_dim = c.rotary_interleaved || c.rotates_half ? c.head_dim / 2 : c.head_dim;
+  if (c.rotary_dim == 0) c.rotary_dim = c.rotary_interleaved ? c.head_dim / 2 : c.head_dim / c.rotary_divisor;
   if (c.layers < 1 || c.layers > kMaxLayers) return c;  // validate() returns the error
   if (c.rope_layers.empty()) c.rope_layers = but_every(c.no_rope_every, c.layers);
   if (c.experts.n > 0 && c.experts.ffn == 0) c.experts.ffn = c.ffn;
   if (c.experts.n > 0 && c.experts.layers.empty())
     for (std::int64_t i = 0; i < c.layers; ++i) c.experts.layers.push_back(i >= c.experts.dense_layers);
+  if (c.mixers.empty()) {
+    const std::vector<bool> others = but_every(c.attention_every, c.layers);
+    const Mixer of_others = c.conv_taps > 0 ? Mixer::short_conv : Mixer::delta,
+                attention = c.latent.kv_rank > 0 ? Mixer::latent : Mixer::attention;
+    for (const bool other : others) c.mixers.push_back(other ? of_others : attention);
+  }
+  if (c.delta.taps > 0) c.delta = with_derived_sizes(c.delta, c);
   if (c.sliding.empty())
     c.sliding = c.window > 0 ? but_every(c.full_every, c.layers)
                              : std::vector<bool>(static_cast<std::size_t>(c.layers), false);
@@ -175,6 +255,9 @@ Status validate(const DecoderConfig& config) {
   check_decoder_sizes(c, config.head_dim != 0, problems);
   check_decoder_attention(c, problems);
   check_experts(c, problems);
+  check_delta(c, problems);
+  check_short_conv(c, problems);
+  check_latent(c, problems);
   return problems.text.empty() ? Status::ok() : Status::error(Code::invalid, problems.text);
 }
 

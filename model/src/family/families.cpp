@@ -4,6 +4,8 @@
 
 #include <strata/runtime/assert.h>
 
+#include "family/names.h"
+
 namespace strata {
 namespace detail {
 namespace {
@@ -146,10 +148,46 @@ void mixtral(DecoderConfig& c) {
 void glm4_moe(DecoderConfig& c) {
   llama(c);
   c.norm_eps = 1e-5f;
-  c.rotates_half = true;
+  c.rotary_divisor = 2;
   c.experts.rule = {.score = kernels::RouterRule::Score::sigmoid, .renormalize = true, .eps = 1e-20f};
   c.experts.shared_plain = c.experts.choice_bias = true;
   c.experts.dense_layers = 1;
+}
+void qwen3_5(DecoderConfig& c) {
+  qwen3(c);
+  c.norm_offset = 1;
+  c.rotary_divisor = 4;
+  c.output_gate = true;
+  c.delta.taps = 4;
+  c.attention_every = 4;
+}
+void qwen3_5_moe(DecoderConfig& c) {
+  qwen3_5(c);
+  c.experts.shared_gate = true;
+  c.experts.rule.renormalize = true;
+}
+void glm4_moe_lite(DecoderConfig& c) {
+  glm4_moe(c);
+  c.rotary_divisor = 1;
+  c.rotary_interleaved = true;
+}
+void deepseek_v3(DecoderConfig& c) {
+  glm4_moe_lite(c);
+  c.norm_eps = 1e-6f;
+}
+void deepseek_v2(DecoderConfig& c) {
+  deepseek_v3(c);
+  c.experts.rule = {};
+  c.experts.choice_bias = false;
+}
+void lfm2(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1e-5f;
+  c.tied_head = true;
+  c.frequencies.theta = 1e6f;
+  c.qk_norm = DecoderConfig::QkNorm::heads;
+  c.attention_every = 3;
+  c.conv_taps = 3;
 }
 void gpt_oss(DecoderConfig& c) {
   llama(c);
@@ -169,95 +207,6 @@ void gpt_oss(DecoderConfig& c) {
   c.experts.gate_alpha = 1.702f;
   c.experts.only_quantized = true;  // its releases have all other matrices in bf16, and so has a base
 }
-
-// The names of tensors.
-
-// clang-format off
-constexpr HfNames kGpt2 = {
-    .tokens = "transformer.wte", .positions = "transformer.wpe", .layer = "transformer.h.", .attn_norm = "ln_1",
-    .qkv = {"attn.c_attn"}, .attn_out = "attn.c_proj", .mlp_norm = "ln_2", .mlp_in = {"mlp.c_fc"}, .mlp_out = "mlp.c_proj",
-    .final_norm = "transformer.ln_f", .transposed = true};
-constexpr HfNames kOpt = {
-    .tokens = "model.decoder.embed_tokens", .positions = "model.decoder.embed_positions", .layer = "model.decoder.layers.",
-    .attn_norm = "self_attn_layer_norm", .qkv = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
-    .attn_out = "self_attn.out_proj", .mlp_norm = "final_layer_norm", .mlp_in = {"fc1"}, .mlp_out = "fc2",
-    .final_norm = "model.decoder.final_layer_norm"};
-constexpr HfNames kBloom = {
-    .tokens = "transformer.word_embeddings", .embed_norm = "transformer.word_embeddings_layernorm", .layer = "transformer.h.",
-    .attn_norm = "input_layernorm", .qkv = {"self_attention.query_key_value"}, .attn_out = "self_attention.dense",
-    .mlp_norm = "post_attention_layernorm", .mlp_in = {"mlp.dense_h_to_4h"}, .mlp_out = "mlp.dense_4h_to_h",
-    .final_norm = "transformer.ln_f", .qkv_by_head = true};
-constexpr HfNames kLlama = {
-    .tokens = "model.embed_tokens", .layer = "model.layers.", .attn_norm = "input_layernorm",
-    .qkv = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}, .q_norm = "self_attn.q_norm",
-    .k_norm = "self_attn.k_norm", .attn_out = "self_attn.o_proj", .mlp_norm = "post_attention_layernorm",
-    .mlp_in = {"mlp.gate_proj", "mlp.up_proj"}, .mlp_out = "mlp.down_proj", .final_norm = "model.norm"};
-// clang-format on
-constexpr HfNames kGlm = [] {
-  HfNames names = kLlama;
-  names.attn_post_norm = "post_self_attn_layernorm";
-  names.mlp_in = {"mlp.gate_up_proj"};
-  names.mlp_post_norm = "post_mlp_layernorm";
-  return names;
-}();
-constexpr HfNames kPhi3 = [] {
-  HfNames names = kLlama;
-  names.qkv = {"self_attn.qkv_proj"};
-  names.mlp_in = {"mlp.gate_up_proj"};
-  return names;
-}();
-constexpr HfNames kOlmo2 = [] {
-  HfNames names = kLlama;
-  names.attn_post_norm = "post_attention_layernorm";
-  names.mlp_post_norm = "post_feedforward_layernorm";
-  return names;
-}();
-constexpr HfNames kHunyuan = [] {
-  HfNames names = kLlama;
-  names.q_norm = "self_attn.query_layernorm";
-  names.k_norm = "self_attn.key_layernorm";
-  return names;
-}();
-constexpr HfNames kGemma = [] {
-  HfNames names = kOlmo2;
-  names.mlp_norm = "pre_feedforward_layernorm";
-  return names;
-}();
-
-constexpr HfNames kQwenMoe = [] {
-  HfNames names = kLlama;
-  names.router = "mlp.gate";
-  names.experts = "mlp.experts.";
-  names.expert_in = {"gate_proj", "up_proj"};
-  names.expert_out = "down_proj";
-  names.shared_in = {"mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj"};
-  names.shared_out = "mlp.shared_expert.down_proj";
-  names.shared_gate = "mlp.shared_expert_gate";
-  return names;
-}();
-constexpr HfNames kMixtral = [] {
-  HfNames names = kLlama;
-  names.router = "block_sparse_moe.gate";
-  names.experts = "block_sparse_moe.experts.";
-  names.expert_in = {"w1", "w3"};
-  names.expert_out = "w2";
-  return names;
-}();
-constexpr HfNames kGlmMoe = [] {
-  HfNames names = kQwenMoe;
-  names.choice_bias = "mlp.gate.e_score_correction_bias";
-  names.shared_in = {"mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj"};
-  names.shared_out = "mlp.shared_experts.down_proj";
-  names.shared_gate = {};
-  return names;
-}();
-constexpr HfNames kGptOss = [] {
-  HfNames names = kLlama;
-  names.sinks = "self_attn.sinks";
-  names.stacked_router = "mlp.router";
-  names.stacked_transposed = true;
-  return names;
-}();
 
 // clang-format off
 constexpr Family kFamilies[] = {
@@ -348,6 +297,30 @@ constexpr Family kFamilies[] = {
     {.name = "glm4_moe", .change = glm4_moe, .limits = {.title = "GLM-4.5", .experts = true, .scores = false},
      .hf = {.class_name = "Glm4Moe", .names = kGlmMoe, .mlp_bias = HfKey::ignored, .out_bias = false, .rotary_share = 0.5,
             .qk_norm_key = true, .experts = HfExperts::glm},
+     .gguf = {.name = ""}},
+    {.name = "qwen3_5_text", .change = qwen3_5, .limits = {.title = "Qwen3.5", .delta = true},
+     .hf = {.class_name = "Qwen3_5", .names = kQwen35, .mlp_bias = HfKey::ignored, .head_dim = 256, .rotary_share = 0.25, .mixers = HfMixers::delta},
+     .gguf = {.name = ""}},
+    {.name = "qwen3_5_moe_text", .change = qwen3_5_moe, .limits = {.title = "Qwen3.5-MoE", .experts = true, .expert_ffn = false, .delta = true},
+     .hf = {.class_name = "Qwen3_5Moe", .names = kQwen35Moe, .mlp_bias = HfKey::ignored, .head_dim = 256, .rotary_share = 0.25,
+            .mixers = HfMixers::delta, .experts = HfExperts::qwen3_5, .router_aux = 0.001},
+     .gguf = {.name = ""}},
+    {.name = "qwen3_next", .change = qwen3_5_moe, .limits = {.title = "Qwen3-Next", .experts = true, .delta = true},
+     .hf = {.class_name = "Qwen3Next", .names = kQwen3Next, .mlp_bias = HfKey::ignored, .head_dim = 256, .rotary_share = 0.25,
+            .mixers = HfMixers::delta, .experts = HfExperts::qwen, .router_aux = 0.001},
+     .gguf = {.name = ""}},
+    {.name = "deepseek_v2", .change = deepseek_v2, .limits = {.title = "DeepSeek-V2", .grouped_queries = false, .experts = true, .latent = true},
+     .hf = {.class_name = "DeepseekV2", .names = kDeepSeek, .mlp_bias = HfKey::read, .mixers = HfMixers::latent, .experts = HfExperts::deepseek_v2},
+     .gguf = {.name = ""}},
+    {.name = "deepseek_v3", .change = deepseek_v3, .limits = {.title = "DeepSeek-V3", .grouped_queries = false, .experts = true, .latent = true},
+     .hf = {.class_name = "DeepseekV3", .names = kDeepSeek, .mlp_bias = HfKey::ignored, .mixers = HfMixers::latent, .experts = HfExperts::deepseek_v3},
+     .gguf = {.name = ""}},
+    {.name = "glm4_moe_lite", .change = glm4_moe_lite, .limits = {.title = "GLM-4.7-Flash", .grouped_queries = false, .experts = true, .scores = false, .latent = true},
+     .hf = {.class_name = "Glm4MoeLite", .names = kDeepSeek, .mlp_bias = HfKey::ignored, .mixers = HfMixers::latent, .experts = HfExperts::glm_lite},
+     .gguf = {.name = ""}},
+    {.name = "lfm2", .change = lfm2, .limits = {.title = "LFM2", .scores = false, .short_conv = true},
+     .hf = {.class_name = "Lfm2", .names = kLfm2, .attention_bias = HfKey::ignored, .mlp_bias = HfKey::ignored, .norm_eps_key = "norm_eps",
+            .mixers = HfMixers::lfm2},
      .gguf = {.name = ""}},
     {.name = "gpt_oss", .change = gpt_oss, .limits = {.title = "gpt-oss", .experts = true, .expert_ffn = false},
      .hf = {.class_name = "GptOss", .names = kGptOss, .windows = HfWindows::by_pattern, .mlp_bias = HfKey::ignored,

@@ -28,8 +28,17 @@ struct HfNames {
   bool stacked_transposed = false;
   std::array<std::string_view, 2> shared_in = {};  ///< gate and up of the MLP beside the experts
   std::string_view shared_out = {}, shared_gate = {};
-  bool transposed = false;   ///< matrices of the layers are [in, out]
-  bool qkv_by_head = false;  ///< each head has its rows of queries, keys and values next to each other
+  /// The parts of a gated delta net: queries, keys and values, and the gate of its result; the strength of
+  /// writing and the decay of its state for each head.
+  std::array<std::string_view, 2> delta_in = {}, delta_gates = {};
+  std::string_view delta_conv = {}, delta_decay = {}, delta_step = {}, delta_norm = {}, delta_out = {};
+  bool transposed = false;                                  ///< matrices of the layers are [in, out]
+  std::string_view conv_in = {}, conv = {}, conv_out = {};  ///< short convolutions
+  /// Latent attention; queries that are made of the token's row are q_up by another name.
+  std::string_view q_down = {}, q_down_norm = {}, q_up = {}, q = {}, kv_down = {}, kv_down_norm = {},
+                   kv_up = {};
+  bool delta_by_head = false;  ///< each key head has its rows of all parts next to each other
+  bool qkv_by_head = false;    ///< each head has its rows of queries, keys and values next to each other
 };
 
 /// The keys that a config.json has: each kind has a reader in hf/config.cpp and a writer in
@@ -54,7 +63,21 @@ enum class HfExperts : std::uint8_t {
   olmoe,    ///< intermediate_size is that of an expert
   mixtral,  ///< num_local_experts, intermediate_size; chosen scores are always renormalized
   gpt_oss,  ///< the same, and swiglu_limit and swiglu_alpha
-  glm,      ///< n_routed_experts in groups, n_shared_experts, dense layers by first_k_dense_replace
+  qwen3_5,  ///< moe_intermediate_size, all layers; chosen scores are always renormalized; no dense MLP
+  // n_routed_experts in groups, n_shared_experts, dense layers by first_k_dense_replace:
+  deepseek_v2,  ///< groups by topk_method
+  deepseek_v3,
+  glm_lite,  ///< dense layers by mlp_layer_types
+  glm,
+};
+
+/// The keys of layers that are not attention, and which those of layer_types are that have no name of their
+/// own.
+enum class HfMixers : std::uint8_t {
+  none,
+  delta,   ///< linear_attention; linear_num_key_heads and others
+  latent,  ///< all layers are latent attention; q_lora_rank and others
+  lfm2,    ///< conv, else the layers of full_attn_idxs are attention; conv_L_cache
 };
 
 /// Whether a key has an effect, and whether it is always written.
@@ -80,6 +103,8 @@ struct HfFamily {
   bool qk_norm_key = false;            ///< use_qk_norm says whether queries and keys are normalized
   bool is_gemma = false;               ///< has keys of soft caps, and hidden_activation
   bool has_factors = false;            ///< has keys of four factors, each of which is 1 without it
+  const char* norm_eps_key = "rms_norm_eps";
+  HfMixers mixers = HfMixers::none;
   HfExperts experts = HfExperts::none;
   /// router_aux_loss_coef without the key, which has an effect if output_router_logits is true; 0: it has
   /// none.

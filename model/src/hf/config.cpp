@@ -5,6 +5,7 @@
 
 #include <strata/runtime/str.h>
 
+#include "config_mixers.h"
 #include "config_quantization.h"
 #include "config_rope.h"
 #include "family/family.h"
@@ -195,39 +196,80 @@ void read_dense_layers(Keys& k, DecoderConfig& c) {
   }
 }
 
-void read_glm_experts(Keys& k, DecoderConfig& c) {
+/// GLM-4.7-Flash's dense layers, which have to come first.
+void read_mlp_types(Keys& k, DecoderConfig& c) {
+  const json* const types = k.find({"mlp_layer_types"});
+  if (types == nullptr) return;
+  if (!types->is_array() || std::ssize(*types) != c.layers)
+    return k.unsupported(str("mlp_layer_types is not a list of ", c.layers));
+  c.experts.dense_layers = 0;
+  for (std::int64_t i = 0; i < c.layers; ++i) {
+    const json& type = (*types)[static_cast<std::size_t>(i)];
+    if (type == "dense" && c.experts.dense_layers == i)
+      ++c.experts.dense_layers;
+    else if (type != "sparse")
+      return k.unsupported(str("mlp_layer_types has ", type.dump().substr(0, 80), " at layer ", i,
+                               "; layers are dense, and then sparse"));
+  }
+}
+
+/// DeepSeek-V2's choice of groups.
+void read_group_choice(Keys& k, kernels::RouterRule& rule) {
+  const std::string how = k.text({"topk_method"}, "greedy");
+  rule.by_best = how == "group_limited_greedy";
+  if (how == "greedy") rule.groups = rule.top_groups = 1;
+  if (how != "greedy" && !rule.by_best) k.unsupported(str("topk_method is ", how));
+  if (rule.by_best && (rule.groups == 0 || rule.top_groups == 0))
+    k.unsupported("topk_method is group_limited_greedy without n_group and topk_group");
+}
+
+/// What the keys of GLM-4.5 and of those that have the same are without the key.
+struct GroupDefaults {
+  std::int64_t shared, dense_layers, groups, top_groups;
+  double scale;
+};
+
+void read_grouped_experts(Keys& k, DecoderConfig& c, detail::HfExperts how) {
+  using enum detail::HfExperts;
   ExpertsConfig& e = c.experts;
-  e.n = k.integer({"n_routed_experts", "num_local_experts"});
+  const GroupDefaults otherwise = how == deepseek_v2   ? GroupDefaults{2, 0, 0, 0, 1}
+                                  : how == deepseek_v3 ? GroupDefaults{1, 3, 8, 4, 2.5}
+                                  : how == glm_lite    ? GroupDefaults{1, 1, 1, 1, 1.8}
+                                                       : GroupDefaults{1, 1, 1, 1, 1};
+  e.n = k.integer({"n_routed_experts", "num_local_experts", "num_experts"});
   e.per_token = k.integer({"num_experts_per_tok"});
   e.ffn = k.integer({"moe_intermediate_size"});
-  e.shared_ffn = e.ffn * k.integer({"n_shared_experts"}, 1);
-  e.dense_layers = k.integer({"first_k_dense_replace"}, 1);
-  e.rule.renormalize = k.flag("norm_topk_prob", true);
-  e.rule.scale = k.positive({"routed_scaling_factor"}, 1.0);
-  e.rule.groups = static_cast<std::int32_t>(k.integer({"n_group"}, 1));
-  e.rule.top_groups = static_cast<std::int32_t>(k.integer({"topk_group"}, 1));
+  e.shared_ffn = e.ffn * k.integer({"n_shared_experts"}, otherwise.shared);
+  if (how != glm_lite) e.dense_layers = k.integer({"first_k_dense_replace"}, otherwise.dense_layers);
+  if (how == glm_lite) read_mlp_types(k, c);
+  // DeepSeek-V2's routers do not look at the key.
+  if (how != deepseek_v2) e.rule.renormalize = k.flag("norm_topk_prob", true);
+  e.rule.scale = k.positive({"routed_scaling_factor"}, otherwise.scale);
+  e.rule.groups = static_cast<std::int32_t>(k.integer({"n_group"}, otherwise.groups));
+  e.rule.top_groups = static_cast<std::int32_t>(k.integer({"topk_group"}, otherwise.top_groups));
+  if (how == deepseek_v2) read_group_choice(k, e.rule);
 }
 
 void read_experts(Keys& k, DecoderConfig& c, detail::HfExperts how) {
   using enum detail::HfExperts;
   if (how == none) return;
   c.experts.stacked_files = k.flag(detail::kStackedExperts, false);
-  if (how == glm) return read_glm_experts(k, c);
+  if (how >= deepseek_v2) return read_grouped_experts(k, c, how);
   ExpertsConfig& e = c.experts;
   e.n = k.integer({"num_experts", "num_local_experts"});
   e.per_token = k.integer({"num_experts_per_tok"});
-  e.ffn = how == qwen ? k.integer({"moe_intermediate_size"}) : c.ffn;
+  e.ffn = how == qwen ? k.integer({"moe_intermediate_size"}) : c.ffn;  // qwen3_5's is that key, too
   if (how == qwen && e.ffn == 0 && k.find({"moe_intermediate_size"}) != nullptr)
     k.unsupported("moe_intermediate_size is 0");
   if (how == gpt_oss) {
     e.gate_limit = k.positive({"swiglu_limit"}, 7.0);
     e.gate_alpha = k.positive({"swiglu_alpha"}, 1.702);
   }
-  if (how != mixtral && how != gpt_oss) e.rule.renormalize = k.flag("norm_topk_prob", false);
+  if (how == qwen || how == olmoe) e.rule.renormalize = k.flag("norm_topk_prob", e.rule.renormalize);
   if (how == qwen) read_dense_layers(k, c);
   if (e.shared_gate) {
     e.shared_ffn = k.integer({"shared_expert_intermediate_size"});
-    c.qkv_bias = k.flag("qkv_bias", c.qkv_bias);
+    if (detail::family_of(c).hf.attention_bias == HfKey::ignored) c.qkv_bias = k.flag("qkv_bias", c.qkv_bias);
   }
   if (k.find({"clip_qkv"}) != nullptr) k.unsupported("clip_qkv limits queries, keys and values");
 }
@@ -238,17 +280,20 @@ void read_llama(Keys& k, DecoderConfig& c) {
   c.hidden = k.integer({"hidden_size"});
   c.heads = k.integer({"num_attention_heads"});
   c.kv_heads = k.integer({"num_key_value_heads"}, c.heads);
-  c.head_dim = k.integer({"head_dim"}, family.head_dim);
-  c.ffn = k.integer({"intermediate_size"});
+  if (family.mixers != detail::HfMixers::latent) c.head_dim = k.integer({"head_dim"}, family.head_dim);
+  c.ffn = family.experts == detail::HfExperts::qwen3_5 ? k.integer({"moe_intermediate_size"})
+          : family.mixers == detail::HfMixers::lfm2    ? k.integer({"block_ff_dim", "intermediate_size"})
+                                                       : k.integer({"intermediate_size"});
   c.positions = k.integer({"max_position_embeddings"}, 0);
-  c.norm_eps =
-      k.positive({"rms_norm_eps"}, family.norm_eps > 0 ? family.norm_eps : static_cast<double>(c.norm_eps));
+  c.norm_eps = k.positive({family.norm_eps_key},
+                          family.norm_eps > 0 ? family.norm_eps : static_cast<double>(c.norm_eps));
   read_rope(k, c);
   if (c.layers <= kMaxConfigLayers) {  // else validate() fails before anything per layer is allocated
     read_rope_layers(k, c);
     read_window(k, c, family.windows);
     if (family.windows == HfWindows::with_rope) set_rope_layers(c);
     read_experts(k, c, family.experts);
+    detail::read_mixers(k, c);
   }
   const char* const act = family.is_gemma ? "hidden_activation" : "hidden_act";  // files may have both
   k.must_be_one_of(
@@ -305,7 +350,7 @@ kernels::WeightFormat quantization_in_hf_config(const std::string& text) {
   if (!keys.flag("load_in_4bit", false)) return full;
   // BLOOM's rows are in another order here, which groups of scales would not survive; their values do.
   const detail::Family* const family = detail::find_family(detail::Keys(*root).text({"model_type"}, ""));
-  const bool reorders = family != nullptr && family->hf.names.qkv_by_head;
+  const bool reorders = family != nullptr && (family->hf.names.qkv_by_head || family->hf.names.delta_by_head);
   return keys.flag("bnb_4bit_use_double_quant", false) && !reorders ? nf4_dq : nf4;
 }
 

@@ -4,6 +4,7 @@
 
 #include <strata/runtime/str.h>
 
+#include "config_mixers.h"
 #include "config_rope.h"
 #include "family/family.h"
 #include <strata/runtime/config/strict_json.h>
@@ -56,17 +57,25 @@ json switches_json(const DecoderConfig& c) {
   return j;
 }
 
-json glm_experts_json(const ExpertsConfig& e) {
-  return {{"n_routed_experts", e.n},
-          {"num_experts_per_tok", e.per_token},
-          {"moe_intermediate_size", e.ffn},
-          {"n_shared_experts", e.shared_ffn / e.ffn},
-          {"first_k_dense_replace", e.dense_layers},
-          {"norm_topk_prob", e.rule.renormalize},
-          {"routed_scaling_factor", decimal(e.rule.scale)},
-          {"n_group", e.rule.groups},
-          {"topk_group", e.rule.top_groups},
-          {"num_nextn_predict_layers", 0}};  // the files have none
+json grouped_experts_json(const DecoderConfig& c, detail::HfExperts how) {
+  using enum detail::HfExperts;
+  const ExpertsConfig& e = c.experts;
+  json j = {{"n_routed_experts", e.n},
+            {"num_experts_per_tok", e.per_token},
+            {"moe_intermediate_size", e.ffn},
+            {"n_shared_experts", e.shared_ffn / e.ffn},
+            {"first_k_dense_replace", e.dense_layers},
+            {"norm_topk_prob", e.rule.renormalize},
+            {"routed_scaling_factor", decimal(e.rule.scale)},
+            {"n_group", e.rule.groups},
+            {"topk_group", e.rule.top_groups},
+            {"num_nextn_predict_layers", 0}};  // the files have none
+  if (how == deepseek_v2) j["topk_method"] = e.rule.by_best ? "group_limited_greedy" : "greedy";
+  if (how != glm_lite) return j;
+  j["mlp_layer_types"] = json::array();
+  for (std::int64_t i = 0; i < c.layers; ++i)
+    j["mlp_layer_types"].push_back(i < e.dense_layers ? "dense" : "sparse");
+  return j;
 }
 
 /// The keys of mixtures of experts.
@@ -75,33 +84,31 @@ json experts_json(const DecoderConfig& c) {
   const ExpertsConfig& e = c.experts;
   const detail::HfExperts how = detail::family_of(c).hf.experts;
   if (how == none) return json::object();
-  if (how == glm) return glm_experts_json(e);
-  const bool always_renormalizes = how == mixtral || how == gpt_oss;
-  json j = {{always_renormalizes ? "num_local_experts" : "num_experts", e.n},
-            {"num_experts_per_tok", e.per_token}};
-  if (!always_renormalizes) j["norm_topk_prob"] = e.rule.renormalize;
+  if (how >= deepseek_v2) return grouped_experts_json(c, how);
+  const bool is_local = how == mixtral || how == gpt_oss;
+  json j = {{is_local ? "num_local_experts" : "num_experts", e.n}, {"num_experts_per_tok", e.per_token}};
+  if (how == qwen || how == olmoe) j["norm_topk_prob"] = e.rule.renormalize;
   if (how == gpt_oss)
     j.update({{"swiglu_limit", decimal(e.gate_limit)}, {"swiglu_alpha", decimal(e.gate_alpha)}});
-  if (how != qwen) return j;
+  if (how != qwen && how != qwen3_5) return j;
   j["moe_intermediate_size"] = e.ffn;
+  if (e.shared_gate) j["shared_expert_intermediate_size"] = e.shared_ffn;
+  if (how == qwen3_5) return j;
   j["decoder_sparse_step"] = 1;
   j["mlp_only_layers"] = json::array();
   for (std::size_t i = 0; i < e.layers.size(); ++i)
     if (!e.layers[i]) j["mlp_only_layers"].push_back(i);
-  if (e.shared_gate) j.update({{"shared_expert_intermediate_size", e.shared_ffn}, {"qkv_bias", c.qkv_bias}});
+  if (e.shared_gate && detail::family_of(c).hf.attention_bias == HfKey::ignored) j["qkv_bias"] = c.qkv_bias;
   return j;
 }
 
 json llama_json(const DecoderConfig& c) {
   const HfFamily& family = detail::family_of(c).hf;
-  json j = {{"num_hidden_layers", c.layers},
-            {"hidden_size", c.hidden},
-            {"num_attention_heads", c.heads},
-            {"num_key_value_heads", c.kv_heads},
-            {"head_dim", c.head_dim},
-            {"intermediate_size", c.ffn},
-            {"max_position_embeddings", c.positions},
-            {"rms_norm_eps", decimal(c.norm_eps)}};
+  json j = {{"num_hidden_layers", c.layers},          {"hidden_size", c.hidden},
+            {"num_attention_heads", c.heads},         {"num_key_value_heads", c.kv_heads},
+            {"max_position_embeddings", c.positions}, {family.norm_eps_key, decimal(c.norm_eps)}};
+  if (c.latent.kv_rank == 0) j["head_dim"] = c.head_dim;
+  if (family.experts != detail::HfExperts::qwen3_5) j["intermediate_size"] = c.ffn;
   if (c.mlp == DecoderConfig::Mlp::swiglu) j["hidden_act"] = "silu";
   if (family.attention_bias == HfKey::written) j["attention_bias"] = c.qkv_bias;
   if (family.out_bias_key != nullptr) j[family.out_bias_key] = c.out_bias;
@@ -110,6 +117,7 @@ json llama_json(const DecoderConfig& c) {
   j.update(detail::rope_json(c));
   j.update(switches_json(c));
   j.update(experts_json(c));
+  j.update(detail::mixers_json(c));
   return j;
 }
 

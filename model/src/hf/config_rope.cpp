@@ -70,6 +70,8 @@ void read_scaling(Keys& k, const Section& section, DecoderConfig& c, Frequencies
     f.original_positions = original_positions(k, s, section, c);
   } else if (type == "yarn" && knows) {
     read_yarn(s, f);
+    if (family_of(c).hf.mixers == HfMixers::latent)
+      c.latent.mscale_all = static_cast<float>(s.number({"mscale_all_dim"}, 0.0));
     f.original_positions = original_positions(k, s, section, c);
   } else if (type == "dynamic" && family_of(c).hf.has_rope_alpha && s.find({"alpha"}) != nullptr) {
     // A fixed alpha stretches the base, whatever the length of a sequence is.
@@ -205,6 +207,7 @@ void read_rope(Keys& k, DecoderConfig& c) {
 
 json rope_json(const DecoderConfig& c) {
   json j = {{"rope_theta", decimal(c.frequencies.theta)}, {"rope_scaling", scaling_json(c.frequencies)}};
+  if (c.latent.mscale_all != 0) j["rope_scaling"]["mscale_all_dim"] = decimal(c.latent.mscale_all);
   // Without the key, a family with a scaling of its own has that one.
   if (j["rope_scaling"].is_null() && decoder_for_family(c.family)->frequencies.scaling != Scaling::none)
     j["rope_scaling"] = {{"rope_type", "default"}};

@@ -48,11 +48,11 @@ Result<std::set<std::string>> shards_of(const std::string& text) {
   return files;
 }
 
-/// Whether a tensor belongs to a layer behind the last one: GLM-4.5's files have such layers, which predict
-/// further tokens, and which neither transformers nor strata trains.
+/// Whether a tensor belongs to a layer behind the last one: files of GLM-4.5 and DeepSeek-V3 have such
+/// layers, which predict further tokens, and which neither transformers nor strata trains.
 bool is_of_extra_layer(const std::string& name, const DecoderConfig& config) {
   const detail::HfFamily& family = detail::family_of(config).hf;
-  if (family.experts != detail::HfExperts::glm || !name.starts_with(family.names.layer)) return false;
+  if (family.experts < detail::HfExperts::deepseek_v2 || !name.starts_with(family.names.layer)) return false;
   const std::string rest = name.substr(family.names.layer.size());
   const auto digits = static_cast<std::size_t>(
       std::find_if(rest.begin(), rest.end(), [](char c) { return c < '0' || c > '9'; }) - rest.begin());
@@ -201,8 +201,9 @@ void HfFolder::settle_stacked_experts() {
   std::vector<HfTensor> tensors = hf_tensors(stacked);
   const auto is_there = [&](const HfTensor& tensor) {
     const std::string_view name = tensor.name;
-    return tensor.shape.size() == 3 && (location_of(name).entry != nullptr ||
-                                        location_of(name.substr(name.find('.') + 1)).entry != nullptr);
+    return tensor.of_experts && tensor.shape.size() == 3 &&
+           (location_of(name).entry != nullptr ||
+            location_of(name.substr(name.find('.') + 1)).entry != nullptr);
   };
   if (std::none_of(tensors.begin(), tensors.end(), is_there)) return;
   config_ = std::move(stacked);
@@ -308,7 +309,7 @@ std::set<std::string, std::less<>> HfFolder::open_quantized(const std::function<
       problem(std::string(opened.status().message()));
       continue;
     }
-    by_head = by_head || tensor.layout == HfTensor::Layout::by_head;
+    by_head = by_head || is_by_head(tensor.layout);
     formats.insert((*opened)->format());
     quantized_[tensor.name] = *std::move(opened);
   }

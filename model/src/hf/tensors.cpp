@@ -118,10 +118,10 @@ class TensorListBuilder {
     if (e.shared_ffn > 0) mlp(param, name, names_.shared_in, names_.shared_out, e.shared_ffn);
   }
 
-  void block(std::size_t layer, const std::string& param, const std::string& name) {
-    const std::int64_t q = c_.heads * c_.head_dim, kv = c_.kv_heads * c_.head_dim;
+  void attention(const std::string& param, const std::string& name) {
+    const std::int64_t inner = c_.heads * c_.head_dim, kv = c_.kv_heads * c_.head_dim;
+    const std::int64_t q = c_.output_gate ? 2 * inner : inner;  // the gate of each head is behind its queries
     const std::string qkv = param + "qkv";
-    if (c_.pre_norms) norm(param + "attn_norm", str(name, names_.attn_norm), c_.hidden);
     if (names_.qkv[1].empty()) {
       linear(qkv, str(name, names_.qkv[0]), q + 2 * kv, c_.hidden, c_.qkv_bias, fused_qkv_);
     } else {
@@ -131,11 +131,83 @@ class TensorListBuilder {
     }
     if (c_.qk_norm != DecoderConfig::QkNorm::none) {
       const bool whole = c_.qk_norm == DecoderConfig::QkNorm::whole;
-      vector(param + "q_norm.weight", str(name, names_.q_norm, ".weight"), whole ? q : c_.head_dim);
+      vector(param + "q_norm.weight", str(name, names_.q_norm, ".weight"), whole ? inner : c_.head_dim);
       vector(param + "k_norm.weight", str(name, names_.k_norm, ".weight"), whole ? kv : c_.head_dim);
     }
     if (c_.sinks) vector(param + "sinks", str(name, names_.sinks), c_.heads);
-    linear(param + "attn_out", str(name, names_.attn_out), c_.hidden, q, c_.out_bias, linear_);
+    linear(param + "attn_out", str(name, names_.attn_out), c_.hidden, inner, c_.out_bias, linear_);
+  }
+  void latent_attention(const std::string& param, const std::string& name) {
+    const LatentConfig& l = c_.latent;
+    const std::int64_t q = c_.heads * (l.plain + l.rotated);
+    if (l.q_rank > 0) {
+      linear(param + "q_down", str(name, names_.q_down), l.q_rank, c_.hidden, c_.qkv_bias, linear_);
+      vector(param + "q_down_norm.weight", str(name, names_.q_down_norm, ".weight"), l.q_rank);
+    }
+    linear(param + "q_up", str(name, l.q_rank > 0 ? names_.q_up : names_.q), q,
+           l.q_rank > 0 ? l.q_rank : c_.hidden, false, linear_);
+    linear(param + "kv_down", str(name, names_.kv_down), l.kv_rank + l.rotated, c_.hidden, c_.qkv_bias,
+           linear_);
+    vector(param + "kv_down_norm.weight", str(name, names_.kv_down_norm, ".weight"), l.kv_rank);
+    linear(param + "kv_up", str(name, names_.kv_up), c_.heads * (l.plain + l.value), l.kv_rank, false,
+           linear_);
+    linear(param + "attn_out", str(name, names_.attn_out), c_.hidden, c_.heads * l.value, c_.out_bias,
+           linear_);
+  }
+  void convolution(const std::string& param, const std::string& name, std::int64_t channels,
+                   std::int64_t taps) {
+    out_.push_back({name + ".weight",
+                    {static_cast<std::uint64_t>(channels), 1, static_cast<std::uint64_t>(taps)},
+                    param + ".weight",
+                    0,
+                    Layout::rows});
+    out_.back().is_linear = false;
+  }
+  void short_conv(const std::string& param, const std::string& name) {
+    linear(param + "conv_in", str(name, names_.conv_in), 3 * c_.hidden, c_.hidden, c_.conv_bias, linear_);
+    convolution(param + "conv", str(name, names_.conv), c_.hidden, c_.conv_taps);
+    if (c_.conv_bias) vector(param + "conv.bias", str(name, names_.conv, ".bias"), c_.hidden);
+    linear(param + "conv_out", str(name, names_.conv_out), c_.hidden, c_.hidden, c_.conv_bias, linear_);
+  }
+  void delta(const std::string& param, const std::string& name) {
+    const DeltaConfig& d = c_.delta;
+    if (names_.delta_by_head) {
+      linear(param + "delta_in", str(name, names_.delta_in[0]), d.channels() + d.values(), c_.hidden, false,
+             Layout::delta_by_head);
+      linear(param + "delta_gates", str(name, names_.delta_gates[0]), 2 * d.value_heads, c_.hidden, false,
+             Layout::delta_gates_by_head);
+    } else {
+      linear(param + "delta_in", str(name, names_.delta_in[0]), d.channels(), c_.hidden, false, linear_);
+      linear(param + "delta_in", str(name, names_.delta_in[1]), d.values(), c_.hidden, false, linear_,
+             d.channels());
+      linear(param + "delta_gates", str(name, names_.delta_gates[0]), d.value_heads, c_.hidden, false,
+             linear_);
+      linear(param + "delta_gates", str(name, names_.delta_gates[1]), d.value_heads, c_.hidden, false,
+             linear_, d.value_heads);
+    }
+    convolution(param + "delta_conv", str(name, names_.delta_conv), d.channels(), d.taps);
+    vector(param + "delta_decay", str(name, names_.delta_decay), d.value_heads);
+    vector(param + "delta_step", str(name, names_.delta_step), d.value_heads);
+    vector(param + "delta_norm.weight", str(name, names_.delta_norm, ".weight"), d.value_dim);
+    linear(param + "delta_out", str(name, names_.delta_out), c_.hidden, d.values(), false, linear_);
+  }
+
+  void block(std::size_t layer, const std::string& param, const std::string& name) {
+    if (c_.pre_norms) norm(param + "attn_norm", str(name, names_.attn_norm), c_.hidden);
+    switch (c_.mixers[layer]) {
+      case Mixer::attention:
+        attention(param, name);
+        break;
+      case Mixer::latent:
+        latent_attention(param, name);
+        break;
+      case Mixer::delta:
+        delta(param, name);
+        break;
+      case Mixer::short_conv:
+        short_conv(param, name);
+        break;
+    }
     if (c_.post_norms) norm(param + "attn_post_norm", str(name, names_.attn_post_norm), c_.hidden);
     if (c_.pre_norms) norm(param + "mlp_norm", str(name, names_.mlp_norm), c_.hidden);
     if (c_.experts.n > 0 && c_.experts.layers[layer])
@@ -159,9 +231,7 @@ class ElementMap {
         columns_(tensor.shape.size() > 1 ? static_cast<std::int64_t>(tensor.shape[1]) : 1),
         rows_(static_cast<std::int64_t>(tensor.shape[0])),
         first_(tensor.first_row * (layout_ == Layout::transposed ? rows_ : columns_)) {
-    const DecoderConfig full = with_derived_sizes(config);
-    heads_ = full.heads;
-    head_dim_ = full.head_dim;
+    if (is_by_head(layout_)) set_parts(with_derived_sizes(config));
     in_ = tensor.shape.size() > 2 ? columns_ : 1;
     out_ = static_cast<std::int64_t>(tensor.shape.back());
   }
@@ -174,13 +244,29 @@ class ElementMap {
     }
     const std::int64_t row = e / columns_, column = e % columns_;
     if (layout_ == Layout::transposed) return first_ + column * rows_ + row;
-    const std::int64_t head = row / (3 * head_dim_), part = row / head_dim_ % 3, i = row % head_dim_;
-    return first_ + ((part * heads_ + head) * head_dim_ + i) * columns_ + column;
+    const std::int64_t head = row / head_rows_;
+    std::int64_t i = row % head_rows_, before = 0;  // `before` rows of each head are of the parts before
+    std::size_t part = 0;
+    for (; i >= parts_[part]; before += parts_[part++]) i -= parts_[part];
+    return first_ + (before * (rows_ / head_rows_) + head * parts_[part] + i) * columns_ + column;
   }
 
  private:
+  // The rows of a head in each of the parts.
+  void set_parts(const DecoderConfig& c) {
+    const DeltaConfig& d = c.delta;
+    const std::int64_t group = d.key_heads > 0 ? d.value_heads / d.key_heads : 0;
+    parts_ = layout_ == Layout::by_head ? std::array{c.head_dim, c.head_dim, c.head_dim, std::int64_t{0}}
+             : layout_ == Layout::delta_by_head
+                 ? std::array{d.key_dim, d.key_dim, group * d.value_dim, group * d.value_dim}
+                 : std::array{group, group, std::int64_t{0}, std::int64_t{0}};
+    head_rows_ = parts_[0] + parts_[1] + parts_[2] + parts_[3];
+  }
+
   Layout layout_;
-  std::int64_t columns_, rows_, first_, heads_ = 0, head_dim_ = 1;
+  std::int64_t columns_, rows_, first_;
+  std::array<std::int64_t, 4> parts_ = {};
+  std::int64_t head_rows_ = 1;
   std::int64_t in_ = 1, out_ = 1;  // the extents of an expert in a stack
 };
 

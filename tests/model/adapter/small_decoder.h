@@ -14,10 +14,11 @@ inline DecoderConfig small_decoder(std::string_view family) {
   config.layers = 2;
   config.hidden = 16;
   config.heads = 4;
-  config.kv_heads = config.norm == DecoderConfig::Norm::rms ? 2 : 4;
+  config.kv_heads = family_limits(family).grouped_queries ? 2 : 4;
   config.ffn = 24;
   config.vocab = 30;
   config.seq = 8;
+  if (config.attention_every > 1) config.attention_every = 2;  // one layer of each kind
   set_tiny_experts(config);
   return config;
 }

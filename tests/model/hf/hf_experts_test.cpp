@@ -34,7 +34,7 @@ class HfExpertsTest : public ::testing::TestWithParam<std::string_view> {
     c.layers = 2;
     c.hidden = 24;
     c.heads = 4;
-    c.kv_heads = 2;
+    c.kv_heads = family_limits(GetParam()).grouped_queries ? 2 : 4;
     c.head_dim = c.qk_norm == DecoderConfig::QkNorm::whole ? 6 : 8;
     c.ffn = 40;
     c.vocab = 31;

@@ -36,6 +36,42 @@ struct ExpertsConfig {
   bool operator==(const ExpertsConfig&) const = default;
 };
 
+/// What mixes the tokens of a layer.
+enum class Mixer : std::uint8_t {
+  attention,
+  delta,       ///< a gated delta net (Yang et al. 2025)
+  short_conv,  ///< a convolution over few tokens between two gates (LFM2)
+  latent,  ///< attention whose keys and values are expanded from few numbers of a token (DeepSeek-AI 2024)
+};
+
+/// The gated delta nets of a decoder. Each head of values has a state [key_dim, value_dim]; value_heads /
+/// key_heads of them next to each other share queries and keys.
+struct DeltaConfig {
+  std::int64_t key_heads = 0;    ///< 0: heads
+  std::int64_t value_heads = 0;  ///< 0: 2 key_heads
+  std::int64_t key_dim = 0;      ///< width of a head of queries and keys; 0: head_dim / 2
+  std::int64_t value_dim = 0;    ///< width of a head of values; 0: key_dim
+  std::int64_t taps = 0;  ///< of the convolution of queries, keys and values; 0: there are no delta nets
+
+  std::int64_t keys() const noexcept { return key_heads * key_dim; }
+  std::int64_t values() const noexcept { return value_heads * value_dim; }
+  /// What the convolution computes: queries, keys and values.
+  std::int64_t channels() const noexcept { return 2 * keys() + values(); }
+  bool operator==(const DeltaConfig&) const = default;
+};
+
+/// The latent attention of a decoder. Its heads have plain + rotated elements, the last of which turn with
+/// the position; their norms have an eps of 1e-6, whatever the others have.
+struct LatentConfig {
+  std::int64_t kv_rank =
+      0;  ///< numbers of a token of which keys and values are made; 0: there is no such attention
+  std::int64_t q_rank = 0;  ///< the same of queries; 0: they are made of the token's row
+  std::int64_t plain = 0, rotated = 0;
+  std::int64_t value = 0;  ///< elements of a head of values
+  float mscale_all = 0;    ///< YaRN's factor of scores, by a multiple of its logarithm; 0: none
+  bool operator==(const LatentConfig&) const = default;
+};
+
 /// The shape of a decoder-only transformer. A family is a value of this type; there is no code per family.
 /// The defaults are GPT-2's; decoder_for_family() returns those of other families.
 struct DecoderConfig {
@@ -76,7 +112,7 @@ struct DecoderConfig {
   Position position = Position::learned;
   std::int64_t position_offset = 0;  ///< row of position 0 in the learned table (OPT: 2)
   std::int64_t rotary_dim = 0;       ///< elements of a head that RoPE rotates; 0: all
-  bool rotates_half = false;         ///< 0 elements are half of a head, not all of it (GLM-4.5)
+  std::int64_t rotary_divisor = 1;   ///< 0 elements are head_dim / rotary_divisor (GLM-4.5: 2)
   bool rotary_interleaved = false;   ///< pairs (2i, 2i + 1) instead of (i, i + rotary_dim / 2)
   RopeFrequencies frequencies = {};
   /// RoPE frequencies of sliding layers if they differ (Gemma 3).
@@ -98,6 +134,14 @@ struct DecoderConfig {
   std::int64_t query_growth_from = 0;
   float query_growth = 0;
   float query_scalar = 0;  ///< scores are divided by its square root; 0: by sqrt(head_dim)
+
+  std::vector<Mixer> mixers = {};    ///< per layer; empty: see attention_every
+  std::int64_t attention_every = 1;  ///< every n-th layer has attention, the others are gated delta nets
+  DeltaConfig delta = {};
+  LatentConfig latent = {};
+  std::int64_t conv_taps = 0;  ///< of the layers that are short convolutions; 0: there are none
+  bool conv_bias = false;      ///< these and both of their projections have biases
+  bool output_gate = false;  ///< queries come with a gate, sigmoid of which multiplies what attention returns
 
   Mlp mlp = Mlp::gelu;
   ExpertsConfig experts = {};
@@ -125,6 +169,9 @@ struct FamilyLimits {
   bool experts = false;         ///< its MLPs are mixtures of experts ...
   bool expert_ffn = true;       ///< ... whose inner width may differ from `ffn`
   bool scores = true;           ///< it may be a reward model
+  bool delta = false;           ///< some of its layers may be gated delta nets ...
+  bool short_conv = false;      ///< ... or short convolutions
+  bool latent = false;          ///< its attention is latent
 };
 /// Empty for an unknown family.
 FamilyLimits family_limits(std::string_view family);

@@ -13,9 +13,13 @@ namespace strata {
 /// One tensor of a Hugging Face folder: some or all rows of one of our parameters, in that family's layout.
 struct HfTensor {
   enum class Layout : std::uint8_t {
-    rows,              ///< same as ours, [out, in]
-    transposed,        ///< [in, out] (GPT-2)
-    by_head,           ///< query, key and value rows of head 0, then of head 1 ... (BLOOM)
+    rows,        ///< same as ours, [out, in]
+    transposed,  ///< [in, out] (GPT-2)
+    by_head,     ///< query, key and value rows of head 0, then of head 1 ... (BLOOM)
+    /// The same of gated delta nets: query, key, value and gate rows of a key head and its value heads, or
+    /// those of what decides how a state is written and how it decays (Qwen3-Next).
+    delta_by_head,
+    delta_gates_by_head,
     stack_transposed,  ///< [experts, in, out] (gpt-oss)
     stack_in_turn,     ///< the same or, of biases, [experts, out], with the rows of gates and ups in turn
   };
@@ -34,6 +38,10 @@ struct HfTensor {
   std::int64_t n_elems() const noexcept;
 };
 
+/// Whether the rows of a parameter are in another order than in the file, by heads.
+constexpr bool is_by_head(HfTensor::Layout layout) noexcept {
+  return layout >= HfTensor::Layout::by_head && layout <= HfTensor::Layout::delta_gates_by_head;
+}
 /// All tensors of a model in the order in which the family stores them, without a tied head.
 std::vector<HfTensor> hf_tensors(const DecoderConfig& config);
 /// Name of the head, which a file may contain even if it is tied.

@@ -1,0 +1,148 @@
+#include <strata/kernels/divided_columns.h>
+#include <strata/kernels/latent_heads.h>
+#include <strata/kernels/recurrent/delta_rule.h>
+
+#include "decoder/recorder.h"
+
+// What mixes the tokens of a layer: attention of several kinds, and layers with a state.
+
+namespace strata::detail {
+
+Value Recorder::normed_heads(const std::string& name, Value qkv) {
+  if (c_.qk_norm == DecoderConfig::QkNorm::none) return qkv;
+  const bool whole = c_.qk_norm == DecoderConfig::QkNorm::whole;
+  const Value q = scale(name + ".q_norm", c_.head_dim * (whole ? c_.heads : 1));
+  const Value k = scale(name + ".k_norm", c_.head_dim * (whole ? c_.kv_heads : 1));
+  return b_.qk_norm(qkv, q, k, heads_, c_.norm_eps, c_.norm_offset);
+}
+
+Value Recorder::attention(const std::string& name, std::size_t layer, Value x) {
+  const std::int64_t inner = c_.heads * c_.head_dim;
+  const std::int64_t width = inner + 2 * c_.kv_heads * c_.head_dim;
+  Value qkv =
+      linear(name + ".qkv", x, c_.output_gate ? width + inner : width, c_.hidden, c_.qkv_bias, kInitStd);
+  Value gate;  // the columns of each head are behind those of its queries
+  if (c_.output_gate) {
+    const ColumnParts parts = b_.divide_columns(qkv, {c_.heads, c_.head_dim, c_.head_dim, width - inner});
+    qkv = parts.first;
+    gate = parts.second;
+  }
+  if (!c_.qk_norm_after_rope) qkv = normed_heads(name, qkv);
+  if (c_.position == DecoderConfig::Position::rope && c_.rope_layers[layer])
+    qkv = b_.rope(qkv, positions_, angles_[c_.sliding_frequencies.has_value() && c_.sliding[layer]], heads_,
+                  c_.rotary_interleaved);
+  if (c_.qk_norm_after_rope) qkv = normed_heads(name, qkv);
+  Value mixed = attend(name, qkv, scores(layer));
+  if (c_.output_gate) mixed = b_.sigmoid_gate(mixed, gate);
+  return linear(name + ".attn_out", mixed, c_.hidden, inner, c_.out_bias, residual_std_);
+}
+
+Value Recorder::latent_norm(const std::string& name, Value x, std::int64_t n) {
+  constexpr float kEps = 1e-6f;
+  return b_.rmsnorm(x, scale(name, n), kEps, c_.norm_offset);
+}
+
+Value Recorder::latent_attention(const std::string& name, std::size_t layer, Value x) {
+  const LatentConfig& l = c_.latent;
+  const kernels::LatentHeads heads = {static_cast<std::int32_t>(c_.heads), static_cast<std::int32_t>(l.plain),
+                                      static_cast<std::int32_t>(l.rotated),
+                                      static_cast<std::int32_t>(l.value)};
+  Value q = x;
+  if (l.q_rank > 0)
+    q = latent_norm(name + ".q_down_norm",
+                    linear(name + ".q_down", x, l.q_rank, c_.hidden, c_.qkv_bias, kInitStd), l.q_rank);
+  q = linear(name + ".q_up", q, heads.q_width(), l.q_rank > 0 ? l.q_rank : c_.hidden, false, kInitStd);
+  const ColumnParts down =
+      b_.divide_columns(linear(name + ".kv_down", x, l.kv_rank + l.rotated, c_.hidden, c_.qkv_bias, kInitStd),
+                        {.groups = 1, .first = l.kv_rank, .second = l.rotated});
+  const Value kv = linear(name + ".kv_up", latent_norm(name + ".kv_down_norm", down.first, l.kv_rank),
+                          heads.kv_width(), l.kv_rank, false, kInitStd);
+  const Value qkv = b_.rope(b_.latent_qkv(q, kv, down.second, heads), positions_, angles_[0], heads_,
+                            c_.rotary_interleaved);
+  const Value mixed = b_.trim_heads(attend(name, qkv, scores(layer)), heads);
+  return linear(name + ".attn_out", mixed, c_.hidden, heads.out_width(), c_.out_bias, residual_std_);
+}
+
+Value Recorder::convolution(const std::string& name, Value x, std::int64_t channels, std::int64_t taps,
+                            bool has_bias, bool silu) {
+  const Value w = weight(name + ".weight", {channels, taps}, kInitStd);
+  const Value shift = has_bias ? bias(name, {channels}) : Value{};
+  if (!cache_) return b_.causal_conv(x, w, shift, static_cast<int>(c_.seq), silu, doc_start_);
+  const Value kept = b_.state(name + ".rows", {cache_->sequences, taps - 1, channels});
+  return b_.cached_causal_conv(x, w, shift, positions_, slots_, kept, silu);
+}
+
+Value Recorder::delta_net(const std::string& name, Value x) {
+  const DeltaConfig& d = c_.delta;
+  const ColumnParts parts =
+      b_.divide_columns(linear(name + ".delta_in", x, d.channels() + d.values(), c_.hidden, false, kInitStd),
+                        {.groups = 1, .first = d.channels(), .second = d.values()});
+  const Value ba = linear(name + ".delta_gates", x, 2 * d.value_heads, c_.hidden, false, kInitStd);
+  const Value qkv = convolution(name + ".delta_conv", parts.first, d.channels(), d.taps, false, true);
+  // Rates of decay from 0.01 to 16, as those of transformers' new models are.
+  const auto rate = [&](const char* what, float mean, float std) {
+    return b_.param(name + what, {d.value_heads}, {.init = {mean, std}, .decay = false, .is_f32 = true});
+  };
+  const Value decay = rate(".delta_decay", 1.7f, 0.8f), step = rate(".delta_step", 1, 0);
+  const DeltaGates gates = b_.delta_gates(ba, decay, step);
+  const kernels::DeltaHeads heads = {
+      static_cast<std::int32_t>(d.key_heads), static_cast<std::int32_t>(d.value_heads),
+      static_cast<std::int32_t>(d.key_dim), static_cast<std::int32_t>(d.value_dim),
+      cache_ ? 0 : static_cast<std::int32_t>(c_.seq)};
+  const Value mixed = mixed_by_state(name, qkv, gates, heads);
+  const Value norm = b_.param(name + ".delta_norm.weight", {d.value_dim}, {.init = {1, 0}, .decay = false});
+  return linear(name + ".delta_out", b_.gated_rmsnorm(mixed, parts.second, norm, c_.norm_eps), c_.hidden,
+                d.values(), false, residual_std_);
+}
+
+Value Recorder::mixed_by_state(const std::string& name, Value qkv, const DeltaGates& gates,
+                               const kernels::DeltaHeads& heads) {
+  if (!cache_) return b_.delta_rule(qkv, gates, heads, doc_start_);
+  const Shape shape = {cache_->sequences, heads.key_heads, kernels::delta_state_elems(heads)};
+  return b_.cached_delta_rule(qkv, gates, positions_, slots_,
+                              b_.state(name + ".delta_state", shape, DType::f32), heads);
+}
+
+Value Recorder::short_conv(const std::string& name, Value x) {
+  const std::int64_t h = c_.hidden;
+  const ColumnParts before = b_.divide_columns(linear(name + ".conv_in", x, 3 * h, h, c_.conv_bias, kInitStd),
+                                               {.groups = 1, .first = h, .second = 2 * h});
+  const ColumnParts behind = b_.divide_columns(before.second, {.groups = 1, .first = h, .second = h});
+  const Value mixed = convolution(name + ".conv", b_.multiply(before.first, behind.second), h, c_.conv_taps,
+                                  c_.conv_bias, false);
+  return linear(name + ".conv_out", b_.multiply(behind.first, mixed), h, h, c_.conv_bias, residual_std_);
+}
+
+// A window of at least `seq` tokens is no window.
+ScoreOptions Recorder::scores(std::size_t layer) const {
+  const bool slides = c_.sliding[layer] && c_.window < c_.seq;
+  return {.alibi = c_.position == DecoderConfig::Position::alibi,
+          .window = slides ? static_cast<int>(c_.window) : 0,
+          .softcap = c_.score_softcap,
+          .scale = score_scale(c_)};
+}
+
+Value Recorder::attend(const std::string& name, Value qkv, const ScoreOptions& scores) {
+  const Value sinks =
+      c_.sinks ? b_.param(name + ".sinks", {c_.heads}, {.init = {0, kInitStd}, .decay = false}) : Value{};
+  if (!cache_) return b_.attention(qkv, heads_, static_cast<int>(c_.seq), scores, doc_start_, sinks);
+  const Shape shape = {cache_->sequences, c_.kv_heads, cache_->context, c_.head_dim};
+  const Value keys = b_.state(name + ".keys", shape), values = b_.state(name + ".values", shape);
+  return b_.cached_attention(qkv, positions_, slots_, keys, values, heads_, scores, sinks);
+}
+
+Value Recorder::mixer(const std::string& name, std::size_t layer, Value x) {
+  switch (c_.mixers[layer]) {
+    case Mixer::attention:
+      return attention(name, layer, x);
+    case Mixer::latent:
+      return latent_attention(name, layer, x);
+    case Mixer::delta:
+      return delta_net(name, x);
+    case Mixer::short_conv:
+      return short_conv(name, x);
+  }
+  return {};
+}
+
+}  // namespace strata::detail
