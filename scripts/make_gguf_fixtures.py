@@ -10,7 +10,7 @@ import gguf
 import numpy
 
 N = 4096
-FORMATS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K")
+FORMATS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K", "mxfp4")
 
 
 def block_values():

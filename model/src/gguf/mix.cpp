@@ -24,9 +24,13 @@ GgufFormat most_of(GgufMix mix) {
       return GgufFormat::q6_k;
     case GgufMix::bf16:
       return GgufFormat::bf16;
+    case GgufMix::mxfp4_moe:
+      return GgufFormat::q8_0;  // the matrices that are not those of experts
   }
   return GgufFormat::f32;
 }
+
+constexpr std::int64_t kFewExperts = 8;
 
 /// The first and the last eighth of the layers, and every third one between.
 bool deserves_more_bits(std::int64_t layer, std::int64_t layers) {
@@ -47,19 +51,25 @@ GgufMixOf gguf_mix_of(GgufMix mix, const GgufArchitecture& architecture, const D
   const bool is_70b =
       config.layers == 80 &&
       (architecture.is_70b || (architecture.is_70b_if_grouped && config.heads != config.kv_heads));
-  return {mix, config.layers, is_70b, has_head};
+  return {mix, config.layers, is_70b, has_head, config.experts.n};
 }
 
 GgufFormat gguf_matrix_format(const GgufMixOf& of, const GgufTensor& tensor) {
   const GgufFormat most = most_of(of.mix);
   const GgufBlock block = gguf_block(most);
   if (block.elems == 1) return most;
+  if (of.mix == GgufMix::mxfp4_moe && tensor.shape.size() == 3 && of.experts > 1) return GgufFormat::mxfp4;
   const std::string_view name = tensor.name;
   if (name == "output.weight" || (!of.has_head && name == "token_embd.weight"))
     return tensor.columns() % block.elems != 0 || most == GgufFormat::q8_0 ? GgufFormat::q8_0
                                                                            : GgufFormat::q6_k;
   const auto ends = [&](std::string_view part) { return name.ends_with(part); };
-  const bool is_value = ends("attn_v.weight") || ends("attn_qkv.weight"), is_down = ends("ffn_down.weight");
+  const bool is_value = ends("attn_v.weight") || ends("attn_qkv.weight"),
+             is_down = name.find("ffn_down") != std::string_view::npos;
+  // In a model of 8 experts the few values of attention deserve more.
+  if (of.experts == kFewExperts && (is_value || ends("attn_k.weight"))) return GgufFormat::q8_0;
+  if (of.experts == kFewExperts && of.mix == GgufMix::q4_k_m && ends("attn_output.weight"))
+    return GgufFormat::q5_k;
   const bool is_medium = of.mix == GgufMix::q4_k_m || of.mix == GgufMix::q5_k_m;
   if (is_medium && (is_value || is_down) && deserves_more_bits(number_of_layer(name), of.layers))
     return GgufFormat::q6_k;

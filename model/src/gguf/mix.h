@@ -18,6 +18,7 @@ struct GgufMixOf {
   std::int64_t layers = 0;
   bool is_70b = false;   ///< llama.cpp takes it for a model whose few values per layer deserve more bits
   bool has_head = true;  ///< the file has output.weight
+  std::int64_t experts = 0;
 };
 GgufMixOf gguf_mix_of(GgufMix mix, const GgufArchitecture& architecture, const DecoderConfig& config,
                       bool has_head);

@@ -21,6 +21,7 @@ inline constexpr GgmlBlocks kGgmlBlocks[] = {
     {GgufFormat::q4_k, 0xde72aec6c3981428u, 0xece5706db8e4fabdu},
     {GgufFormat::q5_k, 0x8d73f931bb3fd8a5u, 0x5f609dc6ffd52633u},
     {GgufFormat::q6_k, 0x44dd22b1cb8953ffu, 0x0d94834a456005adu},
+    {GgufFormat::mxfp4, 0x715e4f8087a484fcu, 0x3669b9ca8caca998u},
 };
 
 }  // namespace strata::test

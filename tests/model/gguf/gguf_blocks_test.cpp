@@ -71,7 +71,12 @@ TEST_P(GgufBlocksTest, AValueIsOffByAStepOfItsBlockAtMost) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = rng.normal(i);
   const std::vector<float> back = decoded(encoded(values, format), format, values.size());
   const bool four = format == GgufFormat::q4_0 || format == GgufFormat::q4_1 || format == GgufFormat::q4_k;
-  const float levels = format == GgufFormat::q8_0 ? 255 : format == GgufFormat::q6_k ? 63 : four ? 15 : 31;
+  const bool is_mxfp4 = format == GgufFormat::mxfp4;  // which saturates a value of 4 at 3
+  const float levels = is_mxfp4                     ? 9
+                       : format == GgufFormat::q8_0 ? 255
+                       : format == GgufFormat::q6_k ? 63
+                       : four                       ? 15
+                                                    : 31;
   for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(back[i], values[i], 2 * 4.5f / levels) << i;
 }
 
@@ -88,6 +93,45 @@ TEST_P(GgufBlocksTest, PartsOfBlocksAreRefusedWithBothNumbers) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, GgufBlocksTest, ::testing::ValuesIn(test::kGgmlBlocks),
                          [](const auto& of) { return std::string(to_string(of.param.format)); });
+
+// E2M1: a sign, an exponent of two bits with bias 1, and a bit of the fraction.
+float e2m1(int code) {
+  constexpr float kMagnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  return code < 8 ? kMagnitudes[code] : -kMagnitudes[code - 8];
+}
+
+// OCP Microscaling Formats 1.0, sections 5.3.3 and 5.4.1.
+TEST(GgufMxfp4Test, EveryCodeAndScaleStandForWhatTheirDefinitionSays) {
+  std::vector<std::byte> bytes(17);
+  for (int exponent = 0; exponent < 255; ++exponent) {
+    bytes[0] = static_cast<std::byte>(exponent);
+    for (int j = 0; j < 16; ++j)
+      bytes[static_cast<std::size_t>(1 + j)] = static_cast<std::byte>(j | (15 - j) << 4);
+    const std::vector<float> values = decoded(bytes, GgufFormat::mxfp4, 32);
+    for (int i = 0; i < 32; ++i)
+      ASSERT_EQ(values[static_cast<std::size_t>(i)], std::ldexp(e2m1(i < 16 ? i : 31 - i), exponent - 127))
+          << exponent << " " << i;
+  }
+  bytes[0] = std::byte{255};
+  EXPECT_TRUE(std::isnan(decoded(bytes, GgufFormat::mxfp4, 32)[0]));
+}
+
+// Also where the largest code of a block is not one of the two that its scale is chosen for.
+TEST(GgufMxfp4Test, ValuesOfABlockOfAnyScaleStayWhatTheyAre) {
+  const Rng rng(3, 1);
+  std::vector<float> values(32);
+  for (int exponent = 0; exponent < 253; ++exponent)
+    for (const int most : {1, 2, 3, 5, 7}) {
+      for (std::size_t i = 0; i < 32; ++i) {
+        const float u = rng.uniform(static_cast<std::uint64_t>(exponent * 160 + most * 32) + i);
+        const int code = i == 9 ? most : static_cast<int>(u * static_cast<float>(most + 1));
+        values[i] = std::ldexp(e2m1(i % 2 == 0 ? code : code | 8), exponent - 127);
+      }
+      const std::vector<float> back = decoded(encoded(values, GgufFormat::mxfp4), GgufFormat::mxfp4, 32);
+      for (std::size_t i = 0; i < 32; ++i)
+        ASSERT_EQ(back[i], values[i]) << exponent << " " << most << " " << i;
+    }
+}
 
 std::string formats_of(const GgufMixOf& of, const std::string& part) {
   std::string out;

@@ -1,6 +1,8 @@
 // Reads the bytes of a GGUF file (docs/gguf.md of ggml-org/ggml) without the code that writes them.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -118,6 +120,15 @@ class GgufFile {
         return f16_to_f32(peek<std::uint16_t>(tensor.offset + 2 * i));
       case 30:
         return bf16_to_f32(peek<std::uint16_t>(tensor.offset + 2 * i));
+      case 39: {  // E2M1: a sign, 2 bits of an exponent with bias 1, and one of the fraction
+        const std::uint64_t block = tensor.offset + i / 32 * 17;
+        const int pair = peek<std::uint8_t>(block + 1 + i % 16), code = i % 32 < 16 ? pair & 15 : pair >> 4,
+                  exponent = code >> 1 & 3;
+        const double fraction = (code & 1) * 0.5 + (exponent > 0 ? 1 : 0);
+        const double value =
+            std::ldexp(fraction, std::max(exponent, 1) - 1 + peek<std::uint8_t>(block) - 127);
+        return static_cast<float>((code & 8) != 0 ? -value : value);
+      }
       case 8: {
         const std::uint64_t block = tensor.offset + i / 32 * 34;
         return f16_to_f32(peek<std::uint16_t>(block)) *

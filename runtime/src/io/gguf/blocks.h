@@ -13,7 +13,7 @@
 
 namespace strata::detail {
 
-/// Blocks of 32 values: q4_0, q4_1, q5_0, q5_1 and q8_0.
+/// Blocks of 32 values: q4_0, q4_1, q5_0, q5_1, q8_0 and mxfp4.
 void encode_block_of_32(std::span<const float> values, GgufFormat format, std::byte* into);
 void decode_block_of_32(const std::byte* from, GgufFormat format, std::span<float> values);
 /// Blocks of 256 values: q4_k, q5_k and q6_k.

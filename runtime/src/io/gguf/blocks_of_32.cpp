@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "io/gguf/blocks.h"
@@ -84,6 +86,44 @@ void encode_q8(std::span<const float> values, std::byte* into) {
   }
 }
 
+// ggml has the values of E2M1 times 2, so that they are integers, and half of the scale. It has no negative
+// 0.
+constexpr float kTwiceE2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+/// 2^(exponent - 128), the first two of which are not normal; 255 is E8M0's NaN, which ggml does not know.
+float half_of_e8m0(unsigned exponent) {
+  if (exponent == 255) return std::numeric_limits<float>::quiet_NaN();
+  return std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
+}
+
+/// The exponent is that of the largest magnitude less 2, which is that of E2M1's largest value. Of codes that
+/// are equally near the first one counts.
+void encode_mxfp4(std::span<const float> values, std::byte* into) {
+  float largest = 0;
+  for (const float x : values) largest = std::max(largest, std::abs(x));
+  // ggml's exponent of a magnitude below 2^-125 would be negative.
+  const float exponent = largest > 0 ? std::floor(std::log2(largest)) - 2 + 127 : 0;
+  const auto byte = static_cast<unsigned>(std::clamp(exponent, 0.0f, 254.0f));
+  const float scale = half_of_e8m0(byte);
+  Codes codes{};
+  for (std::size_t i = 0; i < kElems; ++i) {
+    float least = std::abs(values[i]);
+    for (unsigned code = 1; code < 16; ++code)
+      if (const float error = std::abs(kTwiceE2m1[code] * scale - values[i]); error < least) {
+        least = error;
+        codes[i] = code;
+      }
+  }
+  into[0] = static_cast<std::byte>(byte);
+  put_codes(codes, false, into + 1);
+}
+
+void decode_mxfp4(const std::byte* from, std::span<float> values) {
+  const float scale = half_of_e8m0(bits_of(from[0]));
+  const Codes codes = get_codes(from + 1, false);
+  for (std::size_t i = 0; i < kElems; ++i) values[i] = kTwiceE2m1[codes[i]] * scale;
+}
+
 bool has_five_bits(GgufFormat format) { return format == GgufFormat::q5_0 || format == GgufFormat::q5_1; }
 bool has_minimum(GgufFormat format) { return format == GgufFormat::q4_1 || format == GgufFormat::q5_1; }
 
@@ -91,12 +131,14 @@ bool has_minimum(GgufFormat format) { return format == GgufFormat::q4_1 || forma
 
 void encode_block_of_32(std::span<const float> values, GgufFormat format, std::byte* into) {
   if (format == GgufFormat::q8_0) return encode_q8(values, into);
+  if (format == GgufFormat::mxfp4) return encode_mxfp4(values, into);
   const unsigned levels = has_five_bits(format) ? 32 : 16;
   if (has_minimum(format)) return encode_affine(values, levels, into);
   encode_symmetric(values, levels, into);
 }
 
 void decode_block_of_32(const std::byte* from, GgufFormat format, std::span<float> values) {
+  if (format == GgufFormat::mxfp4) return decode_mxfp4(from, values);
   const float scale = get_f16(from);
   if (format == GgufFormat::q8_0) {
     for (std::size_t i = 0; i < kElems; ++i)

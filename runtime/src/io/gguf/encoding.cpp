@@ -13,8 +13,9 @@
 namespace strata {
 namespace {
 
-constexpr GgufMix kMixes[] = {GgufMix::f32,  GgufMix::bf16,   GgufMix::f16,    GgufMix::q8_0,
-                              GgufMix::q6_k, GgufMix::q5_k_m, GgufMix::q4_k_m, GgufMix::q4_0};
+constexpr GgufMix kMixes[] = {GgufMix::f32,    GgufMix::bf16, GgufMix::f16,
+                              GgufMix::q8_0,   GgufMix::q6_k, GgufMix::q5_k_m,
+                              GgufMix::q4_k_m, GgufMix::q4_0, GgufMix::mxfp4_moe};
 
 }  // namespace
 
@@ -42,6 +43,8 @@ std::string_view to_string(GgufFormat format) noexcept {
       return "q6_k";
     case GgufFormat::bf16:
       return "bf16";
+    case GgufFormat::mxfp4:
+      return "mxfp4";
   }
   return "?";
 }
@@ -64,6 +67,8 @@ std::string_view to_string(GgufMix mix) noexcept {
       return "q6_k";
     case GgufMix::bf16:
       return "bf16";
+    case GgufMix::mxfp4_moe:
+      return "mxfp4_moe";
   }
   return "?";
 }

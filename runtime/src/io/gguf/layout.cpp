@@ -73,6 +73,8 @@ GgufBlock gguf_block(GgufFormat format) noexcept {
     case GgufFormat::f16:
     case GgufFormat::bf16:
       return {1, 2};
+    case GgufFormat::mxfp4:
+      return {32, 17};
     case GgufFormat::q4_0:
       return {32, 18};
     case GgufFormat::q4_1:

@@ -190,7 +190,8 @@ class HeaderParser {
     for (std::uint32_t i = 0; i < n_dims; ++i) {
       const std::uint64_t at = in_.at();
       STRATA_TRY_ASSIGN(const auto extent, in_.number<std::uint64_t>(name));
-      // Elements have more than half a byte (q4_0: 18 bytes for 32), so that no tensor has two for each byte.
+      // Elements have more than half a byte (mxfp4: 17 bytes for 32), so that no tensor has two for each
+      // byte.
       if (extent == 0 || extent > 2 * in_.size() / n_elems)
         return in_.corrupt_at(at, str(name, " has a dimension of ", extent, ", more than the file holds"));
       n_elems *= extent;
@@ -211,7 +212,7 @@ class HeaderParser {
       return Status::error(
           Code::unsupported,
           str("byte ", in_.at() - 4, ": ", tensor.name, " has ggml's format ", number,
-              "; f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, q4_K, q5_K and q6_K are read: "
+              "; f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, q4_K, q5_K, q6_K and MXFP4 are read: "
               "convert the file with llama-quantize --allow-requantize"));
     const GgufBlock block = gguf_block(tensor.format);
     if (tensor.columns() % block.elems == 0) return {};

@@ -21,6 +21,7 @@ enum class GgufFormat : std::uint32_t {
   q5_k = 13,  ///< 256: likewise
   q6_k = 14,  ///< 256: per 16 values a scale of 8 bits, multiples of one float: scale (code - 32)
   bf16 = 30,
+  mxfp4 = 39,  ///< 32: E2M1 (OCP Microscaling Formats 1.0), times a power of two of 8 bits
 };
 
 /// The mix of formats that a file is in; the numbers are those of llama_ftype. Matrices have the formats that
@@ -34,6 +35,7 @@ enum class GgufMix : std::uint32_t {
   q5_k_m = 17,
   q6_k = 18,
   bf16 = 32,
+  mxfp4_moe = 38,  ///< experts in mxfp4, the rest in q8_0
 };
 
 std::string_view to_string(GgufFormat format) noexcept;

@@ -51,8 +51,8 @@ inline std::uint64_t gguf_bytes(GgufFormat format, std::uint64_t n_elems) noexce
 /// Name, shape and format of a tensor.
 struct GgufTensor {
   std::string name;
-  std::vector<std::uint64_t> shape;  ///< [rows, columns] or [n], reversed in the file; columns are whole
-                                     ///< blocks of the format
+  std::vector<std::uint64_t> shape;  ///< [rows, columns], [experts, rows, columns] or [n], reversed in the
+                                     ///< file; columns are whole blocks of the format
   GgufFormat format = GgufFormat::f32;
 
   std::uint64_t columns() const noexcept { return shape.back(); }
