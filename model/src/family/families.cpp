@@ -128,7 +128,6 @@ void granite(DecoderConfig& c) {
   c.score_factor = 0.015625f;
   c.logit_divisor = 8;
 }
-
 void qwen2_moe(DecoderConfig& c) {
   qwen2(c);
   c.experts.shared_gate = true;
@@ -144,7 +143,6 @@ void mixtral(DecoderConfig& c) {
   c.frequencies.theta = 1e6f;
   c.experts.rule.renormalize = true;
 }
-
 void glm4_moe(DecoderConfig& c) {
   llama(c);
   c.norm_eps = 1e-5f;
@@ -272,32 +270,32 @@ constexpr Family kFamilies[] = {
      .gguf = {.name = "smollm3", .permutes_qk = true, .no_rope_every = 4}},
     {.name = "gemma2", .change = gemma2, .limits = {.title = "Gemma 2"},
      .hf = {.class_name = "Gemma2", .names = kGemma, .windows = HfWindows::by_pattern, .head_dim = 256, .is_gemma = true},
-     .gguf = {.name = "gemma2", .slides = true, .head_always_tied = true, .score_softcap = true, .layers_by_hidden = 46}},
+     .gguf = {.name = "gemma2", .slides = true, .head_always_tied = true, .score_softcap = true, .logit_softcap = true, .layers_by_hidden = 46}},
     {.name = "gemma3_text", .change = gemma3, .limits = {.title = "Gemma 3"},
      .hf = {.class_name = "Gemma3", .classifier = "TextForSequenceClassification", .names = kGemma,
             .windows = HfWindows::by_pattern, .head_dim = 256, .is_gemma = true},
-     .gguf = {.name = "gemma3", .slides = true, .yarn = false, .layers_by_hidden = 62}},
+     .gguf = {.name = "gemma3", .slides = true, .yarn = false, .logit_softcap = true, .layers_by_hidden = 62}},
     {.name = "granite", .change = granite, .limits = {.title = "Granite"},
      .hf = {.class_name = "Granite", .names = kLlama, .mlp_bias = HfKey::written, .has_factors = true},
      .gguf = {.name = "granite", .permutes_qk = true, .out_biases = true, .rope_factors = true, .factors = true}},
     {.name = "qwen2_moe", .change = qwen2_moe, .limits = {.title = "Qwen2-MoE", .experts = true},
      .hf = {.class_name = "Qwen2Moe", .names = kQwenMoe, .windows = HfWindows::listed, .attention_bias = HfKey::ignored,
             .experts = HfExperts::qwen, .router_aux = 0.001},
-     .gguf = {.name = ""}},
+     .gguf = {.name = "qwen2moe", .square_heads = true, .head_required = true, .experts = {.any = true, .ffn_key = true}}},
     {.name = "qwen3_moe", .change = qwen3, .limits = {.title = "Qwen3-MoE", .experts = true},
      .hf = {.class_name = "Qwen3Moe", .names = kQwenMoe, .experts = HfExperts::qwen, .router_aux = 0.001},
-     .gguf = {.name = ""}},
+     .gguf = {.name = "qwen3moe", .experts = {.any = true, .renormalizes = true, .ffn_key = true}}},
     {.name = "olmoe", .change = olmoe, .limits = {.title = "OLMoE", .experts = true, .expert_ffn = false, .scores = false},
      .hf = {.class_name = "Olmoe", .names = kQwenMoe, .experts = HfExperts::olmoe, .router_aux = 0.01},
-     .gguf = {.name = ""}},
+     .gguf = {.name = "olmoe", .square_heads = true, .head_required = true, .equal_heads = true, .experts = {.any = true}}},
     {.name = "mixtral", .change = mixtral, .limits = {.title = "Mixtral", .experts = true, .expert_ffn = false},
      .hf = {.class_name = "Mixtral", .names = kMixtral, .windows = HfWindows::all, .attention_bias = HfKey::ignored,
             .mlp_bias = HfKey::ignored, .experts = HfExperts::mixtral, .router_aux = 0.001},
-     .gguf = {.name = ""}},
+     .gguf = {.name = "llama", .permutes_qk = true, .rope_factors = true, .experts = {.any = true, .renormalizes = true}}},
     {.name = "glm4_moe", .change = glm4_moe, .limits = {.title = "GLM-4.5", .experts = true, .scores = false},
      .hf = {.class_name = "Glm4Moe", .names = kGlmMoe, .mlp_bias = HfKey::ignored, .out_bias = false, .rotary_share = 0.5,
             .qk_norm_key = true, .experts = HfExperts::glm},
-     .gguf = {.name = ""}},
+     .gguf = {.name = "glm4moe", .mlp_norm = "post_attention_norm", .experts = {.any = true, .ffn_key = true, .rule_keys = true}}},
     {.name = "qwen3_5_text", .change = qwen3_5, .limits = {.title = "Qwen3.5", .delta = true},
      .hf = {.class_name = "Qwen3_5", .names = kQwen35, .mlp_bias = HfKey::ignored, .head_dim = 256, .rotary_share = 0.25, .mixers = HfMixers::delta},
      .gguf = {.name = ""}},
@@ -325,7 +323,8 @@ constexpr Family kFamilies[] = {
     {.name = "gpt_oss", .change = gpt_oss, .limits = {.title = "gpt-oss", .experts = true, .expert_ffn = false},
      .hf = {.class_name = "GptOss", .names = kGptOss, .windows = HfWindows::by_pattern, .mlp_bias = HfKey::ignored,
             .head_dim = 64, .experts = HfExperts::gpt_oss, .router_aux = 0.001},
-     .gguf = {.name = ""}},
+     .gguf = {.name = "gpt-oss", .slides = true, .full_every = 2, .out_biases = true, .attention_biases = true, .head_required = true,
+              .yarn_unrounded = true, .mlp_norm = "post_attention_norm", .experts = {.any = true, .renormalizes = true, .ffn_key = true}}},
 };
 // clang-format on
 

@@ -111,24 +111,40 @@ struct HfFamily {
   double router_aux = 0;
 };
 
+/// What an architecture of llama.cpp computes of mixtures of experts.
+struct GgufExperts {
+  bool any = false;           ///< its MLPs are mixtures, all of them unless it has keys of rules
+  bool renormalizes = false;  ///< the weights of a token's experts are always divided by their sum
+  bool ffn_key = false;       ///< has a key of the inner width of experts, which else is that of the MLP
+  bool rule_keys = false;     ///< has keys of the router's rule, and of the number of dense layers (GLM-4.5)
+};
+
 /// A family's architecture in llama.cpp: src/models/ there has a file for each, and conversion/ what its
 /// converter from Hugging Face folders does with the tensors.
 struct GgufArchitecture {
-  std::string_view name;       ///< "" if there is none
-  bool permutes_qk = false;    ///< RoPE turns pairs (2i, 2i + 1), where ours are (i, i + head_dim / 2)
-  bool square_heads = false;   ///< heads times head_dim must be hidden
-  bool slides = false;         ///< knows layers with a sliding window
-  bool window_key = false;     ///< some versions read the window, and none of them without the key
-  bool out_biases = false;     ///< has places for biases of attn_out, mlp_in and mlp_out
-  bool head_required = false;  ///< a tied head must be in the file, too
+  std::string_view name;      ///< "" if there is none
+  bool permutes_qk = false;   ///< RoPE turns pairs (2i, 2i + 1), where ours are (i, i + head_dim / 2)
+  bool square_heads = false;  ///< heads times head_dim must be hidden
+  bool slides = false;        ///< knows layers with a sliding window
+  std::int64_t full_every =
+      0;                    ///< then always every n-th layer sees all keys; 0: there is a key of the layers
+  bool window_key = false;  ///< some versions read the window, and none of them without the key
+  bool out_biases = false;  ///< has places for biases of attn_out, mlp_in and mlp_out
+  bool attention_biases = false;  ///< needs those of queries, keys, values and attn_out
+  bool head_required = false;     ///< a tied head must be in the file, too
   bool head_always_tied = false;
-  bool rope_factors = false;          ///< reads rope_freqs.weight
-  bool yarn = true;                   ///< knows the scaling
-  bool score_softcap = false;         ///< always has a soft cap of scores
+  bool rope_factors = false;    ///< reads rope_freqs.weight
+  bool yarn = true;             ///< knows the scaling
+  bool yarn_unrounded = false;  ///< ... and its models have it without rounding, which llama.cpp always does
+  bool score_softcap = false;   ///< always has a soft cap of scores
+  bool logit_softcap = false;   ///< has a key of a soft cap of logits
   std::int64_t no_rope_every = 0;     ///< every n-th layer has no RoPE
   std::int64_t layers_by_hidden = 0;  ///< in models of so many, scores have the divisor hidden / heads
   bool factors = false;               ///< has keys of the factors of embeddings, residuals, scores and logits
   bool is_70b = false, is_70b_if_grouped = false;  ///< takes a model of 80 layers for one of 70 B parameters
+  std::string_view mlp_norm = "ffn_norm";          ///< the name of the norm before the MLP
+  bool equal_heads = false;                        ///< as many heads of keys as of queries
+  GgufExperts experts = {};
 };
 
 struct Family {

@@ -14,12 +14,16 @@
 
 namespace strata::detail {
 
+// LLAMA_EXPERT_GATING_FUNC_TYPE_SOFTMAX and _SIGMOID
+inline constexpr std::int64_t kGgufSoftmax = 1, kGgufSigmoid = 2;
+
 /// The architecture of a model. Errors: `unsupported` for a family without one, or if llama.cpp would compute
 /// something else than this model; all problems at once.
 Result<GgufArchitecture> gguf_architecture(const DecoderConfig& config);
 
-/// The first family with an architecture of that name; null if there is none.
-const Family* family_of_gguf(std::string_view architecture);
+/// The first family with an architecture of that name, rather one that is of mixtures if the file has
+/// experts; null if there is none.
+const Family* family_of_gguf(std::string_view architecture, bool has_experts);
 /// The names of all, for messages.
 std::string gguf_architecture_names();
 

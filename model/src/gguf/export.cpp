@@ -38,6 +38,11 @@ void note_model(const detail::GgufArchitecture& architecture, const DecoderConfi
     notes.push_back(str("the context is ", context, " of the model's ", config.positions,
                         " tokens: beyond the sliding window llama.cpp's ", architecture.name,
                         " would see all keys"));
+  if (architecture.yarn_unrounded && config.frequencies.scaling == RopeFrequencies::Scaling::yarn)
+    notes.push_back(
+        str("llama.cpp's ", architecture.name,
+            " rounds the frequencies between which YaRN blends, which the model does not (truncate "
+            "is false): its angles are slightly others"));
   const auto is_replaced = [](const GgufPart& part) { return part.tensor.format != part.wanted; };
   const auto n = std::count_if(parts.begin(), parts.end(), is_replaced);
   if (n == 0) return;
@@ -52,6 +57,10 @@ Result<GgufPlan> plan_gguf(const DecoderConfig& given, const Tokenizer& tokenize
                            const GgufExport& options) {
   const DecoderConfig config = with_derived_sizes(given);
   STRATA_TRY_ASSIGN(const detail::GgufArchitecture architecture, detail::gguf_architecture(config));
+  if (options.format == GgufMix::mxfp4_moe && config.experts.n == 0)
+    return Status::error(Code::invalid,
+                         str(to_string(options.format), " is a format of experts, and the MLPs of ",
+                             config.family, " are no mixtures of experts"));
   GgufPlan plan;
   GgufMetadata metadata;
   metadata.add_text("general.architecture", architecture.name);

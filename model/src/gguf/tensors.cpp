@@ -1,6 +1,7 @@
 #include "gguf/tensors.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -29,9 +30,11 @@ constexpr std::pair<std::string_view, std::string_view> kGgufNames[] = {
     {"k_norm", "attn_k_norm"},
     {"attn_out", "attn_output"},
     {"attn_post_norm", "post_attention_norm"},
-    {"mlp_norm", "ffn_norm"},
-    {"mlp_out", "ffn_down"},
     {"mlp_post_norm", "post_ffw_norm"},
+    {"sinks", "attn_sinks"},
+    {"router", "ffn_gate_inp"},
+    {"shared_gate", "ffn_gate_inp_shexp"},
+    {"experts_out", "ffn_down_exps"},
 };
 
 /// A parameter's name in its parts: "layers.3.qkv.bias" is layer "3", "qkv" and "bias".
@@ -48,14 +51,22 @@ ParamName split_param(std::string_view param) {
   }
   const std::size_t dot = param.find('.');
   name.part = param.substr(0, dot);
-  name.kind = param.substr(dot + 1);
+  name.kind = dot == std::string_view::npos ? "weight" : param.substr(dot + 1);
   return name;
+}
+
+std::size_t layer_of(const ParamName& name) {
+  std::size_t layer = 0;
+  std::from_chars(name.layer.data(), name.layer.data() + name.layer.size(), layer);
+  return layer;
 }
 
 class PartList {
  public:
   PartList(const GgufArchitecture& architecture, DecoderConfig config, GgufMix mix)
-      : architecture_(architecture), c_(std::move(config)), mix_(mix) {}
+      : architecture_(architecture), c_(std::move(config)), mix_(mix) {
+    c_.experts.stacked_files = c_.experts.n > 0;  // in the file they are, whatever the folder has
+  }
 
   std::vector<GgufPart> make() {
     const std::vector<HfTensor> tensors = hf_tensors(c_);
@@ -74,11 +85,12 @@ class PartList {
  private:
   void add(const HfTensor& tensor) {
     const ParamName name = split_param(tensor.param);
+    const std::string begin = name.layer.empty() ? "" : str("blk.", name.layer, ".");
+    if (name.part == "experts_in") return add_gates_and_ups(tensor.param, begin, name.kind);
     GgufPart part;
-    part.tensor.name = str(name.layer.empty() ? "" : str("blk.", name.layer, "."), name_of(tensor, name.part),
-                           ".", name.kind);
-    part.tensor.shape = tensor.shape;
-    if (tensor.layout == HfTensor::Layout::transposed) std::swap(part.tensor.shape[0], part.tensor.shape[1]);
+    part.tensor.name = name.kind == "choice_bias" ? begin + "exp_probs_b.bias"
+                                                  : str(begin, name_of(tensor, name), ".", name.kind);
+    part.tensor.shape = shape_of(tensor, name.part);
     part.param = tensor.param;
     part.first_row = tensor.first_row;
     const bool is_value = tensor.first_row == (c_.heads + c_.kv_heads) * c_.head_dim;
@@ -87,9 +99,45 @@ class PartList {
     out_.push_back(std::move(part));
   }
 
-  std::string_view name_of(const HfTensor& tensor, std::string_view part) const {
+  /// Each expert has the rows of its gate, and then those of its up.
+  void add_gates_and_ups(const std::string& param, const std::string& begin, std::string_view kind) {
+    const ExpertsConfig& e = c_.experts;
+    const auto n = static_cast<std::uint64_t>(e.n), ffn = static_cast<std::uint64_t>(e.ffn);
+    const bool is_bias = kind == "bias";
+    for (const std::int64_t half : {0, 1}) {
+      GgufPart part;
+      part.tensor.name = str(begin, half == 0 ? "ffn_gate_exps." : "ffn_up_exps.", kind);
+      part.tensor.shape = {n, ffn};
+      if (!is_bias) part.tensor.shape.push_back(static_cast<std::uint64_t>(c_.hidden));
+      part.param = param;
+      part.run = is_bias ? 1 : e.ffn;
+      part.stride = 2 * part.run;
+      part.first_row = half * part.run;
+      out_.push_back(std::move(part));
+    }
+  }
+
+  /// The shape [rows, columns] of a matrix, whatever it is in a folder.
+  std::vector<std::uint64_t> shape_of(const HfTensor& tensor, std::string_view part) const {
+    if (part == "shared_gate") return {static_cast<std::uint64_t>(c_.hidden)};
+    std::vector<std::uint64_t> shape = tensor.shape;
+    const bool transposed =
+        tensor.layout == HfTensor::Layout::transposed || tensor.layout == HfTensor::Layout::stack_transposed;
+    if (transposed) std::swap(shape[shape.size() - 2], shape.back());
+    return shape;
+  }
+
+  std::string_view name_of(const HfTensor& tensor, const ParamName& name) const {
+    const std::string_view part = name.part;
     const bool is_whole = n_tensors_.at(tensor.param) == 1;
-    if (part == "mlp_in") return is_whole || tensor.first_row > 0 ? "ffn_up" : "ffn_gate";
+    if (part == "mlp_norm") return architecture_.mlp_norm;
+    if (part == "mlp_in" || part == "mlp_out") {
+      const bool is_up = is_whole || tensor.first_row > 0;
+      const bool is_shared = c_.experts.n > 0 && c_.experts.layers[layer_of(name)];
+      if (part == "mlp_out") return is_shared ? "ffn_down_shexp" : "ffn_down";
+      if (is_shared) return is_up ? "ffn_up_shexp" : "ffn_gate_shexp";
+      return is_up ? "ffn_up" : "ffn_gate";
+    }
     if (part == "qkv") {
       const std::int64_t first_key = c_.heads * c_.head_dim;
       if (is_whole) return "attn_qkv";
@@ -105,22 +153,26 @@ class PartList {
         out_.begin(), out_.end(), [](const GgufPart& part) { return part.tensor.name == "output.weight"; });
     const GgufMixOf of = gguf_mix_of(mix_, architecture_, c_, has_head);
     for (GgufPart& part : out_) {
-      if (part.tensor.shape.size() < 2 || part.param.starts_with("positions.")) continue;
+      const std::string_view name = part.tensor.name;
+      if (part.tensor.shape.size() < 2 || part.param.starts_with("positions.") ||
+          !name.ends_with(".weight") || name.ends_with("ffn_gate_inp.weight"))
+        continue;
       part.wanted = gguf_matrix_format(of, part.tensor);
       part.tensor.format = gguf_fitting_format(part.wanted, part.tensor.columns());
     }
   }
 
   const GgufArchitecture& architecture_;
-  const DecoderConfig c_;
+  DecoderConfig c_;
   const GgufMix mix_;
   std::map<std::string, int> n_tensors_;  // tensors of each parameter
   std::vector<GgufPart> out_;
 };
 
-/// The row of the parameter's part that becomes row `row`: in each head ours are the first elements of all
-/// pairs and then the second ones.
+/// The row of the parameter, from the part's first one on, that becomes row `row`: in each head ours are the
+/// first elements of all pairs and then the second ones.
 std::int64_t row_before(const GgufPart& part, std::int64_t row) {
+  if (part.run > 0) return row / part.run * part.stride + row % part.run;
   if (part.pairs == 0) return row;
   const std::int64_t size = 2 * part.pairs, in_head = row % size;
   return row - in_head + in_head / 2 + (in_head % 2) * part.pairs;
@@ -128,6 +180,9 @@ std::int64_t row_before(const GgufPart& part, std::int64_t row) {
 
 }  // namespace
 
+std::int64_t GgufPart::rows() const noexcept {
+  return static_cast<std::int64_t>(tensor.n_elems()) / columns();
+}
 std::int64_t GgufPart::columns() const noexcept {
   return tensor.shape.size() < 2 ? 1 : static_cast<std::int64_t>(tensor.columns());
 }

@@ -22,13 +22,17 @@ struct GgufPart {
   std::int64_t first_row = 0;
   std::int64_t pairs = 0;  ///< rows of each head are reordered in pairs: half its size; 0: they are not
   float added = 0;         ///< to every value
+  /// So many rows of the part come after each other in the parameter, and the next ones begin `stride` rows
+  /// after them: the gates of experts, whose ups are between. 0: all do.
+  std::int64_t run = 0, stride = 0;
 
-  std::int64_t rows() const noexcept { return static_cast<std::int64_t>(tensor.shape.front()); }
+  std::int64_t rows() const noexcept;     ///< a stack has the rows of all experts
   std::int64_t columns() const noexcept;  ///< 1 for a vector
+  std::int64_t runs() const noexcept { return run == 0 ? 1 : rows() / run; }
 };
 
 /// All tensors of the file, in the order of the layers. Matrices have the formats of the mix (mix.h);
-/// vectors, norms and positions are f32, as llama.cpp computes with them.
+/// vectors, norms, positions, routers and biases of experts are f32, as llama.cpp computes with them.
 std::vector<GgufPart> gguf_parts(const GgufArchitecture& architecture, const DecoderConfig& config,
                                  GgufMix mix);
 

@@ -18,6 +18,17 @@ namespace strata::test {
 
 inline constexpr std::int64_t kHidden = 64, kHeads = 4, kHeadDim = 16;
 
+/// Gives a family of mixtures experts as llama.cpp computes them, in whole blocks of 32 values.
+inline void set_experts_of_llama_cpp(DecoderConfig& c) {
+  const detail::GgufArchitecture& architecture = detail::family_of(c).gguf;
+  if (!architecture.experts.any) return;
+  c.experts.layers.clear();
+  if (family_limits(c.family).expert_ffn) c.experts.ffn = 32;
+  if (c.experts.shared_plain) c.experts.shared_ffn = 64;
+  if (!architecture.experts.rule_keys) c.experts.rule.renormalize = architecture.experts.renormalizes;
+  if (architecture.equal_heads) c.kv_heads = c.heads;
+}
+
 inline DecoderConfig model_of(std::string_view family) {
   DecoderConfig c = decoder_for_family(family).value();
   c.layers = 2;
@@ -29,6 +40,7 @@ inline DecoderConfig model_of(std::string_view family) {
   c.vocab = 270;
   c.positions = 64;
   set_tiny_experts(c);
+  set_experts_of_llama_cpp(c);
   return c;
 }
 

@@ -240,27 +240,27 @@ TEST_F(GgufReadTest, WhatIsNotKnownIsNamed) {
               HasSubstr("general.architecture is mamba; gpt2, bloom, llama"));
   mamba.add_u32("split.count", 3);
   EXPECT_THAT(refused(with(mamba, {})).message(), HasSubstr("the model is in 3 files"));
-  GgufMetadata llama;
-  llama.add_text("general.architecture", "llama");
-  llama.add_u32("llama.expert_count", 8);
-  llama.add_u32("llama.block_count", 1);
-  llama.add_text("llama.rope.scaling.type", "longrope");
-  const Status missing = refused(with(llama, {}));
+  GgufMetadata qwen;
+  qwen.add_text("general.architecture", "qwen2");
+  qwen.add_u32("qwen2.expert_count", 8);
+  qwen.add_u32("qwen2.block_count", 1);
+  qwen.add_text("qwen2.rope.scaling.type", "longrope");
+  const Status missing = refused(with(qwen, {}));
   EXPECT_EQ(missing.code(), Code::corrupt);
-  EXPECT_THAT(missing.message(), AllOf(HasSubstr("the key llama.embedding_length is missing"),
+  EXPECT_THAT(missing.message(), AllOf(HasSubstr("the key qwen2.embedding_length is missing"),
                                        HasSubstr("token_embd.weight is missing")));
   for (const auto& [key, value] : {std::pair{"embedding_length", 4},
                                    {"attention.head_count", 1},
                                    {"feed_forward_length", 4},
                                    {"context_length", 8}})
-    llama.add_u32(str("llama.", key), value);
-  llama.add_f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
-  llama.add_u32("llama.unheard_of", 1);
-  const Status unknown = refused(with(llama, {{"token_embd.weight", {9, 4}}}));
+    qwen.add_u32(str("qwen2.", key), value);
+  qwen.add_f32("qwen2.attention.layer_norm_rms_epsilon", 1e-5f);
+  qwen.add_u32("qwen2.unheard_of", 1);
+  const Status unknown = refused(with(qwen, {{"token_embd.weight", {9, 4}}}));
   EXPECT_EQ(unknown.code(), Code::unsupported);
   EXPECT_THAT(unknown.message(),
-              AllOf(HasSubstr("llama.expert_count is set"), HasSubstr("scaling.type is longrope"),
-                    HasSubstr("llama.unheard_of is not known")));
+              AllOf(HasSubstr("qwen2.expert_count is set"), HasSubstr("scaling.type is longrope"),
+                    HasSubstr("qwen2.unheard_of is not known")));
 }
 
 TEST_F(GgufReadTest, TensorsThatAreMissingOrOfAnotherShapeAreNamed) {

@@ -16,6 +16,7 @@ namespace {
 using Scaling = RopeFrequencies::Scaling;
 
 constexpr std::int64_t kMaxLayers = 10000;
+constexpr std::int64_t kMaxCount = 1 << 20;
 
 // Keys that say nothing about what is computed, behind the architecture's name.
 constexpr std::string_view kIdle[] = {"vocab_size", "rope.scaling.finetuned",
@@ -41,6 +42,14 @@ class GgufKeys {
   }
   std::string text(std::string_view name, std::string otherwise) {
     return take(name, std::move(otherwise), "a text", true);
+  }
+  bool flag(std::string_view name, bool otherwise) { return take(name, otherwise, "true or false", true); }
+  /// A small number that is not negative.
+  std::int64_t count(std::string_view name, std::int64_t otherwise = -1) {
+    const std::int64_t n = integer(name, otherwise);
+    if (n == otherwise || (n >= 0 && n <= kMaxCount)) return n;
+    corrupt(str("the key ", prefix_, name, " is ", n, "; it must be 0 to ", kMaxCount));
+    return 1;
   }
   /// Refuses a key with another value than the one that is implied.
   void must_be(std::string_view name, std::int64_t value) {
@@ -98,6 +107,7 @@ class ConfigReader {
     read_biases();
     if (c_.position == DecoderConfig::Position::rope) read_rope();
     read_attention();
+    if (architecture_.experts.any) read_experts();
     if (architecture_.factors) read_model_factors();
     for (const char* name : {"expert_count", "expert_used_count", "attention.clamp_kqv", "logit_scale",
                              "residual_scale", "embedding_scale", "attention.scale"})
@@ -124,6 +134,8 @@ class ConfigReader {
 
   void read_sizes() {
     c_.layers = keys_.integer("block_count");
+    // The last ones may predict further tokens, and are not read.
+    if (architecture_.experts.rule_keys && c_.layers > 0) c_.layers -= keys_.count("nextn_predict_layers", 0);
     c_.hidden = keys_.integer("embedding_length");
     c_.heads = keys_.integer("attention.head_count");
     c_.kv_heads = keys_.integer("attention.head_count_kv", c_.heads);
@@ -148,11 +160,15 @@ class ConfigReader {
     c_.qkv_bias = has_tensor("blk.0.attn_q.bias") || has_tensor("blk.0.attn_qkv.bias");
     c_.out_bias = has_tensor("blk.0.attn_output.bias");
     c_.mlp_bias = has_tensor("blk.0.ffn_down.bias");
+    if (has_tensor("blk.0.attn_q_norm.weight") && c_.qk_norm == DecoderConfig::QkNorm::none)
+      c_.qk_norm = DecoderConfig::QkNorm::heads;  // GLM-4.5 may have them
   }
 
   void read_rope() {
     RopeFrequencies& f = c_.frequencies;
-    c_.rotary_dim = keys_.integer("rope.dimension_count", c_.rotary_interleaved ? 0 : c_.head_dim);
+    f = {.truncate = !architecture_.yarn_unrounded};  // nothing is left of a family's own scaling
+    const bool is_half = c_.rotary_interleaved || c_.rotary_divisor == 2;
+    c_.rotary_dim = keys_.integer("rope.dimension_count", is_half ? 0 : c_.head_dim);
     f.theta = static_cast<float>(keys_.number("rope.freq_base", 10000));
     if (c_.sliding_frequencies)
       c_.sliding_frequencies->theta = static_cast<float>(keys_.number("rope.freq_base_swa", 10000));
@@ -182,6 +198,48 @@ class ConfigReader {
     if (std::abs(f.attention_factor - own) < 1e-6f) f.attention_factor = own;
   }
 
+  void read_experts() {
+    ExpertsConfig& e = c_.experts;
+    const GgufExperts& has = architecture_.experts;
+    e.n = keys_.integer("expert_count");
+    e.per_token = keys_.integer("expert_used_count");
+    // Without the key llama.cpp divides the inner width among the experts of a token.
+    const std::int64_t share = e.per_token > 0 ? c_.ffn / e.per_token : 0;
+    e.ffn = has.ffn_key ? keys_.integer("expert_feed_forward_length", share) : c_.ffn;
+    if (e.shared_gate) e.shared_ffn = keys_.integer("expert_shared_feed_forward_length", c_.ffn);
+    if (has.rule_keys)
+      read_rule();
+    else
+      expect_rule(has);
+    const auto gates = file_.tensors().find(str("blk.", e.dense_layers, ".ffn_gate_inp.weight"));
+    if (gates == file_.tensors().end()) return;  // locate_tensors() says so
+    if (const std::uint64_t n = gates->second.tensor.shape.front(); n != static_cast<std::uint64_t>(e.n))
+      keys_.corrupt(str("the key ", keys_.prefix(), "expert_count is ", e.n, ", but ", gates->first,
+                        " has rows for ", n, " experts"));
+  }
+
+  void read_rule() {
+    ExpertsConfig& e = c_.experts;
+    e.dense_layers = keys_.count("leading_dense_block_count", 0);
+    const std::int64_t shared = keys_.count("expert_shared_count");
+    e.shared_ffn = e.ffn >= 0 && e.ffn <= kMaxCount ? e.ffn * shared : 0;  // validate() reports such an e.ffn
+    keys_.must_be("expert_gating_func", kGgufSigmoid);
+    e.rule.renormalize = keys_.flag("expert_weights_norm", false);
+    if (const auto x = static_cast<float>(keys_.number("expert_weights_scale", 0)); x > 0) e.rule.scale = x;
+    e.rule.groups = static_cast<std::int32_t>(keys_.count("expert_group_count", 1));
+    e.rule.top_groups = static_cast<std::int32_t>(keys_.count("expert_group_used_count", 1));
+  }
+
+  // llama.cpp has one rule for the architecture, whatever a file says.
+  void expect_rule(const GgufExperts& has) {
+    c_.experts.rule.renormalize = has.renormalizes;
+    keys_.must_be("expert_gating_func", kGgufSoftmax);
+    if (keys_.flag("expert_weights_norm", has.renormalizes) != has.renormalizes)
+      keys_.unsupported(str(keys_.prefix(), "expert_weights_norm is ", has.renormalizes ? "false" : "true"));
+    if (const double scale = keys_.number("expert_weights_scale", 1); scale != 0 && scale != 1)
+      keys_.unsupported(str(keys_.prefix(), "expert_weights_scale is ", scale));
+  }
+
   // llama.cpp takes a 0 for a key that is missing.
   void read_model_factors() {
     const auto read = [&](const char* name, float otherwise) {
@@ -208,7 +266,7 @@ class ConfigReader {
     if (architecture_.slides) read_pattern();
     if (c_.score_softcap > 0)
       c_.score_softcap = static_cast<float>(keys_.number("attn_logit_softcapping", 50));
-    if (architecture_.slides)
+    if (architecture_.logit_softcap)
       c_.logit_softcap =
           static_cast<float>(keys_.number("final_logit_softcapping", static_cast<double>(c_.logit_softcap)));
     if (c_.norm_offset > 0 && c_.heads > 0)
@@ -298,7 +356,8 @@ Result<DecoderConfig> config_from_gguf(const GgufReader& file) {
   if (const auto* const n = file.find<std::int64_t>("split.count"); n != nullptr && *n > 1)
     return Status::error(Code::unsupported, str("split.count is ", *n, ": the model is in ", *n,
                                                 " files; make one of them with llama-gguf-split --merge"));
-  const Family* const family = family_of_gguf(*name);
+  const auto* const experts = file.find<std::int64_t>(*name + ".expert_count");
+  const Family* const family = family_of_gguf(*name, experts != nullptr && *experts > 0);
   if (family == nullptr)
     return Status::error(Code::unsupported, str("general.architecture is ", *name, "; ",
                                                 gguf_architecture_names(), " are read"));

@@ -1,6 +1,7 @@
 #include "gguf/read/model_file.h"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 #include <utility>
 
@@ -61,6 +62,48 @@ void join_parts(const GgufReader& file, std::vector<GgufPart>& parts) {
   parts = std::move(joined);
 }
 
+/// Some files have gates and ups of experts in one tensor, as the parameter has them.
+void join_gates_and_ups(const GgufReader& file, std::vector<GgufPart>& parts) {
+  constexpr std::string_view kGates = ".ffn_gate_exps.", kUps = ".ffn_up_exps.";
+  std::vector<GgufPart> joined;
+  for (GgufPart& part : parts) {
+    const std::string& name = part.tensor.name;
+    const bool is_gate = name.find(kGates) != std::string::npos;
+    const std::size_t at = is_gate ? name.find(kGates) : name.find(kUps);
+    const std::string_view own = is_gate ? kGates : kUps;
+    const std::string whole =
+        at == std::string::npos ? std::string()
+                                : str(name.substr(0, at), ".ffn_gate_up_exps.", name.substr(at + own.size()));
+    if (whole.empty() || file.tensors().find(whole) == file.tensors().end()) {
+      joined.push_back(std::move(part));
+      continue;
+    }
+    if (!is_gate) continue;
+    part.tensor.name = whole;
+    part.tensor.shape[1] *= 2;
+    part.run = part.stride = 0;
+    joined.push_back(std::move(part));
+  }
+  parts = std::move(joined);
+}
+
+/// Whether two shapes are the same but for leading extents of 1: llama.cpp's converter writes the gate of a
+/// shared expert as a matrix of one row.
+bool is_same_shape(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b) {
+  while (a.size() > 1 && a.front() == 1) a = a.subspan(1);
+  while (b.size() > 1 && b.front() == 1) b = b.subspan(1);
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+/// Whether a tensor belongs to one of the layers behind the last one, which predict further tokens (GLM-4.5).
+bool is_of_further_layer(const GgufReader& file, std::string_view name, std::int64_t layers) {
+  std::int64_t layer = -1;
+  if (name.starts_with("blk.")) std::from_chars(name.data() + 4, name.data() + name.size(), layer);
+  const auto* const architecture = file.find<std::string>("general.architecture");
+  const auto* const n = file.find<std::int64_t>(str(*architecture, ".nextn_predict_layers"));
+  return n != nullptr && layer >= layers && layer - layers < *n;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<GgufModel>> GgufModel::open(Io& io, const std::string& path) {
@@ -70,8 +113,7 @@ Result<std::unique_ptr<GgufModel>> GgufModel::open(Io& io, const std::string& pa
     STRATA_TRY_ASSIGN(const DecoderConfig found, config_from_gguf(*model->file_));
     STRATA_TRY_ASSIGN(model->config_text_, config_text_of(*model->file_, found));
     STRATA_TRY_ASSIGN(model->config_, decoder_from_hf_config(model->config_text_));
-    const auto* const name = model->file_->find<std::string>("general.architecture");
-    return model->locate_tensors(family_of_gguf(*name)->gguf);
+    return model->locate_tensors(family_of(model->config_).gguf);
   };
   STRATA_TRY(fill().annotate(path));
   return model;
@@ -80,6 +122,7 @@ Result<std::unique_ptr<GgufModel>> GgufModel::open(Io& io, const std::string& pa
 Status GgufModel::locate_tensors(const GgufArchitecture& architecture) {
   std::vector<GgufPart> parts = gguf_parts(architecture, config_, GgufMix::f32);
   join_parts(*file_, parts);
+  join_gates_and_ups(*file_, parts);
   std::vector<std::string> problems;
   std::set<std::string_view> expected = {"rope_freqs.weight"};
   if (config_.tied_head) expected.insert("output.weight");  // the same as the embedding
@@ -92,14 +135,14 @@ Status GgufModel::locate_tensors(const GgufArchitecture& architecture) {
       continue;
     }
     expected.insert(at->first);
-    if (at->second.tensor.shape != part.tensor.shape)
+    if (!is_same_shape(at->second.tensor.shape, part.tensor.shape))
       problems.push_back(str(name, " has the shape ", shape_text(at->second.tensor.shape),
                              ", but the model needs ", shape_text(part.tensor.shape)));
-    tensors_.push_back({name, part.tensor.shape, part.param, part.first_row});
-    parts_.emplace(name, part);
+    add_runs(part);
   }
   for (const auto& [name, entry] : file_->tensors())
-    if (!expected.contains(name)) problems.push_back(name + " is not a tensor of this model");
+    if (!expected.contains(name) && !is_of_further_layer(*file_, name, config_.layers))
+      problems.push_back(name + " is not a tensor of this model");
   if (problems.empty()) return {};
   std::string text;
   for (std::size_t i = 0; i < std::min(problems.size(), kProblemsShown); ++i)
@@ -108,15 +151,37 @@ Status GgufModel::locate_tensors(const GgufArchitecture& architecture) {
   return Status::error(Code::corrupt, text);
 }
 
+// Tensors of one run keep their name; of others, run 3 is "NAME[3]", as an expert's rows are named in
+// messages.
+void GgufModel::add_runs(const GgufPart& part) {
+  if (part.run == 0) {
+    tensors_.push_back({part.tensor.name, part.tensor.shape, part.param, part.first_row});
+    runs_.emplace(part.tensor.name, Run{part});
+    return;
+  }
+  for (std::int64_t i = 0; i < part.runs(); ++i) {
+    const std::string name = str(part.tensor.name, "[", i, "]");
+    tensors_.push_back({name,
+                        {static_cast<std::uint64_t>(part.run), static_cast<std::uint64_t>(part.columns())},
+                        part.param,
+                        part.first_row + i * part.stride});
+    runs_.emplace(name, Run{part, i * part.run * part.columns()});
+  }
+}
+
 DType GgufModel::dtype(std::string_view tensor) const {
-  return dtype_in_gguf(file_->tensors().find(tensor)->second.tensor.format);
+  return dtype_in_gguf(entry_of(tensor).tensor.format);
+}
+
+const GgufEntry& GgufModel::entry_of(std::string_view tensor) const {
+  return file_->tensors().find(runs_.find(tensor)->second.part.tensor.name)->second;
 }
 
 Status GgufModel::read(std::string_view tensor, std::int64_t begin, std::span<float> into) const {
-  const GgufPart& part = parts_.find(tensor)->second;
-  const GgufEntry& entry = file_->tensors().find(tensor)->second;
+  const auto& [part, first] = runs_.find(tensor)->second;
+  const GgufEntry& entry = entry_of(tensor);
   if (part.pairs == 0) {
-    STRATA_TRY(file_->read(entry, static_cast<std::uint64_t>(begin), into));
+    STRATA_TRY(file_->read(entry, static_cast<std::uint64_t>(first + begin), into));
   } else {
     const std::int64_t columns = part.columns();
     for (std::int64_t at = begin, end = begin + std::ssize(into); at < end;) {

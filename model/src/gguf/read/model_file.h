@@ -16,6 +16,7 @@
 #include <strata/runtime/status.h>
 
 #include <strata/runtime/io/gguf/reader.h>
+#include "family/family.h"
 #include "gguf/tensors.h"
 
 namespace strata::detail {
@@ -40,12 +41,19 @@ class GgufModel {
  private:
   GgufModel() = default;
   Status locate_tensors(const GgufArchitecture& architecture);
+  void add_runs(const GgufPart& part);
+  const GgufEntry& entry_of(std::string_view tensor) const;
 
   std::unique_ptr<GgufReader> file_;
   DecoderConfig config_;
   std::string config_text_;
   std::vector<HfTensor> tensors_;
-  std::map<std::string, GgufPart, std::less<>> parts_;  // keyed by name
+  /// Rows of a tensor of the file that come after each other in their parameter.
+  struct Run {
+    GgufPart part;
+    std::int64_t first = 0;  ///< its first element in the tensor
+  };
+  std::map<std::string, Run, std::less<>> runs_;  // keyed by name in tensors_
 };
 
 }  // namespace strata::detail
