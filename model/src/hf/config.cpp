@@ -9,6 +9,7 @@
 #include "config_quantization.h"
 #include "config_rope.h"
 #include "family/family.h"
+#include "hf/text_model.h"
 #include <strata/runtime/config/strict_json.h>
 
 namespace strata {
@@ -337,9 +338,11 @@ Result<bool> is_classifier(const json& root) {
 
 kernels::WeightFormat quantization_in_hf_config(const std::string& text) {
   using enum kernels::WeightFormat;
-  const auto root = detail::parse_strict_json(text);
-  if (!root.has_value() || !root->is_object() || !root->contains("quantization_config")) return full;
-  const nlohmann::json& given = root->at("quantization_config");
+  const auto parsed = detail::parse_strict_json(text);
+  if (!parsed.has_value() || !parsed->is_object()) return full;
+  const nlohmann::json root = detail::text_config_of(*parsed);
+  if (!root.contains("quantization_config")) return full;
+  const nlohmann::json& given = root.at("quantization_config");
   if (!given.is_object()) return full;
   detail::Keys keys(given);
   const std::string method = keys.text({"quant_method"}, "");
@@ -349,14 +352,15 @@ kernels::WeightFormat quantization_in_hf_config(const std::string& text) {
   if (keys.flag("load_in_8bit", false)) return int8;
   if (!keys.flag("load_in_4bit", false)) return full;
   // BLOOM's rows are in another order here, which groups of scales would not survive; their values do.
-  const detail::Family* const family = detail::find_family(detail::Keys(*root).text({"model_type"}, ""));
+  const detail::Family* const family = detail::find_family(detail::Keys(root).text({"model_type"}, ""));
   const bool reorders = family != nullptr && (family->hf.names.qkv_by_head || family->hf.names.delta_by_head);
   return keys.flag("bnb_4bit_use_double_quant", false) && !reorders ? nf4_dq : nf4;
 }
 
 Result<DecoderConfig> decoder_from_hf_config(const std::string& text) {
-  STRATA_TRY_ASSIGN(const json root, detail::parse_strict_json(text));
-  if (!root.is_object()) return Status::error(Code::corrupt, "it is not an object");
+  STRATA_TRY_ASSIGN(const json whole, detail::parse_strict_json(text));
+  if (!whole.is_object()) return Status::error(Code::corrupt, "it is not an object");
+  const json root = detail::text_config_of(whole);
   Keys keys(root);
   const std::string family = keys.text({"model_type"}, "");
   auto config = decoder_for_family(family);

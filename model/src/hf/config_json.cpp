@@ -7,6 +7,7 @@
 #include "config_mixers.h"
 #include "config_rope.h"
 #include "family/family.h"
+#include "hf/text_model.h"
 #include <strata/runtime/config/strict_json.h>
 
 namespace strata {
@@ -184,7 +185,7 @@ std::string hf_config_json(const DecoderConfig& config, DType dtype, const std::
   const HfFamily& family = detail::family_of(c).hf;
   json j = {{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}};
   if (const auto given = detail::parse_strict_json(source); given.has_value() && given->is_object())
-    j.update(*given);
+    j.update(detail::text_config_of(*given));
   j.erase("quantization_config");  // the exported values are not quantized
   j.erase(detail::kStackedExperts);
   j.update(family_json(c));

@@ -11,6 +11,7 @@
 #include "family/family.h"
 #include "folder_files.h"
 #include "gguf/read/model_file.h"
+#include "hf/text_model.h"
 #include "hf/stored/stored_forms.h"
 #include <strata/runtime/config/strict_json.h>
 #include <strata/text/model_files.h>
@@ -94,6 +95,7 @@ Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path
   if (!config.has_value()) return config.status().annotate(config_path);
   folder->config_ = *std::move(config);
   folder->config_text_ = text;
+  folder->prefix_ = detail::text_prefix_of(*detail::parse_strict_json(text));
   folder->tensors_ = hf_tensors(folder->config_);
   STRATA_TRY(folder->open_files(io));
   folder->settle_stacked_experts();
@@ -111,6 +113,7 @@ Result<DecoderConfig> HfFolder::config_of(Io& io, const std::string& path) {
   }
   STRATA_TRY_ASSIGN(const std::string text, detail::read_in_hf_folder(io, path, "config.json", kConfigLimit));
   STRATA_TRY_ASSIGN(folder.config_, decoder_from_hf_config(text));
+  folder.prefix_ = detail::text_prefix_of(*detail::parse_strict_json(text));
   folder.tensors_ = hf_tensors(folder.config_);
   // Files that cannot be read are the business of open().
   if ((folder.config_.tied_head || folder.config_.experts.n > 0) && folder.open_files(io).is_ok()) {
@@ -186,8 +189,9 @@ bool HfFolder::has_bare_names() const {
 }
 
 HfFolder::TensorLocation HfFolder::location_of(std::string_view name) const {
+  const std::string in_file = str(prefix_, name);
   for (const auto& file : files_)
-    if (const SafetensorsEntry* const entry = file->find(name))
+    if (const SafetensorsEntry* const entry = file->find(in_file))
       return {file.get(), entry, dtype_from_safetensors(entry->dtype).value_or(DType::f32), nullptr,
               entry->name};
   return {};
@@ -279,7 +283,7 @@ detail::StoredWeight quantized_weight(HfTensor& tensor) {
 std::set<std::string, std::less<>> HfFolder::open_quantized(const std::function<void(std::string)>& problem) {
   const auto find = [&](const std::string& name) {
     for (const auto& file : files_)
-      if (const SafetensorsEntry* const entry = file->find(name))
+      if (const SafetensorsEntry* const entry = file->find(prefix_ + name))
         return detail::StoredTensor{file.get(), entry};
     return detail::StoredTensor{};
   };
@@ -328,13 +332,16 @@ Status HfFolder::locate_tensors(bool must_be_complete) {
   const auto of_quantized = open_quantized([&](const std::string& what) { problems.add(what); });
   for (const auto& file : files_)
     for (const SafetensorsEntry& entry : file->entries()) {
+      if (!prefix_.empty() && detail::is_of_image_reader(entry.name)) continue;
+      const std::string name =
+          entry.name.starts_with(prefix_) ? entry.name.substr(prefix_.size()) : entry.name;
       const auto dtype = dtype_from_safetensors(entry.dtype);
-      const bool readable = (dtype && is_stored_dtype(*dtype)) || of_quantized.count(entry.name) != 0;
-      if (is_hf_buffer(entry.name) || is_of_extra_layer(entry.name, config_)) continue;
+      const bool readable = (dtype && is_stored_dtype(*dtype)) || of_quantized.count(name) != 0;
+      if (is_hf_buffer(name) || is_of_extra_layer(name, config_)) continue;
       if (!readable) problems.add(str(entry.name, " is ", entry.dtype, "; F32, BF16 and F16 can be read"));
       if (!locations_
-               .try_emplace(entry.name, TensorLocation{file.get(), &entry, dtype.value_or(DType::f32),
-                                                       nullptr, entry.name})
+               .try_emplace(
+                   name, TensorLocation{file.get(), &entry, dtype.value_or(DType::f32), nullptr, entry.name})
                .second)
         problems.add(str(entry.name, " is in two files"));
     }

@@ -30,6 +30,8 @@ class GgufModel;
 /// quantized by bitsandbytes (NF4 and 8 bits), or in tiles of FP8; read as f32 they are dequantized.
 /// Immutable; read() from one thread at a time.
 ///
+/// Of a model that also reads images (Mistral 3) it is the text model, without the tensors of other parts.
+///
 /// A head that config.json ties to the token embedding is read as transformers reads it: the files may have
 /// the embedding, the head alone, which is then both, or both; if these differ, the head is not tied.
 class HfFolder {
@@ -98,6 +100,7 @@ class HfFolder {
   std::string path_;
   DecoderConfig config_;
   std::string config_text_;
+  std::string prefix_;  // before the names of all tensors in the files
   std::vector<HfTensor> tensors_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::unique_ptr<detail::GgufModel> gguf_;                       // instead of files
