@@ -7,7 +7,8 @@ import sys
 import claim
 import interleaved
 
-FAMILIES = ("gpt2", "bloom", "llama", "mistral", "qwen2", "qwen3", "glm", "glm4", "olmo2", "phi3", "smollm3", "gemma2", "gemma3_text")
+FAMILIES = ("gpt2", "bloom", "llama", "mistral", "qwen2", "qwen3", "glm", "glm4", "olmo2", "phi3", "smollm3", "gemma2", "gemma3_text",
+            "qwen2_moe", "olmoe", "mixtral", "glm4_moe")  # fmt: skip
 KEYS = ["data.train=text.txt", "data.val=", "data.tokenizer=tokenizer.json", "train.eval_every=0", "train.dtype=f32", "log.sample_every=0",
         "memory.device=unlimited", "memory.pinned=unlimited"]  # fmt: skip
 
@@ -42,10 +43,14 @@ def random_models(scratch):
     return {f"run-{case}": refusal for case, refusal in cases.items()}
 
 
+TRAINED = "trained-"
+
+
 def trained_models(scratch, *keys):
+    """The runs: TRAINED and the family."""
     for family in FAMILIES:
-        claim.train(scratch, family, *KEYS, f"model.family={family}", *keys, preset="austen-tiny")
-    return list(FAMILIES)
+        claim.train(scratch, TRAINED + family, *KEYS, f"model.family={family}", *keys, preset="austen-tiny")
+    return [TRAINED + family for family in FAMILIES]
 
 
 def export_gguf(scratch, run, dtype="f32"):

@@ -16,7 +16,7 @@ import make_folders
 
 VOCAB = 320
 # llama.cpp's context of these ends with the window, and must have room for some tokens.
-WINDOWS = {"mistral": 31, "phi3-partial": 31}
+WINDOWS = {"mistral": 31, "phi3-partial": 31, "mixtral-sliding": 31}
 # As they are: what llama.cpp has no place for. The message names it.
 REFUSED = {
     "opt": "no architecture for the family opt",
@@ -27,7 +27,19 @@ REFUSED = {
     "smollm3-sliding": "layer 0 has no RoPE",
     "gemma2": "square root of 20, there by that of 24",
     "gemma2-full": "softcap of 0",
+    "granite-scaled": "beta_fast 4",
+    "qwen2_moe": "the MLP of layer 1 is no mixture of experts",
+    "qwen2_moe-all": "norm_topk_prob is true",
+    "qwen3_moe-balanced": "the MLP of layer 1 is no mixture of experts",
+    "qwen3_moe-one": "attention_bias",
+    "qwen3_moe-tied": "norm_topk_prob is false",
+    "olmoe-grouped": "2 heads of keys and values for 4 of queries",
+    "gpt_oss": "beta_fast 4",
+    "gpt_oss-limited": "swiglu_limit 2.5",
 }
+# Families that llama.cpp has under names that are not written, or has not.
+REFUSED |= {case.name: f"no architecture for the family {case.config['model_type']}" for case in make_folders.CASES
+            if case.config["model_type"] in ("olmo3", "ministral3", "seed_oss", "exaone4", "hunyuan_v1_dense")}  # fmt: skip
 # Changed so that llama.cpp computes them, under another name if they are refused as they are.
 YARN = dict(make_folders.YARN, beta_fast=32.0)
 CHANGED = {
@@ -38,8 +50,18 @@ CHANGED = {
     "gemma2-full": {"query_pre_attn_scalar": 24, "attn_logit_softcapping": 4.0},
     "gemma3": {"query_pre_attn_scalar": 24},
     "gemma3-scaled": {"query_pre_attn_scalar": 24, "attention_bias": False},
+    "granite-scaled": {"rope_scaling": YARN},
+    "qwen2_moe": {"mlp_only_layers": []},
+    "qwen2_moe-all": {"norm_topk_prob": False},
+    "qwen3_moe-balanced": {"mlp_only_layers": [], "norm_topk_prob": True},
+    "qwen3_moe-one": {"decoder_sparse_step": 1, "attention_bias": False, "norm_topk_prob": True},
+    "olmoe-grouped": {"num_key_value_heads": 4, "norm_topk_prob": False, "attention_bias": False},
+    # YaRN blends up to element 1.9999 with this base, which llama.cpp rounds to 2.
+    "gpt_oss": {"rope_scaling": YARN | {"truncate": False}, "rope_theta": 17460.0},
+    "gpt_oss-limited": {"swiglu_limit": 7.0, "swiglu_alpha": 1.702, "attention_bias": True,
+                        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
 }
-LEFT_OUT = {"opt-shards", "gpt2-bare", "bloom-bare"}  # the same models in other files
+LEFT_OUT = {"opt-shards", "gpt2-bare", "bloom-bare", "qwen3_moe-stacked", "mixtral-stacked"}  # the same models in other files
 LEFT_OUT |= {name for name in ("gemma3", "gemma3-scaled")}  # as they are: refused like gemma2
 
 
@@ -51,7 +73,7 @@ def main():
                 continue
             config = case.config | {"vocab_size": VOCAB} | change
             config |= {"sliding_window": WINDOWS[case.name]} if case.name in WINDOWS else {}
-            variant = dataclasses.replace(case, name=name, config=config, saved=False, shards=1, dtype="F32", bare=False, old_buffers=False, tied_head_too=False)
+            variant = dataclasses.replace(case, name=name, config=config, saved=False, stacked=False, shards=1, dtype="F32", bare=False, old_buffers=False, tied_head_too=False)
             try:
                 make_folders.make_case(variant, out / name, seed=1, own=True)
             except ImportError as error:

@@ -30,7 +30,7 @@ def converted(name, array, config):
     if family == "bloom" and "query_key_value" in name:
         parts = array.reshape(heads, 3, array.shape[0] // heads // 3, *array.shape[1:])
         return np.concatenate([parts[:, part].reshape(-1, *array.shape[1:]) for part in range(3)])
-    if family in ("llama", "mistral", "smollm3"):
+    if family in ("llama", "mistral", "mixtral", "smollm3"):
         if "q_proj" in name:
             return in_pairs(array, heads)
         if "k_proj" in name:
@@ -38,6 +38,32 @@ def converted(name, array, config):
     if family.startswith("gemma") and name.endswith("norm.weight"):
         return array + np.float32(1)
     return array
+
+
+def with_experts_together(tensors, config):
+    """The matrices of all experts of a layer as one tensor, as the converter stacks them, under names that the package knows."""
+    out, experts = {}, {}
+    for name, array in tensors.items():
+        parts = name.split(".")
+        if "experts" in parts and parts[parts.index("experts") + 1].isdigit():
+            at = parts.index("experts") + 1
+            experts.setdefault(".".join(parts[:at] + parts[at + 1 :]), {})[int(parts[at])] = array
+        elif config["model_type"] == "gpt_oss" and ".experts." in name:  # [experts, in, out], gates and ups in turn
+            kind = "bias" if name.endswith("_bias") else "weight"
+            rows = array if kind == "bias" else array.transpose(0, 2, 1)
+            base = name.removesuffix("_bias")
+            if base.endswith("gate_up_proj"):
+                for half, part in enumerate(("gate_proj", "up_proj")):
+                    out[f"{base.replace('gate_up_proj', part)}.{kind}"] = np.ascontiguousarray(rows[:, half::2])
+            else:
+                out[f"{base}.{kind}"] = np.ascontiguousarray(rows)
+        elif name.endswith("sinks"):
+            out[name + ".weight"] = array
+        elif name.endswith("shared_expert_gate.weight"):
+            out[name] = array[0]
+        else:
+            out[name.replace("e_score_correction_bias", "e_score_correction.bias")] = array
+    return out | {name: np.stack([of[i] for i in range(len(of))]) for name, of in experts.items()}
 
 
 def llama3_factors(scaling, theta, n):
@@ -55,12 +81,12 @@ def wanted_tensors(folder, config, architecture):
     layers = config.get("num_hidden_layers", config.get("n_layer"))
     known = gguf.get_tensor_name_map(next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture), layers)
     wanted = {}
-    for name, array in folder_tensors(folder).items():
+    for name, array in with_experts_together(folder_tensors(folder), config).items():
         mapped = known.get_name(name, (".weight", ".bias")) or known.get_name(name.removeprefix("transformer."), (".weight", ".bias"))
         if mapped is None:
             raise SystemExit(f"the package gguf knows no {name} in {architecture}")
         wanted[mapped] = converted(name, array, config)
-    if architecture == "olmo2" and "output.weight" not in wanted:
+    if architecture in ("olmo2", "qwen2moe", "olmoe", "gpt-oss") and "output.weight" not in wanted:
         wanted["output.weight"] = wanted["token_embd.weight"]
     scaling = config.get("rope_scaling") or {}
     if scaling.get("rope_type") == "llama3":

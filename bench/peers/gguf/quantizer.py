@@ -23,7 +23,7 @@ except ImportError:
     sys.exit(77)
 import folder_tensors
 
-FILE_TYPES = {"q4_0": 2, "q8_0": 7, "q4_k_m": 15, "q5_k_m": 17, "q6_k": 18, "f16": 1, "f32": 0}
+FILE_TYPES = {"q4_0": 2, "q8_0": 7, "q4_k_m": 15, "q5_k_m": 17, "q6_k": 18, "f16": 1, "f32": 0, "mxfp4_moe": 38}
 
 
 def quantized(f32, mix, out):
