@@ -30,7 +30,7 @@ def converted(name, array, config):
     if family == "bloom" and "query_key_value" in name:
         parts = array.reshape(heads, 3, array.shape[0] // heads // 3, *array.shape[1:])
         return np.concatenate([parts[:, part].reshape(-1, *array.shape[1:]) for part in range(3)])
-    if family in ("llama", "mistral", "mixtral", "smollm3"):
+    if family in ("llama", "mistral", "mixtral", "smollm3", "granite"):
         if "q_proj" in name:
             return in_pairs(array, heads)
         if "k_proj" in name:

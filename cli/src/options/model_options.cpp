@@ -137,8 +137,9 @@ void add_export_options(CLI::App& app, Args& args) {
                  "auto = peft if a run trained adapters, else hf; hf, merged = Hugging Face folder; peft = "
                  "folder of PEFT; gguf = file for llama.cpp")
       ->check(CLI::IsMember({"auto", "hf", "peft", "merged", "gguf"}));
-  app.add_option("--dtype", args.dtype,
-                 "Dtype of the weights: f32, bf16 or f16; of gguf also q8_0, q6_k, q5_k_m, q4_k_m, q4_0 or mxfp4_moe");
+  app.add_option(
+      "--dtype", args.dtype,
+      "Dtype of the weights: f32, bf16 or f16; of gguf also q8_0, q6_k, q5_k_m, q4_k_m, q4_0 or mxfp4_moe");
   add_checkpoint(app, args, "Step of the run's checkpoint");
   app.add_option("--max-shard-size", args.max_shard_size, "Maximum bytes of tensors per file");
   app.add_flag("--ema", args.ema,
