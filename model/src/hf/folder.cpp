@@ -49,10 +49,11 @@ Result<std::set<std::string>> shards_of(const std::string& text) {
   return files;
 }
 
-/// Whether a tensor belongs to a layer behind the last one: files of GLM-4.5 and DeepSeek-V3 have such
-/// layers, which predict further tokens, and which neither transformers nor strata trains.
+/// Whether a tensor predicts further tokens, which neither transformers nor strata trains: files of GLM-4.5
+/// and DeepSeek-V3 have layers behind the last one for it, those of Qwen3-Next tensors of another name.
 bool is_of_extra_layer(const std::string& name, const DecoderConfig& config) {
   const detail::HfFamily& family = detail::family_of(config).hf;
+  if (family.mixers == detail::HfMixers::delta && name.starts_with("mtp.")) return true;
   if (family.experts < detail::HfExperts::deepseek_v2 || !name.starts_with(family.names.layer)) return false;
   const std::string rest = name.substr(family.names.layer.size());
   const auto digits = static_cast<std::size_t>(
@@ -95,7 +96,7 @@ Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path
   if (!config.has_value()) return config.status().annotate(config_path);
   folder->config_ = *std::move(config);
   folder->config_text_ = text;
-  folder->prefix_ = detail::text_prefix_of(*detail::parse_strict_json(text));
+  folder->whole_ = detail::whole_model_of(*detail::parse_strict_json(text));
   folder->tensors_ = hf_tensors(folder->config_);
   STRATA_TRY(folder->open_files(io));
   folder->settle_stacked_experts();
@@ -113,7 +114,7 @@ Result<DecoderConfig> HfFolder::config_of(Io& io, const std::string& path) {
   }
   STRATA_TRY_ASSIGN(const std::string text, detail::read_in_hf_folder(io, path, "config.json", kConfigLimit));
   STRATA_TRY_ASSIGN(folder.config_, decoder_from_hf_config(text));
-  folder.prefix_ = detail::text_prefix_of(*detail::parse_strict_json(text));
+  folder.whole_ = detail::whole_model_of(*detail::parse_strict_json(text));
   folder.tensors_ = hf_tensors(folder.config_);
   // Files that cannot be read are the business of open().
   if ((folder.config_.tied_head || folder.config_.experts.n > 0) && folder.open_files(io).is_ok()) {
@@ -189,7 +190,7 @@ bool HfFolder::has_bare_names() const {
 }
 
 HfFolder::TensorLocation HfFolder::location_of(std::string_view name) const {
-  const std::string in_file = str(prefix_, name);
+  const std::string in_file = whole_ != nullptr ? whole_->in_files(name) : std::string(name);
   for (const auto& file : files_)
     if (const SafetensorsEntry* const entry = file->find(in_file))
       return {file.get(), entry, dtype_from_safetensors(entry->dtype).value_or(DType::f32), nullptr,
@@ -283,7 +284,7 @@ detail::StoredWeight quantized_weight(HfTensor& tensor) {
 std::set<std::string, std::less<>> HfFolder::open_quantized(const std::function<void(std::string)>& problem) {
   const auto find = [&](const std::string& name) {
     for (const auto& file : files_)
-      if (const SafetensorsEntry* const entry = file->find(prefix_ + name))
+      if (const SafetensorsEntry* const entry = file->find(whole_ != nullptr ? whole_->in_files(name) : name))
         return detail::StoredTensor{file.get(), entry};
     return detail::StoredTensor{};
   };
@@ -332,9 +333,8 @@ Status HfFolder::locate_tensors(bool must_be_complete) {
   const auto of_quantized = open_quantized([&](const std::string& what) { problems.add(what); });
   for (const auto& file : files_)
     for (const SafetensorsEntry& entry : file->entries()) {
-      if (!prefix_.empty() && detail::is_of_image_reader(entry.name)) continue;
-      const std::string name =
-          entry.name.starts_with(prefix_) ? entry.name.substr(prefix_.size()) : entry.name;
+      if (whole_ != nullptr && whole_->is_of_others(entry.name)) continue;
+      const std::string name = whole_ != nullptr ? whole_->in_text_model(entry.name) : entry.name;
       const auto dtype = dtype_from_safetensors(entry.dtype);
       const bool readable = (dtype && is_stored_dtype(*dtype)) || of_quantized.count(name) != 0;
       if (is_hf_buffer(name) || is_of_extra_layer(name, config_)) continue;

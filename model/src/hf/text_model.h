@@ -1,20 +1,34 @@
 // The text model in a folder of a model that also reads images.
 #pragma once
 
+#include <array>
+#include <string>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
 namespace strata::detail {
 
+/// A kind of model one part of which is a text model.
+struct WholeModel {
+  std::string_view type;       ///< its model_type
+  std::string_view text_type;  ///< that of the text model, as transformers takes it without the key
+  /// Names of the text model's tensors that begin with the first begin with the second in the files.
+  std::string_view text_names, file_names;
+  std::array<std::string_view, 2> others;  ///< the beginnings of the names of all other tensors
+
+  /// The name in the files of a tensor of the text model, and the other way round.
+  std::string in_files(std::string_view name) const;
+  std::string in_text_model(std::string_view name) const;
+  /// Whether a tensor of the files belongs to another part.
+  bool is_of_others(std::string_view name) const;
+};
+
+/// The kind of the model with this config.json; null if it is a text model.
+const WholeModel* whole_model_of(const nlohmann::json& root);
+
 /// The config of the text model alone, as its family's folders have it; `root` itself where there is nothing
-/// else. Mistral 3 has it in text_config, and beside it what counts for the whole model.
+/// else. Such models have it in text_config, and beside it what counts for the whole model.
 nlohmann::json text_config_of(const nlohmann::json& root);
-
-/// The first part of the names of the text model's tensors in such a folder; empty if there is nothing else.
-std::string_view text_prefix_of(const nlohmann::json& root);
-
-/// Whether a tensor belongs to another part of such a model, which reads images.
-bool is_of_image_reader(std::string_view tensor);
 
 }  // namespace strata::detail

@@ -1,4 +1,4 @@
-// Folders of models that also read images: Mistral 3, whose text model is a Ministral 3.
+// Folders of models that also read images: Mistral 3, whose text model is a Ministral 3, and Qwen3.5.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -14,25 +14,53 @@ namespace {
 
 using nlohmann::json;
 
-class TextModelTest : public ::testing::Test {
+struct Whole {
+  const char *family, *type, *architecture;
+  std::string text_names, file_names;
+  std::vector<const char*> others;
+};
+const Whole kWholes[] = {{"ministral3",
+                          "mistral3",
+                          "Mistral3ForConditionalGeneration",
+                          "",
+                          "language_model.",
+                          {"vision_tower.patch_conv.weight", "multi_modal_projector.linear_1.weight"}},
+                         {"qwen3_5_text",
+                          "qwen3_5",
+                          "Qwen3_5ForConditionalGeneration",
+                          "model.",
+                          "model.language_model.",
+                          {"model.visual.patch_embed.proj.weight", "mtp.fc.weight"}},
+                         {"qwen3_5_moe_text",
+                          "qwen3_5_moe",
+                          "Qwen3_5MoeForConditionalGeneration",
+                          "model.",
+                          "model.language_model.",
+                          {"model.visual.blocks.0.norm1.weight", "mtp.layers.0.mlp.gate.weight"}}};
+
+class TextModelTest : public ::testing::TestWithParam<Whole> {
  protected:
   TextModelTest() {
     must(export_hf(posix_io(), dir.file("plain"), config, test::values_named, {}));
     const json text =
         json::parse(must(read_text(posix_io(), dir.file("plain") + "/config.json", std::uint64_t{1} << 20)));
-    root = {{"model_type", "mistral3"}, {"architectures", {"Mistral3ForConditionalGeneration"}},
-            {"image_token_index", 10},  {"tie_word_embeddings", text.at("tie_word_embeddings")},
-            {"text_config", text},      {"vision_config", {{"model_type", "pixtral"}, {"hidden_size", 32}}}};
+    root = {
+        {"model_type", GetParam().type}, {"architectures", {GetParam().architecture}},
+        {"image_token_index", 10},       {"tie_word_embeddings", text.at("tie_word_embeddings")},
+        {"text_config", text},           {"vision_config", {{"model_type", "pixtral"}, {"hidden_size", 32}}}};
     root["text_config"].erase("tie_word_embeddings");
     for (const HfTensor& tensor : hf_tensors(config)) {
       std::vector<float> values(static_cast<std::size_t>(tensor.n_elems())), param(sizes_of(tensor.param));
       must(test::values_named(tensor.param, param));
       gather_hf(tensor, config, 0, param, values);
-      tensors["language_model." + tensor.name] = {"F32", tensor.shape,
-                                                  test::bytes_of(std::span<const float>(values))};
+      tensors[in_files(tensor.name)] = {"F32", tensor.shape, test::bytes_of(std::span<const float>(values))};
     }
-    for (const char* name : {"vision_tower.patch_conv.weight", "multi_modal_projector.linear_1.weight"})
-      tensors[name] = {"F32", {1}, std::string(4, '\0')};
+    for (const char* name : GetParam().others) tensors[name] = {"F32", {1}, std::string(4, '\0')};
+  }
+  static std::string in_files(const std::string& name) {
+    const Whole& whole = GetParam();
+    return name.starts_with(whole.text_names) ? whole.file_names + name.substr(whole.text_names.size())
+                                              : name;
   }
   std::size_t sizes_of(const std::string& param) const {
     std::int64_t n = 0;
@@ -53,12 +81,12 @@ class TextModelTest : public ::testing::Test {
   }
 
   const test::TempDir dir;
-  const DecoderConfig config = test::config_in("ministral3");
+  const DecoderConfig config = test::config_in(GetParam().family);
   json root;
   std::map<std::string, test::StoredBytes> tensors;
 };
 
-TEST_F(TextModelTest, HasTheConfigAndTheValuesOfTheTextModelAlone) {
+TEST_P(TextModelTest, HasTheConfigAndTheValuesOfTheTextModelAlone) {
   const auto plain = must(HfFolder::open(posix_io(), dir.file("plain")));
   const auto folder = must(written());
   EXPECT_EQ(folder->config(), plain->config());
@@ -70,32 +98,36 @@ TEST_F(TextModelTest, HasTheConfigAndTheValuesOfTheTextModelAlone) {
   }
 }
 
-TEST_F(TextModelTest, IsExportedAsTheTextModel) {
+TEST_P(TextModelTest, IsExportedAsTheTextModel) {
   const auto folder = must(written());
   const std::string text = hf_config_json(folder->config(), DType::f32, folder->config_text());
   EXPECT_EQ(text, must(read_text(posix_io(), dir.file("plain") + "/config.json", 1 << 20)));
 }
 
-TEST_F(TextModelTest, AHeadThatIsTheEmbeddingMayBeInTheFiles) {
+TEST_P(TextModelTest, AHeadThatIsTheEmbeddingMayBeInTheFiles) {
   root["tie_word_embeddings"] = true;
-  tensors["language_model.lm_head.weight"] = tensors["language_model.model.embed_tokens.weight"];
+  tensors[in_files("lm_head.weight")] = tensors[in_files("model.embed_tokens.weight")];
   EXPECT_TRUE(must(written())->config().tied_head);
 }
 
-TEST_F(TextModelTest, TensorsThatAreMissingOrUnknownAreNamed) {
-  tensors.erase("language_model.model.layers.1.mlp.up_proj.weight");
+TEST_P(TextModelTest, TensorsThatAreMissingOrUnknownAreNamed) {
+  tensors.erase(in_files("model.layers.1.post_attention_layernorm.weight"));
   tensors["audio_tower.weight"] = {"F32", {1}, std::string(4, '\0')};
   const Status status = written().status();
   EXPECT_EQ(status.code(), Code::corrupt);
-  EXPECT_THAT(std::string(status.message()),
-              ::testing::AllOf(::testing::HasSubstr("model.layers.1.mlp.up_proj.weight is missing"),
-                               ::testing::HasSubstr("audio_tower.weight is not a tensor of this model")));
+  EXPECT_THAT(
+      std::string(status.message()),
+      ::testing::AllOf(::testing::HasSubstr("model.layers.1.post_attention_layernorm.weight is missing"),
+                       ::testing::HasSubstr("audio_tower.weight is not a tensor of this model")));
 }
 
-TEST_F(TextModelTest, ATextModelThatIsNotKnownIsNamed) {
+TEST_P(TextModelTest, ATextModelThatIsNotKnownIsNamed) {
   root["text_config"]["model_type"] = "mistral4";
   EXPECT_THAT(std::string(written().status().message()), ::testing::HasSubstr("model_type is 'mistral4'"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, TextModelTest, ::testing::ValuesIn(kWholes),
+                         [](const auto& test) { return std::string(test.param.type); });
 
 }  // namespace
 }  // namespace strata

@@ -21,6 +21,7 @@ namespace strata {
 
 namespace detail {
 class StoredMatrix;
+struct WholeModel;
 class GgufModel;
 }  // namespace detail
 
@@ -100,7 +101,7 @@ class HfFolder {
   std::string path_;
   DecoderConfig config_;
   std::string config_text_;
-  std::string prefix_;  // before the names of all tensors in the files
+  const detail::WholeModel* whole_ = nullptr;  // null if there is nothing but a text model
   std::vector<HfTensor> tensors_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::unique_ptr<detail::GgufModel> gguf_;                       // instead of files
