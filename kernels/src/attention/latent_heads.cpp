@@ -1,4 +1,4 @@
-#include <strata/kernels/latent_heads.h>
+#include <strata/kernels/mixers/latent_heads.h>
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/kernels/latent_heads.h>
+#include <strata/kernels/mixers/latent_heads.h>
 #include <strata/runtime/float16.h>
 #include <strata/simd/math/host_device.h>
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/kernels/divided_columns.h>
+#include <strata/kernels/mixers/divided_columns.h>
 #include <strata/simd/math/host_device.h>
 
 namespace strata::kernels::detail {

@@ -96,7 +96,7 @@ STRATA_DEVICE_INLINE void router_scores(const Lanes& lanes, const RouterShape& s
   lanes_sync(lanes);
 }
 
-/// By what a group is chosen: the sum of its two best values, or the best one.
+/// A group is chosen by the sum of its two best values, or by the best one.
 template <class Value>
 STRATA_HD float group_score(const RouterRule& rule, std::int64_t first, std::int64_t length,
                             const Value& value) {

@@ -199,7 +199,7 @@ bool has_softmax_routers(const DecoderConfig& c) {
 
 namespace {
 
-// Those of a new model without the key: as wide together as the heads of DeepSeek's are for their width.
+// A new model without these sizes has heads as wide together as the heads of DeepSeek's are for their width.
 void set_latent_sizes(DecoderConfig& c) {
   LatentConfig& l = c.latent;
   const std::int64_t of_head = c.heads > 0 ? std::max<std::int64_t>(c.hidden / c.heads / 2 * 2, 2) : 0;

@@ -1,5 +1,5 @@
-#include <strata/kernels/divided_columns.h>
-#include <strata/kernels/latent_heads.h>
+#include <strata/kernels/mixers/divided_columns.h>
+#include <strata/kernels/mixers/latent_heads.h>
 #include <strata/kernels/recurrent/delta_rule.h>
 
 #include "decoder/recorder.h"

@@ -12,7 +12,7 @@ namespace strata::detail {
 /// A kind of model one part of which is a text model.
 struct WholeModel {
   std::string_view type;       ///< its model_type
-  std::string_view text_type;  ///< that of the text model, as transformers takes it without the key
+  std::string_view text_type;  ///< the text model's, as transformers takes it without the key
   /// Names of the text model's tensors that begin with the first begin with the second in the files.
   std::string_view text_names, file_names;
   std::array<std::string_view, 2> others;  ///< the beginnings of the names of all other tensors

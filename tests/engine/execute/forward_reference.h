@@ -10,7 +10,7 @@
 #include <strata/runtime/assert.h>
 #include <strata/runtime/rng.h>
 
-#include "engine/execute/mixer_reference.h"
+#include "engine/execute/reference/mixer_reference.h"
 #include "support/reference/mixture.h"
 #include "support/reference_ops.h"
 

@@ -8,11 +8,11 @@
 #include <strata/kernels/attention.h>
 #include <strata/kernels/cast_rows.h>
 #include <strata/kernels/cross_entropy.h>
-#include <strata/kernels/divided_columns.h>
+#include <strata/kernels/mixers/divided_columns.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/embedding.h>
 #include <strata/kernels/fp8.h>
-#include <strata/kernels/latent_heads.h>
+#include <strata/kernels/mixers/latent_heads.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/linear_cross_entropy.h>

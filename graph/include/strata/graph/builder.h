@@ -168,12 +168,12 @@ class Builder {
   Value relu(Value x);
   Value swiglu(Value gate_up);              ///< [T, 2f] -> [T, f]
   Value geglu(Value gate_up);               ///< like swiglu, with GELU (tanh approximation) as the gate
-  Value multiply(Value a, Value b);         ///< by elements
+  Value multiply(Value a, Value b);         ///< element by element
   Value sigmoid_gate(Value x, Value gate);  ///< x * sigmoid(gate)
-  /// The columns of x [T, all] in two matrices; see kernels/divided_columns.h.
+  /// The columns of x [T, all] in two matrices; see kernels/mixers/divided_columns.h.
   ColumnParts divide_columns(Value x, const kernels::DividedColumns& columns);
   /// Queries, keys and values of latent attention as attention() takes them, and its result without what
-  /// values were padded with; see kernels/latent_heads.h.
+  /// values were padded with; see kernels/mixers/latent_heads.h.
   Value latent_qkv(Value q, Value kv, Value rotated_key, const kernels::LatentHeads& heads);
   Value trim_heads(Value x, const kernels::LatentHeads& heads);
   Value scale(Value x, float factor);

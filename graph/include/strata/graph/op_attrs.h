@@ -8,8 +8,8 @@
 #include <strata/graph/loss_attrs.h>
 #include <strata/graph/recurrent_attrs.h>
 #include <strata/kernels/attention_heads.h>
-#include <strata/kernels/divided_columns.h>
-#include <strata/kernels/latent_heads.h>
+#include <strata/kernels/mixers/divided_columns.h>
+#include <strata/kernels/mixers/latent_heads.h>
 #include <strata/kernels/quantized_matrix.h>
 #include <strata/kernels/values/rope_frequencies.h>
 #include <strata/kernels/subspace_method.h>

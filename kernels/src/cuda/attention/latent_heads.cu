@@ -1,6 +1,6 @@
 #include <strata/dispatch/cuda/launch.h>
 #include <strata/dispatch/rows.h>
-#include <strata/kernels/latent_heads.h>
+#include <strata/kernels/mixers/latent_heads.h>
 
 #include "attention/latent_rows.h"
 

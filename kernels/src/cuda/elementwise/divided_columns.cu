@@ -1,7 +1,7 @@
 #include <strata/dispatch/cuda/launch.h>
 #include <strata/dispatch/cuda/packs.h>
 #include <strata/dispatch/rows.h>
-#include <strata/kernels/divided_columns.h>
+#include <strata/kernels/mixers/divided_columns.h>
 
 #include "elementwise/column_place.h"
 

@@ -51,7 +51,8 @@ struct DeltaConfig {
   std::int64_t value_heads = 0;  ///< 0: 2 key_heads
   std::int64_t key_dim = 0;      ///< width of a head of queries and keys; 0: head_dim / 2
   std::int64_t value_dim = 0;    ///< width of a head of values; 0: key_dim
-  std::int64_t taps = 0;  ///< of the convolution of queries, keys and values; 0: there are no delta nets
+  std::int64_t taps =
+      0;  ///< the convolution of queries, keys and values has so many; 0: there are no delta nets
 
   std::int64_t keys() const noexcept { return key_heads * key_dim; }
   std::int64_t values() const noexcept { return value_heads * value_dim; }
@@ -139,7 +140,7 @@ struct DecoderConfig {
   std::int64_t attention_every = 1;  ///< every n-th layer has attention, the others are gated delta nets
   DeltaConfig delta = {};
   LatentConfig latent = {};
-  std::int64_t conv_taps = 0;  ///< of the layers that are short convolutions; 0: there are none
+  std::int64_t conv_taps = 0;  ///< short convolutions have so many; 0: no layer is one
   bool conv_bias = false;      ///< these and both of their projections have biases
   bool output_gate = false;  ///< queries come with a gate, sigmoid of which multiplies what attention returns
 

@@ -1,4 +1,4 @@
-#include <strata/kernels/latent_heads.h>
+#include <strata/kernels/mixers/latent_heads.h>
 
 #include <gmock/gmock.h>
 
@@ -22,7 +22,7 @@ class LatentHeadsTest : public ::testing::TestWithParam<LatentHeads> {
   }
 };
 
-// By what each element of the result is, written as one thinks of it.
+// What each element of the result is, written as one thinks of it.
 TEST_P(LatentHeadsTest, HeadsHaveWhatTurnsFirstAndValuesArePadded) {
   Tensor q({kRows, h.q_width()}, numbers(kRows * h.q_width(), 1)),
       kv({kRows, h.kv_width()}, numbers(kRows * h.kv_width(), 200)),

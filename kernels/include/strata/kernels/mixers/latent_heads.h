@@ -12,7 +12,7 @@ namespace strata::kernels {
 struct LatentHeads {
   std::int32_t heads = 1;
   std::int32_t plain = 0;    ///< elements of queries and keys that do not turn
-  std::int32_t rotated = 0;  ///< those that do
+  std::int32_t rotated = 0;  ///< elements that turn
   std::int32_t value = 0;    ///< elements of a head of values, at most plain + rotated
 
   constexpr std::int64_t head_dim() const noexcept { return std::int64_t{plain} + rotated; }

@@ -1,4 +1,4 @@
-#include <strata/kernels/divided_columns.h>
+#include <strata/kernels/mixers/divided_columns.h>
 
 #include <numeric>
 
