@@ -284,6 +284,8 @@ Result<std::vector<Engine::RenewedBasis>> Engine::renew_bases(BatchSource& sourc
 Result<std::span<const float>> Engine::infer(std::span<const std::int32_t> tokens, std::int64_t row) {
   return runner_->infer(tokens, row);
 }
+bool Engine::can_cut_back() const noexcept { return runner_->can_cut_back(); }
+
 Result<std::span<const float>> Engine::extend(std::span<const SequenceToken> tokens,
                                               std::span<const std::int32_t> wanted) {
   return runner_->extend(tokens, wanted);

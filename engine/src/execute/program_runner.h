@@ -56,6 +56,7 @@ class ProgramRunner {
   Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
   Result<std::span<const float>> extend(std::span<const SequenceToken> tokens,
                                         std::span<const std::int32_t> wanted);
+  bool can_cut_back() const noexcept { return !kv_cache_.has_states(); }
   /// "; the loss of micro-batch 6 is not finite, which rank 1 computes", of the last gradient; empty if all
   /// are finite.
   std::string bad_loss_text() const;

@@ -158,12 +158,15 @@ class Engine final : public Session {
   /// Runs tokens through `decode`, or through `prefill` if they are too many for it, and adds their keys and
   /// values to the cache. Returns the rows of logits of the tokens with indices `wanted`, one after the
   /// other; valid until the next call. The tokens of a sequence must follow each other without a gap.
-  /// Position 0 starts its slot again, and a position before the end continues from there. Errors: `invalid`
-  /// for more tokens or logits than prefill allows, for a position beyond the cache or after a gap, for a
-  /// slot, token, adapter or index out of range, and for a sequence that changes its adapter; then nothing
-  /// ran. After any other error the sequences must be started again.
+  /// Position 0 starts its slot again, and a position before the end continues from there, if can_cut_back().
+  /// Errors: `invalid` for more tokens or logits than prefill allows, for a position beyond the cache or
+  /// after a gap, for a slot, token, adapter or index out of range, and for a sequence that changes its
+  /// adapter; then nothing ran. After any other error the sequences must be started again.
   Result<std::span<const float>> extend(std::span<const SequenceToken> tokens,
                                         std::span<const std::int32_t> wanted);
+  /// Whether a sequence of the cache can go on from fewer of its tokens: not in a model whose layers have a
+  /// state of all of them.
+  bool can_cut_back() const noexcept;
 
  private:
   Engine(const RunPlan& plan, std::unique_ptr<detail::CostModel> costs,

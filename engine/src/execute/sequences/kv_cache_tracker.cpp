@@ -22,6 +22,9 @@ KvCacheTracker::KvCacheTracker(const RunPlan& plan) {
   for (const LoweredInstr& instr : decode.code)
     if (instr.op == Op::lora_rows)
       n_adapters_ = std::max(n_adapters_, instr.attrs.as<LoraRowsAttrs>().adapter + 1);
+  has_states_ = std::any_of(decode.code.begin(), decode.code.end(), [](const LoweredInstr& instr) {
+    return instr.op == Op::cached_causal_conv || instr.op == Op::cached_delta_rule;
+  });
   const auto attention = std::find_if(decode.code.begin(), decode.code.end(), [](const LoweredInstr& instr) {
     return instr.op == Op::cached_attention;
   });
@@ -57,6 +60,11 @@ Status KvCacheTracker::check_token(const SequenceToken& t) {
   if (begun_[slot] != 0 ? t.position != end : t.position > end)
     return Status::error(Code::invalid, str("position ", t.position, " of sequence ", t.slot,
                                             " does not continue its first ", end, " tokens"));
+  if (has_states_ && t.position != end && t.position > 0)
+    return Status::error(
+        Code::invalid,
+        str("position ", t.position, " of sequence ", t.slot, " is before the end of its ", end,
+            " tokens, and layers of this model have a state of all of them; start it again"));
   if (t.position > 0 && t.adapter != next_adapters_[slot])
     return Status::error(Code::invalid,
                          str("position ", t.position, " of sequence ", t.slot, " has adapter ", t.adapter,

@@ -29,6 +29,8 @@ class KvCacheTracker {
     adapters_.swap(next_adapters_);
   }
 
+  /// Whether layers have a state of all tokens of a sequence, which then cannot go on from fewer of them.
+  bool has_states() const noexcept { return has_states_; }
   /// Forgets all sequences, since the cache's memory is used otherwise.
   void forget() noexcept;
 
@@ -43,6 +45,7 @@ class KvCacheTracker {
   Status check_token(const SequenceToken& token);
 
   Limits prefill_, decode_;
+  bool has_states_ = false;
   std::int32_t capacity_ = 0, vocab_ = 0, n_adapters_ = 0;
   std::vector<std::int32_t> lengths_, next_;            // indexed by slot
   std::vector<std::int32_t> adapters_, next_adapters_;  // indexed by slot
