@@ -1,0 +1,78 @@
+// Runs of models that have other layers than plain attention: the same bits wherever their bytes are,
+// folders, texts.
+#include "cli/e2e/e2e_fixture.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CliMixersE2e : public CliE2e, public ::testing::WithParamInterface<const char*> {
+ protected:
+  static Words run_of(const std::string& name, const Words& words = {}) {
+    Words all = {"--out",
+                 name,
+                 "train.steps=4",
+                 "log.every=1",
+                 "train.eval_every=2",
+                 "train.grad_accum=2",
+                 str("model.family=", GetParam()),
+                 "model.layers=4"};
+    if (std::string_view(GetParam()).starts_with("deepseek")) all.push_back("model.experts=6");
+    for (const char* key : {"memory.device=64MiB", "memory.pinned=64MiB"})
+      if (std::none_of(words.begin(), words.end(), [&](const std::string& word) {
+            return word.starts_with(std::string(key).substr(0, 14));
+          }))
+        all.push_back(key);
+    all.insert(all.end(), words.begin(), words.end());
+    return tiny("train", all);
+  }
+};
+
+TEST_P(CliMixersE2e, ARunHasTheSameBitsInAnyBudgetsOrderAndStepMode) {
+  const ProgramResult first = strata(run_of("whole"));
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const Words ways[] = {
+      {"offload.policy=nvme", "memory.nvme=256MiB", "offload.step_mode=two_phase", "cpu.threads=1"},
+      {"offload.micro_batch_order=breadth_first", "train.recompute=full", "offload.chunk=8192"},
+      {"parallel.ranks=2", "parallel.zero=3", "train.grad_accum=1", "offload.chunk=8192"},
+      {"parallel.ranks=2", "parallel.pp=2"},
+      {"offload.step_mode=speculative", "offload.policy=pinned", "cpu.threads=3"}};
+  for (const Words& words : ways) {
+    Words all = words;
+    const ProgramResult run = strata(run_of("run", all));
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(loss_bits("run"), loss_bits("whole")) << words[0] << ", " << words[1];
+    if (words[1] != "parallel.pp=2")
+      EXPECT_EQ(digest("run"), digest("whole")) << words[0] << ", " << words[1];
+    EXPECT_EQ(summary("run")["peak_bytes"], summary("run")["planned_bytes"]) << words[0];
+    std::filesystem::remove_all(file("run"));
+  }
+}
+
+TEST_P(CliMixersE2e, AFolderIsWrittenReadAdaptedAndContinued) {
+  ASSERT_EQ(strata(run_of("run", {"train.steps=2"})).exit_code, 0);
+  const ProgramResult exported = strata({"export", "run", "--out", "model", "--check"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  const ProgramResult evaluated = strata({"eval", "run", "--json"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+  const Words generate = {"generate", "model", "--prompt", "She ", "--tokens", "8", "--seed", "3"};
+  const ProgramResult written = strata(generate);
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  EXPECT_FALSE(written.out.empty());
+  const ProgramResult adapted =
+      strata({"train", "--init", "model", "--out", "tuned", "train.steps=2", "data.train=train.txt",
+              "data.val=", "train.dtype=bf16", "adapter.method=lora", "adapter.targets=all-linear",
+              "train.base=nf4"});
+  ASSERT_EQ(adapted.exit_code, 0) << adapted.err;
+  const ProgramResult merged =
+      strata({"export", "tuned", "--out", "merged", "--format", "merged", "--check"});
+  ASSERT_EQ(merged.exit_code, 0) << merged.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, CliMixersE2e,
+                         ::testing::Values("qwen3_5_text", "qwen3_next", "lfm2", "deepseek_v3"),
+                         [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
+}  // namespace strata::test
