@@ -210,6 +210,12 @@ void set_latent_sizes(DecoderConfig& c) {
   if (c.head_dim == 0) c.head_dim = l.plain + l.rotated;
   if (c.rotary_dim == 0) c.rotary_dim = l.rotated;
 }
+// Elements turn in pairs.
+std::int64_t usual_rotary_dim(const DecoderConfig& c) {
+  if (c.rotary_interleaved) return c.head_dim / 2;
+  return c.rotary_divisor == 1 ? c.head_dim
+                               : std::max<std::int64_t>(c.head_dim / c.rotary_divisor / 2 * 2, 2);
+}
 DeltaConfig with_derived_sizes(DeltaConfig d, const DecoderConfig& c) {
   if (d.key_heads == 0) d.key_heads = c.heads;
   if (d.value_heads == 0) d.value_heads = 2 * d.key_heads;
@@ -225,7 +231,7 @@ DecoderConfig with_derived_sizes(DecoderConfig c) {
   if (family_limits(c.family).latent) set_latent_sizes(c);
   if (c.head_dim == 0 && c.heads > 0) c.head_dim = c.hidden / c.heads;
   if (c.positions == 0) c.positions = c.seq;
-  if (c.rotary_dim == 0) c.rotary_dim = c.rotary_interleaved ? c.head_dim / 2 : c.head_dim / c.rotary_divisor;
+  if (c.rotary_dim == 0) c.rotary_dim = usual_rotary_dim(c);
   if (c.layers < 1 || c.layers > kMaxLayers) return c;  // validate() returns the error
   if (c.rope_layers.empty()) c.rope_layers = but_every(c.no_rope_every, c.layers);
   if (c.experts.n > 0 && c.experts.ffn == 0) c.experts.ffn = c.ffn;
