@@ -23,6 +23,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 OLD_FAMILIES = {"gpt2": [], "opt": [], "bloom": ["model.ffn=256"]}
 GROUPED = ["model.kv_heads=2"]  # the others have grouped queries
 EXPERTS = dict.fromkeys(["qwen2_moe", "qwen3_moe", "olmoe", "mixtral", "glm4_moe", "gpt_oss"], [*GROUPED, "model.experts=4", "model.ffn=32"])
+EXPERTS |= dict.fromkeys(["qwen3_5_moe_text", "qwen3_next"], [*GROUPED, "model.experts=4", "model.ffn=32", "model.layers=4"])
+EXPERTS |= dict.fromkeys(["deepseek_v2", "deepseek_v3", "glm4_moe_lite"], ["model.experts=4", "model.ffn=32"])
+MIXERS = {"qwen3_5_text": [*GROUPED, "model.layers=4"], "lfm2": [*GROUPED, "model.layers=3"]}  # one layer of attention, too
 DTYPES = ["f32", "bf16", "f16"]
 MODES = ["serial", "two_phase", "speculative", "hybrid", "auto"]
 SMALL = ["model.layers=2", "model.hidden=64", "model.heads=4", "model.ffn=128", "model.vocab=300", "model.seq=32",
@@ -79,7 +82,7 @@ class Recorder:
 
     def family(self, family, dtype, mode):
         name = f"{family}-{dtype}-{mode}"
-        own = (OLD_FAMILIES | EXPERTS).get(family, GROUPED)
+        own = (OLD_FAMILIES | EXPERTS | MIXERS).get(family, GROUPED)
         data = ["data.train=train.txt", "data.val=val.txt", "data.tokenizer=tokenizer.json"]
         found = {name: self.train(name, [f"model.family={family}", f"train.dtype={dtype}", f"offload.step_mode={mode}",
                                          *without(SMALL, own), *own, *COMMON, *data])}  # fmt: skip

@@ -35,7 +35,7 @@ inline DecoderConfig make_realistic_config(std::string_view family) {
   config.layers = 12;
   config.hidden = 768;
   config.heads = 12;
-  config.kv_heads = grouped ? 4 : 12;
+  config.kv_heads = family_limits(family).grouped_queries ? 4 : 12;
   config.ffn = grouped ? 2048 : 3072;
   config.vocab = 50257;
   config.seq = 1024;

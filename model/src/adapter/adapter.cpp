@@ -176,6 +176,19 @@ Result<Program> add_lora_of(Program program, const DecoderConfig& config, const 
   return with_rows;
 }
 
+// Bottlenecks follow attention, and virtual tokens come before those that attention sees, in every layer.
+Status check_layers(const DecoderConfig& c, const AdapterSettings& settings) {
+  const auto plain = std::count(c.mixers.begin(), c.mixers.end(), Mixer::attention),
+             latent = std::count(c.mixers.begin(), c.mixers.end(), Mixer::latent);
+  const bool takes_latent = !std::holds_alternative<PrefixSettings>(settings);
+  if (plain + (takes_latent ? latent : 0) == c.layers) return {};
+  return Status::error(Code::unsupported, str(c.layers - plain, " of the ", c.layers, " layers of ",
+                                              family_limits(c.family).title,
+                                              " have no plain attention, which series, parallel and prefix "
+                                              "adapters and virtual tokens need; lora can "
+                                              "adapt it"));
+}
+
 }  // namespace
 
 Result<Program> add_adapter(Program program, const DecoderConfig& config, const AdapterSettings& settings,
@@ -183,14 +196,17 @@ Result<Program> add_adapter(Program program, const DecoderConfig& config, const 
   if (const auto* lora = std::get_if<LoraSettings>(&settings))
     return add_lora_of(std::move(program), config, *lora, use);
   const DecoderConfig whole = with_derived_sizes(config);
-  if (const auto* bottleneck = std::get_if<BottleneckSettings>(&settings); bottleneck && config.experts.n > 0)
+  const auto* const bottleneck = std::get_if<BottleneckSettings>(&settings);
+  if (bottleneck != nullptr) STRATA_TRY(check_layers(whole, settings));
+  if (bottleneck != nullptr && config.experts.n > 0)
     return Status::error(
         Code::unsupported,
         str("series and parallel adapters follow MLPs, but those of ", family_limits(config.family).title,
             " are mixtures of experts; lora, prompt, p-tuning and prefix can adapt it"));
-  else if (bottleneck != nullptr)
+  if (bottleneck != nullptr)
     return add_bottlenecks(std::move(program), bottleneck_modules(whole, *bottleneck));
   const std::int64_t n = virtual_tokens(settings);
+  STRATA_TRY(check_layers(whole, settings));
   STRATA_TRY(check_positions(program, whole, n));
   VirtualTokens tokens = tokens_of(whole, n);
   if (std::holds_alternative<PrefixSettings>(settings)) return add_prefix(std::move(program), tokens);

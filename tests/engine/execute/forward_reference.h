@@ -232,7 +232,7 @@ class ForwardReference {
     return true;
   }
   void run(const Instr& instr, std::vector<Vec>& values) const {
-    if (run_experts(instr, values) || MixerReference(program_, instr, values).run()) return;
+    if (run_experts(instr, values) || MixerReference(program_, instr, values, doc_start_).run()) return;
     const auto in = [&](std::size_t i) -> const Vec& {
       return values[static_cast<std::size_t>(instr.in[i])];
     };

@@ -66,15 +66,19 @@ struct Bars {
 Bars bars_of(std::string_view family, DType compute) {
   Bars bars = compute == DType::bf16 ? Bars{8e-2, 2e-2f} : Bars{1e-2, 5e-3f};
   if (family.starts_with("gemma")) bars.gradient *= 1.5;
+  // What passes through a state is divided by its length three times, which amplifies rounding; PyTorch's
+  // errors are 1.2 to 2 times as large (tests/oracle).
+  if (family_limits(family).delta) bars.gradient *= 2.5;
   if (!decoder_for_family(family)->pre_norms) bars.steps = 15;
   return bars;
 }
 
 // In bf16 a token may go to another expert than in f32, where the scores of two are nearly equal, as they are
-// in gpt-oss's and GLM-4.5's: in them each token goes to all experts.
+// in gpt-oss's, GLM-4.5's and DeepSeek's: in them each token goes to all experts.
 DecoderConfig config_of(std::string_view family) {
   DecoderConfig config = test::tiny_of_family(family);
-  if (!config.experts.biases && !config.experts.choice_bias) return config;
+  const bool are_close = config.experts.biases || config.experts.choice_bias || family == "deepseek_v2";
+  if (!are_close) return config;
   config.experts.per_token = config.experts.n;
   config.experts.rule.top_groups = config.experts.rule.groups;
   return config;

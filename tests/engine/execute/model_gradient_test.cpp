@@ -35,7 +35,8 @@ TEST_P(ModelGradientTest, EveryParametersGradientIsTheCentralDifferenceOfTheLoss
     ASSERT_EQ(first.gradients,
               test::first_gradients(tiny_programs(recompute, 3, config), random_values).gradients)
         << to_string(recompute);
-  test::expect_central_differences(forward, first);
+  // What passes through a state is divided by its length three times, which amplifies rounding.
+  test::expect_central_differences(forward, first, family_limits(GetParam()).delta ? 5e-5 : 2e-5);
 }
 
 TEST_P(ModelGradientTest, TheLossIsThatOfTheForwardInDouble) {

@@ -82,6 +82,13 @@ TEST_F(AdapterFolderTest, WhatIsWrittenIsReadBackForEveryFamilyAndMethod) {
       Program program = must(record_decoder(config, 1, DecoderHead::loss));
       const std::size_t n_base = program.params.size();
       auto adapted = add_adapter(std::move(program), config, settings);
+      if (!adapted.has_value() &&
+          adapted.status().message().find("have no plain attention") != std::string::npos) {
+        EXPECT_TRUE(family_limits(family).delta || family_limits(family).short_conv ||
+                    family_limits(family).latent)
+            << family;
+        continue;
+      }
       if (config.experts.n > 0 && std::holds_alternative<BottleneckSettings>(settings)) {
         EXPECT_THAT(std::string(adapted.status().message()), HasSubstr("are mixtures of experts")) << family;
         continue;

@@ -83,7 +83,7 @@ TEST_P(HfFamilyTest, TheConfigurationRoundTrips) {
 
 TEST_P(HfFamilyTest, EveryFractionThatIsWrittenIsRead) {
   DecoderConfig wide = config;
-  if (family_limits(config.family).delta) wide.head_dim = 16;  // of which an eighth is two elements
+  if (family_limits(config.family).delta) wide.head_dim = 16;  // an eighth of it is two elements
   json written = json::parse(hf_config_json(wide, DType::f32));
   written.erase("rope_parameters");  // which repeats keys beside it
   for (const auto& [key, value] : written.items()) {

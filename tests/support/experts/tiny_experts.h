@@ -27,7 +27,8 @@ inline void set_tiny_experts(DecoderConfig& config) {
 /// routers are no such layers.
 inline bool is_linear_matrix(const ParamInfo& param) {
   return param.name.starts_with("layers.") && param.name.ends_with(".weight") && param.shape.rank == 2 &&
-         !param.name.ends_with(".router.weight") && !param.name.ends_with(".shared_gate.weight");
+         !param.name.ends_with("conv.weight") && !param.name.ends_with(".router.weight") &&
+         !param.name.ends_with(".shared_gate.weight");
 }
 
 }  // namespace strata::test

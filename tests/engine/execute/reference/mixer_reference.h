@@ -7,6 +7,7 @@
 #include <strata/graph/op_list.h>
 #include <strata/graph/program.h>
 
+#include "support/reference/recurrent.h"
 #include "support/reference_ops.h"
 
 namespace strata::test {
@@ -15,8 +16,10 @@ namespace strata::test {
 class MixerReference {
  public:
   using Vec = reference::Vec;
-  MixerReference(const Program& program, const Instr& instr, std::vector<Vec>& values)
-      : program_(program), instr_(instr), values_(values) {}
+  /// `doc_start`: of each token, as kernels/recurrent/delta_rule.h has it; empty: rows hold one text.
+  MixerReference(const Program& program, const Instr& instr, std::vector<Vec>& values,
+                 const reference::Ints& doc_start)
+      : program_(program), instr_(instr), values_(values), doc_start_(doc_start) {}
 
   /// Returns false for any other op.
   bool run() const {
@@ -37,6 +40,18 @@ class MixerReference {
         return true;
       case Op::trim_heads:
         trim_heads();
+        return true;
+      case Op::causal_conv:
+        causal_conv();
+        return true;
+      case Op::delta_gates:
+        delta_gates();
+        return true;
+      case Op::delta_rule:
+        delta_rule();
+        return true;
+      case Op::gated_rmsnorm:
+        gated_rmsnorm();
         return true;
       default:
         return false;
@@ -94,9 +109,63 @@ class MixerReference {
     out(0) = y;
   }
 
+  /// The row of the first token of a row's document.
+  std::int64_t first_row(std::int64_t row, std::int64_t seq) const {
+    return row / seq * seq + (doc_start_.empty() ? 0 : doc_start_[static_cast<std::size_t>(row)]);
+  }
+  static double silu(double x) { return x / (1 + std::exp(-x)); }
+
+  void causal_conv() const {
+    const auto& attrs = instr_.attrs.as<CausalConvAttrs>();
+    const Shape& shape = program_.value(instr_.in[1]).shape;
+    const std::int64_t channels = shape.dim(0), taps = shape.dim(1);
+    Vec y;
+    for (std::int64_t row = 0; row < rows(); ++row)
+      for (std::int64_t c = 0; c < channels; ++c) {
+        double sum = instr_.in[2] == kNoValue ? 0.0 : in(2)[static_cast<std::size_t>(c)];
+        for (std::int64_t back = 0; back < taps && row - back >= first_row(row, attrs.seq); ++back)
+          sum += in(1)[static_cast<std::size_t>(c * taps + taps - 1 - back)] *
+                 in(0)[static_cast<std::size_t>((row - back) * channels + c)];
+        y.push_back(attrs.silu ? silu(sum) : sum);
+      }
+    out(0) = y;
+  }
+  void delta_gates() const {
+    const std::size_t heads = in(1).size();
+    Vec g, beta;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(rows()) * heads; ++i) {
+      const std::size_t at = i / heads * 2 * heads, head = i % heads;
+      beta.push_back(1 / (1 + std::exp(-in(0)[at + head])));
+      g.push_back(-std::exp(in(1)[head]) * std::log1p(std::exp(in(0)[at + heads + head] + in(2)[head])));
+    }
+    out(0) = g;
+    out(1) = beta;
+  }
+  void delta_rule() const {
+    const kernels::DeltaHeads& heads = instr_.attrs.as<DeltaRuleAttrs>().heads;
+    std::vector<bool> begins;
+    for (std::int64_t row = 0; row < rows(); ++row) begins.push_back(row == first_row(row, heads.seq));
+    const Vec none(static_cast<std::size_t>(rows() * heads.out_width()));
+    out(0) = reference::DeltaRule(heads, in(0), in(1), in(2), none, begins).results.out;
+  }
+  void gated_rmsnorm() const {
+    const std::size_t n = in(2).size();
+    const auto eps = static_cast<double>(instr_.attrs.as<GatedRmsnormAttrs>().eps);
+    Vec y;
+    for (std::size_t at = 0; at < in(0).size(); at += n) {
+      double squares = 0;
+      for (std::size_t i = 0; i < n; ++i) squares += in(0)[at + i] * in(0)[at + i];
+      for (std::size_t i = 0; i < n; ++i)
+        y.push_back(in(0)[at + i] / std::sqrt(squares / static_cast<double>(n) + eps) * in(2)[i] *
+                    silu(in(1)[at + i]));
+    }
+    out(0) = y;
+  }
+
   const Program& program_;
   const Instr& instr_;
   std::vector<Vec>& values_;
+  const reference::Ints& doc_start_;
 };
 
 }  // namespace strata::test
