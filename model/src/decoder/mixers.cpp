@@ -85,10 +85,7 @@ Value Recorder::delta_net(const std::string& name, Value x) {
   };
   const Value decay = rate(".delta_decay", 1.7f, 0.8f), step = rate(".delta_step", 1, 0);
   const DeltaGates gates = b_.delta_gates(ba, decay, step);
-  const kernels::DeltaHeads heads = {
-      static_cast<std::int32_t>(d.key_heads), static_cast<std::int32_t>(d.value_heads),
-      static_cast<std::int32_t>(d.key_dim), static_cast<std::int32_t>(d.value_dim),
-      cache_ ? 0 : static_cast<std::int32_t>(c_.seq)};
+  const kernels::DeltaHeads heads = delta_heads(d, cache_ ? 0 : c_.seq);
   const Value mixed = mixed_by_state(name, qkv, gates, heads);
   const Value norm = b_.param(name + ".delta_norm.weight", {d.value_dim}, {.init = {1, 0}, .decay = false});
   return linear(name + ".delta_out", b_.gated_rmsnorm(mixed, parts.second, norm, c_.norm_eps), c_.hidden,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <strata/kernels/recurrent/delta_rule.h>
 #include <strata/runtime/str.h>
 
 #include "decoder/recorder.h"
@@ -65,9 +66,24 @@ Result<Program> record_decoder_with(const DecoderConfig& config, std::int64_t ba
 
 std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape, DType compute) {
   const DecoderConfig c = with_derived_sizes(config);
-  return static_cast<std::uint64_t>(2 * c.layers * shape.sequences * c.kv_heads * shape.context *
-                                    c.head_dim) *
-         size_of(compute);
+  const DeltaConfig& d = c.delta;
+  std::int64_t elems = 0, f32_elems = 0;  // a sequence has so many
+  for (const Mixer mixer : c.mixers) switch (mixer) {
+      case Mixer::attention:
+      case Mixer::latent:
+        elems += 2 * c.kv_heads * shape.context * c.head_dim;
+        break;
+      case Mixer::delta:
+        elems += (d.taps - 1) * d.channels();
+        f32_elems += d.key_heads * kernels::delta_state_elems(detail::delta_heads(d, 0));
+        break;
+      case Mixer::short_conv:
+        elems += (c.conv_taps - 1) * c.hidden;
+        break;
+    }
+  return static_cast<std::uint64_t>(shape.sequences) *
+         (static_cast<std::uint64_t>(elems) * size_of(compute) +
+          static_cast<std::uint64_t>(f32_elems) * sizeof(float));
 }
 
 Result<Program> record_cached_decoder(const DecoderConfig& config, const CacheShape& shape, DType compute) {

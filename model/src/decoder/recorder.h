@@ -24,6 +24,13 @@ inline constexpr float kInitStd = 0.02f;
 inline std::string layer_name(std::size_t layer) { return str("layers.", layer); }
 inline std::string choice_bias_name(const std::string& layer) { return layer + ".router.choice_bias"; }
 
+/// `seq`: tokens of a sequence; 0 for rows that name their sequences.
+inline kernels::DeltaHeads delta_heads(const DeltaConfig& d, std::int64_t seq) {
+  return {static_cast<std::int32_t>(d.key_heads), static_cast<std::int32_t>(d.value_heads),
+          static_cast<std::int32_t>(d.key_dim), static_cast<std::int32_t>(d.value_dim),
+          static_cast<std::int32_t>(seq)};
+}
+
 class Recorder {
  public:
   Recorder(DecoderConfig config, std::int64_t rows, DType compute)

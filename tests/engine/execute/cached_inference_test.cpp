@@ -157,6 +157,20 @@ TEST(CachedPlacementTest, TheCacheIsInThePlanToTheByte) {
   EXPECT_EQ(planned(9) - planned(1), 8 * cache_bytes(config, one));
 }
 
+TEST(CachedPlacementTest, ItsBytesAreThoseOfTheStatesOfAnyFamily) {
+  const CacheShape three{.rows = 1, .sequences = 3, .context = kContext};
+  for (const std::string& family : family_names())
+    for (const DType compute : {DType::f32, DType::bf16}) {
+      const DecoderConfig config = test::tiny_of_family(family);
+      const Program program = must(record_cached_decoder(config, three, compute));
+      std::uint64_t bytes = 0;
+      for (const ValueInfo& value : program.values)
+        if (value.kind == ValueKind::state)
+          bytes += static_cast<std::uint64_t>(value.shape.n_elems()) * size_of(value.dtype);
+      EXPECT_EQ(cache_bytes(config, three, compute), bytes) << family << " in " << to_string(compute);
+    }
+}
+
 TEST(CachedPlacementTest, ACacheThatDoesNotFitIsRefusedWithWhatItNeeds) {
   const DecoderConfig config = test::tiny_of_family("llama");
   ProgramSet set;

@@ -31,7 +31,8 @@ class GgufModel;
 /// quantized by bitsandbytes (NF4 and 8 bits), or in tiles of FP8; read as f32 they are dequantized.
 /// Immutable; read() from one thread at a time.
 ///
-/// Of a model that also reads images (Mistral 3) it is the text model, without the tensors of other parts.
+/// A folder of a model that also reads images (Mistral 3, Qwen3.5) stands for its text model; tensors of
+/// other parts are left out.
 ///
 /// A head that config.json ties to the token embedding is read as transformers reads it: the files may have
 /// the embedding, the head alone, which is then both, or both; if these differ, the head is not tied.
