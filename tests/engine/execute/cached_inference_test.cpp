@@ -157,6 +157,29 @@ TEST(CachedPlacementTest, TheCacheIsInThePlanToTheByte) {
   EXPECT_EQ(planned(9) - planned(1), 8 * cache_bytes(config, one));
 }
 
+// A state has no positions that could be left out.
+TEST(CachedPlacementTest, ASequenceOfLayersWithAStateIsNotCutBack) {
+  for (const std::string_view family : {"llama", "lfm2", "qwen3_5_text"}) {
+    TinyRun run(must(Engine::plan(cached_programs(test::tiny_of_family(family)), {})));
+    must(run.engine->initialize(1));
+    const bool has_states = family != "llama";
+    EXPECT_EQ(run.engine->can_cut_back(), !has_states) << family;
+    const std::array<SequenceToken, 3> first = {{{5, 0, 0}, {6, 1, 0}, {7, 2, 0}}};
+    const std::array<SequenceToken, 1> back = {{{8, 1, 0}}}, again = {{{5, 0, 0}}}, next = {{{6, 1, 0}}};
+    const std::array<std::int32_t, 1> wanted = {0};
+    must(run.engine->extend(first, wanted));
+    const Status status = run.engine->extend(back, wanted).status();
+    EXPECT_EQ(status.is_ok(), !has_states) << family;
+    if (has_states) {
+      EXPECT_NE(status.message().find("position 1 of sequence 0 is before the end of its 3 tokens"),
+                std::string_view::npos)
+          << status.message();
+    }
+    must(run.engine->extend(again, wanted));
+    must(run.engine->extend(next, wanted));
+  }
+}
+
 TEST(CachedPlacementTest, ItsBytesAreThoseOfTheStatesOfAnyFamily) {
   const CacheShape three{.rows = 1, .sequences = 3, .context = kContext};
   for (const std::string& family : family_names())
