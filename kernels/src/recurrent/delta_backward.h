@@ -76,28 +76,30 @@ STRATA_DEVICE_INLINE void transpose(const Unit& unit, const float* from, std::in
 }
 
 /// Rows of a chunk: sizes, inputs, results and memory.
-template <class T>
-struct DeltaBackwardRows {
+template <class X, class Gradients, class Scratch, class T>
+struct BackwardRows {
   DeltaSizes d;
-  DeltaRows<T> x;
-  DeltaGradients<T> to;
+  X x;
+  Gradients to;
   const T* dout;
   std::int64_t out_width;
-  const DeltaBackwardScratch& s;
+  const Scratch& s;
   const DeltaWindow& window;
   std::int64_t n;  ///< rows
   bool begins;     ///< S is 0
   bool ends;       ///< d(S') is 0
 };
+template <class T>
+using DeltaBackwardRows = BackwardRows<DeltaRows<T>, DeltaGradients<T>, DeltaBackwardScratch, T>;
 
-/// d(values), and from it y.
-template <class Unit, class T>
-STRATA_DEVICE_INLINE void delta_backward_values(const Unit& unit, const DeltaBackwardRows<T>& c,
-                                                std::int64_t head, const float* d_state) {
-  const DeltaBackwardScratch& s = c.s;
+/// d(values), into y.
+template <class Unit, class Rows>
+STRATA_DEVICE_INLINE void delta_backward_values(const Unit& unit, const Rows& c, std::int64_t head,
+                                                const float* d_state) {
+  const auto& s = c.s;
   const std::int64_t dv = c.d.dv, n = c.n;
   unit.rows(n, [&](std::int64_t r, const auto& lanes) {
-    const T* const from = c.dout + r * c.out_width + head * dv;
+    const auto* const from = c.dout + r * c.out_width + head * dv;
     lanes.for_each(dv, [&](std::int64_t i) { s.dout[r * dv + i] = to_f32(from[i]); });
   });
   if (!c.ends)
@@ -123,7 +125,6 @@ STRATA_DEVICE_INLINE void delta_backward_values(const Unit& unit, const DeltaBac
                 .k = n,
                 .row_keep = c.ends ? nullptr : s.forward.gamma + (n - 1) * kDeltaChunk,
                 .zeros = Product::Zeros::below});
-  unit.solve({.a = s.forward.a, .y = s.y, .n = dv, .first = 0, .last = n, .transposed = true});
 }
 
 /// d(m) and d(a) times gamma, and what they add to d(gamma) gamma and d(beta); d(v).
@@ -243,10 +244,10 @@ STRATA_DEVICE_INLINE void delta_backward_state(const Unit& unit, const DeltaBack
 }
 
 /// Adds to d(k) what the state after the chunk gives it, and finds d(e) and the products of d(S') and S.
-template <class Unit, class T>
-STRATA_DEVICE_INLINE void delta_backward_end(const Unit& unit, const DeltaBackwardRows<T>& c,
-                                             const float* state, const float* values, const float* d_state) {
-  const DeltaBackwardScratch& s = c.s;
+template <class Unit, class Rows>
+STRATA_DEVICE_INLINE void delta_backward_end(const Unit& unit, const Rows& c, const float* state,
+                                             const float* values, const float* d_state) {
+  const auto& s = c.s;
   const std::int64_t dk = c.d.dk, dv = c.d.dv, n = c.n;
   transpose(unit, d_state, dk, dv, s.d_state_t, dk);
   unit.product({.a = values,
@@ -276,10 +277,9 @@ STRATA_DEVICE_INLINE void delta_backward_end(const Unit& unit, const DeltaBackwa
 }
 
 /// d(g): the gradient of the logarithm of every decay goes to the rows that it runs over.
-template <class Unit, class T>
-STRATA_DEVICE_INLINE void delta_backward_decays(const Unit& unit, const DeltaBackwardRows<T>& c,
-                                                std::int64_t head) {
-  const DeltaBackwardScratch& s = c.s;
+template <class Unit, class Rows>
+STRATA_DEVICE_INLINE void delta_backward_decays(const Unit& unit, const Rows& c, std::int64_t head) {
+  const auto& s = c.s;
   const std::int64_t n = c.n;
   unit.rows(n, [&](std::int64_t r, const auto& lanes) {
     const float earlier =
@@ -350,8 +350,8 @@ STRATA_DEVICE_INLINE void unit_row_backward(const Lanes& lanes, const float* row
 /// The rows of a chunk. `state` has S of all value heads one after the other; `d_state` is d(S'), and becomes
 /// d(S) unless the document begins with the chunk.
 template <class Unit, class T>
-STRATA_DEVICE_INLINE void delta_backward_rows(const Unit& unit, const DeltaBackwardRows<T>& c,
-                                              const float* states) {
+STRATA_DEVICE_INLINE void backward_rows(const Unit& unit, const DeltaBackwardRows<T>& c,
+                                        const float* states) {
   const DeltaBackwardScratch& s = c.s;
   const DeltaSizes& d = c.d;
   const DeltaSpan span = {0, c.n, c.begins};
@@ -374,6 +374,7 @@ STRATA_DEVICE_INLINE void delta_backward_rows(const Unit& unit, const DeltaBackw
     delta_matrices(unit, c.x.beta + i, c.x.heads, s.forward, span);
     delta_values(unit, d, c.x, i, s.forward, keys, state, values, span);
     delta_backward_values(unit, c, i, d_state);
+    unit.solve({.a = s.forward.a, .y = s.y, .n = d.dv, .first = 0, .last = c.n, .transposed = true});
     delta_backward_matrices(unit, c, i, values);
     delta_backward_chunk_keys(unit, c);
     if (!c.begins) delta_backward_state(unit, c, i, state);

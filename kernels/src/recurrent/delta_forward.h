@@ -56,9 +56,9 @@ STRATA_DEVICE_INLINE void delta_keys(const Unit& unit, const DeltaSizes& d, cons
 }
 
 /// The decays of the span's rows of a value head; `before`: those of the row before, if it is in the chunk.
-template <class Unit>
-STRATA_DEVICE_INLINE void delta_decays(const Unit& unit, const float* g, std::int64_t heads,
-                                       const DeltaScratch& s, const DeltaSpan& span, const float* before) {
+template <class Unit, class Scratch>
+STRATA_DEVICE_INLINE void delta_decays(const Unit& unit, const float* g, std::int64_t heads, const Scratch& s,
+                                       const DeltaSpan& span, const float* before) {
   unit.rows(1, [&](std::int64_t, const auto& lanes) {
     // An element is written by one lane in all rows, so a row needs no wait for the one before.
     const float* last = before;
@@ -129,8 +129,8 @@ STRATA_DEVICE_INLINE void delta_values(const Unit& unit, const DeltaSizes& d, co
 }
 
 /// S after the chunk, where `s.o` may be overwritten.
-template <class Unit>
-STRATA_DEVICE_INLINE void delta_fold(const Unit& unit, const DeltaSizes& d, const DeltaScratch& s,
+template <class Unit, class Scratch>
+STRATA_DEVICE_INLINE void delta_fold(const Unit& unit, const DeltaSizes& d, const Scratch& s,
                                      const float* keys, const float* values, float* state,
                                      const DeltaSpan& span) {
   const std::int64_t end = span.last;
@@ -153,11 +153,10 @@ STRATA_DEVICE_INLINE void delta_fold(const Unit& unit, const DeltaSizes& d, cons
                 .keep = span.begins ? 0.0f : s.decay[end - 1]});
 }
 
-/// out = q^T S + what the rows of the chunk have written to it since.
-template <class Unit, class T>
-STRATA_DEVICE_INLINE void delta_out(const Unit& unit, const DeltaSizes& d, const DeltaScratch& s,
-                                    const float* state, const float* values, const DeltaSpan& span, T* out,
-                                    std::int64_t out_width) {
+/// o of the scratch = q^T S + what the rows of the chunk have written to it since.
+template <class Unit, class Scratch>
+STRATA_DEVICE_INLINE void delta_read(const Unit& unit, const DeltaSizes& d, const Scratch& s,
+                                     const float* state, const float* values, const DeltaSpan& span) {
   const std::int64_t first = span.first, rows = span.last - first;
   float* const o = s.o + first * d.dv;
   if (!span.begins)
@@ -184,18 +183,37 @@ STRATA_DEVICE_INLINE void delta_out(const Unit& unit, const DeltaSizes& d, const
                 .row_keep = span.begins ? nullptr : s.decay + first,
                 .zeros = Product::Zeros::above,
                 .first = first});
-  unit.rows(rows, [&](std::int64_t r, const auto& lanes) {
-    lanes.for_each(d.dv, [&](std::int64_t c) { out[r * out_width + c] = from_f32<T>(o[r * d.dv + c]); });
+}
+
+template <class Unit, class T>
+STRATA_DEVICE_INLINE void delta_out(const Unit& unit, const DeltaSizes& d, const DeltaScratch& s,
+                                    const float* state, const float* values, const DeltaSpan& span, T* out,
+                                    std::int64_t out_width) {
+  delta_read(unit, d, s, state, values, span);
+  unit.rows(span.last - span.first, [&](std::int64_t r, const auto& lanes) {
+    const float* const o = s.o + (span.first + r) * d.dv;
+    lanes.for_each(d.dv, [&](std::int64_t c) { out[r * out_width + c] = from_f32<T>(o[c]); });
+  });
+}
+
+/// Leaves in the window what later rows of the chunk need of the decays.
+template <class Unit, class Scratch>
+STRATA_DEVICE_INLINE void delta_keep_decays(const Unit& unit, const Scratch& s, const DeltaSpan& span,
+                                            float* decays) {
+  unit.rows(1, [&](std::int64_t, const auto& lanes) {
+    const float* const last = s.gamma + (span.last - 1) * kDeltaChunk;
+    lanes.for_each(kDeltaChunk, [&](std::int64_t j) { decays[j] = last[j]; });
+    if (lanes.is_leader()) decays[kDeltaChunk] = s.decay[span.last - 1];
   });
 }
 
 /// The rows of a span, which `x` and `out` begin with. `folds`: S after them is computed. Otherwise, and if
 /// `keeps`, the window is left as later rows of the chunk need it.
 template <class Unit, class T>
-STRATA_DEVICE_INLINE void delta_forward_rows(const Unit& unit, const DeltaSizes& d, const DeltaRows<T>& x,
-                                             const DeltaScratch& s, const DeltaWindow& window,
-                                             const DeltaSpan& span, bool folds, bool keeps, T* out,
-                                             std::int64_t out_width) {
+STRATA_DEVICE_INLINE void forward_rows(const Unit& unit, const DeltaSizes& d, const DeltaRows<T>& x,
+                                       const DeltaScratch& s, const DeltaWindow& window,
+                                       const DeltaSpan& span, bool folds, bool keeps, T* out,
+                                       std::int64_t out_width) {
   delta_keys(unit, d, x, s, window.keys(), span);
   for (std::int64_t i = 0; i < d.group; ++i) {
     float *const state = window.state(i), *const values = window.values(i);
@@ -203,16 +221,36 @@ STRATA_DEVICE_INLINE void delta_forward_rows(const Unit& unit, const DeltaSizes&
     delta_matrices(unit, x.beta + i, x.heads, s, span);
     delta_values(unit, d, x, i, s, window.keys(), state, values, span);
     delta_out(unit, d, s, state, values, span, out + i * d.dv, out_width);
-    if (folds) {
+    if (folds)
       delta_fold(unit, d, s, window.keys(), values, state, span);
-    } else if (keeps) {
-      float* const decays = window.decays(i);
-      unit.rows(1, [&](std::int64_t, const auto& lanes) {
-        const float* const last = s.gamma + (span.last - 1) * kDeltaChunk;
-        lanes.for_each(kDeltaChunk, [&](std::int64_t j) { decays[j] = last[j]; });
-        if (lanes.is_leader()) decays[kDeltaChunk] = s.decay[span.last - 1];
-      });
-    }
+    else if (keeps)
+      delta_keep_decays(unit, s, span, window.decays(i));
+  }
+}
+
+/// A matrix [m, n] copied.
+template <class Unit>
+STRATA_DEVICE_INLINE void copy_matrix(const Unit& unit, const float* from, float* into, std::int64_t m,
+                                      std::int64_t n) {
+  unit.rows(m, [&](std::int64_t r, const auto& lanes) {
+    lanes.for_each(n, [&](std::int64_t i) { into[r * n + i] = from[r * n + i]; });
+  });
+}
+
+/// The states after a chunk, from those before it.
+template <class Unit, class T>
+STRATA_DEVICE_INLINE void border_rows(const Unit& unit, const DeltaSizes& d, const DeltaRows<T>& x,
+                                      const DeltaScratch& s, const DeltaWindow& window, const DeltaSpan& span,
+                                      const float* before, float* after) {
+  delta_keys(unit, d, x, s, window.keys(), span);
+  for (std::int64_t i = 0; i < d.group; ++i) {
+    const float* const state = before + i * d.dk * d.dv;
+    float* const next = after + i * d.dk * d.dv;
+    delta_decays(unit, x.g + i, x.heads, s, span, nullptr);
+    delta_matrices(unit, x.beta + i, x.heads, s, span);
+    delta_values(unit, d, x, i, s, window.keys(), state, window.values(i), span);
+    if (!span.begins) copy_matrix(unit, state, next, d.dk, d.dv);
+    delta_fold(unit, d, s, window.keys(), window.values(i), next, span);
   }
 }
 

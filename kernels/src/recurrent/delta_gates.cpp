@@ -6,7 +6,7 @@
 
 #include "dtype_dispatch.h"
 #include "partial_sums.h"
-#include "recurrent/delta_gate_math.h"
+#include "recurrent/gate_math.h"
 #include "work_split.h"
 
 namespace strata::kernels {

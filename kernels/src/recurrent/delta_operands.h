@@ -17,19 +17,25 @@ inline std::int64_t delta_pairs(std::int64_t tokens, const DeltaHeads& heads) no
   return heads.seq > 0 ? tokens / heads.seq * heads.key_heads : 0;
 }
 /// The states at the borders of chunks within a sequence; one at least, so that there is an address.
+inline std::int64_t border_floats(std::int64_t seq, const DeltaSizes& d) noexcept {
+  return std::max<std::int64_t>(1, dispatch::ceil_div(seq, kDeltaChunk) - 1) * d.group * d.dk * d.dv;
+}
 inline std::int64_t delta_border_floats(const DeltaHeads& heads) noexcept {
-  const DeltaSizes d = delta_sizes(heads);
-  return std::max<std::int64_t>(1, dispatch::ceil_div(heads.seq, kDeltaChunk) - 1) * d.group * d.dk * d.dv;
+  return border_floats(heads.seq, delta_sizes(heads));
+}
+template <class S>
+std::int64_t slot_floats(const DeltaSizes& d, std::int64_t more) noexcept {
+  DeltaMemory counts(nullptr);
+  const DeltaSlot<S> slot(counts, d, more);
+  return counts.floats();
 }
 template <class S>
 std::int64_t delta_slot_floats(const DeltaHeads& heads, std::int64_t more) noexcept {
-  DeltaMemory counts(nullptr);
-  const DeltaSlot<S> slot(counts, delta_sizes(heads), more);
-  return counts.floats();
+  return slot_floats<S>(delta_sizes(heads), more);
 }
 
 template <class T, class Args>
-DeltaOperands<T> delta_operands(const Args& a, std::int64_t pairs, std::int64_t slot_floats) {
+DeltaOperands<T> delta_operands(const Args& a, std::int64_t pairs, std::int64_t slot) {
   return {.heads = a.heads,
           .d = delta_sizes(a.heads),
           .pairs = pairs,
@@ -38,7 +44,7 @@ DeltaOperands<T> delta_operands(const Args& a, std::int64_t pairs, std::int64_t 
           .beta = a.beta.template as<float>(),
           .doc_start = nullptr,
           .workspace = reinterpret_cast<float*>(a.workspace.data),
-          .slot_floats = slot_floats};
+          .slot_floats = slot};
 }
 template <class T>
 T* delta_pointer(const TensorView& view) {

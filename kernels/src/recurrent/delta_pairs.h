@@ -3,13 +3,17 @@
 #include "recurrent/delta_sequences.h"
 
 /// The ops of the delta rule as pairs of a sequence and a key head, for a Unit (delta_rows.h). Pairs share
-/// slots of memory, of which there are as many as shapes say.
+/// slots of memory, of which there are as many as shapes say. The functions of a slot are those of the state
+/// scan, too (scan_pairs.h).
 namespace strata::kernels::detail {
 
 constexpr std::int64_t delta_slots(std::int64_t pairs) noexcept { return pairs < 32 ? pairs : 32; }
 
 template <class T>
 struct DeltaOperands {
+  using Scratch = DeltaScratch;
+  using BackwardScratch = DeltaBackwardScratch;
+
   DeltaHeads heads;
   DeltaSizes d;
   std::int64_t pairs;
@@ -23,6 +27,7 @@ struct DeltaOperands {
   STRATA_HD std::int64_t key_head(std::int64_t pair) const { return pair % heads.key_heads; }
   /// The first value head of a pair, and the first of its values in a row of `out`.
   STRATA_HD std::int64_t head(std::int64_t pair) const { return key_head(pair) * d.group; }
+  STRATA_HD std::int64_t n_heads() const { return heads.value_heads; }
   STRATA_HD std::int64_t width() const {
     return 2 * std::int64_t{heads.key_heads} * d.dk + std::int64_t{heads.value_heads} * d.dv;
   }
@@ -70,29 +75,23 @@ struct DeltaForwardOperands {
   const float* initial;  // may be null, and `last`, too
   float* last;
 };
-template <class Unit, class T>
-STRATA_DEVICE_INLINE void delta_forward_slot(const Unit& unit, const DeltaForwardOperands<T>& a,
-                                             std::int64_t at, std::int64_t slots) {
+template <class Unit, class Operands>
+STRATA_DEVICE_INLINE void forward_slot(const Unit& unit, const Operands& a, std::int64_t at,
+                                       std::int64_t slots) {
   const DeltaSizes& d = a.of.d;
   DeltaMemory memory(a.of.workspace + at * a.of.slot_floats);
-  const DeltaSlot<DeltaScratch> slot(memory, d, 0);
+  const DeltaSlot<typename decltype(a.of)::Scratch> slot(memory, d, 0);
   for (std::int64_t pair = at; pair < a.of.pairs; pair += slots) {
     const std::int64_t floats = d.dk * d.dv,
-                       states = (a.of.sequence(pair) * a.of.heads.value_heads + a.of.head(pair)) * floats;
+                       states = (a.of.sequence(pair) * a.of.n_heads() + a.of.head(pair)) * floats;
     if (a.initial != nullptr)
-      unit.rows(d.group, [&](std::int64_t i, const auto& lanes) {
-        const float* const from = a.initial + states + i * floats;
-        float* const into = slot.window.state(i);
-        lanes.for_each(floats, [&](std::int64_t j) { into[j] = from[j]; });
-      });
-    delta_forward_sequence(unit, d, a.of.rows(pair), slot.scratch, slot.window, a.of.chunks(pair),
-                           a.initial != nullptr, a.last != nullptr, a.out + a.of.out(pair), a.of.out_width());
+      for (std::int64_t i = 0; i < d.group; ++i)
+        copy_matrix(unit, a.initial + states + i * floats, slot.window.state(i), d.dk, d.dv);
+    forward_sequence(unit, d, a.of.rows(pair), slot.scratch, slot.window, a.of.chunks(pair),
+                     a.initial != nullptr, a.last != nullptr, a.out + a.of.out(pair), a.of.out_width());
     if (a.last != nullptr)
-      unit.rows(d.group, [&](std::int64_t i, const auto& lanes) {
-        const float* const from = slot.window.state(i);
-        float* const into = a.last + states + i * floats;
-        lanes.for_each(floats, [&](std::int64_t j) { into[j] = from[j]; });
-      });
+      for (std::int64_t i = 0; i < d.group; ++i)
+        copy_matrix(unit, slot.window.state(i), a.last + states + i * floats, d.dk, d.dv);
   }
 }
 
@@ -103,20 +102,21 @@ struct DeltaBackwardOperands {
   T* dqkv;
   float *dg, *dbeta;
   std::int64_t border_floats;
+
+  STRATA_HD DeltaGradients<T> to(std::int64_t pair) const {
+    return {dqkv + of.q(pair),  dqkv + of.k(pair),     dqkv + of.v(pair),   of.width(),
+            dg + of.gate(pair), dbeta + of.gate(pair), of.heads.value_heads};
+  }
 };
-template <class Unit, class T>
-STRATA_DEVICE_INLINE void delta_backward_slot(const Unit& unit, const DeltaBackwardOperands<T>& a,
-                                              std::int64_t at, std::int64_t slots) {
+template <class Unit, class Operands>
+STRATA_DEVICE_INLINE void backward_slot(const Unit& unit, const Operands& a, std::int64_t at,
+                                        std::int64_t slots) {
   const DeltaSizes& d = a.of.d;
   DeltaMemory memory(a.of.workspace + at * a.of.slot_floats);
-  const DeltaSlot<DeltaBackwardScratch> slot(memory, d, a.border_floats);
-  for (std::int64_t pair = at; pair < a.of.pairs; pair += slots) {
-    const DeltaGradients<T> to = {a.dqkv + a.of.q(pair), a.dqkv + a.of.k(pair),  a.dqkv + a.of.v(pair),
-                                  a.of.width(),          a.dg + a.of.gate(pair), a.dbeta + a.of.gate(pair),
-                                  a.of.heads.value_heads};
-    delta_backward_sequence(unit, d, a.of.rows(pair), to, a.dout + a.of.out(pair), a.of.out_width(),
-                            slot.scratch, slot.window, a.of.chunks(pair), slot.more);
-  }
+  const DeltaSlot<typename decltype(a.of)::BackwardScratch> slot(memory, d, a.border_floats);
+  for (std::int64_t pair = at; pair < a.of.pairs; pair += slots)
+    backward_sequence(unit, d, a.of.rows(pair), a.to(pair), a.dout + a.of.out(pair), a.of.out_width(),
+                      slot.scratch, slot.window, a.of.chunks(pair), slot.more);
 }
 
 template <class T>
@@ -126,16 +126,16 @@ struct DeltaCachedOperands {
   float* state;
   T* out;
 };
-template <class Unit, class T>
-STRATA_DEVICE_INLINE void delta_cached_slot(const Unit& unit, const DeltaCachedOperands<T>& a,
-                                            std::int64_t at, std::int64_t slots) {
+template <class Unit, class Operands>
+STRATA_DEVICE_INLINE void cached_slot(const Unit& unit, const Operands& a, std::int64_t at,
+                                      std::int64_t slots) {
   const DeltaSizes& d = a.of.d;
   DeltaMemory memory(a.of.workspace + at * a.of.slot_floats);
-  const DeltaSlot<DeltaScratch> slot(memory, d, 0);
+  const DeltaSlot<typename decltype(a.of)::Scratch> slot(memory, d, 0);
   const std::int64_t floats = DeltaWindow::floats(d.dk, d.dv, d.group);
   for (std::int64_t pair = at; pair < a.of.pairs; pair += slots)
-    delta_cached_rows(unit, d, a.of.rows(pair), slot.scratch, a.rows, a.state + pair * floats,
-                      a.of.heads.key_heads * floats, a.out + a.of.out(pair), a.of.out_width());
+    cached_rows(unit, d, a.of.rows(pair), slot.scratch, a.rows, a.state + pair * floats, a.of.pairs * floats,
+                a.out + a.of.out(pair), a.of.out_width());
 }
 
 }  // namespace strata::kernels::detail

@@ -8,6 +8,8 @@
 #include <strata/kernels/recurrent/delta_gates.h>
 #include <strata/kernels/recurrent/delta_rule.h>
 #include <strata/kernels/recurrent/gated_rmsnorm.h>
+#include <strata/kernels/recurrent/scan_gates.h>
+#include <strata/kernels/recurrent/state_scan.h>
 
 #include "support/device_fixture.h"
 
@@ -88,6 +90,87 @@ TEST_P(DeviceRecurrentTest, CachedRowsHaveTheBitsOfTheHost) {
                                           true},
                                          &cached_causal_conv_host, &cached_causal_conv_async,
                                          {&CachedCausalConvArgs::y});
+}
+
+TEST_P(DeviceRecurrentTest, TheStateScanHasTheBitsOfTheHost) {
+  const ScanHeads shapes[] = {{2, 12, 24, 20, 0}, {1, 8, 128, 64, 0}, {1, 1, 5, 17, 0}, {2, 4, 256, 64, 0}};
+  for (ScanHeads heads : shapes)
+    for (const std::int32_t rows : {1, 200}) {
+      heads.seq = rows;
+      const Shape gates = {rows, heads.heads};
+      const TensorView xbc = in({rows, heads.xbc_width()}, 1), g = decays(gates),
+                       step = in(gates, 3, 1.0, DType::f32), d = in({heads.heads}, 5, 1.0, DType::f32),
+                       docs = rows > 1 ? documents(rows, 130) : TensorView{};
+      const StateScanForwardArgs args = {
+          .xbc = xbc,
+          .step = step,
+          .g = g,
+          .d = d,
+          .doc_start = docs,
+          .out = unwritten({rows, heads.out_width()}, GetParam()),
+          .last = unwritten({1, heads.heads, heads.state_dim, heads.head_dim}, DType::f32),
+          .heads = heads,
+          .workspace = workspace(state_scan_forward_workspace_bytes(rows, heads))};
+      expect_same_bits<StateScanForwardArgs>("state_scan_forward", args, &state_scan_forward_host,
+                                             &state_scan_forward_async,
+                                             {&StateScanForwardArgs::out, &StateScanForwardArgs::last});
+      expect_same_bits<StateScanBackwardArgs>(
+          "state_scan_backward",
+          {.xbc = xbc,
+           .step = step,
+           .g = g,
+           .d = d,
+           .doc_start = docs,
+           .dout = in({rows, heads.out_width()}, 4),
+           .dxbc = unwritten({rows, heads.xbc_width()}, GetParam()),
+           .dstep = unwritten(gates, DType::f32),
+           .dg = unwritten(gates, DType::f32),
+           .dd = unwritten({heads.heads}, DType::f32),
+           .heads = heads,
+           .workspace = workspace(state_scan_backward_workspace_bytes(rows, heads))},
+          &state_scan_backward_host, &state_scan_backward_async,
+          {&StateScanBackwardArgs::dxbc, &StateScanBackwardArgs::dstep, &StateScanBackwardArgs::dg,
+           &StateScanBackwardArgs::dd});
+    }
+}
+
+TEST_P(DeviceRecurrentTest, CachedScansAndGatesOfScansHaveTheBitsOfTheHost) {
+  const ScanHeads heads = {2, 12, 24, 20, 0};
+  constexpr std::int64_t rows = 70, n = 12;
+  std::vector<std::int32_t> counted;
+  for (std::int32_t t = 0; t < rows; ++t) counted.push_back(t);
+  const Shape gates = {rows, n};
+  expect_same_bits<CachedStateScanArgs>(
+      "cached_state_scan",
+      {in({rows, heads.xbc_width()}, 1), in(gates, 3, 1.0, DType::f32), decays(gates),
+       in({n}, 5, 1.0, DType::f32), integers(counted),
+       integers(std::vector<std::int32_t>(static_cast<std::size_t>(rows), 1)),
+       in({2, heads.blocks(), scan_state_elems(heads)}, 4, 1.0, DType::f32),
+       unwritten({rows, heads.out_width()}, GetParam()), heads,
+       workspace(cached_state_scan_workspace_bytes(heads))},
+      &cached_state_scan_host, &cached_state_scan_async, {&CachedStateScanArgs::out});
+  const StepLimits limits = {.low = 0.01f, .high = 2.0f};
+  const TensorView dt = in(gates, 1, 8.0), a_log = in({n}, 2, 1.0, DType::f32),
+                   dt_bias = in({n}, 3, 1.0, DType::f32);
+  expect_same_bits<ScanGatesForwardArgs>(
+      "scan_gates_forward",
+      {dt, a_log, dt_bias, unwritten(gates, DType::f32), unwritten(gates, DType::f32), limits},
+      &scan_gates_forward_host, &scan_gates_forward_async,
+      {&ScanGatesForwardArgs::step, &ScanGatesForwardArgs::g});
+  expect_same_bits<ScanGatesBackwardArgs>(
+      "scan_gates_backward",
+      {.dt = dt,
+       .a_log = a_log,
+       .dt_bias = dt_bias,
+       .dstep = in(gates, 4, 1.0, DType::f32),
+       .dg = in(gates, 5, 1.0, DType::f32),
+       .ddt = unwritten(gates, GetParam()),
+       .da_log = unwritten({n}, DType::f32),
+       .ddt_bias = unwritten({n}, DType::f32),
+       .limits = limits,
+       .workspace = workspace(scan_gates_backward_workspace_bytes(rows, n))},
+      &scan_gates_backward_host, &scan_gates_backward_async,
+      {&ScanGatesBackwardArgs::ddt, &ScanGatesBackwardArgs::da_log, &ScanGatesBackwardArgs::ddt_bias});
 }
 
 TEST_P(DeviceRecurrentTest, ConvolutionsHaveTheBitsOfTheHost) {

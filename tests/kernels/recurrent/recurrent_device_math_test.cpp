@@ -9,14 +9,17 @@
 #include "cuda/recurrent/gated_norm_rows.h"
 #include "kernels/recurrent/conv_problem.h"
 #include "kernels/recurrent/delta_problem.h"
+#include "kernels/recurrent/scan_problem.h"
 #include "recurrent/conv_operands.h"
 #include "recurrent/delta_operands.h"
+#include "recurrent/scan_operands.h"
 
 namespace strata::kernels {
 namespace {
 
 using test::ConvProblem;
 using test::DeltaProblem;
+using test::ScanProblem;
 using test::Tensor;
 using test::Values;
 
@@ -43,8 +46,8 @@ DeltaProblem::Results run_on_device(DeltaProblem& p) {
                             dg.view(), dbeta.view(), p.heads, more.view()});
   const std::int64_t slots = detail::delta_slots(forward.of.pairs);
   for (std::int64_t at = 0; at < slots; ++at) {
-    detail::delta_forward_slot(block, forward, at, slots);
-    detail::delta_backward_slot(block, backward, at, slots);
+    detail::forward_slot(block, forward, at, slots);
+    detail::backward_slot(block, backward, at, slots);
   }
   return {out.values(), dqkv.values(), dg.values(), dbeta.values(), last.values()};
 }
@@ -71,7 +74,55 @@ TEST(RecurrentDeviceTest, CachedRowsOfTheDeltaRuleHaveTheBitsOfTheHost) {
   const auto cached = detail::delta_cached_operands<float>(
       CachedDeltaRuleArgs{problem.qkv.view(), problem.g.view(), problem.beta.view(), test::view(positions),
                           test::view(slots), state.view(), out.view(), problem.heads, space.view()});
-  for (std::int64_t at = 0; at < 2; ++at) detail::delta_cached_slot(Block<false>(), cached, at, 2);
+  for (std::int64_t at = 0; at < 2; ++at) detail::cached_slot(Block<false>(), cached, at, 2);
+  EXPECT_EQ(test::differing_bits(out.values(), want), 0u);
+}
+
+/// What a GPU computes of a scan in f32.
+template <bool kReversed>
+ScanProblem::Results run_scan_on_device(ScanProblem& p) {
+  const Block<kReversed> block;
+  return p.run_by(
+      [&](const StateScanForwardArgs& args) {
+        const auto a = detail::scan_forward_operands<float>(args);
+        const std::int64_t slots = detail::delta_slots(a.of.pairs);
+        for (std::int64_t at = 0; at < slots; ++at) detail::forward_slot(block, a, at, slots);
+      },
+      [&](const StateScanBackwardArgs& args) {
+        const auto a = detail::scan_backward_operands<float>(args);
+        const std::int64_t slots = detail::delta_slots(a.of.pairs);
+        for (std::int64_t at = 0; at < slots; ++at) detail::backward_slot(block, a, at, slots);
+        for (std::int64_t t = 0; t < p.rows; ++t)
+          for (std::int64_t part = 0; part < 2; ++part)
+            for (std::int64_t group = 0; group < p.heads.groups; ++group)
+              for (std::int64_t i = 0; i < p.heads.state_dim; ++i)
+                a.dxbc[t * a.of.width() + a.key_column(part, group, i)] = a.key_gradient(t, part, group, i);
+      });
+}
+
+TEST(RecurrentDeviceTest, TheStateScanHasTheBitsOfTheHost) {
+  for (const std::int64_t rows : {1, 66, 150}) {
+    ScanProblem problem(rows, DType::f32);
+    if (rows == 150) problem.pack({70, 71, 140});
+    const std::vector<float> want = problem.run().of_rows();
+    EXPECT_EQ(test::differing_bits(run_scan_on_device<false>(problem).of_rows(), want), 0u) << rows;
+    EXPECT_EQ(test::differing_bits(run_scan_on_device<true>(problem).of_rows(), want), 0u) << rows;
+  }
+}
+
+TEST(RecurrentDeviceTest, CachedRowsOfTheStateScanHaveTheBitsOfTheHost) {
+  ScanProblem problem(70, DType::f32);
+  const std::vector<float> want = problem.run().out;
+  problem.heads.seq = 0;
+  std::vector<std::int32_t> positions, slots(70, 0);
+  for (std::int32_t t = 0; t < 70; ++t) positions.push_back(t);
+  Tensor state = Tensor::unwritten({1, problem.heads.blocks(), scan_state_elems(problem.heads)}),
+         out = Tensor::unwritten(problem.dout_shape());
+  test::Workspace space(cached_state_scan_workspace_bytes(problem.heads));
+  const auto cached = detail::scan_cached_operands<float>(CachedStateScanArgs{
+      problem.xbc.view(), problem.step.view(), problem.g.view(), problem.d.view(), test::view(positions),
+      test::view(slots), state.view(), out.view(), problem.heads, space.view()});
+  for (std::int64_t at = 0; at < 2; ++at) detail::cached_slot(Block<false>(), cached, at, 2);
   EXPECT_EQ(test::differing_bits(out.values(), want), 0u);
 }
 

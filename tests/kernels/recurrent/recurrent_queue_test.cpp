@@ -3,6 +3,8 @@
 #include <strata/kernels/recurrent/delta_gates.h>
 #include <strata/kernels/recurrent/delta_rule.h>
 #include <strata/kernels/recurrent/gated_rmsnorm.h>
+#include <strata/kernels/recurrent/scan_gates.h>
+#include <strata/kernels/recurrent/state_scan.h>
 #include <strata/runtime/memory/alloc_counter.h>
 
 #include "support/op_test.h"
@@ -112,11 +114,71 @@ class RecurrentLayer {
   }
 };
 
-TEST(RecurrentQueueTest, OpsDoNotAllocate) {
+/// The ops of a state scan, forward and backward, and with states.
+class ScanLayer {
+ public:
+  explicit ScanLayer(DType dtype) : xbc({rows, width}, Values(1).floats(rows * width), dtype) {}
+
+  void run(Backend& backend, Stream& stream) {
+    must(scan_gates_forward_async(backend, stream,
+                                  {dt.view(), a_log.view(), a_log.view(), step.view(), g.view(), limits}));
+    must(state_scan_forward_async(backend, stream,
+                                  {.xbc = xbc.view(),
+                                   .step = step.view(),
+                                   .g = g.view(),
+                                   .d = a_log.view(),
+                                   .out = out.view(),
+                                   .last = states.view(),
+                                   .heads = heads,
+                                   .workspace = space.view()}));
+    must(state_scan_backward_async(backend, stream,
+                                   {.xbc = xbc.view(),
+                                    .step = step.view(),
+                                    .g = g.view(),
+                                    .d = a_log.view(),
+                                    .dout = out.view(),
+                                    .dxbc = dxbc.view(),
+                                    .dstep = dstep.view(),
+                                    .dg = dg.view(),
+                                    .dd = dd.view(),
+                                    .heads = heads,
+                                    .workspace = space.view()}));
+    must(scan_gates_backward_async(backend, stream,
+                                   {.dt = dt.view(),
+                                    .a_log = a_log.view(),
+                                    .dt_bias = a_log.view(),
+                                    .dstep = dstep.view(),
+                                    .dg = dg.view(),
+                                    .ddt = ddt.view(),
+                                    .da_log = dd.view(),
+                                    .ddt_bias = ddt_bias.view(),
+                                    .limits = limits,
+                                    .workspace = space.view()}));
+    must(cached_state_scan_async(backend, stream,
+                                 {xbc.view(), step.view(), g.view(), a_log.view(), test::view(positions),
+                                  test::view(slots), state.view(), out.view(), heads, space.view()}));
+  }
+
+  static constexpr ScanHeads heads = {.groups = 1, .heads = 2, .state_dim = 8, .head_dim = 12, .seq = 70};
+  static constexpr StepLimits limits = {.low = 0.1f};
+  static constexpr std::int64_t rows = 140, width = 40;
+  Tensor xbc, dxbc = xbc, dt{{rows, 2}, Values(4).floats(rows * 2), xbc.dtype()}, ddt = dt,
+              a_log{{2}, {0.5f, -0.5f}}, dd = a_log, ddt_bias = a_log, step = Tensor::unwritten({rows, 2}),
+              g = step, dstep = step, dg = step, out = Tensor::unwritten({rows, 24}, xbc.dtype()),
+              states = Tensor::unwritten({2, 2, 8, 12}),
+              state = Tensor::unwritten({2, 1, scan_state_elems(heads)});
+  std::vector<std::int32_t> positions = RecurrentLayer(DType::f32).positions,
+                            slots = RecurrentLayer(DType::f32).slots;
+  test::Workspace space{1 << 20};
+};
+
+/// Runs a layer a second time, and counts what it allocates.
+template <class Layer>
+void expect_no_allocations() {
   test::InlineBackend backend;
   Stream stream = must(backend.create_stream(StreamRole::compute));
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    RecurrentLayer layer(dtype);
+    Layer layer(dtype);
     layer.run(backend, stream);
     ASSERT_TRUE(AllocCounter::hooked());
     const std::uint64_t before = AllocCounter::count();
@@ -127,6 +189,9 @@ TEST(RecurrentQueueTest, OpsDoNotAllocate) {
   }
 }
 
+TEST(RecurrentQueueTest, OpsDoNotAllocate) { expect_no_allocations<RecurrentLayer>(); }
+TEST(RecurrentQueueTest, OpsOfTheStateScanDoNotAllocate) { expect_no_allocations<ScanLayer>(); }
+
 TEST(RecurrentQueueTest, StatesAreDeclaredAsWritten) {
   test::InlineBackend backend;
   Stream stream = must(backend.create_stream(StreamRole::compute));
@@ -136,6 +201,17 @@ TEST(RecurrentQueueTest, StatesAreDeclaredAsWritten) {
   ASSERT_EQ(accesses.size(), 8u);
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(accesses[i].write, i >= 5) << i;
   EXPECT_EQ(accesses[5].data, layer.state.view().data);
+}
+
+TEST(RecurrentQueueTest, StatesOfScansAreDeclaredAsWritten) {
+  test::InlineBackend backend;
+  Stream stream = must(backend.create_stream(StreamRole::compute));
+  ScanLayer layer(DType::f32);
+  layer.run(backend, stream);  // the last op is the cached scan
+  const auto accesses = backend.last.accesses();
+  ASSERT_EQ(accesses.size(), 9u);
+  for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(accesses[i].write, i >= 6) << i;
+  EXPECT_EQ(accesses[6].data, layer.state.view().data);
 }
 
 TEST(RecurrentQueueTest, AFakeCudaBackendGetsNoHostKernel) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <strata/kernels/values/delta_heads.h>
+#include <strata/kernels/values/scan_heads.h>
 
 /// The recurrent ops in f64, row by row as their definitions say.
 namespace strata::test::reference {
@@ -134,6 +135,93 @@ class DeltaRule {
 
   const kernels::DeltaHeads h_;
   const Doubles &qkv_, &g_, &beta_, &dout_;
+  const std::vector<bool>& begins_;
+};
+
+struct ScanResults {
+  Doubles out, dxbc, dstep, dg, dd, states;  ///< states: after the last row of each head
+};
+
+/// The state scan on rows of which row t begins a document if `begins` [t], and its derivative for dout.
+class StateScan {
+ public:
+  StateScan(const kernels::ScanHeads& heads, const Doubles& xbc, const Doubles& step, const Doubles& g,
+            const Doubles& d, const Doubles& dout, const std::vector<bool>& begins)
+      : h_(heads), xbc_(xbc), step_(step), g_(g), d_(d), dout_(dout), begins_(begins) {
+    results.out.resize(dout.size());
+    results.dxbc.resize(xbc.size());
+    results.dstep.resize(step.size());
+    results.dg.resize(g.size());
+    results.dd.resize(d.size());
+    for (std::int64_t head = 0; head < h_.heads; ++head) run(head);
+  }
+  ScanResults results;
+
+ private:
+  std::int64_t rows() const { return static_cast<std::int64_t>(begins_.size()); }
+  std::int64_t x_at(std::int64_t t, std::int64_t head) const {
+    return t * h_.xbc_width() + head * h_.head_dim;
+  }
+  std::int64_t b_at(std::int64_t t, std::int64_t head) const {
+    return t * h_.xbc_width() + h_.out_width() + head / (h_.heads / h_.groups) * h_.state_dim;
+  }
+  std::int64_t c_at(std::int64_t t, std::int64_t head) const {
+    return b_at(t, head) + std::int64_t{h_.groups} * h_.state_dim;
+  }
+  static double& at(Doubles& x, std::int64_t i) { return x[static_cast<std::size_t>(i)]; }
+  static double at(const Doubles& x, std::int64_t i) { return x[static_cast<std::size_t>(i)]; }
+
+  void run(std::int64_t head) {
+    const std::int64_t n = h_.state_dim, p = h_.head_dim;
+    Doubles state(static_cast<std::size_t>(n * p));
+    std::vector<Doubles> before;  // after the decay
+    for (std::int64_t t = 0; t < rows(); ++t) {
+      const std::int64_t gate = t * h_.heads + head, out = t * h_.out_width() + head * p;
+      const double decay = begins_[static_cast<std::size_t>(t)] ? 0 : std::exp(at(g_, gate));
+      for (double& s : state) s *= decay;
+      before.push_back(state);
+      for (std::int64_t j = 0; j < p; ++j)
+        at(results.out, out + j) = at(d_, head) * at(xbc_, x_at(t, head) + j);
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j < p; ++j) {
+          at(state, i * p + j) += at(xbc_, b_at(t, head) + i) * at(step_, gate) * at(xbc_, x_at(t, head) + j);
+          at(results.out, out + j) += at(xbc_, c_at(t, head) + i) * at(state, i * p + j);
+        }
+    }
+    results.states.insert(results.states.end(), state.begin(), state.end());
+    run_back(head, before);
+  }
+  void run_back(std::int64_t head, const std::vector<Doubles>& before) {
+    const std::int64_t n = h_.state_dim, p = h_.head_dim;
+    Doubles d_state(static_cast<std::size_t>(n * p));
+    for (std::int64_t t = rows() - 1; t >= 0; --t) {
+      const std::int64_t gate = t * h_.heads + head;
+      const double step = at(step_, gate);
+      const Doubles& decayed = before[static_cast<std::size_t>(t)];
+      const double* const dout = &dout_[static_cast<std::size_t>(t * h_.out_width() + head * p)];
+      for (std::int64_t j = 0; j < p; ++j) {
+        const double x = at(xbc_, x_at(t, head) + j);
+        double dv = 0;
+        for (std::int64_t i = 0; i < n; ++i) {
+          const double b = at(xbc_, b_at(t, head) + i), c = at(xbc_, c_at(t, head) + i);
+          double& d = at(d_state, i * p + j);
+          d += c * dout[j];
+          at(results.dxbc, c_at(t, head) + i) += (at(decayed, i * p + j) + b * step * x) * dout[j];
+          at(results.dxbc, b_at(t, head) + i) += d * step * x;
+          dv += d * b;
+          at(results.dg, gate) += d * at(decayed, i * p + j);
+        }
+        at(results.dxbc, x_at(t, head) + j) = dv * step + at(d_, head) * dout[j];
+        at(results.dstep, gate) += dv * x;
+        at(results.dd, head) += dout[j] * x;
+      }
+      const double decay = begins_[static_cast<std::size_t>(t)] ? 0 : std::exp(at(g_, gate));
+      for (double& d : d_state) d *= decay;
+    }
+  }
+
+  const kernels::ScanHeads h_;
+  const Doubles &xbc_, &step_, &g_, &d_, &dout_;
   const std::vector<bool>& begins_;
 };
 

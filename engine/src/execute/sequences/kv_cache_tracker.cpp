@@ -23,7 +23,8 @@ KvCacheTracker::KvCacheTracker(const RunPlan& plan) {
     if (instr.op == Op::lora_rows)
       n_adapters_ = std::max(n_adapters_, instr.attrs.as<LoraRowsAttrs>().adapter + 1);
   has_states_ = std::any_of(decode.code.begin(), decode.code.end(), [](const LoweredInstr& instr) {
-    return instr.op == Op::cached_causal_conv || instr.op == Op::cached_delta_rule;
+    return instr.op == Op::cached_causal_conv || instr.op == Op::cached_delta_rule ||
+           instr.op == Op::cached_state_scan;
   });
   const auto attention = std::find_if(decode.code.begin(), decode.code.end(), [](const LoweredInstr& instr) {
     return instr.op == Op::cached_attention;

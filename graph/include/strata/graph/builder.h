@@ -17,6 +17,8 @@ struct ExpertGate;
 struct DividedColumns;
 struct LatentHeads;
 struct DeltaHeads;
+struct ScanHeads;
+struct StepLimits;
 }  // namespace kernels
 struct LoraRowsAttrs;
 struct RouterLossAttrs;
@@ -80,6 +82,11 @@ struct RoutedRows {
 /// What a token does to the states of the delta rule, [T, value heads] f32: log decays and rates of writing.
 struct DeltaGates {
   Value g, beta;
+};
+
+/// What a token does to the states of a state scan, [T, heads] f32: steps and log decays.
+struct ScanGates {
+  Value step, g;
 };
 
 /// Operands of losses; kernels/align/ describes them and the statistics of each loss.
@@ -213,6 +220,15 @@ class Builder {
                    Value doc_start = {});
   Value cached_delta_rule(Value qkv, const DeltaGates& gates, Value positions, Value slots, Value kept,
                           const kernels::DeltaHeads& heads);
+  /// The gates of the state scan from rows dt [T, heads], and rates and biases [heads] f32.
+  ScanGates scan_gates(Value dt, Value a_log, Value dt_bias, const kernels::StepLimits& limits);
+  /// The state space layer of Mamba-2 (Dao and Gu 2024): rows x | B | C [T, heads.xbc_width()], d [heads] f32
+  /// -> [T, heads head_dim]; see kernels/recurrent/state_scan.h. The second is for rows of sequences as
+  /// above, whose states are `kept` [sequences, heads.blocks(), kernels::scan_state_elems(heads)] f32.
+  Value state_scan(Value xbc, const ScanGates& gates, Value d, const kernels::ScanHeads& heads,
+                   Value doc_start = {});
+  Value cached_state_scan(Value xbc, const ScanGates& gates, Value d, Value positions, Value slots,
+                          Value kept, const kernels::ScanHeads& heads);
   /// RMSNorm of every head of x [T, heads n] with a weight [n], times SiLU of z [T, heads n].
   Value gated_rmsnorm(Value x, Value z, Value weight, float eps);
   /// Gathers rows: x [R, h], `rows` [N] i32 -> [N, h].

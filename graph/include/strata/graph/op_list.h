@@ -125,6 +125,11 @@ namespace strata {
   X(delta_rule, DeltaRuleAttrs)                                \
   X(delta_rule_backward, DeltaRuleAttrs)                       \
   X(cached_delta_rule, DeltaRuleAttrs)                         \
+  X(scan_gates, ScanGatesAttrs)                                \
+  X(scan_gates_backward, ScanGatesAttrs)                       \
+  X(state_scan, StateScanAttrs)                                \
+  X(state_scan_backward, StateScanAttrs)                       \
+  X(cached_state_scan, StateScanAttrs)                         \
   X(gated_rmsnorm, GatedRmsnormAttrs)                          \
   X(gated_rmsnorm_backward, GatedRmsnormAttrs)                 \
   X(fp8_cast, Fp8CastAttrs)                                    \

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <strata/kernels/values/delta_heads.h>
+#include <strata/kernels/values/scan_heads.h>
 
 // The attributes of the recurrent ops; op_list.h states which op has which.
 
@@ -16,6 +17,14 @@ struct CausalConvAttrs {
 struct DeltaRuleAttrs {
   kernels::DeltaHeads heads = {};
   friend bool operator==(const DeltaRuleAttrs&, const DeltaRuleAttrs&) = default;
+};
+struct ScanGatesAttrs {
+  kernels::StepLimits limits = {};
+  friend bool operator==(const ScanGatesAttrs&, const ScanGatesAttrs&) = default;
+};
+struct StateScanAttrs {
+  kernels::ScanHeads heads = {};
+  friend bool operator==(const StateScanAttrs&, const StateScanAttrs&) = default;
 };
 struct GatedRmsnormAttrs {
   float eps = 0;

@@ -3,7 +3,7 @@
 #include <strata/kernels/recurrent/delta_gates.h>
 
 #include "cuda/partial_sums.cuh"
-#include "recurrent/delta_gate_math.h"
+#include "recurrent/gate_math.h"
 #include "work_split.h"
 
 // The grids have heads in x, and in y rows or blocks of rows.

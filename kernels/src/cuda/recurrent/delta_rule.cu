@@ -16,15 +16,15 @@ using Block = detail::DeltaBlock<detail::BlockThreads, dispatch::HalfWarp, false
 
 template <class T>
 __global__ void __launch_bounds__(kDeltaThreads) run_forward(detail::DeltaForwardOperands<T> a) {
-  detail::delta_forward_slot(Block(), a, blockIdx.x, gridDim.x);
+  detail::forward_slot(Block(), a, blockIdx.x, gridDim.x);
 }
 template <class T>
 __global__ void __launch_bounds__(kDeltaThreads) run_backward(detail::DeltaBackwardOperands<T> a) {
-  detail::delta_backward_slot(Block(), a, blockIdx.x, gridDim.x);
+  detail::backward_slot(Block(), a, blockIdx.x, gridDim.x);
 }
 template <class T>
 __global__ void __launch_bounds__(kDeltaThreads) run_cached(detail::DeltaCachedOperands<T> a) {
-  detail::delta_cached_slot(Block(), a, blockIdx.x, gridDim.x);
+  detail::cached_slot(Block(), a, blockIdx.x, gridDim.x);
 }
 
 unsigned slots_of(std::int64_t pairs) { return static_cast<unsigned>(detail::delta_slots(pairs)); }

@@ -3,7 +3,7 @@
 #include <strata/simd/math/elementary.h>
 #include <strata/simd/math/host_device.h>
 
-/// The gates of the delta rule, on the host and on CUDA in the same order.
+/// The gates of the delta rule and of the state scan, on the host and on CUDA in the same order.
 namespace strata::kernels::detail {
 
 /// log(1 + e^x), rounded once from f64: x itself where it exceeds 20, and a series where e^x is so small that
@@ -24,6 +24,22 @@ STRATA_HD float delta_decay_gate_backward(float a, float a_log, float dt_bias, f
 STRATA_HD float delta_beta_backward(float b, float dbeta) {
   const auto s = simd::sigmoid_of(b);
   return dbeta * (s.value * s.complement);
+}
+
+/// A row's step, and its derivative, which is 0 where a limit has replaced the step.
+struct ScanStep {
+  float value, slope;
+};
+STRATA_HD ScanStep scan_step(float dt, float dt_bias, float low, float high) {
+  const float x = dt + dt_bias, step = softplus_of(x);
+  if (step < low) return {low, 0.0f};
+  if (step > high) return {high, 0.0f};
+  return {step, simd::sigmoid_of(x).value};
+}
+STRATA_HD float scan_decay_gate(float a_log, float step) { return 0.0f - simd::exp_of(a_log) * step; }
+/// The gradient of dt, and of dt_bias; that of a_log is dg g.
+STRATA_HD float scan_gates_backward_of(const ScanStep& step, float a_log, float dstep, float dg) {
+  return (dstep - dg * simd::exp_of(a_log)) * step.slope;
 }
 
 }  // namespace strata::kernels::detail
