@@ -95,48 +95,51 @@ void conv_backward(const detail::ConvOperands<T>& c, std::int64_t channel, std::
   }
 }
 
-template <class T>
+template <class Rule, class T>
 void gated_norm_forward(const T* x, const T* z, const T* weight, T* y, float* rstd, float eps,
                         std::int64_t n) {
   f32x16 squares(0.0f);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
-    const f32x16 v = load_lanes(x + i, lanes);
+    const f32x16 v = Rule::input(load_lanes(x + i, lanes), load_lanes(z + i, lanes));
     squares = squares + v * v;
   });
   *rstd = detail::gated_norm_rstd(reduce_add(squares), eps, n);
   const f32x16 scale(*rstd);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
-    store_lanes(y + i,
-                detail::gated_norm_value(load_lanes(x + i, lanes), load_lanes(z + i, lanes),
-                                         load_lanes(weight + i, lanes), scale),
-                lanes);
+    store_lanes(
+        y + i,
+        Rule::value(load_lanes(x + i, lanes), load_lanes(z + i, lanes), load_lanes(weight + i, lanes), scale),
+        lanes);
   });
 }
 
-template <class T>
+template <class Rule, class T>
 void gated_norm_backward(const T* x, const T* z, const T* weight, float rstd, const T* dy, T* dx, T* dz,
                          float* dweight, std::int64_t n) {
   const f32x16 scale(rstd);
   f32x16 sum(0.0f);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     const f32x16 w = load_lanes(weight + i, lanes);  // zero past the end
-    sum = sum + detail::gated_norm_d_normal(load_lanes(z + i, lanes), w, load_lanes(dy + i, lanes)) *
-                    (load_lanes(x + i, lanes) * scale);
+    const f32x16 of_z = load_lanes(z + i, lanes);
+    sum = sum + Rule::d_normal(of_z, w, load_lanes(dy + i, lanes)) *
+                    (Rule::input(load_lanes(x + i, lanes), of_z) * scale);
   });
   const f32x16 mean(reduce_add(sum) / static_cast<float>(n));
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     const f32x16 of_x = load_lanes(x + i, lanes), of_z = load_lanes(z + i, lanes),
                  w = load_lanes(weight + i, lanes), d = load_lanes(dy + i, lanes);
-    store_lanes(dweight + i,
-                load_lanes(dweight + i, lanes) + detail::gated_norm_d_weight(of_x, of_z, scale, d), lanes);
-    store_lanes(dx + i, detail::gated_norm_d_x(of_x, of_z, w, scale, mean, d), lanes);
-    store_lanes(dz + i, detail::gated_norm_d_gate(of_x, of_z, w, scale, d), lanes);
+    store_lanes(dweight + i, load_lanes(dweight + i, lanes) + Rule::d_weight(of_x, of_z, scale, d), lanes);
+    store_lanes(dx + i, Rule::d_x(of_x, of_z, w, scale, mean, d), lanes);
+    store_lanes(dz + i, Rule::d_gate(of_x, of_z, w, scale, mean, d), lanes);
   });
 }
 
 template <class T>
 constexpr detail::RecurrentTable<T> make_recurrent_table() {
-  return {&conv_forward<T>, &conv_backward<T>, &gated_norm_forward<T>, &gated_norm_backward<T>};
+  return {&conv_forward<T>,
+          &conv_backward<T>,
+          {&gated_norm_forward<detail::GateAfterNorm, T>, &gated_norm_forward<detail::GateBeforeNorm, T>},
+          {&gated_norm_backward<detail::GateAfterNorm, T>, &gated_norm_backward<detail::GateBeforeNorm, T>}};
 }
 
 }  // namespace

@@ -23,12 +23,12 @@ struct RecurrentTable {
   /// Their dx, and in sums [taps + 1, kConvChannels] what they add to the gradients of weights and bias.
   void (*conv_backward)(const ConvOperands<T>& c, std::int64_t channel, std::int64_t first, std::int64_t last,
                         const T* dy, T* dx, float* sums);
-  /// y = rmsnorm(x) weight z sigmoid(z) over n elements.
-  void (*gated_norm_forward)(const T* x, const T* z, const T* weight, T* y, float* rstd, float eps,
-                             std::int64_t n);
+  /// y = rmsnorm(x) weight z sigmoid(z) over n elements; [1]: the gate comes before the norm.
+  void (*gated_norm_forward[2])(const T* x, const T* z, const T* weight, T* y, float* rstd, float eps,
+                                std::int64_t n);
   /// Adds to dweight, which is the row block's partial sum; dx may be dy.
-  void (*gated_norm_backward)(const T* x, const T* z, const T* weight, float rstd, const T* dy, T* dx, T* dz,
-                              float* dweight, std::int64_t n);
+  void (*gated_norm_backward[2])(const T* x, const T* z, const T* weight, float rstd, const T* dy, T* dx,
+                                 T* dz, float* dweight, std::int64_t n);
 };
 
 /// The table of simd::active_isa().

@@ -12,27 +12,76 @@ namespace strata::kernels::detail {
 STRATA_HD float gated_norm_rstd(float squares, float eps, std::int64_t n) {
   return 1.0f / simd::sqrt_of(squares / static_cast<float>(n) + eps);
 }
+/// x sigmoid(x), and its derivative.
 template <class V>
-STRATA_HD V gated_norm_value(V x, V z, V weight, V rstd) {
-  return x * rstd * weight * (z * simd::sigmoid_of(z).value);
-}
-/// The gradient of the normalized x, of which `mean` is the mean product with the normalized x.
-template <class V>
-STRATA_HD V gated_norm_d_normal(V z, V weight, V dy) {
-  return dy * (z * simd::sigmoid_of(z).value) * weight;
+STRATA_HD V gated_norm_silu(V z) {
+  return z * simd::sigmoid_of(z).value;
 }
 template <class V>
-STRATA_HD V gated_norm_d_x(V x, V z, V weight, V rstd, V mean, V dy) {
-  return rstd * (gated_norm_d_normal(z, weight, dy) - x * rstd * mean);
-}
-template <class V>
-STRATA_HD V gated_norm_d_gate(V x, V z, V weight, V rstd, V dy) {
+STRATA_HD V gated_norm_silu_slope(V z) {
   const auto s = simd::sigmoid_of(z);
-  return dy * (x * rstd * weight) * (s.value + z * (s.value * s.complement));
+  return s.value + z * (s.value * s.complement);
 }
-template <class V>
-STRATA_HD V gated_norm_d_weight(V x, V z, V rstd, V dy) {
-  return dy * (z * simd::sigmoid_of(z).value) * (x * rstd);
-}
+
+/// What is normalized is x; the result times the weight is multiplied by the gate.
+struct GateAfterNorm {
+  template <class V>
+  static STRATA_HD V input(V x, V) {
+    return x;
+  }
+  template <class V>
+  static STRATA_HD V value(V x, V z, V weight, V rstd) {
+    return x * rstd * weight * gated_norm_silu(z);
+  }
+  /// The gradient of the normalized x, of which `mean` below is the mean product with the normalized x.
+  template <class V>
+  static STRATA_HD V d_normal(V z, V weight, V dy) {
+    return dy * gated_norm_silu(z) * weight;
+  }
+  template <class V>
+  static STRATA_HD V d_x(V x, V z, V weight, V rstd, V mean, V dy) {
+    return rstd * (d_normal(z, weight, dy) - x * rstd * mean);
+  }
+  template <class V>
+  static STRATA_HD V d_gate(V x, V z, V weight, V rstd, V, V dy) {
+    return dy * (x * rstd * weight) * gated_norm_silu_slope(z);
+  }
+  template <class V>
+  static STRATA_HD V d_weight(V x, V z, V rstd, V dy) {
+    return dy * gated_norm_silu(z) * (x * rstd);
+  }
+};
+
+/// What is normalized is x times the gate.
+struct GateBeforeNorm {
+  template <class V>
+  static STRATA_HD V input(V x, V z) {
+    return x * gated_norm_silu(z);
+  }
+  template <class V>
+  static STRATA_HD V value(V x, V z, V weight, V rstd) {
+    return input(x, z) * rstd * weight;
+  }
+  template <class V>
+  static STRATA_HD V d_normal(V, V weight, V dy) {
+    return dy * weight;
+  }
+  template <class V>
+  static STRATA_HD V d_input(V x, V z, V weight, V rstd, V mean, V dy) {
+    return rstd * (dy * weight - input(x, z) * rstd * mean);
+  }
+  template <class V>
+  static STRATA_HD V d_x(V x, V z, V weight, V rstd, V mean, V dy) {
+    return d_input(x, z, weight, rstd, mean, dy) * gated_norm_silu(z);
+  }
+  template <class V>
+  static STRATA_HD V d_gate(V x, V z, V weight, V rstd, V mean, V dy) {
+    return d_input(x, z, weight, rstd, mean, dy) * x * gated_norm_silu_slope(z);
+  }
+  template <class V>
+  static STRATA_HD V d_weight(V x, V z, V rstd, V dy) {
+    return dy * (input(x, z) * rstd);
+  }
+};
 
 }  // namespace strata::kernels::detail

@@ -199,9 +199,9 @@ TEST_P(DeviceRecurrentTest, ConvolutionsHaveTheBitsOfTheHost) {
   }
 }
 
-TEST_P(DeviceRecurrentTest, GatesAndNormsHaveTheBitsOfTheHost) {
+TEST_P(DeviceRecurrentTest, GatesHaveTheBitsOfTheHost) {
   for (const std::int64_t rows : {1, 300, 4200}) {
-    constexpr std::int64_t n = 6, head = 40, width = n * head;
+    constexpr std::int64_t n = 6;
     const Shape gates = {rows, n};
     const TensorView ba = in({rows, 2 * n}, 1, 8.0), a_log = in({n}, 2, 1.0, DType::f32),
                      dt_bias = in({n}, 3, 1.0, DType::f32);
@@ -223,26 +223,37 @@ TEST_P(DeviceRecurrentTest, GatesAndNormsHaveTheBitsOfTheHost) {
          .workspace = workspace(delta_gates_backward_workspace_bytes(rows, n))},
         &delta_gates_backward_host, &delta_gates_backward_async,
         {&DeltaGatesBackwardArgs::dba, &DeltaGatesBackwardArgs::da_log, &DeltaGatesBackwardArgs::ddt_bias});
-    const TensorView x = in({rows, width}, 6), z = in({rows, width}, 7, 4.0), weight = in({head}, 8);
-    const GatedRmsnormForwardArgs args = {
-        x, z, weight, unwritten({rows, width}, GetParam()), unwritten({rows * n}, DType::f32), 1e-6f};
-    expect_same_bits<GatedRmsnormForwardArgs>("gated_rmsnorm_forward", args, &gated_rmsnorm_forward_host,
-                                              &gated_rmsnorm_forward_async,
-                                              {&GatedRmsnormForwardArgs::y, &GatedRmsnormForwardArgs::rstd});
-    expect_same_bits<GatedRmsnormBackwardArgs>(
-        "gated_rmsnorm_backward",
-        {.x = x,
-         .z = z,
-         .weight = weight,
-         .rstd = args.rstd,
-         .dy = in({rows, width}, 9),
-         .dx = unwritten({rows, width}, GetParam()),
-         .dz = unwritten({rows, width}, GetParam()),
-         .dweight = unwritten({head}, GetParam()),
-         .workspace = workspace(gated_rmsnorm_backward_workspace_bytes(rows * n, head))},
-        &gated_rmsnorm_backward_host, &gated_rmsnorm_backward_async,
-        {&GatedRmsnormBackwardArgs::dx, &GatedRmsnormBackwardArgs::dz, &GatedRmsnormBackwardArgs::dweight});
   }
+}
+
+TEST_P(DeviceRecurrentTest, GatedNormsHaveTheBitsOfTheHost) {
+  constexpr std::int64_t n = 6, head = 40, width = n * head;
+  for (const std::int64_t rows : {1, 300, 4200})
+    for (const bool is_of_mamba : {false, true}) {
+      const std::int64_t of_weight = is_of_mamba ? width : head;
+      const TensorView x = in({rows, width}, 6), z = in({rows, width}, 7, 4.0), weight = in({of_weight}, 8);
+      const GatedRmsnormForwardArgs args = {
+          x,     z,    weight,     unwritten({rows, width}, GetParam()), unwritten({rows * n}, DType::f32),
+          1e-6f, head, is_of_mamba};
+      expect_same_bits<GatedRmsnormForwardArgs>(
+          "gated_rmsnorm_forward", args, &gated_rmsnorm_forward_host, &gated_rmsnorm_forward_async,
+          {&GatedRmsnormForwardArgs::y, &GatedRmsnormForwardArgs::rstd});
+      expect_same_bits<GatedRmsnormBackwardArgs>(
+          "gated_rmsnorm_backward",
+          {.x = x,
+           .z = z,
+           .weight = weight,
+           .rstd = args.rstd,
+           .dy = in({rows, width}, 9),
+           .dx = unwritten({rows, width}, GetParam()),
+           .dz = unwritten({rows, width}, GetParam()),
+           .dweight = unwritten({of_weight}, GetParam()),
+           .head_dim = head,
+           .gate_first = is_of_mamba,
+           .workspace = workspace(gated_rmsnorm_backward_workspace_bytes(rows * width, of_weight))},
+          &gated_rmsnorm_backward_host, &gated_rmsnorm_backward_async,
+          {&GatedRmsnormBackwardArgs::dx, &GatedRmsnormBackwardArgs::dz, &GatedRmsnormBackwardArgs::dweight});
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, DeviceRecurrentTest, ::testing::Values(DType::f32, DType::bf16, DType::f16),

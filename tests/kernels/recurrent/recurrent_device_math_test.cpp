@@ -157,15 +157,19 @@ TEST(RecurrentDeviceTest, ConvolutionsHaveTheBitsOfTheHost) {
   EXPECT_EQ(test::differing_bits(of_bias, want.dbias), 0u);
 }
 
-TEST(RecurrentDeviceTest, GatedNormsHaveTheBitsOfTheHost) {
-  constexpr std::int64_t heads = 70, n = 37;
-  Tensor x({heads, n}, Values(1).floats(heads * n)), z({heads, n}, Values(2).floats(heads * n, 4.0)),
-      weight({n}, Values(3).floats(n)), dy({heads, n}, Values(4).floats(heads * n)),
-      y = Tensor::unwritten({heads, n}), dx = y, dz = y, y2 = y, dx2 = y, dz2 = y,
-      rstd = Tensor::unwritten({heads}), dweight = Tensor::unwritten({n});
-  gated_rmsnorm_forward_host({x.view(), z.view(), weight.view(), y.view(), rstd.view(), 1e-5f},
+/// Rows of 7 heads of 37 elements, which share a weight or have one each; the gate is first or last.
+template <class Rule>
+void expect_gated_norms_of_host(bool gate_first, std::int64_t of_weight) {
+  constexpr std::int64_t rows = 70, n = 37, width = 7 * n, heads = rows * 7;
+  const std::int64_t columns = of_weight * n;
+  Tensor x({rows, width}, Values(1).floats(rows * width)),
+      z({rows, width}, Values(2).floats(rows * width, 4.0)), weight({columns}, Values(3).floats(columns)),
+      dy({rows, width}, Values(4).floats(rows * width)),
+      y = Tensor::unwritten({rows, width}), dx = y, dz = y, y2 = y, dx2 = y, dz2 = y,
+      rstd = Tensor::unwritten({heads}), dweight = Tensor::unwritten({columns});
+  gated_rmsnorm_forward_host({x.view(), z.view(), weight.view(), y.view(), rstd.view(), 1e-5f, n, gate_first},
                              *test::pool());
-  test::Workspace space(gated_rmsnorm_backward_workspace_bytes(heads, n));
+  test::Workspace space(gated_rmsnorm_backward_workspace_bytes(rows * width, columns));
   gated_rmsnorm_backward_host({.x = x.view(),
                                .z = z.view(),
                                .weight = weight.view(),
@@ -174,25 +178,41 @@ TEST(RecurrentDeviceTest, GatedNormsHaveTheBitsOfTheHost) {
                                .dx = dx.view(),
                                .dz = dz.view(),
                                .dweight = dweight.view(),
+                               .head_dim = n,
+                               .gate_first = gate_first,
                                .workspace = space.view()},
                               *test::pool());
   const auto data = [](Tensor& of) { return of.view().as<float>(); };
   const dispatch::EmulatedHalfWarp lanes;
   for (std::int64_t i = 0; i < heads; ++i) {
     const std::int64_t at = i * n;
+    const float* const of_head = data(weight) + i % of_weight * n;
     EXPECT_EQ(
-        detail::gated_norm_row(lanes, data(x) + at, data(z) + at, data(weight), data(y2) + at, 1e-5f, n),
+        detail::gated_norm_row<Rule>(lanes, data(x) + at, data(z) + at, of_head, data(y2) + at, 1e-5f, n),
         rstd.values()[static_cast<std::size_t>(i)]);
-    detail::gated_norm_row_backward(lanes, data(x) + at, data(z) + at, data(weight), data(rstd)[i],
-                                    data(dy) + at, data(dx2) + at, data(dz2) + at, n);
+    detail::gated_norm_row_backward<Rule>(lanes, data(x) + at, data(z) + at, of_head, data(rstd)[i],
+                                          data(dy) + at, data(dx2) + at, data(dz2) + at, n);
   }
   EXPECT_EQ(test::differing_bits(y2.values(), y.values()), 0u);
   EXPECT_EQ(test::differing_bits(dx2.values(), dx.values()), 0u);
   EXPECT_EQ(test::differing_bits(dz2.values(), dz.values()), 0u);
-  for (std::int64_t c = 0; c < n; ++c) {
-    const float first = detail::gated_norm_column(data(x), data(z), data(rstd), data(dy), 0, 64, c, n),
-                rest = detail::gated_norm_column(data(x), data(z), data(rstd), data(dy), 64, heads, c, n);
-    EXPECT_EQ(first + rest, dweight.values()[static_cast<std::size_t>(c)]);
+  const std::int64_t items = heads / of_weight;
+  for (std::int64_t c = 0; c < columns; ++c) {
+    float sum = 0;
+    for (std::int64_t first = 0; first < items; first += 64) {
+      const float part =
+          detail::gated_norm_column<Rule>(data(x), data(z), data(rstd), data(dy), first,
+                                          std::min<std::int64_t>(first + 64, items), c, columns, n);
+      sum = first == 0 ? part : sum + part;
+    }
+    EXPECT_EQ(sum, dweight.values()[static_cast<std::size_t>(c)]);
+  }
+}
+
+TEST(RecurrentDeviceTest, GatedNormsHaveTheBitsOfTheHost) {
+  for (const std::int64_t of_weight : {1, 7}) {
+    expect_gated_norms_of_host<detail::GateAfterNorm>(false, of_weight);
+    expect_gated_norms_of_host<detail::GateBeforeNorm>(true, of_weight);
   }
 }
 

@@ -229,8 +229,9 @@ class Builder {
                    Value doc_start = {});
   Value cached_state_scan(Value xbc, const ScanGates& gates, Value d, Value positions, Value slots,
                           Value kept, const kernels::ScanHeads& heads);
-  /// RMSNorm of every head of x [T, heads n] with a weight [n], times SiLU of z [T, heads n].
-  Value gated_rmsnorm(Value x, Value z, Value weight, float eps);
+  /// RMSNorm of every head of x [T, heads n] with a weight [n] or [heads n], times SiLU of z [T, heads n]; or
+  /// RMSNorm of that product (Mamba-2). n is head_dim or, if that is 0, the length of the weight.
+  Value gated_rmsnorm(Value x, Value z, Value weight, float eps, int head_dim = 0, bool gate_first = false);
   /// Gathers rows: x [R, h], `rows` [N] i32 -> [N, h].
   Value select_rows(Value x, Value rows);
   Value add(Value a, Value b);

@@ -28,6 +28,8 @@ struct StateScanAttrs {
 };
 struct GatedRmsnormAttrs {
   float eps = 0;
+  std::int32_t head_dim = 0;  ///< elements of a head; 0: of the weight
+  bool gate_first = false;    ///< what is normalized is x times the gate
   friend bool operator==(const GatedRmsnormAttrs&, const GatedRmsnormAttrs&) = default;
 };
 
