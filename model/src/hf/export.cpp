@@ -10,6 +10,9 @@
 #include <strata/runtime/str.h>
 
 #include "hf/folder_files.h"
+#include "hf/text_model.h"
+#include "hf/whole/whole_config.h"
+#include "hf/whole/written_parts.h"
 #include "hf/written_values.h"
 
 namespace strata {
@@ -17,8 +20,10 @@ namespace {
 
 DType stored_dtype(const HfTensor& tensor, DType dtype) { return tensor.is_f32 ? DType::f32 : dtype; }
 
-/// Splits the tensors into files of at most `limit` bytes.
-std::vector<std::vector<HfTensor>> shards(const DecoderConfig& config, DType dtype, std::uint64_t limit) {
+/// Splits the tensors into files of at most `limit` bytes. They have the names of the files of `whole`, if it
+/// is not null.
+std::vector<std::vector<HfTensor>> shards(const DecoderConfig& config, DType dtype, std::uint64_t limit,
+                                          const detail::WholeModel* whole) {
   std::vector<std::vector<HfTensor>> out(1);
   std::uint64_t bytes = 0;
   for (HfTensor& tensor : hf_tensors(config)) {
@@ -29,6 +34,7 @@ std::vector<std::vector<HfTensor>> shards(const DecoderConfig& config, DType dty
       bytes = 0;
     }
     bytes += size;
+    if (whole != nullptr) tensor.name = whole->in_files(tensor.name);
     out.back().push_back(std::move(tensor));
   }
   return out;
@@ -64,41 +70,59 @@ std::string shard_name(std::size_t i, std::size_t n) {
   return n == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, n);
 }
 
-std::string index_json(const std::vector<std::vector<HfTensor>>& all, DType dtype) {
+std::string index_json(const std::vector<std::vector<HfTensor>>& all, const detail::WrittenParts& others,
+                       DType dtype) {
   nlohmann::json map = nlohmann::json::object();
+  const std::size_t n = all.size() + others.shards().size();
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < all.size(); ++i)
     for (const HfTensor& tensor : all[i]) {
-      map[tensor.name] = shard_name(i, all.size());
+      map[tensor.name] = shard_name(i, n);
       total += static_cast<std::uint64_t>(tensor.n_elems()) * size_of(stored_dtype(tensor, dtype));
+    }
+  for (std::size_t i = all.size(); i < n; ++i)
+    for (const OtherTensor* const tensor : others.shards()[i - all.size()]) {
+      map[tensor->name] = shard_name(i, n);
+      total += tensor->bytes;
     }
   return nlohmann::json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n";
 }
 
 std::string config_text(const DecoderConfig& config, const HfExport& options) {
-  std::string text = hf_config_json(config, options.dtype, options.source_config);
+  const bool is_whole = options.others.has_value();
+  nlohmann::json root =
+      nlohmann::json::parse(is_whole ? detail::whole_config_json(config, options.dtype, options.source_config)
+                                     : hf_config_json(config, options.dtype, options.source_config));
   const HfTokenIds& ids = options.token_ids;
-  nlohmann::json root = nlohmann::json::parse(text);
-  if (ids.bos >= 0) root["bos_token_id"] = ids.bos;
-  if (ids.pad >= 0) root["pad_token_id"] = ids.pad;
+  nlohmann::json said = nlohmann::json::object();
+  if (ids.bos >= 0) said["bos_token_id"] = ids.bos;
+  if (ids.pad >= 0) said["pad_token_id"] = ids.pad;
   if (ids.eos.size() == 1)
-    root["eos_token_id"] = ids.eos.front();
+    said["eos_token_id"] = ids.eos.front();
   else if (!ids.eos.empty())
-    root["eos_token_id"] = ids.eos;
+    said["eos_token_id"] = ids.eos;
+  for (const auto& [key, id] : said.items())
+    if (!is_whole || root.contains(key)) root[key] = id;
+  if (is_whole) root["text_config"].update(said);
   return root.dump(2) + "\n";
 }
 
 Status write_folder(Io& io, const std::string& path, const DecoderConfig& config, const ParamSource& source,
                     const HfExport& options) {
+  STRATA_TRY_ASSIGN(const detail::WrittenParts others, detail::WrittenParts::open(io, options));
   STRATA_TRY(io.make_dirs(path));
   detail::ParamCache params(config, source);
-  const auto all = shards(config, options.dtype, options.shard_bytes);
+  const auto all = shards(config, options.dtype, options.shard_bytes, others.kind());
+  const std::size_t n = all.size() + others.shards().size();
+  // What the source may no longer have comes first: it fails before hours of writing.
+  for (std::size_t i = all.size(); i < n; ++i)
+    STRATA_TRY(others.write_shard(io, path + "/" + shard_name(i, n), i - all.size()));
+  STRATA_TRY(others.write_files(io, path));
   for (std::size_t i = 0; i < all.size(); ++i)
-    STRATA_TRY(
-        write_shard(io, path + "/" + shard_name(i, all.size()), all[i], config, params, options.dtype));
-  if (all.size() > 1)
-    STRATA_TRY(
-        write_text_atomically(io, path + "/model.safetensors.index.json", index_json(all, options.dtype)));
+    STRATA_TRY(write_shard(io, path + "/" + shard_name(i, n), all[i], config, params, options.dtype));
+  if (n > 1)
+    STRATA_TRY(write_text_atomically(io, path + "/model.safetensors.index.json",
+                                     index_json(all, others, options.dtype)));
   for (const auto& [name, text] : options.files)
     STRATA_TRY(write_text_atomically(io, path + "/" + name, text));
   return write_text_atomically(io, path + "/config.json", config_text(config, options));
@@ -124,7 +148,8 @@ Status export_hf_tensors(Io& io, const std::string& file, const DecoderConfig& c
   return write_shard(io, file, tensors, config, params, DType::f32);
 }
 
-Status check_hf_export(Io& io, const std::string& path, const ParamSource& source, DType dtype) {
+Status check_hf_export(Io& io, const std::string& path, const ParamSource& source, DType dtype,
+                       const std::optional<OtherParts>& others) {
   STRATA_TRY_ASSIGN(const auto folder, HfFolder::open(io, path));
   detail::ParamCache params(folder->config(), source);
   std::vector<float> found;
@@ -145,7 +170,7 @@ Status check_hf_export(Io& io, const std::string& path, const ParamSource& sourc
       return Status::error(Code::corrupt,
                            str(path, ": ", tensor.param, " has other values when it is read back"));
   }
-  return {};
+  return others ? detail::check_written_parts(io, path, *others) : Status::ok();
 }
 
 }  // namespace strata

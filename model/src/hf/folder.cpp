@@ -11,6 +11,7 @@
 #include "family/family.h"
 #include "folder_files.h"
 #include "gguf/read/model_file.h"
+#include "hf/shard_files.h"
 #include "hf/text_model.h"
 #include "hf/stored/stored_forms.h"
 #include <strata/runtime/config/strict_json.h>
@@ -20,34 +21,7 @@ namespace strata {
 namespace {
 
 constexpr std::uint64_t kConfigLimit = 16 << 20;
-constexpr std::uint64_t kIndexLimit = 256 << 20;
 constexpr std::size_t kProblemsShown = 20;
-constexpr const char* kSingle = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";
-
-bool is_plain_name(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos;
-}
-
-/// The shards listed in an index file.
-Result<std::set<std::string>> shards_of(const std::string& text) {
-  STRATA_TRY_ASSIGN(const nlohmann::json root, detail::parse_strict_json(text));
-  const auto map = root.find("weight_map");
-  if (!root.is_object() || map == root.end() || !map->is_object() || map->empty())
-    return Status::error(Code::corrupt, "it has no weight_map with tensors");
-  std::set<std::string> files;
-  for (const auto& [tensor, file] : map->items()) {
-    if (!file.is_string())
-      return Status::error(Code::corrupt, str("weight_map.", tensor, " is not a file name"));
-    const std::string name = file.get<std::string>();
-    if (!is_plain_name(name))
-      return Status::error(
-          Code::invalid, str("weight_map.", tensor, " is '", name, "', which is not a file of this folder"));
-    files.insert(name);
-  }
-  return files;
-}
 
 /// Whether a tensor predicts further tokens, which neither transformers nor strata trains: files of GLM-4.5
 /// and DeepSeek-V3 have layers behind the last one for it, those of Qwen3-Next tensors of another name.
@@ -158,22 +132,7 @@ bool HfFolder::has_param(std::string_view param) const noexcept {
 }
 
 Status HfFolder::open_files(Io& io) {
-  std::set<std::string> names = {kSingle};
-  const bool has_single = io.exists(path_ + "/" + kSingle);
-  if (const std::string index = path_ + "/" + kIndex; !has_single && io.exists(index)) {
-    STRATA_TRY_ASSIGN(const std::string text, detail::read_in_hf_folder(io, path_, kIndex, kIndexLimit));
-    auto shards = shards_of(text);
-    if (!shards.has_value()) return shards.status().annotate(index);
-    names = *std::move(shards);
-  } else if (!has_single) {
-    STRATA_TRY(explain_hf_folder(io, path_));
-  }
-  for (const std::string& name : names) {
-    STRATA_TRY_ASSIGN(const std::string where, file_in_hf_folder(path_, name));
-    STRATA_TRY_ASSIGN(std::unique_ptr<SafetensorsFile> file,
-                      SafetensorsFile::open(io, where, OpenMode::read_no_follow));
-    files_.push_back(std::move(file));
-  }
+  STRATA_TRY_ASSIGN(files_, detail::open_shards(io, path_));
   return {};
 }
 

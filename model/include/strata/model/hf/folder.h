@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include <strata/kernels/quantized_matrix.h>
 #include <strata/model/decoder_config.h>
+#include <strata/model/hf/other_parts.h>
 #include <strata/model/hf/tensors.h>
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/io/io.h>
@@ -32,7 +34,7 @@ class GgufModel;
 /// Immutable; read() from one thread at a time.
 ///
 /// A folder of a model that also reads images (Mistral 3, Qwen3.5) stands for its text model; tensors of
-/// other parts are left out.
+/// other parts are left alone (other_parts.h).
 ///
 /// A head that config.json ties to the token embedding is read as transformers reads it: the files may have
 /// the embedding, the head alone, which is then both, or both; if these differ, the head is not tied.
@@ -126,6 +128,10 @@ struct HfExport {
   std::string source_config = {};  ///< config.json of the folder the model came from; see hf_config_json()
   HfTokenIds token_ids = {};
   std::map<std::string, std::string> files = {};  ///< further text files to write (tokenizer.json ...)
+  /// What a whole model has besides this text model, with digests; `source_config` is then the whole model's
+  /// config.json, and so is what is written. Its files are copied but for those in `files`. Nothing: a folder
+  /// of the text model alone.
+  std::optional<OtherParts> others = {};
 };
 /// Writes a parameter of the model to `into` as f32.
 using ParamSource = std::function<Status(std::string_view param, std::span<float> into)>;
@@ -133,7 +139,9 @@ using ParamSource = std::function<Status(std::string_view param, std::span<float
 /// Writes a folder that HfFolder and other programs can read: to a temporary folder next to `path`, with
 /// every file synced, which is then renamed. `path` must not exist. Holds one parameter and 2 MiB at a time.
 /// Errors: `invalid`, `no_space`, `io_error`, those of `source`; `diverged` for a NaN or an infinity and
-/// `invalid` for a value out of the range of `dtype`, with the tensor.
+/// `invalid` for a value out of the range of `dtype`, with the tensor. If other parts are copied, also
+/// `not_found` or `corrupt` if their folder is gone, or has others than the record, with both digests; and
+/// `unsupported` if they are quantized, which an export is not.
 Status export_hf(Io& io, const std::string& path, const DecoderConfig& config, const ParamSource& source,
                  const HfExport& options);
 /// Writes those parameters of the model for which `wanted` is true to one safetensors file, in f32, under the
@@ -141,8 +149,9 @@ Status export_hf(Io& io, const std::string& path, const DecoderConfig& config, c
 Status export_hf_tensors(Io& io, const std::string& file, const DecoderConfig& config,
                          const std::function<bool(std::string_view param)>& wanted,
                          const ParamSource& source);
-/// Reads the folder back and compares every element with `source`, rounded as in the export. Errors:
-/// `corrupt` with the tensor.
-Status check_hf_export(Io& io, const std::string& path, const ParamSource& source, DType dtype);
+/// Reads the folder back and compares every element with `source`, rounded as in the export, and the digests
+/// of other parts with `others`. Errors: `corrupt` with the tensor.
+Status check_hf_export(Io& io, const std::string& path, const ParamSource& source, DType dtype,
+                       const std::optional<OtherParts>& others = {});
 
 }  // namespace strata

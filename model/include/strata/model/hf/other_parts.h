@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <strata/runtime/io/io.h>
+#include <strata/runtime/status.h>
+
+namespace strata {
+
+/// A tensor of a whole model that is no part of its text model: of what reads images, or of what predicts
+/// further tokens.
+struct OtherTensor {
+  std::string name, dtype;  ///< as the files have them
+  std::vector<std::uint64_t> shape = {};
+  std::uint64_t bytes = 0;
+  std::string digest = {};  ///< XXH3-128 of the bytes in hex; empty: they were not read
+  friend bool operator==(const OtherTensor&, const OtherTensor&) = default;
+};
+
+/// A file beside the weights that the text model does not own, as preprocessor_config.json.
+struct OtherFile {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::string digest = {};
+  friend bool operator==(const OtherFile&, const OtherFile&) = default;
+};
+
+/// What the folder of a whole model (one that also reads images) has besides its text model. A run leaves it
+/// alone and keeps this record of it; an export copies it from the folder, if it is still the same.
+struct OtherParts {
+  std::string folder;  ///< an absolute path
+  std::vector<OtherTensor> tensors = {};
+  std::vector<OtherFile> files = {};
+  friend bool operator==(const OtherParts&, const OtherParts&) = default;
+
+  std::uint64_t tensor_bytes() const noexcept;
+};
+
+/// Lists the tensors of other parts of a folder, of which it reads config.json and headers alone; nothing for
+/// a folder of a text model, and for a GGUF file. Errors: those of reading them.
+Result<std::optional<OtherParts>> other_parts_of(Io& io, const std::string& folder);
+/// Reads them, too, through a buffer of 1 MiB, and lists the files, all with their digests.
+Result<std::optional<OtherParts>> digest_other_parts(Io& io, const std::string& folder);
+
+/// "3 tensors (1.2 GiB) that begin with model.visual. and mtp."
+std::string describe(const OtherParts& parts);
+
+/// The record as JSON, and the other way round. Errors: `corrupt` with the key.
+std::string other_parts_json(const OtherParts& parts);
+Result<OtherParts> other_parts_from_json(const std::string& text);
+
+}  // namespace strata
