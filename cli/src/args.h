@@ -36,7 +36,7 @@ struct Args : ConfigRequest {
   std::int64_t vocab = 1024;
   std::string format = "auto", dtype = "f32", max_shard_size = "5GB";  ///< `export`
   bool ema = false;  ///< export: the moving average of the parameters
-  bool check = false, states = false;
+  bool check = false, states = false, text_only = false;
   std::int64_t steps = 30;        ///< `verify`
   bool offload_overhead = false;  ///< `verify`
   bool quick = false;             ///< `bench`

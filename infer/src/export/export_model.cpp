@@ -108,12 +108,14 @@ Result<std::string> export_folder(const ExportRequest& request, const LoadedConf
   options.files = model.texts;
   options.source_config = model.source_config;
   options.token_ids = model.token_ids;
+  options.others = model.others;
   if (request.states) STRATA_TRY(check_states(loaded.config, model.decoder));
   STRATA_TRY(export_hf(io, request.out_dir, model.decoder, model.source, options));
   std::string text =
       str("wrote ", request.out_dir, " from ", model.from, ": ", model.decoder.family, ", ",
           to_string(options.dtype),
           trained_part(loaded.config) == TrainedPart::adapters ? ", with the adapter merged\n" : "\n");
+  if (model.others) text += str("copied ", describe(*model.others), ", from ", model.others->folder, "\n");
   STRATA_TRY_ASSIGN(const TokenizerConfig words, load_tokenizer_config(io, request.out_dir));
   const Status reader = check_tokenizer_reader(*model.tokenizer, model.decoder.family, words.tokenizer_class);
   if (!reader.is_ok() && request.check) return reader.annotate(request.out_dir);
@@ -124,7 +126,7 @@ Result<std::string> export_folder(const ExportRequest& request, const LoadedConf
     text += str("wrote ", states, ", the f32 masters and the states of the optimizer\n");
   }
   if (!request.check) return text;
-  STRATA_TRY(check_hf_export(io, request.out_dir, model.source, options.dtype));
+  STRATA_TRY(check_hf_export(io, request.out_dir, model.source, options.dtype, model.others));
   STRATA_TRY_ASSIGN(const Tokenizer written, Tokenizer::load(io, request.out_dir));
   if (written.digest() != model.tokenizer->digest())
     return Status::error(Code::corrupt, str(request.out_dir, ": the exported tokenizer has the digest ",
@@ -137,6 +139,9 @@ Result<std::string> export_folder(const ExportRequest& request, const LoadedConf
 Result<std::string> export_run(const ExportRequest& request, const LoadedConfig& loaded,
                                const std::string& run, const Note& note) {
   STRATA_TRY_ASSIGN(const std::string format, chosen_format(request, loaded.config));
+  if (request.text_only && (format == "peft" || format == "gguf"))
+    return Status::error(Code::invalid, str("--text-only: what --format ", format,
+                                            " writes has no parts besides those of the text model"));
   if (format == "peft") return export_adapter(request, loaded, run, note);
   STRATA_TRY_ASSIGN(const ExportedModel model, model_of_run(request, loaded, run, format, note));
   return format == "gguf" ? export_gguf_file(request, loaded, model, note)
@@ -165,7 +170,7 @@ Result<std::string> export_model_of_folder(const ExportRequest& request, const s
   STRATA_TRY_ASSIGN(const LoadedConfig loaded, load_config(given));
   if (request.format == "merged" && trained_part(loaded.config) != TrainedPart::adapters)
     return Status::error(Code::invalid, "--format merged: there is no adapter; name it with --adapter DIR");
-  STRATA_TRY_ASSIGN(const ExportedModel model, model_of_folder(loaded, folder, request.format));
+  STRATA_TRY_ASSIGN(const ExportedModel model, model_of_folder(request, loaded, folder));
   return request.format == "gguf" ? export_gguf_file(request, loaded, model, note)
                                   : export_folder(request, loaded, model);
 }

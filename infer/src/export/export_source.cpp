@@ -27,6 +27,25 @@ Result<ParamSource> whole_model_of(const LoadedConfig& loaded, ParamSource parts
   return source;
 }
 
+/// What a run has recorded of other parts than its text model; nothing if these are not written.
+Result<std::optional<OtherParts>> parts_of_run(const ExportRequest& request, const LoadedConfig& loaded,
+                                               const std::string& run, std::string_view format,
+                                               const std::function<void(std::string_view)>& note) {
+  Io& io = posix_io();
+  STRATA_TRY_ASSIGN(const std::string record, text_if_there(io, str(run, "/", kOtherPartsFile)));
+  if (record.empty() || request.text_only || format == "gguf") return std::optional<OtherParts>();
+  if (objective_of(loaded.config).scores) {
+    note(
+        str("note: the run trained a score, which no model with other parts has: the text model is written "
+            "alone"));
+    return std::optional<OtherParts>();
+  }
+  auto parts = other_parts_from_json(record);
+  if (!parts.has_value()) return parts.status().annotate(str(run, "/", kOtherPartsFile));
+  parts->folder = loaded.config.model.from;  // it may have been moved
+  return std::optional(*std::move(parts));
+}
+
 }  // namespace
 
 Result<ExportedCheckpoint> open_checkpoint(const ExportRequest& request, const LoadedConfig& loaded,
@@ -52,14 +71,15 @@ Result<ExportedModel> model_of_run(const ExportRequest& request, const LoadedCon
   model.token_ids = token_ids_of(model.tokenizer->markers(), is_based, objective_of(loaded.config).scores);
   STRATA_TRY_ASSIGN(model.chat_template, text_if_there(io, str(run, "/", kChatTemplateFile)));
   STRATA_TRY_ASSIGN(model.checkpoint, open_checkpoint(request, loaded, run, io, note));
+  STRATA_TRY_ASSIGN(model.others, parts_of_run(request, loaded, run, format, note));
   model.from = model.checkpoint.path;
   model.decoder = decoder_config(loaded.config);
   STRATA_TRY_ASSIGN(model.source, whole_model_of(loaded, model.checkpoint.source(), format));
   return model;
 }
 
-Result<ExportedModel> model_of_folder(const LoadedConfig& loaded, const std::string& folder,
-                                      std::string_view format) {
+Result<ExportedModel> model_of_folder(const ExportRequest& request, const LoadedConfig& loaded,
+                                      const std::string& folder) {
   Io& io = posix_io();
   ExportedModel model;
   model.from = folder;
@@ -78,7 +98,10 @@ Result<ExportedModel> model_of_folder(const LoadedConfig& loaded, const std::str
     STRATA_TRY_ASSIGN(const bool found, values->read(piece, into));
     return found ? Status::ok() : Status::error(Code::not_found, str("there is no parameter ", name));
   };
-  STRATA_TRY_ASSIGN(model.source, whole_model_of(loaded, parts, format));
+  STRATA_TRY_ASSIGN(model.source, whole_model_of(loaded, parts, request.format));
+  if (request.format != "gguf" && !request.text_only) {
+    STRATA_TRY_ASSIGN(model.others, digest_other_parts(io, folder));
+  }
   return model;
 }
 

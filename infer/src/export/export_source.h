@@ -43,7 +43,8 @@ struct ExportedModel {
   std::map<std::string, std::string> texts;  ///< files of a folder besides config.json and the weights
   std::string source_config;                 ///< the model's own config.json; empty: none
   HfTokenIds token_ids;
-  std::string chat_template;  ///< Jinja; empty: none
+  std::string chat_template;         ///< Jinja; empty: none
+  std::optional<OtherParts> others;  ///< what is written besides the text model; empty: nothing
 
   ExportedCheckpoint checkpoint;             ///< if a run is exported
   std::unique_ptr<PretrainedValues> folder;  ///< if a folder is exported
@@ -52,8 +53,8 @@ struct ExportedModel {
 Result<ExportedModel> model_of_run(const ExportRequest& request, const LoadedConfig& loaded,
                                    const std::string& run, std::string_view format,
                                    const std::function<void(std::string_view)>& note);
-Result<ExportedModel> model_of_folder(const LoadedConfig& loaded, const std::string& folder,
-                                      std::string_view format);
+Result<ExportedModel> model_of_folder(const ExportRequest& request, const LoadedConfig& loaded,
+                                      const std::string& folder);
 
 /// Writes the model as a GGUF file, and says so. `note` hears of what llama.cpp does differently.
 Result<std::string> export_gguf_file(const ExportRequest& request, const LoadedConfig& loaded,

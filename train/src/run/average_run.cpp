@@ -20,7 +20,7 @@ namespace {
 Result<std::map<std::string, std::string>> kept_files(Io& io, const std::string& run) {
   constexpr std::uint64_t kLimit = std::uint64_t{256} << 20;
   std::map<std::string, std::string> files;
-  std::vector<std::string> names = {"tokenizer.json", kChatTemplateFile, kTextMarkersFile};
+  std::vector<std::string> names = {"tokenizer.json", kChatTemplateFile, kTextMarkersFile, kOtherPartsFile};
   for (const char* name : kBaseFiles) names.push_back(str("base/", name));
   for (const std::string& name : names)
     if (const std::string path = str(run, "/", name); io.exists(path)) {

@@ -6,6 +6,7 @@
 #include <strata/text/chat.h>
 #include <strata/model/hf/config.h>
 #include <strata/model/hf/model_files.h>
+#include <strata/model/hf/other_parts.h>
 #include <strata/text/text_markers.h>
 #include <strata/runtime/str.h>
 #include <strata/train/resume.h>
@@ -65,6 +66,8 @@ Result<std::map<std::string, std::string>> run_files(const TrainConfig& config,
   if (const auto copy = files.find("base/config.json");
       copy != files.end() && decoder_config(config).experts.stacked_files)
     copy->second = with_stacked_experts(copy->second);
+  STRATA_TRY_ASSIGN(const std::optional<OtherParts> others, digest_other_parts(io, config.model.from));
+  if (others) files[kOtherPartsFile] = other_parts_json(*others);
   return files;
 }
 

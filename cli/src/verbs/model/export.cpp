@@ -15,6 +15,7 @@ int run_export(const Args& args) {
   request.max_shard_size = args.max_shard_size;
   request.ema = args.ema;
   request.states = args.states;
+  request.text_only = args.text_only;
   request.check = args.check;
   request.checkpoint = args.checkpoint;
   const auto text = export_model(

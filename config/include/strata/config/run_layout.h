@@ -25,6 +25,9 @@ inline constexpr const char* kGemmAlgorithmsFile = "gemm_algorithms.txt";
 inline constexpr const char* kBaseFiles[] = {"config.json", "tokenizer_config.json",
                                              "special_tokens_map.json", "generation_config.json"};
 
+/// The record of what a run that began with a whole model leaves alone: other_parts_json().
+inline constexpr const char* kOtherPartsFile = "base/other_parts.json";
+
 /// TensorBoard's files, whose names end so that no other program's are taken for them.
 inline constexpr const char* kEventsFolder = "tensorboard";
 inline constexpr std::string_view kEventsPrefix = "events.out.tfevents.", kEventsSuffix = ".strata";

@@ -108,6 +108,7 @@ Status RunFolder::clear() {
   for (const char* name : kBaseFiles)
     if (const std::string path = str(file(detail::kBaseFolder), "/", name); io_.exists(path))
       STRATA_TRY(io_.remove_all(path));
+  if (io_.exists(file(kOtherPartsFile))) STRATA_TRY(io_.remove_all(file(kOtherPartsFile)));
   STRATA_TRY(remove_named(path_, kRolloutsPrefix, kRolloutsSuffix));
   // Events are those of one run: TensorBoard would show all files of the folder as one.
   STRATA_TRY(remove_named(file(kEventsFolder), kEventsPrefix, kEventsSuffix));
