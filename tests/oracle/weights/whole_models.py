@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Passes tiny folders of models that also read images through runs of strata and back to transformers.
+
+    whole_models.py --strata PATH --probe PATH [--family NAME ...] [--json]
+
+transformers writes each of them, with random weights. strata tunes its text model for two steps, and exports the run whole: with all
+parameters trained, or with an adapter merged. transformers loads the export with AutoModelForImageTextToText. Compared are its
+logits of a text with those of strata for the export's text model, and the tensors of what reads images with those of the first folder, byte by
+byte. Exit code: 0 if all figures are within LIMITS, 1 if one is not, 77 without PyTorch, transformers and PEFT."""
+import dataclasses
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import adapter_table  # ends the program where PEFT is missing
+import make_folders
+import tensors
+import torch
+import transformers
+from adapter_batch import strata
+from compare import run_probe
+from expert_folders import TEXT, VOCAB, by_max, stored
+from reference import Batches
+
+# The largest difference of logits / the largest logit, of float32 from float32; tensors of other parts that differ; matrices of the
+# text model that the run has left as they were.
+LIMITS = {"logits": 4e-5, "other_tensors": 0, "untrained": 0}
+SEES = dict(hidden_size=32, intermediate_size=48, patch_size=4)
+QWEN_SEES = SEES | dict(depth=1, num_heads=2, spatial_merge_size=2, temporal_patch_size=2, num_position_embeddings=16)
+KINDS = {"mistral3": ("ministral3", SEES | dict(model_type="pixtral", num_hidden_layers=1, num_attention_heads=2, image_size=16, head_dim=16)),
+         "qwen3_5": ("qwen3_5_text", QWEN_SEES), "qwen3_5_moe": ("qwen3_5_moe_text", QWEN_SEES)}  # fmt: skip
+RUN = ["data.train=text.txt", "data.val=", "model.seq=16", "train.steps=2", "optim.lr=0.01", "memory.device=256MiB", "memory.pinned=256MiB", "memory.nvme=0"]
+TRAINED = {"full": [], "lora": ["adapter.method=lora", "adapter.targets=q_proj,v_proj"]}
+
+
+class Kind:
+    """A kind of whole model, with the first text model of its family in make_folders.py."""
+
+    def __init__(self, name):
+        self.name, (family, sees) = name, KINDS[name]
+        case = next(case for case in make_folders.CASES if case.config["model_type"] == family)
+        text = case.config | {"vocab_size": VOCAB}
+        self.case = dataclasses.replace(case, config=text)
+        if "depth" in sees:
+            sees = sees | {"out_hidden_size": text["hidden_size"]}
+        tied = text.get("tie_word_embeddings", False)
+        self.config = transformers.AutoConfig.for_model(name, text_config=text, vision_config=sees, tie_word_embeddings=tied)
+
+    def write(self, args, folder):
+        torch.manual_seed(args.seed)
+        model = transformers.AutoModelForImageTextToText.from_config(self.config)
+        model.save_pretrained(folder / "source")
+        (folder / "source" / "preprocessor_config.json").write_text('{"size": 14}')
+        (folder / "text.txt").write_text(TEXT * 30)
+        strata(args, ["tokenizer", "train", "text.txt", "--vocab", VOCAB, "--out", "source/tokenizer.json"], folder)
+        make_folders.make_case(self.case, folder / "plain", args.seed, own=True)  # for its tokens
+        (folder / "whole.safetensors").write_bytes((folder / "plain" / "whole.safetensors").read_bytes())
+
+
+def load(folder):
+    load_model = transformers.AutoModelForImageTextToText.from_pretrained
+    model, report = load_model(folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    if report["missing_keys"] or report["unexpected_keys"] or report["mismatched_keys"]:
+        raise ValueError(f"transformers loads {folder.name} with {report}")
+    return model.eval()
+
+
+def is_text(name):
+    return "language_model." in name or name.startswith("lm_head.")
+
+
+def compare(kind, trained, scratch, args):
+    row = {"case": kind.name, "adapter": trained, "figures": {}, "problems": [], "limits": dict(LIMITS)}
+    folder, figures = scratch / f"{kind.name}-{trained}", row["figures"]
+    folder.mkdir()
+    kind.write(args, folder)
+    try:
+        strata(args, ["train", "--init", "source", "--out", "run", *RUN, *TRAINED[trained]], folder)
+        strata(args, ["export", "run", "--out", "hf", "--check", *(["--format", "merged"] if trained == "lora" else [])], folder)
+        model, tokens = load(folder / "hf"), Batches(folder / "whole.safetensors")[0][0]
+        with torch.no_grad():
+            want = model(input_ids=tokens).logits
+        run_probe(folder, "whole", folder / "out", 0, args)
+        figures["logits"] = by_max(torch.from_numpy(tensors.read(folder / "out" / "logits.safetensors")["logits"].copy()), want)
+    except ValueError as error:
+        row["problems"].append(str(error))
+        return row
+    was, now = stored(folder / "source"), stored(folder / "hf")
+    figures["other_tensors"] = sum(was.get(name) != now.get(name) for name in was.keys() | now.keys() if not is_text(name))
+    targets = ("q_proj.weight",) if trained == "lora" else ("_proj.weight",)
+    figures["untrained"] = sum(was[name] == now.get(name) for name in was if is_text(name) and name.endswith(targets))
+    if (folder / "hf" / "preprocessor_config.json").read_text() != '{"size": 14}':
+        row["problems"].append("preprocessor_config.json is another one")
+    row["problems"] += adapter_table.above_limits(row)
+    return row
+
+
+def main():
+    parser = adapter_table.parser_of(__doc__)
+    adapter_table.add_probe(parser)
+    parser.add_argument("--strata", type=pathlib.Path, required=True, metavar="PATH", help="the program strata")
+    args = parser.parse_args()
+    args.probe, args.strata, args.dtype, args.lr, args.widened = args.probe.absolute(), args.strata.absolute(), "f32", 0.0, False
+    chosen = [Kind(name) for name in KINDS if not args.family or name in args.family]
+    return adapter_table.run("whole_models", args, TRAINED, compare, {"limits": LIMITS}, chosen)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
