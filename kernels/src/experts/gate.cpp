@@ -43,9 +43,12 @@ std::int64_t choice_of(const TensorView& source, std::int64_t row) {
   return dispatch::is_present(source) ? source.as<std::int32_t>()[row] : row;
 }
 
+/// Where the ups of a row of `f` gates are; without ups, the gates stand for them.
+std::int64_t ups_after(const ExpertGate& gate, std::int64_t f) { return (gate.parts() - 1) * f; }
+
 void check_gate(dispatch::Check& check, const ExpertGate& gate, const TensorView& gate_up,
                 const TensorView& weights, const TensorView& source, std::int64_t rows, std::int64_t f) {
-  check.rows("gate_up", gate_up, rows, 2 * f)
+  check.rows("gate_up", gate_up, rows, gate.parts() * f)
       .elements("weights", weights, DType::f32, rows)
       .optional_elements("source", source, DType::i32, rows);
   check.require(gate.kind != ExpertGate::Kind::clamped || gate.limit > 0, "limit is ", gate.limit,
@@ -58,8 +61,9 @@ void expert_gate_forward_host(const ExpertGateForwardArgs& a, ThreadPool& pool) 
   const std::int64_t f = dispatch::row_length(a.a);
   detail::dispatch_dtype(a.a.dtype, [&]<class T>(std::type_identity<T>) {
     each_row<T>(a.a, pool, [&](const auto& table, std::int64_t r) {
-      const T* const g = a.gate_up.as<T>() + r * 2 * f;
-      table.forward(a.gate, g, g + f, a.weights.as<float>()[choice_of(a.source, r)], a.a.as<T>() + r * f, f);
+      const T* const g = a.gate_up.as<T>() + r * a.gate.parts() * f;
+      table.forward(a.gate, g, g + ups_after(a.gate, f), a.weights.as<float>()[choice_of(a.source, r)],
+                    a.a.as<T>() + r * f, f);
     });
   });
 }
@@ -68,11 +72,12 @@ void expert_gate_backward_host(const ExpertGateBackwardArgs& a, ThreadPool& pool
   const std::int64_t f = dispatch::row_length(a.da);
   detail::dispatch_dtype(a.da.dtype, [&]<class T>(std::type_identity<T>) {
     each_row<T>(a.da, pool, [&](const auto& table, std::int64_t r) {
-      const T* const g = a.gate_up.as<T>() + r * 2 * f;
-      T* const dg = a.dgate_up.as<T>() + r * 2 * f;
+      const std::int64_t up = ups_after(a.gate, f);
+      const T* const g = a.gate_up.as<T>() + r * a.gate.parts() * f;
+      T* const dg = a.dgate_up.as<T>() + r * a.gate.parts() * f;
       const std::int64_t choice = choice_of(a.source, r);
-      a.dweights.as<float>()[choice] = table.backward(a.gate, g, g + f, a.weights.as<float>()[choice],
-                                                      a.da.as<T>() + r * f, dg, dg + f, f);
+      a.dweights.as<float>()[choice] = table.backward(a.gate, g, g + up, a.weights.as<float>()[choice],
+                                                      a.da.as<T>() + r * f, dg, dg + up, f);
     });
   });
 }
@@ -91,7 +96,7 @@ Status expert_gate_backward_async(Backend& backend, Stream& stream, const Expert
   dispatch::Check check("expert_gate_backward", "gate_up", a.gate_up);
   check_gate(check, a.gate, a.gate_up, a.weights, a.source, rows, f);
   STRATA_TRY(check.rows("da", a.da, rows, f)
-                 .rows("dgate_up", a.dgate_up, rows, 2 * f)
+                 .rows("dgate_up", a.dgate_up, rows, a.gate.parts() * f)
                  .elements("dweights", a.dweights, DType::f32, rows)
                  .status());
   return dispatch::enqueue(backend, stream, expert_gate_backward_op, a,

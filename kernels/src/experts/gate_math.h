@@ -70,11 +70,27 @@ struct ClampedGate {
   }
 };
 
+/// Both of its operands are the gate, and both derivatives are that of the gate.
+struct Relu2Gate {
+  template <class V>
+  STRATA_HD V value(V g, V) const {
+    const V on = at_least(g, V(0.0f));
+    return on * on;
+  }
+  template <class V>
+  STRATA_HD V backward(V g, V, V d, V& dg, V& du) const {
+    const V on = at_least(g, V(0.0f));
+    dg = du = d * (on + on);
+    return on * on;
+  }
+};
+
 /// Calls body(gate) with the type of the gate, so that a loop over elements decides nothing.
 template <class Body>
 STRATA_HD auto with_gate(const ExpertGate& gate, const Body& body) {
   if (gate.kind == ExpertGate::Kind::gelu) return body(GeluGate{});
   if (gate.kind == ExpertGate::Kind::clamped) return body(ClampedGate{gate.limit, gate.alpha});
+  if (gate.kind == ExpertGate::Kind::relu2) return body(Relu2Gate{});
   return body(SiluGate{});
 }
 

@@ -216,7 +216,8 @@ class ForwardReference {
       out(0) = reference::expert_bias(in(0), in(1), in(2), dim(instr.in[1], 1), dim(instr.in[0], 1));
     } else if (instr.op == Op::expert_gate) {
       out(0) = reference::gate_rows(in(0), in(1), instr.in[2] == kNoValue ? Vec{} : in(2),
-                                    dim(instr.in[0], 1) / 2, instr.attrs.as<ExpertGateAttrs>().gate);
+                                    dim(instr.in[0], 1) / instr.attrs.as<ExpertGateAttrs>().gate.parts(),
+                                    instr.attrs.as<ExpertGateAttrs>().gate);
     } else if (instr.op == Op::router_sums) {
       out(0) = reference::router_sums(in(0), in(1), dim(instr.in[0], 1));
       if (instr.in[2] != kNoValue) out(0) = reference::add(out(0), in(2));

@@ -108,12 +108,14 @@ TEST_P(DeviceExpertsTest, RowsHaveTheBitsOfTheHost) {
 }
 
 TEST_P(DeviceExpertsTest, GatesHaveTheBitsOfTheHost) {
-  const ExpertGate gates[] = {
-      {ExpertGate::Kind::silu}, {ExpertGate::Kind::gelu}, {ExpertGate::Kind::clamped, 2.0f, 1.702f}};
+  const ExpertGate gates[] = {{ExpertGate::Kind::silu},
+                              {ExpertGate::Kind::gelu},
+                              {ExpertGate::Kind::clamped, 2.0f, 1.702f},
+                              {ExpertGate::Kind::relu2}};
   for (const ExpertGate& gate : gates)
     for (const std::int64_t f : {64, 75}) {
       constexpr std::int64_t tokens = 50, chosen = 2, rows = tokens * chosen;
-      const TensorView gate_up = in({rows, 2 * f}, 1, 4.0),
+      const TensorView gate_up = in({rows, gate.parts() * f}, 1, 4.0),
                        weights = in({tokens, chosen}, 2, 1.0, DType::f32),
                        source = routed(choices(tokens, chosen, 7), 7).source;
       expect_same_bits<ExpertGateForwardArgs>(
@@ -121,7 +123,7 @@ TEST_P(DeviceExpertsTest, GatesHaveTheBitsOfTheHost) {
           &expert_gate_forward_host, &expert_gate_forward_async, {&ExpertGateForwardArgs::a});
       expect_same_bits<ExpertGateBackwardArgs>(
           "expert_gate_backward",
-          {gate_up, weights, source, in({rows, f}, 3), unwritten({rows, 2 * f}, GetParam()),
+          {gate_up, weights, source, in({rows, f}, 3), unwritten({rows, gate.parts() * f}, GetParam()),
            unwritten({tokens, chosen}, DType::f32), gate},
           &expert_gate_backward_host, &expert_gate_backward_async,
           {&ExpertGateBackwardArgs::dgate_up, &ExpertGateBackwardArgs::dweights});

@@ -68,22 +68,54 @@ void sum_on_device(const SumRowsArgs& a, int chosen) {
 template <int kN, class T>
 void gate_on_device(const ExpertGateForwardArgs& a) {
   const int rows = static_cast<int>(a.a.shape.dims[0]), f = static_cast<int>(a.a.shape.dims[1]);
-  for (int r = 0; r < rows; ++r)
-    for (int first = 0; first < f; first += kN)
-      detail::expert_gate_part<kN>(
-          detail::ClampedGate{a.gate.limit, a.gate.alpha}, a.gate_up.as<T>() + r * 2 * f,
-          a.weights.as<float>()[a.source.as<std::int32_t>()[r]], a.a.as<T>() + r * f, f, first);
+  const int parts = static_cast<int>(a.gate.parts());
+  detail::with_gate(a.gate, [&](auto gate) {
+    for (int r = 0; r < rows; ++r)
+      for (int first = 0; first < f; first += kN)
+        detail::expert_gate_part<kN>(gate, a.gate_up.as<T>() + r * parts * f,
+                                     a.weights.as<float>()[a.source.as<std::int32_t>()[r]],
+                                     a.a.as<T>() + r * f, (parts - 1) * f, first);
+  });
 }
 template <class T>
 void gate_back_on_device(const ExpertGateBackwardArgs& a) {
-  const std::int64_t rows = a.da.shape.dims[0], f = a.da.shape.dims[1];
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int32_t choice = a.source.as<std::int32_t>()[r];
-    a.dweights.as<float>()[choice] = detail::expert_gate_row_backward(
-        dispatch::EmulatedHalfWarp(), detail::ClampedGate{a.gate.limit, a.gate.alpha},
-        a.gate_up.as<T>() + r * 2 * f, a.weights.as<float>()[choice], a.da.as<T>() + r * f,
-        a.dgate_up.as<T>() + r * 2 * f, f);
-  }
+  const std::int64_t rows = a.da.shape.dims[0], f = a.da.shape.dims[1], parts = a.gate.parts();
+  detail::with_gate(a.gate, [&](auto gate) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int32_t choice = a.source.as<std::int32_t>()[r];
+      a.dweights.as<float>()[choice] = detail::expert_gate_row_backward(
+          dispatch::EmulatedHalfWarp(), gate, a.gate_up.as<T>() + r * parts * f,
+          a.weights.as<float>()[choice], a.da.as<T>() + r * f, a.dgate_up.as<T>() + r * parts * f, f,
+          (parts - 1) * f);
+    }
+  });
+}
+
+template <class T>
+void expect_gate_of_device(const ExpertGate& kind, std::vector<std::int32_t>& order, Tensor& in) {
+  const std::int64_t rows = std::ssize(order), h = in.view().shape.dims[1], width = kind.parts() * h;
+  constexpr int kPack = dispatch::Pack<T>::kSize;
+  Tensor gates({rows, width}, Values(3).floats(rows * width, 5.0), dtype_of<T>),
+      weights({rows}, Values(4).floats(rows)), a = Tensor::unwritten({rows, h}, dtype_of<T>), a_packed = a,
+                                               a_single = a;
+  ExpertGateForwardArgs gate = {gates.view(), weights.view(), test::view(order), a.view(), kind};
+  expert_gate_forward_host(gate, *test::pool());
+  gate.a = a_packed.view();
+  gate_on_device<kPack, T>(gate);
+  gate.a = a_single.view();
+  gate_on_device<1, T>(gate);
+  EXPECT_EQ(test::differing_bits(a_packed.values(), a.values()), 0u);
+  EXPECT_EQ(test::differing_bits(a_single.values(), a.values()), 0u);
+
+  Tensor dgates = gates, dgates2 = gates, dweights = Tensor::unwritten({rows}), dweights2 = dweights;
+  ExpertGateBackwardArgs back = {gates.view(),  weights.view(),  test::view(order), in.view(),
+                                 dgates.view(), dweights.view(), gate.gate};
+  expert_gate_backward_host(back, *test::pool());
+  back.dgate_up = dgates2.view();
+  back.dweights = dweights2.view();
+  gate_back_on_device<T>(back);
+  EXPECT_EQ(test::differing_bits(dgates2.values(), dgates.values()), 0u);
+  EXPECT_EQ(test::differing_bits(dweights2.values(), dweights.values()), 0u);
 }
 
 template <class T>
@@ -103,28 +135,9 @@ void expect_rows_of_device() {
   EXPECT_EQ(test::differing_bits(packed.values(), y.values()), 0u);
   EXPECT_EQ(test::differing_bits(single.values(), y.values()), 0u);
 
-  Tensor gates({rows, 2 * h}, Values(3).floats(rows * 2 * h, 5.0), dtype_of<T>),
-      weights({rows}, Values(4).floats(rows)), a = Tensor::unwritten({rows, h}, dtype_of<T>), a_packed = a,
-                                               a_single = a;
-  ExpertGateForwardArgs gate = {
-      gates.view(), weights.view(), test::view(order), a.view(), {ExpertGate::Kind::clamped, 2.0f, 1.7f}};
-  expert_gate_forward_host(gate, *test::pool());
-  gate.a = a_packed.view();
-  gate_on_device<kPack, T>(gate);
-  gate.a = a_single.view();
-  gate_on_device<1, T>(gate);
-  EXPECT_EQ(test::differing_bits(a_packed.values(), a.values()), 0u);
-  EXPECT_EQ(test::differing_bits(a_single.values(), a.values()), 0u);
-
-  Tensor dgates = gates, dgates2 = gates, dweights = Tensor::unwritten({rows}), dweights2 = dweights;
-  ExpertGateBackwardArgs back = {gates.view(),  weights.view(),  test::view(order), in.view(),
-                                 dgates.view(), dweights.view(), gate.gate};
-  expert_gate_backward_host(back, *test::pool());
-  back.dgate_up = dgates2.view();
-  back.dweights = dweights2.view();
-  gate_back_on_device<T>(back);
-  EXPECT_EQ(test::differing_bits(dgates2.values(), dgates.values()), 0u);
-  EXPECT_EQ(test::differing_bits(dweights2.values(), dweights.values()), 0u);
+  for (const ExpertGate& kind :
+       {ExpertGate{ExpertGate::Kind::clamped, 2.0f, 1.7f}, ExpertGate{ExpertGate::Kind::relu2}})
+    expect_gate_of_device<T>(kind, order, in);
 }
 
 TEST(ExpertsDeviceTest, RowsHaveTheBitsOfTheHost) {

@@ -19,7 +19,7 @@ using test::Values;
 using Kind = ExpertGate::Kind;
 
 // No 16-bit value is at the limit, where there is no derivative.
-constexpr ExpertGate kGates[] = {{Kind::silu}, {Kind::gelu}, {Kind::clamped, 2.005f, 1.702f}};
+constexpr ExpertGate kGates[] = {{Kind::silu}, {Kind::gelu}, {Kind::clamped, 2.005f, 1.702f}, {Kind::relu2}};
 
 class ExpertGateTest : public ::testing::TestWithParam<std::tuple<DType, int>> {
  protected:
@@ -28,7 +28,10 @@ class ExpertGateTest : public ::testing::TestWithParam<std::tuple<DType, int>> {
   ExpertGate gate() const { return kGates[std::get<1>(GetParam())]; }
   double tolerance() const { return dtype() == DType::f32 ? 1e-6 : dtype() == DType::f16 ? 5e-4 : 4e-3; }
 
-  Tensor gate_up{{rows, 2 * f}, Values(1).floats(rows * 2 * f, 4.0), dtype()},
+  std::int64_t width() const { return gate().parts() * f; }
+  std::int64_t up() const { return width() - f; }  // a gate without ups stands for both
+
+  Tensor gate_up{{rows, width()}, Values(1).floats(rows*width(), 4.0), dtype()},
       da{{rows, f}, Values(2).floats(rows*f), dtype()}, weights{{tokens, chosen}, Values(3).floats(rows)};
   std::vector<std::int32_t> source = shuffled();
 
@@ -47,7 +50,7 @@ class ExpertGateTest : public ::testing::TestWithParam<std::tuple<DType, int>> {
     std::vector<float> gate_up, weights;
   };
   Gradients backward(bool in_place = false, int threads = 2) {
-    Tensor from = gate_up, into = Tensor::unwritten({rows, 2 * f}, dtype()),
+    Tensor from = gate_up, into = Tensor::unwritten({rows, width()}, dtype()),
            dweights = Tensor::unwritten({tokens, chosen});
     Tensor& written = in_place ? from : into;
     expert_gate_backward_host(
@@ -56,7 +59,7 @@ class ExpertGateTest : public ::testing::TestWithParam<std::tuple<DType, int>> {
     return {written.values(), dweights.values()};
   }
   double value(const std::vector<float>& values, std::int64_t r, std::int64_t c) const {
-    return static_cast<double>(values[static_cast<std::size_t>(r * 2 * f + c)]);
+    return static_cast<double>(values[static_cast<std::size_t>(r * width() + c)]);
   }
   double weight(std::int64_t r) const {
     return static_cast<double>(
@@ -70,24 +73,25 @@ TEST_P(ExpertGateTest, FollowsTheF64Reference) {
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < f; ++c)
       want.push_back(weight(r) *
-                     test::reference::expert_gate(gate(), value(values, r, c), value(values, r, f + c)));
+                     test::reference::expert_gate(gate(), value(values, r, c), value(values, r, up() + c)));
   EXPECT_LE(test::relative_error(forward(), want), tolerance());
 }
 
 TEST_P(ExpertGateTest, GradientsFollowTheF64Reference) {
   const std::vector<float> values = gate_up.values(), d = da.values();
-  std::vector<double> want(rows * 2 * f), want_weights(rows);
+  std::vector<double> want(static_cast<std::size_t>(rows * width())), want_weights(rows);
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < f; ++c) {
-      const double g = value(values, r, c), u = value(values, r, f + c),
+      const double g = value(values, r, c), u = value(values, r, up() + c),
                    of_a = static_cast<double>(d[static_cast<std::size_t>(r * f + c)]);
-      const auto at = static_cast<std::size_t>(r * 2 * f + c);
+      const auto at = static_cast<std::size_t>(r * width() + c);
       want[at] =
           weight(r) * of_a *
           test::reference::slope([&](double x) { return test::reference::expert_gate(gate(), x, u); }, g);
-      want[at + f] =
-          weight(r) * of_a *
-          test::reference::slope([&](double x) { return test::reference::expert_gate(gate(), g, x); }, u);
+      if (up() > 0)
+        want[at + f] =
+            weight(r) * of_a *
+            test::reference::slope([&](double x) { return test::reference::expert_gate(gate(), g, x); }, u);
       want_weights[static_cast<std::size_t>(source[static_cast<std::size_t>(r)])] +=
           of_a * test::reference::expert_gate(gate(), g, u);
     }
@@ -115,13 +119,13 @@ TEST_P(ExpertGateTest, BitsDoNotDependOnThreadsOrTheInstructionSet) {
 }
 
 std::string gate_name(const ::testing::TestParamInfo<std::tuple<DType, int>>& each) {
-  constexpr const char* kNames[] = {"silu", "gelu", "clamped"};
+  constexpr const char* kNames[] = {"silu", "gelu", "clamped", "relu2"};
   return std::string(to_string(std::get<0>(each.param))) + "_" + kNames[std::get<1>(each.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(Gates, ExpertGateTest,
                          ::testing::Combine(::testing::Values(DType::f32, DType::bf16, DType::f16),
-                                            ::testing::Range(0, 3)),
+                                            ::testing::Range(0, 4)),
                          gate_name);
 
 TEST(ExpertGateLimitTest, WhatIsBeyondALimitHasNoGradientAndANaNPasses) {

@@ -80,6 +80,7 @@ inline double expert_gate(const kernels::ExpertGate& gate, double g, double u) {
   if (gate.kind == Kind::silu) return g * sigmoid(g) * u;
   if (gate.kind == Kind::gelu)
     return 0.5 * g * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (g + 0.044715 * g * g * g))) * u;
+  if (gate.kind == Kind::relu2) return g > 0 ? g * g : 0.0;
   const auto limit = static_cast<double>(gate.limit);
   const double x = std::min(g, limit), y = std::clamp(u, -limit, limit);
   return x * sigmoid(static_cast<double>(gate.alpha) * x) * (y + 1.0);

@@ -85,10 +85,11 @@ inline Vec expert_bias(const Vec& b, const Vec& weights, const Vec& experts, std
 inline Vec gate_rows(const Vec& gate_up, const Vec& weights, const Vec& source, std::size_t f,
                      const kernels::ExpertGate& gate) {
   Vec out;
+  const auto parts = static_cast<std::size_t>(gate.parts());
   for (std::size_t r = 0; r < weights.size(); ++r)
     for (std::size_t i = 0; i < f; ++i)
       out.push_back(weights[source.empty() ? r : static_cast<std::size_t>(source[r])] *
-                    expert_gate(gate, gate_up[r * 2 * f + i], gate_up[(r * 2 + 1) * f + i]));
+                    expert_gate(gate, gate_up[r * parts * f + i], gate_up[(r * parts + parts - 1) * f + i]));
   return out;
 }
 

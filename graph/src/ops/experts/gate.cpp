@@ -2,8 +2,8 @@
 
 #include "ops/op_defs.h"
 
-// expert_gate: (gate_up [R, 2 F], weights [T, k] f32, source [R] i32 or none) -> a [R, F]; R = T k. Without a
-// source,
+// expert_gate: (gate_up [R, 2 F] or [R, F] by the gate, weights [T, k] f32, source [R] i32 or none) -> a [R,
+// F]; R = T k. Without a source,
 //   the rows are the choices in order.
 // expert_gate_backward: (gate_up, weights, source, da [R, F]) -> dgate_up, dweights
 
@@ -13,12 +13,16 @@ namespace {
 using namespace detail::op_rules;
 using namespace detail::op_calls;
 
-Specs infer_expert_gate(In in, const Attrs&) {
-  if (!is_matrix(in[0]) || in[0]->shape.dim(1) % 2 != 0 || !is_matrix(in[1]) || in[1]->dtype != DType::f32 ||
-      in[1]->shape.n_elems() != in[0]->shape.dim(0) ||
+Specs infer_expert_gate(In in, const Attrs& attrs) {
+  const std::int64_t parts = attrs.as<ExpertGateAttrs>().gate.parts();
+  if (!is_matrix(in[0]) || in[0]->shape.dim(1) % parts != 0 || !is_matrix(in[1]) ||
+      in[1]->dtype != DType::f32 || in[1]->shape.n_elems() != in[0]->shape.dim(0) ||
       (in[2] != nullptr && !has_type(in[2], {in[0]->shape.dim(0)}, DType::i32)))
-    return mismatch("gate_up [T k, 2 F], weights [T, k] f32, source [T k] i32 or none", in);
-  return std::vector<OutputSpec>{{"a", {in[0]->shape.dim(0), in[0]->shape.dim(1) / 2}, in[0]->dtype}};
+    return mismatch(
+        "gate_up [T k, 2 F] (or [T k, F] of a gate without ups), weights [T, k] f32, source [T k] i32 or "
+        "none",
+        in);
+  return std::vector<OutputSpec>{{"a", {in[0]->shape.dim(0), in[0]->shape.dim(1) / parts}, in[0]->dtype}};
 }
 void vjp_expert_gate(VjpContext& c) {
   c.emit(Op::expert_gate_backward, {c.in(0), c.in(1), c.in(2), c.grad_output(0)}, {0, 1}, c.attrs());

@@ -60,11 +60,11 @@ STRATA_DEVICE_INLINE void sum_part(const T* rows, const std::int32_t* position, 
   store_part<kN>(y + first, out);
 }
 
-/// a[first...] of a row, from its gates and ups, which are f apart.
+/// a[first...] of a row, from its gates and ups, which are `up` apart: 0 if there are no ups.
 template <int kN, class T, class Gate>
-STRATA_DEVICE_INLINE void expert_gate_part(const Gate& gate, const T* gate_up, float weight, T* a, int f,
+STRATA_DEVICE_INLINE void expert_gate_part(const Gate& gate, const T* gate_up, float weight, T* a, int up,
                                            int first) {
-  const auto g = load_part<kN>(gate_up + first), u = load_part<kN>(gate_up + first + f);
+  const auto g = load_part<kN>(gate_up + first), u = load_part<kN>(gate_up + first + up);
   RowPart<kN, T> out;
   for (int i = 0; i < kN; ++i)
     out.value[i] = from_f32<T>(gate.value(to_f32(g.value[i]), to_f32(u.value[i])) * weight);
@@ -74,13 +74,14 @@ STRATA_DEVICE_INLINE void expert_gate_part(const Gate& gate, const T* gate_up, f
 /// The gradients of a row's gates and ups; returns that of its weight, in every lane.
 template <class T, class Gate, class Lanes>
 STRATA_DEVICE_INLINE float expert_gate_row_backward(const Lanes& lanes, const Gate& gate, const T* gate_up,
-                                                    float weight, const T* da, T* dgate_up, std::int64_t f) {
+                                                    float weight, const T* da, T* dgate_up, std::int64_t f,
+                                                    std::int64_t up) {
   return lanes.template sum<float>(f, [&](std::int64_t i) {
     const float d = to_f32(da[i]);
     float dg, du;
-    const float value = gate.backward(to_f32(gate_up[i]), to_f32(gate_up[i + f]), d * weight, dg, du);
+    const float value = gate.backward(to_f32(gate_up[i]), to_f32(gate_up[i + up]), d * weight, dg, du);
     dgate_up[i] = from_f32<T>(dg);
-    dgate_up[i + f] = from_f32<T>(du);
+    dgate_up[i + up] = from_f32<T>(du);
     return value * d;
   });
 }

@@ -12,7 +12,7 @@ namespace strata::kernels {
 /// here, before its second matrix, so that what follows is a plain sum over a token's rows, and no result of
 /// an expert is kept for the derivative of its weight.
 struct ExpertGateForwardArgs {
-  TensorView gate_up;  ///< stored dtype [R, 2 F]: the gates of a row, then its ups
+  TensorView gate_up;  ///< stored dtype [R, gate.parts() F]: the gates of a row, then its ups if it has such
   TensorView weights;  ///< f32 [T, k]
   TensorView source;  ///< i32 [R], the choice of each row (rows.h); default view (rank 0): row r has choice r
   TensorView a;       ///< stored dtype [R, F], written
@@ -23,11 +23,11 @@ void expert_gate_forward_host(const ExpertGateForwardArgs& args, ThreadPool& poo
 
 /// dweights[source[r]] = <gate(gate_up[r]), da[r]>, summed in f32 in an order that depends on F alone.
 struct ExpertGateBackwardArgs {
-  TensorView gate_up;   ///< stored dtype [R, 2 F]
+  TensorView gate_up;   ///< stored dtype [R, gate.parts() F]
   TensorView weights;   ///< f32 [T, k]
   TensorView source;    ///< i32 [R], or none
   TensorView da;        ///< stored dtype [R, F]
-  TensorView dgate_up;  ///< stored dtype [R, 2 F], written; may be `gate_up`
+  TensorView dgate_up;  ///< stored dtype [R, gate.parts() F], written; may be `gate_up`
   TensorView dweights;  ///< f32 [T, k], written
   ExpertGate gate = {};
 };

@@ -22,13 +22,16 @@ struct RouterRule {
   friend bool operator==(const RouterRule&, const RouterRule&) = default;
 };
 
-/// The activation of an expert, computed in f32 from a row's gate g and up u.
+/// The activation of an expert, computed in f32 from a row's gate g and up u, or from g alone.
 struct ExpertGate {
   enum class Kind : std::uint8_t {
     silu,     ///< g sigmoid(g) u
     gelu,     ///< gelu(g) u, tanh approximation
     clamped,  ///< g sigmoid(alpha g) (u + 1), with g at most limit and u in [-limit, limit] (gpt-oss)
+    relu2,    ///< max(g, 0)^2 of rows without ups (Nemotron 3)
   };
+  /// What a row has: gates and ups, or gates alone.
+  constexpr std::int64_t parts() const noexcept { return kind == Kind::relu2 ? 1 : 2; }
   Kind kind = Kind::silu;
   float limit = 0, alpha = 0;  ///< `clamped` alone has them
   friend bool operator==(const ExpertGate&, const ExpertGate&) = default;
