@@ -362,3 +362,23 @@ class Glm(Llama):
 
 class Glm4(Glm):
     post_norms = ("post_self_attn_layernorm", "post_mlp_layernorm")
+
+
+class Granite(Llama):
+    """Granite team 2024: LLaMA with factors of embeddings, scores, residuals and logits, as in Yang et al. 2022."""
+
+    def read_switches(self, config):
+        super().read_switches(config)
+        self.embedding_factor = config.get("embedding_multiplier", 1.0)
+        self.residual_factor = config.get("residual_multiplier", 1.0)
+        self.scalar = config.get("attention_multiplier", 1.0) ** -2
+        self.logits_scaling = config.get("logits_scaling", 1.0)
+
+    def attention(self, w, at, layer, y, rows):
+        return super().attention(w, at, layer, y, rows) * self.residual_factor
+
+    def mlp(self, w, at, y):
+        return super().mlp(w, at, y) * self.residual_factor
+
+    def logits(self, tensors, tokens, doc_start=None):
+        return super().logits(tensors, tokens, doc_start) / self.logits_scaling

@@ -121,7 +121,7 @@ class Mixture:
             if last not in ("gate_up_proj", "down_proj") or not at.endswith(".experts"):
                 named[name.replace(".mlp.gate.", f".{self.router}.")] = array
                 continue
-            layer = inside.removesuffix("mlp")
+            layer = inside.removesuffix("mlp").removesuffix(self.experts.split(".")[0])
             for e, of in enumerate(array):
                 gate, up, down = (f"{layer}{self.experts}{e}.{part}.weight" for part in self.parts)
                 if last == "down_proj":
@@ -137,6 +137,7 @@ class GroupedMixture(Mixture):
     with an MLP beside the experts that has no gate."""
 
     shared, shared_gate = "mlp.shared_experts", False
+    bias_of_choice, least_sum = "mlp.gate.e_score_correction_bias", 1e-20
 
     def read_switches(self, config):
         super().read_switches({"num_experts": config["n_routed_experts"], "norm_topk_prob": True} | config)
@@ -146,19 +147,20 @@ class GroupedMixture(Mixture):
         self.best_groups = config.get("topk_group", 1)
         self.router_aux = 0.0  # transformers has no such loss of these families
 
-    def scores(self, w, router, logits):
+    def scores(self, w, layer, logits):
         """What weighs the experts of a token, and by what they are chosen."""
         scores = torch.sigmoid(logits)
-        return scores, scores + w[router + "e_score_correction_bias"].to(scores.dtype)
+        return scores, scores + w[layer + self.bias_of_choice].to(scores.dtype) if self.bias_of_choice else scores
 
     def score_of_group(self, grouped):
         return grouped.topk(2, -1)[0].sum(-1)
 
     def shapes(self):
-        return super().shapes() | {f"layers.{n}.{self.router}.e_score_correction_bias": (self.n_experts,) for n in self.mixtures}
+        biases = {f"layers.{n}.{self.bias_of_choice}": (self.n_experts,) for n in self.mixtures}
+        return super().shapes() | (biases if self.bias_of_choice else {})
 
     def is_trained(self, name):
-        return not name.endswith("e_score_correction_bias")
+        return not self.bias_of_choice or not name.endswith(self.bias_of_choice)
 
     def logits(self, tensors, tokens, doc_start=None):
         self._grouped = []
@@ -180,12 +182,12 @@ class GroupedMixture(Mixture):
     def expert_weights(self, w, layer, x):
         high, router = upcast_dtype(x.dtype), f"{layer}{self.router}."
         logits = F.linear(x.to(high), w[router + "weight"].to(high))
-        scores, of_choice = self.scores(w, router, logits)
+        scores, of_choice = self.scores(w, layer, logits)
         grouped = of_choice.unflatten(-1, (self.groups, -1))
         self._grouped.append(grouped)
         kept = torch.zeros_like(grouped[..., 0]).scatter(-1, self.score_of_group(grouped).topk(self.best_groups, -1)[1], 1.0)
         chosen = self.choose(grouped.masked_fill(kept[..., None] == 0, -math.inf).flatten(-2))
         best = scores.gather(-1, chosen)
         if self.renormalize:
-            best = best / (best.sum(-1, keepdim=True) + 1e-20)
+            best = best / (best.sum(-1, keepdim=True) + self.least_sum)
         return torch.zeros_like(scores).scatter(-1, chosen, best * self.factor).to(x.dtype)

@@ -10,10 +10,11 @@ import sys
 
 import torch
 
-from base_families import Bloom, Glm, Glm4, Gpt2, Llama, Opt, Qwen2, Qwen3
+from base_families import Bloom, Glm, Glm4, Gpt2, Granite, Llama, Opt, Qwen2, Qwen3
 from experts import GroupedMixture, Mixture
-from hybrid import DeepSeekV2, DeepSeekV3, Glm4MoeLite, Lfm2, Qwen3Next, Qwen35, Qwen35Moe
+from hybrid import DeepSeekV2, DeepSeekV3, DeepSeekV32, Glm4MoeLite, GlmMoeDsa, Lfm2, Lfm2Moe, Qwen3Next, Qwen35, Qwen35Moe
 from layers import Rope, Unsupported, gelu_tanh, upcast_dtype
+from mamba import FalconH1, GraniteHybrid, NemotronH
 
 
 class Mistral(Llama):
@@ -136,26 +137,6 @@ class Gemma3(Gemma2):
 
     def rope_of(self, layer):
         return self.local_rope if self.types[layer] == "sliding_attention" else self.rope
-
-
-class Granite(Llama):
-    """Granite team 2024: LLaMA with factors of embeddings, scores, residuals and logits, as in Yang et al. 2022."""
-
-    def read_switches(self, config):
-        super().read_switches(config)
-        self.embedding_factor = config.get("embedding_multiplier", 1.0)
-        self.residual_factor = config.get("residual_multiplier", 1.0)
-        self.scalar = config.get("attention_multiplier", 1.0) ** -2
-        self.logits_scaling = config.get("logits_scaling", 1.0)
-
-    def attention(self, w, at, layer, y, rows):
-        return super().attention(w, at, layer, y, rows) * self.residual_factor
-
-    def mlp(self, w, at, y):
-        return super().mlp(w, at, y) * self.residual_factor
-
-    def logits(self, tensors, tokens, doc_start=None):
-        return super().logits(tensors, tokens, doc_start) / self.logits_scaling
 
 
 class Olmo3(Olmo2):
@@ -364,7 +345,8 @@ FAMILIES |= {"olmo3": Olmo3, "ministral3": Ministral3, "seed_oss": SeedOss, "exa
 FAMILIES |= {"qwen2_moe": Qwen2Moe, "qwen3_moe": Qwen3Moe, "olmoe": Olmoe, "mixtral": Mixtral}
 FAMILIES |= {"glm4_moe": Glm4Moe, "gpt_oss": GptOss, "qwen3_5_text": Qwen35}
 FAMILIES |= {"qwen3_5_moe_text": Qwen35Moe, "qwen3_next": Qwen3Next, "lfm2": Lfm2}
-FAMILIES |= {"deepseek_v2": DeepSeekV2, "deepseek_v3": DeepSeekV3, "glm4_moe_lite": Glm4MoeLite}
+FAMILIES |= {"lfm2_moe": Lfm2Moe, "granitemoehybrid": GraniteHybrid, "falcon_h1": FalconH1, "nemotron_h": NemotronH}
+FAMILIES |= {"deepseek_v2": DeepSeekV2, "deepseek_v3": DeepSeekV3, "glm4_moe_lite": Glm4MoeLite, "deepseek_v32": DeepSeekV32, "glm_moe_dsa": GlmMoeDsa}
 
 
 def family_of(config):

@@ -204,6 +204,26 @@ class Lfm2(Llama):
         return w.linear(after * mixed, at + "out_proj", self.conv_bias)
 
 
+class Lfm2Moe(GroupedMixture, Lfm2):
+    """Liquid AI 2025: LFM2 with mixtures whose router has sigmoid scores and a bias for the choice alone."""
+
+    router, experts, parts = "feed_forward.gate", "feed_forward.experts.", ("w1", "w3", "w2")
+    bias_of_choice, least_sum = "feed_forward.expert_bias", 1e-6
+
+    def __init__(self, config):
+        super().__init__(config | {"block_auto_adjust_ff_dim": False})
+
+    def read_switches(self, config):
+        grouped = {"n_routed_experts": config["num_experts"], "n_shared_experts": 0, "first_k_dense_replace": config.get("num_dense_layers", 2)}
+        super().read_switches(config | grouped)
+        if not config.get("use_expert_bias", True):
+            self.bias_of_choice = None
+
+    def shapes(self):
+        dense = [f"layers.{n}.feed_forward.{part}.weight" for n in self.mixtures for part in self.parts]
+        return {name: shape for name, shape in super().shapes().items() if name not in dense}
+
+
 class DeepSeekV3(GroupedMixture, Llama):
     """DeepSeek-AI 2024: keys and values are made of a short row of each token, queries, too; a part of each query and key turns with
     its position, and all heads share that of a key."""
@@ -282,12 +302,52 @@ class DeepSeekV2(DeepSeekV3):
         shared = {"n_shared_experts": 2} | config | {"norm_topk_prob": False}
         super().read_switches(shared | ({} if limited else {"n_group": 1, "topk_group": 1}))
 
-    def scores(self, w, router, logits):
+    bias_of_choice = None
+
+    def scores(self, w, layer, logits):
         scores = logits.softmax(-1)
         return scores, scores
 
     def score_of_group(self, grouped):
         return grouped.amax(-1)
 
+
+class Indexed:
+    """DeepSeek-AI 2025: an index of each layer selects keys for a query: all of them in the rows of the cases, so that it has no effect."""
+
+    def index_shapes(self, config):
+        self.index_dim, self.index_heads = config["index_head_dim"], config["index_n_heads"]
+        self.with_index = [n for n, kind in enumerate(config.get("indexer_types") or ["full"] * self.layers) if kind == "full"]
+
     def shapes(self):
-        return {name: shape for name, shape in super().shapes().items() if not name.endswith("e_score_correction_bias")}
+        shapes, inner = super().shapes(), self.index_dim * self.index_heads
+        for n in self.with_index:
+            at = f"layers.{n}.self_attn.indexer."
+            shapes |= {at + "wq_b.weight": (inner, self.q_rank), at + "wk.weight": (self.index_dim, self.hidden)}
+            shapes |= {at + "k_norm.weight": (self.index_dim,), at + "k_norm.bias": (self.index_dim,), at + "weights_proj.weight": (self.index_heads, self.hidden)}
+        return shapes
+
+    def is_trained(self, name):
+        return ".indexer." not in name and super().is_trained(name)
+
+
+class DeepSeekV32(Indexed, DeepSeekV3):
+    def __init__(self, config):
+        super().__init__(config)
+        self.index_shapes(config)
+
+    def read_switches(self, config):
+        super().read_switches(config)
+        kinds = config.get("mlp_layer_types")
+        if kinds:
+            self.mixtures = [n for n, kind in enumerate(kinds) if kind == "sparse"]
+
+
+class GlmMoeDsa(Indexed, Glm4MoeLite):
+    usual_scale = 2.5
+
+    def __init__(self, config):
+        dense = config.get("first_k_dense_replace", 3)
+        layers = config["num_hidden_layers"]
+        super().__init__({"mlp_layer_types": ["dense"] * min(dense, layers) + ["sparse"] * (layers - dense)} | config)
+        self.index_shapes(config)
