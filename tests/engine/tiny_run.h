@@ -47,6 +47,7 @@ inline DecoderConfig tiny_of_family(std::string_view family) {
   if (config.score_softcap > 0) config.score_softcap = config.logit_softcap = 2;
   config.frequencies = {.theta = config.frequencies.theta};    // the reference in f64 scales none
   if (config.attention_every > 1) config.attention_every = 2;  // one layer of each kind
+  if (config.one_part) config.layers = 4;
   // Keys are divided by their length, which of few elements amplifies what each was rounded by.
   if (family_limits(family).delta) config.delta.key_dim = config.delta.value_dim = 32;
   set_tiny_experts(config);

@@ -18,8 +18,8 @@ void set_experts(DecoderConfig& decoder, const TrainConfig::Model& m) {
   e.n = m.experts.value_or(has_experts ? 8 : 0);
   e.per_token =
       m.experts_per_token.value_or(has_experts ? static_cast<int>(std::min<std::int64_t>(2, e.n)) : 0);
-  e.ffn = m.expert_ffn.value_or(has_experts ? m.ffn : 0);
-  e.shared_ffn = m.shared_ffn.value_or(e.shared_gate ? m.ffn : e.shared_plain ? e.ffn : 0);
+  e.ffn = m.expert_ffn.value_or(has_experts && e.n > 0 ? m.ffn : 0);
+  e.shared_ffn = m.shared_ffn.value_or(e.n == 0 ? 0 : e.shared_gate ? m.ffn : e.shared_plain ? e.ffn : 0);
 }
 
 }  // namespace

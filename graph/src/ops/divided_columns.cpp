@@ -55,6 +55,9 @@ ColumnParts Builder::divide_columns(Value x, const kernels::DividedColumns& colu
   const Value first = op(Op::divide_columns, {x}, DividedColumnsAttrs{.columns = columns});
   return {first, output(first, 1)};
 }
+Value Builder::unite_columns(const ColumnParts& parts, const kernels::DividedColumns& columns) {
+  return op(Op::unite_columns, {parts.first, parts.second}, DividedColumnsAttrs{.columns = columns});
+}
 
 constinit const OpDef detail::op_defs::divide_columns = {
     .n_in = 1,

@@ -149,7 +149,8 @@ Status GenerationSource::open_folder(const ConfigRequest& request) {
 }
 
 std::int64_t GenerationSource::max_positions() const noexcept {
-  return decoder_.positions == 0 ? 0 : std::max<std::int64_t>(1, decoder_.positions - virtual_tokens());
+  const std::int64_t most = longest_sequence(decoder_);
+  return most == 0 ? 0 : std::max<std::int64_t>(1, most - virtual_tokens());
 }
 
 std::int32_t GenerationSource::virtual_tokens() const noexcept {

@@ -93,7 +93,7 @@ void check_experts(const DecoderConfig& c, DecoderProblems& problems) {
   const FamilyLimits limits = family_limits(c.family);
   problems.need(limits.scores || !c.scores,
                 str("transformers has no reward model of ", limits.title, ", as which one could be written"));
-  problems.need(limits.experts == (e.n > 0) || limits.title.empty(),
+  problems.need(limits.experts == (e.n > 0) || (limits.may_be_dense && e.n == 0) || limits.title.empty(),
                 str("model.experts is ", e.n, ", but the MLPs of ", limits.title,
                     limits.experts ? " are mixtures of experts" : " are no mixtures of experts"));
   if (e.n == 0) {
@@ -114,11 +114,13 @@ void check_experts(const DecoderConfig& c, DecoderProblems& problems) {
       has_shared ? e.shared_ffn >= 1 && e.shared_ffn <= 4 * kMaxWidth : e.shared_ffn == 0,
       str("model.shared_ffn is ", e.shared_ffn, "; it must be ",
           has_shared ? "1 or more" : "0, since no MLP is beside the experts", " in ", limits.title));
-  problems.need(!e.shared_plain || e.ffn < 1 || e.shared_ffn % e.ffn == 0,
+  problems.need(!e.shared_plain || limits.any_shared_ffn || e.ffn < 1 || e.shared_ffn % e.ffn == 0,
                 str("model.shared_ffn is ", e.shared_ffn, " and model.expert_ffn ", e.ffn,
                     "; the first must be a multiple of the second in ", limits.title));
-  problems.need(is_gated(c.mlp),
+  problems.need(is_gated(c.mlp) || c.mlp == DecoderConfig::Mlp::relu2,
                 str("model.experts is ", e.n, ", but the MLPs of ", c.family, " have no gate"));
+  problems.need(e.latent >= 0 && e.latent <= kMaxWidth,
+                str("experts compute rows of ", e.latent, " elements; they may have at most ", kMaxWidth));
   problems.need(c.layers < 1 || c.layers > kMaxLayers || std::ssize(e.layers) == c.layers,
                 str("experts have ", e.layers.size(), " layers, but the model has ", c.layers));
   const auto& [score, renormalize, eps, scale, groups, top_groups, by_best] = e.rule;
@@ -141,9 +143,35 @@ void check_short_conv(const DecoderConfig& c, DecoderProblems& problems) {
                 str("short convolutions have ", c.conv_taps, " taps; they must have 2 to 8"));
 }
 
+void check_mamba(const DecoderConfig& c, DecoderProblems& problems) {
+  const bool any = std::any_of(c.mixers.begin(), c.mixers.end(),
+                               [](Mixer m) { return m == Mixer::mamba || m == Mixer::both; });
+  const FamilyLimits limits = family_limits(c.family);
+  problems.need(limits.mamba || !any || limits.title.empty(),
+                str("a layer is Mamba-2, which ", limits.title, " does not have"));
+  const MambaConfig& m = c.mamba;
+  if (!any && m.taps == 0) return;
+  problems.need(m.taps >= 2 && m.taps <= 8,
+                str("the convolution of Mamba-2 has ", m.taps, " taps; it must have 2 to 8"));
+  const auto fits = [](std::int64_t n, std::int64_t of) { return n >= 1 && of >= 1 && n <= kMaxWidth / of; };
+  problems.need(
+      fits(m.heads, m.head_dim) && fits(m.groups, m.state),
+      str("Mamba-2 has ", m.heads, " heads of ", m.head_dim, " elements and ", m.groups, " groups of ",
+          m.state, " rows of state; each must be at least 1, and both products at ", "most ", kMaxWidth));
+  problems.need(divides(m.groups, m.heads), str("Mamba-2 has ", m.heads, " heads in ", m.groups,
+                                                " groups; the first must be a multiple of the second"));
+  problems.need(m.step_low >= 0 && m.step_low < m.step_high,
+                str("the steps of Mamba-2 are limited to ", m.step_low, " and ", m.step_high,
+                    "; the first must be 0 or more, and below the second"));
+}
+
 void check_latent(const DecoderConfig& c, DecoderProblems& problems) {
   const LatentConfig& l = c.latent;
   if (l.kv_rank == 0) return;
+  problems.need(
+      l.selects == 0 || c.seq <= l.selects,
+      str("model.seq is ", c.seq, "; the index of the model selects ", l.selects,
+          " keys of longer sequences, which is not supported: set model.seq=", l.selects, " or less"));
   const auto within = [](std::int64_t n) { return n >= 1 && n <= kMaxWidth; };
   problems.need(within(l.kv_rank) && l.q_rank <= kMaxWidth,
                 str("latent attention has ranks of ", l.q_rank, " and ", l.kv_rank, "; they may be at most ",
@@ -182,6 +210,17 @@ void check_delta(const DecoderConfig& c, DecoderProblems& problems) {
 }
 
 }  // namespace
+
+std::int64_t longest_sequence(const DecoderConfig& c) {
+  std::int64_t longest = c.positions;
+  for (const std::int64_t limit : {c.query_growth_from, c.latent.selects})
+    if (limit > 0 && (longest == 0 || limit < longest)) longest = limit;
+  return longest;
+}
+
+bool has_mlp(const DecoderConfig& c, std::size_t layer) {
+  return !c.one_part || c.mixers[layer] == Mixer::none;
+}
 
 float embedding_scale(const DecoderConfig& c) {
   return c.embedding_factor * (c.scaled_embedding ? std::sqrt(static_cast<float>(c.hidden)) : 1.0f);
@@ -224,6 +263,33 @@ DeltaConfig with_derived_sizes(DeltaConfig d, const DecoderConfig& c) {
   return d;
 }
 
+MambaConfig with_derived_sizes(MambaConfig m, const DecoderConfig& c) {
+  const std::int64_t inner = 2 * c.hidden;
+  for (std::int64_t n = c.head_dim; n > 0 && m.head_dim == 0; --n)
+    if (inner % n == 0) m.head_dim = n;
+  if (m.heads == 0 && m.head_dim > 0) m.heads = std::max<std::int64_t>(inner / m.head_dim, 1);
+  if (m.groups == 0) m.groups = 1;
+  if (m.state == 0) m.state = 2 * m.head_dim;
+  return m;
+}
+std::vector<Mixer> usual_mixers(const DecoderConfig& c) {
+  const Mixer attention = c.latent.kv_rank > 0 ? Mixer::latent : Mixer::attention,
+              other = c.mamba.taps > 0  ? Mixer::mamba
+                      : c.conv_taps > 0 ? Mixer::short_conv
+                                        : Mixer::delta;
+  std::vector<Mixer> mixers;
+  for (std::int64_t layer = 0, nth = 1; layer < c.layers; ++layer) {
+    const bool has_mlp_alone = c.one_part && layer % 2 == 1;
+    const bool attends = c.attention_every > 0 && nth % c.attention_every == 0;
+    mixers.push_back(has_mlp_alone              ? Mixer::none
+                     : c.mamba.beside_attention ? Mixer::both
+                     : attends                  ? attention
+                                                : other);
+    nth += has_mlp_alone ? 0 : 1;
+  }
+  return mixers;
+}
+
 }  // namespace
 
 DecoderConfig with_derived_sizes(DecoderConfig c) {
@@ -234,16 +300,13 @@ DecoderConfig with_derived_sizes(DecoderConfig c) {
   if (c.rotary_dim == 0) c.rotary_dim = usual_rotary_dim(c);
   if (c.layers < 1 || c.layers > kMaxLayers) return c;  // validate() returns the error
   if (c.rope_layers.empty()) c.rope_layers = but_every(c.no_rope_every, c.layers);
+  if (c.mixers.empty()) c.mixers = usual_mixers(c);
   if (c.experts.n > 0 && c.experts.ffn == 0) c.experts.ffn = c.ffn;
-  if (c.experts.n > 0 && c.experts.layers.empty())
-    for (std::int64_t i = 0; i < c.layers; ++i) c.experts.layers.push_back(i >= c.experts.dense_layers);
-  if (c.mixers.empty()) {
-    const std::vector<bool> others = but_every(c.attention_every, c.layers);
-    const Mixer of_others = c.conv_taps > 0 ? Mixer::short_conv : Mixer::delta,
-                attention = c.latent.kv_rank > 0 ? Mixer::latent : Mixer::attention;
-    for (const bool other : others) c.mixers.push_back(other ? of_others : attention);
-  }
+  if (c.experts.n > 0 && c.experts.layers.empty() && std::ssize(c.mixers) == c.layers)
+    for (std::int64_t i = 0; i < c.layers; ++i)
+      c.experts.layers.push_back(i >= c.experts.dense_layers && has_mlp(c, static_cast<std::size_t>(i)));
   if (c.delta.taps > 0) c.delta = with_derived_sizes(c.delta, c);
+  if (c.mamba.taps > 0) c.mamba = with_derived_sizes(c.mamba, c);
   if (c.sliding.empty())
     c.sliding = c.window > 0 ? but_every(c.full_every, c.layers)
                              : std::vector<bool>(static_cast<std::size_t>(c.layers), false);
@@ -263,6 +326,7 @@ Status validate(const DecoderConfig& config) {
   check_experts(c, problems);
   check_delta(c, problems);
   check_short_conv(c, problems);
+  check_mamba(c, problems);
   check_latent(c, problems);
   return problems.text.empty() ? Status::ok() : Status::error(Code::invalid, problems.text);
 }

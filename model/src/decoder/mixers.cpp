@@ -1,6 +1,7 @@
 #include <strata/kernels/mixers/divided_columns.h>
 #include <strata/kernels/mixers/latent_heads.h>
 #include <strata/kernels/recurrent/delta_rule.h>
+#include <strata/kernels/recurrent/state_scan.h>
 
 #include "decoder/recorder.h"
 
@@ -21,6 +22,10 @@ Value Recorder::attention(const std::string& name, std::size_t layer, Value x) {
   const std::int64_t width = inner + 2 * c_.kv_heads * c_.head_dim;
   Value qkv =
       linear(name + ".qkv", x, c_.output_gate ? width + inner : width, c_.hidden, c_.qkv_bias, kInitStd);
+  if (const float key = c_.hybrid_factors.key; key != 1) {
+    const std::int64_t keys = c_.kv_heads * c_.head_dim;
+    qkv = scaled_parts(qkv, std::array<ScaledPart, 3>{{{inner, 1}, {keys, key}, {keys, 1}}});
+  }
   Value gate;  // the columns of each head are behind those of its queries
   if (c_.output_gate) {
     const ColumnParts parts = b_.divide_columns(qkv, {c_.heads, c_.head_dim, c_.head_dim, width - inner});
@@ -110,6 +115,58 @@ Value Recorder::short_conv(const std::string& name, Value x) {
   return linear(name + ".conv_out", b_.multiply(behind.first, mixed), h, h, c_.conv_bias, residual_std_);
 }
 
+Value Recorder::scaled_parts(Value x, std::span<const ScaledPart> parts) {
+  if (parts.size() == 1) return scaled(x, parts[0].factor);
+  std::int64_t rest = 0;
+  for (const ScaledPart& part : parts.subspan(1)) rest += part.columns;
+  const kernels::DividedColumns columns = {.groups = 1, .first = parts[0].columns, .second = rest};
+  const ColumnParts divided = b_.divide_columns(x, columns);
+  const Value first = scaled(divided.first, parts[0].factor);
+  return b_.unite_columns({first, scaled_parts(divided.second, parts.subspan(1))}, columns);
+}
+
+Value Recorder::mamba(const std::string& name, Value x) {
+  const MambaConfig& m = c_.mamba;
+  const auto& f = c_.hybrid_factors.mamba;
+  Value in = linear(name + ".mamba_in", x, m.in_width(), c_.hidden, m.in_bias, kInitStd);
+  if (std::any_of(f.begin(), f.end(), [](float factor) { return factor != 1; }))
+    in = scaled_parts(in, std::array<ScaledPart, 5>{{{m.inner(), f[0]},
+                                                     {m.inner(), f[1]},
+                                                     {m.group_states(), f[2]},
+                                                     {m.group_states(), f[3]},
+                                                     {m.heads, f[4]}}});
+  const ColumnParts z =
+      b_.divide_columns(in, {.groups = 1, .first = m.inner(), .second = m.channels() + m.heads});
+  const ColumnParts parts =
+      b_.divide_columns(z.second, {.groups = 1, .first = m.channels(), .second = m.heads});
+  const Value xbc = convolution(name + ".mamba_conv", parts.first, m.channels(), m.taps, m.conv_bias, true);
+  const auto of_heads = [&](const char* what, float mean, float std) {
+    return b_.param(name + what, {m.heads}, {.init = {mean, std}, .decay = false, .is_f32 = true});
+  };
+  // As those of the authors' new models are: steps from 0.001 to 0.1, and rates of decay from 1 on.
+  const Value decay = of_heads(".mamba_decay", 2, 0.8f), step = of_heads(".mamba_step", -4.6f, 1.2f);
+  const ScanGates gates = b_.scan_gates(parts.second, decay, step, {.low = m.step_low, .high = m.step_high});
+  const Value mixed = scanned(name, xbc, gates, of_heads(".mamba_skip", 1, 0));
+  const Value y = gated(name, mixed, z.first);
+  return linear(name + ".mamba_out", y, c_.hidden, m.inner(), m.out_bias, residual_std_);
+}
+
+Value Recorder::gated(const std::string& name, Value mixed, Value gate) {
+  const MambaConfig& m = c_.mamba;
+  if (m.norm == MambaConfig::Norm::none) return b_.sigmoid_gate(b_.multiply(mixed, gate), gate);
+  const Value norm = b_.param(name + ".mamba_norm.weight", {m.inner()}, {.init = {1, 0}, .decay = false});
+  return b_.gated_rmsnorm(mixed, gate, norm, c_.norm_eps, static_cast<int>(m.inner() / m.groups),
+                          m.norm == MambaConfig::Norm::gate_first);
+}
+
+Value Recorder::scanned(const std::string& name, Value xbc, const ScanGates& gates, Value skip) {
+  const kernels::ScanHeads heads = scan_heads(c_.mamba, cache_ ? 0 : c_.seq);
+  if (!cache_) return b_.state_scan(xbc, gates, skip, heads, doc_start_);
+  const Shape shape = {cache_->sequences, heads.blocks(), kernels::scan_state_elems(heads)};
+  return b_.cached_state_scan(xbc, gates, skip, positions_, slots_,
+                              b_.state(name + ".mamba_state", shape, DType::f32), heads);
+}
+
 // A window of at least `seq` tokens is no window.
 ScoreOptions Recorder::scores(std::size_t layer) const {
   const bool slides = c_.sliding[layer] && c_.window < c_.seq;
@@ -129,6 +186,7 @@ Value Recorder::attend(const std::string& name, Value qkv, const ScoreOptions& s
 }
 
 Value Recorder::mixer(const std::string& name, std::size_t layer, Value x) {
+  const HybridFactors& f = c_.hybrid_factors;
   switch (c_.mixers[layer]) {
     case Mixer::attention:
       return attention(name, layer, x);
@@ -138,6 +196,13 @@ Value Recorder::mixer(const std::string& name, std::size_t layer, Value x) {
       return delta_net(name, x);
     case Mixer::short_conv:
       return short_conv(name, x);
+    case Mixer::mamba:
+      return mamba(name, x);
+    case Mixer::both:
+      return b_.add(scaled(mamba(name, scaled(x, f.mamba_in)), f.mamba_out),
+                    scaled(attention(name, layer, scaled(x, f.attn_in)), f.attn_out));
+    case Mixer::none:
+      break;
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <strata/kernels/recurrent/delta_rule.h>
+#include <strata/kernels/recurrent/state_scan.h>
 #include <strata/runtime/str.h>
 
 #include "decoder/recorder.h"
@@ -68,7 +69,20 @@ std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape, 
   const DecoderConfig c = with_derived_sizes(config);
   const DeltaConfig& d = c.delta;
   std::int64_t elems = 0, f32_elems = 0;  // a sequence has so many
+  const auto add_mamba = [&] {
+    const kernels::ScanHeads heads = detail::scan_heads(c.mamba, 0);
+    elems += (c.mamba.taps - 1) * c.mamba.channels();
+    f32_elems += heads.blocks() * kernels::scan_state_elems(heads);
+  };
   for (const Mixer mixer : c.mixers) switch (mixer) {
+      case Mixer::none:
+        break;
+      case Mixer::mamba:
+        add_mamba();
+        break;
+      case Mixer::both:
+        add_mamba();
+        [[fallthrough]];
       case Mixer::attention:
       case Mixer::latent:
         elems += 2 * c.kv_heads * shape.context * c.head_dim;

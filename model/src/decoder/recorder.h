@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include <strata/graph/expert_attrs.h>
 #include <strata/kernels/values/delta_heads.h>
 #include <strata/kernels/values/expert_rules.h>
+#include <strata/kernels/values/scan_heads.h>
 #include <strata/model/decoder.h>
 #include <strata/runtime/float16.h>
 #include <strata/runtime/str.h>
@@ -30,6 +32,20 @@ inline kernels::DeltaHeads delta_heads(const DeltaConfig& d, std::int64_t seq) {
           static_cast<std::int32_t>(d.key_dim), static_cast<std::int32_t>(d.value_dim),
           static_cast<std::int32_t>(seq)};
 }
+
+inline kernels::ScanHeads scan_heads(const MambaConfig& m, std::int64_t seq) {
+  return {.groups = static_cast<std::int32_t>(m.groups),
+          .heads = static_cast<std::int32_t>(m.heads),
+          .state_dim = static_cast<std::int32_t>(m.state),
+          .head_dim = static_cast<std::int32_t>(m.head_dim),
+          .seq = static_cast<std::int32_t>(seq)};
+}
+
+/// Columns next to each other that a factor multiplies.
+struct ScaledPart {
+  std::int64_t columns;
+  float factor;
+};
 
 class Recorder {
  public:
@@ -98,7 +114,7 @@ class Recorder {
   }
   /// What the head multiplies, and its matrix.
   std::pair<Value, Value> head_of(Value x) {
-    return {scaled(x, 1 / c_.logit_divisor),
+    return {scaled(scaled(x, c_.hybrid_factors.head), 1 / c_.logit_divisor),
             c_.tied_head ? tokens_weight_ : weight("head.weight", {c_.vocab, c_.hidden}, kInitStd)};
   }
 
@@ -132,6 +148,11 @@ class Recorder {
            : compute_ == DType::f16 ? to_f32(from_f32<f16>(scale))
                                     : scale;
   }
+  Value squared_relu(Value x) {
+    const Value on = b_.relu(x);
+    return b_.multiply(on, on);
+  }
+  Value scaled_parts(Value x, std::span<const ScaledPart> parts);
   Value scaled(Value x, float factor) { return factor == 1 ? x : b_.scale(x, factor); }
   Value logits(Value x) {
     const auto [input, matrix] = head_of(x);
@@ -174,6 +195,9 @@ class Recorder {
   Value mixed_by_state(const std::string& name, Value qkv, const DeltaGates& gates,
                        const kernels::DeltaHeads& heads);
   Value short_conv(const std::string& name, Value x);
+  Value mamba(const std::string& name, Value x);
+  Value scanned(const std::string& name, Value xbc, const ScanGates& gates, Value skip);
+  Value gated(const std::string& name, Value mixed, Value gate);
 
   Value mlp(const std::string& name, std::size_t layer, Value x) {
     return c_.experts.n > 0 && c_.experts.layers[layer] ? mixture(name, x) : dense(name, x, c_.ffn);
@@ -182,17 +206,22 @@ class Recorder {
     using Mlp = DecoderConfig::Mlp;
     const Value inner =
         linear(name + ".mlp_in", x, is_gated(c_.mlp) ? 2 * ffn : ffn, c_.hidden, c_.mlp_bias, kInitStd);
-    const Value active = c_.mlp == Mlp::swiglu  ? b_.swiglu(inner)
-                         : c_.mlp == Mlp::geglu ? b_.geglu(inner)
-                         : c_.mlp == Mlp::relu  ? b_.relu(inner)
-                                                : b_.gelu(inner);
-    return linear(name + ".mlp_out", active, c_.hidden, ffn, c_.mlp_bias, residual_std_);
+    const HybridFactors& f = c_.hybrid_factors;
+    const Value gated =
+        f.gate == 1 ? inner : scaled_parts(inner, std::array<ScaledPart, 2>{{{ffn, f.gate}, {ffn, 1}}});
+    const Value active = c_.mlp == Mlp::swiglu  ? b_.swiglu(gated)
+                         : c_.mlp == Mlp::geglu ? b_.geglu(gated)
+                         : c_.mlp == Mlp::relu  ? b_.relu(gated)
+                         : c_.mlp == Mlp::relu2 ? squared_relu(gated)
+                                                : b_.gelu(gated);
+    return scaled(linear(name + ".mlp_out", active, c_.hidden, ffn, c_.mlp_bias, residual_std_), f.down);
   }
   kernels::ExpertGate gate() const {
     const ExpertsConfig& e = c_.experts;
     if (e.gate_limit > 0) return {kernels::ExpertGate::Kind::clamped, e.gate_limit, e.gate_alpha};
-    return {.kind = c_.mlp == DecoderConfig::Mlp::geglu ? kernels::ExpertGate::Kind::gelu
-                                                        : kernels::ExpertGate::Kind::silu};
+    return {.kind = c_.mlp == DecoderConfig::Mlp::geglu   ? kernels::ExpertGate::Kind::gelu
+                    : c_.mlp == DecoderConfig::Mlp::relu2 ? kernels::ExpertGate::Kind::relu2
+                                                          : kernels::ExpertGate::Kind::silu};
   }
   Value mixture(const std::string& name, Value x) {
     const ExpertsConfig& e = c_.experts;
@@ -205,13 +234,20 @@ class Recorder {
     const Routed routed = b_.router_top_k(logits, k, e.rule, of_choice);
     const RoutedRows rows = b_.route_rows(routed, n);
     if (sums_routers_) router_sums_ = b_.router_sums(logits, rows, router_sums_);
-    const Value in = weight(name + ".experts_in.weight", {e.n, 2 * e.ffn, c_.hidden}, kInitStd);
-    const Value inner = b_.expert_linear(b_.gather_rows(x, rows, k), in, rows,
+    const std::int64_t width = e.latent > 0 ? e.latent : c_.hidden, inner_rows = is_gated(c_.mlp) ? 2 : 1;
+    const Value of_experts =
+        e.latent > 0 ? linear(name + ".latent_in", x, e.latent, c_.hidden, c_.mlp_bias, kInitStd) : x;
+    const Value in = weight(name + ".experts_in.weight", {e.n, inner_rows * e.ffn, width}, kInitStd);
+    const Value inner = b_.expert_linear(b_.gather_rows(of_experts, rows, k), in, rows,
                                          e.biases ? bias(name + ".experts_in", {e.n, 2 * e.ffn}) : Value{});
     const Value active = b_.expert_gate(inner, routed.weights, rows.source, gate());
-    const Value out = weight(name + ".experts_out.weight", {e.n, c_.hidden, e.ffn}, residual_std_);
+    const Value out = weight(name + ".experts_out.weight", {e.n, width, e.ffn}, residual_std_);
     const Value ys = b_.expert_linear(active, out, rows);
-    return b_.sum_rows(ys, rows, k, beside_experts(name, x, routed, rows));
+    const Value beside = beside_experts(name, x, routed, rows);
+    if (e.latent == 0) return b_.sum_rows(ys, rows, k, beside);
+    const Value sum = linear(name + ".latent_out", b_.sum_rows(ys, rows, k), c_.hidden, e.latent, c_.mlp_bias,
+                             residual_std_);
+    return beside.id == kNoValue ? sum : b_.add(sum, beside);
   }
   // What is added to the results of a token's experts. Their weights are applied before their second
   // matrices, whose biases therefore come by themselves.
@@ -233,10 +269,13 @@ class Recorder {
   Value block(std::size_t layer, Value x) {
     const std::string name = layer_name(layer);
     b_.region(name, true);
-    Value added = mixer(name, layer, c_.pre_norms ? norm(name + ".attn_norm", x) : x);
-    if (c_.post_norms) added = norm(name + ".attn_post_norm", added);
-    x = b_.add(x, scaled(added, c_.residual_factor));
-    added = mlp(name, layer, c_.pre_norms ? norm(name + ".mlp_norm", x) : x);
+    if (c_.mixers[layer] != Mixer::none) {
+      Value added = mixer(name, layer, c_.pre_norms ? norm(name + ".attn_norm", x) : x);
+      if (c_.post_norms) added = norm(name + ".attn_post_norm", added);
+      x = b_.add(x, scaled(added, c_.residual_factor));
+    }
+    if (!has_mlp(c_, layer)) return x;
+    Value added = mlp(name, layer, c_.pre_norms ? norm(name + ".mlp_norm", x) : x);
     if (c_.post_norms) added = norm(name + ".mlp_post_norm", added);
     return b_.add(x, scaled(added, c_.residual_factor));
   }

@@ -32,6 +32,12 @@ struct HfNames {
   /// writing and the decay of its state for each head.
   std::array<std::string_view, 2> delta_in = {}, delta_gates = {};
   std::string_view delta_conv = {}, delta_decay = {}, delta_step = {}, delta_norm = {}, delta_out = {};
+  /// The parts of Mamba-2: what is made of a token, the convolution, the rates of decay, the bias of steps,
+  /// the factor of what passes by the state, the norm of the result.
+  std::string_view mamba_in = {}, mamba_conv = {}, mamba_decay = {}, mamba_step = {}, mamba_skip = {},
+                   mamba_norm = {}, mamba_out = {};
+  /// What makes the rows of experts of the token's, and the token's of their sum.
+  std::string_view latent_in = {}, latent_out = {};
   bool transposed = false;                                  ///< matrices of the layers are [in, out]
   std::string_view conv_in = {}, conv = {}, conv_out = {};  ///< short convolutions
   /// Latent attention; queries that are made of the token's row are q_up by another name.
@@ -41,8 +47,8 @@ struct HfNames {
   bool qkv_by_head = false;    ///< each head has its rows of queries, keys and values next to each other
 };
 
-/// The keys that a config.json has: each kind has a reader in hf/config.cpp and a writer in
-/// hf/config_json.cpp.
+/// The keys that a config.json has: each kind has a reader in hf/config/read.cpp and a writer in
+/// hf/config/write.cpp.
 enum class HfKeys : std::uint8_t { gpt2, opt, bloom, llama };
 
 /// Which layers have a sliding window.
@@ -64,11 +70,14 @@ enum class HfExperts : std::uint8_t {
   mixtral,  ///< num_local_experts, intermediate_size; chosen scores are always renormalized
   gpt_oss,  ///< the same, and swiglu_limit and swiglu_alpha
   qwen3_5,  ///< moe_intermediate_size, all layers; chosen scores are always renormalized; no dense MLP
+  lfm2,     ///< moe_intermediate_size, dense layers by num_dense_layers, use_expert_bias
+  granite,  ///< num_local_experts, 0 for dense layers; shared_intermediate_size; always renormalized
   // n_routed_experts in groups, n_shared_experts, dense layers by first_k_dense_replace:
   deepseek_v2,  ///< groups by topk_method
   deepseek_v3,
   glm_lite,  ///< dense layers by mlp_layer_types
   glm,
+  nemotron,  ///< mixtures by layers_block_type, moe_shared_expert_intermediate_size, moe_latent_size
 };
 
 /// The keys of layers that are not attention, and which those of layer_types are that have no name of their
@@ -78,6 +87,10 @@ enum class HfMixers : std::uint8_t {
   delta,   ///< linear_attention; linear_num_key_heads and others
   latent,  ///< all layers are latent attention; q_lora_rank and others
   lfm2,    ///< conv, else the layers of full_attn_idxs are attention; conv_L_cache
+  // Mamba-2 in layers of linear_attention, which older files call mamba:
+  granite,   ///< mamba_n_heads and others
+  falcon,    ///< the same, in all layers beside attention; multipliers
+  nemotron,  ///< layers_block_type or hybrid_override_pattern; mamba_num_heads and others
 };
 
 /// Whether a key has an effect, and whether it is always written.
@@ -104,6 +117,7 @@ struct HfFamily {
   bool is_gemma = false;               ///< has keys of soft caps, and hidden_activation
   bool has_factors = false;            ///< has keys of four factors, each of which is 1 without it
   const char* norm_eps_key = "rms_norm_eps";
+  const char* act_key = "hidden_act";
   HfMixers mixers = HfMixers::none;
   HfExperts experts = HfExperts::none;
   /// router_aux_loss_coef without the key, which has an effect if output_router_logits is true; 0: it has

@@ -129,6 +129,74 @@ inline constexpr HfNames kLfm2 = [] {
   names.conv_out = "conv.out_proj";
   return names;
 }();
+inline constexpr HfNames kLfm2Moe = [] {
+  HfNames names = kLfm2;
+  names.router = names.stacked_router = "feed_forward.gate";
+  names.choice_bias = "feed_forward.expert_bias";
+  names.experts = "feed_forward.experts.";
+  names.expert_in = {"w1", "w3"};
+  names.expert_out = "w2";
+  names.stacked_in = "feed_forward.experts.gate_up_proj";
+  names.stacked_out = "feed_forward.experts.down_proj";
+  return names;
+}();
+constexpr HfNames with_mamba(HfNames names, std::string_view in, std::string_view conv,
+                             std::string_view decay, std::string_view step, std::string_view skip,
+                             std::string_view norm, std::string_view out) {
+  names.mamba_in = in;
+  names.mamba_conv = conv;
+  names.mamba_decay = decay;
+  names.mamba_step = step;
+  names.mamba_skip = skip;
+  names.mamba_norm = norm;
+  names.mamba_out = out;
+  return names;
+}
+constexpr HfNames with_mamba(HfNames names) {
+  return with_mamba(names, "mamba.in_proj", "mamba.conv1d", "mamba.A_log", "mamba.dt_bias", "mamba.D",
+                    "mamba.norm", "mamba.out_proj");
+}
+inline constexpr HfNames kGraniteHybrid = [] {
+  HfNames names = with_mamba(kLlama);
+  names.mlp_in = names.shared_in = {"shared_mlp.input_linear"};
+  names.mlp_out = names.shared_out = "shared_mlp.output_linear";
+  names.stacked_router = names.router = "block_sparse_moe.router.layer";
+  names.stacked_in = "block_sparse_moe.input_linear.weight";
+  names.stacked_out = "block_sparse_moe.output_linear.weight";
+  return names;
+}();
+inline constexpr HfNames kFalconH1 = [] {
+  HfNames names = with_mamba(kLlama);
+  names.mlp_norm = "pre_ff_layernorm";
+  names.mlp_in = {"feed_forward.gate_proj", "feed_forward.up_proj"};
+  names.mlp_out = "feed_forward.down_proj";
+  names.final_norm = "model.final_layernorm";
+  return names;
+}();
+inline constexpr HfNames kNemotronH = [] {
+  HfNames names = with_mamba(kLlama, "mixer.in_proj", "mixer.conv1d", "mixer.A_log", "mixer.dt_bias",
+                             "mixer.D", "mixer.norm", "mixer.out_proj");
+  names.tokens = "backbone.embeddings";
+  names.layer = "backbone.layers.";
+  names.attn_norm = names.mlp_norm = "norm";
+  names.qkv = {"mixer.q_proj", "mixer.k_proj", "mixer.v_proj"};
+  names.attn_out = "mixer.o_proj";
+  names.mlp_in = {"mixer.up_proj"};
+  names.mlp_out = "mixer.down_proj";
+  names.final_norm = "backbone.norm_f";
+  names.router = names.stacked_router = "mixer.gate";
+  names.choice_bias = "mixer.gate.e_score_correction_bias";
+  names.experts = "mixer.experts.";
+  names.expert_in = {"up_proj"};
+  names.expert_out = "down_proj";
+  names.stacked_in = "mixer.experts.up_proj";
+  names.stacked_out = "mixer.experts.down_proj";
+  names.shared_in = {"mixer.shared_experts.up_proj"};
+  names.shared_out = "mixer.shared_experts.down_proj";
+  names.latent_in = "mixer.fc1_latent_proj";
+  names.latent_out = "mixer.fc2_latent_proj";
+  return names;
+}();
 inline constexpr HfNames kGptOss = [] {
   HfNames names = kLlama;
   names.sinks = "self_attn.sinks";

@@ -12,9 +12,9 @@
 #include "folder_files.h"
 #include "gguf/read/model_file.h"
 #include "hf/shard_files.h"
+#include "hf/config/text.h"
 #include "hf/text_model.h"
 #include "hf/stored/stored_forms.h"
-#include <strata/runtime/config/strict_json.h>
 #include <strata/text/model_files.h>
 
 namespace strata {
@@ -27,7 +27,9 @@ constexpr std::size_t kProblemsShown = 20;
 /// and DeepSeek-V3 have layers behind the last one for it, those of Qwen3-Next tensors of another name.
 bool is_of_extra_layer(const std::string& name, const DecoderConfig& config) {
   const detail::HfFamily& family = detail::family_of(config).hf;
-  if (family.mixers == detail::HfMixers::delta && name.starts_with("mtp.")) return true;
+  if ((family.mixers == detail::HfMixers::delta || family.mixers == detail::HfMixers::nemotron) &&
+      name.starts_with("mtp."))
+    return true;
   if (family.experts < detail::HfExperts::deepseek_v2 || !name.starts_with(family.names.layer)) return false;
   const std::string rest = name.substr(family.names.layer.size());
   const auto digits = static_cast<std::size_t>(
@@ -70,7 +72,7 @@ Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path
   if (!config.has_value()) return config.status().annotate(config_path);
   folder->config_ = *std::move(config);
   folder->config_text_ = text;
-  folder->whole_ = detail::whole_model_of(*detail::parse_strict_json(text));
+  folder->whole_ = detail::whole_model_of(*detail::parse_config_json(text));
   folder->tensors_ = hf_tensors(folder->config_);
   STRATA_TRY(folder->open_files(io));
   folder->settle_stacked_experts();
@@ -88,7 +90,7 @@ Result<DecoderConfig> HfFolder::config_of(Io& io, const std::string& path) {
   }
   STRATA_TRY_ASSIGN(const std::string text, detail::read_in_hf_folder(io, path, "config.json", kConfigLimit));
   STRATA_TRY_ASSIGN(folder.config_, decoder_from_hf_config(text));
-  folder.whole_ = detail::whole_model_of(*detail::parse_strict_json(text));
+  folder.whole_ = detail::whole_model_of(*detail::parse_config_json(text));
   folder.tensors_ = hf_tensors(folder.config_);
   // Files that cannot be read are the business of open().
   if ((folder.config_.tied_head || folder.config_.experts.n > 0) && folder.open_files(io).is_ok()) {
@@ -149,11 +151,15 @@ bool HfFolder::has_bare_names() const {
 }
 
 HfFolder::TensorLocation HfFolder::location_of(std::string_view name) const {
-  const std::string in_file = whole_ != nullptr ? whole_->in_files(name) : std::string(name);
-  for (const auto& file : files_)
-    if (const SafetensorsEntry* const entry = file->find(in_file))
+  const std::string usual = whole_ != nullptr ? whole_->in_files(name) : std::string(name);
+  const std::string saved = whole_ != nullptr ? whole_->in_saved_files(name) : usual;
+  for (const auto& file : files_) {
+    const SafetensorsEntry* entry = file->find(usual);
+    if (entry == nullptr) entry = file->find(saved);
+    if (entry != nullptr)
       return {file.get(), entry, dtype_from_safetensors(entry->dtype).value_or(DType::f32), nullptr,
               entry->name};
+  }
   return {};
 }
 
@@ -242,10 +248,8 @@ detail::StoredWeight quantized_weight(HfTensor& tensor) {
 // Opens the matrices that are quantized, and returns the names of all tensors that belong to them.
 std::set<std::string, std::less<>> HfFolder::open_quantized(const std::function<void(std::string)>& problem) {
   const auto find = [&](const std::string& name) {
-    for (const auto& file : files_)
-      if (const SafetensorsEntry* const entry = file->find(whole_ != nullptr ? whole_->in_files(name) : name))
-        return detail::StoredTensor{file.get(), entry};
-    return detail::StoredTensor{};
+    const TensorLocation found = location_of(name);
+    return detail::StoredTensor{found.file, found.entry};
   };
   const bool only_experts = config_.experts.only_quantized;
   std::set<std::string, std::less<>> names;

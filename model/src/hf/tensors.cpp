@@ -84,6 +84,7 @@ class TensorListBuilder {
     const ExpertsConfig& e = c_.experts;
     const std::size_t first = out_.size();
     const bool is_stacked = e.stacked_files || names_.stacked_transposed;
+    const std::int64_t width = e.latent > 0 ? e.latent : c_.hidden, parts = is_gated(c_.mlp) ? 2 : 1;
     matrix(param + "router", str(name, is_stacked ? names_.stacked_router : names_.router), e.n, c_.hidden,
            Layout::rows);
     if (names_.stacked_transposed) {
@@ -92,8 +93,8 @@ class TensorListBuilder {
       stack(param + "experts_out.weight", str(name, names_.stacked_out), {e.n, e.ffn, c_.hidden},
             Layout::stack_transposed);
     } else if (e.stacked_files) {
-      stack(param + "experts_in.weight", str(name, names_.stacked_in), {e.n, 2 * e.ffn, c_.hidden});
-      stack(param + "experts_out.weight", str(name, names_.stacked_out), {e.n, c_.hidden, e.ffn});
+      stack(param + "experts_in.weight", str(name, names_.stacked_in), {e.n, parts * e.ffn, width});
+      stack(param + "experts_out.weight", str(name, names_.stacked_out), {e.n, width, e.ffn});
     }
     if (e.choice_bias) {
       vector(param + "router.choice_bias", str(name, names_.choice_bias), e.n);
@@ -107,14 +108,18 @@ class TensorListBuilder {
     }
     for (std::int64_t i = 0; i < e.n && !is_stacked; ++i) {
       const std::string expert = str(name, names_.experts, i, ".");
-      for (const std::size_t half : {0u, 1u})
-        of_expert(param + "experts_in", str(expert, names_.expert_in[half]), e.ffn, c_.hidden,
-                  (2 * i + static_cast<std::int64_t>(half)) * e.ffn);
-      of_expert(param + "experts_out", str(expert, names_.expert_out), c_.hidden, e.ffn, i * c_.hidden);
+      for (std::int64_t part = 0; part < parts; ++part)
+        of_expert(param + "experts_in", str(expert, names_.expert_in[static_cast<std::size_t>(part)]), e.ffn,
+                  width, (parts * i + part) * e.ffn);
+      of_expert(param + "experts_out", str(expert, names_.expert_out), width, e.ffn, i * width);
     }
     if (e.shared_gate)
       matrix(param + "shared_gate", str(name, names_.shared_gate), 1, c_.hidden, Layout::rows);
     for (std::size_t i = first; i < out_.size(); ++i) out_[i].is_linear = false;
+    if (e.latent > 0) {
+      linear(param + "latent_in", str(name, names_.latent_in), e.latent, c_.hidden, c_.mlp_bias, linear_);
+      linear(param + "latent_out", str(name, names_.latent_out), c_.hidden, e.latent, c_.mlp_bias, linear_);
+    }
     if (e.shared_ffn > 0) mlp(param, name, names_.shared_in, names_.shared_out, e.shared_ffn);
   }
 
@@ -163,6 +168,18 @@ class TensorListBuilder {
                     Layout::rows});
     out_.back().is_linear = false;
   }
+  void mamba(const std::string& param, const std::string& name) {
+    const MambaConfig& m = c_.mamba;
+    linear(param + "mamba_in", str(name, names_.mamba_in), m.in_width(), c_.hidden, m.in_bias, linear_);
+    convolution(param + "mamba_conv", str(name, names_.mamba_conv), m.channels(), m.taps);
+    if (m.conv_bias) vector(param + "mamba_conv.bias", str(name, names_.mamba_conv, ".bias"), m.channels());
+    vector(param + "mamba_decay", str(name, names_.mamba_decay), m.heads);
+    vector(param + "mamba_step", str(name, names_.mamba_step), m.heads);
+    vector(param + "mamba_skip", str(name, names_.mamba_skip), m.heads);
+    if (m.norm != MambaConfig::Norm::none)
+      vector(param + "mamba_norm.weight", str(name, names_.mamba_norm, ".weight"), m.inner());
+    linear(param + "mamba_out", str(name, names_.mamba_out), c_.hidden, m.inner(), m.out_bias, linear_);
+  }
   void short_conv(const std::string& param, const std::string& name) {
     linear(param + "conv_in", str(name, names_.conv_in), 3 * c_.hidden, c_.hidden, c_.conv_bias, linear_);
     convolution(param + "conv", str(name, names_.conv), c_.hidden, c_.conv_taps);
@@ -193,7 +210,8 @@ class TensorListBuilder {
   }
 
   void block(std::size_t layer, const std::string& param, const std::string& name) {
-    if (c_.pre_norms) norm(param + "attn_norm", str(name, names_.attn_norm), c_.hidden);
+    const bool mixes = c_.mixers[layer] != Mixer::none;
+    if (c_.pre_norms && mixes) norm(param + "attn_norm", str(name, names_.attn_norm), c_.hidden);
     switch (c_.mixers[layer]) {
       case Mixer::attention:
         attention(param, name);
@@ -207,8 +225,18 @@ class TensorListBuilder {
       case Mixer::short_conv:
         short_conv(param, name);
         break;
+      case Mixer::mamba:
+        mamba(param, name);
+        break;
+      case Mixer::both:
+        mamba(param, name);
+        attention(param, name);
+        break;
+      case Mixer::none:
+        break;
     }
-    if (c_.post_norms) norm(param + "attn_post_norm", str(name, names_.attn_post_norm), c_.hidden);
+    if (c_.post_norms && mixes) norm(param + "attn_post_norm", str(name, names_.attn_post_norm), c_.hidden);
+    if (!has_mlp(c_, layer)) return;
     if (c_.pre_norms) norm(param + "mlp_norm", str(name, names_.mlp_norm), c_.hidden);
     if (c_.experts.n > 0 && c_.experts.layers[layer])
       mixture(param, name);

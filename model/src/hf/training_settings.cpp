@@ -5,10 +5,9 @@
 
 #include <strata/runtime/str.h>
 
-#include <strata/runtime/config/strict_json.h>
-
-#include "config_keys.h"
+#include "hf/config/keys.h"
 #include "family/family.h"
+#include "hf/config/text.h"
 
 namespace strata {
 namespace {
@@ -24,7 +23,7 @@ bool is_dropout(std::string_view key) {
 }  // namespace
 
 Result<std::string> ignored_training_settings(const std::string& config_json) {
-  STRATA_TRY_ASSIGN(const nlohmann::json root, detail::parse_strict_json(config_json));
+  STRATA_TRY_ASSIGN(const nlohmann::json root, detail::parse_config_json(config_json));
   if (!root.is_object()) return Status::error(Code::corrupt, "it is not an object");
   std::map<std::string, double> asked;
   const auto type = root.find("model_type");
@@ -42,7 +41,7 @@ Result<std::string> ignored_training_settings(const std::string& config_json) {
 }
 
 Result<double> router_aux_in_hf_config(const std::string& config_json) {
-  STRATA_TRY_ASSIGN(const nlohmann::json root, detail::parse_strict_json(config_json));
+  STRATA_TRY_ASSIGN(const nlohmann::json root, detail::parse_config_json(config_json));
   if (!root.is_object()) return Status::error(Code::corrupt, "it is not an object");
   detail::Keys keys(root);
   const detail::Family* const family = detail::find_family(keys.text({"model_type"}, ""));

@@ -67,7 +67,8 @@ TEST_P(CliMixersE2e, AFolderIsWrittenReadAdaptedAndContinued) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, CliMixersE2e,
-                         ::testing::Values("qwen3_5_text", "qwen3_next", "lfm2", "deepseek_v3"),
+                         ::testing::Values("qwen3_5_text", "qwen3_next", "lfm2", "deepseek_v3",
+                                           "granitemoehybrid", "falcon_h1", "nemotron_h"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

@@ -19,6 +19,7 @@ inline DecoderConfig small_decoder(std::string_view family) {
   config.vocab = 30;
   config.seq = 8;
   if (config.attention_every > 1) config.attention_every = 2;  // one layer of each kind
+  if (config.one_part) config.layers = 4;
   set_tiny_experts(config);
   return config;
 }

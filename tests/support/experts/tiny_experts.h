@@ -13,8 +13,10 @@ inline void set_tiny_experts(DecoderConfig& config) {
   config.experts.per_token = 2;
   if (limits.expert_ffn) config.experts.ffn = 24;
   if (config.experts.shared_gate) config.experts.shared_ffn = config.ffn;
-  if (config.experts.shared_plain) config.experts.shared_ffn = 2 * config.experts.ffn;
-  if (config.experts.rule.score == kernels::RouterRule::Score::sigmoid) {
+  if (config.experts.shared_plain)
+    config.experts.shared_ffn = limits.any_shared_ffn ? config.ffn : 2 * config.experts.ffn;
+  if (config.experts.dense_layers > 1) config.experts.dense_layers = 1;
+  if (config.experts.rule.score == kernels::RouterRule::Score::sigmoid && config.family != "lfm2_moe") {
     config.experts.rule.groups = 3;
     config.experts.rule.top_groups = 2;
   }

@@ -1,6 +1,7 @@
 #include "execute/sequences/kv_cache_tracker.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <strata/graph/op_attrs.h>
 #include <strata/graph/op_list.h>
@@ -22,17 +23,23 @@ KvCacheTracker::KvCacheTracker(const RunPlan& plan) {
   for (const LoweredInstr& instr : decode.code)
     if (instr.op == Op::lora_rows)
       n_adapters_ = std::max(n_adapters_, instr.attrs.as<LoraRowsAttrs>().adapter + 1);
-  has_states_ = std::any_of(decode.code.begin(), decode.code.end(), [](const LoweredInstr& instr) {
-    return instr.op == Op::cached_causal_conv || instr.op == Op::cached_delta_rule ||
-           instr.op == Op::cached_state_scan;
-  });
-  const auto attention = std::find_if(decode.code.begin(), decode.code.end(), [](const LoweredInstr& instr) {
-    return instr.op == Op::cached_attention;
-  });
-  if (attention == decode.code.end()) return;
-  const Shape& keys = attention->in[3].shape;  // [sequences, kv_heads, capacity, d]
-  capacity_ = static_cast<std::int32_t>(keys.dim(2));
-  lengths_.resize(static_cast<std::size_t>(keys.dim(0)));
+  const auto first_of = [&](Op op) {
+    return std::find_if(decode.code.begin(), decode.code.end(),
+                        [op](const LoweredInstr& instr) { return instr.op == op; });
+  };
+  // Whatever layers with a state compute, they begin with a convolution.
+  const auto convolution = first_of(Op::cached_causal_conv), attention = first_of(Op::cached_attention);
+  has_states_ = convolution != decode.code.end();
+  std::int64_t slots = 0;
+  if (has_states_) slots = convolution->in[5].shape.dim(0);
+  if (attention != decode.code.end()) {
+    const Shape& keys = attention->in[3].shape;  // [sequences, kv_heads, capacity, d]
+    slots = keys.dim(0);
+    capacity_ = static_cast<std::int32_t>(keys.dim(2));
+  } else {
+    capacity_ = std::numeric_limits<std::int32_t>::max();  // no state grows with the sequence
+  }
+  lengths_.resize(static_cast<std::size_t>(slots));
   next_ = lengths_;
   adapters_.resize(lengths_.size(), -1);
   next_adapters_ = adapters_;

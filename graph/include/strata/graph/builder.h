@@ -179,6 +179,7 @@ class Builder {
   Value sigmoid_gate(Value x, Value gate);  ///< x * sigmoid(gate)
   /// The columns of x [T, all] in two matrices; see kernels/mixers/divided_columns.h.
   ColumnParts divide_columns(Value x, const kernels::DividedColumns& columns);
+  Value unite_columns(const ColumnParts& parts, const kernels::DividedColumns& columns);  ///< the inverse
   /// Queries, keys and values of latent attention as attention() takes them, and its result without what
   /// values were padded with; see kernels/mixers/latent_heads.h.
   Value latent_qkv(Value q, Value kv, Value rotated_key, const kernels::LatentHeads& heads);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +31,7 @@ struct ExpertsConfig {
   bool biases = false;  ///< routers and both matrices of experts have biases (gpt-oss)
   /// The gate has limits (kernels::ExpertGate::Kind::clamped); 0: it has none.
   float gate_limit = 0, gate_alpha = 0;
+  std::int64_t latent = 0;  ///< experts compute rows of so many elements, made of the token's; 0: the token's
   std::vector<bool> layers = {};  ///< per layer: whether its MLP is a mixture; empty: see dense_layers
   std::int64_t dense_layers = 0;  ///< so many layers, the first ones, have no mixture
   bool stacked_files = false;     ///< its Hugging Face folder has the matrices of all experts in one tensor
@@ -42,6 +45,9 @@ enum class Mixer : std::uint8_t {
   delta,       ///< a gated delta net (Yang et al. 2025)
   short_conv,  ///< a convolution over few tokens between two gates (LFM2)
   latent,  ///< attention whose keys and values are expanded from few numbers of a token (DeepSeek-AI 2024)
+  mamba,   ///< Mamba-2 (Dao and Gu 2024)
+  both,    ///< the sum of attention and Mamba-2 of the same rows (Falcon-H1)
+  none,    ///< it has an MLP alone
 };
 
 /// The gated delta nets of a decoder. Each head of values has a state [key_dim, value_dim]; value_heads /
@@ -61,6 +67,44 @@ struct DeltaConfig {
   bool operator==(const DeltaConfig&) const = default;
 };
 
+/// The Mamba-2 layers of a decoder. Each head has a state [state, head_dim]; heads / groups of them next to
+/// each other share what writes and reads it.
+struct MambaConfig {
+  enum class Norm : std::uint8_t {
+    none,        ///< the result is multiplied by SiLU of the gate alone
+    gate_first,  ///< RMSNorm of that product, of each group's elements by themselves
+    norm_first,  ///< the product of that norm of the result and SiLU of the gate
+  };
+  std::int64_t heads = 0;     ///< 0: heads of 2 hidden elements together
+  std::int64_t head_dim = 0;  ///< 0: the head_dim of attention, or less if it divides 2 hidden
+  std::int64_t groups = 0;    ///< 0: 1
+  std::int64_t state = 0;     ///< rows of the state of a head; 0: 2 head_dim
+  std::int64_t taps = 0;      ///< the convolution has so many; 0: there are no such layers
+  bool conv_bias = true, in_bias = false, out_bias = false;
+  float step_low = 0, step_high = std::numeric_limits<float>::infinity();  ///< the limits of steps
+  Norm norm = Norm::gate_first;
+  bool beside_attention = false;  ///< every layer has both (Falcon-H1)
+
+  std::int64_t inner() const noexcept { return heads * head_dim; }
+  std::int64_t group_states() const noexcept { return groups * state; }
+  /// What the convolution computes: the values, and what writes and reads the state.
+  std::int64_t channels() const noexcept { return inner() + 2 * group_states(); }
+  /// What a layer makes of a token: the gate, those channels, and the steps.
+  std::int64_t in_width() const noexcept { return inner() + channels() + heads; }
+  bool operator==(const MambaConfig&) const = default;
+};
+
+/// Falcon-H1's constant factors of what its matrices read or write.
+struct HybridFactors {
+  float head = 1;                    ///< of the logits
+  float key = 1;                     ///< of the keys
+  float gate = 1, down = 1;          ///< of the MLP's gate before its function, and of its result
+  float attn_in = 1, attn_out = 1;   ///< of what attention reads, and of its result
+  float mamba_in = 1, mamba_out = 1;
+  std::array<float, 5> mamba = {1, 1, 1, 1, 1};  ///< of the gate, the values, B, C and the steps
+  bool operator==(const HybridFactors&) const = default;
+};
+
 /// The latent attention of a decoder. Its heads have plain + rotated elements, the last of which turn with
 /// the position; their norms have an eps of 1e-6, whatever the others have.
 struct LatentConfig {
@@ -70,6 +114,9 @@ struct LatentConfig {
   std::int64_t plain = 0, rotated = 0;
   std::int64_t value = 0;  ///< elements of a head of values
   float mscale_all = 0;    ///< YaRN's factor of scores, by a multiple of its logarithm; 0: none
+  /// The model has an index that selects so many keys for a query (DeepSeek-V3.2, GLM-5). It is not computed:
+  /// no sequence may be longer. 0: there is none.
+  std::int64_t selects = 0;
   bool operator==(const LatentConfig&) const = default;
 };
 
@@ -78,7 +125,7 @@ struct LatentConfig {
 struct DecoderConfig {
   enum class Norm : std::uint8_t { layer, rms };
   enum class Position : std::uint8_t { learned, rope, alibi };
-  enum class Mlp : std::uint8_t { gelu, relu, swiglu, geglu };
+  enum class Mlp : std::uint8_t { gelu, relu, relu2, swiglu, geglu };
   enum class QkNorm : std::uint8_t {
     none,
     heads,  ///< RMSNorm of each query and key head (Qwen3, Gemma 3)
@@ -137,9 +184,14 @@ struct DecoderConfig {
   float query_scalar = 0;  ///< scores are divided by its square root; 0: by sqrt(head_dim)
 
   std::vector<Mixer> mixers = {};    ///< per layer; empty: see attention_every
-  std::int64_t attention_every = 1;  ///< every n-th layer has attention, the others are gated delta nets
+  /// Every n-th layer has attention, the others what else the family has; of a family whose layers have one
+  /// part, every second layer has an MLP, and this counts the others.
+  std::int64_t attention_every = 1;
   DeltaConfig delta = {};
+  MambaConfig mamba = {};
   LatentConfig latent = {};
+  HybridFactors hybrid_factors = {};
+  bool one_part = false;  ///< a layer has either a mixer or an MLP, with one norm (Nemotron-H)
   std::int64_t conv_taps = 0;  ///< short convolutions have so many; 0: no layer is one
   bool conv_bias = false;      ///< these and both of their projections have biases
   bool output_gate = false;  ///< queries come with a gate, sigmoid of which multiplies what attention returns
@@ -169,13 +221,20 @@ struct FamilyLimits {
   std::int64_t ffn_factor = 0;  ///< `ffn` is that many times `hidden`; 0: it is any
   bool experts = false;         ///< its MLPs are mixtures of experts ...
   bool expert_ffn = true;       ///< ... whose inner width may differ from `ffn`
+  bool may_be_dense = false;    ///< ... or all of them are dense
+  bool any_shared_ffn = false;  ///< the MLP beside the experts need not be a multiple of theirs
   bool scores = true;           ///< it may be a reward model
   bool delta = false;           ///< some of its layers may be gated delta nets ...
   bool short_conv = false;      ///< ... or short convolutions
   bool latent = false;          ///< its attention is latent
+  bool mamba = false;           ///< some of its layers may be Mamba-2
 };
 /// Empty for an unknown family.
 FamilyLimits family_limits(std::string_view family);
+/// Tokens of the longest sequence that is computed; 0: any number.
+std::int64_t longest_sequence(const DecoderConfig& config);
+/// Whether a layer has an MLP. `config` has its derived sizes.
+bool has_mlp(const DecoderConfig& config, std::size_t layer);
 /// The factor of embeddings.
 float embedding_scale(const DecoderConfig& config);
 /// The factor of attention scores; 0: 1 / sqrt(head_dim). `config` has its derived sizes.

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include <strata/model/hf/model_files.h>
-#include <strata/runtime/config/strict_json.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
@@ -13,6 +12,7 @@
 
 #include "hf/folder_files.h"
 #include "hf/shard_files.h"
+#include "hf/config/text.h"
 #include "hf/text_model.h"
 #include "hf/whole/copy_parts.h"
 
@@ -29,7 +29,7 @@ Result<const WholeModel*> kind_of(Io& io, const std::string& folder) {
   if (is_gguf_file(io, folder)) return nullptr;
   STRATA_TRY_ASSIGN(const std::string text,
                     detail::read_in_hf_folder(io, folder, "config.json", kWholeConfigLimit));
-  STRATA_TRY_ASSIGN(const nlohmann::json root, detail::parse_strict_json(text));
+  STRATA_TRY_ASSIGN(const nlohmann::json root, detail::parse_config_json(text));
   return detail::whole_model_of(root);
 }
 

@@ -1,10 +1,10 @@
 #include "hf/whole/whole_config.h"
 
 #include <strata/model/hf/config.h>
-#include <strata/runtime/config/strict_json.h>
 #include <strata/runtime/str.h>
 
-#include "hf/config_keys.h"
+#include "hf/config/keys.h"
+#include "hf/config/text.h"
 #include "hf/text_model.h"
 
 namespace strata::detail {
@@ -26,14 +26,15 @@ nlohmann::json changed_keys(const DecoderConfig& config, DType dtype, const std:
 }  // namespace
 
 Result<const WholeModel*> kind_of_whole(const std::string& config_json) {
-  STRATA_TRY_ASSIGN(const nlohmann::json root, parse_strict_json(config_json));
+  STRATA_TRY_ASSIGN(const nlohmann::json root, parse_config_json(config_json));
   if (const WholeModel* const whole = whole_model_of(root)) return whole;
   return Status::error(Code::invalid, "config.json is that of a text model, which has no other parts");
 }
 
 std::string whole_config_json(const DecoderConfig& config, DType dtype, const std::string& source) {
-  nlohmann::json root = nlohmann::json::parse(source);
-  nlohmann::json& text = root["text_config"];
+  nlohmann::json root = parse_config_json(source).value();  // it has been read before
+  const WholeModel* const whole = whole_model_of(root);
+  nlohmann::json& text = whole != nullptr && whole->is_indexed ? root : root["text_config"];
   text.update(changed_keys(config, dtype, source));
   const std::string name = dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
   const bool is_named = root.contains("dtype") || root.contains("torch_dtype");

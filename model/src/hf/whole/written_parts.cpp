@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include <strata/runtime/config/strict_json.h>
 #include <strata/runtime/io/safetensors.h>
 #include <strata/runtime/str.h>
 
-#include "hf/config_keys.h"
+#include "hf/config/keys.h"
+#include "hf/config/text.h"
 #include "hf/text_model.h"
 #include "hf/whole/whole_config.h"
 
@@ -19,7 +19,7 @@ bool is_of_codes(std::string_view dtype) {
 
 // The whole model's config.json says how all its parts are quantized, and an export's says that none is.
 Status check_not_quantized(const OtherParts& parts, const std::string& source_config) {
-  STRATA_TRY_ASSIGN(const nlohmann::json root, parse_strict_json(source_config));
+  STRATA_TRY_ASSIGN(const nlohmann::json root, parse_config_json(source_config));
   if (!text_config_of(root).contains("quantization_config")) return {};
   const auto bad = std::find_if(parts.tensors.begin(), parts.tensors.end(),
                                 [](const OtherTensor& tensor) { return is_of_codes(tensor.dtype); });

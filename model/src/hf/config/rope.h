@@ -4,7 +4,7 @@
 
 #include <strata/model/decoder_config.h>
 
-#include "config_keys.h"
+#include "hf/config/keys.h"
 
 /// RoPE in a config.json: a base and a scaling; in some families a second pair for sliding layers.
 namespace strata::detail {

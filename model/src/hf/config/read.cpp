@@ -5,12 +5,14 @@
 
 #include <strata/runtime/str.h>
 
-#include "config_mixers.h"
-#include "config_quantization.h"
-#include "config_rope.h"
+#include "hf/config/experts.h"
+#include "hf/config/mamba.h"
+#include "hf/config/mixers.h"
+#include "hf/config/quantization.h"
+#include "hf/config/rope.h"
+#include "hf/config/text.h"
 #include "family/family.h"
 #include "hf/text_model.h"
-#include <strata/runtime/config/strict_json.h>
 
 namespace strata {
 namespace {
@@ -25,6 +27,13 @@ using nlohmann::json;
 constexpr std::string_view kTanhGelu[] = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"};
 constexpr std::string_view kRelu[] = {"relu"};
 constexpr std::string_view kSilu[] = {"silu", "swish"};
+constexpr std::string_view kRelu2[] = {"relu2"};
+
+/// What the key of the MLP's function may be, and what it is without the key.
+struct Activation {
+  std::span<const std::string_view> known;
+  const char* written;
+};
 
 void read_gpt2(Keys& k, DecoderConfig& c) {
   c.layers = k.integer({"n_layer", "num_hidden_layers"});
@@ -170,7 +179,11 @@ void read_gemma(Keys& k, DecoderConfig& c) {
   k.must_be("use_bidirectional_attention", false, false);
 }
 
-bool is_gelu(const DecoderConfig& c) { return c.mlp == DecoderConfig::Mlp::geglu; }
+Activation activation_of(const DecoderConfig& c) {
+  if (c.mlp == DecoderConfig::Mlp::geglu) return {kTanhGelu, "gelu_pytorch_tanh"};
+  if (c.mlp == DecoderConfig::Mlp::relu2) return {kRelu2, "relu2"};
+  return {kSilu, "silu"};
+}
 
 void read_factors(Keys& k, DecoderConfig& c) {
   c.embedding_factor = k.positive({"embedding_multiplier"}, 1.0);
@@ -181,100 +194,6 @@ void read_factors(Keys& k, DecoderConfig& c) {
 
 constexpr std::int64_t kMaxConfigLayers = 10000;
 
-/// Qwen's dense layers: those of mlp_only_layers, and all but every decoder_sparse_step-th.
-void read_dense_layers(Keys& k, DecoderConfig& c) {
-  const std::int64_t every = k.integer({"decoder_sparse_step"}, 1);
-  if (every < 1) return k.unsupported("decoder_sparse_step is 0");
-  for (std::int64_t i = 0; i < c.layers; ++i) c.experts.layers.push_back((i + 1) % every == 0);
-  const json* const dense = k.find({"mlp_only_layers"});
-  if (dense == nullptr) return;
-  if (!dense->is_array()) return k.unsupported("mlp_only_layers is not a list");
-  for (const json& layer : *dense) {
-    if (!layer.is_number_integer())
-      return k.unsupported(str("mlp_only_layers has ", layer.dump().substr(0, 80)));
-    if (const auto i = layer.get<std::int64_t>(); i >= 0 && i < c.layers)
-      c.experts.layers[static_cast<std::size_t>(i)] = false;
-  }
-}
-
-/// GLM-4.7-Flash's dense layers, which have to come first.
-void read_mlp_types(Keys& k, DecoderConfig& c) {
-  const json* const types = k.find({"mlp_layer_types"});
-  if (types == nullptr) return;
-  if (!types->is_array() || std::ssize(*types) != c.layers)
-    return k.unsupported(str("mlp_layer_types is not a list of ", c.layers));
-  c.experts.dense_layers = 0;
-  for (std::int64_t i = 0; i < c.layers; ++i) {
-    const json& type = (*types)[static_cast<std::size_t>(i)];
-    if (type == "dense" && c.experts.dense_layers == i)
-      ++c.experts.dense_layers;
-    else if (type != "sparse")
-      return k.unsupported(str("mlp_layer_types has ", type.dump().substr(0, 80), " at layer ", i,
-                               "; layers are dense, and then sparse"));
-  }
-}
-
-/// DeepSeek-V2's choice of groups.
-void read_group_choice(Keys& k, kernels::RouterRule& rule) {
-  const std::string how = k.text({"topk_method"}, "greedy");
-  rule.by_best = how == "group_limited_greedy";
-  if (how == "greedy") rule.groups = rule.top_groups = 1;
-  if (how != "greedy" && !rule.by_best) k.unsupported(str("topk_method is ", how));
-  if (rule.by_best && (rule.groups == 0 || rule.top_groups == 0))
-    k.unsupported("topk_method is group_limited_greedy without n_group and topk_group");
-}
-
-/// What the keys of GLM-4.5 and of those that have the same are without the key.
-struct GroupDefaults {
-  std::int64_t shared, dense_layers, groups, top_groups;
-  double scale;
-};
-
-void read_grouped_experts(Keys& k, DecoderConfig& c, detail::HfExperts how) {
-  using enum detail::HfExperts;
-  ExpertsConfig& e = c.experts;
-  const GroupDefaults otherwise = how == deepseek_v2   ? GroupDefaults{2, 0, 0, 0, 1}
-                                  : how == deepseek_v3 ? GroupDefaults{1, 3, 8, 4, 2.5}
-                                  : how == glm_lite    ? GroupDefaults{1, 1, 1, 1, 1.8}
-                                                       : GroupDefaults{1, 1, 1, 1, 1};
-  e.n = k.integer({"n_routed_experts", "num_local_experts", "num_experts"});
-  e.per_token = k.integer({"num_experts_per_tok"});
-  e.ffn = k.integer({"moe_intermediate_size"});
-  e.shared_ffn = e.ffn * k.integer({"n_shared_experts"}, otherwise.shared);
-  if (how != glm_lite) e.dense_layers = k.integer({"first_k_dense_replace"}, otherwise.dense_layers);
-  if (how == glm_lite) read_mlp_types(k, c);
-  // DeepSeek-V2's routers do not look at the key.
-  if (how != deepseek_v2) e.rule.renormalize = k.flag("norm_topk_prob", true);
-  e.rule.scale = k.positive({"routed_scaling_factor"}, otherwise.scale);
-  e.rule.groups = static_cast<std::int32_t>(k.integer({"n_group"}, otherwise.groups));
-  e.rule.top_groups = static_cast<std::int32_t>(k.integer({"topk_group"}, otherwise.top_groups));
-  if (how == deepseek_v2) read_group_choice(k, e.rule);
-}
-
-void read_experts(Keys& k, DecoderConfig& c, detail::HfExperts how) {
-  using enum detail::HfExperts;
-  if (how == none) return;
-  c.experts.stacked_files = k.flag(detail::kStackedExperts, false);
-  if (how >= deepseek_v2) return read_grouped_experts(k, c, how);
-  ExpertsConfig& e = c.experts;
-  e.n = k.integer({"num_experts", "num_local_experts"});
-  e.per_token = k.integer({"num_experts_per_tok"});
-  e.ffn = how == qwen ? k.integer({"moe_intermediate_size"}) : c.ffn;  // qwen3_5's is that key, too
-  if (how == qwen && e.ffn == 0 && k.find({"moe_intermediate_size"}) != nullptr)
-    k.unsupported("moe_intermediate_size is 0");
-  if (how == gpt_oss) {
-    e.gate_limit = k.positive({"swiglu_limit"}, 7.0);
-    e.gate_alpha = k.positive({"swiglu_alpha"}, 1.702);
-  }
-  if (how == qwen || how == olmoe) e.rule.renormalize = k.flag("norm_topk_prob", e.rule.renormalize);
-  if (how == qwen) read_dense_layers(k, c);
-  if (e.shared_gate) {
-    e.shared_ffn = k.integer({"shared_expert_intermediate_size"});
-    if (detail::family_of(c).hf.attention_bias == HfKey::ignored) c.qkv_bias = k.flag("qkv_bias", c.qkv_bias);
-  }
-  if (k.find({"clip_qkv"}) != nullptr) k.unsupported("clip_qkv limits queries, keys and values");
-}
-
 void read_llama(Keys& k, DecoderConfig& c) {
   const HfFamily& family = detail::family_of(c).hf;
   c.layers = k.integer({"num_hidden_layers"});
@@ -283,8 +202,9 @@ void read_llama(Keys& k, DecoderConfig& c) {
   c.kv_heads = k.integer({"num_key_value_heads"}, c.heads);
   if (family.mixers != detail::HfMixers::latent) c.head_dim = k.integer({"head_dim"}, family.head_dim);
   c.ffn = family.experts == detail::HfExperts::qwen3_5 ? k.integer({"moe_intermediate_size"})
-          : family.mixers == detail::HfMixers::lfm2    ? k.integer({"block_ff_dim", "intermediate_size"})
-                                                       : k.integer({"intermediate_size"});
+          : family.mixers == detail::HfMixers::lfm2 && family.experts == detail::HfExperts::none
+              ? k.integer({"block_ff_dim", "intermediate_size"})
+              : k.integer({"intermediate_size"});
   c.positions = k.integer({"max_position_embeddings"}, 0);
   c.norm_eps = k.positive({family.norm_eps_key},
                           family.norm_eps > 0 ? family.norm_eps : static_cast<double>(c.norm_eps));
@@ -293,13 +213,12 @@ void read_llama(Keys& k, DecoderConfig& c) {
     read_rope_layers(k, c);
     read_window(k, c, family.windows);
     if (family.windows == HfWindows::with_rope) set_rope_layers(c);
-    read_experts(k, c, family.experts);
+    detail::read_experts(k, c);
     detail::read_mixers(k, c);
   }
-  const char* const act = family.is_gemma ? "hidden_activation" : "hidden_act";  // files may have both
-  k.must_be_one_of(
-      act, k.text({act}, is_gelu(c) ? "gelu_pytorch_tanh" : "silu"),
-      is_gelu(c) ? std::span<const std::string_view>(kTanhGelu) : std::span<const std::string_view>(kSilu));
+  const char* const act = family.is_gemma ? "hidden_activation" : family.act_key;  // files may have both
+  const Activation is = activation_of(c);
+  k.must_be_one_of(act, k.text({act}, is.written), is.known);
   read_biases(k, c);
   if (family.qk_norm_key && k.flag("use_qk_norm", false)) c.qk_norm = DecoderConfig::QkNorm::heads;
   if (family.is_gemma) read_gemma(k, c);
@@ -338,7 +257,7 @@ Result<bool> is_classifier(const json& root) {
 
 kernels::WeightFormat quantization_in_hf_config(const std::string& text) {
   using enum kernels::WeightFormat;
-  const auto parsed = detail::parse_strict_json(text);
+  const auto parsed = detail::parse_config_json(text);
   if (!parsed.has_value() || !parsed->is_object()) return full;
   const nlohmann::json root = detail::text_config_of(*parsed);
   if (!root.contains("quantization_config")) return full;
@@ -358,9 +277,9 @@ kernels::WeightFormat quantization_in_hf_config(const std::string& text) {
 }
 
 Result<DecoderConfig> decoder_from_hf_config(const std::string& text) {
-  STRATA_TRY_ASSIGN(const json whole, detail::parse_strict_json(text));
+  STRATA_TRY_ASSIGN(const json whole, detail::parse_config_json(text));
   if (!whole.is_object()) return Status::error(Code::corrupt, "it is not an object");
-  const json root = detail::text_config_of(whole);
+  const json root = detail::with_layer_types(detail::text_config_of(whole));
   Keys keys(root);
   const std::string family = keys.text({"model_type"}, "");
   auto config = decoder_for_family(family);

@@ -4,11 +4,12 @@
 
 #include <strata/runtime/str.h>
 
-#include "config_mixers.h"
-#include "config_rope.h"
+#include "hf/config/mamba.h"
+#include "hf/config/mixers.h"
+#include "hf/config/rope.h"
+#include "hf/config/text.h"
 #include "family/family.h"
 #include "hf/text_model.h"
-#include <strata/runtime/config/strict_json.h>
 
 namespace strata {
 namespace {
@@ -64,19 +65,32 @@ json grouped_experts_json(const DecoderConfig& c, detail::HfExperts how) {
   json j = {{"n_routed_experts", e.n},
             {"num_experts_per_tok", e.per_token},
             {"moe_intermediate_size", e.ffn},
-            {"n_shared_experts", e.shared_ffn / e.ffn},
-            {"first_k_dense_replace", e.dense_layers},
             {"norm_topk_prob", e.rule.renormalize},
             {"routed_scaling_factor", decimal(e.rule.scale)},
             {"n_group", e.rule.groups},
             {"topk_group", e.rule.top_groups},
             {"num_nextn_predict_layers", 0}};  // the files have none
+  if (how == nemotron) {
+    j["moe_shared_expert_intermediate_size"] = e.shared_ffn;
+    j["moe_latent_size"] = e.latent > 0 ? json(e.latent) : json(nullptr);
+    return j;
+  }
+  j.update({{"n_shared_experts", e.shared_ffn / e.ffn}, {"first_k_dense_replace", e.dense_layers}});
   if (how == deepseek_v2) j["topk_method"] = e.rule.by_best ? "group_limited_greedy" : "greedy";
-  if (how != glm_lite) return j;
+  if (how != glm_lite && c.latent.selects == 0) return j;
   j["mlp_layer_types"] = json::array();
   for (std::int64_t i = 0; i < c.layers; ++i)
     j["mlp_layer_types"].push_back(i < e.dense_layers ? "dense" : "sparse");
   return j;
+}
+
+json granite_experts_json(const DecoderConfig& c) {
+  const ExpertsConfig& e = c.experts;
+  if (e.n == 0) return {{"num_local_experts", 0}, {"shared_intermediate_size", c.ffn}};
+  return {{"num_local_experts", e.n},
+          {"num_experts_per_tok", e.per_token},
+          {"intermediate_size", e.ffn},
+          {"shared_intermediate_size", e.shared_ffn}};
 }
 
 /// The keys of mixtures of experts.
@@ -85,14 +99,21 @@ json experts_json(const DecoderConfig& c) {
   const ExpertsConfig& e = c.experts;
   const detail::HfExperts how = detail::family_of(c).hf.experts;
   if (how == none) return json::object();
+  if (how == granite) return granite_experts_json(c);
+  if (how == nemotron && e.n == 0) return json::object();
   if (how >= deepseek_v2) return grouped_experts_json(c, how);
   const bool is_local = how == mixtral || how == gpt_oss;
   json j = {{is_local ? "num_local_experts" : "num_experts", e.n}, {"num_experts_per_tok", e.per_token}};
-  if (how == qwen || how == olmoe) j["norm_topk_prob"] = e.rule.renormalize;
+  if (how == qwen || how == olmoe || how == lfm2) j["norm_topk_prob"] = e.rule.renormalize;
   if (how == gpt_oss)
     j.update({{"swiglu_limit", decimal(e.gate_limit)}, {"swiglu_alpha", decimal(e.gate_alpha)}});
-  if (how != qwen && how != qwen3_5) return j;
+  if (how != qwen && how != qwen3_5 && how != lfm2) return j;
   j["moe_intermediate_size"] = e.ffn;
+  if (how == lfm2)
+    j.update({{"num_dense_layers", e.dense_layers},
+              {"use_expert_bias", e.choice_bias},
+              {"routed_scaling_factor", decimal(e.rule.scale)}});
+  if (how == lfm2) return j;
   if (e.shared_gate) j["shared_expert_intermediate_size"] = e.shared_ffn;
   if (how == qwen3_5) return j;
   j["decoder_sparse_step"] = 1;
@@ -111,6 +132,7 @@ json llama_json(const DecoderConfig& c) {
   if (c.latent.kv_rank == 0) j["head_dim"] = c.head_dim;
   if (family.experts != detail::HfExperts::qwen3_5) j["intermediate_size"] = c.ffn;
   if (c.mlp == DecoderConfig::Mlp::swiglu) j["hidden_act"] = "silu";
+  if (c.mlp == DecoderConfig::Mlp::relu2) j[family.act_key] = "relu2";
   if (family.attention_bias == HfKey::written) j["attention_bias"] = c.qkv_bias;
   if (family.out_bias_key != nullptr) j[family.out_bias_key] = c.out_bias;
   if (family.qk_norm_key) j["use_qk_norm"] = c.qk_norm != DecoderConfig::QkNorm::none;
@@ -167,14 +189,14 @@ void make_classifier(json& j) {
 }  // namespace
 
 std::string with_tied_head(const std::string& text, bool tied) {
-  auto given = detail::parse_strict_json(text);
+  auto given = detail::parse_config_json(text);
   if (!given.has_value() || !given->is_object()) return text;
   (*given)["tie_word_embeddings"] = tied;
   return given->dump(2) + "\n";
 }
 
 std::string with_stacked_experts(const std::string& text) {
-  auto given = detail::parse_strict_json(text);
+  auto given = detail::parse_config_json(text);
   if (!given.has_value() || !given->is_object()) return text;
   (*given)[detail::kStackedExperts] = true;
   return given->dump(2) + "\n";
@@ -184,8 +206,8 @@ std::string hf_config_json(const DecoderConfig& config, DType dtype, const std::
   const DecoderConfig c = with_derived_sizes(config);
   const HfFamily& family = detail::family_of(c).hf;
   json j = {{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}};
-  if (const auto given = detail::parse_strict_json(source); given.has_value() && given->is_object())
-    j.update(detail::text_config_of(*given));
+  if (const auto given = detail::parse_config_json(source); given.has_value() && given->is_object())
+    j.update(detail::with_layer_types(detail::text_config_of(*given)));
   j.erase("quantization_config");  // the exported values are not quantized
   j.erase(detail::kStackedExperts);
   j.update(family_json(c));

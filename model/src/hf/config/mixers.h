@@ -4,7 +4,7 @@
 
 #include <strata/model/decoder_config.h>
 
-#include "config_keys.h"
+#include "hf/config/keys.h"
 
 /// The layers of a config.json that are no attention, in families that have such.
 namespace strata::detail {

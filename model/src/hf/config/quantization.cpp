@@ -1,4 +1,4 @@
-#include "config_quantization.h"
+#include "hf/config/quantization.h"
 
 #include <algorithm>
 

@@ -1,8 +1,10 @@
-#include "config_mixers.h"
+#include "hf/config/mixers.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
+
+#include "hf/config/mamba.h"
 
 #include "family/family.h"
 
@@ -14,11 +16,13 @@ std::optional<Mixer> mixer_of(const json& type, HfMixers how) {
   if (type == "full_attention" || type == "attention") return Mixer::attention;
   if (type == "linear_attention" && how == HfMixers::delta) return Mixer::delta;
   if (type == "conv" && how == HfMixers::lfm2) return Mixer::short_conv;
+  const bool has_mamba = how == HfMixers::granite || how == HfMixers::nemotron;
+  if ((type == "linear_attention" || type == "mamba") && has_mamba) return Mixer::mamba;
+  if ((type == "mlp" || type == "moe") && how == HfMixers::nemotron) return Mixer::none;
   return std::nullopt;
 }
-const char* type_of(Mixer mixer) {
-  return mixer == Mixer::delta ? "linear_attention" : mixer == Mixer::short_conv ? "conv" : "full_attention";
-}
+
+std::size_t layers_of(const DecoderConfig& c) { return static_cast<std::size_t>(c.layers); }
 
 /// LFM2's layers without layer_types.
 void read_attention_layers(Keys& k, DecoderConfig& c) {
@@ -41,7 +45,8 @@ void read_latent(Keys& k, DecoderConfig& c) {
               .plain = k.integer({"qk_nope_head_dim"}, 128),
               .rotated = k.integer({"qk_rope_head_dim"}, 64),
               .value = k.integer({"v_head_dim"}, 128),
-              .mscale_all = c.latent.mscale_all};
+              .mscale_all = c.latent.mscale_all,
+              .selects = k.integer({"index_topk"}, 0)};
   c.head_dim = c.latent.plain + c.latent.rotated;
   c.kv_heads = c.heads;
   if (c.latent.kv_rank == 0 || c.latent.plain == 0 || c.latent.rotated == 0 || c.latent.value == 0)
@@ -59,8 +64,10 @@ void read_latent(Keys& k, DecoderConfig& c) {
 }
 
 void read_layer_types(Keys& k, DecoderConfig& c, HfMixers how) {
-  const json* const types = k.find({"layer_types"});
+  const json* const types = k.find({"layer_types", "layers_block_type"});
   if (types == nullptr && how == HfMixers::lfm2) return read_attention_layers(k, c);
+  if (types == nullptr && how == HfMixers::nemotron) return k.unsupported("layers_block_type is missing");
+  if (types == nullptr && how == HfMixers::granite) return c.mixers.assign(layers_of(c), Mixer::mamba);
   if (types == nullptr) {
     c.attention_every = k.integer({"full_attention_interval"}, c.attention_every);
     if (c.attention_every < 1) k.unsupported("full_attention_interval is 0");
@@ -96,7 +103,7 @@ void read_lfm2(Keys& k, DecoderConfig& c) {
   if (c.conv_taps == 0) k.unsupported("conv_L_cache is 0");
   c.conv_bias = k.flag("conv_bias", false);
   c.tied_head = k.flag("tie_embedding", c.tied_head);
-  if (!k.flag("block_auto_adjust_ff_dim", true)) return;
+  if (c.experts.n > 0 || !k.flag("block_auto_adjust_ff_dim", true)) return;
   c.ffn = 2 * c.ffn / 3;
   if (k.has("block_ffn_dim_multiplier") && k.find({"block_ffn_dim_multiplier"}) == nullptr) return;
   const double factor = k.number({"block_ffn_dim_multiplier"}, 1.0);
@@ -113,11 +120,24 @@ void read_mixers(Keys& k, DecoderConfig& c) {
   const HfMixers how = family_of(c).hf.mixers;
   if (how == HfMixers::none) return;
   if (how == HfMixers::latent) return read_latent(k, c);
-  read_layer_types(k, c, how);
-  if (how == HfMixers::delta)
-    read_delta(k, c);
-  else
-    read_lfm2(k, c);
+  if (how != HfMixers::falcon) read_layer_types(k, c, how);
+  switch (how) {
+    case HfMixers::delta:
+      return read_delta(k, c);
+    case HfMixers::lfm2:
+      return read_lfm2(k, c);
+    case HfMixers::nemotron:
+      return read_nemotron(k, c);
+    case HfMixers::granite:
+      read_granite_rope(k, c);
+      return read_mamba(k, c, how);
+    case HfMixers::falcon:
+      read_hybrid_factors(k, c);
+      return read_mamba(k, c, how);
+    case HfMixers::none:
+    case HfMixers::latent:
+      return;
+  }
 }
 
 nlohmann::json mixers_json(const DecoderConfig& c) {
@@ -131,23 +151,26 @@ nlohmann::json mixers_json(const DecoderConfig& c) {
          {"qk_nope_head_dim", l.plain},
          {"qk_rope_head_dim", l.rotated},
          {"v_head_dim", l.value}};
+    if (l.selects > 0) j["index_topk"] = l.selects;
     if (family_of(c).hf.experts != HfExperts::deepseek_v2) j["rope_interleave"] = c.rotary_interleaved;
     return j;
   }
+  if (how == HfMixers::falcon) return mamba_json(c, how);
+  if (how == HfMixers::nemotron) return nemotron_json(c);
   j["layer_types"] = json::array();
   for (const Mixer mixer : c.mixers) j["layer_types"].push_back(type_of(mixer));
-  if (how == HfMixers::delta)
+  if (how == HfMixers::granite)
+    j.update(mamba_json(c, how));
+  else if (how == HfMixers::delta)
     j.update({{"linear_num_key_heads", c.delta.key_heads},
               {"linear_num_value_heads", c.delta.value_heads},
               {"linear_key_head_dim", c.delta.key_dim},
               {"linear_value_head_dim", c.delta.value_dim},
               {"linear_conv_kernel_dim", c.delta.taps}});
-  else  // names of older files for two of them would come before these
-    j.update({{"conv_L_cache", c.conv_taps},
-              {"conv_bias", c.conv_bias},
-              {"block_auto_adjust_ff_dim", false},
-              {"block_ff_dim", c.ffn},
-              {"tie_embedding", c.tied_head}});
+  else
+    j.update({{"conv_L_cache", c.conv_taps}, {"conv_bias", c.conv_bias}, {"tie_embedding", c.tied_head}});
+  if (how == HfMixers::lfm2 && c.experts.n == 0)  // a name of older files would come before the width's
+    j.update({{"block_auto_adjust_ff_dim", false}, {"block_ff_dim", c.ffn}});
   return j;
 }
 

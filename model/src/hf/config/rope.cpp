@@ -1,4 +1,4 @@
-#include "config_rope.h"
+#include "hf/config/rope.h"
 
 #include <algorithm>
 #include <cmath>

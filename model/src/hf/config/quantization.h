@@ -2,7 +2,7 @@
 
 #include <strata/model/decoder_config.h>
 
-#include "config_keys.h"
+#include "hf/config/keys.h"
 
 namespace strata::detail {
 
