@@ -140,26 +140,28 @@ void rmsnorm_forward(const T* x, const T* weight, T* y, float* rstd, float eps, 
     squares = squares + v * v;
   });
   *rstd = 1.0f / sqrt_of(reduce_add(squares) / static_cast<float>(n) + eps);
-  const f32x16 scale(*rstd), base(offset);
+  const f32x16 scale(*rstd), base(offset), one(1.0f);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
-    store_lanes(y + i, load_lanes(x + i, lanes) * scale * (load_lanes(weight + i, lanes) + base), lanes);
+    const f32x16 w = weight != nullptr ? load_lanes(weight + i, lanes) + base : one;
+    store_lanes(y + i, load_lanes(x + i, lanes) * scale * w, lanes);
   });
 }
 
 template <class T>
 void rmsnorm_backward(const T* x, const T* weight, float rstd, const T* dy, T* dx, const T* residual,
                       float* dweight, float offset, std::int64_t n) {
-  const f32x16 scale(rstd), base(offset);
+  const f32x16 scale(rstd), base(offset), one(1.0f);
   f32x16 sum(0.0f);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
-    sum = sum + load_lanes(dy + i, lanes) * (load_lanes(weight + i, lanes) + base) *
-                    (load_lanes(x + i, lanes) * scale);
+    const f32x16 w = weight != nullptr ? load_lanes(weight + i, lanes) + base : one;
+    sum = sum + load_lanes(dy + i, lanes) * w * (load_lanes(x + i, lanes) * scale);
   });
   const f32x16 mean(reduce_add(sum) / static_cast<float>(n));
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
-    const f32x16 normal = load_lanes(x + i, lanes) * scale, d = load_lanes(dy + i, lanes);
-    store_lanes(dweight + i, load_lanes(dweight + i, lanes) + d * normal, lanes);
-    const f32x16 back = scale * (d * (load_lanes(weight + i, lanes) + base) - normal * mean);
+    const f32x16 normal = load_lanes(x + i, lanes) * scale, d = load_lanes(dy + i, lanes),
+                 w = weight != nullptr ? load_lanes(weight + i, lanes) + base : one;
+    if (dweight != nullptr) store_lanes(dweight + i, load_lanes(dweight + i, lanes) + d * normal, lanes);
+    const f32x16 back = scale * (d * w - normal * mean);
     store_lanes(dx + i, residual != nullptr ? load_lanes(residual + i, lanes) + back : back, lanes);
   });
 }

@@ -34,6 +34,7 @@ struct SimdTable {
   /// Rotates n pairs (x1[i], x2[i]) by the angles with the given cosines and sines; y1, y2 may be x1, x2.
   void (*rotate)(const T* x1, const T* x2, const float* cosines, const float* sines, T* y1, T* y2,
                  std::int64_t n);
+  /// Without a weight, which is null then, it is 1; the backward's dweight is null, too.
   void (*rmsnorm_forward)(const T* x, const T* weight, T* y, float* rstd, float eps, float offset,
                           std::int64_t n);
   /// Adds to dweight, which is the row block's partial sum; dx may be dy. `residual`, which may be null, is

@@ -153,6 +153,9 @@ TEST(ScaleTest, MultipliesAndRoundsOnce) {
     std::vector<float> want = in.values();
     for (float& v : want) v *= 6.5f;
     EXPECT_EQ(y.values(), Tensor({5003}, want, dtype).values());
+    Tensor by({1}, {13.0f}), in_two = Tensor::unwritten({5003}, dtype);
+    scale_host({in.view(), in_two.view(), 0.5f, by.view()}, *test::pool());
+    EXPECT_EQ(in_two.values(), y.values());
     scale_host({in.view(), in.view(), 6.5f}, *test::pool());
     EXPECT_EQ(in.values(), y.values());
   }

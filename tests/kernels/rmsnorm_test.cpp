@@ -89,24 +89,25 @@ INSTANTIATE_TEST_SUITE_P(Sizes, RmsnormTest,
 struct Heads {
   std::int64_t rows, heads, kv_heads, n, m;
   float offset = 0;
+  bool values = false;
 };
 class QkNormTest : public ::testing::TestWithParam<Heads> {};
 
 TEST_P(QkNormTest, FollowsTheF64ReferenceForwardAndBackward) {
-  const auto [rows, heads, kv_heads, n, m, offset] = GetParam();
-  const std::int64_t width = heads * n + 2 * kv_heads * m;
+  const auto [rows, heads, kv_heads, n, m, offset, values] = GetParam();
+  const std::int64_t width = heads * n + 2 * kv_heads * m, stats = heads + (values ? 2 : 1) * kv_heads;
   const auto x = test::Values(1).floats(rows * width, 2.0), q = test::Values(2).floats(n),
              k = test::Values(3).floats(m), dy = test::Values(4).floats(rows * width);
   Tensor in({rows, width}, x), qw({n}, q), kw({m}, k), y = Tensor::unwritten({rows, width}),
-                                                       rstd = Tensor::unwritten({rows * (heads + kv_heads)});
+                                                       rstd = Tensor::unwritten({rows * stats});
   qk_norm_forward_host(
-      {in.view(), qw.view(), kw.view(), y.view(), rstd.view(), heads, kv_heads, 1e-6f, offset},
+      {in.view(), qw.view(), kw.view(), y.view(), rstd.view(), heads, kv_heads, 1e-6f, offset, values},
       *test::pool());
   const auto forward = [&](const Vec& a, const Vec& b, const Vec& c) {
     const auto base = static_cast<double>(offset);
     return test::reference::qk_norm_forward(a, test::reference::plus(b, base), test::reference::plus(c, base),
                                             static_cast<std::size_t>(heads),
-                                            static_cast<std::size_t>(kv_heads), 1e-6);
+                                            static_cast<std::size_t>(kv_heads), 1e-6, values);
   };
   EXPECT_LE(test::relative_error(y.values(), forward(widen(x), widen(q), widen(k))), 1e-6);
 
@@ -114,7 +115,7 @@ TEST_P(QkNormTest, FollowsTheF64ReferenceForwardAndBackward) {
                                  dk({m}, k);
   test::Workspace workspace(qk_norm_backward_workspace_bytes(rows, n, m));
   qk_norm_backward_host({in.view(), qw.view(), kw.view(), rstd.view(), d_y.view(), dx.view(), dq.view(),
-                         dk.view(), heads, kv_heads, false, true, workspace.view(), offset},
+                         dk.view(), heads, kv_heads, false, true, workspace.view(), offset, values},
                         *test::pool());
   const auto f = [&](const Vec& a, const Vec& b, const Vec& c) { return dot(widen(dy), forward(a, b, c)); };
   EXPECT_LE(
@@ -132,6 +133,9 @@ TEST_P(QkNormTest, FollowsTheF64ReferenceForwardAndBackward) {
 INSTANTIATE_TEST_SUITE_P(Shapes, QkNormTest,
                          ::testing::Values(Heads{3, 1, 1, 4, 4}, Heads{5, 4, 2, 7, 7}, Heads{70, 2, 1, 3, 3},
                                            Heads{5, 4, 2, 7, 7, 1}));
+INSTANTIATE_TEST_SUITE_P(WithValues, QkNormTest,
+                         ::testing::Values(Heads{5, 4, 2, 7, 7, 0, true}, Heads{70, 2, 1, 3, 3, 1, true},
+                                           Heads{9, 1, 1, 40, 40, 0.5f, true}));
 // One segment of all query heads and one of all key heads.
 INSTANTIATE_TEST_SUITE_P(WholeProjections, QkNormTest,
                          ::testing::Values(Heads{5, 1, 1, 24, 12}, Heads{70, 1, 1, 6, 3, 1}));

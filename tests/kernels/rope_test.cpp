@@ -128,6 +128,17 @@ TEST(RopeTableTest, YarnKeepsHighFrequenciesDividesLowOnesAndScalesAll) {
   }
 }
 
+TEST(RopeTableTest, TheLastPairsStandStillIfAsked) {
+  Tensor plain = Tensor::unwritten({9, 16}), some = Tensor::unwritten({9, 16});
+  rope_table_host({plain.view(), {}}, *test::pool());
+  rope_table_host({some.view(), {.still = 5}}, *test::pool());
+  for (std::size_t p = 0; p < 9; ++p)
+    for (std::size_t i = 0; i < 16; ++i) {
+      const float still = i < 8 ? 1.0f : 0.0f;
+      EXPECT_EQ(some.values()[p * 16 + i], i % 8 < 3 ? plain.values()[p * 16 + i] : still) << p << ", " << i;
+    }
+}
+
 TEST(PositionsTest, CountFromTheRowOrFromTheDocument) {
   Ints rows(6), documents(6), starts = {0, 0, 2, 0, 1, 1};
   positions_host({{}, test::view(rows), 3}, *test::pool());

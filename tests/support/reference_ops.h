@@ -183,12 +183,12 @@ inline Vec rmsnorm_forward(const Vec& x, const Vec& weight, double eps) {
 /// RMS-normalizes the query and key heads of rows q | k | v. Each weight is as long as the run it normalizes,
 /// which may also be longer than one head.
 inline Vec qk_norm_forward(const Vec& qkv, const Vec& q_weight, const Vec& k_weight, std::size_t heads,
-                           std::size_t kv_heads, double eps) {
+                           std::size_t kv_heads, double eps, bool values = false) {
   const std::size_t n = q_weight.size(), m = k_weight.size(), width = heads * n + 2 * kv_heads * m;
   Vec y = qkv;
   for (std::size_t t = 0; t * width < qkv.size(); ++t)
-    for (std::size_t run = 0; run < heads + kv_heads; ++run) {
-      const Vec& weight = run < heads ? q_weight : k_weight;
+    for (std::size_t run = 0; run < heads + (values ? 2 : 1) * kv_heads; ++run) {
+      const Vec weight = run < heads ? q_weight : run < heads + kv_heads ? k_weight : Vec(m, 1.0);
       const auto at =
           static_cast<std::ptrdiff_t>(t * width + (run < heads ? run * n : heads * n + (run - heads) * m));
       const auto end = at + static_cast<std::ptrdiff_t>(weight.size());

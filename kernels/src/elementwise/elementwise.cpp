@@ -152,9 +152,10 @@ void multiply_host(const MultiplyArgs& args, ThreadPool& pool) {
 }
 
 void scale_host(const ScaleArgs& a, ThreadPool& pool) {
+  const float factor = dispatch::is_present(a.by) ? *a.by.as<float>() * a.factor : a.factor;
   dispatch_ranges(a.x, pool,
                   [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
-                    table.scale(a.x.as<T>() + i, a.y.as<T>() + i, a.factor, n);
+                    table.scale(a.x.as<T>() + i, a.y.as<T>() + i, factor, n);
                   });
 }
 
@@ -236,7 +237,12 @@ Status multiply_async(Backend& backend, Stream& stream, const MultiplyArgs& args
 }
 
 Status scale_async(Backend& backend, Stream& stream, const ScaleArgs& a) {
-  return elementwise(backend, stream, scale_op, a, {{"x", a.x}}, {"y", a.y});
+  if (!dispatch::is_present(a.by)) return elementwise(backend, stream, scale_op, a, {{"x", a.x}}, {"y", a.y});
+  STRATA_TRY(dispatch::Check("scale", "x", a.x)
+                 .elements("y", a.y, a.x.dtype, a.x.n_elems())
+                 .elements("by", a.by, DType::f32, 1)
+                 .status());
+  return dispatch::enqueue(backend, stream, scale_op, a, {a.x, a.by}, {a.y});
 }
 
 Status softcap_async(Backend& backend, Stream& stream, const SoftcapArgs& a) {

@@ -34,6 +34,9 @@ Status rope_table_async(Backend& backend, Stream& stream, const RopeTableArgs& a
                    "YaRN with theta ", a.frequencies.theta, ", ", a.frequencies.original_positions,
                    " original positions and betas ", a.frequencies.beta_fast, " and ",
                    a.frequencies.beta_slow, "; theta must be above 1, the others above 0")
+          .require(a.frequencies.still >= 0 && 2 * a.frequencies.still <= dispatch::row_length(a.table),
+                   a.frequencies.still, " pairs of ", dispatch::row_length(a.table) / 2,
+                   " do not turn; it must be 0 to all of them")
           .status());
   return dispatch::enqueue(backend, stream, rope_table_op, a, {}, {a.table});
 }

@@ -32,6 +32,7 @@ STRATA_HD float yarn_ramp(const RopeFrequencies& f, std::int64_t i, std::int64_t
 
 /// Scales `plain`, the frequency theta^(-i / n), according to `f`.
 STRATA_HD float scaled_frequency(const RopeFrequencies& f, float plain, std::int64_t i, std::int64_t n) {
+  if (i >= n - f.still) return 0.0f;
   if (f.scaling == RopeFrequencies::Scaling::none) return plain;
   if (f.scaling == RopeFrequencies::Scaling::linear) return plain / f.factor;
   if (f.scaling == RopeFrequencies::Scaling::yarn) {

@@ -43,12 +43,13 @@ void rmsnorm_backward(const RmsnormBackwardArgs& a, ThreadPool& pool) {
   detail::sum_partials(partials, blocks, h, a.dweight, a.accumulate_dweight, pool);
 }
 
-/// The segments of a qkv row that are normalized, and their offsets.
+/// The segments of a qkv row that are normalized, and their offsets. Those of values have no weight.
 struct NormSegments {
   template <class Args>
   explicit NormSegments(const Args& a)
       : heads(a.heads),
-        count(a.heads + a.kv_heads),
+        weighted(a.heads + a.kv_heads),
+        count(weighted + (a.values ? a.kv_heads : 0)),
         n(dispatch::row_length(a.q_weight)),
         m(dispatch::row_length(a.k_weight)),
         end(at(count)) {}
@@ -56,8 +57,13 @@ struct NormSegments {
     return segment < heads ? segment * n : heads * n + (segment - heads) * m;
   }
   std::int64_t elems(std::int64_t segment) const { return segment < heads ? n : m; }
+  template <class T, class Args>
+  const T* weight_of(const Args& a, std::int64_t segment) const {
+    if (segment >= weighted) return nullptr;
+    return (segment < heads ? a.q_weight : a.k_weight).template as<T>();
+  }
 
-  std::int64_t heads, count, n, m, end;
+  std::int64_t heads, weighted, count, n, m, end;
 };
 
 template <class T>
@@ -72,8 +78,7 @@ void qk_norm_forward(const QkNormForwardArgs& a, ThreadPool& pool) {
           const T* x = a.qkv.as<T>() + t * width;
           T* y = a.y.as<T>() + t * width;
           for (std::int64_t segment = 0; segment < segments.count; ++segment)
-            table.rmsnorm_forward(x + segments.at(segment),
-                                  (segment < a.heads ? a.q_weight : a.k_weight).as<T>(),
+            table.rmsnorm_forward(x + segments.at(segment), segments.weight_of<T>(a, segment),
                                   y + segments.at(segment), a.rstd.as<float>() + t * segments.count + segment,
                                   a.eps, a.offset, segments.elems(segment));
           if (x != y) std::copy(x + segments.end, x + width, y + segments.end);
@@ -94,11 +99,12 @@ void qk_norm_backward(const QkNormBackwardArgs& a, ThreadPool& pool) {
     const T* dy = a.dy.as<T>() + t * width;
     T* dx = a.dx.as<T>() + t * width;
     for (std::int64_t segment = 0; segment < segments.count; ++segment)
-      table.rmsnorm_backward(x + segments.at(segment), (segment < a.heads ? a.q_weight : a.k_weight).as<T>(),
-                             a.rstd.as<float>()[t * segments.count + segment], dy + segments.at(segment),
-                             dx + segments.at(segment), nullptr,
-                             partial + (segment < a.heads ? 0 : segments.n), a.offset,
-                             segments.elems(segment));
+      table.rmsnorm_backward(
+          x + segments.at(segment), segments.weight_of<T>(a, segment),
+          a.rstd.as<float>()[t * segments.count + segment], dy + segments.at(segment),
+          dx + segments.at(segment), nullptr,
+          segment < segments.weighted ? partial + (segment < a.heads ? 0 : segments.n) : nullptr, a.offset,
+          segments.elems(segment));
     if (dy != dx) std::copy(dy + segments.end, dy + width, dx + segments.end);
   };
   const std::int64_t blocks = detail::sum_row_blocks(rows, both, partials, pool, add_row);
@@ -117,7 +123,7 @@ dispatch::Check check_qk(const char* op, const Args& a) {
       .shape("q_weight", a.q_weight, a.qkv.dtype, {n})
       .shape("k_weight", a.k_weight, a.qkv.dtype, {m})
       .rows("qkv", a.qkv, rows, a.heads * n + 2 * a.kv_heads * m)
-      .elements("rstd", a.rstd, DType::f32, rows * (a.heads + a.kv_heads));
+      .elements("rstd", a.rstd, DType::f32, rows * (a.heads + (a.values ? 2 : 1) * a.kv_heads));
   return check;
 }
 

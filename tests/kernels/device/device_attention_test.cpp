@@ -11,20 +11,22 @@ namespace {
 
 using namespace test_attention;
 
-constexpr AttentionCase kTileCases[] = {{"plain", 2, 70, 2, 2, 16},
-                                        {"groups", 1, 64, 6, 2, 24},
-                                        {"one token", 3, 1, 2, 1, 8},
-                                        {"both ways", 1, 50, 2, 1, 16, false},
-                                        {"alibi", 1, 65, 3, 3, 16, true, true},
-                                        {"documents", 2, 97, 4, 2, 16, true, false, true},
-                                        {"alibi of documents", 1, 80, 4, 4, 8, true, true, true},
-                                        {"a window", 2, 150, 4, 2, 16, true, false, false, 20},
-                                        {"a window of a tile", 1, 150, 2, 2, 16, true, false, false, 32},
-                                        {"a window of one key", 1, 70, 2, 1, 16, true, false, false, 1},
-                                        {"a window of documents", 2, 150, 4, 2, 16, true, false, true, 30},
-                                        {"a soft cap", 1, 97, 4, 2, 16, true, false, false, 0, 1.5f},
-                                        {"sinks", 2, 97, 4, 2, 16, true, false, true, 40, 0, 0, 0, true},
-                                        {"all of it", 2, 150, 4, 2, 16, true, false, true, 40, 2.0f, 0.5f}};
+constexpr AttentionCase kTileCases[] = {
+    {"plain", 2, 70, 2, 2, 16},
+    {"groups", 1, 64, 6, 2, 24},
+    {"one token", 3, 1, 2, 1, 8},
+    {"both ways", 1, 50, 2, 1, 16, false},
+    {"alibi", 1, 65, 3, 3, 16, true, true},
+    {"documents", 2, 97, 4, 2, 16, true, false, true},
+    {"alibi of documents", 1, 80, 4, 4, 8, true, true, true},
+    {"a window", 2, 150, 4, 2, 16, true, false, false, 20},
+    {"a window of a tile", 1, 150, 2, 2, 16, true, false, false, 32},
+    {"a window of one key", 1, 70, 2, 1, 16, true, false, false, 1},
+    {"a window of documents", 2, 150, 4, 2, 16, true, false, true, 30},
+    {"a soft cap", 1, 97, 4, 2, 16, true, false, false, 0, 1.5f},
+    {"sinks", 2, 97, 4, 2, 16, true, false, true, 40, 0, 0, 0, true},
+    {"heads of 512", 1, 40, 2, 1, 512, true, false, true, 20, 0, 1.0f / 16},
+    {"all of it", 2, 150, 4, 2, 16, true, false, true, 40, 2.0f, 0.5f}};
 
 TEST(DeviceAttentionTest, SharedMemoryTilesMatchTheHost) {
   for (const AttentionCase& c : kTileCases) {
@@ -39,6 +41,7 @@ TEST(DeviceAttentionTest, SharedMemoryTilesMatchTheHost) {
     compare<bf16>(c, 8e-3, &run_tiles<EmulatedMmaMath<bf16>, 64, bf16, Order>);
     compare<bf16>(c, 8e-3, &run_tiles<EmulatedMmaMath<bf16>, 64, bf16, ReverseOrder>);
     compare<bf16>(c, 8e-3, &run_tiles<EmulatedMmaMath<bf16>, 32, bf16, Order>);
+    compare<bf16>(c, 8e-3, &run_tiles<EmulatedMmaMath<bf16>, 16, bf16, ReverseOrder>);
     compare<f16>(c, 1e-3, &run_tiles<EmulatedMmaMath<f16>, 64, f16, Order>);
   }
 }
@@ -138,8 +141,8 @@ TEST(DeviceAttentionTest, FragmentLayoutIsThatOfThePtxIsa) {
 }
 
 TEST(DeviceAttentionTest, WarpTilesCoverTheBlockTile) {
-  for (const int rows : {32, 64})
-    for (const std::int64_t columns : {16, 32, 48, 64, 80, 96, 128, 256}) {
+  for (const int rows : {16, 32, 64})
+    for (const std::int64_t columns : {16, 32, 48, 64, 80, 96, 128, 256, 512}) {
       std::vector<int> taken(static_cast<std::size_t>(rows / 16 * columns / 8));
       for (int warp = 0; warp < 8; ++warp) {
         const detail::WarpTile share = detail::warp_tile(warp, rows, columns);

@@ -127,6 +127,7 @@ TEST_P(DeviceCachedAttentionTest, In16BitsItHasTheBitsOfTheHost) {
 TEST_P(DeviceCachedAttentionTest, OfLongSequencesItHasTheBitsOfTheHost) {
   expect_bits_of_the_host<bf16, true>(DType::bf16, 96, 2300);
   expect_bits_of_the_host<float, true>(DType::f32, 136, 300);
+  expect_bits_of_the_host<bf16, true>(DType::bf16, 512, 50);
 }
 
 // One token of a model with eight key heads occupies all multiprocessors of an H100.

@@ -239,25 +239,34 @@ TYPED_TEST(DeviceNormsTest, FusedAddition) {
   }
 }
 
-// Query and key heads are normalized, value heads are copied, or left where they are.
+// Query and key heads are normalized, value heads are copied, or left where they are, or normalized without a
+// weight.
 TYPED_TEST(DeviceNormsTest, HeadsOfQueriesAndKeys) {
   using T = TypeParam;
-  constexpr std::int64_t rows = 19, heads = 4, kv_heads = 2, normed = heads + kv_heads,
-                         all = normed + kv_heads;
-  for (const std::int64_t d : {9, 24, 64}) {
+  constexpr std::int64_t rows = 19, heads = 4, kv_heads = 2, all = heads + 2 * kv_heads;
+  for (const auto& [d, values] : {std::pair<std::int64_t, bool>{9, false},
+                                  {24, false},
+                                  {24, true},
+                                  {64, false},
+                                  {9, true},
+                                  {64, true}}) {
+    // Offsets of which one and the rest to one are exact in every dtype.
+    const float offset = values ? 1.0f : 0.75f;
+    const std::int64_t normed = values ? all : heads + kv_heads;
     const Tensor x = this->in({rows, all * d}, 1, 2.0), dy = this->in({rows, all * d}, 4);
     Tensor q = this->in({d}, 2), k = this->in({d}, 3), of_x = x, of_dy = dy;
     Tensor want_y = this->out({rows, all * d}), want_dx = want_y, want_rstd = this->stat(rows * normed),
            dq = this->stat(d), dk = dq;
-    qk_norm_forward_host(
-        {of_x.view(), q.view(), k.view(), want_y.view(), want_rstd.view(), heads, kv_heads, 1e-6f, 0.75f},
-        *this->pool_);
+    qk_norm_forward_host({of_x.view(), q.view(), k.view(), want_y.view(), want_rstd.view(), heads, kv_heads,
+                          1e-6f, offset, values},
+                         *this->pool_);
     test::Workspace workspace(qk_norm_backward_workspace_bytes(rows, d, d));
-    qk_norm_backward_host({of_x.view(), q.view(), k.view(), want_rstd.view(), of_dy.view(), want_dx.view(),
-                           dq.view(), dk.view(), heads, kv_heads, false, false, workspace.view(), 0.75f},
-                          *this->pool_);
+    qk_norm_backward_host(
+        {of_x.view(), q.view(), k.view(), want_rstd.view(), of_dy.view(), want_dx.view(), dq.view(),
+         dk.view(), heads, kv_heads, false, false, workspace.view(), offset, values},
+        *this->pool_);
     const detail::NormRows<T, NormKind::qk_norm> of_rows = {
-        this->data(q), rows * all, d, this->data(k), {heads, kv_heads, d, d}};
+        this->data(q), rows * all, d, this->data(k), {heads, kv_heads, d, d, values}};
     this->in_every_way(d, [&](const auto& run) {
       Tensor in = x, gradient = dy, y = this->out({rows, all * d}), dx = y, in_place = x,
              rstd = this->stat(rows * normed);
@@ -266,7 +275,7 @@ TYPED_TEST(DeviceNormsTest, HeadsOfQueriesAndKeys) {
                                                    .y = this->data(y),
                                                    .rstd = this->floats(rstd),
                                                    .eps = 1e-6f,
-                                                   .offset = 0.75f};
+                                                   .offset = offset};
       run(forward, this->data(in));
       this->expect_same(y, want_y, "y");
       this->expect_same(rstd, want_rstd, "rstd");
@@ -279,7 +288,7 @@ TYPED_TEST(DeviceNormsTest, HeadsOfQueriesAndKeys) {
                                              .dy = this->data(gradient),
                                              .dx = this->data(dx),
                                              .rstd = this->floats(rstd),
-                                             .offset = 0.75f},
+                                             .offset = offset},
           this->data(in), this->data(gradient));
       this->expect_same(dx, want_dx, "dx");
     });

@@ -247,17 +247,20 @@ TEST_P(DeviceOpsTest, OutputsMayAliasInputs) {
 TEST_P(DeviceOpsTest, QkNorms) {
   constexpr std::int64_t rows = 130, heads = 8, kv_heads = 2, d = 48, width = (heads + 2 * kv_heads) * d;
   const TensorView x = in({rows, width}, 1, 2.0), q = in({d}, 2), k = in({d}, 3), dy = in({rows, width}, 4);
-  const TensorView rstd = unwritten({rows * (heads + kv_heads)}, DType::f32);
-  expect_same_bits<QkNormForwardArgs>(
-      "qk norm", {x, q, k, unwritten({rows, width}, GetParam()), rstd, heads, kv_heads},
-      &qk_norm_forward_host, &qk_norm_forward_async, {&QkNormForwardArgs::y, &QkNormForwardArgs::rstd});
-  expect_same_bits<QkNormBackwardArgs>(
-      "qk norm backward",
-      {x, q, k, rstd, dy, unwritten({rows, width}, GetParam()), in({d}, 5, 1.0, DType::f32),
-       in({d}, 6, 1.0, DType::f32), heads, kv_heads, true, true,
-       workspace(qk_norm_backward_workspace_bytes(rows, d, d))},
-      &qk_norm_backward_host, &qk_norm_backward_async,
-      {&QkNormBackwardArgs::dx, &QkNormBackwardArgs::dq_weight, &QkNormBackwardArgs::dk_weight});
+  for (const bool values : {false, true}) {
+    const TensorView rstd = unwritten({rows * (heads + (values ? 2 : 1) * kv_heads)}, DType::f32);
+    expect_same_bits<QkNormForwardArgs>(
+        "qk norm",
+        {x, q, k, unwritten({rows, width}, GetParam()), rstd, heads, kv_heads, 1e-6f, 0.0f, values},
+        &qk_norm_forward_host, &qk_norm_forward_async, {&QkNormForwardArgs::y, &QkNormForwardArgs::rstd});
+    expect_same_bits<QkNormBackwardArgs>(
+        "qk norm backward",
+        {x, q, k, rstd, dy, unwritten({rows, width}, GetParam()), in({d}, 5, 1.0, DType::f32),
+         in({d}, 6, 1.0, DType::f32), heads, kv_heads, true, true,
+         workspace(qk_norm_backward_workspace_bytes(rows, d, d)), 0.0f, values},
+        &qk_norm_backward_host, &qk_norm_backward_async,
+        {&QkNormBackwardArgs::dx, &QkNormBackwardArgs::dq_weight, &QkNormBackwardArgs::dk_weight});
+  }
 }
 
 TEST_P(DeviceOpsTest, Embeddings) {
@@ -286,7 +289,8 @@ TEST_P(DeviceOpsTest, RotaryPositions) {
   using Scaling = RopeFrequencies::Scaling;
   for (const RopeFrequencies& frequencies :
        {RopeFrequencies{.scaling = Scaling::llama3, .factor = 8.0f, .original_positions = 64.0f},
-        RopeFrequencies{.scaling = Scaling::linear, .factor = 4.0f}, RopeFrequencies{}}) {
+        RopeFrequencies{.scaling = Scaling::linear, .factor = 4.0f}, RopeFrequencies{.still = 5},
+        RopeFrequencies{}}) {
     rope_table_host({table, frequencies}, *pool_);
     const TensorView own = unwritten({seq, rotary_dim}, DType::f32);
     run_on_device<RopeTableArgs>(&rope_table_async, {own, frequencies});

@@ -98,11 +98,12 @@ struct MultiplyArgs {
 Status multiply_async(Backend& backend, Stream& stream, const MultiplyArgs& args);
 void multiply_host(const MultiplyArgs& args, ThreadPool& pool);
 
-/// y = factor * x.
+/// y = factor * x, or by * factor * x.
 struct ScaleArgs {
   TensorView x;
   TensorView y;  ///< written
   float factor = 1.0f;
+  TensorView by = {};  ///< f32, one value, or none
 };
 Status scale_async(Backend& backend, Stream& stream, const ScaleArgs& args);
 void scale_host(const ScaleArgs& args, ThreadPool& pool);

@@ -40,19 +40,20 @@ std::size_t rmsnorm_backward_workspace_bytes(std::int64_t rows, std::int64_t hid
 Status rmsnorm_backward_async(Backend& backend, Stream& stream, const RmsnormBackwardArgs& args);
 void rmsnorm_backward_host(const RmsnormBackwardArgs& args, ThreadPool& pool);
 
-/// RMSNorm of segments of qkv rows, each normalized separately; the values (v) are copied. A row has `heads`
-/// segments of n elements, then `kv_heads` of m. A segment is one head (Qwen3: n = m = d), or all query heads
-/// form one segment and all key heads another (OLMo 2).
+/// RMSNorm of segments of qkv rows, each normalized separately; the values (v) are copied, or normalized
+/// without a weight (Gemma 4). A row has `heads` segments of n elements, then `kv_heads` of m. A segment is
+/// one head (Qwen3: n = m = d), or all query heads form one segment and all key heads another (OLMo 2).
 struct QkNormForwardArgs {
   TensorView qkv;       ///< stored dtype [..., heads n + 2 kv_heads m], T rows: q | k | v
   TensorView q_weight;  ///< stored dtype [n]
   TensorView k_weight;  ///< stored dtype [m]
   TensorView y;         ///< as qkv, written; may be qkv
-  TensorView rstd;      ///< f32, T * (heads + kv_heads) values, written
+  TensorView rstd;      ///< f32, T * (heads + kv_heads) values, written; kv_heads more with `values`
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   float eps = 1e-6f;
   float offset = 0.0f;  ///< added to both weights, as in RmsnormForwardArgs
+  bool values = false;  ///< the segments of v are normalized, too
 };
 Status qk_norm_forward_async(Backend& backend, Stream& stream, const QkNormForwardArgs& args);
 void qk_norm_forward_host(const QkNormForwardArgs& args, ThreadPool& pool);
@@ -72,6 +73,7 @@ struct QkNormBackwardArgs {
   bool accumulate_dk_weight = false;
   BufferView workspace;  ///< qk_norm_backward_workspace_bytes(T, n, m), 4-aligned
   float offset = 0.0f;
+  bool values = false;  ///< as in the forward
 };
 std::size_t qk_norm_backward_workspace_bytes(std::int64_t rows, std::int64_t q_elems,
                                              std::int64_t k_elems) noexcept;

@@ -135,9 +135,9 @@ Status dispatch_tile_size(std::int64_t d, bool aligned, const Run& run) {
   if constexpr (!std::is_same_v<T, float>) {
     using Math = detail::MmaMath<T>;
     if (aligned && Math::supports(d)) {
-      return Tiled<Math, 64>::shared_bytes(d) <= detail::max_shared_bytes_per_block()
-                 ? run(Tiled<Math, 64>{})
-                 : run(Tiled<Math, 32>{});
+      const std::int64_t most = detail::max_shared_bytes_per_block();
+      if (Tiled<Math, 64>::shared_bytes(d) <= most) return run(Tiled<Math, 64>{});
+      return Tiled<Math, 32>::shared_bytes(d) <= most ? run(Tiled<Math, 32>{}) : run(Tiled<Math, 16>{});
     }
   }
   return d > kWide ? run(Tiled<detail::F32Math, 16>{}) : run(Tiled<detail::F32Math, 32>{});

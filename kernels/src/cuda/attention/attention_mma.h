@@ -49,7 +49,8 @@ __device__ __forceinline__ void load_b(unsigned (&b)[2], int lane, const At& at)
 }
 #endif
 
-/// Tensor-core math for head dimensions that are multiples of 16, in tiles of 32 or 64 rows.
+/// Tensor-core math for head dimensions that are multiples of 16, in tiles of 16, 32 or 64 rows. In the
+/// first, scores have fewer blocks of columns than there are warps, some of which wait.
 template <class T>
 struct MmaMath {
   using Rows = PaddedTile<T, 8>;
@@ -79,8 +80,10 @@ struct MmaMath {
                                                  const ScoreTile<kTile>& scores) {
     block.run_and_sync([&](int thread) {
       const int lane = thread % 32;
-      constexpr int kBlocks = kTile / 8 / (kAttentionThreads / 32 / (kTile / 16));
+      constexpr int kWarps = kAttentionThreads / 32 / (kTile / 16),
+                    kBlocks = (kTile / 8 + kWarps - 1) / kWarps;
       const WarpTile mine = warp_tile(thread / 32, kTile, kTile);
+      if (kTile / 8 < kWarps && mine.count == 0) return;
       float c[kBlocks][4] = {};
       for (int k = 0; k < a.d; k += 16) {
         unsigned left[4];

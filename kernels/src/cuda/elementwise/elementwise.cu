@@ -83,9 +83,10 @@ struct Add {
 
 struct Scale {
   float factor;
+  const float* by;  // null: 1
   template <class T>
   __device__ T operator()(T x) const {
-    return detail::stored_scale(x, factor);
+    return detail::stored_scale(x, by != nullptr ? *by * factor : factor);
   }
 };
 struct Softcap {
@@ -221,7 +222,9 @@ Status swiglu_backward(Backend&, Stream& stream, const SwigluBackwardArgs& a) {
   });
 }
 
-Status scale(Backend&, Stream& stream, const ScaleArgs& a) { return map(stream, a.x, a.y, Scale{a.factor}); }
+Status scale(Backend&, Stream& stream, const ScaleArgs& a) {
+  return map(stream, a.x, a.y, Scale{a.factor, a.by.as<float>()});
+}
 Status softcap(Backend&, Stream& stream, const SoftcapArgs& a) {
   return map(stream, a.x, a.y, Softcap{a.cap, 1.0f / a.cap});
 }

@@ -75,11 +75,12 @@ STRATA_HD T rmsnorm_element(const RowStats& s, T x, T weight, float offset) {
   return from_f32<T>(to_f32(x) * s.rstd * (to_f32(weight) + offset));
 }
 
-template <class Lanes, class T>
-STRATA_DEVICE_INLINE RowStats rmsnorm_back_stats(const Lanes& lanes, RowStats s, const T* x, const T* weight,
-                                                 const T* dy, float offset, std::int64_t n) {
+/// `weight(i)` is the whole factor of element i.
+template <class Lanes, class T, class Weight>
+STRATA_DEVICE_INLINE RowStats rmsnorm_back_stats(const Lanes& lanes, RowStats s, const T* x,
+                                                 const Weight& weight, const T* dy, std::int64_t n) {
   s.mean_gx = lanes.template sum<float>(n, [&](std::int64_t i) {
-    return to_f32(dy[i]) * (to_f32(weight[i]) + offset) * (to_f32(x[i]) * s.rstd);
+    return to_f32(dy[i]) * weight(i) * (to_f32(x[i]) * s.rstd);
   }) / static_cast<float>(n);
   return s;
 }

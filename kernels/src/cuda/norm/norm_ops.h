@@ -14,11 +14,13 @@ namespace strata::kernels::detail {
 enum class NormKind { layernorm, rmsnorm, qk_norm };
 
 /// The layout of a qkv row: `heads` query heads of n elements, then `kv_heads` key heads of m elements, and
-/// as many value heads, which are not normalized.
+/// as many value heads, which are normalized without a weight if `values` is true, and else are not.
 struct QkvRowLayout {
   std::int64_t heads, kv_heads, n, m;
+  bool values = false;
   STRATA_HD std::int64_t total_heads() const { return heads + 2 * kv_heads; }
-  STRATA_HD std::int64_t normed_heads() const { return heads + kv_heads; }
+  STRATA_HD std::int64_t weighted_heads() const { return heads + kv_heads; }
+  STRATA_HD std::int64_t normed_heads() const { return values ? total_heads() : weighted_heads(); }
   STRATA_HD std::int64_t width() const { return heads * n + 2 * kv_heads * m; }
   STRATA_HD std::int64_t at(std::int64_t head) const {
     return head < heads ? head * n : heads * n + (head - heads) * m;
@@ -26,8 +28,8 @@ struct QkvRowLayout {
   STRATA_HD std::int64_t head_dim(std::int64_t head) const { return head < heads ? n : m; }
 };
 
-/// The weight that a row is multiplied by. Rows without one are copied.
-enum class RowWeight { first, key, none };
+/// The weight that a row is multiplied by; `unit` is 1. Rows with `none` are copied.
+enum class RowWeight { first, key, unit, none };
 
 /// Where a row is: its first element, its length, its weight, and the index of its statistics.
 struct NormedRow {
@@ -52,7 +54,10 @@ struct NormRows {
       const std::int64_t head = static_cast<std::uint32_t>(i) - t * all;
       const RowWeight of_head = head < heads.heads ? RowWeight::first : RowWeight::key;
       return {t * heads.width() + heads.at(head), heads.head_dim(head),
-              head < heads.normed_heads() ? of_head : RowWeight::none, t * heads.normed_heads() + head};
+              head < heads.weighted_heads() ? of_head
+              : heads.values                ? RowWeight::unit
+                                            : RowWeight::none,
+              t * heads.normed_heads() + head};
     } else {
       return {i * length, length, RowWeight::first, i};
     }
@@ -63,6 +68,9 @@ struct NormRows {
   }
   STRATA_HD static bool is_copied(RowWeight row) {
     return kNorm == NormKind::qk_norm && row == RowWeight::none;
+  }
+  STRATA_HD static bool is_unit(RowWeight row) {
+    return kNorm == NormKind::qk_norm && row == RowWeight::unit;
   }
 };
 
@@ -111,6 +119,8 @@ struct NormForward {
     else
       return rmsnorm_element(s, of_x, weight, offset);
   }
+  /// The weight of rows without one.
+  STRATA_HD T unit() const { return from_f32<T>(1.0f - offset); }
   /// What a row that is not normalized has.
   STRATA_HD static T copied(T of_x, T) { return of_x; }
   STRATA_HD bool copies() const { return x != y; }
@@ -140,7 +150,12 @@ struct NormBackward {
       s.mean = mean[row.stat];
       return layernorm_back_stats(lanes, s, of_x, rows.weight_of(row.weight), of_dy, row.length);
     } else {
-      return rmsnorm_back_stats(lanes, s, of_x, rows.weight_of(row.weight), of_dy, offset, row.length);
+      if (rows.is_unit(row.weight))
+        return rmsnorm_back_stats(
+            lanes, s, of_x, [](std::int64_t) { return 1.0f; }, of_dy, row.length);
+      const T* const weight = rows.weight_of(row.weight);
+      return rmsnorm_back_stats(
+          lanes, s, of_x, [&](std::int64_t i) { return to_f32(weight[i]) + offset; }, of_dy, row.length);
     }
   }
   STRATA_HD const T* one() const { return x; }
@@ -157,6 +172,7 @@ struct NormBackward {
       back = rmsnorm_back_element(s, of_x, weight, of_dy, offset);
     return from_f32<T>(residual != nullptr ? to_f32(of_residual) + back : back);
   }
+  STRATA_HD T unit() const { return from_f32<T>(1.0f - offset); }
   STRATA_HD static T copied(T, T of_dy) { return of_dy; }
   STRATA_HD bool copies() const { return dy != dx; }
 };
@@ -182,10 +198,12 @@ STRATA_DEVICE_INLINE void norm_row(const Lanes& lanes, const Op& op, std::int64_
     return;
   }
   const RowStats s = op.stats(lanes, row, of_x, of_dy);
+  const bool is_unit = op.rows.is_unit(row.weight);
   const T* const weight = op.rows.weight_of(row.weight);
   lanes.for_each(row.length, [&](std::int64_t e) {
     const T* const once = op.once(row.at + e, e);
-    into[e] = op.element(s, of_x[e], of_dy[e], weight[e], once == nullptr ? T{} : *once);
+    into[e] =
+        op.element(s, of_x[e], of_dy[e], is_unit ? op.unit() : weight[e], once == nullptr ? T{} : *once);
   });
 }
 

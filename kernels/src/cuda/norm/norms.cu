@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kColumnThreads)
 template <class T, class Args>
 NormRows<T, NormKind::qk_norm> qk_rows(const Args& a) {
   const QkvRowLayout heads = {a.heads, a.kv_heads, dispatch::row_length(a.q_weight),
-                              dispatch::row_length(a.k_weight)};
+                              dispatch::row_length(a.k_weight), a.values};
   return {a.q_weight.template as<T>(), dispatch::row_count(a.qkv) * heads.total_heads(), heads.n,
           a.k_weight.template as<T>(), heads};
 }

@@ -168,7 +168,9 @@ STRATA_DEVICE_INLINE void write_rows(const ThreadBlock& block, const Op& op, con
         thread, pieces, per_row,
         [&](int slot, int piece, const PieceWalk& walk) {
           const int column = walk.column * kN;
-          if (const RowWeight row = from.info(walk.row).weight; !op.rows.is_copied(row))
+          if (const RowWeight row = from.info(walk.row).weight; op.rows.is_unit(row))
+            unrolled<kN>([&](int i) { weight[slot].value[i] = op.unit(); });
+          else if (!op.rows.is_copied(row))
             weight[slot] = load_piece<kN>(op.rows.weight_of(row) + column);
           if (const T* const at = op.once(begin + piece * kN, column); at != nullptr)
             once[slot] = load_piece<kN>(at);

@@ -22,7 +22,8 @@ struct RopeFrequencies {
   float beta_fast = 32.0f;
   float beta_slow = 1.0f;
   float attention_factor = 1.0f;
-  bool truncate = true;  ///< yarn: round the indices between which it blends to integers
+  bool truncate = true;    ///< yarn: round the indices between which it blends to integers
+  std::int32_t still = 0;  ///< so many frequencies, the last ones, are 0, so that their pairs do not turn
   friend bool operator==(const RopeFrequencies&, const RopeFrequencies&) = default;
 };
 
