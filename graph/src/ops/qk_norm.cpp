@@ -22,12 +22,12 @@ Specs infer_qk_norm(In in, const Attrs& attrs) {
   const bool of_heads = fits && has_type(in[1], {d}, in[0]->dtype) && has_type(in[2], {d}, in[0]->dtype);
   const bool of_all =
       fits && has_type(in[1], {a.heads * d}, in[0]->dtype) && has_type(in[2], {a.kv_heads * d}, in[0]->dtype);
-  if (d == 0 || (!of_heads && !of_all))
+  if (d == 0 || (!of_heads && (!of_all || a.values)))
     return mismatch(str("qkv [T, (", a.heads, " + 2 * ", a.kv_heads, ") d] and weights [d] and [d], or [",
                         a.heads, " d] and [", a.kv_heads, " d], of one dtype"),
                     in);
-  return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype},
-                                 {"rstd", {in[0]->shape.dim(0) * (of_heads ? a.heads + a.kv_heads : 2)}}};
+  const std::int64_t stats = of_heads ? a.heads + (a.values ? 2 : 1) * a.kv_heads : 2;
+  return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}, {"rstd", {in[0]->shape.dim(0) * stats}}};
 }
 void vjp_qk_norm(VjpContext& c) {
   c.emit(Op::qk_norm_backward, {c.in(0), c.in(1), c.in(2), c.out(1), c.grad_output(0)}, {0, 1, 2, -1},
@@ -47,9 +47,9 @@ NormedRuns normed_runs(const OpCall& c) {
 Status launch_qk_norm(const OpCall& c, Backend& backend, Stream& stream) {
   const auto& a = c.attrs.as<QkNormAttrs>();
   const NormedRuns runs = normed_runs(c);
-  return kernels::qk_norm_forward_async(
-      backend, stream,
-      {c.in[0], c.in[1], c.in[2], c.out[0], c.out[1], runs.query, runs.key, a.eps, a.weight_offset});
+  return kernels::qk_norm_forward_async(backend, stream,
+                                        {c.in[0], c.in[1], c.in[2], c.out[0], c.out[1], runs.query, runs.key,
+                                         a.eps, a.weight_offset, a.values});
 }
 
 Cut qk_norm_columns(const ValueInfo& qkv, const Attrs& attrs, const Cut&) {
@@ -79,15 +79,20 @@ Status launch_qk_norm_backward(const OpCall& c, Backend& backend, Stream& stream
   return kernels::qk_norm_backward_async(
       backend, stream,
       {c.in[0], c.in[1], c.in[2], c.in[3], c.in[4], c.out[0], c.out[1], c.out[2], runs.query, runs.key,
-       accumulates(c, 1), accumulates(c, 2), as_workspace(c.out[3]),
-       c.attrs.as<QkNormAttrs>().weight_offset});
+       accumulates(c, 1), accumulates(c, 2), as_workspace(c.out[3]), c.attrs.as<QkNormAttrs>().weight_offset,
+       c.attrs.as<QkNormAttrs>().values});
 }
 
 }  // namespace
 
-Value Builder::qk_norm(Value qkv, Value q_weight, Value k_weight, Heads heads, float eps, float offset) {
+Value Builder::qk_norm(Value qkv, Value q_weight, Value k_weight, Heads heads, float eps, float offset,
+                       bool values) {
   return op(Op::qk_norm, {qkv, q_weight, k_weight},
-            QkNormAttrs{.heads = heads.query, .kv_heads = heads.key, .eps = eps, .weight_offset = offset});
+            QkNormAttrs{.heads = heads.query,
+                        .kv_heads = heads.key,
+                        .eps = eps,
+                        .weight_offset = offset,
+                        .values = values});
 }
 
 constinit const OpDef detail::op_defs::qk_norm = {

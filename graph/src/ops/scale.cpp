@@ -3,6 +3,7 @@
 #include "ops/op_defs.h"
 
 // scale: (x) -> y = factor x
+// scale_by: (x [T, h], s [1] f32) -> y = s x; s is not trained
 
 namespace strata {
 namespace {
@@ -14,8 +15,19 @@ Status launch_scale(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::scale_async(backend, stream, {c.in[0], c.out[0], c.attrs.as<ScaleAttrs>().factor});
 }
 
+Specs infer_scale_by(In in, const Attrs&) {
+  if (!is_matrix(in[0]) || !is_stored_dtype(in[0]->dtype) || !has_type(in[1], {1}))
+    return mismatch("x [T, h], factor [1] f32", in);
+  return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}};
+}
+void vjp_scale_by(VjpContext& c) { c.emit(Op::scale_by, {c.grad_output(0), c.in(1)}, {0}); }
+Status launch_scale_by(const OpCall& c, Backend& backend, Stream& stream) {
+  return kernels::scale_async(backend, stream, {c.in[0], c.out[0], 1.0f, c.in[1]});
+}
+
 }  // namespace
 
+Value Builder::scale_by(Value x, Value by) { return op(Op::scale_by, {x, by}); }
 Value Builder::scale(Value x, float factor) { return op(Op::scale, {x}, ScaleAttrs{.factor = factor}); }
 
 constinit const OpDef detail::op_defs::scale = {
@@ -27,6 +39,15 @@ constinit const OpDef detail::op_defs::scale = {
     .launch = launch_scale,
     .shard = shard_linear_elementwise,
     .operand_columns = same_columns,
+};
+constinit const OpDef detail::op_defs::scale_by = {
+    .n_in = 2,
+    .infer_outputs = infer_scale_by,
+    .vjp = vjp_scale_by,
+    .in_place = {.out = 0, .in = 0},
+    .flops = no_flops,
+    .launch = launch_scale_by,
+    .shard = shard_rows,
 };
 
 }  // namespace strata

@@ -66,7 +66,9 @@ class ForwardReference {
     const auto& attrs = maker(id).attrs.as<RopeTableAttrs>();
     Vec out;
     for (int i = 0; i < attrs.rotary_dim / 2; ++i)
-      out.push_back(std::pow(static_cast<double>(attrs.frequencies.theta), -2.0 * i / attrs.rotary_dim));
+      out.push_back(i < attrs.rotary_dim / 2 - attrs.frequencies.still
+                        ? std::pow(static_cast<double>(attrs.frequencies.theta), -2.0 * i / attrs.rotary_dim)
+                        : 0);
     return out;
   }
 
@@ -101,10 +103,11 @@ class ForwardReference {
   Vec qk_norm(const Instr& instr, const Vec& qkv, const Vec& q_weight, const Vec& k_weight) const {
     const auto& attrs = instr.attrs.as<QkNormAttrs>();
     const bool of_heads = q_weight.size() * n_heads(attrs, 2) == dim(instr.in[0], 1);
-    return reference::qk_norm_forward(
-        qkv, plus_offset(q_weight, attrs.weight_offset), plus_offset(k_weight, attrs.weight_offset),
-        of_heads ? static_cast<std::size_t>(attrs.heads) : 1,
-        of_heads ? static_cast<std::size_t>(attrs.kv_heads) : 1, static_cast<double>(attrs.eps));
+    return reference::qk_norm_forward(qkv, plus_offset(q_weight, attrs.weight_offset),
+                                      plus_offset(k_weight, attrs.weight_offset),
+                                      of_heads ? static_cast<std::size_t>(attrs.heads) : 1,
+                                      of_heads ? static_cast<std::size_t>(attrs.kv_heads) : 1,
+                                      static_cast<double>(attrs.eps), attrs.values);
   }
   Vec attention(const Instr& instr, const Vec& qkv, const Vec& sinks) const {
     const auto& attrs = instr.attrs.as<AttentionAttrs>();
@@ -214,6 +217,9 @@ class ForwardReference {
       for (std::size_t i = 0; i < out(0).size(); ++i) out(0)[i] += in(1)[i % in(1).size()];
     } else if (instr.op == Op::expert_bias) {
       out(0) = reference::expert_bias(in(0), in(1), in(2), dim(instr.in[1], 1), dim(instr.in[0], 1));
+    } else if (instr.op == Op::expert_scale) {
+      out(0) = in(0);
+      for (std::size_t i = 0; i < out(0).size(); ++i) out(0)[i] *= in(4)[static_cast<std::size_t>(in(1)[i])];
     } else if (instr.op == Op::expert_gate) {
       out(0) = reference::gate_rows(in(0), in(1), instr.in[2] == kNoValue ? Vec{} : in(2),
                                     dim(instr.in[0], 1) / instr.attrs.as<ExpertGateAttrs>().gate.parts(),

@@ -133,8 +133,9 @@ class Builder {
   Value rmsnorm(Value x, Value weight, float eps, float offset = 0);
   /// Normalizes the query and key heads of [T, (heads + 2 kv_heads) d] with RMSNorm: each head by itself if
   /// the weights are [d]; all query heads of a token together, and all its key heads together, if they are
-  /// [heads d] and [kv_heads d].
-  Value qk_norm(Value qkv, Value q_weight, Value k_weight, Heads heads, float eps, float offset = 0);
+  /// [heads d] and [kv_heads d]. With `values` the value heads, too, without a weight.
+  Value qk_norm(Value qkv, Value q_weight, Value k_weight, Heads heads, float eps, float offset = 0,
+                bool values = false);
   Value linear(Value x, Value weight, Value bias = {});  ///< [T, K] x [N, K] -> [T, N]
   /// Like linear(), with an f32 result whatever the dtype of x is; its derivative needs a gradient in the
   /// dtype of x.
@@ -147,6 +148,8 @@ class Builder {
   /// token, [T, H]. See kernels/experts/biases.h.
   Value router_bias(Value logits, Value bias);
   Value expert_bias(Value biases, const Routed& routed, const RoutedRows& rows);
+  /// The weights of the chosen experts, each times the factor of its expert, [E] f32.
+  Value expert_scale(const Routed& routed, const RoutedRows& rows, Value factors);
   /// The sums of which the losses of routers are made, after those of the layers before, if there are any;
   /// see kernels/experts/router_losses.h.
   Value router_sums(Value logits, const RoutedRows& rows, Value before = {});
@@ -185,6 +188,7 @@ class Builder {
   Value latent_qkv(Value q, Value kv, Value rotated_key, const kernels::LatentHeads& heads);
   Value trim_heads(Value x, const kernels::LatentHeads& heads);
   Value scale(Value x, float factor);
+  Value scale_by(Value x, Value by);  ///< x times `by` [1] f32, which has no derivative
   /// x / (1 - p) for the elements that are kept by the rows' keys [T, 2] i32; see kernels/adapters/dropout.h.
   Value dropout(Value x, Value keys, float p, std::uint32_t stream);
   Value softcap(Value x, float cap);  ///< cap * tanh(x / cap), f32 only; has no derivative

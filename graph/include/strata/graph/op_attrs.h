@@ -44,6 +44,7 @@ struct QkNormAttrs {
   std::int32_t kv_heads = 0;
   float eps = 0;
   float weight_offset = 0;  ///< added to both weights
+  bool values = false;      ///< value heads are normalized, too, without a weight
   friend bool operator==(const QkNormAttrs&, const QkNormAttrs&) = default;
 };
 struct PositionsAttrs {

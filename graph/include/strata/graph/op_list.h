@@ -43,6 +43,7 @@ namespace strata {
   X(relu, NoAttrs)                                             \
   X(relu_backward, NoAttrs)                                    \
   X(scale, ScaleAttrs)                                         \
+  X(scale_by, NoAttrs)                                         \
   X(dropout, DropoutAttrs)                                     \
   X(softcap, SoftcapAttrs)                                     \
   X(swiglu, SwigluAttrs)                                       \
@@ -117,6 +118,8 @@ namespace strata {
   X(expert_bias, NoAttrs)                                      \
   X(expert_bias_backward, NoAttrs)                             \
   X(expert_bias_backward_weights, NoAttrs)                     \
+  X(expert_scale, NoAttrs)                                     \
+  X(expert_scale_backward, NoAttrs)                            \
   X(causal_conv, CausalConvAttrs)                              \
   X(causal_conv_backward, CausalConvAttrs)                     \
   X(cached_causal_conv, CausalConvAttrs)                       \

@@ -27,6 +27,13 @@ class MixerReference {
       case Op::divide_columns:
         divide_columns();
         return true;
+      case Op::unite_columns:
+        unite_columns();
+        return true;
+      case Op::scale_by:
+        out(0) = in(0);
+        for (double& x : out(0)) x *= in(1)[0];
+        return true;
       case Op::multiply:
         out(0) = in(0);
         for (std::size_t i = 0; i < out(0).size(); ++i) out(0)[i] *= in(1)[i];
@@ -80,6 +87,22 @@ class MixerReference {
     }
     out(0) = first;
     out(1) = second;
+  }
+  void unite_columns() const {
+    const kernels::DividedColumns& c = instr_.attrs.as<DividedColumnsAttrs>().columns;
+    Vec x;
+    std::int64_t of_first = 0, of_second = 0;
+    for (std::int64_t row = 0; row < rows(); ++row) {
+      for (std::int64_t group = 0; group < c.groups; ++group) {
+        append(x, in(0), of_first, c.first);
+        append(x, in(1), of_second, c.second);
+        of_first += c.first;
+        of_second += c.second;
+      }
+      append(x, in(0), of_first, c.tail);
+      of_first += c.tail;
+    }
+    out(0) = x;
   }
   void latent_qkv() const {
     const kernels::LatentHeads& h = instr_.attrs.as<LatentHeadsAttrs>().heads;
