@@ -29,7 +29,7 @@ EXPERTS |= dict.fromkeys(["deepseek_v2", "deepseek_v3", "glm4_moe_lite"], [*ROOM
 EXPERTS |= dict.fromkeys(["lfm2_moe", "granitemoehybrid"], [*GROUPED, *ROOM, "model.experts=4", "model.ffn=32", "model.layers=3"])
 EXPERTS["nemotron_h"] = [*GROUPED, *ROOM, "model.experts=4", "model.ffn=32", "model.layers=7"]
 MIXERS = {"qwen3_5_text": [*GROUPED, *ROOM, "model.layers=4"], "lfm2": [*GROUPED, *ROOM, "model.layers=3"]}  # one layer of attention, too
-MIXERS["falcon_h1"] = [*GROUPED, *ROOM]
+MIXERS |= {"falcon_h1": [*GROUPED, *ROOM], "gemma4_text": [*GROUPED, *ROOM, "model.experts=4", "model.ffn=32"]}
 DTYPES = ["f32", "bf16", "f16"]
 MODES = ["serial", "two_phase", "speculative", "hybrid", "auto"]
 SMALL = ["model.layers=2", "model.hidden=64", "model.heads=4", "model.ffn=128", "model.vocab=300", "model.seq=32",

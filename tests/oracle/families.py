@@ -11,6 +11,7 @@ import sys
 import torch
 
 from base_families import Bloom, Glm, Glm4, Gpt2, Granite, Llama, Opt, Qwen2, Qwen3
+from decoders.gemma4 import gemma4
 from experts import GroupedMixture, Mixture
 from hybrid import DeepSeekV2, DeepSeekV3, DeepSeekV32, Glm4MoeLite, GlmMoeDsa, Lfm2, Lfm2Moe, Qwen3Next, Qwen35, Qwen35Moe
 from layers import Rope, Unsupported, gelu_tanh, upcast_dtype
@@ -347,6 +348,7 @@ FAMILIES |= {"glm4_moe": Glm4Moe, "gpt_oss": GptOss, "qwen3_5_text": Qwen35}
 FAMILIES |= {"qwen3_5_moe_text": Qwen35Moe, "qwen3_next": Qwen3Next, "lfm2": Lfm2}
 FAMILIES |= {"lfm2_moe": Lfm2Moe, "granitemoehybrid": GraniteHybrid, "falcon_h1": FalconH1, "nemotron_h": NemotronH}
 FAMILIES |= {"deepseek_v2": DeepSeekV2, "deepseek_v3": DeepSeekV3, "glm4_moe_lite": Glm4MoeLite, "deepseek_v32": DeepSeekV32, "glm_moe_dsa": GlmMoeDsa}
+FAMILIES |= {"gemma4_text": gemma4}
 
 
 def family_of(config):

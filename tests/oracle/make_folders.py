@@ -69,6 +69,14 @@ def gemma(model_type, name, **more):
     return base | more
 
 
+def gemma4(**more):
+    base = gemma("gemma4_text", "Gemma4", head_dim=16, global_head_dim=32, hidden_size_per_layer_input=0, num_hidden_layers=4,
+                 layer_types=["sliding_attention", "full_attention"] * 2)  # fmt: skip
+    for key in ("rope_theta", "query_pre_attn_scalar"):
+        del base[key]
+    return base | more
+
+
 def experts(model_type, name, **more):
     return llama_like(model_type, name, num_experts_per_tok=2, output_router_logits=False) | more
 
@@ -112,6 +120,9 @@ LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_fac
 
 # YaRN in the layers that see all keys, and the plain base in the others.
 BY_LAYER = {"full_attention": YARN | {"rope_theta": 900.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}}
+# Three of sixteen pairs of Gemma 4's heads turn, more slowly.
+PROPORTIONAL = {"full_attention": {"rope_type": "proportional", "rope_theta": 900.0, "partial_rotary_factor": 0.2, "factor": 2.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}}
 # Queries grow from position 128 on, which no row of a case has.
 GROWING = YARN | dict(rope_theta=5000.0, original_max_position_embeddings=128, max_position_embeddings=512, mscale=1.0,
                       mscale_all_dim=1.0, llama_4_scaling_beta=0.1)
@@ -157,6 +168,14 @@ CASES = [
     Case("gemma3-scaled", gemma("gemma3_text", "Gemma3", rope_scaling={"rope_type": "linear", "factor": 8.0}, attention_bias=True,
                                 layer_types=["sliding_attention", "sliding_attention", "full_attention"], final_logit_softcapping=5.0),
          shards=2),
+    Case("gemma4", gemma4(attention_k_eq_v=True, num_global_key_value_heads=1, final_logit_softcapping=3.0), saved=True),
+    Case("gemma4-values", gemma4(attention_bias=True, num_hidden_layers=3, head_dim=12, global_head_dim=24, tie_word_embeddings=False,
+                                 layer_types=["sliding_attention", "full_attention", "sliding_attention"], rope_parameters=PROPORTIONAL),
+         dtype="BF16", shards=2),
+    Case("gemma4-experts", gemma4(attention_k_eq_v=True, num_global_key_value_heads=2, enable_moe_block=True, num_experts=6, top_k_experts=2,
+                                  moe_intermediate_size=24, final_logit_softcapping=5.0), saved=True),
+    Case("gemma4-all", gemma4(attention_k_eq_v=True, num_global_key_value_heads=4, num_hidden_layers=2, layer_types=None, enable_moe_block=True,
+                              num_experts=3, top_k_experts=3, moe_intermediate_size=40, rope_parameters=PROPORTIONAL), shards=2),
     Case("granite", llama_like("granite", "Granite", tie_word_embeddings=True, embedding_multiplier=3.0, residual_multiplier=0.7,
                                attention_multiplier=0.2, logits_scaling=2.0), saved=True),
     Case("granite-scaled", llama_like("granite", "Granite", attention_bias=True, mlp_bias=True, head_dim=24, rope_scaling=YARN,
@@ -272,12 +291,14 @@ def is_norm(name):
 def random_weights(shapes, case, seed):
     rng = np.random.default_rng([seed, zlib.crc32(case.name.encode())])
     weights = {}
-    around_0 = case.config["model_type"].startswith(("gemma", "qwen3_5", "qwen3_next"))  # they store most norm weights so
+    around_0 = case.config["model_type"].startswith(("gemma2", "gemma3", "qwen3_5", "qwen3_next"))  # they store most norm weights so
     for name, shape in shapes.items():
         noise = rng.standard_normal(shape, dtype=np.float32)
         if is_norm(name):
             offset = around_0 and ".linear_attn." not in name
             weights[name] = 0.2 * noise + (1 - offset if name.endswith(".weight") else 0)
+        elif name.endswith(("layer_scalar", "router.scale", "per_expert_scale")):
+            weights[name] = 1 + 0.2 * noise
         elif name.endswith(("A_log", "dt_bias")):  # a state keeps from nearly all to nearly nothing of itself
             weights[name] = noise - 1
         elif name.endswith(".bias"):

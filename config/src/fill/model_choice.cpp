@@ -13,7 +13,8 @@ namespace {
 
 // A mixture of experts that states nothing else has eight experts, two of which compute a token.
 void set_experts(DecoderConfig& decoder, const TrainConfig::Model& m) {
-  const bool has_experts = family_limits(m.family).experts;
+  const FamilyLimits limits = family_limits(m.family);
+  const bool has_experts = limits.experts || (limits.some_experts && m.experts.value_or(0) > 0);
   ExpertsConfig& e = decoder.experts;
   e.n = m.experts.value_or(has_experts ? 8 : 0);
   e.per_token =

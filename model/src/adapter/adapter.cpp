@@ -181,6 +181,12 @@ Status check_layers(const DecoderConfig& c, const AdapterSettings& settings) {
   const auto plain = std::count(c.mixers.begin(), c.mixers.end(), Mixer::attention),
              latent = std::count(c.mixers.begin(), c.mixers.end(), Mixer::latent);
   const bool takes_latent = !std::holds_alternative<PrefixSettings>(settings);
+  if (!takes_latent && c.full_heads)
+    return Status::error(Code::unsupported,
+                         str("a prefix has as many keys and values in each layer, but the layers of ",
+                             family_limits(c.family).title, " have ", c.kv_heads, " heads of ", c.head_dim,
+                             " and ", c.full_heads->kv_heads, " of ", c.full_heads->head_dim,
+                             "; lora, prompt and p-tuning can adapt it"));
   if (plain + (takes_latent ? latent : 0) == c.layers) return {};
   return Status::error(Code::unsupported, str(c.layers - plain, " of the ", c.layers, " layers of ",
                                               family_limits(c.family).title,

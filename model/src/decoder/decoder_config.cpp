@@ -93,7 +93,9 @@ void check_experts(const DecoderConfig& c, DecoderProblems& problems) {
   const FamilyLimits limits = family_limits(c.family);
   problems.need(limits.scores || !c.scores,
                 str("transformers has no reward model of ", limits.title, ", as which one could be written"));
-  problems.need(limits.experts == (e.n > 0) || (limits.may_be_dense && e.n == 0) || limits.title.empty(),
+  const bool may_be_dense = limits.some_experts || limits.may_be_dense;
+  problems.need(limits.experts == (e.n > 0) || (limits.some_experts && e.n > 0) ||
+                    (may_be_dense && e.n == 0) || limits.title.empty(),
                 str("model.experts is ", e.n, ", but the MLPs of ", limits.title,
                     limits.experts ? " are mixtures of experts" : " are no mixtures of experts"));
   if (e.n == 0) {
@@ -132,6 +134,22 @@ void check_experts(const DecoderConfig& c, DecoderProblems& problems) {
   problems.need(e.gate_limit >= 0 && (e.gate_limit == 0 || e.gate_alpha > 0),
                 str("a gate with a limit of ", e.gate_limit, " and an alpha of ", e.gate_alpha));
   problems.need(eps >= 0 && scale > 0, str("a router with an eps of ", eps, " and a scale of ", scale));
+}
+
+void check_full_heads(const DecoderConfig& c, DecoderProblems& problems) {
+  problems.need(!c.value_norm || c.qk_norm == DecoderConfig::QkNorm::heads,
+                "values are normalized, but queries and keys are not, each head by itself");
+  if (!c.full_heads) return;
+  const FullHeads& f = *c.full_heads;
+  problems.need(f.head_dim >= 2 && f.head_dim % 2 == 0 && f.head_dim <= 2048 &&
+                    (c.heads < 1 || f.head_dim <= kMaxWidth / c.heads),
+                str("layers that see all keys have ", c.heads, " heads of ", f.head_dim,
+                    " elements; these must be even, 2 to 2048, and at most ", kMaxWidth, " together"));
+  problems.need(c.heads < 1 || divides(f.kv_heads, c.heads),
+                str("layers that see all keys have ", c.heads, " heads and ", f.kv_heads,
+                    " of keys; the first must be a multiple of the second"));
+  problems.need(f.rotary_share >= 0 && f.rotary_share <= 1,
+                str("RoPE turns a share of ", f.rotary_share, " of a head; it must be 0 to 1"));
 }
 
 void check_short_conv(const DecoderConfig& c, DecoderProblems& problems) {
@@ -232,6 +250,11 @@ float score_scale(const DecoderConfig& c) {
   return own ? 1 / std::sqrt(c.query_scalar) : 0;
 }
 
+LayerHeads layer_heads(const DecoderConfig& c, std::size_t layer) {
+  if (!c.full_heads || c.sliding[layer]) return {c.heads, c.kv_heads, c.head_dim};
+  return {c.heads, c.full_heads->kv_heads, c.full_heads->head_dim, c.full_heads->keys_as_values};
+}
+
 bool has_softmax_routers(const DecoderConfig& c) {
   return c.experts.n > 0 && c.experts.rule.score == kernels::RouterRule::Score::softmax;
 }
@@ -296,6 +319,11 @@ DecoderConfig with_derived_sizes(DecoderConfig c) {
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (family_limits(c.family).latent) set_latent_sizes(c);
   if (c.head_dim == 0 && c.heads > 0) c.head_dim = c.hidden / c.heads;
+  if (c.full_heads) {
+    FullHeads& f = *c.full_heads;
+    if (f.head_dim == 0) f.head_dim = 2 * c.head_dim;
+    if (f.kv_heads == 0) f.kv_heads = c.kv_heads % 4 == 0 ? c.kv_heads / 4 : c.kv_heads;
+  }
   if (c.positions == 0) c.positions = c.seq;
   if (c.rotary_dim == 0) c.rotary_dim = usual_rotary_dim(c);
   if (c.layers < 1 || c.layers > kMaxLayers) return c;  // validate() returns the error
@@ -310,6 +338,7 @@ DecoderConfig with_derived_sizes(DecoderConfig c) {
   if (c.sliding.empty())
     c.sliding = c.window > 0 ? but_every(c.full_every, c.layers)
                              : std::vector<bool>(static_cast<std::size_t>(c.layers), false);
+  if (c.full_last) c.sliding.back() = false;
   return c;
 }
 
@@ -324,6 +353,7 @@ Status validate(const DecoderConfig& config) {
   check_decoder_sizes(c, config.head_dim != 0, problems);
   check_decoder_attention(c, problems);
   check_experts(c, problems);
+  check_full_heads(c, problems);
   check_delta(c, problems);
   check_short_conv(c, problems);
   check_mamba(c, problems);

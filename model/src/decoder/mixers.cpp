@@ -9,17 +9,18 @@
 
 namespace strata::detail {
 
-Value Recorder::normed_heads(const std::string& name, Value qkv) {
+Value Recorder::normed_heads(const std::string& name, const LayerHeads& heads, Value qkv) {
   if (c_.qk_norm == DecoderConfig::QkNorm::none) return qkv;
   const bool whole = c_.qk_norm == DecoderConfig::QkNorm::whole;
-  const Value q = scale(name + ".q_norm", c_.head_dim * (whole ? c_.heads : 1));
-  const Value k = scale(name + ".k_norm", c_.head_dim * (whole ? c_.kv_heads : 1));
-  return b_.qk_norm(qkv, q, k, heads_, c_.norm_eps, c_.norm_offset);
+  const Value q = scale(name + ".q_norm", whole ? heads.q_width() : heads.head_dim);
+  const Value k = scale(name + ".k_norm", whole ? heads.kv_width() : heads.head_dim);
+  return b_.qk_norm(qkv, q, k, of(heads), c_.norm_eps, c_.norm_offset, c_.value_norm);
 }
 
 Value Recorder::attention(const std::string& name, std::size_t layer, Value x) {
-  const std::int64_t inner = c_.heads * c_.head_dim;
-  const std::int64_t width = inner + 2 * c_.kv_heads * c_.head_dim;
+  const LayerHeads heads = layer_heads(c_, layer);
+  const std::int64_t inner = heads.q_width();
+  const std::int64_t width = inner + (heads.keys_as_values ? 1 : 2) * heads.kv_width();
   Value qkv =
       linear(name + ".qkv", x, c_.output_gate ? width + inner : width, c_.hidden, c_.qkv_bias, kInitStd);
   if (const float key = c_.hybrid_factors.key; key != 1) {
@@ -32,14 +33,23 @@ Value Recorder::attention(const std::string& name, std::size_t layer, Value x) {
     qkv = parts.first;
     gate = parts.second;
   }
-  if (!c_.qk_norm_after_rope) qkv = normed_heads(name, qkv);
+  if (heads.keys_as_values) qkv = keys_as_values(qkv, heads);
+  if (!c_.qk_norm_after_rope) qkv = normed_heads(name, heads, qkv);
   if (c_.position == DecoderConfig::Position::rope && c_.rope_layers[layer])
-    qkv = b_.rope(qkv, positions_, angles_[c_.sliding_frequencies.has_value() && c_.sliding[layer]], heads_,
-                  c_.rotary_interleaved);
-  if (c_.qk_norm_after_rope) qkv = normed_heads(name, qkv);
-  Value mixed = attend(name, qkv, scores(layer));
+    qkv = b_.rope(qkv, positions_, angles_[c_.sliding_frequencies.has_value() && c_.sliding[layer]],
+                  of(heads), c_.rotary_interleaved);
+  if (c_.qk_norm_after_rope) qkv = normed_heads(name, heads, qkv);
+  Value mixed = attend(name, qkv, heads, scores(layer));
   if (c_.output_gate) mixed = b_.sigmoid_gate(mixed, gate);
   return linear(name + ".attn_out", mixed, c_.hidden, inner, c_.out_bias, residual_std_);
+}
+
+// q | k -> q | k | k.
+Value Recorder::keys_as_values(Value qk, const LayerHeads& heads) {
+  const std::int64_t q = heads.q_width(), kv = heads.kv_width();
+  const ColumnParts parts = b_.divide_columns(qk, {.groups = 1, .first = q, .second = kv});
+  const Value both = b_.unite_columns({parts.second, parts.second}, {.groups = 1, .first = kv, .second = kv});
+  return b_.unite_columns({parts.first, both}, {.groups = 1, .first = q, .second = 2 * kv});
 }
 
 Value Recorder::latent_norm(const std::string& name, Value x, std::int64_t n) {
@@ -64,7 +74,7 @@ Value Recorder::latent_attention(const std::string& name, std::size_t layer, Val
                           heads.kv_width(), l.kv_rank, false, kInitStd);
   const Value qkv = b_.rope(b_.latent_qkv(q, kv, down.second, heads), positions_, angles_[0], heads_,
                             c_.rotary_interleaved);
-  const Value mixed = b_.trim_heads(attend(name, qkv, scores(layer)), heads);
+  const Value mixed = b_.trim_heads(attend(name, qkv, layer_heads(c_, layer), scores(layer)), heads);
   return linear(name + ".attn_out", mixed, c_.hidden, heads.out_width(), c_.out_bias, residual_std_);
 }
 
@@ -176,13 +186,14 @@ ScoreOptions Recorder::scores(std::size_t layer) const {
           .scale = score_scale(c_)};
 }
 
-Value Recorder::attend(const std::string& name, Value qkv, const ScoreOptions& scores) {
+Value Recorder::attend(const std::string& name, Value qkv, const LayerHeads& heads,
+                       const ScoreOptions& scores) {
   const Value sinks =
       c_.sinks ? b_.param(name + ".sinks", {c_.heads}, {.init = {0, kInitStd}, .decay = false}) : Value{};
-  if (!cache_) return b_.attention(qkv, heads_, static_cast<int>(c_.seq), scores, doc_start_, sinks);
-  const Shape shape = {cache_->sequences, c_.kv_heads, cache_->context, c_.head_dim};
+  if (!cache_) return b_.attention(qkv, of(heads), static_cast<int>(c_.seq), scores, doc_start_, sinks);
+  const Shape shape = {cache_->sequences, heads.kv_heads, cache_->context, heads.head_dim};
   const Value keys = b_.state(name + ".keys", shape), values = b_.state(name + ".values", shape);
-  return b_.cached_attention(qkv, positions_, slots_, keys, values, heads_, scores, sinks);
+  return b_.cached_attention(qkv, positions_, slots_, keys, values, of(heads), scores, sinks);
 }
 
 Value Recorder::mixer(const std::string& name, std::size_t layer, Value x) {

@@ -74,7 +74,7 @@ std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape, 
     elems += (c.mamba.taps - 1) * c.mamba.channels();
     f32_elems += heads.blocks() * kernels::scan_state_elems(heads);
   };
-  for (const Mixer mixer : c.mixers) switch (mixer) {
+  for (std::size_t layer = 0; layer < c.mixers.size(); ++layer) switch (c.mixers[layer]) {
       case Mixer::none:
         break;
       case Mixer::mamba:
@@ -85,7 +85,7 @@ std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape, 
         [[fallthrough]];
       case Mixer::attention:
       case Mixer::latent:
-        elems += 2 * c.kv_heads * shape.context * c.head_dim;
+        elems += 2 * shape.context * layer_heads(c, layer).kv_width();
         break;
       case Mixer::delta:
         elems += (d.taps - 1) * d.channels();

@@ -129,16 +129,19 @@ class Recorder {
       return b_.add(x, b_.embedding(positions, table, static_cast<int>(c_.position_offset)));
     }
     positions_ = positions;
-    const auto table = [&](const RopeFrequencies& frequencies) {
-      return b_.rope_table(seq, static_cast<int>(c_.rotary_dim), frequencies);
-    };
     const bool own = c_.sliding_frequencies.has_value();
     for (std::size_t layer = 0; layer < c_.rope_layers.size(); ++layer) {
       Value& angles = angles_[own && c_.sliding[layer]];
-      if (c_.rope_layers[layer] && angles.id == kNoValue)
-        angles = table(own && c_.sliding[layer] ? *c_.sliding_frequencies : c_.frequencies);
+      if (c_.rope_layers[layer] && angles.id == kNoValue) angles = rope_table(seq, own && c_.sliding[layer]);
     }
     return x;
+  }
+  Value rope_table(int seq, bool slides) {
+    RopeFrequencies frequencies = slides ? *c_.sliding_frequencies : c_.frequencies;
+    if (!c_.full_heads || slides) return b_.rope_table(seq, static_cast<int>(c_.rotary_dim), frequencies);
+    const auto d = static_cast<std::int32_t>(c_.full_heads->head_dim);
+    frequencies.still = d / 2 - static_cast<std::int32_t>(c_.full_heads->rotary_share * d / 2);
+    return b_.rope_table(seq, d, frequencies);
   }
   // Gemma's is rounded to the dtype in which embeddings are multiplied.
   float rounded_embedding_scale() const {
@@ -183,12 +186,16 @@ class Recorder {
 
   // mixers.cpp: what mixes the tokens of a layer.
   Value mixer(const std::string& name, std::size_t layer, Value x);
-  Value normed_heads(const std::string& name, Value qkv);
+  static Heads of(const LayerHeads& heads) {
+    return {static_cast<int>(heads.heads), static_cast<int>(heads.kv_heads)};
+  }
+  Value normed_heads(const std::string& name, const LayerHeads& heads, Value qkv);
+  Value keys_as_values(Value qk, const LayerHeads& heads);
   Value attention(const std::string& name, std::size_t layer, Value x);
   Value latent_norm(const std::string& name, Value x, std::int64_t n);
   Value latent_attention(const std::string& name, std::size_t layer, Value x);
   ScoreOptions scores(std::size_t layer) const;
-  Value attend(const std::string& name, Value qkv, const ScoreOptions& scores);
+  Value attend(const std::string& name, Value qkv, const LayerHeads& heads, const ScoreOptions& scores);
   Value convolution(const std::string& name, Value x, std::int64_t channels, std::int64_t taps, bool has_bias,
                     bool silu);
   Value delta_net(const std::string& name, Value x);
@@ -225,15 +232,20 @@ class Recorder {
   }
   Value mixture(const std::string& name, Value x) {
     const ExpertsConfig& e = c_.experts;
-    const auto n = static_cast<std::int32_t>(e.n), k = static_cast<std::int32_t>(e.per_token);
     Value logits = b_.linear_f32(x, weight(name + ".router.weight", {e.n, c_.hidden}, kInitStd));
     if (e.biases) logits = b_.router_bias(logits, bias(name + ".router", {e.n}));
+    return routed_experts(name, x, logits);
+  }
+  Value routed_experts(const std::string& name, Value x, Value logits) {
+    const ExpertsConfig& e = c_.experts;
+    const auto n = static_cast<std::int32_t>(e.n), k = static_cast<std::int32_t>(e.per_token);
     const Value of_choice = e.choice_bias ? b_.param(choice_bias_name(name), {e.n},
                                                      {.init = {0, 0}, .decay = false, .is_f32_state = true})
                                           : Value{};
-    const Routed routed = b_.router_top_k(logits, k, e.rule, of_choice);
+    Routed routed = b_.router_top_k(logits, k, e.rule, of_choice);
     const RoutedRows rows = b_.route_rows(routed, n);
     if (sums_routers_) router_sums_ = b_.router_sums(logits, rows, router_sums_);
+    if (e.beside_dense) routed.weights = b_.expert_scale(routed, rows, expert_factors(name));
     const std::int64_t width = e.latent > 0 ? e.latent : c_.hidden, inner_rows = is_gated(c_.mlp) ? 2 : 1;
     const Value of_experts =
         e.latent > 0 ? linear(name + ".latent_in", x, e.latent, c_.hidden, c_.mlp_bias, kInitStd) : x;
@@ -266,6 +278,11 @@ class Recorder {
     return linear(name + ".mlp_out", b_.expert_gate(inner, routed.weights, {}, gate()), c_.hidden, ffn,
                   c_.mlp_bias, residual_std_);
   }
+  // beside_dense.cpp: a dense MLP and a mixture next to each other.
+  Value expert_factors(const std::string& name);
+  Value dense_and_mixture(const std::string& name, Value x);
+  Value layer_factor(const std::string& name);
+
   Value block(std::size_t layer, Value x) {
     const std::string name = layer_name(layer);
     b_.region(name, true);
@@ -275,9 +292,12 @@ class Recorder {
       x = b_.add(x, scaled(added, c_.residual_factor));
     }
     if (!has_mlp(c_, layer)) return x;
-    Value added = mlp(name, layer, c_.pre_norms ? norm(name + ".mlp_norm", x) : x);
+    Value added = c_.experts.beside_dense && c_.experts.n > 0
+                      ? dense_and_mixture(name, x)
+                      : mlp(name, layer, c_.pre_norms ? norm(name + ".mlp_norm", x) : x);
     if (c_.post_norms) added = norm(name + ".mlp_post_norm", added);
-    return b_.add(x, scaled(added, c_.residual_factor));
+    x = b_.add(x, scaled(added, c_.residual_factor));
+    return c_.layer_factor ? b_.scale_by(x, layer_factor(name)) : x;
   }
 
   const DecoderConfig c_;

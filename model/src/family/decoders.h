@@ -114,6 +114,17 @@ inline void gemma3(DecoderConfig& c) {
   c.frequencies.theta = 1e6f;
   c.sliding_frequencies.emplace();
 }
+inline void gemma4(DecoderConfig& c) {
+  gemma3(c);
+  c.norm_offset = 0;
+  c.window = 512;
+  c.logit_softcap = 30;
+  c.score_factor = 1;
+  c.value_norm = c.full_last = c.layer_factor = true;
+  c.full_heads.emplace();
+  c.experts.rule.renormalize = true;
+  c.experts.beside_dense = true;
+}
 inline void granite(DecoderConfig& c) {
   llama(c);
   c.embedding_factor = 12;

@@ -26,6 +26,10 @@ struct HfNames {
                    stacked_router = "mlp.gate";
   /// The stacked matrices are [experts, in, out], gates and ups in turn; there is no other form.
   bool stacked_transposed = false;
+  /// The norms of a dense MLP and a mixture next to each other, those before the router and the experts, and
+  /// the factors of experts and of the layer; not all of these have ".weight" at the end.
+  std::string_view dense_post_norm = {}, router_norm = {}, experts_norm = {}, experts_post_norm = {},
+                   expert_factors = {}, layer_factor = {};
   std::array<std::string_view, 2> shared_in = {};  ///< gate and up of the MLP beside the experts
   std::string_view shared_out = {}, shared_gate = {};
   /// The parts of a gated delta net: queries, keys and values, and the gate of its result; the strength of
@@ -115,6 +119,7 @@ struct HfFamily {
   bool has_query_growth = false;       ///< rope_parameters have llama_4_scaling_beta
   bool qk_norm_key = false;            ///< use_qk_norm says whether queries and keys are normalized
   bool is_gemma = false;               ///< has keys of soft caps, and hidden_activation
+  bool is_gemma4 = false;              ///< has those of hf/config_gemma4.h
   bool has_factors = false;            ///< has keys of four factors, each of which is 1 without it
   const char* norm_eps_key = "rms_norm_eps";
   const char* act_key = "hidden_act";

@@ -57,6 +57,20 @@ inline constexpr HfNames kGemma = [] {
   return names;
 }();
 
+inline constexpr HfNames kGemma4 = [] {
+  HfNames names = kGemma;
+  names.layer_factor = "layer_scalar";
+  names.dense_post_norm = "post_feedforward_layernorm_1";
+  names.experts_norm = "pre_feedforward_layernorm_2";
+  names.experts_post_norm = "post_feedforward_layernorm_2";
+  names.router_norm = "router.scale";
+  names.expert_factors = "router.per_expert_scale";
+  names.stacked_router = "router.proj";
+  names.stacked_in = "experts.gate_up_proj";
+  names.stacked_out = "experts.down_proj";
+  return names;
+}();
+
 inline constexpr HfNames kQwenMoe = [] {
   HfNames names = kLlama;
   names.router = "mlp.gate";

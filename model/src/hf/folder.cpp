@@ -165,7 +165,8 @@ HfFolder::TensorLocation HfFolder::location_of(std::string_view name) const {
 
 // transformers writes one form of experts or the other, as it is asked.
 void HfFolder::settle_stacked_experts() {
-  if (config_.experts.n == 0 || detail::family_of(config_).hf.names.stacked_transposed) return;
+  const detail::HfNames& names = detail::family_of(config_).hf.names;
+  if (config_.experts.n == 0 || names.stacked_transposed || names.experts.empty()) return;
   DecoderConfig stacked = config_;
   stacked.experts.stacked_files = true;
   std::vector<HfTensor> tensors = hf_tensors(stacked);

@@ -83,7 +83,7 @@ class TensorListBuilder {
   void mixture(const std::string& param, const std::string& name) {
     const ExpertsConfig& e = c_.experts;
     const std::size_t first = out_.size();
-    const bool is_stacked = e.stacked_files || names_.stacked_transposed;
+    const bool is_stacked = e.stacked_files || names_.stacked_transposed || names_.experts.empty();
     const std::int64_t width = e.latent > 0 ? e.latent : c_.hidden, parts = is_gated(c_.mlp) ? 2 : 1;
     matrix(param + "router", str(name, is_stacked ? names_.stacked_router : names_.router), e.n, c_.hidden,
            Layout::rows);
@@ -92,7 +92,7 @@ class TensorListBuilder {
             Layout::stack_in_turn);
       stack(param + "experts_out.weight", str(name, names_.stacked_out), {e.n, e.ffn, c_.hidden},
             Layout::stack_transposed);
-    } else if (e.stacked_files) {
+    } else if (is_stacked) {
       stack(param + "experts_in.weight", str(name, names_.stacked_in), {e.n, parts * e.ffn, width});
       stack(param + "experts_out.weight", str(name, names_.stacked_out), {e.n, width, e.ffn});
     }
@@ -113,6 +113,13 @@ class TensorListBuilder {
                   width, (parts * i + part) * e.ffn);
       of_expert(param + "experts_out", str(expert, names_.expert_out), width, e.ffn, i * width);
     }
+    if (e.beside_dense) {
+      vector(param + "router_norm.weight", str(name, names_.router_norm), c_.hidden);
+      vector(param + "expert_factors", str(name, names_.expert_factors), e.n);
+      norm(param + "dense_post_norm", str(name, names_.dense_post_norm), c_.hidden);
+      norm(param + "experts_norm", str(name, names_.experts_norm), c_.hidden);
+      norm(param + "experts_post_norm", str(name, names_.experts_post_norm), c_.hidden);
+    }
     if (e.shared_gate)
       matrix(param + "shared_gate", str(name, names_.shared_gate), 1, c_.hidden, Layout::rows);
     for (std::size_t i = first; i < out_.size(); ++i) out_[i].is_linear = false;
@@ -121,10 +128,12 @@ class TensorListBuilder {
       linear(param + "latent_out", str(name, names_.latent_out), c_.hidden, e.latent, c_.mlp_bias, linear_);
     }
     if (e.shared_ffn > 0) mlp(param, name, names_.shared_in, names_.shared_out, e.shared_ffn);
+    if (e.beside_dense) mlp(param, name, names_.mlp_in, names_.mlp_out, c_.ffn);
   }
 
-  void attention(const std::string& param, const std::string& name) {
-    const std::int64_t inner = c_.heads * c_.head_dim, kv = c_.kv_heads * c_.head_dim;
+  void attention(std::size_t layer, const std::string& param, const std::string& name) {
+    const LayerHeads heads = layer_heads(c_, layer);
+    const std::int64_t inner = heads.q_width(), kv = heads.kv_width();
     const std::int64_t q = c_.output_gate ? 2 * inner : inner;  // the gate of each head is behind its queries
     const std::string qkv = param + "qkv";
     if (names_.qkv[1].empty()) {
@@ -132,12 +141,13 @@ class TensorListBuilder {
     } else {
       linear(qkv, str(name, names_.qkv[0]), q, c_.hidden, c_.qkv_bias, linear_);
       linear(qkv, str(name, names_.qkv[1]), kv, c_.hidden, c_.qkv_bias, linear_, q);
-      linear(qkv, str(name, names_.qkv[2]), kv, c_.hidden, c_.qkv_bias, linear_, q + kv);
+      if (!heads.keys_as_values)
+        linear(qkv, str(name, names_.qkv[2]), kv, c_.hidden, c_.qkv_bias, linear_, q + kv);
     }
     if (c_.qk_norm != DecoderConfig::QkNorm::none) {
       const bool whole = c_.qk_norm == DecoderConfig::QkNorm::whole;
-      vector(param + "q_norm.weight", str(name, names_.q_norm, ".weight"), whole ? inner : c_.head_dim);
-      vector(param + "k_norm.weight", str(name, names_.k_norm, ".weight"), whole ? kv : c_.head_dim);
+      vector(param + "q_norm.weight", str(name, names_.q_norm, ".weight"), whole ? inner : heads.head_dim);
+      vector(param + "k_norm.weight", str(name, names_.k_norm, ".weight"), whole ? kv : heads.head_dim);
     }
     if (c_.sinks) vector(param + "sinks", str(name, names_.sinks), c_.heads);
     linear(param + "attn_out", str(name, names_.attn_out), c_.hidden, inner, c_.out_bias, linear_);
@@ -214,7 +224,7 @@ class TensorListBuilder {
     if (c_.pre_norms && mixes) norm(param + "attn_norm", str(name, names_.attn_norm), c_.hidden);
     switch (c_.mixers[layer]) {
       case Mixer::attention:
-        attention(param, name);
+        attention(layer, param, name);
         break;
       case Mixer::latent:
         latent_attention(param, name);
@@ -230,7 +240,7 @@ class TensorListBuilder {
         break;
       case Mixer::both:
         mamba(param, name);
-        attention(param, name);
+        attention(layer, param, name);
         break;
       case Mixer::none:
         break;
@@ -243,6 +253,7 @@ class TensorListBuilder {
     else
       mlp(param, name, names_.mlp_in, names_.mlp_out, c_.ffn);
     if (c_.post_norms) norm(param + "mlp_post_norm", str(name, names_.mlp_post_norm), c_.hidden);
+    if (c_.layer_factor) vector(param + "layer_factor", str(name, names_.layer_factor), 1);
   }
 
   const DecoderConfig c_;

@@ -27,6 +27,11 @@ constexpr WholeModel kWholeModels[] = {
      .saved_names = "language_model.model.blocks."},
     {.type = "deepseek_v32", .text_type = "deepseek_v3", .inside_layers = kIndexer, .is_indexed = true},
     {.type = "glm_moe_dsa", .text_type = "glm4_moe_lite", .inside_layers = kIndexer, .is_indexed = true},
+    {"gemma4",
+     "gemma4_text",
+     "model.",
+     "model.language_model.",
+     {"model.vision_tower.", "model.embed_vision.", "model.audio_tower.", "model.embed_audio."}},
 };
 
 std::string with_other_beginning(std::string_view name, std::string_view from, std::string_view to) {

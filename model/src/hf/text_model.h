@@ -16,7 +16,7 @@ struct WholeModel {
   std::string_view text_type;  ///< the text model's, as transformers takes it without the key
   /// Names of the text model's tensors that begin with the first begin with the second in the files.
   std::string_view text_names = {}, file_names = {};
-  std::array<std::string_view, 3> others = {};  ///< the beginnings of the names of all other tensors
+  std::array<std::string_view, 4> others = {};  ///< the beginnings of the names of all other tensors
   std::string_view inside_layers = {};          ///< or what names of others have in the middle
   /// What transformers writes in place of the names' beginning where its own rules of names take the text
   /// model's, too; "": it does not.

@@ -66,7 +66,7 @@ Status check_attention_backend(const TrainConfig& config) {
   if (order.forward.size() > 1 || order.forward.front() == kernels::AttentionBackend::mma) return {};
   const DecoderConfig d = with_derived_sizes(decoder_config(config));
   const std::int64_t seq = d.seq + virtual_tokens(config);
-  const kernels::AttentionHeads heads = {
+  kernels::AttentionHeads heads = {
       .heads = d.heads,
       .kv_heads = d.kv_heads,
       .seq = seq,
@@ -78,10 +78,18 @@ Status check_attention_backend(const TrainConfig& config) {
   const bool packed = config.data.packing == "pack",
              of_cudnn = heads.backend == kernels::AttentionBackend::cudnn;
   const std::int64_t tokens = config.train.micro_batch * seq;
-  if (kernels::effective_attention_backend(heads, tokens, compute_dtype(config), d.head_dim, packed, false) ==
-      heads.backend)
-    return {};
-  const std::string with = str(d.head_dim, " values in ", to_string(compute_dtype(config)));
+  std::int64_t head_dim = d.head_dim;
+  const auto are_supported = [&] {
+    return kernels::effective_attention_backend(heads, tokens, compute_dtype(config), head_dim, packed,
+                                                false) == heads.backend;
+  };
+  if (are_supported()) {
+    if (!d.full_heads) return {};
+    heads.kv_heads = d.full_heads->kv_heads;
+    head_dim = d.full_heads->head_dim;
+    if (are_supported()) return {};
+  }
+  const std::string with = str(head_dim, " values in ", to_string(compute_dtype(config)));
   if (!of_cudnn)
     return Status::error(
         Code::invalid,

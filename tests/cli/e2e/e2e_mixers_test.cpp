@@ -12,7 +12,8 @@ class CliMixersE2e : public CliE2e, public ::testing::WithParamInterface<const c
   static Words run_of(const std::string& name, const Words& words = {}) {
     Words all = {"--out",         name, "log.every=1", "train.eval_every=2", str("model.family=", GetParam()),
                  "model.layers=4"};
-    if (std::string_view(GetParam()).starts_with("deepseek")) all.push_back("model.experts=6");
+    const std::string_view family = GetParam();
+    if (family.starts_with("deepseek") || family.starts_with("gemma4")) all.push_back("model.experts=6");
     for (const char* key :
          {"memory.device=64MiB", "memory.pinned=64MiB", "train.grad_accum=2", "train.steps=4"})
       if (std::none_of(words.begin(), words.end(), [&](const std::string& word) {
@@ -68,7 +69,7 @@ TEST_P(CliMixersE2e, AFolderIsWrittenReadAdaptedAndContinued) {
 
 INSTANTIATE_TEST_SUITE_P(Families, CliMixersE2e,
                          ::testing::Values("qwen3_5_text", "qwen3_next", "lfm2", "deepseek_v3",
-                                           "granitemoehybrid", "falcon_h1", "nemotron_h"),
+                                           "granitemoehybrid", "falcon_h1", "nemotron_h", "gemma4_text"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

@@ -144,25 +144,28 @@ TEST(CachedPlacementTest, NoPlacementChangesABitAndPlannedPeakIsMeasuredPeak) {
 }
 
 TEST(CachedPlacementTest, TheCacheIsInThePlanToTheByte) {
-  const DecoderConfig config = test::tiny_of_family("llama");
-  const auto planned = [&](std::int64_t sequences) {
-    ProgramSet set;
-    set[ProgramRole::prefill] = must(record_cached_decoder(config, {4, sequences, kContext, 1}));
-    set[ProgramRole::decode] = must(record_cached_decoder(config, {1, sequences, kContext, 1}));
-    return must(Engine::plan(set, {}))->planned_peak[0];
-  };
   const CacheShape one{.rows = 1, .sequences = 1, .context = kContext};
-  EXPECT_EQ(cache_bytes(config, one),
-            2u * 2 * 2 * kContext * 8 * 4);  // k and v, layers, heads, head_dim, f32
-  EXPECT_EQ(planned(9) - planned(1), 8 * cache_bytes(config, one));
+  // k and v, heads and head_dim of both layers, f32
+  for (const auto& [family, of_layers] :
+       {std::pair<const char*, unsigned>{"llama", 2 * 2 * 8}, {"gemma4_text", 2 * 8 + 2 * 16}}) {
+    const DecoderConfig config = test::tiny_of_family(family);
+    const auto planned = [&](std::int64_t sequences) {
+      ProgramSet set;
+      set[ProgramRole::prefill] = must(record_cached_decoder(config, {4, sequences, kContext, 1}));
+      set[ProgramRole::decode] = must(record_cached_decoder(config, {1, sequences, kContext, 1}));
+      return must(Engine::plan(set, {}))->planned_peak[0];
+    };
+    EXPECT_EQ(cache_bytes(config, one), 2u * of_layers * kContext * 4) << family;
+    EXPECT_EQ(planned(9) - planned(1), 8 * cache_bytes(config, one)) << family;
+  }
 }
 
 // A state has no positions that could be left out.
 TEST(CachedPlacementTest, ASequenceOfLayersWithAStateIsNotCutBack) {
-  for (const std::string_view family : {"llama", "lfm2", "qwen3_5_text"}) {
+  for (const std::string_view family : {"llama", "gemma4_text", "lfm2", "qwen3_5_text"}) {
     TinyRun run(must(Engine::plan(cached_programs(test::tiny_of_family(family)), {})));
     must(run.engine->initialize(1));
-    const bool has_states = family != "llama";
+    const bool has_states = family == "lfm2" || family == "qwen3_5_text";
     EXPECT_EQ(run.engine->can_cut_back(), !has_states) << family;
     const std::array<SequenceToken, 3> first = {{{5, 0, 0}, {6, 1, 0}, {7, 2, 0}}};
     const std::array<SequenceToken, 1> back = {{{8, 1, 0}}}, again = {{{5, 0, 0}}}, next = {{{6, 1, 0}}};

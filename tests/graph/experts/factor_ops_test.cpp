@@ -61,7 +61,6 @@ TEST(FactorOpsTest, EachWeightHasTheFactorOfItsExpert) {
   const std::vector<float> scaled = factor_run.run_.values("weights"),
                            plain = factor_run.run_.values("chosen"),
                            factor = factor_run.run_.values("factors");
-  std::vector<float> experts(plain.size());
   for (std::size_t i = 0; i < plain.size(); ++i) {
     const bool is_any = scaled[i] == plain[i] * factor[0] || scaled[i] == plain[i] * factor[1] ||
                         scaled[i] == plain[i] * factor[2];
@@ -77,10 +76,11 @@ TEST(FactorOpsTest, DerivativesAreTheSlopesOfTheLoss) {
   for (const ParamInfo& param : program.params) {
     if (!param.trainable) continue;
     const std::vector<float> gradient = whole.run_.gradient(param.name);
-    const std::vector<float> direction = Values(7).floats(param.shape.n_elems());
-    double want = 0;
-    for (std::size_t i = 0; i < gradient.size(); ++i)
-      want += static_cast<double>(gradient[i]) * static_cast<double>(direction[i]);
+    double want = 0;  // along the gradient, its length
+    for (const float g : gradient) want += static_cast<double>(g) * static_cast<double>(g);
+    want = std::sqrt(want);
+    std::vector<float> direction = gradient;
+    for (float& d : direction) d /= static_cast<float>(want);
     constexpr float kStep = 0.004f;
     const auto at = [&](float by) {
       FactorRun moved(forward);
@@ -91,7 +91,7 @@ TEST(FactorOpsTest, DerivativesAreTheSlopesOfTheLoss) {
     };
     const double slope = (8 * (at(kStep) - at(-kStep)) - (at(2 * kStep) - at(-2 * kStep))) / (12 * kStep);
     EXPECT_NEAR(slope, want, 3e-4 * std::max(0.1, std::abs(want))) << param.name;
-    EXPECT_GT(std::abs(want), 1e-4) << param.name;
+    EXPECT_GT(want, 1e-3) << param.name;
   }
 }
 
@@ -102,8 +102,7 @@ TEST(FactorOpsTest, ColumnsThatAreUsedTwiceGetBothGradients) {
   const Value both = b.unite_columns({parts.second, parts.second}, {.groups = 1, .first = 3, .second = 3});
   const Value all = b.unite_columns({parts.first, both}, {.groups = 1, .first = 1, .second = 6});
   const Value loss = b.cross_entropy(all, b.input("targets", {5}, DType::i32));
-  const Program program =
-      must(derive_backward(must(b.finish({{"loss", loss}, {"all", all}, {"x", x}})), "loss"));
+  const Program program = must(derive_backward(must(b.finish({{"loss", loss}, {"all", all}})), "loss"));
   test::ProgramRun run(program);
   run.set("x", Values(1).floats(15));
   run.set("w", Values(2).floats(12));

@@ -36,7 +36,14 @@ const Whole kWholes[] = {{"ministral3",
                           "Qwen3_5MoeForConditionalGeneration",
                           "model.",
                           "model.language_model.",
-                          {"model.visual.blocks.0.norm1.weight", "mtp.layers.0.mlp.gate.weight"}}};
+                          {"model.visual.blocks.0.norm1.weight", "mtp.layers.0.mlp.gate.weight"}},
+                         {"gemma4_text",
+                          "gemma4",
+                          "Gemma4ForConditionalGeneration",
+                          "model.",
+                          "model.language_model.",
+                          {"model.vision_tower.patch_embedder.input_proj.weight",
+                           "model.audio_tower.layers.0.norm_out.weight"}}};
 
 class TextModelTest : public ::testing::TestWithParam<Whole> {
  protected:

@@ -8,7 +8,7 @@ namespace strata::test {
 /// Gives a decoder of a family of mixtures few and small experts, and one of them a dense layer.
 inline void set_tiny_experts(DecoderConfig& config) {
   const FamilyLimits limits = family_limits(config.family);
-  if (!limits.experts) return;
+  if (!limits.experts && !limits.some_experts) return;
   config.experts.n = 6;
   config.experts.per_token = 2;
   if (limits.expert_ffn) config.experts.ffn = 24;

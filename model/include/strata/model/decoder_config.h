@@ -32,6 +32,9 @@ struct ExpertsConfig {
   /// The gate has limits (kernels::ExpertGate::Kind::clamped); 0: it has none.
   float gate_limit = 0, gate_alpha = 0;
   std::int64_t latent = 0;  ///< experts compute rows of so many elements, made of the token's; 0: the token's
+  /// A mixture and the dense MLP compute every token, each between norms of its own; routers have a norm,
+  /// too, and the weights of an expert a factor, in f32 (Gemma 4).
+  bool beside_dense = false;
   std::vector<bool> layers = {};  ///< per layer: whether its MLP is a mixture; empty: see dense_layers
   std::int64_t dense_layers = 0;  ///< so many layers, the first ones, have no mixture
   bool stacked_files = false;     ///< its Hugging Face folder has the matrices of all experts in one tensor
@@ -120,6 +123,15 @@ struct LatentConfig {
   bool operator==(const LatentConfig&) const = default;
 };
 
+/// The heads of layers that see all keys, in a decoder whose sliding layers have others (Gemma 4).
+struct FullHeads {
+  std::int64_t head_dim = 0;   ///< 0: twice that of the others
+  std::int64_t kv_heads = 0;   ///< 0: a fourth of those of the others, if their number is a multiple of 4
+  bool keys_as_values = true;  ///< values have the keys' projection, and a norm of their own
+  double rotary_share = 0.25;  ///< RoPE turns that share of a head's pairs, the first ones
+  bool operator==(const FullHeads&) const = default;
+};
+
 /// The shape of a decoder-only transformer. A family is a value of this type; there is no code per family.
 /// The defaults are GPT-2's; decoder_for_family() returns those of other families.
 struct DecoderConfig {
@@ -150,12 +162,14 @@ struct DecoderConfig {
   bool pre_norms = true;    ///< a norm before the attention and the MLP of each block (not OLMo 2)
   bool post_norms = false;  ///< a norm on the output of attention and MLP (GLM-4-0414, OLMo 2, Gemma)
   QkNorm qk_norm = QkNorm::none;
+  bool value_norm = false;          ///< values, too, with QkNorm::heads, but without a weight (Gemma 4)
   bool qk_norm_after_rope = false;  ///< queries and keys are rotated before they are normalized (Hunyuan)
   bool scaled_embedding = false;    ///< embeddings are multiplied by sqrt(hidden) (Gemma)
   float embedding_factor = 1;       ///< embeddings are multiplied by it, too (Granite, as the next three)
   float residual_factor = 1;        ///< what attention and MLP add to the residual stream is multiplied by it
   float score_factor = 0;           ///< scores are multiplied by it; 0: see query_scalar
   float logit_divisor = 1;          ///< logits are divided by it
+  bool layer_factor = false;        ///< a layer's result has a factor, which is not trained (Gemma 4)
 
   Position position = Position::learned;
   std::int64_t position_offset = 0;  ///< row of position 0 in the learned table (OPT: 2)
@@ -171,7 +185,9 @@ struct DecoderConfig {
   /// Keys that a query of a sliding-window layer sees, up to its own (Beltagy et al. 2020); 0: no such
   /// layers.
   std::int64_t window = 0;
-  std::int64_t full_every = 0;     ///< every n-th layer sees all keys (Gemma); 0: all layers slide
+  std::int64_t full_every = 0;  ///< every n-th layer sees all keys (Gemma); 0: all layers slide
+  bool full_last = false;       ///< the last one does, too (Gemma 4)
+  std::optional<FullHeads> full_heads = {};
   std::vector<bool> sliding = {};  ///< per layer: whether it slides; empty: see full_every
   float score_softcap = 0;         ///< scores s become cap tanh(s / cap) (Gemma 2); 0: no softcap
   float logit_softcap = 0;         ///< the same for logits
@@ -219,6 +235,7 @@ struct FamilyLimits {
   bool grouped_queries = true;  ///< several query heads may share one of keys and values
   bool head_dim = true;         ///< the width of a head may differ from hidden / heads
   std::int64_t ffn_factor = 0;  ///< `ffn` is that many times `hidden`; 0: it is any
+  bool some_experts = false;    ///< some of its models have mixtures of experts
   bool experts = false;         ///< its MLPs are mixtures of experts ...
   bool expert_ffn = true;       ///< ... whose inner width may differ from `ffn`
   bool may_be_dense = false;    ///< ... or all of them are dense
@@ -239,6 +256,15 @@ bool has_mlp(const DecoderConfig& config, std::size_t layer);
 float embedding_scale(const DecoderConfig& config);
 /// The factor of attention scores; 0: 1 / sqrt(head_dim). `config` has its derived sizes.
 float score_scale(const DecoderConfig& config);
+/// The heads of a layer that has attention. `config` has its derived sizes.
+struct LayerHeads {
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  bool keys_as_values = false;  ///< as in FullHeads
+
+  std::int64_t q_width() const noexcept { return heads * head_dim; }
+  std::int64_t kv_width() const noexcept { return kv_heads * head_dim; }
+};
+LayerHeads layer_heads(const DecoderConfig& config, std::size_t layer);
 /// The losses of routers of experts that are added to the gradient of the loss, which keeps its value: see
 /// kernels/experts/router_losses.h.
 struct RouterLosses {

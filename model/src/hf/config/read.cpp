@@ -6,6 +6,7 @@
 #include <strata/runtime/str.h>
 
 #include "hf/config/experts.h"
+#include "hf/config/gemma4.h"
 #include "hf/config/mamba.h"
 #include "hf/config/mixers.h"
 #include "hf/config/quantization.h"
@@ -208,15 +209,18 @@ void read_llama(Keys& k, DecoderConfig& c) {
   c.positions = k.integer({"max_position_embeddings"}, 0);
   c.norm_eps = k.positive({family.norm_eps_key},
                           family.norm_eps > 0 ? family.norm_eps : static_cast<double>(c.norm_eps));
-  read_rope(k, c);
-  if (c.layers <= kMaxConfigLayers) {  // else validate() fails before anything per layer is allocated
+  if (!family.is_gemma4) read_rope(k, c);
+  if (c.layers <= kMaxConfigLayers && family.is_gemma4) detail::read_gemma4(k, c);
+  if (c.layers <= kMaxConfigLayers &&
+      !family.is_gemma4) {  // else validate() fails before anything per layer is allocated
     read_rope_layers(k, c);
     read_window(k, c, family.windows);
     if (family.windows == HfWindows::with_rope) set_rope_layers(c);
     detail::read_experts(k, c);
     detail::read_mixers(k, c);
   }
-  const char* const act = family.is_gemma ? "hidden_activation" : family.act_key;  // files may have both
+  const char* const act =
+      family.is_gemma || family.is_gemma4 ? "hidden_activation" : family.act_key;  // files may have both
   const Activation is = activation_of(c);
   k.must_be_one_of(act, k.text({act}, is.written), is.known);
   read_biases(k, c);

@@ -4,6 +4,7 @@
 
 #include <strata/runtime/str.h>
 
+#include "hf/config/gemma4.h"
 #include "hf/config/mamba.h"
 #include "hf/config/mixers.h"
 #include "hf/config/rope.h"
@@ -137,6 +138,10 @@ json llama_json(const DecoderConfig& c) {
   if (family.out_bias_key != nullptr) j[family.out_bias_key] = c.out_bias;
   if (family.qk_norm_key) j["use_qk_norm"] = c.qk_norm != DecoderConfig::QkNorm::none;
   if (family.mlp_bias == HfKey::written) j["mlp_bias"] = c.mlp_bias;
+  if (family.is_gemma4) {
+    j.update(detail::gemma4_json(c));
+    return j;
+  }
   j.update(detail::rope_json(c));
   j.update(switches_json(c));
   j.update(experts_json(c));
@@ -210,6 +215,7 @@ std::string hf_config_json(const DecoderConfig& config, DType dtype, const std::
     j.update(detail::with_layer_types(detail::text_config_of(*given)));
   j.erase("quantization_config");  // the exported values are not quantized
   j.erase(detail::kStackedExperts);
+  if (family.is_gemma4) j.erase(detail::kGemma4LayerKeys);
   j.update(family_json(c));
   j["model_type"] = c.family;
   j["architectures"] = json::array({str(family.class_name, c.scores ? family.classifier : family.causal_lm)});
