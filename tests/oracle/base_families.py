@@ -37,6 +37,7 @@ class Family:
         return True
 
     router_aux, router_z = 0.0, 0.0  # see experts.py
+    text_family = None  # what an export without parts that have no effect is of; None: this family
 
     def replay(self, choices):
         """From now on routers take these experts [routers, batch, seq, k]; None: their own. See routing.py."""

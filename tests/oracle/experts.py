@@ -77,7 +77,7 @@ class Mixture:
         return experts
 
     def choices(self):
-        return [experts for _, experts in self._routed]
+        return [experts for _, experts in self._routed] if self.mixtures else None
 
     def shortfalls(self):
         """For each router and token of the last call of logits(): by how much the score of one of its experts is below that

@@ -315,7 +315,8 @@ class DeepSeekV2(DeepSeekV3):
 class Indexed:
     """DeepSeek-AI 2025: an index of each layer selects keys for a query: all of them in the rows of the cases, so that it has no effect."""
 
-    def index_shapes(self, config):
+    def index_shapes(self, config, text_type, text_class):
+        self.text_family = text_class(config | {"model_type": text_type})
         self.index_dim, self.index_heads = config["index_head_dim"], config["index_n_heads"]
         self.with_index = [n for n, kind in enumerate(config.get("indexer_types") or ["full"] * self.layers) if kind == "full"]
 
@@ -334,7 +335,7 @@ class Indexed:
 class DeepSeekV32(Indexed, DeepSeekV3):
     def __init__(self, config):
         super().__init__(config)
-        self.index_shapes(config)
+        self.index_shapes(config, "deepseek_v3", DeepSeekV3)
 
     def read_switches(self, config):
         super().read_switches(config)
@@ -349,5 +350,6 @@ class GlmMoeDsa(Indexed, Glm4MoeLite):
     def __init__(self, config):
         dense = config.get("first_k_dense_replace", 3)
         layers = config["num_hidden_layers"]
-        super().__init__({"mlp_layer_types": ["dense"] * min(dense, layers) + ["sparse"] * (layers - dense)} | config)
-        self.index_shapes(config)
+        config = {"mlp_layer_types": ["dense"] * min(dense, layers) + ["sparse"] * (layers - dense)} | config
+        super().__init__(config)
+        self.index_shapes(config, "glm4_moe_lite", Glm4MoeLite)

@@ -149,7 +149,7 @@ class FalconH1(Mamba, Llama):
         self.m_out_bias = config.get("projectors_bias", False)
         order = "norm first" if config.get("mamba_norm_before_gate", True) else "gate first"
         self.norm_of_state = order if config.get("mamba_rms_norm", False) else None
-        self.multipliers = config.get("ssm_multipliers")
+        self.multipliers = config.get("ssm_multipliers") or [1.0] * 5
         self.factors = {name: config.get(name, 1.0) for name in ("attention_in_multiplier", "attention_out_multiplier", "ssm_in_multiplier",
                                                                  "ssm_out_multiplier", "key_multiplier", "lm_head_multiplier")}  # fmt: skip
         self.gate_factor, self.down_factor = config.get("mlp_multipliers") or (1.0, 1.0)

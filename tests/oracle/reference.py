@@ -86,7 +86,7 @@ class Reference:
     def train(self, batches, steps, lr, choices_of=None, after_loss=None):
         """Trains the weights at index and returns the losses before each step. `choices_of(step)`: what to replay in a
         step; `after_loss(step)` is called once its loss is known."""
-        is_plain = {name: name.endswith(("bias", ".sinks", ".A_log", "scale")) or is_norm(name) for name in self.weights if self.family.is_trained(name)}
+        is_plain = {name: name.endswith(("bias", ".sinks", ".A_log", ".D", "scale")) or is_norm(name) for name in self.weights if self.family.is_trained(name)}
         plain = [self.weights[name] for name in is_plain if is_plain[name]]
         decayed = [self.weights[name] for name in is_plain if not is_plain[name]]
         groups = [dict(params=decayed, weight_decay=DECAY), dict(params=plain, weight_decay=0.0)]

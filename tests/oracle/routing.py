@@ -18,7 +18,7 @@ class Choices:
     """What strata's routers chose, by the file of the probe, which it writes of mixtures of experts."""
 
     def __init__(self, out, family):
-        self.arrays = tensors.read(out / "choices.safetensors") if hasattr(family, "n_experts") else {}
+        self.arrays = tensors.read(out / "choices.safetensors") if getattr(family, "mixtures", None) else {}
 
     def of(self, what, like, run=None):
         """[routers, batch, seq, k], where the rows of `like` [batch, seq] are from all runs, or all are from one; None for

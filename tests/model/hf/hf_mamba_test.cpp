@@ -11,7 +11,6 @@
 #include <strata/model/hf/tensors.h>
 #include <strata/runtime/status.h>
 
-
 namespace strata {
 namespace {
 

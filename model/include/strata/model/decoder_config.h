@@ -99,10 +99,10 @@ struct MambaConfig {
 
 /// Falcon-H1's constant factors of what its matrices read or write.
 struct HybridFactors {
-  float head = 1;                    ///< of the logits
-  float key = 1;                     ///< of the keys
-  float gate = 1, down = 1;          ///< of the MLP's gate before its function, and of its result
-  float attn_in = 1, attn_out = 1;   ///< of what attention reads, and of its result
+  float head = 1;                   ///< of the logits
+  float key = 1;                    ///< of the keys
+  float gate = 1, down = 1;         ///< of the MLP's gate before its function, and of its result
+  float attn_in = 1, attn_out = 1;  ///< of what attention reads, and of its result
   float mamba_in = 1, mamba_out = 1;
   std::array<float, 5> mamba = {1, 1, 1, 1, 1};  ///< of the gate, the values, B, C and the steps
   bool operator==(const HybridFactors&) const = default;
@@ -199,7 +199,7 @@ struct DecoderConfig {
   float query_growth = 0;
   float query_scalar = 0;  ///< scores are divided by its square root; 0: by sqrt(head_dim)
 
-  std::vector<Mixer> mixers = {};    ///< per layer; empty: see attention_every
+  std::vector<Mixer> mixers = {};  ///< per layer; empty: see attention_every
   /// Every n-th layer has attention, the others what else the family has; of a family whose layers have one
   /// part, every second layer has an MLP, and this counts the others.
   std::int64_t attention_every = 1;
@@ -207,7 +207,7 @@ struct DecoderConfig {
   MambaConfig mamba = {};
   LatentConfig latent = {};
   HybridFactors hybrid_factors = {};
-  bool one_part = false;  ///< a layer has either a mixer or an MLP, with one norm (Nemotron-H)
+  bool one_part = false;       ///< a layer has either a mixer or an MLP, with one norm (Nemotron-H)
   std::int64_t conv_taps = 0;  ///< short convolutions have so many; 0: no layer is one
   bool conv_bias = false;      ///< these and both of their projections have biases
   bool output_gate = false;  ///< queries come with a gate, sigmoid of which multiplies what attention returns

@@ -195,6 +195,16 @@ void read_factors(Keys& k, DecoderConfig& c) {
 
 constexpr std::int64_t kMaxConfigLayers = 10000;
 
+/// The inner width of MLPs; Granite 4's is that of its experts, see read_experts().
+std::int64_t read_width(Keys& k, const HfFamily& family) {
+  using detail::HfExperts;
+  if (family.experts == HfExperts::qwen3_5) return k.integer({"moe_intermediate_size"});
+  if (family.experts == HfExperts::granite) return k.integer({"intermediate_size"}, 11008);
+  if (family.mixers == detail::HfMixers::lfm2 && family.experts == HfExperts::none)
+    return k.integer({"block_ff_dim", "intermediate_size"});
+  return k.integer({"intermediate_size"});
+}
+
 void read_llama(Keys& k, DecoderConfig& c) {
   const HfFamily& family = detail::family_of(c).hf;
   c.layers = k.integer({"num_hidden_layers"});
@@ -202,10 +212,7 @@ void read_llama(Keys& k, DecoderConfig& c) {
   c.heads = k.integer({"num_attention_heads"});
   c.kv_heads = k.integer({"num_key_value_heads"}, c.heads);
   if (family.mixers != detail::HfMixers::latent) c.head_dim = k.integer({"head_dim"}, family.head_dim);
-  c.ffn = family.experts == detail::HfExperts::qwen3_5 ? k.integer({"moe_intermediate_size"})
-          : family.mixers == detail::HfMixers::lfm2 && family.experts == detail::HfExperts::none
-              ? k.integer({"block_ff_dim", "intermediate_size"})
-              : k.integer({"intermediate_size"});
+  c.ffn = read_width(k, family);
   c.positions = k.integer({"max_position_embeddings"}, 0);
   c.norm_eps = k.positive({family.norm_eps_key},
                           family.norm_eps > 0 ? family.norm_eps : static_cast<double>(c.norm_eps));

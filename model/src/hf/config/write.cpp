@@ -144,6 +144,8 @@ json llama_json(const DecoderConfig& c) {
   }
   j.update(detail::rope_json(c));
   j.update(switches_json(c));
+  // A Granite 4 without experts does not read their width.
+  if (family.experts == detail::HfExperts::granite) j.erase("intermediate_size");
   j.update(experts_json(c));
   j.update(detail::mixers_json(c));
   return j;
