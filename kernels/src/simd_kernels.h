@@ -54,6 +54,24 @@ void relu_backward(const T* x, const T* dy, T* dx, std::int64_t n) {
 }
 
 template <class T>
+void relu2_forward(const T* x, T* y, std::int64_t n) {
+  const f32x16 zero(0.0f);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 v = load_lanes(x + i, lanes), positive = select_greater(zero, v, zero, v);
+    store_lanes(y + i, positive * positive, lanes);
+  });
+}
+
+template <class T>
+void relu2_backward(const T* x, const T* dy, T* dx, std::int64_t n) {
+  const f32x16 zero(0.0f), two(2.0f);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 v = load_lanes(x + i, lanes);
+    store_lanes(dx + i, select_greater(v, zero, load_lanes(dy + i, lanes) * (two * v), zero), lanes);
+  });
+}
+
+template <class T>
 void swiglu_forward(const T* gate, const T* up, T* y, std::int64_t n) {
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     const f32x16 g = load_lanes(gate + i, lanes);
@@ -86,6 +104,25 @@ void sigmoid_gate_backward(const T* x, const T* gate, const T* dy, T* dx, T* dga
     const auto s = sigmoid_of(load_lanes(gate + i, lanes));
     store_lanes(dx + i, d * s.value, lanes);
     store_lanes(dgate + i, d * of_x * (s.value * s.complement), lanes);
+  });
+}
+
+template <class T>
+void silu_gate_forward(const T* x, const T* gate, T* y, std::int64_t n) {
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 g = load_lanes(gate + i, lanes);
+    store_lanes(y + i, load_lanes(x + i, lanes) * (g * sigmoid_of(g).value), lanes);
+  });
+}
+
+template <class T>
+void silu_gate_backward(const T* x, const T* gate, const T* dy, T* dx, T* dgate, std::int64_t n) {
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 of_x = load_lanes(x + i, lanes), d = load_lanes(dy + i, lanes),
+                 g = load_lanes(gate + i, lanes);
+    const auto s = sigmoid_of(g);
+    store_lanes(dx + i, d * (g * s.value), lanes);
+    store_lanes(dgate + i, d * of_x * (s.value + g * (s.value * s.complement)), lanes);
   });
 }
 
@@ -301,12 +338,16 @@ constexpr detail::SimdTable<T> make_simd_table() {
           &gelu_backward<T>,
           &relu_forward<T>,
           &relu_backward<T>,
+          &relu2_forward<T>,
+          &relu2_backward<T>,
           &swiglu_forward<T>,
           &swiglu_backward<T>,
           &geglu_forward<T>,
           &geglu_backward<T>,
           &sigmoid_gate_forward<T>,
           &sigmoid_gate_backward<T>,
+          &silu_gate_forward<T>,
+          &silu_gate_backward<T>,
           &multiply<T>,
           &scale<T>,
           &rotate<T>,

@@ -19,6 +19,8 @@ struct SimdTable {
   void (*gelu_backward)(const T* x, const T* dy, T* dx, std::int64_t n);
   void (*relu_forward)(const T* x, T* y, std::int64_t n);
   void (*relu_backward)(const T* x, const T* dy, T* dx, std::int64_t n);
+  void (*relu2_forward)(const T* x, T* y, std::int64_t n);
+  void (*relu2_backward)(const T* x, const T* dy, T* dx, std::int64_t n);
   void (*swiglu_forward)(const T* gate, const T* up, T* y, std::int64_t n);
   /// dgate and dup may be gate and up.
   void (*swiglu_backward)(const T* gate, const T* up, const T* dy, T* dgate, T* dup, std::int64_t n);
@@ -28,6 +30,9 @@ struct SimdTable {
   void (*sigmoid_gate_forward)(const T* x, const T* gate, T* y, std::int64_t n);
   /// dx may be x or dy, and dgate gate.
   void (*sigmoid_gate_backward)(const T* x, const T* gate, const T* dy, T* dx, T* dgate, std::int64_t n);
+  /// The same with y = x * silu(gate).
+  void (*silu_gate_forward)(const T* x, const T* gate, T* y, std::int64_t n);
+  void (*silu_gate_backward)(const T* x, const T* gate, const T* dy, T* dx, T* dgate, std::int64_t n);
   void (*multiply)(const T* a, const T* b, T* y, std::int64_t n);
   /// y = factor * x; y may be x.
   void (*scale)(const T* x, T* y, float factor, std::int64_t n);

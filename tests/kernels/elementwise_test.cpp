@@ -77,6 +77,18 @@ TEST(ReluTest, KeepsPositiveValuesForwardAndBackwardAndPassesNaN) {
   EXPECT_EQ(dx.values(), (std::vector<float>{0, 0, 3, 0, 0}));
 }
 
+TEST(ReluTest, SquaresPositiveValuesForwardAndBackwardAndPassesNaN) {
+  const float nan = std::nanf("");
+  Tensor x({5}, {-1.0f, 0.0f, 3.0f, nan, -0.0f}), y = Tensor::unwritten({5}), dy({5}, {1, 2, 5, 4, 5}),
+                                                  dx = Tensor::unwritten({5});
+  relu_forward_host({x.view(), y.view(), true}, *test::pool());
+  EXPECT_EQ(y.values()[0], 0.0f);
+  EXPECT_EQ(y.values()[2], 9.0f);
+  EXPECT_TRUE(std::isnan(y.values()[3]));
+  relu_backward_host({x.view(), dy.view(), dx.view(), true}, *test::pool());
+  EXPECT_EQ(dx.values(), (std::vector<float>{0, 0, 30, 0, 0}));
+}
+
 class GatedTest : public ::testing::TestWithParam<bool> {};
 
 TEST_P(GatedTest, FollowsTheF64ReferenceForwardAndBackward) {
@@ -102,25 +114,32 @@ TEST_P(GatedTest, FollowsTheF64ReferenceForwardAndBackward) {
 INSTANTIATE_TEST_SUITE_P(Gates, GatedTest, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "GeGlu" : "SwiGlu"; });
 
-TEST(SigmoidGateTest, FollowsTheF64ReferenceForwardAndBackward) {
+class SigmoidGateKindTest : public ::testing::TestWithParam<bool> {};
+
+TEST_P(SigmoidGateKindTest, FollowsTheF64ReferenceForwardAndBackward) {
   const std::int64_t n = 517;
+  const bool silu = GetParam();
   const auto x = test::Values(1).floats(n, 3.0), gate = test::Values(2).floats(n, 6.0),
              dy = test::Values(3).floats(n);
   Tensor in({n}, x), gates({n}, gate), y = Tensor::unwritten({n}), d({n}, dy);
-  sigmoid_gate_forward_host({in.view(), gates.view(), y.view()}, *test::pool());
+  sigmoid_gate_forward_host({in.view(), gates.view(), y.view(), silu}, *test::pool());
   test::reference::Vec want_y, want_dx, want_dgate;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const double s = 1 / (1 + std::exp(-static_cast<double>(gate[i])));
-    want_y.push_back(x[i] * s);
-    want_dx.push_back(dy[i] * s);
-    want_dgate.push_back(static_cast<double>(dy[i]) * x[i] * s * (1 - s));
+    const auto g = static_cast<double>(gate[i]);
+    const double s = 1 / (1 + std::exp(-g)), by = silu ? g * s : s;
+    want_y.push_back(x[i] * by);
+    want_dx.push_back(dy[i] * by);
+    want_dgate.push_back(static_cast<double>(dy[i]) * x[i] * (silu ? s + g * s * (1 - s) : s * (1 - s)));
   }
   EXPECT_LE(test::relative_error(y.values(), want_y), 1e-6);
-  sigmoid_gate_backward_host({in.view(), gates.view(), d.view(), in.view(), gates.view()},
+  sigmoid_gate_backward_host({in.view(), gates.view(), d.view(), in.view(), gates.view(), silu},
                              *test::pool());  // in place
   EXPECT_LE(test::relative_error(in.values(), want_dx), 1e-6);
   EXPECT_LE(test::relative_error(gates.values(), want_dgate), 1e-6);
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, SigmoidGateKindTest, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "Silu" : "Sigmoid"; });
 
 TEST(MultiplyTest, RoundsOnce) {
   const auto a = test::Values(1).floats(533, 3.0), b = test::Values(2).floats(533, 3.0);

@@ -38,6 +38,16 @@ STRATA_HD T stored_relu_backward(T x, T dy) {
   return from_f32<T>(to_f32(x) > 0.0f ? to_f32(dy) : 0.0f);
 }
 template <class T>
+STRATA_HD T stored_relu2(T x) {
+  const float v = to_f32(x), positive = 0.0f > v ? 0.0f : v;
+  return from_f32<T>(positive * positive);
+}
+template <class T>
+STRATA_HD T stored_relu2_backward(T x, T dy) {
+  const float v = to_f32(x);
+  return from_f32<T>(v > 0.0f ? to_f32(dy) * (2.0f * v) : 0.0f);
+}
+template <class T>
 STRATA_HD T stored_swiglu(T gate, T up) {
   const float g = to_f32(gate);
   return from_f32<T>(g * simd::sigmoid_of(g).value * to_f32(up));
@@ -69,6 +79,18 @@ STRATA_HD XAndGate<T> stored_sigmoid_gate_backward(T x, T gate, T dy) {
   const float d = to_f32(dy);
   const auto s = simd::sigmoid_of(to_f32(gate));
   return {from_f32<T>(d * s.value), from_f32<T>(d * to_f32(x) * (s.value * s.complement))};
+}
+template <class T>
+STRATA_HD T stored_silu_gate(T x, T gate) {
+  const float g = to_f32(gate);
+  return from_f32<T>(to_f32(x) * (g * simd::sigmoid_of(g).value));
+}
+template <class T>
+STRATA_HD XAndGate<T> stored_silu_gate_backward(T x, T gate, T dy) {
+  const float d = to_f32(dy), g = to_f32(gate);
+  const auto s = simd::sigmoid_of(g);
+  return {from_f32<T>(d * (g * s.value)),
+          from_f32<T>(d * to_f32(x) * (s.value + g * (s.value * s.complement)))};
 }
 template <class T>
 STRATA_HD T stored_geglu(T gate, T up) {

@@ -101,16 +101,17 @@ void gelu_backward_host(const GeluBackwardArgs& a, ThreadPool& pool) {
 }
 
 void relu_forward_host(const ReluForwardArgs& a, ThreadPool& pool) {
-  dispatch_ranges(a.x, pool,
-                  [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
-                    table.relu_forward(a.x.as<T>() + i, a.y.as<T>() + i, n);
-                  });
+  dispatch_ranges(
+      a.x, pool, [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+        (a.squared ? table.relu2_forward : table.relu_forward)(a.x.as<T>() + i, a.y.as<T>() + i, n);
+      });
 }
 
 void relu_backward_host(const ReluBackwardArgs& a, ThreadPool& pool) {
   dispatch_ranges(a.x, pool,
                   [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
-                    table.relu_backward(a.x.as<T>() + i, a.dy.as<T>() + i, a.dx.as<T>() + i, n);
+                    (a.squared ? table.relu2_backward : table.relu_backward)(
+                        a.x.as<T>() + i, a.dy.as<T>() + i, a.dx.as<T>() + i, n);
                   });
 }
 
@@ -125,16 +126,17 @@ void swiglu_backward_host(const SwigluBackwardArgs& a, ThreadPool& pool) {
 void sigmoid_gate_forward_host(const SigmoidGateForwardArgs& a, ThreadPool& pool) {
   dispatch_ranges(a.x, pool,
                   [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
-                    table.sigmoid_gate_forward(a.x.as<T>() + i, a.gate.as<T>() + i, a.y.as<T>() + i, n);
+                    (a.silu ? table.silu_gate_forward : table.sigmoid_gate_forward)(
+                        a.x.as<T>() + i, a.gate.as<T>() + i, a.y.as<T>() + i, n);
                   });
 }
 
 void sigmoid_gate_backward_host(const SigmoidGateBackwardArgs& a, ThreadPool& pool) {
-  dispatch_ranges(a.x, pool,
-                  [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
-                    table.sigmoid_gate_backward(a.x.as<T>() + i, a.gate.as<T>() + i, a.dy.as<T>() + i,
-                                                a.dx.as<T>() + i, a.dgate.as<T>() + i, n);
-                  });
+  dispatch_ranges(
+      a.x, pool, [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+        (a.silu ? table.silu_gate_backward : table.sigmoid_gate_backward)(
+            a.x.as<T>() + i, a.gate.as<T>() + i, a.dy.as<T>() + i, a.dx.as<T>() + i, a.dgate.as<T>() + i, n);
+      });
 }
 
 void add_host(const AddArgs& args, ThreadPool& pool) {

@@ -55,7 +55,7 @@ template <class T>
 struct ScanGradients {
   T* dx;
   std::int64_t width;
-  float* keys;  ///< those of B, then of C, from these heads alone, in f32
+  float* keys;  ///< gradients of B, then of C, from these heads alone, in f32
   std::int64_t keys_width;
   float *dstep, *dg;
   float* dots;  ///< dout . x, of which the sum is the gradient of d
@@ -72,7 +72,7 @@ struct ScanBackwardScratch {
   ScanScratch forward;
   float* k;                            ///< B [64, dk]
   float *dq, *dk;                      ///< gradients of C and B, summed over heads [64, dk]
-  float* d_products;                   ///< that of C B^T, summed over heads [64, 64]
+  float* d_products;                   ///< the gradient of C B^T, summed over heads [64, 64]
   float *dout, *y, *scaled;            ///< y: d(values) [64, dv]
   float* values_t;                     ///< [dv, 64]
   float *d_m, *d_gamma;                ///< the last times gamma [64, 64]

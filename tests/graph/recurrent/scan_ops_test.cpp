@@ -8,6 +8,7 @@
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 #include <strata/kernels/recurrent/state_scan.h>
+#include <strata/kernels/values/column_scales.h>
 
 #include "graph/program_run.h"
 #include "support/numeric.h"
@@ -28,14 +29,22 @@ Program scan_layer(DType compute = DType::f32) {
               docs = b.input("doc_start", {kScanTokens}, DType::i32);
   const Value x =
       b.embedding(b.input("ids", {kScanTokens}, DType::i32), b.param("table", {11, kScanHidden}, {}));
-  const Value xbc =
-      b.causal_conv(b.linear(x, b.param("in", {14, kScanHidden}, {})), b.param("taps", {14, 4}, {}),
-                    b.param("conv_bias", {14}, {}), kScanHeads.seq, true, docs);
+  // Columns z | xBC | dt, each with a factor.
+  const Value all =
+      b.scale_parts(b.linear(x, b.param("in", {24, kScanHidden}, {})), {3, {8, 14, 2}, {0.7f, 1.5f, 2.0f}});
+  const ColumnParts z_and_rest = b.divide_columns(all, {.first = 8, .second = 16});
+  const ColumnParts parts = b.divide_columns(z_and_rest.second, {.first = 14, .second = 2});
+  const Value xbc = b.causal_conv(parts.first, b.param("taps", {14, 4}, {}), b.param("conv_bias", {14}, {}),
+                                  kScanHeads.seq, true, docs);
   const ScanGates gates =
-      b.scan_gates(b.linear(x, b.param("dt", {2, kScanHidden}, {})), b.param("a_log", {2}, {.is_f32 = true}),
+      b.scan_gates(parts.second, b.param("a_log", {2}, {.is_f32 = true}),
                    b.param("dt_bias", {2}, {.is_f32 = true}), {.low = 1e-4f, .high = 100.0f});
-  const Value y = b.state_scan(xbc, gates, b.param("d", {2}, {.is_f32 = true}), kScanHeads, docs);
-  const Value logits = b.linear(y, b.param("out", {kScanHidden, 8}, {}));
+  const Value o = b.state_scan(xbc, gates, b.param("d", {2}, {.is_f32 = true}), kScanHeads, docs);
+  const Value y = b.gated_rmsnorm(o, z_and_rest.first, b.param("norm", {8}, {}), 0.01f, 4, true);
+  const Value up =
+      b.relu2(b.silu_gate(b.linear(y, b.param("up", {5, 8}, {})), b.linear(y, b.param("gate", {5, 8}, {}))));
+  const Value logits = b.add(b.linear(y, b.param("out", {kScanHidden, 8}, {})),
+                             b.linear(up, b.param("down", {kScanHidden, 5}, {})));
   return must(b.finish({{"loss", b.cross_entropy(logits, targets)}}));
 }
 
@@ -146,6 +155,14 @@ TEST(ScanOpsTest, WhatDoesNotFitIsRefused) {
             "ok");
   EXPECT_THAT(message([&](Builder& b, Value x, Value, Value, Value d) { b.scan_gates(x, d, d, {}); }),
               HasSubstr("a_log [H] f32"));
+  EXPECT_THAT(message([&](Builder& b, Value x, Value, Value, Value) {
+                b.scale_parts(x, {2, {4, 9}, {1.0f, 2.0f}});
+              }),
+              HasSubstr("x [T, 13] of 1 to 8 parts, of which it has 2"));
+  EXPECT_THAT(message([&](Builder& b, Value x, Value, Value, Value) {
+                b.gated_rmsnorm(x, x, b.param("w", {2}, {}), 1e-6f, 7, true);
+              }),
+              HasSubstr("weight [n] or [heads n] of one dtype, n = 7"));
 }
 
 }  // namespace

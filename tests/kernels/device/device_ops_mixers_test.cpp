@@ -7,6 +7,7 @@
 
 #include <strata/kernels/mixers/divided_columns.h>
 #include <strata/kernels/mixers/latent_heads.h>
+#include <strata/kernels/mixers/scale_parts.h>
 
 #include "support/device_fixture.h"
 
@@ -53,6 +54,13 @@ TEST_P(DeviceMixersTest, DividedColumns) {
                                        {first, second, unwritten({70, c.all()}, GetParam()), c},
                                        &unite_columns_host, &unite_columns_async, {&UniteColumnsArgs::x});
   }
+}
+
+TEST_P(DeviceMixersTest, ScaleParts) {
+  const ColumnScales scales = {3, {64, 5, 300}, {0.3f, 1.0f, -2.5f}};
+  expect_same_bits<ScalePartsArgs>("scale parts",
+                                   {in({70, 369}, 1), unwritten({70, 369}, GetParam()), scales},
+                                   &scale_parts_host, &scale_parts_async, {&ScalePartsArgs::y});
 }
 
 INSTANTIATE_TEST_SUITE_P(Stored, DeviceMixersTest, ::testing::Values(DType::f32, DType::bf16, DType::f16),

@@ -44,16 +44,20 @@ TEST_P(DeviceOpsTest, Elementwise) {
                                       {&GeluForwardArgs::y});
     expect_same_bits<GeluBackwardArgs>("gelu backward", {x, dy, y}, &gelu_backward_host, &gelu_backward_async,
                                        {&GeluBackwardArgs::dx});
-    expect_same_bits<ReluForwardArgs>("relu", {x, y}, &relu_forward_host, &relu_forward_async,
-                                      {&ReluForwardArgs::y});
-    expect_same_bits<ReluBackwardArgs>("relu backward", {x, dy, y}, &relu_backward_host, &relu_backward_async,
-                                       {&ReluBackwardArgs::dx});
-    expect_same_bits<SigmoidGateForwardArgs>("sigmoid gate", {x, dy, y}, &sigmoid_gate_forward_host,
-                                             &sigmoid_gate_forward_async, {&SigmoidGateForwardArgs::y});
-    expect_same_bits<SigmoidGateBackwardArgs>(
-        "sigmoid gate backward", {x, in({n}, 3, 8.0), dy, y, unwritten({n}, GetParam())},
-        &sigmoid_gate_backward_host, &sigmoid_gate_backward_async,
-        {&SigmoidGateBackwardArgs::dx, &SigmoidGateBackwardArgs::dgate});
+    for (const bool other : {false, true}) {
+      expect_same_bits<ReluForwardArgs>("relu", {x, y, other}, &relu_forward_host, &relu_forward_async,
+                                        {&ReluForwardArgs::y});
+      expect_same_bits<ReluBackwardArgs>("relu backward", {x, dy, y, other}, &relu_backward_host,
+                                         &relu_backward_async, {&ReluBackwardArgs::dx});
+    }
+    for (const bool silu : {false, true}) {
+      expect_same_bits<SigmoidGateForwardArgs>("sigmoid gate", {x, dy, y, silu}, &sigmoid_gate_forward_host,
+                                               &sigmoid_gate_forward_async, {&SigmoidGateForwardArgs::y});
+      expect_same_bits<SigmoidGateBackwardArgs>(
+          "sigmoid gate backward", {x, in({n}, 3, 8.0), dy, y, unwritten({n}, GetParam()), silu},
+          &sigmoid_gate_backward_host, &sigmoid_gate_backward_async,
+          {&SigmoidGateBackwardArgs::dx, &SigmoidGateBackwardArgs::dgate});
+    }
     expect_same_bits<MultiplyArgs>("multiply", {x, dy, y}, &multiply_host, &multiply_async,
                                    {&MultiplyArgs::y});
     expect_same_bits<AddArgs>("add", {x, dy, y}, &add_host, &add_async, {&AddArgs::y});

@@ -18,6 +18,7 @@ struct DividedColumns;
 struct LatentHeads;
 struct DeltaHeads;
 struct ScanHeads;
+struct ColumnScales;
 struct StepLimits;
 }  // namespace kernels
 struct LoraRowsAttrs;
@@ -176,10 +177,12 @@ class Builder {
   Value lora_rows(Value base, Value x, Value a, Value b, Value adapters, const LoraRowsAttrs& attrs);
   Value gelu(Value x);  ///< tanh approximation
   Value relu(Value x);
+  Value relu2(Value x);                     ///< relu(x)^2
   Value swiglu(Value gate_up);              ///< [T, 2f] -> [T, f]
   Value geglu(Value gate_up);               ///< like swiglu, with GELU (tanh approximation) as the gate
   Value multiply(Value a, Value b);         ///< element by element
   Value sigmoid_gate(Value x, Value gate);  ///< x * sigmoid(gate)
+  Value silu_gate(Value x, Value gate);     ///< x * silu(gate)
   /// The columns of x [T, all] in two matrices; see kernels/mixers/divided_columns.h.
   ColumnParts divide_columns(Value x, const kernels::DividedColumns& columns);
   Value unite_columns(const ColumnParts& parts, const kernels::DividedColumns& columns);  ///< the inverse
@@ -189,6 +192,9 @@ class Builder {
   Value trim_heads(Value x, const kernels::LatentHeads& heads);
   Value scale(Value x, float factor);
   Value scale_by(Value x, Value by);  ///< x times `by` [1] f32, which has no derivative
+  /// Each of up to 8 adjacent parts of the columns of x [T, n] times a factor; see
+  /// kernels/mixers/scale_parts.h.
+  Value scale_parts(Value x, const kernels::ColumnScales& scales);
   /// x / (1 - p) for the elements that are kept by the rows' keys [T, 2] i32; see kernels/adapters/dropout.h.
   Value dropout(Value x, Value keys, float p, std::uint32_t stream);
   Value softcap(Value x, float cap);  ///< cap * tanh(x / cap), f32 only; has no derivative

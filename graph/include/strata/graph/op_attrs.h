@@ -11,6 +11,7 @@
 #include <strata/kernels/mixers/divided_columns.h>
 #include <strata/kernels/mixers/latent_heads.h>
 #include <strata/kernels/quantized_matrix.h>
+#include <strata/kernels/values/column_scales.h>
 #include <strata/kernels/values/rope_frequencies.h>
 #include <strata/kernels/subspace_method.h>
 #include <strata/runtime/cut.h>
@@ -98,6 +99,10 @@ struct LatentHeadsAttrs {
 struct ScaleAttrs {
   float factor = 0;
   friend bool operator==(const ScaleAttrs&, const ScaleAttrs&) = default;
+};
+struct ScalePartsAttrs {
+  kernels::ColumnScales scales = {};
+  friend bool operator==(const ScalePartsAttrs&, const ScalePartsAttrs&) = default;
 };
 struct DropoutAttrs {
   float p = 0;               ///< share of the elements that become 0

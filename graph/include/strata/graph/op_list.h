@@ -42,8 +42,11 @@ namespace strata {
   X(gelu_backward, NoAttrs)                                    \
   X(relu, NoAttrs)                                             \
   X(relu_backward, NoAttrs)                                    \
+  X(relu2, NoAttrs)                                            \
+  X(relu2_backward, NoAttrs)                                   \
   X(scale, ScaleAttrs)                                         \
   X(scale_by, NoAttrs)                                         \
+  X(scale_parts, ScalePartsAttrs)                              \
   X(dropout, DropoutAttrs)                                     \
   X(softcap, SoftcapAttrs)                                     \
   X(swiglu, SwigluAttrs)                                       \
@@ -55,6 +58,8 @@ namespace strata {
   X(multiply, NoAttrs)                                         \
   X(sigmoid_gate, NoAttrs)                                     \
   X(sigmoid_gate_backward, NoAttrs)                            \
+  X(silu_gate, NoAttrs)                                        \
+  X(silu_gate_backward, NoAttrs)                               \
   X(divide_columns, DividedColumnsAttrs)                       \
   X(unite_columns, DividedColumnsAttrs)                        \
   X(rmsnorm, RmsnormAttrs)                                     \

@@ -25,19 +25,21 @@ struct GeluBackwardArgs {
 Status gelu_backward_async(Backend& backend, Stream& stream, const GeluBackwardArgs& args);
 void gelu_backward_host(const GeluBackwardArgs& args, ThreadPool& pool);
 
-/// y = max(x, 0); a NaN stays NaN.
+/// y = max(x, 0), or its square (So et al. 2021, "Primer"); a NaN stays NaN.
 struct ReluForwardArgs {
   TensorView x;
   TensorView y;  ///< written
+  bool squared = false;
 };
 Status relu_forward_async(Backend& backend, Stream& stream, const ReluForwardArgs& args);
 void relu_forward_host(const ReluForwardArgs& args, ThreadPool& pool);
 
-/// dx = x > 0 ? dy : 0.
+/// dx = x > 0 ? dy : 0, or x > 0 ? dy (2 x) : 0.
 struct ReluBackwardArgs {
   TensorView x;
   TensorView dy;
   TensorView dx;  ///< written
+  bool squared = false;
 };
 Status relu_backward_async(Backend& backend, Stream& stream, const ReluBackwardArgs& args);
 void relu_backward_host(const ReluBackwardArgs& args, ThreadPool& pool);
@@ -60,22 +62,24 @@ struct SwigluBackwardArgs {
 Status swiglu_backward_async(Backend& backend, Stream& stream, const SwigluBackwardArgs& args);
 void swiglu_backward_host(const SwigluBackwardArgs& args, ThreadPool& pool);
 
-/// y = x * sigmoid(gate).
+/// y = x * sigmoid(gate), or x * silu(gate).
 struct SigmoidGateForwardArgs {
   TensorView x;
   TensorView gate;
   TensorView y;  ///< written
+  bool silu = false;
 };
 Status sigmoid_gate_forward_async(Backend& backend, Stream& stream, const SigmoidGateForwardArgs& args);
 void sigmoid_gate_forward_host(const SigmoidGateForwardArgs& args, ThreadPool& pool);
 
-/// dx = dy * sigmoid(gate), dgate = dy * x * sigmoid'(gate).
+/// dx = dy * sigmoid(gate), dgate = dy * x * sigmoid'(gate), or the same with silu.
 struct SigmoidGateBackwardArgs {
   TensorView x;
   TensorView gate;
   TensorView dy;
   TensorView dx;     ///< written; may be x or dy
   TensorView dgate;  ///< written; may be gate, and no other operand
+  bool silu = false;
 };
 Status sigmoid_gate_backward_async(Backend& backend, Stream& stream, const SigmoidGateBackwardArgs& args);
 void sigmoid_gate_backward_host(const SigmoidGateBackwardArgs& args, ThreadPool& pool);

@@ -62,6 +62,24 @@ struct ReluBackward {
     return detail::stored_relu_backward(x, dy);
   }
 };
+struct Relu2 {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return detail::stored_relu2(x);
+  }
+};
+struct Relu2Backward {
+  template <class T>
+  __device__ T operator()(T x, T dy) const {
+    return detail::stored_relu2_backward(x, dy);
+  }
+};
+struct SiluGate {
+  template <class T>
+  __device__ T operator()(T x, T gate) const {
+    return detail::stored_silu_gate(x, gate);
+  }
+};
 struct SigmoidGate {
   template <class T>
   __device__ T operator()(T x, T gate) const {
@@ -128,10 +146,11 @@ Status map(Stream& stream, const TensorView& a, const TensorView& b, const Tenso
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    sigmoid_gate_back(const T* x, const T* gate, const T* dy, T* dx, T* dgate, std::int64_t n) {
+    sigmoid_gate_back(const T* x, const T* gate, const T* dy, T* dx, T* dgate, bool silu, std::int64_t n) {
   const std::int64_t i = thread_index();
   if (i >= n) return;
-  const auto d = detail::stored_sigmoid_gate_backward(x[i], gate[i], dy[i]);
+  const auto d = silu ? detail::stored_silu_gate_backward(x[i], gate[i], dy[i])
+                      : detail::stored_sigmoid_gate_backward(x[i], gate[i], dy[i]);
   dx[i] = d.x;
   dgate[i] = d.gate;
 }
@@ -169,13 +188,14 @@ Status gelu_backward(Backend&, Stream& stream, const GeluBackwardArgs& a) {
   return map(stream, a.x, a.dy, a.dx, GeluBackward{});
 }
 Status relu_forward(Backend&, Stream& stream, const ReluForwardArgs& a) {
-  return map(stream, a.x, a.y, Relu{});
+  return a.squared ? map(stream, a.x, a.y, Relu2{}) : map(stream, a.x, a.y, Relu{});
 }
 Status relu_backward(Backend&, Stream& stream, const ReluBackwardArgs& a) {
-  return map(stream, a.x, a.dy, a.dx, ReluBackward{});
+  return a.squared ? map(stream, a.x, a.dy, a.dx, Relu2Backward{})
+                   : map(stream, a.x, a.dy, a.dx, ReluBackward{});
 }
 Status sigmoid_gate_forward(Backend&, Stream& stream, const SigmoidGateForwardArgs& a) {
-  return map(stream, a.x, a.gate, a.y, SigmoidGate{});
+  return a.silu ? map(stream, a.x, a.gate, a.y, SiluGate{}) : map(stream, a.x, a.gate, a.y, SigmoidGate{});
 }
 Status sigmoid_gate_backward(Backend&, Stream& stream, const SigmoidGateBackwardArgs& a) {
   const std::int64_t n = a.x.n_elems();
@@ -183,7 +203,7 @@ Status sigmoid_gate_backward(Backend&, Stream& stream, const SigmoidGateBackward
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
     sigmoid_gate_back<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(
-        a.x.as<T>(), a.gate.as<T>(), a.dy.as<T>(), a.dx.as<T>(), a.dgate.as<T>(), n);
+        a.x.as<T>(), a.gate.as<T>(), a.dy.as<T>(), a.dx.as<T>(), a.dgate.as<T>(), a.silu, n);
   });
 }
 Status multiply(Backend&, Stream& stream, const MultiplyArgs& a) {
