@@ -15,7 +15,9 @@ constexpr const char* kTied = "tie_word_embeddings";
 // The keys of the text model's own config.json that are other than those of `source`'s text model.
 nlohmann::json changed_keys(const DecoderConfig& config, DType dtype, const std::string& source) {
   nlohmann::json keys = nlohmann::json::parse(hf_config_json(config, dtype, source));
-  const auto before = decoder_from_hf_config(source);
+  nlohmann::json plain = nlohmann::json::parse(source);  // a form of its values is no other text model
+  for (nlohmann::json* const part : {&plain, &plain["text_config"]}) part->erase("quantization_config");
+  const auto before = decoder_from_hf_config(plain.dump());
   if (!before.has_value()) return keys;
   const nlohmann::json old = nlohmann::json::parse(hf_config_json(*before, dtype, source));
   for (const auto& [key, value] : old.items())
