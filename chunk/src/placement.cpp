@@ -23,9 +23,12 @@ std::uint32_t Placement::class_of(const ChunkLayout& layout, PayloadKey key) con
 
 std::vector<std::uint32_t> Placement::home_counts(const ChunkLayout& layout, Tier tier) const {
   std::vector<std::uint32_t> counts(classes.size(), 0);
+  STRATA_ASSERT(classes.size() == layout.payload_sizes().size(), "a layout of ",
+                layout.payload_sizes().size(), " sizes has ", classes.size(), " slot classes");
   for (ChunkId c = 0; c < homes.size(); ++c)
     for (std::size_t p = 0; p < kPayloads; ++p)
-      if (homes[c][p] == tier) ++counts[class_of(layout, {c, static_cast<Payload>(p)})];
+      if (homes[c][p] == tier && layout.has(c, static_cast<Payload>(p)))
+        ++counts[layout.size_class(c, static_cast<Payload>(p))];
   return counts;
 }
 

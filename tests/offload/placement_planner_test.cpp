@@ -311,6 +311,30 @@ bool any_placement_fits(const Model& model, const TierBytes& budgets) {
   return false;
 }
 
+// Many budgets of one layout, some of which fit only where classes of sizes share windows.
+TEST(PlacementPlannerTest, ATestOfManyBudgetsAgreesWithWhatIsPlaced) {
+  int n_fit = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    const Rng rng(seed, 5);
+    const int chunks = 1 + static_cast<int>(rng.below(0, 40));
+    const Model model =
+        model_of(chunks, static_cast<int>(rng.below(1, static_cast<std::uint64_t>(chunks) + 1)));
+    const PlacementTest test(model.layout, model.trace);
+    for (std::uint64_t i = 0; i < 40; ++i) {
+      const auto bytes = [&](std::uint64_t tier) {
+        return kPage * rng.below(10 + 3 * i + tier, 16 + 24 * static_cast<std::uint64_t>(chunks));
+      };
+      const PlacementRequest request{{bytes(0), bytes(1), i % 3 == 0 ? 0 : bytes(2)},
+                                     static_cast<PlacementPolicy>(i % 4)};
+      const bool is_placed = find_placement(model.layout, model.trace, request).has_value();
+      EXPECT_EQ(test.fits(request), is_placed) << "seed " << seed << ", request " << i;
+      n_fit += is_placed ? 1 : 0;
+    }
+  }
+  EXPECT_GT(n_fit, 200);
+  EXPECT_LT(n_fit, 1400);
+}
+
 TEST(PlacementPlannerTest, RandomBudgetsFitOrAreRefusedWithMinimumBudgets) {
   int refused = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {

@@ -173,27 +173,37 @@ class Fitting {
     const CheckedPrograms& checked = choices_[choice];
     if (!states_may_fit(checked.parameters.tensors, checked.train(), options_)) return false;
     for (const std::int64_t bound : chunk_bounds(arenas_[choice], options_)) {
-      RunPlan* const plan = laid_out(choice, bound);
-      if (plan == nullptr) return false;
-      plan->options.budgets = options_.budgets;
-      if (!options_.prefetch) choose_prefetch(*plan);
-      if (place_states(*plan, last_passes(*plan))) return true;
+      const LaidOut* const found = laid_out(choice, bound);
+      if (found == nullptr) return false;
+      // An undo log takes room that is left, and no test reads how deep a run prefetches.
+      SessionOptions options = options_;
+      options.prefetch = options.prefetch.value_or(0);
+      if (found->test.fits(placement_request(options))) return true;
     }
     return false;
   }
 
-  RunPlan* laid_out(std::size_t choice, std::int64_t max_chunk_elems) {
-    const auto found = plans_.find({choice, max_chunk_elems});
-    if (found != plans_.end()) return found->second.get();
+  /// What a test needs of a plan: the programs of all choices would be too large to keep.
+  struct LaidOut {
+    ChunkLayout layout;
+    PlacementTest test;
+    explicit LaidOut(RunPlan& plan) : layout(std::move(plan.layout)), test(layout, plan.trace) {}
+  };
+
+  const LaidOut* laid_out(std::size_t choice, std::int64_t max_chunk_elems) {
+    const auto found = known_.find({choice, max_chunk_elems});
+    if (found != known_.end()) return found->second.get();
     auto plan = lay_out(choices_[choice], options_, max_chunk_elems);
-    return plans_.emplace(std::pair{choice, max_chunk_elems}, plan.has_value() ? *std::move(plan) : nullptr)
+    return known_
+        .emplace(std::pair{choice, max_chunk_elems},
+                 plan.has_value() ? std::make_unique<LaidOut>(**plan) : nullptr)
         .first->second.get();
   }
 
   std::span<const CheckedPrograms> choices_;
   SessionOptions options_;
   std::vector<std::size_t> arenas_;
-  std::map<std::pair<std::size_t, std::int64_t>, std::unique_ptr<RunPlan>> plans_;
+  std::map<std::pair<std::size_t, std::int64_t>, std::unique_ptr<LaidOut>> known_;
 };
 
 }  // namespace

@@ -131,10 +131,11 @@ TierBytes suggest_budgets(const PlacementRequest& request, const FitsPredicate& 
 
 TierBytes minimum_budgets(const ChunkLayout& layout, const AccessTrace& trace,
                           const PlacementRequest& request) {
+  const PlacementTest test(layout, trace);
   const FitsPredicate fits = [&](const TierBytes& budgets) {
     PlacementRequest r = request;
     r.budgets = budgets;
-    return find_placement(layout, trace, r).has_value();
+    return test.fits(r);
   };
   return suggest_budgets(request, fits);
 }

@@ -41,8 +41,8 @@ std::vector<ChunkId> bit_reversed_order(std::size_t n_chunks) {
 
 // Places the payloads that are not on the device. Parameters, then accumulated gradients, then the states
 // that only the commit reads, chunk by chunk, go to pinned memory while it has room, and the rest to nvme.
-// The window counts too, so it is recomputed for each attempt. The chunks chosen are spread over the model,
-// so that the NVMe tier is busy throughout a pass. Homes that are already set stay.
+// The host's windows count too, so they are recomputed for each attempt. The chunks chosen are spread over
+// the model, so that the NVMe tier is busy throughout a pass. Homes that are already set stay.
 bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
                       const WindowWidth& width, Placement& p) {
   std::vector<PayloadKey> order;
@@ -59,19 +59,29 @@ bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const
   for (const ChunkId chunk : chunks)  // masters of frozen parameters: no step touches them
     if (trace.training && !layout.group_of(chunk).trainable) add({chunk, Payload::master});
   const bool has_nvme = request.budgets[kNvme] > 0;
-  // Bisection over the number of pinned homes: fewer homes never need more pinned memory.
-  const auto try_pinned = [&](std::size_t n) {
+  set_device_windows(layout, trace, width, p);
+  const auto pin_first = [&](std::size_t n) {
     for (std::size_t i = 0; i < order.size(); ++i)
       p.homes[order[i].chunk][static_cast<std::size_t>(order[i].payload)] = i < n ? Tier::pinned : Tier::nvme;
-    set_windows(layout, trace, width, p);
-    return placement_bytes(layout, trace, p)[kPinned] <= request.budgets[kPinned];
+    set_host_windows(layout, trace, width, p);
+    return tier_bytes(layout, trace, p, Tier::pinned);
   };
   std::size_t n_pinned = request.policy == PlacementPolicy::nvme ? 0 : order.size();
-  if (n_pinned > 0 && !try_pinned(n_pinned)) {
-    if (!has_nvme || !try_pinned(0)) return false;
-    n_pinned = bisect_last(std::size_t{0}, n_pinned, try_pinned);
+  const std::uint64_t budget = request.budgets[kPinned];
+  if (n_pinned > 0 && pin_first(n_pinned) > budget) {
+    // Without homes the window is at its widest: often it need not be known exactly.
+    const std::uint64_t widest = has_nvme ? pin_first(0) : 0;
+    if (!has_nvme || widest > budget) return false;
+    std::vector<std::uint64_t> homes = {0};
+    for (const PayloadKey key : order)
+      homes.push_back(homes.back() + layout.payload_bytes(key.chunk, key.payload));
+    // Bisection over the number of pinned homes: fewer homes never need more pinned memory.
+    n_pinned = bisect_last(std::size_t{0}, n_pinned, [&](std::size_t n) {
+      if (homes[n] + trace.pinned_fixed_bytes > budget) return false;
+      return homes[n] + widest <= budget || pin_first(n) <= budget;
+    });
   }
-  return try_pinned(n_pinned) && within(placement_bytes(layout, trace, p), request.budgets);
+  return pin_first(n_pinned) <= budget && within(placement_bytes(layout, trace, p), request.budgets);
 }
 
 // Fills the remaining device memory with accumulated gradients: every micro-batch updates them, but they are
@@ -87,8 +97,8 @@ bool place_gradients_on_device(const ChunkLayout& layout, const AccessTrace& tra
       auto& home = p.homes[trained[i]][static_cast<std::size_t>(Payload::accum)];
       home = i < n ? std::optional(Tier::device) : std::nullopt;
     }
-    set_windows(layout, trace, width, p);
-    return placement_bytes(layout, trace, p)[kDevice] <= request.budgets[kDevice];
+    set_device_windows(layout, trace, width, p);
+    return tier_bytes(layout, trace, p, Tier::device) <= request.budgets[kDevice];
   };
   if (try_first(trained.size())) return true;
   (void)try_first(bisect_last(std::size_t{0}, trained.size(), try_first));  // fewer never need more
@@ -103,7 +113,7 @@ bool may_place_gradients_on_device(const PlacementRequest& request) {
 // Uses the device memory that still remains to cache streamed parameters, so that a step uploads them once.
 void cache_params_on_device(const ChunkLayout& layout, const AccessTrace& trace,
                             const PlacementRequest& request, Placement& p) {
-  const std::uint64_t used = placement_bytes(layout, trace, p)[kDevice];
+  const std::uint64_t used = tier_bytes(layout, trace, p, Tier::device);
   std::uint64_t left = request.budgets[kDevice] - std::min(used, request.budgets[kDevice]);
   const Counts streamed = streamed_params(layout, trace, p), cached = cached_params(layout, trace, p);
   for (std::size_t c = 0; c < p.classes.size(); ++c) {
@@ -122,8 +132,8 @@ std::optional<Placement> on_device(const ChunkLayout& layout, const AccessTrace&
   for (ChunkId chunk = 0; chunk < n; ++chunk)
     for (const Payload payload : homed_payloads(trace).all)
       set_home(layout, p, {chunk, payload}, Tier::device);
-  set_windows(layout, trace, width, p);
-  if (placement_bytes(layout, trace, p)[kDevice] > request.budgets[kDevice]) return std::nullopt;
+  set_device_windows(layout, trace, width, p);
+  if (tier_bytes(layout, trace, p, Tier::device) > request.budgets[kDevice]) return std::nullopt;
   return p;
 }
 
@@ -143,12 +153,65 @@ std::optional<Placement> with_chunks_on_device(const ChunkLayout& layout, const 
   return p;
 }
 
+/// What homes take at least where the first n chunks are entirely on the device: a test of sums that spares
+/// numbers that cannot fit the search for their windows.
+class LeastBytes {
+ public:
+  LeastBytes(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request)
+      : device_(room(request.budgets[kDevice], trace.device_fixed_bytes)),
+        host_(room(request.budgets[kPinned], trace.pinned_fixed_bytes) +
+              room(request.budgets[kNvme], trace.nvme_fixed_bytes)),
+        chunks_(layout.n_chunks() + 1) {
+    const bool sums_leave = trace.training && may_place_gradients_on_device(request);
+    for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
+      Sums& sums = chunks_[chunk + 1] = chunks_[chunk];
+      for (const Payload payload : homed_payloads(trace).all) {
+        const auto bytes = static_cast<double>(layout.payload_bytes(chunk, payload));
+        sums.all += bytes;
+        sums.off_device += sums_leave && payload == Payload::accum ? 0 : bytes;
+      }
+    }
+  }
+  bool may_fit(std::int64_t n) const { return device_may_hold(n) && host_may_hold_rest(n); }
+  bool device_may_hold(std::int64_t n) const {
+    return chunks_[static_cast<std::size_t>(n)].all * kRounding <= device_;
+  }
+  /// The smallest number up to `n` of which the host may hold the rest; n + 1 if there is none.
+  std::int64_t fewest_on_device(std::int64_t n) const {
+    if (!host_may_hold_rest(n)) return n + 1;
+    if (host_may_hold_rest(0)) return 0;
+    return 1 + bisect_last(std::int64_t{0}, n, [&](std::int64_t k) { return !host_may_hold_rest(k); });
+  }
+
+ private:
+  static constexpr double kRounding = 1 - 1e-12;
+  struct Sums {
+    double all = 0, off_device = 0;
+  };
+  bool host_may_hold_rest(std::int64_t n) const {
+    const double first = chunks_[static_cast<std::size_t>(n)].off_device;
+    return (chunks_.back().off_device - first) * kRounding <= host_;
+  }
+  static double room(std::uint64_t budget, std::size_t fixed) {
+    return std::max(0.0, static_cast<double>(budget) - static_cast<double>(fixed));
+  }
+
+  const double device_, host_;
+  std::vector<Sums> chunks_;  // entry n: the first n chunks
+};
+
 /// Searches for the number of chunks entirely on the device that moves the fewest bytes in a step.
 class HomesSearch {
  public:
+  /// `takes_any`: the first number that fits is enough.
   HomesSearch(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
-              const WindowWidth& width)
-      : layout_(layout), trace_(trace), request_(request), width_(width) {}
+              const WindowWidth& width, bool takes_any)
+      : layout_(layout),
+        trace_(trace),
+        request_(request),
+        width_(width),
+        takes_any_(takes_any),
+        least_(layout, trace, request) {}
 
   std::optional<Placement> run() {
     const auto all = static_cast<std::int64_t>(layout_.n_chunks());
@@ -162,7 +225,7 @@ class HomesSearch {
     std::int64_t n = all;
     for (; n >= 0 && n > all - kEach; --n) {
       consider(n);
-      if (best_ && (n == all || request_.policy == PlacementPolicy::device)) return std::move(best_);
+      if (best_ && (n == all || takes_first())) return std::move(best_);
     }
     if (n < 0) return std::move(best_);
     const std::int64_t max_chunks = max_that_fit(n);
@@ -172,16 +235,22 @@ class HomesSearch {
   }
 
  private:
+  bool takes_first() const { return takes_any_ || request_.policy == PlacementPolicy::device; }
+
   // Below `n` every further chunk on the device needs more device memory, so bisection is valid; where
   // classes share windows, the first home of a class ends its sharing, and fewer chunks may be found than
   // would fit.
   std::int64_t max_that_fit(std::int64_t n) const {
     const auto fits = [&](std::int64_t chunks) {
-      return on_device(layout_, trace_, request_, static_cast<ChunkId>(chunks), width_).has_value();
+      return least_.device_may_hold(chunks) &&
+             on_device(layout_, trace_, request_, static_cast<ChunkId>(chunks), width_).has_value();
     };
+    const std::int64_t fewest = least_.fewest_on_device(n);
+    if (fewest > n) return -1;
     if (fits(n)) return n;
-    if (!fits(0)) return -1;
-    return bisect_last(std::int64_t{0}, n, fits);
+    const std::int64_t low = width_.shares_device ? 0 : fewest;
+    if (!fits(low)) return -1;
+    return bisect_last(low, n, fits);
   }
 
   // Tries numbers from the largest that fits downwards in growing strides, then around the best one in
@@ -190,7 +259,7 @@ class HomesSearch {
     std::int64_t stride = 1;
     for (std::int64_t n = max_chunks;; n = std::max<std::int64_t>(0, n - stride), stride *= 2) {
       consider(n);
-      if (best_ && request_.policy == PlacementPolicy::device) return;
+      if (best_ && takes_first()) return;
       if (n == 0) break;
     }
     if (!best_) return;
@@ -200,6 +269,7 @@ class HomesSearch {
   }
 
   void consider(std::int64_t n) {
+    if (!least_.may_fit(n)) return;
     std::optional<Placement> p =
         with_chunks_on_device(layout_, trace_, request_, static_cast<ChunkId>(n), width_);
     if (!p) return;
@@ -214,6 +284,8 @@ class HomesSearch {
   const AccessTrace& trace_;
   const PlacementRequest& request_;
   const WindowWidth& width_;
+  const bool takes_any_;
+  const LeastBytes least_;
   std::optional<Placement> best_;
   double best_cost_ = 0;
   std::int64_t best_n_ = 0;
@@ -234,7 +306,12 @@ void set_home(const ChunkLayout& layout, Placement& p, PayloadKey key, Tier tier
 
 std::optional<Placement> find_homes(const ChunkLayout& layout, const AccessTrace& trace,
                                     const PlacementRequest& request, const WindowWidth& width) {
-  return HomesSearch(layout, trace, request, width).run();
+  return HomesSearch(layout, trace, request, width, false).run();
+}
+
+bool any_homes_fit(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
+                   const WindowWidth& width) {
+  return HomesSearch(layout, trace, request, width, true).run().has_value();
 }
 
 }  // namespace strata::detail

@@ -20,5 +20,8 @@ void set_home(const ChunkLayout& layout, Placement& placement, PayloadKey key, T
 /// nullopt if none fit. `trace` may be the result of prune_dominated_accesses().
 std::optional<Placement> find_homes(const ChunkLayout& layout, const AccessTrace& trace,
                                     const PlacementRequest& request, const WindowWidth& width);
+/// Whether find_homes() finds any.
+bool any_homes_fit(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
+                   const WindowWidth& width);
 
 }  // namespace strata::detail

@@ -83,6 +83,15 @@ std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessT
   return narrowest;
 }
 
+PlacementTest::PlacementTest(const ChunkLayout& layout, const AccessTrace& trace)
+    : layout_(layout), trace_(detail::prune_dominated_accesses(trace)) {}
+
+bool PlacementTest::fits(const PlacementRequest& request) const {
+  return may_hold(layout_, trace_, request.budgets) &&
+         (detail::any_homes_fit(layout_, trace_, request, {0, 1, 1}) ||
+          detail::any_homes_fit(layout_, trace_, request, {0, 1, 1, true}));
+}
+
 Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& trace,
                                  const PlacementRequest& request) {
   if (std::optional<Placement> p = find_placement(layout, trace, request)) return *std::move(p);

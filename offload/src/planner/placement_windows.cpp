@@ -7,9 +7,27 @@
 namespace strata::detail {
 namespace {
 
-void update_peak(Counts& peak, const Counts& counts) {
-  for (std::size_t c = 0; c < peak.size(); ++c) peak[c] = std::max(peak[c], counts[c]);
-}
+/// The largest count that each class has at once. Few of many classes are in use at a time.
+class PeakCounts {
+ public:
+  explicit PeakCounts(std::size_t classes) : now_(classes, 0), peak_(classes, 0) {}
+  void add(std::uint32_t size_class) {
+    if (now_[size_class]++ == 0) used_.push_back(size_class);
+  }
+  void set_at_least_one(std::uint32_t size_class) {
+    if (now_[size_class] == 0) add(size_class);
+  }
+  /// Ends what is in use at once.
+  void next() {
+    for (const std::uint32_t c : used_) peak_[c] = std::max(peak_[c], std::exchange(now_[c], 0));
+    used_.clear();
+  }
+  const Counts& peak() const noexcept { return peak_; }
+
+ private:
+  Counts now_, peak_;
+  std::vector<std::uint32_t> used_;
+};
 
 // Whether a payload without a home in `tier` gets there. What ranks receive goes where it is accumulated.
 bool passes_through(const Placement& p, PayloadKey key, Tier tier) {
@@ -19,19 +37,18 @@ bool passes_through(const Placement& p, PayloadKey key, Tier tier) {
 
 /// The class in whose window a payload passes through the device.
 std::uint32_t device_class(const ChunkLayout& layout, const Placement& p, PayloadKey key) {
-  return p.window_class(p.class_of(layout, key), Tier::device);
+  return p.window_class(layout.size_class(key.chunk, key.payload), Tier::device);
 }
 
 // The largest number of payloads that are on the device together and have no home there.
 Counts min_device_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
-  Counts peak(p.classes.size(), 0), now(p.classes.size(), 0);
+  PeakCounts counts(p.classes.size());
   for (const AccessTrace::Access& access : trace.accesses) {
-    std::fill(now.begin(), now.end(), 0);
     for (const PayloadKey key : access.on_device)
-      if (passes_through(p, key, Tier::device)) ++now[device_class(layout, p, key)];
-    update_peak(peak, now);
+      if (passes_through(p, key, Tier::device)) counts.add(device_class(layout, p, key));
+    counts.next();
   }
-  return peak;
+  return counts.peak();
 }
 
 /// How many payloads of each class pass through the device together: every combination that an access has,
@@ -42,7 +59,7 @@ std::set<Counts> combinations(const ChunkLayout& layout, const AccessTrace& trac
   for (const AccessTrace::Access& access : trace.accesses) {
     std::fill(now.begin(), now.end(), 0);
     for (const PayloadKey key : access.on_device)
-      if (passes_through(p, key, Tier::device)) ++now[p.class_of(layout, key)];
+      if (passes_through(p, key, Tier::device)) ++now[layout.size_class(key.chunk, key.payload)];
     found.insert(now);
   }
   return found;
@@ -121,10 +138,8 @@ struct PinnedWindow {
 };
 // The largest number of payloads that are in pinned memory together and have no home there.
 PinnedWindow min_pinned_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
-  PinnedWindow peak{Counts(p.classes.size(), 0), Counts(p.classes.size(), 0)};
-  Counts commit(p.classes.size(), 0), accumulation(p.classes.size(), 0), staging(p.classes.size(), 0);
+  PeakCounts work(p.classes.size()), staging(p.classes.size());
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
-    for (Counts* counts : {&commit, &accumulation, &staging}) std::fill(counts->begin(), counts->end(), 0);
     const bool at_device = p.home({chunk, Payload::param}) == Tier::device;
     const bool trainable = layout.group_of(chunk).trainable;
     for (const Payload payload : homed_payloads(trace).all) {
@@ -132,42 +147,54 @@ PinnedWindow min_pinned_window(const ChunkLayout& layout, const AccessTrace& tra
       if (p.home(key) == Tier::pinned || !layout.has(chunk, payload)) continue;
       // A parameter also passes through pinned memory when it is streamed to the device. A frozen one is not
       // updated, so its master is never moved.
-      if (!at_device && (trainable || is_parameter(payload))) ++commit[p.class_of(layout, key)];
+      if (!at_device && (trainable || is_parameter(payload))) work.add(layout.size_class(chunk, payload));
       if (p.home(key) != Tier::nvme || payload == Payload::accum) continue;
-      std::uint32_t& staged = staging[p.class_of(layout, key)];
-      staged = payload == Payload::master ? staged + 1 : std::max(staged, 1u);
+      const std::uint32_t staged = layout.size_class(chunk, payload);
+      if (payload == Payload::master)
+        staging.add(staged);
+      else
+        staging.set_at_least_one(staged);
     }
+    work.next();
     const bool accumulates_in_ram = p.home({chunk, Payload::accum}) != Tier::device;
     if (trace.training && trainable && accumulates_in_ram && trace.micro_batches > 1)
-      ++accumulation[p.class_of(layout, {chunk, Payload::grad})];
+      work.add(layout.size_class(chunk, Payload::grad));
     if (trace.training && accumulates_in_ram && layout.has(chunk, Payload::received))
-      ++accumulation[p.class_of(layout, {chunk, Payload::received})];
-    if (p.home({chunk, Payload::accum}) == Tier::nvme)
-      ++accumulation[p.class_of(layout, {chunk, Payload::accum})];
-    update_peak(peak.work, commit);
-    update_peak(peak.work, accumulation);
-    update_peak(peak.staging, staging);
+      work.add(layout.size_class(chunk, Payload::received));
+    if (p.home({chunk, Payload::accum}) == Tier::nvme) work.add(layout.size_class(chunk, Payload::accum));
+    work.next();
+    staging.next();
   }
-  return peak;
+  return {work.peak(), staging.peak()};
 }
 
 }  // namespace
 
-void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const WindowWidth& width,
-                 Placement& p) {
+void set_device_windows(const ChunkLayout& layout, const AccessTrace& trace, const WindowWidth& width,
+                        Placement& p) {
   if (width.shares_device)
     p.device_windows =
         WindowSharing(p, combinations(layout, trace, p), p.home_counts(layout, Tier::device)).run();
   const Counts device = min_device_window(layout, trace, p);
+  const Counts extra = extra_device_window(layout, trace, p, width.device_extra);
+  for (std::size_t c = 0; c < p.classes.size(); ++c) p.classes[c].window[kDevice] = device[c] + extra[c];
+}
+
+void set_host_windows(const ChunkLayout& layout, const AccessTrace& trace, const WindowWidth& width,
+                      Placement& p) {
   const PinnedWindow pinned = min_pinned_window(layout, trace, p);
   const Counts on_nvme = p.home_counts(layout, Tier::nvme);
-  const Counts extra = extra_device_window(layout, trace, p, width.device_extra);
   for (std::size_t c = 0; c < p.classes.size(); ++c) {
     auto& window = p.classes[c].window;
-    window[kDevice] = device[c] + extra[c];
     window[kPinned] = std::max(pinned.work[c] * width.pinned_factor, pinned.staging[c]);
     window[kNvme] = on_nvme[c] > 0 ? std::min(width.spares, on_nvme[c]) : 0;
   }
+}
+
+void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const WindowWidth& width,
+                 Placement& p) {
+  set_device_windows(layout, trace, width, p);
+  set_host_windows(layout, trace, width, p);
 }
 
 Payload read_payload(const ChunkLayout& layout, const AccessTrace& trace, ChunkId chunk) {

@@ -24,6 +24,8 @@ struct WindowWidth {
   bool shares_device = false;  ///< classes of sizes share windows on the device where that saves memory
 };
 
+/// What placement_bytes() has for one tier.
+std::uint64_t tier_bytes(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p, Tier tier);
 /// Returns the trace without the accesses whose payloads are a subset of another access, since no placement
 /// needs more memory for them.
 AccessTrace prune_dominated_accesses(const AccessTrace& trace);
@@ -38,6 +40,12 @@ HomedPayloads homed_payloads(const AccessTrace& trace);
 Payload read_payload(const ChunkLayout& layout, const AccessTrace& trace, ChunkId chunk);
 /// Sets the windows to what a run with these homes needs, plus what `width` adds.
 void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const WindowWidth& width, Placement& p);
+/// The two halves of set_windows(). Those on the device follow from which payloads have their homes there,
+/// wherever the other payloads have theirs.
+void set_device_windows(const ChunkLayout& layout, const AccessTrace& trace, const WindowWidth& width,
+                        Placement& p);
+void set_host_windows(const ChunkLayout& layout, const AccessTrace& trace, const WindowWidth& width,
+                      Placement& p);
 /// Number of parameters without a home on the device.
 Counts streamed_params(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p);
 /// Number of streamed parameters that the device window holds from their first use in a step to their last.

@@ -24,6 +24,18 @@ Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& t
 /// plan_placement() for callers that try many requests: returns nullopt, without a message, if nothing fits.
 std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessTrace& trace,
                                         const PlacementRequest& request);
+/// Tells of many requests for one layout whether find_placement() finds any: what does not depend on the
+/// request is computed once, and no placement is compared with others.
+class PlacementTest {
+ public:
+  /// `layout` outlives the object.
+  PlacementTest(const ChunkLayout& layout, const AccessTrace& trace);
+  bool fits(const PlacementRequest& request) const;
+
+ private:
+  const ChunkLayout& layout_;
+  AccessTrace trace_;  // without dominated accesses
+};
 /// The `does_not_fit` error of plan_placement() with the caller's suggestion. If that exceeds
 /// `request.capacity`, the message says that the machine does not have it.
 Status placement_error(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
