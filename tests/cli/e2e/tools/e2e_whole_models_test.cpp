@@ -17,10 +17,14 @@ class CliWholeModelsE2e : public AdapterRunsE2e {
  protected:
   using Tensors = std::map<std::string, std::string>;  // the bytes, by name
 
+  static Words roomy(Words words) {
+    words.insert(words.end(), {"memory.device=64MiB", "memory.pinned=64MiB"});
+    return words;
+  }
   /// Makes the folder `base` of Qwen3.5 of the text model of a run, in two shards.
   void make_whole() {
-    succeeds(tiny("train", {"--out", "first", "train.steps=1", "train.dtype=f32", "model.family=qwen3_5_text",
-                            "model.layers=4"}));
+    succeeds(tiny("train", roomy({"--out", "first", "train.steps=1", "train.dtype=f32",
+                                  "model.family=qwen3_5_text", "model.layers=4"})));
     succeeds({"export", "first", "--out", "base"});
     const std::string path = file("base/model.safetensors");
     const auto text = must(SafetensorsFile::open(posix_io(), path));
@@ -90,7 +94,8 @@ class CliWholeModelsE2e : public AdapterRunsE2e {
 
 TEST_F(CliWholeModelsE2e, ARunThatGoesOnIsExportedWholeAndItsExportIsTunedAgain) {
   make_whole();
-  const ProgramResult trained = strata(tiny("train", {"--init", "base", "--out", "run", "train.steps=2"}));
+  const ProgramResult trained =
+      strata(tiny("train", roomy({"--init", "base", "--out", "run", "train.steps=2"})));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   EXPECT_THAT(trained.output(),
               HasSubstr("the text model of base is trained; 2 tensors (20 B), whose names begin "
@@ -100,17 +105,17 @@ TEST_F(CliWholeModelsE2e, ARunThatGoesOnIsExportedWholeAndItsExportIsTunedAgain)
   ASSERT_EQ(exported.exit_code, 0) << exported.err;
   EXPECT_THAT(exported.out, HasSubstr("copied 2 tensors (20 B)"));
   expect_trained("whole");
-  succeeds(tiny("train", {"--init", "whole", "--out", "again", "train.steps=1"}));
+  succeeds(tiny("train", roomy({"--init", "whole", "--out", "again", "train.steps=1"})));
   succeeds({"ckpt", "average", "run", "--last", "1", "--out", "averaged"});
   succeeds({"export", "averaged", "--out", "of-average"});
   EXPECT_EQ(tensors_of("of-average"), tensors_of("whole"));
-  succeeds(tiny("train", {"--out", "run", "--overwrite", "train.steps=1"}));
+  succeeds(tiny("train", roomy({"--out", "run", "--overwrite", "train.steps=1"})));
   EXPECT_FALSE(exists("run/base/other_parts.json"));
 }
 
 TEST_F(CliWholeModelsE2e, ASourceThatIsGoneOrChangedIsRefusedAndTheTextModelIsWrittenAlone) {
   make_whole();
-  succeeds(tiny("train", {"--init", "base", "--out", "run", "train.steps=2"}));
+  succeeds(tiny("train", roomy({"--init", "base", "--out", "run", "train.steps=2"})));
   write_others("seen and not traineD");
   const ProgramResult damaged = strata({"export", "run", "--out", "x"});
   EXPECT_EQ(damaged.exit_code, 5);
@@ -134,7 +139,7 @@ TEST_F(CliWholeModelsE2e, ASourceThatIsGoneOrChangedIsRefusedAndTheTextModelIsWr
 
 TEST_F(CliWholeModelsE2e, AnAdapterIsMergedIntoTheWholeModelWithAndWithoutARun) {
   make_whole();
-  succeeds(run_of("run", {"adapter.targets=q_proj,v_proj,gate_proj"}));
+  succeeds(run_of("run", roomy({"adapter.targets=q_proj,v_proj,gate_proj"})));
   succeeds({"export", "run", "--format", "merged", "--out", "of-run", "--check"});
   expect_trained("of-run");
   succeeds({"export", "run", "--out", "lora"});
