@@ -205,10 +205,10 @@ Result<Program> add_adapter(Program program, const DecoderConfig& config, const 
   const auto* const bottleneck = std::get_if<BottleneckSettings>(&settings);
   if (bottleneck != nullptr) STRATA_TRY(check_layers(whole, settings));
   if (bottleneck != nullptr && config.experts.n > 0)
-    return Status::error(
-        Code::unsupported,
-        str("series and parallel adapters follow MLPs, but those of ", family_limits(config.family).title,
-            " are mixtures of experts; lora, prompt, p-tuning and prefix can adapt it"));
+    return Status::error(Code::unsupported,
+                         str("series and parallel adapters follow MLPs, but those of ",
+                             family_limits(config.family).title, " are mixtures of experts; lora, prompt",
+                             whole.full_heads ? " and p-tuning" : ", p-tuning and prefix", " can adapt it"));
   if (bottleneck != nullptr)
     return add_bottlenecks(std::move(program), bottleneck_modules(whole, *bottleneck));
   const std::int64_t n = virtual_tokens(settings);
