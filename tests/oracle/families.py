@@ -12,10 +12,10 @@ import torch
 
 from base_families import Bloom, Glm, Glm4, Gpt2, Granite, Llama, Opt, Qwen2, Qwen3
 from decoders.gemma4 import gemma4
+from decoders.mamba import FalconH1, GraniteHybrid, NemotronH
 from experts import GroupedMixture, Mixture
 from hybrid import DeepSeekV2, DeepSeekV3, DeepSeekV32, Glm4MoeLite, GlmMoeDsa, Lfm2, Lfm2Moe, Qwen3Next, Qwen35, Qwen35Moe
 from layers import Rope, Unsupported, gelu_tanh, upcast_dtype
-from mamba import FalconH1, GraniteHybrid, NemotronH
 
 
 class Mistral(Llama):

@@ -2,6 +2,7 @@
 #include <strata/kernels/mixers/latent_heads.h>
 #include <strata/kernels/recurrent/delta_rule.h>
 #include <strata/kernels/recurrent/state_scan.h>
+#include <strata/kernels/values/column_scales.h>
 
 #include "decoder/recorder.h"
 
@@ -23,10 +24,8 @@ Value Recorder::attention(const std::string& name, std::size_t layer, Value x) {
   const std::int64_t width = inner + (heads.keys_as_values ? 1 : 2) * heads.kv_width();
   Value qkv =
       linear(name + ".qkv", x, c_.output_gate ? width + inner : width, c_.hidden, c_.qkv_bias, kInitStd);
-  if (const float key = c_.hybrid_factors.key; key != 1) {
-    const std::int64_t keys = c_.kv_heads * c_.head_dim;
-    qkv = scaled_parts(qkv, std::array<ScaledPart, 3>{{{inner, 1}, {keys, key}, {keys, 1}}});
-  }
+  qkv =
+      scaled_parts(qkv, {{inner, 1.0f}, {heads.kv_width(), c_.hybrid_factors.key}, {heads.kv_width(), 1.0f}});
   Value gate;  // the columns of each head are behind those of its queries
   if (c_.output_gate) {
     const ColumnParts parts = b_.divide_columns(qkv, {c_.heads, c_.head_dim, c_.head_dim, width - inner});
@@ -125,26 +124,26 @@ Value Recorder::short_conv(const std::string& name, Value x) {
   return linear(name + ".conv_out", b_.multiply(behind.first, mixed), h, h, c_.conv_bias, residual_std_);
 }
 
-Value Recorder::scaled_parts(Value x, std::span<const ScaledPart> parts) {
-  if (parts.size() == 1) return scaled(x, parts[0].factor);
-  std::int64_t rest = 0;
-  for (const ScaledPart& part : parts.subspan(1)) rest += part.columns;
-  const kernels::DividedColumns columns = {.groups = 1, .first = parts[0].columns, .second = rest};
-  const ColumnParts divided = b_.divide_columns(x, columns);
-  const Value first = scaled(divided.first, parts[0].factor);
-  return b_.unite_columns({first, scaled_parts(divided.second, parts.subspan(1))}, columns);
+Value Recorder::scaled_parts(Value x, std::initializer_list<std::pair<std::int64_t, float>> parts) {
+  if (std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part.second == 1; })) return x;
+  kernels::ColumnScales scales;
+  for (const auto& [columns, factor] : parts) {
+    const auto at = static_cast<std::size_t>(scales.parts++);
+    scales.widths[at] = static_cast<std::int32_t>(columns);
+    scales.factors[at] = factor;
+  }
+  return b_.scale_parts(x, scales);
 }
 
 Value Recorder::mamba(const std::string& name, Value x) {
   const MambaConfig& m = c_.mamba;
   const auto& f = c_.hybrid_factors.mamba;
   Value in = linear(name + ".mamba_in", x, m.in_width(), c_.hidden, m.in_bias, kInitStd);
-  if (std::any_of(f.begin(), f.end(), [](float factor) { return factor != 1; }))
-    in = scaled_parts(in, std::array<ScaledPart, 5>{{{m.inner(), f[0]},
-                                                     {m.inner(), f[1]},
-                                                     {m.group_states(), f[2]},
-                                                     {m.group_states(), f[3]},
-                                                     {m.heads, f[4]}}});
+  in = scaled_parts(in, {{m.inner(), f[0]},
+                         {m.inner(), f[1]},
+                         {m.group_states(), f[2]},
+                         {m.group_states(), f[3]},
+                         {m.heads, f[4]}});
   const ColumnParts z =
       b_.divide_columns(in, {.groups = 1, .first = m.inner(), .second = m.channels() + m.heads});
   const ColumnParts parts =
@@ -163,7 +162,7 @@ Value Recorder::mamba(const std::string& name, Value x) {
 
 Value Recorder::gated(const std::string& name, Value mixed, Value gate) {
   const MambaConfig& m = c_.mamba;
-  if (m.norm == MambaConfig::Norm::none) return b_.sigmoid_gate(b_.multiply(mixed, gate), gate);
+  if (m.norm == MambaConfig::Norm::none) return b_.silu_gate(mixed, gate);
   const Value norm = b_.param(name + ".mamba_norm.weight", {m.inner()}, {.init = {1, 0}, .decay = false});
   return b_.gated_rmsnorm(mixed, gate, norm, c_.norm_eps, static_cast<int>(m.inner() / m.groups),
                           m.norm == MambaConfig::Norm::gate_first);

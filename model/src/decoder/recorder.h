@@ -5,8 +5,8 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -40,12 +40,6 @@ inline kernels::ScanHeads scan_heads(const MambaConfig& m, std::int64_t seq) {
           .head_dim = static_cast<std::int32_t>(m.head_dim),
           .seq = static_cast<std::int32_t>(seq)};
 }
-
-/// Columns next to each other that a factor multiplies.
-struct ScaledPart {
-  std::int64_t columns;
-  float factor;
-};
 
 class Recorder {
  public:
@@ -151,11 +145,8 @@ class Recorder {
            : compute_ == DType::f16 ? to_f32(from_f32<f16>(scale))
                                     : scale;
   }
-  Value squared_relu(Value x) {
-    const Value on = b_.relu(x);
-    return b_.multiply(on, on);
-  }
-  Value scaled_parts(Value x, std::span<const ScaledPart> parts);
+  /// Columns next to each other, each multiplied by its factor.
+  Value scaled_parts(Value x, std::initializer_list<std::pair<std::int64_t, float>> parts);
   Value scaled(Value x, float factor) { return factor == 1 ? x : b_.scale(x, factor); }
   Value logits(Value x) {
     const auto [input, matrix] = head_of(x);
@@ -214,12 +205,11 @@ class Recorder {
     const Value inner =
         linear(name + ".mlp_in", x, is_gated(c_.mlp) ? 2 * ffn : ffn, c_.hidden, c_.mlp_bias, kInitStd);
     const HybridFactors& f = c_.hybrid_factors;
-    const Value gated =
-        f.gate == 1 ? inner : scaled_parts(inner, std::array<ScaledPart, 2>{{{ffn, f.gate}, {ffn, 1}}});
+    const Value gated = scaled_parts(inner, {{ffn, f.gate}, {ffn, 1.0f}});
     const Value active = c_.mlp == Mlp::swiglu  ? b_.swiglu(gated)
                          : c_.mlp == Mlp::geglu ? b_.geglu(gated)
                          : c_.mlp == Mlp::relu  ? b_.relu(gated)
-                         : c_.mlp == Mlp::relu2 ? squared_relu(gated)
+                         : c_.mlp == Mlp::relu2 ? b_.relu2(gated)
                                                 : b_.gelu(gated);
     return scaled(linear(name + ".mlp_out", active, c_.hidden, ffn, c_.mlp_bias, residual_std_), f.down);
   }

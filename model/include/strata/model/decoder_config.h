@@ -99,12 +99,12 @@ struct MambaConfig {
 
 /// Falcon-H1's constant factors of what its matrices read or write.
 struct HybridFactors {
-  float head = 1;                   ///< of the logits
-  float key = 1;                    ///< of the keys
-  float gate = 1, down = 1;         ///< of the MLP's gate before its function, and of its result
-  float attn_in = 1, attn_out = 1;  ///< of what attention reads, and of its result
-  float mamba_in = 1, mamba_out = 1;
-  std::array<float, 5> mamba = {1, 1, 1, 1, 1};  ///< of the gate, the values, B, C and the steps
+  float head = 1;                                ///< multiplies the logits
+  float key = 1;                                 ///< multiplies the keys
+  float gate = 1, down = 1;                      ///< the MLP's gate before its function, and its result
+  float attn_in = 1, attn_out = 1;               ///< what attention reads, and its result
+  float mamba_in = 1, mamba_out = 1;             ///< the same for Mamba-2
+  std::array<float, 5> mamba = {1, 1, 1, 1, 1};  ///< its gate, values, B, C and steps
   bool operator==(const HybridFactors&) const = default;
 };
 

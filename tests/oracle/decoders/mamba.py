@@ -27,7 +27,7 @@ class Mamba:
     """A mixin for families of LLaMA's kind: what such a layer is, of a config with the keys of Granite 4 and Falcon-H1."""
 
     mamba, norm_of_state = "mamba.", "gate first"  # or "norm first", or None
-    multipliers = None  # of z, x, B, C and dt
+    multipliers = None  # factors that z, x, B, C and dt are multiplied by
 
     def read_mamba(self, config):
         self.m_heads, self.m_groups, self.m_state = config.get("mamba_n_heads", 128), config.get("mamba_n_groups", 1), config.get("mamba_d_state", 256)
